@@ -1,0 +1,113 @@
+// The dialect itself: registration, types and their syntax.
+#include "XFC.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace xfc;
+
+#include "XFCDialect.cpp.inc"
+#include "XFCEnums.cpp.inc"
+#include "XFCInterfaces.cpp.inc"
+#define GET_TYPEDEF_CLASSES
+#include "XFCTypes.cpp.inc"
+#define GET_OP_CLASSES
+#include "XFCOps.cpp.inc"
+
+void XFCDialect::initialize() {
+  addTypes<
+#define GET_TYPEDEF_LIST
+#include "XFCTypes.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "XFCOps.cpp.inc"
+      >();
+}
+
+void Gradients::add(Value value, Value gradient) {
+  if (!gradient)
+    return;
+  Value &known = gradients[value];
+  known = known ? AddOp::create(builder, gradient.getLoc(), known, gradient).getResult() : gradient;
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Types
+//===--------------------------------------------------------------------------------------------------------===//
+
+static FailureOr<RowSet> parseRowSet(AsmParser &parser) {
+  StringRef name;
+  SMLoc where = parser.getCurrentLocation();
+  if (parser.parseKeyword(&name))
+    return failure();
+  if (std::optional<RowSet> set = symbolizeRowSet(name))
+    return *set;
+  return parser.emitError(where, "expected a set of rows: source, target or cache, found ") << name, failure();
+}
+
+int64_t RowsType::getFeatures() const {
+  int64_t features = 1;
+  for (int64_t extent : getShape())
+    features *= extent;
+  return features;
+}
+
+Type RowsType::parse(AsmParser &parser) {
+  SmallVector<int64_t> shape;
+  Type elementType;
+  if (parser.parseLess())
+    return {};
+  FailureOr<RowSet> set = parseRowSet(parser);
+  if (failed(set) || parser.parseComma() || parser.parseDimensionList(shape, /*allowDynamic=*/false) ||
+      parser.parseType(elementType) || parser.parseGreater())
+    return {};
+  return get(parser.getContext(), *set, shape, elementType);
+}
+
+void RowsType::print(AsmPrinter &printer) const {
+  printer << "<" << stringifyRowSet(getSet()) << ", ";
+  for (int64_t extent : getShape())
+    printer << extent << "x";
+  printer << getElementType() << ">";
+}
+
+int64_t PairsType::getStructure() const {
+  int relation = getQueries() == RowSet::source   ? XFC_SOURCE_SOURCE
+                 : getKeys() == RowSet::target    ? XFC_TARGET_TARGET
+                 : getKeys() == RowSet::source    ? XFC_TARGET_SOURCE
+                                                  : XFC_TARGET_CACHE;
+  return XFC_KEYS(relation, getPadding(), getCausal());
+}
+
+Type PairsType::parse(AsmParser &parser) {
+  if (parser.parseLess())
+    return {};
+  FailureOr<RowSet> queries = parseRowSet(parser);
+  if (failed(queries) || parser.parseComma())
+    return {};
+  FailureOr<RowSet> keys = parseRowSet(parser);
+  if (failed(keys) || parser.parseComma())
+    return {};
+  bool padding = succeeded(parser.parseOptionalKeyword("padding"));
+  bool causal = succeeded(parser.parseOptionalKeyword("causal"));
+  if ((padding || causal) && parser.parseComma())
+    return {};
+  SmallVector<int64_t> heads;
+  Type elementType;
+  SMLoc where = parser.getCurrentLocation();
+  if (parser.parseDimensionList(heads, /*allowDynamic=*/false) || parser.parseType(elementType) || parser.parseGreater())
+    return {};
+  if (heads.size() != 1)
+    return parser.emitError(where, "expected one number of heads, found ") << heads.size(), Type();
+  return get(parser.getContext(), *queries, *keys, padding, causal, heads[0], elementType);
+}
+
+void PairsType::print(AsmPrinter &printer) const {
+  printer << "<" << stringifyRowSet(getQueries()) << ", " << stringifyRowSet(getKeys()) << ", ";
+  if (getPadding())
+    printer << (getCausal() ? "padding " : "padding, ");
+  if (getCausal())
+    printer << "causal, ";
+  printer << getHeads() << "x" << getElementType() << ">";
+}

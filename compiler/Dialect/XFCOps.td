@@ -1,0 +1,468 @@
+// The xfc dialect: computation graphs of encoder-decoder Transformers over ragged rows.
+//
+// Letters in the documentation: B sequences, N rows (tokens), H heads, P (query, key) pairs, d features,
+// V vocabulary, M positions.
+#ifndef XFC_OPS_TD
+#define XFC_OPS_TD
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/OpBase.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "XFCInterfaces.td"
+
+def XFC_Dialect : Dialect {
+  let name = "xfc";
+  let cppNamespace = "::xfc";
+  let summary = "Transformers as ops over ragged rows";
+  let description = [{
+    A batch is ragged: a value holds one row of features for each real token, and which rows belong to which
+    sequence is known at run time (`xfc_shape` in abi.h). A value's type names its set of rows, so rows of the
+    source and rows of the target cannot be mixed up. Parameters and their gradients are builtin tensors.
+  }];
+  let useDefaultTypePrinterParser = 1;
+  let useDefaultAttributePrinterParser = 1;
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Types
+//===--------------------------------------------------------------------------------------------------------===//
+
+def XFC_RowSet : I32EnumAttr<"RowSet", "a set of rows", [
+    I32EnumAttrCase<"source", 0>, I32EnumAttrCase<"target", 1>, I32EnumAttrCase<"cache", 2>]> {
+  let cppNamespace = "::xfc";
+  let genSpecializedAttr = 0;
+}
+
+class XFC_Type<string name, string typeMnemonic> : TypeDef<XFC_Dialect, name> { let mnemonic = typeMnemonic; }
+
+def XFC_RowsType : XFC_Type<"Rows", "rows"> {
+  let summary = "one row of features for each token of a set";
+  let description = [{ `!xfc.rows<target, 512xf32>` is [N, 512]; `!xfc.rows<source, i32>` is [N] token ids. }];
+  let parameters = (ins "::xfc::RowSet":$set, ArrayRefParameter<"int64_t">:$shape, "::mlir::Type":$elementType);
+  let hasCustomAssemblyFormat = 1;
+  let extraClassDeclaration = [{
+    // The features of a row, 1 for a scalar a row.
+    int64_t getFeatures() const;
+  }];
+}
+
+def XFC_PairsType : XFC_Type<"Pairs", "pairs"> {
+  let summary = "one number for each head and (query, key) pair";
+  let description = [{
+    `!xfc.pairs<target, source, padding, 8xf32>`: 8 heads; the keys of a sequence are listed in `xfc_keys`,
+    without pad tokens if the type says `padding`; `causal` says that a query sees only keys at or before its
+    own position. Those beyond still have a (masked) place.
+  }];
+  let parameters = (ins "::xfc::RowSet":$queries, "::xfc::RowSet":$keys, "bool":$padding, "bool":$causal,
+                        "int64_t":$heads, "::mlir::Type":$elementType);
+  let hasCustomAssemblyFormat = 1;
+  let extraClassDeclaration = [{
+    // The index into xfc_shape.keys.
+    int64_t getStructure() const;
+  }];
+}
+
+def XFC_FloatRows : Type<CPred<"::llvm::isa<::xfc::RowsType>($_self) && ::llvm::cast<::xfc::RowsType>($_self).getElementType().isFloat()">, "rows of floats", "::xfc::RowsType">;
+def XFC_IdRows : Type<CPred<"::llvm::isa<::xfc::RowsType>($_self) && ::llvm::cast<::xfc::RowsType>($_self).getElementType().isInteger(32) && ::llvm::cast<::xfc::RowsType>($_self).getShape().empty()">, "rows of token ids", "::xfc::RowsType">;
+def XFC_Pairs : Type<CPred<"::llvm::isa<::xfc::PairsType>($_self)">, "pairs", "::xfc::PairsType">;
+def XFC_Tensor : Type<CPred<"::llvm::isa<::mlir::RankedTensorType>($_self) && ::llvm::cast<::mlir::RankedTensorType>($_self).hasStaticShape() && ::llvm::cast<::mlir::RankedTensorType>($_self).getElementType().isFloat()">, "static tensor of floats", "::mlir::RankedTensorType">;
+def XFC_Scalar : Type<CPred<"::llvm::isa<::mlir::RankedTensorType>($_self) && ::llvm::cast<::mlir::RankedTensorType>($_self).getRank() == 0">, "scalar tensor", "::mlir::RankedTensorType">;
+def XFC_Any : AnyTypeOf<[XFC_FloatRows, XFC_Pairs, XFC_Tensor]>;
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Op classes
+//===--------------------------------------------------------------------------------------------------------===//
+
+def Differentiable : DeclareOpInterfaceMethods<DifferentiableOpInterface>;
+def Evaluable : DeclareOpInterfaceMethods<EvaluableOpInterface>;
+def Kernel : DeclareOpInterfaceMethods<KernelOpInterface>;
+// The result of the op may take the place of its first operand.
+def InPlaceKernel : DeclareOpInterfaceMethods<KernelOpInterface, ["getInPlaceOperand"]>;
+
+class XFC_Op<string mnemonic, list<Trait> traits = []> : Op<XFC_Dialect, mnemonic, !listconcat([Pure, Evaluable], traits)> {
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
+
+def XFC_Norm_Kind : I32EnumAttr<"NormKind", "layer or root-mean-square norm", [
+    I32EnumAttrCase<"layer", 0>, I32EnumAttrCase<"rms", 1>]> { let cppNamespace = "::xfc"; }
+def XFC_Activation_Kind : I32EnumAttr<"ActivationKind", "an activation", [
+    I32EnumAttrCase<"relu", 0>, I32EnumAttrCase<"gelu", 1>, I32EnumAttrCase<"silu", 2>, I32EnumAttrCase<"tanh", 3>]> { let cppNamespace = "::xfc"; }
+
+// How a norm divides. layer: y = w (x - mean) r + b. rms: y = w x r.
+// r = 1/sqrt(var + eps), or 1/(std + eps) with eps_in_std; var over n, or n - 1 if unbiased; rms: var = mean(x^2).
+defvar NormAttributes = (ins DefaultValuedAttr<XFC_Norm_Kind, "::xfc::NormKind::layer">:$kind,
+                             F64Attr:$eps, UnitAttr:$unbiased, UnitAttr:$eps_in_std);
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Input: embeddings and positions
+//===--------------------------------------------------------------------------------------------------------===//
+
+def XFC_EmbeddingOp : XFC_Op<"embedding", [Differentiable, Kernel]> {
+  let summary = "table look-up: y[i] = scale * table[ids[i]]";
+  let arguments = (ins XFC_IdRows:$ids, XFC_Tensor:$table, DefaultValuedAttr<F64Attr, "1.0">:$scale);
+  let results = (outs XFC_FloatRows:$result);
+  let hasVerifier = 1;
+}
+
+def XFC_EmbeddingGradOp : XFC_Op<"embedding_grad", [Kernel]> {
+  let summary = "the table's gradient: g[v] = scale * sum of dy[i] over ids[i] = v, in row order";
+  let arguments = (ins XFC_FloatRows:$dy, XFC_IdRows:$ids, DefaultValuedAttr<F64Attr, "1.0">:$scale);
+  let results = (outs XFC_Tensor:$result);
+}
+
+def XFC_SinusoidOp : XFC_Op<"sinusoid"> {
+  let summary = "the table [M, d] of sinusoidal positions (Table in runtime/core/Plan.h has the equation)";
+  let arguments = (ins DefaultValuedAttr<F64Attr, "10000.0">:$base, DefaultValuedAttr<F64Attr, "1.0">:$exponent_multiplier,
+                       DefaultValuedAttr<F64Attr, "0.0">:$cosine_offset, UnitAttr:$halves);
+  let results = (outs XFC_Tensor:$result);
+}
+
+def XFC_AddPositionsOp : XFC_Op<"add_positions", [Differentiable, InPlaceKernel]> {
+  let summary = "y[i] = x[i] + table[position of row i]";
+  let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$table);
+  let results = (outs XFC_FloatRows:$result);
+  let hasVerifier = 1;
+}
+
+def XFC_PositionsGradOp : XFC_Op<"positions_grad", [Kernel]> {
+  let summary = "the gradient of a learned table: g[p] = sum of dy[i] over rows at position p, in row order";
+  let arguments = (ins XFC_FloatRows:$dy);
+  let results = (outs XFC_Tensor:$result);
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Linear algebra over rows
+//===--------------------------------------------------------------------------------------------------------===//
+
+def XFC_LinearOp : XFC_Op<"linear", [AttrSizedOperandSegments, Differentiable, Kernel]> {
+  let summary = "y = x W^T + b, followed by an optional epilogue";
+  let description = [{
+    x [N, in], W [out, in], b [out]. The epilogue is a region whose first argument is the row x W^T + b and
+    whose others are `extras`, all rows of `out` features; it holds elementwise ops of this dialect (add,
+    multiply, activation, activation_grad, dropout with at most one of the last) and yields the results.
+    Without a region the one result is the row itself. Differentiation comes before epilogues are fused.
+  }];
+  let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$weight, Optional<XFC_Tensor>:$bias, Variadic<XFC_FloatRows>:$extras);
+  let results = (outs Variadic<XFC_FloatRows>:$results);
+  let regions = (region AnyRegion:$epilogue);
+  let assemblyFormat = "$x `,` $weight (`bias` $bias^)? (`with` $extras^)? ($epilogue^)? attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def XFC_LinearInputGradOp : XFC_Op<"linear_input_grad", [Kernel]> {
+  let summary = "dx = dy W, followed by an optional epilogue as in xfc.linear";
+  let arguments = (ins XFC_FloatRows:$dy, XFC_Tensor:$weight, Variadic<XFC_FloatRows>:$extras);
+  let results = (outs Variadic<XFC_FloatRows>:$results);
+  let regions = (region AnyRegion:$epilogue);
+  let assemblyFormat = "$dy `,` $weight (`with` $extras^)? ($epilogue^)? attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def XFC_YieldOp : Op<XFC_Dialect, "yield", [Pure, Terminator]> {
+  let summary = "the results of an epilogue";
+  let arguments = (ins Variadic<XFC_FloatRows>:$values);
+  let assemblyFormat = "operands attr-dict `:` type(operands)";
+}
+
+def XFC_LinearWeightGradOp : XFC_Op<"linear_weight_grad", [Kernel]> {
+  let summary = "dW = dy^T x [out, in], rows in ascending order";
+  let arguments = (ins XFC_FloatRows:$dy, XFC_FloatRows:$x);
+  let results = (outs XFC_Tensor:$result);
+  let hasVerifier = 1;
+}
+
+def XFC_BiasGradOp : XFC_Op<"bias_grad", [Kernel]> {
+  let summary = "db = sum of dy over rows [out]";
+  let arguments = (ins XFC_FloatRows:$dy);
+  let results = (outs XFC_Tensor:$result);
+  let hasVerifier = 1;
+}
+
+def XFC_SplitOp : XFC_Op<"split", [Differentiable]> {
+  let summary = "cuts the features of a row into consecutive parts; a view, not a kernel";
+  let arguments = (ins XFC_FloatRows:$x);
+  let results = (outs Variadic<XFC_FloatRows>:$results);
+  let hasVerifier = 1;
+}
+
+def XFC_JoinOp : XFC_Op<"join"> {
+  let summary = "puts the features of several rows behind each other: the gradient of split; parts are written in place";
+  let arguments = (ins Variadic<XFC_FloatRows>:$parts);
+  let results = (outs XFC_FloatRows:$result);
+  let hasVerifier = 1;
+}
+
+def XFC_ConcatOp : XFC_Op<"concat", [Differentiable]> {
+  let summary = "parameters put behind each other along their first dimension; a view, since the compiler lays them out so";
+  let arguments = (ins Variadic<XFC_Tensor>:$parts);
+  let results = (outs XFC_Tensor:$result);
+  let hasVerifier = 1;
+}
+
+def XFC_SliceOp : XFC_Op<"slice"> {
+  let summary = "`result rows` first-dimension entries of a tensor from `offset`; a view";
+  let arguments = (ins XFC_Tensor:$x, I64Attr:$offset);
+  let results = (outs XFC_Tensor:$result);
+  let hasVerifier = 1;
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Elementwise
+//===--------------------------------------------------------------------------------------------------------===//
+
+def XFC_AddOp : XFC_Op<"add", [Differentiable, InPlaceKernel, SameOperandsAndResultType]> {
+  let summary = "a + b";
+  let arguments = (ins XFC_Any:$a, XFC_Any:$b);
+  let results = (outs XFC_Any:$result);
+  let assemblyFormat = "operands attr-dict `:` type($result)";
+}
+
+def XFC_MultiplyOp : XFC_Op<"multiply", [Differentiable, InPlaceKernel, SameOperandsAndResultType]> {
+  let summary = "a * b, element by element";
+  let arguments = (ins XFC_FloatRows:$a, XFC_FloatRows:$b);
+  let results = (outs XFC_FloatRows:$result);
+  let assemblyFormat = "operands attr-dict `:` type($result)";
+}
+
+def XFC_ActivationOp : XFC_Op<"activation", [Differentiable, InPlaceKernel, SameOperandsAndResultType]> {
+  let summary = "relu, gelu by erf, silu x/(1+exp(-x)), or tanh";
+  let arguments = (ins XFC_FloatRows:$x, XFC_Activation_Kind:$kind);
+  let results = (outs XFC_FloatRows:$result);
+  let assemblyFormat = "$kind $x attr-dict `:` type($result)";
+}
+
+def XFC_ActivationGradOp : XFC_Op<"activation_grad", [InPlaceKernel, SameOperandsAndResultType]> {
+  let summary = "dy * f'(x); for relu, x may be the activation's result just as well";
+  let arguments = (ins XFC_FloatRows:$dy, XFC_FloatRows:$x, XFC_Activation_Kind:$kind);
+  let results = (outs XFC_FloatRows:$result);
+  let assemblyFormat = "$kind operands attr-dict `:` type($result)";
+}
+
+def XFC_DropoutOp : XFC_Op<"dropout", [Differentiable, InPlaceKernel, SameOperandsAndResultType]> {
+  let summary = "inverted dropout; the identity unless xfc_shape.training. Its own gradient (same id, same mask)";
+  let description = [{ `id` is the op's place in model.json, fixed by import; abi.h has the random numbers. }];
+  let arguments = (ins AnyTypeOf<[XFC_FloatRows, XFC_Pairs]>:$x, F64Attr:$rate, I64Attr:$id);
+  let results = (outs AnyTypeOf<[XFC_FloatRows, XFC_Pairs]>:$result);
+  let assemblyFormat = "operands attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+def XFC_FillOp : XFC_Op<"fill", [Kernel]> {
+  let summary = "every element of the result is the scalar";
+  let arguments = (ins XFC_Scalar:$value);
+  let results = (outs XFC_FloatRows:$result);
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Norms
+//===--------------------------------------------------------------------------------------------------------===//
+
+def XFC_NormOp : XFC_Op<"norm", [Differentiable, Kernel]> {
+  let summary = "layer or rms norm of each row; stats [N, 2] are mean and r (rms: 0 and r)";
+  let description = [{
+    layer: y = w (x - mean) r + b; rms: y = w x r. r = 1/sqrt(var + eps), or 1/(std + eps) with eps_in_std; var
+    over n, or n - 1 if unbiased; rms: var = mean(x^2). Where n - 1 is 0, var is 0.
+  }];
+  let arguments = !con((ins XFC_FloatRows:$x, XFC_Tensor:$weight, Optional<XFC_Tensor>:$bias), NormAttributes);
+  let results = (outs XFC_FloatRows:$result, XFC_FloatRows:$stats);
+  let hasVerifier = 1;
+}
+
+def XFC_AddNormOp : XFC_Op<"add_norm", [Differentiable, Kernel]> {
+  let summary = "sum = x + residual; result = norm(sum)";
+  let arguments = !con((ins XFC_FloatRows:$x, XFC_FloatRows:$residual, XFC_Tensor:$weight, Optional<XFC_Tensor>:$bias), NormAttributes);
+  let results = (outs XFC_FloatRows:$result, XFC_FloatRows:$sum, XFC_FloatRows:$stats);
+  let hasVerifier = 1;
+}
+
+def XFC_NormGradOp : XFC_Op<"norm_grad", [Kernel]> {
+  let summary = "dx of a norm, plus `addend` if given";
+  let description = [{
+    With n features, g = dy * w, c = x - mean (rms: x): dx = r (g - mean(g)) - k c sum(g c) + addend (rms: without
+    mean(g)), where k is r^3/n, r^3/(n-1) if unbiased, r^2/(std n) or r^2/(std (n-1)) with eps_in_std; k = 0 where std = 0.
+  }];
+  let arguments = !con((ins XFC_FloatRows:$dy, XFC_FloatRows:$x, XFC_Tensor:$weight, XFC_FloatRows:$stats, Optional<XFC_FloatRows>:$addend), NormAttributes);
+  let results = (outs XFC_FloatRows:$result);
+}
+
+def XFC_NormWeightGradOp : XFC_Op<"norm_weight_grad", [Kernel]> {
+  let summary = "dw = sum of dy (x - mean) r over rows, and db = sum of dy if there is a second result";
+  let arguments = (ins XFC_FloatRows:$dy, XFC_FloatRows:$x, XFC_FloatRows:$stats);
+  let results = (outs XFC_Tensor:$dweight, Optional<XFC_Tensor>:$dbias);
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Attention, step by step
+//===--------------------------------------------------------------------------------------------------------===//
+
+def XFC_ScoresOp : XFC_Op<"scores", [Differentiable, Kernel]> {
+  let summary = "s[b,h,i,j] = sum over the head's features of q[i] k[j]; head h owns features h*f/H .. (h+1)*f/H";
+  let arguments = (ins XFC_FloatRows:$q, XFC_FloatRows:$k);
+  let results = (outs XFC_Pairs:$result);
+  let hasVerifier = 1;
+}
+
+def XFC_ScaleOp : XFC_Op<"scale", [Differentiable, InPlaceKernel, SameOperandsAndResultType]> {
+  let summary = "factor * x";
+  let arguments = (ins XFC_Pairs:$x, F64Attr:$factor);
+  let results = (outs XFC_Pairs:$result);
+  let assemblyFormat = "operands attr-dict `:` type($result)";
+}
+
+def XFC_MaskOp : XFC_Op<"mask", [Differentiable, InPlaceKernel, SameOperandsAndResultType]> {
+  let summary = "pairs beyond the query's limit (xfc_keys) become minus infinity, or 0 with `zero`";
+  let arguments = (ins XFC_Pairs:$x, UnitAttr:$zero);
+  let results = (outs XFC_Pairs:$result);
+  let assemblyFormat = "operands attr-dict `:` type($result)";
+}
+
+def XFC_SoftmaxOp : XFC_Op<"softmax", [Differentiable, InPlaceKernel, SameOperandsAndResultType]> {
+  let summary = "softmax over the keys of each query and head; a row of nothing but minus infinity gives 0";
+  let arguments = (ins XFC_Pairs:$x);
+  let results = (outs XFC_Pairs:$result);
+  let assemblyFormat = "operands attr-dict `:` type($result)";
+}
+
+def XFC_SoftmaxGradOp : XFC_Op<"softmax_grad", [InPlaceKernel, SameOperandsAndResultType]> {
+  let summary = "ds = p (dp - sum over keys of p dp)";
+  let arguments = (ins XFC_Pairs:$dp, XFC_Pairs:$p);
+  let results = (outs XFC_Pairs:$result);
+  let assemblyFormat = "operands attr-dict `:` type($result)";
+}
+
+def XFC_CombineOp : XFC_Op<"combine", [Differentiable, Kernel]> {
+  let summary = "o[i] = sum over keys of p[b,h,i,j] v[j], head by head: rows of the queries";
+  let arguments = (ins XFC_Pairs:$p, XFC_FloatRows:$v);
+  let results = (outs XFC_FloatRows:$result);
+  let hasVerifier = 1;
+}
+
+def XFC_CombineTransposedOp : XFC_Op<"combine_transposed", [Kernel]> {
+  let summary = "y[j] = sum over queries of p[b,h,i,j] x[i], head by head: rows of the keys; 0 for a row that is no key";
+  let arguments = (ins XFC_Pairs:$p, XFC_FloatRows:$x);
+  let results = (outs XFC_FloatRows:$result);
+  let hasVerifier = 1;
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Attention, fused
+//===--------------------------------------------------------------------------------------------------------===//
+
+defvar AttentionAttributes = (ins I64Attr:$heads, F64Attr:$scale, UnitAttr:$padding, UnitAttr:$causal,
+                                  DefaultValuedAttr<F64Attr, "0.0">:$rate, DefaultValuedAttr<I64Attr, "0">:$id);
+
+def XFC_AttentionOp : XFC_Op<"attention", [Differentiable, Kernel]> {
+  let summary = "o = combine(dropout(softmax(mask(scale * scores(q, k)))), v), without storing any pair";
+  let description = [{
+    q [Nq, H*key_dim], k [Nk, H*key_dim], v [Nk, H*value_dim]; result [Nq, H*value_dim]; lse [Nq, H], the
+    log-sum-exp of each query's scaled scores, for the gradient (0 where no key is left); weights, if there is a
+    third result, are the probabilities before dropout.
+  }];
+  let arguments = !con((ins XFC_FloatRows:$q, XFC_FloatRows:$k, XFC_FloatRows:$v), AttentionAttributes);
+  let results = (outs XFC_FloatRows:$result, XFC_FloatRows:$lse, Optional<XFC_Pairs>:$weights);
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    // The index into xfc_shape.keys.
+    int64_t getStructure();
+  }];
+}
+
+def XFC_AttentionGradOp : XFC_Op<"attention_grad", [Kernel]> {
+  let summary = "dq, dk, dv of xfc.attention; probabilities are computed again from lse (Dao et al., 2022, algorithm 4)";
+  let arguments = !con((ins XFC_FloatRows:$doutput, XFC_FloatRows:$q, XFC_FloatRows:$k, XFC_FloatRows:$v,
+                            XFC_FloatRows:$output, XFC_FloatRows:$lse), AttentionAttributes);
+  let results = (outs XFC_FloatRows:$dq, XFC_FloatRows:$dk, XFC_FloatRows:$dv);
+  let extraClassDeclaration = [{ int64_t getStructure(); }];
+}
+
+def XFC_CacheWriteOp : XFC_Op<"cache_write", [InPlaceKernel]> {
+  let summary = "the cache with row `slots[h]` replaced by row h; always in place";
+  let arguments = (ins XFC_FloatRows:$cache, XFC_FloatRows:$rows);
+  let results = (outs XFC_FloatRows:$result);
+  let hasVerifier = 1;
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Losses. A row whose label is negative (the runtime puts -1 for pad) has loss 0 and no gradient.
+// With smoothing e: loss = (1 - e) nll + e/V sum over v of -log p[v].
+//===--------------------------------------------------------------------------------------------------------===//
+
+def XFC_LogSoftmaxOp : XFC_Op<"log_softmax", [Differentiable, InPlaceKernel, SameOperandsAndResultType]> {
+  let summary = "x - log(sum(exp(x))) over the features of each row";
+  let arguments = (ins XFC_FloatRows:$x);
+  let results = (outs XFC_FloatRows:$result);
+  let assemblyFormat = "operands attr-dict `:` type($result)";
+}
+
+def XFC_LogSoftmaxGradOp : XFC_Op<"log_softmax_grad", [InPlaceKernel, SameOperandsAndResultType]> {
+  let summary = "dx = dy - exp(y) sum(dy), with y the result of log_softmax";
+  let arguments = (ins XFC_FloatRows:$dy, XFC_FloatRows:$y);
+  let results = (outs XFC_FloatRows:$result);
+  let assemblyFormat = "operands attr-dict `:` type($result)";
+}
+
+def XFC_NllOp : XFC_Op<"nll", [Differentiable, Kernel]> {
+  let summary = "label-smoothed loss and plain negative log-likelihood [N] of log-probabilities";
+  let arguments = (ins XFC_FloatRows:$log_probs, XFC_IdRows:$labels, XFC_Scalar:$smoothing);
+  let results = (outs XFC_FloatRows:$loss, XFC_FloatRows:$nll);
+}
+
+def XFC_NllGradOp : XFC_Op<"nll_grad", [Kernel]> {
+  let summary = "gradient of the loss of xfc.nll by the log-probabilities";
+  let arguments = (ins XFC_FloatRows:$dloss, XFC_IdRows:$labels, XFC_Scalar:$smoothing);
+  let results = (outs XFC_FloatRows:$result);
+}
+
+def XFC_CrossEntropyOp : XFC_Op<"cross_entropy", [Differentiable, Kernel]> {
+  let summary = "nll(log_softmax(logits)) without the log-probabilities; lse [N] for the gradient";
+  let arguments = (ins XFC_FloatRows:$logits, XFC_IdRows:$labels, XFC_Scalar:$smoothing);
+  let results = (outs XFC_FloatRows:$loss, XFC_FloatRows:$nll, XFC_FloatRows:$lse);
+}
+
+def XFC_CrossEntropyGradOp : XFC_Op<"cross_entropy_grad", [InPlaceKernel]> {
+  let summary = "dlogits = dloss (exp(logits - lse) - (1 - e) [v = label] - e/V), in the place of the logits";
+  let arguments = (ins XFC_FloatRows:$logits, XFC_FloatRows:$dloss, XFC_IdRows:$labels, XFC_FloatRows:$lse, XFC_Scalar:$smoothing);
+  let results = (outs XFC_FloatRows:$result);
+}
+
+def XFC_LinearCrossEntropyOp : XFC_Op<"linear_cross_entropy", [Differentiable, Kernel]> {
+  let summary = "cross_entropy(linear(x, weight, bias)); the logits are kept once, for the gradient to take their place";
+  let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$weight, Optional<XFC_Tensor>:$bias, XFC_IdRows:$labels, XFC_Scalar:$smoothing);
+  let results = (outs XFC_FloatRows:$loss, XFC_FloatRows:$nll, XFC_FloatRows:$logits, XFC_FloatRows:$lse);
+  let hasVerifier = 1;
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Optimizer
+//===--------------------------------------------------------------------------------------------------------===//
+
+def XFC_SquareSumOp : XFC_Op<"square_sum", [Kernel]> {
+  let summary = "partial sums of squares of the tensors, one for each 16384 elements of their common block";
+  let description = [{ The tensors lie behind each other in the gradient block; gaps hold zeros. The result has one f64 a part. }];
+  let arguments = (ins Variadic<XFC_Tensor>:$tensors);
+  let results = (outs XFC_Tensor:$result);
+}
+
+def XFC_ClipFactorOp : XFC_Op<"clip_factor", [Kernel]> {
+  let summary = "norm = sqrt(sum of the partial sums in order); factor = min(1, max_norm / norm), 1 if max_norm is 0";
+  let arguments = (ins XFC_Scalar:$max_norm, Variadic<XFC_Tensor>:$sums);
+  let results = (outs XFC_Scalar:$factor, XFC_Scalar:$norm);
+}
+
+def XFC_AdamOp : XFC_Op<"adam", [AttrSizedOperandSegments, AttrSizedResultSegments, Kernel]> {
+  let summary = "Adam and AdamW (Kingma and Ba, 2015; Loshchilov and Hutter, 2019) over n parameters, in place";
+  let description = [{
+    With g = factor * gradient + l2 * p:  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
+    p = p - lr decay p - lr (m / correction1) / (sqrt(v / correction2) + eps), where correction_i = 1 - beta_i^t.
+    `hyper` is [lr, beta1, beta2, eps, l2, decay, correction1, correction2].
+  }];
+  let arguments = (ins XFC_Tensor:$hyper, XFC_Scalar:$factor, Variadic<XFC_Tensor>:$parameters, Variadic<XFC_Tensor>:$gradients,
+                       Variadic<XFC_Tensor>:$moments1, Variadic<XFC_Tensor>:$moments2);
+  let results = (outs Variadic<XFC_Tensor>:$new_parameters, Variadic<XFC_Tensor>:$new_moments1, Variadic<XFC_Tensor>:$new_moments2);
+  let assemblyFormat = "$hyper `,` $factor `parameters` `(` $parameters `)` `gradients` `(` $gradients `)` `moments` `(` $moments1 `)` `(` $moments2 `)` attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+#endif

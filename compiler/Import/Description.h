@@ -1,0 +1,90 @@
+// model.json as typed, validated data: text into a Description, with errors that name the JSON path. No MLIR here.
+#pragma once
+
+#include "../../runtime/core/Error.h"
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace xfc {
+
+// One step of a stack or of the head, its "$name" values resolved. Which members matter depends on `op`.
+struct StepDescription {
+  enum class Op { Embedding, Positions, Attention, Linear, LayerNorm, RmsNorm, Relu, Gelu, Silu, Tanh, Gated, Dropout, Residual };
+  Op op;
+  std::string jsonPath; // encoder.layer[0].body[0]
+  std::string name;     // relative to the layer; empty where the op has none
+  // embedding
+  int64_t vocab = 0, dim = 0;
+  double scale = 1; // embedding: factor; attention: what scores are divided by
+  // positions
+  bool learned = false, halves = false;
+  int64_t maxLength = 0;
+  double base = 10000, exponentMultiplier = 1, cosineOffset = 0;
+  // attention
+  int64_t heads = 1, keyDim = 0, valueDim = 0;
+  bool biasQ = true, biasK = true, biasV = true, biasO = true;
+  bool encoderMemory = false, padding = true, causal = false, returnWeights = false, projections = true;
+  double weightDropout = 0;
+  // linear, gated
+  int64_t features = 0;
+  bool bias = true;
+  Op activation = Op::Silu;
+  // norms
+  double eps = 0;
+  bool unbiased = false, epsInStd = false;
+  // dropout
+  double rate = 0;
+  // residual: body; attention: memory_body
+  std::vector<StepDescription> body;
+};
+
+struct StackDescription {
+  std::vector<StepDescription> input, layer, output;
+  int64_t layers = 0;
+  int64_t inputDim = 0; // features of the rows that enter; known from the embedding, or from params.d_model for float rows
+  int64_t dim = 0;      // features of the rows that leave
+  bool floatInput = false;
+};
+
+struct TokenIds {
+  int32_t pad = 0, unk = 1, bos = 2, eos = 3, start = 2;
+  bool sourceEos = true;
+};
+
+// A parameter of the model, in the order of the model: encoder, decoder, head.
+struct ParameterDescription {
+  std::string name;
+  std::vector<std::string> aliases; // tied names
+  std::vector<int64_t> shape;
+  std::string init; // xavier_uniform, fan_in_uniform, normal, scaled_normal, zero, one
+  int64_t fanIn = 0, fanOut = 0;
+};
+
+struct Description {
+  std::string name;
+  std::string canonical; // the description with every value resolved, keys sorted: what is hashed and embedded
+  std::map<std::string, double> params;
+  TokenIds tokens;
+  StackDescription encoder;
+  std::optional<StackDescription> decoder;
+  std::vector<StepDescription> head;
+  std::vector<ParameterDescription> parameters;
+  int64_t sourceVocab = 0, targetVocab = 0; // 0: float rows
+  int64_t maxSourceLength = 0, maxTargetLength = 0; // the least max_length of the stack's positions; 0: any
+  // The parameter that `name` is stored under (its group's first name if tied), or null.
+  const ParameterDescription *parameter(std::string_view name) const;
+};
+
+// A `--set` of the command line: a name of "params", or tokens.NAME.
+struct Override {
+  std::string key, value;
+};
+
+// Parses and validates everything. Throws Error: "FILE: JSON.PATH: what is wrong, what was expected".
+Description parseDescription(std::string_view text, std::string_view file, const std::vector<Override> &overrides = {});
+
+} // namespace xfc

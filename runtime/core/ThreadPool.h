@@ -1,0 +1,25 @@
+// A small pool: chunks of a region are handed out by an atomic counter; the caller works too and closes the
+// region, so a late worker never blocks it. Idle workers spin briefly, then sleep on a futex.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+namespace xfc {
+
+class ThreadPool {
+public:
+  // `threads` >= 1 counts the caller. Every thread flushes denormals to zero.
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool &) = delete;
+  int threads() const;
+  // Calls body(context, chunk, thread) for each chunk in 0..chunks-1, and returns when all are done.
+  void run(void (*body)(void *context, int64_t chunk, int thread), void *context, int64_t chunks);
+
+private:
+  struct State;
+  std::unique_ptr<State> state;
+};
+
+} // namespace xfc

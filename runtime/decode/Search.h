@@ -1,0 +1,40 @@
+// From source sentences to target sentences: greedy, beam and sampling over the programs encode and decode_step.
+#pragma once
+
+#include "../core/Batch.h"
+#include "../core/Engine.h"
+#include <functional>
+#include <vector>
+
+namespace xfc {
+
+struct SearchOptions {
+  int beam = 5;
+  double lengthPenalty = 0.6; // score = log-probability / ((5+n)/6)^A, n counts eos
+  int nBest = 1;
+  bool sample = false;
+  double temperature = 1;
+  int topK = 0;    // 0: all
+  double topP = 1;
+  uint64_t seed = 1;
+  int64_t maxLength = 0; // tokens without eos; 0: twice the source plus 10, at most the model's
+  int64_t minLength = 0;
+  int64_t batchTokens = 4096; // source tokens a batch
+  bool ignoreEos = false;     // bench: every sentence runs to maxLength
+};
+
+struct Hypothesis {
+  std::vector<int32_t> ids; // without start and eos
+  double score = 0;         // with the length penalty
+  double logProbability = 0;
+};
+
+// Sources include eos if the model wants one. `prefixes` may be empty, or give each sentence's forced beginning.
+// Results in the order of the input, each best first; a sentence's result does not depend on the others.
+// `done` is called as sentences finish, for progress.
+std::vector<std::vector<Hypothesis>> search(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
+                                            const SearchOptions &options,
+                                            const std::vector<std::vector<int32_t>> &prefixes = {},
+                                            const std::function<void(size_t)> &done = {});
+
+} // namespace xfc

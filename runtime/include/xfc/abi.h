@@ -1,0 +1,132 @@
+// The contract between generated code and the runtime: what a kernel is called with, what a batch looks like,
+// and how an executable presents its generated code. Plain C, no allocation, no ownership.
+//
+// Letters: B sequences, N rows (tokens), H heads, P (query, key) pairs, d features, V vocabulary.
+#ifndef XFC_ABI_H
+#define XFC_ABI_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Raised whenever anything in this file changes meaning; an executable checks it at start.
+#define XFC_ABI_VERSION 1
+
+// The sets of rows a value may have. Rows are real tokens; there is no padding.
+enum {
+  XFC_SOURCE = 0, // the encoder's tokens
+  XFC_TARGET = 1, // the decoder's tokens; while decoding, one row for each live hypothesis
+  XFC_CACHE = 2,  // the slots of the decoding cache, one row each
+  XFC_ROW_SETS = 3
+};
+
+// A ragged set of rows: sequence b owns the rows offsets[b] .. offsets[b+1]-1.
+typedef struct xfc_rows {
+  int64_t rows;               // N
+  int64_t sequences;          // B
+  const int32_t *offsets;     // [B+1]
+  const int32_t *positions;   // [N] position of the row in its sequence, from 0
+  const int32_t *sequence_of; // [N] the sequence that owns the row
+  const uint32_t *sentences;  // [B] index of the sequence in the epoch: keys dropout, and nothing else
+  const int32_t *by_id;       // [N] row numbers ordered by token id, equal ids in row order; embedding gradients walk it. May be null in inference.
+} xfc_rows;
+
+// Which keys each query sees, as structure instead of a mask. The keys of query sequence b are the rows
+// keys[begin[b]] .. keys[begin[b]+count[b]-1] of the key set, in ascending position. Query row i sees the
+// first limit[i] of them: all for no mask, those at or before its own position for a causal one. Pad tokens
+// are left out of the list where the mask drops padding. limit may be 0: such a row's result is 0.
+typedef struct xfc_keys {
+  const int32_t *keys;         // row numbers in the key set; lists may be shared by several sequences
+  const int32_t *begin;        // [B of the query set]
+  const int32_t *count;        // [B of the query set]
+  const int32_t *limit;        // [N of the query set], 0 <= limit[i] <= count[sequence_of[i]]
+  const int64_t *pair_offsets; // [B+1] sum of (query rows x count) of the sequences before b
+  int64_t pairs;               // P = pair_offsets[B]
+} xfc_keys;
+
+// The key structures a batch may carry: (queries, keys) x drops padding x causal. See XFC_KEYS.
+enum { XFC_SOURCE_SOURCE = 0, XFC_TARGET_TARGET = 1, XFC_TARGET_SOURCE = 2, XFC_TARGET_CACHE = 3, XFC_KEY_RELATIONS = 4 };
+#define XFC_KEYS(relation, padding, causal) ((relation)*4 + (padding)*2 + (causal))
+enum { XFC_KEY_STRUCTURES = XFC_KEY_RELATIONS * 4 };
+
+// A pairs tensor with H heads is, for each sequence b and head h, a dense row-major block of
+// (query rows of b) x count[b], at element pair_offsets[b]*H + h*(query rows of b)*count[b].
+
+// One batch: all sizes a kernel needs at run time.
+typedef struct xfc_shape {
+  xfc_rows sets[XFC_ROW_SETS];
+  xfc_keys keys[XFC_KEY_STRUCTURES]; // only those the program uses are filled in
+  const int32_t *slots;              // [target rows] decoding: the cache row this step's keys and values go to
+  uint32_t dropout_key[2];           // derived from (seed, step)
+  int32_t training;                  // 0: every dropout is the identity
+  int32_t reserved;
+} xfc_shape;
+
+// What one kernel call sees. `buffers` are the operands, then the results, of the op in their order; a rows
+// value with features f is row-major with a stride given in `strides` (elements; a column slice of a wider
+// value has a larger stride than its width). Strides of values that are not rows are 0.
+typedef struct xfc_call {
+  const xfc_shape *shape;
+  const xfc_rows *rows;       // the set the work is divided over (attention: the queries')
+  const xfc_rows *key_rows;   // attention and pairs: the keys'; else equal to rows
+  const xfc_keys *keys;       // attention and pairs; else null
+  void *const *buffers;
+  const int64_t *strides;
+  const int64_t *immediates;  // ids of the op's dropouts in order, then `elements` for ops over parameters
+} xfc_call;
+
+// Runs one chunk of a call. Chunks are independent and may run in any order on any thread; results do not
+// depend on how many there are. `scratch` is this thread's own, 64-byte aligned, of the kernel's scratch size.
+typedef void (*xfc_kernel)(const xfc_call *call, int64_t chunk, void *scratch);
+
+// Generated code for one instruction set. `plan` is the serialized xfc::Module (runtime/core/Plan.h).
+typedef struct xfc_image {
+  uint32_t abi_version;
+  uint32_t kernel_count;
+  const char *cpu; // "x86-64-v3", "x86-64-v4", or the name of the CPU it was built on
+  const char *features; // what the CPU must have, separated by commas, in the names of /proc/cpuinfo
+  const xfc_kernel *kernels;
+  const uint8_t *plan;
+  uint64_t plan_size;
+} xfc_image;
+
+// The images of this executable, best first; the last entry is null. Defined by the generated object.
+extern const xfc_image *const xfc_images[];
+
+// Dropout. The element (row i, feature f) of a value with op id `op` is kept when its 32-bit random number
+// is at least floor(rate * 2^32), and then multiplied by 1/(1-rate). The number is word (f % 64) / 16 of
+// Philox4x32 with 7 rounds (Salmon et al., SC 2011), key (dropout_key[0] ^ op, dropout_key[1]), counter
+// ((f / 64) * 16 + f % 16, position of the row, sentence of the row, 0). For an attention weight, f is the
+// key's position in its sequence, the position is the query's, and the last counter word is 1 + head.
+static inline void xfc_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
+  uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3], k0 = key[0], k1 = key[1];
+  for (int round = 0; round < 7; ++round) {
+    uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+    uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+    c1 = (uint32_t)p1;
+    c3 = (uint32_t)p0;
+    c0 = n0;
+    c2 = n2;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  out[0] = c0;
+  out[1] = c1;
+  out[2] = c2;
+  out[3] = c3;
+}
+
+static inline uint32_t xfc_random(const uint32_t dropout_key[2], uint32_t op, uint32_t sentence, uint32_t position,
+                                  uint32_t feature, uint32_t head_plus_1) {
+  uint32_t counter[4] = {feature / 64 * 16 + feature % 16, position, sentence, head_plus_1};
+  uint32_t key[2] = {dropout_key[0] ^ op, dropout_key[1]}, out[4];
+  xfc_philox(counter, key, out);
+  return out[feature % 64 / 16];
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

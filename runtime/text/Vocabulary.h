@@ -1,0 +1,39 @@
+// Text into token ids and back: SentencePiece, pieces separated by blanks, or plain ids.
+#pragma once
+
+#include "../core/Error.h"
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace xfc {
+
+enum class Format { Text, Pieces, Ids };
+
+class Vocabulary {
+public:
+  // Text and pieces need a SentencePiece model; throws Error if it cannot be read or its size is not `expected`.
+  Vocabulary(const std::string &file, int64_t expected);
+  // From the bytes of a model (a packed executable); `name` for messages.
+  static Vocabulary fromBytes(std::string_view bytes, const std::string &name, int64_t expected);
+  // Ids only, 0..size-1.
+  explicit Vocabulary(int64_t size);
+  ~Vocabulary();
+  Vocabulary(Vocabulary &&) noexcept;
+
+  // Without bos and eos. `where` (file:line) is for messages.
+  std::vector<int32_t> encode(std::string_view line, Format format, const std::string &where) const;
+  std::string decode(const std::vector<int32_t> &ids, Format format) const;
+  std::string piece(int32_t id) const; // the id itself without a model
+  const std::string &bytes() const;    // the model, to be copied beside a checkpoint
+  std::string hash() const;
+
+private:
+  struct State;
+  explicit Vocabulary(std::unique_ptr<State> state);
+  std::unique_ptr<State> state;
+};
+
+} // namespace xfc
