@@ -1,0 +1,534 @@
+// A fused module into a plan: parameters laid out, kernels shared, values placed, lives computed.
+#include "Schedule.h"
+#include "Dialect/XFC.h"
+#include "Kernels.h"
+#include "core/Error.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Support/SHA256.h"
+#include "llvm/Support/raw_ostream.h"
+#include <map>
+
+using namespace mlir;
+
+namespace xfc {
+namespace {
+
+constexpr int64_t alignment = 64;
+
+DType typeOf(Type type) {
+  return type.isInteger(32) ? DType::I32 : type.isF64() ? DType::F64 : DType::F32;
+}
+
+std::string locationOf(Operation *op) {
+  std::string place;
+  op->getLoc()->walk([&](Location location) {
+    if (auto name = dyn_cast<NameLoc>(location))
+      if (place.empty())
+        place = name.getName().str();
+    return WalkResult::advance();
+  });
+  return place;
+}
+
+std::string textOf(func::FuncOp function, unsigned argument, llvm::StringRef attribute) {
+  auto text = function.getArgAttrOfType<StringAttr>(argument, attribute);
+  return text ? text.str() : std::string();
+}
+
+[[noreturn]] void fail(Operation *op, const std::string &what) {
+  std::string text;
+  llvm::raw_string_ostream(text) << "schedule: " << op->getName() << " at " << op->getLoc() << ": " << what;
+  throw Error(text);
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// The module: parameters, kernels, packed weights, tables
+//===--------------------------------------------------------------------------------------------------------===//
+
+class Scheduler {
+public:
+  Scheduler(ModuleOp source, const Description &description, Backend &backend)
+      : source(source), description(description), backend(backend) {}
+
+  Module run() {
+    describe();
+    layOutParameters();
+    for (auto function : source.getOps<func::FuncOp>())
+      module.programs.push_back(scheduleProgram(function));
+    return std::move(module);
+  }
+
+  int64_t elementSize() const { return bytesOf(module.type); }
+  int64_t offsetOf(llvm::StringRef parameter, Operation *op) const {
+    auto found = offsets.find(parameter);
+    if (found == offsets.end())
+      fail(op, "the model has no parameter '" + parameter.str() + "'");
+    return found->second * elementSize();
+  }
+
+  int32_t kernelFor(Operation *op);
+  Place packedFor(Operation *op, unsigned operand, bool transposed, Place weight);
+  Place tableFor(SinusoidOp op);
+  bool packs(Operation *op, unsigned operand, bool &transposed) const { return backend.packs(op, operand, transposed); }
+
+private:
+  void describe();
+  void layOutParameters();
+  Program scheduleProgram(func::FuncOp function);
+  std::string unique(std::string name) {
+    int &count = names[name];
+    return ++count == 1 ? name : name + "_" + std::to_string(count);
+  }
+
+  ModuleOp source;
+  const Description &description;
+  Backend &backend;
+  Module module;
+  llvm::StringMap<int64_t> offsets; // elements
+  llvm::StringMap<int> names;
+  std::map<std::string, int32_t> kernels;
+  std::map<std::tuple<int64_t, int64_t, bool>, int32_t> packed; // (offset, elements, transposed)
+};
+
+void Scheduler::describe() {
+  module.model = description.name;
+  module.description = description.canonical;
+  llvm::SHA256 sha;
+  sha.update(description.canonical);
+  for (uint8_t byte : sha.final()) {
+    constexpr char digits[] = "0123456789abcdef";
+    module.hash += digits[byte >> 4];
+    module.hash += digits[byte & 15];
+  }
+  module.type = DType::F32;
+  source.walk([&](func::FuncOp function) {
+    for (Type type : function.getArgumentTypes())
+      if (auto tensor = dyn_cast<RankedTensorType>(type); tensor && tensor.getElementType().isF64())
+        module.type = DType::F64;
+  });
+  module.sourceVocab = description.sourceVocab;
+  module.targetVocab = description.targetVocab;
+  module.sourceDim = description.encoder.floatInput ? description.encoder.inputDim : 0;
+  module.targetDim = description.decoder && description.decoder->floatInput ? description.decoder->inputDim : 0;
+  module.maxLength = description.maxSourceLength;
+  module.maxTargetLength = description.maxTargetLength;
+  module.hasDecoder = description.decoder.has_value();
+  module.pad = description.tokens.pad;
+  module.unk = description.tokens.unk;
+  module.bos = description.tokens.bos;
+  module.eos = description.tokens.eos;
+  module.start = description.tokens.start;
+  module.sourceEos = description.tokens.sourceEos;
+}
+
+// Parameters that some program reads as one (xfc.concat) lie behind each other without gaps; everything else
+// starts on a line of the cache.
+void Scheduler::layOutParameters() {
+  llvm::StringMap<std::vector<std::string>> groups;
+  source.walk([&](ConcatOp concat) {
+    std::vector<std::string> members;
+    auto function = concat->getParentOfType<func::FuncOp>();
+    for (Value part : concat.getParts()) {
+      auto argument = dyn_cast<BlockArgument>(part);
+      std::string name = argument ? textOf(function, argument.getArgNumber(), attr::name) : "";
+      if (name.empty())
+        fail(concat, "only parameters can be concatenated");
+      members.push_back(name);
+    }
+    auto [known, isNew] = groups.try_emplace(members.front(), members);
+    if (!isNew && known->second != members)
+      fail(concat, "'" + members.front() + "' begins two different groups of parameters");
+  });
+
+  llvm::StringMap<const ParameterDescription *> byName;
+  for (const ParameterDescription &parameter : description.parameters)
+    byName[parameter.name] = &parameter;
+  const int64_t line = alignment / elementSize();
+  int64_t next = 0;
+  auto place = [&](const ParameterDescription &parameter) {
+    int64_t elements = 1;
+    for (int64_t extent : parameter.shape)
+      elements *= extent;
+    if (!offsets.try_emplace(parameter.name, next).second)
+      throw Error("schedule: parameter '" + parameter.name + "' belongs to two groups");
+    module.parameters.push_back({parameter.name, parameter.aliases, parameter.shape, next, parameter.init,
+                                 parameter.fanIn, parameter.fanOut});
+    next += elements;
+  };
+  for (const ParameterDescription &parameter : description.parameters) {
+    if (offsets.count(parameter.name))
+      continue;
+    if (auto group = groups.find(parameter.name); group != groups.end()) {
+      for (const std::string &member : group->second)
+        place(*byName.at(member));
+    } else if (llvm::any_of(groups, [&](auto &entry) { return llvm::is_contained(entry.second, parameter.name); })) {
+      continue; // placed with its group, which begins later
+    } else {
+      place(parameter);
+    }
+    next = (next + line - 1) / line * line;
+  }
+  module.parameterElements = next;
+}
+
+int32_t Scheduler::kernelFor(Operation *op) {
+  auto [known, isNew] = kernels.try_emplace(kernelKey(op), static_cast<int32_t>(module.kernels.size()));
+  if (isNew) {
+    std::string name = unique(kernelName(op));
+    Backend::KernelInfo info = backend.emit(op, name);
+    module.kernels.push_back({name, info.partition, info.scratch});
+  }
+  return known->second;
+}
+
+Place Scheduler::packedFor(Operation *op, unsigned operand, bool transposed, Place weight) {
+  auto type = cast<RankedTensorType>(op->getOperand(operand).getType());
+  if (weight.kind != Place::Kind::Parameters)
+    fail(op, "its weight is no parameter");
+  auto key = std::make_tuple(weight.offset, type.getNumElements(), transposed);
+  auto [known, isNew] = packed.try_emplace(key, static_cast<int32_t>(module.packed.size()));
+  if (isNew) {
+    std::string shape = std::to_string(type.getDimSize(0)) + "x" + std::to_string(type.getDimSize(1));
+    std::string name = (transposed ? "pack_transposed_" : "pack_") + shape;
+    // One kernel for all weights of a shape.
+    auto [kernel, isNewKernel] = kernels.try_emplace(name, static_cast<int32_t>(module.kernels.size()));
+    Backend::PackInfo info;
+    if (isNewKernel) {
+      info = backend.emitPack(type, transposed, name);
+      module.kernels.push_back({name, {Partition::Unit::One, 1, info.chunks}, 0});
+      module.packed.push_back({kernel->second, weight, info.bytes, info.chunks});
+    } else {
+      const Packed *twin = llvm::find_if(module.packed, [&](const Packed &p) { return p.kernel == kernel->second; });
+      module.packed.push_back({kernel->second, weight, twin->bytes, twin->chunks});
+    }
+  }
+  return {Place::Kind::Packed, known->second, 0};
+}
+
+Place Scheduler::tableFor(SinusoidOp op) {
+  RankedTensorType type = op.getType();
+  Table table{type.getDimSize(0),
+              type.getDimSize(1),
+              op.getBase().convertToDouble(),
+              op.getExponentMultiplier().convertToDouble(),
+              op.getCosineOffset().convertToDouble(),
+              op.getHalves()};
+  auto same = [&](const Table &other) {
+    return other.rows == table.rows && other.dim == table.dim && other.base == table.base &&
+           other.exponentMultiplier == table.exponentMultiplier && other.cosineOffset == table.cosineOffset &&
+           other.halves == table.halves;
+  };
+  auto found = llvm::find_if(module.tables, same);
+  int64_t index = found - module.tables.begin();
+  if (found == module.tables.end())
+    module.tables.push_back(table);
+  return {Place::Kind::Table, index, 0};
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// One program
+//===--------------------------------------------------------------------------------------------------------===//
+
+bool isView(Operation *op) { return isa<SplitOp, JoinOp, ConcatOp, SliceOp, SinusoidOp>(op); }
+
+int64_t featuresOf(Type type) {
+  auto rows = dyn_cast<RowsType>(type);
+  return rows ? rows.getFeatures() : 0;
+}
+
+class ProgramScheduler {
+public:
+  ProgramScheduler(Scheduler &scheduler, func::FuncOp function) : scheduler(scheduler), function(function) {}
+  Program run();
+
+private:
+  // Where a value lives. stride in elements, 0 for tensors and pairs.
+  struct Home {
+    Place place;
+    int64_t stride = 0;
+  };
+  void bindArguments();
+  void bindGradients();
+  void number();
+  int32_t lastUse(Value value) const;
+  Home allocate(Value value, int32_t step);
+  void placeResults(Operation *op, int32_t step);
+  void placeView(Operation *op);
+  void addStep(Operation *op);
+  void addOutputs();
+  void extend(const Home &home, int32_t step);
+
+  Scheduler &scheduler;
+  func::FuncOp function;
+  Program program;
+  llvm::DenseMap<Value, Home> homes;
+  llvm::DenseMap<Operation *, int32_t> stepOf;
+  // The values that share a buffer, to know when it is dead.
+  std::vector<llvm::SmallVector<Value, 2>> tenants;
+};
+
+void ProgramScheduler::bindArguments() {
+  for (BlockArgument argument : function.getArguments()) {
+    unsigned i = argument.getArgNumber();
+    std::string name = textOf(function, i, attr::name), role = textOf(function, i, attr::role);
+    Home home;
+    home.stride = featuresOf(argument.getType());
+    if (role == attr::parameter) {
+      home.place = {Place::Kind::Parameters, 0, scheduler.offsetOf(name, function)};
+    } else if (role == attr::gradient) {
+      home.place = {Place::Kind::Gradients, 0, scheduler.offsetOf(name, function)};
+    } else if (role == attr::moment1) {
+      home.place = {Place::Kind::Moments1, 0, scheduler.offsetOf(name, function)};
+    } else if (role == attr::moment2) {
+      home.place = {Place::Kind::Moments2, 0, scheduler.offsetOf(name, function)};
+    } else {
+      Argument description;
+      description.name = name;
+      description.role = role == attr::input    ? Argument::Role::Input
+                         : role == attr::scalar ? Argument::Role::Scalar
+                                                : Argument::Role::State;
+      if (auto rows = dyn_cast<RowsType>(argument.getType())) {
+        description.set = static_cast<int8_t>(rows.getSet());
+        description.shape.assign(rows.getShape().begin(), rows.getShape().end());
+        description.type = typeOf(rows.getElementType());
+      } else {
+        auto tensor = cast<RankedTensorType>(argument.getType());
+        description.shape.assign(tensor.getShape().begin(), tensor.getShape().end());
+        description.type = typeOf(tensor.getElementType());
+      }
+      home.place = {Place::Kind::Argument, static_cast<int64_t>(program.arguments.size()), 0};
+      program.arguments.push_back(std::move(description));
+    }
+    homes[argument] = home;
+  }
+}
+
+// Gradients are written where the optimizer reads them; a merged weight's gradient covers its parts.
+void ProgramScheduler::bindGradients() {
+  auto returned = cast<func::ReturnOp>(function.getBody().front().getTerminator());
+  for (auto [i, value] : llvm::enumerate(returned.getOperands())) {
+    auto name = function.getResultAttrOfType<StringAttr>(i, attr::name);
+    if (!name || !name.getValue().starts_with("grad."))
+      continue;
+    Place place{Place::Kind::Gradients, 0, scheduler.offsetOf(name.getValue().drop_front(5), function)};
+    Value written = value;
+    if (auto slice = value.getDefiningOp<SliceOp>()) {
+      int64_t row = slice.getType().getNumElements() / slice.getType().getDimSize(0);
+      place.offset -= static_cast<int64_t>(slice.getOffset()) * row * scheduler.elementSize();
+      written = slice.getX();
+    }
+    auto [home, isNew] = homes.try_emplace(written, Home{place, 0});
+    if (!isNew && (home->second.place.kind != place.kind || home->second.place.offset != place.offset))
+      fail(function, "'" + name.str() + "' shares its value with another result at another place");
+  }
+}
+
+void ProgramScheduler::number() {
+  int32_t next = 0;
+  for (Operation &op : function.getBody().front()) {
+    if (!isView(&op) && !isa<func::ReturnOp>(op))
+      stepOf[&op] = next++;
+    else if (isa<func::ReturnOp>(op))
+      stepOf[&op] = next; // after the last step
+  }
+}
+
+// The last step that reads the value, through views of it; -1 if none does.
+int32_t ProgramScheduler::lastUse(Value value) const {
+  int32_t last = -1;
+  for (Operation *user : value.getUsers()) {
+    if (isView(user)) {
+      for (Value view : user->getResults())
+        last = std::max(last, lastUse(view));
+    } else {
+      last = std::max(last, stepOf.lookup(user));
+    }
+  }
+  return last;
+}
+
+ProgramScheduler::Home ProgramScheduler::allocate(Value value, int32_t step) {
+  Home home{{Place::Kind::Arena, static_cast<int64_t>(program.buffers.size()), 0}, featuresOf(value.getType())};
+  program.buffers.push_back({sizeOf(value.getType()), step, std::max(step, lastUse(value))});
+  tenants.push_back({value});
+  return home;
+}
+
+void ProgramScheduler::extend(const Home &home, int32_t step) {
+  if (home.place.kind == Place::Kind::Arena) {
+    Buffer &buffer = program.buffers[home.place.index];
+    buffer.last = std::max(buffer.last, step);
+    buffer.first = std::min(buffer.first, step);
+  }
+}
+
+void ProgramScheduler::placeResults(Operation *op, int32_t step) {
+  auto kernel = dyn_cast<KernelOpInterface>(op);
+  if (!kernel)
+    fail(op, "is neither a kernel nor a view");
+  for (OpResult result : op->getResults()) {
+    if (homes.count(result) || result.use_empty())
+      continue;
+    // A part of a join is written into its place there.
+    JoinOp join;
+    for (Operation *user : result.getUsers())
+      if (auto candidate = dyn_cast<JoinOp>(user))
+        join = candidate;
+    if (join) {
+      auto known = homes.find(join.getResult());
+      Home whole = known != homes.end() ? known->second : (homes[join.getResult()] = allocate(join.getResult(), step));
+      extend(whole, step);
+      extend(whole, lastUse(result));
+      int64_t offset = 0, element = bytesOf(typeOf(cast<RowsType>(result.getType()).getElementType()));
+      for (Value part : join.getParts()) {
+        if (part == result)
+          homes[result] = {{whole.place.kind, whole.place.index, whole.place.offset + offset}, whole.stride};
+        offset += featuresOf(part.getType()) * element;
+      }
+      continue;
+    }
+    int64_t operand = kernel.getInPlaceOperand(result.getResultNumber());
+    if (operand >= 0) {
+      Home home = homes.lookup(op->getOperand(operand));
+      bool forced = isa<CacheWriteOp, AdamOp>(op);
+      bool dead = home.place.kind == Place::Kind::Arena && home.place.offset == 0 &&
+                  op->getOperand(operand).getType() == result.getType() &&
+                  home.stride == featuresOf(result.getType()) &&
+                  llvm::all_of(tenants[home.place.index], [&](Value tenant) { return lastUse(tenant) <= step; });
+      if (forced || dead) {
+        homes[result] = home;
+        extend(home, lastUse(result));
+        if (home.place.kind == Place::Kind::Arena)
+          tenants[home.place.index].push_back(result);
+        continue;
+      }
+    }
+    homes[result] = allocate(result, step);
+  }
+}
+
+void ProgramScheduler::placeView(Operation *op) {
+  if (auto table = dyn_cast<SinusoidOp>(op)) {
+    homes[table.getResult()] = {scheduler.tableFor(table), 0};
+  } else if (auto concat = dyn_cast<ConcatOp>(op)) {
+    homes[concat.getResult()] = homes.lookup(concat.getParts().front());
+  } else if (auto slice = dyn_cast<SliceOp>(op)) {
+    Home home = homes.lookup(slice.getX());
+    int64_t row = slice.getType().getNumElements() / slice.getType().getDimSize(0);
+    home.place.offset += static_cast<int64_t>(slice.getOffset()) * row * scheduler.elementSize();
+    homes[slice.getResult()] = home;
+  } else if (auto split = dyn_cast<SplitOp>(op)) {
+    Home home = homes.lookup(split.getX());
+    for (Value part : split.getResults()) {
+      homes[part] = home;
+      if (home.place.kind == Place::Kind::Arena)
+        tenants[home.place.index].push_back(part);
+      home.place.offset += featuresOf(part.getType()) * scheduler.elementSize();
+    }
+  } else if (auto join = dyn_cast<JoinOp>(op)) {
+    for (Value part : join.getParts())
+      if (!homes.count(part) || homes[part].place.index != homes[join.getResult()].place.index ||
+          homes[part].place.kind != homes[join.getResult()].place.kind)
+        fail(join, "a part does not lie in the whole");
+  }
+}
+
+void ProgramScheduler::addStep(Operation *op) {
+  int32_t number = stepOf.lookup(op);
+  placeResults(op, number);
+  Step step;
+  step.kernel = scheduler.kernelFor(op);
+  LaunchSets sets = launchSets(op);
+  step.set = sets.set;
+  step.keySet = sets.keySet;
+  step.keys = sets.keys;
+  for (OpOperand &operand : op->getOpOperands()) {
+    auto known = homes.find(operand.get());
+    if (known == homes.end())
+      fail(op, "operand " + std::to_string(operand.getOperandNumber()) + " has no place");
+    Home home = known->second;
+    if (bool transposed; scheduler.packs(op, operand.getOperandNumber(), transposed))
+      home.place = scheduler.packedFor(op, operand.getOperandNumber(), transposed, home.place);
+    step.buffers.push_back(home.place);
+    step.strides.push_back(home.stride);
+  }
+  for (Value result : op->getResults()) {
+    Home home = homes.lookup(result); // none where nobody uses it
+    step.buffers.push_back(home.place);
+    step.strides.push_back(home.stride);
+  }
+  step.immediates = dropoutIds(op);
+  if (isa<AdamOp, SquareSumOp, AddOp>(op)) {
+    // The tensors of one segment lie behind each other; the kernel walks from the first to the end of the last.
+    ValueRange tensors = op->getOperands();
+    if (auto adam = dyn_cast<AdamOp>(op))
+      tensors = adam.getParameters();
+    if (auto first = dyn_cast<RankedTensorType>(tensors.front().getType())) {
+      const Place begin = homes.lookup(tensors.front()).place, end = homes.lookup(tensors.back()).place;
+      if (isa<AddOp>(op))
+        step.elements = first.getNumElements();
+      else
+        step.elements = (end.offset - begin.offset) / scheduler.elementSize() +
+                        cast<RankedTensorType>(tensors.back().getType()).getNumElements();
+      step.immediates.push_back(step.elements);
+    }
+  }
+  step.flops = flopsOf(op);
+  step.traffic = trafficOf(op);
+  step.location = locationOf(op);
+  program.steps.push_back(std::move(step));
+}
+
+void ProgramScheduler::addOutputs() {
+  auto returned = cast<func::ReturnOp>(function.getBody().front().getTerminator());
+  for (auto [i, value] : llvm::enumerate(returned.getOperands())) {
+    if (function.getResultAttr(i, attr::alias))
+      continue;
+    auto name = function.getResultAttrOfType<StringAttr>(i, attr::name);
+    Home home = homes.lookup(value);
+    Output output;
+    output.name = name ? name.str() : "result" + std::to_string(i);
+    output.place = home.place;
+    output.stride = home.stride;
+    if (auto rows = dyn_cast<RowsType>(value.getType())) {
+      output.set = static_cast<int8_t>(rows.getSet());
+      output.shape.assign(rows.getShape().begin(), rows.getShape().end());
+      output.type = typeOf(rows.getElementType());
+    } else if (auto pairs = dyn_cast<PairsType>(value.getType())) {
+      output.keys = static_cast<int16_t>(pairs.getStructure());
+      output.shape = {pairs.getHeads()};
+      output.type = typeOf(pairs.getElementType());
+    } else {
+      auto tensor = cast<RankedTensorType>(value.getType());
+      output.shape.assign(tensor.getShape().begin(), tensor.getShape().end());
+      output.type = typeOf(tensor.getElementType());
+    }
+    program.outputs.push_back(std::move(output));
+  }
+}
+
+Program ProgramScheduler::run() {
+  program.name = function.getName().str();
+  number();
+  bindArguments();
+  bindGradients();
+  for (Operation &op : function.getBody().front()) {
+    if (isView(&op))
+      placeView(&op);
+    else if (!isa<func::ReturnOp>(op))
+      addStep(&op);
+  }
+  addOutputs();
+  return std::move(program);
+}
+
+Program Scheduler::scheduleProgram(func::FuncOp function) { return ProgramScheduler(*this, function).run(); }
+
+} // namespace
+
+Module schedule(ModuleOp module, const Description &description, Backend &backend) {
+  return Scheduler(module, description, backend).run();
+}
+
+} // namespace xfc

@@ -1,0 +1,35 @@
+// A fused xfc module into a plan: kernels, packed weights, and for each program its steps and buffers.
+#pragma once
+
+#include "Import/Description.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "core/Plan.h"
+
+namespace xfc {
+
+// What scheduling needs to know of a target. An implementation emits each kernel once, when it is asked for.
+class Backend {
+public:
+  struct KernelInfo {
+    Partition partition;
+    int64_t scratch = 0; // bytes a thread
+  };
+  struct PackInfo {
+    int64_t bytes = 0;  // of the packed weight
+    int64_t chunks = 1; // of the pack kernel
+  };
+  virtual ~Backend() = default;
+  // Emits the kernel of `op` under `name`.
+  virtual KernelInfo emit(mlir::Operation *op, llvm::StringRef name) = 0;
+  // Whether `op` reads its operand in packed form, and which: W^T (transposed) or W.
+  virtual bool packs(mlir::Operation *op, unsigned operand, bool &transposed) const = 0;
+  // Emits the kernel that packs a weight: buffers are the plain weight and the packed one.
+  virtual PackInfo emitPack(mlir::RankedTensorType weight, bool transposed, llvm::StringRef name) = 0;
+};
+
+// Every op of the module must be a kernel or a view. Throws Error naming the op otherwise: a defect of ours or,
+// from xfc-opt, a module that was put together by hand.
+Module schedule(mlir::ModuleOp module, const Description &description, Backend &backend);
+
+} // namespace xfc
