@@ -1,0 +1,42 @@
+// The only place that knows the order of passes: a description through the phases, to objects.
+#pragma once
+
+#include "Import/Description.h"
+#include "core/Plan.h"
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace xfc {
+
+// Where compilation can be looked at, in order. `xfc phases` lists them, `--emit` stops after one.
+enum class Phase { Imported, Fused, Differentiated, Scheduled, Lowered };
+struct PhaseInfo {
+  Phase phase;
+  const char *name, *summary;
+};
+const std::vector<PhaseInfo> &phases();
+
+// The passes `--no-fuse=NAME` can turn off.
+const std::vector<std::string> &fusions();
+
+struct PipelineOptions {
+  bool train = true, decode = true;
+  bool f64 = false;
+  std::set<std::string> disabled;           // of fusions()
+  std::vector<std::string> cpus = {"native"}; // instruction sets, each becomes an image
+  std::string dumpDirectory;                // the module after every pass that changed it
+  bool timing = false;                      // a line for each stage and pass on standard error
+};
+
+// The program as text after `phase`: MLIR, or the plan for Scheduled.
+std::string emitPhase(const Description &description, const PipelineOptions &options, Phase phase);
+// LLVM IR of the first instruction set.
+std::string emitLLVM(const Description &description, const PipelineOptions &options);
+// The plan alone, for inspection.
+Module planOf(const Description &description, const PipelineOptions &options);
+// The objects to link: one for each instruction set, and the table of images.
+std::vector<std::vector<char>> compileObjects(const Description &description, const PipelineOptions &options);
+
+} // namespace xfc

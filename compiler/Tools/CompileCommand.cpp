@@ -1,0 +1,137 @@
+// `xfc compile`: a model.json into an executable, or into one of the forms on the way.
+#include "CompileCommand.h"
+#include "Link/Link.h"
+#include "ModelArguments.h"
+#include "Pipeline/Pipeline.h"
+#include "core/Error.h"
+#include "core/Files.h"
+#include <cstdio>
+#include <memory>
+#include <sstream>
+
+namespace xfc {
+namespace {
+
+struct CompileOptions {
+  ModelArguments model;
+  std::string output, target = "cpu", cpu = "native", dtype = "f32", mode = "train,decode", emit = "exe", noFuse;
+  PipelineOptions pipeline;
+};
+
+std::vector<std::string> splitList(const std::string &text) {
+  std::vector<std::string> parts;
+  std::stringstream stream(text);
+  for (std::string part; std::getline(stream, part, ',');)
+    if (!part.empty())
+      parts.push_back(part);
+  return parts;
+}
+
+std::string listed(const std::vector<std::string> &names) {
+  std::string text;
+  for (const std::string &name : names)
+    text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+void check(const std::string &flag, const std::string &value, const std::vector<std::string> &known) {
+  for (const std::string &name : known)
+    if (name == value)
+      return;
+  throw CLI::ValidationError(flag, "unknown '" + value + "'; known: " + listed(known));
+}
+
+PipelineOptions pipelineOptions(const CompileOptions &options, bool noFuseGiven) {
+  PipelineOptions pipeline = options.pipeline;
+  pipeline.train = pipeline.decode = false;
+  for (const std::string &mode : splitList(options.mode)) {
+    check("--mode", mode, {"train", "decode"});
+    (mode == "train" ? pipeline.train : pipeline.decode) = true;
+  }
+  check("--dtype", options.dtype, {"f32", "f64"});
+  pipeline.f64 = options.dtype == "f64";
+  pipeline.cpus = splitList(options.cpu);
+  if (noFuseGiven) {
+    std::vector<std::string> names = splitList(options.noFuse);
+    if (names.empty())
+      names = fusions();
+    for (const std::string &name : names) {
+      check("--no-fuse", name, fusions());
+      pipeline.disabled.insert(name);
+    }
+  }
+  return pipeline;
+}
+
+void writeText(const std::string &file, const std::string &text) {
+  if (file.empty() || file == "-")
+    std::fwrite(text.data(), 1, text.size(), stdout);
+  else
+    writeFile(file, text);
+}
+
+void compile(const CompileOptions &options, bool noFuseGiven) {
+  PipelineOptions pipeline = pipelineOptions(options, noFuseGiven);
+  for (const std::string &target : splitList(options.target)) {
+    check("--target", target, {"cpu", "cuda"});
+    if (target == "cuda")
+      throw Error("--target cuda: this compiler generates code for the CPU only; use --target cpu");
+  }
+  Description description = options.model.parse();
+  if (options.emit == "exe" || options.emit == "obj") {
+    std::vector<std::vector<char>> objects = compileObjects(description, pipeline);
+    std::string output = options.output.empty() ? "./" + description.name : options.output;
+    if (options.emit == "exe") {
+      linkExecutable(objects, output);
+      std::fprintf(stderr, "xfc: wrote %s\n", output.c_str());
+      return;
+    }
+    for (size_t i = 0; i < objects.size(); ++i) {
+      std::string file = (options.output.empty() ? description.name : options.output) + "." + std::to_string(i) + ".o";
+      writeFile(file, {objects[i].data(), objects[i].size()});
+      std::fprintf(stderr, "xfc: wrote %s\n", file.c_str());
+    }
+  } else if (options.emit == "llvm") {
+    writeText(options.output, emitLLVM(description, pipeline));
+  } else if (options.emit == "ptx") {
+    throw Error("--emit ptx: this compiler generates code for the CPU only");
+  } else {
+    for (const PhaseInfo &info : phases())
+      if (options.emit == info.name)
+        return writeText(options.output, emitPhase(description, pipeline, info.phase));
+    std::string known = "exe, obj, llvm";
+    for (const PhaseInfo &info : phases())
+      known += std::string(", ") + info.name;
+    throw CLI::ValidationError("--emit", "unknown '" + options.emit + "'; known: " + known);
+  }
+}
+
+} // namespace
+
+void addCompile(CLI::App &app) {
+  auto options = std::make_shared<CompileOptions>();
+  CLI::App *command = app.add_subcommand("compile", "compile a model.json into one executable that trains, translates and scores");
+  options->model.addTo(*command);
+  command->add_option("-o,--output", options->output, "the file to write (default: ./ and the model's name)");
+  command->add_option("--target", options->target, "what to generate code for: cpu")->capture_default_str();
+  command->add_option("--cpu", options->cpu, "instruction sets, separated by commas: native, x86-64-v3, x86-64-v4; several are chosen from at start")
+      ->capture_default_str();
+  command->add_option("--dtype", options->dtype, "type of matrix products: f32, or f64 for checking gradients")->capture_default_str();
+  command->add_option("--mode", options->mode, "programs to include: train, decode")->capture_default_str();
+  CLI::Option *noFuse = command->add_option("--no-fuse", options->noFuse, "turn fusions off: all, or those named (" + listed(fusions()) + ")")
+                            ->expected(0, 1);
+  command->add_option("--emit", options->emit, "stop early: exe, obj, llvm, or a phase of `xfc phases`")->capture_default_str();
+  command->add_option("--dump-ir-dir", options->pipeline.dumpDirectory, "write the module after every pass into this folder");
+  command->add_flag("--timing", options->pipeline.timing, "print what each stage and pass took");
+  command->callback([options, noFuse] { compile(*options, noFuse->count() > 0); });
+}
+
+void addPhases(CLI::App &app) {
+  CLI::App *command = app.add_subcommand("phases", "list the phases --emit can stop after");
+  command->callback([] {
+    for (const PhaseInfo &info : phases())
+      std::printf("%-15s %s\n", info.name, info.summary);
+  });
+}
+
+} // namespace xfc

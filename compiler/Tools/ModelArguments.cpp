@@ -1,0 +1,52 @@
+// From the command line to a Description.
+#include "ModelArguments.h"
+#include "core/Error.h"
+#include "core/Files.h"
+#include <sentencepiece_processor.h>
+
+namespace xfc {
+
+void ModelArguments::addTo(CLI::App &command) {
+  command.add_option("model", file, "the model.json")->required();
+  CLI::Option *joint = command.add_option("--vocab", vocabulary, "SentencePiece model of both languages: sets vocabulary sizes and token ids");
+  command.add_option("--source-vocab", sourceVocabulary, "SentencePiece model of the source")->excludes(joint);
+  command.add_option("--target-vocab", targetVocabulary, "SentencePiece model of the target")->excludes(joint);
+  command.add_option("--set", settings, "override a value of \"params\", or a token id (tokens.pad=1)")->type_name("KEY=VALUE");
+}
+
+static void addVocabulary(std::vector<Override> &overrides, const std::string &file, const char *size, bool target) {
+  sentencepiece::SentencePieceProcessor processor;
+  if (auto status = processor.Load(file); !status.ok())
+    throw Error(file + ": not a SentencePiece model: " + status.ToString());
+  overrides.push_back({size, std::to_string(processor.GetPieceSize())});
+  if (!target)
+    return;
+  // Search and losses are about target ids.
+  const std::pair<const char *, int> tokens[] = {{"tokens.pad", processor.pad_id()}, {"tokens.unk", processor.unk_id()},
+                                                 {"tokens.bos", processor.bos_id()}, {"tokens.eos", processor.eos_id()},
+                                                 {"tokens.start", processor.bos_id()}};
+  for (auto [key, id] : tokens) {
+    if (id < 0)
+      throw Error(file + ": has no " + std::string(key).substr(7) + " token; make it with `xfc vocab`, or spm_train --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3");
+    overrides.push_back({key, std::to_string(id)});
+  }
+}
+
+Description ModelArguments::parse() const {
+  std::vector<Override> overrides;
+  const std::string &source = vocabulary.empty() ? sourceVocabulary : vocabulary;
+  const std::string &target = vocabulary.empty() ? targetVocabulary : vocabulary;
+  if (!source.empty())
+    addVocabulary(overrides, source, "source_vocab", false);
+  if (!target.empty())
+    addVocabulary(overrides, target, "target_vocab", true);
+  for (const std::string &setting : settings) {
+    size_t equals = setting.find('=');
+    if (equals == std::string::npos || equals == 0)
+      throw CLI::ValidationError("--set", "expected KEY=VALUE, found '" + setting + "'");
+    overrides.push_back({setting.substr(0, equals), setting.substr(equals + 1)});
+  }
+  return parseDescription(readFile(file), file, overrides);
+}
+
+} // namespace xfc
