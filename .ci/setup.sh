@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Installs what building xfc needs (Debian 12; apt is called only where something is missing) and builds it into build/.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+packages=(g++ cmake ninja-build ccache python3 python3-pip python3-venv git
+  llvm-22-dev libmlir-22-dev mlir-22-tools llvm-22-tools lld-22 nlohmann-json3-dev libcli11-dev libgtest-dev)
+missing=()
+for package in "${packages[@]}"; do
+  dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+done
+if [ ${#missing[@]} -gt 0 ]; then
+  root=()
+  if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null || { echo "error: these Debian packages are missing and installing them needs root: ${missing[*]}" >&2; exit 1; }
+    root=(sudo)
+  fi
+  echo "installing ${missing[*]}"
+  "${root[@]}" apt-get update -qq
+  "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+fi
+
+cmake --preset release "$@" >/dev/null
+cmake --build --preset release

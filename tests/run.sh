@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and runs every test: GoogleTest and lit through ctest.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# The references some tests compare with, beside the build: numpy and sacreBLEU, and PyTorch.
+venv=build/venv
+prepare_python() {
+  [ -x $venv/bin/python ] || python3 -m venv $venv
+  $venv/bin/python -m pip install --quiet --disable-pip-version-check numpy safetensors sacrebleu torch
+}
+mkdir -p build
+if command -v python3 >/dev/null && python3 -c 'import ensurepip' 2>/dev/null; then
+  prepare_python >build/python.log 2>&1 &
+  python=$!
+  .ci/setup.sh
+  wait "$python" || { cat build/python.log >&2; exit 1; }
+else
+  .ci/setup.sh
+  prepare_python
+fi
+export XFC_TEST_PYTHON="$PWD/$venv/bin/python"
+ctest --test-dir build --output-on-failure -j "$(nproc)" --timeout 900
