@@ -15,7 +15,7 @@ namespace {
 namespace fs = llvm::sys::fs;
 namespace path = llvm::sys::path;
 
-std::string join(llvm::StringRef folder, llvm::StringRef name) {
+std::string inside(llvm::StringRef folder, llvm::StringRef name) {
   llvm::SmallString<256> result(folder);
   path::append(result, name);
   return result.str().str();
@@ -32,7 +32,7 @@ std::string findLinker() {
 // The folder among `folders` that holds `file`.
 std::string findFolder(llvm::ArrayRef<std::string> folders, llvm::StringRef file, llvm::StringRef package) {
   for (const std::string &folder : folders)
-    if (fs::exists(join(folder, file)))
+    if (fs::exists(inside(folder, file)))
       return folder;
   throw Error("link: " + file.str() + " was not found in " + llvm::join(folders, ", ") + "; install it (Debian: apt-get install " +
               package.str() + ")");
@@ -62,9 +62,9 @@ std::vector<std::string> gccFolders() {
 std::string findRuntime() {
   std::string self = fs::getMainExecutable(nullptr, nullptr);
   llvm::StringRef bin = path::parent_path(self);
-  std::vector<std::string> folders = {join(path::parent_path(bin), "lib/xfc"), join(path::parent_path(bin), "lib")};
+  std::vector<std::string> folders = {inside(path::parent_path(bin), "lib/xfc"), inside(path::parent_path(bin), "lib")};
   for (const std::string &folder : folders)
-    if (fs::exists(join(folder, "libxfc_runtime.a")))
+    if (fs::exists(inside(folder, "libxfc_runtime.a")))
       return folder;
   throw Error("link: libxfc_runtime.a was not found in " + llvm::join(folders, " or ") + "; build or install xfc completely");
 }
@@ -111,18 +111,18 @@ void linkExecutable(const std::vector<std::vector<char>> &objects, const std::st
   const std::string whole = output + ".partial";
   std::vector<std::string> arguments = {
       linker, "-pie", "-m", "elf_x86_64", "--gc-sections", "--eh-frame-hdr", "--strip-debug", "-z", "relro", "-z", "now",
-      "-dynamic-linker", "/lib64/ld-linux-x86-64.so.2", "-o", whole, join(start, "Scrt1.o"), join(start, "crti.o"),
-      join(gcc, "crtbeginS.o")};
+      "-dynamic-linker", "/lib64/ld-linux-x86-64.so.2", "-o", whole, inside(start, "Scrt1.o"), inside(start, "crti.o"),
+      inside(gcc, "crtbeginS.o")};
   for (const TemporaryFile &file : files)
     arguments.push_back(file.name.str().str());
   arguments.insert(arguments.end(), {"-L" + gcc, "-L" + start, "-L/lib/x86_64-linux-gnu", "--start-group"});
   std::error_code error;
   for (const char *archive : {"libxfc_runtime.a", "libsentencepiece.a"})
-    if (fs::exists(join(runtime, archive)))
-      arguments.push_back(join(runtime, archive));
+    if (fs::exists(inside(runtime, archive)))
+      arguments.push_back(inside(runtime, archive));
   // libstdc++ and libgcc go in whole: a file that starts on any Debian 12 or later, and sooner than with them shared.
   arguments.insert(arguments.end(), {"--end-group", "-Bstatic", "-lstdc++", "-Bdynamic", "-lm", "-Bstatic", "-lgcc", "-lgcc_eh",
-                                     "-Bdynamic", "-lc", join(gcc, "crtendS.o"), join(start, "crtn.o")});
+                                     "-Bdynamic", "-lc", inside(gcc, "crtendS.o"), inside(start, "crtn.o")});
 
   TemporaryFile messages("log");
   std::vector<llvm::StringRef> references(arguments.begin(), arguments.end());

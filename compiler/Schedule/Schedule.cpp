@@ -199,7 +199,7 @@ Place Scheduler::packedFor(Operation *op, unsigned operand, bool transposed, Pla
       module.kernels.push_back({name, {Partition::Unit::One, 1, info.chunks}, 0});
       module.packed.push_back({kernel->second, weight, info.bytes, info.chunks});
     } else {
-      const Packed *twin = llvm::find_if(module.packed, [&](const Packed &p) { return p.kernel == kernel->second; });
+      auto twin = llvm::find_if(module.packed, [&](const Packed &p) { return p.kernel == kernel->second; });
       module.packed.push_back({kernel->second, weight, twin->bytes, twin->chunks});
     }
   }
