@@ -9,18 +9,18 @@
 namespace xfc {
 
 struct SearchOptions {
-  int beam = 5;
+  int beam = 5;               // 1: greedy
   double lengthPenalty = 0.6; // score = log-probability / ((5+n)/6)^A, n counts eos
-  int nBest = 1;
+  int nBest = 1;              // at most `beam`; with `sample`, so many independent samples
   bool sample = false;
   double temperature = 1;
-  int topK = 0;    // 0: all
+  int topK = 0; // 0: all
   double topP = 1;
   uint64_t seed = 1;
-  int64_t maxLength = 0; // tokens without eos; 0: twice the source plus 10, at most the model's
+  int64_t maxLength = 0; // tokens without eos; 0: twice the source plus 10; at most what the model takes
   int64_t minLength = 0;
-  int64_t batchTokens = 4096; // source tokens a batch
-  bool ignoreEos = false;     // bench: every sentence runs to maxLength
+  int64_t batchTokens = 2048; // a batch: at most so many source tokens, and so many live hypotheses
+  bool ignoreEos = false;     // bench: every sentence runs to maxLength, and no eos is scored
 };
 
 struct Hypothesis {
@@ -29,9 +29,10 @@ struct Hypothesis {
   double logProbability = 0;
 };
 
-// Sources include eos if the model wants one. `prefixes` may be empty, or give each sentence's forced beginning.
-// Results in the order of the input, each best first; a sentence's result does not depend on the others.
-// `done` is called as sentences finish, for progress.
+// Sources include eos if the model wants one, and are not empty. `prefixes` may be empty, or give each sentence's
+// forced beginning. Results in the order of the input, each best first; a sentence's result does not depend on the
+// others, but for its index, which keys its random numbers. `done` is called as sentences finish, for progress.
+// The rules of the search stand in BeamSearch.h.
 std::vector<std::vector<Hypothesis>> search(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
                                             const SearchOptions &options,
                                             const std::vector<std::vector<int32_t>> &prefixes = {},

@@ -1,0 +1,68 @@
+// The search over one batch of sentences, apart from the model: a function gives the log-probabilities of the next
+// token for all live hypotheses, and the search decides which live on.
+//
+// Greedy and beam. A sentence starts with one empty hypothesis. At each step the continuations of its live hypotheses
+// are ranked by log-probability (equal ones: lower token, then the parent that ranked higher). From the best on, one
+// that ends with eos is finished if fewer than `beam` stand before it; the others live on until there are `beam`.
+// A sentence ends when
+//  - `beam` or more hypotheses have finished (so with beam 1, greedy, at the first), or
+//  - `nBest` have, and no live one can still be better than the nBest-th best of them: its log-probability p can only
+//    fall, so its score is at most the larger of p / penalty(n) for the shortest and the longest n it may end with, or
+//  - it is `maxLength` tokens long: then every live hypothesis is finished by eos.
+// penalty(n) = ((5+n)/6)^lengthPenalty, n counts eos. While a prefix lasts, its token is the only continuation; eos is
+// none below minLength; pad and start never are.
+//
+// Sampling. A sentence has `nBest` independent hypotheses, each of which draws its next token until it draws eos.
+//
+// Sums of log-probabilities are kept in double, and nothing of a sentence depends on another.
+#pragma once
+
+#include "Candidates.h"
+#include "Search.h"
+
+namespace xfc {
+
+// What a step asks for: row h is a live hypothesis (see Batch::assignStep), and ids[h] the token it reads.
+struct StepRequest {
+  std::span<const int32_t> ids;
+  std::span<const int32_t> sentenceOf;
+  std::span<const int32_t> positions;
+  std::span<const int32_t> slots;
+  std::span<const int32_t *const> history;
+};
+
+// Rows of log-probabilities, valid until the next step.
+struct StepResult {
+  const void *data;
+  bool isDouble;
+  int64_t stride; // elements
+  LogProbabilityRow row(int64_t i) const {
+    return {static_cast<const char *>(data) + i * stride * (isDouble ? 8 : 4), isDouble};
+  }
+};
+using StepFunction = std::function<StepResult(const StepRequest &)>;
+
+struct SearchVocabulary {
+  int64_t size;
+  int32_t pad, start, eos;
+};
+
+struct SearchSentence {
+  size_t index = 0; // in the input: keys random numbers, and named in errors
+  int64_t maxLength = 0;
+  int64_t minLength = 0;
+  std::span<const int32_t> prefix;
+};
+
+// The live hypotheses of a sentence: `beam`, or `nBest` samples.
+int64_t searchWidth(const SearchOptions &options);
+// Rows of cache that a batch needs: no more slots are ever taken at once.
+int64_t cacheRows(std::span<const SearchSentence> sentences, const SearchOptions &options);
+
+// Throws Error when the model gives no finite log-probability. `done` is called with the input's index.
+std::vector<std::vector<Hypothesis>> searchBatch(std::span<const SearchSentence> sentences,
+                                                 const SearchVocabulary &vocabulary, const SearchOptions &options,
+                                                 const StepFunction &step,
+                                                 const std::function<void(size_t)> &done = {});
+
+} // namespace xfc

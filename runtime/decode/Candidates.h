@@ -1,0 +1,44 @@
+// Picks next tokens from one row of log-probabilities: the best few, or one at random.
+#pragma once
+
+#include "../core/Plan.h"
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace xfc {
+
+// One row of log-probabilities, f32 or f64.
+struct LogProbabilityRow {
+  const void *data;
+  bool isDouble;
+  double operator[](int64_t token) const {
+    return isDouble ? static_cast<const double *>(data)[token] : static_cast<const float *>(data)[token];
+  }
+};
+
+struct Candidate {
+  int32_t token;
+  double logProbability;
+};
+
+// The `count` most probable of the tokens 0..vocabulary-1 without the `excluded`, best first, of equal ones the lower
+// token first. NaN is never picked.
+void bestTokens(LogProbabilityRow row, int64_t vocabulary, std::span<const int32_t> excluded, int count,
+                std::vector<Candidate> &best);
+
+// What sampling draws from: probabilities to the power 1/temperature, of these the `topK` most probable (0: all),
+// of these the fewest that together have at least `topP` of their probability.
+struct Sampling {
+  double temperature;
+  int topK;
+  double topP;
+};
+// The token where the cumulative distribution passes `uniform`, 0 <= uniform < 1; token -1 when no token can be picked.
+Candidate sampleToken(LogProbabilityRow row, int64_t vocabulary, std::span<const int32_t> excluded,
+                      const Sampling &sampling, double uniform);
+
+// A random number in [0, 1) for a sample of a sentence at a position: the same in any batch.
+double uniformNumber(uint64_t seed, uint32_t sentence, uint32_t position, uint32_t sample);
+
+} // namespace xfc

@@ -1,0 +1,423 @@
+// The search against enumeration of all sequences, and its promises: order, ties, prefixes, lengths, batches, samples.
+#include "../../../runtime/decode/BeamSearch.h"
+#include <cmath>
+#include <gtest/gtest.h>
+#include <limits>
+#include <map>
+#include <random>
+#include <set>
+
+using namespace xfc;
+
+namespace {
+
+using Ids = std::vector<int32_t>;
+
+// Random log-probabilities that are a fixed function of a model's seed, a sentence's key, and the ids so far.
+struct FakeModel {
+  SearchVocabulary vocabulary{6, 0, 2, 3}; // pad 0, unk 1, start 2, eos 3, and 4, 5
+  uint32_t seed = 1;
+  double sharpness = 1;
+
+  std::vector<float> row(uint32_t key, const Ids &ids) const {
+    std::seed_seq words{seed, key, static_cast<uint32_t>(ids.size())};
+    std::vector<uint32_t> mixed(ids.begin(), ids.end());
+    mixed.push_back(key);
+    mixed.push_back(seed);
+    std::seed_seq sequence(mixed.begin(), mixed.end());
+    std::mt19937 random(sequence);
+    std::vector<double> logits(vocabulary.size);
+    double sum = 0;
+    for (double &x : logits) {
+      x = sharpness * (static_cast<double>(random()) / 4294967296.0 * 4 - 2);
+      sum += std::exp(x);
+    }
+    std::vector<float> result;
+    for (double x : logits)
+      result.push_back(static_cast<float>(x - std::log(sum)));
+    return result;
+  }
+
+  double logProbability(uint32_t key, const Ids &ids, bool withEos = true) const {
+    double sum = 0;
+    Ids before;
+    for (int32_t id : ids) {
+      sum += row(key, before)[id];
+      before.push_back(id);
+    }
+    return withEos ? sum + row(key, before)[vocabulary.eos] : sum;
+  }
+};
+
+// Runs the search with a cache that holds the token of each slot: the model sees only what histories say.
+std::vector<std::vector<Hypothesis>> run(const FakeModel &model, const std::vector<SearchSentence> &sentences,
+                                         const SearchOptions &options, std::set<size_t> *done = nullptr) {
+  int64_t rows = cacheRows(sentences, options);
+  Ids cache(rows, -1);
+  std::vector<float> result;
+  auto step = [&](const StepRequest &request) {
+    std::set<int32_t> taken(request.slots.begin(), request.slots.end());
+    EXPECT_EQ(taken.size(), request.slots.size()) << "two hypotheses write the same slot";
+    for (size_t h = 0; h < request.ids.size(); ++h)
+      cache.at(request.slots[h]) = request.ids[h];
+    result.clear();
+    for (size_t h = 0; h < request.ids.size(); ++h) {
+      const int32_t *history = request.history[h];
+      EXPECT_EQ(history[request.positions[h]], request.slots[h]);
+      EXPECT_EQ(cache.at(history[0]), model.vocabulary.start);
+      Ids ids;
+      for (int32_t p = 1; p <= request.positions[h]; ++p)
+        ids.push_back(cache.at(history[p]));
+      uint32_t key = static_cast<uint32_t>(sentences[request.sentenceOf[h]].index);
+      for (float x : model.row(key, ids))
+        result.push_back(x);
+      result.push_back(std::numeric_limits<float>::quiet_NaN()); // between the rows
+    }
+    return StepResult{result.data(), false, model.vocabulary.size + 1};
+  };
+  return searchBatch(sentences, model.vocabulary, options, step, [&](size_t index) {
+    if (done) {
+      EXPECT_TRUE(done->insert(index).second);
+    }
+  });
+}
+
+// Every sequence without pad, start and eos of minLength..maxLength tokens, best first.
+std::vector<Hypothesis> enumerate(const FakeModel &model, uint32_t key, int64_t minLength, int64_t maxLength,
+                                  double lengthPenalty) {
+  std::vector<Hypothesis> all;
+  std::vector<Ids> level = {{}};
+  for (int64_t length = 0; length <= maxLength; ++length) {
+    std::vector<Ids> next;
+    for (const Ids &ids : level) {
+      if (length >= minLength) {
+        double p = model.logProbability(key, ids);
+        all.push_back({ids, p / std::pow((5.0 + length + 1) / 6.0, lengthPenalty), p});
+      }
+      for (int32_t token : {1, 4, 5}) {
+        Ids longer = ids;
+        longer.push_back(token);
+        next.push_back(longer);
+      }
+    }
+    level = next;
+  }
+  std::sort(all.begin(), all.end(), [](auto &a, auto &b) { return a.score > b.score; });
+  return all;
+}
+
+void expectSame(const std::vector<Hypothesis> &found, const std::vector<Hypothesis> &expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(found[i].ids, expected[i].ids) << i;
+    EXPECT_EQ(found[i].score, expected[i].score) << i;
+    EXPECT_EQ(found[i].logProbability, expected[i].logProbability) << i;
+  }
+}
+
+} // namespace
+
+TEST(BeamSearch, WideBeamIsExhaustive) {
+  for (uint32_t seed = 1; seed <= 10; ++seed)
+    for (double lengthPenalty : {0.0, 0.6, 1.0, 2.0, -1.0})
+      for (int nBest : {1, 3, 121}) {
+        FakeModel model{.seed = seed};
+        SearchOptions options{.beam = 400, .lengthPenalty = lengthPenalty, .nBest = nBest};
+        auto found = run(model, {{.index = 7, .maxLength = 4}}, options)[0];
+        auto expected = enumerate(model, 7, 0, 4, lengthPenalty);
+        ASSERT_EQ(expected.size(), 121u);
+        expected.resize(nBest);
+        SCOPED_TRACE(testing::Message() << "seed " << seed << " penalty " << lengthPenalty << " nBest " << nBest);
+        expectSame(found, expected);
+      }
+}
+
+TEST(BeamSearch, MinimumAndMaximumLength) {
+  FakeModel model{.seed = 5};
+  SearchOptions options{.beam = 400, .nBest = 400};
+  auto found = run(model, {{.index = 1, .maxLength = 3, .minLength = 2}}, options)[0];
+  expectSame(found, enumerate(model, 1, 2, 3, 0.6));
+  found = run(model, {{.index = 1, .maxLength = 0}}, options)[0];
+  expectSame(found, enumerate(model, 1, 0, 0, 0.6));
+}
+
+TEST(BeamSearch, GreedyTakesTheBestToken) {
+  for (uint32_t seed = 1; seed <= 30; ++seed) {
+    FakeModel model{.seed = seed};
+    Ids expected;
+    while (expected.size() < 8) {
+      auto row = model.row(0, expected);
+      int32_t best = 1;
+      for (int32_t token : {3, 4, 5})
+        if (row[token] > row[best])
+          best = token;
+      if (best == 3)
+        break;
+      expected.push_back(best);
+    }
+    auto found = run(model, {{.index = 0, .maxLength = 8}}, {.beam = 1})[0];
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_EQ(found[0].ids, expected);
+    EXPECT_EQ(found[0].logProbability, model.logProbability(0, expected));
+  }
+}
+
+// The rule of BeamSearch.h written down a second time, without slots, rows or early exits on single rows.
+TEST(BeamSearch, NarrowBeamFollowsItsRule) {
+  int endedEarly = 0;
+  for (uint32_t seed = 1; seed <= 200; ++seed) {
+    FakeModel model{.seed = seed, .sharpness = 0.5 + seed % 5};
+    int beam = 2 + seed % 3, nBest = 1 + seed % 2;
+    double lengthPenalty = 0.3 * (seed % 4);
+    auto penalty = [&](double n) { return std::pow((5 + n) / 6, lengthPenalty); };
+    const int64_t maxLength = 7;
+    std::vector<Ids> live = {{}};
+    std::vector<Hypothesis> finished;
+    for (int64_t length = 0; !live.empty(); ++length) {
+      std::vector<std::pair<double, Ids>> ranked;
+      for (const Ids &ids : live)
+        for (int32_t token : {1, 3, 4, 5})
+          if (token == 3 || length < maxLength) {
+            Ids longer = ids;
+            longer.push_back(token);
+            ranked.push_back({token == 3 ? model.logProbability(0, ids) : model.logProbability(0, longer, false), longer});
+          }
+      std::stable_sort(ranked.begin(), ranked.end(), [](auto &a, auto &b) { return a.first > b.first; });
+      live.clear();
+      for (size_t rank = 0; rank < ranked.size(); ++rank) {
+        auto &[p, ids] = ranked[rank];
+        if (static_cast<int>(live.size()) == beam)
+          break;
+        if (ids.back() != 3)
+          live.push_back(ids);
+        else if (static_cast<int>(rank) < beam)
+          finished.push_back({Ids(ids.begin(), ids.end() - 1), p / penalty(ids.size()), p});
+      }
+      std::stable_sort(finished.begin(), finished.end(), [](auto &a, auto &b) { return a.score > b.score; });
+      if (static_cast<int>(finished.size()) >= beam)
+        break;
+      if (static_cast<int>(finished.size()) >= nBest) {
+        bool hope = false;
+        for (const Ids &ids : live)
+          for (int64_t n = length + 2; n <= maxLength + 1; ++n)
+            hope |= model.logProbability(0, ids, false) / penalty(n) > finished[nBest - 1].score;
+        if (!hope) {
+          endedEarly += !live.empty();
+          break;
+        }
+      }
+    }
+    if (static_cast<int>(finished.size()) > nBest)
+      finished.resize(nBest);
+    SCOPED_TRACE(seed);
+    expectSame(run(model, {{.index = 0, .maxLength = maxLength}},
+                   {.beam = beam, .lengthPenalty = lengthPenalty, .nBest = nBest})[0],
+               finished);
+  }
+  EXPECT_GT(endedEarly, 10) << "the bound was never put to the test";
+}
+
+TEST(BeamSearch, LengthPenaltyPrefersLonger) {
+  double previous = -1;
+  for (double lengthPenalty : {-2.0, 0.0, 1.0, 4.0}) {
+    double length = 0;
+    for (uint32_t key = 0; key < 50; ++key)
+      length += run({}, {{.index = key, .maxLength = 5}}, {.beam = 8, .lengthPenalty = lengthPenalty})[0][0].ids.size();
+    EXPECT_GT(length, previous);
+    previous = length;
+  }
+}
+
+TEST(BeamSearch, PrefixIsForcedAndScored) {
+  FakeModel model{.seed = 3};
+  const Ids prefix = {5, 1};
+  SearchOptions options{.beam = 400, .nBest = 400};
+  auto found = run(model, {{.index = 2, .maxLength = 4, .prefix = prefix}}, options)[0];
+  std::vector<Hypothesis> expected;
+  for (const Hypothesis &hypothesis : enumerate(model, 2, 0, 4, 0.6))
+    if (hypothesis.ids.size() >= 2 && std::equal(prefix.begin(), prefix.end(), hypothesis.ids.begin()))
+      expected.push_back(hypothesis);
+  ASSERT_EQ(expected.size(), 13u);
+  expectSame(found, expected);
+  // One longer than maxLength is cut there.
+  found = run(model, {{.index = 2, .maxLength = 1, .prefix = prefix}}, options)[0];
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].ids, Ids{5});
+}
+
+TEST(BeamSearch, NoSentenceDependsOnTheOthers) {
+  FakeModel model{.seed = 9};
+  const Ids prefix = {4, 4};
+  std::vector<SearchSentence> all;
+  for (size_t i = 0; i < 20; ++i)
+    all.push_back({.index = i, .maxLength = static_cast<int64_t>(1 + i % 9), .minLength = static_cast<int64_t>(i % 2),
+                   .prefix = i % 5 == 0 ? std::span<const int32_t>(prefix) : std::span<const int32_t>()});
+  std::vector<SearchOptions> kinds = {{.beam = 1}, {.beam = 4, .nBest = 4}, {.nBest = 3, .sample = true, .topP = 0.9}};
+  for (const SearchOptions &options : kinds) {
+    std::set<size_t> done;
+    auto together = run(model, all, options, &done);
+    EXPECT_EQ(done.size(), all.size());
+    std::vector<SearchSentence> reversed(all.rbegin(), all.rend());
+    auto backwards = run(model, reversed, options);
+    for (size_t i = 0; i < all.size(); ++i) {
+      SCOPED_TRACE(i);
+      expectSame(together[i], run(model, {all[i]}, options)[0]);
+      expectSame(together[i], backwards[all.size() - 1 - i]);
+      EXPECT_TRUE(std::is_sorted(together[i].begin(), together[i].end(), [](auto &a, auto &b) { return a.score > b.score; }));
+    }
+  }
+}
+
+TEST(BeamSearch, TiesGoToTheLowerTokenThenTheLowerParent) {
+  // Every token equally likely, always: the first two live are 1 and 4, their children 1 1 and 4 1, and so on.
+  SearchVocabulary vocabulary{6, 0, 2, 3};
+  std::vector<double> row(6, std::log(1.0 / 6));
+  std::vector<double> rows;
+  std::vector<std::vector<int32_t>> read;
+  SearchSentence sentence{.index = 0, .maxLength = 3, .minLength = 3};
+  SearchOptions options{.beam = 2, .nBest = 2};
+  auto found = searchBatch({&sentence, 1}, vocabulary, options, [&](const StepRequest &request) {
+    read.push_back({request.ids.begin(), request.ids.end()});
+    rows.clear();
+    for (size_t h = 0; h < request.ids.size(); ++h)
+      rows.insert(rows.end(), row.begin(), row.end());
+    return StepResult{rows.data(), true, 6};
+  })[0];
+  EXPECT_EQ(read, (std::vector<Ids>{{2}, {1, 4}, {1, 1}, {1, 1}}));
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].ids, (Ids{1, 1, 1}));
+  EXPECT_EQ(found[1].ids, (Ids{4, 1, 1}));
+}
+
+TEST(BeamSearch, IgnoreEosRunsToMaxLength) {
+  FakeModel model{.seed = 4};
+  for (int beam : {1, 3}) {
+    auto found = run(model, {{.index = 0, .maxLength = 6}, {.index = 1, .maxLength = 3}}, {.beam = beam, .ignoreEos = true});
+    EXPECT_EQ(found[0][0].ids.size(), 6u);
+    EXPECT_EQ(found[1][0].ids.size(), 3u);
+    EXPECT_EQ(found[0][0].logProbability, model.logProbability(0, found[0][0].ids, false));
+  }
+}
+
+TEST(BeamSearch, BrokenLogProbabilitiesAreAnError) {
+  SearchVocabulary vocabulary{6, 0, 2, 3};
+  std::vector<float> row(6, std::numeric_limits<float>::quiet_NaN());
+  SearchSentence sentence{.index = 4, .maxLength = 3};
+  for (bool sample : {false, true})
+    try {
+      searchBatch({&sentence, 1}, vocabulary, {.beam = 1, .sample = sample},
+                  [&](const StepRequest &) { return StepResult{row.data(), false, 6}; });
+      FAIL();
+    } catch (const Error &error) {
+      EXPECT_NE(std::string(error.what()).find("sentence 5, position 0"), std::string::npos) << error.what();
+    }
+}
+
+TEST(Candidates, BestTokensAgreeWithSorting) {
+  std::mt19937 random(3);
+  for (int vocabulary : {1, 5, 63, 64, 65, 1000})
+    for (int count : {1, 2, 5, 2000}) {
+      std::vector<float> row(vocabulary);
+      for (float &x : row)
+        x = static_cast<float>(random() % 50) - 60; // many ties
+      std::vector<Candidate> expected, found;
+      for (int token = 0; token < vocabulary; ++token)
+        if (token != 3 && token != 0)
+          expected.push_back({token, row[token]});
+      std::stable_sort(expected.begin(), expected.end(),
+                       [](auto &a, auto &b) { return a.logProbability > b.logProbability; });
+      expected.resize(std::min<size_t>(expected.size(), count));
+      const int32_t excluded[] = {0, 3};
+      bestTokens({row.data(), false}, vocabulary, excluded, count, found);
+      ASSERT_EQ(found.size(), expected.size());
+      for (size_t i = 0; i < found.size(); ++i)
+        EXPECT_EQ(found[i].token, expected[i].token);
+    }
+}
+
+TEST(Sampling, FollowsTheDistribution) {
+  // Chi-square of 20,000 draws; the 0.999 quantile for 7 degrees of freedom is 24.3.
+  const std::vector<double> row = {std::log(.02), std::log(.3), std::log(.08), std::log(.1), std::log(.15),
+                                   std::log(.05), std::log(.2), std::log(.1)};
+  struct Case {
+    Sampling sampling;
+    std::vector<double> probabilities;
+  };
+  auto tempered = [&](double t, std::set<int> kept) {
+    std::vector<double> p(8, 0);
+    double sum = 0;
+    for (int i : kept)
+      sum += p[i] = std::exp(row[i] / t);
+    for (double &x : p)
+      x /= sum;
+    return p;
+  };
+  const std::vector<Case> cases = {{{1, 0, 1}, tempered(1, {0, 1, 2, 3, 4, 5, 6, 7})},
+                                   {{0.5, 0, 1}, tempered(0.5, {0, 1, 2, 3, 4, 5, 6, 7})},
+                                   {{2, 3, 1}, tempered(2, {1, 4, 6})},
+                                   {{1, 4, 1}, tempered(1, {1, 3, 4, 6})}, // 3 and 7 tie
+                                   {{1, 0, 0.6}, tempered(1, {1, 4, 6})},
+                                   {{1, 0, 1e-9}, tempered(1, {1})},
+                                   {{1, 2, 0.5}, tempered(1, {1})}};
+  for (size_t c = 0; c < cases.size(); ++c) {
+    std::vector<int> counts(8, 0);
+    const int draws = 20000;
+    for (int i = 0; i < draws; ++i) {
+      Candidate drawn = sampleToken({row.data(), true}, 8, {}, cases[c].sampling,
+                                    uniformNumber(42, static_cast<uint32_t>(i % 100), static_cast<uint32_t>(i / 100), 0));
+      ASSERT_GE(drawn.token, 0);
+      EXPECT_EQ(drawn.logProbability, row[drawn.token]);
+      ++counts[drawn.token];
+    }
+    double chiSquare = 0;
+    for (int token = 0; token < 8; ++token) {
+      double expected = draws * cases[c].probabilities[token];
+      if (expected == 0) {
+        EXPECT_EQ(counts[token], 0) << "case " << c << " token " << token;
+      } else {
+        chiSquare += (counts[token] - expected) * (counts[token] - expected) / expected;
+      }
+    }
+    EXPECT_LT(chiSquare, 24.3) << "case " << c;
+  }
+}
+
+TEST(Sampling, SearchDrawsSequencesByTheirProbability) {
+  FakeModel model{.seed = 2};
+  std::vector<SearchSentence> sentences = {{.index = 3, .maxLength = 2}};
+  std::map<Ids, int> counts;
+  const int draws = 20000;
+  auto samples = run(model, sentences, {.nBest = draws, .sample = true, .seed = 11})[0];
+  ASSERT_EQ(samples.size(), static_cast<size_t>(draws));
+  for (const Hypothesis &sample : samples) {
+    EXPECT_EQ(sample.logProbability, model.logProbability(3, sample.ids));
+    ++counts[sample.ids];
+  }
+  // The probability of each of the 1 + 3 + 9 sequences, pad and start renormalized away, eos certain at the end.
+  double chiSquare = 0;
+  for (const Hypothesis &hypothesis : enumerate(model, 3, 0, 2, 0)) {
+    double p = 1;
+    Ids before;
+    for (size_t i = 0; i <= hypothesis.ids.size() && i < 2; ++i) {
+      auto row = model.row(3, before);
+      double sum = 0;
+      for (int32_t token : {1, 3, 4, 5})
+        sum += std::exp(row[token]);
+      p *= std::exp(row[i < hypothesis.ids.size() ? hypothesis.ids[i] : 3]) / sum;
+      if (i < hypothesis.ids.size())
+        before.push_back(hypothesis.ids[i]);
+    }
+    double expected = draws * p;
+    chiSquare += (counts[hypothesis.ids] - expected) * (counts[hypothesis.ids] - expected) / expected;
+  }
+  EXPECT_LT(chiSquare, 32.9); // the 0.999 quantile for 12 degrees of freedom
+
+  auto again = run(model, sentences, {.nBest = 50, .sample = true, .seed = 11})[0];
+  auto other = run(model, sentences, {.nBest = 50, .sample = true, .seed = 12})[0];
+  auto third = run(model, sentences, {.nBest = 50, .sample = true, .seed = 11})[0];
+  expectSame(again, third);
+  bool differs = false;
+  for (size_t i = 0; i < 50; ++i)
+    differs |= again[i].ids != other[i].ids;
+  EXPECT_TRUE(differs);
+}
