@@ -1,0 +1,242 @@
+"""Compares an executable of xfc with PyTorch (reference.py): forward, gradients, twenty steps of Adam, greedy search.
+
+Usage: check.py {forward,train,greedy} XFC MODELS_FOLDER MODEL WORK_FOLDER [extra arguments of xfc compile...]
+Prints the largest error of each kind of tensor, relative to the tensor's largest value; exits 1 above the tolerance.
+"""
+import math
+import os
+import subprocess
+import sys
+
+import torch
+from safetensors.torch import load_file, save_file
+
+sys.path.insert(0, os.path.dirname(__file__))
+from reference import MODELS  # noqa: E402
+
+TOLERANCE = 2e-5
+PAD, START, EOS = 0, 2, 3
+SIZES = dict(d_model=32, d_ff=24, encoder_layers=2, decoder_layers=2, source_vocab=11, target_vocab=10, max_length=20)
+failures = []
+
+
+def sizes_of(name):
+    sizes = dict(SIZES)
+    if MODELS[name].tied:
+        sizes["source_vocab"] = sizes["target_vocab"]
+    heads = {"encoder_heads": 4, "decoder_heads": 2 if name == "memory-norm" else 4}
+    settings = dict(sizes)
+    if name == "memory-norm":
+        settings.update(heads)
+    else:
+        settings["heads"] = 4
+    if name == "free-head-dims":
+        settings.update(key_dim=5, value_dim=7)
+        sizes.update(key_dim=5, value_dim=7)
+    return {**sizes, **heads}, settings
+
+
+def run(*command, **options):
+    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, **options)
+    if result.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}\nexited {result.returncode}:\n{result.stderr}")
+    return result.stdout
+
+
+def compare(kind, got, want, rows=None, tolerance=TOLERANCE):
+    got, want = got.double(), want.double()
+    if got.shape != want.shape:
+        failures.append(f"{kind}: shape {tuple(got.shape)}, expected {tuple(want.shape)}")
+        return 0.0
+    if rows is not None:
+        got, want = got[rows], want[rows]
+    error = ((got - want).abs().max() / want.abs().max().clamp_min(1e-30)).item() if got.numel() else 0.0
+    if not error <= tolerance:
+        failures.append(f"{kind}: {error:.2e}")
+    return error
+
+
+def compile_model(xfc, models, name, work, extra):
+    sizes, settings = sizes_of(name)
+    executable = os.path.join(work, name)
+    run(xfc, "compile", os.path.join(models, name + ".json"), "-o", executable, *extra,
+        *(word for key, value in settings.items() for word in ("--set", f"{key}={value}")))
+    return executable, MODELS[name](**sizes)
+
+
+def random_parameters(model, seed):
+    generator = torch.Generator().manual_seed(seed)
+    parameters = {}
+    for name, shape in model.shapes().items():
+        value = torch.randn(shape, generator=generator, dtype=torch.float64)
+        # Norm gains near 1; everything else large enough that nonlinearities matter.
+        value = 1 + 0.2 * value if "norm.weight" in name else value * (0.3 if len(shape) == 2 else 0.2)
+        parameters[name] = value.float()
+    return parameters
+
+
+def batch():
+    """Lengths 1 to 9, pads at the end and inside, a source of nothing but pads, and a target of one token."""
+    generator = torch.Generator().manual_seed(7)
+    source = torch.randint(4, 10, (6, 9), generator=generator)
+    target = torch.randint(4, 10, (6, 7), generator=generator)
+    labels = torch.randint(4, 10, (6, 7), generator=generator)
+    target[:, 0] = START
+    for row, (s, t) in enumerate([(9, 7), (1, 3), (5, 1), (8, 6), (4, 7), (0, 4)]):
+        source[row, s:] = PAD
+        target[row, t:] = PAD
+        labels[row, t:] = PAD
+    source[3, 2] = source[3, 5] = PAD
+    target[3, 3] = PAD
+    labels[0, 2] = PAD
+    return source, target, labels
+
+
+def loss_of(logits, labels, smoothing):
+    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=PAD, label_smoothing=smoothing)
+
+
+def check_forward(executable, model, name, work):
+    parameters = random_parameters(model, 1)
+    source, target, labels = batch()
+    weights, inputs = os.path.join(work, name + ".w.safetensors"), os.path.join(work, name + ".in.safetensors")
+    save_file(parameters, weights)
+    save_file({"source": source.int(), "target": target.int(), "labels": labels.int()}, inputs)
+    leaves = {key: value.double().requires_grad_() for key, value in parameters.items()}
+    logits, encoded, attentions = model.forward(leaves, source, target)
+    real = (target != PAD) | (labels != PAD)
+    rows = torch.zeros_like(real)
+    for b in range(len(real)):  # everything up to the last column that is real
+        if real[b].any():
+            rows[b, : real[b].nonzero().max() + 1] = True
+    for smoothing in (0.0, 0.1):
+        output = os.path.join(work, name + ".out.safetensors")
+        run(executable, "forward", "--weights", weights, "--input", inputs, "--output", output, "--attention", "--gradients",
+            "--label-smoothing", smoothing)
+        out = load_file(output)
+        for value in leaves.values():
+            value.grad = None
+        loss = loss_of(logits, labels, smoothing)
+        loss.backward(retain_graph=True)
+        worst = {
+            "logits": compare("logits", out["logits"], logits.detach(), rows),
+            "encoder_output": compare("encoder_output", out["encoder_output"], encoded.detach() * (source != PAD)[..., None]),
+            "loss": compare("loss", out["loss"].reshape(()), loss.detach()),
+        }
+        worst["attention"] = 0.0
+        for key, value in attentions.items():
+            if f"attention.{key}" not in out:
+                failures.append(f"attention.{key} is missing")
+                continue
+            queries = (source != PAD) if key.startswith("encoder") else rows
+            keep = queries[:, None, :].expand(-1, value.shape[1], -1)
+            worst["attention"] = max(worst["attention"], compare(f"attention.{key}", out[f"attention.{key}"], value.detach(), keep))
+        worst["gradient"] = 0.0
+        for key, value in leaves.items():
+            if f"grad.{key}" not in out:
+                failures.append(f"grad.{key} is missing")
+                continue
+            grad = value.grad if value.grad is not None else torch.zeros_like(value)
+            if grad.abs().max() < 1e-12:  # a key's bias moves no softmax: nothing to be relative to
+                if out[f"grad.{key}"].abs().max() > 1e-6:
+                    failures.append(f"grad.{key}: not 0")
+                continue
+            worst["gradient"] = max(worst["gradient"], compare(f"grad.{key}", out[f"grad.{key}"], grad))
+        for key, value in out.items():
+            if not torch.isfinite(value).all():
+                failures.append(f"{key} is not finite")
+        print(f"{name} smoothing {smoothing}: " + ", ".join(f"{kind} {error:.1e}" for kind, error in worst.items()))
+
+
+def write_ids(file, rows):
+    with open(file, "w") as stream:
+        stream.writelines(" ".join(map(str, row)) + "\n" for row in rows)
+
+
+def corpus():
+    generator = torch.Generator().manual_seed(11)
+    draw = lambda: torch.randint(4, 10, (int(torch.randint(1, 9, (1,), generator=generator)),), generator=generator).tolist()  # noqa: E731
+    return [draw() + [EOS] for _ in range(24)], [draw() for _ in range(24)]
+
+
+def padded(rows):
+    width = max(map(len, rows))
+    return torch.tensor([row + [PAD] * (width - len(row)) for row in rows])
+
+
+def train(executable, work, name, steps, lr):
+    sources, targets = corpus()
+    a, b, out = (os.path.join(work, f"{name}.{part}") for part in ("src", "tgt", f"run{steps}"))
+    write_ids(a, sources)
+    write_ids(b, targets)
+    subprocess.run(["rm", "-rf", out], check=True)
+    run(executable, "train", "--source", a, "--target", b, "--format", "ids", "--out", out, "--steps", steps, "--batch-tokens", 4096,
+        "--schedule", "constant", "--lr", lr, "--warmup", 0, "--betas", "0.9,0.98", "--adam-eps", "1e-9", "--clip-norm", 1.0,
+        "--label-smoothing", 0.1, "--seed", 3)
+    return load_file(os.path.join(out, "last.safetensors"))
+
+
+def check_train(executable, model, name, work):
+    lr = 1e-3
+    leaves = {key: value.double().requires_grad_() for key, value in train(executable, work, name, 0, lr).items()}
+    if set(leaves) != set(model.shapes()):
+        sys.exit(f"the parameters differ: {sorted(set(leaves) ^ set(model.shapes()))}")
+    sources, targets = corpus()
+    source, target = padded(sources), padded([[START] + row for row in targets])
+    labels = padded([row + [EOS] for row in targets])
+    optimizer = torch.optim.Adam(leaves.values(), lr=lr, betas=(0.9, 0.98), eps=1e-9)
+    for _ in range(20):
+        optimizer.zero_grad()
+        loss_of(model.forward(leaves, source, target)[0], labels, 0.1).backward()
+        for value in leaves.values():
+            if value.grad is None:
+                value.grad = torch.zeros_like(value)
+        torch.nn.utils.clip_grad_norm_(leaves.values(), 1.0)
+        optimizer.step()
+    trained = train(executable, work, name, 20, lr)
+    with torch.no_grad():
+        want = model.forward({key: value.detach() for key, value in leaves.items()}, source, target)[0]
+        got = model.forward({key: value.double() for key, value in trained.items()}, source, target)[0]
+        error = compare("logits after 20 steps", got, want, labels != PAD, TOLERANCE)
+    print(f"{name}: logits after 20 steps of Adam {error:.1e}")
+
+
+def check_greedy(executable, model, name, work):
+    parameters = random_parameters(model, 5)
+    weights = os.path.join(work, name + ".greedy.safetensors")
+    save_file(parameters, weights)
+    sources = [row for row in corpus()[0] if len(row) < 9]
+    file, limit = os.path.join(work, name + ".greedy.src"), 12
+    write_ids(file, sources)
+    got = run(executable, "translate", "--weights", weights, "--input", file, "--format", "ids", "--beam", 1, "--max-length", limit).splitlines()
+    doubles = {key: value.double() for key, value in parameters.items()}
+    for row, line in zip(sources, got, strict=True):
+        ids = [START]
+        with torch.no_grad():
+            while len(ids) <= limit:
+                logits = model.forward(doubles, torch.tensor([row]), torch.tensor([ids]))[0][0, -1]
+                logits[[PAD, START]] = -math.inf
+                best = int(logits.argmax())
+                if best == EOS:
+                    break
+                ids.append(best)
+        if line.split() != [str(i) for i in ids[1:]]:
+            failures.append(f"{row}: {line}, expected {ids[1:]}")
+    print(f"{name}: {len(sources)} greedy translations")
+
+
+def main():
+    what, xfc, models, name, work, *extra = sys.argv[1:]
+    os.makedirs(work, exist_ok=True)
+    torch.set_num_threads(1)
+    if what == "train":
+        extra += ["--set", "dropout=0"]
+    executable, model = compile_model(xfc, models, name, work, extra)
+    {"forward": check_forward, "train": check_train, "greedy": check_greedy}[what](executable, model, name, work)
+    if failures:
+        sys.exit(f"{len(failures)} differences:\n  " + "\n  ".join(failures[:20]))
+    print(f"{name}: {what} agrees")
+
+
+if __name__ == "__main__":
+    main()
