@@ -1,0 +1,16 @@
+// The compiler's command line.
+#include "CompileCommand.h"
+#include "InspectCommand.h"
+#include "VocabCommand.h"
+#include "core/CommandLine.h"
+
+int main(int argc, char **argv) {
+  CLI::App app("xfc: compiles encoder-decoder Transformers from JSON into executables that train and translate", "xfc");
+  app.set_version_flag("--version", "xfc " XFC_VERSION);
+  app.require_subcommand(1);
+  xfc::addCompile(app);
+  xfc::addVocab(app);
+  xfc::addInspect(app);
+  xfc::addPhases(app);
+  return xfc::runCommandLine(app, argc, argv);
+}
