@@ -1,0 +1,50 @@
+// UTF-8 into code points, and the white space Python's str.split() knows.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace xfc {
+
+// A byte that is no valid UTF-8 becomes U+FFFD.
+inline std::u32string codePoints(std::string_view text) {
+  std::u32string result;
+  result.reserve(text.size());
+  for (size_t i = 0; i < text.size();) {
+    unsigned char lead = text[i];
+    size_t length = lead < 0x80 ? 1 : lead >> 5 == 0x6 ? 2 : lead >> 4 == 0xE ? 3 : lead >> 3 == 0x1E ? 4 : 0;
+    char32_t point = length < 2 ? lead : lead & (0x7F >> length);
+    bool valid = length != 0 && i + length <= text.size();
+    for (size_t k = 1; valid && k < length; ++k) {
+      unsigned char next = text[i + k];
+      valid = next >> 6 == 2;
+      point = point << 6 | (next & 0x3F);
+    }
+    result.push_back(valid ? point : U'\uFFFD');
+    i += valid ? length : 1;
+  }
+  return result;
+}
+
+inline bool isSpace(char32_t c) {
+  return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+// The words of a line, as str.split().
+inline std::vector<std::u32string> splitWords(std::u32string_view line) {
+  std::vector<std::u32string> words;
+  for (size_t i = 0; i < line.size();) {
+    while (i < line.size() && isSpace(line[i]))
+      ++i;
+    size_t begin = i;
+    while (i < line.size() && !isSpace(line[i]))
+      ++i;
+    if (i > begin)
+      words.emplace_back(line.substr(begin, i - begin));
+  }
+  return words;
+}
+
+} // namespace xfc

@@ -1,0 +1,107 @@
+// Text into token ids and back, by a SentencePiece model or as plain ids.
+#include "Vocabulary.h"
+#include "../core/Files.h"
+#include <charconv>
+#include <cstdio>
+#include <sentencepiece_processor.h>
+
+namespace xfc {
+
+struct Vocabulary::State {
+  std::unique_ptr<sentencepiece::SentencePieceProcessor> model; // null: ids only
+  std::string bytes;
+  int64_t size = 0;
+};
+
+namespace {
+
+// Calls use(token) for each run of bytes between blanks.
+template <typename Use> void forEachToken(std::string_view line, Use use) {
+  constexpr std::string_view blanks = " \t\r";
+  for (size_t begin = line.find_first_not_of(blanks); begin != std::string_view::npos;) {
+    size_t end = std::min(line.find_first_of(blanks, begin), line.size());
+    use(line.substr(begin, end - begin));
+    begin = line.find_first_not_of(blanks, end);
+  }
+}
+
+} // namespace
+
+Vocabulary::Vocabulary(std::unique_ptr<State> state) : state(std::move(state)) {}
+Vocabulary::Vocabulary(const std::string &file, int64_t expected) : Vocabulary(fromBytes(readFile(file), file, expected)) {}
+Vocabulary::Vocabulary(int64_t size) : state(std::make_unique<State>()) { state->size = size; }
+Vocabulary::~Vocabulary() = default;
+Vocabulary::Vocabulary(Vocabulary &&) noexcept = default;
+
+Vocabulary Vocabulary::fromBytes(std::string_view bytes, const std::string &name, int64_t expected) {
+  auto state = std::make_unique<State>();
+  state->model = std::make_unique<sentencepiece::SentencePieceProcessor>();
+  if (bytes.empty() || !state->model->LoadFromSerializedProto({bytes.data(), bytes.size()}).ok())
+    throw Error(name + ": not a SentencePiece model; `xfc vocab` makes one");
+  state->bytes = bytes;
+  state->size = state->model->GetPieceSize();
+  if (expected != 0 && state->size != expected)
+    throw Error(name + ": the vocabulary has " + std::to_string(state->size) + " pieces, this model was compiled for " +
+                std::to_string(expected) + "; compile it with `xfc compile --vocab " + name + "` or give the vocabulary it was compiled with");
+  return Vocabulary(std::move(state));
+}
+
+std::vector<int32_t> Vocabulary::encode(std::string_view line, Format format, const std::string &where) const {
+  std::vector<int32_t> ids;
+  if (format == Format::Ids) {
+    forEachToken(line, [&](std::string_view token) {
+      int32_t id = -1;
+      auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), id);
+      if (error != std::errc() || end != token.data() + token.size() || id < 0 || id >= state->size)
+        throw Error(where + ": '" + std::string(token.substr(0, 40)) + "' is not a token id; expected integers from 0 to " +
+                    std::to_string(state->size - 1) + " separated by blanks");
+      ids.push_back(id);
+    });
+    return ids;
+  }
+  if (!state->model)
+    throw Error(where + ": text needs a vocabulary; give --vocab spm.model, or --format ids for token ids");
+  if (format == Format::Pieces) {
+    forEachToken(line, [&](std::string_view token) { ids.push_back(state->model->PieceToId({token.data(), token.size()})); });
+    return ids;
+  }
+  std::vector<int> encoded;
+  if (auto status = state->model->Encode({line.data(), line.size()}, &encoded); !status.ok())
+    throw Error(where + ": SentencePiece cannot encode this line: " + status.ToString());
+  ids.assign(encoded.begin(), encoded.end());
+  return ids;
+}
+
+std::string Vocabulary::decode(const std::vector<int32_t> &ids, Format format) const {
+  std::string text;
+  if (format == Format::Text && state->model) {
+    state->model->Decode(std::vector<int>(ids.begin(), ids.end()), &text).IgnoreError();
+    return text;
+  }
+  for (int32_t id : ids) {
+    if (!text.empty())
+      text += ' ';
+    text += format == Format::Ids ? std::to_string(id) : piece(id);
+  }
+  return text;
+}
+
+std::string Vocabulary::piece(int32_t id) const {
+  if (!state->model || id < 0 || id >= state->size)
+    return std::to_string(id);
+  return state->model->IdToPiece(id);
+}
+
+const std::string &Vocabulary::bytes() const { return state->bytes; }
+
+// FNV-1a, 64 bits: tells vocabularies apart, and is no seal.
+std::string Vocabulary::hash() const {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (unsigned char byte : state->bytes)
+    hash = (hash ^ byte) * 0x100000001b3;
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+  return text;
+}
+
+} // namespace xfc
