@@ -17,6 +17,8 @@ using Tensors = std::map<std::string, StoredTensor>;
 
 // Throws Error: missing, truncated, not safetensors, offsets that do not fit.
 Tensors readSafetensors(const std::string &file, std::map<std::string, std::string> *metadata = nullptr);
+// The same of a file's contents; `file` is for messages.
+Tensors parseSafetensors(std::string_view contents, const std::string &file, std::map<std::string, std::string> *metadata = nullptr);
 // Through a temporary name, fsync and rename. Throws Error and leaves what was there (full disk, no permission).
 void writeSafetensors(const std::string &file, const Tensors &tensors, const std::map<std::string, std::string> &metadata = {});
 
