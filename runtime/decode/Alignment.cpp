@@ -1,0 +1,57 @@
+// How a model's decoder looks at the source while it writes a target, through the program forward_attention.
+#include "Alignment.h"
+#include "../core/Batch.h"
+
+namespace xfc {
+
+CrossAttention crossAttention(Engine &engine, std::span<const int32_t> source, std::span<const int32_t> target) {
+  const Module &module = engine.module();
+  const Program *program = module.find("forward_attention");
+  const Output *last = nullptr;
+  if (program)
+    for (const Output &output : program->outputs)
+      if (output.keys >= 0 && output.keys / 4 == XFC_TARGET_SOURCE)
+        last = &output;
+  if (!last)
+    throw Error("model '" + module.model + "' has no cross-attention: it gives no alignments");
+
+  std::vector<int32_t> input = {module.start};
+  input.insert(input.end(), target.begin(), target.end());
+  const Sequence sourceSequence{source, static_cast<int64_t>(source.size()), 0};
+  const Sequence targetSequence{input, static_cast<int64_t>(input.size()), 0};
+  Batch batch;
+  batch.assign({&sourceSequence, 1}, {&targetSequence, 1}, module.pad, false);
+  const Binding bindings[] = {{"source", batch.ids(XFC_SOURCE).data()}, {"target", batch.ids(XFC_TARGET).data()}};
+  engine.run("forward_attention", batch.shape(), bindings);
+
+  // One sequence: for each head a dense block of targets x keys.
+  View view = engine.output("forward_attention", last->name);
+  const xfc_keys &keys = batch.shape().keys[last->keys];
+  int64_t heads = last->shape.front(), count = keys.count[0];
+  CrossAttention result{static_cast<int64_t>(input.size()), static_cast<int64_t>(source.size()), {}};
+  result.weights.assign(result.targets * result.sources, 0);
+  auto probability = [&](int64_t i) {
+    return last->type == DType::F64 ? static_cast<const double *>(view.data)[i]
+                                    : static_cast<const float *>(view.data)[i];
+  };
+  for (int64_t head = 0; head < heads; ++head)
+    for (int64_t target = 0; target < result.targets; ++target)
+      for (int64_t key = 0; key < count; ++key)
+        result.weights[target * result.sources + keys.keys[keys.begin[0] + key]] +=
+            probability((head * result.targets + target) * count + key) / static_cast<double>(heads);
+  return result;
+}
+
+std::vector<std::pair<int64_t, int64_t>> hardAlignment(const CrossAttention &attention, int64_t sources) {
+  std::vector<std::pair<int64_t, int64_t>> pairs;
+  for (int64_t target = 0; target + 1 < attention.targets && sources > 0; ++target) {
+    int64_t best = 0;
+    for (int64_t source = 1; source < sources; ++source)
+      if (attention.at(target, source) > attention.at(target, best))
+        best = source;
+    pairs.push_back({best, target});
+  }
+  return pairs;
+}
+
+} // namespace xfc

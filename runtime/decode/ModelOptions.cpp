@@ -1,0 +1,146 @@
+// The flags by which a command finds its model, and the engine and vocabularies they lead to.
+#include "ModelOptions.h"
+#include "../core/Files.h"
+#include "../core/Safetensors.h"
+#include "Packed.h"
+#include <cstdio>
+#include <thread>
+
+namespace xfc {
+
+namespace {
+
+std::unique_ptr<Engine> makeEngine(const ModelOptions &options) {
+  if (options.device != "cpu")
+    throw Error("--device " + options.device + ": this executable has no PTX; compile it with --target cpu,cuda");
+  int threads = options.threads > 0 ? options.threads : static_cast<int>(std::thread::hardware_concurrency());
+  return std::make_unique<Engine>(std::max(threads, 1));
+}
+
+// Of a packed executable, unless files are named.
+std::optional<PackedModel> carried(const ModelOptions &options) {
+  if (!options.model.empty() || !options.weights.empty())
+    return std::nullopt;
+  std::optional<PackedModel> packed = packedModel();
+  if (!packed)
+    throw Error("no model: give --model DIR (the --out folder of train), or --weights FILE and --vocab FILE");
+  return packed;
+}
+
+std::unique_ptr<Engine> loadEngine(const ModelOptions &options, const std::optional<PackedModel> &packed) {
+  std::unique_ptr<Engine> engine = makeEngine(options);
+  if (packed)
+    loadWeights(*engine, parseSafetensors(packed->weights, "the packed weights"), "the packed weights");
+  else
+    loadWeights(*engine, modelFiles(options).weights);
+  return engine;
+}
+
+std::vector<int32_t> cut(std::vector<int32_t> ids, int64_t most, const std::string &where) {
+  if (most <= 0 || static_cast<int64_t>(ids.size()) <= most)
+    return ids;
+  std::fprintf(stderr, "warning: %s: cut from %zu to %lld tokens, the model's max_length\n", where.c_str(), ids.size(),
+               static_cast<long long>(most));
+  ids.resize(most);
+  return ids;
+}
+
+} // namespace
+
+void ModelOptions::addTo(CLI::App &command) {
+  CLI::Option *folder = command.add_option("--model", model, "folder that train made: best.safetensors and vocabulary");
+  command.add_option("--weights", weights, "weights (safetensors), in place of --model")->excludes(folder);
+  command.add_option("--threads", threads, "threads; 0: one for each processor")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
+  command.add_option("--device", device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str();
+  command.add_flag("--quiet", quiet, "no progress");
+}
+
+void ModelOptions::addVocabularyTo(CLI::App &command) {
+  command.add_option("--vocab", vocabulary, "SentencePiece model; of both languages unless --target-vocab is given");
+  command.add_option("--target-vocab", targetVocabulary, "SentencePiece model of the target language");
+  const std::map<std::string, Format> formats = {
+      {"text", Format::Text}, {"pieces", Format::Pieces}, {"ids", Format::Ids}};
+  command.add_option("--format", format, "lines are text, pieces or ids")
+      ->transform(CLI::CheckedTransformer(formats))
+      ->default_str("text");
+}
+
+ModelFiles modelFiles(const ModelOptions &options) {
+  ModelFiles files{options.weights, options.vocabulary, options.targetVocabulary};
+  if (options.model.empty())
+    return files;
+  std::string folder = options.model + "/";
+  for (const char *name : {"best.safetensors", "last.safetensors"})
+    if (files.weights.empty() && exists(folder + name))
+      files.weights = folder + name;
+  if (files.weights.empty())
+    throw Error(options.model + ": neither best.safetensors nor last.safetensors is there; --model takes the --out "
+                                "folder of train");
+  if (files.vocabulary.empty() && exists(folder + folderVocabulary)) {
+    files.vocabulary = folder + folderVocabulary;
+    if (files.targetVocabulary.empty() && exists(folder + folderTargetVocabulary))
+      files.targetVocabulary = folder + folderTargetVocabulary;
+  }
+  return files;
+}
+
+std::unique_ptr<Engine> loadEngine(const ModelOptions &options) { return loadEngine(options, carried(options)); }
+
+TranslationModel loadModel(const ModelOptions &options) {
+  std::optional<PackedModel> packed = carried(options);
+  TranslationModel model{loadEngine(options, packed), nullptr, nullptr};
+  const Module &module = model.engine->module();
+  if (!module.hasDecoder)
+    throw Error("model '" + module.model + "' has no decoder: it writes no target sentences");
+  if (module.sourceVocab == 0 || module.targetVocab == 0)
+    throw Error("model '" + module.model + "' reads rows of numbers instead of tokens: use forward");
+
+  ModelFiles files = packed ? ModelFiles{"", options.vocabulary, options.targetVocabulary} : modelFiles(options);
+  bool carriesText = packed && !packed->vocabulary.empty();
+  if (options.format == Format::Ids && files.vocabulary.empty() && !carriesText) {
+    model.source = std::make_shared<Vocabulary>(module.sourceVocab);
+    model.target = std::make_shared<Vocabulary>(module.targetVocab);
+    return model;
+  }
+  if (files.vocabulary.empty() && !carriesText)
+    throw Error("no vocabulary: give --vocab FILE, or --format ids if the lines are ids");
+
+  auto load = [&](const std::string &file, const std::string &bytes, int64_t expected) {
+    return std::make_shared<Vocabulary>(file.empty() ? Vocabulary::fromBytes(bytes, "the packed vocabulary", expected)
+                                                     : Vocabulary(file, expected));
+  };
+  const std::string none;
+  model.source = load(files.vocabulary, packed ? packed->vocabulary : none, module.sourceVocab);
+  std::string targetBytes = packed && files.vocabulary.empty() ? packed->targetVocabulary : none;
+  if (!files.targetVocabulary.empty() || !targetBytes.empty())
+    model.target = load(files.targetVocabulary, targetBytes, module.targetVocab);
+  else if (module.targetVocab == module.sourceVocab)
+    model.target = model.source;
+  else
+    throw Error("no target vocabulary: the model has " + std::to_string(module.sourceVocab) + " source and " +
+                std::to_string(module.targetVocab) + " target tokens; give --target-vocab FILE too");
+  return model;
+}
+
+std::vector<int32_t> encodeSource(const TranslationModel &model, const std::string &line, Format format,
+                                  const std::string &where) {
+  const Module &module = model.engine->module();
+  std::vector<int32_t> ids = model.source->encode(line, format, where);
+  if (ids.empty())
+    return ids;
+  bool eos = module.sourceEos && format != Format::Ids;
+  ids = cut(std::move(ids), module.maxLength > 0 ? std::max<int64_t>(module.maxLength - eos, 1) : 0, where);
+  if (eos)
+    ids.push_back(module.eos);
+  return ids;
+}
+
+std::vector<int32_t> encodeTarget(const TranslationModel &model, const std::string &line, Format format,
+                                  const std::string &where) {
+  const Module &module = model.engine->module();
+  return cut(model.target->encode(line, format, where), std::max<int64_t>(module.maxTargetLength - 1, 0), where);
+}
+
+} // namespace xfc

@@ -1,0 +1,54 @@
+// The flags by which a command finds its model, and the engine and vocabularies they lead to.
+#pragma once
+
+#include "../core/Engine.h"
+#include "../text/Vocabulary.h"
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+namespace xfc {
+
+struct ModelOptions {
+  std::string model;                        // a folder that train made
+  std::string weights;                      // or files
+  std::string vocabulary, targetVocabulary; // empty: the folder's; both the same
+  Format format = Format::Text;
+  int threads = 0; // 0: one for each processor
+  std::string device = "cpu";
+  bool quiet = false; // no progress
+
+  // --model, --weights, --threads, --device, --quiet
+  void addTo(CLI::App &command);
+  // --vocab, --target-vocab, --format
+  void addVocabularyTo(CLI::App &command);
+};
+
+// Files of the model that --model, or --weights and --vocab, name; all empty for a packed executable.
+struct ModelFiles {
+  std::string weights, vocabulary, targetVocabulary; // no targetVocabulary: `vocabulary` is both
+};
+ModelFiles modelFiles(const ModelOptions &options);
+
+// Names of the vocabularies in a folder that train made; the second only if there are two.
+inline constexpr const char *folderVocabulary = "vocab.model";
+inline constexpr const char *folderTargetVocabulary = "target-vocab.model";
+
+struct TranslationModel {
+  std::unique_ptr<Engine> engine;
+  std::shared_ptr<const Vocabulary> source, target;
+};
+
+// Throws Error: no model given, files missing or unfit, another device than the CPU.
+std::unique_ptr<Engine> loadEngine(const ModelOptions &options);
+TranslationModel loadModel(const ModelOptions &options);
+
+// A line as the encoder reads it: eos added if the model wants it (ids are taken verbatim), cut to the model's
+// max_length with a warning that names `where`. Empty for an empty line.
+std::vector<int32_t> encodeSource(const TranslationModel &model, const std::string &line, Format format,
+                                  const std::string &where);
+// A target line without start and eos, cut likewise.
+std::vector<int32_t> encodeTarget(const TranslationModel &model, const std::string &line, Format format,
+                                  const std::string &where);
+
+} // namespace xfc

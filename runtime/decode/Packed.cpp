@@ -1,0 +1,88 @@
+// Weights and vocabulary inside the executable itself: executable | weights | vocabularies | trailer.
+#include "Packed.h"
+#include "../core/Files.h"
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+namespace xfc {
+
+namespace {
+
+constexpr char magic[8] = {'x', 'f', 'c', 'p', 'a', 'c', 'k', '1'};
+
+struct Trailer {
+  uint64_t weights, vocabulary, targetVocabulary; // bytes
+  char magic[8];
+};
+
+// The running executable, open at its trailer's sizes; `executable` are the bytes before what it carries.
+struct Self {
+  std::ifstream stream{"/proc/self/exe", std::ios::binary | std::ios::ate};
+  uint64_t executable = 0;
+  Trailer trailer{};
+
+  Self() {
+    if (!stream)
+      throw Error("/proc/self/exe cannot be read: is /proc mounted?");
+    uint64_t size = static_cast<uint64_t>(stream.tellg());
+    executable = size;
+    Trailer found;
+    if (size < sizeof found)
+      return;
+    stream.seekg(static_cast<std::streamoff>(size - sizeof found));
+    stream.read(reinterpret_cast<char *>(&found), sizeof found);
+    if (!stream || std::memcmp(found.magic, magic, sizeof magic) != 0)
+      return;
+    uint64_t rest = size - sizeof found;
+    for (uint64_t part : {found.weights, found.vocabulary, found.targetVocabulary}) {
+      if (part > rest)
+        throw Error("this executable carries a model that was cut off: pack it again");
+      rest -= part;
+    }
+    executable = rest;
+    trailer = found;
+  }
+
+  std::string read(uint64_t offset, uint64_t size) {
+    std::string bytes(size, '\0');
+    stream.seekg(static_cast<std::streamoff>(offset));
+    if (!stream.read(bytes.data(), static_cast<std::streamsize>(size)))
+      throw Error("/proc/self/exe: reading " + std::to_string(size) + " bytes failed");
+    return bytes;
+  }
+};
+
+} // namespace
+
+std::optional<PackedModel> packedModel() {
+  Self self;
+  const Trailer &trailer = self.trailer;
+  if (trailer.weights == 0)
+    return std::nullopt;
+  uint64_t vocabulary = self.executable + trailer.weights;
+  return PackedModel{self.read(self.executable, trailer.weights), self.read(vocabulary, trailer.vocabulary),
+                     self.read(vocabulary + trailer.vocabulary, trailer.targetVocabulary)};
+}
+
+void writePacked(const PackedModel &model, const std::string &file) {
+  Self self;
+  Trailer trailer{model.weights.size(), model.vocabulary.size(), model.targetVocabulary.size(), {}};
+  std::memcpy(trailer.magic, magic, sizeof magic);
+  std::string contents = self.read(0, self.executable);
+  contents.reserve(contents.size() + model.weights.size() + model.vocabulary.size() + model.targetVocabulary.size() +
+                   sizeof trailer);
+  contents += model.weights;
+  contents += model.vocabulary;
+  contents += model.targetVocabulary;
+  contents.append(reinterpret_cast<const char *>(&trailer), sizeof trailer);
+  writeFile(file, contents);
+  std::error_code failure;
+  using std::filesystem::perms;
+  std::filesystem::permissions(file, perms::owner_exec | perms::group_exec | perms::others_exec,
+                               std::filesystem::perm_options::add, failure);
+  if (failure)
+    throw Error(file + ": cannot be made executable: " + failure.message());
+}
+
+} // namespace xfc
