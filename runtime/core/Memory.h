@@ -1,0 +1,27 @@
+// Memory, known before the run: what programs will hold for batches of a size. The engine allocates exactly this.
+#pragma once
+
+#include "Plan.h"
+#include <string>
+#include <vector>
+
+namespace xfc {
+
+// Bytes. The programs share one arena, so it is that of the one that needs most.
+struct Memory {
+  int64_t parameters = 0, gradients = 0, moments = 0, packed = 0, tables = 0, arena = 0, scratch = 0;
+  int64_t state() const { return parameters + gradients + moments + packed + tables; }
+  int64_t total() const { return state() + arena + scratch; }
+};
+
+// Counts of a teacher-forced batch: `tokens` rows of source and of target in sentences of `length`.
+Counts batchCounts(int64_t tokens, int64_t length);
+// Counts of decoding: `sentences` sources of `length` tokens and `hypotheses` live hypotheses of up to `longest` tokens.
+Counts decodeCounts(int64_t sentences, int64_t length, int64_t hypotheses, int64_t longest);
+
+// Rows of a table that batches of `counts` may reach: of the longest sequence, at most the table's own.
+int64_t tableBytes(const Module &module, const Table &table, int64_t longest);
+
+Memory predictMemory(const Module &module, const std::vector<std::string> &programs, const Counts &counts, int threads);
+
+} // namespace xfc
