@@ -19,8 +19,9 @@ Counts batchCounts(int64_t tokens, int64_t length);
 // Counts of decoding: `sentences` sources of `length` tokens and `hypotheses` live hypotheses of up to `longest` tokens.
 Counts decodeCounts(int64_t sentences, int64_t length, int64_t hypotheses, int64_t longest);
 
-// Rows of a table that batches of `counts` may reach: of the longest sequence, at most the table's own.
-int64_t tableBytes(const Module &module, const Table &table, int64_t longest);
+// Rows a table of positions is made for once sequences of `longest` rows have been seen: the next power of two from
+// 64, so that it grows seldom, at most the table's own.
+int64_t tableRows(const Table &table, int64_t longest);
 
 Memory predictMemory(const Module &module, const std::vector<std::string> &programs, const Counts &counts, int threads);
 

@@ -26,6 +26,7 @@ struct Counts {
   int64_t rows[XFC_ROW_SETS] = {};
   int64_t sequences[XFC_ROW_SETS] = {};
   int64_t pairs[XFC_KEY_STRUCTURES] = {};
+  int64_t longest = 0; // rows of the longest sequence: what tables of positions must reach
 };
 Counts countsOf(const xfc_shape &shape);
 int64_t evaluate(const Size &size, const Counts &counts);
