@@ -1,0 +1,87 @@
+// `xfc vocab`: text into a SentencePiece model with the token ids our models use.
+#include "VocabCommand.h"
+#include "core/Error.h"
+#include "core/Files.h"
+#include <cstdio>
+#include <memory>
+#include <sentencepiece_trainer.h>
+
+namespace xfc {
+namespace {
+
+struct VocabOptions {
+  std::vector<std::string> inputs;
+  std::string output, type = "bpe", normalization = "nmt_nfkc";
+  int size = 8000;
+  double coverage = 0.9995;
+};
+
+// Hands lines to SentencePiece's trainer.
+class Lines : public sentencepiece::SentenceIterator {
+public:
+  explicit Lines(const std::vector<std::string> &lines) : lines(lines) {}
+  bool done() const override { return at == lines.size(); }
+  void Next() override { ++at; }
+  const std::string &value() const override { return lines[at]; }
+  sentencepiece::util::Status status() const override { return {}; }
+
+private:
+  const std::vector<std::string> &lines;
+  size_t at = 0;
+};
+
+// The integer behind `marker` in SentencePiece's message, or -1.
+int64_t numberBehind(const std::string &message, const std::string &marker) {
+  size_t at = message.find(marker);
+  return at == std::string::npos ? -1 : std::strtoll(message.c_str() + at + marker.size(), nullptr, 10);
+}
+
+void trainVocabulary(const VocabOptions &options) {
+  std::vector<std::string> lines;
+  for (const std::string &file : options.inputs) {
+    std::vector<std::string> more = readLines(file);
+    lines.insert(lines.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+  }
+  if (std::all_of(lines.begin(), lines.end(), [](const std::string &line) { return line.empty(); }))
+    throw Error(options.inputs.front() + (options.inputs.size() > 1 ? " and the other inputs hold" : ": holds") +
+                " no text; expected one sentence a line");
+
+  // The trainer splits its sums by threads: a fixed number keeps the result the same on every machine.
+  const std::unordered_map<std::string, std::string> arguments = {
+      {"model_type", options.type}, {"vocab_size", std::to_string(options.size)},
+      {"pad_id", "0"}, {"unk_id", "1"}, {"bos_id", "2"}, {"eos_id", "3"},
+      {"character_coverage", std::to_string(options.coverage)}, {"normalization_rule_name", options.normalization},
+      {"num_threads", "8"}, {"max_sentence_length", "1000000"}, {"minloglevel", "2"}};
+  Lines iterator(lines);
+  std::string model;
+  auto status = sentencepiece::SentencePieceTrainer::Train(arguments, &iterator, &model);
+  if (!status.ok()) {
+    std::string message = status.ToString(), size = "--size " + std::to_string(options.size);
+    if (int64_t most = numberBehind(message, "set it to a value <= "); most > 0)
+      throw Error(size + ": this text gives at most " + std::to_string(most) + " pieces; use --size " + std::to_string(most) + " or more text");
+    if (int64_t least = numberBehind(message, std::to_string(options.size) + " vs "); least > 0)
+      throw Error(size + ": the characters of this text alone take " + std::to_string(least) + " pieces; use --size " +
+                  std::to_string(least + 1) + " or more, or a smaller --character-coverage");
+    throw Error("SentencePiece cannot make this vocabulary: " + message);
+  }
+  writeFile(options.output, model);
+  std::fprintf(stderr, "xfc: wrote %s: %d pieces (%s) from %zu lines\n", options.output.c_str(), options.size, options.type.c_str(), lines.size());
+}
+
+} // namespace
+
+void addVocab(CLI::App &app) {
+  CLI::App *command = app.add_subcommand("vocab", "make a SentencePiece vocabulary from text: pad 0, unk 1, bos 2, eos 3");
+  auto options = std::make_shared<VocabOptions>();
+  command->add_option("--input", options->inputs, "text files, one sentence a line; of both languages for a joint vocabulary")->required();
+  command->add_option("--size", options->size, "number of pieces")->check(CLI::Range(5, 1000000))->capture_default_str();
+  command->add_option("-o,--output", options->output, "the file to write")->required();
+  command->add_option("--type", options->type, "bpe or unigram")->check(CLI::IsMember({"bpe", "unigram"}))->capture_default_str();
+  command->add_option("--character-coverage", options->coverage, "share of the characters that get pieces; the rest are unknown")
+      ->check(CLI::Range(0.98, 1.0))->capture_default_str();
+  command->add_option("--normalization", options->normalization, "SentencePiece's rule: nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf, identity")
+      ->check(CLI::IsMember({"nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"}))->capture_default_str();
+  command->callback([options] { trainVocabulary(*options); });
+}
+
+} // namespace xfc

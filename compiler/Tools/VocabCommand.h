@@ -1,0 +1,10 @@
+// `xfc vocab`: text into a SentencePiece model with the token ids our models use.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace xfc {
+
+void addVocab(CLI::App &app);
+
+} // namespace xfc

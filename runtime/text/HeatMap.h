@@ -1,0 +1,16 @@
+// A matrix of weights from 0 to 1 as a drawing: rows are target tokens, columns source tokens, dark is much.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace xfc {
+
+// `text` with what HTML and SVG reserve written as entities.
+std::string escapeMarkup(const std::string &text);
+
+// weights[i * columns.size() + j] belongs to rows[i] and columns[j].
+std::string heatMapSvg(const std::vector<double> &weights, const std::vector<std::string> &rows,
+                       const std::vector<std::string> &columns);
+
+} // namespace xfc
