@@ -5,8 +5,10 @@
 #include "Alignment.h"
 #include "ModelOptions.h"
 #include "Search.h"
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
@@ -132,7 +134,10 @@ private:
       return number + (options.scores ? "\t0" : "") + (options.alignments ? "\t" : "") + "\n";
     std::string text;
     for (const Hypothesis &hypothesis : hypotheses) {
-      text += number + model.target->decode(hypothesis.ids, options.model.format);
+      std::string translation = model.target->decode(hypothesis.ids, options.model.format);
+      // A vocabulary with byte pieces can spell a line's end; a translation is one line.
+      std::replace(translation.begin(), translation.end(), '\n', ' ');
+      text += number + translation;
       if (options.scores)
         text += "\t" + format(hypothesis.score);
       if (options.alignments) {

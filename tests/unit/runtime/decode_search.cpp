@@ -121,7 +121,7 @@ TEST(BeamSearch, WideBeamIsExhaustive) {
   for (uint32_t seed = 1; seed <= 10; ++seed)
     for (double lengthPenalty : {0.0, 0.6, 1.0, 2.0, -1.0})
       for (int nBest : {1, 3, 121}) {
-        FakeModel model{.seed = seed};
+        FakeModel model{.seed = seed, .sharpness = 1.0 + seed % 4};
         SearchOptions options{.beam = 400, .lengthPenalty = lengthPenalty, .nBest = nBest};
         auto found = run(model, {{.index = 7, .maxLength = 4}}, options)[0];
         auto expected = enumerate(model, 7, 0, 4, lengthPenalty);
@@ -168,7 +168,7 @@ TEST(BeamSearch, NarrowBeamFollowsItsRule) {
   for (uint32_t seed = 1; seed <= 200; ++seed) {
     FakeModel model{.seed = seed, .sharpness = 0.5 + seed % 5};
     int beam = 2 + seed % 3, nBest = 1 + seed % 2;
-    double lengthPenalty = 0.3 * (seed % 4);
+    double lengthPenalty = 0.6 * (seed % 5);
     auto penalty = [&](double n) { return std::pow((5 + n) / 6, lengthPenalty); };
     const int64_t maxLength = 7;
     std::vector<Ids> live = {{}};
@@ -215,6 +215,30 @@ TEST(BeamSearch, NarrowBeamFollowsItsRule) {
                finished);
   }
   EXPECT_GT(endedEarly, 10) << "the bound was never put to the test";
+}
+
+// A finished translation must not end the search while a less probable one can still overtake it by its length.
+TEST(BeamSearch, NoEndWhileTheLengthPenaltyCanTurnTheOrder) {
+  SearchVocabulary vocabulary{6, 0, 2, 3};
+  const std::vector<double> certainEos = {1e-9, 1e-9, 1e-9, 1 - 5e-9, 1e-9, 1e-9};
+  auto best = [&](double lengthPenalty, std::vector<double> first, std::vector<double> later) {
+    SearchSentence sentence{.index = 0, .maxLength = 5};
+    std::vector<double> rows;
+    return searchBatch({&sentence, 1}, vocabulary, {.beam = 8, .lengthPenalty = lengthPenalty},
+                       [&](const StepRequest &request) {
+                         rows.clear();
+                         for (int32_t position : request.positions)
+                           for (double p : position == 0 ? first : position < 5 ? later : certainEos)
+                             rows.push_back(std::log(p));
+                         return StepResult{rows.data(), true, 6};
+                       })[0][0];
+  };
+  // eos at once has probability 0.5, token 4 five times 0.3: log(0.3) / (11/6)^2 > log(0.5).
+  Hypothesis longest = best(2, {.01, .03, .01, .5, .3, .15}, {1e-9, 1e-9, 1e-9, 1e-9, 1 - 5e-9, 1e-9});
+  EXPECT_EQ(longest.ids, (Ids{4, 4, 4, 4, 4})) << "the bound must count on the longest";
+  // With a negative penalty the shortest ending is the best: log(0.5) (7/6) > log(0.3), not so at six tokens.
+  Hypothesis shorter = best(-1, {.01, .03, .01, .3, .5, .15}, certainEos);
+  EXPECT_EQ(shorter.ids, Ids{4}) << "the bound must count on the shortest";
 }
 
 TEST(BeamSearch, LengthPenaltyPrefersLonger) {
@@ -356,7 +380,8 @@ TEST(Sampling, FollowsTheDistribution) {
                                    {{0.5, 0, 1}, tempered(0.5, {0, 1, 2, 3, 4, 5, 6, 7})},
                                    {{2, 3, 1}, tempered(2, {1, 4, 6})},
                                    {{1, 4, 1}, tempered(1, {1, 3, 4, 6})}, // 3 and 7 tie
-                                   {{1, 0, 0.6}, tempered(1, {1, 4, 6})},
+                                   {{1, 0, 0.51}, tempered(1, {1, 4, 6})},
+                                   {{1, 0, 0.49}, tempered(1, {1, 6})},
                                    {{1, 0, 1e-9}, tempered(1, {1})},
                                    {{1, 2, 0.5}, tempered(1, {1})}};
   for (size_t c = 0; c < cases.size(); ++c) {
