@@ -1,0 +1,276 @@
+// The search through the engine: a model of three hand-written kernels that reads its sources and histories only
+// through encoded rows, the cache and the key lists of the batch.
+#include "../../../runtime/core/Plan.h"
+#include "../../../runtime/decode/Alignment.h"
+#include "../../../runtime/decode/Score.h"
+#include "../../../runtime/decode/Search.h"
+#include <cmath>
+#include <gtest/gtest.h>
+#include <random>
+
+using namespace xfc;
+
+namespace {
+
+using Ids = std::vector<int32_t>;
+constexpr int vocabularySize = 6; // pad 0, unk 1, start 2, eos 3, and 4, 5
+
+std::vector<float> nextLogProbabilities(const Ids &source, const Ids &read) {
+  Ids words = source;
+  words.push_back(-1);
+  words.insert(words.end(), read.begin(), read.end());
+  std::seed_seq seed(words.begin(), words.end());
+  std::mt19937 random(seed);
+  std::vector<float> row(vocabularySize);
+  double sum = 0;
+  for (float &x : row) {
+    x = static_cast<float>(random() % 1000) / 250;
+    sum += std::exp(x);
+  }
+  for (float &x : row)
+    x -= static_cast<float>(std::log(sum));
+  return row;
+}
+
+template <typename T> T *buffer(const xfc_call *call, int i) { return static_cast<T *>(call->buffers[i]); }
+
+// k holds the id, v twice the id: two column slices of one buffer.
+void encodeKernel(const xfc_call *call, int64_t row, void *) {
+  int32_t id = buffer<int32_t>(call, 0)[row];
+  buffer<float>(call, 1)[row * call->strides[1]] = static_cast<float>(id);
+  buffer<float>(call, 2)[row * call->strides[2]] = static_cast<float>(2 * id);
+}
+
+void cacheKernel(const xfc_call *call, int64_t row, void *) {
+  buffer<float>(call, 1)[call->shape->slots[row] * call->strides[1]] = static_cast<float>(buffer<int32_t>(call, 0)[row]);
+}
+
+Ids visible(const xfc_shape *shape, int structure, int64_t row, const float *data, int64_t stride) {
+  const xfc_keys &keys = shape->keys[structure];
+  int32_t sequence = shape->sets[XFC_TARGET].sequence_of[row];
+  Ids ids;
+  for (int32_t i = 0; i < keys.limit[row]; ++i)
+    ids.push_back(static_cast<int32_t>(data[keys.keys[keys.begin[sequence] + i] * stride]));
+  return ids;
+}
+
+// Operands: source k, source v, cache; result: log-probabilities.
+void predictKernel(const xfc_call *call, int64_t row, void *) {
+  Ids source = visible(call->shape, XFC_KEYS(XFC_TARGET_SOURCE, 0, 0), row, buffer<float>(call, 0), call->strides[0]);
+  Ids twice = visible(call->shape, XFC_KEYS(XFC_TARGET_SOURCE, 0, 0), row, buffer<float>(call, 1), call->strides[1]);
+  for (size_t i = 0; i < source.size(); ++i)
+    EXPECT_EQ(twice[i], 2 * source[i]);
+  Ids read = visible(call->shape, XFC_KEYS(XFC_TARGET_CACHE, 0, 1), row, buffer<float>(call, 2), call->strides[2]);
+  EXPECT_EQ(static_cast<int32_t>(read.size()), call->rows->positions[row] + 1);
+  std::vector<float> result = nextLogProbabilities(source, read);
+  std::copy(result.begin(), result.end(), buffer<float>(call, 3) + row * call->strides[3]);
+}
+
+// Teacher forcing: negative log-likelihood of the labels.
+void scoreKernel(const xfc_call *call, int64_t row, void *) {
+  const xfc_shape *shape = call->shape;
+  int32_t sequence = shape->sets[XFC_TARGET].sequence_of[row];
+  auto ids = [&](const int32_t *data, const xfc_rows &rows, int64_t count) {
+    return Ids(data + rows.offsets[sequence], data + rows.offsets[sequence] + count);
+  };
+  const xfc_rows &source = shape->sets[XFC_SOURCE], &target = shape->sets[XFC_TARGET];
+  Ids read = ids(buffer<int32_t>(call, 1), target, target.positions[row] + 1);
+  Ids from = ids(buffer<int32_t>(call, 0), source, source.offsets[sequence + 1] - source.offsets[sequence]);
+  buffer<float>(call, 3)[row] = -nextLogProbabilities(from, read)[buffer<int32_t>(call, 2)[row]];
+}
+
+// Head h of two puts 0.5 + 0.25 (h = 0) or 0.25 (h = 1) of query j's probability on key j % count, the rest on the next.
+void attentionKernel(const xfc_call *call, int64_t sequence, void *) {
+  int64_t queries = call->rows->offsets[sequence + 1] - call->rows->offsets[sequence], count = call->keys->count[sequence];
+  float *block = buffer<float>(call, 0) + call->keys->pair_offsets[sequence] * 2;
+  for (int64_t head = 0; head < 2; ++head)
+    for (int64_t j = 0; j < queries; ++j)
+      for (int64_t k = 0; k < count; ++k) {
+        float main = head == 0 ? 0.75f : 0.5f;
+        block[(head * queries + j) * count + k] = k == j % count ? main : k == (j + 1) % count ? 1 - main : 0;
+      }
+}
+
+class DecodeEngine : public testing::Test {
+protected:
+  DecodeEngine() {
+    Module module;
+    module.model = "hand-written";
+    module.sourceVocab = module.targetVocab = vocabularySize;
+    module.hasDecoder = true;
+    module.maxTargetLength = 9;
+    Partition rows{Partition::Unit::Rows, 1, 1}, sequences{Partition::Unit::Sequences, 1, 1};
+    module.kernels = {{"encode", rows, 0}, {"cache", rows, 0}, {"predict", rows, 0}, {"score", rows, 0},
+                      {"attention", sequences, 0}};
+    auto arena = [](int64_t index, int64_t offset = 0) { return Place{Place::Kind::Arena, index, offset}; };
+    auto argument = [](int64_t index) { return Place{Place::Kind::Argument, index, 0}; };
+    auto input = [](const char *name, int8_t set) {
+      return Argument{name, Argument::Role::Input, DType::I32, set, {}};
+    };
+    Size perSource, perTarget, perTargetScalar, perPair;
+    perSource.rows[XFC_SOURCE] = 16;
+    perTarget.rows[XFC_TARGET] = 32;
+    perTargetScalar.rows[XFC_TARGET] = 4;
+    int16_t cross = XFC_KEYS(XFC_TARGET_SOURCE, 0, 0);
+    perPair.pairs[cross] = 8;
+
+    Program encode;
+    encode.name = "encode";
+    encode.arguments = {input("source", XFC_SOURCE)};
+    encode.outputs = {{"x.k", arena(0, 4), DType::F32, XFC_SOURCE, -1, {1}, 4},
+                      {"x.v", arena(0, 8), DType::F32, XFC_SOURCE, -1, {1}, 4}};
+    encode.buffers = {{perSource, 0, 1}};
+    encode.steps = {{0, XFC_SOURCE, XFC_SOURCE, -1, {argument(0), arena(0, 4), arena(0, 8)}, {0, 4, 4}, {}, 0, {}, {}, ""}};
+
+    Program step;
+    step.name = "decode_step";
+    step.arguments = {input("target", XFC_TARGET),
+                      {"x.k", Argument::Role::Input, DType::F32, XFC_SOURCE, {1}},
+                      {"x.v", Argument::Role::Input, DType::F32, XFC_SOURCE, {1}},
+                      {"y.k", Argument::Role::State, DType::F32, XFC_CACHE, {3}}};
+    step.outputs = {{"log_probs", arena(0), DType::F32, XFC_TARGET, -1, {vocabularySize}, 8}};
+    step.buffers = {{perTarget, 0, 2}};
+    step.steps = {{1, XFC_TARGET, XFC_TARGET, -1, {argument(0), argument(3)}, {0, 3}, {}, 0, {}, {}, ""},
+                  {2, XFC_TARGET, XFC_TARGET, -1, {argument(1), argument(2), argument(3), arena(0)}, {1, 1, 3, 8}, {}, 0,
+                   {}, {}, ""}};
+
+    Program score;
+    score.name = "score";
+    score.arguments = {input("source", XFC_SOURCE), input("target", XFC_TARGET), input("labels", XFC_TARGET),
+                       {"smoothing", Argument::Role::Scalar, DType::F32, -1, {}}};
+    score.outputs = {{"nll", arena(0), DType::F32, XFC_TARGET, -1, {}, 1}};
+    score.buffers = {{perTargetScalar, 0, 1}};
+    score.steps = {{3, XFC_TARGET, XFC_TARGET, -1, {argument(0), argument(1), argument(2), arena(0)}, {0, 0, 0, 1}, {}, 0,
+                    {}, {}, ""}};
+
+    Program attention;
+    attention.name = "forward_attention";
+    attention.arguments = {input("source", XFC_SOURCE), input("target", XFC_TARGET)};
+    attention.outputs = {{"attention.decoder.layers.0.cross_attn", arena(0), DType::F32, -1, cross, {2}, 0}};
+    attention.buffers = {{perPair, 0, 1}};
+    attention.steps = {{4, XFC_TARGET, XFC_SOURCE, cross, {arena(0)}, {0}, {}, 0, {}, {}, ""}};
+
+    module.programs = {encode, step, score, attention};
+    plan = serialize(module);
+    image = {XFC_ABI_VERSION, 5, "any", "", kernels, plan.data(), plan.size()};
+    engine = std::make_unique<Engine>(image, 2);
+  }
+
+  static constexpr xfc_kernel kernels[] = {encodeKernel, cacheKernel, predictKernel, scoreKernel, attentionKernel};
+  std::vector<uint8_t> plan;
+  xfc_image image{};
+  std::unique_ptr<Engine> engine;
+};
+
+std::vector<Ids> someSources() {
+  std::mt19937 random(1);
+  std::vector<Ids> sources;
+  for (int i = 0; i < 40; ++i) {
+    Ids source(1 + random() % 7);
+    for (int32_t &id : source)
+      id = static_cast<int32_t>(random() % 2 + 4);
+    source.push_back(3);
+    sources.push_back(source);
+  }
+  return sources;
+}
+
+double logProbability(const Ids &source, const Ids &ids) {
+  Ids read = {2};
+  double sum = 0;
+  for (size_t i = 0; i <= ids.size(); ++i) {
+    sum += nextLogProbabilities(source, read)[i < ids.size() ? ids[i] : 3];
+    if (i < ids.size())
+      read.push_back(ids[i]);
+  }
+  return sum;
+}
+
+} // namespace
+
+TEST_F(DecodeEngine, GreedyFollowsTheModel) {
+  std::vector<Ids> sources = someSources();
+  auto found = search(*engine, sources, {.beam = 1, .batchTokens = 30});
+  for (size_t s = 0; s < sources.size(); ++s) {
+    Ids read = {2};
+    while (read.size() < 9) { // the model's longest
+      auto row = nextLogProbabilities(sources[s], read);
+      int32_t best = 1;
+      for (int32_t token : {3, 4, 5})
+        if (row[token] > row[best])
+          best = token;
+      if (best == 3)
+        break;
+      read.push_back(best);
+    }
+    ASSERT_EQ(found[s].size(), 1u);
+    EXPECT_EQ(found[s][0].ids, Ids(read.begin() + 1, read.end())) << s;
+    EXPECT_EQ(found[s][0].logProbability, logProbability(sources[s], found[s][0].ids));
+  }
+}
+
+TEST_F(DecodeEngine, BatchesDoNotMatter) {
+  std::vector<Ids> sources = someSources();
+  for (SearchOptions options : {SearchOptions{.beam = 4, .nBest = 4}, SearchOptions{.nBest = 3, .sample = true, .topK = 3}}) {
+    options.batchTokens = 10000;
+    auto together = search(*engine, sources, options);
+    options.batchTokens = 1;
+    size_t calls = 0;
+    auto alone = search(*engine, sources, options, {}, [&](size_t) { ++calls; });
+    EXPECT_EQ(calls, sources.size());
+    for (size_t s = 0; s < sources.size(); ++s) {
+      ASSERT_EQ(together[s].size(), alone[s].size());
+      for (size_t i = 0; i < alone[s].size(); ++i) {
+        EXPECT_EQ(together[s][i].ids, alone[s][i].ids);
+        EXPECT_EQ(together[s][i].score, alone[s][i].score);
+        EXPECT_EQ(alone[s][i].logProbability, logProbability(sources[s], alone[s][i].ids));
+      }
+    }
+  }
+}
+
+TEST_F(DecodeEngine, PrefixesAndLengths) {
+  std::vector<Ids> sources = someSources(), prefixes(sources.size());
+  prefixes[3] = {5, 5, 1};
+  auto found = search(*engine, sources, {.beam = 2, .maxLength = 5, .minLength = 4}, prefixes);
+  for (size_t s = 0; s < sources.size(); ++s) {
+    EXPECT_GE(found[s][0].ids.size(), 4u);
+    EXPECT_LE(found[s][0].ids.size(), 5u);
+  }
+  EXPECT_EQ(Ids(found[3][0].ids.begin(), found[3][0].ids.begin() + 3), prefixes[3]);
+  found = search(*engine, sources, {.beam = 3, .maxLength = 6, .ignoreEos = true});
+  EXPECT_EQ(found[5][0].ids.size(), 6u);
+}
+
+TEST_F(DecodeEngine, WrongOptionsAreErrors) {
+  std::vector<Ids> sources = someSources();
+  EXPECT_THROW(search(*engine, sources, {.beam = 0}), Error);
+  EXPECT_THROW(search(*engine, sources, {.beam = 2, .nBest = 3}), Error);
+  EXPECT_THROW(search(*engine, sources, {.sample = true, .temperature = 0}), Error);
+  EXPECT_THROW(search(*engine, sources, {.sample = true, .topP = 1.5}), Error);
+  EXPECT_THROW(search(*engine, sources, {.maxLength = 3, .minLength = 4}), Error);
+  EXPECT_TRUE(search(*engine, {}, {}).empty());
+}
+
+TEST_F(DecodeEngine, ScoresAreSumsOverTheTargetAndEos) {
+  std::vector<Ids> sources = someSources(), targets;
+  for (size_t s = 0; s < sources.size(); ++s)
+    targets.push_back(Ids(s % 6, static_cast<int32_t>(4 + s % 2)));
+  auto together = score(*engine, sources, targets, 10000), alone = score(*engine, sources, targets, 1);
+  EXPECT_EQ(together, alone);
+  for (size_t s = 0; s < sources.size(); ++s)
+    EXPECT_EQ(together[s], logProbability(sources[s], targets[s])) << s;
+}
+
+TEST_F(DecodeEngine, CrossAttentionIsAveragedOverHeads) {
+  const Ids source = {4, 5, 4, 3}, target = {5, 5, 1, 4};
+  CrossAttention attention = crossAttention(*engine, source, target);
+  ASSERT_EQ(attention.targets, 5);
+  ASSERT_EQ(attention.sources, 4);
+  for (int64_t j = 0; j < 5; ++j)
+    for (int64_t i = 0; i < 4; ++i)
+      EXPECT_EQ(attention.at(j, i), i == j % 4 ? 0.625 : i == (j + 1) % 4 ? 0.375 : 0) << j << " " << i;
+  using Pairs = std::vector<std::pair<int64_t, int64_t>>;
+  EXPECT_EQ(hardAlignment(attention, 4), (Pairs{{0, 0}, {1, 1}, {2, 2}, {3, 3}}));
+  EXPECT_EQ(hardAlignment(attention, 3), (Pairs{{0, 0}, {1, 1}, {2, 2}, {0, 3}})); // eos left out
+}

@@ -1,0 +1,66 @@
+// Packing: this test writes itself with a model inside, and the copy must find it.
+#include "../../../runtime/core/Files.h"
+#include "../../../runtime/decode/Packed.h"
+#include <cstdlib>
+#include <filesystem>
+#include <gtest/gtest.h>
+
+using namespace xfc;
+
+namespace {
+
+const PackedModel model{std::string("weights\0with a zero", 19), "vocabulary", "target vocabulary"};
+const PackedModel smaller{"w", "", ""};
+
+int runCopy(const std::string &file, const char *expectation) {
+  std::string command = "XFC_TEST_PACKED=" + std::string(expectation) + " '" + file +
+                        "' --gtest_filter=Packed.CopyFindsItsModel > /dev/null 2>&1";
+  return std::system(command.c_str());
+}
+
+} // namespace
+
+TEST(Packed, CopyFindsItsModel) {
+  const char *expectation = std::getenv("XFC_TEST_PACKED");
+  if (expectation && std::string(expectation) == "damaged") {
+    EXPECT_THROW(packedModel(), Error);
+    return;
+  }
+  std::optional<PackedModel> found = packedModel();
+  ASSERT_EQ(found.has_value(), expectation != nullptr);
+  if (!found)
+    return;
+  const PackedModel &expected = std::string(expectation) == "whole" ? model : smaller;
+  EXPECT_EQ(found->weights, expected.weights);
+  EXPECT_EQ(found->vocabulary, expected.vocabulary);
+  EXPECT_EQ(found->targetVocabulary, expected.targetVocabulary);
+  if (const char *again = std::getenv("XFC_TEST_REPACK"))
+    writePacked(smaller, again);
+}
+
+TEST(Packed, WholeDamagedAndPackedAgain) {
+  std::string folder = testing::TempDir() + "xfc-packed";
+  makeFolder(folder);
+  std::string first = folder + "/first", second = folder + "/second";
+  writePacked(model, first);
+  EXPECT_EQ(runCopy(first, "whole"), 0);
+  EXPECT_NE(runCopy(first, "smaller"), 0) << "the copy does not really look";
+
+  // A packed executable packs only itself again.
+  setenv("XFC_TEST_REPACK", second.c_str(), 1);
+  EXPECT_EQ(runCopy(first, "whole"), 0);
+  unsetenv("XFC_TEST_REPACK");
+  EXPECT_EQ(runCopy(second, "smaller"), 0);
+  std::string own = readFile("/proc/self/exe"), packed = readFile(first), again = readFile(second);
+  EXPECT_EQ(packed.substr(0, own.size()), own);
+  EXPECT_EQ(again.substr(0, own.size()), own);
+  EXPECT_EQ(again.size(), own.size() + 1 + 32);
+  EXPECT_EQ(packed.size(), own.size() + 19 + 10 + 17 + 32);
+
+  // The sizes claim more than there is.
+  packed.replace(packed.size() - 32 + 6, 1, "\x7f");
+  writeFile(first, packed);
+  std::filesystem::permissions(first, std::filesystem::perms::owner_all);
+  EXPECT_EQ(runCopy(first, "damaged"), 0);
+  std::filesystem::remove_all(folder);
+}
