@@ -222,17 +222,17 @@ private:
 
 int64_t searchWidth(const SearchOptions &options) { return options.sample ? options.nBest : options.beam; }
 
-int64_t cacheRows(std::span<const SearchSentence> sentences, const SearchOptions &options) {
-  int64_t rows = 0;
-  for (const SearchSentence &sentence : sentences)
-    rows += searchWidth(options) * (sentence.maxLength + 1);
-  return rows;
+int64_t searchSteps(const SearchSentence &sentence, const SearchOptions &options) {
+  return sentence.maxLength + (options.ignoreEos ? 0 : 1);
 }
 
 std::vector<std::vector<Hypothesis>> searchBatch(std::span<const SearchSentence> sentences,
                                                  const SearchVocabulary &vocabulary, const SearchOptions &options,
                                                  const StepFunction &step, const std::function<void(size_t)> &done) {
-  Slots slots(cacheRows(sentences, options));
+  int64_t rows = 0;
+  for (const SearchSentence &sentence : sentences)
+    rows += searchWidth(options) * searchSteps(sentence, options);
+  Slots slots(rows);
   std::vector<SentenceSearch> searches;
   searches.reserve(sentences.size());
   for (const SearchSentence &sentence : sentences)

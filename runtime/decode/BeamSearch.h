@@ -56,8 +56,9 @@ struct SearchSentence {
 
 // The live hypotheses of a sentence: `beam`, or `nBest` samples.
 int64_t searchWidth(const SearchOptions &options);
-// Rows of cache that a batch needs: no more slots are ever taken at once.
-int64_t cacheRows(std::span<const SearchSentence> sentences, const SearchOptions &options);
+// The most steps a sentence takes: one for each token, and one for eos. Each hypothesis has a row of cache for each, so
+// a batch never holds more slots than the sum of searchWidth x searchSteps.
+int64_t searchSteps(const SearchSentence &sentence, const SearchOptions &options);
 
 // Throws Error when the model gives no finite log-probability. `done` is called with the input's index.
 std::vector<std::vector<Hypothesis>> searchBatch(std::span<const SearchSentence> sentences,

@@ -31,7 +31,7 @@ private:
   int64_t capacity = 0;
 };
 
-int64_t width(const std::vector<int64_t> &shape) {
+int64_t elements(const std::vector<int64_t> &shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t(1), std::multiplies<>());
 }
 
@@ -45,7 +45,27 @@ public:
                   "causal, and an executable compiled with --mode decode");
   }
 
-  void encode(std::span<const std::vector<int32_t> *const> sources, int64_t cacheRows) {
+  // Sentences may live in `width` hypotheses each, of at most steps[i] rows of cache.
+  void encode(std::span<const std::vector<int32_t> *const> sources, int64_t width, std::span<const int64_t> steps) {
+    Counts counts;
+    for (size_t i = 0; i < sources.size(); ++i) {
+      int64_t length = static_cast<int64_t>(sources[i]->size());
+      counts.rows[XFC_SOURCE] += length;
+      counts.rows[XFC_TARGET] += width;
+      counts.rows[XFC_CACHE] += width * steps[i];
+      for (int kind = 0; kind < 4; ++kind) {
+        counts.pairs[XFC_SOURCE_SOURCE * 4 + kind] += length * length;
+        counts.pairs[XFC_TARGET_SOURCE * 4 + kind] += width * length;
+        counts.pairs[XFC_TARGET_CACHE * 4 + kind] += width * steps[i];
+      }
+      counts.longest = std::max({counts.longest, length, steps[i]});
+    }
+    counts.sequences[XFC_SOURCE] = static_cast<int64_t>(sources.size());
+    counts.sequences[XFC_TARGET] = counts.rows[XFC_TARGET];
+    engine.reserve("encode", counts);
+    engine.reserve("decode_step", counts);
+    rows = counts.rows[XFC_CACHE];
+
     std::vector<Sequence> sequences;
     for (const std::vector<int32_t> *source : sources)
       sequences.push_back({*source, static_cast<int64_t>(source->size()), 0});
@@ -54,12 +74,11 @@ public:
     engine.run("encode", encoded.shape(), bindings);
 
     // The results live in the arena, which the first step will overwrite.
-    rows = cacheRows;
     for (const Argument &argument : program->arguments) {
-      int64_t features = width(argument.shape), bytes = features * bytesOf(argument.type);
+      int64_t features = elements(argument.shape), bytes = features * bytesOf(argument.type);
       RowStorage &storage = held[argument.name];
       if (argument.role == Argument::Role::State) {
-        storage.reserve(cacheRows * bytes);
+        storage.reserve(rows * bytes);
       } else if (argument.set == XFC_SOURCE) {
         View view = engine.output("encode", argument.name);
         int64_t count = encoded.shape().sets[XFC_SOURCE].rows, stride = view.stride ? view.stride : features;
@@ -130,6 +149,7 @@ std::vector<std::vector<Hypothesis>> search(Engine &engine, const std::vector<st
   for (size_t begin = 0, end = 0; begin < order.size(); begin = end) {
     std::vector<const std::vector<int32_t> *> batch;
     std::vector<SearchSentence> sentences;
+    std::vector<int64_t> steps;
     int64_t tokens = 0, live = 0;
     for (; end < order.size(); ++end) {
       const std::vector<int32_t> &source = sources[order[end]];
@@ -143,12 +163,13 @@ std::vector<std::vector<Hypothesis>> search(Engine &engine, const std::vector<st
       if (sentence.maxLength == 0)
         sentence.maxLength = std::max({static_cast<int64_t>(2 * source.size() + 10), sentence.minLength,
                                        static_cast<int64_t>(sentence.prefix.size())});
-      if (module.maxTargetLength > 0) // the decoder reads start and every token
-        sentence.maxLength = std::min(sentence.maxLength, module.maxTargetLength - 1);
+      if (module.maxTargetLength > 0) // the decoder reads start and, before eos, every token
+        sentence.maxLength = std::min(sentence.maxLength, module.maxTargetLength - (options.ignoreEos ? 0 : 1));
       batch.push_back(&source);
       sentences.push_back(sentence);
+      steps.push_back(searchSteps(sentence, options));
     }
-    decoder.encode(batch, cacheRows(sentences, options));
+    decoder.encode(batch, searchWidth(options), steps);
     std::vector<std::vector<Hypothesis>> found = searchBatch(
         sentences, vocabulary, options, [&](const StepRequest &request) { return decoder.step(request); }, done);
     for (size_t i = 0; i < found.size(); ++i)

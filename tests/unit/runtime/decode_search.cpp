@@ -52,7 +52,9 @@ struct FakeModel {
 // Runs the search with a cache that holds the token of each slot: the model sees only what histories say.
 std::vector<std::vector<Hypothesis>> run(const FakeModel &model, const std::vector<SearchSentence> &sentences,
                                          const SearchOptions &options, std::set<size_t> *done = nullptr) {
-  int64_t rows = cacheRows(sentences, options);
+  int64_t rows = 0;
+  for (const SearchSentence &sentence : sentences)
+    rows += searchWidth(options) * searchSteps(sentence, options);
   Ids cache(rows, -1);
   std::vector<float> result;
   auto step = [&](const StepRequest &request) {
