@@ -149,8 +149,7 @@ private:
       if (drawn.token >= 0)
         drawn.logProbability = row[drawn.token];
       else
-        drawn = sampleToken(row, vocabulary.size, excluded,
-                            {options.temperature, options.topK, options.topP},
+        drawn = sampleToken(row, vocabulary.size, excluded, {options.temperature, options.topK, options.topP},
                             uniformNumber(options.seed, static_cast<uint32_t>(sentence.index),
                                           static_cast<uint32_t>(length), static_cast<uint32_t>(live[h].sample)));
       if (drawn.token < 0)

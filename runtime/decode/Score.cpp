@@ -13,7 +13,8 @@ std::vector<double> score(Engine &engine, const std::vector<std::vector<int32_t>
     throw Error("model '" + module.model + "' has no program 'score': it needs a decoder and a head");
   std::vector<size_t> order(sources.size());
   std::iota(order.begin(), order.end(), size_t(0));
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return targets[a].size() > targets[b].size(); });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return targets[a].size() > targets[b].size(); });
 
   std::vector<double> results(sources.size(), 0);
   Batch batch;

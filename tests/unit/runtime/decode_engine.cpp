@@ -42,7 +42,8 @@ void encodeKernel(const xfc_call *call, int64_t row, void *) {
 }
 
 void cacheKernel(const xfc_call *call, int64_t row, void *) {
-  buffer<float>(call, 1)[call->shape->slots[row] * call->strides[1]] = static_cast<float>(buffer<int32_t>(call, 0)[row]);
+  buffer<float>(call, 1)[call->shape->slots[row] * call->strides[1]] =
+      static_cast<float>(buffer<int32_t>(call, 0)[row]);
 }
 
 Ids visible(const xfc_shape *shape, int structure, int64_t row, const float *data, int64_t stride) {
@@ -79,9 +80,11 @@ void scoreKernel(const xfc_call *call, int64_t row, void *) {
   buffer<float>(call, 3)[row] = -nextLogProbabilities(from, read)[buffer<int32_t>(call, 2)[row]];
 }
 
-// Head h of two puts 0.5 + 0.25 (h = 0) or 0.25 (h = 1) of query j's probability on key j % count, the rest on the next.
+// Head h of two puts 0.5 + 0.25 (h = 0) or 0.25 (h = 1) of query j's probability on key j % count, the rest on the
+// next.
 void attentionKernel(const xfc_call *call, int64_t sequence, void *) {
-  int64_t queries = call->rows->offsets[sequence + 1] - call->rows->offsets[sequence], count = call->keys->count[sequence];
+  int64_t queries = call->rows->offsets[sequence + 1] - call->rows->offsets[sequence],
+          count = call->keys->count[sequence];
   float *block = buffer<float>(call, 0) + call->keys->pair_offsets[sequence] * 2;
   for (int64_t head = 0; head < 2; ++head)
     for (int64_t j = 0; j < queries; ++j)
@@ -100,8 +103,8 @@ protected:
     module.hasDecoder = true;
     module.maxTargetLength = 9;
     Partition rows{Partition::Unit::Rows, 1, 1}, sequences{Partition::Unit::Sequences, 1, 1};
-    module.kernels = {{"encode", rows, 0}, {"cache", rows, 0}, {"predict", rows, 0}, {"score", rows, 0},
-                      {"attention", sequences, 0}};
+    module.kernels = {
+        {"encode", rows, 0}, {"cache", rows, 0}, {"predict", rows, 0}, {"score", rows, 0}, {"attention", sequences, 0}};
     auto arena = [](int64_t index, int64_t offset = 0) { return Place{Place::Kind::Arena, index, offset}; };
     auto argument = [](int64_t index) { return Place{Place::Kind::Argument, index, 0}; };
     auto input = [](const char *name, int8_t set) {
@@ -120,7 +123,8 @@ protected:
     encode.outputs = {{"x.k", arena(0, 4), DType::F32, XFC_SOURCE, -1, {1}, 4},
                       {"x.v", arena(0, 8), DType::F32, XFC_SOURCE, -1, {1}, 4}};
     encode.buffers = {{perSource, 0, 1}};
-    encode.steps = {{0, XFC_SOURCE, XFC_SOURCE, -1, {argument(0), arena(0, 4), arena(0, 8)}, {0, 4, 4}, {}, 0, {}, {}, ""}};
+    encode.steps = {
+        {0, XFC_SOURCE, XFC_SOURCE, -1, {argument(0), arena(0, 4), arena(0, 8)}, {0, 4, 4}, {}, 0, {}, {}, ""}};
 
     Program step;
     step.name = "decode_step";
@@ -131,17 +135,37 @@ protected:
     step.outputs = {{"log_probs", arena(0), DType::F32, XFC_TARGET, -1, {vocabularySize}, 8}};
     step.buffers = {{perTarget, 0, 2}};
     step.steps = {{1, XFC_TARGET, XFC_TARGET, -1, {argument(0), argument(3)}, {0, 3}, {}, 0, {}, {}, ""},
-                  {2, XFC_TARGET, XFC_TARGET, -1, {argument(1), argument(2), argument(3), arena(0)}, {1, 1, 3, 8}, {}, 0,
-                   {}, {}, ""}};
+                  {2,
+                   XFC_TARGET,
+                   XFC_TARGET,
+                   -1,
+                   {argument(1), argument(2), argument(3), arena(0)},
+                   {1, 1, 3, 8},
+                   {},
+                   0,
+                   {},
+                   {},
+                   ""}};
 
     Program score;
     score.name = "score";
-    score.arguments = {input("source", XFC_SOURCE), input("target", XFC_TARGET), input("labels", XFC_TARGET),
+    score.arguments = {input("source", XFC_SOURCE),
+                       input("target", XFC_TARGET),
+                       input("labels", XFC_TARGET),
                        {"smoothing", Argument::Role::Scalar, DType::F32, -1, {}}};
     score.outputs = {{"nll", arena(0), DType::F32, XFC_TARGET, -1, {}, 1}};
     score.buffers = {{perTargetScalar, 0, 1}};
-    score.steps = {{3, XFC_TARGET, XFC_TARGET, -1, {argument(0), argument(1), argument(2), arena(0)}, {0, 0, 0, 1}, {}, 0,
-                    {}, {}, ""}};
+    score.steps = {{3,
+                    XFC_TARGET,
+                    XFC_TARGET,
+                    -1,
+                    {argument(0), argument(1), argument(2), arena(0)},
+                    {0, 0, 0, 1},
+                    {},
+                    0,
+                    {},
+                    {},
+                    ""}};
 
     Program attention;
     attention.name = "forward_attention";
@@ -211,7 +235,8 @@ TEST_F(DecodeEngine, GreedyFollowsTheModel) {
 
 TEST_F(DecodeEngine, BatchesDoNotMatter) {
   std::vector<Ids> sources = someSources();
-  for (SearchOptions options : {SearchOptions{.beam = 4, .nBest = 4}, SearchOptions{.nBest = 3, .sample = true, .topK = 3}}) {
+  for (SearchOptions options :
+       {SearchOptions{.beam = 4, .nBest = 4}, SearchOptions{.nBest = 3, .sample = true, .topK = 3}}) {
     options.batchTokens = 10000;
     auto together = search(*engine, sources, options);
     options.batchTokens = 1;

@@ -182,7 +182,8 @@ TEST(BeamSearch, NarrowBeamFollowsItsRule) {
           if (token == 3 || length < maxLength) {
             Ids longer = ids;
             longer.push_back(token);
-            ranked.push_back({token == 3 ? model.logProbability(0, ids) : model.logProbability(0, longer, false), longer});
+            ranked.push_back(
+                {token == 3 ? model.logProbability(0, ids) : model.logProbability(0, longer, false), longer});
           }
       std::stable_sort(ranked.begin(), ranked.end(), [](auto &a, auto &b) { return a.first > b.first; });
       live.clear();
@@ -276,7 +277,9 @@ TEST(BeamSearch, NoSentenceDependsOnTheOthers) {
   const Ids prefix = {4, 4};
   std::vector<SearchSentence> all;
   for (size_t i = 0; i < 20; ++i)
-    all.push_back({.index = i, .maxLength = static_cast<int64_t>(1 + i % 9), .minLength = static_cast<int64_t>(i % 2),
+    all.push_back({.index = i,
+                   .maxLength = static_cast<int64_t>(1 + i % 9),
+                   .minLength = static_cast<int64_t>(i % 2),
                    .prefix = i % 5 == 0 ? std::span<const int32_t>(prefix) : std::span<const int32_t>()});
   std::vector<SearchOptions> kinds = {{.beam = 1}, {.beam = 4, .nBest = 4}, {.nBest = 3, .sample = true, .topP = 0.9}};
   for (const SearchOptions &options : kinds) {
@@ -289,7 +292,8 @@ TEST(BeamSearch, NoSentenceDependsOnTheOthers) {
       SCOPED_TRACE(i);
       expectSame(together[i], run(model, {all[i]}, options)[0]);
       expectSame(together[i], backwards[all.size() - 1 - i]);
-      EXPECT_TRUE(std::is_sorted(together[i].begin(), together[i].end(), [](auto &a, auto &b) { return a.score > b.score; }));
+      EXPECT_TRUE(
+          std::is_sorted(together[i].begin(), together[i].end(), [](auto &a, auto &b) { return a.score > b.score; }));
     }
   }
 }
@@ -318,7 +322,8 @@ TEST(BeamSearch, TiesGoToTheLowerTokenThenTheLowerParent) {
 TEST(BeamSearch, IgnoreEosRunsToMaxLength) {
   FakeModel model{.seed = 4};
   for (int beam : {1, 3}) {
-    auto found = run(model, {{.index = 0, .maxLength = 6}, {.index = 1, .maxLength = 3}}, {.beam = beam, .ignoreEos = true});
+    auto found =
+        run(model, {{.index = 0, .maxLength = 6}, {.index = 1, .maxLength = 3}}, {.beam = beam, .ignoreEos = true});
     EXPECT_EQ(found[0][0].ids.size(), 6u);
     EXPECT_EQ(found[1][0].ids.size(), 3u);
     EXPECT_EQ(found[0][0].logProbability, model.logProbability(0, found[0][0].ids, false));
@@ -331,8 +336,9 @@ TEST(BeamSearch, BrokenLogProbabilitiesAreAnError) {
   SearchSentence sentence{.index = 4, .maxLength = 3};
   for (bool sample : {false, true})
     try {
-      searchBatch({&sentence, 1}, vocabulary, {.beam = 1, .sample = sample},
-                  [&](const StepRequest &) { return StepResult{row.data(), false, 6}; });
+      searchBatch({&sentence, 1}, vocabulary, {.beam = 1, .sample = sample}, [&](const StepRequest &) {
+        return StepResult{row.data(), false, 6};
+      });
       FAIL();
     } catch (const Error &error) {
       EXPECT_NE(std::string(error.what()).find("sentence 5, position 0"), std::string::npos) << error.what();
@@ -363,8 +369,8 @@ TEST(Candidates, BestTokensAgreeWithSorting) {
 
 TEST(Sampling, FollowsTheDistribution) {
   // Chi-square of 20,000 draws; the 0.999 quantile for 7 degrees of freedom is 24.3.
-  const std::vector<double> row = {std::log(.02), std::log(.3), std::log(.08), std::log(.1), std::log(.15),
-                                   std::log(.05), std::log(.2), std::log(.1)};
+  const std::vector<double> row = {std::log(.02), std::log(.3),  std::log(.08), std::log(.1),
+                                   std::log(.15), std::log(.05), std::log(.2),  std::log(.1)};
   struct Case {
     Sampling sampling;
     std::vector<double> probabilities;
@@ -390,8 +396,9 @@ TEST(Sampling, FollowsTheDistribution) {
     std::vector<int> counts(8, 0);
     const int draws = 20000;
     for (int i = 0; i < draws; ++i) {
-      Candidate drawn = sampleToken({row.data(), true}, 8, {}, cases[c].sampling,
-                                    uniformNumber(42, static_cast<uint32_t>(i % 100), static_cast<uint32_t>(i / 100), 0));
+      Candidate drawn =
+          sampleToken({row.data(), true}, 8, {}, cases[c].sampling,
+                      uniformNumber(42, static_cast<uint32_t>(i % 100), static_cast<uint32_t>(i / 100), 0));
       ASSERT_GE(drawn.token, 0);
       EXPECT_EQ(drawn.logProbability, row[drawn.token]);
       ++counts[drawn.token];
