@@ -1,0 +1,395 @@
+// A Description into xfc: one function for each program a user can run, nothing fused.
+#include "Import.h"
+#include "XFC.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Verifier.h"
+#include "llvm/ADT/BitVector.h"
+
+using namespace mlir;
+
+namespace xfc {
+namespace {
+
+using Op = StepDescription::Op;
+
+// What a program is made of.
+struct ProgramKind {
+  const char *name;
+  bool dropout = false;
+  bool allWeights = false; // every attention's probabilities are results
+  bool loss = false;       // loss and nll instead of logits and encoder output
+};
+
+// The attentions of a stack, in the order of the unrolled model.
+using AttentionVisitor = llvm::function_ref<void(const StepDescription &, const std::string &path)>;
+
+void visitAttentions(ArrayRef<StepDescription> steps, const std::string &prefix, AttentionVisitor visit) {
+  for (const StepDescription &step : steps) {
+    if (step.op == Op::Attention)
+      visit(step, prefix + step.name);
+    else if (step.op == Op::Residual)
+      visitAttentions(step.body, prefix, visit);
+  }
+}
+
+std::string layerPrefix(const std::string &prefix, int64_t layer) { return prefix + "layers." + std::to_string(layer) + "."; }
+
+void visitAttentions(const StackDescription &stack, const std::string &prefix, AttentionVisitor visit) {
+  visitAttentions(stack.input, prefix, visit);
+  for (int64_t i = 0; i < stack.layers; ++i)
+    visitAttentions(stack.layer, layerPrefix(prefix, i), visit);
+  visitAttentions(stack.output, prefix, visit);
+}
+
+// Search feeds tokens one by one, so it needs a decoder that does not look ahead.
+bool canDecode(const Description &model) {
+  if (!model.decoder || model.encoder.floatInput || model.decoder->floatInput)
+    return false;
+  bool causal = true;
+  visitAttentions(*model.decoder, "", [&](const StepDescription &step, const std::string &) {
+    causal &= step.encoderMemory || step.causal;
+  });
+  return causal;
+}
+
+// The name of a step without one: its op, numbered where its list has several.
+std::string placeOf(ArrayRef<StepDescription> steps, size_t index) {
+  static const llvm::StringLiteral names[] = {"embedding", "positions", "attention", "linear", "layer_norm", "rms_norm", "relu",
+                                              "gelu",      "silu",      "tanh",      "gated",  "dropout",    "residual"};
+  Op op = steps[index].op;
+  auto isSame = [&](const StepDescription &step) { return step.op == op; };
+  std::string name = names[static_cast<size_t>(op)].str();
+  if (llvm::count_if(steps, isSame) == 1)
+    return name;
+  return name + "[" + std::to_string(llvm::count_if(steps.take_front(index), isSame)) + "]";
+}
+
+// Builds one function. A program is the part of the model it walks and what it does with attention and dropout on the way.
+class ProgramBuilder {
+public:
+  ProgramBuilder(const Description &model, ModuleOp module, FloatType element, ProgramKind kind)
+      : model(model), kind(kind), builder(module.getBodyRegion()), element(element), loc(locationOf(kind.name)) {
+    builder.setInsertionPointToEnd(module.getBody());
+    function = func::FuncOp::create(builder, loc, kind.name, builder.getFunctionType({}, {}));
+    builder.setInsertionPointToStart(function.addEntryBlock());
+    for (const ParameterDescription &parameter : model.parameters) {
+      Value value = addArgument(parameter.name, attr::parameter, RankedTensorType::get(parameter.shape, element));
+      parameters[parameter.name] = value;
+      for (const std::string &alias : parameter.aliases)
+        parameters[alias] = value;
+    }
+  }
+
+  // @forward, @forward_attention, @score and @loss.
+  void buildWhole() {
+    Value source = addInput("source", RowSet::source, model.encoder);
+    Value target = model.decoder ? addInput("target", RowSet::target, *model.decoder) : Value();
+    Value labels, smoothing;
+    if (kind.loss) {
+      labels = addArgument("labels", attr::input, idsType(RowSet::target));
+      smoothing = addArgument("smoothing", attr::scalar, RankedTensorType::get({}, element));
+    }
+    memory = importStack(model.encoder, "encoder.", source);
+    Value output = model.decoder ? importStack(*model.decoder, "decoder.", target) : memory;
+    Value logits = importSteps(model.head, "", "", output);
+    if (kind.loss) {
+      setPlace("loss");
+      Type perRow = RowsType::get(context(), RowSet::target, {}, element);
+      auto nll = NllOp::create(builder, loc, perRow, perRow, logSoftmax(logits), labels, smoothing);
+      addResult("loss", nll.getLoss());
+      addResult("nll", nll.getNll());
+    } else {
+      if (model.decoder || !model.head.empty())
+        addResult("logits", logits);
+      addResult("encoder_output", memory);
+      for (auto &[path, probabilities] : weights)
+        addResult("attention." + path, probabilities);
+    }
+    finish();
+  }
+
+  // @encode: what decoding needs of a sentence, keys and values of every cross-attention.
+  void buildEncode() {
+    Value source = addInput("source", RowSet::source, model.encoder);
+    memory = importStack(model.encoder, "encoder.", source);
+    visitAttentions(*model.decoder, "decoder.", [&](const StepDescription &step, const std::string &path) {
+      if (!step.encoderMemory)
+        return;
+      auto [keys, values] = importKeysAndValues(step, path, importMemory(step, path));
+      addResult(path + ".k", keys);
+      addResult(path + ".v", values);
+    });
+    finish();
+  }
+
+  // @decode_step: one token of every live hypothesis.
+  void buildDecodeStep() {
+    Value target = addInput("target", RowSet::target, *model.decoder);
+    addKeysAndValues(/*ofEncoder=*/true, RowSet::source, attr::input);
+    addKeysAndValues(/*ofEncoder=*/false, RowSet::cache, attr::state);
+    Value output = importStack(*model.decoder, "decoder.", target);
+    Value logits = importSteps(model.head, "", "", output);
+    setPlace("log_probs");
+    addResult("log_probs", logSoftmax(logits));
+    for (auto &[path, old, now] : caches)
+      addResult(path, now, old);
+    finish();
+  }
+
+private:
+  struct Result {
+    std::string name;
+    Value value;
+    Value replaces; // the argument, or null
+  };
+  struct KeysAndValues {
+    Value keys, values;
+  };
+
+  MLIRContext *context() { return builder.getContext(); }
+  Location locationOf(const std::string &place) { return NameLoc::get(builder.getStringAttr(place)); }
+  void setPlace(const std::string &place) { loc = locationOf(place); }
+
+  //===-- the function ------------------------------------------------------------------------------------===//
+
+  Value addArgument(const std::string &name, StringRef role, Type type) {
+    unsigned index = function.getNumArguments();
+    DictionaryAttr attributes = builder.getDictionaryAttr({builder.getNamedAttr(attr::name, builder.getStringAttr(name)),
+                                                           builder.getNamedAttr(attr::role, builder.getStringAttr(role))});
+    (void)function.insertArgument(index, type, attributes, locationOf(name));
+    return function.getArgument(index);
+  }
+
+  Value addInput(const std::string &name, RowSet set, const StackDescription &stack) {
+    return addArgument(name, attr::input, stack.floatInput ? rowsType(set, stack.inputDim) : idsType(set));
+  }
+
+  // What decoder attentions read in a step beside their query: of the encoder's output, or of earlier tokens.
+  void addKeysAndValues(bool ofEncoder, RowSet set, StringRef role) {
+    visitAttentions(*model.decoder, "decoder.", [&](const StepDescription &step, const std::string &path) {
+      if (step.encoderMemory != ofEncoder)
+        return;
+      given[path] = {addArgument(path + ".k", role, rowsType(set, step.heads * step.keyDim)),
+                     addArgument(path + ".v", role, rowsType(set, step.heads * step.valueDim))};
+    });
+  }
+
+  void addResult(const std::string &name, Value value, Value replaces = {}) { results.push_back({name, value, replaces}); }
+
+  // Returns the results, and drops the parameters that nothing uses.
+  void finish() {
+    SmallVector<Value> values;
+    for (const Result &result : results)
+      values.push_back(result.value);
+    func::ReturnOp::create(builder, function.getLoc(), values);
+    llvm::BitVector unused(function.getNumArguments());
+    for (unsigned i = 0; i < model.parameters.size(); ++i)
+      unused[i] = function.getArgument(i).use_empty();
+    (void)function.eraseArguments(unused);
+    function.setFunctionType(builder.getFunctionType(function.getBody().getArgumentTypes(), ValueRange(values).getTypes()));
+    for (auto [i, result] : llvm::enumerate(results)) {
+      function.setResultAttr(i, attr::name, builder.getStringAttr(result.name));
+      if (result.replaces)
+        function.setResultAttr(i, attr::alias, builder.getI64IntegerAttr(cast<BlockArgument>(result.replaces).getArgNumber()));
+    }
+  }
+
+  //===-- types -------------------------------------------------------------------------------------------===//
+
+  RowsType rowsType(RowSet set, int64_t features) { return RowsType::get(context(), set, {features}, element); }
+  RowsType idsType(RowSet set) { return RowsType::get(context(), set, {}, builder.getI32Type()); }
+  static RowsType typeOf(Value rows) { return cast<RowsType>(rows.getType()); }
+  RowsType like(Value rows, int64_t features) { return rowsType(typeOf(rows).getSet(), features); }
+  static APFloat number(double value) { return APFloat(value); }
+
+  //===-- steps -------------------------------------------------------------------------------------------===//
+
+  Value importStack(const StackDescription &stack, const std::string &prefix, Value x) {
+    x = importSteps(stack.input, prefix, prefix, x);
+    for (int64_t i = 0; i < stack.layers; ++i)
+      x = importSteps(stack.layer, layerPrefix(prefix, i), layerPrefix(prefix, i), x);
+    return importSteps(stack.output, prefix, prefix, x);
+  }
+
+  // `prefix` begins the names of parameters, `place` the locations of steps without a name.
+  Value importSteps(ArrayRef<StepDescription> steps, const std::string &prefix, const std::string &place, Value x) {
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const StepDescription &step = steps[i];
+      std::string here = step.name.empty() ? place + placeOf(steps, i) : prefix + step.name;
+      setPlace(here);
+      x = importStep(step, prefix, here, x);
+    }
+    return x;
+  }
+
+  Value importStep(const StepDescription &step, const std::string &prefix, const std::string &path, Value x) {
+    switch (step.op) {
+    case Op::Embedding:
+      return EmbeddingOp::create(builder, loc, like(x, step.dim), x, parameter(path + ".weight"), number(step.scale));
+    case Op::Positions: {
+      Value table = step.learned ? parameter(path + ".weight") : importSinusoid(step);
+      return AddPositionsOp::create(builder, loc, x.getType(), x, table);
+    }
+    case Op::Attention: return importAttention(step, path, x);
+    case Op::Linear: return importLinear(path, x);
+    case Op::LayerNorm:
+    case Op::RmsNorm: {
+      NormKind norm = step.op == Op::RmsNorm ? NormKind::rms : NormKind::layer;
+      return NormOp::create(builder, loc, x.getType(), like(x, 2), x, parameter(path + ".weight"), parameters.lookup(path + ".bias"),
+                            norm, number(step.eps), step.unbiased, step.epsInStd)
+          .getResult();
+    }
+    case Op::Relu:
+    case Op::Gelu:
+    case Op::Silu:
+    case Op::Tanh: return importActivation(step.op, x);
+    case Op::Gated: {
+      Value gate = importActivation(step.activation, importLinear(path + ".gate", x));
+      return MultiplyOp::create(builder, loc, gate.getType(), gate, importLinear(path + ".value", x));
+    }
+    case Op::Dropout: return importDropout(step.rate, x);
+    case Op::Residual: {
+      Value body = importSteps(step.body, prefix, path + ".", x);
+      setPlace(path);
+      return AddOp::create(builder, loc, x.getType(), body, x);
+    }
+    }
+    llvm_unreachable("every op is imported");
+  }
+
+  Value parameter(const std::string &name) {
+    Value value = parameters.lookup(name);
+    assert(value && "the description lists every parameter");
+    return value;
+  }
+
+  Value importSinusoid(const StepDescription &step) {
+    return SinusoidOp::create(builder, loc, RankedTensorType::get({step.maxLength, step.dim}, element), number(step.base),
+                              number(step.exponentMultiplier), number(step.cosineOffset), step.halves);
+  }
+
+  Value importActivation(Op op, Value x) {
+    ActivationKind activation = op == Op::Relu   ? ActivationKind::relu
+                                : op == Op::Gelu ? ActivationKind::gelu
+                                : op == Op::Silu ? ActivationKind::silu
+                                                 : ActivationKind::tanh;
+    return ActivationOp::create(builder, loc, x.getType(), x, activation);
+  }
+
+  // Ids number the dropouts of the unrolled model, so that no fusion changes a random number.
+  Value importDropout(double rate, Value x) {
+    if (!kind.dropout || rate == 0)
+      return x;
+    return DropoutOp::create(builder, loc, x.getType(), x, number(rate), ++dropouts);
+  }
+
+  Value importLinear(const std::string &path, Value x) {
+    Value weight = parameter(path + ".weight");
+    Type type = like(x, cast<RankedTensorType>(weight.getType()).getDimSize(0));
+    return LinearOp::create(builder, locationOf(path), type, x, weight, parameters.lookup(path + ".bias"), ValueRange()).getResult(0);
+  }
+
+  Value logSoftmax(Value logits) { return LogSoftmaxOp::create(builder, loc, logits.getType(), logits); }
+
+  //===-- attention ---------------------------------------------------------------------------------------===//
+
+  // The encoder's output as this attention sees it. Names in its body are relative to the layer.
+  Value importMemory(const StepDescription &step, const std::string &path) {
+    std::string prefix = path.substr(0, path.size() - step.name.size());
+    Value x = importSteps(step.body, prefix, path + ".memory.", memory);
+    setPlace(path);
+    return x;
+  }
+
+  KeysAndValues importKeysAndValues(const StepDescription &step, const std::string &path, Value x) {
+    if (!step.projections)
+      return {x, x};
+    Value keys = importLinear(path + ".k", x);
+    return {keys, importLinear(path + ".v", x)};
+  }
+
+  Value importAttention(const StepDescription &step, const std::string &path, Value x) {
+    Value source = step.encoderMemory && memory ? importMemory(step, path) : x;
+    Value query = step.projections ? importLinear(path + ".q", x) : x;
+    auto [keys, values] = attendedTo(step, path, source);
+    Type pairs = PairsType::get(context(), typeOf(query).getSet(), typeOf(keys).getSet(), step.padding, step.causal, step.heads, element);
+    Value p = ScoresOp::create(builder, loc, pairs, query, keys);
+    p = ScaleOp::create(builder, loc, pairs, p, number(1 / step.scale));
+    p = MaskOp::create(builder, loc, pairs, p, /*zero=*/false);
+    p = SoftmaxOp::create(builder, loc, pairs, p);
+    if (kind.allWeights || step.returnWeights)
+      weights.emplace_back(path, p);
+    p = importDropout(step.weightDropout, p);
+    Value output = CombineOp::create(builder, loc, like(query, step.heads * step.valueDim), p, values);
+    return step.projections ? importLinear(path + ".o", output) : output;
+  }
+
+  // In a decoding step the encoder's keys and values are inputs, and those of earlier tokens come from the cache.
+  KeysAndValues attendedTo(const StepDescription &step, const std::string &path, Value x) {
+    auto found = given.find(path);
+    if (found == given.end())
+      return importKeysAndValues(step, path, x);
+    if (step.encoderMemory)
+      return found->second;
+    auto [keys, values] = importKeysAndValues(step, path, x);
+    auto write = [&](const char *suffix, Value cache, Value rows) -> Value {
+      Value now = CacheWriteOp::create(builder, loc, cache.getType(), cache, rows);
+      caches.push_back({path + suffix, cache, now});
+      return now;
+    };
+    Value allKeys = write(".k", found->second.keys, keys);
+    return {allKeys, write(".v", found->second.values, values)};
+  }
+
+  struct Cache {
+    std::string name;
+    Value before, after;
+  };
+
+  const Description &model;
+  ProgramKind kind;
+  OpBuilder builder;
+  FloatType element;
+  Location loc;
+  func::FuncOp function;
+  llvm::StringMap<Value> parameters;
+  Value memory; // the encoder's output; null in a decoding step
+  std::map<std::string, KeysAndValues> given;
+  std::vector<Cache> caches;
+  std::vector<std::pair<std::string, Value>> weights;
+  std::vector<Result> results;
+  int64_t dropouts = 0;
+};
+
+} // namespace
+
+OwningOpRef<ModuleOp> importModel(const Description &model, const ImportOptions &options, MLIRContext &context) {
+  context.loadDialect<XFCDialect, func::FuncDialect>();
+  OpBuilder builder(&context);
+  OwningOpRef<ModuleOp> module = ModuleOp::create(NameLoc::get(builder.getStringAttr(model.name)));
+  module->getOperation()->setAttr("xfc.model", builder.getStringAttr(model.name));
+  FloatType element = options.f64 ? FloatType(builder.getF64Type()) : FloatType(builder.getF32Type());
+  auto program = [&](ProgramKind kind) { return ProgramBuilder(model, *module, element, kind); };
+
+  bool hasAttention = false;
+  auto found = [&](const StepDescription &, const std::string &) { hasAttention = true; };
+  visitAttentions(model.encoder, "", found);
+  if (model.decoder)
+    visitAttentions(*model.decoder, "", found);
+
+  program({"forward"}).buildWhole();
+  if (hasAttention)
+    program({.name = "forward_attention", .allWeights = true}).buildWhole();
+  if (model.decoder)
+    program({.name = "score", .loss = true}).buildWhole();
+  if (model.decoder && options.train)
+    program({.name = "loss", .dropout = true, .loss = true}).buildWhole();
+  if (options.decode && canDecode(model)) {
+    program({"encode"}).buildEncode();
+    program({"decode_step"}).buildDecodeStep();
+  }
+  assert(succeeded(verify(*module)) && "a validated description imports into a valid module");
+  return module;
+}
+
+} // namespace xfc

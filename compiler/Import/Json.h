@@ -1,0 +1,64 @@
+// JSON text into values that know their place, so that whatever is wrong with one is said in one line.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace xfc {
+
+// Parses JSON, refusing repeated keys, numbers beyond a double and nesting deeper than 64. Throws Error:
+// "FILE:LINE:COLUMN: what" for syntax, "FILE: PATH: what" for the rest.
+nlohmann::json parseJson(std::string_view text, std::string_view file);
+
+// "a, b, c".
+std::string listed(const std::vector<std::string> &names);
+// "did you mean "heads"? known: name, heads, ..."; without the question where nothing is near.
+std::string suggestion(std::string_view name, const std::vector<std::string> &known);
+// `path` and one more key or index: encoder.layer[0].
+std::string extended(const std::string &path, const std::string &key);
+std::string extended(const std::string &path, size_t index);
+
+// A value of a JSON file and its place. The readers throw Error, "FILE: PATH: value, expectation".
+class JsonValue {
+public:
+  JsonValue(const nlohmann::json &json, std::string_view file, std::string path)
+      : json(&json), file(file), where(std::move(path)) {}
+
+  [[noreturn]] void fail(const std::string &what) const;
+  const std::string &path() const { return where; }
+  // The value as it stands in the file, shortened to fit a line.
+  std::string shown() const;
+
+  bool isNumber() const { return json->is_number(); }
+  bool isString() const { return json->is_string(); }
+  bool isObject() const { return json->is_object(); }
+  bool isBoolean() const { return json->is_boolean(); }
+
+  // The value of `key`; nothing where the object has none, an error in `at`.
+  std::optional<JsonValue> find(const std::string &key) const;
+  JsonValue at(const std::string &key) const;
+  // Fails unless this is an object whose keys are all in `known`; `what` names the object.
+  void onlyKeys(const std::vector<std::string> &known, const std::string &what) const;
+  std::vector<std::string> keys() const;
+  std::vector<JsonValue> elements() const;
+
+  // A whole number in [low, high].
+  int64_t integer(int64_t low, int64_t high) const;
+  // A number in [low, high], or [low, high) if `open`.
+  double number(double low, double high, bool open = false) const;
+  bool boolean() const;
+  std::string string() const;
+  // A string of `known`.
+  std::string oneOf(const std::vector<std::string> &known, const std::string &what) const;
+
+private:
+  const nlohmann::json *json;
+  std::string_view file;
+  std::string where;
+};
+
+} // namespace xfc
