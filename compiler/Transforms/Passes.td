@@ -1,0 +1,155 @@
+// The passes over the xfc dialect, in the order of the pipeline. Types are shortened in the examples.
+#ifndef XFC_PASSES_TD
+#define XFC_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def FuseAttention : Pass<"xfc-fuse-attention", "::mlir::func::FuncOp"> {
+  let summary = "Fuses scores, scale, mask, softmax, dropout and combine into xfc.attention";
+  let description = [{
+    No (query, key) pair is stored any more. A missing scale counts as 1; a missing mask is fine where nothing is
+    causal; dropout is optional. Probabilities that are also a result of the function become the third result.
+
+    ```mlir
+    %s = xfc.scores(%q, %k) : (...) -> !xfc.pairs<source, source, padding, 8xf32>
+    %t = xfc.scale %s {factor = 0.125}
+    %m = xfc.mask %t
+    %p = xfc.softmax %m
+    %d = xfc.dropout %p {rate = 0.1, id = 3}
+    %o = xfc.combine %d, %v
+    // becomes
+    %o, %lse = xfc.attention %q, %k, %v {heads = 8, scale = 0.125, padding, rate = 0.1, id = 3}
+    ```
+  }];
+  let statistics = [Statistic<"fused", "attentions fused", "attentions that no longer store pairs">,
+                    Statistic<"withWeights", "attentions with weights", "fused attentions that also return probabilities">];
+}
+
+def FuseAddNorm : Pass<"xfc-fuse-add-norm", "::mlir::func::FuncOp"> {
+  let summary = "Fuses a residual add and the norm of the sum into xfc.add_norm";
+  let description = [{
+    One pass over memory instead of two. Other uses of the sum (the residual stream of pre-norm models) read `sum`.
+
+    ```mlir
+    %s = xfc.add %body, %x
+    %y, %stats = xfc.norm %s, %w, %b {eps = 1.0e-5}
+    // becomes
+    %y, %s, %stats = xfc.add_norm %body, %x, %w, %b {eps = 1.0e-5}
+    ```
+  }];
+  let statistics = [Statistic<"fused", "norms fused", "norms that add their residual">];
+}
+
+def FuseCrossEntropy : Pass<"xfc-fuse-cross-entropy", "::mlir::func::FuncOp"> {
+  let summary = "Fuses output projection, log_softmax and nll into xfc.linear_cross_entropy";
+  let description = [{
+    Log-probabilities are never stored, and the gradient can take the place of the logits. Where the logits are used
+    otherwise, only log_softmax and nll are fused, into xfc.cross_entropy.
+
+    ```mlir
+    %z = xfc.linear %x, %w bias %b
+    %p = xfc.log_softmax %z
+    %loss, %nll = xfc.nll %p, %labels, %smoothing
+    // becomes
+    %loss, %nll, %z, %lse = xfc.linear_cross_entropy %x, %w, %b, %labels, %smoothing
+    ```
+  }];
+  let statistics = [Statistic<"fused", "losses fused", "losses without stored log-probabilities">,
+                    Statistic<"withLinear", "projections fused", "fused losses that include the output projection">];
+}
+
+def MergeProjections : Pass<"xfc-merge-projections", "::mlir::ModuleOp"> {
+  let summary = "Merges projections of one attention that read the same rows into one linear";
+  let description = [{
+    The parameters' parts are put behind each other, which the layout of parameters makes free. So a group must be the
+    same in every function of the module: q, k, v of a self-attention; k, v of a cross-attention, also in @encode.
+    A gated pair stays apart: activation and product fuse into its two linears' epilogues.
+
+    ```mlir
+    %q = xfc.linear %x, %wq
+    %k = xfc.linear %x, %wk
+    %v = xfc.linear %x, %wv
+    // becomes
+    %w = xfc.concat %wq, %wk, %wv
+    %qkv = xfc.linear %x, %w
+    %q, %k, %v = xfc.split %qkv
+    ```
+  }];
+  let statistics = [Statistic<"groups", "groups", "groups of parameters read as one">,
+                    Statistic<"merged", "linears merged", "linears that became a part of another">];
+}
+
+def Differentiate : Pass<"xfc-differentiate", "::mlir::ModuleOp"> {
+  let summary = "Turns @loss into @loss_and_gradients";
+  let description = [{
+    Walks @loss backwards and asks every op for the gradients of its operands (DifferentiableOpInterface). The new
+    scalar `loss_scale` is the gradient of each row's loss.
+
+    ```mlir
+    func.func @loss(%w, ..., %smoothing) -> (%loss, %nll)
+    // becomes
+    func.func @loss_and_gradients(%w, ..., %smoothing, %loss_scale) -> (%loss, %nll, %grad.w, ...)
+    ```
+  }];
+}
+
+def BuildOptimizer : Pass<"xfc-build-optimizer", "::mlir::ModuleOp"> {
+  let summary = "Adds @update: clipping and Adam for every parameter of @loss_and_gradients";
+  let description = [{
+    ```mlir
+    func.func @update(parameters, gradients, moments1, moments2, %hyper, %max_norm) {
+      %s = xfc.square_sum %g         // for each parameter
+      %factor, %norm = xfc.clip_factor %max_norm, %s, ...
+      %p1, %m1, %v1 = xfc.adam %hyper, %factor parameters(%p) gradients(%g) moments(%m) (%v)   // for each parameter
+      return new parameters, new moments1, new moments2, %norm
+    }
+    ```
+  }];
+}
+
+def FuseOptimizer : Pass<"xfc-fuse-optimizer", "::mlir::ModuleOp"> {
+  let summary = "Makes one square_sum and one adam of those of all parameters";
+  let description = [{
+    One walk over memory. The operands go in the order of the layout of parameters: as declared, but groups that some
+    function concatenates behind each other.
+
+    ```mlir
+    %s = xfc.square_sum %g1
+    %t = xfc.square_sum %g2
+    %factor, %norm = xfc.clip_factor %max_norm, %s, %t
+    // becomes
+    %s = xfc.square_sum %g1, %g2
+    %factor, %norm = xfc.clip_factor %max_norm, %s
+    ```
+  }];
+  let statistics = [Statistic<"squareSums", "square_sums fused", "square_sums that became one">,
+                    Statistic<"adams", "adams fused", "adams that became one">];
+}
+
+def FuseEpilogue : Pass<"xfc-fuse-epilogue", "::mlir::func::FuncOp"> {
+  let summary = "Pulls elementwise ops after a linear or its input gradient into its epilogue";
+  let description = [{
+    An op is pulled in if its other operands exist before the linear, so nothing is reordered. Values of the epilogue
+    used elsewhere become results, at most two; at most one dropout.
+
+    ```mlir
+    %a = xfc.linear %x, %w bias %b
+    %r = xfc.activation relu %a
+    %d = xfc.dropout %r {rate = 0.1, id = 2}
+    // becomes
+    %d = xfc.linear %x, %w bias %b {
+    ^bb0(%row):
+      %r = xfc.activation relu %row
+      %e = xfc.dropout %r {rate = 0.1, id = 2}
+      xfc.yield %e
+    }
+    ```
+
+    relu's gradient reads the dropped activation if the gradient was dropped the same way: it is 0 where they differ,
+    and the activation itself need not be kept.
+  }];
+  let statistics = [Statistic<"epilogues", "epilogues", "linears with an epilogue">,
+                    Statistic<"pulled", "ops pulled in", "elementwise ops in epilogues">];
+}
+
+#endif
