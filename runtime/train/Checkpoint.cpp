@@ -31,7 +31,8 @@ template <typename Use> void forEachMoment(Engine &engine, Use use) {
 std::string text(const Progress &p) {
   nlohmann::ordered_json json = {{"step", p.step}, {"epoch", p.position.epoch}, {"batch", p.position.batch}, {"seed", p.seed},
                                  {"data", p.data}, {"batch_tokens", p.batchTokens}, {"accumulate", p.accumulate},
-                                 {"seconds", p.seconds}, {"best_step", p.bestStep}, {"without_improvement", p.withoutImprovement}};
+                                 {"seconds", p.seconds}, {"best_step", p.bestStep}, {"validated_step", p.validatedStep},
+                                 {"without_improvement", p.withoutImprovement}};
   if (p.bestStep > 0)
     json["best_loss"] = p.bestLoss;
   return json.dump();
@@ -48,6 +49,7 @@ Progress progressOf(const std::string &text) {
   p.accumulate = json.at("accumulate");
   p.seconds = json.at("seconds");
   p.bestStep = json.at("best_step");
+  p.validatedStep = json.at("validated_step");
   p.bestLoss = json.value("best_loss", p.bestLoss);
   p.withoutImprovement = json.at("without_improvement");
   return p;

@@ -18,7 +18,8 @@ struct Progress {
   double seconds = 0; // of training, over all parts of the run
   double bestLoss = std::numeric_limits<double>::infinity();
   int64_t bestStep = 0;
-  int64_t withoutImprovement = 0; // validations since
+  int64_t validatedStep = -1;     // the last one
+  int64_t withoutImprovement = 0; // validations since the best
 };
 
 class RunFolder {

@@ -1,0 +1,22 @@
+// A run's log as one self-contained HTML page.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace xfc {
+
+struct Series {
+  std::string name;
+  std::vector<std::pair<double, double>> points; // step, value
+};
+
+// Curves over steps as SVG.
+std::string chartSvg(const std::vector<Series> &series);
+
+// `records` of train.jsonl, the run's config.json, and a drawing of attention (may be empty).
+std::string reportPage(const std::string &title, const std::vector<nlohmann::json> &records, const nlohmann::json &configuration,
+                       const std::string &attention);
+
+} // namespace xfc

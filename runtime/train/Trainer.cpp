@@ -1,0 +1,409 @@
+// The training loop: batches into steps, steps into a folder of weights, state and a log.
+#include "Trainer.h"
+#include "../core/Files.h"
+#include "../core/Memory.h"
+#include "../core/Safetensors.h"
+#include "../text/Metrics.h"
+#include "Checkpoint.h"
+#include "Log.h"
+#include "Update.h"
+#include "Validation.h"
+#include <cmath>
+#include <csignal>
+#include <optional>
+#include <thread>
+
+namespace xfc {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t recordEvery = 10; // steps between records of the log
+
+volatile std::sig_atomic_t interrupted = 0;
+
+// The first Ctrl-C or SIGTERM lets the step end and everything be saved; a second one ends the process.
+class InterruptGuard {
+public:
+  InterruptGuard() {
+    interrupted = 0;
+    struct sigaction action {};
+    action.sa_handler = [](int) { interrupted = 1; };
+    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    sigaction(SIGINT, &action, &old[0]);
+    sigaction(SIGTERM, &action, &old[1]);
+  }
+  ~InterruptGuard() {
+    sigaction(SIGINT, &old[0], nullptr);
+    sigaction(SIGTERM, &old[1], nullptr);
+  }
+
+private:
+  struct sigaction old[2];
+};
+
+template <typename... Values> std::string format(const char *pattern, Values... values) {
+  char text[400];
+  std::snprintf(text, sizeof text, pattern, values...);
+  return text;
+}
+
+std::string megabytes(int64_t bytes) { return format("%.0f MB", static_cast<double>(bytes) / 1e6); }
+
+// d_model, for the Noam schedule.
+int64_t modelWidth(const Module &module) {
+  Json description = Json::parse(module.description, nullptr, false);
+  if (description.is_object() && description.contains("params") && description["params"].contains("d_model"))
+    return description["params"]["d_model"];
+  return module.parameters.empty() ? 1 : module.parameters[0].shape.back();
+}
+
+// Memory the system could give this process now, or 0 where it does not say.
+int64_t availableMemory() {
+  std::FILE *file = std::fopen("/proc/meminfo", "r");
+  if (!file)
+    return 0;
+  char line[200];
+  long long kilobytes = 0;
+  while (std::fgets(line, sizeof line, file) && std::sscanf(line, "MemAvailable: %lld kB", &kilobytes) != 1)
+    ;
+  std::fclose(file);
+  return kilobytes * 1024;
+}
+
+constexpr size_t sampleCount = 5; // translations shown at a validation
+
+class Trainer {
+public:
+  Trainer(const TrainOptions &options, const std::string &configuration);
+  void run();
+
+private:
+  void loadVocabularies();
+  void readCorpora();
+  void reserve();
+  void begin();
+  void resume();
+  void step();
+  void record();
+  void validate();
+  void save();
+  void end();
+  bool finished() const;
+  bool lastEpochDone() const;
+  double fractionDone() const;
+  double seconds() const { return progress.seconds + std::chrono::duration<double>(Clock::now() - started).count(); }
+  const Module &module() const { return model.engine->module(); }
+  [[noreturn]] void stopNotFinite(const UpdateResult &result);
+
+  const TrainOptions &options;
+  const std::string &configuration;
+  RunFolder folder;
+  ProgressBar bar;
+  TranslationModel model;
+  std::optional<Corpus> corpus, validation;
+  std::vector<std::string> validLines, validReferences;
+  std::optional<Batches> batches;
+  std::optional<Update> update;
+  std::optional<TrainingLog> log;
+  Schedule schedule;
+  Progress progress;
+  Clock::time_point started = Clock::now();
+  int64_t savedStep = -1;
+
+  // Since the last record.
+  struct Window {
+    double loss = 0, nll = 0, norm = 0;
+    int64_t labels = 0, steps = 0;
+    Clock::time_point from = Clock::now();
+  } window;
+};
+
+Trainer::Trainer(const TrainOptions &options, const std::string &configuration)
+    : options(options), configuration(configuration), folder(options.out), bar(options.quiet) {
+  if (options.device != "cpu")
+    throw Error("--device " + options.device + ": this executable has no PTX; compile it with --target cpu,cuda");
+  if (!options.resume && !folder.empty())
+    throw Error(options.out + ": the folder is not empty; go on with its run by --resume, or train into a new folder");
+  int threads = options.threads > 0 ? options.threads : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
+  model.engine = std::make_unique<Engine>(threads);
+  if (module().sourceVocab == 0 || module().targetVocab == 0)
+    throw Error("model '" + module().model + "' reads rows of numbers instead of tokens; train takes a model with embeddings");
+  update.emplace(*model.engine);
+  loadVocabularies();
+  readCorpora();
+  reserve();
+  begin();
+}
+
+void Trainer::loadVocabularies() {
+  if (options.vocabulary.empty()) { // only ids need none
+    model.source = std::make_shared<Vocabulary>(module().sourceVocab);
+    model.target = std::make_shared<Vocabulary>(module().targetVocab);
+    return;
+  }
+  model.source = std::make_shared<Vocabulary>(options.vocabulary, module().sourceVocab);
+  model.target = options.targetVocabulary.empty() && module().sourceVocab == module().targetVocab
+                     ? model.source
+                     : std::make_shared<Vocabulary>(options.targetVocabulary.empty() ? options.vocabulary : options.targetVocabulary, module().targetVocab);
+}
+
+void Trainer::readCorpora() {
+  auto readAll = [](const std::vector<std::string> &files) {
+    std::vector<std::string> lines;
+    for (const std::string &file : files)
+      for (std::string &line : readLines(file))
+        lines.push_back(std::move(line));
+    return lines;
+  };
+  corpus.emplace(options.sources, options.targets, Corpus::Vocabularies{*model.source, *model.target}, module(), options.format);
+  if (!options.validSources.empty()) {
+    validation.emplace(options.validSources, options.validTargets, Corpus::Vocabularies{*model.source, *model.target}, module(), options.format);
+    validLines = readAll(options.validSources);
+    validReferences = readAll(options.validTargets);
+  }
+  bar.say(format("%zu pairs, %lld source and %lld target tokens; skipped: %lld longer than the model's max_length, %lld with an empty side",
+                 corpus->size(), static_cast<long long>(corpus->sourceTokens), static_cast<long long>(corpus->targetTokens),
+                 static_cast<long long>(corpus->skippedLong), static_cast<long long>(corpus->skippedEmpty)));
+  batches.emplace(*corpus, options.batchTokens, options.seed);
+
+  schedule = {options.schedule, options.rate > 0 ? options.rate : options.schedule == Schedule::Kind::Noam ? 1 : 5e-4, options.warmup, options.steps,
+              modelWidth(module())};
+  if (schedule.steps < 0)
+    schedule.steps = std::max<int64_t>(options.epochs, 0) * ((batches->batchesOfEpoch() + options.accumulate - 1) / options.accumulate);
+}
+
+// All memory of the steps is taken here, so that a run that starts does not end for want of it.
+void Trainer::reserve() {
+  Engine &engine = *model.engine;
+  Counts counts = largestBatch(*corpus, options.batchTokens);
+  if (validation) {
+    Counts more = largestBatch(*validation, options.batchTokens);
+    for (int set = 0; set < XFC_ROW_SETS; ++set) {
+      counts.rows[set] = std::max(counts.rows[set], more.rows[set]);
+      counts.sequences[set] = std::max(counts.sequences[set], more.sequences[set]);
+    }
+    for (int keys = 0; keys < XFC_KEY_STRUCTURES; ++keys)
+      counts.pairs[keys] = std::max(counts.pairs[keys], more.pairs[keys]);
+  }
+  std::vector<std::string> programs = {"loss_and_gradients", "update"};
+  if (validation)
+    programs.push_back("score");
+  int64_t needed = predictMemory(module(), programs, counts, engine.pool().threads()).total(), available = availableMemory();
+  if (available > 0 && needed > available)
+    throw Error("training needs " + megabytes(needed) + " of memory, the system has " + megabytes(available) +
+                " left; use a smaller --batch-tokens (with --accumulate for the same step) or a smaller model");
+  for (const std::string &program : programs)
+    engine.reserve(program, counts);
+  engine.gradients();
+  engine.moments1();
+  engine.moments2();
+  bar.say(format("model %s: %.2f million parameters; %s of memory; %d threads", module().model.c_str(),
+                 static_cast<double>(module().parameterElements) / 1e6, megabytes(needed).c_str(), engine.pool().threads()));
+}
+
+void Trainer::begin() {
+  makeFolder(options.out);
+  if (options.resume && folder.hasState())
+    resume();
+  else
+    initializeParameters(*model.engine, options.seed);
+  progress.seed = options.seed;
+  progress.data = corpus->hash;
+  progress.batchTokens = options.batchTokens;
+  progress.accumulate = options.accumulate;
+
+  log.emplace(options.log.empty() ? folder.file("train.jsonl") : options.log, progress.step);
+  writeFile(folder.file("config.json"), configuration);
+  if (!model.source->bytes().empty())
+    writeFile(folder.file(folderVocabulary), model.source->bytes());
+  if (model.target != model.source && !model.target->bytes().empty())
+    writeFile(folder.file(folderTargetVocabulary), model.target->bytes());
+  started = Clock::now();
+}
+
+void Trainer::resume() {
+  progress = folder.loadState(*model.engine);
+  auto same = [&](bool holds, const std::string &what) {
+    if (!holds)
+      throw Error(options.out + ": the run to resume was begun with " + what + "; give the same, or train into a new folder");
+  };
+  same(progress.data == corpus->hash, "other training data");
+  same(progress.seed == options.seed, "--seed " + std::to_string(progress.seed));
+  same(progress.batchTokens == options.batchTokens, "--batch-tokens " + std::to_string(progress.batchTokens));
+  same(progress.accumulate == options.accumulate, "--accumulate " + std::to_string(progress.accumulate));
+  batches->seek(progress.position);
+  folder.prune(std::numeric_limits<int64_t>::max() / 2, progress.step);
+  bar.say(format("resumed at step %lld", static_cast<long long>(progress.step)));
+}
+
+bool Trainer::lastEpochDone() const {
+  return options.epochs >= 0 && (progress.position.epoch >= options.epochs ||
+                                 (progress.position.epoch == options.epochs - 1 && progress.position.batch >= batches->batchesOfEpoch()));
+}
+
+bool Trainer::finished() const {
+  return interrupted || (options.steps >= 0 && progress.step >= options.steps) || (options.minutes >= 0 && seconds() >= 60 * options.minutes) ||
+         lastEpochDone() || (options.earlyStop > 0 && progress.withoutImprovement >= options.earlyStop);
+}
+
+double Trainer::fractionDone() const {
+  double fraction = 0;
+  if (options.steps > 0)
+    fraction = std::max(fraction, static_cast<double>(progress.step) / options.steps);
+  if (options.minutes > 0)
+    fraction = std::max(fraction, seconds() / (60 * options.minutes));
+  if (options.epochs > 0)
+    fraction = std::max(fraction, (progress.position.epoch + static_cast<double>(progress.position.batch) / batches->batchesOfEpoch()) / options.epochs);
+  return fraction;
+}
+
+void Trainer::step() {
+  std::vector<std::vector<int64_t>> group;
+  for (int64_t i = 0; i < options.accumulate && !lastEpochDone(); ++i) {
+    group.push_back(batches->next());
+    progress.position = batches->position();
+  }
+  ++progress.step;
+  UpdateOptions settings{schedule.at(progress.step), options.beta1, options.beta2, options.epsilon,
+                         options.decoupledDecay ? 0 : options.weightDecay, options.decoupledDecay ? options.weightDecay : 0,
+                         options.clipNorm, options.smoothing, options.seed};
+  UpdateResult result = update->run(*corpus, group, progress.step, settings);
+  if (!std::isfinite(result.loss) || !std::isfinite(result.norm))
+    stopNotFinite(result);
+  window.loss += result.loss;
+  window.nll += result.nll;
+  window.norm += result.norm;
+  window.labels += result.labels;
+  ++window.steps;
+}
+
+// Names the first parameter whose gradient is to blame. What is on disk is of an earlier step, and stays.
+void Trainer::stopNotFinite(const UpdateResult &result) {
+  std::string what = format("step %lld: the loss is %g", static_cast<long long>(progress.step), result.loss / std::max<int64_t>(result.labels, 1));
+  auto at = [&](int64_t i) {
+    return module().type == DType::F64 ? static_cast<const double *>(model.engine->gradients())[i]
+                                       : static_cast<const float *>(model.engine->gradients())[i];
+  };
+  for (const Parameter &parameter : module().parameters) {
+    int64_t count = 1;
+    for (int64_t size : parameter.shape)
+      count *= size;
+    int64_t i = 0;
+    while (i < count && std::isfinite(at(parameter.offset + i)))
+      ++i;
+    if (i < count) {
+      what += format(", and the gradient of %s is %g at element %lld", parameter.name.c_str(), at(parameter.offset + i), static_cast<long long>(i));
+      break;
+    }
+  }
+  std::string saved = savedStep >= 0 ? "; what was saved at step " + std::to_string(savedStep) + " is intact" : "";
+  throw Error(what + saved + "; train with a smaller --lr, a longer --warmup or a smaller --clip-norm");
+}
+
+void Trainer::record() {
+  if (window.steps == 0)
+    return;
+  double elapsed = std::max(std::chrono::duration<double>(Clock::now() - window.from).count(), 1e-9);
+  double labels = static_cast<double>(std::max<int64_t>(window.labels, 1)), nll = window.nll / labels;
+  log->write({{"step", progress.step}, {"epoch", progress.position.epoch + 1}, {"loss", window.loss / labels}, {"nll", nll}, {"ppl", std::exp(nll)},
+              {"wps", window.labels / elapsed}, {"ups", window.steps / elapsed}, {"gnorm", window.norm / window.steps},
+              {"lr", schedule.at(progress.step)}, {"wall", seconds()}, {"tokens", window.labels}});
+  bar.update(fractionDone(), format("step %lld  epoch %lld  loss %.3f  ppl %.2f  %.0f tokens/s", static_cast<long long>(progress.step),
+                                    static_cast<long long>(progress.position.epoch + 1), window.loss / labels, std::exp(nll), window.labels / elapsed));
+  window = {};
+}
+
+void Trainer::validate() {
+  if (!validation || progress.validatedStep == progress.step)
+    return;
+  progress.validatedStep = progress.step;
+  CorpusLoss loss = corpusLoss(*model.engine, *validation, options.batchTokens, options.smoothing);
+  bool better = loss.nll < progress.bestLoss;
+  Json record = {{"step", progress.step}, {"epoch", progress.position.epoch + 1}, {"valid_loss", loss.loss}, {"valid_nll", loss.nll},
+                 {"valid_ppl", std::exp(loss.nll)}, {"best", better}};
+  std::string line = format("step %lld  validation: loss %.4f  ppl %.3f", static_cast<long long>(progress.step), loss.loss, std::exp(loss.nll));
+  if (model.engine->has("encode") && model.engine->has("decode_step")) {
+    SearchOptions greedy;
+    greedy.beam = 1;
+    std::vector<std::string> translations = translateLines(model, validLines, options.format, options.validSources[0], greedy);
+    double b = bleu(translations, validReferences).value, c = chrf(translations, validReferences).value;
+    record["bleu"] = b;
+    record["chrf"] = c;
+    line += format("  BLEU %.2f  chrF %.2f", b, c);
+    Json samples = Json::array();
+    for (size_t i = 0; i < std::min(sampleCount, validLines.size()); ++i) {
+      size_t at = i * validLines.size() / sampleCount;
+      samples.push_back({{"source", validLines[at]}, {"hypothesis", translations[at]}, {"reference", validReferences[at]}});
+    }
+    record["samples"] = samples;
+  }
+  record["wall"] = seconds();
+  if (better) {
+    progress.bestLoss = loss.nll;
+    progress.bestStep = progress.step;
+    progress.withoutImprovement = 0;
+    folder.saveWeights(*model.engine, "best.safetensors", progress.step);
+  } else {
+    ++progress.withoutImprovement;
+  }
+  log->write(record);
+  bar.say(line + (better ? "  (best)" : ""));
+  window.from = Clock::now();
+}
+
+// The weights a resumed run would write again come first, its state then, so that a crash in between loses nothing.
+void Trainer::save() {
+  if (savedStep == progress.step)
+    return;
+  int64_t kept = std::max(options.keep, options.average);
+  if (kept > 0 && progress.step > 0)
+    folder.saveWeights(*model.engine, folder.keptFile(progress.step), progress.step);
+  Progress now = progress;
+  now.seconds = seconds();
+  folder.saveState(*model.engine, now);
+  folder.saveWeights(*model.engine, "last.safetensors", progress.step);
+  if (kept > 0)
+    folder.prune(kept, progress.step);
+  savedStep = progress.step;
+}
+
+void Trainer::end() {
+  validate();
+  save();
+  if (!interrupted && options.average > 1 && !folder.keptSteps().empty()) {
+    folder.loadAverage(*model.engine, options.average);
+    folder.saveWeights(*model.engine, "average.safetensors", progress.step);
+    bar.say(format("the mean of the last %lld saves is average.safetensors", static_cast<long long>(options.average)));
+    progress.validatedStep = -1;
+    validate();
+  }
+  if (!validation)
+    folder.saveWeights(*model.engine, "best.safetensors", progress.step);
+}
+
+void Trainer::run() {
+  InterruptGuard guard;
+  while (!finished()) {
+    step();
+    bool validating = progress.step % options.validEvery == 0, saving = progress.step % options.saveEvery == 0;
+    if (progress.step % recordEvery == 0 || validating || saving || finished())
+      record();
+    if (validating)
+      validate();
+    if (saving)
+      save();
+  }
+  end();
+  if (interrupted)
+    bar.say(format("stopped at step %lld and saved; go on with --resume", static_cast<long long>(progress.step)));
+  else
+    bar.say(format("done: %lld steps in %s; weights in %s", static_cast<long long>(progress.step), duration(seconds()).c_str(), options.out.c_str()));
+}
+
+} // namespace
+
+void train(const TrainOptions &options, const std::string &configuration) { Trainer(options, configuration).run(); }
+
+} // namespace xfc

@@ -1,0 +1,33 @@
+// The training loop: batches into steps, steps into a folder of weights, state and a log.
+#pragma once
+
+#include "../decode/ModelOptions.h"
+#include "Schedule.h"
+#include <CLI/CLI.hpp>
+
+namespace xfc {
+
+struct TrainOptions {
+  std::vector<std::string> sources, targets, validSources, validTargets;
+  std::string vocabulary, targetVocabulary, out, log;
+  Format format = Format::Text;
+  int64_t steps = -1, epochs = -1; // -1: not limited by it
+  double minutes = -1;
+  int64_t batchTokens = 4096, accumulate = 1;
+  Schedule::Kind schedule = Schedule::Kind::Noam;
+  double rate = -1; // -1: the schedule's own default
+  int64_t warmup = 4000;
+  bool decoupledDecay = false; // AdamW
+  double beta1 = 0.9, beta2 = 0.98, epsilon = 1e-9, weightDecay = 0;
+  double clipNorm = 1, smoothing = 0.1;
+  int64_t validEvery = 500, saveEvery = 500, keep = 0, average = 0, earlyStop = 0;
+  uint64_t seed = 1;
+  bool resume = false, quiet = false;
+  int threads = 0;
+  std::string device = "cpu";
+};
+
+// Trains as the options say. `configuration` is what is left as config.json.
+void train(const TrainOptions &options, const std::string &configuration);
+
+} // namespace xfc

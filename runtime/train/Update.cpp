@@ -1,0 +1,98 @@
+// One training step: the loss and gradients of one or several batches, then the optimizer.
+#include "Update.h"
+#include <algorithm>
+#include <cmath>
+
+namespace xfc {
+
+void PairBatch::assign(const Corpus &corpus, std::span<const int64_t> pairs, const Module &module, bool training) {
+  sources.clear();
+  targets.clear();
+  labels.clear();
+  for (int64_t pair : pairs) {
+    uint32_t sentence = static_cast<uint32_t>(pair);
+    sources.push_back({corpus.source(pair), corpus.sourceLength(pair), sentence});
+    targets.push_back({corpus.target(pair), corpus.targetLength(pair), sentence});
+    std::span<const int32_t> says = corpus.labels(pair);
+    labels.insert(labels.end(), says.begin(), says.end());
+  }
+  // A label of -1 counts nowhere.
+  std::replace(labels.begin(), labels.end(), module.pad, -1);
+  counted = static_cast<int64_t>(labels.size()) - std::count(labels.begin(), labels.end(), -1);
+  batch.assign(sources, targets, module.pad, training);
+  batch.shape().training = training;
+}
+
+std::vector<Binding> PairBatch::bindings() {
+  return {{"source", batch.ids(XFC_SOURCE).data()}, {"target", batch.ids(XFC_TARGET).data()}, {"labels", labels.data()}};
+}
+
+Scalars::Scalars(const Module &module, std::initializer_list<double> values) {
+  if (module.type == DType::F64)
+    doubles.assign(values);
+  else
+    floats.assign(values.begin(), values.end());
+}
+
+double sumOfRows(const View &view, int64_t rows) {
+  double sum = 0;
+  for (int64_t i = 0; i < rows; ++i)
+    sum += view.at(i);
+  return sum;
+}
+
+Update::Update(Engine &engine) : engine(engine) {
+  if (!engine.has("loss_and_gradients") || !engine.has("update"))
+    throw Error("model '" + engine.module().model + "' cannot be trained: that takes a decoder with a head, and an executable compiled with --mode train");
+}
+
+// Keeps a running sum of the gradients of the batches of a step, in their order, and puts it back in the end.
+void Update::addGradients(bool first, bool last) {
+  auto add = [&](auto &sum, auto *gradients) {
+    size_t count = engine.module().parameterElements;
+    sum.resize(count);
+    for (size_t i = 0; i < count; ++i)
+      sum[i] = first ? gradients[i] : sum[i] + gradients[i];
+    if (last)
+      std::copy(sum.begin(), sum.end(), gradients);
+  };
+  if (engine.module().type == DType::F64)
+    add(sum64, static_cast<double *>(engine.gradients()));
+  else
+    add(sum32, static_cast<float *>(engine.gradients()));
+}
+
+UpdateResult Update::run(const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step, const UpdateOptions &options) {
+  const Module &module = engine.module();
+  UpdateResult result;
+  inputs.resize(std::max(inputs.size(), batches.size()));
+  for (size_t i = 0; i < batches.size(); ++i) {
+    inputs[i].assign(corpus, batches[i], module, true);
+    result.labels += inputs[i].labelCount();
+  }
+  Scalars smoothing(module, {options.smoothing}), lossScale(module, {1.0 / std::max<int64_t>(result.labels, 1)});
+  for (size_t i = 0; i < batches.size(); ++i) {
+    xfc_shape &shape = inputs[i].shape();
+    shape.dropout_key[0] = static_cast<uint32_t>(options.seed) ^ static_cast<uint32_t>(options.seed >> 32) * 0x9E3779B9u;
+    shape.dropout_key[1] = static_cast<uint32_t>(step);
+    std::vector<Binding> bindings = inputs[i].bindings();
+    bindings.push_back({"smoothing", smoothing.data()});
+    bindings.push_back({"loss_scale", lossScale.data()});
+    engine.run("loss_and_gradients", shape, bindings);
+    int64_t rows = shape.sets[XFC_TARGET].rows;
+    result.loss += sumOfRows(engine.output("loss_and_gradients", "loss"), rows);
+    result.nll += sumOfRows(engine.output("loss_and_gradients", "nll"), rows);
+    if (batches.size() > 1)
+      addGradients(i == 0, i + 1 == batches.size());
+  }
+  double t = static_cast<double>(step);
+  Scalars hyper(module, {options.rate, options.beta1, options.beta2, options.epsilon, options.l2, options.decay,
+                         1 - std::pow(options.beta1, t), 1 - std::pow(options.beta2, t)});
+  Scalars maxNorm(module, {options.clipNorm});
+  const Binding bindings[] = {{"hyper", hyper.data()}, {"max_norm", maxNorm.data()}};
+  engine.run("update", inputs[0].shape(), bindings);
+  result.norm = engine.output("update", "norm").at(0);
+  return result;
+}
+
+} // namespace xfc

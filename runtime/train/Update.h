@@ -1,0 +1,65 @@
+// One training step: the loss and gradients of one or several batches, then the optimizer.
+#pragma once
+
+#include "../core/Batch.h"
+#include "../core/Engine.h"
+#include "../text/Corpus.h"
+
+namespace xfc {
+
+// Pairs of a corpus as the programs `score` and `loss_and_gradients` read them.
+class PairBatch {
+public:
+  void assign(const Corpus &corpus, std::span<const int64_t> pairs, const Module &module, bool training);
+  xfc_shape &shape() { return batch.shape(); }
+  int64_t labelCount() const { return counted; } // of those that are not pad
+  std::vector<Binding> bindings();
+
+private:
+  Batch batch;
+  std::vector<int32_t> labels;
+  std::vector<Sequence> sources, targets;
+  int64_t counted = 0;
+};
+
+// Numbers a program takes as tensors, in the executable's type.
+class Scalars {
+public:
+  Scalars(const Module &module, std::initializer_list<double> values);
+  void *data() { return doubles.empty() ? static_cast<void *>(floats.data()) : doubles.data(); }
+
+private:
+  std::vector<float> floats;
+  std::vector<double> doubles;
+};
+
+// Sums of a result with one number a row.
+double sumOfRows(const View &view, int64_t rows);
+
+struct UpdateOptions {
+  double rate, beta1, beta2, epsilon, l2, decay, clipNorm, smoothing;
+  uint64_t seed;
+};
+
+struct UpdateResult {
+  double loss = 0, nll = 0; // sums over the labels
+  int64_t labels = 0;
+  double norm = 0; // of the gradient, before clipping
+};
+
+class Update {
+public:
+  explicit Update(Engine &engine);
+  // Step number `step` (from 1) over `batches` of pair numbers. Gradients are of the mean loss over all their labels.
+  UpdateResult run(const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step, const UpdateOptions &options);
+
+private:
+  void addGradients(bool first, bool last);
+
+  Engine &engine;
+  std::vector<PairBatch> inputs;
+  std::vector<double> sum64;
+  std::vector<float> sum32; // of the gradients of several batches
+};
+
+} // namespace xfc

@@ -1,0 +1,48 @@
+// How good a model is on text it was not trained on: its loss, and its translations.
+#include "Validation.h"
+#include "../text/Batches.h"
+#include "Update.h"
+
+namespace xfc {
+
+CorpusLoss corpusLoss(Engine &engine, const Corpus &corpus, int64_t batchTokens, double smoothing) {
+  Scalars smoothingScalar(engine.module(), {smoothing});
+  PairBatch batch;
+  CorpusLoss sums;
+  for (const std::vector<int64_t> &pairs : epochBatches(corpus, batchTokens, 0, 0)) {
+    batch.assign(corpus, pairs, engine.module(), false);
+    std::vector<Binding> bindings = batch.bindings();
+    bindings.push_back({"smoothing", smoothingScalar.data()});
+    engine.run("score", batch.shape(), bindings);
+    int64_t rows = batch.shape().sets[XFC_TARGET].rows;
+    sums.loss += sumOfRows(engine.output("score", "loss"), rows);
+    sums.nll += sumOfRows(engine.output("score", "nll"), rows);
+    sums.labels += batch.labelCount();
+  }
+  sums.loss /= static_cast<double>(std::max<int64_t>(sums.labels, 1));
+  sums.nll /= static_cast<double>(std::max<int64_t>(sums.labels, 1));
+  return sums;
+}
+
+std::vector<std::string> translateLines(const TranslationModel &model, const std::vector<std::string> &lines, Format format,
+                                        const std::string &file, const SearchOptions &options, const std::function<void(size_t)> &done) {
+  std::vector<std::vector<int32_t>> sources;
+  std::vector<size_t> places;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    std::vector<int32_t> source = encodeSource(model, lines[i], format, file + ":" + std::to_string(i + 1));
+    if (source.empty())
+      continue;
+    sources.push_back(std::move(source));
+    places.push_back(i);
+  }
+  std::vector<std::string> translations(lines.size());
+  if (sources.empty())
+    return translations;
+  std::vector<std::vector<Hypothesis>> found = search(*model.engine, sources, options, {}, done);
+  for (size_t i = 0; i < found.size(); ++i)
+    if (!found[i].empty())
+      translations[places[i]] = model.target->decode(found[i][0].ids, format);
+  return translations;
+}
+
+} // namespace xfc

@@ -1,0 +1,23 @@
+// How good a model is on text it was not trained on: its loss, and its translations.
+#pragma once
+
+#include "../decode/ModelOptions.h"
+#include "../decode/Search.h"
+#include "../text/Corpus.h"
+#include <functional>
+
+namespace xfc {
+
+struct CorpusLoss {
+  double loss = 0, nll = 0; // per label; natural logarithms
+  int64_t labels = 0;
+};
+// Of the program `score`: without dropout.
+CorpusLoss corpusLoss(Engine &engine, const Corpus &corpus, int64_t batchTokens, double smoothing);
+
+// Each line's best translation; "" for an empty line. `file` is for messages; `done` is called as sentences finish.
+std::vector<std::string> translateLines(const TranslationModel &model, const std::vector<std::string> &lines, Format format,
+                                        const std::string &file, const SearchOptions &options,
+                                        const std::function<void(size_t)> &done = {});
+
+} // namespace xfc
