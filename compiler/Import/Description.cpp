@@ -53,8 +53,8 @@ public:
     root = parseJson(text, file);
     JsonValue top(root, file, "");
     top.onlyKeys({"$schema", "format", "name", "params", "tokens", "init", "share", "encoder", "decoder", "head"}, "a model");
-    top.at("format").oneOf({"xfc-model/1"}, "format");
-    model.name = nameOf(top.at("name"), /*dots=*/true);
+    top.at("format", "\"xfc-model/1\"").oneOf({"xfc-model/1"}, "format");
+    model.name = nameOf(top.at("name", "the name of the model"));
     readParams();
     readTokens();
     for (const char *part : {"encoder", "decoder", "head"})
@@ -62,7 +62,7 @@ public:
         resolve(root[part], part);
     readInit();
 
-    JsonValue encoder = top.at("encoder");
+    JsonValue encoder = top.at("encoder", "a stack: input, layers, layer and output");
     readStack(encoder, Scope::Part::Encoder, model.encoder, model.sourceVocab);
     if (std::optional<JsonValue> decoder = top.find("decoder"))
       readStack(*decoder, Scope::Part::Decoder, model.decoder.emplace(), model.targetVocab);
@@ -85,7 +85,7 @@ private:
     nlohmann::json &params = *root.emplace("params", nlohmann::json::object()).first;
     JsonValue values(params, file, "params");
     for (const std::string &key : values.keys())
-      values.at(key).number(-largest, largest);
+      values.find(key)->number(-largest, largest);
     for (const Override &setting : overrides) {
       if (setting.key.starts_with("tokens."))
         continue;
@@ -93,7 +93,7 @@ private:
         failSetting(setting, "not in params; " + suggestion(setting.key, values.keys()) + "; token ids are tokens.NAME");
       nlohmann::json value = nlohmann::json::parse(setting.value, nullptr, /*allow_exceptions=*/false);
       if (!value.is_number() || !(std::abs(value.get<double>()) <= largest))
-        failSetting(setting, "expected a number");
+        failSetting(setting, "expected a number, at most 3.4e38");
       params[setting.key] = value;
     }
     for (const auto &item : params.items())
@@ -118,7 +118,7 @@ private:
     TokenIds &tokens = model.tokens;
     auto id = [&](const char *name, int32_t &place) {
       if (json.contains(name))
-        place = static_cast<int32_t>(JsonValue(json, file, "tokens").at(name).integer(0, maxExtent));
+        place = static_cast<int32_t>(JsonValue(json, file, "tokens").find(name)->integer(0, maxExtent));
       json[name] = place;
     };
     id("pad", tokens.pad);
@@ -127,7 +127,7 @@ private:
     id("eos", tokens.eos);
     id("start", tokens.start);
     if (json.contains("source_eos"))
-      tokens.sourceEos = JsonValue(json, file, "tokens").at("source_eos").boolean();
+      tokens.sourceEos = JsonValue(json, file, "tokens").find("source_eos")->boolean();
     json["source_eos"] = tokens.sourceEos;
   }
 
@@ -150,11 +150,11 @@ private:
     }
   }
 
-  std::string nameOf(const JsonValue &value, bool dots) const {
+  std::string nameOf(const JsonValue &value) const {
     std::string name = value.string();
     bool good = !name.empty() && name.size() <= 128 && name.front() != '.' && name.back() != '.' &&
                 name.find("..") == std::string::npos && std::all_of(name.begin(), name.end(), [&](unsigned char c) {
-                  return c < 128 && (std::isalnum(c) || c == '_' || c == '-' || (dots && c == '.'));
+                  return c < 128 && (std::isalnum(c) || c == '_' || c == '-' || c == '.');
                 });
     if (!good)
       value.fail(value.shown() + " is no name; expected at most 128 letters, digits, _, - and single dots inside");
@@ -181,7 +181,7 @@ private:
     json.onlyKeys({"input", "layers", "layer", "output"}, "a stack");
     bool isEncoder = part == Scope::Part::Encoder;
     std::string prefix = isEncoder ? "encoder." : "decoder.";
-    JsonValue input = json.at("input");
+    JsonValue input = json.at("input", "the steps before the layers, [] for none");
     std::vector<JsonValue> inputSteps = input.elements();
     stack.floatInput = inputSteps.empty() || opOf(inputSteps.front()) != Op::Embedding;
     int64_t features = 0;
@@ -189,7 +189,7 @@ private:
       auto width = model.params.find("d_model");
       if (width == model.params.end())
         input.fail("does not begin with an embedding, so its rows are floats of params.d_model features; expected d_model in params");
-      features = stack.inputDim = JsonValue(root["params"], file, "params").at("d_model").integer(1, maxExtent);
+      features = stack.inputDim = JsonValue(root["params"], file, "params").find("d_model")->integer(1, maxExtent);
     }
     Scope scope{part};
     scope.sourceRows = isEncoder;
@@ -202,8 +202,8 @@ private:
     declare(prefix);
 
     scope.input = false;
-    stack.layers = json.at("layers").integer(1, maxLayers);
-    JsonValue layer = json.at("layer");
+    stack.layers = json.at("layers", "how often the layer is repeated").integer(1, maxLayers);
+    JsonValue layer = json.at("layer", "the steps that are repeated");
     int64_t left = readSteps(layer.elements(), scope, features, stack.layer);
     if (left != features)
       layer.fail("takes " + std::to_string(features) + " features and gives " + std::to_string(left) +
@@ -234,8 +234,8 @@ private:
     if (!model.decoder)
       return;
     if (!json)
-      top.fail("\"head\" is missing; a model with a decoder needs one, as [{\"op\": \"linear\", \"name\": \"output\", \"features\": "
-               "\"$target_vocab\"}]");
+      top.at("head", "steps from the decoder's rows to logits, as [{\"op\": \"linear\", \"name\": \"output\", \"features\": "
+                     "\"$target_vocab\"}]");
     if (model.targetVocab && features != model.targetVocab)
       json->fail("gives " + std::to_string(features) + " features; expected a logit for each of the decoder's " +
                  std::to_string(model.targetVocab) + " tokens");
@@ -272,14 +272,14 @@ private:
 
   //===-- steps -------------------------------------------------------------------------------------------===//
 
-  Op opOf(const JsonValue &json) const { return opNamed(json.at("op").oneOf(opNames, "op")); }
+  Op opOf(const JsonValue &json) const { return opNamed(json.at("op", "the kind of step").oneOf(opNames, "op")); }
 
   // Reads steps that begin with rows of `features`; returns the features of the rows they end with.
   int64_t readSteps(const std::vector<JsonValue> &list, const Scope &scope, int64_t features, std::vector<StepDescription> &steps) {
     for (const JsonValue &json : list) {
       Op op = opOf(json);
       if (op == Op::Embedding && !(scope.input && steps.empty()))
-        json.at("op").fail("\"embedding\" may only be the first step of a stack's input");
+        json.find("op")->fail("\"embedding\" may only be the first step of a stack's input");
       StepDescription &step = steps.emplace_back();
       step.op = op;
       step.jsonPath = json.path();
@@ -306,12 +306,12 @@ private:
     case Op::Gelu:
     case Op::Silu:
     case Op::Tanh:
-      json.onlyKeys({"op"}, json.at("op").string());
+      json.onlyKeys({"op"}, opNames[static_cast<size_t>(step.op)]);
       return features;
     case Op::Gated: return readGated(json, features, step);
     case Op::Dropout:
       json.onlyKeys({"op", "rate"}, "dropout");
-      step.rate = json.at("rate").number(0, 1, /*open=*/true);
+      step.rate = json.at("rate", "a number from 0 to below 1").number(0, 1, /*open=*/true);
       return features;
     case Op::Residual: return readResidual(json, scope, features, step);
     }
@@ -321,8 +321,8 @@ private:
   int64_t readEmbedding(const JsonValue &json, StepDescription &step) {
     json.onlyKeys({"op", "name", "vocab", "dim", "scale"}, "embedding");
     readName(json, step);
-    step.vocab = json.at("vocab").integer(1, maxExtent);
-    step.dim = json.at("dim").integer(1, maxExtent);
+    step.vocab = json.at("vocab", "the number of tokens").integer(1, maxExtent);
+    step.dim = json.at("dim", "the features of a token").integer(1, maxExtent);
     if (std::optional<JsonValue> scale = json.find("scale")) {
       if (scale->isNumber())
         step.scale = scale->number(-largest, largest);
@@ -337,14 +337,14 @@ private:
 
   int64_t readPositions(const JsonValue &json, const Scope &scope, int64_t features, StepDescription &step) {
     if (scope.part == Scope::Part::Head)
-      json.at("op").fail("\"positions\" may not stand in the head; expected in a stack");
-    step.learned = json.at("kind").oneOf({"sinusoidal", "learned"}, "kind of positions") == "learned";
+      json.find("op")->fail("\"positions\" may not stand in the head; expected in a stack");
+    step.learned = json.at("kind", "\"sinusoidal\" or \"learned\"").oneOf({"sinusoidal", "learned"}, "kind of positions") == "learned";
     if (step.learned)
       json.onlyKeys({"op", "kind", "name", "max_length"}, "learned positions");
     else
       json.onlyKeys({"op", "kind", "max_length", "base", "exponent_multiplier", "cosine_offset", "layout"}, "sinusoidal positions");
     step.dim = features;
-    step.maxLength = json.at("max_length").integer(1, maxPositions);
+    step.maxLength = json.at("max_length", "the number of positions").integer(1, maxPositions);
     int64_t &shortest = scope.sourceRows ? model.maxSourceLength : model.maxTargetLength;
     shortest = shortest ? std::min(shortest, step.maxLength) : step.maxLength;
     if (step.learned) {
@@ -375,7 +375,7 @@ private:
                    "return_weights", "projections"},
                   "attention");
     if (scope.part == Scope::Part::Head)
-      json.at("op").fail("\"attention\" may not stand in the head; expected in a stack");
+      json.find("op")->fail("\"attention\" may not stand in the head; expected in a stack");
     readName(json, step);
     if (std::optional<JsonValue> projections = json.find("projections"))
       step.projections = projections->boolean();
@@ -435,7 +435,7 @@ private:
       step.keyDim = step.valueDim = features;
       return;
     }
-    JsonValue heads = json.at("heads");
+    JsonValue heads = json.at("heads", "the number of heads");
     step.heads = heads.integer(1, maxExtent);
     if (!(keyDim && valueDim) && features % step.heads) {
       auto width = model.params.find("d_model");
@@ -504,7 +504,7 @@ private:
   int64_t readLinear(const JsonValue &json, int64_t features, StepDescription &step) {
     json.onlyKeys({"op", "name", "features", "bias"}, "linear");
     readName(json, step);
-    step.features = json.at("features").integer(1, maxExtent);
+    step.features = json.at("features", "the features it gives").integer(1, maxExtent);
     if (std::optional<JsonValue> bias = json.find("bias"))
       step.bias = bias->boolean();
     addLinear(json, step.name, features, step.features, step.bias);
@@ -533,7 +533,7 @@ private:
   int64_t readGated(const JsonValue &json, int64_t features, StepDescription &step) {
     json.onlyKeys({"op", "name", "features", "activation", "bias"}, "gated");
     readName(json, step);
-    step.features = json.at("features").integer(1, maxExtent);
+    step.features = json.at("features", "the features it gives").integer(1, maxExtent);
     if (std::optional<JsonValue> activation = json.find("activation"))
       step.activation = opNamed(activation->oneOf(activationNames, "activation"));
     std::optional<JsonValue> bias = json.find("bias");
@@ -545,7 +545,7 @@ private:
 
   int64_t readResidual(const JsonValue &json, const Scope &scope, int64_t features, StepDescription &step) {
     json.onlyKeys({"op", "body"}, "residual");
-    JsonValue body = json.at("body");
+    JsonValue body = json.at("body", "the steps whose result is added to x");
     Scope inside = scope;
     inside.input = false;
     int64_t left = readSteps(body.elements(), inside, features, step.body);
@@ -557,8 +557,9 @@ private:
   }
 
   void readName(const JsonValue &json, StepDescription &step) {
-    step.name = nameOf(json.at("name"), /*dots=*/true);
-    declared.push_back({json.at("name"), step.name, std::nullopt});
+    JsonValue name = json.at("name", "the name of the step");
+    step.name = nameOf(name);
+    declared.push_back({name, step.name, std::nullopt});
   }
 
   void addLinear(const JsonValue &json, const std::string &name, int64_t in, int64_t out, bool bias) {
@@ -585,10 +586,10 @@ private:
         {"pad", ids.pad}, {"unk", ids.unk}, {"bos", ids.bos}, {"eos", ids.eos}, {"start", ids.start}};
     for (auto [name, id] : named)
       if (id >= vocab)
-        tokens.at(name).fail(std::to_string(id) + " is no token of a vocabulary of " + std::to_string(vocab) + "; expected 0 to " +
+        tokens.find(name)->fail(std::to_string(id) + " is no token of a vocabulary of " + std::to_string(vocab) + "; expected 0 to " +
                              std::to_string(vocab - 1));
     if (ids.eos == ids.pad)
-      tokens.at("eos").fail(std::to_string(ids.eos) + " is also pad, which is never learned; expected another id");
+      tokens.find("eos")->fail(std::to_string(ids.eos) + " is also pad, which is never learned; expected another id");
   }
 
   void readShare(const JsonValue &top) {

@@ -3,6 +3,7 @@
 #include "../../runtime/core/Error.h"
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <set>
 
 namespace xfc {
@@ -20,7 +21,11 @@ std::string shorten(std::string text) {
 
 std::string formatted(const nlohmann::json &json) { return shorten(json.dump(-1, ' ', /*ensure_ascii=*/true)); }
 
-std::string formatted(double number) { return nlohmann::json(number).dump(); }
+std::string formatted(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", number);
+  return text;
+}
 
 const char *article(const nlohmann::json &json) {
   switch (json.type()) {
@@ -137,10 +142,14 @@ std::string listed(const std::vector<std::string> &names) {
 
 std::string suggestion(std::string_view name, const std::vector<std::string> &known) {
   const std::string *nearest = nullptr;
-  size_t least = std::max<size_t>(2, name.size() / 3) + 1;
+  size_t least = (name.size() + 1) / 3 + 1;
   for (const std::string &candidate : known) {
     // Long names are not slips of the keyboard, and the distance is quadratic.
     size_t edits = name.size() > 256 ? least : editDistance(name, candidate);
+    // A part of a name is near as well: xavier of xavier_uniform.
+    if (std::min(name.size(), candidate.size()) >= 4 &&
+        (candidate.find(name) != std::string::npos || name.find(candidate) != std::string_view::npos))
+      edits = std::min(edits, least - 1);
     if (edits < least) {
       least = edits;
       nearest = &candidate;
@@ -175,16 +184,16 @@ std::optional<JsonValue> JsonValue::find(const std::string &key) const {
   return JsonValue(*found, file, extended(where, key));
 }
 
-JsonValue JsonValue::at(const std::string &key) const {
+JsonValue JsonValue::at(const std::string &key, const std::string &what) const {
   if (std::optional<JsonValue> value = find(key))
     return *value;
-  fail("\"" + key + "\" is missing");
+  JsonValue(*json, file, extended(where, key)).fail("missing; expected " + what);
 }
 
 void JsonValue::onlyKeys(const std::vector<std::string> &known, const std::string &what) const {
   for (const std::string &key : keys())
     if (std::find(known.begin(), known.end(), key) == known.end())
-      at(key).fail("unknown key of " + what + "; " + suggestion(key, known));
+      find(key)->fail("unknown key of " + what + "; " + suggestion(key, known));
 }
 
 std::vector<std::string> JsonValue::keys() const {

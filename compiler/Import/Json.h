@@ -38,9 +38,10 @@ public:
   bool isObject() const { return json->is_object(); }
   bool isBoolean() const { return json->is_boolean(); }
 
-  // The value of `key`; nothing where the object has none, an error in `at`.
+  // The value of `key`, or nothing.
   std::optional<JsonValue> find(const std::string &key) const;
-  JsonValue at(const std::string &key) const;
+  // The value of `key`, which must be there; `what` says what it is.
+  JsonValue at(const std::string &key, const std::string &what) const;
   // Fails unless this is an object whose keys are all in `known`; `what` names the object.
   void onlyKeys(const std::vector<std::string> &known, const std::string &what) const;
   std::vector<std::string> keys() const;
