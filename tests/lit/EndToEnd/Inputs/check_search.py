@@ -1,0 +1,114 @@
+"""Checks `translate` against `score`, which computes whole sentences at once and knows no cache: check_search.py
+TRANSLATOR WEIGHTS VOCABULARY WORK_FOLDER. Plain Python.
+
+A beam wider than there are sequences must list every sequence in the order of its score. Sampling, prefixes, lengths,
+alignments and packed executables are checked on the way.
+"""
+import itertools
+import json
+import math
+import os
+import subprocess
+import sys
+
+translator, weights, vocabulary, work = sys.argv[1:]
+PAD, START, EOS = 0, 2, 3
+tokens = [t for t in range(int(vocabulary)) if t not in (PAD, START, EOS)]
+failures = []
+
+
+def expect(holds, what):
+    if not holds:
+        failures.append(what)
+
+
+def call(*arguments, executable=translator, text=None):
+    result = subprocess.run([executable, *map(str, arguments)], input=text, capture_output=True, text=True)
+    if result.returncode != 0:
+        sys.exit(f"{arguments}: exit status {result.returncode}\n{result.stderr}")
+    return result.stdout
+
+
+def write(name, lines):
+    path = os.path.join(work, name)
+    with open(path, "w") as file:
+        file.writelines(" ".join(map(str, line)) + "\n" for line in lines)
+    return path
+
+
+def translate(sources, *arguments):
+    out = call("translate", "--weights", weights, "--format", "ids", "--input", write("source", sources), "--json", *arguments)
+    return [json.loads(line)["hypotheses"] for line in out.splitlines()]
+
+
+def score(sources, targets):
+    out = call("score", "--weights", weights, "--format", "ids", "--source", write("score.source", sources),
+               "--target", write("score.target", targets))
+    return [float(line) for line in out.splitlines()]
+
+
+def near(a, b):
+    return abs(a - b) <= 2e-5 * max(1, abs(b))
+
+
+sources = [[4, 5, 6, EOS], [7, EOS], [5, 5, 4, 8, 6, 7, EOS], [4]]
+penalty = 0.6
+for shortest, longest in ((0, 2), (2, 3)):
+    sequences = [list(s) for n in range(shortest, longest + 1) for s in itertools.product(tokens, repeat=n)]
+    found = translate(sources, "--beam", 1000, "--n-best", 1000, "--min-length", shortest, "--max-length", longest,
+                      "--length-penalty", penalty)
+    for source, hypotheses in zip(sources, found, strict=True):
+        known = dict(zip(map(tuple, sequences), score([source] * len(sequences), sequences), strict=True))
+        expect(len(hypotheses) == len(known), f"{source}: {len(hypotheses)} sequences, expected {len(known)}")
+        expect({tuple(h["ids"]) for h in hypotheses} == set(known), f"{source}: other sequences")
+        for h in hypotheses:
+            n, p = len(h["ids"]) + 1, known[tuple(h["ids"])]
+            expect(near(h["log_probability"], p), f"{source} {h['ids']}: {h['log_probability']}, score says {p}")
+            expect(near(h["score"], h["log_probability"] / ((5 + n) / 6) ** penalty), f"{source} {h['ids']}: penalty")
+        scores = [h["score"] for h in hypotheses]
+        expect(scores == sorted(scores, reverse=True), f"{source}: not in order")
+        if shortest == 0:
+            total = sum(math.exp(p) for p in score([source] * (len(tokens) + 1), [[]] + [[t] for t in tokens]))
+            expect(total < 1, f"{source}: probabilities sum to {total}")
+
+# A narrow beam: log-probabilities of long translations, through many reorderings of the cache.
+found = translate(sources, "--beam", 4, "--n-best", 4, "--max-length", 15)
+flat = [(s, h) for s, hs in zip(sources, found) for h in hs]
+for (source, h), p in zip(flat, score([s for s, _ in flat], [h["ids"] for _, h in flat]), strict=True):
+    expect(near(h["log_probability"], p), f"beam 4: {source} {h['ids']}: {h['log_probability']}, score says {p}")
+
+# Samples do not depend on the batch, and do depend on the seed.
+sampling = ["--sample", "--n-best", 5, "--top-k", 6, "--temperature", 1.5, "--max-length", 10]
+found = translate(sources, *sampling)
+expect(found == translate(sources, *sampling, "--batch-tokens", 1), "samples depend on the batch")
+expect(found != translate(sources, *sampling, "--seed", 2), "samples do not depend on the seed")
+flat = [(s, h) for s, hs in zip(sources, found) for h in hs]
+for (source, h), p in zip(flat, score([s for s, _ in flat], [h["ids"] for _, h in flat]), strict=True):
+    expect(near(h["log_probability"], p), f"sample: {source} {h['ids']}: {h['log_probability']}, score says {p}")
+
+prefixes = [[6, 6], [], [8], [5, 4, 5]]
+for prefix, hypotheses in zip(prefixes, translate(sources, "--prefix", write("prefix", prefixes)), strict=True):
+    expect(hypotheses[0]["ids"][: len(prefix)] == prefix, f"prefix {prefix}: {hypotheses[0]['ids']}")
+
+# Alignments are of the tokens written; the attention of a sentence can be drawn.
+svg = os.path.join(work, "attention.svg")
+for source, hypotheses in zip(sources, translate(sources, "--alignments", "--attention-svg", svg, "--min-length", 3), strict=True):
+    pairs = hypotheses[0]["alignment"]
+    expect([j for _, j in pairs] == list(range(len(hypotheses[0]["ids"]))), f"alignment {pairs}")
+    expect(all(0 <= i < len(source) for i, _ in pairs), f"alignment {pairs}")
+expect(open(svg).read().lstrip().startswith("<svg"), "no drawing")
+
+# Empty lines stay empty lines; standard input and output; a packed executable needs no files.
+text = "4 5 3\n\n7 3\n"
+plain = call("translate", "--weights", weights, "--format", "ids", "--quiet", text=text)
+expect(len(plain.split("\n")) == 4 and plain.split("\n")[1] == "", f"empty lines: {plain!r}")
+packed = os.path.join(work, "packed")
+call("pack", "--weights", weights, "-o", packed, "--quiet")
+expect(call("translate", "--format", "ids", executable=packed, text=text) == plain, "the packed executable differs")
+output = os.path.join(work, "output")
+call("translate", "--weights", weights, "--format", "ids", "--output", output, text=text)
+expect(open(output).read() == plain, "--output differs from standard output")
+
+if failures:
+    sys.exit(f"{len(failures)} failures:\n  " + "\n  ".join(failures[:20]))
+print("translate and score agree")
