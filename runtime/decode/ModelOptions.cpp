@@ -57,9 +57,11 @@ void ModelOptions::addTo(CLI::App &command) {
   command.add_flag("--quiet", quiet, "no progress");
 }
 
-void ModelOptions::addVocabularyTo(CLI::App &command) {
+void ModelOptions::addVocabularyTo(CLI::App &command, bool withFormat) {
   command.add_option("--vocab", vocabulary, "SentencePiece model; of both languages unless --target-vocab is given");
   command.add_option("--target-vocab", targetVocabulary, "SentencePiece model of the target language");
+  if (!withFormat)
+    return;
   const std::map<std::string, Format> formats = {
       {"text", Format::Text}, {"pieces", Format::Pieces}, {"ids", Format::Ids}};
   command.add_option("--format", format, "lines are text, pieces or ids")

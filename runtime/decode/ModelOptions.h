@@ -20,8 +20,8 @@ struct ModelOptions {
 
   // --model, --weights, --threads, --device, --quiet
   void addTo(CLI::App &command);
-  // --vocab, --target-vocab, --format
-  void addVocabularyTo(CLI::App &command);
+  // --vocab, --target-vocab, and --format where there are lines to read
+  void addVocabularyTo(CLI::App &command, bool withFormat = true);
 };
 
 // Files of the model that --model, or --weights and --vocab, name; all empty for a packed executable.

@@ -32,7 +32,7 @@ void addPack(CLI::App &app) {
   auto options = std::make_shared<ModelOptions>();
   auto output = std::make_shared<std::string>();
   options->addTo(*command);
-  options->addVocabularyTo(*command);
+  options->addVocabularyTo(*command, false);
   command->add_option("-o,--output", *output, "the packed executable")->required();
   command->callback([options, output] { run(*options, *output); });
 }
