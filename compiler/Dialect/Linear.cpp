@@ -1,1 +1,303 @@
-#include "XFC.h"
+// Matrix products over rows and views of features and parameters: definitions, f64 semantics and gradients.
+#include "Support.h"
+
+using namespace mlir;
+using namespace xfc;
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Shared by linear and linear_input_grad
+//===--------------------------------------------------------------------------------------------------------===//
+
+// The epilogue takes the product and the extras, all rows of one type, and yields the results.
+static LogicalResult verifyProduct(Operation *op, RowsType in, RankedTensorType weight, int inDim, OperandRange extras, Region &epilogue) {
+  if (weight.getRank() != 2)
+    return op->emitOpError("weight must have two dimensions, found ") << weight;
+  if (in.getFeatures() != weight.getDimSize(inDim))
+    return op->emitOpError("rows have ") << in.getFeatures() << " features, weight " << weight << " takes " << weight.getDimSize(inDim);
+  if (in.getElementType() != weight.getElementType())
+    return op->emitOpError("rows and weight must have one element type");
+  auto out = RowsType::get(op->getContext(), in.getSet(), {weight.getDimSize(1 - inDim)}, in.getElementType());
+  for (Type type : op->getResultTypes())
+    if (type != out)
+      return op->emitOpError("result must be ") << out << ", found " << type;
+  if (epilogue.empty()) {
+    if (!extras.empty() || op->getNumResults() != 1)
+      return op->emitOpError("without an epilogue there are no extras and one result");
+    return success();
+  }
+  Block &block = epilogue.front();
+  if (!epilogue.hasOneBlock() || block.getNumArguments() != 1 + extras.size())
+    return op->emitOpError("epilogue must be one block with an argument for the product and each of ") << extras.size() << " extras";
+  for (Type type : block.getArgumentTypes())
+    if (type != out)
+      return op->emitOpError("epilogue's arguments must be ") << out << ", found " << type;
+  int dropouts = 0;
+  for (Operation &nested : block) {
+    if (!isa<AddOp, MultiplyOp, ActivationOp, ActivationGradOp, DropoutOp, YieldOp>(nested))
+      return op->emitOpError("epilogue cannot hold ") << nested.getName();
+    dropouts += isa<DropoutOp>(nested);
+  }
+  if (dropouts > 1)
+    return op->emitOpError("epilogue holds more than one dropout");
+  auto yield = dyn_cast_or_null<YieldOp>(block.empty() ? nullptr : &block.back());
+  if (!yield || yield.getNumOperands() != op->getNumResults())
+    return op->emitOpError("epilogue must yield ") << op->getNumResults() << " values";
+  return success();
+}
+
+static LogicalResult finish(const xfc_shape &shape, Tensor product, ArrayRef<Tensor> extras, Region &epilogue,
+                            SmallVectorImpl<Tensor> &results) {
+  if (epilogue.empty()) {
+    results.push_back(std::move(product));
+    return success();
+  }
+  SmallVector<Tensor> arguments = {std::move(product)};
+  arguments.append(extras.begin(), extras.end());
+  return evaluateRegion(shape, epilogue, arguments, results);
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// linear
+//===--------------------------------------------------------------------------------------------------------===//
+
+LogicalResult LinearOp::verify() {
+  if (getBias() && getBias().getType().getShape() != getWeight().getType().getShape().take_front())
+    return emitOpError("bias must have ") << getWeight().getType().getDimSize(0) << " elements, found " << getBias().getType();
+  return verifyProduct(*this, getX().getType(), getWeight().getType(), 1, getExtras(), getEpilogue());
+}
+
+static Tensor linear(const Tensor &x, const Tensor &weight, const Tensor *bias) {
+  Tensor y{{x.shape[0], weight.shape[0]}, {}};
+  y.data.assign(x.shape[0] * weight.shape[0], 0.0);
+  for (int64_t i = 0; i < x.shape[0]; ++i)
+    for (int64_t o = 0; o < weight.shape[0]; ++o) {
+      double sum = bias ? bias->data[o] : 0;
+      for (int64_t k = 0; k < weight.shape[1]; ++k)
+        sum += x.row(i)[k] * weight.row(o)[k];
+      y.row(i)[o] = sum;
+    }
+  return y;
+}
+
+LogicalResult LinearOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+  Tensor y = linear(operands[0], operands[1], getBias() ? &operands[2] : nullptr);
+  return finish(shape, std::move(y), operands.drop_front(getBias() ? 3 : 2), getEpilogue(), results);
+}
+
+// dx, dW and db of y = x W^T + b from dy.
+static void differentiateLinear(OpBuilder &builder, Location location, Gradients &gradients, Value dy, Value x, Value weight, Value bias) {
+  if (gradients.wanted(x))
+    gradients.add(x, LinearInputGradOp::create(builder, location, TypeRange{x.getType()}, dy, weight, ValueRange{}).getResult(0));
+  if (gradients.wanted(weight))
+    gradients.add(weight, LinearWeightGradOp::create(builder, location, weight.getType(), dy, x));
+  if (bias && gradients.wanted(bias))
+    gradients.add(bias, BiasGradOp::create(builder, location, bias.getType(), dy));
+}
+
+LogicalResult LinearOp::differentiate(OpBuilder &builder, Gradients &gradients) {
+  if (!getEpilogue().empty())
+    return emitOpError("has an epilogue; differentiation comes before epilogues are fused");
+  if (Value dy = gradients.of(getResult(0)))
+    differentiateLinear(builder, getLoc(), gradients, dy, getX(), getWeight(), getBias());
+  return success();
+}
+
+LogicalResult LinearInputGradOp::verify() {
+  return verifyProduct(*this, getDy().getType(), getWeight().getType(), 0, getExtras(), getEpilogue());
+}
+
+LogicalResult LinearInputGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+  const Tensor &dy = operands[0], &weight = operands[1];
+  Tensor dx{{dy.shape[0], weight.shape[1]}, {}};
+  dx.data.assign(dy.shape[0] * weight.shape[1], 0.0);
+  for (int64_t i = 0; i < dy.shape[0]; ++i)
+    for (int64_t o = 0; o < weight.shape[0]; ++o)
+      for (int64_t k = 0; k < weight.shape[1]; ++k)
+        dx.row(i)[k] += dy.row(i)[o] * weight.row(o)[k];
+  return finish(shape, std::move(dx), operands.drop_front(2), getEpilogue(), results);
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Gradients of parameters
+//===--------------------------------------------------------------------------------------------------------===//
+
+LogicalResult LinearWeightGradOp::verify() {
+  RowsType dy = getDy().getType(), x = getX().getType();
+  if (dy.getSet() != x.getSet())
+    return emitOpError("dy and x are rows of different sets");
+  if (getType().getShape() != ArrayRef<int64_t>{dy.getFeatures(), x.getFeatures()})
+    return emitOpError("result must be [") << dy.getFeatures() << ", " << x.getFeatures() << "], found " << getType();
+  return success();
+}
+
+LogicalResult LinearWeightGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+  const Tensor &dy = operands[0], &x = operands[1];
+  Tensor dw = zeros(shape, getType());
+  for (int64_t i = 0; i < dy.shape[0]; ++i)
+    for (int64_t o = 0; o < dw.shape[0]; ++o)
+      for (int64_t k = 0; k < dw.shape[1]; ++k)
+        dw.row(o)[k] += dy.row(i)[o] * x.row(i)[k];
+  results.push_back(std::move(dw));
+  return success();
+}
+
+LogicalResult BiasGradOp::verify() {
+  if (getType().getShape() != ArrayRef<int64_t>{getDy().getType().getFeatures()})
+    return emitOpError("result must have ") << getDy().getType().getFeatures() << " elements, found " << getType();
+  return success();
+}
+
+LogicalResult BiasGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+  Tensor db = zeros(shape, getType());
+  for (int64_t i = 0; i < operands[0].shape[0]; ++i)
+    for (size_t f = 0; f < db.data.size(); ++f)
+      db.data[f] += operands[0].row(i)[f];
+  results.push_back(std::move(db));
+  return success();
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Views of rows: split, join
+//===--------------------------------------------------------------------------------------------------------===//
+
+// The parts of split and join must add up to the whole.
+static LogicalResult verifyParts(Operation *op, RowsType whole, TypeRange parts) {
+  int64_t features = 0;
+  for (Type type : parts) {
+    auto part = cast<RowsType>(type);
+    if (part.getSet() != whole.getSet() || part.getElementType() != whole.getElementType())
+      return op->emitOpError("parts and whole must be rows of one set and element type");
+    features += part.getFeatures();
+  }
+  if (features != whole.getFeatures())
+    return op->emitOpError("parts have ") << features << " features together, the whole " << whole.getFeatures();
+  return success();
+}
+
+LogicalResult SplitOp::verify() { return verifyParts(*this, getX().getType(), getResultTypes()); }
+
+LogicalResult SplitOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+  int64_t offset = 0;
+  for (Type type : getResultTypes()) {
+    Tensor part = zeros(shape, type);
+    for (int64_t i = 0; i < part.shape[0]; ++i)
+      std::copy_n(operands[0].row(i) + offset, part.features(), part.row(i));
+    offset += part.features();
+    results.push_back(std::move(part));
+  }
+  return success();
+}
+
+LogicalResult SplitOp::differentiate(OpBuilder &builder, Gradients &gradients) {
+  if (!gradients.wanted(getX()) || llvm::none_of(getResults(), [&](Value part) { return gradients.of(part); }))
+    return success();
+  SmallVector<Value> parts;
+  for (Value part : getResults()) {
+    Value gradient = gradients.of(part);
+    parts.push_back(gradient ? gradient : ZerosOp::create(builder, getLoc(), part.getType()).getResult());
+  }
+  gradients.add(getX(), JoinOp::create(builder, getLoc(), getX().getType(), parts));
+  return success();
+}
+
+LogicalResult JoinOp::verify() { return verifyParts(*this, getType(), getParts().getTypes()); }
+
+LogicalResult JoinOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+  Tensor whole = zeros(shape, getType());
+  int64_t offset = 0;
+  for (const Tensor &part : operands) {
+    for (int64_t i = 0; i < whole.shape[0]; ++i)
+      std::copy_n(part.row(i), part.features(), whole.row(i) + offset);
+    offset += part.features();
+  }
+  results.push_back(std::move(whole));
+  return success();
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Views of parameters: concat, slice
+//===--------------------------------------------------------------------------------------------------------===//
+
+LogicalResult ConcatOp::verify() {
+  if (getParts().empty())
+    return emitOpError("needs a part");
+  int64_t rows = 0;
+  for (Value part : getParts()) {
+    auto type = cast<RankedTensorType>(part.getType());
+    if (type.getRank() == 0 || type.getShape().drop_front() != getType().getShape().drop_front() ||
+        type.getElementType() != getType().getElementType())
+      return emitOpError("parts and result may differ in their first dimension only, found ") << type << " and " << getType();
+    rows += type.getDimSize(0);
+  }
+  if (rows != getType().getDimSize(0))
+    return emitOpError("parts have ") << rows << " rows together, the result " << getType().getDimSize(0);
+  return success();
+}
+
+LogicalResult ConcatOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+  Tensor whole = zeros(shape, getType());
+  auto end = whole.data.begin();
+  for (const Tensor &part : operands)
+    end = std::copy(part.data.begin(), part.data.end(), end);
+  results.push_back(std::move(whole));
+  return success();
+}
+
+LogicalResult ConcatOp::differentiate(OpBuilder &builder, Gradients &gradients) {
+  Value dy = gradients.of(getResult());
+  int64_t offset = 0;
+  for (Value part : getParts()) {
+    if (dy && gradients.wanted(part))
+      gradients.add(part, SliceOp::create(builder, getLoc(), part.getType(), dy, builder.getI64IntegerAttr(offset)));
+    offset += cast<RankedTensorType>(part.getType()).getDimSize(0);
+  }
+  return success();
+}
+
+LogicalResult SliceOp::verify() {
+  RankedTensorType from = getX().getType(), type = getType();
+  if (from.getRank() == 0 || from.getRank() != type.getRank() || from.getShape().drop_front() != type.getShape().drop_front())
+    return emitOpError("operand and result may differ in their first dimension only, found ") << from << " and " << type;
+  auto offset = static_cast<int64_t>(getOffset());
+  if (offset < 0 || offset + type.getDimSize(0) > from.getDimSize(0))
+    return emitOpError("takes rows ") << offset << " to " << offset + type.getDimSize(0) << " of " << from.getDimSize(0);
+  return success();
+}
+
+LogicalResult SliceOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+  Tensor part = zeros(shape, getType());
+  std::copy_n(operands[0].row(getOffset()), part.data.size(), part.data.begin());
+  results.push_back(std::move(part));
+  return success();
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// linear_cross_entropy
+//===--------------------------------------------------------------------------------------------------------===//
+
+LogicalResult LinearCrossEntropyOp::verify() {
+  RankedTensorType weight = getWeight().getType();
+  if (weight.getRank() != 2 || weight.getDimSize(1) != getX().getType().getFeatures())
+    return emitOpError("weight must be [vocabulary, ") << getX().getType().getFeatures() << "], found " << weight;
+  if (getLogits().getType().getFeatures() != weight.getDimSize(0))
+    return emitOpError("logits must have ") << weight.getDimSize(0) << " features, found " << getLogits().getType();
+  return success();
+}
+
+LogicalResult LinearCrossEntropyOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+  int64_t rest = getBias() ? 3 : 2;
+  Tensor logits = linear(operands[0], operands[1], getBias() ? &operands[2] : nullptr);
+  SmallVector<Tensor> losses;
+  crossEntropy(logits, operands[rest], operands[rest + 1].data[0], losses);
+  results.append({losses[0], losses[1], std::move(logits), losses[2]});
+  return success();
+}
+
+LogicalResult LinearCrossEntropyOp::differentiate(OpBuilder &builder, Gradients &gradients) {
+  Value dloss = gradients.of(getLoss());
+  if (!dloss)
+    return success();
+  Value dlogits = CrossEntropyGradOp::create(builder, getLoc(), getLogits().getType(), getLogits(), dloss, getLabels(), getLse(), getSmoothing());
+  differentiateLinear(builder, getLoc(), gradients, dlogits, getX(), getWeight(), getBias());
+  return success();
+}

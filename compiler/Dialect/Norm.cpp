@@ -1,1 +1,164 @@
-#include "XFC.h"
+// Norms: definitions, f64 semantics and gradients.
+#include "Support.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace xfc;
+
+namespace {
+
+// The attributes of any op of the family.
+struct NormSpec {
+  bool rms, unbiased, epsInStd;
+  double eps;
+  template <typename Op>
+  static NormSpec of(Op op) {
+    return {op.getKind() == NormKind::rms, op.getUnbiased(), op.getEpsInStd(), op.getEps().convertToDouble()};
+  }
+  double divisor(int64_t n) const { return unbiased ? n - 1 : n; }
+};
+
+LogicalResult verifyNorm(Operation *op, RowsType x, Value weight, Value bias, RowsType stats, const NormSpec &spec) {
+  for (Value parameter : {weight, bias})
+    if (parameter && cast<RankedTensorType>(parameter.getType()).getShape() != ArrayRef<int64_t>{x.getFeatures()})
+      return op->emitOpError("parameters must have ") << x.getFeatures() << " elements, found " << parameter.getType();
+  if (stats.getShape() != ArrayRef<int64_t>{2} || stats.getSet() != x.getSet())
+    return op->emitOpError("stats must be 2 numbers a row of x, found ") << stats;
+  if (!(spec.eps >= 0))
+    return op->emitOpError("eps must not be negative, found ") << spec.eps;
+  if (spec.rms && (bias || spec.unbiased || spec.epsInStd))
+    return op->emitOpError("an rms norm has no bias, unbiased or eps_in_std");
+  return success();
+}
+
+void evaluateNorm(const NormSpec &spec, const Tensor &x, const Tensor &weight, const Tensor *bias, Tensor &y, Tensor &stats) {
+  const int64_t n = x.features();
+  for (int64_t i = 0; i < x.shape[0]; ++i) {
+    double mean = 0, squares = 0;
+    if (!spec.rms)
+      for (int64_t f = 0; f < n; ++f)
+        mean += x.row(i)[f] / n;
+    for (int64_t f = 0; f < n; ++f)
+      squares += (x.row(i)[f] - mean) * (x.row(i)[f] - mean);
+    double divisor = spec.divisor(n), variance = divisor > 0 ? squares / divisor : 0;
+    double r = spec.epsInStd ? 1 / (std::sqrt(variance) + spec.eps) : 1 / std::sqrt(variance + spec.eps);
+    for (int64_t f = 0; f < n; ++f)
+      y.row(i)[f] = weight.data[f] * (x.row(i)[f] - mean) * r + (bias ? bias->data[f] : 0);
+    stats.row(i)[0] = mean;
+    stats.row(i)[1] = r;
+  }
+}
+
+// Gradients of everything a norm of `x` depends on, given dy and what else flows into x.
+template <typename Op>
+void differentiateNorm(Op op, OpBuilder &builder, Gradients &gradients, Value x, ValueRange inputs, Value addend) {
+  Value dy = gradients.of(op.getResult());
+  if (!dy) {
+    for (Value input : inputs)
+      if (gradients.wanted(input))
+        gradients.add(input, addend);
+    return;
+  }
+  if (llvm::any_of(inputs, [&](Value input) { return gradients.wanted(input); })) {
+    Value dx = NormGradOp::create(builder, op.getLoc(), x.getType(), dy, x, op.getWeight(), op.getStats(), addend, op.getKindAttr(),
+                                  op.getEpsAttr(), op.getUnbiasedAttr(), op.getEpsInStdAttr());
+    for (Value input : inputs)
+      if (gradients.wanted(input))
+        gradients.add(input, dx);
+  }
+  Value bias = op.getBias();
+  if (gradients.wanted(op.getWeight()) || (bias && gradients.wanted(bias))) {
+    auto grad = NormWeightGradOp::create(builder, op.getLoc(), op.getWeight().getType(), bias ? bias.getType() : Type(), dy, x, op.getStats());
+    gradients.add(op.getWeight(), grad.getDweight());
+    if (bias)
+      gradients.add(bias, grad.getDbias());
+  }
+}
+
+} // namespace
+
+//===--------------------------------------------------------------------------------------------------------===//
+// norm, add_norm
+//===--------------------------------------------------------------------------------------------------------===//
+
+LogicalResult NormOp::verify() {
+  if (getX().getType() != getResult().getType())
+    return emitOpError("x and result must have one type");
+  return verifyNorm(*this, getX().getType(), getWeight(), getBias(), getStats().getType(), NormSpec::of(*this));
+}
+
+LogicalResult NormOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+  Tensor y = zeros(shape, getResult().getType()), stats = zeros(shape, getStats().getType());
+  evaluateNorm(NormSpec::of(*this), operands[0], operands[1], getBias() ? &operands[2] : nullptr, y, stats);
+  results.append({std::move(y), std::move(stats)});
+  return success();
+}
+
+LogicalResult NormOp::differentiate(OpBuilder &builder, Gradients &gradients) {
+  differentiateNorm(*this, builder, gradients, getX(), {getX()}, nullptr);
+  return success();
+}
+
+LogicalResult AddNormOp::verify() {
+  RowsType x = getX().getType();
+  if (getResidual().getType() != x || getResult().getType() != x || getSum().getType() != x)
+    return emitOpError("x, residual, result and sum must have one type");
+  return verifyNorm(*this, x, getWeight(), getBias(), getStats().getType(), NormSpec::of(*this));
+}
+
+LogicalResult AddNormOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+  Tensor sum = operands[0], y = zeros(shape, getResult().getType()), stats = zeros(shape, getStats().getType());
+  for (size_t i = 0; i < sum.data.size(); ++i)
+    sum.data[i] += operands[1].data[i];
+  evaluateNorm(NormSpec::of(*this), sum, operands[2], getBias() ? &operands[3] : nullptr, y, stats);
+  results.append({std::move(y), std::move(sum), std::move(stats)});
+  return success();
+}
+
+LogicalResult AddNormOp::differentiate(OpBuilder &builder, Gradients &gradients) {
+  differentiateNorm(*this, builder, gradients, getSum(), {getX(), getResidual()}, gradients.of(getSum()));
+  return success();
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Gradients
+//===--------------------------------------------------------------------------------------------------------===//
+
+LogicalResult NormGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+  const NormSpec spec = NormSpec::of(*this);
+  const Tensor &dy = operands[0], &x = operands[1], &weight = operands[2], &stats = operands[3];
+  Tensor dx = zeros(shape, getType());
+  const int64_t n = x.features();
+  for (int64_t i = 0; i < x.shape[0]; ++i) {
+    double mean = stats.row(i)[0], r = stats.row(i)[1], sumG = 0, sumGC = 0;
+    for (int64_t f = 0; f < n; ++f) {
+      double g = dy.row(i)[f] * weight.data[f];
+      sumG += g;
+      sumGC += g * (x.row(i)[f] - mean);
+    }
+    double k = spec.divisor(n) > 0 ? r * r * r / spec.divisor(n) : 0;
+    if (spec.epsInStd) {
+      double std = 1 / r - spec.eps;
+      k = std > 0 && spec.divisor(n) > 0 ? r * r / (std * spec.divisor(n)) : 0;
+    }
+    for (int64_t f = 0; f < n; ++f)
+      dx.row(i)[f] = r * (dy.row(i)[f] * weight.data[f] - (spec.rms ? 0 : sumG / n)) - k * (x.row(i)[f] - mean) * sumGC +
+                     (getAddend() ? operands[4].row(i)[f] : 0);
+  }
+  results.push_back(std::move(dx));
+  return success();
+}
+
+LogicalResult NormWeightGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+  const Tensor &dy = operands[0], &x = operands[1], &stats = operands[2];
+  Tensor dweight = zeros(shape, getDweight().getType()), dbias = dweight;
+  for (int64_t i = 0; i < x.shape[0]; ++i)
+    for (int64_t f = 0; f < x.features(); ++f) {
+      dweight.data[f] += dy.row(i)[f] * (x.row(i)[f] - stats.row(i)[0]) * stats.row(i)[1];
+      dbias.data[f] += dy.row(i)[f];
+    }
+  results.push_back(std::move(dweight));
+  if (getDbias())
+    results.push_back(std::move(dbias));
+  return success();
+}

@@ -247,6 +247,12 @@ def XFC_DropoutOp : XFC_Op<"dropout", [Differentiable, InPlaceKernel, SameOperan
   let results = (outs AnyTypeOf<[XFC_FloatRows, XFC_Pairs]>:$result);
   let assemblyFormat = "operands attr-dict `:` type($result)";
   let hasVerifier = 1;
+  let hasFolder = 1;
+}
+
+def XFC_ZerosOp : XFC_Op<"zeros", [Kernel]> {
+  let summary = "rows of zeros: the gradient of a part of xfc.split that nobody used";
+  let results = (outs XFC_FloatRows:$result);
 }
 
 def XFC_FillOp : XFC_Op<"fill", [Kernel]> {
@@ -308,6 +314,7 @@ def XFC_ScaleOp : XFC_Op<"scale", [Differentiable, InPlaceKernel, SameOperandsAn
   let summary = "factor * x";
   let arguments = (ins XFC_Pairs:$x, F64Attr:$factor);
   let results = (outs XFC_Pairs:$result);
+  let hasFolder = 1;
   let assemblyFormat = "operands attr-dict `:` type($result)";
 }
 
