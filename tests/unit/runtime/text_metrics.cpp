@@ -1,0 +1,54 @@
+// BLEU and chrF against numbers sacreBLEU 2.6.0 gave for the same strings (sacrebleu.BLEU() and sacrebleu.CHRF(),
+// corpus_score); sacrebleu_check.py compares many more where sacreBLEU is installed.
+#include "core/Error.h"
+#include "text/Metrics.h"
+#include <gtest/gtest.h>
+
+using namespace xfc;
+
+namespace {
+
+struct Case {
+  std::vector<std::string> hypotheses, references;
+  double bleu, chrf;
+};
+
+const Case cases[] = {
+    {{"the cat sat on the mat"}, {"the cat sat on the mat"}, 100, 100},
+    {{"the the the the the the the"}, {"the cat is on the mat"}, 7.809849842300637, 14.232426848159646},
+    {{"Hello, world! It's 3.14, isn't it?", "no"}, {"Hello world, it is 3.14, isn't it?", "yes"}, 43.13894320445206, 61.813146324487654},
+    // No-break spaces, guillemets, dashes and entities.
+    {{"L'été dernier\u00a0: « très chaud » – n'est-ce pas ?", "1,000-2,000 km/h & <b>5%</b>", ""},
+     {"L'été passé\u00a0: « très chaud » — n'est-ce pas ?", "1,000-2,000 km/h &amp; <b>5 %</b>", "vide"},
+     78.24976828620954, 68.56001797409482},
+    // No line is four words long.
+    {{"机器翻译很好。", "a\u3000b"}, {"机器翻译非常好。", "a b"}, 0, 33.51604353295314},
+    {{"ab"}, {"abc"}, 0, 63.636363636363626},
+    // Stops and commas beside digits.
+    {{"a.b,c 1.5 1. .5 x..y ,, 3-4 a-b"}, {"a. b, c 1.5 1 . .5 x.y ,, 3 - 4 a-b"}, 90.09325445966684, 90.32388425287574},
+    {{"", "x y z w v"}, {"a b", "x y z w u"}, 44.82700320176826, 48.10253636254357},
+};
+
+TEST(Metrics, EqualSacreBleu) {
+  for (const Case &c : cases) {
+    EXPECT_NEAR(bleu(c.hypotheses, c.references).value, c.bleu, 1e-6) << c.hypotheses[0];
+    EXPECT_NEAR(chrf(c.hypotheses, c.references).value, c.chrf, 1e-6) << c.hypotheses[0];
+  }
+}
+
+TEST(Metrics, Signatures) {
+  EXPECT_EQ(bleu({"a"}, {"a"}).signature, "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0");
+  EXPECT_EQ(chrf({"a"}, {"a"}).signature, "nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:2.6.0");
+}
+
+TEST(Metrics, UnequalCountsAreAnError) {
+  EXPECT_THROW(bleu({"a", "b"}, {"a"}), Error);
+  EXPECT_THROW(chrf({"a"}, {}), Error);
+}
+
+TEST(Metrics, EmptyIsZero) {
+  EXPECT_EQ(bleu({""}, {""}).value, 0);
+  EXPECT_EQ(chrf({""}, {""}).value, 0);
+}
+
+} // namespace
