@@ -1,0 +1,157 @@
+// One square_sum and one adam over all parameters instead of one for each.
+#include "Dialect/XFC.h"
+#include "Passes.h"
+#include "mlir/IR/PatternMatch.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace xfc {
+#define GEN_PASS_DEF_FUSEOPTIMIZER
+#include "Transforms/Passes.h.inc"
+
+namespace {
+
+constexpr int64_t elementsOfPart = 16384; // of square_sum
+constexpr int64_t cacheLine = 64;         // where each group of parameters starts
+
+struct NamedArgument {
+  StringRef name, role;
+};
+
+NamedArgument argumentOf(Value value) {
+  auto argument = dyn_cast<BlockArgument>(value);
+  auto function = argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp()) : func::FuncOp();
+  if (!function)
+    return {};
+  auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attr::name);
+  auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attr::role);
+  return {name ? name.getValue() : "", role ? role.getValue() : ""};
+}
+
+struct FuseOptimizer : impl::FuseOptimizerBase<FuseOptimizer> {
+  void runOnOperation() override {
+    findGroups();
+    IRRewriter rewriter(&getContext());
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      for (auto clip : llvm::to_vector(function.getOps<ClipFactorOp>()))
+        (void)fuseSquareSums(clip, rewriter);
+      (void)fuseAdams(function, rewriter);
+    }
+  }
+
+private:
+  // Which parameters lie behind each other without gaps: those that are concatenated somewhere.
+  void findGroups() {
+    getOperation().walk([&](ConcatOp concat) {
+      for (Value part : concat.getParts())
+        groupOf.try_emplace(argumentOf(part).name, argumentOf(concat.getParts().front()).name);
+    });
+  }
+
+  // Indices of named tensors, group by group, in the order of the layout: a group stands where its first stands.
+  SmallVector<SmallVector<size_t>> layout(ValueRange tensors) {
+    llvm::MapVector<StringRef, SmallVector<size_t>> groups;
+    for (auto [i, tensor] : llvm::enumerate(tensors)) {
+      StringRef name = argumentOf(tensor).name;
+      auto group = groupOf.find(name);
+      groups[group == groupOf.end() ? name : group->second].push_back(i);
+    }
+    SmallVector<SmallVector<size_t>> result;
+    for (auto &[name, indices] : groups)
+      result.push_back(indices);
+    return result;
+  }
+
+  SmallVector<size_t> layoutOrder(ValueRange tensors) {
+    SmallVector<size_t> order;
+    for (const SmallVector<size_t> &group : layout(tensors))
+      llvm::append_range(order, group);
+    return order;
+  }
+
+  // From the start of the first tensor to the end of the last, gaps included.
+  int64_t extent(ValueRange tensors) {
+    int64_t begin = 0, end = 0;
+    for (const SmallVector<size_t> &group : layout(tensors)) {
+      end = begin;
+      for (size_t i : group)
+        end += cast<RankedTensorType>(tensors[i].getType()).getNumElements();
+      int64_t line = cacheLine * 8 / cast<RankedTensorType>(tensors[group.front()].getType()).getElementTypeBitWidth();
+      begin = llvm::alignTo(end, line);
+    }
+    return end;
+  }
+
+  LogicalResult fuseSquareSums(ClipFactorOp clip, RewriterBase &rewriter) {
+    if (clip.getSums().size() < 2)
+      return rewriter.notifyMatchFailure(clip, "there is one sum already");
+    SmallVector<SquareSumOp> sums;
+    SmallVector<Value> tensors;
+    for (Value value : clip.getSums()) {
+      auto sum = value.getDefiningOp<SquareSumOp>();
+      if (!sum || !value.hasOneUse())
+        return rewriter.notifyMatchFailure(clip, "a sum is no square_sum of its own");
+      for (Value tensor : sum.getTensors())
+        if (argumentOf(tensor).role != attr::gradient)
+          return rewriter.notifyMatchFailure(sum, "a tensor does not lie in the gradient block");
+      sums.push_back(sum);
+      llvm::append_range(tensors, sum.getTensors());
+    }
+    rewriter.setInsertionPoint(clip);
+    int64_t parts = llvm::divideCeil(extent(tensors), elementsOfPart);
+    auto element = cast<RankedTensorType>(sums.front().getType()).getElementType();
+    SmallVector<Value> ordered = llvm::map_to_vector(layoutOrder(tensors), [&](size_t i) { return tensors[i]; });
+    auto sum = SquareSumOp::create(rewriter, clip.getLoc(), RankedTensorType::get({parts}, element), ordered);
+    rewriter.modifyOpInPlace(clip, [&] { clip.getSumsMutable().assign(sum.getResult()); });
+    squareSums += sums.size();
+    for (SquareSumOp old : sums)
+      rewriter.eraseOp(old);
+    return success();
+  }
+
+  LogicalResult fuseAdams(func::FuncOp function, RewriterBase &rewriter) {
+    auto all = llvm::to_vector(function.getOps<AdamOp>());
+    if (all.size() < 2)
+      return rewriter.notifyMatchFailure(function, "there are not several adams");
+    AdamOp last = all.back();
+    SmallVector<Value> parameters, gradients, moments1, moments2, newParameters, newMoments1, newMoments2;
+    for (AdamOp adam : all) {
+      if (adam.getHyper() != last.getHyper() || adam.getFactor() != last.getFactor())
+        return rewriter.notifyMatchFailure(adam, "differs in hyperparameters or in the clipping factor");
+      for (Operation *user : adam->getUsers())
+        if (!last->isBeforeInBlock(user))
+          return rewriter.notifyMatchFailure(adam, "a result is read before the last adam");
+      for (Value parameter : adam.getParameters())
+        if (argumentOf(parameter).role != attr::parameter)
+          return rewriter.notifyMatchFailure(adam, "a tensor does not lie in the block of parameters");
+      llvm::append_range(parameters, adam.getParameters());
+      llvm::append_range(gradients, adam.getGradients());
+      llvm::append_range(moments1, adam.getMoments1());
+      llvm::append_range(moments2, adam.getMoments2());
+      llvm::append_range(newParameters, adam.getNewParameters());
+      llvm::append_range(newMoments1, adam.getNewMoments1());
+      llvm::append_range(newMoments2, adam.getNewMoments2());
+    }
+    SmallVector<size_t> order = layoutOrder(parameters);
+    auto sorted = [&](ArrayRef<Value> values) { return llvm::map_to_vector(order, [&](size_t i) { return values[i]; }); };
+    SmallVector<Type> types = llvm::map_to_vector(sorted(parameters), [](Value value) { return value.getType(); });
+    rewriter.setInsertionPoint(last);
+    auto fused = AdamOp::create(rewriter, function.getLoc(), types, types, types, last.getHyper(), last.getFactor(),
+                                sorted(parameters), sorted(gradients), sorted(moments1), sorted(moments2));
+    rewriter.replaceAllUsesWith(sorted(newParameters), fused.getNewParameters());
+    rewriter.replaceAllUsesWith(sorted(newMoments1), fused.getNewMoments1());
+    rewriter.replaceAllUsesWith(sorted(newMoments2), fused.getNewMoments2());
+    adams += all.size();
+    for (AdamOp adam : all)
+      rewriter.eraseOp(adam);
+    return success();
+  }
+
+  llvm::StringMap<StringRef> groupOf; // parameter -> the first of its group
+};
+
+} // namespace
+} // namespace xfc
