@@ -61,7 +61,7 @@ void trainVocabulary(const VocabOptions &options) {
       throw Error(size + ": this text gives at most " + std::to_string(most) + " pieces; use --size " + std::to_string(most) + " or more text");
     if (int64_t least = numberBehind(message, std::to_string(options.size) + " vs "); least > 0)
       throw Error(size + ": the characters of this text alone take " + std::to_string(least) + " pieces; use --size " +
-                  std::to_string(least + 1) + " or more, or a smaller --character-coverage");
+                  std::to_string(least) + " or more, or a smaller --character-coverage");
     throw Error("SentencePiece cannot make this vocabulary: " + message);
   }
   writeFile(options.output, model);

@@ -38,6 +38,25 @@ void Corpus::store(const std::vector<int32_t> &sequence) {
   hash = (hash ^ 0xffffffff) * 0x100000001b3; // where a sequence ends matters too
 }
 
+void Corpus::add(const std::vector<int32_t> &source, std::vector<int32_t> target, const Module &module) {
+  target.insert(target.begin(), module.start);
+  target.push_back(module.eos);
+  int64_t sourceLength = source.size(), targetLength = target.size() - 1;
+  if ((module.maxLength > 0 && sourceLength > module.maxLength) || (module.maxTargetLength > 0 && targetLength > module.maxTargetLength)) {
+    ++skippedLong;
+    return;
+  }
+  store(source);
+  store(target);
+  sourceTokens += sourceLength;
+  targetTokens += targetLength;
+}
+
+Corpus::Corpus(const std::vector<std::vector<int32_t>> &sources, const std::vector<std::vector<int32_t>> &targets, const Module &module) {
+  for (size_t i = 0; i < sources.size(); ++i)
+    add(sources[i], targets[i], module);
+}
+
 Corpus::Corpus(const std::vector<std::string> &sourceFiles, const std::vector<std::string> &targetFiles,
                const Vocabularies &vocabularies, const Module &module, Format format) {
   std::vector<Line> sourceLines = readAll(sourceFiles), targetLines = readAll(targetFiles);
@@ -54,17 +73,7 @@ Corpus::Corpus(const std::vector<std::string> &sourceFiles, const std::vector<st
     }
     if (sourceEos)
       source.push_back(module.eos);
-    target.insert(target.begin(), module.start);
-    target.push_back(module.eos);
-    int64_t sourceLength = source.size(), targetLength = target.size() - 1;
-    if ((module.maxLength > 0 && sourceLength > module.maxLength) || (module.maxTargetLength > 0 && targetLength > module.maxTargetLength)) {
-      ++skippedLong;
-      continue;
-    }
-    store(source);
-    store(target);
-    sourceTokens += sourceLength;
-    targetTokens += targetLength;
+    add(source, std::move(target), module);
   }
   if (size() == 0)
     throw Error(listed(sourceFiles) + ": no pair is left to use: " + std::to_string(skippedEmpty) + " have an empty side, " +

@@ -18,6 +18,8 @@ public:
   // UTF-8 or ids (file:line), nothing to train on.
   Corpus(const std::vector<std::string> &sourceFiles, const std::vector<std::string> &targetFiles,
          const Vocabularies &vocabularies, const Module &module, Format format);
+  // Of sources as the encoder reads them, and targets without start and eos.
+  Corpus(const std::vector<std::vector<int32_t>> &sources, const std::vector<std::vector<int32_t>> &targets, const Module &module);
 
   size_t size() const { return sequences.size() / 2; }
   // As the encoder reads it: eos included if the model wants one (ids are taken verbatim).
@@ -41,6 +43,7 @@ private:
   };
   std::span<const int32_t> tokens(size_t i) const { return {ids.data() + sequences[i].begin, static_cast<size_t>(sequences[i].length)}; }
   void store(const std::vector<int32_t> &sequence);
+  void add(const std::vector<int32_t> &source, std::vector<int32_t> target, const Module &module);
 
   std::vector<int32_t> ids;
   std::vector<Stored> sequences; // source, then start + target + eos, of each pair
