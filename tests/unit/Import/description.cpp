@@ -1,0 +1,315 @@
+// What model.json means once read: parameters, shapes, ties, overrides; and that no text crashes the reader.
+#include "Models.h"
+#include <cmath>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <random>
+
+using namespace xfc;
+using namespace xfc::test;
+using Op = StepDescription::Op;
+using Shape = std::vector<int64_t>;
+
+namespace {
+
+std::string errorOf(const std::string &text, const std::vector<Override> &overrides = {}) {
+  try {
+    parseDescription(text, "m.json", overrides);
+  } catch (const Error &error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+std::vector<std::string> namesOf(const Description &model) {
+  std::vector<std::string> names;
+  for (const ParameterDescription &parameter : model.parameters)
+    names.push_back(parameter.name);
+  return names;
+}
+
+Shape shapeOf(const Description &model, const std::string &name) {
+  const ParameterDescription *parameter = model.parameter(name);
+  return parameter ? parameter->shape : Shape{};
+}
+
+int64_t elements(const Description &model) {
+  int64_t sum = 0;
+  for (const ParameterDescription &parameter : model.parameters) {
+    int64_t product = 1;
+    for (int64_t extent : parameter.shape)
+      product *= extent;
+    sum += product;
+  }
+  return sum;
+}
+
+StepDescription onlyStep(const std::string &step) { return parseDescription(encoderText(step), "m.json").encoder.layer.at(0); }
+
+} // namespace
+
+// Counted by hand from the papers' equations, with V = 16000, d = 512, ff = 2048.
+TEST(Shipped, ParameterCounts) {
+  const int64_t V = 16000, d = 512, f = 2048;
+  const int64_t norm = 2 * d, ffn = 2 * d * f + f + d, attention = 4 * d * d + 4 * d;
+  EXPECT_EQ(elements(shippedModel("original")), V * d + 6 * (attention + ffn + 2 * norm) + 6 * (2 * attention + ffn + 3 * norm));
+  EXPECT_EQ(elements(shippedModel("original-book-positions")),
+            2 * V * d + 6 * (4 * d * d + ffn + 2 * norm) + 6 * (8 * d * d + ffn + 3 * norm) + V * d + V);
+  EXPECT_EQ(elements(shippedModel("final-norm")),
+            2 * V * d + 6 * (attention + ffn + 2 * norm) + norm + 6 * (2 * attention + ffn + 3 * norm) + norm + V * d + V);
+  EXPECT_EQ(elements(shippedModel("memory-norm")),
+            2 * V * d + 6 * (4 * d * d + ffn + 2 * norm) + 6 * (8 * d * d + ffn + 4 * norm) + V * d + V);
+  EXPECT_EQ(elements(shippedModel("learned-positions")),
+            2 * (V + 100) * d + 6 * (attention + ffn + 2 * norm) + 6 * (2 * attention + ffn + 3 * norm) + V * d + V);
+  EXPECT_EQ(elements(shippedModel("plain-attention")), 0);
+  EXPECT_EQ(elements(shippedModel("encoder-block")), attention + ffn + 2 * norm);
+  EXPECT_EQ(elements(shippedModel("modern")), V * d + 8 * (4 * d * d + 3 * d * 1376 + 2 * d) + d + 2 * (8 * d * d + 3 * d * 1376 + 3 * d) + d);
+}
+
+TEST(Shipped, FreeHeadDimsTakesOddSizes) {
+  Description model = shippedModel("free-head-dims", {{"d_model", "32"}, {"heads", "4"}, {"key_dim", "5"}, {"value_dim", "7"},
+                                                      {"source_vocab", "10"}, {"target_vocab", "10"}, {"d_ff", "48"}});
+  EXPECT_EQ(shapeOf(model, "decoder.layers.5.cross_attn.q.weight"), (Shape{20, 32}));
+  EXPECT_EQ(shapeOf(model, "decoder.layers.5.cross_attn.v.weight"), (Shape{28, 32}));
+  EXPECT_EQ(shapeOf(model, "decoder.layers.5.cross_attn.o.weight"), (Shape{32, 28}));
+  EXPECT_DOUBLE_EQ(model.encoder.layer.at(0).body.at(0).scale, std::sqrt(5.0));
+}
+
+TEST(Shipped, ParametersHaveTheDocumentedNames) {
+  Description model = shippedModel("tiny");
+  for (const char *name : {"encoder.embed.weight", "decoder.embed.weight", "encoder.layers.0.self_attn.q.weight",
+                           "encoder.layers.1.ffn.in.bias", "decoder.layers.1.cross_attn.o.bias", "decoder.layers.0.cross_attn_norm.weight",
+                           "encoder.norm.weight", "decoder.norm.bias", "output.weight", "output.bias"})
+    EXPECT_NE(model.parameter(name), nullptr) << name;
+  EXPECT_NE(shippedModel("learned-positions").parameter("encoder.pos.weight"), nullptr);
+  EXPECT_NE(shippedModel("memory-norm").parameter("decoder.layers.5.memory_norm.bias"), nullptr);
+  EXPECT_NE(shippedModel("modern").parameter("encoder.layers.7.ffn.in.gate.weight"), nullptr);
+}
+
+TEST(Shipped, EveryTranslatorTakesTheCommonParameters) {
+  for (const std::string &name : shipped) {
+    Description model = shippedModel(name);
+    if (!model.decoder)
+      continue;
+    for (const char *param : {"source_vocab", "target_vocab", "d_model", "encoder_layers", "decoder_layers", "d_ff", "dropout", "max_length"})
+      EXPECT_TRUE(model.params.count(param)) << name << " " << param;
+    EXPECT_TRUE(model.params.count("heads") || (model.params.count("encoder_heads") && model.params.count("decoder_heads"))) << name;
+  }
+}
+
+TEST(Shipped, WhatTheSeedDocumentsCompute) {
+  Description book = shippedModel("original-book-positions");
+  EXPECT_EQ(book.encoder.input.at(1).exponentMultiplier, 2);
+  EXPECT_EQ(book.encoder.input.at(1).cosineOffset, 0);
+  EXPECT_DOUBLE_EQ(book.encoder.input.at(0).scale, std::sqrt(512.0));
+  Description final = shippedModel("final-norm");
+  const StepDescription &norm = final.decoder->output.at(0);
+  EXPECT_TRUE(norm.unbiased && norm.epsInStd);
+  EXPECT_EQ(norm.eps, 1e-6);
+  EXPECT_EQ(final.encoder.input.at(1).cosineOffset, 1);
+  EXPECT_EQ(final.maxSourceLength, 80);
+  const StepDescription &masked = final.decoder->layer.at(0).body.at(1);
+  EXPECT_TRUE(masked.padding && masked.causal);
+  EXPECT_EQ(masked.weightDropout, 0.1);
+  Description memory = shippedModel("memory-norm", {{"encoder_heads", "4"}});
+  EXPECT_EQ(memory.encoder.layer.at(0).body.at(1).heads, 4);
+  const StepDescription &cross = memory.decoder->layer.at(1).body.at(1);
+  EXPECT_EQ(cross.heads, 8);
+  EXPECT_TRUE(cross.encoderMemory && cross.returnWeights && !cross.biasQ && !cross.biasO);
+  EXPECT_EQ(cross.body.at(0).eps, 1e-5);
+  Description learned = shippedModel("learned-positions");
+  EXPECT_DOUBLE_EQ(learned.encoder.layer.at(0).body.at(0).scale, std::sqrt(512.0));
+  EXPECT_EQ(learned.encoder.input.at(0).scale, 1);
+  EXPECT_FALSE(learned.decoder->layer.at(0).body.at(0).padding);
+}
+
+TEST(Description, DefaultsOfEveryStep) {
+  StepDescription attention = onlyStep(R"({"op": "attention", "name": "a", "heads": 3})");
+  EXPECT_EQ(attention.keyDim, 2);
+  EXPECT_EQ(attention.valueDim, 2);
+  EXPECT_DOUBLE_EQ(attention.scale, std::sqrt(2.0));
+  EXPECT_TRUE(attention.padding && !attention.causal && !attention.encoderMemory && attention.projections && !attention.returnWeights);
+  EXPECT_TRUE(attention.biasQ && attention.biasK && attention.biasV && attention.biasO);
+  EXPECT_EQ(attention.weightDropout, 0);
+  StepDescription plain = onlyStep(R"({"op": "attention", "name": "a", "projections": false})");
+  EXPECT_EQ(plain.scale, 1);
+  EXPECT_EQ(plain.heads, 1);
+  EXPECT_EQ(plain.keyDim, 6);
+  StepDescription layerNorm = onlyStep(R"({"op": "layer_norm", "name": "n"})");
+  EXPECT_EQ(layerNorm.eps, 1e-5);
+  EXPECT_FALSE(layerNorm.unbiased || layerNorm.epsInStd);
+  EXPECT_EQ(onlyStep(R"({"op": "rms_norm", "name": "n"})").eps, 1e-6);
+  StepDescription gated = onlyStep(R"({"op": "gated", "name": "g", "features": 6})");
+  EXPECT_EQ(gated.activation, Op::Silu);
+  EXPECT_FALSE(gated.bias);
+  StepDescription positions = onlyStep(R"({"op": "positions", "kind": "sinusoidal", "max_length": 7})");
+  EXPECT_EQ(positions.base, 10000);
+  EXPECT_EQ(positions.exponentMultiplier, 1);
+  EXPECT_EQ(positions.cosineOffset, 0);
+  EXPECT_FALSE(positions.halves);
+  EXPECT_EQ(onlyStep(R"({"op": "positions", "kind": "learned", "max_length": 7})").name, "pos");
+}
+
+TEST(Description, OptionsOfEveryStep) {
+  StepDescription attention = onlyStep(R"({"op": "attention", "name": "a", "heads": 4, "key_dim": 5, "value_dim": 3, "mask": ["causal"],
+      "scale": 2.5, "dropout": 0.25, "bias": {"k": false, "o": false}, "return_weights": true})");
+  EXPECT_EQ(attention.keyDim, 5);
+  EXPECT_EQ(attention.valueDim, 3);
+  EXPECT_EQ(attention.scale, 2.5);
+  EXPECT_TRUE(attention.biasQ && !attention.biasK && attention.biasV && !attention.biasO);
+  EXPECT_TRUE(!attention.padding && attention.causal && attention.returnWeights);
+  EXPECT_EQ(attention.weightDropout, 0.25);
+  EXPECT_DOUBLE_EQ(onlyStep(R"({"op": "attention", "name": "a", "heads": 3, "scale": "sqrt_model_dim"})").scale, std::sqrt(6.0));
+  EXPECT_EQ(onlyStep(R"({"op": "attention", "name": "a", "projections": false, "scale": 4, "heads": 1})").scale, 4);
+  StepDescription none = onlyStep(R"({"op": "attention", "name": "a", "heads": 3, "bias": false, "mask": []})");
+  EXPECT_FALSE(none.biasQ || none.biasK || none.biasV || none.biasO || none.padding || none.causal);
+  StepDescription positions = onlyStep(R"({"op": "positions", "kind": "sinusoidal", "max_length": 7, "base": 100,
+      "exponent_multiplier": 2, "cosine_offset": 1, "layout": "halves"})");
+  EXPECT_EQ(positions.base, 100);
+  EXPECT_TRUE(positions.halves);
+  StepDescription norm = onlyStep(R"({"op": "layer_norm", "name": "n", "eps": 0.5, "variance": "unbiased", "eps_in": "std"})");
+  EXPECT_TRUE(norm.unbiased && norm.epsInStd);
+  EXPECT_EQ(norm.eps, 0.5);
+  EXPECT_EQ(onlyStep(R"({"op": "gated", "name": "g", "features": 6, "activation": "tanh"})").activation, Op::Tanh);
+}
+
+TEST(Description, FeaturesFlowThroughSteps) {
+  Description model = parseDescription(encoderText(R"({"op": "gated", "name": "g", "features": 10, "bias": true}, {"op": "tanh"},
+      {"op": "residual", "body": [{"op": "attention", "name": "a", "heads": 5}]}, {"op": "linear", "name": "l", "features": 6})",
+                                                   R"(, "head": [{"op": "linear", "name": "out", "features": 4}])"),
+                                       "m.json");
+  EXPECT_EQ(shapeOf(model, "encoder.layers.1.g.gate.weight"), (Shape{10, 6}));
+  EXPECT_EQ(shapeOf(model, "encoder.layers.1.g.value.bias"), (Shape{10}));
+  EXPECT_EQ(shapeOf(model, "encoder.layers.1.a.k.weight"), (Shape{10, 10}));
+  EXPECT_EQ(shapeOf(model, "encoder.layers.1.l.weight"), (Shape{6, 10}));
+  EXPECT_EQ(shapeOf(model, "out.weight"), (Shape{4, 6}));
+  EXPECT_TRUE(model.encoder.floatInput);
+  EXPECT_EQ(model.encoder.inputDim, 6);
+  EXPECT_FALSE(model.decoder);
+}
+
+TEST(Description, MemoryBodyComesBeforeItsAttention) {
+  Description model = parseDescription(
+      translatorText(R"({"op": "attention", "name": "c", "heads": 2, "memory": "encoder", "bias": false,
+                         "memory_body": [{"op": "linear", "name": "narrow", "features": 4, "bias": false}, {"op": "rms_norm", "name": "n"}]})"),
+      "m.json");
+  EXPECT_EQ(namesOf(model), (std::vector<std::string>{"encoder.embed.weight", "decoder.embed.weight", "decoder.layers.0.narrow.weight",
+                                                      "decoder.layers.0.n.weight", "decoder.layers.0.c.q.weight", "decoder.layers.0.c.k.weight",
+                                                      "decoder.layers.0.c.v.weight", "decoder.layers.0.c.o.weight",
+                                                      "decoder.layers.1.narrow.weight", "decoder.layers.1.n.weight", "decoder.layers.1.c.q.weight",
+                                                      "decoder.layers.1.c.k.weight", "decoder.layers.1.c.v.weight",
+                                                      "decoder.layers.1.c.o.weight", "output.weight"}));
+  EXPECT_EQ(shapeOf(model, "decoder.layers.0.c.q.weight"), (Shape{6, 6}));
+  EXPECT_EQ(shapeOf(model, "decoder.layers.0.c.k.weight"), (Shape{6, 4}));
+}
+
+TEST(Description, TiedParametersAreOneUnderTheFirstName) {
+  Description model = parseDescription(
+      translatorText(R"({"op": "relu"})", R"(, "share": [["output.weight", "decoder.embed.weight", "encoder.embed.weight"]])"), "m.json");
+  EXPECT_EQ(namesOf(model), std::vector<std::string>{"output.weight"});
+  EXPECT_EQ(model.parameters[0].aliases, (std::vector<std::string>{"decoder.embed.weight", "encoder.embed.weight"}));
+  EXPECT_EQ(model.parameters[0].init, "xavier_uniform");
+  EXPECT_EQ(model.parameter("encoder.embed.weight"), &model.parameters[0]);
+  EXPECT_EQ(model.parameter("encoder.embed.bias"), nullptr);
+}
+
+TEST(Description, Initialisation) {
+  const std::string layer = R"({"op": "linear", "name": "l", "features": 8}, {"op": "layer_norm", "name": "n"}, {"op": "linear", "name": "k", "features": 6})";
+  Description plain = parseDescription(encoderText(layer), "m.json");
+  const ParameterDescription &weight = *plain.parameter("encoder.layers.0.l.weight");
+  EXPECT_EQ(weight.init, "xavier_uniform");
+  EXPECT_EQ(weight.fanIn, 6);
+  EXPECT_EQ(weight.fanOut, 8);
+  EXPECT_EQ(plain.parameter("encoder.layers.0.l.bias")->init, "zero");
+  EXPECT_EQ(plain.parameter("encoder.layers.0.n.weight")->init, "one");
+  EXPECT_EQ(plain.parameter("encoder.layers.0.n.bias")->init, "zero");
+  Description other = parseDescription(
+      translatorText(layer, R"(, "init": {"linear": "fan_in_uniform", "embedding": "normal", "bias": "fan_in_uniform"})"), "m.json");
+  EXPECT_EQ(other.parameter("decoder.layers.1.l.weight")->init, "fan_in_uniform");
+  EXPECT_EQ(other.parameter("decoder.layers.1.l.bias")->init, "fan_in_uniform");
+  EXPECT_EQ(other.parameter("decoder.layers.1.l.bias")->fanIn, 6);
+  EXPECT_EQ(other.parameter("encoder.embed.weight")->init, "normal");
+  EXPECT_EQ(other.parameter("encoder.embed.weight")->fanIn, 6);
+  EXPECT_EQ(other.parameter("decoder.layers.0.n.bias")->init, "zero");
+}
+
+TEST(Description, OverridesReachStepsAndTheCanonicalText) {
+  Description model = shippedModel("tiny", {{"d_model", "32"}, {"dropout", "0"}, {"tokens.pad", "7"}, {"tokens.source_eos", "false"}});
+  EXPECT_EQ(shapeOf(model, "encoder.embed.weight"), (Shape{4000, 32}));
+  EXPECT_EQ(model.encoder.input.at(2).rate, 0);
+  EXPECT_EQ(model.tokens.pad, 7);
+  EXPECT_FALSE(model.tokens.sourceEos);
+  nlohmann::json canonical = nlohmann::json::parse(model.canonical);
+  EXPECT_EQ(canonical["params"]["d_model"], 32);
+  EXPECT_EQ(canonical["tokens"]["pad"], 7);
+  EXPECT_EQ(canonical["tokens"]["source_eos"], false);
+  EXPECT_EQ(canonical["encoder"]["input"][0]["dim"], 32);
+  EXPECT_EQ(model.canonical.find('$'), std::string::npos);
+}
+
+TEST(Description, CanonicalTextDescribesTheSameModel) {
+  for (const std::string &name : shipped) {
+    Description model = shippedModel(name), again = parseDescription(model.canonical, "canonical");
+    EXPECT_EQ(again.canonical, model.canonical) << name;
+    EXPECT_EQ(namesOf(again), namesOf(model)) << name;
+  }
+}
+
+TEST(Description, LaterOverridesWin) {
+  EXPECT_EQ(shippedModel("tiny", {{"source_vocab", "50"}, {"source_vocab", "60"}}).sourceVocab, 60);
+}
+
+TEST(Description, TheShortestPositionsLimitTheLength) {
+  Description model = parseDescription(
+      translatorText(R"({"op": "positions", "kind": "learned", "max_length": 30}, {"op": "positions", "kind": "sinusoidal", "max_length": 20},
+                        {"op": "attention", "name": "c", "heads": 1, "memory": "encoder",
+                         "memory_body": [{"op": "positions", "kind": "sinusoidal", "max_length": 11}]})"),
+      "m.json");
+  EXPECT_EQ(model.maxTargetLength, 20);
+  EXPECT_EQ(model.maxSourceLength, 11);
+}
+
+TEST(Description, WholeNumbersMayBeWrittenAsFloats) {
+  EXPECT_EQ(onlyStep(R"({"op": "linear", "name": "l", "features": 6.0})").features, 6);
+  EXPECT_NE(errorOf(encoderText(R"({"op": "linear", "name": "l", "features": 1e30})")), "no error");
+}
+
+TEST(Description, ErrorsSayWhereWhatAndWhatWasExpected) {
+  EXPECT_EQ(errorOf(encoderText(R"({"op": "residual", "body": [{"op": "attention", "name": "a", "heads": 4}]})")),
+            "m.json: encoder.layer[0].body[0].heads: 4 does not divide d_model 6 (expected one of 1, 2, 3, 6, or key_dim and value_dim)");
+  EXPECT_EQ(errorOf("{\n  \"name\": ]\n}"), "m.json:2:11: not JSON: unexpected ']'; expected '[', '{', or a literal");
+  EXPECT_TRUE(errorOf(fileText("tiny"), {{"hedas", "4"}}).starts_with("m.json: --set hedas=4: not in params; did you mean \"heads\"? known: d_ff, "));
+}
+
+// Every prefix of a model, and models with bytes changed at random, are read or refused: nothing crashes or hangs.
+TEST(Description, BrokenTextIsRefused) {
+  const std::string text = fileText("modern");
+  for (size_t length = 0; length + 2 < text.size(); length += 3)
+    EXPECT_NE(errorOf(text.substr(0, length)), "no error") << length;
+  std::mt19937 random(1);
+  const std::string bytes = "{}[]\",:0123456789-.e$ abcdefghijklmnopqrstuvwxyz\\\n\x01\xff";
+  for (int round = 0; round < 3000; ++round) {
+    std::string broken = text;
+    for (int edits = 1 + round % 4; edits > 0; --edits)
+      broken[random() % broken.size()] = bytes[random() % bytes.size()];
+    std::string message = errorOf(broken);
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+  }
+}
+
+TEST(Description, DeepNestingIsRefused) {
+  std::string text = encoderText(R"({"op": "relu"})");
+  for (int depth : {10, 1000, 1000000}) {
+    std::string body;
+    for (int i = 0; i < depth; ++i)
+      body += R"({"op": "residual", "body": [)";
+    body += R"({"op": "relu"})";
+    for (int i = 0; i < depth; ++i)
+      body += "]}";
+    std::string message = errorOf(encoderText(body));
+    if (depth == 10)
+      EXPECT_EQ(message, "no error");
+    else
+      EXPECT_NE(message.find(depth == 1000 ? "nested deeper than 64 levels" : "larger than 16 MB"), std::string::npos) << message;
+  }
+}
