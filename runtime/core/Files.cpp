@@ -1,0 +1,152 @@
+// Files, whole or not at all.
+#include "Files.h"
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <iostream>
+#include <iterator>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace xfc {
+
+[[noreturn]] static void fail(const std::string &file, const char *doing) {
+  throw Error(file + ": cannot " + doing + ": " + std::strerror(errno));
+}
+
+namespace {
+struct Descriptor {
+  int fd;
+  explicit Descriptor(int fd) : fd(fd) {}
+  Descriptor(const Descriptor &) = delete;
+  ~Descriptor() {
+    if (fd >= 0)
+      ::close(fd);
+  }
+};
+} // namespace
+
+std::string readFile(const std::string &file) {
+  Descriptor in(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  if (in.fd < 0)
+    fail(file, "open");
+  struct stat info {};
+  if (::fstat(in.fd, &info) == 0 && S_ISDIR(info.st_mode)) {
+    errno = EISDIR;
+    fail(file, "read");
+  }
+  std::string contents;
+  contents.reserve(info.st_size > 0 ? info.st_size : 0);
+  char chunk[1 << 16];
+  for (;;) {
+    ssize_t got = ::read(in.fd, chunk, sizeof chunk);
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got < 0)
+      fail(file, "read");
+    if (got == 0)
+      return contents;
+    contents.append(chunk, got);
+  }
+}
+
+static std::string folderOf(const std::string &file) {
+  size_t slash = file.rfind('/');
+  return slash == std::string::npos ? "." : slash == 0 ? "/" : file.substr(0, slash);
+}
+
+void writeFile(const std::string &file, std::string_view contents) {
+  const std::string partial = file + ".partial." + std::to_string(::getpid());
+  {
+    Descriptor out(::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    if (out.fd < 0)
+      fail(file, "write");
+    auto giveUp = [&] {
+      int reason = errno;
+      ::unlink(partial.c_str());
+      errno = reason;
+      fail(file, "write");
+    };
+    for (size_t done = 0; done < contents.size();) {
+      ssize_t wrote = ::write(out.fd, contents.data() + done, contents.size() - done);
+      if (wrote < 0 && errno == EINTR)
+        continue;
+      if (wrote < 0)
+        giveUp();
+      done += wrote;
+    }
+    if (::fsync(out.fd) != 0 && errno != EINVAL && errno != EROFS)
+      giveUp();
+  }
+  if (::rename(partial.c_str(), file.c_str()) != 0) {
+    int reason = errno;
+    ::unlink(partial.c_str());
+    errno = reason;
+    fail(file, "write");
+  }
+  Descriptor folder(::open(folderOf(file).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.fd >= 0)
+    ::fsync(folder.fd); // the name itself; some file systems do not offer it, and the file is whole either way
+}
+
+// The first byte of `line` that is not valid UTF-8 (RFC 3629), or npos.
+static size_t invalidUtf8(std::string_view line) {
+  for (size_t i = 0; i < line.size();) {
+    auto byte = [&](size_t at) { return at < line.size() ? static_cast<unsigned char>(line[at]) : 0u; };
+    unsigned lead = byte(i);
+    int length = lead < 0x80 ? 1 : lead >= 0xC2 && lead < 0xE0 ? 2 : lead >= 0xE0 && lead < 0xF0 ? 3 : lead >= 0xF0 && lead < 0xF5 ? 4 : 0;
+    if (length == 0)
+      return i;
+    for (int k = 1; k < length; ++k)
+      if ((byte(i + k) & 0xC0) != 0x80)
+        return i;
+    if ((lead == 0xE0 && byte(i + 1) < 0xA0) || (lead == 0xED && byte(i + 1) >= 0xA0) || (lead == 0xF0 && byte(i + 1) < 0x90) ||
+        (lead == 0xF4 && byte(i + 1) >= 0x90))
+      return i;
+    i += length;
+  }
+  return std::string_view::npos;
+}
+
+std::vector<std::string> readLines(const std::string &file) {
+  std::string contents = file == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : readFile(file);
+  const std::string name = file == "-" ? "standard input" : file;
+  std::vector<std::string> lines;
+  for (size_t begin = 0; begin < contents.size();) {
+    size_t end = contents.find('\n', begin);
+    if (end == std::string::npos)
+      end = contents.size();
+    std::string_view line(contents.data() + begin, end - begin);
+    if (!line.empty() && line.back() == '\r')
+      line.remove_suffix(1);
+    if (size_t bad = invalidUtf8(line); bad != std::string_view::npos)
+      throw Error(name + ":" + std::to_string(lines.size() + 1) + ": byte " + std::to_string(bad + 1) +
+                  " is not valid UTF-8; convert the file, for example with iconv");
+    lines.emplace_back(line);
+    begin = end + 1;
+  }
+  return lines;
+}
+
+void makeFolder(const std::string &folder) {
+  for (size_t slash = folder.find('/', 1);; slash = folder.find('/', slash + 1)) {
+    std::string part = folder.substr(0, slash);
+    if (::mkdir(part.c_str(), 0777) != 0) {
+      int reason = errno;
+      struct stat info {};
+      if (::stat(part.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
+        errno = reason;
+        fail(part, "make the folder");
+      }
+    }
+    if (slash == std::string::npos)
+      return;
+  }
+}
+
+bool exists(const std::string &file) {
+  struct stat info {};
+  return ::stat(file.c_str(), &info) == 0;
+}
+
+} // namespace xfc

@@ -1,0 +1,108 @@
+// The pool: an atomic chunk counter a region, a short spin, then a futex.
+#include "../core/ThreadPool.h"
+#include <atomic>
+#include <immintrin.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace xfc {
+
+static void flushDenormals() { _mm_setcsr(_mm_getcsr() | 0x8040); } // FTZ and DAZ
+
+struct ThreadPool::State {
+  using Body = void (*)(void *, int64_t, int);
+  std::vector<std::thread> workers;
+  // The region on offer. Written before `gate` opens, read by those who got in.
+  Body body = nullptr;
+  void *context = nullptr;
+  int64_t chunks = 0;
+  alignas(64) std::atomic<int64_t> next{0};
+  // Bit 31: the region is open; below: workers inside. A worker that comes late finds it closed and stays out.
+  alignas(64) std::atomic<uint32_t> gate{0};
+  alignas(64) std::atomic<uint32_t> epoch{0};
+  std::atomic<int> sleepers{0};
+  std::atomic<bool> stop{false};
+
+  static constexpr uint32_t open = 1u << 31;
+
+  void drain(int thread) {
+    for (int64_t chunk; (chunk = next.fetch_add(1, std::memory_order_relaxed)) < chunks;)
+      body(context, chunk, thread);
+  }
+
+  void work(int thread) {
+    flushDenormals();
+    uint32_t seen = 0;
+    for (;;) {
+      for (int spins = 0; epoch.load(std::memory_order_acquire) == seen; ++spins) {
+        if (stop.load(std::memory_order_relaxed))
+          return;
+        if (spins < 2000) {
+          _mm_pause();
+        } else if (spins < 2004) {
+          sched_yield();
+        } else {
+          sleepers.fetch_add(1);
+          syscall(SYS_futex, &epoch, FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
+          sleepers.fetch_sub(1);
+          spins = 0;
+        }
+      }
+      seen = epoch.load(std::memory_order_acquire);
+      uint32_t state = gate.load(std::memory_order_acquire);
+      bool in = false;
+      while (!in && (state & open))
+        in = gate.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel, std::memory_order_acquire);
+      if (!in)
+        continue;
+      drain(thread);
+      gate.fetch_sub(1, std::memory_order_release);
+    }
+  }
+
+  void wake() {
+    epoch.fetch_add(1, std::memory_order_seq_cst);
+    if (sleepers.load(std::memory_order_seq_cst) > 0)
+      syscall(SYS_futex, &epoch, FUTEX_WAKE_PRIVATE, 1 << 30, nullptr, nullptr, 0);
+  }
+};
+
+ThreadPool::ThreadPool(int threads) : state(std::make_unique<State>()) {
+  flushDenormals();
+  for (int thread = 1; thread < threads; ++thread)
+    state->workers.emplace_back([this, thread] { state->work(thread); });
+}
+
+ThreadPool::~ThreadPool() {
+  state->stop.store(true);
+  state->wake();
+  for (std::thread &worker : state->workers)
+    worker.join();
+}
+
+int ThreadPool::threads() const { return static_cast<int>(state->workers.size()) + 1; }
+
+void ThreadPool::run(void (*body)(void *, int64_t, int), void *context, int64_t chunks) {
+  if (state->workers.empty() || chunks <= 1) {
+    for (int64_t chunk = 0; chunk < chunks; ++chunk)
+      body(context, chunk, 0);
+    return;
+  }
+  state->body = body;
+  state->context = context;
+  state->chunks = chunks;
+  state->next.store(0, std::memory_order_relaxed);
+  state->gate.store(State::open, std::memory_order_release);
+  state->wake();
+  state->drain(0);
+  // No chunk is left to take: close, and wait for those who still work on theirs.
+  state->gate.fetch_and(~State::open, std::memory_order_acq_rel);
+  for (int spins = 0; state->gate.load(std::memory_order_acquire) != 0; ++spins)
+    spins < 1000 ? _mm_pause() : static_cast<void>(sched_yield());
+}
+
+} // namespace xfc

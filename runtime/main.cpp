@@ -1,0 +1,16 @@
+// The entry of every generated executable.
+#include "core/CommandLine.h"
+#include "core/Commands.h"
+#include <cstdio>
+#include <string>
+
+int main(int argc, char **argv) {
+  const std::string path = argv[0], name = path.substr(path.rfind('/') + 1);
+  CLI::App app("A translator compiled by xfc: trains, translates and scores", name);
+  app.set_version_flag("--version", "xfc " XFC_VERSION);
+  app.require_subcommand(1);
+  for (auto add : {xfc::addTrain, xfc::addTranslate, xfc::addScore, xfc::addEvaluate, xfc::addReport, xfc::addForward, xfc::addSelfcheck,
+                   xfc::addBench, xfc::addPack, xfc::addInfo})
+    add(app);
+  return xfc::runCommandLine(app, argc, argv);
+}
