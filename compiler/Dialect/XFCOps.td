@@ -22,7 +22,6 @@ def XFC_Dialect : Dialect {
     source and rows of the target cannot be mixed up. Parameters and their gradients are builtin tensors.
   }];
   let useDefaultTypePrinterParser = 1;
-  let useDefaultAttributePrinterParser = 1;
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
