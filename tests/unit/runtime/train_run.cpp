@@ -1,0 +1,388 @@
+// Whole training runs of a model of hand-written kernels: a table of next-token logits. They must not depend on where a
+// run was stopped, killed or resumed.
+#include "core/Files.h"
+#include "core/Safetensors.h"
+#include "train/Checkpoint.h"
+#include "train/Log.h"
+#include "train/Report.h"
+#include "train/Trainer.h"
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <random>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace xfc;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t V = 12;
+
+template <typename T> T *buffer(const xfc_call *call, int i) { return static_cast<T *>(call->buffers[i]); }
+
+// Operands: target ids, labels, smoothing, table, and for gradients loss_scale; results: loss, nll, and the gradient.
+template <bool gradients> void lossKernel(const xfc_call *call, int64_t, void *) {
+  const xfc_rows &rows = call->shape->sets[XFC_TARGET];
+  const int32_t *ids = buffer<int32_t>(call, 0), *labels = buffer<int32_t>(call, 1);
+  float smoothing = *buffer<float>(call, 2), *table = buffer<float>(call, 3);
+  float *loss = buffer<float>(call, gradients ? 5 : 4), *nll = buffer<float>(call, gradients ? 6 : 5);
+  float *gradient = gradients ? buffer<float>(call, 7) : nullptr;
+  if (gradients)
+    std::fill(gradient, gradient + V * V, 0.0f);
+  for (int64_t i = 0; i < rows.rows; ++i) {
+    float *logits = table + ids[i] * V, sum = 0, all = 0;
+    for (int64_t v = 0; v < V; ++v)
+      sum += std::exp(logits[v]);
+    for (int64_t v = 0; v < V; ++v)
+      all -= (logits[v] - std::log(sum)) / V;
+    nll[i] = std::log(sum) - logits[labels[i]];
+    loss[i] = (1 - smoothing) * nll[i] + smoothing * all;
+    if (!gradients)
+      continue;
+    // A dropped row has no gradient: what depends on step and sentence must come back after a resume.
+    uint32_t random = xfc_random(call->shape->dropout_key, 1, rows.sentences[rows.sequence_of[i]], rows.positions[i], 0, 0);
+    float scale = random < 0x20000000u ? 0 : *buffer<float>(call, 4);
+    for (int64_t v = 0; v < V; ++v)
+      gradient[ids[i] * V + v] += scale * (std::exp(logits[v]) / sum - (1 - smoothing) * (v == labels[i]) - smoothing / V);
+  }
+}
+
+// Operands: hyper, max_norm, parameters, gradients and moments; result: norm.
+void updateKernel(const xfc_call *call, int64_t, void *) {
+  const float *hyper = buffer<float>(call, 0), maxNorm = *buffer<float>(call, 1);
+  float *p = buffer<float>(call, 2), *g = buffer<float>(call, 3), *m = buffer<float>(call, 4), *v = buffer<float>(call, 5);
+  float squares = 0;
+  for (int64_t i = 0; i < V * V; ++i)
+    squares += g[i] * g[i];
+  float norm = std::sqrt(squares), factor = maxNorm > 0 && norm > maxNorm ? maxNorm / norm : 1;
+  *buffer<float>(call, 6) = norm;
+  for (int64_t i = 0; i < V * V; ++i) {
+    float gradient = factor * g[i] + hyper[4] * p[i];
+    m[i] = hyper[1] * m[i] + (1 - hyper[1]) * gradient;
+    v[i] = hyper[2] * v[i] + (1 - hyper[2]) * gradient * gradient;
+    p[i] -= hyper[0] * hyper[5] * p[i] + hyper[0] * (m[i] / hyper[6]) / (std::sqrt(v[i] / hyper[7]) + hyper[3]);
+  }
+}
+
+Module tableModel() {
+  Module module;
+  module.model = "table";
+  module.hash = "1";
+  module.description = "{}";
+  module.sourceVocab = module.targetVocab = V;
+  module.maxLength = module.maxTargetLength = 20;
+  module.hasDecoder = true;
+  module.parameterElements = (V * V + 15) / 16 * 16;
+  module.parameters = {{"table.weight", {}, {V, V}, 0, "xavier_uniform", V, V}};
+  Partition one{Partition::Unit::One, 1, 1};
+  module.kernels = {{"score", one, 0}, {"gradients", one, 0}, {"update", one, 0}};
+  auto place = [](Place::Kind kind, int64_t index = 0) { return Place{kind, index, 0}; };
+  auto argument = [](const char *name, Argument::Role role, DType type, int8_t set, std::vector<int64_t> shape = {}) {
+    return Argument{name, role, type, set, std::move(shape)};
+  };
+  Size rowOfTarget, scalar;
+  rowOfTarget.rows[XFC_TARGET] = 4;
+  scalar.constant = 64;
+
+  for (bool gradients : {false, true}) {
+    Program program;
+    program.name = gradients ? "loss_and_gradients" : "score";
+    program.arguments = {argument("source", Argument::Role::Input, DType::I32, XFC_SOURCE), argument("target", Argument::Role::Input, DType::I32, XFC_TARGET),
+                         argument("labels", Argument::Role::Input, DType::I32, XFC_TARGET), argument("smoothing", Argument::Role::Scalar, DType::F32, -1)};
+    if (gradients)
+      program.arguments.push_back(argument("loss_scale", Argument::Role::Scalar, DType::F32, -1));
+    program.buffers = {{rowOfTarget, 0, 1}, {rowOfTarget, 0, 1}};
+    program.outputs = {{"loss", place(Place::Kind::Arena, 0), DType::F32, XFC_TARGET, -1, {}, 1},
+                       {"nll", place(Place::Kind::Arena, 1), DType::F32, XFC_TARGET, -1, {}, 1}};
+    Step step;
+    step.kernel = gradients;
+    step.set = step.keySet = XFC_TARGET;
+    step.buffers = {place(Place::Kind::Argument, 1), place(Place::Kind::Argument, 2), place(Place::Kind::Argument, 3), place(Place::Kind::Parameters)};
+    if (gradients)
+      step.buffers.push_back(place(Place::Kind::Argument, 4));
+    step.buffers.insert(step.buffers.end(), {place(Place::Kind::Arena, 0), place(Place::Kind::Arena, 1)});
+    if (gradients)
+      step.buffers.push_back(place(Place::Kind::Gradients));
+    step.strides.assign(step.buffers.size(), 1);
+    program.steps = {step};
+    module.programs.push_back(program);
+  }
+  Program update;
+  update.name = "update";
+  update.arguments = {argument("hyper", Argument::Role::Scalar, DType::F32, -1, {8}), argument("max_norm", Argument::Role::Scalar, DType::F32, -1)};
+  update.buffers = {{scalar, 0, 1}};
+  update.outputs = {{"norm", place(Place::Kind::Arena, 0), DType::F32, -1, -1, {}, 0}};
+  Step step;
+  step.kernel = 2;
+  step.buffers = {place(Place::Kind::Argument, 0), place(Place::Kind::Argument, 1), place(Place::Kind::Parameters), place(Place::Kind::Gradients),
+                  place(Place::Kind::Moments1), place(Place::Kind::Moments2), place(Place::Kind::Arena, 0)};
+  step.strides.assign(step.buffers.size(), 0);
+  update.steps = {step};
+  module.programs.push_back(update);
+  return module;
+}
+
+const xfc_kernel kernels[] = {lossKernel<false>, lossKernel<true>, updateKernel};
+const std::vector<uint8_t> planBytes = serialize(tableModel());
+const xfc_image image = {XFC_ABI_VERSION, 3, "test", "", kernels, planBytes.data(), planBytes.size()};
+
+} // namespace
+
+// What the executable under test runs.
+extern "C" const xfc_image *const xfc_images[] = {&image, nullptr};
+
+namespace {
+
+class TrainRun : public testing::Test {
+protected:
+  TrainRun() : folder(fs::temp_directory_path() / ("xfc_train_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()))) {
+    fs::remove_all(folder);
+    fs::create_directories(folder);
+    write("a", 1, 150);
+    write("b", 2, 150);
+    write("va", 3, 20);
+    write("vb", 4, 20);
+  }
+  ~TrainRun() override { fs::remove_all(folder); }
+
+  std::string file(const std::string &name) { return (folder / name).string(); }
+  // Lines in which a token is mostly followed by the next larger one.
+  void write(const std::string &name, int seed, int lines) {
+    std::mt19937 random(seed);
+    std::ofstream stream(file(name));
+    for (int i = 0; i < lines; ++i) {
+      int id = 4 + random() % 8;
+      for (int length = 1 + random() % 12; length > 0; --length) {
+        stream << id << ' ';
+        id = random() % 4 == 0 ? 4 + random() % 8 : 4 + (id - 3) % 8;
+      }
+      stream << '\n';
+    }
+  }
+  TrainOptions options(const std::string &out, int64_t steps) {
+    TrainOptions options;
+    options.sources = {file("a")};
+    options.targets = {file("b")};
+    options.out = file(out);
+    options.format = Format::Ids;
+    options.steps = steps;
+    options.batchTokens = 100;
+    options.schedule = Schedule::Kind::Constant;
+    options.rate = 0.01;
+    options.warmup = 10;
+    options.saveEvery = 20;
+    options.threads = 1;
+    options.quiet = true;
+    return options;
+  }
+  TrainOptions validated(TrainOptions options) {
+    options.validSources = {file("va")};
+    options.validTargets = {file("vb")};
+    options.validEvery = 10;
+    return options;
+  }
+  std::string run(const TrainOptions &options) {
+    try {
+      train(options, "{}\n");
+    } catch (const Error &error) {
+      return error.what();
+    }
+    return "";
+  }
+  std::string weightsOf(const std::string &out, const std::string &name = "last.safetensors") { return readFile(file(out) + "/" + name); }
+
+  fs::path folder;
+};
+
+TEST_F(TrainRun, Learns) {
+  ASSERT_EQ(run(validated(options("out", 200))), "");
+  std::vector<nlohmann::json> records = readLog(file("out/train.jsonl"));
+  std::vector<double> losses, valid;
+  for (const nlohmann::json &record : records) {
+    if (record.contains("loss")) {
+      losses.push_back(record["loss"]);
+      for (const char *name : {"step", "epoch", "nll", "ppl", "wps", "ups", "gnorm", "lr", "wall"})
+        EXPECT_TRUE(record.contains(name)) << name;
+      EXPECT_DOUBLE_EQ(record["lr"], 0.01);
+    } else {
+      valid.push_back(record["valid_nll"]);
+    }
+  }
+  EXPECT_EQ(losses.size(), 20u);
+  EXPECT_EQ(valid.size(), 20u);
+  EXPECT_LT(losses.back(), losses.front() - 0.3);
+  EXPECT_LT(valid.back(), valid.front() - 0.3);
+  for (const char *name : {"best.safetensors", "last.safetensors", "config.json", "state/training.safetensors"})
+    EXPECT_TRUE(exists(file("out/") + name)) << name;
+}
+
+TEST_F(TrainRun, ResumedEqualsNeverStopped) {
+  for (int64_t accumulate : {1, 3}) {
+    std::string whole = "whole" + std::to_string(accumulate), halves = "halves" + std::to_string(accumulate);
+    TrainOptions first = validated(options(whole, 70));
+    first.accumulate = accumulate;
+    ASSERT_EQ(run(first), "");
+    first.out = file(halves);
+    first.steps = 33; // in the middle of an epoch, and not where a save is due
+    ASSERT_EQ(run(first), "");
+    first.steps = 70;
+    first.resume = true;
+    ASSERT_EQ(run(first), "");
+    EXPECT_EQ(weightsOf(whole), weightsOf(halves));
+    EXPECT_EQ(weightsOf(whole, "best.safetensors"), weightsOf(halves, "best.safetensors"));
+  }
+}
+
+TEST_F(TrainRun, KilledAndResumedEqualsNeverStopped) {
+  ASSERT_EQ(run(options("whole", 3000)), "");
+  for (int delay : {20, 60, 120}) { // milliseconds
+    std::string out = "killed" + std::to_string(delay);
+    TrainOptions killed = options(out, 3000);
+    killed.saveEvery = 1;
+    pid_t child = fork();
+    if (child == 0) {
+      try {
+        train(killed, "{}\n");
+      } catch (...) {
+      }
+      _exit(0);
+    }
+    usleep(delay * 1000);
+    kill(child, SIGKILL);
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFSIGNALED(status)) << "the run ended before it could be killed";
+    killed.saveEvery = 1000;
+    killed.resume = true;
+    ASSERT_EQ(run(killed), "");
+    EXPECT_EQ(weightsOf("whole"), weightsOf(out));
+  }
+}
+
+TEST_F(TrainRun, SeedsAndDataMatter) {
+  ASSERT_EQ(run(options("one", 20)), "");
+  TrainOptions other = options("other", 20);
+  other.seed = 2;
+  ASSERT_EQ(run(other), "");
+  EXPECT_NE(weightsOf("one"), weightsOf("other"));
+}
+
+TEST_F(TrainRun, AccumulatingEqualsOneLargeBatch) {
+  // All pairs are one batch, or several batches of one step: the same gradient up to rounding and dropout's sum order.
+  TrainOptions large = options("large", 1), small = options("small", 1);
+  large.batchTokens = 100000;
+  large.clipNorm = small.clipNorm = 0;
+  small.batchTokens = 200;
+  small.accumulate = epochBatches(Corpus(small.sources, small.targets, {Vocabulary(V), Vocabulary(V)}, tableModel(), Format::Ids), 200, 1, 0).size();
+  ASSERT_GT(small.accumulate, 2);
+  ASSERT_EQ(run(large), "");
+  ASSERT_EQ(run(small), "");
+  auto moments = [&](const std::string &out) {
+    StoredTensor tensor = readSafetensors(file(out) + "/state/training.safetensors").at("moment1.table.weight");
+    return std::vector<float>(reinterpret_cast<float *>(tensor.bytes.data()), reinterpret_cast<float *>(tensor.bytes.data()) + V * V);
+  };
+  std::vector<float> a = moments("large"), b = moments("small");
+  for (size_t i = 0; i < a.size(); ++i)
+    EXPECT_NEAR(a[i], b[i], 1e-6);
+}
+
+TEST_F(TrainRun, ZeroStepsLeaveTheFirstWeights) {
+  ASSERT_EQ(run(options("none", 0)), "");
+  EXPECT_EQ(readSafetensors(file("none/last.safetensors")).at("table.weight").shape, (std::vector<int64_t>{V, V}));
+}
+
+TEST_F(TrainRun, KeepsAndAverages) {
+  TrainOptions averaged = options("out", 100);
+  averaged.keep = 2;
+  averaged.average = 3;
+  ASSERT_EQ(run(averaged), "");
+  EXPECT_EQ(RunFolder(file("out")).keptSteps(), (std::vector<int64_t>{60, 80, 100}));
+  auto value = [&](const std::string &name) {
+    return *reinterpret_cast<float *>(readSafetensors(file("out/") + name).at("table.weight").bytes.data());
+  };
+  double mean = (double(value("step-60.safetensors")) + value("step-80.safetensors") + value("step-100.safetensors")) / 3;
+  EXPECT_FLOAT_EQ(value("average.safetensors"), static_cast<float>(mean));
+  EXPECT_EQ(value("best.safetensors"), value("average.safetensors"));
+  EXPECT_EQ(value("last.safetensors"), value("step-100.safetensors"));
+}
+
+TEST_F(TrainRun, EpochsEndWhereTheDataEnds) {
+  TrainOptions epochs = options("out", -1);
+  epochs.epochs = 2;
+  ASSERT_EQ(run(epochs), "");
+  Corpus corpus(epochs.sources, epochs.targets, {Vocabulary(V), Vocabulary(V)}, tableModel(), Format::Ids);
+  int64_t expected = epochBatches(corpus, 100, 1, 0).size() + epochBatches(corpus, 100, 1, 1).size();
+  EXPECT_EQ(readLog(file("out/train.jsonl")).back()["step"], expected);
+}
+
+TEST_F(TrainRun, StopsEarly) {
+  TrainOptions stopping = validated(options("out", 5000));
+  stopping.rate = 0.5; // overshoots
+  stopping.earlyStop = 3;
+  ASSERT_EQ(run(stopping), "");
+  EXPECT_LT(readLog(file("out/train.jsonl")).back()["step"], 5000);
+}
+
+TEST_F(TrainRun, NonFiniteLossNamesStepAndParameter) {
+  TrainOptions exploding = options("out", 50);
+  exploding.rate = 1e30;
+  exploding.warmup = 0;
+  std::string error = run(exploding);
+  EXPECT_NE(error.find("step 2"), std::string::npos) << error;
+  EXPECT_NE(error.find("table.weight"), std::string::npos) << error;
+}
+
+TEST_F(TrainRun, FolderErrorsLoseNothing) {
+  ASSERT_EQ(run(options("out", 20)), "");
+  std::string before = weightsOf("out");
+  EXPECT_NE(run(options("out", 20)).find("--resume"), std::string::npos);
+  TrainOptions other = options("out", 40);
+  other.resume = true;
+  other.seed = 9;
+  EXPECT_NE(run(other).find("--seed 1"), std::string::npos);
+  other.seed = 1;
+  write("a", 17, 150);
+  EXPECT_NE(run(other).find("other training data"), std::string::npos);
+  EXPECT_EQ(weightsOf("out"), before);
+}
+
+TEST_F(TrainRun, DamagedStateIsAnError) {
+  ASSERT_EQ(run(options("out", 20)), "");
+  std::string state = file("out/state/training.safetensors");
+  writeFile(state, readFile(state).substr(0, 700));
+  TrainOptions again = options("out", 40);
+  again.resume = true;
+  EXPECT_NE(run(again).find("training.safetensors"), std::string::npos);
+}
+
+TEST_F(TrainRun, LogOfAnAbandonedPartIsDropped) {
+  std::string log = file("log");
+  writeFile(log, "{\"step\":10,\"loss\":1.0}\n{\"step\":20,\"loss\":2.0}\n{\"step\":30,\"lo");
+  { TrainingLog(log, 10).write({{"step", 11}}); }
+  EXPECT_EQ(readFile(log), "{\"step\":10,\"loss\":1.0}\n{\"step\":11}\n");
+}
+
+TEST(Report, HasCurvesSamplesAndNothingFromOutside) {
+  std::vector<nlohmann::json> records = {{{"step", 1}, {"loss", 5.0}, {"lr", 0.1}, {"wps", 100.0}, {"gnorm", 1.0}, {"wall", 1.0}},
+                                         {{"step", 2}, {"loss", 4.0}, {"lr", 0.2}, {"wps", 110.0}, {"gnorm", 1.0}, {"wall", 2.0}},
+                                         {{"step", 2}, {"valid_loss", 4.5}, {"bleu", 12.5}, {"chrf", 30.0},
+                                          {"samples", {{{"source", "<a> & b"}, {"hypothesis", "x"}, {"reference", "y"}}}}}};
+  std::string page = reportPage("run", records, {{"steps", 2}}, "<svg id=\"attention\"></svg>");
+  for (const char *part : {"Loss per target token", "Learning rate", "Target tokens a second", "12.50", "&lt;a&gt; &amp; b", "id=\"attention\""})
+    EXPECT_NE(page.find(part), std::string::npos) << part;
+  EXPECT_EQ(page.find("<script"), std::string::npos);
+  EXPECT_EQ(page.find("src="), std::string::npos);
+  EXPECT_EQ(page.find("<a> & b"), std::string::npos);
+}
+
+TEST(Duration, HoursMinutesSeconds) {
+  EXPECT_EQ(duration(5), "0:05");
+  EXPECT_EQ(duration(65.4), "1:05");
+  EXPECT_EQ(duration(3725), "1:02:05");
+}
+
+} // namespace
