@@ -1,0 +1,15 @@
+// mlir-opt for the xfc dialect: its passes one by one, and upstream's clean-up.
+#include "Dialect/XFC.h"
+#include "Transforms/Passes.h"
+#include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "mlir/Transforms/Passes.h"
+
+int main(int argc, char **argv) {
+  mlir::DialectRegistry registry;
+  registry.insert<xfc::XFCDialect, mlir::func::FuncDialect>();
+  xfc::registerTransformsPasses();
+  mlir::registerCanonicalizerPass();
+  mlir::registerCSEPass();
+  mlir::registerPrintOpStatsPass();
+  return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "xfc-opt", registry));
+}

@@ -1,0 +1,38 @@
+// RUN: %xfc-opt %s --xfc-fuse-optimizer | FileCheck %s
+
+!t = tensor<4xf32>
+
+// The adams differ in their factor, and a tensor of the sums is no gradient of the block.
+// CHECK-LABEL: func.func @differ
+// CHECK-COUNT-2: xfc.square_sum
+// CHECK-COUNT-2: xfc.adam
+func.func @differ(%p: !t {xfc.name = "p", xfc.role = "parameter"}, %q: !t {xfc.name = "q", xfc.role = "parameter"}, %g: !t {xfc.name = "p", xfc.role = "gradient"},
+                  %other: !t, %hyper: tensor<8xf32>, %max: tensor<f32>) -> (!t, !t) {
+  %s = xfc.square_sum %g : (!t) -> tensor<1xf64>
+  %t = xfc.square_sum %other : (!t) -> tensor<1xf64>
+  %factor, %norm = xfc.clip_factor %max, %s, %t : (tensor<f32>, tensor<1xf64>, tensor<1xf64>) -> (tensor<f32>, tensor<f32>)
+  %a, %b, %c = xfc.adam %hyper, %factor parameters(%p) gradients(%g) moments(%g) (%g) {resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
+  %d, %e, %f = xfc.adam %hyper, %max parameters(%q) gradients(%g) moments(%g) (%g) {resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
+  return %a, %d : !t, !t
+}
+
+// The second reads what the first wrote.
+// CHECK-LABEL: func.func @twice
+// CHECK-COUNT-2: xfc.adam
+func.func @twice(%p: !t {xfc.name = "p", xfc.role = "parameter"}, %g: !t {xfc.name = "p", xfc.role = "gradient"}, %m: !t, %v: !t,
+                 %hyper: tensor<8xf32>, %factor: tensor<f32>) -> !t {
+  %a, %b, %c = xfc.adam %hyper, %factor parameters(%p) gradients(%g) moments(%m) (%v) {resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
+  %d, %e, %f = xfc.adam %hyper, %factor parameters(%a) gradients(%g) moments(%b) (%c) {resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
+  return %d : !t
+}
+
+// There is one of each already.
+// CHECK-LABEL: func.func @one
+// CHECK-COUNT-1: xfc.square_sum
+// CHECK-COUNT-1: xfc.adam
+func.func @one(%p: !t {xfc.name = "p", xfc.role = "parameter"}, %g: !t {xfc.name = "p", xfc.role = "gradient"}, %hyper: tensor<8xf32>, %max: tensor<f32>) -> !t {
+  %s = xfc.square_sum %g : (!t) -> tensor<1xf64>
+  %factor, %norm = xfc.clip_factor %max, %s : (tensor<f32>, tensor<1xf64>) -> (tensor<f32>, tensor<f32>)
+  %a, %b, %c = xfc.adam %hyper, %factor parameters(%p) gradients(%g) moments(%g) (%g) {resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
+  return %a : !t
+}

@@ -1,0 +1,35 @@
+# The lit suite: IR tests, import errors, and end-to-end runs of compiled executables.
+import os
+import subprocess
+
+import lit.formats
+
+config.name = "xfc"
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.suffixes = [".mlir", ".test", ".json"]
+config.excludes = ["Inputs"]
+config.test_source_root = os.path.dirname(__file__)
+config.test_exec_root = os.path.join(config.xfc_binary_dir, "tests", "lit")
+
+tools = os.path.join(config.xfc_binary_dir, "bin")
+config.environment["PATH"] = os.pathsep.join([config.llvm_tools_dir, os.environ["PATH"]])
+python = os.environ.get("XFC_TEST_PYTHON", config.python)
+
+# Longer names first: substitutions apply in order. A pass that does not end fails its test.
+config.substitutions += [
+    ("%xfc-opt", "timeout 60 " + os.path.join(tools, "xfc-opt")),
+    ("%xfc-interpret", "timeout 60 " + os.path.join(tools, "xfc-interpret")),
+    ("%xfc", os.path.join(tools, "xfc")),
+    ("%models", os.path.join(config.xfc_source_dir, "models")),
+    ("%python3", python),
+    ("%python", python),
+]
+
+
+def imports(module):
+    return subprocess.run([python, "-c", "import " + module], capture_output=True).returncode == 0
+
+
+# What the references in Python need beside the standard library.
+if imports("torch") and imports("numpy") and imports("safetensors"):
+    config.available_features.add("torch")
