@@ -21,7 +21,7 @@ static LogicalResult verifyPairs(Operation *op, PairsType pairs, RowsType querie
   for (RowsType rows : {queries, keys})
     if (rows && rows.getFeatures() % pairs.getHeads() != 0)
       return op->emitOpError() << pairs.getHeads() << " heads do not divide " << rows.getFeatures() << " features";
-  return success();
+  return verifyOneElementType(op);
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -208,25 +208,44 @@ int64_t AttentionGradOp::getStructure() {
   return structureOf(getQ().getType(), getK().getType(), getPadding(), getCausal(), getHeads());
 }
 
-LogicalResult AttentionOp::verify() {
-  RowsType q = getQ().getType(), k = getK().getType(), v = getV().getType();
-  auto heads = static_cast<int64_t>(getHeads());
+// What attention and its gradient have in common.
+template <typename Op> static LogicalResult verifyAttention(Op op, RowsType output, RowsType lse) {
+  RowsType q = op.getQ().getType(), k = op.getK().getType(), v = op.getV().getType();
+  auto heads = static_cast<int64_t>(op.getHeads());
   if (heads <= 0 || q.getFeatures() % heads || v.getFeatures() % heads)
-    return emitOpError() << heads << " heads do not divide " << q.getFeatures() << " and " << v.getFeatures() << " features";
+    return op.emitOpError() << heads << " heads do not divide " << q.getFeatures() << " and " << v.getFeatures() << " features";
   if (q.getFeatures() != k.getFeatures())
-    return emitOpError("q has ") << q.getFeatures() << " features, k " << k.getFeatures();
+    return op.emitOpError("q has ") << q.getFeatures() << " features, k " << k.getFeatures();
   if (k.getSet() != v.getSet())
-    return emitOpError("k and v are rows of different sets");
-  if (getResult().getType() != RowsType::get(getContext(), q.getSet(), {v.getFeatures()}, q.getElementType()))
-    return emitOpError("result must be rows of q with the features of v, found ") << getResult().getType();
-  if (getLse().getType() != RowsType::get(getContext(), q.getSet(), {heads}, q.getElementType()))
-    return emitOpError("lse must be ") << heads << " numbers a row of q, found " << getLse().getType();
-  if (Value weights = getWeights(); weights && cast<PairsType>(weights.getType()).getStructure() != getStructure())
-    return emitOpError("weights are of another structure: ") << weights.getType();
-  double rate = getRate().convertToDouble();
+    return op.emitOpError("k and v are rows of different sets");
+  if (output != RowsType::get(op.getContext(), q.getSet(), {v.getFeatures()}, q.getElementType()))
+    return op.emitOpError("output must be rows of q with the features of v, found ") << output;
+  if (lse != RowsType::get(op.getContext(), q.getSet(), {heads}, q.getElementType()))
+    return op.emitOpError("lse must be ") << heads << " numbers a row of q, found " << lse;
+  if (!PairsType::getChecked([&] { return op.emitOpError(); }, op.getContext(), q.getSet(), k.getSet(), op.getPadding(), op.getCausal(), heads,
+                             q.getElementType()))
+    return failure();
+  double rate = op.getRate().convertToDouble();
   if (!(rate >= 0 && rate < 1))
-    return emitOpError("rate must be at least 0 and less than 1, found ") << rate;
+    return op.emitOpError("rate must be at least 0 and less than 1, found ") << rate;
+  return verifyOneElementType(op);
+}
+
+LogicalResult AttentionOp::verify() {
+  if (failed(verifyAttention(*this, getResult().getType(), getLse().getType())))
+    return failure();
+  auto weights = getWeights() ? cast<PairsType>(getWeights().getType()) : PairsType();
+  if (weights && (weights.getStructure() != getStructure() || weights.getHeads() != static_cast<int64_t>(getHeads())))
+    return emitOpError("weights are of another structure: ") << weights;
   return success();
+}
+
+LogicalResult AttentionGradOp::verify() {
+  if (getDq().getType() != getQ().getType() || getDk().getType() != getK().getType() || getDv().getType() != getV().getType())
+    return emitOpError("dq, dk and dv must have the types of q, k and v");
+  if (getDoutput().getType() != getOutput().getType())
+    return emitOpError("doutput and output must have one type");
+  return verifyAttention(*this, getOutput().getType(), getLse().getType());
 }
 
 namespace {
@@ -335,7 +354,9 @@ LogicalResult CacheWriteOp::verify() {
     return emitOpError("operand and result must be rows of the cache, found ") << getCache().getType() << " and " << getType();
   if (getRows().getType().getFeatures() != getType().getFeatures())
     return emitOpError("rows have ") << getRows().getType().getFeatures() << " features, the cache " << getType().getFeatures();
-  return success();
+  if (getRows().getType().getSet() != RowSet::target)
+    return emitOpError("rows must be rows of the target, found ") << getRows().getType();
+  return verifyOneElementType(*this);
 }
 
 int64_t CacheWriteOp::getInPlaceOperand(unsigned) { return 0; }

@@ -158,6 +158,8 @@ LogicalResult DropoutOp::differentiate(OpBuilder &builder, Gradients &gradients)
 
 OpFoldResult DropoutOp::fold(FoldAdaptor) { return getRate().isZero() ? getX() : OpFoldResult(); }
 
+LogicalResult FillOp::verify() { return verifyOneElementType(*this); }
+
 LogicalResult FillOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
   Tensor y = zeros(shape, getType());
   y.data.assign(y.data.size(), operands[0].data[0]);

@@ -18,7 +18,7 @@ LogicalResult EmbeddingOp::verify() {
     return emitOpError("result has ") << result.getFeatures() << " features, the table " << table.getDimSize(1);
   if (result.getSet() != getIds().getType().getSet())
     return emitOpError("ids and result are rows of different sets");
-  return success();
+  return verifyOneElementType(*this);
 }
 
 LogicalResult EmbeddingOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
@@ -38,6 +38,19 @@ LogicalResult EmbeddingOp::differentiate(OpBuilder &builder, Gradients &gradient
   return success();
 }
 
+// The gradient of a table with a row of features for each of something.
+static LogicalResult verifyTableGrad(Operation *op, RankedTensorType table, RowsType dy) {
+  if (table.getRank() != 2 || table.getDimSize(1) != dy.getFeatures())
+    return op->emitOpError("result must be a table with rows of ") << dy.getFeatures() << " features, found " << table;
+  return verifyOneElementType(op);
+}
+
+LogicalResult EmbeddingGradOp::verify() {
+  if (getDy().getType().getSet() != getIds().getType().getSet())
+    return emitOpError("dy and ids are rows of different sets");
+  return verifyTableGrad(*this, getType(), getDy().getType());
+}
+
 LogicalResult EmbeddingGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
   Tensor dtable = zeros(shape, getType());
   double scale = getScale().convertToDouble();
@@ -51,6 +64,14 @@ LogicalResult EmbeddingGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor>
 //===--------------------------------------------------------------------------------------------------------===//
 // positions
 //===--------------------------------------------------------------------------------------------------------===//
+
+LogicalResult SinusoidOp::verify() {
+  if (getType().getRank() != 2)
+    return emitOpError("result must be [positions, features], found ") << getType();
+  if (!(getBase().convertToDouble() > 0))
+    return emitOpError("base must be positive, found ") << getBase().convertToDouble();
+  return success();
+}
 
 LogicalResult SinusoidOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor>, SmallVectorImpl<Tensor> &results) {
   Tensor table = zeros(shape, getType());
@@ -73,7 +94,7 @@ LogicalResult AddPositionsOp::verify() {
     return emitOpError("table must be [positions, ") << getX().getType().getFeatures() << "], found " << table;
   if (getX().getType() != getResult().getType())
     return emitOpError("x and result must have one type");
-  return success();
+  return verifyOneElementType(*this);
 }
 
 int64_t AddPositionsOp::getInPlaceOperand(unsigned) { return 0; }
@@ -98,6 +119,8 @@ LogicalResult AddPositionsOp::differentiate(OpBuilder &builder, Gradients &gradi
     gradients.add(getTable(), PositionsGradOp::create(builder, getLoc(), getTable().getType(), dy));
   return success();
 }
+
+LogicalResult PositionsGradOp::verify() { return verifyTableGrad(*this, getType(), getDy().getType()); }
 
 LogicalResult PositionsGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
   Tensor dtable = zeros(shape, getType());

@@ -14,8 +14,8 @@ static LogicalResult verifyProduct(Operation *op, RowsType in, RankedTensorType 
     return op->emitOpError("weight must have two dimensions, found ") << weight;
   if (in.getFeatures() != weight.getDimSize(inDim))
     return op->emitOpError("rows have ") << in.getFeatures() << " features, weight " << weight << " takes " << weight.getDimSize(inDim);
-  if (in.getElementType() != weight.getElementType())
-    return op->emitOpError("rows and weight must have one element type");
+  if (failed(verifyOneElementType(op)))
+    return failure();
   auto out = RowsType::get(op->getContext(), in.getSet(), {weight.getDimSize(1 - inDim)}, in.getElementType());
   for (Type type : op->getResultTypes())
     if (type != out)
@@ -127,7 +127,7 @@ LogicalResult LinearWeightGradOp::verify() {
     return emitOpError("dy and x are rows of different sets");
   if (getType().getShape() != ArrayRef<int64_t>{dy.getFeatures(), x.getFeatures()})
     return emitOpError("result must be [") << dy.getFeatures() << ", " << x.getFeatures() << "], found " << getType();
-  return success();
+  return verifyOneElementType(*this);
 }
 
 LogicalResult LinearWeightGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
@@ -144,7 +144,7 @@ LogicalResult LinearWeightGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tens
 LogicalResult BiasGradOp::verify() {
   if (getType().getShape() != ArrayRef<int64_t>{getDy().getType().getFeatures()})
     return emitOpError("result must have ") << getDy().getType().getFeatures() << " elements, found " << getType();
-  return success();
+  return verifyOneElementType(*this);
 }
 
 LogicalResult BiasGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
@@ -162,6 +162,8 @@ LogicalResult BiasGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> oper
 
 // The parts of split and join must add up to the whole.
 static LogicalResult verifyParts(Operation *op, RowsType whole, TypeRange parts) {
+  if (parts.empty())
+    return op->emitOpError("needs a part");
   int64_t features = 0;
   for (Type type : parts) {
     auto part = cast<RowsType>(type);
@@ -175,6 +177,16 @@ static LogicalResult verifyParts(Operation *op, RowsType whole, TypeRange parts)
 }
 
 LogicalResult SplitOp::verify() { return verifyParts(*this, getX().getType(), getResultTypes()); }
+
+LogicalResult SplitOp::fold(FoldAdaptor, SmallVectorImpl<OpFoldResult> &folded) {
+  if (getNumResults() == 1 && getResult(0).getType() == getX().getType())
+    return folded.push_back(getX()), success();
+  auto join = getX().getDefiningOp<JoinOp>();
+  if (!join || join.getParts().getTypes() != getResultTypes())
+    return failure();
+  folded.append(join.getParts().begin(), join.getParts().end());
+  return success();
+}
 
 LogicalResult SplitOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
   int64_t offset = 0;
@@ -201,6 +213,13 @@ LogicalResult SplitOp::differentiate(OpBuilder &builder, Gradients &gradients) {
 }
 
 LogicalResult JoinOp::verify() { return verifyParts(*this, getType(), getParts().getTypes()); }
+
+OpFoldResult JoinOp::fold(FoldAdaptor) {
+  if (getParts().size() == 1 && getParts()[0].getType() == getType())
+    return getParts()[0];
+  auto split = getParts()[0].getDefiningOp<SplitOp>();
+  return split && ValueRange(split.getResults()) == ValueRange(getParts()) && split.getX().getType() == getType() ? split.getX() : OpFoldResult();
+}
 
 LogicalResult JoinOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
   Tensor whole = zeros(shape, getType());
@@ -234,6 +253,8 @@ LogicalResult ConcatOp::verify() {
   return success();
 }
 
+OpFoldResult ConcatOp::fold(FoldAdaptor) { return getParts().size() == 1 ? getParts()[0] : OpFoldResult(); }
+
 LogicalResult ConcatOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
   Tensor whole = zeros(shape, getType());
   auto end = whole.data.begin();
@@ -256,12 +277,28 @@ LogicalResult ConcatOp::differentiate(OpBuilder &builder, Gradients &gradients) 
 
 LogicalResult SliceOp::verify() {
   RankedTensorType from = getX().getType(), type = getType();
-  if (from.getRank() == 0 || from.getRank() != type.getRank() || from.getShape().drop_front() != type.getShape().drop_front())
+  if (from.getRank() == 0 || from.getRank() != type.getRank() || from.getShape().drop_front() != type.getShape().drop_front() ||
+      from.getElementType() != type.getElementType())
     return emitOpError("operand and result may differ in their first dimension only, found ") << from << " and " << type;
   auto offset = static_cast<int64_t>(getOffset());
   if (offset < 0 || offset + type.getDimSize(0) > from.getDimSize(0))
     return emitOpError("takes rows ") << offset << " to " << offset + type.getDimSize(0) << " of " << from.getDimSize(0);
   return success();
+}
+
+OpFoldResult SliceOp::fold(FoldAdaptor) {
+  if (getX().getType() == getType())
+    return getX();
+  auto concat = getX().getDefiningOp<ConcatOp>();
+  if (!concat)
+    return {};
+  int64_t offset = 0;
+  for (Value part : concat.getParts()) {
+    if (offset == static_cast<int64_t>(getOffset()) && part.getType() == getType())
+      return part;
+    offset += cast<RankedTensorType>(part.getType()).getDimSize(0);
+  }
+  return {};
 }
 
 LogicalResult SliceOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
@@ -281,7 +318,9 @@ LogicalResult LinearCrossEntropyOp::verify() {
     return emitOpError("weight must be [vocabulary, ") << getX().getType().getFeatures() << "], found " << weight;
   if (getLogits().getType().getFeatures() != weight.getDimSize(0))
     return emitOpError("logits must have ") << weight.getDimSize(0) << " features, found " << getLogits().getType();
-  return success();
+  if (getBias() && getBias().getType().getShape() != weight.getShape().take_front())
+    return emitOpError("bias must have ") << weight.getDimSize(0) << " elements, found " << getBias().getType();
+  return verifyLoss(*this, getX().getType(), getLabels().getType(), {getLoss().getType(), getNll().getType(), getLse().getType()});
 }
 
 LogicalResult LinearCrossEntropyOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {

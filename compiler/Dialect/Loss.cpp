@@ -22,6 +22,15 @@ static std::pair<double, double> lossOf(const double *logProbs, int64_t vocabula
   return {(1 - smoothing) * nll + smoothing / vocabulary * sum, nll};
 }
 
+LogicalResult xfc::verifyLoss(Operation *op, RowsType logits, RowsType labels, ArrayRef<RowsType> numbers) {
+  if (labels.getSet() != logits.getSet())
+    return op->emitOpError("labels are rows of ") << stringifyRowSet(labels.getSet()) << ", found rows of " << stringifyRowSet(logits.getSet());
+  for (RowsType type : numbers)
+    if (type != RowsType::get(op->getContext(), logits.getSet(), {}, logits.getElementType()))
+      return op->emitOpError("losses must be one number a row of the labels, found ") << type;
+  return verifyOneElementType(op);
+}
+
 //===--------------------------------------------------------------------------------------------------------===//
 // log_softmax, nll
 //===--------------------------------------------------------------------------------------------------------===//
@@ -62,6 +71,10 @@ LogicalResult LogSoftmaxGradOp::evaluate(const xfc_shape &, ArrayRef<Tensor> ope
   return success();
 }
 
+LogicalResult NllOp::verify() {
+  return verifyLoss(*this, getLogProbs().getType(), getLabels().getType(), {getLoss().getType(), getNll().getType()});
+}
+
 LogicalResult NllOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
   Tensor loss = zeros(shape, getLoss().getType()), nll = loss;
   for (int64_t i = 0; i < loss.shape[0]; ++i)
@@ -78,6 +91,8 @@ LogicalResult NllOp::differentiate(OpBuilder &builder, Gradients &gradients) {
     gradients.add(getLogProbs(), NllGradOp::create(builder, getLoc(), getLogProbs().getType(), dloss, getLabels(), getSmoothing()));
   return success();
 }
+
+LogicalResult NllGradOp::verify() { return verifyLoss(*this, getType(), getLabels().getType(), {getDloss().getType()}); }
 
 LogicalResult NllGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
   Tensor d = zeros(shape, getType());
@@ -109,12 +124,18 @@ void xfc::crossEntropy(const Tensor &logits, const Tensor &labels, double smooth
   results.append({std::move(loss), std::move(nll), std::move(lse)});
 }
 
+LogicalResult CrossEntropyOp::verify() {
+  return verifyLoss(*this, getLogits().getType(), getLabels().getType(), {getLoss().getType(), getNll().getType(), getLse().getType()});
+}
+
 LogicalResult CrossEntropyOp::evaluate(const xfc_shape &, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
   crossEntropy(operands[0], operands[1], operands[2].data[0], results);
   return success();
 }
 
 LogicalResult CrossEntropyOp::differentiate(OpBuilder &builder, Gradients &gradients) {
+  if (gradients.of(getNll()))
+    return emitOpError("only the loss can be differentiated, not nll");
   Value dloss = gradients.of(getLoss());
   if (dloss && gradients.wanted(getLogits()))
     gradients.add(getLogits(), CrossEntropyGradOp::create(builder, getLoc(), getLogits().getType(), getLogits(), dloss, getLabels(),
@@ -123,6 +144,12 @@ LogicalResult CrossEntropyOp::differentiate(OpBuilder &builder, Gradients &gradi
 }
 
 int64_t CrossEntropyGradOp::getInPlaceOperand(unsigned) { return 0; }
+
+LogicalResult CrossEntropyGradOp::verify() {
+  if (getType() != getLogits().getType())
+    return emitOpError("logits and result must have one type");
+  return verifyLoss(*this, getType(), getLabels().getType(), {getDloss().getType(), getLse().getType()});
+}
 
 LogicalResult CrossEntropyGradOp::evaluate(const xfc_shape &, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
   Tensor d = operands[0];

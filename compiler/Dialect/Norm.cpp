@@ -28,7 +28,7 @@ LogicalResult verifyNorm(Operation *op, RowsType x, Value weight, Value bias, Ro
     return op->emitOpError("eps must not be negative, found ") << spec.eps;
   if (spec.rms && (bias || spec.unbiased || spec.epsInStd))
     return op->emitOpError("an rms norm has no bias, unbiased or eps_in_std");
-  return success();
+  return verifyOneElementType(op);
 }
 
 void evaluateNorm(const NormSpec &spec, const Tensor &x, const Tensor &weight, const Tensor *bias, Tensor &y, Tensor &stats) {
@@ -124,6 +124,13 @@ LogicalResult AddNormOp::differentiate(OpBuilder &builder, Gradients &gradients)
 // Gradients
 //===--------------------------------------------------------------------------------------------------------===//
 
+LogicalResult NormGradOp::verify() {
+  RowsType x = getX().getType();
+  if (getDy().getType() != x || getType() != x || (getAddend() && getAddend().getType() != x))
+    return emitOpError("dy, x, addend and result must have one type");
+  return verifyNorm(*this, x, getWeight(), nullptr, getStats().getType(), NormSpec::of(*this));
+}
+
 LogicalResult NormGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
   const NormSpec spec = NormSpec::of(*this);
   const Tensor &dy = operands[0], &x = operands[1], &weight = operands[2], &stats = operands[3];
@@ -147,6 +154,12 @@ LogicalResult NormGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> oper
   }
   results.push_back(std::move(dx));
   return success();
+}
+
+LogicalResult NormWeightGradOp::verify() {
+  if (getDy().getType() != getX().getType())
+    return emitOpError("dy and x must have one type");
+  return verifyNorm(*this, getX().getType(), getDweight(), getDbias(), getStats().getType(), {});
 }
 
 LogicalResult NormWeightGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {

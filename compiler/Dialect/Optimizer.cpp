@@ -5,6 +5,14 @@
 using namespace mlir;
 using namespace xfc;
 
+LogicalResult SquareSumOp::verify() {
+  if (getTensors().empty())
+    return emitOpError("needs a tensor");
+  if (getType().getRank() != 1 || getType().getDimSize(0) < 1)
+    return emitOpError("result must have one dimension and an element, found ") << getType();
+  return success();
+}
+
 // Parts are cut by the block the tensors lie in; where the cuts are moves no more than the last bits of the norm.
 LogicalResult SquareSumOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
   Tensor sums = zeros(shape, getType());
@@ -12,6 +20,13 @@ LogicalResult SquareSumOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> ope
     for (double value : tensor.data)
       sums.data[0] += value * value;
   results.push_back(std::move(sums));
+  return success();
+}
+
+LogicalResult ClipFactorOp::verify() {
+  for (Value sums : getSums())
+    if (cast<RankedTensorType>(sums.getType()).getRank() != 1)
+      return emitOpError("sums must have one dimension, found ") << sums.getType();
   return success();
 }
 

@@ -1,5 +1,6 @@
 // Shared pieces of the reference semantics.
 #include "Support.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 
@@ -21,6 +22,21 @@ Tensor zeros(const xfc_shape &shape, Type type) {
     elements *= extent;
   tensor.data.assign(elements, 0.0);
   return tensor;
+}
+
+LogicalResult verifyOneElementType(Operation *op) {
+  Type element;
+  auto agrees = [&](Type type) {
+    Type own = llvm::TypeSwitch<Type, Type>(type).Case<RowsType, PairsType, RankedTensorType>([](auto t) { return t.getElementType(); });
+    if (!own.isFloat())
+      return true;
+    element = element ? element : own;
+    return own == element;
+  };
+  for (Type type : llvm::concat<const Type>(SmallVector<Type>(op->getOperandTypes()), SmallVector<Type>(op->getResultTypes())))
+    if (!agrees(type))
+      return op->emitOpError("operands and results must have one element type, found ") << element << " and " << type;
+  return success();
 }
 
 double dropoutFactor(const xfc_shape &shape, double rate, int64_t id, uint32_t sentence, int64_t position, int64_t feature,
@@ -56,8 +72,8 @@ LogicalResult evaluateRegion(const xfc_shape &shape, Region &region, ArrayRef<Te
   for (Operation &op : block) {
     SmallVector<Tensor> operands, produced;
     for (Value operand : op.getOperands())
-      operands.push_back(values.lookup(operand));
-    if (isa<YieldOp>(op)) {
+      operands.push_back(values.at(operand));
+    if (op.hasTrait<OpTrait::IsTerminator>()) {
       results.append(operands.begin(), operands.end());
       return success();
     }

@@ -10,6 +10,12 @@ inline const xfc_rows &rowsOf(const xfc_shape &shape, RowsType type) { return sh
 // A zero result of a type, sized by the batch.
 Tensor zeros(const xfc_shape &shape, mlir::Type type);
 
+// Rows, pairs and tensors of an op share one floating-point type.
+llvm::LogicalResult verifyOneElementType(mlir::Operation *op);
+
+// Labels belong to the rows of the logits, and `numbers` are one a row.
+llvm::LogicalResult verifyLoss(mlir::Operation *op, RowsType logits, RowsType labels, llvm::ArrayRef<RowsType> numbers);
+
 // What dropout multiplies an element by: 0, 1/(1-rate), or 1 outside training. `headPlus1` is 0 for rows.
 double dropoutFactor(const xfc_shape &shape, double rate, int64_t id, uint32_t sentence, int64_t position, int64_t feature,
                      uint32_t headPlus1 = 0);
@@ -31,7 +37,7 @@ void forEachPair(const xfc_shape &shape, RowSet queries, int64_t structure,
 // Appends label-smoothed loss, negative log-likelihood and log-sum-exp [N] of logits [N, V].
 void crossEntropy(const Tensor &logits, const Tensor &labels, double smoothing, llvm::SmallVectorImpl<Tensor> &results);
 
-// Evaluates the ops of a one-block region on rows; the block's arguments are bound to `arguments`.
+// Evaluates the ops of a one-block region; the results are the operands of its terminator.
 llvm::LogicalResult evaluateRegion(const xfc_shape &shape, mlir::Region &region, llvm::ArrayRef<Tensor> arguments,
                                    llvm::SmallVectorImpl<Tensor> &results);
 

@@ -72,6 +72,17 @@ void RowsType::print(AsmPrinter &printer) const {
   printer << getElementType() << ">";
 }
 
+LogicalResult PairsType::verify(llvm::function_ref<InFlightDiagnostic()> emitError, RowSet queries, RowSet keys, bool, bool, int64_t heads,
+                                Type elementType) {
+  if (queries == RowSet::cache || (queries == RowSet::source && keys != RowSet::source))
+    return emitError() << "rows of " << stringifyRowSet(queries) << " do not attend to rows of " << stringifyRowSet(keys);
+  if (heads <= 0)
+    return emitError() << "pairs need at least one head, found " << heads;
+  if (!elementType.isFloat())
+    return emitError() << "pairs hold floats, found " << elementType;
+  return success();
+}
+
 int64_t PairsType::getStructure() const {
   int relation = getQueries() == RowSet::source   ? XFC_SOURCE_SOURCE
                  : getKeys() == RowSet::target    ? XFC_TARGET_TARGET
@@ -100,7 +111,7 @@ Type PairsType::parse(AsmParser &parser) {
     return {};
   if (heads.size() != 1)
     return parser.emitError(where, "expected one number of heads, found ") << heads.size(), Type();
-  return get(parser.getContext(), *queries, *keys, padding, causal, heads[0], elementType);
+  return parser.getChecked<PairsType>(where, parser.getContext(), *queries, *keys, padding, causal, heads[0], elementType);
 }
 
 void PairsType::print(AsmPrinter &printer) const {

@@ -57,6 +57,7 @@ def XFC_PairsType : XFC_Type<"Pairs", "pairs"> {
   let parameters = (ins "::xfc::RowSet":$queries, "::xfc::RowSet":$keys, "bool":$padding, "bool":$causal,
                         "int64_t":$heads, "::mlir::Type":$elementType);
   let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
   let extraClassDeclaration = [{
     // The index into xfc_shape.keys.
     int64_t getStructure() const;
@@ -109,6 +110,7 @@ def XFC_EmbeddingGradOp : XFC_Op<"embedding_grad", [Kernel]> {
   let summary = "the table's gradient: g[v] = scale * sum of dy[i] over ids[i] = v, in row order";
   let arguments = (ins XFC_FloatRows:$dy, XFC_IdRows:$ids, DefaultValuedAttr<F64Attr, "1.0">:$scale);
   let results = (outs XFC_Tensor:$result);
+  let hasVerifier = 1;
 }
 
 def XFC_SinusoidOp : XFC_Op<"sinusoid"> {
@@ -116,6 +118,7 @@ def XFC_SinusoidOp : XFC_Op<"sinusoid"> {
   let arguments = (ins DefaultValuedAttr<F64Attr, "10000.0">:$base, DefaultValuedAttr<F64Attr, "1.0">:$exponent_multiplier,
                        DefaultValuedAttr<F64Attr, "0.0">:$cosine_offset, UnitAttr:$halves);
   let results = (outs XFC_Tensor:$result);
+  let hasVerifier = 1;
 }
 
 def XFC_AddPositionsOp : XFC_Op<"add_positions", [Differentiable, InPlaceKernel]> {
@@ -129,6 +132,7 @@ def XFC_PositionsGradOp : XFC_Op<"positions_grad", [Kernel]> {
   let summary = "the gradient of a learned table: g[p] = sum of dy[i] over rows at position p, in row order";
   let arguments = (ins XFC_FloatRows:$dy);
   let results = (outs XFC_Tensor:$result);
+  let hasVerifier = 1;
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -184,6 +188,7 @@ def XFC_SplitOp : XFC_Op<"split", [Differentiable]> {
   let arguments = (ins XFC_FloatRows:$x);
   let results = (outs Variadic<XFC_FloatRows>:$results);
   let hasVerifier = 1;
+  let hasFolder = 1;
 }
 
 def XFC_JoinOp : XFC_Op<"join"> {
@@ -191,6 +196,7 @@ def XFC_JoinOp : XFC_Op<"join"> {
   let arguments = (ins Variadic<XFC_FloatRows>:$parts);
   let results = (outs XFC_FloatRows:$result);
   let hasVerifier = 1;
+  let hasFolder = 1;
 }
 
 def XFC_ConcatOp : XFC_Op<"concat", [Differentiable]> {
@@ -198,6 +204,7 @@ def XFC_ConcatOp : XFC_Op<"concat", [Differentiable]> {
   let arguments = (ins Variadic<XFC_Tensor>:$parts);
   let results = (outs XFC_Tensor:$result);
   let hasVerifier = 1;
+  let hasFolder = 1;
 }
 
 def XFC_SliceOp : XFC_Op<"slice"> {
@@ -205,6 +212,7 @@ def XFC_SliceOp : XFC_Op<"slice"> {
   let arguments = (ins XFC_Tensor:$x, I64Attr:$offset);
   let results = (outs XFC_Tensor:$result);
   let hasVerifier = 1;
+  let hasFolder = 1;
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -258,6 +266,7 @@ def XFC_FillOp : XFC_Op<"fill", [Kernel]> {
   let summary = "every element of the result is the scalar";
   let arguments = (ins XFC_Scalar:$value);
   let results = (outs XFC_FloatRows:$result);
+  let hasVerifier = 1;
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -290,12 +299,14 @@ def XFC_NormGradOp : XFC_Op<"norm_grad", [Kernel]> {
   }];
   let arguments = !con((ins XFC_FloatRows:$dy, XFC_FloatRows:$x, XFC_Tensor:$weight, XFC_FloatRows:$stats, Optional<XFC_FloatRows>:$addend), NormAttributes);
   let results = (outs XFC_FloatRows:$result);
+  let hasVerifier = 1;
 }
 
 def XFC_NormWeightGradOp : XFC_Op<"norm_weight_grad", [Kernel]> {
   let summary = "dw = sum of dy (x - mean) r over rows, and db = sum of dy if there is a second result";
   let arguments = (ins XFC_FloatRows:$dy, XFC_FloatRows:$x, XFC_FloatRows:$stats);
   let results = (outs XFC_Tensor:$dweight, Optional<XFC_Tensor>:$dbias);
+  let hasVerifier = 1;
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -381,6 +392,7 @@ def XFC_AttentionGradOp : XFC_Op<"attention_grad", [Kernel]> {
                             XFC_FloatRows:$output, XFC_FloatRows:$lse), AttentionAttributes);
   let results = (outs XFC_FloatRows:$dq, XFC_FloatRows:$dk, XFC_FloatRows:$dv);
   let extraClassDeclaration = [{ int64_t getStructure(); }];
+  let hasVerifier = 1;
 }
 
 def XFC_CacheWriteOp : XFC_Op<"cache_write", [InPlaceKernel]> {
@@ -413,24 +425,28 @@ def XFC_NllOp : XFC_Op<"nll", [Differentiable, Kernel]> {
   let summary = "label-smoothed loss and plain negative log-likelihood [N] of log-probabilities";
   let arguments = (ins XFC_FloatRows:$log_probs, XFC_IdRows:$labels, XFC_Scalar:$smoothing);
   let results = (outs XFC_FloatRows:$loss, XFC_FloatRows:$nll);
+  let hasVerifier = 1;
 }
 
 def XFC_NllGradOp : XFC_Op<"nll_grad", [Kernel]> {
   let summary = "gradient of the loss of xfc.nll by the log-probabilities";
   let arguments = (ins XFC_FloatRows:$dloss, XFC_IdRows:$labels, XFC_Scalar:$smoothing);
   let results = (outs XFC_FloatRows:$result);
+  let hasVerifier = 1;
 }
 
 def XFC_CrossEntropyOp : XFC_Op<"cross_entropy", [Differentiable, Kernel]> {
   let summary = "nll(log_softmax(logits)) without the log-probabilities; lse [N] for the gradient";
   let arguments = (ins XFC_FloatRows:$logits, XFC_IdRows:$labels, XFC_Scalar:$smoothing);
   let results = (outs XFC_FloatRows:$loss, XFC_FloatRows:$nll, XFC_FloatRows:$lse);
+  let hasVerifier = 1;
 }
 
 def XFC_CrossEntropyGradOp : XFC_Op<"cross_entropy_grad", [InPlaceKernel]> {
   let summary = "dlogits = dloss (exp(logits - lse) - (1 - e) [v = label] - e/V), in the place of the logits";
   let arguments = (ins XFC_FloatRows:$logits, XFC_FloatRows:$dloss, XFC_IdRows:$labels, XFC_FloatRows:$lse, XFC_Scalar:$smoothing);
   let results = (outs XFC_FloatRows:$result);
+  let hasVerifier = 1;
 }
 
 def XFC_LinearCrossEntropyOp : XFC_Op<"linear_cross_entropy", [Differentiable, Kernel]> {
@@ -449,12 +465,14 @@ def XFC_SquareSumOp : XFC_Op<"square_sum", [Kernel]> {
   let description = [{ The tensors lie behind each other in the gradient block; gaps hold zeros. The result has one f64 a part. }];
   let arguments = (ins Variadic<XFC_Tensor>:$tensors);
   let results = (outs XFC_Tensor:$result);
+  let hasVerifier = 1;
 }
 
 def XFC_ClipFactorOp : XFC_Op<"clip_factor", [Kernel]> {
   let summary = "norm = sqrt(sum of the partial sums in order); factor = min(1, max_norm / norm), 1 if max_norm is 0";
   let arguments = (ins XFC_Scalar:$max_norm, Variadic<XFC_Tensor>:$sums);
   let results = (outs XFC_Scalar:$factor, XFC_Scalar:$norm);
+  let hasVerifier = 1;
 }
 
 def XFC_AdamOp : XFC_Op<"adam", [AttrSizedOperandSegments, AttrSizedResultSegments, Kernel]> {

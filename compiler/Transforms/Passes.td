@@ -90,7 +90,10 @@ def Differentiate : Pass<"xfc-differentiate", "::mlir::ModuleOp"> {
     // becomes
     func.func @loss_and_gradients(%w, ..., %smoothing, %loss_scale) -> (%loss, %nll, %grad.w, ...)
     ```
+
+    A parameter that the loss does not depend on has no gradient.
   }];
+  let statistics = [Statistic<"differentiated", "ops differentiated", "ops that were asked for their gradients">];
 }
 
 def BuildOptimizer : Pass<"xfc-build-optimizer", "::mlir::ModuleOp"> {
@@ -105,6 +108,7 @@ def BuildOptimizer : Pass<"xfc-build-optimizer", "::mlir::ModuleOp"> {
     }
     ```
   }];
+  let statistics = [Statistic<"updated", "parameters updated", "parameters that have a gradient">];
 }
 
 def FuseOptimizer : Pass<"xfc-fuse-optimizer", "::mlir::ModuleOp"> {

@@ -1,0 +1,111 @@
+// Adds @update: the step from gradients to new parameters, one op for each parameter.
+#include "Dialect/XFC.h"
+#include "Passes.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace xfc {
+#define GEN_PASS_DEF_BUILDOPTIMIZER
+#include "Transforms/Passes.h.inc"
+
+namespace {
+
+constexpr int64_t elementsOfPart = 16384; // of square_sum
+constexpr int64_t hyperparameters = 8;    // of adam
+
+struct BuildOptimizer : impl::BuildOptimizerBase<BuildOptimizer> {
+  void runOnOperation() override {
+    auto gradients = getOperation().lookupSymbol<func::FuncOp>("loss_and_gradients");
+    if (!gradients)
+      return;
+    findParameters(gradients);
+    if (parameters.empty())
+      return;
+    build();
+    updated += parameters.size();
+  }
+
+private:
+  struct Parameter {
+    StringAttr name;
+    RankedTensorType type;
+    Location location;
+  };
+
+  // Those that @loss_and_gradients returns a gradient of, in its order.
+  void findParameters(func::FuncOp function) {
+    parameters.clear();
+    llvm::DenseSet<StringAttr> differentiated;
+    Builder builder(&getContext());
+    for (unsigned i = 0; i < function.getNumResults(); ++i)
+      if (auto name = function.getResultAttrOfType<StringAttr>(i, attr::name))
+        if (StringRef parameter = name.getValue(); parameter.consume_front("grad."))
+          differentiated.insert(builder.getStringAttr(parameter));
+    for (BlockArgument argument : function.getArguments()) {
+      auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attr::name);
+      auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attr::role);
+      if (name && role && role.getValue() == attr::parameter && differentiated.contains(name))
+        parameters.push_back({name, cast<RankedTensorType>(argument.getType()), argument.getLoc()});
+    }
+  }
+
+  void build() {
+    Location loc = NameLoc::get(StringAttr::get(&getContext(), "update"));
+    OpBuilder builder = OpBuilder::atBlockEnd(getOperation().getBody());
+    auto function = func::FuncOp::create(builder, loc, "update", builder.getFunctionType({}, {}));
+    function.addEntryBlock();
+    const auto n = static_cast<unsigned>(parameters.size());
+    for (StringRef role : {attr::parameter, attr::gradient, attr::moment1, attr::moment2})
+      for (const Parameter &parameter : parameters)
+        addArgument(function, parameter.name, role, parameter.type, parameter.location);
+    Type element = parameters.front().type.getElementType();
+    auto scalar = RankedTensorType::get({}, element);
+    Value hyper = addArgument(function, builder.getStringAttr("hyper"), attr::scalar, RankedTensorType::get({hyperparameters}, element), loc);
+    Value maxNorm = addArgument(function, builder.getStringAttr("max_norm"), attr::scalar, scalar, loc);
+
+    builder.setInsertionPointToStart(&function.getBody().front());
+    SmallVector<Value> sums;
+    for (unsigned i = 0; i < n; ++i) {
+      int64_t parts = llvm::divideCeil(parameters[i].type.getNumElements(), elementsOfPart);
+      sums.push_back(SquareSumOp::create(builder, parameters[i].location, RankedTensorType::get({parts}, builder.getF64Type()),
+                                         ValueRange{function.getArgument(n + i)}));
+    }
+    auto clip = ClipFactorOp::create(builder, loc, scalar, scalar, maxNorm, sums);
+    SmallVector<Value> results(3 * n);
+    for (unsigned i = 0; i < n; ++i) {
+      TypeRange type(parameters[i].type);
+      auto adam = AdamOp::create(builder, parameters[i].location, type, type, type, hyper, clip.getFactor(),
+                                 ValueRange{function.getArgument(i)}, ValueRange{function.getArgument(n + i)},
+                                 ValueRange{function.getArgument(2 * n + i)}, ValueRange{function.getArgument(3 * n + i)});
+      for (unsigned group = 0; group < 3; ++group)
+        results[group * n + i] = adam.getResult(group);
+    }
+    results.push_back(clip.getNorm());
+    func::ReturnOp::create(builder, loc, results);
+
+    function.setFunctionType(builder.getFunctionType(function.getBody().getArgumentTypes(), ValueRange(results).getTypes()));
+    for (unsigned group = 0; group < 3; ++group)
+      for (unsigned i = 0; i < n; ++i) {
+        // The gradients stand between the parameters and the moments.
+        unsigned replaced = (group == 0 ? 0 : group + 1) * n + i;
+        function.setResultAttr(group * n + i, attr::name, parameters[i].name);
+        function.setResultAttr(group * n + i, attr::alias, builder.getI64IntegerAttr(replaced));
+      }
+    function.setResultAttr(3 * n, attr::name, builder.getStringAttr("norm"));
+  }
+
+  Value addArgument(func::FuncOp function, StringAttr name, StringRef role, Type type, Location location) {
+    unsigned index = function.getNumArguments();
+    Builder builder(&getContext());
+    DictionaryAttr attributes =
+        builder.getDictionaryAttr({builder.getNamedAttr(attr::name, name), builder.getNamedAttr(attr::role, builder.getStringAttr(role))});
+    (void)function.insertArgument(index, type, attributes, location);
+    return function.getArgument(index);
+  }
+
+  SmallVector<Parameter> parameters;
+};
+
+} // namespace
+} // namespace xfc

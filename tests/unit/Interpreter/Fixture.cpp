@@ -1,0 +1,156 @@
+// Parsing, inputs, and central differences.
+#include "Fixture.h"
+#include "Dialect/Support.h"
+#include "Transforms/Passes.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include <cmath>
+#include <random>
+
+using namespace mlir;
+
+namespace xfc::test {
+
+Tensor OddBatch::ids(RowSet set, bool labels) const {
+  Tensor tensor{{0}, {}};
+  for (const RaggedSequence &sequence : set == RowSet::source ? source : target)
+    for (int32_t id : sequence.ids)
+      tensor.data.push_back(labels ? (id * 5 + 2) % vocabulary : id);
+  tensor.shape[0] = static_cast<int64_t>(tensor.data.size());
+  if (labels)
+    tensor.data[1] = -1;
+  return tensor;
+}
+
+MLIRContext &Program::context() {
+  static MLIRContext context(MLIRContext::Threading::DISABLED);
+  context.loadDialect<XFCDialect, func::FuncDialect>();
+  return context;
+}
+
+static std::string aliases() {
+  std::string text = "!sids = !xfc.rows<source, i32>\n!tids = !xfc.rows<target, i32>\n!s = !xfc.rows<source, f64>\n!t = !xfc.rows<target, f64>\n";
+  for (int features = 1; features <= 12; ++features)
+    for (const char *set : {"source", "target"})
+      text += std::string("!") + set[0] + std::to_string(features) + " = !xfc.rows<" + set + ", " + std::to_string(features) + "xf64>\n";
+  for (const char *pairs : {"ss = source, source, padding", "sn = source, source", "tt = target, target, padding causal",
+                            "tc = target, target, causal", "ts = target, source, padding"})
+    text += "!" + std::string(pairs, 2) + " = !xfc.pairs<" + (pairs + 5) + ", 2xf64>\n";
+  return text;
+}
+
+std::string lossFunction(const Arguments &parameters, const Arguments &others, const std::string &type, const std::string &body) {
+  std::string list;
+  auto add = [&](const Arguments &arguments, const char *role) {
+    for (const auto &[name, argumentType] : arguments)
+      list += (list.empty() ? "%" : ", %") + name + ": " + argumentType + " {xfc.name = \"" + name + "\", xfc.role = \"" + role + "\"}";
+  };
+  add(parameters, "parameter");
+  add(others, "input");
+  return "func.func @loss(" + list + ") -> " + type + " {\n" + body + "\nreturn %loss : " + type + "\n}\n";
+}
+
+Program::Program(const std::string &text, const std::string &function) : name(function) {
+  module = parseSourceString<ModuleOp>(aliases() + text, ParserConfig(&context()));
+  if (!module || !module->lookupSymbol<func::FuncOp>(name))
+    throw std::runtime_error("the program does not parse, or has no @" + name + ":\n" + text);
+}
+
+void Program::differentiate() {
+  PassManager manager(&context());
+  manager.addPass(createDifferentiate());
+  if (failed(manager.run(*module)))
+    throw std::runtime_error("@loss cannot be differentiated");
+  name = "loss_and_gradients";
+}
+
+func::FuncOp Program::function() { return module->lookupSymbol<func::FuncOp>(name); }
+
+std::string Program::argumentName(unsigned i) {
+  auto attribute = function().getArgAttrOfType<StringAttr>(i, attr::name);
+  return attribute ? attribute.getValue().str() : "argument" + std::to_string(i);
+}
+
+bool Program::isParameter(unsigned i) {
+  auto role = function().getArgAttrOfType<StringAttr>(i, attr::role);
+  return role && role.getValue() == attr::parameter;
+}
+
+std::vector<Tensor> Program::inputs(const OddBatch &batch) {
+  std::vector<Tensor> inputs;
+  for (BlockArgument argument : function().getArguments()) {
+    std::string name = argumentName(argument.getArgNumber());
+    auto rows = dyn_cast<RowsType>(argument.getType());
+    if (rows && rows.getElementType().isInteger(32)) {
+      inputs.push_back(batch.ids(rows.getSet(), name == "labels"));
+      continue;
+    }
+    Tensor tensor = zeros(batch.shape(), argument.getType());
+    std::mt19937_64 random(std::hash<std::string>()(name));
+    for (double &value : tensor.data)
+      value = name == "smoothing" ? 0.1 : name == "loss_scale" ? 1 : std::uniform_real_distribution<>(-1, 1)(random);
+    inputs.push_back(std::move(tensor));
+  }
+  return inputs;
+}
+
+llvm::SmallVector<Tensor> Program::evaluate(const OddBatch &batch, const std::vector<Tensor> &inputs) {
+  auto results = xfc::evaluate(function(), batch.shape(), inputs);
+  if (failed(results))
+    throw std::runtime_error("@" + name + " cannot be evaluated");
+  return *results;
+}
+
+void expectNear(const Tensor &a, const Tensor &b, double tolerance, const std::string &what) {
+  ASSERT_EQ(a.shape, b.shape) << what;
+  double largest = 1;
+  for (double value : b.data)
+    largest = std::max(largest, std::abs(value));
+  for (size_t i = 0; i < a.data.size(); ++i) {
+    ASSERT_TRUE(std::isfinite(a.data[i])) << what << ", element " << i;
+    ASSERT_NEAR(a.data[i], b.data[i], tolerance * largest) << what << ", element " << i;
+  }
+}
+
+void expectGradients(const std::string &text) {
+  OddBatch batch;
+  Program loss(text), gradients(text);
+  gradients.differentiate();
+  std::vector<Tensor> inputs = loss.inputs(batch);
+  std::vector<Tensor> withScale = inputs;
+  withScale.push_back(Tensor{{}, {1}});
+  llvm::SmallVector<Tensor> results = gradients.evaluate(batch, withScale);
+
+  auto sum = [&] {
+    double total = 0;
+    for (double value : loss.evaluate(batch, inputs)[0].data)
+      total += value;
+    return total;
+  };
+  std::map<std::string, const Tensor *> found;
+  for (unsigned i = 0; i < results.size(); ++i)
+    if (auto name = gradients.function().getResultAttrOfType<StringAttr>(i, attr::name))
+      found[name.getValue().str()] = &results[i];
+  for (unsigned i = 0; i < inputs.size(); ++i) {
+    if (!loss.isParameter(i))
+      continue;
+    std::string name = loss.argumentName(i);
+    ASSERT_TRUE(found.count("grad." + name)) << "no gradient of " << name;
+    Tensor difference = inputs[i];
+    const double step = 1e-5;
+    double largest = 0;
+    for (size_t e = 0; e < inputs[i].data.size(); ++e) {
+      double &value = inputs[i].data[e], kept = value;
+      value = kept + step;
+      double above = sum();
+      value = kept - step;
+      difference.data[e] = (above - sum()) / (2 * step);
+      value = kept;
+      largest = std::max(largest, std::abs(difference.data[e]));
+    }
+    EXPECT_GT(largest, 1e-3) << name << " does not matter: the check could not fail";
+    expectNear(*found["grad." + name], difference, 1e-8, "gradient of " + name);
+  }
+}
+
+} // namespace xfc::test

@@ -1,0 +1,114 @@
+// Fused ops against the chains they replace, forward and backward.
+#include "Fixture.h"
+
+using namespace xfc;
+using namespace xfc::test;
+
+namespace {
+
+// Both programs take the same arguments; results and gradients must agree.
+void expectEqual(const std::string &fused, const std::string &chain) {
+  OddBatch batch;
+  for (bool gradients : {false, true}) {
+    Program a(fused), b(chain);
+    if (gradients) {
+      a.differentiate();
+      b.differentiate();
+    }
+    auto x = a.evaluate(batch), y = b.evaluate(batch);
+    ASSERT_EQ(x.size(), y.size());
+    for (size_t i = 0; i < x.size(); ++i)
+      expectNear(x[i], y[i], 1e-12, (gradients ? "gradient " : "result ") + std::to_string(i));
+  }
+}
+
+struct Mask {
+  const char *name, *queries, *keys, *pairs, *attributes, *dropout;
+};
+
+class FusedAttention : public testing::TestWithParam<Mask> {};
+
+TEST_P(FusedAttention, equalsItsSteps) {
+  auto [name, queries, keys, pairs, attributes, dropout] = GetParam();
+  std::string q = std::string("!") + queries + "6", k = std::string("!") + keys + "6", v = std::string("!") + keys + "10",
+              o = std::string("!") + queries + "10", p = std::string("!") + pairs;
+  Arguments arguments = {{"q", q}, {"k", k}, {"v", v}};
+  std::string fused = lossFunction(arguments, {{"c", o}}, o,
+                                   "%o, %lse = xfc.attention %q, %k, %v {heads = 2 : i64, scale = 0.7" + std::string(attributes) +
+                                       (*dropout ? ", rate = 0.3, id = 9 : i64" : "") + "} : (" + q + ", " + k + ", " + v + ") -> (" + o +
+                                       ", !" + queries + "2)\n%loss = xfc.multiply %o, %c : " + o);
+  std::string chain = lossFunction(arguments, {{"c", o}}, o,
+                                   "%s = xfc.scores %q, %k : (" + q + ", " + k + ") -> " + p + "\n%t = xfc.scale %s {factor = 0.7} : " + p +
+                                       "\n%m = xfc.mask %t : " + p + "\n%p = xfc.softmax %m : " + p + "\n" +
+                                       (*dropout ? "%d = xfc.dropout %p {rate = 0.3, id = 9 : i64} : " + p + "\n" : "") + "%o = xfc.combine " +
+                                       (*dropout ? "%d" : "%p") + ", %v : (" + p + ", " + v + ") -> " + o +
+                                       "\n%loss = xfc.multiply %o, %c : " + o);
+  expectEqual(fused, chain);
+}
+
+INSTANTIATE_TEST_SUITE_P(masks, FusedAttention,
+                         testing::Values(Mask{"none", "s", "s", "sn", "", ""}, Mask{"padding", "s", "s", "ss", ", padding", ""},
+                                         Mask{"causal", "t", "t", "tc", ", causal", ""},
+                                         Mask{"paddingCausal", "t", "t", "tt", ", padding, causal", ""},
+                                         Mask{"cross", "t", "s", "ts", ", padding", ""},
+                                         Mask{"crossDropout", "t", "s", "ts", ", padding", "dropout"},
+                                         Mask{"causalDropout", "t", "t", "tc", ", causal", "dropout"}),
+                         [](const auto &info) { return std::string(info.param.name); });
+
+const Arguments lossInputs = {{"labels", "!tids"}, {"smoothing", "tensor<f64>"}};
+const Arguments lossParameters = {{"x", "!t3"}, {"w", "tensor<11x3xf64>"}, {"b", "tensor<11xf64>"}};
+const std::string logits = "%z = xfc.linear %x, %w bias %b : (!t3, tensor<11x3xf64>, tensor<11xf64>) -> !t11\n";
+const std::string lossChain = lossFunction(lossParameters, lossInputs, "!t",
+                                           logits + "%p = xfc.log_softmax %z : !t11\n"
+                                                    "%loss, %nll = xfc.nll %p, %labels, %smoothing : (!t11, !tids, tensor<f64>) -> (!t, !t)");
+
+TEST(CrossEntropy, equalsLogSoftmaxAndNll) {
+  expectEqual(lossFunction(lossParameters, lossInputs, "!t",
+                           logits + "%loss, %nll, %lse = xfc.cross_entropy %z, %labels, %smoothing : (!t11, !tids, tensor<f64>) -> (!t, !t, !t)"),
+              lossChain);
+}
+
+TEST(CrossEntropy, withItsLinearEqualsTheChain) {
+  expectEqual(lossFunction(lossParameters, lossInputs, "!t",
+                           "%loss, %nll, %z, %lse = xfc.linear_cross_entropy %x, %w, %b, %labels, %smoothing : "
+                           "(!t3, tensor<11x3xf64>, tensor<11xf64>, !tids, tensor<f64>) -> (!t, !t, !t11, !t)"),
+              lossChain);
+}
+
+TEST(AddNorm, equalsAddAndNorm) {
+  const Arguments parameters = {{"x", "!t3"}, {"residual", "!t3"}, {"w", "tensor<3xf64>"}, {"b", "tensor<3xf64>"}};
+  const std::string use = "%z = xfc.multiply %y, %sum : !t3\n%loss = xfc.multiply %z, %c : !t3";
+  expectEqual(lossFunction(parameters, {{"c", "!t3"}}, "!t3",
+                           "%y, %sum, %stats = xfc.add_norm %x, %residual, %w, %b {eps = 1.0e-5} : "
+                           "(!t3, !t3, tensor<3xf64>, tensor<3xf64>) -> (!t3, !t3, !t2)\n" + use),
+              lossFunction(parameters, {{"c", "!t3"}}, "!t3",
+                           "%sum = xfc.add %x, %residual : !t3\n%y, %stats = xfc.norm %sum, %w, %b {eps = 1.0e-5} : "
+                           "(!t3, tensor<3xf64>, tensor<3xf64>) -> (!t3, !t2)\n" + use));
+}
+
+TEST(Linear, epilogueEqualsTheOpsBehindIt) {
+  OddBatch batch;
+  const Arguments arguments = {{"x", "!s3"}, {"w", "tensor<5x3xf64>"}, {"b", "tensor<5xf64>"}, {"r", "!s5"}};
+  Program fused(lossFunction(arguments, {}, "!s5",
+                             "%loss = xfc.linear %x, %w bias %b with %r {\n^bb0(%y: !s5, %e: !s5):\n%a = xfc.activation gelu %y : !s5\n"
+                             "%d = xfc.dropout %a {rate = 0.3, id = 4 : i64} : !s5\n%z = xfc.add %d, %e : !s5\nxfc.yield %z : !s5\n} : "
+                             "(!s3, tensor<5x3xf64>, tensor<5xf64>, !s5) -> !s5"));
+  Program chain(lossFunction(arguments, {}, "!s5",
+                             "%y = xfc.linear %x, %w bias %b : (!s3, tensor<5x3xf64>, tensor<5xf64>) -> !s5\n%a = xfc.activation gelu %y : !s5\n"
+                             "%d = xfc.dropout %a {rate = 0.3, id = 4 : i64} : !s5\n%loss = xfc.add %d, %r : !s5"));
+  expectNear(fused.evaluate(batch)[0], chain.evaluate(batch)[0], 0, "result");
+}
+
+// Merged projections: a linear with concatenated weights, then split, is the linears side by side.
+TEST(Linear, ofConcatenatedWeightsSplitsIntoTheParts) {
+  const Arguments arguments = {{"x", "!s3"}, {"w1", "tensor<5x3xf64>"}, {"w2", "tensor<5x3xf64>"}};
+  expectEqual(lossFunction(arguments, {{"c", "!s5"}}, "!s5",
+                           "%w = xfc.concat %w1, %w2 : (tensor<5x3xf64>, tensor<5x3xf64>) -> tensor<10x3xf64>\n"
+                           "%y = xfc.linear %x, %w : (!s3, tensor<10x3xf64>) -> !s10\n%a, %b = xfc.split %y : (!s10) -> (!s5, !s5)\n"
+                           "%m = xfc.multiply %a, %b : !s5\n%loss = xfc.multiply %m, %c : !s5"),
+              lossFunction(arguments, {{"c", "!s5"}}, "!s5",
+                           "%a = xfc.linear %x, %w1 : (!s3, tensor<5x3xf64>) -> !s5\n%b = xfc.linear %x, %w2 : (!s3, tensor<5x3xf64>) -> !s5\n"
+                           "%m = xfc.multiply %a, %b : !s5\n%loss = xfc.multiply %m, %c : !s5"));
+}
+
+} // namespace

@@ -1,0 +1,275 @@
+// Values known from elsewhere: worked examples, published test vectors, and numbers done by hand.
+#include "Dialect/Support.h"
+#include "Fixture.h"
+#include <cmath>
+
+using namespace xfc;
+using namespace xfc::test;
+
+namespace {
+
+// Evaluates @f of one source sequence of `rows` rows (ids 1, 2, ...) and no target.
+llvm::SmallVector<Tensor> evaluateOn(int rows, const std::string &text, const std::vector<Tensor> &inputs) {
+  RaggedSequence sequence;
+  for (int i = 0; i < rows; ++i)
+    sequence.ids.push_back(i + 1);
+  Shape shape({sequence}, {}, 0);
+  Program program(text, "f");
+  auto results = xfc::evaluate(program.function(), shape.shape(), inputs);
+  EXPECT_TRUE(succeeded(results));
+  return *results;
+}
+
+void expectRow(const Tensor &tensor, int64_t row, const std::vector<double> &expected, double tolerance) {
+  ASSERT_EQ(tensor.features(), static_cast<int64_t>(expected.size()));
+  for (size_t f = 0; f < expected.size(); ++f)
+    EXPECT_NEAR(tensor.row(row)[f], expected[f], tolerance) << "row " << row << ", feature " << f;
+}
+
+// Published answers of philox4x32 with 7 rounds (the kat_vectors of Random123).
+TEST(Philox, equalsPublishedVectors) {
+  auto expect = [](std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key, std::array<uint32_t, 4> expected) {
+    std::array<uint32_t, 4> out;
+    xfc_philox(counter.data(), key.data(), out.data());
+    EXPECT_EQ(out, expected);
+  };
+  const uint32_t ones = 0xffffffffu;
+  expect({0, 0, 0, 0}, {0, 0}, {0x5f6fb709, 0x0d893f64, 0x4f121f81, 0x4f730a48});
+  expect({ones, ones, ones, ones}, {ones, ones}, {0x5207ddc2, 0x45165e59, 0x4d8ee751, 0x8c52f662});
+  expect({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}, {0x4dfccaba, 0x190a87f0, 0xc47362ba, 0xb6b5242a});
+}
+
+// The numbers of elements, from an independent implementation of the layout in abi.h.
+TEST(Philox, numbersElements) {
+  const uint32_t key[2] = {0x12345678u, 0x9abcdef0u};
+  EXPECT_EQ(xfc_random(key, 3, 17, 0, 0, 0), 0xacb123d5u);
+  EXPECT_EQ(xfc_random(key, 3, 17, 1, 70, 0), 0xf33e82a2u);
+  EXPECT_EQ(xfc_random(key, 9, 5, 2, 3, 2), 0x72422baau);
+  EXPECT_EQ(xfc_random(key, 1, 0, 100, 511, 0), 0xf538886fu);
+}
+
+TEST(Dropout, keepsTheRateAndTheMean) {
+  RaggedSequence sequence{std::vector<int32_t>(400, 1), 3};
+  const std::string text = "func.func @f(%x: !s12) -> !s12 { %y = xfc.dropout %x {rate = 0.3, id = 5 : i64} : !s12\nreturn %y : !s12 }";
+  Program program(text, "f");
+  Tensor ones{{400, 12}, std::vector<double>(400 * 12, 1.0)};
+  Shape shape({sequence}, {}, 0);
+  Tensor untouched = (*xfc::evaluate(program.function(), shape.shape(), {ones}))[0];
+  EXPECT_EQ(untouched.data, ones.data) << "dropout is the identity outside training";
+  shape.setTraining(1, 2);
+  Tensor y = (*xfc::evaluate(program.function(), shape.shape(), {ones}))[0];
+  int64_t zeros = 0;
+  for (double value : y.data) {
+    zeros += value == 0;
+    if (value != 0)
+      ASSERT_DOUBLE_EQ(value, 1 / 0.7);
+  }
+  EXPECT_NEAR(zeros / 4800.0, 0.3, 0.03); // 4.5 standard deviations
+}
+
+// A sentence is dropped the same way alone and in a batch.
+TEST(Dropout, dependsOnTheSentenceAndNotOnTheBatch) {
+  const std::string text = "func.func @f(%x: !s12) -> !s12 { %y = xfc.dropout %x {rate = 0.5, id = 5 : i64} : !s12\nreturn %y : !s12 }";
+  Program program(text, "f");
+  RaggedSequence a{{1, 2, 3}, 40}, b{{4, 5}, 41};
+  Shape both({a, b}, {}, 0), alone({b}, {}, 0);
+  both.setTraining(1, 2);
+  alone.setTraining(1, 2);
+  Tensor y = (*xfc::evaluate(program.function(), both.shape(), {Tensor{{5, 12}, std::vector<double>(60, 1.0)}}))[0];
+  Tensor z = (*xfc::evaluate(program.function(), alone.shape(), {Tensor{{2, 12}, std::vector<double>(24, 1.0)}}))[0];
+  EXPECT_EQ(std::vector<double>(y.data.begin() + 36, y.data.end()), z.data);
+  EXPECT_NE(std::vector<double>(y.data.begin(), y.data.begin() + 24), z.data);
+}
+
+// The document's positional encoding, its exponents doubled: PE(2), PE(10) and their cosine.
+TEST(Book, positionalEncoding) {
+  Tensor table = evaluateOn(1, "func.func @f() -> tensor<11x512xf64> { %t = xfc.sinusoid {exponent_multiplier = 2.0} : () -> tensor<11x512xf64>\n"
+                               "return %t : tensor<11x512xf64> }", {})[0];
+  const double *two = table.row(2), *ten = table.row(10);
+  EXPECT_NEAR(two[0], 9.09297407e-01, 1e-8);
+  EXPECT_NEAR(two[1], -4.16146845e-01, 1e-8);
+  EXPECT_NEAR(ten[0], -5.44021130e-01, 1e-8);
+  EXPECT_NEAR(ten[1], -8.39071512e-01, 1e-8);
+  EXPECT_NEAR(ten[510], 1.33352145e-07, 1e-15);
+  double dot = 0, twos = 0, tens = 0;
+  for (int i = 0; i < 512; ++i) {
+    dot += two[i] * ten[i];
+    twos += two[i] * two[i];
+    tens += ten[i] * ten[i];
+  }
+  EXPECT_NEAR(dot / std::sqrt(twos * tens), 0.8600013, 5e-8);
+}
+
+// The document's self-attention: d_model 4, d_k 3, divisor 1.
+TEST(Book, attention) {
+  const std::string text = R"(
+    !p = !xfc.pairs<source, source, 1xf64>
+    func.func @f(%q: !s3, %k: !s3, %v: !s3) -> (!p, !s3) {
+      %s = xfc.scores %q, %k : (!s3, !s3) -> !p
+      %p = xfc.softmax %s : !p
+      %o = xfc.combine %p, %v : (!p, !s3) -> !s3
+      return %p, %o : !p, !s3
+    })";
+  auto results = evaluateOn(3, text, {Tensor{{3, 3}, {1, 0, 2, 2, 2, 2, 2, 1, 3}}, Tensor{{3, 3}, {0, 1, 1, 4, 4, 0, 2, 3, 1}},
+                                      Tensor{{3, 3}, {1, 2, 3, 2, 8, 0, 2, 6, 3}}});
+  results[0].shape = {3, 3};
+  expectRow(results[0], 0, {0.06337894, 0.46831053, 0.46831053}, 1e-8);
+  expectRow(results[0], 1, {6.03366485e-06, 9.82007865e-01, 1.79861014e-02}, 1e-9);
+  expectRow(results[0], 2, {2.95387223e-04, 8.80536902e-01, 1.19167711e-01}, 1e-9);
+  expectRow(results[1], 0, {1.93662106, 6.68310531, 1.59506841}, 1e-8);
+}
+
+TEST(Sinusoid, halvesAndCosineOffset) {
+  Tensor table = evaluateOn(1, "func.func @f() -> tensor<4x5xf64> { %t = xfc.sinusoid {halves, cosine_offset = 1.0, base = 100.0} : () -> tensor<4x5xf64>\n"
+                               "return %t : tensor<4x5xf64> }", {})[0];
+  auto angle = [](double exponent) { return 3 / std::pow(100, exponent); };
+  expectRow(table, 3, {std::sin(angle(0)), std::sin(angle(0.4)), std::sin(angle(0.8)), std::cos(angle(0.2)), std::cos(angle(0.6))}, 1e-15);
+}
+
+// x = 1, 2, 3, 6: mean 3, variance 14/4, unbiased 14/3, mean of squares 50/4.
+TEST(Norm, variants) {
+  const Tensor x{{1, 4}, {1, 2, 3, 6}}, w{{4}, {1, 2, 3, 4}}, b{{4}, {0.5, 0, 0, -1}};
+  auto expect = [&](const std::string &attributes, double r) {
+    auto results = evaluateOn(1, "func.func @f(%x: !s4, %w: tensor<4xf64>, %b: tensor<4xf64>) -> (!s4, !s2) { %y, %s = xfc.norm %x, %w, %b {eps = 0.1" +
+                                     attributes + "} : (!s4, tensor<4xf64>, tensor<4xf64>) -> (!s4, !s2)\nreturn %y, %s : !s4, !s2 }",
+                              {x, w, b});
+    expectRow(results[0], 0, {-2 * r + 0.5, -2 * r, 0, 12 * r - 1}, 1e-14);
+    expectRow(results[1], 0, {3, r}, 1e-14);
+  };
+  expect("", 1 / std::sqrt(3.5 + 0.1));
+  expect(", unbiased", 1 / std::sqrt(14.0 / 3 + 0.1));
+  expect(", eps_in_std", 1 / (std::sqrt(3.5) + 0.1));
+  expect(", unbiased, eps_in_std", 1 / (std::sqrt(14.0 / 3) + 0.1));
+  auto rms = evaluateOn(1, "func.func @f(%x: !s4, %w: tensor<4xf64>) -> (!s4, !s2) { %y, %s = xfc.norm %x, %w {eps = 0.1, kind = 1 : i32} : "
+                           "(!s4, tensor<4xf64>) -> (!s4, !s2)\nreturn %y, %s : !s4, !s2 }", {x, w});
+  double r = 1 / std::sqrt(12.5 + 0.1);
+  expectRow(rms[0], 0, {r, 4 * r, 9 * r, 24 * r}, 1e-14);
+  expectRow(rms[1], 0, {0, r}, 1e-14);
+}
+
+// A row of one feature has no unbiased variance, and equal features no deviation: nothing may be infinite.
+TEST(Norm, degenerateRowsAreFinite) {
+  for (const char *attributes : {"", ", unbiased", ", eps_in_std", ", unbiased, eps_in_std"})
+    for (int features : {1, 3}) {
+      const std::string n = std::to_string(features), rows = "!s" + n, tensor = "tensor<" + n + "xf64>";
+      auto results = evaluateOn(1, "func.func @f(%x: " + rows + ", %w: " + tensor + ", %dy: " + rows + ") -> (" + rows + ", " + rows + ") { %y, %s = xfc.norm %x, %w {eps = 0.01" +
+                                       attributes + "} : (" + rows + ", " + tensor + ") -> (" + rows + ", !s2)\n%dx = xfc.norm_grad %dy, %x, %w, %s {eps = 0.01" +
+                                       attributes + "} : (" + rows + ", " + rows + ", " + tensor + ", !s2) -> " + rows + "\nreturn %y, %dx : " + rows + ", " + rows + " }",
+                                {Tensor{{1, features}, std::vector<double>(features, 2.0)}, Tensor{{features}, std::vector<double>(features, 1.5)},
+                                 Tensor{{1, features}, std::vector<double>(features, 1.0)}});
+      for (const Tensor &result : results)
+        for (double value : result.data)
+          EXPECT_NEAR(value, 0, 1e-12) << attributes << ", " << features;
+    }
+}
+
+TEST(Activation, values) {
+  auto at = [](const std::string &kind, double x) {
+    return evaluateOn(1, "func.func @f(%x: !s1) -> !s1 { %y = xfc.activation " + kind + " %x : !s1\nreturn %y : !s1 }", {Tensor{{1, 1}, {x}}})[0].data[0];
+  };
+  EXPECT_EQ(at("relu", -1.5), 0);
+  EXPECT_EQ(at("relu", 1.5), 1.5);
+  EXPECT_NEAR(at("gelu", 1), 0.8413447460685429, 1e-15); // the normal distribution's function at 1
+  EXPECT_NEAR(at("gelu", -2), -2 * 0.02275013194817921, 1e-15);
+  EXPECT_NEAR(at("silu", 1), 0.7310585786300049, 1e-15);
+  EXPECT_NEAR(at("tanh", 0.5), 0.46211715726000973, 1e-15);
+}
+
+// Queries that see no key give 0, forward and backward, in steps and fused.
+TEST(Attention, ofNothingIsZero) {
+  OddBatch batch;
+  Program program("func.func @f(%q: !t6 {xfc.name = \"q\"}, %k: !s6 {xfc.name = \"k\"}, %v: !s6 {xfc.name = \"v\"}) -> (!t6, !t6, !t2, !ts) {\n"
+                  "%s = xfc.scores %q, %k : (!t6, !s6) -> !ts\n%m = xfc.mask %s : !ts\n%p = xfc.softmax %m : !ts\n"
+                  "%o = xfc.combine %p, %v : (!ts, !s6) -> !t6\n"
+                  "%a, %lse, %w = xfc.attention %q, %k, %v {heads = 2 : i64, scale = 1.0, padding} : (!t6, !s6, !s6) -> (!t6, !t2, !ts)\n"
+                  "return %o, %a, %lse, %w : !t6, !t6, !t2, !ts\n}", "f");
+  auto results = program.evaluate(batch);
+  const int64_t row = 2; // the target of the source that is only pads
+  ASSERT_EQ(batch.shape().keys[XFC_KEYS(XFC_TARGET_SOURCE, 1, 0)].limit[row], 0);
+  for (int result : {0, 1})
+    expectRow(results[result], row, {0, 0, 0, 0, 0, 0}, 0);
+  expectRow(results[2], row, {0, 0}, 0);
+  double sum = 0;
+  for (double weight : results[3].data)
+    sum += weight;
+  EXPECT_NEAR(sum, 2 * 6, 1e-12) << "2 heads of 6 queries that see a key";
+}
+
+// With e = 0.1 and 4 words: 0.9 nll + 0.1/4 of the sum over the vocabulary.
+TEST(Loss, labelSmoothing) {
+  const double p[4] = {0.1, 0.2, 0.3, 0.4};
+  Tensor logits{{2, 4}, {}};
+  for (int row = 0; row < 2; ++row)
+    for (double probability : p)
+      logits.data.push_back(std::log(probability) + 7);
+  auto results = evaluateOn(2, "func.func @f(%z: !s4, %labels: !sids, %e: tensor<f64>) -> (!s, !s, !s) {\n"
+                               "%loss, %nll, %lse = xfc.cross_entropy %z, %labels, %e : (!s4, !sids, tensor<f64>) -> (!s, !s, !s)\n"
+                               "return %loss, %nll, %lse : !s, !s, !s }", {logits, Tensor{{2}, {2, -1}}, Tensor{{}, {0.1}}});
+  double sum = -std::log(0.1 * 0.2 * 0.3 * 0.4);
+  EXPECT_NEAR(results[0].data[0], 0.9 * -std::log(0.3) + 0.1 / 4 * sum, 1e-14);
+  EXPECT_NEAR(results[1].data[0], -std::log(0.3), 1e-14);
+  EXPECT_NEAR(results[2].data[0], 7, 1e-14);
+  EXPECT_EQ(results[0].data[1], 0) << "a row whose label is negative has no loss";
+  EXPECT_EQ(results[1].data[1], 0);
+}
+
+// The first step of Adam moves every parameter by lr, whatever the gradient's size; the clipping factor is min(1, limit/norm).
+TEST(Adam, firstStepAndClipping) {
+  const std::string text = R"(
+    func.func @f(%h: tensor<8xf64>, %p: tensor<2xf64>, %g: tensor<2xf64>, %m: tensor<2xf64>, %v: tensor<2xf64>, %limit: tensor<f64>)
+        -> (tensor<2xf64>, tensor<2xf64>, tensor<2xf64>, tensor<f64>, tensor<f64>) {
+      %s = xfc.square_sum %g : (tensor<2xf64>) -> tensor<1xf64>
+      %factor, %norm = xfc.clip_factor %limit, %s : (tensor<f64>, tensor<1xf64>) -> (tensor<f64>, tensor<f64>)
+      %a, %b, %c = xfc.adam %h, %factor parameters(%p) gradients(%g) moments(%m)(%v)
+        : (tensor<8xf64>, tensor<f64>, tensor<2xf64>, tensor<2xf64>, tensor<2xf64>, tensor<2xf64>) -> (tensor<2xf64>, tensor<2xf64>, tensor<2xf64>)
+      return %a, %b, %c, %factor, %norm : tensor<2xf64>, tensor<2xf64>, tensor<2xf64>, tensor<f64>, tensor<f64>
+    })";
+  const Tensor zero{{2}, {0, 0}}, gradient{{2}, {3, -4}};
+  auto step = [&](std::vector<double> hyper, double limit) {
+    return evaluateOn(1, text, {Tensor{{8}, std::move(hyper)}, Tensor{{2}, {1, 2}}, gradient, zero, zero, Tensor{{}, {limit}}});
+  };
+  auto plain = step({0.01, 0.9, 0.98, 0, 0, 0, 0.1, 0.02}, 0);
+  expectNear(plain[0], Tensor{{2}, {0.99, 2.01}}, 1e-15, "parameters");
+  expectNear(plain[1], Tensor{{2}, {0.3, -0.4}}, 1e-15, "first moments");
+  expectNear(plain[2], Tensor{{2}, {0.18, 0.32}}, 1e-15, "second moments");
+  EXPECT_EQ(plain[3].data[0], 1);
+  EXPECT_EQ(plain[4].data[0], 5);
+  auto clipped = step({0.01, 0.9, 0.98, 0, 0, 0, 0.1, 0.02}, 1);
+  EXPECT_DOUBLE_EQ(clipped[3].data[0], 0.2);
+  expectNear(clipped[1], Tensor{{2}, {0.06, -0.08}}, 1e-15, "first moments, clipped");
+  EXPECT_EQ(step({0.01, 0.9, 0.98, 0, 0, 0, 0.1, 0.02}, 6)[3].data[0], 1) << "a norm below the limit is not scaled up";
+  // AdamW: decay acts on the parameter alone; l2 joins the gradient.
+  auto decayed = step({0.01, 0.9, 0.98, 0, 0, 0.5, 0.1, 0.02}, 0);
+  expectNear(decayed[0], Tensor{{2}, {0.99 - 0.01 * 0.5 * 1, 2.01 - 0.01 * 0.5 * 2}}, 1e-15, "parameters, decayed");
+  auto l2 = step({0.01, 0.9, 0.98, 0, 0.5, 0, 0.1, 0.02}, 0);
+  expectNear(l2[1], Tensor{{2}, {0.35, -0.3}}, 1e-15, "first moments, l2");
+}
+
+// Keys and values go to the slots, and a hypothesis attends to the rows of its history only.
+TEST(Cache, writesAndAttends) {
+  Shape shape({{{1, 2}, 0}}, {{{5}, 0}, {{6}, 0}}, 0);
+  shape.setCache(4, {{0, 3}, {0, 1}});
+  Program program(R"(
+    !c = !xfc.rows<cache, 2xf64>
+    func.func @f(%old: !c, %rows: !t2) -> (!c, !t2) {
+      %new = xfc.cache_write %old, %rows : (!c, !t2) -> !c
+      %o, %lse = xfc.attention %rows, %new, %new {heads = 1 : i64, scale = 0.0, causal} : (!t2, !c, !c) -> (!t2, !xfc.rows<target, 1xf64>)
+      return %new, %o : !c, !t2
+    })", "f");
+  auto results = xfc::evaluate(program.function(), shape.shape(), {Tensor{{4, 2}, {10, 20, 0, 0, 7, 7, 0, 0}}, Tensor{{2, 2}, {1, 2, 3, 4}}});
+  ASSERT_TRUE(succeeded(results));
+  EXPECT_EQ((*results)[0].data, (std::vector<double>{10, 20, 3, 4, 7, 7, 1, 2}));
+  expectRow((*results)[1], 0, {5.5, 11}, 1e-12); // scores of 0: the mean of rows 0 and 3
+  expectRow((*results)[1], 1, {6.5, 12}, 1e-12);
+}
+
+TEST(Interpreter, refusesInputsOfTheWrongShape) {
+  OddBatch batch;
+  Program program("func.func @f(%x: !s4) -> !s4 { return %x : !s4 }", "f");
+  mlir::ScopedDiagnosticHandler quiet(program.function().getContext(), [](mlir::Diagnostic &) { return mlir::success(); });
+  EXPECT_TRUE(failed(xfc::evaluate(program.function(), batch.shape(), {})));
+  EXPECT_TRUE(failed(xfc::evaluate(program.function(), batch.shape(), {Tensor{{8, 4}, std::vector<double>(32)}})));
+  EXPECT_TRUE(succeeded(xfc::evaluate(program.function(), batch.shape(), {Tensor{{9, 4}, std::vector<double>(36)}})));
+}
+
+} // namespace
