@@ -1,5 +1,7 @@
 // Whole training runs of a model of hand-written kernels: a table of next-token logits. They must not depend on where a
 // run was stopped, killed or resumed.
+#include "core/CommandLine.h"
+#include "core/Commands.h"
 #include "core/Files.h"
 #include "core/Safetensors.h"
 #include "train/Checkpoint.h"
@@ -357,6 +359,68 @@ TEST_F(TrainRun, DamagedStateIsAnError) {
   TrainOptions again = options("out", 40);
   again.resume = true;
   EXPECT_NE(run(again).find("training.safetensors"), std::string::npos);
+}
+
+// The exit status of `train` with these arguments; what it says goes to `message`.
+int command(std::vector<std::string> arguments, std::string *message = nullptr) {
+  CLI::App app("test", "test");
+  addTrain(app);
+  arguments.insert(arguments.begin(), {"test", "train"});
+  std::vector<char *> pointers;
+  for (std::string &argument : arguments)
+    pointers.push_back(argument.data());
+  testing::internal::CaptureStderr();
+  int status = runCommandLine(app, static_cast<int>(pointers.size()), pointers.data());
+  std::string said = testing::internal::GetCapturedStderr();
+  if (message)
+    *message = said;
+  return status;
+}
+
+TEST_F(TrainRun, FlagsAndConfiguration) {
+  std::vector<std::string> flags = {"--source", file("a"), "--target", file("b"), "--format", "ids", "--batch-tokens", "100", "--quiet",
+                                    "--schedule", "linear", "--lr", "0.02", "--betas", "0.8,0.9", "--optimizer", "adamw", "--weight-decay", "0.1"};
+  auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), flags.begin(), flags.end());
+    return more;
+  };
+  ASSERT_EQ(command(with({"--out", file("one"), "--steps", "12"})), 0);
+  nlohmann::json used = nlohmann::json::parse(readFile(file("one/config.json")));
+  EXPECT_EQ(used["batch-tokens"], 100);
+  EXPECT_EQ(used["schedule"], "linear");
+  EXPECT_EQ(used["lr"], 0.02);
+  EXPECT_EQ(used["steps"], 12);
+  EXPECT_EQ(used["warmup"], 4000); // a default is written too
+  EXPECT_FALSE(used.contains("epochs"));
+
+  // The same run from its own configuration, and a longer one by --resume without flags.
+  ASSERT_EQ(command({"--config", file("one/config.json"), "--out", file("two"), "--quiet"}), 0);
+  EXPECT_EQ(weightsOf("one"), weightsOf("two"));
+  ASSERT_EQ(command({"--out", file("one"), "--resume", "--epochs", "1", "--quiet"}), 0);
+  EXPECT_GT(readLog(file("one/train.jsonl")).back()["step"], 12);
+  used = nlohmann::json::parse(readFile(file("one/config.json")));
+  EXPECT_EQ(used["epochs"], 1);
+  EXPECT_FALSE(used.contains("steps"));
+
+  writeFile(file("wrong.json"), "{\"batch-token\": 3}");
+  std::string message;
+  EXPECT_EQ(command({"--config", file("wrong.json"), "--out", file("three")}, &message), 1);
+  EXPECT_NE(message.find("did you mean 'batch-tokens'"), std::string::npos) << message;
+  writeFile(file("wrong.json"), "{\"batch-tokens\": \"many\"}");
+  EXPECT_EQ(command({"--config", file("wrong.json"), "--out", file("three")}, &message), 1);
+  EXPECT_NE(message.find("wrong.json"), std::string::npos) << message;
+}
+
+TEST_F(TrainRun, WrongCommandLinesAreStatus2) {
+  std::string message;
+  EXPECT_EQ(command({"--source", file("a")}, &message), 2);
+  EXPECT_NE(message.find("--target"), std::string::npos) << message;
+  EXPECT_EQ(command({"--source", file("a"), "--target", file("b"), "--out", file("x")}, &message), 2);
+  EXPECT_NE(message.find("--vocab"), std::string::npos) << message;
+  EXPECT_EQ(command({"--schedule", "cosinus"}), 2);
+  EXPECT_EQ(command({"--betas", "0.9,1.5", "--source", file("a"), "--target", file("b"), "--out", file("x"), "--format", "ids"}), 2);
+  EXPECT_EQ(command({"--schedule", "cosine", "--minutes", "1", "--source", file("a"), "--target", file("b"), "--out", file("x"), "--format", "ids"}), 2);
+  EXPECT_EQ(command({"--steps", "3", "--epochs", "3"}), 2);
 }
 
 TEST_F(TrainRun, LogOfAnAbandonedPartIsDropped) {
