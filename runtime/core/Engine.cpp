@@ -252,9 +252,18 @@ struct Engine::State {
     auto *launch = static_cast<Launch *>(context);
     launch->kernel(&launch->call, chunk, launch->state->scratch[thread].data());
   }
-  void launch(int32_t kernel, const xfc_call &call, int64_t chunks) {
+  // `step` is null for packing.
+  void launch(int32_t kernel, const Step *step, const xfc_call &call, int64_t chunks, const Counts &counts) {
     Launch launch{this, image.kernels[kernel], call};
+    if (!timings) {
+      pool.run(runChunk, &launch, chunks);
+      return;
+    }
+    auto begin = std::chrono::steady_clock::now();
     pool.run(runChunk, &launch, chunks);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    timings->push_back({&module.kernels[kernel], step, seconds, step ? static_cast<double>(evaluate(step->flops, counts)) : 0,
+                        step ? static_cast<double>(evaluate(step->traffic, counts)) : 0});
   }
 
   void pack(const Prepared &prepared) {
@@ -267,7 +276,7 @@ struct Engine::State {
       void *buffers[] = {address(prepared, entry.source), packed[index].data()};
       const int64_t strides[] = {0, 0};
       static const xfc_shape empty{};
-      launch(entry.kernel, {&empty, &empty.sets[0], &empty.sets[0], nullptr, buffers, strides, nullptr}, entry.chunks);
+      launch(entry.kernel, nullptr, {&empty, &empty.sets[0], &empty.sets[0], nullptr, buffers, strides, nullptr}, entry.chunks, {});
       packedVersions[index] = version;
     }
   }
@@ -370,13 +379,7 @@ void Engine::run(std::string_view program, const xfc_shape &shape, std::span<con
                         stepStrides,
                         step.immediates.data()};
     const int64_t chunks = State::chunksOf(kernel.partition, shape, step);
-    if (!s.timings) {
-      s.launch(step.kernel, call, chunks);
-      continue;
-    }
-    auto begin = std::chrono::steady_clock::now();
-    s.launch(step.kernel, call, chunks);
-    s.timings->push_back({&step, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()});
+    s.launch(step.kernel, &step, call, chunks, counts);
   }
   if (program == "update")
     ++s.version;

@@ -60,10 +60,12 @@ public:
   // Bytes of parameters, gradients, moments, packed weights and tables now held.
   int64_t stateBytes() const;
 
-  // Called around each kernel when set: `bench --profile`.
+  // One launch, recorded while a list of them is set: `bench --profile`.
   struct Timing {
-    const Step *step;
+    const Kernel *kernel;
+    const Step *step; // null: a weight is packed
     double seconds;
+    double flops, bytes; // what the step does for the batch it ran with
   };
   void profile(std::vector<Timing> *timings);
 
