@@ -87,13 +87,15 @@ private:
   void finish(func::FuncOp function, func::ReturnOp exit, const Gradients &gradients, OpBuilder &builder) {
     SmallVector<Value> results(exit.getOperands());
     llvm::BitVector unused(function.getNumArguments());
-    SmallVector<std::pair<unsigned, std::string>> names;
+    SmallVector<DictionaryAttr> attributes;
+    function.getAllResultAttrs(attributes);
     for (unsigned i = 0; i < function.getNumArguments(); ++i) {
       Value parameter = function.getArgument(i);
       if (!gradients.wanted(parameter))
         continue;
       if (Value gradient = gradients.of(parameter)) {
-        names.emplace_back(results.size(), ("grad." + nameOfArgument(function, i)).str());
+        StringAttr name = builder.getStringAttr("grad." + nameOfArgument(function, i));
+        attributes.push_back(builder.getDictionaryAttr(builder.getNamedAttr(attr::name, name)));
         results.push_back(gradient);
       }
       unused[i] = parameter.use_empty();
@@ -101,8 +103,7 @@ private:
     exit.getOperandsMutable().assign(results);
     (void)function.eraseArguments(unused);
     function.setFunctionType(builder.getFunctionType(function.getBody().getArgumentTypes(), ValueRange(results).getTypes()));
-    for (const auto &[index, name] : names)
-      function.setResultAttr(index, attr::name, builder.getStringAttr(name));
+    function.setAllResultAttrs(attributes);
     function.setName("loss_and_gradients");
   }
 };
