@@ -37,7 +37,7 @@ std::string nearest(const std::string &name, const std::vector<std::string> &kno
 // The verb the command line is about: the last one that was parsed.
 static CLI::App *verbOf(CLI::App &app) {
   std::vector<CLI::App *> parsed = app.get_subcommands();
-  return parsed.empty() ? &app : parsed.back();
+  return parsed.empty() ? &app : verbOf(*parsed.back());
 }
 
 static std::string suggestion(CLI::App &app, int argc, char **argv) {
@@ -46,16 +46,15 @@ static std::string suggestion(CLI::App &app, int argc, char **argv) {
   for (const CLI::Option *option : verb->get_options())
     for (const std::string &name : option->get_lnames())
       flags.push_back("--" + name);
-  if (verb == &app)
-    for (const CLI::App *candidate : app.get_subcommands([](CLI::App *) { return true; }))
-      verbs.push_back(candidate->get_name());
+  for (const CLI::App *candidate : verb->get_subcommands([](CLI::App *) { return true; }))
+    verbs.push_back(candidate->get_name());
   for (int i = 1; i < argc; ++i) {
     std::string word = argv[i];
     word = word.substr(0, word.find('='));
     const std::vector<std::string> &known = word.rfind("--", 0) == 0 ? flags : verbs;
     if (word == verb->get_name() || std::find(known.begin(), known.end(), word) != known.end())
       continue;
-    if (word.rfind("--", 0) != 0 && verb != &app)
+    if (word.rfind("--", 0) != 0 && verbs.empty())
       continue;
     if (std::string near = nearest(word, known); !near.empty())
       return "; did you mean '" + near + "'?";
@@ -72,9 +71,10 @@ int runCommandLine(CLI::App &app, int argc, char **argv) {
   } catch (const CLI::ParseError &wrong) {
     std::string what = wrong.what();
     std::replace(what.begin(), what.end(), '\n', ' ');
-    CLI::App *verb = verbOf(app);
-    std::fprintf(stderr, "error: %s%s\nRun `%s%s --help` for what there is.\n", what.c_str(), suggestion(app, argc, argv).c_str(),
-                 app.get_name().c_str(), verb == &app ? "" : (" " + verb->get_name()).c_str());
+    std::string command;
+    for (CLI::App *part = verbOf(app); part; part = part->get_parent())
+      command = part->get_name() + " " + command;
+    std::fprintf(stderr, "error: %s%s\nRun `%s--help` for what there is.\n", what.c_str(), suggestion(app, argc, argv).c_str(), command.c_str());
     return 2;
   } catch (const std::bad_alloc &) {
     std::fprintf(stderr, "error: out of memory\n");
