@@ -62,10 +62,14 @@ void ModelOptions::addVocabularyTo(CLI::App &command, bool withFormat) {
   command.add_option("--target-vocab", targetVocabulary, "SentencePiece model of the target language");
   if (!withFormat)
     return;
-  const std::map<std::string, Format> formats = {
-      {"text", Format::Text}, {"pieces", Format::Pieces}, {"ids", Format::Ids}};
-  command.add_option("--format", format, "lines are text, pieces or ids")
-      ->transform(CLI::CheckedTransformer(formats))
+  command
+      .add_option_function<std::string>(
+          "--format",
+          [this](const std::string &name) {
+            format = name == "ids" ? Format::Ids : name == "pieces" ? Format::Pieces : Format::Text;
+          },
+          "what lines hold: text, pieces, or ids")
+      ->check(CLI::IsMember({"text", "pieces", "ids"}))
       ->default_str("text");
 }
 

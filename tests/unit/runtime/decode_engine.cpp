@@ -1,12 +1,19 @@
-// The search through the engine: a model of three hand-written kernels that reads its sources and histories only
-// through encoded rows, the cache and the key lists of the batch.
+// The search through the engine, and the commands around it: a model of three hand-written kernels that reads its
+// sources and histories only through encoded rows, the cache and the key lists of the batch.
+#include "../../../runtime/core/CommandLine.h"
+#include "../../../runtime/core/Commands.h"
+#include "../../../runtime/core/Files.h"
 #include "../../../runtime/core/Plan.h"
+#include "../../../runtime/core/Safetensors.h"
 #include "../../../runtime/decode/Alignment.h"
 #include "../../../runtime/decode/Score.h"
 #include "../../../runtime/decode/Search.h"
 #include <cmath>
+#include <filesystem>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 #include <random>
+#include <sstream>
 
 using namespace xfc;
 
@@ -94,96 +101,93 @@ void attentionKernel(const xfc_call *call, int64_t sequence, void *) {
       }
 }
 
+std::vector<uint8_t> handWrittenPlan() {
+  Module module;
+  module.model = "hand-written";
+  module.sourceVocab = module.targetVocab = vocabularySize;
+  module.hasDecoder = true;
+  module.maxTargetLength = 9;
+  Partition rows{Partition::Unit::Rows, 1, 1}, sequences{Partition::Unit::Sequences, 1, 1};
+  module.kernels = {
+      {"encode", rows, 0}, {"cache", rows, 0}, {"predict", rows, 0}, {"score", rows, 0}, {"attention", sequences, 0}};
+  auto arena = [](int64_t index, int64_t offset = 0) { return Place{Place::Kind::Arena, index, offset}; };
+  auto argument = [](int64_t index) { return Place{Place::Kind::Argument, index, 0}; };
+  auto input = [](const char *name, int8_t set) { return Argument{name, Argument::Role::Input, DType::I32, set, {}}; };
+  Size perSource, perTarget, perTargetScalar, perPair;
+  perSource.rows[XFC_SOURCE] = 16;
+  perTarget.rows[XFC_TARGET] = 32;
+  perTargetScalar.rows[XFC_TARGET] = 4;
+  int16_t cross = XFC_KEYS(XFC_TARGET_SOURCE, 0, 0);
+  perPair.pairs[cross] = 8;
+
+  Program encode;
+  encode.name = "encode";
+  encode.arguments = {input("source", XFC_SOURCE)};
+  encode.outputs = {{"x.k", arena(0, 4), DType::F32, XFC_SOURCE, -1, {1}, 4},
+                    {"x.v", arena(0, 8), DType::F32, XFC_SOURCE, -1, {1}, 4}};
+  encode.buffers = {{perSource, 0, 1}};
+  encode.steps = {
+      {0, XFC_SOURCE, XFC_SOURCE, -1, {argument(0), arena(0, 4), arena(0, 8)}, {0, 4, 4}, {}, 0, {}, {}, ""}};
+
+  Program step;
+  step.name = "decode_step";
+  step.arguments = {input("target", XFC_TARGET),
+                    {"x.k", Argument::Role::Input, DType::F32, XFC_SOURCE, {1}},
+                    {"x.v", Argument::Role::Input, DType::F32, XFC_SOURCE, {1}},
+                    {"y.k", Argument::Role::State, DType::F32, XFC_CACHE, {3}}};
+  step.outputs = {{"log_probs", arena(0), DType::F32, XFC_TARGET, -1, {vocabularySize}, 8}};
+  step.buffers = {{perTarget, 0, 2}};
+  step.steps = {{1, XFC_TARGET, XFC_TARGET, -1, {argument(0), argument(3)}, {0, 3}, {}, 0, {}, {}, ""},
+                {2,
+                 XFC_TARGET,
+                 XFC_TARGET,
+                 -1,
+                 {argument(1), argument(2), argument(3), arena(0)},
+                 {1, 1, 3, 8},
+                 {},
+                 0,
+                 {},
+                 {},
+                 ""}};
+
+  Program score;
+  score.name = "score";
+  score.arguments = {input("source", XFC_SOURCE),
+                     input("target", XFC_TARGET),
+                     input("labels", XFC_TARGET),
+                     {"smoothing", Argument::Role::Scalar, DType::F32, -1, {}}};
+  score.outputs = {{"nll", arena(0), DType::F32, XFC_TARGET, -1, {}, 1}};
+  score.buffers = {{perTargetScalar, 0, 1}};
+  score.steps = {{3,
+                  XFC_TARGET,
+                  XFC_TARGET,
+                  -1,
+                  {argument(0), argument(1), argument(2), arena(0)},
+                  {0, 0, 0, 1},
+                  {},
+                  0,
+                  {},
+                  {},
+                  ""}};
+
+  Program attention;
+  attention.name = "forward_attention";
+  attention.arguments = {input("source", XFC_SOURCE), input("target", XFC_TARGET)};
+  attention.outputs = {{"attention.decoder.layers.0.cross_attn", arena(0), DType::F32, -1, cross, {2}, 0}};
+  attention.buffers = {{perPair, 0, 1}};
+  attention.steps = {{4, XFC_TARGET, XFC_SOURCE, cross, {arena(0)}, {0}, {}, 0, {}, {}, ""}};
+
+  module.programs = {encode, step, score, attention};
+  return serialize(module);
+}
+
+const std::vector<uint8_t> plan = handWrittenPlan();
+constexpr xfc_kernel kernels[] = {encodeKernel, cacheKernel, predictKernel, scoreKernel, attentionKernel};
+const xfc_image image = {XFC_ABI_VERSION, 5, "any", "", kernels, plan.data(), plan.size()};
+
 class DecodeEngine : public testing::Test {
 protected:
-  DecodeEngine() {
-    Module module;
-    module.model = "hand-written";
-    module.sourceVocab = module.targetVocab = vocabularySize;
-    module.hasDecoder = true;
-    module.maxTargetLength = 9;
-    Partition rows{Partition::Unit::Rows, 1, 1}, sequences{Partition::Unit::Sequences, 1, 1};
-    module.kernels = {
-        {"encode", rows, 0}, {"cache", rows, 0}, {"predict", rows, 0}, {"score", rows, 0}, {"attention", sequences, 0}};
-    auto arena = [](int64_t index, int64_t offset = 0) { return Place{Place::Kind::Arena, index, offset}; };
-    auto argument = [](int64_t index) { return Place{Place::Kind::Argument, index, 0}; };
-    auto input = [](const char *name, int8_t set) {
-      return Argument{name, Argument::Role::Input, DType::I32, set, {}};
-    };
-    Size perSource, perTarget, perTargetScalar, perPair;
-    perSource.rows[XFC_SOURCE] = 16;
-    perTarget.rows[XFC_TARGET] = 32;
-    perTargetScalar.rows[XFC_TARGET] = 4;
-    int16_t cross = XFC_KEYS(XFC_TARGET_SOURCE, 0, 0);
-    perPair.pairs[cross] = 8;
-
-    Program encode;
-    encode.name = "encode";
-    encode.arguments = {input("source", XFC_SOURCE)};
-    encode.outputs = {{"x.k", arena(0, 4), DType::F32, XFC_SOURCE, -1, {1}, 4},
-                      {"x.v", arena(0, 8), DType::F32, XFC_SOURCE, -1, {1}, 4}};
-    encode.buffers = {{perSource, 0, 1}};
-    encode.steps = {
-        {0, XFC_SOURCE, XFC_SOURCE, -1, {argument(0), arena(0, 4), arena(0, 8)}, {0, 4, 4}, {}, 0, {}, {}, ""}};
-
-    Program step;
-    step.name = "decode_step";
-    step.arguments = {input("target", XFC_TARGET),
-                      {"x.k", Argument::Role::Input, DType::F32, XFC_SOURCE, {1}},
-                      {"x.v", Argument::Role::Input, DType::F32, XFC_SOURCE, {1}},
-                      {"y.k", Argument::Role::State, DType::F32, XFC_CACHE, {3}}};
-    step.outputs = {{"log_probs", arena(0), DType::F32, XFC_TARGET, -1, {vocabularySize}, 8}};
-    step.buffers = {{perTarget, 0, 2}};
-    step.steps = {{1, XFC_TARGET, XFC_TARGET, -1, {argument(0), argument(3)}, {0, 3}, {}, 0, {}, {}, ""},
-                  {2,
-                   XFC_TARGET,
-                   XFC_TARGET,
-                   -1,
-                   {argument(1), argument(2), argument(3), arena(0)},
-                   {1, 1, 3, 8},
-                   {},
-                   0,
-                   {},
-                   {},
-                   ""}};
-
-    Program score;
-    score.name = "score";
-    score.arguments = {input("source", XFC_SOURCE),
-                       input("target", XFC_TARGET),
-                       input("labels", XFC_TARGET),
-                       {"smoothing", Argument::Role::Scalar, DType::F32, -1, {}}};
-    score.outputs = {{"nll", arena(0), DType::F32, XFC_TARGET, -1, {}, 1}};
-    score.buffers = {{perTargetScalar, 0, 1}};
-    score.steps = {{3,
-                    XFC_TARGET,
-                    XFC_TARGET,
-                    -1,
-                    {argument(0), argument(1), argument(2), arena(0)},
-                    {0, 0, 0, 1},
-                    {},
-                    0,
-                    {},
-                    {},
-                    ""}};
-
-    Program attention;
-    attention.name = "forward_attention";
-    attention.arguments = {input("source", XFC_SOURCE), input("target", XFC_TARGET)};
-    attention.outputs = {{"attention.decoder.layers.0.cross_attn", arena(0), DType::F32, -1, cross, {2}, 0}};
-    attention.buffers = {{perPair, 0, 1}};
-    attention.steps = {{4, XFC_TARGET, XFC_SOURCE, cross, {arena(0)}, {0}, {}, 0, {}, {}, ""}};
-
-    module.programs = {encode, step, score, attention};
-    plan = serialize(module);
-    image = {XFC_ABI_VERSION, 5, "any", "", kernels, plan.data(), plan.size()};
-    engine = std::make_unique<Engine>(image, 2);
-  }
-
-  static constexpr xfc_kernel kernels[] = {encodeKernel, cacheKernel, predictKernel, scoreKernel, attentionKernel};
-  std::vector<uint8_t> plan;
-  xfc_image image{};
-  std::unique_ptr<Engine> engine;
+  std::unique_ptr<Engine> engine = std::make_unique<Engine>(image, 2);
 };
 
 std::vector<Ids> someSources() {
@@ -210,7 +214,60 @@ double logProbability(const Ids &source, const Ids &ids) {
   return sum;
 }
 
+// Runs a command line in a folder with the files source, target and weights.safetensors (the model has no parameters).
+struct CommandResult {
+  int status;
+  std::string output, errors;
+};
+class DecodeCommands : public testing::Test {
+protected:
+  DecodeCommands() {
+    makeFolder(folder);
+    std::filesystem::current_path(folder);
+    writeSafetensors("weights.safetensors", {});
+    writeFile("source", "4 5 3\n\n5 3\n4 4 4 5 3\n");
+  }
+  ~DecodeCommands() override {
+    std::filesystem::current_path(before);
+    std::filesystem::remove_all(folder);
+  }
+  static CommandResult run(std::vector<std::string> words) {
+    CLI::App app("test", "test");
+    addTranslate(app);
+    addScore(app);
+    words.insert(words.begin(), "test");
+    words.insert(words.begin() + 2, {"--weights", "weights.safetensors", "--format", "ids", "--quiet"});
+    std::vector<char *> arguments;
+    for (std::string &word : words)
+      arguments.push_back(word.data());
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    int status = runCommandLine(app, static_cast<int>(arguments.size()), arguments.data());
+    return {status, testing::internal::GetCapturedStdout(), testing::internal::GetCapturedStderr()};
+  }
+
+  const std::filesystem::path before = std::filesystem::current_path();
+  const std::string folder = testing::TempDir() + "xfc-decode-commands";
+};
+
+std::vector<std::string> split(const std::string &text, char separator) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text);
+  for (std::string part; std::getline(stream, part, separator);)
+    parts.push_back(part);
+  return parts;
+}
+Ids idsOf(const std::string &text) {
+  Ids ids;
+  std::istringstream stream(text);
+  for (int32_t id; stream >> id;)
+    ids.push_back(id);
+  return ids;
+}
+
 } // namespace
+
+extern "C" const xfc_image *const xfc_images[] = {&image, nullptr};
 
 TEST_F(DecodeEngine, GreedyFollowsTheModel) {
   std::vector<Ids> sources = someSources();
@@ -298,4 +355,83 @@ TEST_F(DecodeEngine, CrossAttentionIsAveragedOverHeads) {
   using Pairs = std::vector<std::pair<int64_t, int64_t>>;
   EXPECT_EQ(hardAlignment(attention, 4), (Pairs{{0, 0}, {1, 1}, {2, 2}, {3, 3}}));
   EXPECT_EQ(hardAlignment(attention, 3), (Pairs{{0, 0}, {1, 1}, {2, 2}, {0, 3}})); // eos left out
+}
+
+TEST_F(DecodeCommands, LinesInTheirOrderEmptyOnesEmpty) {
+  CommandResult result =
+      run({"translate", "--input", "source", "--beam", "2", "--n-best", "2", "--scores", "--alignments"});
+  ASSERT_EQ(result.status, 0) << result.errors;
+  std::vector<std::string> lines = split(result.output, '\n');
+  ASSERT_EQ(lines.size(), 7u) << result.output;
+  EXPECT_EQ(lines[2], "2\t\t0\t");
+  const std::vector<Ids> sources = {{4, 5, 3}, {}, {5, 3}, {4, 4, 4, 5, 3}};
+  for (size_t i : {0, 1, 3, 4, 5, 6}) {
+    std::vector<std::string> fields = split(lines[i], '\t');
+    size_t sentence = std::stoul(fields[0]) - 1;
+    EXPECT_EQ(sentence, i < 2 ? 0u : i < 5 ? 2u : 3u);
+    Ids ids = idsOf(fields[1]);
+    double n = static_cast<double>(ids.size() + 1);
+    EXPECT_NEAR(std::stod(fields[2]), logProbability(sources[sentence], ids) / std::pow((5 + n) / 6, 0.6), 1e-7);
+    std::string pairs;
+    for (size_t j = 0; j < ids.size(); ++j)
+      pairs += (j ? " " : "") + std::to_string(j % sources[sentence].size()) + "-" + std::to_string(j);
+    EXPECT_EQ(fields.size() > 3 ? fields[3] : "", pairs);
+  }
+}
+
+TEST_F(DecodeCommands, JsonPrefixAndOutputFile) {
+  writeFile("prefix", "5 5\n\n\n1\n");
+  CommandResult result = run({"translate", "--input", "source", "--json", "--prefix", "prefix", "--output", "out"});
+  ASSERT_EQ(result.status, 0) << result.errors;
+  EXPECT_EQ(result.output, "");
+  std::vector<std::string> lines = readLines("out");
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[1], R"({"line":2,"source":"","translation":"","hypotheses":[]})");
+  nlohmann::json first = nlohmann::json::parse(lines[0]);
+  Ids ids = first["hypotheses"][0]["ids"];
+  EXPECT_EQ(Ids(ids.begin(), ids.begin() + 2), (Ids{5, 5}));
+  EXPECT_EQ(idsOf(first["translation"]), ids);
+  EXPECT_EQ(first["hypotheses"][0]["log_probability"].get<double>(), logProbability({4, 5, 3}, ids));
+}
+
+TEST_F(DecodeCommands, ScoresAndPerplexity) {
+  writeFile("source", "4 5 3\n5 3\n");
+  writeFile("target", "4 4\n\n");
+  CommandResult result = run({"score", "--source", "source", "--target", "target"});
+  ASSERT_EQ(result.status, 0) << result.errors;
+  double first = logProbability({4, 5, 3}, {4, 4}), second = logProbability({5, 3}, {});
+  std::vector<std::string> lines = split(result.output, '\n');
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_NEAR(std::stod(lines[0]), first, 1e-7);
+  EXPECT_NEAR(std::stod(lines[1]), second, 1e-7);
+  result = run({"score", "--source", "source", "--target", "target", "--json"});
+  nlohmann::json object = nlohmann::json::parse(result.output);
+  EXPECT_EQ(object["tokens"], 4);
+  EXPECT_NEAR(object["perplexity"].get<double>(), std::exp(-(first + second) / 4), 1e-9);
+}
+
+TEST_F(DecodeCommands, MistakesAreOneLineAndLeaveTheOutput) {
+  writeFile("out", "before\n");
+  writeFile("one", "4\n");
+  const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
+      {{"--beam", "2", "--n-best", "3"}, "--n-best is larger than --beam"},
+      {{"--compute-type", "int8"}, "--compute-type int8"},
+      {{"--device", "cuda"}, "no PTX"},
+      {{"--prefix", "one"}, "one: 1 prefixes for 4 lines"},
+      {{"--input", "missing"}, "missing: "},
+  };
+  for (auto &[flags, message] : mistakes) {
+    std::vector<std::string> words = {"translate", "--output", "out"};
+    if (flags[0] != "--input")
+      words.insert(words.end(), {"--input", "source"});
+    words.insert(words.end(), flags.begin(), flags.end());
+    CommandResult result = run(words);
+    EXPECT_EQ(result.status, 1) << message;
+    EXPECT_NE(result.errors.find(message), std::string::npos) << result.errors;
+    EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1) << result.errors;
+    EXPECT_EQ(readFile("out"), "before\n");
+  }
+  writeFile("prefixes", "4\n5 3\n\n\n");
+  CommandResult result = run({"translate", "--input", "source", "--prefix", "prefixes"});
+  EXPECT_NE(result.errors.find("prefixes:2: a prefix cannot hold token 3"), std::string::npos) << result.errors;
 }
