@@ -1,0 +1,244 @@
+// xfc.attention: scores, softmax, dropout and their use for each (sequence, head), without storing pairs.
+#include "AttentionTiles.h"
+#include "Emitters.h"
+
+using namespace mlir;
+
+namespace xfc {
+namespace {
+
+// Queries and keys in one tile: 48 x 256 scores, the keys and the values of f32 heads of 64 take 200 KB together.
+constexpr int64_t queryBlock = 48, keyBlock = 256;
+// Stands for minus infinity among running maxima: finite, so that no difference is NaN.
+constexpr double lowest = -1e30;
+
+class AttentionKernel {
+public:
+  AttentionKernel(KernelBuilder &k, AttentionOp op);
+  Backend::KernelInfo emit();
+
+private:
+  void blocks(HeadOfSequence &at);
+  void single(HeadOfSequence &at);
+  void clearState(Value count);
+  void softmaxRow(HeadOfSequence &at, Value firstQuery, Value r, Value start, Value count);
+  void saveScores(HeadOfSequence &at, Value query, Value row, Value start, Value count);
+  void finish(HeadOfSequence &at, Value firstQuery, Value count);
+  Value area(int64_t elements) {
+    Value start = k.offset(k.scratch, size);
+    size += (elements + 31) / 32 * 32;
+    return start;
+  }
+
+  KernelBuilder &k;
+  AttentionOp op;
+  AttentionTiles tiles;
+  int64_t heads, keyDim, valueDim, scoreStride;
+  double rate;
+  bool wantsLse, wantsWeights;
+  enum { q, key, value, result, lse, weights };
+  int64_t size = 0; // elements of scratch
+  Value scores, queries, keysTransposed, values, outputs, maxima, sums, factors;
+};
+
+AttentionKernel::AttentionKernel(KernelBuilder &k, AttentionOp op) : k(k), op(op), tiles(k) {
+  heads = op.getHeads();
+  keyDim = op.getK().getType().getFeatures() / heads;
+  valueDim = op.getV().getType().getFeatures() / heads;
+  scoreStride = keyBlock + 16; // not a power of two: rows would share the sets of the cache
+  rate = op.getRate().convertToDouble();
+  wantsLse = !op.getLse().use_empty();
+  wantsWeights = op.getWeights() && !op.getWeights().use_empty();
+}
+
+Backend::KernelInfo AttentionKernel::emit() {
+  HeadOfSequence at(k, heads);
+  scores = area(queryBlock * scoreStride);
+  queries = area(queryBlock * tiles.padded(keyDim));
+  keysTransposed = area(keyDim * scoreStride);
+  values = area(keyBlock * tiles.padded(valueDim));
+  outputs = area(queryBlock * tiles.padded(valueDim));
+  maxima = area(queryBlock);
+  sums = area(queryBlock);
+  factors = area(keyBlock);
+  // Alone, a query (decoding) reads keys and values where they are: packing would cost more than it saves.
+  k.when(k.equal(at.queries, k.index(1)), [&] { single(at); }, [&] { blocks(at); });
+  return {{Partition::Unit::Sequences, 1, heads}, size * k.bytes()};
+}
+
+void AttentionKernel::clearState(Value count) {
+  const int64_t width = tiles.padded(valueDim);
+  k.loop(k.index(0), count, 1, [&](Value r) {
+    k.store(k.scalar(lowest), k.offset(maxima, r));
+    k.store(k.scalar(0), k.offset(sums, r));
+    Value output = k.offset(outputs, k.mul(r, width));
+    k.features(width, [&](Value f, int64_t) { k.store(k.splat(0), k.offset(output, f)); });
+  });
+}
+
+void AttentionKernel::blocks(HeadOfSequence &at) {
+  const int64_t queryStride = tiles.padded(keyDim), valueStride = tiles.padded(valueDim);
+  Value zero = k.index(0), block = k.index(keyBlock);
+  k.loop(zero, at.queries, queryBlock, [&](Value i) {
+    Value rows = k.min(k.index(queryBlock), k.sub(at.queries, i));
+    tiles.copyIn(queries, queryStride, at.rows(k, q, keyDim, k.add(at.firstQuery, i)), rows, keyDim,
+                 k.scalar(op.getScale().convertToDouble()));
+    clearState(rows);
+    Value most = at.largestLimit(k, i, rows);
+    k.loop(zero, most, keyBlock, [&](Value j) {
+      Value count = k.min(block, k.sub(most, j)), all = k.min(block, k.sub(at.keys, j));
+      // Keys that fit one block are packed once for all queries.
+      Value pack = k.either(k.equal(i, zero), k.less(block, at.keys));
+      k.when(pack, [&] {
+        tiles.transposeIn(keysTransposed, scoreStride, at.listedRows(k, key, keyDim, j), all, keyDim);
+        tiles.copyIn(values, valueStride, at.listedRows(k, value, valueDim, j), all, valueDim);
+      });
+      tiles.product({queries, k.index(queryStride)}, false, {keysTransposed, k.index(scoreStride)},
+                    {scores, k.index(scoreStride)}, rows, tiles.vectorsOf(count), k.index(keyDim), k.boolean(false));
+      k.loop(zero, rows, 1, [&](Value r) { softmaxRow(at, i, r, j, count); });
+      tiles.product({scores, k.index(scoreStride)}, false, {values, k.index(valueStride)},
+                    {outputs, k.index(valueStride)}, rows, k.index(valueStride / k.lanes()), count, k.boolean(true));
+    });
+    finish(at, i, rows);
+  });
+}
+
+void AttentionKernel::single(HeadOfSequence &at) {
+  const int64_t lanes = k.lanes(), queryStride = tiles.padded(keyDim);
+  Value zero = k.index(0), one = k.index(1);
+  tiles.copyIn(queries, queryStride, at.rows(k, q, keyDim, at.firstQuery), one, keyDim,
+               k.scalar(op.getScale().convertToDouble()));
+  clearState(one);
+  Value most = at.limit(k, zero, zero);
+  k.loop(zero, most, keyBlock, [&](Value j) {
+    Value count = k.min(k.index(keyBlock), k.sub(most, j)), last = k.sub(count, one);
+    RowAt keyRow = at.listedRows(k, key, keyDim, j), valueRow = at.listedRows(k, value, valueDim, j);
+    // As many keys as a vector has lanes at once: a transposition adds up all their products together.
+    k.loop(zero, count, lanes, [&](Value c) {
+      Values addresses, products(lanes, k.splat(0));
+      for (int64_t i = 0; i < lanes; ++i)
+        addresses.push_back(keyRow(k.min(k.add(c, i), last)));
+      products = k.features(keyDim, products, [&](Value f, int64_t used, Values s) {
+        Value x = k.load(k.offset(queries, f), lanes);
+        for (int64_t i = 0; i < lanes; ++i)
+          s[i] = k.fma(x, k.loadPart(k.offset(addresses[i], f), used), s[i]);
+        return s;
+      });
+      k.transpose(products);
+      for (int64_t half = lanes / 2; half >= 1; half /= 2)
+        for (int64_t i = 0; i < half; ++i)
+          products[i] = k.addf(products[i], products[i + half]);
+      k.store(products[0], k.offset(scores, c));
+    });
+    softmaxRow(at, zero, zero, j, count);
+    constexpr int64_t together = 8;
+    for (int64_t f = 0; f < valueDim; f += together * lanes) {
+      Values accumulators;
+      for (int64_t g = f; g < std::min(valueDim, f + together * lanes); g += lanes)
+        accumulators.push_back(k.load(k.offset(outputs, g), lanes));
+      accumulators = k.loop(zero, count, 1, accumulators, [&](Value c, Values s) {
+        Value weight = k.broadcast(k.load(k.offset(scores, c))), from = k.offset(valueRow(c), f);
+        for (size_t g = 0; g < s.size(); ++g)
+          s[g] = k.fma(weight, k.load(k.offset(from, g * lanes), lanes), s[g]);
+        return s;
+      });
+      for (size_t g = 0; g < accumulators.size(); ++g)
+        k.store(accumulators[g], k.offset(outputs, f + g * lanes));
+    }
+  });
+  finish(at, zero, one);
+}
+
+// One step of the online softmax (Milakov and Gimelshein, 2018): scores of keys start .. start + count become
+// exp(score - maximum so far), 0 beyond the query's limit; what was summed up before is scaled to the new maximum.
+void AttentionKernel::softmaxRow(HeadOfSequence &at, Value firstQuery, Value r, Value start, Value count) {
+  const int64_t lanes = k.lanes(), step = 2 * lanes;
+  Value query = k.add(firstQuery, r), row = k.offset(scores, k.mul(r, scoreStride)), zero = k.index(0);
+  if (wantsWeights)
+    saveScores(at, query, row, start, count);
+  Value limit = at.limit(k, query, start), below = k.splat(lowest);
+  auto eachTwo = [&](ValueRange state, const std::function<void(Value, Value, Value &)> &body) {
+    return k.loop(zero, count, step, state, [&](Value j, Values s) {
+      for (int64_t u = 0; u < 2; ++u) {
+        Value lane = k.add(j, u * lanes);
+        body(lane, k.offset(row, lane), s[u]);
+      }
+      return s;
+    });
+  };
+  Values largest = eachTwo({below, below}, [&](Value j, Value address, Value &s) {
+    Value x = k.select(k.lanesBelow(j, limit), k.load(address, lanes), below);
+    k.store(x, address);
+    s = k.maxf(x, s);
+  });
+  Value before = k.load(k.offset(maxima, r)), sumBefore = k.load(k.offset(sums, r));
+  Value maximum = k.maxf(k.largest(k.maxf(largest[0], largest[1])), before);
+  // While no key has been seen, any reference makes exp(lowest - reference) zero but `lowest` itself.
+  Value none = k.lessf(maximum, k.scalar(lowest / 2));
+  Value reference = k.select(none, k.scalar(0), maximum), references = k.broadcast(reference);
+  Values sum = eachTwo({k.splat(0), k.splat(0)}, [&](Value, Value address, Value &s) {
+    Value x = k.exp(k.subf(k.load(address, lanes), references));
+    k.store(x, address);
+    s = k.addf(s, x);
+  });
+  Value shrink = k.exp(k.broadcast(k.subf(before, reference)));
+  k.when(k.less(zero, start), [&] {
+    Value output = k.offset(outputs, k.mul(r, tiles.padded(valueDim)));
+    k.features(tiles.padded(valueDim), [&](Value f, int64_t) {
+      Value address = k.offset(output, f);
+      k.store(k.mulf(k.load(address, lanes), shrink), address);
+    });
+  });
+  k.store(maximum, k.offset(maxima, r));
+  k.store(k.fma(sumBefore, k.lane(shrink, 0), k.sum(k.addf(sum[0], sum[1]))), k.offset(sums, r));
+  if (rate > 0)
+    k.when(k.training(), [&] {
+      tiles.keepFactors(factors, at, query, start, count, rate);
+      k.loop(zero, count, lanes, [&](Value j) {
+        Value address = k.offset(row, j);
+        k.store(k.mulf(k.load(address, lanes), k.load(k.offset(factors, j), lanes)), address);
+      });
+    });
+}
+
+void AttentionKernel::saveScores(HeadOfSequence &at, Value query, Value row, Value start, Value count) {
+  Value block = k.offset(at.pairs(k, weights, heads), k.add(k.mul(query, at.keys), start));
+  k.loop(k.index(0), count, k.lanes(), [&](Value j) {
+    k.storeMasked(k.load(k.offset(row, j), k.lanes()), k.offset(block, j), k.lanesBelow(j, count));
+  });
+}
+
+// Outputs divided by their sums, and what the gradient or the user wants to see.
+void AttentionKernel::finish(HeadOfSequence &at, Value firstQuery, Value count) {
+  RowAt inverse = [&](Value r) {
+    Value sum = k.load(k.offset(sums, r));
+    return k.select(k.lessf(k.scalar(0), sum), k.divf(k.scalar(1), sum), k.scalar(0));
+  };
+  tiles.copyOut(at.rows(k, result, valueDim, k.add(at.firstQuery, firstQuery)), outputs, tiles.padded(valueDim), count,
+                valueDim, inverse);
+  if (!wantsLse && !wantsWeights)
+    return;
+  k.loop(k.index(0), count, 1, [&](Value r) {
+    Value sum = k.load(k.offset(sums, r)), query = k.add(firstQuery, r);
+    Value logSum = k.choose(
+        k.lessf(k.scalar(0), sum),
+        [&]() -> Values { return {k.addf(k.load(k.offset(maxima, r)), k.log(sum))}; },
+        [&]() -> Values { return {k.scalar(0)}; })[0];
+    if (wantsLse)
+      k.store(logSum, at.rows(k, lse, 1, k.add(at.firstQuery, query))(k.index(0)));
+    if (!wantsWeights)
+      return;
+    Value block = k.offset(at.pairs(k, weights, heads), k.mul(query, at.keys)), reference = k.broadcast(logSum);
+    Value limit = at.limit(k, query, k.index(0));
+    k.loop(k.index(0), at.keys, k.lanes(), [&](Value j) {
+      Value address = k.offset(block, j), p = k.exp(k.subf(k.load(address, k.lanes()), reference));
+      k.storeMasked(k.select(k.lanesBelow(j, limit), p, k.splat(0)), address, k.lanesBelow(j, at.keys));
+    });
+  });
+}
+
+} // namespace
+
+Backend::KernelInfo emitAttention(KernelBuilder &k, AttentionOp op) { return AttentionKernel(k, op).emit(); }
+
+} // namespace xfc

@@ -1,0 +1,169 @@
+// xfc.attention_grad: dq, dk, dv for each (sequence, head), with the probabilities computed again from lse.
+#include "AttentionTiles.h"
+#include "Emitters.h"
+
+using namespace mlir;
+
+namespace xfc {
+namespace {
+
+// 48 x 128 probabilities and gradients of them; with f32 heads of 64, 280 KB of scratch together.
+constexpr int64_t queryBlock = 48, keyBlock = 128;
+
+class AttentionGradKernel {
+public:
+  AttentionGradKernel(KernelBuilder &k, AttentionGradOp op);
+  Backend::KernelInfo emit();
+
+private:
+  void clear(HeadOfSequence &at);
+  void clearScratch(Value data, int64_t width, Value count);
+  void packKeys(HeadOfSequence &at, Value start, Value count);
+  void queryStep(HeadOfSequence &at, Value query, Value rows, Value start, Value count);
+  void gradientRow(HeadOfSequence &at, Value firstQuery, Value r, Value start, Value count);
+  Value area(int64_t elements) {
+    Value begin = k.offset(k.scratch, size);
+    size += (elements + 31) / 32 * 32;
+    return begin;
+  }
+
+  KernelBuilder &k;
+  AttentionGradOp op;
+  AttentionTiles tiles;
+  int64_t heads, keyDim, valueDim, keyStride, valueStride, pairStride;
+  double scale, rate;
+  bool wantsQ, wantsK, wantsV;
+  enum { dOutput, q, key, value, output, lse, dq, dk, dv };
+  int64_t size = 0; // elements of scratch
+  Value probabilities, gradients, queries, dOutputs, keys, keysTransposed, valuesTransposed;
+  Value dQueries, dKeys, dValues, factors;
+};
+
+AttentionGradKernel::AttentionGradKernel(KernelBuilder &k, AttentionGradOp op) : k(k), op(op), tiles(k) {
+  heads = op.getHeads();
+  keyDim = op.getK().getType().getFeatures() / heads;
+  valueDim = op.getV().getType().getFeatures() / heads;
+  keyStride = tiles.padded(keyDim);
+  valueStride = tiles.padded(valueDim);
+  pairStride = keyBlock + 16; // not a power of two: rows would share the sets of the cache
+  scale = op.getScale().convertToDouble();
+  rate = op.getRate().convertToDouble();
+  wantsQ = !op.getDq().use_empty();
+  wantsK = !op.getDk().use_empty();
+  wantsV = !op.getDv().use_empty();
+}
+
+Backend::KernelInfo AttentionGradKernel::emit() {
+  HeadOfSequence at(k, heads);
+  probabilities = area(queryBlock * pairStride);
+  gradients = area(queryBlock * pairStride);
+  queries = area(queryBlock * keyStride);
+  dOutputs = area(queryBlock * valueStride);
+  dQueries = area(queryBlock * keyStride);
+  keys = area(keyBlock * keyStride);
+  keysTransposed = area(keyDim * pairStride);
+  valuesTransposed = area(valueDim * pairStride);
+  dKeys = area(keyBlock * keyStride);
+  dValues = area(keyBlock * valueStride);
+  factors = area(keyBlock);
+  clear(at);
+  if (rate > 0)
+    k.loop(k.index(0), k.index(keyBlock), k.lanes(), [&](Value j) { k.store(k.splat(1), k.offset(factors, j)); });
+
+  Value zero = k.index(0);
+  k.loop(zero, at.keys, keyBlock, [&](Value j) {
+    Value all = k.min(k.index(keyBlock), k.sub(at.keys, j));
+    packKeys(at, j, all);
+    clearScratch(dKeys, keyStride, all);
+    clearScratch(dValues, valueStride, all);
+    k.loop(zero, at.queries, queryBlock, [&](Value i) {
+      Value rows = k.min(k.index(queryBlock), k.sub(at.queries, i));
+      Value count = k.min(k.index(keyBlock), k.sub(at.largestLimit(k, i, rows), j));
+      k.when(k.less(zero, count), [&] { queryStep(at, i, rows, j, count); });
+    });
+    if (wantsK)
+      tiles.copyOut(at.listedRows(k, dk, keyDim, j), dKeys, keyStride, all, keyDim);
+    if (wantsV)
+      tiles.copyOut(at.listedRows(k, dv, valueDim, j), dValues, valueStride, all, valueDim);
+  });
+  return {{Partition::Unit::Sequences, 1, heads}, size * k.bytes()};
+}
+
+// dq is added to, block of keys by block; rows of the sequence that are no key keep a gradient of 0.
+void AttentionGradKernel::clear(HeadOfSequence &at) {
+  if (wantsQ)
+    tiles.zeroOut(at.rows(k, dq, keyDim, at.firstQuery), at.queries, keyDim);
+  if (wantsK)
+    at.clearRowsThatAreNoKeys(k, dk, keyDim);
+  if (wantsV)
+    at.clearRowsThatAreNoKeys(k, dv, valueDim);
+}
+
+void AttentionGradKernel::clearScratch(Value data, int64_t width, Value count) {
+  k.loop(k.index(0), k.mul(count, width), k.lanes(), [&](Value i) { k.store(k.splat(0), k.offset(data, i)); });
+}
+
+void AttentionGradKernel::packKeys(HeadOfSequence &at, Value start, Value count) {
+  tiles.copyIn(keys, keyStride, at.listedRows(k, key, keyDim, start), count, keyDim);
+  tiles.transposeIn(keysTransposed, pairStride, at.listedRows(k, key, keyDim, start), count, keyDim);
+  tiles.transposeIn(valuesTransposed, pairStride, at.listedRows(k, value, valueDim, start), count, valueDim);
+}
+
+// The block of `rows` queries from `query` on, against `count` keys from `start` on.
+void AttentionGradKernel::queryStep(HeadOfSequence &at, Value query, Value rows, Value start, Value count) {
+  Value zero = k.index(0), no = k.boolean(false), yes = k.boolean(true), firstRow = k.add(at.firstQuery, query);
+  Value vectors = tiles.vectorsOf(count), pairs = k.index(pairStride);
+  auto whole = [&](int64_t width) { return k.index(width / k.lanes()); };
+  tiles.copyIn(queries, keyStride, at.rows(k, q, keyDim, firstRow), rows, keyDim, k.scalar(scale));
+  tiles.copyIn(dOutputs, valueStride, at.rows(k, dOutput, valueDim, firstRow), rows, valueDim);
+  AttentionTiles::Matrix p{probabilities, pairs}, dp{gradients, pairs}, qs{queries, k.index(keyStride)};
+  AttentionTiles::Matrix dO{dOutputs, k.index(valueStride)}, dqs{dQueries, k.index(keyStride)};
+  tiles.product(qs, false, {keysTransposed, pairs}, p, rows, vectors, k.index(keyDim), no);
+  tiles.product(dO, false, {valuesTransposed, pairs}, dp, rows, vectors, k.index(valueDim), no);
+  k.loop(zero, rows, 1, [&](Value r) { gradientRow(at, query, r, start, count); });
+  if (wantsV)
+    tiles.product(p, true, dO, {dValues, k.index(valueStride)}, count, whole(valueStride), rows, yes);
+  if (wantsK)
+    tiles.product(dp, true, qs, {dKeys, k.index(keyStride)}, count, whole(keyStride), rows, yes);
+  if (wantsQ) {
+    tiles.product(dp, false, {keys, k.index(keyStride)}, dqs, rows, whole(keyStride), count, no);
+    Value factor = k.scalar(scale);
+    tiles.copyOut(at.rows(k, dq, keyDim, firstRow), dQueries, keyStride, rows, keyDim, [&](Value) { return factor; },
+                  /*accumulate=*/true);
+  }
+}
+
+// From scores s and dp = do v^T: p = exp(s - lse); the scores become the dropped p m, the gradients
+// p (m dp - do o), where m is the dropout factor. Both are 0 beyond the query's limit.
+void AttentionGradKernel::gradientRow(HeadOfSequence &at, Value firstQuery, Value r, Value start, Value count) {
+  const int64_t lanes = k.lanes();
+  Value query = k.add(firstQuery, r), row = k.add(at.firstQuery, query), zero = k.index(0);
+  Value pRow = k.offset(probabilities, k.mul(r, pairStride)), gRow = k.offset(gradients, k.mul(r, pairStride));
+  Value outputRow = at.rows(k, output, valueDim, row)(zero), dRow = k.offset(dOutputs, k.mul(r, valueStride));
+  Values product = k.features(valueDim, ValueRange{k.splat(0)}, [&](Value f, int64_t used, Values s) -> Values {
+    return {k.fma(k.loadPart(k.offset(outputRow, f), used), k.load(k.offset(dRow, f), lanes), s[0])};
+  });
+  Value inner = k.broadcast(k.sum(product[0]));
+  Value logSum = k.broadcast(k.load(at.rows(k, lse, 1, row)(zero)));
+  Value limit = at.limit(k, query, start);
+  if (rate > 0)
+    k.when(k.both(k.training(), k.less(zero, limit)), [&] { tiles.keepFactors(factors, at, query, start, count, rate); });
+  k.loop(zero, count, lanes, [&](Value j) {
+    Value pAt = k.offset(pRow, j), gAt = k.offset(gRow, j), seen = k.lanesBelow(j, limit);
+    Value p = k.select(seen, k.exp(k.subf(k.load(pAt, lanes), logSum)), k.splat(0)), dropped = p;
+    Value g = k.load(gAt, lanes);
+    if (rate > 0) {
+      Value m = k.load(k.offset(factors, j), lanes);
+      dropped = k.mulf(p, m);
+      g = k.mulf(g, m);
+    }
+    k.store(dropped, pAt);
+    k.store(k.select(seen, k.mulf(p, k.subf(g, inner)), k.splat(0)), gAt);
+  });
+}
+
+} // namespace
+
+Backend::KernelInfo emitAttentionGrad(KernelBuilder &k, AttentionGradOp op) { return AttentionGradKernel(k, op).emit(); }
+
+} // namespace xfc

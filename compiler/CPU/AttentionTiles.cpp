@@ -1,0 +1,270 @@
+// Copies, transposes and small dense products over scratch, from which the attention kernels are made.
+#include "AttentionTiles.h"
+
+using namespace mlir;
+
+namespace xfc {
+
+int64_t AttentionTiles::padded(int64_t features) const {
+  return (features + k.lanes() - 1) / k.lanes() * k.lanes();
+}
+
+Value AttentionTiles::vectorsOf(Value count) {
+  return k.div(k.add(count, k.index(k.lanes() - 1)), k.lanes());
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Work
+//===--------------------------------------------------------------------------------------------------------===//
+
+HeadOfSequence::HeadOfSequence(KernelBuilder &k, int64_t heads) {
+  sequence = k.div(k.chunk, heads);
+  head = k.rem(k.chunk, heads);
+  Value offsets = k.field(k.rows(), offsetof(xfc_rows, offsets), k.ptr);
+  firstQuery = k.loadI32(offsets, sequence);
+  queries = k.sub(k.loadI32(offsets, k.add(sequence, 1)), firstQuery);
+  Value structure = k.keys();
+  Value begin = k.loadI32(k.field(structure, offsetof(xfc_keys, begin), k.ptr), sequence);
+  keyList = k.offset(k.field(structure, offsetof(xfc_keys, keys), k.ptr), begin, k.i32);
+  keys = k.loadI32(k.field(structure, offsetof(xfc_keys, count), k.ptr), sequence);
+  limits = k.offset(k.field(structure, offsetof(xfc_keys, limit), k.ptr), firstQuery, k.i32);
+}
+
+Value HeadOfSequence::limit(KernelBuilder &k, Value i, Value from) {
+  return k.max(k.sub(k.min(k.loadI32(limits, i), keys), from), k.index(0));
+}
+
+Value HeadOfSequence::largestLimit(KernelBuilder &k, Value from, Value count) {
+  return k.loop(from, k.add(from, count), 1, ValueRange{k.index(0)}, [&](Value i, Values s) -> Values {
+    return {k.max(s[0], limit(k, i, k.index(0)))};
+  })[0];
+}
+
+RowAt HeadOfSequence::rows(KernelBuilder &k, int64_t buffer, int64_t width, Value first) {
+  Value data = k.offset(k.buffer(buffer), k.mul(head, width)), stride = k.stride(buffer);
+  return [&k, data, stride, first](Value j) { return k.offset(data, k.mul(k.add(first, j), stride)); };
+}
+
+RowAt HeadOfSequence::listedRows(KernelBuilder &k, int64_t buffer, int64_t width, Value start) {
+  Value data = k.offset(k.buffer(buffer), k.mul(head, width)), stride = k.stride(buffer);
+  Value list = k.offset(keyList, start, k.i32);
+  return [&k, data, stride, list](Value j) { return k.offset(data, k.mul(k.loadI32(list, j), stride)); };
+}
+
+void HeadOfSequence::clearRowsThatAreNoKeys(KernelBuilder &k, int64_t buffer, int64_t width) {
+  Value offsets = k.field(k.keyRows(), offsetof(xfc_rows, offsets), k.ptr);
+  Value first = k.loadI32(offsets, sequence), count = k.sub(k.loadI32(offsets, k.add(sequence, 1)), first);
+  k.when(k.less(keys, count), [&] { AttentionTiles(k).zeroOut(rows(k, buffer, width, first), count, width); });
+}
+
+Value HeadOfSequence::pairs(KernelBuilder &k, int64_t buffer, int64_t heads) {
+  Value before = k.loadI64(k.field(k.keys(), offsetof(xfc_keys, pair_offsets), k.ptr), sequence);
+  return k.offset(k.buffer(buffer), k.add(k.mul(before, heads), k.mul(head, k.mul(queries, keys))));
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Copies
+//===--------------------------------------------------------------------------------------------------------===//
+
+void AttentionTiles::copyIn(Value scratch, int64_t stride, const RowAt &row, Value count, int64_t features,
+                            Value factor) {
+  const int64_t lanes = k.lanes();
+  Value factors = factor ? k.broadcast(factor) : Value();
+  k.loop(k.index(0), count, 1, [&](Value j) {
+    Value from = row(j), to = k.offset(scratch, k.mul(j, k.index(stride)));
+    for (int64_t f = 0; f < features; f += lanes) {
+      Value x = k.loadPart(k.offset(from, f), std::min(lanes, features - f));
+      k.store(factor ? k.mulf(x, factors) : x, k.offset(to, f));
+    }
+  });
+}
+
+void AttentionTiles::transposeIn(Value scratch, int64_t stride, const RowAt &row, Value count, int64_t features) {
+  const int64_t lanes = k.lanes();
+  Value last = k.sub(count, k.index(1));
+  k.loop(k.index(0), count, lanes, [&](Value j) {
+    SmallVector<Value> from;
+    for (int64_t i = 0; i < lanes; ++i)
+      from.push_back(row(k.min(k.add(j, k.index(i)), last)));
+    Value to = k.offset(scratch, j);
+    auto block = [&](Value f, int64_t used) {
+      SmallVector<Value> tile;
+      for (Value address : from)
+        tile.push_back(k.load(k.offset(address, f), lanes));
+      k.transpose(tile);
+      Value out = k.offset(to, k.mul(f, k.index(stride)));
+      for (int64_t i = 0; i < used; ++i)
+        k.store(tile[i], k.offset(out, i * stride));
+    };
+    int64_t whole = features / lanes * lanes;
+    k.loop(k.index(0), k.index(whole), lanes, [&](Value f) { block(f, lanes); });
+    if (whole < features)
+      block(k.index(whole), features - whole);
+  });
+}
+
+void AttentionTiles::copyOut(const RowAt &row, Value scratch, int64_t stride, Value count, int64_t features,
+                             const RowAt &factor, bool accumulate) {
+  const int64_t lanes = k.lanes();
+  k.loop(k.index(0), count, 1, [&](Value j) {
+    Value to = row(j), from = k.offset(scratch, k.mul(j, k.index(stride)));
+    Value factors = factor ? k.broadcast(factor(j)) : Value();
+    for (int64_t f = 0; f < features; f += lanes) {
+      Value x = k.load(k.offset(from, f), lanes), address = k.offset(to, f);
+      if (factor)
+        x = k.mulf(x, factors);
+      if (accumulate)
+        x = k.addf(k.load(address, lanes), x);
+      k.storePart(x, address, std::min(lanes, features - f));
+    }
+  });
+}
+
+void AttentionTiles::zeroOut(const RowAt &row, Value count, int64_t features) {
+  const int64_t lanes = k.lanes();
+  k.loop(k.index(0), count, 1, [&](Value j) {
+    Value to = row(j);
+    for (int64_t f = 0; f < features; f += lanes)
+      k.storePart(k.splat(0), k.offset(to, f), std::min(lanes, features - f));
+  });
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Products
+//===--------------------------------------------------------------------------------------------------------===//
+
+// Twelve accumulators of sixteen registers, or sixteen of 32 (AVX-512).
+static int64_t tileRows(KernelBuilder &k) { return k.registers() >= 32 ? 8 : 6; }
+
+// Arguments: a, its stride, b, its stride, c, its stride, depth, accumulate.
+std::string AttentionTiles::tile(bool transposed, int64_t rows, int64_t columns) {
+  std::string name = std::string("tile_") + (transposed ? "t" : "n") + std::to_string(rows) + "x" +
+                     std::to_string(columns);
+  Type ptr = k.ptr, i64 = k.i64;
+  k.helper(name, {ptr, i64, ptr, i64, ptr, i64, i64, k.i1}, [&](ValueRange args) {
+    const int64_t lanes = k.lanes(), unroll = 4;
+    Value a = args[0], aStride = args[1], b = args[2], bStride = args[3], c = args[4], cStride = args[5];
+    Value depth = args[6], accumulate = args[7];
+    SmallVector<Value> aRows{a}, cRows{c};
+    for (int64_t r = 1; r < rows; ++r) {
+      aRows.push_back(transposed ? k.offset(a, r) : k.offset(aRows.back(), aStride));
+      cRows.push_back(k.offset(cRows.back(), cStride));
+    }
+    // The state: the accumulators, where b's row starts and, transposed, where a's does.
+    Values state(rows * columns, k.splat(0));
+    state.push_back(b);
+    if (transposed)
+      state.push_back(a);
+    auto steps = [&](Value i, Values s, int64_t count) {
+      const int64_t n = rows * columns;
+      for (int64_t u = 0; u < count; ++u) {
+        SmallVector<Value> bs;
+        for (int64_t j = 0; j < columns; ++j)
+          bs.push_back(k.load(k.offset(s[n], j * lanes), lanes));
+        for (int64_t r = 0; r < rows; ++r) {
+          Value address = transposed ? k.offset(s[n + 1], r) : k.offset(k.offset(aRows[r], i), u);
+          Value x = k.broadcast(k.load(address));
+          for (int64_t j = 0; j < columns; ++j)
+            s[r * columns + j] = k.fma(x, bs[j], s[r * columns + j]);
+        }
+        s[n] = k.offset(s[n], bStride);
+        if (transposed)
+          s[n + 1] = k.offset(s[n + 1], aStride);
+      }
+      return s;
+    };
+    Value whole = k.mul(k.div(depth, unroll), k.index(unroll));
+    state = k.loop(k.index(0), whole, unroll, state, [&](Value i, Values s) { return steps(i, s, unroll); });
+    state = k.loop(whole, depth, 1, state, [&](Value i, Values s) { return steps(i, s, 1); });
+    state.resize(rows * columns);
+    state = k.choose(
+        accumulate,
+        [&] {
+          Values sums;
+          for (int64_t r = 0; r < rows; ++r)
+            for (int64_t j = 0; j < columns; ++j)
+              sums.push_back(k.addf(k.load(k.offset(cRows[r], j * lanes), lanes), state[r * columns + j]));
+          return sums;
+        },
+        [&] { return state; });
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t j = 0; j < columns; ++j)
+        k.store(state[r * columns + j], k.offset(cRows[r], j * lanes));
+  });
+  return name;
+}
+
+// Arguments: a, its stride, b, its stride, c, its stride, rows, vectors, depth, accumulate.
+std::string AttentionTiles::driver(bool transposed) {
+  std::string name = std::string("product_") + (transposed ? "t" : "n");
+  Type ptr = k.ptr, i64 = k.i64;
+  k.helper(name, {ptr, i64, ptr, i64, ptr, i64, i64, i64, i64, k.i1}, [&](ValueRange args) {
+    const int64_t lanes = k.lanes(), most = tileRows(k);
+    Value a = args[0], aStride = args[1], b = args[2], bStride = args[3], c = args[4], cStride = args[5];
+    Value rows = args[6], vectors = args[7], depth = args[8], accumulate = args[9];
+    Value whole = k.mul(k.div(rows, most), k.index(most)), rest = k.sub(rows, whole);
+    auto columnsAt = [&](Value vector, int64_t columns) {
+      Value f = k.mul(vector, k.index(lanes));
+      auto call = [&](Value row, int64_t count) {
+        Value aRow = k.offset(a, transposed ? row : k.mul(row, aStride));
+        k.invoke(tile(transposed, count, columns), {aRow, aStride, k.offset(b, f), bStride,
+                                                  k.offset(k.offset(c, k.mul(row, cStride)), f), cStride, depth, accumulate});
+      };
+      k.loop(k.index(0), whole, most, [&](Value row) { call(row, most); });
+      for (int64_t count = 1; count < most; ++count)
+        k.when(k.equal(rest, k.index(count)), [&] { call(whole, count); });
+    };
+    Value pairs = k.mul(k.div(vectors, 2), k.index(2));
+    k.loop(k.index(0), pairs, 2, [&](Value vector) { columnsAt(vector, 2); });
+    k.when(k.less(pairs, vectors), [&] { columnsAt(pairs, 1); });
+  });
+  return name;
+}
+
+void AttentionTiles::product(Matrix a, bool transposed, Matrix b, Matrix c, Value rows, Value vectors, Value depth,
+                             Value accumulate) {
+  k.invoke(driver(transposed), {a.data, a.stride, b.data, b.stride, c.data, c.stride, rows, vectors, depth, accumulate});
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Dropout
+//===--------------------------------------------------------------------------------------------------------===//
+
+// Sixteen counters of Philox make the numbers of 64 positions, so keys at consecutive positions that start at a
+// multiple of 64 (the rule: no pad tokens among them) take a quarter of the work of keys anywhere.
+void AttentionTiles::keepFactors(Value factors, HeadOfSequence &at, Value query, Value start, Value count, double rate) {
+  const int64_t lanes = k.lanes();
+  Value queryRow = k.add(at.firstQuery, query);
+  Value position = k.loadI32(k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr), queryRow);
+  Value sentence = k.loadI32(k.field(k.rows(), offsetof(xfc_rows, sentences), k.ptr), at.sequence);
+  Value keyPositions = k.field(k.keyRows(), offsetof(xfc_rows, positions), k.ptr);
+  KernelBuilder::DropoutKey key = k.dropoutKey(k.immediate(0), position, sentence, k.add(at.head, 1));
+  auto positionOf = [&](Value j) { return k.loadI32(keyPositions, k.loadI32(at.keyList, k.add(start, j))); };
+  Value last = k.sub(count, k.index(1)), first = positionOf(k.index(0));
+  Value consecutive = k.both(k.equal(k.sub(positionOf(last), first), last), k.equal(k.rem(first, 64), k.index(0)));
+  k.when(
+      consecutive,
+      [&] {
+        k.loop(k.index(0), count, 64, [&](Value j) {
+          Value counter = k.broadcast(k.truncated(k.div(k.add(first, j), 4)));
+          for (int64_t i = 0; i < 16; i += lanes) {
+            Value counters = k.add(counter, k.add(k.iota(lanes), k.broadcast(k.i32Of(i))));
+            for (auto [word, numbers] : llvm::enumerate(k.philox(key, counters)))
+              k.store(k.keepFactor(numbers, rate), k.offset(k.offset(factors, j), word * 16 + i));
+          }
+        });
+      },
+      [&] {
+        k.loop(k.index(0), count, 1, [&](Value j) {
+          Value f = positionOf(j);
+          Value counter = k.add(k.mul(k.div(f, 64), 16), k.rem(f, 16)), word = k.div(k.rem(f, 64), 16);
+          auto numbers = k.philox(key, k.broadcast(k.truncated(counter)));
+          Value number = numbers[3];
+          for (int64_t w = 2; w >= 0; --w)
+            number = k.select(k.equal(word, k.index(w)), numbers[w], number);
+          k.store(k.lane(k.keepFactor(number, rate), 0), k.offset(factors, j));
+        });
+      });
+}
+
+} // namespace xfc

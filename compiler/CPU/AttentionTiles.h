@@ -1,0 +1,72 @@
+// Copies, transposes and small dense products over scratch, from which the attention kernels are made.
+#pragma once
+
+#include "KernelBuilder.h"
+#include <functional>
+
+namespace xfc {
+
+// Address of row j of a matrix, wherever its rows lie.
+using RowAt = std::function<mlir::Value(mlir::Value)>;
+
+// The sequence and head of a chunk of attention, with chunk = sequence * heads + head.
+struct HeadOfSequence {
+  HeadOfSequence(KernelBuilder &k, int64_t heads);
+  mlir::Value sequence, head;
+  mlir::Value firstQuery, queries; // rows of the query set
+  mlir::Value keyList, keys;       // row numbers in the key set (i32), and how many
+  mlir::Value limits;              // i32, of `firstQuery` on
+
+  // min(limit of query i, keys) - from, not below 0.
+  mlir::Value limit(KernelBuilder &k, mlir::Value i, mlir::Value from);
+  // The largest limit of queries from .. from + count - 1.
+  mlir::Value largestLimit(KernelBuilder &k, mlir::Value from, mlir::Value count);
+  // Features of this head in consecutive rows from `first`, and in rows that a list names from `start` on.
+  RowAt rows(KernelBuilder &k, int64_t buffer, int64_t width, mlir::Value first);
+  RowAt listedRows(KernelBuilder &k, int64_t buffer, int64_t width, mlir::Value start);
+  // Zeros in the key rows of this sequence, where some of them are in no list: only where each sequence has its own
+  // keys (training), and `buffer` is rows of the key set.
+  void clearRowsThatAreNoKeys(KernelBuilder &k, int64_t buffer, int64_t width);
+  // The block of a pairs tensor.
+  mlir::Value pairs(KernelBuilder &k, int64_t buffer, int64_t heads);
+};
+
+class AttentionTiles {
+public:
+  explicit AttentionTiles(KernelBuilder &k) : k(k) {}
+
+  // Features rounded up to whole vectors.
+  int64_t padded(int64_t features) const;
+  // Rows of keys and the like, rounded up to whole vectors.
+  mlir::Value vectorsOf(mlir::Value count);
+
+  // scratch[j] = factor * row(j), with zeros up to `padded(features)`; no factor is 1.
+  void copyIn(mlir::Value scratch, int64_t stride, const RowAt &row, mlir::Value count, int64_t features,
+              mlir::Value factor = {});
+  // scratch[f][j] = row(j)[f]; columns from `count` to the next whole vector repeat the last row.
+  void transposeIn(mlir::Value scratch, int64_t stride, const RowAt &row, mlir::Value count, int64_t features);
+  // row(j) (+)= scratch[j] * factor(j).
+  void copyOut(const RowAt &row, mlir::Value scratch, int64_t stride, mlir::Value count, int64_t features,
+               const RowAt &factor = {}, bool accumulate = false);
+  void zeroOut(const RowAt &row, mlir::Value count, int64_t features);
+
+  struct Matrix {
+    mlir::Value data, stride;
+  };
+  // c [rows, vectors x lanes] = a b, or c += a b; a is [rows, depth], or [depth, rows] if transposed. Each element
+  // is one chain of fused multiply-adds over `depth`, however the rows and columns are tiled.
+  void product(Matrix a, bool transposed, Matrix b, Matrix c, mlir::Value rows, mlir::Value vectors, mlir::Value depth,
+               mlir::Value accumulate);
+
+  // factors[j] = the dropout factor (0 or 1/(1-rate)) of key `start` + j for the query, j < count, and beyond up to
+  // the next multiple of 64, where numbers mean nothing.
+  void keepFactors(mlir::Value factors, HeadOfSequence &at, mlir::Value query, mlir::Value start, mlir::Value count,
+                   double rate);
+
+private:
+  std::string tile(bool transposed, int64_t rows, int64_t columns);
+  std::string driver(bool transposed);
+  KernelBuilder &k;
+};
+
+} // namespace xfc

@@ -1,0 +1,221 @@
+// Element by element: sums, products, activations, dropout, and rows written where they belong.
+#include "AttentionTiles.h"
+#include "Emitters.h"
+
+using namespace mlir;
+
+namespace xfc {
+
+using Compute = std::function<Value(ArrayRef<Value>)>;
+
+int64_t rowsPerChunk(int64_t features) { return std::clamp<int64_t>(8192 / std::max<int64_t>(features, 1), 1, 64); }
+
+// Each vector of a row, from the vectors of the operands.
+static Backend::KernelInfo overRows(KernelBuilder &k, int64_t width, int64_t operands, const Compute &compute) {
+  SmallVector<Value> data, strides;
+  for (int64_t i = 0; i <= operands; ++i) {
+    data.push_back(k.buffer(i));
+    strides.push_back(k.stride(i));
+  }
+  const int64_t per = rowsPerChunk(width);
+  k.eachRow(per, [&](Value row) {
+    SmallVector<Value> starts;
+    for (int64_t i = 0; i <= operands; ++i)
+      starts.push_back(k.offset(data[i], k.mul(row, strides[i])));
+    k.features(width, [&](Value f, int64_t used) {
+      SmallVector<Value> xs;
+      for (int64_t i = 0; i < operands; ++i)
+        xs.push_back(k.load(k.offset(starts[i], f), k.lanes()));
+      k.storePart(compute(xs), k.offset(starts[operands], f), used);
+    });
+  });
+  return {{Partition::Unit::Rows, per, 1}, 0};
+}
+
+// Elements from .. to of dense buffers.
+static void overElements(KernelBuilder &k, ArrayRef<Value> data, Value from, Value to, const Compute &compute) {
+  k.loop(from, to, k.lanes(), [&](Value i) {
+    SmallVector<Value> xs;
+    for (Value operand : data.drop_back())
+      xs.push_back(k.load(k.offset(operand, i), k.lanes()));
+    k.storeMasked(compute(xs), k.offset(data.back(), i), k.lanesBelow(i, to));
+  });
+}
+
+static Backend::KernelInfo overPairs(KernelBuilder &k, PairsType type, int64_t operands, const Compute &compute) {
+  Value offsets = k.field(k.keys(), offsetof(xfc_keys, pair_offsets), k.ptr);
+  SmallVector<Value> data;
+  for (int64_t i = 0; i <= operands; ++i)
+    data.push_back(k.buffer(i));
+  overElements(k, data, k.mul(k.loadI64(offsets, k.chunk), type.getHeads()),
+               k.mul(k.loadI64(offsets, k.add(k.chunk, 1)), type.getHeads()), compute);
+  return {{Partition::Unit::Sequences, 1, 1}, 0};
+}
+
+static Backend::KernelInfo overTensors(KernelBuilder &k, int64_t operands, const Compute &compute) {
+  constexpr int64_t part = 16384;
+  SmallVector<Value> data;
+  for (int64_t i = 0; i <= operands; ++i)
+    data.push_back(k.buffer(i));
+  Value from = k.mul(k.chunk, part);
+  overElements(k, data, from, k.min(k.add(from, part), k.immediate(0)), compute);
+  return {{Partition::Unit::Elements, part, 1}, 0};
+}
+
+Backend::KernelInfo emitAdd(KernelBuilder &k, AddOp op) {
+  Type type = op.getType();
+  auto compute = [&](ArrayRef<Value> xs) { return k.addf(xs[0], xs[1]); };
+  if (auto rows = dyn_cast<RowsType>(type))
+    return overRows(k, rows.getFeatures(), 2, compute);
+  if (auto pairs = dyn_cast<PairsType>(type))
+    return overPairs(k, pairs, 2, compute);
+  return overTensors(k, 2, compute);
+}
+
+Backend::KernelInfo emitMultiply(KernelBuilder &k, MultiplyOp op) {
+  return overRows(k, cast<RowsType>(op.getType()).getFeatures(), 2,
+                  [&](ArrayRef<Value> xs) { return k.mulf(xs[0], xs[1]); });
+}
+
+Backend::KernelInfo emitScale(KernelBuilder &k, ScaleOp op) {
+  Value factor = k.splat(op.getFactor().convertToDouble());
+  return overPairs(k, cast<PairsType>(op.getType()), 1, [&](ArrayRef<Value> xs) { return k.mulf(xs[0], factor); });
+}
+
+static Value logistic(KernelBuilder &k, Value x) {
+  return k.divf(k.splat(1), k.addf(k.splat(1), k.exp(k.subf(k.splat(0), x))));
+}
+
+// The normal distribution's cumulative function, (1 + erf(x / sqrt(2))) / 2.
+static Value normal(KernelBuilder &k, Value x) {
+  return k.fma(k.splat(0.5), k.erf(k.mulf(x, k.splat(0.70710678118654752440))), k.splat(0.5));
+}
+
+Value emitActivationVector(KernelBuilder &k, ActivationKind kind, Value x) {
+  switch (kind) {
+  case ActivationKind::relu:
+    return k.maxf(x, k.splat(0));
+  case ActivationKind::gelu:
+    return k.mulf(x, normal(k, x));
+  case ActivationKind::silu:
+    return k.mulf(x, logistic(k, x));
+  case ActivationKind::tanh:
+    return k.tanh(x);
+  }
+  llvm_unreachable("every activation is listed");
+}
+
+Value emitActivationGradVector(KernelBuilder &k, ActivationKind kind, Value dy, Value x) {
+  switch (kind) {
+  case ActivationKind::relu:
+    return k.select(k.lessf(k.splat(0), x), dy, k.splat(0));
+  case ActivationKind::gelu: {
+    // cdf(x) + x pdf(x)
+    Value density = k.mulf(k.exp(k.mulf(k.mulf(x, x), k.splat(-0.5))), k.splat(0.39894228040143267794));
+    return k.mulf(dy, k.fma(x, density, normal(k, x)));
+  }
+  case ActivationKind::silu: {
+    Value s = logistic(k, x);
+    return k.mulf(dy, k.mulf(s, k.fma(x, k.subf(k.splat(1), s), k.splat(1))));
+  }
+  case ActivationKind::tanh: {
+    Value t = k.tanh(x);
+    return k.mulf(dy, k.subf(k.splat(1), k.mulf(t, t)));
+  }
+  }
+  llvm_unreachable("every activation is listed");
+}
+
+Backend::KernelInfo emitActivation(KernelBuilder &k, ActivationOp op) {
+  return overRows(k, cast<RowsType>(op.getType()).getFeatures(), 1,
+                  [&](ArrayRef<Value> xs) { return emitActivationVector(k, op.getKind(), xs[0]); });
+}
+
+Backend::KernelInfo emitActivationGrad(KernelBuilder &k, ActivationGradOp op) {
+  return overRows(k, cast<RowsType>(op.getType()).getFeatures(), 2,
+                  [&](ArrayRef<Value> xs) { return emitActivationGradVector(k, op.getKind(), xs[0], xs[1]); });
+}
+
+// Sixteen counters of Philox make the numbers of 64 features (abi.h).
+static Backend::KernelInfo dropRows(KernelBuilder &k, int64_t width, double rate) {
+  const int64_t lanes = k.lanes(), per = rowsPerChunk(width);
+  Value x = k.buffer(0), y = k.buffer(1), xStride = k.stride(0), yStride = k.stride(1);
+  Value positions = k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr);
+  Value sentences = k.field(k.rows(), offsetof(xfc_rows, sentences), k.ptr);
+  Value sequenceOf = k.field(k.rows(), offsetof(xfc_rows, sequence_of), k.ptr);
+  auto group = [&](const KernelBuilder::DropoutKey &key, Value from, Value to, Value f, int64_t used) {
+    for (int64_t i = 0; i < std::min<int64_t>(16, used); i += lanes) {
+      Value counters = k.add(k.broadcast(k.truncated(k.div(f, 4))), k.add(k.iota(lanes), k.broadcast(k.i32Of(i))));
+      for (auto [word, numbers] : llvm::enumerate(k.philox(key, counters))) {
+        const int64_t at = word * 16 + i;
+        if (at < used)
+          k.storePart(k.mulf(k.load(k.offset(k.offset(from, f), at), lanes), k.keepFactor(numbers, rate)),
+                      k.offset(k.offset(to, f), at), std::min(lanes, used - at));
+      }
+    }
+  };
+  auto drop = [&] {
+    k.eachRow(per, [&](Value row) {
+      Value from = k.offset(x, k.mul(row, xStride)), to = k.offset(y, k.mul(row, yStride));
+      auto key = k.dropoutKey(k.immediate(0), k.loadI32(positions, row),
+                              k.loadI32(sentences, k.loadI32(sequenceOf, row)), k.index(0));
+      const int64_t whole = width / 64 * 64;
+      k.loop(k.index(0), k.index(whole), 64, [&](Value f) { group(key, from, to, f, 64); });
+      if (whole < width)
+        group(key, from, to, k.index(whole), width - whole);
+    });
+  };
+  k.when(k.training(), drop, [&] { overRows(k, width, 1, [](ArrayRef<Value> xs) { return xs[0]; }); });
+  return {{Partition::Unit::Rows, per, 1}, 0};
+}
+
+Backend::KernelInfo emitDropout(KernelBuilder &k, DropoutOp op) {
+  const double rate = op.getRate().convertToDouble();
+  if (auto pairs = dyn_cast<PairsType>(op.getType()))
+    return emitPairsDropout(k, pairs, rate);
+  return dropRows(k, cast<RowsType>(op.getType()).getFeatures(), rate);
+}
+
+// The same vector everywhere.
+static Backend::KernelInfo fill(KernelBuilder &k, Value value, int64_t buffer, Type type) {
+  const int64_t width = cast<RowsType>(type).getFeatures(), per = rowsPerChunk(width);
+  Value data = k.buffer(buffer), stride = k.stride(buffer);
+  k.eachRow(per, [&](Value row) {
+    Value start = k.offset(data, k.mul(row, stride));
+    k.features(width, [&](Value f, int64_t used) { k.storePart(value, k.offset(start, f), used); });
+  });
+  return {{Partition::Unit::Rows, per, 1}, 0};
+}
+
+Backend::KernelInfo emitFill(KernelBuilder &k, FillOp op) { return fill(k, k.broadcast(k.load(k.buffer(0))), 1, op.getType()); }
+
+Backend::KernelInfo emitZeros(KernelBuilder &k, ZerosOp op) { return fill(k, k.splat(0), 0, op.getType()); }
+
+Backend::KernelInfo emitCacheWrite(KernelBuilder &k, CacheWriteOp op) {
+  const int64_t width = cast<RowsType>(op.getRows().getType()).getFeatures(), per = rowsPerChunk(width);
+  Value cache = k.buffer(0), rows = k.buffer(1), cacheStride = k.stride(0), stride = k.stride(1);
+  Value slots = k.field(k.shape(), offsetof(xfc_shape, slots), k.ptr);
+  k.eachRow(per, [&](Value row) {
+    Value from = k.offset(rows, k.mul(row, stride));
+    Value to = k.offset(cache, k.mul(k.loadI32(slots, row), cacheStride));
+    k.features(width, [&](Value f, int64_t used) { k.storePart(k.load(k.offset(from, f), k.lanes()), k.offset(to, f), used); });
+  });
+  return {{Partition::Unit::Rows, per, 1}, 0};
+}
+
+Backend::KernelInfo emitAddPositions(KernelBuilder &k, AddPositionsOp op) {
+  const int64_t width = cast<RowsType>(op.getType()).getFeatures(), per = rowsPerChunk(width);
+  Value x = k.buffer(0), table = k.buffer(1), y = k.buffer(2), xStride = k.stride(0), yStride = k.stride(2);
+  Value positions = k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr);
+  k.eachRow(per, [&](Value row) {
+    Value from = k.offset(x, k.mul(row, xStride)), to = k.offset(y, k.mul(row, yStride));
+    Value entry = k.offset(table, k.mul(k.loadI32(positions, row), width));
+    k.features(width, [&](Value f, int64_t used) {
+      Value sum = k.addf(k.load(k.offset(from, f), k.lanes()), k.load(k.offset(entry, f), k.lanes()));
+      k.storePart(sum, k.offset(to, f), used);
+    });
+  });
+  return {{Partition::Unit::Rows, per, 1}, 0};
+}
+
+} // namespace xfc

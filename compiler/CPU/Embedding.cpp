@@ -1,0 +1,88 @@
+// Look-up tables: embeddings, and the gradients of embeddings and of learned positions.
+#include "Emitters.h"
+
+using namespace mlir;
+
+namespace xfc {
+
+Backend::KernelInfo emitEmbedding(KernelBuilder &k, EmbeddingOp op) {
+  const int64_t width = cast<RowsType>(op.getType()).getFeatures(), per = rowsPerChunk(width);
+  Value ids = k.buffer(0), table = k.buffer(1), data = k.buffer(2), stride = k.stride(2);
+  Value scale = k.splat(op.getScale().convertToDouble());
+  k.eachRow(per, [&](Value row) {
+    Value from = k.offset(table, k.mul(k.loadI32(ids, row), width)), to = k.offset(data, k.mul(row, stride));
+    k.features(width, [&](Value f, int64_t used) {
+      k.storePart(k.mulf(k.load(k.offset(from, f), k.lanes()), scale), k.offset(to, f), used);
+    });
+  });
+  return {{Partition::Unit::Rows, per, 1}, 0};
+}
+
+// The first of the rows ordered by id whose id is at least `id`.
+static Value lowerBound(KernelBuilder &k, Value byId, Value ids, Value count, Value id) {
+  // Halving 2^31 rows takes 32 steps; once from = to, a step changes nothing.
+  return k.loop(k.index(0), k.index(32), 1, ValueRange{k.index(0), count}, [&](Value, Values s) {
+    return k.choose(
+        k.less(s[0], s[1]),
+        [&]() -> Values {
+          Value middle = k.div(k.add(s[0], s[1]), 2);
+          Value below = k.less(k.loadI32(ids, k.loadI32(byId, middle)), id);
+          return {k.select(below, k.add(middle, 1), s[0]), k.select(below, s[1], middle)};
+        },
+        [&]() -> Values { return {s[0], s[1]}; });
+  })[0];
+}
+
+// A chunk owns a range of the vocabulary, so that every entry is summed up by one thread in the order of rows.
+Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp op) {
+  auto table = cast<RankedTensorType>(op.getType());
+  const int64_t vocabulary = table.getDimSize(0), width = table.getDimSize(1);
+  const int64_t range = std::clamp<int64_t>(vocabulary / 64, 1, 256);
+  Value dy = k.buffer(0), ids = k.buffer(1), data = k.buffer(2), stride = k.stride(0);
+  Value byId = k.field(k.rows(), offsetof(xfc_rows, by_id), k.ptr), scale = k.splat(op.getScale().convertToDouble());
+  Value first = k.mul(k.chunk, range), end = k.min(k.add(first, range), k.index(vocabulary));
+  k.loop(first, end, 1, [&](Value id) {
+    Value entry = k.offset(data, k.mul(id, width));
+    k.features(width, [&](Value f, int64_t used) { k.storePart(k.splat(0), k.offset(entry, f), used); });
+  });
+  Value count = k.rowCount();
+  k.loop(lowerBound(k, byId, ids, count, first), lowerBound(k, byId, ids, count, end), 1, [&](Value i) {
+    Value row = k.loadI32(byId, i);
+    Value entry = k.offset(data, k.mul(k.loadI32(ids, row), width)), from = k.offset(dy, k.mul(row, stride));
+    k.features(width, [&](Value f, int64_t used) {
+      Value address = k.offset(entry, f);
+      k.storePart(k.fma(scale, k.load(k.offset(from, f), k.lanes()), k.load(address, k.lanes())), address, used);
+    });
+  });
+  return {{Partition::Unit::One, 1, (vocabulary + range - 1) / range}, 0};
+}
+
+// A chunk owns a block of columns and takes rows in order.
+Backend::KernelInfo emitPositionsGrad(KernelBuilder &k, PositionsGradOp op) {
+  auto table = cast<RankedTensorType>(op.getType());
+  const int64_t entries = table.getDimSize(0), width = table.getDimSize(1), block = 4 * k.lanes();
+  const int64_t chunks = (width + block - 1) / block;
+  Value dy = k.buffer(0), data = k.buffer(1), stride = k.stride(0), columns = k.mul(k.chunk, block);
+  Value positions = k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr);
+  auto emit = [&](int64_t used) {
+    k.loop(k.index(0), k.index(entries), 1, [&](Value p) {
+      Value entry = k.offset(k.offset(data, k.mul(p, width)), columns);
+      k.features(used, [&](Value f, int64_t lanes) { k.storePart(k.splat(0), k.offset(entry, f), lanes); });
+    });
+    k.loop(k.index(0), k.rowCount(), 1, [&](Value row) {
+      Value entry = k.offset(k.offset(data, k.mul(k.loadI32(positions, row), width)), columns);
+      Value from = k.offset(k.offset(dy, k.mul(row, stride)), columns);
+      k.features(used, [&](Value f, int64_t lanes) {
+        Value address = k.offset(entry, f);
+        k.storePart(k.addf(k.load(address, k.lanes()), k.load(k.offset(from, f), k.lanes())), address, lanes);
+      });
+    });
+  };
+  if (width % block == 0)
+    emit(block);
+  else
+    k.when(k.less(k.chunk, k.index(chunks - 1)), [&] { emit(block); }, [&] { emit(width % block); });
+  return {{Partition::Unit::One, 1, chunks}, 0};
+}
+
+} // namespace xfc

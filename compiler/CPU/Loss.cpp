@@ -1,0 +1,179 @@
+// Log-softmax, label-smoothed negative log-likelihood, and cross entropy that needs no log-probabilities.
+#include "Emitters.h"
+
+using namespace mlir;
+
+namespace xfc {
+namespace {
+
+// Reductions over a row of `width`, by vectors in two chains, then a fixed tree.
+Values reduceRow(KernelBuilder &k, Value row, int64_t width, ArrayRef<Value> start,
+                 const std::function<void(Value, MutableArrayRef<Value>)> &body, Value filler) {
+  const int64_t lanes = k.lanes(), n = start.size(), chains = 4, whole = width / (chains * lanes) * chains * lanes;
+  Values state;
+  for (int64_t c = 0; c < chains; ++c)
+    state.append(start.begin(), start.end());
+  auto one = [&](Values &s, int64_t chain, Value f, int64_t used) {
+    Value x = k.load(k.offset(row, f), lanes);
+    if (used < lanes)
+      x = k.select(k.lanesBelow(k.index(0), k.index(used)), x, filler);
+    body(x, MutableArrayRef<Value>(s).slice(chain * n, n));
+  };
+  if (whole)
+    state = k.loop(k.index(0), k.index(whole), chains * lanes, state, [&](Value f, Values s) {
+      for (int64_t c = 0; c < chains; ++c)
+        one(s, c, k.add(f, c * lanes), lanes);
+      return s;
+    });
+  for (int64_t f = whole, c = 0; f < width; f += lanes, ++c)
+    one(state, c, k.index(f), std::min(lanes, width - f));
+  return state;
+}
+
+// maximum + log(sum of exp(x - maximum)) of a row.
+Value logSumExp(KernelBuilder &k, Value row, int64_t width) {
+  Value lowest = k.splat(-1e30);
+  Values m = reduceRow(k, row, width, {lowest}, [&](Value x, MutableArrayRef<Value> s) { s[0] = k.maxf(x, s[0]); }, lowest);
+  Value maximum = k.largest(k.maxf(k.maxf(m[0], m[1]), k.maxf(m[2], m[3]))), reference = k.broadcast(maximum);
+  Values e = reduceRow(
+      k, row, width, {k.splat(0)},
+      [&](Value x, MutableArrayRef<Value> s) { s[0] = k.addf(s[0], k.exp(k.subf(x, reference))); }, lowest);
+  return k.addf(maximum, k.log(k.sum(k.addf(k.addf(e[0], e[1]), k.addf(e[2], e[3])))));
+}
+
+Value rowSum(KernelBuilder &k, Value row, int64_t width) {
+  Value zero = k.splat(0);
+  Values s = reduceRow(k, row, width, {zero}, [&](Value x, MutableArrayRef<Value> sums) { sums[0] = k.addf(sums[0], x); }, zero);
+  return k.sum(k.addf(k.addf(s[0], s[1]), k.addf(s[2], s[3])));
+}
+
+struct Address {
+  Value data, stride;
+  Address(KernelBuilder &k, int64_t buffer) : data(k.buffer(buffer)), stride(k.stride(buffer)) {}
+  Value row(KernelBuilder &k, Value i) const { return k.offset(data, k.mul(i, stride)); }
+};
+
+// loss = (1 - e) nll + e lossOfMean, where lossOfMean is the mean of -log p over the vocabulary.
+Value smooth(KernelBuilder &k, Value nll, Value lossOfMean, Value smoothing) {
+  return k.addf(k.mulf(k.subf(k.scalar(1), smoothing), nll), k.mulf(smoothing, lossOfMean));
+}
+
+int64_t widthOf(Value rows) { return cast<RowsType>(rows.getType()).getFeatures(); }
+
+} // namespace
+
+RowLoss emitCrossEntropyRow(KernelBuilder &k, Value logits, int64_t vocabulary, Value label, Value smoothing) {
+  Value lse = logSumExp(k, logits, vocabulary);
+  Values losses = k.choose(
+      k.less(label, k.index(0)), [&]() -> Values { return {k.scalar(0), k.scalar(0)}; },
+      [&]() -> Values {
+        Value nll = k.subf(lse, k.load(k.offset(logits, label)));
+        Value mean = k.mulf(rowSum(k, logits, vocabulary), k.scalar(1.0 / vocabulary));
+        return {smooth(k, nll, k.subf(lse, mean), smoothing), nll};
+      });
+  return {losses[0], losses[1], lse};
+}
+
+Backend::KernelInfo emitCrossEntropy(KernelBuilder &k, CrossEntropyOp op) {
+  const int64_t vocabulary = widthOf(op.getLogits()), per = rowsPerChunk(vocabulary);
+  Address logits(k, 0), loss(k, 3), nll(k, 4), lse(k, 5);
+  Value labels = k.buffer(1), smoothing = k.load(k.buffer(2));
+  k.eachRow(per, [&](Value row) {
+    RowLoss values = emitCrossEntropyRow(k, logits.row(k, row), vocabulary, k.loadI32(labels, row), smoothing);
+    if (!op.getLoss().use_empty())
+      k.store(values.loss, loss.row(k, row));
+    if (!op.getNll().use_empty())
+      k.store(values.nll, nll.row(k, row));
+    if (!op.getLse().use_empty())
+      k.store(values.lse, lse.row(k, row));
+  });
+  return {{Partition::Unit::Rows, per, 1}, 0};
+}
+
+Backend::KernelInfo emitCrossEntropyGrad(KernelBuilder &k, CrossEntropyGradOp op) {
+  const int64_t vocabulary = widthOf(op.getLogits()), per = rowsPerChunk(vocabulary), lanes = k.lanes();
+  Address logits(k, 0), dLoss(k, 1), lse(k, 3), result(k, 5);
+  Value labels = k.buffer(2), smoothing = k.load(k.buffer(4));
+  k.eachRow(per, [&](Value row) {
+    Value from = logits.row(k, row), to = result.row(k, row), label = k.loadI32(labels, row), d = k.load(dLoss.row(k, row));
+    k.when(
+        k.less(label, k.index(0)),
+        [&] { k.features(vocabulary, [&](Value f, int64_t used) { k.storePart(k.splat(0), k.offset(to, f), used); }); },
+        [&] {
+          Value reference = k.broadcast(k.load(lse.row(k, row))), scale = k.broadcast(d);
+          Value spread = k.broadcast(k.mulf(smoothing, k.scalar(1.0 / vocabulary)));
+          k.features(vocabulary, [&](Value f, int64_t used) {
+            Value p = k.exp(k.subf(k.load(k.offset(from, f), lanes), reference));
+            k.storePart(k.mulf(scale, k.subf(p, spread)), k.offset(to, f), used);
+          });
+          Value address = k.offset(to, label);
+          k.store(k.subf(k.load(address), k.mulf(d, k.subf(k.scalar(1), smoothing))), address);
+        });
+  });
+  return {{Partition::Unit::Rows, per, 1}, 0};
+}
+
+Backend::KernelInfo emitLogSoftmax(KernelBuilder &k, LogSoftmaxOp op) {
+  const int64_t width = widthOf(op.getX()), per = rowsPerChunk(width);
+  Address x(k, 0), y(k, 1);
+  k.eachRow(per, [&](Value row) {
+    Value from = x.row(k, row), to = y.row(k, row), reference = k.broadcast(logSumExp(k, from, width));
+    k.features(width, [&](Value f, int64_t used) {
+      k.storePart(k.subf(k.load(k.offset(from, f), k.lanes()), reference), k.offset(to, f), used);
+    });
+  });
+  return {{Partition::Unit::Rows, per, 1}, 0};
+}
+
+Backend::KernelInfo emitLogSoftmaxGrad(KernelBuilder &k, LogSoftmaxGradOp op) {
+  const int64_t width = widthOf(op.getY()), per = rowsPerChunk(width), lanes = k.lanes();
+  Address dy(k, 0), y(k, 1), dx(k, 2);
+  k.eachRow(per, [&](Value row) {
+    Value dyRow = dy.row(k, row), yRow = y.row(k, row), to = dx.row(k, row), sum = k.broadcast(rowSum(k, dyRow, width));
+    k.features(width, [&](Value f, int64_t used) {
+      Value p = k.exp(k.load(k.offset(yRow, f), lanes));
+      k.storePart(k.subf(k.load(k.offset(dyRow, f), lanes), k.mulf(p, sum)), k.offset(to, f), used);
+    });
+  });
+  return {{Partition::Unit::Rows, per, 1}, 0};
+}
+
+Backend::KernelInfo emitNll(KernelBuilder &k, NllOp op) {
+  const int64_t width = widthOf(op.getLogProbs()), per = rowsPerChunk(width);
+  Address logProbs(k, 0), loss(k, 3), nll(k, 4);
+  Value labels = k.buffer(1), smoothing = k.load(k.buffer(2));
+  k.eachRow(per, [&](Value row) {
+    Value from = logProbs.row(k, row), label = k.loadI32(labels, row), zero = k.scalar(0);
+    Values values = k.choose(
+        k.less(label, k.index(0)), [&]() -> Values { return {zero, zero}; },
+        [&]() -> Values {
+          Value plain = k.subf(zero, k.load(k.offset(from, label)));
+          Value mean = k.mulf(rowSum(k, from, width), k.scalar(-1.0 / width));
+          return {smooth(k, plain, mean, smoothing), plain};
+        });
+    if (!op.getLoss().use_empty())
+      k.store(values[0], loss.row(k, row));
+    if (!op.getNll().use_empty())
+      k.store(values[1], nll.row(k, row));
+  });
+  return {{Partition::Unit::Rows, per, 1}, 0};
+}
+
+Backend::KernelInfo emitNllGrad(KernelBuilder &k, NllGradOp op) {
+  const int64_t width = widthOf(op.getResult()), per = rowsPerChunk(width);
+  Address dLoss(k, 0), result(k, 3);
+  Value labels = k.buffer(1), smoothing = k.load(k.buffer(2));
+  k.eachRow(per, [&](Value row) {
+    Value to = result.row(k, row), label = k.loadI32(labels, row), known = k.less(k.index(-1), label);
+    Value d = k.select(known, k.load(dLoss.row(k, row)), k.scalar(0));
+    Value spread = k.broadcast(k.mulf(k.mulf(d, smoothing), k.scalar(-1.0 / width)));
+    k.features(width, [&](Value f, int64_t used) { k.storePart(spread, k.offset(to, f), used); });
+    k.when(known, [&] {
+      Value address = k.offset(to, label);
+      k.store(k.subf(k.load(address), k.mulf(d, k.subf(k.scalar(1), smoothing))), address);
+    });
+  });
+  return {{Partition::Unit::Rows, per, 1}, 0};
+}
+
+} // namespace xfc

@@ -1,0 +1,20 @@
+// Emitters of matrix products, and of the packed layout their weights come in.
+#pragma once
+
+#include "Dialect/XFC.h"
+#include "KernelBuilder.h"
+#include "Schedule/Schedule.h"
+
+namespace xfc {
+
+Backend::KernelInfo emitLinear(KernelBuilder &, LinearOp);
+Backend::KernelInfo emitLinearInputGrad(KernelBuilder &, LinearInputGradOp);
+Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &, LinearWeightGradOp);
+Backend::KernelInfo emitBiasGrad(KernelBuilder &, BiasGradOp);
+Backend::KernelInfo emitLinearCrossEntropy(KernelBuilder &, LinearCrossEntropyOp);
+
+// A weight as panels of `panel` columns, [ceil(N / panel)][K][panel], zeros beyond N. transposed: of W^T, so N is the
+// weight's first dimension; otherwise of W.
+Backend::PackInfo emitPackWeight(KernelBuilder &, mlir::RankedTensorType weight, bool transposed);
+
+} // namespace xfc

@@ -1,0 +1,215 @@
+// The order of passes, phase by phase.
+#include "Pipeline.h"
+#include "CPU/CPU.h"
+#include "Dialect/XFC.h"
+#include "Import/Import.h"
+#include "Schedule/Schedule.h"
+#include "Transforms/Passes.h"
+#include "core/Error.h"
+#include "core/Files.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+#include <chrono>
+
+using namespace mlir;
+
+namespace xfc {
+
+const std::vector<PhaseInfo> &phases() {
+  static const std::vector<PhaseInfo> all = {
+      {Phase::Imported, "imported", "the model as ops, step by step, one function for each program"},
+      {Phase::Fused, "fused", "attention, add + norm, projections and the loss fused"},
+      {Phase::Differentiated, "differentiated", "with gradients, the optimizer, and fused epilogues"},
+      {Phase::Scheduled, "scheduled", "the plan: kernels, buffers with their lives, and the steps of each program"},
+      {Phase::Lowered, "lowered", "the kernels' code as vector, scf and LLVM dialect"},
+  };
+  return all;
+}
+
+namespace {
+
+// The passes of a phase in order; those that can be turned off carry their name.
+struct PassEntry {
+  const char *name; // of --no-fuse, or null
+  std::unique_ptr<Pass> (*create)();
+};
+
+const std::vector<PassEntry> &passesOf(Phase phase) {
+  static const std::vector<PassEntry> fused = {
+      {nullptr, [] { return createCanonicalizerPass(); }},
+      {nullptr, [] { return createCSEPass(); }},
+      {"fuse-attention", [] { return createFuseAttention(); }},
+      {"fuse-add-norm", [] { return createFuseAddNorm(); }},
+      {"fuse-cross-entropy", [] { return createFuseCrossEntropy(); }},
+      {"merge-projections", [] { return createMergeProjections(); }},
+  };
+  static const std::vector<PassEntry> differentiated = {
+      {nullptr, [] { return createDifferentiate(); }},
+      {nullptr, [] { return createBuildOptimizer(); }},
+      {nullptr, [] { return createCanonicalizerPass(); }},
+      {nullptr, [] { return createCSEPass(); }},
+      {"fuse-optimizer", [] { return createFuseOptimizer(); }},
+      {"fuse-epilogue", [] { return createFuseEpilogue(); }},
+      {nullptr, [] { return createCSEPass(); }},
+  };
+  static const std::vector<PassEntry> none;
+  return phase == Phase::Fused ? fused : phase == Phase::Differentiated ? differentiated : none;
+}
+
+class Compilation {
+public:
+  Compilation(const Description &description, const PipelineOptions &options)
+      : description(description), options(options), context(MLIRContext::Threading::DISABLED) {
+    context.loadDialect<XFCDialect, func::FuncDialect>();
+    timed("import", [&] { module = importModel(description, {options.train, options.decode, options.f64}, context); });
+  }
+
+  // Runs the passes up to and including `phase`.
+  void runTo(Phase phase) {
+    for (Phase next : {Phase::Fused, Phase::Differentiated})
+      if (next <= phase)
+        runPasses(next);
+  }
+
+  ModuleOp operator*() { return *module; }
+
+  // Schedules for one instruction set; the backend then holds its kernels.
+  Module scheduleFor(CPUBackend &backend) {
+    Module plan;
+    timed("schedule", [&] { plan = schedule(*module, description, backend); });
+    return plan;
+  }
+
+  DType type() const { return options.f64 ? DType::F64 : DType::F32; }
+  MLIRContext &mlirContext() { return context; }
+
+  template <typename Work> void timed(const std::string &what, Work work) {
+    auto begin = std::chrono::steady_clock::now();
+    work();
+    if (options.timing)
+      std::fprintf(stderr, "%8.3f s  %s\n", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
+                   what.c_str());
+  }
+
+private:
+  void runPasses(Phase phase) {
+    for (const PassEntry &entry : passesOf(phase)) {
+      if (entry.name && options.disabled.count(entry.name))
+        continue;
+      PassManager manager(&context, PassManager::getAnyOpAnchorName(), OpPassManager::Nesting::Implicit);
+      std::unique_ptr<Pass> pass = entry.create();
+      std::string name = pass->getArgument().str();
+      manager.addPass(std::move(pass));
+      if (!options.dumpDirectory.empty())
+        dumpBefore();
+      timed(name, [&] {
+        if (failed(manager.run(*module)))
+          throw Error("compile: the pass " + name + " failed; see the message above");
+      });
+      if (!options.dumpDirectory.empty())
+        dumpAfter(name);
+    }
+  }
+
+  std::string text() {
+    std::string result;
+    llvm::raw_string_ostream(result) << **this;
+    return result;
+  }
+  void dumpBefore() {
+    if (dumps++ == 0)
+      writeDump("imported", last = text());
+  }
+  void dumpAfter(const std::string &pass) {
+    if (std::string now = text(); now != last)
+      writeDump(pass, last = std::move(now));
+  }
+  void writeDump(const std::string &name, const std::string &contents);
+
+  const Description &description;
+  const PipelineOptions &options;
+  MLIRContext context;
+  OwningOpRef<ModuleOp> module;
+  int dumps = 0, written = 0;
+  std::string last;
+};
+
+void Compilation::writeDump(const std::string &name, const std::string &contents) {
+  makeFolder(options.dumpDirectory);
+  char number[16];
+  std::snprintf(number, sizeof number, "%02d-", written++);
+  writeFile(options.dumpDirectory + "/" + number + name + ".mlir", contents);
+}
+
+} // namespace
+
+const std::vector<std::string> &fusions() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> found;
+    for (Phase phase : {Phase::Fused, Phase::Differentiated})
+      for (const PassEntry &entry : passesOf(phase))
+        if (entry.name)
+          found.push_back(entry.name);
+    return found;
+  }();
+  return names;
+}
+
+static CPUBackend backendFor(Compilation &compilation, const std::string &cpu) {
+  return CPUBackend(compilation.mlirContext(), InstructionSet::named(cpu), compilation.type());
+}
+
+std::string emitPhase(const Description &description, const PipelineOptions &options, Phase phase) {
+  Compilation compilation(description, options);
+  compilation.runTo(phase);
+  if (phase < Phase::Scheduled) {
+    std::string text;
+    llvm::raw_string_ostream(text) << *compilation;
+    return text;
+  }
+  CPUBackend backend = backendFor(compilation, options.cpus.front());
+  Module plan = compilation.scheduleFor(backend);
+  return phase == Phase::Scheduled ? print(plan) : backend.print();
+}
+
+std::string emitLLVM(const Description &description, const PipelineOptions &options) {
+  Compilation compilation(description, options);
+  compilation.runTo(Phase::Lowered);
+  CPUBackend backend = backendFor(compilation, options.cpus.front());
+  Module plan = compilation.scheduleFor(backend);
+  std::vector<char> text = backend.object(plan, "0", /*text=*/true);
+  return {text.begin(), text.end()};
+}
+
+Module planOf(const Description &description, const PipelineOptions &options) {
+  Compilation compilation(description, options);
+  compilation.runTo(Phase::Scheduled);
+  CPUBackend backend = backendFor(compilation, options.cpus.front());
+  return compilation.scheduleFor(backend);
+}
+
+std::vector<std::vector<char>> compileObjects(const Description &description, const PipelineOptions &options) {
+  Compilation compilation(description, options);
+  compilation.runTo(Phase::Lowered);
+  // The widest first: the engine takes the first image this CPU can run.
+  std::vector<InstructionSet> sets;
+  for (const std::string &cpu : options.cpus)
+    sets.push_back(InstructionSet::named(cpu));
+  llvm::stable_sort(sets, [](const InstructionSet &a, const InstructionSet &b) { return a.vectorBytes > b.vectorBytes; });
+  std::vector<std::vector<char>> objects;
+  std::vector<std::string> images;
+  for (const InstructionSet &set : sets) {
+    CPUBackend backend(compilation.mlirContext(), set, compilation.type());
+    Module plan = compilation.scheduleFor(backend);
+    std::string suffix = std::to_string(images.size());
+    compilation.timed("machine code for " + set.name, [&] { objects.push_back(backend.object(plan, suffix)); });
+    images.push_back("xfc_image_" + suffix);
+  }
+  objects.push_back(emitImageTable(images));
+  return objects;
+}
+
+} // namespace xfc

@@ -1,0 +1,130 @@
+// `xfc inspect`: parameters, floating-point operations and bytes a token, memory before the run, and the graph.
+#include "InspectCommand.h"
+#include "Drawing.h"
+#include "ModelArguments.h"
+#include "Pipeline/Pipeline.h"
+#include "core/Files.h"
+#include "core/Memory.h"
+#include <cinttypes>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+namespace xfc {
+namespace {
+
+struct InspectOptions {
+  ModelArguments model;
+  std::string svg, cpu = "native";
+  int64_t batchTokens = 4096, length = 32, sentences = 64, beam = 5;
+  int threads = 2;
+  bool json = false;
+};
+
+struct Work {
+  double flops = 0, bytes = 0;
+  size_t steps = 0;
+};
+
+Work workOf(const Program &program, const Counts &counts) {
+  Work work;
+  for (const Step &step : program.steps) {
+    work.flops += evaluate(step.flops, counts);
+    work.bytes += evaluate(step.traffic, counts);
+  }
+  work.steps = program.steps.size();
+  return work;
+}
+
+std::string megabytes(int64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f MB", bytes / 1e6);
+  return text;
+}
+
+void inspect(const InspectOptions &options) {
+  Description description = options.model.parse();
+  PipelineOptions pipeline;
+  pipeline.cpus = {options.cpu};
+  const Module module = planOf(description, pipeline);
+  if (!options.svg.empty())
+    writeFile(options.svg, drawSvg(description));
+
+  int64_t parameters = 0;
+  for (const Parameter &parameter : module.parameters) {
+    int64_t elements = 1;
+    for (int64_t extent : parameter.shape)
+      elements *= extent;
+    parameters += elements;
+  }
+  nlohmann::ordered_json report = {{"model", module.model}, {"hash", module.hash}, {"parameters", parameters}};
+
+  // The programs a user runs, and the batch each is measured with.
+  struct Case {
+    const char *title;
+    std::vector<std::string> programs;
+    Counts counts;
+    bool training;
+  };
+  std::vector<Case> cases;
+  if (module.find("loss_and_gradients"))
+    cases.push_back({"training step", {"loss_and_gradients", "update"}, batchCounts(options.batchTokens, options.length), true});
+  if (module.find("forward"))
+    cases.push_back({"forward", {"forward"}, batchCounts(options.batchTokens, options.length), false});
+  if (module.find("decode_step"))
+    cases.push_back({"decoding step", {"encode", "decode_step"},
+                     decodeCounts(options.sentences, options.length, options.sentences * options.beam, options.length), false});
+  for (const Case &each : cases) {
+    Work work;
+    for (const std::string &name : each.programs) {
+      Work part = workOf(*module.find(name), each.counts);
+      work.flops += part.flops;
+      work.bytes += part.bytes;
+      work.steps += part.steps;
+    }
+    Memory memory = predictMemory(module, each.programs, each.counts, options.threads);
+    double tokens = each.counts.rows[module.hasDecoder ? XFC_TARGET : XFC_SOURCE];
+    report[each.title] = {{"tokens", tokens},
+                          {"kernels", work.steps},
+                          {"flops_per_token", work.flops / tokens},
+                          {"bytes_per_token", work.bytes / tokens},
+                          {"arena_bytes", memory.arena},
+                          {"state_bytes", memory.state()},
+                          {"scratch_bytes", memory.scratch},
+                          {"peak_bytes", memory.total()}};
+  }
+  if (options.json) {
+    std::printf("%s\n", report.dump(2).c_str());
+    return;
+  }
+
+  std::printf("%s\n\n%s\nparameters        %" PRId64 " (%s)\nkernels           %zu distinct\n", module.model.c_str(),
+              drawText(description).c_str(), parameters, megabytes(parameters * bytesOf(module.type)).c_str(), module.kernels.size());
+  for (const Case &each : cases) {
+    const auto &row = report[each.title];
+    std::printf("\n%s, %.0f tokens\n  launches        %zu\n  operations      %.4g MFLOP a token\n  memory traffic  %.4g MB a token\n"
+                "  peak memory     %s = %s parameters and state + %s arena + %s scratch of %d threads\n",
+                each.title, row["tokens"].get<double>(), row["kernels"].get<size_t>(), row["flops_per_token"].get<double>() / 1e6,
+                row["bytes_per_token"].get<double>() / 1e6, megabytes(row["peak_bytes"]).c_str(), megabytes(row["state_bytes"]).c_str(),
+                megabytes(row["arena_bytes"]).c_str(), megabytes(row["scratch_bytes"]).c_str(), options.threads);
+  }
+}
+
+} // namespace
+
+void addInspect(CLI::App &app) {
+  auto options = std::make_shared<InspectOptions>();
+  CLI::App *command = app.add_subcommand("inspect", "parameters, operations and memory of a model, and its graph");
+  options->model.addTo(*command);
+  command->add_option("--svg", options->svg, "also draw the graph into this file");
+  command->add_option("--cpu", options->cpu, "the instruction set to plan for")->capture_default_str();
+  command->add_option("--batch-tokens", options->batchTokens, "tokens of a training batch, source and target each")->capture_default_str()->check(CLI::PositiveNumber);
+  command->add_option("--length", options->length, "tokens of a sentence")->capture_default_str()->check(CLI::PositiveNumber);
+  command->add_option("--sentences", options->sentences, "sentences decoded at a time")->capture_default_str()->check(CLI::PositiveNumber);
+  command->add_option("--beam", options->beam, "hypotheses a sentence")->capture_default_str()->check(CLI::PositiveNumber);
+  command->add_option("--threads", options->threads, "threads that need scratch memory")->capture_default_str()->check(CLI::PositiveNumber);
+  command->add_flag("--json", options->json, "print one JSON object");
+  command->callback([options] { inspect(*options); });
+}
+
+} // namespace xfc
