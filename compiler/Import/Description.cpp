@@ -17,8 +17,9 @@ constexpr int64_t maxUnrolled = int64_t(1) << 16; // steps, and parameter tensor
 constexpr int64_t maxExtent = std::numeric_limits<int32_t>::max();
 constexpr double largest = std::numeric_limits<float>::max();
 
-const std::vector<std::string> opNames = {"embedding", "positions", "attention", "linear", "layer_norm", "rms_norm", "relu",
-                                          "gelu",      "silu",      "tanh",      "gated",  "dropout",    "residual"};
+const std::vector<std::string> opNames = {"embedding", "positions", "attention", "linear", "layer_norm",
+                                          "rms_norm",  "relu",      "gelu",      "silu",   "tanh",
+                                          "gated",     "dropout",   "residual"};
 const std::vector<std::string> activationNames = {"relu", "gelu", "silu", "tanh"};
 
 Op opNamed(const std::string &name) {
@@ -52,7 +53,8 @@ public:
   Description read(std::string_view text) {
     root = parseJson(text, file);
     JsonValue top(root, file, "");
-    top.onlyKeys({"$schema", "format", "name", "params", "tokens", "init", "share", "encoder", "decoder", "head"}, "a model");
+    top.onlyKeys({"$schema", "format", "name", "params", "tokens", "init", "share", "encoder", "decoder", "head"},
+                 "a model");
     top.at("format", "\"xfc-model/1\"").oneOf({"xfc-model/1"}, "format");
     model.name = nameOf(top.at("name", "the name of the model"));
     readParams();
@@ -90,7 +92,8 @@ private:
       if (setting.key.starts_with("tokens."))
         continue;
       if (!params.contains(setting.key))
-        failSetting(setting, "not in params; " + suggestion(setting.key, values.keys()) + "; token ids are tokens.NAME");
+        failSetting(setting,
+                    "not in params; " + suggestion(setting.key, values.keys()) + "; token ids are tokens.NAME");
       nlohmann::json value = nlohmann::json::parse(setting.value, nullptr, /*allow_exceptions=*/false);
       if (!value.is_number() || !(std::abs(value.get<double>()) <= largest))
         failSetting(setting, "expected a number, at most 3.4e38");
@@ -188,7 +191,8 @@ private:
     if (stack.floatInput) {
       auto width = model.params.find("d_model");
       if (width == model.params.end())
-        input.fail("does not begin with an embedding, so its rows are floats of params.d_model features; expected d_model in params");
+        input.fail("does not begin with an embedding, so its rows are floats of params.d_model features; expected "
+                   "d_model in params");
       features = stack.inputDim = JsonValue(root["params"], file, "params").find("d_model")->integer(1, maxExtent);
     }
     Scope scope{part};
@@ -223,7 +227,9 @@ private:
   }
 
   void readHead(const JsonValue &top) {
-    std::optional<JsonValue> json = top.find("head");
+    const char *what = "steps from the decoder's rows to logits, as "
+                       "[{\"op\": \"linear\", \"name\": \"output\", \"features\": \"$target_vocab\"}]";
+    std::optional<JsonValue> json = model.decoder ? top.at("head", what) : top.find("head");
     int64_t features = model.decoder ? model.decoder->dim : model.encoder.dim;
     if (json) {
       Scope scope{Scope::Part::Head};
@@ -231,11 +237,6 @@ private:
       features = readSteps(json->elements(), scope, features, model.head);
       declare("");
     }
-    if (!model.decoder)
-      return;
-    if (!json)
-      top.at("head", "steps from the decoder's rows to logits, as [{\"op\": \"linear\", \"name\": \"output\", \"features\": "
-                     "\"$target_vocab\"}]");
     if (model.targetVocab && features != model.targetVocab)
       json->fail("gives " + std::to_string(features) + " features; expected a logit for each of the decoder's " +
                  std::to_string(model.targetVocab) + " tokens");
@@ -244,7 +245,8 @@ private:
   // Refuses what would unroll into more steps or parameters than any model has.
   void count(const JsonValue &layer, int64_t layers) {
     if (stepsRead * layers > maxUnrolled || static_cast<int64_t>(declared.size()) * layers > maxUnrolled)
-      layer.fail(std::to_string(layers) + " layers of it have more than " + std::to_string(maxUnrolled) + " steps or parameters");
+      layer.fail(std::to_string(layers) + " layers of it have more than " + std::to_string(maxUnrolled) +
+                 " steps or parameters");
   }
 
   // Gives what was read since the last call its full name.
@@ -253,7 +255,8 @@ private:
       std::string name = prefix + relative.name;
       auto [taken, isNew] = owners.emplace(name, relative.step.path());
       if (!isNew)
-        relative.step.fail("the name \"" + name + "\" is taken by " + taken->second + "; give one of them another name");
+        relative.step.fail("the name \"" + name + "\" is taken by " + taken->second +
+                           "; give one of them another name");
       if (!relative.parameter)
         continue;
       ParameterDescription parameter = *relative.parameter;
@@ -275,7 +278,8 @@ private:
   Op opOf(const JsonValue &json) const { return opNamed(json.at("op", "the kind of step").oneOf(opNames, "op")); }
 
   // Reads steps that begin with rows of `features`; returns the features of the rows they end with.
-  int64_t readSteps(const std::vector<JsonValue> &list, const Scope &scope, int64_t features, std::vector<StepDescription> &steps) {
+  int64_t readSteps(const std::vector<JsonValue> &list, const Scope &scope, int64_t features,
+                    std::vector<StepDescription> &steps) {
     for (const JsonValue &json : list) {
       Op op = opOf(json);
       if (op == Op::Embedding && !(scope.input && steps.empty()))
@@ -291,11 +295,16 @@ private:
 
   int64_t readStep(const JsonValue &json, const Scope &scope, int64_t features, StepDescription &step) {
     switch (step.op) {
-    case Op::Embedding: return readEmbedding(json, step);
-    case Op::Positions: return readPositions(json, scope, features, step);
-    case Op::Attention: return readAttention(json, scope, features, step);
-    case Op::Linear: return readLinear(json, features, step);
-    case Op::LayerNorm: return readLayerNorm(json, features, step);
+    case Op::Embedding:
+      return readEmbedding(json, step);
+    case Op::Positions:
+      return readPositions(json, scope, features, step);
+    case Op::Attention:
+      return readAttention(json, scope, features, step);
+    case Op::Linear:
+      return readLinear(json, features, step);
+    case Op::LayerNorm:
+      return readLayerNorm(json, features, step);
     case Op::RmsNorm:
       json.onlyKeys({"op", "name", "eps"}, "rms_norm");
       readName(json, step);
@@ -308,12 +317,14 @@ private:
     case Op::Tanh:
       json.onlyKeys({"op"}, opNames[static_cast<size_t>(step.op)]);
       return features;
-    case Op::Gated: return readGated(json, features, step);
+    case Op::Gated:
+      return readGated(json, features, step);
     case Op::Dropout:
       json.onlyKeys({"op", "rate"}, "dropout");
       step.rate = json.at("rate", "a number from 0 to below 1").number(0, 1, /*open=*/true);
       return features;
-    case Op::Residual: return readResidual(json, scope, features, step);
+    case Op::Residual:
+      return readResidual(json, scope, features, step);
     }
     return features;
   }
@@ -338,11 +349,13 @@ private:
   int64_t readPositions(const JsonValue &json, const Scope &scope, int64_t features, StepDescription &step) {
     if (scope.part == Scope::Part::Head)
       json.find("op")->fail("\"positions\" may not stand in the head; expected in a stack");
-    step.learned = json.at("kind", "\"sinusoidal\" or \"learned\"").oneOf({"sinusoidal", "learned"}, "kind of positions") == "learned";
+    JsonValue kind = json.at("kind", "\"sinusoidal\" or \"learned\"");
+    step.learned = kind.oneOf({"sinusoidal", "learned"}, "kind of positions") == "learned";
     if (step.learned)
       json.onlyKeys({"op", "kind", "name", "max_length"}, "learned positions");
     else
-      json.onlyKeys({"op", "kind", "max_length", "base", "exponent_multiplier", "cosine_offset", "layout"}, "sinusoidal positions");
+      json.onlyKeys({"op", "kind", "max_length", "base", "exponent_multiplier", "cosine_offset", "layout"},
+                    "sinusoidal positions");
     step.dim = features;
     step.maxLength = json.at("max_length", "the number of positions").integer(1, maxPositions);
     int64_t &shortest = scope.sourceRows ? model.maxSourceLength : model.maxTargetLength;
@@ -366,13 +379,14 @@ private:
     if (std::optional<JsonValue> layout = json.find("layout"))
       step.halves = layout->oneOf({"interleaved", "halves"}, "layout") == "halves";
     if (features % 2)
-      json.fail("sinusoidal positions need an even number of features, sine and cosine; x has " + std::to_string(features));
+      json.fail("sinusoidal positions need an even number of features, sine and cosine; x has " +
+                std::to_string(features));
     return features;
   }
 
   int64_t readAttention(const JsonValue &json, const Scope &scope, int64_t features, StepDescription &step) {
-    json.onlyKeys({"op", "name", "heads", "key_dim", "value_dim", "bias", "memory", "memory_body", "mask", "scale", "dropout",
-                   "return_weights", "projections"},
+    json.onlyKeys({"op", "name", "heads", "key_dim", "value_dim", "bias", "memory", "memory_body", "mask", "scale",
+                   "dropout", "return_weights", "projections"},
                   "attention");
     if (scope.part == Scope::Part::Head)
       json.find("op")->fail("\"attention\" may not stand in the head; expected in a stack");
@@ -410,7 +424,8 @@ private:
     if (scope.memoryBody)
       memory->fail("\"encoder\" may not stand in a memory_body, whose x is the encoder's output; expected \"self\"");
     if (scope.part == Scope::Part::Encoder)
-      memory->fail("\"encoder\" may only stand in the decoder; the encoder has no memory but itself, expected \"self\"");
+      memory->fail(
+          "\"encoder\" may only stand in the decoder; the encoder has no memory but itself, expected \"self\"");
     int64_t memoryFeatures = model.encoder.dim;
     if (!body)
       return memoryFeatures;
@@ -439,9 +454,10 @@ private:
     step.heads = heads.integer(1, maxExtent);
     if (!(keyDim && valueDim) && features % step.heads) {
       auto width = model.params.find("d_model");
-      std::string of = width != model.params.end() && width->second == double(features) ? "d_model " : "the features of x, ";
-      heads.fail(heads.shown() + " does not divide " + of + std::to_string(features) + " (expected one of " + divisors(features) +
-                 ", or key_dim and value_dim)");
+      std::string of =
+          width != model.params.end() && width->second == double(features) ? "d_model " : "the features of x, ";
+      heads.fail(heads.shown() + " does not divide " + of + std::to_string(features) + " (expected one of " +
+                 divisors(features) + ", or key_dim and value_dim)");
     }
     int64_t most = maxExtent / step.heads;
     step.keyDim = keyDim ? keyDim->integer(1, most) : features / step.heads;
@@ -495,7 +511,8 @@ private:
     if (!bias->isObject())
       bias->fail("expected true, false or an object of q, k, v and o, found " + bias->shown());
     bias->onlyKeys({"q", "k", "v", "o"}, "bias");
-    const std::pair<const char *, bool &> flags[] = {{"q", step.biasQ}, {"k", step.biasK}, {"v", step.biasV}, {"o", step.biasO}};
+    const std::pair<const char *, bool &> flags[] = {
+        {"q", step.biasQ}, {"k", step.biasK}, {"v", step.biasV}, {"o", step.biasO}};
     for (auto &[key, flag] : flags)
       if (std::optional<JsonValue> given = bias->find(key))
         flag = given->boolean();
@@ -552,7 +569,8 @@ private:
     if (step.body.empty())
       body.fail("is empty; expected steps whose result is added to x");
     if (left != features)
-      body.fail("gives " + std::to_string(left) + " features; expected " + std::to_string(features) + ", to be added to x");
+      body.fail("gives " + std::to_string(left) + " features; expected " + std::to_string(features) +
+                ", to be added to x");
     return features;
   }
 
@@ -568,8 +586,8 @@ private:
       addParameter(json, name + ".bias", {out}, init.bias, in, out);
   }
 
-  void addParameter(const JsonValue &json, const std::string &name, std::vector<int64_t> shape, const std::string &how, int64_t fanIn,
-                    int64_t fanOut) {
+  void addParameter(const JsonValue &json, const std::string &name, std::vector<int64_t> shape, const std::string &how,
+                    int64_t fanIn, int64_t fanOut) {
     declared.push_back({json, name, ParameterDescription{"", {}, std::move(shape), how, fanIn, fanOut}});
   }
 
@@ -586,8 +604,8 @@ private:
         {"pad", ids.pad}, {"unk", ids.unk}, {"bos", ids.bos}, {"eos", ids.eos}, {"start", ids.start}};
     for (auto [name, id] : named)
       if (id >= vocab)
-        tokens.find(name)->fail(std::to_string(id) + " is no token of a vocabulary of " + std::to_string(vocab) + "; expected 0 to " +
-                             std::to_string(vocab - 1));
+        tokens.find(name)->fail(std::to_string(id) + " is no token of a vocabulary of " + std::to_string(vocab) +
+                                "; expected 0 to " + std::to_string(vocab - 1));
     if (ids.eos == ids.pad)
       tokens.find("eos")->fail(std::to_string(ids.eos) + " is also pad, which is never learned; expected another id");
   }
@@ -620,8 +638,8 @@ private:
           continue;
         }
         if (found->second->shape != first->shape)
-          member.fail(member.shown() + " is " + shapeOf(*found->second) + ", but " + first->name + " is " + shapeOf(*first) +
-                      "; tied parameters have one shape");
+          member.fail(member.shown() + " is " + shapeOf(*found->second) + ", but " + first->name + " is " +
+                      shapeOf(*first) + "; tied parameters have one shape");
         first->aliases.push_back(name);
       }
     }
@@ -653,9 +671,9 @@ private:
   nlohmann::json root;
   Description model;
   Init init;
-  std::vector<RelativeName> declared;          // since the last declare()
-  std::map<std::string, std::string> owners;   // full name -> place of the step
-  int64_t stepsRead = 0;                       // since the last declare()
+  std::vector<RelativeName> declared;        // since the last declare()
+  std::map<std::string, std::string> owners; // full name -> place of the step
+  int64_t stepsRead = 0;                     // since the last declare()
   int64_t parameterElements = 0;
 };
 
@@ -663,7 +681,8 @@ private:
 
 const ParameterDescription *Description::parameter(std::string_view name) const {
   for (const ParameterDescription &parameter : parameters)
-    if (parameter.name == name || std::find(parameter.aliases.begin(), parameter.aliases.end(), name) != parameter.aliases.end())
+    if (parameter.name == name ||
+        std::find(parameter.aliases.begin(), parameter.aliases.end(), name) != parameter.aliases.end())
       return &parameter;
   return nullptr;
 }

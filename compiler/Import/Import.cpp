@@ -32,7 +32,9 @@ void visitAttentions(ArrayRef<StepDescription> steps, const std::string &prefix,
   }
 }
 
-std::string layerPrefix(const std::string &prefix, int64_t layer) { return prefix + "layers." + std::to_string(layer) + "."; }
+std::string layerPrefix(const std::string &prefix, int64_t layer) {
+  return prefix + "layers." + std::to_string(layer) + ".";
+}
 
 void visitAttentions(const StackDescription &stack, const std::string &prefix, AttentionVisitor visit) {
   visitAttentions(stack.input, prefix, visit);
@@ -54,8 +56,9 @@ bool canDecode(const Description &model) {
 
 // The name of a step without one: its op, numbered where its list has several.
 std::string placeOf(ArrayRef<StepDescription> steps, size_t index) {
-  static const llvm::StringLiteral names[] = {"embedding", "positions", "attention", "linear", "layer_norm", "rms_norm", "relu",
-                                              "gelu",      "silu",      "tanh",      "gated",  "dropout",    "residual"};
+  static const llvm::StringLiteral names[] = {"embedding", "positions", "attention", "linear", "layer_norm",
+                                              "rms_norm",  "relu",      "gelu",      "silu",   "tanh",
+                                              "gated",     "dropout",   "residual"};
   Op op = steps[index].op;
   auto isSame = [&](const StepDescription &step) { return step.op == op; };
   std::string name = names[static_cast<size_t>(op)].str();
@@ -64,7 +67,8 @@ std::string placeOf(ArrayRef<StepDescription> steps, size_t index) {
   return name + "[" + std::to_string(llvm::count_if(steps.take_front(index), isSame)) + "]";
 }
 
-// Builds one function. A program is the part of the model it walks and what it does with attention and dropout on the way.
+// Builds one function. A program is the part of the model it walks and what it does with attention and dropout on the
+// way.
 class ProgramBuilder {
 public:
   ProgramBuilder(const Description &model, ModuleOp module, FloatType element, ProgramKind kind)
@@ -154,8 +158,9 @@ private:
 
   Value addArgument(const std::string &name, StringRef role, Type type) {
     unsigned index = function.getNumArguments();
-    DictionaryAttr attributes = builder.getDictionaryAttr({builder.getNamedAttr(attr::name, builder.getStringAttr(name)),
-                                                           builder.getNamedAttr(attr::role, builder.getStringAttr(role))});
+    DictionaryAttr attributes =
+        builder.getDictionaryAttr({builder.getNamedAttr(attr::name, builder.getStringAttr(name)),
+                                   builder.getNamedAttr(attr::role, builder.getStringAttr(role))});
     (void)function.insertArgument(index, type, attributes, locationOf(name));
     return function.getArgument(index);
   }
@@ -174,7 +179,9 @@ private:
     });
   }
 
-  void addResult(const std::string &name, Value value, Value replaces = {}) { results.push_back({name, value, replaces}); }
+  void addResult(const std::string &name, Value value, Value replaces = {}) {
+    results.push_back({name, value, replaces});
+  }
 
   // Returns the results, and drops the parameters that nothing uses.
   void finish() {
@@ -186,11 +193,13 @@ private:
     for (unsigned i = 0; i < model.parameters.size(); ++i)
       unused[i] = function.getArgument(i).use_empty();
     (void)function.eraseArguments(unused);
-    function.setFunctionType(builder.getFunctionType(function.getBody().getArgumentTypes(), ValueRange(values).getTypes()));
+    function.setFunctionType(
+        builder.getFunctionType(function.getBody().getArgumentTypes(), ValueRange(values).getTypes()));
     for (auto [i, result] : llvm::enumerate(results)) {
       function.setResultAttr(i, attr::name, builder.getStringAttr(result.name));
       if (result.replaces)
-        function.setResultAttr(i, attr::alias, builder.getI64IntegerAttr(cast<BlockArgument>(result.replaces).getArgNumber()));
+        function.setResultAttr(i, attr::alias,
+                               builder.getI64IntegerAttr(cast<BlockArgument>(result.replaces).getArgNumber()));
     }
   }
 
@@ -230,24 +239,28 @@ private:
       Value table = step.learned ? parameter(path + ".weight") : importSinusoid(step);
       return AddPositionsOp::create(builder, loc, x.getType(), x, table);
     }
-    case Op::Attention: return importAttention(step, path, x);
-    case Op::Linear: return importLinear(path, x);
+    case Op::Attention:
+      return importAttention(step, path, x);
+    case Op::Linear:
+      return importLinear(path, x);
     case Op::LayerNorm:
     case Op::RmsNorm: {
       NormKind norm = step.op == Op::RmsNorm ? NormKind::rms : NormKind::layer;
-      return NormOp::create(builder, loc, x.getType(), like(x, 2), x, parameter(path + ".weight"), parameters.lookup(path + ".bias"),
-                            norm, number(step.eps), step.unbiased, step.epsInStd)
+      return NormOp::create(builder, loc, x.getType(), like(x, 2), x, parameter(path + ".weight"),
+                            parameters.lookup(path + ".bias"), norm, number(step.eps), step.unbiased, step.epsInStd)
           .getResult();
     }
     case Op::Relu:
     case Op::Gelu:
     case Op::Silu:
-    case Op::Tanh: return importActivation(step.op, x);
+    case Op::Tanh:
+      return importActivation(step.op, x);
     case Op::Gated: {
       Value gate = importActivation(step.activation, importLinear(path + ".gate", x));
       return MultiplyOp::create(builder, loc, gate.getType(), gate, importLinear(path + ".value", x));
     }
-    case Op::Dropout: return importDropout(step.rate, x);
+    case Op::Dropout:
+      return importDropout(step.rate, x);
     case Op::Residual: {
       Value body = importSteps(step.body, prefix, path + ".", x);
       setPlace(path);
@@ -264,8 +277,9 @@ private:
   }
 
   Value importSinusoid(const StepDescription &step) {
-    return SinusoidOp::create(builder, loc, RankedTensorType::get({step.maxLength, step.dim}, element), number(step.base),
-                              number(step.exponentMultiplier), number(step.cosineOffset), step.halves);
+    return SinusoidOp::create(builder, loc, RankedTensorType::get({step.maxLength, step.dim}, element),
+                              number(step.base), number(step.exponentMultiplier), number(step.cosineOffset),
+                              step.halves);
   }
 
   Value importActivation(Op op, Value x) {
@@ -286,7 +300,8 @@ private:
   Value importLinear(const std::string &path, Value x) {
     Value weight = parameter(path + ".weight");
     Type type = like(x, cast<RankedTensorType>(weight.getType()).getDimSize(0));
-    return LinearOp::create(builder, locationOf(path), type, x, weight, parameters.lookup(path + ".bias"), ValueRange()).getResult(0);
+    return LinearOp::create(builder, locationOf(path), type, x, weight, parameters.lookup(path + ".bias"), ValueRange())
+        .getResult(0);
   }
 
   Value logSoftmax(Value logits) { return LogSoftmaxOp::create(builder, loc, logits.getType(), logits); }
@@ -312,7 +327,8 @@ private:
     Value source = step.encoderMemory && memory ? importMemory(step, path) : x;
     Value query = step.projections ? importLinear(path + ".q", x) : x;
     auto [keys, values] = attendedTo(step, path, source);
-    Type pairs = PairsType::get(context(), typeOf(query).getSet(), typeOf(keys).getSet(), step.padding, step.causal, step.heads, element);
+    Type pairs = PairsType::get(context(), typeOf(query).getSet(), typeOf(keys).getSet(), step.padding, step.causal,
+                                step.heads, element);
     Value p = ScoresOp::create(builder, loc, pairs, query, keys);
     p = ScaleOp::create(builder, loc, pairs, p, number(1 / step.scale));
     p = MaskOp::create(builder, loc, pairs, p, /*zero=*/false);

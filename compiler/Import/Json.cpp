@@ -29,12 +29,18 @@ std::string formatted(double number) {
 
 const char *article(const nlohmann::json &json) {
   switch (json.type()) {
-  case nlohmann::json::value_t::null: return "null";
-  case nlohmann::json::value_t::object: return "an object";
-  case nlohmann::json::value_t::array: return "a list";
-  case nlohmann::json::value_t::string: return "a string";
-  case nlohmann::json::value_t::boolean: return "a boolean";
-  default: return "a number";
+  case nlohmann::json::value_t::null:
+    return "null";
+  case nlohmann::json::value_t::object:
+    return "an object";
+  case nlohmann::json::value_t::array:
+    return "a list";
+  case nlohmann::json::value_t::string:
+    return "a string";
+  case nlohmann::json::value_t::boolean:
+    return "a boolean";
+  default:
+    return "a number";
   }
 }
 
@@ -65,7 +71,8 @@ public:
     case Event::object_start:
     case Event::array_start:
       if (frames.size() == maxNesting)
-        throw Error(std::string(file) + ": " + path() + ": nested deeper than " + std::to_string(maxNesting) + " levels");
+        throw Error(std::string(file) + ": " + path() + ": nested deeper than " + std::to_string(maxNesting) +
+                    " levels");
       frames.push_back({event == Event::array_start, 0, {}, {}});
       break;
     case Event::object_end:

@@ -44,7 +44,9 @@ int64_t elements(const Description &model) {
   return sum;
 }
 
-StepDescription onlyStep(const std::string &step) { return parseDescription(encoderText(step), "m.json").encoder.layer.at(0); }
+StepDescription onlyStep(const std::string &step) {
+  return parseDescription(encoderText(step), "m.json").encoder.layer.at(0);
+}
 
 } // namespace
 
@@ -52,23 +54,30 @@ StepDescription onlyStep(const std::string &step) { return parseDescription(enco
 TEST(Shipped, ParameterCounts) {
   const int64_t V = 16000, d = 512, f = 2048;
   const int64_t norm = 2 * d, ffn = 2 * d * f + f + d, attention = 4 * d * d + 4 * d;
-  EXPECT_EQ(elements(shippedModel("original")), V * d + 6 * (attention + ffn + 2 * norm) + 6 * (2 * attention + ffn + 3 * norm));
+  EXPECT_EQ(elements(shippedModel("original")),
+            V * d + 6 * (attention + ffn + 2 * norm) + 6 * (2 * attention + ffn + 3 * norm));
   EXPECT_EQ(elements(shippedModel("original-book-positions")),
             2 * V * d + 6 * (4 * d * d + ffn + 2 * norm) + 6 * (8 * d * d + ffn + 3 * norm) + V * d + V);
-  EXPECT_EQ(elements(shippedModel("final-norm")),
-            2 * V * d + 6 * (attention + ffn + 2 * norm) + norm + 6 * (2 * attention + ffn + 3 * norm) + norm + V * d + V);
+  EXPECT_EQ(elements(shippedModel("final-norm")), 2 * V * d + 6 * (attention + ffn + 2 * norm) + norm +
+                                                      6 * (2 * attention + ffn + 3 * norm) + norm + V * d + V);
   EXPECT_EQ(elements(shippedModel("memory-norm")),
             2 * V * d + 6 * (4 * d * d + ffn + 2 * norm) + 6 * (8 * d * d + ffn + 4 * norm) + V * d + V);
   EXPECT_EQ(elements(shippedModel("learned-positions")),
             2 * (V + 100) * d + 6 * (attention + ffn + 2 * norm) + 6 * (2 * attention + ffn + 3 * norm) + V * d + V);
   EXPECT_EQ(elements(shippedModel("plain-attention")), 0);
   EXPECT_EQ(elements(shippedModel("encoder-block")), attention + ffn + 2 * norm);
-  EXPECT_EQ(elements(shippedModel("modern")), V * d + 8 * (4 * d * d + 3 * d * 1376 + 2 * d) + d + 2 * (8 * d * d + 3 * d * 1376 + 3 * d) + d);
+  EXPECT_EQ(elements(shippedModel("modern")),
+            V * d + 8 * (4 * d * d + 3 * d * 1376 + 2 * d) + d + 2 * (8 * d * d + 3 * d * 1376 + 3 * d) + d);
 }
 
 TEST(Shipped, FreeHeadDimsTakesOddSizes) {
-  Description model = shippedModel("free-head-dims", {{"d_model", "32"}, {"heads", "4"}, {"key_dim", "5"}, {"value_dim", "7"},
-                                                      {"source_vocab", "10"}, {"target_vocab", "10"}, {"d_ff", "48"}});
+  Description model = shippedModel("free-head-dims", {{"d_model", "32"},
+                                                      {"heads", "4"},
+                                                      {"key_dim", "5"},
+                                                      {"value_dim", "7"},
+                                                      {"source_vocab", "10"},
+                                                      {"target_vocab", "10"},
+                                                      {"d_ff", "48"}});
   EXPECT_EQ(shapeOf(model, "decoder.layers.5.cross_attn.q.weight"), (Shape{20, 32}));
   EXPECT_EQ(shapeOf(model, "decoder.layers.5.cross_attn.v.weight"), (Shape{28, 32}));
   EXPECT_EQ(shapeOf(model, "decoder.layers.5.cross_attn.o.weight"), (Shape{32, 28}));
@@ -77,9 +86,10 @@ TEST(Shipped, FreeHeadDimsTakesOddSizes) {
 
 TEST(Shipped, ParametersHaveTheDocumentedNames) {
   Description model = shippedModel("tiny");
-  for (const char *name : {"encoder.embed.weight", "decoder.embed.weight", "encoder.layers.0.self_attn.q.weight",
-                           "encoder.layers.1.ffn.in.bias", "decoder.layers.1.cross_attn.o.bias", "decoder.layers.0.cross_attn_norm.weight",
-                           "encoder.norm.weight", "decoder.norm.bias", "output.weight", "output.bias"})
+  for (const char *name :
+       {"encoder.embed.weight", "decoder.embed.weight", "encoder.layers.0.self_attn.q.weight",
+        "encoder.layers.1.ffn.in.bias", "decoder.layers.1.cross_attn.o.bias", "decoder.layers.0.cross_attn_norm.weight",
+        "encoder.norm.weight", "decoder.norm.bias", "output.weight", "output.bias"})
     EXPECT_NE(model.parameter(name), nullptr) << name;
   EXPECT_NE(shippedModel("learned-positions").parameter("encoder.pos.weight"), nullptr);
   EXPECT_NE(shippedModel("memory-norm").parameter("decoder.layers.5.memory_norm.bias"), nullptr);
@@ -91,9 +101,12 @@ TEST(Shipped, EveryTranslatorTakesTheCommonParameters) {
     Description model = shippedModel(name);
     if (!model.decoder)
       continue;
-    for (const char *param : {"source_vocab", "target_vocab", "d_model", "encoder_layers", "decoder_layers", "d_ff", "dropout", "max_length"})
+    for (const char *param : {"source_vocab", "target_vocab", "d_model", "encoder_layers", "decoder_layers", "d_ff",
+                              "dropout", "max_length"})
       EXPECT_TRUE(model.params.count(param)) << name << " " << param;
-    EXPECT_TRUE(model.params.count("heads") || (model.params.count("encoder_heads") && model.params.count("decoder_heads"))) << name;
+    EXPECT_TRUE(model.params.count("heads") ||
+                (model.params.count("encoder_heads") && model.params.count("decoder_heads")))
+        << name;
   }
 }
 
@@ -128,7 +141,8 @@ TEST(Description, DefaultsOfEveryStep) {
   EXPECT_EQ(attention.keyDim, 2);
   EXPECT_EQ(attention.valueDim, 2);
   EXPECT_DOUBLE_EQ(attention.scale, std::sqrt(2.0));
-  EXPECT_TRUE(attention.padding && !attention.causal && !attention.encoderMemory && attention.projections && !attention.returnWeights);
+  EXPECT_TRUE(attention.padding && !attention.causal && !attention.encoderMemory && attention.projections &&
+              !attention.returnWeights);
   EXPECT_TRUE(attention.biasQ && attention.biasK && attention.biasV && attention.biasO);
   EXPECT_EQ(attention.weightDropout, 0);
   StepDescription plain = onlyStep(R"({"op": "attention", "name": "a", "projections": false})");
@@ -151,7 +165,8 @@ TEST(Description, DefaultsOfEveryStep) {
 }
 
 TEST(Description, OptionsOfEveryStep) {
-  StepDescription attention = onlyStep(R"({"op": "attention", "name": "a", "heads": 4, "key_dim": 5, "value_dim": 3, "mask": ["causal"],
+  StepDescription attention =
+      onlyStep(R"({"op": "attention", "name": "a", "heads": 4, "key_dim": 5, "value_dim": 3, "mask": ["causal"],
       "scale": 2.5, "dropout": 0.25, "bias": {"k": false, "o": false}, "return_weights": true})");
   EXPECT_EQ(attention.keyDim, 5);
   EXPECT_EQ(attention.valueDim, 3);
@@ -159,7 +174,8 @@ TEST(Description, OptionsOfEveryStep) {
   EXPECT_TRUE(attention.biasQ && !attention.biasK && attention.biasV && !attention.biasO);
   EXPECT_TRUE(!attention.padding && attention.causal && attention.returnWeights);
   EXPECT_EQ(attention.weightDropout, 0.25);
-  EXPECT_DOUBLE_EQ(onlyStep(R"({"op": "attention", "name": "a", "heads": 3, "scale": "sqrt_model_dim"})").scale, std::sqrt(6.0));
+  EXPECT_DOUBLE_EQ(onlyStep(R"({"op": "attention", "name": "a", "heads": 3, "scale": "sqrt_model_dim"})").scale,
+                   std::sqrt(6.0));
   EXPECT_EQ(onlyStep(R"({"op": "attention", "name": "a", "projections": false, "scale": 4, "heads": 1})").scale, 4);
   StepDescription none = onlyStep(R"({"op": "attention", "name": "a", "heads": 3, "bias": false, "mask": []})");
   EXPECT_FALSE(none.biasQ || none.biasK || none.biasV || none.biasO || none.padding || none.causal);
@@ -167,17 +183,19 @@ TEST(Description, OptionsOfEveryStep) {
       "exponent_multiplier": 2, "cosine_offset": 1, "layout": "halves"})");
   EXPECT_EQ(positions.base, 100);
   EXPECT_TRUE(positions.halves);
-  StepDescription norm = onlyStep(R"({"op": "layer_norm", "name": "n", "eps": 0.5, "variance": "unbiased", "eps_in": "std"})");
+  StepDescription norm =
+      onlyStep(R"({"op": "layer_norm", "name": "n", "eps": 0.5, "variance": "unbiased", "eps_in": "std"})");
   EXPECT_TRUE(norm.unbiased && norm.epsInStd);
   EXPECT_EQ(norm.eps, 0.5);
   EXPECT_EQ(onlyStep(R"({"op": "gated", "name": "g", "features": 6, "activation": "tanh"})").activation, Op::Tanh);
 }
 
 TEST(Description, FeaturesFlowThroughSteps) {
-  Description model = parseDescription(encoderText(R"({"op": "gated", "name": "g", "features": 10, "bias": true}, {"op": "tanh"},
+  Description model =
+      parseDescription(encoderText(R"({"op": "gated", "name": "g", "features": 10, "bias": true}, {"op": "tanh"},
       {"op": "residual", "body": [{"op": "attention", "name": "a", "heads": 5}]}, {"op": "linear", "name": "l", "features": 6})",
-                                                   R"(, "head": [{"op": "linear", "name": "out", "features": 4}])"),
-                                       "m.json");
+                                   R"(, "head": [{"op": "linear", "name": "out", "features": 4}])"),
+                       "m.json");
   EXPECT_EQ(shapeOf(model, "encoder.layers.1.g.gate.weight"), (Shape{10, 6}));
   EXPECT_EQ(shapeOf(model, "encoder.layers.1.g.value.bias"), (Shape{10}));
   EXPECT_EQ(shapeOf(model, "encoder.layers.1.a.k.weight"), (Shape{10, 10}));
@@ -193,19 +211,22 @@ TEST(Description, MemoryBodyComesBeforeItsAttention) {
       translatorText(R"({"op": "attention", "name": "c", "heads": 2, "memory": "encoder", "bias": false,
                          "memory_body": [{"op": "linear", "name": "narrow", "features": 4, "bias": false}, {"op": "rms_norm", "name": "n"}]})"),
       "m.json");
-  EXPECT_EQ(namesOf(model), (std::vector<std::string>{"encoder.embed.weight", "decoder.embed.weight", "decoder.layers.0.narrow.weight",
-                                                      "decoder.layers.0.n.weight", "decoder.layers.0.c.q.weight", "decoder.layers.0.c.k.weight",
-                                                      "decoder.layers.0.c.v.weight", "decoder.layers.0.c.o.weight",
-                                                      "decoder.layers.1.narrow.weight", "decoder.layers.1.n.weight", "decoder.layers.1.c.q.weight",
-                                                      "decoder.layers.1.c.k.weight", "decoder.layers.1.c.v.weight",
-                                                      "decoder.layers.1.c.o.weight", "output.weight"}));
+  EXPECT_EQ(namesOf(model),
+            (std::vector<std::string>{
+                "encoder.embed.weight", "decoder.embed.weight", "decoder.layers.0.narrow.weight",
+                "decoder.layers.0.n.weight", "decoder.layers.0.c.q.weight", "decoder.layers.0.c.k.weight",
+                "decoder.layers.0.c.v.weight", "decoder.layers.0.c.o.weight", "decoder.layers.1.narrow.weight",
+                "decoder.layers.1.n.weight", "decoder.layers.1.c.q.weight", "decoder.layers.1.c.k.weight",
+                "decoder.layers.1.c.v.weight", "decoder.layers.1.c.o.weight", "output.weight"}));
   EXPECT_EQ(shapeOf(model, "decoder.layers.0.c.q.weight"), (Shape{6, 6}));
   EXPECT_EQ(shapeOf(model, "decoder.layers.0.c.k.weight"), (Shape{6, 4}));
 }
 
 TEST(Description, TiedParametersAreOneUnderTheFirstName) {
   Description model = parseDescription(
-      translatorText(R"({"op": "relu"})", R"(, "share": [["output.weight", "decoder.embed.weight", "encoder.embed.weight"]])"), "m.json");
+      translatorText(R"({"op": "relu"})",
+                     R"(, "share": [["output.weight", "decoder.embed.weight", "encoder.embed.weight"]])"),
+      "m.json");
   EXPECT_EQ(namesOf(model), std::vector<std::string>{"output.weight"});
   EXPECT_EQ(model.parameters[0].aliases, (std::vector<std::string>{"decoder.embed.weight", "encoder.embed.weight"}));
   EXPECT_EQ(model.parameters[0].init, "xavier_uniform");
@@ -214,7 +235,8 @@ TEST(Description, TiedParametersAreOneUnderTheFirstName) {
 }
 
 TEST(Description, Initialisation) {
-  const std::string layer = R"({"op": "linear", "name": "l", "features": 8}, {"op": "layer_norm", "name": "n"}, {"op": "linear", "name": "k", "features": 6})";
+  const std::string layer =
+      R"({"op": "linear", "name": "l", "features": 8}, {"op": "layer_norm", "name": "n"}, {"op": "linear", "name": "k", "features": 6})";
   Description plain = parseDescription(encoderText(layer), "m.json");
   const ParameterDescription &weight = *plain.parameter("encoder.layers.0.l.weight");
   EXPECT_EQ(weight.init, "xavier_uniform");
@@ -224,7 +246,9 @@ TEST(Description, Initialisation) {
   EXPECT_EQ(plain.parameter("encoder.layers.0.n.weight")->init, "one");
   EXPECT_EQ(plain.parameter("encoder.layers.0.n.bias")->init, "zero");
   Description other = parseDescription(
-      translatorText(layer, R"(, "init": {"linear": "fan_in_uniform", "embedding": "normal", "bias": "fan_in_uniform"})"), "m.json");
+      translatorText(layer,
+                     R"(, "init": {"linear": "fan_in_uniform", "embedding": "normal", "bias": "fan_in_uniform"})"),
+      "m.json");
   EXPECT_EQ(other.parameter("decoder.layers.1.l.weight")->init, "fan_in_uniform");
   EXPECT_EQ(other.parameter("decoder.layers.1.l.bias")->init, "fan_in_uniform");
   EXPECT_EQ(other.parameter("decoder.layers.1.l.bias")->fanIn, 6);
@@ -234,7 +258,8 @@ TEST(Description, Initialisation) {
 }
 
 TEST(Description, OverridesReachStepsAndTheCanonicalText) {
-  Description model = shippedModel("tiny", {{"d_model", "32"}, {"dropout", "0"}, {"tokens.pad", "7"}, {"tokens.source_eos", "false"}});
+  Description model =
+      shippedModel("tiny", {{"d_model", "32"}, {"dropout", "0"}, {"tokens.pad", "7"}, {"tokens.source_eos", "false"}});
   EXPECT_EQ(shapeOf(model, "encoder.embed.weight"), (Shape{4000, 32}));
   EXPECT_EQ(model.encoder.input.at(2).rate, 0);
   EXPECT_EQ(model.tokens.pad, 7);
@@ -261,7 +286,8 @@ TEST(Description, LaterOverridesWin) {
 
 TEST(Description, TheShortestPositionsLimitTheLength) {
   Description model = parseDescription(
-      translatorText(R"({"op": "positions", "kind": "learned", "max_length": 30}, {"op": "positions", "kind": "sinusoidal", "max_length": 20},
+      translatorText(
+          R"({"op": "positions", "kind": "learned", "max_length": 30}, {"op": "positions", "kind": "sinusoidal", "max_length": 20},
                         {"op": "attention", "name": "c", "heads": 1, "memory": "encoder",
                          "memory_body": [{"op": "positions", "kind": "sinusoidal", "max_length": 11}]})"),
       "m.json");
@@ -276,9 +302,11 @@ TEST(Description, WholeNumbersMayBeWrittenAsFloats) {
 
 TEST(Description, ErrorsSayWhereWhatAndWhatWasExpected) {
   EXPECT_EQ(errorOf(encoderText(R"({"op": "residual", "body": [{"op": "attention", "name": "a", "heads": 4}]})")),
-            "m.json: encoder.layer[0].body[0].heads: 4 does not divide d_model 6 (expected one of 1, 2, 3, 6, or key_dim and value_dim)");
+            "m.json: encoder.layer[0].body[0].heads: 4 does not divide d_model 6 (expected one of 1, 2, 3, 6, or "
+            "key_dim and value_dim)");
   EXPECT_EQ(errorOf("{\n  \"name\": ]\n}"), "m.json:2:11: not JSON: unexpected ']'; expected '[', '{', or a literal");
-  EXPECT_TRUE(errorOf(fileText("tiny"), {{"hedas", "4"}}).starts_with("m.json: --set hedas=4: not in params; did you mean \"heads\"? known: d_ff, "));
+  EXPECT_TRUE(errorOf(fileText("tiny"), {{"hedas", "4"}})
+                  .starts_with("m.json: --set hedas=4: not in params; did you mean \"heads\"? known: d_ff, "));
 }
 
 // Every prefix of a model, and models with bytes changed at random, are read or refused: nothing crashes or hangs.
@@ -310,6 +338,7 @@ TEST(Description, DeepNestingIsRefused) {
     if (depth == 10)
       EXPECT_EQ(message, "no error");
     else
-      EXPECT_NE(message.find(depth == 1000 ? "nested deeper than 64 levels" : "larger than 16 MB"), std::string::npos) << message;
+      EXPECT_NE(message.find(depth == 1000 ? "nested deeper than 64 levels" : "larger than 16 MB"), std::string::npos)
+          << message;
   }
 }

@@ -5,9 +5,11 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/Verifier.h"
-#include <gtest/gtest.h>
+#include <algorithm>
 #include <cmath>
+#include <gtest/gtest.h>
 #include <map>
+#include <random>
 
 using namespace mlir;
 using namespace xfc;
@@ -19,10 +21,12 @@ namespace {
 // A module and what tests ask of it.
 class Imported {
 public:
-  explicit Imported(const Description &model, ImportOptions options = {}) : module(importModel(model, options, context)) {
+  explicit Imported(const Description &model, ImportOptions options = {})
+      : module(importModel(model, options, context)) {
     EXPECT_TRUE(succeeded(verify(*module)));
   }
-  explicit Imported(const std::string &text, ImportOptions options = {}) : Imported(parseDescription(text, "m.json"), options) {}
+  explicit Imported(const std::string &text, ImportOptions options = {})
+      : Imported(parseDescription(text, "m.json"), options) {}
 
   func::FuncOp program(StringRef name) { return module->lookupSymbol<func::FuncOp>(name); }
 
@@ -108,14 +112,25 @@ TEST(Import, EveryShippedModelVerifiesInEveryMode) {
 TEST(Import, ModesChooseThePrograms) {
   Description model = shippedModel("tiny");
   EXPECT_EQ(Imported(model, {.decode = false}).programs(), (Names{"forward", "forward_attention", "score", "loss"}));
-  EXPECT_EQ(Imported(model, {.train = false}).programs(), (Names{"forward", "forward_attention", "score", "encode", "decode_step"}));
+  EXPECT_EQ(Imported(model, {.train = false}).programs(),
+            (Names{"forward", "forward_attention", "score", "encode", "decode_step"}));
 }
 
 TEST(Import, CountsOfTheOriginal) {
   Imported module(shippedModel("original"));
   Counts forward = module.count("forward");
-  EXPECT_EQ(forward, (Counts{{"embedding", 2}, {"sinusoid", 2}, {"add_positions", 2}, {"linear", 18 * 4 + 12 * 2 + 1}, {"scores", 18}, {"scale", 18},
-                             {"mask", 18}, {"softmax", 18}, {"combine", 18}, {"add", 30}, {"norm", 30}, {"activation", 12}}));
+  EXPECT_EQ(forward, (Counts{{"embedding", 2},
+                             {"sinusoid", 2},
+                             {"add_positions", 2},
+                             {"linear", 18 * 4 + 12 * 2 + 1},
+                             {"scores", 18},
+                             {"scale", 18},
+                             {"mask", 18},
+                             {"softmax", 18},
+                             {"combine", 18},
+                             {"add", 30},
+                             {"norm", 30},
+                             {"activation", 12}}));
   Counts loss = module.count("loss");
   forward["dropout"] = 2 + 30;
   forward["log_softmax"] = forward["nll"] = 1;
@@ -140,12 +155,16 @@ TEST(Import, ParametersComeFirstInTheOrderOfTheModelAndOnlyIfUsed) {
   }
   // Encoding runs the encoder and the keys and values of cross-attention; a step runs the rest.
   for (const std::string &name : module.arguments("encode", attr::parameter))
-    EXPECT_TRUE(StringRef(name).starts_with("encoder.") || StringRef(name).contains("cross_attn.k.") || StringRef(name).contains("cross_attn.v."))
+    EXPECT_TRUE(StringRef(name).starts_with("encoder.") || StringRef(name).contains("cross_attn.k.") ||
+                StringRef(name).contains("cross_attn.v."))
         << name;
   for (const std::string &name : module.arguments("decode_step", attr::parameter))
-    EXPECT_FALSE(StringRef(name).starts_with("encoder.") || StringRef(name).contains("cross_attn.k.") || StringRef(name).contains("cross_attn.v."))
+    EXPECT_FALSE(StringRef(name).starts_with("encoder.") || StringRef(name).contains("cross_attn.k.") ||
+                 StringRef(name).contains("cross_attn.v."))
         << name;
-  EXPECT_EQ(module.arguments("encode", attr::parameter).size() + module.arguments("decode_step", attr::parameter).size(), all.size());
+  EXPECT_EQ(module.arguments("encode", attr::parameter).size() +
+                module.arguments("decode_step", attr::parameter).size(),
+            all.size());
 }
 
 TEST(Import, InputsScalarsAndResults) {
@@ -182,10 +201,11 @@ TEST(Import, TiedParametersAreOneArgument) {
 
 TEST(Import, AttentionWeightsInOrder) {
   Imported module(shippedModel("tiny"));
-  EXPECT_EQ(module.results("forward_attention"),
-            (Names{"logits", "encoder_output", "attention.encoder.layers.0.self_attn", "attention.encoder.layers.1.self_attn",
-                   "attention.decoder.layers.0.self_attn", "attention.decoder.layers.0.cross_attn", "attention.decoder.layers.1.self_attn",
-                   "attention.decoder.layers.1.cross_attn"}));
+  EXPECT_EQ(
+      module.results("forward_attention"),
+      (Names{"logits", "encoder_output", "attention.encoder.layers.0.self_attn", "attention.encoder.layers.1.self_attn",
+             "attention.decoder.layers.0.self_attn", "attention.decoder.layers.0.cross_attn",
+             "attention.decoder.layers.1.self_attn", "attention.decoder.layers.1.cross_attn"}));
   EXPECT_EQ(module.resultType("forward_attention", 5), "!xfc.pairs<target, source, padding, 4xf32>");
   // return_weights makes them results of forward itself.
   Names results = Imported(shippedModel("memory-norm")).results("forward");
@@ -199,7 +219,8 @@ TEST(Import, DropoutOnlyInTheLossNumberedInOrder) {
   for (StringRef program : {"forward", "forward_attention", "score", "encode", "decode_step"})
     EXPECT_TRUE(module.ops<DropoutOp>(program).empty());
   std::vector<DropoutOp> dropouts = module.ops<DropoutOp>("loss");
-  // An embedding, then of each layer: weights and output of every attention, hidden features and output of the feed-forward.
+  // An embedding, then of each layer: weights and output of every attention, hidden features and output of the
+  // feed-forward.
   ASSERT_EQ(dropouts.size(), 2u + 3 * (2 + 2) + 3 * (4 + 2));
   for (size_t i = 0; i < dropouts.size(); ++i) {
     EXPECT_EQ(dropouts[i].getId(), i + 1);
@@ -229,8 +250,10 @@ TEST(Import, Locations) {
 TEST(Import, DecodingStep) {
   Imported module(shippedModel("free-head-dims", {{"decoder_layers", "2"}, {"key_dim", "5"}, {"value_dim", "7"}}));
   EXPECT_EQ(module.arguments("encode", attr::input), (Names{"source"}));
-  Names cross = {"decoder.layers.0.cross_attn.k", "decoder.layers.0.cross_attn.v", "decoder.layers.1.cross_attn.k", "decoder.layers.1.cross_attn.v"};
-  Names caches = {"decoder.layers.0.self_attn.k", "decoder.layers.0.self_attn.v", "decoder.layers.1.self_attn.k", "decoder.layers.1.self_attn.v"};
+  Names cross = {"decoder.layers.0.cross_attn.k", "decoder.layers.0.cross_attn.v", "decoder.layers.1.cross_attn.k",
+                 "decoder.layers.1.cross_attn.v"};
+  Names caches = {"decoder.layers.0.self_attn.k", "decoder.layers.0.self_attn.v", "decoder.layers.1.self_attn.k",
+                  "decoder.layers.1.self_attn.v"};
   EXPECT_EQ(module.results("encode"), cross);
   EXPECT_EQ(module.resultType("encode", 0), "!xfc.rows<source, 40xf32>");
   EXPECT_EQ(module.resultType("encode", 1), "!xfc.rows<source, 56xf32>");
@@ -245,7 +268,8 @@ TEST(Import, DecodingStep) {
   func::FuncOp step = module.program("decode_step");
   for (unsigned i = 1; i < step.getNumResults(); ++i) {
     int64_t replaced = step.getResultAttrOfType<IntegerAttr>(i, attr::alias).getInt();
-    EXPECT_EQ(step.getArgAttrOfType<StringAttr>(replaced, attr::name), step.getResultAttrOfType<StringAttr>(i, attr::name));
+    EXPECT_EQ(step.getArgAttrOfType<StringAttr>(replaced, attr::name),
+              step.getResultAttrOfType<StringAttr>(i, attr::name));
     EXPECT_EQ(step.getArgumentTypes()[replaced], step.getResultTypes()[i]);
   }
   EXPECT_FALSE(step.getResultAttr(0, attr::alias));
@@ -259,9 +283,11 @@ TEST(Import, DecodingStep) {
 }
 
 TEST(Import, NoDecodingWhereATokenSeesLaterOnesOrThereAreNoTokens) {
-  const std::string ahead = R"({"op": "attention", "name": "a", "heads": 2})", back = R"({"op": "attention", "name": "a", "heads": 2, "mask": ["causal"]})";
+  const std::string ahead = R"({"op": "attention", "name": "a", "heads": 2})",
+                    back = R"({"op": "attention", "name": "a", "heads": 2, "mask": ["causal"]})";
   EXPECT_EQ(Imported(translatorText(ahead)).programs(), (Names{"forward", "forward_attention", "score", "loss"}));
-  EXPECT_EQ(Imported(translatorText(back)).programs(), (Names{"forward", "forward_attention", "score", "loss", "encode", "decode_step"}));
+  EXPECT_EQ(Imported(translatorText(back)).programs(),
+            (Names{"forward", "forward_attention", "score", "loss", "encode", "decode_step"}));
   EXPECT_EQ(Imported(R"({"format": "xfc-model/1", "name": "m", "params": {"d_model": 6},
       "encoder": {"input": [], "layers": 1, "layer": [{"op": "relu"}]}, "decoder": {"input": [], "layers": 1, "layer": [)" +
                      back + R"(]}, "head": [{"op": "linear", "name": "output", "features": 9}]})")
@@ -284,14 +310,16 @@ TEST(Import, EncoderOnlyWithAndWithoutHead) {
 
 TEST(Import, AttentionWithoutProjections) {
   Imported module(shippedModel("plain-attention"));
-  EXPECT_EQ(module.count("forward"), (Counts{{"scores", 1}, {"scale", 1}, {"mask", 1}, {"softmax", 1}, {"combine", 1}}));
+  EXPECT_EQ(module.count("forward"),
+            (Counts{{"scores", 1}, {"scale", 1}, {"mask", 1}, {"softmax", 1}, {"combine", 1}}));
   ScoresOp scores = module.ops<ScoresOp>("forward").front();
   EXPECT_EQ(scores.getQ(), scores.getK());
   EXPECT_EQ(module.ops<CombineOp>("forward").front().getV(), scores.getQ());
   EXPECT_EQ(module.ops<ScaleOp>("forward").front().getFactor().convertToDouble(), 1);
   EXPECT_EQ(module.typeOf(scores.getType()), "!xfc.pairs<source, source, 1xf32>");
   // In a step both caches hold x.
-  Imported decoder(translatorText(R"({"op": "attention", "name": "a", "projections": false, "mask": ["causal"], "scale": 2},
+  Imported decoder(
+      translatorText(R"({"op": "attention", "name": "a", "projections": false, "mask": ["causal"], "scale": 2},
                                      {"op": "attention", "name": "c", "projections": false, "memory": "encoder"})"));
   std::vector<CacheWriteOp> writes = decoder.ops<CacheWriteOp>("decode_step");
   ASSERT_EQ(writes.size(), 4u);
@@ -302,7 +330,8 @@ TEST(Import, AttentionWithoutProjections) {
 }
 
 TEST(Import, MasksAreInTheTypeAndTheMaskOpIsAlwaysThere) {
-  for (auto [mask, type] : {std::pair{"[]", "!xfc.pairs<source, source, 2xf32>"}, {R"(["padding"])", "!xfc.pairs<source, source, padding, 2xf32>"},
+  for (auto [mask, type] : {std::pair{"[]", "!xfc.pairs<source, source, 2xf32>"},
+                            {R"(["padding"])", "!xfc.pairs<source, source, padding, 2xf32>"},
                             {R"(["causal"])", "!xfc.pairs<source, source, causal, 2xf32>"},
                             {R"(["causal", "padding"])", "!xfc.pairs<source, source, padding causal, 2xf32>"}}) {
     Imported module(encoderText(std::string(R"({"op": "attention", "name": "a", "heads": 2, "mask": )") + mask + "}"));
@@ -313,8 +342,10 @@ TEST(Import, MasksAreInTheTypeAndTheMaskOpIsAlwaysThere) {
 }
 
 TEST(Import, ScalesDivideScores) {
-  for (auto [scale, factor] : {std::pair{R"("sqrt_key_dim")", 1 / std::sqrt(3.0)}, {R"("sqrt_model_dim")", 1 / std::sqrt(6.0)}, {"4", 0.25}}) {
-    Imported module(encoderText(std::string(R"({"op": "attention", "name": "a", "heads": 2, "scale": )") + scale + "}"));
+  for (auto [scale, factor] :
+       {std::pair{R"("sqrt_key_dim")", 1 / std::sqrt(3.0)}, {R"("sqrt_model_dim")", 1 / std::sqrt(6.0)}, {"4", 0.25}}) {
+    Imported module(
+        encoderText(std::string(R"({"op": "attention", "name": "a", "heads": 2, "scale": )") + scale + "}"));
     EXPECT_DOUBLE_EQ(module.ops<ScaleOp>("forward").front().getFactor().convertToDouble(), factor);
   }
 }
@@ -328,7 +359,8 @@ TEST(Import, BiasesOneByOne) {
 }
 
 TEST(Import, MemoryBodyRunsOnTheEncodersRowsOnceASentence) {
-  Imported module(translatorText(R"({"op": "residual", "body": [{"op": "attention", "name": "c", "heads": 3, "memory": "encoder", "dropout": 0.5,
+  Imported module(translatorText(
+      R"({"op": "residual", "body": [{"op": "attention", "name": "c", "heads": 3, "memory": "encoder", "dropout": 0.5,
       "memory_body": [{"op": "linear", "name": "m", "features": 4}, {"op": "dropout", "rate": 0.25}, {"op": "gelu"}]}]})"));
   EXPECT_EQ(module.count("encode")["activation"], 1 + 2);
   EXPECT_EQ(module.count("decode_step")["activation"], 0);
@@ -371,11 +403,15 @@ TEST(Import, NormAttributes) {
 }
 
 TEST(Import, ActivationsAndGates) {
-  for (auto [name, kind] : {std::pair{"relu", ActivationKind::relu}, {"gelu", ActivationKind::gelu}, {"silu", ActivationKind::silu}, {"tanh", ActivationKind::tanh}}) {
+  for (auto [name, kind] : {std::pair{"relu", ActivationKind::relu},
+                            {"gelu", ActivationKind::gelu},
+                            {"silu", ActivationKind::silu},
+                            {"tanh", ActivationKind::tanh}}) {
     Imported plain(encoderText(std::string(R"({"op": ")") + name + "\"}"));
     EXPECT_EQ(plain.ops<ActivationOp>("forward").front().getKind(), kind);
-    Imported gated(encoderText(std::string(R"({"op": "gated", "name": "g", "features": 8, "bias": true, "activation": ")") + name +
-                               R"("}, {"op": "linear", "name": "l", "features": 6})"));
+    Imported gated(
+        encoderText(std::string(R"({"op": "gated", "name": "g", "features": 8, "bias": true, "activation": ")") + name +
+                    R"("}, {"op": "linear", "name": "l", "features": 6})"));
     MultiplyOp product = gated.ops<MultiplyOp>("forward").front();
     auto gate = product.getA().getDefiningOp<ActivationOp>();
     ASSERT_TRUE(gate);
@@ -403,13 +439,15 @@ TEST(Import, PositionsAndEmbeddings) {
   EXPECT_EQ(module.count("forward")["add_positions"], 3);
   for (auto [scale, factor] : {std::pair{"\"none\"", 1.0}, {"3.5", 3.5}}) {
     Imported scaled(std::string(R"({"format": "xfc-model/1", "name": "m", "encoder": {"input": [
-        {"op": "embedding", "name": "embed", "vocab": 9, "dim": 4, "scale": )") + scale + R"(}], "layers": 1, "layer": [{"op": "relu"}]}})");
+        {"op": "embedding", "name": "embed", "vocab": 9, "dim": 4, "scale": )") +
+                    scale + R"(}], "layers": 1, "layer": [{"op": "relu"}]}})");
     EXPECT_EQ(scaled.ops<EmbeddingOp>("forward").front().getScale().convertToDouble(), factor);
   }
 }
 
 TEST(Import, ResidualAddsItsBodyToX) {
-  Imported module(encoderText(R"({"op": "residual", "body": [{"op": "residual", "body": [{"op": "gelu"}]}, {"op": "relu"}]})"));
+  Imported module(
+      encoderText(R"({"op": "residual", "body": [{"op": "residual", "body": [{"op": "gelu"}]}, {"op": "relu"}]})"));
   std::vector<AddOp> adds = module.ops<AddOp>("forward");
   ASSERT_EQ(adds.size(), 4u);
   EXPECT_EQ(adds[0].getB(), adds[1].getB());
@@ -422,5 +460,88 @@ TEST(Import, AttentionInInputAndOutputOfAStack) {
   Imported module(R"({"format": "xfc-model/1", "name": "m", "params": {"d_model": 6},
       "encoder": {"input": [{"op": "attention", "name": "first", "heads": 2}], "layers": 1, "layer": [{"op": "relu"}],
                   "output": [{"op": "attention", "name": "last", "heads": 3}]}})");
-  EXPECT_EQ(module.results("forward_attention"), (Names{"encoder_output", "attention.encoder.first", "attention.encoder.last"}));
+  EXPECT_EQ(module.results("forward_attention"),
+            (Names{"encoder_output", "attention.encoder.first", "attention.encoder.last"}));
+}
+
+namespace {
+
+// Steps drawn from the grammar, from rows of `features` to rows of 6.
+class RandomSteps {
+public:
+  RandomSteps(unsigned seed, bool decoder) : random(seed), decoder(decoder) {}
+
+  std::string list(int64_t features, int64_t wanted, int depth) {
+    std::string text;
+    for (int64_t i = draw(4); i > 0; --i)
+      text += step(features, depth) + ", ";
+    return text + R"({"op": "linear", )" + name() + R"(, "features": )" + std::to_string(wanted) + bias() + "}";
+  }
+
+private:
+  int64_t draw(int64_t below) { return static_cast<int64_t>(random() % below); }
+  std::string name() { return R"("name": "s)" + std::to_string(++names) + "\""; }
+  std::string bias() { return draw(2) ? R"(, "bias": false)" : R"(, "bias": true)"; }
+  std::string one(std::vector<std::string> choices) { return choices[draw(choices.size())]; }
+
+  std::string step(int64_t &features, int depth) {
+    switch (draw(depth > 2 ? 6 : 8)) {
+    case 0:
+      return R"({"op": ")" + one({"relu", "gelu", "silu", "tanh"}) + "\"}";
+    case 1:
+      return R"({"op": "layer_norm", )" + name() +
+             one({"", R"(, "variance": "unbiased")", R"(, "eps_in": "std", "eps": 0.01)"}) + "}";
+    case 2:
+      return R"({"op": "rms_norm", )" + name() + "}";
+    case 3:
+      features = 2 * (1 + draw(5));
+      return R"({"op": "gated", )" + name() + R"(, "features": )" + std::to_string(features) + bias() + "}";
+    case 4:
+      return R"({"op": "dropout", "rate": )" + one({"0", "0.1", "0.9"}) + "}";
+    case 5:
+      return R"({"op": "positions", "kind": "learned", "max_length": 9, )" + name() + "}";
+    case 6:
+      return R"({"op": "residual", "body": [)" + list(features, features, depth + 1) + "]}";
+    default:
+      return attention(depth);
+    }
+  }
+
+  std::string attention(int depth) {
+    std::string text = R"({"op": "attention", )" + name() + R"(, "heads": )" + std::to_string(1 + draw(3)) +
+                       R"(, "key_dim": )" + std::to_string(1 + draw(5)) + R"(, "value_dim": )" +
+                       std::to_string(1 + draw(5)) + bias() + R"(, "dropout": )" + one({"0", "0.5"}) +
+                       R"(, "return_weights": )" + one({"true", "false"}) + R"(, "mask": )" +
+                       one({"[]", R"(["padding"])", R"(["causal"])", R"(["padding", "causal"])"});
+    if (decoder && draw(2)) {
+      decoder = false; // a memory_body cannot attend to the encoder again
+      text += R"(, "memory": "encoder", "memory_body": [)" + list(6, 1 + draw(8), depth + 1) + "]";
+      decoder = true;
+    }
+    return text + "}";
+  }
+
+  std::mt19937 random;
+  bool decoder;
+  int names = 0;
+};
+
+} // namespace
+
+TEST(Import, RandomModelsVerify) {
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    std::string text =
+        translatorText(RandomSteps(seed, true).list(6, 6, 0), "", RandomSteps(seed + 1000, false).list(6, 6, 0));
+    SCOPED_TRACE(text);
+    Description model = parseDescription(text, "m.json");
+    Imported module(model);
+    EXPECT_EQ(module.arguments("loss", attr::parameter), module.arguments("forward", attr::parameter));
+    EXPECT_EQ(module.program("forward").getNumArguments(), module.arguments("forward", attr::parameter).size() + 2);
+    if (!module.program("decode_step"))
+      continue;
+    // Encoding and a step share no parameter.
+    Names encode = module.arguments("encode", attr::parameter), step = module.arguments("decode_step", attr::parameter);
+    for (const std::string &name : encode)
+      EXPECT_EQ(std::count(step.begin(), step.end(), name), 0) << name;
+  }
 }
