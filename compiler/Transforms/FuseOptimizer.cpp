@@ -4,6 +4,7 @@
 #include "mlir/IR/PatternMatch.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -33,7 +34,7 @@ NamedArgument argumentOf(Value value) {
 
 struct FuseOptimizer : impl::FuseOptimizerBase<FuseOptimizer> {
   void runOnOperation() override {
-    findGroups();
+    findParameters();
     IRRewriter rewriter(&getContext());
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       for (auto clip : llvm::to_vector(function.getOps<ClipFactorOp>()))
@@ -43,12 +44,27 @@ struct FuseOptimizer : impl::FuseOptimizerBase<FuseOptimizer> {
   }
 
 private:
-  // Which parameters lie behind each other without gaps: those that are concatenated somewhere.
-  void findGroups() {
+  // All parameters of the model, and which lie behind each other without gaps: those that are concatenated somewhere.
+  void findParameters() {
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      for (BlockArgument argument : function.getArguments())
+        if (NamedArgument parameter = argumentOf(argument); parameter.role == attr::parameter)
+          names.insert(parameter.name);
     getOperation().walk([&](ConcatOp concat) {
       for (Value part : concat.getParts())
         groupOf.try_emplace(argumentOf(part).name, argumentOf(concat.getParts().front()).name);
     });
+  }
+
+  // A walk over a block goes through everything between its first and its last tensor.
+  bool isWholeBlock(ValueRange tensors, StringRef role) {
+    llvm::StringSet<> found;
+    for (Value tensor : tensors) {
+      NamedArgument argument = argumentOf(tensor);
+      if (argument.role != role || !found.insert(argument.name).second)
+        return false;
+    }
+    return llvm::all_of(names.keys(), [&](StringRef name) { return found.contains(name); });
   }
 
   // Indices of named tensors, group by group, in the order of the layout: a group stands where its first stands.
@@ -94,12 +110,11 @@ private:
       auto sum = value.getDefiningOp<SquareSumOp>();
       if (!sum || !value.hasOneUse())
         return rewriter.notifyMatchFailure(clip, "a sum is no square_sum of its own");
-      for (Value tensor : sum.getTensors())
-        if (argumentOf(tensor).role != attr::gradient)
-          return rewriter.notifyMatchFailure(sum, "a tensor does not lie in the gradient block");
       sums.push_back(sum);
       llvm::append_range(tensors, sum.getTensors());
     }
+    if (!isWholeBlock(tensors, attr::gradient))
+      return rewriter.notifyMatchFailure(clip, "the sums are not of every parameter's gradient");
     rewriter.setInsertionPoint(clip);
     int64_t parts = llvm::divideCeil(extent(tensors), elementsOfPart);
     auto element = cast<RankedTensorType>(sums.front().getType()).getElementType();
@@ -124,9 +139,6 @@ private:
       for (Operation *user : adam->getUsers())
         if (!last->isBeforeInBlock(user))
           return rewriter.notifyMatchFailure(adam, "a result is read before the last adam");
-      for (Value parameter : adam.getParameters())
-        if (argumentOf(parameter).role != attr::parameter)
-          return rewriter.notifyMatchFailure(adam, "a tensor does not lie in the block of parameters");
       llvm::append_range(parameters, adam.getParameters());
       llvm::append_range(gradients, adam.getGradients());
       llvm::append_range(moments1, adam.getMoments1());
@@ -135,6 +147,8 @@ private:
       llvm::append_range(newMoments1, adam.getNewMoments1());
       llvm::append_range(newMoments2, adam.getNewMoments2());
     }
+    if (!isWholeBlock(parameters, attr::parameter))
+      return rewriter.notifyMatchFailure(function, "some parameter of the model is not updated");
     SmallVector<size_t> order = layoutOrder(parameters);
     auto sorted = [&](ArrayRef<Value> values) { return llvm::map_to_vector(order, [&](size_t i) { return values[i]; }); };
     SmallVector<Type> types = llvm::map_to_vector(sorted(parameters), [](Value value) { return value.getType(); });
@@ -150,6 +164,7 @@ private:
     return success();
   }
 
+  llvm::StringSet<> names;
   llvm::StringMap<StringRef> groupOf; // parameter -> the first of its group
 };
 

@@ -115,7 +115,7 @@ def FuseOptimizer : Pass<"xfc-fuse-optimizer", "::mlir::ModuleOp"> {
   let summary = "Makes one square_sum and one adam of those of all parameters";
   let description = [{
     One walk over memory. The operands go in the order of the layout of parameters: as declared, but groups that some
-    function concatenates behind each other.
+    function concatenates behind each other. Refused where a parameter has no gradient, since the walk would go through it.
 
     ```mlir
     %s = xfc.square_sum %g1

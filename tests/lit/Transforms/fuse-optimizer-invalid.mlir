@@ -1,4 +1,4 @@
-// RUN: %xfc-opt %s --xfc-fuse-optimizer | FileCheck %s
+// RUN: %xfc-opt %s --split-input-file --xfc-fuse-optimizer | FileCheck %s
 
 !t = tensor<4xf32>
 
@@ -16,6 +16,10 @@ func.func @differ(%p: !t {xfc.name = "p", xfc.role = "parameter"}, %q: !t {xfc.n
   return %a, %d : !t, !t
 }
 
+// -----
+
+!t = tensor<4xf32>
+
 // The second reads what the first wrote.
 // CHECK-LABEL: func.func @twice
 // CHECK-COUNT-2: xfc.adam
@@ -26,6 +30,10 @@ func.func @twice(%p: !t {xfc.name = "p", xfc.role = "parameter"}, %g: !t {xfc.na
   return %d : !t
 }
 
+// -----
+
+!t = tensor<4xf32>
+
 // There is one of each already.
 // CHECK-LABEL: func.func @one
 // CHECK-COUNT-1: xfc.square_sum
@@ -35,4 +43,25 @@ func.func @one(%p: !t {xfc.name = "p", xfc.role = "parameter"}, %g: !t {xfc.name
   %factor, %norm = xfc.clip_factor %max, %s : (tensor<f32>, tensor<1xf64>) -> (tensor<f32>, tensor<f32>)
   %a, %b, %c = xfc.adam %hyper, %factor parameters(%p) gradients(%g) moments(%g) (%g) {resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
   return %a : !t
+}
+
+// -----
+
+!t = tensor<4xf32>
+
+// "between" has no gradient: a walk over all would go through it.
+func.func @forward(%between: !t {xfc.name = "between", xfc.role = "parameter"}) -> !t {
+  return %between : !t
+}
+// CHECK-LABEL: func.func @gap
+// CHECK-COUNT-2: xfc.square_sum
+// CHECK-COUNT-2: xfc.adam
+func.func @gap(%p: !t {xfc.name = "p", xfc.role = "parameter"}, %q: !t {xfc.name = "q", xfc.role = "parameter"},
+               %g: !t {xfc.name = "p", xfc.role = "gradient"}, %h: !t {xfc.name = "q", xfc.role = "gradient"}, %hyper: tensor<8xf32>, %max: tensor<f32>) -> (!t, !t) {
+  %s = xfc.square_sum %g : (!t) -> tensor<1xf64>
+  %t = xfc.square_sum %h : (!t) -> tensor<1xf64>
+  %factor, %norm = xfc.clip_factor %max, %s, %t : (tensor<f32>, tensor<1xf64>, tensor<1xf64>) -> (tensor<f32>, tensor<f32>)
+  %a, %b, %c = xfc.adam %hyper, %factor parameters(%p) gradients(%g) moments(%g) (%g) {resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
+  %d, %e, %f = xfc.adam %hyper, %factor parameters(%q) gradients(%h) moments(%h) (%h) {resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
+  return %a, %d : !t, !t
 }
