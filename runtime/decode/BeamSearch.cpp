@@ -42,7 +42,7 @@ struct Live {
   int sample = 0;
 };
 
-// A continuation of the live hypothesis `parent`.
+// A continuation of the live hypothesis `parent`; token -1 when the model gave none.
 struct Continuation {
   int parent;
   int32_t token;
@@ -63,14 +63,27 @@ public:
   std::vector<Live> &hypotheses() { return live; }
   bool ended() const { return live.empty(); }
 
-  // Reads the rows first.. of `result`, one for each live hypothesis.
-  void advance(const StepResult &result, int64_t first, Slots &slots) {
+  // Decides how the live hypotheses go on, from the rows first.. of `result`. Touches nothing but this sentence.
+  void choose(const StepResult &result, int64_t first) {
+    chosen.clear();
+    int64_t length = static_cast<int64_t>(live.front().ids.size());
+    if (options.sample)
+      drawContinuations(result, first, length);
+    else
+      rankContinuations(result, first, length);
+  }
+
+  // Lets those chosen live, and all others go.
+  void grow(Slots &slots) {
     int64_t length = static_cast<int64_t>(live.front().ids.size());
     std::vector<Live> next;
-    if (options.sample)
-      drawContinuations(result, first, length, next);
-    else
-      rankContinuations(result, first, length, next);
+    for (const Continuation &continuation : chosen) {
+      if (!std::isfinite(continuation.logProbability))
+        noCandidate(length);
+      extend(continuation, next);
+    }
+    if (chosen.empty())
+      noCandidate(length);
     for (const Live &hypothesis : next)
       slots.retain(hypothesis.history);
     for (const Live &hypothesis : live)
@@ -123,11 +136,6 @@ private:
     throw Error("sentence " + std::to_string(sentence.index + 1) + ", position " + std::to_string(length) +
                 ": the model gives no finite log-probability; its weights are broken or too large");
   }
-  double checked(double logProbability, int64_t length) const {
-    if (!std::isfinite(logProbability))
-      noCandidate(length);
-    return logProbability;
-  }
 
   void extend(const Continuation &continuation, std::vector<Live> &next) {
     const Live &parent = live[continuation.parent];
@@ -139,7 +147,7 @@ private:
     next.push_back(std::move(child));
   }
 
-  void drawContinuations(const StepResult &result, int64_t first, int64_t length, std::vector<Live> &next) {
+  void drawContinuations(const StepResult &result, int64_t first, int64_t length) {
     std::vector<int32_t> excluded = {vocabulary.pad, vocabulary.start};
     if (!eosAllowed(length))
       excluded.push_back(vocabulary.eos);
@@ -152,13 +160,11 @@ private:
         drawn = sampleToken(row, vocabulary.size, excluded, {options.temperature, options.topK, options.topP},
                             uniformNumber(options.seed, static_cast<uint32_t>(sentence.index),
                                           static_cast<uint32_t>(length), static_cast<uint32_t>(live[h].sample)));
-      if (drawn.token < 0)
-        noCandidate(length);
-      extend({h, drawn.token, live[h].logProbability + checked(drawn.logProbability, length)}, next);
+      chosen.push_back({h, drawn.token, live[h].logProbability + drawn.logProbability});
     }
   }
 
-  void rankContinuations(const StepResult &result, int64_t first, int64_t length, std::vector<Live> &next) {
+  void rankContinuations(const StepResult &result, int64_t first, int64_t length) {
     int beam = options.beam;
     const int32_t excluded[] = {vocabulary.pad, vocabulary.start, vocabulary.eos};
     std::vector<Continuation> ranked;
@@ -169,7 +175,7 @@ private:
         ranked.push_back({h, token, live[h].logProbability + logProbability});
       };
       if (int32_t token = forced(length); token >= 0) {
-        add(token, checked(row[token], length));
+        add(token, row[token]);
         continue;
       }
       bestTokens(row, vocabulary.size, excluded, beam, best);
@@ -178,16 +184,19 @@ private:
       if (eosAllowed(length) && row[vocabulary.eos] > -HUGE_VAL)
         add(vocabulary.eos, row[vocabulary.eos]);
     }
-    if (ranked.empty())
-      noCandidate(length);
     std::sort(ranked.begin(), ranked.end(), [](const Continuation &a, const Continuation &b) {
       if (a.logProbability != b.logProbability)
         return a.logProbability > b.logProbability;
       return a.token != b.token ? a.token < b.token : a.parent < b.parent;
     });
-    for (size_t rank = 0; rank < ranked.size() && static_cast<int>(next.size()) < beam; ++rank)
-      if (ranked[rank].token != vocabulary.eos || static_cast<int>(rank) < beam)
-        extend(ranked[rank], next);
+    int living = 0;
+    for (size_t rank = 0; rank < ranked.size() && living < beam; ++rank) {
+      bool ends = ranked[rank].token == vocabulary.eos;
+      if (ends && static_cast<int>(rank) >= beam)
+        continue;
+      living += !ends;
+      chosen.push_back(ranked[rank]);
+    }
   }
 
   // Whether the finished hypotheses already decide the result.
@@ -214,7 +223,20 @@ private:
   const SearchVocabulary &vocabulary;
   const SearchOptions &options;
   std::vector<Live> live; // best first
+  std::vector<Continuation> chosen;
   std::vector<Hypothesis> finished;
+};
+
+// Each running sentence reads its own rows of a step's result: a chunk each.
+struct Choice {
+  std::vector<SentenceSearch> &searches;
+  const std::vector<size_t> &running;
+  std::vector<int64_t> rows; // the first of each
+  const StepResult &result;
+  static void run(void *context, int64_t i, int) {
+    auto *choice = static_cast<Choice *>(context);
+    choice->searches[choice->running[i]].choose(choice->result, choice->rows[i]);
+  }
 };
 
 } // namespace
@@ -227,7 +249,8 @@ int64_t searchSteps(const SearchSentence &sentence, const SearchOptions &options
 
 std::vector<std::vector<Hypothesis>> searchBatch(std::span<const SearchSentence> sentences,
                                                  const SearchVocabulary &vocabulary, const SearchOptions &options,
-                                                 const StepFunction &step, const std::function<void(size_t)> &done) {
+                                                 const StepFunction &step, const std::function<void(size_t)> &done,
+                                                 ThreadPool *pool) {
   int64_t rows = 0;
   for (const SearchSentence &sentence : sentences)
     rows += searchWidth(options) * searchSteps(sentence, options);
@@ -258,12 +281,17 @@ std::vector<std::vector<Hypothesis>> searchBatch(std::span<const SearchSentence>
         history.push_back(hypothesis.history.data());
       }
     StepResult result = step({ids, sentenceOf, positions, taken, history});
-    int64_t row = 0;
+    Choice choice{searches, running, {0}, result};
+    for (size_t s : running)
+      choice.rows.push_back(choice.rows.back() + static_cast<int64_t>(searches[s].hypotheses().size()));
+    if (pool)
+      pool->run(Choice::run, &choice, static_cast<int64_t>(running.size()));
+    else
+      for (size_t i = 0; i < running.size(); ++i)
+        Choice::run(&choice, static_cast<int64_t>(i), 0);
     std::vector<size_t> continuing;
     for (size_t s : running) {
-      int64_t rows = static_cast<int64_t>(searches[s].hypotheses().size());
-      searches[s].advance(result, row, slots);
-      row += rows;
+      searches[s].grow(slots);
       if (!searches[s].ended())
         continuing.push_back(s);
       else if (done)

@@ -61,9 +61,10 @@ int64_t searchWidth(const SearchOptions &options);
 int64_t searchSteps(const SearchSentence &sentence, const SearchOptions &options);
 
 // Throws Error when the model gives no finite log-probability. `done` is called with the input's index.
+// With a pool its threads rank the continuations of different sentences.
 std::vector<std::vector<Hypothesis>> searchBatch(std::span<const SearchSentence> sentences,
                                                  const SearchVocabulary &vocabulary, const SearchOptions &options,
-                                                 const StepFunction &step,
-                                                 const std::function<void(size_t)> &done = {});
+                                                 const StepFunction &step, const std::function<void(size_t)> &done = {},
+                                                 ThreadPool *pool = nullptr);
 
 } // namespace xfc

@@ -68,7 +68,7 @@ Candidate sampleToken(LogProbabilityRow row, int64_t vocabulary, std::span<const
                        [](const Candidate &a, const Candidate &b) { return a.logProbability > b.logProbability; });
   }
   if (tokens.empty())
-    return {-1, 0};
+    return {-1, -std::numeric_limits<double>::infinity()};
 
   double largest = tokens.front().logProbability;
   for (const Candidate &token : tokens)

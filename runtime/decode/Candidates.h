@@ -34,7 +34,8 @@ struct Sampling {
   int topK;
   double topP;
 };
-// The token where the cumulative distribution passes `uniform`, 0 <= uniform < 1; token -1 when no token can be picked.
+// The token where the cumulative distribution passes `uniform`, 0 <= uniform < 1; token -1 (log-probability -inf) when
+// no token can be picked.
 Candidate sampleToken(LogProbabilityRow row, int64_t vocabulary, std::span<const int32_t> excluded,
                       const Sampling &sampling, double uniform);
 

@@ -171,7 +171,8 @@ std::vector<std::vector<Hypothesis>> search(Engine &engine, const std::vector<st
     }
     decoder.encode(batch, searchWidth(options), steps);
     std::vector<std::vector<Hypothesis>> found = searchBatch(
-        sentences, vocabulary, options, [&](const StepRequest &request) { return decoder.step(request); }, done);
+        sentences, vocabulary, options, [&](const StepRequest &request) { return decoder.step(request); }, done,
+        &engine.pool());
     for (size_t i = 0; i < found.size(); ++i)
       results[sentences[i].index] = std::move(found[i]);
   }
