@@ -1,4 +1,4 @@
-"""compare.py A B: both results of xfc-interpret have the same names, shapes, and values to 1e-9 of the largest."""
+"""compare.py A B: both results of xfc-interpret have the same names, shapes, and values to 1e-9 of the largest (keys' biases have gradient 0)."""
 import json
 import sys
 
@@ -9,6 +9,6 @@ for name, a in first.items():
     assert a["shape"] == b["shape"], (name, a["shape"], b["shape"])
     largest = max(map(abs, a["data"]), default=0)
     worst = max((abs(x - y) for x, y in zip(a["data"], b["data"])), default=0)
-    assert worst <= 1e-9 * largest, f"{name}: differs by {worst}, largest {largest}"
+    assert worst <= 1e-9 * largest + 1e-14, f"{name}: differs by {worst}, largest {largest}"
 assert any(any(a["data"]) for a in first.values()), "everything is 0"
 print(len(first), "results agree")
