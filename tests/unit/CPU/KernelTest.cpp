@@ -1,0 +1,367 @@
+// Runs the kernel of one op on a ragged batch and compares it with the interpreter's answer.
+#include "KernelTest.h"
+#include "CPU/Object.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/UB/IR/UBOps.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/ExecutionEngine/Orc/LLJIT.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/TargetSelect.h"
+#include <cmath>
+#include <cstring>
+
+using namespace mlir;
+
+namespace xfc::test {
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Batch
+//===--------------------------------------------------------------------------------------------------------===//
+
+Batch::Batch(std::vector<int> source, std::vector<int> target, int cacheRows, bool training, int firstSentence) {
+  auto fill = [&](int set, const std::vector<int> &lengths) {
+    Set &s = sets[set];
+    s.offsets = {0};
+    for (size_t b = 0; b < lengths.size(); ++b) {
+      for (int i = 0; i < lengths[b]; ++i) {
+        s.positions.push_back(i);
+        s.sequenceOf.push_back(b);
+        ids[set].push_back((i * 7 + firstSentence * 3 + static_cast<int>(b) * 5) % vocabulary);
+      }
+      s.offsets.push_back(s.offsets.back() + lengths[b]);
+      s.sentences.push_back(100 + firstSentence + b);
+    }
+    s.byId.resize(ids[set].size());
+    for (size_t i = 0; i < s.byId.size(); ++i)
+      s.byId[i] = i;
+    std::stable_sort(s.byId.begin(), s.byId.end(), [&](int a, int b) { return ids[set][a] < ids[set][b]; });
+    shape.sets[set] = {s.offsets.back(), static_cast<int64_t>(lengths.size()), s.offsets.data(), s.positions.data(),
+                       s.sequenceOf.data(), s.sentences.data(), s.byId.data()};
+  };
+  fill(XFC_SOURCE, source);
+  fill(XFC_TARGET, target);
+  fill(XFC_CACHE, std::vector<int>{cacheRows});
+  for (size_t i = 0; i < sets[XFC_TARGET].positions.size(); ++i)
+    slots.push_back(i * 3 % cacheRows);
+  shape.slots = slots.data();
+  shape.dropout_key[0] = 0x12345678;
+  shape.dropout_key[1] = 0x9abcdef0;
+  shape.training = training;
+
+  const int relations[][2] = {{XFC_SOURCE, XFC_SOURCE}, {XFC_TARGET, XFC_TARGET}, {XFC_TARGET, XFC_SOURCE}, {XFC_TARGET, XFC_CACHE}};
+  for (int relation = 0; relation < XFC_KEY_RELATIONS; ++relation)
+    for (int kind = 0; kind < 4; ++kind) {
+      const bool padding = kind / 2, causal = kind % 2;
+      const xfc_rows &queries = shape.sets[relations[relation][0]], &rows = shape.sets[relations[relation][1]];
+      const bool cache = relations[relation][1] == XFC_CACHE;
+      const int index = XFC_KEYS(relation, padding, causal);
+      Keys &k = structures[index];
+      k.pairOffsets = {0};
+      for (int b = 0; b < queries.sequences; ++b) {
+        k.begin.push_back(k.keys.size());
+        // Pads are in the middle of a sequence as well, and a sequence of one token has no key left.
+        if (cache)
+          for (int j = b % 3; j < rows.rows; j += 2)
+            k.keys.push_back(j);
+        else if (b < rows.sequences)
+          for (int j = rows.offsets[b]; j < rows.offsets[b + 1]; ++j)
+            if (!padding || (rows.positions[j] % 5 != 3 && rows.offsets[b + 1] - rows.offsets[b] > 1))
+              k.keys.push_back(j);
+        const int count = k.keys.size() - k.begin.back();
+        k.count.push_back(count);
+        const int length = queries.offsets[b + 1] - queries.offsets[b];
+        for (int i = 0; i < length; ++i) {
+          int limit = count;
+          if (causal) {
+            limit = 0;
+            while (limit < count && rows.positions[k.keys[k.begin.back() + limit]] <= i)
+              ++limit;
+          }
+          k.limit.push_back(limit);
+        }
+        k.pairOffsets.push_back(k.pairOffsets.back() + int64_t(length) * count);
+      }
+      shape.keys[index] = {k.keys.data(), k.begin.data(), k.count.data(), k.limit.data(), k.pairOffsets.data(), k.pairOffsets.back()};
+    }
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Running
+//===--------------------------------------------------------------------------------------------------------===//
+
+namespace {
+
+MLIRContext &context() {
+  static MLIRContext *context = [] {
+    auto *made = new MLIRContext(MLIRContext::Threading::DISABLED);
+    made->loadDialect<XFCDialect, func::FuncDialect, arith::ArithDialect, cf::ControlFlowDialect, LLVM::LLVMDialect,
+                      math::MathDialect, scf::SCFDialect, ub::UBDialect, vector::VectorDialect>();
+    registerBuiltinDialectTranslation(*made);
+    registerLLVMDialectTranslation(*made);
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+    return made;
+  }();
+  return *context;
+}
+
+xfc_kernel compile(ModuleOp kernels, std::unique_ptr<llvm::orc::LLJIT> &jit) {
+  lowerToLLVM(kernels);
+  auto llvmContext = std::make_unique<llvm::LLVMContext>();
+  auto module = translateModuleToLLVMIR(kernels, *llvmContext);
+  if (!module)
+    throw std::runtime_error("translation failed");
+  auto builder = llvm::cantFail(llvm::orc::JITTargetMachineBuilder::detectHost());
+  auto machine = llvm::cantFail(builder.createTargetMachine());
+  module->setDataLayout(machine->createDataLayout());
+  module->setTargetTriple(machine->getTargetTriple());
+  for (llvm::Function &function : *module) {
+    function.addFnAttr("target-cpu", machine->getTargetCPU());
+    function.addFnAttr("target-features", machine->getTargetFeatureString());
+  }
+  llvm::PipelineTuningOptions tuning;
+  tuning.LoopUnrolling = tuning.LoopVectorization = tuning.SLPVectorization = false;
+  llvm::PassBuilder pass(machine.get(), tuning);
+  llvm::LoopAnalysisManager lam;
+  llvm::FunctionAnalysisManager fam;
+  llvm::CGSCCAnalysisManager cam;
+  llvm::ModuleAnalysisManager mam;
+  pass.registerModuleAnalyses(mam);
+  pass.registerCGSCCAnalyses(cam);
+  pass.registerFunctionAnalyses(fam);
+  pass.registerLoopAnalyses(lam);
+  pass.crossRegisterProxies(lam, fam, cam, mam);
+  pass.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(*module, mam);
+  jit = llvm::cantFail(llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(std::move(builder)).create());
+  llvm::cantFail(jit->addIRModule({std::move(module), std::move(llvmContext)}));
+  return llvm::cantFail(jit->lookup("kernel")).toPtr<xfc_kernel>();
+}
+
+// A value in memory as a kernel sees it: [rows, stride], guarded by a pattern between and behind the rows.
+struct Memory {
+  std::vector<char> bytes;
+  Tensor tensor;      // its extents
+  int64_t stride = 0; // of rows, else 0
+  Type element;
+  char *data() { return reinterpret_cast<char *>((reinterpret_cast<uintptr_t>(bytes.data()) + 63) / 64 * 64); }
+  int64_t width() const { return stride ? tensor.features() : static_cast<int64_t>(tensor.data.size()); }
+  int64_t count() const { return stride ? tensor.shape[0] : 1; }
+  int64_t size() const { return element.getIntOrFloatBitWidth() / 8; }
+  char *at(int64_t row, int64_t f) { return data() + (row * stride + f) * size(); }
+  void allocate() { bytes.assign((count() * std::max(stride, width()) + 64) * size() + 256, static_cast<char>(0xff)); }
+  void write() {
+    for (int64_t i = 0; i < count(); ++i)
+      for (int64_t f = 0; f < width(); ++f) {
+        double x = tensor.data[i * width() + f];
+        if (element.isInteger(32))
+          *reinterpret_cast<int32_t *>(at(i, f)) = static_cast<int32_t>(x);
+        else if (element.isF64())
+          *reinterpret_cast<double *>(at(i, f)) = x;
+        else
+          *reinterpret_cast<float *>(at(i, f)) = static_cast<float>(x);
+      }
+  }
+  void read() {
+    for (int64_t i = 0; i < count(); ++i)
+      for (int64_t f = 0; f < width(); ++f)
+        tensor.data[i * width() + f] = element.isF64() ? *reinterpret_cast<double *>(at(i, f)) : *reinterpret_cast<float *>(at(i, f));
+  }
+  bool guarded() {
+    for (int64_t i = 0; i < count(); ++i)
+      for (char *p = at(i, width()), *end = i + 1 < count() ? at(i + 1, 0) : at(i, width()) + 64; p < end; ++p)
+        if (*p != static_cast<char>(0xff))
+          return false;
+    return true;
+  }
+};
+
+Memory memoryOf(const Batch &batch, Type type, int64_t extraStride) {
+  Memory memory;
+  if (auto rows = dyn_cast<RowsType>(type)) {
+    memory.tensor.shape = {batch.rows(rows.getSet())};
+    for (int64_t extent : rows.getShape())
+      memory.tensor.shape.push_back(extent);
+    memory.element = rows.getElementType();
+    memory.stride = rows.getFeatures() + (memory.element.isInteger(32) ? 0 : extraStride);
+  } else if (auto pairs = dyn_cast<PairsType>(type)) {
+    memory.tensor.shape = {batch.shape.keys[pairs.getStructure()].pairs * pairs.getHeads()};
+    memory.element = pairs.getElementType();
+  } else {
+    auto tensor = cast<RankedTensorType>(type);
+    memory.tensor.shape.assign(tensor.getShape().begin(), tensor.getShape().end());
+    memory.element = tensor.getElementType();
+  }
+  int64_t elements = 1;
+  for (int64_t extent : memory.tensor.shape)
+    elements *= extent;
+  memory.tensor.data.assign(elements, 0);
+  memory.allocate();
+  return memory;
+}
+
+// The sets a launch works on, as Schedule finds them.
+void setsOf(const Batch &batch, Operation *op, xfc_call &call) {
+  int set = -1, keySet = -1, keys = -1;
+  auto pairs = [&](RowSet q, RowSet k, int64_t structure) {
+    set = static_cast<int>(q);
+    keySet = static_cast<int>(k);
+    keys = static_cast<int>(structure);
+  };
+  if (auto attention = dyn_cast<AttentionOp>(op))
+    pairs(attention.getQ().getType().getSet(), attention.getK().getType().getSet(), attention.getStructure());
+  else if (auto grad = dyn_cast<AttentionGradOp>(op))
+    pairs(grad.getQ().getType().getSet(), grad.getK().getType().getSet(), grad.getStructure());
+  SmallVector<Type> types(op->getOperandTypes());
+  types.append(op->result_type_begin(), op->result_type_end());
+  for (Type type : types)
+    if (auto p = dyn_cast<PairsType>(type); p && keys < 0)
+      pairs(p.getQueries(), p.getKeys(), p.getStructure());
+  for (Type type : types)
+    if (auto rows = dyn_cast<RowsType>(type); rows && set < 0)
+      set = isa<CacheWriteOp>(op) ? XFC_TARGET : static_cast<int>(rows.getSet());
+  set = std::max(set, 0);
+  call.rows = &batch.shape.sets[set];
+  call.key_rows = &batch.shape.sets[keySet < 0 ? set : keySet];
+  call.keys = keys < 0 ? nullptr : &batch.shape.keys[keys];
+}
+
+int64_t chunksOf(const Partition &partition, const xfc_call &call, int64_t elements) {
+  int64_t count = 1;
+  switch (partition.unit) {
+  case Partition::Unit::One: break;
+  case Partition::Unit::Rows: count = call.rows->rows; break;
+  case Partition::Unit::KeyRows: count = call.key_rows->rows; break;
+  case Partition::Unit::Sequences: count = call.rows->sequences; break;
+  case Partition::Unit::Elements: count = elements; break;
+  }
+  return (count + partition.per - 1) / partition.per * partition.times;
+}
+
+} // namespace
+
+Outcome runKernel(const Batch &batch, const std::string &body, const std::vector<std::string> &types, const Options &options) {
+  std::string text = "func.func @f(", results = body.substr(body.rfind("->") == std::string::npos ? body.rfind(':') + 1 : body.rfind("->") + 2);
+  for (size_t i = 0; i < types.size(); ++i)
+    text += (i ? ", %a" : "%a") + std::to_string(i) + ": " + types[i];
+  results.erase(0, results.find_first_not_of(" ("));
+  results.erase(results.find_last_not_of(" )") + 1);
+  int depth = 0, count = 1;
+  for (char c : results) {
+    depth += c == '<' ? 1 : c == '>' ? -1 : 0;
+    count += c == ',' && depth == 0;
+  }
+  text += ") -> (" + results + ") {\n  %r" + (count > 1 ? ":" + std::to_string(count) : "") + " = " + body + "\n  return ";
+  for (int i = 0; i < count; ++i)
+    text += (i ? ", %r" : "%r") + (count > 1 ? "#" + std::to_string(i) : "");
+  text += " : " + results + "\n}\n";
+  OwningOpRef<ModuleOp> parsed = parseSourceString<ModuleOp>(text, &context());
+  if (!parsed)
+    throw std::runtime_error("cannot parse: " + text);
+  Operation *op = &(*parsed->getOps<func::FuncOp>().begin()).getBody().front().front();
+
+  Type element = Float32Type::get(&context());
+  for (Type type : op->getOperandTypes())
+    if (auto rows = dyn_cast<RowsType>(type); rows && !rows.getElementType().isInteger(32))
+      element = rows.getElementType();
+    else if (auto pairs = dyn_cast<PairsType>(type))
+      element = pairs.getElementType();
+    else if (auto tensor = dyn_cast<RankedTensorType>(type); tensor && !isa<ClipFactorOp>(op))
+      element = tensor.getElementType();
+  if (auto clip = dyn_cast<ClipFactorOp>(op))
+    element = clip.getMaxNorm().getType().getElementType();
+
+  OwningOpRef<ModuleOp> kernels = ModuleOp::create(UnknownLoc::get(&context()));
+  KernelBuilder builder(*kernels, options.vectorBytes, element);
+  std::optional<Backend::KernelInfo> info;
+  builder.kernel("kernel", [&] { info = emitKernel(builder, op); });
+  if (!info)
+    throw std::runtime_error("no emitter for " + body);
+  std::unique_ptr<llvm::orc::LLJIT> jit;
+  xfc_kernel kernel = compile(*kernels, jit);
+
+  Outcome outcome;
+  std::mt19937 random(7);
+  std::uniform_real_distribution<float> uniform(-2, 2);
+  std::vector<Memory> memory;
+  std::vector<Tensor> operands;
+  for (auto [i, type] : llvm::enumerate(op->getOperandTypes())) {
+    Memory m = memoryOf(batch, type, options.extraStride);
+    if (auto rows = dyn_cast<RowsType>(type); rows && rows.getElementType().isInteger(32)) {
+      const auto &ids = batch.ids[static_cast<int>(rows.getSet())];
+      m.tensor.data.assign(ids.begin(), ids.end());
+    } else {
+      for (double &x : m.tensor.data)
+        x = uniform(random);
+    }
+    if (options.set)
+      options.set(i, m.tensor);
+    for (double &x : m.tensor.data)
+      if (m.element.isF32())
+        x = static_cast<float>(x);
+    m.write();
+    operands.push_back(m.tensor);
+    memory.push_back(std::move(m));
+  }
+  SmallVector<Tensor> expected;
+  if (failed(cast<EvaluableOpInterface>(op).evaluate(batch.shape, operands, expected)))
+    throw std::runtime_error("cannot evaluate " + body);
+  outcome.expected.assign(expected.begin(), expected.end());
+
+  const size_t n = memory.size();
+  for (Type type : op->getResultTypes())
+    memory.push_back(memoryOf(batch, type, options.extraStride));
+  std::vector<void *> buffers;
+  std::vector<int64_t> strides;
+  auto placeOf = [&](size_t i) -> size_t {
+    if (auto adam = dyn_cast<AdamOp>(op); adam && i >= n) // parameters and moments are updated where they are
+      return std::array<size_t, 3>{2, 4, 5}[i - n];
+    return i >= n && ((options.inPlace && i == n) || isa<CacheWriteOp>(op)) ? 0 : i;
+  };
+  for (size_t i = 0; i < memory.size(); ++i) {
+    buffers.push_back(memory[placeOf(i)].data());
+    strides.push_back(memory[placeOf(i)].stride);
+  }
+  xfc_call call{&batch.shape, nullptr, nullptr, nullptr, buffers.data(), strides.data(), options.immediates.data()};
+  setsOf(batch, op, call);
+  const int64_t elements = options.immediates.empty() ? 0 : options.immediates.back();
+  std::vector<char> scratch(info->scratch + 64 + 64, static_cast<char>(0xff));
+  auto *aligned = reinterpret_cast<void *>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
+  // Backwards: the order of chunks must not matter.
+  for (int64_t chunk = chunksOf(info->partition, call, elements); chunk-- > 0;)
+    kernel(&call, chunk, aligned);
+  for (size_t i = n; i < memory.size(); ++i) {
+    Memory &m = memory[placeOf(i)];
+    EXPECT_TRUE(m.guarded()) << body << ": wrote past the features of result " << i - n;
+    m.read();
+    outcome.kernel.push_back(m.tensor);
+  }
+  return outcome;
+}
+
+void expectClose(const Outcome &outcome, double tolerance, const std::string &what) {
+  ASSERT_EQ(outcome.kernel.size(), outcome.expected.size()) << what;
+  for (size_t i = 0; i < outcome.kernel.size(); ++i) {
+    const std::vector<double> &got = outcome.kernel[i].data, &want = outcome.expected[i].data;
+    ASSERT_EQ(got.size(), want.size()) << what << ", result " << i;
+    double scale = 1;
+    for (double x : want)
+      if (std::isfinite(x))
+        scale = std::max(scale, std::abs(x));
+    for (size_t j = 0; j < got.size(); ++j)
+      if (!(got[j] == want[j] || std::abs(got[j] - want[j]) <= tolerance * scale)) {
+        ADD_FAILURE() << what << ", result " << i << ", element " << j << ": " << got[j] << ", expected " << want[j];
+        break;
+      }
+  }
+}
+
+} // namespace xfc::test

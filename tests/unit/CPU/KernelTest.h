@@ -1,0 +1,53 @@
+// Runs the kernel of one op on a ragged batch and compares it with the interpreter's answer.
+#pragma once
+
+#include "CPU/Emitters.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/OwningOpRef.h"
+#include <gtest/gtest.h>
+#include <random>
+
+namespace xfc::test {
+
+// A batch with everything abi.h describes, for sequences of the given lengths.
+struct Batch {
+  Batch(std::vector<int> source, std::vector<int> target, int cacheRows = 40, bool training = true, int firstSentence = 0);
+  Batch(const Batch &) = delete;
+  xfc_shape shape = {};
+  std::vector<int32_t> ids[XFC_ROW_SETS]; // of every row, below `vocabulary`
+  static constexpr int vocabulary = 37;
+  int64_t rows(RowSet set) const { return shape.sets[static_cast<int>(set)].rows; }
+
+private:
+  struct Set {
+    std::vector<int32_t> offsets, positions, sequenceOf, byId;
+    std::vector<uint32_t> sentences;
+  } sets[XFC_ROW_SETS];
+  struct Keys {
+    std::vector<int32_t> keys, begin, count, limit;
+    std::vector<int64_t> pairOffsets;
+  } structures[XFC_KEY_STRUCTURES];
+  std::vector<int32_t> slots;
+};
+
+struct Options {
+  int64_t extraStride = 0;   // elements between rows beyond their width
+  int64_t vectorBytes = 32;
+  std::vector<int64_t> immediates = {};
+  bool inPlace = false;      // the first result takes the first operand's buffer
+  // Sets operands by hand (random in [-2, 2] otherwise).
+  std::function<void(int64_t operand, Tensor &)> set = {};
+};
+
+struct Outcome {
+  std::vector<Tensor> kernel, expected; // results
+};
+
+// `body` is one op in MLIR with %0, %1, .. as operands, and the types of its operands.
+Outcome runKernel(const Batch &batch, const std::string &op, const std::vector<std::string> &types, const Options &options = {});
+
+// The tolerance of a type: relative to the largest expected value of a result.
+inline double toleranceOf(bool f64) { return f64 ? 1e-12 : 1e-5; }
+void expectClose(const Outcome &outcome, double tolerance, const std::string &what);
+
+} // namespace xfc::test

@@ -1,0 +1,278 @@
+// Every kernel that is no matrix product against the interpreter, in f32 and f64, on ragged batches.
+#include "KernelTest.h"
+#include <cmath>
+
+using namespace xfc;
+using namespace xfc::test;
+
+namespace {
+
+class Rows : public testing::TestWithParam<bool> {
+protected:
+  bool f64() const { return GetParam(); }
+  std::string element() const { return f64() ? "f64" : "f32"; }
+  std::string rows(const std::string &set, const std::string &shape) const { return "!xfc.rows<" + set + ", " + shape + "x" + element() + ">"; }
+  std::string row(const std::string &set) const { return "!xfc.rows<" + set + ", " + element() + ">"; }
+  std::string ids(const std::string &set) const { return "!xfc.rows<" + set + ", i32>"; }
+  std::string tensor(const std::string &shape) const { return "tensor<" + shape + (shape.empty() ? "" : "x") + element() + ">"; }
+  std::string pairs(const std::string &kind, int heads) const { return "!xfc.pairs<" + kind + ", " + std::to_string(heads) + "x" + element() + ">"; }
+
+  void check(const Batch &batch, const std::string &op, const std::vector<std::string> &types, const std::string &results,
+             Options options = {}) {
+    std::string text = op + " : (";
+    for (size_t i = 0; i < types.size(); ++i)
+      text += (i ? ", " : "") + types[i];
+    check(batch, text + ") -> (" + results + ")", types, options);
+  }
+  // An op whose operands and result have one type.
+  void checkSame(const Batch &batch, const std::string &op, const std::string &type, int operands, Options options = {}) {
+    check(batch, op + " : " + type, std::vector<std::string>(operands, type), options);
+  }
+  void check(const Batch &batch, const std::string &text, const std::vector<std::string> &types, const Options &options) {
+    SCOPED_TRACE(text);
+    ASSERT_NO_THROW(expectClose(runKernel(batch, text, types, options), toleranceOf(f64()), text));
+  }
+};
+
+const std::vector<int> sourceLengths = {1, 7, 71, 13}, targetLengths = {3, 17, 66, 1};
+
+TEST_P(Rows, Elementwise) {
+  Batch batch(sourceLengths, targetLengths);
+  for (const char *width : {"1", "5", "32", "75"}) {
+    std::string type = rows("source", width);
+    checkSame(batch, "xfc.add %a0, %a1", type, 2, {.extraStride = 3});
+    checkSame(batch, "xfc.multiply %a0, %a1", type, 2, {.inPlace = true});
+  }
+  std::string type = rows("target", "21");
+  for (std::string kind : {"relu", "gelu", "silu", "tanh"}) {
+    checkSame(batch, "xfc.activation " + kind + " %a0", type, 1);
+    checkSame(batch, "xfc.activation_grad " + kind + " %a0, %a1", type, 2, {.extraStride = 1});
+  }
+  check(batch, "xfc.fill %a0", {tensor("")}, row("target"));
+  check(batch, "xfc.fill %a0", {tensor("")}, rows("target", "9"), {.extraStride = 2});
+  checkSame(batch, "xfc.add %a0, %a1", tensor("37x500"), 2, {.immediates = {37 * 500}});
+}
+
+TEST_P(Rows, Dropout) {
+  for (bool training : {true, false}) {
+    Batch batch(sourceLengths, targetLengths, 40, training);
+    for (const char *width : {"5", "64", "100", "150"})
+      checkSame(batch, "xfc.dropout %a0 {rate = 0.3, id = 7 : i64}", rows("target", width), 1, {.extraStride = 2, .immediates = {7}});
+    for (const char *kind : {"source, source, padding", "target, target, causal", "target, source"})
+      checkSame(batch, "xfc.dropout %a0 {rate = 0.3, id = 5 : i64}", pairs(kind, 3), 1, {.immediates = {5}, .inPlace = true});
+  }
+}
+
+TEST_P(Rows, PositionsAndCache) {
+  Batch batch(sourceLengths, targetLengths, 400);
+  check(batch, "xfc.add_positions %a0, %a1", {rows("source", "19"), tensor("80x19")}, rows("source", "19"), {.extraStride = 5});
+  check(batch, "xfc.positions_grad %a0", {rows("source", "19")}, tensor("80x19"));
+  check(batch, "xfc.positions_grad %a0", {rows("source", "70")}, tensor("80x70"), {.extraStride = 5});
+  check(batch, "xfc.cache_write %a0, %a1", {rows("cache", "19"), rows("target", "19")}, rows("cache", "19"));
+}
+
+TEST_P(Rows, Embedding) {
+  Batch batch(sourceLengths, targetLengths);
+  for (std::string width : {"5", "48"}) {
+    check(batch, "xfc.embedding %a0, %a1 {scale = 3.0}", {ids("source"), tensor("37x" + width)}, rows("source", width), {.extraStride = 3});
+    check(batch, "xfc.embedding_grad %a0, %a1 {scale = 3.0}", {rows("source", width), ids("source")}, tensor("37x" + width), {.extraStride = 3});
+    // Most of this vocabulary is in no row.
+    check(batch, "xfc.embedding_grad %a0, %a1", {rows("target", width), ids("target")}, tensor("700x" + width));
+  }
+}
+
+TEST_P(Rows, Norm) {
+  Batch batch(sourceLengths, targetLengths);
+  for (std::string width : {"1", "5", "32", "100"})
+    for (std::string kind : {"", ", kind = 1 : i32", ", unbiased", ", unbiased, eps_in_std", ", eps_in_std"}) {
+      const bool rms = kind.find("kind") != std::string::npos;
+      std::string attributes = " {eps = 1.0e-3" + kind + "}", x = rows("source", width), w = tensor(width), stats = rows("source", "2");
+      if (!rms)
+        check(batch, "xfc.norm %a0, %a1, %a2" + attributes, {x, w, w}, x + ", " + stats, {.extraStride = 3});
+      check(batch, "xfc.norm %a0, %a1" + attributes, {x, w}, x + ", " + stats);
+      if (!rms)
+        check(batch, "xfc.add_norm %a0, %a1, %a2, %a3" + attributes, {x, x, w, w}, x + ", " + x + ", " + stats, {.extraStride = 1});
+      check(batch, "xfc.add_norm %a0, %a1, %a2" + attributes, {x, x, w}, x + ", " + x + ", " + stats);
+      // Statistics of a plausible norm: a mean, and a positive r.
+      Options options{.extraStride = 2, .set = [&](int64_t operand, Tensor &t) {
+                        if (operand == 3)
+                          for (size_t i = 0; i < t.data.size(); ++i)
+                            t.data[i] = i % 2 ? 0.5 + std::abs(t.data[i]) / 4 : rms ? 0 : t.data[i] / 4;
+                      }};
+      if (kind.find("eps_in_std") != std::string::npos)
+        continue; // their r and x belong together: see NormGradEpsInStd
+      check(batch, "xfc.norm_grad %a0, %a1, %a2, %a3" + attributes, {x, x, w, stats}, x, options);
+      check(batch, "xfc.norm_grad %a0, %a1, %a2, %a3, %a4" + attributes, {x, x, w, stats, x}, x, options);
+    }
+  for (std::string width : {"1", "5", "32", "100"}) {
+    std::string x = rows("source", width), w = tensor(width), stats = rows("source", "2");
+    check(batch, "xfc.norm_weight_grad %a0, %a1, %a2", {x, x, stats}, w + ", " + w, {.extraStride = 3});
+    check(batch, "xfc.norm_weight_grad %a0, %a1, %a2", {x, x, stats}, w);
+  }
+}
+
+TEST_P(Rows, NormGradEpsInStd) {
+  Batch batch({3, 5}, {1});
+  for (std::string variant : {"eps_in_std", "eps_in_std, unbiased"}) {
+    std::string x = rows("source", "12"), w = tensor("12"), stats = rows("source", "2"), attributes = " {eps = 1.0e-3, " + variant + "}";
+    std::vector<double> values;
+    Options forward{.set = [&](int64_t operand, Tensor &t) {
+      if (operand == 0) {
+        std::fill_n(t.data.begin(), 12, 0.0); // std is 0
+        values = t.data;
+      }
+    }};
+    Outcome statistics = runKernel(batch, "xfc.norm %a0, %a1" + attributes + " : (" + x + ", " + w + ") -> (" + x + ", " + stats + ")", {x, w}, forward);
+    check(batch, "xfc.norm_grad %a0, %a1, %a2, %a3" + attributes, {x, x, w, stats}, x, {.set = [&](int64_t operand, Tensor &t) {
+            if (operand == 1)
+              t.data = values;
+            if (operand == 3)
+              t = statistics.expected[1];
+          }});
+  }
+}
+
+TEST_P(Rows, Pairs) {
+  Batch batch(sourceLengths, targetLengths);
+  for (std::string kind : {"source, source", "source, source, padding", "target, target, causal", "target, target, padding causal", "target, source, padding"}) {
+    std::string p = pairs(kind, 3), q = rows(kind.substr(0, 6), "21"), k = rows(kind.substr(8, 6), "21");
+    checkSame(batch, "xfc.scale %a0 {factor = 0.3}", p, 1);
+    checkSame(batch, "xfc.add %a0, %a1", p, 2);
+    checkSame(batch, "xfc.mask %a0", p, 1, {.inPlace = true});
+    checkSame(batch, "xfc.mask %a0 {zero}", p, 1);
+    checkSame(batch, "xfc.softmax_grad %a0, %a1", p, 2);
+    check(batch, "xfc.scores %a0, %a1", {q, k}, p, {.extraStride = 4});
+    check(batch, "xfc.combine %a0, %a1", {p, k}, q, {.extraStride = 4});
+    check(batch, "xfc.combine_transposed %a0, %a1", {p, q}, k, {.extraStride = 4});
+    int64_t calls = 0;
+    // Some rows of nothing but minus infinity: they give 0.
+    checkSame(batch, "xfc.softmax %a0", p, 1, {.inPlace = true, .set = [&](int64_t, Tensor &t) {
+                for (double &x : t.data)
+                  if (calls++ % 3 == 0 || calls < 60)
+                    x = -INFINITY;
+              }});
+  }
+}
+
+TEST_P(Rows, Attention) {
+  Batch batch(sourceLengths, targetLengths);
+  for (auto [keyDim, valueDim] : {std::pair{5, 5}, {7, 3}, {16, 16}, {40, 128}})
+    for (auto [queries, keys, flags] : {std::tuple{"source", "source", "padding"}, {"target", "target", "padding, causal"}, {"target", "source", ""}})
+      for (bool dropout : {false, true}) {
+        const int heads = 3;
+        std::string attributes = std::string(" {heads = 3 : i64, scale = 0.4") + (*flags ? ", " : "") + flags + (dropout ? ", rate = 0.3, id = 9 : i64" : "") + "}";
+        std::string kind = std::string(queries) + ", " + keys + (*flags ? ", " : "") + (std::string(flags) == "padding, causal" ? "padding causal" : flags);
+        std::string q = rows(queries, std::to_string(heads * keyDim)), k = rows(keys, std::to_string(heads * keyDim));
+        std::string v = rows(keys, std::to_string(heads * valueDim)), o = rows(queries, std::to_string(heads * valueDim)), lse = rows(queries, "3");
+        Options options{.extraStride = 3, .immediates = {9}};
+        check(batch, "xfc.attention %a0, %a1, %a2" + attributes, {q, k, v}, o + ", " + lse, options);
+        if (keyDim == 7)
+          check(batch, "xfc.attention %a0, %a1, %a2" + attributes, {q, k, v}, o + ", " + lse + ", " + pairs(kind, 3), options);
+        // The gradient recomputes from o and lse, so it gets those that belong to its operands.
+        std::vector<Tensor> saved;
+        Outcome forward = runKernel(batch, "xfc.attention %a0, %a1, %a2" + attributes + " : (" + q + ", " + k + ", " + v + ") -> (" + o + ", " + lse + ")", {q, k, v},
+                                    {.immediates = {9}, .set = [&](int64_t, Tensor &t) { saved.push_back(t); }});
+        options.set = [&](int64_t operand, Tensor &t) {
+          if (operand >= 1 && operand <= 3)
+            t = saved[operand - 1];
+          else if (operand >= 4)
+            t = forward.expected[operand - 4];
+        };
+        check(batch, "xfc.attention_grad %a0, %a1, %a2, %a3, %a4, %a5" + attributes, {o, q, k, v, o, lse}, q + ", " + k + ", " + v, options);
+      }
+}
+
+// Keys in several blocks of the online softmax, forward and backward.
+TEST_P(Rows, LongAttention) {
+  Batch batch({530, 3}, {300, 2});
+  for (auto [queries, keys, flags] : {std::tuple{"target", "source", "padding"}, {"source", "source", "causal"}}) {
+    std::string attributes = std::string(" {heads = 2 : i64, scale = 0.9, ") + flags + ", rate = 0.2, id = 3 : i64}";
+    std::string q = rows(queries, "16"), k = rows(keys, "16"), lse = rows(queries, "2");
+    std::vector<Tensor> saved;
+    Options options{.immediates = {3}, .set = [&](int64_t, Tensor &t) { saved.push_back(t); }};
+    Outcome forward = runKernel(batch, "xfc.attention %a0, %a1, %a2" + attributes + " : (" + q + ", " + k + ", " + k + ") -> (" + q + ", " + lse + ")", {q, k, k}, options);
+    expectClose(forward, toleranceOf(f64()), "forward");
+    options.set = [&](int64_t operand, Tensor &t) {
+      if (operand >= 1)
+        t = operand <= 3 ? saved[operand - 1] : forward.expected[operand - 4];
+    };
+    check(batch, "xfc.attention_grad %a0, %a1, %a2, %a3, %a4, %a5" + attributes, {q, q, k, k, q, lse}, q + ", " + k + ", " + k, options);
+  }
+}
+
+TEST_P(Rows, DecodingAttention) {
+  Batch batch({9, 70}, {1, 1, 1, 1, 1}, 700);
+  for (int dim : {5, 32, 80}) {
+    std::string q = rows("target", std::to_string(2 * dim)), k = rows("cache", std::to_string(2 * dim));
+    check(batch, "xfc.attention %a0, %a1, %a2 {heads = 2 : i64, scale = 0.2}", {q, k, k}, q + ", " + rows("target", "2"), {.extraStride = 3});
+  }
+}
+
+TEST_P(Rows, SequencesDoNotTouchEachOther) {
+  // The last sequence of a batch, alone: the same bytes.
+  Batch many({7, 66, 19}, {5, 31, 19}, 40, true, 0), alone({19}, {19}, 40, true, 2);
+  std::string q = rows("source", "24"), lse = rows("source", "3");
+  std::string op = "xfc.attention %a0, %a1, %a2 {heads = 3 : i64, scale = 0.4, padding, rate = 0.2, id = 2 : i64} : (" + q + ", " + q + ", " + q + ") -> (" + q + ", " + lse + ")";
+  auto tail = [](int64_t, Tensor &t) {
+    const int64_t n = t.shape[0], f = t.features();
+    for (int64_t i = 0; i < 19; ++i)
+      for (int64_t j = 0; j < f; ++j)
+        t.data[(n - 19 + i) * f + j] = std::sin(i * 31.7 + j * 1.3);
+  };
+  Outcome a = runKernel(many, op, {q, q, q}, {.immediates = {2}, .set = tail}), b = runKernel(alone, op, {q, q, q}, {.immediates = {2}, .set = tail});
+  for (int result = 0; result < 2; ++result) {
+    const auto &all = a.kernel[result].data, &one = b.kernel[result].data;
+    EXPECT_TRUE(std::equal(one.begin(), one.end(), all.end() - one.size())) << "result " << result;
+  }
+}
+
+TEST_P(Rows, Loss) {
+  Batch batch(sourceLengths, targetLengths);
+  for (std::string vocabulary : {"37", "64", "301"}) {
+    std::string logits = rows("target", vocabulary), one = row("target"), e = tensor("");
+    auto labels = [](int64_t operand) {
+      return [operand](int64_t i, Tensor &t) {
+        if (i == operand)
+          for (size_t j = 0; j < t.data.size(); j += 4)
+            t.data[j] = -1;
+        if (t.shape.empty())
+          t.data[0] = 0.1;
+      };
+    };
+    checkSame(batch, "xfc.log_softmax %a0", logits, 1, {.inPlace = true});
+    checkSame(batch, "xfc.log_softmax_grad %a0, %a1", logits, 2, {.extraStride = 2});
+    check(batch, "xfc.nll %a0, %a1, %a2", {logits, ids("target"), e}, one + ", " + one, {.extraStride = 2, .set = labels(1)});
+    check(batch, "xfc.nll_grad %a0, %a1, %a2", {one, ids("target"), e}, logits, {.set = labels(1)});
+    check(batch, "xfc.cross_entropy %a0, %a1, %a2", {logits, ids("target"), e}, one + ", " + one + ", " + one, {.set = labels(1)});
+    for (bool inPlace : {false, true})
+      check(batch, "xfc.cross_entropy_grad %a0, %a1, %a2, %a3, %a4", {logits, one, ids("target"), one, e}, logits,
+            {.inPlace = inPlace, .set = labels(2)});
+  }
+}
+
+TEST_P(Rows, Optimizer) {
+  Batch batch({1}, {1});
+  // How a total is cut into partial sums is the kernel's alone; the interpreter has it in one.
+  Outcome squares = runKernel(batch, "xfc.square_sum %a0 : (" + tensor("40003") + ") -> (tensor<3xf64>)", {tensor("40003")}, {.immediates = {40003}});
+  auto total = [](const Tensor &t) { return t.data[0] + t.data[1] + t.data[2]; };
+  EXPECT_NEAR(total(squares.kernel[0]) / total(squares.expected[0]), 1, toleranceOf(f64()));
+  for (double most : {0.0, 0.5, 1e9})
+    check(batch, "xfc.clip_factor %a0, %a1, %a2", {tensor(""), "tensor<3xf64>", "tensor<2xf64>"}, tensor("") + ", " + tensor(""),
+          {.set = [&](int64_t i, Tensor &t) {
+             for (double &x : t.data)
+               x = i ? std::abs(x) : most;
+           }});
+  std::string p = tensor("17003");
+  Options options{.immediates = {17003}, .set = [](int64_t i, Tensor &t) {
+                    if (i == 0)
+                      t.data = {0.01, 0.9, 0.98, 1e-3, 0.1, 0.01, 0.19, 0.04};
+                    if (i == 5)
+                      for (double &x : t.data)
+                        x = std::abs(x);
+                  }};
+  check(batch, "xfc.adam %a0, %a1 parameters(%a2) gradients(%a3) moments(%a4)(%a5) {resultSegmentSizes = array<i32: 1, 1, 1>}", {tensor("8"), tensor(""), p, p, p, p}, p + ", " + p + ", " + p, options);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Rows, testing::Bool(), [](const auto &info) { return info.param ? "f64" : "f32"; });
+
+} // namespace
