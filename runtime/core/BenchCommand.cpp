@@ -331,8 +331,10 @@ void benchStartup(const BenchOptions &options) {
     checkTokens(module);
     result = common("startup", *engine);
     writeSafetensors(folder.name + "/weights.safetensors", weights(*engine));
+    const int64_t length = module.maxLength > 0 ? std::min<int64_t>(8, module.maxLength) : 8;
+    const std::vector<std::vector<int32_t>> sentence = randomSentences(wordIds(module, module.sourceVocab), 1, length, 1);
     std::string line;
-    for (int32_t id : randomSentences(wordIds(module, module.sourceVocab), 1, std::min<int64_t>(8, module.maxLength > 0 ? module.maxLength : 8), 1)[0])
+    for (int32_t id : sentence[0])
       line += std::to_string(id) + " ";
     writeFile(folder.name + "/input", line + "\n");
   }
