@@ -1,0 +1,915 @@
+// What each op and type refuses.
+// RUN: %xfc-opt %s --split-input-file --verify-diagnostics
+
+!ids = !xfc.rows<source, i32>
+!x = !xfc.rows<source, 6xf32>
+func.func @f(%ids: !ids, %w: tensor<11xf32>) {
+  // expected-error @+1 {{table must have two dimensions, found 'tensor<11xf32>'}}
+  %0 = xfc.embedding %ids, %w : (!ids, tensor<11xf32>) -> !x
+  return
+}
+
+// -----
+
+!ids = !xfc.rows<source, i32>
+!x = !xfc.rows<source, 6xf32>
+func.func @f(%ids: !ids, %w: tensor<11x4xf32>) {
+  // expected-error @+1 {{result has 6 features, the table 4}}
+  %0 = xfc.embedding %ids, %w : (!ids, tensor<11x4xf32>) -> !x
+  return
+}
+
+// -----
+
+!tids = !xfc.rows<target, i32>
+!x = !xfc.rows<source, 6xf32>
+func.func @f(%tids: !tids, %w: tensor<11x6xf32>) {
+  // expected-error @+1 {{ids and result are rows of different sets}}
+  %0 = xfc.embedding %tids, %w : (!tids, tensor<11x6xf32>) -> !x
+  return
+}
+
+// -----
+
+!ids = !xfc.rows<source, i32>
+!x = !xfc.rows<source, 6xf32>
+func.func @f(%ids: !ids, %w: tensor<11x6xf64>) {
+  // expected-error @+1 {{operands and results must have one element type, found 'f64' and '!xfc.rows<source, 6xf32>'}}
+  %0 = xfc.embedding %ids, %w : (!ids, tensor<11x6xf64>) -> !x
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+func.func @f(%x: !x, %w: tensor<11x6xf64>) {
+  // expected-error @+1 {{operand #0 must be rows of token ids}}
+  %0 = xfc.embedding %x, %w : (!x, tensor<11x6xf64>) -> !x
+  return
+}
+
+// -----
+
+!tids = !xfc.rows<target, i32>
+!x = !xfc.rows<source, 6xf32>
+func.func @f(%tids: !tids, %x: !x) {
+  // expected-error @+1 {{dy and ids are rows of different sets}}
+  %0 = xfc.embedding_grad %x, %tids : (!x, !tids) -> tensor<11x6xf32>
+  return
+}
+
+// -----
+
+!ids = !xfc.rows<source, i32>
+!x = !xfc.rows<source, 6xf32>
+func.func @f(%ids: !ids, %x: !x) {
+  // expected-error @+1 {{result must be a table with rows of 6 features, found 'tensor<11x4xf32>'}}
+  %0 = xfc.embedding_grad %x, %ids : (!x, !ids) -> tensor<11x4xf32>
+  return
+}
+
+// -----
+
+func.func @f() {
+  // expected-error @+1 {{result must be [positions, features], found 'tensor<11xf32>'}}
+  %0 = xfc.sinusoid : () -> tensor<11xf32>
+  return
+}
+
+// -----
+
+func.func @f() {
+  // expected-error @+1 {{base must be positive, found 0.0}}
+  %0 = xfc.sinusoid {base = 0.0} : () -> tensor<11x4xf32>
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+func.func @f(%x: !x, %w: tensor<11x4xf32>) {
+  // expected-error @+1 {{table must be [positions, 6], found 'tensor<11x4xf32>'}}
+  %0 = xfc.add_positions %x, %w : (!x, tensor<11x4xf32>) -> !x
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!t = !xfc.rows<target, 6xf32>
+func.func @f(%x: !x, %w: tensor<11x6xf32>) {
+  // expected-error @+1 {{x and result must have one type}}
+  %0 = xfc.add_positions %x, %w : (!x, tensor<11x6xf32>) -> !t
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+func.func @f(%x: !x) {
+  // expected-error @+1 {{result must be a table with rows of 6 features, found 'tensor<6xf32>'}}
+  %0 = xfc.positions_grad %x : (!x) -> tensor<6xf32>
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+func.func @f(%x: !x, %w: tensor<6xf32>) {
+  // expected-error @+1 {{weight must have two dimensions, found 'tensor<6xf32>'}}
+  %0 = xfc.linear %x, %w : (!x, tensor<6xf32>) -> !y
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+func.func @f(%x: !x, %w: tensor<4x5xf32>) {
+  // expected-error @+1 {{rows have 6 features, weight 'tensor<4x5xf32>' takes 5}}
+  %0 = xfc.linear %x, %w : (!x, tensor<4x5xf32>) -> !y
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+func.func @f(%x: !x, %w: tensor<4x6xf32>) {
+  // expected-error @+1 {{result must be '!xfc.rows<source, 4xf32>', found '!xfc.rows<source, 6xf32>'}}
+  %0 = xfc.linear %x, %w : (!x, tensor<4x6xf32>) -> !x
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+func.func @f(%x: !x, %w: tensor<4x6xf32>, %b: tensor<6xf32>) {
+  // expected-error @+1 {{bias must have 4 elements, found 'tensor<6xf32>'}}
+  %0 = xfc.linear %x, %w bias %b : (!x, tensor<4x6xf32>, tensor<6xf32>) -> !y
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+func.func @f(%x: !x, %w: tensor<4x6xf64>) {
+  // expected-error @+1 {{operands and results must have one element type}}
+  %0 = xfc.linear %x, %w : (!x, tensor<4x6xf64>) -> !y
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+func.func @f(%x: !x, %y: !y, %w: tensor<4x6xf32>) {
+  // expected-error @+1 {{without an epilogue there are no extras and one result}}
+  %0 = xfc.linear %x, %w with %y : (!x, tensor<4x6xf32>, !y) -> !y
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+func.func @f(%x: !x, %w: tensor<4x6xf32>) {
+  // expected-error @+1 {{epilogue's arguments must be '!xfc.rows<source, 4xf32>', found '!xfc.rows<source, 6xf32>'}}
+  %0 = xfc.linear %x, %w {
+  ^bb0(%r: !x):
+    xfc.yield %r : !x
+  } : (!x, tensor<4x6xf32>) -> !y
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+func.func @f(%x: !x, %y: !y, %w: tensor<4x6xf32>) {
+  // expected-error @+1 {{epilogue must be one block with an argument for the product and each of 1 extras}}
+  %0 = xfc.linear %x, %w with %y {
+  ^bb0(%r: !y):
+    xfc.yield %r : !y
+  } : (!x, tensor<4x6xf32>, !y) -> !y
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+func.func @f(%x: !x, %w: tensor<4x6xf32>) {
+  // expected-error @+1 {{epilogue cannot hold xfc.log_softmax}}
+  %0 = xfc.linear %x, %w {
+  ^bb0(%r: !y):
+    %a = xfc.log_softmax %r : !y
+    xfc.yield %a : !y
+  } : (!x, tensor<4x6xf32>) -> !y
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+func.func @f(%x: !x, %w: tensor<4x6xf32>) {
+  // expected-error @+1 {{epilogue holds more than one dropout}}
+  %0 = xfc.linear %x, %w {
+  ^bb0(%r: !y):
+    %a = xfc.dropout %r {rate = 0.1, id = 1 : i64} : !y
+    %b = xfc.dropout %a {rate = 0.1, id = 2 : i64} : !y
+    xfc.yield %b : !y
+  } : (!x, tensor<4x6xf32>) -> !y
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+func.func @f(%x: !x, %w: tensor<4x6xf32>) {
+  // expected-error @+1 {{epilogue must yield 1 values}}
+  %0 = xfc.linear %x, %w {
+  ^bb0(%r: !y):
+    xfc.yield %r, %r : !y, !y
+  } : (!x, tensor<4x6xf32>) -> !y
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+func.func @f(%x: !x, %w: tensor<4x6xf32>) {
+  // expected-error @+1 {{rows have 6 features, weight 'tensor<4x6xf32>' takes 4}}
+  %0 = xfc.linear_input_grad %x, %w : (!x, tensor<4x6xf32>) -> !y
+  return
+}
+
+// -----
+
+!y = !xfc.rows<source, 4xf32>
+!t = !xfc.rows<target, 6xf32>
+func.func @f(%y: !y, %t: !t) {
+  // expected-error @+1 {{dy and x are rows of different sets}}
+  %0 = xfc.linear_weight_grad %y, %t : (!y, !t) -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+func.func @f(%x: !x, %y: !y) {
+  // expected-error @+1 {{result must be [4, 6], found 'tensor<6x4xf32>'}}
+  %0 = xfc.linear_weight_grad %y, %x : (!y, !x) -> tensor<6x4xf32>
+  return
+}
+
+// -----
+
+!y = !xfc.rows<source, 4xf32>
+func.func @f(%y: !y) {
+  // expected-error @+1 {{result must have 4 elements, found 'tensor<6xf32>'}}
+  %0 = xfc.bias_grad %y : (!y) -> tensor<6xf32>
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+func.func @f(%x: !x) {
+  // expected-error @+1 {{parts have 8 features together, the whole 6}}
+  %0:2 = xfc.split %x : (!x) -> (!y, !y)
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+func.func @f(%x: !x) {
+  // expected-error @+1 {{parts and whole must be rows of one set and element type}}
+  %0:2 = xfc.split %x : (!x) -> (!y, !xfc.rows<target, 2xf32>)
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+func.func @f(%x: !x) {
+  // expected-error @+1 {{needs a part}}
+  xfc.split %x : (!x) -> ()
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+func.func @f(%y: !y) {
+  // expected-error @+1 {{parts have 8 features together, the whole 6}}
+  %0 = xfc.join %y, %y : (!y, !y) -> !x
+  return
+}
+
+// -----
+
+func.func @f() {
+  // expected-error @+1 {{needs a part}}
+  %0 = xfc.concat : () -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @f(%w: tensor<4x6xf32>, %v: tensor<2x5xf32>) {
+  // expected-error @+1 {{parts and result may differ in their first dimension only, found 'tensor<2x5xf32>' and 'tensor<6x6xf32>'}}
+  %0 = xfc.concat %w, %v : (tensor<4x6xf32>, tensor<2x5xf32>) -> tensor<6x6xf32>
+  return
+}
+
+// -----
+
+func.func @f(%w: tensor<4x6xf32>) {
+  // expected-error @+1 {{parts have 8 rows together, the result 6}}
+  %0 = xfc.concat %w, %w : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<6x6xf32>
+  return
+}
+
+// -----
+
+func.func @f(%w: tensor<4x6xf32>) {
+  // expected-error @+1 {{operand and result may differ in their first dimension only}}
+  %0 = xfc.slice %w {offset = 0 : i64} : (tensor<4x6xf32>) -> tensor<2x5xf32>
+  return
+}
+
+// -----
+
+func.func @f(%w: tensor<4x6xf32>) {
+  // expected-error @+1 {{takes rows 3 to 5 of 4}}
+  %0 = xfc.slice %w {offset = 3 : i64} : (tensor<4x6xf32>) -> tensor<2x6xf32>
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+func.func @f(%x: !x, %y: !y) {
+  // expected-error @+1 {{requires the same type for all operands and results}}
+  %0 = "xfc.add"(%x, %y) : (!x, !y) -> !x
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+func.func @f(%x: !x) {
+  // expected-error @+1 {{rate must be at least 0 and less than 1, found 1.0}}
+  %0 = xfc.dropout %x {rate = 1.0, id = 1 : i64} : !x
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+func.func @f(%x: !x) {
+  // expected-error @+1 {{rate must be at least 0 and less than 1, found -1.0}}
+  %0 = xfc.dropout %x {rate = -0.1, id = 1 : i64} : !x
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+func.func @f(%e: tensor<f64>) {
+  // expected-error @+1 {{operands and results must have one element type}}
+  %0 = xfc.fill %e : (tensor<f64>) -> !x
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!t = !xfc.rows<target, 6xf32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%x: !x, %w: tensor<6xf32>) {
+  // expected-error @+1 {{x and result must have one type}}
+  %0, %1 = xfc.norm %x, %w {eps = 0.1} : (!x, tensor<6xf32>) -> (!t, !two)
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%x: !x, %w: tensor<4xf32>) {
+  // expected-error @+1 {{parameters must have 6 elements, found 'tensor<4xf32>'}}
+  %0, %1 = xfc.norm %x, %w {eps = 0.1} : (!x, tensor<4xf32>) -> (!x, !two)
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+func.func @f(%x: !x, %w: tensor<6xf32>) {
+  // expected-error @+1 {{stats must be 2 numbers a row of x, found '!xfc.rows<source, 4xf32>'}}
+  %0, %1 = xfc.norm %x, %w {eps = 0.1} : (!x, tensor<6xf32>) -> (!x, !y)
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%x: !x, %w: tensor<6xf32>) {
+  // expected-error @+1 {{eps must not be negative}}
+  %0, %1 = xfc.norm %x, %w {eps = -0.1} : (!x, tensor<6xf32>) -> (!x, !two)
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%x: !x, %w: tensor<6xf32>) {
+  // expected-error @+1 {{an rms norm has no bias, unbiased or eps_in_std}}
+  %0, %1 = xfc.norm %x, %w {eps = 0.1, kind = 1 : i32, unbiased} : (!x, tensor<6xf32>) -> (!x, !two)
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%x: !x, %w: tensor<6xf64>) {
+  // expected-error @+1 {{operands and results must have one element type}}
+  %0, %1 = xfc.norm %x, %w {eps = 0.1} : (!x, tensor<6xf64>) -> (!x, !two)
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%x: !x, %y: !y, %w: tensor<6xf32>) {
+  // expected-error @+1 {{x, residual, result and sum must have one type}}
+  %0, %1, %2 = xfc.add_norm %x, %y, %w {eps = 0.1} : (!x, !y, tensor<6xf32>) -> (!x, !x, !two)
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%x: !x, %y: !y, %two: !two, %w: tensor<6xf32>) {
+  // expected-error @+1 {{dy, x, addend and result must have one type}}
+  %0 = xfc.norm_grad %y, %x, %w, %two {eps = 0.1} : (!y, !x, tensor<6xf32>, !two) -> !x
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%x: !x, %y: !y, %two: !two) {
+  // expected-error @+1 {{dy and x must have one type}}
+  %0 = xfc.norm_weight_grad %y, %x, %two : (!y, !x, !two) -> tensor<6xf32>
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%x: !x, %two: !two) {
+  // expected-error @+1 {{parameters must have 6 elements, found 'tensor<4xf32>'}}
+  %0 = xfc.norm_weight_grad %x, %x, %two : (!x, !x, !two) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+!ss = !xfc.pairs<source, source, padding, 2xf32>
+func.func @f(%x: !x, %y: !y) {
+  // expected-error @+1 {{q has 6 features, k 4}}
+  %0 = xfc.scores %x, %y : (!x, !y) -> !ss
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!ts = !xfc.pairs<target, source, padding, 2xf32>
+func.func @f(%x: !x) {
+  // expected-error @+1 {{queries are rows of source, the pairs' of target}}
+  %0 = xfc.scores %x, %x : (!x, !x) -> !ts
+  return
+}
+
+// -----
+
+!t = !xfc.rows<target, 6xf32>
+!ts = !xfc.pairs<target, source, padding, 2xf32>
+func.func @f(%t: !t) {
+  // expected-error @+1 {{keys are rows of target, the pairs' of source}}
+  %0 = xfc.scores %t, %t : (!t, !t) -> !ts
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!s5 = !xfc.pairs<source, source, 5xf32>
+func.func @f(%x: !x) {
+  // expected-error @+1 {{5 heads do not divide 6 features}}
+  %0 = xfc.scores %x, %x : (!x, !x) -> !s5
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+!ss = !xfc.pairs<source, source, padding, 2xf32>
+func.func @f(%y: !y, %ss: !ss) {
+  // expected-error @+1 {{v has 4 features, the result 6}}
+  %0 = xfc.combine %ss, %y : (!ss, !y) -> !x
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!s5 = !xfc.pairs<source, source, 5xf32>
+func.func @f(%x: !x, %s5: !s5) {
+  // expected-error @+1 {{5 heads do not divide 6 features}}
+  %0 = xfc.combine %s5, %x : (!s5, !x) -> !x
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+!ss = !xfc.pairs<source, source, padding, 2xf32>
+func.func @f(%y: !y, %ss: !ss) {
+  // expected-error @+1 {{x has 4 features, the result 6}}
+  %0 = xfc.combine_transposed %ss, %y : (!ss, !y) -> !x
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!ts = !xfc.pairs<target, source, padding, 2xf32>
+func.func @f(%x: !x, %ts: !ts) {
+  // expected-error @+1 {{queries are rows of source, the pairs' of target}}
+  %0 = xfc.combine_transposed %ts, %x : (!ts, !x) -> !x
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%x: !x, %y: !y) {
+  // expected-error @+1 {{4 heads do not divide 6 and 4 features}}
+  %0, %1 = xfc.attention %x, %x, %y {heads = 4 : i64, scale = 1.0} : (!x, !x, !y) -> (!y, !two)
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%x: !x, %y: !y) {
+  // expected-error @+1 {{q has 6 features, k 4}}
+  %0, %1 = xfc.attention %x, %y, %y {heads = 2 : i64, scale = 1.0} : (!x, !y, !y) -> (!y, !two)
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!t = !xfc.rows<target, 6xf32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%x: !x, %t: !t) {
+  // expected-error @+1 {{k and v are rows of different sets}}
+  %0, %1 = xfc.attention %x, %x, %t {heads = 2 : i64, scale = 1.0} : (!x, !x, !t) -> (!x, !two)
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%x: !x, %y: !y) {
+  // expected-error @+1 {{output must be rows of q with the features of v, found '!xfc.rows<source, 6xf32>'}}
+  %0, %1 = xfc.attention %x, %x, %y {heads = 2 : i64, scale = 1.0} : (!x, !x, !y) -> (!x, !two)
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+func.func @f(%x: !x, %y: !y) {
+  // expected-error @+1 {{lse must be 2 numbers a row of q, found '!xfc.rows<source, 4xf32>'}}
+  %0, %1 = xfc.attention %x, %x, %y {heads = 2 : i64, scale = 1.0} : (!x, !x, !y) -> (!y, !y)
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+!two = !xfc.rows<source, 2xf32>
+!ss = !xfc.pairs<source, source, padding, 2xf32>
+func.func @f(%x: !x, %y: !y) {
+  // expected-error @+1 {{weights are of another structure: '!xfc.pairs<source, source, padding, 2xf32>'}}
+  %0, %1, %2 = xfc.attention %x, %x, %y {heads = 2 : i64, scale = 1.0} : (!x, !x, !y) -> (!y, !two, !ss)
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%x: !x, %y: !y) {
+  // expected-error @+1 {{rate must be at least 0 and less than 1, found 1.0}}
+  %0, %1 = xfc.attention %x, %x, %y {heads = 2 : i64, scale = 1.0, rate = 1.0} : (!x, !x, !y) -> (!y, !two)
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!t = !xfc.rows<target, 6xf32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%x: !x, %t: !t) {
+  // expected-error @+1 {{rows of source do not attend to rows of target}}
+  %0, %1 = xfc.attention %x, %t, %t {heads = 2 : i64, scale = 1.0} : (!x, !t, !t) -> (!x, !two)
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%x: !x, %y: !y, %two: !two) {
+  // expected-error @+1 {{dq, dk and dv must have the types of q, k and v}}
+  %0, %1, %2 = xfc.attention_grad %y, %x, %x, %y, %y, %two {heads = 2 : i64, scale = 1.0} : (!y, !x, !x, !y, !y, !two) -> (!x, !x, !x)
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%x: !x, %y: !y, %two: !two) {
+  // expected-error @+1 {{doutput and output must have one type}}
+  %0, %1, %2 = xfc.attention_grad %x, %x, %x, %y, %y, %two {heads = 2 : i64, scale = 1.0} : (!x, !x, !x, !y, !y, !two) -> (!x, !x, !y)
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!t = !xfc.rows<target, 6xf32>
+func.func @f(%x: !x, %t: !t) {
+  // expected-error @+1 {{operand and result must be rows of the cache, found '!xfc.rows<source, 6xf32>' and '!xfc.rows<source, 6xf32>'}}
+  %0 = xfc.cache_write %x, %t : (!x, !t) -> !x
+  return
+}
+
+// -----
+
+!y = !xfc.rows<source, 4xf32>
+!c = !xfc.rows<cache, 6xf32>
+func.func @f(%y: !y, %c: !c) {
+  // expected-error @+1 {{rows have 4 features, the cache 6}}
+  %0 = xfc.cache_write %c, %y : (!c, !y) -> !c
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!c = !xfc.rows<cache, 6xf32>
+func.func @f(%x: !x, %c: !c) {
+  // expected-error @+1 {{rows must be rows of the target, found '!xfc.rows<source, 6xf32>'}}
+  %0 = xfc.cache_write %c, %x : (!c, !x) -> !c
+  return
+}
+
+// -----
+
+!tids = !xfc.rows<target, i32>
+!x = !xfc.rows<source, 6xf32>
+!one = !xfc.rows<source, f32>
+func.func @f(%tids: !tids, %x: !x, %e: tensor<f32>) {
+  // expected-error @+1 {{labels are rows of target, found rows of source}}
+  %0, %1 = xfc.nll %x, %tids, %e : (!x, !tids, tensor<f32>) -> (!one, !one)
+  return
+}
+
+// -----
+
+!ids = !xfc.rows<source, i32>
+!x = !xfc.rows<source, 6xf32>
+!one = !xfc.rows<source, f32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%ids: !ids, %x: !x, %e: tensor<f32>) {
+  // expected-error @+1 {{losses must be one number a row of the labels, found '!xfc.rows<source, 2xf32>'}}
+  %0, %1 = xfc.nll %x, %ids, %e : (!x, !ids, tensor<f32>) -> (!two, !one)
+  return
+}
+
+// -----
+
+!ids = !xfc.rows<source, i32>
+!x = !xfc.rows<source, 6xf32>
+!one = !xfc.rows<source, f32>
+func.func @f(%ids: !ids, %x: !x, %e: tensor<f64>) {
+  // expected-error @+1 {{operands and results must have one element type}}
+  %0, %1 = xfc.nll %x, %ids, %e : (!x, !ids, tensor<f64>) -> (!one, !one)
+  return
+}
+
+// -----
+
+!ids = !xfc.rows<source, i32>
+!x = !xfc.rows<source, 6xf32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%ids: !ids, %two: !two, %e: tensor<f32>) {
+  // expected-error @+1 {{losses must be one number a row of the labels}}
+  %0 = xfc.nll_grad %two, %ids, %e : (!two, !ids, tensor<f32>) -> !x
+  return
+}
+
+// -----
+
+!ids = !xfc.rows<source, i32>
+!x = !xfc.rows<source, 6xf32>
+!one = !xfc.rows<source, f32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%ids: !ids, %x: !x, %e: tensor<f32>) {
+  // expected-error @+1 {{losses must be one number a row of the labels}}
+  %0, %1, %2 = xfc.cross_entropy %x, %ids, %e : (!x, !ids, tensor<f32>) -> (!one, !one, !two)
+  return
+}
+
+// -----
+
+!ids = !xfc.rows<source, i32>
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+!one = !xfc.rows<source, f32>
+func.func @f(%ids: !ids, %x: !x, %one: !one, %e: tensor<f32>) {
+  // expected-error @+1 {{logits and result must have one type}}
+  %0 = xfc.cross_entropy_grad %x, %one, %ids, %one, %e : (!x, !one, !ids, !one, tensor<f32>) -> !y
+  return
+}
+
+// -----
+
+!ids = !xfc.rows<source, i32>
+!x = !xfc.rows<source, 6xf32>
+!one = !xfc.rows<source, f32>
+func.func @f(%ids: !ids, %x: !x, %w: tensor<6x4xf32>, %e: tensor<f32>) {
+  // expected-error @+1 {{weight must be [vocabulary, 6], found 'tensor<6x4xf32>'}}
+  %0:4 = xfc.linear_cross_entropy %x, %w, %ids, %e : (!x, tensor<6x4xf32>, !ids, tensor<f32>) -> (!one, !one, !x, !one)
+  return
+}
+
+// -----
+
+!ids = !xfc.rows<source, i32>
+!y = !xfc.rows<source, 4xf32>
+!one = !xfc.rows<source, f32>
+func.func @f(%ids: !ids, %y: !y, %w: tensor<6x4xf32>, %e: tensor<f32>) {
+  // expected-error @+1 {{logits must have 6 features, found '!xfc.rows<source, 4xf32>'}}
+  %0:4 = xfc.linear_cross_entropy %y, %w, %ids, %e : (!y, tensor<6x4xf32>, !ids, tensor<f32>) -> (!one, !one, !y, !one)
+  return
+}
+
+// -----
+
+!ids = !xfc.rows<source, i32>
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+!one = !xfc.rows<source, f32>
+func.func @f(%ids: !ids, %y: !y, %w: tensor<6x4xf32>, %b: tensor<4xf32>, %e: tensor<f32>) {
+  // expected-error @+1 {{bias must have 6 elements, found 'tensor<4xf32>'}}
+  %0:4 = xfc.linear_cross_entropy %y, %w, %b, %ids, %e : (!y, tensor<6x4xf32>, tensor<4xf32>, !ids, tensor<f32>) -> (!one, !one, !x, !one)
+  return
+}
+
+// -----
+
+func.func @f() {
+  // expected-error @+1 {{needs a tensor}}
+  %0 = xfc.square_sum : () -> tensor<1xf64>
+  return
+}
+
+// -----
+
+func.func @f(%w: tensor<6xf32>) {
+  // expected-error @+1 {{result must have one dimension and an element, found 'tensor<f64>'}}
+  %0 = xfc.square_sum %w : (tensor<6xf32>) -> tensor<f64>
+  return
+}
+
+// -----
+
+func.func @f(%e: tensor<f32>, %w: tensor<6x4xf32>) {
+  // expected-error @+1 {{sums must have one dimension, found 'tensor<6x4xf32>'}}
+  %0, %1 = xfc.clip_factor %e, %w : (tensor<f32>, tensor<6x4xf32>) -> (tensor<f32>, tensor<f32>)
+  return
+}
+
+// -----
+
+func.func @f(%h: tensor<8xf32>, %e: tensor<f32>, %w: tensor<6xf32>, %v: tensor<4xf32>) {
+  // expected-error @+1 {{everything of parameter 0 must be 'tensor<6xf32>', found 'tensor<4xf32>'}}
+  %0, %1, %2 = xfc.adam %h, %e parameters(%w) gradients(%v) moments(%w) (%w) {resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, tensor<6xf32>, tensor<4xf32>, tensor<6xf32>, tensor<6xf32>) -> (tensor<6xf32>, tensor<6xf32>, tensor<6xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%h: tensor<7xf32>, %e: tensor<f32>, %w: tensor<6xf32>) {
+  // expected-error @+1 {{hyper must have 8 elements, found 'tensor<7xf32>'}}
+  %0, %1, %2 = xfc.adam %h, %e parameters(%w) gradients(%w) moments(%w) (%w) {resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<7xf32>, tensor<f32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>) -> (tensor<6xf32>, tensor<6xf32>, tensor<6xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%h: tensor<8xf32>, %e: tensor<f32>, %w: tensor<6xf32>) {
+  // expected-error @+1 {{needs as many gradients, moments and results as parameters: 1}}
+  %0, %1, %2 = xfc.adam %h, %e parameters(%w) gradients(%w) moments(%w, %w) (%w) {resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>) -> (tensor<6xf32>, tensor<6xf32>, tensor<6xf32>)
+  return
+}
+
+// -----
+
+// expected-error @+1 {{rows of source do not attend to rows of target}}
+func.func @f(%x: !xfc.pairs<source, target, 2xf32>) {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{rows of cache do not attend to rows of cache}}
+func.func @f(%x: !xfc.pairs<cache, cache, 2xf32>) {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{pairs need at least one head, found 0}}
+func.func @f(%x: !xfc.pairs<target, source, 0xf32>) {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{pairs hold floats, found 'i32'}}
+func.func @f(%x: !xfc.pairs<target, source, 2xi32>) {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{expected one number of heads, found 2}}
+func.func @f(%x: !xfc.pairs<target, source, 2x3xf32>) {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{expected a set of rows: source, target or cache, found memory}}
+func.func @f(%x: !xfc.rows<memory, 2xf32>) {
+  return
+}
