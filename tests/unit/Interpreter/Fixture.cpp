@@ -122,8 +122,9 @@ void expectGradients(const std::string &text) {
   llvm::SmallVector<Tensor> results = gradients.evaluate(batch, withScale);
 
   auto sum = [&] {
+    llvm::SmallVector<Tensor> losses = loss.evaluate(batch, inputs);
     double total = 0;
-    for (double value : loss.evaluate(batch, inputs)[0].data)
+    for (double value : losses[0].data)
       total += value;
     return total;
   };

@@ -61,8 +61,9 @@ TEST(Dropout, keepsTheRateAndTheMean) {
   int64_t zeros = 0;
   for (double value : y.data) {
     zeros += value == 0;
-    if (value != 0)
+    if (value != 0) {
       ASSERT_DOUBLE_EQ(value, 1 / 0.7);
+    }
   }
   EXPECT_NEAR(zeros / 4800.0, 0.3, 0.03); // 4.5 standard deviations
 }
