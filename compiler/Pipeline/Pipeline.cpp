@@ -1,6 +1,7 @@
 // The order of passes, phase by phase.
 #include "Pipeline.h"
 #include "CPU/CPU.h"
+#include "CPU/Object.h"
 #include "Dialect/XFC.h"
 #include "Import/Import.h"
 #include "Schedule/Schedule.h"
