@@ -242,8 +242,8 @@ Backend::KernelInfo emitLinearInputGrad(KernelBuilder &k, LinearInputGradOp op) 
   return emitProduct(k, op, weight.getDimSize(0), weight.getDimSize(1), false, op.getEpilogue());
 }
 
-// The logits of a block of rows, then their losses while they are in cache. The logits are always written: the loss
-// needs all of them at once.
+// The logits of a block of rows, then their losses while they are in cache. The loss needs all of a row's logits at
+// once: without a gradient to take their place they stay in scratch.
 Backend::KernelInfo emitLinearCrossEntropy(KernelBuilder &k, LinearCrossEntropyOp op) {
   RankedTensorType weight = op.getWeight().getType();
   const int64_t inner = weight.getDimSize(1), vocabulary = weight.getDimSize(0), labels = op.getBias() ? 3 : 2;
@@ -253,12 +253,14 @@ Backend::KernelInfo emitLinearCrossEntropy(KernelBuilder &k, LinearCrossEntropyO
   Value row = k.mul(k.chunk, block), count = k.min(k.index(block), k.sub(k.rowCount(), row));
   Value bias = op.getBias() ? k.buffer(2) : Value();
   const int64_t firstResult = op->getNumOperands();
-  Value logits = k.buffer(firstResult + 2), stride = k.stride(firstResult + 2);
+  const bool kept = !op.getLogits().use_empty();
+  Value stride = kept ? k.stride(firstResult + 2) : k.index(vocabulary);
+  Value logits = kept ? k.offset(k.buffer(firstResult + 2), k.mul(row, stride)) : k.offset(k.scratch, product.scratchBytes() / k.bytes());
   k.loop(k.index(0), k.index(panels), tilePanels, [&](Value panel) {
     Value some = k.min(k.index(tilePanels), k.sub(k.index(panels), panel));
     product.compute(row, count, panel, some);
     product.forEachGroup(row, count, panel, some, [&](Value at, Value feature, Value tile, int64_t used) {
-      Value to = k.offset(k.offset(logits, k.mul(at, stride)), feature);
+      Value to = k.offset(k.offset(logits, k.mul(k.sub(at, row), stride)), feature);
       for (int64_t i = 0; i < used; i += k.lanes()) {
         Value y = k.load(k.offset(tile, i), k.lanes());
         if (bias)
@@ -270,7 +272,7 @@ Backend::KernelInfo emitLinearCrossEntropy(KernelBuilder &k, LinearCrossEntropyO
   Value smoothing = k.load(k.buffer(labels + 1));
   k.loop(k.index(0), count, 1, [&](Value r) {
     Value at = k.add(row, r), label = k.loadI32(k.buffer(labels), at);
-    RowLoss values = emitCrossEntropyRow(k, k.offset(logits, k.mul(at, stride)), vocabulary, label, smoothing);
+    RowLoss values = emitCrossEntropyRow(k, k.offset(logits, k.mul(r, stride)), vocabulary, label, smoothing);
     const std::pair<Value, Value> results[] = {{op.getLoss(), values.loss}, {op.getNll(), values.nll}, {op.getLse(), values.lse}};
     for (auto [result, value] : results) {
       int64_t buffer = firstResult + cast<OpResult>(result).getResultNumber();
@@ -278,7 +280,7 @@ Backend::KernelInfo emitLinearCrossEntropy(KernelBuilder &k, LinearCrossEntropyO
         k.store(value, k.offset(k.buffer(buffer), k.mul(at, k.stride(buffer))));
     }
   });
-  return {{Partition::Unit::Rows, block, 1}, product.scratchBytes()};
+  return {{Partition::Unit::Rows, block, 1}, product.scratchBytes() + (kept ? 0 : block * vocabulary * k.bytes())};
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
