@@ -55,7 +55,7 @@ std::string CPUBackend::print() {
 
 std::vector<char> CPUBackend::object(const Module &plan, const std::string &suffix, bool text) {
   lowerToLLVM(*kernels);
-  return emitObject(*kernels, {set.cpu, set.features, set.vectorBytes * 8}, plan, "xfc_image_" + suffix, set.name, set.needed, text);
+  return emitObject(*kernels, {set.cpu, set.features, static_cast<int>(set.vectorBytes * 8), set.tune}, plan, "xfc_image_" + suffix, set.name, set.needed, text);
 }
 
 } // namespace xfc

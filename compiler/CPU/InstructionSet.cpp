@@ -3,7 +3,6 @@
 #include "core/Error.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/TargetParser/Host.h"
-#include "llvm/TargetParser/SubtargetFeature.h"
 
 namespace xfc {
 
@@ -12,9 +11,9 @@ static const char *const v4Needs = "avx2,fma,bmi2,f16c,movbe,avx512f,avx512bw,av
 
 InstructionSet InstructionSet::named(const std::string &name) {
   if (name == "x86-64-v3")
-    return {name, name, "", v3Needs, 32};
+    return {name, name, "", v3Needs, 32, ""};
   if (name == "x86-64-v4")
-    return {name, name, "", v4Needs, 64};
+    return {name, name, "", v4Needs, 64, ""};
   if (name != "native")
     throw Error("--cpu: unknown instruction set '" + name + "'; known: native, x86-64-v3, x86-64-v4");
   llvm::StringMap<bool> host = llvm::sys::getHostCPUFeatures();
@@ -22,10 +21,11 @@ InstructionSet InstructionSet::named(const std::string &name) {
   if (!has("avx2") || !has("fma"))
     throw Error("--cpu native: this machine has no AVX2 and FMA, which generated code needs; name another with --cpu x86-64-v3");
   const bool wide = has("avx512f") && has("avx512bw") && has("avx512dq") && has("avx512vl") && has("avx512cd");
-  llvm::SubtargetFeatures features;
-  for (auto &entry : host)
-    features.AddFeature(entry.first(), entry.second);
-  return {llvm::sys::getHostCPUName().str(), llvm::sys::getHostCPUName().str(), features.getString(), wide ? v4Needs : v3Needs, wide ? 64 : 32};
+  // Code for this machine's pipeline, but of instructions that the check at start covers: a copy on another machine
+  // says what is missing instead of dying.
+  std::string cpu = llvm::sys::getHostCPUName().str();
+  std::string level = wide ? "x86-64-v4" : "x86-64-v3";
+  return {level + " tuned for " + cpu, level, "", wide ? v4Needs : v3Needs, wide ? 64 : 32, cpu};
 }
 
 } // namespace xfc

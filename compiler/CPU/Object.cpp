@@ -142,6 +142,8 @@ std::vector<char> emitObject(ModuleOp lowered, const CodeTarget &target, const M
     function.addFnAttr("target-cpu", target.cpu);
     if (!target.features.empty())
       function.addFnAttr("target-features", target.features);
+    if (!target.tune.empty())
+      function.addFnAttr("tune-cpu", target.tune);
     function.addFnAttr("prefer-vector-width", std::to_string(target.vectorBits));
     function.addFnAttr(llvm::Attribute::NoUnwind);
     // Several images may stand in one executable: only the image itself is visible.

@@ -12,6 +12,7 @@ namespace xfc {
 struct CodeTarget {
   std::string cpu, features; // as LLVM names them; features may be empty
   int vectorBits = 256;      // preferred width
+  std::string tune = {};     // CPU to schedule for, if another
 };
 
 // The kernels (func.func in vector, scf, arith, math, memref-free LLVM pointers) down to the LLVM dialect, in place.

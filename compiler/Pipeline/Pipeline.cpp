@@ -100,7 +100,7 @@ private:
     for (const PassEntry &entry : passesOf(phase)) {
       if (entry.name && options.disabled.count(entry.name))
         continue;
-      PassManager manager(&context, PassManager::getAnyOpAnchorName(), OpPassManager::Nesting::Implicit);
+      PassManager manager(&context, ModuleOp::getOperationName(), OpPassManager::Nesting::Implicit);
       std::unique_ptr<Pass> pass = entry.create();
       std::string name = pass->getArgument().str();
       manager.addPass(std::move(pass));

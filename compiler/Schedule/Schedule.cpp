@@ -368,7 +368,10 @@ void ProgramScheduler::placeResults(Operation *op, int32_t step) {
   if (!kernel)
     fail(op, "is neither a kernel nor a view");
   for (OpResult result : op->getResults()) {
-    if (homes.count(result) || result.use_empty())
+    // The losses need all logits of a row at once, so they are kept even where nobody asks for them.
+    auto losses = dyn_cast<LinearCrossEntropyOp>(op);
+    bool needed = !result.use_empty() || (losses && result == losses.getLogits());
+    if (homes.count(result) || !needed)
       continue;
     // A part of a join is written into its place there.
     JoinOp join;

@@ -53,7 +53,7 @@ PipelineOptions pipelineOptions(const CompileOptions &options, bool noFuseGiven)
   pipeline.cpus = splitList(options.cpu);
   if (noFuseGiven) {
     std::vector<std::string> names = splitList(options.noFuse);
-    if (names.empty())
+    if (names.empty() || names == std::vector<std::string>{"all"})
       names = fusions();
     for (const std::string &name : names) {
       check("--no-fuse", name, fusions());

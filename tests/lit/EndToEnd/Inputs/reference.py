@@ -209,13 +209,13 @@ class FreeHeadDims(Model):
 class TorchPreNorm(Model):
     """tiny and small: torch's nn.Transformer(norm_first=True)."""
 
-    pre_norm = final_norm = True
+    pre_norm = final_norm = target_padding = True
 
 
 class Modern(Model):
     norm = staticmethod(rms_norm)
     norm_bias = attention_bias = ffn_bias = head_bias = False
-    pre_norm = final_norm = gated = tied = True
+    pre_norm = final_norm = gated = tied = target_padding = True
 
 
 MODELS = {
