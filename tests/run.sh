@@ -20,4 +20,4 @@ else
   prepare_python
 fi
 export XFC_TEST_PYTHON="$PWD/$venv/bin/python"
-ctest --test-dir build --output-on-failure -j "$(nproc)" --timeout 900
+ctest --test-dir build --output-on-failure -j "$(nproc)" --timeout 2400

@@ -368,10 +368,7 @@ void ProgramScheduler::placeResults(Operation *op, int32_t step) {
   if (!kernel)
     fail(op, "is neither a kernel nor a view");
   for (OpResult result : op->getResults()) {
-    // The losses need all logits of a row at once, so they are kept even where nobody asks for them.
-    auto losses = dyn_cast<LinearCrossEntropyOp>(op);
-    bool needed = !result.use_empty() || (losses && result == losses.getLogits());
-    if (homes.count(result) || !needed)
+    if (homes.count(result) || result.use_empty())
       continue;
     // A part of a join is written into its place there.
     JoinOp join;

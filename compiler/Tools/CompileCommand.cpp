@@ -7,41 +7,18 @@
 #include "core/Files.h"
 #include <cstdio>
 #include <memory>
-#include <sstream>
 
 namespace xfc {
 namespace {
 
 struct CompileOptions {
   ModelArguments model;
-  std::string output, target = "cpu", cpu = "native", dtype = "f32", mode = "train,decode", emit = "exe", noFuse;
+  std::string output, target = "cpu", cpu = "native", dtype = "f32", mode = "train,decode", emit = "exe";
+  FusionArguments noFuse;
   PipelineOptions pipeline;
 };
 
-std::vector<std::string> splitList(const std::string &text) {
-  std::vector<std::string> parts;
-  std::stringstream stream(text);
-  for (std::string part; std::getline(stream, part, ',');)
-    if (!part.empty())
-      parts.push_back(part);
-  return parts;
-}
-
-std::string listed(const std::vector<std::string> &names) {
-  std::string text;
-  for (const std::string &name : names)
-    text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
-void check(const std::string &flag, const std::string &value, const std::vector<std::string> &known) {
-  for (const std::string &name : known)
-    if (name == value)
-      return;
-  throw CLI::ValidationError(flag, "unknown '" + value + "'; known: " + listed(known));
-}
-
-PipelineOptions pipelineOptions(const CompileOptions &options, bool noFuseGiven) {
+PipelineOptions pipelineOptions(const CompileOptions &options) {
   PipelineOptions pipeline = options.pipeline;
   pipeline.train = pipeline.decode = false;
   for (const std::string &mode : splitList(options.mode)) {
@@ -51,15 +28,7 @@ PipelineOptions pipelineOptions(const CompileOptions &options, bool noFuseGiven)
   check("--dtype", options.dtype, {"f32", "f64"});
   pipeline.f64 = options.dtype == "f64";
   pipeline.cpus = splitList(options.cpu);
-  if (noFuseGiven) {
-    std::vector<std::string> names = splitList(options.noFuse);
-    if (names.empty() || names == std::vector<std::string>{"all"})
-      names = fusions();
-    for (const std::string &name : names) {
-      check("--no-fuse", name, fusions());
-      pipeline.disabled.insert(name);
-    }
-  }
+  pipeline.disabled = options.noFuse.disabled();
   return pipeline;
 }
 
@@ -70,8 +39,8 @@ void writeText(const std::string &file, const std::string &text) {
     writeFile(file, text);
 }
 
-void compile(const CompileOptions &options, bool noFuseGiven) {
-  PipelineOptions pipeline = pipelineOptions(options, noFuseGiven);
+void compile(const CompileOptions &options) {
+  PipelineOptions pipeline = pipelineOptions(options);
   for (const std::string &target : splitList(options.target)) {
     check("--target", target, {"cpu", "cuda"});
     if (target == "cuda")
@@ -118,12 +87,11 @@ void addCompile(CLI::App &app) {
       ->capture_default_str();
   command->add_option("--dtype", options->dtype, "type of matrix products: f32, or f64 for checking gradients")->capture_default_str();
   command->add_option("--mode", options->mode, "programs to include: train, decode")->capture_default_str();
-  CLI::Option *noFuse = command->add_option("--no-fuse", options->noFuse, "turn fusions off: all, or those named (" + listed(fusions()) + ")")
-                            ->expected(0, 1);
+  options->noFuse.addTo(*command);
   command->add_option("--emit", options->emit, "stop early: exe, obj, llvm, or a phase of `xfc phases`")->capture_default_str();
   command->add_option("--dump-ir-dir", options->pipeline.dumpDirectory, "write the module after every pass into this folder");
   command->add_flag("--timing", options->pipeline.timing, "print what each stage and pass took");
-  command->callback([options, noFuse] { compile(*options, noFuse->count() > 0); });
+  command->callback([options] { compile(*options); });
 }
 
 void addPhases(CLI::App &app) {

@@ -15,6 +15,7 @@ namespace {
 
 struct InspectOptions {
   ModelArguments model;
+  FusionArguments noFuse;
   std::string svg, cpu = "native";
   int64_t batchTokens = 4096, length = 32, sentences = 64, beam = 5;
   int threads = 2;
@@ -46,6 +47,7 @@ void inspect(const InspectOptions &options) {
   Description description = options.model.parse();
   PipelineOptions pipeline;
   pipeline.cpus = {options.cpu};
+  pipeline.disabled = options.noFuse.disabled();
   const Module module = planOf(description, pipeline);
   if (!options.svg.empty())
     writeFile(options.svg, drawSvg(description));
@@ -116,6 +118,7 @@ void addInspect(CLI::App &app) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App *command = app.add_subcommand("inspect", "parameters, operations and memory of a model, and its graph");
   options->model.addTo(*command);
+  options->noFuse.addTo(*command);
   command->add_option("--svg", options->svg, "also draw the graph into this file");
   command->add_option("--cpu", options->cpu, "the instruction set to plan for")->capture_default_str();
   command->add_option("--batch-tokens", options->batchTokens, "tokens of a training batch, source and target each")->capture_default_str()->check(CLI::PositiveNumber);

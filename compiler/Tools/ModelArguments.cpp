@@ -1,8 +1,11 @@
 // From the command line to a Description.
 #include "ModelArguments.h"
+#include "Pipeline/Pipeline.h"
 #include "core/Error.h"
 #include "core/Files.h"
+#include <algorithm>
 #include <sentencepiece_processor.h>
+#include <sstream>
 
 namespace xfc {
 
@@ -47,6 +50,33 @@ Description ModelArguments::parse() const {
     overrides.push_back({setting.substr(0, equals), setting.substr(equals + 1)});
   }
   return parseDescription(readFile(file), file, overrides);
+}
+
+std::vector<std::string> splitList(const std::string &text) {
+  std::vector<std::string> parts;
+  std::stringstream stream(text);
+  for (std::string part; std::getline(stream, part, ',');)
+    if (!part.empty())
+      parts.push_back(part);
+  return parts;
+}
+
+void check(const std::string &flag, const std::string &value, const std::vector<std::string> &known) {
+  if (std::find(known.begin(), known.end(), value) == known.end())
+    throw CLI::ValidationError(flag, "unknown '" + value + "'; known: " + listed(known));
+}
+
+void FusionArguments::addTo(CLI::App &command) {
+  option = command.add_option("--no-fuse", names, "turn every fusion off, or those named: " + listed(fusions()))->expected(0, 1);
+}
+
+std::set<std::string> FusionArguments::disabled() const {
+  std::vector<std::string> off = splitList(names);
+  for (const std::string &name : off)
+    check("--no-fuse", name, fusions());
+  if (off.empty() && option->count() > 0)
+    off = fusions();
+  return {off.begin(), off.end()};
 }
 
 } // namespace xfc

@@ -1,8 +1,10 @@
-// The arguments every verb that reads a model.json shares: the file, --set, and vocabularies.
+// The arguments that verbs reading a model.json share: the file, --set, vocabularies, and --no-fuse.
 #pragma once
 
 #include "Import/Description.h"
+#include "Import/Json.h"
 #include <CLI/CLI.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,5 +18,21 @@ struct ModelArguments {
   // Reads and validates the model. --vocab sets source_vocab, target_vocab and the token ids; --set comes after.
   Description parse() const;
 };
+
+// --no-fuse alone turns every fusion off, --no-fuse=NAME,NAME those named.
+class FusionArguments {
+public:
+  void addTo(CLI::App &command);
+  std::set<std::string> disabled() const;
+
+private:
+  CLI::Option *option = nullptr;
+  std::string names;
+};
+
+// "a,b" as a list without empty parts.
+std::vector<std::string> splitList(const std::string &text);
+// Throws a command-line error that lists `known` if `value` is none of them.
+void check(const std::string &flag, const std::string &value, const std::vector<std::string> &known);
 
 } // namespace xfc

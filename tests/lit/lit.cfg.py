@@ -20,6 +20,7 @@ config.substitutions += [
     ("%xfc-opt", "timeout 60 " + os.path.join(tools, "xfc-opt")),
     ("%xfc-interpret", "timeout 60 " + os.path.join(tools, "xfc-interpret")),
     ("%xfc", os.path.join(tools, "xfc")),
+    ("%build", config.xfc_binary_dir),
     ("%models", os.path.join(config.xfc_source_dir, "models")),
     ("%python3", python),
     ("%python", python),
