@@ -63,6 +63,7 @@ Counts largestBatch(const Corpus &corpus, int64_t batchTokens) {
     sequences = std::min(sequences, std::max<int64_t>(counts.rows[set] / shortest[set], 1));
   }
   counts.sequences[XFC_SOURCE] = counts.sequences[XFC_TARGET] = sequences;
+  counts.longest = std::max(longest[XFC_SOURCE], longest[XFC_TARGET]);
   // A pair of sequences has as many (query, key) pairs as the product of their lengths.
   auto pairs = [&](int queries, int keys) {
     return std::min(counts.rows[queries] * longest[keys], longest[queries] * counts.rows[keys]);

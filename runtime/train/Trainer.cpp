@@ -186,6 +186,7 @@ void Trainer::reserve() {
     }
     for (int keys = 0; keys < XFC_KEY_STRUCTURES; ++keys)
       counts.pairs[keys] = std::max(counts.pairs[keys], more.pairs[keys]);
+    counts.longest = std::max(counts.longest, more.longest);
   }
   std::vector<std::string> programs = {"loss_and_gradients", "update"};
   if (validation)
