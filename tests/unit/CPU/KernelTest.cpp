@@ -1,5 +1,6 @@
 // Runs the kernel of one op on a ragged batch and compares it with the interpreter's answer.
 #include "KernelTest.h"
+#include "CPU/Matrix.h"
 #include "CPU/Object.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
@@ -285,6 +286,12 @@ Outcome runKernel(const Batch &batch, const std::string &body, const std::vector
   builder.kernel("kernel", [&] { info = emitKernel(builder, op); });
   if (!info)
     throw std::runtime_error("no emitter for " + body);
+  // Products read their weight packed.
+  std::optional<Backend::PackInfo> packing;
+  if (isa<LinearOp, LinearInputGradOp, LinearCrossEntropyOp>(op))
+    builder.kernel("pack", [&] {
+      packing = emitPackWeight(builder, cast<RankedTensorType>(op->getOperand(1).getType()), !isa<LinearInputGradOp>(op));
+    });
   std::unique_ptr<llvm::orc::LLJIT> jit;
   xfc_kernel kernel = compile(*kernels, jit);
 
@@ -329,6 +336,18 @@ Outcome runKernel(const Batch &batch, const std::string &body, const std::vector
   for (size_t i = 0; i < memory.size(); ++i) {
     buffers.push_back(memory[placeOf(i)].data());
     strides.push_back(memory[placeOf(i)].stride);
+  }
+  std::vector<char> packed;
+  if (packing) {
+    packed.assign(packing->bytes + 64, static_cast<char>(0xff));
+    auto *to = reinterpret_cast<void *>((reinterpret_cast<uintptr_t>(packed.data()) + 63) / 64 * 64);
+    void *packBuffers[] = {buffers[1], to};
+    const int64_t packStrides[] = {0, 0};
+    xfc_call pack{&batch.shape, nullptr, nullptr, nullptr, packBuffers, packStrides, nullptr};
+    auto packKernel = llvm::cantFail(jit->lookup("pack")).toPtr<xfc_kernel>();
+    for (int64_t chunk = packing->chunks; chunk-- > 0;)
+      packKernel(&pack, chunk, nullptr);
+    buffers[1] = to;
   }
   xfc_call call{&batch.shape, nullptr, nullptr, nullptr, buffers.data(), strides.data(), options.immediates.data()};
   setsOf(batch, op, call);
