@@ -36,7 +36,7 @@ echo "xfc:"
 "$out/translator" evaluate --hypothesis "$out/test.hyp" --target "$out/test.fr"
 paste "$out/test.hyp" "$out/test.fr" | awk -F'\t' '{ n++; if ($1 == $2) same++ } END { printf "exact match: %.1f %% of %d\n", 100 * same / n, n }'
 echo
-paste "$out/test.en" "$out/test.hyp" "$out/test.fr" | awk -F'\t' 'NF == 3 && length($1) > 20 && length($1) < 70 { print "  English    " $1 "\n  xfc        " $2 "\n  reference  " $3 "\n"; if (++n == 12) exit }'
+paste "$out/test.en" "$out/test.hyp" "$out/test.fr" | awk -F'\t' 'NF == 3 && length($1) > 20 && length($1) < 70 && n < 12 { n++; print "  English    " $1 "\n  xfc        " $2 "\n  reference  " $3 "\n" }'
 
 stage 7 "Write the report"
 "$out/translator" report "$out/run" -o "$out/report.html"
