@@ -91,6 +91,7 @@ Value KernelBuilder::min(Value x, Value y) { return arith::MinSIOp::create(b, x,
 Value KernelBuilder::max(Value x, Value y) { return arith::MaxSIOp::create(b, x, y); }
 Value KernelBuilder::equal(Value x, Value y) { return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, x, y); }
 Value KernelBuilder::less(Value x, Value y) { return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, x, y); }
+Value KernelBuilder::notLess(Value x, Value y) { return arith::CmpIOp::create(b, arith::CmpIPredicate::uge, x, y); }
 Value KernelBuilder::both(Value x, Value y) { return arith::AndIOp::create(b, x, y); }
 Value KernelBuilder::either(Value x, Value y) { return arith::OrIOp::create(b, x, y); }
 Value KernelBuilder::truncated(Value x) { return arith::TruncIOp::create(b, i32, x); }

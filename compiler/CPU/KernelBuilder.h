@@ -47,6 +47,7 @@ public:
   mlir::Value div(mlir::Value a, int64_t b), rem(mlir::Value a, int64_t b); // of what is not negative
   mlir::Value min(mlir::Value a, mlir::Value b), max(mlir::Value a, mlir::Value b);
   mlir::Value equal(mlir::Value a, mlir::Value b), less(mlir::Value a, mlir::Value b);
+  mlir::Value notLess(mlir::Value a, mlir::Value b); // unsigned
   mlir::Value both(mlir::Value a, mlir::Value b), either(mlir::Value a, mlir::Value b);
   mlir::Value boolean(bool value);
   mlir::Value i32Of(int32_t value);

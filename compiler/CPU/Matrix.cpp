@@ -114,43 +114,58 @@ struct Product {
     });
   }
 
-  // Calls `finish(row, feature, tile, used)` for each group of 64 columns of each row of the tile; `used` is static.
-  void forEachGroup(Value row, Value count, Value panel, Value panels,
-                    const std::function<void(Value row, Value feature, Value tile, int64_t used)> &finish) {
+  // For each row of the tile, what `begin(row)` returns is called with each group of 64 columns: the first feature, its
+  // place in the tile, and how many are used (static). What depends on the row alone is computed once, in `begin`.
+  using Finish = std::function<void(Value feature, Value tile, int64_t used)>;
+  void forEachGroup(Value row, Value count, Value panel, Value panels, const std::function<Finish(Value row)> &begin) {
     Value first = k.mul(panel, t.panel), end = k.min(k.index(columns), k.mul(k.add(panel, panels), t.panel));
     const int64_t tail = columns % 64;
     k.loop(k.index(0), count, 1, [&](Value r) {
-      Value tile = k.offset(c, k.mul(r, tileColumns())), at = k.add(row, r);
+      Value tile = k.offset(c, k.mul(r, tileColumns()));
+      Finish finish = begin(k.add(row, r));
       k.loop(first, end, 64, [&](Value feature) {
         Value group = k.offset(tile, k.sub(feature, first));
         if (columns < 64)
-          finish(at, feature, group, columns);
+          finish(feature, group, columns);
         else if (!tail)
-          finish(at, feature, group, 64);
+          finish(feature, group, 64);
         else
           k.when(
-              k.less(k.add(feature, 63), k.index(columns)), [&] { finish(at, feature, group, 64); },
-              [&] { finish(at, feature, group, tail); });
+              k.less(k.add(feature, 63), k.index(columns)), [&] { finish(feature, group, 64); },
+              [&] { finish(feature, group, tail); });
       });
     });
   }
 };
 
-// The factors of dropout for up to 64 features from `feature` on, a vector each.
-SmallVector<Value> dropoutFactors(KernelBuilder &k, Value row, Value feature, int64_t used, double rate) {
-  Value rows = k.rows();
-  Value sequence = k.loadI32(k.field(rows, offsetof(xfc_rows, sequence_of), k.ptr), row);
-  auto key = k.dropoutKey(k.immediate(0), k.loadI32(k.field(rows, offsetof(xfc_rows, positions), k.ptr), row),
-                          k.loadI32(k.field(rows, offsetof(xfc_rows, sentences), k.ptr), sequence), k.index(0));
-  SmallVector<Value> factors((used + k.lanes() - 1) / k.lanes());
-  for (int64_t i = 0; i < std::min<int64_t>(16, used); i += k.lanes()) {
-    Value counters = k.add(k.broadcast(k.truncated(k.div(feature, 4))), k.add(k.iota(k.lanes()), k.broadcast(k.i32Of(i))));
-    for (auto [word, numbers] : llvm::enumerate(k.philox(key, counters)))
-      if (int64_t at = (static_cast<int64_t>(word) * 16 + i) / k.lanes(); at < static_cast<int64_t>(factors.size()))
-        factors[at] = k.select(k.training(), k.keepFactor(numbers, rate), k.splat(1));
+// Dropout of whole groups: outside training every random number is kept, and kept as it is.
+struct Dropout {
+  KernelBuilder &k;
+  Value threshold, factor;
+
+  Dropout(KernelBuilder &k, double rate) : k(k) {
+    auto limit = static_cast<int32_t>(static_cast<uint32_t>(rate * 4294967296.0));
+    Value training = k.training();
+    threshold = k.broadcast(k.select(training, k.i32Of(limit), k.i32Of(0)));
+    factor = k.broadcast(k.select(training, k.scalar(1 / (1 - rate)), k.scalar(1)));
   }
-  return factors;
-}
+  KernelBuilder::DropoutKey key(Value row) {
+    Value rows = k.rows(), sequence = k.loadI32(k.field(rows, offsetof(xfc_rows, sequence_of), k.ptr), row);
+    return k.dropoutKey(k.immediate(0), k.loadI32(k.field(rows, offsetof(xfc_rows, positions), k.ptr), row),
+                        k.loadI32(k.field(rows, offsetof(xfc_rows, sentences), k.ptr), sequence), k.index(0));
+  }
+  // 0 or the factor for up to 64 features from `feature` on, a vector each.
+  SmallVector<Value> factors(const KernelBuilder::DropoutKey &key, Value feature, int64_t used) {
+    SmallVector<Value> result((used + k.lanes() - 1) / k.lanes());
+    for (int64_t i = 0; i < std::min<int64_t>(16, used); i += k.lanes()) {
+      Value counters = k.add(k.broadcast(k.truncated(k.div(feature, 4))), k.add(k.iota(k.lanes()), k.broadcast(k.i32Of(i))));
+      for (auto [word, numbers] : llvm::enumerate(k.philox(key, counters)))
+        if (int64_t at = (static_cast<int64_t>(word) * 16 + i) / k.lanes(); at < static_cast<int64_t>(result.size()))
+          result[at] = k.select(k.notLess(numbers, threshold), factor, k.splat(0));
+    }
+    return result;
+  }
+};
 
 // The epilogue on one vector: `values` holds the region's arguments, and the yielded values are returned.
 SmallVector<Value> evaluateEpilogue(KernelBuilder &k, Region &region, ArrayRef<Value> arguments, Value dropoutFactor) {
@@ -201,31 +216,39 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, int64_t inner, 
   product.compute(row, count, panel, some);
 
   Value bias = hasBias ? k.buffer(2) : Value();
-  product.forEachGroup(row, count, panel, some, [&](Value at, Value feature, Value tile, int64_t used) {
-    SmallVector<Value> factors;
-    if (rate > 0)
-      factors = dropoutFactors(k, at, feature, used, rate);
-    auto address = [&](int64_t buffer) { return k.offset(k.offset(k.buffer(buffer), k.mul(at, k.stride(buffer))), feature); };
+  std::optional<Dropout> dropout;
+  if (rate > 0)
+    dropout.emplace(k, rate);
+  product.forEachGroup(row, count, panel, some, [&](Value at) -> Product::Finish {
+    auto rowOf = [&](int64_t buffer) { return k.offset(k.buffer(buffer), k.mul(at, k.stride(buffer))); };
     SmallVector<Value> inputs, outputs;
     for (int64_t e = 0; e < extras; ++e)
-      inputs.push_back(address(firstExtra + e));
+      inputs.push_back(rowOf(firstExtra + e));
     for (OpResult result : op->getResults())
-      outputs.push_back(result.use_empty() ? Value() : address(op->getNumOperands() + result.getResultNumber()));
-    for (int64_t i = 0; i < used; i += k.lanes()) {
-      Value y = k.load(k.offset(tile, i), k.lanes());
-      if (bias)
-        y = k.addf(y, k.load(k.offset(k.offset(bias, feature), i), k.lanes()));
-      SmallVector<Value> results = {y};
-      if (!epilogue.empty()) {
-        SmallVector<Value> arguments = {y};
-        for (Value input : inputs)
-          arguments.push_back(k.load(k.offset(input, i), k.lanes()));
-        results = evaluateEpilogue(k, epilogue, arguments, rate > 0 ? factors[i / k.lanes()] : Value());
+      outputs.push_back(result.use_empty() ? Value() : rowOf(op->getNumOperands() + result.getResultNumber()));
+    std::optional<KernelBuilder::DropoutKey> key;
+    if (dropout)
+      key = dropout->key(at);
+    return [=, &k, &epilogue, &dropout](Value feature, Value tile, int64_t used) {
+      SmallVector<Value> factors;
+      if (key)
+        factors = dropout->factors(*key, feature, used);
+      for (int64_t i = 0; i < used; i += k.lanes()) {
+        Value y = k.load(k.offset(tile, i), k.lanes());
+        if (bias)
+          y = k.addf(y, k.load(k.offset(k.offset(bias, feature), i), k.lanes()));
+        SmallVector<Value> results = {y};
+        if (!epilogue.empty()) {
+          SmallVector<Value> arguments = {y};
+          for (Value input : inputs)
+            arguments.push_back(k.load(k.offset(k.offset(input, feature), i), k.lanes()));
+          results = evaluateEpilogue(k, epilogue, arguments, key ? factors[i / k.lanes()] : Value());
+        }
+        for (auto [output, result] : llvm::zip_equal(outputs, results))
+          if (output)
+            k.storePart(result, k.offset(k.offset(output, feature), i), std::min(k.lanes(), used - i));
       }
-      for (auto [output, result] : llvm::zip_equal(outputs, results))
-        if (output)
-          k.storePart(result, k.offset(output, i), std::min(k.lanes(), used - i));
-    }
+    };
   });
   return {{Partition::Unit::Rows, t.block, slabs}, product.scratchBytes()};
 }
@@ -259,14 +282,16 @@ Backend::KernelInfo emitLinearCrossEntropy(KernelBuilder &k, LinearCrossEntropyO
   k.loop(k.index(0), k.index(panels), tilePanels, [&](Value panel) {
     Value some = k.min(k.index(tilePanels), k.sub(k.index(panels), panel));
     product.compute(row, count, panel, some);
-    product.forEachGroup(row, count, panel, some, [&](Value at, Value feature, Value tile, int64_t used) {
-      Value to = k.offset(k.offset(logits, k.mul(k.sub(at, row), stride)), feature);
-      for (int64_t i = 0; i < used; i += k.lanes()) {
-        Value y = k.load(k.offset(tile, i), k.lanes());
-        if (bias)
-          y = k.addf(y, k.load(k.offset(k.offset(bias, feature), i), k.lanes()));
-        k.storePart(y, k.offset(to, i), std::min(k.lanes(), used - i));
-      }
+    product.forEachGroup(row, count, panel, some, [&](Value at) -> Product::Finish {
+      Value to = k.offset(logits, k.mul(k.sub(at, row), stride));
+      return [=, &k](Value feature, Value tile, int64_t used) {
+        for (int64_t i = 0; i < used; i += k.lanes()) {
+          Value y = k.load(k.offset(tile, i), k.lanes());
+          if (bias)
+            y = k.addf(y, k.load(k.offset(k.offset(bias, feature), i), k.lanes()));
+          k.storePart(y, k.offset(k.offset(to, feature), i), std::min(k.lanes(), used - i));
+        }
+      };
     });
   });
   Value smoothing = k.load(k.buffer(labels + 1));
