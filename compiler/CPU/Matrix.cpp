@@ -4,49 +4,71 @@
 // number of rows or how they are cut, so that a row's result never depends on its neighbours.
 #include "Matrix.h"
 #include "Emitters.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 
 namespace xfc {
 namespace {
 
-// Sizes of a product on a target. Columns of a chunk are a multiple of 64 where dropout's random numbers come in 64s.
+// Sizes of a product on a target.
 struct Tiling {
-  int64_t rows;       // of the micro-kernel: 6 x 2 vectors fill 16 registers, 14 x 2 fill 32
-  int64_t panel;      // columns of the micro-kernel
-  int64_t block;      // rows of a chunk
-  int64_t depth = 512; // inner dimension of a block
-  int64_t stride = depth + 16; // of a row in scratch: not a power of two, so that rows spread over the cache's sets
+  int64_t rows;         // of the micro-kernel: 6 x 2 vectors fill 16 registers, 14 x 2 fill 32
+  int64_t panel;        // columns of the micro-kernel
+  int64_t block;        // rows of a chunk
+  int64_t depth;        // inner dimension of a block
+  int64_t stride;       // of a row in scratch: not a power of two, so that rows spread over the cache's sets
+  // Panels come in groups of 64 columns, as dropout's random numbers do.
+  static constexpr int64_t group = 64;
 
-  explicit Tiling(KernelBuilder &k)
-      : rows(k.registers() == 32 ? 14 : 6), panel(2 * k.lanes()), block(k.registers() == 32 ? 84 : 72) {}
+  Tiling(KernelBuilder &k, int64_t inner)
+      : rows(k.registers() == 32 ? 14 : 6), panel(2 * k.lanes()), block(k.registers() == 32 ? 84 : 72),
+        depth(std::min<int64_t>(inner, 512)), stride((depth + k.lanes() - 1) / k.lanes() * k.lanes() + 16) {}
   int64_t panels(int64_t n) const { return (n + panel - 1) / panel; }
+  int64_t unit() const { return std::max<int64_t>(1, group / panel); } // panels of a group
 };
 
 //===--------------------------------------------------------------------------------------------------------===//
 // The micro-kernel
 //===--------------------------------------------------------------------------------------------------------===//
 
-// c[m][panel] (+)= a[m][0..depth) b[0..depth)[panel]; one private function for each number of rows.
-std::string microKernel(KernelBuilder &k, const Tiling &t, int64_t rows) {
-  std::string name = "product_" + std::to_string(rows) + "x" + std::to_string(t.panel);
-  k.helper(name, {k.ptr, k.ptr, k.i64, k.ptr, k.i64, k.i1}, [&](ValueRange arguments) {
-    Value a = arguments[0], b = arguments[1], depth = arguments[2], c = arguments[3], stride = arguments[4], accumulate = arguments[5];
-    SmallVector<Value> cRows;
-    Values sums;
-    for (int64_t r = 0; r < rows; ++r) {
+// Where element (row, k) of the left operand lies: row * row + k * step.
+struct Layout {
+  int64_t row, step;
+};
+
+// c[m][width x panel] (+)= a[m][0..depth) b[0..depth)[width x panel], panels of b `bStride` apart; one private function for
+// each number of rows, width and layout. A wide one is for few rows, whose sums alone would wait for each other.
+std::string microKernel(KernelBuilder &k, const Tiling &t, Layout layout, int64_t rows, int64_t width) {
+  std::string name = llvm::formatv("product_{0}x{1}_{2}_{3}", rows, width * t.panel, layout.row, layout.step);
+  k.helper(name, {k.ptr, k.ptr, k.i64, k.i64, k.ptr, k.i64, k.i1}, [&](ValueRange arguments) {
+    Value a = arguments[0], b = arguments[1], bStride = arguments[2], depth = arguments[3], c = arguments[4], stride = arguments[5];
+    const int64_t vectors = 2 * width;
+    SmallVector<Value> cRows, panels;
+    for (int64_t r = 0; r < rows; ++r)
       cRows.push_back(k.offset(c, k.mul(stride, r)));
-      for (int64_t v = 0; v < 2; ++v)
-        sums.push_back(k.select(accumulate, k.load(k.offset(cRows[r], v * k.lanes()), k.lanes()), k.splat(0)));
-    }
-    auto step = [&](Value at, int64_t unroll, Values state) {
-      Value aAt = k.offset(a, at), bAt = k.offset(b, k.mul(at, t.panel));
+    for (int64_t w = 0; w < width; ++w)
+      panels.push_back(k.offset(b, k.mul(bStride, w)));
+    auto at = [&](int64_t r, int64_t v) { return k.offset(cRows[r], v * k.lanes()); };
+    Values sums = k.choose(
+        arguments[6],
+        [&] {
+          Values old;
+          for (int64_t i = 0; i < rows * vectors; ++i)
+            old.push_back(k.load(at(i / vectors, i % vectors), k.lanes()));
+          return old;
+        },
+        [&] { return Values(rows * vectors, k.splat(0)); });
+    auto step = [&](Value from, int64_t unroll, Values state) {
+      Value aAt = k.offset(a, k.mul(from, layout.step)), bAt = k.mul(from, t.panel);
       for (int64_t u = 0; u < unroll; ++u) {
-        Value b0 = k.load(k.offset(bAt, u * t.panel), k.lanes()), b1 = k.load(k.offset(bAt, u * t.panel + k.lanes()), k.lanes());
+        SmallVector<Value> right;
+        for (int64_t v = 0; v < vectors; ++v)
+          right.push_back(k.load(k.offset(k.offset(panels[v / 2], bAt), u * t.panel + v % 2 * k.lanes()), k.lanes()));
         for (int64_t r = 0; r < rows; ++r) {
-          Value x = k.broadcast(k.load(k.offset(aAt, r * t.stride + u)));
-          state[2 * r] = k.fma(x, b0, state[2 * r]);
-          state[2 * r + 1] = k.fma(x, b1, state[2 * r + 1]);
+          Value x = k.broadcast(k.load(k.offset(aAt, r * layout.row + u * layout.step)));
+          for (int64_t v = 0; v < vectors; ++v)
+            state[r * vectors + v] = k.fma(x, right[v], state[r * vectors + v]);
         }
       }
       return state;
@@ -54,39 +76,50 @@ std::string microKernel(KernelBuilder &k, const Tiling &t, int64_t rows) {
     Value whole = k.mul(k.div(depth, 4), 4);
     sums = k.loop(k.index(0), whole, 4, sums, [&](Value at, Values state) { return step(at, 4, state); });
     sums = k.loop(whole, depth, 1, sums, [&](Value at, Values state) { return step(at, 1, state); });
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t v = 0; v < 2; ++v)
-        k.store(sums[2 * r + v], k.offset(cRows[r], v * k.lanes()));
+    for (int64_t i = 0; i < rows * vectors; ++i)
+      k.store(sums[i], at(i / vectors, i % vectors));
   });
   return name;
 }
 
-// One panel for `count` rows of a: c rows lie `cStride` apart, a rows t.stride.
-void multiplyPanel(KernelBuilder &k, const Tiling &t, Value a, Value b, Value depth, Value c, Value cStride, Value count, Value accumulate) {
-  auto call = [&](Value from, int64_t rows) {
-    k.invoke(microKernel(k, t, rows),
-             {k.offset(a, k.mul(from, t.stride)), b, depth, k.offset(c, k.mul(from, cStride)), cStride, accumulate});
+// `panels` (static) panels of b, `bStride` apart, for `count` rows of a, `tileStride` apart from one micro-kernel's rows to
+// the next's; c rows lie `cStride` apart.
+void multiplyPanels(KernelBuilder &k, const Tiling &t, Layout layout, Value a, int64_t tileStride, Value b, Value bStride, int64_t panels,
+                    Value depth, Value c, Value cStride, Value count, Value accumulate) {
+  Value tiles = k.div(count, t.rows), whole = k.mul(tiles, t.rows), rest = k.sub(count, whole);
+  auto call = [&](Value tile, int64_t rows, int64_t panel, int64_t width) {
+    k.invoke(microKernel(k, t, layout, rows, width),
+             {k.offset(a, k.mul(tile, tileStride)), k.offset(b, k.mul(bStride, panel)), bStride, depth,
+              k.offset(c, k.add(k.mul(k.mul(tile, t.rows), cStride), panel * t.panel)), cStride, accumulate});
   };
-  Value whole = k.mul(k.div(count, t.rows), t.rows), rest = k.sub(count, whole);
-  k.loop(k.index(0), whole, t.rows, [&](Value from) { call(from, t.rows); });
+  for (int64_t panel = 0; panel < panels; ++panel)
+    k.loop(k.index(0), tiles, 1, [&](Value tile) { call(tile, t.rows, panel, 1); });
   for (int64_t rows = 1; rows < t.rows; ++rows)
-    k.when(k.equal(rest, k.index(rows)), [&] { call(whole, rows); });
+    k.when(k.equal(rest, k.index(rows)), [&] {
+      const int64_t most = std::clamp<int64_t>(t.rows / rows, 1, 4);
+      for (int64_t panel = 0; panel < panels;) {
+        int64_t width = std::min(most == 3 ? 2 : most, panels - panel);
+        call(tiles, rows, panel, width);
+        panel += width;
+      }
+    });
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
 // x W^T and dy W
 //===--------------------------------------------------------------------------------------------------------===//
 
-// A block of rows of x times panels of a packed weight, into a tile in scratch.
+// A block of rows of x times panels of a packed weight, 64 columns after 64, through a tile in scratch. An inner dimension
+// that is one block needs one group's tile, which stays in the first cache; else each group keeps its sums.
 struct Product {
   KernelBuilder &k;
   Tiling t;
   int64_t inner, columns; // K and N
-  int64_t tilePanels;
+  int64_t groups;         // of a chunk, at most
   Value x, xStride, packed, a, c;
 
-  Product(KernelBuilder &k, int64_t inner, int64_t columns, int64_t tilePanels, int64_t block)
-      : k(k), t(k), inner(inner), columns(columns), tilePanels(tilePanels) {
+  Product(KernelBuilder &k, int64_t inner, int64_t columns, int64_t groups, int64_t block)
+      : k(k), t(k, inner), inner(inner), columns(columns), groups(groups) {
     t.block = block;
     x = k.buffer(0);
     xStride = k.stride(0);
@@ -94,47 +127,50 @@ struct Product {
     a = k.scratch;
     c = k.offset(a, t.block * t.stride);
   }
-  int64_t tileColumns() const { return tilePanels * t.panel; }
-  int64_t scratchBytes() const { return t.block * (t.stride + tileColumns()) * k.bytes(); }
+  int64_t tiles() const { return inner > t.depth ? groups : 1; }
+  int64_t scratchBytes() const { return t.block * (t.stride + tiles() * t.group) * k.bytes(); }
 
-  // Rows `row` .. row + count - 1, panels `panel` .. panel + panels - 1.
-  void compute(Value row, Value count, Value panel, Value panels) {
-    Value end = k.index(inner), cStride = k.index(tileColumns());
-    k.loop(k.index(0), end, t.depth, [&](Value at) {
-      Value depth = k.min(k.index(t.depth), k.sub(end, at));
-      k.loop(k.index(0), count, 1, [&](Value r) {
-        Value from = k.offset(k.offset(x, k.mul(k.add(row, r), xStride)), at), to = k.offset(a, k.mul(r, t.stride));
-        k.loop(k.index(0), depth, k.lanes(), [&](Value i) { k.store(k.load(k.offset(from, i), k.lanes()), k.offset(to, i)); });
-      });
-      Value accumulate = k.less(k.index(0), at);
-      k.loop(k.index(0), panels, 1, [&](Value p) {
-        Value b = k.offset(packed, k.mul(k.add(k.mul(k.add(panel, p), inner), at), t.panel));
-        multiplyPanel(k, t, a, b, depth, k.offset(c, k.mul(p, t.panel)), cStride, count, accumulate);
-      });
+  // Copies x[row .. row + count)[at .. at + depth).
+  void copyRows(Value row, Value count, Value at, Value depth) {
+    k.loop(k.index(0), count, 1, [&](Value r) {
+      Value from = k.offset(k.offset(x, k.mul(k.add(row, r), xStride)), at), to = k.offset(a, k.mul(r, t.stride));
+      k.loop(k.index(0), depth, k.lanes(), [&](Value i) { k.store(k.load(k.offset(from, i), k.lanes()), k.offset(to, i)); });
     });
   }
 
-  // For each row of the tile, what `begin(row)` returns is called with each group of 64 columns: the first feature, its
-  // place in the tile, and how many are used (static). What depends on the row alone is computed once, in `begin`.
+  // What is done with a row's sums: the first feature, their place in the tile, and how many are used (static).
   using Finish = std::function<void(Value feature, Value tile, int64_t used)>;
-  void forEachGroup(Value row, Value count, Value panel, Value panels, const std::function<Finish(Value row)> &begin) {
-    Value first = k.mul(panel, t.panel), end = k.min(k.index(columns), k.mul(k.add(panel, panels), t.panel));
-    const int64_t tail = columns % 64;
-    k.loop(k.index(0), count, 1, [&](Value r) {
-      Value tile = k.offset(c, k.mul(r, tileColumns()));
-      Finish finish = begin(k.add(row, r));
-      k.loop(first, end, 64, [&](Value feature) {
-        Value group = k.offset(tile, k.sub(feature, first));
-        if (columns < 64)
-          finish(feature, group, columns);
+  using Begin = std::function<Finish(Value row)>;
+
+  // Rows `row` .. row + count - 1 times groups `group` .. end - 1 of columns.
+  void compute(Value row, Value count, Value group, Value end, const Begin &begin, bool copied = false) {
+    const int64_t last = (inner - 1) / t.depth * t.depth;
+    auto block = [&](Value at, Value depth, Value accumulate, bool finish) {
+      if (!copied)
+        copyRows(row, count, at, depth);
+      k.loop(group, end, 1, [&](Value g) {
+        Value tile = tiles() > 1 ? k.offset(c, k.mul(k.sub(g, group), t.block * t.group)) : c;
+        auto columnsOfGroup = [&](int64_t used) {
+          Value b = k.offset(packed, k.mul(k.add(k.mul(k.mul(g, t.unit()), inner), at), t.panel));
+          multiplyPanels(k, t, {t.stride, 1}, a, t.rows * t.stride, b, k.index(inner * t.panel), t.panels(used), depth, tile,
+                         k.index(t.group), count, accumulate);
+          if (finish)
+            k.loop(k.index(0), count, 1,
+                   [&](Value r) { begin(k.add(row, r))(k.mul(g, t.group), k.offset(tile, k.mul(r, t.group)), used); });
+        };
+        const int64_t tail = columns % t.group;
+        if (columns < t.group)
+          columnsOfGroup(columns);
         else if (!tail)
-          finish(feature, group, 64);
+          columnsOfGroup(t.group);
         else
           k.when(
-              k.less(k.add(feature, 63), k.index(columns)), [&] { finish(feature, group, 64); },
-              [&] { finish(feature, group, tail); });
+              k.less(g, k.index(columns / t.group)), [&] { columnsOfGroup(t.group); }, [&] { columnsOfGroup(tail); });
       });
-    });
+    };
+    if (last > 0)
+      k.loop(k.index(0), k.index(last), t.depth, [&](Value at) { block(at, k.index(t.depth), k.less(k.index(0), at), false); });
+    block(k.index(last), k.index(inner - last), k.boolean(last > 0), true);
   }
 };
 
@@ -197,12 +233,11 @@ SmallVector<Value> evaluateEpilogue(KernelBuilder &k, Region &region, ArrayRef<V
 }
 
 Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, int64_t inner, int64_t columns, bool hasBias, Region &epilogue) {
-  Tiling t(k);
-  const int64_t panels = t.panels(columns), unit = std::max<int64_t>(1, 64 / t.panel);
+  const int64_t all = (columns + Tiling::group - 1) / Tiling::group;
   // At least two chunks a block of rows where there are columns for it, so that a few rows keep two threads busy.
-  const int64_t tilePanels = unit * std::clamp<int64_t>((panels + 2 * unit - 1) / (2 * unit), 1, 4);
-  const int64_t slabs = (panels + tilePanels - 1) / tilePanels;
-  Product product(k, inner, columns, tilePanels, t.block);
+  const int64_t groups = std::clamp<int64_t>((all + 1) / 2, 1, 4), slabs = (all + groups - 1) / groups;
+  Product product(k, inner, columns, groups, Tiling(k, inner).block);
+  const Tiling &t = product.t;
 
   const int64_t firstExtra = hasBias ? 3 : 2, extras = op->getNumOperands() - firstExtra;
   double rate = 0;
@@ -212,14 +247,12 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, int64_t inner, 
 
   Value slab = k.rem(k.chunk, slabs), row = k.mul(k.div(k.chunk, slabs), t.block);
   Value count = k.min(k.index(t.block), k.sub(k.rowCount(), row));
-  Value panel = k.mul(slab, tilePanels), some = k.min(k.index(tilePanels), k.sub(k.index(panels), panel));
-  product.compute(row, count, panel, some);
-
+  Value group = k.mul(slab, groups), end = k.min(k.index(all), k.add(group, groups));
   Value bias = hasBias ? k.buffer(2) : Value();
   std::optional<Dropout> dropout;
   if (rate > 0)
     dropout.emplace(k, rate);
-  product.forEachGroup(row, count, panel, some, [&](Value at) -> Product::Finish {
+  product.compute(row, count, group, end, [&](Value at) -> Product::Finish {
     auto rowOf = [&](int64_t buffer) { return k.offset(k.buffer(buffer), k.mul(at, k.stride(buffer))); };
     SmallVector<Value> inputs, outputs;
     for (int64_t e = 0; e < extras; ++e)
@@ -270,29 +303,30 @@ Backend::KernelInfo emitLinearInputGrad(KernelBuilder &k, LinearInputGradOp op) 
 Backend::KernelInfo emitLinearCrossEntropy(KernelBuilder &k, LinearCrossEntropyOp op) {
   RankedTensorType weight = op.getWeight().getType();
   const int64_t inner = weight.getDimSize(1), vocabulary = weight.getDimSize(0), labels = op.getBias() ? 3 : 2;
-  Tiling t(k);
-  const int64_t panels = t.panels(vocabulary), tilePanels = std::max<int64_t>(1, 256 / t.panel), block = k.registers() == 32 ? 56 : 48;
-  Product product(k, inner, vocabulary, tilePanels, block);
+  const int64_t all = (vocabulary + Tiling::group - 1) / Tiling::group, block = k.registers() == 32 ? 56 : 48;
+  Product product(k, inner, vocabulary, 4, block);
   Value row = k.mul(k.chunk, block), count = k.min(k.index(block), k.sub(k.rowCount(), row));
   Value bias = op.getBias() ? k.buffer(2) : Value();
   const int64_t firstResult = op->getNumOperands();
   const bool kept = !op.getLogits().use_empty();
   Value stride = kept ? k.stride(firstResult + 2) : k.index(vocabulary);
   Value logits = kept ? k.offset(k.buffer(firstResult + 2), k.mul(row, stride)) : k.offset(k.scratch, product.scratchBytes() / k.bytes());
-  k.loop(k.index(0), k.index(panels), tilePanels, [&](Value panel) {
-    Value some = k.min(k.index(tilePanels), k.sub(k.index(panels), panel));
-    product.compute(row, count, panel, some);
-    product.forEachGroup(row, count, panel, some, [&](Value at) -> Product::Finish {
-      Value to = k.offset(logits, k.mul(k.sub(at, row), stride));
-      return [=, &k](Value feature, Value tile, int64_t used) {
-        for (int64_t i = 0; i < used; i += k.lanes()) {
-          Value y = k.load(k.offset(tile, i), k.lanes());
-          if (bias)
-            y = k.addf(y, k.load(k.offset(k.offset(bias, feature), i), k.lanes()));
-          k.storePart(y, k.offset(k.offset(to, feature), i), std::min(k.lanes(), used - i));
-        }
-      };
-    });
+  const bool copied = product.tiles() == 1;
+  if (copied)
+    product.copyRows(row, count, k.index(0), k.index(inner));
+  Product::Begin store = [&](Value at) -> Product::Finish {
+    Value to = k.offset(logits, k.mul(k.sub(at, row), stride));
+    return [=, &k](Value feature, Value tile, int64_t used) {
+      for (int64_t i = 0; i < used; i += k.lanes()) {
+        Value y = k.load(k.offset(tile, i), k.lanes());
+        if (bias)
+          y = k.addf(y, k.load(k.offset(k.offset(bias, feature), i), k.lanes()));
+        k.storePart(y, k.offset(k.offset(to, feature), i), std::min(k.lanes(), used - i));
+      }
+    };
+  };
+  k.loop(k.index(0), k.index(all), product.groups, [&](Value group) {
+    product.compute(row, count, group, k.min(k.index(all), k.add(group, product.groups)), store, copied);
   });
   Value smoothing = k.load(k.buffer(labels + 1));
   k.loop(k.index(0), count, 1, [&](Value r) {
@@ -312,37 +346,36 @@ Backend::KernelInfo emitLinearCrossEntropy(KernelBuilder &k, LinearCrossEntropyO
 // Gradients of parameters
 //===--------------------------------------------------------------------------------------------------------===//
 
-// A chunk owns a tile of dW and takes the rows in blocks, in order: dy of the block transposed, x in panels.
+// A chunk owns a tile of dW and takes the rows in blocks, in order: dy of the block in columns of the micro-kernel's rows, x
+// in panels.
 Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op) {
-  Tiling t(k);
-  const int64_t out = op.getType().getDimSize(0), in = op.getType().getDimSize(1), lanes = k.lanes();
   constexpr int64_t depth = 256; // rows a block
-  const int64_t tilePanels = std::min(t.panels(in), 512 / t.panel), tileColumns = tilePanels * t.panel;
-  const int64_t columnTiles = (in + tileColumns - 1) / tileColumns, rowTiles = (out + t.block - 1) / t.block;
-  const int64_t aRows = (t.block + lanes - 1) / lanes * lanes;
+  Tiling t(k, depth);
+  const int64_t out = op.getType().getDimSize(0), in = op.getType().getDimSize(1), lanes = k.lanes();
+  auto upTo = [](int64_t n, int64_t unit) { return (n + unit - 1) / unit; };
+  const int64_t tilePanels = std::min(t.panels(in), 256 / t.panel), tileColumns = tilePanels * t.panel, columnTiles = upTo(in, tileColumns);
+  // Row tiles of like heights, so that threads get like work.
+  const int64_t rowTiles = upTo(out, t.block), height = upTo(upTo(out, rowTiles), t.rows) * t.rows;
+  // A column of dy: `depth` times the micro-kernel's rows, in whole vectors that overlap, and what the last one has over.
+  const int64_t vectors = upTo(t.rows, lanes), tileStride = depth * t.rows + vectors * lanes;
 
   Value dy = k.buffer(0), x = k.buffer(1), dw = k.buffer(2), dyStride = k.stride(0), xStride = k.stride(1), rows = k.rowCount();
-  Value a = k.scratch, b = k.offset(a, aRows * t.stride), c = k.offset(b, depth * tileColumns);
-  Value o0 = k.mul(k.div(k.chunk, columnTiles), t.block), i0 = k.mul(k.rem(k.chunk, columnTiles), tileColumns);
-  Value outputs = k.min(k.index(t.block), k.sub(k.index(out), o0)), inputs = k.min(k.index(tileColumns), k.sub(k.index(in), i0));
+  Value a = k.scratch, b = k.offset(a, height / t.rows * tileStride), c = k.offset(b, depth * tileColumns);
+  Value o0 = k.mul(k.div(k.chunk, columnTiles), height), i0 = k.mul(k.rem(k.chunk, columnTiles), tileColumns);
+  Value outputs = k.min(k.index(height), k.sub(k.index(out), o0)), inputs = k.min(k.index(tileColumns), k.sub(k.index(in), i0));
   Value panels = k.div(k.add(inputs, t.panel - 1), t.panel), cStride = k.index(tileColumns);
 
   k.when(k.equal(rows, k.index(0)), [&] {
-    k.loop(k.index(0), k.index(t.block * tileColumns), lanes, [&](Value i) { k.store(k.splat(0), k.offset(c, i)); });
+    k.loop(k.index(0), k.index(height * tileColumns), lanes, [&](Value i) { k.store(k.splat(0), k.offset(c, i)); });
   });
   k.loop(k.index(0), rows, depth, [&](Value row) {
-    Value count = k.min(k.index(depth), k.sub(rows, row)), last = k.sub(rows, k.index(1));
-    k.loop(k.index(0), count, lanes, [&](Value r) {
-      SmallVector<Value> from;
-      for (int64_t j = 0; j < lanes; ++j)
-        from.push_back(k.offset(k.offset(dy, k.mul(k.min(k.add(k.add(row, r), j), last), dyStride)), o0));
-      k.loop(k.index(0), outputs, lanes, [&](Value o) {
-        SmallVector<Value> tile;
-        for (Value source : from)
-          tile.push_back(k.load(k.offset(source, o), lanes));
-        k.transpose(tile);
-        for (int64_t j = 0; j < lanes; ++j)
-          k.store(tile[j], k.offset(k.offset(a, k.mul(k.add(o, j), t.stride)), r));
+    Value count = k.min(k.index(depth), k.sub(rows, row));
+    k.loop(k.index(0), count, 1, [&](Value r) {
+      Value from = k.offset(k.offset(dy, k.mul(k.add(row, r), dyStride)), o0), to = k.offset(a, k.mul(r, t.rows));
+      k.loop(k.index(0), k.div(k.add(outputs, t.rows - 1), t.rows), 1, [&](Value tile) {
+        Value source = k.offset(from, k.mul(tile, t.rows)), target = k.offset(to, k.mul(tile, tileStride));
+        for (int64_t v = 0; v < vectors; ++v)
+          k.store(k.load(k.offset(source, v * lanes), lanes), k.offset(target, v * lanes));
       });
     });
     k.loop(k.index(0), count, 1, [&](Value r) {
@@ -355,7 +388,8 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
     });
     Value accumulate = k.less(k.index(0), row);
     k.loop(k.index(0), panels, 1, [&](Value p) {
-      multiplyPanel(k, t, a, k.offset(b, k.mul(p, depth * t.panel)), count, k.offset(c, k.mul(p, t.panel)), cStride, outputs, accumulate);
+      multiplyPanels(k, t, {1, t.rows}, a, tileStride, k.offset(b, k.mul(p, depth * t.panel)), k.index(0), 1, count,
+                     k.offset(c, k.mul(p, t.panel)), cStride, outputs, accumulate);
     });
   });
   k.loop(k.index(0), outputs, 1, [&](Value o) {
@@ -364,7 +398,7 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
       k.storeMasked(k.load(k.offset(from, i), lanes), k.offset(to, i), k.lanesBelow(i, inputs));
     });
   });
-  return {{Partition::Unit::One, 1, rowTiles * columnTiles}, (aRows * t.stride + (depth + t.block) * tileColumns) * k.bytes()};
+  return {{Partition::Unit::One, 1, rowTiles * columnTiles}, (height / t.rows * tileStride + (depth + height) * tileColumns) * k.bytes()};
 }
 
 // A chunk owns 64 columns.
@@ -398,9 +432,9 @@ Backend::KernelInfo emitBiasGrad(KernelBuilder &k, BiasGradOp op) {
 //===--------------------------------------------------------------------------------------------------------===//
 
 Backend::PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight, bool transposed) {
-  Tiling t(k);
   const int64_t lanes = k.lanes(), columns = weight.getDimSize(1);
   const int64_t inner = transposed ? columns : weight.getDimSize(0), outer = transposed ? weight.getDimSize(0) : columns;
+  const Tiling t(k, inner);
   const int64_t panels = t.panels(outer), tail = outer % t.panel;
   Value from = k.buffer(0), to = k.offset(k.buffer(1), k.mul(k.chunk, inner * t.panel)), first = k.mul(k.chunk, t.panel);
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <list>
 #include <map>
 #include <set>
 #include <sstream>
@@ -22,28 +23,32 @@ public:
   ~Block() { release(); }
   void *data() const { return memory; }
   int64_t bytes() const { return used; }
+  // From 1 MB on in huge pages: besides fewer misses of the TLB, what lies together is spread evenly over a cache's sets.
   void allocate(int64_t size, const char *what) {
+    constexpr size_t small = 4096, huge = 1 << 21;
     release();
-    mapped = (size + 128 + 4095) / 4096 * 4096;
+    const size_t page = size >= 1 << 20 ? huge : small;
+    mapped = (size + 128 + page - 1) / page * page + (page - small);
     void *pages = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) {
       mapped = 0;
       throw Error("out of memory: " + std::to_string(size) + " bytes of " + what + " were refused; use smaller batches (--batch-tokens)");
     }
-    memory = pages;
+    mapping = pages;
+    memory = reinterpret_cast<void *>((reinterpret_cast<uintptr_t>(pages) + page - 1) / page * page);
     used = size;
-    if (mapped >= 1 << 21)
-      madvise(memory, mapped, MADV_HUGEPAGE);
+    if (page == huge)
+      madvise(pages, mapped, MADV_HUGEPAGE);
   }
 
 private:
   void release() {
-    if (memory)
-      munmap(memory, mapped);
-    memory = nullptr;
+    if (mapping)
+      munmap(mapping, mapped);
+    mapping = memory = nullptr;
     used = mapped = 0;
   }
-  void *memory = nullptr;
+  void *mapping = nullptr, *memory = nullptr;
   int64_t used = 0;
   size_t mapped = 0;
 };
@@ -97,12 +102,14 @@ struct Engine::State {
   Module module;
   ThreadPool pool;
   Block parameters, gradients, moments1, moments2, arena;
-  std::vector<Block> packed, tables;
+  std::vector<Block> tables;
+  std::list<Block> packedBlocks; // one for what a program is the first to need
+  std::vector<void *> packed;
   std::vector<int64_t> tableRowsMade;
   std::vector<uint64_t> packedVersions;
   uint64_t version = 1; // of the parameters
-  std::vector<Block> scratch;
-  int64_t scratchBytes = 0;
+  Block scratch;
+  int64_t scratchBytes = 0; // a thread
   std::vector<Timing> *timings = nullptr;
 
   struct Prepared {
@@ -118,8 +125,8 @@ struct Engine::State {
   std::map<std::string, Prepared, std::less<>> programs;
 
   State(const xfc_image &image, int threads)
-      : image(image), module(deserialize(image.plan, image.plan_size)), pool(std::max(1, threads)), packed(module.packed.size()),
-        tables(module.tables.size()), tableRowsMade(module.tables.size()), packedVersions(module.packed.size()), scratch(pool.threads()) {
+      : image(image), module(deserialize(image.plan, image.plan_size)), pool(std::max(1, threads)), tables(module.tables.size()),
+        packed(module.packed.size()), tableRowsMade(module.tables.size()), packedVersions(module.packed.size()) {
     if (image.abi_version != XFC_ABI_VERSION)
       throw Error("this executable was compiled for another version of the runtime; compile the model again");
     if (image.kernel_count != module.kernels.size())
@@ -162,9 +169,8 @@ struct Engine::State {
     prepared.arguments.resize(prepared.program->arguments.size());
     prepared.argumentStrides.resize(prepared.program->arguments.size());
     if (needed > scratchBytes) {
-      for (Block &each : scratch)
-        each.allocate(needed, "scratch");
-      scratchBytes = needed;
+      scratchBytes = (needed + 63) / 64 * 64;
+      scratch.allocate(scratchBytes * pool.threads(), "scratch");
     }
     return prepared;
   }
@@ -232,7 +238,7 @@ struct Engine::State {
     case Place::Kind::Moments2:
       return at(block(moments2, "moments"));
     case Place::Kind::Packed:
-      return packed[place.index].data();
+      return packed[place.index];
     case Place::Kind::Table:
       return tables[place.index].data();
     case Place::Kind::Argument:
@@ -250,7 +256,7 @@ struct Engine::State {
   };
   static void runChunk(void *context, int64_t chunk, int thread) {
     auto *launch = static_cast<Launch *>(context);
-    launch->kernel(&launch->call, chunk, launch->state->scratch[thread].data());
+    launch->kernel(&launch->call, chunk, static_cast<char *>(launch->state->scratch.data()) + thread * launch->state->scratchBytes);
   }
   // `step` is null for packing.
   void launch(int32_t kernel, const Step *step, const xfc_call &call, int64_t chunks, const Counts &counts) {
@@ -267,13 +273,25 @@ struct Engine::State {
   }
 
   void pack(const Prepared &prepared) {
+    int64_t missing = 0;
+    auto room = [](int64_t bytes) { return (bytes + 63) / 64 * 64; };
+    for (int64_t index : prepared.packed)
+      missing += packed[index] ? 0 : room(module.packed[index].bytes);
+    if (missing) {
+      Block &block = packedBlocks.emplace_back();
+      block.allocate(missing, "packed weights");
+      char *next = static_cast<char *>(block.data());
+      for (int64_t index : prepared.packed)
+        if (!packed[index]) {
+          packed[index] = next;
+          next += room(module.packed[index].bytes);
+        }
+    }
     for (int64_t index : prepared.packed) {
       const Packed &entry = module.packed[index];
       if (packedVersions[index] == version)
         continue;
-      if (!packed[index].data())
-        packed[index].allocate(entry.bytes, "packed weights");
-      void *buffers[] = {address(prepared, entry.source), packed[index].data()};
+      void *buffers[] = {address(prepared, entry.source), packed[index]};
       const int64_t strides[] = {0, 0};
       static const xfc_shape empty{};
       launch(entry.kernel, nullptr, {&empty, &empty.sets[0], &empty.sets[0], nullptr, buffers, strides, nullptr}, entry.chunks, {});
@@ -402,7 +420,7 @@ int64_t Engine::arenaBytes() const { return state->arena.bytes(); }
 int64_t Engine::stateBytes() const {
   const State &s = *state;
   int64_t total = s.parameters.bytes() + s.gradients.bytes() + s.moments1.bytes() + s.moments2.bytes();
-  for (const Block &block : s.packed)
+  for (const Block &block : s.packedBlocks)
     total += block.bytes();
   for (const Block &block : s.tables)
     total += block.bytes();
