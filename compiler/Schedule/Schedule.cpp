@@ -103,9 +103,12 @@ void Scheduler::describe() {
   }
   module.type = DType::F32;
   source.walk([&](func::FuncOp function) {
-    for (Type type : function.getArgumentTypes())
-      if (auto tensor = dyn_cast<RankedTensorType>(type); tensor && tensor.getElementType().isF64())
+    for (Type type : function.getArgumentTypes()) {
+      auto tensor = dyn_cast<RankedTensorType>(type);
+      auto rows = dyn_cast<RowsType>(type); // a model without parameters has nothing else
+      if ((tensor && tensor.getElementType().isF64()) || (rows && rows.getElementType().isF64()))
         module.type = DType::F64;
+    }
   });
   module.sourceVocab = description.sourceVocab;
   module.targetVocab = description.targetVocab;
