@@ -1,6 +1,7 @@
 """Compares an executable of xfc with PyTorch (reference.py): forward, gradients, twenty steps of Adam, greedy search.
 
 Usage: check.py {forward,train,greedy} XFC MODELS_FOLDER MODEL WORK_FOLDER [extra arguments of xfc compile...]
+With `--dtype f64` among the extra arguments, values and gradients must agree to 1e-12.
 Prints the largest error of each kind of tensor, relative to the tensor's largest value; exits 1 above the tolerance.
 """
 import math
@@ -14,14 +15,20 @@ from safetensors.torch import load_file, save_file
 sys.path.insert(0, os.path.dirname(__file__))
 from reference import MODELS  # noqa: E402
 
-TOLERANCE = 2e-5
+TOLERANCES = {torch.float32: 2e-5, torch.float64: 1e-12}
+dtype = torch.float32  # of the executable
 PAD, START, EOS = 0, 2, 3
 SIZES = dict(d_model=32, d_ff=24, encoder_layers=2, decoder_layers=2, source_vocab=11, target_vocab=10, max_length=20)
 failures = []
 
 
-def sizes_of(name):
+def sizes_of(name, extra):
+    """What the reference is made of, and what `--set` must say."""
     sizes = dict(SIZES)
+    if not MODELS[name].translates:
+        settings = dict(d_model=32, encoder_layers=2, **({} if name == "plain-attention" else dict(heads=4, d_ff=24)))
+        settings.update((key, int(value)) for key, value in (word.split("=") for flag, word in zip(extra, extra[1:]) if flag == "--set"))
+        return {**sizes, **settings, "encoder_heads": settings.get("heads"), "decoder_heads": 0}, settings
     if MODELS[name].tied:
         sizes["source_vocab"] = sizes["target_vocab"]
     heads = {"encoder_heads": 4, "decoder_heads": 2 if name == "memory-norm" else 4}
@@ -43,7 +50,7 @@ def run(*command, **options):
     return result.stdout
 
 
-def compare(kind, got, want, rows=None, tolerance=TOLERANCE):
+def compare(kind, got, want, rows=None):
     got, want = got.double(), want.double()
     if got.shape != want.shape:
         failures.append(f"{kind}: shape {tuple(got.shape)}, expected {tuple(want.shape)}")
@@ -51,13 +58,19 @@ def compare(kind, got, want, rows=None, tolerance=TOLERANCE):
     if rows is not None:
         got, want = got[rows], want[rows]
     error = ((got - want).abs().max() / want.abs().max().clamp_min(1e-30)).item() if got.numel() else 0.0
-    if not error <= tolerance:
+    if not error <= TOLERANCES[dtype]:
         failures.append(f"{kind}: {error:.2e}")
     return error
 
 
+def load(file):
+    tensors = load_file(file)
+    failures.extend(f"{name} is {tensor.dtype}" for name, tensor in tensors.items() if tensor.dtype != dtype)
+    return tensors
+
+
 def compile_model(xfc, models, name, work, extra):
-    sizes, settings = sizes_of(name)
+    sizes, settings = sizes_of(name, extra)
     executable = os.path.join(work, name)
     run(xfc, "compile", os.path.join(models, name + ".json"), "-o", executable, *extra,
         *(word for key, value in settings.items() for word in ("--set", f"{key}={value}")))
@@ -71,7 +84,7 @@ def random_parameters(model, seed):
         value = torch.randn(shape, generator=generator, dtype=torch.float64)
         # Norm gains near 1; everything else large enough that nonlinearities matter.
         value = 1 + 0.2 * value if "norm.weight" in name else value * (0.3 if len(shape) == 2 else 0.2)
-        parameters[name] = value.float()
+        parameters[name] = value.to(dtype)
     return parameters
 
 
@@ -96,7 +109,28 @@ def loss_of(logits, labels, smoothing):
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=PAD, label_smoothing=smoothing)
 
 
+def check_rows(executable, model, name, work):
+    """Rows of numbers through an encoder alone: one row, and as many as fill no block or tile."""
+    parameters = random_parameters(model, 1)
+    weights, inputs, output = (os.path.join(work, f"{name}.{part}.safetensors") for part in ("w", "in", "out"))
+    save_file(parameters, weights)
+    for batch, columns in ((1, 1), (3, 37), (2, 130)):
+        rows = torch.randn(batch, columns, model.d_model, generator=torch.Generator().manual_seed(columns), dtype=torch.float64)
+        rows = (rows * model.d_model**-0.25).to(dtype)  # scores near 1, so that no softmax picks one key alone
+        save_file({"source": rows}, inputs)
+        run(executable, "forward", *(["--weights", weights] if parameters else []), "--input", inputs, "--output", output, "--attention")
+        out = load(output)
+        encoded, attentions = model.forward_rows({key: value.double() for key, value in parameters.items()}, rows.double())
+        if set(out) != {"encoder_output"} | {f"attention.{key}" for key in attentions}:
+            failures.append(f"the output holds {sorted(out)}")
+            continue
+        worst = max(compare(f"attention.{key}", out[f"attention.{key}"], value) for key, value in attentions.items())
+        print(f"{name} {batch} x {columns}: encoder_output {compare('encoder_output', out['encoder_output'], encoded):.1e}, attention {worst:.1e}")
+
+
 def check_forward(executable, model, name, work):
+    if not model.translates:
+        return check_rows(executable, model, name, work)
     parameters = random_parameters(model, 1)
     source, target, labels = batch()
     weights, inputs = os.path.join(work, name + ".w.safetensors"), os.path.join(work, name + ".in.safetensors")
@@ -113,7 +147,7 @@ def check_forward(executable, model, name, work):
         output = os.path.join(work, name + ".out.safetensors")
         run(executable, "forward", "--weights", weights, "--input", inputs, "--output", output, "--attention", "--gradients",
             "--label-smoothing", smoothing)
-        out = load_file(output)
+        out = load(output)
         for value in leaves.values():
             value.grad = None
         loss = loss_of(logits, labels, smoothing)
@@ -138,7 +172,7 @@ def check_forward(executable, model, name, work):
                 continue
             grad = value.grad if value.grad is not None else torch.zeros_like(value)
             if grad.abs().max() < 1e-12:  # a key's bias moves no softmax: nothing to be relative to
-                if out[f"grad.{key}"].abs().max() > 1e-6:
+                if out[f"grad.{key}"].abs().max() > TOLERANCES[dtype] / 20:
                     failures.append(f"grad.{key}: not 0")
                 continue
             worst["gradient"] = max(worst["gradient"], compare(f"grad.{key}", out[f"grad.{key}"], grad))
@@ -173,7 +207,7 @@ def train(executable, work, name, steps, lr):
     run(executable, "train", "--source", a, "--target", b, "--format", "ids", "--out", out, "--steps", steps, "--batch-tokens", 4096,
         "--schedule", "constant", "--lr", lr, "--warmup", 0, "--betas", "0.9,0.98", "--adam-eps", "1e-9", "--clip-norm", 1.0,
         "--label-smoothing", 0.1, "--seed", 3)
-    return load_file(os.path.join(out, "last.safetensors"))
+    return load(os.path.join(out, "last.safetensors"))
 
 
 def check_train(executable, model, name, work):
@@ -191,13 +225,15 @@ def check_train(executable, model, name, work):
         for value in leaves.values():
             if value.grad is None:
                 value.grad = torch.zeros_like(value)
-        torch.nn.utils.clip_grad_norm_(leaves.values(), 1.0)
+        norm = torch.nn.utils.get_total_norm([value.grad for value in leaves.values()])
+        for value in leaves.values():  # clip_grad_norm_ divides by the norm + 1e-6
+            value.grad *= min(1, 1 / norm)
         optimizer.step()
     trained = train(executable, work, name, 20, lr)
     with torch.no_grad():
         want = model.forward({key: value.detach() for key, value in leaves.items()}, source, target)[0]
         got = model.forward({key: value.double() for key, value in trained.items()}, source, target)[0]
-        error = compare("logits after 20 steps", got, want, labels != PAD, TOLERANCE)
+        error = compare("logits after 20 steps", got, want, labels != PAD)
     print(f"{name}: logits after 20 steps of Adam {error:.1e}")
 
 
@@ -226,7 +262,9 @@ def check_greedy(executable, model, name, work):
 
 
 def main():
+    global dtype
     what, xfc, models, name, work, *extra = sys.argv[1:]
+    dtype = torch.float64 if "f64" in extra else torch.float32
     os.makedirs(work, exist_ok=True)
     torch.set_num_threads(1)
     if what == "train":

@@ -51,6 +51,7 @@ class Model:
     target_padding = False  # whether the target's mask drops pads too
     scale_by_model = False
     free_dims = False
+    translates = True  # or it is an encoder alone, of rows of numbers
 
     def __init__(self, **sizes):
         self.__dict__.update(sizes)
@@ -78,7 +79,9 @@ class Model:
 
         for side, layers, heads, vocab in (("encoder", self.encoder_layers, self.encoder_heads, self.source_vocab),
                                            ("decoder", self.decoder_layers, self.decoder_heads, self.target_vocab)):
-            if not (self.tied and side == "decoder"):
+            if not self.translates and side == "decoder":
+                continue
+            if self.translates and not (self.tied and side == "decoder"):
                 shapes[f"{side}.embed.weight"] = (vocab, d)
             if self.positions == "learned":
                 shapes[f"{side}.pos.weight"] = (self.max_length, d)
@@ -100,7 +103,7 @@ class Model:
                 norm(f"{layer}.ffn_norm")
             if self.final_norm:
                 norm(f"{side}.norm")
-        if not self.tied:
+        if self.translates and not self.tied:
             linear("output", self.target_vocab, d, self.head_bias)
         return shapes
 
@@ -146,7 +149,9 @@ class Model:
 
     def encode(self, p, source, pad):
         mask = (source != pad)[:, None, :].expand(-1, source.shape[1], -1)
-        x = self.embed(p, "encoder", source)
+        return self.encoder(p, self.embed(p, "encoder", source), mask)
+
+    def encoder(self, p, x, mask):
         for i in range(self.encoder_layers):
             layer = f"encoder.layers.{i}"
             x = self.sublayer(p, f"{layer}.self_attn_norm", x,
@@ -218,6 +223,37 @@ class Modern(Model):
     pre_norm = final_norm = gated = tied = target_padding = True
 
 
+class EncoderBlock(Model):
+    """Seed 000's block: attention without a mask, then the feed-forward network, a norm after each."""
+
+    translates = False
+
+    def forward_rows(self, p, x):
+        """The encoder's output, and the weights of every attention."""
+        self.weights = {}
+        return self.encoder(p, x, torch.ones(len(x), x.shape[1], x.shape[1], dtype=torch.bool)), self.weights
+
+
+class PlainAttention:
+    """Seed 000's first program: softmax(X X^T) X."""
+
+    translates = False
+
+    def __init__(self, **sizes):
+        self.__dict__.update(sizes)
+
+    def shapes(self):
+        return {}
+
+    def forward_rows(self, p, x):
+        weights = {}
+        for i in range(self.encoder_layers):
+            w = torch.softmax(torch.bmm(x, x.transpose(1, 2)), dim=2)
+            weights[f"encoder.layers.{i}.self_attn"] = w[:, None]
+            x = torch.bmm(w, x)
+        return x, weights
+
+
 MODELS = {
     "original": Original,
     "original-book-positions": OriginalBookPositions,
@@ -228,4 +264,6 @@ MODELS = {
     "tiny": TorchPreNorm,
     "small": TorchPreNorm,
     "modern": Modern,
+    "encoder-block": EncoderBlock,
+    "plain-attention": PlainAttention,
 }
