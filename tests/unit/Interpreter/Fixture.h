@@ -56,7 +56,8 @@ void expectNear(const Tensor &a, const Tensor &b, double tolerance, const std::s
 using Arguments = std::vector<std::pair<std::string, std::string>>;
 std::string lossFunction(const Arguments &parameters, const Arguments &others, const std::string &type, const std::string &body);
 
-// Checks every gradient that @loss_and_gradients returns against central differences of @loss.
-void expectGradients(const std::string &text);
+// Checks every gradient that @loss_and_gradients returns against central differences of @loss: all elements of a
+// parameter, or `samples` of them, the largest gradient's among them.
+void expectGradients(const std::string &text, size_t samples = SIZE_MAX);
 
 } // namespace xfc::test
