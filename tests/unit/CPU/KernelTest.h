@@ -35,16 +35,32 @@ struct Options {
   int64_t vectorBytes = 32;
   std::vector<int64_t> immediates = {};
   bool inPlace = false;      // the first result takes the first operand's buffer
+  std::vector<int> unused = {}; // results that nothing reads; the kernel must not write them
+  bool evaluate = true;      // whether the interpreter's answer is wanted
   // Sets operands by hand (random in [-2, 2] otherwise).
   std::function<void(int64_t operand, Tensor &)> set = {};
 };
 
 struct Outcome {
-  std::vector<Tensor> kernel, expected; // results
+  std::vector<Tensor> kernel, expected; // results that are used
 };
 
-// `body` is one op in MLIR with %0, %1, .. as operands, and the types of its operands.
-Outcome runKernel(const Batch &batch, const std::string &op, const std::vector<std::string> &types, const Options &options = {});
+// An op as a compiled kernel, for any number of batches.
+class CompiledOp {
+public:
+  // `op` is one op in MLIR with %a0, %a1, .. as operands, and the types of its operands.
+  CompiledOp(const std::string &op, const std::vector<std::string> &types, const Options &options = {});
+  ~CompiledOp();
+  Outcome run(const Batch &batch);
+
+private:
+  struct State;
+  std::unique_ptr<State> state;
+};
+
+inline Outcome runKernel(const Batch &batch, const std::string &op, const std::vector<std::string> &types, const Options &options = {}) {
+  return CompiledOp(op, types, options).run(batch);
+}
 
 // The tolerance of a type: relative to the largest expected value of a result.
 inline double toleranceOf(bool f64) { return f64 ? 1e-12 : 1e-5; }
