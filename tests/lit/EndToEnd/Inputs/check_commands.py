@@ -1,0 +1,157 @@
+"""check_commands.py TRANSLATOR WORK_FOLDER: score, Ctrl-C, progress, and bench, from outside. The folder holds ids in `a` and
+`b`, and an empty folder `tmp`. Plain Python."""
+import json
+import math
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(__file__))
+import tensors  # noqa: E402
+
+translator, work = sys.argv[1:]
+START, EOS = 2, 3
+STEPS = 300
+failures = []
+
+
+def expect(holds, what):
+    if not holds:
+        failures.append(what)
+
+
+def path(name):
+    return os.path.join(work, name)
+
+
+def call(*arguments, **options):
+    result = subprocess.run([translator, *map(str, arguments)], capture_output=True, text=True, **options)
+    if result.returncode != 0:
+        sys.exit(f"{arguments}: exit status {result.returncode}\n{result.stderr}")
+    return result
+
+
+def training(out, *more, steps=STEPS):
+    return ["train", "--format", "ids", "--source", path("a"), "--target", path("b"), "--out", path(out), "--steps", str(steps), "--batch-tokens", "256",
+            "--seed", "4", *more]
+
+
+def through_terminal(*arguments):
+    """What a command writes to a standard error that is a terminal."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([translator, *map(str, arguments)], stderr=theirs, stdout=subprocess.PIPE)
+    os.close(theirs)
+    text = b""
+    while True:
+        try:
+            part = os.read(ours, 4096)
+        except OSError:  # Linux: the other end is closed
+            break
+        if not part:
+            break
+        text += part
+    os.close(ours)
+    process.stdout.read()
+    expect(process.wait() == 0, f"{arguments}: exit status {process.returncode} on a terminal")
+    return text.decode()
+
+
+def check_progress():
+    plain = call(*training("whole")).stderr
+    expect("\r" not in plain and "\033" not in plain, f"control characters where there is no terminal: {plain!r}")
+    expect(re.search(r"^ *\d+%  step \d+  epoch \d+  loss [\d.]+  ppl [\d.]+  \d+ tokens/s  ETA [\d:?]+$", plain, re.M), f"no line of progress: {plain!r}")
+    expect(re.search(rf"^done: {STEPS} steps in ", plain, re.M), f"no last line: {plain!r}")
+    expect(call(*training("quiet", "--quiet", steps=10)).stderr == "", "--quiet says something")
+    shown = through_terminal(*training("terminal", steps=30))
+    expect(re.search(r"\r\[[= ]{24}\] +\d+%  step \d+ .*ETA [\d:?]+\033\[K", shown), f"no bar on a terminal: {shown!r}")
+    expect(re.search(r"\r\033\[Kdone: 30 steps", shown), f"the bar stays: {shown!r}")
+
+
+def check_interrupt():
+    command = training("interrupted")
+    process = subprocess.Popen([translator, *command], stderr=subprocess.PIPE, text=True)
+    log = path("interrupted/train.jsonl")
+    while process.poll() is None and not (os.path.exists(log) and os.path.getsize(log)):
+        time.sleep(0.001)
+    process.send_signal(signal.SIGINT)
+    error = process.communicate()[1]
+    expect(process.returncode == 0, f"exit status {process.returncode} after Ctrl-C: {error}")
+    stopped = re.search(r"stopped at step (\d+) and saved; go on with --resume", error)
+    expect(stopped, f"nothing said after Ctrl-C: {error!r}")
+    step = int(stopped[1]) if stopped else 0
+    expect(10 <= step < STEPS, f"stopped at step {step} of {STEPS}")
+    last = json.loads(open(log).read().splitlines()[-1])
+    expect(last["step"] == step, f"the log ends at step {last['step']}, the run at {step}")
+    resumed = call(*command, "--resume").stderr
+    expect(f"resumed at step {step}" in resumed, f"resumed elsewhere: {resumed!r}")
+    expect(open(path("interrupted/last.safetensors"), "rb").read() == open(path("whole/last.safetensors"), "rb").read(),
+           "interrupted and resumed, other weights than without")
+
+
+def check_score():
+    weights = ["--weights", path("whole/last.safetensors")]
+    pairs = [[[int(word) for word in line.split()] for line in open(path(name)).read().splitlines()[:20]] for name in ("a", "b")]
+    for name, rows in zip(("few.a", "few.b"), pairs):
+        with open(path(name), "w") as file:
+            file.writelines(" ".join(map(str, row)) + "\n" for row in rows)
+    files = ["--format", "ids", "--source", path("few.a"), "--target", path("few.b")]
+    lines, result = call("score", *weights, *files), json.loads(call("score", *weights, *files, "--json").stdout)
+    # The logits of forward, and a softmax by hand.
+    targets = [([START] + row, row + [EOS]) for row in pairs[1]]
+    s, t = max(map(len, pairs[0])), max(len(row) for row, _ in targets)
+    tensors.write(path("in.safetensors"), {
+        "source": ("I32", [20, s], [x for row in pairs[0] for x in row + [0] * (s - len(row))]),
+        "target": ("I32", [20, t], [x for row, _ in targets for x in row + [0] * (t - len(row))])})
+    call("forward", *weights, "--input", path("in.safetensors"), "--output", path("out.safetensors"))
+    (_, _, vocabulary), logits = tensors.read(path("out.safetensors"))["logits"]
+    want = []
+    for b, (_, labels) in enumerate(targets):
+        rows = [logits[(b * t + i) * vocabulary :][:vocabulary] for i in range(len(labels))]
+        want.append(sum(row[label] - math.log(sum(map(math.exp, row))) for row, label in zip(rows, labels)))
+    tokens = sum(len(labels) for _, labels in targets)
+    near = lambda a, b: abs(a - b) <= 1e-5 * abs(b)  # noqa: E731
+    expect(all(map(near, map(float, lines.stdout.split()), want)) and len(lines.stdout.splitlines()) == 20, f"score: {lines.stdout.split()}, forward says {want}")
+    expect(all(map(near, result["log_probabilities"], want)), "score --json differs from forward")
+    expect(result["sentences"] == 20 and result["tokens"] == tokens, f"score counts {result['sentences']} sentences, {result['tokens']} tokens")
+    expect(near(result["log_probability"], sum(want)) and near(result["perplexity"], math.exp(-sum(want) / tokens)), f"score: {result}")
+    expect(re.search(rf"^20 sentences, {tokens} tokens, log-probability -\d", lines.stderr), f"score says {lines.stderr!r}")
+
+
+def check_bench():
+    folder = path("tmp")
+    result = json.loads(call("bench", "startup", "--json", env={**os.environ, "TMPDIR": folder}).stdout)
+    expect(result["what"] == "startup" and result["model"] == "tiny" and result["runs"] == 7, f"bench startup: {result}")
+    expect(0 < result["first_token_ms"] <= result["first_token_ms_median"] < 10000, f"bench startup: {result}")
+    expect(os.listdir(folder) == [], "bench startup leaves files behind")
+
+    arguments = ["bench", "train", "--batch-tokens", 64, "--length", 16, "--steps", 3, "--threads", 1, "--profile"]
+    machine, person = call(*arguments, "--json"), call(*arguments)
+    result = json.loads(machine.stdout)
+    # 4 sentences of 16 tokens a step.
+    expect((result["steps"], result["target_tokens"], result["source_tokens"]) == (3, 192, 192), f"bench train counts {result}")
+    expect(0 < result["step_ms_min"] <= result["step_ms_median"] and result["tokens_per_second"] > 0, f"bench train: {result}")
+    for table in (machine.stderr, person.stdout):
+        rows = re.findall(r"^(\S+) +(.*\S) +([\d.]+) +([\d.]+) +([\d.]+)% +([\d.]+|-?nan|inf) +([\d.]+|-?nan|inf)$", table, re.M)
+        total = re.search(r"^(\d+) launches, ([\d.]+) ms a step in kernels$", table, re.M)
+        if not rows or not total:
+            failures.append(f"bench train --profile: no table in {table!r}")
+            continue
+        expect(abs(sum(float(row[2]) for row in rows) - int(total[1])) < 1, "the calls of the profile do not sum to its launches")
+        expect(abs(sum(float(row[3]) for row in rows) - float(total[2])) < 0.001 * len(rows), "the times of the profile do not sum to its total")
+        expect(abs(sum(float(row[4]) for row in rows) - 100) < 0.1 * len(rows), "the shares of the profile do not sum to 100 %")
+        shares = [float(row[4]) for row in rows]
+        expect(shares == sorted(shares, reverse=True), "the profile is not in order")
+        expect(any("ffn.in" in row[1] or "encoder.layer" in row[1] for row in rows), "the profile names no place in model.json")
+
+
+check_progress()
+check_interrupt()
+check_score()
+check_bench()
+if failures:
+    sys.exit(f"{len(failures)} failures:\n  " + "\n  ".join(failures[:20]))
+print("the commands do as they say")

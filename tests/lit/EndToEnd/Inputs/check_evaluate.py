@@ -1,0 +1,48 @@
+"""check_evaluate.py TRANSLATOR RUN SOURCE TARGET WORK_FOLDER: both forms of evaluate against sacreBLEU and against each other."""
+import json
+import os
+import re
+import subprocess
+import sys
+
+import sacrebleu
+
+translator, run, source, target, work = sys.argv[1:]
+hypotheses = os.path.join(work, "evaluate.hypotheses")
+
+
+def call(*arguments):
+    return subprocess.run([translator, *arguments], check=True, capture_output=True, text=True).stdout
+
+
+def lines(file):
+    return open(file, encoding="utf-8").read().splitlines()
+
+
+def check(*arguments):
+    """The file of hypotheses is what these arguments evaluate."""
+    bleu, chrf = sacrebleu.BLEU(), sacrebleu.CHRF()
+    want = [metric.corpus_score(lines(hypotheses), [lines(target)]).score for metric in (bleu, chrf)]
+    result = json.loads(call("evaluate", *arguments, "--target", target, "--json"))
+    assert abs(result["bleu"] - want[0]) < 1e-6 and abs(result["chrf"] - want[1]) < 1e-6, (result, want)
+    assert result["sentences"] == len(lines(target)), result
+    assert result["bleu_signature"].startswith(str(bleu.get_signature()).split("|version")[0]), (result, bleu.get_signature())
+    assert result["chrf_signature"].startswith(str(chrf.get_signature()).split("|version")[0]), (result, chrf.get_signature())
+    shown = call("evaluate", *arguments, "--target", target)
+    assert re.fullmatch(rf"BLEU +{want[0]:.2f}  \S+\nchrF2 +{want[1]:.2f}  \S+\n", shown), (shown, want)
+    return want
+
+
+# Good translations: every fourth word is gone, and every fifth line another.
+references = lines(target)
+with open(hypotheses, "w", encoding="utf-8") as file:
+    for i, line in enumerate(references):
+        words = references[i - 1 if i % 5 == 4 else i].split()
+        file.write(" ".join(word for at, word in enumerate(words, i) if at % 4) + "\n")
+bleu, chrf = check("--hypothesis", hypotheses)
+assert 10 < bleu < 90 and 10 < chrf < 95, (bleu, chrf)
+
+# The model's own, with a beam that is not the default.
+call("translate", "--model", run, "--input", source, "--output", hypotheses, "--beam", "3", "--quiet")
+check("--model", run, "--source", source, "--beam", "3", "--quiet")
+print("evaluate agrees with sacreBLEU")
