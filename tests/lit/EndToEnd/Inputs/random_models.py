@@ -1,0 +1,215 @@
+"""random_models.py XFC XFC_OPT XFC_INTERPRET WORK_FOLDER FIRST_SEED COUNT: random models of the whole language, one a seed.
+
+The fused executable, the one of `--no-fuse` and the interpreter must agree on logits, the encoder's output, the loss and
+every gradient, in f64. Plain Python. A failing seed is named, and its model stays in the work folder.
+"""
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.dirname(__file__))
+import tensors  # noqa: E402
+
+PAD = 0
+TOLERANCE = 1e-10
+
+
+class Generator:
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.names = 0
+        self.padding = True  # every mask drops pads, so that sequences may differ in length
+        # Each distinct shape is a kernel to compile: a model has one of these each.
+        self.hidden, self.key_dim, self.value_dim, self.divided = self.pick(5, 8, 19), self.pick(1, 3, 5), self.pick(2, 7), self.pick(1, 2, 2)
+        self.norms = self.pick("layer_norm", "layer_norm", "rms_norm")
+        self.variance, self.eps_in, self.function = self.pick("biased", "unbiased"), self.pick("variance", "std"), self.pick("relu", "gelu", "silu", "tanh")
+
+    def chance(self, probability):
+        return self.random.random() < probability
+
+    def pick(self, *choices):
+        return self.random.choice(choices)
+
+    def name(self, stem):
+        self.names += 1
+        return f"{stem}{self.names}"
+
+    def norm(self):
+        if self.norms == "rms_norm":
+            return {"op": "rms_norm", "name": self.name("norm"), "eps": 1e-3}
+        return {"op": "layer_norm", "name": self.name("norm"), "eps": 1e-3, "variance": self.variance, "eps_in": self.eps_in}
+
+    def activation(self):
+        return {"op": self.function}
+
+    def linear(self, features):
+        return {"op": "linear", "name": self.name("linear"), "features": features, "bias": self.chance(0.6)}
+
+    def feed_forward(self, d):
+        hidden = self.hidden
+        if self.chance(0.4):
+            first = [{"op": "gated", "name": self.name("gated"), "features": hidden, "activation": self.activation()["op"], "bias": self.chance(0.5)}]
+        else:
+            first = [self.linear(hidden), self.activation()]
+        return first + self.dropout() + [self.linear(d)]
+
+    def dropout(self):
+        return [{"op": "dropout", "rate": 0.1}] if self.chance(0.3) else []
+
+    def attention(self, d, stack, cross):
+        step = {"op": "attention", "name": self.name("attention"), "mask": self.pick(["padding"], ["padding"], ["padding", "causal"], ["causal"], [])}
+        if cross:
+            step["memory"] = "encoder"
+            step["mask"] = self.pick(["padding"], ["padding"], [])
+            if self.chance(0.4):
+                step["memory_body"] = self.pick([self.norm()], [self.linear(self.hidden), self.norm()], [self.activation()])
+        if "padding" not in step["mask"]:
+            self.padding = False
+        if not cross and self.chance(0.15):
+            return {**step, "projections": False}
+        step["heads"] = self.divided
+        if self.chance(0.3):
+            step.update(key_dim=self.key_dim, value_dim=self.value_dim)
+        if self.chance(0.5):
+            step["bias"] = self.pick(False, {"q": False, "v": False}, {"k": False})
+        if self.chance(0.4):
+            step["scale"] = self.pick("sqrt_model_dim", 1.5)
+        if self.chance(0.3):
+            step["dropout"] = 0.1
+        return {**step, "return_weights": self.chance(0.2)}
+
+    def sublayer(self, d, stack, cross):
+        body = [self.attention(d, stack, cross)] if cross or self.chance(0.5) else self.feed_forward(d)
+        body += self.dropout()
+        shape = self.random.random()
+        if shape < 0.4:
+            return [{"op": "residual", "body": [self.norm()] + body}]
+        if shape < 0.8:
+            return [{"op": "residual", "body": body}, self.norm()]
+        return body + [{"op": "residual", "body": [{"op": "residual", "body": self.feed_forward(d)}, self.activation()]}]
+
+    def stack(self, side, d, vocab, rows):
+        steps = [] if rows else [{"op": "embedding", "name": "embed", "vocab": vocab, "dim": d, "scale": self.pick("none", "sqrt_dim", 0.7)}]
+        if self.chance(0.3):
+            steps.append({"op": "positions", "kind": "learned", "max_length": 9})
+        elif self.chance(0.6):
+            steps.append({"op": "positions", "kind": "sinusoidal", "max_length": 9, "base": self.pick(10000, 50), "layout": self.pick("interleaved", "halves"),
+                          "exponent_multiplier": self.pick(1, 2), "cosine_offset": self.pick(0, 1)})
+        steps += self.dropout()
+        if self.chance(0.2):
+            d = self.pick(6, 8)
+            steps.append(self.linear(d))
+        sublayers = [False] * self.pick(1, 2) + ([True] if side == "decoder" else []) + [False] * self.pick(0, 1)
+        layer = [step for cross in sublayers for step in self.sublayer(d, side, cross)]
+        return {"input": steps, "layers": self.pick(1, 2), "layer": layer, "output": self.pick([], [self.norm()])}, d
+
+    def model(self):
+        width, vocab = self.pick(6, 8, 12), self.pick(7, 17)
+        rows = self.chance(0.15)
+        encoder, _ = self.stack("encoder", width, vocab, rows)
+        decoder, d = self.stack("decoder", width, vocab, False)
+        head = self.pick([], [self.norm()], [self.linear(d), self.activation()]) + [self.linear(vocab)]
+        model = {"format": "xfc-model/1", "name": "random", "params": {"d_model": width}, "encoder": encoder, "decoder": decoder, "head": head}
+        if not rows and d == width and self.chance(0.5):
+            model["share"] = [["decoder.embed.weight", self.pick("encoder.embed.weight", head[-1]["name"] + ".weight")]]
+        return model, width, vocab, rows
+
+    def ids(self, lengths, vocab):
+        """Random ids, pads among them, never at the end."""
+        return [[self.pick(PAD, *range(1, vocab)) for _ in range(length - 1)] + [self.random.randrange(1, vocab)] for length in lengths]
+
+
+def run(*command):
+    result = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    if result.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}\nexited {result.returncode}:\n{result.stderr}")
+    return result.stdout
+
+
+def rectangle(rows, width, fill=0):
+    return [value for row in rows for value in row + [fill] * (width - len(row))]
+
+
+def check(seed, xfc, opt, interpret, work):
+    generator = Generator(seed)
+    model, width, vocab, float_rows = generator.model()
+    path = {part: os.path.join(work, f"{seed}.{part}") for part in
+            ("json", "imported.mlir", "gradients.mlir", "weights", "in", "inputs.json", "fused", "plain", "out", "result.json")}
+    json.dump(model, open(path["json"], "w"), indent=1)
+    compile_ = [xfc, "compile", path["json"], "--dtype", "f64", "--mode", "train"]
+    run(*compile_, "-o", path["fused"])
+    run(*compile_, "--no-fuse", "-o", path["plain"])
+    run(*compile_, "--emit", "imported", "-o", path["imported.mlir"])
+    run(opt, path["imported.mlir"], "--xfc-differentiate", "-o", path["gradients.mlir"])
+
+    shapes = {name: [int(n) for n in shape.split("x")[:-1]] for shape, name in
+              re.findall(r'tensor<([0-9x]+xf64)> \{xfc.name = "([^"]+)", xfc.role = "parameter"', open(path["imported.mlir"]).read())}
+    parameters = {}
+    for name, shape in shapes.items():
+        count = shape[0] * (shape[1] if len(shape) > 1 else 1)
+        # Norm gains are near 1.
+        base, spread = (1, 0.2) if re.search(r"norm\d+\.weight$", name) else (0, 0.5)
+        parameters[name] = [base + generator.random.gauss(0, spread) for _ in range(count)]
+    lengths = [(5, 4), (1, 2), (4, 6)] if generator.padding else [(5, 4)] * 3
+    source, target = (generator.ids([pair[side] for pair in lengths], vocab) for side in (0, 1))
+    labels = generator.ids([len(row) for row in target], vocab)
+    if float_rows:
+        lengths = [(5, t) for _, t in lengths]
+        numbers = [generator.random.gauss(0, 1) for _ in range(3 * 5 * width)]
+        given = ("F64", [3, 5, width], numbers)
+    else:
+        given = ("I32", [3, 5], rectangle(source, 5))
+    columns = max(map(len, target))
+    tensors.write(path["weights"], {name: ("F64", shapes[name], values) for name, values in parameters.items()})
+    tensors.write(path["in"], {"source": given, "target": ("I32", [3, columns], rectangle(target, columns)),
+                               "labels": ("I32", [3, columns], rectangle(labels, columns))})
+    flat = [label if label != PAD else -1 for row in labels for label in row]
+    counted = sum(label >= 0 for label in flat)
+    inputs = dict(parameters, labels=flat, smoothing=0.1, loss_scale=1 / counted, **({"source": numbers} if float_rows else {}))
+    json.dump({"source": [5] * 3 if float_rows else source, "target": target, "inputs": inputs}, open(path["inputs.json"], "w"))
+
+    want = {}
+    for function in ("forward", "loss_and_gradients"):
+        run(interpret, path["gradients.mlir"], path["inputs.json"], "--function", function, "-o", path["result.json"])
+        want.update((result["name"], result["data"]) for result in json.load(open(path["result.json"]))["results"])
+    want["loss"] = [sum(want["loss"]) / counted]
+    features = len(want["encoder_output"]) // sum(s for s, _ in lengths)
+    kept = [float_rows or token != PAD for row in ([[1] * 5] * 3 if float_rows else source) for token in row]
+    want["encoder_output"] = [x for i, x in enumerate(want["encoder_output"]) if kept[i // features]]
+
+    worst = 0.0
+    for kind in ("fused", "plain"):
+        run(path[kind], "forward", "--weights", path["weights"], "--input", path["in"], "--output", path["out"], "--gradients", "--label-smoothing", 0.1)
+        out = tensors.read(path["out"])
+        got = {"loss": out["loss"][1]}
+        for name, widest, side in (("logits", columns, 1), ("encoder_output", 5, 0)):
+            (_, _, size), data = out[name]
+            rows = [(b * widest + i) * size for b in range(3) for i in range(lengths[b][side])]
+            rows = [row for row, keep in zip(rows, kept if name == "encoder_output" else [True] * len(rows), strict=True) if keep]
+            got[name] = [x for row in rows for x in data[row : row + size]]
+        got.update((name, out[name][1]) for name in out if name.startswith("grad."))
+        if {name for name in got if name.startswith("grad.")} != {"grad." + name for name in parameters}:
+            sys.exit(f"seed {seed}, {kind}: gradients of other parameters")
+        for name, values in got.items():
+            expected = want.get(name, [0.0] * len(values))  # a parameter the loss does not depend on
+            largest = max(map(abs, expected), default=0)
+            error = max((abs(a - b) for a, b in zip(values, expected, strict=True)), default=0)
+            if not error <= TOLERANCE * largest + 1e-12:
+                sys.exit(f"seed {seed}, {kind}: {name} differs by {error:.2e}, largest {largest:.2e}; the model is {path['json']}")
+            worst = max(worst, error / max(largest, 1e-3))
+    if not any(any(abs(x) > 1e-3 for x in values) for name, values in want.items() if name.startswith("grad.")):
+        sys.exit(f"seed {seed}: every gradient is 0")
+    print(f"seed {seed}: {len(parameters)} parameters, error {worst:.1e}")
+
+
+def main():
+    *tools, work, first, count = sys.argv[1:]
+    os.makedirs(work, exist_ok=True)
+    for seed in range(int(first), int(first) + int(count)):
+        check(seed, *tools, work)
+
+
+main()
