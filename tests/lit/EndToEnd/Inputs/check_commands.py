@@ -36,8 +36,8 @@ def call(*arguments, **options):
 
 
 def training(out, *more, steps=STEPS):
-    return ["train", "--format", "ids", "--source", path("a"), "--target", path("b"), "--out", path(out), "--steps", str(steps), "--batch-tokens", "256",
-            "--seed", "4", *more]
+    return ["train", "--format", "ids", "--source", path("a"), "--target", path("b"), "--out", path(out), "--steps", str(steps),
+            "--batch-tokens", "256", "--seed", "4", *more]
 
 
 def through_terminal(*arguments):
@@ -63,7 +63,8 @@ def through_terminal(*arguments):
 def check_progress():
     plain = call(*training("whole")).stderr
     expect("\r" not in plain and "\033" not in plain, f"control characters where there is no terminal: {plain!r}")
-    expect(re.search(r"^ *\d+%  step \d+  epoch \d+  loss [\d.]+  ppl [\d.]+  \d+ tokens/s  ETA [\d:?]+$", plain, re.M), f"no line of progress: {plain!r}")
+    line = r"^ *\d+%  step \d+  epoch \d+  loss [\d.]+  ppl [\d.]+  \d+ tokens/s  ETA [\d:?]+$"
+    expect(re.search(line, plain, re.M), f"no line of progress: {plain!r}")
     expect(re.search(rf"^done: {STEPS} steps in ", plain, re.M), f"no last line: {plain!r}")
     expect(call(*training("quiet", "--quiet", steps=10)).stderr == "", "--quiet says something")
     shown = through_terminal(*training("terminal", steps=30))
@@ -114,7 +115,8 @@ def check_score():
         want.append(sum(row[label] - math.log(sum(map(math.exp, row))) for row, label in zip(rows, labels)))
     tokens = sum(len(labels) for _, labels in targets)
     near = lambda a, b: abs(a - b) <= 1e-5 * abs(b)  # noqa: E731
-    expect(all(map(near, map(float, lines.stdout.split()), want)) and len(lines.stdout.splitlines()) == 20, f"score: {lines.stdout.split()}, forward says {want}")
+    expect(len(lines.stdout.splitlines()) == 20, f"score prints {lines.stdout!r}")
+    expect(all(map(near, map(float, lines.stdout.split()), want)), f"score: {lines.stdout.split()}, forward says {want}")
     expect(all(map(near, result["log_probabilities"], want)), "score --json differs from forward")
     expect(result["sentences"] == 20 and result["tokens"] == tokens, f"score counts {result['sentences']} sentences, {result['tokens']} tokens")
     expect(near(result["log_probability"], sum(want)) and near(result["perplexity"], math.exp(-sum(want) / tokens)), f"score: {result}")

@@ -26,7 +26,8 @@ class Page(html.parser.HTMLParser):
         if any(re.search(r"url\(|@import|^on", f"{name}") or re.search(r"url\((?!#)|@import", value or "") for name, value in attributes):
             failures.append(f"the page loads something: <{tag} {attributes}>")
         if tag == "path" and dict(attributes).get("fill") == "none":
-            self.paths.append((self.heading, [tuple(map(float, point)) for point in re.findall(r"[ML]([\d.]+) ([\d.]+)", dict(attributes)["d"])]))
+            points = re.findall(r"[ML]([\d.]+) ([\d.]+)", dict(attributes)["d"])
+            self.paths.append((self.heading, [tuple(map(float, point)) for point in points]))
 
     def handle_data(self, data):
         if self.open and self.open[-1] == "style" and re.search(r"url\(|@import", data):

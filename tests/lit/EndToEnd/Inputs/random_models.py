@@ -25,7 +25,8 @@ class Generator:
         # Each distinct shape is a kernel to compile: a model has one of these each.
         self.hidden, self.key_dim, self.value_dim, self.divided = self.pick(5, 8, 19), self.pick(1, 3, 5), self.pick(2, 7), self.pick(1, 2, 2)
         self.norms = self.pick("layer_norm", "layer_norm", "rms_norm")
-        self.variance, self.eps_in, self.function = self.pick("biased", "unbiased"), self.pick("variance", "std"), self.pick("relu", "gelu", "silu", "tanh")
+        self.variance, self.eps_in = self.pick("biased", "unbiased"), self.pick("variance", "std")
+        self.function = self.pick("relu", "gelu", "silu", "tanh")
 
     def chance(self, probability):
         return self.random.random() < probability
@@ -59,7 +60,7 @@ class Generator:
     def dropout(self):
         return [{"op": "dropout", "rate": 0.1}] if self.chance(0.3) else []
 
-    def attention(self, d, stack, cross):
+    def attention(self, d, cross):
         step = {"op": "attention", "name": self.name("attention"), "mask": self.pick(["padding"], ["padding"], ["padding", "causal"], ["causal"], [])}
         if cross:
             step["memory"] = "encoder"
@@ -81,8 +82,8 @@ class Generator:
             step["dropout"] = 0.1
         return {**step, "return_weights": self.chance(0.2)}
 
-    def sublayer(self, d, stack, cross):
-        body = [self.attention(d, stack, cross)] if cross or self.chance(0.5) else self.feed_forward(d)
+    def sublayer(self, d, cross):
+        body = [self.attention(d, cross)] if cross or self.chance(0.5) else self.feed_forward(d)
         body += self.dropout()
         shape = self.random.random()
         if shape < 0.4:
@@ -96,14 +97,14 @@ class Generator:
         if self.chance(0.3):
             steps.append({"op": "positions", "kind": "learned", "max_length": 9})
         elif self.chance(0.6):
-            steps.append({"op": "positions", "kind": "sinusoidal", "max_length": 9, "base": self.pick(10000, 50), "layout": self.pick("interleaved", "halves"),
-                          "exponent_multiplier": self.pick(1, 2), "cosine_offset": self.pick(0, 1)})
+            steps.append({"op": "positions", "kind": "sinusoidal", "max_length": 9, "base": self.pick(10000, 50),
+                          "layout": self.pick("interleaved", "halves"), "exponent_multiplier": self.pick(1, 2), "cosine_offset": self.pick(0, 1)})
         steps += self.dropout()
         if self.chance(0.2):
             d = self.pick(6, 8)
             steps.append(self.linear(d))
         sublayers = [False] * self.pick(1, 2) + ([True] if side == "decoder" else []) + [False] * self.pick(0, 1)
-        layer = [step for cross in sublayers for step in self.sublayer(d, side, cross)]
+        layer = [step for cross in sublayers for step in self.sublayer(d, cross)]
         return {"input": steps, "layers": self.pick(1, 2), "layer": layer, "output": self.pick([], [self.norm()])}, d
 
     def model(self):
@@ -182,7 +183,8 @@ def check(seed, xfc, opt, interpret, work):
 
     worst = 0.0
     for kind in ("fused", "plain"):
-        run(path[kind], "forward", "--weights", path["weights"], "--input", path["in"], "--output", path["out"], "--gradients", "--label-smoothing", 0.1)
+        run(path[kind], "forward", "--weights", path["weights"], "--input", path["in"], "--output", path["out"], "--gradients",
+            "--label-smoothing", 0.1)
         out = tensors.read(path["out"])
         got = {"loss": out["loss"][1]}
         for name, widest, side in (("logits", columns, 1), ("encoder_output", 5, 0)):
