@@ -4,6 +4,7 @@
 #include "../train/Update.h"
 #include "Commands.h"
 #include "Files.h"
+#include "Peak.h"
 #include "Safetensors.h"
 #include <algorithm>
 #include <chrono>
@@ -36,9 +37,12 @@ struct BenchOptions {
   std::string computeType;
 };
 
+int threadsOf(const BenchOptions &options) {
+  return options.threads > 0 ? options.threads : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
+}
+
 std::unique_ptr<Engine> makeEngine(const BenchOptions &options) {
-  int threads = options.threads > 0 ? options.threads : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
-  auto engine = std::make_unique<Engine>(threads);
+  auto engine = std::make_unique<Engine>(threadsOf(options));
   initializeParameters(*engine, 1);
   return engine;
 }
@@ -91,36 +95,73 @@ void checkTokens(const Module &module) {
     throw Error("model '" + module.model + "': only models from tokens to tokens can be benchmarked");
 }
 
-// A line for each (kernel, place in model.json), the slowest first.
-std::string profileTable(const std::vector<Engine::Timing> &timings, int64_t steps) {
-  struct Row {
-    int64_t calls = 0;
-    double seconds = 0, flops = 0, bytes = 0;
-  };
-  std::map<std::pair<std::string, std::string>, Row> byPlace;
-  double total = 0;
+// What a kernel did at one place of model.json, in one step. Its time is the median's, which other processes disturb least.
+struct ProfileRow {
+  std::string kernel, location;
+  double calls = 0, seconds = 0, flops = 0, bytes = 0;
+};
+
+// The slowest first.
+std::vector<ProfileRow> profileRows(const std::vector<Engine::Timing> &timings, int64_t steps) {
+  std::map<std::pair<std::string, std::string>, std::pair<ProfileRow, std::vector<double>>> byPlace;
   for (const Engine::Timing &timing : timings) {
-    Row &row = byPlace[{timing.kernel->name, timing.step ? timing.step->location : "packing weights"}];
-    ++row.calls;
-    row.seconds += timing.seconds;
-    row.flops += timing.flops;
-    row.bytes += timing.bytes;
-    total += timing.seconds;
+    const std::string location = timing.step ? timing.step->location : "packing weights";
+    auto &[row, seconds] = byPlace[{timing.kernel->name, location}];
+    row.kernel = timing.kernel->name;
+    row.location = location;
+    const double part = 1 / static_cast<double>(steps);
+    row.calls += part;
+    seconds.push_back(timing.seconds);
+    row.flops += timing.flops * part;
+    row.bytes += timing.bytes * part;
   }
-  std::vector<std::pair<std::pair<std::string, std::string>, Row>> rows(byPlace.begin(), byPlace.end());
-  std::stable_sort(rows.begin(), rows.end(), [](const auto &a, const auto &b) { return a.second.seconds > b.second.seconds; });
+  std::vector<ProfileRow> rows;
+  for (auto &[place, entry] : byPlace) {
+    auto &[row, seconds] = entry;
+    row.seconds = median(seconds) * row.calls;
+    rows.push_back(std::move(row));
+  }
+  std::stable_sort(rows.begin(), rows.end(), [](const ProfileRow &a, const ProfileRow &b) { return a.seconds > b.seconds; });
+  return rows;
+}
+
+// Of the machine's multiply-adds or of its memory, whichever the kernel is nearer to; above 1 where the caches helped.
+double shareOfPeak(const ProfileRow &row, const Peak &peak) {
+  return std::max(row.flops / row.seconds * 1e-9 / peak.gflops, row.bytes / row.seconds * 1e-9 / peak.copyBandwidth);
+}
+
+std::string profileTable(const std::vector<ProfileRow> &rows, const Peak &peak) {
+  double calls = 0, total = 0;
+  for (const ProfileRow &row : rows) {
+    calls += row.calls;
+    total += row.seconds;
+  }
   char line[512];
-  std::snprintf(line, sizeof line, "%-44s %-36s %7s %10s %7s %9s %7s\n", "kernel", "location", "calls", "ms a step", "share", "GFLOP/s", "GB/s");
+  std::snprintf(line, sizeof line, "%-44s %-36s %7s %10s %7s %9s %7s %8s\n", "kernel", "location", "calls", "ms a step", "share", "GFLOP/s", "GB/s",
+                "of peak");
   std::string table = line;
-  for (const auto &[place, row] : rows) {
-    std::snprintf(line, sizeof line, "%-44.120s %-36.120s %7.1f %10.3f %6.1f%% %9.1f %7.1f\n", place.first.c_str(), place.second.c_str(),
-                  static_cast<double>(row.calls) / static_cast<double>(steps), row.seconds * 1e3 / static_cast<double>(steps),
-                  100 * row.seconds / total, row.flops / row.seconds * 1e-9, row.bytes / row.seconds * 1e-9);
+  for (const ProfileRow &row : rows) {
+    std::snprintf(line, sizeof line, "%-44.120s %-36.120s %7.1f %10.3f %6.1f%% %9.1f %7.1f %7.0f%%\n", row.kernel.c_str(), row.location.c_str(),
+                  row.calls, row.seconds * 1e3, 100 * row.seconds / total, row.flops / row.seconds * 1e-9, row.bytes / row.seconds * 1e-9,
+                  100 * shareOfPeak(row, peak));
     table += line;
   }
-  std::snprintf(line, sizeof line, "%zu launches, %.3f ms a step in kernels\n", timings.size() / static_cast<size_t>(steps),
-                total * 1e3 / static_cast<double>(steps));
+  std::snprintf(line, sizeof line, "%.0f launches, %.3f ms a step in kernels; the machine: %.1f GFLOP/s, copies at %.1f GB/s\n", calls, total * 1e3,
+                peak.gflops, peak.copyBandwidth);
   return table + line;
+}
+
+Json profileJson(const std::vector<ProfileRow> &rows, const Peak &peak) {
+  Json list = Json::array();
+  for (const ProfileRow &row : rows)
+    list.push_back({{"kernel", row.kernel},
+                    {"location", row.location},
+                    {"calls", row.calls},
+                    {"ms", row.seconds * 1e3},
+                    {"flops", row.flops},
+                    {"bytes", row.bytes},
+                    {"share_of_peak", shareOfPeak(row, peak)}});
+  return list;
 }
 
 void print(const BenchOptions &options, const Json &result) {
@@ -130,6 +171,29 @@ void print(const BenchOptions &options, const Json &result) {
   }
   for (const auto &[key, value] : result.items())
     std::printf("%-22s %s\n", key.c_str(), value.is_string() ? value.get<std::string>().c_str() : value.dump().c_str());
+}
+
+void addPeak(Json &result, const Peak &peak) {
+  result["peak_gflops"] = peak.gflops;
+  result["peak_read_gb_per_second"] = peak.readBandwidth;
+  result["peak_copy_gb_per_second"] = peak.copyBandwidth;
+}
+
+// The result, and with --profile its kernels; a program of f64 can do half of the machine's f32 operations.
+void printProfiled(const BenchOptions &options, Json result, Engine &engine, const std::vector<Engine::Timing> &timings, int64_t steps) {
+  if (!options.profile)
+    return print(options, result);
+  Peak peak = measurePeak(engine.pool());
+  if (engine.module().type == DType::F64)
+    peak.gflops /= 2;
+  const std::vector<ProfileRow> rows = profileRows(timings, steps);
+  if (options.json) {
+    addPeak(result, peak);
+    result["kernels"] = profileJson(rows, peak);
+  }
+  print(options, result);
+  if (!options.json)
+    std::fputs(profileTable(rows, peak).c_str(), stdout);
 }
 
 Json common(const char *what, Engine &engine) {
@@ -214,9 +278,7 @@ void benchTrain(const BenchOptions &options) {
   result["source_tokens"] = sourceTokens;
   result["loss"] = loss;
   addMemory(result, *engine);
-  print(options, result);
-  if (options.profile)
-    std::fputs(profileTable(timings, options.steps).c_str(), options.json ? stderr : stdout);
+  printProfiled(options, std::move(result), *engine, timings, options.steps);
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -269,9 +331,7 @@ void benchDecode(const BenchOptions &options) {
   result["beam"] = options.beam;
   result["tokens"] = tokens;
   addMemory(result, *engine);
-  print(options, result);
-  if (options.profile)
-    std::fputs(profileTable(timings, options.steps * steps).c_str(), options.json ? stderr : stdout);
+  printProfiled(options, std::move(result), *engine, timings, options.steps * steps);
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -347,6 +407,17 @@ void benchStartup(const BenchOptions &options) {
   print(options, result);
 }
 
+//===--------------------------------------------------------------------------------------------------------===//
+// peak
+//===--------------------------------------------------------------------------------------------------------===//
+
+void benchPeak(const BenchOptions &options) {
+  ThreadPool pool(threadsOf(options));
+  Json result = {{"what", "peak"}, {"threads", pool.threads()}};
+  addPeak(result, measurePeak(pool));
+  print(options, result);
+}
+
 CLI::App *addBenchmark(CLI::App &bench, const char *name, const char *description, const std::shared_ptr<BenchOptions> &options,
                        void (*run)(const BenchOptions &)) {
   CLI::App *command = bench.add_subcommand(name, description);
@@ -373,7 +444,7 @@ void addBench(CLI::App &app) {
   train->add_option("--target", options->targets, "files of ids, for real lengths")->excludes("--length");
   train->add_option("--format", options->format, "of --source and --target")->check(CLI::IsMember({"ids"}))->capture_default_str();
   train->add_option("--steps", options->steps, "steps that are timed, after two that are not")->check(CLI::PositiveNumber)->capture_default_str();
-  train->add_flag("--profile", options->profile, "also a table of kernels");
+  train->add_flag("--profile", options->profile, "also the kernels: time, share, and how near to the machine's peak");
 
   CLI::App *decode = addBenchmark(*bench, "decode", "translation of sentences of one length; output tokens a second", options, benchDecode);
   decode->add_option("--sentences", options->sentences, "sentences")->check(CLI::PositiveNumber)->capture_default_str();
@@ -382,8 +453,9 @@ void addBench(CLI::App &app) {
   decode->add_option("--beam", options->beam, "hypotheses a sentence")->check(CLI::PositiveNumber)->capture_default_str();
   decode->add_option("--steps", options->steps, "times everything is translated")->check(CLI::PositiveNumber)->capture_default_str();
   decode->add_option("--compute-type", options->computeType, "f32");
-  decode->add_flag("--profile", options->profile, "also a table of kernels");
+  decode->add_flag("--profile", options->profile, "also the kernels: time, share, and how near to the machine's peak");
 
+  addBenchmark(*bench, "peak", "what the machine can do: multiply-adds and memory", options, benchPeak);
   addBenchmark(*bench, "startup", "from the start of the process to the first translated token", options, benchStartup);
 }
 

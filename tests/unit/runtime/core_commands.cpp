@@ -197,8 +197,24 @@ TEST_F(CoreCommands, BenchTrainAndDecode) {
   // What `info` predicts is what the step took.
   Json memory = Json::parse(call("info --json --batch-tokens 64 --length 16 --threads 1").out)["memory"]["training"];
   EXPECT_EQ(result["arena_bytes"], memory["arena_bytes"]);
-  EXPECT_NE(outcome.err.find("loss_gradients"), std::string::npos);
-  EXPECT_NE(outcome.err.find("encoder.embed"), std::string::npos);
+  // The profile: the slowest first, and what was done is that of the step.
+  EXPECT_GT(result["peak_gflops"], 0.1);
+  EXPECT_GT(result["peak_copy_gb_per_second"], 0.1);
+  const Json &kernels = result["kernels"];
+  ASSERT_GE(kernels.size(), 2u);
+  for (size_t i = 1; i < kernels.size(); ++i)
+    EXPECT_GE(kernels[i - 1]["ms"], kernels[i]["ms"]);
+  for (const Json &kernel : kernels)
+    EXPECT_EQ(kernel["calls"], 1) << kernel;
+  outcome = call("bench train --batch-tokens 64 --length 16 --steps 3 --threads 1 --profile");
+  EXPECT_NE(outcome.out.find("loss_gradients"), std::string::npos);
+  EXPECT_NE(outcome.out.find("encoder.embed"), std::string::npos);
+  EXPECT_NE(outcome.out.find("of peak"), std::string::npos);
+
+  result = Json::parse(call("bench peak --json --threads 1").out);
+  EXPECT_EQ(result["threads"], 1);
+  EXPECT_GT(result["peak_gflops"], 0.1);
+  EXPECT_GT(result["peak_read_gb_per_second"], 0.1);
 
   outcome = call("bench decode --json --sentences 5 --batch 2 --length 6 --beam 3 --steps 2");
   ASSERT_EQ(outcome.status, 0) << outcome.err;
