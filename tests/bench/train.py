@@ -1,0 +1,100 @@
+"""Training beside torch: eager nn.Transformer, scaled_dot_product_attention with fused Adam, and torch.compile of that."""
+import gzip
+import os
+import subprocess
+
+from common import BenchError, Contestant, fastest_peer, python_peer, relative, run_json, take_turns, translator
+from report import megabytes, percent, ratio, table
+
+VARIANTS = {"eager": "torch eager", "sdpa": "torch SDPA", "compile": "torch compile"}
+TARGETS = {"tiny": (1.8, 2.0), "small": (1.5, 1.7), "base": (1.2, 1.35)}  # fixed lengths, real lengths
+PAIRS = 30000
+
+
+def open_text(path):
+    return gzip.open(path, "rt", encoding="utf-8") if path.endswith(".gz") else open(path, encoding="utf-8")
+
+
+def pieces(options, vocab):
+    """The first pairs of the text as files of ids of a vocabulary of that size, eos at the end of sources; and mean lengths."""
+    import sentencepiece
+
+    texts = []
+    for side in (options.source, options.target):
+        with open_text(side) as lines:
+            texts.append([line.rstrip("\n") for line, _ in zip(lines, range(PAIRS))])
+    files = [os.path.join(options.work, f"text.{side}") for side in ("source", "target")]
+    for path, lines in zip(files, texts):
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(line + "\n" for line in lines)
+    model = os.path.join(options.work, f"{vocab}.model")
+    made = subprocess.run([options.xfc, "vocab", "--input", *files, "--size", str(vocab), "-o", model], capture_output=True, text=True)
+    if made.returncode != 0:
+        raise BenchError(f"{options.xfc} vocab failed:\n{made.stderr}")
+    processor = sentencepiece.SentencePieceProcessor(model_file=model)
+    sources, targets = (processor.encode(lines) for lines in texts)
+    pairs = [(s + [processor.eos_id()], t) for s, t in zip(sources, targets) if s and t]
+    paths = [os.path.join(options.work, f"ids-{vocab}.{side}") for side in ("source", "target")]
+    for path, side in zip(paths, zip(*pairs)):
+        with open(path, "w") as file:
+            file.writelines(" ".join(map(str, ids)) + "\n" for ids in side)
+    source, target = (sum(map(len, side)) / len(pairs) for side in zip(*pairs))
+    return paths, (source, target + 1)
+
+
+def measure(options):
+    rows = []
+    variants = [name for name in VARIANTS if not (options.quick and name == "compile")]
+    for size in options.sizes:
+        path = translator(options, size)
+        parameters = run_json([path, "info", "--json"])["parameters"]
+        kinds = {"32": (["--length", "32"], {"length": 32}, (32, 32))}
+        if options.source:
+            # Text of this size has no more pieces than that; the models keep their vocabulary.
+            files, lengths = pieces(options, min(size.vocab, 16000))
+            kinds["real"] = (["--source", files[0], "--target", files[1], "--format", "ids"], dict(zip(("source", "target"), files)), lengths)
+        for kind, (arguments, specification, lengths) in kinds.items():
+            steps = options.steps or size.steps * (2 if kind == "real" else 1)
+            for threads in options.threads:
+                options.log(f"train {size.name}, length {kind}, {threads} threads")
+                ours = [path, "bench", "train", "--batch-tokens", options.batch_tokens, "--steps", steps, "--threads", threads, "--json"]
+                contestants = [Contestant("xfc", {"": ([*ours, *arguments], {})})]
+                contestants += [Contestant(VARIANTS[variant], {"": python_peer("peer_train.py", threads, {
+                    "size": size.name, "variant": variant, "steps": steps, "batch_tokens": options.batch_tokens, **specification})})
+                    for variant in variants]
+                results = take_turns(contestants, options.rounds, options.log)
+                for name in results.keys() - {"xfc"}:
+                    if (theirs := results[name]["runs"][0]["parameters"]) != parameters:
+                        raise BenchError(f"{name} has {theirs} parameters, and xfc {parameters}: they do not do the same work")
+                rows.append({"size": size.name, "length": kind, "threads": threads, "lengths": lengths, "results": results,
+                             "flops_per_token": size.training_flops(*lengths) / lengths[1]})
+    return rows
+
+
+def markdown(rows, machine):
+    lines = []
+    for row in rows:
+        ours, (name, rival) = row["results"]["xfc"], fastest_peer(row["results"])
+        peak = machine["peak"][row["threads"]]["peak_gflops"] * 1e9
+        shares = [result["tokens_per_second"] * row["flops_per_token"] / peak for result in (ours, rival)]
+        target = TARGETS.get(row["size"], (None, None))[row["length"] == "real"]
+        lines.append([row["size"], row["length"], row["threads"], f"{ours['tokens_per_second']:.0f} ±{percent(ours['spread'] / 2)}",
+                      *(f"{r['tokens_per_second']:.0f} ±{percent(r['spread'] / 2)}" for n, r in row["results"].items() if n != "xfc"),
+                      ratio(ours, rival), f"{target} or 75 % of peak" if target else "", percent(shares[0]), percent(shares[1]),
+                      megabytes(ours), f"{megabytes(rival)} ({ours['peak_rss_mb'] / rival['peak_rss_mb']:.2f})"])
+    first = rows[0]["results"]
+    torch = first[fastest_peer(first)[0]]["runs"][0]
+    return "\n\n".join([
+        "Median target tokens a second; ratio to the fastest torch. Both do the same work: dropout in the same places, nothing tied, label "
+        "smoothing, clipping, Adam. Shares are of the measured FMA peak, in the FLOPs of the model itself (pads and recomputation do not "
+        "count). Real lengths: batches of the same number of tokens, those of torch sorted by length and padded. "
+        f"Memory is the peak of a process; importing torch {torch['torch']} takes {torch['imported_mb']:.0f} MB of it. Instruction sets: xfc "
+        f"{first['xfc']['cpu']}, torch {torch['cpu']}.",
+        table(["size", "length", "threads", *first, "xfc / best torch", "aim", "xfc of peak", "torch of peak", "xfc MB", "torch MB (xfc / torch)"],
+              lines)])
+
+
+def bars(rows):
+    """For the plot: groups, and for each name a value a group."""
+    groups = [f"{row['size']} {row['length']}, {row['threads']} t" for row in rows]
+    return groups, relative(rows, list(rows[0]["results"])), "tokens/s beside the fastest peer"
