@@ -75,14 +75,15 @@ def markdown(rows, machine):
         ours, (name, rival) = row["results"]["xfc"], fastest_peer(row["results"])
         cells = [f"{r['tokens_per_second']:.0f} ±{percent(r['spread'] / 2)} ({r['mode']})" if (r := row["results"].get(n)) else "" for n in names]
         ratios = [f"{ratio(ours, rival)} {name}", megabytes(rival)] if rival else ["", ""]
+        library = row["results"].get("CTranslate2")
         kind = row["type"] if row["our_type"] != "f32" or row["type"] == "float32" else f"{row['type']} (xfc: float32)"
         lines.append([row["size"], kind, row["beam"], row["batch"], f"{ours['tokens_per_second']:.0f} ±{percent(ours['spread'] / 2)} ({ours['mode']})",
-                      *cells, ratios[0], TARGETS.get((row["type"], row["batch"]), {}).get(row["size"], ""), share_of_peak(row, ours, machine),
+                      *cells, ratios[0], ratio(ours, library) if library else "", TARGETS.get((row["type"], row["batch"]), {}).get(row["size"], ""), share_of_peak(row, ours, machine),
                       megabytes(ours), ratios[1]])
     return "\n\n".join([
         f"Median output tokens a second, source and translation {LENGTH} tokens, each program in its fastest mode (found in the first round, in "
         "brackets: CTranslate2's are library, workers x threads). Random weights; the end of a sentence is forbidden on all sides.",
-        table(["size", "type", "beam", "batch", "xfc", *names, "xfc / best peer", "aim (CTranslate2)", "xfc of peak", "xfc MB", "peer MB"], lines)])
+        table(["size", "type", "beam", "batch", "xfc", *names, "xfc / best peer", "xfc / CTranslate2", "aim", "xfc of peak", "xfc MB", "peer MB"], lines)])
 
 
 def bars(rows):

@@ -48,6 +48,7 @@ def plot_curves(path, curves):
             axes.plot(xs, values, "o-")
             axes.set_xscale("log", base=2)
             axes.set_yscale("log")
+            axes.set_ylim(min(values) / 1.5, max(values) * 1.5)
             axes.set_xlabel(name)
             axes.set_ylabel(label)
             axes.set_title(title if row == 0 else "")
