@@ -2,10 +2,13 @@
 #include "Plan.h"
 #include "Error.h"
 #include <algorithm>
-#include <map>
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <sstream>
+#include <type_traits>
+#include <utility>
 
 namespace xfc {
 
@@ -51,6 +54,8 @@ const Program *Module::find(const std::string &program) const {
 
 namespace {
 
+[[noreturn]] void damaged() { throw Error("the plan inside this executable is damaged; compile the model again"); }
+
 // One description of the fields serves both directions: `Writer` appends, `Reader` takes.
 struct Writer {
   Json json = Json::array();
@@ -76,28 +81,56 @@ struct Reader {
   size_t next = 0;
   const Json &take() {
     if (!json.is_array() || next >= json.size())
-      throw Error("the plan inside this executable is damaged; compile the model again");
+      damaged();
     return json[next++];
   }
-  template <typename T> void value(T &field) {
-    const Json &taken = take();
-    try {
-      if constexpr (std::is_enum_v<T>)
-        field = static_cast<T>(taken.get<int>());
-      else
-        taken.get_to(field);
-    } catch (const Json::exception &) {
-      throw Error("the plan inside this executable is damaged; compile the model again");
-    }
+  void finish() const {
+    if (next != json.size())
+      damaged();
   }
+  template <typename T> void value(T &field) { read(take(), field); }
   template <typename T, typename Fields> void list(std::vector<T> &items, Fields fields) {
     const Json &array = take();
     if (!array.is_array())
-      throw Error("the plan inside this executable is damaged; compile the model again");
+      damaged();
     items.resize(array.size());
     for (size_t i = 0; i < items.size(); ++i) {
       Reader reader{array[i]};
       fields(reader, items[i]);
+      reader.finish();
+    }
+  }
+
+private:
+  // Nothing is converted: a number that its field cannot hold is damage.
+  template <typename T> static void read(const Json &json, T &field) {
+    if constexpr (std::is_enum_v<T>) {
+      std::underlying_type_t<T> number;
+      read(json, number);
+      field = static_cast<T>(number);
+    } else if constexpr (std::is_same_v<T, bool>) {
+      if (!json.is_boolean())
+        damaged();
+      field = json.get<bool>();
+    } else if constexpr (std::is_integral_v<T>) {
+      const bool large = json.is_number_unsigned() && !std::in_range<int64_t>(json.get<uint64_t>());
+      if (!json.is_number_integer() || large || !std::in_range<T>(json.get<int64_t>()))
+        damaged();
+      field = static_cast<T>(json.get<int64_t>());
+    } else if constexpr (std::is_floating_point_v<T>) {
+      if (!json.is_number())
+        damaged();
+      field = json.get<T>();
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      if (!json.is_string())
+        damaged();
+      field = json.get<std::string>();
+    } else {
+      if (!json.is_array())
+        damaged();
+      field.resize(json.size());
+      for (size_t i = 0; i < json.size(); ++i)
+        read(json[i], field[i]);
     }
   }
 };
@@ -122,9 +155,9 @@ template <typename Archive> void sizeFields(Archive &archive, Size &size) {
   } else {
     archive.value(flat);
     size = {};
-    for (size_t i = 0; i + 1 < flat.size(); i += 2) {
-      if (flat[i] < 0 || flat[i] >= total)
-        throw Error("the plan inside this executable is damaged; compile the model again");
+    for (size_t i = 0; i < flat.size(); i += 2) {
+      if (flat[i] < 0 || flat[i] >= total || i + 1 == flat.size())
+        damaged();
       *at(flat[i]) = flat[i + 1];
     }
   }
@@ -219,55 +252,156 @@ template <typename Archive> void moduleFields(Archive &archive, Module &module) 
   archive.list(module.programs, [](auto &a, Program &program) { programFields(a, program); });
 }
 
-[[noreturn]] void damaged() { throw Error("the plan inside this executable is damaged; compile the model again"); }
+// Every index must point at something, and every size and offset lie within what it measures. Sizes have a bound
+// that no machine reaches, so that sums and products of a few of them are numbers.
+class Checker {
+public:
+  explicit Checker(const Module &module) : module(module) {}
 
-// Every index must point at something.
-void check(const Module &module) {
-  auto checkPlace = [&](const Place &place, const Program *program) {
-    size_t limit = 0;
+  void run() const {
+    type(module.type);
+    number(module.parameterElements);
+    for (int64_t value : {module.sourceVocab, module.targetVocab, module.sourceDim, module.targetDim, module.maxLength, module.maxTargetLength})
+      within(value, 0, std::numeric_limits<int32_t>::max());
+    for (int64_t id : {module.pad, module.unk, module.bos, module.eos, module.start})
+      within(id, -1, std::numeric_limits<int32_t>::max());
+    for (const Parameter &parameter : module.parameters) {
+      within(parameter.offset, 0, module.parameterElements);
+      within(elements(parameter.shape), 0, module.parameterElements - parameter.offset);
+      number(parameter.fanIn);
+      number(parameter.fanOut);
+    }
+    for (const Kernel &kernel : module.kernels) {
+      within(kernel.partition.unit, Partition::Unit::Elements);
+      within(kernel.partition.per, 1, largest);
+      within(kernel.partition.times, 1, largest);
+      number(kernel.scratch);
+    }
+    for (const Packed &packed : module.packed) {
+      index(packed.kernel, module.kernels);
+      place(packed.source, Program());
+      number(packed.bytes);
+      number(packed.chunks);
+    }
+    for (const Table &table : module.tables) {
+      within(table.rows, 0, std::numeric_limits<int32_t>::max());
+      within(table.dim, 0, std::numeric_limits<int32_t>::max());
+      require(std::isfinite(table.base) && table.base > 0 && std::isfinite(table.exponentMultiplier) && std::isfinite(table.cosineOffset));
+    }
+    for (const Program &each : module.programs)
+      program(each);
+  }
+
+private:
+  static constexpr int64_t largest = int64_t(1) << 50;
+
+  static void require(bool holds) {
+    if (!holds)
+      damaged();
+  }
+  static void within(int64_t value, int64_t low, int64_t high) { require(low <= value && value <= high); }
+  template <typename Enum> static std::enable_if_t<std::is_enum_v<Enum>> within(Enum value, Enum last) { require(value <= last); }
+  static void number(int64_t value) { within(value, 0, largest); }
+  static void type(DType type) { within(type, DType::I32); }
+  template <typename T> static void index(int64_t i, const std::vector<T> &list) { require(0 <= i && static_cast<size_t>(i) < list.size()); }
+  static void size(const Size &size) {
+    number(size.constant);
+    for (int i = 0; i < XFC_ROW_SETS; ++i) {
+      number(size.rows[i]);
+      number(size.sequences[i]);
+    }
+    for (int64_t pairs : size.pairs)
+      number(pairs);
+  }
+  static int64_t elements(const std::vector<int64_t> &shape) {
+    int64_t product = 1;
+    for (int64_t extent : shape) {
+      within(extent, 0, largest / std::max<int64_t>(product, 1));
+      product *= extent;
+    }
+    return product;
+  }
+
+  // An offset begins something that is there: a tensor of a block, or columns of a row.
+  void place(const Place &place, const Program &program) const {
+    using Kind = Place::Kind;
+    within(place.kind, Kind::None);
+    int64_t bytes = 0;
     switch (place.kind) {
-    case Place::Kind::Arena:
-      limit = program ? program->buffers.size() : 0;
+    case Kind::Arena: {
+      index(place.index, program.buffers);
+      Counts one; // of everything: the bytes of a row where the buffer has rows
+      for (int64_t *counts : {one.rows, one.sequences})
+        std::fill_n(counts, XFC_ROW_SETS, 1);
+      std::fill_n(one.pairs, XFC_KEY_STRUCTURES, 1);
+      bytes = evaluate(program.buffers[place.index].size, one);
       break;
-    case Place::Kind::Packed:
-      limit = module.packed.size();
-      break;
-    case Place::Kind::Table:
-      limit = module.tables.size();
-      break;
-    case Place::Kind::Argument:
-      limit = program ? program->arguments.size() : 0;
-      break;
-    default:
-      return;
     }
-    if (place.index < 0 || static_cast<size_t>(place.index) >= limit)
-      damaged();
-  };
-  auto checkKernel = [&](int32_t kernel) {
-    if (kernel < 0 || static_cast<size_t>(kernel) >= module.kernels.size())
-      damaged();
-  };
-  for (const Kernel &kernel : module.kernels)
-    if (kernel.partition.per <= 0)
-      damaged();
-  for (const Packed &packed : module.packed) {
-    checkKernel(packed.kernel);
-    checkPlace(packed.source, nullptr);
+    case Kind::Parameters:
+    case Kind::Gradients:
+    case Kind::Moments1:
+    case Kind::Moments2:
+      require(place.index == 0);
+      bytes = module.parameterElements * bytesOf(module.type);
+      break;
+    case Kind::Packed:
+      index(place.index, module.packed);
+      break;
+    case Kind::Table:
+      index(place.index, module.tables);
+      break;
+    case Kind::Argument: {
+      index(place.index, program.arguments);
+      const Argument &argument = program.arguments[place.index];
+      bytes = elements(argument.shape) * bytesOf(argument.type);
+      break;
+    }
+    case Kind::None:
+      require(place.index == 0);
+      break;
+    }
+    within(place.offset, 0, std::max<int64_t>(bytes - 1, 0));
   }
-  for (const Program &program : module.programs) {
-    for (const Output &output : program.outputs)
-      checkPlace(output.place, &program);
+
+  void program(const Program &program) const {
+    const int64_t steps = static_cast<int64_t>(program.steps.size());
+    for (const Argument &argument : program.arguments) {
+      within(argument.role, Argument::Role::State);
+      type(argument.type);
+      within(argument.set, -1, XFC_ROW_SETS - 1);
+      elements(argument.shape);
+    }
+    for (const Buffer &buffer : program.buffers) {
+      size(buffer.size);
+      within(buffer.last, 0, steps);
+      within(buffer.first, 0, buffer.last);
+    }
+    for (const Output &output : program.outputs) {
+      place(output.place, program);
+      type(output.type);
+      within(output.set, -1, XFC_ROW_SETS - 1);
+      within(output.keys, -1, XFC_KEY_STRUCTURES - 1);
+      elements(output.shape);
+      number(output.stride);
+    }
     for (const Step &step : program.steps) {
-      checkKernel(step.kernel);
-      if (step.set < 0 || step.set >= XFC_ROW_SETS || step.keySet < 0 || step.keySet >= XFC_ROW_SETS ||
-          step.keys >= XFC_KEY_STRUCTURES || step.buffers.size() != step.strides.size())
-        damaged();
-      for (const Place &place : step.buffers)
-        checkPlace(place, &program);
+      index(step.kernel, module.kernels);
+      within(step.set, 0, XFC_ROW_SETS - 1);
+      within(step.keySet, 0, XFC_ROW_SETS - 1);
+      within(step.keys, -1, XFC_KEY_STRUCTURES - 1);
+      require(step.buffers.size() == step.strides.size());
+      for (const Place &each : step.buffers)
+        place(each, program);
+      for (int64_t stride : step.strides)
+        number(stride);
+      number(step.elements);
+      size(step.flops);
+      size(step.traffic);
     }
   }
-}
+
+  const Module &module;
+};
 
 } // namespace
 
@@ -295,7 +429,8 @@ Module deserialize(const uint8_t *bytes, uint64_t size) {
                 std::to_string(XFC_ABI_VERSION) + "; compile the model again");
   Module module;
   moduleFields(reader, module);
-  check(module);
+  reader.finish();
+  Checker(module).run();
   return module;
 }
 

@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
 
 namespace xfc {
 
@@ -16,6 +19,25 @@ Tensors readSafetensors(const std::string &file, std::map<std::string, std::stri
   return parseSafetensors(readFile(file), file, metadata);
 }
 
+// The header's JSON. A parser keeps one of two equal keys and says nothing; here they are an error.
+static nlohmann::json parseHeader(std::string_view text, const std::function<void(const std::string &)> &bad) {
+  using Json = nlohmann::json;
+  std::vector<std::set<std::string>> keys; // of the objects that are open
+  auto watch = [&](int, Json::parse_event_t event, Json &value) {
+    if (event == Json::parse_event_t::object_start)
+      keys.emplace_back();
+    else if (event == Json::parse_event_t::object_end)
+      keys.pop_back();
+    else if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second)
+      bad("its header has '" + value.get<std::string>() + "' twice");
+    return true;
+  };
+  Json header = Json::parse(text, watch, false);
+  if (!header.is_object())
+    bad("its header is not a JSON object");
+  return header;
+}
+
 Tensors parseSafetensors(std::string_view contents, const std::string &file, std::map<std::string, std::string> *metadata) {
   auto bad = [&](const std::string &what) { throw Error(file + ": not a whole safetensors file: " + what); };
   if (contents.size() < 8)
@@ -24,45 +46,72 @@ Tensors parseSafetensors(std::string_view contents, const std::string &file, std
   std::memcpy(&headerSize, contents.data(), 8);
   if (headerSize > contents.size() - 8)
     bad("its header should have " + std::to_string(headerSize) + " bytes, but only " + std::to_string(contents.size() - 8) + " follow");
-  nlohmann::json header = nlohmann::json::parse(contents.substr(8, headerSize), nullptr, false);
-  if (!header.is_object())
-    bad("its header is not a JSON object");
+  const nlohmann::json header = parseHeader(contents.substr(8, headerSize), bad);
   std::string_view data = contents.substr(8 + headerSize);
   Tensors tensors;
-  std::vector<std::pair<uint64_t, uint64_t>> ranges;
+  struct Range {
+    uint64_t begin, end;
+    std::string name;
+  };
+  std::vector<Range> ranges;
   for (auto &[name, entry] : header.items()) {
     if (name == "__metadata__") {
-      if (metadata && entry.is_object())
-        for (auto &[key, value] : entry.items())
-          if (value.is_string())
-            (*metadata)[key] = value.get<std::string>();
+      if (!entry.is_object())
+        bad("its __metadata__ is not a JSON object");
+      for (auto &[key, value] : entry.items()) {
+        if (!value.is_string())
+          bad("'" + key + "' of its __metadata__ is not a string");
+        if (metadata)
+          (*metadata)[key] = value.get<std::string>();
+      }
       continue;
     }
-    try {
-      StoredTensor tensor{entry.at("dtype").get<std::string>(), entry.at("shape").get<std::vector<int64_t>>(), {}};
-      auto offsets = entry.at("data_offsets").get<std::vector<uint64_t>>();
-      auto known = typeBytes.find(tensor.type);
-      if (known == typeBytes.end())
-        bad("'" + name + "' has the unknown type '" + tensor.type + "'");
-      uint64_t bytes = known->second;
-      for (int64_t extent : tensor.shape) {
-        if (extent < 0 || (extent > 0 && bytes > data.size() / extent + 1))
-          bad("'" + name + "' has a shape that does not fit the file");
-        bytes *= extent;
+    auto numbers = [&, &name = name, &entry = entry](const char *key) {
+      auto list = entry.is_object() ? entry.find(key) : entry.end();
+      if (list == entry.end() || !list->is_array())
+        bad("'" + name + "' has no list '" + key + "'");
+      std::vector<int64_t> result;
+      for (const nlohmann::json &number : *list) {
+        if (!number.is_number_unsigned() || number.get<uint64_t>() > std::numeric_limits<int64_t>::max())
+          bad("'" + name + "' has " + number.dump() + " in '" + key + "', which takes whole numbers from 0");
+        result.push_back(number.get<int64_t>());
       }
-      if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data.size() || offsets[1] - offsets[0] != bytes)
-        bad("the bytes of '" + name + "' lie outside it or do not match its shape");
-      tensor.bytes.assign(data.begin() + offsets[0], data.begin() + offsets[1]);
-      ranges.emplace_back(offsets[0], offsets[1]);
-      tensors.emplace(name, std::move(tensor));
-    } catch (const nlohmann::json::exception &) {
-      bad("the header of '" + name + "' is malformed");
+      return result;
+    };
+    StoredTensor tensor{{}, numbers("shape"), {}};
+    const std::vector<int64_t> offsets = numbers("data_offsets");
+    if (auto type = entry.find("dtype"); type != entry.end() && type->is_string())
+      tensor.type = type->get<std::string>();
+    else
+      bad("'" + name + "' has no string 'dtype'");
+    auto known = typeBytes.find(tensor.type);
+    if (known == typeBytes.end())
+      bad("'" + name + "' has the unknown type '" + tensor.type + "'");
+    uint64_t bytes = std::count(tensor.shape.begin(), tensor.shape.end(), 0) ? 0 : known->second;
+    for (int64_t extent : tensor.shape) {
+      if (bytes > 0 && bytes > data.size() / extent)
+        bad("'" + name + "' has a shape that does not fit the file");
+      bytes *= extent;
     }
+    if (offsets.size() != 2 || offsets[0] > offsets[1] || static_cast<uint64_t>(offsets[1]) > data.size() ||
+        static_cast<uint64_t>(offsets[1] - offsets[0]) != bytes)
+      bad("the bytes of '" + name + "' lie outside it or do not match its shape");
+    tensor.bytes.assign(data.begin() + offsets[0], data.begin() + offsets[1]);
+    ranges.push_back({static_cast<uint64_t>(offsets[0]), static_cast<uint64_t>(offsets[1]), name});
+    tensors.emplace(name, std::move(tensor));
   }
-  std::sort(ranges.begin(), ranges.end());
-  for (size_t i = 1; i < ranges.size(); ++i)
-    if (ranges[i].first < ranges[i - 1].second)
-      bad("tensors overlap");
+  // Every byte belongs to one tensor.
+  std::sort(ranges.begin(), ranges.end(), [](const Range &a, const Range &b) { return std::tie(a.begin, a.end) < std::tie(b.begin, b.end); });
+  uint64_t end = 0;
+  for (const Range &range : ranges) {
+    if (range.begin < end)
+      bad("the bytes of '" + range.name + "' begin inside another tensor's");
+    if (range.begin > end)
+      bad(std::to_string(range.begin - end) + " bytes before '" + range.name + "' belong to no tensor");
+    end = range.end;
+  }
+  if (end < data.size())
+    bad(std::to_string(data.size() - end) + " bytes follow the last tensor");
   return tensors;
 }
 

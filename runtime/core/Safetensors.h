@@ -15,7 +15,7 @@ struct StoredTensor {
 };
 using Tensors = std::map<std::string, StoredTensor>;
 
-// Throws Error: missing, truncated, not safetensors, offsets that do not fit.
+// Throws Error: missing, truncated, not safetensors, offsets that do not cover the data exactly.
 Tensors readSafetensors(const std::string &file, std::map<std::string, std::string> *metadata = nullptr);
 // The same of a file's contents; `file` is for messages.
 Tensors parseSafetensors(std::string_view contents, const std::string &file, std::map<std::string, std::string> *metadata = nullptr);

@@ -113,26 +113,65 @@ TEST_F(CoreFiles, SafetensorsAndBack) {
 }
 
 TEST_F(CoreFiles, BrokenSafetensors) {
-  auto refused = [](const std::string &header, const std::string &data = std::string(8, '\0')) {
-    EXPECT_THROW(parseSafetensors(withHeader(header, data), "t"), Error) << header;
+  auto refused = [](const char *why, const std::string &header, const std::string &data = std::string(8, '\0')) {
+    std::string message = errorOf([&] { parseSafetensors(withHeader(header, data), "t"); });
+    EXPECT_EQ(message.rfind("t: not a whole safetensors file: ", 0), 0u) << header << ": " << message;
+    EXPECT_NE(message.find(why), std::string::npos) << header << ": " << message;
   };
-  parseSafetensors(withHeader(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", std::string(8, '\0')), "t");
-  refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", "1234567");
-  refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})");
-  refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})");
-  refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[-8,0]}})");
-  refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})");
-  refused(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})");
-  refused(R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}})");
-  refused(R"({"a":{"dtype":"F32","shape":[2]}})");
-  refused(R"({"a":{"dtype":"F8","shape":[8],"data_offsets":[0,8]}})");
-  refused(R"({"a":{"dtype":"F32","shape":"2","data_offsets":[0,8]}})");
-  refused(R"({"a":7})");
-  refused(R"([1,2])");
-  refused("{\"a\":");
-  refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})");
-  std::string huge(16, '\xFF');
-  EXPECT_THROW(parseSafetensors(huge, "t"), Error);
+  auto tensor = [](const std::string &shape, const std::string &offsets, const std::string &type = "\"F32\"") {
+    return "{\"dtype\":" + type + ",\"shape\":" + shape + ",\"data_offsets\":" + offsets + "}";
+  };
+  auto one = [&](auto... parts) { return "{\"a\":" + tensor(parts...) + "}"; };
+  auto two = [&](const std::string &a, const std::string &b) { return "{\"a\":" + a + ",\"b\":" + b + "}"; };
+  const std::string whole = tensor("[2]", "[0,8]"), first = tensor("[1]", "[0,4]"), second = tensor("[1]", "[4,8]"), none = tensor("[2,0]", "[4,4]");
+  EXPECT_EQ(parseSafetensors(withHeader(one("[2]", "[0,8]"), std::string(8, '\0')), "t").size(), 1u);
+  EXPECT_EQ(parseSafetensors(withHeader(two(second, first), std::string(8, '\0')), "t").size(), 2u);
+  EXPECT_EQ(parseSafetensors(withHeader("{\"z\":" + none + ",\"a\":" + first + ",\"b\":" + second + "}", std::string(8, '\0')), "t").size(), 3u);
+  EXPECT_EQ(parseSafetensors(withHeader(one("[4611686018427387904,4611686018427387904,0]", "[0,0]"), ""), "t").size(), 1u);
+
+  refused("does not fit the file", one("[2]", "[0,8]"), "1234567");
+  refused("do not match its shape", one("[2]", "[0,4]"));
+  refused("do not match its shape", one("[1]", "[0,8]"));
+  refused("lie outside", one("[2]", "[8,0]"));
+  refused("lie outside", one("[2]", "[4,12]"));
+  refused("lie outside", one("[2]", "[0]"));
+  refused("lie outside", one("[2]", "[0,8,8]"));
+  refused("-8 in 'data_offsets'", one("[2]", "[-8,0]"));
+  refused("8.0 in 'data_offsets'", one("[2]", "[0,8.0]"));
+  refused("18446744073709551615 in 'data_offsets'", one("[2]", "[0,18446744073709551615]"));
+  refused("-2 in 'shape'", one("[-2]", "[0,8]"));
+  refused("2.5 in 'shape'", one("[2.5]", "[0,8]"));
+  refused("true in 'shape'", one("[true,2]", "[0,8]"));
+  refused("9223372036854775808 in 'shape'", one("[9223372036854775808]", "[0,8]"));
+  refused("in 'shape'", one("[1e300]", "[0,8]"));
+  refused("does not fit the file", one("[4611686018427387904,4]", "[0,0]"));
+  refused("does not fit the file", one("[4294967296,4294967296]", "[0,0]"));
+  refused("does not fit the file", one("[9223372036854775807]", "[0,8]"));
+  refused("no list 'shape'", one("\"2\"", "[0,8]"));
+  refused("no list 'data_offsets'", R"({"a":{"dtype":"F32","shape":[2]}})");
+  refused("no list 'shape'", R"({"a":7})");
+  refused("no string 'dtype'", R"({"a":{"shape":[2],"data_offsets":[0,8]}})");
+  refused("no string 'dtype'", one("[2]", "[0,8]", "32"));
+  refused("unknown type 'F8'", one("[8]", "[0,8]", "\"F8\""));
+  refused("unknown type 'f32'", one("[2]", "[0,8]", "\"f32\""));
+  refused("not a JSON object", "[1,2]");
+  refused("not a JSON object", "{\"a\":");
+  refused("not a JSON object", one("[2]", "[0,8]") + "{}");
+  refused("not a JSON object", std::string(100000, '['));
+  refused("'b' begin inside another", two(whole, second));
+  refused("begin inside another", two(whole, whole));
+  refused("4 bytes before 'b' belong to no tensor", two(first, tensor("[1]", "[8,12]")), std::string(12, '\0'));
+  refused("4 bytes before 'a' belong to no tensor", one("[1]", "[4,8]"));
+  refused("4 bytes follow the last tensor", one("[1]", "[0,4]"));
+  refused("8 bytes follow the last tensor", "{}");
+  refused("'a' twice", "{\"a\":" + whole + ",\"a\":" + whole + "}");
+  refused("'shape' twice", R"({"a":{"dtype":"F32","shape":[2],"shape":[2],"data_offsets":[0,8]}})");
+  refused("__metadata__ is not", "{\"__metadata__\":3,\"a\":" + whole + "}");
+  refused("'step' of its __metadata__ is not a string", "{\"__metadata__\":{\"step\":3},\"a\":" + whole + "}");
+
+  const std::string huge(16, '\xFF');
+  EXPECT_NE(errorOf([&] { parseSafetensors(huge, "t"); }).find("should have 18446744073709551615 bytes, but only 8 follow"), std::string::npos);
+  EXPECT_NE(errorOf([&] { parseSafetensors("1234567", "t"); }).find("it has 7 bytes"), std::string::npos);
 }
 
 namespace {

@@ -171,7 +171,7 @@ inline Module bagModel() {
     Program forward;
     forward.name = name;
     forward.arguments = {input("source", XFC_SOURCE), input("target", XFC_TARGET)};
-    forward.buffers = {{encoded, 0, 3}, {logits, 1, 3}, {pairs, 2, 3}};
+    forward.buffers = {{encoded, 0, 2}, {logits, 1, 2}};
     forward.steps = {encode, step(1, XFC_TARGET, {arena(0), parameter(Kind::Parameters, 1), argument(1), parameter(Kind::Parameters, 2), arena(1)},
                                   {bagWidth, 0, 0, 0, bagVocabulary}, "output")};
     forward.steps[1].flops.rows[XFC_TARGET] = 2 * elements;
@@ -179,6 +179,7 @@ inline Module bagModel() {
     forward.outputs = {{"logits", arena(1), DType::F32, XFC_TARGET, -1, {bagVocabulary}, bagVocabulary},
                        {"encoder_output", arena(0), DType::F32, XFC_SOURCE, -1, {bagWidth}, bagWidth}};
     if (forward.name == "forward_attention") {
+      forward.buffers = {{encoded, 0, 3}, {logits, 1, 3}, {pairs, 2, 3}};
       forward.steps.push_back(step(2, XFC_TARGET, {arena(2)}, {}, "decoder.layers.0.cross_attn"));
       forward.steps.back().keySet = XFC_SOURCE;
       forward.steps.back().keys = bagKeys;

@@ -2,7 +2,9 @@
 #include "core/Error.h"
 #include "core_model.h"
 #include <algorithm>
+#include <cmath>
 #include <gtest/gtest.h>
+#include <limits>
 #include <random>
 
 using namespace xfc;
@@ -132,18 +134,122 @@ TEST(Plan, DamagedBytesAreErrors) {
   EXPECT_GT(found, 300);
 }
 
-TEST(Plan, IndicesOutOfRangeAreErrors) {
-  auto refused = [](auto change) {
+// Every field that something is found, counted or allocated by.
+TEST(Plan, NumbersOutOfRangeAreErrors) {
+  auto whole = [] {
     Module module = bagModel();
+    module.packed = {{0, {Place::Kind::Parameters, 0, 64}, 4096, 3}};
+    module.tables = {{80, 6, 10000, 2, 1, true}};
+    return module;
+  };
+  int line = 0;
+  auto accepted = [&](auto change) {
+    Module module = whole();
     change(module);
     const std::vector<uint8_t> bytes = serialize(module);
-    EXPECT_THROW(deserialize(bytes.data(), bytes.size()), Error);
+    EXPECT_NO_THROW(deserialize(bytes.data(), bytes.size())) << "change " << line;
   };
-  refused([](Module &m) { m.programs[0].steps[0].kernel = 99; });
-  refused([](Module &m) { m.programs[0].steps[0].buffers[0] = {Place::Kind::Argument, 99, 0}; });
-  refused([](Module &m) { m.programs[0].steps[0].buffers[0] = {Place::Kind::Table, 0, 0}; });
-  refused([](Module &m) { m.programs[0].outputs[0].place = {Place::Kind::Arena, -1, 0}; });
-  refused([](Module &m) { m.programs[0].steps[0].set = 3; });
+  auto refused = [&](auto change) {
+    ++line;
+    Module module = whole();
+    change(module);
+    const std::vector<uint8_t> bytes = serialize(module);
+    EXPECT_THROW(deserialize(bytes.data(), bytes.size()), Error) << "change " << line;
+  };
+  constexpr int64_t most = std::numeric_limits<int64_t>::max();
+  // A field of numbers refuses `bad` and what lies beyond every size.
+  auto number = [&](auto field, std::initializer_list<int64_t> bad) {
+    for (int64_t value : bad)
+      refused([&](Module &m) { field(m) = static_cast<std::decay_t<decltype(field(m))>>(value); });
+  };
+  auto size = [&](auto field) {
+    number([&](Module &m) -> auto & { return field(m).constant; }, {-1, most});
+    for (int i = 0; i < XFC_ROW_SETS; ++i) {
+      number([&](Module &m) -> auto & { return field(m).rows[i]; }, {-1, most});
+      number([&](Module &m) -> auto & { return field(m).sequences[i]; }, {-1, most});
+    }
+    for (int i = 0; i < XFC_KEY_STRUCTURES; ++i)
+      number([&](Module &m) -> auto & { return field(m).pairs[i]; }, {-1, most});
+  };
+  auto place = [&](auto field, bool program) {
+    auto set = [&](Place value, bool good) {
+      auto change = [&](Module &m) { field(m) = value; };
+      good ? accepted(change) : refused(change);
+    };
+    using Kind = Place::Kind;
+    const int64_t block = 3 * bagVocabulary * bagWidth * 4;
+    for (Kind kind : {Kind::Parameters, Kind::Gradients, Kind::Moments1, Kind::Moments2}) {
+      set({kind, 0, block - 4}, true);
+      for (Place bad : {Place{kind, 0, block}, {kind, 0, -4}, {kind, 0, most}, {kind, 1, 0}})
+        set(bad, false);
+    }
+    set({Kind::Packed, 0, 0}, true);
+    set({Kind::Table, 0, 0}, true);
+    set({Kind::None, 0, 0}, true);
+    for (Kind kind : {Kind::Packed, Kind::Table, Kind::Arena, Kind::Argument})
+      for (int64_t index : {int64_t(-1), int64_t(99), most})
+        set({kind, index, 0}, false);
+    for (Place bad : {Place{Kind::Packed, 0, 4}, {Kind::Table, 0, 4}, {Kind::None, 0, 4}, {Kind::None, 1, 0}, {static_cast<Kind>(9), 0, 0}})
+      set(bad, false);
+    set({Kind::Arena, 0, 4}, program); // columns of a row of 4 floats
+    set({Kind::Argument, 0, 0}, program);
+    for (Place bad : {Place{Kind::Arena, 0, bagWidth * 4}, {Kind::Arena, 0, -4}, {Kind::Argument, 0, 4}, {Kind::Argument, 0, -4}})
+      set(bad, false);
+  };
+
+  refused([](Module &m) { m.type = static_cast<DType>(3); });
+  number([](Module &m) -> auto & { return m.parameterElements; }, {-1, 143, most});
+  for (auto field : {&Module::sourceVocab, &Module::targetVocab, &Module::sourceDim, &Module::targetDim, &Module::maxLength, &Module::maxTargetLength})
+    number([&](Module &m) -> auto & { return m.*field; }, {-1, int64_t(1) << 31});
+  for (auto field : {&Module::pad, &Module::unk, &Module::bos, &Module::eos, &Module::start})
+    number([&](Module &m) -> auto & { return m.*field; }, {-2});
+
+  number([](Module &m) -> auto & { return m.parameters[2].offset; }, {-1, 97, most});
+  number([](Module &m) -> auto & { return m.parameters[2].shape[0]; }, {-1, 13, most});
+  number([](Module &m) -> auto & { return m.parameters[2].fanIn; }, {-1, most});
+  number([](Module &m) -> auto & { return m.parameters[2].fanOut; }, {-1, most});
+  refused([](Module &m) { m.parameters[2].shape = {int64_t(1) << 32, int64_t(1) << 32}; });
+
+  number([](Module &m) -> auto & { return m.packed[0].kernel; }, {-1, 6});
+  number([](Module &m) -> auto & { return m.packed[0].bytes; }, {-1, most});
+  number([](Module &m) -> auto & { return m.packed[0].chunks; }, {-1, most});
+  place([](Module &m) -> Place & { return m.packed[0].source; }, false);
+  number([](Module &m) -> auto & { return m.tables[0].rows; }, {-1, most});
+  number([](Module &m) -> auto & { return m.tables[0].dim; }, {-1, most});
+  for (double bad : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()})
+    refused([&](Module &m) { m.tables[0].base = bad; });
+  refused([](Module &m) { m.tables[0].exponentMultiplier = std::nan(""); });
+  refused([](Module &m) { m.tables[0].cosineOffset = std::nan(""); });
+
+  refused([](Module &m) { m.kernels[0].partition.unit = static_cast<Partition::Unit>(5); });
+  number([](Module &m) -> auto & { return m.kernels[0].partition.per; }, {-1, 0, most});
+  number([](Module &m) -> auto & { return m.kernels[0].partition.times; }, {-1, 0, most});
+  number([](Module &m) -> auto & { return m.kernels[0].scratch; }, {-1, most});
+
+  refused([](Module &m) { m.programs[0].arguments[0].role = static_cast<Argument::Role>(3); });
+  refused([](Module &m) { m.programs[0].arguments[0].type = static_cast<DType>(3); });
+  number([](Module &m) -> auto & { return m.programs[0].arguments[0].set; }, {-2, 3});
+  refused([](Module &m) { m.programs[0].arguments[0].shape = {-1}; });
+  refused([](Module &m) { m.programs[0].arguments[0].shape = {most, 2}; });
+  number([](Module &m) -> auto & { return m.programs[0].buffers[0].first; }, {-1, 4});
+  number([](Module &m) -> auto & { return m.programs[0].buffers[0].last; }, {-1, 3});
+  size([](Module &m) -> Size & { return m.programs[0].buffers[1].size; });
+
+  place([](Module &m) -> Place & { return m.programs[0].outputs[0].place; }, true);
+  refused([](Module &m) { m.programs[0].outputs[0].type = static_cast<DType>(3); });
+  number([](Module &m) -> auto & { return m.programs[0].outputs[0].set; }, {-2, 3});
+  number([](Module &m) -> auto & { return m.programs[0].outputs[0].keys; }, {-2, 16});
+  number([](Module &m) -> auto & { return m.programs[0].outputs[0].stride; }, {-1, most});
+  refused([](Module &m) { m.programs[0].outputs[0].shape = {-1}; });
+
+  number([](Module &m) -> auto & { return m.programs[0].steps[0].kernel; }, {-1, 6});
+  number([](Module &m) -> auto & { return m.programs[0].steps[0].set; }, {-1, 3});
+  number([](Module &m) -> auto & { return m.programs[0].steps[0].keySet; }, {-1, 3});
+  number([](Module &m) -> auto & { return m.programs[0].steps[0].keys; }, {-2, 16});
+  number([](Module &m) -> auto & { return m.programs[0].steps[0].elements; }, {-1, most});
+  number([](Module &m) -> auto & { return m.programs[0].steps[0].strides[0]; }, {-1, most});
+  place([](Module &m) -> Place & { return m.programs[0].steps[0].buffers[0]; }, true);
+  size([](Module &m) -> Size & { return m.programs[0].steps[0].flops; });
+  size([](Module &m) -> Size & { return m.programs[0].steps[0].traffic; });
   refused([](Module &m) { m.programs[0].steps[0].strides.clear(); });
-  refused([](Module &m) { m.kernels[0].partition.per = 0; });
 }
