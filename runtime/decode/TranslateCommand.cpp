@@ -1,16 +1,15 @@
 // `translate`: lines of the source language to lines of the target language.
 #include "../core/Commands.h"
 #include "../core/Files.h"
+#include "../core/Progress.h"
 #include "../text/HeatMap.h"
 #include "Alignment.h"
 #include "ModelOptions.h"
 #include "Search.h"
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 namespace xfc {
 
@@ -21,33 +20,6 @@ struct TranslateOptions {
   SearchOptions search;
   std::string input = "-", output = "-", prefix, attentionSvg, computeType = "f32";
   bool scores = false, alignments = false, json = false;
-};
-
-// Sentences done, on standard error: a line that renews itself on a terminal, a line now and then elsewhere.
-class Progress {
-public:
-  Progress(size_t total, bool quiet) : total(total), silent(quiet || total == 0), terminal(isatty(2)) {}
-  void advance() {
-    ++done;
-    Clock::time_point now = Clock::now();
-    if (silent || now - shown < (terminal ? std::chrono::milliseconds(100) : std::chrono::milliseconds(10000)))
-      return;
-    shown = now;
-    double seconds = std::chrono::duration<double>(now - start).count();
-    std::fprintf(stderr, "%stranslated %zu of %zu, %.1f sentences/s%s", terminal ? "\r" : "", done, total,
-                 static_cast<double>(done) / std::max(seconds, 1e-9), terminal ? "" : "\n");
-    dirty = terminal;
-  }
-  ~Progress() {
-    if (dirty)
-      std::fprintf(stderr, "\r\033[K");
-  }
-
-private:
-  using Clock = std::chrono::steady_clock;
-  size_t total, done = 0;
-  bool silent, terminal, dirty = false;
-  Clock::time_point start = Clock::now(), shown = start;
 };
 
 void writeResult(const std::string &file, const std::string &text) {
@@ -71,14 +43,18 @@ public:
     lines = readLines(options.input);
     read();
     {
-      Progress progress(searched.size(), options.model.quiet);
+      ProgressBar bar(options.model.quiet);
+      size_t done = 0;
       std::vector<std::vector<int32_t>> filled, forced;
       for (size_t line : searched) {
         filled.push_back(sources[line]);
         if (!prefixes.empty())
           forced.push_back(prefixes[line]);
       }
-      found = search(*model.engine, filled, options.search, forced, [&](size_t) { progress.advance(); });
+      found = search(*model.engine, filled, options.search, forced, [&](size_t) {
+        ++done;
+        bar.update(static_cast<double>(done) / searched.size(), std::to_string(done) + " of " + std::to_string(searched.size()) + " sentences");
+      });
     }
     std::string text;
     for (size_t line = 0, next = 0; line < lines.size(); ++line) {

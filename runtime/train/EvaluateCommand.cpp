@@ -1,12 +1,13 @@
 // `evaluate`: BLEU and chrF of a model's translations, or of a file of them.
 #include "../core/Commands.h"
 #include "../core/Files.h"
+#include "../core/Progress.h"
 #include "../decode/ModelOptions.h"
 #include "../text/Metrics.h"
-#include "Log.h"
 #include "Validation.h"
 #include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 namespace xfc {
 namespace {

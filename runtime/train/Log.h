@@ -1,7 +1,6 @@
-// What a person and their tools see of a training run: train.jsonl, and a bar or lines on standard error.
+// What tools see of a training run: train.jsonl.
 #pragma once
 
-#include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -25,24 +24,5 @@ private:
 };
 // Lines that are not JSON objects are left out.
 std::vector<nlohmann::json> readLog(const std::string &file);
-
-// A bar with the remaining time on a terminal; a line every few seconds elsewhere.
-class ProgressBar {
-public:
-  explicit ProgressBar(bool quiet);
-  ~ProgressBar();
-  // `fraction` of the work is done; `status` says how it stands.
-  void update(double fraction, const std::string &status);
-  // Something to keep on the screen.
-  void say(const std::string &line);
-
-private:
-  using Clock = std::chrono::steady_clock;
-  bool quiet, terminal;
-  double from = -1; // the fraction at the first update: a resumed run does not begin at 0
-  Clock::time_point start = Clock::now(), last{};
-};
-
-std::string duration(double seconds); // 1:02:03, 2:03
 
 } // namespace xfc

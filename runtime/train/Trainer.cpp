@@ -2,6 +2,7 @@
 #include "Trainer.h"
 #include "../core/Files.h"
 #include "../core/Memory.h"
+#include "../core/Progress.h"
 #include "../core/Safetensors.h"
 #include "../text/Metrics.h"
 #include "Checkpoint.h"

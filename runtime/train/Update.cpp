@@ -46,15 +46,21 @@ Update::Update(Engine &engine) : engine(engine) {
     throw Error("model '" + engine.module().model + "' cannot be trained: that takes a decoder with a head, and an executable compiled with --mode train");
 }
 
-// Keeps a running sum of the gradients of the batches of a step, in their order, and puts it back in the end.
+// Keeps a running sum of the gradients of the batches of a step, in their order, and puts it back in the end. Elements
+// are independent, so chunks of them go to the pool.
 void Update::addGradients(bool first, bool last) {
   auto add = [&](auto &sum, auto *gradients) {
-    size_t count = engine.module().parameterElements;
+    const int64_t count = engine.module().parameterElements;
     sum.resize(count);
-    for (size_t i = 0; i < count; ++i)
-      sum[i] = first ? gradients[i] : sum[i] + gradients[i];
-    if (last)
-      std::copy(sum.begin(), sum.end(), gradients);
+    constexpr int64_t size = 16384; // elements of a chunk
+    auto body = [&](int64_t chunk) {
+      for (int64_t i = chunk * size, end = std::min(count, i + size); i < end; ++i) {
+        sum[i] = first ? gradients[i] : sum[i] + gradients[i];
+        if (last)
+          gradients[i] = sum[i];
+      }
+    };
+    engine.pool().run([](void *context, int64_t chunk, int) { (*static_cast<decltype(body) *>(context))(chunk); }, &body, (count + size - 1) / size);
   };
   if (engine.module().type == DType::F64)
     add(sum64, static_cast<double *>(engine.gradients()));

@@ -3,6 +3,7 @@
 #include "core/CommandLine.h"
 #include "core/Commands.h"
 #include "core/Files.h"
+#include "core/Progress.h"
 #include "core/Safetensors.h"
 #include "train/Checkpoint.h"
 #include "train/Log.h"
