@@ -1,4 +1,4 @@
-// The backend: kernels as they are asked for, and the object at the end.
+// The backend: kernels as they are asked for.
 #include "CPU.h"
 #include "Dialect/XFC.h"
 #include "Emitters.h"
@@ -16,9 +16,8 @@ using namespace mlir;
 
 namespace xfc {
 
-CPUBackend::CPUBackend(MLIRContext &context, const InstructionSet &set, DType type) : set(set), type(type) {
+CPUBackend::CPUBackend(MLIRContext &context, const InstructionSet &set, DType type) : ImageBackend(context, set, type) {
   context.loadDialect<arith::ArithDialect, func::FuncDialect, LLVM::LLVMDialect, math::MathDialect, scf::SCFDialect, vector::VectorDialect>();
-  kernels = ModuleOp::create(UnknownLoc::get(&context));
 }
 
 Backend::KernelInfo CPUBackend::emit(Operation *op, llvm::StringRef name) {
@@ -42,20 +41,6 @@ Backend::PackInfo CPUBackend::emitPack(RankedTensorType weight, bool transposed,
   return info;
 }
 
-Type CPUBackend::elementType() {
-  MLIRContext *context = kernels->getContext();
-  return type == DType::F64 ? Type(Float64Type::get(context)) : Type(Float32Type::get(context));
-}
-
-std::string CPUBackend::print() {
-  std::string text;
-  llvm::raw_string_ostream(text) << *kernels;
-  return text;
-}
-
-std::vector<char> CPUBackend::object(const Module &plan, const std::string &suffix, bool text) {
-  lowerToLLVM(*kernels);
-  return emitObject(*kernels, {set.cpu, set.features, static_cast<int>(set.vectorBytes * 8), set.tune}, plan, "xfc_image_" + suffix, set.name, set.needed, text);
-}
+void CPUBackend::lower(ModuleOp kernels) { lowerToLLVM(kernels); }
 
 } // namespace xfc
