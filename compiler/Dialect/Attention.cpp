@@ -1,4 +1,5 @@
 // Attention, step by step and fused, and the decoding cache: definitions, f64 semantics and gradients.
+#include "PlainBuilder.h"
 #include "Support.h"
 #include <cmath>
 
@@ -45,6 +46,17 @@ LogicalResult ScoresOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operan
   return success();
 }
 
+void ScoresOp::lowerPlain(PlainBuilder &b) {
+  const int64_t heads = getType().getHeads(), width = getQ().getType().getFeatures() / heads;
+  Value q = b.operand(0), k = b.operand(1, PlainBuilder::Of::Keys), s = b.result(0);
+  b.forEachHead(getType(), [&](const PlainBuilder::Head &head) {
+    Value block = head.of(s);
+    b.fill(block, 0);
+    b.generic("ik,j->ij", {head.rowsOf(q, heads), head.keyRows()}, block,
+              [&](auto v) { return v[2] + v[0] * b.load(k, {v[1], head.head * width + b.loop('k')}); });
+  });
+}
+
 LogicalResult ScoresOp::differentiate(OpBuilder &builder, Gradients &gradients) {
   Value ds = gradients.of(getResult());
   if (!ds)
@@ -72,6 +84,17 @@ LogicalResult CombineOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> opera
   });
   results.push_back(std::move(o));
   return success();
+}
+
+void CombineOp::lowerPlain(PlainBuilder &b) {
+  const int64_t heads = getP().getType().getHeads(), width = getType().getFeatures() / heads;
+  Value p = b.operand(0), v = b.operand(1, PlainBuilder::Of::Keys), o = b.result(0);
+  b.forEachHead(getP().getType(), [&](const PlainBuilder::Head &head) {
+    Value sums = head.rowsOf(o, heads);
+    b.fill(sums, 0);
+    b.generic("ij,j->ik", {head.of(p), head.keyRows()}, sums,
+              [&](auto at) { return at[2] + at[0] * b.load(v, {at[1], head.head * width + b.loop('k')}); });
+  });
 }
 
 LogicalResult CombineOp::differentiate(OpBuilder &builder, Gradients &gradients) {
@@ -103,6 +126,19 @@ LogicalResult CombineTransposedOp::evaluate(const xfc_shape &shape, ArrayRef<Ten
   return success();
 }
 
+void CombineTransposedOp::lowerPlain(PlainBuilder &b) {
+  const int64_t heads = getP().getType().getHeads(), width = getType().getFeatures() / heads;
+  Value p = b.operand(0), x = b.operand(1), y = b.result(0, PlainBuilder::Of::Keys);
+  b.fill(y, 0);
+  b.forEachHead(getP().getType(), [&](const PlainBuilder::Head &head) {
+    Value block = head.of(p), rows = head.rowsOf(x, heads), keyRows = head.keyRows();
+    b.forEach(head.keys, [&](const Number &j) {
+      Value sums = b.slice(y, {b.load(keyRows, {j}), {head.head * width, width}});
+      b.generic("i,ik->k", {b.slice(block, {Cut::all(), j}), rows}, sums, [](auto v) { return v[2] + v[0] * v[1]; });
+    });
+  });
+}
+
 //===--------------------------------------------------------------------------------------------------------===//
 // scale, mask, softmax
 //===--------------------------------------------------------------------------------------------------------===//
@@ -117,6 +153,10 @@ LogicalResult ScaleOp::evaluate(const xfc_shape &, ArrayRef<Tensor> operands, Sm
     value *= getFactor().convertToDouble();
   results.push_back(std::move(y));
   return success();
+}
+
+void ScaleOp::lowerPlain(PlainBuilder &b) {
+  b.elementwise(b.operand(0), b.result(0), [&](auto v) { return getFactor().convertToDouble() * v[0]; });
 }
 
 LogicalResult ScaleOp::differentiate(OpBuilder &builder, Gradients &gradients) {
@@ -138,6 +178,14 @@ LogicalResult MaskOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands
   });
   results.push_back(std::move(y));
   return success();
+}
+
+void MaskOp::lowerPlain(PlainBuilder &b) {
+  Value x = b.operand(0), y = b.result(0);
+  b.forEachHead(cast<PairsType>(getType()), [&](const PlainBuilder::Head &head) {
+    b.generic("ij,i->ij", {head.of(x), head.limits()}, head.of(y),
+              [&](auto v) { return select(b.loop('j') < v[1], v[0], getZero() ? 0 : -INFINITY); });
+  });
 }
 
 LogicalResult MaskOp::differentiate(OpBuilder &builder, Gradients &gradients) {
@@ -171,6 +219,21 @@ LogicalResult SoftmaxOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> opera
   return success();
 }
 
+void SoftmaxOp::lowerPlain(PlainBuilder &b) {
+  Value scores = b.operand(0), probabilities = b.result(0);
+  b.forEachHead(cast<PairsType>(getType()), [&](const PlainBuilder::Head &head) {
+    Value from = head.of(scores), to = head.of(probabilities);
+    b.forEach(head.rows, [&](const Number &i) {
+      Value x = b.slice(from, {i}), p = b.slice(to, {i});
+      Number largest = b.reduce("j->", x, -INFINITY, [](auto v) { return max(v[0], v[1]); });
+      Number reference = select(largest == -INFINITY, 0, largest);
+      b.elementwise(x, p, [&](auto v) { return exp(v[0] - reference); });
+      Number sum = b.reduce("j->", p, 0, [](auto v) { return v[1] + v[0]; });
+      b.elementwise(p, p, [&](auto v) { return select(sum > 0, v[0] / sum, 0); });
+    });
+  });
+}
+
 LogicalResult SoftmaxOp::differentiate(OpBuilder &builder, Gradients &gradients) {
   Value dp = gradients.of(getResult());
   if (dp && gradients.wanted(getX()))
@@ -190,6 +253,18 @@ LogicalResult SoftmaxGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> o
   });
   results.push_back(std::move(ds));
   return success();
+}
+
+void SoftmaxGradOp::lowerPlain(PlainBuilder &b) {
+  Value upstream = b.operand(0), probabilities = b.operand(1), downstream = b.result(0);
+  b.forEachHead(cast<PairsType>(getType()), [&](const PlainBuilder::Head &head) {
+    Value dps = head.of(upstream), ps = head.of(probabilities), dss = head.of(downstream);
+    b.forEach(head.rows, [&](const Number &i) {
+      Value dp = b.slice(dps, {i}), p = b.slice(ps, {i});
+      Number sum = b.reduce("j,j->", {dp, p}, 0, [](auto v) { return v[2] + v[0] * v[1]; });
+      b.elementwise({dp, p}, b.slice(dss, {i}), [&](auto v) { return v[1] * (v[0] - sum); });
+    });
+  });
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -367,4 +442,11 @@ LogicalResult CacheWriteOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> op
     std::copy_n(operands[1].row(h), cache.features(), cache.row(shape.slots[h]));
   results.push_back(std::move(cache));
   return success();
+}
+
+void CacheWriteOp::lowerPlain(PlainBuilder &b) {
+  Value rows = b.operand(1), cache = b.result(0, PlainBuilder::Of::Cache), slots = b.slots();
+  b.forEach(b.rowCount(), [&](const Number &h) {
+    b.elementwise(b.slice(rows, {h}), b.slice(cache, {b.load(slots, {h})}), [](auto v) { return v[0]; });
+  });
 }

@@ -1,4 +1,5 @@
 // Elementwise ops: definitions, f64 semantics and gradients.
+#include "PlainBuilder.h"
 #include "Support.h"
 #include <cmath>
 
@@ -19,6 +20,10 @@ LogicalResult AddOp::evaluate(const xfc_shape &, ArrayRef<Tensor> operands, Smal
   return success();
 }
 
+void AddOp::lowerPlain(PlainBuilder &b) {
+  b.elementwise({b.operand(0), b.operand(1)}, b.result(0), [](auto v) { return v[0] + v[1]; });
+}
+
 LogicalResult AddOp::differentiate(OpBuilder &, Gradients &gradients) {
   Value dy = gradients.of(getResult());
   for (Value operand : {getA(), getB()})
@@ -35,6 +40,10 @@ LogicalResult MultiplyOp::evaluate(const xfc_shape &, ArrayRef<Tensor> operands,
     product.data[i] *= operands[1].data[i];
   results.push_back(std::move(product));
   return success();
+}
+
+void MultiplyOp::lowerPlain(PlainBuilder &b) {
+  b.elementwise({b.operand(0), b.operand(1)}, b.result(0), [](auto v) { return v[0] * v[1]; });
 }
 
 LogicalResult MultiplyOp::differentiate(OpBuilder &builder, Gradients &gradients) {
@@ -76,6 +85,23 @@ LogicalResult ActivationOp::evaluate(const xfc_shape &, ArrayRef<Tensor> operand
   return success();
 }
 
+void ActivationOp::lowerPlain(PlainBuilder &b) {
+  b.elementwise(b.operand(0), b.result(0), [&](ArrayRef<Number> v) -> Number {
+    const Number &x = v[0];
+    switch (getKind()) {
+    case ActivationKind::relu:
+      return select(x > 0, x, 0);
+    case ActivationKind::gelu:
+      return 0.5 * x * (1 + erf(x * M_SQRT1_2));
+    case ActivationKind::silu:
+      return x / (1 + exp(0 - x));
+    case ActivationKind::tanh:
+      return tanh(x);
+    }
+    llvm_unreachable("every activation is listed");
+  });
+}
+
 LogicalResult ActivationOp::differentiate(OpBuilder &builder, Gradients &gradients) {
   Value dy = gradients.of(getResult());
   if (!dy || !gradients.wanted(getX()))
@@ -114,6 +140,28 @@ LogicalResult ActivationGradOp::evaluate(const xfc_shape &, ArrayRef<Tensor> ope
   return success();
 }
 
+void ActivationGradOp::lowerPlain(PlainBuilder &b) {
+  auto gradient = [&](ArrayRef<Number> v) -> Number {
+    const Number &dy = v[0], &x = v[1];
+    switch (getKind()) {
+    case ActivationKind::relu:
+      return select(x > 0, dy, 0);
+    case ActivationKind::gelu:
+      return dy * (0.5 * (1 + erf(x * M_SQRT1_2)) + x * exp(-0.5 * x * x) / std::sqrt(2 * M_PI));
+    case ActivationKind::silu: {
+      Number sigmoid = 1 / (1 + exp(0 - x));
+      return dy * sigmoid * (1 + x * (1 - sigmoid));
+    }
+    case ActivationKind::tanh: {
+      Number t = tanh(x);
+      return dy * (1 - t * t);
+    }
+    }
+    llvm_unreachable("every activation is listed");
+  };
+  b.elementwise({b.operand(0), b.operand(1)}, b.result(0), gradient);
+}
+
 //===--------------------------------------------------------------------------------------------------------===//
 // dropout, fill
 //===--------------------------------------------------------------------------------------------------------===//
@@ -149,6 +197,23 @@ LogicalResult DropoutOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> opera
   return success();
 }
 
+void DropoutOp::lowerPlain(PlainBuilder &b) {
+  const double rate = getRate().convertToDouble();
+  Value x = b.operand(0), y = b.result(0), positions = b.positions(), sentences = b.sentences();
+  auto pairs = dyn_cast<PairsType>(getType());
+  if (!pairs)
+    return b.generic("ij,i,i->ij", {x, positions, b.sequenceOf()}, y, [&](auto v) {
+      return b.dropout(v[0], rate, b.load(sentences, {v[2]}), v[1], b.loop('j'), 0);
+    });
+  Value keyPositions = b.positions(PlainBuilder::Of::Keys);
+  b.forEachHead(pairs, [&](const PlainBuilder::Head &head) {
+    Number sentence = b.load(sentences, {head.sequence});
+    b.generic("ij,i,j->ij", {head.of(x), head.queries(positions), head.keyRows()}, head.of(y), [&](auto v) {
+      return b.dropout(v[0], rate, sentence, v[1], b.load(keyPositions, {v[2]}), head.head + 1);
+    });
+  });
+}
+
 LogicalResult DropoutOp::differentiate(OpBuilder &builder, Gradients &gradients) {
   Value dy = gradients.of(getResult());
   if (dy && gradients.wanted(getX()))
@@ -167,7 +232,11 @@ LogicalResult FillOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands
   return success();
 }
 
+void FillOp::lowerPlain(PlainBuilder &b) { b.fill(b.result(0), b.load(b.operand(0))); }
+
 LogicalResult ZerosOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor>, SmallVectorImpl<Tensor> &results) {
   results.push_back(zeros(shape, getType()));
   return success();
 }
+
+void ZerosOp::lowerPlain(PlainBuilder &b) { b.fill(b.result(0), 0); }

@@ -1,4 +1,5 @@
 // Embeddings and positions: definitions, f64 semantics and gradients.
+#include "PlainBuilder.h"
 #include "Support.h"
 #include <cmath>
 
@@ -31,6 +32,11 @@ LogicalResult EmbeddingOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> ope
   return success();
 }
 
+void EmbeddingOp::lowerPlain(PlainBuilder &b) {
+  Value table = b.operand(1);
+  b.generic("i->ij", b.operand(0), b.result(0), [&](auto v) { return getScale().convertToDouble() * b.load(table, {v[0], b.loop('j')}); });
+}
+
 LogicalResult EmbeddingOp::differentiate(OpBuilder &builder, Gradients &gradients) {
   Value dy = gradients.of(getResult());
   if (dy && gradients.wanted(getTable()))
@@ -59,6 +65,18 @@ LogicalResult EmbeddingGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor>
       dtable.row(static_cast<int64_t>(operands[1].data[i]))[f] += scale * operands[0].row(i)[f];
   results.push_back(std::move(dtable));
   return success();
+}
+
+// Adds rows, in order, to the entries of a table that `entries` names.
+static void lowerTableGrad(PlainBuilder &b, Value dy, Value entries, Value dtable, double scale) {
+  b.fill(dtable, 0);
+  b.forEach(b.rowCount(), [&](const Number &i) {
+    b.elementwise(b.slice(dy, {i}), b.slice(dtable, {b.load(entries, {i})}), [&](auto v) { return v[1] + scale * v[0]; });
+  });
+}
+
+void EmbeddingGradOp::lowerPlain(PlainBuilder &b) {
+  lowerTableGrad(b, b.operand(0), b.operand(1), b.result(0), getScale().convertToDouble());
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -109,6 +127,11 @@ LogicalResult AddPositionsOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> 
   return success();
 }
 
+void AddPositionsOp::lowerPlain(PlainBuilder &b) {
+  Value table = b.operand(1);
+  b.generic("ij,i->ij", {b.operand(0), b.positions()}, b.result(0), [&](auto v) { return v[0] + b.load(table, {v[1], b.loop('j')}); });
+}
+
 LogicalResult AddPositionsOp::differentiate(OpBuilder &builder, Gradients &gradients) {
   Value dy = gradients.of(getResult());
   if (!dy)
@@ -131,3 +154,5 @@ LogicalResult PositionsGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor>
   results.push_back(std::move(dtable));
   return success();
 }
+
+void PositionsGradOp::lowerPlain(PlainBuilder &b) { lowerTableGrad(b, b.operand(0), b.positions(), b.result(0), 1); }

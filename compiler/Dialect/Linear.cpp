@@ -1,4 +1,5 @@
 // Matrix products over rows and views of features and parameters: definitions, f64 semantics and gradients.
+#include "PlainBuilder.h"
 #include "Support.h"
 
 using namespace mlir;
@@ -84,6 +85,15 @@ LogicalResult LinearOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operan
   return finish(shape, std::move(y), operands.drop_front(getBias() ? 3 : 2), getEpilogue(), results);
 }
 
+void LinearOp::lowerPlain(PlainBuilder &b) {
+  Value y = b.result(0);
+  if (getBias())
+    b.generic("j->ij", b.operand(2), y, [](auto v) { return v[0]; });
+  else
+    b.fill(y, 0);
+  b.generic("ik,jk->ij", {b.operand(0), b.operand(1)}, y, [](auto v) { return v[2] + v[0] * v[1]; });
+}
+
 // dx, dW and db of y = x W^T + b from dy.
 static void differentiateLinear(OpBuilder &builder, Location location, Gradients &gradients, Value dy, Value x, Value weight, Value bias) {
   if (gradients.wanted(x))
@@ -117,6 +127,11 @@ LogicalResult LinearInputGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tenso
   return finish(shape, std::move(dx), operands.drop_front(2), getEpilogue(), results);
 }
 
+void LinearInputGradOp::lowerPlain(PlainBuilder &b) {
+  b.fill(b.result(0), 0);
+  b.generic("ij,jk->ik", {b.operand(0), b.operand(1)}, b.result(0), [](auto v) { return v[2] + v[0] * v[1]; });
+}
+
 //===--------------------------------------------------------------------------------------------------------===//
 // Gradients of parameters
 //===--------------------------------------------------------------------------------------------------------===//
@@ -141,6 +156,11 @@ LogicalResult LinearWeightGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tens
   return success();
 }
 
+void LinearWeightGradOp::lowerPlain(PlainBuilder &b) {
+  b.fill(b.result(0), 0);
+  b.generic("ij,ik->jk", {b.operand(0), b.operand(1)}, b.result(0), [](auto v) { return v[2] + v[0] * v[1]; });
+}
+
 LogicalResult BiasGradOp::verify() {
   if (getType().getShape() != ArrayRef<int64_t>{getDy().getType().getFeatures()})
     return emitOpError("result must have ") << getDy().getType().getFeatures() << " elements, found " << getType();
@@ -154,6 +174,11 @@ LogicalResult BiasGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> oper
       db.data[f] += operands[0].row(i)[f];
   results.push_back(std::move(db));
   return success();
+}
+
+void BiasGradOp::lowerPlain(PlainBuilder &b) {
+  b.fill(b.result(0), 0);
+  b.generic("ij->j", b.operand(0), b.result(0), [](auto v) { return v[1] + v[0]; });
 }
 
 //===--------------------------------------------------------------------------------------------------------===//

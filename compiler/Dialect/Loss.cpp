@@ -1,4 +1,5 @@
 // Losses: definitions, f64 semantics and gradients.
+#include "PlainBuilder.h"
 #include "Support.h"
 #include <cmath>
 
@@ -48,6 +49,16 @@ LogicalResult LogSoftmaxOp::evaluate(const xfc_shape &, ArrayRef<Tensor> operand
   return success();
 }
 
+void LogSoftmaxOp::lowerPlain(PlainBuilder &b) {
+  Value x = b.operand(0), y = b.result(0);
+  b.forEach(b.rowCount(), [&](const Number &i) {
+    Value row = b.slice(x, {i});
+    Number largest = b.reduce("j->", row, -INFINITY, [](auto v) { return max(v[0], v[1]); });
+    Number lse = largest + log(b.reduce("j->", row, 0, [&](auto v) { return v[1] + exp(v[0] - largest); }));
+    b.elementwise(row, b.slice(y, {i}), [&](auto v) { return v[0] - lse; });
+  });
+}
+
 LogicalResult LogSoftmaxOp::differentiate(OpBuilder &builder, Gradients &gradients) {
   Value dy = gradients.of(getResult());
   if (dy && gradients.wanted(getX()))
@@ -71,6 +82,15 @@ LogicalResult LogSoftmaxGradOp::evaluate(const xfc_shape &, ArrayRef<Tensor> ope
   return success();
 }
 
+void LogSoftmaxGradOp::lowerPlain(PlainBuilder &b) {
+  Value dy = b.operand(0), y = b.operand(1), dx = b.result(0);
+  b.forEach(b.rowCount(), [&](const Number &i) {
+    Value row = b.slice(dy, {i});
+    Number sum = b.reduce("j->", row, 0, [](auto v) { return v[1] + v[0]; });
+    b.elementwise({row, b.slice(y, {i})}, b.slice(dx, {i}), [&](auto v) { return v[0] - exp(v[1]) * sum; });
+  });
+}
+
 LogicalResult NllOp::verify() {
   return verifyLoss(*this, getLogProbs().getType(), getLabels().getType(), {getLoss().getType(), getNll().getType()});
 }
@@ -81,6 +101,18 @@ LogicalResult NllOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
     std::tie(loss.data[i], nll.data[i]) = lossOf(operands[0].row(i), operands[0].features(), operands[1].data[i], operands[2].data[0]);
   results.append({std::move(loss), std::move(nll)});
   return success();
+}
+
+void NllOp::lowerPlain(PlainBuilder &b) {
+  Value logProbs = b.operand(0), labels = b.operand(1), losses = b.result(0), nlls = b.result(1);
+  Number smoothing = b.load(b.operand(2));
+  b.forEach(b.rowCount(), [&](const Number &i) {
+    Number label = b.load(labels, {i}), nll = 0 - b.load(logProbs, {i, max(label, 0)});
+    Number sum = b.reduce("j->", b.slice(logProbs, {i}), 0, [](auto v) { return v[1] - v[0]; });
+    Number loss = (1 - smoothing) * nll + smoothing / getLogProbs().getType().getFeatures() * sum;
+    b.store(select(label < 0, 0, loss), losses, {i});
+    b.store(select(label < 0, 0, nll), nlls, {i});
+  });
 }
 
 LogicalResult NllOp::differentiate(OpBuilder &builder, Gradients &gradients) {
@@ -106,6 +138,14 @@ LogicalResult NllGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> opera
   }
   results.push_back(std::move(d));
   return success();
+}
+
+void NllGradOp::lowerPlain(PlainBuilder &b) {
+  Number smoothing = b.load(b.operand(2));
+  b.generic("i,i->ij", {b.operand(0), b.operand(1)}, b.result(0), [&](auto v) {
+    Number target = smoothing / getType().getFeatures() + select(b.loop('j') == v[1], 1 - smoothing, 0);
+    return select(v[1] < 0, 0, (0 - v[0]) * target);
+  });
 }
 
 //===--------------------------------------------------------------------------------------------------------===//

@@ -48,6 +48,8 @@ private:
   llvm::DenseSet<mlir::Value> active;
 };
 
+class PlainBuilder; // PlainBuilder.h
+
 } // namespace xfc
 
 #include "XFCDialect.h.inc"

@@ -34,4 +34,13 @@ def KernelOpInterface : OpInterface<"KernelOpInterface"> {
                                  "int64_t", "getInPlaceOperand", (ins "unsigned":$result), "", "return -1;">];
 }
 
+def PlainOpInterface : OpInterface<"PlainOpInterface"> {
+  let cppNamespace = "::xfc";
+  let description = [{
+    An op that upstream dialects can compute: the slow path that kernels are compared with, end to end. Fused ops
+    have none: what they compute, the unfused program says in ops that have.
+  }];
+  let methods = [InterfaceMethod<"Builds the body of the op's plain kernel.", "void", "lowerPlain", (ins "::xfc::PlainBuilder &":$b)>];
+}
+
 #endif

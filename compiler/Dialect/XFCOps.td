@@ -80,6 +80,7 @@ def Evaluable : DeclareOpInterfaceMethods<EvaluableOpInterface>;
 def Kernel : DeclareOpInterfaceMethods<KernelOpInterface>;
 // The result of the op may take the place of its first operand.
 def InPlaceKernel : DeclareOpInterfaceMethods<KernelOpInterface, ["getInPlaceOperand"]>;
+def Plain : DeclareOpInterfaceMethods<PlainOpInterface>;
 
 class XFC_Op<string mnemonic, list<Trait> traits = []> : Op<XFC_Dialect, mnemonic, !listconcat([Pure, Evaluable], traits)> {
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
@@ -99,14 +100,14 @@ defvar NormAttributes = (ins DefaultValuedAttr<XFC_Norm_Kind, "::xfc::NormKind::
 // Input: embeddings and positions
 //===--------------------------------------------------------------------------------------------------------===//
 
-def XFC_EmbeddingOp : XFC_Op<"embedding", [Differentiable, Kernel]> {
+def XFC_EmbeddingOp : XFC_Op<"embedding", [Differentiable, Kernel, Plain]> {
   let summary = "table look-up: y[i] = scale * table[ids[i]]";
   let arguments = (ins XFC_IdRows:$ids, XFC_Tensor:$table, DefaultValuedAttr<F64Attr, "1.0">:$scale);
   let results = (outs XFC_FloatRows:$result);
   let hasVerifier = 1;
 }
 
-def XFC_EmbeddingGradOp : XFC_Op<"embedding_grad", [Kernel]> {
+def XFC_EmbeddingGradOp : XFC_Op<"embedding_grad", [Kernel, Plain]> {
   let summary = "the table's gradient: g[v] = scale * sum of dy[i] over ids[i] = v, in row order";
   let arguments = (ins XFC_FloatRows:$dy, XFC_IdRows:$ids, DefaultValuedAttr<F64Attr, "1.0">:$scale);
   let results = (outs XFC_Tensor:$result);
@@ -121,14 +122,14 @@ def XFC_SinusoidOp : XFC_Op<"sinusoid"> {
   let hasVerifier = 1;
 }
 
-def XFC_AddPositionsOp : XFC_Op<"add_positions", [Differentiable, InPlaceKernel]> {
+def XFC_AddPositionsOp : XFC_Op<"add_positions", [Differentiable, InPlaceKernel, Plain]> {
   let summary = "y[i] = x[i] + table[position of row i]";
   let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$table);
   let results = (outs XFC_FloatRows:$result);
   let hasVerifier = 1;
 }
 
-def XFC_PositionsGradOp : XFC_Op<"positions_grad", [Kernel]> {
+def XFC_PositionsGradOp : XFC_Op<"positions_grad", [Kernel, Plain]> {
   let summary = "the gradient of a learned table: g[p] = sum of dy[i] over rows at position p, in row order";
   let arguments = (ins XFC_FloatRows:$dy);
   let results = (outs XFC_Tensor:$result);
@@ -139,7 +140,7 @@ def XFC_PositionsGradOp : XFC_Op<"positions_grad", [Kernel]> {
 // Linear algebra over rows
 //===--------------------------------------------------------------------------------------------------------===//
 
-def XFC_LinearOp : XFC_Op<"linear", [AttrSizedOperandSegments, Differentiable, Kernel]> {
+def XFC_LinearOp : XFC_Op<"linear", [AttrSizedOperandSegments, Differentiable, Kernel, Plain]> {
   let summary = "y = x W^T + b, followed by an optional epilogue";
   let description = [{
     x [N, in], W [out, in], b [out]. The epilogue is a region whose first argument is the row x W^T + b and
@@ -154,7 +155,7 @@ def XFC_LinearOp : XFC_Op<"linear", [AttrSizedOperandSegments, Differentiable, K
   let hasVerifier = 1;
 }
 
-def XFC_LinearInputGradOp : XFC_Op<"linear_input_grad", [Kernel]> {
+def XFC_LinearInputGradOp : XFC_Op<"linear_input_grad", [Kernel, Plain]> {
   let summary = "dx = dy W, followed by an optional epilogue as in xfc.linear";
   let arguments = (ins XFC_FloatRows:$dy, XFC_Tensor:$weight, Variadic<XFC_FloatRows>:$extras);
   let results = (outs Variadic<XFC_FloatRows>:$results);
@@ -169,14 +170,14 @@ def XFC_YieldOp : Op<XFC_Dialect, "yield", [Pure, Terminator]> {
   let assemblyFormat = "operands attr-dict `:` type(operands)";
 }
 
-def XFC_LinearWeightGradOp : XFC_Op<"linear_weight_grad", [Kernel]> {
+def XFC_LinearWeightGradOp : XFC_Op<"linear_weight_grad", [Kernel, Plain]> {
   let summary = "dW = dy^T x [out, in], rows in ascending order";
   let arguments = (ins XFC_FloatRows:$dy, XFC_FloatRows:$x);
   let results = (outs XFC_Tensor:$result);
   let hasVerifier = 1;
 }
 
-def XFC_BiasGradOp : XFC_Op<"bias_grad", [Kernel]> {
+def XFC_BiasGradOp : XFC_Op<"bias_grad", [Kernel, Plain]> {
   let summary = "db = sum of dy over rows [out]";
   let arguments = (ins XFC_FloatRows:$dy);
   let results = (outs XFC_Tensor:$result);
@@ -219,35 +220,35 @@ def XFC_SliceOp : XFC_Op<"slice"> {
 // Elementwise
 //===--------------------------------------------------------------------------------------------------------===//
 
-def XFC_AddOp : XFC_Op<"add", [Differentiable, InPlaceKernel, SameOperandsAndResultType]> {
+def XFC_AddOp : XFC_Op<"add", [Differentiable, InPlaceKernel, Plain, SameOperandsAndResultType]> {
   let summary = "a + b";
   let arguments = (ins XFC_Any:$a, XFC_Any:$b);
   let results = (outs XFC_Any:$result);
   let assemblyFormat = "operands attr-dict `:` type($result)";
 }
 
-def XFC_MultiplyOp : XFC_Op<"multiply", [Differentiable, InPlaceKernel, SameOperandsAndResultType]> {
+def XFC_MultiplyOp : XFC_Op<"multiply", [Differentiable, InPlaceKernel, Plain, SameOperandsAndResultType]> {
   let summary = "a * b, element by element";
   let arguments = (ins XFC_FloatRows:$a, XFC_FloatRows:$b);
   let results = (outs XFC_FloatRows:$result);
   let assemblyFormat = "operands attr-dict `:` type($result)";
 }
 
-def XFC_ActivationOp : XFC_Op<"activation", [Differentiable, InPlaceKernel, SameOperandsAndResultType]> {
+def XFC_ActivationOp : XFC_Op<"activation", [Differentiable, InPlaceKernel, Plain, SameOperandsAndResultType]> {
   let summary = "relu, gelu by erf, silu x/(1+exp(-x)), or tanh";
   let arguments = (ins XFC_FloatRows:$x, XFC_Activation_Kind:$kind);
   let results = (outs XFC_FloatRows:$result);
   let assemblyFormat = "$kind $x attr-dict `:` type($result)";
 }
 
-def XFC_ActivationGradOp : XFC_Op<"activation_grad", [InPlaceKernel, SameOperandsAndResultType]> {
+def XFC_ActivationGradOp : XFC_Op<"activation_grad", [InPlaceKernel, Plain, SameOperandsAndResultType]> {
   let summary = "dy * f'(x); for relu, x may be the activation's result just as well";
   let arguments = (ins XFC_FloatRows:$dy, XFC_FloatRows:$x, XFC_Activation_Kind:$kind);
   let results = (outs XFC_FloatRows:$result);
   let assemblyFormat = "$kind operands attr-dict `:` type($result)";
 }
 
-def XFC_DropoutOp : XFC_Op<"dropout", [Differentiable, InPlaceKernel, SameOperandsAndResultType]> {
+def XFC_DropoutOp : XFC_Op<"dropout", [Differentiable, InPlaceKernel, Plain, SameOperandsAndResultType]> {
   let summary = "inverted dropout; the identity unless xfc_shape.training. Its own gradient (same id, same mask)";
   let description = [{ `id` is the op's place in model.json, fixed by import; abi.h has the random numbers. }];
   let arguments = (ins AnyTypeOf<[XFC_FloatRows, XFC_Pairs]>:$x, F64Attr:$rate, I64Attr:$id);
@@ -257,12 +258,12 @@ def XFC_DropoutOp : XFC_Op<"dropout", [Differentiable, InPlaceKernel, SameOperan
   let hasFolder = 1;
 }
 
-def XFC_ZerosOp : XFC_Op<"zeros", [Kernel]> {
+def XFC_ZerosOp : XFC_Op<"zeros", [Kernel, Plain]> {
   let summary = "rows of zeros: the gradient of a part of xfc.split that nobody used";
   let results = (outs XFC_FloatRows:$result);
 }
 
-def XFC_FillOp : XFC_Op<"fill", [Kernel]> {
+def XFC_FillOp : XFC_Op<"fill", [Kernel, Plain]> {
   let summary = "every element of the result is the scalar";
   let arguments = (ins XFC_Scalar:$value);
   let results = (outs XFC_FloatRows:$result);
@@ -273,7 +274,7 @@ def XFC_FillOp : XFC_Op<"fill", [Kernel]> {
 // Norms
 //===--------------------------------------------------------------------------------------------------------===//
 
-def XFC_NormOp : XFC_Op<"norm", [Differentiable, Kernel]> {
+def XFC_NormOp : XFC_Op<"norm", [Differentiable, Kernel, Plain]> {
   let summary = "layer or rms norm of each row; stats [N, 2] are mean and r (rms: 0 and r)";
   let description = [{
     layer: y = w (x - mean) r + b; rms: y = w x r. r = 1/sqrt(var + eps), or 1/(std + eps) with eps_in_std; var
@@ -291,7 +292,7 @@ def XFC_AddNormOp : XFC_Op<"add_norm", [Differentiable, Kernel]> {
   let hasVerifier = 1;
 }
 
-def XFC_NormGradOp : XFC_Op<"norm_grad", [Kernel]> {
+def XFC_NormGradOp : XFC_Op<"norm_grad", [Kernel, Plain]> {
   let summary = "dx of a norm, plus `addend` if given";
   let description = [{
     With n features, g = dy * w, c = x - mean (rms: x): dx = r (g - mean(g)) - k c sum(g c) + addend (rms: without
@@ -302,7 +303,7 @@ def XFC_NormGradOp : XFC_Op<"norm_grad", [Kernel]> {
   let hasVerifier = 1;
 }
 
-def XFC_NormWeightGradOp : XFC_Op<"norm_weight_grad", [Kernel]> {
+def XFC_NormWeightGradOp : XFC_Op<"norm_weight_grad", [Kernel, Plain]> {
   let summary = "dw = sum of dy (x - mean) r over rows, and db = sum of dy if there is a second result";
   let arguments = (ins XFC_FloatRows:$dy, XFC_FloatRows:$x, XFC_FloatRows:$stats);
   let results = (outs XFC_Tensor:$dweight, Optional<XFC_Tensor>:$dbias);
@@ -313,14 +314,14 @@ def XFC_NormWeightGradOp : XFC_Op<"norm_weight_grad", [Kernel]> {
 // Attention, step by step
 //===--------------------------------------------------------------------------------------------------------===//
 
-def XFC_ScoresOp : XFC_Op<"scores", [Differentiable, Kernel]> {
+def XFC_ScoresOp : XFC_Op<"scores", [Differentiable, Kernel, Plain]> {
   let summary = "s[b,h,i,j] = sum over the head's features of q[i] k[j]; head h owns features h*f/H .. (h+1)*f/H";
   let arguments = (ins XFC_FloatRows:$q, XFC_FloatRows:$k);
   let results = (outs XFC_Pairs:$result);
   let hasVerifier = 1;
 }
 
-def XFC_ScaleOp : XFC_Op<"scale", [Differentiable, InPlaceKernel, SameOperandsAndResultType]> {
+def XFC_ScaleOp : XFC_Op<"scale", [Differentiable, InPlaceKernel, Plain, SameOperandsAndResultType]> {
   let summary = "factor * x";
   let arguments = (ins XFC_Pairs:$x, F64Attr:$factor);
   let results = (outs XFC_Pairs:$result);
@@ -328,35 +329,35 @@ def XFC_ScaleOp : XFC_Op<"scale", [Differentiable, InPlaceKernel, SameOperandsAn
   let assemblyFormat = "operands attr-dict `:` type($result)";
 }
 
-def XFC_MaskOp : XFC_Op<"mask", [Differentiable, InPlaceKernel, SameOperandsAndResultType]> {
+def XFC_MaskOp : XFC_Op<"mask", [Differentiable, InPlaceKernel, Plain, SameOperandsAndResultType]> {
   let summary = "pairs beyond the query's limit (xfc_keys) become minus infinity, or 0 with `zero`";
   let arguments = (ins XFC_Pairs:$x, UnitAttr:$zero);
   let results = (outs XFC_Pairs:$result);
   let assemblyFormat = "operands attr-dict `:` type($result)";
 }
 
-def XFC_SoftmaxOp : XFC_Op<"softmax", [Differentiable, InPlaceKernel, SameOperandsAndResultType]> {
+def XFC_SoftmaxOp : XFC_Op<"softmax", [Differentiable, InPlaceKernel, Plain, SameOperandsAndResultType]> {
   let summary = "softmax over the keys of each query and head; a row of nothing but minus infinity gives 0";
   let arguments = (ins XFC_Pairs:$x);
   let results = (outs XFC_Pairs:$result);
   let assemblyFormat = "operands attr-dict `:` type($result)";
 }
 
-def XFC_SoftmaxGradOp : XFC_Op<"softmax_grad", [InPlaceKernel, SameOperandsAndResultType]> {
+def XFC_SoftmaxGradOp : XFC_Op<"softmax_grad", [InPlaceKernel, Plain, SameOperandsAndResultType]> {
   let summary = "ds = p (dp - sum over keys of p dp)";
   let arguments = (ins XFC_Pairs:$dp, XFC_Pairs:$p);
   let results = (outs XFC_Pairs:$result);
   let assemblyFormat = "operands attr-dict `:` type($result)";
 }
 
-def XFC_CombineOp : XFC_Op<"combine", [Differentiable, Kernel]> {
+def XFC_CombineOp : XFC_Op<"combine", [Differentiable, Kernel, Plain]> {
   let summary = "o[i] = sum over keys of p[b,h,i,j] v[j], head by head: rows of the queries";
   let arguments = (ins XFC_Pairs:$p, XFC_FloatRows:$v);
   let results = (outs XFC_FloatRows:$result);
   let hasVerifier = 1;
 }
 
-def XFC_CombineTransposedOp : XFC_Op<"combine_transposed", [Kernel]> {
+def XFC_CombineTransposedOp : XFC_Op<"combine_transposed", [Kernel, Plain]> {
   let summary = "y[j] = sum over queries of p[b,h,i,j] x[i], head by head: rows of the keys; 0 for a row that is no key";
   let arguments = (ins XFC_Pairs:$p, XFC_FloatRows:$x);
   let results = (outs XFC_FloatRows:$result);
@@ -395,7 +396,7 @@ def XFC_AttentionGradOp : XFC_Op<"attention_grad", [Kernel]> {
   let hasVerifier = 1;
 }
 
-def XFC_CacheWriteOp : XFC_Op<"cache_write", [InPlaceKernel]> {
+def XFC_CacheWriteOp : XFC_Op<"cache_write", [InPlaceKernel, Plain]> {
   let summary = "the cache with row `slots[h]` replaced by row h; always in place";
   let arguments = (ins XFC_FloatRows:$cache, XFC_FloatRows:$rows);
   let results = (outs XFC_FloatRows:$result);
@@ -407,28 +408,28 @@ def XFC_CacheWriteOp : XFC_Op<"cache_write", [InPlaceKernel]> {
 // With smoothing e: loss = (1 - e) nll + e/V sum over v of -log p[v].
 //===--------------------------------------------------------------------------------------------------------===//
 
-def XFC_LogSoftmaxOp : XFC_Op<"log_softmax", [Differentiable, InPlaceKernel, SameOperandsAndResultType]> {
+def XFC_LogSoftmaxOp : XFC_Op<"log_softmax", [Differentiable, InPlaceKernel, Plain, SameOperandsAndResultType]> {
   let summary = "x - log(sum(exp(x))) over the features of each row";
   let arguments = (ins XFC_FloatRows:$x);
   let results = (outs XFC_FloatRows:$result);
   let assemblyFormat = "operands attr-dict `:` type($result)";
 }
 
-def XFC_LogSoftmaxGradOp : XFC_Op<"log_softmax_grad", [InPlaceKernel, SameOperandsAndResultType]> {
+def XFC_LogSoftmaxGradOp : XFC_Op<"log_softmax_grad", [InPlaceKernel, Plain, SameOperandsAndResultType]> {
   let summary = "dx = dy - exp(y) sum(dy), with y the result of log_softmax";
   let arguments = (ins XFC_FloatRows:$dy, XFC_FloatRows:$y);
   let results = (outs XFC_FloatRows:$result);
   let assemblyFormat = "operands attr-dict `:` type($result)";
 }
 
-def XFC_NllOp : XFC_Op<"nll", [Differentiable, Kernel]> {
+def XFC_NllOp : XFC_Op<"nll", [Differentiable, Kernel, Plain]> {
   let summary = "label-smoothed loss and plain negative log-likelihood [N] of log-probabilities";
   let arguments = (ins XFC_FloatRows:$log_probs, XFC_IdRows:$labels, XFC_Scalar:$smoothing);
   let results = (outs XFC_FloatRows:$loss, XFC_FloatRows:$nll);
   let hasVerifier = 1;
 }
 
-def XFC_NllGradOp : XFC_Op<"nll_grad", [Kernel]> {
+def XFC_NllGradOp : XFC_Op<"nll_grad", [Kernel, Plain]> {
   let summary = "gradient of the loss of xfc.nll by the log-probabilities";
   let arguments = (ins XFC_FloatRows:$dloss, XFC_IdRows:$labels, XFC_Scalar:$smoothing);
   let results = (outs XFC_FloatRows:$result);
@@ -460,22 +461,23 @@ def XFC_LinearCrossEntropyOp : XFC_Op<"linear_cross_entropy", [Differentiable, K
 // Optimizer
 //===--------------------------------------------------------------------------------------------------------===//
 
-def XFC_SquareSumOp : XFC_Op<"square_sum", [Kernel]> {
+def XFC_SquareSumOp : XFC_Op<"square_sum", [Kernel, Plain]> {
   let summary = "partial sums of squares of the tensors, one for each 16384 elements of their common block";
   let description = [{ The tensors lie behind each other in the gradient block; gaps hold zeros. The result has one f64 a part. }];
   let arguments = (ins Variadic<XFC_Tensor>:$tensors);
   let results = (outs XFC_Tensor:$result);
   let hasVerifier = 1;
+  let extraClassDeclaration = [{ static constexpr int64_t elementsOfPart = 16384; }];
 }
 
-def XFC_ClipFactorOp : XFC_Op<"clip_factor", [Kernel]> {
+def XFC_ClipFactorOp : XFC_Op<"clip_factor", [Kernel, Plain]> {
   let summary = "norm = sqrt(sum of the partial sums in order); factor = min(1, max_norm / norm), 1 if max_norm is 0";
   let arguments = (ins XFC_Scalar:$max_norm, Variadic<XFC_Tensor>:$sums);
   let results = (outs XFC_Scalar:$factor, XFC_Scalar:$norm);
   let hasVerifier = 1;
 }
 
-def XFC_AdamOp : XFC_Op<"adam", [AttrSizedOperandSegments, AttrSizedResultSegments, Kernel]> {
+def XFC_AdamOp : XFC_Op<"adam", [AttrSizedOperandSegments, AttrSizedResultSegments, Kernel, Plain]> {
   let summary = "Adam and AdamW (Kingma and Ba, 2015; Loshchilov and Hutter, 2019) over n parameters, in place";
   let description = [{
     With g = factor * gradient + l2 * p:  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;

@@ -11,8 +11,7 @@ namespace xfc {
 
 namespace {
 
-constexpr int64_t elementsOfPart = 16384; // of square_sum
-constexpr int64_t hyperparameters = 8;    // of adam
+constexpr int64_t hyperparameters = 8; // of adam
 
 struct BuildOptimizer : impl::BuildOptimizerBase<BuildOptimizer> {
   void runOnOperation() override {
@@ -67,7 +66,7 @@ private:
     builder.setInsertionPointToStart(&function.getBody().front());
     SmallVector<Value> sums;
     for (unsigned i = 0; i < n; ++i) {
-      int64_t parts = llvm::divideCeil(parameters[i].type.getNumElements(), elementsOfPart);
+      int64_t parts = llvm::divideCeil(parameters[i].type.getNumElements(), SquareSumOp::elementsOfPart);
       sums.push_back(SquareSumOp::create(builder, parameters[i].location, RankedTensorType::get({parts}, builder.getF64Type()),
                                          ValueRange{function.getArgument(n + i)}));
     }

@@ -15,8 +15,7 @@ namespace xfc {
 
 namespace {
 
-constexpr int64_t elementsOfPart = 16384; // of square_sum
-constexpr int64_t cacheLine = 64;         // where each group of parameters starts
+constexpr int64_t cacheLine = 64; // where each group of parameters starts
 
 struct NamedArgument {
   StringRef name, role;
@@ -116,7 +115,7 @@ private:
     if (!isWholeBlock(tensors, attr::gradient))
       return rewriter.notifyMatchFailure(clip, "the sums are not of every parameter's gradient");
     rewriter.setInsertionPoint(clip);
-    int64_t parts = llvm::divideCeil(extent(tensors), elementsOfPart);
+    int64_t parts = llvm::divideCeil(extent(tensors), SquareSumOp::elementsOfPart);
     auto element = cast<RankedTensorType>(sums.front().getType()).getElementType();
     SmallVector<Value> ordered = llvm::map_to_vector(layoutOrder(tensors), [&](size_t i) { return tensors[i]; });
     auto sum = SquareSumOp::create(rewriter, clip.getLoc(), RankedTensorType::get({parts}, element), ordered);

@@ -33,6 +33,13 @@ TEST_F(Ops, areKernelsOrViews) {
     EXPECT_EQ(op.hasInterface<KernelOpInterface>(), !laidOut.count(name)) << name;
 }
 
+// What fusion makes has no plain lowering: its parts have.
+TEST_F(Ops, thatAreKernelsArePlainUnlessFused) {
+  const std::set<std::string> fused = {"add_norm", "attention", "attention_grad", "cross_entropy", "cross_entropy_grad", "linear_cross_entropy"};
+  for (auto &[name, op] : all())
+    EXPECT_EQ(op.hasInterface<PlainOpInterface>(), op.hasInterface<KernelOpInterface>() && !fused.count(name)) << name;
+}
+
 // Only ops that differentiation, the optimizer or decoding make have no gradient.
 TEST_F(Ops, ofTheForwardProgramHaveGradients) {
   const std::set<std::string> others = {"join",  "slice",      "zeros",       "fill", "combine_transposed", "sinusoid", "cache_write",

@@ -1,0 +1,143 @@
+// Builds the plain kernel of one op from upstream dialects: linalg, scf, arith and math over memrefs of a call (abi.h).
+#pragma once
+
+#include "XFC.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include <map>
+
+namespace xfc {
+
+class PlainBuilder;
+
+// A number of a kernel: float, integer, index or truth. Operators append the arith op of its type; a C++ number takes the
+// type of the other side.
+class Number {
+public:
+  template <typename T> requires std::is_arithmetic_v<T> Number(T literal) : literal(static_cast<double>(literal)) {}
+  Number(PlainBuilder &b, mlir::Value value) : b(&b), value(value) {}
+  bool isLiteral() const { return !value; }
+  mlir::Type type() const { return value.getType(); }
+  // The number as a value of `type`, converted where it has another.
+  mlir::Value as(PlainBuilder &b, mlir::Type type) const;
+
+  PlainBuilder *b = nullptr;
+  mlir::Value value;
+  double literal = 0;
+};
+
+Number operator+(const Number &x, const Number &y);
+Number operator-(const Number &x, const Number &y);
+Number operator*(const Number &x, const Number &y);
+Number operator/(const Number &x, const Number &y); // integers: of what is not negative
+Number operator%(const Number &x, const Number &y); // of what is not negative
+Number operator<(const Number &x, const Number &y);
+Number operator>(const Number &x, const Number &y);
+Number operator==(const Number &x, const Number &y);
+Number operator&(const Number &x, const Number &y);
+Number min(const Number &x, const Number &y);
+Number max(const Number &x, const Number &y);
+Number select(const Number &condition, const Number &x, const Number &y);
+Number exp(const Number &x);
+Number log(const Number &x);
+Number sqrt(const Number &x);
+Number tanh(const Number &x);
+Number erf(const Number &x);
+
+// What a slice takes of a dimension: one entry, which drops the dimension, a range, or everything.
+struct Cut {
+  Cut(const Number &entry) : offset(entry), dropped(true) {}
+  Cut(int entry) : Cut(Number(entry)) {}
+  Cut(const Number &offset, const Number &size) : offset(offset), size(size) {}
+  static Cut all() { return {Number(0), Number(-1)}; }
+  bool isAll() const { return size.isLiteral() && size.literal < 0; }
+  Number offset, size = 1;
+  bool dropped = false;
+};
+
+class PlainBuilder {
+public:
+  // Begins the kernel void name(call, chunk, scratch) of `op` at the end of `module`; its one chunk is all the work.
+  PlainBuilder(mlir::ModuleOp module, llvm::StringRef name, mlir::Operation *op);
+
+  // Which rows the first dimension of a value counts.
+  enum class Of { Rows, Keys, Cache };
+  // Memrefs of the op's values: [N, features] of rows, [N] of a number a row, [H * P] of pairs, and tensors as they are.
+  // By number, since launches whose operands are the same value share the kernel with those whose are not. A result
+  // nobody uses is null; what writes to null does nothing.
+  mlir::Value operand(unsigned i, Of of = Of::Rows) { return valueOf(i, of); }
+  mlir::Value result(unsigned i, Of of = Of::Rows);
+  // A buffer (operands, then results) as `count` elements in a row, whatever the value's shape.
+  mlir::Value dense(unsigned buffer, const Number &count);
+
+  // The call's structures (abi.h), as memrefs of i32.
+  mlir::Value positions(Of of = Of::Rows) { return numbers(rows(of), offsetof(xfc_rows, positions), rowCount(of)); }
+  mlir::Value sequenceOf() { return numbers(rows(), offsetof(xfc_rows, sequence_of), rowCount()); }
+  mlir::Value sentences();
+  mlir::Value slots();
+  Number rowCount(Of of = Of::Rows) { return count(rows(of), offsetof(xfc_rows, rows)); }
+  Number immediate(unsigned i);
+
+  // One head of one sequence of a pairs value.
+  struct Head {
+    Number sequence, head, firstRow, rows, firstKey, keys, element; // element: the first of its block
+    PlainBuilder &b;
+    mlir::Value of(mlir::Value pairs) const;                   // [rows, keys]
+    mlir::Value rowsOf(mlir::Value rows, int64_t heads) const; // [rows, features / heads]
+    mlir::Value queries(mlir::Value numbers) const;            // [rows] of a number a row
+    mlir::Value keyRows() const;                               // [keys] row numbers in the key set
+    mlir::Value limits() const;                                // [rows]
+  };
+  void forEachHead(PairsType pairs, llvm::function_ref<void(const Head &)> body);
+  void forEach(const Number &count, llvm::function_ref<void(const Number &)> body);
+
+  // linalg.generic in Einstein's notation: generic("ik,jk->ij", {x, w}, y, body). Letters are loops, nested in
+  // alphabetical order, and those that the result lacks are reductions. The body gets an element of each operand and then
+  // what the result's holds, and gives what it shall hold.
+  using Body = llvm::function_ref<Number(llvm::ArrayRef<Number>)>;
+  void generic(llvm::StringRef notation, mlir::ValueRange operands, mlir::Value result, Body body);
+  // The same element by element, for operands and a result of one shape.
+  void elementwise(mlir::ValueRange operands, mlir::Value result, Body body);
+  // The same into one number, which begins as `initial` (of the element type if it is a C++ number).
+  Number reduce(llvm::StringRef notation, mlir::ValueRange operands, const Number &initial, Body body);
+  // In a body, where the loop of a letter is.
+  Number loop(char letter);
+
+  // A part of a memref; dimensions not mentioned are taken whole.
+  mlir::Value slice(mlir::Value memref, llvm::ArrayRef<Cut> cuts);
+  Number load(mlir::Value memref, llvm::ArrayRef<Number> indices = {});
+  Number f64(const Number &x) { return {*this, x.as(*this, b.getF64Type())}; }
+  void store(const Number &value, mlir::Value memref, llvm::ArrayRef<Number> indices = {});
+  void fill(mlir::Value memref, const Number &value);
+
+  // x after the dropout whose id is the call's first immediate.
+  Number dropout(const Number &x, double rate, const Number &sentence, const Number &position, const Number &feature,
+                 const Number &headPlusOne);
+
+  mlir::Type element; // of the op's floats
+  mlir::ImplicitLocOpBuilder b;
+
+private:
+  // Makes a value before everything else, where every use sees it.
+  mlir::Value first(llvm::function_ref<mlir::Value()> make);
+  mlir::Value field(mlir::Value record, size_t offset, mlir::Type type); // read once
+  Number count(mlir::Value record, size_t offset);                       // a field of 64 bits as an index
+  mlir::Value shape() { return field(call, offsetof(xfc_call, shape), ptr); }
+  mlir::Value rows(Of of = Of::Rows);
+  mlir::Value keys() { return field(call, offsetof(xfc_call, keys), ptr); }
+  mlir::Value memref(mlir::Value pointer, mlir::MemRefType type, llvm::ArrayRef<Number> sizes = {}, mlir::Value stride = {});
+  mlir::Value array(mlir::Value pointer, const Number &count, mlir::Type type);
+  mlir::Value numbers(mlir::Value record, size_t offset, const Number &count); // the i32 that a field points to
+  mlir::Value valueOf(unsigned buffer, Of of);
+  mlir::Type typeOf(unsigned buffer) const;
+
+  mlir::Operation *op;
+  mlir::Block *entry;
+  mlir::Operation *prologue = nullptr; // the last op made first
+  std::map<std::pair<const void *, size_t>, mlir::Value> fields;
+  mlir::Value call, cache;
+  mlir::Type ptr, i32, i64, index;
+  std::string letters; // of the innermost generic
+};
+
+} // namespace xfc
