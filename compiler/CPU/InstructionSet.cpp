@@ -15,8 +15,10 @@ InstructionSet InstructionSet::named(const std::string &name) {
   // In LLVM's order of instructions for no CPU in particular, the micro-kernel's loop keeps one of its sums on the stack.
   if (name == "x86-64-v4")
     return {name, name, "", v4Needs, 64, "sapphirerapids"};
+  if (name == "plain")
+    return {name, "x86-64", "", "", 16, "", /*plain=*/true};
   if (name != "native")
-    throw Error("--cpu: unknown instruction set '" + name + "'; known: native, x86-64-v3, x86-64-v4");
+    throw Error("--cpu: unknown instruction set '" + name + "'; known: native, x86-64-v3, x86-64-v4, plain");
   llvm::StringMap<bool> host = llvm::sys::getHostCPUFeatures();
   auto has = [&](const char *feature) { return host.lookup(feature); };
   if (!has("avx2") || !has("fma"))

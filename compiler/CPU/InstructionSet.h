@@ -11,11 +11,12 @@ struct InstructionSet {
   std::string cpu;      // LLVM's name
   std::string features; // LLVM's list, may be empty
   std::string needed;   // names of /proc/cpuinfo, separated by commas, without which it does not run
-  int64_t vectorBytes;  // 32 or 64
+  int64_t vectorBytes;  // 32 or 64; plain: 16
   std::string tune;     // LLVM's name of the CPU to schedule instructions for; may be empty
+  bool plain = false;   // what upstream dialects make of the unfused program, for any x86-64
 
-  // native, x86-64-v3 (AVX2 and FMA) or x86-64-v4 (AVX-512). Throws Error for another name, or where this
-  // machine has no AVX2.
+  // native, x86-64-v3 (AVX2 and FMA), x86-64-v4 (AVX-512) or plain. Throws Error for another name, or for native
+  // where this machine has no AVX2.
   static InstructionSet named(const std::string &name);
 };
 

@@ -4,6 +4,7 @@
 #include "CPU/Object.h"
 #include "Dialect/XFC.h"
 #include "Import/Import.h"
+#include "Plain/Plain.h"
 #include "Schedule/Schedule.h"
 #include "Transforms/Passes.h"
 #include "core/Error.h"
@@ -77,15 +78,21 @@ public:
 
   ModuleOp operator*() { return *module; }
 
+  std::unique_ptr<ImageBackend> backendFor(const InstructionSet &set) {
+    const DType type = options.f64 ? DType::F64 : DType::F32;
+    if (set.plain)
+      return std::make_unique<PlainBackend>(context, set, type);
+    return std::make_unique<CPUBackend>(context, set, type);
+  }
+  // Of the first instruction set.
+  std::unique_ptr<ImageBackend> firstBackend() { return backendFor(InstructionSet::named(options.cpus.front())); }
+
   // Schedules for one instruction set; the backend then holds its kernels.
-  Module scheduleFor(CPUBackend &backend) {
+  Module scheduleFor(Backend &backend) {
     Module plan;
     timed("schedule", [&] { plan = schedule(*module, description, backend); });
     return plan;
   }
-
-  DType type() const { return options.f64 ? DType::F64 : DType::F32; }
-  MLIRContext &mlirContext() { return context; }
 
   template <typename Work> void timed(const std::string &what, Work work) {
     auto begin = std::chrono::steady_clock::now();
@@ -159,10 +166,6 @@ const std::vector<std::string> &fusions() {
   return names;
 }
 
-static CPUBackend backendFor(Compilation &compilation, const std::string &cpu) {
-  return CPUBackend(compilation.mlirContext(), InstructionSet::named(cpu), compilation.type());
-}
-
 std::string emitPhase(const Description &description, const PipelineOptions &options, Phase phase) {
   Compilation compilation(description, options);
   compilation.runTo(phase);
@@ -171,25 +174,25 @@ std::string emitPhase(const Description &description, const PipelineOptions &opt
     llvm::raw_string_ostream(text) << *compilation;
     return text;
   }
-  CPUBackend backend = backendFor(compilation, options.cpus.front());
-  Module plan = compilation.scheduleFor(backend);
-  return phase == Phase::Scheduled ? print(plan) : backend.print();
+  std::unique_ptr<ImageBackend> backend = compilation.firstBackend();
+  Module plan = compilation.scheduleFor(*backend);
+  return phase == Phase::Scheduled ? print(plan) : backend->print();
 }
 
 std::string emitLLVM(const Description &description, const PipelineOptions &options) {
   Compilation compilation(description, options);
   compilation.runTo(Phase::Lowered);
-  CPUBackend backend = backendFor(compilation, options.cpus.front());
-  Module plan = compilation.scheduleFor(backend);
-  std::vector<char> text = backend.object(plan, "0", /*text=*/true);
+  std::unique_ptr<ImageBackend> backend = compilation.firstBackend();
+  Module plan = compilation.scheduleFor(*backend);
+  std::vector<char> text = backend->object(plan, "0", /*text=*/true);
   return {text.begin(), text.end()};
 }
 
 Module planOf(const Description &description, const PipelineOptions &options) {
   Compilation compilation(description, options);
   compilation.runTo(Phase::Scheduled);
-  CPUBackend backend = backendFor(compilation, options.cpus.front());
-  return compilation.scheduleFor(backend);
+  std::unique_ptr<ImageBackend> backend = compilation.firstBackend();
+  return compilation.scheduleFor(*backend);
 }
 
 std::vector<std::vector<char>> compileObjects(const Description &description, const PipelineOptions &options) {
@@ -203,10 +206,10 @@ std::vector<std::vector<char>> compileObjects(const Description &description, co
   std::vector<std::vector<char>> objects;
   std::vector<std::string> images;
   for (const InstructionSet &set : sets) {
-    CPUBackend backend(compilation.mlirContext(), set, compilation.type());
-    Module plan = compilation.scheduleFor(backend);
+    std::unique_ptr<ImageBackend> backend = compilation.backendFor(set);
+    Module plan = compilation.scheduleFor(*backend);
     std::string suffix = std::to_string(images.size());
-    compilation.timed("machine code for " + set.name, [&] { objects.push_back(backend.object(plan, suffix)); });
+    compilation.timed("machine code for " + set.name, [&] { objects.push_back(backend->object(plan, suffix)); });
     images.push_back("xfc_image_" + suffix);
   }
   objects.push_back(emitImageTable(images));

@@ -1,13 +1,16 @@
-// Runs the kernel of one op on a ragged batch and compares it with the interpreter's answer.
+// Runs the kernel of one op, of CPU/ or plain, on a ragged batch and compares it with the interpreter's answer.
 #include "KernelTest.h"
 #include "CPU/CPU.h"
 #include "CPU/Matrix.h"
 #include "CPU/Object.h"
+#include "Plain/Plain.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/UB/IR/UBOps.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -105,8 +108,8 @@ namespace {
 MLIRContext &context() {
   static MLIRContext *context = [] {
     auto *made = new MLIRContext(MLIRContext::Threading::DISABLED);
-    made->loadDialect<XFCDialect, func::FuncDialect, arith::ArithDialect, cf::ControlFlowDialect, LLVM::LLVMDialect,
-                      math::MathDialect, scf::SCFDialect, ub::UBDialect, vector::VectorDialect>();
+    made->loadDialect<XFCDialect, func::FuncDialect, arith::ArithDialect, cf::ControlFlowDialect, linalg::LinalgDialect, LLVM::LLVMDialect,
+                      math::MathDialect, memref::MemRefDialect, scf::SCFDialect, ub::UBDialect, vector::VectorDialect>();
     registerBuiltinDialectTranslation(*made);
     registerLLVMDialectTranslation(*made);
     llvm::InitializeNativeTarget();
@@ -116,8 +119,8 @@ MLIRContext &context() {
   return *context;
 }
 
+// Kernels in the LLVM dialect.
 void compile(ModuleOp kernels, std::unique_ptr<llvm::orc::LLJIT> &jit) {
-  lowerToLLVM(kernels);
   auto llvmContext = std::make_unique<llvm::LLVMContext>();
   auto module = translateModuleToLLVMIR(kernels, *llvmContext);
   if (!module)
@@ -325,17 +328,24 @@ CompiledOp::CompiledOp(const std::string &body, const std::vector<std::string> &
     element = clip.getMaxNorm().getType().getElementType();
 
   OwningOpRef<ModuleOp> kernels = ModuleOp::create(UnknownLoc::get(&context()));
-  KernelBuilder builder(*kernels, options.vectorBytes, element);
-  builder.kernel("kernel", [&] { state->info = emitKernel(builder, op); });
-  if (!state->info)
-    throw std::runtime_error("no emitter for " + body);
-  const InstructionSet set = InstructionSet::named(options.vectorBytes == 64 ? "x86-64-v4" : "x86-64-v3");
-  const CPUBackend backend(context(), set, element.isF64() ? DType::F64 : DType::F32);
-  for (unsigned i = 0; i < op->getNumOperands(); ++i)
-    if (bool transposed = false; backend.packs(op, i, transposed))
-      builder.kernel("pack" + std::to_string(i), [&] {
-        state->packings.push_back({i, emitPackWeight(builder, cast<RankedTensorType>(op->getOperand(i).getType()), transposed), nullptr});
-      });
+  if (options.plain) {
+    emitPlain(*kernels, op, "kernel");
+    state->info.emplace();
+    lowerPlainToLLVM(*kernels);
+  } else {
+    KernelBuilder builder(*kernels, options.vectorBytes, element);
+    builder.kernel("kernel", [&] { state->info = emitKernel(builder, op); });
+    if (!state->info)
+      throw std::runtime_error("no emitter for " + body);
+    const InstructionSet set = InstructionSet::named(options.vectorBytes == 64 ? "x86-64-v4" : "x86-64-v3");
+    const CPUBackend backend(context(), set, element.isF64() ? DType::F64 : DType::F32);
+    for (unsigned i = 0; i < op->getNumOperands(); ++i)
+      if (bool transposed = false; backend.packs(op, i, transposed))
+        builder.kernel("pack" + std::to_string(i), [&] {
+          state->packings.push_back({i, emitPackWeight(builder, cast<RankedTensorType>(op->getOperand(i).getType()), transposed), nullptr});
+        });
+    lowerToLLVM(*kernels);
+  }
   compile(*kernels, state->jit);
   auto find = [&](const std::string &name) { return llvm::cantFail(state->jit->lookup(name)).toPtr<xfc_kernel>(); };
   state->kernel = find("kernel");

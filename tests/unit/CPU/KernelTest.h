@@ -1,4 +1,4 @@
-// Runs the kernel of one op on a ragged batch and compares it with the interpreter's answer.
+// Runs the kernel of one op, of CPU/ or plain, on a ragged batch and compares it with the interpreter's answer.
 #pragma once
 
 #include "CPU/Emitters.h"
@@ -30,7 +30,18 @@ private:
   std::vector<int32_t> slots;
 };
 
+// Whose kernels are run, in which type.
+struct Target {
+  bool f64 = false, plain = false;
+  int64_t vectorBytes = 32;
+  std::string element() const { return f64 ? "f64" : "f32"; }
+  std::string name() const { return (plain ? "plain_" : "") + element() + (vectorBytes == 64 ? "_AVX512" : ""); }
+};
+inline const Target cpuTargets[] = {{.f64 = false}, {.f64 = true}}, plainTargets[] = {{.f64 = false, .plain = true}, {.f64 = true, .plain = true}};
+inline std::string nameOf(const testing::TestParamInfo<Target> &target) { return target.param.name(); }
+
 struct Options {
+  bool plain = false;        // the plain lowering instead of the CPU's kernel
   int64_t extraStride = 0;   // elements between rows beyond their width
   int64_t vectorBytes = 32;
   std::vector<int64_t> immediates = {};

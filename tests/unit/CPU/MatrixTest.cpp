@@ -8,11 +8,12 @@ using namespace xfc::test;
 
 namespace {
 
-class Matrix : public testing::TestWithParam<std::tuple<bool, int64_t>> {
+// AVX-512's tiles too: compiled for the host they are split in two.
+const Target matrixTargets[] = {{.f64 = false}, {.f64 = true}, {.f64 = false, .vectorBytes = 64}};
+
+class Matrix : public testing::TestWithParam<Target> {
 protected:
-  bool f64() const { return std::get<0>(GetParam()); }
-  int64_t vectorBytes() const { return std::get<1>(GetParam()); }
-  std::string element() const { return f64() ? "f64" : "f32"; }
+  std::string element() const { return GetParam().element(); }
   std::string rows(int64_t features) const { return "!xfc.rows<source, " + std::to_string(features) + "x" + element() + ">"; }
   std::string row() const { return "!xfc.rows<source, " + element() + ">"; }
   std::string tensor(int64_t a, int64_t b) const { return "tensor<" + std::to_string(a) + "x" + std::to_string(b) + "x" + element() + ">"; }
@@ -31,8 +32,9 @@ protected:
   void check(const std::vector<std::vector<int>> &batches, const std::string &op, const std::vector<std::string> &types,
              const std::string &results, int64_t terms, Options options = {}, bool training = true) {
     const std::string text = textOf(op, types, results);
-    const double rounding = f64() ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
-    options.vectorBytes = vectorBytes();
+    const double rounding = GetParam().f64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
+    options.vectorBytes = GetParam().vectorBytes;
+    options.plain = GetParam().plain;
     CompiledOp kernel(text, types, options);
     for (const std::vector<int> &lengths : batches) {
       Batch batch(lengths, {1}, 40, training);
@@ -55,7 +57,7 @@ protected:
         tensor.data[i] = isIds ? static_cast<int64_t>(at) % 37 - 1 : std::sin(at * (operand + 1) * 0.7);
       }
     };
-    CompiledOp kernel(text, types, {.extraStride = 1, .vectorBytes = vectorBytes(), .unused = std::move(unused), .evaluate = false, .set = set});
+    CompiledOp kernel(text, types, {.plain = GetParam().plain, .extraStride = 1, .vectorBytes = GetParam().vectorBytes, .unused = std::move(unused), .evaluate = false, .set = set});
     const Outcome all = kernel.run(Batch({most}, {1}));
     auto expectSame = [&](int count, int from) {
       first = from;
@@ -75,6 +77,9 @@ protected:
 
   const std::string ids = "!xfc.rows<source, i32>";
 };
+
+// What only the CPU's kernels can do.
+class FusedMatrix : public Matrix {};
 
 struct Shape {
   int64_t in, out;
@@ -96,7 +101,7 @@ TEST_P(Matrix, LinearInputGrad) {
     check(batches, "xfc.linear_input_grad %a0, %a1", {rows(out), tensor(out, in)}, rows(in), out, {.extraStride = 1});
 }
 
-TEST_P(Matrix, Epilogues) {
+TEST_P(FusedMatrix, Epilogues) {
   for (bool training : {true, false})
     for (int64_t out : {10, 64, 130}) {
       const std::string t = rows(out);
@@ -126,7 +131,7 @@ TEST_P(Matrix, WeightGradients) {
 }
 
 // Where nothing reads the logits they stay in scratch, and no memory of theirs is written.
-TEST_P(Matrix, LinearCrossEntropy) {
+TEST_P(FusedMatrix, LinearCrossEntropy) {
   auto set = [](int64_t, Tensor &tensor) {
     if (tensor.shape.empty())
       tensor.data = {0.1}; // smoothing
@@ -155,7 +160,7 @@ TEST_P(Matrix, LinearRowsDoNotTouchEachOther) {
     checkRowsAlone("xfc.linear %a0, %a1 bias %a2", {rows(in), tensor(out, in), tensor(out)}, rows(out));
 }
 
-TEST_P(Matrix, EpilogueRowsDoNotTouchEachOther) {
+TEST_P(FusedMatrix, EpilogueRowsDoNotTouchEachOther) {
   for (int64_t out : {10, 130}) {
     const std::string t = rows(out);
     checkRowsAlone("xfc.linear %a0, %a1 bias %a2 with %a3 {\n^bb0(%y: " + t + ", %e: " + t + "):\n  %p = xfc.activation gelu %y : <source, " +
@@ -170,14 +175,14 @@ TEST_P(Matrix, InputGradRowsDoNotTouchEachOther) {
     checkRowsAlone("xfc.linear_input_grad %a0, %a1", {rows(out), tensor(out, in)}, rows(in));
 }
 
-TEST_P(Matrix, CrossEntropyRowsDoNotTouchEachOther) {
+TEST_P(FusedMatrix, CrossEntropyRowsDoNotTouchEachOther) {
   for (const std::vector<int> &unused : {std::vector<int>{}, {2}})
     checkRowsAlone("xfc.linear_cross_entropy %a0, %a1, %a2, %a3", {rows(33), tensor(70, 33), ids, "tensor<" + element() + ">"},
                    row() + ", " + row() + ", " + rows(70) + ", " + row(), unused);
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, Matrix, testing::Values(std::tuple(false, 32), std::tuple(true, 32), std::tuple(false, 64)), [](const auto &info) {
-  return std::string(std::get<0>(info.param) ? "f64" : "f32") + (std::get<1>(info.param) == 64 ? "_AVX512" : "_AVX2");
-});
+INSTANTIATE_TEST_SUITE_P(CPU, Matrix, testing::ValuesIn(matrixTargets), nameOf);
+INSTANTIATE_TEST_SUITE_P(Plain, Matrix, testing::ValuesIn(plainTargets), nameOf);
+INSTANTIATE_TEST_SUITE_P(CPU, FusedMatrix, testing::ValuesIn(matrixTargets), nameOf);
 
 } // namespace

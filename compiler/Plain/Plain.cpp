@@ -1,0 +1,58 @@
+// The plain backend: each op lowers itself, and upstream passes do the rest.
+#include "Plain.h"
+#include "CPU/Object.h"
+#include "Dialect/PlainBuilder.h"
+#include "core/Error.h"
+#include "mlir/Conversion/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Linalg/Passes.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/MemRef/Transforms/Passes.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+
+namespace xfc {
+
+void emitPlain(ModuleOp kernels, Operation *op, llvm::StringRef name) {
+  auto plain = dyn_cast<PlainOpInterface>(op);
+  // A region is the epilogue that fusion put there.
+  if (!plain || llvm::any_of(op->getRegions(), [](Region &region) { return !region.empty(); }))
+    throw Error("--cpu plain: expected the unfused program, found the fused kernel '" + name.str() + "'; add --no-fuse");
+  PlainBuilder builder(kernels, name, op);
+  plain.lowerPlain(builder);
+}
+
+void lowerPlainToLLVM(ModuleOp kernels) {
+  PassManager manager(kernels.getContext());
+  manager.addPass(createConvertLinalgToLoopsPass());
+  manager.addPass(memref::createExpandStridedMetadataPass());
+  manager.addPass(createLowerAffinePass());
+  manager.addPass(createConvertMathToLibmPass());
+  manager.addPass(createFinalizeMemRefToLLVMConversionPass());
+  if (failed(manager.run(kernels)))
+    throw Error("compile: the plain kernels could not be lowered; see the message above");
+  lowerToLLVM(kernels);
+}
+
+PlainBackend::PlainBackend(MLIRContext &context, const InstructionSet &set, DType type) : ImageBackend(context, set, type) {
+  context.loadDialect<arith::ArithDialect, func::FuncDialect, linalg::LinalgDialect, LLVM::LLVMDialect, math::MathDialect, memref::MemRefDialect,
+                      scf::SCFDialect>();
+}
+
+Backend::KernelInfo PlainBackend::emit(Operation *op, llvm::StringRef name) {
+  emitPlain(*kernels, op, name);
+  return {};
+}
+
+Backend::PackInfo PlainBackend::emitPack(RankedTensorType, bool, llvm::StringRef) { llvm_unreachable("the plain path packs nothing"); }
+
+void PlainBackend::lower(ModuleOp kernels) { lowerPlainToLLVM(kernels); }
+
+} // namespace xfc

@@ -1,0 +1,26 @@
+// Unfused ops into kernels by upstream dialects and passes alone: the slow path that the generated kernels of CPU/ are
+// compared with, end to end.
+#pragma once
+
+#include "CPU/Image.h"
+
+namespace xfc {
+
+class PlainBackend : public ImageBackend {
+public:
+  PlainBackend(mlir::MLIRContext &context, const InstructionSet &set, DType type);
+
+  // A kernel is one chunk. Throws Error for a fused op, which has no plain lowering.
+  KernelInfo emit(mlir::Operation *op, llvm::StringRef name) override;
+  bool packs(mlir::Operation *, unsigned, bool &) const override { return false; }
+  PackInfo emitPack(mlir::RankedTensorType weight, bool transposed, llvm::StringRef name) override;
+
+private:
+  void lower(mlir::ModuleOp kernels) override;
+};
+
+// The parts of the backend: the kernel of one op at the end of a module, and its way to the LLVM dialect.
+void emitPlain(mlir::ModuleOp kernels, mlir::Operation *op, llvm::StringRef name);
+void lowerPlainToLLVM(mlir::ModuleOp kernels);
+
+} // namespace xfc
