@@ -226,8 +226,8 @@ void SoftmaxOp::lowerPlain(PlainBuilder &b) {
     b.forEach(head.rows, [&](const Number &i) {
       Value x = b.slice(from, {i}), p = b.slice(to, {i});
       Number largest = b.reduce("j->", x, -INFINITY, [](auto v) { return max(v[0], v[1]); });
-      Number reference = select(largest == -INFINITY, 0, largest);
-      b.elementwise(x, p, [&](auto v) { return exp(v[0] - reference); });
+      b.elementwise(x, p, [&](auto v) { return exp(v[0] - largest); });
+      // Of a row of nothing but minus infinity the sum is NaN, which is not above 0.
       Number sum = b.reduce("j->", p, 0, [](auto v) { return v[1] + v[0]; });
       b.elementwise(p, p, [&](auto v) { return select(sum > 0, v[0] / sum, 0); });
     });
