@@ -22,7 +22,7 @@ public:
   mlir::Value as(PlainBuilder &b, mlir::Type type) const;
 
   PlainBuilder *b = nullptr;
-  mlir::Value value;
+  mlir::Value value; // null for a C++ number
   double literal = 0;
 };
 
@@ -106,10 +106,11 @@ public:
   // A part of a memref; dimensions not mentioned are taken whole.
   mlir::Value slice(mlir::Value memref, llvm::ArrayRef<Cut> cuts);
   Number load(mlir::Value memref, llvm::ArrayRef<Number> indices = {});
-  Number f64(const Number &x) { return {*this, x.as(*this, b.getF64Type())}; }
   void store(const Number &value, mlir::Value memref, llvm::ArrayRef<Number> indices = {});
   void fill(mlir::Value memref, const Number &value);
 
+  // x in double precision, whatever the op's type.
+  Number f64(const Number &x) { return {*this, x.as(*this, b.getF64Type())}; }
   // x after the dropout whose id is the call's first immediate.
   Number dropout(const Number &x, double rate, const Number &sentence, const Number &position, const Number &feature,
                  const Number &headPlusOne);
