@@ -303,7 +303,7 @@ Backend::KernelInfo emitLinearInputGrad(KernelBuilder &k, LinearInputGradOp op) 
 Backend::KernelInfo emitLinearCrossEntropy(KernelBuilder &k, LinearCrossEntropyOp op) {
   RankedTensorType weight = op.getWeight().getType();
   const int64_t inner = weight.getDimSize(1), vocabulary = weight.getDimSize(0), labels = op.getBias() ? 3 : 2;
-  const int64_t all = (vocabulary + Tiling::group - 1) / Tiling::group, block = k.registers() == 32 ? 56 : 48;
+  const int64_t all = (vocabulary + Tiling::group - 1) / Tiling::group, block = Tiling(k, inner).block;
   Product product(k, inner, vocabulary, 4, block);
   Value row = k.mul(k.chunk, block), count = k.min(k.index(block), k.sub(k.rowCount(), row));
   Value bias = op.getBias() ? k.buffer(2) : Value();

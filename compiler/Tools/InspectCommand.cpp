@@ -93,6 +93,7 @@ void inspect(const InspectOptions &options) {
                           {"arena_bytes", memory.arena},
                           {"state_bytes", memory.state()},
                           {"scratch_bytes", memory.scratch},
+                          {"held_bytes", memory.held},
                           {"peak_bytes", memory.total()}};
   }
   if (options.json) {
@@ -109,6 +110,8 @@ void inspect(const InspectOptions &options) {
                 each.title, row["tokens"].get<double>(), row["kernels"].get<size_t>(), row["flops_per_token"].get<double>() / 1e6,
                 row["bytes_per_token"].get<double>() / 1e6, megabytes(row["peak_bytes"]).c_str(), megabytes(row["state_bytes"]).c_str(),
                 megabytes(row["arena_bytes"]).c_str(), megabytes(row["scratch_bytes"]).c_str(), options.threads);
+    if (row["held_bytes"].get<int64_t>() > 0)
+      std::printf("                  + %s kept from step to step: caches and encoder rows\n", megabytes(row["held_bytes"]).c_str());
   }
 }
 

@@ -35,7 +35,7 @@ Json memoryOf(const Module &module, const std::vector<std::string> &programs, co
   Memory memory = predictMemory(module, programs, counts, threads);
   return {{"parameters_bytes", memory.parameters}, {"gradients_bytes", memory.gradients}, {"moments_bytes", memory.moments},
           {"packed_bytes", memory.packed},         {"tables_bytes", memory.tables},       {"arena_bytes", memory.arena},
-          {"scratch_bytes", memory.scratch},       {"total_bytes", memory.total()}};
+          {"scratch_bytes", memory.scratch},       {"held_bytes", memory.held},             {"total_bytes", memory.total()}};
 }
 
 // The hashes of the vocabularies that the flags name or the executable carries.
@@ -120,7 +120,7 @@ void printText(const Json &info) {
     else
       std::printf("batches of %lld tokens in sentences of %lld, %lld threads\n", of("tokens"), of("length"), of("threads"));
     for (const auto &[label, key] : {std::pair("parameters", "parameters_bytes"), {"gradients", "gradients_bytes"}, {"moments", "moments_bytes"},
-                                     {"packed weights", "packed_bytes"}, {"tables", "tables_bytes"}, {"arena", "arena_bytes"}, {"scratch", "scratch_bytes"}})
+                                     {"packed weights", "packed_bytes"}, {"tables", "tables_bytes"}, {"arena", "arena_bytes"}, {"scratch", "scratch_bytes"}, {"kept by steps", "held_bytes"}})
       if (memory[key].get<int64_t>() > 0)
         std::printf("  %-15s %10.1f MB\n", label, megabytes(key));
   }

@@ -42,6 +42,14 @@ int64_t tableRows(const Table &table, int64_t longest) {
   return std::min(rows, table.rows);
 }
 
+Memory larger(const Memory &a, const Memory &b) {
+  Memory memory;
+  for (auto part : {&Memory::parameters, &Memory::gradients, &Memory::moments, &Memory::packed, &Memory::tables, &Memory::arena, &Memory::scratch,
+                    &Memory::held})
+    memory.*part = std::max(a.*part, b.*part);
+  return memory;
+}
+
 Memory predictMemory(const Module &module, const std::vector<std::string> &programs, const Counts &counts, int threads) {
   Memory memory;
   const int64_t block = module.parameterElements * bytesOf(module.type);
@@ -54,6 +62,11 @@ Memory predictMemory(const Module &module, const std::vector<std::string> &progr
     if (!program)
       throw Error("this executable has no program '" + name + "'");
     memory.arena = std::max(memory.arena, plan(*program, counts).bytes);
+    auto isState = [](const Argument &argument) { return argument.role == Argument::Role::State; };
+    if (std::any_of(program->arguments.begin(), program->arguments.end(), isState))
+      for (const Argument &argument : program->arguments)
+        if (isState(argument) || argument.set == XFC_SOURCE)
+          memory.held += counts.rows[argument.set] * featuresOf(argument) * bytesOf(argument.type);
     for (const Step &step : program->steps) {
       scratch = std::max(scratch, module.kernels[step.kernel].scratch);
       for (const Place &place : step.buffers) {

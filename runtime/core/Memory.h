@@ -7,11 +7,12 @@
 
 namespace xfc {
 
-// Bytes. The programs share one arena, so it is that of the one that needs most.
+// Bytes. The programs share one arena, so it is that of the one that needs most. `held` is what a search keeps from one step
+// to the next: caches, and the encoder's projected rows.
 struct Memory {
-  int64_t parameters = 0, gradients = 0, moments = 0, packed = 0, tables = 0, arena = 0, scratch = 0;
+  int64_t parameters = 0, gradients = 0, moments = 0, packed = 0, tables = 0, arena = 0, scratch = 0, held = 0;
   int64_t state() const { return parameters + gradients + moments + packed + tables; }
-  int64_t total() const { return state() + arena + scratch; }
+  int64_t total() const { return state() + arena + scratch + held; }
 };
 
 // Counts of a teacher-forced batch: `tokens` rows of source and of target in sentences of `length`.
@@ -22,6 +23,9 @@ Counts decodeCounts(int64_t sentences, int64_t length, int64_t hypotheses, int64
 // Rows a table of positions is made for once sequences of `longest` rows have been seen: the next power of two from
 // 64, so that it grows seldom, at most the table's own.
 int64_t tableRows(const Table &table, int64_t longest);
+
+// What is enough for both: of one engine that runs both.
+Memory larger(const Memory &a, const Memory &b);
 
 Memory predictMemory(const Module &module, const std::vector<std::string> &programs, const Counts &counts, int threads);
 

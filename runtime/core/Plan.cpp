@@ -32,6 +32,22 @@ Counts countsOf(const xfc_shape &shape) {
   return counts;
 }
 
+int64_t featuresOf(const Argument &argument) {
+  return std::accumulate(argument.shape.begin(), argument.shape.end(), int64_t(1), std::multiplies<>());
+}
+
+Counts larger(const Counts &a, const Counts &b) {
+  Counts counts = a;
+  for (int set = 0; set < XFC_ROW_SETS; ++set) {
+    counts.rows[set] = std::max(a.rows[set], b.rows[set]);
+    counts.sequences[set] = std::max(a.sequences[set], b.sequences[set]);
+  }
+  for (int keys = 0; keys < XFC_KEY_STRUCTURES; ++keys)
+    counts.pairs[keys] = std::max(a.pairs[keys], b.pairs[keys]);
+  counts.longest = std::max(a.longest, b.longest);
+  return counts;
+}
+
 int64_t evaluate(const Size &size, const Counts &counts) {
   int64_t total = size.constant;
   for (int i = 0; i < XFC_ROW_SETS; ++i)

@@ -29,6 +29,7 @@ struct Counts {
   int64_t longest = 0; // rows of the longest sequence: what tables of positions must reach
 };
 Counts countsOf(const xfc_shape &shape);
+Counts larger(const Counts &a, const Counts &b); // of each count
 int64_t evaluate(const Size &size, const Counts &counts);
 
 // Where a kernel finds an operand.
@@ -88,6 +89,9 @@ struct Argument {
   int8_t set = -1;             // the row set, or -1 for a scalar
   std::vector<int64_t> shape;  // features of a row; empty for ids and scalars
 };
+
+// Elements of a row.
+int64_t featuresOf(const Argument &argument);
 
 struct Output {
   std::string name; // logits, encoder_output, attention.encoder.layers.0.self_attn, loss, nll, grad.X, cross.0.k ...

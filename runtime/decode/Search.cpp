@@ -31,22 +31,14 @@ private:
   int64_t capacity = 0;
 };
 
-int64_t elements(const std::vector<int64_t> &shape) {
-  return std::accumulate(shape.begin(), shape.end(), int64_t(1), std::multiplies<>());
-}
+// Sentences that are decoded together, in how many steps at most.
+struct SentenceBatch {
+  std::vector<const std::vector<int32_t> *> sources;
+  std::vector<SearchSentence> sentences;
+  std::vector<int64_t> steps;
 
-// The two programs of a model, and the keys and values they hand on.
-class StepDecoder {
-public:
-  explicit StepDecoder(Engine &engine) : engine(engine), program(engine.module().find("decode_step")) {
-    if (!program || !engine.has("encode"))
-      throw Error("model '" + engine.module().model +
-                  "' cannot be decoded step by step: that takes token inputs, a decoder whose self-attentions are all "
-                  "causal, and an executable compiled with --mode decode");
-  }
-
-  // Sentences may live in `width` hypotheses each, of at most steps[i] rows of cache.
-  void encode(std::span<const std::vector<int32_t> *const> sources, int64_t width, std::span<const int64_t> steps) {
+  // Each sentence may live in `width` hypotheses, of at most steps[i] rows of cache.
+  Counts counts(int64_t width) const {
     Counts counts;
     for (size_t i = 0; i < sources.size(); ++i) {
       int64_t length = static_cast<int64_t>(sources[i]->size());
@@ -62,10 +54,71 @@ public:
     }
     counts.sequences[XFC_SOURCE] = static_cast<int64_t>(sources.size());
     counts.sequences[XFC_TARGET] = counts.rows[XFC_TARGET];
+    return counts;
+  }
+};
+
+// Like lengths together: they end at about the same step. The longest first, so that memory peaks at once.
+std::vector<SentenceBatch> makeBatches(const Module &module, const std::vector<std::vector<int32_t>> &sources,
+                                       const SearchOptions &options, const std::vector<std::vector<int32_t>> &prefixes) {
+  std::vector<size_t> order(sources.size());
+  std::iota(order.begin(), order.end(), size_t(0));
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return sources[a].size() > sources[b].size(); });
+  std::vector<SentenceBatch> batches;
+  int64_t tokens = 0, live = 0;
+  for (size_t index : order) {
+    const std::vector<int32_t> &source = sources[index];
+    tokens += static_cast<int64_t>(source.size());
+    live += searchWidth(options);
+    if (batches.empty() || std::max(tokens, live) > options.batchTokens) {
+      batches.emplace_back();
+      tokens = static_cast<int64_t>(source.size());
+      live = searchWidth(options);
+    }
+    SearchSentence sentence{index, options.maxLength, options.minLength, {}};
+    if (!prefixes.empty())
+      sentence.prefix = prefixes[index];
+    if (sentence.maxLength == 0)
+      sentence.maxLength = std::max({static_cast<int64_t>(2 * source.size() + 10), sentence.minLength,
+                                     static_cast<int64_t>(sentence.prefix.size())});
+    if (module.maxTargetLength > 0) // the decoder reads start and, before eos, every token
+      sentence.maxLength = std::min(sentence.maxLength, module.maxTargetLength - (options.ignoreEos ? 0 : 1));
+    batches.back().sources.push_back(&source);
+    batches.back().sentences.push_back(sentence);
+    batches.back().steps.push_back(searchSteps(sentence, options));
+  }
+  return batches;
+}
+
+Counts largest(const std::vector<SentenceBatch> &batches, const SearchOptions &options) {
+  Counts counts;
+  for (const SentenceBatch &batch : batches)
+    counts = larger(counts, batch.counts(searchWidth(options)));
+  return counts;
+}
+
+// The two programs of a model, and the keys and values they hand on.
+class StepDecoder {
+public:
+  explicit StepDecoder(Engine &engine) : engine(engine), program(engine.module().find("decode_step")) {
+    if (!program || !engine.has("encode"))
+      throw Error("model '" + engine.module().model +
+                  "' cannot be decoded step by step: that takes token inputs, a decoder whose self-attentions are all "
+                  "causal, and an executable compiled with --mode decode");
+  }
+
+  // Memory for batches of up to these counts.
+  void reserve(const Counts &counts) {
     engine.reserve("encode", counts);
     engine.reserve("decode_step", counts);
     rows = counts.rows[XFC_CACHE];
+    for (const Argument &argument : program->arguments)
+      if (argument.role == Argument::Role::State || argument.set == XFC_SOURCE)
+        held[argument.name].reserve(counts.rows[argument.set] * featuresOf(argument) * bytesOf(argument.type));
+  }
 
+  void encode(std::span<const std::vector<int32_t> *const> sources) {
     std::vector<Sequence> sequences;
     for (const std::vector<int32_t> *source : sources)
       sequences.push_back({*source, static_cast<int64_t>(source->size()), 0});
@@ -75,18 +128,14 @@ public:
 
     // The results live in the arena, which the first step will overwrite.
     for (const Argument &argument : program->arguments) {
-      int64_t features = elements(argument.shape), bytes = features * bytesOf(argument.type);
-      RowStorage &storage = held[argument.name];
-      if (argument.role == Argument::Role::State) {
-        storage.reserve(rows * bytes);
-      } else if (argument.set == XFC_SOURCE) {
-        View view = engine.output("encode", argument.name);
-        int64_t count = encoded.shape().sets[XFC_SOURCE].rows, stride = view.stride ? view.stride : features;
-        storage.reserve(count * bytes);
-        for (int64_t i = 0; i < count; ++i)
-          std::memcpy(storage.data() + i * bytes,
-                      static_cast<const char *>(view.data) + i * stride * bytesOf(argument.type), bytes);
-      }
+      if (argument.role == Argument::Role::State || argument.set != XFC_SOURCE)
+        continue;
+      View view = engine.output("encode", argument.name);
+      int64_t features = featuresOf(argument), bytes = features * bytesOf(argument.type);
+      int64_t count = encoded.shape().sets[XFC_SOURCE].rows, stride = view.stride ? view.stride : features;
+      char *to = held[argument.name].data();
+      for (int64_t i = 0; i < count; ++i)
+        std::memcpy(to + i * bytes, static_cast<const char *>(view.data) + i * stride * bytesOf(argument.type), bytes);
     }
   }
 
@@ -130,6 +179,11 @@ void check(const SearchOptions &options) {
 
 } // namespace
 
+Counts searchCounts(const Module &module, const std::vector<std::vector<int32_t>> &sources, const SearchOptions &options) {
+  check(options);
+  return largest(makeBatches(module, sources, options, {}), options);
+}
+
 std::vector<std::vector<Hypothesis>> search(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
                                             const SearchOptions &options,
                                             const std::vector<std::vector<int32_t>> &prefixes,
@@ -139,42 +193,16 @@ std::vector<std::vector<Hypothesis>> search(Engine &engine, const std::vector<st
   StepDecoder decoder(engine);
   SearchVocabulary vocabulary{module.targetVocab, module.pad, module.start, module.eos};
 
-  // Like lengths together: they end at about the same step. The longest first, so that memory peaks at once.
-  std::vector<size_t> order(sources.size());
-  std::iota(order.begin(), order.end(), size_t(0));
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return sources[a].size() > sources[b].size(); });
-
+  std::vector<SentenceBatch> batches = makeBatches(module, sources, options, prefixes);
+  decoder.reserve(largest(batches, options));
   std::vector<std::vector<Hypothesis>> results(sources.size());
-  for (size_t begin = 0, end = 0; begin < order.size(); begin = end) {
-    std::vector<const std::vector<int32_t> *> batch;
-    std::vector<SearchSentence> sentences;
-    std::vector<int64_t> steps;
-    int64_t tokens = 0, live = 0;
-    for (; end < order.size(); ++end) {
-      const std::vector<int32_t> &source = sources[order[end]];
-      tokens += static_cast<int64_t>(source.size());
-      live += searchWidth(options);
-      if (end > begin && std::max(tokens, live) > options.batchTokens)
-        break;
-      SearchSentence sentence{order[end], options.maxLength, options.minLength, {}};
-      if (!prefixes.empty())
-        sentence.prefix = prefixes[order[end]];
-      if (sentence.maxLength == 0)
-        sentence.maxLength = std::max({static_cast<int64_t>(2 * source.size() + 10), sentence.minLength,
-                                       static_cast<int64_t>(sentence.prefix.size())});
-      if (module.maxTargetLength > 0) // the decoder reads start and, before eos, every token
-        sentence.maxLength = std::min(sentence.maxLength, module.maxTargetLength - (options.ignoreEos ? 0 : 1));
-      batch.push_back(&source);
-      sentences.push_back(sentence);
-      steps.push_back(searchSteps(sentence, options));
-    }
-    decoder.encode(batch, searchWidth(options), steps);
+  for (SentenceBatch &batch : batches) {
+    decoder.encode(batch.sources);
     std::vector<std::vector<Hypothesis>> found = searchBatch(
-        sentences, vocabulary, options, [&](const StepRequest &request) { return decoder.step(request); }, done,
+        batch.sentences, vocabulary, options, [&](const StepRequest &request) { return decoder.step(request); }, done,
         &engine.pool());
     for (size_t i = 0; i < found.size(); ++i)
-      results[sentences[i].index] = std::move(found[i]);
+      results[batch.sentences[i].index] = std::move(found[i]);
   }
   return results;
 }

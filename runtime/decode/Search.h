@@ -38,4 +38,7 @@ std::vector<std::vector<Hypothesis>> search(Engine &engine, const std::vector<st
                                             const std::vector<std::vector<int32_t>> &prefixes = {},
                                             const std::function<void(size_t)> &done = {});
 
+// The counts that hold any batch of such a search, for reserving memory.
+Counts searchCounts(const Module &module, const std::vector<std::vector<int32_t>> &sources, const SearchOptions &options);
+
 } // namespace xfc

@@ -35,7 +35,8 @@ void run(const EvaluateOptions &options) {
     TranslationModel model = loadModel(options.model);
     ProgressBar bar(options.model.quiet);
     size_t done = 0;
-    hypotheses = translateLines(model, sources, options.model.format, options.source, options.search, [&](size_t) {
+    EncodedLines lines(model, sources, options.model.format, options.source);
+    hypotheses = translateLines(model, lines, options.model.format, options.search, [&](size_t) {
       ++done;
       bar.update(static_cast<double>(done) / sources.size(), std::to_string(done) + " of " + std::to_string(sources.size()) + " sentences");
     });

@@ -1,5 +1,6 @@
 // A run's log as one self-contained HTML page: no scripts, no other files, nothing fetched.
 #include "Report.h"
+#include "../core/Progress.h"
 #include "../text/HeatMap.h"
 #include "Log.h"
 #include <algorithm>

@@ -73,6 +73,12 @@ int64_t availableMemory() {
   return kilobytes * 1024;
 }
 
+SearchOptions greedy() {
+  SearchOptions options;
+  options.beam = 1;
+  return options;
+}
+
 constexpr size_t sampleCount = 5; // translations shown at a validation
 
 class Trainer {
@@ -105,6 +111,7 @@ private:
   TranslationModel model;
   std::optional<Corpus> corpus, validation;
   std::vector<std::string> validLines, validReferences;
+  std::optional<EncodedLines> validSources; // where the model can be decoded
   std::optional<Batches> batches;
   std::optional<Update> update;
   std::optional<TrainingLog> log;
@@ -163,6 +170,8 @@ void Trainer::readCorpora() {
     validation.emplace(options.validSources, options.validTargets, Corpus::Vocabularies{*model.source, *model.target}, module(), options.format);
     validLines = readAll(options.validSources);
     validReferences = readAll(options.validTargets);
+    if (model.engine->has("encode") && model.engine->has("decode_step"))
+      validSources.emplace(model, validLines, options.format, options.validSources[0]);
   }
   bar.say(format("%zu pairs, %lld source and %lld target tokens; skipped: %lld longer than the model's max_length, %lld with an empty side",
                  corpus->size(), static_cast<long long>(corpus->sourceTokens), static_cast<long long>(corpus->targetTokens),
@@ -179,20 +188,16 @@ void Trainer::readCorpora() {
 void Trainer::reserve() {
   Engine &engine = *model.engine;
   Counts counts = largestBatch(*corpus, options.batchTokens);
-  if (validation) {
-    Counts more = largestBatch(*validation, options.batchTokens);
-    for (int set = 0; set < XFC_ROW_SETS; ++set) {
-      counts.rows[set] = std::max(counts.rows[set], more.rows[set]);
-      counts.sequences[set] = std::max(counts.sequences[set], more.sequences[set]);
-    }
-    for (int keys = 0; keys < XFC_KEY_STRUCTURES; ++keys)
-      counts.pairs[keys] = std::max(counts.pairs[keys], more.pairs[keys]);
-    counts.longest = std::max(counts.longest, more.longest);
-  }
+  if (validation)
+    counts = larger(counts, largestBatch(*validation, options.batchTokens));
   std::vector<std::string> programs = {"loss_and_gradients", "update"};
   if (validation)
     programs.push_back("score");
-  int64_t needed = predictMemory(module(), programs, counts, engine.pool().threads()).total(), available = availableMemory();
+  const int threads = engine.pool().threads();
+  Memory memory = predictMemory(module(), programs, counts, threads);
+  if (validSources)
+    memory = larger(memory, predictMemory(module(), {"encode", "decode_step"}, searchCounts(module(), validSources->sources, greedy()), threads));
+  const int64_t needed = memory.total(), available = availableMemory();
   if (available > 0 && needed > available)
     throw Error("training needs " + megabytes(needed) + " of memory, the system has " + megabytes(available) +
                 " left; use a smaller --batch-tokens (with --accumulate for the same step) or a smaller model");
@@ -202,7 +207,7 @@ void Trainer::reserve() {
   engine.moments1();
   engine.moments2();
   bar.say(format("model %s: %.2f million parameters; %s of memory; %d threads", module().model.c_str(),
-                 static_cast<double>(module().parameterElements) / 1e6, megabytes(needed).c_str(), engine.pool().threads()));
+                 static_cast<double>(module().parameterElements) / 1e6, megabytes(needed).c_str(), threads));
 }
 
 void Trainer::begin() {
@@ -326,10 +331,8 @@ void Trainer::validate() {
   Json record = {{"step", progress.step}, {"epoch", progress.position.epoch + 1}, {"valid_loss", loss.loss}, {"valid_nll", loss.nll},
                  {"valid_ppl", std::exp(loss.nll)}, {"best", better}};
   std::string line = format("step %lld  validation: loss %.4f  ppl %.3f", static_cast<long long>(progress.step), loss.loss, std::exp(loss.nll));
-  if (model.engine->has("encode") && model.engine->has("decode_step")) {
-    SearchOptions greedy;
-    greedy.beam = 1;
-    std::vector<std::string> translations = translateLines(model, validLines, options.format, options.validSources[0], greedy);
+  if (validSources) {
+    std::vector<std::string> translations = translateLines(model, *validSources, options.format, greedy());
     double b = bleu(translations, validReferences).value, c = chrf(translations, validReferences).value;
     record["bleu"] = b;
     record["chrf"] = c;

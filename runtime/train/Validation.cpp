@@ -24,10 +24,8 @@ CorpusLoss corpusLoss(Engine &engine, const Corpus &corpus, int64_t batchTokens,
   return sums;
 }
 
-std::vector<std::string> translateLines(const TranslationModel &model, const std::vector<std::string> &lines, Format format,
-                                        const std::string &file, const SearchOptions &options, const std::function<void(size_t)> &done) {
-  std::vector<std::vector<int32_t>> sources;
-  std::vector<size_t> places;
+EncodedLines::EncodedLines(const TranslationModel &model, const std::vector<std::string> &lines, Format format, const std::string &file)
+    : count(lines.size()) {
   for (size_t i = 0; i < lines.size(); ++i) {
     std::vector<int32_t> source = encodeSource(model, lines[i], format, file + ":" + std::to_string(i + 1));
     if (source.empty())
@@ -35,13 +33,17 @@ std::vector<std::string> translateLines(const TranslationModel &model, const std
     sources.push_back(std::move(source));
     places.push_back(i);
   }
-  std::vector<std::string> translations(lines.size());
-  if (sources.empty())
+}
+
+std::vector<std::string> translateLines(const TranslationModel &model, const EncodedLines &lines, Format format,
+                                        const SearchOptions &options, const std::function<void(size_t)> &done) {
+  std::vector<std::string> translations(lines.count);
+  if (lines.sources.empty())
     return translations;
-  std::vector<std::vector<Hypothesis>> found = search(*model.engine, sources, options, {}, done);
+  std::vector<std::vector<Hypothesis>> found = search(*model.engine, lines.sources, options, {}, done);
   for (size_t i = 0; i < found.size(); ++i)
     if (!found[i].empty())
-      translations[places[i]] = model.target->decode(found[i][0].ids, format);
+      translations[lines.places[i]] = model.target->decode(found[i][0].ids, format);
   return translations;
 }
 

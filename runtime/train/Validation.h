@@ -15,9 +15,16 @@ struct CorpusLoss {
 // Of the program `score`: without dropout.
 CorpusLoss corpusLoss(Engine &engine, const Corpus &corpus, int64_t batchTokens, double smoothing);
 
-// Each line's best translation; "" for an empty line. `file` is for messages; `done` is called as sentences finish.
-std::vector<std::string> translateLines(const TranslationModel &model, const std::vector<std::string> &lines, Format format,
-                                        const std::string &file, const SearchOptions &options,
-                                        const std::function<void(size_t)> &done = {});
+// Lines as the encoder reads them; `file` is for messages.
+struct EncodedLines {
+  EncodedLines(const TranslationModel &model, const std::vector<std::string> &lines, Format format, const std::string &file);
+  std::vector<std::vector<int32_t>> sources; // of the lines that are not empty
+  std::vector<size_t> places;                // their numbers
+  size_t count;                              // of all lines
+};
+
+// Each line's best translation; "" for an empty line. `done` is called as sentences finish.
+std::vector<std::string> translateLines(const TranslationModel &model, const EncodedLines &lines, Format format,
+                                        const SearchOptions &options, const std::function<void(size_t)> &done = {});
 
 } // namespace xfc

@@ -128,6 +128,8 @@ TEST_P(Matrix, WeightGradients) {
     check(some, "xfc.linear_weight_grad %a0, %a1", {rows(out), rows(in)}, tensor(out, in), 321, {.extraStride = 2});
     check(some, "xfc.bias_grad %a0", {rows(out)}, tensor(out), 321, {.extraStride = 5});
   }
+  // Many tiles.
+  check({{300}}, "xfc.linear_weight_grad %a0, %a1", {rows(1300), rows(20)}, tensor(1300, 20), 300);
 }
 
 // Where nothing reads the logits they stay in scratch, and no memory of theirs is written.

@@ -1,11 +1,11 @@
-"""memory.py EXECUTABLE PREDICTED.json MEASURED.json: compares what inspect said with what bench train took."""
+"""memory.py EXECUTABLE PREDICTED.json CASE MEASURED.json: compares what inspect said of a case with what bench took."""
 import json
 import resource
 import subprocess
 import sys
 
-executable, predicted, measured = sys.argv[1:]
-step = json.load(open(predicted))["training step"]
+executable, predicted, case, measured = sys.argv[1:]
+step = json.load(open(predicted))[case]
 run = json.load(open(measured))
 subprocess.run([executable, "info"], check=True, stdout=subprocess.DEVNULL)
 base = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
