@@ -35,18 +35,21 @@ std::string readFile(const std::string &file) {
     errno = EISDIR;
     fail(file, "read");
   }
-  std::string contents;
-  contents.reserve(info.st_size > 0 ? info.st_size : 0);
-  char chunk[1 << 16];
-  for (;;) {
-    ssize_t got = ::read(in.fd, chunk, sizeof chunk);
+  // Of a size that is known the end comes with one read more; a pipe tells no size.
+  std::string contents(info.st_size > 0 ? info.st_size + 1 : 1 << 16, '\0');
+  for (size_t size = 0;;) {
+    ssize_t got = ::read(in.fd, contents.data() + size, contents.size() - size);
     if (got < 0 && errno == EINTR)
       continue;
     if (got < 0)
       fail(file, "read");
-    if (got == 0)
+    size += got;
+    if (got == 0) {
+      contents.resize(size);
       return contents;
-    contents.append(chunk, got);
+    }
+    if (size == contents.size())
+      contents.resize(2 * size);
   }
 }
 

@@ -162,14 +162,14 @@ static double halfToDouble(uint16_t half) {
   return half & 0x8000 ? -value : value;
 }
 
-// The tensor's numbers in f64. Only floating-point types hold weights.
-static std::vector<double> numbers(const StoredTensor &tensor, const std::string &file, const std::string &name) {
-  std::vector<double> values(elementsOf(tensor.shape));
+// Calls use(i, number) for each of the tensor's numbers. Only floating-point types hold weights.
+template <typename Use> static void eachNumber(const StoredTensor &tensor, const std::string &file, const std::string &name, Use use) {
+  const size_t count = elementsOf(tensor.shape);
   auto convert = [&]<typename T>(T, auto function) {
-    for (size_t i = 0; i < values.size(); ++i) {
+    for (size_t i = 0; i < count; ++i) {
       T raw;
       std::memcpy(&raw, tensor.bytes.data() + i * sizeof(T), sizeof(T));
-      values[i] = function(raw);
+      use(i, function(raw));
     }
   };
   if (tensor.type == "F32")
@@ -187,7 +187,6 @@ static std::vector<double> numbers(const StoredTensor &tensor, const std::string
     });
   else
     throw Error(file + ": '" + name + "' has type " + tensor.type + "; weights are F32, F64, F16 or BF16");
-  return values;
 }
 
 void loadWeights(Engine &engine, const std::string &file) { loadWeights(engine, readSafetensors(file), file); }
@@ -195,47 +194,54 @@ void loadWeights(Engine &engine, const std::string &file) { loadWeights(engine, 
 void loadWeights(Engine &engine, const Tensors &tensors, const std::string &file) {
   const Module &module = engine.module();
   // Everything is checked before anything is written.
-  std::vector<std::vector<double>> loaded;
-  std::map<std::string, bool> used;
+  std::vector<std::pair<std::string, const StoredTensor *>> stored; // of each parameter
+  std::set<std::string> used;
   for (const Parameter &parameter : module.parameters) {
     std::vector<std::string> names = {parameter.name};
     names.insert(names.end(), parameter.aliases.begin(), parameter.aliases.end());
-    std::vector<double> values;
-    std::string first;
+    const StoredTensor *first = nullptr;
     for (const std::string &name : names) {
       auto found = tensors.find(name);
       if (found == tensors.end())
         continue;
-      used[name] = true;
-      if (found->second.shape != parameter.shape)
-        throw Error(file + ": '" + name + "' has shape " + textOf(found->second.shape) + ", the model '" + module.model + "' expects " +
+      const StoredTensor &tensor = found->second;
+      used.insert(name);
+      if (tensor.shape != parameter.shape)
+        throw Error(file + ": '" + name + "' has shape " + textOf(tensor.shape) + ", the model '" + module.model + "' expects " +
                     textOf(parameter.shape));
-      std::vector<double> these = numbers(found->second, file, name);
-      for (double value : these)
-        if (!std::isfinite(value))
-          throw Error(file + ": '" + name + "' holds NaN or infinity; the weights are damaged or training diverged");
-      if (first.empty()) {
-        first = name;
-        values = std::move(these);
-      } else if (these != values) {
-        throw Error(file + ": '" + first + "' and '" + name + "' differ, but the model '" + module.model + "' ties them");
+      bool finite = true;
+      eachNumber(tensor, file, name, [&](size_t, double value) { finite &= std::isfinite(value); });
+      if (!finite)
+        throw Error(file + ": '" + name + "' holds NaN or infinity; the weights are damaged or training diverged");
+      if (!first) {
+        first = &tensor;
+        stored.emplace_back(name, first);
+        continue;
       }
+      std::vector<double> values(elementsOf(tensor.shape));
+      eachNumber(*first, file, name, [&](size_t i, double value) { values[i] = value; });
+      bool equal = true;
+      eachNumber(tensor, file, name, [&](size_t i, double value) { equal &= values[i] == value; });
+      if (!equal)
+        throw Error(file + ": '" + stored.back().first + "' and '" + name + "' differ, but the model '" + module.model + "' ties them");
     }
-    if (first.empty())
+    if (!first)
       throw Error(file + ": '" + parameter.name + "' " + textOf(parameter.shape) + " is missing; these are not weights of the model '" +
                   module.model + "'");
-    loaded.push_back(std::move(values));
   }
   for (auto &[name, tensor] : tensors)
     if (!used.count(name))
       throw Error(file + ": '" + name + "' is no parameter of the model '" + module.model + "'");
-  for (size_t i = 0; i < loaded.size(); ++i) {
-    const Parameter &parameter = module.parameters[i];
+  for (size_t i = 0; i < stored.size(); ++i) {
+    const auto &[name, tensor] = stored[i];
+    auto write = [&, tensor = tensor]<typename T>(T *parameters) {
+      T *to = parameters + module.parameters[i].offset;
+      eachNumber(*tensor, file, name, [to](size_t j, double value) { to[j] = static_cast<T>(value); });
+    };
     if (module.type == DType::F64)
-      std::copy(loaded[i].begin(), loaded[i].end(), static_cast<double *>(engine.parameters()) + parameter.offset);
+      write(static_cast<double *>(engine.parameters()));
     else
-      std::transform(loaded[i].begin(), loaded[i].end(), static_cast<float *>(engine.parameters()) + parameter.offset,
-                     [](double x) { return static_cast<float>(x); });
+      write(static_cast<float *>(engine.parameters()));
   }
   engine.parametersChanged();
 }
