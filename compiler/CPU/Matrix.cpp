@@ -96,9 +96,14 @@ void multiplyPanels(KernelBuilder &k, const Tiling &t, Layout layout, Value a, i
     k.loop(k.index(0), tiles, 1, [&](Value tile) { call(tile, t.rows, panel, 1); });
   for (int64_t rows = 1; rows < t.rows; ++rows)
     k.when(k.equal(rest, k.index(rows)), [&] {
-      const int64_t most = std::clamp<int64_t>(t.rows / rows, 1, 4);
+      // As wide as sums, right operands and one left operand have registers; one row's right operands come from memory.
+      int64_t most = 4;
+      while (rows > 1 && most > 1 && (rows + 1) * 2 * most + 1 > k.registers())
+        most /= 2;
       for (int64_t panel = 0; panel < panels;) {
-        int64_t width = std::min(most == 3 ? 2 : most, panels - panel);
+        int64_t width = most;
+        while (width > panels - panel)
+          width /= 2;
         call(tiles, rows, panel, width);
         panel += width;
       }

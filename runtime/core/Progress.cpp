@@ -20,9 +20,11 @@ void ProgressBar::update(double fraction, const std::string &status) {
   if (from < 0) {
     from = fraction;
     start = now;
-  }
-  if (now - last < (terminal ? std::chrono::milliseconds(100) : std::chrono::milliseconds(10000)))
+    if (fraction >= 1) // no line for what was over at once
+      return;
+  } else if (now - last < (terminal ? std::chrono::milliseconds(100) : std::chrono::milliseconds(10000))) {
     return;
+  }
   last = now;
   fraction = std::clamp(fraction, 0.0, 1.0);
   double elapsed = std::chrono::duration<double>(now - start).count();

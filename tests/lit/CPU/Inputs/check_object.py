@@ -45,17 +45,20 @@ def innermost_loops(body):
             yield [text for at, text in body if begin <= at <= end]
 
 
-kernels = {(int(match[1]), int(match[2])): name for name in functions if (match := re.fullmatch(r"product_(\d+)x(\d+)", name))}
+# product_ROWSxCOLUMNS_LAYOUT; the narrowest have two vectors of columns.
+kernels = {name: (int(match[1]), int(match[2])) for name in functions if (match := re.match(r"product_(\d+)x(\d+)_", name))}
 if not kernels:
-    sys.exit("no micro-kernel product_ROWSxCOLUMNS")
-rows, columns = max(kernels)
+    sys.exit("no micro-kernel product_ROWSxCOLUMNS_LAYOUT")
+rows, columns = max(kernels.values())
+lanes = min(shape[1] for shape in kernels.values()) // 2
 register = "%zmm" if cpu == "x86-64-v4" else "%ymm"
-for shape, name in kernels.items():
+for name, shape in kernels.items():
     loops = [[text for text in loop] for loop in innermost_loops(functions[name])]
     products = [loop for loop in loops if any("vfmadd" in text for text in loop)]
-    # Every row times two vectors, once or unrolled.
-    if not products or any(sum("vfmadd" in text and register in text for text in loop) % (2 * shape[0]) for loop in products):
-        failures.append(f"{name}: no loop of {2 * shape[0]} products, or one of another number")
+    # Every row times every vector, once or unrolled.
+    expected = shape[0] * shape[1] // lanes
+    if not products or any(sum("vfmadd" in text and register in text for text in loop) % expected for loop in products):
+        failures.append(f"{name}: no loop of {expected} products, or one of another number")
     spills = [text for loop in products for text in loop if "(%rsp" in text]
     if spills:
         failures.append(f"{name}: {len(spills)} accesses to the stack in its loops, first {spills[0]}")

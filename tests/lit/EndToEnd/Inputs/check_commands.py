@@ -136,18 +136,24 @@ def check_bench():
     # 4 sentences of 16 tokens a step.
     expect((result["steps"], result["target_tokens"], result["source_tokens"]) == (3, 192, 192), f"bench train counts {result}")
     expect(0 < result["step_ms_min"] <= result["step_ms_median"] and result["tokens_per_second"] > 0, f"bench train: {result}")
-    for table in (machine.stderr, person.stdout):
-        rows = re.findall(r"^(\S+) +(.*\S) +([\d.]+) +([\d.]+) +([\d.]+)% +([\d.]+|-?nan|inf) +([\d.]+|-?nan|inf)$", table, re.M)
-        total = re.search(r"^(\d+) launches, ([\d.]+) ms a step in kernels$", table, re.M)
-        if not rows or not total:
-            failures.append(f"bench train --profile: no table in {table!r}")
-            continue
-        expect(abs(sum(float(row[2]) for row in rows) - int(total[1])) < 1, "the calls of the profile do not sum to its launches")
-        expect(abs(sum(float(row[3]) for row in rows) - float(total[2])) < 0.001 * len(rows), "the times of the profile do not sum to its total")
-        expect(abs(sum(float(row[4]) for row in rows) - 100) < 0.1 * len(rows), "the shares of the profile do not sum to 100 %")
-        shares = [float(row[4]) for row in rows]
-        expect(shares == sorted(shares, reverse=True), "the profile is not in order")
-        expect(any("ffn.in" in row[1] or "encoder.layer" in row[1] for row in rows), "the profile names no place in model.json")
+    kernels = result["kernels"]
+    expect(result["peak_gflops"] > 0 and result["peak_copy_gb_per_second"] > 0, f"bench train --profile: no peak in {result}")
+    expect(any("ffn.in" in kernel["location"] for kernel in kernels), "the profile names no place in model.json")
+    for kernel in kernels:
+        share = max(kernel["flops"] / result["peak_gflops"], kernel["bytes"] / result["peak_copy_gb_per_second"]) / kernel["ms"] * 1e-6
+        expect(abs(kernel["share_of_peak"] - share) < 1e-9 * share + 1e-12, f"bench train --profile: share of peak of {kernel}")
+    table = person.stdout
+    rows = re.findall(r"^(\S+) +(.*\S) +([\d.]+) +([\d.]+) +([\d.]+)% +([\d.]+) +([\d.]+) +\d+%$", table, re.M)
+    total = re.search(r"^(\d+) launches, ([\d.]+) ms a step in kernels; the machine: [\d.]+ GFLOP/s, copies at [\d.]+ GB/s$", table, re.M)
+    if not rows or not total:
+        failures.append(f"bench train --profile: no table in {table!r}")
+        return
+    expect({row[0] for row in rows} == {kernel["kernel"] for kernel in kernels}, "the table and the JSON name other kernels")
+    expect(abs(sum(float(row[2]) for row in rows) - int(total[1])) < 1, "the calls of the profile do not sum to its launches")
+    expect(abs(sum(float(row[3]) for row in rows) - float(total[2])) < 0.001 * len(rows), "the times of the profile do not sum to its total")
+    expect(abs(sum(float(row[4]) for row in rows) - 100) < 0.1 * len(rows), "the shares of the profile do not sum to 100 %")
+    shares = [float(row[4]) for row in rows]
+    expect(shares == sorted(shares, reverse=True), "the profile is not in order")
 
 
 check_progress()
