@@ -30,8 +30,8 @@ Backend::KernelInfo CPUBackend::emit(Operation *op, llvm::StringRef name) {
 }
 
 bool CPUBackend::packs(Operation *op, unsigned operand, bool &transposed) const {
-  transposed = isa<LinearOp, LinearCrossEntropyOp>(op);
-  return operand == 1 && isa<LinearOp, LinearInputGradOp, LinearCrossEntropyOp>(op);
+  transposed = isa<LinearOp, LinearCrossEntropyOp, LinearCrossEntropyWithGradOp>(op);
+  return operand == 1 && isa<LinearOp, LinearInputGradOp, LinearCrossEntropyOp, LinearCrossEntropyWithGradOp>(op);
 }
 
 Backend::PackInfo CPUBackend::emitPack(RankedTensorType weight, bool transposed, llvm::StringRef name) {

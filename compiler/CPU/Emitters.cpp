@@ -14,7 +14,7 @@ std::optional<Backend::KernelInfo> emitKernel(KernelBuilder &k, Operation *op) {
       .Case([&](LinearInputGradOp op) { return emitLinearInputGrad(k, op); })
       .Case([&](LinearWeightGradOp op) { return emitLinearWeightGrad(k, op); })
       .Case([&](LinearCrossEntropyOp op) { return emitLinearCrossEntropy(k, op); })
-      .Case([&](BiasGradOp op) { return emitBiasGrad(k, op); })
+      .Case([&](LinearCrossEntropyWithGradOp op) { return emitLinearCrossEntropyWithGrad(k, op); })
       .Case([&](AddOp op) { return emitAdd(k, op); })
       .Case([&](MultiplyOp op) { return emitMultiply(k, op); })
       .Case([&](ActivationOp op) { return emitActivation(k, op); })

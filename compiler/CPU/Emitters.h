@@ -57,5 +57,8 @@ struct RowLoss {
 };
 RowLoss emitCrossEntropyRow(KernelBuilder &, mlir::Value logits, int64_t vocabulary, mlir::Value label,
                             mlir::Value smoothing);
+// Its gradient from the row's log-sum-exp and the loss's gradient; `result` may be `logits`.
+void emitCrossEntropyGradRow(KernelBuilder &, mlir::Value logits, mlir::Value result, int64_t vocabulary, mlir::Value label,
+                             mlir::Value smoothing, mlir::Value lse, mlir::Value dloss);
 
 } // namespace xfc

@@ -403,22 +403,40 @@ KernelBuilder::DropoutKey KernelBuilder::dropoutKey(Value op, Value position, Va
 }
 
 std::array<Value, 4> KernelBuilder::philox(const DropoutKey &key, Value counters) {
-  Value c0 = counters, c1 = broadcast(key.position), c2 = broadcast(key.sentence), c3 = broadcast(key.head);
-  Value k0 = key.key0, k1 = key.key1;
-  Value m0 = broadcast(i32Of(static_cast<int32_t>(0xD2511F53u))), m1 = broadcast(i32Of(static_cast<int32_t>(0xCD9E8D57u)));
-  for (int round = 0; round < 7; ++round) {
-    auto p0 = arith::MulUIExtendedOp::create(b, m0, c0), p1 = arith::MulUIExtendedOp::create(b, m1, c2);
-    auto mix = [&](Value high, Value counter, Value key) -> Value {
-      return arith::XOrIOp::create(b, arith::XOrIOp::create(b, high, counter), broadcast(key));
-    };
-    c0 = mix(p1.getHigh(), c1, k0);
-    c2 = mix(p0.getHigh(), c3, k1);
-    c1 = p1.getLow();
-    c3 = p0.getLow();
-    k0 = add(k0, i32Of(static_cast<int32_t>(0x9E3779B9u)));
-    k1 = add(k1, i32Of(static_cast<int32_t>(0xBB67AE85u)));
+  // Even and odd counters apart, each in the low half of 64 bits: a product's halves are then in one lane, and what is above the
+  // low half does not matter to the next product.
+  const int64_t n = cast<VectorType>(counters.getType()).getNumElements();
+  auto wide = VectorType::get({n / 2}, i64);
+  auto wideConstant = [&](int64_t value) -> Value { return arith::ConstantOp::create(b, DenseElementsAttr::get(wide, b.getI64IntegerAttr(value))); };
+  auto wideOf = [&](Value scalar) -> Value { return vector::BroadcastOp::create(b, wide, arith::ExtUIOp::create(b, i64, scalar)); };
+  Value low = wideConstant(0xFFFFFFFF), half = wideConstant(32), m0 = wideConstant(0xD2511F53), m1 = wideConstant(0xCD9E8D57);
+  auto lowOf = [&](Value x) -> Value { return arith::AndIOp::create(b, x, low); };
+  auto highOf = [&](Value x) -> Value { return arith::ShRUIOp::create(b, x, half); };
+  Value pairs = vector::BitCastOp::create(b, wide, counters);
+  std::array<std::array<Value, 4>, 2> words;
+  for (int odd = 0; odd < 2; ++odd) {
+    Value c0 = odd ? highOf(pairs) : pairs, c1 = wideOf(key.position), c2 = wideOf(key.sentence), c3 = wideOf(key.head);
+    Value k0 = key.key0, k1 = key.key1;
+    for (int round = 0; round < 7; ++round) {
+      Value p0 = arith::MulIOp::create(b, m0, lowOf(c0)), p1 = arith::MulIOp::create(b, m1, lowOf(c2));
+      auto mix = [&](Value product, Value counter, Value key) -> Value {
+        return arith::XOrIOp::create(b, highOf(product), arith::XOrIOp::create(b, counter, wideOf(key)));
+      };
+      c0 = mix(p1, c1, k0);
+      c2 = mix(p0, c3, k1);
+      c1 = p1;
+      c3 = p0;
+      k0 = add(k0, i32Of(static_cast<int32_t>(0x9E3779B9u)));
+      k1 = add(k1, i32Of(static_cast<int32_t>(0xBB67AE85u)));
+    }
+    words[odd] = {c0, c1, c2, c3};
   }
-  return {c0, c1, c2, c3};
+  std::array<Value, 4> numbers;
+  for (int word = 0; word < 4; ++word) {
+    Value both = arith::OrIOp::create(b, lowOf(words[0][word]), arith::ShLIOp::create(b, words[1][word], half));
+    numbers[word] = vector::BitCastOp::create(b, counters.getType(), both);
+  }
+  return numbers;
 }
 
 Value KernelBuilder::keepFactor(Value words, double rate) {

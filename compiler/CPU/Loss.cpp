@@ -90,25 +90,29 @@ Backend::KernelInfo emitCrossEntropy(KernelBuilder &k, CrossEntropyOp op) {
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
+void emitCrossEntropyGradRow(KernelBuilder &k, Value logits, Value result, int64_t vocabulary, Value label, Value smoothing, Value lse, Value dloss) {
+  const int64_t lanes = k.lanes();
+  k.when(
+      k.less(label, k.index(0)),
+      [&] { k.features(vocabulary, [&](Value f, int64_t used) { k.storePart(k.splat(0), k.offset(result, f), used); }); },
+      [&] {
+        Value reference = k.broadcast(lse), scale = k.broadcast(dloss), spread = k.broadcast(k.mulf(smoothing, k.scalar(1.0 / vocabulary)));
+        k.features(vocabulary, [&](Value f, int64_t used) {
+          Value p = k.exp(k.subf(k.load(k.offset(logits, f), lanes), reference));
+          k.storePart(k.mulf(scale, k.subf(p, spread)), k.offset(result, f), used);
+        });
+        Value address = k.offset(result, label);
+        k.store(k.subf(k.load(address), k.mulf(dloss, k.subf(k.scalar(1), smoothing))), address);
+      });
+}
+
 Backend::KernelInfo emitCrossEntropyGrad(KernelBuilder &k, CrossEntropyGradOp op) {
-  const int64_t vocabulary = widthOf(op.getLogits()), per = rowsPerChunk(vocabulary), lanes = k.lanes();
+  const int64_t vocabulary = widthOf(op.getLogits()), per = rowsPerChunk(vocabulary);
   Address logits(k, 0), dLoss(k, 1), lse(k, 3), result(k, 5);
   Value labels = k.buffer(2), smoothing = k.load(k.buffer(4));
   k.eachRow(per, [&](Value row) {
-    Value from = logits.row(k, row), to = result.row(k, row), label = k.loadI32(labels, row), d = k.load(dLoss.row(k, row));
-    k.when(
-        k.less(label, k.index(0)),
-        [&] { k.features(vocabulary, [&](Value f, int64_t used) { k.storePart(k.splat(0), k.offset(to, f), used); }); },
-        [&] {
-          Value reference = k.broadcast(k.load(lse.row(k, row))), scale = k.broadcast(d);
-          Value spread = k.broadcast(k.mulf(smoothing, k.scalar(1.0 / vocabulary)));
-          k.features(vocabulary, [&](Value f, int64_t used) {
-            Value p = k.exp(k.subf(k.load(k.offset(from, f), lanes), reference));
-            k.storePart(k.mulf(scale, k.subf(p, spread)), k.offset(to, f), used);
-          });
-          Value address = k.offset(to, label);
-          k.store(k.subf(k.load(address), k.mulf(d, k.subf(k.scalar(1), smoothing))), address);
-        });
+    emitCrossEntropyGradRow(k, logits.row(k, row), result.row(k, row), vocabulary, k.loadI32(labels, row), smoothing,
+                            k.load(lse.row(k, row)), k.load(dLoss.row(k, row)));
   });
   return {{Partition::Unit::Rows, per, 1}, 0};
 }

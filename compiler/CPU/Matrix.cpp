@@ -303,19 +303,21 @@ Backend::KernelInfo emitLinearInputGrad(KernelBuilder &k, LinearInputGradOp op) 
   return emitProduct(k, op, weight.getDimSize(0), weight.getDimSize(1), false, op.getEpilogue());
 }
 
-// The logits of a block of rows, then their losses while they are in cache. The loss needs all of a row's logits at
-// once: without a gradient to take their place they stay in scratch.
-Backend::KernelInfo emitLinearCrossEntropy(KernelBuilder &k, LinearCrossEntropyOp op) {
+namespace {
+
+// The logits of a block of rows, then their losses while they are in cache, and their gradient in their place where `dloss`
+// is given. The loss needs all of a row's logits at once: where they are not `kept`, they stay in scratch.
+template <typename Op>
+Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide, bool kept, ArrayRef<std::pair<Value, Value RowLoss::*>> numbers, Value dloss) {
   RankedTensorType weight = op.getWeight().getType();
   const int64_t inner = weight.getDimSize(1), vocabulary = weight.getDimSize(0), labels = op.getBias() ? 3 : 2;
   const int64_t all = (vocabulary + Tiling::group - 1) / Tiling::group, block = Tiling(k, inner).block;
+  auto bufferOf = [&](Value result) { return op->getNumOperands() + cast<OpResult>(result).getResultNumber(); };
   Product product(k, inner, vocabulary, 4, block);
   Value row = k.mul(k.chunk, block), count = k.min(k.index(block), k.sub(k.rowCount(), row));
   Value bias = op.getBias() ? k.buffer(2) : Value();
-  const int64_t firstResult = op->getNumOperands();
-  const bool kept = !op.getLogits().use_empty();
-  Value stride = kept ? k.stride(firstResult + 2) : k.index(vocabulary);
-  Value logits = kept ? k.offset(k.buffer(firstResult + 2), k.mul(row, stride)) : k.offset(k.scratch, product.scratchBytes() / k.bytes());
+  Value stride = kept ? k.stride(bufferOf(wide)) : k.index(vocabulary);
+  Value logits = kept ? k.offset(k.buffer(bufferOf(wide)), k.mul(row, stride)) : k.offset(k.scratch, product.scratchBytes() / k.bytes());
   const bool copied = product.tiles() == 1;
   if (copied)
     product.copyRows(row, count, k.index(0), k.index(inner));
@@ -335,16 +337,28 @@ Backend::KernelInfo emitLinearCrossEntropy(KernelBuilder &k, LinearCrossEntropyO
   });
   Value smoothing = k.load(k.buffer(labels + 1));
   k.loop(k.index(0), count, 1, [&](Value r) {
-    Value at = k.add(row, r), label = k.loadI32(k.buffer(labels), at);
-    RowLoss values = emitCrossEntropyRow(k, k.offset(logits, k.mul(r, stride)), vocabulary, label, smoothing);
-    const std::pair<Value, Value> results[] = {{op.getLoss(), values.loss}, {op.getNll(), values.nll}, {op.getLse(), values.lse}};
-    for (auto [result, value] : results) {
-      int64_t buffer = firstResult + cast<OpResult>(result).getResultNumber();
+    Value at = k.add(row, r), label = k.loadI32(k.buffer(labels), at), from = k.offset(logits, k.mul(r, stride));
+    RowLoss values = emitCrossEntropyRow(k, from, vocabulary, label, smoothing);
+    for (auto [result, value] : numbers)
       if (!result.use_empty())
-        k.store(value, k.offset(k.buffer(buffer), k.mul(at, k.stride(buffer))));
-    }
+        k.store(values.*value, k.offset(k.buffer(bufferOf(result)), k.mul(at, k.stride(bufferOf(result)))));
+    if (dloss)
+      emitCrossEntropyGradRow(k, from, from, vocabulary, label, smoothing, values.lse,
+                              k.load(k.offset(k.buffer(labels + 2), k.mul(at, k.stride(labels + 2)))));
   });
   return {{Partition::Unit::Rows, block, 1}, product.scratchBytes() + (kept ? 0 : block * vocabulary * k.bytes())};
+}
+
+} // namespace
+
+Backend::KernelInfo emitLinearCrossEntropy(KernelBuilder &k, LinearCrossEntropyOp op) {
+  return emitLinearLoss(k, op, op.getLogits(), !op.getLogits().use_empty(),
+                        {{op.getLoss(), &RowLoss::loss}, {op.getNll(), &RowLoss::nll}, {op.getLse(), &RowLoss::lse}}, {});
+}
+
+Backend::KernelInfo emitLinearCrossEntropyWithGrad(KernelBuilder &k, LinearCrossEntropyWithGradOp op) {
+  return emitLinearLoss(k, op, op.getDlogits(), !op.getDlogits().use_empty(), {{op.getLoss(), &RowLoss::loss}, {op.getNll(), &RowLoss::nll}},
+                        op.getDloss());
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -352,35 +366,69 @@ Backend::KernelInfo emitLinearCrossEntropy(KernelBuilder &k, LinearCrossEntropyO
 //===--------------------------------------------------------------------------------------------------------===//
 
 // A chunk owns a tile of dW and takes the rows in blocks, in order: dy of the block in columns of the micro-kernel's rows, x
-// in panels.
+// in panels. Those of the first columns own db too.
 Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op) {
   constexpr int64_t depth = 256; // rows a block
-  Tiling t(k, depth);
-  const int64_t out = op.getType().getDimSize(0), in = op.getType().getDimSize(1), lanes = k.lanes();
+  const Tiling t(k, depth);
+  RankedTensorType type = op.getDweight().getType();
+  const int64_t out = type.getDimSize(0), in = type.getDimSize(1), lanes = k.lanes();
   auto upTo = [](int64_t n, int64_t unit) { return (n + unit - 1) / unit; };
   const int64_t tilePanels = std::min(t.panels(in), 256 / t.panel), tileColumns = tilePanels * t.panel, columnTiles = upTo(in, tileColumns);
-  // Row tiles of like heights, so that threads get like work.
-  const int64_t rowTiles = upTo(out, t.block), height = upTo(upTo(out, rowTiles), t.rows) * t.rows;
+  // High tiles, since each copies x, but enough of them for some threads; of like heights, so that threads get like work.
+  const int64_t most = upTo(out, 2 * t.block) * columnTiles < 4 ? t.block : 2 * t.block;
+  const int64_t rowTiles = upTo(out, most), height = upTo(upTo(out, rowTiles), t.rows) * t.rows, tiles = height / t.rows;
   // A column of dy: `depth` times the micro-kernel's rows, in whole vectors that overlap, and what the last one has over.
   const int64_t vectors = upTo(t.rows, lanes), tileStride = depth * t.rows + vectors * lanes;
+  // Whole panels are summed where they belong; else in scratch, and copied.
+  const bool inPlace = in % t.panel == 0 && !op.getDweight().use_empty();
 
-  Value dy = k.buffer(0), x = k.buffer(1), dw = k.buffer(2), dyStride = k.stride(0), xStride = k.stride(1), rows = k.rowCount();
-  Value a = k.scratch, b = k.offset(a, height / t.rows * tileStride), c = k.offset(b, depth * tileColumns);
+  Value dy = k.buffer(0), x = k.buffer(1), dyStride = k.stride(0), xStride = k.stride(1), rows = k.rowCount();
   Value o0 = k.mul(k.div(k.chunk, columnTiles), height), i0 = k.mul(k.rem(k.chunk, columnTiles), tileColumns);
   Value outputs = k.min(k.index(height), k.sub(k.index(out), o0)), inputs = k.min(k.index(tileColumns), k.sub(k.index(in), i0));
-  Value panels = k.div(k.add(inputs, t.panel - 1), t.panel), cStride = k.index(tileColumns);
+  Value panels = k.div(k.add(inputs, t.panel - 1), t.panel), usedTiles = k.div(k.add(outputs, t.rows - 1), t.rows);
+  Value dw = op.getDweight().use_empty() ? Value() : k.offset(k.offset(k.buffer(2), k.mul(o0, in)), i0);
+  // Tiles of dy go in pairs where they are summed: one may be over.
+  Value a = k.scratch, b = k.offset(a, tiles * tileStride), sums = k.offset(b, depth * tileColumns);
+  const int64_t sumsSize = (tiles + 1) * vectors * lanes;
+  Value c = inPlace ? dw : k.offset(sums, sumsSize), cStride = k.index(inPlace ? in : tileColumns);
+  auto whenBias = [&](const std::function<void()> &body) {
+    if (op.getDbias() && !op.getDbias().use_empty())
+      k.when(k.equal(i0, k.index(0)), body);
+  };
 
+  whenBias([&] { k.loop(k.index(0), k.index(sumsSize), lanes, [&](Value i) { k.store(k.splat(0), k.offset(sums, i)); }); });
   k.when(k.equal(rows, k.index(0)), [&] {
-    k.loop(k.index(0), k.index(height * tileColumns), lanes, [&](Value i) { k.store(k.splat(0), k.offset(c, i)); });
+    k.loop(k.index(0), outputs, 1, [&](Value o) {
+      k.loop(k.index(0), k.mul(panels, t.panel), lanes, [&](Value i) { k.store(k.splat(0), k.offset(k.offset(c, k.mul(o, cStride)), i)); });
+    });
   });
   k.loop(k.index(0), rows, depth, [&](Value row) {
     Value count = k.min(k.index(depth), k.sub(rows, row));
     k.loop(k.index(0), count, 1, [&](Value r) {
       Value from = k.offset(k.offset(dy, k.mul(k.add(row, r), dyStride)), o0), to = k.offset(a, k.mul(r, t.rows));
-      k.loop(k.index(0), k.div(k.add(outputs, t.rows - 1), t.rows), 1, [&](Value tile) {
+      k.loop(k.index(0), usedTiles, 1, [&](Value tile) {
         Value source = k.offset(from, k.mul(tile, t.rows)), target = k.offset(to, k.mul(tile, tileStride));
         for (int64_t v = 0; v < vectors; ++v)
           k.store(k.load(k.offset(source, v * lanes), lanes), k.offset(target, v * lanes));
+      });
+    });
+    whenBias([&] {
+      k.loop(k.index(0), usedTiles, 2, [&](Value tile) {
+        SmallVector<Value> from, to;
+        Values state;
+        for (int64_t i = 0; i < 2 * vectors; ++i) {
+          Value at = k.add(tile, i / vectors);
+          from.push_back(k.offset(k.offset(a, k.mul(at, tileStride)), i % vectors * lanes));
+          to.push_back(k.offset(sums, k.add(k.mul(at, vectors * lanes), i % vectors * lanes)));
+          state.push_back(k.load(to.back(), lanes));
+        }
+        state = k.loop(k.index(0), count, 1, state, [&](Value r, Values sum) {
+          for (size_t i = 0; i < sum.size(); ++i)
+            sum[i] = k.addf(sum[i], k.load(k.offset(from[i], k.mul(r, t.rows)), lanes));
+          return sum;
+        });
+        for (size_t i = 0; i < state.size(); ++i)
+          k.store(state[i], to[i]);
       });
     });
     k.loop(k.index(0), count, 1, [&](Value r) {
@@ -397,39 +445,25 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
                      k.offset(c, k.mul(p, t.panel)), cStride, outputs, accumulate);
     });
   });
-  k.loop(k.index(0), outputs, 1, [&](Value o) {
-    Value from = k.offset(c, k.mul(o, tileColumns)), to = k.offset(k.offset(dw, k.mul(k.add(o0, o), in)), i0);
-    k.loop(k.index(0), inputs, lanes, [&](Value i) {
-      k.storeMasked(k.load(k.offset(from, i), lanes), k.offset(to, i), k.lanesBelow(i, inputs));
+  if (dw && !inPlace)
+    k.loop(k.index(0), outputs, 1, [&](Value o) {
+      Value from = k.offset(c, k.mul(o, tileColumns)), to = k.offset(dw, k.mul(o, in));
+      k.loop(k.index(0), inputs, lanes, [&](Value i) {
+        k.storeMasked(k.load(k.offset(from, i), lanes), k.offset(to, i), k.lanesBelow(i, inputs));
+      });
+    });
+  // What a tile's last vector has over is written again by the next tile.
+  whenBias([&] {
+    k.loop(k.index(0), usedTiles, 1, [&](Value tile) {
+      for (int64_t v = 0; v < vectors; ++v) {
+        Value at = k.add(k.mul(tile, t.rows), v * lanes);
+        k.storeMasked(k.load(k.offset(sums, k.add(k.mul(tile, vectors * lanes), v * lanes)), lanes),
+                      k.offset(k.offset(k.buffer(3), o0), at), k.lanesBelow(at, outputs));
+      }
     });
   });
-  return {{Partition::Unit::One, 1, rowTiles * columnTiles}, (height / t.rows * tileStride + (depth + height) * tileColumns) * k.bytes()};
-}
-
-// A chunk owns 64 columns.
-Backend::KernelInfo emitBiasGrad(KernelBuilder &k, BiasGradOp op) {
-  const int64_t width = op.getType().getDimSize(0), lanes = k.lanes();
-  Value dy = k.buffer(0), db = k.buffer(1), stride = k.stride(0), feature = k.mul(k.chunk, 64);
-  auto columns = [&](int64_t used) {
-    Values sums((used + lanes - 1) / lanes, k.splat(0));
-    sums = k.loop(k.index(0), k.rowCount(), 1, sums, [&](Value row, Values state) {
-      Value from = k.offset(k.offset(dy, k.mul(row, stride)), feature);
-      for (auto [v, sum] : llvm::enumerate(state))
-        sum = k.addf(sum, k.load(k.offset(from, static_cast<int64_t>(v) * lanes), lanes));
-      return state;
-    });
-    for (auto [v, sum] : llvm::enumerate(sums)) {
-      int64_t at = static_cast<int64_t>(v) * lanes;
-      k.storePart(sum, k.offset(k.offset(db, feature), at), std::min(lanes, used - at));
-    }
-  };
-  if (width < 64)
-    columns(width);
-  else if (width % 64 == 0)
-    columns(64);
-  else
-    k.when(k.less(k.add(feature, 63), k.index(width)), [&] { columns(64); }, [&] { columns(width % 64); });
-  return {{Partition::Unit::One, 1, (width + 63) / 64}, 0};
+  const int64_t scratch = tiles * tileStride + depth * tileColumns + sumsSize + (inPlace ? 0 : height * tileColumns);
+  return {{Partition::Unit::One, 1, rowTiles * columnTiles}, scratch * k.bytes()};
 }
 
 //===--------------------------------------------------------------------------------------------------------===//

@@ -10,8 +10,8 @@ namespace xfc {
 Backend::KernelInfo emitLinear(KernelBuilder &, LinearOp);
 Backend::KernelInfo emitLinearInputGrad(KernelBuilder &, LinearInputGradOp);
 Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &, LinearWeightGradOp);
-Backend::KernelInfo emitBiasGrad(KernelBuilder &, BiasGradOp);
 Backend::KernelInfo emitLinearCrossEntropy(KernelBuilder &, LinearCrossEntropyOp);
+Backend::KernelInfo emitLinearCrossEntropyWithGrad(KernelBuilder &, LinearCrossEntropyWithGradOp);
 
 // A weight as panels of `panel` columns, [ceil(N / panel)][K][panel], zeros beyond N. transposed: of W^T, so N is the
 // weight's first dimension; otherwise of W.

@@ -98,10 +98,14 @@ void LinearOp::lowerPlain(PlainBuilder &b) {
 static void differentiateLinear(OpBuilder &builder, Location location, Gradients &gradients, Value dy, Value x, Value weight, Value bias) {
   if (gradients.wanted(x))
     gradients.add(x, LinearInputGradOp::create(builder, location, TypeRange{x.getType()}, dy, weight, ValueRange{}).getResult(0));
-  if (gradients.wanted(weight))
-    gradients.add(weight, LinearWeightGradOp::create(builder, location, weight.getType(), dy, x));
-  if (bias && gradients.wanted(bias))
-    gradients.add(bias, BiasGradOp::create(builder, location, bias.getType(), dy));
+  const bool wantsBias = bias && gradients.wanted(bias);
+  if (gradients.wanted(weight) || wantsBias) {
+    auto grad = LinearWeightGradOp::create(builder, location, weight.getType(), wantsBias ? bias.getType() : Type(), dy, x);
+    if (gradients.wanted(weight))
+      gradients.add(weight, grad.getDweight());
+    if (wantsBias)
+      gradients.add(bias, grad.getDbias());
+  }
 }
 
 LogicalResult LinearOp::differentiate(OpBuilder &builder, Gradients &gradients) {
@@ -140,45 +144,38 @@ LogicalResult LinearWeightGradOp::verify() {
   RowsType dy = getDy().getType(), x = getX().getType();
   if (dy.getSet() != x.getSet())
     return emitOpError("dy and x are rows of different sets");
-  if (getType().getShape() != ArrayRef<int64_t>{dy.getFeatures(), x.getFeatures()})
-    return emitOpError("result must be [") << dy.getFeatures() << ", " << x.getFeatures() << "], found " << getType();
+  if (getDweight().getType().getShape() != ArrayRef<int64_t>{dy.getFeatures(), x.getFeatures()})
+    return emitOpError("the weight's gradient must be [") << dy.getFeatures() << ", " << x.getFeatures() << "], found " << getDweight().getType();
+  if (getDbias() && getDbias().getType().getShape() != ArrayRef<int64_t>{dy.getFeatures()})
+    return emitOpError("the bias's gradient must have ") << dy.getFeatures() << " elements, found " << getDbias().getType();
   return verifyOneElementType(*this);
 }
 
 LogicalResult LinearWeightGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
   const Tensor &dy = operands[0], &x = operands[1];
-  Tensor dw = zeros(shape, getType());
+  Tensor dw = zeros(shape, getDweight().getType());
   for (int64_t i = 0; i < dy.shape[0]; ++i)
     for (int64_t o = 0; o < dw.shape[0]; ++o)
       for (int64_t k = 0; k < dw.shape[1]; ++k)
         dw.row(o)[k] += dy.row(i)[o] * x.row(i)[k];
   results.push_back(std::move(dw));
+  if (!getDbias())
+    return success();
+  Tensor db = zeros(shape, getDbias().getType());
+  for (int64_t i = 0; i < dy.shape[0]; ++i)
+    for (size_t f = 0; f < db.data.size(); ++f)
+      db.data[f] += dy.row(i)[f];
+  results.push_back(std::move(db));
   return success();
 }
 
 void LinearWeightGradOp::lowerPlain(PlainBuilder &b) {
   b.fill(b.result(0), 0);
   b.generic("ij,ik->jk", {b.operand(0), b.operand(1)}, b.result(0), [](auto v) { return v[2] + v[0] * v[1]; });
-}
-
-LogicalResult BiasGradOp::verify() {
-  if (getType().getShape() != ArrayRef<int64_t>{getDy().getType().getFeatures()})
-    return emitOpError("result must have ") << getDy().getType().getFeatures() << " elements, found " << getType();
-  return verifyOneElementType(*this);
-}
-
-LogicalResult BiasGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
-  Tensor db = zeros(shape, getType());
-  for (int64_t i = 0; i < operands[0].shape[0]; ++i)
-    for (size_t f = 0; f < db.data.size(); ++f)
-      db.data[f] += operands[0].row(i)[f];
-  results.push_back(std::move(db));
-  return success();
-}
-
-void BiasGradOp::lowerPlain(PlainBuilder &b) {
-  b.fill(b.result(0), 0);
-  b.generic("ij->j", b.operand(0), b.result(0), [](auto v) { return v[1] + v[0]; });
+  if (!getDbias())
+    return;
+  b.fill(b.result(1), 0);
+  b.generic("ij->j", b.operand(0), b.result(1), [](auto v) { return v[1] + v[0]; });
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -337,15 +334,21 @@ LogicalResult SliceOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operand
 // linear_cross_entropy
 //===--------------------------------------------------------------------------------------------------------===//
 
+// `logits` is the result with a feature for each word, `numbers` those with one number a row.
+template <typename Op>
+static LogicalResult verifyLinearLoss(Op op, RowsType logits, ArrayRef<RowsType> numbers) {
+  RankedTensorType weight = op.getWeight().getType();
+  if (weight.getRank() != 2 || weight.getDimSize(1) != op.getX().getType().getFeatures())
+    return op.emitOpError("weight must be [vocabulary, ") << op.getX().getType().getFeatures() << "], found " << weight;
+  if (logits.getFeatures() != weight.getDimSize(0))
+    return op.emitOpError("logits must have ") << weight.getDimSize(0) << " features, found " << logits;
+  if (op.getBias() && op.getBias().getType().getShape() != weight.getShape().take_front())
+    return op.emitOpError("bias must have ") << weight.getDimSize(0) << " elements, found " << op.getBias().getType();
+  return verifyLoss(op, op.getX().getType(), op.getLabels().getType(), numbers);
+}
+
 LogicalResult LinearCrossEntropyOp::verify() {
-  RankedTensorType weight = getWeight().getType();
-  if (weight.getRank() != 2 || weight.getDimSize(1) != getX().getType().getFeatures())
-    return emitOpError("weight must be [vocabulary, ") << getX().getType().getFeatures() << "], found " << weight;
-  if (getLogits().getType().getFeatures() != weight.getDimSize(0))
-    return emitOpError("logits must have ") << weight.getDimSize(0) << " features, found " << getLogits().getType();
-  if (getBias() && getBias().getType().getShape() != weight.getShape().take_front())
-    return emitOpError("bias must have ") << weight.getDimSize(0) << " elements, found " << getBias().getType();
-  return verifyLoss(*this, getX().getType(), getLabels().getType(), {getLoss().getType(), getNll().getType(), getLse().getType()});
+  return verifyLinearLoss(*this, getLogits().getType(), {getLoss().getType(), getNll().getType(), getLse().getType()});
 }
 
 LogicalResult LinearCrossEntropyOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
@@ -363,5 +366,21 @@ LogicalResult LinearCrossEntropyOp::differentiate(OpBuilder &builder, Gradients 
     return success();
   Value dlogits = CrossEntropyGradOp::create(builder, getLoc(), getLogits().getType(), getLogits(), dloss, getLabels(), getLse(), getSmoothing());
   differentiateLinear(builder, getLoc(), gradients, dlogits, getX(), getWeight(), getBias());
+  return success();
+}
+
+LogicalResult LinearCrossEntropyWithGradOp::verify() {
+  return verifyLinearLoss(*this, getDlogits().getType(), {getLoss().getType(), getNll().getType(), getDloss().getType()});
+}
+
+LogicalResult LinearCrossEntropyWithGradOp::evaluate(const xfc_shape &, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+  int64_t rest = getBias() ? 3 : 2;
+  const Tensor &labels = operands[rest], &dloss = operands[rest + 2];
+  double smoothing = operands[rest + 1].data[0];
+  Tensor logits = linear(operands[0], operands[1], getBias() ? &operands[2] : nullptr);
+  SmallVector<Tensor> losses;
+  crossEntropy(logits, labels, smoothing, losses);
+  Tensor dlogits = crossEntropyGrad(std::move(logits), dloss, labels, losses[2], smoothing);
+  results.append({losses[0], losses[1], std::move(dlogits)});
   return success();
 }

@@ -191,14 +191,18 @@ LogicalResult CrossEntropyGradOp::verify() {
   return verifyLoss(*this, getType(), getLabels().getType(), {getDloss().getType(), getLse().getType()});
 }
 
-LogicalResult CrossEntropyGradOp::evaluate(const xfc_shape &, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
-  Tensor d = operands[0];
-  double smoothing = operands[4].data[0];
+Tensor xfc::crossEntropyGrad(Tensor logits, const Tensor &dloss, const Tensor &labels, const Tensor &lse, double smoothing) {
+  Tensor d = std::move(logits);
   for (int64_t i = 0; i < d.shape[0]; ++i) {
-    double dloss = operands[1].data[i], label = operands[2].data[i], lse = operands[3].data[i];
+    double label = labels.data[i];
     for (int64_t v = 0; v < d.features(); ++v)
-      d.row(i)[v] = label < 0 ? 0 : dloss * (std::exp(d.row(i)[v] - lse) - smoothing / d.features() - (v == label ? 1 - smoothing : 0));
+      d.row(i)[v] = label < 0 ? 0
+                              : dloss.data[i] * (std::exp(d.row(i)[v] - lse.data[i]) - smoothing / d.features() - (v == label ? 1 - smoothing : 0));
   }
-  results.push_back(std::move(d));
+  return d;
+}
+
+LogicalResult CrossEntropyGradOp::evaluate(const xfc_shape &, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+  results.push_back(crossEntropyGrad(operands[0], operands[1], operands[2], operands[3], operands[4].data[0]));
   return success();
 }

@@ -171,16 +171,9 @@ def XFC_YieldOp : Op<XFC_Dialect, "yield", [Pure, Terminator]> {
 }
 
 def XFC_LinearWeightGradOp : XFC_Op<"linear_weight_grad", [Kernel, Plain]> {
-  let summary = "dW = dy^T x [out, in], rows in ascending order";
+  let summary = "dW = dy^T x [out, in], and db = sum of dy over rows [out] if there is a second result; rows in ascending order";
   let arguments = (ins XFC_FloatRows:$dy, XFC_FloatRows:$x);
-  let results = (outs XFC_Tensor:$result);
-  let hasVerifier = 1;
-}
-
-def XFC_BiasGradOp : XFC_Op<"bias_grad", [Kernel, Plain]> {
-  let summary = "db = sum of dy over rows [out]";
-  let arguments = (ins XFC_FloatRows:$dy);
-  let results = (outs XFC_Tensor:$result);
+  let results = (outs XFC_Tensor:$dweight, Optional<XFC_Tensor>:$dbias);
   let hasVerifier = 1;
 }
 
@@ -454,6 +447,13 @@ def XFC_LinearCrossEntropyOp : XFC_Op<"linear_cross_entropy", [Differentiable, K
   let summary = "cross_entropy(linear(x, weight, bias)); the logits are kept once, for the gradient to take their place";
   let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$weight, Optional<XFC_Tensor>:$bias, XFC_IdRows:$labels, XFC_Scalar:$smoothing);
   let results = (outs XFC_FloatRows:$loss, XFC_FloatRows:$nll, XFC_FloatRows:$logits, XFC_FloatRows:$lse);
+  let hasVerifier = 1;
+}
+
+def XFC_LinearCrossEntropyWithGradOp : XFC_Op<"linear_cross_entropy_with_grad", [Kernel]> {
+  let summary = "linear_cross_entropy whose logits become their gradient by cross_entropy_grad while they are in cache";
+  let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$weight, Optional<XFC_Tensor>:$bias, XFC_IdRows:$labels, XFC_Scalar:$smoothing, XFC_FloatRows:$dloss);
+  let results = (outs XFC_FloatRows:$loss, XFC_FloatRows:$nll, XFC_FloatRows:$dlogits);
   let hasVerifier = 1;
 }
 

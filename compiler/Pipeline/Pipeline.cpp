@@ -53,6 +53,7 @@ const std::vector<PassEntry> &passesOf(Phase phase) {
       {nullptr, [] { return createBuildOptimizer(); }},
       {nullptr, [] { return createCanonicalizerPass(); }},
       {nullptr, [] { return createCSEPass(); }},
+      {"fuse-loss-gradient", [] { return createFuseLossGradient(); }},
       {"fuse-optimizer", [] { return createFuseOptimizer(); }},
       {"fuse-epilogue", [] { return createFuseEpilogue(); }},
       {nullptr, [] { return createCSEPass(); }},

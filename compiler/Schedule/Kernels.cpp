@@ -92,12 +92,14 @@ static std::string plainName(Operation *op) {
 std::string kernelName(Operation *op) {
   std::string name = plainName(op);
   if (!isShapeless(op)) {
-    Type type = isa<LinearOp, LinearInputGradOp, LinearCrossEntropyOp>(op) ? op->getOperand(1).getType()
+    Type type = isa<LinearOp, LinearInputGradOp, LinearCrossEntropyOp, LinearCrossEntropyWithGradOp>(op) ? op->getOperand(1).getType()
                 : op->getNumResults()                                      ? op->getResult(0).getType()
                                                                            : op->getOperand(0).getType();
     if (std::string text = dims(type); !text.empty())
       name += "_" + text;
   }
+  if (auto grad = dyn_cast<LinearWeightGradOp>(op); grad && grad.getDbias())
+    name += "_bias";
   for (Region &region : op->getRegions())
     for (Operation &nested : region.getOps())
       if (!isa<YieldOp>(nested))
@@ -208,8 +210,8 @@ Size flopsOf(Operation *op) {
   LaunchSets sets = launchSets(op);
   auto matrix = [&](RankedTensorType weight) { flops.rows[sets.set] = 2 * weight.getNumElements(); };
   llvm::TypeSwitch<Operation *>(op)
-      .Case<LinearOp, LinearInputGradOp, LinearCrossEntropyOp>([&](auto linear) { matrix(linear.getWeight().getType()); })
-      .Case([&](LinearWeightGradOp grad) { matrix(grad.getResult().getType()); })
+      .Case<LinearOp, LinearInputGradOp, LinearCrossEntropyOp, LinearCrossEntropyWithGradOp>([&](auto linear) { matrix(linear.getWeight().getType()); })
+      .Case([&](LinearWeightGradOp grad) { matrix(grad.getDweight().getType()); })
       // Scores and their use: two products a pair forward; backward computes scores again and has four more.
       .Case([&](AttentionOp attention) {
         flops.pairs[sets.keys] = 2 * (attention.getK().getType().getFeatures() + attention.getV().getType().getFeatures());

@@ -58,6 +58,24 @@ def FuseCrossEntropy : Pass<"xfc-fuse-cross-entropy", "::mlir::func::FuncOp"> {
                     Statistic<"withLinear", "projections fused", "fused losses that include the output projection">];
 }
 
+def FuseLossGradient : Pass<"xfc-fuse-loss-gradient", "::mlir::func::FuncOp"> {
+  let summary = "Fuses xfc.linear_cross_entropy and the gradient of its logits";
+  let description = [{
+    After differentiation. The loss's own gradient is known beforehand, since the loss is a sum over tokens: each row's
+    logits become their gradient while they are in cache, instead of in a walk over a vocabulary-wide buffer.
+
+    ```mlir
+    %loss, %nll, %z, %lse = xfc.linear_cross_entropy %x, %w, %b, %labels, %smoothing
+    %dloss = xfc.fill %factor
+    %dz = xfc.cross_entropy_grad %z, %dloss, %labels, %lse, %smoothing
+    // becomes
+    %dloss = xfc.fill %factor
+    %loss, %nll, %dz = xfc.linear_cross_entropy_with_grad %x, %w, %b, %labels, %smoothing, %dloss
+    ```
+  }];
+  let statistics = [Statistic<"fused", "losses fused", "losses that leave the gradient of their logits">];
+}
+
 def MergeProjections : Pass<"xfc-merge-projections", "::mlir::ModuleOp"> {
   let summary = "Merges projections of one attention that read the same rows into one linear";
   let description = [{

@@ -1,5 +1,6 @@
-// A small pool: chunks of a region are handed out by an atomic counter; the caller works too and closes the
-// region, so a late worker never blocks it. Idle workers spin briefly, then sleep on a futex.
+// A small pool: each thread starts with its own share of consecutive chunks, and helps the others when that is done. A kernel's
+// chunks are rows in order, so what a thread reads it mostly wrote itself, a kernel before, and has in its own cache. The caller
+// works too and closes the region, so a late worker never blocks it. Idle workers spin briefly, then sleep on a futex.
 #pragma once
 
 #include <cstdint>

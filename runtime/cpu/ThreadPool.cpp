@@ -1,5 +1,6 @@
-// The pool: an atomic chunk counter a region, a short spin, then a futex.
+// The pool: a share of consecutive chunks for each thread, a short spin, then a futex.
 #include "../core/ThreadPool.h"
+#include <algorithm>
 #include <atomic>
 #include <immintrin.h>
 #include <linux/futex.h>
@@ -19,8 +20,11 @@ struct ThreadPool::State {
   // The region on offer. Written before `gate` opens, read by those who got in.
   Body body = nullptr;
   void *context = nullptr;
-  int64_t chunks = 0;
-  alignas(64) std::atomic<int64_t> next{0};
+  struct alignas(64) Share {
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
+  };
+  std::vector<Share> shares; // one a thread
   // Bit 31: the region is open; below: workers inside. A worker that comes late finds it closed and stays out.
   alignas(64) std::atomic<uint32_t> gate{0};
   alignas(64) std::atomic<uint32_t> epoch{0};
@@ -29,9 +33,16 @@ struct ThreadPool::State {
 
   static constexpr uint32_t open = 1u << 31;
 
+  explicit State(int threads) : shares(threads) {}
+
+  // A thread's own share first, then what others have left of theirs.
   void drain(int thread) {
-    for (int64_t chunk; (chunk = next.fetch_add(1, std::memory_order_relaxed)) < chunks;)
-      body(context, chunk, thread);
+    const int threads = static_cast<int>(shares.size());
+    for (int i = 0; i < threads; ++i) {
+      Share &share = shares[(thread + i) % threads];
+      for (int64_t chunk; (chunk = share.next.fetch_add(1, std::memory_order_relaxed)) < share.end;)
+        body(context, chunk, thread);
+    }
   }
 
   void work(int thread) {
@@ -71,7 +82,7 @@ struct ThreadPool::State {
   }
 };
 
-ThreadPool::ThreadPool(int threads) : state(std::make_unique<State>()) {
+ThreadPool::ThreadPool(int threads) : state(std::make_unique<State>(std::max(threads, 1))) {
   flushDenormals();
   for (int thread = 1; thread < threads; ++thread)
     state->workers.emplace_back([this, thread] { state->work(thread); });
@@ -84,7 +95,7 @@ ThreadPool::~ThreadPool() {
     worker.join();
 }
 
-int ThreadPool::threads() const { return static_cast<int>(state->workers.size()) + 1; }
+int ThreadPool::threads() const { return static_cast<int>(state->shares.size()); }
 
 void ThreadPool::run(void (*body)(void *, int64_t, int), void *context, int64_t chunks) {
   if (state->workers.empty() || chunks <= 1) {
@@ -94,8 +105,11 @@ void ThreadPool::run(void (*body)(void *, int64_t, int), void *context, int64_t 
   }
   state->body = body;
   state->context = context;
-  state->chunks = chunks;
-  state->next.store(0, std::memory_order_relaxed);
+  const int64_t threads = this->threads();
+  for (int64_t i = 0; i < threads; ++i) {
+    state->shares[i].next.store(chunks * i / threads, std::memory_order_relaxed);
+    state->shares[i].end = chunks * (i + 1) / threads;
+  }
   state->gate.store(State::open, std::memory_order_release);
   state->wake();
   state->drain(0);

@@ -17,8 +17,7 @@ def work_of(name, rows, length, size):
     """What a kernel of the profile does, as peer_kernels.py knows it, and a product's epilogue; None for what no library has as one thing."""
     # The first prefix that fits; dimensions in a kernel's name are outputs x inputs, or vocabulary x width.
     for prefix, kind, dimensions in (
-        ("linear_cross_entropy", "output_loss", None),
-        ("cross_entropy_grad", "loss_gradient", [rows, size.vocab]),
+        ("linear_cross_entropy_with_grad", "output_loss", None),
         ("linear_input_grad", "input_gradient", None),
         ("linear_weight_grad", "weight_gradient", None),
         ("linear", "forward", None),
@@ -110,8 +109,8 @@ def markdown(rows, machine):
         "Milliseconds of one call, and how many times faster than the fastest library. Ours are timed inside a step of training and include "
         "their epilogues (bias, activation, dropout, residual) and whatever the caches lost since; the libraries' run alone, again and again. "
         "Shapes: products are tokens x outputs x inputs; attention is sequences x length x width x heads x dropout, the mean of the model's own "
-        "(causal ones among them) beside one that sees every key. Output loss is the projection "
-        "and its cross-entropy; the optimizer is clipping and Adam, of ours with what it repacks.",
+        "(causal ones among them) beside one that sees every key. Output loss is the projection, "
+        "its cross-entropy and the gradient of its logits; the optimizer is clipping and Adam, of ours with what it repacks.",
         "Best library / xfc: " + "; ".join(sentences) + f". All kernels listed are {percent(min(row['listed'] for row in rows))} of a step or more.",
         table(["kernel", "shape", "size", "threads", "xfc ms", "OpenBLAS", "oneDNN", "torch", "best / xfc", "xfc of peak"], lines)])
 

@@ -264,17 +264,18 @@ func.func @f(%y: !y, %t: !t) {
 !x = !xfc.rows<source, 6xf32>
 !y = !xfc.rows<source, 4xf32>
 func.func @f(%x: !x, %y: !y) {
-  // expected-error @+1 {{result must be [4, 6], found 'tensor<6x4xf32>'}}
+  // expected-error @+1 {{the weight's gradient must be [4, 6], found 'tensor<6x4xf32>'}}
   %0 = xfc.linear_weight_grad %y, %x : (!y, !x) -> tensor<6x4xf32>
   return
 }
 
 // -----
 
+!x = !xfc.rows<source, 6xf32>
 !y = !xfc.rows<source, 4xf32>
-func.func @f(%y: !y) {
-  // expected-error @+1 {{result must have 4 elements, found 'tensor<6xf32>'}}
-  %0 = xfc.bias_grad %y : (!y) -> tensor<6xf32>
+func.func @f(%x: !x, %y: !y) {
+  // expected-error @+1 {{the bias's gradient must have 4 elements, found 'tensor<6xf32>'}}
+  %0:2 = xfc.linear_weight_grad %y, %x : (!y, !x) -> (tensor<4x6xf32>, tensor<6xf32>)
   return
 }
 

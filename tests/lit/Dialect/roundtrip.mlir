@@ -55,9 +55,9 @@ func.func @linear(%x: !x, %w: tensor<4x6xf32>, %b: tensor<4xf32>, %r: !y) -> (!y
   %2 = xfc.linear_input_grad %0, %w : (!y, tensor<4x6xf32>) -> !x
   // CHECK: xfc.linear_weight_grad
   %3 = xfc.linear_weight_grad %0, %x : (!y, !x) -> tensor<4x6xf32>
-  // CHECK: xfc.bias_grad
-  %4 = xfc.bias_grad %0 : (!y) -> tensor<4xf32>
-  return %0, %1#0, %1#1, %2, %3, %4 : !y, !y, !y, !x, tensor<4x6xf32>, tensor<4xf32>
+  // CHECK: xfc.linear_weight_grad %{{.*}} : {{.*}} -> (tensor<4x6xf32>, tensor<4xf32>)
+  %4:2 = xfc.linear_weight_grad %0, %x : (!y, !x) -> (tensor<4x6xf32>, tensor<4xf32>)
+  return %0, %1#0, %1#1, %2, %3, %4#1 : !y, !y, !y, !x, tensor<4x6xf32>, tensor<4xf32>
 }
 
 // CHECK-LABEL: func.func @views(

@@ -126,10 +126,10 @@ TEST_P(Matrix, WeightGradients) {
   for (auto [in, out] : shapes) {
     const std::vector<std::vector<int>> some = {{1}, {7}, {80, 70}, {300, 1, 20}};
     check(some, "xfc.linear_weight_grad %a0, %a1", {rows(out), rows(in)}, tensor(out, in), 321, {.extraStride = 2});
-    check(some, "xfc.bias_grad %a0", {rows(out)}, tensor(out), 321, {.extraStride = 5});
+    check(some, "xfc.linear_weight_grad %a0, %a1", {rows(out), rows(in)}, tensor(out, in) + ", " + tensor(out), 321, {.extraStride = 5});
   }
   // Many tiles.
-  check({{300}}, "xfc.linear_weight_grad %a0, %a1", {rows(1300), rows(20)}, tensor(1300, 20), 300);
+  check({{300}}, "xfc.linear_weight_grad %a0, %a1", {rows(1300), rows(20)}, tensor(1300, 20) + ", " + tensor(1300), 300);
 }
 
 // Where nothing reads the logits they stay in scratch, and no memory of theirs is written.
@@ -155,6 +155,15 @@ TEST_P(FusedMatrix, LinearCrossEntropy) {
       check(some, "xfc.linear_cross_entropy %a0, %a1, %a2, %a3", {rows(30), tensor(vocabulary, 30), ids, scalar}, results, vocabulary,
             {.extraStride = 3, .unused = unused, .set = setWithPads(2)});
     }
+  // An error of a logit, of which some are near 10, is one of its exponent.
+  for (int64_t vocabulary : {40, 300}) {
+    const int64_t terms = 16 * vocabulary;
+    const std::string results = row() + ", " + row() + ", " + rows(vocabulary);
+    check(some, "xfc.linear_cross_entropy_with_grad %a0, %a1, %a2, %a3, %a4, %a5",
+          {rows(30), tensor(vocabulary, 30), tensor(vocabulary), ids, scalar, row()}, results, terms, {.set = setWithPads(3)});
+    check(some, "xfc.linear_cross_entropy_with_grad %a0, %a1, %a2, %a3, %a4", {rows(30), tensor(vocabulary, 30), ids, scalar, row()}, results, terms,
+          {.extraStride = 3, .unused = {1}, .set = setWithPads(2)});
+  }
 }
 
 TEST_P(Matrix, LinearRowsDoNotTouchEachOther) {

@@ -35,7 +35,7 @@ TEST_F(Ops, areKernelsOrViews) {
 
 // What fusion makes has no plain lowering: its parts have.
 TEST_F(Ops, thatAreKernelsArePlainUnlessFused) {
-  const std::set<std::string> fused = {"add_norm", "attention", "attention_grad", "cross_entropy", "cross_entropy_grad", "linear_cross_entropy"};
+  const std::set<std::string> fused = {"add_norm", "attention", "attention_grad", "cross_entropy", "cross_entropy_grad", "linear_cross_entropy", "linear_cross_entropy_with_grad"};
   for (auto &[name, op] : all())
     EXPECT_EQ(op.hasInterface<PlainOpInterface>(), op.hasInterface<KernelOpInterface>() && !fused.count(name)) << name;
 }
