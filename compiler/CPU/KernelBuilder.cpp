@@ -263,6 +263,10 @@ void KernelBuilder::storeMasked(Value value, Value p, Value mask) {
   LLVM::MaskedStoreOp::create(b, value, p, mask, bytes());
 }
 
+void KernelBuilder::prefetchForWriting(Value p) { LLVM::Prefetch::create(b, p, /*rw=*/1, /*hint=*/3, /*cache=*/1); }
+
+void KernelBuilder::prefetch(Value p) { LLVM::Prefetch::create(b, p, /*rw=*/0, /*hint=*/2, /*cache=*/1); }
+
 Value KernelBuilder::lanesBelow(Value start, Value end) {
   Value count = truncated(sub(end, start));
   Value counts = vector::BroadcastOp::create(b, vectorType(lanes(), i32), count);

@@ -81,6 +81,8 @@ public:
   mlir::Value loadPart(mlir::Value p, int64_t n);
   void storePart(mlir::Value value, mlir::Value p, int64_t n);
   void storeMasked(mlir::Value value, mlir::Value p, mlir::Value mask);
+  // Asks for the cache line at p: into the first cache to be written, or into the second to be read later.
+  void prefetchForWriting(mlir::Value p), prefetch(mlir::Value p);
   // Lanes j where start + j < end, as a mask.
   mlir::Value lanesBelow(mlir::Value start, mlir::Value end);
 

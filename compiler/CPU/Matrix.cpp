@@ -82,10 +82,13 @@ std::string microKernel(KernelBuilder &k, const Tiling &t, Layout layout, int64_
   return name;
 }
 
+// What is fetched while the micro-kernel works on a tile of its rows and a panel: memory's latency then hides behind it.
+using Ahead = std::function<void(Value tile, int64_t panel)>;
+
 // `panels` (static) panels of b, `bStride` apart, for `count` rows of a, `tileStride` apart from one micro-kernel's rows to
 // the next's; c rows lie `cStride` apart.
 void multiplyPanels(KernelBuilder &k, const Tiling &t, Layout layout, Value a, int64_t tileStride, Value b, Value bStride, int64_t panels,
-                    Value depth, Value c, Value cStride, Value count, Value accumulate) {
+                    Value depth, Value c, Value cStride, Value count, Value accumulate, const Ahead &ahead) {
   Value tiles = k.div(count, t.rows), whole = k.mul(tiles, t.rows), rest = k.sub(count, whole);
   auto call = [&](Value tile, int64_t rows, int64_t panel, int64_t width) {
     k.invoke(microKernel(k, t, layout, rows, width),
@@ -93,7 +96,10 @@ void multiplyPanels(KernelBuilder &k, const Tiling &t, Layout layout, Value a, i
               k.offset(c, k.add(k.mul(k.mul(tile, t.rows), cStride), panel * t.panel)), cStride, accumulate});
   };
   for (int64_t panel = 0; panel < panels; ++panel)
-    k.loop(k.index(0), tiles, 1, [&](Value tile) { call(tile, t.rows, panel, 1); });
+    k.loop(k.index(0), tiles, 1, [&](Value tile) {
+      ahead(tile, panel);
+      call(tile, t.rows, panel, 1);
+    });
   for (int64_t rows = 1; rows < t.rows; ++rows)
     k.when(k.equal(rest, k.index(rows)), [&] {
       // As wide as sums, right operands and one left operand have registers; one row's right operands come from memory.
@@ -143,22 +149,41 @@ struct Product {
     });
   }
 
+  // Fetches a share of x[row .. row + block)[at .. at + depth), for the tile's rows: the one with this number (`call`) of `calls`.
+  void fetchRows(Value row, Value at, Value tile, Value call, int64_t calls) {
+    const int64_t line = 64 / k.bytes(), lines = (t.depth + line - 1) / line, share = (lines + calls - 1) / calls;
+    Value first = k.add(at, k.mul(call, share * line));
+    for (int64_t r = 0; r < t.rows; ++r)
+      for (int64_t i = 0; i < share; ++i)
+        k.prefetch(k.offset(k.offset(x, k.mul(k.add(row, k.add(k.mul(tile, t.rows), r)), xStride)), k.add(first, i * line)));
+  }
+
   // What is done with a row's sums: the first feature, their place in the tile, and how many are used (static).
   using Finish = std::function<void(Value feature, Value tile, int64_t used)>;
   using Begin = std::function<Finish(Value row)>;
+  // Fetches what is read and written at (row, feature) when a row's sums are finished.
+  using Fetch = std::function<void(Value row, Value feature)>;
 
-  // Rows `row` .. row + count - 1 times groups `group` .. end - 1 of columns.
-  void compute(Value row, Value count, Value group, Value end, const Begin &begin, bool copied = false) {
+  // Rows `row` .. row + count - 1 times groups `group` .. end - 1 of columns; rows from `next` on follow in this thread. With
+  // `copied`, the rows are in scratch already.
+  void compute(Value row, Value count, Value group, Value end, Value next, const Begin &begin, const Fetch &fetch, bool copied = false) {
     const int64_t last = (inner - 1) / t.depth * t.depth;
     auto block = [&](Value at, Value depth, Value accumulate, bool finish) {
       if (!copied)
         copyRows(row, count, at, depth);
+      Value nextRow = finish ? next : row, nextAt = finish ? k.index(0) : k.add(at, t.depth);
       k.loop(group, end, 1, [&](Value g) {
         Value tile = tiles() > 1 ? k.offset(c, k.mul(k.sub(g, group), t.block * t.group)) : c;
         auto columnsOfGroup = [&](int64_t used) {
           Value b = k.offset(packed, k.mul(k.add(k.mul(k.mul(g, t.unit()), inner), at), t.panel));
+          Ahead ahead = [&](Value rows, int64_t panel) {
+            if (finish)
+              for (int64_t r = 0; r < t.rows; ++r)
+                fetch(k.add(row, k.add(k.mul(rows, t.rows), r)), k.add(k.mul(g, t.group), panel * t.panel));
+            fetchRows(nextRow, nextAt, rows, k.add(k.mul(k.sub(g, group), t.unit()), panel), groups * t.unit());
+          };
           multiplyPanels(k, t, {t.stride, 1}, a, t.rows * t.stride, b, k.index(inner * t.panel), t.panels(used), depth, tile,
-                         k.index(t.group), count, accumulate);
+                         k.index(t.group), count, accumulate, ahead);
           if (finish)
             k.loop(k.index(0), count, 1,
                    [&](Value r) { begin(k.add(row, r))(k.mul(g, t.group), k.offset(tile, k.mul(r, t.group)), used); });
@@ -257,13 +282,22 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, int64_t inner, 
   std::optional<Dropout> dropout;
   if (rate > 0)
     dropout.emplace(k, rate);
-  product.compute(row, count, group, end, [&](Value at) -> Product::Finish {
-    auto rowOf = [&](int64_t buffer) { return k.offset(k.buffer(buffer), k.mul(at, k.stride(buffer))); };
+  // The next slab has the same rows.
+  Value next = k.select(k.equal(slab, k.index(slabs - 1)), k.add(row, t.block), row);
+  auto rowOf = [&](int64_t buffer, Value at) { return k.offset(k.buffer(buffer), k.mul(at, k.stride(buffer))); };
+  Product::Fetch fetch = [&](Value at, Value feature) {
+    for (int64_t e = 0; e < extras; ++e)
+      k.prefetch(k.offset(rowOf(firstExtra + e, at), feature));
+    for (OpResult result : op->getResults())
+      if (!result.use_empty())
+        k.prefetchForWriting(k.offset(rowOf(op->getNumOperands() + result.getResultNumber(), at), feature));
+  };
+  Product::Begin begin = [&](Value at) -> Product::Finish {
     SmallVector<Value> inputs, outputs;
     for (int64_t e = 0; e < extras; ++e)
-      inputs.push_back(rowOf(firstExtra + e));
+      inputs.push_back(rowOf(firstExtra + e, at));
     for (OpResult result : op->getResults())
-      outputs.push_back(result.use_empty() ? Value() : rowOf(op->getNumOperands() + result.getResultNumber()));
+      outputs.push_back(result.use_empty() ? Value() : rowOf(op->getNumOperands() + result.getResultNumber(), at));
     std::optional<KernelBuilder::DropoutKey> key;
     if (dropout)
       key = dropout->key(at);
@@ -287,7 +321,8 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, int64_t inner, 
             k.storePart(result, k.offset(k.offset(output, feature), i), std::min(k.lanes(), used - i));
       }
     };
-  });
+  };
+  product.compute(row, count, group, end, next, begin, fetch);
   return {{Partition::Unit::Rows, t.block, slabs}, product.scratchBytes()};
 }
 
@@ -332,8 +367,12 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide, bool kep
       }
     };
   };
+  Product::Fetch fetch = [&](Value at, Value feature) {
+    if (kept)
+      k.prefetchForWriting(k.offset(k.offset(logits, k.mul(k.sub(at, row), stride)), feature));
+  };
   k.loop(k.index(0), k.index(all), product.groups, [&](Value group) {
-    product.compute(row, count, group, k.min(k.index(all), k.add(group, product.groups)), store, copied);
+    product.compute(row, count, group, k.min(k.index(all), k.add(group, product.groups)), row, store, fetch, copied);
   });
   Value smoothing = k.load(k.buffer(labels + 1));
   k.loop(k.index(0), count, 1, [&](Value r) {
@@ -388,7 +427,9 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
   Value panels = k.div(k.add(inputs, t.panel - 1), t.panel), usedTiles = k.div(k.add(outputs, t.rows - 1), t.rows);
   Value dw = op.getDweight().use_empty() ? Value() : k.offset(k.offset(k.buffer(2), k.mul(o0, in)), i0);
   // Tiles of dy go in pairs where they are summed: one may be over.
-  Value a = k.scratch, b = k.offset(a, tiles * tileStride), sums = k.offset(b, depth * tileColumns);
+  // A panel of x: a line more than a power of two, so that a row's panels spread over the cache's sets.
+  const int64_t panelStride = (depth + 1) * t.panel;
+  Value a = k.scratch, b = k.offset(a, tiles * tileStride), sums = k.offset(b, tilePanels * panelStride);
   const int64_t sumsSize = (tiles + 1) * vectors * lanes;
   Value c = inPlace ? dw : k.offset(sums, sumsSize), cStride = k.index(inPlace ? in : tileColumns);
   auto whenBias = [&](const std::function<void()> &body) {
@@ -434,15 +475,26 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
     k.loop(k.index(0), count, 1, [&](Value r) {
       Value from = k.offset(k.offset(x, k.mul(k.add(row, r), xStride)), i0);
       k.loop(k.index(0), panels, 1, [&](Value p) {
-        Value source = k.offset(from, k.mul(p, t.panel)), to = k.offset(b, k.mul(k.add(k.mul(p, depth), r), t.panel));
+        Value source = k.offset(from, k.mul(p, t.panel)), to = k.offset(b, k.add(k.mul(p, panelStride), k.mul(r, t.panel)));
         for (int64_t v = 0; v < 2; ++v)
           k.store(k.load(k.offset(source, v * lanes), lanes), k.offset(to, v * lanes));
       });
     });
     Value accumulate = k.less(k.index(0), row);
     k.loop(k.index(0), panels, 1, [&](Value p) {
-      multiplyPanels(k, t, {1, t.rows}, a, tileStride, k.offset(b, k.mul(p, depth * t.panel)), k.index(0), 1, count,
-                     k.offset(c, k.mul(p, t.panel)), cStride, outputs, accumulate);
+      // Meanwhile the next block of rows is fetched, some for each of the block's calls.
+      Ahead ahead = [&](Value tile, int64_t) {
+        const int64_t share = upTo(depth, tiles * tilePanels), line = 64 / k.bytes();
+        for (int64_t i = 0; i < share; ++i) {
+          Value next = k.add(k.add(row, depth + i), k.mul(k.add(k.mul(p, tiles), tile), share));
+          for (int64_t at = 0; at < height; at += line)
+            k.prefetch(k.offset(k.offset(dy, k.mul(next, dyStride)), k.add(o0, at)));
+          for (int64_t at = 0; at < tileColumns; at += line)
+            k.prefetch(k.offset(k.offset(x, k.mul(next, xStride)), k.add(i0, at)));
+        }
+      };
+      multiplyPanels(k, t, {1, t.rows}, a, tileStride, k.offset(b, k.mul(p, panelStride)), k.index(0), 1, count,
+                     k.offset(c, k.mul(p, t.panel)), cStride, outputs, accumulate, ahead);
     });
   });
   if (dw && !inPlace)
@@ -462,7 +514,7 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
       }
     });
   });
-  const int64_t scratch = tiles * tileStride + depth * tileColumns + sumsSize + (inPlace ? 0 : height * tileColumns);
+  const int64_t scratch = tiles * tileStride + tilePanels * panelStride + sumsSize + (inPlace ? 0 : height * tileColumns);
   return {{Partition::Unit::One, 1, rowTiles * columnTiles}, scratch * k.bytes()};
 }
 
