@@ -1,13 +1,17 @@
 // The entry of every generated executable.
 #include "core/CommandLine.h"
 #include "core/Commands.h"
+#include "core/Engine.h"
 #include <cstdio>
 #include <string>
 
 int main(int argc, char **argv) {
   const std::string path = argv[0], name = path.substr(path.rfind('/') + 1);
   CLI::App app("A translator compiled by xfc: trains, translates and scores", name);
-  app.set_version_flag("--version", "xfc " XFC_VERSION);
+  app.set_version_flag("--version", []() -> std::string {
+    const xfc::Engine engine(1);
+    return "xfc " XFC_VERSION "; " + engine.module().model + ", multiplies in " + engine.module().compute + ", " + engine.cpu();
+  });
   app.require_subcommand(1);
   for (auto add : {xfc::addTrain, xfc::addTranslate, xfc::addScore, xfc::addEvaluate, xfc::addReport, xfc::addForward, xfc::addSelfcheck,
                    xfc::addBench, xfc::addPack, xfc::addInfo})

@@ -21,7 +21,7 @@ CPUBackend::CPUBackend(MLIRContext &context, const InstructionSet &set, DType ty
 }
 
 Backend::KernelInfo CPUBackend::emit(Operation *op, llvm::StringRef name) {
-  KernelBuilder builder(*kernels, set.vectorBytes, elementType());
+  KernelBuilder builder(*kernels, set, elementType());
   std::optional<KernelInfo> info;
   builder.kernel(name, [&] { info = emitKernel(builder, op); });
   if (!info)
@@ -29,15 +29,17 @@ Backend::KernelInfo CPUBackend::emit(Operation *op, llvm::StringRef name) {
   return *info;
 }
 
-bool CPUBackend::packs(Operation *op, unsigned operand, bool &transposed) const {
-  transposed = isa<LinearOp, LinearCrossEntropyOp, LinearCrossEntropyWithGradOp>(op);
-  return operand == 1 && isa<LinearOp, LinearInputGradOp, LinearCrossEntropyOp, LinearCrossEntropyWithGradOp>(op);
+std::optional<Backend::Packing> CPUBackend::packs(Operation *op, unsigned operand) const {
+  auto product = dyn_cast<ProductOpInterface>(op);
+  if (operand != 1 || !product || isa<LinearWeightGradOp>(op))
+    return std::nullopt;
+  return Packing{!isa<LinearInputGradOp>(op), product.getCompute()};
 }
 
-Backend::PackInfo CPUBackend::emitPack(RankedTensorType weight, bool transposed, llvm::StringRef name) {
-  KernelBuilder builder(*kernels, set.vectorBytes, elementType());
+Backend::PackInfo CPUBackend::emitPack(RankedTensorType weight, Packing packing, llvm::StringRef name) {
+  KernelBuilder builder(*kernels, set, elementType());
   PackInfo info;
-  builder.kernel(name, [&] { info = emitPackWeight(builder, weight, transposed); });
+  builder.kernel(name, [&] { info = emitPackWeight(builder, weight, packing); });
   return info;
 }
 

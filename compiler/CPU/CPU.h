@@ -10,8 +10,8 @@ public:
   CPUBackend(mlir::MLIRContext &context, const InstructionSet &set, DType type);
 
   KernelInfo emit(mlir::Operation *op, llvm::StringRef name) override;
-  bool packs(mlir::Operation *op, unsigned operand, bool &transposed) const override;
-  PackInfo emitPack(mlir::RankedTensorType weight, bool transposed, llvm::StringRef name) override;
+  std::optional<Packing> packs(mlir::Operation *op, unsigned operand) const override;
+  PackInfo emitPack(mlir::RankedTensorType weight, Packing packing, llvm::StringRef name) override;
 
 private:
   void lower(mlir::ModuleOp kernels) override;

@@ -11,8 +11,8 @@ using namespace mlir;
 
 namespace xfc {
 
-KernelBuilder::KernelBuilder(ModuleOp module, int64_t vectorBytes, Type element)
-    : element(element), b(module.getLoc(), module.getContext()), module(module), vectorBytes(vectorBytes) {
+KernelBuilder::KernelBuilder(ModuleOp module, const InstructionSet &set, Type element)
+    : set(set), element(element), b(module.getLoc(), module.getContext()), module(module) {
   ptr = LLVM::LLVMPointerType::get(module.getContext());
   i64 = b.getI64Type();
   i32 = b.getI32Type();

@@ -1,6 +1,7 @@
 // Builds the body of one kernel: scalars, vectors, loops, and the fields of a call.
 #pragma once
 
+#include "InstructionSet.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
@@ -15,14 +16,15 @@ using Values = llvm::SmallVector<mlir::Value, 16>;
 
 class KernelBuilder {
 public:
-  // A module of kernels for vectors of `vectorBytes` (32: AVX2, 64: AVX-512) of f32 or f64.
-  KernelBuilder(mlir::ModuleOp module, int64_t vectorBytes, mlir::Type element);
+  // A module of kernels for an instruction set, of f32 or f64.
+  KernelBuilder(mlir::ModuleOp module, const InstructionSet &set, mlir::Type element);
 
-  int64_t lanes() const { return vectorBytes * 8 / element.getIntOrFloatBitWidth(); }
+  int64_t lanes() const { return set.vectorBytes * 8 / element.getIntOrFloatBitWidth(); }
   int64_t bytes() const { return element.getIntOrFloatBitWidth() / 8; }
-  int64_t registers() const { return vectorBytes == 64 ? 32 : 16; }
+  int64_t registers() const { return set.vectorBytes == 64 ? 32 : 16; }
   bool isF64() const { return element.isF64(); }
 
+  const InstructionSet set;
   mlir::Type element, ptr, i64, i32, i1;
   mlir::VectorType vectorType(int64_t n, mlir::Type of = {}) const;
 
@@ -120,7 +122,6 @@ public:
 
 private:
   mlir::ModuleOp module;
-  int64_t vectorBytes;
 };
 
 } // namespace xfc

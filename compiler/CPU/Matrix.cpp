@@ -1,120 +1,12 @@
-// Matrix products over rows: a micro-kernel of registers, panels of packed weights, tiles in scratch.
-//
-// An element of a result is one chain of fused multiply-adds over the inner dimension in ascending order, whatever the
-// number of rows or how they are cut, so that a row's result never depends on its neighbours.
+// Matrix products over rows: panels of packed weights, tiles of results in scratch, around the micro-kernel.
 #include "Matrix.h"
 #include "Emitters.h"
-#include "llvm/Support/FormatVariadic.h"
+#include "MicroKernel.h"
 
 using namespace mlir;
 
 namespace xfc {
 namespace {
-
-// Sizes of a product on a target.
-struct Tiling {
-  int64_t rows;         // of the micro-kernel: 6 x 2 vectors fill 16 registers, 14 x 2 fill 32
-  int64_t panel;        // columns of the micro-kernel
-  int64_t block;        // rows of a chunk
-  int64_t depth;        // inner dimension of a block
-  int64_t stride;       // of a row in scratch: not a power of two, so that rows spread over the cache's sets
-  // Panels come in groups of 64 columns, as dropout's random numbers do.
-  static constexpr int64_t group = 64;
-
-  Tiling(KernelBuilder &k, int64_t inner)
-      : rows(k.registers() == 32 ? 14 : 6), panel(2 * k.lanes()), block(k.registers() == 32 ? 84 : 72),
-        depth(std::min<int64_t>(inner, 512)), stride((depth + k.lanes() - 1) / k.lanes() * k.lanes() + 16) {}
-  int64_t panels(int64_t n) const { return (n + panel - 1) / panel; }
-  int64_t unit() const { return std::max<int64_t>(1, group / panel); } // panels of a group
-};
-
-//===--------------------------------------------------------------------------------------------------------===//
-// The micro-kernel
-//===--------------------------------------------------------------------------------------------------------===//
-
-// Where element (row, k) of the left operand lies: row * row + k * step.
-struct Layout {
-  int64_t row, step;
-};
-
-// c[m][width x panel] (+)= a[m][0..depth) b[0..depth)[width x panel], panels of b `bStride` apart; one private function for
-// each number of rows, width and layout. A wide one is for few rows, whose sums alone would wait for each other.
-std::string microKernel(KernelBuilder &k, const Tiling &t, Layout layout, int64_t rows, int64_t width) {
-  std::string name = llvm::formatv("product_{0}x{1}_{2}_{3}", rows, width * t.panel, layout.row, layout.step);
-  k.helper(name, {k.ptr, k.ptr, k.i64, k.i64, k.ptr, k.i64, k.i1}, [&](ValueRange arguments) {
-    Value a = arguments[0], b = arguments[1], bStride = arguments[2], depth = arguments[3], c = arguments[4], stride = arguments[5];
-    const int64_t vectors = 2 * width;
-    SmallVector<Value> cRows, panels;
-    for (int64_t r = 0; r < rows; ++r)
-      cRows.push_back(k.offset(c, k.mul(stride, r)));
-    for (int64_t w = 0; w < width; ++w)
-      panels.push_back(k.offset(b, k.mul(bStride, w)));
-    auto at = [&](int64_t r, int64_t v) { return k.offset(cRows[r], v * k.lanes()); };
-    Values sums = k.choose(
-        arguments[6],
-        [&] {
-          Values old;
-          for (int64_t i = 0; i < rows * vectors; ++i)
-            old.push_back(k.load(at(i / vectors, i % vectors), k.lanes()));
-          return old;
-        },
-        [&] { return Values(rows * vectors, k.splat(0)); });
-    auto step = [&](Value from, int64_t unroll, Values state) {
-      Value aAt = k.offset(a, k.mul(from, layout.step)), bAt = k.mul(from, t.panel);
-      for (int64_t u = 0; u < unroll; ++u) {
-        SmallVector<Value> right;
-        for (int64_t v = 0; v < vectors; ++v)
-          right.push_back(k.load(k.offset(k.offset(panels[v / 2], bAt), u * t.panel + v % 2 * k.lanes()), k.lanes()));
-        for (int64_t r = 0; r < rows; ++r) {
-          Value x = k.broadcast(k.load(k.offset(aAt, r * layout.row + u * layout.step)));
-          for (int64_t v = 0; v < vectors; ++v)
-            state[r * vectors + v] = k.fma(x, right[v], state[r * vectors + v]);
-        }
-      }
-      return state;
-    };
-    Value whole = k.mul(k.div(depth, 4), 4);
-    sums = k.loop(k.index(0), whole, 4, sums, [&](Value at, Values state) { return step(at, 4, state); });
-    sums = k.loop(whole, depth, 1, sums, [&](Value at, Values state) { return step(at, 1, state); });
-    for (int64_t i = 0; i < rows * vectors; ++i)
-      k.store(sums[i], at(i / vectors, i % vectors));
-  });
-  return name;
-}
-
-// What is fetched while the micro-kernel works on a tile of its rows and a panel: memory's latency then hides behind it.
-using Ahead = std::function<void(Value tile, int64_t panel)>;
-
-// `panels` (static) panels of b, `bStride` apart, for `count` rows of a, `tileStride` apart from one micro-kernel's rows to
-// the next's; c rows lie `cStride` apart.
-void multiplyPanels(KernelBuilder &k, const Tiling &t, Layout layout, Value a, int64_t tileStride, Value b, Value bStride, int64_t panels,
-                    Value depth, Value c, Value cStride, Value count, Value accumulate, const Ahead &ahead) {
-  Value tiles = k.div(count, t.rows), whole = k.mul(tiles, t.rows), rest = k.sub(count, whole);
-  auto call = [&](Value tile, int64_t rows, int64_t panel, int64_t width) {
-    k.invoke(microKernel(k, t, layout, rows, width),
-             {k.offset(a, k.mul(tile, tileStride)), k.offset(b, k.mul(bStride, panel)), bStride, depth,
-              k.offset(c, k.add(k.mul(k.mul(tile, t.rows), cStride), panel * t.panel)), cStride, accumulate});
-  };
-  for (int64_t panel = 0; panel < panels; ++panel)
-    k.loop(k.index(0), tiles, 1, [&](Value tile) {
-      ahead(tile, panel);
-      call(tile, t.rows, panel, 1);
-    });
-  for (int64_t rows = 1; rows < t.rows; ++rows)
-    k.when(k.equal(rest, k.index(rows)), [&] {
-      // As wide as sums, right operands and one left operand have registers; one row's right operands come from memory.
-      int64_t most = 4;
-      while (rows > 1 && most > 1 && (rows + 1) * 2 * most + 1 > k.registers())
-        most /= 2;
-      for (int64_t panel = 0; panel < panels;) {
-        int64_t width = most;
-        while (width > panels - panel)
-          width /= 2;
-        call(tiles, rows, panel, width);
-        panel += width;
-      }
-    });
-}
 
 //===--------------------------------------------------------------------------------------------------------===//
 // x W^T and dy W
@@ -125,33 +17,33 @@ void multiplyPanels(KernelBuilder &k, const Tiling &t, Layout layout, Value a, i
 struct Product {
   KernelBuilder &k;
   Tiling t;
-  int64_t inner, columns; // K and N
+  int64_t inner, columns; // K and N, in elements
   int64_t groups;         // of a chunk, at most
   Value x, xStride, packed, a, c;
 
-  Product(KernelBuilder &k, int64_t inner, int64_t columns, int64_t groups, int64_t block)
-      : k(k), t(k, inner), inner(inner), columns(columns), groups(groups) {
-    t.block = block;
+  Product(KernelBuilder &k, const Tiling &t, int64_t inner, int64_t columns, int64_t groups)
+      : k(k), t(t), inner(inner), columns(columns), groups(groups) {
     x = k.buffer(0);
     xStride = k.stride(0);
     packed = k.buffer(1);
     a = k.scratch;
     c = k.offset(a, t.block * t.stride);
   }
-  int64_t tiles() const { return inner > t.depth ? groups : 1; }
+  int64_t tiles() const { return t.units(inner) > t.depth ? groups : 1; }
   int64_t scratchBytes() const { return t.block * (t.stride + tiles() * t.group) * k.bytes(); }
 
-  // Copies x[row .. row + count)[at .. at + depth).
-  void copyRows(Value row, Value count, Value at, Value depth) {
+  // Copies x[row .. row + count)[at .. at + elements).
+  void copyRows(Value row, Value count, Value at, int64_t elements) {
     k.loop(k.index(0), count, 1, [&](Value r) {
-      Value from = k.offset(k.offset(x, k.mul(k.add(row, r), xStride)), at), to = k.offset(a, k.mul(r, t.stride));
-      k.loop(k.index(0), depth, k.lanes(), [&](Value i) { k.store(k.load(k.offset(from, i), k.lanes()), k.offset(to, i)); });
+      Value from = k.offset(k.offset(x, k.mul(k.add(row, r), xStride)), at);
+      copyLeft(k, t, from, k.offset(a, k.mul(r, t.stride)), elements);
     });
   }
 
-  // Fetches a share of x[row .. row + block)[at .. at + depth), for the tile's rows: the one with this number (`call`) of `calls`.
+  // Fetches a share of x[row .. row + block)[at .. at + elements of a block), for the tile's rows: the one with this number
+  // (`call`) of `calls`.
   void fetchRows(Value row, Value at, Value tile, Value call, int64_t calls) {
-    const int64_t line = 64 / k.bytes(), lines = (t.depth + line - 1) / line, share = (lines + calls - 1) / calls;
+    const int64_t line = 64 / k.bytes(), lines = (t.depth * t.pair + line - 1) / line, share = (lines + calls - 1) / calls;
     Value first = k.add(at, k.mul(call, share * line));
     for (int64_t r = 0; r < t.rows; ++r)
       for (int64_t i = 0; i < share; ++i)
@@ -167,22 +59,22 @@ struct Product {
   // Rows `row` .. row + count - 1 times groups `group` .. end - 1 of columns; rows from `next` on follow in this thread. With
   // `copied`, the rows are in scratch already.
   void compute(Value row, Value count, Value group, Value end, Value next, const Begin &begin, const Fetch &fetch, bool copied = false) {
-    const int64_t last = (inner - 1) / t.depth * t.depth;
-    auto block = [&](Value at, Value depth, Value accumulate, bool finish) {
+    const int64_t units = t.units(inner), last = (units - 1) / t.depth * t.depth;
+    auto block = [&](Value at, int64_t depth, Value accumulate, bool finish) {
       if (!copied)
-        copyRows(row, count, at, depth);
-      Value nextRow = finish ? next : row, nextAt = finish ? k.index(0) : k.add(at, t.depth);
+        copyRows(row, count, k.mul(at, t.pair), finish ? inner - last * t.pair : depth * t.pair);
+      Value nextRow = finish ? next : row, nextAt = finish ? k.index(0) : k.mul(k.add(at, t.depth), t.pair);
       k.loop(group, end, 1, [&](Value g) {
         Value tile = tiles() > 1 ? k.offset(c, k.mul(k.sub(g, group), t.block * t.group)) : c;
         auto columnsOfGroup = [&](int64_t used) {
-          Value b = k.offset(packed, k.mul(k.add(k.mul(k.mul(g, t.unit()), inner), at), t.panel));
+          Value b = k.offset(packed, k.mul(k.add(k.mul(k.mul(g, t.unit()), units), at), t.panel));
           Ahead ahead = [&](Value rows, int64_t panel) {
             if (finish)
               for (int64_t r = 0; r < t.rows; ++r)
                 fetch(k.add(row, k.add(k.mul(rows, t.rows), r)), k.add(k.mul(g, t.group), panel * t.panel));
             fetchRows(nextRow, nextAt, rows, k.add(k.mul(k.sub(g, group), t.unit()), panel), groups * t.unit());
           };
-          multiplyPanels(k, t, {t.stride, 1}, a, t.rows * t.stride, b, k.index(inner * t.panel), t.panels(used), depth, tile,
+          multiplyPanels(k, t, {t.stride, t.left}, a, t.rows * t.stride, b, k.index(units * t.panel), t.panels(used), k.index(depth), tile,
                          k.index(t.group), count, accumulate, ahead);
           if (finish)
             k.loop(k.index(0), count, 1,
@@ -199,8 +91,8 @@ struct Product {
       });
     };
     if (last > 0)
-      k.loop(k.index(0), k.index(last), t.depth, [&](Value at) { block(at, k.index(t.depth), k.less(k.index(0), at), false); });
-    block(k.index(last), k.index(inner - last), k.boolean(last > 0), true);
+      k.loop(k.index(0), k.index(last), t.depth, [&](Value at) { block(at, t.depth, k.less(k.index(0), at), false); });
+    block(k.index(last), units - last, k.boolean(last > 0), true);
   }
 };
 
@@ -266,8 +158,8 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, int64_t inner, 
   const int64_t all = (columns + Tiling::group - 1) / Tiling::group;
   // At least two chunks a block of rows where there are columns for it, so that a few rows keep two threads busy.
   const int64_t groups = std::clamp<int64_t>((all + 1) / 2, 1, 4), slabs = (all + groups - 1) / groups;
-  Product product(k, inner, columns, groups, Tiling(k, inner).block);
-  const Tiling &t = product.t;
+  const Tiling t(k, inner, productsFor(k, cast<ProductOpInterface>(op).getCompute()));
+  Product product(k, t, inner, columns, groups);
 
   const int64_t firstExtra = hasBias ? 3 : 2, extras = op->getNumOperands() - firstExtra;
   double rate = 0;
@@ -346,16 +238,17 @@ template <typename Op>
 Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide, bool kept, ArrayRef<std::pair<Value, Value RowLoss::*>> numbers, Value dloss) {
   RankedTensorType weight = op.getWeight().getType();
   const int64_t inner = weight.getDimSize(1), vocabulary = weight.getDimSize(0), labels = op.getBias() ? 3 : 2;
-  const int64_t all = (vocabulary + Tiling::group - 1) / Tiling::group, block = Tiling(k, inner).block;
+  const Tiling t(k, inner, productsFor(k, op.getCompute()));
+  const int64_t all = (vocabulary + Tiling::group - 1) / Tiling::group, block = t.block;
   auto bufferOf = [&](Value result) { return op->getNumOperands() + cast<OpResult>(result).getResultNumber(); };
-  Product product(k, inner, vocabulary, 4, block);
+  Product product(k, t, inner, vocabulary, 4);
   Value row = k.mul(k.chunk, block), count = k.min(k.index(block), k.sub(k.rowCount(), row));
   Value bias = op.getBias() ? k.buffer(2) : Value();
   Value stride = kept ? k.stride(bufferOf(wide)) : k.index(vocabulary);
   Value logits = kept ? k.offset(k.buffer(bufferOf(wide)), k.mul(row, stride)) : k.offset(k.scratch, product.scratchBytes() / k.bytes());
   const bool copied = product.tiles() == 1;
   if (copied)
-    product.copyRows(row, count, k.index(0), k.index(inner));
+    product.copyRows(row, count, k.index(0), inner);
   Product::Begin store = [&](Value at) -> Product::Finish {
     Value to = k.offset(logits, k.mul(k.sub(at, row), stride));
     return [=, &k](Value feature, Value tile, int64_t used) {
@@ -405,10 +298,10 @@ Backend::KernelInfo emitLinearCrossEntropyWithGrad(KernelBuilder &k, LinearCross
 //===--------------------------------------------------------------------------------------------------------===//
 
 // A chunk owns a tile of dW and takes the rows in blocks, in order: dy of the block in columns of the micro-kernel's rows, x
-// in panels. Those of the first columns own db too.
+// in panels; in bf16, units are pairs of rows. Those of the first columns own db too.
 Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op) {
   constexpr int64_t depth = 256; // rows a block
-  const Tiling t(k, depth);
+  const Tiling t(k, depth, gradientProductsFor(k, op.getCompute()));
   RankedTensorType type = op.getDweight().getType();
   const int64_t out = type.getDimSize(0), in = type.getDimSize(1), lanes = k.lanes();
   auto upTo = [](int64_t n, int64_t unit) { return (n + unit - 1) / unit; };
@@ -417,7 +310,7 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
   const int64_t most = upTo(out, 2 * t.block) * columnTiles < 4 ? t.block : 2 * t.block;
   const int64_t rowTiles = upTo(out, most), height = upTo(upTo(out, rowTiles), t.rows) * t.rows, tiles = height / t.rows;
   // A column of dy: `depth` times the micro-kernel's rows, in whole vectors that overlap, and what the last one has over.
-  const int64_t vectors = upTo(t.rows, lanes), tileStride = depth * t.rows + vectors * lanes;
+  const int64_t vectors = upTo(t.rows, lanes), tileStride = t.depth * t.rows + vectors * lanes;
   // Whole panels are summed where they belong; else in scratch, and copied.
   const bool inPlace = in % t.panel == 0 && !op.getDweight().use_empty();
 
@@ -428,13 +321,28 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
   Value dw = op.getDweight().use_empty() ? Value() : k.offset(k.offset(k.buffer(2), k.mul(o0, in)), i0);
   // Tiles of dy go in pairs where they are summed: one may be over.
   // A panel of x: a line more than a power of two, so that a row's panels spread over the cache's sets.
-  const int64_t panelStride = (depth + 1) * t.panel;
+  const int64_t panelStride = (t.depth + 1) * t.panel;
   Value a = k.scratch, b = k.offset(a, tiles * tileStride), sums = k.offset(b, tilePanels * panelStride);
   const int64_t sumsSize = (tiles + 1) * vectors * lanes;
   Value c = inPlace ? dw : k.offset(sums, sumsSize), cStride = k.index(inPlace ? in : tileColumns);
   auto whenBias = [&](const std::function<void()> &body) {
     if (op.getDbias() && !op.getDbias().use_empty())
       k.when(k.equal(i0, k.index(0)), body);
+  };
+
+  // body(unit, whether all its rows are there) for the units of `count` rows.
+  auto eachUnit = [&](Value count, const std::function<void(Value, bool)> &body) {
+    Value whole = k.div(count, t.pair);
+    k.loop(k.index(0), whole, 1, [&](Value u) { body(u, true); });
+    if (t.pair > 1)
+      k.when(k.less(k.mul(whole, t.pair), count), [&] { body(whole, false); });
+  };
+  // A vector of units whose first row is at `from`.
+  auto unitOf = [&](Value from, Value stride, bool whole) {
+    Value first = k.load(from, lanes);
+    if (t.pair > 1)
+      return pairOfBF16(k, first, whole ? k.load(k.offset(from, stride), lanes) : k.splat(0));
+    return op.getCompute() ? roundToBF16(k, first) : first;
   };
 
   whenBias([&] { k.loop(k.index(0), k.index(sumsSize), lanes, [&](Value i) { k.store(k.splat(0), k.offset(sums, i)); }); });
@@ -444,40 +352,44 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
     });
   });
   k.loop(k.index(0), rows, depth, [&](Value row) {
-    Value count = k.min(k.index(depth), k.sub(rows, row));
-    k.loop(k.index(0), count, 1, [&](Value r) {
-      Value from = k.offset(k.offset(dy, k.mul(k.add(row, r), dyStride)), o0), to = k.offset(a, k.mul(r, t.rows));
+    Value count = k.min(k.index(depth), k.sub(rows, row)), units = k.div(k.add(count, t.pair - 1), t.pair);
+    eachUnit(count, [&](Value u, bool whole) {
+      Value from = k.offset(k.offset(dy, k.mul(k.add(row, k.mul(u, t.pair)), dyStride)), o0), to = k.offset(a, k.mul(u, t.rows));
       k.loop(k.index(0), usedTiles, 1, [&](Value tile) {
         Value source = k.offset(from, k.mul(tile, t.rows)), target = k.offset(to, k.mul(tile, tileStride));
         for (int64_t v = 0; v < vectors; ++v)
-          k.store(k.load(k.offset(source, v * lanes), lanes), k.offset(target, v * lanes));
+          k.store(unitOf(k.offset(source, v * lanes), dyStride, whole), k.offset(target, v * lanes));
       });
     });
+    // From the copy, or from dy itself where the copy is rounded: there a tile that is over would be read past dy's end.
+    const int64_t together = op.getCompute() ? 1 : 2;
     whenBias([&] {
-      k.loop(k.index(0), usedTiles, 2, [&](Value tile) {
+      Value unrounded = k.offset(k.offset(dy, k.mul(row, dyStride)), o0), step = op.getCompute() ? dyStride : k.index(t.rows);
+      k.loop(k.index(0), usedTiles, together, [&](Value tile) {
         SmallVector<Value> from, to;
         Values state;
-        for (int64_t i = 0; i < 2 * vectors; ++i) {
+        for (int64_t i = 0; i < together * vectors; ++i) {
           Value at = k.add(tile, i / vectors);
-          from.push_back(k.offset(k.offset(a, k.mul(at, tileStride)), i % vectors * lanes));
+          Value first = op.getCompute() ? k.offset(unrounded, k.mul(at, t.rows)) : k.offset(a, k.mul(at, tileStride));
+          from.push_back(k.offset(first, i % vectors * lanes));
           to.push_back(k.offset(sums, k.add(k.mul(at, vectors * lanes), i % vectors * lanes)));
           state.push_back(k.load(to.back(), lanes));
         }
         state = k.loop(k.index(0), count, 1, state, [&](Value r, Values sum) {
           for (size_t i = 0; i < sum.size(); ++i)
-            sum[i] = k.addf(sum[i], k.load(k.offset(from[i], k.mul(r, t.rows)), lanes));
+            sum[i] = k.addf(sum[i], k.load(k.offset(from[i], k.mul(r, step)), lanes));
           return sum;
         });
         for (size_t i = 0; i < state.size(); ++i)
           k.store(state[i], to[i]);
       });
     });
-    k.loop(k.index(0), count, 1, [&](Value r) {
-      Value from = k.offset(k.offset(x, k.mul(k.add(row, r), xStride)), i0);
+    eachUnit(count, [&](Value u, bool whole) {
+      Value from = k.offset(k.offset(x, k.mul(k.add(row, k.mul(u, t.pair)), xStride)), i0);
       k.loop(k.index(0), panels, 1, [&](Value p) {
-        Value source = k.offset(from, k.mul(p, t.panel)), to = k.offset(b, k.add(k.mul(p, panelStride), k.mul(r, t.panel)));
+        Value source = k.offset(from, k.mul(p, t.panel)), to = k.offset(b, k.add(k.mul(p, panelStride), k.mul(u, t.panel)));
         for (int64_t v = 0; v < 2; ++v)
-          k.store(k.load(k.offset(source, v * lanes), lanes), k.offset(to, v * lanes));
+          k.store(unitOf(k.offset(source, v * lanes), xStride, whole), k.offset(to, v * lanes));
       });
     });
     Value accumulate = k.less(k.index(0), row);
@@ -493,7 +405,7 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
             k.prefetch(k.offset(k.offset(x, k.mul(next, xStride)), k.add(i0, at)));
         }
       };
-      multiplyPanels(k, t, {1, t.rows}, a, tileStride, k.offset(b, k.mul(p, panelStride)), k.index(0), 1, count,
+      multiplyPanels(k, t, {1, t.rows}, a, tileStride, k.offset(b, k.mul(p, panelStride)), k.index(0), 1, units,
                      k.offset(c, k.mul(p, t.panel)), cStride, outputs, accumulate, ahead);
     });
   });
@@ -522,13 +434,15 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
 // Packing
 //===--------------------------------------------------------------------------------------------------------===//
 
-Backend::PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight, bool transposed) {
+Backend::PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight, Backend::Packing packing) {
   const int64_t lanes = k.lanes(), columns = weight.getDimSize(1);
-  const int64_t inner = transposed ? columns : weight.getDimSize(0), outer = transposed ? weight.getDimSize(0) : columns;
-  const Tiling t(k, inner);
-  const int64_t panels = t.panels(outer), tail = outer % t.panel;
-  Value from = k.buffer(0), to = k.offset(k.buffer(1), k.mul(k.chunk, inner * t.panel)), first = k.mul(k.chunk, t.panel);
+  const int64_t inner = packing.transposed ? columns : weight.getDimSize(0), outer = packing.transposed ? weight.getDimSize(0) : columns;
+  const Tiling t(k, inner, productsFor(k, packing.compute));
+  const int64_t panels = t.panels(outer), tail = outer % t.panel, units = t.units(inner), pair = t.pair;
+  Value from = k.buffer(0), to = k.offset(k.buffer(1), k.mul(k.chunk, units * t.panel)), first = k.mul(k.chunk, t.panel);
 
+  auto unitOf = [&](Value x, Value next) { return pair > 1 ? pairOfBF16(k, x, next) : x; };
+  auto store = [&](Value x, Value unit, int64_t v) { k.store(x, k.offset(k.offset(to, k.mul(unit, t.panel)), v * lanes)); };
   // `used` columns of the panel are real.
   auto transposedPanel = [&](int64_t used) {
     for (int64_t v = 0; v < 2; ++v) {
@@ -539,30 +453,41 @@ Backend::PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight, bool
           tile.push_back(column < used ? k.load(k.offset(k.offset(from, k.mul(k.add(first, column), columns)), i), lanes) : k.splat(0));
         }
         k.transpose(tile);
-        for (int64_t j = 0; j < count; ++j)
-          k.store(tile[j], k.offset(k.offset(to, k.mul(k.add(i, j), t.panel)), v * lanes));
+        for (int64_t j = 0; j < count; j += pair)
+          store(unitOf(tile[j], j + 1 < count ? tile[j + 1] : k.splat(0)), k.add(k.div(i, pair), j / pair), v);
       };
       k.features(inner, tiles);
     }
   };
   auto plainPanel = [&](int64_t used) {
-    k.loop(k.index(0), k.index(inner), 1, [&](Value i) {
-      Value row = k.offset(k.offset(from, k.mul(i, columns)), first);
+    auto rowAt = [&](Value i, int64_t v) {
+      int64_t real = std::clamp<int64_t>(used - v * lanes, 0, lanes);
+      return real ? k.loadPart(k.offset(k.offset(k.offset(from, k.mul(i, columns)), first), v * lanes), real) : k.splat(0);
+    };
+    auto unitAt = [&](Value u, bool whole) {
       for (int64_t v = 0; v < 2; ++v) {
-        int64_t real = std::clamp<int64_t>(used - v * lanes, 0, lanes);
-        Value values = real ? k.loadPart(k.offset(row, v * lanes), real) : k.splat(0);
-        k.store(values, k.offset(k.offset(to, k.mul(i, t.panel)), v * lanes));
+        Value i = k.mul(u, pair);
+        store(unitOf(rowAt(i, v), pair > 1 && whole ? rowAt(k.add(i, 1), v) : k.splat(0)), u, v);
       }
+    };
+    k.loop(k.index(0), k.index(inner / pair), 1, [&](Value u) { unitAt(u, true); });
+    if (inner % pair)
+      unitAt(k.index(inner / pair), false);
+  };
+  auto pack = [&](int64_t used) {
+    packing.transposed ? transposedPanel(used) : plainPanel(used);
+    k.loop(k.index((inner + pair - 1) / pair), k.index(units), 1, [&](Value u) {
+      for (int64_t v = 0; v < 2; ++v)
+        store(k.splat(0), u, v);
     });
   };
-  auto pack = [&](int64_t used) { transposed ? transposedPanel(used) : plainPanel(used); };
   if (!tail)
     pack(t.panel);
   else if (panels == 1)
     pack(tail);
   else
     k.when(k.less(k.chunk, k.index(panels - 1)), [&] { pack(t.panel); }, [&] { pack(tail); });
-  return {panels * inner * t.panel * k.bytes(), panels};
+  return {panels * units * t.panel * k.bytes(), panels};
 }
 
 } // namespace xfc

@@ -13,8 +13,8 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &, LinearWeightGradOp);
 Backend::KernelInfo emitLinearCrossEntropy(KernelBuilder &, LinearCrossEntropyOp);
 Backend::KernelInfo emitLinearCrossEntropyWithGrad(KernelBuilder &, LinearCrossEntropyWithGradOp);
 
-// A weight as panels of `panel` columns, [ceil(N / panel)][K][panel], zeros beyond N. transposed: of W^T, so N is the
-// weight's first dimension; otherwise of W.
-Backend::PackInfo emitPackWeight(KernelBuilder &, mlir::RankedTensorType weight, bool transposed);
+// A weight as panels of `panel` columns, [ceil(N / panel)][units of K][panel], zeros beyond N and K. transposed: of W^T, so N
+// is the weight's first dimension; otherwise of W. A unit is an element, or two of bf16 (MicroKernel.h).
+Backend::PackInfo emitPackWeight(KernelBuilder &, mlir::RankedTensorType weight, Backend::Packing);
 
 } // namespace xfc

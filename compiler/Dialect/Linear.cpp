@@ -81,7 +81,7 @@ static Tensor linear(const Tensor &x, const Tensor &weight, const Tensor *bias) 
 }
 
 LogicalResult LinearOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
-  Tensor y = linear(operands[0], operands[1], getBias() ? &operands[2] : nullptr);
+  Tensor y = linear(rounded(operands[0], getCompute()), rounded(operands[1], getCompute()), getBias() ? &operands[2] : nullptr);
   return finish(shape, std::move(y), operands.drop_front(getBias() ? 3 : 2), getEpilogue(), results);
 }
 
@@ -95,12 +95,13 @@ void LinearOp::lowerPlain(PlainBuilder &b) {
 }
 
 // dx, dW and db of y = x W^T + b from dy.
-static void differentiateLinear(OpBuilder &builder, Location location, Gradients &gradients, Value dy, Value x, Value weight, Value bias) {
+static void differentiateLinear(OpBuilder &builder, Location location, Gradients &gradients, Value dy, Value x, Value weight, Value bias,
+                                ComputeTypeAttr compute) {
   if (gradients.wanted(x))
-    gradients.add(x, LinearInputGradOp::create(builder, location, TypeRange{x.getType()}, dy, weight, ValueRange{}).getResult(0));
+    gradients.add(x, LinearInputGradOp::create(builder, location, TypeRange{x.getType()}, dy, weight, ValueRange{}, compute).getResult(0));
   const bool wantsBias = bias && gradients.wanted(bias);
   if (gradients.wanted(weight) || wantsBias) {
-    auto grad = LinearWeightGradOp::create(builder, location, weight.getType(), wantsBias ? bias.getType() : Type(), dy, x);
+    auto grad = LinearWeightGradOp::create(builder, location, weight.getType(), wantsBias ? bias.getType() : Type(), dy, x, compute);
     if (gradients.wanted(weight))
       gradients.add(weight, grad.getDweight());
     if (wantsBias)
@@ -112,7 +113,7 @@ LogicalResult LinearOp::differentiate(OpBuilder &builder, Gradients &gradients) 
   if (!getEpilogue().empty())
     return emitOpError("has an epilogue; differentiation comes before epilogues are fused");
   if (Value dy = gradients.of(getResult(0)))
-    differentiateLinear(builder, getLoc(), gradients, dy, getX(), getWeight(), getBias());
+    differentiateLinear(builder, getLoc(), gradients, dy, getX(), getWeight(), getBias(), getComputeAttr());
   return success();
 }
 
@@ -121,7 +122,7 @@ LogicalResult LinearInputGradOp::verify() {
 }
 
 LogicalResult LinearInputGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
-  const Tensor &dy = operands[0], &weight = operands[1];
+  const Tensor dy = rounded(operands[0], getCompute()), weight = rounded(operands[1], getCompute());
   Tensor dx{{dy.shape[0], weight.shape[1]}, {}};
   dx.data.assign(dy.shape[0] * weight.shape[1], 0.0);
   for (int64_t i = 0; i < dy.shape[0]; ++i)
@@ -152,7 +153,7 @@ LogicalResult LinearWeightGradOp::verify() {
 }
 
 LogicalResult LinearWeightGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
-  const Tensor &dy = operands[0], &x = operands[1];
+  const Tensor &unrounded = operands[0], dy = rounded(unrounded, getCompute()), x = rounded(operands[1], getCompute());
   Tensor dw = zeros(shape, getDweight().getType());
   for (int64_t i = 0; i < dy.shape[0]; ++i)
     for (int64_t o = 0; o < dw.shape[0]; ++o)
@@ -164,7 +165,7 @@ LogicalResult LinearWeightGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tens
   Tensor db = zeros(shape, getDbias().getType());
   for (int64_t i = 0; i < dy.shape[0]; ++i)
     for (size_t f = 0; f < db.data.size(); ++f)
-      db.data[f] += dy.row(i)[f];
+      db.data[f] += unrounded.row(i)[f];
   results.push_back(std::move(db));
   return success();
 }
@@ -353,7 +354,7 @@ LogicalResult LinearCrossEntropyOp::verify() {
 
 LogicalResult LinearCrossEntropyOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
   int64_t rest = getBias() ? 3 : 2;
-  Tensor logits = linear(operands[0], operands[1], getBias() ? &operands[2] : nullptr);
+  Tensor logits = linear(rounded(operands[0], getCompute()), rounded(operands[1], getCompute()), getBias() ? &operands[2] : nullptr);
   SmallVector<Tensor> losses;
   crossEntropy(logits, operands[rest], operands[rest + 1].data[0], losses);
   results.append({losses[0], losses[1], std::move(logits), losses[2]});
@@ -365,7 +366,7 @@ LogicalResult LinearCrossEntropyOp::differentiate(OpBuilder &builder, Gradients 
   if (!dloss)
     return success();
   Value dlogits = CrossEntropyGradOp::create(builder, getLoc(), getLogits().getType(), getLogits(), dloss, getLabels(), getLse(), getSmoothing());
-  differentiateLinear(builder, getLoc(), gradients, dlogits, getX(), getWeight(), getBias());
+  differentiateLinear(builder, getLoc(), gradients, dlogits, getX(), getWeight(), getBias(), getComputeAttr());
   return success();
 }
 
@@ -377,7 +378,7 @@ LogicalResult LinearCrossEntropyWithGradOp::evaluate(const xfc_shape &, ArrayRef
   int64_t rest = getBias() ? 3 : 2;
   const Tensor &labels = operands[rest], &dloss = operands[rest + 2];
   double smoothing = operands[rest + 1].data[0];
-  Tensor logits = linear(operands[0], operands[1], getBias() ? &operands[2] : nullptr);
+  Tensor logits = linear(rounded(operands[0], getCompute()), rounded(operands[1], getCompute()), getBias() ? &operands[2] : nullptr);
   SmallVector<Tensor> losses;
   crossEntropy(logits, labels, smoothing, losses);
   Tensor dlogits = crossEntropyGrad(std::move(logits), dloss, labels, losses[2], smoothing);

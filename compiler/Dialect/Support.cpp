@@ -1,6 +1,7 @@
 // Shared pieces of the reference semantics.
 #include "Support.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include <cmath>
 
 using namespace mlir;
 
@@ -37,6 +38,43 @@ LogicalResult verifyOneElementType(Operation *op) {
     if (!agrees(type))
       return op->emitOpError("operands and results must have one element type, found ") << element << " and " << type;
   return success();
+}
+
+LogicalResult verifyComputeType(Operation *op) {
+  auto product = cast<ProductOpInterface>(op);
+  std::optional<ComputeType> type = product.getCompute();
+  if (!type)
+    return success();
+  if (!product.computesIn(*type))
+    return op->emitOpError("is not defined in ") << stringifyComputeType(*type) << ", which has no gradient";
+  Type element = cast<RowsType>(op->getOperand(0).getType()).getElementType();
+  if (!element.isF32())
+    return op->emitOpError("in ") << stringifyComputeType(*type) << " takes f32 operands, found " << element;
+  return success();
+}
+
+// To 8 significant bits; beyond the largest bf16, infinity.
+static double roundToBF16(double x) {
+  if (!std::isfinite(x))
+    return x;
+  int exponent;
+  const double mantissa = std::frexp(x, &exponent), rounded = std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8);
+  return std::abs(rounded) < 0x1p128 ? rounded : std::copysign(INFINITY, x);
+}
+
+Tensor rounded(Tensor operand, std::optional<ComputeType> type) {
+  if (type == ComputeType::bf16)
+    for (double &x : operand.data)
+      x = roundToBF16(x);
+  if (type == ComputeType::int8)
+    for (int64_t i = 0; i < operand.shape[0]; ++i) {
+      double largest = 0;
+      for (int64_t f = 0; f < operand.features(); ++f)
+        largest = std::max(largest, std::abs(operand.row(i)[f]));
+      for (int64_t f = 0; largest > 0 && f < operand.features(); ++f)
+        operand.row(i)[f] = std::nearbyint(operand.row(i)[f] * (127 / largest)) * (largest / 127);
+    }
+  return operand;
 }
 
 double dropoutFactor(const xfc_shape &shape, double rate, int64_t id, uint32_t sentence, int64_t position, int64_t feature,

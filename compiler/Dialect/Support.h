@@ -13,6 +13,9 @@ Tensor zeros(const xfc_shape &shape, mlir::Type type);
 // Rows, pairs and tensors of an op share one floating-point type.
 llvm::LogicalResult verifyOneElementType(mlir::Operation *op);
 
+// The operand of a product as it is multiplied: rounded to the compute type, if any.
+Tensor rounded(Tensor operand, std::optional<ComputeType> type);
+
 // Labels belong to the rows of the logits, and `numbers` are one a row.
 llvm::LogicalResult verifyLoss(mlir::Operation *op, RowsType logits, RowsType labels, llvm::ArrayRef<RowsType> numbers);
 

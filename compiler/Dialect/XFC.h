@@ -56,6 +56,12 @@ class PlainBuilder; // PlainBuilder.h
 #include "XFCEnums.h.inc"
 #define GET_TYPEDEF_CLASSES
 #include "XFCTypes.h.inc"
+
+namespace xfc {
+// Of a product: it is defined in its compute type, and its operands are f32.
+llvm::LogicalResult verifyComputeType(mlir::Operation *op);
+} // namespace xfc
+
 #include "XFCInterfaces.h.inc"
 #define GET_OP_CLASSES
 #include "XFCOps.h.inc"

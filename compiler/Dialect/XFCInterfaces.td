@@ -34,6 +34,19 @@ def KernelOpInterface : OpInterface<"KernelOpInterface"> {
                                  "int64_t", "getInPlaceOperand", (ins "unsigned":$result), "", "return -1;">];
 }
 
+def ProductOpInterface : OpInterface<"ProductOpInterface"> {
+  let cppNamespace = "::xfc";
+  let description = [{
+    A product of matrices, whose attribute `compute` says what its operands are rounded to (ComputeType); absent,
+    they are multiplied as they are.
+  }];
+  let methods = [
+    InterfaceMethod<"What the operands are rounded to.", "::std::optional<::xfc::ComputeType>", "getCompute">,
+    InterfaceMethod<"Sets it.", "void", "setComputeAttr", (ins "::xfc::ComputeTypeAttr":$type)>,
+    InterfaceMethod<"Whether the product is defined in `type`.", "bool", "computesIn", (ins "::xfc::ComputeType":$type), "", "return true;">];
+  let verify = [{ return ::xfc::verifyComputeType($_op); }];
+}
+
 def PlainOpInterface : OpInterface<"PlainOpInterface"> {
   let cppNamespace = "::xfc";
   let description = [{

@@ -82,6 +82,9 @@ def Kernel : DeclareOpInterfaceMethods<KernelOpInterface>;
 def InPlaceKernel : DeclareOpInterfaceMethods<KernelOpInterface, ["getInPlaceOperand"]>;
 def Plain : DeclareOpInterfaceMethods<PlainOpInterface>;
 
+// Of products that differentiation makes.
+defvar NoInt8 = [{ bool computesIn(::xfc::ComputeType type) { return type != ::xfc::ComputeType::int8; } }];
+
 class XFC_Op<string mnemonic, list<Trait> traits = []> : Op<XFC_Dialect, mnemonic, !listconcat([Pure, Evaluable], traits)> {
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
@@ -90,6 +93,13 @@ def XFC_Norm_Kind : I32EnumAttr<"NormKind", "layer or root-mean-square norm", [
     I32EnumAttrCase<"layer", 0>, I32EnumAttrCase<"rms", 1>]> { let cppNamespace = "::xfc"; }
 def XFC_Activation_Kind : I32EnumAttr<"ActivationKind", "an activation", [
     I32EnumAttrCase<"relu", 0>, I32EnumAttrCase<"gelu", 1>, I32EnumAttrCase<"silu", 2>, I32EnumAttrCase<"tanh", 3>]> { let cppNamespace = "::xfc"; }
+
+// What a product rounds its operands to before it multiplies. Sums, bias, epilogue and results are f32.
+// bf16: every element to the nearest bf16, ties to even. Products of two are exact in f32.
+// int8: every row of x and every row of W (what one output feature reads) to integers in -127 .. 127 times the row's
+// largest magnitude / 127, ties to even; the sum of the integers' products is exact. Decoding only: it has no gradient.
+def XFC_ComputeType : I32EnumAttr<"ComputeType", "what the operands of a product are rounded to", [
+    I32EnumAttrCase<"bf16", 0>, I32EnumAttrCase<"int8", 1>]> { let cppNamespace = "::xfc"; }
 
 // How a norm divides. layer: y = w (x - mean) r + b. rms: y = w x r.
 // r = 1/sqrt(var + eps), or 1/(std + eps) with eps_in_std; var over n, or n - 1 if unbiased; rms: var = mean(x^2).
@@ -140,28 +150,31 @@ def XFC_PositionsGradOp : XFC_Op<"positions_grad", [Kernel, Plain]> {
 // Linear algebra over rows
 //===--------------------------------------------------------------------------------------------------------===//
 
-def XFC_LinearOp : XFC_Op<"linear", [AttrSizedOperandSegments, Differentiable, Kernel, Plain]> {
+def XFC_LinearOp : XFC_Op<"linear", [AttrSizedOperandSegments, Differentiable, Kernel, Plain, ProductOpInterface]> {
   let summary = "y = x W^T + b, followed by an optional epilogue";
   let description = [{
     x [N, in], W [out, in], b [out]. The epilogue is a region whose first argument is the row x W^T + b and
     whose others are `extras`, all rows of `out` features; it holds elementwise ops of this dialect (add,
     multiply, activation, activation_grad, dropout with at most one of the last) and yields the results.
     Without a region the one result is the row itself. Differentiation comes before epilogues are fused.
+    `in bf16`: x and W are rounded before they are multiplied (ComputeType).
   }];
-  let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$weight, Optional<XFC_Tensor>:$bias, Variadic<XFC_FloatRows>:$extras);
+  let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$weight, Optional<XFC_Tensor>:$bias, Variadic<XFC_FloatRows>:$extras,
+                       OptionalAttr<XFC_ComputeType>:$compute);
   let results = (outs Variadic<XFC_FloatRows>:$results);
   let regions = (region AnyRegion:$epilogue);
-  let assemblyFormat = "$x `,` $weight (`bias` $bias^)? (`with` $extras^)? ($epilogue^)? attr-dict `:` functional-type(operands, results)";
+  let assemblyFormat = "$x `,` $weight (`bias` $bias^)? (`with` $extras^)? (`in` $compute^)? ($epilogue^)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
 }
 
-def XFC_LinearInputGradOp : XFC_Op<"linear_input_grad", [Kernel, Plain]> {
-  let summary = "dx = dy W, followed by an optional epilogue as in xfc.linear";
-  let arguments = (ins XFC_FloatRows:$dy, XFC_Tensor:$weight, Variadic<XFC_FloatRows>:$extras);
+def XFC_LinearInputGradOp : XFC_Op<"linear_input_grad", [Kernel, Plain, ProductOpInterface]> {
+  let summary = "dx = dy W, followed by an optional epilogue as in xfc.linear; `in bf16` rounds dy and W";
+  let arguments = (ins XFC_FloatRows:$dy, XFC_Tensor:$weight, Variadic<XFC_FloatRows>:$extras, OptionalAttr<XFC_ComputeType>:$compute);
   let results = (outs Variadic<XFC_FloatRows>:$results);
   let regions = (region AnyRegion:$epilogue);
-  let assemblyFormat = "$dy `,` $weight (`with` $extras^)? ($epilogue^)? attr-dict `:` functional-type(operands, results)";
+  let assemblyFormat = "$dy `,` $weight (`with` $extras^)? (`in` $compute^)? ($epilogue^)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
+  let extraClassDeclaration = NoInt8;
 }
 
 def XFC_YieldOp : Op<XFC_Dialect, "yield", [Pure, Terminator]> {
@@ -170,11 +183,14 @@ def XFC_YieldOp : Op<XFC_Dialect, "yield", [Pure, Terminator]> {
   let assemblyFormat = "operands attr-dict `:` type(operands)";
 }
 
-def XFC_LinearWeightGradOp : XFC_Op<"linear_weight_grad", [Kernel, Plain]> {
+def XFC_LinearWeightGradOp : XFC_Op<"linear_weight_grad", [Kernel, Plain, ProductOpInterface]> {
   let summary = "dW = dy^T x [out, in], and db = sum of dy over rows [out] if there is a second result; rows in ascending order";
-  let arguments = (ins XFC_FloatRows:$dy, XFC_FloatRows:$x);
+  let description = [{ `in bf16` rounds the dy and x of dW; db is the sum of dy as it is. }];
+  let arguments = (ins XFC_FloatRows:$dy, XFC_FloatRows:$x, OptionalAttr<XFC_ComputeType>:$compute);
   let results = (outs XFC_Tensor:$dweight, Optional<XFC_Tensor>:$dbias);
+  let assemblyFormat = "operands (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
+  let extraClassDeclaration = NoInt8;
 }
 
 def XFC_SplitOp : XFC_Op<"split", [Differentiable]> {
@@ -443,18 +459,23 @@ def XFC_CrossEntropyGradOp : XFC_Op<"cross_entropy_grad", [InPlaceKernel]> {
   let hasVerifier = 1;
 }
 
-def XFC_LinearCrossEntropyOp : XFC_Op<"linear_cross_entropy", [Differentiable, Kernel]> {
+def XFC_LinearCrossEntropyOp : XFC_Op<"linear_cross_entropy", [Differentiable, Kernel, ProductOpInterface]> {
   let summary = "cross_entropy(linear(x, weight, bias)); the logits are kept once, for the gradient to take their place";
-  let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$weight, Optional<XFC_Tensor>:$bias, XFC_IdRows:$labels, XFC_Scalar:$smoothing);
+  let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$weight, Optional<XFC_Tensor>:$bias, XFC_IdRows:$labels, XFC_Scalar:$smoothing,
+                       OptionalAttr<XFC_ComputeType>:$compute);
   let results = (outs XFC_FloatRows:$loss, XFC_FloatRows:$nll, XFC_FloatRows:$logits, XFC_FloatRows:$lse);
+  let assemblyFormat = "operands (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
 }
 
-def XFC_LinearCrossEntropyWithGradOp : XFC_Op<"linear_cross_entropy_with_grad", [Kernel]> {
+def XFC_LinearCrossEntropyWithGradOp : XFC_Op<"linear_cross_entropy_with_grad", [Kernel, ProductOpInterface]> {
   let summary = "linear_cross_entropy whose logits become their gradient by cross_entropy_grad while they are in cache";
-  let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$weight, Optional<XFC_Tensor>:$bias, XFC_IdRows:$labels, XFC_Scalar:$smoothing, XFC_FloatRows:$dloss);
+  let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$weight, Optional<XFC_Tensor>:$bias, XFC_IdRows:$labels, XFC_Scalar:$smoothing,
+                       XFC_FloatRows:$dloss, OptionalAttr<XFC_ComputeType>:$compute);
   let results = (outs XFC_FloatRows:$loss, XFC_FloatRows:$nll, XFC_FloatRows:$dlogits);
+  let assemblyFormat = "operands (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
+  let extraClassDeclaration = NoInt8;
 }
 
 //===--------------------------------------------------------------------------------------------------------===//

@@ -300,7 +300,7 @@ private:
   Value importLinear(const std::string &path, Value x) {
     Value weight = parameter(path + ".weight");
     Type type = like(x, cast<RankedTensorType>(weight.getType()).getDimSize(0));
-    return LinearOp::create(builder, locationOf(path), type, x, weight, parameters.lookup(path + ".bias"), ValueRange())
+    return LinearOp::create(builder, locationOf(path), type, x, weight, parameters.lookup(path + ".bias"), ValueRange(), ComputeTypeAttr())
         .getResult(0);
   }
 

@@ -24,7 +24,7 @@ const std::vector<PhaseInfo> &phases() {
   static const std::vector<PhaseInfo> all = {
       {Phase::Imported, "imported", "the model as ops, step by step, one function for each program"},
       {Phase::Fused, "fused", "attention, add + norm, projections and the loss fused"},
-      {Phase::Differentiated, "differentiated", "with gradients, the optimizer, and fused epilogues"},
+      {Phase::Differentiated, "differentiated", "with gradients, the optimizer, fused epilogues, and the types products multiply in"},
       {Phase::Scheduled, "scheduled", "the plan: kernels, buffers with their lives, and the steps of each program"},
       {Phase::Lowered, "lowered", "the kernels' code as vector, scf and LLVM dialect"},
   };
@@ -67,7 +67,7 @@ public:
   Compilation(const Description &description, const PipelineOptions &options)
       : description(description), options(options), context(MLIRContext::Threading::DISABLED) {
     context.loadDialect<XFCDialect, func::FuncDialect>();
-    timed("import", [&] { module = importModel(description, {options.train, options.decode, options.f64}, context); });
+    timed("import", [&] { module = importModel(description, {options.train, options.decode, options.dtype == "f64"}, context); });
   }
 
   // Runs the passes up to and including `phase`.
@@ -75,12 +75,14 @@ public:
     for (Phase next : {Phase::Fused, Phase::Differentiated})
       if (next <= phase)
         runPasses(next);
+    if (phase >= Phase::Differentiated)
+      setComputeTypes();
   }
 
   ModuleOp operator*() { return *module; }
 
   std::unique_ptr<ImageBackend> backendFor(const InstructionSet &set) {
-    const DType type = options.f64 ? DType::F64 : DType::F32;
+    const DType type = options.dtype == "f64" ? DType::F64 : DType::F32;
     if (set.plain)
       return std::make_unique<PlainBackend>(context, set, type);
     return std::make_unique<CPUBackend>(context, set, type);
@@ -92,6 +94,7 @@ public:
   Module scheduleFor(Backend &backend) {
     Module plan;
     timed("schedule", [&] { plan = schedule(*module, description, backend); });
+    plan.compute = options.dtype;
     return plan;
   }
 
@@ -108,19 +111,34 @@ private:
     for (const PassEntry &entry : passesOf(phase)) {
       if (entry.name && options.disabled.count(entry.name))
         continue;
-      PassManager manager(&context, ModuleOp::getOperationName(), OpPassManager::Nesting::Implicit);
-      std::unique_ptr<Pass> pass = entry.create();
-      std::string name = pass->getArgument().str();
-      manager.addPass(std::move(pass));
-      if (!options.dumpDirectory.empty())
-        dumpBefore();
-      timed(name, [&] {
-        if (failed(manager.run(*module)))
-          throw Error("compile: the pass " + name + " failed; see the message above");
-      });
-      if (!options.dumpDirectory.empty())
-        dumpAfter(name);
+      runPass(entry.create());
     }
+  }
+
+  // All products in the type asked for; those of f32 that decode also in each that can be chosen when it starts.
+  void setComputeTypes() {
+    const bool plain = llvm::any_of(options.cpus, [](const std::string &cpu) { return InstructionSet::named(cpu).plain; });
+    if (options.dtype == "bf16") {
+      if (plain)
+        throw Error("--dtype bf16: plain code multiplies in f32 or f64; use --dtype f32, or another --cpu");
+      runPass(createSetComputeType({ComputeType::bf16, {}}));
+    } else if (options.dtype == "f32" && !plain && module->lookupSymbol("decode_step")) {
+      runPass(createSetComputeType({ComputeType::bf16, {"encode", "decode_step"}}));
+    }
+  }
+
+  void runPass(std::unique_ptr<Pass> pass) {
+    PassManager manager(&context, ModuleOp::getOperationName(), OpPassManager::Nesting::Implicit);
+    std::string name = pass->getArgument().str();
+    manager.addPass(std::move(pass));
+    if (!options.dumpDirectory.empty())
+      dumpBefore();
+    timed(name, [&] {
+      if (failed(manager.run(*module)))
+        throw Error("compile: the pass " + name + " failed; see the message above");
+    });
+    if (!options.dumpDirectory.empty())
+      dumpAfter(name);
   }
 
   std::string text() {
@@ -154,6 +172,11 @@ void Compilation::writeDump(const std::string &name, const std::string &contents
 }
 
 } // namespace
+
+const std::vector<std::string> &dtypes() {
+  static const std::vector<std::string> names = {"f32", "bf16", "f64"};
+  return names;
+}
 
 const std::vector<std::string> &fusions() {
   static const std::vector<std::string> names = [] {
@@ -199,11 +222,11 @@ Module planOf(const Description &description, const PipelineOptions &options) {
 std::vector<std::vector<char>> compileObjects(const Description &description, const PipelineOptions &options) {
   Compilation compilation(description, options);
   compilation.runTo(Phase::Lowered);
-  // The widest first: the engine takes the first image this CPU can run.
+  // The best first: the engine takes the first image this CPU can run.
   std::vector<InstructionSet> sets;
   for (const std::string &cpu : options.cpus)
     sets.push_back(InstructionSet::named(cpu));
-  llvm::stable_sort(sets, [](const InstructionSet &a, const InstructionSet &b) { return a.vectorBytes > b.vectorBytes; });
+  llvm::stable_sort(sets, std::greater<>());
   std::vector<std::vector<char>> objects;
   std::vector<std::string> images;
   for (const InstructionSet &set : sets) {

@@ -18,12 +18,15 @@ struct PhaseInfo {
 };
 const std::vector<PhaseInfo> &phases();
 
+// What `--dtype` takes.
+const std::vector<std::string> &dtypes();
+
 // The passes `--no-fuse=NAME` can turn off.
 const std::vector<std::string> &fusions();
 
 struct PipelineOptions {
   bool train = true, decode = true;
-  bool f64 = false;
+  std::string dtype = "f32";                // of matrix products: f32, bf16 (all else stays f32), or f64 (all is)
   std::set<std::string> disabled;           // of fusions()
   std::vector<std::string> cpus = {"native"}; // instruction sets, each becomes an image
   std::string dumpDirectory;                // the module after every pass that changed it

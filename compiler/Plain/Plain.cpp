@@ -25,6 +25,8 @@ void emitPlain(ModuleOp kernels, Operation *op, llvm::StringRef name) {
   // A region is the epilogue that fusion put there.
   if (!plain || llvm::any_of(op->getRegions(), [](Region &region) { return !region.empty(); }))
     throw Error("--cpu plain: expected the unfused program, found the fused kernel '" + name.str() + "'; add --no-fuse");
+  if (auto product = dyn_cast<ProductOpInterface>(op); product && product.getCompute())
+    throw Error("--cpu plain: expected products of f32 or f64, found '" + name.str() + "'; use --dtype f32");
   PlainBuilder builder(kernels, name, op);
   plain.lowerPlain(builder);
 }
@@ -51,7 +53,7 @@ Backend::KernelInfo PlainBackend::emit(Operation *op, llvm::StringRef name) {
   return {};
 }
 
-Backend::PackInfo PlainBackend::emitPack(RankedTensorType, bool, llvm::StringRef) { llvm_unreachable("the plain path packs nothing"); }
+Backend::PackInfo PlainBackend::emitPack(RankedTensorType, Packing, llvm::StringRef) { llvm_unreachable("the plain path packs nothing"); }
 
 void PlainBackend::lower(ModuleOp kernels) { lowerPlainToLLVM(kernels); }
 

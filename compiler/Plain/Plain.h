@@ -12,8 +12,8 @@ public:
 
   // A kernel is one chunk. Throws Error for a fused op, which has no plain lowering.
   KernelInfo emit(mlir::Operation *op, llvm::StringRef name) override;
-  bool packs(mlir::Operation *, unsigned, bool &) const override { return false; }
-  PackInfo emitPack(mlir::RankedTensorType weight, bool transposed, llvm::StringRef name) override;
+  std::optional<Packing> packs(mlir::Operation *, unsigned) const override { return std::nullopt; }
+  PackInfo emitPack(mlir::RankedTensorType weight, Packing packing, llvm::StringRef name) override;
 
 private:
   void lower(mlir::ModuleOp kernels) override;

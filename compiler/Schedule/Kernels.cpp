@@ -100,6 +100,8 @@ std::string kernelName(Operation *op) {
   }
   if (auto grad = dyn_cast<LinearWeightGradOp>(op); grad && grad.getDbias())
     name += "_bias";
+  if (auto product = dyn_cast<ProductOpInterface>(op); product && product.getCompute())
+    name += "_" + stringifyComputeType(*product.getCompute()).str();
   for (Region &region : op->getRegions())
     for (Operation &nested : region.getOps())
       if (!isa<YieldOp>(nested))
@@ -197,8 +199,14 @@ static void add(Size &sum, const Size &size) {
 
 Size trafficOf(Operation *op) {
   Size size;
-  for (Type type : op->getOperandTypes())
-    add(size, sizeOf(type));
+  auto product = dyn_cast<ProductOpInterface>(op);
+  for (OpOperand &operand : op->getOpOperands()) {
+    Size read = sizeOf(operand.get().getType());
+    // A weight is packed in the type it is multiplied in.
+    if (product && product.getCompute() && operand.getOperandNumber() == 1)
+      read.constant /= *product.getCompute() == ComputeType::bf16 ? 2 : 4;
+    add(size, read);
+  }
   for (Value result : op->getResults())
     if (!result.use_empty())
       add(size, sizeOf(result.getType()));

@@ -68,9 +68,9 @@ public:
   }
 
   int32_t kernelFor(Operation *op);
-  Place packedFor(Operation *op, unsigned operand, bool transposed, Place weight);
+  Place packedFor(Operation *op, unsigned operand, Backend::Packing packing, Place weight);
   Place tableFor(SinusoidOp op);
-  bool packs(Operation *op, unsigned operand, bool &transposed) const { return backend.packs(op, operand, transposed); }
+  std::optional<Backend::Packing> packs(Operation *op, unsigned operand) const { return backend.packs(op, operand); }
 
 private:
   void describe();
@@ -88,7 +88,7 @@ private:
   llvm::StringMap<int64_t> offsets; // elements
   llvm::StringMap<int> names;
   std::map<std::string, int32_t> kernels;
-  std::map<std::tuple<int64_t, int64_t, bool>, int32_t> packed; // (offset, elements, transposed)
+  std::map<std::pair<int64_t, std::string>, int32_t> packed; // by offset and pack kernel
 };
 
 void Scheduler::describe() {
@@ -185,20 +185,21 @@ int32_t Scheduler::kernelFor(Operation *op) {
   return known->second;
 }
 
-Place Scheduler::packedFor(Operation *op, unsigned operand, bool transposed, Place weight) {
+Place Scheduler::packedFor(Operation *op, unsigned operand, Backend::Packing packing, Place weight) {
   auto type = cast<RankedTensorType>(op->getOperand(operand).getType());
   if (weight.kind != Place::Kind::Parameters)
     fail(op, "its weight is no parameter");
-  auto key = std::make_tuple(weight.offset, type.getNumElements(), transposed);
-  auto [known, isNew] = packed.try_emplace(key, static_cast<int32_t>(module.packed.size()));
+  std::string name = packing.transposed ? "pack_transposed_" : "pack_";
+  if (packing.compute)
+    name += stringifyComputeType(*packing.compute).str() + "_";
+  name += std::to_string(type.getDimSize(0)) + "x" + std::to_string(type.getDimSize(1));
+  auto [known, isNew] = packed.try_emplace({weight.offset, name}, static_cast<int32_t>(module.packed.size()));
   if (isNew) {
-    std::string shape = std::to_string(type.getDimSize(0)) + "x" + std::to_string(type.getDimSize(1));
-    std::string name = (transposed ? "pack_transposed_" : "pack_") + shape;
     // One kernel for all weights of a shape.
     auto [kernel, isNewKernel] = kernels.try_emplace(name, static_cast<int32_t>(module.kernels.size()));
     Backend::PackInfo info;
     if (isNewKernel) {
-      info = backend.emitPack(type, transposed, name);
+      info = backend.emitPack(type, packing, name);
       module.kernels.push_back({name, {Partition::Unit::One, 1, info.chunks}, 0});
       module.packed.push_back({kernel->second, weight, info.bytes, info.chunks});
     } else {
@@ -451,8 +452,8 @@ void ProgramScheduler::addStep(Operation *op) {
     if (known == homes.end())
       fail(op, "operand " + std::to_string(operand.getOperandNumber()) + " has no place");
     Home home = known->second;
-    if (bool transposed; scheduler.packs(op, operand.getOperandNumber(), transposed))
-      home.place = scheduler.packedFor(op, operand.getOperandNumber(), transposed, home.place);
+    if (std::optional<Backend::Packing> packing = scheduler.packs(op, operand.getOperandNumber()))
+      home.place = scheduler.packedFor(op, operand.getOperandNumber(), *packing, home.place);
     step.buffers.push_back(home.place);
     step.strides.push_back(home.stride);
   }

@@ -1,6 +1,7 @@
 // A fused xfc module into a plan: kernels, packed weights, and for each program its steps and buffers.
 #pragma once
 
+#include "Dialect/XFC.h"
 #include "Import/Description.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -15,6 +16,11 @@ public:
     Partition partition;
     int64_t scratch = 0; // bytes a thread
   };
+  // A packed weight: of W^T (transposed) or W, rounded to a compute type if there is one.
+  struct Packing {
+    bool transposed = false;
+    std::optional<ComputeType> compute = {};
+  };
   struct PackInfo {
     int64_t bytes = 0;  // of the packed weight
     int64_t chunks = 1; // of the pack kernel
@@ -22,10 +28,10 @@ public:
   virtual ~Backend() = default;
   // Emits the kernel of `op` under `name`.
   virtual KernelInfo emit(mlir::Operation *op, llvm::StringRef name) = 0;
-  // Whether `op` reads its operand in packed form, and which: W^T (transposed) or W.
-  virtual bool packs(mlir::Operation *op, unsigned operand, bool &transposed) const = 0;
+  // The packed form in which `op` reads its operand, if it does.
+  virtual std::optional<Packing> packs(mlir::Operation *op, unsigned operand) const = 0;
   // Emits the kernel that packs a weight: buffers are the plain weight and the packed one.
-  virtual PackInfo emitPack(mlir::RankedTensorType weight, bool transposed, llvm::StringRef name) = 0;
+  virtual PackInfo emitPack(mlir::RankedTensorType weight, Packing packing, llvm::StringRef name) = 0;
 };
 
 // Every op of the module must be a kernel or a view. Throws Error naming the op otherwise: a defect of ours or,

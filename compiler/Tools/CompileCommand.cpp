@@ -25,8 +25,8 @@ PipelineOptions pipelineOptions(const CompileOptions &options) {
     check("--mode", mode, {"train", "decode"});
     (mode == "train" ? pipeline.train : pipeline.decode) = true;
   }
-  check("--dtype", options.dtype, {"f32", "f64"});
-  pipeline.f64 = options.dtype == "f64";
+  check("--dtype", options.dtype, dtypes());
+  pipeline.dtype = options.dtype;
   pipeline.cpus = splitList(options.cpu);
   pipeline.disabled = options.noFuse.disabled();
   return pipeline;
@@ -83,10 +83,10 @@ void addCompile(CLI::App &app) {
   options->model.addTo(*command);
   command->add_option("-o,--output", options->output, "the file to write (default: ./ and the model's name)");
   command->add_option("--target", options->target, "what to generate code for: cpu")->capture_default_str();
-  command->add_option("--cpu", options->cpu, "instruction sets, separated by commas: native, x86-64-v3, x86-64-v4; several are chosen from at start. "
+  command->add_option("--cpu", options->cpu, "instruction sets, separated by commas: native, x86-64-v3, x86-64-v4, x86-64-v4+bf16, x86-64-v4+amx; several are chosen from at start. "
                                               "plain, with --no-fuse: the slow path that the others are compared with")
       ->capture_default_str();
-  command->add_option("--dtype", options->dtype, "type of matrix products: f32, or f64 for checking gradients")->capture_default_str();
+  command->add_option("--dtype", options->dtype, "type of matrix products: f32; bf16, where parameters, sums and all else stay f32; or f64 for checking gradients")->capture_default_str();
   command->add_option("--mode", options->mode, "programs to include: train, decode")->capture_default_str();
   options->noFuse.addTo(*command);
   command->add_option("--emit", options->emit, "stop early: exe, obj, llvm, or a phase of `xfc phases`")->capture_default_str();

@@ -16,7 +16,7 @@ namespace {
 struct InspectOptions {
   ModelArguments model;
   FusionArguments noFuse;
-  std::string svg, cpu = "native";
+  std::string svg, cpu = "native", dtype = "f32";
   int64_t batchTokens = 4096, length = 32, sentences = 64, beam = 5;
   int threads = 2;
   bool json = false;
@@ -47,6 +47,8 @@ void inspect(const InspectOptions &options) {
   Description description = options.model.parse();
   PipelineOptions pipeline;
   pipeline.cpus = {options.cpu};
+  check("--dtype", options.dtype, dtypes());
+  pipeline.dtype = options.dtype;
   pipeline.disabled = options.noFuse.disabled();
   const Module module = planOf(description, pipeline);
   if (!options.svg.empty())
@@ -59,11 +61,11 @@ void inspect(const InspectOptions &options) {
       elements *= extent;
     parameters += elements;
   }
-  nlohmann::ordered_json report = {{"model", module.model}, {"hash", module.hash}, {"parameters", parameters}};
+  nlohmann::ordered_json report = {{"model", module.model}, {"hash", module.hash}, {"type", module.compute}, {"parameters", parameters}};
 
   // The programs a user runs, and the batch each is measured with.
   struct Case {
-    const char *title;
+    std::string title;
     std::vector<std::string> programs;
     Counts counts;
     bool training;
@@ -73,8 +75,9 @@ void inspect(const InspectOptions &options) {
     cases.push_back({"training step", {"loss_and_gradients", "update"}, batchCounts(options.batchTokens, options.length), true});
   if (module.find("forward"))
     cases.push_back({"forward", {"forward"}, batchCounts(options.batchTokens, options.length), false});
-  if (module.find("decode_step"))
-    cases.push_back({"decoding step", {"encode", "decode_step"},
+  for (const std::string &type : module.computeTypes("decode_step"))
+    cases.push_back({type == module.compute ? "decoding step" : "decoding step in " + type,
+                     {module.variant("encode", type), module.variant("decode_step", type)},
                      decodeCounts(options.sentences, options.length, options.sentences * options.beam, options.length), false});
   for (const Case &each : cases) {
     Work work;
@@ -101,13 +104,14 @@ void inspect(const InspectOptions &options) {
     return;
   }
 
-  std::printf("%s\n\n%s\nparameters        %" PRId64 " (%s)\nkernels           %zu distinct\n", module.model.c_str(),
-              drawText(description).c_str(), parameters, megabytes(parameters * bytesOf(module.type)).c_str(), module.kernels.size());
+  std::printf("%s\n\n%s\nparameters        %" PRId64 " (%s)\nmultiplies in     %s\nkernels           %zu distinct\n", module.model.c_str(),
+              drawText(description).c_str(), parameters, megabytes(parameters * bytesOf(module.type)).c_str(), module.compute.c_str(),
+              module.kernels.size());
   for (const Case &each : cases) {
     const auto &row = report[each.title];
     std::printf("\n%s, %.0f tokens\n  launches        %zu\n  operations      %.4g MFLOP a token\n  memory traffic  %.4g MB a token\n"
                 "  peak memory     %s = %s parameters and state + %s arena + %s scratch of %d threads\n",
-                each.title, row["tokens"].get<double>(), row["kernels"].get<size_t>(), row["flops_per_token"].get<double>() / 1e6,
+                each.title.c_str(), row["tokens"].get<double>(), row["kernels"].get<size_t>(), row["flops_per_token"].get<double>() / 1e6,
                 row["bytes_per_token"].get<double>() / 1e6, megabytes(row["peak_bytes"]).c_str(), megabytes(row["state_bytes"]).c_str(),
                 megabytes(row["arena_bytes"]).c_str(), megabytes(row["scratch_bytes"]).c_str(), options.threads);
     if (row["held_bytes"].get<int64_t>() > 0)
@@ -124,6 +128,7 @@ void addInspect(CLI::App &app) {
   options->noFuse.addTo(*command);
   command->add_option("--svg", options->svg, "also draw the graph into this file");
   command->add_option("--cpu", options->cpu, "the instruction set to plan for")->capture_default_str();
+  command->add_option("--dtype", options->dtype, "type of matrix products, as of `xfc compile`")->capture_default_str();
   command->add_option("--batch-tokens", options->batchTokens, "tokens of a training batch, source and target each")->capture_default_str()->check(CLI::PositiveNumber);
   command->add_option("--length", options->length, "tokens of a sentence")->capture_default_str()->check(CLI::PositiveNumber);
   command->add_option("--sentences", options->sentences, "sentences decoded at a time")->capture_default_str()->check(CLI::PositiveNumber);

@@ -46,7 +46,7 @@ struct LinearCrossEntropyPattern : OpRewritePattern<CrossEntropyOp> {
     Type perRow = loss.getLoss().getType();
     auto whole = LinearCrossEntropyOp::create(rewriter, loss.getLoc(), perRow, perRow, loss.getLogits().getType(), perRow,
                                               linear.getX(), linear.getWeight(), linear.getBias(), loss.getLabels(),
-                                              loss.getSmoothing());
+                                              loss.getSmoothing(), linear.getComputeAttr());
     rewriter.replaceOp(loss, {whole.getLoss(), whole.getNll(), whole.getLse()});
     ++withLinear;
     return success();

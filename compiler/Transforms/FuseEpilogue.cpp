@@ -15,10 +15,10 @@ namespace {
 constexpr size_t maxResults = 2;
 
 LinearOp rebuild(PatternRewriter &rewriter, LinearOp op, TypeRange types, ValueRange extras) {
-  return LinearOp::create(rewriter, op.getLoc(), types, op.getX(), op.getWeight(), op.getBias(), extras);
+  return LinearOp::create(rewriter, op.getLoc(), types, op.getX(), op.getWeight(), op.getBias(), extras, op.getComputeAttr());
 }
 LinearInputGradOp rebuild(PatternRewriter &rewriter, LinearInputGradOp op, TypeRange types, ValueRange extras) {
-  return LinearInputGradOp::create(rewriter, op.getLoc(), types, op.getDy(), op.getWeight(), extras);
+  return LinearInputGradOp::create(rewriter, op.getLoc(), types, op.getDy(), op.getWeight(), extras, op.getComputeAttr());
 }
 
 bool isElementwise(Operation *op) { return isa<AddOp, MultiplyOp, ActivationOp, ActivationGradOp, DropoutOp>(op); }

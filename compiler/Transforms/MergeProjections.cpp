@@ -85,6 +85,8 @@ FailureOr<Linears> occurrence(const Names &group, func::FuncOp function, Rewrite
   for (LinearOp linear : linears) {
     if (linear.getX() != first.getX())
       return rewriter.notifyMatchFailure(linear, "reads other rows than the rest of the group");
+    if (linear.getCompute() != first.getCompute())
+      return rewriter.notifyMatchFailure(linear, "computes in another type than the rest of the group");
     if (!linear.getBias() != !first.getBias())
       return rewriter.notifyMatchFailure(linear, "some of the group have a bias and some have none");
     if (linear.getBias() && (parameterName(linear.getBias()).empty() || !linear.getBias().hasOneUse()))
@@ -128,7 +130,7 @@ void merge(ArrayRef<LinearOp> linears, IRRewriter &rewriter) {
   Value bias = biases.empty() ? Value() : concat(biases, loc, rewriter);
   auto part = cast<RowsType>(types.front());
   Type whole = RowsType::get(rewriter.getContext(), part.getSet(), {features}, part.getElementType());
-  auto merged = LinearOp::create(rewriter, loc, whole, first.getX(), weight, bias, ValueRange());
+  auto merged = LinearOp::create(rewriter, loc, whole, first.getX(), weight, bias, ValueRange(), first.getComputeAttr());
   auto split = SplitOp::create(rewriter, loc, types, merged.getResult(0));
   for (auto [linear, result] : llvm::zip_equal(linears, split.getResults()))
     rewriter.replaceOp(linear, result);

@@ -1,6 +1,7 @@
 // The passes over the xfc dialect; Passes.td describes each.
 #pragma once
 
+#include "Dialect/XFC.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"

@@ -1,4 +1,5 @@
 // `bench`: tokens a second of training and decoding, and the time to the first token, with random weights and ids.
+#include "../decode/ModelOptions.h"
 #include "../decode/Search.h"
 #include "../text/Batches.h"
 #include "../train/Update.h"
@@ -202,7 +203,7 @@ Json common(const char *what, Engine &engine) {
           {"model", module.model},
           {"device", "cpu"},
           {"cpu", engine.cpu()},
-          {"type", module.type == DType::F64 ? "f64" : "f32"},
+          {"type", module.compute},
           {"threads", engine.pool().threads()}};
 }
 
@@ -286,8 +287,6 @@ void benchTrain(const BenchOptions &options) {
 //===--------------------------------------------------------------------------------------------------------===//
 
 void benchDecode(const BenchOptions &options) {
-  if (!options.computeType.empty() && options.computeType != "f32")
-    throw Error("--compute-type " + options.computeType + ": this executable multiplies in f32");
   const int64_t length = options.length > 0 ? options.length : 25;
   std::unique_ptr<Engine> engine = makeEngine(options);
   const Module &module = engine->module();
@@ -301,6 +300,7 @@ void benchDecode(const BenchOptions &options) {
   search.beam = options.beam;
   search.maxLength = length;
   search.ignoreEos = true;
+  search.computeType = options.computeType;
   search.batchTokens = options.batch * std::max<int64_t>(length, options.beam);
 
   std::vector<Engine::Timing> timings;
@@ -321,6 +321,8 @@ void benchDecode(const BenchOptions &options) {
 
   const int64_t steps = (options.sentences + options.batch - 1) / options.batch * length;
   Json result = common("decode", *engine);
+  if (!options.computeType.empty())
+    result["type"] = options.computeType;
   result["tokens_per_second"] = static_cast<double>(tokens) / median(seconds);
   result["step_ms_median"] = median(seconds) * 1e3 / static_cast<double>(steps);
   result["steps"] = steps;
@@ -452,7 +454,7 @@ void addBench(CLI::App &app) {
   decode->add_option("--length", options->length, "tokens of a source, and of its translation (25)")->check(CLI::PositiveNumber);
   decode->add_option("--beam", options->beam, "hypotheses a sentence")->check(CLI::PositiveNumber)->capture_default_str();
   decode->add_option("--steps", options->steps, "times everything is translated")->check(CLI::PositiveNumber)->capture_default_str();
-  decode->add_option("--compute-type", options->computeType, "f32");
+  addComputeType(*decode, options->computeType);
   decode->add_flag("--profile", options->profile, "also the kernels: time, share, and how near to the machine's peak");
 
   addBenchmark(*bench, "peak", "what the machine can do: multiply-adds and memory", options, benchPeak);

@@ -1,15 +1,14 @@
 // The engine: memory by plan, steps by kernel, chunks by thread.
 #include "Engine.h"
+#include "Features.h"
 #include "Memory.h"
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <list>
 #include <map>
 #include <set>
-#include <sstream>
 #include <sys/mman.h>
 
 namespace xfc {
@@ -53,28 +52,10 @@ private:
   size_t mapped = 0;
 };
 
-std::set<std::string> cpuFeatures() {
-  std::set<std::string> features;
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);)
-    if (line.rfind("flags", 0) == 0) {
-      std::istringstream words(line.substr(line.find(':') + 1));
-      for (std::string word; words >> word;)
-        features.insert(word);
-      break;
-    }
-  return features;
-}
-
 const xfc_image &chooseImage() {
-  const std::set<std::string> have = cpuFeatures();
   std::string refused;
   for (const xfc_image *const *image = xfc_images; *image; ++image) {
-    std::string missing;
-    std::istringstream needed((*image)->features);
-    for (std::string feature; std::getline(needed, feature, ',');)
-      if (!feature.empty() && !have.count(feature))
-        missing += (missing.empty() ? "" : " ") + feature;
+    const std::string missing = missingFeatures((*image)->features);
     if (missing.empty())
       return **image;
     refused += (refused.empty() ? "" : "; ") + std::string((*image)->cpu) + " (this CPU lacks " + missing + ")";

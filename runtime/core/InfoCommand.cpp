@@ -66,9 +66,11 @@ Json describe(const InfoOptions &options) {
   const Counts batch = batchCounts(options.batchTokens, options.length);
   if (engine.has("loss_and_gradients"))
     memory["training"] = memoryOf(module, {"loss_and_gradients", "update"}, batch, threads);
-  if (engine.has("decode_step"))
-    memory["decoding"] = memoryOf(module, {"encode", "decode_step"},
-                                  decodeCounts(options.sentences, options.length, options.sentences * options.beam, options.length), threads);
+  const std::vector<std::string> decodeTypes = module.computeTypes("decode_step");
+  for (const std::string &type : decodeTypes)
+    memory[type == module.compute ? "decoding" : "decoding in " + type] =
+        memoryOf(module, {module.variant("encode", type), module.variant("decode_step", type)},
+                 decodeCounts(options.sentences, options.length, options.sentences * options.beam, options.length), threads);
   if (engine.has("forward"))
     memory["forward"] = memoryOf(module, {"forward"}, batch, threads);
   const int64_t parameters = parameterCount(module);
@@ -78,7 +80,8 @@ Json describe(const InfoOptions &options) {
           {"targets", {"cpu"}},
           {"cpus", cpus},
           {"cpu", engine.cpu()},
-          {"type", module.type == DType::F64 ? "f64" : "f32"},
+          {"type", module.compute},
+          {"decode_types", decodeTypes},
           {"parameters", parameters},
           {"parameter_bytes", parameters * bytesOf(module.type)},
           {"source_vocab", module.sourceVocab},
@@ -102,7 +105,8 @@ void printText(const Json &info) {
   auto number = [&](const char *key) { return static_cast<long long>(info[key].get<int64_t>()); };
   std::printf("model          %s\nmodel hash     %s\ncompiled by    %s\ntargets        cpu (%s; running on %s)\n", text("model").c_str(),
               text("model_hash").c_str(), text("compiler").c_str(), joined(info["cpus"]).c_str(), text("cpu").c_str());
-  std::printf("parameters     %lld, %s, %.1f MB\n", number("parameters"), text("type").c_str(), number("parameter_bytes") / 1e6);
+  std::printf("parameters     %lld, %.1f MB\nmultiplies in  %s%s%s\n", number("parameters"), number("parameter_bytes") / 1e6, text("type").c_str(),
+              info["decode_types"].empty() ? "" : "; decodes in ", joined(info["decode_types"]).c_str());
   if (number("source_vocab") > 0)
     std::printf("vocabulary     %lld source, %lld target tokens\n", number("source_vocab"), number("target_vocab"));
   if (!info["vocabulary_hashes"].empty())
@@ -115,7 +119,7 @@ void printText(const Json &info) {
   for (const auto &[what, memory] : info["memory"].items()) {
     auto megabytes = [&, &memory = memory](const char *key) { return memory[key].get<int64_t>() / 1e6; };
     std::printf("\n%s needs %.1f MB: ", what.c_str(), megabytes("total_bytes"));
-    if (what == "decoding")
+    if (what.starts_with("decoding"))
       std::printf("%lld sentences of %lld tokens, beam %lld, %lld threads\n", of("sentences"), of("length"), of("beam"), of("threads"));
     else
       std::printf("batches of %lld tokens in sentences of %lld, %lld threads\n", of("tokens"), of("length"), of("threads"));

@@ -64,6 +64,29 @@ const Program *Module::find(const std::string &program) const {
   return nullptr;
 }
 
+std::vector<std::string> Module::computeTypes(const std::string &program) const {
+  std::vector<std::string> types;
+  for (const Program &candidate : programs)
+    if (candidate.name == program)
+      types.insert(types.begin(), compute);
+    else if (candidate.name.starts_with(program + "."))
+      types.push_back(candidate.name.substr(program.size() + 1));
+  return types;
+}
+
+std::string Module::variant(const std::string &program, const std::string &type) const {
+  if (type.empty() || type == compute)
+    return program;
+  const std::vector<std::string> types = computeTypes(program);
+  if (std::find(types.begin(), types.end(), type) != types.end())
+    return program + "." + type;
+  std::string known;
+  for (const std::string &other : types)
+    known += (known.empty() ? "" : " or ") + other;
+  throw Error("--compute-type " + type + ": this executable decodes in " + known +
+              " only; name that, or compile the model with --dtype f32 for a choice");
+}
+
 //===--------------------------------------------------------------------------------------------------------===//
 // Serialization: CBOR arrays, one field after the other in the order of the structs
 //===--------------------------------------------------------------------------------------------------------===//
@@ -228,6 +251,7 @@ template <typename Archive> void moduleFields(Archive &archive, Module &module) 
   archive.value(module.hash);
   archive.value(module.description);
   archive.value(module.type);
+  archive.value(module.compute);
   for (int64_t *field : {&module.parameterElements, &module.sourceVocab, &module.targetVocab, &module.sourceDim, &module.targetDim,
                          &module.maxLength, &module.maxTargetLength})
     archive.value(*field);

@@ -140,7 +140,8 @@ struct Module {
   std::string model;      // its name
   std::string hash;       // of the canonical description
   std::string description; // the canonical model.json
-  DType type = DType::F32;
+  DType type = DType::F32;       // of parameters, gradients, moments and rows
+  std::string compute = "f32";   // what products multiply in: f32, f64, or bf16
   int64_t parameterElements = 0; // of the block, alignment included
   int64_t sourceVocab = 0, targetVocab = 0; // 0: float rows
   int64_t sourceDim = 0, targetDim = 0;     // of float rows
@@ -155,6 +156,12 @@ struct Module {
   std::vector<Program> programs;
 
   const Program *find(const std::string &program) const;
+  // What a program can multiply in: `compute`, and then the types of its variants, which are programs of their own
+  // ("encode.bf16"). Empty where the program is not there.
+  std::vector<std::string> computeTypes(const std::string &program) const;
+  // The name of the program, or of its variant in a type; an empty type is `compute`. Throws Error naming the types
+  // there are for another.
+  std::string variant(const std::string &program, const std::string &type) const;
 };
 
 // Exact inverses. `deserialize` throws xfc::Error when the bytes are not a plan of this ABI version.

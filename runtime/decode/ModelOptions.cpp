@@ -73,6 +73,11 @@ void ModelOptions::addVocabularyTo(CLI::App &command, bool withFormat) {
       ->default_str("text");
 }
 
+void addComputeType(CLI::App &command, std::string &type) {
+  command.add_option("--compute-type", type, "what decoding multiplies in, of the types that `info` lists (default: the first of them)")
+      ->check(CLI::IsMember({"f32", "bf16", "int8", "f64"}));
+}
+
 ModelFiles modelFiles(const ModelOptions &options) {
   ModelFiles files{options.weights, options.vocabulary, options.targetVocabulary};
   if (options.model.empty())

@@ -24,6 +24,9 @@ struct ModelOptions {
   void addVocabularyTo(CLI::App &command, bool withFormat = true);
 };
 
+// --compute-type
+void addComputeType(CLI::App &command, std::string &type);
+
 // Files of the model that --model, or --weights and --vocab, name; all empty for a packed executable.
 struct ModelFiles {
   std::string weights, vocabulary, targetVocabulary; // no targetVocabulary: `vocabulary` is both

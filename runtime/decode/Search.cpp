@@ -101,17 +101,20 @@ Counts largest(const std::vector<SentenceBatch> &batches, const SearchOptions &o
 // The two programs of a model, and the keys and values they hand on.
 class StepDecoder {
 public:
-  explicit StepDecoder(Engine &engine) : engine(engine), program(engine.module().find("decode_step")) {
-    if (!program || !engine.has("encode"))
-      throw Error("model '" + engine.module().model +
+  StepDecoder(Engine &engine, const std::string &computeType) : engine(engine) {
+    const Module &module = engine.module();
+    if (!engine.has("decode_step") || !engine.has("encode"))
+      throw Error("model '" + module.model +
                   "' cannot be decoded step by step: that takes token inputs, a decoder whose self-attentions are all "
                   "causal, and an executable compiled with --mode decode");
+    encoder = module.variant("encode", computeType);
+    program = module.find(module.variant("decode_step", computeType));
   }
 
   // Memory for batches of up to these counts.
   void reserve(const Counts &counts) {
-    engine.reserve("encode", counts);
-    engine.reserve("decode_step", counts);
+    engine.reserve(encoder, counts);
+    engine.reserve(program->name, counts);
     rows = counts.rows[XFC_CACHE];
     for (const Argument &argument : program->arguments)
       if (argument.role == Argument::Role::State || argument.set == XFC_SOURCE)
@@ -124,13 +127,13 @@ public:
       sequences.push_back({*source, static_cast<int64_t>(source->size()), 0});
     encoded.assign(sequences, {}, engine.module().pad, false);
     std::vector<Binding> bindings = {{"source", encoded.ids(XFC_SOURCE).data()}};
-    engine.run("encode", encoded.shape(), bindings);
+    engine.run(encoder, encoded.shape(), bindings);
 
     // The results live in the arena, which the first step will overwrite.
     for (const Argument &argument : program->arguments) {
       if (argument.role == Argument::Role::State || argument.set != XFC_SOURCE)
         continue;
-      View view = engine.output("encode", argument.name);
+      View view = engine.output(encoder, argument.name);
       int64_t features = featuresOf(argument), bytes = features * bytesOf(argument.type);
       int64_t count = encoded.shape().sets[XFC_SOURCE].rows, stride = view.stride ? view.stride : features;
       char *to = held[argument.name].data();
@@ -148,14 +151,15 @@ public:
         bindings.push_back({argument.name, ids.data()});
       else
         bindings.push_back({argument.name, held[argument.name].data()});
-    engine.run("decode_step", batch.shape(), bindings);
-    View view = engine.output("decode_step", "log_probs");
+    engine.run(program->name, batch.shape(), bindings);
+    View view = engine.output(program->name, "log_probs");
     return {view.data, view.output->type == DType::F64, view.stride};
   }
 
 private:
   Engine &engine;
-  const Program *program;
+  std::string encoder;    // the name of one
+  const Program *program; // the other
   Batch encoded, batch;
   std::map<std::string, RowStorage> held; // by argument: projected encoder rows, and caches
   int64_t rows = 0;
@@ -190,7 +194,7 @@ std::vector<std::vector<Hypothesis>> search(Engine &engine, const std::vector<st
                                             const std::function<void(size_t)> &done) {
   check(options);
   const Module &module = engine.module();
-  StepDecoder decoder(engine);
+  StepDecoder decoder(engine, options.computeType);
   SearchVocabulary vocabulary{module.targetVocab, module.pad, module.start, module.eos};
 
   std::vector<SentenceBatch> batches = makeBatches(module, sources, options, prefixes);

@@ -4,6 +4,7 @@
 #include "../core/Batch.h"
 #include "../core/Engine.h"
 #include <functional>
+#include <string>
 #include <vector>
 
 namespace xfc {
@@ -20,6 +21,7 @@ struct SearchOptions {
   int64_t maxLength = 0; // tokens without eos; 0: twice the source plus 10; at most what the model takes
   int64_t minLength = 0;
   int64_t batchTokens = 2048; // a batch: at most so many source tokens, and so many live hypotheses
+  std::string computeType; // of the products: one of Module::computeTypes; empty: the executable's own
   bool ignoreEos = false;     // bench: every sentence runs to maxLength, and no eos is scored
 };
 

@@ -18,7 +18,7 @@ namespace {
 struct TranslateOptions {
   ModelOptions model;
   SearchOptions search;
-  std::string input = "-", output = "-", prefix, attentionSvg, computeType = "f32";
+  std::string input = "-", output = "-", prefix, attentionSvg;
   bool scores = false, alignments = false, json = false;
 };
 
@@ -209,14 +209,8 @@ void addTranslate(CLI::App &app) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_flag("--json", options->json, "a JSON object a line: line, source, translation, hypotheses");
-  command->add_option("--compute-type", options->computeType, "what decoding multiplies in: f32, bf16, int8")
-      ->check(CLI::IsMember({"f32", "bf16", "int8"}))
-      ->capture_default_str();
-  command->callback([options] {
-    if (options->computeType != "f32")
-      throw Error("--compute-type " + options->computeType + ": this executable multiplies in f32 only");
-    Translation(*options).run();
-  });
+  addComputeType(*command, search.computeType);
+  command->callback([options] { Translation(*options).run(); });
 }
 
 } // namespace xfc

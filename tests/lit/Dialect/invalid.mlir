@@ -251,6 +251,36 @@ func.func @f(%x: !x, %w: tensor<4x6xf32>) {
 
 // -----
 
+!x = !xfc.rows<source, 6xf64>
+!y = !xfc.rows<source, 4xf64>
+func.func @f(%x: !x, %w: tensor<4x6xf64>) {
+  // expected-error @+1 {{in bf16 takes f32 operands, found 'f64'}}
+  %0 = xfc.linear %x, %w in bf16 : (!x, tensor<4x6xf64>) -> !y
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+func.func @f(%y: !y, %w: tensor<4x6xf32>) {
+  // expected-error @+1 {{is not defined in int8, which has no gradient}}
+  %0 = xfc.linear_input_grad %y, %w in int8 : (!y, tensor<4x6xf32>) -> !x
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+func.func @f(%x: !x, %y: !y) {
+  // expected-error @+1 {{is not defined in int8, which has no gradient}}
+  %0 = xfc.linear_weight_grad %y, %x in int8 : (!y, !x) -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
 !y = !xfc.rows<source, 4xf32>
 !t = !xfc.rows<target, 6xf32>
 func.func @f(%y: !y, %t: !t) {

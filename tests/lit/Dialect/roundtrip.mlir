@@ -60,6 +60,25 @@ func.func @linear(%x: !x, %w: tensor<4x6xf32>, %b: tensor<4xf32>, %r: !y) -> (!y
   return %0, %1#0, %1#1, %2, %3, %4#1 : !y, !y, !y, !x, tensor<4x6xf32>, tensor<4xf32>
 }
 
+// CHECK-LABEL: func.func @compute_types(
+func.func @compute_types(%x: !x, %w: tensor<4x6xf32>, %b: tensor<4xf32>, %r: !y, %labels: !ids, %e: tensor<f32>) -> (!y, !y, !x, tensor<4x6xf32>, !one) {
+  // CHECK: xfc.linear %{{.*}}, %{{.*}} in bf16 : (
+  %0 = xfc.linear %x, %w in bf16 : (!x, tensor<4x6xf32>) -> !y
+  // CHECK: xfc.linear %{{.*}}, %{{.*}} bias %{{.*}} with %{{.*}} in int8 {
+  %1 = xfc.linear %x, %w bias %b with %r in int8 {
+  ^bb0(%row: !y, %residual: !y):
+    %s = xfc.add %row, %residual : !y
+    xfc.yield %s : !y
+  } : (!x, tensor<4x6xf32>, tensor<4xf32>, !y) -> !y
+  // CHECK: xfc.linear_input_grad %{{.*}}, %{{.*}} in bf16 : (
+  %2 = xfc.linear_input_grad %0, %w in bf16 : (!y, tensor<4x6xf32>) -> !x
+  // CHECK: xfc.linear_weight_grad %{{.*}}, %{{.*}} in bf16 : (
+  %3 = xfc.linear_weight_grad %0, %x in bf16 : (!y, !x) -> tensor<4x6xf32>
+  // CHECK: xfc.linear_cross_entropy %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} in bf16 : (
+  %loss, %nll, %logits, %lse = xfc.linear_cross_entropy %x, %w, %labels, %e in bf16 : (!x, tensor<4x6xf32>, !ids, tensor<f32>) -> (!one, !one, !y, !one)
+  return %0, %1, %2, %3, %loss : !y, !y, !x, tensor<4x6xf32>, !one
+}
+
 // CHECK-LABEL: func.func @views(
 func.func @views(%x: !x, %w: tensor<4x6xf32>, %v: tensor<2x6xf32>) -> (!x, tensor<3x6xf32>) {
   // CHECK: %[[P:.*]]:2 = xfc.split %{{.*}} : (!xfc.rows<source, 6xf32>) -> (!xfc.rows<source, 4xf32>, !xfc.rows<source, 2xf32>)

@@ -4,6 +4,7 @@
 #include "CPU/Matrix.h"
 #include "CPU/Object.h"
 #include "Plain/Plain.h"
+#include "core/Features.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -333,16 +334,16 @@ CompiledOp::CompiledOp(const std::string &body, const std::vector<std::string> &
     state->info.emplace();
     lowerPlainToLLVM(*kernels);
   } else {
-    KernelBuilder builder(*kernels, options.vectorBytes, element);
+    const InstructionSet set = InstructionSet::named(options.cpu);
+    KernelBuilder builder(*kernels, set, element);
     builder.kernel("kernel", [&] { state->info = emitKernel(builder, op); });
     if (!state->info)
       throw std::runtime_error("no emitter for " + body);
-    const InstructionSet set = InstructionSet::named(options.vectorBytes == 64 ? "x86-64-v4" : "x86-64-v3");
     const CPUBackend backend(context(), set, element.isF64() ? DType::F64 : DType::F32);
     for (unsigned i = 0; i < op->getNumOperands(); ++i)
-      if (bool transposed = false; backend.packs(op, i, transposed))
+      if (std::optional<Backend::Packing> packing = backend.packs(op, i))
         builder.kernel("pack" + std::to_string(i), [&] {
-          state->packings.push_back({i, emitPackWeight(builder, cast<RankedTensorType>(op->getOperand(i).getType()), transposed), nullptr});
+          state->packings.push_back({i, emitPackWeight(builder, cast<RankedTensorType>(op->getOperand(i).getType()), *packing), nullptr});
         });
     lowerToLLVM(*kernels);
   }
@@ -354,6 +355,12 @@ CompiledOp::CompiledOp(const std::string &body, const std::vector<std::string> &
 }
 
 CompiledOp::~CompiledOp() = default;
+
+std::string Target::missing() const {
+  const InstructionSet set = InstructionSet::named(cpu);
+  // Vectors of AVX-512 are cut in two where there are none.
+  return set.bf16 || set.amx ? missingFeatures(set.needed) : "";
+}
 
 Outcome CompiledOp::run(const Batch &batch) {
   const auto &[body, options, module, op, info, packings, jit, kernel] = *state;

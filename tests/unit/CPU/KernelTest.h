@@ -4,6 +4,8 @@
 #include "CPU/Emitters.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OwningOpRef.h"
+#include <algorithm>
+#include <cctype>
 #include <gtest/gtest.h>
 #include <random>
 
@@ -33,9 +35,16 @@ private:
 // Whose kernels are run, in which type.
 struct Target {
   bool f64 = false, plain = false;
-  int64_t vectorBytes = 32;
+  std::string cpu = "x86-64-v3";
+  std::string compute = {}; // of products, if another
   std::string element() const { return f64 ? "f64" : "f32"; }
-  std::string name() const { return (plain ? "plain_" : "") + element() + (vectorBytes == 64 ? "_AVX512" : ""); }
+  std::string name() const {
+    std::string name = (plain ? "plain_" : "") + element() + (compute.empty() ? "" : "_" + compute) + (cpu == "x86-64-v3" ? "" : cpu.substr(6));
+    std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
+    return name;
+  }
+  // What this machine lacks for it: features of the CPU that no other instructions can stand for.
+  std::string missing() const;
 };
 inline const Target cpuTargets[] = {{.f64 = false}, {.f64 = true}}, plainTargets[] = {{.f64 = false, .plain = true}, {.f64 = true, .plain = true}};
 inline std::string nameOf(const testing::TestParamInfo<Target> &target) { return target.param.name(); }
@@ -43,7 +52,7 @@ inline std::string nameOf(const testing::TestParamInfo<Target> &target) { return
 struct Options {
   bool plain = false;        // the plain lowering instead of the CPU's kernel
   int64_t extraStride = 0;   // elements between rows beyond their width
-  int64_t vectorBytes = 32;
+  std::string cpu = "x86-64-v3";
   std::vector<int64_t> immediates = {};
   bool inPlace = false;      // the first result takes the first operand's buffer
   std::vector<int> unused = {}; // results that nothing reads; the kernel must not write them

@@ -1,5 +1,6 @@
-// Matrix products, their epilogues and their gradients against the interpreter, in f32 and f64, at odd shapes, with the
-// tiles of AVX2 and of AVX-512 (which LLVM cuts in two where the machine has none).
+// Matrix products, their epilogues and their gradients against the interpreter, in f32, f64 and bf16, at odd shapes, with the
+// tiles of AVX2 and of AVX-512 (which LLVM cuts in two where the machine has none), and with AVX512-BF16 and AMX where the
+// machine has them.
 #include "KernelTest.h"
 #include <limits>
 
@@ -9,10 +10,18 @@ using namespace xfc::test;
 namespace {
 
 // AVX-512's tiles too: compiled for the host they are split in two.
-const Target matrixTargets[] = {{.f64 = false}, {.f64 = true}, {.f64 = false, .vectorBytes = 64}};
+const Target matrixTargets[] = {{.f64 = false}, {.f64 = true}, {.f64 = false, .cpu = "x86-64-v4"}};
+const Target bf16Targets[] = {{.compute = "bf16"},
+                              {.cpu = "x86-64-v4", .compute = "bf16"},
+                              {.cpu = "x86-64-v4+bf16", .compute = "bf16"},
+                              {.cpu = "x86-64-v4+amx", .compute = "bf16"}};
 
 class Matrix : public testing::TestWithParam<Target> {
 protected:
+  void SetUp() override {
+    if (const std::string missing = GetParam().missing(); !missing.empty())
+      GTEST_SKIP() << "this CPU lacks " << missing;
+  }
   std::string element() const { return GetParam().element(); }
   std::string rows(int64_t features) const { return "!xfc.rows<source, " + std::to_string(features) + "x" + element() + ">"; }
   std::string row() const { return "!xfc.rows<source, " + element() + ">"; }
@@ -20,7 +29,11 @@ protected:
   std::string tensor(int64_t a) const { return "tensor<" + std::to_string(a) + "x" + element() + ">"; }
 
   static std::string textOf(const std::string &op, const std::vector<std::string> &types, const std::string &results) {
-    std::string text = op + " : (";
+    std::string text = op;
+    // The compute type stands before the epilogue.
+    if (const std::string &compute = GetParam().compute; !compute.empty())
+      text.insert(std::min(op.find(" {"), op.size()), " in " + compute);
+    text += " : (";
     for (size_t i = 0; i < types.size(); ++i)
       text += (i ? ", " : "") + types[i];
     return text + ") -> (" + results + ")";
@@ -33,7 +46,7 @@ protected:
              const std::string &results, int64_t terms, Options options = {}, bool training = true) {
     const std::string text = textOf(op, types, results);
     const double rounding = GetParam().f64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
-    options.vectorBytes = GetParam().vectorBytes;
+    options.cpu = GetParam().cpu;
     options.plain = GetParam().plain;
     CompiledOp kernel(text, types, options);
     for (const std::vector<int> &lengths : batches) {
@@ -57,7 +70,7 @@ protected:
         tensor.data[i] = isIds ? static_cast<int64_t>(at) % 37 - 1 : std::sin(at * (operand + 1) * 0.7);
       }
     };
-    CompiledOp kernel(text, types, {.plain = GetParam().plain, .extraStride = 1, .vectorBytes = GetParam().vectorBytes, .unused = std::move(unused), .evaluate = false, .set = set});
+    CompiledOp kernel(text, types, {.plain = GetParam().plain, .extraStride = 1, .cpu = GetParam().cpu, .unused = std::move(unused), .evaluate = false, .set = set});
     const Outcome all = kernel.run(Batch({most}, {1}));
     auto expectSame = [&](int count, int from) {
       first = from;
@@ -193,7 +206,9 @@ TEST_P(FusedMatrix, CrossEntropyRowsDoNotTouchEachOther) {
 }
 
 INSTANTIATE_TEST_SUITE_P(CPU, Matrix, testing::ValuesIn(matrixTargets), nameOf);
+INSTANTIATE_TEST_SUITE_P(BF16, Matrix, testing::ValuesIn(bf16Targets), nameOf);
 INSTANTIATE_TEST_SUITE_P(Plain, Matrix, testing::ValuesIn(plainTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(CPU, FusedMatrix, testing::ValuesIn(matrixTargets), nameOf);
+INSTANTIATE_TEST_SUITE_P(BF16, FusedMatrix, testing::ValuesIn(bf16Targets), nameOf);
 
 } // namespace

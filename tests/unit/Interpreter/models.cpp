@@ -35,7 +35,7 @@ class ShippedModel : public testing::TestWithParam<std::tuple<std::string, Phase
 TEST_P(ShippedModel, gradientsEqualCentralDifferences) {
   auto [name, phase] = GetParam();
   PipelineOptions options;
-  options.f64 = true;
+  options.dtype = "f64";
   options.decode = false;
   std::string text = emitPhase(smallModel(name), options, phase);
   // An encoder alone has no loss: the sum of its output.

@@ -1,6 +1,7 @@
 // Values known from elsewhere: worked examples, published test vectors, and numbers done by hand.
 #include "Dialect/Support.h"
 #include "Fixture.h"
+#include <bit>
 #include <cmath>
 
 using namespace xfc;
@@ -80,6 +81,40 @@ TEST(Dropout, dependsOnTheSentenceAndNotOnTheBatch) {
   Tensor z = (*xfc::evaluate(program.function(), alone.shape(), {Tensor{{2, 12}, std::vector<double>(24, 1.0)}}))[0];
   EXPECT_EQ(std::vector<double>(y.data.begin() + 36, y.data.end()), z.data);
   EXPECT_NE(std::vector<double>(y.data.begin(), y.data.begin() + 24), z.data);
+}
+
+// x in the compute type: the product with an identity, which rounds to itself.
+std::vector<double> roundedBy(const std::string &compute, const std::vector<double> &x) {
+  const auto n = static_cast<int64_t>(x.size());
+  const std::string rows = "!xfc.rows<source, " + std::to_string(n) + "xf32>", tensor = "tensor<" + std::to_string(n) + "x" + std::to_string(n) + "xf32>";
+  Tensor identity{{n, n}, std::vector<double>(n * n, 0.0)};
+  for (int64_t i = 0; i < n; ++i)
+    identity.row(i)[i] = 1;
+  return evaluateOn(1, "func.func @f(%x: " + rows + ", %w: " + tensor + ") -> " + rows + " { %y = xfc.linear %x, %w in " + compute + " : (" + rows +
+                           ", " + tensor + ") -> " + rows + "\nreturn %y : " + rows + " }",
+                    {Tensor{{1, n}, x}, identity})[0]
+      .data;
+}
+
+// Against the bits: half a unit of the last place added to the upper half, a tie to the even one.
+TEST(ComputeTypes, bf16IsTheNearest) {
+  EXPECT_EQ(roundedBy("bf16", {1 + 0x1p-8, 1 + 3 * 0x1p-8, 1 + 0x1.01p-8, -0x1.fep-3, 3.38953e38, 0}),
+            (std::vector<double>{1, 1 + 0x1p-6, 1 + 0x1p-7, -0x1.fep-3, 0x1.fep127, 0}));
+  std::vector<double> x, expected;
+  for (uint32_t i = 0; i < 200; ++i) {
+    const uint32_t bits = (i * 2654435761u & 0x807fffffu) | (100 + i % 60) << 23;
+    x.push_back(std::bit_cast<float>(bits));
+    expected.push_back(std::bit_cast<float>((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u));
+  }
+  EXPECT_EQ(roundedBy("bf16", x), expected);
+}
+
+TEST(ComputeTypes, int8IsARowsOwnScale) {
+  EXPECT_EQ(roundedBy("int8", {-127, 1, -0.4, 63.5, 64.5, 126.6}), (std::vector<double>{-127, 1, 0, 64, 64, 127}));
+  const std::vector<double> y = roundedBy("int8", {0.5, -0.1});
+  EXPECT_DOUBLE_EQ(y[0], 0.5);
+  EXPECT_DOUBLE_EQ(y[1], -25 * 0.5 / 127);
+  EXPECT_EQ(roundedBy("int8", {0, 0}), (std::vector<double>{0, 0}));
 }
 
 // The document's positional encoding, its exponents doubled: PE(2), PE(10) and their cosine.

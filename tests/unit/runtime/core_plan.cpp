@@ -91,6 +91,28 @@ TEST(Plan, SizesAreSumsOverCounts) {
   EXPECT_EQ(evaluate(size, counts), 5 + 30 + 22 + 400);
 }
 
+TEST(Plan, VariantsOfPrograms) {
+  Module module;
+  for (const char *name : {"encode", "decode_step", "encode.bf16", "encode.int8", "decode_step.bf16"})
+    module.programs.push_back({.name = name});
+  const std::vector<std::string> three = {"f32", "bf16", "int8"};
+  EXPECT_EQ(module.computeTypes("encode"), three);
+  EXPECT_TRUE(module.computeTypes("score").empty());
+  EXPECT_EQ(module.variant("encode", ""), "encode");
+  EXPECT_EQ(module.variant("encode", "f32"), "encode");
+  EXPECT_EQ(module.variant("encode", "int8"), "encode.int8");
+  try {
+    module.variant("decode_step", "int8");
+    ADD_FAILURE() << "no error";
+  } catch (const Error &error) {
+    EXPECT_TRUE(std::string(error.what()).starts_with("--compute-type int8: this executable decodes in f32 or bf16 only")) << error.what();
+  }
+  module.compute = "bf16";
+  EXPECT_EQ(module.variant("encode", ""), "encode");
+  EXPECT_EQ(module.variant("encode", "bf16"), "encode");
+  EXPECT_EQ(module.computeTypes("decode_step").front(), "bf16");
+}
+
 TEST(Plan, BytesAndBack) {
   Module module = bagModel();
   module.packed = {{0, {Place::Kind::Parameters, 0, 64}, 4096, 3}};

@@ -1,10 +1,12 @@
-"""check_object.py OBJECT {x86-64-v3,x86-64-v4} IMAGE: checks the symbols of an object, its vector registers, and that the
-loops of the matrix micro-kernel do not touch the stack. Needs llvm-nm and llvm-objdump."""
+"""check_object.py OBJECT CPU IMAGE [KIND...]: checks the symbols of an object, its vector registers, and that the loops of the
+matrix micro-kernels hold their products and do not touch the stack. The kinds of micro-kernels, of elements, widened, pairs,
+tiles, must be those given (elements). Needs llvm-nm and llvm-objdump."""
 import re
 import subprocess
 import sys
 
-file, cpu, image = sys.argv[1:]
+file, cpu, image = sys.argv[1:4]
+kinds = set(sys.argv[4:]) or {"elements"}
 ALLOWED = {"memset", "memcpy", "log", "logf"}
 failures = []
 
@@ -33,7 +35,7 @@ for line in run("llvm-objdump", "--disassemble", "--no-show-raw-insn", file).spl
 wide = [f"{name}: {text}" for name, body in functions.items() for _, text in body if re.search(r"%zmm|%k[0-7]|%[xy]mm(1[6-9]|[23]\d)", text)]
 if cpu == "x86-64-v3" and wide:
     failures.append(f"AVX-512 in {wide[0]}")
-if cpu == "x86-64-v4" and not wide:
+if cpu != "x86-64-v3" and not wide:
     failures.append("no AVX-512")
 
 
@@ -45,24 +47,27 @@ def innermost_loops(body):
             yield [text for at, text in body if begin <= at <= end]
 
 
-# product_ROWSxCOLUMNS_LAYOUT; the narrowest have two vectors of columns.
-kernels = {name: (int(match[1]), int(match[2])) for name in functions if (match := re.match(r"product_(\d+)x(\d+)_", name))}
-if not kernels:
-    sys.exit("no micro-kernel product_ROWSxCOLUMNS_LAYOUT")
-rows, columns = max(kernels.values())
-lanes = min(shape[1] for shape in kernels.values()) // 2
-register = "%zmm" if cpu == "x86-64-v4" else "%ymm"
-for name, shape in kernels.items():
-    loops = [[text for text in loop] for loop in innermost_loops(functions[name])]
-    products = [loop for loop in loops if any("vfmadd" in text for text in loop)]
-    # Every row times every vector, once or unrolled.
-    expected = shape[0] * shape[1] // lanes
-    if not products or any(sum("vfmadd" in text and register in text for text in loop) % expected for loop in products):
+# product_KIND_ROWSxCOLUMNS_STRIDES, no kind for elements; the narrowest have two vectors of columns.
+PRODUCTS = {"elements": "vfmadd", "widened": "vfmadd", "pairs": "vdpbf16ps", "tiles": "tdpbf16ps"}
+kernels = {}
+for name in functions:
+    if match := re.match(r"product_(?:([a-z]+)_)?(\d+)x(\d+)_", name):
+        kernels[name] = (match[1] or "elements", int(match[2]), int(match[3]))
+if (found := {kind for kind, _, _ in kernels.values()}) != kinds:
+    failures.append(f"micro-kernels of {sorted(found)}, expected {sorted(kinds)}")
+lanes = min((columns for kind, _, columns in kernels.values() if kind != "tiles"), default=0) // 2
+register = "%ymm" if cpu == "x86-64-v3" else "%zmm"
+for name, (kind, rows, columns) in kernels.items():
+    wanted = lambda text: PRODUCTS[kind] in text and ("%tmm" if kind == "tiles" else register) in text
+    loops = [loop for loop in innermost_loops(functions[name]) if any(PRODUCTS[kind] in text for text in loop)]
+    # Every row times every vector or tile, once or unrolled; a widened pair twice.
+    expected = rows * columns // 256 if kind == "tiles" else rows * columns // lanes * (2 if kind == "widened" else 1)
+    if not loops or any(sum(map(wanted, loop)) % expected for loop in loops):
         failures.append(f"{name}: no loop of {expected} products, or one of another number")
-    spills = [text for loop in products for text in loop if "(%rsp" in text]
+    spills = [text for loop in loops for text in loop if "(%rsp" in text or "tilestore" in text]
     if spills:
         failures.append(f"{name}: {len(spills)} accesses to the stack in its loops, first {spills[0]}")
 
 if failures:
     sys.exit(f"{file}:\n  " + "\n  ".join(failures))
-print(f"{len(functions)} functions, {len(wide)} instructions of AVX-512, {len(kernels)} micro-kernels up to {rows} x {columns}")
+print(f"{len(functions)} functions, {len(wide)} instructions of AVX-512, {len(kernels)} micro-kernels")

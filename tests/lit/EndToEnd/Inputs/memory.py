@@ -14,5 +14,7 @@ print(f"arena {run['arena_bytes']} predicted {step['arena_bytes']}; state {run['
       f"peak above info {taken / 1e6:.1f} MB predicted {step['peak_bytes'] / 1e6:.1f} MB")
 if run["arena_bytes"] != step["arena_bytes"]:
     sys.exit("the arena differs")
+if run["state_bytes"] != step["state_bytes"]:
+    sys.exit("parameters and what else is held differ")
 if abs(taken - step["peak_bytes"]) > 0.05 * step["peak_bytes"] + 8e6:
     sys.exit("the peak is off by more than 5 % + 8 MB")

@@ -1,0 +1,257 @@
+// The innermost product, in each form that an instruction set has for it.
+//
+// An element of a result is one chain of sums over the inner dimension in ascending order, whatever the number of rows or
+// how they are cut, so that a row's result never depends on its neighbours.
+#include "MicroKernel.h"
+#include "core/Error.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+
+namespace xfc {
+
+Products productsFor(const KernelBuilder &k, std::optional<ComputeType> compute) {
+  if (!compute)
+    return Products::Elements;
+  if (*compute != ComputeType::bf16)
+    throw Error("compile: there is no CPU kernel for products in " + stringifyComputeType(*compute).str());
+  return k.set.amx ? Products::Tiles : k.set.bf16 ? Products::Pairs : Products::Widened;
+}
+
+Products gradientProductsFor(const KernelBuilder &k, std::optional<ComputeType> compute) {
+  const Products products = productsFor(k, compute);
+  return products == Products::Tiles ? Products::Pairs : products == Products::Widened ? Products::Elements : products;
+}
+
+// Of a tile of AMX: rows, and 4-byte words of a row.
+static constexpr int64_t tile = 16;
+
+Tiling::Tiling(KernelBuilder &k, int64_t inner, Products products)
+    : products(products), pair(products == Products::Elements ? 1 : 2), rows(k.registers() == 32 ? 14 : 6), panel(2 * k.lanes()),
+      block(k.registers() == 32 ? 84 : 72), left(products == Products::Widened ? 2 : 1) {
+  if (products == Products::Tiles) {
+    rows = 2 * tile;
+    block = 6 * tile;
+  }
+  depth = std::min<int64_t>(units(inner), 512 / left);
+  stride = (depth * left + k.lanes() - 1) / k.lanes() * k.lanes() + 16;
+}
+
+int64_t Tiling::units(int64_t inner) const {
+  const int64_t units = (inner + pair - 1) / pair;
+  return products == Products::Tiles ? (units + tile - 1) / tile * tile : units;
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// bf16
+//===--------------------------------------------------------------------------------------------------------===//
+
+static Value words(KernelBuilder &k, Value x) { return arith::BitcastOp::create(k.b, k.vectorType(k.lanes(), k.i32), x); }
+static Value floats(KernelBuilder &k, Value x) { return arith::BitcastOp::create(k.b, k.vectorType(k.lanes()), x); }
+static Value word(KernelBuilder &k, uint32_t bits) { return k.broadcast(k.i32Of(static_cast<int32_t>(bits))); }
+
+// Words whose upper halves are the nearest bf16; a NaN keeps its upper half, with a bit that no infinity has.
+static Value roundedWords(KernelBuilder &k, Value x) {
+  Value bits = words(k, x), odd = arith::AndIOp::create(k.b, arith::ShRUIOp::create(k.b, bits, word(k, 16)), word(k, 1));
+  Value nearest = k.add(k.add(bits, word(k, 0x7fff)), odd), quiet = arith::OrIOp::create(k.b, bits, word(k, 0x400000));
+  return k.select(arith::CmpFOp::create(k.b, arith::CmpFPredicate::ORD, x, x), nearest, quiet);
+}
+
+Value roundToBF16(KernelBuilder &k, Value x) {
+  return floats(k, arith::AndIOp::create(k.b, roundedWords(k, x), word(k, 0xffff0000)));
+}
+
+Value pairOfBF16(KernelBuilder &k, Value first, Value second) {
+  Value low = arith::ShRUIOp::create(k.b, roundedWords(k, first), word(k, 16));
+  Value high = arith::AndIOp::create(k.b, roundedWords(k, second), word(k, 0xffff0000));
+  return floats(k, arith::OrIOp::create(k.b, low, high));
+}
+
+// The first or second elements of a vector of pairs. From two bytes further on the second ones lie in the low halves: one
+// shift for either, and no register that a mask or the pairs would take from the sums.
+static Value widened(KernelBuilder &k, Value pairs, int64_t half) {
+  Value from = k.offset(pairs, half, k.b.getI16Type());
+  Value loaded = LLVM::LoadOp::create(k.b, k.vectorType(k.lanes(), k.i32), from, /*alignment=*/2);
+  return floats(k, arith::ShLIOp::create(k.b, loaded, word(k, 16)));
+}
+
+// sum + the products of the pairs of x and y.
+static Value addPairs(KernelBuilder &k, Value sum, Value x, Value y) {
+  Type type = k.vectorType(2 * k.lanes(), k.b.getBF16Type());
+  auto pairs = [&](Value value) -> Value { return LLVM::BitcastOp::create(k.b, type, value); };
+  return LLVM::CallIntrinsicOp::create(k.b, sum.getType(), k.b.getStringAttr("llvm.x86.avx512bf16.dpbf16ps.512"),
+                                       ValueRange{sum, pairs(x), pairs(y)})
+      .getResult(0);
+}
+
+void copyLeft(KernelBuilder &k, const Tiling &t, Value from, Value to, int64_t elements) {
+  auto store = [&](Value x, Value i) {
+    if (t.products == Products::Elements)
+      return k.store(x, k.offset(to, i));
+    if (t.products == Products::Widened)
+      return k.store(roundToBF16(k, x), k.offset(to, i));
+    Type bf16 = k.b.getBF16Type();
+    k.store(arith::TruncFOp::create(k.b, k.vectorType(k.lanes(), bf16), x), k.offset(to, i, bf16));
+  };
+  k.features(elements, [&](Value i, int64_t used) {
+    Value at = k.offset(from, i);
+    store(t.pair == 1 ? k.load(at, k.lanes()) : k.loadPart(at, used), i);
+  });
+  for (int64_t i = (elements + k.lanes() - 1) / k.lanes() * k.lanes(); i < t.units(elements) * t.pair; i += k.lanes())
+    store(k.splat(0), k.index(i));
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// In registers
+//===--------------------------------------------------------------------------------------------------------===//
+
+// c[m][width x panel] (+)= a[m][0..depth) b[0..depth)[width x panel], panels of b `bStride` apart; one private function for
+// each number of rows, width and strides. A wide one is for few rows, whose sums alone would wait for each other.
+static std::string microKernel(KernelBuilder &k, const Tiling &t, Strides strides, int64_t rows, int64_t width) {
+  const char *kind = t.products == Products::Widened ? "_widened" : t.products == Products::Pairs ? "_pairs" : "";
+  std::string name = llvm::formatv("product{0}_{1}x{2}_{3}_{4}", kind, rows, width * t.panel, strides.row, strides.unit);
+  k.helper(name, {k.ptr, k.ptr, k.i64, k.i64, k.ptr, k.i64, k.i1}, [&](ValueRange arguments) {
+    Value a = arguments[0], b = arguments[1], bStride = arguments[2], depth = arguments[3], c = arguments[4], stride = arguments[5];
+    const int64_t vectors = 2 * width;
+    SmallVector<Value> cRows, panels;
+    for (int64_t r = 0; r < rows; ++r)
+      cRows.push_back(k.offset(c, k.mul(stride, r)));
+    for (int64_t w = 0; w < width; ++w)
+      panels.push_back(k.offset(b, k.mul(bStride, w)));
+    auto at = [&](int64_t r, int64_t v) { return k.offset(cRows[r], v * k.lanes()); };
+    Values sums = k.choose(
+        arguments[6],
+        [&] {
+          Values old;
+          for (int64_t i = 0; i < rows * vectors; ++i)
+            old.push_back(k.load(at(i / vectors, i % vectors), k.lanes()));
+          return old;
+        },
+        [&] { return Values(rows * vectors, k.splat(0)); });
+    auto step = [&](Value from, int64_t unroll, Values state) {
+      Value aAt = k.offset(a, k.mul(from, strides.unit)), bAt = k.mul(from, t.panel);
+      for (int64_t u = 0; u < unroll; ++u)
+        for (int64_t half = 0; half < t.left; ++half) {
+          SmallVector<Value> right;
+          for (int64_t v = 0; v < vectors; ++v) {
+            Value p = k.offset(k.offset(panels[v / 2], bAt), u * t.panel + v % 2 * k.lanes());
+            right.push_back(t.products == Products::Widened ? widened(k, p, half) : k.load(p, k.lanes()));
+          }
+          for (int64_t r = 0; r < rows; ++r) {
+            Value x = k.broadcast(k.load(k.offset(aAt, r * strides.row + u * strides.unit + half)));
+            for (int64_t v = 0; v < vectors; ++v) {
+              Value &sum = state[r * vectors + v];
+              sum = t.products == Products::Pairs ? addPairs(k, sum, x, right[v]) : k.fma(x, right[v], sum);
+            }
+          }
+        }
+      return state;
+    };
+    const int64_t unroll = 4 / t.left;
+    Value whole = k.mul(k.div(depth, unroll), unroll);
+    sums = k.loop(k.index(0), whole, unroll, sums, [&](Value at, Values state) { return step(at, unroll, state); });
+    sums = k.loop(whole, depth, 1, sums, [&](Value at, Values state) { return step(at, 1, state); });
+    for (int64_t i = 0; i < rows * vectors; ++i)
+      k.store(sums[i], at(i / vectors, i % vectors));
+  });
+  return name;
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// In tiles
+//===--------------------------------------------------------------------------------------------------------===//
+
+// c[rowTiles x 16][width x panel] += a b, as microKernel. Rows of a tile that nobody reads cost no more than the tile does.
+static std::string tileKernel(KernelBuilder &k, const Tiling &t, Strides strides, int64_t rowTiles, int64_t width) {
+  std::string name = llvm::formatv("product_tiles_{0}x{1}_{2}", rowTiles * tile, width * t.panel, strides.row);
+  k.helper(name, {k.ptr, k.ptr, k.i64, k.i64, k.ptr, k.i64}, [&](ValueRange arguments) {
+    Value a = arguments[0], b = arguments[1], bStride = arguments[2], depth = arguments[3], c = arguments[4], cStride = arguments[5];
+    const int64_t columnTiles = width * t.panel / tile, ofPanel = t.panel / tile;
+    Type amx = LLVM::LLVMX86AMXType::get(k.b.getContext());
+    auto i16 = [&](int64_t value) -> Value { return arith::ConstantOp::create(k.b, k.b.getI16IntegerAttr(static_cast<int16_t>(value))); };
+    Value rows = i16(tile), bytes = i16(tile * 4);
+    auto intrinsic = [&](const char *what, ValueRange operands) -> Value {
+      return LLVM::CallIntrinsicOp::create(k.b, amx, k.b.getStringAttr(what), operands).getResult(0);
+    };
+    auto load = [&](Value p, Value stride) { return intrinsic("llvm.x86.tileloadd64.internal", {rows, bytes, p, k.mul(stride, 4)}); };
+    auto sumAt = [&](int64_t i) { return k.offset(k.offset(c, k.mul(cStride, i / columnTiles * tile)), i % columnTiles * tile); };
+    Values sums;
+    for (int64_t i = 0; i < rowTiles * columnTiles; ++i)
+      sums.push_back(load(sumAt(i), cStride));
+    sums = k.loop(k.index(0), depth, tile, sums, [&](Value at, Values state) {
+      Values left;
+      for (int64_t r = 0; r < rowTiles; ++r)
+        left.push_back(load(k.offset(k.offset(a, at), r * tile * strides.row), k.index(strides.row)));
+      for (int64_t j = 0; j < columnTiles; ++j) {
+        Value panel = k.offset(b, k.mul(bStride, j / ofPanel));
+        Value right = load(k.offset(k.offset(panel, k.mul(at, t.panel)), j % ofPanel * tile), k.index(t.panel));
+        for (int64_t r = 0; r < rowTiles; ++r) {
+          Value &sum = state[r * columnTiles + j];
+          sum = intrinsic("llvm.x86.tdpbf16ps.internal", {rows, bytes, bytes, sum, left[r], right});
+        }
+      }
+      return state;
+    });
+    for (auto [i, sum] : llvm::enumerate(sums))
+      LLVM::CallIntrinsicOp::create(k.b, k.b.getStringAttr("llvm.x86.tilestored64.internal"),
+                                    ValueRange{rows, bytes, sumAt(static_cast<int64_t>(i)), k.mul(cStride, 4), sum});
+  });
+  return name;
+}
+
+static void multiplyTiles(KernelBuilder &k, const Tiling &t, Strides strides, Value a, Value b, Value bStride, int64_t panels, Value depth,
+                          Value c, Value cStride, Value count, Value accumulate, const Ahead &ahead) {
+  // Tiles of zeros would have to be chosen in place of loaded ones; storing zeros first leaves one way through.
+  k.when(accumulate, [] {}, [&] {
+    k.loop(k.index(0), k.mul(k.div(k.add(count, tile - 1), tile), tile), 1, [&](Value r) {
+      for (int64_t i = 0; i < panels * t.panel; i += k.lanes())
+        k.store(k.splat(0), k.offset(k.offset(c, k.mul(r, cStride)), i));
+    });
+  });
+  auto call = [&](Value row, int64_t rowTiles, int64_t panel, int64_t width) {
+    k.invoke(tileKernel(k, t, strides, rowTiles, width), {k.offset(a, k.mul(row, strides.row)), k.offset(b, k.mul(bStride, panel)), bStride, depth,
+                                                         k.offset(c, k.add(k.mul(row, cStride), panel * t.panel)), cStride});
+  };
+  // Two tiles of rows at a time, and one if no more than that is left.
+  Value twos = k.mul(k.div(k.add(count, tile - 1), 2 * tile), 2 * tile);
+  for (int64_t panel = 0; panel < panels; ++panel)
+    k.loop(k.index(0), twos, 2 * tile, [&](Value row) {
+      ahead(k.div(row, t.rows), panel);
+      call(row, 2, panel, 1);
+    });
+  k.when(k.less(twos, count), [&] { call(twos, 1, 0, panels); });
+}
+
+void multiplyPanels(KernelBuilder &k, const Tiling &t, Strides strides, Value a, int64_t tileStride, Value b, Value bStride, int64_t panels,
+                    Value depth, Value c, Value cStride, Value count, Value accumulate, const Ahead &ahead) {
+  if (t.products == Products::Tiles)
+    return multiplyTiles(k, t, strides, a, b, bStride, panels, depth, c, cStride, count, accumulate, ahead);
+  Value tiles = k.div(count, t.rows), whole = k.mul(tiles, t.rows), rest = k.sub(count, whole);
+  auto call = [&](Value tile, int64_t rows, int64_t panel, int64_t width) {
+    k.invoke(microKernel(k, t, strides, rows, width),
+             {k.offset(a, k.mul(tile, tileStride)), k.offset(b, k.mul(bStride, panel)), bStride, depth,
+              k.offset(c, k.add(k.mul(k.mul(tile, t.rows), cStride), panel * t.panel)), cStride, accumulate});
+  };
+  for (int64_t panel = 0; panel < panels; ++panel)
+    k.loop(k.index(0), tiles, 1, [&](Value tile) {
+      ahead(tile, panel);
+      call(tile, t.rows, panel, 1);
+    });
+  for (int64_t rows = 1; rows < t.rows; ++rows)
+    k.when(k.equal(rest, k.index(rows)), [&] {
+      // As wide as sums, right operands and one left operand have registers; one row's right operands come from memory.
+      int64_t most = 4;
+      while (rows > 1 && most > 1 && (rows + 1) * 2 * most + 1 > k.registers())
+        most /= 2;
+      for (int64_t panel = 0; panel < panels;) {
+        int64_t width = most;
+        while (width > panels - panel)
+          width /= 2;
+        call(tiles, rows, panel, width);
+        panel += width;
+      }
+    });
+}
+
+} // namespace xfc

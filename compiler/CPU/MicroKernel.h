@@ -1,0 +1,63 @@
+// The innermost product: rows of a left operand in scratch times panels of a packed right one, by the instructions that the
+// set has for the type it multiplies in.
+#pragma once
+
+#include "Dialect/XFC.h"
+#include "KernelBuilder.h"
+
+namespace xfc {
+
+// How a product is computed, and so what its operands look like in memory. The inner dimension is cut into units: an
+// element, or a pair of neighbours (2u, 2u + 1) as bf16 in a word of 4 bytes, the first in its low half.
+enum class Products {
+  Elements, // multiply-adds of the element type: units are elements
+  Widened,  // bf16 by multiply-adds of f32: right pairs are widened in registers, left ones come as rounded f32
+  Pairs,    // bf16 by AVX512-BF16: pairs on both sides
+  Tiles,    // bf16 by AMX: the same, in whole tiles of 16 units
+};
+
+// What the set's best instructions for a compute type are. A gradient of a weight rounds its left operand while it
+// transposes it, so there each is as good as the plainer one below.
+Products productsFor(const KernelBuilder &k, std::optional<ComputeType> compute);
+Products gradientProductsFor(const KernelBuilder &k, std::optional<ComputeType> compute);
+
+// Sizes of a product on a target. A word is of the element type's size.
+struct Tiling {
+  Products products;
+  int64_t pair;         // elements of a unit
+  int64_t rows;         // of the micro-kernel: 6 x 2 vectors fill 16 registers, 14 x 2 fill 32; 2 x 2 tiles fill 8
+  int64_t panel;        // columns of the micro-kernel
+  int64_t block;        // rows of a chunk
+  int64_t depth;        // units of a block
+  int64_t left;         // words of a unit of the left operand
+  int64_t stride;       // words of a row in scratch: not a power of two, so that rows spread over the cache's sets
+  // Panels come in groups of 64 columns, as dropout's random numbers do.
+  static constexpr int64_t group = 64;
+
+  Tiling(KernelBuilder &k, int64_t inner, Products products);
+  int64_t panels(int64_t n) const { return (n + panel - 1) / panel; }
+  int64_t unit() const { return std::max<int64_t>(1, group / panel); } // panels of a group
+  int64_t units(int64_t inner) const;
+};
+
+// Of the left operand, in words: from row to row, and from unit to unit.
+struct Strides {
+  int64_t row, unit;
+};
+
+// What is fetched while the micro-kernel works on a tile of its rows and a panel: memory's latency then hides behind it.
+using Ahead = std::function<void(mlir::Value tile, int64_t panel)>;
+
+// `panels` (static) panels of b, `bStride` apart, for `count` rows of a, `tileStride` apart from one micro-kernel's rows to
+// the next's; c rows lie `cStride` apart. `depth` counts units. With `accumulate` what stands in c comes first.
+void multiplyPanels(KernelBuilder &k, const Tiling &t, Strides strides, mlir::Value a, int64_t tileStride, mlir::Value b, mlir::Value bStride,
+                    int64_t panels, mlir::Value depth, mlir::Value c, mlir::Value cStride, mlir::Value count, mlir::Value accumulate,
+                    const Ahead &ahead);
+
+// `elements` (static) of a row of f32 or f64 as a row of the left operand, zeros to the end of the last unit.
+void copyLeft(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value to, int64_t elements);
+// A vector of f32 rounded to the nearest bf16, ties to even, as f32; and two as a vector of pairs.
+mlir::Value roundToBF16(KernelBuilder &k, mlir::Value x);
+mlir::Value pairOfBF16(KernelBuilder &k, mlir::Value first, mlir::Value second);
+
+} // namespace xfc

@@ -1,0 +1,49 @@
+// Products that multiply as they are into products that round their operands first, in place or in copies of functions.
+#include "Dialect/XFC.h"
+#include "Passes.h"
+#include "mlir/IR/SymbolTable.h"
+
+using namespace mlir;
+
+namespace xfc {
+#define GEN_PASS_DEF_SETCOMPUTETYPE
+#include "Transforms/Passes.h.inc"
+
+namespace {
+
+struct SetComputeType : impl::SetComputeTypeBase<SetComputeType> {
+  using SetComputeTypeBase::SetComputeTypeBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    if (variants.empty()) {
+      for (auto function : module.getOps<func::FuncOp>())
+        mark(function);
+      return;
+    }
+    for (const std::string &name : variants) {
+      auto function = module.lookupSymbol<func::FuncOp>(name);
+      if (!function) {
+        module.emitError("there is no function '") << name << "' to make a variant of";
+        return signalPassFailure();
+      }
+      auto variant = cast<func::FuncOp>(function->clone());
+      variant.setName((Twine(name) + "." + stringifyComputeType(type)).str());
+      module.push_back(variant);
+      mark(variant);
+    }
+  }
+
+private:
+  void mark(func::FuncOp function) {
+    function.walk([&](ProductOpInterface product) {
+      product.setComputeAttr(ComputeTypeAttr::get(&getContext(), type));
+      if (failed(verifyComputeType(product)))
+        signalPassFailure();
+      ++changed;
+    });
+  }
+};
+
+} // namespace
+} // namespace xfc

@@ -1,0 +1,47 @@
+// RUN: %xfc-opt %s --xfc-set-compute-type=type=bf16 | FileCheck %s --check-prefix=ALL
+// RUN: %xfc-opt %s --xfc-set-compute-type="type=int8 variants=encode" | FileCheck %s --check-prefix=VARIANT
+// RUN: %xfc-opt %s --xfc-set-compute-type="type=bf16 variants=encode" --xfc-set-compute-type="type=int8 variants=encode" | FileCheck %s --check-prefix=TWO
+
+!rows = !xfc.rows<source, 8xf32>
+!weight = tensor<8x8xf32>
+
+// In place: every product of every function, and nothing else.
+// ALL-LABEL: func.func @encode(
+// ALL: xfc.linear %{{.*}}, %{{.*}} in bf16 {
+// ALL: xfc.activation relu %{{[a-z0-9]+}} :
+// ALL-LABEL: func.func @gradients(
+// ALL: xfc.linear_input_grad %{{.*}}, %{{.*}} in bf16 :
+// ALL: xfc.linear_weight_grad %{{.*}}, %{{.*}} in bf16 :
+// ALL-NOT: func.func
+
+// A copy: same arguments, same results, their attributes too.
+// VARIANT-LABEL: func.func @encode(
+// VARIANT: xfc.linear %{{[a-z0-9]+}}, %{{[a-z0-9]+}} {
+// VARIANT-LABEL: func.func @gradients(
+// VARIANT: xfc.linear_input_grad %{{[a-z0-9]+}}, %{{[a-z0-9]+}} :
+// VARIANT-LABEL: func.func @encode.int8(
+// VARIANT-SAME: %{{.*}}: !xfc.rows<source, 8xf32> {xfc.name = "x", xfc.role = "input"},
+// VARIANT-SAME: %{{.*}}: tensor<8x8xf32> {xfc.name = "w", xfc.role = "parameter"}) -> (!xfc.rows<source, 8xf32> {xfc.name = "y"})
+// VARIANT: xfc.linear %{{.*}}, %{{.*}} in int8 {
+// VARIANT-NOT: func.func
+
+// TWO: func.func @encode(
+// TWO: func.func @encode.bf16(
+// TWO: xfc.linear %{{.*}}, %{{.*}} in bf16 {
+// TWO: func.func @encode.int8(
+// TWO: xfc.linear %{{.*}}, %{{.*}} in int8 {
+
+func.func @encode(%x: !rows {xfc.name = "x", xfc.role = "input"}, %w: !weight {xfc.name = "w", xfc.role = "parameter"}) -> (!rows {xfc.name = "y"}) {
+  %y = xfc.linear %x, %w {
+  ^bb0(%row: !rows):
+    %r = xfc.activation relu %row : !rows
+    xfc.yield %r : !rows
+  } : (!rows, !weight) -> !rows
+  return %y : !rows
+}
+
+func.func @gradients(%dy: !rows, %x: !rows, %w: !weight) -> (!rows, !weight, tensor<8xf32>) {
+  %dx = xfc.linear_input_grad %dy, %w : (!rows, !weight) -> !rows
+  %dw, %db = xfc.linear_weight_grad %dy, %x : (!rows, !rows) -> (!weight, tensor<8xf32>)
+  return %dx, %dw, %db : !rows, !weight, tensor<8xf32>
+}
