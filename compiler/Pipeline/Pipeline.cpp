@@ -105,22 +105,26 @@ public:
 
 private:
   void runPasses(Phase phase) {
-    for (const PassEntry &entry : passesOf(phase)) {
-      if (entry.name && options.disabled.count(entry.name))
-        continue;
-      PassManager manager(&context, ModuleOp::getOperationName(), OpPassManager::Nesting::Implicit);
-      std::unique_ptr<Pass> pass = entry.create();
-      std::string name = pass->getArgument().str();
-      manager.addPass(std::move(pass));
-      if (!options.dumpDirectory.empty())
-        dumpBefore();
-      timed(name, [&] {
-        if (failed(manager.run(*module)))
-          throw Error("compile: the pass " + name + " failed; see the message above");
-      });
-      if (!options.dumpDirectory.empty())
-        dumpAfter(name);
-    }
+    for (const PassEntry &entry : passesOf(phase))
+      if (!entry.name || !options.disabled.count(entry.name))
+        runPass(entry.create());
+    // At the very end: CSE would merge what is computed again with the first time, and the liveness is that of the final ops.
+    if (phase == Phase::Differentiated && !options.recompute.empty())
+      runPass(createRecompute({options.recompute == recomputeLevels().front() ? RecomputeLevel::cheap : RecomputeLevel::most}));
+  }
+
+  void runPass(std::unique_ptr<Pass> pass) {
+    PassManager manager(&context, ModuleOp::getOperationName(), OpPassManager::Nesting::Implicit);
+    std::string name = pass->getArgument().str();
+    manager.addPass(std::move(pass));
+    if (!options.dumpDirectory.empty())
+      dumpBefore();
+    timed(name, [&] {
+      if (failed(manager.run(*module)))
+        throw Error("compile: the pass " + name + " failed; see the message above");
+    });
+    if (!options.dumpDirectory.empty())
+      dumpAfter(name);
   }
 
   std::string text() {
@@ -164,6 +168,11 @@ const std::vector<std::string> &fusions() {
           found.push_back(entry.name);
     return found;
   }();
+  return names;
+}
+
+const std::vector<std::string> &recomputeLevels() {
+  static const std::vector<std::string> names = {"cheap", "most"};
   return names;
 }
 

@@ -20,11 +20,14 @@ const std::vector<PhaseInfo> &phases();
 
 // The passes `--no-fuse=NAME` can turn off.
 const std::vector<std::string> &fusions();
+// What `--recompute=LEVEL` can say, from the least.
+const std::vector<std::string> &recomputeLevels();
 
 struct PipelineOptions {
   bool train = true, decode = true;
   bool f64 = false;
   std::set<std::string> disabled;           // of fusions()
+  std::string recompute;                    // of recomputeLevels(), or empty: every value is kept for the gradients
   std::vector<std::string> cpus = {"native"}; // instruction sets, each becomes an image
   std::string dumpDirectory;                // the module after every pass that changed it
   bool timing = false;                      // a line for each stage and pass on standard error

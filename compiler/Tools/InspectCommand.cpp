@@ -16,6 +16,7 @@ namespace {
 struct InspectOptions {
   ModelArguments model;
   FusionArguments noFuse;
+  RecomputeArgument recompute;
   std::string svg, cpu = "native";
   int64_t batchTokens = 4096, length = 32, sentences = 64, beam = 5;
   int threads = 2;
@@ -48,6 +49,7 @@ void inspect(const InspectOptions &options) {
   PipelineOptions pipeline;
   pipeline.cpus = {options.cpu};
   pipeline.disabled = options.noFuse.disabled();
+  pipeline.recompute = options.recompute.level();
   const Module module = planOf(description, pipeline);
   if (!options.svg.empty())
     writeFile(options.svg, drawSvg(description));
@@ -122,6 +124,7 @@ void addInspect(CLI::App &app) {
   CLI::App *command = app.add_subcommand("inspect", "parameters, operations and memory of a model, and its graph");
   options->model.addTo(*command);
   options->noFuse.addTo(*command);
+  options->recompute.addTo(*command);
   command->add_option("--svg", options->svg, "also draw the graph into this file");
   command->add_option("--cpu", options->cpu, "the instruction set to plan for")->capture_default_str();
   command->add_option("--batch-tokens", options->batchTokens, "tokens of a training batch, source and target each")->capture_default_str()->check(CLI::PositiveNumber);
