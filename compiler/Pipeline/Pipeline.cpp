@@ -108,11 +108,12 @@ public:
 
 private:
   void runPasses(Phase phase) {
-    for (const PassEntry &entry : passesOf(phase)) {
-      if (entry.name && options.disabled.count(entry.name))
-        continue;
-      runPass(entry.create());
-    }
+    for (const PassEntry &entry : passesOf(phase))
+      if (!entry.name || !options.disabled.count(entry.name))
+        runPass(entry.create());
+    // At the very end: CSE would merge what is computed again with the first time, and the liveness is that of the final ops.
+    if (phase == Phase::Differentiated && !options.recompute.empty())
+      runPass(createRecompute({options.recompute == recomputeLevels().front() ? RecomputeLevel::cheap : RecomputeLevel::most}));
   }
 
   // All products in the type asked for; those of f32 that decode also in each that can be chosen when it starts.
@@ -187,6 +188,11 @@ const std::vector<std::string> &fusions() {
           found.push_back(entry.name);
     return found;
   }();
+  return names;
+}
+
+const std::vector<std::string> &recomputeLevels() {
+  static const std::vector<std::string> names = {"cheap", "most"};
   return names;
 }
 

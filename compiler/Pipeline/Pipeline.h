@@ -23,11 +23,14 @@ const std::vector<std::string> &dtypes();
 
 // The passes `--no-fuse=NAME` can turn off.
 const std::vector<std::string> &fusions();
+// What `--recompute=LEVEL` can say, from the least.
+const std::vector<std::string> &recomputeLevels();
 
 struct PipelineOptions {
   bool train = true, decode = true;
   std::string dtype = "f32";                // of matrix products: f32, bf16 (all else stays f32), or f64 (all is)
   std::set<std::string> disabled;           // of fusions()
+  std::string recompute;                    // of recomputeLevels(), or empty: every value is kept for the gradients
   std::vector<std::string> cpus = {"native"}; // instruction sets, each becomes an image
   std::string dumpDirectory;                // the module after every pass that changed it
   bool timing = false;                      // a line for each stage and pass on standard error

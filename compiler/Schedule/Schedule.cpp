@@ -254,6 +254,7 @@ private:
   };
   void bindArguments();
   void bindGradients();
+  void bindAliases();
   void number();
   int32_t lastUse(Value value) const;
   Home allocate(Value value, int32_t step);
@@ -328,6 +329,14 @@ void ProgramScheduler::bindGradients() {
   }
 }
 
+// A result that replaces an argument is written in its place.
+void ProgramScheduler::bindAliases() {
+  auto returned = cast<func::ReturnOp>(function.getBody().front().getTerminator());
+  for (auto [i, value] : llvm::enumerate(returned.getOperands()))
+    if (auto argument = function.getResultAttrOfType<IntegerAttr>(i, attr::alias))
+      homes.try_emplace(value, homes.lookup(function.getArgument(argument.getInt())));
+}
+
 void ProgramScheduler::number() {
   int32_t next = 0;
   for (Operation &op : function.getBody().front()) {
@@ -395,7 +404,7 @@ void ProgramScheduler::placeResults(Operation *op, int32_t step) {
     int64_t operand = kernel.getInPlaceOperand(result.getResultNumber());
     if (operand >= 0) {
       Home home = homes.lookup(op->getOperand(operand));
-      bool forced = isa<CacheWriteOp, AdamOp>(op);
+      bool forced = isa<CacheWriteOp>(op);
       bool dead = home.place.kind == Place::Kind::Arena && home.place.offset == 0 &&
                   op->getOperand(operand).getType() == result.getType() &&
                   home.stride == featuresOf(result.getType()) &&
@@ -517,6 +526,7 @@ Program ProgramScheduler::run() {
   number();
   bindArguments();
   bindGradients();
+  bindAliases();
   for (Operation &op : function.getBody().front()) {
     if (isView(&op))
       placeView(&op);

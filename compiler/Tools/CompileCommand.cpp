@@ -15,6 +15,7 @@ struct CompileOptions {
   ModelArguments model;
   std::string output, target = "cpu", cpu = "native", dtype = "f32", mode = "train,decode", emit = "exe";
   FusionArguments noFuse;
+  RecomputeArgument recompute;
   PipelineOptions pipeline;
 };
 
@@ -29,6 +30,7 @@ PipelineOptions pipelineOptions(const CompileOptions &options) {
   pipeline.dtype = options.dtype;
   pipeline.cpus = splitList(options.cpu);
   pipeline.disabled = options.noFuse.disabled();
+  pipeline.recompute = options.recompute.level();
   return pipeline;
 }
 
@@ -89,6 +91,7 @@ void addCompile(CLI::App &app) {
   command->add_option("--dtype", options->dtype, "type of matrix products: f32; bf16, where parameters, sums and all else stay f32; or f64 for checking gradients")->capture_default_str();
   command->add_option("--mode", options->mode, "programs to include: train, decode")->capture_default_str();
   options->noFuse.addTo(*command);
+  options->recompute.addTo(*command);
   command->add_option("--emit", options->emit, "stop early: exe, obj, llvm, or a phase of `xfc phases`")->capture_default_str();
   command->add_option("--dump-ir-dir", options->pipeline.dumpDirectory, "write the module after every pass into this folder");
   command->add_flag("--timing", options->pipeline.timing, "print what each stage and pass took");

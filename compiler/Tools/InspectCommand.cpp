@@ -16,6 +16,7 @@ namespace {
 struct InspectOptions {
   ModelArguments model;
   FusionArguments noFuse;
+  RecomputeArgument recompute;
   std::string svg, cpu = "native", dtype = "f32";
   int64_t batchTokens = 4096, length = 32, sentences = 64, beam = 5;
   int threads = 2;
@@ -50,6 +51,7 @@ void inspect(const InspectOptions &options) {
   check("--dtype", options.dtype, dtypes());
   pipeline.dtype = options.dtype;
   pipeline.disabled = options.noFuse.disabled();
+  pipeline.recompute = options.recompute.level();
   const Module module = planOf(description, pipeline);
   if (!options.svg.empty())
     writeFile(options.svg, drawSvg(description));
@@ -126,6 +128,7 @@ void addInspect(CLI::App &app) {
   CLI::App *command = app.add_subcommand("inspect", "parameters, operations and memory of a model, and its graph");
   options->model.addTo(*command);
   options->noFuse.addTo(*command);
+  options->recompute.addTo(*command);
   command->add_option("--svg", options->svg, "also draw the graph into this file");
   command->add_option("--cpu", options->cpu, "the instruction set to plan for")->capture_default_str();
   command->add_option("--dtype", options->dtype, "type of matrix products, as of `xfc compile`")->capture_default_str();

@@ -70,6 +70,19 @@ void FusionArguments::addTo(CLI::App &command) {
   option = command.add_option("--no-fuse", names, "turn every fusion off, or those named: " + listed(fusions()))->expected(0, 1);
 }
 
+void RecomputeArgument::addTo(CLI::App &command) {
+  // A flag, so that what follows without "=" is no level.
+  command.add_flag("--recompute{" + recomputeLevels().front() + "}", name,
+                   "train in less memory: compute values again for the gradients instead of keeping them. Levels: cheap (what is bound by "
+                   "memory: norms, activations, dropout), most (all that makes the arena smaller)");
+}
+
+const std::string &RecomputeArgument::level() const {
+  if (!name.empty())
+    check("--recompute", name, recomputeLevels());
+  return name;
+}
+
 std::set<std::string> FusionArguments::disabled() const {
   std::vector<std::string> off = splitList(names);
   for (const std::string &name : off)

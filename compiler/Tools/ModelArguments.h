@@ -1,4 +1,4 @@
-// The arguments that verbs reading a model.json share: the file, --set, vocabularies, and --no-fuse.
+// The arguments that verbs reading a model.json share: the file, --set, vocabularies, --no-fuse and --recompute.
 #pragma once
 
 #include "Import/Description.h"
@@ -28,6 +28,16 @@ public:
 private:
   CLI::Option *option = nullptr;
   std::string names;
+};
+
+// --recompute alone is the first of recomputeLevels(), --recompute=LEVEL the one named.
+class RecomputeArgument {
+public:
+  void addTo(CLI::App &command);
+  const std::string &level() const; // empty without the flag
+
+private:
+  std::string name;
 };
 
 // "a,b" as a list without empty parts.

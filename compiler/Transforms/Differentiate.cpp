@@ -70,7 +70,7 @@ private:
   // The gradient of each row's loss: one over the labels of the whole step.
   Value addLossScale(func::FuncOp function, RowsType lossType, OpBuilder &builder) {
     unsigned index = function.getNumArguments();
-    DictionaryAttr attributes = builder.getDictionaryAttr({builder.getNamedAttr(attr::name, builder.getStringAttr("loss_scale")),
+    DictionaryAttr attributes = builder.getDictionaryAttr({builder.getNamedAttr(attr::name, builder.getStringAttr(attr::lossScale)),
                                                            builder.getNamedAttr(attr::role, builder.getStringAttr(attr::scalar))});
     (void)function.insertArgument(index, RankedTensorType::get({}, lossType.getElementType()), attributes, function.getLoc());
     return function.getArgument(index);

@@ -197,4 +197,36 @@ def SetComputeType : Pass<"xfc-set-compute-type", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"changed", "products changed", "products that round their operands">];
 }
 
+def Recompute : Pass<"xfc-recompute", "::mlir::func::FuncOp"> {
+  let summary = "Computes values of the forward part again where the backward part reads them, instead of keeping them";
+  let description = [{
+    The backward part begins with the op that reads `loss_scale`; functions without it stay as they are. A value is computed again,
+    once, before its first use there, from values that are kept: by the op that made it; norms from the sum; what an epilogue makes
+    of another result of its linear without the product. Same ops, same operands, same dropout ids: the same bits.
+
+    Which values: those that lower the peak of live bytes, greedily, the fewest operations a byte first; operations and bytes
+    are those of Schedule/Kernels. Level `cheap` takes only what does at most one operation a byte it moves, which is what
+    memory bounds: norms, activations, dropout, embeddings. Level `most` has no such limit; it costs at most one more forward pass.
+    No op runs again for a result that is not its first, as a norm for its statistics alone.
+
+    ```mlir
+    %y, %sum, %stats = xfc.add_norm %body, %x, %w
+    %q = xfc.linear %y, %wq
+    ...                                            // the backward part:
+    %gw = xfc.linear_weight_grad %dq, %y
+    %dx = xfc.norm_grad %dy, %sum, %w, %stats
+    // becomes
+    ...
+    %again, %stats2 = xfc.norm %sum, %w
+    %gw = xfc.linear_weight_grad %dq, %again
+    %dx = xfc.norm_grad %dy, %sum, %w, %stats2
+    ```
+  }];
+  let options = [Option<"level", "level", "::xfc::RecomputeLevel", "::xfc::RecomputeLevel::cheap", "what may be computed again",
+                        [{::llvm::cl::values(clEnumValN(::xfc::RecomputeLevel::cheap, "cheap", "what is bound by memory"),
+                                             clEnumValN(::xfc::RecomputeLevel::most, "most", "all that lowers the peak"))}]>];
+  let statistics = [Statistic<"values", "values", "values no longer kept">,
+                    Statistic<"copies", "ops copied", "ops of the forward part that run again">];
+}
+
 #endif

@@ -29,7 +29,9 @@ void Batch::assign(std::span<const Sequence> source, std::span<const Sequence> t
     if (withOrder) {
       rows.byId.resize(rows.ids.size());
       std::iota(rows.byId.begin(), rows.byId.end(), 0);
-      std::stable_sort(rows.byId.begin(), rows.byId.end(), [&](int32_t a, int32_t b) { return rows.ids[a] < rows.ids[b]; });
+      // Not std::stable_sort, which allocates.
+      std::sort(rows.byId.begin(), rows.byId.end(),
+                [&](int32_t a, int32_t b) { return rows.ids[a] != rows.ids[b] ? rows.ids[a] < rows.ids[b] : a < b; });
     }
     view.sets[set] = {static_cast<int64_t>(rows.positions.size()), static_cast<int64_t>(rows.sentences.size()), rows.offsets.data(),
                       rows.positions.data(), rows.sequenceOf.data(), rows.sentences.data(), withOrder ? rows.byId.data() : nullptr};

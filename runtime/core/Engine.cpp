@@ -92,6 +92,8 @@ struct Engine::State {
   Block scratch;
   int64_t scratchBytes = 0; // a thread
   std::vector<Timing> *timings = nullptr;
+  std::vector<void *> buffers; // of the step that runs
+  std::vector<int64_t> strides;
 
   struct Prepared {
     const Program *program = nullptr;
@@ -134,6 +136,7 @@ struct Engine::State {
     int64_t needed = 0;
     for (const Step &step : prepared.program->steps) {
       needed = std::max(needed, module.kernels[step.kernel].scratch);
+      buffers.resize(std::max(buffers.size(), step.buffers.size()));
       for (const Place &place : step.buffers) {
         if (place.kind == Place::Kind::Packed) {
           packs.insert(place.index);
@@ -145,6 +148,7 @@ struct Engine::State {
         prepared.moments |= place.kind == Place::Kind::Moments1 || place.kind == Place::Kind::Moments2;
       }
     }
+    strides.resize(buffers.size());
     prepared.packed.assign(packs.begin(), packs.end());
     prepared.tables.assign(tableSet.begin(), tableSet.end());
     prepared.arguments.resize(prepared.program->arguments.size());
@@ -349,33 +353,19 @@ void Engine::run(std::string_view program, const xfc_shape &shape, std::span<con
   s.makeTables(prepared, counts.longest);
   s.pack(prepared);
 
-  void *buffers[64];
-  int64_t strides[64];
-  std::vector<void *> manyBuffers;
   for (const Step &step : prepared.program->steps) {
-    void **places = buffers;
-    const int64_t *stepStrides = step.strides.data();
-    if (step.buffers.size() > 64) { // the optimizer over all parameters
-      manyBuffers.resize(step.buffers.size());
-      places = manyBuffers.data();
-    }
-    bool anyArgument = false;
     for (size_t b = 0; b < step.buffers.size(); ++b) {
-      places[b] = s.address(prepared, step.buffers[b]);
-      anyArgument |= step.buffers[b].kind == Place::Kind::Argument;
-    }
-    if (anyArgument && step.buffers.size() <= 64) {
-      for (size_t b = 0; b < step.buffers.size(); ++b)
-        strides[b] = step.buffers[b].kind == Place::Kind::Argument ? prepared.argumentStrides[step.buffers[b].index] : step.strides[b];
-      stepStrides = strides;
+      const Place &place = step.buffers[b];
+      s.buffers[b] = s.address(prepared, place);
+      s.strides[b] = place.kind == Place::Kind::Argument ? prepared.argumentStrides[place.index] : step.strides[b];
     }
     const Kernel &kernel = s.module.kernels[step.kernel];
     const xfc_call call{&shape,
                         &shape.sets[step.set],
                         &shape.sets[step.keySet],
                         step.keys < 0 ? nullptr : &shape.keys[step.keys],
-                        places,
-                        stepStrides,
+                        s.buffers.data(),
+                        s.strides.data(),
                         step.immediates.data()};
     const int64_t chunks = State::chunksOf(kernel.partition, shape, step);
     s.launch(step.kernel, &step, call, chunks, counts);

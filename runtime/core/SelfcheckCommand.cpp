@@ -127,19 +127,14 @@ private:
     batch.shape().dropout_key[0] = 11;
     batch.shape().dropout_key[1] = 1;
     Scalars smoothing(module, {0.1}), scale(module, {1.0 / static_cast<double>(batch.labelCount())});
-    std::vector<Binding> bindings = batch.bindings();
-    bindings.push_back({"smoothing", smoothing.data()});
-    bindings.push_back({"loss_scale", scale.data()});
-    on.run("loss_and_gradients", batch.shape(), bindings);
+    on.run("loss_and_gradients", batch.shape(), batch.bindings(Binding{"smoothing", smoothing.data()}, Binding{"loss_scale", scale.data()}));
     return sumOfRows(on.output("loss_and_gradients", "loss"), batch.shape().sets[XFC_TARGET].rows) / static_cast<double>(batch.labelCount());
   }
 
   double meanLoss(PairBatch &batch) {
     engine.parametersChanged();
     Scalars smoothing(module, {0.1});
-    std::vector<Binding> bindings = batch.bindings();
-    bindings.push_back({"smoothing", smoothing.data()});
-    engine.run("score", batch.shape(), bindings);
+    engine.run("score", batch.shape(), batch.bindings(Binding{"smoothing", smoothing.data()}));
     return sumOfRows(engine.output("score", "loss"), batch.shape().sets[XFC_TARGET].rows) / static_cast<double>(batch.labelCount());
   }
 

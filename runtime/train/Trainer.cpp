@@ -113,6 +113,7 @@ private:
   std::vector<std::string> validLines, validReferences;
   std::optional<EncodedLines> validSources; // where the model can be decoded
   std::optional<Batches> batches;
+  std::vector<std::vector<int64_t>> group; // the batches of a step; kept, so that steps do not allocate
   std::optional<Update> update;
   std::optional<TrainingLog> log;
   Schedule schedule;
@@ -267,16 +268,18 @@ double Trainer::fractionDone() const {
 }
 
 void Trainer::step() {
-  std::vector<std::vector<int64_t>> group;
-  for (int64_t i = 0; i < options.accumulate && !lastEpochDone(); ++i) {
-    group.push_back(batches->next());
+  size_t count = 0;
+  for (; count < static_cast<size_t>(options.accumulate) && !lastEpochDone(); ++count) {
+    if (count == group.size())
+      group.emplace_back();
+    group[count] = batches->next();
     progress.position = batches->position();
   }
   ++progress.step;
   UpdateOptions settings{schedule.at(progress.step), options.beta1, options.beta2, options.epsilon,
                          options.decoupledDecay ? 0 : options.weightDecay, options.decoupledDecay ? options.weightDecay : 0,
                          options.clipNorm, options.smoothing, options.seed};
-  UpdateResult result = update->run(*corpus, group, progress.step, settings);
+  UpdateResult result = update->run(*corpus, std::span(group).first(count), progress.step, settings);
   if (!std::isfinite(result.loss) || !std::isfinite(result.norm))
     stopNotFinite(result);
   window.loss += result.loss;

@@ -23,15 +23,9 @@ void PairBatch::assign(const Corpus &corpus, std::span<const int64_t> pairs, con
   batch.shape().training = training;
 }
 
-std::vector<Binding> PairBatch::bindings() {
-  return {{"source", batch.ids(XFC_SOURCE).data()}, {"target", batch.ids(XFC_TARGET).data()}, {"labels", labels.data()}};
-}
-
-Scalars::Scalars(const Module &module, std::initializer_list<double> values) {
-  if (module.type == DType::F64)
-    doubles.assign(values);
-  else
-    floats.assign(values.begin(), values.end());
+Scalars::Scalars(const Module &module, std::initializer_list<double> values) : isDouble(module.type == DType::F64) {
+  std::copy(values.begin(), values.end(), doubles);
+  std::copy(values.begin(), values.end(), floats);
 }
 
 double sumOfRows(const View &view, int64_t rows) {
@@ -81,10 +75,8 @@ UpdateResult Update::run(const Corpus &corpus, std::span<const std::vector<int64
     xfc_shape &shape = inputs[i].shape();
     shape.dropout_key[0] = static_cast<uint32_t>(options.seed) ^ static_cast<uint32_t>(options.seed >> 32) * 0x9E3779B9u;
     shape.dropout_key[1] = static_cast<uint32_t>(step);
-    std::vector<Binding> bindings = inputs[i].bindings();
-    bindings.push_back({"smoothing", smoothing.data()});
-    bindings.push_back({"loss_scale", lossScale.data()});
-    engine.run("loss_and_gradients", shape, bindings);
+    engine.run("loss_and_gradients", shape,
+               inputs[i].bindings(Binding{"smoothing", smoothing.data()}, Binding{"loss_scale", lossScale.data()}));
     int64_t rows = shape.sets[XFC_TARGET].rows;
     result.loss += sumOfRows(engine.output("loss_and_gradients", "loss"), rows);
     result.nll += sumOfRows(engine.output("loss_and_gradients", "nll"), rows);

@@ -1,9 +1,11 @@
-// One training step: the loss and gradients of one or several batches, then the optimizer.
+// One training step: the loss and gradients of one or several batches, then the optimizer. Nothing allocates once a batch as
+// large was seen.
 #pragma once
 
 #include "../core/Batch.h"
 #include "../core/Engine.h"
 #include "../text/Corpus.h"
+#include <array>
 
 namespace xfc {
 
@@ -13,7 +15,10 @@ public:
   void assign(const Corpus &corpus, std::span<const int64_t> pairs, const Module &module, bool training);
   xfc_shape &shape() { return batch.shape(); }
   int64_t labelCount() const { return counted; } // of those that are not pad
-  std::vector<Binding> bindings();
+  // Of what it holds, and `more`.
+  template <typename... More> std::array<Binding, 3 + sizeof...(More)> bindings(const More &...more) {
+    return {{{"source", batch.ids(XFC_SOURCE).data()}, {"target", batch.ids(XFC_TARGET).data()}, {"labels", labels.data()}, more...}};
+  }
 
 private:
   Batch batch;
@@ -22,15 +27,16 @@ private:
   int64_t counted = 0;
 };
 
-// Numbers a program takes as tensors, in the executable's type.
+// Numbers a program takes as a tensor, at most 8, in the executable's type.
 class Scalars {
 public:
   Scalars(const Module &module, std::initializer_list<double> values);
-  void *data() { return doubles.empty() ? static_cast<void *>(floats.data()) : doubles.data(); }
+  void *data() { return isDouble ? static_cast<void *>(doubles) : floats; }
 
 private:
-  std::vector<float> floats;
-  std::vector<double> doubles;
+  bool isDouble;
+  float floats[8];
+  double doubles[8];
 };
 
 // Sums of a result with one number a row.

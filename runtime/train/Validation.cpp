@@ -11,9 +11,7 @@ CorpusLoss corpusLoss(Engine &engine, const Corpus &corpus, int64_t batchTokens,
   CorpusLoss sums;
   for (const std::vector<int64_t> &pairs : epochBatches(corpus, batchTokens, 0, 0)) {
     batch.assign(corpus, pairs, engine.module(), false);
-    std::vector<Binding> bindings = batch.bindings();
-    bindings.push_back({"smoothing", smoothingScalar.data()});
-    engine.run("score", batch.shape(), bindings);
+    engine.run("score", batch.shape(), batch.bindings(Binding{"smoothing", smoothingScalar.data()}));
     int64_t rows = batch.shape().sets[XFC_TARGET].rows;
     sums.loss += sumOfRows(engine.output("score", "loss"), rows);
     sums.nll += sumOfRows(engine.output("score", "nll"), rows);

@@ -1,5 +1,6 @@
 // Batches: every structure against its definition, pair by pair.
 #include "core/Batch.h"
+#include "allocations.h"
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <random>
@@ -94,6 +95,27 @@ TEST(Batch, TeacherForcing) {
     expectKeys(shape, XFC_TARGET_TARGET, XFC_TARGET, XFC_TARGET, targets, targets);
     expectKeys(shape, XFC_TARGET_SOURCE, XFC_TARGET, XFC_SOURCE, targets, sources);
   }
+}
+
+TEST(Batch, DoesNotAllocateOnceWarm) {
+  std::mt19937 random(3);
+  Batch batch, step;
+  const int32_t history[] = {0, 1, 2}, sentences[] = {0, 1}, slots[] = {2, 1};
+  const int32_t *const histories[] = {history, history};
+  auto fill = [&](const std::vector<Sequence> &source, const std::vector<Sequence> &target) {
+    batch.assign(source, target, pad, true);
+    for (int32_t position : {2, 1}) {
+      const int32_t positions[] = {position, position};
+      step.assignStep(batch, sentences, positions, slots, histories, 9);
+    }
+  };
+  const std::vector<Ids> large(9, Ids(50, 3)), small = randomIds(random, 9, true);
+  const std::vector<Sequence> full = sequencesOf(large), ragged = sequencesOf(small);
+  fill(full, full);
+  const int64_t before = allocations;
+  fill(ragged, full);
+  fill(full, ragged);
+  EXPECT_EQ(allocations, before);
 }
 
 TEST(Batch, EncoderOnlyAndRowsOfNumbers) {

@@ -4,6 +4,7 @@
 #include "core/Engine.h"
 #include "core/Memory.h"
 #include "core/Safetensors.h"
+#include "allocations.h"
 #include "core_model.h"
 #include <gtest/gtest.h>
 
@@ -144,6 +145,27 @@ TEST_F(CoreEngine, TakesTheMemoryThatWasPredicted) {
   run();
   check();
   EXPECT_EQ(engine.output("forward", "encoder_output").data, before);
+}
+
+// Batches up to what was reserved, in any order of sizes, the first run aside.
+TEST_F(CoreEngine, RunsDoNotAllocate) {
+  Counts counts;
+  counts.rows[XFC_SOURCE] = 200;
+  counts.sequences[XFC_SOURCE] = 30;
+  std::fill(std::begin(counts.pairs), std::end(counts.pairs), 200 * 70);
+  counts.longest = 70;
+  engine.reserve("forward", counts);
+  assign(2, 70);
+  run();
+  check();
+  for (auto [count, length] : {std::pair(3, 5), {30, 6}, {1, 1}}) {
+    assign(count, length);
+    const int64_t before = allocations;
+    run();
+    run();
+    EXPECT_EQ(allocations, before) << count << " x " << length;
+    check();
+  }
 }
 
 TEST_F(CoreEngine, ThreadsDoNotMatter) {

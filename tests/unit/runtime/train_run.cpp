@@ -9,6 +9,7 @@
 #include "train/Log.h"
 #include "train/Report.h"
 #include "train/Trainer.h"
+#include "allocations.h"
 #include <cmath>
 #include <csignal>
 #include <filesystem>
@@ -25,6 +26,8 @@ namespace {
 
 constexpr int64_t V = 12;
 
+std::vector<int64_t> allocationsAtLoss; // what had been allocated at each call of the gradients' kernel, as far as there is room
+
 template <typename T> T *buffer(const xfc_call *call, int i) { return static_cast<T *>(call->buffers[i]); }
 
 // Operands: target ids, labels, smoothing, table, and for gradients loss_scale; results: loss, nll, and the gradient.
@@ -34,8 +37,11 @@ template <bool gradients> void lossKernel(const xfc_call *call, int64_t, void *)
   float smoothing = *buffer<float>(call, 2), *table = buffer<float>(call, 3);
   float *loss = buffer<float>(call, gradients ? 5 : 4), *nll = buffer<float>(call, gradients ? 6 : 5);
   float *gradient = gradients ? buffer<float>(call, 7) : nullptr;
-  if (gradients)
+  if (gradients) {
     std::fill(gradient, gradient + V * V, 0.0f);
+    if (allocationsAtLoss.size() < allocationsAtLoss.capacity())
+      allocationsAtLoss.push_back(allocations);
+  }
   for (int64_t i = 0; i < rows.rows; ++i) {
     float *logits = table + ids[i] * V, sum = 0, all = 0;
     for (int64_t v = 0; v < V; ++v)
@@ -263,6 +269,29 @@ TEST_F(TrainRun, KilledAndResumedEqualsNeverStopped) {
     killed.resume = true;
     ASSERT_EQ(run(killed), "");
     EXPECT_EQ(weightsOf("whole"), weightsOf(out));
+  }
+}
+
+// From one batch's gradients to the next: the update, the choice of a batch and its preparation. Records of the log, every
+// tenth step, and the plan of the next epoch may allocate.
+TEST_F(TrainRun, StepsDoNotAllocate) {
+  for (const char *name : {"a", "b"}) {
+    std::ofstream stream(file(name));
+    for (int line = 0; line < 1000; ++line)
+      stream << "4 5 6 7 8 9 10 11 4\n";
+  }
+  for (int64_t accumulate : {1, 3}) {
+    TrainOptions steady = options("steady" + std::to_string(accumulate), 30);
+    steady.saveEvery = 1000;
+    steady.accumulate = accumulate;
+    allocationsAtLoss.clear();
+    allocationsAtLoss.reserve(30 * accumulate);
+    ASSERT_EQ(run(steady), "");
+    ASSERT_EQ(allocationsAtLoss.size(), 30u * accumulate);
+    for (int64_t call = 10 * accumulate; call + 1 < 30 * accumulate; ++call) {
+      const bool recorded = (call + 1) % (10 * accumulate) == 0;
+      EXPECT_EQ(allocationsAtLoss[call + 1] - allocationsAtLoss[call] > 0, recorded) << "batch " << call << ", accumulate " << accumulate;
+    }
   }
 }
 

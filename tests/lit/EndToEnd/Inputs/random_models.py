@@ -1,7 +1,7 @@
 """random_models.py XFC XFC_OPT XFC_INTERPRET WORK_FOLDER FIRST_SEED COUNT: random models of the whole language, one a seed.
 
 The fused executable, the one of `--no-fuse` and the interpreter must agree on logits, the encoder's output, the loss and
-every gradient, in f64. Plain Python. A failing seed is named, and its model stays in the work folder.
+every gradient, in f64; the one of `--recompute=most` with the fused one to the bit. Plain Python. A failing seed is named, and its model stays in the work folder.
 """
 import json
 import os
@@ -138,11 +138,12 @@ def check(seed, xfc, opt, interpret, work):
     generator = Generator(seed)
     model, width, vocab, float_rows = generator.model()
     path = {part: os.path.join(work, f"{seed}.{part}") for part in
-            ("json", "imported.mlir", "gradients.mlir", "weights", "in", "inputs.json", "fused", "plain", "out", "result.json")}
+            ("json", "imported.mlir", "gradients.mlir", "weights", "in", "inputs.json", "fused", "plain", "again", "out", "result.json")}
     json.dump(model, open(path["json"], "w"), indent=1)
     compile_ = [xfc, "compile", path["json"], "--dtype", "f64", "--mode", "train"]
     run(*compile_, "-o", path["fused"])
     run(*compile_, "--no-fuse", "-o", path["plain"])
+    run(*compile_, "--recompute=most", "-o", path["again"])
     run(*compile_, "--emit", "imported", "-o", path["imported.mlir"])
     run(opt, path["imported.mlir"], "--xfc-differentiate", "-o", path["gradients.mlir"])
 
@@ -181,11 +182,12 @@ def check(seed, xfc, opt, interpret, work):
     kept = [float_rows or token != PAD for row in ([[1] * 5] * 3 if float_rows else source) for token in row]
     want["encoder_output"] = [x for i, x in enumerate(want["encoder_output"]) if kept[i // features]]
 
-    worst = 0.0
-    for kind in ("fused", "plain"):
+    worst, written = 0.0, {}
+    for kind in ("fused", "plain", "again"):
         run(path[kind], "forward", "--weights", path["weights"], "--input", path["in"], "--output", path["out"], "--gradients",
             "--label-smoothing", 0.1)
         out = tensors.read(path["out"])
+        written[kind] = open(path["out"], "rb").read()
         got = {"loss": out["loss"][1]}
         for name, widest, side in (("logits", columns, 1), ("encoder_output", 5, 0)):
             (_, _, size), data = out[name]
@@ -202,6 +204,8 @@ def check(seed, xfc, opt, interpret, work):
             if not error <= TOLERANCE * largest + 1e-12:
                 sys.exit(f"seed {seed}, {kind}: {name} differs by {error:.2e}, largest {largest:.2e}; the model is {path['json']}")
             worst = max(worst, error / max(largest, 1e-3))
+    if written["again"] != written["fused"]:
+        sys.exit(f"seed {seed}: what is computed again is not the same, bit for bit; the model is {path['json']}")
     if not any(any(abs(x) > 1e-3 for x in values) for name, values in want.items() if name.startswith("grad.")):
         sys.exit(f"seed {seed}: every gradient is 0")
     print(f"seed {seed}: {len(parameters)} parameters, error {worst:.1e}")

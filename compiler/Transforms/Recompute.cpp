@@ -1,0 +1,345 @@
+// Values of the forward part that the backward part reads, computed again there instead of kept.
+#include "Dialect/XFC.h"
+#include "Passes.h"
+#include "Schedule/Kernels.h"
+#include "core/Memory.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/OwningOpRef.h"
+
+using namespace mlir;
+
+namespace xfc {
+#define GEN_PASS_DEF_RECOMPUTE
+#include "Transforms/Passes.h.inc"
+
+namespace {
+
+//===--------------------------------------------------------------------------------------------------------===//
+// The function in two parts
+//===--------------------------------------------------------------------------------------------------------===//
+
+// The first op of the backward part, or null: it spreads the gradient of the loss, and all before it is the forward part.
+Operation *backwardOf(func::FuncOp function) {
+  for (BlockArgument argument : function.getArguments())
+    if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attr::name); name && name.getValue() == attr::lossScale)
+      for (Operation &op : function.getBody().front())
+        if (llvm::is_contained(op.getOperands(), argument))
+          return &op;
+  return nullptr;
+}
+
+bool isKernel(Operation *op) { return isa<KernelOpInterface>(op); }
+
+// Tensors are parameters, their gradients, and views of them.
+bool takesMemory(Value value) { return isa<RowsType, PairsType>(value.getType()); }
+
+// The value whose memory `value` lies in.
+Value wholeOf(Value value) {
+  while (auto split = value.getDefiningOp<SplitOp>())
+    value = split.getX();
+  return value;
+}
+
+// Sizes are compared for a batch as `xfc inspect` shows it.
+int64_t evaluated(const Size &size) {
+  static const Counts counts = batchCounts(4096, 32);
+  return evaluate(size, counts);
+}
+
+int64_t bytesOf(Value value) { return evaluated(sizeOf(value.getType())); }
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Memory
+//===--------------------------------------------------------------------------------------------------------===//
+
+// The most bytes that are alive at one time: values live from the step that makes them to the last that reads them or a
+// view of them, and a result takes the place of its operand where it may, as Schedule will have it.
+class LivePeak {
+public:
+  explicit LivePeak(func::FuncOp function) {
+    for (Operation &op : function.getBody().front()) {
+      steps[&op] = count;
+      count += isKernel(&op);
+    }
+    for (Operation &op : function.getBody().front())
+      place(&op);
+  }
+
+  int64_t bytes() const {
+    SmallVector<int64_t> change(count + 2, 0);
+    for (const Life &life : lives) {
+      change[life.first] += life.bytes;
+      change[life.last + 1] -= life.bytes;
+    }
+    int64_t now = 0, most = 0;
+    for (int64_t bytes : change)
+      most = std::max(most, now += bytes);
+    return most;
+  }
+
+private:
+  struct Life {
+    int64_t bytes;
+    int first, last;
+  };
+
+  int lastUse(Value value) const {
+    int last = -1;
+    for (Operation *user : value.getUsers())
+      if (isKernel(user) || isa<func::ReturnOp>(user))
+        last = std::max(last, steps.lookup(user));
+      else
+        for (Value view : user->getResults())
+          last = std::max(last, lastUse(view));
+    return last;
+  }
+
+  void place(Operation *op) {
+    if (auto split = dyn_cast<SplitOp>(op)) {
+      if (auto whole = lifeOf.find(split.getX()); whole != lifeOf.end())
+        for (int life = whole->second; Value part : split.getResults())
+          lifeOf[part] = life;
+      return;
+    }
+    auto kernel = dyn_cast<KernelOpInterface>(op);
+    if (!kernel)
+      return;
+    const int step = steps.lookup(op);
+    for (OpResult result : op->getResults()) {
+      if (!takesMemory(result) || result.use_empty())
+        continue;
+      const int last = std::max(step, lastUse(result));
+      // A part of a join is written into its place there.
+      Value whole = result;
+      for (Operation *user : result.getUsers())
+        if (auto join = dyn_cast<JoinOp>(user))
+          whole = join.getResult();
+      int life = lifeOf.lookup_or(whole, -1);
+      if (int64_t operand = kernel.getInPlaceOperand(result.getResultNumber()); life < 0 && operand >= 0) {
+        Value taken = op->getOperand(operand);
+        int candidate = lifeOf.lookup_or(taken, -1);
+        if (candidate >= 0 && lives[candidate].last <= step && wholeOf(taken) == taken && taken.getType() == result.getType())
+          life = candidate;
+      }
+      if (life < 0) {
+        life = lives.size();
+        lives.push_back({bytesOf(whole), step, step});
+      }
+      lives[life].last = std::max(lives[life].last, last);
+      lifeOf[whole] = life;
+      lifeOf[result] = life;
+    }
+  }
+
+  llvm::DenseMap<Operation *, int> steps;
+  llvm::DenseMap<Value, int> lifeOf;
+  SmallVector<Life> lives;
+  int count = 0;
+};
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Computing again
+//===--------------------------------------------------------------------------------------------------------===//
+
+struct Cost {
+  int64_t flops = 0, traffic = 0; // operations, bytes read and written
+};
+
+// Makes the backward part compute `dropped` again, each value once, before its first use there; what that takes and was
+// not kept is computed again, too.
+class Recomputation {
+public:
+  Recomputation(func::FuncOp function, const llvm::DenseSet<Value> &dropped) : builder(function.getContext()), dropped(dropped) {
+    Operation *backward = backwardOf(function);
+    for (Operation &op : function.getBody().front()) {
+      if (&op == backward)
+        break;
+      forward.insert(&op);
+    }
+    for (Operation *op = backward; op; op = op->getNextNode()) {
+      later.push_back(op);
+      for (Value operand : op->getOperands())
+        kept.insert(wholeOf(operand));
+    }
+  }
+
+  // The values the backward part reads, that would have to be kept; those that are results of the function stay.
+  SmallVector<Value> keptValues() const {
+    SmallVector<Value> values;
+    for (Operation *op : forward)
+      for (Value result : op->getResults())
+        if (takesMemory(result) && kept.contains(result) && wholeOf(result) == result &&
+            llvm::none_of(result.getUsers(), [](Operation *user) { return isa<func::ReturnOp>(user); }))
+          values.push_back(result);
+    return values;
+  }
+
+  void run() {
+    for (Operation *op : later) {
+      builder.setInsertionPoint(op);
+      for (OpOperand &operand : op->getOpOperands())
+        operand.set(here(operand.get()));
+    }
+  }
+
+  Cost cost() const {
+    Cost sum;
+    for (Operation *op : copies) {
+      sum.flops += evaluated(flopsOf(op));
+      sum.traffic += evaluated(trafficOf(op));
+    }
+    return sum;
+  }
+  size_t count() const { return copies.size(); }
+  // Whether every op runs again for its first result. For statistics or a log-sum-exp alone that costs as much, and kernels
+  // need not be able to leave out what they are for.
+  bool forMainResults() const {
+    return llvm::none_of(copies, [](Operation *op) { return op->getResult(0).use_empty(); });
+  }
+
+private:
+  bool isKept(Value value) const {
+    Value whole = wholeOf(value);
+    return !takesMemory(value) || !whole.getDefiningOp() || !forward.contains(whole.getDefiningOp()) ||
+           (kept.contains(whole) && !dropped.contains(whole));
+  }
+  bool isHere(Value value) const { return isKept(value) || again.contains(value); }
+
+  void made(Operation *copy, ValueRange originals) {
+    if (isKernel(copy))
+      copies.push_back(copy);
+    for (auto [original, result] : llvm::zip_equal(originals, copy->getResults()))
+      again[original] = result;
+  }
+
+  // The value at the builder's place.
+  Value here(Value value) {
+    if (isKept(value))
+      return value;
+    if (Value known = again.lookup(value))
+      return known;
+    Operation *op = value.getDefiningOp();
+    auto norm = dyn_cast<AddNormOp>(op);
+    auto linear = dyn_cast<LinearOp>(op);
+    if (norm && value != norm.getSum() && isHere(norm.getSum())) {
+      // From the sum, that the gradient reads anyway, instead of from what was added.
+      SmallVector<Value> operands = {here(norm.getSum())};
+      llvm::append_range(operands, norm->getOperands().drop_front(2));
+      TypeRange types(norm->getResultTypes());
+      made(NormOp::create(builder, norm.getLoc(), {types[0], types[2]}, operands, norm->getAttrs()), {norm.getResult(), norm.getStats()});
+    } else if (Value inner = linear ? yieldedAs(linear, value) : Value(); inner && followsFromResults(linear, inner)) {
+      IRMapping mapping;
+      again[value] = epilogueValue(linear, inner, mapping);
+    } else {
+      IRMapping mapping;
+      for (Value operand : op->getOperands())
+        mapping.map(operand, here(operand));
+      made(builder.clone(*op, mapping), op->getResults());
+    }
+    return again.lookup(value);
+  }
+
+  // What the epilogue yields for a result; null without one.
+  static Value yieldedAs(LinearOp linear, Value result) {
+    if (linear.getEpilogue().empty())
+      return {};
+    return linear.getEpilogue().front().getTerminator()->getOperand(cast<OpResult>(result).getResultNumber());
+  }
+  // The result that is here and is what the epilogue calls `inner`.
+  Value resultHere(LinearOp linear, Value inner) const {
+    for (Value result : linear.getResults())
+      if (yieldedAs(linear, result) == inner && isHere(result))
+        return result;
+    return {};
+  }
+  // Whether a value of the epilogue can be told from the results that are here and the extras, without the product.
+  bool followsFromResults(LinearOp linear, Value inner) const {
+    if (resultHere(linear, inner))
+      return true;
+    if (auto argument = dyn_cast<BlockArgument>(inner))
+      return argument.getArgNumber() > 0;
+    return llvm::all_of(inner.getDefiningOp()->getOperands(), [&](Value operand) { return followsFromResults(linear, operand); });
+  }
+  Value epilogueValue(LinearOp linear, Value inner, IRMapping &mapping) {
+    if (Value result = resultHere(linear, inner))
+      return here(result);
+    if (auto argument = dyn_cast<BlockArgument>(inner))
+      return here(linear.getExtras()[argument.getArgNumber() - 1]);
+    if (Value known = mapping.lookupOrNull(inner))
+      return known;
+    for (Value operand : inner.getDefiningOp()->getOperands())
+      mapping.map(operand, epilogueValue(linear, operand, mapping));
+    copies.push_back(builder.clone(*inner.getDefiningOp(), mapping));
+    return copies.back()->getResult(0);
+  }
+
+  OpBuilder builder;
+  const llvm::DenseSet<Value> &dropped;
+  llvm::SetVector<Operation *> forward;
+  SmallVector<Operation *> later;   // the backward part
+  llvm::DenseSet<Value> kept;       // what it reads
+  llvm::DenseMap<Value, Value> again;
+  SmallVector<Operation *> copies;  // kernels
+};
+
+//===--------------------------------------------------------------------------------------------------------===//
+// The choice
+//===--------------------------------------------------------------------------------------------------------===//
+
+struct Outcome {
+  int64_t peak;
+  Cost cost;
+  bool forMainResults = true;
+};
+
+// What dropping these values would give.
+Outcome attempt(func::FuncOp function, const llvm::DenseSet<Value> &dropped) {
+  IRMapping mapping;
+  OwningOpRef<func::FuncOp> copy = cast<func::FuncOp>(function->clone(mapping));
+  llvm::DenseSet<Value> mapped;
+  for (Value value : dropped)
+    mapped.insert(mapping.lookup(value));
+  Recomputation recomputation(*copy, mapped);
+  recomputation.run();
+  return {LivePeak(*copy).bytes(), recomputation.cost(), recomputation.forMainResults()};
+}
+
+struct Recompute : impl::RecomputeBase<Recompute> {
+  using RecomputeBase::RecomputeBase;
+
+  void runOnOperation() override {
+    func::FuncOp function = getOperation();
+    if (!function.getBody().hasOneBlock() || !backwardOf(function))
+      return markAllAnalysesPreserved();
+    llvm::DenseSet<Value> dropped = choose(function);
+    Recomputation recomputation(function, dropped);
+    recomputation.run();
+    values += dropped.size();
+    copies += recomputation.count();
+  }
+
+private:
+  // Greedily, the fewest operations a byte first: drops a value if that lowers the peak.
+  llvm::DenseSet<Value> choose(func::FuncOp function) {
+    llvm::DenseSet<Value> dropped;
+    std::vector<std::pair<double, Value>> candidates;
+    for (Value value : Recomputation(function, dropped).keptValues())
+      candidates.emplace_back(static_cast<double>(attempt(function, {value}).cost.flops) / bytesOf(value), value);
+    llvm::stable_sort(candidates, llvm::less_first());
+
+    Outcome best{LivePeak(function).bytes(), {}};
+    for (auto [intensity, value] : candidates) {
+      dropped.insert(value);
+      Outcome outcome = attempt(function, dropped);
+      const bool cheap = outcome.cost.flops - best.cost.flops <= outcome.cost.traffic - best.cost.traffic;
+      if (outcome.peak < best.peak && outcome.forMainResults && (level == RecomputeLevel::most || cheap))
+        best = outcome;
+      else
+        dropped.erase(value);
+    }
+    return dropped;
+  }
+};
+
+} // namespace
+} // namespace xfc

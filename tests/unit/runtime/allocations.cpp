@@ -1,0 +1,15 @@
+// Counts what operator new gives out, in every thread.
+#include "allocations.h"
+#include <cstdlib>
+#include <new>
+
+std::atomic<int64_t> allocations = 0;
+
+void *operator new(std::size_t size) {
+  ++allocations;
+  if (void *memory = std::malloc(size ? size : 1))
+    return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void *memory) noexcept { std::free(memory); }
+void operator delete(void *memory, std::size_t) noexcept { std::free(memory); }
