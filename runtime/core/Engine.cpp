@@ -1,6 +1,7 @@
 // The engine: memory by plan, steps by kernel, chunks by thread.
 #include "Engine.h"
 #include "Features.h"
+#include "Files.h"
 #include "Memory.h"
 #include <algorithm>
 #include <chrono>
@@ -8,6 +9,7 @@
 #include <cstring>
 #include <list>
 #include <map>
+#include <optional>
 #include <set>
 #include <sys/mman.h>
 
@@ -39,14 +41,23 @@ public:
     if (page == huge)
       madvise(pages, mapped, MADV_HUGEPAGE);
   }
+  // A part of a mapped file in place of pages of its own.
+  void take(MappedFile &&from, const char *begin, int64_t size) {
+    release();
+    file.emplace(std::move(from));
+    memory = const_cast<char *>(begin); // a private mapping can be written
+    used = size;
+  }
 
 private:
   void release() {
+    file.reset();
     if (mapping)
       munmap(mapping, mapped);
     mapping = memory = nullptr;
     used = mapped = 0;
   }
+  std::optional<MappedFile> file;
   void *mapping = nullptr, *memory = nullptr;
   int64_t used = 0;
   size_t mapped = 0;
@@ -314,6 +325,10 @@ const Module &Engine::module() const { return state->module; }
 const char *Engine::cpu() const { return state->image.cpu; }
 ThreadPool &Engine::pool() { return state->pool; }
 void *Engine::parameters() { return state->block(state->parameters, "parameters"); }
+void Engine::takeParameters(MappedFile &&file, const char *begin) {
+  state->parameters.take(std::move(file), begin, state->blockBytes());
+  parametersChanged();
+}
 void Engine::parametersChanged() { ++state->version; }
 void *Engine::gradients() { return state->block(state->gradients, "gradients"); }
 void *Engine::moments1() { return state->block(state->moments1, "moments"); }

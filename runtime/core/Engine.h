@@ -10,6 +10,8 @@
 
 namespace xfc {
 
+class MappedFile;
+
 // Data the runtime gives a program: an input, a scalar or a state, under the argument's name.
 struct Binding {
   std::string_view name;
@@ -40,6 +42,8 @@ public:
 
   // The parameter block: module().parameterElements elements of module().type. Zeroed at first.
   void *parameters();
+  // The parameter block is this part of a file from now on, aligned to 64 bytes; what is written to it does not reach the file.
+  void takeParameters(MappedFile &&file, const char *begin);
   // Must be called after the parameters were written from outside: packed weights are remade at the next run.
   void parametersChanged();
   // Blocks laid out as the parameters, allocated zeroed when first asked for.

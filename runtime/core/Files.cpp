@@ -1,12 +1,15 @@
 // Files, whole or not at all.
 #include "Files.h"
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <fcntl.h>
 #include <iostream>
 #include <iterator>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 
 namespace xfc {
 
@@ -18,6 +21,11 @@ namespace {
 struct Descriptor {
   int fd;
   explicit Descriptor(int fd) : fd(fd) {}
+  // For reading.
+  explicit Descriptor(const std::string &file) : fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (fd < 0)
+      fail(file, "open");
+  }
   Descriptor(const Descriptor &) = delete;
   ~Descriptor() {
     if (fd >= 0)
@@ -27,9 +35,7 @@ struct Descriptor {
 } // namespace
 
 std::string readFile(const std::string &file) {
-  Descriptor in(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
-  if (in.fd < 0)
-    fail(file, "open");
+  Descriptor in(file);
   struct stat info {};
   if (::fstat(in.fd, &info) == 0 && S_ISDIR(info.st_mode)) {
     errno = EISDIR;
@@ -51,6 +57,60 @@ std::string readFile(const std::string &file) {
     if (size == contents.size())
       contents.resize(2 * size);
   }
+}
+
+// What a page of a file that was cut off answers when it is touched.
+static void endCutOff(int) {
+  constexpr char message[] = "error: a file was cut off while it was in use; replace files of weights by renaming, and start again\n";
+  [[maybe_unused]] ssize_t wrote = ::write(STDERR_FILENO, message, sizeof message - 1);
+  _exit(1);
+}
+
+// Zeroed pages for so many bytes and 128 more.
+void MappedFile::reserve(uint64_t bytes) {
+  mapped = bytes + 128;
+  pages = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (pages == MAP_FAILED) {
+    pages = nullptr;
+    throw Error("out of memory: " + std::to_string(bytes) + " bytes for a file were refused");
+  }
+}
+
+void MappedFile::map(int descriptor, const std::string &file, uint64_t offset, uint64_t bytes) {
+  std::signal(SIGBUS, endCutOff);
+  const uint64_t inPage = offset % static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  reserve(inPage + bytes);
+  if (bytes > 0 && ::mmap(pages, inPage + bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, descriptor,
+                          static_cast<off_t>(offset - inPage)) == MAP_FAILED) {
+    ::munmap(std::exchange(pages, nullptr), mapped);
+    fail(file, "map");
+  }
+  begin = static_cast<char *>(pages) + inPage;
+  size = bytes;
+}
+
+MappedFile::MappedFile(const std::string &file) {
+  Descriptor in(file);
+  struct stat info {};
+  if (::fstat(in.fd, &info) == 0 && S_ISREG(info.st_mode)) {
+    map(in.fd, file, 0, static_cast<uint64_t>(info.st_size));
+    return;
+  }
+  const std::string bytes = readFile(file); // a pipe has no pages to map
+  reserve(bytes.size());
+  begin = static_cast<char *>(pages);
+  size = bytes.size();
+  std::memcpy(begin, bytes.data(), size);
+}
+
+MappedFile::MappedFile(const std::string &file, uint64_t offset, uint64_t size) { map(Descriptor(file).fd, file, offset, size); }
+
+MappedFile::MappedFile(MappedFile &&other) noexcept
+    : pages(std::exchange(other.pages, nullptr)), mapped(other.mapped), size(std::exchange(other.size, 0)), begin(other.begin) {}
+
+MappedFile::~MappedFile() {
+  if (pages)
+    ::munmap(pages, mapped);
 }
 
 static std::string folderOf(const std::string &file) {

@@ -300,7 +300,7 @@ void run(const ForwardOptions &options) {
   forward.run(options.attention);
   if (options.gradients)
     forward.runGradients(options.smoothing);
-  writeSafetensors(options.output, forward.results, {{"model", engine->module().model}, {"hash", engine->module().hash}});
+  writeSafetensors(options.output, viewsOf(forward.results), {{"model", engine->module().model}, {"hash", engine->module().hash}});
 }
 
 } // namespace

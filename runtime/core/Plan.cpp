@@ -4,15 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <sstream>
 #include <type_traits>
 #include <utility>
 
 namespace xfc {
-
-using Json = nlohmann::json;
 
 //===--------------------------------------------------------------------------------------------------------===//
 // Sizes
@@ -88,208 +85,170 @@ std::string Module::variant(const std::string &program, const std::string &type)
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
-// Serialization: CBOR arrays, one field after the other in the order of the structs
+// Serialization: one field after the other in the order of the structs
 //===--------------------------------------------------------------------------------------------------------===//
 
 namespace {
 
 [[noreturn]] void damaged() { throw Error("the plan inside this executable is damaged; compile the model again"); }
 
-// One description of the fields serves both directions: `Writer` appends, `Reader` takes.
-struct Writer {
-  Json json = Json::array();
-  template <typename T> void value(T &field) {
-    if constexpr (std::is_enum_v<T>)
-      json.push_back(static_cast<int>(field));
-    else
-      json.push_back(field);
+// Whole numbers take seven bits a byte, the lowest first, the sign in bit 0, so that most take one byte (LEB128 of the
+// zigzag of protocol buffers). A list is its length and its items.
+class Writer {
+public:
+  std::vector<uint8_t> bytes;
+  template <typename T> void number(T value) {
+    const int64_t whole = static_cast<int64_t>(value);
+    uint64_t bits = static_cast<uint64_t>(whole) << 1 ^ static_cast<uint64_t>(whole >> 63);
+    for (; bits >= 0x80; bits >>= 7)
+      bytes.push_back(static_cast<uint8_t>(bits | 0x80));
+    bytes.push_back(static_cast<uint8_t>(bits));
   }
-  template <typename T, typename Fields> void list(std::vector<T> &items, Fields fields) {
-    Json array = Json::array();
-    for (T &item : items) {
-      Writer writer;
-      fields(writer, item);
-      array.push_back(std::move(writer.json));
-    }
-    json.push_back(std::move(array));
+  void raw(const void *from, size_t size) {
+    const auto *begin = static_cast<const uint8_t *>(from);
+    bytes.insert(bytes.end(), begin, begin + size);
   }
+  template <typename List> void length(List &list) { number(list.size()); }
 };
 
-struct Reader {
-  const Json &json;
-  size_t next = 0;
-  const Json &take() {
-    if (!json.is_array() || next >= json.size())
+// Nothing is converted: a number that its field cannot hold is damage.
+class Reader {
+public:
+  Reader(const uint8_t *bytes, size_t size) : next(bytes), end(bytes + size) {}
+  template <typename T> void number(T &value) {
+    uint64_t bits = 0;
+    for (int shift = 0;; shift += 7) {
+      if (next == end || shift > 63 || (shift == 63 && *next > 1))
+        damaged();
+      bits |= static_cast<uint64_t>(*next & 0x7F) << shift;
+      if (*next++ < 0x80)
+        break;
+    }
+    const int64_t whole = static_cast<int64_t>(bits >> 1) ^ -static_cast<int64_t>(bits & 1);
+    if constexpr (std::is_same_v<T, bool>) {
+      if (whole != 0 && whole != 1)
+        damaged();
+    } else if constexpr (std::is_enum_v<T>) {
+      if (!std::in_range<std::underlying_type_t<T>>(whole))
+        damaged();
+    } else if (!std::in_range<T>(whole)) {
       damaged();
-    return json[next++];
+    }
+    value = static_cast<T>(whole);
+  }
+  void raw(void *to, size_t size) {
+    if (size > static_cast<size_t>(end - next))
+      damaged();
+    std::copy_n(next, size, static_cast<uint8_t *>(to));
+    next += size;
+  }
+  // An item takes a byte or more: a length beyond what is left is damage, and is not allocated.
+  template <typename List> void length(List &list) {
+    size_t size;
+    number(size);
+    if (size > static_cast<size_t>(end - next))
+      damaged();
+    list.resize(size);
   }
   void finish() const {
-    if (next != json.size())
+    if (next != end)
       damaged();
-  }
-  template <typename T> void value(T &field) { read(take(), field); }
-  template <typename T, typename Fields> void list(std::vector<T> &items, Fields fields) {
-    const Json &array = take();
-    if (!array.is_array())
-      damaged();
-    items.resize(array.size());
-    for (size_t i = 0; i < items.size(); ++i) {
-      Reader reader{array[i]};
-      fields(reader, items[i]);
-      reader.finish();
-    }
   }
 
 private:
-  // Nothing is converted: a number that its field cannot hold is damage.
-  template <typename T> static void read(const Json &json, T &field) {
-    if constexpr (std::is_enum_v<T>) {
-      std::underlying_type_t<T> number;
-      read(json, number);
-      field = static_cast<T>(number);
-    } else if constexpr (std::is_same_v<T, bool>) {
-      if (!json.is_boolean())
-        damaged();
-      field = json.get<bool>();
-    } else if constexpr (std::is_integral_v<T>) {
-      const bool large = json.is_number_unsigned() && !std::in_range<int64_t>(json.get<uint64_t>());
-      if (!json.is_number_integer() || large || !std::in_range<T>(json.get<int64_t>()))
-        damaged();
-      field = static_cast<T>(json.get<int64_t>());
+  const uint8_t *next, *end;
+};
+
+// One description of a struct's fields serves both directions.
+template <typename Direction> struct Archive : Direction {
+  using Direction::Direction;
+  template <typename... T> void operator()(T &...values) { (value(values), ...); }
+
+private:
+  template <typename T> void value(T &value) {
+    if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
+      this->number(value);
     } else if constexpr (std::is_floating_point_v<T>) {
-      if (!json.is_number())
-        damaged();
-      field = json.get<T>();
+      this->raw(&value, sizeof value);
     } else if constexpr (std::is_same_v<T, std::string>) {
-      if (!json.is_string())
-        damaged();
-      field = json.get<std::string>();
+      this->length(value);
+      this->raw(value.data(), value.size());
+    } else if constexpr (requires { value.resize(1); }) {
+      this->length(value);
+      for (auto &item : value)
+        this->value(item);
     } else {
-      if (!json.is_array())
-        damaged();
-      field.resize(json.size());
-      for (size_t i = 0; i < json.size(); ++i)
-        read(json[i], field[i]);
+      fields(*this, value);
     }
   }
 };
 
-// Sizes have few terms: stored as (index, coefficient) pairs, constant first.
-template <typename Archive> void sizeFields(Archive &archive, Size &size) {
-  std::vector<int64_t> flat;
-  int64_t *all[] = {&size.constant, size.rows, size.pairs, size.sequences};
-  const int lengths[] = {1, XFC_ROW_SETS, XFC_KEY_STRUCTURES, XFC_ROW_SETS};
-  auto at = [&](int64_t index) -> int64_t * {
-    for (int part = 0; part < 4; index -= lengths[part++])
-      if (index < lengths[part])
-        return all[part] + index;
-    return nullptr;
+// Few terms of a size are not zero: a mask says which, and they follow.
+template <typename Direction> void fields(Archive<Direction> &archive, Size &size) {
+  uint32_t mask = 0;
+  auto eachTerm = [&](auto use) {
+    uint32_t bit = 1;
+    auto next = [&](int64_t &term) {
+      use(term, bit);
+      bit <<= 1;
+    };
+    next(size.constant);
+    std::for_each(std::begin(size.rows), std::end(size.rows), next);
+    std::for_each(std::begin(size.pairs), std::end(size.pairs), next);
+    std::for_each(std::begin(size.sequences), std::end(size.sequences), next);
   };
-  const int total = 1 + XFC_ROW_SETS + XFC_KEY_STRUCTURES + XFC_ROW_SETS;
-  if constexpr (std::is_same_v<Archive, Writer>) {
-    for (int i = 0; i < total; ++i)
-      if (*at(i))
-        flat.insert(flat.end(), {i, *at(i)});
-    archive.value(flat);
-  } else {
-    archive.value(flat);
-    size = {};
-    for (size_t i = 0; i < flat.size(); i += 2) {
-      if (flat[i] < 0 || flat[i] >= total || i + 1 == flat.size())
-        damaged();
-      *at(flat[i]) = flat[i + 1];
-    }
-  }
+  eachTerm([&](int64_t &term, uint32_t bit) { mask |= term != 0 ? bit : 0; });
+  archive(mask);
+  eachTerm([&](int64_t &term, uint32_t bit) {
+    if (mask & bit)
+      archive(term);
+    mask &= ~bit;
+  });
+  if (mask != 0)
+    damaged();
 }
 
-template <typename Archive> void placeFields(Archive &archive, Place &place) {
-  archive.value(place.kind);
-  archive.value(place.index);
-  archive.value(place.offset);
+template <typename Direction> void fields(Archive<Direction> &archive, Place &place) { archive(place.kind, place.index, place.offset); }
+
+template <typename Direction> void fields(Archive<Direction> &archive, Argument &argument) {
+  archive(argument.name, argument.role, argument.type, argument.set, argument.shape);
 }
 
-template <typename Archive> void programFields(Archive &archive, Program &program) {
-  archive.value(program.name);
-  archive.list(program.arguments, [](auto &a, Argument &argument) {
-    a.value(argument.name);
-    a.value(argument.role);
-    a.value(argument.type);
-    a.value(argument.set);
-    a.value(argument.shape);
-  });
-  archive.list(program.outputs, [](auto &a, Output &output) {
-    a.value(output.name);
-    placeFields(a, output.place);
-    a.value(output.type);
-    a.value(output.set);
-    a.value(output.keys);
-    a.value(output.shape);
-    a.value(output.stride);
-  });
-  archive.list(program.buffers, [](auto &a, Buffer &buffer) {
-    sizeFields(a, buffer.size);
-    a.value(buffer.first);
-    a.value(buffer.last);
-  });
-  archive.list(program.steps, [](auto &a, Step &step) {
-    a.value(step.kernel);
-    a.value(step.set);
-    a.value(step.keySet);
-    a.value(step.keys);
-    a.list(step.buffers, [](auto &b, Place &place) { placeFields(b, place); });
-    a.value(step.strides);
-    a.value(step.immediates);
-    a.value(step.elements);
-    sizeFields(a, step.flops);
-    sizeFields(a, step.traffic);
-    a.value(step.location);
-  });
+template <typename Direction> void fields(Archive<Direction> &archive, Output &output) {
+  archive(output.name, output.place, output.type, output.set, output.keys, output.shape, output.stride);
 }
 
-template <typename Archive> void moduleFields(Archive &archive, Module &module) {
-  archive.value(module.model);
-  archive.value(module.hash);
-  archive.value(module.description);
-  archive.value(module.type);
-  archive.value(module.compute);
-  for (int64_t *field : {&module.parameterElements, &module.sourceVocab, &module.targetVocab, &module.sourceDim, &module.targetDim,
-                         &module.maxLength, &module.maxTargetLength})
-    archive.value(*field);
-  archive.value(module.hasDecoder);
-  for (int32_t *field : {&module.pad, &module.unk, &module.bos, &module.eos, &module.start})
-    archive.value(*field);
-  archive.value(module.sourceEos);
-  archive.list(module.parameters, [](auto &a, Parameter &parameter) {
-    a.value(parameter.name);
-    a.value(parameter.aliases);
-    a.value(parameter.shape);
-    a.value(parameter.offset);
-    a.value(parameter.init);
-    a.value(parameter.fanIn);
-    a.value(parameter.fanOut);
-  });
-  archive.list(module.packed, [](auto &a, Packed &packed) {
-    a.value(packed.kernel);
-    placeFields(a, packed.source);
-    a.value(packed.bytes);
-    a.value(packed.chunks);
-  });
-  archive.list(module.tables, [](auto &a, Table &table) {
-    a.value(table.rows);
-    a.value(table.dim);
-    a.value(table.base);
-    a.value(table.exponentMultiplier);
-    a.value(table.cosineOffset);
-    a.value(table.halves);
-  });
-  archive.list(module.kernels, [](auto &a, Kernel &kernel) {
-    a.value(kernel.name);
-    a.value(kernel.partition.unit);
-    a.value(kernel.partition.per);
-    a.value(kernel.partition.times);
-    a.value(kernel.scratch);
-  });
-  archive.list(module.programs, [](auto &a, Program &program) { programFields(a, program); });
+template <typename Direction> void fields(Archive<Direction> &archive, Buffer &buffer) { archive(buffer.size, buffer.first, buffer.last); }
+
+template <typename Direction> void fields(Archive<Direction> &archive, Step &step) {
+  archive(step.kernel, step.set, step.keySet, step.keys, step.buffers, step.strides, step.immediates, step.elements, step.flops, step.traffic,
+          step.location);
+}
+
+template <typename Direction> void fields(Archive<Direction> &archive, Program &program) {
+  archive(program.name, program.arguments, program.outputs, program.buffers, program.steps);
+}
+
+template <typename Direction> void fields(Archive<Direction> &archive, Parameter &parameter) {
+  archive(parameter.name, parameter.aliases, parameter.shape, parameter.offset, parameter.init, parameter.fanIn, parameter.fanOut);
+}
+
+template <typename Direction> void fields(Archive<Direction> &archive, Packed &packed) {
+  archive(packed.kernel, packed.source, packed.bytes, packed.chunks);
+}
+
+template <typename Direction> void fields(Archive<Direction> &archive, Table &table) {
+  archive(table.rows, table.dim, table.base, table.exponentMultiplier, table.cosineOffset, table.halves);
+}
+
+template <typename Direction> void fields(Archive<Direction> &archive, Kernel &kernel) {
+  archive(kernel.name, kernel.partition.unit, kernel.partition.per, kernel.partition.times, kernel.scratch);
+}
+
+template <typename Direction> void fields(Archive<Direction> &archive, Module &module) {
+  archive(module.model, module.hash, module.description, module.type, module.compute, module.parameterElements, module.sourceVocab, module.targetVocab,
+          module.sourceDim, module.targetDim, module.maxLength, module.maxTargetLength, module.hasDecoder, module.pad, module.unk, module.bos,
+          module.eos, module.start, module.sourceEos, module.parameters, module.packed, module.tables, module.kernels, module.programs);
 }
 
 // Every index must point at something, and every size and offset lie within what it measures. Sizes have a bound
@@ -446,30 +405,23 @@ private:
 } // namespace
 
 std::vector<uint8_t> serialize(const Module &module) {
-  Writer writer;
-  int version = XFC_ABI_VERSION;
-  writer.value(version);
+  Archive<Writer> archive;
+  archive.number(XFC_ABI_VERSION);
   Module copy = module;
-  moduleFields(writer, copy);
-  return Json::to_cbor(writer.json);
+  archive(copy);
+  return std::move(archive.bytes);
 }
 
 Module deserialize(const uint8_t *bytes, uint64_t size) {
-  Json json;
-  try {
-    json = Json::from_cbor(bytes, bytes + size);
-  } catch (const Json::exception &) {
-    damaged();
-  }
-  Reader reader{json};
-  int version = 0;
-  reader.value(version);
+  Archive<Reader> archive(bytes, size);
+  int64_t version;
+  archive(version);
   if (version != XFC_ABI_VERSION)
     throw Error("this executable was compiled for version " + std::to_string(version) + " of the runtime, which is version " +
                 std::to_string(XFC_ABI_VERSION) + "; compile the model again");
   Module module;
-  moduleFields(reader, module);
-  reader.finish();
+  archive(module);
+  archive.finish();
   Checker(module).run();
   return module;
 }

@@ -27,10 +27,10 @@ std::optional<PackedModel> carried(const ModelOptions &options) {
   return packed;
 }
 
-std::unique_ptr<Engine> loadEngine(const ModelOptions &options, const std::optional<PackedModel> &packed) {
+std::unique_ptr<Engine> loadEngine(const ModelOptions &options, std::optional<PackedModel> &packed) {
   std::unique_ptr<Engine> engine = makeEngine(options);
   if (packed)
-    loadWeights(*engine, parseSafetensors(packed->weights, "the packed weights"), "the packed weights");
+    loadWeights(*engine, std::move(packed->weights), "the packed weights");
   else
     loadWeights(*engine, modelFiles(options).weights);
   return engine;
@@ -97,7 +97,10 @@ ModelFiles modelFiles(const ModelOptions &options) {
   return files;
 }
 
-std::unique_ptr<Engine> loadEngine(const ModelOptions &options) { return loadEngine(options, carried(options)); }
+std::unique_ptr<Engine> loadEngine(const ModelOptions &options) {
+  std::optional<PackedModel> packed = carried(options);
+  return loadEngine(options, packed);
+}
 
 TranslationModel loadModel(const ModelOptions &options) {
   std::optional<PackedModel> packed = carried(options);

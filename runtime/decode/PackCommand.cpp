@@ -17,9 +17,8 @@ void run(ModelOptions options, const std::string &output) {
   if (files.vocabulary.empty())
     options.format = Format::Ids;
   loadModel(options);
-  PackedModel model{readFile(files.weights), files.vocabulary.empty() ? "" : readFile(files.vocabulary),
-                    files.targetVocabulary.empty() ? "" : readFile(files.targetVocabulary)};
-  writePacked(model, output);
+  auto read = [](const std::string &file) { return file.empty() ? "" : readFile(file); };
+  writePacked(MappedFile(files.weights).contents(), read(files.vocabulary), read(files.targetVocabulary), output);
   if (!options.quiet)
     std::fprintf(stderr, "%s carries %s%s\n", output.c_str(), files.weights.c_str(),
                  files.vocabulary.empty() ? " and no vocabulary" : " and its vocabulary");

@@ -1,6 +1,6 @@
-// Weights and vocabulary inside the executable itself: executable | weights | vocabularies | trailer.
+// Weights and vocabulary inside the executable itself: executable | weights | vocabularies | trailer. The weights begin at a
+// multiple of 64 bytes, so that they can stay where they are.
 #include "Packed.h"
-#include "../core/Files.h"
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -18,7 +18,8 @@ struct Trailer {
 
 // The running executable, open at its trailer's sizes; `executable` are the bytes before what it carries.
 struct Self {
-  std::ifstream stream{"/proc/self/exe", std::ios::binary | std::ios::ate};
+  static constexpr const char *file = "/proc/self/exe";
+  std::ifstream stream{file, std::ios::binary | std::ios::ate};
   uint64_t executable = 0;
   Trailer trailer{};
 
@@ -61,20 +62,20 @@ std::optional<PackedModel> packedModel() {
   if (trailer.weights == 0)
     return std::nullopt;
   uint64_t vocabulary = self.executable + trailer.weights;
-  return PackedModel{self.read(self.executable, trailer.weights), self.read(vocabulary, trailer.vocabulary),
+  return PackedModel{MappedFile(Self::file, self.executable, trailer.weights), self.read(vocabulary, trailer.vocabulary),
                      self.read(vocabulary + trailer.vocabulary, trailer.targetVocabulary)};
 }
 
-void writePacked(const PackedModel &model, const std::string &file) {
+void writePacked(std::string_view weights, std::string_view vocabulary, std::string_view targetVocabulary, const std::string &file) {
   Self self;
-  Trailer trailer{model.weights.size(), model.vocabulary.size(), model.targetVocabulary.size(), {}};
+  Trailer trailer{weights.size(), vocabulary.size(), targetVocabulary.size(), {}};
   std::memcpy(trailer.magic, magic, sizeof magic);
   std::string contents = self.read(0, self.executable);
-  contents.reserve(contents.size() + model.weights.size() + model.vocabulary.size() + model.targetVocabulary.size() +
-                   sizeof trailer);
-  contents += model.weights;
-  contents += model.vocabulary;
-  contents += model.targetVocabulary;
+  contents.resize((contents.size() + 63) / 64 * 64);
+  contents.reserve(contents.size() + weights.size() + vocabulary.size() + targetVocabulary.size() + sizeof trailer);
+  contents += weights;
+  contents += vocabulary;
+  contents += targetVocabulary;
   contents.append(reinterpret_cast<const char *>(&trailer), sizeof trailer);
   writeFile(file, contents);
   std::error_code failure;

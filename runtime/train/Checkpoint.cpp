@@ -79,12 +79,12 @@ bool RunFolder::empty() const {
 bool RunFolder::hasState() const { return exists(file(stateFile)); }
 
 void RunFolder::saveState(Engine &engine, const Progress &progress) const {
-  Tensors tensors;
-  for (auto &[name, tensor] : weights(engine))
-    tensors["weights." + name] = std::move(tensor);
+  TensorViews tensors = weights(engine);
+  for (TensorView &tensor : tensors)
+    tensor.name = "weights." + tensor.name;
   const char *type = engine.module().type == DType::F64 ? "F64" : "F32";
   forEachMoment(engine, [&](const std::string &name, const Parameter &parameter, uint8_t *data, int64_t bytes) {
-    tensors[name] = {type, parameter.shape, {data, data + bytes}};
+    tensors.push_back({name, type, parameter.shape, {reinterpret_cast<const char *>(data), static_cast<size_t>(bytes)}});
   });
   makeFolder(file("state"));
   writeSafetensors(file(stateFile), tensors, {{"model", engine.module().hash}, {"progress", text(progress)}});
@@ -100,7 +100,7 @@ Progress RunFolder::loadState(Engine &engine) const {
   for (auto &[key, tensor] : tensors)
     if (key.starts_with("weights."))
       parameters[key.substr(8)] = std::move(tensor);
-  loadWeights(engine, parameters, name);
+  loadWeights(engine, viewsOf(parameters), name);
   forEachMoment(engine, [&](const std::string &key, const Parameter &, uint8_t *data, int64_t bytes) {
     auto found = tensors.find(key);
     if (found == tensors.end() || static_cast<int64_t>(found->second.bytes.size()) != bytes)

@@ -69,7 +69,7 @@ protected:
   ~CoreCommands() override { std::filesystem::remove_all(folder); }
 
   std::string forwardLine(const std::string &more = "") {
-    writeSafetensors(folder + "/in", input);
+    writeSafetensors(folder + "/in", viewsOf(input));
     return "forward --weights " + folder + "/w --input " + folder + "/in --output " + folder + "/out " + more;
   }
   static float value(const StoredTensor &tensor, int64_t i) {

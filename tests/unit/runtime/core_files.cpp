@@ -7,7 +7,9 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/resource.h>
+#include <thread>
 #include <unistd.h>
 
 using namespace xfc;
@@ -90,10 +92,50 @@ TEST_F(CoreFiles, LinesAndUtf8) {
   }
 }
 
+TEST_F(CoreFiles, Mapped) {
+  const std::string text(10000, 'x');
+  writeFile(in("a"), "12345678" + text);
+  MappedFile whole(in("a")), part(in("a"), 5000, 3), none(in("a"), 4096, 0);
+  EXPECT_EQ(whole.contents(), "12345678" + text);
+  EXPECT_EQ(part.contents(), "xxx");
+  EXPECT_EQ(none.contents(), "");
+  MappedFile moved(std::move(whole));
+  EXPECT_EQ(moved.contents().substr(0, 9), "12345678x");
+  // Another file of the same name does not matter.
+  writeFile(in("a"), "other");
+  EXPECT_EQ(moved.contents(), "12345678" + text);
+  EXPECT_EQ(MappedFile(in("a")).contents(), "other");
+  for (size_t size : {0, 1, 4095, 4096, 4097}) { // 128 bytes can be read behind the end
+    writeFile(in("b"), std::string(size, 'y'));
+    MappedFile file(in("b"));
+    EXPECT_EQ(file.contents(), std::string(size, 'y'));
+    for (size_t i = 0; i < 128; ++i)
+      EXPECT_EQ(file.contents().data()[size + i], 0) << size << " " << i;
+  }
+  // A pipe has no pages, and is read.
+  ASSERT_EQ(mkfifo(in("pipe").c_str(), 0600), 0);
+  std::thread writer([&] { std::ofstream(in("pipe")) << text; });
+  EXPECT_EQ(MappedFile(in("pipe")).contents(), text);
+  writer.join();
+  EXPECT_EQ(errorOf([&] { MappedFile file(in("nothing")); }), in("nothing") + ": cannot open: No such file or directory");
+  EXPECT_EQ(errorOf([&] { MappedFile file(folder); }), folder + ": cannot read: Is a directory");
+}
+
+TEST_F(CoreFiles, AFileThatIsCutOffInUseIsAnError) {
+  writeFile(in("a"), std::string(100000, 'x'));
+  auto use = [&] {
+    MappedFile file(in("a"));
+    fs::resize_file(in("a"), 50000);
+    volatile char last = file.contents().back();
+    (void)last;
+  };
+  EXPECT_EXIT(use(), testing::ExitedWithCode(1), "error: a file was cut off while it was in use");
+}
+
 TEST_F(CoreFiles, SafetensorsAndBack) {
   Tensors tensors = {{"b", floats({2, 3}, {1, 2, 3, 4, 5, -6})}, {"a", floats({}, {7})}, {"none", floats({0, 4}, {})}};
   tensors["ids"] = {"I32", {2}, {1, 0, 0, 0, 2, 0, 0, 0}};
-  writeSafetensors(in("t"), tensors, {{"step", "12"}});
+  writeSafetensors(in("t"), viewsOf(tensors), {{"step", "12"}});
   std::map<std::string, std::string> metadata;
   Tensors back = readSafetensors(in("t"), &metadata);
   ASSERT_EQ(back.size(), 4u);
@@ -105,7 +147,7 @@ TEST_F(CoreFiles, SafetensorsAndBack) {
   EXPECT_EQ(metadata["step"], "12");
   uint64_t header;
   std::memcpy(&header, readFile(in("t")).data(), 8);
-  EXPECT_EQ(header % 8, 0u);
+  EXPECT_EQ((8 + header) % 64, 0u);
 
   const std::string whole = readFile(in("t"));
   for (size_t size = 0; size < whole.size(); ++size)
@@ -179,7 +221,12 @@ class Weights : public CoreFiles {
 protected:
   Weights() : plan(serialize(bagModel())), image{XFC_ABI_VERSION, 6, "any", "", bagKernels, plan.data(), plan.size()}, engine(image, 1) {
     initializeParameters(engine, 3);
-    tensors = weights(engine);
+    tensors = written();
+  }
+  // The engine's parameters, by way of a file.
+  Tensors written() {
+    writeSafetensors(in("written"), weights(engine));
+    return readSafetensors(in("written"));
   }
   float parameter(int64_t i) { return static_cast<float *>(engine.parameters())[i]; }
   std::vector<uint8_t> plan;
@@ -191,12 +238,114 @@ protected:
 
 TEST_F(Weights, ThereAndBack) {
   std::vector<float> before(static_cast<float *>(engine.parameters()), static_cast<float *>(engine.parameters()) + engine.module().parameterElements);
-  writeSafetensors(in("w"), tensors);
+  writeSafetensors(in("w"), weights(engine));
   initializeParameters(engine, 4);
   EXPECT_NE(parameter(5), before[5]);
   loadWeights(engine, in("w"));
   for (size_t i = 0; i < before.size(); ++i)
     ASSERT_EQ(parameter(i), before[i]);
+}
+
+// Whether the parameters lie in a mapping of the file.
+static bool isMapped(Engine &engine, const std::string &file) {
+  const auto place = reinterpret_cast<uintptr_t>(engine.parameters());
+  for (const std::string &line : readLines("/proc/self/maps"))
+    if (line.ends_with(file)) {
+      char *rest;
+      const uintptr_t begin = std::strtoull(line.c_str(), &rest, 16), end = std::strtoull(rest + 1, nullptr, 16);
+      if (begin <= place && place < end)
+        return true;
+    }
+  return false;
+}
+
+// A file that `weights` gave is used where it lies; whatever else holds the same numbers is copied.
+TEST_F(Weights, LieInTheirFile) {
+  auto values = [&](Engine &of) {
+    const auto *begin = static_cast<const float *>(of.parameters());
+    return std::vector<float>(begin, begin + 144);
+  };
+  const std::vector<float> want = values(engine);
+  auto loaded = [&](const char *name, bool mapped) {
+    Engine other(image, 2);
+    loadWeights(other, in(name));
+    EXPECT_EQ(isMapped(other, in(name)), mapped) << name;
+    EXPECT_EQ(values(other), want) << name;
+    EXPECT_EQ(other.stateBytes(), 144 * 4) << name;
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(other.parameters()) % 64, 0u) << name;
+  };
+  writeSafetensors(in("own"), weights(engine), {{"step", "7"}});
+  loaded("own", true);
+  TensorViews views = weights(engine);
+  std::swap(views[0], views[2]);
+  writeSafetensors(in("other order"), views);
+  loaded("other order", false);
+  // Eight blanks more in the header.
+  std::string contents = readFile(in("own"));
+  uint64_t header;
+  std::memcpy(&header, contents.data(), 8);
+  contents.insert(8 + header, "        ");
+  header += 8;
+  std::memcpy(contents.data(), &header, 8);
+  writeFile(in("not aligned"), contents);
+  loaded("not aligned", false);
+  std::vector<double> wide(want.begin(), want.begin() + 48);
+  views = weights(engine);
+  views[0].type = "F64";
+  views[0].bytes = {reinterpret_cast<const char *>(wide.data()), 48 * 8};
+  writeSafetensors(in("f64"), views);
+  loaded("f64", false);
+
+  // What is written to the parameters stays here, and what happens to the file's name does not matter.
+  loadWeights(engine, in("own"));
+  static_cast<float *>(engine.parameters())[5] = 77;
+  writeSafetensors(in("own"), TensorViews());
+  EXPECT_EQ(parameter(5), 77);
+  EXPECT_EQ(parameter(6), want[6]);
+  fs::remove(in("own"));
+  EXPECT_EQ(parameter(143), want[143]);
+  initializeParameters(engine, 3);
+  EXPECT_EQ(values(engine), want);
+}
+
+// The block's last line may be longer than the file, and the file may end with a page.
+TEST_F(Weights, TheLastLineMayBeCut) {
+  auto sizeWith = [&](int64_t columns) {
+    Module odd = bagModel();
+    odd.parameterElements = 96 + (columns + 15) / 16 * 16;
+    odd.parameters[2].shape = {columns};
+    const std::vector<uint8_t> bytes = serialize(odd);
+    const xfc_image other{XFC_ABI_VERSION, 6, "any", "", bagKernels, bytes.data(), bytes.size()};
+    Engine first(other, 1), second(other, 1);
+    initializeParameters(first, 5);
+    writeSafetensors(in("odd"), weights(first));
+    loadWeights(second, in("odd"));
+    EXPECT_TRUE(isMapped(second, in("odd")));
+    const auto *a = static_cast<const float *>(first.parameters()), *b = static_cast<const float *>(second.parameters());
+    EXPECT_EQ(std::vector<float>(a, a + 96 + columns), std::vector<float>(b, b + 96 + columns));
+    // Kernels may read a vector past the block.
+    volatile float sum = 0;
+    for (int64_t i = 0; i < odd.parameterElements + 16; ++i)
+      sum = sum + b[i];
+    return static_cast<int64_t>(fs::file_size(in("odd")));
+  };
+  const int64_t size = sizeWith(1000);
+  for (int64_t last : {0, 4, 60, 128, 3968, 3972, 4032, 4092}) // bytes in the last page
+    EXPECT_EQ(sizeWith(1000 + (last - size % 4096 + 4096) % 4096 / 4) % 4096, last);
+}
+
+// Parameters with a gap before another line of the cache have no file that lies as they do.
+TEST_F(Weights, GapsAreFilledByCopying) {
+  Module gaps = bagModel();
+  gaps.parameters[0].shape = {5};
+  const std::vector<uint8_t> bytes = serialize(gaps);
+  const xfc_image other{XFC_ABI_VERSION, 6, "any", "", bagKernels, bytes.data(), bytes.size()};
+  Engine first(other, 1), second(other, 2);
+  initializeParameters(first, 5);
+  writeSafetensors(in("gaps"), weights(first));
+  loadWeights(second, in("gaps"));
+  EXPECT_FALSE(isMapped(second, in("gaps")));
+  EXPECT_EQ(std::memcmp(first.parameters(), second.parameters(), 144 * 4), 0);
 }
 
 TEST_F(Weights, OtherTypesAndTiedNames) {
@@ -213,7 +362,7 @@ TEST_F(Weights, OtherTypesAndTiedNames) {
       const auto *begin = reinterpret_cast<const uint8_t *>(&raw);
       tensor.bytes.insert(tensor.bytes.end(), begin, begin + sizeof raw);
     }
-    loadWeights(engine, other, "w");
+    loadWeights(engine, viewsOf(other), "w");
     for (int i = 0; i < 48; ++i)
       EXPECT_EQ(parameter(48 + i), values[i]) << type;
   };
@@ -233,11 +382,11 @@ TEST_F(Weights, OtherTypesAndTiedNames) {
 
   Tensors tied = tensors;
   tied["source.weight"] = tied["encoder.embed.weight"];
-  loadWeights(engine, tied, "w");
+  loadWeights(engine, viewsOf(tied), "w");
   tied.erase("encoder.embed.weight");
-  loadWeights(engine, tied, "w");
+  loadWeights(engine, viewsOf(tied), "w");
   tied["encoder.embed.weight"] = tied["decoder.embed.weight"];
-  EXPECT_NE(errorOf([&] { loadWeights(engine, tied, "w"); }).find("ties"), std::string::npos);
+  EXPECT_NE(errorOf([&] { loadWeights(engine, viewsOf(tied), "w"); }).find("ties"), std::string::npos);
 }
 
 TEST_F(Weights, WhatIsWrongIsNamedAndNothingChanges) {
@@ -246,7 +395,7 @@ TEST_F(Weights, WhatIsWrongIsNamedAndNothingChanges) {
     Tensors other = tensors;
     other["encoder.embed.weight"] = floats({12, 4}, std::vector<float>(48, 9));
     change(other);
-    std::string message = errorOf([&] { loadWeights(engine, other, "file.safetensors"); });
+    std::string message = errorOf([&] { loadWeights(engine, viewsOf(other), "file.safetensors"); });
     EXPECT_NE(message.find("file.safetensors: '" + std::string(what)), std::string::npos) << message;
     EXPECT_EQ(parameter(7), before);
   };
@@ -254,8 +403,33 @@ TEST_F(Weights, WhatIsWrongIsNamedAndNothingChanges) {
   refused("output.weight", [](Tensors &t) { t["output.weight"].shape = {4, 12}; });
   refused("foreign", [](Tensors &t) { t["foreign"] = floats({1}, {1}); });
   refused("output.weight", [](Tensors &t) { t["output.weight"].type = "I32"; });
-  for (float value : {std::nanf(""), INFINITY})
-    refused("output.weight", [&](Tensors &t) { std::memcpy(t["output.weight"].bytes.data() + 20, &value, 4); });
+  for (float value : {std::nanf(""), INFINITY, -INFINITY})
+    for (int place : {0, 20, 188})
+      refused("output.weight", [&](Tensors &t) { std::memcpy(t["output.weight"].bytes.data() + place, &value, 4); });
+  // The same of the other types: 1 in each is fine, an exponent of ones is not.
+  auto others = [](const char *type, auto one, auto bad) {
+    return [=](Tensors &t) {
+      const std::vector<decltype(one)> values(47, one);
+      t["output.weight"].type = type;
+      t["output.weight"].bytes.resize(48 * sizeof one);
+      std::memcpy(t["output.weight"].bytes.data(), values.data(), 47 * sizeof one);
+      std::memcpy(t["output.weight"].bytes.data() + 47 * sizeof one, &bad, sizeof bad);
+    };
+  };
+  refused("output.weight", others("F64", 1.0, INFINITY * 1.0));
+  refused("output.weight", others("F64", 1.0, std::nan("")));
+  for (uint16_t bad : {0x7C00, 0xFC00, 0x7E01})
+    refused("output.weight", others("F16", uint16_t(0x3C00), bad));
+  for (uint16_t bad : {0x7F80, 0xFF80, 0x7F81})
+    refused("output.weight", others("BF16", uint16_t(0x3F80), bad));
+  // In a file of our own too, and with threads.
+  static_cast<float *>(engine.parameters())[143] = NAN;
+  writeSafetensors(in("nan"), weights(engine));
+  Engine second(image, 2);
+  static_cast<float *>(second.parameters())[7] = 5;
+  EXPECT_EQ(errorOf([&] { loadWeights(second, in("nan")); }),
+            in("nan") + ": 'output.weight' holds NaN or infinity; the weights are damaged or training diverged");
+  EXPECT_EQ(static_cast<float *>(second.parameters())[7], 5);
 }
 
 TEST_F(Weights, InitializationFollowsTheModel) {

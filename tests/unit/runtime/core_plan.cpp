@@ -137,8 +137,82 @@ TEST(Plan, BytesAndBack) {
   EXPECT_EQ(back.find("no such program"), nullptr);
 }
 
+// Every kind of field at the ends of what it holds.
+TEST(Plan, ExtremesAndBack) {
+  Module module = bagModel();
+  constexpr int64_t largest = int64_t(1) << 50;
+  module.pad = -1;
+  module.start = std::numeric_limits<int32_t>::max();
+  module.sourceEos = false;
+  module.hash.clear();
+  module.description = std::string(1000, 'd') + std::string(1, '\0') + "\xff";
+  module.kernels[0].scratch = largest;
+  module.kernels[0].partition = {Partition::Unit::Elements, 127, 128};
+  module.tables = {{1, 2, 1e-300, -0.1, 12345.678, true}};
+  Program &program = module.programs[0];
+  Size &size = program.buffers[1].size;
+  size.constant = 63;
+  for (int i = 0; i < XFC_ROW_SETS; ++i) {
+    size.rows[i] = 64 << i;
+    size.sequences[i] = largest - i;
+  }
+  for (int i = 0; i < XFC_KEY_STRUCTURES; ++i)
+    size.pairs[i] = int64_t(1) << (3 * i);
+  program.steps[0].immediates = {std::numeric_limits<int64_t>::min(), -1, 0, 1, std::numeric_limits<int64_t>::max()};
+  program.outputs[0].keys = XFC_KEY_STRUCTURES - 1;
+  const std::vector<uint8_t> bytes = serialize(module);
+  const Module back = deserialize(bytes.data(), bytes.size());
+  EXPECT_EQ(back.pad, -1);
+  EXPECT_EQ(back.start, module.start);
+  EXPECT_FALSE(back.sourceEos);
+  EXPECT_EQ(back.hash, "");
+  EXPECT_EQ(back.description, module.description);
+  EXPECT_EQ(back.kernels[0].scratch, largest);
+  EXPECT_EQ(back.kernels[0].partition.unit, Partition::Unit::Elements);
+  EXPECT_EQ(back.kernels[0].partition.per, 127);
+  EXPECT_EQ(back.kernels[0].partition.times, 128);
+  EXPECT_EQ(back.tables[0].base, 1e-300);
+  EXPECT_EQ(back.tables[0].exponentMultiplier, -0.1);
+  const Size &again = back.programs[0].buffers[1].size;
+  EXPECT_EQ(again.constant, 63);
+  for (int i = 0; i < XFC_ROW_SETS; ++i) {
+    EXPECT_EQ(again.rows[i], 64 << i);
+    EXPECT_EQ(again.sequences[i], largest - i);
+  }
+  for (int i = 0; i < XFC_KEY_STRUCTURES; ++i)
+    EXPECT_EQ(again.pairs[i], int64_t(1) << (3 * i));
+  EXPECT_EQ(back.programs[0].steps[0].immediates, program.steps[0].immediates);
+  EXPECT_EQ(back.programs[0].outputs[0].keys, XFC_KEY_STRUCTURES - 1);
+  EXPECT_EQ(back.programs[0].steps[0].location, program.steps[0].location);
+}
+
+TEST(Plan, AnotherVersionSaysSo) {
+  std::vector<uint8_t> bytes = serialize(bagModel());
+  ASSERT_EQ(bytes[0], 2 * XFC_ABI_VERSION); // the sign is bit 0
+  bytes[0] += 2;
+  try {
+    deserialize(bytes.data(), bytes.size());
+    FAIL();
+  } catch (const Error &error) {
+    EXPECT_EQ(std::string(error.what()).rfind("this executable was compiled for version " + std::to_string(XFC_ABI_VERSION + 1), 0), 0u);
+  }
+}
+
 TEST(Plan, DamagedBytesAreErrors) {
   const std::vector<uint8_t> bytes = serialize(bagModel());
+  // Lengths that nothing follows, numbers of more than 64 bits, and bytes that are left.
+  std::vector<uint8_t> bad = bytes;
+  bad.push_back(0);
+  EXPECT_THROW(deserialize(bad.data(), bad.size()), Error);
+  for (int more = 1; more < 12; ++more)
+    for (int last : {0, 1, 2, 127}) {
+      bad = {bytes[0]};
+      bad.insert(bad.end(), more, 0xFF);
+      bad.push_back(static_cast<uint8_t>(last));
+      EXPECT_THROW(deserialize(bad.data(), bad.size()), Error);
+      bad.insert(bad.end(), bytes.begin() + 1, bytes.end());
+      EXPECT_THROW(deserialize(bad.data(), bad.size()), Error);
+    }
   for (size_t size = 0; size < bytes.size(); ++size)
     EXPECT_THROW(deserialize(bytes.data(), size), Error) << size;
   // A flipped bit is found or harmless (a letter of a name), and never anything else.
