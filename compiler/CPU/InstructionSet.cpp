@@ -1,6 +1,7 @@
 // The instruction sets we know.
 #include "InstructionSet.h"
 #include "core/Error.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/TargetParser/Host.h"
 #include <tuple>
@@ -14,42 +15,49 @@ static InstructionSet v4(std::string name) {
   return {std::move(name), "x86-64-v4", "", "avx2,fma,bmi2,f16c,movbe,avx512f,avx512bw,avx512cd,avx512dq,avx512vl", 64, "sapphirerapids"};
 }
 
-// What some CPUs of level v4 have besides, in LLVM's names and those of /proc/cpuinfo; a later one has the earlier.
+// What some CPUs of a level have besides, in LLVM's names and those of /proc/cpuinfo; a later one of a level has the earlier.
 struct Extension {
-  const char *name, *feature, *needed;
+  const char *level, *name;
+  std::vector<std::string> features;
+  const char *needed;
   bool InstructionSet::*flag;
 };
 static const Extension extensions[] = {
-    {"bf16", "avx512bf16", "avx512_bf16", &InstructionSet::bf16},
-    {"amx", "amx-bf16", "amx_tile,amx_bf16", &InstructionSet::amx},
+    {"x86-64-v3", "vnni", {"avxvnni"}, "avx_vnni", &InstructionSet::vnni},
+    {"x86-64-v4", "vnni", {"avx512vnni"}, "avx512_vnni", &InstructionSet::vnni},
+    {"x86-64-v4", "bf16", {"avx512bf16"}, "avx512_bf16", &InstructionSet::bf16},
+    {"x86-64-v4", "amx", {"amx-bf16", "amx-int8"}, "amx_tile,amx_bf16,amx_int8", &InstructionSet::amx},
 };
 
 static void add(InstructionSet &set, const Extension &extension) {
-  set.features += (set.features.empty() ? "+" : ",+") + std::string(extension.feature);
+  for (const std::string &feature : extension.features)
+    set.features += (set.features.empty() ? "+" : ",+") + feature;
   set.needed += std::string(",") + extension.needed;
   set.*extension.flag = true;
 }
 
 InstructionSet InstructionSet::named(const std::string &name) {
-  if (name == "x86-64-v3")
-    return v3(name);
   if (name == "plain")
     return {name, "x86-64", "", "", 16, "", /*plain=*/true};
   if (name != "native") {
-    InstructionSet set = v4(name);
-    std::string known = "native, x86-64-v3, x86-64-v4", level = set.cpu;
-    if (name == level)
-      return set;
-    for (const Extension &extension : extensions) {
-      add(set, extension);
-      if (name == level + "+" + extension.name)
+    std::string known = "native";
+    for (auto level : {v3, v4}) {
+      InstructionSet set = level(name);
+      known += ", " + set.cpu;
+      if (name == set.cpu)
         return set;
-      known += ", " + level + "+" + extension.name;
+      for (const Extension &extension : extensions)
+        if (extension.level == set.cpu) {
+          add(set, extension);
+          if (name == set.cpu + "+" + extension.name)
+            return set;
+          known += ", " + set.cpu + "+" + extension.name;
+        }
     }
     throw Error("--cpu: unknown instruction set '" + name + "'; known: " + known + ", plain");
   }
   llvm::StringMap<bool> host = llvm::sys::getHostCPUFeatures();
-  auto has = [&](const char *feature) { return host.lookup(feature); };
+  auto has = [&](const std::string &feature) { return host.lookup(feature); };
   if (!has("avx2") || !has("fma"))
     throw Error("--cpu native: this machine has no AVX2 and FMA, which generated code needs; name another with --cpu x86-64-v3");
   // Code for this machine's pipeline, but of instructions that the check at start covers: a copy on another machine
@@ -57,7 +65,9 @@ InstructionSet InstructionSet::named(const std::string &name) {
   const bool wide = has("avx512f") && has("avx512bw") && has("avx512dq") && has("avx512vl") && has("avx512cd");
   InstructionSet set = wide ? v4("x86-64-v4") : v3("x86-64-v3");
   for (const Extension &extension : extensions) {
-    if (!wide || !has(extension.feature))
+    if (extension.level != set.cpu)
+      continue;
+    if (!llvm::all_of(extension.features, has))
       break;
     add(set, extension);
     set.name = set.cpu + "+" + extension.name;
@@ -68,7 +78,7 @@ InstructionSet InstructionSet::named(const std::string &name) {
 }
 
 bool InstructionSet::operator>(const InstructionSet &other) const {
-  return std::tie(vectorBytes, amx, bf16) > std::tie(other.vectorBytes, other.amx, other.bf16);
+  return std::tie(vectorBytes, amx, bf16, vnni) > std::tie(other.vectorBytes, other.amx, other.bf16, other.vnni);
 }
 
 } // namespace xfc

@@ -1,7 +1,8 @@
 // Matrix products over rows: panels of packed weights, tiles of results in scratch, around the micro-kernel.
 #include "Matrix.h"
 #include "Emitters.h"
-#include "MicroKernel.h"
+#include "Int8.h"
+#include "core/Error.h"
 
 using namespace mlir;
 
@@ -50,8 +51,10 @@ struct Product {
         k.prefetch(k.offset(k.offset(x, k.mul(k.add(row, k.add(k.mul(tile, t.rows), r)), xStride)), k.add(first, i * line)));
   }
 
-  // What is done with a row's sums: the first feature, their place in the tile, and how many are used (static).
-  using Finish = std::function<void(Value feature, Value tile, int64_t used)>;
+  // What is done with a row's products: the first feature, a vector of products from feature + i on (static), and how many of the
+  // features are used.
+  using Vector = std::function<Value(int64_t i)>;
+  using Finish = std::function<void(Value feature, const Vector &products, int64_t used)>;
   using Begin = std::function<Finish(Value row)>;
   // Fetches what is read and written at (row, feature) when a row's sums are finished.
   using Fetch = std::function<void(Value row, Value feature)>;
@@ -67,18 +70,26 @@ struct Product {
       k.loop(group, end, 1, [&](Value g) {
         Value tile = tiles() > 1 ? k.offset(c, k.mul(k.sub(g, group), t.block * t.group)) : c;
         auto columnsOfGroup = [&](int64_t used) {
-          Value b = k.offset(packed, k.mul(k.add(k.mul(k.mul(g, t.unit()), units), at), t.panel));
+          const int64_t panelWords = t.panelWords(inner);
+          Value panels = k.offset(packed, k.mul(g, t.unit() * panelWords)), b = k.offset(panels, k.mul(at, t.panel));
           Ahead ahead = [&](Value rows, int64_t panel) {
             if (finish)
               for (int64_t r = 0; r < t.rows; ++r)
                 fetch(k.add(row, k.add(k.mul(rows, t.rows), r)), k.add(k.mul(g, t.group), panel * t.panel));
             fetchRows(nextRow, nextAt, rows, k.add(k.mul(k.sub(g, group), t.unit()), panel), groups * t.unit());
           };
-          multiplyPanels(k, t, {t.stride, t.left}, a, t.rows * t.stride, b, k.index(units * t.panel), t.panels(used), k.index(depth), tile,
+          multiplyPanels(k, t, {t.stride, t.left}, a, t.rows * t.stride, b, k.index(panelWords), t.panels(used), k.index(depth), tile,
                          k.index(t.group), count, accumulate, ahead);
           if (finish)
-            k.loop(k.index(0), count, 1,
-                   [&](Value r) { begin(k.add(row, r))(k.mul(g, t.group), k.offset(tile, k.mul(r, t.group)), used); });
+            k.loop(k.index(0), count, 1, [&](Value r) {
+              auto products = [&](int64_t i) {
+                Value sum = k.load(k.offset(tile, k.add(k.mul(r, t.group), i)), k.lanes());
+                return isInt8(t.products) ? scaleInt8(k, t, sum, k.offset(a, k.mul(r, t.stride)), inner,
+                                                      k.offset(panels, i / t.panel * panelWords), i % t.panel)
+                                          : sum;
+              };
+              begin(k.add(row, r))(k.mul(g, t.group), products, used);
+            });
         };
         const int64_t tail = columns % t.group;
         if (columns < t.group)
@@ -193,12 +204,12 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, int64_t inner, 
     std::optional<KernelBuilder::DropoutKey> key;
     if (dropout)
       key = dropout->key(at);
-    return [=, &k, &epilogue, &dropout](Value feature, Value tile, int64_t used) {
+    return [=, &k, &epilogue, &dropout](Value feature, const Product::Vector &products, int64_t used) {
       SmallVector<Value> factors;
       if (key)
         factors = dropout->factors(*key, feature, used);
       for (int64_t i = 0; i < used; i += k.lanes()) {
-        Value y = k.load(k.offset(tile, i), k.lanes());
+        Value y = products(i);
         if (bias)
           y = k.addf(y, k.load(k.offset(k.offset(bias, feature), i), k.lanes()));
         SmallVector<Value> results = {y};
@@ -251,9 +262,9 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide, bool kep
     product.copyRows(row, count, k.index(0), inner);
   Product::Begin store = [&](Value at) -> Product::Finish {
     Value to = k.offset(logits, k.mul(k.sub(at, row), stride));
-    return [=, &k](Value feature, Value tile, int64_t used) {
+    return [=, &k](Value feature, const Product::Vector &products, int64_t used) {
       for (int64_t i = 0; i < used; i += k.lanes()) {
-        Value y = k.load(k.offset(tile, i), k.lanes());
+        Value y = products(i);
         if (bias)
           y = k.addf(y, k.load(k.offset(k.offset(bias, feature), i), k.lanes()));
         k.storePart(y, k.offset(k.offset(to, feature), i), std::min(k.lanes(), used - i));
@@ -434,10 +445,24 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
 // Packing
 //===--------------------------------------------------------------------------------------------------------===//
 
+// A chunk is a panel.
+static Backend::PackInfo emitPackInt8(KernelBuilder &k, const Tiling &t, int64_t outer, int64_t inner) {
+  if (inner > largestInt8Inner)
+    throw Error("compile: a product over " + std::to_string(inner) + " features has no exact sum in int8; at most " +
+                std::to_string(largestInt8Inner) + " have");
+  Value from = k.buffer(0), to = k.offset(k.buffer(1), k.mul(k.chunk, t.panelWords(inner))), first = k.mul(k.chunk, t.panel);
+  Value real = k.min(k.index(t.panel), k.sub(k.index(outer), first));
+  k.loop(k.index(0), real, 1, [&](Value j) { packInt8Column(k, t, k.offset(from, k.mul(k.add(first, j), inner)), inner, to, j); });
+  k.loop(real, k.index(t.panel), 1, [&](Value j) { packInt8Zeros(k, t, inner, to, j); });
+  return {t.panels(outer) * t.panelWords(inner) * k.bytes(), t.panels(outer)};
+}
+
 Backend::PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight, Backend::Packing packing) {
   const int64_t lanes = k.lanes(), columns = weight.getDimSize(1);
   const int64_t inner = packing.transposed ? columns : weight.getDimSize(0), outer = packing.transposed ? weight.getDimSize(0) : columns;
   const Tiling t(k, inner, productsFor(k, packing.compute));
+  if (isInt8(t.products))
+    return emitPackInt8(k, t, outer, inner);
   const int64_t panels = t.panels(outer), tail = outer % t.panel, units = t.units(inner), pair = t.pair;
   Value from = k.buffer(0), to = k.offset(k.buffer(1), k.mul(k.chunk, units * t.panel)), first = k.mul(k.chunk, t.panel);
 

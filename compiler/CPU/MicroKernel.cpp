@@ -3,7 +3,7 @@
 // An element of a result is one chain of sums over the inner dimension in ascending order, whatever the number of rows or
 // how they are cut, so that a row's result never depends on its neighbours.
 #include "MicroKernel.h"
-#include "core/Error.h"
+#include "Int8.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -14,8 +14,8 @@ namespace xfc {
 Products productsFor(const KernelBuilder &k, std::optional<ComputeType> compute) {
   if (!compute)
     return Products::Elements;
-  if (*compute != ComputeType::bf16)
-    throw Error("compile: there is no CPU kernel for products in " + stringifyComputeType(*compute).str());
+  if (*compute == ComputeType::int8)
+    return k.set.amx ? Products::DotTiles : k.set.vnni ? Products::Dots : Products::Quads;
   return k.set.amx ? Products::Tiles : k.set.bf16 ? Products::Pairs : Products::Widened;
 }
 
@@ -28,19 +28,28 @@ Products gradientProductsFor(const KernelBuilder &k, std::optional<ComputeType> 
 static constexpr int64_t tile = 16;
 
 Tiling::Tiling(KernelBuilder &k, int64_t inner, Products products)
-    : products(products), pair(products == Products::Elements ? 1 : 2), rows(k.registers() == 32 ? 14 : 6), panel(2 * k.lanes()),
-      block(k.registers() == 32 ? 84 : 72), left(products == Products::Widened ? 2 : 1) {
-  if (products == Products::Tiles) {
+    : products(products), pair(products == Products::Elements ? 1 : isInt8(products) ? 4 : 2), rows(k.registers() == 32 ? 14 : 6),
+      panel(2 * k.lanes()), block(k.registers() == 32 ? 84 : 72),
+      left(products == Products::Widened || products == Products::Quads ? 2 : 1) {
+  if (products == Products::Quads) {
+    // Both words of a row, a vector of ones, and what lies between instructions take registers as well.
+    rows = k.registers() == 32 ? 12 : 4;
+  } else if (isTiled(products)) {
     rows = 2 * tile;
     block = 6 * tile;
   }
-  depth = std::min<int64_t>(units(inner), 512 / left);
+  // A row of int8 is rounded as a whole, and its panel is small.
+  depth = isInt8(products) ? units(inner) : std::min<int64_t>(units(inner), 512 / left);
   stride = (depth * left + k.lanes() - 1) / k.lanes() * k.lanes() + 16;
 }
 
 int64_t Tiling::units(int64_t inner) const {
   const int64_t units = (inner + pair - 1) / pair;
-  return products == Products::Tiles ? (units + tile - 1) / tile * tile : units;
+  return isTiled(products) ? (units + tile - 1) / tile * tile : units;
+}
+
+int64_t Tiling::panelWords(int64_t inner) const {
+  return (units(inner) + (products == Products::Quads ? 1 : isInt8(products) ? 2 : 0)) * panel;
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -86,6 +95,8 @@ static Value addPairs(KernelBuilder &k, Value sum, Value x, Value y) {
 }
 
 void copyLeft(KernelBuilder &k, const Tiling &t, Value from, Value to, int64_t elements) {
+  if (isInt8(t.products))
+    return copyInt8Row(k, t, from, to, elements);
   auto store = [&](Value x, Value i) {
     if (t.products == Products::Elements)
       return k.store(x, k.offset(to, i));
@@ -109,11 +120,13 @@ void copyLeft(KernelBuilder &k, const Tiling &t, Value from, Value to, int64_t e
 // c[m][width x panel] (+)= a[m][0..depth) b[0..depth)[width x panel], panels of b `bStride` apart; one private function for
 // each number of rows, width and strides. A wide one is for few rows, whose sums alone would wait for each other.
 static std::string microKernel(KernelBuilder &k, const Tiling &t, Strides strides, int64_t rows, int64_t width) {
-  const char *kind = t.products == Products::Widened ? "_widened" : t.products == Products::Pairs ? "_pairs" : "";
+  static const char *const kinds[] = {"", "_widened", "_pairs", "", "_quads", "_dots"};
+  const char *kind = kinds[static_cast<int>(t.products)];
+  const bool int8 = isInt8(t.products);
   std::string name = llvm::formatv("product{0}_{1}x{2}_{3}_{4}", kind, rows, width * t.panel, strides.row, strides.unit);
   k.helper(name, {k.ptr, k.ptr, k.i64, k.i64, k.ptr, k.i64, k.i1}, [&](ValueRange arguments) {
     Value a = arguments[0], b = arguments[1], bStride = arguments[2], depth = arguments[3], c = arguments[4], stride = arguments[5];
-    const int64_t vectors = 2 * width;
+    const int64_t vectors = 2 * width, halves = t.products == Products::Widened ? 2 : 1;
     SmallVector<Value> cRows, panels;
     for (int64_t r = 0; r < rows; ++r)
       cRows.push_back(k.offset(c, k.mul(stride, r)));
@@ -126,23 +139,28 @@ static std::string microKernel(KernelBuilder &k, const Tiling &t, Strides stride
           Values old;
           for (int64_t i = 0; i < rows * vectors; ++i)
             old.push_back(k.load(at(i / vectors, i % vectors), k.lanes()));
+          if (int8)
+            llvm::transform(old, old.begin(), [&](Value sum) { return words(k, sum); });
           return old;
         },
-        [&] { return Values(rows * vectors, k.splat(0)); });
+        [&] { return Values(rows * vectors, int8 ? word(k, 0) : k.splat(0)); });
     auto step = [&](Value from, int64_t unroll, Values state) {
       Value aAt = k.offset(a, k.mul(from, strides.unit)), bAt = k.mul(from, t.panel);
       for (int64_t u = 0; u < unroll; ++u)
-        for (int64_t half = 0; half < t.left; ++half) {
+        for (int64_t half = 0; half < halves; ++half) {
           SmallVector<Value> right;
           for (int64_t v = 0; v < vectors; ++v) {
             Value p = k.offset(k.offset(panels[v / 2], bAt), u * t.panel + v % 2 * k.lanes());
             right.push_back(t.products == Products::Widened ? widened(k, p, half) : k.load(p, k.lanes()));
           }
           for (int64_t r = 0; r < rows; ++r) {
-            Value x = k.broadcast(k.load(k.offset(aAt, r * strides.row + u * strides.unit + half)));
+            Value xAt = k.offset(aAt, r * strides.row + u * strides.unit + half), x = k.broadcast(k.load(xAt));
+            Value magnitude = t.products == Products::Quads ? k.broadcast(k.load(k.offset(xAt, 1))) : Value();
             for (int64_t v = 0; v < vectors; ++v) {
               Value &sum = state[r * vectors + v];
-              sum = t.products == Products::Pairs ? addPairs(k, sum, x, right[v]) : k.fma(x, right[v], sum);
+              sum = int8                             ? addInt8(k, t, sum, x, magnitude, right[v])
+                    : t.products == Products::Pairs ? addPairs(k, sum, x, right[v])
+                                                    : k.fma(x, right[v], sum);
             }
           }
         }
@@ -164,10 +182,11 @@ static std::string microKernel(KernelBuilder &k, const Tiling &t, Strides stride
 
 // c[rowTiles x 16][width x panel] += a b, as microKernel. Rows of a tile that nobody reads cost no more than the tile does.
 static std::string tileKernel(KernelBuilder &k, const Tiling &t, Strides strides, int64_t rowTiles, int64_t width) {
-  std::string name = llvm::formatv("product_tiles_{0}x{1}_{2}", rowTiles * tile, width * t.panel, strides.row);
+  std::string name = llvm::formatv("product_{0}_{1}x{2}_{3}", isInt8(t.products) ? "dottiles" : "tiles", rowTiles * tile, width * t.panel, strides.row);
   k.helper(name, {k.ptr, k.ptr, k.i64, k.i64, k.ptr, k.i64}, [&](ValueRange arguments) {
     Value a = arguments[0], b = arguments[1], bStride = arguments[2], depth = arguments[3], c = arguments[4], cStride = arguments[5];
     const int64_t columnTiles = width * t.panel / tile, ofPanel = t.panel / tile;
+    const char *product = isInt8(t.products) ? "llvm.x86.tdpbusd.internal" : "llvm.x86.tdpbf16ps.internal";
     Type amx = LLVM::LLVMX86AMXType::get(k.b.getContext());
     auto i16 = [&](int64_t value) -> Value { return arith::ConstantOp::create(k.b, k.b.getI16IntegerAttr(static_cast<int16_t>(value))); };
     Value rows = i16(tile), bytes = i16(tile * 4);
@@ -188,7 +207,7 @@ static std::string tileKernel(KernelBuilder &k, const Tiling &t, Strides strides
         Value right = load(k.offset(k.offset(panel, k.mul(at, t.panel)), j % ofPanel * tile), k.index(t.panel));
         for (int64_t r = 0; r < rowTiles; ++r) {
           Value &sum = state[r * columnTiles + j];
-          sum = intrinsic("llvm.x86.tdpbf16ps.internal", {rows, bytes, bytes, sum, left[r], right});
+          sum = intrinsic(product, {rows, bytes, bytes, sum, left[r], right});
         }
       }
       return state;
@@ -225,7 +244,7 @@ static void multiplyTiles(KernelBuilder &k, const Tiling &t, Strides strides, Va
 
 void multiplyPanels(KernelBuilder &k, const Tiling &t, Strides strides, Value a, int64_t tileStride, Value b, Value bStride, int64_t panels,
                     Value depth, Value c, Value cStride, Value count, Value accumulate, const Ahead &ahead) {
-  if (t.products == Products::Tiles)
+  if (isTiled(t.products))
     return multiplyTiles(k, t, strides, a, b, bStride, panels, depth, c, cStride, count, accumulate, ahead);
   Value tiles = k.div(count, t.rows), whole = k.mul(tiles, t.rows), rest = k.sub(count, whole);
   auto call = [&](Value tile, int64_t rows, int64_t panel, int64_t width) {

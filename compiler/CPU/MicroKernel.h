@@ -8,17 +8,22 @@
 namespace xfc {
 
 // How a product is computed, and so what its operands look like in memory. The inner dimension is cut into units: an
-// element, or a pair of neighbours (2u, 2u + 1) as bf16 in a word of 4 bytes, the first in its low half.
+// element, a pair of neighbours (2u, 2u + 1) as bf16 in a word of 4 bytes, the first in its low half, or four as int8.
 enum class Products {
   Elements, // multiply-adds of the element type: units are elements
   Widened,  // bf16 by multiply-adds of f32: right pairs are widened in registers, left ones come as rounded f32
   Pairs,    // bf16 by AVX512-BF16: pairs on both sides
   Tiles,    // bf16 by AMX: the same, in whole tiles of 16 units
+  Quads,    // int8 by AVX2 or AVX-512: left units are a word of signs and one of magnitudes
+  Dots,     // int8 by VNNI, unsigned bytes times signed ones: left integers are stored as q + 128
+  DotTiles, // int8 by AMX: the same, in whole tiles of 16 units
 };
 
 // What the set's best instructions for a compute type are. A gradient of a weight rounds its left operand while it
 // transposes it, so there each is as good as the plainer one below.
 Products productsFor(const KernelBuilder &k, std::optional<ComputeType> compute);
+constexpr bool isInt8(Products products) { return products >= Products::Quads; }
+constexpr bool isTiled(Products products) { return products == Products::Tiles || products == Products::DotTiles; }
 Products gradientProductsFor(const KernelBuilder &k, std::optional<ComputeType> compute);
 
 // Sizes of a product on a target. A word is of the element type's size.
@@ -38,6 +43,9 @@ struct Tiling {
   int64_t panels(int64_t n) const { return (n + panel - 1) / panel; }
   int64_t unit() const { return std::max<int64_t>(1, group / panel); } // panels of a group
   int64_t units(int64_t inner) const;
+  // Words of a packed panel, and of a row in scratch before its scale (Int8.h).
+  int64_t panelWords(int64_t inner) const;
+  int64_t scaleAt() const { return stride - 16; }
 };
 
 // Of the left operand, in words: from row to row, and from unit to unit.

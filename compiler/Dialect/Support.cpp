@@ -68,11 +68,13 @@ Tensor rounded(Tensor operand, std::optional<ComputeType> type) {
       x = roundToBF16(x);
   if (type == ComputeType::int8)
     for (int64_t i = 0; i < operand.shape[0]; ++i) {
-      double largest = 0;
+      double largest = 0x1p-100;
       for (int64_t f = 0; f < operand.features(); ++f)
         largest = std::max(largest, std::abs(operand.row(i)[f]));
-      for (int64_t f = 0; largest > 0 && f < operand.features(); ++f)
-        operand.row(i)[f] = std::nearbyint(operand.row(i)[f] * (127 / largest)) * (largest / 127);
+      // The factor is f32, so that kernels round to the same integers.
+      const double factor = static_cast<float>(127 / largest);
+      for (int64_t f = 0; f < operand.features(); ++f)
+        operand.row(i)[f] = std::nearbyint(operand.row(i)[f] * factor) * (largest / 127);
     }
   return operand;
 }

@@ -96,8 +96,9 @@ def XFC_Activation_Kind : I32EnumAttr<"ActivationKind", "an activation", [
 
 // What a product rounds its operands to before it multiplies. Sums, bias, epilogue and results are f32.
 // bf16: every element to the nearest bf16, ties to even. Products of two are exact in f32.
-// int8: every row of x and every row of W (what one output feature reads) to integers in -127 .. 127 times the row's
-// largest magnitude / 127, ties to even; the sum of the integers' products is exact. Decoding only: it has no gradient.
+// int8: every row v of x and of W (what one output feature reads) to s q, where m is its largest magnitude (at least 2^-100),
+// s = m / 127, and q the integers of -127 .. 127 nearest to v f32(127 / m), ties to even: y = s_x s_w (sum of q_x q_w) + b, the
+// sum exact. A row of x has its own s, so it never depends on others. Decoding only: it has no gradient.
 def XFC_ComputeType : I32EnumAttr<"ComputeType", "what the operands of a product are rounded to", [
     I32EnumAttrCase<"bf16", 0>, I32EnumAttrCase<"int8", 1>]> { let cppNamespace = "::xfc"; }
 

@@ -124,7 +124,8 @@ private:
         throw Error("--dtype bf16: plain code multiplies in f32 or f64; use --dtype f32, or another --cpu");
       runPass(createSetComputeType({ComputeType::bf16, {}}));
     } else if (options.dtype == "f32" && !plain && module->lookupSymbol("decode_step")) {
-      runPass(createSetComputeType({ComputeType::bf16, {"encode", "decode_step"}}));
+      for (ComputeType type : {ComputeType::bf16, ComputeType::int8})
+        runPass(createSetComputeType({type, {"encode", "decode_step"}}));
     }
   }
 

@@ -85,7 +85,7 @@ void addCompile(CLI::App &app) {
   options->model.addTo(*command);
   command->add_option("-o,--output", options->output, "the file to write (default: ./ and the model's name)");
   command->add_option("--target", options->target, "what to generate code for: cpu")->capture_default_str();
-  command->add_option("--cpu", options->cpu, "instruction sets, separated by commas: native, x86-64-v3, x86-64-v4, x86-64-v4+bf16, x86-64-v4+amx; several are chosen from at start. "
+  command->add_option("--cpu", options->cpu, "instruction sets, separated by commas: native, x86-64-v3, x86-64-v4, either with +vnni, x86-64-v4+bf16, x86-64-v4+amx; several are chosen from at start. "
                                               "plain, with --no-fuse: the slow path that the others are compared with")
       ->capture_default_str();
   command->add_option("--dtype", options->dtype, "type of matrix products: f32; bf16, where parameters, sums and all else stay f32; or f64 for checking gradients")->capture_default_str();

@@ -19,9 +19,13 @@
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/Analysis/VectorUtils.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/IntrinsicsX86.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/TargetSelect.h"
+#include "llvm/TargetParser/Host.h"
 #include <cmath>
 #include <cstring>
 
@@ -120,6 +124,48 @@ MLIRContext &context() {
   return *context;
 }
 
+// What some instructions for bytes compute, in plain code for a machine that has none: each 32-bit (16-bit) element of the result
+// is a sum of products of neighbours, the left ones unsigned where they are bytes.
+void replaceMissing(llvm::Module &module, const llvm::StringMap<bool> &has) {
+  struct Instruction {
+    llvm::Intrinsic::ID id;
+    const char *features;
+    bool accumulates, saturates;
+  };
+  static const Instruction instructions[] = {{llvm::Intrinsic::x86_avx512_vpdpbusd_256, "avxvnni avx512vnni", true, false},
+                                             {llvm::Intrinsic::x86_avx512_vpdpbusd_512, "avx512vnni", true, false},
+                                             {llvm::Intrinsic::x86_avx512_pmaddubs_w_512, "avx512bw", false, true},
+                                             {llvm::Intrinsic::x86_avx512_pmaddw_d_512, "avx512bw", false, false}};
+  for (const Instruction &instruction : instructions) {
+    llvm::SmallVector<llvm::StringRef> features;
+    llvm::StringRef(instruction.features).split(features, ' ');
+    llvm::Function *function = module.getFunction(llvm::Intrinsic::getName(instruction.id));
+    if (!function || llvm::any_of(features, [&](llvm::StringRef feature) { return has.lookup(feature); }))
+      continue;
+    for (llvm::User *user : llvm::make_early_inc_range(function->users())) {
+      auto *call = cast<llvm::CallInst>(user);
+      llvm::IRBuilder<> b(call);
+      llvm::Value *left = call->getArgOperand(instruction.accumulates), *right = call->getArgOperand(instruction.accumulates + 1);
+      auto *from = cast<llvm::FixedVectorType>(left->getType());
+      const int count = cast<llvm::FixedVectorType>(call->getType())->getNumElements(), group = from->getNumElements() / count;
+      auto *wide = llvm::FixedVectorType::get(b.getInt32Ty(), from->getNumElements());
+      llvm::Value *products = b.CreateMul(from->getElementType()->isIntegerTy(8) ? b.CreateZExt(left, wide) : b.CreateSExt(left, wide), b.CreateSExt(right, wide));
+      llvm::Value *sum = instruction.accumulates ? call->getArgOperand(0) : nullptr;
+      for (int i = 0; i < group; ++i) {
+        llvm::Value *part = b.CreateShuffleVector(products, llvm::createStrideMask(i, group, count));
+        sum = sum ? b.CreateAdd(sum, part) : part;
+      }
+      if (instruction.saturates) {
+        auto limit = [&](int value) { return llvm::ConstantInt::getSigned(sum->getType(), value); };
+        sum = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, sum, limit(32767));
+        sum = b.CreateTrunc(b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, sum, limit(-32768)), call->getType());
+      }
+      call->replaceAllUsesWith(sum);
+      call->eraseFromParent();
+    }
+  }
+}
+
 // Kernels in the LLVM dialect.
 void compile(ModuleOp kernels, std::unique_ptr<llvm::orc::LLJIT> &jit) {
   auto llvmContext = std::make_unique<llvm::LLVMContext>();
@@ -134,6 +180,7 @@ void compile(ModuleOp kernels, std::unique_ptr<llvm::orc::LLJIT> &jit) {
     function.addFnAttr("target-cpu", machine->getTargetCPU());
     function.addFnAttr("target-features", machine->getTargetFeatureString());
   }
+  replaceMissing(*module, llvm::sys::getHostCPUFeatures());
   llvm::PipelineTuningOptions tuning;
   tuning.LoopUnrolling = tuning.LoopVectorization = tuning.SLPVectorization = false;
   llvm::PassBuilder pass(machine.get(), tuning);
@@ -358,7 +405,7 @@ CompiledOp::~CompiledOp() = default;
 
 std::string Target::missing() const {
   const InstructionSet set = InstructionSet::named(cpu);
-  // Vectors of AVX-512 are cut in two where there are none.
+  // Vectors of AVX-512 are cut in two where there are none, and VNNI has a stand-in.
   return set.bf16 || set.amx ? missingFeatures(set.needed) : "";
 }
 

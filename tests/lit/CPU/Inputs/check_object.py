@@ -1,6 +1,6 @@
 """check_object.py OBJECT CPU IMAGE [KIND...]: checks the symbols of an object, its vector registers, and that the loops of the
 matrix micro-kernels hold their products and do not touch the stack. The kinds of micro-kernels, of elements, widened, pairs,
-tiles, must be those given (elements). Needs llvm-nm and llvm-objdump."""
+tiles, quads, dots, dottiles, must be those given (elements). Needs llvm-nm and llvm-objdump."""
 import re
 import subprocess
 import sys
@@ -33,9 +33,9 @@ for line in run("llvm-objdump", "--disassemble", "--no-show-raw-insn", file).spl
 
 # zmm, mask registers and the upper 16 registers are AVX-512's.
 wide = [f"{name}: {text}" for name, body in functions.items() for _, text in body if re.search(r"%zmm|%k[0-7]|%[xy]mm(1[6-9]|[23]\d)", text)]
-if cpu == "x86-64-v3" and wide:
+if cpu.startswith("x86-64-v3") and wide:
     failures.append(f"AVX-512 in {wide[0]}")
-if cpu != "x86-64-v3" and not wide:
+if not cpu.startswith("x86-64-v3") and not wide:
     failures.append("no AVX-512")
 
 
@@ -48,20 +48,21 @@ def innermost_loops(body):
 
 
 # product_KIND_ROWSxCOLUMNS_STRIDES, no kind for elements; the narrowest have two vectors of columns.
-PRODUCTS = {"elements": "vfmadd", "widened": "vfmadd", "pairs": "vdpbf16ps", "tiles": "tdpbf16ps"}
+PRODUCTS = {"elements": "vfmadd", "widened": "vfmadd", "pairs": "vdpbf16ps", "tiles": "tdpbf16ps", "quads": "vpmaddubsw", "dots": "vpdpbusd",
+            "dottiles": "tdpbusd"}
 kernels = {}
 for name in functions:
     if match := re.match(r"product_(?:([a-z]+)_)?(\d+)x(\d+)_", name):
         kernels[name] = (match[1] or "elements", int(match[2]), int(match[3]))
 if (found := {kind for kind, _, _ in kernels.values()}) != kinds:
     failures.append(f"micro-kernels of {sorted(found)}, expected {sorted(kinds)}")
-lanes = min((columns for kind, _, columns in kernels.values() if kind != "tiles"), default=0) // 2
-register = "%ymm" if cpu == "x86-64-v3" else "%zmm"
+lanes = min((columns for kind, _, columns in kernels.values() if not kind.endswith("tiles")), default=0) // 2
+register = "%ymm" if cpu.startswith("x86-64-v3") else "%zmm"
 for name, (kind, rows, columns) in kernels.items():
-    wanted = lambda text: PRODUCTS[kind] in text and ("%tmm" if kind == "tiles" else register) in text
+    wanted = lambda text: PRODUCTS[kind] in text and ("%tmm" if kind.endswith("tiles") else register) in text
     loops = [loop for loop in innermost_loops(functions[name]) if any(PRODUCTS[kind] in text for text in loop)]
     # Every row times every vector or tile, once or unrolled; a widened pair twice.
-    expected = rows * columns // 256 if kind == "tiles" else rows * columns // lanes * (2 if kind == "widened" else 1)
+    expected = rows * columns // 256 if kind.endswith("tiles") else rows * columns // lanes * (2 if kind == "widened" else 1)
     if not loops or any(sum(map(wanted, loop)) % expected for loop in loops):
         failures.append(f"{name}: no loop of {expected} products, or one of another number")
     spills = [text for loop in loops for text in loop if "(%rsp" in text or "tilestore" in text]
