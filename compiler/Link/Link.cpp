@@ -1,7 +1,7 @@
 // Objects and the runtime into one executable, by lld, which is called with the C library's start files directly:
 // no compiler driver is needed on the user's machine, only lld, libc6-dev and libstdc++'s archive.
 #include "Link.h"
-#include "core/Error.h"
+#include "core/Files.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -108,10 +108,10 @@ void linkExecutable(const std::vector<std::vector<char>> &objects, const std::st
     files.push_back(std::move(file));
   }
 
-  const std::string whole = output + ".partial";
+  TemporaryFile whole("exe");
   std::vector<std::string> arguments = {
       linker, "-pie", "-m", "elf_x86_64", "--gc-sections", "--eh-frame-hdr", "--strip-debug", "-z", "relro", "-z", "now",
-      "-dynamic-linker", "/lib64/ld-linux-x86-64.so.2", "-o", whole, inside(start, "Scrt1.o"), inside(start, "crti.o"),
+      "-dynamic-linker", "/lib64/ld-linux-x86-64.so.2", "-o", whole.name.str().str(), inside(start, "Scrt1.o"), inside(start, "crti.o"),
       inside(gcc, "crtbeginS.o")};
   for (const TemporaryFile &file : files)
     arguments.push_back(file.name.str().str());
@@ -132,13 +132,9 @@ void linkExecutable(const std::vector<std::vector<char>> &objects, const std::st
   if (status != 0) {
     if (auto log = llvm::MemoryBuffer::getFile(messages.name))
       reason += (*log)->getBuffer().take_front(2000).rtrim().str();
-    fs::remove(whole);
     throw Error("link: " + linker + " failed: " + reason);
   }
-  if (auto failed = fs::rename(whole, output)) {
-    fs::remove(whole);
-    throw Error("link: cannot write " + output + ": " + failed.message());
-  }
+  writeFile(output, readFile(whole.name.str().str()), /*executable=*/true);
 }
 
 } // namespace xfc

@@ -4,8 +4,7 @@
 #include <csignal>
 #include <cstring>
 #include <fcntl.h>
-#include <iostream>
-#include <iterator>
+#include <filesystem>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -34,17 +33,17 @@ struct Descriptor {
 };
 } // namespace
 
-std::string readFile(const std::string &file) {
-  Descriptor in(file);
+// All that is left to read of `fd`; `file` for messages.
+static std::string readAll(int fd, const std::string &file) {
   struct stat info {};
-  if (::fstat(in.fd, &info) == 0 && S_ISDIR(info.st_mode)) {
+  if (::fstat(fd, &info) == 0 && S_ISDIR(info.st_mode)) {
     errno = EISDIR;
     fail(file, "read");
   }
   // Of a size that is known the end comes with one read more; a pipe tells no size.
   std::string contents(info.st_size > 0 ? info.st_size + 1 : 1 << 16, '\0');
   for (size_t size = 0;;) {
-    ssize_t got = ::read(in.fd, contents.data() + size, contents.size() - size);
+    ssize_t got = ::read(fd, contents.data() + size, contents.size() - size);
     if (got < 0 && errno == EINTR)
       continue;
     if (got < 0)
@@ -58,6 +57,8 @@ std::string readFile(const std::string &file) {
       contents.resize(2 * size);
   }
 }
+
+std::string readFile(const std::string &file) { return readAll(Descriptor(file).fd, file); }
 
 // What a page of a file that was cut off answers when it is touched.
 static void endCutOff(int) {
@@ -118,38 +119,90 @@ static std::string folderOf(const std::string &file) {
   return slash == std::string::npos ? "." : slash == 0 ? "/" : file.substr(0, slash);
 }
 
-void writeFile(const std::string &file, std::string_view contents) {
-  const std::string partial = file + ".partial." + std::to_string(::getpid());
+namespace {
+// Where a file is written: under a name beside it that is then renamed to it.
+struct Destination {
+  std::string file, partial;
+  bool replaces = false; // a file that is there, and
+  mode_t mode = 0;       // its permissions
+  bool streamed = false; // a device or a pipe, which takes the bytes as they come
+
+  explicit Destination(const std::string &name) : file(name) {
+    struct stat info {};
+    if (::stat(name.c_str(), &info) == 0) {
+      if (S_ISDIR(info.st_mode)) {
+        errno = EISDIR;
+        fail(name, "write");
+      }
+      replaces = S_ISREG(info.st_mode);
+      streamed = !replaces;
+      mode = info.st_mode & 07777;
+    }
+    std::error_code none;
+    if (replaces)
+      if (std::filesystem::path real = std::filesystem::canonical(name, none); !real.empty())
+        file = real; // what a link leads to
+    partial = file + ".partial." + std::to_string(::getpid());
+  }
+  int open(mode_t fresh) const {
+    return streamed ? ::open(file.c_str(), O_WRONLY | O_CLOEXEC) : ::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, fresh);
+  }
+};
+} // namespace
+
+static bool writeAll(int fd, std::string_view contents) {
+  while (!contents.empty()) {
+    ssize_t wrote = ::write(fd, contents.data(), contents.size());
+    if (wrote < 0 && errno == EINTR)
+      continue;
+    if (wrote < 0)
+      return false;
+    contents.remove_prefix(wrote);
+  }
+  return true;
+}
+
+void writeFile(const std::string &name, std::string_view contents, bool executable) {
+  const Destination to(name);
+  auto giveUp = [&] {
+    int reason = errno;
+    if (!to.streamed)
+      ::unlink(to.partial.c_str());
+    errno = reason;
+    fail(name, "write");
+  };
   {
-    Descriptor out(::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    Descriptor out(to.open(executable ? 0777 : 0666));
     if (out.fd < 0)
-      fail(file, "write");
-    auto giveUp = [&] {
-      int reason = errno;
-      ::unlink(partial.c_str());
-      errno = reason;
-      fail(file, "write");
-    };
-    for (size_t done = 0; done < contents.size();) {
-      ssize_t wrote = ::write(out.fd, contents.data() + done, contents.size() - done);
-      if (wrote < 0 && errno == EINTR)
-        continue;
-      if (wrote < 0)
-        giveUp();
-      done += wrote;
+      fail(name, "write");
+    if (!writeAll(out.fd, contents))
+      giveUp();
+    if (to.streamed)
+      return;
+    if (to.replaces && ::fchmod(out.fd, to.mode | (executable ? 0111 : 0)) != 0) {
+      // A file system without permissions: none are lost.
     }
     if (::fsync(out.fd) != 0 && errno != EINVAL && errno != EROFS)
       giveUp();
   }
-  if (::rename(partial.c_str(), file.c_str()) != 0) {
-    int reason = errno;
-    ::unlink(partial.c_str());
-    errno = reason;
-    fail(file, "write");
-  }
-  Descriptor folder(::open(folderOf(file).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (::rename(to.partial.c_str(), to.file.c_str()) != 0)
+    giveUp();
+  Descriptor folder(::open(folderOf(to.file).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.fd >= 0)
     ::fsync(folder.fd); // the name itself; some file systems do not offer it, and the file is whole either way
+}
+
+void checkWritable(const std::string &name) {
+  const Destination to(name);
+  if (to.streamed) { // not opened: whoever reads a pipe would see its end
+    if (::access(name.c_str(), W_OK) != 0)
+      fail(name, "write");
+    return;
+  }
+  Descriptor out(to.open(0666));
+  if (out.fd < 0)
+    fail(name, "write");
+  ::unlink(to.partial.c_str());
 }
 
 // The first byte of `line` that is not valid UTF-8 (RFC 3629), or npos.
@@ -172,8 +225,8 @@ static size_t invalidUtf8(std::string_view line) {
 }
 
 std::vector<std::string> readLines(const std::string &file) {
-  std::string contents = file == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : readFile(file);
   const std::string name = file == "-" ? "standard input" : file;
+  const std::string contents = file == "-" ? readAll(STDIN_FILENO, name) : readFile(file);
   std::vector<std::string> lines;
   for (size_t begin = 0; begin < contents.size();) {
     size_t end = contents.find('\n', begin);

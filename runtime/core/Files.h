@@ -32,8 +32,11 @@ private:
   char *begin = nullptr;
 };
 
-// Temporary name beside it, fsync, rename, fsync of the folder. Throws Error; what was there stays.
-void writeFile(const std::string &file, std::string_view contents);
+// Temporary name beside it, fsync, rename, fsync of the folder. Throws Error; what was there stays, and so do its
+// permissions and a link to it. A device or a pipe is written directly.
+void writeFile(const std::string &file, std::string_view contents, bool executable = false);
+// Throws what writeFile would throw at once: for a result that takes long to compute.
+void checkWritable(const std::string &file);
 // Lines without their ends (LF or CRLF). "-" is standard input. Throws Error: unreadable, or invalid UTF-8 (file:line).
 std::vector<std::string> readLines(const std::string &file);
 void makeFolder(const std::string &folder); // with its parents

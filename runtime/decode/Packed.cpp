@@ -2,7 +2,6 @@
 // multiple of 64 bytes, so that they can stay where they are.
 #include "Packed.h"
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 
 namespace xfc {
@@ -77,13 +76,7 @@ void writePacked(std::string_view weights, std::string_view vocabulary, std::str
   contents += vocabulary;
   contents += targetVocabulary;
   contents.append(reinterpret_cast<const char *>(&trailer), sizeof trailer);
-  writeFile(file, contents);
-  std::error_code failure;
-  using std::filesystem::perms;
-  std::filesystem::permissions(file, perms::owner_exec | perms::group_exec | perms::others_exec,
-                               std::filesystem::perm_options::add, failure);
-  if (failure)
-    throw Error(file + ": cannot be made executable: " + failure.message());
+  writeFile(file, contents, /*executable=*/true);
 }
 
 } // namespace xfc

@@ -82,6 +82,45 @@ TEST_F(CoreFiles, AFailedWriteLeavesWhatWasThere) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 1);
 }
 
+// What is written to may be no file of its own.
+TEST_F(CoreFiles, LinksPermissionsDevicesAndPipes) {
+  writeFile(in("real"), "one");
+  fs::permissions(in("real"), fs::perms::owner_read | fs::perms::owner_write);
+  fs::create_symlink("real", in("link"));
+  checkWritable(in("link"));
+  writeFile(in("link"), "two");
+  EXPECT_TRUE(fs::is_symlink(in("link")));
+  EXPECT_EQ(readFile(in("real")), "two");
+  EXPECT_EQ(fs::status(in("real")).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  writeFile(in("program"), "three", true);
+  EXPECT_NE(fs::status(in("program")).permissions() & fs::perms::owner_exec, fs::perms::none);
+
+  checkWritable("/dev/null");
+  writeFile("/dev/null", "four");
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+  EXPECT_NE(errorOf([&] { writeFile("/dev/full", "five"); }).find("/dev/full: cannot write: No space"), std::string::npos);
+  EXPECT_TRUE(fs::is_character_file("/dev/full"));
+
+  ASSERT_EQ(mkfifo(in("pipe").c_str(), 0600), 0);
+  checkWritable(in("pipe"));
+  std::thread writer([&] { writeFile(in("pipe"), std::string(100000, 'x')); });
+  const std::string through = readFile(in("pipe"));
+  writer.join();
+  EXPECT_EQ(through, std::string(100000, 'x'));
+  EXPECT_TRUE(fs::is_fifo(in("pipe")));
+}
+
+TEST_F(CoreFiles, WhatCannotBeWrittenIsKnownBefore) {
+  writeFile(in("kept"), "before");
+  checkWritable(in("kept"));
+  checkWritable(in("new"));
+  EXPECT_EQ(readFile(in("kept")), "before");
+  EXPECT_FALSE(exists(in("new")));
+  EXPECT_EQ(errorOf([&] { checkWritable(in("none/new")); }), in("none/new") + ": cannot write: No such file or directory");
+  EXPECT_EQ(errorOf([&] { checkWritable(folder); }), folder + ": cannot write: Is a directory");
+  EXPECT_EQ(errorOf([&] { writeFile(folder, "x"); }), folder + ": cannot write: Is a directory");
+}
+
 TEST_F(CoreFiles, LinesAndUtf8) {
   writeFile(in("lines"), "one\r\nzwei\n\nd\xC3\xA9j\xC3\xA0 \xF0\x9F\x98\x80");
   EXPECT_EQ(readLines(in("lines")), (std::vector<std::string>{"one", "zwei", "", "d\xC3\xA9j\xC3\xA0 \xF0\x9F\x98\x80"}));
