@@ -2,11 +2,18 @@
 #include "CommandLine.h"
 #include "Error.h"
 #include <algorithm>
+#include <cerrno>
+#include <cmath>
 #include <cstdio>
+#include <cstring>
+#include <fcntl.h>
 #include <new>
 #include <numeric>
+#include <unistd.h>
 
 namespace xfc {
+
+const CLI::Validator FiniteNumber([](const std::string &text) { return std::isfinite(std::strtod(text.c_str(), nullptr)) ? "" : text + " is not a finite number"; }, "");
 
 static size_t editDistance(const std::string &a, const std::string &b) {
   std::vector<size_t> row(b.size() + 1);
@@ -62,9 +69,28 @@ static std::string suggestion(CLI::App &app, int argc, char **argv) {
   return "";
 }
 
+// Where a standard stream is closed, the next file that is opened would take its place, and messages would go into a
+// log or weights be read as text. What cannot be used that way takes it instead, so that using the stream is an error.
+static void holdStandardStreams() {
+  for (auto [stream, mode] : {std::pair{STDIN_FILENO, O_WRONLY}, {STDOUT_FILENO, O_RDONLY}, {STDERR_FILENO, O_RDONLY}})
+    if (::fcntl(stream, F_GETFD) < 0)
+      ::open("/dev/null", mode); // takes the lowest number that is free: this one
+}
+
+// What was printed is whole, or an error.
+static void finishOutput() {
+  const bool failed = std::ferror(stdout);
+  if (std::fflush(stdout) != 0)
+    throw Error(std::string("standard output: cannot write: ") + std::strerror(errno));
+  if (failed)
+    throw Error("standard output: cannot write all of the results");
+}
+
 int runCommandLine(CLI::App &app, int argc, char **argv) {
+  holdStandardStreams();
   try {
     app.parse(argc, argv);
+    finishOutput();
     return 0;
   } catch (const CLI::Success &success) { // --help, --version
     return app.exit(success);

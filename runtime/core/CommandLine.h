@@ -10,8 +10,11 @@ namespace xfc {
 // The name among `known` that is nearest to `name` by edit distance, or "" where none is near.
 std::string nearest(const std::string &name, const std::vector<std::string> &known);
 
+// A check of numbers beside CLI11's ranges, which let nan and infinity pass.
+extern const CLI::Validator FiniteNumber;
+
 // Parses and runs the callbacks. Returns the exit status: 0; 1 for an Error or any other exception, one line
-// "error: ..."; 2 for a wrong command line, with the nearest flag or verb.
+// "error: ..." (also when standard output cannot be written); 2 for a wrong command line, with the nearest flag or verb.
 int runCommandLine(CLI::App &app, int argc, char **argv);
 
 } // namespace xfc

@@ -1,6 +1,7 @@
 // `forward`: a rectangular batch from a file through the model, for comparing it with other implementations.
 #include "../decode/ModelOptions.h"
 #include "Batch.h"
+#include "CommandLine.h"
 #include "Commands.h"
 #include "Safetensors.h"
 #include <algorithm>
@@ -193,6 +194,8 @@ private:
 
   static Rectangle read(const Input &input, const std::string &name, int64_t vocabulary, int64_t features, int64_t maxLength) {
     Rectangle result = vocabulary > 0 ? input.ids(name, vocabulary) : input.numbers(name, features);
+    if (result.batch == 0 || result.columns == 0)
+      throw Error("'" + name + "' is " + textOf({result.batch, result.columns}) + ", expected at least one sentence of one token");
     if (maxLength > 0 && result.columns > maxLength)
       throw Error("'" + name + "' has " + std::to_string(result.columns) + " tokens a sentence, the model's max_length is " +
                   std::to_string(maxLength));
@@ -313,7 +316,7 @@ void addForward(CLI::App &app) {
   command->add_option("--output", options->output, "safetensors: logits, encoder_output, attention.*, loss, grad.*")->required();
   command->add_flag("--attention", options->attention, "also the weights of every attention");
   command->add_flag("--gradients", options->gradients, "also the loss and the gradient of every parameter, without dropout");
-  command->add_option("--label-smoothing", options->smoothing, "of the loss")->check(CLI::Range(0.0, 1.0))->capture_default_str();
+  command->add_option("--label-smoothing", options->smoothing, "of the loss")->check(CLI::Range(0.0, 1.0))->check(FiniteNumber)->capture_default_str();
   command->callback([options] { run(*options); });
 }
 

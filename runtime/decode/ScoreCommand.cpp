@@ -56,8 +56,6 @@ void run(const ScoreOptions &options) {
     std::fprintf(stderr, "%zu sentences, %lld tokens, log-probability %.9g, perplexity %.9g\n", targets.size(),
                  static_cast<long long>(tokens), sum, perplexity);
   }
-  if (std::fflush(stdout) != 0)
-    throw Error("standard output cannot be written");
 }
 
 } // namespace

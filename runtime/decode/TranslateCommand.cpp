@@ -1,4 +1,5 @@
 // `translate`: lines of the source language to lines of the target language.
+#include "../core/CommandLine.h"
 #include "../core/Commands.h"
 #include "../core/Files.h"
 #include "../core/Progress.h"
@@ -8,12 +9,15 @@
 #include "Search.h"
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 namespace xfc {
 
 namespace {
+
+// What no search needs more of; what it takes of memory stays a number.
+constexpr int mostHypotheses = 1 << 16;
+constexpr int64_t mostTokens = 1 << 20;
 
 struct TranslateOptions {
   ModelOptions model;
@@ -23,10 +27,10 @@ struct TranslateOptions {
 };
 
 void writeResult(const std::string &file, const std::string &text) {
-  if (file != "-")
-    return writeFile(file, text);
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-    throw Error(std::string("standard output: ") + std::strerror(errno));
+  if (file == "-")
+    std::fwrite(text.data(), 1, text.size(), stdout); // the end of the command line checks it
+  else
+    writeFile(file, text);
 }
 
 std::string format(double value) {
@@ -40,6 +44,9 @@ public:
   explicit Translation(TranslateOptions &options) : options(options), model(loadModel(options.model)) {}
 
   void run() {
+    for (const std::string &file : {options.output, options.attentionSvg})
+      if (!file.empty() && file != "-")
+        checkWritable(file);
     lines = readLines(options.input);
     read();
     {
@@ -57,14 +64,15 @@ public:
       });
     }
     std::string text;
+    const std::vector<Hypothesis> none;
     for (size_t line = 0, next = 0; line < lines.size(); ++line) {
-      bool empty = next == searched.size() || searched[next] != line;
-      std::vector<Hypothesis> hypotheses = empty ? std::vector<Hypothesis>{} : std::move(found[next++]);
+      const bool empty = next == searched.size() || searched[next] != line;
+      const std::vector<Hypothesis> &hypotheses = empty ? none : found[next++];
       text += options.json ? jsonLine(line, hypotheses) : textLines(line, hypotheses);
-      if (!options.attentionSvg.empty() && !drawn && !hypotheses.empty())
-        draw(line, hypotheses.front());
     }
     writeResult(options.output, text);
+    if (!options.attentionSvg.empty() && !searched.empty() && !found.front().empty())
+      draw(searched.front(), found.front().front());
   }
 
 private:
@@ -148,7 +156,6 @@ private:
   }
 
   void draw(size_t line, const Hypothesis &hypothesis) {
-    drawn = true;
     CrossAttention attention = crossAttention(*model.engine, sources[line], hypothesis.ids);
     std::vector<std::string> columns, rows;
     for (int32_t id : sources[line])
@@ -165,7 +172,6 @@ private:
   std::vector<std::vector<int32_t>> sources, prefixes; // by line
   std::vector<size_t> searched;                        // lines that are not empty
   std::vector<std::vector<Hypothesis>> found;          // of these
-  bool drawn = false;
 };
 
 } // namespace
@@ -179,27 +185,40 @@ void addTranslate(CLI::App &app) {
   command->add_option("--input", options->input, "lines to translate; -: standard input")->capture_default_str();
   command->add_option("--output", options->output, "translations, a line each; -: standard output")
       ->capture_default_str();
-  command->add_option("--beam", search.beam, "live hypotheses of a sentence; 1: greedy")->capture_default_str();
+  command->add_option("--beam", search.beam, "live hypotheses of a sentence; 1: greedy")
+      ->check(CLI::Range(1, mostHypotheses))
+      ->capture_default_str();
   command->add_option("--length-penalty", search.lengthPenalty, "A of score = log-probability / ((5+n)/6)^A")
+      ->check(FiniteNumber)
       ->capture_default_str();
   command
       ->add_option("--n-best", search.nBest,
                    "translations of a sentence, best first; above 1 each line begins with the source line's number "
                    "and a tab")
+      ->check(CLI::Range(1, mostHypotheses))
       ->capture_default_str();
   command->add_flag("--sample", search.sample, "draw tokens at random in place of the beam");
   command->add_option("--temperature", search.temperature, "sampling: above 1 flatter, below 1 sharper")
+      ->check(CLI::PositiveNumber)
+      ->check(FiniteNumber)
       ->capture_default_str();
   command->add_option("--top-k", search.topK, "sampling: among the K most probable tokens; 0: all")
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command->add_option("--top-p", search.topP, "sampling: among the fewest tokens that have probability P together")
+      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(0.0, 1.0))
+      ->check(FiniteNumber)
       ->capture_default_str();
   command->add_option("--seed", search.seed, "sampling: seed of the random numbers")->capture_default_str();
   command
       ->add_option("--max-length", search.maxLength,
                    "most tokens of a translation; 0: twice the source plus 10, at most the model's")
+      ->check(CLI::Range(int64_t(0), mostTokens))
       ->capture_default_str();
-  command->add_option("--min-length", search.minLength, "fewest tokens of a translation")->capture_default_str();
+  command->add_option("--min-length", search.minLength, "fewest tokens of a translation")
+      ->check(CLI::Range(int64_t(0), mostTokens))
+      ->capture_default_str();
   command->add_option("--prefix", options->prefix, "forced beginnings of the translations, a line each");
   command->add_flag("--scores", options->scores, "a tab and the score behind each translation");
   command->add_flag("--alignments", options->alignments,

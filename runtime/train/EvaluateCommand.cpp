@@ -1,4 +1,5 @@
 // `evaluate`: BLEU and chrF of a model's translations, or of a file of them.
+#include "../core/CommandLine.h"
 #include "../core/Commands.h"
 #include "../core/Files.h"
 #include "../core/Progress.h"
@@ -65,7 +66,7 @@ void addEvaluate(CLI::App &app) {
   command->add_option("--target", options->target, "its reference translations")->required();
   command->add_option("--hypothesis", options->hypothesis, "translations to score, in place of a model and --source")->excludes(source);
   command->add_option("--beam", options->search.beam, "live hypotheses of a sentence; 1: greedy")->check(CLI::PositiveNumber)->capture_default_str();
-  command->add_option("--length-penalty", options->search.lengthPenalty, "A of score = log-probability / ((5+n)/6)^A")->capture_default_str();
+  command->add_option("--length-penalty", options->search.lengthPenalty, "A of score = log-probability / ((5+n)/6)^A")->check(FiniteNumber)->capture_default_str();
   command->add_option("--batch-tokens", options->search.batchTokens, "most source tokens, and most live hypotheses, of a batch")
       ->check(CLI::PositiveNumber)->capture_default_str();
   command->add_flag("--json", options->json, "one JSON object");

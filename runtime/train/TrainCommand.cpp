@@ -131,23 +131,23 @@ void addTrain(CLI::App &app) {
   CLI::Option *steps = command->add_option("--steps", options.steps, "train so many steps")->check(CLI::NonNegativeNumber);
   CLI::Option *epochs = command->add_option("--epochs", options.epochs, "or so many passes over the data (10 unless a limit is given)")
                             ->check(CLI::NonNegativeNumber);
-  command->add_option("--minutes", options.minutes, "or so many minutes")->check(CLI::NonNegativeNumber)->excludes(steps, epochs);
+  command->add_option("--minutes", options.minutes, "or so many minutes")->check(CLI::NonNegativeNumber)->check(FiniteNumber)->excludes(steps, epochs);
   steps->excludes(epochs);
   command->add_option("--batch-tokens", options.batchTokens, "most source tokens, and most target tokens, of a batch; eos counted")
       ->check(CLI::PositiveNumber)->capture_default_str();
-  command->add_option("--accumulate", options.accumulate, "batches a step")->check(CLI::PositiveNumber)->capture_default_str();
-  command->add_option("--lr", options.rate, "learning rate at its largest (5e-4); noam: a factor (1)")->check(CLI::PositiveNumber);
+  command->add_option("--accumulate", options.accumulate, "batches a step")->check(CLI::Range(1, 1 << 20))->capture_default_str();
+  command->add_option("--lr", options.rate, "learning rate at its largest (5e-4); noam: a factor (1)")->check(CLI::PositiveNumber)->check(FiniteNumber);
   command->add_option("--schedule", flags->schedule, "noam, cosine, linear or constant")
       ->check(CLI::IsMember({"noam", "cosine", "linear", "constant"}))->capture_default_str();
   command->add_option("--warmup", options.warmup, "steps over which the learning rate grows")->check(CLI::NonNegativeNumber)->capture_default_str();
   command->add_option("--optimizer", flags->optimizer, "adam or adamw")->check(CLI::IsMember({"adam", "adamw"}))->capture_default_str();
   command->add_option("--betas", flags->betas, "Adam's averages of gradients and their squares")->delimiter(',')->expected(1, 2)->default_str("0.9,0.98");
-  command->add_option("--adam-eps", options.epsilon, "Adam's epsilon")->check(CLI::NonNegativeNumber)->default_str("1e-9");
-  command->add_option("--weight-decay", options.weightDecay, "adam: L2 penalty; adamw: decoupled")->check(CLI::NonNegativeNumber)->capture_default_str();
+  command->add_option("--adam-eps", options.epsilon, "Adam's epsilon")->check(CLI::NonNegativeNumber)->check(FiniteNumber)->default_str("1e-9");
+  command->add_option("--weight-decay", options.weightDecay, "adam: L2 penalty; adamw: decoupled")->check(CLI::NonNegativeNumber)->check(FiniteNumber)->capture_default_str();
   command->add_option("--clip-norm", options.clipNorm, "largest norm of all gradients together; 0: any")
-      ->check(CLI::NonNegativeNumber)->capture_default_str();
+      ->check(CLI::NonNegativeNumber)->check(FiniteNumber)->capture_default_str();
   command->add_option("--label-smoothing", options.smoothing, "probability spread over the whole vocabulary")
-      ->check(CLI::Range(0.0, 1.0))->capture_default_str();
+      ->check(CLI::Range(0.0, 1.0))->check(FiniteNumber)->capture_default_str();
   command->add_option("--save-every", options.saveEvery, "steps between saves")->check(CLI::PositiveNumber)->capture_default_str();
   command->add_option("--keep", options.keep, "keep the weights of the last K saves as step-N.safetensors")
       ->check(CLI::NonNegativeNumber)->capture_default_str();

@@ -420,6 +420,13 @@ TEST_F(DecodeCommands, MistakesAreOneLineAndLeaveTheOutput) {
       {{"--prefix", "one"}, "one: 1 prefixes for 4 lines"},
       {{"--input", "missing"}, "missing: "},
   };
+  for (const auto &[flag, value] : std::vector<std::pair<std::string, std::string>>{{"--beam", "0"}, {"--beam", "2000000000"}, {"--n-best", "0"},
+         {"--length-penalty", "nan"}, {"--temperature", "0"}, {"--temperature", "nan"}, {"--top-p", "0"}, {"--top-p", "1.5"}, {"--top-k", "-1"},
+         {"--max-length", "-1"}, {"--min-length", "1e30"}, {"--batch-tokens", "0"}, {"--threads", "100000"}}) {
+    CommandResult result = run({"translate", "--input", "source", "--output", "out", flag, value});
+    EXPECT_EQ(result.status, 2) << flag << " " << value;
+    EXPECT_NE(result.errors.find(flag), std::string::npos) << result.errors;
+  }
   for (auto &[flags, message] : mistakes) {
     std::vector<std::string> words = {"translate", "--output", "out"};
     if (flags[0] != "--input")
