@@ -10,7 +10,7 @@ namespace xfc {
 
 class ThreadPool {
 public:
-  // `threads` >= 1 counts the caller. Every thread flushes denormals to zero.
+  // `threads` >= 1 counts the caller. Every thread flushes denormals to zero. Throws Error where the system refuses one.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool &) = delete;

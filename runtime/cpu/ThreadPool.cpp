@@ -1,4 +1,5 @@
 // The pool: a share of consecutive chunks for each thread, a short spin, then a futex.
+#include "../core/Error.h"
 #include "../core/ThreadPool.h"
 #include <algorithm>
 #include <atomic>
@@ -6,6 +7,7 @@
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/syscall.h>
+#include <system_error>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -80,20 +82,28 @@ struct ThreadPool::State {
     if (sleepers.load(std::memory_order_seq_cst) > 0)
       syscall(SYS_futex, &epoch, FUTEX_WAKE_PRIVATE, 1 << 30, nullptr, nullptr, 0);
   }
+
+  ~State() {
+    stop.store(true);
+    wake();
+    for (std::thread &worker : workers)
+      worker.join();
+  }
 };
 
 ThreadPool::ThreadPool(int threads) : state(std::make_unique<State>(std::max(threads, 1))) {
   flushDenormals();
-  for (int thread = 1; thread < threads; ++thread)
-    state->workers.emplace_back([this, thread] { state->work(thread); });
+  state->workers.reserve(state->shares.size() - 1);
+  try {
+    for (int thread = 1; thread < threads; ++thread)
+      state->workers.emplace_back([state = state.get(), thread] { state->work(thread); });
+  } catch (const std::system_error &refused) {
+    throw Error("thread " + std::to_string(state->workers.size() + 2) + " of " + std::to_string(threads) +
+                " cannot be started: " + refused.code().message() + "; use fewer (--threads)");
+  }
 }
 
-ThreadPool::~ThreadPool() {
-  state->stop.store(true);
-  state->wake();
-  for (std::thread &worker : state->workers)
-    worker.join();
-}
+ThreadPool::~ThreadPool() = default;
 
 int ThreadPool::threads() const { return static_cast<int>(state->shares.size()); }
 
