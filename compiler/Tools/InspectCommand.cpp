@@ -80,7 +80,7 @@ void inspect(const InspectOptions &options) {
   for (const std::string &type : module.computeTypes("decode_step"))
     cases.push_back({type == module.compute ? "decoding step" : "decoding step in " + type,
                      {module.variant("encode", type), module.variant("decode_step", type)},
-                     decodeCounts(options.sentences, options.length, options.sentences * options.beam, options.length), false});
+                     decodeCounts(options.sentences, options.length, product({options.sentences, options.beam}), options.length), false});
   for (const Case &each : cases) {
     Work work;
     for (const std::string &name : each.programs) {
@@ -136,7 +136,7 @@ void addInspect(CLI::App &app) {
   command->add_option("--length", options->length, "tokens of a sentence")->capture_default_str()->check(CLI::PositiveNumber);
   command->add_option("--sentences", options->sentences, "sentences decoded at a time")->capture_default_str()->check(CLI::PositiveNumber);
   command->add_option("--beam", options->beam, "hypotheses a sentence")->capture_default_str()->check(CLI::PositiveNumber);
-  command->add_option("--threads", options->threads, "threads that need scratch memory")->capture_default_str()->check(CLI::PositiveNumber);
+  command->add_option("--threads", options->threads, "threads that need scratch memory")->capture_default_str()->check(CLI::Range(1, 4096));
   command->add_flag("--json", options->json, "print one JSON object");
   command->callback([options] { inspect(*options); });
 }

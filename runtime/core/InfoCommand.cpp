@@ -70,7 +70,7 @@ Json describe(const InfoOptions &options) {
   for (const std::string &type : decodeTypes)
     memory[type == module.compute ? "decoding" : "decoding in " + type] =
         memoryOf(module, {module.variant("encode", type), module.variant("decode_step", type)},
-                 decodeCounts(options.sentences, options.length, options.sentences * options.beam, options.length), threads);
+                 decodeCounts(options.sentences, options.length, product({options.sentences, options.beam}), options.length), threads);
   if (engine.has("forward"))
     memory["forward"] = memoryOf(module, {"forward"}, batch, threads);
   const int64_t parameters = parameterCount(module);

@@ -6,30 +6,40 @@
 
 namespace xfc {
 
+void tooLarge() { throw Error("batches of these sizes take more memory than any machine has; use smaller ones"); }
+
+int64_t product(std::initializer_list<int64_t> sizes) {
+  int64_t total = 1;
+  for (int64_t size : sizes)
+    if (__builtin_mul_overflow(total, size, &total) || total > largestSize)
+      tooLarge();
+  return total;
+}
+
 Counts batchCounts(int64_t tokens, int64_t length) {
   Counts counts;
-  int64_t sequences = (tokens + length - 1) / length;
+  int64_t sequences = tokens / length + (tokens % length != 0);
   for (int set : {XFC_SOURCE, XFC_TARGET}) {
     counts.rows[set] = tokens;
     counts.sequences[set] = sequences;
   }
   for (int relation : {XFC_SOURCE_SOURCE, XFC_TARGET_TARGET, XFC_TARGET_SOURCE})
     for (int kind = 0; kind < 4; ++kind)
-      counts.pairs[relation * 4 + kind] = tokens * length;
+      counts.pairs[relation * 4 + kind] = product({tokens, length});
   counts.longest = length;
   return counts;
 }
 
 Counts decodeCounts(int64_t sentences, int64_t length, int64_t hypotheses, int64_t longest) {
   Counts counts;
-  counts.rows[XFC_SOURCE] = sentences * length;
+  counts.rows[XFC_SOURCE] = product({sentences, length});
   counts.sequences[XFC_SOURCE] = sentences;
   counts.rows[XFC_TARGET] = counts.sequences[XFC_TARGET] = hypotheses;
-  counts.rows[XFC_CACHE] = hypotheses * longest;
+  counts.rows[XFC_CACHE] = product({hypotheses, longest});
   for (int kind = 0; kind < 4; ++kind) {
-    counts.pairs[XFC_SOURCE_SOURCE * 4 + kind] = sentences * length * length;
-    counts.pairs[XFC_TARGET_SOURCE * 4 + kind] = hypotheses * length;
-    counts.pairs[XFC_TARGET_CACHE * 4 + kind] = hypotheses * longest;
+    counts.pairs[XFC_SOURCE_SOURCE * 4 + kind] = product({sentences, length, length});
+    counts.pairs[XFC_TARGET_SOURCE * 4 + kind] = product({hypotheses, length});
+    counts.pairs[XFC_TARGET_CACHE * 4 + kind] = product({hypotheses, longest});
   }
   counts.longest = std::max(length, longest);
   return counts;
@@ -66,7 +76,7 @@ Memory predictMemory(const Module &module, const std::vector<std::string> &progr
     if (std::any_of(program->arguments.begin(), program->arguments.end(), isState))
       for (const Argument &argument : program->arguments)
         if (isState(argument) || argument.set == XFC_SOURCE)
-          memory.held += counts.rows[argument.set] * featuresOf(argument) * bytesOf(argument.type);
+          memory.held += product({counts.rows[argument.set], featuresOf(argument), bytesOf(argument.type)});
     for (const Step &step : program->steps) {
       scratch = std::max(scratch, module.kernels[step.kernel].scratch);
       for (const Place &place : step.buffers) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "Plan.h"
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,11 @@ struct Memory {
   int64_t state() const { return parameters + gradients + moments + packed + tables; }
   int64_t total() const { return state() + arena + scratch + held; }
 };
+
+// A bound of sizes and counts that no machine reaches, so that sums and products of a few of them are numbers.
+constexpr int64_t largestSize = int64_t(1) << 50;
+[[noreturn]] void tooLarge(); // throws Error
+int64_t product(std::initializer_list<int64_t> sizes); // checked
 
 // Counts of a teacher-forced batch: `tokens` rows of source and of target in sentences of `length`.
 Counts batchCounts(int64_t tokens, int64_t length);

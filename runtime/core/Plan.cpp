@@ -1,6 +1,7 @@
 // Plans: sizes, serialization, text, and the planner.
 #include "Plan.h"
 #include "Error.h"
+#include "Memory.h"
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -47,10 +48,16 @@ Counts larger(const Counts &a, const Counts &b) {
 
 int64_t evaluate(const Size &size, const Counts &counts) {
   int64_t total = size.constant;
-  for (int i = 0; i < XFC_ROW_SETS; ++i)
-    total += size.rows[i] * counts.rows[i] + size.sequences[i] * counts.sequences[i];
+  auto add = [&](int64_t coefficient, int64_t count) {
+    if (int64_t term; __builtin_mul_overflow(coefficient, count, &term) || __builtin_add_overflow(total, term, &total))
+      tooLarge();
+  };
+  for (int i = 0; i < XFC_ROW_SETS; ++i) {
+    add(size.rows[i], counts.rows[i]);
+    add(size.sequences[i], counts.sequences[i]);
+  }
   for (int i = 0; i < XFC_KEY_STRUCTURES; ++i)
-    total += size.pairs[i] * counts.pairs[i];
+    add(size.pairs[i], counts.pairs[i]);
   return total;
 }
 
@@ -251,8 +258,7 @@ template <typename Direction> void fields(Archive<Direction> &archive, Module &m
           module.eos, module.start, module.sourceEos, module.parameters, module.packed, module.tables, module.kernels, module.programs);
 }
 
-// Every index must point at something, and every size and offset lie within what it measures. Sizes have a bound
-// that no machine reaches, so that sums and products of a few of them are numbers.
+// Every index must point at something, and every size and offset lie within what it measures.
 class Checker {
 public:
   explicit Checker(const Module &module) : module(module) {}
@@ -272,8 +278,8 @@ public:
     }
     for (const Kernel &kernel : module.kernels) {
       within(kernel.partition.unit, Partition::Unit::Elements);
-      within(kernel.partition.per, 1, largest);
-      within(kernel.partition.times, 1, largest);
+      within(kernel.partition.per, 1, largestSize);
+      within(kernel.partition.times, 1, largestSize);
       number(kernel.scratch);
     }
     for (const Packed &packed : module.packed) {
@@ -292,15 +298,13 @@ public:
   }
 
 private:
-  static constexpr int64_t largest = int64_t(1) << 50;
-
   static void require(bool holds) {
     if (!holds)
       damaged();
   }
   static void within(int64_t value, int64_t low, int64_t high) { require(low <= value && value <= high); }
   template <typename Enum> static std::enable_if_t<std::is_enum_v<Enum>> within(Enum value, Enum last) { require(value <= last); }
-  static void number(int64_t value) { within(value, 0, largest); }
+  static void number(int64_t value) { within(value, 0, largestSize); }
   static void type(DType type) { within(type, DType::I32); }
   template <typename T> static void index(int64_t i, const std::vector<T> &list) { require(0 <= i && static_cast<size_t>(i) < list.size()); }
   static void size(const Size &size) {
@@ -315,7 +319,7 @@ private:
   static int64_t elements(const std::vector<int64_t> &shape) {
     int64_t product = 1;
     for (int64_t extent : shape) {
-      within(extent, 0, largest / std::max<int64_t>(product, 1));
+      within(extent, 0, largestSize / std::max<int64_t>(product, 1));
       product *= extent;
     }
     return product;
@@ -522,8 +526,12 @@ std::string print(const Module &module) {
 Layout plan(const Program &program, const Counts &counts) {
   const size_t n = program.buffers.size();
   std::vector<int64_t> sizes(n);
-  for (size_t i = 0; i < n; ++i)
-    sizes[i] = (evaluate(program.buffers[i].size, counts) + 63) / 64 * 64;
+  for (size_t i = 0; i < n; ++i) {
+    const int64_t bytes = evaluate(program.buffers[i].size, counts);
+    if (bytes > largestSize)
+      tooLarge();
+    sizes[i] = (bytes + 63) / 64 * 64;
+  }
   std::vector<size_t> order(n);
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return sizes[a] > sizes[b]; });

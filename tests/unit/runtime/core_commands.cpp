@@ -167,6 +167,8 @@ TEST_F(CoreCommands, ForwardRefuses) {
   refused("'labels' is [3, 2]", [](Tensors &t) { t["labels"] = integers({3, 2}, {3, 3, 3, 3, 3, 3}); });
   refused("no 'labels'", [](Tensors &t) { t.erase("labels"); }, "--gradients");
   refused("every label is pad", [](Tensors &t) { t["labels"].bytes.assign(36, 0); }, "--gradients");
+  refused("'source' is [0, 4], expected at least one sentence", [](Tensors &t) { t["source"] = integers({0, 4}, {}); });
+  refused("'target' is [3, 0], expected at least one sentence", [](Tensors &t) { t["target"] = integers({3, 0}, {}); });
   refused("max_length is 30", [](Tensors &t) { t["source"] = integers({3, 31}, std::vector<int32_t>(93, 4)); });
 }
 
@@ -182,6 +184,12 @@ TEST_F(CoreCommands, Info) {
   EXPECT_EQ(info["memory"]["training"]["arena_bytes"], 64 * 16 + 2 * 64 * 4);
   EXPECT_EQ(info["memory"]["training"]["gradients_bytes"], 576);
   EXPECT_EQ(call("info").status, 0);
+  for (const char *sizes : {"--batch-tokens 9223372036854775807", "--batch-tokens 9000000000 --length 9000000000", "--sentences 9000000000000000000",
+                            "--sentences 4000000000 --beam 4000000000"}) {
+    outcome = call(std::string("info ") + sizes);
+    EXPECT_EQ(outcome.status, 1) << sizes;
+    EXPECT_EQ(outcome.err, "error: batches of these sizes take more memory than any machine has; use smaller ones\n") << sizes;
+  }
 }
 
 TEST_F(CoreCommands, BenchTrainAndDecode) {

@@ -1,5 +1,6 @@
 // Plans: packing buffers, sizes, serialization, and damaged bytes.
 #include "core/Error.h"
+#include "core/Memory.h"
 #include "core_model.h"
 #include <algorithm>
 #include <cmath>
@@ -111,6 +112,28 @@ TEST(Plan, VariantsOfPrograms) {
   EXPECT_EQ(module.variant("encode", ""), "encode");
   EXPECT_EQ(module.variant("encode", "bf16"), "encode");
   EXPECT_EQ(module.computeTypes("decode_step").front(), "bf16");
+}
+
+TEST(Plan, SizesBeyondAnyMachineAreErrors) {
+  constexpr int64_t huge = int64_t(1) << 62;
+  EXPECT_EQ(product({1 << 20, 1 << 20, 1 << 10}), int64_t(1) << 50);
+  EXPECT_THROW(product({1 << 20, 1 << 20, 1 << 11}), Error);
+  EXPECT_THROW(product({huge, huge, 0}), Error);
+  Size size;
+  size.rows[XFC_SOURCE] = size.rows[XFC_TARGET] = 1;
+  Counts counts;
+  counts.rows[XFC_SOURCE] = counts.rows[XFC_TARGET] = huge;
+  EXPECT_THROW(evaluate(size, counts), Error); // the sum
+  counts.rows[XFC_TARGET] = 0;
+  EXPECT_EQ(evaluate(size, counts), huge);
+  size.rows[XFC_SOURCE] = 4;
+  EXPECT_THROW(evaluate(size, counts), Error); // the product
+  Program program;
+  program.buffers = {{size, 0, 0}};
+  counts.rows[XFC_SOURCE] = int64_t(1) << 48;
+  EXPECT_EQ(plan(program, counts).bytes, int64_t(1) << 50);
+  counts.rows[XFC_SOURCE] = int64_t(1) << 58;
+  EXPECT_THROW(plan(program, counts), Error);
 }
 
 TEST(Plan, BytesAndBack) {
