@@ -135,6 +135,8 @@ TranslationModel loadModel(const ModelOptions &options) {
   else
     throw Error("no target vocabulary: the model has " + std::to_string(module.sourceVocab) + " source and " +
                 std::to_string(module.targetVocab) + " target tokens; give --target-vocab FILE too");
+  model.source->checkTokens(module);
+  model.target->checkTokens(module);
   return model;
 }
 

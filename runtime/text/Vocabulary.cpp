@@ -1,19 +1,28 @@
 // Text into token ids and back, by a SentencePiece model or as plain ids.
 #include "Vocabulary.h"
 #include "../core/Files.h"
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <sentencepiece_processor.h>
+#include <tuple>
 
 namespace xfc {
 
 struct Vocabulary::State {
   std::unique_ptr<sentencepiece::SentencePieceProcessor> model; // null: ids only
-  std::string bytes;
+  std::string bytes, name;
   int64_t size = 0;
 };
 
 namespace {
+
+// Of a message: a control character would end or break it.
+std::string printable(std::string_view token) {
+  std::string text(token);
+  std::replace_if(text.begin(), text.end(), [](unsigned char byte) { return byte < 0x20 || byte == 0x7F; }, '?');
+  return text;
+}
 
 // Calls use(token) for each run of bytes between blanks.
 template <typename Use> void forEachToken(std::string_view line, Use use) {
@@ -39,6 +48,7 @@ Vocabulary Vocabulary::fromBytes(std::string_view bytes, const std::string &name
   if (bytes.empty() || !state->model->LoadFromSerializedProto({bytes.data(), bytes.size()}).ok())
     throw Error(name + ": not a SentencePiece model; `xfc vocab` makes one");
   state->bytes = bytes;
+  state->name = name;
   state->size = state->model->GetPieceSize();
   if (expected != 0 && state->size != expected)
     throw Error(name + ": the vocabulary has " + std::to_string(state->size) + " pieces, this model was compiled for " +
@@ -53,7 +63,7 @@ std::vector<int32_t> Vocabulary::encode(std::string_view line, Format format, co
       int32_t id = -1;
       auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), id);
       if (error != std::errc() || end != token.data() + token.size() || id < 0 || id >= state->size)
-        throw Error(where + ": '" + std::string(token.substr(0, 40)) + "' is not a token id; expected integers from 0 to " +
+        throw Error(where + ": '" + printable(token.substr(0, 40)) + "' is not a token id; expected integers from 0 to " +
                     std::to_string(state->size - 1) + " separated by blanks");
       ids.push_back(id);
     });
@@ -93,6 +103,15 @@ std::string Vocabulary::piece(int32_t id) const {
 }
 
 const std::string &Vocabulary::bytes() const { return state->bytes; }
+
+void Vocabulary::checkTokens(const Module &module) const {
+  if (!state->model)
+    return;
+  for (auto [what, id, expected] : {std::tuple{"pad", state->model->pad_id(), module.pad}, {"eos", state->model->eos_id(), module.eos}})
+    if (id != expected)
+      throw Error(state->name + ": its " + what + " token is " + std::to_string(id) + ", this model was compiled for " + std::to_string(expected) +
+                  "; `xfc vocab` makes vocabularies for the models that ship, and `xfc compile --vocab` takes the ids of others");
+}
 
 // FNV-1a, 64 bits: tells vocabularies apart, and is no seal.
 std::string Vocabulary::hash() const {

@@ -1,7 +1,7 @@
 // Text into token ids and back: SentencePiece, pieces separated by blanks, or plain ids.
 #pragma once
 
-#include "../core/Error.h"
+#include "../core/Plan.h"
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -14,7 +14,8 @@ enum class Format { Text, Pieces, Ids };
 
 class Vocabulary {
 public:
-  // Text and pieces need a SentencePiece model; throws Error if it cannot be read or its size is not `expected`.
+  // Text and pieces need a SentencePiece model; throws Error if it cannot be read or its size is not `expected`
+  // (0: any).
   Vocabulary(const std::string &file, int64_t expected);
   // From the bytes of a model (a packed executable); `name` for messages.
   static Vocabulary fromBytes(std::string_view bytes, const std::string &name, int64_t expected);
@@ -29,6 +30,8 @@ public:
   std::string piece(int32_t id) const; // the id itself without a model
   const std::string &bytes() const;    // the model, to be copied beside a checkpoint
   std::string hash() const;
+  // Throws Error where pad or eos is another id than the model has been compiled for.
+  void checkTokens(const Module &module) const;
 
 private:
   struct State;

@@ -71,9 +71,22 @@ std::vector<int64_t> RunFolder::keptSteps() const {
   return steps;
 }
 
+bool RunFolder::isFolder() const {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+
 bool RunFolder::empty() const {
   std::error_code error;
   return !fs::exists(path, error) || fs::is_empty(path, error);
+}
+
+void RunFolder::removePartial() const {
+  std::error_code error;
+  for (const std::string &folder : {path, file("state")})
+    for (const fs::directory_entry &entry : fs::directory_iterator(folder, error))
+      if (entry.path().filename().string().find(".partial.") != std::string::npos)
+        fs::remove(entry.path(), error);
 }
 
 bool RunFolder::hasState() const { return exists(file(stateFile)); }

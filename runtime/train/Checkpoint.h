@@ -29,7 +29,9 @@ public:
   // Weights kept of a step, for --keep and --average.
   std::string keptFile(int64_t step) const;
   std::vector<int64_t> keptSteps() const; // ascending
+  bool isFolder() const;
   bool empty() const;                     // or not there at all
+  void removePartial() const; // what a run that was killed was writing
   bool hasState() const;
 
   // One file holds parameters, moments and progress, so that no crash can mix two of them.

@@ -73,7 +73,13 @@ void run(const ReportOptions &options) {
     std::fprintf(stderr, "report: without a drawing of attention: %s\n", error.what());
   }
   std::string output = options.output.empty() ? options.folder + "/report.html" : options.output;
-  writeFile(output, reportPage("Training run " + options.folder, records, configuration, attention));
+  std::string page;
+  try {
+    page = reportPage("Training run " + options.folder, records, configuration, attention);
+  } catch (const nlohmann::json::exception &) {
+    throw Error(log + ": a record has a value of another type than train writes; remove its line");
+  }
+  writeFile(output, page);
   std::fprintf(stderr, "report: wrote %s\n", output.c_str());
 }
 

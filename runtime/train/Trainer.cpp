@@ -133,6 +133,8 @@ Trainer::Trainer(const TrainOptions &options, const std::string &configuration)
     : options(options), configuration(configuration), folder(options.out), bar(options.quiet) {
   if (options.device != "cpu")
     throw Error("--device " + options.device + ": this executable has no PTX; compile it with --target cpu,cuda");
+  if (exists(options.out) && !folder.isFolder())
+    throw Error(options.out + ": a file of this name is there; --out is a folder to train into");
   if (!options.resume && !folder.empty())
     throw Error(options.out + ": the folder is not empty; go on with its run by --resume, or train into a new folder");
   int threads = options.threads > 0 ? options.threads : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
@@ -156,6 +158,8 @@ void Trainer::loadVocabularies() {
   model.target = options.targetVocabulary.empty() && module().sourceVocab == module().targetVocab
                      ? model.source
                      : std::make_shared<Vocabulary>(options.targetVocabulary.empty() ? options.vocabulary : options.targetVocabulary, module().targetVocab);
+  model.source->checkTokens(module());
+  model.target->checkTokens(module());
 }
 
 void Trainer::readCorpora() {
@@ -213,10 +217,15 @@ void Trainer::reserve() {
 
 void Trainer::begin() {
   makeFolder(options.out);
-  if (options.resume && folder.hasState())
+  if (options.resume)
+    folder.removePartial();
+  if (options.resume && folder.hasState()) {
     resume();
-  else
+  } else {
     initializeParameters(*model.engine, options.seed);
+    if (options.resume)
+      bar.say(options.out + ": nothing was saved yet; the run begins at its first step");
+  }
   progress.seed = options.seed;
   progress.data = corpus->hash;
   progress.batchTokens = options.batchTokens;
@@ -341,8 +350,9 @@ void Trainer::validate() {
     record["chrf"] = c;
     line += format("  BLEU %.2f  chrF %.2f", b, c);
     Json samples = Json::array();
-    for (size_t i = 0; i < std::min(sampleCount, validLines.size()); ++i) {
-      size_t at = i * validLines.size() / sampleCount;
+    const size_t shown = std::min(sampleCount, validLines.size());
+    for (size_t i = 0; i < shown; ++i) {
+      size_t at = i * validLines.size() / shown;
       samples.push_back({{"source", validLines[at]}, {"hypothesis", translations[at]}, {"reference", validReferences[at]}});
     }
     record["samples"] = samples;

@@ -192,6 +192,16 @@ TEST_F(CorpusTest, VocabularyRoundTrip) {
   EXPECT_EQ(vocabulary.bytes(), model);
   EXPECT_EQ(vocabulary.hash(), Vocabulary::fromBytes(model, "m", 80).hash());
 
+  Module module;
+  module.pad = 0;
+  module.eos = 3;
+  vocabulary.checkTokens(module);
+  Vocabulary(80).checkTokens(module);
+  module.eos = 2;
+  EXPECT_NE(errorOf([&] { vocabulary.checkTokens(module); }).find("spm.model: its eos token is 3, this model was compiled for 2"), std::string::npos);
+  module.pad = 4;
+  EXPECT_NE(errorOf([&] { vocabulary.checkTokens(module); }).find("spm.model: its pad token is 0, this model was compiled for 4"), std::string::npos);
+
   EXPECT_NE(errorOf([&] { Vocabulary(file, 100); }).find("has 80 pieces, this model was compiled for 100"), std::string::npos);
   EXPECT_NE(errorOf([&] { Vocabulary(write("broken", "text"), 80); }).find("broken: not a SentencePiece model"), std::string::npos);
   EXPECT_NE(errorOf([&] { Vocabulary(20).encode("text", Format::Text, "f:1"); }).find("f:1"), std::string::npos);

@@ -267,7 +267,10 @@ TEST_F(TrainRun, KilledAndResumedEqualsNeverStopped) {
     EXPECT_TRUE(WIFSIGNALED(status)) << "the run ended before it could be killed";
     killed.saveEvery = 1000;
     killed.resume = true;
+    std::ofstream(file(out) + "/state/training.safetensors.partial.1") << "cut off";
     ASSERT_EQ(run(killed), "");
+    for (const fs::directory_entry &entry : fs::recursive_directory_iterator(file(out)))
+      EXPECT_EQ(entry.path().string().find(".partial."), std::string::npos) << entry.path();
     EXPECT_EQ(weightsOf("whole"), weightsOf(out));
   }
 }
@@ -451,6 +454,12 @@ TEST_F(TrainRun, WrongCommandLinesAreStatus2) {
   EXPECT_EQ(command({"--betas", "0.9,1.5", "--source", file("a"), "--target", file("b"), "--out", file("x"), "--format", "ids"}), 2);
   EXPECT_EQ(command({"--schedule", "cosine", "--minutes", "1", "--source", file("a"), "--target", file("b"), "--out", file("x"), "--format", "ids"}), 2);
   EXPECT_EQ(command({"--steps", "3", "--epochs", "3"}), 2);
+  for (const auto &[flag, value] : std::vector<std::pair<std::string, std::string>>{{"--batch-tokens", "0"}, {"--batch-tokens", "1e30"}, {"--minutes", "-1"},
+         {"--minutes", "nan"}, {"--lr", "0"}, {"--lr", "inf"}, {"--clip-norm", "nan"}, {"--accumulate", "1000000000"}, {"--save-every", "0"},
+         {"--warmup", "-1"}, {"--steps", "-1"}, {"--label-smoothing", "nan"}, {"--threads", "100000"}}) {
+    EXPECT_EQ(command({flag, value, "--source", file("a"), "--target", file("b"), "--out", file("x"), "--format", "ids"}, &message), 2) << flag << " " << value;
+    EXPECT_NE(message.find(flag), std::string::npos) << message;
+  }
 }
 
 TEST_F(TrainRun, LogOfAnAbandonedPartIsDropped) {
