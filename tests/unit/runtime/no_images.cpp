@@ -1,0 +1,4 @@
+// An executable without generated code: its tests bring their own images.
+#include "xfc/abi.h"
+
+extern "C" const xfc_image *const xfc_images[] = {nullptr};
