@@ -445,6 +445,81 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
 // Packing
 //===--------------------------------------------------------------------------------------------------------===//
 
+void emitPackRows(KernelBuilder &k, Backend::Packing packing, Value weight, Value rows, Value columns, Value first, Value begin, Value end,
+                  Value packed) {
+  const Tiling t(k, 1, productsFor(k, packing.compute));
+  const int64_t lanes = k.lanes(), panel = t.panel, pair = t.pair;
+  auto upTo = [&](Value n, int64_t unit) { return k.div(k.add(n, unit - 1), unit); };
+  Value inner = packing.transposed ? columns : rows, units = t.units(k, inner);
+  auto at = [&](Value row, Value column) { return k.offset(weight, k.add(k.mul(row, columns), column)); };
+  auto unitOf = [&](Value x, Value next) { return pair > 1 ? pairOfBF16(k, x, next) : x; };
+  auto store = [&](Value x, Value to, Value unit, int64_t v) { k.store(x, k.offset(to, k.add(k.mul(unit, panel), v * lanes))); };
+  // Units of a panel that hold no element.
+  auto pad = [&](Value to) {
+    if (t.products == Products::Tiles)
+      k.loop(upTo(inner, pair), units, 1, [&](Value unit) {
+        for (int64_t v = 0; v < 2; ++v)
+          store(k.splat(0), to, unit, v);
+      });
+  };
+
+  // Rows of the weight are rows of every panel.
+  if (!packing.transposed) {
+    Value last = k.min(k.add(first, panel), rows);
+    auto packColumns = [&](Value column, bool whole) {
+      Value to = k.offset(packed, k.mul(column, units));
+      k.loop(k.div(first, pair), upTo(last, pair), 1, [&](Value unit) {
+        Value row = k.mul(unit, pair), next = k.add(row, 1);
+        for (int64_t v = 0; v < 2; ++v) {
+          Value feature = k.add(column, v * lanes);
+          auto rowAt = [&](Value r) {
+            Value x = k.load(at(r, feature), lanes);
+            return whole ? x : k.select(k.lanesBelow(feature, columns), x, k.splat(0));
+          };
+          Value x = rowAt(row), second;
+          if (pair > 1)
+            second = k.select(k.less(next, rows), rowAt(k.min(next, k.sub(rows, k.index(1)))), k.splat(0));
+          store(unitOf(x, second), to, unit, v);
+        }
+      });
+      k.when(k.equal(last, rows), [&] { pad(to); });
+    };
+    Value whole = k.mul(k.div(end, panel), panel);
+    k.loop(begin, whole, panel, [&](Value column) { packColumns(column, true); });
+    k.when(k.less(whole, end), [&] { packColumns(whole, false); });
+    return;
+  }
+
+  // Rows of the weight are columns of one panel: squares are transposed in registers.
+  Value to = k.offset(packed, k.mul(first, units));
+  auto packSquares = [&](Value column, bool wholeRows, bool whole) {
+    for (int64_t v = 0; v < 2; ++v) {
+      SmallVector<Value> square;
+      for (int64_t j = 0; j < lanes; ++j) {
+        Value row = k.add(first, v * lanes + j), x = k.load(at(wholeRows ? row : k.min(row, k.sub(rows, k.index(1))), column), lanes);
+        square.push_back(wholeRows ? x : k.select(k.less(row, rows), x, k.splat(0)));
+      }
+      k.transpose(square);
+      for (int64_t j = 0; j < lanes; j += pair) {
+        auto storeUnit = [&] {
+          Value second;
+          if (pair > 1)
+            second = whole ? square[j + 1] : k.select(k.less(k.add(column, j + 1), columns), square[j + 1], k.splat(0));
+          store(unitOf(square[j], second), to, k.add(k.div(column, pair), j / pair), v);
+        };
+        whole ? storeUnit() : k.when(k.less(k.add(column, j), columns), storeUnit);
+      }
+    }
+  };
+  auto packColumns = [&](bool wholeRows) {
+    Value whole = k.mul(k.div(end, lanes), lanes);
+    k.loop(begin, whole, lanes, [&](Value column) { packSquares(column, wholeRows, true); });
+    k.when(k.less(whole, end), [&] { packSquares(whole, wholeRows, false); });
+  };
+  k.when(k.less(k.add(first, panel - 1), rows), [&] { packColumns(true); }, [&] { packColumns(false); });
+  k.when(k.equal(end, columns), [&] { pad(to); });
+}
+
 // A chunk is a panel.
 static Backend::PackInfo emitPackInt8(KernelBuilder &k, const Tiling &t, int64_t outer, int64_t inner) {
   if (inner > largestInt8Inner)
@@ -458,61 +533,13 @@ static Backend::PackInfo emitPackInt8(KernelBuilder &k, const Tiling &t, int64_t
 }
 
 Backend::PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight, Backend::Packing packing) {
-  const int64_t lanes = k.lanes(), columns = weight.getDimSize(1);
-  const int64_t inner = packing.transposed ? columns : weight.getDimSize(0), outer = packing.transposed ? weight.getDimSize(0) : columns;
+  const int64_t rows = weight.getDimSize(0), columns = weight.getDimSize(1);
+  const int64_t outer = packing.transposed ? rows : columns, inner = packing.transposed ? columns : rows;
   const Tiling t(k, inner, productsFor(k, packing.compute));
   if (isInt8(t.products))
     return emitPackInt8(k, t, outer, inner);
-  const int64_t panels = t.panels(outer), tail = outer % t.panel, units = t.units(inner), pair = t.pair;
-  Value from = k.buffer(0), to = k.offset(k.buffer(1), k.mul(k.chunk, units * t.panel)), first = k.mul(k.chunk, t.panel);
-
-  auto unitOf = [&](Value x, Value next) { return pair > 1 ? pairOfBF16(k, x, next) : x; };
-  auto store = [&](Value x, Value unit, int64_t v) { k.store(x, k.offset(k.offset(to, k.mul(unit, t.panel)), v * lanes)); };
-  // `used` columns of the panel are real.
-  auto transposedPanel = [&](int64_t used) {
-    for (int64_t v = 0; v < 2; ++v) {
-      auto tiles = [&](Value i, int64_t count) {
-        SmallVector<Value> tile;
-        for (int64_t j = 0; j < lanes; ++j) {
-          int64_t column = v * lanes + j;
-          tile.push_back(column < used ? k.load(k.offset(k.offset(from, k.mul(k.add(first, column), columns)), i), lanes) : k.splat(0));
-        }
-        k.transpose(tile);
-        for (int64_t j = 0; j < count; j += pair)
-          store(unitOf(tile[j], j + 1 < count ? tile[j + 1] : k.splat(0)), k.add(k.div(i, pair), j / pair), v);
-      };
-      k.features(inner, tiles);
-    }
-  };
-  auto plainPanel = [&](int64_t used) {
-    auto rowAt = [&](Value i, int64_t v) {
-      int64_t real = std::clamp<int64_t>(used - v * lanes, 0, lanes);
-      return real ? k.loadPart(k.offset(k.offset(k.offset(from, k.mul(i, columns)), first), v * lanes), real) : k.splat(0);
-    };
-    auto unitAt = [&](Value u, bool whole) {
-      for (int64_t v = 0; v < 2; ++v) {
-        Value i = k.mul(u, pair);
-        store(unitOf(rowAt(i, v), pair > 1 && whole ? rowAt(k.add(i, 1), v) : k.splat(0)), u, v);
-      }
-    };
-    k.loop(k.index(0), k.index(inner / pair), 1, [&](Value u) { unitAt(u, true); });
-    if (inner % pair)
-      unitAt(k.index(inner / pair), false);
-  };
-  auto pack = [&](int64_t used) {
-    packing.transposed ? transposedPanel(used) : plainPanel(used);
-    k.loop(k.index((inner + pair - 1) / pair), k.index(units), 1, [&](Value u) {
-      for (int64_t v = 0; v < 2; ++v)
-        store(k.splat(0), u, v);
-    });
-  };
-  if (!tail)
-    pack(t.panel);
-  else if (panels == 1)
-    pack(tail);
-  else
-    k.when(k.less(k.chunk, k.index(panels - 1)), [&] { pack(t.panel); }, [&] { pack(tail); });
-  return {panels * units * t.panel * k.bytes(), panels};
+  emitPackRows(k, packing, k.buffer(0), k.index(rows), k.index(columns), k.mul(k.chunk, t.panel), k.index(0), k.index(columns), k.buffer(1));
+  return {t.panels(outer) * t.units(inner) * t.panel * k.bytes(), t.panels(rows)};
 }
 
 } // namespace xfc

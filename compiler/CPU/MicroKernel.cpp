@@ -52,6 +52,11 @@ int64_t Tiling::panelWords(int64_t inner) const {
   return (units(inner) + (products == Products::Quads ? 1 : isInt8(products) ? 2 : 0)) * panel;
 }
 
+Value Tiling::units(KernelBuilder &k, Value inner) const {
+  Value units = k.div(k.add(inner, pair - 1), pair);
+  return isTiled(products) ? k.mul(k.div(k.add(units, tile - 1), tile), tile) : units;
+}
+
 //===--------------------------------------------------------------------------------------------------------===//
 // bf16
 //===--------------------------------------------------------------------------------------------------------===//

@@ -43,6 +43,7 @@ struct Tiling {
   int64_t panels(int64_t n) const { return (n + panel - 1) / panel; }
   int64_t unit() const { return std::max<int64_t>(1, group / panel); } // panels of a group
   int64_t units(int64_t inner) const;
+  mlir::Value units(KernelBuilder &k, mlir::Value inner) const;
   // Words of a packed panel, and of a row in scratch before its scale (Int8.h).
   int64_t panelWords(int64_t inner) const;
   int64_t scaleAt() const { return stride - 16; }

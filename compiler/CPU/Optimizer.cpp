@@ -1,5 +1,7 @@
 // The optimizer over blocks of parameters: the gradients' norm, and Adam in place.
 #include "Emitters.h"
+#include "Matrix.h"
+#include "MicroKernel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
@@ -59,6 +61,10 @@ Backend::KernelInfo emitClipFactor(KernelBuilder &k, ClipFactorOp op) {
   return {{Partition::Unit::One, 1, 1}, 0};
 }
 
+// Elements of a row that are updated and then packed, with the rows packed beside it: their new values stay in the second
+// cache (64 KB of f32).
+constexpr int64_t columnsOfBlock = 1024;
+
 Backend::KernelInfo emitAdam(KernelBuilder &k, AdamOp op) {
   const int64_t lanes = k.lanes(), n = op.getParameters().size();
   auto scalarAt = [&](Value address, Type type, int64_t i) {
@@ -88,13 +94,53 @@ Backend::KernelInfo emitAdam(KernelBuilder &k, AdamOp op) {
     write(moment2, vAt);
     write(k.subf(k.mulf(keep, parameter), k.divf(k.mulf(step, moment1), denominator)), pAt);
   };
-  Value whole = k.add(from, k.mul(k.div(k.sub(to, from), lanes), lanes));
-  k.loop(from, whole, lanes, [&](Value i) { update(i, [&](Value x, Value address) { k.store(x, address); }); });
-  k.when(k.less(whole, to), [&] {
-    Value mask = k.lanesBelow(whole, to);
-    update(whole, [&](Value x, Value address) { k.storeMasked(x, address, mask); });
-  });
-  return {{Partition::Unit::Elements, part, 1}, 0};
+  auto updateRange = [&](Value begin, Value end) {
+    Value whole = k.add(begin, k.mul(k.div(k.max(k.sub(end, begin), k.index(0)), lanes), lanes));
+    k.loop(begin, whole, lanes, [&](Value i) { update(i, [&](Value x, Value address) { k.store(x, address); }); });
+    k.when(k.less(whole, end), [&] {
+      Value mask = k.lanesBelow(whole, end);
+      update(whole, [&](Value x, Value address) { k.storeMasked(x, address, mask); });
+    });
+  };
+  const Backend::KernelInfo info = {{Partition::Unit::Elements, part, 1}, 0};
+  if (!op->hasAttr("packs")) {
+    updateRange(from, to);
+    return info;
+  }
+
+  // A chunk owns the panels of rows that begin in its part, and what of it lies in no weight.
+  const int64_t panel = Tiling(k, 1, Products::Elements).panel, firstCopy = 2 + 7 * n;
+  Value immediates = k.field(k.call, offsetof(xfc_call, immediates), k.ptr), buffers = k.field(k.call, offsetof(xfc_call, buffers), k.ptr);
+  Value rest = k.loop(k.index(0), k.immediate(1), 1, ValueRange{from}, [&](Value w, Values state) -> Values {
+    auto number = [&](int64_t i) { return k.loadI64(immediates, k.add(k.mul(w, 3), 2 + i)); };
+    Value weight = number(0), rows = number(1), columns = number(2), weightEnd = k.add(weight, k.mul(rows, columns));
+    updateRange(state[0], k.min(weight, to));
+    Value tall = k.mul(columns, panel);
+    auto panelsBefore = [&](Value element) {
+      Value inside = k.max(k.sub(element, weight), k.index(0));
+      Value count = arith::DivUIOp::create(k.b, k.add(inside, k.sub(tall, k.index(1))), tall);
+      return k.min(count, k.div(k.add(rows, panel - 1), panel));
+    };
+    auto updatePanel = [&](Value tile) {
+      Value first = k.mul(tile, panel), last = k.min(k.add(first, panel), rows);
+      k.loop(k.index(0), columns, columnsOfBlock, [&](Value column) {
+        Value end = k.min(k.add(column, columnsOfBlock), columns);
+        k.loop(first, last, 1, [&](Value row) {
+          Value begin = k.add(weight, k.mul(row, columns));
+          updateRange(k.add(begin, column), k.add(begin, end));
+        });
+        for (bool transposed : {false, true}) {
+          Value copy = LLVM::LoadOp::create(k.b, k.ptr, k.offset(buffers, k.add(k.mul(w, 2), firstCopy + transposed), k.ptr));
+          Value wanted = LLVM::ICmpOp::create(k.b, LLVM::ICmpPredicate::ne, copy, LLVM::ZeroOp::create(k.b, k.ptr));
+          k.when(wanted, [&] { emitPackRows(k, {transposed}, k.offset(p, weight), rows, columns, first, column, end, copy); });
+        }
+      });
+    };
+    k.when(k.both(k.less(weight, to), k.less(from, weightEnd)), [&] { k.loop(panelsBefore(from), panelsBefore(to), 1, updatePanel); });
+    return {k.max(state[0], weightEnd)};
+  })[0];
+  updateRange(rest, to);
+  return info;
 }
 
 } // namespace xfc

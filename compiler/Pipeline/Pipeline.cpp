@@ -55,6 +55,7 @@ const std::vector<PassEntry> &passesOf(Phase phase) {
       {nullptr, [] { return createCSEPass(); }},
       {"fuse-loss-gradient", [] { return createFuseLossGradient(); }},
       {"fuse-optimizer", [] { return createFuseOptimizer(); }},
+      {"fuse-packing", [] { return createFusePacking(); }},
       {"fuse-epilogue", [] { return createFuseEpilogue(); }},
       {nullptr, [] { return createCSEPass(); }},
   };

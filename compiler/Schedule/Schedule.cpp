@@ -70,6 +70,14 @@ public:
   int32_t kernelFor(Operation *op);
   Place packedFor(Operation *op, unsigned operand, Backend::Packing packing, Place weight);
   Place tableFor(SinusoidOp op);
+  // A weight of the training step that is read in packed form, and its packed copies.
+  struct PackedWeight {
+    int64_t offset, rows, columns; // bytes into the block of parameters; elements
+    Place copies[2]; // of W and of W^T, where they are read
+  };
+  // Those packed in a compute type, in the order of the block. None reaches into another: of such, only the first is there.
+  std::vector<PackedWeight> packedWeights(std::optional<ComputeType> compute) const;
+  int64_t packedBytes(const Place &copy) const { return copy.kind == Place::Kind::Packed ? module.packed[copy.index].bytes : 0; }
   std::optional<Backend::Packing> packs(Operation *op, unsigned operand) const { return backend.packs(op, operand); }
 
 private:
@@ -89,6 +97,7 @@ private:
   llvm::StringMap<int> names;
   std::map<std::string, int32_t> kernels;
   std::map<std::pair<int64_t, std::string>, int32_t> packed; // by offset and pack kernel
+  std::vector<std::pair<RankedTensorType, Backend::Packing>> packings; // of module.packed: the weight, and how it is packed
 };
 
 void Scheduler::describe() {
@@ -195,6 +204,7 @@ Place Scheduler::packedFor(Operation *op, unsigned operand, Backend::Packing pac
   name += std::to_string(type.getDimSize(0)) + "x" + std::to_string(type.getDimSize(1));
   auto [known, isNew] = packed.try_emplace({weight.offset, name}, static_cast<int32_t>(module.packed.size()));
   if (isNew) {
+    packings.push_back({type, packing});
     // One kernel for all weights of a shape.
     auto [kernel, isNewKernel] = kernels.try_emplace(name, static_cast<int32_t>(module.kernels.size()));
     Backend::PackInfo info;
@@ -208,6 +218,29 @@ Place Scheduler::packedFor(Operation *op, unsigned operand, Backend::Packing pac
     }
   }
   return {Place::Kind::Packed, known->second, 0};
+}
+
+std::vector<Scheduler::PackedWeight> Scheduler::packedWeights(std::optional<ComputeType> compute) const {
+  std::map<int64_t, PackedWeight> byOffset;
+  if (const Program *training = module.find("loss_and_gradients"))
+    for (const Step &step : training->steps)
+      for (const Place &place : step.buffers) {
+        if (place.kind != Place::Kind::Packed || packings[place.index].second.compute != compute)
+          continue;
+        auto [type, packing] = packings[place.index];
+        const int64_t offset = module.packed[place.index].source.offset, rows = type.getDimSize(0), columns = type.getDimSize(1);
+        PackedWeight &weight = byOffset.try_emplace(offset, PackedWeight{offset, rows, columns, {}}).first->second;
+        if (weight.rows == rows && weight.columns == columns)
+          weight.copies[packing.transposed] = place;
+      }
+  std::vector<PackedWeight> weights;
+  int64_t end = 0;
+  for (auto &[offset, weight] : byOffset)
+    if (offset >= end) {
+      end = offset + weight.rows * weight.columns * elementSize();
+      weights.push_back(std::move(weight));
+    }
+  return weights;
 }
 
 Place Scheduler::tableFor(SinusoidOp op) {
@@ -261,6 +294,7 @@ private:
   void placeResults(Operation *op, int32_t step);
   void placeView(Operation *op);
   void addStep(Operation *op);
+  void addPacking(AdamOp adam, Step &step);
   void addOutputs();
   void extend(const Home &home, int32_t step);
 
@@ -489,8 +523,28 @@ void ProgramScheduler::addStep(Operation *op) {
   }
   step.flops = flopsOf(op);
   step.traffic = trafficOf(op);
+  if (auto adam = dyn_cast<AdamOp>(op); adam && adam->hasAttr("packs"))
+    addPacking(adam, step);
   step.location = locationOf(op);
   program.steps.push_back(std::move(step));
+}
+
+// The packed copies that an adam writes (abi.h).
+void ProgramScheduler::addPacking(AdamOp adam, Step &step) {
+  const int64_t begin = homes.lookup(adam.getParameters().front()).place.offset, size = scheduler.elementSize();
+  std::vector<Scheduler::PackedWeight> weights = scheduler.packedWeights(std::nullopt);
+  llvm::erase_if(weights, [&](const Scheduler::PackedWeight &weight) {
+    return weight.offset < begin || weight.offset + weight.rows * weight.columns * size > begin + step.elements * size;
+  });
+  step.immediates.push_back(static_cast<int64_t>(weights.size()));
+  for (const Scheduler::PackedWeight &weight : weights) {
+    step.immediates.insert(step.immediates.end(), {(weight.offset - begin) / size, weight.rows, weight.columns});
+    for (const Place &copy : weight.copies) {
+      step.buffers.push_back(copy);
+      step.strides.push_back(0);
+      step.traffic.constant += scheduler.packedBytes(copy);
+    }
+  }
 }
 
 void ProgramScheduler::addOutputs() {

@@ -16,17 +16,6 @@ namespace {
 using Names = SmallVector<StringRef>;      // weights that shall be one, in order
 using Linears = SmallVector<LinearOp, 3>;  // the linears of such weights in one function
 
-// The name of a parameter of the function, or nothing.
-StringRef parameterName(Value value) {
-  auto argument = dyn_cast_if_present<BlockArgument>(value);
-  auto function = argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp()) : func::FuncOp();
-  if (!function)
-    return {};
-  auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attr::role);
-  auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attr::name);
-  return role && name && role.getValue() == attr::parameter ? name.getValue() : StringRef();
-}
-
 Value parameterNamed(func::FuncOp function, StringRef name) {
   for (BlockArgument argument : function.getArguments())
     if (parameterName(argument) == name)

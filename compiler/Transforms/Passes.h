@@ -19,4 +19,15 @@ inline constexpr llvm::StringLiteral lossScale = "loss_scale"; // the argument t
 #include "Transforms/Passes.h.inc"
 #define GEN_PASS_REGISTRATION
 #include "Transforms/Passes.h.inc"
+
+// The name of a parameter of its function; nothing for any other value, or none.
+inline llvm::StringRef parameterName(mlir::Value value) {
+  auto argument = llvm::dyn_cast_if_present<mlir::BlockArgument>(value);
+  auto function = argument ? llvm::dyn_cast<mlir::func::FuncOp>(argument.getOwner()->getParentOp()) : mlir::func::FuncOp();
+  if (!function)
+    return {};
+  auto role = function.getArgAttrOfType<mlir::StringAttr>(argument.getArgNumber(), attr::role);
+  auto name = function.getArgAttrOfType<mlir::StringAttr>(argument.getArgNumber(), attr::name);
+  return role && name && role.getValue() == attr::parameter ? name.getValue() : llvm::StringRef();
+}
 } // namespace xfc

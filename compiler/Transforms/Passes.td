@@ -148,6 +148,21 @@ def FuseOptimizer : Pass<"xfc-fuse-optimizer", "::mlir::ModuleOp"> {
                     Statistic<"adams", "adams fused", "adams that became one">];
 }
 
+def FusePacking : Pass<"xfc-fuse-packing", "::mlir::ModuleOp"> {
+  let summary = "Lets adam write the packed weights of the next step besides the parameters";
+  let description = [{
+    Weights are packed again in the walk that changes them, while their new values are in cache, and not in a walk of
+    their own. Refused for an adam that holds only a part of a concatenated weight, or no weight of a matrix product, and where these products round their operands.
+
+    ```mlir
+    %p, %m, %v = xfc.adam %hyper, %factor parameters(%w) gradients(%g) moments(%m) (%v)
+    // becomes
+    %p, %m, %v = xfc.adam %hyper, %factor parameters(%w) gradients(%g) moments(%m) (%v) {packs}
+    ```
+  }];
+  let statistics = [Statistic<"packing", "adams that pack", "adams that write packed weights">];
+}
+
 def FuseEpilogue : Pass<"xfc-fuse-epilogue", "::mlir::func::FuncOp"> {
   let summary = "Pulls elementwise ops after a linear or its input gradient into its epilogue";
   let description = [{

@@ -16,6 +16,9 @@
 namespace xfc {
 namespace {
 
+// The program that changes the parameters. Packed weights among its buffers are written, not read.
+constexpr std::string_view updateProgram = "update";
+
 // Zeroed pages, with room to read a vector past the end, in huge pages where the system has them.
 class Block {
 public:
@@ -283,6 +286,8 @@ struct Engine::State {
           next += room(module.packed[index].bytes);
         }
     }
+    if (prepared.program->name == updateProgram)
+      return;
     for (int64_t index : prepared.packed) {
       const Packed &entry = module.packed[index];
       if (packedVersions[index] == version)
@@ -385,8 +390,11 @@ void Engine::run(std::string_view program, const xfc_shape &shape, std::span<con
     const int64_t chunks = State::chunksOf(kernel.partition, shape, step);
     s.launch(step.kernel, &step, call, chunks, counts);
   }
-  if (program == "update")
+  if (program == updateProgram) {
     ++s.version;
+    for (int64_t index : prepared.packed)
+      s.packedVersions[index] = s.version;
+  }
 }
 
 View Engine::output(std::string_view program, std::string_view name) const {

@@ -55,7 +55,7 @@ public:
   // Makes the arena large enough for any batch within `counts`, so that later runs do not allocate.
   void reserve(std::string_view program, const Counts &counts);
   // Runs a program. Every argument of the program must be bound. Throws Error for a missing one.
-  // The program "update" marks the parameters as changed.
+  // The program "update" marks the parameters as changed: packed weights that it did not write are stale.
   void run(std::string_view program, const xfc_shape &shape, std::span<const Binding> bindings);
   // A result of the last run of `program`.
   View output(std::string_view program, std::string_view name) const;

@@ -328,16 +328,24 @@ struct GuardedBytes {
 
 struct CompiledOp::State {
   struct Packing {
-    unsigned operand;
+    unsigned operand; // or 2 x the weight + 1 if it is transposed
     Backend::PackInfo info;
     xfc_kernel kernel;
+    // Packs a whole weight into `to`, chunks backwards.
+    void run(const xfc_shape &shape, void *from, void *to) const {
+      void *buffers[] = {from, to};
+      const int64_t strides[] = {0, 0};
+      const xfc_call call{&shape, nullptr, nullptr, nullptr, buffers, strides, nullptr};
+      for (int64_t chunk = info.chunks; chunk-- > 0;)
+        kernel(&call, chunk, nullptr);
+    }
   };
   std::string body;
   Options options;
   OwningOpRef<ModuleOp> module = {};
   Operation *op = nullptr;
   std::optional<Backend::KernelInfo> info = {};
-  std::vector<Packing> packings = {};
+  std::vector<Packing> packings = {}; // of operands, or of options.weights
   std::unique_ptr<llvm::orc::LLJIT> jit = {};
   xfc_kernel kernel = nullptr;
 
@@ -387,11 +395,15 @@ CompiledOp::CompiledOp(const std::string &body, const std::vector<std::string> &
     if (!state->info)
       throw std::runtime_error("no emitter for " + body);
     const CPUBackend backend(context(), set, element.isF64() ? DType::F64 : DType::F32);
+    auto addPacking = [&](unsigned i, RankedTensorType weight, Backend::Packing packing) {
+      builder.kernel("pack" + std::to_string(i), [&] { state->packings.push_back({i, emitPackWeight(builder, weight, packing), nullptr}); });
+    };
     for (unsigned i = 0; i < op->getNumOperands(); ++i)
       if (std::optional<Backend::Packing> packing = backend.packs(op, i))
-        builder.kernel("pack" + std::to_string(i), [&] {
-          state->packings.push_back({i, emitPackWeight(builder, cast<RankedTensorType>(op->getOperand(i).getType()), *packing), nullptr});
-        });
+        addPacking(i, cast<RankedTensorType>(op->getOperand(i).getType()), *packing);
+    for (unsigned i = 0; i < 2 * options.weights.size(); ++i)
+      addPacking(i, RankedTensorType::get({options.weights[i / 2].rows, options.weights[i / 2].columns}, element),
+                 {i % 2 == 1});
     lowerToLLVM(*kernels);
   }
   compile(*kernels, state->jit);
@@ -459,24 +471,37 @@ Outcome CompiledOp::run(const Batch &batch) {
   }
   std::vector<GuardedBytes> packed;
   packed.reserve(packings.size());
+  std::vector<int64_t> immediates = options.immediates;
+  const int64_t elements = immediates.empty() ? 0 : immediates.back();
+  if (!options.weights.empty())
+    immediates.push_back(static_cast<int64_t>(options.weights.size()));
+  for (const PackedWeight &weight : options.weights)
+    immediates.insert(immediates.end(), {weight.offset, weight.rows, weight.columns});
   for (const State::Packing &packing : packings) {
     packed.emplace_back(packing.info.bytes);
-    void *packBuffers[] = {buffers[packing.operand], packed.back().data()};
-    const int64_t packStrides[] = {0, 0};
-    xfc_call pack{&batch.shape, nullptr, nullptr, nullptr, packBuffers, packStrides, nullptr};
-    for (int64_t chunk = packing.info.chunks; chunk-- > 0;)
-      packing.kernel(&pack, chunk, nullptr);
+    if (!options.weights.empty()) {
+      buffers.push_back(options.weights[packing.operand / 2].wanted[packing.operand % 2] ? packed.back().data() : nullptr);
+      continue;
+    }
+    packing.run(batch.shape, buffers[packing.operand], packed.back().data());
     EXPECT_TRUE(packed.back().guarded()) << body << ": packing wrote past its end";
     buffers[packing.operand] = packed.back().data();
   }
-  xfc_call call{&batch.shape, nullptr, nullptr, nullptr, buffers.data(), strides.data(), options.immediates.data()};
+  xfc_call call{&batch.shape, nullptr, nullptr, nullptr, buffers.data(), strides.data(), immediates.data()};
   setsOf(batch, op, call);
-  const int64_t elements = options.immediates.empty() ? 0 : options.immediates.back();
   GuardedBytes scratch(info->scratch);
   // Backwards: the order of chunks must not matter.
   for (int64_t chunk = chunksOf(info->partition, call, elements); chunk-- > 0;)
     kernel(&call, chunk, scratch.data());
   EXPECT_TRUE(scratch.guarded()) << body << ": wrote past its scratch";
+  for (size_t i = 0; i < 2 * options.weights.size(); ++i) {
+    const PackedWeight &weight = options.weights[i / 2];
+    GuardedBytes expected(packings[i].info.bytes);
+    if (weight.wanted[i % 2])
+      packings[i].run(batch.shape, memory[2].at(0, weight.offset), expected.data());
+    EXPECT_TRUE(packed[i].guarded() && std::equal(expected.data(), expected.data() + expected.size, packed[i].data()))
+        << body << ": the packed copy of the weight at " << weight.offset << (i % 2 ? ", transposed" : "");
+  }
   for (size_t i = n; i < memory.size(); ++i) {
     Memory &m = memory[placeOf(i)];
     if (!state->used(i - n)) {

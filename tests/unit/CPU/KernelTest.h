@@ -49,12 +49,19 @@ struct Target {
 inline const Target cpuTargets[] = {{.f64 = false}, {.f64 = true}}, plainTargets[] = {{.f64 = false, .plain = true}, {.f64 = true, .plain = true}};
 inline std::string nameOf(const testing::TestParamInfo<Target> &target) { return target.param.name(); }
 
+// A weight within the block of an adam that packs, and whether its packed copies, of W and of W^T, are wanted.
+struct PackedWeight {
+  int64_t offset, rows, columns; // elements
+  std::array<bool, 2> wanted = {true, true};
+};
+
 struct Options {
   bool plain = false;        // the plain lowering instead of the CPU's kernel
   int64_t extraStride = 0;   // elements between rows beyond their width
   std::string cpu = "x86-64-v3";
   std::vector<int64_t> immediates = {};
   bool inPlace = false;      // the first result takes the first operand's buffer
+  std::vector<PackedWeight> weights = {}; // an adam's; what it packs is compared with what the pack kernels make
   std::vector<int> unused = {}; // results that nothing reads; the kernel must not write them
   bool evaluate = true;      // whether the interpreter's answer is wanted
   // Sets operands by hand (random in [-2, 2] otherwise).

@@ -281,6 +281,28 @@ TEST_P(Rows, Optimizer) {
   check(batch, "xfc.adam %a0, %a1 parameters(%a2) gradients(%a3) moments(%a4)(%a5) {resultSegmentSizes = array<i32: 1, 1, 1>}", {tensor("8"), tensor(""), p, p, p, p}, p + ", " + p + ", " + p, options);
 }
 
+// What adam packs besides is what the pack kernels make of its result, which stays the same to the bit.
+TEST_P(FusedRows, AdamThatPacks) {
+  Batch batch({1}, {1});
+  const std::string p = tensor("140003"), op = "xfc.adam %a0, %a1 parameters(%a2) gradients(%a3) moments(%a4)(%a5) ";
+  const std::string types = " : (" + tensor("8") + ", " + tensor("") + ", " + p + ", " + p + ", " + p + ", " + p + ") -> (" + p + ", " + p + ", " + p + ")";
+  Options options{.immediates = {140003}, .evaluate = false, .set = [](int64_t i, Tensor &t) {
+                    if (i == 0)
+                      t.data = {0.01, 0.9, 0.98, 1e-3, 0.1, 0.01, 0.19, 0.04};
+                    if (i == 5)
+                      for (double &x : t.data)
+                        x = std::abs(x);
+                  }};
+  const std::vector<std::string> operands = {tensor("8"), tensor(""), p, p, p, p};
+  Outcome flat = runKernel(batch, op + "{resultSegmentSizes = array<i32: 1, 1, 1>}" + types, operands, options);
+  // Odd sizes, neighbours, one that no copy is wanted of; blocks of columns, panels longer than a chunk; up to the end.
+  options.weights = {{3, 37, 19}, {706, 16, 16, {true, false}}, {962, 1, 50}, {1012, 5, 3, {false, false}}, {1030, 64, 32, {false, true}},
+                     {3200, 21, 2101}, {48000, 300, 96}, {76803, 790, 80}};
+  Outcome packing = runKernel(batch, op + "{packs, resultSegmentSizes = array<i32: 1, 1, 1>}" + types, operands, options);
+  for (size_t i = 0; i < 3; ++i)
+    EXPECT_EQ(packing.kernel[i].data, flat.kernel[i].data) << i;
+}
+
 INSTANTIATE_TEST_SUITE_P(CPU, Rows, testing::ValuesIn(cpuTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(Plain, Rows, testing::ValuesIn(plainTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(CPU, FusedRows, testing::ValuesIn(cpuTargets), nameOf);

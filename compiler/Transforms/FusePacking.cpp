@@ -1,0 +1,69 @@
+// Lets adam write the packed weights of the next step besides the parameters.
+#include "Dialect/XFC.h"
+#include "Passes.h"
+#include "mlir/IR/PatternMatch.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+
+namespace xfc {
+#define GEN_PASS_DEF_FUSEPACKING
+#include "Transforms/Passes.h.inc"
+
+namespace {
+
+struct FusePacking : impl::FusePackingBase<FusePacking> {
+  void runOnOperation() override {
+    findWeights();
+    IRRewriter rewriter(&getContext());
+    getOperation().walk([&](AdamOp adam) {
+      if (succeeded(fuse(adam, rewriter)))
+        ++packing;
+    });
+  }
+
+private:
+  // What matrix products of the training step read: each as the parameters it is made of.
+  void findWeights() {
+    weights.clear();
+    rounds = false;
+    auto training = getOperation().lookupSymbol<func::FuncOp>("loss_and_gradients");
+    if (!training)
+      return;
+    training.walk([&](Operation *op) {
+      if (!isa<LinearOp, LinearInputGradOp, LinearCrossEntropyOp, LinearCrossEntropyWithGradOp>(op))
+        return;
+      rounds |= cast<ProductOpInterface>(op).getCompute().has_value();
+      Value weight = op->getOperand(1);
+      auto concat = weight.getDefiningOp<ConcatOp>();
+      weights.push_back(llvm::map_to_vector(concat ? ValueRange(concat.getParts()) : ValueRange(weight), parameterName));
+    });
+  }
+
+  LogicalResult fuse(AdamOp adam, RewriterBase &rewriter) {
+    if (adam->hasAttr("packs"))
+      return rewriter.notifyMatchFailure(adam, "it packs already");
+    llvm::StringSet<> updated;
+    for (Value parameter : adam.getParameters())
+      updated.insert(parameterName(parameter));
+    if (rounds)
+      return rewriter.notifyMatchFailure(adam, "its weights are rounded when they are packed");
+    bool any = false;
+    for (ArrayRef<StringRef> parts : weights) {
+      const auto held = llvm::count_if(parts, [&](StringRef part) { return updated.contains(part); });
+      if (held && held < static_cast<int64_t>(parts.size()))
+        return rewriter.notifyMatchFailure(adam, "it holds only a part of a weight");
+      any |= held > 0;
+    }
+    if (!any)
+      return rewriter.notifyMatchFailure(adam, "it holds no weight of a matrix product");
+    rewriter.modifyOpInPlace(adam, [&] { adam->setAttr("packs", rewriter.getUnitAttr()); });
+    return success();
+  }
+
+  SmallVector<SmallVector<StringRef>> weights;
+  bool rounds = false; // some of them
+};
+
+} // namespace
+} // namespace xfc

@@ -1,0 +1,29 @@
+// RUN: %xfc-opt %s --xfc-fuse-packing | FileCheck %s
+
+
+!w = tensor<4x4xf32>
+!b = tensor<4xf32>
+!x = !xfc.rows<target, 4xf32>
+
+// A weight of two parameters, one of one, and a bias.
+func.func @loss_and_gradients(%x: !x, %q: !w {xfc.name = "q", xfc.role = "parameter"}, %k: !w {xfc.name = "k", xfc.role = "parameter"},
+                              %o: !w {xfc.name = "o", xfc.role = "parameter"}, %b: !b {xfc.name = "b", xfc.role = "parameter"}) -> !x {
+  %qk = xfc.concat %q, %k : (!w, !w) -> tensor<8x4xf32>
+  %y = xfc.linear %x, %qk : (!x, tensor<8x4xf32>) -> !xfc.rows<target, 8xf32>
+  %z = xfc.linear_input_grad %y, %qk : (!xfc.rows<target, 8xf32>, tensor<8x4xf32>) -> !x
+  %r = xfc.linear %z, %o bias %b : (!x, !w, !b) -> !x
+  return %r : !x
+}
+
+// CHECK-LABEL: func.func @update
+// The adam of a whole weight, that of the bias, and that of the two parts of a weight.
+// CHECK: xfc.adam {{.*}} {packs, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, tensor<4x4xf32>
+// CHECK: xfc.adam {{.*}} {resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, tensor<4xf32>
+// CHECK: xfc.adam {{.*}} {packs, resultSegmentSizes = array<i32: 2, 2, 2>}
+func.func @update(%q: !w {xfc.name = "q", xfc.role = "parameter"}, %k: !w {xfc.name = "k", xfc.role = "parameter"}, %o: !w {xfc.name = "o", xfc.role = "parameter"},
+                  %b: !b {xfc.name = "b", xfc.role = "parameter"}, %g: !w, %h: !b, %hyper: tensor<8xf32>, %factor: tensor<f32>) -> (!w, !b, !w, !w) {
+  %a, %a1, %a2 = xfc.adam %hyper, %factor parameters(%o) gradients(%g) moments(%g) (%g) {resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, !w, !w, !w, !w) -> (!w, !w, !w)
+  %c, %c1, %c2 = xfc.adam %hyper, %factor parameters(%b) gradients(%h) moments(%h) (%h) {resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, !b, !b, !b, !b) -> (!b, !b, !b)
+  %d:2, %d1:2, %d2:2 = xfc.adam %hyper, %factor parameters(%q, %k) gradients(%g, %g) moments(%g, %g) (%g, %g) {resultSegmentSizes = array<i32: 2, 2, 2>} : (tensor<8xf32>, tensor<f32>, !w, !w, !w, !w, !w, !w, !w, !w) -> (!w, !w, !w, !w, !w, !w)
+  return %a, %c, %d#0, %d#1 : !w, !b, !w, !w
+}
