@@ -123,6 +123,20 @@ def check_score():
     expect(re.search(rf"^20 sentences, {tokens} tokens, log-probability -\d", lines.stderr), f"score says {lines.stderr!r}")
 
 
+def check_startup():
+    """A translation of one line costs little besides its own work: time of the processor, whatever else the machine does, and pages."""
+    with open(path("line"), "w") as file:
+        file.write("5 6 7\n")
+    command = [translator, "translate", "--weights", path("whole/last.safetensors"), "--format", "ids", "--input", path("line"), "--output",
+               path("translated"), "--threads", "1", "--quiet"]
+    runs = []
+    for _ in range(5):
+        _, status, usage = os.wait4(os.spawnv(os.P_NOWAIT, translator, command), 0)
+        expect(status == 0, f"translate: status {status}")
+        runs.append((usage.ru_utime + usage.ru_stime, usage.ru_minflt))
+    expect(min(seconds for seconds, _ in runs) < 0.05 and min(faults for _, faults in runs) < 1000, f"seconds and page faults of a start: {runs}")
+
+
 def check_bench():
     folder = path("tmp")
     result = json.loads(call("bench", "startup", "--json", env={**os.environ, "TMPDIR": folder}).stdout)
@@ -159,6 +173,7 @@ def check_bench():
 check_progress()
 check_interrupt()
 check_score()
+check_startup()
 check_bench()
 if failures:
     sys.exit(f"{len(failures)} failures:\n  " + "\n  ".join(failures[:20]))
