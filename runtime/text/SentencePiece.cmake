@@ -1,7 +1,20 @@
 # SentencePiece 0.2.0 (Apache 2.0), static, from its PyPI source distribution, pinned by hash. It brings its own
 # protobuf-lite. Targets: sentencepiece (encoding, decoding) and sentencepiece_train (vocabularies).
-# An archive already at hand is taken by -DXFC_SENTENCEPIECE_ARCHIVE=sentencepiece-0.2.0.tar.gz.
+# An archive already at hand is taken by -DXFC_SENTENCEPIECE_ARCHIVE=sentencepiece-0.2.0.tar.gz, libraries already built
+# by -DXFC_SENTENCEPIECE_BUILD=<another build folder>: sanitizers need not see other people's code.
 include_guard(GLOBAL)
+
+set(XFC_SENTENCEPIECE_BUILD "" CACHE PATH "a build folder whose SentencePiece is taken in place of building it again")
+if(XFC_SENTENCEPIECE_BUILD)
+  foreach(target sentencepiece sentencepiece_train)
+    add_library(${target} STATIC IMPORTED GLOBAL)
+    set_target_properties(${target} PROPERTIES IMPORTED_LOCATION ${XFC_SENTENCEPIECE_BUILD}/lib/lib${target}.a
+      INTERFACE_INCLUDE_DIRECTORIES ${XFC_SENTENCEPIECE_BUILD}/third_party/sentencepiece-0.2.0/sentencepiece/src)
+  endforeach()
+  target_link_libraries(sentencepiece INTERFACE Threads::Threads)
+  target_link_libraries(sentencepiece_train INTERFACE sentencepiece)
+  return()
+endif()
 
 set(XFC_SENTENCEPIECE_ARCHIVE "" CACHE FILEPATH "sentencepiece-0.2.0.tar.gz, if it is not to be downloaded")
 set(sp_hash a52c19171daaf2e697dc6cbe67684e0fa341b1248966f6aebb541de654d15843)
