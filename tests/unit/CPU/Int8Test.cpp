@@ -93,9 +93,9 @@ protected:
 // Below a unit and a vector, over a panel, over a tile of AMX, and round numbers; fewer rows than the micro-kernel's, as many and
 // more than a block.
 TEST_P(Int8, EqualToTheBit) {
-  for (auto [in, out] : std::initializer_list<std::pair<int64_t, int64_t>>{{1, 1}, {3, 10}, {5, 33}, {17, 33}, {33, 130}, {64, 300}, {600, 65}})
-    for (bool bias : {false, true})
-      ASSERT_NO_FATAL_FAILURE(check(in, out, bias, {1, 2, 3, 4, 5, 6, 7, 13, 33, 100}));
+  bool bias = false;
+  for (auto [in, out] : std::initializer_list<std::pair<int64_t, int64_t>>{{1, 1}, {3, 10}, {5, 33}, {17, 33}, {64, 300}, {600, 65}})
+    ASSERT_NO_FATAL_FAILURE(check(in, out, bias = !bias, {1, 2, 3, 4, 5, 6, 7, 13, 33, 100}));
 }
 
 TEST_P(Int8, LargestIntegersDoNotOverflow) {
