@@ -11,5 +11,10 @@ void *operator new(std::size_t size) {
     return memory;
   throw std::bad_alloc();
 }
+// Temporary buffers of the standard library ask without exceptions.
+void *operator new(std::size_t size, const std::nothrow_t &) noexcept {
+  ++allocations;
+  return std::malloc(size ? size : 1);
+}
 void operator delete(void *memory) noexcept { std::free(memory); }
 void operator delete(void *memory, std::size_t) noexcept { std::free(memory); }

@@ -247,7 +247,7 @@ protected:
   }
 
   const std::filesystem::path before = std::filesystem::current_path();
-  const std::string folder = testing::TempDir() + "xfc-decode-commands";
+  const std::string folder = testing::TempDir() + "xfc-decode-" + testing::UnitTest::GetInstance()->current_test_info()->name();
 };
 
 std::vector<std::string> split(const std::string &text, char separator) {
