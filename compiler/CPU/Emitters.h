@@ -41,6 +41,8 @@ Backend::KernelInfo emitNll(KernelBuilder &, NllOp);
 Backend::KernelInfo emitNllGrad(KernelBuilder &, NllGradOp);
 Backend::KernelInfo emitCrossEntropy(KernelBuilder &, CrossEntropyOp);
 Backend::KernelInfo emitCrossEntropyGrad(KernelBuilder &, CrossEntropyGradOp);
+Backend::KernelInfo emitCandidates(KernelBuilder &, CandidatesOp);
+Backend::KernelInfo emitMergeCandidates(KernelBuilder &, MergeCandidatesOp);
 Backend::KernelInfo emitSquareSum(KernelBuilder &, SquareSumOp);
 Backend::KernelInfo emitClipFactor(KernelBuilder &, ClipFactorOp);
 Backend::KernelInfo emitAdam(KernelBuilder &, AdamOp);
@@ -60,5 +62,21 @@ RowLoss emitCrossEntropyRow(KernelBuilder &, mlir::Value logits, int64_t vocabul
 // Its gradient from the row's log-sum-exp and the loss's gradient; `result` may be `logits`.
 void emitCrossEntropyGradRow(KernelBuilder &, mlir::Value logits, mlir::Value result, int64_t vocabulary, mlir::Value label,
                              mlir::Value smoothing, mlir::Value lse, mlir::Value dloss);
+
+// maximum + log(sum of exp(x - maximum)) of a row.
+mlir::Value emitLogSumExp(KernelBuilder &, mlir::Value row, int64_t width);
+
+// The largest logits of a slab, best first, and its log-sum-exp. `row` holds `width` logits, a multiple of
+// candidateGroup, from token `first` on, minus infinity behind the vocabulary's end; excluded ones are moved out of it, to
+// `spare`, which is excludedRoom() elements.
+struct SlabCandidates {
+  mlir::Value tokens, largest, lse;
+};
+constexpr int64_t candidateGroup = 64;
+int64_t excludedRoom(KernelBuilder &, llvm::ArrayRef<int64_t> excluded);
+SlabCandidates emitSlabCandidates(KernelBuilder &, mlir::Value row, mlir::Value width, mlir::Value first, llvm::ArrayRef<int64_t> excluded,
+                                  mlir::Value spare, int64_t count);
+// Of lists of tokens, which are i32.
+void storeTokens(KernelBuilder &, mlir::Value tokens, mlir::Value p);
 
 } // namespace xfc

@@ -62,6 +62,8 @@ int64_t widthOf(Value rows) { return cast<RowsType>(rows.getType()).getFeatures(
 
 } // namespace
 
+Value emitLogSumExp(KernelBuilder &k, Value row, int64_t width) { return logSumExp(k, row, width); }
+
 RowLoss emitCrossEntropyRow(KernelBuilder &k, Value logits, int64_t vocabulary, Value label, Value smoothing) {
   Value lse = logSumExp(k, logits, vocabulary);
   Values losses = k.choose(

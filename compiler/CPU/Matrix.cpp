@@ -3,6 +3,7 @@
 #include "Emitters.h"
 #include "Int8.h"
 #include "core/Error.h"
+#include <cmath>
 
 using namespace mlir;
 
@@ -302,6 +303,63 @@ Backend::KernelInfo emitLinearCrossEntropy(KernelBuilder &k, LinearCrossEntropyO
 Backend::KernelInfo emitLinearCrossEntropyWithGrad(KernelBuilder &k, LinearCrossEntropyWithGradOp op) {
   return emitLinearLoss(k, op, op.getDlogits(), !op.getDlogits().use_empty(), {{op.getLoss(), &RowLoss::loss}, {op.getNll(), &RowLoss::nll}},
                         op.getDloss());
+}
+
+// The logits of a block of rows and a slab of columns, of which only the largest and the log-sum-exp leave the cache. Slabs
+// are chunks, whatever the number of rows.
+Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op) {
+  RankedTensorType weight = op.getWeight().getType();
+  const int64_t inner = weight.getDimSize(1), vocabulary = weight.getDimSize(0), slabs = op.getSlabs(), lanes = k.lanes();
+  static_assert(Tiling::group == candidateGroup);
+  const Tiling t(k, inner, productsFor(k, op.getCompute()));
+  const int64_t all = (vocabulary + Tiling::group - 1) / Tiling::group, block = t.block;
+  Product product(k, t, inner, vocabulary, op.getSlab() / Tiling::group);
+  const int64_t stride = op.getSlab() + excludedRoom(k, op.getExcluded());
+  Value slab = k.rem(k.chunk, slabs), row = k.mul(k.div(k.chunk, slabs), block);
+  Value count = k.min(k.index(block), k.sub(k.rowCount(), row));
+  Value group = k.mul(slab, product.groups), end = k.min(k.index(all), k.add(group, product.groups)), first = k.mul(group, Tiling::group);
+  Value bias = op.getBias() ? k.buffer(2) : Value(), logits = k.offset(k.scratch, product.scratchBytes() / k.bytes());
+  const Value none = k.splat(-INFINITY);
+  Product::Begin store = [&](Value at) -> Product::Finish {
+    Value to = k.offset(logits, k.mul(k.sub(at, row), stride));
+    return [=, &k](Value feature, const Product::Vector &products, int64_t used) {
+      for (int64_t i = 0; i < Tiling::group; i += lanes) {
+        Value y = none;
+        if (i < used) {
+          y = products(i);
+          if (bias)
+            y = k.addf(y, k.load(k.offset(k.offset(bias, feature), i), lanes));
+          if (used - i < lanes)
+            y = k.select(k.lanesBelow(k.index(i), k.index(used)), y, none);
+        }
+        k.store(y, k.offset(k.offset(to, k.sub(feature, first)), i));
+      }
+    };
+  };
+  // The next slab has the same rows; what is written stays in scratch.
+  Value next = k.select(k.equal(slab, k.index(slabs - 1)), k.add(row, block), row);
+  product.compute(row, count, group, end, next, store, [](Value, Value) {});
+  const int64_t wantedBuffer = op.getBias() ? 3 : 2, firstResult = op->getNumOperands(), best = op.getCount();
+  Value width = k.mul(k.sub(end, group), Tiling::group);
+  auto resultRow = [&](int64_t result, Value at, Type type) {
+    return k.offset(k.buffer(firstResult + result), k.mul(at, k.stride(firstResult + result)), type);
+  };
+  k.loop(k.index(0), count, 1, [&](Value r) {
+    Value at = k.add(row, r), logitsRow = k.offset(logits, k.mul(r, stride));
+    if (!op.getWantedLogit().use_empty()) {
+      Value column = k.sub(k.loadI32(k.buffer(wantedBuffer), at), first);
+      k.when(k.both(k.less(k.index(-1), column), k.less(column, width)),
+             [&] { k.store(k.load(k.offset(logitsRow, column)), resultRow(3, at, k.element)); });
+    }
+    SlabCandidates found = emitSlabCandidates(k, logitsRow, width, first, op.getExcluded(), k.offset(logitsRow, op.getSlab()), best);
+    if (!op.getTokens().use_empty())
+      storeTokens(k, found.tokens, k.offset(resultRow(0, at, k.i32), k.mul(slab, best), k.i32));
+    if (!op.getLargest().use_empty())
+      k.store(found.largest, k.offset(resultRow(1, at, k.element), k.mul(slab, best)));
+    if (!op.getLse().use_empty())
+      k.store(found.lse, k.offset(resultRow(2, at, k.element), slab));
+  });
+  return {{Partition::Unit::Rows, block, slabs}, product.scratchBytes() + block * stride * k.bytes()};
 }
 
 //===--------------------------------------------------------------------------------------------------------===//

@@ -12,6 +12,7 @@ Backend::KernelInfo emitLinearInputGrad(KernelBuilder &, LinearInputGradOp);
 Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &, LinearWeightGradOp);
 Backend::KernelInfo emitLinearCrossEntropy(KernelBuilder &, LinearCrossEntropyOp);
 Backend::KernelInfo emitLinearCrossEntropyWithGrad(KernelBuilder &, LinearCrossEntropyWithGradOp);
+Backend::KernelInfo emitLinearCandidates(KernelBuilder &, LinearCandidatesOp);
 
 // A weight as panels of `panel` columns, [ceil(N / panel)][units of K][panel], zeros beyond N and K. transposed: of W^T, so N
 // is the weight's first dimension; otherwise of W. A unit is an element, or two of bf16 (MicroKernel.h).

@@ -385,3 +385,47 @@ LogicalResult LinearCrossEntropyWithGradOp::evaluate(const xfc_shape &, ArrayRef
   results.append({losses[0], losses[1], std::move(dlogits)});
   return success();
 }
+
+//===--------------------------------------------------------------------------------------------------------===//
+// linear_candidates
+//===--------------------------------------------------------------------------------------------------------===//
+
+int64_t LinearCandidatesOp::getSlabs() { return llvm::divideCeil(getWeight().getType().getDimSize(0), getSlab()); }
+int64_t LinearCandidatesOp::getCount() { return getTokens().getType().getFeatures() / getSlabs(); }
+
+LogicalResult LinearCandidatesOp::verify() {
+  RankedTensorType weight = getWeight().getType();
+  if (weight.getRank() != 2 || weight.getDimSize(1) != getX().getType().getFeatures())
+    return emitOpError("weight must be [vocabulary, ") << getX().getType().getFeatures() << "], found " << weight;
+  const int64_t vocabulary = weight.getDimSize(0);
+  if (getBias() && getBias().getType().getShape() != weight.getShape().take_front())
+    return emitOpError("bias must have ") << vocabulary << " elements, found " << getBias().getType();
+  const int64_t slab = getSlab();
+  if (slab <= 0 || slab % 64 != 0)
+    return emitOpError("slab must be a multiple of 64, found ") << slab;
+  if (getTokens().getType().getFeatures() % getSlabs() != 0)
+    return emitOpError("tokens must have as many features for each of ") << getSlabs() << " slabs, found " << getTokens().getType();
+  if (getLse().getType().getFeatures() != getSlabs())
+    return emitOpError("lse must have one feature a slab, ") << getSlabs() << ", found " << getLse().getType();
+  return verifyCandidates(*this, getX().getType(), getWanted().getType(), getTokens().getType(), getLargest().getType(), getWantedLogit().getType(),
+                          getExcluded(), vocabulary);
+}
+
+LogicalResult LinearCandidatesOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+  Tensor logits = linear(rounded(operands[0], getCompute()), rounded(operands[1], getCompute()), getBias() ? &operands[2] : nullptr);
+  const Tensor &wanted = operands.back();
+  Tensor tokens = zeros(shape, getTokens().getType()), largest = zeros(shape, getLargest().getType()), lse = zeros(shape, getLse().getType()),
+         wantedLogit = zeros(shape, getWantedLogit().getType());
+  for (int64_t i = 0; i < logits.shape[0]; ++i) {
+    ArrayRef<double> row(logits.row(i), logits.features());
+    for (int64_t slab = 0; slab < getSlabs(); ++slab) {
+      const int64_t first = slab * getSlab();
+      ArrayRef<double> part = row.slice(first, std::min<int64_t>(getSlab(), row.size() - first));
+      largestTokens(part, first, getExcluded(), getCount(), tokens.row(i) + slab * getCount(), largest.row(i) + slab * getCount());
+      lse.row(i)[slab] = logSumExp(part.data(), part.size());
+    }
+    wantedLogit.data[i] = row[static_cast<int64_t>(wanted.data[i])];
+  }
+  results.append({std::move(tokens), std::move(largest), std::move(lse), std::move(wantedLogit)});
+  return success();
+}

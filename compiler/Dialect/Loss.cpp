@@ -6,7 +6,7 @@
 using namespace mlir;
 using namespace xfc;
 
-static double logSumExp(const double *x, int64_t n) {
+double xfc::logSumExp(const double *x, int64_t n) {
   double largest = *std::max_element(x, x + n), sum = 0;
   for (int64_t v = 0; v < n; ++v)
     sum += std::exp(x[v] - largest);

@@ -16,6 +16,16 @@ llvm::LogicalResult verifyOneElementType(mlir::Operation *op);
 // The operand of a product as it is multiplied: rounded to the compute type, if any.
 Tensor rounded(Tensor operand, std::optional<ComputeType> type);
 
+// log(sum(exp(x))) of n numbers.
+double logSumExp(const double *x, int64_t n);
+
+// Writes the `count` largest of the values of tokens first, first + 1, .. in the order of xfc.candidates.
+void largestTokens(llvm::ArrayRef<double> values, int64_t first, llvm::ArrayRef<int64_t> excluded, int64_t count, double *tokens, double *largest);
+
+// Tokens and their numbers are lists of one length, one number a row is the wanted token's, and `excluded` are tokens in order.
+llvm::LogicalResult verifyCandidates(mlir::Operation *op, RowsType rows, RowsType wanted, RowsType tokens, RowsType numbers, RowsType wantedNumber,
+                                     llvm::ArrayRef<int64_t> excluded, int64_t vocabulary);
+
 // Labels belong to the rows of the logits, and `numbers` are one a row.
 llvm::LogicalResult verifyLoss(mlir::Operation *op, RowsType logits, RowsType labels, llvm::ArrayRef<RowsType> numbers);
 

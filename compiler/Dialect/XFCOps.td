@@ -66,6 +66,7 @@ def XFC_PairsType : XFC_Type<"Pairs", "pairs"> {
 
 def XFC_FloatRows : Type<CPred<"::llvm::isa<::xfc::RowsType>($_self) && ::llvm::cast<::xfc::RowsType>($_self).getElementType().isFloat()">, "rows of floats", "::xfc::RowsType">;
 def XFC_IdRows : Type<CPred<"::llvm::isa<::xfc::RowsType>($_self) && ::llvm::cast<::xfc::RowsType>($_self).getElementType().isInteger(32) && ::llvm::cast<::xfc::RowsType>($_self).getShape().empty()">, "rows of token ids", "::xfc::RowsType">;
+def XFC_TokenRows : Type<CPred<"::llvm::isa<::xfc::RowsType>($_self) && ::llvm::cast<::xfc::RowsType>($_self).getElementType().isInteger(32) && ::llvm::cast<::xfc::RowsType>($_self).getShape().size() == 1">, "rows of lists of token ids", "::xfc::RowsType">;
 def XFC_Pairs : Type<CPred<"::llvm::isa<::xfc::PairsType>($_self)">, "pairs", "::xfc::PairsType">;
 def XFC_Tensor : Type<CPred<"::llvm::isa<::mlir::RankedTensorType>($_self) && ::llvm::cast<::mlir::RankedTensorType>($_self).hasStaticShape() && ::llvm::cast<::mlir::RankedTensorType>($_self).getElementType().isFloat()">, "static tensor of floats", "::mlir::RankedTensorType">;
 def XFC_Scalar : Type<CPred<"::llvm::isa<::mlir::RankedTensorType>($_self) && ::llvm::cast<::mlir::RankedTensorType>($_self).getRank() == 0">, "scalar tensor", "::mlir::RankedTensorType">;
@@ -477,6 +478,49 @@ def XFC_LinearCrossEntropyWithGradOp : XFC_Op<"linear_cross_entropy_with_grad", 
   let assemblyFormat = "operands (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
   let extraClassDeclaration = NoInt8;
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Candidates of a decoding step
+//===--------------------------------------------------------------------------------------------------------===//
+
+def XFC_CandidatesOp : XFC_Op<"candidates", [Kernel, Plain]> {
+  let summary = "the C most probable tokens of each row, and the log-probability of one wanted token";
+  let description = [{
+    log_probs [N, V], wanted [N]. tokens and best [N, C]: the tokens that are not `excluded` (ascending) by their
+    log-probability, best first, of equal ones the lower token first. What is NaN or minus infinity is no candidate;
+    where fewer than C are left, token -1 at minus infinity follows. wanted_log_prob [N] is that of token wanted[i],
+    excluded or not.
+  }];
+  let arguments = (ins XFC_FloatRows:$log_probs, XFC_IdRows:$wanted, DenseI64ArrayAttr:$excluded);
+  let results = (outs XFC_TokenRows:$tokens, XFC_FloatRows:$best, XFC_FloatRows:$wanted_log_prob);
+  let hasVerifier = 1;
+}
+
+def XFC_LinearCandidatesOp : XFC_Op<"linear_candidates", [Kernel, ProductOpInterface]> {
+  let summary = "candidates of each slab of columns of linear(x, weight, bias); no row of logits is stored";
+  let description = [{
+    The columns are cut into S = ceil(V / slab) slabs of `slab` columns, a multiple of 64. tokens and largest [N, S*C]:
+    for each slab its C largest logits in the order of xfc.candidates; lse [N, S]: the log-sum-exp of the slab's
+    logits, excluded ones too; wanted_logit [N]. xfc.merge_candidates makes rows of them.
+  }];
+  let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$weight, Optional<XFC_Tensor>:$bias, XFC_IdRows:$wanted,
+                       DenseI64ArrayAttr:$excluded, I64Attr:$slab, OptionalAttr<XFC_ComputeType>:$compute);
+  let results = (outs XFC_TokenRows:$tokens, XFC_FloatRows:$largest, XFC_FloatRows:$lse, XFC_FloatRows:$wanted_logit);
+  let assemblyFormat = "operands (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    // S and C.
+    int64_t getSlabs();
+    int64_t getCount();
+  }];
+}
+
+def XFC_MergeCandidatesOp : XFC_Op<"merge_candidates", [Kernel]> {
+  let summary = "xfc.candidates of whole rows from those of their slabs, in the order of the slabs";
+  let arguments = (ins XFC_TokenRows:$slab_tokens, XFC_FloatRows:$largest, XFC_FloatRows:$lse, XFC_FloatRows:$wanted_logit);
+  let results = (outs XFC_TokenRows:$tokens, XFC_FloatRows:$best, XFC_FloatRows:$wanted_log_prob);
+  let hasVerifier = 1;
 }
 
 //===--------------------------------------------------------------------------------------------------------===//

@@ -4,6 +4,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 #include "llvm/ADT/BitVector.h"
+#include <set>
 
 using namespace mlir;
 
@@ -12,11 +13,16 @@ namespace {
 
 using Op = StepDescription::Op;
 
+// How many candidates a step of decoding gives for each hypothesis: as many as the widest beam that needs no more. Selection
+// costs little for each, and 8 f32 fill a vector of AVX2.
+constexpr int64_t candidates = 8;
+
 // What a program is made of.
 struct ProgramKind {
   const char *name;
   bool dropout = false;
   bool allWeights = false; // every attention's probabilities are results
+  bool candidates = false; // the best tokens instead of all log-probabilities
   bool loss = false;       // loss and nll instead of logits and encoder output
 };
 
@@ -126,15 +132,28 @@ public:
     finish();
   }
 
-  // @decode_step: one token of every live hypothesis.
+  // @decode_step, and @decode_candidates: one token of every live hypothesis.
   void buildDecodeStep() {
     Value target = addInput("target", RowSet::target, *model.decoder);
+    Value wanted = kind.candidates ? addArgument("wanted", attr::input, idsType(RowSet::target)) : Value();
     addKeysAndValues(/*ofEncoder=*/true, RowSet::source, attr::input);
     addKeysAndValues(/*ofEncoder=*/false, RowSet::cache, attr::state);
     Value output = importStack(*model.decoder, "decoder.", target);
     Value logits = importSteps(model.head, "", "", output);
     setPlace("log_probs");
-    addResult("log_probs", logSoftmax(logits));
+    Value logProbs = logSoftmax(logits);
+    if (kind.candidates) {
+      auto rows = [&](ArrayRef<int64_t> shape, Type type) { return RowsType::get(context(), RowSet::target, shape, type); };
+      const std::set<int64_t> never = {model.tokens.pad, model.tokens.start, model.tokens.eos};
+      const std::vector<int64_t> excluded(never.begin(), never.end());
+      auto found = CandidatesOp::create(builder, loc, rows({candidates}, builder.getI32Type()), rows({candidates}, element), rows({}, element), logProbs,
+                                        wanted, excluded);
+      addResult("tokens", found.getTokens());
+      addResult("token_log_probs", found.getBest());
+      addResult("wanted_log_prob", found.getWantedLogProb());
+    } else {
+      addResult("log_probs", logProbs);
+    }
     for (auto &[path, old, now] : caches)
       addResult(path, now, old);
     finish();
@@ -403,6 +422,7 @@ OwningOpRef<ModuleOp> importModel(const Description &model, const ImportOptions 
   if (options.decode && canDecode(model)) {
     program({"encode"}).buildEncode();
     program({"decode_step"}).buildDecodeStep();
+    program({.name = "decode_candidates", .candidates = true}).buildDecodeStep();
   }
   assert(succeeded(verify(*module)) && "a validated description imports into a valid module");
   return module;

@@ -46,6 +46,7 @@ const std::vector<PassEntry> &passesOf(Phase phase) {
       {"fuse-attention", [] { return createFuseAttention(); }},
       {"fuse-add-norm", [] { return createFuseAddNorm(); }},
       {"fuse-cross-entropy", [] { return createFuseCrossEntropy(); }},
+      {"fuse-candidates", [] { return createFuseCandidates(); }},
       {"merge-projections", [] { return createMergeProjections(); }},
   };
   static const std::vector<PassEntry> differentiated = {
@@ -126,7 +127,7 @@ private:
       runPass(createSetComputeType({ComputeType::bf16, {}}));
     } else if (options.dtype == "f32" && !plain && module->lookupSymbol("decode_step")) {
       for (ComputeType type : {ComputeType::bf16, ComputeType::int8})
-        runPass(createSetComputeType({type, {"encode", "decode_step"}}));
+        runPass(createSetComputeType({type, {"encode", "decode_step", "decode_candidates"}}));
     }
   }
 

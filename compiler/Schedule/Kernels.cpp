@@ -92,7 +92,7 @@ static std::string plainName(Operation *op) {
 std::string kernelName(Operation *op) {
   std::string name = plainName(op);
   if (!isShapeless(op)) {
-    Type type = isa<LinearOp, LinearInputGradOp, LinearCrossEntropyOp, LinearCrossEntropyWithGradOp>(op) ? op->getOperand(1).getType()
+    Type type = isa<LinearOp, LinearInputGradOp, LinearCrossEntropyOp, LinearCrossEntropyWithGradOp, LinearCandidatesOp>(op) ? op->getOperand(1).getType()
                 : op->getNumResults()                                      ? op->getResult(0).getType()
                                                                            : op->getOperand(0).getType();
     if (std::string text = dims(type); !text.empty())
@@ -218,7 +218,7 @@ Size flopsOf(Operation *op) {
   LaunchSets sets = launchSets(op);
   auto matrix = [&](RankedTensorType weight) { flops.rows[sets.set] = 2 * weight.getNumElements(); };
   llvm::TypeSwitch<Operation *>(op)
-      .Case<LinearOp, LinearInputGradOp, LinearCrossEntropyOp, LinearCrossEntropyWithGradOp>([&](auto linear) { matrix(linear.getWeight().getType()); })
+      .Case<LinearOp, LinearInputGradOp, LinearCrossEntropyOp, LinearCrossEntropyWithGradOp, LinearCandidatesOp>([&](auto linear) { matrix(linear.getWeight().getType()); })
       .Case([&](LinearWeightGradOp grad) { matrix(grad.getDweight().getType()); })
       // Scores and their use: two products a pair forward; backward computes scores again and has four more.
       .Case([&](AttentionOp attention) {

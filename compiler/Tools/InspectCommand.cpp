@@ -79,7 +79,7 @@ void inspect(const InspectOptions &options) {
     cases.push_back({"forward", {"forward"}, batchCounts(options.batchTokens, options.length), false});
   for (const std::string &type : module.computeTypes("decode_step"))
     cases.push_back({type == module.compute ? "decoding step" : "decoding step in " + type,
-                     {module.variant("encode", type), module.variant("decode_step", type)},
+                     {module.variant("encode", type), module.stepProgram(options.beam, type)->name},
                      decodeCounts(options.sentences, options.length, product({options.sentences, options.beam}), options.length), false});
   for (const Case &each : cases) {
     Work work;

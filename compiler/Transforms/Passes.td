@@ -76,6 +76,25 @@ def FuseLossGradient : Pass<"xfc-fuse-loss-gradient", "::mlir::func::FuncOp"> {
   let statistics = [Statistic<"fused", "losses fused", "losses that leave the gradient of their logits">];
 }
 
+def FuseCandidates : Pass<"xfc-fuse-candidates", "::mlir::func::FuncOp"> {
+  let summary = "Fuses output projection, log_softmax and candidates into xfc.linear_candidates and xfc.merge_candidates";
+  let description = [{
+    A step of decoding stores no row of the vocabulary's width: each slab of columns leaves its best tokens and its
+    log-sum-exp while it is in cache. Slabs depend on the vocabulary alone: of 512 columns, and narrower where there
+    would be only one, so that a single row keeps two threads busy.
+
+    ```mlir
+    %z = xfc.linear %x, %w bias %b
+    %p = xfc.log_softmax %z
+    %tokens, %best, %wanted_log_prob = xfc.candidates %p, %wanted {excluded = array<i64: 0, 2, 3>}
+    // becomes
+    %t, %l, %lse, %wanted_logit = xfc.linear_candidates %x, %w, %b, %wanted {excluded = array<i64: 0, 2, 3>, slab = 512}
+    %tokens, %best, %wanted_log_prob = xfc.merge_candidates %t, %l, %lse, %wanted_logit
+    ```
+  }];
+  let statistics = [Statistic<"fused", "projections fused", "projections that choose their candidates">];
+}
+
 def MergeProjections : Pass<"xfc-merge-projections", "::mlir::ModuleOp"> {
   let summary = "Merges projections of one attention that read the same rows into one linear";
   let description = [{

@@ -74,11 +74,14 @@ void Batch::assign(std::span<const Sequence> source, std::span<const Sequence> t
   }
 }
 
-void Batch::assignStep(const Batch &encoded, std::span<const int32_t> sentenceOf, std::span<const int32_t> positions,
-                       std::span<const int32_t> slots, std::span<const int32_t *const> history, int64_t cacheRows) {
+void Batch::assignStep(std::span<const EncodedSentence> sentences, int32_t pad, int64_t sourceRows, std::span<const int32_t> sentenceOf,
+                       std::span<const int32_t> positions, std::span<const int32_t> slots, std::span<const int32_t *const> history,
+                       int64_t cacheRows) {
   const size_t live = sentenceOf.size();
   view = {};
-  view.sets[XFC_SOURCE] = encoded.view.sets[XFC_SOURCE];
+  // Nothing asks where a row that is kept is in its sequence: lists are in order already.
+  view.sets[XFC_SOURCE] = {sourceRows, 0, nullptr, nullptr, nullptr, nullptr, nullptr};
+  view.sets[XFC_CACHE] = {cacheRows, 0, nullptr, nullptr, nullptr, nullptr, nullptr};
   Rows &target = storage[XFC_TARGET];
   target.positions.assign(positions.begin(), positions.end());
   target.offsets.resize(live + 1);
@@ -88,51 +91,58 @@ void Batch::assignStep(const Batch &encoded, std::span<const int32_t> sentenceOf
   target.sentences.assign(live, 0);
   view.sets[XFC_TARGET] = {static_cast<int64_t>(live),    static_cast<int64_t>(live), target.offsets.data(), target.positions.data(),
                            target.sequenceOf.data(), target.sentences.data(),    nullptr};
-  // Nothing asks where a cache row is in its sequence: lists are in order already.
-  view.sets[XFC_CACHE] = {cacheRows, 0, nullptr, nullptr, nullptr, nullptr, nullptr};
   slotStorage.assign(slots.begin(), slots.end());
   view.slots = slotStorage.data();
 
+  auto clear = [&](Keys &lists) {
+    lists.keys.clear();
+    lists.begin.clear();
+    lists.count.clear();
+    lists.limit.clear();
+    lists.pairOffsets.assign(1, 0);
+  };
+  auto addQuery = [](Keys &lists, int32_t begin, int32_t count, int32_t limit) {
+    lists.begin.push_back(begin);
+    lists.count.push_back(count);
+    lists.limit.push_back(limit);
+    lists.pairOffsets.push_back(lists.pairOffsets.back() + count);
+  };
+  auto show = [&](int structure, const Keys &lists, const Keys &queries) {
+    view.keys[structure] = {lists.keys.data(), queries.begin.data(), queries.count.data(), queries.limit.data(), queries.pairOffsets.data(),
+                            queries.pairOffsets.back()};
+  };
+
   // A hypothesis holds no pads, and everything before it is visible: one list serves all four kinds.
   Keys &cache = structures[XFC_KEYS(XFC_TARGET_CACHE, 0, 0)];
-  cache.keys.clear();
-  cache.begin.clear();
-  cache.count.clear();
-  cache.pairOffsets.assign(1, 0);
+  clear(cache);
   for (size_t h = 0; h < live; ++h) {
-    cache.begin.push_back(static_cast<int32_t>(cache.keys.size()));
-    cache.count.push_back(positions[h] + 1);
-    cache.keys.insert(cache.keys.end(), history[h], history[h] + positions[h] + 1);
-    cache.pairOffsets.push_back(cache.pairOffsets.back() + positions[h] + 1);
+    const int32_t count = positions[h] + 1;
+    addQuery(cache, static_cast<int32_t>(cache.keys.size()), count, count);
+    cache.keys.insert(cache.keys.end(), history[h], history[h] + count);
   }
   for (int kind = 0; kind < 4; ++kind)
-    view.keys[XFC_TARGET_CACHE * 4 + kind] = {cache.keys.data(), cache.begin.data(), cache.count.data(), cache.count.data(),
-                                              cache.pairOffsets.data(), cache.pairOffsets.back()};
+    show(XFC_TARGET_CACHE * 4 + kind, cache, cache);
 
-  // Hypotheses of a sentence share its list of source rows.
-  for (int kind = 0; kind < 4; ++kind) {
-    const bool padding = kind & 2, causal = kind & 1;
-    const xfc_keys &lists = encoded.view.keys[XFC_KEYS(XFC_SOURCE_SOURCE, padding, 0)];
-    Keys &keys = structures[XFC_TARGET_SOURCE * 4 + kind];
-    keys.begin.clear();
-    keys.count.clear();
-    keys.limit.clear();
-    keys.pairOffsets.assign(1, 0);
+  // Hypotheses of a sentence share its list of source rows; the causal kinds see a part of the same one.
+  for (int padding = 0; padding < 2; ++padding) {
+    Keys &lists = structures[XFC_KEYS(XFC_TARGET_SOURCE, padding, 0)], &causal = structures[XFC_KEYS(XFC_TARGET_SOURCE, padding, 1)];
+    clear(lists);
+    clear(causal);
     for (size_t h = 0; h < live; ++h) {
-      const int32_t begin = lists.begin[sentenceOf[h]], count = lists.count[sentenceOf[h]];
-      int32_t visible = count;
-      if (causal) {
-        visible = 0;
-        while (visible < count && encoded.view.sets[XFC_SOURCE].positions[lists.keys[begin + visible]] <= positions[h])
-          ++visible;
-      }
-      keys.begin.push_back(begin);
-      keys.count.push_back(count);
-      keys.limit.push_back(visible);
-      keys.pairOffsets.push_back(keys.pairOffsets.back() + count);
+      const EncodedSentence &sentence = sentences[sentenceOf[h]];
+      const bool sameSentence = h > 0 && sentenceOf[h] == sentenceOf[h - 1];
+      const int32_t begin = sameSentence ? lists.begin.back() : static_cast<int32_t>(lists.keys.size());
+      for (size_t i = 0; !sameSentence && i < sentence.ids.size(); ++i)
+        if (!padding || sentence.ids[i] != pad)
+          lists.keys.push_back(sentence.rows[i]);
+      const int32_t count = static_cast<int32_t>(lists.keys.size()) - begin;
+      const auto reached = std::min<size_t>(sentence.ids.size(), positions[h] + 1);
+      const auto pads = padding ? std::count(sentence.ids.begin(), sentence.ids.begin() + reached, pad) : 0;
+      addQuery(lists, begin, count, count);
+      addQuery(causal, begin, count, static_cast<int32_t>(reached - pads));
     }
-    view.keys[XFC_TARGET_SOURCE * 4 + kind] = {lists.keys, keys.begin.data(), keys.count.data(), keys.limit.data(),
-                                               keys.pairOffsets.data(), keys.pairOffsets.back()};
+    show(XFC_KEYS(XFC_TARGET_SOURCE, padding, 0), lists, lists);
+    show(XFC_KEYS(XFC_TARGET_SOURCE, padding, 1), lists, causal);
   }
 }
 

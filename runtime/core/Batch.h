@@ -15,6 +15,11 @@ struct Sequence {
   uint32_t sentence = 0; // keys dropout
 };
 
+// A source sentence whose encoded rows are kept while it is decoded: its ids, and the row of each.
+struct EncodedSentence {
+  std::span<const int32_t> ids, rows;
+};
+
 // Owns the arrays behind an xfc_shape. Reused from batch to batch without reallocation once warm.
 class Batch {
 public:
@@ -23,11 +28,12 @@ public:
   // SOURCE_SOURCE, TARGET_TARGET, TARGET_SOURCE. `withOrder` fills xfc_rows.by_id (training).
   void assign(std::span<const Sequence> source, std::span<const Sequence> target, int32_t pad, bool withOrder);
 
-  // A decoding step over live hypotheses. Hypothesis h belongs to source sequence sentenceOf[h] of `encoded` (the
-  // batch given to the program "encode"), is at position positions[h] (from 0), writes to cache row slots[h], and
-  // sees the cache rows history[h][0..positions[h]], the last of which is slots[h].
-  void assignStep(const Batch &encoded, std::span<const int32_t> sentenceOf, std::span<const int32_t> positions,
-                  std::span<const int32_t> slots, std::span<const int32_t *const> history, int64_t cacheRows);
+  // A decoding step over live hypotheses. Hypothesis h belongs to sentences[sentenceOf[h]], is at position positions[h]
+  // (from 0), writes to cache row slots[h], and sees the cache rows history[h][0..positions[h]], the last of which is
+  // slots[h]. Hypotheses of a sentence follow each other. `sourceRows` and `cacheRows` are all rows that are kept.
+  void assignStep(std::span<const EncodedSentence> sentences, int32_t pad, int64_t sourceRows, std::span<const int32_t> sentenceOf,
+                  std::span<const int32_t> positions, std::span<const int32_t> slots, std::span<const int32_t *const> history,
+                  int64_t cacheRows);
 
   const xfc_shape &shape() const { return view; }
   xfc_shape &shape() { return view; }

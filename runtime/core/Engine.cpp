@@ -174,16 +174,6 @@ struct Engine::State {
     return prepared;
   }
 
-  static bool within(const Counts &counts, const Counts &limit) {
-    for (int i = 0; i < XFC_ROW_SETS; ++i)
-      if (counts.rows[i] > limit.rows[i] || counts.sequences[i] > limit.sequences[i])
-        return false;
-    for (int i = 0; i < XFC_KEY_STRUCTURES; ++i)
-      if (counts.pairs[i] > limit.pairs[i])
-        return false;
-    return true;
-  }
-
   // The layout for a batch: that of the reserved counts if they hold it.
   void layOut(Prepared &prepared, const Counts &counts) {
     if (prepared.planned && within(counts, prepared.counts))
@@ -359,7 +349,10 @@ void Engine::run(std::string_view program, const xfc_shape &shape, std::span<con
   State::Prepared &prepared = s.prepare(program);
   for (size_t i = 0; i < prepared.arguments.size(); ++i) {
     const Argument &argument = prepared.program->arguments[i];
-    auto bound = std::find_if(bindings.begin(), bindings.end(), [&](const Binding &b) { return b.name == argument.name; });
+    // Bindings in the order of the arguments are found at once.
+    auto bound = i < bindings.size() && bindings[i].name == argument.name
+                     ? bindings.begin() + i
+                     : std::find_if(bindings.begin(), bindings.end(), [&](const Binding &b) { return b.name == argument.name; });
     if (bound == bindings.end())
       throw Error("the program '" + std::string(program) + "' was run without its argument '" + argument.name + "'");
     int64_t features = 1;

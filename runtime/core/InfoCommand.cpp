@@ -69,7 +69,7 @@ Json describe(const InfoOptions &options) {
   const std::vector<std::string> decodeTypes = module.computeTypes("decode_step");
   for (const std::string &type : decodeTypes)
     memory[type == module.compute ? "decoding" : "decoding in " + type] =
-        memoryOf(module, {module.variant("encode", type), module.variant("decode_step", type)},
+        memoryOf(module, {module.variant("encode", type), module.stepProgram(options.beam, type)->name},
                  decodeCounts(options.sentences, options.length, product({options.sentences, options.beam}), options.length), threads);
   if (engine.has("forward"))
     memory["forward"] = memoryOf(module, {"forward"}, batch, threads);

@@ -46,6 +46,16 @@ Counts larger(const Counts &a, const Counts &b) {
   return counts;
 }
 
+bool within(const Counts &counts, const Counts &limit) {
+  for (int set = 0; set < XFC_ROW_SETS; ++set)
+    if (counts.rows[set] > limit.rows[set] || counts.sequences[set] > limit.sequences[set])
+      return false;
+  for (int keys = 0; keys < XFC_KEY_STRUCTURES; ++keys)
+    if (counts.pairs[keys] > limit.pairs[keys])
+      return false;
+  return true;
+}
+
 int64_t evaluate(const Size &size, const Counts &counts) {
   int64_t total = size.constant;
   auto add = [&](int64_t coefficient, int64_t count) {
@@ -89,6 +99,17 @@ std::string Module::variant(const std::string &program, const std::string &type)
     known += (known.empty() ? "" : " or ") + other;
   throw Error("--compute-type " + type + ": this executable decodes in " + known +
               " only; name that, or compile the model with --dtype f32 for a choice");
+}
+
+const Program *Module::stepProgram(int64_t best, const std::string &type) const {
+  if (!find("decode_step"))
+    return nullptr;
+  if (best > 0 && find("decode_candidates"))
+    if (const Program *program = find(variant("decode_candidates", type)))
+      for (const Output &output : program->outputs)
+        if (output.name == "tokens" && best <= output.shape.at(0))
+          return program;
+  return find(variant("decode_step", type));
 }
 
 //===--------------------------------------------------------------------------------------------------------===//

@@ -30,6 +30,7 @@ struct Counts {
 };
 Counts countsOf(const xfc_shape &shape);
 Counts larger(const Counts &a, const Counts &b); // of each count
+bool within(const Counts &counts, const Counts &limit); // but for `longest`, which takes no room in an arena
 int64_t evaluate(const Size &size, const Counts &counts);
 
 // Where a kernel finds an operand.
@@ -162,6 +163,9 @@ struct Module {
   // The name of the program, or of its variant in a type; an empty type is `compute`. Throws Error naming the types
   // there are for another.
   std::string variant(const std::string &program, const std::string &type) const;
+  // The program of a decoding step that gives `best` candidates for each hypothesis: decode_candidates if those are
+  // enough, else decode_step with all log-probabilities, as for 0; of these the variant in `type`. Null where the model has none.
+  const Program *stepProgram(int64_t best, const std::string &type = {}) const;
 };
 
 // Exact inverses. `deserialize` throws xfc::Error when the bytes are not a plan of this ABI version.

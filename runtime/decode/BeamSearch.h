@@ -1,5 +1,5 @@
-// The search over one batch of sentences, apart from the model: a function gives the log-probabilities of the next
-// token for all live hypotheses, and the search decides which live on.
+// The search over sentences, apart from the model: a step gives log-probabilities of the next token for all live
+// hypotheses of the sentences that run, and the search decides which live on.
 //
 // Greedy and beam. A sentence starts with one empty hypothesis. At each step the continuations of its live hypotheses
 // are ranked by log-probability (equal ones: lower token, then the parent that ranked higher). From the best on, one
@@ -22,25 +22,36 @@
 
 namespace xfc {
 
-// What a step asks for: row h is a live hypothesis (see Batch::assignStep), and ids[h] the token it reads.
+// What a step asks for: row h is a live hypothesis (see Batch::assignStep), ids[h] the token it reads, and wanted[h] one
+// whose log-probability is needed whatever its rank: what the hypothesis must take next, or eos.
 struct StepRequest {
   std::span<const int32_t> ids;
+  std::span<const int32_t> wanted;
   std::span<const int32_t> sentenceOf;
   std::span<const int32_t> positions;
   std::span<const int32_t> slots;
   std::span<const int32_t *const> history;
 };
 
-// Rows of log-probabilities, valid until the next step.
-struct StepResult {
-  const void *data;
-  bool isDouble;
-  int64_t stride; // elements
+// Numbers of each row, f32 or f64.
+struct NumberRows {
+  const void *data = nullptr;
+  bool isDouble = false;
+  int64_t stride = 0; // elements
   LogProbabilityRow row(int64_t i) const {
     return {static_cast<const char *>(data) + i * stride * (isDouble ? 8 : 4), isDouble};
   }
 };
-using StepFunction = std::function<StepResult(const StepRequest &)>;
+
+// What a step gives for each hypothesis, valid until the next: all log-probabilities, or those of the `count` best
+// tokens without pad, start and eos, as bestTokens orders them (-1 where there are fewer), and of the wanted one.
+struct StepResult {
+  NumberRows all = {};
+  int count = 0;
+  const int32_t *tokens = nullptr;
+  int64_t tokenStride = 0;
+  NumberRows best = {}, wanted = {};
+};
 
 struct SearchVocabulary {
   int64_t size;
@@ -51,20 +62,33 @@ struct SearchSentence {
   size_t index = 0; // in the input: keys random numbers, and named in errors
   int64_t maxLength = 0;
   int64_t minLength = 0;
-  std::span<const int32_t> prefix;
+  std::span<const int32_t> prefix = {};
+};
+
+// The model as the search sees it. Sentences wait in their order, run, and leave; those that run share the memory there is.
+class SearchedModel {
+public:
+  virtual ~SearchedModel() = default;
+  // How many of the waiting sentences, the first of which is `first`, join those that run. At least one if `idle`: none runs.
+  virtual size_t join(size_t first, bool idle) = 0;
+  virtual StepResult step(const StepRequest &request) = 0;
+  // The sentence has ended.
+  virtual void leave(size_t) {}
 };
 
 // The live hypotheses of a sentence: `beam`, or `nBest` samples.
 int64_t searchWidth(const SearchOptions &options);
+// The candidates of a hypothesis that the search needs; 0: all log-probabilities.
+int64_t searchCandidates(const SearchOptions &options);
 // The most steps a sentence takes: one for each token, and one for eos. Each hypothesis has a row of cache for each, so
-// a batch never holds more slots than the sum of searchWidth x searchSteps.
+// sentences that run together never hold more slots than the sum of searchWidth x searchSteps.
 int64_t searchSteps(const SearchSentence &sentence, const SearchOptions &options);
 
-// Throws Error when the model gives no finite log-probability. `done` is called with the input's index.
-// With a pool its threads rank the continuations of different sentences.
-std::vector<std::vector<Hypothesis>> searchBatch(std::span<const SearchSentence> sentences,
-                                                 const SearchVocabulary &vocabulary, const SearchOptions &options,
-                                                 const StepFunction &step, const std::function<void(size_t)> &done = {},
-                                                 ThreadPool *pool = nullptr);
+// Searches with `slots` rows of cache. Results in the order of the sentences. Throws Error when the model gives no finite
+// log-probability. `done` is called with the input's index. With a pool its threads rank the continuations of different
+// sentences.
+std::vector<std::vector<Hypothesis>> searchSentences(std::span<const SearchSentence> sentences, const SearchVocabulary &vocabulary,
+                                                     const SearchOptions &options, int64_t slots, SearchedModel &model,
+                                                     const std::function<void(size_t)> &done = {}, ThreadPool *pool = nullptr);
 
 } // namespace xfc

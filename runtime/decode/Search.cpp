@@ -1,9 +1,9 @@
-// From source sentences to target sentences: batches of like lengths through the programs encode and decode_step.
+// From source sentences to target sentences: a set of sentences that run, renewed as they end, through the programs encode
+// and decode_candidates or decode_step.
 #include "Search.h"
 #include "BeamSearch.h"
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <new>
 #include <numeric>
 
@@ -31,138 +31,193 @@ private:
   int64_t capacity = 0;
 };
 
-// Sentences that are decoded together, in how many steps at most.
-struct SentenceBatch {
-  std::vector<const std::vector<int32_t> *> sources;
-  std::vector<SearchSentence> sentences;
-  std::vector<int64_t> steps;
-
-  // Each sentence may live in `width` hypotheses, of at most steps[i] rows of cache.
-  Counts counts(int64_t width) const {
-    Counts counts;
-    for (size_t i = 0; i < sources.size(); ++i) {
-      int64_t length = static_cast<int64_t>(sources[i]->size());
-      counts.rows[XFC_SOURCE] += length;
-      counts.rows[XFC_TARGET] += width;
-      counts.rows[XFC_CACHE] += width * steps[i];
-      for (int kind = 0; kind < 4; ++kind) {
-        counts.pairs[XFC_SOURCE_SOURCE * 4 + kind] += length * length;
-        counts.pairs[XFC_TARGET_SOURCE * 4 + kind] += width * length;
-        counts.pairs[XFC_TARGET_CACHE * 4 + kind] += width * steps[i];
-      }
-      counts.longest = std::max({counts.longest, length, steps[i]});
-    }
-    counts.sequences[XFC_SOURCE] = static_cast<int64_t>(sources.size());
-    counts.sequences[XFC_TARGET] = counts.rows[XFC_TARGET];
-    return counts;
+// What a sentence needs while it runs: it may live in `width` hypotheses, each of at most `steps` rows of cache.
+Counts countsFor(int64_t length, int64_t width, int64_t steps) {
+  Counts counts;
+  counts.rows[XFC_SOURCE] = length;
+  counts.sequences[XFC_SOURCE] = 1;
+  counts.rows[XFC_TARGET] = counts.sequences[XFC_TARGET] = width;
+  counts.rows[XFC_CACHE] = width * steps;
+  for (int kind = 0; kind < 4; ++kind) {
+    counts.pairs[XFC_SOURCE_SOURCE * 4 + kind] = length * length;
+    counts.pairs[XFC_TARGET_SOURCE * 4 + kind] = width * length;
+    counts.pairs[XFC_TARGET_CACHE * 4 + kind] = width * steps;
   }
+  counts.longest = std::max(length, steps);
+  return counts;
+}
+
+void add(Counts &sum, const Counts &counts, int64_t times = 1) {
+  for (int set = 0; set < XFC_ROW_SETS; ++set) {
+    sum.rows[set] += times * counts.rows[set];
+    sum.sequences[set] += times * counts.sequences[set];
+  }
+  for (int keys = 0; keys < XFC_KEY_STRUCTURES; ++keys)
+    sum.pairs[keys] += times * counts.pairs[keys];
+  sum.longest = std::max(sum.longest, counts.longest);
+}
+
+// The sentences of a search in the order in which they join.
+struct SearchPlan {
+  std::vector<SearchSentence> sentences;
+  std::vector<Counts> counts; // of each
+  // What is set aside: that of the largest of the batches that the sentences would make one after the other, each of at
+  // most batchTokens source tokens and hypotheses. Sentences that run stay within it, whenever they end.
+  Counts capacity;
 };
 
-// Like lengths together: they end at about the same step. The longest first, so that memory peaks at once.
-std::vector<SentenceBatch> makeBatches(const Module &module, const std::vector<std::vector<int32_t>> &sources,
-                                       const SearchOptions &options, const std::vector<std::vector<int32_t>> &prefixes) {
+// The longest first, so that memory peaks at once, and like lengths together.
+SearchPlan planSearch(const Module &module, const std::vector<std::vector<int32_t>> &sources, const SearchOptions &options,
+                      const std::vector<std::vector<int32_t>> &prefixes) {
   std::vector<size_t> order(sources.size());
   std::iota(order.begin(), order.end(), size_t(0));
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return sources[a].size() > sources[b].size(); });
-  std::vector<SentenceBatch> batches;
-  int64_t tokens = 0, live = 0;
+  SearchPlan plan;
+  Counts batch;
   for (size_t index : order) {
-    const std::vector<int32_t> &source = sources[index];
-    tokens += static_cast<int64_t>(source.size());
-    live += searchWidth(options);
-    if (batches.empty() || std::max(tokens, live) > options.batchTokens) {
-      batches.emplace_back();
-      tokens = static_cast<int64_t>(source.size());
-      live = searchWidth(options);
-    }
+    const auto length = static_cast<int64_t>(sources[index].size());
     SearchSentence sentence{index, options.maxLength, options.minLength, {}};
     if (!prefixes.empty())
       sentence.prefix = prefixes[index];
     if (sentence.maxLength == 0)
-      sentence.maxLength = std::max({static_cast<int64_t>(2 * source.size() + 10), sentence.minLength,
-                                     static_cast<int64_t>(sentence.prefix.size())});
+      sentence.maxLength = std::max({2 * length + 10, sentence.minLength, static_cast<int64_t>(sentence.prefix.size())});
     if (module.maxTargetLength > 0) // the decoder reads start and, before eos, every token
       sentence.maxLength = std::min(sentence.maxLength, module.maxTargetLength - (options.ignoreEos ? 0 : 1));
-    batches.back().sources.push_back(&source);
-    batches.back().sentences.push_back(sentence);
-    batches.back().steps.push_back(searchSteps(sentence, options));
+    plan.sentences.push_back(sentence);
+    plan.counts.push_back(countsFor(length, searchWidth(options), searchSteps(sentence, options)));
+    Counts more = batch;
+    add(more, plan.counts.back());
+    const bool full = std::max(more.rows[XFC_SOURCE], more.rows[XFC_TARGET]) > options.batchTokens;
+    batch = full ? plan.counts.back() : more;
+    plan.capacity = larger(plan.capacity, batch);
   }
-  return batches;
+  return plan;
 }
 
-Counts largest(const std::vector<SentenceBatch> &batches, const SearchOptions &options) {
-  Counts counts;
-  for (const SentenceBatch &batch : batches)
-    counts = larger(counts, batch.counts(searchWidth(options)));
-  return counts;
-}
-
-// The two programs of a model, and the keys and values they hand on.
-class StepDecoder {
+// The programs of a model, and the keys and values they hand on, in rows that belong to a sentence while it runs.
+class StepDecoder : public SearchedModel {
 public:
-  StepDecoder(Engine &engine, const std::string &computeType) : engine(engine) {
+  StepDecoder(Engine &engine, const std::vector<std::vector<int32_t>> &sources, const SearchPlan &plan, const SearchOptions &options)
+      : engine(engine), program(engine.module().stepProgram(searchCandidates(options), options.computeType)), plan(plan),
+        sentences(sources.size()), rows(sources.size()), freeRows(plan.capacity.rows[XFC_SOURCE]) {
     const Module &module = engine.module();
-    if (!engine.has("decode_step") || !engine.has("encode"))
+    if (!program || !engine.has("encode"))
       throw Error("model '" + module.model +
                   "' cannot be decoded step by step: that takes token inputs, a decoder whose self-attentions are all "
                   "causal, and an executable compiled with --mode decode");
-    encoder = module.variant("encode", computeType);
-    program = module.find(module.variant("decode_step", computeType));
-  }
-
-  // Memory for batches of up to these counts.
-  void reserve(const Counts &counts) {
-    engine.reserve(encoder, counts);
-    engine.reserve(program->name, counts);
-    rows = counts.rows[XFC_CACHE];
-    for (const Argument &argument : program->arguments)
-      if (argument.role == Argument::Role::State || argument.set == XFC_SOURCE)
-        held[argument.name].reserve(counts.rows[argument.set] * featuresOf(argument) * bytesOf(argument.type));
-  }
-
-  void encode(std::span<const std::vector<int32_t> *const> sources) {
-    std::vector<Sequence> sequences;
-    for (const std::vector<int32_t> *source : sources)
-      sequences.push_back({*source, static_cast<int64_t>(source->size()), 0});
-    encoded.assign(sequences, {}, engine.module().pad, false);
-    std::vector<Binding> bindings = {{"source", encoded.ids(XFC_SOURCE).data()}};
-    engine.run(encoder, encoded.shape(), bindings);
-
-    // The results live in the arena, which the first step will overwrite.
+    encoder = module.variant("encode", options.computeType);
+    for (size_t i = 0; i < plan.sentences.size(); ++i)
+      sentences[i].ids = sources[plan.sentences[i].index];
+    std::iota(freeRows.rbegin(), freeRows.rend(), 0);
+    engine.reserve(encoder, plan.capacity);
+    engine.reserve(program->name, plan.capacity);
     for (const Argument &argument : program->arguments) {
-      if (argument.role == Argument::Role::State || argument.set != XFC_SOURCE)
-        continue;
-      View view = engine.output(encoder, argument.name);
-      int64_t features = featuresOf(argument), bytes = features * bytesOf(argument.type);
-      int64_t count = encoded.shape().sets[XFC_SOURCE].rows, stride = view.stride ? view.stride : features;
-      char *to = held[argument.name].data();
-      for (int64_t i = 0; i < count; ++i)
-        std::memcpy(to + i * bytes, static_cast<const char *>(view.data) + i * stride * bytesOf(argument.type), bytes);
+      const bool kept = argument.role == Argument::Role::State || argument.set == XFC_SOURCE;
+      RowStorage &storage = held.emplace_back();
+      if (kept)
+        storage.reserve(plan.capacity.rows[argument.set] * featuresOf(argument) * bytesOf(argument.type));
+      bindings.push_back({argument.name, storage.data()});
     }
   }
 
-  StepResult step(const StepRequest &request) {
-    batch.assignStep(encoded, request.sentenceOf, request.positions, request.slots, request.history, rows);
-    std::vector<int32_t> ids(request.ids.begin(), request.ids.end());
-    std::vector<Binding> bindings;
-    for (const Argument &argument : program->arguments)
-      if (argument.role == Argument::Role::Input && argument.set == XFC_TARGET)
-        bindings.push_back({argument.name, ids.data()});
-      else
-        bindings.push_back({argument.name, held[argument.name].data()});
+  size_t join(size_t first, bool idle) override {
+    Counts group, all = used;
+    size_t end = first;
+    for (; end < sentences.size(); ++end) {
+      Counts more = all;
+      add(more, plan.counts[end]);
+      if (!within(more, plan.capacity))
+        break;
+      all = more;
+      add(group, plan.counts[end]);
+    }
+    // A few rows alone would not pay for the encoder's weights.
+    if (!idle && end < sentences.size() && group.rows[XFC_SOURCE] < fewestRows)
+      return 0;
+    if (end > first) {
+      used = all;
+      encode(first, end);
+    }
+    return end - first;
+  }
+
+  StepResult step(const StepRequest &request) override {
+    batch.assignStep(sentences, engine.module().pad, plan.capacity.rows[XFC_SOURCE], request.sentenceOf, request.positions, request.slots,
+                     request.history, plan.capacity.rows[XFC_CACHE]);
+    ids.assign(request.ids.begin(), request.ids.end());
+    wanted.assign(request.wanted.begin(), request.wanted.end());
+    for (Binding &binding : bindings)
+      if (binding.name == "target")
+        binding.data = ids.data();
+      else if (binding.name == "wanted")
+        binding.data = wanted.data();
     engine.run(program->name, batch.shape(), bindings);
-    View view = engine.output(program->name, "log_probs");
-    return {view.data, view.output->type == DType::F64, view.stride};
+    auto numbers = [&](const char *name) -> NumberRows {
+      View view = engine.output(program->name, name);
+      return {view.data, view.output->type == DType::F64, view.stride};
+    };
+    if (program->name.starts_with("decode_step"))
+      return {.all = numbers("log_probs")};
+    View tokens = engine.output(program->name, "tokens");
+    return {.all = {},
+            .count = static_cast<int>(tokens.output->shape.at(0)),
+            .tokens = static_cast<const int32_t *>(tokens.data),
+            .tokenStride = tokens.stride,
+            .best = numbers("token_log_probs"),
+            .wanted = numbers("wanted_log_prob")};
+  }
+
+  void leave(size_t sentence) override {
+    add(used, plan.counts[sentence], -1);
+    freeRows.insert(freeRows.end(), rows[sentence].begin(), rows[sentence].end());
+    rows[sentence] = {};
   }
 
 private:
+  // Sentences first .. end - 1 into rows that are free.
+  void encode(size_t first, size_t end) {
+    std::vector<Sequence> sequences;
+    std::vector<int32_t> taken;
+    std::sort(freeRows.begin(), freeRows.end(), std::greater<>()); // the lowest, and neighbours where there are some
+    for (size_t s = first; s < end; ++s) {
+      const auto length = static_cast<int64_t>(sentences[s].ids.size());
+      sequences.push_back({sentences[s].ids, length, 0});
+      rows[s].assign(freeRows.rbegin(), freeRows.rbegin() + length);
+      freeRows.resize(freeRows.size() - length);
+      sentences[s].rows = rows[s];
+      taken.insert(taken.end(), rows[s].begin(), rows[s].end());
+    }
+    encoded.assign(sequences, {}, engine.module().pad, false);
+    const Binding source[] = {{"source", encoded.ids(XFC_SOURCE).data()}};
+    engine.run(encoder, encoded.shape(), source);
+
+    // The results live in the arena, which the first step will overwrite.
+    for (size_t i = 0; i < held.size(); ++i) {
+      const Argument &argument = program->arguments[i];
+      if (argument.role == Argument::Role::State || argument.set != XFC_SOURCE)
+        continue;
+      View view = engine.output(encoder, argument.name);
+      const int64_t features = featuresOf(argument), bytes = features * bytesOf(argument.type), stride = view.stride ? view.stride : features;
+      for (size_t row = 0; row < taken.size(); ++row)
+        std::memcpy(held[i].data() + taken[row] * bytes,
+                    static_cast<const char *>(view.data) + static_cast<int64_t>(row) * stride * bytesOf(argument.type), bytes);
+    }
+  }
+
+  static constexpr int64_t fewestRows = 128;
+
   Engine &engine;
-  std::string encoder;    // the name of one
-  const Program *program; // the other
+  const Program *program; // of a step
+  std::string encoder;    // the name of the other
+  const SearchPlan &plan;
+  Counts used; // by the sentences that run
+  std::vector<EncodedSentence> sentences;
+  std::vector<std::vector<int32_t>> rows; // of each sentence that runs
+  std::vector<int32_t> freeRows, ids, wanted;
   Batch encoded, batch;
-  std::map<std::string, RowStorage> held; // by argument: projected encoder rows, and caches
-  int64_t rows = 0;
+  std::vector<RowStorage> held; // by argument of a step: projected encoder rows, and caches
+  std::vector<Binding> bindings;
 };
 
 void check(const SearchOptions &options) {
@@ -185,7 +240,7 @@ void check(const SearchOptions &options) {
 
 Counts searchCounts(const Module &module, const std::vector<std::vector<int32_t>> &sources, const SearchOptions &options) {
   check(options);
-  return largest(makeBatches(module, sources, options, {}), options);
+  return planSearch(module, sources, options, {}).capacity;
 }
 
 std::vector<std::vector<Hypothesis>> search(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
@@ -194,20 +249,14 @@ std::vector<std::vector<Hypothesis>> search(Engine &engine, const std::vector<st
                                             const std::function<void(size_t)> &done) {
   check(options);
   const Module &module = engine.module();
-  StepDecoder decoder(engine, options.computeType);
-  SearchVocabulary vocabulary{module.targetVocab, module.pad, module.start, module.eos};
-
-  std::vector<SentenceBatch> batches = makeBatches(module, sources, options, prefixes);
-  decoder.reserve(largest(batches, options));
+  const SearchPlan plan = planSearch(module, sources, options, prefixes);
+  StepDecoder decoder(engine, sources, plan, options);
+  const SearchVocabulary vocabulary{module.targetVocab, module.pad, module.start, module.eos};
+  std::vector<std::vector<Hypothesis>> found =
+      searchSentences(plan.sentences, vocabulary, options, plan.capacity.rows[XFC_CACHE], decoder, done, &engine.pool());
   std::vector<std::vector<Hypothesis>> results(sources.size());
-  for (SentenceBatch &batch : batches) {
-    decoder.encode(batch.sources);
-    std::vector<std::vector<Hypothesis>> found = searchBatch(
-        batch.sentences, vocabulary, options, [&](const StepRequest &request) { return decoder.step(request); }, done,
-        &engine.pool());
-    for (size_t i = 0; i < found.size(); ++i)
-      results[batch.sentences[i].index] = std::move(found[i]);
-  }
+  for (size_t i = 0; i < found.size(); ++i)
+    results[plan.sentences[i].index] = std::move(found[i]);
   return results;
 }
 

@@ -1,4 +1,5 @@
-// From source sentences to target sentences: greedy, beam and sampling over the programs encode and decode_step.
+// From source sentences to target sentences: greedy, beam and sampling over the programs encode,
+// decode_candidates and decode_step.
 #pragma once
 
 #include "../core/Batch.h"
@@ -20,7 +21,7 @@ struct SearchOptions {
   uint64_t seed = 1;
   int64_t maxLength = 0; // tokens without eos; 0: twice the source plus 10; at most what the model takes
   int64_t minLength = 0;
-  int64_t batchTokens = 2048; // a batch: at most so many source tokens, and so many live hypotheses
+  int64_t batchTokens = 2048; // that run together: at most so many source tokens, and so many live hypotheses
   std::string computeType; // of the products: one of Module::computeTypes; empty: the executable's own
   bool ignoreEos = false;     // bench: every sentence runs to maxLength, and no eos is scored
 };
@@ -33,14 +34,15 @@ struct Hypothesis {
 
 // Sources include eos if the model wants one, and are not empty. `prefixes` may be empty, or give each sentence's
 // forced beginning. Results in the order of the input, each best first; a sentence's result does not depend on the
-// others, but for its index, which keys its random numbers. `done` is called as sentences finish, for progress.
+// others, but for its index, which keys its random numbers. Sentences that finish are replaced by others that wait.
+// `done` is called as sentences finish, for progress.
 // The rules of the search stand in BeamSearch.h.
 std::vector<std::vector<Hypothesis>> search(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
                                             const SearchOptions &options,
                                             const std::vector<std::vector<int32_t>> &prefixes = {},
                                             const std::function<void(size_t)> &done = {});
 
-// The counts that hold any batch of such a search, for reserving memory.
+// The counts that such a search stays within, for reserving memory.
 Counts searchCounts(const Module &module, const std::vector<std::vector<int32_t>> &sources, const SearchOptions &options);
 
 } // namespace xfc

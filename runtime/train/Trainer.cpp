@@ -201,7 +201,7 @@ void Trainer::reserve() {
   const int threads = engine.pool().threads();
   Memory memory = predictMemory(module(), programs, counts, threads);
   if (validSources)
-    memory = larger(memory, predictMemory(module(), {"encode", "decode_step"}, searchCounts(module(), validSources->sources, greedy()), threads));
+    memory = larger(memory, predictMemory(module(), {"encode", module().stepProgram(1)->name}, searchCounts(module(), validSources->sources, greedy()), threads));
   const int64_t needed = memory.total(), available = availableMemory();
   if (available > 0 && needed > available)
     throw Error("training needs " + megabytes(needed) + " of memory, the system has " + megabytes(available) +

@@ -857,6 +857,188 @@ func.func @f(%ids: !ids, %y: !y, %w: tensor<6x4xf32>, %b: tensor<4xf32>, %e: ten
 
 // -----
 
+!ids = !xfc.rows<source, i32>
+!x = !xfc.rows<source, 6xf32>
+!one = !xfc.rows<source, f32>
+!list = !xfc.rows<source, 2xi32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%x: !x, %ids: !ids) {
+  // expected-error @+1 {{excluded must be ascending tokens below 6, found 0}}
+  %0:3 = xfc.candidates %x, %ids {excluded = array<i64: 3, 0>} : (!x, !ids) -> (!list, !two, !one)
+  return
+}
+
+// -----
+
+!ids = !xfc.rows<source, i32>
+!x = !xfc.rows<source, 6xf32>
+!one = !xfc.rows<source, f32>
+!list = !xfc.rows<source, 2xi32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%x: !x, %ids: !ids) {
+  // expected-error @+1 {{excluded must be ascending tokens below 6, found 6}}
+  %0:3 = xfc.candidates %x, %ids {excluded = array<i64: 0, 6>} : (!x, !ids) -> (!list, !two, !one)
+  return
+}
+
+// -----
+
+!ids = !xfc.rows<source, i32>
+!x = !xfc.rows<source, 6xf32>
+!one = !xfc.rows<source, f32>
+!list = !xfc.rows<source, 2xi32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%x: !x, %ids: !xfc.rows<target, i32>) {
+  // expected-error @+1 {{wanted tokens are of rows of source, found '!xfc.rows<target, i32>'}}
+  %0:3 = xfc.candidates %x, %ids {excluded = array<i64: 0>} : (!x, !xfc.rows<target, i32>) -> (!list, !two, !one)
+  return
+}
+
+// -----
+
+!ids = !xfc.rows<source, i32>
+!x = !xfc.rows<source, 6xf32>
+!one = !xfc.rows<source, f32>
+!list = !xfc.rows<source, 2xi32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%x: !x, %ids: !ids) {
+  // expected-error @+1 {{each token needs a number, found '!xfc.rows<source, 6xf32>' for '!xfc.rows<source, 2xi32>'}}
+  %0:3 = xfc.candidates %x, %ids {excluded = array<i64: 0>} : (!x, !ids) -> (!list, !x, !one)
+  return
+}
+
+// -----
+
+!ids = !xfc.rows<source, i32>
+!x = !xfc.rows<source, 6xf32>
+!one = !xfc.rows<source, f32>
+!list = !xfc.rows<source, 2xi32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%x: !x, %ids: !ids) {
+  // expected-error @+1 {{the wanted token needs one number a row, found '!xfc.rows<source, 2xf32>'}}
+  %0:3 = xfc.candidates %x, %ids {excluded = array<i64: 0>} : (!x, !ids) -> (!list, !two, !two)
+  return
+}
+
+// -----
+
+!ids = !xfc.rows<source, i32>
+!x = !xfc.rows<source, 6xf32>
+!one = !xfc.rows<source, f32>
+!list = !xfc.rows<source, 2xi32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%x: !x, %ids: !ids) {
+  // expected-error @+1 {{tokens must be a list for each of the rows of source, found '!xfc.rows<target, 2xi32>'}}
+  %0:3 = xfc.candidates %x, %ids {excluded = array<i64: 0>} : (!x, !ids) -> (!xfc.rows<target, 2xi32>, !two, !one)
+  return
+}
+
+// -----
+
+!ids = !xfc.rows<source, i32>
+!x = !xfc.rows<source, 6xf32>
+!one = !xfc.rows<source, f32>
+!list = !xfc.rows<source, 2xi32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%x: !x, %w: tensor<100x4xf32>, %ids: !ids) {
+  // expected-error @+1 {{weight must be [vocabulary, 6], found 'tensor<100x4xf32>'}}
+  %0:4 = xfc.linear_candidates %x, %w, %ids {excluded = array<i64: 0>, slab = 64 : i64} : (!x, tensor<100x4xf32>, !ids) -> (!list, !two, !two, !one)
+  return
+}
+
+// -----
+
+!ids = !xfc.rows<source, i32>
+!x = !xfc.rows<source, 6xf32>
+!one = !xfc.rows<source, f32>
+!list = !xfc.rows<source, 2xi32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%x: !x, %w: tensor<100x6xf32>, %ids: !ids) {
+  // expected-error @+1 {{slab must be a multiple of 64, found 50}}
+  %0:4 = xfc.linear_candidates %x, %w, %ids {excluded = array<i64: 0>, slab = 50 : i64} : (!x, tensor<100x6xf32>, !ids) -> (!list, !two, !two, !one)
+  return
+}
+
+// -----
+
+!ids = !xfc.rows<source, i32>
+!x = !xfc.rows<source, 6xf32>
+!one = !xfc.rows<source, f32>
+!list = !xfc.rows<source, 2xi32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%x: !x, %w: tensor<100x6xf32>, %ids: !ids) {
+  // expected-error @+1 {{lse must have one feature a slab, 2, found '!xfc.rows<source, f32>'}}
+  %0:4 = xfc.linear_candidates %x, %w, %ids {excluded = array<i64: 0>, slab = 64 : i64} : (!x, tensor<100x6xf32>, !ids) -> (!list, !two, !one, !one)
+  return
+}
+
+// -----
+
+!ids = !xfc.rows<source, i32>
+!x = !xfc.rows<source, 6xf32>
+!one = !xfc.rows<source, f32>
+!list = !xfc.rows<source, 2xi32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%x: !x, %w: tensor<200x6xf32>, %ids: !ids) {
+  // expected-error @+1 {{tokens must have as many features for each of 4 slabs, found '!xfc.rows<source, 2xi32>'}}
+  %0:4 = xfc.linear_candidates %x, %w, %ids {excluded = array<i64: 0>, slab = 64 : i64} : (!x, tensor<200x6xf32>, !ids) -> (!list, !two, !xfc.rows<source, 4xf32>, !one)
+  return
+}
+
+// -----
+
+!ids = !xfc.rows<source, i32>
+!x = !xfc.rows<source, 6xf32>
+!one = !xfc.rows<source, f32>
+!list = !xfc.rows<source, 2xi32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%x: !x, %w: tensor<100x6xf32>, %b: tensor<6xf32>, %ids: !ids) {
+  // expected-error @+1 {{bias must have 100 elements, found 'tensor<6xf32>'}}
+  %0:4 = xfc.linear_candidates %x, %w, %b, %ids {excluded = array<i64: 0>, slab = 64 : i64} : (!x, tensor<100x6xf32>, tensor<6xf32>, !ids) -> (!list, !two, !two, !one)
+  return
+}
+
+// -----
+
+!ids = !xfc.rows<source, i32>
+!x = !xfc.rows<source, 6xf32>
+!one = !xfc.rows<source, f32>
+!list = !xfc.rows<source, 2xi32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%t: !list, %l: !two, %lse: !two, %z: !one) {
+  // expected-error @+1 {{slabs' tokens must be 2 slabs of 2, found '!xfc.rows<source, 2xi32>'}}
+  %0:3 = xfc.merge_candidates %t, %l, %lse, %z : (!list, !two, !two, !one) -> (!list, !two, !one)
+  return
+}
+
+// -----
+
+!ids = !xfc.rows<source, i32>
+!x = !xfc.rows<source, 6xf32>
+!one = !xfc.rows<source, f32>
+!list = !xfc.rows<source, 2xi32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%t: !xfc.rows<source, 4xi32>, %l: !two, %lse: !two, %z: !one) {
+  // expected-error @+1 {{each token of a slab needs a number, found '!xfc.rows<source, 2xf32>' for '!xfc.rows<source, 4xi32>'}}
+  %0:3 = xfc.merge_candidates %t, %l, %lse, %z : (!xfc.rows<source, 4xi32>, !two, !two, !one) -> (!list, !two, !one)
+  return
+}
+
+// -----
+
+!ids = !xfc.rows<source, i32>
+!x = !xfc.rows<source, 6xf32>
+!one = !xfc.rows<source, f32>
+!list = !xfc.rows<source, 2xi32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%t: !xfc.rows<source, 4xi32>, %l: !xfc.rows<source, 4xf32>, %lse: !two, %z: !two) {
+  // expected-error @+1 {{the wanted token needs one number a row, found '!xfc.rows<source, 2xf32>'}}
+  %0:3 = xfc.merge_candidates %t, %l, %lse, %z : (!xfc.rows<source, 4xi32>, !xfc.rows<source, 4xf32>, !two, !two) -> (!list, !two, !one)
+  return
+}
+
+// -----
+
 func.func @f() {
   // expected-error @+1 {{needs a tensor}}
   %0 = xfc.square_sum : () -> tensor<1xf64>

@@ -6,6 +6,7 @@
 !y = !xfc.rows<source, 4xf32>
 !one = !xfc.rows<source, f32>
 !two = !xfc.rows<source, 2xf32>
+!list = !xfc.rows<source, 2xi32>
 !pairs = !xfc.pairs<source, source, padding, 2xf32>
 
 // CHECK-LABEL: func.func @types(
@@ -182,6 +183,18 @@ func.func @losses(%z: !x, %labels: !ids, %e: tensor<f32>, %x: !y, %w: tensor<6x4
   // CHECK: xfc.cross_entropy_grad
   %d = xfc.cross_entropy_grad %logits, %lloss, %labels, %lse, %e : (!x, !one, !ids, !one, tensor<f32>) -> !x
   return %d, %dz : !x, !x
+}
+
+// CHECK-LABEL: func.func @candidates(
+func.func @candidates(%p: !x, %wanted: !ids, %x: !y, %w: tensor<100x4xf32>, %b: tensor<100xf32>) -> (!list, !two, !list, !two) {
+  // CHECK: xfc.candidates %{{.*}}, %{{.*}} {excluded = array<i64: 0, 3>} : (!xfc.rows<source, 6xf32>, !xfc.rows<source, i32>) -> (!xfc.rows<source, 2xi32>, !xfc.rows<source, 2xf32>, !xfc.rows<source, f32>)
+  %tokens, %best, %given = xfc.candidates %p, %wanted {excluded = array<i64: 0, 3>} : (!x, !ids) -> (!list, !two, !one)
+  // CHECK: xfc.linear_candidates %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} {excluded = array<i64: 0, 3>, slab = 64 : i64} :
+  %st, %sl, %lse, %logit = xfc.linear_candidates %x, %w, %b, %wanted {excluded = array<i64: 0, 3>, slab = 64 : i64} :
+    (!y, tensor<100x4xf32>, tensor<100xf32>, !ids) -> (!xfc.rows<source, 4xi32>, !y, !two, !one)
+  // CHECK: xfc.merge_candidates
+  %mt, %mb, %mg = xfc.merge_candidates %st, %sl, %lse, %logit : (!xfc.rows<source, 4xi32>, !y, !two, !one) -> (!list, !two, !one)
+  return %tokens, %best, %mt, %mb : !list, !two, !list, !two
 }
 
 // CHECK-LABEL: func.func @optimizer(

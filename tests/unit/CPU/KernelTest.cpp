@@ -225,7 +225,9 @@ struct Memory {
   void read() {
     for (int64_t i = 0; i < count(); ++i)
       for (int64_t f = 0; f < width(); ++f)
-        tensor.data[i * width() + f] = element.isF64() ? *reinterpret_cast<double *>(at(i, f)) : *reinterpret_cast<float *>(at(i, f));
+        tensor.data[i * width() + f] = element.isInteger(32) ? *reinterpret_cast<int32_t *>(at(i, f))
+                                       : element.isF64()     ? *reinterpret_cast<double *>(at(i, f))
+                                                             : *reinterpret_cast<float *>(at(i, f));
   }
   bool untouched() const {
     return std::all_of(bytes.begin(), bytes.end(), [](char c) { return c == static_cast<char>(0xff); });

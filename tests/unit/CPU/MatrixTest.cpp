@@ -179,6 +179,35 @@ TEST_P(FusedMatrix, LinearCrossEntropy) {
   }
 }
 
+// Whole numbers, which f32 adds exactly: the order of the candidates is that of the interpreter, ties and all.
+TEST_P(FusedMatrix, LinearCandidates) {
+  auto set = [](int64_t, Tensor &tensor) {
+    for (double &x : tensor.data)
+      x = std::round(x);
+  };
+  const std::vector<std::vector<int>> some = {{1}, {50}, {9, 91}};
+  struct Case {
+    int64_t vocabulary, slab, count;
+  };
+  for (auto [vocabulary, slab, count] : {Case{40, 64, 8}, {70, 64, 8}, {300, 64, 3}, {300, 192, 8}, {1000, 512, 8}, {130, 128, 1}, {500, 128, 20}}) {
+    const int64_t slabs = (vocabulary + slab - 1) / slab;
+    const std::string list = "!xfc.rows<source, " + std::to_string(slabs * count) + "xi32>";
+    const std::string results = list + ", " + rows(slabs * count) + ", " + rows(slabs) + ", " + row();
+    const std::string attributes = " {excluded = array<i64: 0, 2, 3, 70>, slab = " + std::to_string(slab) + " : i64}";
+    const std::string attributesBelow70 = " {excluded = array<i64: 1>, slab = " + std::to_string(slab) + " : i64}";
+    check(some, "xfc.linear_candidates %a0, %a1, %a2, %a3" + (vocabulary > 70 ? attributes : attributesBelow70),
+          {rows(30), tensor(vocabulary, 30), tensor(vocabulary), ids}, results, vocabulary, {.set = set});
+    check({{80}}, "xfc.linear_candidates %a0, %a1, %a2" + attributesBelow70, {rows(600), tensor(vocabulary, 600), ids}, results, vocabulary,
+          {.extraStride = 3, .unused = {3}, .set = set});
+  }
+}
+
+TEST_P(FusedMatrix, CandidatesRowsDoNotTouchEachOther) {
+  checkRowsAlone("xfc.linear_candidates %a0, %a1, %a2, %a3 {excluded = array<i64: 0>, slab = 64 : i64}",
+                 {rows(33), tensor(150, 33), tensor(150), "!xfc.rows<source, i32>"},
+                 "!xfc.rows<source, 24xi32>, " + rows(24) + ", " + rows(3) + ", " + row());
+}
+
 TEST_P(Matrix, LinearRowsDoNotTouchEachOther) {
   for (auto [in, out] : {Shape{5, 10}, {600, 24}, {64, 300}})
     checkRowsAlone("xfc.linear %a0, %a1 bias %a2", {rows(in), tensor(out, in), tensor(out)}, rows(out));

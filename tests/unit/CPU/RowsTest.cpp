@@ -258,6 +258,48 @@ TEST_P(Rows, Loss) {
   }
 }
 
+// Quarters, so that there are ties; rows with NaN, and with fewer candidates than are asked for.
+TEST_P(Rows, Candidates) {
+  Batch batch(sourceLengths, targetLengths);
+  auto set = [](int64_t operand, Tensor &t) {
+    for (size_t j = 0; operand == 0 && j < t.data.size(); ++j) {
+      const size_t row = j / t.features(), token = j % t.features();
+      t.data[j] = row % 9 == 5 && token >= 37            ? NAN // no token wanted here is 37 or more
+                  : row % 9 == 7 && token >= 4 && token != 33 ? -HUGE_VAL
+                                                         : std::round(4 * t.data[j]) / 4;
+    }
+  };
+  for (std::string vocabulary : {"37", "64", "301"})
+    for (std::string count : {"1", "3", "8", "11"}) {
+      const std::string results = "!xfc.rows<target, " + count + "xi32>, " + rows("target", count) + ", " + row("target");
+      check(batch, "xfc.candidates %a0, %a1 {excluded = array<i64: 0, 2, 3>}", {rows("target", vocabulary), ids("target")}, results, {.set = set});
+      check(batch, "xfc.candidates %a0, %a1 {excluded = array<i64: 5>}", {rows("target", vocabulary), ids("target")}, results,
+            {.extraStride = 3, .unused = {2}, .set = set});
+    }
+}
+
+// Lists of slabs are in order; equal numbers stand in several slabs, and some slabs have no candidate.
+TEST_P(FusedRows, MergeCandidates) {
+  Batch batch(sourceLengths, targetLengths);
+  for (int count : {1, 3, 8})
+    for (int slabs : {1, 2, 17}) {
+      const std::string list = std::to_string(slabs * count), found = std::to_string(count);
+      auto set = [&](int64_t operand, Tensor &t) {
+        if (operand > 1)
+          return;
+        t.data.resize(t.shape[0] * slabs * count);
+        for (size_t j = 0; j < t.data.size(); ++j) {
+          const int64_t row = static_cast<int64_t>(j) / (slabs * count), slab = static_cast<int64_t>(j) / count % slabs, c = static_cast<int64_t>(j) % count;
+          const bool none = (row + slab) % 4 == 3;
+          t.data[j] = operand == 0 ? (none ? -1 : slab * 20 + c) : none ? -HUGE_VAL : (row * slab % 5) * 0.5 - c / 2;
+        }
+      };
+      check(batch, "xfc.merge_candidates %a0, %a1, %a2, %a3",
+            {"!xfc.rows<target, " + list + "xi32>", rows("target", list), rows("target", std::to_string(slabs)), row("target")},
+            "!xfc.rows<target, " + found + "xi32>, " + rows("target", found) + ", " + row("target"), {.extraStride = 2, .set = set});
+    }
+}
+
 TEST_P(Rows, Optimizer) {
   Batch batch({1}, {1});
   // How a total is cut into partial sums is the kernel's alone; the interpreter has it in one.

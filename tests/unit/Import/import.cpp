@@ -104,7 +104,7 @@ TEST(Import, EveryShippedModelVerifiesInEveryMode) {
       Imported module(model, {.f64 = f64});
       Names expected = {"forward", "forward_attention"};
       if (model.decoder)
-        expected.insert(expected.end(), {"score", "loss", "encode", "decode_step"});
+        expected.insert(expected.end(), {"score", "loss", "encode", "decode_step", "decode_candidates"});
       EXPECT_EQ(module.programs(), expected);
     }
 }
@@ -113,7 +113,7 @@ TEST(Import, ModesChooseThePrograms) {
   Description model = shippedModel("tiny");
   EXPECT_EQ(Imported(model, {.decode = false}).programs(), (Names{"forward", "forward_attention", "score", "loss"}));
   EXPECT_EQ(Imported(model, {.train = false}).programs(),
-            (Names{"forward", "forward_attention", "score", "encode", "decode_step"}));
+            (Names{"forward", "forward_attention", "score", "encode", "decode_step", "decode_candidates"}));
 }
 
 TEST(Import, CountsOfTheOriginal) {
@@ -147,7 +147,7 @@ TEST(Import, ParametersComeFirstInTheOrderOfTheModelAndOnlyIfUsed) {
     all.push_back(parameter.name);
   EXPECT_EQ(module.arguments("forward", attr::parameter), all);
   EXPECT_EQ(module.arguments("loss", attr::parameter), all);
-  for (StringRef program : {"forward", "encode", "decode_step"}) {
+  for (StringRef program : {"forward", "encode", "decode_step", "decode_candidates"}) {
     func::FuncOp function = module.program(program);
     for (unsigned i = 0; i + 1 < function.getNumArguments(); ++i)
       EXPECT_FALSE(function.getArgAttrOfType<StringAttr>(i, attr::role) != attr::parameter &&
@@ -216,7 +216,7 @@ TEST(Import, AttentionWeightsInOrder) {
 
 TEST(Import, DropoutOnlyInTheLossNumberedInOrder) {
   Imported module(shippedModel("small"));
-  for (StringRef program : {"forward", "forward_attention", "score", "encode", "decode_step"})
+  for (StringRef program : {"forward", "forward_attention", "score", "encode", "decode_step", "decode_candidates"})
     EXPECT_TRUE(module.ops<DropoutOp>(program).empty());
   std::vector<DropoutOp> dropouts = module.ops<DropoutOp>("loss");
   // An embedding, then of each layer: weights and output of every attention, hidden features and output of the
@@ -280,6 +280,18 @@ TEST(Import, DecodingStep) {
   EXPECT_EQ(module.typeOf(scores[0].getType()), "!xfc.pairs<target, cache, padding causal, 8xf32>");
   EXPECT_EQ(module.typeOf(scores[1].getType()), "!xfc.pairs<target, source, padding, 8xf32>");
   EXPECT_TRUE(scores[0].getK().getDefiningOp<CacheWriteOp>());
+
+  // The other step differs in what it gives and in the tokens it is asked about.
+  inputs.insert(inputs.begin() + 1, "wanted");
+  results[0] = "tokens";
+  results.insert(results.begin() + 1, {"token_log_probs", "wanted_log_prob"});
+  EXPECT_EQ(module.arguments("decode_candidates", attr::input), inputs);
+  EXPECT_EQ(module.arguments("decode_candidates", attr::state), caches);
+  EXPECT_EQ(module.results("decode_candidates"), results);
+  EXPECT_EQ(module.resultType("decode_candidates", 0), "!xfc.rows<target, 8xi32>");
+  CandidatesOp candidates = module.ops<CandidatesOp>("decode_candidates").front();
+  EXPECT_EQ(candidates.getExcluded(), (llvm::ArrayRef<int64_t>{0, 2, 3})) << "pad, start and eos";
+  EXPECT_EQ(module.count("decode_candidates")["linear"], module.count("decode_step")["linear"]);
 }
 
 TEST(Import, NoDecodingWhereATokenSeesLaterOnesOrThereAreNoTokens) {
@@ -287,7 +299,7 @@ TEST(Import, NoDecodingWhereATokenSeesLaterOnesOrThereAreNoTokens) {
                     back = R"({"op": "attention", "name": "a", "heads": 2, "mask": ["causal"]})";
   EXPECT_EQ(Imported(translatorText(ahead)).programs(), (Names{"forward", "forward_attention", "score", "loss"}));
   EXPECT_EQ(Imported(translatorText(back)).programs(),
-            (Names{"forward", "forward_attention", "score", "loss", "encode", "decode_step"}));
+            (Names{"forward", "forward_attention", "score", "loss", "encode", "decode_step", "decode_candidates"}));
   EXPECT_EQ(Imported(R"({"format": "xfc-model/1", "name": "m", "params": {"d_model": 6},
       "encoder": {"input": [], "layers": 1, "layer": [{"op": "relu"}]}, "decoder": {"input": [], "layers": 1, "layer": [)" +
                      back + R"(]}, "head": [{"op": "linear", "name": "output", "features": 9}]})")

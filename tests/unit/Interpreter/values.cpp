@@ -310,4 +310,18 @@ TEST(Interpreter, refusesInputsOfTheWrongShape) {
   EXPECT_TRUE(succeeded(xfc::evaluate(program.function(), batch.shape(), {Tensor{{9, 4}, std::vector<double>(36)}})));
 }
 
+// Of equal numbers the lower token first; excluded ones, NaN and minus infinity never; -1 where there are no more.
+TEST(Candidates, inTheirOrder) {
+  const std::string text = R"(
+    func.func @f(%p: !s6, %wanted: !sids) -> (!xfc.rows<source, 3xi32>, !s3, !s) {
+      %t, %b, %g = xfc.candidates %p, %wanted {excluded = array<i64: 0, 3>} : (!s6, !sids) -> (!xfc.rows<source, 3xi32>, !s3, !s)
+      return %t, %b, %g : !xfc.rows<source, 3xi32>, !s3, !s
+    })";
+  const Tensor p{{2, 6}, {-1, -3, -2, -1, -2, -4, -1, NAN, -HUGE_VAL, -2, -5, NAN}}, wanted{{2}, {3, 4}};
+  auto results = evaluateOn(2, text, {p, wanted});
+  EXPECT_EQ(results[0].data, (std::vector<double>{2, 4, 1, 4, -1, -1}));
+  EXPECT_EQ(results[1].data, (std::vector<double>{-2, -2, -3, -5, -HUGE_VAL, -HUGE_VAL}));
+  EXPECT_EQ(results[2].data, (std::vector<double>{-1, -5}));
+}
+
 } // namespace

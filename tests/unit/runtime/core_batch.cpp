@@ -100,13 +100,14 @@ TEST(Batch, TeacherForcing) {
 TEST(Batch, DoesNotAllocateOnceWarm) {
   std::mt19937 random(3);
   Batch batch, step;
-  const int32_t history[] = {0, 1, 2}, sentences[] = {0, 1}, slots[] = {2, 1};
+  const int32_t history[] = {0, 1, 2}, sentenceOf[] = {0, 1}, slots[] = {2, 1}, ids[] = {1, 0, 2}, rows[] = {4, 5, 6};
+  const EncodedSentence sentences[] = {{ids, rows}, {ids, rows}};
   const int32_t *const histories[] = {history, history};
   auto fill = [&](const std::vector<Sequence> &source, const std::vector<Sequence> &target) {
     batch.assign(source, target, pad, true);
     for (int32_t position : {2, 1}) {
       const int32_t positions[] = {position, position};
-      step.assignStep(batch, sentences, positions, slots, histories, 9);
+      step.assignStep(sentences, pad, 9, sentenceOf, positions, slots, histories, 9);
     }
   };
   const std::vector<Ids> large(9, Ids(50, 3)), small = randomIds(random, 9, true);
@@ -133,14 +134,18 @@ TEST(Batch, EncoderOnlyAndRowsOfNumbers) {
 
 TEST(Batch, DecodingStep) {
   const std::vector<Ids> sources = {{1, 0, 2}, {3}, {2, 2, 0, 1, 1}};
-  Batch encoded, step;
-  encoded.assign(sequencesOf(sources), {}, pad, false);
-  // Hypotheses of sentences 2, 0 and 2; the histories of the first and the last share their beginning.
-  const Ids sentenceOf = {2, 0, 2}, positions = {2, 0, 1}, slots = {9, 4, 8};
-  const int32_t first[] = {1, 5, 9}, second[] = {4}, third[] = {1, 8};
+  // Rows of a sentence lie anywhere; sentence 1 does not run.
+  const std::vector<Ids> rows = {{7, 3, 4}, {}, {0, 1, 2, 8, 5}};
+  std::vector<EncodedSentence> sentences;
+  for (size_t s = 0; s < sources.size(); ++s)
+    sentences.push_back({sources[s], rows[s]});
+  Batch step;
+  // Hypotheses of sentences 2, 2 and 0; the histories of the first two share their beginning.
+  const Ids sentenceOf = {2, 2, 0}, positions = {2, 1, 0}, slots = {9, 8, 4};
+  const int32_t first[] = {1, 5, 9}, second[] = {1, 8}, third[] = {4};
   const int32_t *const histories[] = {first, second, third};
   for (int round = 0; round < 2; ++round) {
-    step.assignStep(encoded, sentenceOf, positions, slots, histories, 12);
+    step.assignStep(sentences, pad, 9, sentenceOf, positions, slots, histories, 12);
     const xfc_shape &shape = step.shape();
     EXPECT_EQ(shape.sets[XFC_TARGET].rows, 3);
     EXPECT_EQ(shape.sets[XFC_TARGET].sequences, 3);
@@ -154,16 +159,19 @@ TEST(Batch, DecodingStep) {
         const xfc_keys &cache = shape.keys[XFC_TARGET_CACHE * 4 + kind];
         EXPECT_EQ(Ids(cache.keys + cache.begin[h], cache.keys + cache.begin[h] + cache.limit[h]), Ids(histories[h], histories[h] + positions[h] + 1));
         const xfc_keys &cross = shape.keys[XFC_TARGET_SOURCE * 4 + kind];
-        Ids want;
-        for (int32_t row = encoded.shape().sets[XFC_SOURCE].offsets[sentenceOf[h]]; row < encoded.shape().sets[XFC_SOURCE].offsets[sentenceOf[h] + 1]; ++row) {
-          bool padded = encoded.ids(XFC_SOURCE)[row] == pad, ahead = encoded.shape().sets[XFC_SOURCE].positions[row] > positions[h];
-          if (!((kind & 2) && padded) && !((kind & 1) && ahead))
-            want.push_back(row);
-        }
-        EXPECT_EQ(Ids(cross.keys + cross.begin[h], cross.keys + cross.begin[h] + cross.limit[h]), want) << "kind " << kind;
+        const Ids &source = sources[sentenceOf[h]];
+        Ids visible, listed;
+        for (int32_t p = 0; p < static_cast<int32_t>(source.size()); ++p)
+          if (!(kind & 2) || source[p] != pad) {
+            listed.push_back(rows[sentenceOf[h]][p]);
+            if (!(kind & 1) || p <= positions[h])
+              visible.push_back(listed.back());
+          }
+        EXPECT_EQ(Ids(cross.keys + cross.begin[h], cross.keys + cross.begin[h] + cross.count[h]), listed) << "kind " << kind;
+        EXPECT_EQ(Ids(cross.keys + cross.begin[h], cross.keys + cross.begin[h] + cross.limit[h]), visible) << "kind " << kind;
       }
     }
     EXPECT_EQ(shape.keys[XFC_KEYS(XFC_TARGET_CACHE, 1, 1)].pairs, 6);
-    EXPECT_EQ(shape.keys[XFC_KEYS(XFC_TARGET_SOURCE, 1, 0)].pairs, 4 + 2 + 4);
+    EXPECT_EQ(shape.keys[XFC_KEYS(XFC_TARGET_SOURCE, 1, 0)].pairs, 4 + 4 + 2);
   }
 }

@@ -8,6 +8,7 @@
 #include "../../../runtime/decode/Alignment.h"
 #include "../../../runtime/decode/Score.h"
 #include "../../../runtime/decode/Search.h"
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <gtest/gtest.h>
@@ -41,6 +42,8 @@ std::vector<float> nextLogProbabilities(const Ids &source, const Ids &read) {
 
 template <typename T> T *buffer(const xfc_call *call, int i) { return static_cast<T *>(call->buffers[i]); }
 
+std::atomic<int> chosenRows = 0; // that decode_candidates chose for
+
 // k holds the id, v twice the id: two column slices of one buffer.
 void encodeKernel(const xfc_call *call, int64_t row, void *) {
   int32_t id = buffer<int32_t>(call, 0)[row];
@@ -72,6 +75,26 @@ void predictKernel(const xfc_call *call, int64_t row, void *) {
   EXPECT_EQ(static_cast<int32_t>(read.size()), call->rows->positions[row] + 1);
   std::vector<float> result = nextLogProbabilities(source, read);
   std::copy(result.begin(), result.end(), buffer<float>(call, 3) + row * call->strides[3]);
+}
+
+// Operands: source k, source v, cache, wanted; results: the two best tokens, their log-probabilities, and the wanted one's.
+void chooseKernel(const xfc_call *call, int64_t row, void *scratch) {
+  std::vector<float> all(vocabularySize * (row + 1));
+  void *buffers[] = {call->buffers[0], call->buffers[1], call->buffers[2], all.data()};
+  const int64_t strides[] = {call->strides[0], call->strides[1], call->strides[2], vocabularySize};
+  xfc_call predict = *call;
+  predict.buffers = buffers;
+  predict.strides = strides;
+  predictKernel(&predict, row, scratch);
+  const float *logProbabilities = all.data() + row * vocabularySize;
+  std::vector<int32_t> order = {1, 4, 5};
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return logProbabilities[a] > logProbabilities[b]; });
+  for (int c = 0; c < 2; ++c) {
+    buffer<int32_t>(call, 4)[row * call->strides[4] + c] = order[c];
+    buffer<float>(call, 5)[row * call->strides[5] + c] = logProbabilities[order[c]];
+  }
+  buffer<float>(call, 6)[row * call->strides[6]] = logProbabilities[buffer<int32_t>(call, 3)[row]];
+  ++chosenRows;
 }
 
 // Teacher forcing: negative log-likelihood of the labels.
@@ -109,7 +132,7 @@ std::vector<uint8_t> handWrittenPlan() {
   module.maxTargetLength = 9;
   Partition rows{Partition::Unit::Rows, 1, 1}, sequences{Partition::Unit::Sequences, 1, 1};
   module.kernels = {
-      {"encode", rows, 0}, {"cache", rows, 0}, {"predict", rows, 0}, {"score", rows, 0}, {"attention", sequences, 0}};
+      {"encode", rows, 0}, {"cache", rows, 0}, {"predict", rows, 0}, {"score", rows, 0}, {"attention", sequences, 0}, {"choose", rows, 0}};
   auto arena = [](int64_t index, int64_t offset = 0) { return Place{Place::Kind::Arena, index, offset}; };
   auto argument = [](int64_t index) { return Place{Place::Kind::Argument, index, 0}; };
   auto input = [](const char *name, int8_t set) { return Argument{name, Argument::Role::Input, DType::I32, set, {}}; };
@@ -150,6 +173,18 @@ std::vector<uint8_t> handWrittenPlan() {
                  {},
                  ""}};
 
+  // Two candidates: enough for beams of one and two.
+  Program choose = step;
+  choose.name = "decode_candidates";
+  choose.arguments.insert(choose.arguments.begin() + 1, input("wanted", XFC_TARGET));
+  choose.outputs = {{"tokens", arena(0), DType::I32, XFC_TARGET, -1, {2}, 8},
+                    {"token_log_probs", arena(0, 8), DType::F32, XFC_TARGET, -1, {2}, 8},
+                    {"wanted_log_prob", arena(0, 16), DType::F32, XFC_TARGET, -1, {}, 8}};
+  choose.steps[0].buffers = {argument(0), argument(4)};
+  choose.steps[1].kernel = 5;
+  choose.steps[1].buffers = {argument(2), argument(3), argument(4), argument(1), arena(0), arena(0, 8), arena(0, 16)};
+  choose.steps[1].strides = {1, 1, 3, 0, 8, 8, 8};
+
   Program score;
   score.name = "score";
   score.arguments = {input("source", XFC_SOURCE),
@@ -177,13 +212,13 @@ std::vector<uint8_t> handWrittenPlan() {
   attention.buffers = {{perPair, 0, 1}};
   attention.steps = {{4, XFC_TARGET, XFC_SOURCE, cross, {arena(0)}, {0}, {}, 0, {}, {}, ""}};
 
-  module.programs = {encode, step, score, attention};
+  module.programs = {encode, step, choose, score, attention};
   return serialize(module);
 }
 
 const std::vector<uint8_t> plan = handWrittenPlan();
-constexpr xfc_kernel kernels[] = {encodeKernel, cacheKernel, predictKernel, scoreKernel, attentionKernel};
-const xfc_image image = {XFC_ABI_VERSION, 5, "any", "", kernels, plan.data(), plan.size()};
+constexpr xfc_kernel kernels[] = {encodeKernel, cacheKernel, predictKernel, scoreKernel, attentionKernel, chooseKernel};
+const xfc_image image = {XFC_ABI_VERSION, 6, "any", "", kernels, plan.data(), plan.size()};
 
 class DecodeEngine : public testing::Test {
 protected:
@@ -271,7 +306,9 @@ extern "C" const xfc_image *const xfc_images[] = {&image, nullptr};
 
 TEST_F(DecodeEngine, GreedyFollowsTheModel) {
   std::vector<Ids> sources = someSources();
+  chosenRows = 0;
   auto found = search(*engine, sources, {.beam = 1, .batchTokens = 30});
+  EXPECT_GT(chosenRows, 0) << "greedy search needs one candidate";
   for (size_t s = 0; s < sources.size(); ++s) {
     Ids read = {2};
     while (read.size() < 9) { // the model's longest
@@ -293,9 +330,13 @@ TEST_F(DecodeEngine, GreedyFollowsTheModel) {
 TEST_F(DecodeEngine, BatchesDoNotMatter) {
   std::vector<Ids> sources = someSources();
   for (SearchOptions options :
-       {SearchOptions{.beam = 4, .nBest = 4}, SearchOptions{.nBest = 3, .sample = true, .topK = 3}}) {
+       {SearchOptions{.beam = 1}, SearchOptions{.beam = 2, .nBest = 2}, SearchOptions{.beam = 4, .nBest = 4}, SearchOptions{.nBest = 3, .sample = true, .topK = 3}}) {
     options.batchTokens = 10000;
+    chosenRows = 0;
     auto together = search(*engine, sources, options);
+    EXPECT_EQ(chosenRows > 0, !options.sample && options.beam <= 2) << "candidates are enough for narrow beams only";
+    options.batchTokens = 20;
+    auto renewed = search(*engine, sources, options);
     options.batchTokens = 1;
     size_t calls = 0;
     auto alone = search(*engine, sources, options, {}, [&](size_t) { ++calls; });
@@ -305,6 +346,8 @@ TEST_F(DecodeEngine, BatchesDoNotMatter) {
       for (size_t i = 0; i < alone[s].size(); ++i) {
         EXPECT_EQ(together[s][i].ids, alone[s][i].ids);
         EXPECT_EQ(together[s][i].score, alone[s][i].score);
+        EXPECT_EQ(renewed[s][i].ids, alone[s][i].ids);
+        EXPECT_EQ(renewed[s][i].score, alone[s][i].score);
         EXPECT_EQ(alone[s][i].logProbability, logProbability(sources[s], alone[s][i].ids));
       }
     }

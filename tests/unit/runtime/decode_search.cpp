@@ -1,5 +1,6 @@
 // The search against enumeration of all sequences, and its promises: order, ties, prefixes, lengths, batches, samples.
 #include "../../../runtime/decode/BeamSearch.h"
+#include "allocations.h"
 #include <cmath>
 #include <gtest/gtest.h>
 #include <limits>
@@ -49,39 +50,104 @@ struct FakeModel {
   }
 };
 
-// Runs the search with a cache that holds the token of each slot: the model sees only what histories say.
-std::vector<std::vector<Hypothesis>> run(const FakeModel &model, const std::vector<SearchSentence> &sentences,
-                                         const SearchOptions &options, std::set<size_t> *done = nullptr) {
-  int64_t rows = 0;
+// All sentences join at once, and a function is the model.
+struct StepModel : SearchedModel {
+  StepModel(size_t sentences, std::function<StepResult(const StepRequest &)> function) : sentences(sentences), function(std::move(function)) {}
+  size_t join(size_t first, bool) override { return sentences - first; }
+  StepResult step(const StepRequest &request) override { return function(request); }
+  size_t sentences;
+  std::function<StepResult(const StepRequest &)> function;
+};
+
+std::vector<std::vector<Hypothesis>> searchAll(std::span<const SearchSentence> sentences, const SearchVocabulary &vocabulary,
+                                               const SearchOptions &options, std::function<StepResult(const StepRequest &)> step) {
+  int64_t slots = 0;
   for (const SearchSentence &sentence : sentences)
-    rows += searchWidth(options) * searchSteps(sentence, options);
-  Ids cache(rows, -1);
-  std::vector<float> result;
-  auto step = [&](const StepRequest &request) {
+    slots += searchWidth(options) * searchSteps(sentence, options);
+  StepModel model(sentences.size(), std::move(step));
+  return searchSentences(sentences, vocabulary, options, slots, model);
+}
+
+// A model with a cache that holds the token of each slot, so that it sees only what histories say. It gives all
+// log-probabilities, or so many candidates. At most `together` sentences run, in as many slots as they may need.
+struct FakeDecoder : SearchedModel {
+  FakeDecoder(const FakeModel &model, const std::vector<SearchSentence> &sentences, const SearchOptions &options, size_t together, int candidates)
+      : model(model), sentences(sentences), options(options), together(together), candidates(candidates) {
+    std::vector<int64_t> slots;
+    for (const SearchSentence &sentence : sentences)
+      slots.push_back(searchWidth(options) * searchSteps(sentence, options));
+    std::sort(slots.rbegin(), slots.rend());
+    for (size_t s = 0; s < std::min(slots.size(), together); ++s)
+      rows += slots[s];
+    cache.assign(rows, -1);
+  }
+  size_t join(size_t first, bool idle) override {
+    EXPECT_EQ(idle, running.empty());
+    size_t count = 0;
+    for (; running.size() < together && first + count < sentences.size(); ++count)
+      EXPECT_TRUE(running.insert(first + count).second);
+    return count;
+  }
+  void leave(size_t sentence) override { EXPECT_EQ(running.erase(sentence), 1u); }
+
+  StepResult step(const StepRequest &request) override {
+    ++steps;
     std::set<int32_t> taken(request.slots.begin(), request.slots.end());
     EXPECT_EQ(taken.size(), request.slots.size()) << "two hypotheses write the same slot";
     for (size_t h = 0; h < request.ids.size(); ++h)
       cache.at(request.slots[h]) = request.ids[h];
-    result.clear();
+    all.clear(), best.clear(), tokens.clear(), wanted.clear();
     for (size_t h = 0; h < request.ids.size(); ++h) {
+      EXPECT_TRUE(running.contains(request.sentenceOf[h]));
       const int32_t *history = request.history[h];
       EXPECT_EQ(history[request.positions[h]], request.slots[h]);
       EXPECT_EQ(cache.at(history[0]), model.vocabulary.start);
       Ids ids;
       for (int32_t p = 1; p <= request.positions[h]; ++p)
         ids.push_back(cache.at(history[p]));
-      uint32_t key = static_cast<uint32_t>(sentences[request.sentenceOf[h]].index);
-      for (float x : model.row(key, ids))
-        result.push_back(x);
-      result.push_back(std::numeric_limits<float>::quiet_NaN()); // between the rows
+      std::vector<float> row = model.row(static_cast<uint32_t>(sentences[request.sentenceOf[h]].index), ids);
+      all.insert(all.end(), row.begin(), row.end());
+      all.push_back(std::numeric_limits<float>::quiet_NaN()); // between the rows
+      std::vector<int32_t> order = {1, 4, 5};
+      std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return row[a] > row[b]; });
+      order.resize(candidates + 1, -1);
+      for (int32_t token : order) {
+        tokens.push_back(token);
+        best.push_back(token < 0 ? -INFINITY : row[token]);
+      }
+      wanted.push_back(row[request.wanted[h]]);
     }
-    return StepResult{result.data(), false, model.vocabulary.size + 1};
-  };
-  return searchBatch(sentences, model.vocabulary, options, step, [&](size_t index) {
+    if (candidates == 0)
+      return {.all = {all.data(), false, model.vocabulary.size + 1}};
+    return {.all = {},
+            .count = candidates,
+            .tokens = tokens.data(),
+            .tokenStride = candidates + 1,
+            .best = {best.data(), false, candidates + 1},
+            .wanted = {wanted.data(), false, 1}};
+  }
+
+  const FakeModel &model;
+  const std::vector<SearchSentence> &sentences;
+  const SearchOptions &options;
+  size_t together;
+  int candidates;
+  int64_t rows = 0, steps = 0;
+  Ids cache, tokens;
+  std::set<size_t> running;
+  std::vector<float> all, best, wanted;
+};
+
+std::vector<std::vector<Hypothesis>> run(const FakeModel &model, const std::vector<SearchSentence> &sentences, const SearchOptions &options,
+                                         std::set<size_t> *done = nullptr, size_t together = 1000, int candidates = 0) {
+  FakeDecoder decoder(model, sentences, options, together, candidates);
+  auto found = searchSentences(sentences, model.vocabulary, options, decoder.rows, decoder, [&](size_t index) {
     if (done) {
       EXPECT_TRUE(done->insert(index).second);
     }
   });
+  EXPECT_TRUE(decoder.running.empty());
+  return found;
 }
 
 // Every sequence without pad, start and eos of minLength..maxLength tokens, best first.
@@ -227,13 +293,13 @@ TEST(BeamSearch, NoEndWhileTheLengthPenaltyCanTurnTheOrder) {
   auto best = [&](double lengthPenalty, std::vector<double> first, std::vector<double> later) {
     SearchSentence sentence{.index = 0, .maxLength = 5};
     std::vector<double> rows;
-    return searchBatch({&sentence, 1}, vocabulary, {.beam = 8, .lengthPenalty = lengthPenalty},
+    return searchAll({&sentence, 1}, vocabulary, {.beam = 8, .lengthPenalty = lengthPenalty},
                        [&](const StepRequest &request) {
                          rows.clear();
                          for (int32_t position : request.positions)
                            for (double p : position == 0 ? first : position < 5 ? later : certainEos)
                              rows.push_back(std::log(p));
-                         return StepResult{rows.data(), true, 6};
+                         return StepResult{.all = {rows.data(), true, 6}};
                        })[0][0];
   };
   // eos at once has probability 0.5, token 4 five times 0.3: log(0.3) / (11/6)^2 > log(0.5).
@@ -288,14 +354,74 @@ TEST(BeamSearch, NoSentenceDependsOnTheOthers) {
     EXPECT_EQ(done.size(), all.size());
     std::vector<SearchSentence> reversed(all.rbegin(), all.rend());
     auto backwards = run(model, reversed, options);
+    // Sentences that wait take the places and slots of those that ended.
+    std::set<size_t> fewDone;
+    auto few = run(model, all, options, &fewDone, 3);
+    EXPECT_EQ(fewDone, done);
+    auto candidates = options.sample ? few : run(model, all, options, nullptr, 3, 4);
     for (size_t i = 0; i < all.size(); ++i) {
       SCOPED_TRACE(i);
       expectSame(together[i], run(model, {all[i]}, options)[0]);
       expectSame(together[i], backwards[all.size() - 1 - i]);
+      expectSame(together[i], few[i]);
+      if (!options.sample) {
+        expectSame(together[i], candidates[i]);
+      }
       EXPECT_TRUE(
           std::is_sorted(together[i].begin(), together[i].end(), [](auto &a, auto &b) { return a.score > b.score; }));
     }
   }
+}
+
+// As many run as may, so the last sentence does not wait for all of those before it.
+TEST(BeamSearch, OthersTakeThePlacesOfThoseThatEnd) {
+  FakeModel model{.seed = 4};
+  std::vector<SearchSentence> sentences;
+  int64_t tokens = 0;
+  for (size_t i = 0; i < 12; ++i) {
+    sentences.push_back({.index = i, .maxLength = static_cast<int64_t>(i % 4 == 0 ? 12 : 2)});
+    tokens += sentences.back().maxLength;
+  }
+  const SearchOptions options{.beam = 1, .ignoreEos = true};
+  FakeDecoder decoder(model, sentences, options, 4, 0);
+  auto found = searchSentences(sentences, model.vocabulary, options, decoder.rows, decoder);
+  for (size_t i = 0; i < sentences.size(); ++i)
+    expectSame(found[i], run(model, {sentences[i]}, options)[0]);
+  EXPECT_EQ(tokens, 54);
+  EXPECT_EQ(decoder.steps, 16) << "three batches of four would take 36";
+}
+
+// Once all hypotheses live, a step takes nothing from the heap.
+TEST(BeamSearch, StepsDoNotAllocate) {
+  SearchVocabulary vocabulary{6, 0, 2, 3};
+  const std::vector<SearchSentence> sentences = {{.index = 0, .maxLength = 30}, {.index = 1, .maxLength = 30}};
+  for (int beam : {1, 3}) {
+    const std::vector<float> rows(static_cast<size_t>(2 * beam) * 6, std::log(1.0f / 6));
+    std::vector<int64_t> before;
+    before.reserve(100);
+    auto found = searchAll(sentences, vocabulary, {.beam = beam, .ignoreEos = true}, [&](const StepRequest &) {
+      before.push_back(allocations);
+      return StepResult{.all = {rows.data(), false, 6}};
+    });
+    EXPECT_EQ(found[1][0].ids.size(), 30u);
+    ASSERT_EQ(before.size(), 30u);
+    EXPECT_EQ(before.back(), before[3]) << "beam " << beam;
+    EXPECT_GT(before[1], 0);
+  }
+}
+
+// A prefix and an end by force need log-probabilities of tokens that are no candidates.
+TEST(BeamSearch, CandidatesAreEnough) {
+  const Ids prefix = {5, 1};
+  for (uint32_t seed = 1; seed <= 50; ++seed)
+    for (int beam : {1, 2, 3}) {
+      FakeModel model{.seed = seed, .sharpness = 0.5 + seed % 5};
+      const std::vector<SearchSentence> sentences = {{.index = 0, .maxLength = 5, .minLength = 2}, {.index = 1, .maxLength = 4, .prefix = prefix}};
+      const SearchOptions options{.beam = beam, .nBest = beam};
+      auto all = run(model, sentences, options), candidates = run(model, sentences, options, nullptr, 1000, beam);
+      for (size_t s : {0, 1})
+        expectSame(candidates[s], all[s]);
+    }
 }
 
 TEST(BeamSearch, TiesGoToTheLowerTokenThenTheLowerParent) {
@@ -306,12 +432,12 @@ TEST(BeamSearch, TiesGoToTheLowerTokenThenTheLowerParent) {
   std::vector<std::vector<int32_t>> read;
   SearchSentence sentence{.index = 0, .maxLength = 3, .minLength = 3};
   SearchOptions options{.beam = 2, .nBest = 2};
-  auto found = searchBatch({&sentence, 1}, vocabulary, options, [&](const StepRequest &request) {
+  auto found = searchAll({&sentence, 1}, vocabulary, options, [&](const StepRequest &request) {
     read.push_back({request.ids.begin(), request.ids.end()});
     rows.clear();
     for (size_t h = 0; h < request.ids.size(); ++h)
       rows.insert(rows.end(), row.begin(), row.end());
-    return StepResult{rows.data(), true, 6};
+    return StepResult{.all = {rows.data(), true, 6}};
   })[0];
   EXPECT_EQ(read, (std::vector<Ids>{{2}, {1, 4}, {1, 1}, {1, 1}}));
   ASSERT_EQ(found.size(), 2u);
@@ -336,8 +462,8 @@ TEST(BeamSearch, BrokenLogProbabilitiesAreAnError) {
   SearchSentence sentence{.index = 4, .maxLength = 3};
   for (bool sample : {false, true})
     try {
-      searchBatch({&sentence, 1}, vocabulary, {.beam = 1, .sample = sample}, [&](const StepRequest &) {
-        return StepResult{row.data(), false, 6};
+      searchAll({&sentence, 1}, vocabulary, {.beam = 1, .sample = sample}, [&](const StepRequest &) {
+        return StepResult{.all = {row.data(), false, 6}};
       });
       FAIL();
     } catch (const Error &error) {

@@ -1,0 +1,235 @@
+// The largest few of a row of numbers and their tokens, of a slab of logits, of a whole row, or of the lists of slabs.
+//
+// A list of C numbers and one of their tokens are two vectors in registers, best first. One pass over the row finds a bound
+// that at least C numbers reach and few others do; a second visits those.
+#include "Emitters.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include <cmath>
+
+using namespace mlir;
+
+namespace xfc {
+namespace {
+
+struct List {
+  Value tokens, numbers;
+};
+
+List emptyList(KernelBuilder &k, int64_t count) {
+  Value none = arith::ConstantOp::create(k.b, DenseElementsAttr::get(k.vectorType(count, k.i32), int32_t(-1)));
+  return {none, k.constant(-INFINITY, k.vectorType(count))};
+}
+
+// The list with a number more, behind those that are as large, and without its last.
+List insert(KernelBuilder &k, const List &list, Value token, Value number) {
+  auto type = cast<VectorType>(list.numbers.getType());
+  SmallVector<int64_t> moved = {0};
+  for (int64_t i = 0; i + 1 < type.getDimSize(0); ++i)
+    moved.push_back(type.getDimSize(0) + i);
+  Value numbers = vector::BroadcastOp::create(k.b, type, number), tokens = vector::BroadcastOp::create(k.b, list.tokens.getType(), token);
+  Value beaten = k.lessf(list.numbers, numbers);
+  Value before = vector::ShuffleOp::create(k.b, numbers, list.numbers, moved), tokensBefore = vector::ShuffleOp::create(k.b, tokens, list.tokens, moved);
+  Value beatenBefore = k.lessf(before, numbers);
+  return {k.select(beaten, k.select(beatenBefore, tokensBefore, tokens), list.tokens),
+          k.select(beaten, k.select(beatenBefore, before, numbers), list.numbers)};
+}
+
+// The truths of vectors as bits, the first vector's lowest.
+Value bitsOf(KernelBuilder &k, ArrayRef<Value> truths) {
+  Value bits;
+  int64_t at = 0;
+  for (Value truth : truths) {
+    const int64_t n = cast<VectorType>(truth.getType()).getDimSize(0);
+    Value own = LLVM::BitcastOp::create(k.b, k.b.getIntegerType(n), truth);
+    if (n < 64)
+      own = arith::ExtUIOp::create(k.b, k.i64, own);
+    if (at)
+      own = arith::ShLIOp::create(k.b, own, k.index(at));
+    bits = bits ? arith::OrIOp::create(k.b, bits, own).getResult() : own;
+    at += n;
+  }
+  return bits;
+}
+
+// Calls body(number of the bit, list) for each bit that is set, lowest first.
+List forEachBit(KernelBuilder &k, Value bits, const List &list, const std::function<List(Value, const List &)> &body) {
+  Values state = k.loop(k.index(0), math::CtPopOp::create(k.b, bits), 1, {bits, list.tokens, list.numbers}, [&](Value, Values s) -> Values {
+    List next = body(math::CountTrailingZerosOp::create(k.b, s[0]), {s[1], s[2]});
+    return {arith::AndIOp::create(k.b, s[0], k.sub(s[0], k.index(1))), next.tokens, next.numbers};
+  });
+  return {state[1], state[2]};
+}
+
+std::pair<Value, Value> halves(KernelBuilder &k, Value v) {
+  SmallVector<int64_t> low, high;
+  const int64_t half = cast<VectorType>(v.getType()).getDimSize(0) / 2;
+  for (int64_t i = 0; i < half; ++i) {
+    low.push_back(i);
+    high.push_back(half + i);
+  }
+  return {vector::ShuffleOp::create(k.b, v, v, low), vector::ShuffleOp::create(k.b, v, v, high)};
+}
+
+// The two largest numbers of each of a vector's lanes. NaN is none of them: comparisons with it choose the other.
+struct Largest {
+  Value first, second;
+  Largest with(KernelBuilder &k, Value x) const { return {k.maxf(x, first), k.maxf(k.minf(first, x), second)}; }
+  Largest with(KernelBuilder &k, const Largest &other) const {
+    return {k.maxf(other.first, first), k.maxf(k.minf(first, other.first), k.maxf(other.second, second))};
+  }
+  // A number that `count` of those seen reach: the smallest second of as few groups of lanes as have so many.
+  Value bound(KernelBuilder &k, int64_t count) const {
+    int64_t n = k.lanes();
+    if (2 * n < count)
+      return k.scalar(-INFINITY);
+    Largest groups = *this;
+    for (; n > 1 && n >= count; n /= 2) {
+      auto [low, high] = halves(k, groups.first);
+      auto [secondLow, secondHigh] = halves(k, groups.second);
+      groups = Largest{low, secondLow}.with(k, Largest{high, secondHigh});
+    }
+    Value smallest = groups.second;
+    for (; n > 1; n /= 2) {
+      auto [low, high] = halves(k, smallest);
+      smallest = k.minf(low, high);
+    }
+    return k.lane(smallest, 0);
+  }
+};
+
+// Of `width` numbers, a multiple of candidateGroup.
+Largest largestOf(KernelBuilder &k, Value row, Value width) {
+  constexpr int64_t chains = 2;
+  Values state;
+  for (int64_t c = 0; c < chains; ++c)
+    state.append({k.splat(-INFINITY), k.splat(-INFINITY)});
+  state = k.loop(k.index(0), width, candidateGroup, state, [&](Value f, Values s) {
+    for (int64_t i = 0; i < candidateGroup; i += k.lanes()) {
+      const int64_t c = i / k.lanes() % chains * 2;
+      Largest next = Largest{s[c], s[c + 1]}.with(k, k.load(k.offset(k.offset(row, f), i), k.lanes()));
+      s[c] = next.first;
+      s[c + 1] = next.second;
+    }
+    return s;
+  });
+  return Largest{state[0], state[1]}.with(k, Largest{state[2], state[3]});
+}
+
+// The `count` largest of numbers of which as many reach `bound`.
+List select(KernelBuilder &k, Value row, Value width, Value first, Value bound, int64_t count) {
+  Value bounds = k.broadcast(bound);
+  List none = emptyList(k, count);
+  Values state = k.loop(k.index(0), width, candidateGroup, {none.tokens, none.numbers}, [&](Value f, Values s) -> Values {
+    SmallVector<Value> reached;
+    for (int64_t i = 0; i < candidateGroup; i += k.lanes())
+      reached.push_back(arith::CmpFOp::create(k.b, arith::CmpFPredicate::OGE, k.load(k.offset(k.offset(row, f), i), k.lanes()), bounds));
+    List list = forEachBit(k, bitsOf(k, reached), {s[0], s[1]}, [&](Value bit, const List &list) {
+      Value column = k.add(f, bit);
+      return insert(k, list, k.truncated(k.add(first, column)), k.load(k.offset(row, column)));
+    });
+    return {list.tokens, list.numbers};
+  });
+  return {state[0], state[1]};
+}
+
+int64_t widthOf(Value rows) { return cast<RowsType>(rows.getType()).getFeatures(); }
+
+Value rowOf(KernelBuilder &k, int64_t buffer, Value i, Type type = {}) { return k.offset(k.buffer(buffer), k.mul(i, k.stride(buffer)), type); }
+
+} // namespace
+
+void storeTokens(KernelBuilder &k, Value tokens, Value p) { LLVM::StoreOp::create(k.b, tokens, p, sizeof(int32_t)); }
+
+int64_t excludedRoom(KernelBuilder &k, ArrayRef<int64_t> excluded) {
+  return (static_cast<int64_t>(excluded.size()) + k.lanes() - 1) / k.lanes() * k.lanes();
+}
+
+SlabCandidates emitSlabCandidates(KernelBuilder &k, Value row, Value width, Value first, ArrayRef<int64_t> excluded, Value spare, int64_t count) {
+  const int64_t lanes = k.lanes(), room = excludedRoom(k, excluded);
+  for (int64_t i = 0; i < room; i += lanes)
+    k.store(k.splat(-INFINITY), k.offset(spare, i));
+  for (auto [i, token] : llvm::enumerate(excluded)) {
+    Value column = k.sub(k.index(token), first);
+    k.when(k.both(k.less(k.index(-1), column), k.less(column, width)), [&, i = i] {
+      Value from = k.offset(row, column);
+      k.store(k.load(from), k.offset(spare, static_cast<int64_t>(i)));
+      k.store(k.scalar(-INFINITY), from);
+    });
+  }
+  Largest largest = largestOf(k, row, width);
+
+  // As logSumExp: finite where all is minus infinity.
+  Value maxima = k.maxf(largest.first, k.splat(-1e30));
+  for (int64_t i = 0; i < room; i += lanes)
+    maxima = k.maxf(k.load(k.offset(spare, i), lanes), maxima);
+  Value maximum = k.largest(maxima), reference = k.broadcast(maximum);
+  constexpr int64_t chains = 4;
+  auto add = [&](Value sum, Value p) { return k.addf(sum, k.exp(k.subf(k.load(p, lanes), reference))); };
+  Values sums = k.loop(k.index(0), width, candidateGroup, Values(chains, k.splat(0)), [&](Value f, Values s) {
+    for (int64_t i = 0; i < candidateGroup; i += lanes)
+      s[i / lanes % chains] = add(s[i / lanes % chains], k.offset(k.offset(row, f), i));
+    return s;
+  });
+  for (int64_t i = 0; i < room; i += lanes)
+    sums[i / lanes % chains] = add(sums[i / lanes % chains], k.offset(spare, i));
+  Value lse = k.addf(maximum, k.log(k.sum(k.addf(k.addf(sums[0], sums[1]), k.addf(sums[2], sums[3])))));
+
+  List list = select(k, row, width, first, largest.bound(k, count), count);
+  return {list.tokens, list.numbers, lse};
+}
+
+// Through a copy of the row in scratch, without the excluded tokens.
+Backend::KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
+  const int64_t vocabulary = widthOf(op.getLogProbs()), width = (vocabulary + candidateGroup - 1) / candidateGroup * candidateGroup;
+  const int64_t per = rowsPerChunk(vocabulary), count = widthOf(op.getTokens()), lanes = k.lanes();
+  k.eachRow(per, [&](Value row) {
+    Value from = rowOf(k, 0, row);
+    const Value none = k.splat(-INFINITY);
+    k.features(vocabulary, [&](Value f, int64_t used) {
+      Value x = k.load(k.offset(from, f), lanes);
+      k.store(used < lanes ? k.select(k.lanesBelow(k.index(0), k.index(used)), x, none) : x, k.offset(k.scratch, f));
+    });
+    for (int64_t f = (vocabulary + lanes - 1) / lanes * lanes; f < width; f += lanes)
+      k.store(none, k.offset(k.scratch, f));
+    for (int64_t token : op.getExcluded())
+      k.store(k.scalar(-INFINITY), k.offset(k.scratch, token));
+    List list = select(k, k.scratch, k.index(width), k.index(0), largestOf(k, k.scratch, k.index(width)).bound(k, count), count);
+    if (!op.getTokens().use_empty())
+      storeTokens(k, list.tokens, rowOf(k, 2, row, k.i32));
+    if (!op.getBest().use_empty())
+      k.store(list.numbers, rowOf(k, 3, row));
+    if (!op.getWantedLogProb().use_empty())
+      k.store(k.load(k.offset(from, k.loadI32(k.buffer(1), row))), rowOf(k, 4, row));
+  });
+  return {{Partition::Unit::Rows, per, 1}, width * k.bytes()};
+}
+
+Backend::KernelInfo emitMergeCandidates(KernelBuilder &k, MergeCandidatesOp op) {
+  const int64_t slabs = widthOf(op.getLse()), count = widthOf(op.getTokens()), per = rowsPerChunk(slabs * count);
+  k.eachRow(per, [&](Value row) {
+    Value tokens = rowOf(k, 0, row, k.i32), numbers = rowOf(k, 1, row), lse = emitLogSumExp(k, rowOf(k, 2, row), slabs);
+    List none = emptyList(k, count);
+    Values state = k.loop(k.index(0), k.index(slabs * count), count, {none.tokens, none.numbers}, [&](Value from, Values s) -> Values {
+      Value last = vector::BroadcastOp::create(k.b, s[1].getType(), k.lane(s[1], count - 1));
+      Value better = k.lessf(last, k.load(k.offset(numbers, from), count));
+      List list = forEachBit(k, bitsOf(k, {better}), {s[0], s[1]}, [&](Value bit, const List &list) {
+        Value at = k.add(from, bit);
+        return insert(k, list, k.truncated(k.loadI32(tokens, at)), k.load(k.offset(numbers, at)));
+      });
+      return {list.tokens, list.numbers};
+    });
+    Value logProbs = k.subf(state[1], vector::BroadcastOp::create(k.b, state[1].getType(), lse));
+    Value some = k.lessf(none.numbers, logProbs); // false for NaN
+    if (!op.getTokens().use_empty())
+      storeTokens(k, k.select(some, state[0], none.tokens), rowOf(k, 4, row, k.i32));
+    if (!op.getBest().use_empty())
+      k.store(k.select(some, logProbs, none.numbers), rowOf(k, 5, row));
+    if (!op.getWantedLogProb().use_empty())
+      k.store(k.subf(k.load(rowOf(k, 3, row)), lse), rowOf(k, 6, row));
+  });
+  return {{Partition::Unit::Rows, per, 1}, 0};
+}
+
+} // namespace xfc

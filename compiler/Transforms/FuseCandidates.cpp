@@ -1,0 +1,59 @@
+// Output projection, log_softmax and candidates into xfc.linear_candidates and xfc.merge_candidates.
+#include "Dialect/XFC.h"
+#include "Passes.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+using namespace mlir;
+
+namespace xfc {
+#define GEN_PASS_DEF_FUSECANDIDATES
+#include "Transforms/Passes.h.inc"
+
+namespace {
+
+struct CandidatesPattern : OpRewritePattern<CandidatesOp> {
+  CandidatesPattern(MLIRContext *context, Pass::Statistic &fused) : OpRewritePattern(context), fused(fused) {}
+
+  LogicalResult matchAndRewrite(CandidatesOp candidates, PatternRewriter &rewriter) const override {
+    auto softmax = candidates.getLogProbs().getDefiningOp<LogSoftmaxOp>();
+    if (!softmax)
+      return rewriter.notifyMatchFailure(candidates, "its log-probabilities are no log_softmax");
+    if (!softmax->hasOneUse())
+      return rewriter.notifyMatchFailure(candidates, "the log-probabilities have another use");
+    auto linear = softmax.getX().getDefiningOp<LinearOp>();
+    if (!linear)
+      return rewriter.notifyMatchFailure(candidates, "the logits are no linear");
+    if (!linear.getEpilogue().empty())
+      return rewriter.notifyMatchFailure(candidates, "the projection has an epilogue");
+    if (!linear->hasOneUse())
+      return rewriter.notifyMatchFailure(candidates, "the logits have another use");
+
+    const int64_t vocabulary = linear.getWeight().getType().getDimSize(0), groups = llvm::divideCeil(vocabulary, 64);
+    const int64_t slab = 64 * std::clamp<int64_t>((groups + 1) / 2, 1, 8), slabs = llvm::divideCeil(vocabulary, slab);
+    RowsType tokens = candidates.getTokens().getType(), number = candidates.getWantedLogProb().getType();
+    const int64_t count = tokens.getFeatures();
+    auto rows = [&](int64_t features, Type element) { return RowsType::get(getContext(), tokens.getSet(), {features}, element); };
+    auto slabsFound = LinearCandidatesOp::create(rewriter, candidates.getLoc(), rows(slabs * count, tokens.getElementType()),
+                                                 rows(slabs * count, number.getElementType()), rows(slabs, number.getElementType()), number,
+                                                 linear.getX(), linear.getWeight(), linear.getBias(), candidates.getWanted(),
+                                                 candidates.getExcluded(), slab, linear.getComputeAttr());
+    rewriter.replaceOpWithNewOp<MergeCandidatesOp>(candidates, candidates.getResultTypes(), slabsFound.getTokens(), slabsFound.getLargest(),
+                                                   slabsFound.getLse(), slabsFound.getWantedLogit());
+    ++fused;
+    return success();
+  }
+
+  Pass::Statistic &fused;
+};
+
+struct FuseCandidates : impl::FuseCandidatesBase<FuseCandidates> {
+  void runOnOperation() override {
+    RewritePatternSet patterns(&getContext());
+    patterns.add<CandidatesPattern>(&getContext(), fused);
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+      signalPassFailure();
+  }
+};
+
+} // namespace
+} // namespace xfc
