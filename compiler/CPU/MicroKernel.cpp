@@ -264,9 +264,10 @@ void multiplyPanels(KernelBuilder &k, const Tiling &t, Strides strides, Value a,
     });
   for (int64_t rows = 1; rows < t.rows; ++rows)
     k.when(k.equal(rest, k.index(rows)), [&] {
-      // As wide as sums, right operands and one left operand have registers; one row's right operands come from memory.
+      // As wide as sums, right operands and one left operand have registers; one row's right operands come from memory, where
+      // they are elements.
       int64_t most = 4;
-      while (rows > 1 && most > 1 && (rows + 1) * 2 * most + 1 > k.registers())
+      while ((rows > 1 || t.products == Products::Widened) && most > 1 && (rows + 1) * 2 * most + 1 > k.registers())
         most /= 2;
       for (int64_t panel = 0; panel < panels;) {
         int64_t width = most;

@@ -97,7 +97,7 @@ MappedFile::MappedFile(const std::string &file) {
     map(in.fd, file, 0, static_cast<uint64_t>(info.st_size));
     return;
   }
-  const std::string bytes = readFile(file); // a pipe has no pages to map
+  const std::string bytes = readAll(in.fd, file); // a pipe has no pages to map, and is opened once
   reserve(bytes.size());
   begin = static_cast<char *>(pages);
   size = bytes.size();

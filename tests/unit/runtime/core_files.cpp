@@ -39,7 +39,8 @@ protected:
 
 StoredTensor floats(std::vector<int64_t> shape, std::vector<float> values) {
   StoredTensor tensor{"F32", std::move(shape), std::vector<uint8_t>(values.size() * 4)};
-  std::memcpy(tensor.bytes.data(), values.data(), tensor.bytes.size());
+  const auto *bytes = reinterpret_cast<const uint8_t *>(values.data());
+  std::copy(bytes, bytes + tensor.bytes.size(), tensor.bytes.begin());
   return tensor;
 }
 
