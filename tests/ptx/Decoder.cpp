@@ -613,6 +613,8 @@ void EntryDecoder::run(const FunctionText &entry) {
     d.parameterBytes = v.address + v.bytes;
   }
   d.required = entry.required;
+  if (entry.cluster.x)
+    d.cluster = entry.cluster;
   Dimensions most = entry.required.x ? entry.required : entry.maximum;
   d.maximum = most.x ? most.x * std::max(1u, most.y) * std::max(1u, most.z) : 1024;
 }
