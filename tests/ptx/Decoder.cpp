@@ -13,6 +13,8 @@ static const Opcodes &opcodes() {
     addMemory(result);
     addWarp(result);
     addMatrix(result);
+    addAsync(result);
+    addWarpgroup(result);
     return result;
   }();
   return table;

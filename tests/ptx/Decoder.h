@@ -59,6 +59,10 @@ void addConversions(Opcodes &); // cvt, mov, cvta
 void addMemory(Opcodes &);      // ld, st, atom, red, cp.async, fences
 void addWarp(Opcodes &);        // shuffles, votes, barriers
 void addMatrix(Opcodes &);      // ldmatrix, stmatrix, mma
+void addAsync(Opcodes &);       // mbarrier; cp.async.bulk comes by decodeBulkCopy
+void addWarpgroup(Opcodes &);   // wgmma
+void decodeBulkCopy(Decoder &); // a cp with .async and .bulk taken
+void decodeBarrierCopy(Decoder &); // cp.async.mbarrier.arrive
 
 // ---- handlers out of functions of one lane
 

@@ -12,6 +12,7 @@
 //   XFC_PTX_CHECK=1               find races and reads of uninitialised shared memory
 //   XFC_PTX_THREADS=n             host threads for the blocks of a launch
 #include "Interpreter.h"
+#include "TensorMap.h"
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -740,6 +741,19 @@ API cuEventDestroy_v2(Event *event) {
   return call(2, [&](State &s) {
     require(s.events.erase(event), InvalidHandle);
     delete event;
+  });
+}
+
+// ---- tensor maps
+
+API cuTensorMapEncodeTiled(TensorMap *map, int dataType, unsigned rank, uint64_t address, const uint64_t *sizes, const uint64_t *strides,
+                           const unsigned *box, const unsigned *elementStrides, int interleave, int swizzle, int l2Promotion, int fill) {
+  return call(1, [&](State &s) {
+    require(map && reinterpret_cast<uintptr_t>(map) % 64 == 0 && l2Promotion >= 0 && l2Promotion <= 3);
+    if (auto wrong = encodeTiled(*map, dataType, rank, address, sizes, strides, box, elementStrides, interleave, swizzle, fill)) {
+      std::cerr << "cuTensorMapEncodeTiled: " << *wrong << std::endl;
+      fail(InvalidValue);
+    }
   });
 }
 

@@ -23,6 +23,17 @@ void Warp::fault(int lane, const std::string &reason) const {
   throw Fault(launch.function.name, current->line, block->index, unflatten(number * 32 + uint32_t(lane), launch.block), reason);
 }
 
+std::pair<Block *, uint32_t> sharedPlace(Warp &w, int lane, uint64_t address, uint64_t bytes) {
+  Block *block = w.block;
+  uint64_t offset = address & 0xffffff, rank = address >> 24, size = block->cluster->launch.sharedBytes;
+  if (rank > block->cluster->blocks.size() || offset + bytes > size)
+    w.fault(lane, "shared memory out of bounds: " + std::to_string(bytes) + " bytes at " + std::to_string(rank ? offset : address) + " of " +
+                      std::to_string(size));
+  if (rank)
+    block = &block->cluster->blocks[rank - 1];
+  return {block, uint32_t(offset)};
+}
+
 uint8_t *resolve(Warp &w, int by, Space space, uint64_t address, uint32_t bytes, uint32_t align, Access access) {
   int lane = by == EveryLane ? std::countr_zero(w.active) : by;
   const Launch &launch = w.block->cluster->launch;
@@ -52,17 +63,9 @@ uint8_t *resolve(Warp &w, int by, Space space, uint64_t address, uint32_t bytes,
   };
   switch (space) {
   case Space::Shared: {
-    Block *block = w.block;
-    uint64_t offset = address & 0xffffff;
-    if (uint64_t rank = address >> 24) {
-      if (rank > block->cluster->blocks.size())
-        outside("shared", launch.sharedBytes);
-      block = &block->cluster->blocks[rank - 1];
-    }
-    if (offset + bytes > launch.sharedBytes)
-      outside("shared", launch.sharedBytes);
+    auto [block, offset] = sharedPlace(w, lane, address, bytes);
     if (SharedShadow *shadow = w.block->cluster->shadow.get())
-      shadow->access(w, by, *block, uint32_t(offset), bytes, access);
+      shadow->access(w, by, *block, offset, bytes, access);
     return block->shared.get() + offset;
   }
   case Space::Local: {
@@ -194,6 +197,11 @@ void Cluster::start(Block &block) {
     warp.meetings.clear();
     warp.copies.clear();
     warp.copyGroup = {};
+    warp.stores.clear();
+    warp.storeGroup = {};
+    warp.products.clear();
+    warp.clusterArrived = false;
+    warp.productGroup = 0;
     warp.groups.clear();
     warp.groups.push_back({warp.alive, 0, {}, {}, nullptr});
   }
@@ -205,6 +213,8 @@ void Cluster::run(Dimensions at) {
     Dimensions in = unflatten(block.rank, launch.cluster);
     block.index = {at.x + in.x, at.y + in.y, at.z + in.z};
   }
+  barrier = {};
+  bulk.clear();
   for (Block &block : blocks)
     start(block);
   if (shadow)
@@ -227,7 +237,7 @@ void Cluster::run(Dimensions at) {
           }
         }
     if (!left)
-      return;
+      return deliver();
     idle = advanced ? 0 : idle + 1;
     if (!ran || idle > patience) {
       const Group &group = stuck->groups.front();
@@ -237,14 +247,27 @@ void Cluster::run(Dimensions at) {
   }
 }
 
+void Cluster::deliver() {
+  for (auto &copy : std::exchange(bulk, {}))
+    copy();
+}
+
+static void completeBarrier(Barrier &b, uint32_t threads) {
+  if (!b.arrived || b.arrived != threads)
+    return;
+  b.arrived = 0;
+  ++b.generation;
+  b.result = std::exchange(b.reduction, 0);
+  b.completed = std::exchange(b.clock, {});
+}
+
 static void completeBarriers(Block &block) {
   for (Barrier &b : block.barriers)
-    if (b.arrived && b.arrived == (b.expected ? b.expected : block.threads)) {
-      b.arrived = 0;
-      ++b.generation;
-      b.result = std::exchange(b.reduction, 0);
-      b.completed = std::exchange(b.clock, {});
-    }
+    completeBarrier(b, b.expected ? b.expected : block.threads);
+  uint32_t threads = 0;
+  for (const Block &other : block.cluster->blocks)
+    threads += other.threads;
+  completeBarrier(block.cluster->barrier, threads);
 }
 
 static uint32_t newMeeting(Warp &w, uint32_t pc, uint32_t expected, const std::vector<uint32_t> &returns) {
@@ -258,6 +281,12 @@ static uint32_t newMeeting(Warp &w, uint32_t pc, uint32_t expected, const std::v
 }
 
 static void leave(Warp &w, const Group &group, uint32_t lanes) {
+  std::erase_if(w.stores, [&](const AsyncWork &store) {
+    bool leaves = lanes >> store.lane & 1;
+    if (leaves)
+      store.run();
+    return leaves;
+  });
   w.alive &= ~lanes;
   w.block->threads -= uint32_t(std::popcount(lanes));
   for (size_t k = group.meeting.size(); k-- > 0;) {
@@ -314,9 +343,9 @@ static Turn execute(Warp &w, Group &g, std::vector<uint64_t> &executed, uint64_t
       ++pc;
       if (!active)
         break;
-      if (active != g.mask)
-        w.fault("executed by a part of the threads that come here together");
       i.run(w, i);
+      if (g.waiting && active != g.mask)
+        w.fault("waited at by a part of the threads that come here together");
       if (g.waiting || w.yielded) {
         g.pc = pc;
         return g.waiting ? Turn::Waits : Turn::Yields;
@@ -473,6 +502,34 @@ void barrier(Warp &w, const Instruction &i) {
       w.put(i.op[3], count);
     else if (i.selector > 2)
       w.putPredicate(i.op[3], (i.selector == 3 ? b.result == all : b.result > 0) ? ~0u : 0);
+    return true;
+  };
+}
+
+// barrier.cluster.arrive (selector 0) and .wait (1); a warp's threads arrive and wait together.
+void clusterBarrier(Warp &w, const Instruction &i) {
+  if (w.active != w.alive)
+    w.fault("divergent barrier: only a part of the warp is here");
+  Barrier &b = w.block->cluster->barrier;
+  SharedShadow *shadow = w.block->cluster->shadow.get();
+  if (i.selector == 0) {
+    if (w.clusterArrived)
+      w.fault("barrier.cluster.arrive twice without a wait");
+    w.clusterArrived = true;
+    w.clusterGeneration = b.generation;
+    b.arrived += uint32_t(std::popcount(w.active));
+    if (shadow)
+      shadow->release(w, b.clock);
+    return completeBarriers(*w.block);
+  }
+  if (!w.clusterArrived)
+    w.fault("barrier.cluster.wait without an arrive");
+  w.clusterArrived = false;
+  w.group->waiting = [&w, &b, shadow, generation = w.clusterGeneration] {
+    if (b.generation == generation)
+      return false;
+    if (shadow)
+      shadow->acquire(w, b.completed);
     return true;
   };
 }

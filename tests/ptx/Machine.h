@@ -33,7 +33,7 @@ struct Instruction {
   uint32_t guard = None;
   bool negated = false;
   Flow flow = Flow::Next;
-  std::array<Place, 2> at; // addresses
+  std::array<Place, 3> at; // addresses
   uint8_t width = 0;       // of a memory access: bytes of an element
   uint8_t count = 1;       // and its elements
   int32_t selector = 0, selector2 = 0; // meaning given by the handler
@@ -101,6 +101,12 @@ struct PendingCopy { // a cp.async on its way
   std::array<uint8_t, 16> data;
 };
 
+struct AsyncWork { // of the async proxy, done when it is waited for
+  int lane;
+  uint32_t group;
+  std::function<void()> run;
+};
+
 struct Warp {
   Block *block = nullptr;
   uint32_t number = 0;
@@ -115,6 +121,12 @@ struct Warp {
   bool yielded = false;   // the handler saw that going on is in vain for now
   std::vector<PendingCopy> copies;
   std::array<uint32_t, 32> copyGroup{}; // groups committed, by lane
+  std::vector<AsyncWork> stores;        // cp.async.bulk out of shared memory
+  std::array<uint32_t, 32> storeGroup{};
+  std::vector<AsyncWork> products; // wgmma
+  uint32_t productGroup = 0;
+  bool clusterArrived = false;
+  uint32_t clusterGeneration = 0;
 
   template <class T> T *at(uint32_t offset) { return reinterpret_cast<T *>(registers + offset); }
   // Writes the active lanes of a register.
@@ -184,6 +196,9 @@ struct Cluster {
   std::vector<uint64_t> executed; // by kind
   Counters counters;
   std::unique_ptr<SharedShadow> shadow; // where there are checks
+  std::vector<std::function<void()>> bulk; // copies into shared memory on their way; they arrive when an mbarrier is waited for
+  void deliver();
+  Barrier barrier; // of the cluster
 
 private:
   std::vector<std::unique_ptr<uint8_t[]>> storage;
@@ -193,7 +208,10 @@ private:
 
 // ---- memory as a lane sees it (Memory access of every instruction goes through these)
 
-enum class Access : uint8_t { Read, Write, Atomic, Async }; // Async: written until it is waited for
+// Async: written until it is waited for. Barrier: an mbarrier, which orders accesses to itself.
+enum class Access : uint8_t { Read, Write, Atomic, Async, Barrier };
+// A shared address: its block (of the cluster: the rank, plus 1, above bit 24; 0 is the warp's own) and offset; faults.
+std::pair<Block *, uint32_t> sharedPlace(Warp &w, int lane, uint64_t address, uint64_t bytes);
 constexpr int EveryLane = 255; // an access of the warp as a whole
 // The bytes that lane `lane` accesses at an address of a space; faults.
 // Of each active lane.

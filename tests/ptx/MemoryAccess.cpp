@@ -252,8 +252,8 @@ void copyAsync(Warp &w, const Instruction &i) {
     uint32_t size = ignored >> l & 1 ? 0 : i.op[0] == None ? bytes : w.at<uint32_t>(i.op[0])[l];
     if (size > bytes)
       w.fault(l, "cp.async with a source of " + std::to_string(size) + " bytes, more than the " + std::to_string(bytes) + " copied");
-    resolve(w, l, Space::Shared, to[l], bytes, bytes, Access::Async);
-    PendingCopy copy{uint8_t(l), uint8_t(bytes), w.copyGroup[size_t(l)], uint32_t(to[l]), {}};
+    uint8_t *target = resolve(w, l, i.at[0].space, to[l], bytes, bytes, Access::Async);
+    PendingCopy copy{uint8_t(l), uint8_t(bytes), w.copyGroup[size_t(l)], uint32_t(target - w.block->shared.get()), {}};
     if (from[l] % bytes)
       w.fault(l, "cp.async of " + std::to_string(bytes) + " bytes from an address that is no multiple of it");
     if (size)
@@ -264,11 +264,13 @@ void copyAsync(Warp &w, const Instruction &i) {
   });
 }
 
-// selector: how many of the latest groups may be under way; -1: none, and uncommitted copies are waited for as well.
-void waitGroup(Warp &w, const Instruction &i) {
+} // namespace
+
+// Of the active lanes. under: how many of the latest groups may be under way; -1: none, nor copies not committed yet.
+void finishCopies(Warp &w, int under) {
   std::erase_if(w.copies, [&](const PendingCopy &copy) {
     uint32_t committed = w.copyGroup[copy.lane];
-    bool due = i.selector < 0 || copy.group + uint32_t(i.selector) < committed;
+    bool due = under < 0 || copy.group + uint32_t(under) < committed;
     if (!(w.active >> copy.lane & 1) || !due)
       return false;
     memcpy(w.block->shared.get() + copy.to, copy.data.data(), copy.bytes);
@@ -278,9 +280,17 @@ void waitGroup(Warp &w, const Instruction &i) {
   });
 }
 
+namespace {
+
+void waitGroup(Warp &w, const Instruction &i) { finishCopies(w, i.selector); }
+
 void copy(Decoder &d) {
   if (!d.take("async"))
     d.fail("only cp.async is known");
+  if (d.take("bulk"))
+    return decodeBulkCopy(d);
+  if (d.take("mbarrier"))
+    return decodeBarrierCopy(d);
   if (d.take("commit_group")) {
     d.expect(0, 0);
     return d.set([](Warp &w, const Instruction &) { forLanes(w.active, [&](int l) { ++w.copyGroup[size_t(l)]; }); });
@@ -307,7 +317,8 @@ void copy(Decoder &d) {
   if (bytes != 16 && (!all || (bytes != 4 && bytes != 8)))
     d.fail("cannot copy " + std::to_string(bytes) + " bytes");
   d.i.width = uint8_t(bytes);
-  d.i.at = {d.address(d.s.operands[0], Space::Shared), d.address(d.s.operands[1], Space::Global)};
+  d.i.at[0] = d.address(d.s.operands[0], Space::Shared);
+  d.i.at[1] = d.address(d.s.operands[1], Space::Global);
   d.i.op = {None, None};
   size_t last = d.operands() - (hint ? 1 : 0);
   if (hint)

@@ -12,6 +12,7 @@ SharedShadow::SharedShadow(Cluster &cluster, uint32_t granule)
 }
 
 void SharedShadow::reset() {
+  barriers.clear();
   size_t granules = (cluster.launch.sharedBytes + granule - 1) / granule;
   for (Memory &m : blocks) {
     m.writes.assign(granules, {});
@@ -49,7 +50,7 @@ void SharedShadow::access(Warp &w, int lane, const Block &of, uint32_t offset, u
   for (uint32_t g = offset / granule; g <= (offset + bytes - 1) / granule; ++g) {
     Write &last = memory.writes[g];
     uint32_t byte = g * granule;
-    if (last.state == Never && (access == Access::Read || access == Access::Atomic))
+    if (last.state == Never && (access == Access::Read || access == Access::Atomic || access == Access::Barrier))
       w.fault(lane == EveryLane ? std::countr_zero(w.active) : lane, "a read of shared byte " + std::to_string(byte) + ", which nothing has written");
     if (last.state == Pending)
       w.fault(lane == EveryLane ? std::countr_zero(w.active) : lane,
@@ -60,6 +61,8 @@ void SharedShadow::access(Warp &w, int lane, const Block &of, uint32_t offset, u
       if (!ordered)
         race(w, lane, byte, "written", last.warp, last.lane, last.line);
     }
+    if (access == Access::Barrier)
+      continue;
     uint32_t *reads = &memory.reads[size_t(g) * warps];
     if (access == Access::Read) {
       uint32_t &mine = reads[self];
@@ -88,6 +91,11 @@ void SharedShadow::copied(Warp &w, int lane, const Block &of, uint32_t offset, u
     Write &last = blocks[of.rank].writes[g];
     last = {clocks[self][self], last.line, uint16_t(self), uint8_t(lane), Written};
   }
+}
+
+void SharedShadow::arrived(const Block &of, uint32_t offset, uint32_t bytes) {
+  for (uint32_t g = offset / granule; g <= (offset + bytes - 1) / granule; ++g)
+    blocks[of.rank].writes[g].state = Written;
 }
 
 void SharedShadow::release(Warp &w, Clock &into) {

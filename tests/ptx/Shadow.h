@@ -22,10 +22,17 @@ public:
 
   void access(Warp &w, int lane, const Block &of, uint32_t offset, uint32_t bytes, Access access);
   void copied(Warp &w, int lane, const Block &of, uint32_t offset, uint32_t bytes); // a cp.async was waited for
+  void arrived(const Block &of, uint32_t offset, uint32_t bytes);                   // a bulk copy, at its mbarrier
 
   void release(Warp &w, Clock &into); // what w did until now comes before who acquires `into`
   void acquire(Warp &w, const Clock &from);
   void order(Warp &w); // the lanes of w: bar.warp.sync
+  Clock clockOf(const Warp &w) const { return clocks[id(w)]; }
+
+  struct Barrier { // an mbarrier
+    Clock arriving, completed;
+  };
+  Barrier &barrier(const Block &of, uint32_t offset) { return barriers[{of.rank, offset}]; }
 
 private:
   enum State : uint8_t { Never, Pending, Written, Atomically };
@@ -43,6 +50,7 @@ private:
   uint32_t granule, warps;
   std::vector<Memory> blocks;
   std::vector<Clock> clocks;
+  std::map<std::pair<uint32_t, uint32_t>, Barrier> barriers; // by block and offset
 
   uint32_t id(const Warp &w) const;
   std::string thread(uint32_t warp, int lane) const;

@@ -6,6 +6,7 @@
 namespace xfc::ptx {
 
 void barrier(Warp &w, const Instruction &i); // Execution.cpp
+void clusterBarrier(Warp &w, const Instruction &i);
 
 namespace {
 
@@ -201,8 +202,12 @@ void bar(Decoder &d) {
   }
   d.ignore({"cta"});
   bool isBar = d.s.opcode == "bar";
-  if (d.s.opcode == "barrier" && d.take("cluster"))
-    d.fail(".cluster is not supported");
+  if (d.s.opcode == "barrier" && d.take("cluster")) {
+    d.i.selector = d.choose({"arrive", "wait"});
+    d.ignore({"release", "relaxed", "acquire", "aligned"});
+    d.expect(0, 0);
+    return d.set(clusterBarrier, Flow::Wait);
+  }
   int what = d.choose({"sync", "arrive", "red"});
   bool aligned = d.take("aligned") || isBar;
   d.i.selector2 = aligned;
@@ -228,6 +233,17 @@ void bar(Decoder &d) {
       d.i.op[1] = d.source(1, Type::B32);
   }
   d.set(barrier, Flow::Wait);
+}
+
+// mapa: the address in the shared memory of a block of the cluster of what has the address in one's own.
+void mapa(Decoder &d) {
+  if (!d.take("shared::cluster"))
+    d.fail("is supported for .shared::cluster");
+  Type t = d.type();
+  d.all(t, {t, Type::U32});
+  if (bytesOf(t) < 4)
+    d.fail("no such type");
+  d.set(ofInteger(d, t, []<class T>() { return onLanes<[](T a, uint32_t rank) -> T { return T((a & 0xffffff) | T(rank + 1) << 24); }>; }));
 }
 
 void nothing(Warp &, const Instruction &) {}
@@ -262,6 +278,7 @@ void addWarp(Opcodes &o) {
   o["redux"] = redux;
   o["activemask"] = activemask;
   o["elect"] = elect;
+  o["mapa"] = mapa;
   o["bar"] = o["barrier"] = bar;
   o["nanosleep"] = nanosleep;
   o["setmaxnreg"] = setmaxnreg;

@@ -261,6 +261,48 @@ TEST_F(Driver, OrdersStreamsByEvents) {
   EXPECT_EQ(*y, 5);
 }
 
+// A tensor map as a parameter of the kernel, encoded by the driver.
+TEST_F(Driver, EncodesTensorMaps) {
+  open({{"XFC_PTX_ARCH", "90"}, {"XFC_PTX_CHECK", "1"}});
+  start();
+  ASSERT_EQ(load(".version 8.0\n.target sm_90a\n.address_size 64\n" R"(
+.shared .align 128 .b8 tile[64];
+.shared .align 8 .b64 bar;
+.visible .entry k(.param .align 64 .b8 map[128], .param .u64 out)
+{
+.reg .b64 %m, %out; .reg .b32 %x, %b, %t; .reg .pred %q;
+mov.b64 %m, map; cvta.param.u64 %m, %m; ld.param.u64 %out, [out];
+mov.u32 %b, bar; mov.u32 %t, tile;
+mbarrier.init.shared::cta.b64 [%b], 1;
+mbarrier.arrive.expect_tx.shared::cta.b64 _, [%b], 64;
+cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%t], [%m, {4, 1}], [%b];
+W: mbarrier.try_wait.parity.shared::cta.b64 %q, [%b], 0; @!%q bra W;
+ld.shared.u32 %x, [%t+20]; st.global.u32 [%out], %x;
+ret;
+}
+)"),
+            0);
+  std::vector<float> values(64);
+  for (size_t k = 0; k < values.size(); ++k)
+    values[k] = float(k);
+  Address in = allocate(256), out = allocate(4);
+  EXPECT_EQ(call("cuMemcpyHtoD_v2", in, static_cast<const void *>(values.data()), size_t(256)), 0);
+  struct alignas(64) {
+    char bytes[128];
+  } map;
+  const uint64_t sizes[] = {8, 8}, strides[] = {32};
+  const unsigned box[] = {4, 4}, ones[] = {1, 1};
+  auto encode = [&](Address address) {
+    return call("cuTensorMapEncodeTiled", static_cast<void *>(&map), 7, 2u, address, +sizes, +strides, +box, +ones, 0, 0, 0, 0);
+  };
+  EXPECT_EQ(encode(in + 4), 1);
+  ASSERT_EQ(encode(in), 0);
+  Handle f = function("k"), s = stream();
+  EXPECT_EQ(launch(f, 1, 1, s, {&map, &out}), 0);
+  EXPECT_EQ(call("cuStreamSynchronize", s), 0);
+  EXPECT_EQ(read(out, 1)[0], values[2 * 8 + 5]); // row 1 and column 1 of the box
+}
+
 TEST_F(Driver, RefusesModules) {
   open();
   start();
