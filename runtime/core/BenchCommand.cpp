@@ -103,9 +103,9 @@ struct ProfileRow {
 };
 
 // The slowest first.
-std::vector<ProfileRow> profileRows(const std::vector<Engine::Timing> &timings, int64_t steps) {
+std::vector<ProfileRow> profileRows(const std::vector<LaunchTiming> &timings, int64_t steps) {
   std::map<std::pair<std::string, std::string>, std::pair<ProfileRow, std::vector<double>>> byPlace;
-  for (const Engine::Timing &timing : timings) {
+  for (const LaunchTiming &timing : timings) {
     const std::string location = timing.step ? timing.step->location : "packing weights";
     auto &[row, seconds] = byPlace[{timing.kernel->name, location}];
     row.kernel = timing.kernel->name;
@@ -181,7 +181,7 @@ void addPeak(Json &result, const Peak &peak) {
 }
 
 // The result, and with --profile its kernels; a program of f64 can do half of the machine's f32 operations.
-void printProfiled(const BenchOptions &options, Json result, Engine &engine, const std::vector<Engine::Timing> &timings, int64_t steps) {
+void printProfiled(const BenchOptions &options, Json result, Engine &engine, const std::vector<LaunchTiming> &timings, int64_t steps) {
   if (!options.profile)
     return print(options, result);
   Peak peak = measurePeak(engine.pool());
@@ -202,7 +202,7 @@ Json common(const char *what, Engine &engine) {
   return {{"what", what},
           {"model", module.model},
           {"device", "cpu"},
-          {"cpu", engine.cpu()},
+          {"cpu", engine.device().name()},
           {"type", module.compute},
           {"threads", engine.pool().threads()}};
 }
@@ -244,7 +244,7 @@ void benchTrain(const BenchOptions &options) {
 
   const UpdateOptions hyper{.rate = 1e-4, .beta1 = 0.9, .beta2 = 0.98, .epsilon = 1e-9, .l2 = 0, .decay = 0, .clipNorm = 1, .smoothing = 0.1, .seed = 1};
   Batches batches(corpus, options.batchTokens, 1);
-  std::vector<Engine::Timing> timings;
+  std::vector<LaunchTiming> timings;
   std::vector<double> milliseconds, rates;
   int64_t targetTokens = 0, sourceTokens = 0;
   double loss = 0;
@@ -303,7 +303,7 @@ void benchDecode(const BenchOptions &options) {
   search.computeType = options.computeType;
   search.batchTokens = options.batch * std::max<int64_t>(length, options.beam);
 
-  std::vector<Engine::Timing> timings;
+  std::vector<LaunchTiming> timings;
   std::vector<double> seconds;
   int64_t tokens = 0;
   for (int64_t repetition = 0; repetition <= options.steps; ++repetition) { // the first one warms up

@@ -1,11 +1,8 @@
-// Runs the programs of an executable: owns the parameter blocks, packed weights, tables, arena and threads.
+// Runs the programs of an executable on a device: owns the parameter blocks, packed weights, tables, arena and threads.
 #pragma once
 
+#include "Device.h"
 #include "Error.h"
-#include "Plan.h"
-#include "ThreadPool.h"
-#include <memory>
-#include <span>
 #include <string_view>
 
 namespace xfc {
@@ -19,15 +16,6 @@ struct Binding {
   int64_t stride = 0; // elements between rows; 0: the argument's own features
 };
 
-// A result inside the engine's memory, valid until the next run.
-struct View {
-  const Output *output = nullptr;
-  const void *data = nullptr;
-  int64_t stride = 0; // elements between rows
-  // Element j of row i, whatever the type.
-  double at(int64_t i, int64_t j = 0) const;
-};
-
 class Engine {
 public:
   // Picks the best image this CPU can run; throws Error naming the missing feature if there is none.
@@ -37,19 +25,22 @@ public:
   ~Engine();
 
   const Module &module() const;
-  const char *cpu() const; // the image's
+  const Device &device() const;
   ThreadPool &pool();
 
-  // The parameter block: module().parameterElements elements of module().type. Zeroed at first.
+  // The host's copy of the parameter block: module().parameterElements elements of module().type, zeroed at first. It is
+  // brought up to date by the call, and what is written to it counts once parametersChanged() says so.
   void *parameters();
   // The parameter block is this part of a file from now on, aligned to 64 bytes; what is written to it does not reach the file.
   void takeParameters(MappedFile &&file, const char *begin);
   // Must be called after the parameters were written from outside: packed weights are remade at the next run.
   void parametersChanged();
-  // Blocks laid out as the parameters, allocated zeroed when first asked for.
+  // Copies of blocks laid out as the parameters, zeroed when first asked for. Gradients are only read.
   void *gradients();
   void *moments1();
   void *moments2();
+  // Must be called after the moments were written from outside.
+  void momentsChanged();
 
   bool has(std::string_view program) const;
   // Makes the arena large enough for any batch within `counts`, so that later runs do not allocate.
@@ -61,17 +52,11 @@ public:
   View output(std::string_view program, std::string_view name) const;
 
   int64_t arenaBytes() const;
-  // Bytes of parameters, gradients, moments, packed weights and tables now held.
+  // Bytes of parameters, gradients, moments, packed weights and tables that the device now holds.
   int64_t stateBytes() const;
 
-  // One launch, recorded while a list of them is set: `bench --profile`.
-  struct Timing {
-    const Kernel *kernel;
-    const Step *step; // null: a weight is packed
-    double seconds;
-    double flops, bytes; // what the step does for the batch it ran with
-  };
-  void profile(std::vector<Timing> *timings);
+  // Every launch is timed while a list is set.
+  void profile(std::vector<LaunchTiming> *timings);
 
 private:
   struct State;

@@ -79,7 +79,7 @@ Json describe(const InfoOptions &options) {
           {"compiler", "xfc " XFC_VERSION},
           {"targets", {"cpu"}},
           {"cpus", cpus},
-          {"cpu", engine.cpu()},
+          {"cpu", engine.device().name()},
           {"type", module.compute},
           {"decode_types", decodeTypes},
           {"parameters", parameters},

@@ -208,9 +208,6 @@ void Trainer::reserve() {
                 " left; use a smaller --batch-tokens (with --accumulate for the same step) or a smaller model");
   for (const std::string &program : programs)
     engine.reserve(program, counts);
-  engine.gradients();
-  engine.moments1();
-  engine.moments2();
   bar.say(format("model %s: %.2f million parameters; %s of memory; %d threads", module().model.c_str(),
                  static_cast<double>(module().parameterElements) / 1e6, megabytes(needed).c_str(), threads));
 }
