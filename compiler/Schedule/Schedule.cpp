@@ -189,7 +189,7 @@ int32_t Scheduler::kernelFor(Operation *op) {
   if (isNew) {
     std::string name = unique(kernelName(op));
     Backend::KernelInfo info = backend.emit(op, name);
-    module.kernels.push_back({name, info.partition, info.scratch});
+    module.kernels.push_back({name, info.partition, info.scratch, info.threads});
   }
   return known->second;
 }
@@ -210,7 +210,7 @@ Place Scheduler::packedFor(Operation *op, unsigned operand, Backend::Packing pac
     Backend::PackInfo info;
     if (isNewKernel) {
       info = backend.emitPack(type, packing, name);
-      module.kernels.push_back({name, {Partition::Unit::One, 1, info.chunks}, 0});
+      module.kernels.push_back({name, {Partition::Unit::One, 1, info.chunks}, info.scratch, info.threads});
       module.packed.push_back({kernel->second, weight, info.bytes, info.chunks});
     } else {
       auto twin = llvm::find_if(module.packed, [&](const Packed &p) { return p.kernel == kernel->second; });

@@ -14,7 +14,8 @@ class Backend {
 public:
   struct KernelInfo {
     Partition partition;
-    int64_t scratch = 0; // bytes a thread
+    int64_t scratch = 0; // bytes a thread; on a GPU, a block
+    int64_t threads = 0; // of a GPU's block
   };
   // A packed weight: of W^T (transposed) or W, rounded to a compute type if there is one.
   struct Packing {
@@ -24,6 +25,7 @@ public:
   struct PackInfo {
     int64_t bytes = 0;  // of the packed weight
     int64_t chunks = 1; // of the pack kernel
+    int64_t scratch = 0, threads = 0; // as a kernel's
   };
   virtual ~Backend() = default;
   // Emits the kernel of `op` under `name`.

@@ -270,7 +270,7 @@ template <typename Direction> void fields(Archive<Direction> &archive, Table &ta
 }
 
 template <typename Direction> void fields(Archive<Direction> &archive, Kernel &kernel) {
-  archive(kernel.name, kernel.partition.unit, kernel.partition.per, kernel.partition.times, kernel.scratch);
+  archive(kernel.name, kernel.partition.unit, kernel.partition.per, kernel.partition.times, kernel.scratch, kernel.threads);
 }
 
 template <typename Direction> void fields(Archive<Direction> &archive, Module &module) {
@@ -302,6 +302,7 @@ public:
       within(kernel.partition.per, 1, largestSize);
       within(kernel.partition.times, 1, largestSize);
       number(kernel.scratch);
+      within(kernel.threads, 0, 1024);
     }
     for (const Packed &packed : module.packed) {
       index(packed.kernel, module.kernels);
@@ -513,7 +514,10 @@ std::string print(const Module &module) {
     const Kernel &kernel = module.kernels[i];
     const char *units[] = {"one", "rows", "key rows", "sequences", "elements"};
     out << "kernel " << kernel.name << ": " << units[static_cast<int>(kernel.partition.unit)] << " / " << kernel.partition.per << " x "
-        << kernel.partition.times << ", scratch " << kernel.scratch << "\n";
+        << kernel.partition.times << ", scratch " << kernel.scratch;
+    if (kernel.threads)
+      out << ", " << kernel.threads << " threads";
+    out << "\n";
   }
   for (size_t i = 0; i < module.packed.size(); ++i)
     out << "packed" << i << " = " << module.kernels[module.packed[i].kernel].name << "("

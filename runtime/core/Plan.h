@@ -60,7 +60,8 @@ struct Partition {
 struct Kernel {
   std::string name;     // unique; readable: linear_512x2048_relu
   Partition partition;
-  int64_t scratch = 0;  // bytes for each thread
+  int64_t scratch = 0;  // bytes for each thread; on a GPU, of dynamic shared memory for each block
+  int64_t threads = 0;  // of a GPU's block; 0 in a plan for a CPU
 };
 
 // One launch of a kernel.

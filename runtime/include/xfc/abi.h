@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 // Raised whenever anything in this file changes meaning; an executable checks it at start.
-#define XFC_ABI_VERSION 1
+#define XFC_ABI_VERSION 2
 
 // The sets of rows a value may have. Rows are real tokens; there is no padding.
 enum {
@@ -81,6 +81,16 @@ typedef struct xfc_call {
 // depend on how many there are. `scratch` is this thread's own, 64-byte aligned, of the kernel's scratch size.
 typedef void (*xfc_kernel)(const xfc_call *call, int64_t chunk, void *scratch);
 
+// On a GPU a kernel is an entry `.visible .entry NAME(.param .u64 call)` of the image's module. `call` is the device address of
+// an xfc_call whose pointers, nested ones too, are all device addresses; it and everything it reaches but the buffers stay as
+// they are while the kernel runs. Blocks are Kernel.threads threads, with Kernel.scratch bytes of dynamic shared memory; block
+// x of the grid runs chunk x. Sizes are read from memory, so a grid may be launched for the largest batch: a block whose
+// chunk lies beyond those of this batch leaves at once. Where a kernel's Partition.times is above 1, chunk / times counts
+// along its unit and chunk % times what is left, so that surplus chunks are the last. A pointer in `buffers` is a multiple of
+// its element's size (blocks of memory start at multiples of 256 bytes); null is an operand the op does not have, or a result that
+// nothing reads. Kernels write nothing but results, and no kernel of a program runs beside another of the same stream.
+// What a pack kernel's call has: buffers (the weight, its packed form), and strides of 0; the rest is null.
+
 // Generated code for one instruction set. `plan` is the serialized xfc::Module (runtime/core/Plan.h).
 typedef struct xfc_image {
   uint32_t abi_version;
@@ -94,6 +104,25 @@ typedef struct xfc_image {
 
 // The images of this executable, best first; the last entry is null. Defined by the generated object.
 extern const xfc_image *const xfc_images[];
+
+// Generated code for one GPU architecture, with a plan of its own: other partitions, scratch and packed weights than a CPU's, and
+// programs only in the types a GPU multiplies in. The driver compiles the PTX when it is loaded; the cubin, where there is
+// one, is the same code compiled already.
+typedef struct xfc_device_image {
+  uint32_t abi_version;
+  uint32_t kernel_count;
+  const char *arch;     // "sm_80": PTX runs on this compute capability (8.0) and every later one, a cubin on 8.0 up to 8.9. "sm_90a": on 9.0 alone
+  const char *ptx;      // ends with a zero byte
+  uint64_t ptx_size;    // without it
+  const uint8_t *cubin; // may be null
+  uint64_t cubin_size;
+  const uint8_t *plan;
+  uint64_t plan_size;
+} xfc_device_image;
+
+// The GPU images of this executable, the newest architecture first; the last entry is null. Defined by the generated object. Where
+// there is none but of these, xfc_images is empty.
+extern const xfc_device_image *const xfc_device_images[];
 
 // Dropout. The element (row i, feature f) of a value with op id `op` is kept when its 32-bit random number
 // is at least floor(rate * 2^32), and then multiplied by 1/(1-rate). The number is word (f % 64) / 16 of

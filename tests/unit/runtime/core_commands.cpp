@@ -101,6 +101,7 @@ protected:
 } // namespace
 
 extern "C" const xfc_image *const xfc_images[] = {&lameImage, &bagImage, nullptr};
+extern "C" const xfc_device_image *const xfc_device_images[] = {nullptr};
 
 TEST_F(CoreCommands, ForwardScattersRaggedRows) {
   Outcome outcome = call(forwardLine("--attention --gradients --label-smoothing 0.1"));

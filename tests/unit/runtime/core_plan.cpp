@@ -170,6 +170,7 @@ TEST(Plan, ExtremesAndBack) {
   module.hash.clear();
   module.description = std::string(1000, 'd') + std::string(1, '\0') + "\xff";
   module.kernels[0].scratch = largest;
+  module.kernels[0].threads = 1024;
   module.kernels[0].partition = {Partition::Unit::Elements, 127, 128};
   module.tables = {{1, 2, 1e-300, -0.1, 12345.678, true}};
   Program &program = module.programs[0];
@@ -191,6 +192,7 @@ TEST(Plan, ExtremesAndBack) {
   EXPECT_EQ(back.hash, "");
   EXPECT_EQ(back.description, module.description);
   EXPECT_EQ(back.kernels[0].scratch, largest);
+  EXPECT_EQ(back.kernels[0].threads, 1024);
   EXPECT_EQ(back.kernels[0].partition.unit, Partition::Unit::Elements);
   EXPECT_EQ(back.kernels[0].partition.per, 127);
   EXPECT_EQ(back.kernels[0].partition.times, 128);
@@ -344,6 +346,7 @@ TEST(Plan, NumbersOutOfRangeAreErrors) {
   number([](Module &m) -> auto & { return m.kernels[0].partition.per; }, {-1, 0, most});
   number([](Module &m) -> auto & { return m.kernels[0].partition.times; }, {-1, 0, most});
   number([](Module &m) -> auto & { return m.kernels[0].scratch; }, {-1, most});
+  number([](Module &m) -> auto & { return m.kernels[0].threads; }, {-1, 1025});
 
   refused([](Module &m) { m.programs[0].arguments[0].role = static_cast<Argument::Role>(3); });
   refused([](Module &m) { m.programs[0].arguments[0].type = static_cast<DType>(3); });

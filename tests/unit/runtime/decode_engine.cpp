@@ -303,6 +303,7 @@ Ids idsOf(const std::string &text) {
 } // namespace
 
 extern "C" const xfc_image *const xfc_images[] = {&image, nullptr};
+extern "C" const xfc_device_image *const xfc_device_images[] = {nullptr};
 
 TEST_F(DecodeEngine, GreedyFollowsTheModel) {
   std::vector<Ids> sources = someSources();

@@ -2,3 +2,4 @@
 #include "xfc/abi.h"
 
 extern "C" const xfc_image *const xfc_images[] = {nullptr};
+extern "C" const xfc_device_image *const xfc_device_images[] = {nullptr};

@@ -143,6 +143,7 @@ const xfc_image image = {XFC_ABI_VERSION, 3, "test", "", kernels, planBytes.data
 
 // What the executable under test runs.
 extern "C" const xfc_image *const xfc_images[] = {&image, nullptr};
+extern "C" const xfc_device_image *const xfc_device_images[] = {nullptr};
 
 namespace {
 
