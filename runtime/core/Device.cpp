@@ -16,7 +16,7 @@ double View::at(int64_t i, int64_t j) const {
   return 0;
 }
 
-int64_t Device::chunksOf(const Partition &partition, const Counts &counts, const Step &step) {
+int64_t chunksOf(const Partition &partition, const Counts &counts, const Step &step) {
   int64_t count = 1;
   switch (partition.unit) {
   case Partition::Unit::One:

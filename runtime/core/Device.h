@@ -48,6 +48,8 @@ struct ProgramRun {
   char *arena = nullptr, *parameters = nullptr, *gradients = nullptr, *moments1 = nullptr, *moments2 = nullptr;
   void *const *packed = nullptr, *const *tables = nullptr;
   std::vector<BoundArgument> arguments;
+  // A number that is another one whenever any of these addresses is, but for those of arguments.
+  uint64_t placement = 0;
   void *address(const Place &place) const;
 };
 
@@ -75,11 +77,26 @@ inline void *ProgramRun::address(const Place &place) const {
   return nullptr;
 }
 
+// Chunks of a step's kernel for a batch of these counts.
+int64_t chunksOf(const Partition &partition, const Counts &counts, const Step &step);
+
+// Elements between the rows of a result; 0 where it has none.
+inline int64_t strideOf(const ProgramRun &run, const Output &output) {
+  const bool bound = output.place.kind == Place::Kind::Argument && output.set >= 0;
+  return bound ? run.arguments[output.place.index].stride : output.stride;
+}
+// The same, where rows that lie dense may leave it out.
+inline int64_t rowStrideOf(const ProgramRun &run, const Output &output) {
+  const int64_t stride = strideOf(run, output);
+  return stride ? stride : featuresOf(output);
+}
+
 // A weight to be packed: a run of `chunks` chunks of the kernel, from the plain weight to the packed one.
 struct PackRun {
   int32_t kernel = 0;
   int64_t chunks = 1;
   void *from = nullptr, *to = nullptr;
+  bool operator==(const PackRun &) const = default;
 };
 
 // One launch of a kernel, recorded while a list of them is set: `bench --profile`.
@@ -98,8 +115,10 @@ public:
   // Whether its memory is the host's: then nothing is copied between the two.
   virtual bool isHost() const = 0;
 
-  // Zeroed. Throws Error naming `what` where there is not enough.
-  virtual std::unique_ptr<DeviceMemory> allocate(int64_t bytes, const char *what) = 0;
+  // Zeroed. Throws Error naming `what` where there is not enough. Of `sparse` memory a part may never be touched.
+  virtual std::unique_ptr<DeviceMemory> allocate(int64_t bytes, const char *what, bool sparse = false) = 0;
+  // Bytes that could still be allocated, or 0 where nobody knows.
+  virtual int64_t available() const = 0;
   virtual void copyToDevice(void *to, const void *from, int64_t bytes) = 0;
   virtual void copyToHost(void *to, const void *from, int64_t bytes) = 0;
 
@@ -108,12 +127,13 @@ public:
   virtual void pack(std::span<const PackRun> runs) = 0;
   // May return before the run has ended; what reads its results waits for it.
   virtual void run(const ProgramRun &run) = 0;
+  // A result of the last run of the program, of rows: row i becomes row to[i] of `rows`, dense rows in memory of the device.
+  virtual void copyRows(const ProgramRun &run, const Output &output, void *rows, std::span<const int32_t> to) = 0;
   // A result of the last run of the program.
   virtual View output(const ProgramRun &run, const Output &output) = 0;
   void profile(std::vector<LaunchTiming> *timings) { this->timings = timings; }
 
 protected:
-  static int64_t chunksOf(const Partition &partition, const Counts &counts, const Step &step);
   std::vector<LaunchTiming> *timings = nullptr;
 };
 

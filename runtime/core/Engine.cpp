@@ -1,5 +1,6 @@
 // The engine: memory by plan, and what is brought up to date before a program runs.
 #include "Engine.h"
+#include "../cuda/CudaDevice.h"
 #include "Features.h"
 #include "HostMemory.h"
 #include "Memory.h"
@@ -22,10 +23,19 @@ const xfc_image &chooseImage() {
       return **image;
     refused += (refused.empty() ? "" : "; ") + std::string((*image)->cpu) + " (this CPU lacks " + missing + ")";
   }
+  if (refused.empty())
+    throw Error("this executable has code for GPUs only; use --device cuda, or compile the model with --target cpu,cuda");
   throw Error("this executable was compiled for " + refused + "; compile the model for this machine, or with --cpu x86-64-v3,x86-64-v4");
 }
 
 } // namespace
+
+static const Output &outputOf(const Program &program, std::string_view name) {
+  for (const Output &output : program.outputs)
+    if (output.name == name)
+      return output;
+  throw Error("the program '" + program.name + "' has no result '" + std::string(name) + "'");
+}
 
 struct Engine::State {
   // A block laid out as the parameters: on the device, and the host's copy of it. Where the device's memory is the host's
@@ -36,7 +46,6 @@ struct Engine::State {
     enum class Newer { Neither, Host, Device } newer = Newer::Neither;
   };
 
-  const xfc_image &image;
   Module module;
   ThreadPool pool;
   std::unique_ptr<Device> device;
@@ -48,6 +57,8 @@ struct Engine::State {
   std::vector<uint64_t> packedVersions;
   std::vector<PackRun> packRuns;
   uint64_t version = 1; // of the parameters
+  uint64_t placement = 0; // raised when memory is taken, or laid out anew
+  std::map<std::string, std::unique_ptr<DeviceMemory>, std::less<>> rows;
 
   struct Prepared {
     ProgramRun run;
@@ -57,14 +68,20 @@ struct Engine::State {
   };
   std::map<std::string, Prepared, std::less<>> programs;
 
-  State(const xfc_image &image, int threads)
-      : image(image), module(deserialize(image.plan, image.plan_size)), pool(std::max(1, threads)), tableMemory(module.tables.size()),
+  // Of an image of either kind; the device is made for it then.
+  template <typename Image>
+  State(const Image &image, int threads)
+      : module(deserialize(image.plan, image.plan_size)), pool(std::max(1, threads)), tableMemory(module.tables.size()),
         tables(module.tables.size()), packed(module.packed.size()), tableRowsMade(module.tables.size()), packedVersions(module.packed.size()) {
     if (image.abi_version != XFC_ABI_VERSION)
       throw Error("this executable was compiled for another version of the runtime; compile the model again");
     if (image.kernel_count != module.kernels.size())
       throw Error("the plan inside this executable is damaged; compile the model again");
-    device = cpuDevice(image, module, pool);
+  }
+
+  std::unique_ptr<DeviceMemory> allocate(int64_t bytes, const char *what, bool sparse = false) {
+    ++placement;
+    return device->allocate(bytes, what, sparse);
   }
 
   int64_t blockBytes() const { return module.parameterElements * bytesOf(module.type); }
@@ -82,7 +99,7 @@ struct Engine::State {
     if (device->isHost())
       return static_cast<char *>(onHost(block, what));
     if (!block.device)
-      block.device = device->allocate(blockBytes(), what);
+      block.device = allocate(blockBytes(), what);
     if (block.newer == Block::Newer::Host) {
       device->copyToDevice(block.device->data(), block.host.data(), blockBytes());
       block.newer = Block::Newer::Neither;
@@ -143,11 +160,13 @@ struct Engine::State {
   void layOut(Prepared &prepared, const Counts &counts) {
     ProgramRun &run = prepared.run;
     if (!prepared.planned || !within(counts, run.capacity)) {
-      run.layout = plan(*run.program, counts);
-      run.capacity = counts;
+      // A GPU keeps what it has captured for a layout: one that holds both batches takes the place of the old.
+      run.capacity = prepared.planned && !device->isHost() ? larger(run.capacity, counts) : counts;
+      run.layout = plan(*run.program, run.capacity);
+      ++placement;
       if (run.layout.bytes > (arena ? arena->bytes() : 0)) {
         arena.reset();
-        arena = device->allocate(run.layout.bytes, "the arena");
+        arena = allocate(run.layout.bytes, "the arena");
       }
       prepared.planned = true;
     }
@@ -165,7 +184,7 @@ struct Engine::State {
       const int64_t bytes = rows * table.dim * bytesOf(module.type);
       std::unique_ptr<DeviceMemory> &memory = tableMemory[index];
       memory.reset();
-      memory = device->allocate(bytes, "a table of positions");
+      memory = allocate(bytes, "a table of positions");
       if (device->isHost()) {
         fillTable(table, rows, memory->data());
       } else {
@@ -203,7 +222,7 @@ struct Engine::State {
     for (int64_t index : prepared.packed)
       missing += packed[index] ? 0 : room(module.packed[index].bytes);
     if (missing) {
-      packedMemory.push_back(device->allocate(missing, "packed weights"));
+      packedMemory.push_back(allocate(missing, "packed weights"));
       char *next = static_cast<char *>(packedMemory.back()->data());
       for (int64_t index : prepared.packed)
         if (!packed[index]) {
@@ -225,8 +244,24 @@ struct Engine::State {
   }
 };
 
-Engine::Engine(int threads) : Engine(chooseImage(), threads) {}
-Engine::Engine(const xfc_image &image, int threads) : state(std::make_unique<State>(image, threads)) {}
+Engine::Engine(int threads, std::string_view device) {
+  if (device == "cuda")
+    runOn(xfc_device_images, threads);
+  else
+    runOn(chooseImage(), threads);
+}
+Engine::Engine(const xfc_image &image, int threads) { runOn(image, threads); }
+Engine::Engine(const xfc_device_image *const *images, int threads) { runOn(images, threads); }
+void Engine::runOn(const xfc_image &image, int threads) {
+  state = std::make_unique<State>(image, threads);
+  state->device = cpuDevice(image, state->module, state->pool);
+}
+void Engine::runOn(const xfc_device_image *const *images, int threads) {
+  auto gpu = std::make_unique<cuda::CudaDevice>(images);
+  state = std::make_unique<State>(gpu->image(), threads);
+  gpu->load(state->module);
+  state->device = std::move(gpu);
+}
 Engine::~Engine() = default;
 
 const Module &Engine::module() const { return state->module; }
@@ -273,7 +308,7 @@ void Engine::run(std::string_view program, const xfc_shape &shape, std::span<con
     if (bound == bindings.end())
       throw Error("the program '" + std::string(program) + "' was run without its argument '" + argument.name + "'");
     const int64_t stride = argument.set < 0 ? 0 : bound->stride ? bound->stride : featuresOf(argument);
-    run.arguments[i] = {bound->data, stride};
+    run.arguments[i] = {bound->data, stride, bound->onDevice};
   }
   run.shape = &shape;
   run.counts = countsOf(shape);
@@ -281,6 +316,7 @@ void Engine::run(std::string_view program, const xfc_shape &shape, std::span<con
   s.makeTables(prepared, run.counts.longest);
   s.placeBlocks(prepared);
   s.pack(prepared);
+  run.placement = s.placement;
   s.device->run(run);
   if (prepared.gradients)
     s.changedOnDevice(s.gradients);
@@ -296,12 +332,26 @@ void Engine::run(std::string_view program, const xfc_shape &shape, std::span<con
   }
 }
 
+void *Engine::rows(std::string_view name, int64_t bytes) {
+  auto known = state->rows.find(name);
+  if (known == state->rows.end())
+    known = state->rows.emplace(name, nullptr).first;
+  std::unique_ptr<DeviceMemory> &memory = known->second;
+  if (!memory || memory->bytes() < bytes) {
+    memory.reset();
+    memory = state->allocate(bytes, "rows that steps hand on", /*sparse=*/true);
+  }
+  return memory->data();
+}
+
+void Engine::copyRows(std::string_view program, std::string_view name, void *rows, std::span<const int32_t> to) {
+  State::Prepared &prepared = state->prepare(program);
+  state->device->copyRows(prepared.run, outputOf(*prepared.run.program, name), rows, to);
+}
+
 View Engine::output(std::string_view program, std::string_view name) const {
   State::Prepared &prepared = state->prepare(program);
-  for (const Output &output : prepared.run.program->outputs)
-    if (output.name == name)
-      return state->device->output(prepared.run, output);
-  throw Error("the program '" + std::string(program) + "' has no result '" + std::string(name) + "'");
+  return state->device->output(prepared.run, outputOf(*prepared.run.program, name));
 }
 
 int64_t Engine::arenaBytes() const { return state->arena ? state->arena->bytes() : 0; }

@@ -14,14 +14,17 @@ struct Binding {
   std::string_view name;
   void *data;
   int64_t stride = 0; // elements between rows; 0: the argument's own features
+  bool onDevice = false; // it is memory of rows()
 };
 
 class Engine {
 public:
-  // Picks the best image this CPU can run; throws Error naming the missing feature if there is none.
-  explicit Engine(int threads);
-  // For tests: a given image.
+  // Picks the best image that this CPU, or with "cuda" the first GPU, can run; throws Error saying what is missing if there is
+  // none. The threads do the host's part of the work where a GPU does the rest.
+  explicit Engine(int threads, std::string_view device = "cpu");
+  // For tests: given images.
   Engine(const xfc_image &image, int threads);
+  Engine(const xfc_device_image *const *images, int threads);
   ~Engine();
 
   const Module &module() const;
@@ -51,6 +54,12 @@ public:
   // A result of the last run of `program`.
   View output(std::string_view program, std::string_view name) const;
 
+  // Memory of the device for rows that runs hand on, as those of a cache: at least `bytes`, kept under the name until more is
+  // asked for. Its contents are undefined at first.
+  void *rows(std::string_view name, int64_t bytes);
+  // Rows of a result of the last run of `program`: row i becomes row to[i] of `rows`, dense rows in memory of the device.
+  void copyRows(std::string_view program, std::string_view name, void *rows, std::span<const int32_t> to);
+
   int64_t arenaBytes() const;
   // Bytes of parameters, gradients, moments, packed weights and tables that the device now holds.
   int64_t stateBytes() const;
@@ -59,6 +68,8 @@ public:
   void profile(std::vector<LaunchTiming> *timings);
 
 private:
+  void runOn(const xfc_image &image, int threads);
+  void runOn(const xfc_device_image *const *images, int threads);
   struct State;
   std::unique_ptr<State> state;
 };

@@ -6,10 +6,10 @@
 namespace xfc {
 
 // From 1 MB on in huge pages: besides fewer misses of the TLB, what lies together is spread evenly over a cache's sets.
-void HostMemory::allocate(int64_t bytes, const char *what) {
+void HostMemory::allocate(int64_t bytes, const char *what, bool sparse) {
   constexpr size_t small = 4096, huge = 1 << 21;
   release();
-  const size_t page = bytes >= 1 << 20 ? huge : small;
+  const size_t page = bytes >= 1 << 20 && !sparse ? huge : small;
   mapped = (bytes + 128 + page - 1) / page * page + (page - small);
   void *pages = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) {

@@ -3,6 +3,7 @@
 #include "../core/HostMemory.h"
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 
 namespace xfc {
@@ -10,8 +11,8 @@ namespace {
 
 class CpuMemory : public DeviceMemory {
 public:
-  CpuMemory(int64_t bytes, const char *what) {
-    pages.allocate(bytes, what);
+  CpuMemory(int64_t bytes, const char *what, bool sparse) {
+    pages.allocate(bytes, what, sparse);
     begin = pages.data();
     size = bytes;
   }
@@ -28,7 +29,20 @@ public:
   std::string name() const override { return image.cpu; }
   bool isHost() const override { return true; }
 
-  std::unique_ptr<DeviceMemory> allocate(int64_t bytes, const char *what) override { return std::make_unique<CpuMemory>(bytes, what); }
+  std::unique_ptr<DeviceMemory> allocate(int64_t bytes, const char *what, bool sparse) override {
+    return std::make_unique<CpuMemory>(bytes, what, sparse);
+  }
+  int64_t available() const override {
+    std::FILE *file = std::fopen("/proc/meminfo", "r");
+    if (!file)
+      return 0;
+    char line[200];
+    long long kilobytes = 0;
+    while (std::fgets(line, sizeof line, file) && std::sscanf(line, "MemAvailable: %lld kB", &kilobytes) != 1)
+      ;
+    std::fclose(file);
+    return kilobytes * 1024;
+  }
   void copyToDevice(void *to, const void *from, int64_t bytes) override { std::memcpy(to, from, bytes); }
   void copyToHost(void *to, const void *from, int64_t bytes) override { std::memcpy(to, from, bytes); }
 
@@ -76,10 +90,14 @@ public:
     }
   }
 
-  View output(const ProgramRun &run, const Output &output) override {
-    const bool bound = output.place.kind == Place::Kind::Argument && output.set >= 0;
-    return {&output, run.address(output.place), bound ? run.arguments[output.place.index].stride : output.stride};
+  void copyRows(const ProgramRun &run, const Output &output, void *rows, std::span<const int32_t> to) override {
+    const int64_t bytes = featuresOf(output) * bytesOf(output.type), stride = rowStrideOf(run, output) * bytesOf(output.type);
+    const char *from = static_cast<const char *>(run.address(output.place));
+    for (size_t row = 0; row < to.size(); ++row)
+      std::memcpy(static_cast<char *>(rows) + to[row] * bytes, from + static_cast<int64_t>(row) * stride, bytes);
   }
+
+  View output(const ProgramRun &run, const Output &output) override { return {&output, run.address(output.place), strideOf(run, output)}; }
 
 private:
   struct Launch {

@@ -60,19 +60,6 @@ int64_t modelWidth(const Module &module) {
   return module.parameters.empty() ? 1 : module.parameters[0].shape.back();
 }
 
-// Memory the system could give this process now, or 0 where it does not say.
-int64_t availableMemory() {
-  std::FILE *file = std::fopen("/proc/meminfo", "r");
-  if (!file)
-    return 0;
-  char line[200];
-  long long kilobytes = 0;
-  while (std::fgets(line, sizeof line, file) && std::sscanf(line, "MemAvailable: %lld kB", &kilobytes) != 1)
-    ;
-  std::fclose(file);
-  return kilobytes * 1024;
-}
-
 SearchOptions greedy() {
   SearchOptions options;
   options.beam = 1;
@@ -202,9 +189,9 @@ void Trainer::reserve() {
   Memory memory = predictMemory(module(), programs, counts, threads);
   if (validSources)
     memory = larger(memory, predictMemory(module(), {"encode", module().stepProgram(1)->name}, searchCounts(module(), validSources->sources, greedy()), threads));
-  const int64_t needed = memory.total(), available = availableMemory();
+  const int64_t needed = memory.total(), available = engine.device().available();
   if (available > 0 && needed > available)
-    throw Error("training needs " + megabytes(needed) + " of memory, the system has " + megabytes(available) +
+    throw Error("training needs " + megabytes(needed) + " of memory, the " + std::string(engine.device().isHost() ? "system" : "GPU") + " has " + megabytes(available) +
                 " left; use a smaller --batch-tokens (with --accumulate for the same step) or a smaller model");
   for (const std::string &program : programs)
     engine.reserve(program, counts);
