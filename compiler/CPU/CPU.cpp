@@ -3,7 +3,7 @@
 #include "Dialect/XFC.h"
 #include "Emitters.h"
 #include "Matrix.h"
-#include "Object.h"
+#include "Codegen/MachineCode.h"
 #include "core/Error.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -82,58 +82,14 @@ Backend::KernelInfo emitScale(KernelBuilder &k, ScaleOp op) {
   return overPairs(k, cast<PairsType>(op.getType()), 1, [&](ArrayRef<Value> xs) { return k.mulf(xs[0], factor); });
 }
 
-static Value logistic(KernelBuilder &k, Value x) {
-  return k.divf(k.splat(1), k.addf(k.splat(1), k.exp(k.subf(k.splat(0), x))));
-}
-
-// The normal distribution's cumulative function, (1 + erf(x / sqrt(2))) / 2.
-static Value normal(KernelBuilder &k, Value x) {
-  return k.fma(k.splat(0.5), k.erf(k.mulf(x, k.splat(0.70710678118654752440))), k.splat(0.5));
-}
-
-Value emitActivationVector(KernelBuilder &k, ActivationKind kind, Value x) {
-  switch (kind) {
-  case ActivationKind::relu:
-    return k.maxf(x, k.splat(0));
-  case ActivationKind::gelu:
-    return k.mulf(x, normal(k, x));
-  case ActivationKind::silu:
-    return k.mulf(x, logistic(k, x));
-  case ActivationKind::tanh:
-    return k.tanh(x);
-  }
-  llvm_unreachable("every activation is listed");
-}
-
-Value emitActivationGradVector(KernelBuilder &k, ActivationKind kind, Value dy, Value x) {
-  switch (kind) {
-  case ActivationKind::relu:
-    return k.select(k.lessf(k.splat(0), x), dy, k.splat(0));
-  case ActivationKind::gelu: {
-    // cdf(x) + x pdf(x)
-    Value density = k.mulf(k.exp(k.mulf(k.mulf(x, x), k.splat(-0.5))), k.splat(0.39894228040143267794));
-    return k.mulf(dy, k.fma(x, density, normal(k, x)));
-  }
-  case ActivationKind::silu: {
-    Value s = logistic(k, x);
-    return k.mulf(dy, k.mulf(s, k.fma(x, k.subf(k.splat(1), s), k.splat(1))));
-  }
-  case ActivationKind::tanh: {
-    Value t = k.tanh(x);
-    return k.mulf(dy, k.subf(k.splat(1), k.mulf(t, t)));
-  }
-  }
-  llvm_unreachable("every activation is listed");
-}
-
 Backend::KernelInfo emitActivation(KernelBuilder &k, ActivationOp op) {
   return overRows(k, cast<RowsType>(op.getType()).getFeatures(), 1,
-                  [&](ArrayRef<Value> xs) { return emitActivationVector(k, op.getKind(), xs[0]); });
+                  [&](ArrayRef<Value> xs) { return activationOf(k, op.getKind(), xs[0]); });
 }
 
 Backend::KernelInfo emitActivationGrad(KernelBuilder &k, ActivationGradOp op) {
   return overRows(k, cast<RowsType>(op.getType()).getFeatures(), 2,
-                  [&](ArrayRef<Value> xs) { return emitActivationGradVector(k, op.getKind(), xs[0], xs[1]); });
+                  [&](ArrayRef<Value> xs) { return activationGradOf(k, op.getKind(), xs[0], xs[1]); });
 }
 
 // Sixteen counters of Philox make the numbers of 64 features (abi.h).

@@ -1,6 +1,7 @@
 // The emitters: each writes the kernel of one op and returns how its work is cut.
 #pragma once
 
+#include "Codegen/Activation.h"
 #include "Dialect/XFC.h"
 #include "KernelBuilder.h"
 #include "Schedule/Schedule.h"
@@ -47,10 +48,8 @@ Backend::KernelInfo emitSquareSum(KernelBuilder &, SquareSumOp);
 Backend::KernelInfo emitClipFactor(KernelBuilder &, ClipFactorOp);
 Backend::KernelInfo emitAdam(KernelBuilder &, AdamOp);
 
-// Shared parts. Rows of a chunk that is bound by memory; one vector of an activation and of its gradient.
+// Shared parts. Rows of a chunk that is bound by memory.
 int64_t rowsPerChunk(int64_t features);
-mlir::Value emitActivationVector(KernelBuilder &, ActivationKind, mlir::Value x);
-mlir::Value emitActivationGradVector(KernelBuilder &, ActivationKind, mlir::Value dy, mlir::Value x);
 Backend::KernelInfo emitPairsDropout(KernelBuilder &, PairsType, double rate);
 
 // Loss, negative log-likelihood and log-sum-exp of one row of `vocabulary` logits; label and smoothing are scalars.

@@ -156,9 +156,9 @@ SmallVector<Value> evaluateEpilogue(KernelBuilder &k, Region &region, ArrayRef<V
     else if (isa<MultiplyOp>(op))
       result = k.mulf(operand(0), operand(1));
     else if (auto activation = dyn_cast<ActivationOp>(op))
-      result = emitActivationVector(k, activation.getKind(), operand(0));
+      result = activationOf(k, activation.getKind(), operand(0));
     else if (auto grad = dyn_cast<ActivationGradOp>(op))
-      result = emitActivationGradVector(k, grad.getKind(), operand(0), operand(1));
+      result = activationGradOf(k, grad.getKind(), operand(0), operand(1));
     else
       result = k.mulf(operand(0), dropoutFactor);
     values[op.getResult(0)] = result;

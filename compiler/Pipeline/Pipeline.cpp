@@ -3,6 +3,7 @@
 #include "CPU/CPU.h"
 #include "CPU/Object.h"
 #include "Dialect/XFC.h"
+#include "GPU/GPU.h"
 #include "Import/Import.h"
 #include "Plain/Plain.h"
 #include "Schedule/Schedule.h"
@@ -15,6 +16,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 #include <chrono>
+#include <functional>
 
 using namespace mlir;
 
@@ -37,6 +39,7 @@ namespace {
 struct PassEntry {
   const char *name; // of --no-fuse, or null
   std::unique_ptr<Pass> (*create)();
+  bool cpuOnly = false;
 };
 
 const std::vector<PassEntry> &passesOf(Phase phase) {
@@ -56,7 +59,7 @@ const std::vector<PassEntry> &passesOf(Phase phase) {
       {nullptr, [] { return createCSEPass(); }},
       {"fuse-loss-gradient", [] { return createFuseLossGradient(); }},
       {"fuse-optimizer", [] { return createFuseOptimizer(); }},
-      {"fuse-packing", [] { return createFusePacking(); }},
+      {"fuse-packing", [] { return createFusePacking(); }, /*cpuOnly=*/true}, // a GPU's kernels read f32 weights where they are
       {"fuse-epilogue", [] { return createFuseEpilogue(); }},
       {nullptr, [] { return createCSEPass(); }},
   };
@@ -68,17 +71,26 @@ class Compilation {
 public:
   Compilation(const Description &description, const PipelineOptions &options)
       : description(description), options(options), context(MLIRContext::Threading::DISABLED) {
+    if (options.dtype == "f64" && llvm::is_contained(options.targets, Target::CUDA))
+      throw Error("--dtype f64: there is no CUDA code in f64; use --dtype f32 or bf16, or --target cpu");
     context.loadDialect<XFCDialect, func::FuncDialect>();
     timed("import", [&] { module = importModel(description, {options.train, options.decode, options.dtype == "f64"}, context); });
   }
 
-  // Runs the passes up to and including `phase`.
-  void runTo(Phase phase) {
-    for (Phase next : {Phase::Fused, Phase::Differentiated})
-      if (next <= phase)
-        runPasses(next);
-    if (phase >= Phase::Differentiated)
-      setComputeTypes();
+  // Runs the passes up to and including `phase` for a target. Those before targets part are run once.
+  void runTo(Phase phase, Target target) {
+    if (phase >= Phase::Fused) {
+      if (!common) {
+        runPasses(Phase::Fused, target);
+        common = module->clone();
+      } else {
+        module = common->clone();
+      }
+    }
+    if (phase >= Phase::Differentiated) {
+      runPasses(Phase::Differentiated, target);
+      setComputeTypes(target);
+    }
   }
 
   ModuleOp operator*() { return *module; }
@@ -92,7 +104,9 @@ public:
   // Of the first instruction set.
   std::unique_ptr<ImageBackend> firstBackend() { return backendFor(InstructionSet::named(options.cpus.front())); }
 
-  // Schedules for one instruction set; the backend then holds its kernels.
+  GPUBackend gpuBackend(const std::string &arch) { return GPUBackend(context, gpu::Architecture::named(arch)); }
+
+  // Schedules for one backend, which then holds the kernels.
   Module scheduleFor(Backend &backend) {
     Module plan;
     timed("schedule", [&] { plan = schedule(*module, description, backend); });
@@ -109,9 +123,9 @@ public:
   }
 
 private:
-  void runPasses(Phase phase) {
+  void runPasses(Phase phase, Target target) {
     for (const PassEntry &entry : passesOf(phase))
-      if (!entry.name || !options.disabled.count(entry.name))
+      if ((!entry.name || !options.disabled.count(entry.name)) && (!entry.cpuOnly || target == Target::CPU))
         runPass(entry.create());
     // At the very end: CSE would merge what is computed again with the first time, and the liveness is that of the final ops.
     if (phase == Phase::Differentiated && !options.recompute.empty())
@@ -119,15 +133,16 @@ private:
   }
 
   // All products in the type asked for; those of f32 that decode also in each that can be chosen when it starts.
-  void setComputeTypes() {
-    const bool plain = llvm::any_of(options.cpus, [](const std::string &cpu) { return InstructionSet::named(cpu).plain; });
+  void setComputeTypes(Target target) {
+    const bool plain = target == Target::CPU && llvm::any_of(options.cpus, [](const std::string &cpu) { return InstructionSet::named(cpu).plain; });
     if (options.dtype == "bf16") {
       if (plain)
         throw Error("--dtype bf16: plain code multiplies in f32 or f64; use --dtype f32, or another --cpu");
       runPass(createSetComputeType({ComputeType::bf16, {}}));
     } else if (options.dtype == "f32" && !plain && module->lookupSymbol("decode_step")) {
       for (ComputeType type : {ComputeType::bf16, ComputeType::int8})
-        runPass(createSetComputeType({type, {"encode", "decode_step", "decode_candidates"}}));
+        if (target == Target::CPU || type != ComputeType::int8) // whose products a GPU's kernels do not have
+          runPass(createSetComputeType({type, {"encode", "decode_step", "decode_candidates"}}));
     }
   }
 
@@ -163,7 +178,7 @@ private:
   const Description &description;
   const PipelineOptions &options;
   MLIRContext context;
-  OwningOpRef<ModuleOp> module;
+  OwningOpRef<ModuleOp> module, common; // `common` is the module where targets part
   int dumps = 0, written = 0;
   std::string last;
 };
@@ -201,51 +216,84 @@ const std::vector<std::string> &recomputeLevels() {
 
 std::string emitPhase(const Description &description, const PipelineOptions &options, Phase phase) {
   Compilation compilation(description, options);
-  compilation.runTo(phase);
+  const Target target = options.targets.front();
+  compilation.runTo(phase, target);
   if (phase < Phase::Scheduled) {
     std::string text;
     llvm::raw_string_ostream(text) << *compilation;
     return text;
   }
-  std::unique_ptr<ImageBackend> backend = compilation.firstBackend();
-  Module plan = compilation.scheduleFor(*backend);
-  return phase == Phase::Scheduled ? print(plan) : backend->print();
+  auto textOf = [&](auto &&backend) {
+    Module plan = compilation.scheduleFor(backend);
+    return phase == Phase::Scheduled ? print(plan) : backend.print();
+  };
+  return target == Target::CPU ? textOf(*compilation.firstBackend()) : textOf(compilation.gpuBackend(options.cudaArchs.front()));
 }
 
 std::string emitLLVM(const Description &description, const PipelineOptions &options) {
   Compilation compilation(description, options);
-  compilation.runTo(Phase::Lowered);
+  compilation.runTo(Phase::Lowered, Target::CPU);
   std::unique_ptr<ImageBackend> backend = compilation.firstBackend();
   Module plan = compilation.scheduleFor(*backend);
   std::vector<char> text = backend->object(plan, "0", /*text=*/true);
   return {text.begin(), text.end()};
 }
 
+std::string emitPTX(const Description &description, const PipelineOptions &options) {
+  Compilation compilation(description, options);
+  compilation.runTo(Phase::Lowered, Target::CUDA);
+  GPUBackend backend = compilation.gpuBackend(options.cudaArchs.front());
+  compilation.scheduleFor(backend);
+  return backend.ptx();
+}
+
 Module planOf(const Description &description, const PipelineOptions &options) {
   Compilation compilation(description, options);
-  compilation.runTo(Phase::Scheduled);
+  compilation.runTo(Phase::Scheduled, Target::CPU);
   std::unique_ptr<ImageBackend> backend = compilation.firstBackend();
   return compilation.scheduleFor(*backend);
 }
 
 std::vector<std::vector<char>> compileObjects(const Description &description, const PipelineOptions &options) {
   Compilation compilation(description, options);
-  compilation.runTo(Phase::Lowered);
-  // The best first: the engine takes the first image this CPU can run.
-  std::vector<InstructionSet> sets;
-  for (const std::string &cpu : options.cpus)
-    sets.push_back(InstructionSet::named(cpu));
-  llvm::stable_sort(sets, std::greater<>());
   std::vector<std::vector<char>> objects;
-  std::vector<std::string> images;
-  for (const InstructionSet &set : sets) {
-    std::unique_ptr<ImageBackend> backend = compilation.backendFor(set);
-    Module plan = compilation.scheduleFor(*backend);
-    std::string suffix = std::to_string(images.size());
-    compilation.timed("machine code for " + set.name, [&] { objects.push_back(backend->object(plan, suffix)); });
-    images.push_back("xfc_image_" + suffix);
+  std::vector<std::string> images, deviceImages;
+  if (llvm::is_contained(options.targets, Target::CPU)) {
+    compilation.runTo(Phase::Lowered, Target::CPU);
+    // The best first: the engine takes the first image this CPU can run.
+    std::vector<InstructionSet> sets;
+    for (const std::string &cpu : options.cpus)
+      sets.push_back(InstructionSet::named(cpu));
+    llvm::stable_sort(sets, std::greater<>());
+    for (const InstructionSet &set : sets) {
+      std::unique_ptr<ImageBackend> backend = compilation.backendFor(set);
+      Module plan = compilation.scheduleFor(*backend);
+      std::string suffix = std::to_string(images.size());
+      compilation.timed("machine code for " + set.name, [&] { objects.push_back(backend->object(plan, suffix)); });
+      images.push_back("xfc_image_" + suffix);
+    }
   }
-  objects.push_back(emitImageTable(images));
+  if (llvm::is_contained(options.targets, Target::CUDA)) {
+    compilation.runTo(Phase::Lowered, Target::CUDA);
+    std::vector<const gpu::Architecture *> archs;
+    for (const std::string &arch : options.cudaArchs)
+      archs.push_back(&gpu::Architecture::named(arch));
+    llvm::stable_sort(archs, std::greater<>()); // the table of them has the newest last
+    const std::optional<std::string> ptxas = gpu::findPtxas();
+    if (!ptxas && options.timing)
+      std::fprintf(stderr, "           ptxas was not found: the GPU's driver will compile the PTX when it is loaded\n");
+    for (const gpu::Architecture *arch : archs) {
+      GPUBackend backend = compilation.gpuBackend(arch->name);
+      Module plan = compilation.scheduleFor(backend);
+      DeviceCode code{arch->name, {}, {}};
+      compilation.timed("PTX for " + arch->name, [&] { code.ptx = backend.ptx(); });
+      if (ptxas)
+        compilation.timed("cubin for " + arch->name, [&] { code.cubin = gpu::assemble(*ptxas, code.ptx, *arch); });
+      deviceImages.push_back("xfc_device_image_" + std::to_string(deviceImages.size()));
+      objects.push_back(emitDeviceImage(code, plan, deviceImages.back()));
+    }
+  }
+  objects.push_back(emitImageTables(images, deviceImages));
   return objects;
 }
 

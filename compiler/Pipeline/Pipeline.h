@@ -26,23 +26,30 @@ const std::vector<std::string> &fusions();
 // What `--recompute=LEVEL` can say, from the least.
 const std::vector<std::string> &recomputeLevels();
 
+// What code is generated for.
+enum class Target { CPU, CUDA };
+
 struct PipelineOptions {
   bool train = true, decode = true;
   std::string dtype = "f32";                // of matrix products: f32, bf16 (all else stays f32), or f64 (all is)
   std::set<std::string> disabled;           // of fusions()
   std::string recompute;                    // of recomputeLevels(), or empty: every value is kept for the gradients
-  std::vector<std::string> cpus = {"native"}; // instruction sets, each becomes an image
+  std::vector<Target> targets = {Target::CPU};
+  std::vector<std::string> cpus = {"native"};      // instruction sets, each becomes an image
+  std::vector<std::string> cudaArchs = {"sm_80"}; // architectures of GPUs, each becomes a device image
   std::string dumpDirectory;                // the module after every pass that changed it
   bool timing = false;                      // a line for each stage and pass on standard error
 };
 
-// The program as text after `phase`: MLIR, or the plan for Scheduled.
+// The program of the first target as text after `phase`: MLIR, or the plan for Scheduled.
 std::string emitPhase(const Description &description, const PipelineOptions &options, Phase phase);
 // LLVM IR of the first instruction set.
 std::string emitLLVM(const Description &description, const PipelineOptions &options);
-// The plan alone, for inspection.
+// PTX of the first architecture.
+std::string emitPTX(const Description &description, const PipelineOptions &options);
+// The CPU's plan alone, for inspection.
 Module planOf(const Description &description, const PipelineOptions &options);
-// The objects to link: one for each instruction set, and the table of images.
+// The objects to link: one for each instruction set and each architecture of the targets, and the tables of images.
 std::vector<std::vector<char>> compileObjects(const Description &description, const PipelineOptions &options);
 
 } // namespace xfc

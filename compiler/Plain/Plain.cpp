@@ -1,6 +1,6 @@
 // The plain backend: each op lowers itself, and upstream passes do the rest.
 #include "Plain.h"
-#include "CPU/Object.h"
+#include "Codegen/MachineCode.h"
 #include "Dialect/PlainBuilder.h"
 #include "core/Error.h"
 #include "mlir/Conversion/Passes.h"

@@ -5,6 +5,7 @@
 #include "Pipeline/Pipeline.h"
 #include "core/Error.h"
 #include "core/Files.h"
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -13,7 +14,7 @@ namespace {
 
 struct CompileOptions {
   ModelArguments model;
-  std::string output, target = "cpu", cpu = "native", dtype = "f32", mode = "train,decode", emit = "exe";
+  std::string output, target = "cpu", cpu = "native", cudaArch = "sm_80", dtype = "f32", mode = "train,decode", emit = "exe";
   FusionArguments noFuse;
   RecomputeArgument recompute;
   PipelineOptions pipeline;
@@ -26,12 +27,25 @@ PipelineOptions pipelineOptions(const CompileOptions &options) {
     check("--mode", mode, {"train", "decode"});
     (mode == "train" ? pipeline.train : pipeline.decode) = true;
   }
+  pipeline.targets.clear();
+  for (const std::string &target : splitList(options.target)) {
+    check("--target", target, {"cpu", "cuda"});
+    pipeline.targets.push_back(target == "cpu" ? Target::CPU : Target::CUDA);
+  }
+  if (pipeline.targets.empty())
+    throw CLI::ValidationError("--target", "expected cpu, cuda, or cpu,cuda");
   check("--dtype", options.dtype, dtypes());
   pipeline.dtype = options.dtype;
   pipeline.cpus = splitList(options.cpu);
+  pipeline.cudaArchs = splitList(options.cudaArch);
   pipeline.disabled = options.noFuse.disabled();
   pipeline.recompute = options.recompute.level();
   return pipeline;
+}
+
+void requireTarget(const PipelineOptions &pipeline, Target target, const char *message) {
+  if (std::find(pipeline.targets.begin(), pipeline.targets.end(), target) == pipeline.targets.end())
+    throw Error(message);
 }
 
 void writeText(const std::string &file, const std::string &text) {
@@ -43,11 +57,6 @@ void writeText(const std::string &file, const std::string &text) {
 
 void compile(const CompileOptions &options) {
   PipelineOptions pipeline = pipelineOptions(options);
-  for (const std::string &target : splitList(options.target)) {
-    check("--target", target, {"cpu", "cuda"});
-    if (target == "cuda")
-      throw Error("--target cuda: this compiler generates code for the CPU only; use --target cpu");
-  }
   Description description = options.model.parse();
   if (options.emit == "exe" || options.emit == "obj") {
     std::vector<std::vector<char>> objects = compileObjects(description, pipeline);
@@ -63,14 +72,16 @@ void compile(const CompileOptions &options) {
       std::fprintf(stderr, "xfc: wrote %s\n", file.c_str());
     }
   } else if (options.emit == "llvm") {
+    requireTarget(pipeline, Target::CPU, "--emit llvm: is the CPU's code; use --emit ptx, or --target cpu");
     writeText(options.output, emitLLVM(description, pipeline));
   } else if (options.emit == "ptx") {
-    throw Error("--emit ptx: this compiler generates code for the CPU only");
+    requireTarget(pipeline, Target::CUDA, "--emit ptx: is a GPU's code; use --target cuda");
+    writeText(options.output, emitPTX(description, pipeline));
   } else {
     for (const PhaseInfo &info : phases())
       if (options.emit == info.name)
         return writeText(options.output, emitPhase(description, pipeline, info.phase));
-    std::string known = "exe, obj, llvm";
+    std::string known = "exe, obj, llvm, ptx";
     for (const PhaseInfo &info : phases())
       known += std::string(", ") + info.name;
     throw CLI::ValidationError("--emit", "unknown '" + options.emit + "'; known: " + known);
@@ -84,15 +95,18 @@ void addCompile(CLI::App &app) {
   CLI::App *command = app.add_subcommand("compile", "compile a model.json into one executable that trains, translates and scores");
   options->model.addTo(*command);
   command->add_option("-o,--output", options->output, "the file to write (default: ./ and the model's name)");
-  command->add_option("--target", options->target, "what to generate code for: cpu")->capture_default_str();
+  command->add_option("--target", options->target, "what to generate code for: cpu, cuda (NVIDIA GPUs; PTX in the executable, which needs nothing but the driver), or cpu,cuda")->capture_default_str();
   command->add_option("--cpu", options->cpu, "instruction sets, separated by commas: native, x86-64-v3, x86-64-v4, either with +vnni, x86-64-v4+bf16, x86-64-v4+amx; several are chosen from at start. "
                                               "plain, with --no-fuse: the slow path that the others are compared with")
+      ->capture_default_str();
+  command->add_option("--cuda-arch", options->cudaArch, "GPU architectures, separated by commas: sm_80 runs on every GPU from compute capability 8.0 on; of several, a GPU "
+                                                        "takes the newest it can run. A cubin for each is put beside its PTX where ptxas is found")
       ->capture_default_str();
   command->add_option("--dtype", options->dtype, "type of matrix products: f32; bf16, where parameters, sums and all else stay f32; or f64 for checking gradients")->capture_default_str();
   command->add_option("--mode", options->mode, "programs to include: train, decode")->capture_default_str();
   options->noFuse.addTo(*command);
   options->recompute.addTo(*command);
-  command->add_option("--emit", options->emit, "stop early: exe, obj, llvm, or a phase of `xfc phases`")->capture_default_str();
+  command->add_option("--emit", options->emit, "stop early: exe, obj, llvm, ptx, or a phase of `xfc phases`")->capture_default_str();
   command->add_option("--dump-ir-dir", options->pipeline.dumpDirectory, "write the module after every pass into this folder");
   command->add_flag("--timing", options->pipeline.timing, "print what each stage and pass took");
   command->callback([options] { compile(*options); });

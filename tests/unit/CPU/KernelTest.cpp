@@ -2,7 +2,7 @@
 #include "KernelTest.h"
 #include "CPU/CPU.h"
 #include "CPU/Matrix.h"
-#include "CPU/Object.h"
+#include "Codegen/MachineCode.h"
 #include "Plain/Plain.h"
 #include "core/Features.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -1,0 +1,211 @@
+// Builds code of a kernel that is the same for every target.
+#include "CodeBuilder.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+
+namespace xfc {
+
+CodeBuilder::CodeBuilder(ModuleOp module, Type element, unsigned addressSpace, bool constantCalls)
+    : element(element), b(module.getLoc(), module.getContext()), module(module), constantCalls(constantCalls) {
+  ptr = LLVM::LLVMPointerType::get(module.getContext(), addressSpace);
+  i64 = b.getI64Type();
+  i32 = b.getI32Type();
+  i1 = b.getI1Type();
+}
+
+VectorType CodeBuilder::vectorType(int64_t n, Type of) const { return VectorType::get({n}, of ? of : element); }
+
+//===--------------------------------------------------------------------------------------------------------===//
+// The call
+//===--------------------------------------------------------------------------------------------------------===//
+
+Value CodeBuilder::field(Value record, size_t offset, Type type) {
+  Value p = LLVM::GEPOp::create(b, record.getType(), b.getI8Type(), record, ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(offset)},
+                                LLVM::GEPNoWrapFlags::inbounds);
+  auto load = LLVM::LoadOp::create(b, type, p);
+  load.setInvariant(constantCalls);
+  return load;
+}
+
+Value CodeBuilder::rows() { return field(call, offsetof(xfc_call, rows), ptr); }
+Value CodeBuilder::keyRows() { return field(call, offsetof(xfc_call, key_rows), ptr); }
+Value CodeBuilder::keys() { return field(call, offsetof(xfc_call, keys), ptr); }
+Value CodeBuilder::shape() { return field(call, offsetof(xfc_call, shape), ptr); }
+Value CodeBuilder::buffer(int64_t i) { return field(field(call, offsetof(xfc_call, buffers), ptr), i * sizeof(void *), ptr); }
+Value CodeBuilder::stride(int64_t i) { return field(field(call, offsetof(xfc_call, strides), ptr), i * 8, i64); }
+Value CodeBuilder::immediate(int64_t i) { return field(field(call, offsetof(xfc_call, immediates), ptr), i * 8, i64); }
+Value CodeBuilder::training() {
+  Value flag = field(shape(), offsetof(xfc_shape, training), i32);
+  return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, flag, i32Of(0));
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Integers
+//===--------------------------------------------------------------------------------------------------------===//
+
+Value CodeBuilder::index(int64_t value) { return arith::ConstantOp::create(b, b.getI64IntegerAttr(value)); }
+Value CodeBuilder::integer(int64_t value, Type type) { return arith::ConstantOp::create(b, b.getIntegerAttr(type, value)); }
+Value CodeBuilder::i32Of(int32_t value) { return arith::ConstantOp::create(b, b.getI32IntegerAttr(value)); }
+Value CodeBuilder::boolean(bool value) { return arith::ConstantOp::create(b, b.getBoolAttr(value)); }
+Value CodeBuilder::add(Value x, Value y) { return arith::AddIOp::create(b, x, y); }
+Value CodeBuilder::sub(Value x, Value y) { return arith::SubIOp::create(b, x, y); }
+Value CodeBuilder::mul(Value x, Value y) { return arith::MulIOp::create(b, x, y); }
+Value CodeBuilder::div(Value x, int64_t y) { return arith::DivUIOp::create(b, x, integer(y, x.getType())); }
+Value CodeBuilder::rem(Value x, int64_t y) { return arith::RemUIOp::create(b, x, integer(y, x.getType())); }
+Value CodeBuilder::min(Value x, Value y) { return arith::MinSIOp::create(b, x, y); }
+Value CodeBuilder::max(Value x, Value y) { return arith::MaxSIOp::create(b, x, y); }
+Value CodeBuilder::equal(Value x, Value y) { return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, x, y); }
+Value CodeBuilder::less(Value x, Value y) { return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, x, y); }
+Value CodeBuilder::notLess(Value x, Value y) { return arith::CmpIOp::create(b, arith::CmpIPredicate::uge, x, y); }
+Value CodeBuilder::both(Value x, Value y) { return arith::AndIOp::create(b, x, y); }
+Value CodeBuilder::either(Value x, Value y) { return arith::OrIOp::create(b, x, y); }
+Value CodeBuilder::truncated(Value x) { return arith::TruncIOp::create(b, i32, x); }
+Value CodeBuilder::select(Value condition, Value x, Value y) { return arith::SelectOp::create(b, condition, x, y); }
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Floats
+//===--------------------------------------------------------------------------------------------------------===//
+
+Value CodeBuilder::constant(double value, Type like) {
+  auto vector = dyn_cast<VectorType>(like);
+  TypedAttr number = b.getFloatAttr(vector ? vector.getElementType() : like, value);
+  if (vector)
+    return arith::ConstantOp::create(b, DenseElementsAttr::get(vector, cast<Attribute>(number)));
+  return arith::ConstantOp::create(b, number);
+}
+
+Value CodeBuilder::addf(Value x, Value y) { return arith::AddFOp::create(b, x, y); }
+Value CodeBuilder::subf(Value x, Value y) { return arith::SubFOp::create(b, x, y); }
+Value CodeBuilder::mulf(Value x, Value y) { return arith::MulFOp::create(b, x, y); }
+Value CodeBuilder::divf(Value x, Value y) { return arith::DivFOp::create(b, x, y); }
+Value CodeBuilder::fma(Value x, Value y, Value z) {
+  if (isa<VectorType>(x.getType()))
+    return vector::FMAOp::create(b, x, y, z);
+  return math::FmaOp::create(b, x, y, z);
+}
+Value CodeBuilder::lessf(Value x, Value y) { return arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, x, y); }
+Value CodeBuilder::maxf(Value x, Value y) { return select(lessf(y, x), x, y); }
+Value CodeBuilder::minf(Value x, Value y) { return select(lessf(x, y), x, y); }
+Value CodeBuilder::sqrt(Value x) { return math::SqrtOp::create(b, x); }
+Value CodeBuilder::f64Of(Value x) {
+  auto vector = dyn_cast<VectorType>(x.getType());
+  if (isF64())
+    return x;
+  Type to = b.getF64Type();
+  return arith::ExtFOp::create(b, vector ? Type(VectorType::get(vector.getShape(), to)) : to, x);
+}
+Value CodeBuilder::elementOf(Value x) { return isF64() ? x : arith::TruncFOp::create(b, element, x).getResult(); }
+
+// sign(x) (1 - 2 / (exp(2|x|) + 1)); near 0 the series, where the difference would cancel.
+Value CodeBuilder::tanh(Value x) {
+  auto c = [&](double value) { return constant(value, x.getType()); };
+  Value size = maxf(x, subf(c(0), x)), square = mulf(x, x);
+  Value large = subf(c(1), divf(c(2), addf(exp(addf(size, size)), c(1))));
+  large = select(lessf(x, c(0)), subf(c(0), large), large);
+  Value series = fma(square, fma(square, c(2.0 / 15), c(-1.0 / 3)), c(1));
+  return select(lessf(size, c(0.1)), mulf(x, series), large);
+}
+
+// Abramowitz and Stegun 7.1.26, absolute error 1.5e-7.
+Value CodeBuilder::erf(Value x) {
+  auto c = [&](double value) { return constant(value, x.getType()); };
+  Value size = maxf(x, subf(c(0), x)), t = divf(c(1), fma(c(0.3275911), size, c(1)));
+  Value p = c(1.061405429);
+  for (double coefficient : {-1.453152027, 1.421413741, -0.284496736, 0.254829592})
+    p = fma(p, t, c(coefficient));
+  Value result = subf(c(1), mulf(mulf(p, t), exp(subf(c(0), mulf(x, x)))));
+  return select(lessf(x, c(0)), subf(c(0), result), result);
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Memory
+//===--------------------------------------------------------------------------------------------------------===//
+
+Value CodeBuilder::offset(Value p, Value elements, Type of) {
+  return LLVM::GEPOp::create(b, p.getType(), of ? of : element, p, ArrayRef<LLVM::GEPArg>{elements},
+                             LLVM::GEPNoWrapFlags::inbounds);
+}
+Value CodeBuilder::offset(Value p, int64_t elements, Type of) {
+  if (!elements)
+    return p;
+  return LLVM::GEPOp::create(b, p.getType(), of ? of : element, p, ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(elements)},
+                             LLVM::GEPNoWrapFlags::inbounds);
+}
+Value CodeBuilder::load(Value p) { return LLVM::LoadOp::create(b, element, p, bytes()); }
+Value CodeBuilder::loadI32(Value p, Value i) {
+  return arith::ExtSIOp::create(b, i64, LLVM::LoadOp::create(b, i32, offset(p, i, i32)));
+}
+Value CodeBuilder::loadI64(Value p, Value i) { return LLVM::LoadOp::create(b, i64, offset(p, i, i64)); }
+void CodeBuilder::store(Value value, Value p) { LLVM::StoreOp::create(b, value, p, bytes()); }
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Control
+//===--------------------------------------------------------------------------------------------------------===//
+
+Values CodeBuilder::loop(Value from, Value to, int64_t step, ValueRange state,
+                         const std::function<Values(Value, Values)> &body) {
+  auto loop = scf::ForOp::create(b, from, to, integer(step, from.getType()), state);
+  OpBuilder::InsertionGuard guard(b);
+  if (state.empty()) {
+    b.setInsertionPoint(loop.getBody()->getTerminator());
+    body(loop.getInductionVar(), {});
+  } else {
+    b.setInsertionPointToEnd(loop.getBody());
+    scf::YieldOp::create(b, body(loop.getInductionVar(), Values(loop.getRegionIterArgs())));
+  }
+  return Values(loop.getResults());
+}
+
+void CodeBuilder::loop(Value from, Value to, int64_t step, const std::function<void(Value)> &body) {
+  loop(from, to, step, {}, [&](Value i, Values) -> Values {
+    body(i);
+    return {};
+  });
+}
+
+void CodeBuilder::when(Value condition, const std::function<void()> &then, const std::function<void()> &otherwise) {
+  auto branch = scf::IfOp::create(b, TypeRange{}, condition, /*withElseRegion=*/static_cast<bool>(otherwise));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(branch.thenYield());
+  then();
+  if (otherwise) {
+    b.setInsertionPoint(branch.elseYield());
+    otherwise();
+  }
+}
+
+Values CodeBuilder::choose(Value condition, const std::function<Values()> &then,
+                           const std::function<Values()> &otherwise) {
+  OpBuilder::InsertionGuard guard(b);
+  auto branch = scf::IfOp::create(
+      b, condition, [&](OpBuilder &at, Location) {
+        OpBuilder::InsertionGuard inner(b);
+        b.setInsertionPoint(at.getInsertionBlock(), at.getInsertionPoint());
+        Values results = then();
+        scf::YieldOp::create(b, results);
+      },
+      [&](OpBuilder &at, Location) {
+        OpBuilder::InsertionGuard inner(b);
+        b.setInsertionPoint(at.getInsertionBlock(), at.getInsertionPoint());
+        Values results = otherwise();
+        scf::YieldOp::create(b, results);
+      });
+  return Values(branch.getResults());
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Random numbers
+//===--------------------------------------------------------------------------------------------------------===//
+
+CodeBuilder::DropoutKey CodeBuilder::dropoutKey(Value op, Value position, Value sentence, Value headPlusOne) {
+  Value s = shape();
+  Value key0 = field(s, offsetof(xfc_shape, dropout_key), i32), key1 = field(s, offsetof(xfc_shape, dropout_key) + 4, i32);
+  return {arith::XOrIOp::create(b, key0, truncated(op)), key1, truncated(position), truncated(sentence),
+          truncated(headPlusOne)};
+}
+
+} // namespace xfc

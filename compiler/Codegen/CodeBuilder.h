@@ -1,0 +1,95 @@
+// Builds code of a kernel that is the same for every target: integers, floats, memory, loops, and the fields of a call.
+#pragma once
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "xfc/abi.h"
+#include <cstddef>
+#include <functional>
+
+namespace xfc {
+
+using Values = llvm::SmallVector<mlir::Value, 16>;
+
+class CodeBuilder {
+public:
+  // Of kernels on numbers of `element`. A call and what it points to is in `addressSpace`; `constantCalls` says that its fields may be
+  // read at any time, since nothing writes them while a kernel runs.
+  CodeBuilder(mlir::ModuleOp module, mlir::Type element, unsigned addressSpace, bool constantCalls);
+  virtual ~CodeBuilder() = default;
+
+  int64_t bytes() const { return element.getIntOrFloatBitWidth() / 8; }
+  bool isF64() const { return element.isF64(); }
+
+  mlir::Type element, ptr, i64, i32, i1;
+  mlir::VectorType vectorType(int64_t n, mlir::Type of = {}) const;
+  mlir::Value call, chunk;
+
+  // The call's fields.
+  mlir::Value rows(), keyRows(), keys(), shape();
+  mlir::Value field(mlir::Value record, size_t offset, mlir::Type type);
+  mlir::Value buffer(int64_t i), stride(int64_t i), immediate(int64_t i);
+  mlir::Value rowCount() { return field(rows(), offsetof(xfc_rows, rows), i64); }
+  mlir::Value training();
+
+  // Integers: i64, or i32 where a number is known to be small.
+  mlir::Value index(int64_t value);
+  mlir::Value integer(int64_t value, mlir::Type type);
+  mlir::Value add(mlir::Value a, mlir::Value b), sub(mlir::Value a, mlir::Value b), mul(mlir::Value a, mlir::Value b);
+  mlir::Value mul(mlir::Value a, int64_t b) { return mul(a, integer(b, a.getType())); }
+  mlir::Value add(mlir::Value a, int64_t b) { return add(a, integer(b, a.getType())); }
+  mlir::Value div(mlir::Value a, int64_t b), rem(mlir::Value a, int64_t b); // of what is not negative
+  mlir::Value min(mlir::Value a, mlir::Value b), max(mlir::Value a, mlir::Value b);
+  mlir::Value equal(mlir::Value a, mlir::Value b), less(mlir::Value a, mlir::Value b);
+  mlir::Value notLess(mlir::Value a, mlir::Value b); // unsigned
+  mlir::Value both(mlir::Value a, mlir::Value b), either(mlir::Value a, mlir::Value b);
+  mlir::Value boolean(bool value);
+  mlir::Value i32Of(int32_t value);
+  mlir::Value truncated(mlir::Value a); // i64 to i32
+  mlir::Value select(mlir::Value condition, mlir::Value a, mlir::Value b);
+
+  // Floats, scalars and vectors alike.
+  mlir::Value constant(double value, mlir::Type like);
+  mlir::Value constant(double value, mlir::Value like) { return constant(value, like.getType()); }
+  mlir::Value scalar(double value) { return constant(value, element); }
+  mlir::Value addf(mlir::Value a, mlir::Value b), subf(mlir::Value a, mlir::Value b), mulf(mlir::Value a, mlir::Value b);
+  mlir::Value divf(mlir::Value a, mlir::Value b), fma(mlir::Value a, mlir::Value b, mlir::Value c);
+  virtual mlir::Value maxf(mlir::Value a, mlir::Value b), minf(mlir::Value a, mlir::Value b);
+  mlir::Value lessf(mlir::Value a, mlir::Value b);
+  mlir::Value sqrt(mlir::Value a);
+  virtual mlir::Value exp(mlir::Value a) = 0; // exactly 0 below -87.3 (f64: -708)
+  virtual mlir::Value tanh(mlir::Value a), erf(mlir::Value a); // of f32
+  mlir::Value f64Of(mlir::Value a), elementOf(mlir::Value a);
+
+  // Memory. Offsets count elements of `of`, the element type unless said otherwise; a pointer keeps its address space.
+  mlir::Value offset(mlir::Value p, mlir::Value elements, mlir::Type of = {});
+  mlir::Value offset(mlir::Value p, int64_t elements, mlir::Type of = {});
+  mlir::Value load(mlir::Value p);
+  mlir::Value loadI32(mlir::Value p, mlir::Value i); // widened to i64
+  mlir::Value loadI64(mlir::Value p, mlir::Value i);
+  void store(mlir::Value value, mlir::Value p);
+
+  // Control. A loop's number has the type of `from`.
+  Values loop(mlir::Value from, mlir::Value to, int64_t step, mlir::ValueRange state,
+              const std::function<Values(mlir::Value, Values)> &body);
+  void loop(mlir::Value from, mlir::Value to, int64_t step, const std::function<void(mlir::Value)> &body);
+  void when(mlir::Value condition, const std::function<void()> &then, const std::function<void()> &otherwise = {});
+  Values choose(mlir::Value condition, const std::function<Values()> &then, const std::function<Values()> &otherwise);
+
+  // The key of an op's random numbers for a row, and for a head or none (abi.h).
+  struct DropoutKey {
+    mlir::Value key0, key1, position, sentence, head; // i32
+  };
+  DropoutKey dropoutKey(mlir::Value op, mlir::Value position, mlir::Value sentence, mlir::Value headPlusOne);
+
+  mlir::ImplicitLocOpBuilder b;
+
+protected:
+  mlir::ModuleOp module;
+
+private:
+  const bool constantCalls;
+};
+
+} // namespace xfc

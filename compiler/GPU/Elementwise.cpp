@@ -1,0 +1,233 @@
+// Element by element: sums, products, activations, dropout, rows written where they belong, and weights rounded to bf16.
+#include "Codegen/Activation.h"
+#include "Emitters.h"
+#include <limits>
+
+using namespace mlir;
+
+namespace xfc::gpu {
+
+using Compute = std::function<Value(ArrayRef<Value>)>;
+
+// A block has about 16 elements a thread, or one row.
+static int64_t rowsPerBlock(int64_t width) { return std::max<int64_t>(1, 4096 / width); }
+
+// The groups of this chunk's `per` rows, `groups` in each, one a thread: body(row, group).
+static void eachGroup(KernelBuilder &k, int64_t per, int64_t groups, const std::function<void(Value, Value)> &body) {
+  Value from = k.mul(k.chunk, per), count = k.max(k.min(k.index(per), k.sub(k.rowCount(), from)), k.index(0));
+  k.acrossThreads(k.truncated(k.mul(count, groups)), [&](Value i) {
+    body(k.add(from, k.i64Of(k.div(i, groups))), k.rem(i, groups));
+  });
+}
+
+// Where a row of a buffer lies; `stride` elements behind the one before, unless an op says otherwise.
+using Address = std::function<Value(int64_t buffer, Value row)>;
+
+// Each element of rows of `width`: the last of `buffers` from the others.
+static Backend::KernelInfo overRows(KernelBuilder &k, int64_t width, ArrayRef<int64_t> buffers, const Compute &compute, const Address &address = {}) {
+  const int64_t per = rowsPerBlock(width);
+  k.vectorized(buffers, width, [&](int64_t n) {
+    eachGroup(k, per, width / n, [&](Value row, Value group) {
+      auto at = [&](int64_t i) {
+        return k.offset(address ? address(i, row) : k.offset(k.buffer(i), k.mul(row, k.stride(i))), k.mul(group, n));
+      };
+      SmallVector<Values> xs;
+      for (int64_t operand : buffers.drop_back())
+        xs.push_back(k.load(at(operand), n));
+      Values ys;
+      for (int64_t j = 0; j < n; ++j)
+        ys.push_back(compute(llvm::map_to_vector(xs, [&](const Values &x) { return x[j]; })));
+      k.store(ys, at(buffers.back()));
+    });
+  });
+  return {{Partition::Unit::Rows, per, 1}};
+}
+
+// The queries of the chunk's sequence and head, a warp each: body(its pairs' place in a pairs value, their number, query row).
+static Backend::KernelInfo eachQuery(KernelBuilder &k, PairsType type, const std::function<void(Value, Value, Value, Value)> &body) {
+  const int64_t heads = type.getHeads();
+  Value sequence = k.div(k.chunk, heads), head = k.rem(k.chunk, heads);
+  k.when(k.less(sequence, k.field(k.rows(), offsetof(xfc_rows, sequences), k.i64)), [&] {
+    Value offsets = k.field(k.rows(), offsetof(xfc_rows, offsets), k.ptr), counts = k.field(k.keys(), offsetof(xfc_keys, count), k.ptr);
+    Value first = k.loadI32(offsets, sequence), queries = k.sub(k.loadI32(offsets, k.add(sequence, 1)), first), count = k.loadI32(counts, sequence);
+    Value pairs = k.mul(k.loadI64(k.field(k.keys(), offsetof(xfc_keys, pair_offsets), k.ptr), sequence), heads);
+    k.loop(k.i64Of(k.warp()), queries, k.warps(), [&](Value query) {
+      body(k.add(pairs, k.mul(k.add(k.mul(head, queries), query), count)), count, k.add(first, query), head);
+    });
+  });
+  return {{Partition::Unit::Sequences, 1, heads}};
+}
+
+// Each pair: compute(its operands, number of the key, query row, head).
+using ComputePair = std::function<Value(ArrayRef<Value>, Value, Value, Value)>;
+static Backend::KernelInfo overPairs(KernelBuilder &k, PairsType type, int64_t operands, const ComputePair &compute) {
+  return eachQuery(k, type, [&](Value pairs, Value count, Value row, Value head) {
+    k.loop(k.i64Of(k.lane()), count, k.warpSize, [&](Value key) {
+      auto at = [&](int64_t i) { return k.offset(k.buffer(i), k.add(pairs, key)); };
+      SmallVector<Value> xs;
+      for (int64_t i = 0; i < operands; ++i)
+        xs.push_back(k.load(at(i)));
+      k.store(compute(xs, key, row, head), at(operands));
+    });
+  });
+}
+
+static Backend::KernelInfo overTensors(KernelBuilder &k, int64_t operands, const Compute &compute) {
+  constexpr int64_t part = 16384;
+  auto span = [&](Value from, Value to, int64_t n) {
+    k.loop(k.add(from, k.mul(k.i64Of(k.thread()), n)), to, k.threads * n, [&](Value i) {
+      SmallVector<Values> xs;
+      for (int64_t operand = 0; operand < operands; ++operand)
+        xs.push_back(k.load(k.offset(k.buffer(operand), i), n));
+      Values ys;
+      for (int64_t j = 0; j < n; ++j)
+        ys.push_back(compute(llvm::map_to_vector(xs, [&](const Values &x) { return x[j]; })));
+      k.store(ys, k.offset(k.buffer(operands), i));
+    });
+  };
+  Value from = k.mul(k.chunk, part), to = k.max(from, k.min(k.add(from, part), k.immediate(0)));
+  Value whole = k.sub(to, k.rem(k.sub(to, from), 4)), allAligned = k.boolean(true);
+  for (int64_t i = 0; i <= operands; ++i)
+    allAligned = k.both(allAligned, k.aligned(k.buffer(i), k.index(0)));
+  Value vectors = k.select(allAligned, whole, from);
+  span(from, vectors, 4);
+  span(vectors, to, 1);
+  return {{Partition::Unit::Elements, part, 1}};
+}
+
+Backend::KernelInfo emitAdd(KernelBuilder &k, AddOp op) {
+  auto compute = [&](ArrayRef<Value> xs) { return k.addf(xs[0], xs[1]); };
+  if (auto rows = dyn_cast<RowsType>(op.getType()))
+    return overRows(k, rows.getFeatures(), {0, 1, 2}, compute);
+  if (auto pairs = dyn_cast<PairsType>(op.getType()))
+    return overPairs(k, pairs, 2, [&](ArrayRef<Value> xs, Value, Value, Value) { return compute(xs); });
+  return overTensors(k, 2, compute);
+}
+
+Backend::KernelInfo emitMultiply(KernelBuilder &k, MultiplyOp op) {
+  return overRows(k, cast<RowsType>(op.getType()).getFeatures(), {0, 1, 2}, [&](ArrayRef<Value> xs) { return k.mulf(xs[0], xs[1]); });
+}
+
+Backend::KernelInfo emitScale(KernelBuilder &k, ScaleOp op) {
+  Value factor = k.scalar(op.getFactor().convertToDouble());
+  return overPairs(k, cast<PairsType>(op.getType()), 1, [&](ArrayRef<Value> xs, Value, Value, Value) { return k.mulf(xs[0], factor); });
+}
+
+Backend::KernelInfo emitMask(KernelBuilder &k, MaskOp op) {
+  Value hidden = k.scalar(op.getZero() ? 0 : -std::numeric_limits<double>::infinity());
+  Value limits = k.field(k.keys(), offsetof(xfc_keys, limit), k.ptr);
+  return overPairs(k, cast<PairsType>(op.getType()), 1, [&](ArrayRef<Value> xs, Value key, Value row, Value) {
+    return k.select(k.less(key, k.loadI32(limits, row)), xs[0], hidden);
+  });
+}
+
+Backend::KernelInfo emitActivation(KernelBuilder &k, ActivationOp op) {
+  return overRows(k, cast<RowsType>(op.getType()).getFeatures(), {0, 1}, [&](ArrayRef<Value> xs) { return activationOf(k, op.getKind(), xs[0]); });
+}
+
+Backend::KernelInfo emitActivationGrad(KernelBuilder &k, ActivationGradOp op) {
+  return overRows(k, cast<RowsType>(op.getType()).getFeatures(), {0, 1, 2},
+                  [&](ArrayRef<Value> xs) { return activationGradOf(k, op.getKind(), xs[0], xs[1]); });
+}
+
+// A counter of Philox makes the numbers of four features, 16 apart (abi.h): a thread takes n neighbouring counters of the 16
+// that make 64 features.
+static Backend::KernelInfo dropRows(KernelBuilder &k, int64_t width, double rate) {
+  const int64_t per = rowsPerBlock(width);
+  auto drop = [&](int64_t n) {
+    const int64_t groups = 16 / n;
+    eachGroup(k, per, (width + 63) / 64 * groups, [&](Value row, Value group) {
+      const CodeBuilder::DropoutKey key = k.dropoutKeyOf(k.immediate(0), row);
+      Value block = k.div(group, groups), first = k.mul(k.rem(group, groups), n);
+      SmallVector<std::array<Value, 4>> words;
+      for (int64_t i = 0; i < n; ++i)
+        words.push_back(k.philox(key, k.add(k.add(k.mul(block, 16), first), i)));
+      for (int64_t word = 0; word < 4; ++word) {
+        Value f = k.add(k.add(k.mul(block, 64), first), word * 16);
+        auto part = [&] {
+          auto at = [&](int64_t i) { return k.offset(k.offset(k.buffer(i), k.mul(row, k.stride(i))), f); };
+          Values xs = k.load(at(0), n);
+          for (int64_t i = 0; i < n; ++i)
+            xs[i] = k.mulf(xs[i], k.keepFactor(words[i][word], rate));
+          k.store(xs, at(1));
+        };
+        if (width % 64 == 0)
+          part();
+        else
+          k.when(k.less(f, k.i32Of(static_cast<int32_t>(width))), part);
+      }
+    });
+  };
+  k.when(k.training(), [&] { k.vectorized({0, 1}, width, drop); }, [&] { overRows(k, width, {0, 1}, [](ArrayRef<Value> xs) { return xs[0]; }); });
+  return {{Partition::Unit::Rows, per, 1}};
+}
+
+static Backend::KernelInfo dropPairs(KernelBuilder &k, PairsType type, double rate) {
+  Value training = k.training(), positions = k.field(k.keyRows(), offsetof(xfc_rows, positions), k.ptr);
+  Value begins = k.field(k.keys(), offsetof(xfc_keys, begin), k.ptr), keys = k.field(k.keys(), offsetof(xfc_keys, keys), k.ptr);
+  return overPairs(k, type, 1, [&](ArrayRef<Value> xs, Value key, Value row, Value head) {
+    return k.choose(training, [&]() -> Values {
+      CodeBuilder::DropoutKey dropout = k.dropoutKeyOf(k.immediate(0), row);
+      dropout.head = k.truncated(k.add(head, 1));
+      Value sequence = k.loadI32(k.field(k.rows(), offsetof(xfc_rows, sequence_of), k.ptr), row);
+      Value f = k.truncated(k.loadI32(positions, k.loadI32(keys, k.add(k.loadI32(begins, sequence), key))));
+      std::array<Value, 4> words = k.philox(dropout, k.add(k.mul(k.div(f, 64), 16), k.rem(f, 16)));
+      Value which = k.div(k.rem(f, 64), 16), word = words[0];
+      for (int32_t i = 1; i < 4; ++i)
+        word = k.select(k.equal(which, k.i32Of(i)), words[i], word);
+      return {k.mulf(xs[0], k.keepFactor(word, rate))};
+    }, [&]() -> Values { return {xs[0]}; })[0];
+  });
+}
+
+Backend::KernelInfo emitDropout(KernelBuilder &k, DropoutOp op) {
+  const double rate = op.getRate().convertToDouble();
+  if (auto pairs = dyn_cast<PairsType>(op.getType()))
+    return dropPairs(k, pairs, rate);
+  return dropRows(k, cast<RowsType>(op.getType()).getFeatures(), rate);
+}
+
+Backend::KernelInfo emitFill(KernelBuilder &k, FillOp op) {
+  Value value = k.load(k.buffer(0));
+  return overRows(k, cast<RowsType>(op.getType()).getFeatures(), {1}, [&](ArrayRef<Value>) { return value; });
+}
+
+Backend::KernelInfo emitZeros(KernelBuilder &k, ZerosOp op) {
+  return overRows(k, cast<RowsType>(op.getType()).getFeatures(), {0}, [&](ArrayRef<Value>) { return k.scalar(0); });
+}
+
+Backend::KernelInfo emitCacheWrite(KernelBuilder &k, CacheWriteOp op) {
+  Value slots = k.field(k.shape(), offsetof(xfc_shape, slots), k.ptr);
+  auto address = [&](int64_t i, Value row) { return k.offset(k.buffer(i), k.mul(i == 0 ? k.loadI32(slots, row) : row, k.stride(i))); };
+  return overRows(k, cast<RowsType>(op.getRows().getType()).getFeatures(), {1, 0}, [](ArrayRef<Value> xs) { return xs[0]; }, address);
+}
+
+Backend::KernelInfo emitAddPositions(KernelBuilder &k, AddPositionsOp op) {
+  const int64_t width = cast<RowsType>(op.getType()).getFeatures();
+  Value positions = k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr);
+  auto address = [&](int64_t i, Value row) {
+    return k.offset(k.buffer(i), i == 1 ? k.mul(k.loadI32(positions, row), width) : k.mul(row, k.stride(i)));
+  };
+  return overRows(k, width, {0, 1, 2}, [&](ArrayRef<Value> xs) { return k.addf(xs[0], xs[1]); }, address);
+}
+
+Backend::PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight) {
+  const int64_t rows = weight.getDimSize(0), columns = weight.getDimSize(1), width = packedColumns(columns), pairs = width / 2;
+  const int64_t per = std::max<int64_t>(1, 4096 / width), chunks = (rows + per - 1) / per;
+  Value from = k.mul(k.chunk, per), count = k.truncated(k.min(k.index(per), k.sub(k.index(rows), from)));
+  k.acrossThreads(k.mul(count, pairs), [&](Value i) {
+    Value row = k.add(from, k.i64Of(k.div(i, pairs))), f = k.mul(k.rem(i, pairs), 2);
+    auto at = [&](int64_t part) {
+      Value column = k.add(f, part);
+      return k.choose(k.less(column, k.i32Of(static_cast<int32_t>(columns))),
+                      [&]() -> Values { return {k.load(k.offset(k.offset(k.buffer(0), k.mul(row, columns)), column))}; },
+                      [&]() -> Values { return {k.scalar(0)}; })[0];
+    };
+    Value low = at(0), high = at(1);
+    Value pair = k.ptx("cvt.rn.bf16x2.f32 $0, $1, $2;", {high, low}, {k.i32}, /*pure=*/true)[0];
+    LLVM::StoreOp::create(k.b, pair, k.offset(k.buffer(1), k.add(k.mul(row, pairs), k.i64Of(k.div(f, 2))), k.i32));
+  });
+  return {rows * width * 2, chunks};
+}
+
+} // namespace xfc::gpu

@@ -1,0 +1,65 @@
+// The backend: kernels as they are asked for.
+#include "GPU.h"
+#include "Emitters.h"
+#include "core/Error.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+
+namespace xfc {
+
+GPUBackend::GPUBackend(MLIRContext &context, const gpu::Architecture &architecture)
+    : kernels(ModuleOp::create(UnknownLoc::get(&context))), architecture(architecture) {
+  context.loadDialect<arith::ArithDialect, cf::ControlFlowDialect, LLVM::LLVMDialect, math::MathDialect, NVVM::NVVMDialect, scf::SCFDialect,
+                      vector::VectorDialect>();
+}
+
+// The shared memory and the threads that a builder gave out are those of the kernel.
+template <typename Info> static void describe(const gpu::KernelBuilder &builder, const gpu::Architecture &architecture, StringRef name, Info &info) {
+  info.scratch = builder.sharedBytes();
+  info.threads = builder.threads;
+  if (info.scratch > architecture.sharedBytes)
+    throw Error("compile: the kernel '" + name.str() + "' needs " + std::to_string(info.scratch) + " bytes of shared memory, and a block of " +
+                architecture.name + " has " + std::to_string(architecture.sharedBytes));
+}
+
+Backend::KernelInfo GPUBackend::emit(Operation *op, StringRef name) {
+  gpu::KernelBuilder builder(*kernels);
+  std::optional<KernelInfo> info;
+  builder.kernel(name, [&] { info = gpu::emitKernel(builder, op); });
+  if (!info)
+    throw Error("compile: there is no CUDA kernel for " + op->getName().getStringRef().str());
+  describe(builder, architecture, name, *info);
+  return *info;
+}
+
+// A product in bf16 reads its weight in bf16; one in f32 reads the weight itself.
+std::optional<Backend::Packing> GPUBackend::packs(Operation *op, unsigned operand) const {
+  auto product = dyn_cast<ProductOpInterface>(op);
+  if (operand != 1 || !product || !product.getCompute() || isa<LinearWeightGradOp>(op))
+    return std::nullopt;
+  return Packing{/*transposed=*/false, product.getCompute()};
+}
+
+Backend::PackInfo GPUBackend::emitPack(RankedTensorType weight, Packing packing, StringRef name) {
+  gpu::KernelBuilder builder(*kernels);
+  PackInfo info;
+  builder.kernel(name, [&] { info = gpu::emitPackWeight(builder, weight); });
+  describe(builder, architecture, name, info);
+  return info;
+}
+
+std::string GPUBackend::print() {
+  std::string text;
+  llvm::raw_string_ostream(text) << *kernels;
+  return text;
+}
+
+std::string GPUBackend::ptx() { return gpu::emitPTX(*kernels, architecture); }
+
+} // namespace xfc

@@ -1,0 +1,29 @@
+// Ops into kernels for a CUDA GPU: the backend that scheduling asks.
+#pragma once
+
+#include "PTX.h"
+#include "Schedule/Schedule.h"
+#include "mlir/IR/OwningOpRef.h"
+#include <string>
+
+namespace xfc {
+
+class GPUBackend : public Backend {
+public:
+  GPUBackend(mlir::MLIRContext &context, const gpu::Architecture &architecture);
+
+  KernelInfo emit(mlir::Operation *op, llvm::StringRef name) override;
+  std::optional<Packing> packs(mlir::Operation *op, unsigned operand) const override;
+  PackInfo emitPack(mlir::RankedTensorType weight, Packing packing, llvm::StringRef name) override;
+
+  // The kernels as MLIR.
+  std::string print();
+  // The kernels as PTX; once.
+  std::string ptx();
+
+private:
+  mlir::OwningOpRef<mlir::ModuleOp> kernels;
+  const gpu::Architecture &architecture;
+};
+
+} // namespace xfc

@@ -1,0 +1,290 @@
+// Builds the body of one kernel for a GPU.
+#include "KernelBuilder.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "llvm/Support/MathExtras.h"
+#include <cassert>
+#include <cmath>
+
+using namespace mlir;
+
+namespace xfc::gpu {
+
+static constexpr unsigned globalSpace = 1, sharedSpace = 3;
+static constexpr const char *sharedName = "shared";
+
+// A call is written before a kernel starts, by the host or by a copy before it in the stream.
+KernelBuilder::KernelBuilder(ModuleOp module) : CodeBuilder(module, Float32Type::get(module.getContext()), globalSpace, /*constantCalls=*/true) {}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Functions and threads
+//===--------------------------------------------------------------------------------------------------------===//
+
+void KernelBuilder::kernel(StringRef name, const std::function<void()> &body) {
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToEnd(module.getBody());
+  auto function = LLVM::LLVMFuncOp::create(b, name, LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(b.getContext()), {i64}));
+  b.setInsertionPointToStart(function.addEntryBlock(b));
+  call = LLVM::IntToPtrOp::create(b, ptr, function.getArgument(0));
+  chunk = arith::ExtUIOp::create(b, i64, NVVM::BlockIdXOp::create(b, i32));
+  sharedNext = sharedEnd = 0;
+  body();
+  LLVM::ReturnOp::create(b, ValueRange{});
+  function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), b.getUnitAttr());
+  function->setAttr(NVVM::NVVMDialect::getReqntidAttrName(), b.getDenseI32ArrayAttr({static_cast<int32_t>(threads), 1, 1}));
+}
+
+Value KernelBuilder::thread() { return NVVM::ThreadIdXOp::create(b, i32); }
+Value KernelBuilder::lane() { return bitAnd(thread(), warpSize - 1); }
+Value KernelBuilder::warp() { return shiftRight(thread(), 5); }
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Shared memory and barriers
+//===--------------------------------------------------------------------------------------------------------===//
+
+Value KernelBuilder::sharedBase() {
+  if (!module.lookupSymbol(sharedName)) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(module.getBody());
+    LLVM::GlobalOp::create(b, LLVM::LLVMArrayType::get(b.getI8Type(), 0), /*isConstant=*/false, LLVM::Linkage::External, sharedName, Attribute(),
+                           /*alignment=*/128, sharedSpace);
+  }
+  return LLVM::AddressOfOp::create(b, LLVM::LLVMPointerType::get(b.getContext(), sharedSpace), sharedName);
+}
+
+Value KernelBuilder::shared(int64_t bytes, int64_t alignment) {
+  const int64_t at = llvm::alignTo(sharedNext, alignment);
+  sharedNext = at + bytes;
+  sharedEnd = std::max(sharedEnd, sharedNext);
+  return offset(sharedBase(), at, b.getI8Type());
+}
+
+void KernelBuilder::barrier() { NVVM::Barrier0Op::create(b); }
+
+void KernelBuilder::barrier(int64_t id, int64_t count) {
+  ptx("barrier.sync $0, $1;", {i32Of(static_cast<int32_t>(id)), i32Of(static_cast<int32_t>(count))}, {});
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Shuffles and reductions
+//===--------------------------------------------------------------------------------------------------------===//
+
+static Value shuffle(KernelBuilder &k, NVVM::ShflKind kind, Value v, Value where) {
+  auto move = [&](Value word) -> Value {
+    return NVVM::ShflOp::create(k.b, word.getType(), k.i32Of(-1), word, where, k.i32Of(31), kind, UnitAttr());
+  };
+  Type type = v.getType();
+  if (type.getIntOrFloatBitWidth() == 32)
+    return move(v);
+  // The halves of 64 bits.
+  Value whole = k.bits(v, k.i64);
+  Value low = move(k.truncated(whole)), high = move(k.truncated(k.shiftRight(whole, 32)));
+  auto wide = [&](Value word) -> Value { return arith::ExtUIOp::create(k.b, k.i64, word); };
+  return k.bits(k.bitOr(wide(low), k.shiftLeft(wide(high), 32)), type);
+}
+
+Value KernelBuilder::shuffleXor(Value v, int64_t mask) { return shuffle(*this, NVVM::ShflKind::bfly, v, i32Of(static_cast<int32_t>(mask))); }
+Value KernelBuilder::shuffleDown(Value v, int64_t delta) { return shuffle(*this, NVVM::ShflKind::down, v, i32Of(static_cast<int32_t>(delta))); }
+Value KernelBuilder::shuffleFrom(Value v, Value lane) { return shuffle(*this, NVVM::ShflKind::idx, v, lane); }
+
+Value KernelBuilder::acrossLanes(Value v, const Combine &combine, int64_t lanes) {
+  assert(llvm::isPowerOf2_64(lanes) && lanes <= warpSize);
+  for (int64_t mask = lanes / 2; mask >= 1; mask /= 2)
+    v = combine(v, shuffleXor(v, mask));
+  return v;
+}
+Value KernelBuilder::warpSum(Value v, int64_t lanes) {
+  return acrossLanes(v, [&](Value x, Value y) { return addf(x, y); }, lanes);
+}
+Value KernelBuilder::warpMax(Value v, int64_t lanes) {
+  return acrossLanes(v, [&](Value x, Value y) { return maxf(x, y); }, lanes);
+}
+
+Value KernelBuilder::acrossBlock(Value v, const Combine &combine) {
+  assert(llvm::isPowerOf2_64(warps()));
+  v = acrossLanes(v, combine);
+  if (warps() == 1)
+    return v;
+  const int64_t mark = sharedMark(), size = v.getType().getIntOrFloatBitWidth() / 8;
+  Value parts = shared(warps() * size);
+  auto at = [&](Value i) { return offset(parts, i, v.getType()); };
+  when(equal(lane(), i32Of(0)), [&] { LLVM::StoreOp::create(b, v, at(warp())); });
+  barrier();
+  Value part = LLVM::LoadOp::create(b, v.getType(), at(bitAnd(thread(), warps() - 1)));
+  Value result = acrossLanes(part, combine, warps());
+  barrier(); // the parts may be written again
+  releaseShared(mark);
+  return result;
+}
+Value KernelBuilder::blockSum(Value v) {
+  return acrossBlock(v, [&](Value x, Value y) { return addf(x, y); });
+}
+Value KernelBuilder::blockMax(Value v) {
+  return acrossBlock(v, [&](Value x, Value y) { return maxf(x, y); });
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Integers
+//===--------------------------------------------------------------------------------------------------------===//
+
+Value KernelBuilder::i64Of(Value x) { return arith::ExtUIOp::create(b, i64, x); }
+Value KernelBuilder::bitAnd(Value x, int64_t y) { return arith::AndIOp::create(b, x, integer(y, x.getType())); }
+Value KernelBuilder::bitOr(Value x, Value y) { return arith::OrIOp::create(b, x, y); }
+Value KernelBuilder::bitXor(Value x, Value y) { return arith::XOrIOp::create(b, x, y); }
+Value KernelBuilder::shiftLeft(Value x, int64_t y) { return arith::ShLIOp::create(b, x, integer(y, x.getType())); }
+Value KernelBuilder::shiftRight(Value x, int64_t y) { return arith::ShRUIOp::create(b, x, integer(y, x.getType())); }
+Value KernelBuilder::bits(Value x, Type type) { return x.getType() == type ? x : arith::BitcastOp::create(b, type, x).getResult(); }
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Floats
+//===--------------------------------------------------------------------------------------------------------===//
+
+Value KernelBuilder::exp2(Value x) { return ptx("ex2.approx.ftz.f32 $0, $1;", {x}, {x.getType()}, /*pure=*/true)[0]; }
+
+Value KernelBuilder::exp(Value x) {
+  return select(lessf(x, constant(-87.3, x)), constant(0, x), exp2(mulf(x, constant(1.44269504088896340736, x))));
+}
+
+Value KernelBuilder::log(Value x) {
+  return mulf(ptx("lg2.approx.ftz.f32 $0, $1;", {x}, {x.getType()}, /*pure=*/true)[0], constant(0.69314718055994530942, x));
+}
+
+Value KernelBuilder::maxf(Value x, Value y) { return arith::MaxNumFOp::create(b, x, y); }
+Value KernelBuilder::minf(Value x, Value y) { return arith::MinNumFOp::create(b, x, y); }
+Value KernelBuilder::reciprocal(Value x) { return ptx("rcp.approx.ftz.f32 $0, $1;", {x}, {x.getType()}, /*pure=*/true)[0]; }
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Memory
+//===--------------------------------------------------------------------------------------------------------===//
+
+Values KernelBuilder::load(Value p, int64_t n, Type of) {
+  Type type = of ? of : element;
+  const unsigned alignment = n * type.getIntOrFloatBitWidth() / 8;
+  if (n == 1)
+    return {LLVM::LoadOp::create(b, type, p, alignment)};
+  Value vector = LLVM::LoadOp::create(b, vectorType(n, type), p, alignment);
+  Values values;
+  for (int64_t i = 0; i < n; ++i)
+    values.push_back(LLVM::ExtractElementOp::create(b, vector, i32Of(static_cast<int32_t>(i))));
+  return values;
+}
+
+void KernelBuilder::store(ArrayRef<Value> values, Value p) {
+  Type type = values.front().getType();
+  const int64_t n = values.size();
+  Value whole = values.front();
+  if (n > 1) {
+    whole = LLVM::PoisonOp::create(b, vectorType(n, type));
+    for (int64_t i = 0; i < n; ++i)
+      whole = LLVM::InsertElementOp::create(b, whole, values[i], i32Of(static_cast<int32_t>(i)));
+  }
+  LLVM::StoreOp::create(b, whole, p, n * type.getIntOrFloatBitWidth() / 8);
+}
+
+Value KernelBuilder::aligned(Value p, Value stride) {
+  Value address = LLVM::PtrToIntOp::create(b, i64, p);
+  return equal(bitAnd(bitOr(address, mul(stride, bytes())), 15), index(0));
+}
+
+void KernelBuilder::vectorized(ArrayRef<int64_t> buffers, int64_t width, const std::function<void(int64_t)> &body) {
+  if (width % 4)
+    return body(1);
+  Value all = boolean(true);
+  for (int64_t i : buffers)
+    all = both(all, aligned(buffer(i), stride(i)));
+  when(all, [&] { body(4); }, [&] { body(1); });
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Rows
+//===--------------------------------------------------------------------------------------------------------===//
+
+void KernelBuilder::eachRowByWarp(int64_t per, const std::function<void(Value)> &body) {
+  Value from = mul(chunk, per);
+  loop(add(from, i64Of(warp())), min(add(from, per), rowCount()), warps(), body);
+}
+
+void KernelBuilder::rowByBlock(const std::function<void(Value)> &body) {
+  when(less(chunk, rowCount()), [&] { body(chunk); });
+}
+
+void KernelBuilder::acrossThreads(Value count, const std::function<void(Value)> &body) { loop(thread(), count, threads, body); }
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Random numbers
+//===--------------------------------------------------------------------------------------------------------===//
+
+std::array<Value, 4> KernelBuilder::philox(const DropoutKey &key, Value counter) {
+  Value c0 = counter, c1 = key.position, c2 = key.sentence, c3 = key.head, k0 = key.key0, k1 = key.key1;
+  for (int round = 0; round < 7; ++round) {
+    Value p0 = mul(index(0xD2511F53), i64Of(c0)), p1 = mul(index(0xCD9E8D57), i64Of(c2));
+    auto high = [&](Value product) { return truncated(shiftRight(product, 32)); };
+    c0 = bitXor(bitXor(high(p1), c1), k0);
+    c2 = bitXor(bitXor(high(p0), c3), k1);
+    c1 = truncated(p1);
+    c3 = truncated(p0);
+    k0 = add(k0, i32Of(static_cast<int32_t>(0x9E3779B9u)));
+    k1 = add(k1, i32Of(static_cast<int32_t>(0xBB67AE85u)));
+  }
+  return {c0, c1, c2, c3};
+}
+
+Value KernelBuilder::keepFactor(Value word, double rate) {
+  Value threshold = i32Of(static_cast<int32_t>(static_cast<uint32_t>(std::floor(rate * 4294967296.0))));
+  return select(notLess(word, threshold), scalar(1 / (1 - rate)), scalar(0));
+}
+
+CodeBuilder::DropoutKey KernelBuilder::dropoutKeyOf(Value op, Value row) {
+  auto list = [&](size_t offset) { return field(rows(), offset, ptr); };
+  Value sequence = loadI32(list(offsetof(xfc_rows, sequence_of)), row);
+  return dropoutKey(op, loadI32(list(offsetof(xfc_rows, positions)), row), loadI32(list(offsetof(xfc_rows, sentences)), sequence), index(0));
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Inline PTX
+//===--------------------------------------------------------------------------------------------------------===//
+
+static const char *constraintOf(Type type) {
+  if (isa<LLVM::LLVMPointerType>(type)) // of shared memory, too: its addresses are 64 bits wide to LLVM
+    return "l";
+  if (type.isF32())
+    return "f";
+  if (type.isF64())
+    return "d";
+  switch (type.getIntOrFloatBitWidth()) {
+  case 1:
+    return "b";
+  case 16:
+    return "h";
+  case 32:
+    return "r";
+  default:
+    return "l";
+  }
+}
+
+Values KernelBuilder::ptx(StringRef code, ValueRange operands, TypeRange results, bool pure) {
+  std::string constraints;
+  auto add = [&](const std::string &constraint) { constraints += (constraints.empty() ? "" : ",") + constraint; };
+  for (Type type : results)
+    add(std::string("=") + constraintOf(type));
+  for (Value operand : operands)
+    add(constraintOf(operand.getType()));
+  if (!pure)
+    add("~{memory}");
+  SmallVector<Type, 1> result;
+  if (results.size() == 1)
+    result.push_back(results.front());
+  else if (!results.empty())
+    result.push_back(LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(results)));
+  auto assembly = LLVM::InlineAsmOp::create(b, result, operands, code, constraints, /*has_side_effects=*/!pure, /*is_align_stack=*/false,
+                                            LLVM::TailCallKind::None, LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr());
+  if (results.size() <= 1)
+    return Values(assembly->getResults());
+  Values values;
+  for (int64_t i = 0; i < static_cast<int64_t>(results.size()); ++i)
+    values.push_back(LLVM::ExtractValueOp::create(b, assembly.getRes(), i));
+  return values;
+}
+
+} // namespace xfc::gpu

@@ -1,0 +1,119 @@
+// Kernels for a GPU into PTX text, and PTX into cubins.
+#include "PTX.h"
+#include "Codegen/MachineCode.h"
+#include "core/Error.h"
+#include "core/Files.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/IR/InlineAsm.h"
+#include "llvm/IR/Instructions.h"
+#include "llvm/IR/Module.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Program.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/Target/TargetOptions.h"
+#include <cstdlib>
+#include <mutex>
+
+using namespace mlir;
+
+namespace xfc::gpu {
+
+const std::vector<Architecture> &Architecture::known() {
+  static const std::vector<Architecture> all = {{"sm_80", "+ptx71", 163 << 10}, {"sm_86", "+ptx71", 99 << 10},  {"sm_89", "+ptx78", 99 << 10},
+                                                {"sm_90", "+ptx78", 227 << 10}, {"sm_90a", "+ptx80", 227 << 10}, {"sm_100", "+ptx86", 227 << 10},
+                                                {"sm_120", "+ptx87", 99 << 10}};
+  return all;
+}
+
+const Architecture &Architecture::named(const std::string &name) {
+  std::string names;
+  for (const Architecture &architecture : known()) {
+    if (architecture.name == name)
+      return architecture;
+    names += (names.empty() ? "" : ", ") + architecture.name;
+  }
+  throw Error("--cuda-arch: unknown architecture '" + name + "'; known: " + names);
+}
+
+static std::unique_ptr<llvm::TargetMachine> machineFor(const Architecture &architecture) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+  });
+  llvm::Triple triple("nvptx64-nvidia-cuda");
+  std::string reason;
+  const llvm::Target *found = llvm::TargetRegistry::lookupTarget(triple, reason);
+  if (!found)
+    throw Error("compile: LLVM cannot generate PTX: " + reason);
+  return std::unique_ptr<llvm::TargetMachine>(found->createTargetMachine(triple, architecture.name, architecture.features, llvm::TargetOptions(),
+                                                                         std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+}
+
+std::string emitPTX(ModuleOp kernels, const Architecture &architecture) {
+  lowerToLLVM(kernels);
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::TargetMachine> machine = machineFor(architecture);
+  std::unique_ptr<llvm::Module> module = translate(kernels, context, *machine);
+  for (llvm::Function &function : *module) {
+    function.addFnAttr(llvm::Attribute::NoUnwind);
+    function.addFnAttr("denormal-fp-math-f32", "preserve-sign");
+    // Inline PTX of the LLVM dialect cannot say that it is convergent, and what synchronizes threads must not be moved or copied.
+    for (llvm::BasicBlock &block : function)
+      for (llvm::Instruction &instruction : block)
+        if (auto *call = llvm::dyn_cast<llvm::CallInst>(&instruction))
+          if (auto *assembly = llvm::dyn_cast<llvm::InlineAsm>(call->getCalledOperand()); assembly && assembly->hasSideEffects())
+            call->addFnAttr(llvm::Attribute::Convergent);
+  }
+  optimize(*module, *machine);
+  llvm::SmallVector<char, 0> text = emit(*module, *machine, llvm::CodeGenFileType::AssemblyFile);
+  return {text.begin(), text.end()};
+}
+
+std::optional<std::string> findPtxas() {
+  if (auto found = llvm::sys::findProgramByName("ptxas"))
+    return *found;
+  if (const char *home = std::getenv("CUDA_HOME")) {
+    llvm::SmallString<256> folder(home);
+    llvm::sys::path::append(folder, "bin");
+    if (auto found = llvm::sys::findProgramByName("ptxas", {folder.str()}))
+      return *found;
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+// An empty file that goes away with its object.
+struct TemporaryFile {
+  llvm::SmallString<256> name;
+  explicit TemporaryFile(llvm::StringRef suffix) {
+    if (auto error = llvm::sys::fs::createTemporaryFile("xfc", suffix, name))
+      throw Error("compile: cannot create a temporary file: " + error.message());
+  }
+  TemporaryFile(const TemporaryFile &) = delete;
+  ~TemporaryFile() { llvm::sys::fs::remove(name); }
+  std::string path() const { return name.str().str(); }
+};
+
+} // namespace
+
+std::vector<uint8_t> assemble(const std::string &ptxas, const std::string &ptx, const Architecture &architecture) {
+  TemporaryFile text("ptx"), cubin("cubin"), messages("txt");
+  writeFile(text.path(), ptx);
+  const std::string arch = "-arch=" + architecture.name;
+  llvm::StringRef arguments[] = {ptxas, arch, "-o", cubin.name, text.name};
+  std::string reason;
+  if (llvm::sys::ExecuteAndWait(ptxas, arguments, std::nullopt, {std::nullopt, messages.name.str(), messages.name.str()}, 0, 0, &reason))
+    throw Error("compile: " + ptxas + " refused the generated PTX for " + architecture.name + ": " + reason + readFile(messages.path()));
+  const std::string bytes = readFile(cubin.path());
+  return {bytes.begin(), bytes.end()};
+}
+
+} // namespace xfc::gpu
