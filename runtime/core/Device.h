@@ -121,6 +121,7 @@ public:
   virtual int64_t available() const = 0;
   virtual void copyToDevice(void *to, const void *from, int64_t bytes) = 0;
   virtual void copyToHost(void *to, const void *from, int64_t bytes) = 0;
+  virtual void copyOnDevice(void *to, const void *from, int64_t bytes) = 0;
 
   // Called once before a program runs.
   virtual void prepare(const Program &program) = 0;

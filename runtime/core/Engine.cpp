@@ -349,6 +349,10 @@ void Engine::copyRows(std::string_view program, std::string_view name, void *row
   state->device->copyRows(prepared.run, outputOf(*prepared.run.program, name), rows, to);
 }
 
+void Engine::copyGradients(void *to) {
+  state->device->copyOnDevice(to, state->onDevice(state->gradients, "gradients"), state->blockBytes());
+}
+
 View Engine::output(std::string_view program, std::string_view name) const {
   State::Prepared &prepared = state->prepare(program);
   return state->device->output(prepared.run, outputOf(*prepared.run.program, name));
@@ -364,6 +368,13 @@ int64_t Engine::stateBytes() const {
   for (const auto *list : {&s.packedMemory, &s.tableMemory})
     for (const std::unique_ptr<DeviceMemory> &memory : *list)
       total += memory ? memory->bytes() : 0;
+  return total;
+}
+
+int64_t Engine::deviceBytes() const {
+  int64_t total = arenaBytes() + stateBytes();
+  for (const auto &[name, memory] : state->rows)
+    total += memory->bytes();
   return total;
 }
 

@@ -60,9 +60,15 @@ public:
   // Rows of a result of the last run of `program`: row i becomes row to[i] of `rows`, dense rows in memory of the device.
   void copyRows(std::string_view program, std::string_view name, void *rows, std::span<const int32_t> to);
 
+  // The gradients into such memory of as many bytes.
+  void copyGradients(void *to);
+
   int64_t arenaBytes() const;
   // Bytes of parameters, gradients, moments, packed weights and tables that the device now holds.
   int64_t stateBytes() const;
+
+  // Bytes of all it holds on the device: the arena, state, and rows.
+  int64_t deviceBytes() const;
 
   // Every launch is timed while a list is set.
   void profile(std::vector<LaunchTiming> *timings);

@@ -46,6 +46,22 @@ public:
   void copyToDevice(void *to, const void *from, int64_t bytes) override { std::memcpy(to, from, bytes); }
   void copyToHost(void *to, const void *from, int64_t bytes) override { std::memcpy(to, from, bytes); }
 
+  // Shares of it by thread.
+  void copyOnDevice(void *to, const void *from, int64_t bytes) override {
+    static constexpr int64_t share = 1 << 18;
+    struct Copy {
+      char *to;
+      const char *from;
+      int64_t bytes;
+    } copy{static_cast<char *>(to), static_cast<const char *>(from), bytes};
+    auto body = [](void *context, int64_t chunk, int) {
+      const Copy &copy = *static_cast<Copy *>(context);
+      const int64_t begin = chunk * share;
+      std::memcpy(copy.to + begin, copy.from + begin, std::min(share, copy.bytes - begin));
+    };
+    pool.run(body, &copy, (bytes + share - 1) / share);
+  }
+
   void prepare(const Program &program) override {
     int64_t needed = 0;
     for (const Step &step : program.steps) {

@@ -294,10 +294,11 @@ struct CudaDevice::State {
       driver.releaseContext.result(device);
   }
 
-  // The cubin where it is of this very architecture, else PTX, which the driver compiles (and keeps for the next time).
+  // The cubin where it is of the GPU's family, else PTX, which the driver compiles (and keeps for the next time).
   void loadCode() {
     const Architecture architecture = architectureOf(image->arch);
-    if (image->cubin && architecture.number == major * 10 + minor && driver.loadModule.result(&handle, image->cubin, 0, nullptr, nullptr) == 0) {
+    const bool made = architecture.exact ? architecture.number == major * 10 + minor : architecture.number / 10 == major;
+    if (image->cubin && made && driver.loadModule.result(&handle, image->cubin, 0, nullptr, nullptr) == 0) {
       compiled = true;
       return;
     }
@@ -485,6 +486,11 @@ void CudaDevice::copyToHost(void *to, const void *from, int64_t bytes) {
     return;
   state->driver.copyToHostAsync(to, addressOf(from), bytes, state->stream);
   state->driver.synchronizeStream(state->stream);
+}
+
+void CudaDevice::copyOnDevice(void *to, const void *from, int64_t bytes) {
+  if (bytes > 0)
+    state->driver.copyOnDeviceAsync(addressOf(to), addressOf(from), bytes, state->stream);
 }
 
 void CudaDevice::prepare(const Program &program) {

@@ -23,6 +23,7 @@ public:
   int64_t available() const override;
   void copyToDevice(void *to, const void *from, int64_t bytes) override;
   void copyToHost(void *to, const void *from, int64_t bytes) override;
+  void copyOnDevice(void *to, const void *from, int64_t bytes) override;
   void prepare(const Program &program) override;
   void pack(std::span<const PackRun> runs) override;
   void run(const ProgramRun &run) override;

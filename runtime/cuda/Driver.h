@@ -95,6 +95,7 @@ public:
   F<void *, Address, size_t> copyToHost{*this, "cuMemcpyDtoH_v2"};
   F<Address, const void *, size_t, Stream> copyToDeviceAsync{*this, "cuMemcpyHtoDAsync_v2"};
   F<void *, Address, size_t, Stream> copyToHostAsync{*this, "cuMemcpyDtoHAsync_v2"};
+  F<Address, Address, size_t, Stream> copyOnDeviceAsync{*this, "cuMemcpyDtoDAsync_v2"};
   F<const Copy2D *, Stream> copy2DAsync{*this, "cuMemcpy2DAsync_v2"};
   F<Address, unsigned char, size_t, Stream> setBytesAsync{*this, "cuMemsetD8Async"};
   F<ModuleHandle *, const void *, unsigned, int *, void **> loadModule{*this, "cuModuleLoadDataEx"};

@@ -1,6 +1,7 @@
 // From source sentences to target sentences: a set of sentences that run, renewed as they end, through the programs encode
 // and decode_candidates or decode_step.
 #include "Search.h"
+#include "../core/Memory.h"
 #include "BeamSearch.h"
 #include <algorithm>
 #include <numeric>
@@ -88,6 +89,7 @@ public:
     for (size_t i = 0; i < plan.sentences.size(); ++i)
       sentences[i].ids = sources[plan.sentences[i].index];
     std::iota(freeRows.rbegin(), freeRows.rend(), 0);
+    checkMemory();
     engine.reserve(encoder, plan.capacity);
     engine.reserve(program->name, plan.capacity);
     for (const Argument &argument : program->arguments) {
@@ -151,6 +153,17 @@ public:
   }
 
 private:
+  // A GPU has what it has: what does not fit is said before anything runs. The host's memory is taken as it is touched.
+  void checkMemory() const {
+    if (engine.device().isHost())
+      return;
+    const int64_t needed = predictMemory(engine.module(), {encoder, program->name}, plan.capacity, 0).total() - engine.deviceBytes();
+    const int64_t available = engine.device().available();
+    if (needed > available)
+      throw Error("--device cuda: the search needs " + std::to_string(needed) + " more bytes of the GPU's memory, of which " + std::to_string(available) +
+                  " are free; use a smaller --batch-tokens or --beam");
+  }
+
   // Sentences first .. end - 1 into rows that are free.
   void encode(size_t first, size_t end) {
     std::vector<Sequence> sequences;

@@ -12,7 +12,6 @@
 #include <cmath>
 #include <csignal>
 #include <optional>
-#include <thread>
 
 namespace xfc {
 namespace {
@@ -118,14 +117,11 @@ private:
 
 Trainer::Trainer(const TrainOptions &options, const std::string &configuration)
     : options(options), configuration(configuration), folder(options.out), bar(options.quiet) {
-  if (options.device != "cpu")
-    throw Error("--device " + options.device + ": this executable has no PTX; compile it with --target cpu,cuda");
   if (exists(options.out) && !folder.isFolder())
     throw Error(options.out + ": a file of this name is there; --out is a folder to train into");
   if (!options.resume && !folder.empty())
     throw Error(options.out + ": the folder is not empty; go on with its run by --resume, or train into a new folder");
-  int threads = options.threads > 0 ? options.threads : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
-  model.engine = std::make_unique<Engine>(threads);
+  model.engine = makeEngine(options.threads, options.device);
   if (module().sourceVocab == 0 || module().targetVocab == 0)
     throw Error("model '" + module().model + "' reads rows of numbers instead of tokens; train takes a model with embeddings");
   update.emplace(*model.engine);
@@ -183,9 +179,11 @@ void Trainer::reserve() {
   if (validation)
     counts = larger(counts, largestBatch(*validation, options.batchTokens));
   std::vector<std::string> programs = {"loss_and_gradients", "update"};
+  if (options.accumulate > 1)
+    programs.push_back("accumulate");
   if (validation)
     programs.push_back("score");
-  const int threads = engine.pool().threads();
+  const int threads = engine.device().isHost() ? engine.pool().threads() : 0;
   Memory memory = predictMemory(module(), programs, counts, threads);
   if (validSources)
     memory = larger(memory, predictMemory(module(), {"encode", module().stepProgram(1)->name}, searchCounts(module(), validSources->sources, greedy()), threads));
@@ -195,8 +193,8 @@ void Trainer::reserve() {
                 " left; use a smaller --batch-tokens (with --accumulate for the same step) or a smaller model");
   for (const std::string &program : programs)
     engine.reserve(program, counts);
-  bar.say(format("model %s: %.2f million parameters; %s of memory; %d threads", module().model.c_str(),
-                 static_cast<double>(module().parameterElements) / 1e6, megabytes(needed).c_str(), threads));
+  bar.say(format("model %s: %.2f million parameters; %s of memory; %s", module().model.c_str(), static_cast<double>(module().parameterElements) / 1e6,
+                 megabytes(needed).c_str(), engine.device().isHost() ? (std::to_string(threads) + " threads").c_str() : engine.device().name().c_str()));
 }
 
 void Trainer::begin() {

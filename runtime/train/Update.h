@@ -60,12 +60,11 @@ public:
   UpdateResult run(const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step, const UpdateOptions &options);
 
 private:
-  void addGradients(bool first, bool last);
+  void addGradients(const xfc_shape &shape, bool first, bool last);
 
   Engine &engine;
   std::vector<PairBatch> inputs;
-  std::vector<double> sum64;
-  std::vector<float> sum32; // of the gradients of several batches
+  std::vector<Binding> sums; // of the gradients of several batches: what the program `accumulate` reads
 };
 
 } // namespace xfc
