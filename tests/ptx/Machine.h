@@ -1,0 +1,203 @@
+// A module decoded, and the state in which it runs: clusters of blocks of warps of 32 lanes.
+#pragma once
+
+#include "Memory.h"
+#include "Syntax.h"
+#include <deque>
+#include <functional>
+#include <utility>
+
+namespace xfc::ptx {
+
+struct Warp;
+struct Instruction;
+using Handler = void (*)(Warp &, const Instruction &);
+constexpr uint32_t None = ~0u;
+
+// What the scheduler of a warp does after the handler.
+enum class Flow : uint8_t { Next, Branch, Table, Call, Return, Exit, Wait };
+
+// An address: a register (None: no register) and an offset.
+struct Place {
+  Space space = Space::Generic;
+  bool narrow = false; // the register has 32 bits
+  uint32_t reg = None;
+  int64_t offset = 0;
+};
+
+// A decoded instruction. Operands are offsets into a warp's register file, where constants and special registers have
+// places too, so that a handler sees arrays of 32 lanes only.
+struct Instruction {
+  Handler run = nullptr;
+  std::vector<uint32_t> op;
+  uint32_t guard = None;
+  bool negated = false;
+  Flow flow = Flow::Next;
+  std::array<Place, 2> at; // addresses
+  uint8_t width = 0;       // of a memory access: bytes of an element
+  uint8_t count = 1;       // and its elements
+  int32_t selector = 0, selector2 = 0; // meaning given by the handler
+  uint32_t target = None;
+  uint32_t reconverge = None; // where the lanes that a branch parts meet again; None: at the end
+  std::vector<uint32_t> table;
+  int line = 0;
+  uint32_t kind = 0; // of Program::kinds
+};
+
+// Registers, local memory and shared variables of an entry and of all functions it calls: calls are not recursive, so
+// each function has one fixed place.
+struct Frame {
+  uint32_t registers = 0;
+  uint32_t local = 0;
+  uint32_t shared = 0;
+  std::vector<std::pair<uint32_t, std::vector<uint8_t>>> constants; // bytes in the register file, set once
+  std::vector<std::pair<uint32_t, std::string>> specials;           // special registers, set for each block
+};
+
+struct Function {
+  const Program *program = nullptr;
+  std::string name;
+  bool entry = false;
+  Frame frame;
+  std::vector<Instruction> code; // with what it calls: their code follows, each ending in Return
+  bool globalAtomics = false, byteAccess = false;
+  Interpreter::Entry description;
+};
+
+struct Program {
+  ModuleText text;
+  std::vector<std::unique_ptr<Function>> functions;
+  std::map<std::string, uint64_t> variables;
+  std::vector<std::string> kinds;
+  std::vector<uint64_t> allocations;
+};
+
+std::unique_ptr<Program> decode(ModuleText text, Memory &memory);
+
+// ---- execution
+
+struct Block;
+struct Cluster;
+
+// Lanes that run together. Where a branch parts them, each side gets a copy of `meeting`, the points where they wait
+// for the others, outermost first.
+struct Group {
+  uint32_t mask = 0, pc = 0;
+  std::vector<uint32_t> meeting; // indices of Warp::meetings
+  std::vector<uint32_t> returns;
+  std::function<bool()> waiting; // set: not runnable until it gives true
+};
+
+struct Meeting {
+  uint32_t pc;
+  uint32_t expected, arrived;
+  std::vector<uint32_t> returns;
+};
+
+struct PendingCopy { // a cp.async on its way
+  uint8_t lane, bytes;
+  uint32_t group;
+  uint32_t to; // shared offset
+  std::array<uint8_t, 16> data;
+};
+
+struct Warp {
+  Block *block = nullptr;
+  uint32_t number = 0;
+  uint32_t alive = 0;  // lanes that have not exited
+  uint32_t active = 0; // lanes that the current instruction runs for
+  const Instruction *current = nullptr;
+  uint8_t *registers = nullptr;
+  uint8_t *local = nullptr;
+  std::deque<Group> groups;
+  std::vector<Meeting> meetings;
+  Group *group = nullptr; // the one that runs
+  bool yielded = false;   // the handler saw that going on is in vain for now
+  std::vector<PendingCopy> copies;
+  std::array<uint32_t, 32> copyGroup{}; // groups committed, by lane
+
+  template <class T> T *at(uint32_t offset) { return reinterpret_cast<T *>(registers + offset); }
+  // Writes the active lanes of a register.
+  template <class T> void put(uint32_t reg, const T *values) {
+    T *to = at<T>(reg);
+    if (active == ~0u) {
+      __builtin_memcpy(to, values, 32 * sizeof(T));
+    } else {
+      for (int l = 0; l < 32; ++l)
+        to[l] = active >> l & 1 ? values[l] : to[l];
+    }
+  }
+  void putPredicate(uint32_t reg, uint32_t bits) {
+    uint32_t &to = *at<uint32_t>(reg);
+    to = (to & ~active) | (bits & active);
+  }
+  [[noreturn]] void fault(int lane, const std::string &reason) const;
+  [[noreturn]] void fault(const std::string &reason) const { fault(std::countr_zero(active), reason); }
+};
+
+template <class F> void forLanes(uint32_t mask, F f) {
+  for (; mask; mask &= mask - 1)
+    f(std::countr_zero(mask));
+}
+
+class SharedShadow;
+class GlobalShadow;
+Dimensions unflatten(uint64_t index, Dimensions in);
+
+struct Barrier {
+  uint32_t arrived = 0, expected = 0, generation = 0;
+  uint32_t reduction = 0; // bar.red: threads whose predicate held
+  uint32_t result = 0;
+  std::vector<uint32_t> clock, completed; // of those that arrive, and that arrived the last time (SharedShadow)
+};
+
+struct Block {
+  Cluster *cluster = nullptr;
+  Dimensions index;
+  uint32_t rank = 0; // in the cluster
+  std::unique_ptr<uint8_t[]> shared;
+  std::array<Barrier, 16> barriers;
+  std::vector<Warp> warps;
+  uint32_t threads = 0; // not exited
+};
+
+struct Launch {
+  const Function &function;
+  Memory &memory;
+  const Options &options;
+  Dimensions grid, block, cluster;
+  size_t sharedBytes;
+  std::vector<uint8_t> parameters;
+  uint32_t narrowest = 1;       // bytes of the narrowest access
+  GlobalShadow *shadow = nullptr; // where there are checks
+};
+
+// What a host thread needs to run clusters one after the other.
+struct Cluster {
+  explicit Cluster(const Launch &launch);
+  ~Cluster();
+  void run(Dimensions first); // index of its first block
+
+  const Launch &launch;
+  Dimensions first;
+  std::vector<Block> blocks;
+  std::vector<uint64_t> executed; // by kind
+  Counters counters;
+  std::unique_ptr<SharedShadow> shadow; // where there are checks
+
+private:
+  std::vector<std::unique_ptr<uint8_t[]>> storage;
+  bool runWarp(Warp &warp); // false: nothing of it could run
+  void start(Block &block);
+};
+
+// ---- memory as a lane sees it (Memory access of every instruction goes through these)
+
+enum class Access : uint8_t { Read, Write, Atomic, Async }; // Async: written until it is waited for
+constexpr int EveryLane = 255; // an access of the warp as a whole
+// The bytes that lane `lane` accesses at an address of a space; faults.
+// Of each active lane.
+void addresses(Warp &w, const Place &place, uint64_t *out);
+uint8_t *resolve(Warp &w, int lane, Space space, uint64_t address, uint32_t bytes, uint32_t align, Access access);
+
+} // namespace xfc::ptx
