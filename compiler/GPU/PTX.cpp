@@ -3,6 +3,7 @@
 #include "Codegen/MachineCode.h"
 #include "core/Error.h"
 #include "core/Files.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/Instructions.h"
@@ -23,9 +24,10 @@ using namespace mlir;
 namespace xfc::gpu {
 
 const std::vector<Architecture> &Architecture::known() {
-  static const std::vector<Architecture> all = {{"sm_80", "+ptx71", 163 << 10}, {"sm_86", "+ptx71", 99 << 10},  {"sm_89", "+ptx78", 99 << 10},
-                                                {"sm_90", "+ptx78", 227 << 10}, {"sm_90a", "+ptx80", 227 << 10}, {"sm_100", "+ptx86", 227 << 10},
-                                                {"sm_120", "+ptx87", 99 << 10}};
+  // What runs on later GPUs, too, keeps to the shared memory that the smallest of them have (8.6, 8.9, 12.0).
+  constexpr int64_t every = 99 << 10;
+  static const std::vector<Architecture> all = {{"sm_80", "+ptx71", every},  {"sm_86", "+ptx71", every},         {"sm_89", "+ptx78", every}, {"sm_90", "+ptx78", every},
+                                                {"sm_90a", "+ptx80", 227 << 10}, {"sm_100", "+ptx86", every}, {"sm_120", "+ptx87", every}};
   return all;
 }
 
@@ -57,9 +59,11 @@ static std::unique_ptr<llvm::TargetMachine> machineFor(const Architecture &archi
 }
 
 std::string emitPTX(ModuleOp kernels, const Architecture &architecture) {
-  lowerToLLVM(kernels);
   llvm::LLVMContext context;
   std::unique_ptr<llvm::TargetMachine> machine = machineFor(architecture);
+  // Known before translation, which writes the alignment of every load: without it 8 bytes are read as two times 4.
+  kernels->setAttr(LLVM::LLVMDialect::getDataLayoutAttrName(), StringAttr::get(kernels.getContext(), machine->createDataLayout().getStringRepresentation()));
+  lowerToLLVM(kernels);
   std::unique_ptr<llvm::Module> module = translate(kernels, context, *machine);
   for (llvm::Function &function : *module) {
     function.addFnAttr(llvm::Attribute::NoUnwind);
