@@ -20,6 +20,7 @@
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 namespace xfc {
 
@@ -260,12 +261,13 @@ void benchTrain(const BenchOptions &options) {
   int64_t targetTokens = 0, sourceTokens = 0;
   double loss = 0;
   constexpr int64_t warmup = 2;
+  std::vector<std::vector<int64_t>> batch, next = {batches.next()};
   for (int64_t step = 1; step <= warmup + options.steps; ++step) {
-    const std::vector<std::vector<int64_t>> batch = {batches.next()};
+    batch = std::exchange(next, {batches.next()});
     if (step == warmup + 1 && options.profile)
       engine->profile(&timings);
     const Clock::time_point begin = Clock::now();
-    UpdateResult result = update.run(corpus, batch, step, hyper);
+    UpdateResult result = update.run(corpus, batch, step, hyper, next);
     const double seconds = secondsSince(begin);
     if (step <= warmup)
       continue;

@@ -84,7 +84,7 @@ private:
   void save();
   void end();
   bool finished() const;
-  bool lastEpochDone() const;
+  bool lastEpochDone(Batches::Position position) const;
   double fractionDone() const;
   double seconds() const { return progress.seconds + std::chrono::duration<double>(Clock::now() - started).count(); }
   const Module &module() const { return model.engine->module(); }
@@ -99,7 +99,14 @@ private:
   std::vector<std::string> validLines, validReferences;
   std::optional<EncodedLines> validSources; // where the model can be decoded
   std::optional<Batches> batches;
-  std::vector<std::vector<int64_t>> group; // the batches of a step; kept, so that steps do not allocate
+  // The batches of a step; kept, so that steps do not allocate.
+  struct Group {
+    std::vector<std::vector<int64_t>> batches;
+    size_t count = 0;
+    Batches::Position end; // behind them
+    std::span<const std::vector<int64_t>> span() const { return std::span(batches).first(count); }
+  } group, upcoming;
+  void take(Group &group);
   std::optional<Update> update;
   std::optional<TrainingLog> log;
   Schedule schedule;
@@ -237,14 +244,13 @@ void Trainer::resume() {
   bar.say(format("resumed at step %lld", static_cast<long long>(progress.step)));
 }
 
-bool Trainer::lastEpochDone() const {
-  return options.epochs >= 0 && (progress.position.epoch >= options.epochs ||
-                                 (progress.position.epoch == options.epochs - 1 && progress.position.batch >= batches->batchesOfEpoch()));
+bool Trainer::lastEpochDone(Batches::Position position) const {
+  return options.epochs >= 0 && (position.epoch >= options.epochs || (position.epoch == options.epochs - 1 && position.batch >= batches->batchesOfEpoch()));
 }
 
 bool Trainer::finished() const {
   return interrupted || (options.steps >= 0 && progress.step >= options.steps) || (options.minutes >= 0 && seconds() >= 60 * options.minutes) ||
-         lastEpochDone() || (options.earlyStop > 0 && progress.withoutImprovement >= options.earlyStop);
+         lastEpochDone(progress.position) || (options.earlyStop > 0 && progress.withoutImprovement >= options.earlyStop);
 }
 
 double Trainer::fractionDone() const {
@@ -258,19 +264,32 @@ double Trainer::fractionDone() const {
   return fraction;
 }
 
-void Trainer::step() {
-  size_t count = 0;
-  for (; count < static_cast<size_t>(options.accumulate) && !lastEpochDone(); ++count) {
-    if (count == group.size())
-      group.emplace_back();
-    group[count] = batches->next();
-    progress.position = batches->position();
+void Trainer::take(Group &group) {
+  group.end = batches->position();
+  for (group.count = 0; group.count < static_cast<size_t>(options.accumulate) && !lastEpochDone(group.end); ++group.count) {
+    if (group.count == group.batches.size())
+      group.batches.emplace_back();
+    group.batches[group.count] = batches->next();
+    group.end = batches->position();
   }
+}
+
+void Trainer::step() {
+  if (upcoming.count > 0)
+    std::swap(group, upcoming);
+  else
+    take(group);
+  progress.position = group.end;
+  // The next step's batches too, so that they are prepared while the device computes; not those of the next epoch, before
+  // this one's end was looked at.
+  upcoming.count = 0;
+  if (group.end.batch + options.accumulate <= batches->batchesOfEpoch())
+    take(upcoming);
   ++progress.step;
   UpdateOptions settings{schedule.at(progress.step), options.beta1, options.beta2, options.epsilon,
                          options.decoupledDecay ? 0 : options.weightDecay, options.decoupledDecay ? options.weightDecay : 0,
                          options.clipNorm, options.smoothing, options.seed};
-  UpdateResult result = update->run(*corpus, std::span(group).first(count), progress.step, settings);
+  UpdateResult result = update->run(*corpus, group.span(), progress.step, settings, upcoming.span());
   if (!std::isfinite(result.loss) || !std::isfinite(result.norm))
     stopNotFinite(result);
   window.loss += result.loss;

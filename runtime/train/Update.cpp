@@ -57,21 +57,38 @@ void Update::addGradients(const xfc_shape &shape, bool first, bool last) {
     engine.copyGradients(sum);
 }
 
-UpdateResult Update::run(const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step, const UpdateOptions &options) {
+void Update::Inputs::assign(const Corpus &corpus, std::span<const std::vector<int64_t>> of, const Module &module) {
+  count = of.size();
+  batches.resize(std::max(batches.size(), count));
+  pairs.resize(batches.size());
+  for (size_t i = 0; i < count; ++i) {
+    batches[i].assign(corpus, of[i], module, true);
+    pairs[i].assign(of[i].begin(), of[i].end());
+  }
+}
+
+bool Update::Inputs::are(std::span<const std::vector<int64_t>> of) const { return std::equal(pairs.begin(), pairs.begin() + count, of.begin(), of.end()); }
+
+UpdateResult Update::run(const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step, const UpdateOptions &options,
+                         std::span<const std::vector<int64_t>> next) {
   const Module &module = engine.module();
   UpdateResult result;
-  inputs.resize(std::max(inputs.size(), batches.size()));
-  for (size_t i = 0; i < batches.size(); ++i) {
-    inputs[i].assign(corpus, batches[i], module, true);
-    result.labels += inputs[i].labelCount();
-  }
+  if (upcoming.count > 0 && upcoming.are(batches))
+    std::swap(inputs, upcoming);
+  else
+    inputs.assign(corpus, batches, module);
+  upcoming.count = 0;
+  for (size_t i = 0; i < batches.size(); ++i)
+    result.labels += inputs.batches[i].labelCount();
   Scalars smoothing(module, {options.smoothing}), lossScale(module, {1.0 / std::max<int64_t>(result.labels, 1)});
   for (size_t i = 0; i < batches.size(); ++i) {
-    xfc_shape &shape = inputs[i].shape();
+    xfc_shape &shape = inputs.batches[i].shape();
     shape.dropout_key[0] = static_cast<uint32_t>(options.seed) ^ static_cast<uint32_t>(options.seed >> 32) * 0x9E3779B9u;
     shape.dropout_key[1] = static_cast<uint32_t>(step);
     engine.run("loss_and_gradients", shape,
-               inputs[i].bindings(Binding{"smoothing", smoothing.data()}, Binding{"loss_scale", lossScale.data()}));
+               inputs.batches[i].bindings(Binding{"smoothing", smoothing.data()}, Binding{"loss_scale", lossScale.data()}));
+    if (i + 1 == batches.size() && !next.empty())
+      upcoming.assign(corpus, next, module);
     int64_t rows = shape.sets[XFC_TARGET].rows;
     result.loss += sumOfRows(engine.output("loss_and_gradients", "loss"), rows);
     result.nll += sumOfRows(engine.output("loss_and_gradients", "nll"), rows);
@@ -83,7 +100,7 @@ UpdateResult Update::run(const Corpus &corpus, std::span<const std::vector<int64
                          1 - std::pow(options.beta1, t), 1 - std::pow(options.beta2, t)});
   Scalars maxNorm(module, {options.clipNorm});
   const Binding bindings[] = {{"hyper", hyper.data()}, {"max_norm", maxNorm.data()}};
-  engine.run("update", inputs[0].shape(), bindings);
+  engine.run("update", inputs.batches[0].shape(), bindings);
   result.norm = engine.output("update", "norm").at(0);
   return result;
 }
