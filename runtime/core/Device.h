@@ -78,7 +78,26 @@ inline void *ProgramRun::address(const Place &place) const {
 }
 
 // Chunks of a step's kernel for a batch of these counts.
-int64_t chunksOf(const Partition &partition, const Counts &counts, const Step &step);
+inline int64_t chunksOf(const Partition &partition, const Counts &counts, const Step &step) {
+  int64_t count = 1;
+  switch (partition.unit) {
+  case Partition::Unit::One:
+    break;
+  case Partition::Unit::Rows:
+    count = counts.rows[step.set];
+    break;
+  case Partition::Unit::KeyRows:
+    count = counts.rows[step.keySet];
+    break;
+  case Partition::Unit::Sequences:
+    count = counts.sequences[step.set];
+    break;
+  case Partition::Unit::Elements:
+    count = step.elements;
+    break;
+  }
+  return (count + partition.per - 1) / partition.per * partition.times;
+}
 
 // Elements between the rows of a result; 0 where it has none.
 inline int64_t strideOf(const ProgramRun &run, const Output &output) {

@@ -17,8 +17,8 @@ compile toy tiny "${toy[@]}" --set d_model=32 --set heads=2 --set d_ff=48 --set 
 compile tiny-f32 tiny
 compile tiny-bf16 tiny --dtype bf16
 compile small-f32 small
-compile base-f32 base
-compile base-bf16 base --dtype bf16
-compile big-bf16 big --dtype bf16
+compile base-f32 original
+compile base-bf16 original --dtype bf16
+compile big-bf16 original --dtype bf16 --set d_model=1024 --set heads=16 --set d_ff=4096
 cp "$here/verify.py" "$here/../lit/EndToEnd/Inputs/cuda.py" "$here/../lit/EndToEnd/Inputs/tensors.py" "$folder"
 echo "on the machine with the GPU: python3 $folder/verify.py > gpu.md"
