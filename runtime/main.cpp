@@ -10,7 +10,7 @@ int main(int argc, char **argv) {
   CLI::App app("A translator compiled by xfc: trains, translates and scores", name);
   app.set_version_flag("--version", []() -> std::string {
     const xfc::Engine engine(1);
-    return "xfc " XFC_VERSION "; " + engine.module().model + ", multiplies in " + engine.module().compute + ", " + engine.cpu();
+    return "xfc " XFC_VERSION "; " + engine.module().model + ", multiplies in " + engine.module().compute + ", " + engine.device().name();
   });
   app.require_subcommand(1);
   for (auto add : {xfc::addTrain, xfc::addTranslate, xfc::addScore, xfc::addEvaluate, xfc::addReport, xfc::addForward, xfc::addSelfcheck,

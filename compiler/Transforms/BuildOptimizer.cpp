@@ -1,4 +1,5 @@
-// Adds @update: the step from gradients to new parameters, one op for each parameter.
+// Adds @update, the step from gradients to new parameters, and @accumulate, which adds gradients to those of earlier batches: one
+// op for each parameter.
 #include "Dialect/XFC.h"
 #include "Passes.h"
 #include "llvm/Support/MathExtras.h"
@@ -22,6 +23,7 @@ struct BuildOptimizer : impl::BuildOptimizerBase<BuildOptimizer> {
     if (parameters.empty())
       return;
     build();
+    buildAccumulate();
     updated += parameters.size();
   }
 
@@ -46,6 +48,29 @@ private:
       auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attr::role);
       if (name && role && role.getValue() == attr::parameter && differentiated.contains(name))
         parameters.push_back({name, cast<RankedTensorType>(argument.getType()), argument.getLoc()});
+    }
+  }
+
+  // gradients + sums, in the gradients' place.
+  void buildAccumulate() {
+    Location loc = NameLoc::get(StringAttr::get(&getContext(), "accumulate"));
+    OpBuilder builder = OpBuilder::atBlockEnd(getOperation().getBody());
+    auto function = func::FuncOp::create(builder, loc, "accumulate", builder.getFunctionType({}, {}));
+    function.addEntryBlock();
+    const auto n = static_cast<unsigned>(parameters.size());
+    for (const Parameter &parameter : parameters)
+      addArgument(function, parameter.name, attr::gradient, parameter.type, parameter.location);
+    for (const Parameter &parameter : parameters)
+      addArgument(function, builder.getStringAttr("sum." + parameter.name.getValue()), attr::state, parameter.type, parameter.location);
+    builder.setInsertionPointToStart(&function.getBody().front());
+    SmallVector<Value> results;
+    for (unsigned i = 0; i < n; ++i)
+      results.push_back(AddOp::create(builder, parameters[i].location, parameters[i].type, function.getArgument(i), function.getArgument(n + i)));
+    func::ReturnOp::create(builder, loc, results);
+    function.setFunctionType(builder.getFunctionType(function.getBody().getArgumentTypes(), ValueRange(results).getTypes()));
+    for (unsigned i = 0; i < n; ++i) {
+      function.setResultAttr(i, attr::name, parameters[i].name);
+      function.setResultAttr(i, attr::alias, builder.getI64IntegerAttr(i));
     }
   }
 

@@ -134,7 +134,7 @@ def Differentiate : Pass<"xfc-differentiate", "::mlir::ModuleOp"> {
 }
 
 def BuildOptimizer : Pass<"xfc-build-optimizer", "::mlir::ModuleOp"> {
-  let summary = "Adds @update: clipping and Adam for every parameter of @loss_and_gradients";
+  let summary = "Adds @update and @accumulate: clipping and Adam, and sums of gradients, for every parameter of @loss_and_gradients";
   let description = [{
     ```mlir
     func.func @update(parameters, gradients, moments1, moments2, %hyper, %max_norm) {
@@ -142,6 +142,10 @@ def BuildOptimizer : Pass<"xfc-build-optimizer", "::mlir::ModuleOp"> {
       %factor, %norm = xfc.clip_factor %max_norm, %s, ...
       %p1, %m1, %v1 = xfc.adam %hyper, %factor parameters(%p) gradients(%g) moments(%m) (%v)   // for each parameter
       return new parameters, new moments1, new moments2, %norm
+    }
+    func.func @accumulate(gradients, sums) { // of the batches of a step before this one
+      %sum = xfc.add %g, %s                  // for each parameter, in the gradient's place
+      return sums
     }
     ```
   }];

@@ -15,10 +15,12 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 namespace xfc {
 
@@ -35,15 +37,16 @@ struct BenchOptions {
   std::string format = "ids";
   int64_t sentences = 64, batch = 64; // decode
   int beam = 5;
-  std::string computeType;
+  std::string computeType, device = "cpu";
 };
 
 int threadsOf(const BenchOptions &options) {
   return options.threads > 0 ? options.threads : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
 }
 
-std::unique_ptr<Engine> makeEngine(const BenchOptions &options) {
-  auto engine = std::make_unique<Engine>(threadsOf(options));
+// With random weights.
+std::unique_ptr<Engine> randomEngine(const BenchOptions &options) {
+  std::unique_ptr<Engine> engine = makeEngine(options.threads, options.device);
   initializeParameters(*engine, 1);
   return engine;
 }
@@ -103,9 +106,9 @@ struct ProfileRow {
 };
 
 // The slowest first.
-std::vector<ProfileRow> profileRows(const std::vector<Engine::Timing> &timings, int64_t steps) {
+std::vector<ProfileRow> profileRows(const std::vector<LaunchTiming> &timings, int64_t steps) {
   std::map<std::pair<std::string, std::string>, std::pair<ProfileRow, std::vector<double>>> byPlace;
-  for (const Engine::Timing &timing : timings) {
+  for (const LaunchTiming &timing : timings) {
     const std::string location = timing.step ? timing.step->location : "packing weights";
     auto &[row, seconds] = byPlace[{timing.kernel->name, location}];
     row.kernel = timing.kernel->name;
@@ -131,37 +134,43 @@ double shareOfPeak(const ProfileRow &row, const Peak &peak) {
   return std::max(row.flops / row.seconds * 1e-9 / peak.gflops, row.bytes / row.seconds * 1e-9 / peak.copyBandwidth);
 }
 
-std::string profileTable(const std::vector<ProfileRow> &rows, const Peak &peak) {
+// Without a peak, which is measured of a CPU only, there is no share of it.
+std::string profileTable(const std::vector<ProfileRow> &rows, const std::optional<Peak> &peak) {
   double calls = 0, total = 0;
   for (const ProfileRow &row : rows) {
     calls += row.calls;
     total += row.seconds;
   }
   char line[512];
-  std::snprintf(line, sizeof line, "%-44s %-36s %7s %10s %7s %9s %7s %8s\n", "kernel", "location", "calls", "ms a step", "share", "GFLOP/s", "GB/s",
-                "of peak");
+  std::snprintf(line, sizeof line, "%-44s %-36s %7s %10s %7s %9s %7s%s\n", "kernel", "location", "calls", "ms a step", "share", "GFLOP/s", "GB/s",
+                peak ? "  of peak" : "");
   std::string table = line;
   for (const ProfileRow &row : rows) {
-    std::snprintf(line, sizeof line, "%-44.120s %-36.120s %7.1f %10.3f %6.1f%% %9.1f %7.1f %7.0f%%\n", row.kernel.c_str(), row.location.c_str(),
-                  row.calls, row.seconds * 1e3, 100 * row.seconds / total, row.flops / row.seconds * 1e-9, row.bytes / row.seconds * 1e-9,
-                  100 * shareOfPeak(row, peak));
+    std::snprintf(line, sizeof line, "%-44.120s %-36.120s %7.1f %10.3f %6.1f%% %9.1f %7.1f", row.kernel.c_str(), row.location.c_str(), row.calls,
+                  row.seconds * 1e3, 100 * row.seconds / total, row.flops / row.seconds * 1e-9, row.bytes / row.seconds * 1e-9);
     table += line;
+    std::snprintf(line, sizeof line, " %7.0f%%\n", peak ? 100 * shareOfPeak(row, *peak) : 0);
+    table += peak ? line : "\n";
   }
-  std::snprintf(line, sizeof line, "%.0f launches, %.3f ms a step in kernels; the machine: %.1f GFLOP/s, copies at %.1f GB/s\n", calls, total * 1e3,
-                peak.gflops, peak.copyBandwidth);
-  return table + line;
+  std::snprintf(line, sizeof line, "%.0f launches, %.3f ms a step in kernels", calls, total * 1e3);
+  table += line;
+  if (peak)
+    std::snprintf(line, sizeof line, "; the machine: %.1f GFLOP/s, copies at %.1f GB/s", peak->gflops, peak->copyBandwidth);
+  return table + (peak ? line : "") + "\n";
 }
 
-Json profileJson(const std::vector<ProfileRow> &rows, const Peak &peak) {
+Json profileJson(const std::vector<ProfileRow> &rows, const std::optional<Peak> &peak) {
   Json list = Json::array();
-  for (const ProfileRow &row : rows)
+  for (const ProfileRow &row : rows) {
     list.push_back({{"kernel", row.kernel},
                     {"location", row.location},
                     {"calls", row.calls},
                     {"ms", row.seconds * 1e3},
                     {"flops", row.flops},
-                    {"bytes", row.bytes},
-                    {"share_of_peak", shareOfPeak(row, peak)}});
+                    {"bytes", row.bytes}});
+    if (peak)
+      list.back()["share_of_peak"] = shareOfPeak(row, *peak);
+  }
   return list;
 }
 
@@ -181,15 +190,18 @@ void addPeak(Json &result, const Peak &peak) {
 }
 
 // The result, and with --profile its kernels; a program of f64 can do half of the machine's f32 operations.
-void printProfiled(const BenchOptions &options, Json result, Engine &engine, const std::vector<Engine::Timing> &timings, int64_t steps) {
+void printProfiled(const BenchOptions &options, Json result, Engine &engine, const std::vector<LaunchTiming> &timings, int64_t steps) {
   if (!options.profile)
     return print(options, result);
-  Peak peak = measurePeak(engine.pool());
-  if (engine.module().type == DType::F64)
-    peak.gflops /= 2;
+  std::optional<Peak> peak;
+  if (engine.device().isHost())
+    peak = measurePeak(engine.pool());
+  if (peak && engine.module().type == DType::F64)
+    peak->gflops /= 2;
   const std::vector<ProfileRow> rows = profileRows(timings, steps);
   if (options.json) {
-    addPeak(result, peak);
+    if (peak)
+      addPeak(result, *peak);
     result["kernels"] = profileJson(rows, peak);
   }
   print(options, result);
@@ -201,8 +213,8 @@ Json common(const char *what, Engine &engine) {
   const Module &module = engine.module();
   return {{"what", what},
           {"model", module.model},
-          {"device", "cpu"},
-          {"cpu", engine.cpu()},
+          {"device", engine.device().kind()},
+          {engine.device().isHost() ? "cpu" : "gpu", engine.device().name()},
           {"type", module.compute},
           {"threads", engine.pool().threads()}};
 }
@@ -233,7 +245,7 @@ void benchTrain(const BenchOptions &options) {
   if (options.sources.empty() != options.targets.empty())
     throw Error("--source and --target go together");
   const int64_t length = options.length > 0 ? options.length : 32;
-  std::unique_ptr<Engine> engine = makeEngine(options);
+  std::unique_ptr<Engine> engine = randomEngine(options);
   const Module &module = engine->module();
   checkTokens(module);
   Update update(*engine);
@@ -244,17 +256,18 @@ void benchTrain(const BenchOptions &options) {
 
   const UpdateOptions hyper{.rate = 1e-4, .beta1 = 0.9, .beta2 = 0.98, .epsilon = 1e-9, .l2 = 0, .decay = 0, .clipNorm = 1, .smoothing = 0.1, .seed = 1};
   Batches batches(corpus, options.batchTokens, 1);
-  std::vector<Engine::Timing> timings;
+  std::vector<LaunchTiming> timings;
   std::vector<double> milliseconds, rates;
   int64_t targetTokens = 0, sourceTokens = 0;
   double loss = 0;
   constexpr int64_t warmup = 2;
+  std::vector<std::vector<int64_t>> batch, next = {batches.next()};
   for (int64_t step = 1; step <= warmup + options.steps; ++step) {
-    const std::vector<std::vector<int64_t>> batch = {batches.next()};
+    batch = std::exchange(next, {batches.next()});
     if (step == warmup + 1 && options.profile)
       engine->profile(&timings);
     const Clock::time_point begin = Clock::now();
-    UpdateResult result = update.run(corpus, batch, step, hyper);
+    UpdateResult result = update.run(corpus, batch, step, hyper, next);
     const double seconds = secondsSince(begin);
     if (step <= warmup)
       continue;
@@ -288,7 +301,7 @@ void benchTrain(const BenchOptions &options) {
 
 void benchDecode(const BenchOptions &options) {
   const int64_t length = options.length > 0 ? options.length : 25;
-  std::unique_ptr<Engine> engine = makeEngine(options);
+  std::unique_ptr<Engine> engine = randomEngine(options);
   const Module &module = engine->module();
   checkTokens(module);
   checkLength(module, length);
@@ -303,7 +316,7 @@ void benchDecode(const BenchOptions &options) {
   search.computeType = options.computeType;
   search.batchTokens = options.batch * std::max<int64_t>(length, options.beam);
 
-  std::vector<Engine::Timing> timings;
+  std::vector<LaunchTiming> timings;
   std::vector<double> seconds;
   int64_t tokens = 0;
   for (int64_t repetition = 0; repetition <= options.steps; ++repetition) { // the first one warms up
@@ -356,7 +369,7 @@ struct TemporaryFolder {
 };
 
 // From the start of `translate` as a process of its own to its first line of output, in milliseconds.
-double firstTokenMilliseconds(const std::string &folder, const std::string &threads) {
+double firstTokenMilliseconds(const std::string &folder, const std::string &threads, const std::string &device) {
   int ends[2];
   if (pipe(ends) != 0)
     throw Error("no pipe could be made");
@@ -368,7 +381,7 @@ double firstTokenMilliseconds(const std::string &folder, const std::string &thre
     close(ends[0]);
     close(ends[1]);
     execl("/proc/self/exe", "translator", "translate", "--weights", weights.c_str(), "--format", "ids", "--input", input.c_str(), "--beam", "1",
-          "--max-length", "1", "--min-length", "1", "--threads", threads.c_str(), "--quiet", static_cast<char *>(nullptr));
+          "--max-length", "1", "--min-length", "1", "--threads", threads.c_str(), "--device", device.c_str(), "--quiet", static_cast<char *>(nullptr));
     _exit(127);
   }
   close(ends[1]);
@@ -388,7 +401,7 @@ void benchStartup(const BenchOptions &options) {
   TemporaryFolder folder;
   Json result;
   {
-    std::unique_ptr<Engine> engine = makeEngine(options);
+    std::unique_ptr<Engine> engine = randomEngine(options);
     const Module &module = engine->module();
     checkTokens(module);
     result = common("startup", *engine);
@@ -402,7 +415,7 @@ void benchStartup(const BenchOptions &options) {
   }
   std::vector<double> milliseconds;
   for (int run = 0; run < 7; ++run)
-    milliseconds.push_back(firstTokenMilliseconds(folder.name, std::to_string(result["threads"].get<int>())));
+    milliseconds.push_back(firstTokenMilliseconds(folder.name, std::to_string(result["threads"].get<int>()), options.device));
   result["first_token_ms"] = *std::min_element(milliseconds.begin(), milliseconds.end());
   result["first_token_ms_median"] = median(milliseconds);
   result["runs"] = milliseconds.size();
@@ -446,6 +459,7 @@ void addBench(CLI::App &app) {
   train->add_option("--target", options->targets, "files of ids, for real lengths")->excludes("--length");
   train->add_option("--format", options->format, "of --source and --target")->check(CLI::IsMember({"ids"}))->capture_default_str();
   train->add_option("--steps", options->steps, "steps that are timed, after two that are not")->check(CLI::PositiveNumber)->capture_default_str();
+  addDevice(*train, options->device);
   train->add_flag("--profile", options->profile, "also the kernels: time, share, and how near to the machine's peak");
 
   CLI::App *decode = addBenchmark(*bench, "decode", "translation of sentences of one length; output tokens a second", options, benchDecode);
@@ -455,10 +469,12 @@ void addBench(CLI::App &app) {
   decode->add_option("--beam", options->beam, "hypotheses a sentence")->check(CLI::PositiveNumber)->capture_default_str();
   decode->add_option("--steps", options->steps, "times everything is translated")->check(CLI::PositiveNumber)->capture_default_str();
   addComputeType(*decode, options->computeType);
+  addDevice(*decode, options->device);
   decode->add_flag("--profile", options->profile, "also the kernels: time, share, and how near to the machine's peak");
 
   addBenchmark(*bench, "peak", "what the machine can do: multiply-adds and memory", options, benchPeak);
-  addBenchmark(*bench, "startup", "from the start of the process to the first translated token", options, benchStartup);
+  CLI::App *startup = addBenchmark(*bench, "startup", "from the start of the process to the first translated token", options, benchStartup);
+  addDevice(*startup, options->device);
 }
 
 } // namespace xfc

@@ -1,11 +1,8 @@
-// Runs the programs of an executable: owns the parameter blocks, packed weights, tables, arena and threads.
+// Runs the programs of an executable on a device: owns the parameter blocks, packed weights, tables, arena and threads.
 #pragma once
 
+#include "Device.h"
 #include "Error.h"
-#include "Plan.h"
-#include "ThreadPool.h"
-#include <memory>
-#include <span>
 #include <string_view>
 
 namespace xfc {
@@ -17,39 +14,36 @@ struct Binding {
   std::string_view name;
   void *data;
   int64_t stride = 0; // elements between rows; 0: the argument's own features
-};
-
-// A result inside the engine's memory, valid until the next run.
-struct View {
-  const Output *output = nullptr;
-  const void *data = nullptr;
-  int64_t stride = 0; // elements between rows
-  // Element j of row i, whatever the type.
-  double at(int64_t i, int64_t j = 0) const;
+  bool onDevice = false; // it is memory of rows()
 };
 
 class Engine {
 public:
-  // Picks the best image this CPU can run; throws Error naming the missing feature if there is none.
-  explicit Engine(int threads);
-  // For tests: a given image.
+  // Picks the best image that this CPU, or with "cuda" the first GPU, can run; throws Error saying what is missing if there is
+  // none. The threads do the host's part of the work where a GPU does the rest.
+  explicit Engine(int threads, std::string_view device = "cpu");
+  // For tests: given images.
   Engine(const xfc_image &image, int threads);
+  Engine(const xfc_device_image *const *images, int threads);
   ~Engine();
 
   const Module &module() const;
-  const char *cpu() const; // the image's
+  const Device &device() const;
   ThreadPool &pool();
 
-  // The parameter block: module().parameterElements elements of module().type. Zeroed at first.
+  // The host's copy of the parameter block: module().parameterElements elements of module().type, zeroed at first. It is
+  // brought up to date by the call, and what is written to it counts once parametersChanged() says so.
   void *parameters();
   // The parameter block is this part of a file from now on, aligned to 64 bytes; what is written to it does not reach the file.
   void takeParameters(MappedFile &&file, const char *begin);
   // Must be called after the parameters were written from outside: packed weights are remade at the next run.
   void parametersChanged();
-  // Blocks laid out as the parameters, allocated zeroed when first asked for.
+  // Copies of blocks laid out as the parameters, zeroed when first asked for. Gradients are only read.
   void *gradients();
   void *moments1();
   void *moments2();
+  // Must be called after the moments were written from outside.
+  void momentsChanged();
 
   bool has(std::string_view program) const;
   // Makes the arena large enough for any batch within `counts`, so that later runs do not allocate.
@@ -60,20 +54,28 @@ public:
   // A result of the last run of `program`.
   View output(std::string_view program, std::string_view name) const;
 
+  // Memory of the device for rows that runs hand on, as those of a cache: at least `bytes`, kept under the name until more is
+  // asked for. Its contents are undefined at first.
+  void *rows(std::string_view name, int64_t bytes);
+  // Rows of a result of the last run of `program`: row i becomes row to[i] of `rows`, dense rows in memory of the device.
+  void copyRows(std::string_view program, std::string_view name, void *rows, std::span<const int32_t> to);
+
+  // The gradients into such memory of as many bytes.
+  void copyGradients(void *to);
+
   int64_t arenaBytes() const;
-  // Bytes of parameters, gradients, moments, packed weights and tables now held.
+  // Bytes of parameters, gradients, moments, packed weights and tables that the device now holds.
   int64_t stateBytes() const;
 
-  // One launch, recorded while a list of them is set: `bench --profile`.
-  struct Timing {
-    const Kernel *kernel;
-    const Step *step; // null: a weight is packed
-    double seconds;
-    double flops, bytes; // what the step does for the batch it ran with
-  };
-  void profile(std::vector<Timing> *timings);
+  // Bytes of all it holds on the device: the arena, state, and rows.
+  int64_t deviceBytes() const;
+
+  // Every launch is timed while a list is set.
+  void profile(std::vector<LaunchTiming> *timings);
 
 private:
+  void runOn(const xfc_image &image, int threads);
+  void runOn(const xfc_device_image *const *images, int threads);
   struct State;
   std::unique_ptr<State> state;
 };

@@ -291,7 +291,7 @@ private:
 // A model without parameters needs no weights.
 std::unique_ptr<Engine> engineFor(const ModelOptions &options) {
   if (options.model.empty() && options.weights.empty())
-    if (auto engine = std::make_unique<Engine>(std::max(options.threads, 1)); engine->module().parameters.empty())
+    if (auto engine = makeEngine(options.threads, options.device); engine->module().parameters.empty())
       return engine;
   return loadEngine(options);
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 
 namespace xfc {
@@ -35,7 +36,8 @@ Json memoryOf(const Module &module, const std::vector<std::string> &programs, co
   Memory memory = predictMemory(module, programs, counts, threads);
   return {{"parameters_bytes", memory.parameters}, {"gradients_bytes", memory.gradients}, {"moments_bytes", memory.moments},
           {"packed_bytes", memory.packed},         {"tables_bytes", memory.tables},       {"arena_bytes", memory.arena},
-          {"scratch_bytes", memory.scratch},       {"held_bytes", memory.held},             {"total_bytes", memory.total()}};
+          {"scratch_bytes", memory.scratch},       {"held_bytes", memory.held},             {"batches_bytes", memory.batches},
+          {"total_bytes", memory.total()}};
 }
 
 // The hashes of the vocabularies that the flags name or the executable carries.
@@ -54,34 +56,57 @@ Json vocabularyHashes(const ModelOptions &options) {
   return hashes;
 }
 
-Json describe(const InfoOptions &options) {
-  Engine engine(1);
-  const Module &module = engine.module();
-  int threads = options.model.threads > 0 ? options.model.threads : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
-  Json cpus = Json::array(), programs = Json::array(), memory = Json::object();
-  for (const xfc_image *const *image = xfc_images; *image; ++image)
-    cpus.push_back((*image)->cpu);
-  for (const Program &program : module.programs)
-    programs.push_back(program.name);
+// What the batches that the options describe take, by what is done with them; of a GPU where there are no threads.
+Json memoryFor(const Module &module, const InfoOptions &options, int threads) {
+  Json memory = Json::object();
   const Counts batch = batchCounts(options.batchTokens, options.length);
-  if (engine.has("loss_and_gradients"))
+  if (module.find("loss_and_gradients"))
     memory["training"] = memoryOf(module, {"loss_and_gradients", "update"}, batch, threads);
-  const std::vector<std::string> decodeTypes = module.computeTypes("decode_step");
-  for (const std::string &type : decodeTypes)
+  for (const std::string &type : module.computeTypes("decode_step"))
     memory[type == module.compute ? "decoding" : "decoding in " + type] =
         memoryOf(module, {module.variant("encode", type), module.stepProgram(options.beam, type)->name},
                  decodeCounts(options.sentences, options.length, product({options.sentences, options.beam}), options.length), threads);
-  if (engine.has("forward"))
+  if (module.find("forward"))
     memory["forward"] = memoryOf(module, {"forward"}, batch, threads);
+  return memory;
+}
+
+// Neither a GPU nor its driver is needed to say what it would take.
+Json describe(const InfoOptions &options) {
+  Json targets = Json::array(), cpus = Json::array(), gpus = Json::array(), programs = Json::array(), memory = Json::object();
+  for (const xfc_image *const *image = xfc_images; *image; ++image)
+    cpus.push_back((*image)->cpu);
+  for (const xfc_device_image *const *image = xfc_device_images; *image; ++image)
+    gpus.push_back((*image)->arch);
+  std::optional<Engine> engine;
+  std::optional<Module> gpuPlan;
+  if (!cpus.empty() || gpus.empty()) {
+    targets.push_back("cpu");
+    engine.emplace(1);
+  }
+  if (!gpus.empty()) {
+    targets.push_back("cuda");
+    gpuPlan = deserialize(xfc_device_images[0]->plan, xfc_device_images[0]->plan_size);
+  }
+  const Module &module = engine ? engine->module() : *gpuPlan;
+  int threads = options.model.threads > 0 ? options.model.threads : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
+  for (const Program &program : module.programs)
+    programs.push_back(program.name);
+  if (engine)
+    memory = memoryFor(module, options, threads);
+  if (gpuPlan)
+    for (const auto &[what, bytes] : memoryFor(*gpuPlan, options, 0).items())
+      memory[what + " on a GPU"] = bytes;
   const int64_t parameters = parameterCount(module);
   return {{"model", module.model},
           {"model_hash", module.hash},
           {"compiler", "xfc " XFC_VERSION},
-          {"targets", {"cpu"}},
+          {"targets", targets},
           {"cpus", cpus},
-          {"cpu", engine.cpu()},
+          {"cpu", engine ? Json(engine->device().name()) : Json()},
+          {"cuda_archs", gpus},
           {"type", module.compute},
-          {"decode_types", decodeTypes},
+          {"decode_types", module.computeTypes("decode_step")},
           {"parameters", parameters},
           {"parameter_bytes", parameters * bytesOf(module.type)},
           {"source_vocab", module.sourceVocab},
@@ -103,8 +128,13 @@ std::string joined(const Json &words) {
 void printText(const Json &info) {
   auto text = [&](const char *key) { return info[key].get<std::string>(); };
   auto number = [&](const char *key) { return static_cast<long long>(info[key].get<int64_t>()); };
-  std::printf("model          %s\nmodel hash     %s\ncompiled by    %s\ntargets        cpu (%s; running on %s)\n", text("model").c_str(),
-              text("model_hash").c_str(), text("compiler").c_str(), joined(info["cpus"]).c_str(), text("cpu").c_str());
+  std::string targets;
+  if (!info["cpu"].is_null())
+    targets = "cpu (" + joined(info["cpus"]) + "; running on " + text("cpu") + ")";
+  if (!info["cuda_archs"].empty())
+    targets += (targets.empty() ? "" : ", ") + ("cuda (" + joined(info["cuda_archs"])) + ")";
+  std::printf("model          %s\nmodel hash     %s\ncompiled by    %s\ntargets        %s\n", text("model").c_str(), text("model_hash").c_str(),
+              text("compiler").c_str(), targets.c_str());
   std::printf("parameters     %lld, %.1f MB\nmultiplies in  %s%s%s\n", number("parameters"), number("parameter_bytes") / 1e6, text("type").c_str(),
               info["decode_types"].empty() ? "" : "; decodes in ", joined(info["decode_types"]).c_str());
   if (number("source_vocab") > 0)
@@ -120,11 +150,14 @@ void printText(const Json &info) {
     auto megabytes = [&, &memory = memory](const char *key) { return memory[key].get<int64_t>() / 1e6; };
     std::printf("\n%s needs %.1f MB: ", what.c_str(), megabytes("total_bytes"));
     if (what.starts_with("decoding"))
-      std::printf("%lld sentences of %lld tokens, beam %lld, %lld threads\n", of("sentences"), of("length"), of("beam"), of("threads"));
+      std::printf("%lld sentences of %lld tokens, beam %lld", of("sentences"), of("length"), of("beam"));
     else
-      std::printf("batches of %lld tokens in sentences of %lld, %lld threads\n", of("tokens"), of("length"), of("threads"));
+      std::printf("batches of %lld tokens in sentences of %lld", of("tokens"), of("length"));
+    if (memory["batches_bytes"].get<int64_t>() == 0) // the host's
+      std::printf(", %lld threads", of("threads"));
+    std::printf("\n");
     for (const auto &[label, key] : {std::pair("parameters", "parameters_bytes"), {"gradients", "gradients_bytes"}, {"moments", "moments_bytes"},
-                                     {"packed weights", "packed_bytes"}, {"tables", "tables_bytes"}, {"arena", "arena_bytes"}, {"scratch", "scratch_bytes"}, {"kept by steps", "held_bytes"}})
+                                     {"packed weights", "packed_bytes"}, {"tables", "tables_bytes"}, {"arena", "arena_bytes"}, {"scratch", "scratch_bytes"}, {"kept by steps", "held_bytes"}, {"batches", "batches_bytes"}})
       if (memory[key].get<int64_t>() > 0)
         std::printf("  %-15s %10.1f MB\n", label, megabytes(key));
   }

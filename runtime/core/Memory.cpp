@@ -1,5 +1,6 @@
 // The arithmetic of memory.
 #include "Memory.h"
+#include "../cuda/Staging.h"
 #include "Error.h"
 #include <algorithm>
 #include <set>
@@ -55,7 +56,7 @@ int64_t tableRows(const Table &table, int64_t longest) {
 Memory larger(const Memory &a, const Memory &b) {
   Memory memory;
   for (auto part : {&Memory::parameters, &Memory::gradients, &Memory::moments, &Memory::packed, &Memory::tables, &Memory::arena, &Memory::scratch,
-                    &Memory::held})
+                    &Memory::held, &Memory::batches})
     memory.*part = std::max(a.*part, b.*part);
   return memory;
 }
@@ -73,10 +74,16 @@ Memory predictMemory(const Module &module, const std::vector<std::string> &progr
       throw Error("this executable has no program '" + name + "'");
     memory.arena = std::max(memory.arena, plan(*program, counts).bytes);
     auto isState = [](const Argument &argument) { return argument.role == Argument::Role::State; };
-    if (std::any_of(program->arguments.begin(), program->arguments.end(), isState))
-      for (const Argument &argument : program->arguments)
-        if (isState(argument) || argument.set == XFC_SOURCE)
-          memory.held += product({counts.rows[argument.set], featuresOf(argument), bytesOf(argument.type)});
+    const bool hasState = std::any_of(program->arguments.begin(), program->arguments.end(), isState);
+    std::vector<BoundArgument> arguments;
+    for (const Argument &argument : program->arguments) {
+      const bool kept = hasState && (isState(argument) || argument.set == XFC_SOURCE);
+      arguments.push_back({nullptr, 0, kept});
+      if (kept)
+        memory.held += product({argument.set < 0 ? 1 : counts.rows[argument.set], featuresOf(argument), bytesOf(argument.type)});
+    }
+    if (threads == 0)
+      memory.batches += cuda::StagingLayout(*program, counts, arguments).bytes + cuda::callBytes(*program);
     for (const Step &step : program->steps) {
       scratch = std::max(scratch, module.kernels[step.kernel].scratch);
       for (const Place &place : step.buffers) {

@@ -9,11 +9,12 @@
 namespace xfc {
 
 // Bytes. The programs share one arena, so it is that of the one that needs most. `held` is what a search keeps from one step
-// to the next: caches, and the encoder's projected rows.
+// to the next: caches, and the encoder's projected rows; what a training step of several batches keeps of the gradients of the
+// earlier ones. `batches` is what a GPU holds to be told of a batch, its calls included.
 struct Memory {
-  int64_t parameters = 0, gradients = 0, moments = 0, packed = 0, tables = 0, arena = 0, scratch = 0, held = 0;
+  int64_t parameters = 0, gradients = 0, moments = 0, packed = 0, tables = 0, arena = 0, scratch = 0, held = 0, batches = 0;
   int64_t state() const { return parameters + gradients + moments + packed + tables; }
-  int64_t total() const { return state() + arena + scratch + held; }
+  int64_t total() const { return state() + arena + scratch + held + batches; }
 };
 
 // A bound of sizes and counts that no machine reaches, so that sums and products of a few of them are numbers.
@@ -33,6 +34,7 @@ int64_t tableRows(const Table &table, int64_t longest);
 // What is enough for both: of one engine that runs both.
 Memory larger(const Memory &a, const Memory &b);
 
+// Of the host with so many threads; of a GPU's plan, with none, what the GPU holds.
 Memory predictMemory(const Module &module, const std::vector<std::string> &programs, const Counts &counts, int threads);
 
 } // namespace xfc

@@ -30,9 +30,9 @@ Counts countsOf(const xfc_shape &shape) {
   return counts;
 }
 
-int64_t featuresOf(const Argument &argument) {
-  return std::accumulate(argument.shape.begin(), argument.shape.end(), int64_t(1), std::multiplies<>());
-}
+static int64_t elementsOf(const std::vector<int64_t> &shape) { return std::accumulate(shape.begin(), shape.end(), int64_t(1), std::multiplies<>()); }
+int64_t featuresOf(const Argument &argument) { return elementsOf(argument.shape); }
+int64_t featuresOf(const Output &output) { return elementsOf(output.shape); }
 
 Counts larger(const Counts &a, const Counts &b) {
   Counts counts = a;

@@ -105,6 +105,9 @@ struct Output {
   int64_t stride = 0;  // elements between rows
 };
 
+// Elements of a row, or of a tensor.
+int64_t featuresOf(const Output &output);
+
 struct Program {
   std::string name;
   std::vector<Argument> arguments;

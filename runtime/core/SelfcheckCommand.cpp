@@ -1,4 +1,5 @@
 // `selfcheck`: gradients against finite differences, and results that must not depend on batches or threads.
+#include "../decode/ModelOptions.h"
 #include "../decode/Score.h"
 #include "../decode/Search.h"
 #include "../train/Update.h"
@@ -19,6 +20,7 @@ namespace {
 struct SelfcheckOptions {
   uint64_t seed = 1;
   int threads = 2;
+  std::string device = "cpu";
   bool quiet = false;
 };
 
@@ -53,7 +55,7 @@ Sentences randomSentences(const Module &module, uint64_t seed) {
 class Selfcheck {
 public:
   explicit Selfcheck(const SelfcheckOptions &options)
-      : options(options), engine(options.threads), module(engine.module()) {
+      : options(options), engine(options.threads, options.device), module(engine.module()) {
     initializeParameters(engine, options.seed);
     disturb(engine);
   }
@@ -205,14 +207,14 @@ private:
     engine.parametersChanged();
   }
 
-  // With dropout on, other numbers of threads must give the same bits.
+  // With dropout on, other numbers of threads must give the same bits; on a GPU, another engine.
   void checkThreads() {
     const Corpus corpus(sentences.sources, sentences.targets, module);
     PairBatch batch;
     batch.assign(corpus, allPairs(corpus), module, true);
     const double loss = lossAndGradients(engine, batch, true);
     for (int threads : {1, 3}) {
-      Engine other(threads);
+      Engine other(threads, options.device);
       std::memcpy(other.parameters(), engine.parameters(), module.parameterElements * bytesOf(module.type));
       other.parametersChanged();
       const double otherLoss = lossAndGradients(other, batch, true);
@@ -306,6 +308,7 @@ void addSelfcheck(CLI::App &app) {
   auto options = std::make_shared<SelfcheckOptions>();
   command->add_option("--seed", options->seed, "of weights and sentences")->capture_default_str();
   command->add_option("--threads", options->threads, "threads")->check(CLI::Range(1, 4096))->capture_default_str();
+  addDevice(*command, options->device);
   command->add_flag("--quiet", options->quiet, "only what fails");
   command->callback([options] { run(*options); });
 }

@@ -10,13 +10,6 @@ namespace xfc {
 
 namespace {
 
-std::unique_ptr<Engine> makeEngine(const ModelOptions &options) {
-  if (options.device != "cpu")
-    throw Error("--device " + options.device + ": this executable has no PTX; compile it with --target cpu,cuda");
-  int threads = options.threads > 0 ? options.threads : static_cast<int>(std::thread::hardware_concurrency());
-  return std::make_unique<Engine>(std::max(threads, 1));
-}
-
 // Of a packed executable, unless files are named.
 std::optional<PackedModel> carried(const ModelOptions &options) {
   if (!options.model.empty() || !options.weights.empty())
@@ -28,7 +21,7 @@ std::optional<PackedModel> carried(const ModelOptions &options) {
 }
 
 std::unique_ptr<Engine> loadEngine(const ModelOptions &options, std::optional<PackedModel> &packed) {
-  std::unique_ptr<Engine> engine = makeEngine(options);
+  std::unique_ptr<Engine> engine = makeEngine(options.threads, options.device);
   if (packed)
     loadWeights(*engine, std::move(packed->weights), "the packed weights");
   else
@@ -47,13 +40,21 @@ std::vector<int32_t> cut(std::vector<int32_t> ids, int64_t most, const std::stri
 
 } // namespace
 
+void addDevice(CLI::App &command, std::string &device) {
+  command.add_option("--device", device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str();
+}
+
+std::unique_ptr<Engine> makeEngine(int threads, const std::string &device) {
+  return std::make_unique<Engine>(threads > 0 ? threads : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u)), device);
+}
+
 void ModelOptions::addTo(CLI::App &command) {
   CLI::Option *folder = command.add_option("--model", model, "folder that train made: best.safetensors and vocabulary");
   command.add_option("--weights", weights, "weights (safetensors), in place of --model")->excludes(folder);
   command.add_option("--threads", threads, "threads; 0: one for each processor")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
-  command.add_option("--device", device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str();
+  addDevice(command, device);
   command.add_flag("--quiet", quiet, "no progress");
 }
 

@@ -24,6 +24,11 @@ struct ModelOptions {
   void addVocabularyTo(CLI::App &command, bool withFormat = true);
 };
 
+// --device
+void addDevice(CLI::App &command, std::string &device);
+// On so many threads (0: one for each processor) and a device as --device names it.
+std::unique_ptr<Engine> makeEngine(int threads, const std::string &device);
+
 // --compute-type
 void addComputeType(CLI::App &command, std::string &type);
 
@@ -42,7 +47,7 @@ struct TranslationModel {
   std::shared_ptr<const Vocabulary> source, target;
 };
 
-// Throws Error: no model given, files missing or unfit, another device than the CPU.
+// Throws Error: no model given, files missing or unfit, a device that is not there.
 std::unique_ptr<Engine> loadEngine(const ModelOptions &options);
 TranslationModel loadModel(const ModelOptions &options);
 

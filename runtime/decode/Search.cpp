@@ -1,35 +1,14 @@
 // From source sentences to target sentences: a set of sentences that run, renewed as they end, through the programs encode
 // and decode_candidates or decode_step.
 #include "Search.h"
+#include "../core/Memory.h"
 #include "BeamSearch.h"
 #include <algorithm>
-#include <cstring>
-#include <new>
 #include <numeric>
 
 namespace xfc {
 
 namespace {
-
-// Rows of features that programs read, and write for a cache. Not initialized: pages of a cache that no hypothesis
-// ever reaches take no memory. Kernels may read up to 64 bytes past the end.
-class RowStorage {
-public:
-  void reserve(int64_t bytes) {
-    if (bytes <= capacity)
-      return;
-    capacity = bytes;
-    memory.reset(static_cast<char *>(::operator new(bytes + 64, std::align_val_t(64))));
-  }
-  char *data() const { return memory.get(); }
-
-private:
-  struct Free {
-    void operator()(char *p) const { ::operator delete(p, std::align_val_t(64)); }
-  };
-  std::unique_ptr<char, Free> memory;
-  int64_t capacity = 0;
-};
 
 // What a sentence needs while it runs: it may live in `width` hypotheses, each of at most `steps` rows of cache.
 Counts countsFor(int64_t length, int64_t width, int64_t steps) {
@@ -110,14 +89,13 @@ public:
     for (size_t i = 0; i < plan.sentences.size(); ++i)
       sentences[i].ids = sources[plan.sentences[i].index];
     std::iota(freeRows.rbegin(), freeRows.rend(), 0);
+    checkMemory();
     engine.reserve(encoder, plan.capacity);
     engine.reserve(program->name, plan.capacity);
     for (const Argument &argument : program->arguments) {
       const bool kept = argument.role == Argument::Role::State || argument.set == XFC_SOURCE;
-      RowStorage &storage = held.emplace_back();
-      if (kept)
-        storage.reserve(plan.capacity.rows[argument.set] * featuresOf(argument) * bytesOf(argument.type));
-      bindings.push_back({argument.name, storage.data()});
+      void *rows = kept ? engine.rows(argument.name, plan.capacity.rows[argument.set] * featuresOf(argument) * bytesOf(argument.type)) : nullptr;
+      bindings.push_back({argument.name, rows, 0, kept});
     }
   }
 
@@ -175,6 +153,17 @@ public:
   }
 
 private:
+  // A GPU has what it has: what does not fit is said before anything runs. The host's memory is taken as it is touched.
+  void checkMemory() const {
+    if (engine.device().isHost())
+      return;
+    const int64_t needed = predictMemory(engine.module(), {encoder, program->name}, plan.capacity, 0).total() - engine.deviceBytes();
+    const int64_t available = engine.device().available();
+    if (needed > available)
+      throw Error("--device cuda: the search needs " + std::to_string(needed) + " more bytes of the GPU's memory, of which " + std::to_string(available) +
+                  " are free; use a smaller --batch-tokens or --beam");
+  }
+
   // Sentences first .. end - 1 into rows that are free.
   void encode(size_t first, size_t end) {
     std::vector<Sequence> sequences;
@@ -193,16 +182,9 @@ private:
     engine.run(encoder, encoded.shape(), source);
 
     // The results live in the arena, which the first step will overwrite.
-    for (size_t i = 0; i < held.size(); ++i) {
-      const Argument &argument = program->arguments[i];
-      if (argument.role == Argument::Role::State || argument.set != XFC_SOURCE)
-        continue;
-      View view = engine.output(encoder, argument.name);
-      const int64_t features = featuresOf(argument), bytes = features * bytesOf(argument.type), stride = view.stride ? view.stride : features;
-      for (size_t row = 0; row < taken.size(); ++row)
-        std::memcpy(held[i].data() + taken[row] * bytes,
-                    static_cast<const char *>(view.data) + static_cast<int64_t>(row) * stride * bytesOf(argument.type), bytes);
-    }
+    for (size_t i = 0; i < bindings.size(); ++i)
+      if (const Argument &argument = program->arguments[i]; argument.role != Argument::Role::State && argument.set == XFC_SOURCE)
+        engine.copyRows(encoder, argument.name, bindings[i].data, taken);
   }
 
   static constexpr int64_t fewestRows = 128;
@@ -216,8 +198,7 @@ private:
   std::vector<std::vector<int32_t>> rows; // of each sentence that runs
   std::vector<int32_t> freeRows, ids, wanted;
   Batch encoded, batch;
-  std::vector<RowStorage> held; // by argument of a step: projected encoder rows, and caches
-  std::vector<Binding> bindings;
+  std::vector<Binding> bindings; // of a step; projected encoder rows and caches are the engine's
 };
 
 void check(const SearchOptions &options) {

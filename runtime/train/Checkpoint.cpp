@@ -120,6 +120,7 @@ Progress RunFolder::loadState(Engine &engine) const {
       throw Error(name + ": " + key + " is missing or of another size; the file is damaged, begin again in a new --out");
     std::memcpy(data, found->second.bytes.data(), bytes);
   });
+  engine.momentsChanged();
   try {
     return progressOf(metadata["progress"]);
   } catch (const nlohmann::json::exception &) {

@@ -2,6 +2,7 @@
 #include "../core/CommandLine.h"
 #include "../core/Commands.h"
 #include "../core/Files.h"
+#include "../decode/ModelOptions.h"
 #include "Trainer.h"
 #include <nlohmann/json.hpp>
 
@@ -158,7 +159,7 @@ void addTrain(CLI::App &app) {
   command->add_option("--seed", options.seed, "of the first weights, the order of the data and dropout")->capture_default_str();
   command->add_flag("--resume", options.resume, "go on with the run in --out, with its flags where none are given");
   command->add_option("--threads", options.threads, "threads; 0: one for each processor")->check(CLI::Range(0, 4096))->capture_default_str();
-  command->add_option("--device", options.device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str();
+  addDevice(*command, options.device);
   command->add_option("--log", options.log, "the log's file (default: train.jsonl in --out)");
   command->add_option("--format", flags->format, "lines are text, pieces or ids")
       ->check(CLI::IsMember({"text", "pieces", "ids"}))->capture_default_str();

@@ -12,7 +12,6 @@
 #include <cmath>
 #include <csignal>
 #include <optional>
-#include <thread>
 
 namespace xfc {
 namespace {
@@ -60,19 +59,6 @@ int64_t modelWidth(const Module &module) {
   return module.parameters.empty() ? 1 : module.parameters[0].shape.back();
 }
 
-// Memory the system could give this process now, or 0 where it does not say.
-int64_t availableMemory() {
-  std::FILE *file = std::fopen("/proc/meminfo", "r");
-  if (!file)
-    return 0;
-  char line[200];
-  long long kilobytes = 0;
-  while (std::fgets(line, sizeof line, file) && std::sscanf(line, "MemAvailable: %lld kB", &kilobytes) != 1)
-    ;
-  std::fclose(file);
-  return kilobytes * 1024;
-}
-
 SearchOptions greedy() {
   SearchOptions options;
   options.beam = 1;
@@ -98,7 +84,7 @@ private:
   void save();
   void end();
   bool finished() const;
-  bool lastEpochDone() const;
+  bool lastEpochDone(Batches::Position position) const;
   double fractionDone() const;
   double seconds() const { return progress.seconds + std::chrono::duration<double>(Clock::now() - started).count(); }
   const Module &module() const { return model.engine->module(); }
@@ -113,7 +99,14 @@ private:
   std::vector<std::string> validLines, validReferences;
   std::optional<EncodedLines> validSources; // where the model can be decoded
   std::optional<Batches> batches;
-  std::vector<std::vector<int64_t>> group; // the batches of a step; kept, so that steps do not allocate
+  // The batches of a step; kept, so that steps do not allocate.
+  struct Group {
+    std::vector<std::vector<int64_t>> batches;
+    size_t count = 0;
+    Batches::Position end; // behind them
+    std::span<const std::vector<int64_t>> span() const { return std::span(batches).first(count); }
+  } group, upcoming;
+  void take(Group &group);
   std::optional<Update> update;
   std::optional<TrainingLog> log;
   Schedule schedule;
@@ -131,14 +124,11 @@ private:
 
 Trainer::Trainer(const TrainOptions &options, const std::string &configuration)
     : options(options), configuration(configuration), folder(options.out), bar(options.quiet) {
-  if (options.device != "cpu")
-    throw Error("--device " + options.device + ": this executable has no PTX; compile it with --target cpu,cuda");
   if (exists(options.out) && !folder.isFolder())
     throw Error(options.out + ": a file of this name is there; --out is a folder to train into");
   if (!options.resume && !folder.empty())
     throw Error(options.out + ": the folder is not empty; go on with its run by --resume, or train into a new folder");
-  int threads = options.threads > 0 ? options.threads : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
-  model.engine = std::make_unique<Engine>(threads);
+  model.engine = makeEngine(options.threads, options.device);
   if (module().sourceVocab == 0 || module().targetVocab == 0)
     throw Error("model '" + module().model + "' reads rows of numbers instead of tokens; train takes a model with embeddings");
   update.emplace(*model.engine);
@@ -196,23 +186,22 @@ void Trainer::reserve() {
   if (validation)
     counts = larger(counts, largestBatch(*validation, options.batchTokens));
   std::vector<std::string> programs = {"loss_and_gradients", "update"};
+  if (options.accumulate > 1)
+    programs.push_back("accumulate");
   if (validation)
     programs.push_back("score");
-  const int threads = engine.pool().threads();
+  const int threads = engine.device().isHost() ? engine.pool().threads() : 0;
   Memory memory = predictMemory(module(), programs, counts, threads);
   if (validSources)
     memory = larger(memory, predictMemory(module(), {"encode", module().stepProgram(1)->name}, searchCounts(module(), validSources->sources, greedy()), threads));
-  const int64_t needed = memory.total(), available = availableMemory();
+  const int64_t needed = memory.total(), available = engine.device().available();
   if (available > 0 && needed > available)
-    throw Error("training needs " + megabytes(needed) + " of memory, the system has " + megabytes(available) +
+    throw Error("training needs " + megabytes(needed) + " of memory, the " + std::string(engine.device().isHost() ? "system" : "GPU") + " has " + megabytes(available) +
                 " left; use a smaller --batch-tokens (with --accumulate for the same step) or a smaller model");
   for (const std::string &program : programs)
     engine.reserve(program, counts);
-  engine.gradients();
-  engine.moments1();
-  engine.moments2();
-  bar.say(format("model %s: %.2f million parameters; %s of memory; %d threads", module().model.c_str(),
-                 static_cast<double>(module().parameterElements) / 1e6, megabytes(needed).c_str(), threads));
+  bar.say(format("model %s: %.2f million parameters; %s of memory; %s", module().model.c_str(), static_cast<double>(module().parameterElements) / 1e6,
+                 megabytes(needed).c_str(), engine.device().isHost() ? (std::to_string(threads) + " threads").c_str() : engine.device().name().c_str()));
 }
 
 void Trainer::begin() {
@@ -255,14 +244,13 @@ void Trainer::resume() {
   bar.say(format("resumed at step %lld", static_cast<long long>(progress.step)));
 }
 
-bool Trainer::lastEpochDone() const {
-  return options.epochs >= 0 && (progress.position.epoch >= options.epochs ||
-                                 (progress.position.epoch == options.epochs - 1 && progress.position.batch >= batches->batchesOfEpoch()));
+bool Trainer::lastEpochDone(Batches::Position position) const {
+  return options.epochs >= 0 && (position.epoch >= options.epochs || (position.epoch == options.epochs - 1 && position.batch >= batches->batchesOfEpoch()));
 }
 
 bool Trainer::finished() const {
   return interrupted || (options.steps >= 0 && progress.step >= options.steps) || (options.minutes >= 0 && seconds() >= 60 * options.minutes) ||
-         lastEpochDone() || (options.earlyStop > 0 && progress.withoutImprovement >= options.earlyStop);
+         lastEpochDone(progress.position) || (options.earlyStop > 0 && progress.withoutImprovement >= options.earlyStop);
 }
 
 double Trainer::fractionDone() const {
@@ -276,19 +264,32 @@ double Trainer::fractionDone() const {
   return fraction;
 }
 
-void Trainer::step() {
-  size_t count = 0;
-  for (; count < static_cast<size_t>(options.accumulate) && !lastEpochDone(); ++count) {
-    if (count == group.size())
-      group.emplace_back();
-    group[count] = batches->next();
-    progress.position = batches->position();
+void Trainer::take(Group &group) {
+  group.end = batches->position();
+  for (group.count = 0; group.count < static_cast<size_t>(options.accumulate) && !lastEpochDone(group.end); ++group.count) {
+    if (group.count == group.batches.size())
+      group.batches.emplace_back();
+    group.batches[group.count] = batches->next();
+    group.end = batches->position();
   }
+}
+
+void Trainer::step() {
+  if (upcoming.count > 0)
+    std::swap(group, upcoming);
+  else
+    take(group);
+  progress.position = group.end;
+  // The next step's batches too, so that they are prepared while the device computes; not those of the next epoch, before
+  // this one's end was looked at.
+  upcoming.count = 0;
+  if (group.end.batch + options.accumulate <= batches->batchesOfEpoch())
+    take(upcoming);
   ++progress.step;
   UpdateOptions settings{schedule.at(progress.step), options.beta1, options.beta2, options.epsilon,
                          options.decoupledDecay ? 0 : options.weightDecay, options.decoupledDecay ? options.weightDecay : 0,
                          options.clipNorm, options.smoothing, options.seed};
-  UpdateResult result = update->run(*corpus, std::span(group).first(count), progress.step, settings);
+  UpdateResult result = update->run(*corpus, group.span(), progress.step, settings, upcoming.span());
   if (!std::isfinite(result.loss) || !std::isfinite(result.norm))
     stopNotFinite(result);
   window.loss += result.loss;

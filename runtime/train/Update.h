@@ -56,16 +56,24 @@ struct UpdateResult {
 class Update {
 public:
   explicit Update(Engine &engine);
-  // Step number `step` (from 1) over `batches` of pair numbers. Gradients are of the mean loss over all their labels.
-  UpdateResult run(const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step, const UpdateOptions &options);
+  // Step number `step` (from 1) over `batches` of pair numbers. Gradients are of the mean loss over all their labels. The
+  // batches of the `next` step, where they are known, are prepared while the device computes.
+  UpdateResult run(const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step, const UpdateOptions &options,
+                   std::span<const std::vector<int64_t>> next = {});
 
 private:
-  void addGradients(bool first, bool last);
+  void addGradients(const xfc_shape &shape, bool first, bool last);
 
   Engine &engine;
-  std::vector<PairBatch> inputs;
-  std::vector<double> sum64;
-  std::vector<float> sum32; // of the gradients of several batches
+  // Batches as programs read them, and the pairs they are of; kept, so that steps do not allocate.
+  struct Inputs {
+    void assign(const Corpus &corpus, std::span<const std::vector<int64_t>> batches, const Module &module);
+    bool are(std::span<const std::vector<int64_t>> batches) const;
+    std::vector<PairBatch> batches;
+    std::vector<std::vector<int64_t>> pairs;
+    size_t count = 0;
+  } inputs, upcoming;
+  std::vector<Binding> sums; // of the gradients of several batches: what the program `accumulate` reads
 };
 
 } // namespace xfc

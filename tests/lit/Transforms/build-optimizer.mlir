@@ -23,3 +23,11 @@ func.func @loss_and_gradients(%w: tensor<200x100xf32> {xfc.name = "w", xfc.role 
 // CHECK: %[[PW:.*]], %[[NMW:.*]], %[[NVW:.*]] = xfc.adam %[[HYPER]], %[[FACTOR]] parameters(%[[W]]) gradients(%[[GW]]) moments(%[[MW]]) (%[[VW]])
 // CHECK: %[[PB:.*]], %[[NMB:.*]], %[[NVB:.*]] = xfc.adam %[[HYPER]], %[[FACTOR]] parameters(%[[B]]) gradients(%[[GB]]) moments(%[[MB]]) (%[[VB]])
 // CHECK: return %[[PW]], %[[PB]], %[[NMW]], %[[NMB]], %[[NVW]], %[[NVB]], %[[NORM]]
+
+// CHECK-LABEL: func.func @accumulate(
+// CHECK-SAME: %[[GW:[a-z0-9]+]]: tensor<200x100xf32> {xfc.name = "w", xfc.role = "gradient"}, %[[GB:[a-z0-9]+]]: tensor<100xf32> {xfc.name = "b", xfc.role = "gradient"}
+// CHECK-SAME: %[[SW:[a-z0-9]+]]: tensor<200x100xf32> {xfc.name = "sum.w", xfc.role = "state"}, %[[SB:[a-z0-9]+]]: tensor<100xf32> {xfc.name = "sum.b", xfc.role = "state"}
+// CHECK-SAME: tensor<200x100xf32> {xfc.alias = 0 : i64, xfc.name = "w"}, tensor<100xf32> {xfc.alias = 1 : i64, xfc.name = "b"}
+// CHECK: %[[W:.*]] = xfc.add %[[GW]], %[[SW]] : tensor<200x100xf32>
+// CHECK: %[[B:.*]] = xfc.add %[[GB]], %[[SB]] : tensor<100xf32>
+// CHECK: return %[[W]], %[[B]]

@@ -222,7 +222,7 @@ TEST_F(CoreEngine, ThreadsDoNotMatter) {
 
 TEST_F(CoreEngine, ProfilesEveryLaunch) {
   assign(2, 5);
-  std::vector<Engine::Timing> timings;
+  std::vector<LaunchTiming> timings;
   engine.profile(&timings);
   run();
   run();

@@ -77,6 +77,12 @@ void updateKernel(const xfc_call *call, int64_t, void *) {
   }
 }
 
+// Operands: gradients and the sums of those of earlier batches.
+void accumulateKernel(const xfc_call *call, int64_t, void *) {
+  for (int64_t i = 0; i < V * V; ++i)
+    buffer<float>(call, 0)[i] += buffer<float>(call, 1)[i];
+}
+
 Module tableModel() {
   Module module;
   module.model = "table";
@@ -88,7 +94,7 @@ Module tableModel() {
   module.parameterElements = (V * V + 15) / 16 * 16;
   module.parameters = {{"table.weight", {}, {V, V}, 0, "xavier_uniform", V, V}};
   Partition one{Partition::Unit::One, 1, 1};
-  module.kernels = {{"score", one, 0}, {"gradients", one, 0}, {"update", one, 0}};
+  module.kernels = {{"score", one, 0}, {"gradients", one, 0}, {"update", one, 0}, {"accumulate", one, 0}};
   auto place = [](Place::Kind kind, int64_t index = 0) { return Place{kind, index, 0}; };
   auto argument = [](const char *name, Argument::Role role, DType type, int8_t set, std::vector<int64_t> shape = {}) {
     return Argument{name, role, type, set, std::move(shape)};
@@ -132,12 +138,21 @@ Module tableModel() {
   step.strides.assign(step.buffers.size(), 0);
   update.steps = {step};
   module.programs.push_back(update);
+
+  Program accumulate;
+  accumulate.name = "accumulate";
+  accumulate.arguments = {argument("sum.table.weight", Argument::Role::State, DType::F32, -1, {V, V})};
+  step.kernel = 3;
+  step.buffers = {place(Place::Kind::Gradients), place(Place::Kind::Argument, 0)};
+  step.strides = {0, 0};
+  accumulate.steps = {step};
+  module.programs.push_back(accumulate);
   return module;
 }
 
-const xfc_kernel kernels[] = {lossKernel<false>, lossKernel<true>, updateKernel};
+const xfc_kernel kernels[] = {lossKernel<false>, lossKernel<true>, updateKernel, accumulateKernel};
 const std::vector<uint8_t> planBytes = serialize(tableModel());
-const xfc_image image = {XFC_ABI_VERSION, 3, "test", "", kernels, planBytes.data(), planBytes.size()};
+const xfc_image image = {XFC_ABI_VERSION, 4, "test", "", kernels, planBytes.data(), planBytes.size()};
 
 } // namespace
 

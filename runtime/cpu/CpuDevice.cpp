@@ -1,0 +1,157 @@
+// The CPU: programs step by step, chunks by thread, in the host's memory.
+#include "../core/Device.h"
+#include "../core/HostMemory.h"
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+
+namespace xfc {
+namespace {
+
+class CpuMemory : public DeviceMemory {
+public:
+  CpuMemory(int64_t bytes, const char *what, bool sparse) {
+    pages.allocate(bytes, what, sparse);
+    begin = pages.data();
+    size = bytes;
+  }
+
+private:
+  HostMemory pages;
+};
+
+class CpuDevice : public Device {
+public:
+  CpuDevice(const xfc_image &image, const Module &module, ThreadPool &pool) : image(image), module(module), pool(pool) {}
+
+  const char *kind() const override { return "cpu"; }
+  std::string name() const override { return image.cpu; }
+  bool isHost() const override { return true; }
+
+  std::unique_ptr<DeviceMemory> allocate(int64_t bytes, const char *what, bool sparse) override {
+    return std::make_unique<CpuMemory>(bytes, what, sparse);
+  }
+  int64_t available() const override {
+    std::FILE *file = std::fopen("/proc/meminfo", "r");
+    if (!file)
+      return 0;
+    char line[200];
+    long long kilobytes = 0;
+    while (std::fgets(line, sizeof line, file) && std::sscanf(line, "MemAvailable: %lld kB", &kilobytes) != 1)
+      ;
+    std::fclose(file);
+    return kilobytes * 1024;
+  }
+  void copyToDevice(void *to, const void *from, int64_t bytes) override { std::memcpy(to, from, bytes); }
+  void copyToHost(void *to, const void *from, int64_t bytes) override { std::memcpy(to, from, bytes); }
+
+  // Shares of it by thread.
+  void copyOnDevice(void *to, const void *from, int64_t bytes) override {
+    static constexpr int64_t share = 1 << 18;
+    struct Copy {
+      char *to;
+      const char *from;
+      int64_t bytes;
+    } copy{static_cast<char *>(to), static_cast<const char *>(from), bytes};
+    auto body = [](void *context, int64_t chunk, int) {
+      const Copy &copy = *static_cast<Copy *>(context);
+      const int64_t begin = chunk * share;
+      std::memcpy(copy.to + begin, copy.from + begin, std::min(share, copy.bytes - begin));
+    };
+    pool.run(body, &copy, (bytes + share - 1) / share);
+  }
+
+  void prepare(const Program &program) override {
+    int64_t needed = 0;
+    for (const Step &step : program.steps) {
+      needed = std::max(needed, module.kernels[step.kernel].scratch);
+      buffers.resize(std::max(buffers.size(), step.buffers.size()));
+      for (const Place &place : step.buffers)
+        if (place.kind == Place::Kind::Packed)
+          needed = std::max(needed, module.kernels[module.packed[place.index].kernel].scratch);
+    }
+    strides.resize(buffers.size());
+    if (needed > scratchBytes) {
+      scratchBytes = (needed + 63) / 64 * 64;
+      scratch.allocate(scratchBytes * pool.threads(), "scratch");
+    }
+  }
+
+  void pack(std::span<const PackRun> runs) override {
+    for (const PackRun &run : runs) {
+      void *operands[] = {run.from, run.to};
+      const int64_t none[] = {0, 0};
+      static const xfc_shape empty{};
+      launch(run.kernel, nullptr, {&empty, &empty.sets[0], &empty.sets[0], nullptr, operands, none, nullptr}, run.chunks, {});
+    }
+  }
+
+  void run(const ProgramRun &run) override {
+    for (const Step &step : run.program->steps) {
+      for (size_t b = 0; b < step.buffers.size(); ++b) {
+        const Place &place = step.buffers[b];
+        buffers[b] = run.address(place);
+        strides[b] = place.kind == Place::Kind::Argument ? run.arguments[place.index].stride : step.strides[b];
+      }
+      const xfc_shape &shape = *run.shape;
+      const xfc_call call{&shape,
+                          &shape.sets[step.set],
+                          &shape.sets[step.keySet],
+                          step.keys < 0 ? nullptr : &shape.keys[step.keys],
+                          buffers.data(),
+                          strides.data(),
+                          step.immediates.data()};
+      launch(step.kernel, &step, call, chunksOf(module.kernels[step.kernel].partition, run.counts, step), run.counts);
+    }
+  }
+
+  void copyRows(const ProgramRun &run, const Output &output, void *rows, std::span<const int32_t> to) override {
+    const int64_t bytes = featuresOf(output) * bytesOf(output.type), stride = rowStrideOf(run, output) * bytesOf(output.type);
+    const char *from = static_cast<const char *>(run.address(output.place));
+    for (size_t row = 0; row < to.size(); ++row)
+      std::memcpy(static_cast<char *>(rows) + to[row] * bytes, from + static_cast<int64_t>(row) * stride, bytes);
+  }
+
+  View output(const ProgramRun &run, const Output &output) override { return {&output, run.address(output.place), strideOf(run, output)}; }
+
+private:
+  struct Launch {
+    const CpuDevice *device;
+    xfc_kernel kernel;
+    xfc_call call;
+  };
+  static void runChunk(void *context, int64_t chunk, int thread) {
+    auto *launch = static_cast<Launch *>(context);
+    launch->kernel(&launch->call, chunk, static_cast<char *>(launch->device->scratch.data()) + thread * launch->device->scratchBytes);
+  }
+  // `step` is null for packing.
+  void launch(int32_t kernel, const Step *step, const xfc_call &call, int64_t chunks, const Counts &counts) {
+    Launch launch{this, image.kernels[kernel], call};
+    if (!timings) {
+      pool.run(runChunk, &launch, chunks);
+      return;
+    }
+    auto begin = std::chrono::steady_clock::now();
+    pool.run(runChunk, &launch, chunks);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    timings->push_back({&module.kernels[kernel], step, seconds, step ? static_cast<double>(evaluate(step->flops, counts)) : 0,
+                        step ? static_cast<double>(evaluate(step->traffic, counts)) : 0});
+  }
+
+  const xfc_image &image;
+  const Module &module;
+  ThreadPool &pool;
+  HostMemory scratch;
+  int64_t scratchBytes = 0;    // a thread
+  std::vector<void *> buffers; // of the step that runs
+  std::vector<int64_t> strides;
+};
+
+} // namespace
+
+std::unique_ptr<Device> cpuDevice(const xfc_image &image, const Module &module, ThreadPool &pool) {
+  return std::make_unique<CpuDevice>(image, module, pool);
+}
+
+} // namespace xfc

@@ -1,0 +1,131 @@
+"""cuda.py TRANSLATOR DRIVERS FOLDER: what an executable does on a GPU, beside what it does on the CPU. DRIVERS holds the PTX
+interpreter's libcuda.so.1; where it is "" the system's own is used, and no faults are asked for. Plain Python."""
+import json
+import os
+import random
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.dirname(__file__))
+import tensors
+
+translator, drivers, folder = os.path.abspath(sys.argv[1]), sys.argv[2], sys.argv[3]
+os.makedirs(folder, exist_ok=True)
+os.chdir(folder)
+
+
+def run(device, *words, expect=0, **faults):
+    environment = dict(os.environ, **faults)
+    if drivers:
+        environment["LD_LIBRARY_PATH"] = drivers
+    done = subprocess.run([translator, *words, "--device", device], env=environment, capture_output=True, text=True)
+    assert done.returncode == expect, (words, done.returncode, done.stderr)
+    return done.stderr if expect else done.stdout
+
+
+def close(first, second, tolerance):
+    """Each tensor within `tolerance` of its largest value."""
+    a, b = tensors.read(first), tensors.read(second)
+    assert a and a.keys() == b.keys(), a.keys() ^ b.keys()
+    for name, (shape, x) in a.items():
+        y = b[name][1]
+        largest = max(map(abs, x), default=0) or 1
+        error = max((abs(i - j) for i, j in zip(x, y, strict=True)), default=0) / largest
+        assert error <= tolerance, f"{first}, {second}: {name} differs by {error:.1e} of its largest value"
+
+
+def same(first, second):
+    assert open(first, "rb").read() == open(second, "rb").read(), f"{first} and {second} differ"
+
+
+about = json.loads(subprocess.run([translator, "info", "--json"], capture_output=True, text=True, check=True).stdout)
+assert about["targets"] == ["cpu", "cuda"] and about["cuda_archs"], about["targets"]
+vocabulary = about["source_vocab"]
+generator = random.Random(7)
+for name in "ab":
+    with open(name, "w") as file:
+        for _ in range(40):
+            print(*(generator.randrange(4, vocabulary) for _ in range(generator.randint(1, 12))), file=file)
+
+# A batch of ragged sentences with pads inside: logits, the loss, every gradient.
+source = [generator.randrange(4, vocabulary) for _ in range(3 * 9)]
+target = [generator.randrange(4, vocabulary) for _ in range(3 * 6)]
+source[4] = source[15] = source[16] = source[17] = target[11] = 0
+tensors.write("in", {"source": ("I32", [3, 9], source), "target": ("I32", [3, 6], target), "labels": ("I32", [3, 6], target[1:] + [5])})
+common = ("--format", "ids", "--source", "a", "--target", "b", "--batch-tokens", "64", "--seed", "5", "--quiet", "--lr", "0.01", "--schedule", "constant",
+          "--adam-eps", "0.01")  # so large that noise in a gradient of 0 does not become a step
+run("cpu", "train", "--out", "first", "--steps", "20", *common)
+weights = ("--weights", "first/last.safetensors")
+for device in ("cpu", "cuda"):
+    run(device, "forward", *weights, "--input", "in", "--output", f"out.{device}", "--gradients", "--attention", "--label-smoothing", "0.1")
+close("out.cpu", "out.cuda", 1e-4)
+
+# Training, from the same first weights; then one goes on where the other stopped.
+for device in ("cpu", "cuda"):
+    run(device, "train", "--out", f"train.{device}", "--steps", "6", *common)
+    run(device, "train", "--out", f"sum.{device}", "--steps", "3", "--accumulate", "2", *common)
+close("train.cpu/last.safetensors", "train.cuda/last.safetensors", 2e-3)
+close("sum.cpu/last.safetensors", "sum.cuda/last.safetensors", 2e-3)
+for first, second in (("cuda", "cuda"), ("cpu", "cuda"), ("cuda", "cpu")):
+    out = f"{first}-{second}"
+    run(first, "train", "--out", out, "--steps", "3", *common)
+    run(second, "train", "--out", out, "--steps", "6", "--resume", *common)
+    close(f"{out}/last.safetensors", "train.cpu/last.safetensors", 2e-3)
+same("cuda-cuda/last.safetensors", "train.cuda/last.safetensors")
+
+# Translations and scores: those of the CPU, and the same bytes in any batch.
+for name, flags in (("greedy", ("--beam", "1")), ("beam", ("--beam", "4", "--n-best", "2")), ("sample", ("--sample", "--seed", "3"))):
+    translate = ("translate", *weights, "--format", "ids", "--input", "a", "--max-length", "12", *flags, "--quiet")
+    for device in ("cpu", "cuda"):
+        run(device, *translate, "--output", f"{name}.{device}")
+    same(f"{name}.cpu", f"{name}.cuda")
+    for tokens in ("1", "30", "4096"):
+        run("cuda", *translate, "--scores", "--batch-tokens", tokens, "--output", f"{name}.{tokens}")
+        same(f"{name}.1", f"{name}.{tokens}")
+for tokens in ("1", "4096"):
+    open(f"scores.{tokens}", "w").write(run("cuda", "score", *weights, "--format", "ids", "--source", "a", "--target", "b", "--batch-tokens", tokens, "--quiet"))
+same("scores.1", "scores.4096")
+
+# Memory is what was predicted, and kernels are timed.
+predicted = json.loads(subprocess.run([translator, "info", "--json", "--batch-tokens", "64", "--length", "8", "--sentences", "4", "--beam", "2"],
+                                      capture_output=True, text=True, check=True).stdout)["memory"]
+
+
+def held(memory):
+    return memory["arena_bytes"], sum(memory[part + "_bytes"] for part in ("parameters", "gradients", "moments", "packed", "tables"))
+
+
+measured = json.loads(run("cuda", "bench", "train", "--batch-tokens", "64", "--length", "8", "--steps", "2", "--json", "--profile"))
+assert held(predicted["training on a GPU"]) == (measured["arena_bytes"], measured["state_bytes"]), (predicted["training on a GPU"], measured)
+assert measured["device"] == "cuda" and measured["kernels"] and all(kernel["ms"] >= 0 for kernel in measured["kernels"])
+measured = json.loads(run("cuda", "bench", "decode", "--sentences", "4", "--batch", "4", "--length", "8", "--beam", "2", "--steps", "1", "--json"))
+assert held(predicted["decoding on a GPU"]) == (measured["arena_bytes"], measured["state_bytes"]), (predicted["decoding on a GPU"], measured)
+
+if not drivers:
+    print("a GPU does what the CPU does")
+    sys.exit()
+
+# What can be wrong, each in one line that says what to do. Without a driver everything else still runs.
+greedy = ("translate", *weights, "--format", "ids", "--input", "a", "--beam", "1", "--quiet")
+
+
+def refused(words, said, **faults):
+    message = run("cuda", *words, expect=1, **faults)
+    assert all(part in message for part in said) and message.count("\n") == 1, (said, message)
+
+
+refused(greedy, ("the driver found no GPU", "--device cpu"), XFC_PTX_DEVICES="0")
+refused(greedy, ("driver is for CUDA 11.0", "or later; update the driver"), XFC_PTX_DRIVER_VERSION="11000")
+refused(greedy, ("compute capability 7.5", "--cuda-arch"), XFC_PTX_ARCH="75")
+refused(greedy, ("bytes", "are free"), XFC_PTX_MEMORY="300000")
+refused(("train", "--out", "little", "--steps", "1", *common), ("training needs", "the GPU has"), XFC_PTX_MEMORY="300000")
+refused((*greedy, "--compute-type", "int8"), ("--compute-type int8", "decodes in"))
+before = {name: open(f"cuda-cuda/{name}", "rb").read() for name in ("last.safetensors", "state/training.safetensors")}
+refused(("train", "--out", "cuda-cuda", "--steps", "500", "--save-every", "1000", "--resume", *common), ("the GPU was lost", "--resume"), XFC_PTX_LOST_AFTER="700")
+for name, bytes in before.items():
+    assert open(f"cuda-cuda/{name}", "rb").read() == bytes, f"{name} was touched by a run that lost its GPU"
+drivers = folder  # holds none
+if subprocess.run(["sh", "-c", "ldconfig -p | grep -q libcuda.so.1"]).returncode:
+    refused(greedy, ("libcuda.so.1 was not found", "--device cpu"))
+run("cpu", *greedy)
+print("a GPU does what the CPU does")

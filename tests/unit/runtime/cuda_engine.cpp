@@ -1,0 +1,482 @@
+// The engine on a GPU, with PTX written by hand and the driver of tests/ptx: what it computes, keeps, copies and holds.
+#include "core/Batch.h"
+#include "core/Engine.h"
+#include "core/Memory.h"
+#include "core/Safetensors.h"
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+using namespace xfc;
+
+namespace {
+
+constexpr int64_t width = 4;
+
+// Offsets in an xfc_call: rows 8, buffers 32, strides 40; in xfc_rows: rows 0, positions 24; in xfc_shape: slots 936.
+static_assert(offsetof(xfc_call, rows) == 8 && offsetof(xfc_call, buffers) == 32 && offsetof(xfc_call, strides) == 40);
+static_assert(offsetof(xfc_rows, positions) == 24 && offsetof(xfc_shape, slots) == 936);
+
+const char ptx[] = R"(
+.version 7.1
+.target sm_80
+.address_size 64
+
+// weight [4][4] -> its transpose. A row a block.
+.visible .entry pack(.param .u64 call) .reqntid 32 {
+  .reg .pred %p<2>; .reg .b32 %r<8>; .reg .b64 %d<8>; .reg .f32 %f<2>;
+  ld.param.u64 %d0, [call];
+  ld.global.u64 %d1, [%d0+32];
+  ld.global.u64 %d2, [%d1];
+  ld.global.u64 %d3, [%d1+8];
+  mov.u32 %r0, %tid.x;
+  mov.u32 %r1, %ctaid.x;
+  setp.ge.u32 %p0, %r0, 4;
+  @%p0 ret;
+  mad.lo.u32 %r2, %r1, 4, %r0;
+  mul.wide.u32 %d4, %r2, 4;
+  add.u64 %d4, %d2, %d4;
+  ld.global.f32 %f0, [%d4];
+  mad.lo.u32 %r3, %r0, 4, %r1;
+  mul.wide.u32 %d5, %r3, 4;
+  add.u64 %d5, %d3, %d5;
+  st.global.f32 [%d5], %f0;
+  ret;
+}
+
+// x, packed weight, table of positions -> x W^T + table, in rows of the result's stride. Eight rows a block, an element a thread.
+.visible .entry linear(.param .u64 call) .reqntid 32 {
+  .reg .pred %p<3>; .reg .b32 %r<12>; .reg .b64 %d<28>; .reg .f32 %f<4>;
+  ld.param.u64 %d0, [call];
+  mov.u32 %r0, %tid.x;
+  mov.u32 %r1, %ctaid.x;
+  shr.u32 %r2, %r0, 2;
+  and.b32 %r3, %r0, 3;
+  mad.lo.u32 %r4, %r1, 8, %r2;
+  cvt.u64.u32 %d1, %r4;
+  ld.global.u64 %d2, [%d0+8];
+  ld.global.u64 %d3, [%d2];
+  setp.ge.u64 %p0, %d1, %d3;
+  @%p0 ret;
+  ld.global.u64 %d4, [%d0+32];
+  ld.global.u64 %d5, [%d4];
+  ld.global.u64 %d6, [%d4+8];
+  ld.global.u64 %d7, [%d4+16];
+  ld.global.u64 %d8, [%d4+24];
+  ld.global.u64 %d9, [%d0+40];
+  ld.global.u64 %d10, [%d9];
+  ld.global.u64 %d11, [%d9+24];
+  ld.global.u64 %d12, [%d2+24];
+  shl.b64 %d13, %d1, 2;
+  add.u64 %d13, %d12, %d13;
+  ld.global.u32 %r5, [%d13];
+  mad.lo.u32 %r6, %r5, 4, %r3;
+  mul.wide.u32 %d14, %r6, 4;
+  add.u64 %d14, %d7, %d14;
+  ld.global.f32 %f0, [%d14];
+  mul.lo.u64 %d15, %d1, %d10;
+  shl.b64 %d15, %d15, 2;
+  add.u64 %d15, %d5, %d15;
+  mul.wide.u32 %d16, %r3, 4;
+  add.u64 %d16, %d6, %d16;
+  mov.u32 %r7, 0;
+LOOP:
+  ld.global.f32 %f1, [%d15];
+  ld.global.f32 %f2, [%d16];
+  fma.rn.f32 %f0, %f1, %f2, %f0;
+  add.u64 %d15, %d15, 4;
+  add.u64 %d16, %d16, 16;
+  add.u32 %r7, %r7, 1;
+  setp.lt.u32 %p1, %r7, 4;
+  @%p1 bra LOOP;
+  mul.lo.u64 %d17, %d1, %d11;
+  cvt.u64.u32 %d18, %r3;
+  add.u64 %d17, %d17, %d18;
+  shl.b64 %d17, %d17, 2;
+  add.u64 %d17, %d8, %d17;
+  st.global.f32 [%d17], %f0;
+  ret;
+}
+
+// weight, gradient -> twice the weight and its transpose; the gradient becomes the weight as it was. A row a block.
+.visible .entry update(.param .u64 call) .reqntid 32 {
+  .reg .pred %p<2>; .reg .b32 %r<8>; .reg .b64 %d<10>; .reg .f32 %f<3>;
+  ld.param.u64 %d0, [call];
+  ld.global.u64 %d1, [%d0+32];
+  ld.global.u64 %d2, [%d1];
+  ld.global.u64 %d3, [%d1+8];
+  ld.global.u64 %d7, [%d1+16];
+  mov.u32 %r0, %tid.x;
+  mov.u32 %r1, %ctaid.x;
+  setp.ge.u32 %p0, %r0, 4;
+  @%p0 ret;
+  mad.lo.u32 %r2, %r1, 4, %r0;
+  mul.wide.u32 %d4, %r2, 4;
+  add.u64 %d5, %d2, %d4;
+  ld.global.f32 %f0, [%d5];
+  add.u64 %d8, %d7, %d4;
+  st.global.f32 [%d8], %f0;
+  add.f32 %f1, %f0, %f0;
+  st.global.f32 [%d5], %f1;
+  mad.lo.u32 %r3, %r0, 4, %r1;
+  mul.wide.u32 %d6, %r3, 4;
+  add.u64 %d6, %d3, %d6;
+  st.global.f32 [%d6], %f1;
+  ret;
+}
+
+// x -> cache row slots[row]. A row a block.
+.visible .entry store(.param .u64 call) .reqntid 32 {
+  .reg .pred %p<3>; .reg .b32 %r<6>; .reg .b64 %d<16>; .reg .f32 %f<2>;
+  ld.param.u64 %d0, [call];
+  mov.u32 %r0, %tid.x;
+  mov.u32 %r1, %ctaid.x;
+  cvt.u64.u32 %d1, %r1;
+  ld.global.u64 %d2, [%d0+8];
+  ld.global.u64 %d3, [%d2];
+  setp.ge.u64 %p0, %d1, %d3;
+  @%p0 ret;
+  setp.ge.u32 %p1, %r0, 4;
+  @%p1 ret;
+  ld.global.u64 %d4, [%d0];
+  ld.global.u64 %d5, [%d4+936];
+  shl.b64 %d6, %d1, 2;
+  add.u64 %d6, %d5, %d6;
+  ld.global.u32 %r2, [%d6];
+  ld.global.u64 %d7, [%d0+32];
+  ld.global.u64 %d8, [%d7];
+  ld.global.u64 %d9, [%d7+8];
+  mad.lo.u32 %r3, %r1, 4, %r0;
+  mul.wide.u32 %d10, %r3, 4;
+  add.u64 %d10, %d8, %d10;
+  ld.global.f32 %f0, [%d10];
+  mad.lo.u32 %r4, %r2, 4, %r0;
+  mul.wide.u32 %d11, %r4, 4;
+  add.u64 %d11, %d9, %d11;
+  st.global.f32 [%d11], %f0;
+  ret;
+}
+)";
+
+Module model() {
+  Module module;
+  module.model = "linear";
+  module.parameterElements = 32;
+  module.parameters = {{"unused", {}, {16}, 0, "one", 0, 0}, {"w", {}, {width, width}, 16, "xavier_uniform", 4, 4}};
+  module.tables = {{100, width, 10000, 2, 1, false}};
+  module.kernels = {{"pack", {Partition::Unit::One, 1, 4}, 0, 32}, {"linear", {Partition::Unit::Rows, 8, 1}, 64, 32},
+                    {"update", {Partition::Unit::One, 1, 4}, 0, 32}, {"store", {Partition::Unit::Rows, 1, 1}, 0, 32}};
+  module.packed = {{0, {Place::Kind::Parameters, 0, 64}, 64, 4}};
+  Program forward;
+  forward.name = "forward";
+  forward.arguments = {{"source", Argument::Role::Input, DType::F32, XFC_SOURCE, {width}}};
+  Size rows;
+  rows.rows[XFC_SOURCE] = 2 * width * 4; // each row beside one that nothing writes
+  forward.buffers = {{rows, 0, 1}};
+  Step step;
+  step.kernel = 1;
+  step.buffers = {{Place::Kind::Argument, 0, 0}, {Place::Kind::Packed, 0, 0}, {Place::Kind::Table, 0, 0}, {Place::Kind::Arena, 0, 16}};
+  step.strides = {width, 0, 0, 2 * width};
+  step.flops.rows[XFC_SOURCE] = 32;
+  step.location = "encoder.layers.0.linear";
+  forward.steps = {step};
+  forward.outputs = {{"encoder_output", {Place::Kind::Arena, 0, 16}, DType::F32, XFC_SOURCE, -1, {width}, 2 * width},
+                     {"whole", {Place::Kind::Arena, 0, 0}, DType::F32, XFC_SOURCE, -1, {2 * width}, 2 * width}};
+  module.programs = {forward};
+  Step update;
+  update.kernel = 2;
+  update.buffers = {{Place::Kind::Parameters, 0, 64}, {Place::Kind::Packed, 0, 0}, {Place::Kind::Gradients, 0, 64}};
+  update.strides = {0, 0, 0};
+  module.programs.push_back({"update", {}, {}, {}, {update}});
+  Program store;
+  store.name = "store";
+  store.arguments = {{"x", Argument::Role::Input, DType::F32, XFC_TARGET, {width}}, {"cache", Argument::Role::State, DType::F32, XFC_CACHE, {width}}};
+  Step write;
+  write.kernel = 3;
+  write.set = write.keySet = XFC_TARGET;
+  write.buffers = {{Place::Kind::Argument, 0, 0}, {Place::Kind::Argument, 1, 0}};
+  write.strides = {width, width};
+  store.steps = {write};
+  store.outputs = {{"cache", {Place::Kind::Argument, 1, 0}, DType::F32, XFC_CACHE, -1, {width}, width}};
+  module.programs.push_back(store);
+  return module;
+}
+
+const std::vector<uint8_t> plan = serialize(model());
+const xfc_device_image image{XFC_ABI_VERSION, 4, "sm_80", ptx, sizeof ptx - 1, nullptr, 0, plan.data(), plan.size()};
+const xfc_device_image *const images[] = {&image, nullptr};
+
+// The driver reads its environment when it is loaded; the runtime never lets go of it.
+void unloadDriver() {
+  for (void *library; (library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD));) {
+    dlclose(library);
+    dlclose(library);
+  }
+}
+
+// Set for the life of the object.
+struct Variable {
+  const char *name;
+  Variable(const char *name, const std::string &value) : name(name) {
+    unloadDriver();
+    setenv(name, value.c_str(), 1);
+  }
+  ~Variable() {
+    unsetenv(name);
+    unloadDriver();
+  }
+};
+
+template <typename Run> std::string message(Run run) {
+  try {
+    run();
+  } catch (const Error &error) {
+    return error.what();
+  }
+  return "";
+}
+
+class CudaEngine : public testing::Test {
+protected:
+  void SetUp() override { initializeParameters(engine, 1); }
+  void assign(int64_t count, int64_t length) {
+    std::vector<Sequence> sequences(count, Sequence{{}, length, 0});
+    batch.assign(sequences, {}, 0, false);
+    x.resize(count * length * 6); // rows of 4 in a stride of 6
+    for (size_t i = 0; i < x.size(); ++i)
+      x[i] = static_cast<float>((i + ++filled) * 7 % 13) - 6;
+  }
+  void run(Engine &on) {
+    const Binding bindings[] = {{"source", x.data(), 6}};
+    on.run("forward", batch.shape(), bindings);
+  }
+  void run() { run(engine); }
+  void check(const char *what = "encoder_output", int64_t column = 0) {
+    const auto *w = static_cast<float *>(engine.parameters()) + 16;
+    View view = engine.output("forward", what);
+    for (int64_t row = 0; row < batch.shape().sets[XFC_SOURCE].rows; ++row) {
+      const double p = batch.shape().sets[XFC_SOURCE].positions[row];
+      const double positions[] = {std::sin(p), std::cos(p / std::pow(10000.0, 0.5)), std::sin(p / std::pow(10000.0, 1.0)), std::cos(p / std::pow(10000.0, 1.5))};
+      for (int64_t j = 0; j < width; ++j) {
+        double want = positions[j];
+        for (int64_t i = 0; i < width; ++i)
+          want += x[row * 6 + i] * w[j * width + i];
+        ASSERT_NEAR(view.at(row, column + j), want, 1e-5) << row << " " << j;
+      }
+    }
+  }
+  Engine engine{images, 1};
+  Batch batch;
+  std::vector<float> x;
+  size_t filled = 0;
+};
+
+} // namespace
+
+TEST_F(CudaEngine, RunsBatchesOfAnySize) {
+  EXPECT_STREQ(engine.device().kind(), "cuda");
+  EXPECT_FALSE(engine.device().isHost());
+  for (auto [count, length] : {std::pair(1, 1), {3, 5}, {2, 70}, {1, 100}, {4, 2}, {0, 0}, {3, 5}}) {
+    assign(count, length);
+    run();
+    check();
+  }
+}
+
+// The first run of a bucket is launched, the second captured, the third the graph again: each of another batch.
+TEST_F(CudaEngine, AGraphServesEveryBatchOfItsBucket) {
+  Counts counts;
+  counts.rows[XFC_SOURCE] = 200;
+  counts.sequences[XFC_SOURCE] = 30;
+  counts.longest = 70;
+  engine.reserve("forward", counts);
+  for (int length : {16, 15, 14, 13, 12, 9, 16}) {
+    assign(2, length);
+    run();
+    check();
+    check("whole", width);
+  }
+}
+
+TEST_F(CudaEngine, ResultsAreReadBackAsTheyAreAskedFor) {
+  for (int i = 0; i < 3; ++i) { // the second run copies what was asked for after the first
+    assign(3, 4);
+    run();
+    check();
+    check();
+  }
+  assign(5, 6);
+  run(); // nobody asks
+  assign(2, 6);
+  run();
+  check("whole", width);
+  check();
+}
+
+TEST_F(CudaEngine, WeightsFollowTheHost) {
+  assign(2, 3);
+  run();
+  check();
+  static_cast<float *>(engine.parameters())[20] = 3;
+  engine.parametersChanged();
+  run();
+  check();
+}
+
+TEST_F(CudaEngine, TheHostFollowsAnUpdate) {
+  assign(2, 3);
+  run();
+  std::vector<float> before(static_cast<float *>(engine.parameters()), static_cast<float *>(engine.parameters()) + 32);
+  for (int i = 0; i < 3; ++i)
+    engine.run("update", batch.shape(), {});
+  run();
+  check(); // with the weight that the update packed
+  for (int i = 16; i < 32; ++i) {
+    EXPECT_EQ(static_cast<float *>(engine.parameters())[i], 8 * before[i]);
+    EXPECT_EQ(static_cast<float *>(engine.gradients())[i], 4 * before[i]);
+  }
+  EXPECT_EQ(static_cast<float *>(engine.parameters())[3], 1);
+  static_cast<float *>(engine.parameters())[16] = -1; // and back
+  engine.parametersChanged();
+  run();
+  check();
+}
+
+TEST_F(CudaEngine, MomentsGoThereAndBack) {
+  static_cast<float *>(engine.moments1())[5] = 7;
+  engine.momentsChanged();
+  EXPECT_EQ(static_cast<float *>(engine.moments1())[5], 7);
+  EXPECT_EQ(static_cast<float *>(engine.moments2())[5], 0);
+}
+
+TEST_F(CudaEngine, RowsStayOnTheDevice) {
+  auto *cache = engine.rows("cache", 20 * 16);
+  // Rows of numbers from `first` on into three slots.
+  auto store = [&](float first, std::vector<int32_t> slots) {
+    std::vector<float> values(3 * width);
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = first + static_cast<float>(i);
+    const std::vector<int32_t> ids = {4, 5}, rows = {0, 1};
+    const EncodedSentence sentence{ids, rows};
+    const std::vector<int32_t> sentenceOf(3, 0), positions(3, 0);
+    const int32_t *const history[] = {&slots[0], &slots[1], &slots[2]};
+    batch.assignStep({&sentence, 1}, 0, 2, sentenceOf, positions, slots, history, 20);
+    const Binding bindings[] = {{"x", values.data()}, {"cache", cache, 0, true}};
+    engine.run("store", batch.shape(), bindings);
+    return engine.output("store", "cache");
+  };
+  for (int round = 0; round < 3; ++round) {
+    View view = store(static_cast<float>(100 * round), {7 + round, 1, 19});
+    for (int j = 0; j < width; ++j) {
+      EXPECT_EQ(view.at(7 + round, j), 100 * round + j);
+      EXPECT_EQ(view.at(1, j), 100 * round + width + j);
+      EXPECT_EQ(view.at(19, j), 100 * round + 2 * width + j);
+      if (round > 0)
+        EXPECT_EQ(view.at(7 + round - 1, j), 100 * (round - 1) + j);
+    }
+  }
+  // Rows of a result, spread.
+  assign(2, 3);
+  run();
+  const int32_t to[] = {4, 5, 0, 13, 14, 2};
+  engine.copyRows("forward", "encoder_output", cache, to);
+  View all = store(500, {15, 16, 17}), from = engine.output("forward", "encoder_output");
+  for (int row = 0; row < 6; ++row)
+    for (int j = 0; j < width; ++j)
+      EXPECT_EQ(all.at(to[row], j), from.at(row, j)) << row;
+  EXPECT_EQ(all.at(16, 0), 504);
+  EXPECT_EQ(all.at(1, 0), 204);
+}
+
+TEST_F(CudaEngine, TakesTheMemoryThatWasPredicted) {
+  Counts counts;
+  counts.rows[XFC_SOURCE] = 90;
+  counts.sequences[XFC_SOURCE] = 30;
+  counts.longest = 70;
+  engine.reserve("forward", counts);
+  assign(1, 70);
+  run();
+  const Memory memory = predictMemory(engine.module(), {"forward"}, counts, 0);
+  EXPECT_EQ(engine.arenaBytes(), memory.arena);
+  EXPECT_EQ(engine.stateBytes(), memory.state());
+  EXPECT_EQ(memory.arena, 90 * 32);
+  EXPECT_EQ(memory.scratch, 0); // shared memory is the block's
+  EXPECT_GT(memory.batches, 90 * 16);
+}
+
+TEST_F(CudaEngine, ProfilesEveryLaunch) {
+  assign(2, 5);
+  std::vector<LaunchTiming> timings;
+  engine.profile(&timings);
+  run();
+  run();
+  engine.profile(nullptr);
+  run();
+  check();
+  ASSERT_EQ(timings.size(), 3u); // packing once
+  EXPECT_EQ(timings[0].kernel->name, "pack");
+  EXPECT_EQ(timings[0].step, nullptr);
+  EXPECT_EQ(timings[1].kernel->name, "linear");
+  EXPECT_EQ(timings[1].flops, 320);
+  EXPECT_GE(timings[1].seconds, 0);
+}
+
+TEST(CudaErrors, SayWhatIsMissing) {
+  auto opened = [] { Engine engine(images, 1); };
+  {
+    Variable none("XFC_PTX_DEVICES", "0");
+    EXPECT_NE(message(opened).find("the driver found no GPU"), std::string::npos) << message(opened);
+  }
+  {
+    Variable old("XFC_PTX_DRIVER_VERSION", "11000");
+    EXPECT_NE(message(opened).find("driver is for CUDA 11.0, this executable's PTX needs one for CUDA 11.1 or later"), std::string::npos) << message(opened);
+  }
+  {
+    Variable small("XFC_PTX_ARCH", "75");
+    EXPECT_NE(message(opened).find("has compute capability 7.5, and this executable was compiled for sm_80"), std::string::npos) << message(opened);
+  }
+  {
+    const xfc_device_image *const none[] = {nullptr};
+    EXPECT_NE(message([&] { Engine engine(none, 1); }).find("compile it with --target cpu,cuda"), std::string::npos);
+  }
+  {
+    xfc_device_image broken = image;
+    broken.ptx = ".version 7.1\n.target sm_80\n.address_size 64\nnonsense";
+    const xfc_device_image *const list[] = {&broken, nullptr};
+    EXPECT_NE(message([&] { Engine engine(list, 1); }).find("PTX of sm_80"), std::string::npos);
+    xfc_device_image other = image;
+    other.abi_version = XFC_ABI_VERSION + 1;
+    const xfc_device_image *const others[] = {&other, nullptr};
+    EXPECT_NE(message([&] { Engine engine(others, 1); }).find("compile the model again"), std::string::npos);
+  }
+}
+
+TEST(CudaErrors, SayWhatDoesNotFit) {
+  Variable memory("XFC_PTX_MEMORY", "1000000");
+  Engine engine(images, 1);
+  Counts counts;
+  counts.rows[XFC_SOURCE] = 100000;
+  const std::string said = message([&] { engine.reserve("forward", counts); });
+  EXPECT_NE(said.find("3200000 bytes of the arena do not fit into the GPU's memory, of which"), std::string::npos) << said;
+  EXPECT_NE(said.find("of 1000000 bytes are free"), std::string::npos) << said;
+}
+
+TEST(CudaErrors, ALostGpuIsSaid) {
+  Variable lost("XFC_PTX_LOST_AFTER", "3");
+  Engine engine(images, 1);
+  initializeParameters(engine, 1);
+  Batch batch;
+  const Sequence sequence{{}, 3, 0};
+  batch.assign({&sequence, 1}, {}, 0, false);
+  std::vector<float> x(3 * width);
+  const Binding bindings[] = {{"source", x.data()}};
+  const std::string said = message([&] {
+    for (int i = 0; i < 10; ++i) {
+      engine.run("forward", batch.shape(), bindings);
+      engine.output("forward", "encoder_output");
+    }
+  });
+  EXPECT_NE(said.find("the GPU was lost in the middle of the run"), std::string::npos) << said;
+}
