@@ -1,5 +1,6 @@
 // Matrix products over rows: panels of packed weights, tiles of results in scratch, around the micro-kernel.
 #include "Matrix.h"
+#include "Codegen/Epilogue.h"
 #include "Emitters.h"
 #include "Int8.h"
 #include "core/Error.h"
@@ -137,35 +138,6 @@ struct Dropout {
   }
 };
 
-// The epilogue on one vector: `values` holds the region's arguments, and the yielded values are returned.
-SmallVector<Value> evaluateEpilogue(KernelBuilder &k, Region &region, ArrayRef<Value> arguments, Value dropoutFactor) {
-  llvm::DenseMap<Value, Value> values;
-  for (auto [argument, value] : llvm::zip_equal(region.front().getArguments(), arguments))
-    values[argument] = value;
-  for (Operation &op : region.front()) {
-    auto operand = [&](unsigned i) { return values.lookup(op.getOperand(i)); };
-    if (isa<YieldOp>(op)) {
-      SmallVector<Value> yielded;
-      for (Value value : op.getOperands())
-        yielded.push_back(values.lookup(value));
-      return yielded;
-    }
-    Value result;
-    if (isa<AddOp>(op))
-      result = k.addf(operand(0), operand(1));
-    else if (isa<MultiplyOp>(op))
-      result = k.mulf(operand(0), operand(1));
-    else if (auto activation = dyn_cast<ActivationOp>(op))
-      result = activationOf(k, activation.getKind(), operand(0));
-    else if (auto grad = dyn_cast<ActivationGradOp>(op))
-      result = activationGradOf(k, grad.getKind(), operand(0), operand(1));
-    else
-      result = k.mulf(operand(0), dropoutFactor);
-    values[op.getResult(0)] = result;
-  }
-  llvm_unreachable("the verifier wants a yield");
-}
-
 Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, int64_t inner, int64_t columns, bool hasBias, Region &epilogue) {
   const int64_t all = (columns + Tiling::group - 1) / Tiling::group;
   // At least two chunks a block of rows where there are columns for it, so that a few rows keep two threads busy.
@@ -174,10 +146,7 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, int64_t inner, 
   Product product(k, t, inner, columns, groups);
 
   const int64_t firstExtra = hasBias ? 3 : 2, extras = op->getNumOperands() - firstExtra;
-  double rate = 0;
-  if (!epilogue.empty())
-    for (auto dropout : epilogue.getOps<DropoutOp>())
-      rate = dropout.getRate().convertToDouble();
+  const double rate = dropoutRateOf(epilogue);
 
   Value slab = k.rem(k.chunk, slabs), row = k.mul(k.div(k.chunk, slabs), t.block);
   Value count = k.min(k.index(t.block), k.sub(k.rowCount(), row));

@@ -1,5 +1,6 @@
 // Finds the emitter of an op.
 #include "Emitters.h"
+#include "Matrix.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -9,6 +10,9 @@ namespace xfc::gpu {
 std::optional<Backend::KernelInfo> emitKernel(KernelBuilder &k, Operation *op) {
   using Info = std::optional<Backend::KernelInfo>;
   return llvm::TypeSwitch<Operation *, Info>(op)
+      .Case([&](LinearOp op) { return emitLinear(k, op); })
+      .Case([&](LinearInputGradOp op) { return emitLinearInputGrad(k, op); })
+      .Case([&](LinearWeightGradOp op) { return emitLinearWeightGrad(k, op); })
       .Case([&](AddOp op) { return emitAdd(k, op); })
       .Case([&](MultiplyOp op) { return emitMultiply(k, op); })
       .Case([&](ActivationOp op) { return emitActivation(k, op); })

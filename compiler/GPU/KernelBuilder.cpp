@@ -181,6 +181,30 @@ void KernelBuilder::store(ArrayRef<Value> values, Value p) {
   LLVM::StoreOp::create(b, whole, p, n * type.getIntOrFloatBitWidth() / 8);
 }
 
+// "$from", or "{$from, .., $to - 1}", and how an instruction says so: "", ".v2", ".v4".
+static std::string operandsOf(int64_t from, int64_t n) {
+  std::string list;
+  for (int64_t i = from; i < from + n; ++i)
+    list += (i > from ? ", $" : "$") + std::to_string(i);
+  return n > 1 ? "{" + list + "}" : list;
+}
+static std::string widthOf(int64_t n) { return n > 1 ? ".v" + std::to_string(n) : ""; }
+
+Values KernelBuilder::loadIf(Value condition, Value p, int64_t n) {
+  std::string code;
+  for (int64_t i = 0; i < n; ++i)
+    code += "mov.b32 $" + std::to_string(i) + ", 0; ";
+  code += "@$" + std::to_string(n) + " ld.global" + widthOf(n) + ".b32 " + operandsOf(0, n) + ", [$" + std::to_string(n + 1) + "];";
+  return ptx(code, {condition, p}, SmallVector<Type>(n, element));
+}
+
+void KernelBuilder::storeIf(Value condition, ArrayRef<Value> values, Value p) {
+  const int64_t n = values.size();
+  SmallVector<Value> operands = {condition, p};
+  operands.append(values.begin(), values.end());
+  ptx("@$0 st.global" + widthOf(n) + ".b32 [$1], " + operandsOf(2, n) + ";", operands, {});
+}
+
 Value KernelBuilder::aligned(Value p, Value stride) {
   Value address = LLVM::PtrToIntOp::create(b, i64, p);
   return equal(bitAnd(bitOr(address, mul(stride, bytes())), 15), index(0));

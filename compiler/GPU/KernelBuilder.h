@@ -62,6 +62,9 @@ public:
   Values load(mlir::Value p, int64_t n, mlir::Type of = {});
   void store(llvm::ArrayRef<mlir::Value> values, mlir::Value p);
   using CodeBuilder::store;
+  // The same without a branch: zeros, and no access, where the condition (i1) is false; nothing is stored.
+  Values loadIf(mlir::Value condition, mlir::Value p, int64_t n);
+  void storeIf(mlir::Value condition, llvm::ArrayRef<mlir::Value> values, mlir::Value p);
   // Whether rows at p, `stride` elements apart, start at multiples of 16 bytes.
   mlir::Value aligned(mlir::Value p, mlir::Value stride);
   // The body with vectors of 4 where every one of `buffers` has aligned rows of a width that 4 divides, else with 1: body(vector).

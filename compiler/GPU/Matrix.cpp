@@ -1,0 +1,221 @@
+// Matrix products over rows, their epilogues and the gradients of their weights: a block of threads for each tile of a result.
+#include "Matrix.h"
+#include "Codegen/Epilogue.h"
+#include "Emitters.h"
+#include "ProductTile.h"
+
+using namespace mlir;
+
+namespace xfc::gpu {
+namespace {
+
+int64_t upTo(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
+
+bool inBF16(std::optional<ComputeType> compute) { return compute == ComputeType::bf16; }
+
+Operand rowsOf(KernelBuilder &k, int64_t buffer, int64_t width, bool along) {
+  return {k.buffer(buffer), k.stride(buffer), k.truncated(k.rowCount()), width, along};
+}
+
+// A weight [out, in], or its copy in bf16.
+Operand weightOf(KernelBuilder &k, RankedTensorType weight, bool bf16, bool along) {
+  const int64_t columns = weight.getDimSize(1), width = bf16 ? packedColumns(columns) : columns;
+  return {k.buffer(1), k.index(width), k.i32Of(static_cast<int32_t>(weight.getDimSize(0))), width, along, bf16};
+}
+
+// Rows times a weight: four warps of 64x64, which read 4 KB of shared memory for 16 x 64 x 64 products, or half as wide where no more
+// columns are.
+Tile tileFor(int64_t columns, bool bf16) {
+  const int64_t depth = bf16 ? 32 : 16;
+  return columns <= 64 ? Tile{128, 64, depth, 64, 32} : Tile{128, 128, depth, 64, 64};
+}
+
+// Rows of buffers of which a thread has pairs of neighbouring columns.
+struct PairAccess {
+  KernelBuilder &k;
+  int64_t columns;
+  Value aligned; // whether pairs lie at multiples of 8 bytes in all of them
+
+  PairAccess(KernelBuilder &k, int64_t columns) : k(k), columns(columns), aligned(k.boolean(columns % 2 == 0)) {}
+  void include(Value p, Value stride) {
+    Value address = LLVM::PtrToIntOp::create(k.b, k.i64, p);
+    aligned = k.both(aligned, k.equal(k.bitAnd(k.bitOr(address, k.mul(stride, 4)), 7), k.index(0)));
+  }
+  // Which accesses are made: of both together, of the first and of the second alone.
+  std::array<Value, 3> conditions(Value isRow, Value column) {
+    auto within = [&](int64_t i) { return k.both(isRow, k.less(column, k.i32Of(static_cast<int32_t>(columns - i)))); };
+    Value apart = k.equal(aligned, k.boolean(false));
+    return {k.both(within(1), aligned), k.both(within(0), apart), k.both(within(1), apart)};
+  }
+  Values load(const std::array<Value, 3> &conditions, Value p) {
+    return k.ptx("mov.b32 $0, 0; mov.b32 $1, 0; @$2 ld.global.v2.b32 {$0, $1}, [$5]; @$3 ld.global.b32 $0, [$5]; @$4 ld.global.b32 $1, [$5+4];",
+                 {conditions[0], conditions[1], conditions[2], p}, {k.element, k.element});
+  }
+  void store(const std::array<Value, 3> &conditions, Value first, Value second, Value p) {
+    k.ptx("@$0 st.global.v2.b32 [$3], {$4, $5}; @$1 st.global.b32 [$3], $4; @$2 st.global.b32 [$3+4], $5;",
+          {conditions[0], conditions[1], conditions[2], p, first, second}, {});
+  }
+};
+
+// Dropout of a thread's share of a tile's row. A counter of Philox makes the numbers of four features, 16 apart (abi.h).
+struct Dropout {
+  KernelBuilder &k;
+  const ProductTile &product;
+  double rate;
+  Value training, first; // first: the thread's first column, as a feature
+
+  // The factors of the thread's columns in a row, of which the two of a pair are neighbours.
+  Values factors(Value row) {
+    const int64_t pairs = product.pairsOfThread();
+    return k.choose(
+        training,
+        [&] {
+          const CodeBuilder::DropoutKey key = k.dropoutKeyOf(k.immediate(0), row);
+          // A warp's columns start at a multiple of their number, and a thread's first is below 8 from there.
+          Value counter = k.add(k.mul(k.div(first, 64), 16), k.rem(first, 16)), block = k.rem(k.div(first, 16), 4);
+          SmallVector<std::array<Value, 4>> words; // of a pair's columns, and of those 8 further on
+          for (int64_t i = 0; i < 4; ++i)
+            words.push_back(k.philox(key, k.add(counter, i / 2 * 8 + i % 2)));
+          Values all;
+          for (int64_t i = 0; i < 2 * pairs; ++i) {
+            const std::array<Value, 4> &own = words[i % 4];
+            Value word = own[i / 4];
+            if (pairs < 8)
+              for (int32_t which = 0; which < 4; ++which)
+                word = k.select(k.equal(k.add(block, i / 4), k.i32Of(which)), own[which], which ? word : own[0]);
+            all.push_back(k.keepFactor(word, rate));
+          }
+          return all;
+        },
+        [&] { return Values(2 * pairs, k.scalar(1)); });
+  }
+};
+
+// The sums of the tile at (row, column) of a product with `columns`, plus bias (buffer 2, or null), through the epilogue into the results.
+void finish(KernelBuilder &k, const ProductTile &product, ArrayRef<Value> sums, Value row, Value column, Operation *op, int64_t columns, bool hasBias,
+            Region &epilogue) {
+  const int64_t firstExtra = hasBias ? 3 : 2, operands = op->getNumOperands();
+  SmallVector<int64_t> buffers;
+  for (int64_t extra = firstExtra; extra < operands; ++extra)
+    buffers.push_back(extra);
+  for (OpResult result : op->getResults())
+    if (!result.use_empty())
+      buffers.push_back(operands + result.getResultNumber());
+  PairAccess access(k, columns);
+  for (int64_t buffer : buffers)
+    access.include(k.buffer(buffer), k.stride(buffer));
+  if (hasBias)
+    access.include(k.buffer(2), k.index(0));
+
+  Value rows = k.truncated(k.rowCount()), firstColumn = k.add(column, product.firstColumn());
+  auto columnOf = [&](int64_t pair) { return k.add(firstColumn, 8 * pair); };
+  auto place = [&](Value p, int64_t pair) { return k.offset(p, k.i64Of(columnOf(pair))); };
+  SmallVector<Values> bias;
+  for (int64_t pair = 0; hasBias && pair < product.pairsOfThread(); ++pair)
+    bias.push_back(access.load(access.conditions(k.boolean(true), columnOf(pair)), place(k.buffer(2), pair)));
+  const double rate = dropoutRateOf(epilogue);
+  Dropout dropout{k, product, rate, rate > 0 ? k.training() : Value(), firstColumn};
+  for (int64_t r = 0; r < product.rowsOfThread(); ++r) {
+    Value number = k.add(k.add(row, product.firstRow()), 8 * r), isRow = k.less(number, rows);
+    Value at = k.i64Of(number);
+    Values factors;
+    if (rate > 0)
+      factors = dropout.factors(k.i64Of(k.min(number, k.sub(rows, k.i32Of(1)))));
+    for (int64_t pair = 0; pair < product.pairsOfThread(); ++pair) {
+      const std::array<Value, 3> conditions = access.conditions(isRow, columnOf(pair));
+      auto rowOf = [&](int64_t buffer) { return place(k.offset(k.buffer(buffer), k.mul(at, k.stride(buffer))), pair); };
+      SmallVector<Values> extras;
+      for (int64_t extra = firstExtra; extra < operands; ++extra)
+        extras.push_back(access.load(conditions, rowOf(extra)));
+      SmallVector<Value> results[2];
+      for (int64_t i = 0; i < 2; ++i) {
+        Value y = product.sum(sums, r, pair, i);
+        if (hasBias)
+          y = k.addf(y, bias[pair][i]);
+        results[i] = {y};
+        if (!epilogue.empty()) {
+          SmallVector<Value> arguments = {y};
+          for (const Values &extra : extras)
+            arguments.push_back(extra[i]);
+          results[i] = evaluateEpilogue(k, epilogue, arguments, rate > 0 ? factors[2 * pair + i] : Value());
+        }
+      }
+      for (OpResult result : op->getResults())
+        if (const int64_t i = result.getResultNumber(); !result.use_empty())
+          access.store(conditions, results[0][i], results[1][i], rowOf(operands + i));
+    }
+  }
+}
+
+Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, const Operand &weight, int64_t inner, int64_t columns, const Tile &tile, bool hasBias,
+                                Region &epilogue) {
+  const int64_t across = upTo(columns, tile.columns);
+  Value row = k.mul(k.div(k.chunk, across), tile.rows), column = k.mul(k.rem(k.chunk, across), tile.columns);
+  k.when(k.less(row, k.rowCount()), [&] {
+    ProductTile product(k, tile, weight.packed, rowsOf(k, 0, inner, /*along=*/true), weight);
+    Values sums = product.multiply(k.truncated(row), k.truncated(column), k.i32Of(static_cast<int32_t>(inner)));
+    finish(k, product, sums, k.truncated(row), k.truncated(column), op, columns, hasBias, epilogue);
+  });
+  return {{Partition::Unit::Rows, tile.rows, across}};
+}
+
+} // namespace
+
+Backend::KernelInfo emitLinear(KernelBuilder &k, LinearOp op) {
+  RankedTensorType weight = op.getWeight().getType();
+  const bool bf16 = inBF16(op.getCompute());
+  const Tile tile = tileFor(weight.getDimSize(0), bf16);
+  k.threads = tile.threads();
+  return emitProduct(k, op, weightOf(k, weight, bf16, /*along=*/true), weight.getDimSize(1), weight.getDimSize(0), tile, static_cast<bool>(op.getBias()),
+                     op.getEpilogue());
+}
+
+Backend::KernelInfo emitLinearInputGrad(KernelBuilder &k, LinearInputGradOp op) {
+  RankedTensorType weight = op.getWeight().getType();
+  const bool bf16 = inBF16(op.getCompute());
+  const Tile tile = tileFor(weight.getDimSize(1), bf16);
+  k.threads = tile.threads();
+  return emitProduct(k, op, weightOf(k, weight, bf16, /*along=*/false), weight.getDimSize(0), weight.getDimSize(1), tile, /*hasBias=*/false,
+                     op.getEpilogue());
+}
+
+// A block owns a tile of dW and takes the rows in ascending order. Each thread adds up every `step`-th row of four columns of dy, whatever the number
+// of rows; those of the first columns of dW own db.
+Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op) {
+  RankedTensorType type = op.getDweight().getType();
+  const int64_t out = type.getDimSize(0), in = type.getDimSize(1);
+  const bool bf16 = inBF16(op.getCompute());
+  // Both operands pass registers: half the depth. Small tiles where large ones would leave most of a GPU idle.
+  const Tile large{128, 128, bf16 ? 16 : 8, 64, 64}, small{64, 64, bf16 ? 32 : 16, 32, 32};
+  const Tile tile = upTo(out, 128) * upTo(in, 128) < 96 ? small : large;
+  k.threads = tile.threads();
+  const int64_t across = upTo(in, tile.columns);
+  Value row = k.truncated(k.mul(k.div(k.chunk, across), tile.rows)), column = k.truncated(k.mul(k.rem(k.chunk, across), tile.columns));
+  const bool hasBias = op.getDbias() && !op.getDbias().use_empty();
+  ProductTile product(k, tile, bf16, rowsOf(k, 0, out, /*along=*/false), rowsOf(k, 1, in, /*along=*/false));
+  k.when(k.less(row, k.i32Of(static_cast<int32_t>(out))), [&] {
+    Values shares;
+    Values sums = product.multiply(row, column, k.truncated(k.rowCount()), hasBias ? &shares : nullptr);
+    if (!op.getDweight().use_empty()) {
+      PairAccess access(k, in);
+      access.include(k.buffer(2), k.index(in));
+      for (int64_t r = 0; r < product.rowsOfThread(); ++r) {
+        Value o = k.add(k.add(row, product.firstRow()), 8 * r), isRow = k.less(o, k.i32Of(static_cast<int32_t>(out)));
+        for (int64_t pair = 0; pair < product.pairsOfThread(); ++pair) {
+          Value i = k.add(k.add(column, product.firstColumn()), 8 * pair);
+          access.store(access.conditions(isRow, i), product.sum(sums, r, pair, 0), product.sum(sums, r, pair, 1),
+                       k.offset(k.offset(k.buffer(2), k.mul(k.i64Of(o), in)), k.i64Of(i)));
+        }
+      }
+    }
+    if (hasBias)
+      k.when(k.equal(column, k.i32Of(0)), [&] {
+        Value sum = product.sumRows(shares), o = k.add(row, k.thread());
+        k.storeIf(k.both(k.less(k.thread(), k.i32Of(static_cast<int32_t>(tile.rows))), k.less(o, k.i32Of(static_cast<int32_t>(out)))), {sum},
+                  k.offset(k.buffer(3), k.i64Of(o)));
+      });
+  });
+  return {{Partition::Unit::One, 1, upTo(out, tile.rows) * across}};
+}
+
+} // namespace xfc::gpu

@@ -1,0 +1,214 @@
+// Tiles of products of matrices.
+#include "ProductTile.h"
+#include "TensorCore.h"
+#include <cassert>
+
+using namespace mlir;
+
+namespace xfc::gpu {
+
+//===--------------------------------------------------------------------------------------------------------===//
+// From memory to shared memory
+//===--------------------------------------------------------------------------------------------------------===//
+
+ProductTile::Side::Side(KernelBuilder &k, const Operand &operand, int64_t outer, const Tile &tile, bool bf16)
+    : operand(operand), outer(outer), depth(tile.depth), threads(tile.threads()), bf16(bf16) {
+  assert(threads % perLine() == 0 && lines() * perLine() % threads == 0 && (bf16 || !operand.packed));
+  shared = k.shared(2 * bytes(), 128);
+  line = k.div(k.thread(), perLine());
+  column = k.mul(k.rem(k.thread(), perLine()), vector());
+}
+
+// Where the 16 bytes `piece` of a line lie in it: the eight lines of a matrix have theirs in different banks.
+Value ProductTile::Side::permuted(KernelBuilder &k, Value line, Value piece) const {
+  const int64_t pieces = std::min<int64_t>(8, width() / 8);
+  return k.bitXor(piece, k.bitAnd(k.div(line, 8 / pieces), pieces - 1));
+}
+
+void ProductTile::Side::begin(KernelBuilder &k, Value at) {
+  first = at;
+  Value fromLine = operand.along ? k.add(at, line) : line, fromColumn = operand.along ? column : k.add(at, column);
+  Type type = operand.packed ? Type(k.b.getBF16Type()) : k.element;
+  from = k.offset(k.offset(operand.data, k.mul(k.i64Of(fromLine), operand.stride), type), k.i64Of(fromColumn), type);
+}
+
+// Starts on the block from k = at on: what is packed is copied to the slot, the rest comes to registers. What is beyond the matrix is 0.
+Values ProductTile::Side::fetch(KernelBuilder &k, Value at, Value slot) const {
+  const int64_t step = threads / perLine();
+  Type type = operand.packed ? Type(k.b.getBF16Type()) : k.element;
+  Value start = k.offset(from, operand.along ? k.i64Of(at) : k.mul(k.i64Of(at), operand.stride), type);
+  Value firstLine = k.add(line, operand.along ? first : at), firstColumn = k.add(column, operand.along ? at : first);
+  auto within = [&](int64_t element) { return k.less(k.add(firstColumn, element), k.i32Of(static_cast<int32_t>(operand.width))); };
+  auto place = [&](int64_t pass) { return k.offset(start, k.mul(operand.stride, pass * step), type); };
+  auto isLine = [&](int64_t pass) { return k.less(k.add(firstLine, pass * step), operand.lines); };
+  if (operand.packed) {
+    for (int64_t pass = 0; pass < passes(); ++pass) {
+      Value to = k.add(k.mul(permuted(k, k.add(line, pass * step), k.div(column, 8)), 16), k.add(k.mul(line, lineBytes()), pass * step * lineBytes()));
+      copyAsync(k, k.offset(slot, to, k.b.getI8Type()), place(pass), k.both(within(0), isLine(pass)));
+    }
+    return {};
+  }
+  auto load = [&](int64_t n) {
+    Values values;
+    for (int64_t pass = 0; pass < passes(); ++pass)
+      for (int64_t element = 0; element < 4; element += n) {
+        Values loaded = k.loadIf(k.both(within(element), isLine(pass)), k.offset(place(pass), element), n);
+        values.append(loaded.begin(), loaded.end());
+      }
+    return values;
+  };
+  if (operand.width % 4)
+    return load(1);
+  return k.choose(k.aligned(operand.data, operand.stride), [&] { return load(4); }, [&] { return load(1); });
+}
+
+void ProductTile::Side::put(KernelBuilder &k, ArrayRef<Value> values, Value slot) const {
+  const int64_t step = threads / perLine();
+  for (int64_t pass = 0; !operand.packed && pass < passes(); ++pass) {
+    ArrayRef<Value> vector = values.slice(4 * pass, 4);
+    Value to = k.add(k.mul(line, lineBytes()), pass * step * lineBytes());
+    if (!bf16) {
+      k.store(vector, k.offset(slot, k.add(to, k.mul(column, 4)), k.b.getI8Type()));
+      continue;
+    }
+    Value piece = k.mul(permuted(k, k.add(line, pass * step), k.div(column, 8)), 16), half = k.mul(k.bitAnd(column, 4), 2);
+    k.store({pairOfBF16(k, vector[0], vector[1]), pairOfBF16(k, vector[2], vector[3])}, k.offset(slot, k.add(to, k.add(piece, half)), k.b.getI8Type()));
+  }
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// From shared memory to sums
+//===--------------------------------------------------------------------------------------------------------===//
+
+ProductTile::ProductTile(KernelBuilder &k, const Tile &tile, bool bf16, const Operand &a, const Operand &b)
+    : k(k), tile(tile), bf16(bf16), a(k, a, tile.rows, tile, bf16), b(k, b, tile.columns, tile, bf16) {
+  assert(k.threads == tile.threads());
+  const int64_t across = tile.columns / tile.warpColumns;
+  warpRow = k.mul(k.div(k.warp(), across), tile.warpRows);
+  warpColumn = k.mul(k.rem(k.warp(), across), tile.warpColumns);
+  threadRow = k.add(warpRow, k.div(k.lane(), 4));
+  threadColumn = k.add(warpColumn, k.mul(k.rem(k.lane(), 4), 2));
+}
+
+Value ProductTile::sum(ArrayRef<Value> sums, int64_t row, int64_t pair, int64_t which) const { return sums[sumAt(row, pair, which)]; }
+
+Value ProductTile::slotOf(const Side &side, Value which) { return k.offset(side.shared, k.mul(which, side.bytes()), k.b.getI8Type()); }
+
+Values ProductTile::multiply(Value row, Value column, Value inner, Values *shares) {
+  Value zero = k.i32Of(0);
+  const int64_t sharesCount = shares ? a.vector() : 0;
+  auto arrive = [&](Value at, Value which, const std::function<void()> &meanwhile) {
+    Value aSlot = slotOf(a, which), bSlot = slotOf(b, which);
+    Values aValues = a.fetch(k, at, aSlot), bValues = b.fetch(k, at, bSlot);
+    commitCopies(k);
+    meanwhile();
+    a.put(k, aValues, aSlot);
+    b.put(k, bValues, bSlot);
+    return aValues;
+  };
+  // Of a thread's values four that follow each other are neighbours in a line.
+  auto addShares = [&](MutableArrayRef<Value> sums, ArrayRef<Value> values) {
+    for (size_t i = 0; !sums.empty() && i < values.size(); ++i)
+      sums[i % sums.size()] = k.addf(sums[i % sums.size()], values[i]);
+  };
+  k.barrier(); // both slots may be in use
+  a.begin(k, row);
+  b.begin(k, column);
+  const int64_t count = rowsOfThread() * pairsOfThread() * 2;
+  Values sums(count + sharesCount, k.scalar(0));
+  addShares(MutableArrayRef<Value>(sums).drop_front(count), arrive(zero, zero, [] {}));
+  sums = k.loop(zero, inner, tile.depth, sums, [&](Value at, Values state) {
+    Value which = k.bitAnd(k.div(at, tile.depth), 1);
+    waitForCopies(k, 0);
+    k.barrier(); // this block has arrived, and the last is no longer read
+    Values next = arrive(k.add(at, tile.depth), k.bitXor(which, k.i32Of(1)), [&] {
+      if (bf16)
+        multiplyBF16(slotOf(a, which), slotOf(b, which), state);
+      else
+        multiplyF32(slotOf(a, which), slotOf(b, which), state);
+    });
+    addShares(MutableArrayRef<Value>(state).drop_front(count), next);
+    return state;
+  });
+  if (shares)
+    shares->assign(sums.begin() + count, sums.end());
+  sums.truncate(count);
+  return sums;
+}
+
+Value ProductTile::sumRows(ArrayRef<Value> shares) {
+  const int64_t step = a.threads / a.perLine();
+  assert(step * tile.rows * 4 <= 2 * a.bytes() && tile.rows <= k.threads);
+  k.barrier();
+  k.store(shares, k.offset(a.shared, k.add(k.mul(a.line, tile.rows), a.column)));
+  k.barrier();
+  Value own = k.rem(k.thread(), tile.rows), sum = k.scalar(0);
+  for (int64_t i = 0; i < step; ++i)
+    sum = k.addf(sum, k.load(k.offset(a.shared, k.add(own, i * tile.rows))));
+  return sum;
+}
+
+void ProductTile::multiplyBF16(Value aSlot, Value bSlot, Values &sums) {
+  // Matrices 1 and 2 of four are a's rows 8-15 and columns 8-15, but b's columns and rows; k from line to line exchanges them again.
+  Value low = k.bitAnd(k.lane(), 7), second = k.bitAnd(k.div(k.lane(), 8), 1), third = k.div(k.lane(), 16);
+  auto fragments = [&](const Side &side, Value slot, Value warpFirst, bool lineFirst, int64_t count, int64_t step) {
+    Value line = k.add(low, k.mul(lineFirst ? second : third, 8)), piece = lineFirst ? third : second;
+    if (side.operand.along)
+      line = k.add(line, warpFirst);
+    else
+      piece = k.add(piece, k.div(warpFirst, 8));
+    Value base = k.mul(line, side.lineBytes()), permuted = side.permuted(k, line, piece);
+    Values all;
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t lines = side.operand.along ? i : step, pieces = side.operand.along ? step : i;
+      // The bits of 2 pieces are none of the first piece's and of the warp's.
+      Value to = k.add(k.add(base, lines * 16 * side.lineBytes()), k.mul(k.bitXor(permuted, k.i32Of(static_cast<int32_t>(2 * pieces))), 16));
+      Values four = loadMatrices(k, k.offset(slot, to, k.b.getI8Type()), !side.operand.along);
+      all.append(four.begin(), four.end());
+    }
+    return all;
+  };
+  for (int64_t step = 0; step < tile.depth / 16; ++step) {
+    Values left = fragments(a, aSlot, warpRow, a.operand.along, tile.warpRows / 16, step);
+    Values right = fragments(b, bSlot, warpColumn, !b.operand.along, tile.warpColumns / 16, step);
+    for (int64_t i = 0; i < tile.warpRows / 16; ++i)
+      for (int64_t j = 0; j < pairsOfThread(); ++j)
+        multiplyMatrices(k, ArrayRef<Value>(left).slice(4 * i, 4), ArrayRef<Value>(right).slice(2 * j, 2),
+                         MutableArrayRef<Value>(sums).slice(sumAt(2 * i, j, 0), 4));
+  }
+}
+
+void ProductTile::multiplyF32(Value aSlot, Value bSlot, Values &sums) {
+  constexpr int64_t unroll = 4;
+  // numbers[n][u]: those of `count` neighbours from `outer` on for k = at + u.
+  auto numbers = [&](const Side &side, Value slot, Value outer, int64_t count, int64_t at) {
+    SmallVector<Values> result(count);
+    auto place = [&](Value line, Value column) {
+      return k.offset(slot, k.add(k.mul(line, side.lineBytes()), k.mul(column, 4)), k.b.getI8Type());
+    };
+    if (side.operand.along)
+      for (int64_t n = 0; n < count; ++n)
+        result[n] = k.load(place(k.add(outer, n), k.i32Of(static_cast<int32_t>(at))), unroll);
+    else
+      for (int64_t u = 0; u < unroll; ++u)
+        for (auto [n, value] : llvm::enumerate(k.load(place(k.i32Of(static_cast<int32_t>(at + u)), outer), count)))
+          result[n].push_back(value);
+    return result;
+  };
+  for (int64_t at = 0; at < tile.depth; at += unroll) {
+    SmallVector<Values> left;
+    for (int64_t r = 0; r < rowsOfThread(); ++r)
+      left.push_back(numbers(a, aSlot, k.add(threadRow, 8 * r), 1, at)[0]);
+    for (int64_t j = 0; j < pairsOfThread(); ++j) {
+      SmallVector<Values> right = numbers(b, bSlot, k.add(threadColumn, 8 * j), 2, at);
+      for (int64_t u = 0; u < unroll; ++u)
+        for (int64_t r = 0; r < rowsOfThread(); ++r)
+          for (int64_t e = 0; e < 2; ++e) {
+            Value &sum = sums[sumAt(r, j, e)];
+            sum = k.fma(left[r][u], right[e][u], sum);
+          }
+    }
+  }
+}
+
+} // namespace xfc::gpu
