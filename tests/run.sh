@@ -3,11 +3,14 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The references some tests compare with, beside the build: numpy and sacreBLEU, and PyTorch.
+# The references some tests compare with, beside the build: numpy and sacreBLEU, and PyTorch; and NVIDIA's assembler, which
+# generated PTX has to pass, where no toolkit brings it.
 venv=build/venv
 prepare_python() {
+  local packages=(numpy safetensors sacrebleu torch)
+  command -v ptxas >/dev/null || [ -x "${CUDA_HOME:-/usr/local/cuda}/bin/ptxas" ] || packages+=('nvidia-cuda-nvcc>=13')
   [ -x $venv/bin/python ] || python3 -m venv $venv
-  $venv/bin/python -m pip install --quiet --disable-pip-version-check numpy safetensors sacrebleu torch
+  $venv/bin/python -m pip install --quiet --disable-pip-version-check "${packages[@]}"
 }
 mkdir -p build
 if command -v python3 >/dev/null && python3 -c 'import ensurepip' 2>/dev/null; then

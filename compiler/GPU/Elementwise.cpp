@@ -1,6 +1,7 @@
 // Element by element: sums, products, activations, dropout, rows written where they belong, and weights rounded to bf16.
 #include "Codegen/Activation.h"
 #include "Emitters.h"
+#include "Rows.h"
 #include <limits>
 
 using namespace mlir;
@@ -8,40 +9,6 @@ using namespace mlir;
 namespace xfc::gpu {
 
 using Compute = std::function<Value(ArrayRef<Value>)>;
-
-// A block has about 16 elements a thread, or one row.
-static int64_t rowsPerBlock(int64_t width) { return std::max<int64_t>(1, 4096 / width); }
-
-// The groups of this chunk's `per` rows, `groups` in each, one a thread: body(row, group).
-static void eachGroup(KernelBuilder &k, int64_t per, int64_t groups, const std::function<void(Value, Value)> &body) {
-  Value from = k.mul(k.chunk, per), count = k.max(k.min(k.index(per), k.sub(k.rowCount(), from)), k.index(0));
-  k.acrossThreads(k.truncated(k.mul(count, groups)), [&](Value i) {
-    body(k.add(from, k.i64Of(k.div(i, groups))), k.rem(i, groups));
-  });
-}
-
-// Where a row of a buffer lies; `stride` elements behind the one before, unless an op says otherwise.
-using Address = std::function<Value(int64_t buffer, Value row)>;
-
-// Each element of rows of `width`: the last of `buffers` from the others.
-static Backend::KernelInfo overRows(KernelBuilder &k, int64_t width, ArrayRef<int64_t> buffers, const Compute &compute, const Address &address = {}) {
-  const int64_t per = rowsPerBlock(width);
-  k.vectorized(buffers, width, [&](int64_t n) {
-    eachGroup(k, per, width / n, [&](Value row, Value group) {
-      auto at = [&](int64_t i) {
-        return k.offset(address ? address(i, row) : k.offset(k.buffer(i), k.mul(row, k.stride(i))), k.mul(group, n));
-      };
-      SmallVector<Values> xs;
-      for (int64_t operand : buffers.drop_back())
-        xs.push_back(k.load(at(operand), n));
-      Values ys;
-      for (int64_t j = 0; j < n; ++j)
-        ys.push_back(compute(llvm::map_to_vector(xs, [&](const Values &x) { return x[j]; })));
-      k.store(ys, at(buffers.back()));
-    });
-  });
-  return {{Partition::Unit::Rows, per, 1}};
-}
 
 // The queries of the chunk's sequence and head, a warp each: body(its pairs' place in a pairs value, their number, query row).
 static Backend::KernelInfo eachQuery(KernelBuilder &k, PairsType type, const std::function<void(Value, Value, Value, Value)> &body) {
@@ -74,38 +41,34 @@ static Backend::KernelInfo overPairs(KernelBuilder &k, PairsType type, int64_t o
 
 static Backend::KernelInfo overTensors(KernelBuilder &k, int64_t operands, const Compute &compute) {
   constexpr int64_t part = 16384;
-  auto span = [&](Value from, Value to, int64_t n) {
-    k.loop(k.add(from, k.mul(k.i64Of(k.thread()), n)), to, k.threads * n, [&](Value i) {
-      SmallVector<Values> xs;
-      for (int64_t operand = 0; operand < operands; ++operand)
-        xs.push_back(k.load(k.offset(k.buffer(operand), i), n));
-      Values ys;
-      for (int64_t j = 0; j < n; ++j)
-        ys.push_back(compute(llvm::map_to_vector(xs, [&](const Values &x) { return x[j]; })));
-      k.store(ys, k.offset(k.buffer(operands), i));
-    });
-  };
-  Value from = k.mul(k.chunk, part), to = k.max(from, k.min(k.add(from, part), k.immediate(0)));
-  Value whole = k.sub(to, k.rem(k.sub(to, from), 4)), allAligned = k.boolean(true);
+  SmallVector<Value> data;
   for (int64_t i = 0; i <= operands; ++i)
-    allAligned = k.both(allAligned, k.aligned(k.buffer(i), k.index(0)));
-  Value vectors = k.select(allAligned, whole, from);
-  span(from, vectors, 4);
-  span(vectors, to, 1);
+    data.push_back(k.buffer(i));
+  Value from = k.mul(k.chunk, part), to = k.min(k.add(from, part), k.immediate(0));
+  k.overSpan(data, from, to, {}, [&](Value i, int64_t n, Values) -> Values {
+    SmallVector<Values> xs;
+    for (Value operand : ArrayRef(data).drop_back())
+      xs.push_back(k.load(k.offset(operand, i), n));
+    Values ys;
+    for (int64_t j = 0; j < n; ++j)
+      ys.push_back(compute(llvm::map_to_vector(xs, [&](const Values &x) { return x[j]; })));
+    k.store(ys, k.offset(data.back(), i));
+    return {};
+  });
   return {{Partition::Unit::Elements, part, 1}};
 }
 
 Backend::KernelInfo emitAdd(KernelBuilder &k, AddOp op) {
   auto compute = [&](ArrayRef<Value> xs) { return k.addf(xs[0], xs[1]); };
   if (auto rows = dyn_cast<RowsType>(op.getType()))
-    return overRows(k, rows.getFeatures(), {0, 1, 2}, compute);
+    return {overRows(k, rows.getFeatures(), {0, 1, 2}, compute)};
   if (auto pairs = dyn_cast<PairsType>(op.getType()))
     return overPairs(k, pairs, 2, [&](ArrayRef<Value> xs, Value, Value, Value) { return compute(xs); });
   return overTensors(k, 2, compute);
 }
 
 Backend::KernelInfo emitMultiply(KernelBuilder &k, MultiplyOp op) {
-  return overRows(k, cast<RowsType>(op.getType()).getFeatures(), {0, 1, 2}, [&](ArrayRef<Value> xs) { return k.mulf(xs[0], xs[1]); });
+  return {overRows(k, cast<RowsType>(op.getType()).getFeatures(), {0, 1, 2}, [&](ArrayRef<Value> xs) { return k.mulf(xs[0], xs[1]); })};
 }
 
 Backend::KernelInfo emitScale(KernelBuilder &k, ScaleOp op) {
@@ -122,17 +85,17 @@ Backend::KernelInfo emitMask(KernelBuilder &k, MaskOp op) {
 }
 
 Backend::KernelInfo emitActivation(KernelBuilder &k, ActivationOp op) {
-  return overRows(k, cast<RowsType>(op.getType()).getFeatures(), {0, 1}, [&](ArrayRef<Value> xs) { return activationOf(k, op.getKind(), xs[0]); });
+  return {overRows(k, cast<RowsType>(op.getType()).getFeatures(), {0, 1}, [&](ArrayRef<Value> xs) { return activationOf(k, op.getKind(), xs[0]); })};
 }
 
 Backend::KernelInfo emitActivationGrad(KernelBuilder &k, ActivationGradOp op) {
-  return overRows(k, cast<RowsType>(op.getType()).getFeatures(), {0, 1, 2},
-                  [&](ArrayRef<Value> xs) { return activationGradOf(k, op.getKind(), xs[0], xs[1]); });
+  return {overRows(k, cast<RowsType>(op.getType()).getFeatures(), {0, 1, 2},
+                  [&](ArrayRef<Value> xs) { return activationGradOf(k, op.getKind(), xs[0], xs[1]); })};
 }
 
 // A counter of Philox makes the numbers of four features, 16 apart (abi.h): a thread takes n neighbouring counters of the 16
 // that make 64 features.
-static Backend::KernelInfo dropRows(KernelBuilder &k, int64_t width, double rate) {
+static Partition dropRows(KernelBuilder &k, int64_t width, double rate) {
   const int64_t per = rowsPerBlock(width);
   auto drop = [&](int64_t n) {
     const int64_t groups = 16 / n;
@@ -159,7 +122,7 @@ static Backend::KernelInfo dropRows(KernelBuilder &k, int64_t width, double rate
     });
   };
   k.when(k.training(), [&] { k.vectorized({0, 1}, width, drop); }, [&] { overRows(k, width, {0, 1}, [](ArrayRef<Value> xs) { return xs[0]; }); });
-  return {{Partition::Unit::Rows, per, 1}};
+  return {Partition::Unit::Rows, per, 1};
 }
 
 static Backend::KernelInfo dropPairs(KernelBuilder &k, PairsType type, double rate) {
@@ -184,22 +147,22 @@ Backend::KernelInfo emitDropout(KernelBuilder &k, DropoutOp op) {
   const double rate = op.getRate().convertToDouble();
   if (auto pairs = dyn_cast<PairsType>(op.getType()))
     return dropPairs(k, pairs, rate);
-  return dropRows(k, cast<RowsType>(op.getType()).getFeatures(), rate);
+  return {dropRows(k, cast<RowsType>(op.getType()).getFeatures(), rate)};
 }
 
 Backend::KernelInfo emitFill(KernelBuilder &k, FillOp op) {
   Value value = k.load(k.buffer(0));
-  return overRows(k, cast<RowsType>(op.getType()).getFeatures(), {1}, [&](ArrayRef<Value>) { return value; });
+  return {overRows(k, cast<RowsType>(op.getType()).getFeatures(), {1}, [&](ArrayRef<Value>) { return value; })};
 }
 
 Backend::KernelInfo emitZeros(KernelBuilder &k, ZerosOp op) {
-  return overRows(k, cast<RowsType>(op.getType()).getFeatures(), {0}, [&](ArrayRef<Value>) { return k.scalar(0); });
+  return {overRows(k, cast<RowsType>(op.getType()).getFeatures(), {0}, [&](ArrayRef<Value>) { return k.scalar(0); })};
 }
 
 Backend::KernelInfo emitCacheWrite(KernelBuilder &k, CacheWriteOp op) {
   Value slots = k.field(k.shape(), offsetof(xfc_shape, slots), k.ptr);
   auto address = [&](int64_t i, Value row) { return k.offset(k.buffer(i), k.mul(i == 0 ? k.loadI32(slots, row) : row, k.stride(i))); };
-  return overRows(k, cast<RowsType>(op.getRows().getType()).getFeatures(), {1, 0}, [](ArrayRef<Value> xs) { return xs[0]; }, address);
+  return {overRows(k, cast<RowsType>(op.getRows().getType()).getFeatures(), {1, 0}, [](ArrayRef<Value> xs) { return xs[0]; }, address)};
 }
 
 Backend::KernelInfo emitAddPositions(KernelBuilder &k, AddPositionsOp op) {
@@ -208,7 +171,7 @@ Backend::KernelInfo emitAddPositions(KernelBuilder &k, AddPositionsOp op) {
   auto address = [&](int64_t i, Value row) {
     return k.offset(k.buffer(i), i == 1 ? k.mul(k.loadI32(positions, row), width) : k.mul(row, k.stride(i)));
   };
-  return overRows(k, width, {0, 1, 2}, [&](ArrayRef<Value> xs) { return k.addf(xs[0], xs[1]); }, address);
+  return {overRows(k, width, {0, 1, 2}, [&](ArrayRef<Value> xs) { return k.addf(xs[0], xs[1]); }, address)};
 }
 
 Backend::PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight) {

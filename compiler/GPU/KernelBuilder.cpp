@@ -219,6 +219,18 @@ void KernelBuilder::vectorized(ArrayRef<int64_t> buffers, int64_t width, const s
   when(all, [&] { body(4); }, [&] { body(1); });
 }
 
+Values KernelBuilder::overSpan(ArrayRef<Value> data, Value from, Value to, ValueRange state, const std::function<Values(Value, int64_t, Values)> &body) {
+  Value all = boolean(true), count = max(sub(to, from), index(0));
+  for (Value p : data)
+    all = both(all, aligned(offset(p, from), index(0)));
+  Value single = add(from, select(all, sub(count, rem(count, 4)), index(0))); // the first that is taken alone
+  auto span = [&](Value begin, Value end, int64_t n, ValueRange s) {
+    return loop(add(begin, mul(i64Of(thread()), n)), end, threads * n, s, [&](Value i, Values inner) { return body(i, n, inner); });
+  };
+  Values vectors = span(from, single, 4, state);
+  return span(single, to, 1, vectors);
+}
+
 //===--------------------------------------------------------------------------------------------------------===//
 // Rows
 //===--------------------------------------------------------------------------------------------------------===//

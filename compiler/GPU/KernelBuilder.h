@@ -70,6 +70,11 @@ public:
   // The body with vectors of 4 where every one of `buffers` has aligned rows of a width that 4 divides, else with 1: body(vector).
   void vectorized(llvm::ArrayRef<int64_t> buffers, int64_t width, const std::function<void(int64_t)> &body);
 
+  // Elements from .. to (i64) of dense buffers, which start at `data`, over the block's threads, by fours while all are aligned and
+  // then by one: body(first, how many at once, state).
+  Values overSpan(llvm::ArrayRef<mlir::Value> data, mlir::Value from, mlir::Value to, mlir::ValueRange state,
+                  const std::function<Values(mlir::Value, int64_t, Values)> &body);
+
   // The rows of this chunk, `per` of them: body(row) by whole warps, each of which takes every warps()-th.
   void eachRowByWarp(int64_t per, const std::function<void(mlir::Value)> &body);
   // The row of this chunk by the whole block, which may use barriers.

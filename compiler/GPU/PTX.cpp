@@ -23,9 +23,10 @@ using namespace mlir;
 namespace xfc::gpu {
 
 const std::vector<Architecture> &Architecture::known() {
-  static const std::vector<Architecture> all = {{"sm_80", "+ptx71", 163 << 10}, {"sm_86", "+ptx71", 99 << 10},  {"sm_89", "+ptx78", 99 << 10},
-                                                {"sm_90", "+ptx78", 227 << 10}, {"sm_90a", "+ptx80", 227 << 10}, {"sm_100", "+ptx86", 227 << 10},
-                                                {"sm_120", "+ptx87", 99 << 10}};
+  // What runs on later GPUs, too, keeps to the shared memory that the smallest of them have (8.6, 8.9, 12.0).
+  constexpr int64_t every = 99 << 10;
+  static const std::vector<Architecture> all = {{"sm_80", "+ptx71", every},  {"sm_86", "+ptx71", every},         {"sm_89", "+ptx78", every}, {"sm_90", "+ptx78", every},
+                                                {"sm_90a", "+ptx80", 227 << 10}, {"sm_100", "+ptx86", every}, {"sm_120", "+ptx87", every}};
   return all;
 }
 

@@ -71,8 +71,12 @@ class Compilation {
 public:
   Compilation(const Description &description, const PipelineOptions &options)
       : description(description), options(options), context(MLIRContext::Threading::DISABLED) {
-    if (options.dtype == "f64" && llvm::is_contained(options.targets, Target::CUDA))
-      throw Error("--dtype f64: there is no CUDA code in f64; use --dtype f32 or bf16, or --target cpu");
+    if (llvm::is_contained(options.targets, Target::CUDA)) {
+      if (options.dtype == "f64")
+        throw Error("--dtype f64: there is no CUDA code in f64; use --dtype f32 or bf16, or --target cpu");
+      for (const std::string &arch : options.cudaArchs)
+        gpu::Architecture::named(arch);
+    }
     context.loadDialect<XFCDialect, func::FuncDialect>();
     timed("import", [&] { module = importModel(description, {options.train, options.decode, options.dtype == "f64"}, context); });
   }

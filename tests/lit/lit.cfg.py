@@ -1,5 +1,7 @@
 # The lit suite: IR tests, import errors, and end-to-end runs of compiled executables.
+import glob
 import os
+import shutil
 import subprocess
 
 import lit.formats
@@ -19,6 +21,7 @@ python = os.environ.get("XFC_TEST_PYTHON", config.python)
 config.substitutions += [
     ("%xfc-opt", "timeout 60 " + os.path.join(tools, "xfc-opt")),
     ("%xfc-interpret", "timeout 60 " + os.path.join(tools, "xfc-interpret")),
+    ("%xfc-ptx", "timeout 60 " + os.path.join(tools, "xfc-ptx")),
     ("%xfc", os.path.join(tools, "xfc")),
     ("%build", config.xfc_binary_dir),
     ("%models", os.path.join(config.xfc_source_dir, "models")),
@@ -36,3 +39,10 @@ if imports("torch") and imports("numpy") and imports("safetensors"):
     config.available_features.add("torch")
 if imports("sacrebleu"):
     config.available_features.add("sacrebleu")
+
+# NVIDIA's assembler: from a CUDA toolkit, or the package nvidia-cuda-nvcc beside Python.
+for folder in [os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin")] + glob.glob(
+        os.path.join(os.path.dirname(os.path.dirname(python)), "lib/python*/site-packages/nvidia/*/bin")):
+    config.environment["PATH"] += os.pathsep + folder
+if shutil.which("ptxas", path=config.environment["PATH"]):
+    config.available_features.add("ptxas")

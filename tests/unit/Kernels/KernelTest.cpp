@@ -1,14 +1,12 @@
-// Runs the kernel of one op, of CPU/ or plain, on a ragged batch and compares it with the interpreter's answer.
+// Runs the kernel of one op on a ragged batch and compares it with the interpreter's answer.
 #include "KernelTest.h"
-#include "CPU/CPU.h"
-#include "CPU/Matrix.h"
-#include "Codegen/MachineCode.h"
-#include "Plain/Plain.h"
+#include "CPU/InstructionSet.h"
+#include "Code.h"
 #include "core/Features.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -16,16 +14,6 @@
 #include "mlir/Dialect/UB/IR/UBOps.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Parser/Parser.h"
-#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
-#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
-#include "mlir/Target/LLVMIR/Export.h"
-#include "llvm/Analysis/VectorUtils.h"
-#include "llvm/ExecutionEngine/Orc/LLJIT.h"
-#include "llvm/IR/IRBuilder.h"
-#include "llvm/IR/IntrinsicsX86.h"
-#include "llvm/Passes/PassBuilder.h"
-#include "llvm/Support/TargetSelect.h"
-#include "llvm/TargetParser/Host.h"
 #include <cmath>
 #include <cstring>
 
@@ -108,95 +96,17 @@ Batch::Batch(std::vector<int> source, std::vector<int> target, int cacheRows, bo
 // Running
 //===--------------------------------------------------------------------------------------------------------===//
 
-namespace {
-
 MLIRContext &context() {
   static MLIRContext *context = [] {
     auto *made = new MLIRContext(MLIRContext::Threading::DISABLED);
     made->loadDialect<XFCDialect, func::FuncDialect, arith::ArithDialect, cf::ControlFlowDialect, linalg::LinalgDialect, LLVM::LLVMDialect,
-                      math::MathDialect, memref::MemRefDialect, scf::SCFDialect, ub::UBDialect, vector::VectorDialect>();
-    registerBuiltinDialectTranslation(*made);
-    registerLLVMDialectTranslation(*made);
-    llvm::InitializeNativeTarget();
-    llvm::InitializeNativeTargetAsmPrinter();
+                      math::MathDialect, memref::MemRefDialect, NVVM::NVVMDialect, scf::SCFDialect, ub::UBDialect, vector::VectorDialect>();
     return made;
   }();
   return *context;
 }
 
-// What some instructions for bytes compute, in plain code for a machine that has none: each 32-bit (16-bit) element of the result
-// is a sum of products of neighbours, the left ones unsigned where they are bytes.
-void replaceMissing(llvm::Module &module, const llvm::StringMap<bool> &has) {
-  struct Instruction {
-    llvm::Intrinsic::ID id;
-    const char *features;
-    bool accumulates, saturates;
-  };
-  static const Instruction instructions[] = {{llvm::Intrinsic::x86_avx512_vpdpbusd_256, "avxvnni avx512vnni", true, false},
-                                             {llvm::Intrinsic::x86_avx512_vpdpbusd_512, "avx512vnni", true, false},
-                                             {llvm::Intrinsic::x86_avx512_pmaddubs_w_512, "avx512bw", false, true},
-                                             {llvm::Intrinsic::x86_avx512_pmaddw_d_512, "avx512bw", false, false}};
-  for (const Instruction &instruction : instructions) {
-    llvm::SmallVector<llvm::StringRef> features;
-    llvm::StringRef(instruction.features).split(features, ' ');
-    llvm::Function *function = module.getFunction(llvm::Intrinsic::getName(instruction.id));
-    if (!function || llvm::any_of(features, [&](llvm::StringRef feature) { return has.lookup(feature); }))
-      continue;
-    for (llvm::User *user : llvm::make_early_inc_range(function->users())) {
-      auto *call = cast<llvm::CallInst>(user);
-      llvm::IRBuilder<> b(call);
-      llvm::Value *left = call->getArgOperand(instruction.accumulates), *right = call->getArgOperand(instruction.accumulates + 1);
-      auto *from = cast<llvm::FixedVectorType>(left->getType());
-      const int count = cast<llvm::FixedVectorType>(call->getType())->getNumElements(), group = from->getNumElements() / count;
-      auto *wide = llvm::FixedVectorType::get(b.getInt32Ty(), from->getNumElements());
-      llvm::Value *products = b.CreateMul(from->getElementType()->isIntegerTy(8) ? b.CreateZExt(left, wide) : b.CreateSExt(left, wide), b.CreateSExt(right, wide));
-      llvm::Value *sum = instruction.accumulates ? call->getArgOperand(0) : nullptr;
-      for (int i = 0; i < group; ++i) {
-        llvm::Value *part = b.CreateShuffleVector(products, llvm::createStrideMask(i, group, count));
-        sum = sum ? b.CreateAdd(sum, part) : part;
-      }
-      if (instruction.saturates) {
-        auto limit = [&](int value) { return llvm::ConstantInt::getSigned(sum->getType(), value); };
-        sum = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, sum, limit(32767));
-        sum = b.CreateTrunc(b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, sum, limit(-32768)), call->getType());
-      }
-      call->replaceAllUsesWith(sum);
-      call->eraseFromParent();
-    }
-  }
-}
-
-// Kernels in the LLVM dialect.
-void compile(ModuleOp kernels, std::unique_ptr<llvm::orc::LLJIT> &jit) {
-  auto llvmContext = std::make_unique<llvm::LLVMContext>();
-  auto module = translateModuleToLLVMIR(kernels, *llvmContext);
-  if (!module)
-    throw std::runtime_error("translation failed");
-  auto builder = llvm::cantFail(llvm::orc::JITTargetMachineBuilder::detectHost());
-  auto machine = llvm::cantFail(builder.createTargetMachine());
-  module->setDataLayout(machine->createDataLayout());
-  module->setTargetTriple(machine->getTargetTriple());
-  for (llvm::Function &function : *module) {
-    function.addFnAttr("target-cpu", machine->getTargetCPU());
-    function.addFnAttr("target-features", machine->getTargetFeatureString());
-  }
-  replaceMissing(*module, llvm::sys::getHostCPUFeatures());
-  llvm::PipelineTuningOptions tuning;
-  tuning.LoopUnrolling = tuning.LoopVectorization = tuning.SLPVectorization = false;
-  llvm::PassBuilder pass(machine.get(), tuning);
-  llvm::LoopAnalysisManager lam;
-  llvm::FunctionAnalysisManager fam;
-  llvm::CGSCCAnalysisManager cam;
-  llvm::ModuleAnalysisManager mam;
-  pass.registerModuleAnalyses(mam);
-  pass.registerCGSCCAnalyses(cam);
-  pass.registerFunctionAnalyses(fam);
-  pass.registerLoopAnalyses(lam);
-  pass.crossRegisterProxies(lam, fam, cam, mam);
-  pass.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(*module, mam);
-  jit = llvm::cantFail(llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(std::move(builder)).create());
-  llvm::cantFail(jit->addIRModule({std::move(module), std::move(llvmContext)}));
-}
+namespace {
 
 // A value in memory as a kernel sees it: [rows, stride], guarded by a pattern between and behind the rows.
 struct Memory {
@@ -205,6 +115,7 @@ struct Memory {
   int64_t stride = 0; // of rows, else 0
   Type element;
   char *data() { return reinterpret_cast<char *>((reinterpret_cast<uintptr_t>(bytes.data()) + 63) / 64 * 64); }
+  Block block() { return {data(), static_cast<int64_t>(bytes.data() + bytes.size() - data())}; }
   int64_t width() const { return stride ? tensor.features() : static_cast<int64_t>(tensor.data.size()); }
   int64_t count() const { return stride ? tensor.shape[0] : 1; }
   int64_t size() const { return element.getIntOrFloatBitWidth() / 8; }
@@ -291,18 +202,6 @@ void setsOf(const Batch &batch, Operation *op, xfc_call &call) {
   call.keys = keys < 0 ? nullptr : &batch.shape.keys[keys];
 }
 
-int64_t chunksOf(const Partition &partition, const xfc_call &call, int64_t elements) {
-  int64_t count = 1;
-  switch (partition.unit) {
-  case Partition::Unit::One: break;
-  case Partition::Unit::Rows: count = call.rows->rows; break;
-  case Partition::Unit::KeyRows: count = call.key_rows->rows; break;
-  case Partition::Unit::Sequences: count = call.rows->sequences; break;
-  case Partition::Unit::Elements: count = elements; break;
-  }
-  return (count + partition.per - 1) / partition.per * partition.times;
-}
-
 // "a, b<c, d>, e" at its outer commas.
 std::vector<std::string> split(const std::string &list) {
   std::vector<std::string> parts(1);
@@ -317,39 +216,14 @@ std::vector<std::string> split(const std::string &list) {
   return parts;
 }
 
-// On a line of the cache, with a pattern behind `size` bytes.
-struct GuardedBytes {
-  explicit GuardedBytes(int64_t size) : bytes(size + 128, static_cast<char>(0xff)), size(size) {}
-  char *data() { return reinterpret_cast<char *>((reinterpret_cast<uintptr_t>(bytes.data()) + 63) / 64 * 64); }
-  bool guarded() { return std::all_of(data() + size, bytes.data() + bytes.size(), [](char c) { return c == static_cast<char>(0xff); }); }
-  std::vector<char> bytes;
-  int64_t size;
-};
-
 } // namespace
 
 struct CompiledOp::State {
-  struct Packing {
-    unsigned operand; // or 2 x the weight + 1 if it is transposed
-    Backend::PackInfo info;
-    xfc_kernel kernel;
-    // Packs a whole weight into `to`, chunks backwards.
-    void run(const xfc_shape &shape, void *from, void *to) const {
-      void *buffers[] = {from, to};
-      const int64_t strides[] = {0, 0};
-      const xfc_call call{&shape, nullptr, nullptr, nullptr, buffers, strides, nullptr};
-      for (int64_t chunk = info.chunks; chunk-- > 0;)
-        kernel(&call, chunk, nullptr);
-    }
-  };
   std::string body;
   Options options;
   OwningOpRef<ModuleOp> module = {};
   Operation *op = nullptr;
-  std::optional<Backend::KernelInfo> info = {};
-  std::vector<Packing> packings = {}; // of operands, or of options.weights
-  std::unique_ptr<llvm::orc::LLJIT> jit = {};
-  xfc_kernel kernel = nullptr;
+  std::unique_ptr<Code> code = {};
 
   bool used(size_t result) const { return !op->getResult(result).use_empty(); }
 };
@@ -385,34 +259,7 @@ CompiledOp::CompiledOp(const std::string &body, const std::vector<std::string> &
   if (auto clip = dyn_cast<ClipFactorOp>(op))
     element = clip.getMaxNorm().getType().getElementType();
 
-  OwningOpRef<ModuleOp> kernels = ModuleOp::create(UnknownLoc::get(&context()));
-  if (options.plain) {
-    emitPlain(*kernels, op, "kernel");
-    state->info.emplace();
-    lowerPlainToLLVM(*kernels);
-  } else {
-    const InstructionSet set = InstructionSet::named(options.cpu);
-    KernelBuilder builder(*kernels, set, element);
-    builder.kernel("kernel", [&] { state->info = emitKernel(builder, op); });
-    if (!state->info)
-      throw std::runtime_error("no emitter for " + body);
-    const CPUBackend backend(context(), set, element.isF64() ? DType::F64 : DType::F32);
-    auto addPacking = [&](unsigned i, RankedTensorType weight, Backend::Packing packing) {
-      builder.kernel("pack" + std::to_string(i), [&] { state->packings.push_back({i, emitPackWeight(builder, weight, packing), nullptr}); });
-    };
-    for (unsigned i = 0; i < op->getNumOperands(); ++i)
-      if (std::optional<Backend::Packing> packing = backend.packs(op, i))
-        addPacking(i, cast<RankedTensorType>(op->getOperand(i).getType()), *packing);
-    for (unsigned i = 0; i < 2 * options.weights.size(); ++i)
-      addPacking(i, RankedTensorType::get({options.weights[i / 2].rows, options.weights[i / 2].columns}, element),
-                 {i % 2 == 1});
-    lowerToLLVM(*kernels);
-  }
-  compile(*kernels, state->jit);
-  auto find = [&](const std::string &name) { return llvm::cantFail(state->jit->lookup(name)).toPtr<xfc_kernel>(); };
-  state->kernel = find("kernel");
-  for (State::Packing &packing : state->packings)
-    packing.kernel = find("pack" + std::to_string(packing.operand));
+  state->code = options.device == Device::GPU ? compileForGPU(op) : compileForCPU(op, element, options);
 }
 
 CompiledOp::~CompiledOp() = default;
@@ -424,7 +271,8 @@ std::string Target::missing() const {
 }
 
 Outcome CompiledOp::run(const Batch &batch) {
-  const auto &[body, options, module, op, info, packings, jit, kernel] = *state;
+  const auto &[body, options, module, op, code] = *state;
+  const std::vector<Code::Packing> &packings = code->packings;
   Outcome outcome;
   std::mt19937 random(7);
   std::uniform_real_distribution<float> uniform(-2, 2);
@@ -460,7 +308,7 @@ Outcome CompiledOp::run(const Batch &batch) {
   const size_t n = memory.size();
   for (Type type : op->getResultTypes())
     memory.push_back(memoryOf(batch, type, options.extraStride));
-  std::vector<void *> buffers;
+  std::vector<Block> blocks;
   std::vector<int64_t> strides;
   auto placeOf = [&, &options = options, op = op](size_t i) -> size_t {
     if (auto adam = dyn_cast<AdamOp>(op); adam && i >= n) // parameters and moments are updated where they are
@@ -468,7 +316,7 @@ Outcome CompiledOp::run(const Batch &batch) {
     return i >= n && ((options.inPlace && i == n) || isa<CacheWriteOp>(op)) ? 0 : i;
   };
   for (size_t i = 0; i < memory.size(); ++i) {
-    buffers.push_back(memory[placeOf(i)].data());
+    blocks.push_back(memory[placeOf(i)].block());
     strides.push_back(memory[placeOf(i)].stride);
   }
   std::vector<GuardedBytes> packed;
@@ -479,28 +327,27 @@ Outcome CompiledOp::run(const Batch &batch) {
     immediates.push_back(static_cast<int64_t>(options.weights.size()));
   for (const PackedWeight &weight : options.weights)
     immediates.insert(immediates.end(), {weight.offset, weight.rows, weight.columns});
-  for (const State::Packing &packing : packings) {
-    packed.emplace_back(packing.info.bytes);
+  for (auto [i, packing] : llvm::enumerate(packings)) {
+    packed.emplace_back(packing.bytes);
     if (!options.weights.empty()) {
-      buffers.push_back(options.weights[packing.operand / 2].wanted[packing.operand % 2] ? packed.back().data() : nullptr);
+      blocks.push_back(options.weights[packing.operand / 2].wanted[packing.operand % 2] ? packed.back().block() : Block{});
       continue;
     }
-    packing.run(batch.shape, buffers[packing.operand], packed.back().data());
+    code->pack(i, blocks[packing.operand], packed.back().block());
     EXPECT_TRUE(packed.back().guarded()) << body << ": packing wrote past its end";
-    buffers[packing.operand] = packed.back().data();
+    blocks[packing.operand] = packed.back().block();
   }
+  std::vector<void *> buffers;
+  for (const Block &block : blocks)
+    buffers.push_back(block.data);
   xfc_call call{&batch.shape, nullptr, nullptr, nullptr, buffers.data(), strides.data(), immediates.data()};
   setsOf(batch, op, call);
-  GuardedBytes scratch(info->scratch);
-  // Backwards: the order of chunks must not matter.
-  for (int64_t chunk = chunksOf(info->partition, call, elements); chunk-- > 0;)
-    kernel(&call, chunk, scratch.data());
-  EXPECT_TRUE(scratch.guarded()) << body << ": wrote past its scratch";
+  code->run(batch, call, blocks, immediates, elements);
   for (size_t i = 0; i < 2 * options.weights.size(); ++i) {
     const PackedWeight &weight = options.weights[i / 2];
-    GuardedBytes expected(packings[i].info.bytes);
+    GuardedBytes expected(packings[i].bytes);
     if (weight.wanted[i % 2])
-      packings[i].run(batch.shape, memory[2].at(0, weight.offset), expected.data());
+      code->pack(i, {memory[2].at(0, weight.offset), 0}, expected.block());
     EXPECT_TRUE(packed[i].guarded() && std::equal(expected.data(), expected.data() + expected.size, packed[i].data()))
         << body << ": the packed copy of the weight at " << weight.offset << (i % 2 ? ", transposed" : "");
   }

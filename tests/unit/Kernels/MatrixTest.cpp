@@ -47,7 +47,7 @@ protected:
     const std::string text = textOf(op, types, results);
     const double rounding = GetParam().f64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
     options.cpu = GetParam().cpu;
-    options.plain = GetParam().plain;
+    options.device = GetParam().device;
     CompiledOp kernel(text, types, options);
     for (const std::vector<int> &lengths : batches) {
       Batch batch(lengths, {1}, 40, training);
@@ -70,7 +70,7 @@ protected:
         tensor.data[i] = isIds ? static_cast<int64_t>(at) % 37 - 1 : std::sin(at * (operand + 1) * 0.7);
       }
     };
-    CompiledOp kernel(text, types, {.plain = GetParam().plain, .extraStride = 1, .cpu = GetParam().cpu, .unused = std::move(unused), .evaluate = false, .set = set});
+    CompiledOp kernel(text, types, {.device = GetParam().device, .extraStride = 1, .cpu = GetParam().cpu, .unused = std::move(unused), .evaluate = false, .set = set});
     const Outcome all = kernel.run(Batch({most}, {1}));
     auto expectSame = [&](int count, int from) {
       first = from;

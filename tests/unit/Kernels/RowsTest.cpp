@@ -10,7 +10,8 @@ namespace {
 class Rows : public testing::TestWithParam<Target> {
 protected:
   bool f64() const { return GetParam().f64; }
-  bool plain() const { return GetParam().plain; }
+  Device device() const { return GetParam().device; }
+  bool plain() const { return device() == Device::Plain; }
   std::string element() const { return GetParam().element(); }
   std::string rows(const std::string &set, const std::string &shape) const { return "!xfc.rows<" + set + ", " + shape + "x" + element() + ">"; }
   std::string row(const std::string &set) const { return "!xfc.rows<" + set + ", " + element() + ">"; }
@@ -31,13 +32,18 @@ protected:
   }
   void check(const Batch &batch, const std::string &text, const std::vector<std::string> &types, Options options) {
     SCOPED_TRACE(text);
-    options.plain = plain();
+    options.device = device();
     ASSERT_NO_THROW(expectClose(runKernel(batch, text, types, options), toleranceOf(f64()), text));
   }
 };
 
-// What only the CPU's kernels can do.
+// What has no plain lowering.
 class FusedRows : public Rows {};
+// What only the CPU's kernels do.
+class PackingRows : public Rows {};
+// Attention, and its steps.
+class PairRows : public Rows {};
+class AttentionRows : public Rows {};
 
 const std::vector<int> sourceLengths = {1, 7, 71, 13}, targetLengths = {3, 17, 66, 1};
 
@@ -47,12 +53,15 @@ TEST_P(Rows, Elementwise) {
     std::string type = rows("source", width);
     checkSame(batch, "xfc.add %a0, %a1", type, 2, {.extraStride = 3});
     checkSame(batch, "xfc.multiply %a0, %a1", type, 2, {.inPlace = true});
+    checkSame(batch, "xfc.multiply %a0, %a1", type, 2, {.extraStride = 4});
   }
   std::string type = rows("target", "21");
   for (std::string kind : {"relu", "gelu", "silu", "tanh"}) {
     checkSame(batch, "xfc.activation " + kind + " %a0", type, 1);
     checkSame(batch, "xfc.activation_grad " + kind + " %a0, %a1", type, 2, {.extraStride = 1});
   }
+  checkSame(batch, "xfc.activation gelu %a0", rows("target", "68"), 1);
+  check(batch, "xfc.zeros", {}, rows("target", "12"));
   check(batch, "xfc.fill %a0", {tensor("")}, row("target"));
   check(batch, "xfc.fill %a0", {tensor("")}, rows("target", "9"), {.extraStride = 2});
   checkSame(batch, "xfc.add %a0, %a1", tensor("37x500"), 2, {.immediates = {37 * 500}});
@@ -62,7 +71,8 @@ TEST_P(Rows, Dropout) {
   for (bool training : {true, false}) {
     Batch batch(sourceLengths, targetLengths, 40, training);
     for (const char *width : {"5", "64", "100", "150"})
-      checkSame(batch, "xfc.dropout %a0 {rate = 0.3, id = 7 : i64}", rows("target", width), 1, {.extraStride = 2, .immediates = {7}});
+      for (int extraStride : {0, 2})
+        checkSame(batch, "xfc.dropout %a0 {rate = 0.3, id = 7 : i64}", rows("target", width), 1, {.extraStride = extraStride, .immediates = {7}});
     for (const char *kind : {"source, source, padding", "target, target, causal", "target, source"})
       checkSame(batch, "xfc.dropout %a0 {rate = 0.3, id = 5 : i64}", pairs(kind, 3), 1, {.immediates = {5}, .inPlace = true});
   }
@@ -73,22 +83,27 @@ TEST_P(Rows, PositionsAndCache) {
   check(batch, "xfc.add_positions %a0, %a1", {rows("source", "19"), tensor("80x19")}, rows("source", "19"), {.extraStride = 5});
   check(batch, "xfc.positions_grad %a0", {rows("source", "19")}, tensor("80x19"));
   check(batch, "xfc.positions_grad %a0", {rows("source", "70")}, tensor("80x70"), {.extraStride = 5});
-  check(batch, "xfc.cache_write %a0, %a1", {rows("cache", "19"), rows("target", "19")}, rows("cache", "19"));
+  for (const char *width : {"19", "20"})
+    check(batch, "xfc.cache_write %a0, %a1", {rows("cache", width), rows("target", width)}, rows("cache", width));
+  check(batch, "xfc.positions_grad %a0", {rows("source", "68")}, tensor("80x68"));
 }
 
 TEST_P(Rows, Embedding) {
   Batch batch(sourceLengths, targetLengths);
-  for (std::string width : {"5", "48"}) {
+  for (std::string width : {"5", "48", "300"}) {
     check(batch, "xfc.embedding %a0, %a1 {scale = 3.0}", {ids("source"), tensor("37x" + width)}, rows("source", width), {.extraStride = 3});
     check(batch, "xfc.embedding_grad %a0, %a1 {scale = 3.0}", {rows("source", width), ids("source")}, tensor("37x" + width), {.extraStride = 3});
     // Most of this vocabulary is in no row.
     check(batch, "xfc.embedding_grad %a0, %a1", {rows("target", width), ids("target")}, tensor("700x" + width));
   }
+  // Hundreds of rows of an id.
+  Batch many({8000}, {3});
+  check(many, "xfc.embedding_grad %a0, %a1", {rows("source", "20"), ids("source")}, tensor("39x20"));
 }
 
 TEST_P(Rows, Norm) {
   Batch batch(sourceLengths, targetLengths);
-  for (std::string width : {"1", "5", "32", "100"})
+  for (std::string width : {"1", "5", "32", "100", "1200"})
     for (std::string kind : {"", ", kind = 1 : i32", ", unbiased", ", unbiased, eps_in_std", ", eps_in_std"}) {
       const bool rms = kind.find("kind") != std::string::npos;
       std::string attributes = " {eps = 1.0e-3" + kind + "}", x = rows("source", width), w = tensor(width), stats = rows("source", "2");
@@ -110,6 +125,8 @@ TEST_P(Rows, Norm) {
       check(batch, "xfc.norm_grad %a0, %a1, %a2, %a3" + attributes, {x, x, w, stats}, x, options);
       check(batch, "xfc.norm_grad %a0, %a1, %a2, %a3, %a4" + attributes, {x, x, w, stats, x}, x, options);
     }
+  Batch many({1200, 3}, {1});
+  check(many, "xfc.norm_weight_grad %a0, %a1, %a2", {rows("source", "20"), rows("source", "20"), rows("source", "2")}, tensor("20") + ", " + tensor("20"));
   for (std::string width : {"1", "5", "32", "100"}) {
     std::string x = rows("source", width), w = tensor(width), stats = rows("source", "2");
     check(batch, "xfc.norm_weight_grad %a0, %a1, %a2", {x, x, stats}, w + ", " + w, {.extraStride = 3});
@@ -122,7 +139,7 @@ TEST_P(Rows, NormGradEpsInStd) {
   for (std::string variant : {"eps_in_std", "eps_in_std, unbiased"}) {
     std::string x = rows("source", "12"), w = tensor("12"), stats = rows("source", "2"), attributes = " {eps = 1.0e-3, " + variant + "}";
     std::vector<double> values;
-    Options forward{.set = [&](int64_t operand, Tensor &t) {
+    Options forward{.device = device(), .set = [&](int64_t operand, Tensor &t) {
       if (operand == 0) {
         std::fill_n(t.data.begin(), 12, 0.0); // std is 0
         values = t.data;
@@ -138,14 +155,23 @@ TEST_P(Rows, NormGradEpsInStd) {
   }
 }
 
-TEST_P(Rows, Pairs) {
+const char *const pairKinds[] = {"source, source", "source, source, padding", "target, target, causal", "target, target, padding causal", "target, source, padding"};
+
+TEST_P(Rows, ElementwisePairs) {
   Batch batch(sourceLengths, targetLengths);
-  for (std::string kind : {"source, source", "source, source, padding", "target, target, causal", "target, target, padding causal", "target, source, padding"}) {
-    std::string p = pairs(kind, 3), q = rows(kind.substr(0, 6), "21"), k = rows(kind.substr(8, 6), "21");
+  for (std::string kind : pairKinds) {
+    std::string p = pairs(kind, 3);
     checkSame(batch, "xfc.scale %a0 {factor = 0.3}", p, 1);
     checkSame(batch, "xfc.add %a0, %a1", p, 2);
     checkSame(batch, "xfc.mask %a0", p, 1, {.inPlace = true});
     checkSame(batch, "xfc.mask %a0 {zero}", p, 1);
+  }
+}
+
+TEST_P(PairRows, Pairs) {
+  Batch batch(sourceLengths, targetLengths);
+  for (std::string kind : pairKinds) {
+    std::string p = pairs(kind, 3), q = rows(kind.substr(0, 6), "21"), k = rows(kind.substr(8, 6), "21");
     checkSame(batch, "xfc.softmax_grad %a0, %a1", p, 2);
     check(batch, "xfc.scores %a0, %a1", {q, k}, p, {.extraStride = 4});
     check(batch, "xfc.combine %a0, %a1", {p, k}, q, {.extraStride = 4});
@@ -160,7 +186,7 @@ TEST_P(Rows, Pairs) {
   }
 }
 
-TEST_P(FusedRows, Attention) {
+TEST_P(AttentionRows, Attention) {
   Batch batch(sourceLengths, targetLengths);
   for (auto [keyDim, valueDim] : {std::pair{5, 5}, {7, 3}, {16, 16}, {40, 128}})
     for (auto [queries, keys, flags] : {std::tuple{"source", "source", "padding"}, {"target", "target", "padding, causal"}, {"target", "source", ""}})
@@ -177,7 +203,7 @@ TEST_P(FusedRows, Attention) {
         // The gradient recomputes from o and lse, so it gets those that belong to its operands.
         std::vector<Tensor> saved;
         Outcome forward = runKernel(batch, "xfc.attention %a0, %a1, %a2" + attributes + " : (" + q + ", " + k + ", " + v + ") -> (" + o + ", " + lse + ")", {q, k, v},
-                                    {.immediates = {9}, .set = [&](int64_t, Tensor &t) { saved.push_back(t); }});
+                                    {.device = device(), .immediates = {9}, .set = [&](int64_t, Tensor &t) { saved.push_back(t); }});
         options.set = [&](int64_t operand, Tensor &t) {
           if (operand >= 1 && operand <= 3)
             t = saved[operand - 1];
@@ -189,13 +215,13 @@ TEST_P(FusedRows, Attention) {
 }
 
 // Keys in several blocks of the online softmax, forward and backward.
-TEST_P(FusedRows, LongAttention) {
+TEST_P(AttentionRows, LongAttention) {
   Batch batch({530, 3}, {300, 2});
   for (auto [queries, keys, flags] : {std::tuple{"target", "source", "padding"}, {"source", "source", "causal"}}) {
     std::string attributes = std::string(" {heads = 2 : i64, scale = 0.9, ") + flags + ", rate = 0.2, id = 3 : i64}";
     std::string q = rows(queries, "16"), k = rows(keys, "16"), lse = rows(queries, "2");
     std::vector<Tensor> saved;
-    Options options{.immediates = {3}, .set = [&](int64_t, Tensor &t) { saved.push_back(t); }};
+    Options options{.device = device(), .immediates = {3}, .set = [&](int64_t, Tensor &t) { saved.push_back(t); }};
     Outcome forward = runKernel(batch, "xfc.attention %a0, %a1, %a2" + attributes + " : (" + q + ", " + k + ", " + k + ") -> (" + q + ", " + lse + ")", {q, k, k}, options);
     expectClose(forward, toleranceOf(f64()), "forward");
     options.set = [&](int64_t operand, Tensor &t) {
@@ -206,7 +232,7 @@ TEST_P(FusedRows, LongAttention) {
   }
 }
 
-TEST_P(FusedRows, DecodingAttention) {
+TEST_P(AttentionRows, DecodingAttention) {
   Batch batch({9, 70}, {1, 1, 1, 1, 1}, 700);
   for (int dim : {5, 32, 80}) {
     std::string q = rows("target", std::to_string(2 * dim)), k = rows("cache", std::to_string(2 * dim));
@@ -214,7 +240,7 @@ TEST_P(FusedRows, DecodingAttention) {
   }
 }
 
-TEST_P(FusedRows, SequencesDoNotTouchEachOther) {
+TEST_P(AttentionRows, SequencesDoNotTouchEachOther) {
   // The last sequence of a batch, alone: the same bytes.
   Batch many({7, 66, 19}, {5, 31, 19}, 40, true, 0), alone({19}, {19}, 40, true, 2);
   std::string q = rows("source", "24"), lse = rows("source", "3");
@@ -225,7 +251,8 @@ TEST_P(FusedRows, SequencesDoNotTouchEachOther) {
       for (int64_t j = 0; j < f; ++j)
         t.data[(n - 19 + i) * f + j] = std::sin(i * 31.7 + j * 1.3);
   };
-  Outcome a = runKernel(many, op, {q, q, q}, {.immediates = {2}, .set = tail}), b = runKernel(alone, op, {q, q, q}, {.immediates = {2}, .set = tail});
+  Outcome a = runKernel(many, op, {q, q, q}, {.device = device(), .immediates = {2}, .set = tail});
+  Outcome b = runKernel(alone, op, {q, q, q}, {.device = device(), .immediates = {2}, .set = tail});
   for (int result = 0; result < 2; ++result) {
     const auto &all = a.kernel[result].data, &one = b.kernel[result].data;
     EXPECT_TRUE(std::equal(one.begin(), one.end(), all.end() - one.size())) << "result " << result;
@@ -234,7 +261,7 @@ TEST_P(FusedRows, SequencesDoNotTouchEachOther) {
 
 TEST_P(Rows, Loss) {
   Batch batch(sourceLengths, targetLengths);
-  for (std::string vocabulary : {"37", "64", "301"}) {
+  for (std::string vocabulary : {"37", "64", "301", "1300"}) {
     std::string logits = rows("target", vocabulary), one = row("target"), e = tensor("");
     auto labels = [](int64_t operand) {
       return [operand](int64_t i, Tensor &t) {
@@ -303,7 +330,7 @@ TEST_P(FusedRows, MergeCandidates) {
 TEST_P(Rows, Optimizer) {
   Batch batch({1}, {1});
   // How a total is cut into partial sums is the kernel's alone; the interpreter has it in one.
-  Outcome squares = runKernel(batch, "xfc.square_sum %a0 : (" + tensor("40003") + ") -> (tensor<3xf64>)", {tensor("40003")}, {.plain = plain(), .immediates = {40003}});
+  Outcome squares = runKernel(batch, "xfc.square_sum %a0 : (" + tensor("40003") + ") -> (tensor<3xf64>)", {tensor("40003")}, {.device = device(), .immediates = {40003}});
   auto total = [](const Tensor &t) { return t.data[0] + t.data[1] + t.data[2]; };
   EXPECT_NEAR(total(squares.kernel[0]) / total(squares.expected[0]), 1, toleranceOf(f64()));
   for (double most : {0.0, 0.5, 1e9})
@@ -324,7 +351,7 @@ TEST_P(Rows, Optimizer) {
 }
 
 // What adam packs besides is what the pack kernels make of its result, which stays the same to the bit.
-TEST_P(FusedRows, AdamThatPacks) {
+TEST_P(PackingRows, AdamThatPacks) {
   Batch batch({1}, {1});
   const std::string p = tensor("140003"), op = "xfc.adam %a0, %a1 parameters(%a2) gradients(%a3) moments(%a4)(%a5) ";
   const std::string types = " : (" + tensor("8") + ", " + tensor("") + ", " + p + ", " + p + ", " + p + ", " + p + ") -> (" + p + ", " + p + ", " + p + ")";
@@ -348,5 +375,11 @@ TEST_P(FusedRows, AdamThatPacks) {
 INSTANTIATE_TEST_SUITE_P(CPU, Rows, testing::ValuesIn(cpuTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(Plain, Rows, testing::ValuesIn(plainTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(CPU, FusedRows, testing::ValuesIn(cpuTargets), nameOf);
+INSTANTIATE_TEST_SUITE_P(CPU, PairRows, testing::ValuesIn(cpuTargets), nameOf);
+INSTANTIATE_TEST_SUITE_P(Plain, PairRows, testing::ValuesIn(plainTargets), nameOf);
+INSTANTIATE_TEST_SUITE_P(CPU, AttentionRows, testing::ValuesIn(cpuTargets), nameOf);
+INSTANTIATE_TEST_SUITE_P(GPU, Rows, testing::ValuesIn(gpuTargets), nameOf);
+INSTANTIATE_TEST_SUITE_P(GPU, FusedRows, testing::ValuesIn(gpuTargets), nameOf);
+INSTANTIATE_TEST_SUITE_P(CPU, PackingRows, testing::ValuesIn(cpuTargets), nameOf);
 
 } // namespace

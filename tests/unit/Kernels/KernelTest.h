@@ -1,11 +1,13 @@
-// Runs the kernel of one op, of CPU/ or plain, on a ragged batch and compares it with the interpreter's answer.
+// Runs the kernel of one op, on any device, on a ragged batch and compares it with the interpreter's answer.
 #pragma once
 
-#include "CPU/Emitters.h"
+#include "Dialect/XFC.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OwningOpRef.h"
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <functional>
 #include <gtest/gtest.h>
 #include <random>
 
@@ -32,21 +34,26 @@ private:
   std::vector<int32_t> slots;
 };
 
-// Whose kernels are run, in which type.
+// Whose kernels are run: those of CPU/, of Plain/, or of GPU/, the last by an interpreter of PTX.
+enum class Device { CPU, Plain, GPU };
+
+// On what, and in which type.
 struct Target {
-  bool f64 = false, plain = false;
+  bool f64 = false;
+  Device device = Device::CPU;
   std::string cpu = "x86-64-v3";
   std::string compute = {}; // of products, if another
   std::string element() const { return f64 ? "f64" : "f32"; }
   std::string name() const {
-    std::string name = (plain ? "plain_" : "") + element() + (compute.empty() ? "" : "_" + compute) + (cpu == "x86-64-v3" ? "" : cpu.substr(6));
+    std::string name = (device == Device::Plain ? "plain_" : device == Device::GPU ? "gpu_" : "") + element() + (compute.empty() ? "" : "_" + compute) + (cpu == "x86-64-v3" ? "" : cpu.substr(6));
     std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
     return name;
   }
   // What this machine lacks for it: features of the CPU that no other instructions can stand for.
   std::string missing() const;
 };
-inline const Target cpuTargets[] = {{.f64 = false}, {.f64 = true}}, plainTargets[] = {{.f64 = false, .plain = true}, {.f64 = true, .plain = true}};
+inline const Target cpuTargets[] = {{.f64 = false}, {.f64 = true}}, plainTargets[] = {{.f64 = false, .device = Device::Plain}, {.f64 = true, .device = Device::Plain}};
+inline const Target gpuTargets[] = {{.device = Device::GPU}};
 inline std::string nameOf(const testing::TestParamInfo<Target> &target) { return target.param.name(); }
 
 // A weight within the block of an adam that packs, and whether its packed copies, of W and of W^T, are wanted.
@@ -56,7 +63,7 @@ struct PackedWeight {
 };
 
 struct Options {
-  bool plain = false;        // the plain lowering instead of the CPU's kernel
+  Device device = Device::CPU;
   int64_t extraStride = 0;   // elements between rows beyond their width
   std::string cpu = "x86-64-v3";
   std::vector<int64_t> immediates = {};

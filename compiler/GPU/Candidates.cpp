@@ -1,0 +1,131 @@
+// The largest few of a row of numbers and their tokens, of a whole row, or of the lists of slabs.
+//
+// A number and its token are one integer that orders them: the number's bits, made to order as it does, above the token's
+// complement. So a larger one is better, no two are equal, and 0 is none.
+#include "Emitters.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include <cmath>
+#include <limits>
+
+using namespace mlir;
+
+namespace xfc::gpu {
+
+static Value above(KernelBuilder &k, Value x, Value y) { return arith::CmpIOp::create(k.b, arith::CmpIPredicate::ugt, x, y); }
+
+// All bits of a negative number turn, and the sign of another.
+static Value orderOf(KernelBuilder &k, Value bits, bool back) {
+  Value sign = arith::ShRSIOp::create(k.b, bits, k.i32Of(31));
+  if (back)
+    sign = k.bitXor(sign, k.i32Of(-1));
+  return k.bitXor(bits, k.bitOr(sign, k.i32Of(std::numeric_limits<int32_t>::min())));
+}
+
+static Value keyOf(KernelBuilder &k, Value number, Value token) {
+  Value positiveZero = k.addf(number, k.scalar(0)); // of both zeros, which are equal
+  Value order = orderOf(k, k.bits(positiveZero, k.i32), false);
+  return k.bitOr(k.shiftLeft(k.i64Of(order), 32), k.i64Of(k.bitXor(token, k.i32Of(-1))));
+}
+
+static Value numberOf(KernelBuilder &k, Value key) { return k.bits(orderOf(k, k.truncated(k.shiftRight(key, 32)), true), k.element); }
+
+// The keys, best first, and a number that none below it can be better than the last.
+Values Candidates::none() {
+  Values list(count, k.index(0));
+  list.push_back(k.scalar(std::numeric_limits<float>::lowest()));
+  return list;
+}
+
+Values Candidates::with(Values list, Value number, Value token, ArrayRef<int64_t> excluded) {
+  Value reaches = arith::CmpFOp::create(k.b, arith::CmpFPredicate::OGE, number, list.back());
+  return k.choose(
+      reaches,
+      [&] {
+        Value key = keyOf(k, number, token), zero = k.index(0);
+        for (int64_t other : excluded)
+          key = k.select(k.equal(token, k.i32Of(static_cast<int32_t>(other))), zero, key);
+        Values next = list;
+        for (int64_t i = 0; i < count; ++i) {
+          next[i] = k.select(above(k, key, list[i]), key, list[i]);
+          if (i > 0)
+            next[i] = k.select(above(k, key, list[i - 1]), list[i - 1], next[i]);
+        }
+        Value last = next[count - 1];
+        next[count] = k.select(k.equal(last, zero), list[count], numberOf(k, last));
+        return next;
+      },
+      [&] { return list; });
+}
+
+SmallVector<Candidates::Candidate> Candidates::best(RowTeam &team, Values list) {
+  SmallVector<Candidate> found;
+  Value zero = k.index(0);
+  for (int64_t place = 0; place < count; ++place) {
+    Value key = team.across(list[0], [&](Value x, Value y) { return k.select(above(k, x, y), x, y); });
+    Value none = k.equal(key, zero), mine = k.equal(key, list[0]);
+    found.push_back({k.select(none, k.scalar(-INFINITY), numberOf(k, key)),
+                     k.select(none, k.i32Of(-1), k.bitXor(k.truncated(key), k.i32Of(-1)))});
+    for (int64_t i = 0; i < count; ++i)
+      list[i] = k.select(mine, i + 1 < count ? list[i + 1] : zero, list[i]);
+  }
+  return found;
+}
+
+static int64_t widthOf(Value rows) { return cast<RowsType>(rows.getType()).getFeatures(); }
+
+static Value rowOf(KernelBuilder &k, int64_t buffer, Value i, Type type = {}) { return k.offset(k.buffer(buffer), k.mul(i, k.stride(buffer)), type); }
+
+Backend::KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
+  RowInMemory row(k, widthOf(op.getLogProbs()));
+  Candidates candidates(k, widthOf(op.getTokens()));
+  return {row.eachRow({0}, [&](Value number) {
+    Value from = rowOf(k, 0, number);
+    Values list = row.loop(from, candidates.none(), [&](Value f, const Values &x, Values s) {
+      for (auto [j, v] : llvm::enumerate(x))
+        s = candidates.with(s, v, k.add(f, static_cast<int64_t>(j)), op.getExcluded());
+      return s;
+    });
+    const SmallVector<Candidates::Candidate> best = candidates.best(row, list);
+    row.once([&] {
+      for (auto [i, candidate] : llvm::enumerate(best)) {
+        if (!op.getTokens().use_empty())
+          LLVM::StoreOp::create(k.b, candidate.token, k.offset(rowOf(k, 2, number, k.i32), static_cast<int64_t>(i), k.i32));
+        if (!op.getBest().use_empty())
+          k.store(candidate.number, k.offset(rowOf(k, 3, number), static_cast<int64_t>(i)));
+      }
+      if (!op.getWantedLogProb().use_empty())
+        k.store(k.load(k.offset(from, k.loadI32(k.buffer(1), number))), rowOf(k, 4, number));
+    });
+  })};
+}
+
+Backend::KernelInfo emitMergeCandidates(KernelBuilder &k, MergeCandidatesOp op) {
+  const int64_t slabs = widthOf(op.getLse()), count = widthOf(op.getTokens());
+  RowInMemory row(k, slabs * count);
+  Candidates candidates(k, count);
+  return {row.eachRow({1}, [&](Value number) {
+    Value tokens = rowOf(k, 0, number, k.i32);
+    RowInMemory ofSlabs = row.another(slabs);
+    Value lse = emitRowSums(k, ofSlabs, rowOf(k, 2, number)).lse;
+    Values list = row.loop(rowOf(k, 1, number), candidates.none(), [&](Value f, const Values &x, Values s) {
+      for (auto [j, v] : llvm::enumerate(x))
+        s = candidates.with(s, v, k.truncated(k.loadI32(tokens, k.add(f, static_cast<int64_t>(j)))));
+      return s;
+    });
+    const SmallVector<Candidates::Candidate> best = candidates.best(row, list);
+    row.once([&] {
+      Value nothing = k.scalar(-INFINITY);
+      for (auto [i, candidate] : llvm::enumerate(best)) {
+        Value logProb = k.subf(candidate.number, lse), some = k.lessf(nothing, logProb); // false for NaN
+        if (!op.getTokens().use_empty())
+          LLVM::StoreOp::create(k.b, k.select(some, candidate.token, k.i32Of(-1)), k.offset(rowOf(k, 4, number, k.i32), static_cast<int64_t>(i), k.i32));
+        if (!op.getBest().use_empty())
+          k.store(k.select(some, logProb, nothing), k.offset(rowOf(k, 5, number), static_cast<int64_t>(i)));
+      }
+      if (!op.getWantedLogProb().use_empty())
+        k.store(k.subf(k.load(rowOf(k, 3, number)), lse), rowOf(k, 6, number));
+    });
+  })};
+}
+
+} // namespace xfc::gpu

@@ -1,0 +1,166 @@
+// Log-softmax, label-smoothed negative log-likelihood, and cross entropy that needs no log-probabilities.
+#include "Emitters.h"
+#include "Rows.h"
+
+using namespace mlir;
+
+namespace xfc::gpu {
+namespace {
+
+int64_t widthOf(Value rows) { return cast<RowsType>(rows.getType()).getFeatures(); }
+
+// The row's sum.
+Value rowSum(KernelBuilder &k, RowInMemory &row, Value from) {
+  return row.sum(row.loop(from, {k.scalar(0)}, [&](Value, const Values &x, Values s) -> Values {
+    for (Value v : x)
+      s[0] = k.addf(s[0], v);
+    return s;
+  })[0]);
+}
+
+// loss = (1 - e) nll + e lossOfMean, where lossOfMean is the mean of -log p over the vocabulary.
+Value smooth(KernelBuilder &k, Value nll, Value lossOfMean, Value smoothing) {
+  return k.addf(k.mulf(k.subf(k.scalar(1), smoothing), nll), k.mulf(smoothing, lossOfMean));
+}
+
+} // namespace
+
+// In one pass: a thread's sum of exp(x - m) is scaled when its largest element m grows.
+RowSums emitRowSums(KernelBuilder &k, RowInMemory &row, Value from) {
+  Values state = row.loop(from, {k.scalar(-1e30), k.scalar(0), k.scalar(0)}, [&](Value, const Values &x, Values s) -> Values {
+    Value most = s[0];
+    for (Value v : x)
+      most = k.maxf(v, most);
+    Value exponentials = k.mulf(s[1], k.exp(k.subf(s[0], most))), sum = s[2];
+    for (Value v : x) {
+      exponentials = k.addf(exponentials, k.exp(k.subf(v, most)));
+      sum = k.addf(sum, v);
+    }
+    return {most, exponentials, sum};
+  });
+  Value most = row.max(state[0]);
+  Value exponentials = row.sum(k.mulf(state[1], k.exp(k.subf(state[0], most))));
+  return {k.addf(most, k.log(exponentials)), state[2]};
+}
+
+RowLoss emitCrossEntropyRow(KernelBuilder &k, RowInMemory &row, Value logits, Value label, Value smoothing) {
+  const RowSums sums = emitRowSums(k, row, logits);
+  Value mean = k.mulf(row.sum(sums.threadSum), k.scalar(1.0 / row.width));
+  Values losses = k.choose(
+      k.less(label, k.index(0)), [&]() -> Values { return {k.scalar(0), k.scalar(0)}; },
+      [&]() -> Values {
+        Value nll = k.subf(sums.lse, k.load(k.offset(logits, label)));
+        return {smooth(k, nll, k.subf(sums.lse, mean), smoothing), nll};
+      });
+  return {losses[0], losses[1], sums.lse};
+}
+
+void emitCrossEntropyGradRow(KernelBuilder &k, RowInMemory &row, Value logits, Value result, Value label, Value smoothing, Value lse, Value dloss) {
+  Value known = k.less(k.index(-1), label), scale = k.select(known, dloss, k.scalar(0)), spread = k.mulf(smoothing, k.scalar(1.0 / row.width));
+  Value ofLabel = k.subf(k.scalar(1), smoothing), labelColumn = k.truncated(label);
+  row.each([&](Value f) {
+    Values x = k.load(k.offset(logits, f), row.vector()), y;
+    for (auto [j, v] : llvm::enumerate(x)) {
+      Value p = k.subf(k.exp(k.subf(v, lse)), spread);
+      Value q = k.select(k.equal(k.add(f, static_cast<int64_t>(j)), labelColumn), k.subf(p, ofLabel), p);
+      y.push_back(k.select(known, k.mulf(scale, q), k.scalar(0)));
+    }
+    k.store(y, k.offset(result, f));
+  });
+}
+
+Backend::KernelInfo emitCrossEntropy(KernelBuilder &k, CrossEntropyOp op) {
+  RowInMemory row(k, widthOf(op.getLogits()));
+  const Address logits(k, 0), loss(k, 3), nll(k, 4), lse(k, 5);
+  Value labels = k.buffer(1), smoothing = k.load(k.buffer(2));
+  return {row.eachRow({0}, [&](Value number) {
+    const RowLoss values = emitCrossEntropyRow(k, row, logits.row(k, number), k.loadI32(labels, number), smoothing);
+    row.once([&] {
+      if (!op.getLoss().use_empty())
+        k.store(values.loss, loss.row(k, number));
+      if (!op.getNll().use_empty())
+        k.store(values.nll, nll.row(k, number));
+      if (!op.getLse().use_empty())
+        k.store(values.lse, lse.row(k, number));
+    });
+  })};
+}
+
+Backend::KernelInfo emitCrossEntropyGrad(KernelBuilder &k, CrossEntropyGradOp op) {
+  RowInMemory row(k, widthOf(op.getLogits()));
+  const Address logits(k, 0), dloss(k, 1), lse(k, 3), result(k, 5);
+  Value labels = k.buffer(2), smoothing = k.load(k.buffer(4));
+  return {row.eachRow({0, 5}, [&](Value number) {
+    emitCrossEntropyGradRow(k, row, logits.row(k, number), result.row(k, number), k.loadI32(labels, number), smoothing,
+                            k.load(lse.row(k, number)), k.load(dloss.row(k, number)));
+  })};
+}
+
+Backend::KernelInfo emitLogSoftmax(KernelBuilder &k, LogSoftmaxOp op) {
+  RowInMemory row(k, widthOf(op.getX()));
+  const Address x(k, 0), y(k, 1);
+  return {row.eachRow({0, 1}, [&](Value number) {
+    Value from = x.row(k, number), to = y.row(k, number), lse = emitRowSums(k, row, from).lse;
+    row.each([&](Value f) {
+      Values values = k.load(k.offset(from, f), row.vector());
+      for (Value &v : values)
+        v = k.subf(v, lse);
+      k.store(values, k.offset(to, f));
+    });
+  })};
+}
+
+Backend::KernelInfo emitLogSoftmaxGrad(KernelBuilder &k, LogSoftmaxGradOp op) {
+  RowInMemory row(k, widthOf(op.getY()));
+  const Address dy(k, 0), y(k, 1), dx(k, 2);
+  return {row.eachRow({0, 1, 2}, [&](Value number) {
+    Value dyRow = dy.row(k, number), yRow = y.row(k, number), to = dx.row(k, number), sum = rowSum(k, row, dyRow);
+    row.each([&](Value f) {
+      Values d = k.load(k.offset(dyRow, f), row.vector()), logs = k.load(k.offset(yRow, f), row.vector());
+      for (auto [j, v] : llvm::enumerate(d))
+        v = k.subf(v, k.mulf(k.exp(logs[j]), sum));
+      k.store(d, k.offset(to, f));
+    });
+  })};
+}
+
+Backend::KernelInfo emitNll(KernelBuilder &k, NllOp op) {
+  RowInMemory row(k, widthOf(op.getLogProbs()));
+  const Address logProbs(k, 0), loss(k, 3), nll(k, 4);
+  Value labels = k.buffer(1), smoothing = k.load(k.buffer(2)), zero = k.scalar(0);
+  return {row.eachRow({0}, [&](Value number) {
+    Value from = logProbs.row(k, number), label = k.loadI32(labels, number);
+    Value mean = k.mulf(rowSum(k, row, from), k.scalar(-1.0 / row.width));
+    row.once([&] {
+      Values values = k.choose(
+          k.less(label, k.index(0)), [&]() -> Values { return {zero, zero}; },
+          [&]() -> Values {
+            Value plain = k.subf(zero, k.load(k.offset(from, label)));
+            return {smooth(k, plain, mean, smoothing), plain};
+          });
+      if (!op.getLoss().use_empty())
+        k.store(values[0], loss.row(k, number));
+      if (!op.getNll().use_empty())
+        k.store(values[1], nll.row(k, number));
+    });
+  })};
+}
+
+Backend::KernelInfo emitNllGrad(KernelBuilder &k, NllGradOp op) {
+  RowInMemory row(k, widthOf(op.getResult()));
+  const Address dloss(k, 0), result(k, 3);
+  Value labels = k.buffer(1), smoothing = k.load(k.buffer(2));
+  return {row.eachRow({3}, [&](Value number) {
+    Value to = result.row(k, number), label = k.loadI32(labels, number), column = k.truncated(label);
+    Value d = k.select(k.less(k.index(-1), label), k.load(dloss.row(k, number)), k.scalar(0));
+    Value spread = k.mulf(k.mulf(d, smoothing), k.scalar(-1.0 / row.width)), ofLabel = k.mulf(d, k.subf(k.scalar(1), smoothing));
+    row.each([&](Value f) {
+      Values y;
+      for (int64_t j = 0; j < row.vector(); ++j)
+        y.push_back(k.select(k.equal(k.add(f, j), column), k.subf(spread, ofLabel), spread));
+      k.store(y, k.offset(to, f));
+    });
+  })};
+}
+
+} // namespace xfc::gpu

@@ -1,0 +1,134 @@
+// How the features of a row are spread over the threads that share it.
+#include "Rows.h"
+#include "Emitters.h"
+
+using namespace mlir;
+
+namespace xfc::gpu {
+
+int64_t rowsPerBlock(int64_t width) { return std::max<int64_t>(1, 4096 / width); }
+
+void eachGroup(KernelBuilder &k, int64_t per, int64_t groups, const std::function<void(Value, Value)> &body) {
+  Value from = k.mul(k.chunk, per), count = k.max(k.min(k.index(per), k.sub(k.rowCount(), from)), k.index(0));
+  k.acrossThreads(k.truncated(k.mul(count, groups)), [&](Value i) { body(k.add(from, k.i64Of(k.div(i, groups))), k.rem(i, groups)); });
+}
+
+Partition overRows(KernelBuilder &k, int64_t width, ArrayRef<int64_t> buffers, const std::function<Value(ArrayRef<Value>)> &compute,
+                   const std::function<Value(int64_t, Value)> &address) {
+  const int64_t per = rowsPerBlock(width);
+  k.vectorized(buffers, width, [&](int64_t n) {
+    eachGroup(k, per, width / n, [&](Value row, Value group) {
+      auto at = [&](int64_t i) { return k.offset(address ? address(i, row) : Address(k, i).row(k, row), k.mul(group, n)); };
+      SmallVector<Values> xs;
+      for (int64_t operand : buffers.drop_back())
+        xs.push_back(k.load(at(operand), n));
+      Values ys;
+      for (int64_t j = 0; j < n; ++j)
+        ys.push_back(compute(llvm::map_to_vector(xs, [&](const Values &x) { return x[j]; })));
+      k.store(ys, at(buffers.back()));
+    });
+  });
+  return {Partition::Unit::Rows, per, 1};
+}
+
+RowTeam::RowTeam(KernelBuilder &k, int64_t width, int64_t threads, bool byWarp)
+    : width(width), k(k), team(byWarp ? KernelBuilder::warpSize : threads) {
+  k.threads = threads;
+}
+
+Partition RowTeam::eachRow(ArrayRef<int64_t> buffers, const std::function<void(Value)> &body) {
+  const bool byWarp = team == KernelBuilder::warpSize;
+  k.vectorized(buffers, width, [&](int64_t vector) {
+    n = vector;
+    if (byWarp)
+      k.eachRowByWarp(k.warps(), body);
+    else
+      k.rowByBlock(body);
+  });
+  return {Partition::Unit::Rows, byWarp ? k.warps() : 1, 1};
+}
+
+Value RowTeam::member() { return team == KernelBuilder::warpSize ? k.lane() : k.thread(); }
+Value RowTeam::across(Value v, const KernelBuilder::Combine &combine) {
+  return team == KernelBuilder::warpSize ? k.acrossLanes(v, combine) : k.acrossBlock(v, combine);
+}
+Value RowTeam::sum(Value v) {
+  return across(v, [&](Value x, Value y) { return k.addf(x, y); });
+}
+Value RowTeam::max(Value v) {
+  return across(v, [&](Value x, Value y) { return k.maxf(x, y); });
+}
+void RowTeam::once(const std::function<void()> &body) { k.when(k.equal(member(), k.i32Of(0)), body); }
+
+// At most 32 features a thread while a row allows it: two rows of them fit into registers beside what is computed with them.
+RowInRegisters::RowInRegisters(KernelBuilder &k, int64_t width) : RowTeam(k, width, width <= 256 * 32 ? 256 : 1024, width <= 32 * 32) {}
+
+Value RowInRegisters::feature(int64_t i) { return k.add(k.mul(member(), n), i * team * n); }
+
+Value RowInRegisters::inside(int64_t i) {
+  return (i + 1) * team * n <= width ? Value() : k.less(feature(i), k.i32Of(static_cast<int32_t>(width)));
+}
+
+Values RowInRegisters::load(Value p) {
+  Values all;
+  for (int64_t i = 0; i < groups(); ++i) {
+    auto read = [&] { return k.load(k.offset(p, feature(i)), n); };
+    Value within = inside(i);
+    all.append(within ? k.choose(within, read, [&] { return Values(n, k.scalar(0)); }) : read());
+  }
+  return all;
+}
+
+void RowInRegisters::store(ArrayRef<Value> values, Value p) {
+  for (int64_t i = 0; i < groups(); ++i) {
+    auto write = [&] { k.store(values.slice(i * n, n), k.offset(p, feature(i))); };
+    if (Value within = inside(i))
+      k.when(within, write);
+    else
+      write();
+  }
+}
+
+Values RowInRegisters::each(ArrayRef<Values> operands, const Compute &compute, bool masked) {
+  Values results;
+  for (int64_t i = 0; i < groups() * n; ++i) {
+    SmallVector<Value> xs;
+    for (const Values &operand : operands)
+      xs.push_back(operand[i]);
+    Value result = compute(xs), within = masked ? inside(i / n) : Value();
+    results.push_back(within ? k.select(within, result, k.scalar(0)) : result);
+  }
+  return results;
+}
+
+Value RowInRegisters::sum(ArrayRef<Value> values) {
+  SmallVector<Value> terms(values);
+  while (terms.size() > 1) {
+    const size_t half = (terms.size() + 1) / 2;
+    for (size_t i = 0; i + half < terms.size(); ++i)
+      terms[i] = k.addf(terms[i], terms[i + half]);
+    terms.resize(half);
+  }
+  return sum(terms[0]);
+}
+
+// Long rows get more threads, since a decoding step has few of them.
+RowInMemory::RowInMemory(KernelBuilder &k, int64_t width) : RowTeam(k, width, width <= 8192 ? 256 : 1024, width <= 1024) {}
+
+RowInMemory RowInMemory::another(int64_t width) const {
+  RowInMemory row = *this;
+  row.width = width;
+  row.n = 1;
+  return row;
+}
+
+void RowInMemory::each(const std::function<void(Value)> &body) {
+  k.loop(k.mul(member(), n), k.i32Of(static_cast<int32_t>(width)), team * n, body);
+}
+
+Values RowInMemory::loop(Value p, ValueRange state, const std::function<Values(Value, const Values &, Values)> &body) {
+  return k.loop(k.mul(member(), n), k.i32Of(static_cast<int32_t>(width)), team * n, state,
+                [&](Value f, Values s) { return body(f, k.load(k.offset(p, f), n), s); });
+}
+
+} // namespace xfc::gpu

@@ -1,0 +1,72 @@
+// Kernels that reduce over a row: a warp has a row that is short enough, by shuffles alone; else a block has it.
+//
+// RUN: %xfc-ptx %s > %t.ptx
+// RUN: FileCheck %s < %t.ptx
+// RUN: %if ptxas %{ %python3 %S/Inputs/ptxas.py %t.ptx sm_80 sm_90 sm_90a sm_100 %}
+
+// CHECK-LABEL: .visible .entry norm_512
+// CHECK:       .reqntid 256
+// CHECK-NOT:   bar.sync
+// CHECK:       ld.global.v4.b32
+// CHECK:       shfl.sync.bfly.b32
+// CHECK-NOT:   bar.sync
+// CHECK:       sqrt.rn.ftz.f32
+func.func @norm(%x: !xfc.rows<source, 512xf32>, %w: tensor<512xf32>) -> (!xfc.rows<source, 512xf32>, !xfc.rows<source, 2xf32>) {
+  %y, %s = xfc.norm %x, %w, %w {eps = 1.0e-5} : (!xfc.rows<source, 512xf32>, tensor<512xf32>, tensor<512xf32>) -> (!xfc.rows<source, 512xf32>, !xfc.rows<source, 2xf32>)
+  return %y, %s : !xfc.rows<source, 512xf32>, !xfc.rows<source, 2xf32>
+}
+
+// CHECK-LABEL: .visible .entry add_norm_4096
+// CHECK:       bar.sync
+func.func @long(%x: !xfc.rows<source, 4096xf32>, %w: tensor<4096xf32>) -> (!xfc.rows<source, 4096xf32>, !xfc.rows<source, 4096xf32>, !xfc.rows<source, 2xf32>) {
+  %y, %z, %s = xfc.add_norm %x, %x, %w {eps = 1.0e-5, kind = 1 : i32} : (!xfc.rows<source, 4096xf32>, !xfc.rows<source, 4096xf32>, tensor<4096xf32>) -> (!xfc.rows<source, 4096xf32>, !xfc.rows<source, 4096xf32>, !xfc.rows<source, 2xf32>)
+  return %y, %z, %s : !xfc.rows<source, 4096xf32>, !xfc.rows<source, 4096xf32>, !xfc.rows<source, 2xf32>
+}
+
+// CHECK-LABEL: .visible .entry norm_grad_1024
+func.func @grad(%dy: !xfc.rows<source, 1024xf32>, %x: !xfc.rows<source, 1024xf32>, %w: tensor<1024xf32>, %s: !xfc.rows<source, 2xf32>) -> (!xfc.rows<source, 1024xf32>, !xfc.rows<source, 1024xf32>) {
+  %0 = xfc.norm_grad %dy, %x, %w, %s, %x {eps = 1.0e-5} : (!xfc.rows<source, 1024xf32>, !xfc.rows<source, 1024xf32>, tensor<1024xf32>, !xfc.rows<source, 2xf32>, !xfc.rows<source, 1024xf32>) -> !xfc.rows<source, 1024xf32>
+  %1 = xfc.norm_grad %0, %x, %w, %s {eps = 1.0e-5, eps_in_std, unbiased} : (!xfc.rows<source, 1024xf32>, !xfc.rows<source, 1024xf32>, tensor<1024xf32>, !xfc.rows<source, 2xf32>) -> !xfc.rows<source, 1024xf32>
+  return %0, %1 : !xfc.rows<source, 1024xf32>, !xfc.rows<source, 1024xf32>
+}
+
+// Sums over rows: threads, then lanes, then warps, in a fixed order; no atomics.
+// CHECK-LABEL: .visible .entry norm_weight_grad_512
+// CHECK:       .reqntid 1024
+// CHECK-NOT:   atom
+// CHECK-NOT:   red.
+// CHECK:       shfl.sync.bfly.b32
+// CHECK:       bar.sync
+func.func @weights(%dy: !xfc.rows<source, 512xf32>, %x: !xfc.rows<source, 512xf32>, %s: !xfc.rows<source, 2xf32>) -> (tensor<512xf32>, tensor<512xf32>) {
+  %w, %b = xfc.norm_weight_grad %dy, %x, %s : (!xfc.rows<source, 512xf32>, !xfc.rows<source, 512xf32>, !xfc.rows<source, 2xf32>) -> (tensor<512xf32>, tensor<512xf32>)
+  return %w, %b : tensor<512xf32>, tensor<512xf32>
+}
+
+// Logits are read once for the sum of exponentials and that of the logits.
+// CHECK-LABEL: .visible .entry cross_entropy
+// CHECK:       .reqntid 1024
+// CHECK:       lg2.approx.ftz.f32
+func.func @loss(%l: !xfc.rows<target, 32000xf32>, %labels: !xfc.rows<target, i32>, %e: tensor<f32>, %d: !xfc.rows<target, f32>) -> (!xfc.rows<target, f32>, !xfc.rows<target, f32>, !xfc.rows<target, f32>, !xfc.rows<target, 32000xf32>) {
+  %loss, %nll, %lse = xfc.cross_entropy %l, %labels, %e : (!xfc.rows<target, 32000xf32>, !xfc.rows<target, i32>, tensor<f32>) -> (!xfc.rows<target, f32>, !xfc.rows<target, f32>, !xfc.rows<target, f32>)
+  %g = xfc.cross_entropy_grad %l, %d, %labels, %lse, %e : (!xfc.rows<target, 32000xf32>, !xfc.rows<target, f32>, !xfc.rows<target, i32>, !xfc.rows<target, f32>, tensor<f32>) -> !xfc.rows<target, 32000xf32>
+  return %loss, %nll, %lse, %g : !xfc.rows<target, f32>, !xfc.rows<target, f32>, !xfc.rows<target, f32>, !xfc.rows<target, 32000xf32>
+}
+func.func @plain_loss(%l: !xfc.rows<target, 8000xf32>, %labels: !xfc.rows<target, i32>, %e: tensor<f32>, %d: !xfc.rows<target, f32>) -> (!xfc.rows<target, 8000xf32>, !xfc.rows<target, f32>, !xfc.rows<target, f32>, !xfc.rows<target, 8000xf32>) {
+  %p = xfc.log_softmax %l : !xfc.rows<target, 8000xf32>
+  %loss, %nll = xfc.nll %p, %labels, %e : (!xfc.rows<target, 8000xf32>, !xfc.rows<target, i32>, tensor<f32>) -> (!xfc.rows<target, f32>, !xfc.rows<target, f32>)
+  %dp = xfc.nll_grad %d, %labels, %e : (!xfc.rows<target, f32>, !xfc.rows<target, i32>, tensor<f32>) -> !xfc.rows<target, 8000xf32>
+  %g = xfc.log_softmax_grad %dp, %p : !xfc.rows<target, 8000xf32>
+  return %p, %loss, %nll, %g : !xfc.rows<target, 8000xf32>, !xfc.rows<target, f32>, !xfc.rows<target, f32>, !xfc.rows<target, 8000xf32>
+}
+
+// CHECK-LABEL: .visible .entry candidates_8
+// CHECK-NOT:   .local
+func.func @candidates(%l: !xfc.rows<target, 32000xf32>, %wanted: !xfc.rows<target, i32>) -> (!xfc.rows<target, 8xi32>, !xfc.rows<target, 8xf32>, !xfc.rows<target, f32>) {
+  %t, %b, %w = xfc.candidates %l, %wanted {excluded = array<i64: 0, 2>} : (!xfc.rows<target, 32000xf32>, !xfc.rows<target, i32>) -> (!xfc.rows<target, 8xi32>, !xfc.rows<target, 8xf32>, !xfc.rows<target, f32>)
+  return %t, %b, %w : !xfc.rows<target, 8xi32>, !xfc.rows<target, 8xf32>, !xfc.rows<target, f32>
+}
+// CHECK-LABEL: .visible .entry merge_candidates_8
+func.func @merge(%t: !xfc.rows<target, 128xi32>, %n: !xfc.rows<target, 128xf32>, %lse: !xfc.rows<target, 16xf32>, %wanted: !xfc.rows<target, f32>) -> (!xfc.rows<target, 8xi32>, !xfc.rows<target, 8xf32>, !xfc.rows<target, f32>) {
+  %a, %b, %w = xfc.merge_candidates %t, %n, %lse, %wanted : (!xfc.rows<target, 128xi32>, !xfc.rows<target, 128xf32>, !xfc.rows<target, 16xf32>, !xfc.rows<target, f32>) -> (!xfc.rows<target, 8xi32>, !xfc.rows<target, 8xf32>, !xfc.rows<target, f32>)
+  return %a, %b, %w : !xfc.rows<target, 8xi32>, !xfc.rows<target, 8xf32>, !xfc.rows<target, f32>
+}

@@ -1,0 +1,178 @@
+// Kernels of CPU/ and plain ones, compiled for this machine and called.
+#include "CPU/CPU.h"
+#include "CPU/Emitters.h"
+#include "CPU/Matrix.h"
+#include "Code.h"
+#include "Codegen/MachineCode.h"
+#include "Plain/Plain.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/Analysis/VectorUtils.h"
+#include "llvm/ExecutionEngine/Orc/LLJIT.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/IntrinsicsX86.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/TargetParser/Host.h"
+#include <mutex>
+
+using namespace mlir;
+
+namespace xfc::test {
+namespace {
+
+// What some instructions for bytes compute, in plain code for a machine that has none: each 32-bit (16-bit) element of the result
+// is a sum of products of neighbours, the left ones unsigned where they are bytes.
+void replaceMissing(llvm::Module &module, const llvm::StringMap<bool> &has) {
+  struct Instruction {
+    llvm::Intrinsic::ID id;
+    const char *features;
+    bool accumulates, saturates;
+  };
+  static const Instruction instructions[] = {{llvm::Intrinsic::x86_avx512_vpdpbusd_256, "avxvnni avx512vnni", true, false},
+                                             {llvm::Intrinsic::x86_avx512_vpdpbusd_512, "avx512vnni", true, false},
+                                             {llvm::Intrinsic::x86_avx512_pmaddubs_w_512, "avx512bw", false, true},
+                                             {llvm::Intrinsic::x86_avx512_pmaddw_d_512, "avx512bw", false, false}};
+  for (const Instruction &instruction : instructions) {
+    llvm::SmallVector<llvm::StringRef> features;
+    llvm::StringRef(instruction.features).split(features, ' ');
+    llvm::Function *function = module.getFunction(llvm::Intrinsic::getName(instruction.id));
+    if (!function || llvm::any_of(features, [&](llvm::StringRef feature) { return has.lookup(feature); }))
+      continue;
+    for (llvm::User *user : llvm::make_early_inc_range(function->users())) {
+      auto *call = cast<llvm::CallInst>(user);
+      llvm::IRBuilder<> b(call);
+      llvm::Value *left = call->getArgOperand(instruction.accumulates), *right = call->getArgOperand(instruction.accumulates + 1);
+      auto *from = cast<llvm::FixedVectorType>(left->getType());
+      const int count = cast<llvm::FixedVectorType>(call->getType())->getNumElements(), group = from->getNumElements() / count;
+      auto *wide = llvm::FixedVectorType::get(b.getInt32Ty(), from->getNumElements());
+      llvm::Value *products = b.CreateMul(from->getElementType()->isIntegerTy(8) ? b.CreateZExt(left, wide) : b.CreateSExt(left, wide), b.CreateSExt(right, wide));
+      llvm::Value *sum = instruction.accumulates ? call->getArgOperand(0) : nullptr;
+      for (int i = 0; i < group; ++i) {
+        llvm::Value *part = b.CreateShuffleVector(products, llvm::createStrideMask(i, group, count));
+        sum = sum ? b.CreateAdd(sum, part) : part;
+      }
+      if (instruction.saturates) {
+        auto limit = [&](int value) { return llvm::ConstantInt::getSigned(sum->getType(), value); };
+        sum = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, sum, limit(32767));
+        sum = b.CreateTrunc(b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, sum, limit(-32768)), call->getType());
+      }
+      call->replaceAllUsesWith(sum);
+      call->eraseFromParent();
+    }
+  }
+}
+
+// Kernels in the LLVM dialect.
+std::unique_ptr<llvm::orc::LLJIT> compile(ModuleOp kernels) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    registerBuiltinDialectTranslation(context());
+    registerLLVMDialectTranslation(context());
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+  });
+  auto llvmContext = std::make_unique<llvm::LLVMContext>();
+  auto module = translateModuleToLLVMIR(kernels, *llvmContext);
+  if (!module)
+    throw std::runtime_error("translation failed");
+  auto builder = llvm::cantFail(llvm::orc::JITTargetMachineBuilder::detectHost());
+  auto machine = llvm::cantFail(builder.createTargetMachine());
+  module->setDataLayout(machine->createDataLayout());
+  module->setTargetTriple(machine->getTargetTriple());
+  for (llvm::Function &function : *module) {
+    function.addFnAttr("target-cpu", machine->getTargetCPU());
+    function.addFnAttr("target-features", machine->getTargetFeatureString());
+  }
+  replaceMissing(*module, llvm::sys::getHostCPUFeatures());
+  llvm::PipelineTuningOptions tuning;
+  tuning.LoopUnrolling = tuning.LoopVectorization = tuning.SLPVectorization = false;
+  llvm::PassBuilder pass(machine.get(), tuning);
+  llvm::LoopAnalysisManager lam;
+  llvm::FunctionAnalysisManager fam;
+  llvm::CGSCCAnalysisManager cam;
+  llvm::ModuleAnalysisManager mam;
+  pass.registerModuleAnalyses(mam);
+  pass.registerCGSCCAnalyses(cam);
+  pass.registerFunctionAnalyses(fam);
+  pass.registerLoopAnalyses(lam);
+  pass.crossRegisterProxies(lam, fam, cam, mam);
+  pass.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(*module, mam);
+  auto jit = llvm::cantFail(llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(std::move(builder)).create());
+  llvm::cantFail(jit->addIRModule({std::move(module), std::move(llvmContext)}));
+  return jit;
+}
+
+
+class CPUCode : public Code {
+public:
+  CPUCode(Operation *op, Type element, const Options &options) {
+    OwningOpRef<ModuleOp> kernels = ModuleOp::create(UnknownLoc::get(&context()));
+    if (options.device == Device::Plain) {
+      emitPlain(*kernels, op, "kernel");
+      lowerPlainToLLVM(*kernels);
+    } else {
+      emit(*kernels, op, element, options);
+      lowerToLLVM(*kernels);
+    }
+    jit = compile(*kernels);
+    auto find = [&](const std::string &name) { return llvm::cantFail(jit->lookup(name)).toPtr<xfc_kernel>(); };
+    kernel = find("kernel");
+    for (const Packing &packing : packings)
+      packKernels.push_back(find("pack" + std::to_string(packing.operand)));
+  }
+
+  void pack(size_t packing, Block weight, Block packed) override {
+    void *buffers[] = {weight.data, packed.data};
+    const int64_t strides[] = {0, 0};
+    const xfc_call call{nullptr, nullptr, nullptr, nullptr, buffers, strides, nullptr};
+    for (int64_t chunk = packChunks[packing]; chunk-- > 0;)
+      packKernels[packing](&call, chunk, nullptr);
+  }
+
+  void run(const Batch &, const xfc_call &call, ArrayRef<Block>, ArrayRef<int64_t>, int64_t elements) override {
+    GuardedBytes scratch(info.scratch);
+    // Backwards: the order of chunks must not matter.
+    for (int64_t chunk = chunksOf(info.partition, call, elements); chunk-- > 0;)
+      kernel(&call, chunk, scratch.data());
+    EXPECT_TRUE(scratch.guarded()) << "wrote past its scratch";
+  }
+
+private:
+  void emit(ModuleOp kernels, Operation *op, Type element, const Options &options) {
+    const InstructionSet set = InstructionSet::named(options.cpu);
+    KernelBuilder builder(kernels, set, element);
+    std::optional<Backend::KernelInfo> emitted;
+    builder.kernel("kernel", [&] { emitted = emitKernel(builder, op); });
+    if (!emitted)
+      throw std::runtime_error("no emitter");
+    info = *emitted;
+    const CPUBackend backend(context(), set, element.isF64() ? DType::F64 : DType::F32);
+    auto addPacking = [&](unsigned i, RankedTensorType weight, Backend::Packing packing) {
+      builder.kernel("pack" + std::to_string(i), [&] {
+        const Backend::PackInfo pack = emitPackWeight(builder, weight, packing);
+        packings.push_back({i, pack.bytes});
+        packChunks.push_back(pack.chunks);
+      });
+    };
+    for (unsigned i = 0; i < op->getNumOperands(); ++i)
+      if (std::optional<Backend::Packing> packing = backend.packs(op, i))
+        addPacking(i, cast<RankedTensorType>(op->getOperand(i).getType()), *packing);
+    for (unsigned i = 0; i < 2 * options.weights.size(); ++i)
+      addPacking(i, RankedTensorType::get({options.weights[i / 2].rows, options.weights[i / 2].columns}, element), {i % 2 == 1});
+  }
+
+  Backend::KernelInfo info;
+  std::unique_ptr<llvm::orc::LLJIT> jit;
+  xfc_kernel kernel = nullptr;
+  std::vector<xfc_kernel> packKernels;
+  std::vector<int64_t> packChunks;
+};
+
+} // namespace
+
+std::unique_ptr<Code> compileForCPU(Operation *op, Type element, const Options &options) { return std::make_unique<CPUCode>(op, element, options); }
+
+} // namespace xfc::test

@@ -1,0 +1,129 @@
+// Kernels of GPU/ as PTX, executed by the interpreter of tests/ptx with all its checks.
+#include "Code.h"
+#include "GPU/GPU.h"
+#include "Interpreter.h"
+#include <map>
+
+using namespace mlir;
+
+namespace xfc::test {
+namespace {
+
+// Copies of what a call points to, in a device's memory.
+class DeviceMemory {
+public:
+  explicit DeviceMemory(ptx::Interpreter &device) : device(device) {}
+  ~DeviceMemory() {
+    for (uint64_t address : allocated)
+      device.free(address);
+  }
+
+  uint64_t copy(const void *from, size_t bytes) {
+    if (!from)
+      return 0;
+    allocated.push_back(device.allocate(std::max<size_t>(bytes, 1)));
+    device.write(allocated.back(), from, bytes);
+    return allocated.back();
+  }
+  template <typename T> void move(const T *&list, size_t count) { list = reinterpret_cast<const T *>(copy(list, count * sizeof(T))); }
+
+  uint64_t copy(const xfc_shape &host) {
+    xfc_shape shape = host;
+    for (int structure = 0; structure < XFC_KEY_STRUCTURES; ++structure) {
+      const xfc_rows &queries = host.sets[structure / 4 == XFC_SOURCE_SOURCE ? XFC_SOURCE : XFC_TARGET];
+      xfc_keys &keys = shape.keys[structure];
+      int64_t listed = 0;
+      for (int64_t b = 0; b < queries.sequences; ++b)
+        listed = std::max<int64_t>(listed, keys.begin[b] + keys.count[b]);
+      move(keys.keys, listed);
+      move(keys.begin, queries.sequences);
+      move(keys.count, queries.sequences);
+      move(keys.limit, queries.rows);
+      move(keys.pair_offsets, queries.sequences + 1);
+    }
+    for (xfc_rows &rows : shape.sets) {
+      move(rows.offsets, rows.sequences + 1);
+      move(rows.positions, rows.rows);
+      move(rows.sequence_of, rows.rows);
+      move(rows.sentences, rows.sequences);
+      move(rows.by_id, rows.rows);
+    }
+    move(shape.slots, host.sets[XFC_TARGET].rows);
+    return copy(&shape, sizeof shape);
+  }
+
+private:
+  ptx::Interpreter &device;
+  std::vector<uint64_t> allocated;
+};
+
+class GPUCode : public Code {
+public:
+  explicit GPUCode(Operation *op) : device({.threads = 2, .checks = true}) {
+    const gpu::Architecture &architecture = gpu::Architecture::known().front();
+    GPUBackend backend(context(), architecture);
+    info = backend.emit(op, "kernel");
+    for (unsigned i = 0; i < op->getNumOperands(); ++i)
+      if (std::optional<Backend::Packing> packing = backend.packs(op, i)) {
+        packs.push_back(backend.emitPack(cast<RankedTensorType>(op->getOperand(i).getType()), *packing, "pack" + std::to_string(i)));
+        packings.push_back({i, packs.back().bytes});
+      }
+    program = &device.load(backend.ptx());
+  }
+
+  void pack(size_t packing, Block weight, Block packed) override {
+    const Backend::PackInfo &info = packs[packing];
+    launch("pack" + std::to_string(packings[packing].operand), info.chunks, info.threads, info.scratch, {weight, packed}, {0, 0}, {}, {}, nullptr);
+  }
+
+  void run(const Batch &batch, const xfc_call &call, ArrayRef<Block> blocks, ArrayRef<int64_t> immediates, int64_t elements) override {
+    // Some blocks more than the batch needs, as a grid for the largest batch has.
+    launch("kernel", chunksOf(info.partition, call, elements, /*surplus=*/3), info.threads, info.scratch, blocks,
+           ArrayRef(call.strides, blocks.size()), immediates, call, &batch.shape);
+  }
+
+private:
+  // The call's addresses within `shape` become those within its copy.
+  void launch(const std::string &kernel, int64_t chunks, int64_t threads, int64_t shared, ArrayRef<Block> blocks, ArrayRef<int64_t> strides,
+              ArrayRef<int64_t> immediates, xfc_call call, const xfc_shape *shape) {
+    DeviceMemory memory(device);
+    std::map<char *, uint64_t> addresses;
+    std::vector<uint64_t> buffers;
+    for (const Block &block : blocks) {
+      uint64_t &address = addresses[block.data];
+      if (!address)
+        address = memory.copy(block.data, block.bytes);
+      buffers.push_back(address);
+    }
+    if (shape) {
+      const uint64_t copy = memory.copy(*shape);
+      auto within = [&](auto *&p) {
+        if (p)
+          p = reinterpret_cast<std::remove_reference_t<decltype(p)>>(copy + (reinterpret_cast<const char *>(p) - reinterpret_cast<const char *>(shape)));
+      };
+      within(call.shape);
+      within(call.rows);
+      within(call.key_rows);
+      within(call.keys);
+    }
+    call.buffers = reinterpret_cast<void *const *>(memory.copy(buffers.data(), buffers.size() * 8));
+    call.strides = reinterpret_cast<const int64_t *>(memory.copy(strides.data(), strides.size() * 8));
+    call.immediates = reinterpret_cast<const int64_t *>(memory.copy(immediates.data(), immediates.size() * 8));
+    const uint64_t argument = memory.copy(&call, sizeof call);
+    device.launch(device.entry(*program, kernel), {static_cast<uint32_t>(chunks)}, {static_cast<uint32_t>(threads)}, shared, &argument);
+    for (const Block &block : blocks)
+      if (block.data)
+        device.read(block.data, addresses[block.data], block.bytes);
+  }
+
+  ptx::Interpreter device;
+  const ptx::Program *program = nullptr;
+  Backend::KernelInfo info;
+  std::vector<Backend::PackInfo> packs;
+};
+
+} // namespace
+
+std::unique_ptr<Code> compileForGPU(Operation *op) { return std::make_unique<GPUCode>(op); }
+
+} // namespace xfc::test
