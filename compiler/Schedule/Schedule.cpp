@@ -68,6 +68,7 @@ public:
   }
 
   int32_t kernelFor(Operation *op);
+  const Kernel &kernel(int32_t index) const { return module.kernels[index]; }
   Place packedFor(Operation *op, unsigned operand, Backend::Packing packing, Place weight);
   Place tableFor(SinusoidOp op);
   // A weight of the training step that is read in packed form, and its packed copies.
@@ -296,6 +297,7 @@ private:
   void addStep(Operation *op);
   void addPacking(AdamOp adam, Step &step);
   void addOutputs();
+  bool isRowByRow() const;
   void extend(const Home &home, int32_t step);
 
   Scheduler &scheduler;
@@ -575,6 +577,24 @@ void ProgramScheduler::addOutputs() {
   }
 }
 
+// Kernels that are cut by rows or sequences of the target, and read no other target rows as keys.
+bool ProgramScheduler::isRowByRow() const {
+  Counts one;
+  for (llvm::MutableArrayRef<int64_t> counts : {llvm::MutableArrayRef(one.rows), llvm::MutableArrayRef(one.sequences), llvm::MutableArrayRef(one.pairs)})
+    llvm::fill(counts, 1);
+  return llvm::all_of(program.steps,
+                      [&](const Step &step) {
+                        const Partition::Unit unit = scheduler.kernel(step.kernel).partition.unit;
+                        return step.set == XFC_TARGET && (unit == Partition::Unit::Rows || unit == Partition::Unit::Sequences) &&
+                               (step.keys < 0 || step.keySet != XFC_TARGET);
+                      }) &&
+         llvm::all_of(program.buffers, [&](const Buffer &buffer) {
+           Size rest = buffer.size;
+           rest.rows[XFC_TARGET] = 0;
+           return evaluate(rest, one) == 0;
+         });
+}
+
 Program ProgramScheduler::run() {
   program.name = function.getName().str();
   number();
@@ -588,6 +608,13 @@ Program ProgramScheduler::run() {
       addStep(&op);
   }
   addOutputs();
+  if (isRowByRow()) {
+    program.rowByRow = true;
+    for (Buffer &buffer : program.buffers) {
+      buffer.first = 0;
+      buffer.last = static_cast<int32_t>(program.steps.size()) - 1;
+    }
+  }
   return std::move(program);
 }
 

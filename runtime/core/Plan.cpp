@@ -254,7 +254,7 @@ template <typename Direction> void fields(Archive<Direction> &archive, Step &ste
 }
 
 template <typename Direction> void fields(Archive<Direction> &archive, Program &program) {
-  archive(program.name, program.arguments, program.outputs, program.buffers, program.steps);
+  archive(program.name, program.rowByRow, program.arguments, program.outputs, program.buffers, program.steps);
 }
 
 template <typename Direction> void fields(Archive<Direction> &archive, Parameter &parameter) {
@@ -523,7 +523,8 @@ std::string print(const Module &module) {
     out << "packed" << i << " = " << module.kernels[module.packed[i].kernel].name << "("
         << text(module, Program(), module.packed[i].source) << "), " << module.packed[i].bytes << " bytes\n";
   for (const Program &program : module.programs) {
-    out << "\nprogram " << program.name << ": " << program.steps.size() << " launches, " << program.buffers.size() << " buffers\n";
+    out << "\nprogram " << program.name << ": " << program.steps.size() << " launches, " << program.buffers.size() << " buffers"
+        << (program.rowByRow ? ", row by row" : "") << "\n";
     for (size_t i = 0; i < program.buffers.size(); ++i)
       out << "  %" << i << ": " << text(program.buffers[i].size) << " bytes, steps " << program.buffers[i].first << " to "
           << program.buffers[i].last << "\n";

@@ -110,6 +110,10 @@ int64_t featuresOf(const Output &output);
 
 struct Program {
   std::string name;
+  // Every step works on the target's rows, and a row of a result comes from the same row of the program's values and from rows
+  // that no other row writes. Where each row is a sequence of its own (decoding), a thread may take rows of its own through all
+  // the steps; no two buffers share memory then.
+  bool rowByRow = false;
   std::vector<Argument> arguments;
   std::vector<Output> outputs;
   std::vector<Buffer> buffers;

@@ -66,11 +66,12 @@ public:
     int64_t needed = 0;
     for (const Step &step : program.steps) {
       needed = std::max(needed, module.kernels[step.kernel].scratch);
-      buffers.resize(std::max(buffers.size(), step.buffers.size()));
+      operands = std::max(operands, step.buffers.size());
       for (const Place &place : step.buffers)
         if (place.kind == Place::Kind::Packed)
           needed = std::max(needed, module.kernels[module.packed[place.index].kernel].scratch);
     }
+    buffers.resize(operands * pool.threads());
     strides.resize(buffers.size());
     if (needed > scratchBytes) {
       scratchBytes = (needed + 63) / 64 * 64;
@@ -87,23 +88,16 @@ public:
     }
   }
 
+  // Where there are rows enough, each thread takes its own through all the steps: what a step reads is in the cache of the thread
+  // that wrote it, and nobody waits between steps. Otherwise, and where launches are timed, a step's chunks go to all threads.
   void run(const ProgramRun &run) override {
-    for (const Step &step : run.program->steps) {
-      for (size_t b = 0; b < step.buffers.size(); ++b) {
-        const Place &place = step.buffers[b];
-        buffers[b] = run.address(place);
-        strides[b] = place.kind == Place::Kind::Argument ? run.arguments[place.index].stride : step.strides[b];
-      }
-      const xfc_shape &shape = *run.shape;
-      const xfc_call call{&shape,
-                          &shape.sets[step.set],
-                          &shape.sets[step.keySet],
-                          step.keys < 0 ? nullptr : &shape.keys[step.keys],
-                          buffers.data(),
-                          strides.data(),
-                          step.immediates.data()};
-      launch(step.kernel, &step, call, chunksOf(module.kernels[step.kernel].partition, run.counts, step), run.counts);
+    if (pool.threads() > 1 && !timings && hasOwnRows(run)) {
+      Share share{this, &run};
+      pool.run(runShare, &share, pool.threads());
+      return;
     }
+    for (const Step &step : run.program->steps)
+      launch(step.kernel, &step, callOf(run, step, *run.shape, 0, 0), chunksOf(module.kernels[step.kernel].partition, run.counts, step), run.counts);
   }
 
   void copyRows(const ProgramRun &run, const Output &output, void *rows, std::span<const int32_t> to) override {
@@ -116,6 +110,75 @@ public:
   View output(const ProgramRun &run, const Output &output) override { return {&output, run.address(output.place), strideOf(run, output)}; }
 
 private:
+  // With fewer rows a thread, sharing out a step's columns is faster: each weight is then read by one thread.
+  static constexpr int64_t fewestOwnRows = 16;
+
+  bool hasOwnRows(const ProgramRun &run) const {
+    const xfc_rows &rows = run.shape->sets[XFC_TARGET];
+    if (!run.program->rowByRow || rows.rows != rows.sequences || rows.rows < fewestOwnRows * pool.threads())
+      return false;
+    for (int64_t i = 0; i < rows.rows; ++i)
+      if (rows.offsets[i] != i)
+        return false;
+    return true;
+  }
+
+  struct Share {
+    CpuDevice *device;
+    const ProgramRun *run;
+  };
+  // Rows of a thread's own through all the steps.
+  static void runShare(void *context, int64_t share, int thread) {
+    const auto [device, runOfAll] = *static_cast<const Share *>(context);
+    const ProgramRun &run = *runOfAll;
+    const int64_t shares = device->pool.threads(), rows = run.counts.rows[XFC_TARGET], first = rows * share / shares;
+    Counts counts = run.counts;
+    counts.rows[XFC_TARGET] = counts.sequences[XFC_TARGET] = rows * (share + 1) / shares - first;
+    // The batch of these rows alone. Each is a sequence: offsets and numbers of sequences are the same from any row on.
+    xfc_shape shape = *run.shape;
+    xfc_rows &own = shape.sets[XFC_TARGET];
+    own.rows = own.sequences = counts.rows[XFC_TARGET];
+    own.positions += first;
+    own.sentences += first;
+    shape.slots += first;
+    for (int relation : {XFC_TARGET_SOURCE, XFC_TARGET_CACHE})
+      for (int kind = 0; kind < 4; ++kind)
+        if (xfc_keys &keys = shape.keys[relation * 4 + kind]; keys.begin) {
+          keys.begin += first;
+          keys.count += first;
+          keys.limit += first;
+        }
+    for (const Step &step : run.program->steps) {
+      Launch launch{device, device->image.kernels[step.kernel], device->callOf(run, step, shape, first, thread)};
+      const int64_t chunks = chunksOf(device->module.kernels[step.kernel].partition, counts, step);
+      for (int64_t chunk = 0; chunk < chunks; ++chunk)
+        runChunk(&launch, chunk, thread);
+    }
+  }
+
+  // The call of a step on rows of the target from `first` on, its operands in this thread's room for them.
+  xfc_call callOf(const ProgramRun &run, const Step &step, const xfc_shape &shape, int64_t first, int thread) {
+    void **at = buffers.data() + thread * operands;
+    int64_t *stride = strides.data() + thread * operands;
+    for (size_t b = 0; b < step.buffers.size(); ++b) {
+      const Place &place = step.buffers[b];
+      at[b] = run.address(place);
+      stride[b] = place.kind == Place::Kind::Argument ? run.arguments[place.index].stride : step.strides[b];
+      if (first > 0)
+        at[b] = static_cast<char *>(at[b]) + first * bytesOfRow(run, place);
+    }
+    return {&shape, &shape.sets[step.set], &shape.sets[step.keySet], step.keys < 0 ? nullptr : &shape.keys[step.keys], at, stride, step.immediates.data()};
+  }
+
+  // Bytes from a row of the target to the next; 0 for what has none.
+  static int64_t bytesOfRow(const ProgramRun &run, const Place &place) {
+    if (place.kind == Place::Kind::Arena)
+      return run.program->buffers[place.index].size.rows[XFC_TARGET];
+    if (place.kind != Place::Kind::Argument || run.program->arguments[place.index].set != XFC_TARGET)
+      return 0;
+    return run.arguments[place.index].stride * bytesOf(run.program->arguments[place.index].type);
+  }
+
   struct Launch {
     const CpuDevice *device;
     xfc_kernel kernel;
@@ -144,7 +207,8 @@ private:
   ThreadPool &pool;
   HostMemory scratch;
   int64_t scratchBytes = 0;    // a thread
-  std::vector<void *> buffers; // of the step that runs
+  size_t operands = 0;         // of the step that has most
+  std::vector<void *> buffers; // of the step that runs, for each thread
   std::vector<int64_t> strides;
 };
 
