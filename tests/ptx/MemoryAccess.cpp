@@ -33,6 +33,16 @@ void locate(Warp &w, const Place &place, uint32_t bytes, Access access, uint8_t 
   if (place.space == Space::Shared) {
     cluster.counters.sharedRead += reads ? total : 0;
     cluster.counters.sharedWritten += writes ? total : 0;
+    // Nearly always all are right, and in one's own block.
+    if (uint64_t size = cluster.launch.sharedBytes; !cluster.shadow && size >= bytes) {
+      uint64_t wrong = 0;
+      for (int l = 0; l < 32; ++l) {
+        wrong |= w.active >> l & 1 ? uint64_t(address[l] > size - bytes) | (address[l] & (bytes - 1)) : 0;
+        out[l] = w.block->shared.get() + address[l];
+      }
+      if (!wrong)
+        return;
+    }
   } else if (place.space <= Space::Const) {
     cluster.counters.globalRead += reads ? total : 0;
     cluster.counters.globalWritten += writes ? total : 0;

@@ -47,6 +47,18 @@ void SharedShadow::access(Warp &w, int lane, const Block &of, uint32_t offset, u
   const Clock &clock = clocks[self];
   uint32_t now = clock[self];
   auto other = [&](int l) { return l != lane || l == EveryLane; };
+  if (access == Access::Read) { // nearly always: written, and ordered
+    bool fine = true;
+    for (uint32_t g = offset / granule; g <= (offset + bytes - 1) / granule; ++g) {
+      const Write &last = memory.writes[g];
+      fine &= last.state >= Written && (last.warp == self ? last.epoch < now : clock[last.warp] >= last.epoch);
+      uint32_t &mine = memory.reads[size_t(g) * warps + self];
+      bool several = mine >> 8 == now && int(mine & 255) != lane;
+      mine = now << 8 | uint32_t(several ? EveryLane : lane);
+    }
+    if (fine)
+      return;
+  }
   for (uint32_t g = offset / granule; g <= (offset + bytes - 1) / granule; ++g) {
     Write &last = memory.writes[g];
     uint32_t byte = g * granule;
