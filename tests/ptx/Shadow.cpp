@@ -144,11 +144,15 @@ void GlobalShadow::access(Warp &w, int lane, const Allocation &a, uint64_t offse
     Last &last = page[at % pageBytes / granule];
     auto race = [&](const char *what, uint32_t other) {
       w.fault(lane, "race on global memory: byte " + std::to_string(at) + " of an allocation of " + std::to_string(a.bytes) + " bytes is " +
-                        (access == Access::Read ? "read" : "written") + " here and was " + what + (other == many ? " by other blocks" : " by block " + text(unflatten(other - 1, grid))) + " of the same launch");
+                        (onlyReads(access) ? "read" : "written") + " here and was " + what + (other == many ? " by other blocks" : " by block " + text(unflatten(other - 1, grid))) + " of the same launch");
     };
     if (last.writer && last.writer != self)
       race("written", last.writer);
-    if (access == Access::Read) {
+    if (access == Access::NonCoherent ? last.writer : !onlyReads(access) && last.nonCoherent)
+      w.fault(lane, "byte " + std::to_string(at) + " of an allocation of " + std::to_string(a.bytes) +
+                        " bytes is written and read by ld.global.nc in one launch");
+    if (onlyReads(access)) {
+      last.nonCoherent |= access == Access::NonCoherent;
       last.reader = !last.reader || last.reader == self ? self : many;
       continue;
     }
