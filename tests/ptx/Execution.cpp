@@ -78,7 +78,7 @@ uint8_t *resolve(Warp &w, int by, Space space, uint64_t address, uint32_t bytes,
     uint64_t size = launch.parameters.size();
     if (address > size || bytes > size - address)
       outside("parameter", size);
-    if (access != Access::Read)
+    if (!onlyReads(access))
       w.fault(lane, "a write to a parameter");
     return const_cast<uint8_t *>(launch.parameters.data()) + address;
   }
@@ -89,7 +89,7 @@ uint8_t *resolve(Warp &w, int by, Space space, uint64_t address, uint32_t bytes,
   Allocation *a = launch.memory.find(address, bytes, &why);
   if (!a)
     w.fault(lane, "global memory out of bounds: " + why);
-  if (a->constant && access != Access::Read)
+  if (a->constant && !onlyReads(access))
     w.fault(lane, "a write to constant memory");
   if (launch.shadow)
     launch.shadow->access(w, lane, *a, address - a->address, bytes, access);

@@ -208,8 +208,9 @@ private:
 
 // ---- memory as a lane sees it (Memory access of every instruction goes through these)
 
-// Async: written until it is waited for. Barrier: an mbarrier, which orders accesses to itself.
-enum class Access : uint8_t { Read, Write, Atomic, Async, Barrier };
+// Async: written until it is waited for. Barrier: an mbarrier, which orders accesses to itself. NonCoherent: ld.global.nc.
+enum class Access : uint8_t { Read, NonCoherent, Write, Atomic, Async, Barrier };
+inline bool onlyReads(Access a) { return a == Access::Read || a == Access::NonCoherent; }
 // A shared address: its block (of the cluster: the rank, plus 1, above bit 24; 0 is the warp's own) and offset; faults.
 std::pair<Block *, uint32_t> sharedPlace(Warp &w, int lane, uint64_t address, uint64_t bytes);
 constexpr int EveryLane = 255; // an access of the warp as a whole

@@ -62,6 +62,8 @@ void matrix(Decoder &d) {
               : Handler([](Warp &w, const Instruction &i) { matrixAccess(w, i, false); }));
 }
 
+using Four = double __attribute__((vector_size(32))); // a compiler's own vectors fail here: 8 scalar sums, half the speed
+
 // D = A * B + C with A 16 x K, B K x 8. op: 4 of D, the registers of A, of B, 4 of C.
 // 16-bit operands: a register holds two neighbours of k; tf32: one.
 template <int K, Type T> void mmaLanes(Warp &w, const Instruction &i) {
@@ -69,31 +71,60 @@ template <int K, Type T> void mmaLanes(Warp &w, const Instruction &i) {
   constexpr bool pairs = T != Type::TF32;
   constexpr int perRegister = pairs ? 2 : 1, columns = 4 * perRegister; // k that one register of all lanes covers
   constexpr int ofA = 2 * K / columns, ofB = K / columns;
-  double a[16][K], b[K][8], sum[16][8];
-  auto value = [](uint32_t reg, int e) -> double {
-    if constexpr (T == Type::TF32)
-      return tf32(reg);
-    auto bits = uint16_t(reg >> (16 * e));
-    return T == Type::BF16 ? bfloat(bits) : half(bits);
+  double a[16][K];
+  alignas(32) double b[K][8], sum[16][8];
+  // The elements e of a register of all lanes.
+  auto convert = [&](size_t op, int e, double *out) {
+    const auto *reg = w.at<uint32_t>(i.op[op]);
+    for (int l = 0; l < 32; ++l) {
+      if constexpr (T == Type::TF32)
+        out[l] = tf32(reg[l]);
+      else if constexpr (T == Type::BF16)
+        out[l] = asFloat(e ? reg[l] & 0xffff0000 : reg[l] << 16);
+      else
+        out[l] = half(uint16_t(reg[l] >> (16 * e)));
+    }
   };
-  for (int l = 0; l < 32; ++l) {
-    int group = l / 4, within = l % 4;
-    for (int r = 0; r < ofA; ++r)
-      for (int e = 0; e < perRegister; ++e)
-        a[group + r % 2 * 8][r / 2 * columns + within * perRegister + e] = value(w.at<uint32_t>(i.op[size_t(4 + r)])[l], e);
-    for (int r = 0; r < ofB; ++r)
-      for (int e = 0; e < perRegister; ++e)
-        b[r * columns + within * perRegister + e][group] = value(w.at<uint32_t>(i.op[size_t(4 + ofA + r)])[l], e);
-    for (int r = 0; r < 4; ++r)
-      sum[group + r / 2 * 8][within * 2 + r % 2] = w.at<float>(i.op[size_t(4 + ofA + ofB + r)])[l];
+  double value[32];
+  for (int r = 0; r < ofA; ++r)
+    for (int e = 0; e < perRegister; ++e) {
+      convert(size_t(4 + r), e, value);
+      for (int group = 0; group < 8; ++group)
+        for (int within = 0; within < 4; ++within)
+          a[group + r % 2 * 8][r / 2 * columns + within * perRegister + e] = value[4 * group + within];
+    }
+  for (int r = 0; r < ofB; ++r)
+    for (int e = 0; e < perRegister; ++e) {
+      convert(size_t(4 + ofA + r), e, value);
+      for (int group = 0; group < 8; ++group)
+        for (int within = 0; within < 4; ++within)
+          b[r * columns + within * perRegister + e][group] = value[4 * group + within];
+    }
+  // Register r of C and D: row group + 8 (r / 2), column 2 within + r % 2.
+  for (int r = 0; r < 4; ++r) {
+    const auto *c = w.at<float>(i.op[size_t(4 + ofA + ofB + r)]);
+    for (int group = 0; group < 8; ++group)
+      for (int within = 0; within < 4; ++within)
+        sum[group + r / 2 * 8][within * 2 + r % 2] = c[4 * group + within];
   }
-  for (int m = 0; m < 16; ++m)
-    for (int k = 0; k < K; ++k)
-      for (int n = 0; n < 8; ++n)
-        sum[m][n] += a[m][k] * b[k][n];
-  for (int l = 0; l < 32; ++l)
-    for (int r = 0; r < 4; ++r)
-      w.at<float>(i.op[size_t(r)])[l] = canonical(float(sum[l / 4 + r / 2 * 8][l % 4 * 2 + r % 2]));
+  for (int m = 0; m < 16; ++m) {
+    Four low, high, right[2];
+    memcpy(&low, sum[m], sizeof low);
+    memcpy(&high, sum[m] + 4, sizeof high);
+    for (int k = 0; k < K; ++k) {
+      memcpy(right, b[k], sizeof right);
+      low += a[m][k] * right[0];
+      high += a[m][k] * right[1];
+    }
+    memcpy(sum[m], &low, sizeof low);
+    memcpy(sum[m] + 4, &high, sizeof high);
+  }
+  for (int r = 0; r < 4; ++r) {
+    auto *d = w.at<float>(i.op[size_t(r)]);
+    for (int group = 0; group < 8; ++group)
+      for (int within = 0; within < 4; ++within)
+        d[4 * group + within] = canonical(float(sum[group + r / 2 * 8][within * 2 + r % 2]));
+  }
 }
 
 void mma(Decoder &d) {

@@ -29,10 +29,21 @@ void locate(Warp &w, const Place &place, uint32_t bytes, Access access, uint8_t 
   addresses(w, place, address);
   Cluster &cluster = *w.block->cluster;
   uint64_t total = uint64_t(bytes) * uint64_t(std::popcount(w.active));
-  bool reads = access != Access::Write, writes = access != Access::Read;
+  bool writes = access == Access::Write || access == Access::Atomic, reads = access != Access::Write;
   if (place.space == Space::Shared) {
     cluster.counters.sharedRead += reads ? total : 0;
     cluster.counters.sharedWritten += writes ? total : 0;
+    // Nearly always all are right, and in one's own block.
+    if (uint64_t size = cluster.launch.sharedBytes; !cluster.shadow && size >= bytes) {
+      bool all = true;
+      for (int l = 0; l < 32; ++l) {
+        bool in = address[l] <= size - bytes && !(address[l] & (bytes - 1));
+        all &= in || !(w.active >> l & 1);
+        out[l] = w.block->shared.get() + (in ? address[l] : 0);
+      }
+      if (all)
+        return;
+    }
   } else if (place.space <= Space::Const) {
     cluster.counters.globalRead += reads ? total : 0;
     cluster.counters.globalWritten += writes ? total : 0;
@@ -44,7 +55,7 @@ void locate(Warp &w, const Place &place, uint32_t bytes, Access access, uint8_t 
         uint64_t offset = address[l] - a->address;
         bool in = offset < a->bytes && bytes <= a->bytes - offset && !(address[l] & (bytes - 1));
         all &= in || !(w.active >> l & 1);
-        out[l] = a->data.get() + offset;
+        out[l] = a->data.get() + (in ? offset : 0);
       }
       if (all) {
         if (GlobalShadow *shadow = cluster.launch.shadow)
@@ -67,7 +78,7 @@ Space spaceOf(Decoder &d) {
 
 // Order, scope and cache hints: memory here is coherent and in order.
 void ignoreHints(Decoder &d) {
-  d.ignore({"weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "mmio", "nc", "cta", "cluster", "gpu", "sys", "ca", "cg", "cs", "lu",
+  d.ignore({"weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "mmio", "cta", "cluster", "gpu", "sys", "ca", "cg", "cs", "lu",
             "cv", "wb", "wt", "L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last", "L1::no_allocate",
             "L2::evict_first", "L2::evict_last", "L2::evict_normal", "L2::64B", "L2::128B", "L2::256B"});
 }
@@ -83,11 +94,11 @@ int registerBytes(const std::vector<Operand> &list, Type t) {
   return std::max(2, bytesOf(t));
 }
 
-// op: the registers of the elements.
+// op: the registers of the elements. selector: 1 for .nc.
 template <class M, class R> void load(Warp &w, const Instruction &i) {
   uint8_t *from[32];
   uint32_t bytes = sizeof(M) * i.count;
-  locate(w, i.at[0], bytes, Access::Read, from);
+  locate(w, i.at[0], bytes, i.selector ? Access::NonCoherent : Access::Read, from);
   for (int k = 0; k < i.count; ++k) {
     R *to = w.at<R>(i.op[size_t(k)]);
     if (w.active == ~0u) {
@@ -123,7 +134,11 @@ void access(Decoder &d) {
   bool loads = d.s.opcode == "ld";
   ignoreHints(d);
   bool hint = d.take("L2::cache_hint");
+  bool nonCoherent = loads && d.take("nc");
+  d.i.selector = nonCoherent;
   Space space = spaceOf(d);
+  if (nonCoherent && space != Space::Global)
+    d.fail(".nc is for .global");
   int count = vectorOf(d);
   Type t = d.type();
   if (t == Type::Pred || t == Type::B128 || bytesOf(t) * count > 16)

@@ -47,6 +47,18 @@ void SharedShadow::access(Warp &w, int lane, const Block &of, uint32_t offset, u
   const Clock &clock = clocks[self];
   uint32_t now = clock[self];
   auto other = [&](int l) { return l != lane || l == EveryLane; };
+  if (access == Access::Read) { // nearly always: written, and ordered
+    bool fine = true;
+    for (uint32_t g = offset / granule; g <= (offset + bytes - 1) / granule; ++g) {
+      const Write &last = memory.writes[g];
+      fine &= last.state >= Written && (last.warp == self ? last.epoch < now : clock[last.warp] >= last.epoch);
+      uint32_t &mine = memory.reads[size_t(g) * warps + self];
+      bool several = mine >> 8 == now && int(mine & 255) != lane;
+      mine = now << 8 | uint32_t(several ? EveryLane : lane);
+    }
+    if (fine)
+      return;
+  }
   for (uint32_t g = offset / granule; g <= (offset + bytes - 1) / granule; ++g) {
     Write &last = memory.writes[g];
     uint32_t byte = g * granule;
@@ -132,11 +144,15 @@ void GlobalShadow::access(Warp &w, int lane, const Allocation &a, uint64_t offse
     Last &last = page[at % pageBytes / granule];
     auto race = [&](const char *what, uint32_t other) {
       w.fault(lane, "race on global memory: byte " + std::to_string(at) + " of an allocation of " + std::to_string(a.bytes) + " bytes is " +
-                        (access == Access::Read ? "read" : "written") + " here and was " + what + (other == many ? " by other blocks" : " by block " + text(unflatten(other - 1, grid))) + " of the same launch");
+                        (onlyReads(access) ? "read" : "written") + " here and was " + what + (other == many ? " by other blocks" : " by block " + text(unflatten(other - 1, grid))) + " of the same launch");
     };
     if (last.writer && last.writer != self)
       race("written", last.writer);
-    if (access == Access::Read) {
+    if (access == Access::NonCoherent ? last.writer : !onlyReads(access) && last.nonCoherent)
+      w.fault(lane, "byte " + std::to_string(at) + " of an allocation of " + std::to_string(a.bytes) +
+                        " bytes is written and read by ld.global.nc in one launch");
+    if (onlyReads(access)) {
+      last.nonCoherent |= access == Access::NonCoherent;
       last.reader = !last.reader || last.reader == self ? self : many;
       continue;
     }

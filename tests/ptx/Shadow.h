@@ -4,8 +4,9 @@
 // clocks of those that wait; mbarriers do the same. An access must come after the last write of the bytes, and a write
 // after the last reads of every warp. Lanes of one warp are ordered by barriers and bar.warp.sync only: a shuffle orders no
 // memory, and lanes do not run in step. The bytes of a cp.async are being written from its issue to its wait.
-// Global memory: no byte that a cluster writes may be read or written by another cluster of the launch. Kernels with
-// atomics on global memory are left out: blocks may order themselves by them.
+// Global memory: no byte that a cluster writes may be read or written by another cluster of the launch, and none that
+// anyone writes may be read by ld.global.nc. Kernels with atomics on global memory are left out: blocks may order
+// themselves by them.
 #pragma once
 
 #include "Machine.h"
@@ -66,6 +67,7 @@ private:
   static constexpr uint32_t pageBytes = 4096, many = ~0u;
   struct Last { // the clusters that accessed it, plus 1; 0: none
     uint32_t writer = 0, reader = 0;
+    bool nonCoherent = false; // read by ld.global.nc
   };
   using Page = std::vector<Last>;
   uint32_t granule;

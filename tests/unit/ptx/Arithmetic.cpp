@@ -71,6 +71,9 @@ TEST(Integers, Bits) {
             list(0x01123456, 0xabcdef01));
   EXPECT_EQ(apply("prmt.b32", {32, 32, 32, 32}, {V{0x83828180}, V{0x87868584}, V{0x7531}}), V{0x87858381});
   EXPECT_EQ(apply("prmt.b32", {32, 32, 32, 32}, {V{0x03820100}, V{0}, V{0xba98}}), V{0x00ff0000});
+  for (auto [mode, selector, want] : {std::tuple{"f4e", 1, 0x84838281}, {"b4e", 1, 0x86878081}, {"rc8", 2, 0x82828282}, {"ecl", 2, 0x83828282},
+                                      {"ecr", 1, 0x81818180}, {"rc16", 1, 0x83828382}})
+    EXPECT_EQ(apply("prmt.b32." + std::string(mode), {32, 32, 32, 32}, {V{0x83828180}, V{0x87868584}, V{uint64_t(selector)}}), V{want}) << mode;
   EXPECT_EQ(apply("bfe.u32", {32, 32, 32, 32}, {list(0xabcdef01, 0xabcdef01), list(8, 28), list(12, 8)}), list(0xdef, 0xa));
   EXPECT_EQ(apply("bfe.s32", {32, 32, 32, 32}, {list(0xabcdef01, 0x7f), list(8, 4), list(12, 3)}), list(0xfffffdef, 0xffffffff));
   EXPECT_EQ(apply("bfi.b32", {32, 32, 32, 32, 32}, {V{0xff}, V{0}, V{4}, V{6}}), V{0x3f0});
@@ -122,6 +125,8 @@ TEST(Floats, Functions) {
 TEST(Floats, Halves) {
   // 1 + 2^-8 is halfway between two bf16: to even; with a little more, up.
   EXPECT_EQ(apply("fma.rn.bf16", {16, 16, 16, 16}, {list(0x3f80, 0x3f80), list(0x3f80, 0x3f80), list(0x3b80, 0x3b81)}), list(0x3f80, 0x3f81));
+  // 7 * 37 / 256 is halfway between two bf16, and the least bit below.
+  EXPECT_EQ(apply("fma.rn.bf16", {16, 16, 16, 16}, {list(0x40e0, 0x40e0), list(0x3e14, 0x3e14), list(0x8d80, 0x0d80)}), list(0x3f81, 0x3f82));
   EXPECT_EQ(apply("fma.rn.bf16x2", {32, 32, 32, 32}, {V{0x40003f80}, V{0x40403f80}, V{0x3f803f80}}), V{0x40e04000});
   EXPECT_EQ(apply("mul.rn.f16", {16, 16, 16}, {V{0x4200}, V{0x3800}}), V{0x3e00}); // 3 * 0.5
   EXPECT_EQ(apply("add.rn.f16x2", {32, 32, 32}, {V{0x7bff3c00}, V{0x7bff0001}}), V{0x7c003c00});

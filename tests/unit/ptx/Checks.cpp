@@ -98,6 +98,10 @@ TEST(Global, BetweenBlocks) {
   EXPECT_NE(check(own + "ld.global.u32 %x, [%p0];", true, 2).find("is read here and was written by block (0,0,0)"), std::string::npos);
   EXPECT_NE(check("ld.global.u32 %x, [%p0+12];" + own, true, 5).find("is written here and was read by other blocks"), std::string::npos);
   EXPECT_EQ(check("red.global.add.u32 [%p0], 1;", true, 5), "");
+  EXPECT_NE(check("ld.global.nc.u32 %x, [%p0]; st.global.u32 [%p0], %x;", true, 1).find("byte 0 of an allocation of 1024 bytes is written and read by ld.global.nc"),
+            std::string::npos);
+  EXPECT_NE(check("st.global.u32 [%p0], %c; ld.global.nc.u32 %x, [%p0];", true, 1).find("ld.global.nc in one launch"), std::string::npos);
+  EXPECT_EQ(check("ld.global.nc.u32 %x, [%p0]; ld.global.u32 %x, [%p0];", true, 3), "");
   // Neighbouring halves of a word, and neighbouring bytes, are no race.
   EXPECT_EQ(check("mad.wide.u32 %g, %c, 2, %p0; st.global.u16 [%g], %c;", true, 9), "");
   EXPECT_EQ(check("cvt.u64.u32 %g, %c; add.u64 %g, %g, %p0; st.global.u8 [%g], %c;", true, 9), "");

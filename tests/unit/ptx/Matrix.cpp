@@ -126,6 +126,23 @@ TEST(Matrices, LoadAndStore) {
     }
 }
 
+// Bytes behind the source's size are zeros, whatever is there; a predicate ignores the source.
+TEST(CopyAsync, ZeroFill) {
+  Interpreter on({.checks = true});
+  Array<uint32_t> in(on, std::vector<uint32_t>(7, 0x01020304)), out(on, std::vector<uint32_t>(12));
+  run(on,
+      kernel(2, ".reg .b32 %a<4>, %s; .reg .pred %q; mov.u32 %s, 6; setp.eq.u32 %q, %t, 0;\n"
+                "cp.async.ca.shared.global [tile], [%p0], 16, %s; cp.async.cg.shared.global [tile+16], [%p0+16], 16, 12;\n"
+                "cp.async.ca.shared.global [tile+32], [%p0], 8, %q; cp.async.ca.shared.global [tile+40], [%p0], 8, !%q;\n"
+                "cp.async.wait_all; ld.shared.v4.b32 {%a0, %a1, %a2, %a3}, [tile]; st.global.v4.b32 [%p1], {%a0, %a1, %a2, %a3};\n"
+                "ld.shared.v4.b32 {%a0, %a1, %a2, %a3}, [tile+16]; st.global.v4.b32 [%p1+16], {%a0, %a1, %a2, %a3};\n"
+                "ld.shared.v4.b32 {%a0, %a1, %a2, %a3}, [tile+32]; st.global.v4.b32 [%p1+32], {%a0, %a1, %a2, %a3};",
+             ".shared .align 16 .b8 tile[48];"),
+      {}, {}, {in.address, out.address});
+  constexpr uint32_t x = 0x01020304;
+  EXPECT_EQ(out.get(), (std::vector<uint32_t>{x, 0x0304, 0, 0, x, x, x, 0, 0, 0, x, x}));
+}
+
 // C = A * B^T of f32, 64 x 64 tiles of 16 k, two stages of cp.async, each of 64 threads one row of C. k = 40 leaves a
 // last tile of 8, whose rest cp.async fills with zeros; M and N are whole.
 TEST(Tiled, CopyAsync) {
