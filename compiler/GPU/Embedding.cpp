@@ -43,6 +43,8 @@ Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp op) {
   const int64_t vocabulary = table.getDimSize(0), width = table.getDimSize(1), across = (width + columns - 1) / columns;
   Value ids = k.buffer(1), byId = k.field(k.rows(), offsetof(xfc_rows, by_id), k.ptr), scale = k.scalar(op.getScale().convertToDouble());
   Value first = k.mul(k.div(k.chunk, across), entries), column = k.mul(k.rem(k.chunk, across), columns), warp = k.i64Of(k.warp());
+  // ptxas for sm_90 and later would spill to fit 8 blocks on a multiprocessor.
+  k.b.getInsertionBlock()->getParent()->getParentOfType<LLVM::LLVMFuncOp>()->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), k.b.getI32IntegerAttr(6));
   Value bounds = k.shared((entries + 1) * 8), parts = k.shared(k.warps() * columns * k.bytes());
   const Address dy(k, 0);
 

@@ -249,7 +249,7 @@ CompiledOp::CompiledOp(const std::string &body, const std::vector<std::string> &
   Operation *op = state->op = &(*state->module->getOps<func::FuncOp>().begin()).getBody().front().front();
 
   Type element = Float32Type::get(&context());
-  for (Type type : op->getOperandTypes())
+  for (Type type : op->getNumOperands() ? TypeRange(op->getOperandTypes()) : TypeRange(op->getResultTypes()))
     if (auto rows = dyn_cast<RowsType>(type); rows && !rows.getElementType().isInteger(32))
       element = rows.getElementType();
     else if (auto pairs = dyn_cast<PairsType>(type))
