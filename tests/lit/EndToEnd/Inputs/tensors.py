@@ -34,7 +34,7 @@ def differences(first, second):
     that is more: of what is 0 but for rounding, nothing is asked."""
     a, b = read(first), read(second)
     assert a and a.keys() == b.keys(), a.keys() ^ b.keys()
-    floor = max(abs(x) for _, values in a.values() for x in values) * 1e-3
+    floor = max(max(map(abs, values), default=0) for _, values in a.values()) * 1e-3 or 1
     return {
-        name: max((abs(i - j) for i, j in zip(x, b[name][1], strict=True)), default=0) / max(floor, *map(abs, x)) for name, (_, x) in a.items() if x
+        name: max((abs(i - j) for i, j in zip(x, b[name][1], strict=True)), default=0) / max(floor, max(map(abs, x), default=0)) for name, (_, x) in a.items()
     }
