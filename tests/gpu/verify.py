@@ -36,13 +36,6 @@ def guarded(what, work):
         return f"FAILED: {error}"
 
 
-def differences(first, second):
-    a, b = tensors.read(first), tensors.read(second)
-    if a.keys() != b.keys():
-        raise RuntimeError(f"other tensors: {a.keys() ^ b.keys()}")
-    return {name: max((abs(i - j) for i, j in zip(x, b[name][1], strict=True)), default=0) / (max(map(abs, x), default=0) or 1) for name, (_, x) in a.items()}
-
-
 def forward(name, folder):
     about = json.loads(call(name, "info", "--json"))
     generator = random.Random(1)
@@ -58,7 +51,7 @@ def forward(name, folder):
     weights = ("--weights", f"{folder}/{name}.first/last.safetensors")
     for device in ("cpu", "cuda"):
         call(name, "forward", *weights, "--input", f"{folder}/in", "--output", f"{folder}/out.{device}", "--gradients", "--attention", "--device", device)
-    worst = max(differences(f"{folder}/out.cpu", f"{folder}/out.cuda").items(), key=lambda item: item[1])
+    worst = max(tensors.differences(f"{folder}/out.cpu", f"{folder}/out.cuda").items(), key=lambda item: item[1])
     if worst[1] > TOLERANCE[about["type"]]:
         raise RuntimeError(f"{worst[0]} differs by {worst[1]:.1e} of its largest value")
     return weights, f"{worst[1]:.1e} ({worst[0]})"
@@ -79,7 +72,7 @@ def steps(name, folder):
     about = json.loads(call(name, "info", "--json"))
     for device in ("cpu", "cuda"):
         call(name, "train", *training(folder, about), "--out", f"{folder}/{name}.{device}", "--steps", "3", "--device", device)
-    worst = max(differences(f"{folder}/{name}.cpu/last.safetensors", f"{folder}/{name}.cuda/last.safetensors").items(), key=lambda item: item[1])
+    worst = max(tensors.differences(f"{folder}/{name}.cpu/last.safetensors", f"{folder}/{name}.cuda/last.safetensors").items(), key=lambda item: item[1])
     if worst[1] > TOLERANCE[about["type"]]:
         raise RuntimeError(f"{worst[0]} differs by {worst[1]:.1e} of its largest value")
     return f"{worst[1]:.1e} ({worst[0]})"

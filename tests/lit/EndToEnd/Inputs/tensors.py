@@ -27,3 +27,14 @@ def read(path):
             begin, end = (8 + size + offset for offset in entry["data_offsets"])
             tensors[name] = entry["shape"], array.array(CODES[entry["dtype"]], data[begin:end]).tolist()
     return tensors
+
+
+def differences(first, second):
+    """For each tensor of two files, the largest difference over its largest value, or over a thousandth of the largest of all where
+    that is more: of what is 0 but for rounding, nothing is asked."""
+    a, b = read(first), read(second)
+    assert a and a.keys() == b.keys(), a.keys() ^ b.keys()
+    floor = max(max(map(abs, values), default=0) for _, values in a.values()) * 1e-3 or 1
+    return {
+        name: max((abs(i - j) for i, j in zip(x, b[name][1], strict=True)), default=0) / max(floor, max(map(abs, x), default=0)) for name, (_, x) in a.items()
+    }
