@@ -13,49 +13,14 @@ int64_t upTo(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 
 bool inBF16(std::optional<ComputeType> compute) { return compute == ComputeType::bf16; }
 
-Operand rowsOf(KernelBuilder &k, int64_t buffer, int64_t width, bool along) {
-  return {k.buffer(buffer), k.stride(buffer), k.truncated(k.rowCount()), width, along};
-}
-
-// A weight [out, in], or its copy in bf16.
-Operand weightOf(KernelBuilder &k, RankedTensorType weight, bool bf16, bool along) {
-  const int64_t columns = weight.getDimSize(1), width = bf16 ? packedColumns(columns) : columns;
-  return {k.buffer(1), k.index(width), k.i32Of(static_cast<int32_t>(weight.getDimSize(0))), width, along, bf16};
-}
-
-// Rows times a weight: four warps of 64x64, which read 4 KB of shared memory for 16 x 64 x 64 products, or half as wide where no more
-// columns are.
+// Rows times a weight. In bf16, warps of 64x64, which read 4 KB of shared memory for 16 x 64 x 64 products; wide tiles, since rows in f32 are what
+// most of the second cache's bandwidth goes to: 64 operations a byte, 43 if tiles were square. f32 has operands of four steps in
+// registers, beside half as many sums.
 Tile tileFor(int64_t columns, bool bf16) {
-  const int64_t depth = bf16 ? 32 : 16;
-  return columns <= 64 ? Tile{128, 64, depth, 64, 32} : Tile{128, 128, depth, 64, 64};
+  if (!bf16)
+    return columns <= 64 ? Tile{128, 64, 16, 32, 32} : Tile{128, 128, 16, 64, 32};
+  return columns <= 64 ? Tile{128, 64, 32, 64, 32} : columns <= 128 ? Tile{128, 128, 32, 64, 64} : Tile{128, 256, 32, 64, 64};
 }
-
-// Rows of buffers of which a thread has pairs of neighbouring columns.
-struct PairAccess {
-  KernelBuilder &k;
-  int64_t columns;
-  Value aligned; // whether pairs lie at multiples of 8 bytes in all of them
-
-  PairAccess(KernelBuilder &k, int64_t columns) : k(k), columns(columns), aligned(k.boolean(columns % 2 == 0)) {}
-  void include(Value p, Value stride) {
-    Value address = LLVM::PtrToIntOp::create(k.b, k.i64, p);
-    aligned = k.both(aligned, k.equal(k.bitAnd(k.bitOr(address, k.mul(stride, 4)), 7), k.index(0)));
-  }
-  // Which accesses are made: of both together, of the first and of the second alone.
-  std::array<Value, 3> conditions(Value isRow, Value column) {
-    auto within = [&](int64_t i) { return k.both(isRow, k.less(column, k.i32Of(static_cast<int32_t>(columns - i)))); };
-    Value apart = k.equal(aligned, k.boolean(false));
-    return {k.both(within(1), aligned), k.both(within(0), apart), k.both(within(1), apart)};
-  }
-  Values load(const std::array<Value, 3> &conditions, Value p) {
-    return k.ptx("mov.b32 $0, 0; mov.b32 $1, 0; @$2 ld.global.v2.b32 {$0, $1}, [$5]; @$3 ld.global.b32 $0, [$5]; @$4 ld.global.b32 $1, [$5+4];",
-                 {conditions[0], conditions[1], conditions[2], p}, {k.element, k.element});
-  }
-  void store(const std::array<Value, 3> &conditions, Value first, Value second, Value p) {
-    k.ptx("@$0 st.global.v2.b32 [$3], {$4, $5}; @$1 st.global.b32 [$3], $4; @$2 st.global.b32 [$3+4], $5;",
-          {conditions[0], conditions[1], conditions[2], p, first, second}, {});
-  }
-};
 
 // Dropout of a thread's share of a tile's row. A counter of Philox makes the numbers of four features, 16 apart (abi.h).
 struct Dropout {
@@ -122,7 +87,7 @@ void finish(KernelBuilder &k, const ProductTile &product, ArrayRef<Value> sums, 
     if (rate > 0)
       factors = dropout.factors(k.i64Of(k.min(number, k.sub(rows, k.i32Of(1)))));
     for (int64_t pair = 0; pair < product.pairsOfThread(); ++pair) {
-      const std::array<Value, 3> conditions = access.conditions(isRow, columnOf(pair));
+      const PairAccess::Conditions conditions = access.conditions(isRow, columnOf(pair));
       auto rowOf = [&](int64_t buffer) { return place(k.offset(k.buffer(buffer), k.mul(at, k.stride(buffer))), pair); };
       SmallVector<Values> extras;
       for (int64_t extra = firstExtra; extra < operands; ++extra)
@@ -152,7 +117,7 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, const Operand &
   const int64_t across = upTo(columns, tile.columns);
   Value row = k.mul(k.div(k.chunk, across), tile.rows), column = k.mul(k.rem(k.chunk, across), tile.columns);
   k.when(k.less(row, k.rowCount()), [&] {
-    ProductTile product(k, tile, weight.packed, rowsOf(k, 0, inner, /*along=*/true), weight);
+    ProductTile product(k, tile, weight.packed, rowsOperand(k, 0, inner, /*along=*/true), weight);
     Values sums = product.multiply(k.truncated(row), k.truncated(column), k.i32Of(static_cast<int32_t>(inner)));
     finish(k, product, sums, k.truncated(row), k.truncated(column), op, columns, hasBias, epilogue);
   });
@@ -166,7 +131,7 @@ Backend::KernelInfo emitLinear(KernelBuilder &k, LinearOp op) {
   const bool bf16 = inBF16(op.getCompute());
   const Tile tile = tileFor(weight.getDimSize(0), bf16);
   k.threads = tile.threads();
-  return emitProduct(k, op, weightOf(k, weight, bf16, /*along=*/true), weight.getDimSize(1), weight.getDimSize(0), tile, static_cast<bool>(op.getBias()),
+  return emitProduct(k, op, weightOperand(k, weight, bf16, /*along=*/true), weight.getDimSize(1), weight.getDimSize(0), tile, static_cast<bool>(op.getBias()),
                      op.getEpilogue());
 }
 
@@ -175,7 +140,7 @@ Backend::KernelInfo emitLinearInputGrad(KernelBuilder &k, LinearInputGradOp op) 
   const bool bf16 = inBF16(op.getCompute());
   const Tile tile = tileFor(weight.getDimSize(1), bf16);
   k.threads = tile.threads();
-  return emitProduct(k, op, weightOf(k, weight, bf16, /*along=*/false), weight.getDimSize(0), weight.getDimSize(1), tile, /*hasBias=*/false,
+  return emitProduct(k, op, weightOperand(k, weight, bf16, /*along=*/false), weight.getDimSize(0), weight.getDimSize(1), tile, /*hasBias=*/false,
                      op.getEpilogue());
 }
 
@@ -185,14 +150,14 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
   RankedTensorType type = op.getDweight().getType();
   const int64_t out = type.getDimSize(0), in = type.getDimSize(1);
   const bool bf16 = inBF16(op.getCompute());
-  // Both operands pass registers: half the depth. Small tiles where large ones would leave most of a GPU idle.
-  const Tile large{128, 128, bf16 ? 16 : 8, 64, 64}, small{64, 64, bf16 ? 32 : 16, 32, 32};
-  const Tile tile = upTo(out, 128) * upTo(in, 128) < 96 ? small : large;
+  // In bf16 both operands pass registers: half the depth. Small tiles where large ones would leave most of a GPU idle: they read twice as much.
+  const Tile large = bf16 ? Tile{128, 128, 16, 64, 64} : tileFor(in, false), small{64, 64, bf16 ? 32 : 16, 32, 32};
+  const Tile tile = upTo(out, 128) * upTo(in, 128) < 32 ? small : large;
   k.threads = tile.threads();
   const int64_t across = upTo(in, tile.columns);
   Value row = k.truncated(k.mul(k.div(k.chunk, across), tile.rows)), column = k.truncated(k.mul(k.rem(k.chunk, across), tile.columns));
   const bool hasBias = op.getDbias() && !op.getDbias().use_empty();
-  ProductTile product(k, tile, bf16, rowsOf(k, 0, out, /*along=*/false), rowsOf(k, 1, in, /*along=*/false));
+  ProductTile product(k, tile, bf16, rowsOperand(k, 0, out, /*along=*/false), rowsOperand(k, 1, in, /*along=*/false));
   k.when(k.less(row, k.i32Of(static_cast<int32_t>(out))), [&] {
     Values shares;
     Values sums = product.multiply(row, column, k.truncated(k.rowCount()), hasBias ? &shares : nullptr);

@@ -1,11 +1,48 @@
 // Tiles of products of matrices.
 #include "ProductTile.h"
+#include "Emitters.h"
 #include "TensorCore.h"
 #include <cassert>
 
 using namespace mlir;
 
 namespace xfc::gpu {
+
+Operand rowsOperand(KernelBuilder &k, int64_t buffer, int64_t width, bool along) {
+  return {k.buffer(buffer), k.stride(buffer), k.truncated(k.rowCount()), width, along};
+}
+
+Operand weightOperand(KernelBuilder &k, RankedTensorType weight, bool bf16, bool along) {
+  const int64_t columns = weight.getDimSize(1), width = bf16 ? packedColumns(columns) : columns;
+  return {k.buffer(1), k.index(width), k.i32Of(static_cast<int32_t>(weight.getDimSize(0))), width, along, bf16};
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Pairs of columns
+//===--------------------------------------------------------------------------------------------------------===//
+
+PairAccess::PairAccess(KernelBuilder &k, int64_t columns) : k(k), columns(columns), aligned(k.boolean(columns % 2 == 0)) {}
+
+void PairAccess::include(Value p, Value stride) {
+  Value address = LLVM::PtrToIntOp::create(k.b, k.i64, p);
+  aligned = k.both(aligned, k.equal(k.bitAnd(k.bitOr(address, k.mul(stride, 4)), 7), k.index(0)));
+}
+
+PairAccess::Conditions PairAccess::conditions(Value isLine, Value column) const {
+  auto within = [&](int64_t i) { return k.both(isLine, k.less(column, k.i32Of(static_cast<int32_t>(columns - i)))); };
+  Value apart = k.equal(aligned, k.boolean(false));
+  return {k.both(within(1), aligned), k.both(within(0), apart), k.both(within(1), apart)};
+}
+
+Values PairAccess::load(const Conditions &conditions, Value p) const {
+  return k.ptx("mov.b32 $0, 0; mov.b32 $1, 0; @$2 ld.global.v2.b32 {$0, $1}, [$5]; @$3 ld.global.b32 $0, [$5]; @$4 ld.global.b32 $1, [$5+4];",
+               {conditions[0], conditions[1], conditions[2], p}, {k.element, k.element});
+}
+
+void PairAccess::store(const Conditions &conditions, Value first, Value second, Value p) const {
+  k.ptx("@$0 st.global.v2.b32 [$3], {$4, $5}; @$1 st.global.b32 [$3], $4; @$2 st.global.b32 [$3+4], $5;",
+        {conditions[0], conditions[1], conditions[2], p, first, second}, {});
+}
 
 //===--------------------------------------------------------------------------------------------------------===//
 // From memory to shared memory

@@ -15,6 +15,10 @@ struct Operand {
   bool packed = false; // bf16
 };
 
+// The rows that the call is divided over, in a buffer; and a weight [out, in] (buffer 1), or its copy in bf16.
+Operand rowsOperand(KernelBuilder &k, int64_t buffer, int64_t width, bool along);
+Operand weightOperand(KernelBuilder &k, mlir::RankedTensorType weight, bool bf16, bool along);
+
 // How a block of threads and its warps share a tile of the result, and how much of K is in shared memory at a time. A warp has
 // warpRows x warpColumns, multiples of 16. Sums take their terms in ascending k, whatever the tile: a tile may be chosen by anything.
 struct Tile {
@@ -81,6 +85,24 @@ private:
   bool bf16;
   Side a, b;
   mlir::Value warpRow, warpColumn, threadRow, threadColumn;
+};
+
+// Access to lines of which a thread has pairs of neighbouring columns, without branches: 8 bytes at once where all of them let it.
+class PairAccess {
+public:
+  PairAccess(KernelBuilder &k, int64_t columns);
+  // Lines from p on, `stride` elements (i64) apart, are accessed, too.
+  void include(mlir::Value p, mlir::Value stride);
+  // What is accessed of the pair from `column` (i32) on if its line is there (i1): both at once, the first alone, the second alone.
+  using Conditions = std::array<mlir::Value, 3>;
+  Conditions conditions(mlir::Value isLine, mlir::Value column) const;
+  Values load(const Conditions &, mlir::Value p) const;
+  void store(const Conditions &, mlir::Value first, mlir::Value second, mlir::Value p) const;
+
+private:
+  KernelBuilder &k;
+  int64_t columns;
+  mlir::Value aligned;
 };
 
 } // namespace xfc::gpu

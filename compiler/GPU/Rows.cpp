@@ -36,10 +36,16 @@ RowTeam::RowTeam(KernelBuilder &k, int64_t width, int64_t threads, bool byWarp)
   k.threads = threads;
 }
 
-Partition RowTeam::eachRow(ArrayRef<int64_t> buffers, const std::function<void(Value)> &body) {
-  const bool byWarp = team == KernelBuilder::warpSize;
+void RowTeam::vectorized(ArrayRef<int64_t> buffers, const std::function<void()> &body) {
   k.vectorized(buffers, width, [&](int64_t vector) {
     n = vector;
+    body();
+  });
+}
+
+Partition RowTeam::eachRow(ArrayRef<int64_t> buffers, const std::function<void(Value)> &body) {
+  const bool byWarp = team == KernelBuilder::warpSize;
+  vectorized(buffers, [&] {
     if (byWarp)
       k.eachRowByWarp(k.warps(), body);
     else

@@ -28,6 +28,8 @@ public:
   int64_t width; // features of the row
   // The rows of this chunk with vectors where every one of `buffers` lets them: body(row). Returns how work is cut.
   Partition eachRow(llvm::ArrayRef<int64_t> buffers, const std::function<void(mlir::Value)> &body);
+  // The body with vectors where every one of `buffers` lets it.
+  void vectorized(llvm::ArrayRef<int64_t> buffers, const std::function<void()> &body);
 
   // Inside of it. The features a thread takes at once: 1 or 4.
   int64_t vector() const { return n; }
@@ -72,6 +74,8 @@ private:
 class RowInMemory : public RowTeam {
 public:
   RowInMemory(KernelBuilder &k, int64_t width);
+  // Of a warp of a block whose threads are set already.
+  static RowInMemory ofWarp(KernelBuilder &k, int64_t width) { return {k, width, k.threads, /*byWarp=*/true}; }
   // Another row of the same threads, which take one feature at once.
   RowInMemory another(int64_t width) const;
 
@@ -79,6 +83,9 @@ public:
   void each(const std::function<void(mlir::Value)> &body);
   // Of a row that starts at p: body(f, features, state).
   Values loop(mlir::Value p, mlir::ValueRange state, const std::function<Values(mlir::Value, const Values &, Values)> &body);
+
+private:
+  RowInMemory(KernelBuilder &k, int64_t width, int64_t threads, bool byWarp) : RowTeam(k, width, threads, byWarp) {}
 };
 
 } // namespace xfc::gpu

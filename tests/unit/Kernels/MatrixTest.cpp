@@ -16,6 +16,8 @@ const Target bf16Targets[] = {{.compute = "bf16"},
                               {.cpu = "x86-64-v4+bf16", .compute = "bf16"},
                               {.cpu = "x86-64-v4+amx", .compute = "bf16"}};
 
+const Target gpuMatrixTargets[] = {{.device = Device::GPU}, {.device = Device::GPU, .compute = "bf16"}};
+
 class Matrix : public testing::TestWithParam<Target> {
 protected:
   void SetUp() override {
@@ -142,8 +144,9 @@ TEST_P(Matrix, WeightGradients) {
     check(some, "xfc.linear_weight_grad %a0, %a1", {rows(out), rows(in)}, tensor(out, in), 321, {.extraStride = 2});
     check(some, "xfc.linear_weight_grad %a0, %a1", {rows(out), rows(in)}, tensor(out, in) + ", " + tensor(out), 321, {.extraStride = 5});
   }
-  // Many tiles.
+  // Many tiles; and enough of them for the GPU's large ones.
   check({{300}}, "xfc.linear_weight_grad %a0, %a1", {rows(1300), rows(20)}, tensor(1300, 20) + ", " + tensor(1300), 300);
+  check({{9, 8}}, "xfc.linear_weight_grad %a0, %a1", {rows(1030), rows(390)}, tensor(1030, 390) + ", " + tensor(1030), 17);
 }
 
 // Where nothing reads the logits they stay in scratch, and no memory of theirs is written.
@@ -238,6 +241,8 @@ TEST_P(FusedMatrix, CrossEntropyRowsDoNotTouchEachOther) {
 INSTANTIATE_TEST_SUITE_P(CPU, Matrix, testing::ValuesIn(matrixTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(BF16, Matrix, testing::ValuesIn(bf16Targets), nameOf);
 INSTANTIATE_TEST_SUITE_P(Plain, Matrix, testing::ValuesIn(plainTargets), nameOf);
+INSTANTIATE_TEST_SUITE_P(GPU, Matrix, testing::ValuesIn(gpuMatrixTargets), nameOf);
+INSTANTIATE_TEST_SUITE_P(GPU, FusedMatrix, testing::ValuesIn(gpuMatrixTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(CPU, FusedMatrix, testing::ValuesIn(matrixTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(BF16, FusedMatrix, testing::ValuesIn(bf16Targets), nameOf);
 
