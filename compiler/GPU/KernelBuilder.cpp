@@ -238,8 +238,11 @@ Values KernelBuilder::overSpan(ArrayRef<Value> data, Value from, Value to, Value
 //===--------------------------------------------------------------------------------------------------------===//
 
 void KernelBuilder::eachRowByWarp(int64_t per, const std::function<void(Value)> &body) {
-  Value from = mul(chunk, per);
-  loop(add(from, i64Of(warp())), min(add(from, per), rowCount()), warps(), body);
+  Value from = mul(chunk, per), row = add(from, i64Of(warp()));
+  if (per == warps())
+    when(less(row, rowCount()), [&] { body(row); });
+  else
+    loop(row, min(add(from, per), rowCount()), warps(), body);
 }
 
 void KernelBuilder::rowByBlock(const std::function<void(Value)> &body) {

@@ -3,6 +3,7 @@
 #include "Codegen/MachineCode.h"
 #include "core/Error.h"
 #include "core/Files.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/Instructions.h"
@@ -58,9 +59,11 @@ static std::unique_ptr<llvm::TargetMachine> machineFor(const Architecture &archi
 }
 
 std::string emitPTX(ModuleOp kernels, const Architecture &architecture) {
-  lowerToLLVM(kernels);
   llvm::LLVMContext context;
   std::unique_ptr<llvm::TargetMachine> machine = machineFor(architecture);
+  // Known before translation, which writes the alignment of every load: without it 8 bytes are read as two times 4.
+  kernels->setAttr(LLVM::LLVMDialect::getDataLayoutAttrName(), StringAttr::get(kernels.getContext(), machine->createDataLayout().getStringRepresentation()));
+  lowerToLLVM(kernels);
   std::unique_ptr<llvm::Module> module = translate(kernels, context, *machine);
   for (llvm::Function &function : *module) {
     function.addFnAttr(llvm::Attribute::NoUnwind);

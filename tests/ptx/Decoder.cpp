@@ -606,6 +606,9 @@ void EntryDecoder::run(const FunctionText &entry) {
   for (const Instruction &i : out.code)
     if (const std::string &kind = program.kinds[i.kind]; kind.starts_with("atom") || kind.starts_with("red."))
       out.globalAtomics |= i.at[0].space != Space::Shared;
+  for (const Instruction &i : out.code)
+    if (const std::string &kind = program.kinds[i.kind]; kind.starts_with("ld.") || kind.starts_with("st."))
+      out.byteAccess |= i.width == 1 && i.at[0].space != Space::Param;
   Interpreter::Entry &d = out.description;
   d.function = &out;
   for (const Variable &v : entry.parameters) {
@@ -613,6 +616,8 @@ void EntryDecoder::run(const FunctionText &entry) {
     d.parameterBytes = v.address + v.bytes;
   }
   d.required = entry.required;
+  if (entry.cluster.x)
+    d.cluster = entry.cluster;
   Dimensions most = entry.required.x ? entry.required : entry.maximum;
   d.maximum = most.x ? most.x * std::max(1u, most.y) * std::max(1u, most.z) : 1024;
 }

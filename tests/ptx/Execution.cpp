@@ -1,5 +1,5 @@
 // Runs launches: clusters of blocks over host threads, warps until they wait, lanes parted by branches and met again.
-#include "Machine.h"
+#include "Shadow.h"
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -14,7 +14,7 @@ Fault::Fault(std::string kernel, int line, Dimensions block, Dimensions thread, 
     : Error("kernel " + kernel + ", PTX line " + std::to_string(line) + ", block " + text(block) + ", thread " + text(thread) + ": " + reason),
       kernel(std::move(kernel)), line(line), block(block), thread(thread), reason(std::move(reason)) {}
 
-static Dimensions unflatten(uint64_t index, Dimensions in) {
+Dimensions unflatten(uint64_t index, Dimensions in) {
   return {uint32_t(index % in.x), uint32_t(index / in.x % in.y), uint32_t(index / (uint64_t(in.x) * in.y))};
 }
 
@@ -23,7 +23,8 @@ void Warp::fault(int lane, const std::string &reason) const {
   throw Fault(launch.function.name, current->line, block->index, unflatten(number * 32 + uint32_t(lane), launch.block), reason);
 }
 
-uint8_t *resolve(Warp &w, int lane, Space space, uint64_t address, uint32_t bytes, uint32_t align, Access access) {
+uint8_t *resolve(Warp &w, int by, Space space, uint64_t address, uint32_t bytes, uint32_t align, Access access) {
+  int lane = by == EveryLane ? std::countr_zero(w.active) : by;
   const Launch &launch = w.block->cluster->launch;
   if (space == Space::Generic) {
     switch (address & WindowMask) {
@@ -60,6 +61,8 @@ uint8_t *resolve(Warp &w, int lane, Space space, uint64_t address, uint32_t byte
     }
     if (offset + bytes > launch.sharedBytes)
       outside("shared", launch.sharedBytes);
+    if (SharedShadow *shadow = w.block->cluster->shadow.get())
+      shadow->access(w, by, *block, uint32_t(offset), bytes, access);
     return block->shared.get() + offset;
   }
   case Space::Local: {
@@ -85,6 +88,8 @@ uint8_t *resolve(Warp &w, int lane, Space space, uint64_t address, uint32_t byte
     w.fault(lane, "global memory out of bounds: " + why);
   if (a->constant && access != Access::Read)
     w.fault(lane, "a write to constant memory");
+  if (launch.shadow)
+    launch.shadow->access(w, lane, *a, address - a->address, bytes, access);
   return a->data.get() + (address - a->address);
 }
 
@@ -112,7 +117,11 @@ Cluster::Cluster(const Launch &launch) : launch(launch) {
       warp.local = warp.registers + registers;
     }
   }
+  if (launch.options.checks)
+    shadow = std::make_unique<SharedShadow>(*this, launch.narrowest);
 }
+
+Cluster::~Cluster() = default;
 
 static uint32_t special(const std::string &name, const Warp &warp, uint32_t lane, Dimensions thread) {
   const Block &block = *warp.block;
@@ -198,6 +207,8 @@ void Cluster::run(Dimensions at) {
   }
   for (Block &block : blocks)
     start(block);
+  if (shadow)
+    shadow->reset();
   // A warp that polls in vain runs but gets nowhere; when all do so for long, nothing will ever change.
   constexpr int patience = 100000;
   for (int idle = 0;;) {
@@ -232,6 +243,7 @@ static void completeBarriers(Block &block) {
       b.arrived = 0;
       ++b.generation;
       b.result = std::exchange(b.reduction, 0);
+      b.completed = std::exchange(b.clock, {});
     }
 }
 
@@ -441,14 +453,19 @@ void barrier(Warp &w, const Instruction &i) {
     uint32_t p = *w.at<uint32_t>(i.op[2]) ^ (i.width ? ~0u : 0);
     b.reduction += uint32_t(std::popcount(p & w.active));
   }
+  SharedShadow *shadow = w.block->cluster->shadow.get();
+  if (shadow)
+    shadow->release(w, b.clock);
   uint32_t generation = b.generation;
   completeBarriers(*w.block);
   if (i.selector == 1)
     return;
   uint32_t mask = w.active, all = expected ? expected : w.block->threads;
-  w.group->waiting = [&w, &b, &i, generation, mask, all] {
+  w.group->waiting = [&w, &b, &i, shadow, generation, mask, all] {
     if (b.generation == generation)
       return false;
+    if (shadow)
+      shadow->acquire(w, b.completed);
     w.active = mask;
     uint32_t count[32];
     std::fill(count, count + 32, b.result);
@@ -520,6 +537,10 @@ void Interpreter::launch(const Entry &entry, Dimensions grid, Dimensions block, 
   Launch launch{function, *memory, options, grid, block, cluster, entry.staticShared + dynamicShared, {}};
   const auto *bytes = static_cast<const uint8_t *>(parameters);
   launch.parameters.assign(bytes, bytes + entry.parameterBytes);
+  launch.narrowest = function.byteAccess ? 1 : 2;
+  GlobalShadow shadow(launch.narrowest);
+  if (options.checks && !function.globalAtomics)
+    launch.shadow = &shadow;
 
   Dimensions clusters{grid.x / cluster.x, grid.y / cluster.y, grid.z / cluster.z};
   uint64_t total = uint64_t(clusters.x) * clusters.y * clusters.z;
@@ -555,7 +576,7 @@ void Interpreter::launch(const Entry &entry, Dimensions grid, Dimensions block, 
     counts.sharedRead += state.counters.sharedRead;
     counts.sharedWritten += state.counters.sharedWritten;
   };
-  auto workers = size_t(function.globalAtomics ? 1 : std::clamp<uint64_t>(uint64_t(options.threads), 1, total));
+  auto workers = size_t(function.globalAtomics || launch.shadow ? 1 : std::clamp<uint64_t>(uint64_t(options.threads), 1, total));
   std::vector<std::thread> threadsOfHost;
   for (size_t t = 1; t < workers; ++t)
     threadsOfHost.emplace_back(work);

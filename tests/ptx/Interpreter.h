@@ -78,6 +78,7 @@ public:
     size_t parameterBytes = 0, staticShared = 0;
     Dimensions required{0, 0, 0}; // .reqntid; 0: any
     uint32_t maximum = 1024;      // threads of a block: .maxntid or .reqntid
+    Dimensions cluster;           // .reqnctapercluster, else 1
     std::vector<std::pair<size_t, size_t>> parameters; // offset and bytes of each
   };
   std::vector<std::string> entries(const Program &) const;

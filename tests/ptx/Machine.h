@@ -60,7 +60,7 @@ struct Function {
   bool entry = false;
   Frame frame;
   std::vector<Instruction> code; // with what it calls: their code follows, each ending in Return
-  bool globalAtomics = false;
+  bool globalAtomics = false, byteAccess = false;
   Interpreter::Entry description;
 };
 
@@ -140,10 +140,15 @@ template <class F> void forLanes(uint32_t mask, F f) {
     f(std::countr_zero(mask));
 }
 
+class SharedShadow;
+class GlobalShadow;
+Dimensions unflatten(uint64_t index, Dimensions in);
+
 struct Barrier {
   uint32_t arrived = 0, expected = 0, generation = 0;
   uint32_t reduction = 0; // bar.red: threads whose predicate held
   uint32_t result = 0;
+  std::vector<uint32_t> clock, completed; // of those that arrive, and that arrived the last time (SharedShadow)
 };
 
 struct Block {
@@ -163,11 +168,14 @@ struct Launch {
   Dimensions grid, block, cluster;
   size_t sharedBytes;
   std::vector<uint8_t> parameters;
+  uint32_t narrowest = 1;       // bytes of the narrowest access
+  GlobalShadow *shadow = nullptr; // where there are checks
 };
 
 // What a host thread needs to run clusters one after the other.
 struct Cluster {
   explicit Cluster(const Launch &launch);
+  ~Cluster();
   void run(Dimensions first); // index of its first block
 
   const Launch &launch;
@@ -175,6 +183,7 @@ struct Cluster {
   std::vector<Block> blocks;
   std::vector<uint64_t> executed; // by kind
   Counters counters;
+  std::unique_ptr<SharedShadow> shadow; // where there are checks
 
 private:
   std::vector<std::unique_ptr<uint8_t[]>> storage;
@@ -184,7 +193,8 @@ private:
 
 // ---- memory as a lane sees it (Memory access of every instruction goes through these)
 
-enum class Access : uint8_t { Read, Write, Atomic };
+enum class Access : uint8_t { Read, Write, Atomic, Async }; // Async: written until it is waited for
+constexpr int EveryLane = 255; // an access of the warp as a whole
 // The bytes that lane `lane` accesses at an address of a space; faults.
 // Of each active lane.
 void addresses(Warp &w, const Place &place, uint64_t *out);

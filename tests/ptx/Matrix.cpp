@@ -22,7 +22,7 @@ void matrixAccess(Warp &w, const Instruction &i, bool loads) {
     uint8_t *rows[8];
     auto *reg = w.at<uint32_t>(i.op[size_t(m)]);
     for (int r = 0; r < 8; ++r) {
-      rows[r] = resolve(w, m * 8 + r, i.at[0].space, address[m * 8 + r], 16, 16, kind);
+      rows[r] = resolve(w, EveryLane, i.at[0].space, address[m * 8 + r], 16, 16, kind);
       if (loads)
         memcpy(element[r], rows[r], 16);
     }

@@ -1,6 +1,6 @@
 // Loads, stores, atomics, cp.async and what orders them.
 #include "Decoder.h"
-#include "Numbers.h"
+#include "Shadow.h"
 #include <cstring>
 
 namespace xfc::ptx {
@@ -46,8 +46,11 @@ void locate(Warp &w, const Place &place, uint32_t bytes, Access access, uint8_t 
         all &= in || !(w.active >> l & 1);
         out[l] = a->data.get() + offset;
       }
-      if (all)
+      if (all) {
+        if (GlobalShadow *shadow = cluster.launch.shadow)
+          forLanes(w.active, [&](int l) { shadow->access(w, l, *a, address[l] - a->address, bytes, access); });
         return;
+      }
     }
   }
   forLanes(w.active, [&](int l) { out[l] = resolve(w, l, place.space, address[l], bytes, bytes, access); });
@@ -249,7 +252,7 @@ void copyAsync(Warp &w, const Instruction &i) {
     uint32_t size = ignored >> l & 1 ? 0 : i.op[0] == None ? bytes : w.at<uint32_t>(i.op[0])[l];
     if (size > bytes)
       w.fault(l, "cp.async with a source of " + std::to_string(size) + " bytes, more than the " + std::to_string(bytes) + " copied");
-    resolve(w, l, Space::Shared, to[l], bytes, bytes, Access::Write);
+    resolve(w, l, Space::Shared, to[l], bytes, bytes, Access::Async);
     PendingCopy copy{uint8_t(l), uint8_t(bytes), w.copyGroup[size_t(l)], uint32_t(to[l]), {}};
     if (from[l] % bytes)
       w.fault(l, "cp.async of " + std::to_string(bytes) + " bytes from an address that is no multiple of it");
@@ -269,6 +272,8 @@ void waitGroup(Warp &w, const Instruction &i) {
     if (!(w.active >> copy.lane & 1) || !due)
       return false;
     memcpy(w.block->shared.get() + copy.to, copy.data.data(), copy.bytes);
+    if (SharedShadow *shadow = w.block->cluster->shadow.get())
+      shadow->copied(w, copy.lane, *w.block, copy.to, copy.bytes);
     return true;
   });
 }

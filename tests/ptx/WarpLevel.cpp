@@ -1,5 +1,6 @@
 // What the lanes of a warp do together: shuffles, votes, reductions; and barriers.
 #include "Decoder.h"
+#include "Shadow.h"
 #include <algorithm>
 
 namespace xfc::ptx {
@@ -192,7 +193,11 @@ void bar(Decoder &d) {
     needSync(d);
     d.expect(1, 1);
     d.i.op = {d.source(0, Type::B32)};
-    return d.set([](Warp &w, const Instruction &i) { together(w, i.op[0]); });
+    return d.set([](Warp &w, const Instruction &i) {
+      together(w, i.op[0]);
+      if (SharedShadow *shadow = w.block->cluster->shadow.get())
+        shadow->order(w);
+    });
   }
   d.ignore({"cta"});
   bool isBar = d.s.opcode == "bar";

@@ -95,7 +95,8 @@ TEST_P(Rows, Embedding) {
   }
   // Hundreds of rows of an id.
   Batch many({8000}, {3});
-  check(many, "xfc.embedding_grad %a0, %a1", {rows("source", "20"), ids("source")}, tensor("39x20"));
+  for (std::string width : {"20", "21"})
+    check(many, "xfc.embedding_grad %a0, %a1", {rows("source", width), ids("source")}, tensor("39x" + width));
 }
 
 TEST_P(Rows, Norm) {
@@ -123,6 +124,7 @@ TEST_P(Rows, Norm) {
       check(batch, "xfc.norm_grad %a0, %a1, %a2, %a3, %a4" + attributes, {x, x, w, stats, x}, x, options);
     }
   Batch many({1200, 3}, {1});
+  check(batch, "xfc.norm %a0, %a1 {eps = 1.0e-3}", {rows("source", "1101"), tensor("1101")}, rows("source", "1101") + ", " + rows("source", "2"));
   check(many, "xfc.norm_weight_grad %a0, %a1, %a2", {rows("source", "20"), rows("source", "20"), rows("source", "2")}, tensor("20") + ", " + tensor("20"));
   for (std::string width : {"1", "5", "32", "100"}) {
     std::string x = rows("source", width), w = tensor(width), stats = rows("source", "2");
@@ -293,7 +295,7 @@ TEST_P(Rows, Candidates) {
                                                          : std::round(4 * t.data[j]) / 4;
     }
   };
-  for (std::string vocabulary : {"37", "64", "301"})
+  for (std::string vocabulary : {"37", "64", "301", "1300"})
     for (std::string count : {"1", "3", "8", "11"}) {
       const std::string results = "!xfc.rows<target, " + count + "xi32>, " + rows("target", count) + ", " + row("target");
       check(batch, "xfc.candidates %a0, %a1 {excluded = array<i64: 0, 2, 3>}", {rows("target", vocabulary), ids("target")}, results, {.set = set});

@@ -1,0 +1,765 @@
+// libcuda.so.1 for machines without a GPU: the functions of CUDA's driver API that our executables call, on the interpreter.
+//
+// Work on a stream is done when something waits for it, as late as the API allows, so that a missing wait is seen: what an
+// asynchronous copy reads from pinned memory is read then, and a device's fault appears in the next call that waits.
+//
+// The environment gives faults:
+//   XFC_PTX_DRIVER_VERSION=11040  what cuDriverGetVersion says; PTX newer than it knows is refused
+//   XFC_PTX_DEVICES=0             how many devices there are
+//   XFC_PTX_ARCH=75               the compute capability; PTX for a later one is refused
+//   XFC_PTX_MEMORY=bytes          the device's memory
+//   XFC_PTX_LOST_AFTER=n[:code]   from launch n + 1 on every call gives that error (700, or 214 for ECC)
+//   XFC_PTX_CHECK=1               find races and reads of uninitialised shared memory
+//   XFC_PTX_THREADS=n             host threads for the blocks of a launch
+#include "Interpreter.h"
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <iostream>
+#include <mutex>
+#include <set>
+
+using namespace xfc::ptx;
+
+namespace {
+
+enum Code {
+  Success = 0,
+  InvalidValue = 1,
+  OutOfMemory = 2,
+  NotInitialized = 3,
+  NoDevice = 100,
+  InvalidDevice = 101,
+  InvalidContext = 201,
+  NoBinaryForGpu = 209,
+  EccUncorrectable = 214,
+  InvalidPtx = 218,
+  UnsupportedPtxVersion = 222,
+  InvalidHandle = 400,
+  NotFound = 500,
+  NotReady = 600,
+  IllegalAddress = 700,
+  LaunchOutOfResources = 701,
+  CaptureUnsupported = 900,
+  CaptureInvalidated = 901,
+  CaptureUnmatched = 903,
+  CaptureUnjoined = 904,
+  CaptureImplicit = 906,
+};
+
+struct {
+  int code;
+  const char *name, *text;
+} const errors[] = {
+    {Success, "CUDA_SUCCESS", "no error"},
+    {InvalidValue, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {OutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {NotInitialized, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {NoDevice, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {InvalidDevice, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {InvalidContext, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {NoBinaryForGpu, "CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for execution on the device"},
+    {EccUncorrectable, "CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error encountered"},
+    {InvalidPtx, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
+    {UnsupportedPtxVersion, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the provided PTX was compiled with an unsupported toolchain."},
+    {InvalidHandle, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+    {NotFound, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {NotReady, "CUDA_ERROR_NOT_READY", "device not ready"},
+    {IllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+    {LaunchOutOfResources, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"},
+    {CaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"},
+    {CaptureInvalidated, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "operation failed due to a previous error during capture"},
+    {CaptureUnmatched, "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED", "capture was not ended in the same stream as it began"},
+    {CaptureUnjoined, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "capturing stream has unjoined work"},
+    {CaptureImplicit, "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT", "operation would make the legacy stream depend on a capturing blocking stream"},
+};
+
+int64_t environment(const char *name, int64_t otherwise) {
+  const char *value = getenv(name);
+  return value && *value ? atoll(value) : otherwise;
+}
+
+using Work = std::function<void()>;
+
+struct Graph {
+  std::vector<Work> work;
+};
+
+// A stream that captures: origin is where it began; the others have joined by waiting for an event of it.
+struct Capture {
+  struct Stream *origin;
+  Graph graph;
+  std::set<struct Stream *> unjoined; // with work that origin has not waited for
+  bool invalid = false;
+};
+
+struct Stream {
+  bool blocking = true; // with the legacy stream
+  std::deque<Work> queue;
+  std::shared_ptr<Capture> capture;
+};
+
+struct Record { // of an event into a stream
+  Stream *stream;
+  bool done = false;
+  std::chrono::steady_clock::time_point time;
+  std::shared_ptr<Capture> capture;
+};
+
+struct Event {
+  std::shared_ptr<Record> record;
+  bool timing;
+};
+
+struct Module {
+  const Program *program;
+  std::map<std::string, std::unique_ptr<struct FunctionHandle>> functions;
+};
+
+struct FunctionHandle {
+  Interpreter::Entry entry;
+  size_t dynamicLimit = 49152;
+};
+
+struct Context {};
+
+struct State {
+  std::recursive_mutex mutex;
+  bool initialized = false;
+  int sticky = Success; // the error of a lost device
+  int64_t launches = 0, lostAfter = -1, lostCode = IllegalAddress;
+  int version = int(environment("XFC_PTX_DRIVER_VERSION", 12080));
+  int devices = int(environment("XFC_PTX_DEVICES", 1));
+  int arch = int(environment("XFC_PTX_ARCH", 80));
+  size_t memory = size_t(environment("XFC_PTX_MEMORY", int64_t(8) << 30));
+  Interpreter interpreter{{.threads = int(environment("XFC_PTX_THREADS", 1)), .checks = environment("XFC_PTX_CHECK", 0) != 0, .memory = memory}};
+  Context context;
+  int retained = 0;
+  std::set<Stream *> streams;
+  std::set<Event *> events;
+  std::set<Module *> modules;
+  std::set<FunctionHandle *> functions;
+  std::set<Graph *> graphs, executables;
+  std::map<const uint8_t *, size_t> pinned;
+
+  State() {
+    if (const char *text = getenv("XFC_PTX_LOST_AFTER"); text && *text) {
+      lostAfter = atoll(text);
+      if (const char *colon = strchr(text, ':'))
+        lostCode = atoll(colon + 1);
+    }
+  }
+  size_t sharedOptIn() const { return arch >= 90 ? 232448 : arch == 86 || arch == 89 ? 101376 : arch >= 80 ? 166912 : 65536; }
+};
+
+State &state() {
+  static State s;
+  return s;
+}
+
+thread_local Context *current = nullptr;
+
+struct Failure {
+  int code;
+};
+[[noreturn]] void fail(int code) { throw Failure{code}; }
+void require(bool holds, int code = InvalidValue) {
+  if (!holds)
+    fail(code);
+}
+
+// Runs the body of a function of the API. `needs`: 0 nothing, 1 cuInit, 2 a current context as well.
+template <class F> int call(int needs, F body) {
+  State &s = state();
+  std::lock_guard lock(s.mutex);
+  try {
+    require(needs < 1 || s.initialized, NotInitialized);
+    require(needs < 2 || current, InvalidContext);
+    if (needs == 2 && s.sticky)
+      return s.sticky;
+    body(s);
+    return Success;
+  } catch (const Failure &f) {
+    return f.code;
+  } catch (const Error &) {
+    return InvalidValue;
+  } catch (const std::bad_alloc &) {
+    return OutOfMemory;
+  }
+}
+
+// ---- streams
+
+void step(Stream &stream) {
+  Work work = std::move(stream.queue.front());
+  stream.queue.pop_front();
+  work();
+}
+void drain(Stream &stream) {
+  while (!stream.queue.empty())
+    step(stream);
+}
+void drainAll(State &s, bool blockingOnly = false) {
+  for (Stream *stream : s.streams)
+    if (!blockingOnly || stream->blocking)
+      drain(*stream);
+}
+void until(Record &record) {
+  while (!record.done && !record.stream->queue.empty())
+    step(*record.stream);
+}
+
+Stream &streamOf(State &s, Stream *stream) {
+  require(s.streams.count(stream), InvalidHandle);
+  return *stream;
+}
+
+// Work for a stream: part of a graph, later, or for the legacy stream (null) now, after all others.
+void enqueue(State &s, Stream *stream, Work work) {
+  if (!stream) {
+    for (Stream *other : s.streams)
+      if (other->blocking && other->capture) {
+        other->capture->invalid = true;
+        fail(CaptureImplicit);
+      }
+    drainAll(s, true);
+    return work();
+  }
+  streamOf(s, stream);
+  if (stream->capture) {
+    require(!stream->capture->invalid, CaptureInvalidated);
+    stream->capture->graph.work.push_back(std::move(work));
+    if (stream != stream->capture->origin)
+      stream->capture->unjoined.insert(stream);
+    return;
+  }
+  stream->queue.push_back(std::move(work));
+}
+
+// What waits must not be called for a stream that captures.
+void mustNotCapture(Stream &stream) {
+  if (stream.capture) {
+    stream.capture->invalid = true;
+    fail(CaptureUnsupported);
+  }
+}
+void noneCaptures(State &s) {
+  for (Stream *stream : s.streams)
+    mustNotCapture(*stream);
+}
+
+// ---- work
+
+bool isPinned(State &s, const void *pointer, size_t bytes) {
+  auto at = static_cast<const uint8_t *>(pointer);
+  auto it = s.pinned.upper_bound(at);
+  return it != s.pinned.begin() && (--it, at + bytes <= it->first + it->second);
+}
+
+// A device address must be valid when the call is made.
+void mustBeDevice(State &s, uint64_t address, size_t bytes) {
+  if (bytes)
+    s.interpreter.copy(address, address, bytes);
+}
+
+void toDevice(State &s, uint64_t to, const void *from, size_t bytes, Stream *stream) {
+  mustBeDevice(s, to, bytes);
+  if (isPinned(s, from, bytes) || (stream && streamOf(s, stream).capture))
+    return enqueue(s, stream, [&s, to, from, bytes] { s.interpreter.write(to, from, bytes); });
+  // Pageable memory is copied before the call returns.
+  auto staged = std::make_shared<std::vector<uint8_t>>(static_cast<const uint8_t *>(from), static_cast<const uint8_t *>(from) + bytes);
+  enqueue(s, stream, [&s, to, staged] { s.interpreter.write(to, staged->data(), staged->size()); });
+}
+void toHost(State &s, void *to, uint64_t from, size_t bytes, Stream *stream) {
+  mustBeDevice(s, from, bytes);
+  enqueue(s, stream, [&s, to, from, bytes] { s.interpreter.read(to, from, bytes); });
+  if (stream && !stream->capture && !isPinned(s, to, bytes))
+    drain(*stream);
+}
+
+void runKernel(State &s, const FunctionHandle &f, Dimensions grid, Dimensions block, size_t shared, const std::vector<uint8_t> &parameters) {
+  if (s.lostAfter >= 0 && s.launches++ >= s.lostAfter) {
+    s.sticky = int(s.lostCode);
+    fail(s.sticky);
+  }
+  try {
+    s.interpreter.launch(f.entry, grid, block, shared, parameters.data(), f.entry.cluster);
+  } catch (const Error &e) {
+    std::cerr << e.what() << std::endl;
+    s.sticky = IllegalAddress;
+    fail(s.sticky);
+  }
+}
+
+} // namespace
+
+#define API extern "C" __attribute__((visibility("default"))) int
+
+// ---- the device
+
+API cuInit(unsigned flags) {
+  return call(0, [&](State &s) {
+    require(flags == 0);
+    require(s.devices > 0, NoDevice);
+    s.initialized = true;
+  });
+}
+API cuDriverGetVersion(int *version) {
+  return call(0, [&](State &s) { *version = s.version; });
+}
+API cuDeviceGetCount(int *count) {
+  return call(1, [&](State &s) { *count = s.devices; });
+}
+API cuDeviceGet(int *device, int ordinal) {
+  return call(1, [&](State &s) {
+    require(ordinal >= 0 && ordinal < s.devices, InvalidDevice);
+    *device = ordinal;
+  });
+}
+API cuDeviceGetName(char *name, int length, int device) {
+  return call(1, [&](State &s) {
+    require(device < s.devices, InvalidDevice);
+    snprintf(name, size_t(length), "PTX interpreter (sm_%d)", s.arch);
+  });
+}
+API cuDeviceTotalMem_v2(size_t *bytes, int device) {
+  return call(1, [&](State &s) {
+    require(device < s.devices, InvalidDevice);
+    *bytes = s.memory;
+  });
+}
+API cuDeviceGetAttribute(int *value, int attribute, int device) {
+  return call(1, [&](State &s) {
+    require(device < s.devices, InvalidDevice);
+    const std::map<int, int> values = {{1, 1024},  {2, 1024},  {3, 1024}, {4, 64}, {5, INT32_MAX}, {6, 65535}, {7, 65535}, {8, 49152}, {9, 65536},
+                                       {10, 32},   {12, 65536}, {13, 1000000}, {16, 4}, {36, 1000000}, {37, 256}, {38, 4 << 20}, {39, 2048},
+                                       {41, 1},    {75, s.arch / 10}, {76, s.arch % 10}, {81, int(s.sharedOptIn() + 1024)}, {82, 65536},
+                                       {97, int(s.sharedOptIn())}, {106, 16}, {111, 1024}};
+    auto found = values.find(attribute);
+    require(found != values.end());
+    *value = found->second;
+  });
+}
+API cuDevicePrimaryCtxRetain(Context **context, int device) {
+  return call(1, [&](State &s) {
+    require(device < s.devices, InvalidDevice);
+    ++s.retained;
+    *context = &s.context;
+  });
+}
+API cuDevicePrimaryCtxRelease_v2(int device) {
+  return call(1, [&](State &s) {
+    require(device < s.devices, InvalidDevice);
+    require(s.retained > 0, InvalidContext);
+    --s.retained;
+  });
+}
+API cuCtxSetCurrent(Context *context) {
+  return call(1, [&](State &s) {
+    require(!context || (context == &s.context && s.retained > 0), InvalidContext);
+    current = context;
+  });
+}
+API cuCtxSynchronize() {
+  return call(2, [&](State &s) {
+    noneCaptures(s);
+    drainAll(s);
+  });
+}
+
+// ---- memory
+
+API cuMemGetInfo_v2(size_t *left, size_t *total) {
+  return call(2, [&](State &s) {
+    *left = s.memory - s.interpreter.memoryUsed();
+    *total = s.memory;
+  });
+}
+API cuMemAlloc_v2(uint64_t *address, size_t bytes) {
+  return call(2, [&](State &s) {
+    require(bytes > 0);
+    noneCaptures(s);
+    require(bytes <= s.memory - s.interpreter.memoryUsed(), OutOfMemory);
+    *address = s.interpreter.allocate(bytes);
+  });
+}
+API cuMemFree_v2(uint64_t address) {
+  return call(2, [&](State &s) {
+    noneCaptures(s);
+    drainAll(s);
+    if (address)
+      s.interpreter.free(address);
+  });
+}
+API cuMemAllocHost_v2(void **pointer, size_t bytes) {
+  return call(2, [&](State &s) {
+    require(bytes > 0);
+    auto *memory = static_cast<uint8_t *>(aligned_alloc(4096, (bytes + 4095) / 4096 * 4096));
+    require(memory, OutOfMemory);
+    memset(memory, 0xff, bytes);
+    s.pinned[memory] = bytes;
+    *pointer = memory;
+  });
+}
+API cuMemFreeHost(void *pointer) {
+  return call(2, [&](State &s) {
+    drainAll(s);
+    require(s.pinned.erase(static_cast<const uint8_t *>(pointer)));
+    free(pointer);
+  });
+}
+API cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t bytes) {
+  return call(2, [&](State &s) { toDevice(s, to, from, bytes, nullptr); });
+}
+API cuMemcpyDtoH_v2(void *to, uint64_t from, size_t bytes) {
+  return call(2, [&](State &s) { toHost(s, to, from, bytes, nullptr); });
+}
+API cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, Stream *stream) {
+  return call(2, [&](State &s) { toDevice(s, to, from, bytes, stream); });
+}
+API cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, Stream *stream) {
+  return call(2, [&](State &s) { toHost(s, to, from, bytes, stream); });
+}
+API cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, Stream *stream) {
+  return call(2, [&](State &s) {
+    mustBeDevice(s, to, bytes);
+    mustBeDevice(s, from, bytes);
+    enqueue(s, stream, [&s, to, from, bytes] { s.interpreter.copy(to, from, bytes); });
+  });
+}
+API cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, Stream *stream) {
+  return call(2, [&](State &s) {
+    mustBeDevice(s, to, bytes);
+    enqueue(s, stream, [&s, to, value, bytes] { s.interpreter.fill(to, value, bytes); });
+  });
+}
+
+namespace {
+struct Side { // of CUDA_MEMCPY2D
+  size_t x, y;
+  int type; // 1 host, 2 device
+  uint8_t *host;
+  uint64_t device;
+  void *array;
+  size_t pitch;
+};
+} // namespace
+struct Copy2D {
+  Side from, to;
+  size_t width, height;
+};
+API cuMemcpy2DAsync_v2(const Copy2D *copy, Stream *stream) {
+  return call(2, [&](State &s) {
+    Copy2D c = *copy;
+    if (!c.width || !c.height)
+      return;
+    bool pageable = false;
+    for (Side *side : {&c.from, &c.to}) {
+      require(side->type == 1 || side->type == 2);
+      side->pitch = side->pitch ? side->pitch : c.width;
+      require(c.height == 1 || side->pitch >= c.width);
+      size_t extent = side->pitch * (c.height - 1) + c.width, offset = side->y * side->pitch + side->x;
+      if (side->type == 2)
+        mustBeDevice(s, side->device += offset, extent);
+      else
+        pageable |= !isPinned(s, side->host += offset, extent);
+    }
+    enqueue(s, stream, [&s, c] {
+      std::vector<uint8_t> row(c.width);
+      for (size_t y = 0; y < c.height; ++y) {
+        if (c.from.type == 1)
+          memcpy(row.data(), c.from.host + y * c.from.pitch, c.width);
+        else
+          s.interpreter.read(row.data(), c.from.device + y * c.from.pitch, c.width);
+        if (c.to.type == 1)
+          memcpy(c.to.host + y * c.to.pitch, row.data(), c.width);
+        else
+          s.interpreter.write(c.to.device + y * c.to.pitch, row.data(), c.width);
+      }
+    });
+    if (pageable && stream && !stream->capture)
+      drain(*stream);
+  });
+}
+
+// ---- modules
+
+API cuModuleLoadDataEx(Module **module, const void *image, unsigned count, int *options, void **values) {
+  return call(2, [&](State &s) {
+    noneCaptures(s);
+    require(memcmp(image, "\177ELF", 4) != 0, NoBinaryForGpu); // a cubin
+    std::string log;
+    int code = Success;
+    std::string text = static_cast<const char *>(image);
+    // What the text is for is said in its first lines.
+    auto after = [&](const char *directive) {
+      size_t at = text.find(directive);
+      return at == std::string::npos ? std::string() : text.substr(at + strlen(directive), 40);
+    };
+    double version = atof(after(".version").c_str());
+    int known = (s.version / 1000 - 4) * 10 + s.version % 1000 / 10;
+    std::string target = after(".target");
+    size_t sm = target.find("sm_");
+    int arch = sm == std::string::npos ? 0 : atoi(target.c_str() + sm + 3);
+    bool exact = arch && target[target.find_first_not_of("0123456789", sm + 3)] == 'a'; // sm_90a is for 9.0 only
+    if (int(version * 10 + 0.5) > known)
+      code = UnsupportedPtxVersion;
+    else if (arch > s.arch || (exact && arch != s.arch))
+      code = NoBinaryForGpu;
+    else
+      try {
+        auto loaded = std::make_unique<Module>();
+        loaded->program = &s.interpreter.load(text);
+        *module = *s.modules.insert(loaded.release()).first;
+      } catch (const Error &e) {
+        code = InvalidPtx;
+        log = "PTX JIT: " + std::string(e.what());
+      }
+    for (unsigned k = 0; k < count; ++k) // CU_JIT_ERROR_LOG_BUFFER, whose size comes as its own option
+      if (options[k] == 5)
+        for (unsigned n = 0; n < count; ++n)
+          if (options[n] == 6) {
+            auto size = reinterpret_cast<size_t>(values[n]);
+            snprintf(static_cast<char *>(values[k]), size, "%s", log.c_str());
+            values[n] = reinterpret_cast<void *>(std::min(size, log.size()));
+          }
+    require(!code, code);
+  });
+}
+API cuModuleUnload(Module *module) {
+  return call(2, [&](State &s) {
+    require(s.modules.count(module), InvalidHandle);
+    drainAll(s);
+    for (auto &[name, f] : module->functions)
+      s.functions.erase(f.get());
+    s.interpreter.unload(*module->program);
+    s.modules.erase(module);
+    delete module;
+  });
+}
+API cuModuleGetFunction(FunctionHandle **function, Module *module, const char *name) {
+  return call(2, [&](State &s) {
+    require(s.modules.count(module), InvalidHandle);
+    auto &f = module->functions[name];
+    if (!f)
+      try {
+        f = std::make_unique<FunctionHandle>(FunctionHandle{s.interpreter.entry(*module->program, name)});
+      } catch (const Error &) {
+        module->functions.erase(name);
+        fail(NotFound);
+      }
+    s.functions.insert(f.get());
+    *function = f.get();
+  });
+}
+API cuFuncSetAttribute(FunctionHandle *function, int attribute, int value) {
+  return call(2, [&](State &s) {
+    require(s.functions.count(function), InvalidHandle);
+    if (attribute == 8) { // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+      require(value >= 0 && size_t(value) + function->entry.staticShared <= s.sharedOptIn());
+      function->dynamicLimit = size_t(value);
+    } else {
+      require(attribute == 9); // the preferred carve-out of shared memory
+    }
+  });
+}
+API cuFuncGetAttribute(int *value, int attribute, FunctionHandle *function) {
+  return call(2, [&](State &s) {
+    require(s.functions.count(function), InvalidHandle);
+    const std::map<int, size_t> values = {{0, function->entry.maximum}, {1, function->entry.staticShared}, {2, 0}, {3, 0}, {4, 0},
+                                          {5, 80},                      {6, size_t(s.arch)},               {8, function->dynamicLimit}};
+    auto found = values.find(attribute);
+    require(found != values.end());
+    *value = int(found->second);
+  });
+}
+API cuLaunchKernel(FunctionHandle *function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX, unsigned blockY, unsigned blockZ,
+                   unsigned shared, Stream *stream, void **parameters, void **extra) {
+  return call(2, [&](State &s) {
+    require(s.functions.count(function), InvalidHandle);
+    const Interpreter::Entry &entry = function->entry;
+    require(gridX && gridY && gridZ && blockX && blockY && blockZ && gridY <= 65535 && gridZ <= 65535);
+    uint64_t threads = uint64_t(blockX) * blockY * blockZ;
+    require(threads <= 1024);
+    require(threads <= entry.maximum, LaunchOutOfResources);
+    require(shared + entry.staticShared <= std::max<size_t>(function->dynamicLimit, 49152));
+    std::vector<uint8_t> bytes(entry.parameterBytes);
+    if (extra) {
+      require(!parameters);
+      for (void **e = extra; *e; e += 2)
+        if (*e == reinterpret_cast<void *>(1))
+          for (void **size = extra; *size; size += 2)
+            if (*size == reinterpret_cast<void *>(2)) {
+              require(*static_cast<size_t *>(size[1]) == bytes.size());
+              memcpy(bytes.data(), e[1], bytes.size());
+            }
+    } else {
+      size_t k = 0;
+      for (auto [offset, size] : entry.parameters)
+        memcpy(bytes.data() + offset, parameters[k++], size);
+    }
+    Dimensions grid{gridX, gridY, gridZ}, block{blockX, blockY, blockZ};
+    enqueue(s, stream, [&s, function, grid, block, shared, bytes] { runKernel(s, *function, grid, block, shared, bytes); });
+  });
+}
+
+// ---- streams, graphs, events
+
+API cuStreamCreate(Stream **stream, unsigned flags) {
+  return call(2, [&](State &s) {
+    require(flags <= 1);
+    *stream = new Stream{.blocking = flags == 0, .queue = {}, .capture = nullptr};
+    s.streams.insert(*stream);
+  });
+}
+API cuStreamDestroy_v2(Stream *stream) {
+  return call(2, [&](State &s) {
+    drain(streamOf(s, stream));
+    s.streams.erase(stream);
+    delete stream;
+  });
+}
+API cuStreamSynchronize(Stream *stream) {
+  return call(2, [&](State &s) {
+    if (!stream)
+      return drainAll(s, true);
+    mustNotCapture(streamOf(s, stream));
+    drain(*stream);
+  });
+}
+API cuStreamBeginCapture_v2(Stream *stream, int mode) {
+  return call(2, [&](State &s) {
+    require(mode >= 0 && mode <= 2);
+    require(stream, CaptureUnsupported);
+    mustNotCapture(streamOf(s, stream));
+    stream->capture = std::make_shared<Capture>(Capture{stream, {}, {}, false});
+  });
+}
+API cuStreamEndCapture(Stream *stream, Graph **graph) {
+  return call(2, [&](State &s) {
+    auto capture = streamOf(s, stream).capture;
+    require(capture != nullptr, InvalidValue);
+    require(capture->origin == stream, CaptureUnmatched);
+    for (Stream *other : s.streams)
+      if (other->capture == capture)
+        other->capture = nullptr;
+    *graph = nullptr;
+    require(!capture->invalid, CaptureInvalidated);
+    require(capture->unjoined.empty(), CaptureUnjoined);
+    *graph = *s.graphs.insert(new Graph(std::move(capture->graph))).first;
+  });
+}
+API cuStreamWaitEvent(Stream *stream, Event *event, unsigned) {
+  return call(2, [&](State &s) {
+    require(s.events.count(event), InvalidHandle);
+    std::shared_ptr<Record> record = event->record;
+    if (!record)
+      return;
+    if (record->capture && stream) {
+      Stream &waiting = streamOf(s, stream);
+      require(!waiting.capture || waiting.capture == record->capture, CaptureUnsupported);
+      waiting.capture = record->capture;
+      if (&waiting == record->capture->origin)
+        record->capture->unjoined.erase(record->stream);
+      else
+        record->capture->unjoined.insert(&waiting);
+      return;
+    }
+    enqueue(s, stream, [record] { until(*record); });
+  });
+}
+API cuGraphInstantiateWithFlags(Graph **executable, Graph *graph, unsigned long long) {
+  return call(2, [&](State &s) {
+    require(s.graphs.count(graph), InvalidHandle);
+    *executable = *s.executables.insert(new Graph(*graph)).first;
+  });
+}
+API cuGraphLaunch(Graph *executable, Stream *stream) {
+  return call(2, [&](State &s) {
+    require(s.executables.count(executable), InvalidHandle);
+    // A copy of the work: the executable may be destroyed while it runs.
+    enqueue(s, stream, [work = executable->work] {
+      for (const Work &w : work)
+        w();
+    });
+  });
+}
+API cuGraphExecDestroy(Graph *executable) {
+  return call(2, [&](State &s) {
+    require(s.executables.erase(executable), InvalidHandle);
+    delete executable;
+  });
+}
+API cuGraphDestroy(Graph *graph) {
+  return call(2, [&](State &s) {
+    require(s.graphs.erase(graph), InvalidHandle);
+    delete graph;
+  });
+}
+API cuEventCreate(Event **event, unsigned flags) {
+  return call(2, [&](State &s) { *event = *s.events.insert(new Event{nullptr, !(flags & 2)}).first; });
+}
+API cuEventRecord(Event *event, Stream *stream) {
+  return call(2, [&](State &s) {
+    require(s.events.count(event), InvalidHandle);
+    auto record = std::make_shared<Record>();
+    record->stream = stream;
+    if (stream && streamOf(s, stream).capture)
+      record->capture = stream->capture;
+    else
+      enqueue(s, stream, [record] {
+        record->done = true;
+        record->time = std::chrono::steady_clock::now();
+      });
+    event->record = record;
+  });
+}
+API cuEventSynchronize(Event *event) {
+  return call(2, [&](State &s) {
+    require(s.events.count(event), InvalidHandle);
+    if (!event->record)
+      return;
+    require(!event->record->capture, CaptureUnsupported);
+    until(*event->record);
+  });
+}
+API cuEventElapsedTime_v2(float *milliseconds, Event *from, Event *to) {
+  return call(2, [&](State &s) {
+    require(s.events.count(from) && s.events.count(to) && from->timing && to->timing, InvalidHandle);
+    require(from->record && to->record && !from->record->capture && !to->record->capture, InvalidHandle);
+    require(from->record->done && to->record->done, NotReady);
+    *milliseconds = std::chrono::duration<float, std::milli>(to->record->time - from->record->time).count();
+  });
+}
+API cuEventElapsedTime(float *milliseconds, Event *from, Event *to) { return cuEventElapsedTime_v2(milliseconds, from, to); }
+API cuEventDestroy_v2(Event *event) {
+  return call(2, [&](State &s) {
+    require(s.events.erase(event), InvalidHandle);
+    delete event;
+  });
+}
+
+// ---- errors
+
+API cuGetErrorName(int code, const char **name) {
+  for (auto &e : errors)
+    if (e.code == code) {
+      *name = e.name;
+      return Success;
+    }
+  *name = nullptr;
+  return InvalidValue;
+}
+API cuGetErrorString(int code, const char **text) {
+  for (auto &e : errors)
+    if (e.code == code) {
+      *text = e.text;
+      return Success;
+    }
+  *text = nullptr;
+  return InvalidValue;
+}

@@ -1,0 +1,106 @@
+// Races and reads of shared memory that nothing has written: programs that must be caught, and their repaired twins.
+#include "Fixture.h"
+
+using namespace xfc::ptx;
+using namespace xfc::ptx::test;
+
+namespace {
+
+const std::string before = ".shared .align 16 .b8 s[1024];";
+// %x0: the thread's word, %x1: the next thread's, %x2: the word of the thread 32 further.
+const std::string addresses = ".reg .b32 %x<8>; .reg .pred %q; .reg .b64 %g; mov.u32 %x0, s; add.u32 %x1, %t, 1; and.b32 %x1, %x1, 31; mad.lo.u32 %x1, %x1, 4, %x0;\n"
+                              "xor.b32 %x2, %t, 32; mad.lo.u32 %x2, %x2, 4, %x0; mad.lo.u32 %x0, %t, 4, %x0;\n";
+
+void expectCaught(const std::string &body, const std::string &reason, uint32_t threads = 64) {
+  Interpreter on({.checks = true}), blind;
+  Array<uint32_t> memory(on, std::vector<uint32_t>(256)), unchecked(blind, std::vector<uint32_t>(256));
+  std::string text = faultOf(kernel(1, addresses + body, before), threads, {memory.address}, on);
+  EXPECT_NE(text.find(reason), std::string::npos) << "found: " << text;
+  EXPECT_EQ(faultOf(kernel(1, addresses + body, before), threads, {unchecked.address}, blind), "");
+}
+void expectClean(const std::string &body, uint32_t threads = 64) {
+  Interpreter on({.checks = true});
+  Array<uint32_t> memory(on, std::vector<uint32_t>(256));
+  EXPECT_EQ(faultOf(kernel(1, addresses + body, before), threads, {memory.address}, on), "");
+}
+
+TEST(Shared, NeverWritten) {
+  expectCaught("st.shared.u16 [%x0], 1; ld.shared.u32 %x3, [%x0];", "thread (0,0,0): a read of shared byte 2, which nothing has written");
+  expectClean("st.shared.u32 [%x0], 1; ld.shared.u32 %x3, [%x0];");
+  expectCaught("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%x3}, [s];", "nothing has written", 32);
+}
+
+TEST(Shared, WriteThenRead) {
+  // The second warp's first word, which the first warp has written.
+  expectCaught("setp.ge.u32 %q, %t, 32; @%q bra R; st.shared.u32 [%x0], %t; st.shared.u32 [%x2], %t; R:\nld.shared.u32 %x3, [%x0];",
+               "PTX line 17, block (0,0,0), thread (32,0,0): race on shared byte 128, which thread (0,0,0) has written at PTX line 16: nothing orders the two");
+  expectClean("st.shared.u32 [%x0], %t; bar.sync 0; ld.shared.u32 %x3, [%x2];");
+}
+
+TEST(Shared, ReadThenWrite) {
+  expectCaught("st.shared.u32 [%x0], %t; bar.sync 0; ld.shared.u32 %x3, [%x2]; st.shared.u32 [%x0], 0;", "race on shared byte 128, which thread (32,0,0) has written at PTX line 16");
+  expectCaught("st.shared.u32 [%x0], %t; bar.sync 0; setp.lt.u32 %q, %t, 32; @%q bra W; ld.shared.u32 %x3, [%x2]; bra E; W: st.shared.u32 [%x0], 0; E:",
+               "race on shared byte 0, which thread (32,0,0) has read: nothing orders");
+  expectClean("st.shared.u32 [%x0], %t; bar.sync 0; ld.shared.u32 %x3, [%x2]; bar.sync 0; st.shared.u32 [%x0], 0;");
+}
+
+TEST(Shared, WriteThenWrite) {
+  expectCaught("st.shared.u32 [s], %t;", "thread (1,0,0): race on shared byte 0, which thread (0,0,0) has written");
+}
+
+TEST(Shared, LanesOfAWarp) {
+  expectCaught("st.shared.u32 [%x0], %t; ld.shared.u32 %x3, [%x1];", "thread (0,0,0): race on shared byte 4, which thread (1,0,0) has written", 32);
+  expectCaught("st.shared.u32 [%x0], %t; shfl.sync.idx.b32 %x4, %t, 0, 31, -1; ld.shared.u32 %x3, [%x1];", "race on shared byte 4", 32);
+  expectClean("st.shared.u32 [%x0], %t; bar.warp.sync -1; ld.shared.u32 %x3, [%x1];", 32);
+  expectCaught("st.shared.u32 [%x0], %t; bar.warp.sync -1; ld.shared.u32 %x3, [%x1]; st.shared.u32 [%x0], 0;", "has read", 32);
+}
+
+// Barriers of other warps do not help.
+TEST(Shared, NamedBarriers) {
+  std::string produce = "setp.ge.u32 %q, %t, 32; @%q bra C; st.shared.u32 [%x0], %t; bar.arrive 1, 64; bra E; C: bar.sync ", consume = ", 64; ld.shared.u32 %x3, [%x2]; E:";
+  expectClean(produce + "1" + consume);
+  expectCaught("setp.ge.u32 %q, %t, 32; @%q bra C; bar.arrive 1, 64; st.shared.u32 [%x0], %t; bra E; C: bar.sync 1, 64; ld.shared.u32 %x3, [%x2]; E:", "race on shared byte 0");
+}
+
+TEST(Shared, AsynchronousCopies) {
+  std::string copy = "mad.wide.u32 %g, %t, 4, %p0; cp.async.ca.shared.global [%x0], [%g], 4; cp.async.commit_group;\n";
+  expectCaught(copy + "bar.sync 0; ld.shared.u32 %x3, [%x2];", "shared byte 0 is accessed while a cp.async of thread (0,0,0) at PTX line 16 is not waited for");
+  expectCaught(copy + "cp.async.wait_group 1; ld.shared.u32 %x3, [%x0];", "is not waited for");
+  expectCaught(copy + "cp.async.wait_group 0; bar.warp.sync -1; setp.lt.u32 %q, %t, 32; @%q bra E; ld.shared.u32 %x3, [%x2]; E:",
+               "race on shared byte 0, which thread (0,0,0) has written at PTX line 16");
+  expectCaught(copy + "cp.async.wait_group 0; ld.shared.u32 %x3, [%x1];", "race on shared byte 4, which thread (1,0,0) has written", 32);
+  expectClean(copy + "cp.async.wait_group 0; ld.shared.u32 %x3, [%x0];");
+  expectClean(copy + "cp.async.wait_all; bar.sync 0; ld.shared.u32 %x3, [%x2];");
+  // A stage is filled again while another warp still reads it.
+  expectCaught("st.shared.u32 [%x0], %t; bar.sync 0; ld.shared.u32 %x3, [%x2];\n" + copy, "shared byte 128 is accessed while a cp.async of thread (32,0,0) at PTX line 17 is not waited for");
+  expectCaught("st.shared.u32 [%x0], %t; bar.sync 0; setp.lt.u32 %q, %t, 32; @%q bra W; ld.shared.u32 %x3, [%x2]; bra E;\nW: " + copy + "E:",
+               "race on shared byte 0, which thread (32,0,0) has read");
+}
+
+TEST(Shared, Atomics) {
+  expectClean("st.shared.u32 [%x0], 0; bar.sync 0; atom.shared.add.u32 %x3, [s], 1;");
+  expectCaught("st.shared.u32 [%x0], 0; bar.sync 0; atom.shared.add.u32 %x3, [s], 1; ld.shared.u32 %x4, [s];", "race on shared byte 0");
+}
+
+TEST(Global, BetweenBlocks) {
+  auto check = [](const std::string &body, bool checks, uint32_t blocks) {
+    Interpreter on({.threads = 2, .checks = checks});
+    Array<uint32_t> memory(on, std::vector<uint32_t>(256));
+    return faultOf(kernel(1, ".reg .b32 %c, %x; .reg .b64 %g; mov.u32 %c, %ctaid.x;\n" + body), 1, {memory.address}, on, 0, blocks);
+  };
+  std::string sameWord = "st.global.u32 [%p0+8], %c;", own = "mad.wide.u32 %g, %c, 4, %p0; st.global.u32 [%g], %c; ld.global.u32 %x, [%g];";
+  EXPECT_EQ(check(sameWord, true, 2),
+            "kernel test, PTX line 15, block (1,0,0), thread (0,0,0): race on global memory: byte 8 of an allocation of 1024 bytes is written here and was "
+            "written by block (0,0,0) of the same launch");
+  EXPECT_EQ(check(sameWord, false, 2), "");
+  EXPECT_EQ(check(sameWord, true, 1), "");
+  EXPECT_EQ(check(own, true, 9), "");
+  EXPECT_NE(check(own + "ld.global.u32 %x, [%p0];", true, 2).find("is read here and was written by block (0,0,0)"), std::string::npos);
+  EXPECT_NE(check("ld.global.u32 %x, [%p0+12];" + own, true, 5).find("is written here and was read by other blocks"), std::string::npos);
+  EXPECT_EQ(check("red.global.add.u32 [%p0], 1;", true, 5), "");
+  // Neighbouring halves of a word, and neighbouring bytes, are no race.
+  EXPECT_EQ(check("mad.wide.u32 %g, %c, 2, %p0; st.global.u16 [%g], %c;", true, 9), "");
+  EXPECT_EQ(check("cvt.u64.u32 %g, %c; add.u64 %g, %g, %p0; st.global.u8 [%g], %c;", true, 9), "");
+}
+
+} // namespace

@@ -1,0 +1,320 @@
+// libcuda.so.1 of the tests as an executable uses it: opened by name, every function found by dlsym.
+#include "Fixture.h"
+#include <dlfcn.h>
+
+using namespace xfc::ptx::test;
+
+namespace {
+
+// y[i] = y[i] * factor + x[i] for i < n, one thread each.
+const std::string saxpy = ".version 7.1\n.target sm_80\n.address_size 64\n" R"(
+.visible .entry saxpy(.param .u64 x, .param .u64 y, .param .f32 factor, .param .u32 n)
+{
+.reg .b64 %x, %y; .reg .b32 %i, %c, %n, %t; .reg .f32 %f, %a, %b; .reg .pred %p;
+ld.param.u64 %x, [x]; ld.param.u64 %y, [y]; ld.param.f32 %f, [factor]; ld.param.u32 %n, [n];
+mov.u32 %t, %tid.x; mov.u32 %c, %ctaid.x; mov.u32 %i, %ntid.x; mad.lo.u32 %i, %c, %i, %t;
+setp.ge.u32 %p, %i, %n; @%p ret;
+mad.wide.u32 %x, %i, 4, %x; mad.wide.u32 %y, %i, 4, %y;
+ld.global.f32 %a, [%x]; ld.global.f32 %b, [%y]; fma.rn.f32 %b, %b, %f, %a; st.global.f32 [%y], %b;
+ret;
+}
+.extern .shared .align 16 .b8 dynamic[];
+.visible .entry wild(.param .u64 x) { .reg .b64 %x; ld.param.u64 %x, [x]; st.global.u32 [%x], 1; ret; }
+)";
+
+using Handle = void *;
+using Address = uint64_t;
+
+// A process of its own per environment would be slow: the library is closed and opened again.
+class Driver : public testing::Test {
+protected:
+  void open(std::vector<std::pair<const char *, const char *>> environment = {}) {
+    for (const char *name : {"XFC_PTX_DRIVER_VERSION", "XFC_PTX_DEVICES", "XFC_PTX_ARCH", "XFC_PTX_MEMORY", "XFC_PTX_LOST_AFTER", "XFC_PTX_CHECK", "XFC_PTX_THREADS"})
+      unsetenv(name);
+    for (auto [name, value] : environment)
+      setenv(name, value, 1);
+    library = dlopen(XFC_PTX_DRIVER, RTLD_NOW | RTLD_LOCAL);
+    ASSERT_TRUE(library) << dlerror();
+  }
+  void TearDown() override {
+    ASSERT_EQ(dlclose(library), 0);
+    ASSERT_EQ(dlopen(XFC_PTX_DRIVER, RTLD_NOLOAD | RTLD_NOW), nullptr) << "the next test would see this one's state";
+  }
+  template <class... P> int call(const char *name, P... parameters) {
+    void *symbol = dlsym(library, name);
+    EXPECT_TRUE(symbol) << name;
+    return symbol ? reinterpret_cast<int (*)(P...)>(symbol)(parameters...) : -1;
+  }
+  void start() {
+    ASSERT_EQ(call("cuInit", 0u), 0);
+    Handle context = nullptr;
+    ASSERT_EQ(call("cuDevicePrimaryCtxRetain", &context, 0), 0);
+    ASSERT_EQ(call("cuCtxSetCurrent", context), 0);
+  }
+  int load(const std::string &text, std::string *log = nullptr) {
+    std::vector<char> buffer(200);
+    int options[] = {5, 6};
+    void *values[] = {buffer.data(), reinterpret_cast<void *>(buffer.size())};
+    int code = call("cuModuleLoadDataEx", &module, static_cast<const void *>(text.c_str()), 2u, +options, +values);
+    if (log)
+      *log = buffer.data();
+    return code;
+  }
+  Handle function(const char *name) {
+    Handle f = nullptr;
+    EXPECT_EQ(call("cuModuleGetFunction", &f, module, name), 0);
+    return f;
+  }
+  Address allocate(size_t bytes) {
+    Address address = 0;
+    EXPECT_EQ(call("cuMemAlloc_v2", &address, bytes), 0);
+    return address;
+  }
+  Handle stream(unsigned flags = 1) {
+    Handle s = nullptr;
+    EXPECT_EQ(call("cuStreamCreate", &s, flags), 0);
+    return s;
+  }
+  int launch(Handle f, unsigned grid, unsigned block, Handle on, std::vector<void *> parameters, unsigned shared = 0) {
+    return call("cuLaunchKernel", f, grid, 1u, 1u, block, 1u, 1u, shared, on, parameters.data(), static_cast<void **>(nullptr));
+  }
+  std::vector<float> read(Address from, size_t n) {
+    std::vector<float> values(n);
+    EXPECT_EQ(call("cuMemcpyDtoH_v2", static_cast<void *>(values.data()), from, 4 * n), 0);
+    return values;
+  }
+  float *pinned(size_t n) {
+    void *p = nullptr;
+    EXPECT_EQ(call("cuMemAllocHost_v2", &p, 4 * n), 0);
+    return static_cast<float *>(p);
+  }
+
+  void *library = nullptr;
+  Handle module = nullptr;
+};
+
+TEST_F(Driver, DescribesTheDevice) {
+  open({{"XFC_PTX_ARCH", "86"}, {"XFC_PTX_MEMORY", "1000000"}});
+  int value = 0, device = -1;
+  EXPECT_EQ(call("cuDeviceGetCount", &value), 3); // not initialised
+  EXPECT_EQ(call("cuCtxSynchronize"), 3);
+  EXPECT_EQ(call("cuInit", 0u), 0);
+  EXPECT_EQ(call("cuCtxSynchronize"), 201); // no context
+  start();
+  EXPECT_EQ(call("cuDriverGetVersion", &value), 0);
+  EXPECT_EQ(value, 12080);
+  EXPECT_EQ(call("cuDeviceGetCount", &value), 0);
+  EXPECT_EQ(value, 1);
+  EXPECT_EQ(call("cuDeviceGet", &device, 0), 0);
+  EXPECT_EQ(call("cuDeviceGet", &device, 1), 101);
+  EXPECT_EQ(call("cuDeviceGetAttribute", &value, 75, 0), 0);
+  EXPECT_EQ(value, 8);
+  EXPECT_EQ(call("cuDeviceGetAttribute", &value, 76, 0), 0);
+  EXPECT_EQ(value, 6);
+  EXPECT_EQ(call("cuDeviceGetAttribute", &value, 97, 0), 0);
+  EXPECT_EQ(value, 99 * 1024);
+  char name[40];
+  EXPECT_EQ(call("cuDeviceGetName", +name, 40, 0), 0);
+  EXPECT_STREQ(name, "PTX interpreter (sm_86)");
+  size_t left = 0, total = 0;
+  Address a = allocate(600000);
+  EXPECT_EQ(call("cuMemGetInfo_v2", &left, &total), 0);
+  EXPECT_EQ(left, 400000u);
+  EXPECT_EQ(total, 1000000u);
+  EXPECT_EQ(call("cuMemAlloc_v2", &a, size_t(400001)), 2);
+  const char *text = nullptr;
+  EXPECT_EQ(call("cuGetErrorName", 700, &text), 0);
+  EXPECT_STREQ(text, "CUDA_ERROR_ILLEGAL_ADDRESS");
+  EXPECT_EQ(call("cuGetErrorString", 2, &text), 0);
+  EXPECT_STREQ(text, "out of memory");
+  EXPECT_EQ(call("cuGetErrorName", 12345, &text), 1);
+}
+
+TEST_F(Driver, RunsKernelsAndCopies) {
+  open({{"XFC_PTX_THREADS", "2"}});
+  start();
+  ASSERT_EQ(load(saxpy), 0);
+  Handle f = function("saxpy"), s = stream();
+  constexpr uint32_t n = 300;
+  float *x = pinned(n), *y = pinned(n), factor = 3;
+  for (uint32_t i = 0; i < n; ++i)
+    x[i] = float(i), y[i] = 1;
+  Address dx = allocate(4 * n), dy = allocate(4 * n);
+  Handle from = nullptr, to = nullptr;
+  EXPECT_EQ(call("cuEventCreate", &from, 0u), 0);
+  EXPECT_EQ(call("cuEventCreate", &to, 0u), 0);
+  EXPECT_EQ(call("cuMemcpyHtoDAsync_v2", dx, static_cast<const void *>(x), size_t(4 * n), s), 0);
+  EXPECT_EQ(call("cuMemcpyHtoDAsync_v2", dy, static_cast<const void *>(y), size_t(4 * n), s), 0);
+  EXPECT_EQ(call("cuEventRecord", from, s), 0);
+  uint32_t count = n;
+  EXPECT_EQ(launch(f, 3, 128, s, {&dx, &dy, &factor, &count}), 0);
+  factor = 100; // parameters were read
+  EXPECT_EQ(call("cuEventRecord", to, s), 0);
+  float time = 0;
+  EXPECT_EQ(call("cuEventElapsedTime_v2", &time, from, to), 600);
+  EXPECT_EQ(call("cuMemcpyDtoHAsync_v2", static_cast<void *>(y), dy, size_t(4 * n), s), 0);
+  EXPECT_EQ(y[5], 1) << "the copy is asynchronous";
+  EXPECT_EQ(call("cuStreamSynchronize", s), 0);
+  EXPECT_EQ(call("cuEventElapsedTime_v2", &time, from, to), 0);
+  for (uint32_t i = 0; i < n; ++i)
+    ASSERT_EQ(y[i], 3 + float(i));
+  // Columns 1 and 2 of a matrix of 4 by 3 to the host.
+  struct {
+    size_t fromX = 4, fromY = 0;
+    int fromType = 2;
+    const void *fromHost = nullptr;
+    Address from;
+    void *fromArray = nullptr;
+    size_t fromPitch = 16, toX = 0, toY = 0;
+    int toType = 1;
+    void *toHost;
+    Address to = 0;
+    void *toArray = nullptr;
+    size_t toPitch = 8, width = 8, height = 3;
+  } copy;
+  float part[6];
+  copy.from = dx;
+  copy.toHost = part;
+  EXPECT_EQ(call("cuMemcpy2DAsync_v2", static_cast<const void *>(&copy), s), 0);
+  EXPECT_EQ(std::vector<float>(part, part + 6), (std::vector<float>{1, 2, 5, 6, 9, 10}));
+  EXPECT_EQ(call("cuMemsetD8Async", dx, static_cast<unsigned char>(0), size_t(8), s), 0);
+  EXPECT_EQ(call("cuMemcpyDtoDAsync_v2", dy, dx, size_t(12), s), 0);
+  EXPECT_EQ(call("cuCtxSynchronize"), 0);
+  EXPECT_EQ(read(dy, 3), (std::vector<float>{0, 0, 2}));
+  // Limits of a launch.
+  EXPECT_EQ(launch(f, 1, 32, s, {&dx, &dy, &factor, &count}, 49153), 1);
+  EXPECT_EQ(call("cuFuncSetAttribute", f, 8, 99 * 1024), 0);
+  EXPECT_EQ(launch(f, 1, 32, s, {&dx, &dy, &factor, &count}, 49153), 0);
+  EXPECT_EQ(call("cuFuncSetAttribute", f, 8, 300 * 1024), 1);
+  EXPECT_EQ(launch(f, 1, 1025, s, {&dx, &dy, &factor, &count}), 1);
+  Handle none = nullptr;
+  EXPECT_EQ(call("cuModuleGetFunction", &none, module, "nosuch"), 500);
+  EXPECT_EQ(call("cuModuleUnload", module), 0);
+  EXPECT_EQ(launch(f, 1, 32, s, {&dx, &dy, &factor, &count}), 400);
+}
+
+TEST_F(Driver, CapturesGraphsOverTwoStreams) {
+  open();
+  start();
+  ASSERT_EQ(load(saxpy), 0);
+  Handle f = function("saxpy"), a = stream(), b = stream(), forked = nullptr, joined = nullptr, graph = nullptr, exec = nullptr;
+  float *x = pinned(4), *out = pinned(4), factor = 2;
+  Address dx = allocate(16), dy = allocate(16);
+  EXPECT_EQ(call("cuMemsetD8Async", dy, static_cast<unsigned char>(0), size_t(16), a), 0);
+  EXPECT_EQ(call("cuStreamSynchronize", a), 0);
+  EXPECT_EQ(call("cuEventCreate", &forked, 2u), 0);
+  EXPECT_EQ(call("cuEventCreate", &joined, 2u), 0);
+  uint32_t n = 4;
+  auto record = [&](bool join) {
+    EXPECT_EQ(call("cuStreamBeginCapture_v2", a, 1), 0);
+    EXPECT_EQ(call("cuEventRecord", forked, a), 0);
+    EXPECT_EQ(call("cuStreamWaitEvent", b, forked, 0u), 0);
+    EXPECT_EQ(call("cuMemcpyHtoDAsync_v2", dx, static_cast<const void *>(x), size_t(16), b), 0);
+    EXPECT_EQ(call("cuEventRecord", joined, b), 0);
+    if (join) {
+      EXPECT_EQ(call("cuStreamWaitEvent", a, joined, 0u), 0);
+    }
+    EXPECT_EQ(launch(f, 1, 4, a, {&dx, &dy, &factor, &n}), 0);
+    EXPECT_EQ(call("cuMemcpyDtoHAsync_v2", static_cast<void *>(out), dy, size_t(16), a), 0);
+    return call("cuStreamEndCapture", a, &graph);
+  };
+  EXPECT_EQ(record(false), 904);
+  ASSERT_EQ(record(true), 0);
+  EXPECT_EQ(call("cuGraphInstantiateWithFlags", &exec, graph, 0ull), 0);
+  EXPECT_EQ(call("cuGraphDestroy", graph), 0);
+  for (int i = 0; i < 4; ++i)
+    out[i] = -1;
+  EXPECT_EQ(call("cuCtxSynchronize"), 0);
+  EXPECT_EQ(out[0], -1) << "capturing runs nothing";
+  float want = 0;
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 4; ++i)
+      x[i] = float(round + 1);
+    EXPECT_EQ(call("cuGraphLaunch", exec, a), 0);
+    EXPECT_EQ(call("cuStreamSynchronize", a), 0);
+    want = want * 2 + float(round + 1);
+    EXPECT_EQ(out[3], want);
+  }
+  // What must not be done while a stream captures.
+  EXPECT_EQ(call("cuStreamBeginCapture_v2", a, 1), 0);
+  EXPECT_EQ(call("cuStreamSynchronize", a), 900);
+  EXPECT_EQ(call("cuStreamEndCapture", a, &graph), 901);
+  EXPECT_EQ(call("cuGraphExecDestroy", exec), 0);
+  EXPECT_EQ(call("cuGraphLaunch", exec, a), 400);
+}
+
+// A stream that waits for an event runs after the other stream's work, which nothing else asked for.
+TEST_F(Driver, OrdersStreamsByEvents) {
+  open();
+  start();
+  Handle a = stream(), b = stream(), event = nullptr;
+  EXPECT_EQ(call("cuEventCreate", &event, 2u), 0);
+  Address first = allocate(4), second = allocate(4);
+  float *x = pinned(1), *y = pinned(1);
+  *x = 5;
+  EXPECT_EQ(call("cuMemcpyHtoDAsync_v2", first, static_cast<const void *>(x), size_t(4), a), 0);
+  EXPECT_EQ(call("cuEventRecord", event, a), 0);
+  EXPECT_EQ(call("cuStreamWaitEvent", b, event, 0u), 0);
+  EXPECT_EQ(call("cuMemcpyDtoDAsync_v2", second, first, size_t(4), b), 0);
+  EXPECT_EQ(call("cuMemcpyDtoHAsync_v2", static_cast<void *>(y), second, size_t(4), b), 0);
+  EXPECT_EQ(call("cuStreamSynchronize", b), 0);
+  EXPECT_EQ(*y, 5);
+}
+
+TEST_F(Driver, RefusesModules) {
+  open();
+  start();
+  std::string log;
+  EXPECT_EQ(load(std::string("\177ELF") + "cubin"), 209);
+  EXPECT_EQ(load(".version 7.1\n.target sm_80\n.address_size 64\n.visible .entry k() { frob.b32 1; }", &log), 218);
+  EXPECT_EQ(log, "PTX JIT: line 4: unknown instruction frob");
+  EXPECT_EQ(load(".version 8.0\n.target sm_90a\n.address_size 64\n"), 209);
+}
+
+TEST_F(Driver, AnOldDriverOrDevice) {
+  open({{"XFC_PTX_DRIVER_VERSION", "11040"}, {"XFC_PTX_ARCH", "75"}});
+  start();
+  int version = 0;
+  EXPECT_EQ(call("cuDriverGetVersion", &version), 0);
+  EXPECT_EQ(version, 11040);
+  EXPECT_EQ(load(".version 8.0\n.target sm_70\n.address_size 64\n"), 222);
+  EXPECT_EQ(load(".version 7.1\n.target sm_80\n.address_size 64\n"), 209);
+  EXPECT_EQ(load(".version 7.1\n.target sm_70\n.address_size 64\n"), 0);
+}
+
+TEST_F(Driver, NoDevice) {
+  open({{"XFC_PTX_DEVICES", "0"}});
+  EXPECT_EQ(call("cuInit", 0u), 100);
+}
+
+TEST_F(Driver, ALostDevice) {
+  open({{"XFC_PTX_LOST_AFTER", "2:214"}});
+  start();
+  ASSERT_EQ(load(saxpy), 0);
+  Handle f = function("saxpy"), s = stream();
+  Address a = allocate(4);
+  float factor = 1;
+  uint32_t n = 0;
+  for (int k = 0; k < 3; ++k) {
+    EXPECT_EQ(launch(f, 1, 1, s, {&a, &a, &factor, &n}), 0);
+    EXPECT_EQ(call("cuStreamSynchronize", s), k < 2 ? 0 : 214);
+  }
+  EXPECT_EQ(call("cuMemAlloc_v2", &a, size_t(4)), 214);
+  EXPECT_EQ(call("cuCtxSynchronize"), 214);
+}
+
+TEST_F(Driver, AFaultOfTheDevice) {
+  open();
+  start();
+  ASSERT_EQ(load(saxpy), 0);
+  Handle s = stream();
+  Address a = allocate(4), wild = a + 4;
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(launch(function("wild"), 1, 1, s, {&wild}), 0);
+  EXPECT_EQ(call("cuStreamSynchronize", s), 700);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "kernel wild, PTX line 16, block (0,0,0), thread (0,0,0): global memory out of bounds: 4 bytes at offset 4 of an allocation of 4 bytes\n");
+  EXPECT_EQ(call("cuMemFree_v2", a), 700);
+}
+
+} // namespace
