@@ -31,7 +31,7 @@ Backend::KernelInfo CPUBackend::emit(Operation *op, llvm::StringRef name) {
 
 std::optional<Backend::Packing> CPUBackend::packs(Operation *op, unsigned operand) const {
   auto product = dyn_cast<ProductOpInterface>(op);
-  if (operand != 1 || !product || isa<LinearWeightGradOp>(op))
+  if (operand != 1 || !product || !isa<RankedTensorType>(op->getOperand(1).getType()))
     return std::nullopt;
   return Packing{!isa<LinearInputGradOp>(op), product.getCompute()};
 }

@@ -351,7 +351,7 @@ struct AttentionReference {
 } // namespace
 
 LogicalResult AttentionOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
-  const Tensor &q = operands[0], &k = operands[1], &v = operands[2];
+  const Tensor q = rounded(operands[0], getCompute()), k = rounded(operands[1], getCompute()), v = rounded(operands[2], getCompute());
   AttentionReference reference{shape, getQ().getType().getSet(), getK().getType().getSet(), getStructure(), static_cast<int64_t>(getHeads()),
                                static_cast<int64_t>(getId()), getScale().convertToDouble(), getRate().convertToDouble()};
   Tensor o = zeros(shape, getResult().getType()), lse = zeros(shape, getLse().getType()), weights;
@@ -399,7 +399,9 @@ LogicalResult AttentionOp::differentiate(OpBuilder &builder, Gradients &gradient
 // With p the probabilities before and z those after dropout: dv = z^T do, dz = do v^T, dp = factor dz,
 // ds = p (dp - sum over keys of p dp), dq = scale ds k, dk = scale ds^T q. The sum equals do . o of the head.
 LogicalResult AttentionGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
-  const Tensor &dout = operands[0], &q = operands[1], &k = operands[2], &v = operands[3], &o = operands[4], &lse = operands[5];
+  const Tensor dout = rounded(operands[0], getCompute()), q = rounded(operands[1], getCompute()), k = rounded(operands[2], getCompute()),
+               v = rounded(operands[3], getCompute());
+  const Tensor &o = operands[4], &lse = operands[5];
   AttentionReference reference{shape, getQ().getType().getSet(), getK().getType().getSet(), getStructure(), static_cast<int64_t>(getHeads()),
                                static_cast<int64_t>(getId()), getScale().convertToDouble(), getRate().convertToDouble()};
   Tensor dq = zeros(shape, getDq().getType()), dk = zeros(shape, getDk().getType()), dv = zeros(shape, getDv().getType());

@@ -380,30 +380,36 @@ def XFC_CombineTransposedOp : XFC_Op<"combine_transposed", [Kernel, Plain]> {
 //===--------------------------------------------------------------------------------------------------------===//
 
 defvar AttentionAttributes = (ins I64Attr:$heads, F64Attr:$scale, UnitAttr:$padding, UnitAttr:$causal,
-                                  DefaultValuedAttr<F64Attr, "0.0">:$rate, DefaultValuedAttr<I64Attr, "0">:$id);
+                                  DefaultValuedAttr<F64Attr, "0.0">:$rate, DefaultValuedAttr<I64Attr, "0">:$id,
+                                  OptionalAttr<XFC_ComputeType>:$compute);
+defvar AttentionDeclarations = [{
+  // The index into xfc_shape.keys.
+  int64_t getStructure();
+  bool computesIn(::xfc::ComputeType type) { return type != ::xfc::ComputeType::int8; }
+}];
 
-def XFC_AttentionOp : XFC_Op<"attention", [Differentiable, Kernel]> {
+def XFC_AttentionOp : XFC_Op<"attention", [Differentiable, Kernel, ProductOpInterface]> {
   let summary = "o = combine(dropout(softmax(mask(scale * scores(q, k)))), v), without storing any pair";
   let description = [{
     q [Nq, H*key_dim], k [Nk, H*key_dim], v [Nk, H*value_dim]; result [Nq, H*value_dim]; lse [Nq, H], the
     log-sum-exp of each query's scaled scores, for the gradient (0 where no key is left); weights, if there is a
-    third result, are the probabilities before dropout.
+    third result, are the probabilities before dropout. `in bf16` rounds q, k, v and, where they are multiplied,
+    the probabilities, which kernels do before dividing by their sum; GPUs have kernels for it.
   }];
   let arguments = !con((ins XFC_FloatRows:$q, XFC_FloatRows:$k, XFC_FloatRows:$v), AttentionAttributes);
   let results = (outs XFC_FloatRows:$result, XFC_FloatRows:$lse, Optional<XFC_Pairs>:$weights);
+  let assemblyFormat = "operands (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
-  let extraClassDeclaration = [{
-    // The index into xfc_shape.keys.
-    int64_t getStructure();
-  }];
+  let extraClassDeclaration = AttentionDeclarations;
 }
 
-def XFC_AttentionGradOp : XFC_Op<"attention_grad", [Kernel]> {
+def XFC_AttentionGradOp : XFC_Op<"attention_grad", [Kernel, ProductOpInterface]> {
   let summary = "dq, dk, dv of xfc.attention; probabilities are computed again from lse (Dao et al., 2022, algorithm 4)";
   let arguments = !con((ins XFC_FloatRows:$doutput, XFC_FloatRows:$q, XFC_FloatRows:$k, XFC_FloatRows:$v,
                             XFC_FloatRows:$output, XFC_FloatRows:$lse), AttentionAttributes);
   let results = (outs XFC_FloatRows:$dq, XFC_FloatRows:$dk, XFC_FloatRows:$dv);
-  let extraClassDeclaration = [{ int64_t getStructure(); }];
+  let assemblyFormat = "operands (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
+  let extraClassDeclaration = AttentionDeclarations;
   let hasVerifier = 1;
 }
 

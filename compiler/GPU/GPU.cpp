@@ -41,7 +41,7 @@ Backend::KernelInfo GPUBackend::emit(Operation *op, StringRef name) {
 // A product in bf16 reads its weight in bf16; one in f32 reads the weight itself.
 std::optional<Backend::Packing> GPUBackend::packs(Operation *op, unsigned operand) const {
   auto product = dyn_cast<ProductOpInterface>(op);
-  if (operand != 1 || !product || !product.getCompute() || isa<LinearWeightGradOp>(op))
+  if (operand != 1 || !product || !product.getCompute() || !isa<RankedTensorType>(op->getOperand(1).getType()))
     return std::nullopt;
   return Packing{/*transposed=*/false, product.getCompute()};
 }

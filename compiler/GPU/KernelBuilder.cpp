@@ -32,6 +32,8 @@ void KernelBuilder::kernel(StringRef name, const std::function<void()> &body) {
   LLVM::ReturnOp::create(b, ValueRange{});
   function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), b.getUnitAttr());
   function->setAttr(NVVM::NVVMDialect::getReqntidAttrName(), b.getDenseI32ArrayAttr({static_cast<int32_t>(threads), 1, 1}));
+  if (registers)
+    function->setAttr(NVVM::NVVMDialect::getMaxnregAttrName(), b.getI32IntegerAttr(static_cast<int32_t>(registers)));
 }
 
 Value KernelBuilder::thread() { return NVVM::ThreadIdXOp::create(b, i32); }

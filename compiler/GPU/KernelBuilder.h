@@ -16,6 +16,7 @@ public:
   // An entry `name(call)`. The body may set `threads` before it asks for anything that depends on it.
   void kernel(llvm::StringRef name, const std::function<void()> &body);
   int64_t threads = 256; // of a block, a multiple of 32
+  int64_t registers = 0; // that a thread may have, at most; 0: as ptxas likes, which may spill a few to have more blocks on a processor
   int64_t warps() const { return threads / 32; }
   static constexpr int64_t warpSize = 32;
 

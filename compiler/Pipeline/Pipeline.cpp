@@ -142,11 +142,11 @@ private:
     if (options.dtype == "bf16") {
       if (plain)
         throw Error("--dtype bf16: plain code multiplies in f32 or f64; use --dtype f32, or another --cpu");
-      runPass(createSetComputeType({ComputeType::bf16, {}}));
+      runPass(createSetComputeType({ComputeType::bf16, {}, target == Target::CUDA}));
     } else if (options.dtype == "f32" && !plain && module->lookupSymbol("decode_step")) {
       for (ComputeType type : {ComputeType::bf16, ComputeType::int8})
         if (target == Target::CPU || type != ComputeType::int8) // whose products a GPU's kernels do not have
-          runPass(createSetComputeType({type, {"encode", "decode_step", "decode_candidates"}}));
+          runPass(createSetComputeType({type, {"encode", "decode_step", "decode_candidates"}, target == Target::CUDA}));
     }
   }
 

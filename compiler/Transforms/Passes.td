@@ -215,7 +215,7 @@ def FuseEpilogue : Pass<"xfc-fuse-epilogue", "::mlir::func::FuncOp"> {
 def SetComputeType : Pass<"xfc-set-compute-type", "::mlir::ModuleOp"> {
   let summary = "Makes products round their operands to a type before they multiply";
   let description = [{
-    Every product of the module, or those of a copy of each function of `variants`: the copy's name is the function's, a
+    Every product of the module but attention's, or those of a copy of each function of `variants`: the copy's name is the function's, a
     dot, and the type. Refused where a product is not defined in the type: gradients in int8, products of f64.
 
     ```mlir
@@ -231,7 +231,8 @@ def SetComputeType : Pass<"xfc-set-compute-type", "::mlir::ModuleOp"> {
     Option<"type", "type", "::xfc::ComputeType", /*default=*/"::xfc::ComputeType::bf16", "what operands are rounded to",
            [{::llvm::cl::values(clEnumValN(::xfc::ComputeType::bf16, "bf16", "the nearest bf16"),
                                 clEnumValN(::xfc::ComputeType::int8, "int8", "integers, with a factor for each row"))}]>,
-    ListOption<"variants", "variants", "std::string", "functions that stay as they are and get a copy; none: all are changed">];
+    ListOption<"variants", "variants", "std::string", "functions that stay as they are and get a copy; none: all are changed">,
+    Option<"attention", "attention", "bool", /*default=*/"false", "products of attention, too, for targets that have kernels for it">];
   let statistics = [Statistic<"changed", "products changed", "products that round their operands">];
 }
 

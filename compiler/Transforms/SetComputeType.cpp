@@ -37,6 +37,8 @@ struct SetComputeType : impl::SetComputeTypeBase<SetComputeType> {
 private:
   void mark(func::FuncOp function) {
     function.walk([&](ProductOpInterface product) {
+      if (!attention && isa<AttentionOp, AttentionGradOp>(product))
+        return;
       product.setComputeAttr(ComputeTypeAttr::get(&getContext(), type));
       if (failed(verifyComputeType(product)))
         signalPassFailure();

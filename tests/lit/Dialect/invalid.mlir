@@ -251,6 +251,15 @@ func.func @f(%x: !x, %w: tensor<4x6xf32>) {
 
 // -----
 
+!x = !xfc.rows<source, 6xf32>
+func.func @f(%x: !x) {
+  // expected-error @+1 {{is not defined in int8}}
+  %0:2 = xfc.attention %x, %x, %x in int8 {heads = 2 : i64, scale = 1.0} : (!x, !x, !x) -> (!x, !xfc.rows<source, 2xf32>)
+  return
+}
+
+// -----
+
 !x = !xfc.rows<source, 6xf64>
 !y = !xfc.rows<source, 4xf64>
 func.func @f(%x: !x, %w: tensor<4x6xf64>) {

@@ -77,6 +77,10 @@ func.func @compute_types(%x: !x, %w: tensor<4x6xf32>, %b: tensor<4xf32>, %r: !y,
   %3 = xfc.linear_weight_grad %0, %x in bf16 : (!y, !x) -> tensor<4x6xf32>
   // CHECK: xfc.linear_cross_entropy %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} in bf16 : (
   %loss, %nll, %logits, %lse = xfc.linear_cross_entropy %x, %w, %labels, %e in bf16 : (!x, tensor<4x6xf32>, !ids, tensor<f32>) -> (!one, !one, !y, !one)
+  // CHECK: xfc.attention %{{.*}}, %{{.*}}, %{{.*}} in bf16 {heads = 2 : i64, scale = 1.000000e+00 : f64} : (
+  %o, %sums = xfc.attention %x, %x, %x in bf16 {heads = 2 : i64, scale = 1.0} : (!x, !x, !x) -> (!x, !two)
+  // CHECK: xfc.attention_grad %{{.*}} in bf16 {heads = 2 : i64, scale = 1.000000e+00 : f64} : (
+  %dq, %dk, %dv = xfc.attention_grad %o, %x, %x, %x, %o, %sums in bf16 {heads = 2 : i64, scale = 1.0} : (!x, !x, !x, !x, !x, !two) -> (!x, !x, !x)
   return %0, %1, %2, %3, %loss : !y, !y, !x, tensor<4x6xf32>, !one
 }
 

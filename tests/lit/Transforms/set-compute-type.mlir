@@ -1,6 +1,7 @@
 // RUN: %xfc-opt %s --xfc-set-compute-type=type=bf16 | FileCheck %s --check-prefix=ALL
 // RUN: %xfc-opt %s --xfc-set-compute-type="type=int8 variants=encode" | FileCheck %s --check-prefix=VARIANT
 // RUN: %xfc-opt %s --xfc-set-compute-type="type=bf16 variants=encode" --xfc-set-compute-type="type=int8 variants=encode" | FileCheck %s --check-prefix=TWO
+// RUN: %xfc-opt %s --xfc-set-compute-type="type=bf16 attention" | FileCheck %s --check-prefix=ATTENTION
 
 !rows = !xfc.rows<source, 8xf32>
 !weight = tensor<8x8xf32>
@@ -12,7 +13,15 @@
 // ALL-LABEL: func.func @gradients(
 // ALL: xfc.linear_input_grad %{{.*}}, %{{.*}} in bf16 :
 // ALL: xfc.linear_weight_grad %{{.*}}, %{{.*}} in bf16 :
+// ALL-LABEL: func.func @attention(
+// ALL: xfc.attention %{{.*}}, %{{.*}}, %{{[a-z0-9]+}} {heads
+// ALL: xfc.attention_grad {{.*}}, %{{[a-z0-9#]+}} {heads
 // ALL-NOT: func.func
+
+// Where it is asked for, those of attention, too.
+// ATTENTION-LABEL: func.func @attention(
+// ATTENTION: xfc.attention %{{.*}}, %{{.*}}, %{{.*}} in bf16 {heads
+// ATTENTION: xfc.attention_grad {{.*}} in bf16 {heads
 
 // A copy: same arguments, same results, their attributes too.
 // VARIANT-LABEL: func.func @encode(
@@ -44,4 +53,10 @@ func.func @gradients(%dy: !rows, %x: !rows, %w: !weight) -> (!rows, !weight, ten
   %dx = xfc.linear_input_grad %dy, %w : (!rows, !weight) -> !rows
   %dw, %db = xfc.linear_weight_grad %dy, %x : (!rows, !rows) -> (!weight, tensor<8xf32>)
   return %dx, %dw, %db : !rows, !weight, tensor<8xf32>
+}
+
+func.func @attention(%x: !rows) -> !rows {
+  %o, %lse = xfc.attention %x, %x, %x {heads = 2 : i64, scale = 1.0} : (!rows, !rows, !rows) -> (!rows, !xfc.rows<source, 2xf32>)
+  %dq, %dk, %dv = xfc.attention_grad %o, %x, %x, %x, %o, %lse {heads = 2 : i64, scale = 1.0} : (!rows, !rows, !rows, !rows, !rows, !xfc.rows<source, 2xf32>) -> (!rows, !rows, !rows)
+  return %dq : !rows
 }

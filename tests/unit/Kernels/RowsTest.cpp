@@ -41,9 +41,6 @@ protected:
 class FusedRows : public Rows {};
 // What only the CPU's kernels do.
 class PackingRows : public Rows {};
-// Attention, and its steps.
-class PairRows : public Rows {};
-class AttentionRows : public Rows {};
 
 const std::vector<int> sourceLengths = {1, 7, 71, 13}, targetLengths = {3, 17, 66, 1};
 
@@ -170,7 +167,7 @@ TEST_P(Rows, ElementwisePairs) {
   }
 }
 
-TEST_P(PairRows, Pairs) {
+TEST_P(Rows, Pairs) {
   Batch batch(sourceLengths, targetLengths);
   for (std::string kind : pairKinds) {
     std::string p = pairs(kind, 3), q = rows(kind.substr(0, 6), "21"), k = rows(kind.substr(8, 6), "21");
@@ -188,7 +185,7 @@ TEST_P(PairRows, Pairs) {
   }
 }
 
-TEST_P(AttentionRows, Attention) {
+TEST_P(FusedRows, Attention) {
   Batch batch(sourceLengths, targetLengths);
   for (auto [keyDim, valueDim] : {std::pair{5, 5}, {7, 3}, {16, 16}, {40, 128}})
     for (auto [queries, keys, flags] : {std::tuple{"source", "source", "padding"}, {"target", "target", "padding, causal"}, {"target", "source", ""}})
@@ -217,7 +214,7 @@ TEST_P(AttentionRows, Attention) {
 }
 
 // Keys in several blocks of the online softmax, forward and backward.
-TEST_P(AttentionRows, LongAttention) {
+TEST_P(FusedRows, LongAttention) {
   Batch batch({530, 3}, {300, 2});
   for (auto [queries, keys, flags] : {std::tuple{"target", "source", "padding"}, {"source", "source", "causal"}}) {
     std::string attributes = std::string(" {heads = 2 : i64, scale = 0.9, ") + flags + ", rate = 0.2, id = 3 : i64}";
@@ -234,7 +231,7 @@ TEST_P(AttentionRows, LongAttention) {
   }
 }
 
-TEST_P(AttentionRows, DecodingAttention) {
+TEST_P(FusedRows, DecodingAttention) {
   Batch batch({9, 70}, {1, 1, 1, 1, 1}, 700);
   for (int dim : {5, 32, 80}) {
     std::string q = rows("target", std::to_string(2 * dim)), k = rows("cache", std::to_string(2 * dim));
@@ -242,7 +239,7 @@ TEST_P(AttentionRows, DecodingAttention) {
   }
 }
 
-TEST_P(AttentionRows, SequencesDoNotTouchEachOther) {
+TEST_P(FusedRows, SequencesDoNotTouchEachOther) {
   // The last sequence of a batch, alone: the same bytes.
   Batch many({7, 66, 19}, {5, 31, 19}, 40, true, 0), alone({19}, {19}, 40, true, 2);
   std::string q = rows("source", "24"), lse = rows("source", "3");
@@ -377,9 +374,6 @@ TEST_P(PackingRows, AdamThatPacks) {
 INSTANTIATE_TEST_SUITE_P(CPU, Rows, testing::ValuesIn(cpuTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(Plain, Rows, testing::ValuesIn(plainTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(CPU, FusedRows, testing::ValuesIn(cpuTargets), nameOf);
-INSTANTIATE_TEST_SUITE_P(CPU, PairRows, testing::ValuesIn(cpuTargets), nameOf);
-INSTANTIATE_TEST_SUITE_P(Plain, PairRows, testing::ValuesIn(plainTargets), nameOf);
-INSTANTIATE_TEST_SUITE_P(CPU, AttentionRows, testing::ValuesIn(cpuTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(GPU, Rows, testing::ValuesIn(gpuTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(GPU, FusedRows, testing::ValuesIn(gpuTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(CPU, PackingRows, testing::ValuesIn(cpuTargets), nameOf);

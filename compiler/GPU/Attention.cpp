@@ -1,0 +1,201 @@
+// xfc.attention: scores, softmax, dropout and their use block of keys by block of keys, without storing pairs (Dao, 2023).
+#include "AttentionTiles.h"
+#include "Emitters.h"
+#include <numbers>
+
+using namespace mlir;
+
+namespace xfc::gpu {
+namespace {
+
+// Stands for minus infinity among running maxima: finite, so that no difference is NaN.
+constexpr double lowest = -1e30;
+
+class AttentionKernel {
+public:
+  AttentionKernel(KernelBuilder &k, AttentionOp op);
+  Backend::KernelInfo emit();
+
+private:
+  // What a lane knows of its two rows: the outputs so far, not divided; the largest score; the sum of its own columns' exponentials.
+  struct State {
+    Values outputs;
+    std::array<Value, 2> maxima, sums;
+    Values flat() const;
+    static State of(const Values &flat);
+  };
+  void queryBlock(HeadOfSequence &at, Value start);
+  Values scoresOf(HeadOfSequence &at, Value firstKey);
+  void step(HeadOfSequence &at, Value firstKey, Value count, State &state);
+  void finish(HeadOfSequence &at, State &state);
+  void writeWeights(HeadOfSequence &at, const std::array<Value, 2> &logSums);
+
+  KernelBuilder &k;
+  AttentionOp op;
+  const bool bf16;
+  AttentionTiles tiles;
+  int64_t heads, keyDim, valueDim;
+  double rate;
+  bool wantsLse, wantsWeights;
+  enum { q, key, value, result, lse, weights };
+  // Queries and keys of a block. Blocks of keys are counted from the first of the list, whatever the queries: a row's sums have one order.
+  static constexpr int64_t queries = 64;
+  const int64_t keys;
+  Tile queryTile, keyTile, valueTile, room;
+  // Of the block of queries under way.
+  Value rowsLeft, start;
+  std::array<Value, 2> rows, limits;
+  Value largestLimit, warpLimit;
+};
+
+AttentionKernel::AttentionKernel(KernelBuilder &k, AttentionOp op)
+    : k(k), op(op), bf16(op.getCompute().has_value()), tiles(k, bf16), keys(bf16 ? 64 : 32) {
+  heads = op.getHeads();
+  keyDim = op.getK().getType().getFeatures() / heads;
+  valueDim = op.getV().getType().getFeatures() / heads;
+  rate = op.getRate().convertToDouble();
+  wantsLse = !op.getLse().use_empty();
+  wantsWeights = op.getWeights() && !op.getWeights().use_empty();
+}
+
+Values AttentionKernel::State::flat() const {
+  Values all = outputs;
+  all.append(maxima.begin(), maxima.end());
+  all.append(sums.begin(), sums.end());
+  return all;
+}
+
+AttentionKernel::State AttentionKernel::State::of(const Values &flat) {
+  const size_t n = flat.size() - 4;
+  return {Values(flat.begin(), flat.begin() + n), {flat[n], flat[n + 1]}, {flat[n + 2], flat[n + 3]}};
+}
+
+Backend::KernelInfo AttentionKernel::emit() {
+  k.threads = queries / AttentionTiles::warpRows * k.warpSize;
+  k.registers = std::max(keyDim, valueDim) > 64 ? 232 : 168; // two blocks, or three, on a processor
+  queryTile = tiles.tile(queries, keyDim);
+  keyTile = tiles.tile(keys, keyDim);
+  valueTile = tiles.tile(keys, valueDim);
+  if (!bf16)
+    room = tiles.tile(queries, keys);
+  Value part = k.div(k.chunk, heads), head = k.rem(k.chunk, heads);
+  auto body = [&](HeadOfSequence &at, Value first) { queryBlock(at, first); };
+  // Where every sequence has few queries, and where none wants its gradient, a sequence has blocks of threads of its own: decoding.
+  const bool decoding = op.getK().getType().getSet() == RowSet::cache || (op.getQ().getType().getSet() == RowSet::target && !wantsLse);
+  if (decoding) {
+    eachQueryBlockOfSequence(k, part, head, queries, body);
+    return {{Partition::Unit::Sequences, 1, heads}};
+  }
+  eachQueryBlockOfRows(k, part, head, queries, body);
+  return {{Partition::Unit::Rows, queries, heads}};
+}
+
+void AttentionKernel::queryBlock(HeadOfSequence &at, Value first) {
+  start = first;
+  rowsLeft = k.min(k.sub(at.queries, start), k.i32Of(queries));
+  Value last = k.sub(rowsLeft, k.i32Of(1)), zero = k.i32Of(0);
+  for (int64_t r = 0; r < 2; ++r) {
+    rows[r] = k.add(start, k.min(tiles.row(r), last)); // rows beyond the last repeat it, and see nothing
+    limits[r] = k.select(k.less(tiles.row(r), rowsLeft), at.limit(k, rows[r]), zero);
+  }
+  largestLimit = at.largestLimit(k, start, rowsLeft, queries);
+  warpLimit = tiles.largestOfRows(limits);
+  k.barrier(); // the tiles may hold the block before
+  // Scores times log2(e): exponentials are powers of two.
+  tiles.copyIn(queryTile, at.rows(k, q, keyDim, start), rowsLeft, q, keyDim, k.scalar(op.getScale().convertToDouble() * std::numbers::log2e));
+  State state{tiles.zeros(valueTile.width), {k.scalar(lowest), k.scalar(lowest)}, {k.scalar(0), k.scalar(0)}};
+  state = State::of(k.loop(zero, largestLimit, keys, state.flat(), [&](Value j, Values flat) {
+    State now = State::of(flat);
+    Value count = k.min(k.sub(at.keys, j), k.i32Of(keys));
+    k.barrier();
+    tiles.copyIn(keyTile, at.listedRows(k, key, keyDim, j), count, key, keyDim);
+    tiles.copyIn(valueTile, at.listedRows(k, value, valueDim, j), count, value, valueDim);
+    k.barrier();
+    return k.choose(k.less(j, warpLimit), [&] {
+      State next = now;
+      step(at, j, count, next);
+      return next.flat();
+    }, [&] { return now.flat(); });
+  }));
+  finish(at, state);
+}
+
+Values AttentionKernel::scoresOf(HeadOfSequence &at, Value firstKey) {
+  Values scores = tiles.productTransposed(tiles.zeros(keys), tiles.rowsOf(queryTile), keyTile);
+  Value first = k.add(firstKey, tiles.column(0));
+  const Value seen[2] = {k.sub(limits[0], first), k.sub(limits[1], first)};
+  for (int64_t i = 0; i < static_cast<int64_t>(scores.size()); ++i)
+    scores[i] = k.select(k.less(k.i32Of(static_cast<int32_t>(tiles.columnOf(i))), seen[tiles.rowOf(i)]), scores[i], k.scalar(lowest));
+  return scores;
+}
+
+// One step of the online softmax (Milakov and Gimelshein, 2018).
+void AttentionKernel::step(HeadOfSequence &at, Value firstKey, Value count, State &state) {
+  Values p = scoresOf(at, firstKey);
+  std::array<Value, 2> largest = state.maxima, shrink, reference;
+  for (int64_t i = 0; i < static_cast<int64_t>(p.size()); ++i)
+    largest[tiles.rowOf(i)] = k.maxf(largest[tiles.rowOf(i)], p[i]);
+  for (int64_t r = 0; r < 2; ++r) {
+    largest[r] = tiles.rowMax(largest[r]);
+    // While no key has been seen, any reference makes the power of lowest - reference zero but `lowest` itself.
+    reference[r] = k.select(k.lessf(largest[r], k.scalar(lowest / 2)), k.scalar(0), largest[r]);
+    shrink[r] = k.exp2(k.subf(state.maxima[r], reference[r]));
+    state.sums[r] = k.mulf(state.sums[r], shrink[r]);
+  }
+  state.maxima = largest;
+  for (int64_t i = 0; i < static_cast<int64_t>(p.size()); ++i) {
+    const int64_t r = tiles.rowOf(i);
+    p[i] = k.exp2(k.subf(p[i], reference[r]));
+    state.sums[r] = k.addf(state.sums[r], p[i]);
+  }
+  PairDropout dropout(k, tiles, at, rate);
+  Value kept = dropout.ofQueries(rows, firstKey, count, keys);
+  for (int64_t i = 0; i < static_cast<int64_t>(p.size()); ++i)
+    p[i] = dropout.dropped(p[i], kept, i);
+  for (size_t i = 0; i < state.outputs.size(); ++i)
+    state.outputs[i] = k.mulf(state.outputs[i], shrink[tiles.rowOf(i)]);
+  state.outputs = tiles.product(state.outputs, tiles.rowsOf(p, room), valueTile, count);
+}
+
+// Outputs divided by their sums, and what the gradient or the user wants to see.
+void AttentionKernel::finish(HeadOfSequence &at, State &state) {
+  std::array<Value, 2> factors, logSums;
+  Value kept = PairDropout(k, tiles, at, rate).scale();
+  for (int64_t r = 0; r < 2; ++r) {
+    Value sum = tiles.rowSum(state.sums[r]), any = k.lessf(k.scalar(0), sum);
+    factors[r] = k.select(any, k.divf(kept, sum), k.scalar(0));
+    // Of powers of two.
+    Value log2 = k.ptx("lg2.approx.ftz.f32 $0, $1;", {sum}, {k.element}, /*pure=*/true)[0];
+    logSums[r] = k.select(any, k.addf(state.maxima[r], log2), k.scalar(0));
+  }
+  tiles.copyOut(at.rows(k, result, valueDim, start), state.outputs, rowsLeft, result, valueDim, factors);
+  if (wantsLse) {
+    RowAt rowAt = at.rows(k, lse, 1, start);
+    for (int64_t r = 0; r < 2; ++r)
+      k.when(k.both(k.equal(k.bitAnd(k.lane(), 3), k.i32Of(0)), k.less(tiles.row(r), rowsLeft)),
+             [&] { k.store(k.mulf(logSums[r], k.scalar(std::numbers::ln2)), rowAt(tiles.row(r))); });
+  }
+  if (wantsWeights)
+    writeWeights(at, logSums);
+}
+
+// Scores once more, now that their sums are known.
+void AttentionKernel::writeWeights(HeadOfSequence &at, const std::array<Value, 2> &logSums) {
+  Value block = at.pairs(k, weights, heads);
+  k.loop(k.i32Of(0), at.keys, keys, [&](Value j) {
+    Value count = k.min(k.sub(at.keys, j), k.i32Of(keys));
+    k.barrier();
+    tiles.copyIn(keyTile, at.listedRows(k, key, keyDim, j), count, key, keyDim);
+    k.barrier();
+    Values scores = scoresOf(at, j);
+    for (size_t i = 0; i < scores.size(); ++i)
+      scores[i] = k.exp2(k.subf(scores[i], logSums[tiles.rowOf(i)]));
+    tiles.copyOutPairs(k.offset(at.pairsRow(k, block, start), j), scores, k.i64Of(at.keys), rowsLeft, count);
+  });
+}
+
+} // namespace
+
+Backend::KernelInfo emitAttention(KernelBuilder &k, AttentionOp op) { return AttentionKernel(k, op).emit(); }
+
+} // namespace xfc::gpu

@@ -1,0 +1,384 @@
+// What the attention kernels are made of: the work of a block of threads, tiles in shared memory, and their products by warps.
+#include "AttentionTiles.h"
+#include "TensorCore.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/Support/MathExtras.h"
+#include <cmath>
+
+using namespace mlir;
+
+namespace xfc::gpu {
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Work
+//===--------------------------------------------------------------------------------------------------------===//
+
+static Value i32At(KernelBuilder &k, Value list, Value i) { return k.truncated(k.loadI32(list, i)); }
+static Value i32(KernelBuilder &k, int64_t value) { return k.i32Of(static_cast<int32_t>(value)); }
+
+HeadOfSequence::HeadOfSequence(KernelBuilder &k, Value sequence, Value head) : sequence(sequence), head(head) {
+  Value offsets = k.field(k.rows(), offsetof(xfc_rows, offsets), k.ptr), structure = k.keys();
+  firstQuery = k.loadI32(offsets, sequence);
+  queries = k.truncated(k.sub(k.loadI32(offsets, k.add(sequence, 1)), firstQuery));
+  Value begin = k.loadI32(k.field(structure, offsetof(xfc_keys, begin), k.ptr), sequence);
+  keyList = k.offset(k.field(structure, offsetof(xfc_keys, keys), k.ptr), begin, k.i32);
+  keys = i32At(k, k.field(structure, offsetof(xfc_keys, count), k.ptr), sequence);
+  limits = k.offset(k.field(structure, offsetof(xfc_keys, limit), k.ptr), firstQuery, k.i32);
+}
+
+RowAt HeadOfSequence::rows(KernelBuilder &k, int64_t buffer, int64_t width, Value from) {
+  Value stride = k.stride(buffer), first = k.add(firstQuery, k.i64Of(from));
+  Value data = k.offset(k.offset(k.buffer(buffer), k.mul(head, width)), k.mul(first, stride));
+  return [&k, data, stride](Value j) { return k.offset(data, k.mul(k.i64Of(j), stride)); };
+}
+
+RowAt HeadOfSequence::listedRows(KernelBuilder &k, int64_t buffer, int64_t width, Value from) {
+  Value stride = k.stride(buffer), data = k.offset(k.buffer(buffer), k.mul(head, width)), list = k.offset(keyList, from, k.i32);
+  return [&k, data, stride, list](Value j) { return k.offset(data, k.mul(k.loadI32(list, j), stride)); };
+}
+
+Value HeadOfSequence::limit(KernelBuilder &k, Value query) { return k.min(i32At(k, limits, query), keys); }
+
+Value HeadOfSequence::largestLimit(KernelBuilder &k, Value from, Value count, int64_t most) {
+  Value last = k.sub(count, i32(k, 1)), largest;
+  for (int64_t i = 0; i < most; i += k.warpSize) {
+    Value one = limit(k, k.add(from, k.min(k.add(k.lane(), i), last)));
+    largest = largest ? k.max(largest, one) : one;
+  }
+  return k.acrossLanes(largest, [&](Value x, Value y) { return k.max(x, y); });
+}
+
+Value HeadOfSequence::pairs(KernelBuilder &k, int64_t buffer, int64_t heads) {
+  Value before = k.loadI64(k.field(k.keys(), offsetof(xfc_keys, pair_offsets), k.ptr), sequence);
+  return k.offset(k.buffer(buffer), k.add(k.mul(before, heads), k.mul(head, k.mul(k.i64Of(queries), k.i64Of(keys)))));
+}
+
+Value HeadOfSequence::pairsRow(KernelBuilder &k, Value block, Value query) { return k.offset(block, k.mul(k.i64Of(query), k.i64Of(keys))); }
+
+void HeadOfSequence::clearRowsThatAreNoKeys(KernelBuilder &k, Value start, Value count, ArrayRef<std::pair<int64_t, int64_t>> buffers) {
+  Value offsets = k.field(k.keyRows(), offsetof(xfc_rows, offsets), k.ptr);
+  Value firstRow = k.loadI32(offsets, sequence), end = k.loadI32(offsets, k.add(sequence, 1));
+  Value gaps = k.select(k.equal(k.add(start, count), keys), k.add(count, 1), count);
+  k.acrossThreads(gaps, [&](Value i) {
+    Value j = k.add(start, i);
+    Value from = k.choose(k.equal(j, i32(k, 0)), [&]() -> Values { return {firstRow}; },
+                          [&]() -> Values { return {k.add(k.loadI32(keyList, k.sub(j, i32(k, 1))), 1)}; })[0];
+    Value to = k.choose(k.equal(j, keys), [&]() -> Values { return {end}; }, [&]() -> Values { return {k.loadI32(keyList, j)}; })[0];
+    k.loop(from, to, 1, [&](Value row) {
+      for (auto [buffer, width] : buffers) {
+        Value data = k.offset(k.offset(k.buffer(buffer), k.mul(head, width)), k.mul(row, k.stride(buffer)));
+        k.loop(i32(k, 0), i32(k, width), 1, [&](Value f) { k.store(k.scalar(0), k.offset(data, f)); });
+      }
+    });
+  });
+}
+
+void eachQueryBlockOfRows(KernelBuilder &k, Value part, Value head, int64_t size, const QueryBlockBody &body) {
+  Value from = k.mul(part, size);
+  k.when(k.less(from, k.rowCount()), [&] {
+    Value to = k.min(k.add(from, size), k.rowCount());
+    Value sequences = k.field(k.rows(), offsetof(xfc_rows, sequence_of), k.ptr);
+    Value first = k.loadI32(sequences, from), last = k.loadI32(sequences, k.sub(to, k.index(1)));
+    k.loop(first, k.add(last, 1), 1, [&](Value sequence) {
+      HeadOfSequence at(k, sequence, head);
+      Value before = k.max(k.sub(from, at.firstQuery), k.index(0));
+      Value start = k.mul(k.div(k.add(before, size - 1), size), size);
+      Value row = k.add(at.firstQuery, start);
+      k.when(k.both(k.less(row, to), k.less(start, k.i64Of(at.queries))), [&] { body(at, k.truncated(start)); });
+    });
+  });
+}
+
+void eachQueryBlockOfSequence(KernelBuilder &k, Value sequence, Value head, int64_t size, const QueryBlockBody &body) {
+  k.when(k.less(sequence, k.field(k.rows(), offsetof(xfc_rows, sequences), k.i64)), [&] {
+    HeadOfSequence at(k, sequence, head);
+    k.loop(i32(k, 0), at.queries, size, [&](Value start) { body(at, start); });
+  });
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Tiles
+//===--------------------------------------------------------------------------------------------------------===//
+
+// Whole 8 columns; for tensor cores 16, which are also the depth of a step.
+int64_t AttentionTiles::padded(int64_t features) const { return llvm::alignTo(features, bf16 ? 16 : 8); }
+
+// Behind a row come 16 bytes, so that eight rows' parts of 16 bytes lie in different banks.
+Tile AttentionTiles::tile(int64_t rows, int64_t features) const {
+  const int64_t width = padded(features), stride = width + (bf16 ? 8 : 4);
+  return {k.shared(bytesOf(rows, features)), rows, width, stride};
+}
+int64_t AttentionTiles::bytesOf(int64_t rows, int64_t features) const { return rows * (padded(features) + (bf16 ? 8 : 4)) * (bf16 ? 2 : 4); }
+
+Value AttentionTiles::at(const Tile &tile, Value row, Value column) const {
+  return k.offset(tile.data, k.add(k.mul(row, tile.stride), column), elementType());
+}
+Value AttentionTiles::further(const Tile &tile, Value address, int64_t rows, int64_t columns) const {
+  return k.offset(address, rows * tile.stride + columns, elementType());
+}
+Type AttentionTiles::elementType() const { return bf16 ? Type(k.b.getI16Type()) : k.element; }
+
+void AttentionTiles::copyIn(const Tile &tile, const RowAt &rowAt, Value count, int64_t buffer, int64_t features, Value factor) {
+  const int64_t groups = tile.width / 4, all = tile.rows * groups;
+  // So many loads are under way at a time.
+  constexpr int64_t together = 4;
+  Value last = k.sub(count, i32(k, 1));
+  k.vectorized({buffer}, features, [&](int64_t n) {
+    k.loop(k.thread(), i32(k, all), k.threads * together, [&](Value first) {
+      // Where whole rows lie between a thread's parts, they are parts of the same columns.
+      const int64_t rowsBetween = k.threads % groups ? 0 : k.threads / groups;
+      Value firstRow = k.div(first, groups), firstFeature = k.mul(k.rem(first, groups), 4), start = at(tile, firstRow, firstFeature);
+      SmallVector<Value> rows, features4;
+      SmallVector<Values> loaded;
+      for (int64_t u = 0; u < together; ++u) {
+        Value i = k.add(first, u * k.threads), row = rowsBetween ? k.add(firstRow, u * rowsBetween) : k.div(i, groups);
+        Value f = rowsBetween ? firstFeature : k.mul(k.rem(i, groups), 4), inside = k.less(row, count);
+        Value from = k.offset(rowAt(k.min(row, last)), f);
+        rows.push_back(row);
+        features4.push_back(f);
+        if (n == 4) {
+          loaded.push_back(k.loadIf(features == tile.width ? inside : k.both(inside, k.less(f, i32(k, features))), from, 4));
+          continue;
+        }
+        loaded.emplace_back();
+        for (int64_t e = 0; e < 4; ++e)
+          loaded.back().push_back(k.loadIf(k.both(inside, k.less(k.add(f, e), i32(k, features))), k.offset(from, e), 1)[0]);
+      }
+      for (int64_t u = 0; u < together; ++u) {
+        Values &xs = loaded[u];
+        if (factor)
+          for (Value &x : xs)
+            x = k.mulf(x, factor);
+        auto write = [&] {
+          Value to = rowsBetween ? further(tile, start, u * rowsBetween, 0) : at(tile, rows[u], features4[u]);
+          if (bf16)
+            k.store({pairOfBF16(k, xs[0], xs[1]), pairOfBF16(k, xs[2], xs[3])}, to);
+          else
+            k.store(xs, to);
+        };
+        if (all % (k.threads * together) == 0)
+          write();
+        else
+          k.when(k.less(rows[u], i32(k, tile.rows)), write);
+      }
+    });
+  });
+}
+
+void AttentionTiles::copyPairs(const Tile &tile, Value from, Value stride, Value rows, Value columns, bool transposed) {
+  const int64_t width = transposed ? tile.rows : tile.width;
+  k.acrossThreads(tile.rows * tile.width, [&](Value i) {
+    Value row = k.div(i, width), column = k.rem(i, width);
+    Value x = k.loadIf(k.both(k.less(row, rows), k.less(column, columns)), k.offset(k.offset(from, k.mul(k.i64Of(row), stride)), column), 1)[0];
+    k.store(x, transposed ? at(tile, column, row) : at(tile, row, column));
+  });
+}
+
+Value AttentionTiles::firstRow() {
+  Value warp = k.warp();
+  return rowsApart == 8 ? k.mul(warp, warpRows) : k.add(k.mul(k.div(warp, 2), 2 * warpRows), k.mul(k.rem(warp, 2), 8));
+}
+Value AttentionTiles::row(int64_t which) { return k.add(k.add(firstRow(), k.shiftRight(k.lane(), 2)), which * rowsApart); }
+Value AttentionTiles::column(int64_t i) { return k.add(k.shiftLeft(k.bitAnd(k.lane(), 3), 1), columnOf(i)); }
+
+Value AttentionTiles::largestOfRows(const std::array<Value, 2> &values) {
+  return k.acrossLanes(k.max(values[0], values[1]), [&](Value x, Value y) { return k.max(x, y); });
+}
+
+void AttentionTiles::copyOut(const RowAt &rowAt, const Values &product, Value count, int64_t buffer, int64_t features,
+                             const std::array<Value, 2> &factor) {
+  for (int64_t r = 0; r < 2; ++r)
+    k.when(k.less(row(r), count), [&] {
+      Value to = rowAt(row(r));
+      k.vectorized({buffer}, features, [&](int64_t n) {
+        for (int64_t i = r * 2; i < static_cast<int64_t>(product.size()); i += 4) {
+          if (i / 4 * 8 >= features)
+            continue;
+          Value low = k.mulf(product[i], factor[r]), high = k.mulf(product[i + 1], factor[r]), f = column(i);
+          if (n == 4 && i / 4 * 8 + 8 <= features)
+            k.store({low, high}, k.offset(to, f));
+          else {
+            k.storeIf(k.less(f, i32(k, features)), {low}, k.offset(to, f));
+            k.storeIf(k.less(k.add(f, 1), i32(k, features)), {high}, k.offset(k.offset(to, f), 1));
+          }
+        }
+      });
+    });
+}
+
+void AttentionTiles::copyOutPairs(Value to, const Values &product, Value stride, Value rows, Value columns) {
+  for (int64_t r = 0; r < 2; ++r)
+    k.when(k.less(row(r), rows), [&] {
+      Value line = k.offset(to, k.mul(k.i64Of(row(r)), stride));
+      for (int64_t i = 0; i < static_cast<int64_t>(product.size()); ++i)
+        if (rowOf(i) == r)
+          k.storeIf(k.less(column(i), columns), {product[i]}, k.offset(line, column(i)));
+    });
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Products
+//===--------------------------------------------------------------------------------------------------------===//
+
+AttentionTiles::Left AttentionTiles::rowsOf(const Values &product, const Tile &room) {
+  if (bf16) {
+    // Two times 8 columns of a product are 16 of the depth: the lanes have the same rows and columns of both.
+    Values registers;
+    for (size_t i = 0; i < product.size(); i += 8)
+      for (size_t pair : {0, 2, 4, 6})
+        registers.push_back(pairOfBF16(k, product[i + pair], product[i + pair + 1]));
+    return {{}, registers};
+  }
+  syncWarp(); // what is there may still be read
+  for (size_t i = 0; i < product.size(); i += 2)
+    k.store({product[i], product[i + 1]}, at(room, row(rowOf(i)), column(i)));
+  syncWarp();
+  return {room, {}};
+}
+
+Values AttentionTiles::productTransposed(Values c, const Left &a, const Tile &b) { return multiply(c, a, b, /*transposed=*/true, i32(k, b.width)); }
+Values AttentionTiles::product(Values c, const Left &a, const Tile &b, Value depth) { return multiply(c, a, b, /*transposed=*/false, depth); }
+
+Values AttentionTiles::multiply(Values c, const Left &a, const Tile &b, bool transposed, Value depth) {
+  const int64_t tiles = c.size() / 4;
+  Value lane = k.lane();
+  if (bf16) {
+    const int64_t steps = (transposed ? b.width : b.rows) / 16;
+    // Of the four 8x8 matrices that ldmatrix reads, lane l gives the address of row l % 8 of matrix l / 8.
+    Value inner = k.bitAnd(lane, 7), second = k.bitAnd(k.shiftRight(lane, 3), 1), third = k.shiftRight(lane, 4);
+    Value leftStart = a.packed.empty() ? at(a.tile, k.add(k.add(firstRow(), inner), k.mul(second, rowsApart)), k.mul(third, 8)) : Value();
+    Value rightStart = transposed ? at(b, k.add(inner, k.mul(third, 8)), k.mul(second, 8)) : at(b, k.add(inner, k.mul(second, 8)), k.mul(third, 8));
+    for (int64_t step = 0; step < steps; ++step) {
+      Values left = a.packed.empty() ? loadMatrices(k, further(a.tile, leftStart, 0, step * 16), false)
+                                     : Values(a.packed.begin() + step * 4, a.packed.begin() + step * 4 + 4);
+      for (int64_t n = 0; n < tiles; n += 2) {
+        Values right = loadMatrices(k, transposed ? further(b, rightStart, n * 8, step * 16) : further(b, rightStart, step * 16, n * 8), !transposed);
+        for (int64_t half = 0; half < 2; ++half)
+          multiplyMatrices(k, left, {right[half * 2], right[half * 2 + 1]}, MutableArrayRef<Value>(c).slice((n + half) * 4, 4));
+      }
+    }
+    return c;
+  }
+  Value pair = column(0), zero = i32(k, 0), upper = at(a.tile, row(0), zero), lower = at(a.tile, row(1), zero);
+  return k.loop(zero, depth, 4, c, [&](Value d, Values s) {
+    Value start = transposed ? at(b, pair, d) : at(b, d, pair);
+    const Values rows[2] = {k.load(k.offset(upper, d), 4), k.load(k.offset(lower, d), 4)};
+    auto add = [&](int64_t n, int64_t e, int64_t u, Value x) {
+      for (int64_t r = 0; r < 2; ++r) {
+        Value &sum = s[n * 4 + r * 2 + e];
+        sum = k.fma(rows[r][u], x, sum);
+      }
+    };
+    for (int64_t n = 0; n < tiles; ++n)
+      if (transposed)
+        for (int64_t e = 0; e < 2; ++e) {
+          Values xs = k.load(further(b, start, n * 8 + e, 0), 4);
+          for (int64_t u = 0; u < 4; ++u)
+            add(n, e, u, xs[u]);
+        }
+      else
+        for (int64_t u = 0; u < 4; ++u) {
+          Values xs = k.load(further(b, start, u, n * 8), 2);
+          add(n, 0, u, xs[0]);
+          add(n, 1, u, xs[1]);
+        }
+    return s;
+  });
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Dropout
+//===--------------------------------------------------------------------------------------------------------===//
+
+PairDropout::PairDropout(KernelBuilder &k, AttentionTiles &tiles, const HeadOfSequence &at, double rate) : k(k), tiles(tiles), at(at), rate(rate) {
+  if (rate == 0)
+    return;
+  Value sentence = k.loadI32(k.field(k.rows(), offsetof(xfc_rows, sentences), k.ptr), at.sequence);
+  dropoutKey = k.dropoutKey(k.immediate(0), k.index(0), sentence, k.add(at.head, 1));
+}
+
+Value PairDropout::queryPosition(Value query) {
+  return i32At(k, k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr), k.add(at.firstQuery, k.i64Of(query)));
+}
+Value PairDropout::keyPosition(Value key) {
+  return i32At(k, k.field(k.keyRows(), offsetof(xfc_rows, positions), k.ptr), k.loadI32(at.keyList, key));
+}
+
+std::array<Value, 4> PairDropout::four(Value query, Value key) {
+  CodeBuilder::DropoutKey own = dropoutKey;
+  own.position = query;
+  return k.philox(own, k.add(k.mul(k.div(key, 64), 16), k.rem(key, 16)));
+}
+
+Value PairDropout::word(const std::array<Value, 4> &words, Value key) {
+  Value which = k.rem(k.div(key, 16), 4), number = words[0];
+  for (int32_t i = 1; i < 4; ++i)
+    number = k.select(k.equal(which, k.i32Of(i)), words[i], number);
+  return number;
+}
+
+Value PairDropout::kept(Value number) { return k.notLess(number, k.i32Of(static_cast<int32_t>(static_cast<uint32_t>(std::floor(rate * 4294967296.0))))); }
+Value PairDropout::bit(Value number, Value which) {
+  return k.select(kept(number), arith::ShLIOp::create(k.b, k.i32Of(1), which).getResult(), k.i32Of(0));
+}
+
+Value PairDropout::whenTraining(const std::function<Values()> &bits) {
+  if (rate == 0)
+    return {};
+  return k.choose(k.training(), bits, [&]() -> Values { return {k.i32Of(-1)}; })[0];
+}
+
+Value PairDropout::dropped(Value x, Value bits, int64_t i) {
+  return rate == 0 ? x : k.select(k.equal(k.bitAnd(bits, static_cast<int32_t>(1u << i)), k.i32Of(0)), k.scalar(0), x);
+}
+Value PairDropout::scale() { return rate == 0 ? k.scalar(1) : k.select(k.training(), k.scalar(1 / (1 - rate)), k.scalar(1)); }
+
+Value PairDropout::ofQueries(const std::array<Value, 2> &queries, Value firstKey, Value count, int64_t columns) {
+  return whenTraining([&] {
+    Value last = k.sub(count, k.i32Of(1)), first = keyPosition(firstKey);
+    const std::array<Value, 2> positions{queryPosition(queries[0]), queryPosition(queries[1])};
+    // Keys at consecutive positions that begin with a whole block of random numbers (the rule: no pad tokens among them) share calls.
+    Value regular = k.both(k.equal(k.sub(keyPosition(k.add(firstKey, last)), first), last), k.equal(k.rem(first, columns), k.i32Of(0)));
+    return k.choose(
+        regular,
+        [&]() -> Values {
+          Value bits = k.i32Of(0), upperHalf = k.notLess(k.rem(first, 64), k.i32Of(32));
+          for (int64_t i = 0; i < 8; ++i) { // of 16 columns; number i + 8 is 16 columns on
+            std::array<Value, 4> words = four(positions[tiles.rowOf(i)], k.add(first, tiles.column(i)));
+            for (int64_t part = 0; part < columns / 16; ++part) {
+              Value number = columns == 64 ? words[part] : k.select(upperHalf, words[part + 2], words[part]);
+              bits = k.bitOr(bits, bit(number, k.i32Of(static_cast<int32_t>(part * 8 + i))));
+            }
+          }
+          return {bits};
+        },
+        [&] {
+          return k.loop(k.i32Of(0), i32(k, columns / 2), 1, ValueRange{k.i32Of(0)}, [&](Value i, Values bits) -> Values {
+            Value column = k.add(k.add(k.mul(k.div(i, 4), 8), k.bitAnd(i, 1)), tiles.column(0));
+            Value query = k.select(k.less(k.rem(i, 4), k.i32Of(2)), positions[0], positions[1]);
+            Value position = keyPosition(k.add(firstKey, k.min(column, last)));
+            return {k.bitOr(bits[0], bit(word(four(query, position), position), i))};
+          });
+        });
+  });
+}
+
+// With rows 16 apart, the lane's two keys mostly are in one call.
+Value PairDropout::ofKeys(const std::array<Value, 2> &keys, Value firstQuery, Value count, int64_t columns) {
+  return whenTraining([&] {
+    Value last = k.sub(count, k.i32Of(1)), upper = keyPosition(keys[0]), lower = keyPosition(keys[1]);
+    Value together = k.equal(k.div(upper, 64), k.div(lower, 64));
+    together = k.both(together, k.equal(k.rem(upper, 16), k.rem(lower, 16)));
+    return k.loop(k.i32Of(0), i32(k, columns / 4), 1, ValueRange{k.i32Of(0)}, [&](Value i, Values bits) -> Values {
+      Value column = k.add(k.add(k.mul(k.div(i, 2), 8), k.bitAnd(i, 1)), tiles.column(0));
+      Value position = queryPosition(k.add(firstQuery, k.min(column, last)));
+      std::array<Value, 4> words = four(position, upper);
+      Value second = k.choose(together, [&]() -> Values { return {word(words, lower)}; },
+                              [&]() -> Values { return {word(four(position, lower), lower)}; })[0];
+      Value which = k.add(k.mul(k.div(i, 2), 4), k.bitAnd(i, 1));
+      return {k.bitOr(bits[0], k.bitOr(bit(word(words, upper), which), bit(second, k.add(which, 2))))};
+    });
+  });
+}
+
+} // namespace xfc::gpu

@@ -1,0 +1,131 @@
+// Attention step by step: scores, softmax and their use as separate kernels over pairs values. A chunk is a head of a sequence.
+#include "AttentionTiles.h"
+#include "Emitters.h"
+
+using namespace mlir;
+
+namespace xfc::gpu {
+
+constexpr int64_t queryBlock = 64, keyBlock = 32;
+
+static Backend::KernelInfo eachHead(KernelBuilder &k, int64_t heads, const std::function<void(HeadOfSequence &)> &body) {
+  k.threads = queryBlock / AttentionTiles::warpRows * k.warpSize;
+  Value sequence = k.div(k.chunk, heads);
+  k.when(k.less(sequence, k.field(k.rows(), offsetof(xfc_rows, sequences), k.i64)), [&] {
+    HeadOfSequence at(k, sequence, k.rem(k.chunk, heads));
+    body(at);
+  });
+  return {{Partition::Unit::Sequences, 1, heads}};
+}
+
+// Blocks of up to `size` of `count` numbers: body(first, how many).
+static void eachBlock(KernelBuilder &k, Value count, int64_t size, const std::function<void(Value, Value)> &body) {
+  k.loop(k.i32Of(0), count, size, [&](Value first) { body(first, k.min(k.sub(count, first), k.i32Of(static_cast<int32_t>(size)))); });
+}
+static Values eachBlock(KernelBuilder &k, Value count, int64_t size, const Values &state, const std::function<Values(Value, Value, Values)> &body) {
+  return k.loop(k.i32Of(0), count, size, state,
+                [&](Value first, Values s) { return body(first, k.min(k.sub(count, first), k.i32Of(static_cast<int32_t>(size))), s); });
+}
+
+Backend::KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
+  const int64_t heads = op.getResult().getType().getHeads(), dim = op.getQ().getType().getFeatures() / heads;
+  return eachHead(k, heads, [&](HeadOfSequence &at) {
+    AttentionTiles tiles(k, /*bf16=*/false);
+    Tile queries = tiles.tile(queryBlock, dim), keys = tiles.tile(keyBlock, dim);
+    Value block = at.pairs(k, 2, heads);
+    eachBlock(k, at.queries, queryBlock, [&](Value i, Value rows) {
+      k.barrier();
+      tiles.copyIn(queries, at.rows(k, 0, dim, i), rows, 0, dim);
+      eachBlock(k, at.keys, keyBlock, [&](Value j, Value count) {
+        k.barrier();
+        tiles.copyIn(keys, at.listedRows(k, 1, dim, j), count, 1, dim);
+        k.barrier();
+        Values scores = tiles.productTransposed(tiles.zeros(keyBlock), tiles.rowsOf(queries), keys);
+        tiles.copyOutPairs(k.offset(at.pairsRow(k, block, i), j), scores, k.i64Of(at.keys), rows, count);
+      });
+    });
+  });
+}
+
+// The queries of the chunk's head, a warp each: body(where its rows in the operands and the result begin).
+static Backend::KernelInfo eachQuery(KernelBuilder &k, PairsType type, int64_t buffers, const std::function<void(ArrayRef<Value>, Value)> &body) {
+  return eachHead(k, type.getHeads(), [&](HeadOfSequence &at) {
+    SmallVector<Value> blocks;
+    for (int64_t i = 0; i < buffers; ++i)
+      blocks.push_back(at.pairs(k, i, type.getHeads()));
+    k.loop(k.warp(), at.queries, k.warps(), [&](Value query) {
+      body(llvm::map_to_vector(blocks, [&](Value block) { return at.pairsRow(k, block, query); }), at.keys);
+    });
+  });
+}
+
+// The numbers of a row over the lanes.
+static Value eachLane(KernelBuilder &k, Value count, Value state, const std::function<Value(Value, Value)> &body) {
+  return k.loop(k.lane(), count, k.warpSize, ValueRange{state}, [&](Value j, Values s) -> Values { return {body(j, s[0])}; })[0];
+}
+
+Backend::KernelInfo emitSoftmax(KernelBuilder &k, SoftmaxOp op) {
+  return eachQuery(k, cast<PairsType>(op.getType()), 2, [&](ArrayRef<Value> rows, Value count) {
+    const double lowest = -1e30;
+    auto at = [&](int64_t i, Value j) { return k.offset(rows[i], j); };
+    Value maximum = k.warpMax(eachLane(k, count, k.scalar(lowest), [&](Value j, Value s) { return k.maxf(k.load(at(0, j)), s); }));
+    Value reference = k.select(k.lessf(maximum, k.scalar(lowest / 2)), k.scalar(0), maximum);
+    Value sum = k.warpSum(eachLane(k, count, k.scalar(0), [&](Value j, Value s) {
+      Value p = k.exp(k.subf(k.load(at(0, j)), reference));
+      k.store(p, at(1, j));
+      return k.addf(s, p);
+    }));
+    Value inverse = k.select(k.lessf(k.scalar(0), sum), k.divf(k.scalar(1), sum), k.scalar(0));
+    k.loop(k.lane(), count, k.warpSize, [&](Value j) { k.store(k.mulf(k.load(at(1, j)), inverse), at(1, j)); });
+  });
+}
+
+Backend::KernelInfo emitSoftmaxGrad(KernelBuilder &k, SoftmaxGradOp op) {
+  return eachQuery(k, cast<PairsType>(op.getType()), 3, [&](ArrayRef<Value> rows, Value count) {
+    auto at = [&](int64_t i, Value j) { return k.offset(rows[i], j); };
+    Value inner = k.warpSum(eachLane(k, count, k.scalar(0), [&](Value j, Value s) { return k.fma(k.load(at(0, j)), k.load(at(1, j)), s); }));
+    k.loop(k.lane(), count, k.warpSize, [&](Value j) { k.store(k.mulf(k.load(at(1, j)), k.subf(k.load(at(0, j)), inner)), at(2, j)); });
+  });
+}
+
+Backend::KernelInfo emitCombine(KernelBuilder &k, CombineOp op) {
+  const int64_t heads = op.getP().getType().getHeads(), dim = op.getV().getType().getFeatures() / heads;
+  return eachHead(k, heads, [&](HeadOfSequence &at) {
+    AttentionTiles tiles(k, /*bf16=*/false);
+    Tile pairs = tiles.tile(queryBlock, keyBlock), values = tiles.tile(keyBlock, dim);
+    Value block = at.pairs(k, 0, heads);
+    eachBlock(k, at.queries, queryBlock, [&](Value i, Value rows) {
+      Values sums = eachBlock(k, at.keys, keyBlock, tiles.zeros(values.width), [&](Value j, Value count, Values s) {
+        k.barrier();
+        tiles.copyPairs(pairs, k.offset(at.pairsRow(k, block, i), j), k.i64Of(at.keys), rows, count, /*transposed=*/false);
+        tiles.copyIn(values, at.listedRows(k, 1, dim, j), count, 1, dim);
+        k.barrier();
+        return tiles.product(s, tiles.rowsOf(pairs), values, count);
+      });
+      tiles.copyOut(at.rows(k, 2, dim, i), sums, rows, 2, dim, {k.scalar(1), k.scalar(1)});
+    });
+  });
+}
+
+Backend::KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransposedOp op) {
+  const int64_t heads = op.getP().getType().getHeads(), dim = op.getX().getType().getFeatures() / heads;
+  return eachHead(k, heads, [&](HeadOfSequence &at) {
+    AttentionTiles tiles(k, /*bf16=*/false);
+    // The keys are the rows here.
+    Tile pairs = tiles.tile(queryBlock, keyBlock), inputs = tiles.tile(keyBlock, dim);
+    Value block = at.pairs(k, 0, heads);
+    at.clearRowsThatAreNoKeys(k, k.i32Of(0), at.keys, {{2, dim}});
+    eachBlock(k, at.keys, queryBlock, [&](Value j, Value rows) {
+      Values sums = eachBlock(k, at.queries, keyBlock, tiles.zeros(inputs.width), [&](Value i, Value count, Values s) {
+        k.barrier();
+        tiles.copyPairs(pairs, k.offset(at.pairsRow(k, block, i), j), k.i64Of(at.keys), count, rows, /*transposed=*/true);
+        tiles.copyIn(inputs, at.rows(k, 1, dim, i), count, 1, dim);
+        k.barrier();
+        return tiles.product(s, tiles.rowsOf(pairs), inputs, count);
+      });
+      tiles.copyOut(at.listedRows(k, 2, dim, j), sums, rows, 2, dim, {k.scalar(1), k.scalar(1)});
+    });
+  });
+}
+
+} // namespace xfc::gpu

@@ -1,0 +1,82 @@
+// Attention: no pair is stored, exponentials are powers of two, and in bf16 both products are those of tensor cores.
+//
+// RUN: %xfc-ptx %s > %t.ptx
+// RUN: FileCheck %s < %t.ptx
+// RUN: FileCheck %s --check-prefix=NONE < %t.ptx
+// RUN: %if ptxas %{ %python3 %S/Inputs/ptxas.py %t.ptx sm_80 sm_90 sm_90a sm_100 %}
+
+// NONE-NOT: .local
+// NONE-NOT: atom.
+// NONE-NOT: red.
+
+!rows64 = !xfc.rows<source, 512xf32>
+!rows128 = !xfc.rows<target, 1024xf32>
+!lse = !xfc.rows<source, 8xf32>
+!lse128 = !xfc.rows<target, 8xf32>
+
+// f32: a chain of fused multiply-adds for each number. A chunk is 64 rows and a head.
+// CHECK:       // attention_512: 128 threads, {{[0-9]+}} bytes of shared memory
+// CHECK-LABEL: .visible .entry attention_512(
+// CHECK:       .reqntid 128
+// CHECK:       bar.sync
+// CHECK:       fma.rn.ftz.f32
+// CHECK-NOT:   mma.sync
+// CHECK:       ex2.approx.ftz.f32
+// CHECK:       lg2.approx.ftz.f32
+func.func @f32(%q: !rows64, %k: !rows64, %v: !rows64) -> (!rows64, !lse) {
+  %o, %lse = xfc.attention %q, %k, %v {heads = 8 : i64, scale = 0.125, padding} : (!rows64, !rows64, !rows64) -> (!rows64, !lse)
+  return %o, %lse : !rows64, !lse
+}
+
+// Rows are rounded on their way to shared memory; four 8x8 matrices a load, those of the values transposed.
+// CHECK-LABEL: .visible .entry attention_512_bf16_{{[0-9]+}}(
+// CHECK:       ld.global.v4.b32
+// CHECK:       cvt.rn.bf16x2.f32
+// CHECK:       st.shared.v2.b32
+// CHECK-COUNT-4: ldmatrix.sync.aligned.m8n8.x4.shared.b16
+// CHECK-COUNT-32: mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32
+// CHECK:       ex2.approx.ftz.f32
+// CHECK:       ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16
+// CHECK:       mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32
+func.func @bf16(%q: !rows64, %k: !rows64, %v: !rows64) -> (!rows64, !lse) {
+  %o, %lse = xfc.attention %q, %k, %v in bf16 {heads = 8 : i64, scale = 0.125, padding, causal, rate = 0.1, id = 3 : i64} : (!rows64, !rows64, !rows64) -> (!rows64, !lse)
+  return %o, %lse : !rows64, !lse
+}
+
+// CHECK-LABEL: .visible .entry attention_1024_bf16_{{[0-9]+}}(
+func.func @bf16_wide(%q: !rows128, %k: !rows128, %v: !rows128) -> (!rows128, !lse128) {
+  %o, %lse = xfc.attention %q, %k, %v in bf16 {heads = 8 : i64, scale = 0.0884, causal} : (!rows128, !rows128, !rows128) -> (!rows128, !lse128)
+  return %o, %lse : !rows128, !lse128
+}
+
+// Decoding: a chunk is a hypothesis and a head.
+// CHECK-LABEL: .visible .entry attention_512_bf16_{{[0-9]+}}(
+func.func @decode(%q: !xfc.rows<target, 512xf32>, %k: !xfc.rows<cache, 512xf32>) -> !xfc.rows<target, 512xf32> {
+  %o, %lse = xfc.attention %q, %k, %k in bf16 {heads = 8 : i64, scale = 0.125} : (!xfc.rows<target, 512xf32>, !xfc.rows<cache, 512xf32>, !xfc.rows<cache, 512xf32>) -> (!xfc.rows<target, 512xf32>, !lse128)
+  return %o : !xfc.rows<target, 512xf32>
+}
+
+// CHECK-LABEL: .visible .entry attention_grad_512_{{[0-9]+}}(
+func.func @grad(%q: !rows64, %lse: !lse) -> (!rows64, !rows64, !rows64) {
+  %dq, %dk, %dv = xfc.attention_grad %q, %q, %q, %q, %q, %lse {heads = 8 : i64, scale = 0.125, padding, rate = 0.1, id = 3 : i64} : (!rows64, !rows64, !rows64, !rows64, !rows64, !lse) -> (!rows64, !rows64, !rows64)
+  return %dq, %dk, %dv : !rows64, !rows64, !rows64
+}
+
+// CHECK-LABEL: .visible .entry attention_grad_512_bf16_{{[0-9]+}}(
+// CHECK:       mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32
+func.func @grad_bf16(%q: !rows64, %lse: !lse) -> (!rows64, !rows64, !rows64) {
+  %dq, %dk, %dv = xfc.attention_grad %q, %q, %q, %q, %q, %lse in bf16 {heads = 8 : i64, scale = 0.125, padding, causal, rate = 0.1, id = 3 : i64} : (!rows64, !rows64, !rows64, !rows64, !rows64, !lse) -> (!rows64, !rows64, !rows64)
+  return %dq, %dk, %dv : !rows64, !rows64, !rows64
+}
+
+// CHECK-LABEL: .visible .entry attention_grad_1024_{{[0-9]+}}(
+func.func @grad_wide(%q: !rows128, %lse: !lse128) -> (!rows128, !rows128, !rows128) {
+  %dq, %dk, %dv = xfc.attention_grad %q, %q, %q, %q, %q, %lse {heads = 8 : i64, scale = 0.0884, causal} : (!rows128, !rows128, !rows128, !rows128, !rows128, !lse128) -> (!rows128, !rows128, !rows128)
+  return %dq, %dk, %dv : !rows128, !rows128, !rows128
+}
+
+// CHECK-LABEL: .visible .entry attention_grad_1024_bf16_{{[0-9]+}}(
+func.func @grad_wide_bf16(%q: !rows128, %lse: !lse128) -> (!rows128, !rows128, !rows128) {
+  %dq, %dk, %dv = xfc.attention_grad %q, %q, %q, %q, %q, %lse in bf16 {heads = 8 : i64, scale = 0.0884, causal} : (!rows128, !rows128, !rows128, !rows128, !rows128, !lse128) -> (!rows128, !rows128, !rows128)
+  return %dq, %dk, %dv : !rows128, !rows128, !rows128
+}

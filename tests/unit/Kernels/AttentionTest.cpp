@@ -1,0 +1,164 @@
+// Attention on a GPU, as numbers are and in bf16: head dimensions, ragged lengths, bits that depend on nothing but the row's own sequence.
+#include "KernelTest.h"
+#include <cmath>
+
+using namespace xfc;
+using namespace xfc::test;
+
+namespace {
+
+class Attention : public testing::TestWithParam<Target> {
+protected:
+  const std::string in = GetParam().compute.empty() ? "" : " in " + GetParam().compute;
+  static std::string rows(const std::string &set, int features) { return "!xfc.rows<" + set + ", " + std::to_string(features) + "xf32>"; }
+
+  // Relative to the largest value of a result. Operands in bf16 are rounded the same way in the answer, but for q, which a kernel multiplies
+  // by the scale first; and probabilities are rounded, to 2^-9, so that sums of them are off by a part of that.
+  double tolerance(bool gradient = false) const { return GetParam().compute.empty() ? 1e-5 : gradient ? 2e-2 : 1e-2; }
+
+  // One attention with heads of some dimensions.
+  struct Case {
+    std::string queries, keys, flags; // "source", "target", "padding, causal"
+    int heads, keyDim, valueDim;
+    bool dropout = false, weights = false;
+    double scale = 0;
+
+    std::string attributes() const {
+      return " {heads = " + std::to_string(heads) + " : i64, scale = " + std::to_string(scale ? scale : 1 / std::sqrt(keyDim)) +
+             (flags.empty() ? "" : ", " + flags) + (dropout ? ", rate = 0.3, id = 9 : i64}" : "}");
+    }
+    std::string q() const { return rows(queries, heads * keyDim); }
+    std::string k() const { return rows(keys, heads * keyDim); }
+    std::string v() const { return rows(keys, heads * valueDim); }
+    std::string o() const { return rows(queries, heads * valueDim); }
+    std::string lse() const { return rows(queries, heads); }
+    std::string pairs() const {
+      std::string kind = flags;
+      std::erase(kind, ',');
+      return "!xfc.pairs<" + queries + ", " + keys + (kind.empty() ? "" : ", " + kind) + ", " + std::to_string(heads) + "xf32>";
+    }
+    std::vector<std::string> operands() const { return {q(), k(), v()}; }
+    std::vector<std::string> gradientOperands() const { return {o(), q(), k(), v(), o(), lse()}; }
+    std::string forward(const std::string &in) const {
+      return "xfc.attention %a0, %a1, %a2" + in + attributes() + " : (" + q() + ", " + k() + ", " + v() + ") -> (" + o() + ", " + lse() +
+             (weights ? ", " + pairs() : "") + ")";
+    }
+    std::string gradient(const std::string &in) const {
+      return "xfc.attention_grad %a0, %a1, %a2, %a3, %a4, %a5" + in + attributes() + " : (" + o() + ", " + q() + ", " + k() + ", " + v() + ", " + o() + ", " +
+             lse() + ") -> (" + q() + ", " + k() + ", " + v() + ")";
+    }
+  };
+
+  void check(const Batch &batch, const Case &c, int64_t extraStride) {
+    SCOPED_TRACE(c.forward(in));
+    std::vector<Tensor> saved;
+    Options options{.device = Device::GPU, .extraStride = extraStride, .immediates = {9}, .set = [&](int64_t, Tensor &t) { saved.push_back(t); }};
+    Outcome forward;
+    ASSERT_NO_THROW(forward = runKernel(batch, c.forward(in), c.operands(), options));
+    expectClose(forward, tolerance(), "forward");
+    // The gradient recomputes from o and lse, so it gets those that belong to its operands.
+    options.set = [&](int64_t operand, Tensor &t) {
+      if (operand >= 1)
+        t = operand <= 3 ? saved[operand - 1] : forward.expected[operand - 4];
+    };
+    ASSERT_NO_THROW(expectClose(runKernel(batch, c.gradient(in), c.gradientOperands(), options), tolerance(true), "gradient"));
+  }
+};
+
+// Rows that are vectors of 16 bytes and rows that are not; blocks of keys and of queries that are full and that are not; a sequence whose keys are all pads.
+TEST_P(Attention, HeadDimensions) {
+  const Batch batch({1, 2, 17, 33, 65}, {65, 17, 2, 1, 33});
+  check(batch, {"source", "source", "padding", 3, 5, 7, true}, 3);
+  check(batch, {"target", "target", "padding, causal", 2, 16, 16}, 0);
+  check(batch, {"target", "source", "", 2, 32, 16, true}, 4);
+  check(batch, {"source", "source", "causal", 1, 64, 64, true}, 0);
+  check(batch, {"target", "source", "padding", 1, 40, 128}, 0);
+  check(batch, {"target", "target", "causal", 1, 128, 128, true}, 8);
+}
+
+// Several blocks of queries and of keys. Dropout's fast way (keys that are whole blocks of random numbers) and the other (pads between).
+TEST_P(Attention, LongSequences) {
+  const Batch batch({150, 3}, {200, 2});
+  check(batch, {"target", "source", "padding", 2, 16, 16, true}, 0);
+  check(batch, {"source", "source", "causal", 2, 16, 16, true}, 0);
+  check(batch, {"target", "source", "", 1, 64, 32}, 0);
+}
+
+TEST_P(Attention, NoDropoutOutsideOfTraining) {
+  const Batch batch({33, 2}, {17, 9}, 40, /*training=*/false);
+  check(batch, {"target", "source", "", 2, 16, 16, true}, 0);
+}
+
+TEST_P(Attention, ReturnedWeights) {
+  const Batch batch({1, 17, 70}, {66, 2, 9});
+  for (const Case &c : {Case{"target", "source", "padding", 2, 16, 16, true, true}, Case{"target", "target", "causal", 2, 5, 7, false, true}}) {
+    SCOPED_TRACE(c.forward(in));
+    ASSERT_NO_THROW(expectClose(runKernel(batch, c.forward(in), c.operands(), {.device = Device::GPU, .immediates = {9}}), tolerance(), "forward"));
+  }
+}
+
+// What nothing reads is null, and what is left has the same bits.
+TEST_P(Attention, UnusedResults) {
+  const Batch batch({70, 3}, {20, 66});
+  const Case c{"target", "source", "padding", 2, 16, 16, true};
+  const Options all{.device = Device::GPU, .immediates = {9}, .evaluate = false};
+  auto without = [&](std::vector<int> unused) {
+    Options options = all;
+    options.unused = unused;
+    return options;
+  };
+  const Outcome forward = runKernel(batch, c.forward(in), c.operands(), all);
+  EXPECT_EQ(forward.kernel[0].data, runKernel(batch, c.forward(in), c.operands(), without({1})).kernel[0].data);
+  const Outcome gradient = runKernel(batch, c.gradient(in), c.gradientOperands(), all);
+  for (const auto &unused : std::vector<std::vector<int>>{{0}, {1}, {2}, {1, 2}, {0, 1}, {0, 2}}) {
+    const Outcome some = runKernel(batch, c.gradient(in), c.gradientOperands(), without(unused));
+    for (size_t i = 0, j = 0; i < 3; ++i)
+      if (std::find(unused.begin(), unused.end(), i) == unused.end())
+        EXPECT_EQ(some.kernel[j++].data, gradient.kernel[i].data) << "result " << i;
+  }
+}
+
+// Caches by row numbers, one query each.
+TEST_P(Attention, Decoding) {
+  const Batch batch({9, 70}, {1, 1, 1, 1, 1}, 300);
+  for (int dim : {5, 32, 64}) {
+    const Case c{"target", "cache", "", 2, dim, dim};
+    ASSERT_NO_THROW(expectClose(runKernel(batch, c.forward(in), c.operands(), {.device = Device::GPU, .extraStride = 3, .unused = {1}}), tolerance(), "decoding"));
+  }
+}
+
+// The last sequence of a batch alone, and its first query alone (as decoding has it): the same bits.
+TEST_P(Attention, BitsOfASequence) {
+  const Batch many({7, 66, 90}, {5, 31, 70}, 40, true, 0), alone({90}, {70}, 40, true, 2), first({90}, {1}, 40, true, 2);
+  const Case c{"target", "source", "padding", 3, 8, 8, true};
+  // Of the sequence's rows, the same whatever comes before; `last` of each set.
+  auto numbers = [](const std::vector<int64_t> &last) {
+    return [last](int64_t operand, Tensor &t) {
+      const int64_t n = t.shape[0], f = t.features(), from = n - last[operand];
+      for (int64_t i = std::max<int64_t>(from, 0); i < n; ++i)
+        for (int64_t j = 0; j < f; ++j)
+          t.data[i * f + j] = std::sin((i - from) * 31.7 + j * 1.3 + operand);
+    };
+  };
+  auto endsWith = [](const Tensor &all, const Tensor &end) { return std::equal(end.data.begin(), end.data.end(), all.data.end() - end.data.size()); };
+  auto forward = [&](const Batch &batch, int64_t queries) {
+    return runKernel(batch, c.forward(in), c.operands(), {.device = Device::GPU, .immediates = {9}, .evaluate = false, .set = numbers({queries, 90, 90})});
+  };
+  const Outcome a = forward(many, 70), b = forward(alone, 70), one = forward(first, 1);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(endsWith(a.kernel[i], b.kernel[i])) << "result " << i;
+    EXPECT_TRUE(std::equal(one.kernel[i].data.begin(), one.kernel[i].data.end(), b.kernel[i].data.begin())) << "result " << i << ", one query";
+  }
+  auto gradient = [&](const Batch &batch) {
+    return runKernel(batch, c.gradient(in), c.gradientOperands(),
+                     {.device = Device::GPU, .immediates = {9}, .evaluate = false, .set = numbers({70, 70, 90, 90, 70, 70})});
+  };
+  const Outcome g = gradient(many), h = gradient(alone);
+  for (int i = 0; i < 3; ++i)
+    EXPECT_TRUE(endsWith(g.kernel[i], h.kernel[i])) << "gradient " << i;
+}
+
+const Target targets[] = {{.device = Device::GPU}, {.device = Device::GPU, .compute = "bf16"}};
+INSTANTIATE_TEST_SUITE_P(GPU, Attention, testing::ValuesIn(targets), nameOf);
+
+} // namespace
