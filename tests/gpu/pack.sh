@@ -20,5 +20,5 @@ compile small-f32 small
 compile base-f32 original
 compile base-bf16 original --dtype bf16
 compile big-bf16 original --dtype bf16 --set d_model=1024 --set heads=16 --set d_ff=4096
-cp "$here/verify.py" "$here/../lit/EndToEnd/Inputs/cuda.py" "$here/../lit/EndToEnd/Inputs/tensors.py" "$folder"
+cp "$here/verify.py" "$here/../lit/EndToEnd/Inputs/check_cuda.py" "$here/../lit/EndToEnd/Inputs/tensors.py" "$folder"
 echo "on the machine with the GPU: python3 $folder/verify.py > gpu.md"
