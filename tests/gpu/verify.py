@@ -1,4 +1,4 @@
-"""verify.py: on a machine with a GPU, in the folder that pack.sh made: every promise on a toy model (cuda.py); on the shipped models
+"""verify.py: on a machine with a GPU, in the folder that pack.sh made: every promise on a toy model (check_cuda.py); on the shipped models
 every output of every program beside the CPU's, with each parameter's gradient, so that each kernel has its part in something
 that is compared; then speed. Prints Markdown; exit status 1 where something differs. Plain Python."""
 import datetime
@@ -117,7 +117,7 @@ def main():
     print(f"# On a GPU\n\n{datetime.date.today()}, {query.stdout.strip() or 'no nvidia-smi'}. Made by `tests/gpu/verify.py`.\n")
     with tempfile.TemporaryDirectory() as folder:
         print("## Beside the CPU\n\nThe largest difference of any tensor from the CPU's, over its largest value.\n")
-        toy = guarded("toy", lambda: subprocess.run([sys.executable, os.path.join(here, "cuda.py"), os.path.join(here, "toy"), "", f"{folder}/toy"], check=True,
+        toy = guarded("toy", lambda: subprocess.run([sys.executable, os.path.join(here, "check_cuda.py"), os.path.join(here, "toy"), "", f"{folder}/toy"], check=True,
                                                     capture_output=True, text=True).stdout.strip())
         print(f"Every promise, on a toy model: {toy}\n")
         rows = []

@@ -1,4 +1,4 @@
-"""cuda.py TRANSLATOR DRIVERS FOLDER: what an executable does on a GPU, beside what it does on the CPU. DRIVERS holds the PTX
+"""check_cuda.py TRANSLATOR DRIVERS FOLDER: what an executable does on a GPU, beside what it does on the CPU. DRIVERS holds the PTX
 interpreter's libcuda.so.1; where it is "" the system's own is used, and no faults are asked for. Plain Python."""
 import json
 import os
