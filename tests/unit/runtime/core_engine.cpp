@@ -6,13 +6,14 @@
 #include "core/Safetensors.h"
 #include "allocations.h"
 #include "core_model.h"
+#include <atomic>
 #include <gtest/gtest.h>
 
 using namespace xfc;
 
 namespace {
 
-int64_t packRuns = 0;
+std::atomic<int64_t> packRuns = 0; // chunks go to several threads
 
 // weight [width, width] -> its transpose.
 void packKernel(const xfc_call *call, int64_t chunk, void *) {
@@ -73,7 +74,7 @@ Module linearModel() {
   update.kernel = 2;
   update.buffers = {{Place::Kind::Parameters, 0, 64}, {Place::Kind::Packed, 0, 0}};
   update.strides = {0, 0};
-  module.programs.push_back({"update", {}, {}, {}, {update}});
+  module.programs.push_back({.name = "update", .steps = {update}});
   return module;
 }
 

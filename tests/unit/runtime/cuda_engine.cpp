@@ -189,7 +189,7 @@ Module model() {
   update.kernel = 2;
   update.buffers = {{Place::Kind::Parameters, 0, 64}, {Place::Kind::Packed, 0, 0}, {Place::Kind::Gradients, 0, 64}};
   update.strides = {0, 0, 0};
-  module.programs.push_back({"update", {}, {}, {}, {update}});
+  module.programs.push_back({.name = "update", .steps = {update}});
   Program store;
   store.name = "store";
   store.arguments = {{"x", Argument::Role::Input, DType::F32, XFC_TARGET, {width}}, {"cache", Argument::Role::State, DType::F32, XFC_CACHE, {width}}};

@@ -154,6 +154,7 @@ std::vector<uint8_t> handWrittenPlan() {
 
   Program step;
   step.name = "decode_step";
+  step.rowByRow = true;
   step.arguments = {input("target", XFC_TARGET),
                     {"x.k", Argument::Role::Input, DType::F32, XFC_SOURCE, {1}},
                     {"x.v", Argument::Role::Input, DType::F32, XFC_SOURCE, {1}},
