@@ -52,15 +52,12 @@ Backend::KernelInfo emitAdam(KernelBuilder &, AdamOp);
 int64_t rowsPerChunk(int64_t features);
 Backend::KernelInfo emitPairsDropout(KernelBuilder &, PairsType, double rate);
 
-// Loss, negative log-likelihood and log-sum-exp of one row of `vocabulary` logits; label and smoothing are scalars.
+// Loss, negative log-likelihood and log-sum-exp of one row of `vocabulary` logits; label and smoothing are scalars. With the
+// loss's gradient, that of the logits takes their place.
 struct RowLoss {
   mlir::Value loss, nll, lse;
 };
-RowLoss emitCrossEntropyRow(KernelBuilder &, mlir::Value logits, int64_t vocabulary, mlir::Value label,
-                            mlir::Value smoothing);
-// Its gradient from the row's log-sum-exp and the loss's gradient; `result` may be `logits`.
-void emitCrossEntropyGradRow(KernelBuilder &, mlir::Value logits, mlir::Value result, int64_t vocabulary, mlir::Value label,
-                             mlir::Value smoothing, mlir::Value lse, mlir::Value dloss);
+RowLoss emitCrossEntropyRow(KernelBuilder &, mlir::Value logits, int64_t vocabulary, mlir::Value label, mlir::Value smoothing, mlir::Value dloss);
 
 // maximum + log(sum of exp(x - maximum)) of a row.
 mlir::Value emitLogSumExp(KernelBuilder &, mlir::Value row, int64_t width);

@@ -6,9 +6,10 @@ using namespace mlir;
 namespace xfc {
 namespace {
 
-// Reductions over a row of `width`, by vectors in two chains, then a fixed tree.
-Values reduceRow(KernelBuilder &k, Value row, int64_t width, ArrayRef<Value> start,
-                 const std::function<void(Value, MutableArrayRef<Value>)> &body, Value filler) {
+// Reductions over a row of `width`, by vectors in four chains: body(offset, lanes used, x, sums), where lanes behind the end
+// of the row are `filler`.
+using RowBody = std::function<void(Value, int64_t, Value, MutableArrayRef<Value>)>;
+Values reduceRow(KernelBuilder &k, Value row, int64_t width, ArrayRef<Value> start, const RowBody &body, Value filler) {
   const int64_t lanes = k.lanes(), n = start.size(), chains = 4, whole = width / (chains * lanes) * chains * lanes;
   Values state;
   for (int64_t c = 0; c < chains; ++c)
@@ -17,7 +18,7 @@ Values reduceRow(KernelBuilder &k, Value row, int64_t width, ArrayRef<Value> sta
     Value x = k.load(k.offset(row, f), lanes);
     if (used < lanes)
       x = k.select(k.lanesBelow(k.index(0), k.index(used)), x, filler);
-    body(x, MutableArrayRef<Value>(s).slice(chain * n, n));
+    body(f, used, x, MutableArrayRef<Value>(s).slice(chain * n, n));
   };
   if (whole)
     state = k.loop(k.index(0), k.index(whole), chains * lanes, state, [&](Value f, Values s) {
@@ -30,21 +31,41 @@ Values reduceRow(KernelBuilder &k, Value row, int64_t width, ArrayRef<Value> sta
   return state;
 }
 
+// The chains of sum `i` of `n`, added up in a fixed tree.
+Value total(KernelBuilder &k, const Values &s, int64_t i = 0, int64_t n = 1) {
+  return k.sum(k.addf(k.addf(s[i], s[n + i]), k.addf(s[2 * n + i], s[3 * n + i])));
+}
+Value largest(KernelBuilder &k, const Values &s, int64_t i = 0, int64_t n = 1) {
+  return k.largest(k.maxf(k.maxf(s[i], s[n + i]), k.maxf(s[2 * n + i], s[3 * n + i])));
+}
+
+// Below every logit, and finite, so that no difference is NaN.
+constexpr double lowest = -1e30;
+
+// The sum of exp(x - maximum) over a row; `keep` puts the exponentials in the row's place.
+Value sumOfExponentials(KernelBuilder &k, Value row, int64_t width, Value maximum, bool keep) {
+  Value reference = k.broadcast(maximum);
+  return total(k, reduceRow(
+      k, row, width, {k.splat(0)},
+      [&](Value f, int64_t used, Value x, MutableArrayRef<Value> s) {
+        Value e = k.exp(k.subf(x, reference));
+        if (keep)
+          k.storePart(e, k.offset(row, f), used);
+        s[0] = k.addf(s[0], e);
+      },
+      k.splat(lowest)));
+}
+
 // maximum + log(sum of exp(x - maximum)) of a row.
 Value logSumExp(KernelBuilder &k, Value row, int64_t width) {
-  Value lowest = k.splat(-1e30);
-  Values m = reduceRow(k, row, width, {lowest}, [&](Value x, MutableArrayRef<Value> s) { s[0] = k.maxf(x, s[0]); }, lowest);
-  Value maximum = k.largest(k.maxf(k.maxf(m[0], m[1]), k.maxf(m[2], m[3]))), reference = k.broadcast(maximum);
-  Values e = reduceRow(
-      k, row, width, {k.splat(0)},
-      [&](Value x, MutableArrayRef<Value> s) { s[0] = k.addf(s[0], k.exp(k.subf(x, reference))); }, lowest);
-  return k.addf(maximum, k.log(k.sum(k.addf(k.addf(e[0], e[1]), k.addf(e[2], e[3])))));
+  Value none = k.splat(lowest);
+  Value maximum = largest(k, reduceRow(k, row, width, {none}, [&](Value, int64_t, Value x, MutableArrayRef<Value> s) { s[0] = k.maxf(x, s[0]); }, none));
+  return k.addf(maximum, k.log(sumOfExponentials(k, row, width, maximum, false)));
 }
 
 Value rowSum(KernelBuilder &k, Value row, int64_t width) {
   Value zero = k.splat(0);
-  Values s = reduceRow(k, row, width, {zero}, [&](Value x, MutableArrayRef<Value> sums) { sums[0] = k.addf(sums[0], x); }, zero);
-  return k.sum(k.addf(k.addf(s[0], s[1]), k.addf(s[2], s[3])));
+  return total(k, reduceRow(k, row, width, {zero}, [&](Value, int64_t, Value x, MutableArrayRef<Value> s) { s[0] = k.addf(s[0], x); }, zero));
 }
 
 struct Address {
@@ -64,16 +85,36 @@ int64_t widthOf(Value rows) { return cast<RowsType>(rows.getType()).getFeatures(
 
 Value emitLogSumExp(KernelBuilder &k, Value row, int64_t width) { return logSumExp(k, row, width); }
 
-RowLoss emitCrossEntropyRow(KernelBuilder &k, Value logits, int64_t vocabulary, Value label, Value smoothing) {
-  Value lse = logSumExp(k, logits, vocabulary);
-  Values losses = k.choose(
-      k.less(label, k.index(0)), [&]() -> Values { return {k.scalar(0), k.scalar(0)}; },
-      [&]() -> Values {
-        Value nll = k.subf(lse, k.load(k.offset(logits, label)));
-        Value mean = k.mulf(rowSum(k, logits, vocabulary), k.scalar(1.0 / vocabulary));
-        return {smooth(k, nll, k.subf(lse, mean), smoothing), nll};
-      });
-  return {losses[0], losses[1], lse};
+RowLoss emitCrossEntropyRow(KernelBuilder &k, Value logits, int64_t vocabulary, Value label, Value smoothing, Value dloss) {
+  // The largest and the sum in one pass; what is behind the end of the row must not count in either.
+  Value none = k.splat(lowest);
+  const int64_t lanes = k.lanes();
+  Values both = reduceRow(
+      k, logits, vocabulary, {none, k.splat(0)},
+      [&](Value, int64_t used, Value x, MutableArrayRef<Value> s) {
+        s[0] = k.maxf(x, s[0]);
+        s[1] = k.addf(s[1], used < lanes ? k.select(k.lanesBelow(k.index(0), k.index(used)), x, k.splat(0)) : x);
+      },
+      none);
+  Value maximum = largest(k, both, 0, 2), mean = k.mulf(total(k, both, 1, 2), k.scalar(1.0 / vocabulary));
+  Value known = k.less(k.index(-1), label), labelled = k.load(k.offset(logits, k.max(label, k.index(0))));
+  Value sum = sumOfExponentials(k, logits, vocabulary, maximum, static_cast<bool>(dloss)), lse = k.addf(maximum, k.log(sum)), zero = k.scalar(0);
+  Value nll = k.select(known, k.subf(lse, labelled), zero);
+  Value loss = k.select(known, smooth(k, nll, k.subf(lse, mean), smoothing), zero);
+  if (dloss)
+    k.when(
+        known,
+        [&] {
+          Value scale = k.broadcast(k.divf(dloss, sum)), spread = k.broadcast(k.mulf(dloss, k.mulf(smoothing, k.scalar(-1.0 / vocabulary))));
+          k.features(vocabulary, [&](Value f, int64_t used) {
+            Value p = k.offset(logits, f);
+            k.storePart(k.fma(k.load(p, lanes), scale, spread), p, used);
+          });
+          Value address = k.offset(logits, label);
+          k.store(k.subf(k.load(address), k.mulf(dloss, k.subf(k.scalar(1), smoothing))), address);
+        },
+        [&] { k.features(vocabulary, [&](Value f, int64_t used) { k.storePart(k.splat(0), k.offset(logits, f), used); }); });
+  return {loss, nll, lse};
 }
 
 Backend::KernelInfo emitCrossEntropy(KernelBuilder &k, CrossEntropyOp op) {
@@ -81,7 +122,7 @@ Backend::KernelInfo emitCrossEntropy(KernelBuilder &k, CrossEntropyOp op) {
   Address logits(k, 0), loss(k, 3), nll(k, 4), lse(k, 5);
   Value labels = k.buffer(1), smoothing = k.load(k.buffer(2));
   k.eachRow(per, [&](Value row) {
-    RowLoss values = emitCrossEntropyRow(k, logits.row(k, row), vocabulary, k.loadI32(labels, row), smoothing);
+    RowLoss values = emitCrossEntropyRow(k, logits.row(k, row), vocabulary, k.loadI32(labels, row), smoothing, {});
     if (!op.getLoss().use_empty())
       k.store(values.loss, loss.row(k, row));
     if (!op.getNll().use_empty())
@@ -92,29 +133,25 @@ Backend::KernelInfo emitCrossEntropy(KernelBuilder &k, CrossEntropyOp op) {
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
-void emitCrossEntropyGradRow(KernelBuilder &k, Value logits, Value result, int64_t vocabulary, Value label, Value smoothing, Value lse, Value dloss) {
-  const int64_t lanes = k.lanes();
-  k.when(
-      k.less(label, k.index(0)),
-      [&] { k.features(vocabulary, [&](Value f, int64_t used) { k.storePart(k.splat(0), k.offset(result, f), used); }); },
-      [&] {
-        Value reference = k.broadcast(lse), scale = k.broadcast(dloss), spread = k.broadcast(k.mulf(smoothing, k.scalar(1.0 / vocabulary)));
-        k.features(vocabulary, [&](Value f, int64_t used) {
-          Value p = k.exp(k.subf(k.load(k.offset(logits, f), lanes), reference));
-          k.storePart(k.mulf(scale, k.subf(p, spread)), k.offset(result, f), used);
-        });
-        Value address = k.offset(result, label);
-        k.store(k.subf(k.load(address), k.mulf(dloss, k.subf(k.scalar(1), smoothing))), address);
-      });
-}
-
 Backend::KernelInfo emitCrossEntropyGrad(KernelBuilder &k, CrossEntropyGradOp op) {
-  const int64_t vocabulary = widthOf(op.getLogits()), per = rowsPerChunk(vocabulary);
+  const int64_t vocabulary = widthOf(op.getLogits()), per = rowsPerChunk(vocabulary), lanes = k.lanes();
   Address logits(k, 0), dLoss(k, 1), lse(k, 3), result(k, 5);
   Value labels = k.buffer(2), smoothing = k.load(k.buffer(4));
   k.eachRow(per, [&](Value row) {
-    emitCrossEntropyGradRow(k, logits.row(k, row), result.row(k, row), vocabulary, k.loadI32(labels, row), smoothing,
-                            k.load(lse.row(k, row)), k.load(dLoss.row(k, row)));
+    Value from = logits.row(k, row), to = result.row(k, row), label = k.loadI32(labels, row);
+    k.when(
+        k.less(label, k.index(0)),
+        [&] { k.features(vocabulary, [&](Value f, int64_t used) { k.storePart(k.splat(0), k.offset(to, f), used); }); },
+        [&] {
+          Value dloss = k.load(dLoss.row(k, row)), reference = k.broadcast(k.load(lse.row(k, row))), scale = k.broadcast(dloss);
+          Value spread = k.broadcast(k.mulf(smoothing, k.scalar(1.0 / vocabulary)));
+          k.features(vocabulary, [&](Value f, int64_t used) {
+            Value p = k.exp(k.subf(k.load(k.offset(from, f), lanes), reference));
+            k.storePart(k.mulf(scale, k.subf(p, spread)), k.offset(to, f), used);
+          });
+          Value address = k.offset(to, label);
+          k.store(k.subf(k.load(address), k.mulf(dloss, k.subf(k.scalar(1), smoothing))), address);
+        });
   });
   return {{Partition::Unit::Rows, per, 1}, 0};
 }

@@ -251,13 +251,11 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide, bool kep
   Value smoothing = k.load(k.buffer(labels + 1));
   k.loop(k.index(0), count, 1, [&](Value r) {
     Value at = k.add(row, r), label = k.loadI32(k.buffer(labels), at), from = k.offset(logits, k.mul(r, stride));
-    RowLoss values = emitCrossEntropyRow(k, from, vocabulary, label, smoothing);
+    Value gradient = dloss ? k.load(k.offset(k.buffer(labels + 2), k.mul(at, k.stride(labels + 2)))) : Value();
+    RowLoss values = emitCrossEntropyRow(k, from, vocabulary, label, smoothing, gradient);
     for (auto [result, value] : numbers)
       if (!result.use_empty())
         k.store(values.*value, k.offset(k.buffer(bufferOf(result)), k.mul(at, k.stride(bufferOf(result)))));
-    if (dloss)
-      emitCrossEntropyGradRow(k, from, from, vocabulary, label, smoothing, values.lse,
-                              k.load(k.offset(k.buffer(labels + 2), k.mul(at, k.stride(labels + 2)))));
   });
   return {{Partition::Unit::Rows, block, 1}, product.scratchBytes() + (kept ? 0 : block * vocabulary * k.bytes())};
 }

@@ -87,10 +87,14 @@ def python_peer(script, threads, specification):
 
 
 def take_turns(contestants, rounds, log):
-    """Runs all in turns: a, b, c, a, b, c ... For each name the median of `tokens_per_second`, its spread, and the most memory."""
+    """Runs all in turns: a, b, c, a, b, c ... For each name the median of `tokens_per_second`, its spread, and the most memory.
+    A peer that is clearly slower than the fastest in the first turn has no others."""
     runs = {contestant.name: [] for contestant in contestants}
     chosen = {}
     for number in range(rounds):
+        if number == 1:
+            first = {name: results[0]["tokens_per_second"] for name, results in runs.items() if name != "xfc"}
+            contestants = [c for c in contestants if c.name == "xfc" or first[c.name] > 0.85 * max(first.values())]
         for contestant in contestants:
             modes = contestant.modes if number == 0 else {chosen[contestant.name]: contestant.modes[chosen[contestant.name]]}
             results = {}

@@ -57,8 +57,9 @@ protected:
   }
 
   // A row's result is the same to the bit wherever it stands and whatever stands beside it: products are cut by rows, never
-  // summed by them. Rows are taken from the same 200; operands with the batch's number of rows are rows of it.
-  void checkRowsAlone(const std::string &op, const std::vector<std::string> &types, const std::string &results, std::vector<int> unused = {}) {
+  // summed by them. Rows are taken from the same 200; operands with the batch's number of rows are rows of it. Ids count up from
+  // `lowestId`: -1, a label that counts nowhere, or 0.
+  void checkRowsAlone(const std::string &op, const std::vector<std::string> &types, const std::string &results, std::vector<int> unused = {}, int lowestId = -1) {
     constexpr int most = 200;
     int first = 0;
     const std::string text = textOf(op, types, results);
@@ -67,7 +68,7 @@ protected:
       const int64_t begin = isRows ? first * tensor.features() : 0;
       for (size_t i = 0; i < tensor.data.size(); ++i) {
         const auto at = static_cast<double>(begin + static_cast<int64_t>(i));
-        tensor.data[i] = isIds ? static_cast<int64_t>(at) % 37 - 1 : std::sin(at * (operand + 1) * 0.7);
+        tensor.data[i] = isIds ? static_cast<int64_t>(at) % 37 + lowestId : std::sin(at * (operand + 1) * 0.7);
       }
     };
     CompiledOp kernel(text, types, {.device = GetParam().device, .extraStride = 1, .cpu = GetParam().cpu, .unused = std::move(unused), .evaluate = false, .set = set});
@@ -205,7 +206,7 @@ TEST_P(FusedMatrix, LinearCandidates) {
 TEST_P(FusedMatrix, CandidatesRowsDoNotTouchEachOther) {
   checkRowsAlone("xfc.linear_candidates %a0, %a1, %a2, %a3 {excluded = array<i64: 0>, slab = 64 : i64}",
                  {rows(33), tensor(150, 33), tensor(150), "!xfc.rows<source, i32>"},
-                 "!xfc.rows<source, 24xi32>, " + rows(24) + ", " + rows(3) + ", " + row());
+                 "!xfc.rows<source, 24xi32>, " + rows(24) + ", " + rows(3) + ", " + row(), {}, 0);
 }
 
 TEST_P(Matrix, LinearRowsDoNotTouchEachOther) {
