@@ -1,33 +1,78 @@
-// Products in bf16: tensor cores, weights copied without waiting, rows through registers, everything of a k-block by one barrier; in f32: no
-// tensor core, but the same way through shared memory.
+// Products in bf16 by tensor cores, in f32 by fused multiply-adds. Weights in bf16 are copied to shared memory without waiting, rows come through registers;
+// one barrier for a block of K; sums stay in registers.
 //
 // RUN: %xfc-ptx %s > %t.ptx
 // RUN: FileCheck %s < %t.ptx
 // RUN: FileCheck %s --check-prefix=ALL < %t.ptx
 // RUN: %if ptxas %{ %python3 %S/Inputs/ptxas.py %t.ptx sm_80 sm_90 sm_90a sm_100 %}
 
-// Sums are in registers, whatever is done with them.
 // ALL-NOT: .local
 
-// 64 products of fragments for a block of 32 of K, of which a warp loads 16 groups of matrices.
+// 16 x 64 x 64 for each warp, of which a block of 32 has two: 64 products of fragments, 16 loads of four matrices each.
 // CHECK-LABEL: .visible .entry linear_2048x512_bf16(
-// CHECK:       .reqntid 128
-// CHECK:       cp.async.cg.shared.global
+// CHECK:       .reqntid 256
+// The first block of K is fetched, then the next one while one is multiplied; a block is read after a wait and a barrier.
+// CHECK-COUNT-4: cp.async.cg.shared.global
 // CHECK:       cp.async.commit_group
-// CHECK:       cp.async.wait_group 0
-// CHECK-NEXT:  bar.sync
-// CHECK:       cp.async.cg.shared.global
+// CHECK-COUNT-4: cp.async.cg.shared.global
+// CHECK-NEXT:  cp.async.commit_group
 // CHECK-COUNT-8: ldmatrix.sync.aligned.m8n8.x4.shared.b16
-// CHECK-NOT:   ldmatrix
 // CHECK-COUNT-32: mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32
 // CHECK-COUNT-8: ldmatrix.sync.aligned.m8n8.x4.shared.b16
 // CHECK-COUNT-32: mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32
 // CHECK-NOT:   mma.sync
 // CHECK:       cvt.rn.bf16x2.f32
-// CHECK-NEXT:  cvt.rn.bf16x2.f32
-// CHECK-NEXT:  st.shared.v2.b32
+// CHECK:       st.shared.v2.b32
+// CHECK:       cp.async.wait_group 0
+// CHECK-NEXT:  bar.sync
+// CHECK-NOT:   mma.sync
 // CHECK:       st.global.v2.b32
 func.func @linear(%x: !xfc.rows<source, 512xf32>, %w: tensor<2048x512xf32>, %b: tensor<2048xf32>) -> !xfc.rows<source, 2048xf32> {
   %0 = xfc.linear %x, %w bias %b in bf16 : (!xfc.rows<source, 512xf32>, tensor<2048x512xf32>, tensor<2048xf32>) -> !xfc.rows<source, 2048xf32>
   return %0 : !xfc.rows<source, 2048xf32>
+}
+
+// The same weight, read from the other side: transposed where its fragments are loaded.
+// CHECK-LABEL: .visible .entry linear_input_grad_2048x512_bf16
+// CHECK:       ldmatrix.sync.aligned.m8n8.x4.shared.b16
+// CHECK:       ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16
+// CHECK:       mma.sync
+func.func @input_grad(%dy: !xfc.rows<source, 2048xf32>, %w: tensor<2048x512xf32>) -> !xfc.rows<source, 512xf32> {
+  %0 = xfc.linear_input_grad %dy, %w in bf16 : (!xfc.rows<source, 2048xf32>, tensor<2048x512xf32>) -> !xfc.rows<source, 512xf32>
+  return %0 : !xfc.rows<source, 512xf32>
+}
+
+// Both sides are rows, and transposed.
+// CHECK-LABEL: .visible .entry linear_weight_grad_2048x512_bias_bf16
+// CHECK-NOT:   cp.async.cg
+// CHECK-NOT:   ldmatrix.sync.aligned.m8n8.x4.shared
+// CHECK:       ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16
+// CHECK-COUNT-32: mma.sync
+// CHECK-NOT:   mma.sync
+func.func @weight_grad(%dy: !xfc.rows<source, 2048xf32>, %x: !xfc.rows<source, 512xf32>) -> (tensor<2048x512xf32>, tensor<2048xf32>) {
+  %0, %1 = xfc.linear_weight_grad %dy, %x in bf16 : (!xfc.rows<source, 2048xf32>, !xfc.rows<source, 512xf32>) -> (tensor<2048x512xf32>, tensor<2048xf32>)
+  return %0, %1 : tensor<2048x512xf32>, tensor<2048xf32>
+}
+
+// CHECK-LABEL: .visible .entry linear_2048x512_
+// CHECK-NOT:   mma.sync
+// CHECK:       fma.rn.ftz.f32
+func.func @linear_f32(%x: !xfc.rows<source, 512xf32>, %w: tensor<2048x512xf32>) -> !xfc.rows<source, 2048xf32> {
+  %0 = xfc.linear %x, %w : (!xfc.rows<source, 512xf32>, tensor<2048x512xf32>) -> !xfc.rows<source, 2048xf32>
+  return %0 : !xfc.rows<source, 2048xf32>
+}
+func.func @input_grad_f32(%dy: !xfc.rows<source, 2048xf32>, %w: tensor<2048x512xf32>) -> !xfc.rows<source, 512xf32> {
+  %0 = xfc.linear_input_grad %dy, %w : (!xfc.rows<source, 2048xf32>, tensor<2048x512xf32>) -> !xfc.rows<source, 512xf32>
+  return %0 : !xfc.rows<source, 512xf32>
+}
+func.func @weight_grad_f32(%dy: !xfc.rows<source, 2048xf32>, %x: !xfc.rows<source, 512xf32>) -> (tensor<2048x512xf32>, tensor<2048xf32>) {
+  %0, %1 = xfc.linear_weight_grad %dy, %x : (!xfc.rows<source, 2048xf32>, !xfc.rows<source, 512xf32>) -> (tensor<2048x512xf32>, tensor<2048xf32>)
+  return %0, %1 : tensor<2048x512xf32>, tensor<2048xf32>
+}
+
+// Narrow, of a width that pairs of columns do not divide, and few tiles of a weight's gradient.
+func.func @narrow(%x: !xfc.rows<source, 33xf32>, %w: tensor<63x33xf32>, %dy: !xfc.rows<source, 63xf32>) -> (!xfc.rows<source, 63xf32>, tensor<63x33xf32>) {
+  %0 = xfc.linear %x, %w in bf16 : (!xfc.rows<source, 33xf32>, tensor<63x33xf32>) -> !xfc.rows<source, 63xf32>
+  %1 = xfc.linear_weight_grad %dy, %x in bf16 : (!xfc.rows<source, 63xf32>, !xfc.rows<source, 33xf32>) -> tensor<63x33xf32>
+  return %0, %1 : !xfc.rows<source, 63xf32>, tensor<63x33xf32>
 }

@@ -85,9 +85,11 @@ protected:
             << text << ", result " << result << ": " << count << " rows from row " << from << " differ from the same among " << most;
       }
     };
-    for (int from = 0; from < most; ++from)
+    // A GPU's tiles begin at multiples of 16 and of 64 rows; the interpreter of PTX takes its time.
+    const int step = GetParam().device == Device::GPU ? 21 : 1;
+    for (int from = 0; from < most; from += step)
       ASSERT_NO_FATAL_FAILURE(expectSame(1, from));
-    for (int count = 2; count < most; ++count)
+    for (int count = 2; count < most; count += step)
       ASSERT_NO_FATAL_FAILURE(expectSame(count, count * 31 % (most - count + 1)));
   }
 

@@ -1,0 +1,61 @@
+// Epilogues: on sums in registers, with no spill.
+//
+// RUN: %xfc-ptx %s > %t.ptx
+// RUN: FileCheck %s < %t.ptx
+// RUN: %if ptxas %{ %python3 %S/Inputs/ptxas.py %t.ptx sm_80 sm_90 sm_90a sm_100 %}
+
+// Dropout has four counters of Philox for a row of a warp's 64 columns, whose words are all used: 7 rounds of two wide products each, 8 rows.
+// CHECK-LABEL: .visible .entry linear_2048x512
+// CHECK-NOT:   .local
+// CHECK:       mma.sync
+// CHECK:       st.global.v2.b32
+func.func @relu_dropout(%x: !xfc.rows<source, 512xf32>, %w: tensor<2048x512xf32>, %b: tensor<2048xf32>) -> !xfc.rows<source, 2048xf32> {
+  %0 = xfc.linear %x, %w bias %b in bf16 {
+  ^bb0(%y: !xfc.rows<source, 2048xf32>):
+    %p = xfc.activation relu %y : <source, 2048xf32>
+    %d = xfc.dropout %p {rate = 0.1, id = 9 : i64} : !xfc.rows<source, 2048xf32>
+    xfc.yield %d : !xfc.rows<source, 2048xf32>
+  } : (!xfc.rows<source, 512xf32>, tensor<2048x512xf32>, tensor<2048xf32>) -> !xfc.rows<source, 2048xf32>
+  return %0 : !xfc.rows<source, 2048xf32>
+}
+
+// CHECK-LABEL: .visible .entry linear_512x2048
+// CHECK-NOT:   .local
+// CHECK:       mma.sync
+// CHECK:       ld.global.v2.b32
+// CHECK:       st.global.v2.b32
+func.func @dropout_residual(%x: !xfc.rows<source, 2048xf32>, %w: tensor<512x2048xf32>, %b: tensor<512xf32>, %r: !xfc.rows<source, 512xf32>) -> !xfc.rows<source, 512xf32> {
+  %0 = xfc.linear %x, %w bias %b with %r in bf16 {
+  ^bb0(%y: !xfc.rows<source, 512xf32>, %e: !xfc.rows<source, 512xf32>):
+    %d = xfc.dropout %y {rate = 0.1, id = 9 : i64} : !xfc.rows<source, 512xf32>
+    %s = xfc.add %d, %e : !xfc.rows<source, 512xf32>
+    xfc.yield %s : !xfc.rows<source, 512xf32>
+  } : (!xfc.rows<source, 2048xf32>, tensor<512x2048xf32>, tensor<512xf32>, !xfc.rows<source, 512xf32>) -> !xfc.rows<source, 512xf32>
+  return %0 : !xfc.rows<source, 512xf32>
+}
+
+// Two results, and gelu, whose exponential is the GPU's.
+// CHECK-LABEL: .visible .entry linear_2048x512
+// CHECK-NOT:   .local
+// CHECK:       ex2.approx.ftz.f32
+func.func @gelu(%x: !xfc.rows<source, 512xf32>, %w: tensor<2048x512xf32>, %b: tensor<2048xf32>) -> (!xfc.rows<source, 2048xf32>, !xfc.rows<source, 2048xf32>) {
+  %0, %1 = xfc.linear %x, %w bias %b in bf16 {
+  ^bb0(%y: !xfc.rows<source, 2048xf32>):
+    %p = xfc.activation gelu %y : <source, 2048xf32>
+    xfc.yield %y, %p : !xfc.rows<source, 2048xf32>, !xfc.rows<source, 2048xf32>
+  } : (!xfc.rows<source, 512xf32>, tensor<2048x512xf32>, tensor<2048xf32>) -> (!xfc.rows<source, 2048xf32>, !xfc.rows<source, 2048xf32>)
+  return %0, %1 : !xfc.rows<source, 2048xf32>, !xfc.rows<source, 2048xf32>
+}
+
+// CHECK-LABEL: .visible .entry linear_input_grad_512x2048
+// CHECK-NOT:   .local
+// CHECK:       mma.sync
+func.func @relu_grad(%dy: !xfc.rows<source, 512xf32>, %w: tensor<512x2048xf32>, %x: !xfc.rows<source, 2048xf32>) -> !xfc.rows<source, 2048xf32> {
+  %0 = xfc.linear_input_grad %dy, %w with %x in bf16 {
+  ^bb0(%y: !xfc.rows<source, 2048xf32>, %e: !xfc.rows<source, 2048xf32>):
+    %d = xfc.dropout %y {rate = 0.1, id = 3 : i64} : !xfc.rows<source, 2048xf32>
+    %g = xfc.activation_grad relu %d, %e : <source, 2048xf32>
+    xfc.yield %g : !xfc.rows<source, 2048xf32>
+  } : (!xfc.rows<source, 512xf32>, tensor<512x2048xf32>, !xfc.rows<source, 2048xf32>) -> !xfc.rows<source, 2048xf32>
+  return %0 : !xfc.rows<source, 2048xf32>
+}
