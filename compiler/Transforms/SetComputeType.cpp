@@ -37,7 +37,7 @@ struct SetComputeType : impl::SetComputeTypeBase<SetComputeType> {
 private:
   void mark(func::FuncOp function) {
     function.walk([&](ProductOpInterface product) {
-      if (!attention && isa<AttentionOp, AttentionGradOp>(product))
+      if (!attention && isa<AttentionOp, AttentionGradOp>(product.getOperation()))
         return;
       product.setComputeAttr(ComputeTypeAttr::get(&getContext(), type));
       if (failed(verifyComputeType(product)))
