@@ -94,9 +94,11 @@ Json describe(const InfoOptions &options) {
     programs.push_back(program.name);
   if (engine)
     memory = memoryFor(module, options, threads);
-  if (gpuPlan)
-    for (const auto &[what, bytes] : memoryFor(*gpuPlan, options, 0).items())
+  if (gpuPlan) {
+    const Json onGpu = memoryFor(*gpuPlan, options, 0);
+    for (const auto &[what, bytes] : onGpu.items())
       memory[what + " on a GPU"] = bytes;
+  }
   const int64_t parameters = parameterCount(module);
   return {{"model", module.model},
           {"model_hash", module.hash},
