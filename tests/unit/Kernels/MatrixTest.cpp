@@ -64,12 +64,13 @@ protected:
     constexpr int most = 200;
     int first = 0;
     const std::string text = textOf(op, types, results);
+    const int pads = op.find("candidates") == std::string::npos ? 1 : 0; // a loss knows labels of -1, a wanted token is one of the vocabulary
     auto set = [&](int64_t operand, Tensor &tensor) {
       const bool isRows = llvm::StringRef(types[operand]).starts_with("!xfc.rows"), isIds = types[operand] == ids;
       const int64_t begin = isRows ? first * tensor.features() : 0;
       for (size_t i = 0; i < tensor.data.size(); ++i) {
         const auto at = static_cast<double>(begin + static_cast<int64_t>(i));
-        tensor.data[i] = isIds ? static_cast<int64_t>(at) % 37 - 1 : std::sin(at * (operand + 1) * 0.7);
+        tensor.data[i] = isIds ? static_cast<int64_t>(at) % 37 - pads : std::sin(at * (operand + 1) * 0.7);
       }
     };
     CompiledOp kernel(text, types, {.device = GetParam().device, .extraStride = 1, .cpu = GetParam().cpu, .unused = std::move(unused), .evaluate = false, .set = set});
