@@ -38,8 +38,8 @@ func.func @candidates(%x: !xfc.rows<target, 512xf32>, %w: tensor<32000x512xf32>,
 }
 
 // In f32.
-func.func @f32(%x: !xfc.rows<target, 512xf32>, %w: tensor<1000x512xf32>, %labels: !xfc.rows<target, i32>, %e: tensor<f32>, %d: !xfc.rows<target, f32>) -> (!xfc.rows<target, f32>, !xfc.rows<target, 1000xf32>, !xfc.rows<target, 64xi32>) {
+func.func @f32(%x: !xfc.rows<target, 512xf32>, %w: tensor<1000x512xf32>, %labels: !xfc.rows<target, i32>, %e: tensor<f32>, %d: !xfc.rows<target, f32>) -> (!xfc.rows<target, f32>, !xfc.rows<target, 1000xf32>, !xfc.rows<target, 16xi32>) {
   %loss, %nll, %dlogits = xfc.linear_cross_entropy_with_grad %x, %w, %labels, %e, %d : (!xfc.rows<target, 512xf32>, tensor<1000x512xf32>, !xfc.rows<target, i32>, tensor<f32>, !xfc.rows<target, f32>) -> (!xfc.rows<target, f32>, !xfc.rows<target, f32>, !xfc.rows<target, 1000xf32>)
-  %0, %1, %2, %3 = xfc.linear_candidates %x, %w, %labels {excluded = array<i64>, slab = 512 : i64} : (!xfc.rows<target, 512xf32>, tensor<1000x512xf32>, !xfc.rows<target, i32>) -> (!xfc.rows<target, 64xi32>, !xfc.rows<target, 64xf32>, !xfc.rows<target, 2xf32>, !xfc.rows<target, f32>)
-  return %loss, %dlogits, %0 : !xfc.rows<target, f32>, !xfc.rows<target, 1000xf32>, !xfc.rows<target, 64xi32>
+  %0, %1, %2, %3 = xfc.linear_candidates %x, %w, %labels {excluded = array<i64>, slab = 512 : i64} : (!xfc.rows<target, 512xf32>, tensor<1000x512xf32>, !xfc.rows<target, i32>) -> (!xfc.rows<target, 16xi32>, !xfc.rows<target, 16xf32>, !xfc.rows<target, 2xf32>, !xfc.rows<target, f32>)
+  return %loss, %dlogits, %0 : !xfc.rows<target, f32>, !xfc.rows<target, 1000xf32>, !xfc.rows<target, 16xi32>
 }
