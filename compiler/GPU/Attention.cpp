@@ -45,7 +45,7 @@ private:
   // Of the block of queries under way.
   Value rowsLeft, start;
   std::array<Value, 2> rows, limits;
-  Value largestLimit, warpLimit;
+  Value largestLimit, warpLimit, smallestLimit; // of the block, and of the warp's rows
 };
 
 AttentionKernel::AttentionKernel(KernelBuilder &k, AttentionOp op)
@@ -100,6 +100,7 @@ void AttentionKernel::queryBlock(HeadOfSequence &at, Value first) {
   }
   largestLimit = at.largestLimit(k, start, rowsLeft, queries);
   warpLimit = tiles.largestOfRows(limits);
+  smallestLimit = k.acrossLanes(k.min(limits[0], limits[1]), [&](Value x, Value y) { return k.min(x, y); });
   k.barrier(); // the tiles may hold the block before
   // Scores times log2(e): exponentials are powers of two.
   tiles.copyIn(queryTile, at.rows(k, q, keyDim, start), rowsLeft, q, keyDim, k.scalar(op.getScale().convertToDouble() * std::numbers::log2e));
@@ -122,11 +123,15 @@ void AttentionKernel::queryBlock(HeadOfSequence &at, Value first) {
 
 Values AttentionKernel::scoresOf(HeadOfSequence &at, Value firstKey) {
   Values scores = tiles.productTransposed(tiles.zeros(keys), tiles.rowsOf(queryTile), keyTile);
-  Value first = k.add(firstKey, tiles.column(0));
-  const Value seen[2] = {k.sub(limits[0], first), k.sub(limits[1], first)};
-  for (int64_t i = 0; i < static_cast<int64_t>(scores.size()); ++i)
-    scores[i] = k.select(k.less(k.i32Of(static_cast<int32_t>(tiles.columnOf(i))), seen[tiles.rowOf(i)]), scores[i], k.scalar(lowest));
-  return scores;
+  // Most blocks are seen by every row of the warp.
+  return k.choose(k.less(k.add(firstKey, keys - 1), smallestLimit), [&] { return scores; }, [&] {
+    Value first = k.add(firstKey, tiles.column(0));
+    const Value seen[2] = {k.sub(limits[0], first), k.sub(limits[1], first)};
+    Values masked = scores;
+    for (size_t i = 0; i < scores.size(); ++i)
+      masked[i] = k.select(k.less(k.i32Of(static_cast<int32_t>(tiles.columnOf(i))), seen[tiles.rowOf(i)]), scores[i], k.scalar(lowest));
+    return masked;
+  });
 }
 
 // One step of the online softmax (Milakov and Gimelshein, 2018).

@@ -26,15 +26,18 @@ HeadOfSequence::HeadOfSequence(KernelBuilder &k, Value sequence, Value head) : s
   limits = k.offset(k.field(structure, offsetof(xfc_keys, limit), k.ptr), firstQuery, k.i32);
 }
 
+// Rows and strides fit 32 bits, and their product is one instruction then.
+static Value strideOf(KernelBuilder &k, int64_t buffer) { return k.i64Of(k.truncated(k.stride(buffer))); }
+
 RowAt HeadOfSequence::rows(KernelBuilder &k, int64_t buffer, int64_t width, Value from) {
-  Value stride = k.stride(buffer), first = k.add(firstQuery, k.i64Of(from));
+  Value stride = strideOf(k, buffer), first = k.add(firstQuery, k.i64Of(from));
   Value data = k.offset(k.offset(k.buffer(buffer), k.mul(head, width)), k.mul(first, stride));
   return [&k, data, stride](Value j) { return k.offset(data, k.mul(k.i64Of(j), stride)); };
 }
 
 RowAt HeadOfSequence::listedRows(KernelBuilder &k, int64_t buffer, int64_t width, Value from) {
-  Value stride = k.stride(buffer), data = k.offset(k.buffer(buffer), k.mul(head, width)), list = k.offset(keyList, from, k.i32);
-  return [&k, data, stride, list](Value j) { return k.offset(data, k.mul(k.loadI32(list, j), stride)); };
+  Value stride = strideOf(k, buffer), data = k.offset(k.buffer(buffer), k.mul(head, width)), list = k.offset(keyList, from, k.i32);
+  return [&k, data, stride, list](Value j) { return k.offset(data, k.mul(k.i64Of(i32At(k, list, j)), stride)); };
 }
 
 Value HeadOfSequence::limit(KernelBuilder &k, Value query) { return k.min(i32At(k, limits, query), keys); }
@@ -120,29 +123,30 @@ Type AttentionTiles::elementType() const { return bf16 ? Type(k.b.getI16Type()) 
 
 void AttentionTiles::copyIn(const Tile &tile, const RowAt &rowAt, Value count, int64_t buffer, int64_t features, Value factor) {
   const int64_t groups = tile.width / 4, all = tile.rows * groups;
-  // So many loads are under way at a time.
-  constexpr int64_t together = 4;
+  // So many loads are under way at a time, once the row numbers they wait for are there.
+  const int64_t together = std::min<int64_t>(8, llvm::divideCeil(all, k.threads));
   Value last = k.sub(count, i32(k, 1));
   k.vectorized({buffer}, features, [&](int64_t n) {
     k.loop(k.thread(), i32(k, all), k.threads * together, [&](Value first) {
       // Where whole rows lie between a thread's parts, they are parts of the same columns.
       const int64_t rowsBetween = k.threads % groups ? 0 : k.threads / groups;
       Value firstRow = k.div(first, groups), firstFeature = k.mul(k.rem(first, groups), 4), start = at(tile, firstRow, firstFeature);
-      SmallVector<Value> rows, features4;
-      SmallVector<Values> loaded;
+      SmallVector<Value> rows, firsts, addresses;
       for (int64_t u = 0; u < together; ++u) {
-        Value i = k.add(first, u * k.threads), row = rowsBetween ? k.add(firstRow, u * rowsBetween) : k.div(i, groups);
-        Value f = rowsBetween ? firstFeature : k.mul(k.rem(i, groups), 4), inside = k.less(row, count);
-        Value from = k.offset(rowAt(k.min(row, last)), f);
-        rows.push_back(row);
-        features4.push_back(f);
-        if (n == 4) {
-          loaded.push_back(k.loadIf(features == tile.width ? inside : k.both(inside, k.less(f, i32(k, features))), from, 4));
-          continue;
-        }
-        loaded.emplace_back();
-        for (int64_t e = 0; e < 4; ++e)
-          loaded.back().push_back(k.loadIf(k.both(inside, k.less(k.add(f, e), i32(k, features))), k.offset(from, e), 1)[0]);
+        Value i = k.add(first, u * k.threads);
+        rows.push_back(rowsBetween ? k.add(firstRow, u * rowsBetween) : k.div(i, groups));
+        firsts.push_back(rowsBetween ? firstFeature : k.mul(k.rem(i, groups), 4));
+        addresses.push_back(k.offset(rowAt(k.min(rows[u], last)), firsts[u]));
+      }
+      SmallVector<Values> loaded(together);
+      for (int64_t u = 0; u < together; ++u) {
+        Value inside = k.less(rows[u], count);
+        auto insideFrom = [&](int64_t e) { return k.both(inside, k.less(k.add(firsts[u], e), i32(k, features))); };
+        if (n == 4)
+          loaded[u] = k.loadIf(features == tile.width ? inside : insideFrom(0), addresses[u], 4);
+        else
+          for (int64_t e = 0; e < 4; ++e)
+            loaded[u].push_back(k.loadIf(insideFrom(e), k.offset(addresses[u], e), 1)[0]);
       }
       for (int64_t u = 0; u < together; ++u) {
         Values &xs = loaded[u];
@@ -150,7 +154,7 @@ void AttentionTiles::copyIn(const Tile &tile, const RowAt &rowAt, Value count, i
           for (Value &x : xs)
             x = k.mulf(x, factor);
         auto write = [&] {
-          Value to = rowsBetween ? further(tile, start, u * rowsBetween, 0) : at(tile, rows[u], features4[u]);
+          Value to = rowsBetween ? further(tile, start, u * rowsBetween, 0) : at(tile, rows[u], firsts[u]);
           if (bf16)
             k.store({pairOfBF16(k, xs[0], xs[1]), pairOfBF16(k, xs[2], xs[3])}, to);
           else
