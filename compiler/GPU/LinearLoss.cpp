@@ -152,6 +152,7 @@ Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op
   const int64_t depth = bf16 ? 32 : 16;
   const Tile tile = bf16 && slab % 128 == 0 ? Tile{32, 128, depth, 32, 32} : Tile{32, 64, depth, 16, 32};
   k.threads = tile.threads();
+  k.registers = 128; // with fewer, for more blocks, ptxas spills in f32
   const int64_t lineElements = slab + 8; // rows of a fragment in different banks
   Value row = k.truncated(k.mul(k.div(k.chunk, slabs), tile.rows)), rows = k.truncated(k.rowCount());
   k.when(k.less(row, rows), [&] {
