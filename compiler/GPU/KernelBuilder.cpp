@@ -63,31 +63,23 @@ Value KernelBuilder::shared(int64_t bytes, int64_t alignment) {
 
 void KernelBuilder::barrier() { NVVM::Barrier0Op::create(b); }
 
-void KernelBuilder::barrier(int64_t id, int64_t count) {
-  ptx("barrier.sync $0, $1;", {i32Of(static_cast<int32_t>(id)), i32Of(static_cast<int32_t>(count))}, {});
-}
-
 //===--------------------------------------------------------------------------------------------------------===//
 // Shuffles and reductions
 //===--------------------------------------------------------------------------------------------------------===//
 
-static Value shuffle(KernelBuilder &k, NVVM::ShflKind kind, Value v, Value where) {
+Value KernelBuilder::shuffleXor(Value v, int64_t mask) {
   auto move = [&](Value word) -> Value {
-    return NVVM::ShflOp::create(k.b, word.getType(), k.i32Of(-1), word, where, k.i32Of(31), kind, UnitAttr());
+    return NVVM::ShflOp::create(b, word.getType(), i32Of(-1), word, i32Of(static_cast<int32_t>(mask)), i32Of(31), NVVM::ShflKind::bfly, UnitAttr());
   };
   Type type = v.getType();
   if (type.getIntOrFloatBitWidth() == 32)
     return move(v);
   // The halves of 64 bits.
-  Value whole = k.bits(v, k.i64);
-  Value low = move(k.truncated(whole)), high = move(k.truncated(k.shiftRight(whole, 32)));
-  auto wide = [&](Value word) -> Value { return arith::ExtUIOp::create(k.b, k.i64, word); };
-  return k.bits(k.bitOr(wide(low), k.shiftLeft(wide(high), 32)), type);
+  Value whole = bits(v, i64);
+  Value low = move(truncated(whole)), high = move(truncated(shiftRight(whole, 32)));
+  auto wide = [&](Value word) -> Value { return arith::ExtUIOp::create(b, i64, word); };
+  return bits(bitOr(wide(low), shiftLeft(wide(high), 32)), type);
 }
-
-Value KernelBuilder::shuffleXor(Value v, int64_t mask) { return shuffle(*this, NVVM::ShflKind::bfly, v, i32Of(static_cast<int32_t>(mask))); }
-Value KernelBuilder::shuffleDown(Value v, int64_t delta) { return shuffle(*this, NVVM::ShflKind::down, v, i32Of(static_cast<int32_t>(delta))); }
-Value KernelBuilder::shuffleFrom(Value v, Value lane) { return shuffle(*this, NVVM::ShflKind::idx, v, lane); }
 
 Value KernelBuilder::acrossLanes(Value v, const Combine &combine, int64_t lanes) {
   assert(llvm::isPowerOf2_64(lanes) && lanes <= warpSize);
@@ -121,9 +113,6 @@ Value KernelBuilder::acrossBlock(Value v, const Combine &combine) {
 Value KernelBuilder::blockSum(Value v) {
   return acrossBlock(v, [&](Value x, Value y) { return addf(x, y); });
 }
-Value KernelBuilder::blockMax(Value v) {
-  return acrossBlock(v, [&](Value x, Value y) { return maxf(x, y); });
-}
 
 //===--------------------------------------------------------------------------------------------------------===//
 // Integers
@@ -153,7 +142,6 @@ Value KernelBuilder::log(Value x) {
 
 Value KernelBuilder::maxf(Value x, Value y) { return arith::MaxNumFOp::create(b, x, y); }
 Value KernelBuilder::minf(Value x, Value y) { return arith::MinNumFOp::create(b, x, y); }
-Value KernelBuilder::reciprocal(Value x) { return ptx("rcp.approx.ftz.f32 $0, $1;", {x}, {x.getType()}, /*pure=*/true)[0]; }
 
 //===--------------------------------------------------------------------------------------------------------===//
 // Memory

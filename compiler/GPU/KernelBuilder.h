@@ -30,19 +30,17 @@ public:
   // Gives back all that was asked for since sharedBytes() was `mark`, to be used again. Both uses must lie a barrier apart.
   void releaseShared(int64_t mark) { sharedNext = mark; }
   int64_t sharedMark() const { return sharedNext; }
-  // All threads of the block; or `count` of them (a multiple of 32) at barrier `id`, 1 to 15.
-  void barrier();
-  void barrier(int64_t id, int64_t count);
+  void barrier(); // of all threads of the block
 
   // From another lane of the warp; all 32 take part. Values of 32 or 64 bits.
-  mlir::Value shuffleXor(mlir::Value v, int64_t mask), shuffleDown(mlir::Value v, int64_t delta), shuffleFrom(mlir::Value v, mlir::Value lane);
+  mlir::Value shuffleXor(mlir::Value v, int64_t mask);
   // Of `lanes` neighbours (a power of two up to 32), by halves: every lane has the result.
   using Combine = std::function<mlir::Value(mlir::Value, mlir::Value)>;
   mlir::Value acrossLanes(mlir::Value v, const Combine &combine, int64_t lanes = 32);
   mlir::Value warpSum(mlir::Value v, int64_t lanes = 32), warpMax(mlir::Value v, int64_t lanes = 32);
   // Of all threads, warp by warp and then the warps in order of a tree: every thread has the result. Barriers are inside.
   mlir::Value acrossBlock(mlir::Value v, const Combine &combine);
-  mlir::Value blockSum(mlir::Value v), blockMax(mlir::Value v);
+  mlir::Value blockSum(mlir::Value v);
 
   // Integers.
   mlir::Value i64Of(mlir::Value a); // i32 that is not negative
@@ -55,8 +53,6 @@ public:
   mlir::Value exp2(mlir::Value a); // ex2.approx, 0 for minus infinity
   mlir::Value log(mlir::Value a);
   mlir::Value maxf(mlir::Value a, mlir::Value b) override, minf(mlir::Value a, mlir::Value b) override; // what is no NaN of the two
-  mlir::Value reciprocal(mlir::Value a); // rcp.approx, relative error 2^-23
-  mlir::Value negate(mlir::Value a) { return subf(constant(0, a), a); }
 
   // Memory. n elements (1, 2 or 4) at a pointer that is a multiple of their size together.
   using CodeBuilder::load;
