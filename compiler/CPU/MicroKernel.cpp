@@ -28,7 +28,7 @@ Products gradientProductsFor(const KernelBuilder &k, std::optional<ComputeType> 
 static constexpr int64_t tile = 16;
 
 Tiling::Tiling(KernelBuilder &k, int64_t inner, Products products)
-    : products(products), pair(products == Products::Elements ? 1 : isInt8(products) ? 4 : 2), rows(k.registers() == 32 ? 14 : 6),
+    : products(products), pair(products == Products::Elements ? 1 : isInt8(products) ? 4 : 2), rows(k.registers() == 32 ? 12 : 6),
       panel(2 * k.lanes()), block(k.registers() == 32 ? 84 : 72),
       left(products == Products::Widened || products == Products::Quads ? 2 : 1) {
   if (products == Products::Quads) {
