@@ -79,14 +79,7 @@ Backend::KernelInfo AttentionKernel::emit() {
   if (!bf16)
     room = tiles.tile(queries, keys);
   Value part = k.div(k.chunk, heads), head = k.rem(k.chunk, heads);
-  auto body = [&](HeadOfSequence &at, Value first) { queryBlock(at, first); };
-  // Where every sequence has few queries, and where none wants its gradient, a sequence has blocks of threads of its own: decoding.
-  const bool decoding = op.getK().getType().getSet() == RowSet::cache || (op.getQ().getType().getSet() == RowSet::target && !wantsLse);
-  if (decoding) {
-    eachQueryBlockOfSequence(k, part, head, queries, body);
-    return {{Partition::Unit::Sequences, 1, heads}};
-  }
-  eachQueryBlockOfRows(k, part, head, queries, body);
+  eachQueryBlockOfRows(k, part, head, queries, [&](HeadOfSequence &at, Value first) { queryBlock(at, first); });
   return {{Partition::Unit::Rows, queries, heads}};
 }
 
@@ -201,6 +194,8 @@ void AttentionKernel::writeWeights(HeadOfSequence &at, const std::array<Value, 2
 
 } // namespace
 
-Backend::KernelInfo emitAttention(KernelBuilder &k, AttentionOp op) { return AttentionKernel(k, op).emit(); }
+Backend::KernelInfo emitAttention(KernelBuilder &k, AttentionOp op) {
+  return isOneQueryAttention(op) ? emitOneQueryAttention(k, op) : AttentionKernel(k, op).emit();
+}
 
 } // namespace xfc::gpu

@@ -92,13 +92,6 @@ void eachQueryBlockOfRows(KernelBuilder &k, Value part, Value head, int64_t size
   });
 }
 
-void eachQueryBlockOfSequence(KernelBuilder &k, Value sequence, Value head, int64_t size, const QueryBlockBody &body) {
-  k.when(k.less(sequence, k.field(k.rows(), offsetof(xfc_rows, sequences), k.i64)), [&] {
-    HeadOfSequence at(k, sequence, head);
-    k.loop(i32(k, 0), at.queries, size, [&](Value start) { body(at, start); });
-  });
-}
-
 //===--------------------------------------------------------------------------------------------------------===//
 // Tiles
 //===--------------------------------------------------------------------------------------------------------===//

@@ -37,8 +37,6 @@ struct HeadOfSequence {
 // threads busy as they need, and short ones share a part.
 using QueryBlockBody = std::function<void(HeadOfSequence &, mlir::Value)>;
 void eachQueryBlockOfRows(KernelBuilder &k, mlir::Value part, mlir::Value head, int64_t size, const QueryBlockBody &body);
-// Those of a sequence, one after another.
-void eachQueryBlockOfSequence(KernelBuilder &k, mlir::Value sequence, mlir::Value head, int64_t size, const QueryBlockBody &body);
 
 // Rows in shared memory, zeros behind their features.
 struct Tile {

@@ -27,6 +27,9 @@ Backend::KernelInfo emitMask(KernelBuilder &, MaskOp);
 Backend::KernelInfo emitCacheWrite(KernelBuilder &, CacheWriteOp);
 Backend::KernelInfo emitAddPositions(KernelBuilder &, AddPositionsOp);
 Backend::KernelInfo emitAttention(KernelBuilder &, AttentionOp);
+// Whether the op has the kernel for one query a sequence: in a decoding step, where nothing but its result is read and nothing dropped.
+bool isOneQueryAttention(AttentionOp);
+Backend::KernelInfo emitOneQueryAttention(KernelBuilder &, AttentionOp);
 Backend::KernelInfo emitAttentionGrad(KernelBuilder &, AttentionGradOp);
 Backend::KernelInfo emitScores(KernelBuilder &, ScoresOp);
 Backend::KernelInfo emitSoftmax(KernelBuilder &, SoftmaxOp);

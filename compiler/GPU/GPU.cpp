@@ -28,6 +28,11 @@ template <typename Info> static void describe(const gpu::KernelBuilder &builder,
                 architecture.name + " has " + std::to_string(architecture.sharedBytes));
 }
 
+std::string GPUBackend::variant(Operation *op) const {
+  auto attention = dyn_cast<AttentionOp>(op);
+  return attention && gpu::isOneQueryAttention(attention) ? "one_query" : "";
+}
+
 Backend::KernelInfo GPUBackend::emit(Operation *op, StringRef name) {
   gpu::KernelBuilder builder(*kernels);
   std::optional<KernelInfo> info;

@@ -12,6 +12,7 @@ class GPUBackend : public Backend {
 public:
   GPUBackend(mlir::MLIRContext &context, const gpu::Architecture &architecture);
 
+  std::string variant(mlir::Operation *op) const override;
   KernelInfo emit(mlir::Operation *op, llvm::StringRef name) override;
   std::optional<Packing> packs(mlir::Operation *op, unsigned operand) const override;
   PackInfo emitPack(mlir::RankedTensorType weight, Packing packing, llvm::StringRef name) override;

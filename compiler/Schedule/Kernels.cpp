@@ -1,5 +1,6 @@
 // Kernel identity, names and costs, from the op alone.
 #include "Kernels.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -107,6 +108,13 @@ std::string kernelName(Operation *op) {
       if (!isa<YieldOp>(nested))
         name += "_" + plainName(&nested);
   return name;
+}
+
+bool isDecodingStep(Operation *op) {
+  return llvm::any_of(op->getParentOfType<func::FuncOp>().getArgumentTypes(), [](Type type) {
+    auto rows = dyn_cast<RowsType>(type);
+    return rows && rows.getSet() == RowSet::cache;
+  });
 }
 
 std::vector<int64_t> dropoutIds(Operation *op) {

@@ -186,9 +186,10 @@ void Scheduler::layOutParameters() {
 }
 
 int32_t Scheduler::kernelFor(Operation *op) {
-  auto [known, isNew] = kernels.try_emplace(kernelKey(op), static_cast<int32_t>(module.kernels.size()));
+  const std::string variant = backend.variant(op);
+  auto [known, isNew] = kernels.try_emplace(kernelKey(op) + variant, static_cast<int32_t>(module.kernels.size()));
   if (isNew) {
-    std::string name = unique(kernelName(op));
+    std::string name = unique(kernelName(op) + (variant.empty() ? "" : "_" + variant));
     Backend::KernelInfo info = backend.emit(op, name);
     module.kernels.push_back({name, info.partition, info.scratch, info.threads});
   }

@@ -28,6 +28,8 @@ public:
     int64_t scratch = 0, threads = 0; // as a kernel's
   };
   virtual ~Backend() = default;
+  // What tells the kernel of `op` from those of other ops with its key, and is part of its name; mostly nothing.
+  virtual std::string variant(mlir::Operation *op) const { return {}; }
   // Emits the kernel of `op` under `name`.
   virtual KernelInfo emit(mlir::Operation *op, llvm::StringRef name) = 0;
   // The packed form in which `op` reads its operand, if it does.

@@ -21,9 +21,11 @@ static void print(const std::string &file, const std::string &arch) {
   xfc::GPUBackend backend(context, xfc::gpu::Architecture::named(arch));
   std::set<std::string> keys;
   module->walk([&](Operation *op) {
-    if (!isa<xfc::KernelOpInterface>(op) || !isa<func::FuncOp>(op->getParentOp()) || !keys.insert(xfc::kernelKey(op)).second)
+    if (!isa<xfc::KernelOpInterface>(op) || !isa<func::FuncOp>(op->getParentOp()) || !keys.insert(xfc::kernelKey(op) + backend.variant(op)).second)
       return;
     std::string name = xfc::kernelName(op);
+    if (const std::string variant = backend.variant(op); !variant.empty())
+      name += "_" + variant;
     if (keys.size() > 1)
       name += "_" + std::to_string(keys.size());
     const xfc::Backend::KernelInfo info = backend.emit(op, name);

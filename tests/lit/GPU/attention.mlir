@@ -52,11 +52,31 @@ func.func @bf16_wide(%q: !rows128, %k: !rows128, %v: !rows128) -> (!rows128, !ls
   return %o, %lse : !rows128, !lse128
 }
 
-// Decoding: a chunk is a hypothesis and a head.
-// CHECK-LABEL: .visible .entry attention_512_bf16_{{[0-9]+}}(
+// Decoding: a chunk is a hypothesis and a head, a product a chain of fused multiply-adds by eight lanes. Of four keys and four values, which a lane
+// has eight numbers of, all vectors are under way before the first is used.
+// CHECK-LABEL: .visible .entry attention_512_bf16_one_query_{{[0-9]+}}(
+// CHECK:       .maxnreg 168
+// CHECK-NOT:   mma.sync
+// CHECK:       ld.global.v4.b32
+// CHECK-NOT:   {{fma|cvt.rn.bf16x2}}
+// CHECK-COUNT-15: ld.global.v4.b32
+// CHECK:       cvt.rn.bf16x2.f32
+// CHECK:       shfl.sync.bfly
+// CHECK:       ex2.approx.ftz.f32
+// CHECK-NOT:   mma.sync
 func.func @decode(%q: !xfc.rows<target, 512xf32>, %k: !xfc.rows<cache, 512xf32>) -> !xfc.rows<target, 512xf32> {
   %o, %lse = xfc.attention %q, %k, %k in bf16 {heads = 8 : i64, scale = 0.125} : (!xfc.rows<target, 512xf32>, !xfc.rows<cache, 512xf32>, !xfc.rows<cache, 512xf32>) -> (!xfc.rows<target, 512xf32>, !lse128)
   return %o : !xfc.rows<target, 512xf32>
+}
+
+// The encoder's keys, in a program that has a cache; wide heads.
+// CHECK-LABEL: .visible .entry attention_1024_one_query_{{[0-9]+}}(
+// CHECK:       .maxnreg 232
+// CHECK-NOT:   {{mma.sync|cvt.rn.bf16x2}}
+// CHECK:       fma.rn.ftz.f32
+func.func @decode_cross(%q: !rows128, %k: !xfc.rows<source, 1024xf32>, %cache: !xfc.rows<cache, 512xf32>) -> !rows128 {
+  %o, %lse = xfc.attention %q, %k, %k {heads = 8 : i64, scale = 0.0884, padding} : (!rows128, !xfc.rows<source, 1024xf32>, !xfc.rows<source, 1024xf32>) -> (!rows128, !lse128)
+  return %o : !rows128
 }
 
 // CHECK-LABEL: .visible .entry attention_grad_512_{{[0-9]+}}(

@@ -118,13 +118,41 @@ TEST_P(Attention, UnusedResults) {
   }
 }
 
-// Caches by row numbers, one query each.
+// One query a hypothesis. It sees rows of the cache that its list names: none, one, one less than some parts of keys, as many, one more, and several
+// rounds of parts; or the encoder's. Rows that are vectors of 16 bytes and rows that are not, heads that fill the lanes and heads that do not.
 TEST_P(Attention, Decoding) {
-  const Batch batch({9, 70}, {1, 1, 1, 1, 1}, 300);
-  for (int dim : {5, 32, 64}) {
-    const Case c{"target", "cache", "", 2, dim, dim};
-    ASSERT_NO_THROW(expectClose(runKernel(batch, c.forward(in), c.operands(), {.device = Device::GPU, .extraStride = 3, .unused = {1}}), tolerance(), "decoding"));
-  }
+  const Batch batch({9, 70, 1, 33, 2, 64}, {1, 1, 1, 1, 1, 1}, 401, /*training=*/false, 0, {0, 1, 63, 64, 65, 200});
+  for (const Case &c : {Case{"target", "cache", "", 2, 64, 64}, Case{"target", "cache", "causal", 3, 5, 7}, Case{"target", "cache", "", 1, 32, 16},
+                        Case{"target", "cache", "", 2, 40, 130}, Case{"target", "cache", "", 1, 300, 4}, Case{"target", "source", "padding", 2, 64, 64},
+                        Case{"target", "source", "padding, causal", 2, 8, 8}})
+    for (int stride : {0, 3}) {
+      const Options options{.device = Device::GPU, .extraStride = stride, .unused = {1}, .decodingStep = true};
+      ASSERT_NO_THROW(expectClose(runKernel(batch, c.forward(in), c.operands(), options), tolerance(), c.forward(in)));
+    }
+}
+
+// What a decoding step's kernel does not have: returned weights.
+TEST_P(Attention, DecodingWithWeights) {
+  const Batch batch({9, 70}, {1, 1}, 301, /*training=*/false, 0, {65, 3});
+  const Case c{"target", "cache", "", 2, 16, 16, false, true};
+  ASSERT_NO_THROW(expectClose(runKernel(batch, c.forward(in), c.operands(), {.device = Device::GPU, .unused = {1}}), tolerance(), "weights"));
+}
+
+// A hypothesis alone, and among others that see more keys or fewer.
+TEST_P(Attention, BitsOfAHypothesis) {
+  const Case c{"target", "cache", "", 2, 20, 20};
+  auto run = [&](const std::vector<int> &cached) {
+    const Batch batch({1}, std::vector<int>(cached.size(), 1), 401, false, 0, cached);
+    auto set = [&](int64_t operand, Tensor &t) {
+      for (size_t i = 0; i < t.data.size(); ++i) // the queries are the same
+        t.data[i] = std::sin((operand ? i : i % t.features()) * 0.37 + operand);
+    };
+    return runKernel(batch, c.forward(in), c.operands(), {.device = Device::GPU, .unused = {1}, .evaluate = false, .set = set}).kernel[0];
+  };
+  const std::vector<int> counts = {1, 200, 64, 63, 130};
+  const Tensor all = run(counts);
+  for (size_t i = 0; i < counts.size(); ++i)
+    EXPECT_TRUE(std::equal(all.row(i), all.row(i) + all.features(), run({counts[i]}).data.begin())) << counts[i] << " keys";
 }
 
 // The last sequence of a batch alone, and its first query alone (as decoding has it): the same bits.

@@ -25,7 +25,7 @@ namespace xfc::test {
 // Batch
 //===--------------------------------------------------------------------------------------------------------===//
 
-Batch::Batch(std::vector<int> source, std::vector<int> target, int cacheRows, bool training, int firstSentence) {
+Batch::Batch(std::vector<int> source, std::vector<int> target, int cacheRows, bool training, int firstSentence, std::vector<int> cached) {
   auto fill = [&](int set, const std::vector<int> &lengths) {
     Set &s = sets[set];
     s.offsets = {0};
@@ -67,7 +67,10 @@ Batch::Batch(std::vector<int> source, std::vector<int> target, int cacheRows, bo
       for (int b = 0; b < queries.sequences; ++b) {
         k.begin.push_back(k.keys.size());
         // Pads are in the middle of a sequence as well, and a sequence of one token has no key left.
-        if (cache)
+        if (cache && !cached.empty())
+          for (int j = 0; j < cached[b]; ++j)
+            k.keys.push_back((j * 7 + 3) % cacheRows);
+        else if (cache)
           for (int j = b % 3; j < rows.rows; j += 2)
             k.keys.push_back(j);
         else if (b < rows.sequences)
@@ -241,6 +244,8 @@ CompiledOp::CompiledOp(const std::string &body, const std::vector<std::string> &
       values += (values.empty() ? "%r" : ", %r") + (results.size() > 1 ? "#" + std::to_string(i) : "");
       returned += (returned.empty() ? "" : ", ") + results[i];
     }
+  if (options.decodingStep)
+    text += ", %cache: !xfc.rows<cache, 1xf32>";
   text += ") -> (" + returned + ") {\n  %r" + (results.size() > 1 ? ":" + std::to_string(results.size()) : "") + " = " + body + "\n  return " +
           values + " : " + returned + "\n}\n";
   state->module = parseSourceString<ModuleOp>(text, &context());

@@ -15,7 +15,8 @@ namespace xfc::test {
 
 // A batch with everything abi.h describes, for sequences of the given lengths.
 struct Batch {
-  Batch(std::vector<int> source, std::vector<int> target, int cacheRows = 40, bool training = true, int firstSentence = 0);
+  // `cached` says how many rows of the cache each target sequence sees, scattered and the same first ones for all; without it every second row.
+  Batch(std::vector<int> source, std::vector<int> target, int cacheRows = 40, bool training = true, int firstSentence = 0, std::vector<int> cached = {});
   Batch(const Batch &) = delete;
   xfc_shape shape = {};
   std::vector<int32_t> ids[XFC_ROW_SETS]; // of every row, below `vocabulary`
@@ -71,6 +72,7 @@ struct Options {
   std::vector<PackedWeight> weights = {}; // an adam's; what it packs is compared with what the pack kernels make
   std::vector<int> unused = {}; // results that nothing reads; the kernel must not write them
   bool evaluate = true;      // whether the interpreter's answer is wanted
+  bool decodingStep = false; // the op's program has a cache
   // Sets operands by hand (random in [-2, 2] otherwise).
   std::function<void(int64_t operand, Tensor &)> set = {};
 };

@@ -1,0 +1,208 @@
+// xfc.attention of one query a sequence, as a decoding step has it: keys are split over the warps of a block, and the parts joined in their order.
+#include "AttentionTiles.h"
+#include "Emitters.h"
+#include "Schedule/Kernels.h"
+#include "TensorCore.h"
+#include "llvm/Support/MathExtras.h"
+#include <numbers>
+
+using namespace mlir;
+
+namespace xfc::gpu {
+namespace {
+
+// Stands for minus infinity among maxima: finite, so that no difference is NaN.
+constexpr double lowest = -1e30;
+
+// A product of one row would leave 15 of a tensor core's 16 rows empty, and keys are read once: so dot products, by eight lanes a key, whose loads are
+// whole lines of 128 bytes. All keys and values of a warp's part are under way at once.
+//
+// Part i of a sequence is keys i * size .. i * size + size - 1 of its list: its largest score, the sum of its exponentials, and the values' sum weighted by
+// them. Parts are joined one after the other, in ascending order. So a result's bits depend on its own keys only, not on who has which part.
+class OneQueryAttention {
+public:
+  OneQueryAttention(KernelBuilder &k, AttentionOp op);
+  Backend::KernelInfo emit();
+
+private:
+  static constexpr int64_t warps = 4, lanes = 8, groups = KernelBuilder::warpSize / lanes; // lanes of a key, keys of a step
+  static constexpr int64_t columns = 4 * lanes;                                            // of a row, which its lanes load at once
+  static int64_t padded(int64_t dim) { return (dim + columns - 1) / columns * columns; }
+  int64_t size() const { return groups * steps; }
+
+  Value group() { return k.shiftRight(k.lane(), 3); }
+  Value firstColumn(int64_t element); // of the four that this one of the lane's is among
+  Values partOfRow(Value p, int64_t dim, int64_t vector);
+  void round(Values &xs);
+  Value acrossGroups(Value v, const KernelBuilder::Combine &combine);
+  Values part(HeadOfSequence &at, const Values &q, Value first, Value limit);
+  void join(Values &state, Value theirs);
+
+  KernelBuilder &k;
+  const bool bf16;
+  const double scale;
+  const int64_t heads, keyDim, valueDim;
+  int64_t steps = 4; // of a part
+  enum { q, key, value, result };
+  int64_t partStride() const { return padded(valueDim) + 4; } // values, largest score, sum; a multiple of 16 bytes
+  int64_t ownColumns() const { return llvm::divideCeil(valueDim, k.threads); }
+};
+
+OneQueryAttention::OneQueryAttention(KernelBuilder &k, AttentionOp op)
+    : k(k), bf16(op.getCompute().has_value()), scale(op.getScale().convertToDouble()), heads(static_cast<int64_t>(op.getHeads())),
+      keyDim(op.getK().getType().getFeatures() / heads), valueDim(op.getV().getType().getFeatures() / heads) {
+  // What is under way is in registers: 64 of them for heads of 64.
+  for (const int64_t row = (padded(keyDim) + padded(valueDim)) / lanes; steps > 1 && row * steps > 128;)
+    steps /= 2;
+}
+
+Backend::KernelInfo OneQueryAttention::emit() {
+  k.threads = warps * k.warpSize;
+  k.registers = std::max(keyDim, valueDim) > 64 ? 232 : 168;
+  Value parts = k.shared(warps * partStride() * 4);
+  Value sequence = k.div(k.chunk, heads), head = k.rem(k.chunk, heads), zero = k.i32Of(0);
+  k.when(k.less(sequence, k.field(k.rows(), offsetof(xfc_rows, sequences), k.i64)), [&] {
+    HeadOfSequence at(k, sequence, head);
+    Value limit = at.limit(k, zero);
+    Values query = partOfRow(at.rows(k, q, keyDim, zero)(zero), keyDim, 1);
+    // Scores times log2(e): exponentials are powers of two.
+    for (Value &x : query)
+      x = k.mulf(x, k.scalar(scale * std::numbers::log2e));
+    round(query);
+    auto partAt = [&](Value warp) { return k.offset(parts, k.mul(warp, partStride())); };
+    // Largest score, sum, and the thread's columns of the values, of all parts so far.
+    Values state = {k.scalar(lowest), k.scalar(0)};
+    state.append(ownColumns(), k.scalar(0));
+    state = k.loop(zero, limit, warps * size(), state, [&](Value j, Values joined) {
+      Value first = k.add(j, k.mul(k.warp(), size()));
+      Values own = k.choose(k.less(first, limit), [&] { return part(at, query, first, limit); }, [&] {
+        Values none(2 + padded(valueDim) / lanes, k.scalar(0));
+        none[0] = k.scalar(lowest);
+        return none;
+      });
+      k.barrier(); // the parts before have been joined
+      k.when(k.equal(group(), zero), [&] {
+        for (int64_t e = 0; e < padded(valueDim) / lanes; e += 4)
+          k.store(ArrayRef<Value>(own).slice(2 + e, 4), k.offset(partAt(k.warp()), firstColumn(e)));
+      });
+      k.when(k.equal(k.lane(), zero), [&] { k.store({own[0], own[1]}, k.offset(partAt(k.warp()), padded(valueDim))); });
+      k.barrier();
+      for (int32_t warp = 0; warp < warps; ++warp)
+        join(joined, partAt(k.i32Of(warp)));
+      return joined;
+    });
+    Value factor = k.select(k.lessf(k.scalar(0), state[1]), k.divf(k.scalar(1), state[1]), k.scalar(0));
+    Value row = at.rows(k, result, valueDim, zero)(zero);
+    for (int64_t i = 0; i < ownColumns(); ++i) {
+      Value column = k.add(k.thread(), i * k.threads);
+      k.storeIf(k.less(column, k.i32Of(static_cast<int32_t>(valueDim))), {k.mulf(state[2 + i], factor)}, k.offset(row, column));
+    }
+  });
+  return {{Partition::Unit::Sequences, 1, heads}};
+}
+
+Value OneQueryAttention::firstColumn(int64_t element) { return k.add(k.shiftLeft(k.bitAnd(k.lane(), lanes - 1), 2), element / 4 * columns); }
+
+// The lane's numbers of a row of a head's features, zeros behind them: of every 32 columns four.
+Values OneQueryAttention::partOfRow(Value p, int64_t dim, int64_t vector) {
+  Values xs;
+  for (int64_t e = 0; e < padded(dim) / lanes; e += vector) {
+    Value column = k.add(firstColumn(e), e % 4);
+    Values loaded = k.loadIf(k.less(column, k.i32Of(static_cast<int32_t>(dim))), k.offset(p, column), vector);
+    xs.append(loaded.begin(), loaded.end());
+  }
+  return xs;
+}
+
+// To bf16, where the op says so.
+void OneQueryAttention::round(Values &xs) {
+  for (size_t i = 0; bf16 && i < xs.size(); i += 2) {
+    Value pair = pairOfBF16(k, xs[i], xs[i + 1]);
+    xs[i] = k.bits(k.shiftLeft(pair, 16), k.element);
+    xs[i + 1] = k.bits(k.bitAnd(pair, static_cast<int32_t>(0xffff0000u)), k.element);
+  }
+}
+
+Value OneQueryAttention::acrossGroups(Value v, const KernelBuilder::Combine &combine) {
+  for (int64_t mask = lanes; mask < k.warpSize; mask *= 2)
+    v = combine(v, k.shuffleXor(v, mask));
+  return v;
+}
+
+// Keys `first` .. of the warp: their largest score, the sum of exponentials, and the lane's columns of the weighted sum of values.
+Values OneQueryAttention::part(HeadOfSequence &at, const Values &q, Value first, Value limit) {
+  auto add = [&](Value x, Value y) { return k.addf(x, y); };
+  Value last = k.sub(limit, k.i32Of(1)), zero = k.i32Of(0);
+  SmallVector<Value> numbers, keyRows, valueRows;
+  RowAt keyAt = at.listedRows(k, key, keyDim, zero), valueAt = at.listedRows(k, value, valueDim, zero);
+  for (int64_t s = 0; s < steps; ++s) {
+    numbers.push_back(k.add(k.add(first, group()), s * groups));
+    keyRows.push_back(keyAt(k.min(numbers[s], last))); // keys beyond the last repeat it, and are not counted
+    valueRows.push_back(valueAt(k.min(numbers[s], last)));
+  }
+  auto load = [&](int64_t vector) {
+    Values all;
+    for (Value row : keyRows)
+      all.append(partOfRow(row, keyDim, vector));
+    for (Value row : valueRows)
+      all.append(partOfRow(row, valueDim, vector));
+    return all;
+  };
+  auto aligned = [&](int64_t buffer) { return k.aligned(k.buffer(buffer), k.stride(buffer)); };
+  Values rows = keyDim % 4 || valueDim % 4 ? load(1)
+                                           : k.choose(k.both(aligned(key), aligned(value)), [&] { return load(4); }, [&] { return load(1); });
+  round(rows);
+
+  const int64_t keyWidth = padded(keyDim) / lanes, valueWidth = padded(valueDim) / lanes;
+  Values p;
+  for (int64_t s = 0; s < steps; ++s) {
+    Value sum = k.scalar(0);
+    for (int64_t e = 0; e < keyWidth; ++e)
+      sum = k.fma(q[e], rows[s * keyWidth + e], sum);
+    p.push_back(k.select(k.less(numbers[s], limit), k.acrossLanes(sum, add, lanes), k.scalar(lowest)));
+  }
+  Value largest = p[0];
+  for (int64_t s = 1; s < steps; ++s)
+    largest = k.maxf(largest, p[s]);
+  largest = acrossGroups(largest, [&](Value x, Value y) { return k.maxf(x, y); });
+  Value sum = k.scalar(0);
+  for (Value &x : p) {
+    x = k.exp2(k.subf(x, largest));
+    sum = k.addf(sum, x);
+  }
+  Values state = {largest, acrossGroups(sum, add)};
+  if (steps == 1)
+    p.push_back(k.scalar(0)); // to round with
+  round(p);
+  for (int64_t e = 0; e < valueWidth; ++e) {
+    Value weighted = k.scalar(0);
+    for (int64_t s = 0; s < steps; ++s)
+      weighted = k.fma(p[s], rows[steps * keyWidth + s * valueWidth + e], weighted);
+    state.push_back(acrossGroups(weighted, add));
+  }
+  return state;
+}
+
+// The next part in shared memory, to those before it. One without keys changes nothing.
+void OneQueryAttention::join(Values &state, Value theirs) {
+  Value stats = k.offset(theirs, padded(valueDim)), largest = k.load(stats), sum = k.load(k.offset(stats, 1));
+  Value both = k.maxf(state[0], largest), shrinkOurs = k.exp2(k.subf(state[0], both)), shrinkTheirs = k.exp2(k.subf(largest, both));
+  auto joined = [&](Value ours, Value other) { return k.fma(other, shrinkTheirs, k.mulf(ours, shrinkOurs)); };
+  state[0] = both;
+  state[1] = joined(state[1], sum);
+  for (int64_t i = 0; i < ownColumns(); ++i) {
+    Value column = k.min(k.add(k.thread(), i * k.threads), k.i32Of(static_cast<int32_t>(valueDim - 1)));
+    state[2 + i] = joined(state[2 + i], k.load(k.offset(theirs, column)));
+  }
+}
+
+} // namespace
+
+bool isOneQueryAttention(AttentionOp op) {
+  return isDecodingStep(op) && op.getQ().getType().getSet() == RowSet::target && op.getLse().use_empty() &&
+         (!op.getWeights() || op.getWeights().use_empty()) && op.getRate().isZero();
+}
+
+Backend::KernelInfo emitOneQueryAttention(KernelBuilder &k, AttentionOp op) { return OneQueryAttention(k, op).emit(); }
+
+} // namespace xfc::gpu
