@@ -1,6 +1,7 @@
 // The backend: kernels as they are asked for.
 #include "GPU.h"
 #include "Emitters.h"
+#include "Matrix.h"
 #include "core/Error.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
@@ -41,6 +42,18 @@ Backend::KernelInfo GPUBackend::emit(Operation *op, StringRef name) {
     throw Error("compile: there is no CUDA kernel for " + op->getName().getStringRef().str());
   describe(builder, architecture, name, *info);
   return *info;
+}
+
+std::optional<Backend::FewRowsInfo> GPUBackend::emitForFewRows(Operation *op, StringRef name) {
+  auto linear = dyn_cast<LinearOp>(op);
+  const int64_t rows = linear ? gpu::fewRowsOf(linear) : 0;
+  if (rows == 0)
+    return std::nullopt;
+  gpu::KernelBuilder builder(*kernels);
+  KernelInfo info;
+  builder.kernel(name, [&] { info = gpu::emitLinear(builder, linear, /*fewRows=*/true); });
+  describe(builder, architecture, name, info);
+  return FewRowsInfo{info, rows};
 }
 
 // A product in bf16 reads its weight in bf16; one in f32 reads the weight itself.

@@ -22,6 +22,9 @@ Tile tileFor(int64_t columns, bool bf16) {
   return columns <= 64 ? Tile{128, 64, 32, 64, 32} : columns <= 128 ? Tile{128, 128, 32, 64, 64} : Tile{128, 256, 32, 64, 64};
 }
 
+// The same for few rows, where a product takes as long as one tile: many small tiles, which read more and wait less often, since a block of K is deeper.
+Tile tileForFewRows(bool bf16) { return {32, 64, bf16 ? 64 : 32, 16, 32}; }
+
 // Dropout of a thread's share of a tile's row. A counter of Philox makes the numbers of four features, 16 apart (abi.h).
 struct Dropout {
   KernelBuilder &k;
@@ -126,10 +129,18 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, const Operand &
 
 } // namespace
 
-Backend::KernelInfo emitLinear(KernelBuilder &k, LinearOp op) {
+// Large tiles take the time of one of them while there are fewer than processors; small ones read four times as much, and with 32 large tiles to do
+// would take as long.
+int64_t fewRowsOf(LinearOp op) {
+  const int64_t columns = op.getWeight().getType().getDimSize(0);
+  const Tile tile = tileFor(columns, inBF16(op.getCompute()));
+  return 32 / upTo(columns, tile.columns) * tile.rows;
+}
+
+Backend::KernelInfo emitLinear(KernelBuilder &k, LinearOp op, bool fewRows) {
   RankedTensorType weight = op.getWeight().getType();
   const bool bf16 = inBF16(op.getCompute());
-  const Tile tile = tileFor(weight.getDimSize(0), bf16);
+  const Tile tile = fewRows ? tileForFewRows(bf16) : tileFor(weight.getDimSize(0), bf16);
   k.threads = tile.threads();
   return emitProduct(k, op, weightOperand(k, weight, bf16, /*along=*/true), weight.getDimSize(1), weight.getDimSize(0), tile, static_cast<bool>(op.getBias()),
                      op.getEpilogue());

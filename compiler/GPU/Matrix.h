@@ -7,7 +7,9 @@
 
 namespace xfc::gpu {
 
-Backend::KernelInfo emitLinear(KernelBuilder &, LinearOp);
+// For any number of rows, or the one that is faster up to fewRowsOf() rows (0: never).
+Backend::KernelInfo emitLinear(KernelBuilder &, LinearOp, bool fewRows = false);
+int64_t fewRowsOf(LinearOp);
 Backend::KernelInfo emitLinearInputGrad(KernelBuilder &, LinearInputGradOp);
 Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &, LinearWeightGradOp);
 Backend::KernelInfo emitLinearCrossEntropy(KernelBuilder &, LinearCrossEntropyOp);

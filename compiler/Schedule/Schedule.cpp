@@ -193,6 +193,15 @@ int32_t Scheduler::kernelFor(Operation *op) {
     Backend::KernelInfo info = backend.emit(op, name);
     module.kernels.push_back({name, info.partition, info.scratch, info.threads});
   }
+  // Others have rows enough, as a rule: a kernel more is worth its code where a step's time is that of its longest block.
+  if (const int32_t wide = known->second; isDecodingStep(op) && module.kernels[wide].few < 0) {
+    const std::string name = module.kernels[wide].name + "_few_rows";
+    if (std::optional<Backend::FewRowsInfo> few = backend.emitForFewRows(op, name)) {
+      module.kernels[wide].few = static_cast<int32_t>(module.kernels.size());
+      module.kernels[wide].fewRows = few->rows;
+      module.kernels.push_back({name, few->kernel.partition, few->kernel.scratch, few->kernel.threads});
+    }
+  }
   return known->second;
 }
 

@@ -99,6 +99,12 @@ inline int64_t chunksOf(const Partition &partition, const Counts &counts, const 
   return (count + partition.per - 1) / partition.per * partition.times;
 }
 
+// The kernel that a step runs for a batch of these counts.
+inline int32_t kernelOf(const Module &module, const Counts &counts, const Step &step) {
+  const Kernel &kernel = module.kernels[step.kernel];
+  return kernel.few >= 0 && counts.rows[step.set] <= kernel.fewRows ? kernel.few : step.kernel;
+}
+
 // Elements between the rows of a result; 0 where it has none.
 inline int64_t strideOf(const ProgramRun &run, const Output &output) {
   const bool bound = output.place.kind == Place::Kind::Argument && output.set >= 0;

@@ -270,7 +270,8 @@ template <typename Direction> void fields(Archive<Direction> &archive, Table &ta
 }
 
 template <typename Direction> void fields(Archive<Direction> &archive, Kernel &kernel) {
-  archive(kernel.name, kernel.partition.unit, kernel.partition.per, kernel.partition.times, kernel.scratch, kernel.threads);
+  archive(kernel.name, kernel.partition.unit, kernel.partition.per, kernel.partition.times, kernel.scratch, kernel.threads, kernel.few,
+          kernel.fewRows);
 }
 
 template <typename Direction> void fields(Archive<Direction> &archive, Module &module) {
@@ -303,6 +304,8 @@ public:
       within(kernel.partition.times, 1, largestSize);
       number(kernel.scratch);
       within(kernel.threads, 0, 1024);
+      other(kernel.few);
+      number(kernel.fewRows);
     }
     for (const Packed &packed : module.packed) {
       index(packed.kernel, module.kernels);
@@ -329,6 +332,13 @@ private:
   static void number(int64_t value) { within(value, 0, largestSize); }
   static void type(DType type) { within(type, DType::I32); }
   template <typename T> static void index(int64_t i, const std::vector<T> &list) { require(0 <= i && static_cast<size_t>(i) < list.size()); }
+  // A kernel that belongs to another and has none of its own, or -1.
+  void other(int32_t kernel) const {
+    if (kernel == -1)
+      return;
+    index(kernel, module.kernels);
+    require(module.kernels[kernel].few == -1);
+  }
   static void size(const Size &size) {
     number(size.constant);
     for (int i = 0; i < XFC_ROW_SETS; ++i) {
@@ -517,6 +527,8 @@ std::string print(const Module &module) {
         << kernel.partition.times << ", scratch " << kernel.scratch;
     if (kernel.threads)
       out << ", " << kernel.threads << " threads";
+    if (kernel.few >= 0)
+      out << ", up to " << kernel.fewRows << " rows " << module.kernels[kernel.few].name;
     out << "\n";
   }
   for (size_t i = 0; i < module.packed.size(); ++i)

@@ -62,6 +62,8 @@ struct Kernel {
   Partition partition;
   int64_t scratch = 0;  // bytes for each thread; on a GPU, of dynamic shared memory for each block
   int64_t threads = 0;  // of a GPU's block; 0 in a plan for a CPU
+  int32_t few = -1;     // the kernel that takes this one's place in batches of at most `fewRows` rows, with results of the same bits; on a GPU
+  int64_t fewRows = 0;
 };
 
 // One launch of a kernel.

@@ -416,9 +416,10 @@ struct CudaDevice::State {
     list = std::make_unique<LaunchList>(driver);
     for (size_t i = 0; i < run.program->steps.size(); ++i) {
       const Step &step = run.program->steps[i];
-      const Kernel &kernel = module->kernels[step.kernel];
+      const int32_t number = kernelOf(*module, bucket, step);
+      const Kernel &kernel = module->kernels[number];
       if (const int64_t chunks = chunksOf(kernel.partition, bucket, step))
-        list->launches.push_back({functions[step.kernel], &kernel, &step, prepared.calls->address() + prepared.callOffsets[i], chunks});
+        list->launches.push_back({functions[number], &kernel, &step, prepared.calls->address() + prepared.callOffsets[i], chunks});
     }
     return *list;
   }

@@ -63,6 +63,7 @@ public:
     const gpu::Architecture &architecture = gpu::Architecture::known().front();
     GPUBackend backend(context(), architecture);
     info = backend.emit(op, "kernel");
+    few = backend.emitForFewRows(op, "kernel_few_rows");
     for (unsigned i = 0; i < op->getNumOperands(); ++i)
       if (std::optional<Backend::Packing> packing = backend.packs(op, i)) {
         packs.push_back(backend.emitPack(cast<RankedTensorType>(op->getOperand(i).getType()), *packing, "pack" + std::to_string(i)));
@@ -78,11 +79,29 @@ public:
 
   void run(const Batch &batch, const xfc_call &call, ArrayRef<Block> blocks, ArrayRef<int64_t> immediates, int64_t elements) override {
     // Some blocks more than the batch needs, as a grid for the largest batch has.
-    launch("kernel", chunksOf(info.partition, call, elements, /*surplus=*/3), info.threads, info.scratch, blocks,
-           ArrayRef(call.strides, blocks.size()), immediates, call, &batch.shape);
+    auto launchAll = [&](const std::string &name, const Backend::KernelInfo &kernel) {
+      launch(name, chunksOf(kernel.partition, call, elements, /*surplus=*/3), kernel.threads, kernel.scratch, blocks,
+             ArrayRef(call.strides, blocks.size()), immediates, call, &batch.shape);
+    };
+    const std::vector<std::string> before = contentsOf(blocks);
+    launchAll("kernel", info);
+    if (!few)
+      return;
+    const std::vector<std::string> after = contentsOf(blocks);
+    for (size_t i = 0; i < blocks.size(); ++i)
+      std::copy(before[i].begin(), before[i].end(), blocks[i].data);
+    launchAll("kernel_few_rows", few->kernel);
+    EXPECT_TRUE(contentsOf(blocks) == after) << "the kernel for few rows gives other bits";
   }
 
 private:
+  static std::vector<std::string> contentsOf(ArrayRef<Block> blocks) {
+    std::vector<std::string> contents;
+    for (const Block &block : blocks)
+      contents.emplace_back(block.data, block.data ? block.bytes : 0);
+    return contents;
+  }
+
   // The call's addresses within `shape` become those within its copy.
   void launch(const std::string &kernel, int64_t chunks, int64_t threads, int64_t shared, ArrayRef<Block> blocks, ArrayRef<int64_t> strides,
               ArrayRef<int64_t> immediates, xfc_call call, const xfc_shape *shape) {
@@ -119,6 +138,7 @@ private:
   ptx::Interpreter device;
   const ptx::Program *program = nullptr;
   Backend::KernelInfo info;
+  std::optional<Backend::FewRowsInfo> few;
   std::vector<Backend::PackInfo> packs;
 };
 

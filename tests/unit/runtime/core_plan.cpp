@@ -171,6 +171,8 @@ TEST(Plan, ExtremesAndBack) {
   module.description = std::string(1000, 'd') + std::string(1, '\0') + "\xff";
   module.kernels[0].scratch = largest;
   module.kernels[0].threads = 1024;
+  module.kernels[0].few = 1;
+  module.kernels[0].fewRows = largest;
   module.kernels[0].partition = {Partition::Unit::Elements, 127, 128};
   module.tables = {{1, 2, 1e-300, -0.1, 12345.678, true}};
   Program &program = module.programs[0];
@@ -193,6 +195,8 @@ TEST(Plan, ExtremesAndBack) {
   EXPECT_EQ(back.description, module.description);
   EXPECT_EQ(back.kernels[0].scratch, largest);
   EXPECT_EQ(back.kernels[0].threads, 1024);
+  EXPECT_EQ(back.kernels[0].few, 1);
+  EXPECT_EQ(back.kernels[0].fewRows, largest);
   EXPECT_EQ(back.kernels[0].partition.unit, Partition::Unit::Elements);
   EXPECT_EQ(back.kernels[0].partition.per, 127);
   EXPECT_EQ(back.kernels[0].partition.times, 128);
@@ -347,6 +351,8 @@ TEST(Plan, NumbersOutOfRangeAreErrors) {
   number([](Module &m) -> auto & { return m.kernels[0].partition.times; }, {-1, 0, most});
   number([](Module &m) -> auto & { return m.kernels[0].scratch; }, {-1, most});
   number([](Module &m) -> auto & { return m.kernels[0].threads; }, {-1, 1025});
+  number([](Module &m) -> auto & { return m.kernels[0].few; }, {-2, 0, 6}); // nor itself
+  number([](Module &m) -> auto & { return m.kernels[0].fewRows; }, {-1, most});
 
   refused([](Module &m) { m.programs[0].arguments[0].role = static_cast<Argument::Role>(3); });
   refused([](Module &m) { m.programs[0].arguments[0].type = static_cast<DType>(3); });

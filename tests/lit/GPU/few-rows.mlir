@@ -1,0 +1,41 @@
+// A product of a decoding step has a second kernel for few rows: small tiles, deeper blocks of K, and the terms of a sum in the same order.
+//
+// RUN: %xfc-ptx %s > %t.ptx
+// RUN: FileCheck %s < %t.ptx
+// RUN: FileCheck %s --check-prefix=ALL < %t.ptx
+// RUN: %if ptxas %{ %python3 %S/Inputs/ptxas.py %t.ptx sm_80 sm_90 sm_90a sm_100 %}
+
+// ALL-NOT: .local
+// Rows of more columns than 32 large tiles have none, nor has what is in no decoding step.
+// ALL-NOT: linear_8200x64{{.*}}_few_rows
+// ALL-NOT: linear_192x64{{.*}}_few_rows
+
+!cache = !xfc.rows<cache, 512xf32>
+
+// 16 x 32 x 64 for each warp.
+// CHECK-LABEL: .visible .entry linear_512x512_bf16_few_rows(
+// CHECK:       .reqntid 128
+// CHECK-COUNT-4: cp.async.cg.shared.global
+// CHECK:       cp.async.commit_group
+// CHECK-COUNT-12: ldmatrix.sync.aligned.m8n8.x4.shared.b16
+// CHECK-NOT:   ldmatrix
+func.func @step(%x: !xfc.rows<target, 512xf32>, %w: tensor<512x512xf32>, %b: tensor<512xf32>, %cache: !cache) -> !xfc.rows<target, 512xf32> {
+  %0 = xfc.linear %x, %w bias %b in bf16 : (!xfc.rows<target, 512xf32>, tensor<512x512xf32>, tensor<512xf32>) -> !xfc.rows<target, 512xf32>
+  return %0 : !xfc.rows<target, 512xf32>
+}
+
+// CHECK-LABEL: .visible .entry linear_2048x512_{{[0-9]+}}_few_rows(
+// CHECK:       .reqntid 128
+// CHECK:       fma.rn.ftz.f32
+func.func @step_f32(%x: !xfc.rows<target, 512xf32>, %w: tensor<2048x512xf32>, %cache: !cache) -> !xfc.rows<target, 2048xf32> {
+  %0 = xfc.linear %x, %w : (!xfc.rows<target, 512xf32>, tensor<2048x512xf32>) -> !xfc.rows<target, 2048xf32>
+  return %0 : !xfc.rows<target, 2048xf32>
+}
+func.func @wide(%x: !xfc.rows<target, 64xf32>, %w: tensor<8200x64xf32>, %cache: !cache) -> !xfc.rows<target, 8200xf32> {
+  %0 = xfc.linear %x, %w in bf16 : (!xfc.rows<target, 64xf32>, tensor<8200x64xf32>) -> !xfc.rows<target, 8200xf32>
+  return %0 : !xfc.rows<target, 8200xf32>
+}
+func.func @no_step(%x: !xfc.rows<target, 64xf32>, %w: tensor<192x64xf32>) -> !xfc.rows<target, 192xf32> {
+  %0 = xfc.linear %x, %w in bf16 : (!xfc.rows<target, 64xf32>, tensor<192x64xf32>) -> !xfc.rows<target, 192xf32>
+  return %0 : !xfc.rows<target, 192xf32>
+}
