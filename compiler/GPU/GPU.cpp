@@ -44,6 +44,14 @@ Backend::KernelInfo GPUBackend::emit(Operation *op, StringRef name) {
   return *info;
 }
 
+Backend::KernelInfo GPUBackend::emitMerge(Operation *op, StringRef name) {
+  gpu::KernelBuilder builder(*kernels);
+  KernelInfo info;
+  builder.kernel(name, [&] { info = gpu::emitLinearWeightGradMerge(builder, cast<LinearWeightGradOp>(op)); });
+  describe(builder, architecture, name, info);
+  return info;
+}
+
 std::optional<Backend::FewRowsInfo> GPUBackend::emitForFewRows(Operation *op, StringRef name) {
   auto linear = dyn_cast<LinearOp>(op);
   const int64_t rows = linear ? gpu::fewRowsOf(linear) : 0;

@@ -14,6 +14,7 @@ public:
 
   std::string variant(mlir::Operation *op) const override;
   KernelInfo emit(mlir::Operation *op, llvm::StringRef name) override;
+  KernelInfo emitMerge(mlir::Operation *op, llvm::StringRef name) override;
   std::optional<FewRowsInfo> emitForFewRows(mlir::Operation *op, llvm::StringRef name) override;
   std::optional<Packing> packs(mlir::Operation *op, unsigned operand) const override;
   PackInfo emitPack(mlir::RankedTensorType weight, Packing packing, llvm::StringRef name) override;

@@ -155,8 +155,22 @@ Backend::KernelInfo emitLinearInputGrad(KernelBuilder &k, LinearInputGradOp op) 
                      op.getEpilogue());
 }
 
-// A block owns a tile of dW and takes the rows in ascending order. Each thread adds up every `step`-th row of four columns of dy, whatever the number
-// of rows; those of the first columns of dW own db.
+// A sum over chunks of rows: dW and db of a chunk behind each other, where a batch has more than one.
+struct WeightGradChunks {
+  WeightGradChunks(KernelBuilder &k, LinearWeightGradOp op)
+      : k(k), weights(op.getDweight().getType().getNumElements()), all(upTo(weights + op.getDweight().getType().getDimSize(0), 4) * 4),
+        parts(static_cast<int64_t>(op->getNumOperands() + op->getNumResults())) {}
+  // That there are some (i1), and where a chunk's dW and db are.
+  Value any() { return k.less(k.index(chunkRows), k.rowCount()); }
+  Value dweight(Value chunk) { return k.offset(k.buffer(parts), k.mul(chunk, all)); }
+  Value dbias(Value chunk) { return k.offset(dweight(chunk), weights); }
+
+  KernelBuilder &k;
+  const int64_t weights, all, parts; // elements, and the buffer's number
+};
+
+// A block owns a tile of dW and takes the rows in ascending order: all of them, or those of a chunk, since dW has few tiles and batches have many rows.
+// Each thread adds up every `step`-th row of four columns of dy, whatever the number of rows; those of the first columns of dW own db.
 Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op) {
   RankedTensorType type = op.getDweight().getType();
   const int64_t out = type.getDimSize(0), in = type.getDimSize(1);
@@ -165,22 +179,38 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
   const Tile large = bf16 ? Tile{128, 128, 16, 64, 64} : tileFor(in, false), small{64, 64, bf16 ? 32 : 16, 32, 32};
   const Tile tile = upTo(out, 128) * upTo(in, 128) < 32 ? small : large;
   k.threads = tile.threads();
-  const int64_t across = upTo(in, tile.columns);
-  Value row = k.truncated(k.mul(k.div(k.chunk, across), tile.rows)), column = k.truncated(k.mul(k.rem(k.chunk, across), tile.columns));
+  const int64_t across = upTo(in, tile.columns), tiles = upTo(out, tile.rows) * across;
+  // Without chunks where tiles keep a GPU busy, and partial sums would take more memory than rows do.
+  const bool chunked = tiles < 256;
+  WeightGradChunks chunks(k, op);
+  Value chunk = chunked ? k.div(k.chunk, tiles) : k.index(0), number = chunked ? k.rem(k.chunk, tiles) : k.chunk;
+  Value from = k.mul(chunk, chunkRows), rows = chunked ? k.min(k.sub(k.rowCount(), from), k.index(chunkRows)) : k.rowCount();
+  Value row = k.truncated(k.mul(k.div(number, across), tile.rows)), column = k.truncated(k.mul(k.rem(number, across), tile.columns));
   const bool hasBias = op.getDbias() && !op.getDbias().use_empty();
-  ProductTile product(k, tile, bf16, rowsOperand(k, 0, out, /*along=*/false), rowsOperand(k, 1, in, /*along=*/false));
-  k.when(k.less(row, k.i32Of(static_cast<int32_t>(out))), [&] {
+  auto operand = [&](int64_t buffer, int64_t width) {
+    Operand all = rowsOperand(k, buffer, width, /*along=*/false);
+    if (chunked) {
+      all.data = k.offset(all.data, k.mul(from, all.stride));
+      all.lines = k.truncated(rows);
+    }
+    return all;
+  };
+  auto target = [&](int64_t buffer, Value part) { return chunked ? k.select(chunks.any(), part, k.buffer(buffer)) : k.buffer(buffer); };
+  ProductTile product(k, tile, bf16, operand(0, out), operand(1, in));
+  // The first chunk is there even if no row is.
+  k.when(k.both(k.less(row, k.i32Of(static_cast<int32_t>(out))), k.either(k.equal(chunk, k.index(0)), k.less(k.index(0), rows))), [&] {
     Values shares;
-    Values sums = product.multiply(row, column, k.truncated(k.rowCount()), hasBias ? &shares : nullptr);
+    Values sums = product.multiply(row, column, k.truncated(rows), hasBias ? &shares : nullptr);
     if (!op.getDweight().use_empty()) {
+      Value dweight = target(2, chunks.dweight(chunk));
       PairAccess access(k, in);
-      access.include(k.buffer(2), k.index(in));
+      access.include(dweight, k.index(in));
       for (int64_t r = 0; r < product.rowsOfThread(); ++r) {
         Value o = k.add(k.add(row, product.firstRow()), 8 * r), isRow = k.less(o, k.i32Of(static_cast<int32_t>(out)));
         for (int64_t pair = 0; pair < product.pairsOfThread(); ++pair) {
           Value i = k.add(k.add(column, product.firstColumn()), 8 * pair);
           access.store(access.conditions(isRow, i), product.sum(sums, r, pair, 0), product.sum(sums, r, pair, 1),
-                       k.offset(k.offset(k.buffer(2), k.mul(k.i64Of(o), in)), k.i64Of(i)));
+                       k.offset(k.offset(dweight, k.mul(k.i64Of(o), in)), k.i64Of(i)));
         }
       }
     }
@@ -188,10 +218,41 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
       k.when(k.equal(column, k.i32Of(0)), [&] {
         Value sum = product.sumRows(shares), o = k.add(row, k.thread());
         k.storeIf(k.both(k.less(k.thread(), k.i32Of(static_cast<int32_t>(tile.rows))), k.less(o, k.i32Of(static_cast<int32_t>(out)))), {sum},
-                  k.offset(k.buffer(3), k.i64Of(o)));
+                  k.offset(target(3, chunks.dbias(chunk)), k.i64Of(o)));
       });
   });
-  return {{Partition::Unit::One, 1, upTo(out, tile.rows) * across}};
+  if (!chunked)
+    return {{Partition::Unit::One, 1, tiles}};
+  Backend::KernelInfo info{{Partition::Unit::Rows, chunkRows, tiles}};
+  info.chunkBytes = chunks.all * 4;
+  return info;
+}
+
+// Each number of dW and db, the chunks' sums in ascending order.
+Backend::KernelInfo emitLinearWeightGradMerge(KernelBuilder &k, LinearWeightGradOp op) {
+  WeightGradChunks chunks(k, op);
+  const int64_t per = 4 * k.threads, out = op.getDweight().getType().getDimSize(0);
+  auto add = [&](Value result, Value part, int64_t count) {
+    Value from = k.mul(k.chunk, per), to = k.min(k.add(from, per), k.index(count));
+    k.overSpan({result, part}, from, to, {}, [&](Value i, int64_t n, Values) {
+      Values sums = k.load(k.offset(part, i), n);
+      sums = k.loop(k.index(chunkRows), k.rowCount(), chunkRows, sums, [&](Value row, Values before) {
+        Values next = k.load(k.offset(k.offset(part, k.mul(k.div(row, chunkRows), chunks.all)), i), n);
+        for (int64_t e = 0; e < n; ++e)
+          before[e] = k.addf(before[e], next[e]);
+        return before;
+      });
+      k.store(sums, k.offset(result, i));
+      return Values();
+    });
+  };
+  k.when(chunks.any(), [&] {
+    if (!op.getDweight().use_empty())
+      add(k.buffer(2), chunks.dweight(k.index(0)), chunks.weights);
+    if (op.getDbias() && !op.getDbias().use_empty())
+      add(k.buffer(3), chunks.dbias(k.index(0)), out);
+  });
+  return {{Partition::Unit::One, 1, upTo(chunks.weights, per)}};
 }
 
 } // namespace xfc::gpu

@@ -11,7 +11,9 @@ namespace xfc::gpu {
 Backend::KernelInfo emitLinear(KernelBuilder &, LinearOp, bool fewRows = false);
 int64_t fewRowsOf(LinearOp);
 Backend::KernelInfo emitLinearInputGrad(KernelBuilder &, LinearInputGradOp);
+// The rows at once, or chunk by chunk, which the second adds up.
 Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &, LinearWeightGradOp);
+Backend::KernelInfo emitLinearWeightGradMerge(KernelBuilder &, LinearWeightGradOp);
 Backend::KernelInfo emitLinearCrossEntropy(KernelBuilder &, LinearCrossEntropyOp);
 Backend::KernelInfo emitLinearCrossEntropyWithGrad(KernelBuilder &, LinearCrossEntropyWithGradOp);
 Backend::KernelInfo emitLinearCandidates(KernelBuilder &, LinearCandidatesOp);

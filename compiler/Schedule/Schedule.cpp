@@ -68,6 +68,7 @@ public:
   }
 
   int32_t kernelFor(Operation *op);
+  int64_t chunkBytes(int32_t kernel) const { return kernelChunkBytes.lookup(kernel); }
   const Kernel &kernel(int32_t index) const { return module.kernels[index]; }
   Place packedFor(Operation *op, unsigned operand, Backend::Packing packing, Place weight);
   Place tableFor(SinusoidOp op);
@@ -97,6 +98,11 @@ private:
   llvm::StringMap<int64_t> offsets; // elements
   llvm::StringMap<int> names;
   std::map<std::string, int32_t> kernels;
+  llvm::DenseMap<int32_t, int64_t> kernelChunkBytes; // of kernels with one that merges
+  int32_t add(const std::string &name, const Backend::KernelInfo &info) {
+    module.kernels.push_back({name, info.partition, info.scratch, info.threads});
+    return static_cast<int32_t>(module.kernels.size()) - 1;
+  }
   std::map<std::pair<int64_t, std::string>, int32_t> packed; // by offset and pack kernel
   std::vector<std::pair<RankedTensorType, Backend::Packing>> packings; // of module.packed: the weight, and how it is packed
 };
@@ -191,15 +197,20 @@ int32_t Scheduler::kernelFor(Operation *op) {
   if (isNew) {
     std::string name = unique(kernelName(op) + (variant.empty() ? "" : "_" + variant));
     Backend::KernelInfo info = backend.emit(op, name);
-    module.kernels.push_back({name, info.partition, info.scratch, info.threads});
+    add(name, info);
+    if (info.chunkBytes) {
+      kernelChunkBytes[known->second] = info.chunkBytes;
+      const int32_t merge = add(name + "_merge", backend.emitMerge(op, name + "_merge"));
+      module.kernels[known->second].merge = merge;
+    }
   }
   // Others have rows enough, as a rule: a kernel more is worth its code where a step's time is that of its longest block.
   if (const int32_t wide = known->second; isDecodingStep(op) && module.kernels[wide].few < 0) {
     const std::string name = module.kernels[wide].name + "_few_rows";
     if (std::optional<Backend::FewRowsInfo> few = backend.emitForFewRows(op, name)) {
-      module.kernels[wide].few = static_cast<int32_t>(module.kernels.size());
+      const int32_t number = add(name, few->kernel);
+      module.kernels[wide].few = number;
       module.kernels[wide].fewRows = few->rows;
-      module.kernels.push_back({name, few->kernel.partition, few->kernel.scratch, few->kernel.threads});
     }
   }
   return known->second;
@@ -517,6 +528,14 @@ void ProgramScheduler::addStep(Operation *op) {
     step.buffers.push_back(home.place);
     step.strides.push_back(home.stride);
   }
+  if (const int64_t bytes = scheduler.chunkBytes(step.kernel)) {
+    Size size;
+    size.chunks[step.set] = bytes;
+    step.buffers.push_back({Place::Kind::Arena, static_cast<int64_t>(program.buffers.size()), 0});
+    step.strides.push_back(0);
+    program.buffers.push_back({size, number, number});
+    tenants.emplace_back();
+  }
   step.immediates = dropoutIds(op);
   if (isa<AdamOp, SquareSumOp, AddOp>(op)) {
     // The tensors of one segment lie behind each other; the kernel walks from the first to the end of the last.
@@ -595,7 +614,7 @@ bool ProgramScheduler::isRowByRow() const {
   return llvm::all_of(program.steps,
                       [&](const Step &step) {
                         const Partition::Unit unit = scheduler.kernel(step.kernel).partition.unit;
-                        return step.set == XFC_TARGET && (unit == Partition::Unit::Rows || unit == Partition::Unit::Sequences) &&
+                        return step.set == XFC_TARGET && scheduler.kernel(step.kernel).merge < 0 && (unit == Partition::Unit::Rows || unit == Partition::Unit::Sequences) &&
                                (step.keys < 0 || step.keySet != XFC_TARGET);
                       }) &&
          llvm::all_of(program.buffers, [&](const Buffer &buffer) {

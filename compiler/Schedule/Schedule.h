@@ -16,6 +16,7 @@ public:
     Partition partition;
     int64_t scratch = 0; // bytes a thread; on a GPU, a block
     int64_t threads = 0; // of a GPU's block
+    int64_t chunkBytes = 0; // what it leaves to the kernel that merges, for each chunk of a batch of more than chunkRows rows
   };
   // A packed weight: of W^T (transposed) or W, rounded to a compute type if there is one.
   struct Packing {
@@ -32,6 +33,8 @@ public:
   virtual std::string variant(mlir::Operation *op) const { return {}; }
   // Emits the kernel of `op` under `name`.
   virtual KernelInfo emit(mlir::Operation *op, llvm::StringRef name) = 0;
+  // Emits the kernel that merges.
+  virtual KernelInfo emitMerge(mlir::Operation *op, llvm::StringRef name) { return {}; }
   // Emits a second kernel of `op`, where there is one that is faster for few rows and adds in the same order.
   struct FewRowsInfo {
     KernelInfo kernel;

@@ -30,6 +30,8 @@ static void print(const std::string &file, const std::string &arch) {
       name += "_" + std::to_string(keys.size());
     const xfc::Backend::KernelInfo info = backend.emit(op, name);
     std::printf("// %s: %lld threads, %lld bytes of shared memory\n", name.c_str(), static_cast<long long>(info.threads), static_cast<long long>(info.scratch));
+    if (info.chunkBytes)
+      backend.emitMerge(op, name + "_merge");
     if (xfc::isDecodingStep(op))
       backend.emitForFewRows(op, name + "_few_rows");
     for (unsigned i = 0; i < op->getNumOperands(); ++i)

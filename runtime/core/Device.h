@@ -105,6 +105,11 @@ inline int32_t kernelOf(const Module &module, const Counts &counts, const Step &
   return kernel.few >= 0 && counts.rows[step.set] <= kernel.fewRows ? kernel.few : step.kernel;
 }
 
+// The kernel that runs behind it, or -1.
+inline int32_t mergeOf(const Module &module, const Counts &counts, const Step &step) {
+  return counts.rows[step.set] > chunkRows ? module.kernels[step.kernel].merge : -1;
+}
+
 // Elements between the rows of a result; 0 where it has none.
 inline int64_t strideOf(const ProgramRun &run, const Output &output) {
   const bool bound = output.place.kind == Place::Kind::Argument && output.set >= 0;

@@ -65,6 +65,8 @@ int64_t evaluate(const Size &size, const Counts &counts) {
   for (int i = 0; i < XFC_ROW_SETS; ++i) {
     add(size.rows[i], counts.rows[i]);
     add(size.sequences[i], counts.sequences[i]);
+    if (counts.rows[i] > chunkRows)
+      add(size.chunks[i], (counts.rows[i] - 1) / chunkRows + 1);
   }
   for (int i = 0; i < XFC_KEY_STRUCTURES; ++i)
     add(size.pairs[i], counts.pairs[i]);
@@ -224,6 +226,7 @@ template <typename Direction> void fields(Archive<Direction> &archive, Size &siz
     std::for_each(std::begin(size.rows), std::end(size.rows), next);
     std::for_each(std::begin(size.pairs), std::end(size.pairs), next);
     std::for_each(std::begin(size.sequences), std::end(size.sequences), next);
+    std::for_each(std::begin(size.chunks), std::end(size.chunks), next);
   };
   eachTerm([&](int64_t &term, uint32_t bit) { mask |= term != 0 ? bit : 0; });
   archive(mask);
@@ -271,7 +274,7 @@ template <typename Direction> void fields(Archive<Direction> &archive, Table &ta
 
 template <typename Direction> void fields(Archive<Direction> &archive, Kernel &kernel) {
   archive(kernel.name, kernel.partition.unit, kernel.partition.per, kernel.partition.times, kernel.scratch, kernel.threads, kernel.few,
-          kernel.fewRows);
+          kernel.fewRows, kernel.merge);
 }
 
 template <typename Direction> void fields(Archive<Direction> &archive, Module &module) {
@@ -306,6 +309,7 @@ public:
       within(kernel.threads, 0, 1024);
       other(kernel.few);
       number(kernel.fewRows);
+      other(kernel.merge);
     }
     for (const Packed &packed : module.packed) {
       index(packed.kernel, module.kernels);
@@ -337,13 +341,14 @@ private:
     if (kernel == -1)
       return;
     index(kernel, module.kernels);
-    require(module.kernels[kernel].few == -1);
+    require(module.kernels[kernel].few == -1 && module.kernels[kernel].merge == -1);
   }
   static void size(const Size &size) {
     number(size.constant);
     for (int i = 0; i < XFC_ROW_SETS; ++i) {
       number(size.rows[i]);
       number(size.sequences[i]);
+      number(size.chunks[i]);
     }
     for (int64_t pairs : size.pairs)
       number(pairs);
@@ -480,6 +485,7 @@ std::string text(const Size &size) {
   for (int i = 0; i < XFC_ROW_SETS; ++i) {
     term(size.rows[i], std::string(" ") + setNames[i]);
     term(size.sequences[i], std::string(" ") + setNames[i] + " sequences");
+    term(size.chunks[i], std::string(" ") + setNames[i] + " chunks");
   }
   for (int i = 0; i < XFC_KEY_STRUCTURES; ++i)
     term(size.pairs[i], " pairs" + std::to_string(i));
@@ -529,6 +535,8 @@ std::string print(const Module &module) {
       out << ", " << kernel.threads << " threads";
     if (kernel.few >= 0)
       out << ", up to " << kernel.fewRows << " rows " << module.kernels[kernel.few].name;
+    if (kernel.merge >= 0)
+      out << ", then " << module.kernels[kernel.merge].name;
     out << "\n";
   }
   for (size_t i = 0; i < module.packed.size(); ++i)

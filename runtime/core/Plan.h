@@ -13,12 +13,16 @@ namespace xfc {
 enum class DType : uint8_t { F32, F64, I32 };
 inline int64_t bytesOf(DType t) { return t == DType::F64 ? 8 : 4; }
 
+// Sums over rows may be taken by chunks of so many, counted from row 0 whatever the batch, and then added in their order.
+constexpr int64_t chunkRows = 2048;
+
 // A size that is known when the batch is: constant + sum of coefficient x count. Bytes unless said otherwise.
 struct Size {
   int64_t constant = 0;
   int64_t rows[XFC_ROW_SETS] = {};
   int64_t pairs[XFC_KEY_STRUCTURES] = {};
   int64_t sequences[XFC_ROW_SETS] = {};
+  int64_t chunks[XFC_ROW_SETS] = {}; // of rows, the last of which may be shorter; only where there are more than one
 };
 
 // The counts a Size is evaluated with: of one batch, or of the largest batch a run will see.
@@ -64,6 +68,7 @@ struct Kernel {
   int64_t threads = 0;  // of a GPU's block; 0 in a plan for a CPU
   int32_t few = -1;     // the kernel that takes this one's place in batches of at most `fewRows` rows, with results of the same bits; on a GPU
   int64_t fewRows = 0;
+  int32_t merge = -1;   // the kernel that runs behind this one, with its call, in batches of more than chunkRows rows; on a GPU
 };
 
 // One launch of a kernel.
@@ -72,7 +77,7 @@ struct Step {
   int8_t set = 0;                // the row set the work is divided over
   int8_t keySet = 0;
   int16_t keys = -1;             // index into xfc_shape.keys, or -1
-  std::vector<Place> buffers;    // operands, then results
+  std::vector<Place> buffers;    // operands, then results, then what the kernel leaves to the one that merges
   std::vector<int64_t> strides;  // elements; parallel to buffers
   std::vector<int64_t> immediates;
   int64_t elements = 0;          // for Unit::Elements

@@ -87,6 +87,7 @@ struct Launch {
   const Step *step; // null: a weight is packed
   Address call;
   int64_t chunks;
+  bool merges = false; // what another launch of the step has begun
 };
 
 // Launches in a row. The second time they are asked for they are captured, and from then on launched by one call: what runs
@@ -124,8 +125,9 @@ public:
       float milliseconds = 0;
       driver.elapsedTime(&milliseconds, *events[i], *events[i + 1]);
       const Step *step = launches[i].step;
-      timings.push_back({launches[i].kernel, step, milliseconds * 1e-3, step ? static_cast<double>(evaluate(step->flops, counts)) : 0,
-                         step ? static_cast<double>(evaluate(step->traffic, counts)) : 0});
+      const bool counted = step && !launches[i].merges;
+      timings.push_back({launches[i].kernel, step, milliseconds * 1e-3, counted ? static_cast<double>(evaluate(step->flops, counts)) : 0,
+                         counted ? static_cast<double>(evaluate(step->traffic, counts)) : 0});
     }
   }
 
@@ -416,10 +418,17 @@ struct CudaDevice::State {
     list = std::make_unique<LaunchList>(driver);
     for (size_t i = 0; i < run.program->steps.size(); ++i) {
       const Step &step = run.program->steps[i];
-      const int32_t number = kernelOf(*module, bucket, step);
-      const Kernel &kernel = module->kernels[number];
-      if (const int64_t chunks = chunksOf(kernel.partition, bucket, step))
-        list->launches.push_back({functions[number], &kernel, &step, prepared.calls->address() + prepared.callOffsets[i], chunks});
+      const Address call = prepared.calls->address() + prepared.callOffsets[i];
+      auto launch = [&](int32_t number, bool merges) {
+        const Kernel &kernel = module->kernels[number];
+        // A sum over no rows is 0, which has to be written.
+        const int64_t fewest = kernel.merge >= 0 ? kernel.partition.times : 0;
+        if (const int64_t chunks = std::max(chunksOf(kernel.partition, bucket, step), fewest))
+          list->launches.push_back({functions[number], &kernel, &step, call, chunks, merges});
+      };
+      launch(kernelOf(*module, bucket, step), false);
+      if (const int32_t merge = mergeOf(*module, bucket, step); merge >= 0)
+        launch(merge, true);
     }
     return *list;
   }

@@ -42,13 +42,19 @@ func.func @input_grad(%dy: !xfc.rows<source, 2048xf32>, %w: tensor<2048x512xf32>
   return %0 : !xfc.rows<source, 512xf32>
 }
 
-// Both sides are rows, and transposed.
+// Both sides are rows, and transposed; the rows of a chunk. A second kernel adds up chunks.
 // CHECK-LABEL: .visible .entry linear_weight_grad_2048x512_bias_bf16
 // CHECK-NOT:   cp.async.cg
 // CHECK-NOT:   ldmatrix.sync.aligned.m8n8.x4.shared
 // CHECK:       ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16
 // CHECK-COUNT-32: mma.sync
 // CHECK-NOT:   mma.sync
+// CHECK-LABEL: .visible .entry linear_weight_grad_2048x512_bias_bf16_{{[0-9]+}}_merge(
+// CHECK:       .reqntid 256
+// CHECK-NOT:   bar.sync
+// CHECK:       ld.global.v4
+// CHECK:       {{add(\.rn)?\.ftz\.f32}}
+// CHECK:       st.global.v4
 func.func @weight_grad(%dy: !xfc.rows<source, 2048xf32>, %x: !xfc.rows<source, 512xf32>) -> (tensor<2048x512xf32>, tensor<2048xf32>) {
   %0, %1 = xfc.linear_weight_grad %dy, %x in bf16 : (!xfc.rows<source, 2048xf32>, !xfc.rows<source, 512xf32>) -> (tensor<2048x512xf32>, tensor<2048xf32>)
   return %0, %1 : tensor<2048x512xf32>, tensor<2048xf32>

@@ -64,6 +64,8 @@ public:
     GPUBackend backend(context(), architecture);
     info = backend.emit(op, "kernel");
     few = backend.emitForFewRows(op, "kernel_few_rows");
+    if (info.chunkBytes)
+      merge = backend.emitMerge(op, "kernel_merge");
     for (unsigned i = 0; i < op->getNumOperands(); ++i)
       if (std::optional<Backend::Packing> packing = backend.packs(op, i)) {
         packs.push_back(backend.emitPack(cast<RankedTensorType>(op->getOperand(i).getType()), *packing, "pack" + std::to_string(i)));
@@ -78,13 +80,24 @@ public:
   }
 
   void run(const Batch &batch, const xfc_call &call, ArrayRef<Block> blocks, ArrayRef<int64_t> immediates, int64_t elements) override {
+    // What the kernel leaves to the one that merges.
+    const int64_t rows = call.rows->rows;
+    GuardedBytes chunks(rows > chunkRows ? info.chunkBytes * ((rows - 1) / chunkRows + 1) : 0);
+    SmallVector<Block> all(blocks);
+    SmallVector<int64_t> strides(call.strides, call.strides + blocks.size());
+    if (info.chunkBytes) {
+      all.push_back(rows > chunkRows ? chunks.block() : Block());
+      strides.push_back(0);
+    }
     // Some blocks more than the batch needs, as a grid for the largest batch has.
     auto launchAll = [&](const std::string &name, const Backend::KernelInfo &kernel) {
-      launch(name, chunksOf(kernel.partition, call, elements, /*surplus=*/3), kernel.threads, kernel.scratch, blocks,
-             ArrayRef(call.strides, blocks.size()), immediates, call, &batch.shape);
+      launch(name, chunksOf(kernel.partition, call, elements, /*surplus=*/3), kernel.threads, kernel.scratch, all, strides, immediates, call, &batch.shape);
     };
     const std::vector<std::string> before = contentsOf(blocks);
     launchAll("kernel", info);
+    EXPECT_TRUE(chunks.guarded()) << "wrote past what the kernel leaves to the one that merges";
+    if (info.chunkBytes)
+      launchAll("kernel_merge", merge);
     if (!few)
       return;
     const std::vector<std::string> after = contentsOf(blocks);
@@ -137,7 +150,7 @@ private:
 
   ptx::Interpreter device;
   const ptx::Program *program = nullptr;
-  Backend::KernelInfo info;
+  Backend::KernelInfo info, merge;
   std::optional<Backend::FewRowsInfo> few;
   std::vector<Backend::PackInfo> packs;
 };

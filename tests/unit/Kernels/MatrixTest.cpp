@@ -151,6 +151,17 @@ TEST_P(Matrix, WeightGradients) {
   check({{9, 8}}, "xfc.linear_weight_grad %a0, %a1", {rows(1030), rows(390)}, tensor(1030, 390) + ", " + tensor(1030), 17);
 }
 
+// Chunks of 2,048 rows, the last one full or not, and results that nothing reads.
+TEST_P(FusedMatrix, WeightGradientsOfManyRows) {
+  for (auto [in, out] : {Shape{5, 10}, {12, 72}}) {
+    const std::string results = tensor(out, in) + ", " + tensor(out);
+    const std::vector<std::vector<int>> many = {{2048}, {2049}, {2000, 2096}, {4500}};
+    check(many, "xfc.linear_weight_grad %a0, %a1", {rows(out), rows(in)}, results, 4500);
+    check({{2100}}, "xfc.linear_weight_grad %a0, %a1", {rows(out), rows(in)}, results, 2100, {.extraStride = 3, .unused = {0}});
+    check({{2100}}, "xfc.linear_weight_grad %a0, %a1", {rows(out), rows(in)}, results, 2100, {.unused = {1}});
+  }
+}
+
 // Where nothing reads the logits they stay in scratch, and no memory of theirs is written.
 TEST_P(FusedMatrix, LinearCrossEntropy) {
   auto set = [](int64_t, Tensor &tensor) {
@@ -240,6 +251,36 @@ TEST_P(FusedMatrix, CrossEntropyRowsDoNotTouchEachOther) {
                    row() + ", " + row() + ", " + rows(70) + ", " + row(), unused);
 }
 
+// What only a GPU's kernels do.
+class GPUMatrix : public Matrix {};
+
+// Each chunk's sum is what the chunk alone gives, and they are added in their order.
+TEST_P(GPUMatrix, ChunksOfRowsAreAddedInTheirOrder) {
+  const std::vector<std::string> types = {rows(24), rows(10)};
+  int64_t first = 0;
+  auto set = [&](int64_t operand, Tensor &tensor) {
+    for (size_t i = 0; i < tensor.data.size(); ++i)
+      tensor.data[i] = std::sin((first * tensor.features() + static_cast<int64_t>(i)) * 0.7 + operand);
+  };
+  CompiledOp kernel(textOf("xfc.linear_weight_grad %a0, %a1", types, tensor(24, 10) + ", " + tensor(24)), types,
+                    {.device = Device::GPU, .evaluate = false, .set = set});
+  const Outcome all = kernel.run(Batch({4100}, {1}));
+  std::vector<std::vector<float>> sums;
+  for (; first < 4100; first += 2048) {
+    const Outcome chunk = kernel.run(Batch({static_cast<int>(std::min<int64_t>(4100 - first, 2048))}, {1}));
+    for (size_t result = 0; result < 2; ++result) {
+      const std::vector<double> &part = chunk.kernel[result].data;
+      if (first == 0)
+        sums.emplace_back(part.begin(), part.end());
+      for (size_t i = 0; first > 0 && i < part.size(); ++i)
+        sums[result][i] += static_cast<float>(part[i]);
+    }
+  }
+  for (size_t result = 0; result < 2; ++result)
+    EXPECT_TRUE(std::equal(sums[result].begin(), sums[result].end(), all.kernel[result].data.begin())) << "result " << result;
+}
+
+INSTANTIATE_TEST_SUITE_P(GPU, GPUMatrix, testing::ValuesIn(gpuMatrixTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(CPU, Matrix, testing::ValuesIn(matrixTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(BF16, Matrix, testing::ValuesIn(bf16Targets), nameOf);
 INSTANTIATE_TEST_SUITE_P(Plain, Matrix, testing::ValuesIn(plainTargets), nameOf);

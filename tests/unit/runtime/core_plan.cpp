@@ -85,11 +85,16 @@ TEST(Plan, SizesAreSumsOverCounts) {
   size.rows[XFC_TARGET] = 3;
   size.pairs[XFC_KEYS(XFC_TARGET_SOURCE, 1, 0)] = 11;
   size.sequences[XFC_SOURCE] = 100;
+  size.chunks[XFC_TARGET] = 1000; // of more than one
   Counts counts;
   counts.rows[XFC_TARGET] = 10;
   counts.pairs[XFC_KEYS(XFC_TARGET_SOURCE, 1, 0)] = 2;
   counts.sequences[XFC_SOURCE] = 4;
   EXPECT_EQ(evaluate(size, counts), 5 + 30 + 22 + 400);
+  for (auto [rows, chunks] : {std::pair<int64_t, int64_t>(chunkRows, 0), {chunkRows + 1, 2}, {2 * chunkRows, 2}, {5 * chunkRows - 1, 5}}) {
+    counts.rows[XFC_TARGET] = rows;
+    EXPECT_EQ(evaluate(size, counts), 5 + 3 * rows + 22 + 400 + 1000 * chunks);
+  }
 }
 
 TEST(Plan, VariantsOfPrograms) {
@@ -173,6 +178,7 @@ TEST(Plan, ExtremesAndBack) {
   module.kernels[0].threads = 1024;
   module.kernels[0].few = 1;
   module.kernels[0].fewRows = largest;
+  module.kernels[0].merge = 2;
   module.kernels[0].partition = {Partition::Unit::Elements, 127, 128};
   module.tables = {{1, 2, 1e-300, -0.1, 12345.678, true}};
   Program &program = module.programs[0];
@@ -181,6 +187,7 @@ TEST(Plan, ExtremesAndBack) {
   for (int i = 0; i < XFC_ROW_SETS; ++i) {
     size.rows[i] = 64 << i;
     size.sequences[i] = largest - i;
+    size.chunks[i] = 5 << i;
   }
   for (int i = 0; i < XFC_KEY_STRUCTURES; ++i)
     size.pairs[i] = int64_t(1) << (3 * i);
@@ -197,6 +204,7 @@ TEST(Plan, ExtremesAndBack) {
   EXPECT_EQ(back.kernels[0].threads, 1024);
   EXPECT_EQ(back.kernels[0].few, 1);
   EXPECT_EQ(back.kernels[0].fewRows, largest);
+  EXPECT_EQ(back.kernels[0].merge, 2);
   EXPECT_EQ(back.kernels[0].partition.unit, Partition::Unit::Elements);
   EXPECT_EQ(back.kernels[0].partition.per, 127);
   EXPECT_EQ(back.kernels[0].partition.times, 128);
@@ -207,6 +215,7 @@ TEST(Plan, ExtremesAndBack) {
   for (int i = 0; i < XFC_ROW_SETS; ++i) {
     EXPECT_EQ(again.rows[i], 64 << i);
     EXPECT_EQ(again.sequences[i], largest - i);
+    EXPECT_EQ(again.chunks[i], 5 << i);
   }
   for (int i = 0; i < XFC_KEY_STRUCTURES; ++i)
     EXPECT_EQ(again.pairs[i], int64_t(1) << (3 * i));
@@ -292,6 +301,7 @@ TEST(Plan, NumbersOutOfRangeAreErrors) {
     for (int i = 0; i < XFC_ROW_SETS; ++i) {
       number([&](Module &m) -> auto & { return field(m).rows[i]; }, {-1, most});
       number([&](Module &m) -> auto & { return field(m).sequences[i]; }, {-1, most});
+      number([&](Module &m) -> auto & { return field(m).chunks[i]; }, {-1, most});
     }
     for (int i = 0; i < XFC_KEY_STRUCTURES; ++i)
       number([&](Module &m) -> auto & { return field(m).pairs[i]; }, {-1, most});
@@ -353,6 +363,7 @@ TEST(Plan, NumbersOutOfRangeAreErrors) {
   number([](Module &m) -> auto & { return m.kernels[0].threads; }, {-1, 1025});
   number([](Module &m) -> auto & { return m.kernels[0].few; }, {-2, 0, 6}); // nor itself
   number([](Module &m) -> auto & { return m.kernels[0].fewRows; }, {-1, most});
+  number([](Module &m) -> auto & { return m.kernels[0].merge; }, {-2, 0, 6});
 
   refused([](Module &m) { m.programs[0].arguments[0].role = static_cast<Argument::Role>(3); });
   refused([](Module &m) { m.programs[0].arguments[0].type = static_cast<DType>(3); });

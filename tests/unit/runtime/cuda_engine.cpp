@@ -158,6 +158,91 @@ LOOP:
   st.global.f32 [%d11], %f0;
   ret;
 }
+
+// result, parts: block c leaves c + 1 in parts where there are more than 2048 rows, else block 0 makes the result 1.
+.visible .entry parts(.param .u64 call) .reqntid 32 {
+  .reg .pred %p<4>; .reg .b32 %r<4>; .reg .b64 %d<8>; .reg .f32 %f<2>;
+  ld.param.u64 %d0, [call];
+  mov.u32 %r0, %tid.x;
+  setp.ne.u32 %p0, %r0, 0;
+  @%p0 ret;
+  mov.u32 %r1, %ctaid.x;
+  ld.global.u64 %d1, [%d0+8];
+  ld.global.u64 %d2, [%d1];
+  ld.global.u64 %d3, [%d0+32];
+  setp.gt.u64 %p1, %d2, 2048;
+  @%p1 bra MANY;
+  setp.ne.u32 %p2, %r1, 0;
+  @%p2 ret;
+  ld.global.u64 %d4, [%d3];
+  mov.f32 %f0, 0f3F800000;
+  st.global.f32 [%d4], %f0;
+  ret;
+MANY:
+  mul.wide.u32 %d5, %r1, 2048;
+  setp.ge.u64 %p3, %d5, %d2;
+  @%p3 ret;
+  ld.global.u64 %d4, [%d3+8];
+  mul.wide.u32 %d6, %r1, 4;
+  add.u64 %d6, %d4, %d6;
+  add.u32 %r2, %r1, 1;
+  cvt.rn.f32.u32 %f0, %r2;
+  st.global.f32 [%d6], %f0;
+  ret;
+}
+
+// result, parts: their sum.
+.visible .entry merge(.param .u64 call) .reqntid 32 {
+  .reg .pred %p<3>; .reg .b32 %r<2>; .reg .b64 %d<8>; .reg .f32 %f<2>;
+  ld.param.u64 %d0, [call];
+  mov.u32 %r0, %tid.x;
+  setp.ne.u32 %p0, %r0, 0;
+  @%p0 ret;
+  ld.global.u64 %d1, [%d0+8];
+  ld.global.u64 %d2, [%d1];
+  ld.global.u64 %d3, [%d0+32];
+  ld.global.u64 %d4, [%d3];
+  ld.global.u64 %d5, [%d3+8];
+  mov.u64 %d6, 0;
+  mov.f32 %f0, 0f00000000;
+LOOP:
+  ld.global.f32 %f1, [%d5];
+  add.f32 %f0, %f0, %f1;
+  add.u64 %d5, %d5, 4;
+  add.u64 %d6, %d6, 2048;
+  setp.lt.u64 %p1, %d6, %d2;
+  @%p1 bra LOOP;
+  st.global.f32 [%d4], %f0;
+  ret;
+}
+
+// result: how many rows there are; or that they are few.
+.visible .entry count(.param .u64 call) .reqntid 32 {
+  .reg .pred %p<2>; .reg .b32 %r<2>; .reg .b64 %d<6>; .reg .f32 %f<2>;
+  ld.param.u64 %d0, [call];
+  mov.u32 %r0, %tid.x;
+  setp.ne.u32 %p0, %r0, 0;
+  @%p0 ret;
+  ld.global.u64 %d1, [%d0+8];
+  ld.global.u64 %d2, [%d1];
+  ld.global.u64 %d3, [%d0+32];
+  ld.global.u64 %d4, [%d3];
+  cvt.rn.f32.u64 %f0, %d2;
+  st.global.f32 [%d4], %f0;
+  ret;
+}
+.visible .entry few(.param .u64 call) .reqntid 32 {
+  .reg .pred %p<2>; .reg .b32 %r<2>; .reg .b64 %d<6>; .reg .f32 %f<2>;
+  ld.param.u64 %d0, [call];
+  mov.u32 %r0, %tid.x;
+  setp.ne.u32 %p0, %r0, 0;
+  @%p0 ret;
+  ld.global.u64 %d3, [%d0+32];
+  ld.global.u64 %d4, [%d3];
+  mov.f32 %f0, 0fBF800000;
+  st.global.f32 [%d4], %f0;
+  ret;
+}
 )";
 
 Module model() {
@@ -167,7 +252,9 @@ Module model() {
   module.parameters = {{"unused", {}, {16}, 0, "one", 0, 0}, {"w", {}, {width, width}, 16, "xavier_uniform", 4, 4}};
   module.tables = {{100, width, 10000, 2, 1, false}};
   module.kernels = {{"pack", {Partition::Unit::One, 1, 4}, 0, 32}, {"linear", {Partition::Unit::Rows, 8, 1}, 64, 32},
-                    {"update", {Partition::Unit::One, 1, 4}, 0, 32}, {"store", {Partition::Unit::Rows, 1, 1}, 0, 32}};
+                    {"update", {Partition::Unit::One, 1, 4}, 0, 32}, {"store", {Partition::Unit::Rows, 1, 1}, 0, 32},
+                    {"parts", {Partition::Unit::Rows, chunkRows, 1}, 0, 32, -1, 0, 5}, {"merge", {Partition::Unit::One, 1, 1}, 0, 32},
+                    {"count", {Partition::Unit::One, 1, 1}, 0, 32, 7, 40}, {"few", {Partition::Unit::One, 1, 1}, 0, 32}};
   module.packed = {{0, {Place::Kind::Parameters, 0, 64}, 64, 4}};
   Program forward;
   forward.name = "forward";
@@ -201,11 +288,29 @@ Module model() {
   store.steps = {write};
   store.outputs = {{"cache", {Place::Kind::Argument, 1, 0}, DType::F32, XFC_CACHE, -1, {width}, width}};
   module.programs.push_back(store);
+  // A number, from a kernel with one that merges, and from one with another for few rows.
+  Program sum;
+  sum.name = "sum";
+  Size number, parts;
+  number.constant = 4;
+  parts.chunks[XFC_SOURCE] = 4;
+  sum.buffers = {{number, 0, 1}, {parts, 0, 0}, {number, 1, 1}};
+  Step add, choose;
+  add.kernel = 4;
+  add.buffers = {{Place::Kind::Arena, 0, 0}, {Place::Kind::Arena, 1, 0}};
+  add.strides = {0, 0};
+  add.flops.rows[XFC_SOURCE] = 1;
+  choose.kernel = 6;
+  choose.buffers = {{Place::Kind::Arena, 2, 0}};
+  choose.strides = {0};
+  sum.steps = {add, choose};
+  sum.outputs = {{"sum", {Place::Kind::Arena, 0, 0}, DType::F32, -1, -1, {1}, 0}, {"count", {Place::Kind::Arena, 2, 0}, DType::F32, -1, -1, {1}, 0}};
+  module.programs.push_back(sum);
   return module;
 }
 
 const std::vector<uint8_t> plan = serialize(model());
-const xfc_device_image image{XFC_ABI_VERSION, 4, "sm_80", ptx, sizeof ptx - 1, nullptr, 0, plan.data(), plan.size()};
+const xfc_device_image image{XFC_ABI_VERSION, 8, "sm_80", ptx, sizeof ptx - 1, nullptr, 0, plan.data(), plan.size()};
 const xfc_device_image *const images[] = {&image, nullptr};
 
 // The driver reads its environment when it is loaded; the runtime never lets go of it.
@@ -388,6 +493,28 @@ TEST_F(CudaEngine, RowsStayOnTheDevice) {
       EXPECT_EQ(all.at(to[row], j), from.at(row, j)) << row;
   EXPECT_EQ(all.at(16, 0), 504);
   EXPECT_EQ(all.at(1, 0), 204);
+}
+
+// The kernel that merges runs where there is more than one chunk, and its memory is there then; a sum over no rows is written, too. A bucket has
+// one of the kernels that a step chooses from.
+TEST_F(CudaEngine, RowsChooseWhatAStepLaunches) {
+  for (auto [rows, sum, count] : {std::tuple(3, 1, -1), {0, 1, -1}, {2048, 1, 2048}, {2049, 3, 2049}, {5000, 6, 5000}, {32, 1, -1}, {33, 1, 33}, {4096, 3, 4096}}) {
+    SCOPED_TRACE(rows);
+    assign(rows > 0, rows);
+    if (rows == 5000) {
+      engine.reserve("sum", countsOf(batch.shape()));
+      EXPECT_EQ(engine.arenaBytes(), predictMemory(engine.module(), {"sum"}, countsOf(batch.shape()), 0).arena);
+    }
+    std::vector<LaunchTiming> timings;
+    engine.profile(&timings);
+    engine.run("sum", batch.shape(), {});
+    engine.profile(nullptr);
+    EXPECT_EQ(engine.output("sum", "sum").at(0), sum);
+    EXPECT_EQ(engine.output("sum", "count").at(0), count);
+    ASSERT_EQ(timings.size(), rows > chunkRows ? 3u : 2u);
+    EXPECT_EQ(timings[0].flops, rows);
+    EXPECT_EQ(timings[1].flops, 0); // those of a step are its first launch's
+  }
 }
 
 TEST_F(CudaEngine, TakesTheMemoryThatWasPredicted) {
