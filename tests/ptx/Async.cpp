@@ -289,8 +289,11 @@ void bulkStore(Warp &w, const Instruction &i) {
     mustBeAligned(w, l, "size", bytes, 16);
     uint64_t from = sharedAddress(o.from[l]), to = o.to[l];
     resolve(w, l, Space::Shared, from, bytes, 16, Access::Read);
-    uint8_t *target = resolve(w, l, Space::Global, to, bytes, 16, Access::Write);
-    later(w, l, [&w, l, from, bytes, target] { memcpy(target, resolve(w, l, Space::Shared, from, bytes, 16, Access::Read), bytes); });
+    resolve(w, l, Space::Global, to, bytes, 16, Access::Write);
+    later(w, l, [&w, l, from, to, bytes] {
+      const uint8_t *source = resolve(w, l, Space::Shared, from, bytes, 16, Access::Read);
+      memcpy(resolve(w, l, Space::Global, to, bytes, 16, Access::Write), source, bytes);
+    });
     w.block->cluster->counters.globalWritten += bytes;
   });
 }

@@ -9,9 +9,11 @@
 //   XFC_PTX_ARCH=75               the compute capability; PTX for a later one is refused
 //   XFC_PTX_MEMORY=bytes          the device's memory
 //   XFC_PTX_LOST_AFTER=n[:code]   from launch n + 1 on every call gives that error (700, or 214 for ECC)
-//   XFC_PTX_CHECK=1               find races and reads of uninitialised shared memory
+//   XFC_PTX_CHECK=1               find races, between streams too, and reads of uninitialised shared memory
+//   XFC_PTX_TRACE=file            a line there for each thing that a stream is given
 //   XFC_PTX_THREADS=n             host threads for the blocks of a launch
 #include "Interpreter.h"
+#include "Streams.h"
 #include "TensorMap.h"
 #include <algorithm>
 #include <chrono>
@@ -19,6 +21,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <fstream>
 #include <functional>
 #include <iostream>
 #include <mutex>
@@ -99,6 +102,7 @@ struct Capture {
 };
 
 struct Stream {
+  uint32_t number; // from 1
   bool blocking = true; // with the legacy stream
   std::deque<Work> queue;
   std::shared_ptr<Capture> capture;
@@ -106,6 +110,7 @@ struct Stream {
 
 struct Record { // of an event into a stream
   Stream *stream;
+  StreamOrder::Clock clock;
   bool done = false;
   std::chrono::steady_clock::time_point time;
   std::shared_ptr<Capture> capture;
@@ -122,6 +127,7 @@ struct Module {
 };
 
 struct FunctionHandle {
+  std::string name;
   Interpreter::Entry entry;
   size_t dynamicLimit = 49152;
 };
@@ -140,12 +146,16 @@ struct State {
   Interpreter interpreter{{.threads = int(environment("XFC_PTX_THREADS", 1)), .checks = environment("XFC_PTX_CHECK", 0) != 0, .memory = memory}};
   Context context;
   int retained = 0;
-  std::set<Stream *> streams;
+  std::vector<Stream *> streams;
   std::set<Event *> events;
   std::set<Module *> modules;
   std::set<FunctionHandle *> functions;
   std::set<Graph *> graphs, executables;
   std::map<const uint8_t *, size_t> pinned;
+  const bool checks = environment("XFC_PTX_CHECK", 0) != 0;
+  StreamOrder order;
+  std::shared_ptr<const StreamOrder::Work> running;
+  std::ofstream trace;
 
   State() {
     if (const char *text = getenv("XFC_PTX_LOST_AFTER"); text && *text) {
@@ -153,6 +163,8 @@ struct State {
       if (const char *colon = strchr(text, ':'))
         lostCode = atoll(colon + 1);
     }
+    if (const char *file = getenv("XFC_PTX_TRACE"); file && *file)
+      trace.open(file);
   }
   size_t sharedOptIn() const { return arch >= 90 ? 232448 : arch == 86 || arch == 89 ? 101376 : arch >= 80 ? 166912 : 65536; }
 };
@@ -195,6 +207,23 @@ template <class F> int call(int needs, F body) {
 
 // ---- streams
 
+void traced(State &s, const Stream *stream, const std::string &what) {
+  if (s.trace.is_open())
+    s.trace << "stream " << (stream ? stream->number : StreamOrder::Host) << ": " << what << std::endl;
+}
+
+// What runs accesses these bytes.
+void touch(State &s, uint64_t address, size_t bytes, bool writes) {
+  if (!s.checks)
+    return;
+  if (auto race = s.order.access(s.running, address, bytes, writes)) {
+    std::cerr << "race between streams: " << *race << std::endl;
+    s.sticky = IllegalAddress;
+    fail(s.sticky);
+  }
+}
+uint64_t numberOf(const void *host) { return reinterpret_cast<uint64_t>(host); }
+
 void step(Stream &stream) {
   Work work = std::move(stream.queue.front());
   stream.queue.pop_front();
@@ -204,10 +233,15 @@ void drain(Stream &stream) {
   while (!stream.queue.empty())
     step(stream);
 }
-void drainAll(State &s, bool blockingOnly = false) {
+// The host waits.
+void finish(State &s, Stream &stream) {
+  drain(stream);
+  s.order.wait(StreamOrder::Host, s.order.clockOf(stream.number));
+}
+void finishAll(State &s, bool blockingOnly = false) {
   for (Stream *stream : s.streams)
     if (!blockingOnly || stream->blocking)
-      drain(*stream);
+      finish(s, *stream);
 }
 void until(Record &record) {
   while (!record.done && !record.stream->queue.empty())
@@ -215,19 +249,21 @@ void until(Record &record) {
 }
 
 Stream &streamOf(State &s, Stream *stream) {
-  require(s.streams.count(stream), InvalidHandle);
+  require(std::count(s.streams.begin(), s.streams.end(), stream), InvalidHandle);
   return *stream;
 }
 
 // Work for a stream: part of a graph, later, or for the legacy stream (null) now, after all others.
-void enqueue(State &s, Stream *stream, Work work) {
+void enqueue(State &s, Stream *stream, const std::string &what, Work work) {
+  traced(s, stream, what);
   if (!stream) {
     for (Stream *other : s.streams)
       if (other->blocking && other->capture) {
         other->capture->invalid = true;
         fail(CaptureImplicit);
       }
-    drainAll(s, true);
+    finishAll(s, true);
+    s.running = s.order.give(StreamOrder::Host, what);
     return work();
   }
   streamOf(s, stream);
@@ -238,7 +274,10 @@ void enqueue(State &s, Stream *stream, Work work) {
       stream->capture->unjoined.insert(stream);
     return;
   }
-  stream->queue.push_back(std::move(work));
+  stream->queue.push_back([&s, given = s.order.give(stream->number, what), work = std::move(work)] {
+    s.running = given;
+    work();
+  });
 }
 
 // What waits must not be called for a stream that captures.
@@ -269,17 +308,29 @@ void mustBeDevice(State &s, uint64_t address, size_t bytes) {
 
 void toDevice(State &s, uint64_t to, const void *from, size_t bytes, Stream *stream) {
   mustBeDevice(s, to, bytes);
+  const std::string what = "copy of " + std::to_string(bytes) + " bytes to the device";
   if (isPinned(s, from, bytes) || (stream && streamOf(s, stream).capture))
-    return enqueue(s, stream, [&s, to, from, bytes] { s.interpreter.write(to, from, bytes); });
+    return enqueue(s, stream, what, [&s, to, from, bytes] {
+      touch(s, numberOf(from), bytes, false);
+      touch(s, to, bytes, true);
+      s.interpreter.write(to, from, bytes);
+    });
   // Pageable memory is copied before the call returns.
   auto staged = std::make_shared<std::vector<uint8_t>>(static_cast<const uint8_t *>(from), static_cast<const uint8_t *>(from) + bytes);
-  enqueue(s, stream, [&s, to, staged] { s.interpreter.write(to, staged->data(), staged->size()); });
+  enqueue(s, stream, what, [&s, to, staged] {
+    touch(s, to, staged->size(), true);
+    s.interpreter.write(to, staged->data(), staged->size());
+  });
 }
 void toHost(State &s, void *to, uint64_t from, size_t bytes, Stream *stream) {
   mustBeDevice(s, from, bytes);
-  enqueue(s, stream, [&s, to, from, bytes] { s.interpreter.read(to, from, bytes); });
+  enqueue(s, stream, "copy of " + std::to_string(bytes) + " bytes to the host", [&s, to, from, bytes] {
+    touch(s, from, bytes, false);
+    touch(s, numberOf(to), bytes, true);
+    s.interpreter.read(to, from, bytes);
+  });
   if (stream && !stream->capture && !isPinned(s, to, bytes))
-    drain(*stream);
+    finish(s, *stream);
 }
 
 void runKernel(State &s, const FunctionHandle &f, Dimensions grid, Dimensions block, size_t shared, const std::vector<uint8_t> &parameters) {
@@ -294,6 +345,8 @@ void runKernel(State &s, const FunctionHandle &f, Dimensions grid, Dimensions bl
     s.sticky = IllegalAddress;
     fail(s.sticky);
   }
+  for (const Interpreter::Accessed &range : s.interpreter.accessed())
+    touch(s, range.address, range.bytes, range.written);
 }
 
 } // namespace
@@ -368,7 +421,7 @@ API cuCtxSetCurrent(Context *context) {
 API cuCtxSynchronize() {
   return call(2, [&](State &s) {
     noneCaptures(s);
-    drainAll(s);
+    finishAll(s);
   });
 }
 
@@ -391,7 +444,7 @@ API cuMemAlloc_v2(uint64_t *address, size_t bytes) {
 API cuMemFree_v2(uint64_t address) {
   return call(2, [&](State &s) {
     noneCaptures(s);
-    drainAll(s);
+    finishAll(s);
     if (address)
       s.interpreter.free(address);
   });
@@ -408,8 +461,11 @@ API cuMemAllocHost_v2(void **pointer, size_t bytes) {
 }
 API cuMemFreeHost(void *pointer) {
   return call(2, [&](State &s) {
-    drainAll(s);
-    require(s.pinned.erase(static_cast<const uint8_t *>(pointer)));
+    finishAll(s);
+    auto found = s.pinned.find(static_cast<const uint8_t *>(pointer));
+    require(found != s.pinned.end());
+    s.order.forget(numberOf(pointer), found->second);
+    s.pinned.erase(found);
     free(pointer);
   });
 }
@@ -429,13 +485,20 @@ API cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, Stream *strea
   return call(2, [&](State &s) {
     mustBeDevice(s, to, bytes);
     mustBeDevice(s, from, bytes);
-    enqueue(s, stream, [&s, to, from, bytes] { s.interpreter.copy(to, from, bytes); });
+    enqueue(s, stream, "copy of " + std::to_string(bytes) + " bytes on the device", [&s, to, from, bytes] {
+      touch(s, from, bytes, false);
+      touch(s, to, bytes, true);
+      s.interpreter.copy(to, from, bytes);
+    });
   });
 }
 API cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, Stream *stream) {
   return call(2, [&](State &s) {
     mustBeDevice(s, to, bytes);
-    enqueue(s, stream, [&s, to, value, bytes] { s.interpreter.fill(to, value, bytes); });
+    enqueue(s, stream, "setting of " + std::to_string(bytes) + " bytes", [&s, to, value, bytes] {
+      touch(s, to, bytes, true);
+      s.interpreter.fill(to, value, bytes);
+    });
   });
 }
 
@@ -469,9 +532,12 @@ API cuMemcpy2DAsync_v2(const Copy2D *copy, Stream *stream) {
       else
         pageable |= !isPinned(s, side->host += offset, extent);
     }
-    enqueue(s, stream, [&s, c] {
+    const char *where = c.to.type == 1 ? "to the host" : c.from.type == 1 ? "to the device" : "on the device";
+    enqueue(s, stream, "copy of " + std::to_string(c.height) + " rows of " + std::to_string(c.width) + " bytes " + where, [&s, c] {
       std::vector<uint8_t> row(c.width);
       for (size_t y = 0; y < c.height; ++y) {
+        touch(s, (c.from.type == 1 ? numberOf(c.from.host) : c.from.device) + y * c.from.pitch, c.width, false);
+        touch(s, (c.to.type == 1 ? numberOf(c.to.host) : c.to.device) + y * c.to.pitch, c.width, true);
         if (c.from.type == 1)
           memcpy(row.data(), c.from.host + y * c.from.pitch, c.width);
         else
@@ -483,7 +549,7 @@ API cuMemcpy2DAsync_v2(const Copy2D *copy, Stream *stream) {
       }
     });
     if (pageable && stream && !stream->capture)
-      drain(*stream);
+      finish(s, *stream);
   });
 }
 
@@ -534,7 +600,7 @@ API cuModuleLoadDataEx(Module **module, const void *image, unsigned count, int *
 API cuModuleUnload(Module *module) {
   return call(2, [&](State &s) {
     require(s.modules.count(module), InvalidHandle);
-    drainAll(s);
+    finishAll(s);
     for (auto &[name, f] : module->functions)
       s.functions.erase(f.get());
     s.interpreter.unload(*module->program);
@@ -548,7 +614,7 @@ API cuModuleGetFunction(FunctionHandle **function, Module *module, const char *n
     auto &f = module->functions[name];
     if (!f)
       try {
-        f = std::make_unique<FunctionHandle>(FunctionHandle{s.interpreter.entry(*module->program, name)});
+        f = std::make_unique<FunctionHandle>(FunctionHandle{name, s.interpreter.entry(*module->program, name)});
       } catch (const Error &) {
         module->functions.erase(name);
         fail(NotFound);
@@ -604,7 +670,7 @@ API cuLaunchKernel(FunctionHandle *function, unsigned gridX, unsigned gridY, uns
         memcpy(bytes.data() + offset, parameters[k++], size);
     }
     Dimensions grid{gridX, gridY, gridZ}, block{blockX, blockY, blockZ};
-    enqueue(s, stream, [&s, function, grid, block, shared, bytes] { runKernel(s, *function, grid, block, shared, bytes); });
+    enqueue(s, stream, "kernel " + function->name, [&s, function, grid, block, shared, bytes] { runKernel(s, *function, grid, block, shared, bytes); });
   });
 }
 
@@ -613,23 +679,23 @@ API cuLaunchKernel(FunctionHandle *function, unsigned gridX, unsigned gridY, uns
 API cuStreamCreate(Stream **stream, unsigned flags) {
   return call(2, [&](State &s) {
     require(flags <= 1);
-    *stream = new Stream{.blocking = flags == 0, .queue = {}, .capture = nullptr};
-    s.streams.insert(*stream);
+    *stream = new Stream{.number = s.order.newStream(), .blocking = flags == 0, .queue = {}, .capture = nullptr};
+    s.streams.push_back(*stream);
   });
 }
 API cuStreamDestroy_v2(Stream *stream) {
   return call(2, [&](State &s) {
     drain(streamOf(s, stream));
-    s.streams.erase(stream);
+    std::erase(s.streams, stream);
     delete stream;
   });
 }
 API cuStreamSynchronize(Stream *stream) {
   return call(2, [&](State &s) {
     if (!stream)
-      return drainAll(s, true);
+      return finishAll(s, true);
     mustNotCapture(streamOf(s, stream));
-    drain(*stream);
+    finish(s, *stream);
   });
 }
 API cuStreamBeginCapture_v2(Stream *stream, int mode) {
@@ -670,7 +736,9 @@ API cuStreamWaitEvent(Stream *stream, Event *event, unsigned) {
         record->capture->unjoined.insert(&waiting);
       return;
     }
-    enqueue(s, stream, [record] { until(*record); });
+    if (stream)
+      s.order.wait(streamOf(s, stream).number, record->clock);
+    enqueue(s, stream, "wait for an event", [record] { until(*record); });
   });
 }
 API cuGraphInstantiateWithFlags(Graph **executable, Graph *graph, unsigned long long) {
@@ -683,7 +751,7 @@ API cuGraphLaunch(Graph *executable, Stream *stream) {
   return call(2, [&](State &s) {
     require(s.executables.count(executable), InvalidHandle);
     // A copy of the work: the executable may be destroyed while it runs.
-    enqueue(s, stream, [work = executable->work] {
+    enqueue(s, stream, "graph", [work = executable->work] {
       for (const Work &w : work)
         w();
     });
@@ -712,10 +780,11 @@ API cuEventRecord(Event *event, Stream *stream) {
     if (stream && streamOf(s, stream).capture)
       record->capture = stream->capture;
     else
-      enqueue(s, stream, [record] {
+      enqueue(s, stream, "event", [record] {
         record->done = true;
         record->time = std::chrono::steady_clock::now();
       });
+    record->clock = s.order.clockOf(stream ? stream->number : StreamOrder::Host);
     event->record = record;
   });
 }
@@ -726,6 +795,7 @@ API cuEventSynchronize(Event *event) {
       return;
     require(!event->record->capture, CaptureUnsupported);
     until(*event->record);
+    s.order.wait(StreamOrder::Host, event->record->clock);
   });
 }
 API cuEventElapsedTime_v2(float *milliseconds, Event *from, Event *to) {

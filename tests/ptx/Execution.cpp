@@ -595,8 +595,8 @@ void Interpreter::launch(const Entry &entry, Dimensions grid, Dimensions block, 
   const auto *bytes = static_cast<const uint8_t *>(parameters);
   launch.parameters.assign(bytes, bytes + entry.parameterBytes);
   launch.narrowest = function.byteAccess ? 1 : 2;
-  GlobalShadow shadow(launch.narrowest);
-  if (options.checks && !function.globalAtomics)
+  GlobalShadow shadow(launch.narrowest, !function.globalAtomics);
+  if (options.checks)
     launch.shadow = &shadow;
 
   Dimensions clusters{grid.x / cluster.x, grid.y / cluster.y, grid.z / cluster.z};
@@ -640,6 +640,7 @@ void Interpreter::launch(const Entry &entry, Dimensions grid, Dimensions block, 
   work();
   for (std::thread &t : threadsOfHost)
     t.join();
+  ranges = launch.shadow ? shadow.accessed() : std::vector<Accessed>();
   if (failure)
     std::rethrow_exception(failure);
 }

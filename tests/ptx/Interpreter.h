@@ -89,6 +89,14 @@ public:
   void launch(const Entry &entry, Dimensions grid, Dimensions block, size_t dynamicShared, const void *parameters,
               Dimensions cluster = {});
 
+  // The device memory that the last launch accessed, where there are checks.
+  struct Accessed {
+    uint64_t address;
+    size_t bytes;
+    bool written;
+  };
+  const std::vector<Accessed> &accessed() const { return ranges; }
+
   const Counters &counters() const { return counts; }
   void resetCounters() { counts = {}; }
 
@@ -97,6 +105,7 @@ private:
   std::unique_ptr<Memory> memory;
   std::vector<std::unique_ptr<Program>> programs;
   Counters counts;
+  std::vector<Accessed> ranges;
 };
 
 } // namespace xfc::ptx

@@ -24,8 +24,6 @@ void SharedShadow::reset() {
   }
 }
 
-uint32_t SharedShadow::id(const Warp &w) const { return w.block->rank * uint32_t(w.block->warps.size()) + w.number; }
-
 std::string SharedShadow::thread(uint32_t warp, int lane) const {
   auto perBlock = uint32_t(cluster.blocks[0].warps.size());
   uint32_t number = warp % perBlock * 32;
@@ -46,7 +44,6 @@ void SharedShadow::access(Warp &w, int lane, const Block &of, uint32_t offset, u
   uint32_t self = id(w);
   const Clock &clock = clocks[self];
   uint32_t now = clock[self];
-  auto other = [&](int l) { return l != lane || l == EveryLane; };
   if (access == Access::Read) { // nearly always: written, and ordered
     bool fine = true;
     for (uint32_t g = offset / granule; g <= (offset + bytes - 1) / granule; ++g) {
@@ -69,8 +66,7 @@ void SharedShadow::access(Warp &w, int lane, const Block &of, uint32_t offset, u
               "shared byte " + std::to_string(byte) + " is accessed while a cp.async of " + thread(last.warp, last.lane) + " at PTX line " +
                   std::to_string(last.line) + " is not waited for");
     if (last.state != Never && !(access == Access::Atomic && last.state == Atomically)) {
-      bool ordered = last.warp == self ? !other(last.lane) || last.epoch < now : clock[last.warp] >= last.epoch;
-      if (!ordered)
+      if (!isBefore({last.epoch, last.warp, last.lane}, w, lane))
         race(w, lane, byte, "written", last.warp, last.lane, last.line);
     }
     if (access == Access::Barrier)
@@ -87,8 +83,7 @@ void SharedShadow::access(Warp &w, int lane, const Block &of, uint32_t offset, u
         continue;
       uint32_t epoch = reads[r] >> 8;
       int reader = int(reads[r] & 255);
-      bool ordered = r == self ? !other(reader) || epoch < now : clock[r] >= epoch;
-      if (!ordered && !(access == Access::Atomic && last.state == Atomically))
+      if (!isBefore({epoch, r, reader}, w, lane) && !(access == Access::Atomic && last.state == Atomically))
         race(w, lane, byte, "read", r, reader, 0);
       reads[r] = 0;
     }
@@ -126,6 +121,58 @@ void SharedShadow::acquire(Warp &w, const Clock &from) {
 
 void SharedShadow::order(Warp &w) { ++clocks[id(w)][id(w)]; }
 
+// ---- global memory
+
+void GlobalShadow::forget(Last &last) {
+  if (last.severalWarps)
+    unused.push_back(last.read);
+  last.severalWarps = false;
+  last.reader = last.read = 0;
+}
+
+// By w's cluster, and none but it so far.
+void GlobalShadow::readBy(Last &last, const Warp &w, int lane) {
+  const SharedShadow &order = *w.block->cluster->shadow;
+  const Clock &clock = order.clockOf(w);
+  uint32_t self = order.id(w), now = clock[self], mine = now << 8 | uint32_t(lane);
+  auto merged = [&](uint32_t before) { return before >> 8 == now && before != mine ? now << 8 | uint32_t(EveryLane) : mine; };
+  if (last.severalWarps) {
+    uint32_t &read = reads[last.read][self];
+    read = merged(read);
+  } else if (!last.read || last.readWarp == self || clock[last.readWarp] >= last.read >> 8) {
+    // What comes after this read comes after one before it, too.
+    last.read = last.readWarp == self ? merged(last.read) : mine;
+    last.readWarp = uint16_t(self);
+  } else {
+    if (unused.empty()) {
+      unused.push_back(uint32_t(reads.size()));
+      reads.emplace_back();
+    }
+    Clock &several = reads[unused.back()];
+    several.assign(clock.size(), 0);
+    several[last.readWarp] = last.read;
+    several[self] = mine;
+    last.read = unused.back();
+    last.severalWarps = true;
+    unused.pop_back();
+  }
+}
+
+std::optional<Moment> GlobalShadow::unorderedRead(const Last &last, const Warp &w, int lane) const {
+  const SharedShadow &order = *w.block->cluster->shadow;
+  auto check = [&](uint32_t read, uint32_t warp) -> std::optional<Moment> {
+    Moment m{read >> 8, warp, int(read & 255)};
+    return !read || order.isBefore(m, w, lane) ? std::nullopt : std::optional(m);
+  };
+  if (!last.severalWarps)
+    return check(last.read, last.readWarp);
+  const Clock &several = reads[last.read];
+  for (uint32_t warp = 0; warp < several.size(); ++warp)
+    if (auto m = check(several[warp], warp))
+      return m;
+  return std::nullopt;
+}
+
 void GlobalShadow::access(Warp &w, int lane, const Allocation &a, uint64_t offset, uint32_t bytes, Access access) {
   if (a.constant)
     return;
@@ -135,6 +182,7 @@ void GlobalShadow::access(Warp &w, int lane, const Allocation &a, uint64_t offse
     pages->resize((a.bytes + pageBytes - 1) / pageBytes);
   }
   const Cluster &cluster = *w.block->cluster;
+  const SharedShadow &order = *cluster.shadow;
   const Dimensions grid = cluster.launch.grid;
   uint32_t self = cluster.first.x + grid.x * (cluster.first.y + grid.y * cluster.first.z) + 1;
   for (uint64_t at = offset / granule * granule; at < offset + bytes; at += granule) {
@@ -142,24 +190,68 @@ void GlobalShadow::access(Warp &w, int lane, const Allocation &a, uint64_t offse
     if (page.empty())
       page.resize(pageBytes / granule);
     Last &last = page[at % pageBytes / granule];
-    auto race = [&](const char *what, uint32_t other) {
+    auto race = [&](const char *what, const std::string &by) {
       w.fault(lane, "race on global memory: byte " + std::to_string(at) + " of an allocation of " + std::to_string(a.bytes) + " bytes is " +
-                        (onlyReads(access) ? "read" : "written") + " here and was " + what + (other == many ? " by other blocks" : " by block " + text(unflatten(other - 1, grid))) + " of the same launch");
+                        (onlyReads(access) ? "read" : "written") + " here and was " + what + " by " + by);
     };
-    if (last.writer && last.writer != self)
-      race("written", last.writer);
+    auto blocks = [&](uint32_t other) {
+      return (other == many ? "other blocks" : "block " + text(unflatten(other - 1, grid))) + " of the same launch";
+    };
+    bool atomics = access == Access::Atomic && last.atomically && last.writer == self;
+    if (last.writer && last.writer != self) {
+      if (betweenClusters)
+        race("written", blocks(last.writer));
+    } else if (last.writer && !atomics) {
+      Moment write{last.writeEpoch, last.writeWarp, last.writeLane};
+      if (!order.isBefore(write, w, lane))
+        race("written", order.thread(write.warp, write.lane) + " at PTX line " + std::to_string(last.writeLine) + ": nothing orders the two");
+    }
     if (access == Access::NonCoherent ? last.writer : !onlyReads(access) && last.nonCoherent)
       w.fault(lane, "byte " + std::to_string(at) + " of an allocation of " + std::to_string(a.bytes) +
                         " bytes is written and read by ld.global.nc in one launch");
     if (onlyReads(access)) {
       last.nonCoherent |= access == Access::NonCoherent;
-      last.reader = !last.reader || last.reader == self ? self : many;
+      bool others = last.reader && last.reader != self;
+      if (others)
+        forget(last);
+      last.reader = others && betweenClusters ? many : self;
+      if (last.reader == self)
+        readBy(last, w, lane);
       continue;
     }
-    if (last.reader && last.reader != self)
-      race("read", last.reader);
+    if (last.reader && last.reader != self) {
+      if (betweenClusters)
+        race("read", blocks(last.reader));
+    } else if (last.reader && !atomics) {
+      if (auto read = unorderedRead(last, w, lane))
+        race("read", order.thread(read->warp, read->lane) + ": nothing orders the two");
+    }
+    forget(last);
     last.writer = self;
+    last.writeEpoch = order.clockOf(w)[order.id(w)];
+    last.writeWarp = uint16_t(order.id(w));
+    last.writeLane = uint8_t(lane);
+    last.writeLine = uint32_t(w.current->line);
+    last.atomically = access == Access::Atomic;
   }
+}
+
+std::vector<Interpreter::Accessed> GlobalShadow::accessed() const {
+  std::vector<Interpreter::Accessed> ranges;
+  for (const auto &[allocation, pages] : allocations)
+    for (size_t p = 0; p < pages.size(); ++p)
+      for (size_t g = 0; g < pages[p].size(); ++g) {
+        const Last &last = pages[p][g];
+        if (!last.writer && !last.reader)
+          continue;
+        uint64_t address = allocation->address + p * pageBytes + g * granule;
+        bool written = last.writer;
+        if (!ranges.empty() && ranges.back().written == written && ranges.back().address + ranges.back().bytes == address)
+          ranges.back().bytes += granule;
+        else
+          ranges.push_back({address, granule, written});
+      }
+  return ranges;
 }
 
 } // namespace xfc::ptx

@@ -4,9 +4,10 @@
 // clocks of those that wait; mbarriers do the same. An access must come after the last write of the bytes, and a write
 // after the last reads of every warp. Lanes of one warp are ordered by barriers and bar.warp.sync only: a shuffle orders no
 // memory, and lanes do not run in step. The bytes of a cp.async are being written from its issue to its wait.
-// Global memory: no byte that a cluster writes may be read or written by another cluster of the launch, and none that
-// anyone writes may be read by ld.global.nc. Kernels with atomics on global memory are left out: blocks may order
-// themselves by them.
+// Global memory: within a cluster the same, by the same clocks; what a copy into shared memory reads is read when it is
+// issued. No byte that a cluster writes may be read or written by another cluster of the launch (in a kernel with atomics on
+// global memory they may order themselves by these, and it is not asked), and none that anyone writes may be read by
+// ld.global.nc.
 #pragma once
 
 #include "Machine.h"
@@ -14,6 +15,12 @@
 namespace xfc::ptx {
 
 using Clock = std::vector<uint32_t>; // by warp of the cluster
+
+// What a warp did at its time `epoch`. lane: EveryLane where several lanes did it.
+struct Moment {
+  uint32_t epoch, warp;
+  int lane;
+};
 
 class SharedShadow {
 public:
@@ -28,7 +35,14 @@ public:
   void release(Warp &w, Clock &into); // what w did until now comes before who acquires `into`
   void acquire(Warp &w, const Clock &from);
   void order(Warp &w); // the lanes of w: bar.warp.sync
-  Clock clockOf(const Warp &w) const { return clocks[id(w)]; }
+  uint32_t id(const Warp &w) const { return w.block->rank * uint32_t(w.block->warps.size()) + w.number; } // in the cluster
+  const Clock &clockOf(const Warp &w) const { return clocks[id(w)]; }
+  // Whether it comes before what a lane of w does now.
+  bool isBefore(const Moment &m, const Warp &w, int lane) const {
+    const Clock &clock = clockOf(w);
+    return m.warp != id(w) ? clock[m.warp] >= m.epoch : (m.lane == lane && lane != EveryLane) || m.epoch < clock[m.warp];
+  }
+  std::string thread(uint32_t warp, int lane) const; // for messages
 
   struct Barrier { // an mbarrier
     Clock arriving, completed;
@@ -53,27 +67,41 @@ private:
   std::vector<Clock> clocks;
   std::map<std::pair<uint32_t, uint32_t>, Barrier> barriers; // by block and offset
 
-  uint32_t id(const Warp &w) const;
-  std::string thread(uint32_t warp, int lane) const;
   [[noreturn]] void race(Warp &w, int lane, uint32_t byte, const char *what, uint32_t warp, int otherLane, uint32_t line) const;
 };
 
 class GlobalShadow {
 public:
-  explicit GlobalShadow(uint32_t granule) : granule(granule) {}
+  // betweenClusters: whether clusters are held against each other.
+  GlobalShadow(uint32_t granule, bool betweenClusters) : granule(granule), betweenClusters(betweenClusters) {}
   void access(Warp &w, int lane, const Allocation &a, uint64_t offset, uint32_t bytes, Access access);
+  std::vector<Interpreter::Accessed> accessed() const;
 
 private:
   static constexpr uint32_t pageBytes = 4096, many = ~0u;
-  struct Last { // the clusters that accessed it, plus 1; 0: none
-    uint32_t writer = 0, reader = 0;
+  // The last accesses. writer and reader are clusters, plus 1; 0: none, or all of them come before the last write.
+  struct Last {
+    uint32_t writer = 0, writeEpoch = 0, writeLine = 0;
+    uint32_t reader = 0;
+    uint32_t read = 0; // epoch << 8 | lane; with severalWarps the index of that of each warp in `reads`
+    uint16_t writeWarp = 0, readWarp = 0;
+    uint8_t writeLane = 0;
+    bool atomically = false;  // written by an atomic
     bool nonCoherent = false; // read by ld.global.nc
+    bool severalWarps = false; // of one cluster read it, in no order
   };
   using Page = std::vector<Last>;
   uint32_t granule;
+  bool betweenClusters;
   std::map<const Allocation *, std::vector<Page>> allocations;
   const Allocation *latest = nullptr;
   std::vector<Page> *pages = nullptr;
+  std::vector<Clock> reads; // by warp: epoch << 8 | lane; 0: none
+  std::vector<uint32_t> unused; // of them
+
+  void readBy(Last &last, const Warp &w, int lane);
+  std::optional<Moment> unorderedRead(const Last &last, const Warp &w, int lane) const;
+  void forget(Last &last); // its readers
 };
 
 } // namespace xfc::ptx

@@ -107,4 +107,82 @@ TEST(Global, BetweenBlocks) {
   EXPECT_EQ(check("cvt.u64.u32 %g, %c; add.u64 %g, %g, %p0; st.global.u8 [%g], %c;", true, 9), "");
 }
 
+// %g0: the thread's word, %g1: the next thread's, %g2: the word of the thread 32 further.
+const std::string globals = ".reg .b32 %n; .reg .b64 %g<3>; add.u32 %n, %t, 1; and.b32 %n, %n, 31; mad.wide.u32 %g1, %n, 4, %p0;\n"
+                            "xor.b32 %n, %t, 32; mad.wide.u32 %g2, %n, 4, %p0; add.u64 %g0, %p0, %t4; .reg .b32 %x<8>; .reg .pred %q;\n";
+
+std::string within(const std::string &body, bool checks, uint32_t threads, uint32_t blocks) {
+  Interpreter on({.checks = checks});
+  Array<uint32_t> memory(on, std::vector<uint32_t>(256));
+  return faultOf(kernel(1, globals + body, before), threads, {memory.address}, on, 0, blocks);
+}
+void expectWithin(const std::string &body, const std::string &reason, uint32_t threads = 64) {
+  std::string text = within(body, true, threads, 1);
+  EXPECT_NE(text.find(reason), std::string::npos) << "found: " << text;
+  EXPECT_EQ(within(body, false, threads, 1), "");
+}
+void expectNoneWithin(const std::string &body, uint32_t threads = 64, uint32_t blocks = 1) { EXPECT_EQ(within(body, true, threads, blocks), ""); }
+
+TEST(Global, WriteThenReadWithinABlock) {
+  expectWithin("setp.ge.u32 %q, %t, 32; @%q bra R; st.global.u32 [%g0], %t; bra E; R: ld.global.u32 %x0, [%g2]; E:",
+               "thread (32,0,0): race on global memory: byte 0 of an allocation of 1024 bytes is read here and was written by thread (0,0,0) at PTX line 16: "
+               "nothing orders the two");
+  expectNoneWithin("st.global.u32 [%g0], %t; bar.sync 0; ld.global.u32 %x0, [%g2];");
+  expectNoneWithin("st.global.u32 [%g0], %t; ld.global.u32 %x0, [%g0];");
+  // A fence orders what a thread does, and not two threads.
+  expectWithin("st.global.u32 [%g0], %t; membar.gl; ld.global.u32 %x0, [%g2];", "race on global memory: byte 128");
+}
+
+TEST(Global, ReadThenWriteWithinABlock) {
+  expectWithin("ld.global.u32 %x0, [%g2]; st.global.u32 [%g0], %t;", "thread (32,0,0): race on global memory: byte 0 ");
+  expectWithin("setp.ge.u32 %q, %t, 32; @%q bra W; ld.global.u32 %x0, [%g2]; bra E; W: st.global.u32 [%g0], %t; E:",
+               "byte 128 of an allocation of 1024 bytes is written here and was read by thread (0,0,0): nothing orders the two");
+  expectNoneWithin("ld.global.u32 %x0, [%g2]; bar.sync 0; st.global.u32 [%g0], %t;");
+}
+
+TEST(Global, WriteThenWriteWithinABlock) {
+  expectWithin("st.global.u32 [%p0], %t;", "thread (1,0,0): race on global memory: byte 0 of an allocation of 1024 bytes is written here and was written by thread (0,0,0)");
+  expectWithin("shr.u32 %x0, %t, 5; setp.ne.u32 %q, %x0, 0; st.global.u16 [%g0], %t; @%q st.global.u32 [%g2], %t;", "thread (32,0,0): race on global memory: byte 0 ");
+  expectNoneWithin("st.global.u32 [%g0], %t; bar.sync 0; st.global.u32 [%g2], %t;");
+}
+
+TEST(Global, WithinAWarp) {
+  expectWithin("st.global.u32 [%g0], %t; ld.global.u32 %x0, [%g1];", "byte 4 of an allocation of 1024 bytes is read here and was written by thread (1,0,0)", 32);
+  // A shuffle orders no memory.
+  expectWithin("st.global.u32 [%g0], %t; shfl.sync.bfly.b32 %x1, %t, 1, 31, -1; ld.global.u32 %x0, [%g1];", "was written by thread (1,0,0)", 32);
+  expectWithin("ld.global.u32 %x0, [%g1]; st.global.u32 [%g0], %t;", "byte 0 of an allocation of 1024 bytes is written here and was read by thread (31,0,0)", 32);
+  // Read by all the lanes, and written by one of them.
+  expectWithin("ld.global.u32 %x0, [%p0]; setp.eq.u32 %q, %t, 0; @%q st.global.u32 [%p0], %t;", "was read by threads (0,0,0) to (31,0,0)", 32);
+  expectNoneWithin("st.global.u32 [%g0], %t; bar.warp.sync -1; ld.global.u32 %x0, [%g1]; bar.warp.sync -1; st.global.u32 [%g0], %t;", 32);
+}
+
+// The barrier of two warps orders nothing for the third, whichever read last.
+TEST(Global, ReadBySeveralWarps) {
+  for (int absent : {0, 1, 2}) {
+    std::string writer = absent == 0 ? "32" : "0", reader = std::to_string(32 * absent);
+    expectWithin("ld.global.u32 %x1, [%p0]; shr.u32 %x0, %t, 5; setp.eq.u32 %q, %x0, " + std::to_string(absent) + "; @%q bra E; bar.sync 1, 64;\n"
+                 "setp.eq.u32 %q, %t, " + writer + "; @%q st.global.u32 [%p0], %t; E:", "was read by threads (" + reader + ",0,0) to", 96);
+  }
+  expectNoneWithin("ld.global.u32 %x1, [%p0]; bar.sync 0; ld.global.u32 %x1, [%p0]; bar.sync 0; setp.eq.u32 %q, %t, 70; @%q st.global.u32 [%p0], %t;", 96);
+}
+
+TEST(Global, CopiesWithinABlock) {
+  std::string copy = "mov.u32 %x0, s; mad.lo.u32 %x0, %t, 4, %x0; cp.async.ca.shared.global [%x0], [%g2], 4; cp.async.wait_all; ";
+  expectWithin("st.global.u32 [%g0], %t; " + copy, "is written here and was read by thread (0,0,0)");
+  expectWithin(copy + "st.global.u32 [%g0], %t;", "is read here and was written by thread (0,0,0)");
+  expectNoneWithin("st.global.u32 [%g0], %t; bar.sync 0; " + copy + "bar.sync 0; st.global.u32 [%g0], %t;");
+  // Of a bulk copy out of shared memory what it writes is written until it is waited for.
+  std::string out = "mov.u32 %x0, s; mad.lo.u32 %x1, %t, 4, %x0; st.shared.u32 [%x1], %t; bar.sync 0; setp.eq.u32 %q, %t, 0;\n"
+                    "@%q cp.async.bulk.global.shared::cta.bulk_group [%p0], [%x0], 256; @%q cp.async.bulk.commit_group;\n";
+  std::string wait = "@%q cp.async.bulk.wait_group 0; ", read = "ld.global.u32 %x2, [%g0];";
+  expectWithin(out + "bar.sync 0; " + wait + read, "is read here and was written by thread (0,0,0)");
+  expectNoneWithin(out + wait + "bar.sync 0; " + read);
+}
+
+TEST(Global, AtomicsWithinABlock) {
+  expectNoneWithin("red.global.add.u32 [%p0], 1; bar.sync 0; ld.global.u32 %x0, [%p0];");
+  expectNoneWithin("red.global.add.u32 [%p0], 1; bar.sync 0; ld.global.u32 %x0, [%p0];", 64, 3);
+  expectWithin("red.global.add.u32 [%p0], 1; ld.global.u32 %x0, [%p0];", "is read here and was written by thread");
+}
+
 } // namespace

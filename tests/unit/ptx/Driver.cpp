@@ -1,6 +1,7 @@
 // libcuda.so.1 of the tests as an executable uses it: opened by name, every function found by dlsym.
 #include "Fixture.h"
 #include <dlfcn.h>
+#include <functional>
 
 using namespace xfc::ptx::test;
 
@@ -29,7 +30,7 @@ using Address = uint64_t;
 class Driver : public testing::Test {
 protected:
   void open(std::vector<std::pair<const char *, const char *>> environment = {}) {
-    for (const char *name : {"XFC_PTX_DRIVER_VERSION", "XFC_PTX_DEVICES", "XFC_PTX_ARCH", "XFC_PTX_MEMORY", "XFC_PTX_LOST_AFTER", "XFC_PTX_CHECK", "XFC_PTX_THREADS"})
+    for (const char *name : {"XFC_PTX_DRIVER_VERSION", "XFC_PTX_DEVICES", "XFC_PTX_ARCH", "XFC_PTX_MEMORY", "XFC_PTX_LOST_AFTER", "XFC_PTX_CHECK", "XFC_PTX_THREADS", "XFC_PTX_TRACE"})
       unsetenv(name);
     for (auto [name, value] : environment)
       setenv(name, value, 1);
@@ -259,6 +260,90 @@ TEST_F(Driver, OrdersStreamsByEvents) {
   EXPECT_EQ(call("cuMemcpyDtoHAsync_v2", static_cast<void *>(y), second, size_t(4), b), 0);
   EXPECT_EQ(call("cuStreamSynchronize", b), 0);
   EXPECT_EQ(*y, 5);
+}
+
+// Work of two streams on the same bytes, with and without what orders it.
+TEST_F(Driver, FindsRacesBetweenStreams) {
+  open({{"XFC_PTX_CHECK", "1"}});
+  start();
+  ASSERT_EQ(load(saxpy), 0);
+  Handle f = function("saxpy"), a = stream(), b = stream(), event = nullptr, second = nullptr, graph = nullptr, exec = nullptr;
+  EXPECT_EQ(call("cuEventCreate", &event, 2u), 0);
+  EXPECT_EQ(call("cuEventCreate", &second, 2u), 0);
+  Address x = allocate(64), y = allocate(64), z = allocate(64);
+  float *from = pinned(16), *to = pinned(16), factor = 2;
+  uint32_t n = 16;
+  auto in = [&](Address at, Handle on, size_t bytes = 64) {
+    EXPECT_EQ(call("cuMemcpyHtoDAsync_v2", at, static_cast<const void *>(from), bytes, on), 0);
+  };
+  auto out = [&](Address at, Handle on) { EXPECT_EQ(call("cuMemcpyDtoHAsync_v2", static_cast<void *>(to), at, size_t(64), on), 0); };
+  auto kernel = [&](Handle on) { EXPECT_EQ(launch(f, 1, 16, on, {&x, &y, &factor, &n}), 0); };
+  auto order = [&](Handle event, Handle first, Handle then) {
+    EXPECT_EQ(call("cuEventRecord", event, first), 0);
+    EXPECT_EQ(call("cuStreamWaitEvent", then, event, 0u), 0);
+  };
+  auto meet = [&] { return call("cuCtxSynchronize"); };
+  // In order: by events, also over a third party; by the host's wait; where both read; where the bytes differ.
+  in(x, a), in(y, a), order(event, a, b), kernel(b), order(second, b, a), out(y, a);
+  EXPECT_EQ(meet(), 0);
+  in(x, a);
+  EXPECT_EQ(call("cuStreamSynchronize", a), 0);
+  kernel(b);
+  EXPECT_EQ(call("cuEventRecord", event, b), 0);
+  EXPECT_EQ(call("cuEventSynchronize", event), 0);
+  in(x, a), out(y, b);
+  EXPECT_EQ(meet(), 0);
+  EXPECT_EQ(call("cuMemcpyDtoDAsync_v2", z, x, size_t(32), a), 0);
+  EXPECT_EQ(call("cuMemcpyDtoDAsync_v2", z + 32, x, size_t(32), b), 0);
+  EXPECT_EQ(meet(), 0);
+  Handle c = stream();
+  in(x, a), order(event, a, c), order(second, c, b), kernel(b);
+  EXPECT_EQ(meet(), 0);
+  // A graph counts as its work.
+  EXPECT_EQ(call("cuStreamBeginCapture_v2", a, 1), 0);
+  kernel(a);
+  EXPECT_EQ(call("cuStreamEndCapture", a, &graph), 0);
+  EXPECT_EQ(call("cuGraphInstantiateWithFlags", &exec, graph, 0ull), 0);
+  EXPECT_EQ(call("cuGraphLaunch", exec, a), 0);
+  order(event, a, b), out(y, b);
+  EXPECT_EQ(meet(), 0);
+  TearDown();
+
+  // Nothing orders what follows. A device is lost after a fault: each time a new one.
+  const std::pair<const char *, std::function<void()>> races[] = {
+      {"kernel saxpy on stream 2 reads what copy of 64 bytes to the device on stream 1 writes", [&] { in(x, a), kernel(b); }},
+      {"copy of 4 bytes to the device on stream 2 writes what kernel saxpy on stream 1 reads", [&] { kernel(a), in(x + 60, b, 4); }},
+      {"copy of 64 bytes to the host on stream 2 reads what graph on stream 1 writes",
+       [&] {
+         EXPECT_EQ(call("cuStreamBeginCapture_v2", a, 1), 0);
+         kernel(a);
+         EXPECT_EQ(call("cuStreamEndCapture", a, &graph), 0);
+         EXPECT_EQ(call("cuGraphInstantiateWithFlags", &exec, graph, 0ull), 0);
+         EXPECT_EQ(call("cuGraphLaunch", exec, a), 0);
+         out(y, b);
+       }},
+      {"copy of 64 bytes to the host on stream 2 writes what copy of 64 bytes to the host on stream 1 writes", [&] { out(x, a), out(y, b); }},
+      {"copy of 64 bytes to the device on stream 2 writes what setting of 64 bytes on stream 1 writes",
+       [&] {
+         EXPECT_EQ(call("cuMemsetD8Async", x, static_cast<unsigned char>(0), size_t(64), a), 0);
+         in(x, b);
+       }},
+      // The event came too early.
+      {"copy of 64 bytes to the device on stream 2 writes what kernel saxpy on stream 1 reads", [&] { order(event, a, b), kernel(a), in(x, b); }},
+  };
+  for (const auto &[reason, work] : races) {
+    open({{"XFC_PTX_CHECK", "1"}});
+    start();
+    ASSERT_EQ(load(saxpy), 0);
+    f = function("saxpy"), a = stream(), b = stream(), x = allocate(64), y = allocate(64), from = pinned(16), to = pinned(16);
+    EXPECT_EQ(call("cuEventCreate", &event, 2u), 0);
+    work();
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(meet(), 700);
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), std::string("race between streams: ") + reason + ": nothing orders the two\n");
+    if (&work != &races[std::size(races) - 1].second)
+      TearDown();
+  }
 }
 
 // A tensor map as a parameter of the kernel, encoded by the driver.
