@@ -27,6 +27,7 @@ struct BoundArgument {
   void *data = nullptr;
   int64_t stride = 0; // elements between rows; 0 for a scalar
   bool onDevice = false;
+  bool operator==(const BoundArgument &) const = default;
 };
 
 // A result in the host's memory, valid until the next run of any program.
@@ -36,6 +37,14 @@ struct View {
   int64_t stride = 0; // elements between rows
   // Element j of row i, whatever the type.
   double at(int64_t i, int64_t j = 0) const;
+};
+
+// A result of one run, on its way to the host or there: later runs do not change it. Its memory is used again by the next one.
+class Readback {
+public:
+  virtual ~Readback() = default;
+  // Waits for it. Valid until another result is fetched into this.
+  virtual View view() const = 0;
 };
 
 // A run of a program: the batch, and where the places of its steps lie.
@@ -121,6 +130,10 @@ inline int64_t rowStrideOf(const ProgramRun &run, const Output &output) {
   return stride ? stride : featuresOf(output);
 }
 
+inline int64_t rowsOf(const Output &output, const Counts &counts) {
+  return output.set >= 0 ? counts.rows[output.set] : output.keys >= 0 ? counts.pairs[output.keys] : 1;
+}
+
 // A weight to be packed: a run of `chunks` chunks of the kernel, from the plain weight to the packed one.
 struct PackRun {
   int32_t kernel = 0;
@@ -156,12 +169,17 @@ public:
   // Called once before a program runs.
   virtual void prepare(const Program &program) = 0;
   virtual void pack(std::span<const PackRun> runs) = 0;
+  // Copies the batch that the program will run next while the device computes, where that takes time. Until then what the run
+  // reads of the host stays as it is.
+  virtual void stage(const ProgramRun &) {}
   // May return before the run has ended; what reads its results waits for it.
   virtual void run(const ProgramRun &run) = 0;
   // A result of the last run of the program, of rows: row i becomes row to[i] of `rows`, dense rows in memory of the device.
   virtual void copyRows(const ProgramRun &run, const Output &output, void *rows, std::span<const int32_t> to) = 0;
   // A result of the last run of the program.
   virtual View output(const ProgramRun &run, const Output &output) = 0;
+  // Starts the copy of such a result, without waiting for it.
+  virtual void fetch(const ProgramRun &run, const Output &output, std::unique_ptr<Readback> &into) = 0;
   void profile(std::vector<LaunchTiming> *timings) { this->timings = timings; }
 
 protected:

@@ -61,7 +61,7 @@ struct Engine::State {
   std::map<std::string, std::unique_ptr<DeviceMemory>, std::less<>> rows;
 
   struct Prepared {
-    ProgramRun run;
+    ProgramRun run, next; // next: what was staged last
     bool planned = false;
     std::vector<int64_t> packed, tables;
     bool gradients = false, moments = false;
@@ -154,6 +154,22 @@ struct Engine::State {
     prepared.run.tables = tables.data();
     device->prepare(*program);
     return prepared;
+  }
+
+  static void bind(ProgramRun &run, const xfc_shape &shape, std::span<const Binding> bindings) {
+    for (size_t i = 0; i < run.arguments.size(); ++i) {
+      const Argument &argument = run.program->arguments[i];
+      // Bindings in the order of the arguments are found at once.
+      auto bound = i < bindings.size() && bindings[i].name == argument.name
+                       ? bindings.begin() + i
+                       : std::find_if(bindings.begin(), bindings.end(), [&](const Binding &b) { return b.name == argument.name; });
+      if (bound == bindings.end())
+        throw Error("the program '" + run.program->name + "' was run without its argument '" + argument.name + "'");
+      const int64_t stride = argument.set < 0 ? 0 : bound->stride ? bound->stride : featuresOf(argument);
+      run.arguments[i] = {bound->data, stride, bound->onDevice};
+    }
+    run.shape = &shape;
+    run.counts = countsOf(shape);
   }
 
   // The layout for a batch: that of the reserved counts if they hold it.
@@ -299,19 +315,7 @@ void Engine::run(std::string_view program, const xfc_shape &shape, std::span<con
   State &s = *state;
   State::Prepared &prepared = s.prepare(program);
   ProgramRun &run = prepared.run;
-  for (size_t i = 0; i < run.arguments.size(); ++i) {
-    const Argument &argument = run.program->arguments[i];
-    // Bindings in the order of the arguments are found at once.
-    auto bound = i < bindings.size() && bindings[i].name == argument.name
-                     ? bindings.begin() + i
-                     : std::find_if(bindings.begin(), bindings.end(), [&](const Binding &b) { return b.name == argument.name; });
-    if (bound == bindings.end())
-      throw Error("the program '" + std::string(program) + "' was run without its argument '" + argument.name + "'");
-    const int64_t stride = argument.set < 0 ? 0 : bound->stride ? bound->stride : featuresOf(argument);
-    run.arguments[i] = {bound->data, stride, bound->onDevice};
-  }
-  run.shape = &shape;
-  run.counts = countsOf(shape);
+  s.bind(run, shape, bindings);
   s.layOut(prepared, run.counts);
   s.makeTables(prepared, run.counts.longest);
   s.placeBlocks(prepared);
@@ -330,6 +334,18 @@ void Engine::run(std::string_view program, const xfc_shape &shape, std::span<con
     for (int64_t index : prepared.packed)
       s.packedVersions[index] = s.version;
   }
+}
+
+void Engine::stage(std::string_view program, const xfc_shape &shape, std::span<const Binding> bindings) {
+  State &s = *state;
+  State::Prepared &prepared = s.prepare(program);
+  // A batch for which memory is laid out anew waits for its run.
+  if (s.device->isHost() || !prepared.planned || !within(countsOf(shape), prepared.run.capacity))
+    return;
+  prepared.next = prepared.run;
+  s.bind(prepared.next, shape, bindings);
+  prepared.next.placement = s.placement;
+  s.device->stage(prepared.next);
 }
 
 void *Engine::rows(std::string_view name, int64_t bytes) {
@@ -356,6 +372,11 @@ void Engine::copyGradients(void *to) {
 View Engine::output(std::string_view program, std::string_view name) const {
   State::Prepared &prepared = state->prepare(program);
   return state->device->output(prepared.run, outputOf(*prepared.run.program, name));
+}
+
+void Engine::fetch(std::string_view program, std::string_view name, std::unique_ptr<Readback> &into) {
+  State::Prepared &prepared = state->prepare(program);
+  state->device->fetch(prepared.run, outputOf(*prepared.run.program, name), into);
 }
 
 int64_t Engine::arenaBytes() const { return state->arena ? state->arena->bytes() : 0; }

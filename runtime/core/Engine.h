@@ -51,8 +51,13 @@ public:
   // Runs a program. Every argument of the program must be bound. Throws Error for a missing one.
   // The program "update" marks the parameters as changed: packed weights that it did not write are stale.
   void run(std::string_view program, const xfc_shape &shape, std::span<const Binding> bindings);
+  // Says early what run() will be given for this program next, so that it is copied while the device computes. Until that run
+  // the shape, the bindings and what they point at stay as they are. Asks for nothing: run() is right without it.
+  void stage(std::string_view program, const xfc_shape &shape, std::span<const Binding> bindings);
   // A result of the last run of `program`.
   View output(std::string_view program, std::string_view name) const;
+  // The same for whoever reads it after later runs: the copy starts now, and is waited for when it is looked at.
+  void fetch(std::string_view program, std::string_view name, std::unique_ptr<Readback> &into);
 
   // Memory of the device for rows that runs hand on, as those of a cache: at least `bytes`, kept under the name until more is
   // asked for. Its contents are undefined at first.

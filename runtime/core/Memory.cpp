@@ -83,7 +83,7 @@ Memory predictMemory(const Module &module, const std::vector<std::string> &progr
         memory.held += product({argument.set < 0 ? 1 : counts.rows[argument.set], featuresOf(argument), bytesOf(argument.type)});
     }
     if (threads == 0)
-      memory.batches += cuda::StagingLayout(*program, counts, arguments).bytes + cuda::callBytes(*program);
+      memory.batches += 2 * cuda::StagingLayout(*program, counts, arguments).bytes + cuda::callBytes(*program); // one runs, one is staged
     for (const Step &step : program->steps) {
       scratch = std::max(scratch, module.kernels[step.kernel].scratch);
       for (const Place &place : step.buffers) {

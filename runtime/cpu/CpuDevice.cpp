@@ -21,6 +21,23 @@ private:
   HostMemory pages;
 };
 
+// Runs end before they return, and what they leave is soon overwritten: a copy.
+class CpuReadback : public Readback {
+public:
+  void take(const Output &output, const char *from, int64_t rows, int64_t stride) {
+    const int64_t element = bytesOf(output.type), width = featuresOf(output) * element;
+    values.resize(rows * width);
+    for (int64_t row = 0; row < rows; ++row)
+      std::memcpy(values.data() + row * width, from + row * stride * element, width);
+    result = {&output, values.data(), featuresOf(output)};
+  }
+  View view() const override { return result; }
+
+private:
+  std::vector<char> values;
+  View result;
+};
+
 class CpuDevice : public Device {
 public:
   CpuDevice(const xfc_image &image, const Module &module, ThreadPool &pool) : image(image), module(module), pool(pool) {}
@@ -108,6 +125,12 @@ public:
   }
 
   View output(const ProgramRun &run, const Output &output) override { return {&output, run.address(output.place), strideOf(run, output)}; }
+  void fetch(const ProgramRun &run, const Output &output, std::unique_ptr<Readback> &into) override {
+    if (!into)
+      into = std::make_unique<CpuReadback>();
+    static_cast<CpuReadback &>(*into).take(output, static_cast<const char *>(run.address(output.place)), rowsOf(output, run.counts),
+                                           output.set >= 0 ? rowStrideOf(run, output) : featuresOf(output));
+  }
 
 private:
   // With fewer rows a thread, sharing out a step's columns is faster: each weight is then read by one thread.

@@ -26,9 +26,11 @@ public:
   void copyOnDevice(void *to, const void *from, int64_t bytes) override;
   void prepare(const Program &program) override;
   void pack(std::span<const PackRun> runs) override;
+  void stage(const ProgramRun &run) override;
   void run(const ProgramRun &run) override;
   void copyRows(const ProgramRun &run, const Output &output, void *rows, std::span<const int32_t> to) override;
   View output(const ProgramRun &run, const Output &output) override;
+  void fetch(const ProgramRun &run, const Output &output, std::unique_ptr<Readback> &into) override;
 
 private:
   struct State;

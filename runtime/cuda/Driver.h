@@ -113,6 +113,7 @@ public:
   F<Graph> destroyGraph{*this, "cuGraphDestroy"};
   F<Event *, unsigned> createEvent{*this, "cuEventCreate"};
   F<Event, Stream> recordEvent{*this, "cuEventRecord"};
+  F<Stream, Event, unsigned> waitForEvent{*this, "cuStreamWaitEvent"};
   F<Event> synchronizeEvent{*this, "cuEventSynchronize"}, destroyEvent{*this, "cuEventDestroy_v2"};
   F<float *, Event, Event> elapsedTime{*this, "cuEventElapsedTime_v2", "cuEventElapsedTime"};
 

@@ -57,51 +57,69 @@ void Update::addGradients(const xfc_shape &shape, bool first, bool last) {
     engine.copyGradients(sum);
 }
 
-void Update::Inputs::assign(const Corpus &corpus, std::span<const std::vector<int64_t>> of, const Module &module) {
+void Update::Inputs::assign(const Corpus &corpus, std::span<const std::vector<int64_t>> of, int64_t ofStep, const UpdateOptions &options, const Module &module) {
   count = of.size();
+  step = ofStep;
+  seed = options.seed;
+  smoothed = options.smoothing;
+  labels = 0;
   batches.resize(std::max(batches.size(), count));
   pairs.resize(batches.size());
   for (size_t i = 0; i < count; ++i) {
     batches[i].assign(corpus, of[i], module, true);
     pairs[i].assign(of[i].begin(), of[i].end());
+    labels += batches[i].labelCount();
+    xfc_shape &shape = batches[i].shape();
+    shape.dropout_key[0] = static_cast<uint32_t>(seed) ^ static_cast<uint32_t>(seed >> 32) * 0x9E3779B9u;
+    shape.dropout_key[1] = static_cast<uint32_t>(step);
   }
+  smoothing = Scalars(module, {options.smoothing});
+  lossScale = Scalars(module, {1.0 / std::max<int64_t>(labels, 1)});
 }
 
-bool Update::Inputs::are(std::span<const std::vector<int64_t>> of) const { return std::equal(pairs.begin(), pairs.begin() + count, of.begin(), of.end()); }
+bool Update::Inputs::are(std::span<const std::vector<int64_t>> of, int64_t ofStep, const UpdateOptions &options) const {
+  return count > 0 && step == ofStep && seed == options.seed && smoothed == options.smoothing &&
+         std::equal(pairs.begin(), pairs.begin() + count, of.begin(), of.end());
+}
 
 UpdateResult Update::run(const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step, const UpdateOptions &options,
                          std::span<const std::vector<int64_t>> next) {
   const Module &module = engine.module();
-  UpdateResult result;
-  if (upcoming.count > 0 && upcoming.are(batches))
-    std::swap(inputs, upcoming);
+  if (inputs[present ^ 1].are(batches, step, options))
+    present ^= 1;
   else
-    inputs.assign(corpus, batches, module);
+    inputs[present].assign(corpus, batches, step, options, module);
+  Inputs &now = inputs[present], &upcoming = inputs[present ^ 1];
   upcoming.count = 0;
-  for (size_t i = 0; i < batches.size(); ++i)
-    result.labels += inputs.batches[i].labelCount();
-  Scalars smoothing(module, {options.smoothing}), lossScale(module, {1.0 / std::max<int64_t>(result.labels, 1)});
-  for (size_t i = 0; i < batches.size(); ++i) {
-    xfc_shape &shape = inputs.batches[i].shape();
-    shape.dropout_key[0] = static_cast<uint32_t>(options.seed) ^ static_cast<uint32_t>(options.seed >> 32) * 0x9E3779B9u;
-    shape.dropout_key[1] = static_cast<uint32_t>(step);
-    engine.run("loss_and_gradients", shape,
-               inputs.batches[i].bindings(Binding{"smoothing", smoothing.data()}, Binding{"loss_scale", lossScale.data()}));
-    if (i + 1 == batches.size() && !next.empty())
-      upcoming.assign(corpus, next, module);
-    int64_t rows = shape.sets[XFC_TARGET].rows;
-    result.loss += sumOfRows(engine.output("loss_and_gradients", "loss"), rows);
-    result.nll += sumOfRows(engine.output("loss_and_gradients", "nll"), rows);
-    if (batches.size() > 1)
-      addGradients(shape, i == 0, i + 1 == batches.size());
+  losses.resize(std::max(losses.size(), now.count));
+  for (size_t i = 0; i < now.count; ++i) {
+    engine.run("loss_and_gradients", now.batches[i].shape(), now.bindings(i));
+    engine.fetch("loss_and_gradients", "loss", losses[i].loss);
+    engine.fetch("loss_and_gradients", "nll", losses[i].nll);
+    if (i + 1 < now.count)
+      engine.stage("loss_and_gradients", now.batches[i + 1].shape(), now.bindings(i + 1));
+    if (now.count > 1)
+      addGradients(now.batches[i].shape(), i == 0, i + 1 == now.count);
   }
   double t = static_cast<double>(step);
   Scalars hyper(module, {options.rate, options.beta1, options.beta2, options.epsilon, options.l2, options.decay,
                          1 - std::pow(options.beta1, t), 1 - std::pow(options.beta2, t)});
   Scalars maxNorm(module, {options.clipNorm});
   const Binding bindings[] = {{"hyper", hyper.data()}, {"max_norm", maxNorm.data()}};
-  engine.run("update", inputs.batches[0].shape(), bindings);
-  result.norm = engine.output("update", "norm").at(0);
+  engine.run("update", now.batches[0].shape(), bindings);
+  engine.fetch("update", "norm", norm);
+  if (!next.empty()) {
+    upcoming.assign(corpus, next, step + 1, options, module);
+    engine.stage("loss_and_gradients", upcoming.batches[0].shape(), upcoming.bindings(0));
+  }
+  UpdateResult result;
+  result.labels = now.labels;
+  for (size_t i = 0; i < now.count; ++i) {
+    const int64_t rows = now.batches[i].shape().sets[XFC_TARGET].rows;
+    result.loss += sumOfRows(losses[i].loss->view(), rows);
+    result.nll += sumOfRows(losses[i].nll->view(), rows);
+  }
+  result.norm = norm->view().at(0);
   return result;
 }
 

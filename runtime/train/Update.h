@@ -30,13 +30,14 @@ private:
 // Numbers a program takes as a tensor, at most 8, in the executable's type.
 class Scalars {
 public:
+  Scalars() = default;
   Scalars(const Module &module, std::initializer_list<double> values);
   void *data() { return isDouble ? static_cast<void *>(doubles) : floats; }
 
 private:
-  bool isDouble;
-  float floats[8];
-  double doubles[8];
+  bool isDouble = false;
+  float floats[8] = {};
+  double doubles[8] = {};
 };
 
 // Sums of a result with one number a row.
@@ -57,7 +58,7 @@ class Update {
 public:
   explicit Update(Engine &engine);
   // Step number `step` (from 1) over `batches` of pair numbers. Gradients are of the mean loss over all their labels. The
-  // batches of the `next` step, where they are known, are prepared while the device computes.
+  // batches of the `next` step, where they are known, are prepared, and go to the device, while it computes.
   UpdateResult run(const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step, const UpdateOptions &options,
                    std::span<const std::vector<int64_t>> next = {});
 
@@ -65,14 +66,27 @@ private:
   void addGradients(const xfc_shape &shape, bool first, bool last);
 
   Engine &engine;
-  // Batches as programs read them, and the pairs they are of; kept, so that steps do not allocate.
+  // What the program loss_and_gradients reads in a step, and what that was made of; kept, so that steps do not allocate.
   struct Inputs {
-    void assign(const Corpus &corpus, std::span<const std::vector<int64_t>> batches, const Module &module);
-    bool are(std::span<const std::vector<int64_t>> batches) const;
+    void assign(const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step, const UpdateOptions &options, const Module &module);
+    bool are(std::span<const std::vector<int64_t>> batches, int64_t step, const UpdateOptions &options) const;
+    auto bindings(size_t batch) {
+      return batches[batch].bindings(Binding{"smoothing", smoothing.data()}, Binding{"loss_scale", lossScale.data()});
+    }
     std::vector<PairBatch> batches;
     std::vector<std::vector<int64_t>> pairs;
     size_t count = 0;
-  } inputs, upcoming;
+    int64_t step = 0, labels = 0;
+    uint64_t seed = 0;
+    double smoothed = 0;
+    Scalars smoothing, lossScale;
+  } inputs[2]; // of the present step, and of the next
+  int present = 0;
+  struct Losses {
+    std::unique_ptr<Readback> loss, nll;
+  };
+  std::vector<Losses> losses; // of each batch
+  std::unique_ptr<Readback> norm;
   std::vector<Binding> sums; // of the gradients of several batches: what the program `accumulate` reads
 };
 

@@ -7,14 +7,25 @@ namespace xfc {
 
 CorpusLoss corpusLoss(Engine &engine, const Corpus &corpus, int64_t batchTokens, double smoothing) {
   Scalars smoothingScalar(engine.module(), {smoothing});
-  PairBatch batch;
+  const std::vector<std::vector<int64_t>> all = epochBatches(corpus, batchTokens, 0, 0);
+  PairBatch batches[2]; // the one that runs, and the next
+  std::unique_ptr<Readback> loss, nll;
+  auto bindings = [&](size_t i) { return batches[i % 2].bindings(Binding{"smoothing", smoothingScalar.data()}); };
   CorpusLoss sums;
-  for (const std::vector<int64_t> &pairs : epochBatches(corpus, batchTokens, 0, 0)) {
-    batch.assign(corpus, pairs, engine.module(), false);
-    engine.run("score", batch.shape(), batch.bindings(Binding{"smoothing", smoothingScalar.data()}));
-    int64_t rows = batch.shape().sets[XFC_TARGET].rows;
-    sums.loss += sumOfRows(engine.output("score", "loss"), rows);
-    sums.nll += sumOfRows(engine.output("score", "nll"), rows);
+  for (size_t i = 0; i < all.size(); ++i) {
+    PairBatch &batch = batches[i % 2], &next = batches[(i + 1) % 2];
+    if (i == 0)
+      batch.assign(corpus, all[i], engine.module(), false);
+    engine.run("score", batch.shape(), bindings(i));
+    engine.fetch("score", "loss", loss);
+    engine.fetch("score", "nll", nll);
+    if (i + 1 < all.size()) {
+      next.assign(corpus, all[i + 1], engine.module(), false);
+      engine.stage("score", next.shape(), bindings(i + 1));
+    }
+    const int64_t rows = batch.shape().sets[XFC_TARGET].rows;
+    sums.loss += sumOfRows(loss->view(), rows);
+    sums.nll += sumOfRows(nll->view(), rows);
     sums.labels += batch.labelCount();
   }
   sums.loss /= static_cast<double>(std::max<int64_t>(sums.labels, 1));

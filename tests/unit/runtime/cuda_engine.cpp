@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <fstream>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 using namespace xfc;
 
@@ -358,9 +360,9 @@ protected:
     on.run("forward", batch.shape(), bindings);
   }
   void run() { run(engine); }
-  void check(const char *what = "encoder_output", int64_t column = 0) {
+  void check(const char *what = "encoder_output", int64_t column = 0) { check(engine.output("forward", what), batch, x, column); }
+  void check(const View &view, Batch &batch, const std::vector<float> &x, int64_t column = 0) {
     const auto *w = static_cast<float *>(engine.parameters()) + 16;
-    View view = engine.output("forward", what);
     for (int64_t row = 0; row < batch.shape().sets[XFC_SOURCE].rows; ++row) {
       const double p = batch.shape().sets[XFC_SOURCE].positions[row];
       const double positions[] = {std::sin(p), std::cos(p / std::pow(10000.0, 0.5)), std::sin(p / std::pow(10000.0, 1.0)), std::cos(p / std::pow(10000.0, 1.5))};
@@ -454,6 +456,107 @@ TEST_F(CudaEngine, MomentsGoThereAndBack) {
   engine.momentsChanged();
   EXPECT_EQ(static_cast<float *>(engine.moments1())[5], 7);
   EXPECT_EQ(static_cast<float *>(engine.moments2())[5], 0);
+}
+
+// The batches that a stream of copies brings, seldom or often, of any size.
+TEST_F(CudaEngine, BatchesAreStagedWhileOthersRun) {
+  Counts counts;
+  counts.rows[XFC_SOURCE] = 300;
+  counts.sequences[XFC_SOURCE] = 30;
+  counts.longest = 100;
+  engine.reserve("forward", counts);
+  struct Input {
+    Batch batch;
+    std::vector<float> x;
+    void assign(int64_t count, int64_t length, float first) {
+      std::vector<Sequence> sequences(count, Sequence{{}, length, 0});
+      batch.assign(sequences, {}, 0, false);
+      x.resize(count * length * 6);
+      for (size_t i = 0; i < x.size(); ++i)
+        x[i] = first + static_cast<float>(i * 5 % 11);
+    }
+  } inputs[2];
+  std::unique_ptr<Readback> results[2];
+  const std::pair<int, int> sizes[] = {{3, 5}, {2, 70}, {1, 1}, {4, 60}, {3, 5}, {30, 10}, {2, 7}, {2, 7}, {400, 1}, {2, 7}, {1, 90}};
+  auto bindings = [&](size_t i) { return std::array<Binding, 1>{{{"source", inputs[i % 2].x.data(), 6}}}; };
+  auto look = [&](size_t i) { check(results[i % 2]->view(), inputs[i % 2].batch, inputs[i % 2].x); };
+  for (size_t i = 0; i < std::size(sizes); ++i) {
+    if (i == 0)
+      inputs[0].assign(sizes[0].first, sizes[0].second, 0);
+    engine.run("forward", inputs[i % 2].batch.shape(), bindings(i));
+    engine.fetch("forward", "encoder_output", results[i % 2]);
+    if (i > 0)
+      look(i - 1); // what an earlier run left, after a later one began
+    if (i + 1 < std::size(sizes)) {
+      inputs[(i + 1) % 2].assign(sizes[i + 1].first, sizes[i + 1].second, static_cast<float>(i));
+      if (i != 5)
+        engine.stage("forward", inputs[(i + 1) % 2].batch.shape(), bindings(i + 1));
+    }
+  }
+  look(std::size(sizes) - 1);
+  // What was staged is not what runs: it is left.
+  inputs[0].assign(2, 3, 1);
+  inputs[1].assign(2, 3, 7);
+  engine.stage("forward", inputs[0].batch.shape(), bindings(0));
+  engine.run("forward", inputs[1].batch.shape(), bindings(1));
+  engine.fetch("forward", "encoder_output", results[1]);
+  look(1);
+  engine.stage("forward", inputs[0].batch.shape(), bindings(0));
+  inputs[0].batch.shape().dropout_key[1] = 9;
+  engine.run("forward", inputs[0].batch.shape(), bindings(0));
+  engine.fetch("forward", "encoder_output", results[0]);
+  look(0);
+}
+
+// What streams are given, as the driver writes it down: runs of three rows.
+class CudaStreams : public testing::Test {
+protected:
+  CudaStreams() {
+    initializeParameters(engine, 1);
+    const Sequence sequence{{}, 3, 0};
+    batch.assign({&sequence, 1}, {}, 0, false);
+  }
+  ~CudaStreams() override { std::remove(file.c_str()); }
+  void run() { engine.run("forward", batch.shape(), bindings); }
+  std::string read() const {
+    std::ifstream in(file);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  const std::string file = testing::TempDir() + "xfc-trace-" + std::to_string(getpid());
+  Variable trace{"XFC_PTX_TRACE", file};
+  Engine engine{images, 1};
+  Batch batch;
+  std::vector<float> x = std::vector<float>(3 * width);
+  const Binding bindings[1] = {{"source", x.data()}};
+};
+
+// New rows of a cache go where they belong without passing the host, neighbours at once, and nothing else is copied.
+TEST_F(CudaStreams, RowsAreSpreadOnTheDevice) {
+  run();
+  void *cache = engine.rows("cache", 20 * 16);
+  const size_t before = read().size();
+  const int32_t to[] = {7, 8, 2};
+  engine.copyRows("forward", "encoder_output", cache, to);
+  EXPECT_EQ(read().substr(before), "stream 1: copy of 2 rows of 16 bytes on the device\nstream 1: copy of 1 rows of 16 bytes on the device\n");
+}
+
+// A staged batch comes on a stream of its own, behind what still reads the one before it, and the run waits for it.
+TEST_F(CudaStreams, AStagedBatchComesBesideTheRun) {
+  for (int i = 0; i < 3; ++i)
+    run();
+  engine.output("forward", "encoder_output");
+  size_t before = read().size();
+  run();
+  const size_t at = read().find("copy of ", before);
+  const std::string copied = read().substr(at, read().find("to the device", at) - at); // "copy of so many bytes "
+  EXPECT_EQ(read().substr(before), "stream 1: " + copied + "to the device\nstream 1: event\nstream 1: graph\n"
+                                   "stream 1: copy of 3 rows of 16 bytes to the host\nstream 1: event\n");
+  before = read().size();
+  engine.stage("forward", batch.shape(), bindings);
+  EXPECT_EQ(read().substr(before), "stream 2: wait for an event\nstream 2: " + copied + "to the device\nstream 2: event\nstream 2: event\n");
+  before = read().size();
+  run();
+  EXPECT_EQ(read().substr(before), "stream 1: wait for an event\nstream 1: " + copied + "on the device\nstream 1: event\nstream 1: graph\n");
 }
 
 TEST_F(CudaEngine, RowsStayOnTheDevice) {
