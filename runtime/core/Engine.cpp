@@ -282,6 +282,8 @@ Engine::~Engine() = default;
 
 const Module &Engine::module() const { return state->module; }
 const Device &Engine::device() const { return *state->device; }
+Device &Engine::device() { return *state->device; }
+const ProgramRun &Engine::lastRun(std::string_view program) const { return state->prepare(program).run; }
 ThreadPool &Engine::pool() { return state->pool; }
 bool Engine::has(std::string_view program) const { return state->module.find(std::string(program)) != nullptr; }
 void Engine::profile(std::vector<LaunchTiming> *timings) { state->device->profile(timings); }

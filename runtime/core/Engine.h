@@ -29,6 +29,9 @@ public:
 
   const Module &module() const;
   const Device &device() const;
+  Device &device();
+  // The last run of a program, for checks that go deeper than its results.
+  const ProgramRun &lastRun(std::string_view program) const;
   ThreadPool &pool();
 
   // The host's copy of the parameter block: module().parameterElements elements of module().type, zeroed at first. It is

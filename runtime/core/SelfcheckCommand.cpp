@@ -1,9 +1,11 @@
-// `selfcheck`: gradients against finite differences, and results that must not depend on batches or threads.
+// `selfcheck`: gradients against finite differences, and results that must not depend on batches or threads; a GPU's kernels
+// beside the CPU's.
 #include "../decode/ModelOptions.h"
 #include "../decode/Score.h"
 #include "../decode/Search.h"
 #include "../train/Update.h"
 #include "Commands.h"
+#include "KernelCheck.h"
 #include "Safetensors.h"
 #include <algorithm>
 #include <cctype>
@@ -21,7 +23,7 @@ struct SelfcheckOptions {
   uint64_t seed = 1;
   int threads = 2;
   std::string device = "cpu";
-  bool quiet = false;
+  bool quiet = false, kernels = false;
 };
 
 using Ids = std::vector<int32_t>;
@@ -30,8 +32,8 @@ struct Sentences {
   std::vector<Ids> sources, targets; // targets without start and eos
 };
 
-// Of 1 to 8 tokens, the first with a pad inside.
-Sentences randomSentences(const Module &module, uint64_t seed) {
+// Of 1 to `longest` tokens, the first with a pad inside.
+Sentences randomSentences(const Module &module, uint64_t seed, int64_t longest = 8) {
   std::mt19937_64 random(seed);
   auto sentence = [&](int64_t vocabulary, int64_t most) {
     Ids ids(1 + random() % std::max<int64_t>(most, 1));
@@ -41,7 +43,7 @@ Sentences randomSentences(const Module &module, uint64_t seed) {
       while (id == module.pad && vocabulary > 1);
     return ids;
   };
-  auto most = [](int64_t limit) { return limit > 0 ? std::min<int64_t>(limit - 1, 8) : 8; };
+  auto most = [&](int64_t limit) { return limit > 0 ? std::min(limit - 1, longest) : longest; };
   Sentences sentences;
   for (int i = 0; i < 5; ++i) {
     sentences.sources.push_back(sentence(module.sourceVocab, most(module.maxLength)));
@@ -65,6 +67,11 @@ public:
     if (module.sourceVocab == 0 || !module.hasDecoder || module.targetVocab == 0)
       throw Error("model '" + module.model + "': only models from tokens to tokens can check themselves; use forward");
     std::printf("%-44s %12s %12s\n", "check", "error", "allowed");
+    if (options.kernels) {
+      checkKernels();
+      std::printf("%s\n", verdict().c_str());
+      return failures == 0;
+    }
     sentences = randomSentences(module, options.seed);
     if (engine.has("loss_and_gradients") && engine.has("score"))
       checkGradients();
@@ -76,11 +83,13 @@ public:
       checkFusion();
     if (engine.has("decode_step"))
       checkDecoding();
-    std::printf("%s\n", failures == 0 ? "everything holds" : (std::to_string(failures) + " checks failed").c_str());
+    std::printf("%s\n", verdict().c_str());
     return failures == 0;
   }
 
 private:
+  std::string verdict() const { return failures == 0 ? "everything holds" : std::to_string(failures) + " checks failed"; }
+
   bool wide() const { return module.type == DType::F64; }
 
   void report(const std::string &what, double error, double allowed) {
@@ -289,6 +298,37 @@ private:
     report("step by step against all at once", error, wide() ? 1e-10 : 1e-4);
   }
 
+  // Every kernel of training, and of attention in its parts, from the same operands as the CPU's.
+  void checkKernels() {
+    Engine cpu(options.threads, "cpu");
+    std::memcpy(cpu.parameters(), engine.parameters(), module.parameterElements * bytesOf(module.type));
+    cpu.parametersChanged();
+    sentences = randomSentences(module, options.seed, 70);
+    const Corpus corpus(sentences.sources, sentences.targets, module);
+    PairBatch batch;
+    batch.assign(corpus, allPairs(corpus), module, true);
+    Scalars smoothing(module, {0.1}), scale(module, {1.0 / static_cast<double>(batch.labelCount())});
+    // Products and sums in another order; where operands are rounded to bf16, now and then one falls the other way.
+    const double allowed = module.compute == "bf16" ? 3e-2 : 1e-4;
+    std::map<std::string, double> worst;
+    int64_t alone = 0;
+    for (const char *program : {"loss_and_gradients", "forward_attention"}) {
+      if (!engine.has(program) || !cpu.has(program))
+        continue;
+      for (Engine *on : {&engine, &cpu})
+        on->run(program, batch.shape(), batch.bindings(Binding{"smoothing", smoothing.data()}, Binding{"loss_scale", scale.data()}));
+      const KernelComparison comparison = compareKernels(cpu, engine, program);
+      alone += comparison.alone;
+      for (const KernelDifference &step : comparison.steps) {
+        double &error = worst[step.kernel];
+        error = std::isnan(step.error) || std::isnan(error) ? NAN : std::max(error, step.error);
+      }
+    }
+    for (const auto &[kernel, error] : worst)
+      report(kernel, error, allowed);
+    std::printf("%zu kernels beside the CPU's; %lld steps that the CPU has none like\n", worst.size(), static_cast<long long>(alone));
+  }
+
   const SelfcheckOptions &options;
   Engine engine;
   const Module &module;
@@ -297,6 +337,8 @@ private:
 };
 
 void run(const SelfcheckOptions &options) {
+  if (options.kernels && options.device == "cpu")
+    throw Error("--kernels: compares a GPU's kernels with the CPU's; it goes with --device cuda");
   if (!Selfcheck(options).run())
     throw Error("selfcheck failed: this executable computes wrong results on this machine; report the lines above");
 }
@@ -309,6 +351,7 @@ void addSelfcheck(CLI::App &app) {
   command->add_option("--seed", options->seed, "of weights and sentences")->capture_default_str();
   command->add_option("--threads", options->threads, "threads")->check(CLI::Range(1, 4096))->capture_default_str();
   addDevice(*command, options->device);
+  command->add_flag("--kernels", options->kernels, "only the GPU's kernels, one by one beside the CPU's: with --device cuda");
   command->add_flag("--quiet", options->quiet, "only what fails");
   command->callback([options] { run(*options); });
 }

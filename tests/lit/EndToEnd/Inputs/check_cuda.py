@@ -54,6 +54,10 @@ for device in ("cpu", "cuda"):
     run(device, "forward", *weights, "--input", "in", "--output", f"out.{device}", "--gradients", "--attention", "--label-smoothing", "0.1")
 close("out.cpu", "out.cuda", 1e-4)
 
+# Each kernel from the operands that the CPU's earlier ones left.
+alone = run("cuda", "selfcheck", "--kernels").splitlines()
+assert alone[-1] == "everything holds" and int(alone[-2].split()[0]) > 20, alone[-3:]
+
 # Training, from the same first weights; then one goes on where the other stopped.
 for device in ("cpu", "cuda"):
     run(device, "train", "--out", f"train.{device}", "--steps", "6", *common)
