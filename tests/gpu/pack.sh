@@ -20,5 +20,12 @@ compile small-f32 small
 compile base-f32 original
 compile base-bf16 original --dtype bf16
 compile big-bf16 original --dtype bf16 --set d_model=1024 --set heads=16 --set d_ff=4096
-cp "$here/verify.py" "$here/../lit/EndToEnd/Inputs/check_cuda.py" "$here/../lit/EndToEnd/Inputs/tensors.py" "$folder"
+# The models of tests/bench in bf16, whose twins in other libraries are there: sizes as in common.py.
+for size in base big; do
+  read -ra settings <<<"$(cd "$here/../bench" && python3 -c "import common; print(*common.SIZES['$size'].settings())")"
+  compile "peer-$size" small --dtype bf16 "${settings[@]}"
+done
+bench=$here/../bench
+cp "$here"/*.py "$here/../lit/EndToEnd/Inputs/check_cuda.py" "$here/../lit/EndToEnd/Inputs/tensors.py" \
+  "$bench"/{common,kernels,report,torch_model,peer_train,ctranslate2_model}.py "$folder"
 echo "on the machine with the GPU: python3 $folder/verify.py > gpu.md"
