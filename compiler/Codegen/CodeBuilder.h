@@ -55,7 +55,8 @@ public:
   mlir::Value scalar(double value) { return constant(value, element); }
   mlir::Value addf(mlir::Value a, mlir::Value b), subf(mlir::Value a, mlir::Value b), mulf(mlir::Value a, mlir::Value b);
   mlir::Value divf(mlir::Value a, mlir::Value b), fma(mlir::Value a, mlir::Value b, mlir::Value c);
-  virtual mlir::Value maxf(mlir::Value a, mlir::Value b), minf(mlir::Value a, mlir::Value b);
+  virtual mlir::Value maxf(mlir::Value a, mlir::Value b);
+  mlir::Value minf(mlir::Value a, mlir::Value b);
   mlir::Value lessf(mlir::Value a, mlir::Value b);
   mlir::Value sqrt(mlir::Value a);
   virtual mlir::Value exp(mlir::Value a) = 0; // exactly 0 below -87.3 (f64: -708)

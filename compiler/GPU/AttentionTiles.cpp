@@ -76,6 +76,19 @@ void HeadOfSequence::clearRowsThatAreNoKeys(KernelBuilder &k, Value start, Value
   });
 }
 
+Partition eachHead(KernelBuilder &k, int64_t heads, const std::function<void(HeadOfSequence &)> &body) {
+  Value sequence = k.div(k.chunk, heads);
+  k.when(k.less(sequence, k.field(k.rows(), offsetof(xfc_rows, sequences), k.i64)), [&] {
+    HeadOfSequence at(k, sequence, k.rem(k.chunk, heads));
+    body(at);
+  });
+  return {Partition::Unit::Sequences, 1, heads};
+}
+
+Partition eachQuery(KernelBuilder &k, int64_t heads, const std::function<void(HeadOfSequence &, Value)> &body) {
+  return eachHead(k, heads, [&](HeadOfSequence &at) { k.loop(k.warp(), at.queries, k.warps(), [&](Value query) { body(at, query); }); });
+}
+
 void eachQueryBlockOfRows(KernelBuilder &k, Value part, Value head, int64_t size, const QueryBlockBody &body) {
   Value from = k.mul(part, size);
   k.when(k.less(from, k.rowCount()), [&] {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "KernelBuilder.h"
+#include "core/Plan.h"
 #include <functional>
 
 namespace xfc::gpu {
@@ -31,6 +32,10 @@ struct HeadOfSequence {
   mlir::Value pairs(KernelBuilder &k, int64_t buffer, int64_t heads);
   mlir::Value pairsRow(KernelBuilder &k, mlir::Value block, mlir::Value query);
 };
+
+// A chunk is a head of a sequence: body(it), or body(it, query) for each of its queries (i32), a warp each.
+Partition eachHead(KernelBuilder &k, int64_t heads, const std::function<void(HeadOfSequence &)> &body);
+Partition eachQuery(KernelBuilder &k, int64_t heads, const std::function<void(HeadOfSequence &, mlir::Value)> &body);
 
 // Blocks of `size` queries, counted from the first of their sequence: body(sequence and head, first query of the block). Those that begin
 // in rows part * size .. part * size + size - 1 of the set: with parts of all rows each block has one owner, sequences of any length keep as many

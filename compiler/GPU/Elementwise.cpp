@@ -1,4 +1,5 @@
 // Element by element: sums, products, activations, dropout, rows written where they belong, and weights rounded to bf16.
+#include "AttentionTiles.h"
 #include "Codegen/Activation.h"
 #include "Emitters.h"
 #include "Rows.h"
@@ -10,33 +11,20 @@ namespace xfc::gpu {
 
 using Compute = std::function<Value(ArrayRef<Value>)>;
 
-// The queries of the chunk's sequence and head, a warp each: body(its pairs' place in a pairs value, their number, query row).
-static Backend::KernelInfo eachQuery(KernelBuilder &k, PairsType type, const std::function<void(Value, Value, Value, Value)> &body) {
-  const int64_t heads = type.getHeads();
-  Value sequence = k.div(k.chunk, heads), head = k.rem(k.chunk, heads);
-  k.when(k.less(sequence, k.field(k.rows(), offsetof(xfc_rows, sequences), k.i64)), [&] {
-    Value offsets = k.field(k.rows(), offsetof(xfc_rows, offsets), k.ptr), counts = k.field(k.keys(), offsetof(xfc_keys, count), k.ptr);
-    Value first = k.loadI32(offsets, sequence), queries = k.sub(k.loadI32(offsets, k.add(sequence, 1)), first), count = k.loadI32(counts, sequence);
-    Value pairs = k.mul(k.loadI64(k.field(k.keys(), offsetof(xfc_keys, pair_offsets), k.ptr), sequence), heads);
-    k.loop(k.i64Of(k.warp()), queries, k.warps(), [&](Value query) {
-      body(k.add(pairs, k.mul(k.add(k.mul(head, queries), query), count)), count, k.add(first, query), head);
-    });
-  });
-  return {{Partition::Unit::Sequences, 1, heads}};
-}
-
-// Each pair: compute(its operands, number of the key, query row, head).
-using ComputePair = std::function<Value(ArrayRef<Value>, Value, Value, Value)>;
+// Each pair: compute(its operands, its head and sequence, number of the query, number of the key).
+using ComputePair = std::function<Value(ArrayRef<Value>, HeadOfSequence &, Value, Value)>;
 static Backend::KernelInfo overPairs(KernelBuilder &k, PairsType type, int64_t operands, const ComputePair &compute) {
-  return eachQuery(k, type, [&](Value pairs, Value count, Value row, Value head) {
-    k.loop(k.i64Of(k.lane()), count, k.warpSize, [&](Value key) {
-      auto at = [&](int64_t i) { return k.offset(k.buffer(i), k.add(pairs, key)); };
+  return {eachQuery(k, type.getHeads(), [&](HeadOfSequence &at, Value query) {
+    SmallVector<Value> rows;
+    for (int64_t i = 0; i <= operands; ++i)
+      rows.push_back(at.pairsRow(k, at.pairs(k, i, type.getHeads()), query));
+    k.loop(k.lane(), at.keys, k.warpSize, [&](Value key) {
       SmallVector<Value> xs;
-      for (int64_t i = 0; i < operands; ++i)
-        xs.push_back(k.load(at(i)));
-      k.store(compute(xs, key, row, head), at(operands));
+      for (Value row : ArrayRef(rows).drop_back())
+        xs.push_back(k.load(k.offset(row, key)));
+      k.store(compute(xs, at, query, key), k.offset(rows.back(), key));
     });
-  });
+  })};
 }
 
 static Backend::KernelInfo overTensors(KernelBuilder &k, int64_t operands, const Compute &compute) {
@@ -63,7 +51,7 @@ Backend::KernelInfo emitAdd(KernelBuilder &k, AddOp op) {
   if (auto rows = dyn_cast<RowsType>(op.getType()))
     return {overRows(k, rows.getFeatures(), {0, 1, 2}, compute)};
   if (auto pairs = dyn_cast<PairsType>(op.getType()))
-    return overPairs(k, pairs, 2, [&](ArrayRef<Value> xs, Value, Value, Value) { return compute(xs); });
+    return overPairs(k, pairs, 2, [&](ArrayRef<Value> xs, HeadOfSequence &, Value, Value) { return compute(xs); });
   return overTensors(k, 2, compute);
 }
 
@@ -73,14 +61,13 @@ Backend::KernelInfo emitMultiply(KernelBuilder &k, MultiplyOp op) {
 
 Backend::KernelInfo emitScale(KernelBuilder &k, ScaleOp op) {
   Value factor = k.scalar(op.getFactor().convertToDouble());
-  return overPairs(k, cast<PairsType>(op.getType()), 1, [&](ArrayRef<Value> xs, Value, Value, Value) { return k.mulf(xs[0], factor); });
+  return overPairs(k, cast<PairsType>(op.getType()), 1, [&](ArrayRef<Value> xs, HeadOfSequence &, Value, Value) { return k.mulf(xs[0], factor); });
 }
 
 Backend::KernelInfo emitMask(KernelBuilder &k, MaskOp op) {
   Value hidden = k.scalar(op.getZero() ? 0 : -std::numeric_limits<double>::infinity());
-  Value limits = k.field(k.keys(), offsetof(xfc_keys, limit), k.ptr);
-  return overPairs(k, cast<PairsType>(op.getType()), 1, [&](ArrayRef<Value> xs, Value key, Value row, Value) {
-    return k.select(k.less(key, k.loadI32(limits, row)), xs[0], hidden);
+  return overPairs(k, cast<PairsType>(op.getType()), 1, [&](ArrayRef<Value> xs, HeadOfSequence &at, Value query, Value key) {
+    return k.select(k.less(key, at.limit(k, query)), xs[0], hidden);
   });
 }
 
@@ -127,13 +114,11 @@ static Partition dropRows(KernelBuilder &k, int64_t width, double rate) {
 
 static Backend::KernelInfo dropPairs(KernelBuilder &k, PairsType type, double rate) {
   Value training = k.training(), positions = k.field(k.keyRows(), offsetof(xfc_rows, positions), k.ptr);
-  Value begins = k.field(k.keys(), offsetof(xfc_keys, begin), k.ptr), keys = k.field(k.keys(), offsetof(xfc_keys, keys), k.ptr);
-  return overPairs(k, type, 1, [&](ArrayRef<Value> xs, Value key, Value row, Value head) {
+  return overPairs(k, type, 1, [&](ArrayRef<Value> xs, HeadOfSequence &at, Value query, Value key) {
     return k.choose(training, [&]() -> Values {
-      CodeBuilder::DropoutKey dropout = k.dropoutKeyOf(k.immediate(0), row);
-      dropout.head = k.truncated(k.add(head, 1));
-      Value sequence = k.loadI32(k.field(k.rows(), offsetof(xfc_rows, sequence_of), k.ptr), row);
-      Value f = k.truncated(k.loadI32(positions, k.loadI32(keys, k.add(k.loadI32(begins, sequence), key))));
+      CodeBuilder::DropoutKey dropout = k.dropoutKeyOf(k.immediate(0), k.add(at.firstQuery, k.i64Of(query)));
+      dropout.head = k.truncated(k.add(at.head, 1));
+      Value f = k.truncated(k.loadI32(positions, k.loadI32(at.keyList, key)));
       std::array<Value, 4> words = k.philox(dropout, k.add(k.mul(k.div(f, 64), 16), k.rem(f, 16)));
       Value which = k.div(k.rem(f, 64), 16), word = words[0];
       for (int32_t i = 1; i < 4; ++i)

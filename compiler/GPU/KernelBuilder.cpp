@@ -141,7 +141,6 @@ Value KernelBuilder::log(Value x) {
 }
 
 Value KernelBuilder::maxf(Value x, Value y) { return arith::MaxNumFOp::create(b, x, y); }
-Value KernelBuilder::minf(Value x, Value y) { return arith::MinNumFOp::create(b, x, y); }
 
 //===--------------------------------------------------------------------------------------------------------===//
 // Memory

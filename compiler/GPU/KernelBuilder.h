@@ -52,7 +52,7 @@ public:
   mlir::Value exp(mlir::Value a) override;
   mlir::Value exp2(mlir::Value a); // ex2.approx, 0 for minus infinity
   mlir::Value log(mlir::Value a);
-  mlir::Value maxf(mlir::Value a, mlir::Value b) override, minf(mlir::Value a, mlir::Value b) override; // what is no NaN of the two
+  mlir::Value maxf(mlir::Value a, mlir::Value b) override; // what is no NaN of the two
 
   // Memory. n elements (1, 2 or 4) at a pointer that is a multiple of their size together.
   using CodeBuilder::load;

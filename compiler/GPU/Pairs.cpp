@@ -8,14 +8,10 @@ namespace xfc::gpu {
 
 constexpr int64_t queryBlock = 64, keyBlock = 32;
 
-static Backend::KernelInfo eachHead(KernelBuilder &k, int64_t heads, const std::function<void(HeadOfSequence &)> &body) {
+// With tiles of `queryBlock` rows, of which a warp has its own.
+static Backend::KernelInfo eachHeadByTiles(KernelBuilder &k, int64_t heads, const std::function<void(HeadOfSequence &)> &body) {
   k.threads = queryBlock / AttentionTiles::warpRows * k.warpSize;
-  Value sequence = k.div(k.chunk, heads);
-  k.when(k.less(sequence, k.field(k.rows(), offsetof(xfc_rows, sequences), k.i64)), [&] {
-    HeadOfSequence at(k, sequence, k.rem(k.chunk, heads));
-    body(at);
-  });
-  return {{Partition::Unit::Sequences, 1, heads}};
+  return {eachHead(k, heads, body)};
 }
 
 // Blocks of up to `size` of `count` numbers: body(first, how many).
@@ -29,7 +25,7 @@ static Values eachBlock(KernelBuilder &k, Value count, int64_t size, const Value
 
 Backend::KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
   const int64_t heads = op.getResult().getType().getHeads(), dim = op.getQ().getType().getFeatures() / heads;
-  return eachHead(k, heads, [&](HeadOfSequence &at) {
+  return eachHeadByTiles(k, heads, [&](HeadOfSequence &at) {
     AttentionTiles tiles(k, /*bf16=*/false);
     Tile queries = tiles.tile(queryBlock, dim), keys = tiles.tile(keyBlock, dim);
     Value block = at.pairs(k, 2, heads);
@@ -47,16 +43,14 @@ Backend::KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
   });
 }
 
-// The queries of the chunk's head, a warp each: body(where its rows in the operands and the result begin).
-static Backend::KernelInfo eachQuery(KernelBuilder &k, PairsType type, int64_t buffers, const std::function<void(ArrayRef<Value>, Value)> &body) {
-  return eachHead(k, type.getHeads(), [&](HeadOfSequence &at) {
-    SmallVector<Value> blocks;
+// The rows of pairs values, a warp each: body(where it begins in each operand and the result, how many numbers).
+static Backend::KernelInfo eachRow(KernelBuilder &k, PairsType type, int64_t buffers, const std::function<void(ArrayRef<Value>, Value)> &body) {
+  return {eachQuery(k, type.getHeads(), [&](HeadOfSequence &at, Value query) {
+    SmallVector<Value> rows;
     for (int64_t i = 0; i < buffers; ++i)
-      blocks.push_back(at.pairs(k, i, type.getHeads()));
-    k.loop(k.warp(), at.queries, k.warps(), [&](Value query) {
-      body(llvm::map_to_vector(blocks, [&](Value block) { return at.pairsRow(k, block, query); }), at.keys);
-    });
-  });
+      rows.push_back(at.pairsRow(k, at.pairs(k, i, type.getHeads()), query));
+    body(rows, at.keys);
+  })};
 }
 
 // The numbers of a row over the lanes.
@@ -65,7 +59,7 @@ static Value eachLane(KernelBuilder &k, Value count, Value state, const std::fun
 }
 
 Backend::KernelInfo emitSoftmax(KernelBuilder &k, SoftmaxOp op) {
-  return eachQuery(k, cast<PairsType>(op.getType()), 2, [&](ArrayRef<Value> rows, Value count) {
+  return eachRow(k, cast<PairsType>(op.getType()), 2, [&](ArrayRef<Value> rows, Value count) {
     const double lowest = -1e30;
     auto at = [&](int64_t i, Value j) { return k.offset(rows[i], j); };
     Value maximum = k.warpMax(eachLane(k, count, k.scalar(lowest), [&](Value j, Value s) { return k.maxf(k.load(at(0, j)), s); }));
@@ -81,7 +75,7 @@ Backend::KernelInfo emitSoftmax(KernelBuilder &k, SoftmaxOp op) {
 }
 
 Backend::KernelInfo emitSoftmaxGrad(KernelBuilder &k, SoftmaxGradOp op) {
-  return eachQuery(k, cast<PairsType>(op.getType()), 3, [&](ArrayRef<Value> rows, Value count) {
+  return eachRow(k, cast<PairsType>(op.getType()), 3, [&](ArrayRef<Value> rows, Value count) {
     auto at = [&](int64_t i, Value j) { return k.offset(rows[i], j); };
     Value inner = k.warpSum(eachLane(k, count, k.scalar(0), [&](Value j, Value s) { return k.fma(k.load(at(0, j)), k.load(at(1, j)), s); }));
     k.loop(k.lane(), count, k.warpSize, [&](Value j) { k.store(k.mulf(k.load(at(1, j)), k.subf(k.load(at(0, j)), inner)), at(2, j)); });
@@ -90,7 +84,7 @@ Backend::KernelInfo emitSoftmaxGrad(KernelBuilder &k, SoftmaxGradOp op) {
 
 Backend::KernelInfo emitCombine(KernelBuilder &k, CombineOp op) {
   const int64_t heads = op.getP().getType().getHeads(), dim = op.getV().getType().getFeatures() / heads;
-  return eachHead(k, heads, [&](HeadOfSequence &at) {
+  return eachHeadByTiles(k, heads, [&](HeadOfSequence &at) {
     AttentionTiles tiles(k, /*bf16=*/false);
     Tile pairs = tiles.tile(queryBlock, keyBlock), values = tiles.tile(keyBlock, dim);
     Value block = at.pairs(k, 0, heads);
@@ -109,7 +103,7 @@ Backend::KernelInfo emitCombine(KernelBuilder &k, CombineOp op) {
 
 Backend::KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransposedOp op) {
   const int64_t heads = op.getP().getType().getHeads(), dim = op.getX().getType().getFeatures() / heads;
-  return eachHead(k, heads, [&](HeadOfSequence &at) {
+  return eachHeadByTiles(k, heads, [&](HeadOfSequence &at) {
     AttentionTiles tiles(k, /*bf16=*/false);
     // The keys are the rows here.
     Tile pairs = tiles.tile(queryBlock, keyBlock), inputs = tiles.tile(keyBlock, dim);
