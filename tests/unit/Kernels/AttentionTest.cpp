@@ -113,8 +113,9 @@ TEST_P(Attention, UnusedResults) {
   for (const auto &unused : std::vector<std::vector<int>>{{0}, {1}, {2}, {1, 2}, {0, 1}, {0, 2}}) {
     const Outcome some = runKernel(batch, c.gradient(in), c.gradientOperands(), without(unused));
     for (size_t i = 0, j = 0; i < 3; ++i)
-      if (std::find(unused.begin(), unused.end(), i) == unused.end())
+      if (std::find(unused.begin(), unused.end(), i) == unused.end()) {
         EXPECT_EQ(some.kernel[j++].data, gradient.kernel[i].data) << "result " << i;
+      }
   }
 }
 

@@ -9,6 +9,7 @@
 #include <cctype>
 #include <functional>
 #include <gtest/gtest.h>
+#include <ostream>
 #include <random>
 
 namespace xfc::test {
@@ -50,6 +51,7 @@ struct Target {
     std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
     return name;
   }
+  friend std::ostream &operator<<(std::ostream &out, const Target &target) { return out << target.name(); } // in messages of GoogleTest
   // What this machine lacks for it: features of the CPU that no other instructions can stand for.
   std::string missing() const;
 };
