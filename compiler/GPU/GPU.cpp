@@ -2,6 +2,7 @@
 #include "GPU.h"
 #include "Emitters.h"
 #include "Matrix.h"
+#include "WarpgroupTile.h"
 #include "core/Error.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
@@ -35,7 +36,7 @@ std::string GPUBackend::variant(Operation *op) const {
 }
 
 Backend::KernelInfo GPUBackend::emit(Operation *op, StringRef name) {
-  gpu::KernelBuilder builder(*kernels);
+  gpu::KernelBuilder builder(*kernels, architecture);
   std::optional<KernelInfo> info;
   builder.kernel(name, [&] { info = gpu::emitKernel(builder, op); });
   if (!info)
@@ -45,7 +46,7 @@ Backend::KernelInfo GPUBackend::emit(Operation *op, StringRef name) {
 }
 
 Backend::KernelInfo GPUBackend::emitMerge(Operation *op, StringRef name) {
-  gpu::KernelBuilder builder(*kernels);
+  gpu::KernelBuilder builder(*kernels, architecture);
   KernelInfo info;
   builder.kernel(name, [&] { info = gpu::emitLinearWeightGradMerge(builder, cast<LinearWeightGradOp>(op)); });
   describe(builder, architecture, name, info);
@@ -54,10 +55,11 @@ Backend::KernelInfo GPUBackend::emitMerge(Operation *op, StringRef name) {
 
 std::optional<Backend::FewRowsInfo> GPUBackend::emitForFewRows(Operation *op, StringRef name) {
   auto linear = dyn_cast<LinearOp>(op);
-  const int64_t rows = linear ? gpu::fewRowsOf(linear) : 0;
+  // Of what warpgroups multiply there is no second kernel: wgmma may round otherwise than mma.sync.
+  const int64_t rows = linear && !gpu::byWarpgroups(architecture, op) ? gpu::fewRowsOf(linear) : 0;
   if (rows == 0)
     return std::nullopt;
-  gpu::KernelBuilder builder(*kernels);
+  gpu::KernelBuilder builder(*kernels, architecture);
   KernelInfo info;
   builder.kernel(name, [&] { info = gpu::emitLinear(builder, linear, /*fewRows=*/true); });
   describe(builder, architecture, name, info);
@@ -69,13 +71,13 @@ std::optional<Backend::Packing> GPUBackend::packs(Operation *op, unsigned operan
   auto product = dyn_cast<ProductOpInterface>(op);
   if (operand != 1 || !product || !product.getCompute() || !isa<RankedTensorType>(op->getOperand(1).getType()))
     return std::nullopt;
-  return Packing{/*transposed=*/false, product.getCompute()};
+  return Packing{/*transposed=*/false, product.getCompute(), gpu::byWarpgroups(architecture, op)};
 }
 
 Backend::PackInfo GPUBackend::emitPack(RankedTensorType weight, Packing packing, StringRef name) {
-  gpu::KernelBuilder builder(*kernels);
+  gpu::KernelBuilder builder(*kernels, architecture);
   PackInfo info;
-  builder.kernel(name, [&] { info = gpu::emitPackWeight(builder, weight); });
+  builder.kernel(name, [&] { info = packing.blocks ? gpu::emitPackBlocks(builder, weight) : gpu::emitPackWeight(builder, weight); });
   describe(builder, architecture, name, info);
   return info;
 }

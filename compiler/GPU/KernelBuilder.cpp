@@ -14,7 +14,8 @@ static constexpr unsigned globalSpace = 1, sharedSpace = 3;
 static constexpr const char *sharedName = "shared";
 
 // A call is written before a kernel starts, by the host or by a copy before it in the stream.
-KernelBuilder::KernelBuilder(ModuleOp module) : CodeBuilder(module, Float32Type::get(module.getContext()), globalSpace, /*constantCalls=*/true) {}
+KernelBuilder::KernelBuilder(ModuleOp module, const Architecture &architecture)
+    : CodeBuilder(module, Float32Type::get(module.getContext()), globalSpace, /*constantCalls=*/true), architecture(architecture) {}
 
 //===--------------------------------------------------------------------------------------------------------===//
 // Functions and threads
@@ -34,6 +35,8 @@ void KernelBuilder::kernel(StringRef name, const std::function<void()> &body) {
   function->setAttr(NVVM::NVVMDialect::getReqntidAttrName(), b.getDenseI32ArrayAttr({static_cast<int32_t>(threads), 1, 1}));
   if (registers)
     function->setAttr(NVVM::NVVMDialect::getMaxnregAttrName(), b.getI32IntegerAttr(static_cast<int32_t>(registers)));
+  if (cluster > 1)
+    function->setAttr(NVVM::NVVMDialect::getClusterDimAttrName(), b.getDenseI32ArrayAttr({static_cast<int32_t>(cluster), 1, 1}));
 }
 
 Value KernelBuilder::thread() { return NVVM::ThreadIdXOp::create(b, i32); }
@@ -49,7 +52,7 @@ Value KernelBuilder::sharedBase() {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(module.getBody());
     LLVM::GlobalOp::create(b, LLVM::LLVMArrayType::get(b.getI8Type(), 0), /*isConstant=*/false, LLVM::Linkage::External, sharedName, Attribute(),
-                           /*alignment=*/128, sharedSpace);
+                           /*alignment=*/1024, sharedSpace);
   }
   return LLVM::AddressOfOp::create(b, LLVM::LLVMPointerType::get(b.getContext(), sharedSpace), sharedName);
 }
@@ -291,13 +294,13 @@ static const char *constraintOf(Type type) {
   }
 }
 
-Values KernelBuilder::ptx(StringRef code, ValueRange operands, TypeRange results, bool pure) {
+Values KernelBuilder::ptx(StringRef code, ValueRange operands, TypeRange results, bool pure, int64_t updated) {
   std::string constraints;
   auto add = [&](const std::string &constraint) { constraints += (constraints.empty() ? "" : ",") + constraint; };
   for (Type type : results)
     add(std::string("=") + constraintOf(type));
-  for (Value operand : operands)
-    add(constraintOf(operand.getType()));
+  for (int64_t i = 0; i < static_cast<int64_t>(operands.size()); ++i)
+    add(i < updated ? std::to_string(i) : constraintOf(operands[i].getType()));
   if (!pure)
     add("~{memory}");
   SmallVector<Type, 1> result;

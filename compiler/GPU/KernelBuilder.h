@@ -2,6 +2,7 @@
 #pragma once
 
 #include "Codegen/CodeBuilder.h"
+#include "PTX.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include <array>
 #include <string>
@@ -11,20 +12,22 @@ namespace xfc::gpu {
 // Of f32. Numbers within a block (threads, lanes, features) are i32, row numbers and strides i64.
 class KernelBuilder : public CodeBuilder {
 public:
-  explicit KernelBuilder(mlir::ModuleOp module);
+  KernelBuilder(mlir::ModuleOp module, const Architecture &architecture);
+  const Architecture &architecture;
 
   // An entry `name(call)`. The body may set `threads` before it asks for anything that depends on it.
   void kernel(llvm::StringRef name, const std::function<void()> &body);
   int64_t threads = 256; // of a block, a multiple of 32
   int64_t registers = 0; // that a thread may have, at most; 0: as ptxas likes, which may spill a few to have more blocks on a processor
+  int64_t cluster = 1;   // neighbouring blocks that run together and reach each other's shared memory; divides the number of chunks
   int64_t warps() const { return threads / 32; }
   static constexpr int64_t warpSize = 32;
 
   // Where a thread is.
   mlir::Value thread(), lane(), warp();
 
-  // Shared memory: `bytes` of the block's own, at an offset fixed here; what was there before is not. In all at most 99 KB, which sharedBytes()
-  // says. Pointers are of address space 3.
+  // Shared memory: `bytes` of the block's own, at an offset fixed here and a multiple of `alignment`, up to 1024; what was there before is not. In all
+  // sharedBytes(), at most what the architecture has. Pointers are of address space 3.
   mlir::Value shared(int64_t bytes, int64_t alignment = 16);
   int64_t sharedBytes() const { return sharedEnd; }
   // Gives back all that was asked for since sharedBytes() was `mark`, to be used again. Both uses must lie a barrier apart.
@@ -87,8 +90,9 @@ public:
   DropoutKey dropoutKeyOf(mlir::Value op, mlir::Value row);
 
   // Inline PTX: $0, $1, .. are the results, then the operands (i1, i16, i32, i64, f32, f64 and pointers). Pure code may be removed or
-  // merged; what is not is kept in order, runs as often as written, by the threads it is written for (it is convergent).
-  Values ptx(llvm::StringRef code, mlir::ValueRange operands, mlir::TypeRange results, bool pure = false);
+  // merged; what is not is kept in order, runs as often as written, by the threads it is written for (it is convergent). The first `updated`
+  // operands are in the registers of the first results.
+  Values ptx(llvm::StringRef code, mlir::ValueRange operands, mlir::TypeRange results, bool pure = false, int64_t updated = 0);
 
 private:
   int64_t sharedNext = 0, sharedEnd = 0;

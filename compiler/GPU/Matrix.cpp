@@ -3,6 +3,7 @@
 #include "Codegen/Epilogue.h"
 #include "Emitters.h"
 #include "ProductTile.h"
+#include "WarpgroupTile.h"
 
 using namespace mlir;
 
@@ -28,18 +29,16 @@ Tile tileForFewRows(bool bf16) { return {32, 64, bf16 ? 64 : 32, 16, 32}; }
 // Dropout of a thread's share of a tile's row. A counter of Philox makes the numbers of four features, 16 apart (abi.h).
 struct Dropout {
   KernelBuilder &k;
-  const ProductTile &product;
   double rate;
-  Value training, first; // first: the thread's first column, as a feature
+  Value training; // null where there is no dropout
 
-  // The factors of the thread's columns in a row, of which the two of a pair are neighbours.
-  Values factors(Value row) {
-    const int64_t pairs = product.pairsOfThread();
+  // The factors in a row of `pairs` pairs of columns from `first` on, 8 apart, within 64 that begin at a multiple of 64; the two of a pair are
+  // neighbours. `first` is below 8 behind a multiple of 8 * pairs.
+  Values factors(Value row, Value first, int64_t pairs) {
     return k.choose(
         training,
         [&] {
           const CodeBuilder::DropoutKey key = k.dropoutKeyOf(k.immediate(0), row);
-          // A warp's columns start at a multiple of their number, and a thread's first is below 8 from there.
           Value counter = k.add(k.mul(k.div(first, 64), 16), k.rem(first, 16)), block = k.rem(k.div(first, 16), 4);
           SmallVector<std::array<Value, 4>> words; // of a pair's columns, and of those 8 further on
           for (int64_t i = 0; i < 4; ++i)
@@ -60,7 +59,7 @@ struct Dropout {
 };
 
 // The sums of the tile at (row, column) of a product with `columns`, plus bias (buffer 2, or null), through the epilogue into the results.
-void finish(KernelBuilder &k, const ProductTile &product, ArrayRef<Value> sums, Value row, Value column, Operation *op, int64_t columns, bool hasBias,
+void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, Value row, Value column, Operation *op, int64_t columns, bool hasBias,
             Region &epilogue) {
   const int64_t firstExtra = hasBias ? 3 : 2, operands = op->getNumOperands();
   SmallVector<int64_t> buffers;
@@ -78,39 +77,43 @@ void finish(KernelBuilder &k, const ProductTile &product, ArrayRef<Value> sums, 
   Value rows = k.truncated(k.rowCount()), firstColumn = k.add(column, product.firstColumn());
   auto columnOf = [&](int64_t pair) { return k.add(firstColumn, 8 * pair); };
   auto place = [&](Value p, int64_t pair) { return k.offset(p, k.i64Of(columnOf(pair))); };
-  SmallVector<Values> bias;
-  for (int64_t pair = 0; hasBias && pair < product.pairsOfThread(); ++pair)
-    bias.push_back(access.load(access.conditions(k.boolean(true), columnOf(pair)), place(k.buffer(2), pair)));
   const double rate = dropoutRateOf(epilogue);
-  Dropout dropout{k, product, rate, rate > 0 ? k.training() : Value(), firstColumn};
-  for (int64_t r = 0; r < product.rowsOfThread(); ++r) {
-    Value number = k.add(k.add(row, product.firstRow()), 8 * r), isRow = k.less(number, rows);
-    Value at = k.i64Of(number);
-    Values factors;
-    if (rate > 0)
-      factors = dropout.factors(k.i64Of(k.min(number, k.sub(rows, k.i32Of(1)))));
-    for (int64_t pair = 0; pair < product.pairsOfThread(); ++pair) {
-      const PairAccess::Conditions conditions = access.conditions(isRow, columnOf(pair));
-      auto rowOf = [&](int64_t buffer) { return place(k.offset(k.buffer(buffer), k.mul(at, k.stride(buffer))), pair); };
-      SmallVector<Values> extras;
-      for (int64_t extra = firstExtra; extra < operands; ++extra)
-        extras.push_back(access.load(conditions, rowOf(extra)));
-      SmallVector<Value> results[2];
-      for (int64_t i = 0; i < 2; ++i) {
-        Value y = product.sum(sums, r, pair, i);
-        if (hasBias)
-          y = k.addf(y, bias[pair][i]);
-        results[i] = {y};
-        if (!epilogue.empty()) {
-          SmallVector<Value> arguments = {y};
-          for (const Values &extra : extras)
-            arguments.push_back(extra[i]);
-          results[i] = evaluateEpilogue(k, epilogue, arguments, rate > 0 ? factors[2 * pair + i] : Value());
+  Dropout dropout{k, rate, rate > 0 ? k.training() : Value()};
+  // Those of 64 columns at a time: what they need beside the sums is to fit into registers.
+  const int64_t together = std::min<int64_t>(8, product.pairsOfThread());
+  for (int64_t begin = 0; begin < product.pairsOfThread(); begin += together) {
+    SmallVector<Values> bias;
+    for (int64_t pair = begin; hasBias && pair < begin + together; ++pair)
+      bias.push_back(access.load(access.conditions(k.boolean(true), columnOf(pair)), place(k.buffer(2), pair)));
+    for (int64_t r = 0; r < product.rowsOfThread(); ++r) {
+      Value number = k.add(k.add(row, product.firstRow()), 8 * r), isRow = k.less(number, rows);
+      Value at = k.i64Of(number);
+      Values factors;
+      if (rate > 0)
+        factors = dropout.factors(k.i64Of(k.min(number, k.sub(rows, k.i32Of(1)))), columnOf(begin), together);
+      for (int64_t pair = begin; pair < begin + together; ++pair) {
+        const PairAccess::Conditions conditions = access.conditions(isRow, columnOf(pair));
+        auto rowOf = [&](int64_t buffer) { return place(k.offset(k.buffer(buffer), k.mul(at, k.stride(buffer))), pair); };
+        SmallVector<Values> extras;
+        for (int64_t extra = firstExtra; extra < operands; ++extra)
+          extras.push_back(access.load(conditions, rowOf(extra)));
+        SmallVector<Value> results[2];
+        for (int64_t i = 0; i < 2; ++i) {
+          Value y = product.sum(sums, r, pair, i);
+          if (hasBias)
+            y = k.addf(y, bias[pair - begin][i]);
+          results[i] = {y};
+          if (!epilogue.empty()) {
+            SmallVector<Value> arguments = {y};
+            for (const Values &extra : extras)
+              arguments.push_back(extra[i]);
+            results[i] = evaluateEpilogue(k, epilogue, arguments, rate > 0 ? factors[2 * (pair - begin) + i] : Value());
+          }
         }
+        for (OpResult result : op->getResults())
+          if (const int64_t i = result.getResultNumber(); !result.use_empty())
+            access.store(conditions, results[0][i], results[1][i], rowOf(operands + i));
       }
-      for (OpResult result : op->getResults())
-        if (const int64_t i = result.getResultNumber(); !result.use_empty())
-          access.store(conditions, results[0][i], results[1][i], rowOf(operands + i));
     }
   }
 }
@@ -127,7 +130,34 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, const Operand &
   return {{Partition::Unit::Rows, tile.rows, across}};
 }
 
+// The same by warpgroups: a cluster's blocks have the same columns of rows that follow each other.
+Backend::KernelInfo emitByWarpgroups(KernelBuilder &k, Operation *op, RankedTensorType weight, bool along, bool hasBias, Region &epilogue) {
+  using Product = WarpgroupTile;
+  const int64_t inner = weight.getDimSize(along ? 1 : 0), columns = weight.getDimSize(along ? 0 : 1), across = upTo(columns, Product::columns);
+  k.threads = Product::threads;
+  Value tile = k.div(k.chunk, Product::cluster), first = k.mul(k.div(tile, across), Product::cluster * Product::rows);
+  Value row = k.truncated(k.add(first, k.mul(k.rem(k.chunk, Product::cluster), Product::rows)));
+  Value column = k.truncated(k.mul(k.rem(tile, across), Product::columns));
+  k.when(k.less(first, k.rowCount()), [&] {
+    Product product(k, rowsOperand(k, 0, inner, /*along=*/true), BlockedWeight(k, weight, along));
+    product.multiply(row, column, inner, [&](ArrayRef<Value> sums) { finish(k, product, sums, row, column, op, columns, hasBias, epilogue); });
+  });
+  return {{Partition::Unit::Rows, Product::cluster * Product::rows, Product::cluster * across}};
+}
+
 } // namespace
+
+// Where there are few columns, what is read of the rows decides, and smaller tiles read it as well.
+bool byWarpgroups(const Architecture &architecture, Operation *op) {
+  auto pays = [&](auto product, unsigned columns) {
+    return architecture.warpgroups && inBF16(product.getCompute()) && product.getWeight().getType().getDimSize(columns) > 128;
+  };
+  if (auto linear = dyn_cast<LinearOp>(op))
+    return pays(linear, 0);
+  if (auto grad = dyn_cast<LinearInputGradOp>(op))
+    return pays(grad, 1);
+  return false;
+}
 
 // Large tiles take the time of one of them while there are fewer than processors; small ones read four times as much, and with 32 large tiles to do
 // would take as long.
@@ -139,6 +169,8 @@ int64_t fewRowsOf(LinearOp op) {
 
 Backend::KernelInfo emitLinear(KernelBuilder &k, LinearOp op, bool fewRows) {
   RankedTensorType weight = op.getWeight().getType();
+  if (byWarpgroups(k.architecture, op))
+    return emitByWarpgroups(k, op, weight, /*along=*/true, static_cast<bool>(op.getBias()), op.getEpilogue());
   const bool bf16 = inBF16(op.getCompute());
   const Tile tile = fewRows ? tileForFewRows(bf16) : tileFor(weight.getDimSize(0), bf16);
   k.threads = tile.threads();
@@ -148,6 +180,8 @@ Backend::KernelInfo emitLinear(KernelBuilder &k, LinearOp op, bool fewRows) {
 
 Backend::KernelInfo emitLinearInputGrad(KernelBuilder &k, LinearInputGradOp op) {
   RankedTensorType weight = op.getWeight().getType();
+  if (byWarpgroups(k.architecture, op))
+    return emitByWarpgroups(k, op, weight, /*along=*/false, /*hasBias=*/false, op.getEpilogue());
   const bool bf16 = inBF16(op.getCompute());
   const Tile tile = tileFor(weight.getDimSize(1), bf16);
   k.threads = tile.threads();

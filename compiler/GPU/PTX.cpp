@@ -26,8 +26,10 @@ namespace xfc::gpu {
 const std::vector<Architecture> &Architecture::known() {
   // What runs on later GPUs, too, keeps to the shared memory that the smallest of them have (8.6, 8.9, 12.0).
   constexpr int64_t every = 99 << 10;
-  static const std::vector<Architecture> all = {{"sm_80", "+ptx71", every},  {"sm_86", "+ptx71", every},         {"sm_89", "+ptx78", every}, {"sm_90", "+ptx78", every},
-                                                {"sm_90a", "+ptx80", 227 << 10}, {"sm_100", "+ptx86", every}, {"sm_120", "+ptx87", every}};
+  static const std::vector<Architecture> all = {{"sm_80", "+ptx71", every, false},  {"sm_86", "+ptx71", every, false},
+                                                {"sm_89", "+ptx78", every, false},  {"sm_90", "+ptx78", every, false},
+                                                {"sm_90a", "+ptx80", 227 << 10, true}, {"sm_100", "+ptx86", every, false},
+                                                {"sm_120", "+ptx87", every, false}};
   return all;
 }
 

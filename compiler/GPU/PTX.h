@@ -14,6 +14,7 @@ struct Architecture {
   std::string name;     // sm_80, as --cuda-arch says it and LLVM and ptxas know it
   std::string features; // LLVM's: the oldest version of PTX that has what we emit for it
   int64_t sharedBytes;  // that a block can have
+  bool warpgroups;      // four warps multiply together, copies arrive at barriers, and blocks form clusters
 
   // Throws Error listing what is known for another name.
   static const Architecture &named(const std::string &name);

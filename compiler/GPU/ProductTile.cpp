@@ -118,7 +118,7 @@ void ProductTile::Side::put(KernelBuilder &k, ArrayRef<Value> values, Value slot
 //===--------------------------------------------------------------------------------------------------------===//
 
 ProductTile::ProductTile(KernelBuilder &k, const Tile &tile, bool bf16, const Operand &a, const Operand &b)
-    : k(k), tile(tile), bf16(bf16), a(k, a, tile.rows, tile, bf16), b(k, b, tile.columns, tile, bf16) {
+    : ThreadSums(tile.warpRows, tile.warpColumns), k(k), tile(tile), bf16(bf16), a(k, a, tile.rows, tile, bf16), b(k, b, tile.columns, tile, bf16) {
   assert(k.threads == tile.threads());
   const int64_t across = tile.columns / tile.warpColumns;
   warpRow = k.mul(k.div(k.warp(), across), tile.warpRows);
@@ -126,8 +126,6 @@ ProductTile::ProductTile(KernelBuilder &k, const Tile &tile, bool bf16, const Op
   threadRow = k.add(warpRow, k.div(k.lane(), 4));
   threadColumn = k.add(warpColumn, k.mul(k.rem(k.lane(), 4), 2));
 }
-
-Value ProductTile::sum(ArrayRef<Value> sums, int64_t row, int64_t pair, int64_t which) const { return sums[sumAt(row, pair, which)]; }
 
 Value ProductTile::slotOf(const Side &side, Value which) { return k.offset(side.shared, k.mul(which, side.bytes()), k.b.getI8Type()); }
 

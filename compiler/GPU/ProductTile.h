@@ -27,12 +27,30 @@ struct Tile {
   int64_t threads() const { return rows / warpRows * (columns / warpColumns) * KernelBuilder::warpSize; }
 };
 
+// What a thread has of a tile's sums: rowsOfThread() rows, and of each pairsOfThread() pairs of neighbouring columns; rows are 8 apart, pairs 8
+// columns. Their first, within the tile (i32), and a sum.
+class ThreadSums {
+public:
+  int64_t rowsOfThread() const { return warpRows / 8; }
+  int64_t pairsOfThread() const { return warpColumns / 8; }
+  mlir::Value firstRow() const { return threadRow; }
+  mlir::Value firstColumn() const { return threadColumn; }
+  mlir::Value sum(llvm::ArrayRef<mlir::Value> sums, int64_t row, int64_t pair, int64_t which) const { return sums[sumAt(row, pair, which)]; }
+
+protected:
+  ThreadSums(int64_t warpRows, int64_t warpColumns) : warpRows(warpRows), warpColumns(warpColumns) {}
+  size_t sumAt(int64_t row, int64_t pair, int64_t which) const { return (row / 2 * pairsOfThread() + pair) * 4 + row % 2 * 2 + which; }
+
+  const int64_t warpRows, warpColumns;
+  mlir::Value threadRow, threadColumn;
+};
+
 // Products in f32 by fused multiply-adds, or in bf16 by tensor cores with sums in f32.
 //
 // Two blocks of each operand are in shared memory: while one is multiplied, the next arrives. What is packed is copied; rows in
 // f32 pass registers, where bf16 rounds them. Lines of bf16 have their 16 bytes permuted, those of f32 have 16 bytes more than they need, so that
 // the rows of a fragment lie in different banks.
-class ProductTile {
+class ProductTile : public ThreadSums {
 public:
   // a is M x K, b is N x K, in that each has k along its lines or not. Takes shared memory.
   ProductTile(KernelBuilder &k, const Tile &tile, bool bf16, const Operand &a, const Operand &b);
@@ -44,14 +62,6 @@ public:
 
   // The sum over k of the tile's row number thread(), for each row a thread, from the shares of all threads. In it are barriers.
   mlir::Value sumRows(llvm::ArrayRef<mlir::Value> shares);
-
-  // A thread has rowsOfThread() rows and of each pairsOfThread() pairs of neighbouring columns: rows 8 apart, pairs 8 columns apart. Their
-  // first, within the tile (i32), and a sum.
-  int64_t rowsOfThread() const { return tile.warpRows / 8; }
-  int64_t pairsOfThread() const { return tile.warpColumns / 8; }
-  mlir::Value firstRow() const { return threadRow; }
-  mlir::Value firstColumn() const { return threadColumn; }
-  mlir::Value sum(llvm::ArrayRef<mlir::Value> sums, int64_t row, int64_t pair, int64_t which) const;
 
 private:
   // One operand's way through shared memory.
@@ -78,13 +88,12 @@ private:
   mlir::Value slotOf(const Side &side, mlir::Value which);
   void multiplyBF16(mlir::Value aSlot, mlir::Value bSlot, Values &sums);
   void multiplyF32(mlir::Value aSlot, mlir::Value bSlot, Values &sums);
-  size_t sumAt(int64_t row, int64_t pair, int64_t which) const { return (row / 2 * pairsOfThread() + pair) * 4 + row % 2 * 2 + which; }
 
   KernelBuilder &k;
   Tile tile;
   bool bf16;
   Side a, b;
-  mlir::Value warpRow, warpColumn, threadRow, threadColumn;
+  mlir::Value warpRow, warpColumn;
 };
 
 // Access to lines of which a thread has pairs of neighbouring columns, without branches: 8 bytes at once where all of them let it.

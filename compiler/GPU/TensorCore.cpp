@@ -31,8 +31,10 @@ void multiplyMatrices(KernelBuilder &k, ArrayRef<Value> a, ArrayRef<Value> b, Mu
   llvm::copy(membersOf(k, sums, 4), c.begin());
 }
 
-void copyAsync(KernelBuilder &k, Value to, Value from, Value valid) {
-  NVVM::CpAsyncOp::create(k.b, to, from, 16u, NVVM::LoadCacheModifierKind::CG, k.select(valid, k.i32Of(16), k.i32Of(0)));
+void copyAsync(KernelBuilder &k, Value to, Value from, Value valid, int64_t bytes) {
+  // Only 16 bytes can pass by the first cache.
+  NVVM::CpAsyncOp::create(k.b, to, from, static_cast<uint32_t>(bytes), bytes == 16 ? NVVM::LoadCacheModifierKind::CG : NVVM::LoadCacheModifierKind::CA,
+                          k.select(valid, k.i32Of(static_cast<int32_t>(bytes)), k.i32Of(0)));
 }
 void commitCopies(KernelBuilder &k) { NVVM::CpAsyncCommitGroupOp::create(k.b); }
 void waitForCopies(KernelBuilder &k, int64_t pending) { NVVM::CpAsyncWaitGroupOp::create(k.b, static_cast<uint32_t>(pending)); }

@@ -17,9 +17,9 @@ Values loadMatrices(KernelBuilder &, mlir::Value address, bool transposed);
 // of K; where a row of a and c lies among the 16 changes nothing in its sums.
 void multiplyMatrices(KernelBuilder &, llvm::ArrayRef<mlir::Value> a, llvm::ArrayRef<mlir::Value> b, llvm::MutableArrayRef<mlir::Value> c);
 
-// 16 bytes from global to shared memory, both at multiples of 16: `valid` (i1) or zeros. They are there once the thread has waited, and for
+// 4 or 16 bytes from global to shared memory, both at multiples of as many: `valid` (i1) or zeros. They are there once the thread has waited, and for
 // other threads after a barrier that follows.
-void copyAsync(KernelBuilder &, mlir::Value to, mlir::Value from, mlir::Value valid);
+void copyAsync(KernelBuilder &, mlir::Value to, mlir::Value from, mlir::Value valid, int64_t bytes = 16);
 void commitCopies(KernelBuilder &);                   // those since the last commit are a group
 void waitForCopies(KernelBuilder &, int64_t pending); // all groups but the last `pending`
 

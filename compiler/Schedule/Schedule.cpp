@@ -220,7 +220,7 @@ Place Scheduler::packedFor(Operation *op, unsigned operand, Backend::Packing pac
   auto type = cast<RankedTensorType>(op->getOperand(operand).getType());
   if (weight.kind != Place::Kind::Parameters)
     fail(op, "its weight is no parameter");
-  std::string name = packing.transposed ? "pack_transposed_" : "pack_";
+  std::string name = packing.transposed ? "pack_transposed_" : packing.blocks ? "pack_blocks_" : "pack_";
   if (packing.compute)
     name += stringifyComputeType(*packing.compute).str() + "_";
   name += std::to_string(type.getDimSize(0)) + "x" + std::to_string(type.getDimSize(1));

@@ -18,10 +18,11 @@ public:
     int64_t threads = 0; // of a GPU's block
     int64_t chunkBytes = 0; // what it leaves to the kernel that merges, for each chunk of a batch of more than chunkRows rows
   };
-  // A packed weight: of W^T (transposed) or W, rounded to a compute type if there is one.
+  // A packed weight: of W^T (transposed) or W, rounded to a compute type if there is one, in rows or in a target's blocks.
   struct Packing {
     bool transposed = false;
     std::optional<ComputeType> compute = {};
+    bool blocks = false;
   };
   struct PackInfo {
     int64_t bytes = 0;  // of the packed weight

@@ -29,7 +29,7 @@ public:
 mlir::MLIRContext &context();
 // Throw std::runtime_error where there is no kernel of the op.
 std::unique_ptr<Code> compileForCPU(mlir::Operation *op, mlir::Type element, const Options &options);
-std::unique_ptr<Code> compileForGPU(mlir::Operation *op);
+std::unique_ptr<Code> compileForGPU(mlir::Operation *op, const std::string &arch);
 
 // On a line of the cache, with a pattern behind `size` bytes.
 struct GuardedBytes {

@@ -59,9 +59,8 @@ private:
 
 class GPUCode : public Code {
 public:
-  explicit GPUCode(Operation *op) : device({.threads = 2, .checks = true}) {
-    const gpu::Architecture &architecture = gpu::Architecture::known().front();
-    GPUBackend backend(context(), architecture);
+  GPUCode(Operation *op, const std::string &arch) : device({.threads = 2, .checks = true}) {
+    GPUBackend backend(context(), gpu::Architecture::named(arch));
     info = backend.emit(op, "kernel");
     few = backend.emitForFewRows(op, "kernel_few_rows");
     if (info.chunkBytes)
@@ -142,7 +141,8 @@ private:
     call.strides = reinterpret_cast<const int64_t *>(memory.copy(strides.data(), strides.size() * 8));
     call.immediates = reinterpret_cast<const int64_t *>(memory.copy(immediates.data(), immediates.size() * 8));
     const uint64_t argument = memory.copy(&call, sizeof call);
-    device.launch(device.entry(*program, kernel), {static_cast<uint32_t>(chunks)}, {static_cast<uint32_t>(threads)}, shared, &argument);
+    const ptx::Interpreter::Entry entry = device.entry(*program, kernel);
+    device.launch(entry, {static_cast<uint32_t>(chunks)}, {static_cast<uint32_t>(threads)}, shared, &argument, entry.cluster);
     for (const Block &block : blocks)
       if (block.data)
         device.read(block.data, addresses[block.data], block.bytes);
@@ -157,6 +157,6 @@ private:
 
 } // namespace
 
-std::unique_ptr<Code> compileForGPU(Operation *op) { return std::make_unique<GPUCode>(op); }
+std::unique_ptr<Code> compileForGPU(Operation *op, const std::string &arch) { return std::make_unique<GPUCode>(op, arch); }
 
 } // namespace xfc::test

@@ -264,7 +264,7 @@ CompiledOp::CompiledOp(const std::string &body, const std::vector<std::string> &
   if (auto clip = dyn_cast<ClipFactorOp>(op))
     element = clip.getMaxNorm().getType().getElementType();
 
-  state->code = options.device == Device::GPU ? compileForGPU(op) : compileForCPU(op, element, options);
+  state->code = options.device == Device::GPU ? compileForGPU(op, options.arch) : compileForCPU(op, element, options);
 }
 
 CompiledOp::~CompiledOp() = default;

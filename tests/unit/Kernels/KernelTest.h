@@ -45,9 +45,11 @@ struct Target {
   Device device = Device::CPU;
   std::string cpu = "x86-64-v3";
   std::string compute = {}; // of products, if another
+  std::string arch = "sm_80"; // of GPU/
   std::string element() const { return f64 ? "f64" : "f32"; }
   std::string name() const {
-    std::string name = (device == Device::Plain ? "plain_" : device == Device::GPU ? "gpu_" : "") + element() + (compute.empty() ? "" : "_" + compute) + (cpu == "x86-64-v3" ? "" : cpu.substr(6));
+    std::string name = (device == Device::Plain ? "plain_" : device == Device::GPU ? "gpu_" : "") + element() + (compute.empty() ? "" : "_" + compute) + (cpu == "x86-64-v3" ? "" : cpu.substr(6)) +
+                       (arch == "sm_80" ? "" : "_" + arch);
     std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
     return name;
   }
@@ -69,6 +71,7 @@ struct Options {
   Device device = Device::CPU;
   int64_t extraStride = 0;   // elements between rows beyond their width
   std::string cpu = "x86-64-v3";
+  std::string arch = "sm_80"; // of GPU/
   std::vector<int64_t> immediates = {};
   bool inPlace = false;      // the first result takes the first operand's buffer
   std::vector<PackedWeight> weights = {}; // an adam's; what it packs is compared with what the pack kernels make

@@ -17,6 +17,7 @@ const Target bf16Targets[] = {{.compute = "bf16"},
                               {.cpu = "x86-64-v4+amx", .compute = "bf16"}};
 
 const Target gpuMatrixTargets[] = {{.device = Device::GPU}, {.device = Device::GPU, .compute = "bf16"}};
+const Target warpgroupTargets[] = {{.device = Device::GPU, .compute = "bf16", .arch = "sm_90a"}};
 
 class Matrix : public testing::TestWithParam<Target> {
 protected:
@@ -50,12 +51,35 @@ protected:
     const double rounding = GetParam().f64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
     options.cpu = GetParam().cpu;
     options.device = GetParam().device;
+    options.arch = GetParam().arch;
     CompiledOp kernel(text, types, options);
     for (const std::vector<int> &lengths : batches) {
       Batch batch(lengths, {1}, 40, training);
       SCOPED_TRACE(text);
       expectClose(kernel.run(batch), rounding * (4 + std::sqrt(static_cast<double>(terms))), text);
     }
+  }
+
+  // Bias, activations, dropout and residuals behind a product of so many columns.
+  void checkEpilogues(const std::vector<int64_t> &widths) {
+    for (bool training : {true, false})
+      for (int64_t out : widths) {
+        const std::string t = rows(out);
+        check({{9, 31}},
+              "xfc.linear %a0, %a1 bias %a2 {\n^bb0(%y: " + t + "):\n  %p = xfc.activation relu %y : <source, " + std::to_string(out) + "x" +
+                  element() + ">\n  %d = xfc.dropout %p {rate = 0.3, id = 9 : i64} : " + t + "\n  xfc.yield %d : " + t + "\n}",
+              {rows(20), tensor(out, 20), tensor(out)}, t, 20, {.immediates = {9}}, training);
+        check({{9, 31}},
+              "xfc.linear %a0, %a1 with %a2 {\n^bb0(%y: " + t + ", %e: " + t + "):\n  %s = xfc.add %y, %e : " + t +
+                  "\n  %p = xfc.activation gelu %s : <source, " + std::to_string(out) + "x" + element() + ">\n  xfc.yield %s, %p : " + t + ", " +
+                  t + "\n}",
+              {rows(20), tensor(out, 20), t}, t + ", " + t, 20, {.extraStride = 2}, training);
+        check({{9, 31}},
+              "xfc.linear_input_grad %a0, %a1 with %a2 {\n^bb0(%y: " + t + ", %e: " + t +
+                  "):\n  %d = xfc.dropout %y {rate = 0.5, id = 3 : i64} : " + t + "\n  %g = xfc.activation_grad relu %d, %e : <source, " +
+                  std::to_string(out) + "x" + element() + ">\n  xfc.yield %g : " + t + "\n}",
+              {rows(20), tensor(20, out), t}, t, 20, {.immediates = {3}}, training);
+      }
   }
 
   // A row's result is the same to the bit wherever it stands and whatever stands beside it: products are cut by rows, never
@@ -73,7 +97,7 @@ protected:
         tensor.data[i] = isIds ? static_cast<int64_t>(at) % 37 + lowestId : std::sin(at * (operand + 1) * 0.7);
       }
     };
-    CompiledOp kernel(text, types, {.device = GetParam().device, .extraStride = 1, .cpu = GetParam().cpu, .unused = std::move(unused), .evaluate = false, .set = set});
+    CompiledOp kernel(text, types, {.device = GetParam().device, .extraStride = 1, .cpu = GetParam().cpu, .arch = GetParam().arch, .unused = std::move(unused), .evaluate = false, .set = set});
     const Outcome all = kernel.run(Batch({most}, {1}));
     auto expectSame = [&](int count, int from) {
       first = from;
@@ -119,26 +143,7 @@ TEST_P(Matrix, LinearInputGrad) {
     check(batches, "xfc.linear_input_grad %a0, %a1", {rows(out), tensor(out, in)}, rows(in), out, {.extraStride = 1});
 }
 
-TEST_P(FusedMatrix, Epilogues) {
-  for (bool training : {true, false})
-    for (int64_t out : {10, 64, 130}) {
-      const std::string t = rows(out);
-      check({{9, 31}},
-            "xfc.linear %a0, %a1 bias %a2 {\n^bb0(%y: " + t + "):\n  %p = xfc.activation relu %y : <source, " + std::to_string(out) + "x" +
-                element() + ">\n  %d = xfc.dropout %p {rate = 0.3, id = 9 : i64} : " + t + "\n  xfc.yield %d : " + t + "\n}",
-            {rows(20), tensor(out, 20), tensor(out)}, t, 20, {.immediates = {9}}, training);
-      check({{9, 31}},
-            "xfc.linear %a0, %a1 with %a2 {\n^bb0(%y: " + t + ", %e: " + t + "):\n  %s = xfc.add %y, %e : " + t +
-                "\n  %p = xfc.activation gelu %s : <source, " + std::to_string(out) + "x" + element() + ">\n  xfc.yield %s, %p : " + t + ", " +
-                t + "\n}",
-            {rows(20), tensor(out, 20), t}, t + ", " + t, 20, {.extraStride = 2}, training);
-      check({{9, 31}},
-            "xfc.linear_input_grad %a0, %a1 with %a2 {\n^bb0(%y: " + t + ", %e: " + t +
-                "):\n  %d = xfc.dropout %y {rate = 0.5, id = 3 : i64} : " + t + "\n  %g = xfc.activation_grad relu %d, %e : <source, " +
-                std::to_string(out) + "x" + element() + ">\n  xfc.yield %g : " + t + "\n}",
-            {rows(20), tensor(20, out), t}, t, 20, {.immediates = {3}}, training);
-    }
-}
+TEST_P(FusedMatrix, Epilogues) { checkEpilogues({10, 64, 130}); }
 
 TEST_P(Matrix, WeightGradients) {
   for (auto [in, out] : shapes) {
@@ -281,10 +286,45 @@ TEST_P(GPUMatrix, ChunksOfRowsAreAddedInTheirOrder) {
 }
 
 INSTANTIATE_TEST_SUITE_P(GPU, GPUMatrix, testing::ValuesIn(gpuMatrixTargets), nameOf);
+
+// By warpgroups, of sm_90a: over 128 columns. Rows whose features are not a multiple of 4 and rows apart by other than 16 bytes; less than a block of K,
+// more of them than stages, and a part of one; columns over a tile. Rows of one block of a cluster, of both, and of a second cluster.
+class WarpgroupMatrix : public Matrix {
+protected:
+  struct Case {
+    Shape shape;
+    int64_t extraStride;
+    std::vector<std::vector<int>> batches;
+  };
+  const std::vector<Case> cases = {
+      {{24, 130}, 0, {{1}, {9, 120}, {200, 57}}}, {{33, 300}, 0, {{40}}}, {{64, 256}, 4, {{1}, {200}}}, {{64, 256}, 3, {{40}}}, {{600, 260}, 0, {{73}}}};
+};
+
+TEST_P(WarpgroupMatrix, Linear) {
+  for (const auto &[shape, extraStride, some] : cases) {
+    const auto [in, out] = shape;
+    check(some, "xfc.linear %a0, %a1 bias %a2", {rows(in), tensor(out, in), tensor(out)}, rows(out), in, {.extraStride = extraStride});
+  }
+}
+
+TEST_P(WarpgroupMatrix, LinearInputGrad) {
+  for (const auto &[shape, extraStride, some] : cases) {
+    const auto [out, in] = shape;
+    check(some, "xfc.linear_input_grad %a0, %a1", {rows(out), tensor(out, in)}, rows(in), out, {.extraStride = extraStride});
+  }
+}
+
+TEST_P(WarpgroupMatrix, Epilogues) { checkEpilogues({130, 300}); }
+
+TEST_P(WarpgroupMatrix, RowsDoNotTouchEachOther) {
+  checkRowsAlone("xfc.linear %a0, %a1 bias %a2", {rows(70), tensor(130, 70), tensor(130)}, rows(130));
+}
+
 INSTANTIATE_TEST_SUITE_P(CPU, Matrix, testing::ValuesIn(matrixTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(BF16, Matrix, testing::ValuesIn(bf16Targets), nameOf);
 INSTANTIATE_TEST_SUITE_P(Plain, Matrix, testing::ValuesIn(plainTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(GPU, Matrix, testing::ValuesIn(gpuMatrixTargets), nameOf);
+INSTANTIATE_TEST_SUITE_P(GPU, WarpgroupMatrix, testing::ValuesIn(warpgroupTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(GPU, FusedMatrix, testing::ValuesIn(gpuMatrixTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(CPU, FusedMatrix, testing::ValuesIn(matrixTargets), nameOf);
 INSTANTIATE_TEST_SUITE_P(BF16, FusedMatrix, testing::ValuesIn(bf16Targets), nameOf);
