@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <list>
+#include <set>
 
 namespace xfc {
 namespace {
@@ -17,28 +18,23 @@ std::string operationOf(const std::string &kernel) {
   return kernel.substr(0, end);
 }
 
-// What kernels write: values of the arena, and gradients.
-int64_t bytesAt(const Module &module, const ProgramRun &run, const Place &place) {
-  if (place.kind == Place::Kind::Arena)
-    return evaluate(run.program->buffers[place.index].size, run.counts) - place.offset;
-  if (place.kind != Place::Kind::Gradients)
-    return 0;
-  for (const Parameter &parameter : module.parameters)
-    if (parameter.offset * bytesOf(module.type) == place.offset) {
-      int64_t bytes = bytesOf(module.type);
-      for (int64_t size : parameter.shape)
-        bytes *= size;
-      return bytes;
-    }
-  return 0;
-}
-
 class Side {
 public:
-  Side(Engine &engine, std::string_view program) : engine(engine), run(engine.lastRun(program)) {}
+  Side(Engine &engine, std::string_view program) : engine(engine), run(engine.lastRun(program)) {
+    for (const Step &step : steps())
+      for (const Place &place : step.buffers)
+        if (place.kind == Place::Kind::Gradients)
+          gradients.insert(place.offset);
+    gradients.insert(engine.module().parameterElements * bytesOf(engine.module().type));
+  }
   const std::vector<Step> &steps() const { return run.program->steps; }
   std::string operation(const Step &step) const { return operationOf(engine.module().kernels[step.kernel].name); }
-  int64_t bytes(const Place &place) const { return bytesAt(engine.module(), run, place); }
+  // Of what kernels write: values of the arena, and gradients, each up to the next one that a step names (projections may share theirs).
+  int64_t bytes(const Place &place) const {
+    if (place.kind == Place::Kind::Arena)
+      return evaluate(run.program->buffers[place.index].size, run.counts) - place.offset;
+    return place.kind == Place::Kind::Gradients ? *gradients.upper_bound(place.offset) - place.offset : 0;
+  }
   void *address(const Place &place) const { return run.address(place); }
   void runStep(const Step &step) {
     Program &single = programs.emplace_back(*run.program);
@@ -54,6 +50,7 @@ public:
   const ProgramRun run;
 
 private:
+  std::set<int64_t> gradients; // where they begin, and where the last one ends
   std::list<Program> programs; // which a device knows by their addresses
 };
 
