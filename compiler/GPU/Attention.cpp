@@ -8,9 +8,6 @@ using namespace mlir;
 namespace xfc::gpu {
 namespace {
 
-// Stands for minus infinity among running maxima: finite, so that no difference is NaN.
-constexpr double lowest = -1e30;
-
 class AttentionKernel {
 public:
   AttentionKernel(KernelBuilder &k, AttentionOp op);

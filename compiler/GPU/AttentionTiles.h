@@ -7,6 +7,9 @@
 
 namespace xfc::gpu {
 
+// Stands for minus infinity among maxima of scores: finite, so that no difference is NaN.
+constexpr double lowest = -1e30;
+
 // Address of row j (i32) of a matrix, wherever its rows lie.
 using RowAt = std::function<mlir::Value(mlir::Value)>;
 

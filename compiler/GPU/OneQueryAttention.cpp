@@ -11,9 +11,6 @@ using namespace mlir;
 namespace xfc::gpu {
 namespace {
 
-// Stands for minus infinity among maxima: finite, so that no difference is NaN.
-constexpr double lowest = -1e30;
-
 // A product of one row would leave 15 of a tensor core's 16 rows empty, and keys are read once: so dot products, by eight lanes a key, whose loads are
 // whole lines of 128 bytes. All keys and values of a warp's part are under way at once.
 //
@@ -60,9 +57,8 @@ Backend::KernelInfo OneQueryAttention::emit() {
   k.threads = warps * k.warpSize;
   k.registers = std::max(keyDim, valueDim) > 64 ? 232 : 168;
   Value parts = k.shared(warps * partStride() * 4);
-  Value sequence = k.div(k.chunk, heads), head = k.rem(k.chunk, heads), zero = k.i32Of(0);
-  k.when(k.less(sequence, k.field(k.rows(), offsetof(xfc_rows, sequences), k.i64)), [&] {
-    HeadOfSequence at(k, sequence, head);
+  Value zero = k.i32Of(0);
+  return {eachHead(k, heads, [&](HeadOfSequence &at) {
     Value limit = at.limit(k, zero);
     Values query = partOfRow(at.rows(k, q, keyDim, zero)(zero), keyDim, 1);
     // Scores times log2(e): exponentials are powers of two.
@@ -97,8 +93,7 @@ Backend::KernelInfo OneQueryAttention::emit() {
       Value column = k.add(k.thread(), i * k.threads);
       k.storeIf(k.less(column, k.i32Of(static_cast<int32_t>(valueDim))), {k.mulf(state[2 + i], factor)}, k.offset(row, column));
     }
-  });
-  return {{Partition::Unit::Sequences, 1, heads}};
+  })};
 }
 
 Value OneQueryAttention::firstColumn(int64_t element) { return k.add(k.shiftLeft(k.bitAnd(k.lane(), lanes - 1), 2), element / 4 * columns); }

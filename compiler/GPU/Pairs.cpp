@@ -60,7 +60,6 @@ static Value eachLane(KernelBuilder &k, Value count, Value state, const std::fun
 
 Backend::KernelInfo emitSoftmax(KernelBuilder &k, SoftmaxOp op) {
   return eachRow(k, cast<PairsType>(op.getType()), 2, [&](ArrayRef<Value> rows, Value count) {
-    const double lowest = -1e30;
     auto at = [&](int64_t i, Value j) { return k.offset(rows[i], j); };
     Value maximum = k.warpMax(eachLane(k, count, k.scalar(lowest), [&](Value j, Value s) { return k.maxf(k.load(at(0, j)), s); }));
     Value reference = k.select(k.lessf(maximum, k.scalar(lowest / 2)), k.scalar(0), maximum);
