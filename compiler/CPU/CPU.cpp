@@ -3,7 +3,6 @@
 #include "Dialect/XFC.h"
 #include "Emitters.h"
 #include "Matrix.h"
-#include "Codegen/MachineCode.h"
 #include "core/Error.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -43,6 +42,6 @@ Backend::PackInfo CPUBackend::emitPack(RankedTensorType weight, Packing packing,
   return info;
 }
 
-void CPUBackend::lower(ModuleOp kernels) { lowerToLLVM(kernels); }
+void CPUBackend::addLowering(OpPassManager &manager) const { addLoweringToLLVM(manager); }
 
 } // namespace xfc

@@ -14,7 +14,7 @@ public:
   PackInfo emitPack(mlir::RankedTensorType weight, Packing packing, llvm::StringRef name) override;
 
 private:
-  void lower(mlir::ModuleOp kernels) override;
+  void addLowering(mlir::OpPassManager &manager) const override;
 };
 
 } // namespace xfc

@@ -1,10 +1,55 @@
-// The module that kernels are emitted into, and the object at the end.
+// The module that kernels are emitted into, and the objects at the end.
 #include "Image.h"
-#include "Object.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Pass/PassManager.h"
+#include <algorithm>
+#include <numeric>
 
 using namespace mlir;
 
 namespace xfc {
+
+namespace {
+
+// Not the number of cores: the same model gives the same bytes anywhere. Enough for the longest part to be short.
+constexpr size_t partsOfAnImage = 16;
+
+// Moves a module's functions into `count` modules inside it, of about as many operations each. A part declares what it calls
+// of others.
+void split(ModuleOp kernels, size_t count) {
+  OpBuilder builder = OpBuilder::atBlockBegin(kernels.getBody());
+  std::vector<ModuleOp> parts;
+  for (size_t i = 0; i < count; ++i)
+    parts.push_back(ModuleOp::create(builder, kernels.getLoc()));
+
+  std::vector<std::pair<size_t, func::FuncOp>> functions; // the largest first
+  for (func::FuncOp function : kernels.getOps<func::FuncOp>()) {
+    size_t operations = 0;
+    function.walk([&](Operation *) { ++operations; });
+    functions.emplace_back(operations, function);
+  }
+  llvm::stable_sort(functions, [](const auto &a, const auto &b) { return a.first > b.first; });
+  std::vector<size_t> sizes(count);
+  for (auto &[operations, function] : functions) {
+    const size_t lightest = std::min_element(sizes.begin(), sizes.end()) - sizes.begin();
+    sizes[lightest] += operations;
+    function->moveBefore(parts[lightest].getBody(), parts[lightest].getBody()->end());
+  }
+
+  llvm::StringMap<FunctionType> types;
+  for (auto &[operations, function] : functions)
+    types[function.getName()] = function.getFunctionType();
+  for (ModuleOp part : parts) {
+    std::optional<SymbolTable::UseRange> uses = SymbolTable::getSymbolUses(&part.getBodyRegion());
+    builder.setInsertionPointToEnd(part.getBody());
+    for (const SymbolTable::SymbolUse &use : *uses)
+      if (StringRef name = use.getSymbolRef().getRootReference().getValue(); !part.lookupSymbol(name))
+        func::FuncOp::create(builder, part.getLoc(), name, types.at(name)).setPrivate();
+  }
+}
+
+} // namespace
 
 ImageBackend::ImageBackend(MLIRContext &context, const InstructionSet &set, DType type)
     : kernels(ModuleOp::create(UnknownLoc::get(&context))), set(set), type(type) {}
@@ -20,9 +65,26 @@ std::string ImageBackend::print() {
   return text;
 }
 
-std::vector<char> ImageBackend::object(const Module &plan, const std::string &suffix, bool text) {
-  lower(*kernels);
-  return emitObject(*kernels, {set.cpu, set.features, static_cast<int>(set.vectorBytes * 8), set.tune}, plan, "xfc_image_" + suffix, set.name, set.needed, text);
+CodeTarget ImageBackend::target() const { return {set.cpu, set.features, static_cast<int>(set.vectorBytes * 8), set.tune}; }
+
+void ImageBackend::lower(size_t parts) {
+  split(*kernels, parts);
+  PassManager manager(kernels->getContext());
+  addLowering(manager.nest<ModuleOp>());
+  runLowering(manager, *kernels);
+}
+
+std::string ImageBackend::llvm() {
+  lower(1);
+  return printKernels(*kernels, target());
+}
+
+std::vector<ObjectFile> ImageBackend::objects(const Module &plan, const std::string &suffix) {
+  lower(partsOfAnImage);
+  const std::string image = "xfc_image_" + suffix;
+  std::vector<ObjectFile> objects = emitKernels(*kernels, target(), image);
+  objects.push_back(emitImage(plan, image, set.name, set.needed));
+  return objects;
 }
 
 } // namespace xfc

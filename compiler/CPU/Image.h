@@ -2,6 +2,8 @@
 #pragma once
 
 #include "CPU/InstructionSet.h"
+#include "CPU/Object.h"
+#include "Codegen/MachineCode.h"
 #include "Schedule/Schedule.h"
 #include "mlir/IR/OwningOpRef.h"
 #include <string>
@@ -15,15 +17,25 @@ public:
 
   // The kernels as MLIR.
   std::string print();
-  // The kernels and their plan as one object, which defines xfc_image_<suffix>; or its LLVM IR as text.
-  std::vector<char> object(const Module &plan, const std::string &suffix, bool text = false);
+  // The kernels as optimized LLVM IR. Like objects(), this is the last thing asked of a backend: it lowers the kernels in place.
+  std::string llvm();
+  // The kernels and their plan as objects that belong together and define xfc_image_<suffix>. They are generated side by side
+  // where the context has threads, and are the same bytes however many there are.
+  std::vector<ObjectFile> objects(const Module &plan, const std::string &suffix);
 
 protected:
-  // The kernels down to the LLVM dialect, in place.
-  virtual void lower(mlir::ModuleOp kernels) = 0;
+  // The passes from what emit() builds to the LLVM dialect.
+  virtual void addLowering(mlir::OpPassManager &manager) const = 0;
   mlir::Type elementType();
 
   mlir::OwningOpRef<mlir::ModuleOp> kernels;
+
+private:
+  // The kernels lowered, in `parts` modules inside theirs.
+  void lower(size_t parts);
+  CodeTarget target() const;
+
+protected:
   InstructionSet set;
   DType type;
 };

@@ -37,8 +37,6 @@ void KernelBuilder::helper(StringRef name, TypeRange arguments, const std::funct
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToEnd(module.getBody());
   auto function = func::FuncOp::create(b, name, b.getFunctionType(arguments, {}));
-  function.setPrivate();
-  function->setAttr("llvm.linkage", LLVM::LinkageAttr::get(b.getContext(), LLVM::Linkage::Internal));
   function->setAttr("passthrough", b.getArrayAttr({b.getStringAttr("noinline")}));
   Block *entry = function.addEntryBlock();
   b.setInsertionPointToStart(entry);

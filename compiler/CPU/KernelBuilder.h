@@ -17,7 +17,7 @@ public:
 
   const InstructionSet set;
 
-  // void name(call, chunk, scratch), and private functions it calls, made once a module.
+  // void name(call, chunk, scratch), and functions it calls, made once a module.
   void kernel(llvm::StringRef name, const std::function<void()> &body);
   void helper(llvm::StringRef name, mlir::TypeRange arguments, const std::function<void(mlir::ValueRange)> &body);
   void invoke(llvm::StringRef name, mlir::ValueRange arguments);

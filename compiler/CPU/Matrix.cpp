@@ -4,6 +4,7 @@
 #include "Emitters.h"
 #include "Int8.h"
 #include "core/Error.h"
+#include "llvm/Support/FormatVariadic.h"
 #include <cmath>
 
 using namespace mlir;
@@ -470,12 +471,11 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
 // Packing
 //===--------------------------------------------------------------------------------------------------------===//
 
-void emitPackRows(KernelBuilder &k, Backend::Packing packing, Value weight, Value rows, Value columns, Value first, Value begin, Value end,
-                  Value packed) {
-  const Tiling t(k, 1, productsFor(k, packing.compute));
+static void packRows(KernelBuilder &k, const Tiling &t, bool transposed, Value weight, Value rows, Value columns, Value first, Value begin,
+                     Value end, Value packed) {
   const int64_t lanes = k.lanes(), panel = t.panel, pair = t.pair;
   auto upTo = [&](Value n, int64_t unit) { return k.div(k.add(n, unit - 1), unit); };
-  Value inner = packing.transposed ? columns : rows, units = t.units(k, inner);
+  Value inner = transposed ? columns : rows, units = t.units(k, inner);
   auto at = [&](Value row, Value column) { return k.offset(weight, k.add(k.mul(row, columns), column)); };
   auto unitOf = [&](Value x, Value next) { return pair > 1 ? pairOfBF16(k, x, next) : x; };
   auto store = [&](Value x, Value to, Value unit, int64_t v) { k.store(x, k.offset(to, k.add(k.mul(unit, panel), v * lanes))); };
@@ -489,7 +489,7 @@ void emitPackRows(KernelBuilder &k, Backend::Packing packing, Value weight, Valu
   };
 
   // Rows of the weight are rows of every panel.
-  if (!packing.transposed) {
+  if (!transposed) {
     Value last = k.min(k.add(first, panel), rows);
     auto packColumns = [&](Value column, bool whole) {
       Value to = k.offset(packed, k.mul(column, units));
@@ -543,6 +543,17 @@ void emitPackRows(KernelBuilder &k, Backend::Packing packing, Value weight, Valu
   };
   k.when(k.less(k.add(first, panel - 1), rows), [&] { packColumns(true); }, [&] { packColumns(false); });
   k.when(k.equal(end, columns), [&] { pad(to); });
+}
+
+void emitPackRows(KernelBuilder &k, Backend::Packing packing, Value weight, Value rows, Value columns, Value first, Value begin, Value end,
+                  Value packed) {
+  const Tiling t(k, 1, productsFor(k, packing.compute));
+  const char *const kind = t.products == Products::Elements ? "" : t.products == Products::Tiles ? "_tiles" : "_pairs";
+  const std::string name = llvm::formatv("pack_rows{0}{1}", kind, packing.transposed ? "_transposed" : "");
+  k.helper(name, {k.ptr, k.i64, k.i64, k.i64, k.i64, k.i64, k.ptr}, [&](ValueRange a) {
+    packRows(k, t, packing.transposed, a[0], a[1], a[2], a[3], a[4], a[5], a[6]);
+  });
+  k.invoke(name, {weight, rows, columns, first, begin, end, packed});
 }
 
 // A chunk is a panel.

@@ -19,7 +19,8 @@ Backend::KernelInfo emitLinearCandidates(KernelBuilder &, LinearCandidatesOp);
 Backend::PackInfo emitPackWeight(KernelBuilder &, mlir::RankedTensorType weight, Backend::Packing);
 
 // What a packed copy is made of: packs the rows of one panel from `first` on and the columns begin .. end - 1 of a weight [rows,
-// columns] into it. `first` and `begin` are multiples of a panel, `end` too or `columns`.
+// columns] into it. `first` and `begin` are multiples of a panel, `end` too or `columns`. The code stands once in a module,
+// for weights of all shapes.
 void emitPackRows(KernelBuilder &, Backend::Packing, mlir::Value weight, mlir::Value rows, mlir::Value columns, mlir::Value first,
                   mlir::Value begin, mlir::Value end, mlir::Value packed);
 

@@ -1,14 +1,18 @@
-// Kernels in the LLVM dialect to an object in memory.
+// Kernels in the LLVM dialect to objects in memory.
 #include "Object.h"
 #include "Codegen/MachineCode.h"
 #include "core/Error.h"
 #include "xfc/abi.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/Threading.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/Target/TargetOptions.h"
+#include <exception>
 #include <functional>
 #include <mutex>
 
@@ -34,7 +38,7 @@ std::unique_ptr<llvm::TargetMachine> machineFor(const CodeTarget &target) {
                                                                          std::nullopt, llvm::CodeGenOptLevel::Aggressive));
 }
 
-std::vector<char> objectOf(llvm::Module &module, llvm::TargetMachine &machine) {
+ObjectFile objectOf(llvm::Module &module, llvm::TargetMachine &machine) {
   llvm::SmallVector<char, 0> bytes = emit(module, machine, llvm::CodeGenFileType::ObjectFile);
   return {bytes.begin(), bytes.end()};
 }
@@ -74,7 +78,7 @@ void addTable(llvm::Module &module, const std::vector<std::string> &names, const
 }
 
 // A module for constants alone, which any x86-64 links.
-std::vector<char> emitConstants(const std::function<void(llvm::Module &)> &add) {
+ObjectFile emitConstants(const std::function<void(llvm::Module &)> &add) {
   llvm::LLVMContext context;
   llvm::Module module("constants", context);
   std::unique_ptr<llvm::TargetMachine> machine = machineFor({"x86-64", "", 128});
@@ -84,34 +88,9 @@ std::vector<char> emitConstants(const std::function<void(llvm::Module &)> &add) 
   return objectOf(module, *machine);
 }
 
-// The constant xfc_image.
-void addImage(llvm::Module &module, const Module &plan, const std::string &image, const std::string &cpu, const std::string &needed) {
-  llvm::LLVMContext &context = module.getContext();
-  llvm::Type *i32 = llvm::Type::getInt32Ty(context), *i64 = llvm::Type::getInt64Ty(context);
-  auto *pointer = llvm::PointerType::getUnqual(context);
-  std::vector<llvm::Constant *> kernels;
-  for (const Kernel &kernel : plan.kernels) {
-    llvm::Function *function = module.getFunction(kernel.name);
-    if (!function)
-      throw Error("compile: no code was generated for the kernel '" + kernel.name + "'");
-    kernels.push_back(function);
-  }
-  auto *table = constant(module, llvm::ConstantArray::get(llvm::ArrayType::get(pointer, kernels.size()), kernels), "kernels");
-  const std::vector<uint8_t> serialized = serialize(plan);
-  static_assert(sizeof(xfc_image) == 48 && offsetof(xfc_image, plan_size) == 40);
-  addStruct(module,
-            {llvm::ConstantInt::get(i32, XFC_ABI_VERSION), llvm::ConstantInt::get(i32, kernels.size()), string(module, cpu),
-             string(module, needed), table, bytes(module, serialized, "plan"), llvm::ConstantInt::get(i64, serialized.size())},
-            image);
-}
-
-} // namespace
-
-std::vector<char> emitObject(ModuleOp lowered, const CodeTarget &target, const Module &plan, const std::string &image,
-                             const std::string &cpu, const std::string &needed, bool text) {
-  llvm::LLVMContext context;
-  std::unique_ptr<llvm::TargetMachine> machine = machineFor(target);
-  std::unique_ptr<llvm::Module> module = translate(lowered, context, *machine);
+// A part of the kernels as optimized LLVM IR.
+std::unique_ptr<llvm::Module> optimized(ModuleOp part, llvm::LLVMContext &context, llvm::TargetMachine &machine, const CodeTarget &target) {
+  std::unique_ptr<llvm::Module> module = translate(part, context, machine);
   for (llvm::Function &function : *module) {
     function.addFnAttr("target-cpu", target.cpu);
     if (!target.features.empty())
@@ -120,21 +99,85 @@ std::vector<char> emitObject(ModuleOp lowered, const CodeTarget &target, const M
       function.addFnAttr("tune-cpu", target.tune);
     function.addFnAttr("prefer-vector-width", std::to_string(target.vectorBits));
     function.addFnAttr(llvm::Attribute::NoUnwind);
-    // Several images may stand in one executable: only the image itself is visible.
-    if (!function.isDeclaration())
-      function.setLinkage(llvm::GlobalValue::InternalLinkage);
   }
-  addImage(*module, plan, image, cpu, needed);
-  optimize(*module, *machine);
-  if (!text)
-    return objectOf(*module, *machine);
-  std::string printed;
-  llvm::raw_string_ostream stream(printed);
-  module->print(stream, nullptr);
-  return {printed.begin(), printed.end()};
+  optimize(*module, machine);
+  return module;
 }
 
-std::vector<char> emitDeviceImage(const DeviceCode &code, const Module &plan, const std::string &image) {
+std::string kernelName(llvm::StringRef image, llvm::StringRef name) { return (image + "." + name).str(); }
+
+} // namespace
+
+std::vector<ObjectFile> emitKernels(ModuleOp kernels, const CodeTarget &target, const std::string &image) {
+  llvm::StringSet<> names;
+  std::vector<ModuleOp> parts(kernels.getOps<ModuleOp>().begin(), kernels.getOps<ModuleOp>().end());
+  for (ModuleOp part : parts)
+    for (auto function : part.getOps<LLVM::LLVMFuncOp>())
+      if (!function.isExternal())
+        names.insert(function.getName());
+  registerTranslations(*kernels.getContext());
+  machineFor(target); // what LLVM sets up once
+
+  std::vector<ObjectFile> objects(parts.size());
+  std::vector<std::exception_ptr> errors(parts.size());
+  parallelFor(kernels.getContext(), 0, parts.size(), [&](size_t i) {
+    try {
+      llvm::LLVMContext context;
+      std::unique_ptr<llvm::TargetMachine> machine = machineFor(target);
+      std::unique_ptr<llvm::Module> module = optimized(parts[i], context, *machine, target);
+      // Parts see each other's functions, and nobody else does: several images may stand in one executable.
+      for (llvm::Function &function : *module)
+        if (names.contains(function.getName())) {
+          function.setName(kernelName(image, function.getName()));
+          function.setVisibility(llvm::GlobalValue::HiddenVisibility);
+          function.setDSOLocal(true);
+        }
+      objects[i] = objectOf(*module, *machine);
+    } catch (...) {
+      errors[i] = std::current_exception();
+    }
+  });
+  for (const std::exception_ptr &error : errors)
+    if (error)
+      std::rethrow_exception(error);
+  return objects;
+}
+
+std::string printKernels(ModuleOp kernels, const CodeTarget &target) {
+  registerTranslations(*kernels.getContext());
+  std::unique_ptr<llvm::TargetMachine> machine = machineFor(target);
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  for (ModuleOp part : kernels.getOps<ModuleOp>()) {
+    llvm::LLVMContext context;
+    optimized(part, context, *machine, target)->print(stream, nullptr);
+  }
+  return text;
+}
+
+ObjectFile emitImage(const Module &plan, const std::string &image, const std::string &cpu, const std::string &needed) {
+  return emitConstants([&](llvm::Module &module) {
+    llvm::LLVMContext &context = module.getContext();
+    llvm::Type *i32 = llvm::Type::getInt32Ty(context), *i64 = llvm::Type::getInt64Ty(context);
+    auto *pointer = llvm::PointerType::getUnqual(context);
+    auto *type = llvm::FunctionType::get(llvm::Type::getVoidTy(context), false);
+    std::vector<llvm::Constant *> kernels;
+    for (const Kernel &kernel : plan.kernels) {
+      auto *function = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, kernelName(image, kernel.name), module);
+      function->setVisibility(llvm::GlobalValue::HiddenVisibility);
+      kernels.push_back(function);
+    }
+    auto *table = constant(module, llvm::ConstantArray::get(llvm::ArrayType::get(pointer, kernels.size()), kernels), "kernels");
+    const std::vector<uint8_t> serialized = serialize(plan);
+    static_assert(sizeof(xfc_image) == 48 && offsetof(xfc_image, plan_size) == 40);
+    addStruct(module,
+              {llvm::ConstantInt::get(i32, XFC_ABI_VERSION), llvm::ConstantInt::get(i32, kernels.size()), string(module, cpu),
+               string(module, needed), table, bytes(module, serialized, "plan"), llvm::ConstantInt::get(i64, serialized.size())},
+              image);
+  });
+}
+
+ObjectFile emitDeviceImage(const DeviceCode &code, const Module &plan, const std::string &image) {
   return emitConstants([&](llvm::Module &module) {
     auto number = [&](int bits, uint64_t value) { return llvm::ConstantInt::get(llvm::IntegerType::get(module.getContext(), bits), value); };
     const std::vector<uint8_t> serialized = serialize(plan);
@@ -149,7 +192,7 @@ std::vector<char> emitDeviceImage(const DeviceCode &code, const Module &plan, co
   });
 }
 
-std::vector<char> emitImageTables(const std::vector<std::string> &images, const std::vector<std::string> &deviceImages) {
+ObjectFile emitImageTables(const std::vector<std::string> &images, const std::vector<std::string> &deviceImages) {
   return emitConstants([&](llvm::Module &module) {
     addTable(module, images, "xfc_images");
     addTable(module, deviceImages, "xfc_device_images");

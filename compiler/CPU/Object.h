@@ -1,6 +1,7 @@
-// A module of kernels into machine code.
+// Kernels, their plan, and the tables of both into objects.
 #pragma once
 
+#include "Codegen/ObjectFile.h"
 #include "core/Plan.h"
 #include "mlir/IR/BuiltinOps.h"
 #include <string>
@@ -15,10 +16,15 @@ struct CodeTarget {
   std::string tune = {};     // CPU to schedule for, if another
 };
 
-// Adds the image to a lowered module, optimizes, and emits. `image` is the constant's name, `cpu` and `needed` what it
-// says of itself (abi.h). With `text`, the optimized LLVM IR is returned instead of the object.
-std::vector<char> emitObject(mlir::ModuleOp lowered, const CodeTarget &target, const Module &plan, const std::string &image,
-                             const std::string &cpu, const std::string &needed, bool text = false);
+// An object of each module inside `kernels`, which are lowered; made side by side where the context has threads. Functions
+// are called `image`.name and seen from these objects alone. Throws Error for what LLVM cannot do: a defect of ours.
+std::vector<ObjectFile> emitKernels(mlir::ModuleOp kernels, const CodeTarget &target, const std::string &image);
+// The same kernels as optimized LLVM IR.
+std::string printKernels(mlir::ModuleOp kernels, const CodeTarget &target);
+
+// The object that defines the xfc_image `image`, whose kernels emitKernels() made; `cpu` and `needed` are what it says of
+// itself (abi.h).
+ObjectFile emitImage(const Module &plan, const std::string &image, const std::string &cpu, const std::string &needed);
 
 // A GPU architecture's kernels, compiled by somebody else.
 struct DeviceCode {
@@ -27,9 +33,9 @@ struct DeviceCode {
   std::vector<uint8_t> cubin; // may be empty
 };
 // The object that defines an xfc_device_image under the name `image`.
-std::vector<char> emitDeviceImage(const DeviceCode &code, const Module &plan, const std::string &image);
+ObjectFile emitDeviceImage(const DeviceCode &code, const Module &plan, const std::string &image);
 
 // The object that defines xfc_images and xfc_device_images, best first.
-std::vector<char> emitImageTables(const std::vector<std::string> &images, const std::vector<std::string> &deviceImages);
+ObjectFile emitImageTables(const std::vector<std::string> &images, const std::vector<std::string> &deviceImages);
 
 } // namespace xfc

@@ -18,8 +18,7 @@ using namespace mlir;
 
 namespace xfc {
 
-void lowerToLLVM(ModuleOp kernels) {
-  PassManager manager(kernels.getContext());
+void addLoweringToLLVM(OpPassManager &manager) {
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());
   manager.addPass(createSCFToControlFlowPass());
@@ -32,14 +31,26 @@ void lowerToLLVM(ModuleOp kernels) {
   manager.addPass(createReconcileUnrealizedCastsPass());
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());
+}
+
+void runLowering(PassManager &manager, ModuleOp kernels) {
   if (failed(manager.run(kernels)))
     throw Error("compile: the kernels could not be lowered to LLVM; see the message above");
 }
 
+void lowerToLLVM(ModuleOp kernels) {
+  PassManager manager(kernels.getContext());
+  addLoweringToLLVM(manager);
+  runLowering(manager, kernels);
+}
+
+void registerTranslations(MLIRContext &context) {
+  registerBuiltinDialectTranslation(context);
+  registerLLVMDialectTranslation(context);
+  registerNVVMDialectTranslation(context);
+}
+
 std::unique_ptr<llvm::Module> translate(ModuleOp lowered, llvm::LLVMContext &context, const llvm::TargetMachine &machine) {
-  registerBuiltinDialectTranslation(*lowered.getContext());
-  registerLLVMDialectTranslation(*lowered.getContext());
-  registerNVVMDialectTranslation(*lowered.getContext());
   std::unique_ptr<llvm::Module> module = translateModuleToLLVMIR(lowered, context);
   if (!module)
     throw Error("compile: the kernels could not be translated to LLVM IR; see the message above");

@@ -11,13 +11,23 @@ class Module;
 class TargetMachine;
 enum class CodeGenFileType;
 } // namespace llvm
+namespace mlir {
+class OpPassManager;
+class PassManager;
+} // namespace mlir
 
 namespace xfc {
 
-// Kernels (functions in vector, scf, arith, math, nvvm, memref-free LLVM pointers) down to the LLVM dialect, in place.
+// The passes that take modules of kernels (functions in vector, scf, arith, math, nvvm, memref-free LLVM pointers) down to
+// the LLVM dialect, in place.
+void addLoweringToLLVM(mlir::OpPassManager &manager);
 // Throws Error when a pass fails: a defect of ours.
+void runLowering(mlir::PassManager &manager, mlir::ModuleOp kernels);
+// Both, for one module.
 void lowerToLLVM(mlir::ModuleOp kernels);
 
+// To be called before translate(), which may then run on several threads.
+void registerTranslations(mlir::MLIRContext &context);
 // A lowered module as LLVM IR for the machine. Throws Error as above.
 std::unique_ptr<llvm::Module> translate(mlir::ModuleOp lowered, llvm::LLVMContext &context, const llvm::TargetMachine &machine);
 // O3 for kernels, which are unrolled and vectorised by hand already.

@@ -66,6 +66,7 @@ std::string emitPTX(ModuleOp kernels, const Architecture &architecture) {
   // Known before translation, which writes the alignment of every load: without it 8 bytes are read as two times 4.
   kernels->setAttr(LLVM::LLVMDialect::getDataLayoutAttrName(), StringAttr::get(kernels.getContext(), machine->createDataLayout().getStringRepresentation()));
   lowerToLLVM(kernels);
+  registerTranslations(*kernels.getContext());
   std::unique_ptr<llvm::Module> module = translate(kernels, context, *machine);
   for (llvm::Function &function : *module) {
     function.addFnAttr(llvm::Attribute::NoUnwind);

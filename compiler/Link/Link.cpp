@@ -84,18 +84,8 @@ struct TemporaryFile {
   }
 };
 
-} // namespace
-
-void linkExecutable(const std::vector<std::vector<char>> &objects, const std::string &output) {
-  std::string linker = findLinker();
-  std::string runtime = findRuntime();
-  std::string start = findFolder({"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"}, "Scrt1.o", "libc6-dev");
-  std::vector<std::string> gccCandidates = gccFolders();
-  std::string gcc = findFolder(gccCandidates, "crtbeginS.o", "libgcc-12-dev");
-  findFolder(gccCandidates, "libstdc++.a", "libstdc++-12-dev");
-
-  std::vector<TemporaryFile> files;
-  for (const std::vector<char> &object : objects) {
+void writeObjects(const std::vector<ObjectFile> &objects, std::vector<TemporaryFile> &files) {
+  for (const ObjectFile &object : objects) {
     TemporaryFile file("o");
     llvm::raw_fd_ostream stream(file.descriptor, /*shouldClose=*/true);
     stream.write(object.data(), object.size());
@@ -107,7 +97,48 @@ void linkExecutable(const std::vector<std::vector<char>> &objects, const std::st
     }
     files.push_back(std::move(file));
   }
+}
 
+// lld with `arguments`, which make `whole`; then `whole` under its name.
+void link(const std::string &linker, const std::vector<std::string> &arguments, const TemporaryFile &whole, const std::string &output,
+          bool executable) {
+  TemporaryFile messages("log");
+  std::vector<llvm::StringRef> references(arguments.begin(), arguments.end());
+  std::optional<llvm::StringRef> redirects[] = {llvm::StringRef(""), messages.name.str(), messages.name.str()};
+  std::string reason;
+  int status = llvm::sys::ExecuteAndWait(linker, references, std::nullopt, redirects, 0, 0, &reason);
+  if (status != 0) {
+    if (auto log = llvm::MemoryBuffer::getFile(messages.name))
+      reason += (*log)->getBuffer().take_front(2000).rtrim().str();
+    throw Error("link: " + linker + " failed: " + reason);
+  }
+  writeFile(output, readFile(whole.name.str().str()), executable);
+}
+
+} // namespace
+
+void linkObject(const std::vector<ObjectFile> &objects, const std::string &output) {
+  std::string linker = findLinker();
+  std::vector<TemporaryFile> files;
+  writeObjects(objects, files);
+  TemporaryFile whole("o");
+  std::vector<std::string> arguments = {linker, "-r", "-m", "elf_x86_64", "-o", whole.name.str().str()};
+  for (const TemporaryFile &file : files)
+    arguments.push_back(file.name.str().str());
+  link(linker, arguments, whole, output, /*executable=*/false);
+}
+
+void linkExecutable(const std::vector<std::vector<ObjectFile>> &objects, const std::string &output) {
+  std::string linker = findLinker();
+  std::string runtime = findRuntime();
+  std::string start = findFolder({"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"}, "Scrt1.o", "libc6-dev");
+  std::vector<std::string> gccCandidates = gccFolders();
+  std::string gcc = findFolder(gccCandidates, "crtbeginS.o", "libgcc-12-dev");
+  findFolder(gccCandidates, "libstdc++.a", "libstdc++-12-dev");
+
+  std::vector<TemporaryFile> files;
+  for (const std::vector<ObjectFile> &group : objects)
+    writeObjects(group, files);
   TemporaryFile whole("exe");
   std::vector<std::string> arguments = {
       linker, "-pie", "-m", "elf_x86_64", "--gc-sections", "--eh-frame-hdr", "--strip-debug", "-z", "relro", "-z", "now",
@@ -124,17 +155,7 @@ void linkExecutable(const std::vector<std::vector<char>> &objects, const std::st
   arguments.insert(arguments.end(), {"--end-group", "-Bstatic", "-lstdc++", "-Bdynamic", "-lm", "-Bstatic", "-lgcc", "-lgcc_eh",
                                      "-Bdynamic", "-lc", inside(gcc, "crtendS.o"), inside(start, "crtn.o")});
 
-  TemporaryFile messages("log");
-  std::vector<llvm::StringRef> references(arguments.begin(), arguments.end());
-  std::optional<llvm::StringRef> redirects[] = {llvm::StringRef(""), messages.name.str(), messages.name.str()};
-  std::string reason;
-  int status = llvm::sys::ExecuteAndWait(linker, references, std::nullopt, redirects, 0, 0, &reason);
-  if (status != 0) {
-    if (auto log = llvm::MemoryBuffer::getFile(messages.name))
-      reason += (*log)->getBuffer().take_front(2000).rtrim().str();
-    throw Error("link: " + linker + " failed: " + reason);
-  }
-  writeFile(output, readFile(whole.name.str().str()), /*executable=*/true);
+  link(linker, arguments, whole, output, /*executable=*/true);
 }
 
 } // namespace xfc

@@ -110,6 +110,9 @@ public:
 
   GPUBackend gpuBackend(const std::string &arch) { return GPUBackend(context, gpu::Architecture::named(arch)); }
 
+  // From here on work is spread over all cores. Before, starting threads would cost more than it saves.
+  void useThreads() { context.enableMultithreading(); }
+
   // Schedules for one backend, which then holds the kernels.
   Module scheduleFor(Backend &backend) {
     Module plan;
@@ -238,9 +241,8 @@ std::string emitLLVM(const Description &description, const PipelineOptions &opti
   Compilation compilation(description, options);
   compilation.runTo(Phase::Lowered, Target::CPU);
   std::unique_ptr<ImageBackend> backend = compilation.firstBackend();
-  Module plan = compilation.scheduleFor(*backend);
-  std::vector<char> text = backend->object(plan, "0", /*text=*/true);
-  return {text.begin(), text.end()};
+  compilation.scheduleFor(*backend);
+  return backend->llvm();
 }
 
 std::string emitPTX(const Description &description, const PipelineOptions &options) {
@@ -258,12 +260,13 @@ Module planOf(const Description &description, const PipelineOptions &options) {
   return compilation.scheduleFor(*backend);
 }
 
-std::vector<std::vector<char>> compileObjects(const Description &description, const PipelineOptions &options) {
+std::vector<std::vector<ObjectFile>> compileObjects(const Description &description, const PipelineOptions &options) {
   Compilation compilation(description, options);
-  std::vector<std::vector<char>> objects;
+  std::vector<std::vector<ObjectFile>> objects;
   std::vector<std::string> images, deviceImages;
   if (llvm::is_contained(options.targets, Target::CPU)) {
     compilation.runTo(Phase::Lowered, Target::CPU);
+    compilation.useThreads();
     // The best first: the engine takes the first image this CPU can run.
     std::vector<InstructionSet> sets;
     for (const std::string &cpu : options.cpus)
@@ -273,7 +276,7 @@ std::vector<std::vector<char>> compileObjects(const Description &description, co
       std::unique_ptr<ImageBackend> backend = compilation.backendFor(set);
       Module plan = compilation.scheduleFor(*backend);
       std::string suffix = std::to_string(images.size());
-      compilation.timed("machine code for " + set.name, [&] { objects.push_back(backend->object(plan, suffix)); });
+      compilation.timed("machine code for " + set.name, [&] { objects.push_back(backend->objects(plan, suffix)); });
       images.push_back("xfc_image_" + suffix);
     }
   }
@@ -294,10 +297,10 @@ std::vector<std::vector<char>> compileObjects(const Description &description, co
       if (ptxas)
         compilation.timed("cubin for " + arch->name, [&] { code.cubin = gpu::assemble(*ptxas, code.ptx, *arch); });
       deviceImages.push_back("xfc_device_image_" + std::to_string(deviceImages.size()));
-      objects.push_back(emitDeviceImage(code, plan, deviceImages.back()));
+      objects.push_back({emitDeviceImage(code, plan, deviceImages.back())});
     }
   }
-  objects.push_back(emitImageTables(images, deviceImages));
+  objects.push_back({emitImageTables(images, deviceImages)});
   return objects;
 }
 

@@ -1,6 +1,7 @@
 // The only place that knows the order of passes: a description through the phases, to objects.
 #pragma once
 
+#include "Codegen/ObjectFile.h"
 #include "Import/Description.h"
 #include "core/Plan.h"
 #include <optional>
@@ -49,7 +50,7 @@ std::string emitLLVM(const Description &description, const PipelineOptions &opti
 std::string emitPTX(const Description &description, const PipelineOptions &options);
 // The CPU's plan alone, for inspection.
 Module planOf(const Description &description, const PipelineOptions &options);
-// The objects to link: one for each instruction set and each architecture of the targets, and the tables of images.
-std::vector<std::vector<char>> compileObjects(const Description &description, const PipelineOptions &options);
+// The objects to link: those of each instruction set, of each architecture of the targets, and of the tables of images.
+std::vector<std::vector<ObjectFile>> compileObjects(const Description &description, const PipelineOptions &options);
 
 } // namespace xfc

@@ -1,6 +1,5 @@
 // The plain backend: each op lowers itself, and upstream passes do the rest.
 #include "Plain.h"
-#include "Codegen/MachineCode.h"
 #include "Dialect/PlainBuilder.h"
 #include "core/Error.h"
 #include "mlir/Conversion/Passes.h"
@@ -31,16 +30,13 @@ void emitPlain(ModuleOp kernels, Operation *op, llvm::StringRef name) {
   plain.lowerPlain(builder);
 }
 
-void lowerPlainToLLVM(ModuleOp kernels) {
-  PassManager manager(kernels.getContext());
+void addPlainLowering(OpPassManager &manager) {
   manager.addPass(createConvertLinalgToLoopsPass());
   manager.addPass(memref::createExpandStridedMetadataPass());
   manager.addPass(createLowerAffinePass());
   manager.addPass(createConvertMathToLibmPass());
   manager.addPass(createFinalizeMemRefToLLVMConversionPass());
-  if (failed(manager.run(kernels)))
-    throw Error("compile: the plain kernels could not be lowered; see the message above");
-  lowerToLLVM(kernels);
+  addLoweringToLLVM(manager);
 }
 
 PlainBackend::PlainBackend(MLIRContext &context, const InstructionSet &set, DType type) : ImageBackend(context, set, type) {
@@ -55,6 +51,6 @@ Backend::KernelInfo PlainBackend::emit(Operation *op, llvm::StringRef name) {
 
 Backend::PackInfo PlainBackend::emitPack(RankedTensorType, Packing, llvm::StringRef) { llvm_unreachable("the plain path packs nothing"); }
 
-void PlainBackend::lower(ModuleOp kernels) { lowerPlainToLLVM(kernels); }
+void PlainBackend::addLowering(OpPassManager &manager) const { addPlainLowering(manager); }
 
 } // namespace xfc

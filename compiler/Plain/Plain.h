@@ -16,11 +16,11 @@ public:
   PackInfo emitPack(mlir::RankedTensorType weight, Packing packing, llvm::StringRef name) override;
 
 private:
-  void lower(mlir::ModuleOp kernels) override;
+  void addLowering(mlir::OpPassManager &manager) const override;
 };
 
-// The parts of the backend: the kernel of one op at the end of a module, and its way to the LLVM dialect.
+// The parts of the backend: the kernel of one op at the end of a module, and the passes on its way to the LLVM dialect.
 void emitPlain(mlir::ModuleOp kernels, mlir::Operation *op, llvm::StringRef name);
-void lowerPlainToLLVM(mlir::ModuleOp kernels);
+void addPlainLowering(mlir::OpPassManager &manager);
 
 } // namespace xfc

@@ -59,7 +59,7 @@ void compile(const CompileOptions &options) {
   PipelineOptions pipeline = pipelineOptions(options);
   Description description = options.model.parse();
   if (options.emit == "exe" || options.emit == "obj") {
-    std::vector<std::vector<char>> objects = compileObjects(description, pipeline);
+    std::vector<std::vector<ObjectFile>> objects = compileObjects(description, pipeline);
     std::string output = options.output.empty() ? "./" + description.name : options.output;
     if (options.emit == "exe") {
       linkExecutable(objects, output);
@@ -68,7 +68,7 @@ void compile(const CompileOptions &options) {
     }
     for (size_t i = 0; i < objects.size(); ++i) {
       std::string file = (options.output.empty() ? description.name : options.output) + "." + std::to_string(i) + ".o";
-      writeFile(file, {objects[i].data(), objects[i].size()});
+      linkObject(objects[i], file);
       std::fprintf(stderr, "xfc: wrote %s\n", file.c_str());
     }
   } else if (options.emit == "llvm") {

@@ -112,7 +112,9 @@ public:
     OwningOpRef<ModuleOp> kernels = ModuleOp::create(UnknownLoc::get(&context()));
     if (options.device == Device::Plain) {
       emitPlain(*kernels, op, "kernel");
-      lowerPlainToLLVM(*kernels);
+      PassManager manager(&context());
+      addPlainLowering(manager);
+      runLowering(manager, *kernels);
     } else {
       emit(*kernels, op, element, options);
       lowerToLLVM(*kernels);

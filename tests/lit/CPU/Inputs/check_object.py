@@ -15,19 +15,21 @@ def run(*command):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def symbols(*flags):
-    return {line.split()[-1] for line in run("llvm-nm", "--extern-only", *flags, file).splitlines()}
-
-
-if symbols("--defined-only") != {image}:
-    failures.append(f"defines {sorted(symbols('--defined-only'))}, expected {image} alone")
-if extra := symbols("--undefined-only") - ALLOWED:
+# Number, value, size, type, binding, visibility, section, name.
+rows = [line.split() for line in run("llvm-readelf", "--symbols", "--wide", file).splitlines() if re.match(r"\s*[1-9]\d*:.*GLOBAL", line)]
+shown = {row[7] for row in rows if row[5] == "DEFAULT" and row[6] != "UND"}
+needed = {row[7] for row in rows if row[6] == "UND"}
+if shown != {image}:
+    failures.append(f"defines {sorted(shown)}, expected {image} alone")
+if extra := needed - ALLOWED:
     failures.append(f"needs {sorted(extra)}, expected no more than {sorted(ALLOWED)}")
+if strange := [row[7] for row in rows if row[5] == "HIDDEN" and not row[7].startswith(image + ".")]:
+    failures.append(f"has {strange[0]}, expected names that begin with {image}.")
 
 functions, name = {}, None
 for line in run("llvm-objdump", "--disassemble", "--no-show-raw-insn", file).splitlines():
     if header := re.fullmatch(r"[0-9a-f]+ <(.*)>:", line):
-        functions[name := header[1]] = []
+        functions[name := header[1].removeprefix(image + ".")] = []
     elif instruction := re.match(r"\s*([0-9a-f]+):\s+(.*?)\s*(#|$)", line):
         functions[name].append((int(instruction[1], 16), instruction[2]))
 
