@@ -82,7 +82,7 @@ struct Product {
             fetchRows(nextRow, nextAt, rows, k.add(k.mul(k.sub(g, group), t.unit()), panel), groups * t.unit());
           };
           multiplyPanels(k, t, {t.stride, t.left}, a, t.rows * t.stride, b, k.index(panelWords), t.panels(used), k.index(depth), tile,
-                         k.index(t.group), count, accumulate, ahead);
+                         k.index(t.group), count, accumulate, ahead, /*fetchNext=*/true);
           if (finish)
             k.loop(k.index(0), count, 1, [&](Value r) {
               auto products = [&](int64_t i) {

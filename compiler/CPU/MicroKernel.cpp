@@ -122,14 +122,18 @@ void copyLeft(KernelBuilder &k, const Tiling &t, Value from, Value to, int64_t e
 // In registers
 //===--------------------------------------------------------------------------------------------------------===//
 
-// c[m][width x panel] (+)= a[m][0..depth) b[0..depth)[width x panel], panels of b `bStride` apart; one private function for
-// each number of rows, width and strides. A wide one is for few rows, whose sums alone would wait for each other.
-static std::string microKernel(KernelBuilder &k, const Tiling &t, Strides strides, int64_t rows, int64_t width) {
+// c[m][width x panel] (+)= a[m][0..depth) b[0..depth)[width x panel], panels of b `bStride` apart; one function for each number
+// of rows, width and strides. A wide one is for few rows, whose sums alone would wait for each other. A fetching one has one
+// more argument, from where on it fetches half as much as it reads of b.
+static std::string microKernel(KernelBuilder &k, const Tiling &t, Strides strides, int64_t rows, int64_t width, bool fetching = false) {
   static const char *const kinds[] = {"", "_widened", "_pairs", "", "_quads", "_dots"};
   const char *kind = kinds[static_cast<int>(t.products)];
   const bool int8 = isInt8(t.products);
-  std::string name = llvm::formatv("product{0}_{1}x{2}_{3}_{4}", kind, rows, width * t.panel, strides.row, strides.unit);
-  k.helper(name, {k.ptr, k.ptr, k.i64, k.i64, k.ptr, k.i64, k.i1}, [&](ValueRange arguments) {
+  std::string name = llvm::formatv("product{0}_{1}x{2}_{3}_{4}{5}", kind, rows, width * t.panel, strides.row, strides.unit, fetching ? "_fetching" : "");
+  SmallVector<Type> types = {k.ptr, k.ptr, k.i64, k.i64, k.ptr, k.i64, k.i1};
+  if (fetching)
+    types.push_back(k.ptr);
+  k.helper(name, types, [&](ValueRange arguments) {
     Value a = arguments[0], b = arguments[1], bStride = arguments[2], depth = arguments[3], c = arguments[4], stride = arguments[5];
     const int64_t vectors = 2 * width, halves = t.products == Products::Widened ? 2 : 1;
     SmallVector<Value> cRows, panels;
@@ -151,6 +155,9 @@ static std::string microKernel(KernelBuilder &k, const Tiling &t, Strides stride
         [&] { return Values(rows * vectors, int8 ? word(k, 0) : k.splat(0)); });
     auto step = [&](Value from, int64_t unroll, Values state) {
       Value aAt = k.offset(a, k.mul(from, strides.unit)), bAt = k.mul(from, t.panel);
+      if (fetching)
+        for (int64_t word = 0; word < unroll * t.panel / 2; word += 64 / k.bytes())
+          k.prefetch(k.offset(arguments[7], k.add(k.mul(from, t.panel / 2), word)));
       for (int64_t u = 0; u < unroll; ++u)
         for (int64_t half = 0; half < halves; ++half) {
           SmallVector<Value> right;
@@ -248,20 +255,30 @@ static void multiplyTiles(KernelBuilder &k, const Tiling &t, Strides strides, Va
 }
 
 void multiplyPanels(KernelBuilder &k, const Tiling &t, Strides strides, Value a, int64_t tileStride, Value b, Value bStride, int64_t panels,
-                    Value depth, Value c, Value cStride, Value count, Value accumulate, const Ahead &ahead) {
+                    Value depth, Value c, Value cStride, Value count, Value accumulate, const Ahead &ahead, bool fetchNext) {
   if (isTiled(t.products))
     return multiplyTiles(k, t, strides, a, b, bStride, panels, depth, c, cStride, count, accumulate, ahead);
   Value tiles = k.div(count, t.rows), whole = k.mul(tiles, t.rows), rest = k.sub(count, whole);
-  auto call = [&](Value tile, int64_t rows, int64_t panel, int64_t width) {
-    k.invoke(microKernel(k, t, strides, rows, width),
-             {k.offset(a, k.mul(tile, tileStride)), k.offset(b, k.mul(bStride, panel)), bStride, depth,
-              k.offset(c, k.add(k.mul(k.mul(tile, t.rows), cStride), panel * t.panel)), cStride, accumulate});
+  auto call = [&](Value tile, int64_t rows, int64_t panel, int64_t width, bool fetching = false) {
+    SmallVector<Value> arguments = {k.offset(a, k.mul(tile, tileStride)), k.offset(b, k.mul(bStride, panel)), bStride, depth,
+                                    k.offset(c, k.add(k.mul(k.mul(tile, t.rows), cStride), panel * t.panel)), cStride, accumulate};
+    if (fetching)
+      arguments.push_back(k.offset(k.offset(b, k.mul(bStride, panel + 1)), k.mul(k.mul(tile, depth), t.panel / 2)));
+    k.invoke(microKernel(k, t, strides, rows, width, fetching), arguments);
   };
-  for (int64_t panel = 0; panel < panels; ++panel)
-    k.loop(k.index(0), tiles, 1, [&](Value tile) {
-      ahead(tile, panel);
-      call(tile, t.rows, panel, 1);
-    });
+  for (int64_t panel = 0; panel < panels; ++panel) {
+    auto tilesFrom = [&](Value first, Value end, bool fetching) {
+      k.loop(first, end, 1, [&](Value tile) {
+        ahead(tile, panel);
+        call(tile, t.rows, panel, 1, fetching);
+      });
+    };
+    // Two tiles fetch what comes after this panel.
+    Value fetch = fetchNext ? k.min(tiles, k.index(2)) : k.index(0);
+    if (fetchNext)
+      tilesFrom(k.index(0), fetch, true);
+    tilesFrom(fetch, tiles, false);
+  }
   for (int64_t rows = 1; rows < t.rows; ++rows)
     k.when(k.equal(rest, k.index(rows)), [&] {
       // As wide as sums, right operands and one left operand have registers; one row's right operands come from memory, where

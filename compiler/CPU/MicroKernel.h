@@ -58,10 +58,11 @@ struct Strides {
 using Ahead = std::function<void(mlir::Value tile, int64_t panel)>;
 
 // `panels` (static) panels of b, `bStride` apart, for `count` rows of a, `tileStride` apart from one micro-kernel's rows to
-// the next's; c rows lie `cStride` apart. `depth` counts units. With `accumulate` what stands in c comes first.
+// the next's; c rows lie `cStride` apart. `depth` counts units. With `accumulate` what stands in c comes first. With `fetchNext`
+// the panel behind each is fetched meanwhile: weights come from far away, and where a page ends the hardware stops fetching.
 void multiplyPanels(KernelBuilder &k, const Tiling &t, Strides strides, mlir::Value a, int64_t tileStride, mlir::Value b, mlir::Value bStride,
                     int64_t panels, mlir::Value depth, mlir::Value c, mlir::Value cStride, mlir::Value count, mlir::Value accumulate,
-                    const Ahead &ahead);
+                    const Ahead &ahead, bool fetchNext = false);
 
 // `elements` (static) of a row of f32 or f64 as a row of the left operand, zeros to the end of the last unit.
 void copyLeft(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value to, int64_t elements);
