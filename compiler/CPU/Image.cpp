@@ -1,10 +1,11 @@
 // The module that kernels are emitted into, and the objects at the end.
 #include "Image.h"
+#include "core/Error.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/StringMap.h"
 #include <algorithm>
-#include <numeric>
 
 using namespace mlir;
 
@@ -42,10 +43,15 @@ void split(ModuleOp kernels, size_t count) {
     types[function.getName()] = function.getFunctionType();
   for (ModuleOp part : parts) {
     std::optional<SymbolTable::UseRange> uses = SymbolTable::getSymbolUses(&part.getBodyRegion());
+    assert(uses && "kernels hold no symbols but functions");
     builder.setInsertionPointToEnd(part.getBody());
     for (const SymbolTable::SymbolUse &use : *uses)
-      if (StringRef name = use.getSymbolRef().getRootReference().getValue(); !part.lookupSymbol(name))
-        func::FuncOp::create(builder, part.getLoc(), name, types.at(name)).setPrivate();
+      if (StringRef name = use.getSymbolRef().getRootReference().getValue(); !part.lookupSymbol(name)) {
+        auto type = types.find(name);
+        if (type == types.end())
+          throw Error("compile: a kernel calls '" + name.str() + "', which there is not");
+        func::FuncOp::create(builder, part.getLoc(), name, type->second).setPrivate();
+      }
   }
 }
 
@@ -80,6 +86,9 @@ std::string ImageBackend::llvm() {
 }
 
 std::vector<ObjectFile> ImageBackend::objects(const Module &plan, const std::string &suffix) {
+  for (const Kernel &kernel : plan.kernels)
+    if (!kernels->lookupSymbol(kernel.name))
+      throw Error("compile: no code was generated for the kernel '" + kernel.name + "'");
   lower(partsOfAnImage);
   const std::string image = "xfc_image_" + suffix;
   std::vector<ObjectFile> objects = emitKernels(*kernels, target(), image);

@@ -29,15 +29,13 @@ protected:
   mlir::Type elementType();
 
   mlir::OwningOpRef<mlir::ModuleOp> kernels;
+  InstructionSet set;
+  DType type;
 
 private:
   // The kernels lowered, in `parts` modules inside theirs.
   void lower(size_t parts);
   CodeTarget target() const;
-
-protected:
-  InstructionSet set;
-  DType type;
 };
 
 } // namespace xfc

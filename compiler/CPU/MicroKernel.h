@@ -30,7 +30,7 @@ Products gradientProductsFor(const KernelBuilder &k, std::optional<ComputeType> 
 struct Tiling {
   Products products;
   int64_t pair;         // elements of a unit
-  int64_t rows;         // of the micro-kernel: 6 x 2 vectors fill 16 registers, 14 x 2 fill 32; 2 x 2 tiles fill 8
+  int64_t rows;         // of the micro-kernel: 6 x 2 vectors fill 16 registers, 12 x 2 fill 32; 2 x 2 tiles fill 8
   int64_t panel;        // columns of the micro-kernel
   int64_t block;        // rows of a chunk
   int64_t depth;        // units of a block
@@ -59,7 +59,8 @@ using Ahead = std::function<void(mlir::Value tile, int64_t panel)>;
 
 // `panels` (static) panels of b, `bStride` apart, for `count` rows of a, `tileStride` apart from one micro-kernel's rows to
 // the next's; c rows lie `cStride` apart. `depth` counts units. With `accumulate` what stands in c comes first. With `fetchNext`
-// the panel behind each is fetched meanwhile: weights come from far away, and where a page ends the hardware stops fetching.
+// the first two whole tiles of rows fetch half of the panel behind each (not those of AMX): weights come from far away, and where a
+// page ends the hardware stops fetching.
 void multiplyPanels(KernelBuilder &k, const Tiling &t, Strides strides, mlir::Value a, int64_t tileStride, mlir::Value b, mlir::Value bStride,
                     int64_t panels, mlir::Value depth, mlir::Value c, mlir::Value cStride, mlir::Value count, mlir::Value accumulate,
                     const Ahead &ahead, bool fetchNext = false);

@@ -104,19 +104,18 @@ std::unique_ptr<llvm::Module> optimized(ModuleOp part, llvm::LLVMContext &contex
   return module;
 }
 
-std::string kernelName(llvm::StringRef image, llvm::StringRef name) { return (image + "." + name).str(); }
+std::string symbolOf(llvm::StringRef image, llvm::StringRef name) { return (image + "." + name).str(); }
 
 } // namespace
 
 std::vector<ObjectFile> emitKernels(ModuleOp kernels, const CodeTarget &target, const std::string &image) {
   llvm::StringSet<> names;
-  std::vector<ModuleOp> parts(kernels.getOps<ModuleOp>().begin(), kernels.getOps<ModuleOp>().end());
+  auto parts = llvm::to_vector(kernels.getOps<ModuleOp>());
   for (ModuleOp part : parts)
     for (auto function : part.getOps<LLVM::LLVMFuncOp>())
       if (!function.isExternal())
         names.insert(function.getName());
   registerTranslations(*kernels.getContext());
-  machineFor(target); // what LLVM sets up once
 
   std::vector<ObjectFile> objects(parts.size());
   std::vector<std::exception_ptr> errors(parts.size());
@@ -125,12 +124,11 @@ std::vector<ObjectFile> emitKernels(ModuleOp kernels, const CodeTarget &target, 
       llvm::LLVMContext context;
       std::unique_ptr<llvm::TargetMachine> machine = machineFor(target);
       std::unique_ptr<llvm::Module> module = optimized(parts[i], context, *machine, target);
-      // Parts see each other's functions, and nobody else does: several images may stand in one executable.
+      // Named after their image, since several may stand in one executable; hidden, so that it exports none of them.
       for (llvm::Function &function : *module)
         if (names.contains(function.getName())) {
-          function.setName(kernelName(image, function.getName()));
+          function.setName(symbolOf(image, function.getName()));
           function.setVisibility(llvm::GlobalValue::HiddenVisibility);
-          function.setDSOLocal(true);
         }
       objects[i] = objectOf(*module, *machine);
     } catch (...) {
@@ -163,7 +161,7 @@ ObjectFile emitImage(const Module &plan, const std::string &image, const std::st
     auto *type = llvm::FunctionType::get(llvm::Type::getVoidTy(context), false);
     std::vector<llvm::Constant *> kernels;
     for (const Kernel &kernel : plan.kernels) {
-      auto *function = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, kernelName(image, kernel.name), module);
+      auto *function = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, symbolOf(image, kernel.name), module);
       function->setVisibility(llvm::GlobalValue::HiddenVisibility);
       kernels.push_back(function);
     }

@@ -17,7 +17,7 @@ struct CodeTarget {
 };
 
 // An object of each module inside `kernels`, which are lowered; made side by side where the context has threads. Functions
-// are called `image`.name and seen from these objects alone. Throws Error for what LLVM cannot do: a defect of ours.
+// are called `image`.name, and an executable does not export them. Throws Error for what LLVM cannot do: a defect of ours.
 std::vector<ObjectFile> emitKernels(mlir::ModuleOp kernels, const CodeTarget &target, const std::string &image);
 // The same kernels as optimized LLVM IR.
 std::string printKernels(mlir::ModuleOp kernels, const CodeTarget &target);

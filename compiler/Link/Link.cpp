@@ -118,6 +118,8 @@ void link(const std::string &linker, const std::vector<std::string> &arguments, 
 } // namespace
 
 void linkObject(const std::vector<ObjectFile> &objects, const std::string &output) {
+  if (objects.size() == 1)
+    return writeFile(output, {objects[0].data(), objects[0].size()});
   std::string linker = findLinker();
   std::vector<TemporaryFile> files;
   writeObjects(objects, files);

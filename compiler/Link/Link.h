@@ -1,4 +1,4 @@
-// Objects and the runtime into one executable, by lld.
+// Objects and the runtime into one executable, or objects into one, by lld.
 #pragma once
 
 #include "Codegen/ObjectFile.h"
@@ -9,7 +9,7 @@ namespace xfc {
 // Links objects, group by group, with the runtime that lies beside this compiler. The output appears whole or not
 // at all. Throws Error naming what is missing: lld, the C library's start files, libstdc++, or the runtime.
 void linkExecutable(const std::vector<std::vector<ObjectFile>> &objects, const std::string &output);
-// Joins one group into one object. Throws Error where lld is missing.
+// Joins one group into one object, whole or not at all. Throws Error where lld is missing or fails.
 void linkObject(const std::vector<ObjectFile> &objects, const std::string &output);
 
 } // namespace xfc

@@ -104,7 +104,7 @@ typedef struct xfc_image {
   uint64_t plan_size;
 } xfc_image;
 
-// The images of this executable, best first; the last entry is null. Defined by the generated object.
+// The images of this executable, best first; the last entry is null. Defined by a generated object.
 extern const xfc_image *const xfc_images[];
 
 // Generated code for one GPU architecture, with a plan of its own: other partitions, scratch and packed weights than a CPU's, and
@@ -122,7 +122,7 @@ typedef struct xfc_device_image {
   uint64_t plan_size;
 } xfc_device_image;
 
-// The GPU images of this executable, the newest architecture first; the last entry is null. Defined by the generated object. Where
+// The GPU images of this executable, the newest architecture first; the last entry is null. Defined by a generated object. Where
 // there is none but of these, xfc_images is empty.
 extern const xfc_device_image *const xfc_device_images[];
 

@@ -1,6 +1,6 @@
 """check_object.py OBJECT CPU IMAGE [KIND...]: checks the symbols of an object, its vector registers, and that the loops of the
 matrix micro-kernels hold their products and do not touch the stack. The kinds of micro-kernels, of elements, widened, pairs,
-tiles, quads, dots, dottiles, must be those given (elements). Needs llvm-nm and llvm-objdump."""
+tiles, quads, dots, dottiles, must be those given (elements). Needs llvm-readelf and llvm-objdump."""
 import re
 import subprocess
 import sys
@@ -16,7 +16,7 @@ def run(*command):
 
 
 # Number, value, size, type, binding, visibility, section, name.
-rows = [line.split() for line in run("llvm-readelf", "--symbols", "--wide", file).splitlines() if re.match(r"\s*[1-9]\d*:.*GLOBAL", line)]
+rows = [line.split() for line in run("llvm-readelf", "--symbols", "--wide", file).splitlines() if re.match(r"\s*[1-9]\d*:.*(GLOBAL|WEAK)", line)]
 shown = {row[7] for row in rows if row[5] == "DEFAULT" and row[6] != "UND"}
 needed = {row[7] for row in rows if row[6] == "UND"}
 if shown != {image}:

@@ -1,7 +1,7 @@
 """budget.py SECONDS MEGABYTES COMMAND...: fails if the best of five runs takes more time, or any more resident memory.
 
-The seconds are those of a machine that compresses NOMINAL times what is packed here in a second; a slower one, or one whose
-cores others use as well, gets as many times more. Speed is taken before and after each run.
+The seconds are those of a machine of which one core compresses NOMINAL megabytes a second of the text here; a slower one gets
+as many times more. Speed is taken before and after each run.
 """
 import resource
 import subprocess
@@ -9,7 +9,7 @@ import sys
 import time
 import zlib
 
-NOMINAL = 10  # megabytes a second: one core of 2.5 GHz, shared
+NOMINAL = 10  # one core of 2.5 GHz
 text = b" ".join(b"%d" % (i * 2654435761 % 2**32) for i in range(200000))
 
 
