@@ -7,8 +7,6 @@
 #include "Plain/Plain.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Pass/PassManager.h"
-#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
-#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/Analysis/VectorUtils.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
@@ -70,8 +68,7 @@ void replaceMissing(llvm::Module &module, const llvm::StringMap<bool> &has) {
 std::unique_ptr<llvm::orc::LLJIT> compile(ModuleOp kernels) {
   static std::once_flag once;
   std::call_once(once, [] {
-    registerBuiltinDialectTranslation(context());
-    registerLLVMDialectTranslation(context());
+    registerTranslations(context());
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
   });
