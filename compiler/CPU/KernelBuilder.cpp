@@ -142,6 +142,10 @@ void KernelBuilder::storePart(Value value, Value p, int64_t n) {
   storeMasked(value, p, arith::ConstantOp::create(b, DenseElementsAttr::get(vectorType(lanes(), i1), ArrayRef<bool>(used))));
 }
 
+Value KernelBuilder::loadMasked(Value p, Value mask) {
+  return LLVM::MaskedLoadOp::create(b, vectorType(lanes()), p, mask, splat(0), bytes());
+}
+
 void KernelBuilder::storeMasked(Value value, Value p, Value mask) {
   LLVM::MaskedStoreOp::create(b, value, p, mask, bytes());
 }

@@ -35,6 +35,8 @@ public:
   // The first `n` lanes of a vector (n static): others read as 0 and are not written.
   mlir::Value loadPart(mlir::Value p, int64_t n);
   void storePart(mlir::Value value, mlir::Value p, int64_t n);
+  // Lanes outside the mask read as 0, whatever lies there, and are not written.
+  mlir::Value loadMasked(mlir::Value p, mlir::Value mask);
   void storeMasked(mlir::Value value, mlir::Value p, mlir::Value mask);
   // Asks for the cache line at p: into the first cache to be written, or into the second to be read later.
   void prefetchForWriting(mlir::Value p), prefetch(mlir::Value p);

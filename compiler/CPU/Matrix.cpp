@@ -23,18 +23,19 @@ struct Product {
   Tiling t;
   int64_t inner, columns; // K and N, in elements
   int64_t groups;         // of a chunk, at most
+  bool copies;            // rows of x into scratch, where they come in another form; else they are read where they are
   Value x, xStride, packed, a, c;
 
   Product(KernelBuilder &k, const Tiling &t, int64_t inner, int64_t columns, int64_t groups)
-      : k(k), t(t), inner(inner), columns(columns), groups(groups) {
+      : k(k), t(t), inner(inner), columns(columns), groups(groups), copies(t.products != Products::Elements) {
     x = k.buffer(0);
     xStride = k.stride(0);
     packed = k.buffer(1);
     a = k.scratch;
-    c = k.offset(a, t.block * t.stride);
+    c = k.offset(a, copies ? t.block * t.stride : 0);
   }
   int64_t tiles() const { return t.units(inner) > t.depth ? groups : 1; }
-  int64_t scratchBytes() const { return t.block * (t.stride + tiles() * t.group) * k.bytes(); }
+  int64_t scratchBytes() const { return t.block * ((copies ? t.stride : 0) + tiles() * t.group) * k.bytes(); }
 
   // Copies x[row .. row + count)[at .. at + elements).
   void copyRows(Value row, Value count, Value at, int64_t elements) {
@@ -67,7 +68,7 @@ struct Product {
   void compute(Value row, Value count, Value group, Value end, Value next, const Begin &begin, const Fetch &fetch, bool copied = false) {
     const int64_t units = t.units(inner), last = (units - 1) / t.depth * t.depth;
     auto block = [&](Value at, int64_t depth, Value accumulate, bool finish) {
-      if (!copied)
+      if (copies && !copied)
         copyRows(row, count, k.mul(at, t.pair), finish ? inner - last * t.pair : depth * t.pair);
       Value nextRow = finish ? next : row, nextAt = finish ? k.index(0) : k.mul(k.add(at, t.depth), t.pair);
       k.loop(group, end, 1, [&](Value g) {
@@ -78,11 +79,14 @@ struct Product {
           Ahead ahead = [&](Value rows, int64_t panel) {
             if (finish)
               for (int64_t r = 0; r < t.rows; ++r)
-                fetch(k.add(row, k.add(k.mul(rows, t.rows), r)), k.add(k.mul(g, t.group), panel * t.panel));
+                for (int64_t column = 0; column < t.panel; column += 128 / k.bytes())
+                  fetch(k.add(row, k.add(k.mul(rows, t.rows), r)), k.add(k.mul(g, t.group), panel * t.panel + column));
             fetchRows(nextRow, nextAt, rows, k.add(k.mul(k.sub(g, group), t.unit()), panel), groups * t.unit());
           };
-          multiplyPanels(k, t, {t.stride, t.left}, a, t.rows * t.stride, b, k.index(panelWords), t.panels(used), k.index(depth), tile,
-                         k.index(t.group), count, accumulate, ahead, /*fetchNext=*/true);
+          Value rowStride = copies ? k.index(t.stride) : xStride;
+          Value rows = copies ? a : k.offset(k.offset(x, k.mul(row, xStride)), at);
+          multiplyPanels(k, t, {rows, rowStride, t.left, k.mul(rowStride, t.rows)}, {b, k.index(panelWords), {}, {}}, t.panels(used), k.index(depth),
+                         tile, k.index(t.group), count, accumulate, ahead, /*fetchNext=*/true);
           if (finish)
             k.loop(k.index(0), count, 1, [&](Value r) {
               auto products = [&](int64_t i) {
@@ -228,7 +232,7 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide, bool kep
   Value bias = op.getBias() ? k.buffer(2) : Value();
   Value stride = kept ? k.stride(bufferOf(wide)) : k.index(vocabulary);
   Value logits = kept ? k.offset(k.buffer(bufferOf(wide)), k.mul(row, stride)) : k.offset(k.scratch, product.scratchBytes() / k.bytes());
-  const bool copied = product.tiles() == 1;
+  const bool copied = product.copies && product.tiles() == 1;
   if (copied)
     product.copyRows(row, count, k.index(0), inner);
   Product::Begin store = [&](Value at) -> Product::Finish {
@@ -343,11 +347,15 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
   const int64_t out = type.getDimSize(0), in = type.getDimSize(1), lanes = k.lanes();
   auto upTo = [](int64_t n, int64_t unit) { return (n + unit - 1) / unit; };
   const int64_t tilePanels = std::min(t.panels(in), 256 / t.panel), tileColumns = tilePanels * t.panel, columnTiles = upTo(in, tileColumns);
-  // High tiles, since each copies x, but enough of them for some threads; of like heights, so that threads get like work.
+  // High tiles, since each makes panels of x, but enough of them for some threads; of like heights, so that threads get like work.
   const int64_t most = upTo(out, 2 * t.block) * columnTiles < 4 ? t.block : 2 * t.block;
   const int64_t rowTiles = upTo(out, most), height = upTo(upTo(out, rowTiles), t.rows) * t.rows, tiles = height / t.rows;
-  // A column of dy: `depth` times the micro-kernel's rows, in whole vectors that overlap, and what the last one has over.
-  const int64_t vectors = upTo(t.rows, lanes), tileStride = t.depth * t.rows + vectors * lanes;
+  // A column of dy: `depth` times the micro-kernel's rows, in vectors that overlap and are no wider than they need be, and what
+  // the last one has over: so much that columns spread over the cache's sets.
+  const int64_t line = 64 / k.bytes(), width = op.getCompute() ? lanes : std::min<int64_t>(lanes, llvm::PowerOf2Ceil(t.rows));
+  const int64_t vectors = upTo(t.rows, width), tileStride = (upTo(t.depth * t.rows, line) | 1) * line;
+  // Panels are made by the first tile's product, where nothing is left to do but to store them.
+  const bool packing = !op.getCompute() && in % t.panel == 0 && (out % height == 0 || out % height >= t.rows);
   // Whole panels are summed where they belong; else in scratch, and copied.
   const bool inPlace = in % t.panel == 0 && !op.getDweight().use_empty();
 
@@ -356,11 +364,10 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
   Value outputs = k.min(k.index(height), k.sub(k.index(out), o0)), inputs = k.min(k.index(tileColumns), k.sub(k.index(in), i0));
   Value panels = k.div(k.add(inputs, t.panel - 1), t.panel), usedTiles = k.div(k.add(outputs, t.rows - 1), t.rows);
   Value dw = op.getDweight().use_empty() ? Value() : k.offset(k.offset(k.buffer(2), k.mul(o0, in)), i0);
-  // Tiles of dy go in pairs where they are summed: one may be over.
   // A panel of x: a line more than a power of two, so that a row's panels spread over the cache's sets.
   const int64_t panelStride = (t.depth + 1) * t.panel;
   Value a = k.scratch, b = k.offset(a, tiles * tileStride), sums = k.offset(b, tilePanels * panelStride);
-  const int64_t sumsSize = (tiles + 1) * vectors * lanes;
+  const int64_t sumsSize = upTo(height, lanes) * lanes;
   Value c = inPlace ? dw : k.offset(sums, sumsSize), cStride = k.index(inPlace ? in : tileColumns);
   auto whenBias = [&](const std::function<void()> &body) {
     if (op.getDbias() && !op.getDbias().use_empty())
@@ -374,11 +381,12 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
     if (t.pair > 1)
       k.when(k.less(k.mul(whole, t.pair), count), [&] { body(whole, false); });
   };
-  // A vector of units whose first row is at `from`.
-  auto unitOf = [&](Value from, Value stride, bool whole) {
-    Value first = k.load(from, lanes);
+  // A vector of `n` units whose first row is at `from`.
+  auto unitOf = [&](Value from, int64_t n, Value stride, bool whole, Value mask = {}) {
+    auto load = [&](Value at) { return mask ? k.loadMasked(at, mask) : k.load(at, n); };
+    Value first = load(from);
     if (t.pair > 1)
-      return pairOfBF16(k, first, whole ? k.load(k.offset(from, stride), lanes) : k.splat(0));
+      return pairOfBF16(k, first, whole ? load(k.offset(from, stride)) : k.splat(0));
     return op.getCompute() ? roundToBF16(k, first) : first;
   };
 
@@ -395,55 +403,65 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
       k.loop(k.index(0), usedTiles, 1, [&](Value tile) {
         Value source = k.offset(from, k.mul(tile, t.rows)), target = k.offset(to, k.mul(tile, tileStride));
         for (int64_t v = 0; v < vectors; ++v)
-          k.store(unitOf(k.offset(source, v * lanes), dyStride, whole), k.offset(target, v * lanes));
+          k.store(unitOf(k.offset(source, v * width), width, dyStride, whole), k.offset(target, v * width));
       });
     });
-    // From the copy, or from dy itself where the copy is rounded: there a tile that is over would be read past dy's end.
-    const int64_t together = op.getCompute() ? 1 : 2;
     whenBias([&] {
-      Value unrounded = k.offset(k.offset(dy, k.mul(row, dyStride)), o0), step = op.getCompute() ? dyStride : k.index(t.rows);
-      k.loop(k.index(0), usedTiles, together, [&](Value tile) {
-        SmallVector<Value> from, to;
-        Values state;
-        for (int64_t i = 0; i < together * vectors; ++i) {
-          Value at = k.add(tile, i / vectors);
-          Value first = op.getCompute() ? k.offset(unrounded, k.mul(at, t.rows)) : k.offset(a, k.mul(at, tileStride));
-          from.push_back(k.offset(first, i % vectors * lanes));
-          to.push_back(k.offset(sums, k.add(k.mul(at, vectors * lanes), i % vectors * lanes)));
-          state.push_back(k.load(to.back(), lanes));
-        }
-        state = k.loop(k.index(0), count, 1, state, [&](Value r, Values sum) {
-          for (size_t i = 0; i < sum.size(); ++i)
-            sum[i] = k.addf(sum[i], k.load(k.offset(from[i], k.mul(r, step)), lanes));
-          return sum;
+      // Some vectors at a time, since a sum would wait for itself.
+      auto sumColumns = [&](Value begin, Value end, int64_t together) {
+        k.loop(begin, end, together * lanes, [&](Value o) {
+          Value from = k.offset(k.offset(k.offset(dy, k.mul(row, dyStride)), o0), o), to = k.offset(sums, o);
+          Values state;
+          for (int64_t i = 0; i < together; ++i)
+            state.push_back(k.load(k.offset(to, i * lanes), lanes));
+          state = k.loop(k.index(0), count, 1, state, [&](Value r, Values sum) {
+            for (int64_t i = 0; i < together; ++i)
+              sum[i] = k.addf(sum[i], k.load(k.offset(k.offset(from, k.mul(r, dyStride)), i * lanes), lanes));
+            return sum;
+          });
+          for (int64_t i = 0; i < together; ++i)
+            k.store(state[i], k.offset(to, i * lanes));
         });
-        for (size_t i = 0; i < state.size(); ++i)
-          k.store(state[i], to[i]);
-      });
+      };
+      Value most = k.mul(k.div(outputs, 4 * lanes), 4 * lanes);
+      sumColumns(k.index(0), most, 4);
+      sumColumns(most, outputs, 1);
     });
-    eachUnit(count, [&](Value u, bool whole) {
-      Value from = k.offset(k.offset(x, k.mul(k.add(row, k.mul(u, t.pair)), xStride)), i0);
+    Value xFrom = k.offset(k.offset(x, k.mul(row, xStride)), i0);
+    auto packPanels = [&](Value u, bool whole) {
+      Value from = k.offset(xFrom, k.mul(k.mul(u, t.pair), xStride));
       k.loop(k.index(0), panels, 1, [&](Value p) {
         Value source = k.offset(from, k.mul(p, t.panel)), to = k.offset(b, k.add(k.mul(p, panelStride), k.mul(u, t.panel)));
-        for (int64_t v = 0; v < 2; ++v)
-          k.store(unitOf(k.offset(source, v * lanes), xStride, whole), k.offset(to, v * lanes));
+        for (int64_t v = 0; v < t.vectors; ++v) {
+          Value mask = in % t.panel ? k.lanesBelow(k.add(k.mul(p, t.panel), v * lanes), inputs) : Value();
+          k.store(unitOf(k.offset(source, v * lanes), lanes, xStride, whole, mask), k.offset(to, v * lanes));
+        }
       });
-    });
+    };
+    if (!packing)
+      eachUnit(count, packPanels);
     Value accumulate = k.less(k.index(0), row);
     k.loop(k.index(0), panels, 1, [&](Value p) {
-      // Meanwhile the next block of rows is fetched, some for each of the block's calls.
+      // Meanwhile the next panel is fetched, and the next block of dy, some rows for each of the calls.
+      Value last = k.equal(p, k.sub(panels, k.index(1)));
+      Value nextRow = k.select(last, k.add(row, depth), row), nextColumn = k.select(last, i0, k.add(i0, k.mul(k.add(p, 1), t.panel)));
       Ahead ahead = [&](Value tile, int64_t) {
-        const int64_t share = upTo(depth, tiles * tilePanels), line = 64 / k.bytes();
-        for (int64_t i = 0; i < share; ++i) {
-          Value next = k.add(k.add(row, depth + i), k.mul(k.add(k.mul(p, tiles), tile), share));
-          for (int64_t at = 0; at < height; at += line)
-            k.prefetch(k.offset(k.offset(dy, k.mul(next, dyStride)), k.add(o0, at)));
-          for (int64_t at = 0; at < tileColumns; at += line)
-            k.prefetch(k.offset(k.offset(x, k.mul(next, xStride)), k.add(i0, at)));
-        }
+        auto fetch = [&](Value from, Value stride, Value first, Value at, Value call, int64_t calls, int64_t columns) {
+          const int64_t share = upTo(depth, calls);
+          for (int64_t i = 0; i < share; ++i)
+            for (int64_t column = 0; column < columns; column += line)
+              k.prefetch(k.offset(k.offset(from, k.mul(k.add(k.add(first, k.mul(call, share)), i), stride)), k.add(at, column)));
+        };
+        fetch(x, xStride, nextRow, nextColumn, tile, tiles, t.panel);
+        fetch(dy, dyStride, k.add(row, depth), o0, k.add(k.mul(p, tiles), tile), tiles * tilePanels, height);
       };
-      multiplyPanels(k, t, {1, t.rows}, a, tileStride, k.offset(b, k.mul(p, panelStride)), k.index(0), 1, units,
-                     k.offset(c, k.mul(p, t.panel)), cStride, outputs, accumulate, ahead);
+      Right right{k.offset(b, k.mul(p, panelStride)), k.index(0), {}, {}};
+      if (packing) {
+        right.unpacked = k.offset(xFrom, k.mul(p, t.panel));
+        right.unpackedStride = xStride;
+      }
+      multiplyPanels(k, t, {a, {}, t.rows, k.index(tileStride)}, right, 1, units, k.offset(c, k.mul(p, t.panel)), cStride, outputs, accumulate,
+                     ahead);
     });
   });
   if (dw && !inPlace)
@@ -453,14 +471,9 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
         k.storeMasked(k.load(k.offset(from, i), lanes), k.offset(to, i), k.lanesBelow(i, inputs));
       });
     });
-  // What a tile's last vector has over is written again by the next tile.
   whenBias([&] {
-    k.loop(k.index(0), usedTiles, 1, [&](Value tile) {
-      for (int64_t v = 0; v < vectors; ++v) {
-        Value at = k.add(k.mul(tile, t.rows), v * lanes);
-        k.storeMasked(k.load(k.offset(sums, k.add(k.mul(tile, vectors * lanes), v * lanes)), lanes),
-                      k.offset(k.offset(k.buffer(3), o0), at), k.lanesBelow(at, outputs));
-      }
+    k.loop(k.index(0), outputs, lanes, [&](Value o) {
+      k.storeMasked(k.load(k.offset(sums, o), lanes), k.offset(k.offset(k.buffer(3), o0), o), k.lanesBelow(o, outputs));
     });
   });
   const int64_t scratch = tiles * tileStride + tilePanels * panelStride + sumsSize + (inPlace ? 0 : height * tileColumns);
@@ -483,7 +496,7 @@ static void packRows(KernelBuilder &k, const Tiling &t, bool transposed, Value w
   auto pad = [&](Value to) {
     if (t.products == Products::Tiles)
       k.loop(upTo(inner, pair), units, 1, [&](Value unit) {
-        for (int64_t v = 0; v < 2; ++v)
+        for (int64_t v = 0; v < t.vectors; ++v)
           store(k.splat(0), to, unit, v);
       });
   };
@@ -495,11 +508,10 @@ static void packRows(KernelBuilder &k, const Tiling &t, bool transposed, Value w
       Value to = k.offset(packed, k.mul(column, units));
       k.loop(k.div(first, pair), upTo(last, pair), 1, [&](Value unit) {
         Value row = k.mul(unit, pair), next = k.add(row, 1);
-        for (int64_t v = 0; v < 2; ++v) {
+        for (int64_t v = 0; v < t.vectors; ++v) {
           Value feature = k.add(column, v * lanes);
           auto rowAt = [&](Value r) {
-            Value x = k.load(at(r, feature), lanes);
-            return whole ? x : k.select(k.lanesBelow(feature, columns), x, k.splat(0));
+            return whole ? k.load(at(r, feature), lanes) : k.loadMasked(at(r, feature), k.lanesBelow(feature, columns));
           };
           Value x = rowAt(row), second;
           if (pair > 1)
@@ -518,7 +530,7 @@ static void packRows(KernelBuilder &k, const Tiling &t, bool transposed, Value w
   // Rows of the weight are columns of one panel: squares are transposed in registers.
   Value to = k.offset(packed, k.mul(first, units));
   auto packSquares = [&](Value column, bool wholeRows, bool whole) {
-    for (int64_t v = 0; v < 2; ++v) {
+    for (int64_t v = 0; v < t.vectors; ++v) {
       SmallVector<Value> square;
       for (int64_t j = 0; j < lanes; ++j) {
         Value row = k.add(first, v * lanes + j), x = k.load(at(wholeRows ? row : k.min(row, k.sub(rows, k.index(1))), column), lanes);

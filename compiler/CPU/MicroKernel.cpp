@@ -28,16 +28,19 @@ Products gradientProductsFor(const KernelBuilder &k, std::optional<ComputeType> 
 static constexpr int64_t tile = 16;
 
 Tiling::Tiling(KernelBuilder &k, int64_t inner, Products products)
-    : products(products), pair(products == Products::Elements ? 1 : isInt8(products) ? 4 : 2), rows(k.registers() == 32 ? 12 : 6),
-      panel(2 * k.lanes()), block(k.registers() == 32 ? 84 : 72),
+    : products(products), pair(products == Products::Elements ? 1 : isInt8(products) ? 4 : 2), rows(6),
+      vectors(k.registers() == 32 ? 4 : 2), block(k.registers() == 32 ? 84 : 72),
       left(products == Products::Widened || products == Products::Quads ? 2 : 1) {
   if (products == Products::Quads) {
     // Both words of a row, a vector of ones, and what lies between instructions take registers as well.
     rows = k.registers() == 32 ? 12 : 4;
+    vectors = 2;
   } else if (isTiled(products)) {
     rows = 2 * tile;
+    vectors = 2;
     block = 6 * tile;
   }
+  panel = vectors * k.lanes();
   // A row of int8 is rounded as a whole, and its panel is small.
   depth = isInt8(products) ? units(inner) : std::min<int64_t>(units(inner), 512 / left);
   stride = (depth * left + k.lanes() - 1) / k.lanes() * k.lanes() + 16;
@@ -122,28 +125,39 @@ void copyLeft(KernelBuilder &k, const Tiling &t, Value from, Value to, int64_t e
 // In registers
 //===--------------------------------------------------------------------------------------------------------===//
 
+// What a micro-kernel does beside.
+enum class Beside { Nothing, Fetch, Pack };
+
 // c[m][width x panel] (+)= a[m][0..depth) b[0..depth)[width x panel], panels of b `bStride` apart; one function for each number
-// of rows, width and strides. A wide one is for few rows, whose sums alone would wait for each other. A fetching one has one
-// more argument, from where on it fetches half as much as it reads of b.
-static std::string microKernel(KernelBuilder &k, const Tiling &t, Strides strides, int64_t rows, int64_t width, bool fetching = false) {
+// of rows, width and distance of units, and for rows that are neighbours. A wide one is for few rows, whose sums alone would wait
+// for each other. One that fetches has one more argument, from where on it fetches a vector for each unit; one that packs has
+// two, the rows that its panel is made of, and how far they are apart.
+static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &left, int64_t rows, int64_t width, Beside beside = Beside::Nothing) {
   static const char *const kinds[] = {"", "_widened", "_pairs", "", "_quads", "_dots"};
   const char *kind = kinds[static_cast<int>(t.products)];
   const bool int8 = isInt8(t.products);
-  std::string name = llvm::formatv("product{0}_{1}x{2}_{3}_{4}{5}", kind, rows, width * t.panel, strides.row, strides.unit, fetching ? "_fetching" : "");
-  SmallVector<Type> types = {k.ptr, k.ptr, k.i64, k.i64, k.ptr, k.i64, k.i1};
-  if (fetching)
+  static const char *const besides[] = {"", "_fetching", "_packing"};
+  std::string name = llvm::formatv("product{0}_{1}x{2}_{3}{4}{5}", kind, rows, width * t.panel, left.row ? "rows" : "columns",
+                                   left.unit == 1 ? "" : "_" + std::to_string(left.unit), besides[static_cast<int>(beside)]);
+  SmallVector<Type> types = {k.ptr, k.i64, k.ptr, k.i64, k.i64, k.ptr, k.i64, k.i1};
+  if (beside != Beside::Nothing)
     types.push_back(k.ptr);
+  if (beside == Beside::Pack)
+    types.push_back(k.i64);
   k.helper(name, types, [&](ValueRange arguments) {
-    Value a = arguments[0], b = arguments[1], bStride = arguments[2], depth = arguments[3], c = arguments[4], stride = arguments[5];
-    const int64_t vectors = 2 * width, halves = t.products == Products::Widened ? 2 : 1;
-    SmallVector<Value> cRows, panels;
-    for (int64_t r = 0; r < rows; ++r)
-      cRows.push_back(k.offset(c, k.mul(stride, r)));
+    Value a = arguments[0], aStride = arguments[1], b = arguments[2], bStride = arguments[3], depth = arguments[4];
+    Value c = arguments[5], cStride = arguments[6], accumulate = arguments[7];
+    const int64_t vectors = t.vectors * width, halves = t.products == Products::Widened ? 2 : 1;
+    SmallVector<Value> aRows, cRows, panels;
+    for (int64_t r = 0; r < rows; ++r) {
+      aRows.push_back(left.row ? k.offset(a, k.mul(aStride, r)) : k.offset(a, r));
+      cRows.push_back(k.offset(c, k.mul(cStride, r)));
+    }
     for (int64_t w = 0; w < width; ++w)
       panels.push_back(k.offset(b, k.mul(bStride, w)));
     auto at = [&](int64_t r, int64_t v) { return k.offset(cRows[r], v * k.lanes()); };
     Values sums = k.choose(
-        arguments[6],
+        accumulate,
         [&] {
           Values old;
           for (int64_t i = 0; i < rows * vectors; ++i)
@@ -154,19 +168,24 @@ static std::string microKernel(KernelBuilder &k, const Tiling &t, Strides stride
         },
         [&] { return Values(rows * vectors, int8 ? word(k, 0) : k.splat(0)); });
     auto step = [&](Value from, int64_t unroll, Values state) {
-      Value aAt = k.offset(a, k.mul(from, strides.unit)), bAt = k.mul(from, t.panel);
-      if (fetching)
-        for (int64_t word = 0; word < unroll * t.panel / 2; word += 64 / k.bytes())
-          k.prefetch(k.offset(arguments[7], k.add(k.mul(from, t.panel / 2), word)));
+      Value aAt = k.mul(from, left.unit), bAt = k.mul(from, t.panel);
+      if (beside == Beside::Fetch)
+        for (int64_t word = 0; word < unroll * k.lanes(); word += 64 / k.bytes())
+          k.prefetch(k.offset(arguments[8], k.add(k.mul(from, k.lanes()), word)));
       for (int64_t u = 0; u < unroll; ++u)
         for (int64_t half = 0; half < halves; ++half) {
           SmallVector<Value> right;
           for (int64_t v = 0; v < vectors; ++v) {
-            Value p = k.offset(k.offset(panels[v / 2], bAt), u * t.panel + v % 2 * k.lanes());
-            right.push_back(t.products == Products::Widened ? widened(k, p, half) : k.load(p, k.lanes()));
+            Value p = k.offset(k.offset(panels[v / t.vectors], bAt), u * t.panel + v % t.vectors * k.lanes());
+            if (beside == Beside::Pack) {
+              right.push_back(k.load(k.offset(k.offset(arguments[8], k.mul(k.add(from, u), arguments[9])), v * k.lanes()), k.lanes()));
+              k.store(right.back(), p);
+            } else {
+              right.push_back(t.products == Products::Widened ? widened(k, p, half) : k.load(p, k.lanes()));
+            }
           }
           for (int64_t r = 0; r < rows; ++r) {
-            Value xAt = k.offset(aAt, r * strides.row + u * strides.unit + half), x = k.broadcast(k.load(xAt));
+            Value xAt = k.offset(k.offset(aRows[r], aAt), u * left.unit + half), x = k.broadcast(k.load(xAt));
             Value magnitude = t.products == Products::Quads ? k.broadcast(k.load(k.offset(xAt, 1))) : Value();
             for (int64_t v = 0; v < vectors; ++v) {
               Value &sum = state[r * vectors + v];
@@ -193,10 +212,11 @@ static std::string microKernel(KernelBuilder &k, const Tiling &t, Strides stride
 //===--------------------------------------------------------------------------------------------------------===//
 
 // c[rowTiles x 16][width x panel] += a b, as microKernel. Rows of a tile that nobody reads cost no more than the tile does.
-static std::string tileKernel(KernelBuilder &k, const Tiling &t, Strides strides, int64_t rowTiles, int64_t width) {
-  std::string name = llvm::formatv("product_{0}_{1}x{2}_{3}", isInt8(t.products) ? "dottiles" : "tiles", rowTiles * tile, width * t.panel, strides.row);
-  k.helper(name, {k.ptr, k.ptr, k.i64, k.i64, k.ptr, k.i64}, [&](ValueRange arguments) {
-    Value a = arguments[0], b = arguments[1], bStride = arguments[2], depth = arguments[3], c = arguments[4], cStride = arguments[5];
+static std::string tileKernel(KernelBuilder &k, const Tiling &t, int64_t rowTiles, int64_t width) {
+  std::string name = llvm::formatv("product_{0}_{1}x{2}", isInt8(t.products) ? "dottiles" : "tiles", rowTiles * tile, width * t.panel);
+  k.helper(name, {k.ptr, k.i64, k.ptr, k.i64, k.i64, k.ptr, k.i64}, [&](ValueRange arguments) {
+    Value a = arguments[0], aStride = arguments[1], b = arguments[2], bStride = arguments[3], depth = arguments[4];
+    Value c = arguments[5], cStride = arguments[6];
     const int64_t columnTiles = width * t.panel / tile, ofPanel = t.panel / tile;
     const char *product = isInt8(t.products) ? "llvm.x86.tdpbusd.internal" : "llvm.x86.tdpbf16ps.internal";
     Type amx = LLVM::LLVMX86AMXType::get(k.b.getContext());
@@ -213,7 +233,7 @@ static std::string tileKernel(KernelBuilder &k, const Tiling &t, Strides strides
     sums = k.loop(k.index(0), depth, tile, sums, [&](Value at, Values state) {
       Values left;
       for (int64_t r = 0; r < rowTiles; ++r)
-        left.push_back(load(k.offset(k.offset(a, at), r * tile * strides.row), k.index(strides.row)));
+        left.push_back(load(k.offset(k.offset(a, at), k.mul(aStride, r * tile)), aStride));
       for (int64_t j = 0; j < columnTiles; ++j) {
         Value panel = k.offset(b, k.mul(bStride, j / ofPanel));
         Value right = load(k.offset(k.offset(panel, k.mul(at, t.panel)), j % ofPanel * tile), k.index(t.panel));
@@ -231,8 +251,8 @@ static std::string tileKernel(KernelBuilder &k, const Tiling &t, Strides strides
   return name;
 }
 
-static void multiplyTiles(KernelBuilder &k, const Tiling &t, Strides strides, Value a, Value b, Value bStride, int64_t panels, Value depth,
-                          Value c, Value cStride, Value count, Value accumulate, const Ahead &ahead) {
+static void multiplyTiles(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, Value depth, Value c, Value cStride,
+                          Value count, Value accumulate, const Ahead &ahead) {
   // Tiles of zeros would have to be chosen in place of loaded ones; storing zeros first leaves one way through.
   k.when(accumulate, [] {}, [&] {
     k.loop(k.index(0), k.mul(k.div(k.add(count, tile - 1), tile), tile), 1, [&](Value r) {
@@ -241,8 +261,8 @@ static void multiplyTiles(KernelBuilder &k, const Tiling &t, Strides strides, Va
     });
   });
   auto call = [&](Value row, int64_t rowTiles, int64_t panel, int64_t width) {
-    k.invoke(tileKernel(k, t, strides, rowTiles, width), {k.offset(a, k.mul(row, strides.row)), k.offset(b, k.mul(bStride, panel)), bStride, depth,
-                                                         k.offset(c, k.add(k.mul(row, cStride), panel * t.panel)), cStride});
+    k.invoke(tileKernel(k, t, rowTiles, width), {k.offset(a.from, k.mul(row, a.row)), a.row, k.offset(b.from, k.mul(b.stride, panel)), b.stride,
+                                                 depth, k.offset(c, k.add(k.mul(row, cStride), panel * t.panel)), cStride});
   };
   // Two tiles of rows at a time, and one if no more than that is left.
   Value twos = k.mul(k.div(k.add(count, tile - 1), 2 * tile), 2 * tile);
@@ -254,37 +274,38 @@ static void multiplyTiles(KernelBuilder &k, const Tiling &t, Strides strides, Va
   k.when(k.less(twos, count), [&] { call(twos, 1, 0, panels); });
 }
 
-void multiplyPanels(KernelBuilder &k, const Tiling &t, Strides strides, Value a, int64_t tileStride, Value b, Value bStride, int64_t panels,
-                    Value depth, Value c, Value cStride, Value count, Value accumulate, const Ahead &ahead, bool fetchNext) {
+void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, Value depth, Value c, Value cStride,
+                    Value count, Value accumulate, const Ahead &ahead, bool fetchNext) {
   if (isTiled(t.products))
-    return multiplyTiles(k, t, strides, a, b, bStride, panels, depth, c, cStride, count, accumulate, ahead);
+    return multiplyTiles(k, t, a, b, panels, depth, c, cStride, count, accumulate, ahead);
   Value tiles = k.div(count, t.rows), whole = k.mul(tiles, t.rows), rest = k.sub(count, whole);
-  auto call = [&](Value tile, int64_t rows, int64_t panel, int64_t width, bool fetching = false) {
-    SmallVector<Value> arguments = {k.offset(a, k.mul(tile, tileStride)), k.offset(b, k.mul(bStride, panel)), bStride, depth,
+  auto call = [&](Value tile, int64_t rows, int64_t panel, int64_t width, Beside beside = Beside::Nothing) {
+    SmallVector<Value> arguments = {k.offset(a.from, k.mul(tile, a.tile)), a.row ? a.row : k.index(1), k.offset(b.from, k.mul(b.stride, panel)), b.stride, depth,
                                     k.offset(c, k.add(k.mul(k.mul(tile, t.rows), cStride), panel * t.panel)), cStride, accumulate};
-    if (fetching)
-      arguments.push_back(k.offset(k.offset(b, k.mul(bStride, panel + 1)), k.mul(k.mul(tile, depth), t.panel / 2)));
-    k.invoke(microKernel(k, t, strides, rows, width, fetching), arguments);
+    if (beside == Beside::Fetch)
+      arguments.push_back(k.offset(k.offset(b.from, k.mul(b.stride, panel + 1)), k.mul(k.mul(tile, depth), k.lanes())));
+    else if (beside == Beside::Pack)
+      arguments.append({b.unpacked, b.unpackedStride});
+    k.invoke(microKernel(k, t, a, rows, width, beside), arguments);
   };
   for (int64_t panel = 0; panel < panels; ++panel) {
-    auto tilesFrom = [&](Value first, Value end, bool fetching) {
+    auto tilesFrom = [&](Value first, Value end, Beside beside) {
       k.loop(first, end, 1, [&](Value tile) {
         ahead(tile, panel);
-        call(tile, t.rows, panel, 1, fetching);
+        call(tile, t.rows, panel, 1, beside);
       });
     };
-    // Two tiles fetch what comes after this panel.
-    Value fetch = fetchNext ? k.min(tiles, k.index(2)) : k.index(0);
-    if (fetchNext)
-      tilesFrom(k.index(0), fetch, true);
-    tilesFrom(fetch, tiles, false);
+    Value first = b.unpacked ? k.index(1) : fetchNext ? k.min(tiles, k.index(t.vectors)) : k.index(0);
+    if (b.unpacked || fetchNext)
+      tilesFrom(k.index(0), first, b.unpacked ? Beside::Pack : Beside::Fetch);
+    tilesFrom(first, tiles, Beside::Nothing);
   }
   for (int64_t rows = 1; rows < t.rows; ++rows)
     k.when(k.equal(rest, k.index(rows)), [&] {
       // As wide as sums, right operands and one left operand have registers; one row's right operands come from memory, where
       // they are elements.
-      int64_t most = 4;
-      while ((rows > 1 || t.products == Products::Widened) && most > 1 && (rows + 1) * 2 * most + 1 > k.registers())
+      int64_t most = 8 / t.vectors;
+      while ((rows > 1 || t.products == Products::Widened) && most > 1 && (rows + 1) * t.vectors * most + 1 > k.registers())
         most /= 2;
       for (int64_t panel = 0; panel < panels;) {
         int64_t width = most;

@@ -30,7 +30,8 @@ Products gradientProductsFor(const KernelBuilder &k, std::optional<ComputeType> 
 struct Tiling {
   Products products;
   int64_t pair;         // elements of a unit
-  int64_t rows;         // of the micro-kernel: 6 x 2 vectors fill 16 registers, 12 x 2 fill 32; 2 x 2 tiles fill 8
+  int64_t rows;         // of the micro-kernel: 6 x 2 vectors fill 16 registers, 6 x 4 fill 32; 2 x 2 tiles fill 8
+  int64_t vectors;      // of a row of a panel
   int64_t panel;        // columns of the micro-kernel
   int64_t block;        // rows of a chunk
   int64_t depth;        // units of a block
@@ -49,21 +50,27 @@ struct Tiling {
   int64_t scaleAt() const { return stride - 16; }
 };
 
-// Of the left operand, in words: from row to row, and from unit to unit.
-struct Strides {
-  int64_t row, unit;
+// Operands of multiplyPanels; distances are in words. Rows of the left one lie `row` apart, or 1 where there is none, its units
+// `unit`; `tile` is from one micro-kernel's rows to the next's.
+struct Left {
+  mlir::Value from, row;
+  int64_t unit;
+  mlir::Value tile;
+};
+// Panels of the right one lie `stride` apart. Where there is `unpacked`, the one panel is not there yet: the first tile of rows, a
+// whole one, makes it from rows of elements `unpackedStride` apart while it multiplies.
+struct Right {
+  mlir::Value from, stride, unpacked, unpackedStride;
 };
 
 // What is fetched while the micro-kernel works on a tile of its rows and a panel: memory's latency then hides behind it.
 using Ahead = std::function<void(mlir::Value tile, int64_t panel)>;
 
-// `panels` (static) panels of b, `bStride` apart, for `count` rows of a, `tileStride` apart from one micro-kernel's rows to
-// the next's; c rows lie `cStride` apart. `depth` counts units. With `accumulate` what stands in c comes first. With `fetchNext`
-// the first two whole tiles of rows fetch half of the panel behind each (not those of AMX): weights come from far away, and where a
-// page ends the hardware stops fetching.
-void multiplyPanels(KernelBuilder &k, const Tiling &t, Strides strides, mlir::Value a, int64_t tileStride, mlir::Value b, mlir::Value bStride,
-                    int64_t panels, mlir::Value depth, mlir::Value c, mlir::Value cStride, mlir::Value count, mlir::Value accumulate,
-                    const Ahead &ahead, bool fetchNext = false);
+// `panels` (static) panels of b for `count` rows of a; c rows lie `cStride` apart. `depth` counts units. With `accumulate` what stands in c comes first. With `fetchNext`
+// the first whole tiles of rows, one for each vector of a panel, fetch a part of the panel behind each (not those of AMX): weights
+// come from far away, and where a page ends the hardware stops fetching.
+void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, mlir::Value depth, mlir::Value c,
+                    mlir::Value cStride, mlir::Value count, mlir::Value accumulate, const Ahead &ahead, bool fetchNext = false);
 
 // `elements` (static) of a row of f32 or f64 as a row of the left operand, zeros to the end of the last unit.
 void copyLeft(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value to, int64_t elements);
