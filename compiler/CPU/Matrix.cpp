@@ -346,10 +346,10 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
   RankedTensorType type = op.getDweight().getType();
   const int64_t out = type.getDimSize(0), in = type.getDimSize(1), lanes = k.lanes();
   auto upTo = [](int64_t n, int64_t unit) { return (n + unit - 1) / unit; };
-  const int64_t tilePanels = std::min(t.panels(in), 256 / t.panel), tileColumns = tilePanels * t.panel, columnTiles = upTo(in, tileColumns);
+  const int64_t tilePanels = std::min(t.panels(in), 512 / t.panel), tileColumns = tilePanels * t.panel, columnTiles = upTo(in, tileColumns);
   // High tiles, since each makes panels of x, but enough of them for some threads; of like heights, so that threads get like work.
-  const int64_t most = upTo(out, 2 * t.block) * columnTiles < 4 ? t.block : 2 * t.block;
-  const int64_t rowTiles = upTo(out, most), height = upTo(upTo(out, rowTiles), t.rows) * t.rows, tiles = height / t.rows;
+  const int64_t rowTiles = std::max(upTo(out, 3 * t.block), std::min(upTo(4, columnTiles), upTo(out, t.block)));
+  const int64_t height = upTo(upTo(out, rowTiles), t.rows) * t.rows, tiles = height / t.rows;
   // A column of dy: `depth` times the micro-kernel's rows, in vectors that overlap and are no wider than they need be, and what
   // the last one has over: so much that columns spread over the cache's sets.
   const int64_t line = 64 / k.bytes(), width = op.getCompute() ? lanes : std::min<int64_t>(lanes, llvm::PowerOf2Ceil(t.rows));
@@ -365,8 +365,8 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
   Value panels = k.div(k.add(inputs, t.panel - 1), t.panel), usedTiles = k.div(k.add(outputs, t.rows - 1), t.rows);
   Value dw = op.getDweight().use_empty() ? Value() : k.offset(k.offset(k.buffer(2), k.mul(o0, in)), i0);
   // A panel of x: a line more than a power of two, so that a row's panels spread over the cache's sets.
-  const int64_t panelStride = (t.depth + 1) * t.panel;
-  Value a = k.scratch, b = k.offset(a, tiles * tileStride), sums = k.offset(b, tilePanels * panelStride);
+  const int64_t panelStride = (t.depth + 1) * t.panel, panelsSize = (packing ? 1 : tilePanels) * panelStride;
+  Value a = k.scratch, b = k.offset(a, tiles * tileStride), sums = k.offset(b, panelsSize);
   const int64_t sumsSize = upTo(height, lanes) * lanes;
   Value c = inPlace ? dw : k.offset(sums, sumsSize), cStride = k.index(inPlace ? in : tileColumns);
   auto whenBias = [&](const std::function<void()> &body) {
@@ -455,11 +455,8 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
         fetch(x, xStride, nextRow, nextColumn, tile, tiles, t.panel);
         fetch(dy, dyStride, k.add(row, depth), o0, k.add(k.mul(p, tiles), tile), tiles * tilePanels, height);
       };
-      Right right{k.offset(b, k.mul(p, panelStride)), k.index(0), {}, {}};
-      if (packing) {
-        right.unpacked = k.offset(xFrom, k.mul(p, t.panel));
-        right.unpackedStride = xStride;
-      }
+      const Right right = packing ? Right{b, k.index(0), k.offset(xFrom, k.mul(p, t.panel)), xStride}
+                                  : Right{k.offset(b, k.mul(p, panelStride)), k.index(0), {}, {}};
       multiplyPanels(k, t, {a, {}, t.rows, k.index(tileStride)}, right, 1, units, k.offset(c, k.mul(p, t.panel)), cStride, outputs, accumulate,
                      ahead);
     });
@@ -476,7 +473,7 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
       k.storeMasked(k.load(k.offset(sums, o), lanes), k.offset(k.offset(k.buffer(3), o0), o), k.lanesBelow(o, outputs));
     });
   });
-  const int64_t scratch = tiles * tileStride + tilePanels * panelStride + sumsSize + (inPlace ? 0 : height * tileColumns);
+  const int64_t scratch = tiles * tileStride + panelsSize + sumsSize + (inPlace ? 0 : height * tileColumns);
   return {{Partition::Unit::One, 1, rowTiles * columnTiles}, scratch * k.bytes()};
 }
 
