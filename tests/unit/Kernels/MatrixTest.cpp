@@ -154,6 +154,9 @@ TEST_P(Matrix, WeightGradients) {
   // Many tiles; and enough of them for the GPU's large ones.
   check({{300}}, "xfc.linear_weight_grad %a0, %a1", {rows(1300), rows(20)}, tensor(1300, 20) + ", " + tensor(1300), 300);
   check({{9, 8}}, "xfc.linear_weight_grad %a0, %a1", {rows(1030), rows(390)}, tensor(1030, 390) + ", " + tensor(1030), 17);
+  // Whole panels of x, over a tile of them, and fewer outputs than the micro-kernel's rows.
+  check({{9, 8}}, "xfc.linear_weight_grad %a0, %a1", {rows(515), rows(576)}, tensor(515, 576) + ", " + tensor(515), 17);
+  check({{300}}, "xfc.linear_weight_grad %a0, %a1", {rows(4), rows(64)}, tensor(4, 64) + ", " + tensor(4), 300);
 }
 
 // Chunks of 2,048 rows, the last one full or not, and results that nothing reads.
