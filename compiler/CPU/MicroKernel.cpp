@@ -280,8 +280,9 @@ void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Righ
     return multiplyTiles(k, t, a, b, panels, depth, c, cStride, count, accumulate, ahead);
   Value tiles = k.div(count, t.rows), whole = k.mul(tiles, t.rows), rest = k.sub(count, whole);
   auto call = [&](Value tile, int64_t rows, int64_t panel, int64_t width, Beside beside = Beside::Nothing) {
-    SmallVector<Value> arguments = {k.offset(a.from, k.mul(tile, a.tile)), a.row ? a.row : k.index(1), k.offset(b.from, k.mul(b.stride, panel)), b.stride, depth,
-                                    k.offset(c, k.add(k.mul(k.mul(tile, t.rows), cStride), panel * t.panel)), cStride, accumulate};
+    Value rowsOfC = k.offset(c, k.add(k.mul(k.mul(tile, t.rows), cStride), panel * t.panel));
+    SmallVector<Value> arguments = {k.offset(a.from, k.mul(tile, a.tile)), a.row ? a.row : k.index(1), k.offset(b.from, k.mul(b.stride, panel)),
+                                    b.stride, depth, rowsOfC, cStride, accumulate};
     if (beside == Beside::Fetch)
       arguments.push_back(k.offset(k.offset(b.from, k.mul(b.stride, panel + 1)), k.mul(k.mul(tile, depth), k.lanes())));
     else if (beside == Beside::Pack)
