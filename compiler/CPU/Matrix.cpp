@@ -76,17 +76,17 @@ struct Product {
         auto columnsOfGroup = [&](int64_t used) {
           const int64_t panelWords = t.panelWords(inner);
           Value panels = k.offset(packed, k.mul(g, t.unit() * panelWords)), b = k.offset(panels, k.mul(at, t.panel));
-          Ahead ahead = [&](Value rows, int64_t panel) {
+          Ahead ahead = [&](Value tileOfRows, int64_t panel) {
             if (finish)
               for (int64_t r = 0; r < t.rows; ++r)
                 for (int64_t column = 0; column < t.panel; column += 128 / k.bytes())
-                  fetch(k.add(row, k.add(k.mul(rows, t.rows), r)), k.add(k.mul(g, t.group), panel * t.panel + column));
-            fetchRows(nextRow, nextAt, rows, k.add(k.mul(k.sub(g, group), t.unit()), panel), groups * t.unit());
+                  fetch(k.add(row, k.add(k.mul(tileOfRows, t.rows), r)), k.add(k.mul(g, t.group), panel * t.panel + column));
+            fetchRows(nextRow, nextAt, tileOfRows, k.add(k.mul(k.sub(g, group), t.unit()), panel), groups * t.unit());
           };
           Value rowStride = copies ? k.index(t.stride) : xStride;
-          Value rows = copies ? a : k.offset(k.offset(x, k.mul(row, xStride)), at);
-          multiplyPanels(k, t, {rows, rowStride, t.left, k.mul(rowStride, t.rows)}, {b, k.index(panelWords), {}, {}}, t.panels(used), k.index(depth),
-                         tile, k.index(t.group), count, accumulate, ahead, /*fetchNext=*/true);
+          const Left left{copies ? a : k.offset(k.offset(x, k.mul(row, xStride)), at), rowStride, t.left, k.mul(rowStride, t.rows)};
+          const Right right{b, k.index(panelWords), {}, {}};
+          multiplyPanels(k, t, left, right, t.panels(used), k.index(depth), tile, k.index(t.group), count, accumulate, ahead, /*fetchNext=*/true);
           if (finish)
             k.loop(k.index(0), count, 1, [&](Value r) {
               auto products = [&](int64_t i) {
@@ -348,12 +348,14 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
   auto upTo = [](int64_t n, int64_t unit) { return (n + unit - 1) / unit; };
   const int64_t tilePanels = std::min(t.panels(in), 512 / t.panel), tileColumns = tilePanels * t.panel, columnTiles = upTo(in, tileColumns);
   // High tiles, since each makes panels of x, but enough of them for some threads; of like heights, so that threads get like work.
-  const int64_t rowTiles = std::max(upTo(out, 3 * t.block), std::min(upTo(4, columnTiles), upTo(out, t.block)));
-  const int64_t height = upTo(upTo(out, rowTiles), t.rows) * t.rows, tiles = height / t.rows;
-  // A column of dy: `depth` times the micro-kernel's rows, in vectors that overlap and are no wider than they need be, and what
-  // the last one has over: so much that columns spread over the cache's sets.
+  // An even number of them, so that two threads end together.
+  const int64_t wanted = std::max(upTo(out, 3 * t.block), std::min(upTo(4, columnTiles), upTo(out, t.block)));
+  const int64_t even = wanted + (wanted > 1 && wanted % 2 && columnTiles % 2);
+  const int64_t height = upTo(upTo(out, even), t.rows) * t.rows, rowTiles = upTo(out, height), tiles = height / t.rows;
+  // A column of dy: `depth` times the micro-kernel's rows, in vectors that overlap and are no wider than they need be (whole ones
+  // are rounded), and what the last one has over: an odd number of lines, so that columns spread over the cache's sets.
   const int64_t line = 64 / k.bytes(), width = op.getCompute() ? lanes : std::min<int64_t>(lanes, llvm::PowerOf2Ceil(t.rows));
-  const int64_t vectors = upTo(t.rows, width), tileStride = (upTo(t.depth * t.rows, line) | 1) * line;
+  const int64_t vectors = upTo(t.rows, width), tileStride = (upTo((t.depth - 1) * t.rows + vectors * width, line) | 1) * line;
   // Panels are made by the first tile's product, where nothing is left to do but to store them.
   const bool packing = !op.getCompute() && in % t.panel == 0 && (out % height == 0 || out % height >= t.rows);
   // Whole panels are summed where they belong; else in scratch, and copied.
@@ -364,7 +366,7 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
   Value outputs = k.min(k.index(height), k.sub(k.index(out), o0)), inputs = k.min(k.index(tileColumns), k.sub(k.index(in), i0));
   Value panels = k.div(k.add(inputs, t.panel - 1), t.panel), usedTiles = k.div(k.add(outputs, t.rows - 1), t.rows);
   Value dw = op.getDweight().use_empty() ? Value() : k.offset(k.offset(k.buffer(2), k.mul(o0, in)), i0);
-  // A panel of x: a line more than a power of two, so that a row's panels spread over the cache's sets.
+  // A panel of x: a unit more than a power of two, so that a row's panels, where all are kept, spread over the cache's sets.
   const int64_t panelStride = (t.depth + 1) * t.panel, panelsSize = (packing ? 1 : tilePanels) * panelStride;
   Value a = k.scratch, b = k.offset(a, tiles * tileStride), sums = k.offset(b, panelsSize);
   const int64_t sumsSize = upTo(height, lanes) * lanes;
@@ -442,18 +444,24 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
       eachUnit(count, packPanels);
     Value accumulate = k.less(k.index(0), row);
     k.loop(k.index(0), panels, 1, [&](Value p) {
-      // Meanwhile the next panel is fetched, and the next block of dy, some rows for each of the calls.
-      Value last = k.equal(p, k.sub(panels, k.index(1)));
-      Value nextRow = k.select(last, k.add(row, depth), row), nextColumn = k.select(last, i0, k.add(i0, k.mul(k.add(p, 1), t.panel)));
+      // Meanwhile the next block of dy is fetched, and of x the next panel, or the next block where that is in panels already: some
+      // rows for each of the calls, until there are no more of the block's.
       Ahead ahead = [&](Value tile, int64_t) {
         auto fetch = [&](Value from, Value stride, Value first, Value at, Value call, int64_t calls, int64_t columns) {
           const int64_t share = upTo(depth, calls);
-          for (int64_t i = 0; i < share; ++i)
-            for (int64_t column = 0; column < columns; column += line)
-              k.prefetch(k.offset(k.offset(from, k.mul(k.add(k.add(first, k.mul(call, share)), i), stride)), k.add(at, column)));
+          k.when(k.less(k.mul(call, share), k.index(depth)), [&] {
+            for (int64_t i = 0; i < share; ++i)
+              for (int64_t column = 0; column < columns; column += line)
+                k.prefetch(k.offset(k.offset(from, k.mul(k.add(k.add(first, k.mul(call, share)), i), stride)), k.add(at, column)));
+          });
         };
-        fetch(x, xStride, nextRow, nextColumn, tile, tiles, t.panel);
-        fetch(dy, dyStride, k.add(row, depth), o0, k.add(k.mul(p, tiles), tile), tiles * tilePanels, height);
+        Value nextBlock = k.add(row, depth), call = k.add(k.mul(p, tiles), tile);
+        fetch(dy, dyStride, nextBlock, o0, call, tiles * tilePanels, height);
+        if (!packing)
+          return fetch(x, xStride, nextBlock, i0, call, tiles * tilePanels, tileColumns);
+        Value last = k.equal(p, k.sub(panels, k.index(1)));
+        Value next = k.select(last, i0, k.add(i0, k.mul(k.add(p, 1), t.panel)));
+        fetch(x, xStride, k.select(last, nextBlock, row), next, tile, tiles, t.panel);
       };
       const Right right = packing ? Right{b, k.index(0), k.offset(xFrom, k.mul(p, t.panel)), xStride}
                                   : Right{k.offset(b, k.mul(p, panelStride)), k.index(0), {}, {}};

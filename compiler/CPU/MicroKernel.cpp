@@ -106,16 +106,13 @@ void copyLeft(KernelBuilder &k, const Tiling &t, Value from, Value to, int64_t e
   if (isInt8(t.products))
     return copyInt8Row(k, t, from, to, elements);
   auto store = [&](Value x, Value i) {
-    if (t.products == Products::Elements)
-      return k.store(x, k.offset(to, i));
     if (t.products == Products::Widened)
       return k.store(roundToBF16(k, x), k.offset(to, i));
     Type bf16 = k.b.getBF16Type();
     k.store(arith::TruncFOp::create(k.b, k.vectorType(k.lanes(), bf16), x), k.offset(to, i, bf16));
   };
   k.features(elements, [&](Value i, int64_t used) {
-    Value at = k.offset(from, i);
-    store(t.pair == 1 ? k.load(at, k.lanes()) : k.loadPart(at, used), i);
+    store(k.loadPart(k.offset(from, i), used), i);
   });
   for (int64_t i = (elements + k.lanes() - 1) / k.lanes() * k.lanes(); i < t.units(elements) * t.pair; i += k.lanes())
     store(k.splat(0), k.index(i));

@@ -1,4 +1,4 @@
-// The innermost product: rows of a left operand in scratch times panels of a packed right one, by the instructions that the
+// The innermost product: rows of a left operand times panels of a packed right one, by the instructions that the
 // set has for the type it multiplies in.
 #pragma once
 
@@ -36,7 +36,7 @@ struct Tiling {
   int64_t block;        // rows of a chunk
   int64_t depth;        // units of a block
   int64_t left;         // words of a unit of the left operand
-  int64_t stride;       // words of a row in scratch: not a power of two, so that rows spread over the cache's sets
+  int64_t stride;       // words of a row in scratch, where rows are copied: not a power of two, so that rows spread over the cache's sets
   // Panels come in groups of 64 columns, as dropout's random numbers do.
   static constexpr int64_t group = 64;
 
@@ -72,7 +72,7 @@ using Ahead = std::function<void(mlir::Value tile, int64_t panel)>;
 void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, mlir::Value depth, mlir::Value c,
                     mlir::Value cStride, mlir::Value count, mlir::Value accumulate, const Ahead &ahead, bool fetchNext = false);
 
-// `elements` (static) of a row of f32 or f64 as a row of the left operand, zeros to the end of the last unit.
+// `elements` (static) of a row of f32 as a row of the left operand in another form, zeros to the end of the last unit.
 void copyLeft(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value to, int64_t elements);
 // A vector of f32 rounded to the nearest bf16, ties to even, as f32; and two as a vector of pairs.
 mlir::Value roundToBF16(KernelBuilder &k, mlir::Value x);

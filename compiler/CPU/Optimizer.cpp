@@ -61,10 +61,6 @@ Backend::KernelInfo emitClipFactor(KernelBuilder &k, ClipFactorOp op) {
   return {{Partition::Unit::One, 1, 1}, 0};
 }
 
-// Elements of a row that are updated and then packed, with the rows packed beside it: their new values stay in the second
-// cache (64 KB of f32).
-constexpr int64_t columnsOfBlock = 1024;
-
 Backend::KernelInfo emitAdam(KernelBuilder &k, AdamOp op) {
   const int64_t lanes = k.lanes(), n = op.getParameters().size();
   auto scalarAt = [&](Value address, Type type, int64_t i) {
@@ -110,6 +106,9 @@ Backend::KernelInfo emitAdam(KernelBuilder &k, AdamOp op) {
 
   // A chunk owns the panels of rows that begin in its part, and what of it lies in no weight.
   const int64_t panel = Tiling(k, 1, Products::Elements).panel, firstCopy = 2 + 7 * n;
+  // Elements of a row that are updated and then packed, with the rows packed beside it: their new values stay in the second
+  // cache (64 KB of f32).
+  const int64_t columnsOfBlock = part / panel;
   Value immediates = k.field(k.call, offsetof(xfc_call, immediates), k.ptr), buffers = k.field(k.call, offsetof(xfc_call, buffers), k.ptr);
   Value rest = k.loop(k.index(0), k.immediate(1), 1, ValueRange{from}, [&](Value w, Values state) -> Values {
     auto number = [&](int64_t i) { return k.loadI64(immediates, k.add(k.mul(w, 3), 2 + i)); };

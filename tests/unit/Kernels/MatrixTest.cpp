@@ -10,7 +10,7 @@ using namespace xfc::test;
 namespace {
 
 // AVX-512's tiles too: compiled for the host they are split in two.
-const Target matrixTargets[] = {{.f64 = false}, {.f64 = true}, {.f64 = false, .cpu = "x86-64-v4"}};
+const Target matrixTargets[] = {{.f64 = false}, {.f64 = true}, {.f64 = false, .cpu = "x86-64-v4"}, {.f64 = true, .cpu = "x86-64-v4"}};
 const Target bf16Targets[] = {{.compute = "bf16"},
                               {.cpu = "x86-64-v4", .compute = "bf16"},
                               {.cpu = "x86-64-v4+bf16", .compute = "bf16"},
