@@ -33,8 +33,7 @@ Tiling::Tiling(KernelBuilder &k, int64_t inner, Products products)
       left(products == Products::Widened || products == Products::Quads ? 2 : 1) {
   if (products == Products::Quads) {
     // Both words of a row, a vector of ones, and what lies between instructions take registers as well.
-    rows = k.registers() == 32 ? 12 : 4;
-    vectors = 2;
+    rows = 4;
   } else if (isTiled(products)) {
     rows = 2 * tile;
     vectors = 2;

@@ -52,7 +52,7 @@ protected:
   void SetUp() override {
     if (const std::string missing = GetParam().missing(); !missing.empty())
       GTEST_SKIP() << "this CPU lacks " << missing;
-    // Emulated it compiles for minutes; v3+vnni has its instruction, and f32 on v4 its tiles.
+    // Emulated it compiles for minutes; v3+vnni has its instruction, and v4 its panels.
     if (GetParam().cpu == "x86-64-v4+vnni" && !__builtin_cpu_supports("avx512vnni"))
       GTEST_SKIP() << "this CPU lacks avx512vnni";
   }

@@ -49,16 +49,16 @@ def innermost_loops(body):
             yield [text for at, text in body if begin <= at <= end]
 
 
-# product_KIND_ROWSxCOLUMNS_STRIDES, no kind for elements; the narrowest have two vectors of columns.
+# product_KIND_ROWSxCOLUMNS_..., no kind for elements; the narrowest have two vectors of columns, or four of AVX-512.
 PRODUCTS = {"elements": "vfmadd", "widened": "vfmadd", "pairs": "vdpbf16ps", "tiles": "tdpbf16ps", "quads": "vpmaddubsw", "dots": "vpdpbusd",
             "dottiles": "tdpbusd"}
 kernels = {}
 for name in functions:
-    if match := re.match(r"product_(?:([a-z]+)_)?(\d+)x(\d+)_", name):
+    if match := re.match(r"product_(?:([a-z]+)_)?(\d+)x(\d+)(?:_|$)", name):
         kernels[name] = (match[1] or "elements", int(match[2]), int(match[3]))
 if (found := {kind for kind, _, _ in kernels.values()}) != kinds:
     failures.append(f"micro-kernels of {sorted(found)}, expected {sorted(kinds)}")
-lanes = min((columns for kind, _, columns in kernels.values() if not kind.endswith("tiles")), default=0) // 2
+lanes = min((columns for kind, _, columns in kernels.values() if not kind.endswith("tiles")), default=0) // (2 if cpu.startswith("x86-64-v3") else 4)
 register = "%ymm" if cpu.startswith("x86-64-v3") else "%zmm"
 for name, (kind, rows, columns) in kernels.items():
     wanted = lambda text: PRODUCTS[kind] in text and ("%tmm" if kind.endswith("tiles") else register) in text
