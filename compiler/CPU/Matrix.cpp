@@ -37,8 +37,10 @@ struct Product {
   int64_t tiles() const { return t.units(inner) > t.depth ? groups : 1; }
   int64_t scratchBytes() const { return t.block * ((copies ? t.stride : 0) + tiles() * t.group) * k.bytes(); }
 
-  // Copies x[row .. row + count)[at .. at + elements).
+  // Copies x[row .. row + count)[at .. at + elements), where that is needed.
   void copyRows(Value row, Value count, Value at, int64_t elements) {
+    if (!copies)
+      return;
     k.loop(k.index(0), count, 1, [&](Value r) {
       Value from = k.offset(k.offset(x, k.mul(k.add(row, r), xStride)), at);
       copyLeft(k, t, from, k.offset(a, k.mul(r, t.stride)), elements);
@@ -68,7 +70,7 @@ struct Product {
   void compute(Value row, Value count, Value group, Value end, Value next, const Begin &begin, const Fetch &fetch, bool copied = false) {
     const int64_t units = t.units(inner), last = (units - 1) / t.depth * t.depth;
     auto block = [&](Value at, int64_t depth, Value accumulate, bool finish) {
-      if (copies && !copied)
+      if (!copied)
         copyRows(row, count, k.mul(at, t.pair), finish ? inner - last * t.pair : depth * t.pair);
       Value nextRow = finish ? next : row, nextAt = finish ? k.index(0) : k.mul(k.add(at, t.depth), t.pair);
       k.loop(group, end, 1, [&](Value g) {
@@ -232,7 +234,7 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide, bool kep
   Value bias = op.getBias() ? k.buffer(2) : Value();
   Value stride = kept ? k.stride(bufferOf(wide)) : k.index(vocabulary);
   Value logits = kept ? k.offset(k.buffer(bufferOf(wide)), k.mul(row, stride)) : k.offset(k.scratch, product.scratchBytes() / k.bytes());
-  const bool copied = product.copies && product.tiles() == 1;
+  const bool copied = product.tiles() == 1;
   if (copied)
     product.copyRows(row, count, k.index(0), inner);
   Product::Begin store = [&](Value at) -> Product::Finish {
@@ -430,18 +432,17 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
       sumColumns(most, outputs, 1);
     });
     Value xFrom = k.offset(k.offset(x, k.mul(row, xStride)), i0);
-    auto packPanels = [&](Value u, bool whole) {
-      Value from = k.offset(xFrom, k.mul(k.mul(u, t.pair), xStride));
-      k.loop(k.index(0), panels, 1, [&](Value p) {
-        Value source = k.offset(from, k.mul(p, t.panel)), to = k.offset(b, k.add(k.mul(p, panelStride), k.mul(u, t.panel)));
-        for (int64_t v = 0; v < t.vectors; ++v) {
-          Value mask = in % t.panel ? k.lanesBelow(k.add(k.mul(p, t.panel), v * lanes), inputs) : Value();
-          k.store(unitOf(k.offset(source, v * lanes), lanes, xStride, whole, mask), k.offset(to, v * lanes));
-        }
-      });
-    };
     if (!packing)
-      eachUnit(count, packPanels);
+      eachUnit(count, [&](Value u, bool whole) {
+        Value from = k.offset(xFrom, k.mul(k.mul(u, t.pair), xStride));
+        k.loop(k.index(0), panels, 1, [&](Value p) {
+          Value source = k.offset(from, k.mul(p, t.panel)), to = k.offset(b, k.add(k.mul(p, panelStride), k.mul(u, t.panel)));
+          for (int64_t v = 0; v < t.vectors; ++v) {
+            Value mask = in % t.panel ? k.lanesBelow(k.add(k.mul(p, t.panel), v * lanes), inputs) : Value();
+            k.store(unitOf(k.offset(source, v * lanes), lanes, xStride, whole, mask), k.offset(to, v * lanes));
+          }
+        });
+      });
     Value accumulate = k.less(k.index(0), row);
     k.loop(k.index(0), panels, 1, [&](Value p) {
       // Meanwhile the next block of dy is fetched, and of x the next panel, or the next block where that is in panels already: some

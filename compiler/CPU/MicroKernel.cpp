@@ -110,9 +110,7 @@ void copyLeft(KernelBuilder &k, const Tiling &t, Value from, Value to, int64_t e
     Type bf16 = k.b.getBF16Type();
     k.store(arith::TruncFOp::create(k.b, k.vectorType(k.lanes(), bf16), x), k.offset(to, i, bf16));
   };
-  k.features(elements, [&](Value i, int64_t used) {
-    store(k.loadPart(k.offset(from, i), used), i);
-  });
+  k.features(elements, [&](Value i, int64_t used) { store(k.loadPart(k.offset(from, i), used), i); });
   for (int64_t i = (elements + k.lanes() - 1) / k.lanes() * k.lanes(); i < t.units(elements) * t.pair; i += k.lanes())
     store(k.splat(0), k.index(i));
 }
@@ -292,10 +290,13 @@ void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Righ
         call(tile, t.rows, panel, 1, beside);
       });
     };
-    Value first = b.unpacked ? k.index(1) : fetchNext ? k.min(tiles, k.index(t.vectors)) : k.index(0);
-    if (b.unpacked || fetchNext)
-      tilesFrom(k.index(0), first, b.unpacked ? Beside::Pack : Beside::Fetch);
-    tilesFrom(first, tiles, Beside::Nothing);
+    const Beside beside = b.unpacked ? Beside::Pack : fetchNext ? Beside::Fetch : Beside::Nothing;
+    Value busy = k.index(0);
+    if (beside != Beside::Nothing) {
+      busy = beside == Beside::Pack ? k.index(1) : k.min(tiles, k.index(t.vectors));
+      tilesFrom(k.index(0), busy, beside);
+    }
+    tilesFrom(busy, tiles, Beside::Nothing);
   }
   for (int64_t rows = 1; rows < t.rows; ++rows)
     k.when(k.equal(rest, k.index(rows)), [&] {
