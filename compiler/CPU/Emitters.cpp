@@ -34,6 +34,8 @@ std::optional<Backend::KernelInfo> emitKernel(KernelBuilder &k, Operation *op) {
       .Case([&](AddNormOp op) { return emitAddNorm(k, op); })
       .Case([&](NormGradOp op) { return emitNormGrad(k, op); })
       .Case([&](NormWeightGradOp op) { return emitNormWeightGrad(k, op); })
+      .Case([&](NormGradWithPartsOp op) { return emitNormGradWithParts(k, op); })
+      .Case([&](SumPartsOp op) { return emitSumParts(k, op); })
       .Case([&](ScoresOp op) { return emitScores(k, op); })
       .Case([&](SoftmaxOp op) { return emitSoftmax(k, op); })
       .Case([&](SoftmaxGradOp op) { return emitSoftmaxGrad(k, op); })

@@ -29,6 +29,8 @@ Backend::KernelInfo emitNorm(KernelBuilder &, NormOp);
 Backend::KernelInfo emitAddNorm(KernelBuilder &, AddNormOp);
 Backend::KernelInfo emitNormGrad(KernelBuilder &, NormGradOp);
 Backend::KernelInfo emitNormWeightGrad(KernelBuilder &, NormWeightGradOp);
+Backend::KernelInfo emitNormGradWithParts(KernelBuilder &, NormGradWithPartsOp);
+Backend::KernelInfo emitSumParts(KernelBuilder &, SumPartsOp);
 Backend::KernelInfo emitScores(KernelBuilder &, ScoresOp);
 Backend::KernelInfo emitSoftmax(KernelBuilder &, SoftmaxOp);
 Backend::KernelInfo emitSoftmaxGrad(KernelBuilder &, SoftmaxGradOp);

@@ -119,23 +119,27 @@ struct Product {
 // Dropout of whole groups: outside training every random number is kept, and kept as it is.
 struct Dropout {
   KernelBuilder &k;
+  const bool kept; // whatever the numbers are
   Value threshold, factor;
 
-  Dropout(KernelBuilder &k, double rate) : k(k) {
+  Dropout(KernelBuilder &k, DropoutOp op) : k(k), kept(op.getKept()) {
+    const double rate = op.getRate().convertToDouble();
     auto limit = static_cast<int32_t>(static_cast<uint32_t>(rate * 4294967296.0));
     Value training = k.training();
     threshold = k.broadcast(k.select(training, k.i32Of(limit), k.i32Of(0)));
     factor = k.broadcast(k.select(training, k.scalar(1 / (1 - rate)), k.scalar(1)));
   }
   KernelBuilder::DropoutKey key(Value row) {
+    if (kept)
+      return {};
     Value rows = k.rows(), sequence = k.loadI32(k.field(rows, offsetof(xfc_rows, sequence_of), k.ptr), row);
     return k.dropoutKey(k.immediate(0), k.loadI32(k.field(rows, offsetof(xfc_rows, positions), k.ptr), row),
                         k.loadI32(k.field(rows, offsetof(xfc_rows, sentences), k.ptr), sequence), k.index(0));
   }
   // 0 or the factor for up to 64 features from `feature` on, a vector each.
   SmallVector<Value> factors(const KernelBuilder::DropoutKey &key, Value feature, int64_t used) {
-    SmallVector<Value> result((used + k.lanes() - 1) / k.lanes());
-    for (int64_t i = 0; i < std::min<int64_t>(16, used); i += k.lanes()) {
+    SmallVector<Value> result((used + k.lanes() - 1) / k.lanes(), factor);
+    for (int64_t i = 0; !kept && i < std::min<int64_t>(16, used); i += k.lanes()) {
       Value counters = k.add(k.broadcast(k.truncated(k.div(feature, 4))), k.add(k.iota(k.lanes()), k.broadcast(k.i32Of(i))));
       for (auto [word, numbers] : llvm::enumerate(k.philox(key, counters)))
         if (int64_t at = (static_cast<int64_t>(word) * 16 + i) / k.lanes(); at < static_cast<int64_t>(result.size()))
@@ -153,15 +157,14 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, int64_t inner, 
   Product product(k, t, inner, columns, groups);
 
   const int64_t firstExtra = hasBias ? 3 : 2, extras = op->getNumOperands() - firstExtra;
-  const double rate = dropoutRateOf(epilogue);
 
   Value slab = k.rem(k.chunk, slabs), row = k.mul(k.div(k.chunk, slabs), t.block);
   Value count = k.min(k.index(t.block), k.sub(k.rowCount(), row));
   Value group = k.mul(slab, groups), end = k.min(k.index(all), k.add(group, groups));
   Value bias = hasBias ? k.buffer(2) : Value();
   std::optional<Dropout> dropout;
-  if (rate > 0)
-    dropout.emplace(k, rate);
+  if (DropoutOp drops = dropoutOf(epilogue))
+    dropout.emplace(k, drops);
   // The next slab has the same rows.
   Value next = k.select(k.equal(slab, k.index(slabs - 1)), k.add(row, t.block), row);
   auto rowOf = [&](int64_t buffer, Value at) { return k.offset(k.buffer(buffer), k.mul(at, k.stride(buffer))); };

@@ -142,25 +142,36 @@ Backend::KernelInfo emitAddNorm(KernelBuilder &k, AddNormOp op) {
   return {{Partition::Unit::Rows, per, 1}, keep ? 0 : (parts.width + 64) * k.bytes()};
 }
 
-Backend::KernelInfo emitNormGrad(KernelBuilder &k, NormGradOp op) {
-  NormParts parts(op, op.getX().getType().getFeatures());
-  const int64_t per = rowsPerChunk(parts.width), n = parts.width, lanes = k.lanes();
-  Address dy(k, 0), x(k, 1), stats(k, 3), dx(k, op->getNumOperands());
+namespace {
+
+// dx of rows of norm_grad, and of norm_grad_with_parts.
+template <typename Op> struct NormGradRows {
+  KernelBuilder &k;
+  NormParts parts;
+  Address dy, x, stats, dx;
   std::optional<Address> addend;
-  if (op.getAddend())
-    addend.emplace(k, 4);
-  Value weight = k.buffer(2);
-  k.eachRow(per, [&](Value row) {
+  Value weight;
+
+  NormGradRows(KernelBuilder &k, Op op)
+      : k(k), parts(op, op.getX().getType().getFeatures()), dy(k, 0), x(k, 1), stats(k, 3), dx(k, op->getNumOperands()), weight(k.buffer(2)) {
+    if (op.getAddend())
+      addend.emplace(k, 4);
+  }
+
+  // `beside` gets dy and (x - mean) r of each vector: its first feature, and how many are used.
+  void emit(Value row, const std::function<void(Value f, int64_t used, Value dy, Value normed)> &beside = {}) const {
+    const int64_t n = parts.width, lanes = k.lanes();
     Value dyRow = dy.row(k, row), xRow = x.row(k, row), statsRow = stats.row(k, row), to = dx.row(k, row);
     Value mean = k.load(statsRow), r = k.load(k.offset(statsRow, 1)), means = k.broadcast(mean);
-    auto gAt = [&](Value f) { return k.mulf(k.load(k.offset(dyRow, f), lanes), k.load(k.offset(weight, f), lanes)); };
+    auto dyAt = [&](Value f) { return k.load(k.offset(dyRow, f), lanes); };
+    auto gAt = [&](Value f, Value dy) { return k.mulf(dy, k.load(k.offset(weight, f), lanes)); };
     auto cAt = [&](Value f) {
       Value v = k.load(k.offset(xRow, f), lanes);
       return parts.layer ? k.subf(v, means) : v;
     };
     // The sums of g, g c and, where k needs the standard deviation itself, c^2.
     SmallVector<Value> sums = rowSums(k, n, parts.epsInStd ? 3 : 2, [&](Value f, int64_t used) {
-      Value g = tail(k, gAt(f), used), c = tail(k, cAt(f), used);
+      Value g = tail(k, gAt(f, dyAt(f)), used), c = tail(k, cAt(f), used);
       SmallVector<Value> terms{g, k.mulf(g, c)};
       if (parts.epsInStd)
         terms.push_back(k.mulf(c, c));
@@ -180,14 +191,68 @@ Backend::KernelInfo emitNormGrad(KernelBuilder &k, NormGradOp op) {
     Value gMean = k.broadcast(parts.layer ? k.mulf(sums[0], k.scalar(1.0 / n)) : k.scalar(0));
     Value addendRow = addend ? addend->row(k, row) : Value();
     k.features(n, [&](Value f, int64_t used) {
-      Value g = parts.layer ? k.subf(gAt(f), gMean) : gAt(f);
-      Value d = k.subf(k.mulf(rs, g), k.mulf(slope, cAt(f)));
+      Value dyF = dyAt(f), c = cAt(f), g = parts.layer ? k.subf(gAt(f, dyF), gMean) : gAt(f, dyF);
+      Value d = k.subf(k.mulf(rs, g), k.mulf(slope, c));
       if (addendRow)
         d = k.addf(d, k.load(k.offset(addendRow, f), lanes));
+      if (beside)
+        beside(f, used, dyF, k.mulf(c, rs));
       k.storePart(d, k.offset(to, f), used);
     });
-  });
+  }
+};
+
+} // namespace
+
+Backend::KernelInfo emitNormGrad(KernelBuilder &k, NormGradOp op) {
+  NormGradRows rows(k, op);
+  const int64_t per = rowsPerChunk(rows.parts.width);
+  k.eachRow(per, [&](Value row) { rows.emit(row); });
   return {{Partition::Unit::Rows, per, 1}, 0};
+}
+
+// A chunk is a part, whose sums stay in the first cache.
+Backend::KernelInfo emitNormGradWithParts(KernelBuilder &k, NormGradWithPartsOp op) {
+  NormGradRows rows(k, op);
+  const int64_t parts = op.getDweights().getType().getDimSize(0), width = rows.parts.width, lanes = k.lanes();
+  SmallVector<Value> sums; // of dy times what is normed, and of dy
+  for (Value result : {Value(op.getDweights()), Value(op.getDbiases())})
+    sums.push_back(result && !result.use_empty()
+                       ? k.offset(k.buffer(op->getNumOperands() + cast<OpResult>(result).getResultNumber()), k.mul(k.chunk, width))
+                       : Value());
+  k.features(width, [&](Value f, int64_t used) {
+    for (Value sum : sums)
+      if (sum)
+        k.storePart(k.splat(0), k.offset(sum, f), used);
+  });
+  auto begin = [&](Value part) { return k.div(k.mul(part, k.rowCount()), parts); };
+  k.loop(begin(k.chunk), begin(k.add(k.chunk, 1)), 1, [&](Value row) {
+    rows.emit(row, [&](Value f, int64_t used, Value dy, Value normed) {
+      auto before = [&](Value sum) { return k.load(k.offset(sum, f), lanes); };
+      if (sums[0])
+        k.storePart(k.fma(dy, normed, before(sums[0])), k.offset(sums[0], f), used);
+      if (sums[1])
+        k.storePart(k.addf(before(sums[1]), dy), k.offset(sums[1], f), used);
+    });
+  });
+  return {{Partition::Unit::One, 1, parts}, 0};
+}
+
+// A chunk is a vector of columns.
+Backend::KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
+  auto type = cast<RankedTensorType>(op.getParts().front().getType());
+  const int64_t parts = type.getDimSize(0), width = type.getDimSize(1), lanes = k.lanes(), chunks = (width + lanes - 1) / lanes;
+  Value column = k.mul(k.chunk, lanes);
+  for (OpResult result : op.getSums()) {
+    if (result.use_empty())
+      continue;
+    Value from = k.offset(k.buffer(result.getResultNumber()), column), to = k.offset(k.buffer(op->getNumOperands() + result.getResultNumber()), column);
+    Value sum = k.loop(k.index(0), k.index(parts), 1, {k.splat(0)}, [&](Value part, Values s) -> Values {
+      return {k.addf(s[0], k.load(k.offset(from, k.mul(part, width)), lanes))};
+    })[0];
+    k.storeMasked(sum, to, k.lanesBelow(column, k.index(width)));
+  }
+  return {{Partition::Unit::One, 1, chunks}, 0};
 }
 
 // A chunk owns a block of columns and takes rows in order.

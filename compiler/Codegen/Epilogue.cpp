@@ -34,11 +34,11 @@ SmallVector<Value> evaluateEpilogue(CodeBuilder &k, Region &region, ArrayRef<Val
   llvm_unreachable("the verifier wants a yield");
 }
 
-double dropoutRateOf(Region &epilogue) {
+DropoutOp dropoutOf(Region &epilogue) {
   if (!epilogue.empty())
     for (auto dropout : epilogue.getOps<DropoutOp>())
-      return dropout.getRate().convertToDouble();
-  return 0;
+      return dropout;
+  return {};
 }
 
 } // namespace xfc

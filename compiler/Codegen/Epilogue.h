@@ -2,7 +2,7 @@
 #pragma once
 
 #include "CodeBuilder.h"
-#include "mlir/IR/Region.h"
+#include "Dialect/XFC.h"
 
 namespace xfc {
 
@@ -10,7 +10,7 @@ namespace xfc {
 // multiplies by, if it has one. Returns the yielded values.
 llvm::SmallVector<mlir::Value> evaluateEpilogue(CodeBuilder &, mlir::Region &epilogue, llvm::ArrayRef<mlir::Value> arguments, mlir::Value dropoutFactor);
 
-// The rate of its dropout, 0 if it has none.
-double dropoutRateOf(mlir::Region &epilogue);
+// Its dropout, if it has one.
+DropoutOp dropoutOf(mlir::Region &epilogue);
 
 } // namespace xfc

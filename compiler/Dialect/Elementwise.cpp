@@ -170,6 +170,8 @@ LogicalResult DropoutOp::verify() {
   double rate = getRate().convertToDouble();
   if (!(rate >= 0 && rate < 1))
     return emitOpError("rate must be at least 0 and less than 1, found ") << rate;
+  if (getKept() && !isa<RowsType>(getType()))
+    return emitOpError("kept is for rows");
   return success();
 }
 
@@ -182,7 +184,7 @@ LogicalResult DropoutOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> opera
     const xfc_rows &rows = rowsOf(shape, type);
     for (int64_t i = 0; i < rows.rows; ++i)
       for (int64_t f = 0; f < type.getFeatures(); ++f)
-        y.row(i)[f] *= dropoutFactor(shape, rate, getId(), rows.sentences[rows.sequence_of[i]], rows.positions[i], f);
+        y.row(i)[f] *= getKept() ? keptFactor(shape, rate) : dropoutFactor(shape, rate, getId(), rows.sentences[rows.sequence_of[i]], rows.positions[i], f);
   } else {
     auto pairs = cast<PairsType>(getType());
     const xfc_rows &queries = shape.sets[static_cast<int>(pairs.getQueries())];
@@ -201,6 +203,8 @@ void DropoutOp::lowerPlain(PlainBuilder &b) {
   const double rate = getRate().convertToDouble();
   Value x = b.operand(0), y = b.result(0), positions = b.positions(), sentences = b.sentences();
   auto pairs = dyn_cast<PairsType>(getType());
+  if (getKept())
+    return b.elementwise({x}, y, [&](auto v) { return b.keptByDropout(v[0], rate); });
   if (!pairs)
     return b.generic("ij,i,i->ij", {x, positions, b.sequenceOf()}, y, [&](auto v) {
       return b.dropout(v[0], rate, b.load(sentences, {v[2]}), v[1], b.loop('j'), 0);
@@ -217,7 +221,7 @@ void DropoutOp::lowerPlain(PlainBuilder &b) {
 LogicalResult DropoutOp::differentiate(OpBuilder &builder, Gradients &gradients) {
   Value dy = gradients.of(getResult());
   if (dy && gradients.wanted(getX()))
-    gradients.add(getX(), DropoutOp::create(builder, getLoc(), dy.getType(), dy, getRate(), getId()));
+    gradients.add(getX(), DropoutOp::create(builder, getLoc(), dy.getType(), dy, getRate(), getId(), getKept()));
   return success();
 }
 

@@ -50,6 +50,37 @@ void evaluateNorm(const NormSpec &spec, const Tensor &x, const Tensor &weight, c
   }
 }
 
+// dx, from dy, x, weight, stats and an addend if it is among the operands.
+void evaluateNormGrad(const NormSpec &spec, ArrayRef<Tensor> operands, bool hasAddend, Tensor &dx) {
+  const Tensor &dy = operands[0], &x = operands[1], &weight = operands[2], &stats = operands[3];
+  const int64_t n = x.features();
+  for (int64_t i = 0; i < x.shape[0]; ++i) {
+    double mean = stats.row(i)[0], r = stats.row(i)[1], sumG = 0, sumGC = 0;
+    for (int64_t f = 0; f < n; ++f) {
+      double g = dy.row(i)[f] * weight.data[f];
+      sumG += g;
+      sumGC += g * (x.row(i)[f] - mean);
+    }
+    double k = spec.divisor(n) > 0 ? r * r * r / spec.divisor(n) : 0;
+    if (spec.epsInStd) {
+      double std = 1 / r - spec.eps;
+      k = std > 0 && spec.divisor(n) > 0 ? r * r / (std * spec.divisor(n)) : 0;
+    }
+    for (int64_t f = 0; f < n; ++f)
+      dx.row(i)[f] = r * (dy.row(i)[f] * weight.data[f] - (spec.rms ? 0 : sumG / n)) - k * (x.row(i)[f] - mean) * sumGC +
+                     (hasAddend ? operands[4].row(i)[f] : 0);
+  }
+}
+
+// Rows from `begin` on of what dweight and dbias are the sums of, added to `dweight` and `dbias`.
+void evaluateNormWeightGrad(const Tensor &dy, const Tensor &x, const Tensor &stats, int64_t begin, int64_t end, double *dweight, double *dbias) {
+  for (int64_t i = begin; i < end; ++i)
+    for (int64_t f = 0; f < x.features(); ++f) {
+      dweight[f] += dy.row(i)[f] * (x.row(i)[f] - stats.row(i)[0]) * stats.row(i)[1];
+      dbias[f] += dy.row(i)[f];
+    }
+}
+
 // Gradients of everything a norm of `x` depends on, given dy and what else flows into x.
 template <typename Op>
 void differentiateNorm(Op op, OpBuilder &builder, Gradients &gradients, Value x, ValueRange inputs, Value addend) {
@@ -155,26 +186,8 @@ LogicalResult NormGradOp::verify() {
 }
 
 LogicalResult NormGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
-  const NormSpec spec = NormSpec::of(*this);
-  const Tensor &dy = operands[0], &x = operands[1], &weight = operands[2], &stats = operands[3];
   Tensor dx = zeros(shape, getType());
-  const int64_t n = x.features();
-  for (int64_t i = 0; i < x.shape[0]; ++i) {
-    double mean = stats.row(i)[0], r = stats.row(i)[1], sumG = 0, sumGC = 0;
-    for (int64_t f = 0; f < n; ++f) {
-      double g = dy.row(i)[f] * weight.data[f];
-      sumG += g;
-      sumGC += g * (x.row(i)[f] - mean);
-    }
-    double k = spec.divisor(n) > 0 ? r * r * r / spec.divisor(n) : 0;
-    if (spec.epsInStd) {
-      double std = 1 / r - spec.eps;
-      k = std > 0 && spec.divisor(n) > 0 ? r * r / (std * spec.divisor(n)) : 0;
-    }
-    for (int64_t f = 0; f < n; ++f)
-      dx.row(i)[f] = r * (dy.row(i)[f] * weight.data[f] - (spec.rms ? 0 : sumG / n)) - k * (x.row(i)[f] - mean) * sumGC +
-                     (getAddend() ? operands[4].row(i)[f] : 0);
-  }
+  evaluateNormGrad(NormSpec::of(*this), operands, static_cast<bool>(getAddend()), dx);
   results.push_back(std::move(dx));
   return success();
 }
@@ -212,13 +225,8 @@ LogicalResult NormWeightGradOp::verify() {
 }
 
 LogicalResult NormWeightGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
-  const Tensor &dy = operands[0], &x = operands[1], &stats = operands[2];
   Tensor dweight = zeros(shape, getDweight().getType()), dbias = dweight;
-  for (int64_t i = 0; i < x.shape[0]; ++i)
-    for (int64_t f = 0; f < x.features(); ++f) {
-      dweight.data[f] += dy.row(i)[f] * (x.row(i)[f] - stats.row(i)[0]) * stats.row(i)[1];
-      dbias.data[f] += dy.row(i)[f];
-    }
+  evaluateNormWeightGrad(operands[0], operands[1], operands[2], 0, operands[1].shape[0], dweight.data.data(), dbias.data.data());
   results.push_back(std::move(dweight));
   if (getDbias())
     results.push_back(std::move(dbias));
@@ -232,4 +240,53 @@ void NormWeightGradOp::lowerPlain(PlainBuilder &b) {
   b.generic("ij,ij,i,i->j", {dy, x, means, rs}, dweight, [](auto v) { return v[4] + v[0] * (v[1] - v[2]) * v[3]; });
   b.fill(dbias, 0);
   b.generic("ij->j", dy, dbias, [](auto v) { return v[1] + v[0]; });
+}
+
+LogicalResult NormGradWithPartsOp::verify() {
+  RowsType x = getX().getType();
+  if (getDy().getType() != x || getResult().getType() != x || (getAddend() && getAddend().getType() != x))
+    return emitOpError("dy, x, addend and result must have one type");
+  for (Value parts : {Value(getDweights()), Value(getDbiases())})
+    if (parts)
+      if (auto type = cast<RankedTensorType>(parts.getType()); type.getRank() != 2 || type.getDimSize(0) < 1 || type.getDimSize(1) != x.getFeatures())
+        return emitOpError("parts must be some rows of ") << x.getFeatures() << " numbers, found " << type;
+  if (getDbiases() && getDbiases().getType() != getDweights().getType())
+    return emitOpError("dweights and dbiases must have one type");
+  return verifyNorm(*this, x, getWeight(), nullptr, getStats().getType(), NormSpec::of(*this));
+}
+
+LogicalResult NormGradWithPartsOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+  Tensor dx = zeros(shape, getResult().getType()), dweights = zeros(shape, getDweights().getType()), dbiases = dweights;
+  evaluateNormGrad(NormSpec::of(*this), operands, static_cast<bool>(getAddend()), dx);
+  const int64_t parts = dweights.shape[0], rows = operands[1].shape[0];
+  for (int64_t p = 0; p < parts; ++p)
+    evaluateNormWeightGrad(operands[0], operands[1], operands[3], p * rows / parts, (p + 1) * rows / parts, dweights.row(p), dbiases.row(p));
+  results.append({std::move(dx), std::move(dweights)});
+  if (getDbiases())
+    results.push_back(std::move(dbiases));
+  return success();
+}
+
+LogicalResult SumPartsOp::verify() {
+  if (getParts().empty() || getParts().size() != getSums().size())
+    return emitOpError("must have as many sums as parts, and one at least");
+  for (auto [parts, sum] : llvm::zip_equal(getParts(), getSums())) {
+    auto from = cast<RankedTensorType>(parts.getType()), to = cast<RankedTensorType>(sum.getType());
+    if (from.getRank() != 2 || to.getShape() != from.getShape().drop_front())
+      return emitOpError("the sum of ") << from << " cannot be " << to;
+    if (from != getParts().front().getType())
+      return emitOpError("parts must have one type");
+  }
+  return verifyOneElementType(*this);
+}
+
+LogicalResult SumPartsOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+  for (auto [parts, result] : llvm::zip_equal(operands, getSums())) {
+    Tensor sum = zeros(shape, result.getType());
+    for (int64_t p = 0; p < parts.shape[0]; ++p)
+      for (int64_t f = 0; f < parts.shape[1]; ++f)
+        sum.data[f] += parts.data[p * parts.shape[1] + f];
+    results.push_back(std::move(sum));
+  }
+  return success();
 }

@@ -381,4 +381,9 @@ Number PlainBuilder::dropout(const Number &x, double rate, const Number &sentenc
   return select(training == 0, x, x * select(kept, {*this, Number(1 / (1 - rate)).as(*this, x.type())}, 0));
 }
 
+Number PlainBuilder::keptByDropout(const Number &x, double rate) {
+  Number training(*this, field(shape(), offsetof(xfc_shape, training), i32));
+  return select(training == 0, x, x * Number(*this, Number(1 / (1 - rate)).as(*this, x.type())));
+}
+
 } // namespace xfc

@@ -114,6 +114,8 @@ public:
   // x after the dropout whose id is the call's first immediate.
   Number dropout(const Number &x, double rate, const Number &sentence, const Number &position, const Number &feature,
                  const Number &headPlusOne);
+  // The same where x is not dropped.
+  Number keptByDropout(const Number &x, double rate);
 
   mlir::Type element; // of the op's floats
   mlir::ImplicitLocOpBuilder b;

@@ -86,8 +86,10 @@ double dropoutFactor(const xfc_shape &shape, double rate, int64_t id, uint32_t s
   uint32_t random = xfc_random(shape.dropout_key, static_cast<uint32_t>(id), sentence, static_cast<uint32_t>(position),
                                static_cast<uint32_t>(feature), headPlus1);
   auto threshold = static_cast<uint32_t>(rate * 4294967296.0);
-  return random >= threshold ? 1 / (1 - rate) : 0;
+  return random >= threshold ? keptFactor(shape, rate) : 0;
 }
+
+double keptFactor(const xfc_shape &shape, double rate) { return shape.training ? 1 / (1 - rate) : 1; }
 
 int64_t Pair::element(int64_t head, int64_t heads) const {
   return base * heads + head * rows * count + queryOffset * count + index;

@@ -33,6 +33,9 @@ llvm::LogicalResult verifyLoss(mlir::Operation *op, RowsType logits, RowsType la
 double dropoutFactor(const xfc_shape &shape, double rate, int64_t id, uint32_t sentence, int64_t position, int64_t feature,
                      uint32_t headPlus1 = 0);
 
+// The same for an element that is not dropped.
+double keptFactor(const xfc_shape &shape, double rate);
+
 // One (query row, key row) pair of a structure, and where its numbers are.
 struct Pair {
   int64_t sequence, query, key; // query and key are row numbers

@@ -261,8 +261,11 @@ def XFC_ActivationGradOp : XFC_Op<"activation_grad", [InPlaceKernel, Plain, Same
 
 def XFC_DropoutOp : XFC_Op<"dropout", [Differentiable, InPlaceKernel, Plain, SameOperandsAndResultType]> {
   let summary = "inverted dropout; the identity unless xfc_shape.training. Its own gradient (same id, same mask)";
-  let description = [{ `id` is the op's place in model.json, fixed by import; abi.h has the random numbers. }];
-  let arguments = (ins AnyTypeOf<[XFC_FloatRows, XFC_Pairs]>:$x, F64Attr:$rate, I64Attr:$id);
+  let description = [{
+    `id` is the op's place in model.json, fixed by import; abi.h has the random numbers. With `kept` every element of rows counts as kept,
+    and no number is drawn: for values that are not looked at where they would be dropped.
+  }];
+  let arguments = (ins AnyTypeOf<[XFC_FloatRows, XFC_Pairs]>:$x, F64Attr:$rate, I64Attr:$id, UnitAttr:$kept);
   let results = (outs AnyTypeOf<[XFC_FloatRows, XFC_Pairs]>:$result);
   let assemblyFormat = "operands attr-dict `:` type($result)";
   let hasVerifier = 1;
@@ -318,6 +321,24 @@ def XFC_NormWeightGradOp : XFC_Op<"norm_weight_grad", [Kernel, Plain]> {
   let summary = "dw = sum of dy (x - mean) r over rows, and db = sum of dy if there is a second result";
   let arguments = (ins XFC_FloatRows:$dy, XFC_FloatRows:$x, XFC_FloatRows:$stats);
   let results = (outs XFC_Tensor:$dweight, Optional<XFC_Tensor>:$dbias);
+  let hasVerifier = 1;
+}
+
+def XFC_NormGradWithPartsOp : XFC_Op<"norm_grad_with_parts", [Kernel]> {
+  let summary = "xfc.norm_grad and what xfc.norm_weight_grad would sum, in one pass over dy and x";
+  let description = [{
+    Of N rows, row p of dweights [P, n] and dbiases [P, n] has the sums of rows p N / P .. (p + 1) N / P - 1, rounded down;
+    xfc.sum_parts adds them up.
+  }];
+  let arguments = !con((ins XFC_FloatRows:$dy, XFC_FloatRows:$x, XFC_Tensor:$weight, XFC_FloatRows:$stats, Optional<XFC_FloatRows>:$addend), NormAttributes);
+  let results = (outs XFC_FloatRows:$result, XFC_Tensor:$dweights, Optional<XFC_Tensor>:$dbiases);
+  let hasVerifier = 1;
+}
+
+def XFC_SumPartsOp : XFC_Op<"sum_parts", [Kernel]> {
+  let summary = "of each operand [P, n] the sum [n] of its rows, in ascending order";
+  let arguments = (ins Variadic<XFC_Tensor>:$parts);
+  let results = (outs Variadic<XFC_Tensor>:$sums);
   let hasVerifier = 1;
 }
 

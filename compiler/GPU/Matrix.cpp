@@ -29,12 +29,15 @@ Tile tileForFewRows(bool bf16) { return {32, 64, bf16 ? 64 : 32, 16, 32}; }
 // Dropout of a thread's share of a tile's row. A counter of Philox makes the numbers of four features, 16 apart (abi.h).
 struct Dropout {
   KernelBuilder &k;
-  double rate;
-  Value training; // null where there is no dropout
+  DropoutOp op; // null where there is none
+  Value training = op ? k.training() : Value();
 
   // The factors in a row of `pairs` pairs of columns from `first` on, 8 apart, within 64 that begin at a multiple of 64; the two of a pair are
   // neighbours. `first` is below 8 behind a multiple of 8 * pairs.
   Values factors(Value row, Value first, int64_t pairs) {
+    const double rate = op.getRate().convertToDouble();
+    if (op.getKept())
+      return Values(2 * pairs, k.select(training, k.scalar(1 / (1 - rate)), k.scalar(1)));
     return k.choose(
         training,
         [&] {
@@ -77,8 +80,7 @@ void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, V
   Value rows = k.truncated(k.rowCount()), firstColumn = k.add(column, product.firstColumn());
   auto columnOf = [&](int64_t pair) { return k.add(firstColumn, 8 * pair); };
   auto place = [&](Value p, int64_t pair) { return k.offset(p, k.i64Of(columnOf(pair))); };
-  const double rate = dropoutRateOf(epilogue);
-  Dropout dropout{k, rate, rate > 0 ? k.training() : Value()};
+  Dropout dropout{k, dropoutOf(epilogue)};
   // Those of 64 columns at a time: what they need beside the sums is to fit into registers.
   const int64_t together = std::min<int64_t>(8, product.pairsOfThread());
   for (int64_t begin = 0; begin < product.pairsOfThread(); begin += together) {
@@ -89,7 +91,7 @@ void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, V
       Value number = k.add(k.add(row, product.firstRow()), 8 * r), isRow = k.less(number, rows);
       Value at = k.i64Of(number);
       Values factors;
-      if (rate > 0)
+      if (dropout.op)
         factors = dropout.factors(k.i64Of(k.min(number, k.sub(rows, k.i32Of(1)))), columnOf(begin), together);
       for (int64_t pair = begin; pair < begin + together; ++pair) {
         const PairAccess::Conditions conditions = access.conditions(isRow, columnOf(pair));
@@ -107,7 +109,7 @@ void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, V
             SmallVector<Value> arguments = {y};
             for (const Values &extra : extras)
               arguments.push_back(extra[i]);
-            results[i] = evaluateEpilogue(k, epilogue, arguments, rate > 0 ? factors[2 * (pair - begin) + i] : Value());
+            results[i] = evaluateEpilogue(k, epilogue, arguments, dropout.op ? factors[2 * (pair - begin) + i] : Value());
           }
         }
         for (OpResult result : op->getResults())

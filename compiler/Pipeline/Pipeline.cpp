@@ -60,6 +60,7 @@ const std::vector<PassEntry> &passesOf(Phase phase) {
       {"fuse-loss-gradient", [] { return createFuseLossGradient(); }},
       {"fuse-optimizer", [] { return createFuseOptimizer(); }},
       {"fuse-packing", [] { return createFusePacking(); }, /*cpuOnly=*/true}, // a GPU's kernels read f32 weights where they are
+      {"fuse-norm-grad", [] { return createFuseNormGrad(); }, /*cpuOnly=*/true},
       {"fuse-epilogue", [] { return createFuseEpilogue(); }},
       {nullptr, [] { return createCSEPass(); }},
   };

@@ -87,6 +87,7 @@ static std::string plainName(Operation *op) {
   return llvm::TypeSwitch<Operation *, std::string>(op)
       .Case([](ActivationOp activation) { return stringifyActivationKind(activation.getKind()).str(); })
       .Case([](ActivationGradOp grad) { return stringifyActivationKind(grad.getKind()).str() + "_grad"; })
+      .Case([](DropoutOp dropout) { return dropout.getKept() ? "kept" : "dropout"; })
       .Default([](Operation *other) { return other->getName().stripDialect().str(); });
 }
 
@@ -119,7 +120,7 @@ bool isDecodingStep(Operation *op) {
 
 std::vector<int64_t> dropoutIds(Operation *op) {
   std::vector<int64_t> ids;
-  if (auto dropout = dyn_cast<DropoutOp>(op))
+  if (auto dropout = dyn_cast<DropoutOp>(op); dropout && !dropout.getKept())
     ids.push_back(dropout.getId());
   if (auto attention = dyn_cast<AttentionOp>(op); attention && attention.getRate().convertToDouble() > 0)
     ids.push_back(attention.getId());
@@ -127,7 +128,8 @@ std::vector<int64_t> dropoutIds(Operation *op) {
     ids.push_back(grad.getId());
   for (Region &region : op->getRegions())
     for (auto dropout : region.getOps<DropoutOp>())
-      ids.push_back(dropout.getId());
+      if (!dropout.getKept())
+        ids.push_back(dropout.getId());
   return ids;
 }
 

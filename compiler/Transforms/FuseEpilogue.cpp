@@ -114,7 +114,8 @@ template <typename Linear> struct EpiloguePattern : OpRewritePattern<Linear> {
   Pass::Statistic &epilogues, &pulled;
 };
 
-// relu's gradient reads the dropped activation instead of the activation, where both were dropped alike.
+// relu's gradient reads the dropped activation instead of the activation, where both were dropped alike. What was dropped is 0 then, and
+// relu's gradient does not look at what comes from behind it: nothing is left to drop.
 struct DroppedActivationPattern : OpRewritePattern<ActivationGradOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -122,7 +123,7 @@ struct DroppedActivationPattern : OpRewritePattern<ActivationGradOp> {
     if (grad.getKind() != ActivationKind::relu)
       return rewriter.notifyMatchFailure(grad, "only relu's gradient can be told from its result");
     auto dropped = grad.getDy().getDefiningOp<DropoutOp>();
-    if (!dropped)
+    if (!dropped || dropped.getKept())
       return rewriter.notifyMatchFailure(grad, "its gradient is not dropped");
     // What the gradient reads is relu's result or its operand.
     auto activation = grad.getX().getDefiningOp<ActivationOp>();
@@ -137,7 +138,12 @@ struct DroppedActivationPattern : OpRewritePattern<ActivationGradOp> {
       if (!dropout || dropout.getId() != dropped.getId() || dropout.getRate() != dropped.getRate() ||
           dropout->getBlock() != grad->getBlock() || !dropout->isBeforeInBlock(grad))
         continue;
-      rewriter.modifyOpInPlace(grad, [&] { grad.getXMutable().assign(dropout.getResult()); });
+      rewriter.setInsertionPoint(dropped);
+      auto kept = DropoutOp::create(rewriter, dropped.getLoc(), dropped.getType(), dropped.getX(), dropped.getRate(), dropped.getId(), /*kept=*/true);
+      rewriter.modifyOpInPlace(grad, [&] {
+        grad.getXMutable().assign(dropout.getResult());
+        grad.getDyMutable().assign(kept);
+      });
       return success();
     }
     return rewriter.notifyMatchFailure(grad, "the activation was not dropped like its gradient");

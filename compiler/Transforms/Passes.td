@@ -186,6 +186,23 @@ def FusePacking : Pass<"xfc-fuse-packing", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"packing", "adams that pack", "adams that write packed weights">];
 }
 
+def FuseNormGrad : Pass<"xfc-fuse-norm-grad", "::mlir::func::FuncOp"> {
+  let summary = "Fuses a norm's gradients to its rows and to its weights into xfc.norm_grad_with_parts";
+  let description = [{
+    One pass over dy and x instead of two: the gradient of 32 runs of rows comes with sums over them, which are added up
+    behind it. For a CPU; a GPU's blocks are too many for so few sums.
+
+    ```mlir
+    %dx = xfc.norm_grad %dy, %x, %w, %stats {eps = 1.0e-5}
+    %dw, %db = xfc.norm_weight_grad %dy, %x, %stats
+    // becomes
+    %dx, %dws, %dbs = xfc.norm_grad_with_parts %dy, %x, %w, %stats {eps = 1.0e-5}
+    %dw, %db = xfc.sum_parts %dws, %dbs
+    ```
+  }];
+  let statistics = [Statistic<"fused", "gradients fused", "norms whose gradients come in one pass">];
+}
+
 def FuseEpilogue : Pass<"xfc-fuse-epilogue", "::mlir::func::FuncOp"> {
   let summary = "Pulls elementwise ops after a linear or its input gradient into its epilogue";
   let description = [{
@@ -206,7 +223,7 @@ def FuseEpilogue : Pass<"xfc-fuse-epilogue", "::mlir::func::FuncOp"> {
     ```
 
     relu's gradient reads the dropped activation if the gradient was dropped the same way: it is 0 where they differ,
-    and the activation itself need not be kept.
+    and the activation itself need not be kept. What is dropped of the gradient does not matter then, and none of it is.
   }];
   let statistics = [Statistic<"epilogues", "epilogues", "linears with an epilogue">,
                     Statistic<"pulled", "ops pulled in", "elementwise ops in epilogues">];

@@ -23,8 +23,8 @@ def work_of(name, rows, length, size):
         ("linear", "forward", None),
         ("attention_grad", "attention_gradient", [rows // length, length, size.d_model, size.heads, DROPOUT]),
         ("attention", "attention", [rows // length, length, size.d_model, size.heads, DROPOUT]),
-        ("norm_grad", "norm_gradient", [rows, size.d_model]),
-        ("norm_weight_grad", "norm_gradient", [rows, size.d_model]),
+        ("norm_grad_with_parts", "norm_gradient", [rows, size.d_model]),
+        ("sum_parts", "norm_gradient", [rows, size.d_model]),
         ("norm", "norm", [rows, size.d_model]),
         ("add_norm", "norm", [rows, size.d_model]),
         ("embedding_grad", "embedding_gradient", None),
@@ -46,7 +46,7 @@ def ours_of(profile, rows, length, size):
             continue
         sums[work].update({"ms": kernel["ms"], "flops": kernel["flops"], "bytes": kernel["bytes"]})
         # What belongs to one piece of work but is a kernel of its own: counted with it, not as another piece.
-        if not kernel["kernel"].startswith("norm_weight_grad"):
+        if not kernel["kernel"].startswith("sum_parts"):
             sums[work]["calls"] += kernel["calls"]
     for work, entry in sums.items():
         entry["calls"] = 1 if work[0][0] == "optimizer" else entry["calls"]

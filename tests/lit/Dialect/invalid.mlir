@@ -532,6 +532,59 @@ func.func @f(%x: !x, %y: !y, %two: !two) {
 
 !x = !xfc.rows<source, 6xf32>
 !two = !xfc.rows<source, 2xf32>
+func.func @f(%x: !x, %w: tensor<6xf32>, %two: !two) {
+  // expected-error @+1 {{parts must be some rows of 6 numbers, found 'tensor<8x4xf32>'}}
+  %0, %1 = xfc.norm_grad_with_parts %x, %x, %w, %two {eps = 0.1} : (!x, !x, tensor<6xf32>, !two) -> (!x, tensor<8x4xf32>)
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%x: !x, %w: tensor<6xf32>, %two: !two) {
+  // expected-error @+1 {{dweights and dbiases must have one type}}
+  %0, %1, %2 = xfc.norm_grad_with_parts %x, %x, %w, %two {eps = 0.1} : (!x, !x, tensor<6xf32>, !two) -> (!x, tensor<8x6xf32>, tensor<4x6xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%p: tensor<8x6xf32>) {
+  // expected-error @+1 {{the sum of 'tensor<8x6xf32>' cannot be 'tensor<8xf32>'}}
+  %0 = xfc.sum_parts %p : (tensor<8x6xf32>) -> tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%p: tensor<8x6xf32>, %q: tensor<4x6xf32>) {
+  // expected-error @+1 {{parts must have one type}}
+  %0, %1 = xfc.sum_parts %p, %q : (tensor<8x6xf32>, tensor<4x6xf32>) -> (tensor<6xf32>, tensor<6xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%p: tensor<8x6xf32>) {
+  // expected-error @+1 {{must have as many sums as parts, and one at least}}
+  %0, %1 = xfc.sum_parts %p : (tensor<8x6xf32>) -> (tensor<6xf32>, tensor<6xf32>)
+  return
+}
+
+// -----
+
+!pairs = !xfc.pairs<source, source, padding, 2xf32>
+func.func @f(%p: !pairs) {
+  // expected-error @+1 {{kept is for rows}}
+  %0 = xfc.dropout %p {rate = 0.1, id = 1 : i64, kept} : !pairs
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!two = !xfc.rows<source, 2xf32>
 func.func @f(%x: !x, %two: !two) {
   // expected-error @+1 {{parameters must have 6 elements, found 'tensor<4xf32>'}}
   %0 = xfc.norm_weight_grad %x, %x, %two : (!x, !x, !two) -> tensor<4xf32>

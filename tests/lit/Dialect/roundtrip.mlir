@@ -132,6 +132,10 @@ func.func @norms(%x: !x, %w: tensor<6xf32>, %b: tensor<6xf32>) -> (!x, tensor<6x
   %d = xfc.norm_grad %s, %sum, %w, %sstats, %x {eps = 1.0e-5} : (!x, !x, tensor<6xf32>, !two, !x) -> !x
   // CHECK: xfc.norm_weight_grad {{.*}} -> (tensor<6xf32>, tensor<6xf32>)
   %dw, %db = xfc.norm_weight_grad %d, %sum, %sstats : (!x, !x, !two) -> (tensor<6xf32>, tensor<6xf32>)
+  // CHECK: xfc.norm_grad_with_parts {{.*}} {eps = 1.000000e-05 : f64} : {{.*}} -> (!xfc.rows<source, 6xf32>, tensor<8x6xf32>, tensor<8x6xf32>)
+  %e, %dws, %dbs = xfc.norm_grad_with_parts %s, %sum, %w, %sstats, %x {eps = 1.0e-5} : (!x, !x, tensor<6xf32>, !two, !x) -> (!x, tensor<8x6xf32>, tensor<8x6xf32>)
+  // CHECK: xfc.sum_parts {{.*}} : (tensor<8x6xf32>, tensor<8x6xf32>) -> (tensor<6xf32>, tensor<6xf32>)
+  %ew, %eb = xfc.sum_parts %dws, %dbs : (tensor<8x6xf32>, tensor<8x6xf32>) -> (tensor<6xf32>, tensor<6xf32>)
   return %d, %dw, %db : !x, tensor<6xf32>, tensor<6xf32>
 }
 

@@ -72,14 +72,14 @@ func.func @gated_gradient(%dy: !rows, %w: !weight, %g: !rows, %a: !rows, %v: !ro
   return %dg, %dv : !rows, !rows
 }
 
-// A feed-forward block and its gradient: the dropped activation is all that is kept.
+// A feed-forward block and its gradient: the dropped activation is all that is kept, and tells the gradient what was dropped.
 // CHECK-LABEL: func.func @feed_forward
 // CHECK-NEXT: %[[H:.*]] = xfc.linear
 // CHECK: xfc.yield %{{[^,]*}} :
 // CHECK: xfc.linear_input_grad %{{.*}} with %[[H]] {
 // CHECK-NEXT: ^bb0(%[[ROW:[^:]*]]: !xfc.rows<source, 8xf32>, %[[HIDDEN:[^:]*]]: !xfc.rows<source, 8xf32>):
-// CHECK-NEXT: %[[DROPPED:.*]] = xfc.dropout %[[ROW]]
-// CHECK-NEXT: xfc.activation_grad relu %[[DROPPED]], %[[HIDDEN]]
+// CHECK-NEXT: %[[SCALED:.*]] = xfc.dropout %[[ROW]] {id = 2 : i64, kept, rate = 1.000000e-01 : f64}
+// CHECK-NEXT: xfc.activation_grad relu %[[SCALED]], %[[HIDDEN]]
 func.func @feed_forward(%x: !rows, %w: !weight, %dy: !rows) -> (!rows, !rows) {
   %a = xfc.linear %x, %w : (!rows, !weight) -> !rows
   %r = xfc.activation relu %a : !rows

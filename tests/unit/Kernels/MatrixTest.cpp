@@ -79,6 +79,11 @@ protected:
                   "):\n  %d = xfc.dropout %y {rate = 0.5, id = 3 : i64} : " + t + "\n  %g = xfc.activation_grad relu %d, %e : <source, " +
                   std::to_string(out) + "x" + element() + ">\n  xfc.yield %g : " + t + "\n}",
               {rows(20), tensor(20, out), t}, t, 20, {.immediates = {3}}, training);
+        check({{9, 31}},
+              "xfc.linear_input_grad %a0, %a1 with %a2 {\n^bb0(%y: " + t + ", %e: " + t +
+                  "):\n  %d = xfc.dropout %y {rate = 0.5, id = 3 : i64, kept} : " + t + "\n  %g = xfc.activation_grad relu %d, %e : <source, " +
+                  std::to_string(out) + "x" + element() + ">\n  xfc.yield %g : " + t + "\n}",
+              {rows(20), tensor(20, out), t}, t, 20, {}, training);
       }
   }
 

@@ -12,6 +12,7 @@ protected:
   bool f64() const { return GetParam().f64; }
   Device device() const { return GetParam().device; }
   bool plain() const { return device() == Device::Plain; }
+  bool cpu() const { return device() == Device::CPU; }
   std::string element() const { return GetParam().element(); }
   std::string rows(const std::string &set, const std::string &shape) const { return "!xfc.rows<" + set + ", " + shape + "x" + element() + ">"; }
   std::string row(const std::string &set) const { return "!xfc.rows<" + set + ", " + element() + ">"; }
@@ -70,6 +71,8 @@ TEST_P(Rows, Dropout) {
     for (const char *width : {"5", "64", "100", "150"})
       for (int extraStride : {0, 2})
         checkSame(batch, "xfc.dropout %a0 {rate = 0.3, id = 7 : i64}", rows("target", width), 1, {.extraStride = extraStride, .immediates = {7}});
+    for (const char *width : {"5", "64", "150"})
+      checkSame(batch, "xfc.dropout %a0 {rate = 0.3, id = 7 : i64, kept}", rows("target", width), 1, {.extraStride = 3});
     for (const char *kind : {"source, source, padding", "target, target, causal", "target, source"})
       checkSame(batch, "xfc.dropout %a0 {rate = 0.3, id = 5 : i64}", pairs(kind, 3), 1, {.immediates = {5}, .inPlace = true});
   }
@@ -122,6 +125,14 @@ TEST_P(Rows, Norm) {
         continue; // their r and x belong together: see NormGradEpsInStd
       check(batch, "xfc.norm_grad %a0, %a1, %a2, %a3" + attributes, {x, x, w, stats}, x, options);
       check(batch, "xfc.norm_grad %a0, %a1, %a2, %a3, %a4" + attributes, {x, x, w, stats, x}, x, options);
+      if (!cpu())
+        continue;
+      // Parts of some rows each, and of none or one.
+      for (int parts : {3, 32}) {
+        const std::string sums = tensor(std::to_string(parts) + "x" + width);
+        check(batch, "xfc.norm_grad_with_parts %a0, %a1, %a2, %a3" + attributes, {x, x, w, stats}, x + ", " + sums + (rms ? "" : ", " + sums), options);
+        check(batch, "xfc.norm_grad_with_parts %a0, %a1, %a2, %a3, %a4" + attributes, {x, x, w, stats, x}, x + ", " + sums + ", " + sums, options);
+      }
     }
   Batch many({1200, 3}, {1});
   check(batch, "xfc.norm %a0, %a1 {eps = 1.0e-3}", {rows("source", "1101"), tensor("1101")}, rows("source", "1101") + ", " + rows("source", "2"));
@@ -130,7 +141,16 @@ TEST_P(Rows, Norm) {
     std::string x = rows("source", width), w = tensor(width), stats = rows("source", "2");
     check(batch, "xfc.norm_weight_grad %a0, %a1, %a2", {x, x, stats}, w + ", " + w, {.extraStride = 3});
     check(batch, "xfc.norm_weight_grad %a0, %a1, %a2", {x, x, stats}, w);
+    const std::string parts = tensor("32x" + width);
+    if (cpu())
+      check(batch, "xfc.sum_parts %a0, %a1", {parts, parts}, w + ", " + w);
   }
+  // What nobody reads is not written.
+  const std::string x = rows("source", "20"), parts = tensor("4x20");
+  if (cpu())
+    for (int unused : {0, 1, 2})
+      check(many, "xfc.norm_grad_with_parts %a0, %a1, %a2, %a3 {eps = 1.0e-3}", {x, x, tensor("20"), rows("source", "2")}, x + ", " + parts + ", " + parts,
+            {.unused = {unused}});
 }
 
 TEST_P(Rows, NormGradEpsInStd) {

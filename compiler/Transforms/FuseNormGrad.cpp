@@ -1,0 +1,58 @@
+// Both gradients of a norm in one pass over its rows.
+#include "Dialect/XFC.h"
+#include "Passes.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+using namespace mlir;
+
+namespace xfc {
+#define GEN_PASS_DEF_FUSENORMGRAD
+#include "Transforms/Passes.h.inc"
+
+namespace {
+
+// Enough for the threads of a CPU, and few beside the rows of a batch.
+constexpr int64_t parts = 32;
+
+struct NormGradPattern : OpRewritePattern<NormWeightGradOp> {
+  NormGradPattern(MLIRContext *context, Pass::Statistic &fused) : OpRewritePattern(context), fused(fused) {}
+
+  LogicalResult matchAndRewrite(NormWeightGradOp weightGrad, PatternRewriter &rewriter) const override {
+    NormGradOp grad;
+    for (Operation *user : weightGrad.getStats().getUsers())
+      if (auto candidate = dyn_cast<NormGradOp>(user))
+        if (candidate.getDy() == weightGrad.getDy() && candidate.getX() == weightGrad.getX() && candidate->getBlock() == weightGrad->getBlock() &&
+            candidate->isBeforeInBlock(weightGrad))
+          grad = candidate;
+    if (!grad)
+      return rewriter.notifyMatchFailure(weightGrad, "the gradient of its norm's rows is not computed before it");
+    auto partsOf = [&](Type type) -> Type {
+      auto sum = cast<RankedTensorType>(type);
+      return RankedTensorType::get({parts, sum.getDimSize(0)}, sum.getElementType());
+    };
+    rewriter.setInsertionPoint(grad);
+    SmallVector<Type> types = {grad.getType()};
+    for (Type type : weightGrad.getResultTypes())
+      types.push_back(partsOf(type));
+    auto both = NormGradWithPartsOp::create(rewriter, weightGrad.getLoc(), types, grad->getOperands(), grad->getAttrs());
+    rewriter.replaceOp(grad, both.getResult());
+    rewriter.setInsertionPoint(weightGrad);
+    rewriter.replaceOpWithNewOp<SumPartsOp>(weightGrad, weightGrad.getResultTypes(), both.getResults().drop_front());
+    ++fused;
+    return success();
+  }
+
+  Pass::Statistic &fused;
+};
+
+struct FuseNormGrad : impl::FuseNormGradBase<FuseNormGrad> {
+  void runOnOperation() override {
+    RewritePatternSet patterns(&getContext());
+    patterns.add<NormGradPattern>(&getContext(), fused);
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+      signalPassFailure();
+  }
+};
+
+} // namespace
+} // namespace xfc

@@ -1,0 +1,34 @@
+// RUN: %xfc-opt %s --xfc-fuse-norm-grad | FileCheck %s
+// CHECK-NOT: xfc.norm_grad_with_parts
+
+!rows = !xfc.rows<source, 8xf32>
+!stats = !xfc.rows<source, 2xf32>
+!tensor = tensor<8xf32>
+
+// Nobody wants the gradient of the rows.
+// CHECK-LABEL: func.func @weights_only
+// CHECK: xfc.norm_weight_grad
+func.func @weights_only(%dy: !rows, %x: !rows, %stats: !stats) -> !tensor {
+  %dw = xfc.norm_weight_grad %dy, %x, %stats : (!rows, !rows, !stats) -> !tensor
+  return %dw : !tensor
+}
+
+// Of different gradients.
+// CHECK-LABEL: func.func @other_gradient
+// CHECK: xfc.norm_grad
+// CHECK: xfc.norm_weight_grad
+func.func @other_gradient(%dy: !rows, %other: !rows, %x: !rows, %w: !tensor, %stats: !stats) -> (!rows, !tensor) {
+  %dx = xfc.norm_grad %dy, %x, %w, %stats {eps = 1.0e-5} : (!rows, !rows, !tensor, !stats) -> !rows
+  %dw = xfc.norm_weight_grad %other, %x, %stats : (!rows, !rows, !stats) -> !tensor
+  return %dx, %dw : !rows, !tensor
+}
+
+// The weights' gradient comes first: what reads it cannot wait.
+// CHECK-LABEL: func.func @weights_first
+// CHECK: xfc.norm_weight_grad
+// CHECK: xfc.norm_grad
+func.func @weights_first(%dy: !rows, %x: !rows, %stats: !stats) -> !rows {
+  %dw = xfc.norm_weight_grad %dy, %x, %stats : (!rows, !rows, !stats) -> !tensor
+  %dx = xfc.norm_grad %dy, %x, %dw, %stats {eps = 1.0e-5} : (!rows, !rows, !tensor, !stats) -> !rows
+  return %dx : !rows
+}
