@@ -459,7 +459,10 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
                 k.prefetch(k.offset(k.offset(from, k.mul(k.add(k.add(first, k.mul(call, share)), i), stride)), k.add(at, column)));
           });
         };
-        Value nextBlock = k.add(row, depth), call = k.add(k.mul(p, tiles), tile);
+        Value nextBlock = k.add(row, depth), call = k.add(k.mul(p, tiles), tile), nextTile = k.mul(k.add(tile, 1), t.rows);
+        for (int64_t r = 0; r < t.rows; ++r)
+          for (int64_t column = 0; column < t.panel; column += line)
+            k.prefetchForWriting(k.offset(k.offset(c, k.mul(k.add(nextTile, r), cStride)), k.add(k.mul(p, t.panel), column)));
         fetch(dy, dyStride, nextBlock, o0, call, tiles * tilePanels, height);
         if (!packing)
           return fetch(x, xStride, nextBlock, i0, call, tiles * tilePanels, tileColumns);

@@ -119,18 +119,19 @@ void copyLeft(KernelBuilder &k, const Tiling &t, Value from, Value to, int64_t e
 // In registers
 //===--------------------------------------------------------------------------------------------------------===//
 
-// What a micro-kernel does beside.
-enum class Beside { Nothing, Fetch, Pack };
+// What a micro-kernel does beside. One that fetches fetches a vector for each unit, or, thinly, for every fourth.
+enum class Beside { Nothing, Fetch, FetchThinly, Pack };
+constexpr int64_t thinness = 4;
 
 // c[m][width x panel] (+)= a[m][0..depth) b[0..depth)[width x panel], panels of b `bStride` apart; one function for each number
 // of rows, width and distance of units, and for rows that are neighbours. A wide one is for few rows, whose sums alone would wait
-// for each other. One that fetches has one more argument, from where on it fetches a vector for each unit; one that packs has
-// two, the rows that its panel is made of, and how far they are apart.
+// for each other. One that fetches has one more argument, from where on; one that packs has two, the rows that its panel is made of,
+// and how far they are apart.
 static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &left, int64_t rows, int64_t width, Beside beside = Beside::Nothing) {
   static const char *const kinds[] = {"", "_widened", "_pairs", "", "_quads", "_dots"};
   const char *kind = kinds[static_cast<int>(t.products)];
   const bool int8 = isInt8(t.products);
-  static const char *const besides[] = {"", "_fetching", "_packing"};
+  static const char *const besides[] = {"", "_fetching", "_fetching_thinly", "_packing"};
   std::string name = llvm::formatv("product{0}_{1}x{2}_{3}{4}{5}", kind, rows, width * t.panel, left.row ? "rows" : "columns",
                                    left.unit == 1 ? "" : "_" + std::to_string(left.unit), besides[static_cast<int>(beside)]);
   SmallVector<Type> types = {k.ptr, k.i64, k.ptr, k.i64, k.i64, k.ptr, k.i64, k.i1};
@@ -163,9 +164,11 @@ static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &le
         [&] { return Values(rows * vectors, int8 ? word(k, 0) : k.splat(0)); });
     auto step = [&](Value from, int64_t unroll, Values state) {
       Value aAt = k.mul(from, left.unit), bAt = k.mul(from, t.panel);
-      if (beside == Beside::Fetch)
-        for (int64_t word = 0; word < unroll * k.lanes(); word += 64 / k.bytes())
-          k.prefetch(k.offset(arguments[8], k.add(k.mul(from, k.lanes()), word)));
+      if (beside == Beside::Fetch || (beside == Beside::FetchThinly && unroll > 1)) {
+        const int64_t words = beside == Beside::Fetch ? k.lanes() : k.lanes() / thinness;
+        for (int64_t word = 0; word < unroll * words; word += 64 / k.bytes())
+          k.prefetch(k.offset(arguments[8], k.add(k.mul(from, words), word)));
+      }
       for (int64_t u = 0; u < unroll; ++u)
         for (int64_t half = 0; half < halves; ++half) {
           SmallVector<Value> right;
@@ -277,9 +280,10 @@ void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Righ
     Value rowsOfC = k.offset(c, k.add(k.mul(k.mul(tile, t.rows), cStride), panel * t.panel));
     SmallVector<Value> arguments = {k.offset(a.from, k.mul(tile, a.tile)), a.row ? a.row : k.index(1), k.offset(b.from, k.mul(b.stride, panel)),
                                     b.stride, depth, rowsOfC, cStride, accumulate};
-    if (beside == Beside::Fetch)
-      arguments.push_back(k.offset(k.offset(b.from, k.mul(b.stride, panel + 1)), k.mul(k.mul(tile, depth), k.lanes())));
-    else if (beside == Beside::Pack)
+    if (beside == Beside::Fetch || beside == Beside::FetchThinly) {
+      const int64_t words = beside == Beside::Fetch ? k.lanes() : k.lanes() / thinness;
+      arguments.push_back(k.offset(k.offset(b.from, k.mul(b.stride, panel + 1)), k.mul(k.mul(tile, depth), words)));
+    } else if (beside == Beside::Pack)
       arguments.append({b.unpacked, b.unpackedStride});
     k.invoke(microKernel(k, t, a, rows, width, beside), arguments);
   };
@@ -290,11 +294,16 @@ void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Righ
         call(tile, t.rows, panel, 1, beside);
       });
     };
-    const Beside beside = b.unpacked ? Beside::Pack : fetchNext ? Beside::Fetch : Beside::Nothing;
     Value busy = k.index(0);
-    if (beside != Beside::Nothing) {
-      busy = beside == Beside::Pack ? k.index(1) : k.min(tiles, k.index(t.vectors));
-      tilesFrom(k.index(0), busy, beside);
+    if (b.unpacked) {
+      busy = k.index(1);
+      tilesFrom(k.index(0), busy, Beside::Pack);
+    } else if (fetchNext) {
+      // Thinly, if there are tiles enough for nearly all of the panel.
+      const int64_t thinTiles = thinness * t.vectors;
+      Value thinly = k.less(k.index(thinTiles * 3 / 4 - 1), tiles);
+      busy = k.min(tiles, k.select(thinly, k.index(thinTiles), k.index(t.vectors)));
+      k.when(thinly, [&] { tilesFrom(k.index(0), busy, Beside::FetchThinly); }, [&] { tilesFrom(k.index(0), busy, Beside::Fetch); });
     }
     tilesFrom(busy, tiles, Beside::Nothing);
   }

@@ -67,8 +67,8 @@ struct Right {
 using Ahead = std::function<void(mlir::Value tile, int64_t panel)>;
 
 // `panels` (static) panels of b for `count` rows of a; c rows lie `cStride` apart. `depth` counts units. With `accumulate` what stands
-// in c comes first. With `fetchNext` the first whole tiles of rows, one for each vector of a panel, fetch a part of the panel behind
-// each (not those of AMX): weights come from far away, and where a page ends the hardware stops fetching.
+// in c comes first. With `fetchNext` the first whole tiles of rows fetch a part of the panel behind each (not those of AMX): weights
+// come from far away, and where a page ends the hardware stops fetching.
 void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, mlir::Value depth, mlir::Value c,
                     mlir::Value cStride, mlir::Value count, mlir::Value accumulate, const Ahead &ahead, bool fetchNext = false);
 
