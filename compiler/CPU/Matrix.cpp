@@ -448,32 +448,32 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
       });
     Value accumulate = k.less(k.index(0), row);
     k.loop(k.index(0), panels, 1, [&](Value p) {
-      // Meanwhile the next block of dy is fetched, and of x the next panel, or the next block where that is in panels already: some
-      // rows for each of the calls, until there are no more of the block's.
       Ahead ahead = [&](Value tile, int64_t) {
-        auto fetch = [&](Value from, Value stride, Value first, Value at, Value call, int64_t calls, int64_t columns) {
-          const int64_t share = upTo(depth, calls);
-          k.when(k.less(k.mul(call, share), k.index(depth)), [&] {
-            for (int64_t i = 0; i < share; ++i)
-              for (int64_t column = 0; column < columns; column += line)
-                k.prefetch(k.offset(k.offset(from, k.mul(k.add(k.add(first, k.mul(call, share)), i), stride)), k.add(at, column)));
-          });
-        };
-        Value nextBlock = k.add(row, depth), call = k.add(k.mul(p, tiles), tile), nextTile = k.mul(k.add(tile, 1), t.rows);
+        Value next = k.mul(k.add(tile, 1), t.rows);
         for (int64_t r = 0; r < t.rows; ++r)
           for (int64_t column = 0; column < t.panel; column += line)
-            k.prefetchForWriting(k.offset(k.offset(c, k.mul(k.add(nextTile, r), cStride)), k.add(k.mul(p, t.panel), column)));
-        fetch(dy, dyStride, nextBlock, o0, call, tiles * tilePanels, height);
-        if (!packing)
-          return fetch(x, xStride, nextBlock, i0, call, tiles * tilePanels, tileColumns);
-        Value last = k.equal(p, k.sub(panels, k.index(1)));
-        Value next = k.select(last, i0, k.add(i0, k.mul(k.add(p, 1), t.panel)));
-        fetch(x, xStride, k.select(last, nextBlock, row), next, tile, tiles, t.panel);
+            k.prefetchForWriting(k.offset(k.offset(c, k.mul(k.add(next, r), cStride)), k.add(k.mul(p, t.panel), column)));
       };
+      // Meanwhile the next block of dy is fetched, and of x the next panel, or the next block where that is in panels already: some rows
+      // for each tile. What belongs to a block is shared by its panels.
+      auto fetchedRows = [&](Value from, Value stride, Value firstRow, Value column, int64_t columns, bool ofBlock) {
+        const auto across = static_cast<int64_t>(llvm::PowerOf2Ceil(upTo(columns, 2 * line)));
+        const int64_t share = std::max<int64_t>(t.depth / t.around() / across, 1), all = upTo(depth, share), calls = ofBlock ? upTo(all, tilePanels) : all;
+        Value begin = ofBlock ? k.mul(p, calls) : k.index(0);
+        auto first = [=, &k](Value tile) {
+          return k.offset(k.offset(from, k.mul(k.add(firstRow, k.mul(k.add(begin, tile), share)), stride)), column);
+        };
+        return FetchedRows{calls, first, stride, across};
+      };
+      Value nextBlock = k.add(row, depth), last = k.equal(p, k.sub(panels, k.index(1)));
+      Value nextPanel = k.select(last, i0, k.add(i0, k.mul(k.add(p, 1), t.panel)));
+      const FetchedRows fetched[] = {packing ? fetchedRows(x, xStride, k.select(last, nextBlock, row), nextPanel, t.panel, false)
+                                             : fetchedRows(x, xStride, nextBlock, i0, tileColumns, true),
+                                     fetchedRows(dy, dyStride, nextBlock, o0, height, true)};
       const Right right = packing ? Right{b, k.index(0), k.offset(xFrom, k.mul(p, t.panel)), xStride}
                                   : Right{k.offset(b, k.mul(p, panelStride)), k.index(0), {}, {}};
       multiplyPanels(k, t, {a, {}, t.rows, k.index(tileStride)}, right, 1, units, k.offset(c, k.mul(p, t.panel)), cStride, outputs, accumulate,
-                     ahead);
+                     ahead, /*fetchNext=*/false, fetched);
     });
   });
   if (dw && !inPlace)

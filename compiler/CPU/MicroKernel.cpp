@@ -119,25 +119,28 @@ void copyLeft(KernelBuilder &k, const Tiling &t, Value from, Value to, int64_t e
 // In registers
 //===--------------------------------------------------------------------------------------------------------===//
 
-// What a micro-kernel does beside. One that fetches fetches a vector for each unit, or, thinly, for every fourth.
-enum class Beside { Nothing, Fetch, FetchThinly, Pack };
+// What a micro-kernel does beside. One that fetches fetches a vector for each unit, or, thinly, for every fourth; or two lines of a row
+// each time around.
+enum class Beside { Nothing, Fetch, FetchThinly, FetchRows, Pack };
 constexpr int64_t thinness = 4;
 
 // c[m][width x panel] (+)= a[m][0..depth) b[0..depth)[width x panel], panels of b `bStride` apart; one function for each number
 // of rows, width and distance of units, and for rows that are neighbours. A wide one is for few rows, whose sums alone would wait
-// for each other. One that fetches has one more argument, from where on; one that packs has two, the rows that its panel is made of,
-// and how far they are apart.
-static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &left, int64_t rows, int64_t width, Beside beside = Beside::Nothing) {
+// for each other. One that fetches has one more argument, from where on; one that fetches rows, `across` pairs of lines of each, has two,
+// the first and how far they are apart; and so has one that packs, for the rows that its panel is made of.
+static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &left, int64_t rows, int64_t width, Beside beside, int64_t across) {
   static const char *const kinds[] = {"", "_widened", "_pairs", "", "_quads", "_dots"};
   const char *kind = kinds[static_cast<int>(t.products)];
   const bool int8 = isInt8(t.products);
-  static const char *const besides[] = {"", "_fetching", "_fetching_thinly", "_packing"};
+  static const char *const besides[] = {"", "_fetching", "_fetching_thinly", "_fetching_rows", "_packing"};
   std::string name = llvm::formatv("product{0}_{1}x{2}_{3}{4}{5}", kind, rows, width * t.panel, left.row ? "rows" : "columns",
                                    left.unit == 1 ? "" : "_" + std::to_string(left.unit), besides[static_cast<int>(beside)]);
+  if (beside == Beside::FetchRows)
+    name += "_" + std::to_string(across);
   SmallVector<Type> types = {k.ptr, k.i64, k.ptr, k.i64, k.i64, k.ptr, k.i64, k.i1};
   if (beside != Beside::Nothing)
     types.push_back(k.ptr);
-  if (beside == Beside::Pack)
+  if (beside == Beside::Pack || beside == Beside::FetchRows)
     types.push_back(k.i64);
   k.helper(name, types, [&](ValueRange arguments) {
     Value a = arguments[0], aStride = arguments[1], b = arguments[2], bStride = arguments[3], depth = arguments[4];
@@ -168,6 +171,12 @@ static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &le
         const int64_t words = beside == Beside::Fetch ? k.lanes() : k.lanes() / thinness;
         for (int64_t word = 0; word < unroll * words; word += 64 / k.bytes())
           k.prefetch(k.offset(arguments[8], k.add(k.mul(from, words), word)));
+      } else if (beside == Beside::FetchRows && unroll > 1) {
+        const int64_t line = 64 / k.bytes();
+        Value turn = k.div(from, unroll), row = k.offset(arguments[8], k.mul(k.div(turn, across), arguments[9]));
+        Value pair = k.offset(row, k.mul(k.rem(turn, across), 2 * line));
+        k.prefetch(pair);
+        k.prefetch(k.offset(pair, line));
       }
       for (int64_t u = 0; u < unroll; ++u)
         for (int64_t half = 0; half < halves; ++half) {
@@ -194,7 +203,7 @@ static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &le
         }
       return state;
     };
-    const int64_t unroll = 4 / t.left;
+    const int64_t unroll = t.around();
     Value whole = k.mul(k.div(depth, unroll), unroll);
     sums = k.loop(k.index(0), whole, unroll, sums, [&](Value at, Values state) { return step(at, unroll, state); });
     sums = k.loop(whole, depth, 1, sums, [&](Value at, Values state) { return step(at, 1, state); });
@@ -272,38 +281,47 @@ static void multiplyTiles(KernelBuilder &k, const Tiling &t, const Left &a, cons
 }
 
 void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, Value depth, Value c, Value cStride,
-                    Value count, Value accumulate, const Ahead &ahead, bool fetchNext) {
+                    Value count, Value accumulate, const Ahead &ahead, bool fetchNext, ArrayRef<FetchedRows> fetched) {
   if (isTiled(t.products))
     return multiplyTiles(k, t, a, b, panels, depth, c, cStride, count, accumulate, ahead);
   Value tiles = k.div(count, t.rows), whole = k.mul(tiles, t.rows), rest = k.sub(count, whole);
-  auto call = [&](Value tile, int64_t rows, int64_t panel, int64_t width, Beside beside = Beside::Nothing) {
+  auto call = [&](Value tile, int64_t rows, int64_t panel, int64_t width, Beside beside = Beside::Nothing, ValueRange others = {},
+                  int64_t across = 1) {
     Value rowsOfC = k.offset(c, k.add(k.mul(k.mul(tile, t.rows), cStride), panel * t.panel));
     SmallVector<Value> arguments = {k.offset(a.from, k.mul(tile, a.tile)), a.row ? a.row : k.index(1), k.offset(b.from, k.mul(b.stride, panel)),
                                     b.stride, depth, rowsOfC, cStride, accumulate};
     if (beside == Beside::Fetch || beside == Beside::FetchThinly) {
       const int64_t words = beside == Beside::Fetch ? k.lanes() : k.lanes() / thinness;
       arguments.push_back(k.offset(k.offset(b.from, k.mul(b.stride, panel + 1)), k.mul(k.mul(tile, depth), words)));
-    } else if (beside == Beside::Pack)
-      arguments.append({b.unpacked, b.unpackedStride});
-    k.invoke(microKernel(k, t, a, rows, width, beside), arguments);
+    }
+    llvm::append_range(arguments, others);
+    k.invoke(microKernel(k, t, a, rows, width, beside, across), arguments);
   };
   for (int64_t panel = 0; panel < panels; ++panel) {
-    auto tilesFrom = [&](Value first, Value end, Beside beside) {
+    using Others = std::function<SmallVector<Value>(Value tile)>;
+    auto tilesFrom = [&](Value first, Value end, Beside beside, const Others &others = [](Value) { return SmallVector<Value>(); },
+                         int64_t across = 1) {
       k.loop(first, end, 1, [&](Value tile) {
         ahead(tile, panel);
-        call(tile, t.rows, panel, 1, beside);
+        call(tile, t.rows, panel, 1, beside, others(tile), across);
       });
     };
     Value busy = k.index(0);
     if (b.unpacked) {
       busy = k.index(1);
-      tilesFrom(k.index(0), busy, Beside::Pack);
+      tilesFrom(k.index(0), busy, Beside::Pack, [&](Value) { return SmallVector<Value>{b.unpacked, b.unpackedStride}; });
     } else if (fetchNext) {
       // Thinly, if there are tiles enough for nearly all of the panel.
       const int64_t thinTiles = thinness * t.vectors;
       Value thinly = k.less(k.index(thinTiles * 3 / 4 - 1), tiles);
       busy = k.min(tiles, k.select(thinly, k.index(thinTiles), k.index(t.vectors)));
       k.when(thinly, [&] { tilesFrom(k.index(0), busy, Beside::FetchThinly); }, [&] { tilesFrom(k.index(0), busy, Beside::Fetch); });
+    }
+    for (const FetchedRows &rows : fetched) {
+      Value end = k.min(tiles, k.add(busy, rows.tiles));
+      tilesFrom(
+          busy, end, Beside::FetchRows, [&](Value tile) { return SmallVector<Value>{rows.first(k.sub(tile, busy)), rows.stride}; }, rows.across);
+      busy = end;
     }
     tilesFrom(busy, tiles, Beside::Nothing);
   }

@@ -45,6 +45,8 @@ struct Tiling {
   int64_t unit() const { return std::max<int64_t>(1, group / panel); } // panels of a group
   int64_t units(int64_t inner) const;
   mlir::Value units(KernelBuilder &k, mlir::Value inner) const;
+  // Units that a micro-kernel takes each time around.
+  int64_t around() const { return 4 / left; }
   // Words of a packed panel, and of a row in scratch before its scale (Int8.h).
   int64_t panelWords(int64_t inner) const;
   int64_t scaleAt() const { return stride - 16; }
@@ -66,11 +68,21 @@ struct Right {
 // What is fetched while the micro-kernel works on a tile of its rows and a panel: memory's latency then hides behind it.
 using Ahead = std::function<void(mlir::Value tile, int64_t panel)>;
 
+// Rows that some tiles' micro-kernels fetch while they multiply (not those of AMX), a pair of lines each time around: what comes between
+// two micro-kernels waits, and what comes within one does not.
+struct FetchedRows {
+  int64_t tiles;                                     // at most
+  std::function<mlir::Value(mlir::Value tile)> first; // of the rows of the tile with this number among these
+  mlir::Value stride;
+  int64_t across; // pairs of lines of a row
+};
+
 // `panels` (static) panels of b for `count` rows of a; c rows lie `cStride` apart. `depth` counts units. With `accumulate` what stands
 // in c comes first. With `fetchNext` the first whole tiles of rows fetch a part of the panel behind each (not those of AMX): weights
 // come from far away, and where a page ends the hardware stops fetching.
 void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, mlir::Value depth, mlir::Value c,
-                    mlir::Value cStride, mlir::Value count, mlir::Value accumulate, const Ahead &ahead, bool fetchNext = false);
+                    mlir::Value cStride, mlir::Value count, mlir::Value accumulate, const Ahead &ahead, bool fetchNext = false,
+                    llvm::ArrayRef<FetchedRows> fetched = {});
 
 // `elements` (static) of a row of f32 as a row of the left operand in another form, zeros to the end of the last unit.
 void copyLeft(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value to, int64_t elements);
