@@ -47,16 +47,6 @@ struct Product {
     });
   }
 
-  // Fetches a share of x[row .. row + block)[at .. at + elements of a block), for the tile's rows: the one with this number
-  // (`call`) of `calls`.
-  void fetchRows(Value row, Value at, Value tile, Value call, int64_t calls) {
-    const int64_t line = 64 / k.bytes(), lines = (t.depth * t.pair + line - 1) / line, share = (lines + calls - 1) / calls;
-    Value first = k.add(at, k.mul(call, share * line));
-    for (int64_t r = 0; r < t.rows; ++r)
-      for (int64_t i = 0; i < share; ++i)
-        k.prefetch(k.offset(k.offset(x, k.mul(k.add(row, k.add(k.mul(tile, t.rows), r)), xStride)), k.add(first, i * line)));
-  }
-
   // What is done with a row's products: the first feature, a vector of products from feature + i on (static), and how many of the
   // features are used.
   using Vector = std::function<Value(int64_t i)>;
@@ -83,12 +73,15 @@ struct Product {
               for (int64_t r = 0; r < t.rows; ++r)
                 for (int64_t column = 0; column < t.panel; column += 128 / k.bytes())
                   fetch(k.add(row, k.add(k.mul(tileOfRows, t.rows), r)), k.add(k.mul(g, t.group), panel * t.panel + column));
-            fetchRows(nextRow, nextAt, tileOfRows, k.add(k.mul(k.sub(g, group), t.unit()), panel), groups * t.unit());
           };
+          // The next rows are fetched by the first groups' tiles.
+          const FetchedRows rows(k, t, k.offset(k.offset(x, k.mul(nextRow, xStride)), nextAt), xStride, t.block, t.depth * t.pair,
+                                 k.mul(k.sub(g, group), t.block / t.rows), t.block / t.rows);
           Value rowStride = copies ? k.index(t.stride) : xStride;
           const Left left{copies ? a : k.offset(k.offset(x, k.mul(row, xStride)), at), rowStride, t.left, k.mul(rowStride, t.rows)};
           const Right right{b, k.index(panelWords), {}, {}};
-          multiplyPanels(k, t, left, right, t.panels(used), k.index(depth), tile, k.index(t.group), count, accumulate, ahead, /*fetchNext=*/true);
+          multiplyPanels(k, t, left, right, t.panels(used), k.index(depth), tile, k.index(t.group), count, accumulate, ahead, /*fetchNext=*/true,
+                         rows);
           if (finish)
             k.loop(k.index(0), count, 1, [&](Value r) {
               auto products = [&](int64_t i) {
@@ -454,22 +447,19 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
           for (int64_t column = 0; column < t.panel; column += line)
             k.prefetchForWriting(k.offset(k.offset(c, k.mul(k.add(next, r), cStride)), k.add(k.mul(p, t.panel), column)));
       };
-      // Meanwhile the next block of dy is fetched, and of x the next panel, or the next block where that is in panels already: some rows
-      // for each tile. What belongs to a block is shared by its panels.
-      auto fetchedRows = [&](Value from, Value stride, Value firstRow, Value column, int64_t columns, bool ofBlock) {
-        const auto across = static_cast<int64_t>(llvm::PowerOf2Ceil(upTo(columns, 2 * line)));
-        const int64_t share = std::max<int64_t>(t.depth / t.around() / across, 1), all = upTo(depth, share), calls = ofBlock ? upTo(all, tilePanels) : all;
-        Value begin = ofBlock ? k.mul(p, calls) : k.index(0);
-        auto first = [=, &k](Value tile) {
-          return k.offset(k.offset(from, k.mul(k.add(firstRow, k.mul(k.add(begin, tile), share)), stride)), column);
-        };
-        return FetchedRows{calls, first, stride, across};
-      };
+      // Meanwhile the next block of dy is fetched, and of x the next panel, or the next block where that is in panels already. A block is
+      // fetched by all of its panels' tiles.
       Value nextBlock = k.add(row, depth), last = k.equal(p, k.sub(panels, k.index(1)));
       Value nextPanel = k.select(last, i0, k.add(i0, k.mul(k.add(p, 1), t.panel)));
-      const FetchedRows fetched[] = {packing ? fetchedRows(x, xStride, k.select(last, nextBlock, row), nextPanel, t.panel, false)
-                                             : fetchedRows(x, xStride, nextBlock, i0, tileColumns, true),
-                                     fetchedRows(dy, dyStride, nextBlock, o0, height, true)};
+      auto at = [&](Value from, Value stride, Value row, Value column) { return k.offset(k.offset(from, k.mul(row, stride)), column); };
+      auto ofBlock = [&](Value from, Value stride, int64_t columns) {
+        const int64_t most = upTo(FetchedRows::tilesFor(k, t, depth, columns), tilePanels);
+        return FetchedRows(k, t, from, stride, depth, columns, k.mul(p, most), most);
+      };
+      const FetchedRows fetched[] = {packing ? FetchedRows(k, t, at(x, xStride, k.select(last, nextBlock, row), nextPanel), xStride, depth, t.panel,
+                                                           k.index(0), depth)
+                                             : ofBlock(at(x, xStride, nextBlock, i0), xStride, tileColumns),
+                                     ofBlock(at(dy, dyStride, nextBlock, o0), dyStride, height)};
       const Right right = packing ? Right{b, k.index(0), k.offset(xFrom, k.mul(p, t.panel)), xStride}
                                   : Right{k.offset(b, k.mul(p, panelStride)), k.index(0), {}, {}};
       multiplyPanels(k, t, {a, {}, t.rows, k.index(tileStride)}, right, 1, units, k.offset(c, k.mul(p, t.panel)), cStride, outputs, accumulate,

@@ -119,33 +119,38 @@ void copyLeft(KernelBuilder &k, const Tiling &t, Value from, Value to, int64_t e
 // In registers
 //===--------------------------------------------------------------------------------------------------------===//
 
-// What a micro-kernel does beside. One that fetches fetches a vector for each unit, or, thinly, for every fourth; or two lines of a row
-// each time around.
-enum class Beside { Nothing, Fetch, FetchThinly, FetchRows, Pack };
-constexpr int64_t thinness = 4;
+// What a micro-kernel does beside: it fetches `panelWords` of the next panel for each unit, and two lines of rows that are `across` such
+// pairs wide each time around; or makes its panel.
+struct Beside {
+  int64_t panelWords = 0, across = 0;
+  bool pack = false;
+};
 
 // c[m][width x panel] (+)= a[m][0..depth) b[0..depth)[width x panel], panels of b `bStride` apart; one function for each number
 // of rows, width and distance of units, and for rows that are neighbours. A wide one is for few rows, whose sums alone would wait
-// for each other. One that fetches has one more argument, from where on; one that fetches rows, `across` pairs of lines of each, has two,
-// the first and how far they are apart; and so has one that packs, for the rows that its panel is made of.
-static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &left, int64_t rows, int64_t width, Beside beside, int64_t across) {
+// for each other. One that fetches of a panel has one more argument, from where on; one that fetches rows, or packs them, has two more, the
+// first row and how far they are apart.
+static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &left, int64_t rows, int64_t width, const Beside &beside) {
   static const char *const kinds[] = {"", "_widened", "_pairs", "", "_quads", "_dots"};
   const char *kind = kinds[static_cast<int>(t.products)];
   const bool int8 = isInt8(t.products);
-  static const char *const besides[] = {"", "_fetching", "_fetching_thinly", "_fetching_rows", "_packing"};
-  std::string name = llvm::formatv("product{0}_{1}x{2}_{3}{4}{5}", kind, rows, width * t.panel, left.row ? "rows" : "columns",
-                                   left.unit == 1 ? "" : "_" + std::to_string(left.unit), besides[static_cast<int>(beside)]);
-  if (beside == Beside::FetchRows)
-    name += "_" + std::to_string(across);
+  std::string name = llvm::formatv("product{0}_{1}x{2}_{3}{4}", kind, rows, width * t.panel, left.row ? "rows" : "columns",
+                                   left.unit == 1 ? "" : "_" + std::to_string(left.unit));
   SmallVector<Type> types = {k.ptr, k.i64, k.ptr, k.i64, k.i64, k.ptr, k.i64, k.i1};
-  if (beside != Beside::Nothing)
+  if (beside.panelWords) {
+    name += "_fetching_" + std::to_string(beside.panelWords);
     types.push_back(k.ptr);
-  if (beside == Beside::Pack || beside == Beside::FetchRows)
-    types.push_back(k.i64);
+  }
+  if (beside.across || beside.pack) {
+    name += beside.pack ? "_packing" : "_fetching_rows_" + std::to_string(beside.across);
+    types.append({k.ptr, k.i64});
+  }
   k.helper(name, types, [&](ValueRange arguments) {
     Value a = arguments[0], aStride = arguments[1], b = arguments[2], bStride = arguments[3], depth = arguments[4];
     Value c = arguments[5], cStride = arguments[6], accumulate = arguments[7];
     const int64_t vectors = t.vectors * width, halves = t.products == Products::Widened ? 2 : 1;
+    const size_t ofRows = beside.panelWords ? 9 : 8;
+    Value fromRow = ofRows < arguments.size() ? arguments[ofRows] : Value(), rowStride = fromRow ? arguments[ofRows + 1] : Value();
     SmallVector<Value> aRows, cRows, panels;
     for (int64_t r = 0; r < rows; ++r) {
       aRows.push_back(left.row ? k.offset(a, k.mul(aStride, r)) : k.offset(a, r));
@@ -167,14 +172,13 @@ static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &le
         [&] { return Values(rows * vectors, int8 ? word(k, 0) : k.splat(0)); });
     auto step = [&](Value from, int64_t unroll, Values state) {
       Value aAt = k.mul(from, left.unit), bAt = k.mul(from, t.panel);
-      if (beside == Beside::Fetch || (beside == Beside::FetchThinly && unroll > 1)) {
-        const int64_t words = beside == Beside::Fetch ? k.lanes() : k.lanes() / thinness;
-        for (int64_t word = 0; word < unroll * words; word += 64 / k.bytes())
-          k.prefetch(k.offset(arguments[8], k.add(k.mul(from, words), word)));
-      } else if (beside == Beside::FetchRows && unroll > 1) {
-        const int64_t line = 64 / k.bytes();
-        Value turn = k.div(from, unroll), row = k.offset(arguments[8], k.mul(k.div(turn, across), arguments[9]));
-        Value pair = k.offset(row, k.mul(k.rem(turn, across), 2 * line));
+      const int64_t line = 64 / k.bytes();
+      if (beside.panelWords >= k.lanes() || unroll > 1)
+        for (int64_t word = 0; word < unroll * beside.panelWords; word += line)
+          k.prefetch(k.offset(arguments[8], k.add(k.mul(from, beside.panelWords), word)));
+      if (beside.across && unroll > 1) {
+        Value turn = k.div(from, unroll), row = k.offset(fromRow, k.mul(k.div(turn, beside.across), rowStride));
+        Value pair = k.offset(row, k.mul(k.rem(turn, beside.across), 2 * line));
         k.prefetch(pair);
         k.prefetch(k.offset(pair, line));
       }
@@ -183,8 +187,8 @@ static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &le
           SmallVector<Value> right;
           for (int64_t v = 0; v < vectors; ++v) {
             Value p = k.offset(k.offset(panels[v / t.vectors], bAt), u * t.panel + v % t.vectors * k.lanes());
-            if (beside == Beside::Pack) {
-              right.push_back(k.load(k.offset(k.offset(arguments[8], k.mul(k.add(from, u), arguments[9])), v * k.lanes()), k.lanes()));
+            if (beside.pack) {
+              right.push_back(k.load(k.offset(k.offset(fromRow, k.mul(k.add(from, u), rowStride)), v * k.lanes()), k.lanes()));
               k.store(right.back(), p);
             } else {
               right.push_back(t.products == Products::Widened ? widened(k, p, half) : k.load(p, k.lanes()));
@@ -280,50 +284,80 @@ static void multiplyTiles(KernelBuilder &k, const Tiling &t, const Left &a, cons
   k.when(k.less(twos, count), [&] { call(twos, 1, 0, panels); });
 }
 
+int64_t FetchedRows::pairs(const KernelBuilder &k, int64_t columns) {
+  return static_cast<int64_t>(llvm::PowerOf2Ceil((columns * k.bytes() + 127) / 128));
+}
+
+int64_t FetchedRows::share(const KernelBuilder &k, const Tiling &t, int64_t columns) {
+  return std::max<int64_t>(t.depth / t.around() / pairs(k, columns), 1);
+}
+
+int64_t FetchedRows::tilesFor(const KernelBuilder &k, const Tiling &t, int64_t rows, int64_t columns) {
+  const int64_t rowsOfTile = share(k, t, columns);
+  return (rows + rowsOfTile - 1) / rowsOfTile;
+}
+
+FetchedRows::FetchedRows(KernelBuilder &k, const Tiling &t, Value from, Value stride, int64_t rows, int64_t columns, Value begin, int64_t most)
+    : stride(stride), across(pairs(k, columns)) {
+  tiles = k.min(k.max(k.sub(k.index(tilesFor(k, t, rows, columns)), begin), k.index(0)), k.index(most));
+  const int64_t rowsOfTile = share(k, t, columns);
+  first = [=, &k](Value tile) { return k.offset(from, k.mul(k.mul(k.add(begin, tile), rowsOfTile), stride)); };
+}
+
 void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, Value depth, Value c, Value cStride,
                     Value count, Value accumulate, const Ahead &ahead, bool fetchNext, ArrayRef<FetchedRows> fetched) {
   if (isTiled(t.products))
     return multiplyTiles(k, t, a, b, panels, depth, c, cStride, count, accumulate, ahead);
   Value tiles = k.div(count, t.rows), whole = k.mul(tiles, t.rows), rest = k.sub(count, whole);
-  auto call = [&](Value tile, int64_t rows, int64_t panel, int64_t width, Beside beside = Beside::Nothing, ValueRange others = {},
-                  int64_t across = 1) {
+  using Rows = SmallVector<Value>; // that are fetched or packed, and how far they are apart
+  auto call = [&](Value tile, int64_t rows, int64_t panel, int64_t width, const Beside &beside = {}, const Rows &others = {}) {
     Value rowsOfC = k.offset(c, k.add(k.mul(k.mul(tile, t.rows), cStride), panel * t.panel));
     SmallVector<Value> arguments = {k.offset(a.from, k.mul(tile, a.tile)), a.row ? a.row : k.index(1), k.offset(b.from, k.mul(b.stride, panel)),
                                     b.stride, depth, rowsOfC, cStride, accumulate};
-    if (beside == Beside::Fetch || beside == Beside::FetchThinly) {
-      const int64_t words = beside == Beside::Fetch ? k.lanes() : k.lanes() / thinness;
-      arguments.push_back(k.offset(k.offset(b.from, k.mul(b.stride, panel + 1)), k.mul(k.mul(tile, depth), words)));
-    }
+    if (beside.panelWords)
+      arguments.push_back(k.offset(k.offset(b.from, k.mul(b.stride, panel + 1)), k.mul(k.mul(tile, depth), beside.panelWords)));
     llvm::append_range(arguments, others);
-    k.invoke(microKernel(k, t, a, rows, width, beside, across), arguments);
+    k.invoke(microKernel(k, t, a, rows, width, beside), arguments);
   };
   for (int64_t panel = 0; panel < panels; ++panel) {
-    using Others = std::function<SmallVector<Value>(Value tile)>;
-    auto tilesFrom = [&](Value first, Value end, Beside beside, const Others &others = [](Value) { return SmallVector<Value>(); },
-                         int64_t across = 1) {
-      k.loop(first, end, 1, [&](Value tile) {
+    Value done = k.index(0);
+    auto tilesUpTo = [&](Value end, const Beside &beside, const std::function<Rows(Value tile)> &others = {}) {
+      k.loop(done, end, 1, [&](Value tile) {
         ahead(tile, panel);
-        call(tile, t.rows, panel, 1, beside, others(tile), across);
+        call(tile, t.rows, panel, 1, beside, others ? others(tile) : Rows());
       });
     };
-    Value busy = k.index(0);
+    // On the first panel, rows are fetched too.
+    auto tilesWithRows = [&](Value end, int64_t panelWords) {
+      for (const FetchedRows &rows : panel == 0 ? fetched : ArrayRef<FetchedRows>()) {
+        Value before = done, last = k.min(end, k.add(done, rows.tiles));
+        tilesUpTo(last, {panelWords, rows.across}, [&](Value tile) { return Rows{rows.first(k.sub(tile, before)), rows.stride}; });
+        done = last;
+      }
+      tilesUpTo(end, {panelWords});
+    };
     if (b.unpacked) {
-      busy = k.index(1);
-      tilesFrom(k.index(0), busy, Beside::Pack, [&](Value) { return SmallVector<Value>{b.unpacked, b.unpackedStride}; });
+      tilesUpTo(k.index(1), {0, 0, /*pack=*/true}, [&](Value) { return Rows{b.unpacked, b.unpackedStride}; });
+      done = k.index(1);
+      tilesWithRows(tiles, 0);
     } else if (fetchNext) {
-      // Thinly, if there are tiles enough for nearly all of the panel.
-      const int64_t thinTiles = thinness * t.vectors;
+      // A vector of the next panel for each unit; for every fourth, if there are tiles enough for nearly all of the panel.
+      const int64_t thinTiles = 4 * t.vectors;
       Value thinly = k.less(k.index(thinTiles * 3 / 4 - 1), tiles);
-      busy = k.min(tiles, k.select(thinly, k.index(thinTiles), k.index(t.vectors)));
-      k.when(thinly, [&] { tilesFrom(k.index(0), busy, Beside::FetchThinly); }, [&] { tilesFrom(k.index(0), busy, Beside::Fetch); });
+      Value end = k.min(tiles, k.select(thinly, k.index(thinTiles), k.index(t.vectors)));
+      Value none = done;
+      k.when(
+          thinly,
+          [&] {
+            tilesWithRows(end, k.lanes() / 4);
+            done = none;
+          },
+          [&] { tilesUpTo(end, {k.lanes()}); });
+      done = end;
+      tilesUpTo(tiles, {});
+    } else {
+      tilesWithRows(tiles, 0);
     }
-    for (const FetchedRows &rows : fetched) {
-      Value end = k.min(tiles, k.add(busy, rows.tiles));
-      tilesFrom(
-          busy, end, Beside::FetchRows, [&](Value tile) { return SmallVector<Value>{rows.first(k.sub(tile, busy)), rows.stride}; }, rows.across);
-      busy = end;
-    }
-    tilesFrom(busy, tiles, Beside::Nothing);
   }
   for (int64_t rows = 1; rows < t.rows; ++rows)
     k.when(k.equal(rest, k.index(rows)), [&] {
