@@ -339,7 +339,7 @@ Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op
 // A chunk owns a tile of dW and takes the rows in blocks, in order: dy of the block in columns of the micro-kernel's rows, x
 // in panels; in bf16, units are pairs of rows. Those of the first columns own db too.
 Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op) {
-  constexpr int64_t depth = 256; // rows a block
+  constexpr int64_t depth = 128; // rows a block
   const Tiling t(k, depth, gradientProductsFor(k, op.getCompute()));
   RankedTensorType type = op.getDweight().getType();
   const int64_t out = type.getDimSize(0), in = type.getDimSize(1), lanes = k.lanes();
