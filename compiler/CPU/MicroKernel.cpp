@@ -116,6 +116,37 @@ void copyLeft(KernelBuilder &k, const Tiling &t, Value from, Value to, int64_t e
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
+// Fetching
+//===--------------------------------------------------------------------------------------------------------===//
+
+static int64_t pairsOfLines(const KernelBuilder &k, int64_t columns) {
+  return static_cast<int64_t>(llvm::PowerOf2Ceil((columns * k.bytes() + 127) / 128));
+}
+
+static int64_t rowsFetched(const KernelBuilder &k, const Tiling &t, int64_t columns) {
+  return std::max<int64_t>(t.depth / t.around() / pairsOfLines(k, columns), 1);
+}
+
+int64_t FetchedRows::tilesFor(const KernelBuilder &k, const Tiling &t, int64_t all, int64_t columns) {
+  const int64_t rows = rowsFetched(k, t, columns);
+  return (all + rows - 1) / rows;
+}
+
+FetchedRows::FetchedRows(KernelBuilder &k, const Tiling &t, Value from, Value stride, int64_t all, int64_t columns, Value begin, int64_t most)
+    : across(pairsOfLines(k, columns)), rows(rowsFetched(k, t, columns)),
+      tiles(k.min(k.max(k.sub(k.index(tilesFor(k, t, all, columns)), begin), k.index(0)), k.index(most))), stride(stride) {
+  first = [=, &k, rows = rows](Value tile) { return k.offset(from, k.mul(k.mul(k.add(begin, tile), rows), stride)); };
+}
+
+// A pair of lines of a row.
+static void fetchPair(KernelBuilder &k, Value row, Value pair) {
+  const int64_t line = 64 / k.bytes();
+  Value at = k.offset(row, k.mul(pair, 2 * line));
+  k.prefetch(at);
+  k.prefetch(k.offset(at, line));
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
 // In registers
 //===--------------------------------------------------------------------------------------------------------===//
 
@@ -172,15 +203,12 @@ static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &le
         [&] { return Values(rows * vectors, int8 ? word(k, 0) : k.splat(0)); });
     auto step = [&](Value from, int64_t unroll, Values state) {
       Value aAt = k.mul(from, left.unit), bAt = k.mul(from, t.panel);
-      const int64_t line = 64 / k.bytes();
       if (beside.panelWords >= k.lanes() || unroll > 1)
-        for (int64_t word = 0; word < unroll * beside.panelWords; word += line)
+        for (int64_t word = 0; word < unroll * beside.panelWords; word += 64 / k.bytes())
           k.prefetch(k.offset(arguments[8], k.add(k.mul(from, beside.panelWords), word)));
       if (beside.across && unroll > 1) {
-        Value turn = k.div(from, unroll), row = k.offset(fromRow, k.mul(k.div(turn, beside.across), rowStride));
-        Value pair = k.offset(row, k.mul(k.rem(turn, beside.across), 2 * line));
-        k.prefetch(pair);
-        k.prefetch(k.offset(pair, line));
+        Value turn = k.div(from, unroll);
+        fetchPair(k, k.offset(fromRow, k.mul(k.div(turn, beside.across), rowStride)), k.rem(turn, beside.across));
       }
       for (int64_t u = 0; u < unroll; ++u)
         for (int64_t half = 0; half < halves; ++half) {
@@ -262,7 +290,7 @@ static std::string tileKernel(KernelBuilder &k, const Tiling &t, int64_t rowTile
 }
 
 static void multiplyTiles(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, Value depth, Value c, Value cStride,
-                          Value count, Value accumulate, const Ahead &ahead) {
+                          Value count, Value accumulate, const Ahead &ahead, ArrayRef<FetchedRows> fetched) {
   // Tiles of zeros would have to be chosen in place of loaded ones; storing zeros first leaves one way through.
   k.when(accumulate, [] {}, [&] {
     k.loop(k.index(0), k.mul(k.div(k.add(count, tile - 1), tile), tile), 1, [&](Value r) {
@@ -278,36 +306,24 @@ static void multiplyTiles(KernelBuilder &k, const Tiling &t, const Left &a, cons
   Value twos = k.mul(k.div(k.add(count, tile - 1), 2 * tile), 2 * tile);
   for (int64_t panel = 0; panel < panels; ++panel)
     k.loop(k.index(0), twos, 2 * tile, [&](Value row) {
-      ahead(k.div(row, t.rows), panel);
+      Value number = k.div(row, t.rows);
+      ahead(number, panel);
+      for (const FetchedRows &rows : panel == 0 ? fetched : ArrayRef<FetchedRows>())
+        k.when(k.less(number, rows.tiles), [&] {
+          k.loop(k.index(0), k.index(rows.rows), 1, [&](Value r) {
+            for (int64_t pair = 0; pair < rows.across; ++pair)
+              fetchPair(k, k.offset(rows.first(number), k.mul(r, rows.stride)), k.index(pair));
+          });
+        });
       call(row, 2, panel, 1);
     });
   k.when(k.less(twos, count), [&] { call(twos, 1, 0, panels); });
 }
 
-int64_t FetchedRows::pairs(const KernelBuilder &k, int64_t columns) {
-  return static_cast<int64_t>(llvm::PowerOf2Ceil((columns * k.bytes() + 127) / 128));
-}
-
-int64_t FetchedRows::share(const KernelBuilder &k, const Tiling &t, int64_t columns) {
-  return std::max<int64_t>(t.depth / t.around() / pairs(k, columns), 1);
-}
-
-int64_t FetchedRows::tilesFor(const KernelBuilder &k, const Tiling &t, int64_t rows, int64_t columns) {
-  const int64_t rowsOfTile = share(k, t, columns);
-  return (rows + rowsOfTile - 1) / rowsOfTile;
-}
-
-FetchedRows::FetchedRows(KernelBuilder &k, const Tiling &t, Value from, Value stride, int64_t rows, int64_t columns, Value begin, int64_t most)
-    : stride(stride), across(pairs(k, columns)) {
-  tiles = k.min(k.max(k.sub(k.index(tilesFor(k, t, rows, columns)), begin), k.index(0)), k.index(most));
-  const int64_t rowsOfTile = share(k, t, columns);
-  first = [=, &k](Value tile) { return k.offset(from, k.mul(k.mul(k.add(begin, tile), rowsOfTile), stride)); };
-}
-
 void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, Value depth, Value c, Value cStride,
                     Value count, Value accumulate, const Ahead &ahead, bool fetchNext, ArrayRef<FetchedRows> fetched) {
   if (isTiled(t.products))
-    return multiplyTiles(k, t, a, b, panels, depth, c, cStride, count, accumulate, ahead);
+    return multiplyTiles(k, t, a, b, panels, depth, c, cStride, count, accumulate, ahead, fetched);
   Value tiles = k.div(count, t.rows), whole = k.mul(tiles, t.rows), rest = k.sub(count, whole);
   using Rows = SmallVector<Value>; // that are fetched or packed, and how far they are apart
   auto call = [&](Value tile, int64_t rows, int64_t panel, int64_t width, const Beside &beside = {}, const Rows &others = {}) {

@@ -68,21 +68,18 @@ struct Right {
 // What is fetched while the micro-kernel works on a tile of its rows and a panel: memory's latency then hides behind it.
 using Ahead = std::function<void(mlir::Value tile, int64_t panel)>;
 
-// Rows that the micro-kernels of the first panel's tiles fetch while they multiply (not those of AMX), a pair of lines each time around: what
-// comes between two micro-kernels waits, and what comes within one does not.
+// Rows that are fetched while the tiles of the first panel are multiplied, within the micro-kernel, a pair of lines each time around: what
+// comes between two micro-kernels waits, and what comes within one does not. (Those of AMX fetch nothing, so there it comes between.)
 struct FetchedRows {
+  int64_t across; // pairs of lines of a row
+  int64_t rows;   // that a tile fetches
   mlir::Value tiles;                                  // that fetch some
   std::function<mlir::Value(mlir::Value tile)> first; // of the rows of the tile with this number among these
   mlir::Value stride;
-  int64_t across; // pairs of lines of a row
 
-  // Of `rows` rows of `columns` elements (both static) from `from` on, by at most `most` tiles, behind `begin` others.
-  FetchedRows(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value stride, int64_t rows, int64_t columns, mlir::Value begin, int64_t most);
-  static int64_t tilesFor(const KernelBuilder &k, const Tiling &t, int64_t rows, int64_t columns);
-
-private:
-  static int64_t pairs(const KernelBuilder &k, int64_t columns);
-  static int64_t share(const KernelBuilder &k, const Tiling &t, int64_t columns); // rows of a tile
+  // Of `all` rows of `columns` elements (both static) from `from` on, by at most `most` tiles, behind `begin` others.
+  FetchedRows(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value stride, int64_t all, int64_t columns, mlir::Value begin, int64_t most);
+  static int64_t tilesFor(const KernelBuilder &k, const Tiling &t, int64_t all, int64_t columns);
 };
 
 // `panels` (static) panels of b for `count` rows of a; c rows lie `cStride` apart. `depth` counts units. With `accumulate` what stands
