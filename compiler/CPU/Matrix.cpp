@@ -56,7 +56,7 @@ struct Product {
   using Fetch = std::function<void(Value row, Value feature)>;
 
   // Rows `row` .. row + count - 1 times groups `group` .. end - 1 of columns; rows from `next` on follow in this thread. With
-  // `copied`, the rows are in scratch already.
+  // `copied`, rows that have to be copied are in scratch already.
   void compute(Value row, Value count, Value group, Value end, Value next, const Begin &begin, const Fetch &fetch, bool copied = false) {
     const int64_t units = t.units(inner), last = (units - 1) / t.depth * t.depth;
     auto block = [&](Value at, int64_t depth, Value accumulate, bool finish) {
@@ -76,7 +76,7 @@ struct Product {
           };
           // The next rows are fetched by the first groups' tiles.
           const FetchedRows rows(k, t, k.offset(k.offset(x, k.mul(nextRow, xStride)), nextAt), xStride, t.block, t.depth * t.pair,
-                                 k.mul(k.sub(g, group), t.block / t.rows), t.block / t.rows);
+                                 k.mul(k.sub(g, group), t.fetchingTiles()), t.fetchingTiles(), depth);
           Value rowStride = copies ? k.index(t.stride) : xStride;
           const Left left{copies ? a : k.offset(k.offset(x, k.mul(row, xStride)), at), rowStride, t.left, k.mul(rowStride, t.rows)};
           const Right right{b, k.index(panelWords), {}, {}};
@@ -339,7 +339,9 @@ Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op
 // A chunk owns a tile of dW and takes the rows in blocks, in order: dy of the block in columns of the micro-kernel's rows, x
 // in panels; in bf16, units are pairs of rows. Those of the first columns own db too.
 Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op) {
-  constexpr int64_t depth = 128; // rows a block
+  // Rows of a block. dy, the panel of x and what is fetched for the next then share the second cache with dW: with 256 rows weight
+  // gradients of small and base took 3 to 8 % longer, on AVX2 3 % (docs/performance.md).
+  constexpr int64_t depth = 128;
   const Tiling t(k, depth, gradientProductsFor(k, op.getCompute()));
   RankedTensorType type = op.getDweight().getType();
   const int64_t out = type.getDimSize(0), in = type.getDimSize(1), lanes = k.lanes();
@@ -442,7 +444,7 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
     Value accumulate = k.less(k.index(0), row);
     k.loop(k.index(0), panels, 1, [&](Value p) {
       Ahead ahead = [&](Value tile, int64_t) {
-        Value next = k.mul(k.add(tile, 1), t.rows);
+        Value next = k.mul(k.min(k.add(tile, 1), k.sub(usedTiles, k.index(1))), t.rows);
         for (int64_t r = 0; r < t.rows; ++r)
           for (int64_t column = 0; column < t.panel; column += line)
             k.prefetchForWriting(k.offset(k.offset(c, k.mul(k.add(next, r), cStride)), k.add(k.mul(p, t.panel), column)));
@@ -454,10 +456,10 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
       auto at = [&](Value from, Value stride, Value row, Value column) { return k.offset(k.offset(from, k.mul(row, stride)), column); };
       auto ofBlock = [&](Value from, Value stride, int64_t columns) {
         const int64_t most = upTo(FetchedRows::tilesFor(k, t, depth, columns), tilePanels);
-        return FetchedRows(k, t, from, stride, depth, columns, k.mul(p, most), most);
+        return FetchedRows(k, t, from, stride, depth, columns, k.mul(p, most), most, t.depth);
       };
       const FetchedRows fetched[] = {packing ? FetchedRows(k, t, at(x, xStride, k.select(last, nextBlock, row), nextPanel), xStride, depth, t.panel,
-                                                           k.index(0), depth)
+                                                           k.index(0), tiles, t.depth)
                                              : ofBlock(at(x, xStride, nextBlock, i0), xStride, tileColumns),
                                      ofBlock(at(dy, dyStride, nextBlock, o0), dyStride, height)};
       const Right right = packing ? Right{b, k.index(0), k.offset(xFrom, k.mul(p, t.panel)), xStride}

@@ -119,22 +119,27 @@ void copyLeft(KernelBuilder &k, const Tiling &t, Value from, Value to, int64_t e
 // Fetching
 //===--------------------------------------------------------------------------------------------------------===//
 
+// A power of two, so that its multiples are cheap to tell; what that is too wide is fetched as well.
 static int64_t pairsOfLines(const KernelBuilder &k, int64_t columns) {
   return static_cast<int64_t>(llvm::PowerOf2Ceil((columns * k.bytes() + 127) / 128));
 }
 
-static int64_t rowsFetched(const KernelBuilder &k, const Tiling &t, int64_t columns) {
-  return std::max<int64_t>(t.depth / t.around() / pairsOfLines(k, columns), 1);
+static int64_t rowsFetched(const KernelBuilder &k, const Tiling &t, int64_t columns, int64_t depth) {
+  return std::max<int64_t>(depth / t.around() / pairsOfLines(k, columns), 1);
 }
 
 int64_t FetchedRows::tilesFor(const KernelBuilder &k, const Tiling &t, int64_t all, int64_t columns) {
-  const int64_t rows = rowsFetched(k, t, columns);
+  const int64_t rows = rowsFetched(k, t, columns, t.depth);
   return (all + rows - 1) / rows;
 }
 
-FetchedRows::FetchedRows(KernelBuilder &k, const Tiling &t, Value from, Value stride, int64_t all, int64_t columns, Value begin, int64_t most)
-    : across(pairsOfLines(k, columns)), rows(rowsFetched(k, t, columns)),
-      tiles(k.min(k.max(k.sub(k.index(tilesFor(k, t, all, columns)), begin), k.index(0)), k.index(most))), stride(stride) {
+FetchedRows::FetchedRows(KernelBuilder &k, const Tiling &t, Value from, Value stride, int64_t all, int64_t columns, Value begin, int64_t most,
+                         int64_t depth)
+    : across(pairsOfLines(k, columns)), rows(rowsFetched(k, t, columns, depth)), stride(stride) {
+  // Tiles of AMX have no times around; there are four groups with a block's tiles each.
+  if (isTiled(t.products))
+    rows = (all + 4 * most - 1) / (4 * most);
+  tiles = k.min(k.max(k.sub(k.index((all + rows - 1) / rows), begin), k.index(0)), k.index(most));
   first = [=, &k, rows = rows](Value tile) { return k.offset(from, k.mul(k.mul(k.add(begin, tile), rows), stride)); };
 }
 
@@ -203,7 +208,7 @@ static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &le
         [&] { return Values(rows * vectors, int8 ? word(k, 0) : k.splat(0)); });
     auto step = [&](Value from, int64_t unroll, Values state) {
       Value aAt = k.mul(from, left.unit), bAt = k.mul(from, t.panel);
-      if (beside.panelWords >= k.lanes() || unroll > 1)
+      if (beside.panelWords >= k.lanes() || unroll > 1) // the last units alone have no line of their own where few words are fetched
         for (int64_t word = 0; word < unroll * beside.panelWords; word += 64 / k.bytes())
           k.prefetch(k.offset(arguments[8], k.add(k.mul(from, beside.panelWords), word)));
       if (beside.across && unroll > 1) {
@@ -347,28 +352,27 @@ void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Righ
     auto tilesWithRows = [&](Value end, int64_t panelWords) {
       for (const FetchedRows &rows : panel == 0 ? fetched : ArrayRef<FetchedRows>()) {
         Value before = done, last = k.min(end, k.add(done, rows.tiles));
-        tilesUpTo(last, {panelWords, rows.across}, [&](Value tile) { return Rows{rows.first(k.sub(tile, before)), rows.stride}; });
+        tilesUpTo(last, {.panelWords = panelWords, .across = rows.across}, [&](Value tile) { return Rows{rows.first(k.sub(tile, before)), rows.stride}; });
         done = last;
       }
-      tilesUpTo(end, {panelWords});
+      tilesUpTo(end, {.panelWords = panelWords});
     };
     if (b.unpacked) {
-      tilesUpTo(k.index(1), {0, 0, /*pack=*/true}, [&](Value) { return Rows{b.unpacked, b.unpackedStride}; });
+      tilesUpTo(k.index(1), {.pack = true}, [&](Value) { return Rows{b.unpacked, b.unpackedStride}; });
       done = k.index(1);
       tilesWithRows(tiles, 0);
     } else if (fetchNext) {
-      // A vector of the next panel for each unit; for every fourth, if there are tiles enough for nearly all of the panel.
+      // A vector of the next panel for each unit; for every fourth, which waits less, if there are tiles enough for nearly all of the panel.
       const int64_t thinTiles = 4 * t.vectors;
-      Value thinly = k.less(k.index(thinTiles * 3 / 4 - 1), tiles);
+      Value begin = done, thinly = k.less(k.index(thinTiles * 3 / 4 - 1), tiles);
       Value end = k.min(tiles, k.select(thinly, k.index(thinTiles), k.index(t.vectors)));
-      Value none = done;
       k.when(
           thinly,
           [&] {
             tilesWithRows(end, k.lanes() / 4);
-            done = none;
+            done = begin;
           },
-          [&] { tilesUpTo(end, {k.lanes()}); });
+          [&] { tilesUpTo(end, {.panelWords = k.lanes()}); });
       done = end;
       tilesUpTo(tiles, {});
     } else {

@@ -47,6 +47,8 @@ struct Tiling {
   mlir::Value units(KernelBuilder &k, mlir::Value inner) const;
   // Units that a micro-kernel takes each time around.
   int64_t around() const { return 4 / left; }
+  // Tiles of a block's rows that fetch, at most: four for each vector of a panel are enough for the next panel, a vector for every fourth unit.
+  int64_t fetchingTiles() const { return std::min(block / rows, 4 * vectors); }
   // Words of a packed panel, and of a row in scratch before its scale (Int8.h).
   int64_t panelWords(int64_t inner) const;
   int64_t scaleAt() const { return stride - 16; }
@@ -77,14 +79,17 @@ struct FetchedRows {
   std::function<mlir::Value(mlir::Value tile)> first; // of the rows of the tile with this number among these
   mlir::Value stride;
 
-  // Of `all` rows of `columns` elements (both static) from `from` on, by at most `most` tiles, behind `begin` others.
-  FetchedRows(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value stride, int64_t all, int64_t columns, mlir::Value begin, int64_t most);
+  // Of `all` rows of `columns` elements (both static) from `from` on, by at most `most` tiles, behind `begin` others, beside `depth` units.
+  FetchedRows(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value stride, int64_t all, int64_t columns, mlir::Value begin, int64_t most,
+              int64_t depth);
+  // How many tiles that takes, where a block is as deep as it can be.
   static int64_t tilesFor(const KernelBuilder &k, const Tiling &t, int64_t all, int64_t columns);
 };
 
 // `panels` (static) panels of b for `count` rows of a; c rows lie `cStride` apart. `depth` counts units. With `accumulate` what stands
 // in c comes first. With `fetchNext` the first whole tiles of rows fetch a part of the panel behind each (not those of AMX): weights
-// come from far away, and where a page ends the hardware stops fetching.
+// come from far away, and where a page ends the hardware stops fetching. `fetched` is fetched beside, but for few tiles of rows with
+// `fetchNext`: there the panel behind takes all that can be fetched.
 void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, mlir::Value depth, mlir::Value c,
                     mlir::Value cStride, mlir::Value count, mlir::Value accumulate, const Ahead &ahead, bool fetchNext = false,
                     llvm::ArrayRef<FetchedRows> fetched = {});

@@ -151,9 +151,11 @@ template <typename Op> struct NormGradRows {
   Address dy, x, stats, dx;
   std::optional<Address> addend;
   Value weight;
+  const bool wanted;
 
   NormGradRows(KernelBuilder &k, Op op)
-      : k(k), parts(op, op.getX().getType().getFeatures()), dy(k, 0), x(k, 1), stats(k, 3), dx(k, op->getNumOperands()), weight(k.buffer(2)) {
+      : k(k), parts(op, op.getX().getType().getFeatures()), dy(k, 0), x(k, 1), stats(k, 3), dx(k, op->getNumOperands()), weight(k.buffer(2)),
+        wanted(!op.getResult().use_empty()) {
     if (op.getAddend())
       addend.emplace(k, 4);
   }
@@ -197,7 +199,8 @@ template <typename Op> struct NormGradRows {
         d = k.addf(d, k.load(k.offset(addendRow, f), lanes));
       if (beside)
         beside(f, used, dyF, k.mulf(c, rs));
-      k.storePart(d, k.offset(to, f), used);
+      if (wanted)
+        k.storePart(d, k.offset(to, f), used);
     });
   }
 };

@@ -39,7 +39,7 @@ namespace {
 struct PassEntry {
   const char *name; // of --no-fuse, or null
   std::unique_ptr<Pass> (*create)();
-  bool cpuOnly = false;
+  enum { Everywhere, OnCPU, WithoutGPU } where = Everywhere;
 };
 
 const std::vector<PassEntry> &passesOf(Phase phase) {
@@ -59,8 +59,9 @@ const std::vector<PassEntry> &passesOf(Phase phase) {
       {nullptr, [] { return createCSEPass(); }},
       {"fuse-loss-gradient", [] { return createFuseLossGradient(); }},
       {"fuse-optimizer", [] { return createFuseOptimizer(); }},
-      {"fuse-packing", [] { return createFusePacking(); }, /*cpuOnly=*/true}, // a GPU's kernels read f32 weights where they are
-      {"fuse-norm-grad", [] { return createFuseNormGrad(); }, /*cpuOnly=*/true},
+      {"fuse-packing", [] { return createFusePacking(); }, PassEntry::OnCPU}, // a GPU's kernels read f32 weights where they are
+      // Where both are targets, their kernels can be compared (selfcheck --kernels).
+      {"fuse-norm-grad", [] { return createFuseNormGrad(); }, PassEntry::WithoutGPU},
       {"fuse-epilogue", [] { return createFuseEpilogue(); }},
       {nullptr, [] { return createCSEPass(); }},
   };
@@ -132,9 +133,13 @@ public:
 
 private:
   void runPasses(Phase phase, Target target) {
-    for (const PassEntry &entry : passesOf(phase))
-      if ((!entry.name || !options.disabled.count(entry.name)) && (!entry.cpuOnly || target == Target::CPU))
+    const bool forGPU = target == Target::CUDA, withGPU = forGPU || llvm::is_contained(options.targets, Target::CUDA);
+    for (const PassEntry &entry : passesOf(phase)) {
+      if (entry.name && options.disabled.count(entry.name))
+        continue;
+      if (entry.where == PassEntry::Everywhere || !(entry.where == PassEntry::OnCPU ? forGPU : withGPU))
         runPass(entry.create());
+    }
     // At the very end: CSE would merge what is computed again with the first time, and the liveness is that of the final ops.
     if (phase == Phase::Differentiated && !options.recompute.empty())
       runPass(createRecompute({options.recompute == recomputeLevels().front() ? RecomputeLevel::cheap : RecomputeLevel::most}));

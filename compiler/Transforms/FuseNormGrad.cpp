@@ -11,7 +11,7 @@ namespace xfc {
 
 namespace {
 
-// Enough for the threads of a CPU, and few beside the rows of a batch.
+// As many threads can share the rows. Their sums take a thirty-second of the traffic of 2,048 rows.
 constexpr int64_t parts = 32;
 
 struct NormGradPattern : OpRewritePattern<NormWeightGradOp> {

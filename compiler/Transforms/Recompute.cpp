@@ -30,7 +30,7 @@ Operation *backwardOf(func::FuncOp function) {
 
 bool isKernel(Operation *op) { return isa<KernelOpInterface>(op); }
 
-// Tensors are parameters, their gradients, and views of them.
+// Tensors are parameters, their gradients and views of them, or small.
 bool takesMemory(Value value) { return isa<RowsType, PairsType>(value.getType()); }
 
 // The value whose memory `value` lies in.

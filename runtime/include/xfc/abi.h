@@ -74,7 +74,7 @@ typedef struct xfc_call {
   const xfc_keys *keys;       // attention and pairs; else null
   void *const *buffers;
   const int64_t *strides;
-  const int64_t *immediates;  // ids of the op's dropouts in order, then `elements` for ops over parameters
+  const int64_t *immediates;  // ids of the op's dropouts that draw numbers, in order, then `elements` for ops over parameters
 } xfc_call;
 
 // Runs one chunk of a call. Chunks are independent and may run in any order on any thread; results do not

@@ -120,6 +120,13 @@ func.func @elementwise(%x: !x, %scalar: tensor<f32>) -> !x {
   return %e : !x
 }
 
+// CHECK-LABEL: func.func @kept(
+func.func @kept(%x: !x) -> !x {
+  // CHECK: xfc.dropout %{{.*}} {id = 1 : i64, kept, rate = 1.000000e-01 : f64} : !xfc.rows<source, 6xf32>
+  %y = xfc.dropout %x {rate = 0.1, id = 1 : i64, kept} : !x
+  return %y : !x
+}
+
 // CHECK-LABEL: func.func @norms(
 func.func @norms(%x: !x, %w: tensor<6xf32>, %b: tensor<6xf32>) -> (!x, tensor<6xf32>, tensor<6xf32>) {
   // CHECK: xfc.norm %{{.*}}, %{{.*}}, %{{.*}} {eps = 1.000000e-05 : f64, eps_in_std, unbiased} :

@@ -128,7 +128,7 @@ TEST_P(Rows, Norm) {
       if (!cpu())
         continue;
       // Parts of some rows each, and of none or one.
-      for (int parts : {3, 32}) {
+      for (int parts : {3, 150}) {
         const std::string sums = tensor(std::to_string(parts) + "x" + width);
         check(batch, "xfc.norm_grad_with_parts %a0, %a1, %a2, %a3" + attributes, {x, x, w, stats}, x + ", " + sums + (rms ? "" : ", " + sums), options);
         check(batch, "xfc.norm_grad_with_parts %a0, %a1, %a2, %a3, %a4" + attributes, {x, x, w, stats, x}, x + ", " + sums + ", " + sums, options);
@@ -143,7 +143,8 @@ TEST_P(Rows, Norm) {
     check(batch, "xfc.norm_weight_grad %a0, %a1, %a2", {x, x, stats}, w);
     const std::string parts = tensor("32x" + width);
     if (cpu())
-      check(batch, "xfc.sum_parts %a0, %a1", {parts, parts}, w + ", " + w);
+      for (const std::vector<int> &unused : {std::vector<int>(), {0}, {1}})
+        check(batch, "xfc.sum_parts %a0, %a1", {parts, parts}, w + ", " + w, {.unused = unused});
   }
   // What nobody reads is not written.
   const std::string x = rows("source", "20"), parts = tensor("4x20");

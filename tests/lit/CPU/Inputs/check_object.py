@@ -1,5 +1,5 @@
 """check_object.py OBJECT CPU IMAGE [KIND...]: checks the symbols of an object, its vector registers, and that the loops of the
-matrix micro-kernels hold their products and do not touch the stack. The kinds of micro-kernels, of elements, widened, pairs,
+matrix micro-kernels hold their products and do not touch the stack, but for what they fetch. The kinds of micro-kernels, of elements, widened, pairs,
 tiles, quads, dots, dottiles, must be those given (elements). Needs llvm-readelf and llvm-objdump."""
 import re
 import subprocess
@@ -68,7 +68,9 @@ for name, (kind, rows, columns) in kernels.items():
     if not loops or any(sum(map(wanted, loop)) % expected for loop in loops):
         failures.append(f"{name}: no loop of {expected} products, or one of another number")
     spills = [text for loop in loops for text in loop if "(%rsp" in text or "tilestore" in text]
-    if spills:
+    # Rows, a panel, and rows and a panel that are fetched take more addresses than there are registers: up to three are read, once for four units.
+    fetches = "_fetching_rows_" in name and len(spills) <= 3 and not any("mm" in text or re.search(r",\s*-?(0x)?[0-9a-f]*\(%rsp", text) for text in spills)
+    if spills and not fetches:
         failures.append(f"{name}: {len(spills)} accesses to the stack in its loops, first {spills[0]}")
 
 if failures:
