@@ -339,8 +339,8 @@ Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op
 // A chunk owns a tile of dW and takes the rows in blocks, in order: dy of the block in columns of the micro-kernel's rows, x
 // in panels; in bf16, units are pairs of rows. Those of the first columns own db too.
 Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op) {
-  // Rows of a block. dy, the panel of x and what is fetched for the next then share the second cache with dW: with 256 rows weight
-  // gradients of small and base took 3 to 8 % longer, on AVX2 3 % (docs/performance.md).
+  // Rows of a block. dy, the panel of x and what is fetched for the next then share the second cache with dW: with 256 rows small's weight
+  // gradients took up to 8 % longer, in AVX2's form up to 16 % (docs/performance.md).
   constexpr int64_t depth = 128;
   const Tiling t(k, depth, gradientProductsFor(k, op.getCompute()));
   RankedTensorType type = op.getDweight().getType();
