@@ -118,9 +118,8 @@ struct Dropout {
   Dropout(KernelBuilder &k, DropoutOp op) : k(k), kept(op.getKept()) {
     const double rate = op.getRate().convertToDouble();
     auto limit = static_cast<int32_t>(static_cast<uint32_t>(rate * 4294967296.0));
-    Value training = k.training();
-    threshold = k.broadcast(k.select(training, k.i32Of(limit), k.i32Of(0)));
-    factor = k.broadcast(k.select(training, k.scalar(1 / (1 - rate)), k.scalar(1)));
+    threshold = k.broadcast(k.select(k.training(), k.i32Of(limit), k.i32Of(0)));
+    factor = k.broadcast(k.keptFactor(rate));
   }
   KernelBuilder::DropoutKey key(Value row) {
     if (kept)

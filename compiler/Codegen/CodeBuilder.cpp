@@ -43,6 +43,8 @@ Value CodeBuilder::training() {
   return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, flag, i32Of(0));
 }
 
+Value CodeBuilder::keptFactor(double rate) { return select(training(), scalar(1 / (1 - rate)), scalar(1)); }
+
 //===--------------------------------------------------------------------------------------------------------===//
 // Integers
 //===--------------------------------------------------------------------------------------------------------===//

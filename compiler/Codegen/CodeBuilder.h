@@ -32,6 +32,8 @@ public:
   mlir::Value buffer(int64_t i), stride(int64_t i), immediate(int64_t i);
   mlir::Value rowCount() { return field(rows(), offsetof(xfc_rows, rows), i64); }
   mlir::Value training();
+  // What dropout multiplies an element by that it keeps: 1/(1-rate), or 1 outside training.
+  mlir::Value keptFactor(double rate);
 
   // Integers: i64, or i32 where a number is known to be small.
   mlir::Value index(int64_t value);

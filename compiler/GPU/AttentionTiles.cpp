@@ -341,7 +341,7 @@ Value PairDropout::whenTraining(const std::function<Values()> &bits) {
 Value PairDropout::dropped(Value x, Value bits, int64_t i) {
   return rate == 0 ? x : k.select(k.equal(k.bitAnd(bits, static_cast<int32_t>(1u << i)), k.i32Of(0)), k.scalar(0), x);
 }
-Value PairDropout::scale() { return rate == 0 ? k.scalar(1) : k.select(k.training(), k.scalar(1 / (1 - rate)), k.scalar(1)); }
+Value PairDropout::scale() { return rate == 0 ? k.scalar(1) : k.keptFactor(rate); }
 
 Value PairDropout::ofQueries(const std::array<Value, 2> &queries, Value firstKey, Value count, int64_t columns) {
   return whenTraining([&] {

@@ -131,7 +131,7 @@ static Backend::KernelInfo dropPairs(KernelBuilder &k, PairsType type, double ra
 Backend::KernelInfo emitDropout(KernelBuilder &k, DropoutOp op) {
   const double rate = op.getRate().convertToDouble();
   if (op.getKept()) {
-    Value factor = k.select(k.training(), k.scalar(1 / (1 - rate)), k.scalar(1));
+    Value factor = k.keptFactor(rate);
     return {overRows(k, cast<RowsType>(op.getType()).getFeatures(), {0, 1}, [&](ArrayRef<Value> xs) { return k.mulf(xs[0], factor); })};
   }
   if (auto pairs = dyn_cast<PairsType>(op.getType()))

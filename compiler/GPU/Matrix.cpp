@@ -37,7 +37,7 @@ struct Dropout {
   Values factors(Value row, Value first, int64_t pairs) {
     const double rate = op.getRate().convertToDouble();
     if (op.getKept())
-      return Values(2 * pairs, k.select(training, k.scalar(1 / (1 - rate)), k.scalar(1)));
+      return Values(2 * pairs, k.keptFactor(rate));
     return k.choose(
         training,
         [&] {
