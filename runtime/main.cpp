@@ -10,11 +10,12 @@ int main(int argc, char **argv) {
   CLI::App app("A translator compiled by xfc: trains, translates and scores", name);
   app.set_version_flag("--version", []() -> std::string {
     const xfc::Engine engine(1);
-    return "xfc " XFC_VERSION "; " + engine.module().model + ", multiplies in " + engine.module().compute + ", " + engine.device().name();
+    return "xfc " XFC_VERSION "; " + engine.module().model + ", multiplies in " + engine.module().compute + ", " +
+           engine.device().name();
   });
   app.require_subcommand(1);
-  for (auto add : {xfc::addTrain, xfc::addTranslate, xfc::addScore, xfc::addEvaluate, xfc::addReport, xfc::addForward, xfc::addSelfcheck,
-                   xfc::addBench, xfc::addPack, xfc::addInfo})
+  for (auto add : {xfc::addTrain, xfc::addTranslate, xfc::addScore, xfc::addEvaluate, xfc::addReport, xfc::addForward,
+                   xfc::addSelfcheck, xfc::addBench, xfc::addPack, xfc::addInfo})
     add(app);
   return xfc::runCommandLine(app, argc, argv);
 }

@@ -221,8 +221,7 @@ void AttentionKernel::finish(HeadOfSequence &at, Value firstQuery, Value count) 
   k.loop(k.index(0), count, 1, [&](Value r) {
     Value sum = k.load(k.offset(sums, r)), query = k.add(firstQuery, r);
     Value logSum = k.choose(
-        k.lessf(k.scalar(0), sum),
-        [&]() -> Values { return {k.addf(k.load(k.offset(maxima, r)), k.log(sum))}; },
+        k.lessf(k.scalar(0), sum), [&]() -> Values { return {k.addf(k.load(k.offset(maxima, r)), k.log(sum))}; },
         [&]() -> Values { return {k.scalar(0)}; })[0];
     if (wantsLse)
       k.store(logSum, at.rows(k, lse, 1, k.add(at.firstQuery, query))(k.index(0)));

@@ -128,8 +128,9 @@ void AttentionGradKernel::queryStep(HeadOfSequence &at, Value query, Value rows,
   if (wantsQ) {
     tiles.product(dp, false, {keys, k.index(keyStride)}, dqs, rows, whole(keyStride), count, no);
     Value factor = k.scalar(scale);
-    tiles.copyOut(at.rows(k, dq, keyDim, firstRow), dQueries, keyStride, rows, keyDim, [&](Value) { return factor; },
-                  /*accumulate=*/true);
+    tiles.copyOut(
+        at.rows(k, dq, keyDim, firstRow), dQueries, keyStride, rows, keyDim, [&](Value) { return factor; },
+        /*accumulate=*/true);
   }
 }
 
@@ -147,7 +148,8 @@ void AttentionGradKernel::gradientRow(HeadOfSequence &at, Value firstQuery, Valu
   Value logSum = k.broadcast(k.load(at.rows(k, lse, 1, row)(zero)));
   Value limit = at.limit(k, query, start);
   if (rate > 0)
-    k.when(k.both(k.training(), k.less(zero, limit)), [&] { tiles.keepFactors(factors, at, query, start, count, rate); });
+    k.when(k.both(k.training(), k.less(zero, limit)),
+           [&] { tiles.keepFactors(factors, at, query, start, count, rate); });
   k.loop(zero, count, lanes, [&](Value j) {
     Value pAt = k.offset(pRow, j), gAt = k.offset(gRow, j), seen = k.lanesBelow(j, limit);
     Value p = k.select(seen, k.exp(k.subf(k.load(pAt, lanes), logSum)), k.splat(0)), dropped = p;
@@ -164,6 +166,8 @@ void AttentionGradKernel::gradientRow(HeadOfSequence &at, Value firstQuery, Valu
 
 } // namespace
 
-Backend::KernelInfo emitAttentionGrad(KernelBuilder &k, AttentionGradOp op) { return AttentionGradKernel(k, op).emit(); }
+Backend::KernelInfo emitAttentionGrad(KernelBuilder &k, AttentionGradOp op) {
+  return AttentionGradKernel(k, op).emit();
+}
 
 } // namespace xfc

@@ -5,13 +5,9 @@ using namespace mlir;
 
 namespace xfc {
 
-int64_t AttentionTiles::padded(int64_t features) const {
-  return (features + k.lanes() - 1) / k.lanes() * k.lanes();
-}
+int64_t AttentionTiles::padded(int64_t features) const { return (features + k.lanes() - 1) / k.lanes() * k.lanes(); }
 
-Value AttentionTiles::vectorsOf(Value count) {
-  return k.div(k.add(count, k.index(k.lanes() - 1)), k.lanes());
-}
+Value AttentionTiles::vectorsOf(Value count) { return k.div(k.add(count, k.index(k.lanes() - 1)), k.lanes()); }
 
 //===--------------------------------------------------------------------------------------------------------===//
 // Work
@@ -35,9 +31,8 @@ Value HeadOfSequence::limit(KernelBuilder &k, Value i, Value from) {
 }
 
 Value HeadOfSequence::largestLimit(KernelBuilder &k, Value from, Value count) {
-  return k.loop(from, k.add(from, count), 1, ValueRange{k.index(0)}, [&](Value i, Values s) -> Values {
-    return {k.max(s[0], limit(k, i, k.index(0)))};
-  })[0];
+  return k.loop(from, k.add(from, count), 1, ValueRange{k.index(0)},
+                [&](Value i, Values s) -> Values { return {k.max(s[0], limit(k, i, k.index(0)))}; })[0];
 }
 
 RowAt HeadOfSequence::rows(KernelBuilder &k, int64_t buffer, int64_t width, Value first) {
@@ -138,8 +133,8 @@ static int64_t tileRows(KernelBuilder &k) { return k.registers() >= 32 ? 8 : 6; 
 
 // Arguments: a, its stride, b, its stride, c, its stride, depth, accumulate.
 std::string AttentionTiles::tile(bool transposed, int64_t rows, int64_t columns) {
-  std::string name = std::string("tile_") + (transposed ? "t" : "n") + std::to_string(rows) + "x" +
-                     std::to_string(columns);
+  std::string name =
+      std::string("tile_") + (transposed ? "t" : "n") + std::to_string(rows) + "x" + std::to_string(columns);
   Type ptr = k.ptr, i64 = k.i64;
   k.helper(name, {ptr, i64, ptr, i64, ptr, i64, i64, k.i1}, [&](ValueRange args) {
     const int64_t lanes = k.lanes(), unroll = 4;
@@ -207,8 +202,9 @@ std::string AttentionTiles::driver(bool transposed) {
       Value f = k.mul(vector, k.index(lanes));
       auto call = [&](Value row, int64_t count) {
         Value aRow = k.offset(a, transposed ? row : k.mul(row, aStride));
-        k.invoke(tile(transposed, count, columns), {aRow, aStride, k.offset(b, f), bStride,
-                                                  k.offset(k.offset(c, k.mul(row, cStride)), f), cStride, depth, accumulate});
+        k.invoke(tile(transposed, count, columns),
+                 {aRow, aStride, k.offset(b, f), bStride, k.offset(k.offset(c, k.mul(row, cStride)), f), cStride, depth,
+                  accumulate});
       };
       k.loop(k.index(0), whole, most, [&](Value row) { call(row, most); });
       for (int64_t count = 1; count < most; ++count)
@@ -223,7 +219,8 @@ std::string AttentionTiles::driver(bool transposed) {
 
 void AttentionTiles::product(Matrix a, bool transposed, Matrix b, Matrix c, Value rows, Value vectors, Value depth,
                              Value accumulate) {
-  k.invoke(driver(transposed), {a.data, a.stride, b.data, b.stride, c.data, c.stride, rows, vectors, depth, accumulate});
+  k.invoke(driver(transposed),
+           {a.data, a.stride, b.data, b.stride, c.data, c.stride, rows, vectors, depth, accumulate});
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -232,7 +229,8 @@ void AttentionTiles::product(Matrix a, bool transposed, Matrix b, Matrix c, Valu
 
 // Sixteen counters of Philox make the numbers of 64 positions, so keys at consecutive positions that start at a
 // multiple of 64 (the rule: no pad tokens among them) take a quarter of the work of keys anywhere.
-void AttentionTiles::keepFactors(Value factors, HeadOfSequence &at, Value query, Value start, Value count, double rate) {
+void AttentionTiles::keepFactors(Value factors, HeadOfSequence &at, Value query, Value start, Value count,
+                                 double rate) {
   const int64_t lanes = k.lanes();
   Value queryRow = k.add(at.firstQuery, query);
   Value position = k.loadI32(k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr), queryRow);

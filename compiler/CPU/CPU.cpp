@@ -16,7 +16,8 @@ using namespace mlir;
 namespace xfc {
 
 CPUBackend::CPUBackend(MLIRContext &context, const InstructionSet &set, DType type) : ImageBackend(context, set, type) {
-  context.loadDialect<arith::ArithDialect, func::FuncDialect, LLVM::LLVMDialect, math::MathDialect, scf::SCFDialect, vector::VectorDialect>();
+  context.loadDialect<arith::ArithDialect, func::FuncDialect, LLVM::LLVMDialect, math::MathDialect, scf::SCFDialect,
+                      vector::VectorDialect>();
 }
 
 Backend::KernelInfo CPUBackend::emit(Operation *op, llvm::StringRef name) {

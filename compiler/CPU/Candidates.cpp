@@ -1,7 +1,7 @@
 // The largest few of a row of numbers and their tokens, of a slab of logits, of a whole row, or of the lists of slabs.
 //
-// A list of C numbers and one of their tokens are two vectors in registers, best first. One pass over the row finds a bound
-// that at least C numbers reach and few others do; a second visits those.
+// A list of C numbers and one of their tokens are two vectors in registers, best first. One pass over the row finds a
+// bound that at least C numbers reach and few others do; a second visits those.
 #include "Emitters.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -28,9 +28,11 @@ List insert(KernelBuilder &k, const List &list, Value token, Value number) {
   SmallVector<int64_t> moved = {0};
   for (int64_t i = 0; i + 1 < type.getDimSize(0); ++i)
     moved.push_back(type.getDimSize(0) + i);
-  Value numbers = vector::BroadcastOp::create(k.b, type, number), tokens = vector::BroadcastOp::create(k.b, list.tokens.getType(), token);
+  Value numbers = vector::BroadcastOp::create(k.b, type, number),
+        tokens = vector::BroadcastOp::create(k.b, list.tokens.getType(), token);
   Value beaten = k.lessf(list.numbers, numbers);
-  Value before = vector::ShuffleOp::create(k.b, numbers, list.numbers, moved), tokensBefore = vector::ShuffleOp::create(k.b, tokens, list.tokens, moved);
+  Value before = vector::ShuffleOp::create(k.b, numbers, list.numbers, moved),
+        tokensBefore = vector::ShuffleOp::create(k.b, tokens, list.tokens, moved);
   Value beatenBefore = k.lessf(before, numbers);
   return {k.select(beaten, k.select(beatenBefore, tokensBefore, tokens), list.tokens),
           k.select(beaten, k.select(beatenBefore, before, numbers), list.numbers)};
@@ -55,10 +57,11 @@ Value bitsOf(KernelBuilder &k, ArrayRef<Value> truths) {
 
 // Calls body(number of the bit, list) for each bit that is set, lowest first.
 List forEachBit(KernelBuilder &k, Value bits, const List &list, const std::function<List(Value, const List &)> &body) {
-  Values state = k.loop(k.index(0), math::CtPopOp::create(k.b, bits), 1, {bits, list.tokens, list.numbers}, [&](Value, Values s) -> Values {
-    List next = body(math::CountTrailingZerosOp::create(k.b, s[0]), {s[1], s[2]});
-    return {arith::AndIOp::create(k.b, s[0], k.sub(s[0], k.index(1))), next.tokens, next.numbers};
-  });
+  Values state = k.loop(k.index(0), math::CtPopOp::create(k.b, bits), 1, {bits, list.tokens, list.numbers},
+                        [&](Value, Values s) -> Values {
+                          List next = body(math::CountTrailingZerosOp::create(k.b, s[0]), {s[1], s[2]});
+                          return {arith::AndIOp::create(k.b, s[0], k.sub(s[0], k.index(1))), next.tokens, next.numbers};
+                        });
   return {state[1], state[2]};
 }
 
@@ -121,22 +124,26 @@ Largest largestOf(KernelBuilder &k, Value row, Value width) {
 List select(KernelBuilder &k, Value row, Value width, Value first, Value bound, int64_t count) {
   Value bounds = k.broadcast(bound);
   List none = emptyList(k, count);
-  Values state = k.loop(k.index(0), width, candidateGroup, {none.tokens, none.numbers}, [&](Value f, Values s) -> Values {
-    SmallVector<Value> reached;
-    for (int64_t i = 0; i < candidateGroup; i += k.lanes())
-      reached.push_back(arith::CmpFOp::create(k.b, arith::CmpFPredicate::OGE, k.load(k.offset(k.offset(row, f), i), k.lanes()), bounds));
-    List list = forEachBit(k, bitsOf(k, reached), {s[0], s[1]}, [&](Value bit, const List &list) {
-      Value column = k.add(f, bit);
-      return insert(k, list, k.truncated(k.add(first, column)), k.load(k.offset(row, column)));
-    });
-    return {list.tokens, list.numbers};
-  });
+  Values state =
+      k.loop(k.index(0), width, candidateGroup, {none.tokens, none.numbers}, [&](Value f, Values s) -> Values {
+        SmallVector<Value> reached;
+        for (int64_t i = 0; i < candidateGroup; i += k.lanes())
+          reached.push_back(arith::CmpFOp::create(k.b, arith::CmpFPredicate::OGE,
+                                                  k.load(k.offset(k.offset(row, f), i), k.lanes()), bounds));
+        List list = forEachBit(k, bitsOf(k, reached), {s[0], s[1]}, [&](Value bit, const List &list) {
+          Value column = k.add(f, bit);
+          return insert(k, list, k.truncated(k.add(first, column)), k.load(k.offset(row, column)));
+        });
+        return {list.tokens, list.numbers};
+      });
   return {state[0], state[1]};
 }
 
 int64_t widthOf(Value rows) { return cast<RowsType>(rows.getType()).getFeatures(); }
 
-Value rowOf(KernelBuilder &k, int64_t buffer, Value i, Type type = {}) { return k.offset(k.buffer(buffer), k.mul(i, k.stride(buffer)), type); }
+Value rowOf(KernelBuilder &k, int64_t buffer, Value i, Type type = {}) {
+  return k.offset(k.buffer(buffer), k.mul(i, k.stride(buffer)), type);
+}
 
 } // namespace
 
@@ -146,7 +153,8 @@ int64_t excludedRoom(KernelBuilder &k, ArrayRef<int64_t> excluded) {
   return (static_cast<int64_t>(excluded.size()) + k.lanes() - 1) / k.lanes() * k.lanes();
 }
 
-SlabCandidates emitSlabCandidates(KernelBuilder &k, Value row, Value width, Value first, ArrayRef<int64_t> excluded, Value spare, int64_t count) {
+SlabCandidates emitSlabCandidates(KernelBuilder &k, Value row, Value width, Value first, ArrayRef<int64_t> excluded,
+                                  Value spare, int64_t count) {
   const int64_t lanes = k.lanes(), room = excludedRoom(k, excluded);
   for (int64_t i = 0; i < room; i += lanes)
     k.store(k.splat(-INFINITY), k.offset(spare, i));
@@ -182,7 +190,8 @@ SlabCandidates emitSlabCandidates(KernelBuilder &k, Value row, Value width, Valu
 
 // Through a copy of the row in scratch, without the excluded tokens.
 Backend::KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
-  const int64_t vocabulary = widthOf(op.getLogProbs()), width = (vocabulary + candidateGroup - 1) / candidateGroup * candidateGroup;
+  const int64_t vocabulary = widthOf(op.getLogProbs()),
+                width = (vocabulary + candidateGroup - 1) / candidateGroup * candidateGroup;
   const int64_t per = rowsPerChunk(vocabulary), count = widthOf(op.getTokens()), lanes = k.lanes();
   k.eachRow(per, [&](Value row) {
     Value from = rowOf(k, 0, row);
@@ -195,7 +204,8 @@ Backend::KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
       k.store(none, k.offset(k.scratch, f));
     for (int64_t token : op.getExcluded())
       k.store(k.scalar(-INFINITY), k.offset(k.scratch, token));
-    List list = select(k, k.scratch, k.index(width), k.index(0), largestOf(k, k.scratch, k.index(width)).bound(k, count), count);
+    List list = select(k, k.scratch, k.index(width), k.index(0),
+                       largestOf(k, k.scratch, k.index(width)).bound(k, count), count);
     if (!op.getTokens().use_empty())
       storeTokens(k, list.tokens, rowOf(k, 2, row, k.i32));
     if (!op.getBest().use_empty())
@@ -211,15 +221,16 @@ Backend::KernelInfo emitMergeCandidates(KernelBuilder &k, MergeCandidatesOp op) 
   k.eachRow(per, [&](Value row) {
     Value tokens = rowOf(k, 0, row, k.i32), numbers = rowOf(k, 1, row), lse = emitLogSumExp(k, rowOf(k, 2, row), slabs);
     List none = emptyList(k, count);
-    Values state = k.loop(k.index(0), k.index(slabs * count), count, {none.tokens, none.numbers}, [&](Value from, Values s) -> Values {
-      Value last = vector::BroadcastOp::create(k.b, s[1].getType(), k.lane(s[1], count - 1));
-      Value better = k.lessf(last, k.load(k.offset(numbers, from), count));
-      List list = forEachBit(k, bitsOf(k, {better}), {s[0], s[1]}, [&](Value bit, const List &list) {
-        Value at = k.add(from, bit);
-        return insert(k, list, k.truncated(k.loadI32(tokens, at)), k.load(k.offset(numbers, at)));
-      });
-      return {list.tokens, list.numbers};
-    });
+    Values state = k.loop(
+        k.index(0), k.index(slabs * count), count, {none.tokens, none.numbers}, [&](Value from, Values s) -> Values {
+          Value last = vector::BroadcastOp::create(k.b, s[1].getType(), k.lane(s[1], count - 1));
+          Value better = k.lessf(last, k.load(k.offset(numbers, from), count));
+          List list = forEachBit(k, bitsOf(k, {better}), {s[0], s[1]}, [&](Value bit, const List &list) {
+            Value at = k.add(from, bit);
+            return insert(k, list, k.truncated(k.loadI32(tokens, at)), k.load(k.offset(numbers, at)));
+          });
+          return {list.tokens, list.numbers};
+        });
     Value logProbs = k.subf(state[1], vector::BroadcastOp::create(k.b, state[1].getType(), lse));
     Value some = k.lessf(none.numbers, logProbs); // false for NaN
     if (!op.getTokens().use_empty())

@@ -129,7 +129,8 @@ Backend::KernelInfo emitDropout(KernelBuilder &k, DropoutOp op) {
   const double rate = op.getRate().convertToDouble();
   if (op.getKept()) {
     Value factor = k.broadcast(k.keptFactor(rate));
-    return overRows(k, cast<RowsType>(op.getType()).getFeatures(), 1, [&](ArrayRef<Value> xs) { return k.mulf(xs[0], factor); });
+    return overRows(k, cast<RowsType>(op.getType()).getFeatures(), 1,
+                    [&](ArrayRef<Value> xs) { return k.mulf(xs[0], factor); });
   }
   if (auto pairs = dyn_cast<PairsType>(op.getType()))
     return emitPairsDropout(k, pairs, rate);
@@ -147,7 +148,9 @@ static Backend::KernelInfo fill(KernelBuilder &k, Value value, int64_t buffer, T
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
-Backend::KernelInfo emitFill(KernelBuilder &k, FillOp op) { return fill(k, k.broadcast(k.load(k.buffer(0))), 1, op.getType()); }
+Backend::KernelInfo emitFill(KernelBuilder &k, FillOp op) {
+  return fill(k, k.broadcast(k.load(k.buffer(0))), 1, op.getType());
+}
 
 Backend::KernelInfo emitZeros(KernelBuilder &k, ZerosOp op) { return fill(k, k.splat(0), 0, op.getType()); }
 
@@ -158,7 +161,9 @@ Backend::KernelInfo emitCacheWrite(KernelBuilder &k, CacheWriteOp op) {
   k.eachRow(per, [&](Value row) {
     Value from = k.offset(rows, k.mul(row, stride));
     Value to = k.offset(cache, k.mul(k.loadI32(slots, row), cacheStride));
-    k.features(width, [&](Value f, int64_t used) { k.storePart(k.load(k.offset(from, f), k.lanes()), k.offset(to, f), used); });
+    k.features(width, [&](Value f, int64_t used) {
+      k.storePart(k.load(k.offset(from, f), k.lanes()), k.offset(to, f), used);
+    });
   });
   return {{Partition::Unit::Rows, per, 1}, 0};
 }

@@ -33,8 +33,8 @@ static Value lowerBound(KernelBuilder &k, Value byId, Value ids, Value count, Va
   })[0];
 }
 
-// A chunk owns a range of the vocabulary and goes through it once: every entry is cleared and then summed up in the order of
-// rows, by one thread, while it is in the first cache.
+// A chunk owns a range of the vocabulary and goes through it once: every entry is cleared and then summed up in the
+// order of rows, by one thread, while it is in the first cache.
 Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp op) {
   auto table = cast<RankedTensorType>(op.getType());
   const int64_t vocabulary = table.getDimSize(0), width = table.getDimSize(1);
@@ -49,16 +49,17 @@ Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp op) {
     });
   };
   Value count = k.rowCount(), begin = lowerBound(k, byId, ids, count, first);
-  Value cleared = k.loop(begin, lowerBound(k, byId, ids, count, end), 1, ValueRange{first}, [&](Value i, Values state) -> Values {
-    Value row = k.loadI32(byId, i), id = k.loadI32(ids, row), next = k.add(id, 1);
-    Value entry = k.offset(data, k.mul(id, width)), from = k.offset(dy, k.mul(row, stride));
-    clear(state[0], next);
-    k.features(width, [&](Value f, int64_t used) {
-      Value address = k.offset(entry, f);
-      k.storePart(k.fma(scale, k.load(k.offset(from, f), k.lanes()), k.load(address, k.lanes())), address, used);
-    });
-    return {next};
-  })[0];
+  Value cleared =
+      k.loop(begin, lowerBound(k, byId, ids, count, end), 1, ValueRange{first}, [&](Value i, Values state) -> Values {
+        Value row = k.loadI32(byId, i), id = k.loadI32(ids, row), next = k.add(id, 1);
+        Value entry = k.offset(data, k.mul(id, width)), from = k.offset(dy, k.mul(row, stride));
+        clear(state[0], next);
+        k.features(width, [&](Value f, int64_t used) {
+          Value address = k.offset(entry, f);
+          k.storePart(k.fma(scale, k.load(k.offset(from, f), k.lanes()), k.load(address, k.lanes())), address, used);
+        });
+        return {next};
+      })[0];
   clear(cleared, end);
   return {{Partition::Unit::One, 1, (vocabulary + range - 1) / range}, 0};
 }

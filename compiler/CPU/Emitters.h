@@ -54,26 +54,27 @@ Backend::KernelInfo emitAdam(KernelBuilder &, AdamOp);
 int64_t rowsPerChunk(int64_t features);
 Backend::KernelInfo emitPairsDropout(KernelBuilder &, PairsType, double rate);
 
-// Loss, negative log-likelihood and log-sum-exp of one row of `vocabulary` logits; label and smoothing are scalars. With the
-// loss's gradient, that of the logits takes their place.
+// Loss, negative log-likelihood and log-sum-exp of one row of `vocabulary` logits; label and smoothing are scalars.
+// With the loss's gradient, that of the logits takes their place.
 struct RowLoss {
   mlir::Value loss, nll, lse;
 };
-RowLoss emitCrossEntropyRow(KernelBuilder &, mlir::Value logits, int64_t vocabulary, mlir::Value label, mlir::Value smoothing, mlir::Value dloss);
+RowLoss emitCrossEntropyRow(KernelBuilder &, mlir::Value logits, int64_t vocabulary, mlir::Value label,
+                            mlir::Value smoothing, mlir::Value dloss);
 
 // maximum + log(sum of exp(x - maximum)) of a row.
 mlir::Value emitLogSumExp(KernelBuilder &, mlir::Value row, int64_t width);
 
 // The largest logits of a slab, best first, and its log-sum-exp. `row` holds `width` logits, a multiple of
-// candidateGroup, from token `first` on, minus infinity behind the vocabulary's end; excluded ones are moved out of it, to
-// `spare`, which is excludedRoom() elements.
+// candidateGroup, from token `first` on, minus infinity behind the vocabulary's end; excluded ones are moved out of it,
+// to `spare`, which is excludedRoom() elements.
 struct SlabCandidates {
   mlir::Value tokens, largest, lse;
 };
 constexpr int64_t candidateGroup = 64;
 int64_t excludedRoom(KernelBuilder &, llvm::ArrayRef<int64_t> excluded);
-SlabCandidates emitSlabCandidates(KernelBuilder &, mlir::Value row, mlir::Value width, mlir::Value first, llvm::ArrayRef<int64_t> excluded,
-                                  mlir::Value spare, int64_t count);
+SlabCandidates emitSlabCandidates(KernelBuilder &, mlir::Value row, mlir::Value width, mlir::Value first,
+                                  llvm::ArrayRef<int64_t> excluded, mlir::Value spare, int64_t count);
 // Of lists of tokens, which are i32.
 void storeTokens(KernelBuilder &, mlir::Value tokens, mlir::Value p);
 

@@ -16,8 +16,8 @@ namespace {
 // Not the number of cores: the same model gives the same bytes anywhere. Enough for the longest part to be short.
 constexpr size_t partsOfAnImage = 16;
 
-// Moves a module's functions into `count` modules inside it, of about as many operations each. A part declares what it calls
-// of others.
+// Moves a module's functions into `count` modules inside it, of about as many operations each. A part declares what it
+// calls of others.
 void split(ModuleOp kernels, size_t count) {
   OpBuilder builder = OpBuilder::atBlockBegin(kernels.getBody());
   std::vector<ModuleOp> parts;
@@ -71,7 +71,9 @@ std::string ImageBackend::print() {
   return text;
 }
 
-CodeTarget ImageBackend::target() const { return {set.cpu, set.features, static_cast<int>(set.vectorBytes * 8), set.tune}; }
+CodeTarget ImageBackend::target() const {
+  return {set.cpu, set.features, static_cast<int>(set.vectorBytes * 8), set.tune};
+}
 
 void ImageBackend::lower(size_t parts) {
   split(*kernels, parts);

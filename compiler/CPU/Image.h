@@ -17,10 +17,11 @@ public:
 
   // The kernels as MLIR.
   std::string print();
-  // The kernels as optimized LLVM IR. Like objects(), this is the last thing asked of a backend: it lowers the kernels in place.
+  // The kernels as optimized LLVM IR. Like objects(), this is the last thing asked of a backend: it lowers the kernels
+  // in place.
   std::string llvm();
-  // The kernels and their plan as objects that belong together and define xfc_image_<suffix>. They are generated side by side
-  // where the context has threads, and are the same bytes however many there are.
+  // The kernels and their plan as objects that belong together and define xfc_image_<suffix>. They are generated side
+  // by side where the context has threads, and are the same bytes however many there are.
   std::vector<ObjectFile> objects(const Module &plan, const std::string &suffix);
 
 protected:

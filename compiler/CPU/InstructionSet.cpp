@@ -8,14 +8,19 @@
 
 namespace xfc {
 
-static InstructionSet v3(std::string name) { return {std::move(name), "x86-64-v3", "", "avx2,fma,bmi2,f16c,movbe", 32, ""}; }
-
-static InstructionSet v4(std::string name) {
-  // In LLVM's order of instructions for no CPU in particular, the micro-kernel's loop keeps one of its sums on the stack.
-  return {std::move(name), "x86-64-v4", "", "avx2,fma,bmi2,f16c,movbe,avx512f,avx512bw,avx512cd,avx512dq,avx512vl", 64, "sapphirerapids"};
+static InstructionSet v3(std::string name) {
+  return {std::move(name), "x86-64-v3", "", "avx2,fma,bmi2,f16c,movbe", 32, ""};
 }
 
-// What some CPUs of a level have besides, in LLVM's names and those of /proc/cpuinfo; a later one of a level has the earlier.
+static InstructionSet v4(std::string name) {
+  // In LLVM's order of instructions for no CPU in particular, the micro-kernel's loop keeps one of its sums on the
+  // stack.
+  return {std::move(name), "x86-64-v4", "", "avx2,fma,bmi2,f16c,movbe,avx512f,avx512bw,avx512cd,avx512dq,avx512vl", 64,
+          "sapphirerapids"};
+}
+
+// What some CPUs of a level have besides, in LLVM's names and those of /proc/cpuinfo; a later one of a level has the
+// earlier.
 struct Extension {
   const char *level, *name;
   std::vector<std::string> features;
@@ -59,7 +64,8 @@ InstructionSet InstructionSet::named(const std::string &name) {
   llvm::StringMap<bool> host = llvm::sys::getHostCPUFeatures();
   auto has = [&](const std::string &feature) { return host.lookup(feature); };
   if (!has("avx2") || !has("fma"))
-    throw Error("--cpu native: this machine has no AVX2 and FMA, which generated code needs; name another with --cpu x86-64-v3");
+    throw Error("--cpu native: this machine has no AVX2 and FMA, which generated code needs; name another with --cpu "
+                "x86-64-v3");
   // Code for this machine's pipeline, but of instructions that the check at start covers: a copy on another machine
   // says what is missing instead of dying.
   const bool wide = has("avx512f") && has("avx512bw") && has("avx512dq") && has("avx512vl") && has("avx512cd");

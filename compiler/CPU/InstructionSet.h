@@ -18,8 +18,8 @@ struct InstructionSet {
   bool bf16 = false;    // AVX512-BF16: products of pairs of bf16, and rounding to it
   bool amx = false;     // tiles of AMX-BF16 and AMX-INT8; has bf16 and vnni too
 
-  // native, x86-64-v3 (AVX2 and FMA), x86-64-v4 (AVX-512), either with +vnni, the latter with +bf16 or +amx, or plain. Throws
-  // Error for another name, or for native where this machine has no AVX2.
+  // native, x86-64-v3 (AVX2 and FMA), x86-64-v4 (AVX-512), either with +vnni, the latter with +bf16 or +amx, or plain.
+  // Throws Error for another name, or for native where this machine has no AVX2.
   static InstructionSet named(const std::string &name);
   // Whether a CPU that has both is better off with this one.
   bool operator>(const InstructionSet &other) const;

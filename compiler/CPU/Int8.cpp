@@ -14,7 +14,9 @@ static Value as(KernelBuilder &k, Value vector, Type element) {
   return vector::BitCastOp::create(k.b, k.vectorType(bits / element.getIntOrFloatBitWidth(), element), vector);
 }
 
-static Value bytes(KernelBuilder &k, Value integers) { return arith::TruncIOp::create(k.b, k.vectorType(k.lanes(), k.b.getI8Type()), integers); }
+static Value bytes(KernelBuilder &k, Value integers) {
+  return arith::TruncIOp::create(k.b, k.vectorType(k.lanes(), k.b.getI8Type()), integers);
+}
 static Value word(KernelBuilder &k, int32_t bits) { return k.broadcast(k.i32Of(bits)); }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -42,7 +44,8 @@ static Scale scaleOf(KernelBuilder &k, Value from, int64_t elements) {
   });
   for (int64_t at = whole, i = 0; at < elements; at += k.lanes(), ++i)
     state[i] = larger(state[i], k.index(at), std::min(k.lanes(), elements - at));
-  Value bits = vector::ReductionOp::create(k.b, vector::CombiningKind::MAXSI, k.max(k.max(state[0], state[1]), k.max(state[2], state[3])));
+  Value bits = vector::ReductionOp::create(k.b, vector::CombiningKind::MAXSI,
+                                           k.max(k.max(state[0], state[1]), k.max(state[2], state[3])));
   Value magnitude = arith::BitcastOp::create(k.b, k.element, bits);
   return {k.divf(k.scalar(127), magnitude), k.divf(magnitude, k.scalar(127))};
 }
@@ -66,7 +69,9 @@ void copyInt8Row(KernelBuilder &k, const Tiling &t, Value from, Value to, int64_
     SmallVector<int64_t> order;
     for (int64_t unit = 0; unit < k.lanes() / 4; ++unit)
       order.append({unit, k.lanes() / 4 + unit});
-    k.store(vector::ShuffleOp::create(k.b, as(k, bytes(k, flips), k.i32), as(k, bytes(k, k.max(q, negated)), k.i32), order), at);
+    k.store(
+        vector::ShuffleOp::create(k.b, as(k, bytes(k, flips), k.i32), as(k, bytes(k, k.max(q, negated)), k.i32), order),
+        at);
     return {k.add(state[0], k.max(negated, zero))};
   });
   k.store(scale, k.offset(to, t.scaleAt()));
@@ -98,29 +103,37 @@ void packInt8Column(KernelBuilder &k, const Tiling &t, Value from, int64_t inner
 }
 
 void packInt8Zeros(KernelBuilder &k, const Tiling &t, int64_t inner, Value to, Value column) {
-  k.loop(k.index(0), k.index(t.panelWords(inner)), t.panel, [&](Value row) { k.store(k.i32Of(0), k.offset(to, k.add(row, column))); });
+  k.loop(k.index(0), k.index(t.panelWords(inner)), t.panel,
+         [&](Value row) { k.store(k.i32Of(0), k.offset(to, k.add(row, column))); });
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
 // Multiplying
 //===--------------------------------------------------------------------------------------------------------===//
 
-// Quads: the magnitudes of the row times w, whose bits are flipped where the row is negative: -w - 1, so that a sum lacks the
-// magnitudes of negative integers. Two products fit 16 bits: 2 * 127 * 128 < 2^15. The flip runs beside the two multiplications,
-// where vpsignb would wait for them; widening w to 16 bits instead multiplies as often, and reached two thirds of the speed.
+// Quads: the magnitudes of the row times w, whose bits are flipped where the row is negative: -w - 1, so that a sum
+// lacks the magnitudes of negative integers. Two products fit 16 bits: 2 * 127 * 128 < 2^15. The flip runs beside the
+// two multiplications, where vpsignb would wait for them; widening w to 16 bits instead multiplies as often, and
+// reached two thirds of the speed.
 Value addInt8(KernelBuilder &k, const Tiling &t, Value sum, Value row, Value magnitude, Value columns) {
   Type i8 = k.b.getI8Type(), i16 = k.b.getI16Type();
   const bool wide = k.set.vectorBytes == 64;
   const int64_t count = 4 * k.lanes();
   auto intrinsic = [&](const char *narrow, const char *full, int64_t n, Type element, ValueRange arguments) -> Value {
-    return LLVM::CallIntrinsicOp::create(k.b, k.vectorType(n, element), k.b.getStringAttr(wide ? full : narrow), arguments).getResult(0);
+    return LLVM::CallIntrinsicOp::create(k.b, k.vectorType(n, element), k.b.getStringAttr(wide ? full : narrow),
+                                         arguments)
+        .getResult(0);
   };
   if (t.products == Products::Dots)
-    return intrinsic("llvm.x86.avx512.vpdpbusd.256", "llvm.x86.avx512.vpdpbusd.512", k.lanes(), k.i32, {sum, as(k, row, i8), as(k, columns, i8)});
+    return intrinsic("llvm.x86.avx512.vpdpbusd.256", "llvm.x86.avx512.vpdpbusd.512", k.lanes(), k.i32,
+                     {sum, as(k, row, i8), as(k, columns, i8)});
   Value w = arith::XOrIOp::create(k.b, as(k, columns, i8), as(k, row, i8));
-  Value twos = intrinsic("llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx512.pmaddubs.w.512", count / 2, i16, {as(k, magnitude, i8), w});
-  Value ones = arith::ConstantOp::create(k.b, DenseElementsAttr::get(k.vectorType(count / 2, i16), ArrayRef<int16_t>{1}));
-  return k.add(sum, intrinsic("llvm.x86.avx2.pmadd.wd", "llvm.x86.avx512.pmaddw.d.512", k.lanes(), k.i32, {twos, ones}));
+  Value twos = intrinsic("llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx512.pmaddubs.w.512", count / 2, i16,
+                         {as(k, magnitude, i8), w});
+  Value ones =
+      arith::ConstantOp::create(k.b, DenseElementsAttr::get(k.vectorType(count / 2, i16), ArrayRef<int16_t>{1}));
+  return k.add(sum,
+               intrinsic("llvm.x86.avx2.pmadd.wd", "llvm.x86.avx512.pmaddw.d.512", k.lanes(), k.i32, {twos, ones}));
 }
 
 Value scaleInt8(KernelBuilder &k, const Tiling &t, Value sum, Value row, int64_t inner, Value panel, int64_t column) {

@@ -86,8 +86,9 @@ Value KernelBuilder::exp(Value x) {
   Type integer = isF64() ? i64 : i32;
   Type bits = vector ? Type(VectorType::get(vector.getShape(), integer)) : integer;
   TypedAttr mantissa = b.getIntegerAttr(integer, isF64() ? 52 : 23);
-  Value shift = vector ? arith::ConstantOp::create(b, DenseElementsAttr::get(cast<VectorType>(bits), cast<Attribute>(mantissa)))
-                       : arith::ConstantOp::create(b, mantissa);
+  Value shift =
+      vector ? arith::ConstantOp::create(b, DenseElementsAttr::get(cast<VectorType>(bits), cast<Attribute>(mantissa)))
+             : arith::ConstantOp::create(b, mantissa);
   Value exponent = arith::ShLIOp::create(b, arith::BitcastOp::create(b, bits, shifted), shift);
   Value result = arith::AddIOp::create(b, arith::BitcastOp::create(b, bits, p), exponent);
   return select(vanishes, c(0), arith::BitcastOp::create(b, type, result));
@@ -139,7 +140,8 @@ void KernelBuilder::storePart(Value value, Value p, int64_t n) {
     return store(value, p);
   SmallVector<bool> used(lanes());
   std::fill_n(used.begin(), n, true);
-  storeMasked(value, p, arith::ConstantOp::create(b, DenseElementsAttr::get(vectorType(lanes(), i1), ArrayRef<bool>(used))));
+  storeMasked(value, p,
+              arith::ConstantOp::create(b, DenseElementsAttr::get(vectorType(lanes(), i1), ArrayRef<bool>(used))));
 }
 
 Value KernelBuilder::loadMasked(Value p, Value mask) {
@@ -239,13 +241,18 @@ void KernelBuilder::eachRow(int64_t per, const std::function<void(Value)> &body)
 //===--------------------------------------------------------------------------------------------------------===//
 
 std::array<Value, 4> KernelBuilder::philox(const DropoutKey &key, Value counters) {
-  // Even and odd counters apart, each in the low half of 64 bits: a product's halves are then in one lane, and what is above the
-  // low half does not matter to the next product.
+  // Even and odd counters apart, each in the low half of 64 bits: a product's halves are then in one lane, and what is
+  // above the low half does not matter to the next product.
   const int64_t n = cast<VectorType>(counters.getType()).getNumElements();
   auto wide = VectorType::get({n / 2}, i64);
-  auto wideConstant = [&](int64_t value) -> Value { return arith::ConstantOp::create(b, DenseElementsAttr::get(wide, b.getI64IntegerAttr(value))); };
-  auto wideOf = [&](Value scalar) -> Value { return vector::BroadcastOp::create(b, wide, arith::ExtUIOp::create(b, i64, scalar)); };
-  Value low = wideConstant(0xFFFFFFFF), half = wideConstant(32), m0 = wideConstant(0xD2511F53), m1 = wideConstant(0xCD9E8D57);
+  auto wideConstant = [&](int64_t value) -> Value {
+    return arith::ConstantOp::create(b, DenseElementsAttr::get(wide, b.getI64IntegerAttr(value)));
+  };
+  auto wideOf = [&](Value scalar) -> Value {
+    return vector::BroadcastOp::create(b, wide, arith::ExtUIOp::create(b, i64, scalar));
+  };
+  Value low = wideConstant(0xFFFFFFFF), half = wideConstant(32), m0 = wideConstant(0xD2511F53),
+        m1 = wideConstant(0xCD9E8D57);
   auto lowOf = [&](Value x) -> Value { return arith::AndIOp::create(b, x, low); };
   auto highOf = [&](Value x) -> Value { return arith::ShRUIOp::create(b, x, half); };
   Value pairs = vector::BitCastOp::create(b, wide, counters);
@@ -277,7 +284,8 @@ std::array<Value, 4> KernelBuilder::philox(const DropoutKey &key, Value counters
 
 Value KernelBuilder::keepFactor(Value words, double rate) {
   auto threshold = static_cast<uint32_t>(std::floor(rate * 4294967296.0));
-  Value kept = arith::CmpIOp::create(b, arith::CmpIPredicate::uge, words, broadcast(i32Of(static_cast<int32_t>(threshold))));
+  Value kept =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::uge, words, broadcast(i32Of(static_cast<int32_t>(threshold))));
   return select(kept, splat(1 / (1 - rate)), splat(0));
 }
 

@@ -26,7 +26,7 @@ public:
   // Floats.
   mlir::Value splat(double value) { return constant(value, vectorType(lanes())); }
   mlir::Value exp(mlir::Value a) override;
-  mlir::Value log(mlir::Value a);  // scalar
+  mlir::Value log(mlir::Value a); // scalar
   mlir::Value tanh(mlir::Value a) override, erf(mlir::Value a) override;
 
   // Memory.
@@ -47,7 +47,7 @@ public:
   mlir::Value iota(int64_t n); // 0, 1, .. as i32
   mlir::Value broadcast(mlir::Value x);
   mlir::Value lane(mlir::Value v, int64_t i);
-  mlir::Value sum(mlir::Value v);     // a fixed tree
+  mlir::Value sum(mlir::Value v); // a fixed tree
   mlir::Value largest(mlir::Value v);
   void transpose(llvm::SmallVectorImpl<mlir::Value> &tile); // lanes x lanes
 

@@ -6,8 +6,8 @@ using namespace mlir;
 namespace xfc {
 namespace {
 
-// Reductions over a row of `width`, by vectors in four chains: body(offset, lanes used, x, sums), where lanes behind the end
-// of the row are `filler`.
+// Reductions over a row of `width`, by vectors in four chains: body(offset, lanes used, x, sums), where lanes behind
+// the end of the row are `filler`.
 using RowBody = std::function<void(Value, int64_t, Value, MutableArrayRef<Value>)>;
 Values reduceRow(KernelBuilder &k, Value row, int64_t width, ArrayRef<Value> start, const RowBody &body, Value filler) {
   const int64_t lanes = k.lanes(), n = start.size(), chains = 4, whole = width / (chains * lanes) * chains * lanes;
@@ -46,26 +46,31 @@ constexpr double lowest = -1e30;
 Value sumOfExponentials(KernelBuilder &k, Value row, int64_t width, Value maximum, bool keep) {
   Value reference = k.broadcast(maximum);
   return total(k, reduceRow(
-      k, row, width, {k.splat(0)},
-      [&](Value f, int64_t used, Value x, MutableArrayRef<Value> s) {
-        Value e = k.exp(k.subf(x, reference));
-        if (keep)
-          k.storePart(e, k.offset(row, f), used);
-        s[0] = k.addf(s[0], e);
-      },
-      k.splat(lowest)));
+                      k, row, width, {k.splat(0)},
+                      [&](Value f, int64_t used, Value x, MutableArrayRef<Value> s) {
+                        Value e = k.exp(k.subf(x, reference));
+                        if (keep)
+                          k.storePart(e, k.offset(row, f), used);
+                        s[0] = k.addf(s[0], e);
+                      },
+                      k.splat(lowest)));
 }
 
 // maximum + log(sum of exp(x - maximum)) of a row.
 Value logSumExp(KernelBuilder &k, Value row, int64_t width) {
   Value none = k.splat(lowest);
-  Value maximum = largest(k, reduceRow(k, row, width, {none}, [&](Value, int64_t, Value x, MutableArrayRef<Value> s) { s[0] = k.maxf(x, s[0]); }, none));
+  Value maximum =
+      largest(k, reduceRow(
+                     k, row, width, {none},
+                     [&](Value, int64_t, Value x, MutableArrayRef<Value> s) { s[0] = k.maxf(x, s[0]); }, none));
   return k.addf(maximum, k.log(sumOfExponentials(k, row, width, maximum, false)));
 }
 
 Value rowSum(KernelBuilder &k, Value row, int64_t width) {
   Value zero = k.splat(0);
-  return total(k, reduceRow(k, row, width, {zero}, [&](Value, int64_t, Value x, MutableArrayRef<Value> s) { s[0] = k.addf(s[0], x); }, zero));
+  return total(k, reduceRow(
+                      k, row, width, {zero},
+                      [&](Value, int64_t, Value x, MutableArrayRef<Value> s) { s[0] = k.addf(s[0], x); }, zero));
 }
 
 struct Address {
@@ -85,7 +90,8 @@ int64_t widthOf(Value rows) { return cast<RowsType>(rows.getType()).getFeatures(
 
 Value emitLogSumExp(KernelBuilder &k, Value row, int64_t width) { return logSumExp(k, row, width); }
 
-RowLoss emitCrossEntropyRow(KernelBuilder &k, Value logits, int64_t vocabulary, Value label, Value smoothing, Value dloss) {
+RowLoss emitCrossEntropyRow(KernelBuilder &k, Value logits, int64_t vocabulary, Value label, Value smoothing,
+                            Value dloss) {
   // The largest and the sum in one pass; what is behind the end of the row must not count in either.
   Value none = k.splat(lowest);
   const int64_t lanes = k.lanes();
@@ -98,14 +104,16 @@ RowLoss emitCrossEntropyRow(KernelBuilder &k, Value logits, int64_t vocabulary, 
       none);
   Value maximum = largest(k, both, 0, 2), mean = k.mulf(total(k, both, 1, 2), k.scalar(1.0 / vocabulary));
   Value known = k.less(k.index(-1), label), labelled = k.load(k.offset(logits, k.max(label, k.index(0))));
-  Value sum = sumOfExponentials(k, logits, vocabulary, maximum, static_cast<bool>(dloss)), lse = k.addf(maximum, k.log(sum)), zero = k.scalar(0);
+  Value sum = sumOfExponentials(k, logits, vocabulary, maximum, static_cast<bool>(dloss)),
+        lse = k.addf(maximum, k.log(sum)), zero = k.scalar(0);
   Value nll = k.select(known, k.subf(lse, labelled), zero);
   Value loss = k.select(known, smooth(k, nll, k.subf(lse, mean), smoothing), zero);
   if (dloss)
     k.when(
         known,
         [&] {
-          Value scale = k.broadcast(k.divf(dloss, sum)), spread = k.broadcast(k.mulf(dloss, k.mulf(smoothing, k.scalar(-1.0 / vocabulary))));
+          Value scale = k.broadcast(k.divf(dloss, sum)),
+                spread = k.broadcast(k.mulf(dloss, k.mulf(smoothing, k.scalar(-1.0 / vocabulary))));
           k.features(vocabulary, [&](Value f, int64_t used) {
             Value p = k.offset(logits, f);
             k.storePart(k.fma(k.load(p, lanes), scale, spread), p, used);
@@ -113,7 +121,9 @@ RowLoss emitCrossEntropyRow(KernelBuilder &k, Value logits, int64_t vocabulary, 
           Value address = k.offset(logits, label);
           k.store(k.subf(k.load(address), k.mulf(dloss, k.subf(k.scalar(1), smoothing))), address);
         },
-        [&] { k.features(vocabulary, [&](Value f, int64_t used) { k.storePart(k.splat(0), k.offset(logits, f), used); }); });
+        [&] {
+          k.features(vocabulary, [&](Value f, int64_t used) { k.storePart(k.splat(0), k.offset(logits, f), used); });
+        });
   return {loss, nll, lse};
 }
 
@@ -143,7 +153,8 @@ Backend::KernelInfo emitCrossEntropyGrad(KernelBuilder &k, CrossEntropyGradOp op
         k.less(label, k.index(0)),
         [&] { k.features(vocabulary, [&](Value f, int64_t used) { k.storePart(k.splat(0), k.offset(to, f), used); }); },
         [&] {
-          Value dloss = k.load(dLoss.row(k, row)), reference = k.broadcast(k.load(lse.row(k, row))), scale = k.broadcast(dloss);
+          Value dloss = k.load(dLoss.row(k, row)), reference = k.broadcast(k.load(lse.row(k, row))),
+                scale = k.broadcast(dloss);
           Value spread = k.broadcast(k.mulf(smoothing, k.scalar(1.0 / vocabulary)));
           k.features(vocabulary, [&](Value f, int64_t used) {
             Value p = k.exp(k.subf(k.load(k.offset(from, f), lanes), reference));

@@ -16,8 +16,8 @@ namespace {
 // x W^T and dy W
 //===--------------------------------------------------------------------------------------------------------===//
 
-// A block of rows of x times panels of a packed weight, 64 columns after 64, through a tile in scratch. An inner dimension
-// that is one block needs one group's tile, which stays in the first cache; else each group keeps its sums.
+// A block of rows of x times panels of a packed weight, 64 columns after 64, through a tile in scratch. An inner
+// dimension that is one block needs one group's tile, which stays in the first cache; else each group keeps its sums.
 struct Product {
   KernelBuilder &k;
   Tiling t;
@@ -47,17 +47,18 @@ struct Product {
     });
   }
 
-  // What is done with a row's products: the first feature, a vector of products from feature + i on (static), and how many of the
-  // features are used.
+  // What is done with a row's products: the first feature, a vector of products from feature + i on (static), and how
+  // many of the features are used.
   using Vector = std::function<Value(int64_t i)>;
   using Finish = std::function<void(Value feature, const Vector &products, int64_t used)>;
   using Begin = std::function<Finish(Value row)>;
   // Fetches what is read and written at (row, feature) when a row's sums are finished.
   using Fetch = std::function<void(Value row, Value feature)>;
 
-  // Rows `row` .. row + count - 1 times groups `group` .. end - 1 of columns; rows from `next` on follow in this thread. With
-  // `copied`, rows that have to be copied are in scratch already.
-  void compute(Value row, Value count, Value group, Value end, Value next, const Begin &begin, const Fetch &fetch, bool copied = false) {
+  // Rows `row` .. row + count - 1 times groups `group` .. end - 1 of columns; rows from `next` on follow in this
+  // thread. With `copied`, rows that have to be copied are in scratch already.
+  void compute(Value row, Value count, Value group, Value end, Value next, const Begin &begin, const Fetch &fetch,
+               bool copied = false) {
     const int64_t units = t.units(inner), last = (units - 1) / t.depth * t.depth;
     auto block = [&](Value at, int64_t depth, Value accumulate, bool finish) {
       if (!copied)
@@ -72,16 +73,18 @@ struct Product {
             if (finish)
               for (int64_t r = 0; r < t.rows; ++r)
                 for (int64_t column = 0; column < t.panel; column += 128 / k.bytes())
-                  fetch(k.add(row, k.add(k.mul(tileOfRows, t.rows), r)), k.add(k.mul(g, t.group), panel * t.panel + column));
+                  fetch(k.add(row, k.add(k.mul(tileOfRows, t.rows), r)),
+                        k.add(k.mul(g, t.group), panel * t.panel + column));
           };
           // The next rows are fetched by the first groups' tiles.
-          const FetchedRows rows(k, t, k.offset(k.offset(x, k.mul(nextRow, xStride)), nextAt), xStride, t.block, t.depth * t.pair,
-                                 k.mul(k.sub(g, group), t.fetchingTiles()), t.fetchingTiles(), depth);
+          const FetchedRows rows(k, t, k.offset(k.offset(x, k.mul(nextRow, xStride)), nextAt), xStride, t.block,
+                                 t.depth * t.pair, k.mul(k.sub(g, group), t.fetchingTiles()), t.fetchingTiles(), depth);
           Value rowStride = copies ? k.index(t.stride) : xStride;
-          const Left left{copies ? a : k.offset(k.offset(x, k.mul(row, xStride)), at), rowStride, t.left, k.mul(rowStride, t.rows)};
+          const Left left{copies ? a : k.offset(k.offset(x, k.mul(row, xStride)), at), rowStride, t.left,
+                          k.mul(rowStride, t.rows)};
           const Right right{b, k.index(panelWords), {}, {}};
-          multiplyPanels(k, t, left, right, t.panels(used), k.index(depth), tile, k.index(t.group), count, accumulate, ahead, /*fetchNext=*/true,
-                         rows);
+          multiplyPanels(k, t, left, right, t.panels(used), k.index(depth), tile, k.index(t.group), count, accumulate,
+                         ahead, /*fetchNext=*/true, rows);
           if (finish)
             k.loop(k.index(0), count, 1, [&](Value r) {
               auto products = [&](int64_t i) {
@@ -132,7 +135,8 @@ struct Dropout {
   SmallVector<Value> factors(const KernelBuilder::DropoutKey &key, Value feature, int64_t used) {
     SmallVector<Value> result((used + k.lanes() - 1) / k.lanes(), factor);
     for (int64_t i = 0; !kept && i < std::min<int64_t>(16, used); i += k.lanes()) {
-      Value counters = k.add(k.broadcast(k.truncated(k.div(feature, 4))), k.add(k.iota(k.lanes()), k.broadcast(k.i32Of(i))));
+      Value counters =
+          k.add(k.broadcast(k.truncated(k.div(feature, 4))), k.add(k.iota(k.lanes()), k.broadcast(k.i32Of(i))));
       for (auto [word, numbers] : llvm::enumerate(k.philox(key, counters)))
         if (int64_t at = (static_cast<int64_t>(word) * 16 + i) / k.lanes(); at < static_cast<int64_t>(result.size()))
           result[at] = k.select(k.notLess(numbers, threshold), factor, k.splat(0));
@@ -141,7 +145,8 @@ struct Dropout {
   }
 };
 
-Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, int64_t inner, int64_t columns, bool hasBias, Region &epilogue) {
+Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, int64_t inner, int64_t columns, bool hasBias,
+                                Region &epilogue) {
   const int64_t all = (columns + Tiling::group - 1) / Tiling::group;
   // At least two chunks a block of rows where there are columns for it, so that a few rows keep two threads busy.
   const int64_t groups = std::clamp<int64_t>((all + 1) / 2, 1, 4), slabs = (all + groups - 1) / groups;
@@ -205,7 +210,8 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, int64_t inner, 
 
 Backend::KernelInfo emitLinear(KernelBuilder &k, LinearOp op) {
   RankedTensorType weight = op.getWeight().getType();
-  return emitProduct(k, op, weight.getDimSize(1), weight.getDimSize(0), static_cast<bool>(op.getBias()), op.getEpilogue());
+  return emitProduct(k, op, weight.getDimSize(1), weight.getDimSize(0), static_cast<bool>(op.getBias()),
+                     op.getEpilogue());
 }
 
 Backend::KernelInfo emitLinearInputGrad(KernelBuilder &k, LinearInputGradOp op) {
@@ -215,10 +221,11 @@ Backend::KernelInfo emitLinearInputGrad(KernelBuilder &k, LinearInputGradOp op) 
 
 namespace {
 
-// The logits of a block of rows, then their losses while they are in cache, and their gradient in their place where `dloss`
-// is given. The loss needs all of a row's logits at once: where they are not `kept`, they stay in scratch.
+// The logits of a block of rows, then their losses while they are in cache, and their gradient in their place where
+// `dloss` is given. The loss needs all of a row's logits at once: where they are not `kept`, they stay in scratch.
 template <typename Op>
-Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide, bool kept, ArrayRef<std::pair<Value, Value RowLoss::*>> numbers, Value dloss) {
+Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide, bool kept,
+                                   ArrayRef<std::pair<Value, Value RowLoss::*>> numbers, Value dloss) {
   RankedTensorType weight = op.getWeight().getType();
   const int64_t inner = weight.getDimSize(1), vocabulary = weight.getDimSize(0), labels = op.getBias() ? 3 : 2;
   const Tiling t(k, inner, productsFor(k, op.getCompute()));
@@ -228,7 +235,8 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide, bool kep
   Value row = k.mul(k.chunk, block), count = k.min(k.index(block), k.sub(k.rowCount(), row));
   Value bias = op.getBias() ? k.buffer(2) : Value();
   Value stride = kept ? k.stride(bufferOf(wide)) : k.index(vocabulary);
-  Value logits = kept ? k.offset(k.buffer(bufferOf(wide)), k.mul(row, stride)) : k.offset(k.scratch, product.scratchBytes() / k.bytes());
+  Value logits = kept ? k.offset(k.buffer(bufferOf(wide)), k.mul(row, stride))
+                      : k.offset(k.scratch, product.scratchBytes() / k.bytes());
   const bool copied = product.tiles() == 1;
   if (copied)
     product.copyRows(row, count, k.index(0), inner);
@@ -266,19 +274,21 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide, bool kep
 
 Backend::KernelInfo emitLinearCrossEntropy(KernelBuilder &k, LinearCrossEntropyOp op) {
   return emitLinearLoss(k, op, op.getLogits(), !op.getLogits().use_empty(),
-                        {{op.getLoss(), &RowLoss::loss}, {op.getNll(), &RowLoss::nll}, {op.getLse(), &RowLoss::lse}}, {});
+                        {{op.getLoss(), &RowLoss::loss}, {op.getNll(), &RowLoss::nll}, {op.getLse(), &RowLoss::lse}},
+                        {});
 }
 
 Backend::KernelInfo emitLinearCrossEntropyWithGrad(KernelBuilder &k, LinearCrossEntropyWithGradOp op) {
-  return emitLinearLoss(k, op, op.getDlogits(), !op.getDlogits().use_empty(), {{op.getLoss(), &RowLoss::loss}, {op.getNll(), &RowLoss::nll}},
-                        op.getDloss());
+  return emitLinearLoss(k, op, op.getDlogits(), !op.getDlogits().use_empty(),
+                        {{op.getLoss(), &RowLoss::loss}, {op.getNll(), &RowLoss::nll}}, op.getDloss());
 }
 
-// The logits of a block of rows and a slab of columns, of which only the largest and the log-sum-exp leave the cache. Slabs
-// are chunks, whatever the number of rows.
+// The logits of a block of rows and a slab of columns, of which only the largest and the log-sum-exp leave the cache.
+// Slabs are chunks, whatever the number of rows.
 Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op) {
   RankedTensorType weight = op.getWeight().getType();
-  const int64_t inner = weight.getDimSize(1), vocabulary = weight.getDimSize(0), slabs = op.getSlabs(), lanes = k.lanes();
+  const int64_t inner = weight.getDimSize(1), vocabulary = weight.getDimSize(0), slabs = op.getSlabs(),
+                lanes = k.lanes();
   static_assert(Tiling::group == candidateGroup);
   const Tiling t(k, inner, productsFor(k, op.getCompute()));
   const int64_t all = (vocabulary + Tiling::group - 1) / Tiling::group, block = t.block;
@@ -286,7 +296,8 @@ Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op
   const int64_t stride = op.getSlab() + excludedRoom(k, op.getExcluded());
   Value slab = k.rem(k.chunk, slabs), row = k.mul(k.div(k.chunk, slabs), block);
   Value count = k.min(k.index(block), k.sub(k.rowCount(), row));
-  Value group = k.mul(slab, product.groups), end = k.min(k.index(all), k.add(group, product.groups)), first = k.mul(group, Tiling::group);
+  Value group = k.mul(slab, product.groups), end = k.min(k.index(all), k.add(group, product.groups)),
+        first = k.mul(group, Tiling::group);
   Value bias = op.getBias() ? k.buffer(2) : Value(), logits = k.offset(k.scratch, product.scratchBytes() / k.bytes());
   const Value none = k.splat(-INFINITY);
   Product::Begin store = [&](Value at) -> Product::Finish {
@@ -320,7 +331,8 @@ Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op
       k.when(k.both(k.less(k.index(-1), column), k.less(column, width)),
              [&] { k.store(k.load(k.offset(logitsRow, column)), resultRow(3, at, k.element)); });
     }
-    SlabCandidates found = emitSlabCandidates(k, logitsRow, width, first, op.getExcluded(), k.offset(logitsRow, op.getSlab()), best);
+    SlabCandidates found =
+        emitSlabCandidates(k, logitsRow, width, first, op.getExcluded(), k.offset(logitsRow, op.getSlab()), best);
     if (!op.getTokens().use_empty())
       storeTokens(k, found.tokens, k.offset(resultRow(0, at, k.i32), k.mul(slab, best), k.i32));
     if (!op.getLargest().use_empty())
@@ -335,26 +347,30 @@ Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op
 // Gradients of parameters
 //===--------------------------------------------------------------------------------------------------------===//
 
-// A chunk owns a tile of dW and takes the rows in blocks, in order: dy of the block in columns of the micro-kernel's rows, x
-// in panels; in bf16, units are pairs of rows. Those of the first columns own db too.
+// A chunk owns a tile of dW and takes the rows in blocks, in order: dy of the block in columns of the micro-kernel's
+// rows, x in panels; in bf16, units are pairs of rows. Those of the first columns own db too.
 Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op) {
-  // Rows of a block. dy, the panel of x and what is fetched for the next then share the second cache with dW: with 256 rows small's weight
-  // gradients took up to 8 % longer, in AVX2's form up to 16 % (docs/performance.md).
+  // Rows of a block. dy, the panel of x and what is fetched for the next then share the second cache with dW: with 256
+  // rows small's weight gradients took up to 8 % longer, in AVX2's form up to 16 % (docs/performance.md).
   constexpr int64_t depth = 128;
   const Tiling t(k, depth, gradientProductsFor(k, op.getCompute()));
   RankedTensorType type = op.getDweight().getType();
   const int64_t out = type.getDimSize(0), in = type.getDimSize(1), lanes = k.lanes();
   auto upTo = [](int64_t n, int64_t unit) { return (n + unit - 1) / unit; };
-  const int64_t tilePanels = std::min(t.panels(in), 512 / t.panel), tileColumns = tilePanels * t.panel, columnTiles = upTo(in, tileColumns);
-  // High tiles, since each makes panels of x, but enough of them for some threads; of like heights, so that threads get like work.
-  // An even number of them, so that two threads end together.
+  const int64_t tilePanels = std::min(t.panels(in), 512 / t.panel), tileColumns = tilePanels * t.panel,
+                columnTiles = upTo(in, tileColumns);
+  // High tiles, since each makes panels of x, but enough of them for some threads; of like heights, so that threads get
+  // like work. An even number of them, so that two threads end together.
   const int64_t wanted = std::max(upTo(out, 3 * t.block), std::min(upTo(4, columnTiles), upTo(out, t.block)));
   const int64_t even = wanted + (wanted > 1 && wanted % 2 && columnTiles % 2);
   const int64_t height = upTo(upTo(out, even), t.rows) * t.rows, rowTiles = upTo(out, height), tiles = height / t.rows;
-  // A column of dy: `depth` times the micro-kernel's rows, in vectors that overlap and are no wider than they need be (whole ones
-  // are rounded), and what the last one has over: an odd number of lines, so that columns spread over the cache's sets.
-  const int64_t line = 64 / k.bytes(), width = op.getCompute() ? lanes : std::min<int64_t>(lanes, llvm::PowerOf2Ceil(t.rows));
-  const int64_t vectors = upTo(t.rows, width), tileStride = (upTo((t.depth - 1) * t.rows + vectors * width, line) | 1) * line;
+  // A column of dy: `depth` times the micro-kernel's rows, in vectors that overlap and are no wider than they need be
+  // (whole ones are rounded), and what the last one has over: an odd number of lines, so that columns spread over the
+  // cache's sets.
+  const int64_t line = 64 / k.bytes(),
+                width = op.getCompute() ? lanes : std::min<int64_t>(lanes, llvm::PowerOf2Ceil(t.rows));
+  const int64_t vectors = upTo(t.rows, width),
+                tileStride = (upTo((t.depth - 1) * t.rows + vectors * width, line) | 1) * line;
   // Panels are made by the first tile's product, where nothing is left to do but to store them.
   const bool packing = !op.getCompute() && in % t.panel == 0 && (out % height == 0 || out % height >= t.rows);
   // Whole panels are summed where they belong; else in scratch, and copied.
@@ -362,10 +378,12 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
 
   Value dy = k.buffer(0), x = k.buffer(1), dyStride = k.stride(0), xStride = k.stride(1), rows = k.rowCount();
   Value o0 = k.mul(k.div(k.chunk, columnTiles), height), i0 = k.mul(k.rem(k.chunk, columnTiles), tileColumns);
-  Value outputs = k.min(k.index(height), k.sub(k.index(out), o0)), inputs = k.min(k.index(tileColumns), k.sub(k.index(in), i0));
+  Value outputs = k.min(k.index(height), k.sub(k.index(out), o0)),
+        inputs = k.min(k.index(tileColumns), k.sub(k.index(in), i0));
   Value panels = k.div(k.add(inputs, t.panel - 1), t.panel), usedTiles = k.div(k.add(outputs, t.rows - 1), t.rows);
   Value dw = op.getDweight().use_empty() ? Value() : k.offset(k.offset(k.buffer(2), k.mul(o0, in)), i0);
-  // A panel of x: a unit more than a power of two, so that a row's panels, where all are kept, spread over the cache's sets.
+  // A panel of x: a unit more than a power of two, so that a row's panels, where all are kept, spread over the cache's
+  // sets.
   const int64_t panelStride = (t.depth + 1) * t.panel, panelsSize = (packing ? 1 : tilePanels) * panelStride;
   Value a = k.scratch, b = k.offset(a, tiles * tileStride), sums = k.offset(b, panelsSize);
   const int64_t sumsSize = upTo(height, lanes) * lanes;
@@ -391,16 +409,19 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
     return op.getCompute() ? roundToBF16(k, first) : first;
   };
 
-  whenBias([&] { k.loop(k.index(0), k.index(sumsSize), lanes, [&](Value i) { k.store(k.splat(0), k.offset(sums, i)); }); });
+  whenBias(
+      [&] { k.loop(k.index(0), k.index(sumsSize), lanes, [&](Value i) { k.store(k.splat(0), k.offset(sums, i)); }); });
   k.when(k.equal(rows, k.index(0)), [&] {
     k.loop(k.index(0), outputs, 1, [&](Value o) {
-      k.loop(k.index(0), k.mul(panels, t.panel), lanes, [&](Value i) { k.store(k.splat(0), k.offset(k.offset(c, k.mul(o, cStride)), i)); });
+      k.loop(k.index(0), k.mul(panels, t.panel), lanes,
+             [&](Value i) { k.store(k.splat(0), k.offset(k.offset(c, k.mul(o, cStride)), i)); });
     });
   });
   k.loop(k.index(0), rows, depth, [&](Value row) {
     Value count = k.min(k.index(depth), k.sub(rows, row)), units = k.div(k.add(count, t.pair - 1), t.pair);
     eachUnit(count, [&](Value u, bool whole) {
-      Value from = k.offset(k.offset(dy, k.mul(k.add(row, k.mul(u, t.pair)), dyStride)), o0), to = k.offset(a, k.mul(u, t.rows));
+      Value from = k.offset(k.offset(dy, k.mul(k.add(row, k.mul(u, t.pair)), dyStride)), o0),
+            to = k.offset(a, k.mul(u, t.rows));
       k.loop(k.index(0), usedTiles, 1, [&](Value tile) {
         Value source = k.offset(from, k.mul(tile, t.rows)), target = k.offset(to, k.mul(tile, tileStride));
         for (int64_t v = 0; v < vectors; ++v)
@@ -433,7 +454,8 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
       eachUnit(count, [&](Value u, bool whole) {
         Value from = k.offset(xFrom, k.mul(k.mul(u, t.pair), xStride));
         k.loop(k.index(0), panels, 1, [&](Value p) {
-          Value source = k.offset(from, k.mul(p, t.panel)), to = k.offset(b, k.add(k.mul(p, panelStride), k.mul(u, t.panel)));
+          Value source = k.offset(from, k.mul(p, t.panel)),
+                to = k.offset(b, k.add(k.mul(p, panelStride), k.mul(u, t.panel)));
           for (int64_t v = 0; v < t.vectors; ++v) {
             Value mask = in % t.panel ? k.lanesBelow(k.add(k.mul(p, t.panel), v * lanes), inputs) : Value();
             k.store(unitOf(k.offset(source, v * lanes), lanes, xStride, whole, mask), k.offset(to, v * lanes));
@@ -446,25 +468,29 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
         Value next = k.mul(k.min(k.add(tile, 1), k.sub(usedTiles, k.index(1))), t.rows);
         for (int64_t r = 0; r < t.rows; ++r)
           for (int64_t column = 0; column < t.panel; column += line)
-            k.prefetchForWriting(k.offset(k.offset(c, k.mul(k.add(next, r), cStride)), k.add(k.mul(p, t.panel), column)));
+            k.prefetchForWriting(
+                k.offset(k.offset(c, k.mul(k.add(next, r), cStride)), k.add(k.mul(p, t.panel), column)));
       };
-      // Meanwhile the next block of dy is fetched, and of x the next panel, or the next block where that is in panels already. A block is
-      // fetched by all of its panels' tiles.
+      // Meanwhile the next block of dy is fetched, and of x the next panel, or the next block where that is in panels
+      // already. A block is fetched by all of its panels' tiles.
       Value nextBlock = k.add(row, depth), last = k.equal(p, k.sub(panels, k.index(1)));
       Value nextPanel = k.select(last, i0, k.add(i0, k.mul(k.add(p, 1), t.panel)));
-      auto at = [&](Value from, Value stride, Value row, Value column) { return k.offset(k.offset(from, k.mul(row, stride)), column); };
+      auto at = [&](Value from, Value stride, Value row, Value column) {
+        return k.offset(k.offset(from, k.mul(row, stride)), column);
+      };
       auto ofBlock = [&](Value from, Value stride, int64_t columns) {
         const int64_t most = upTo(FetchedRows::tilesFor(k, t, depth, columns), tilePanels);
         return FetchedRows(k, t, from, stride, depth, columns, k.mul(p, most), most, t.depth);
       };
-      const FetchedRows fetched[] = {packing ? FetchedRows(k, t, at(x, xStride, k.select(last, nextBlock, row), nextPanel), xStride, depth, t.panel,
-                                                           k.index(0), tiles, t.depth)
-                                             : ofBlock(at(x, xStride, nextBlock, i0), xStride, tileColumns),
+      const FetchedRows fetched[] = {packing
+                                         ? FetchedRows(k, t, at(x, xStride, k.select(last, nextBlock, row), nextPanel),
+                                                       xStride, depth, t.panel, k.index(0), tiles, t.depth)
+                                         : ofBlock(at(x, xStride, nextBlock, i0), xStride, tileColumns),
                                      ofBlock(at(dy, dyStride, nextBlock, o0), dyStride, height)};
       const Right right = packing ? Right{b, k.index(0), k.offset(xFrom, k.mul(p, t.panel)), xStride}
                                   : Right{k.offset(b, k.mul(p, panelStride)), k.index(0), {}, {}};
-      multiplyPanels(k, t, {a, {}, t.rows, k.index(tileStride)}, right, 1, units, k.offset(c, k.mul(p, t.panel)), cStride, outputs, accumulate,
-                     ahead, /*fetchNext=*/false, fetched);
+      multiplyPanels(k, t, {a, {}, t.rows, k.index(tileStride)}, right, 1, units, k.offset(c, k.mul(p, t.panel)),
+                     cStride, outputs, accumulate, ahead, /*fetchNext=*/false, fetched);
     });
   });
   if (dw && !inPlace)
@@ -487,14 +513,16 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
 // Packing
 //===--------------------------------------------------------------------------------------------------------===//
 
-static void packRows(KernelBuilder &k, const Tiling &t, bool transposed, Value weight, Value rows, Value columns, Value first, Value begin,
-                     Value end, Value packed) {
+static void packRows(KernelBuilder &k, const Tiling &t, bool transposed, Value weight, Value rows, Value columns,
+                     Value first, Value begin, Value end, Value packed) {
   const int64_t lanes = k.lanes(), panel = t.panel, pair = t.pair;
   auto upTo = [&](Value n, int64_t unit) { return k.div(k.add(n, unit - 1), unit); };
   Value inner = transposed ? columns : rows, units = t.units(k, inner);
   auto at = [&](Value row, Value column) { return k.offset(weight, k.add(k.mul(row, columns), column)); };
   auto unitOf = [&](Value x, Value next) { return pair > 1 ? pairOfBF16(k, x, next) : x; };
-  auto store = [&](Value x, Value to, Value unit, int64_t v) { k.store(x, k.offset(to, k.add(k.mul(unit, panel), v * lanes))); };
+  auto store = [&](Value x, Value to, Value unit, int64_t v) {
+    k.store(x, k.offset(to, k.add(k.mul(unit, panel), v * lanes)));
+  };
   // Units of a panel that hold no element.
   auto pad = [&](Value to) {
     if (t.products == Products::Tiles)
@@ -536,7 +564,8 @@ static void packRows(KernelBuilder &k, const Tiling &t, bool transposed, Value w
     for (int64_t v = 0; v < t.vectors; ++v) {
       SmallVector<Value> square;
       for (int64_t j = 0; j < lanes; ++j) {
-        Value row = k.add(first, v * lanes + j), x = k.load(at(wholeRows ? row : k.min(row, k.sub(rows, k.index(1))), column), lanes);
+        Value row = k.add(first, v * lanes + j),
+              x = k.load(at(wholeRows ? row : k.min(row, k.sub(rows, k.index(1))), column), lanes);
         square.push_back(wholeRows ? x : k.select(k.less(row, rows), x, k.splat(0)));
       }
       k.transpose(square);
@@ -560,14 +589,13 @@ static void packRows(KernelBuilder &k, const Tiling &t, bool transposed, Value w
   k.when(k.equal(end, columns), [&] { pad(to); });
 }
 
-void emitPackRows(KernelBuilder &k, Backend::Packing packing, Value weight, Value rows, Value columns, Value first, Value begin, Value end,
-                  Value packed) {
+void emitPackRows(KernelBuilder &k, Backend::Packing packing, Value weight, Value rows, Value columns, Value first,
+                  Value begin, Value end, Value packed) {
   const Tiling t(k, 1, productsFor(k, packing.compute));
   const char *const kind = t.products == Products::Elements ? "" : t.products == Products::Tiles ? "_tiles" : "_pairs";
   const std::string name = llvm::formatv("pack_rows{0}{1}", kind, packing.transposed ? "_transposed" : "");
-  k.helper(name, {k.ptr, k.i64, k.i64, k.i64, k.i64, k.i64, k.ptr}, [&](ValueRange a) {
-    packRows(k, t, packing.transposed, a[0], a[1], a[2], a[3], a[4], a[5], a[6]);
-  });
+  k.helper(name, {k.ptr, k.i64, k.i64, k.i64, k.i64, k.i64, k.ptr},
+           [&](ValueRange a) { packRows(k, t, packing.transposed, a[0], a[1], a[2], a[3], a[4], a[5], a[6]); });
   k.invoke(name, {weight, rows, columns, first, begin, end, packed});
 }
 
@@ -576,9 +604,11 @@ static Backend::PackInfo emitPackInt8(KernelBuilder &k, const Tiling &t, int64_t
   if (inner > largestInt8Inner)
     throw Error("compile: a product over " + std::to_string(inner) + " features has no exact sum in int8; at most " +
                 std::to_string(largestInt8Inner) + " have");
-  Value from = k.buffer(0), to = k.offset(k.buffer(1), k.mul(k.chunk, t.panelWords(inner))), first = k.mul(k.chunk, t.panel);
+  Value from = k.buffer(0), to = k.offset(k.buffer(1), k.mul(k.chunk, t.panelWords(inner))),
+        first = k.mul(k.chunk, t.panel);
   Value real = k.min(k.index(t.panel), k.sub(k.index(outer), first));
-  k.loop(k.index(0), real, 1, [&](Value j) { packInt8Column(k, t, k.offset(from, k.mul(k.add(first, j), inner)), inner, to, j); });
+  k.loop(k.index(0), real, 1,
+         [&](Value j) { packInt8Column(k, t, k.offset(from, k.mul(k.add(first, j), inner)), inner, to, j); });
   k.loop(real, k.index(t.panel), 1, [&](Value j) { packInt8Zeros(k, t, inner, to, j); });
   return {t.panels(outer) * t.panelWords(inner) * k.bytes(), t.panels(outer)};
 }
@@ -589,7 +619,8 @@ Backend::PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight, Back
   const Tiling t(k, inner, productsFor(k, packing.compute));
   if (isInt8(t.products))
     return emitPackInt8(k, t, outer, inner);
-  emitPackRows(k, packing, k.buffer(0), k.index(rows), k.index(columns), k.mul(k.chunk, t.panel), k.index(0), k.index(columns), k.buffer(1));
+  emitPackRows(k, packing, k.buffer(0), k.index(rows), k.index(columns), k.mul(k.chunk, t.panel), k.index(0),
+               k.index(columns), k.buffer(1));
   return {t.panels(outer) * t.units(inner) * t.panel * k.bytes(), t.panels(rows)};
 }
 

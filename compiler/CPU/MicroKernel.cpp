@@ -1,7 +1,7 @@
 // The innermost product, in each form that an instruction set has for it.
 //
-// An element of a result is one chain of sums over the inner dimension in ascending order, whatever the number of rows or
-// how they are cut, so that a row's result never depends on its neighbours.
+// An element of a result is one chain of sums over the inner dimension in ascending order, whatever the number of rows
+// or how they are cut, so that a row's result never depends on its neighbours.
 #include "MicroKernel.h"
 #include "Int8.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -28,8 +28,10 @@ Products gradientProductsFor(const KernelBuilder &k, std::optional<ComputeType> 
 static constexpr int64_t tile = 16;
 
 Tiling::Tiling(KernelBuilder &k, int64_t inner, Products products)
-    : products(products), pair(products == Products::Elements ? 1 : isInt8(products) ? 4 : 2), rows(6),
-      vectors(k.registers() == 32 ? 4 : 2), block(k.registers() == 32 ? 84 : 72),
+    : products(products), pair(products == Products::Elements ? 1
+                               : isInt8(products)             ? 4
+                                                              : 2),
+      rows(6), vectors(k.registers() == 32 ? 4 : 2), block(k.registers() == 32 ? 84 : 72),
       left(products == Products::Widened || products == Products::Quads ? 2 : 1) {
   if (products == Products::Quads) {
     // Both words of a row, a vector of ones, and what lies between instructions take registers as well.
@@ -63,13 +65,16 @@ Value Tiling::units(KernelBuilder &k, Value inner) const {
 // bf16
 //===--------------------------------------------------------------------------------------------------------===//
 
-static Value words(KernelBuilder &k, Value x) { return arith::BitcastOp::create(k.b, k.vectorType(k.lanes(), k.i32), x); }
+static Value words(KernelBuilder &k, Value x) {
+  return arith::BitcastOp::create(k.b, k.vectorType(k.lanes(), k.i32), x);
+}
 static Value floats(KernelBuilder &k, Value x) { return arith::BitcastOp::create(k.b, k.vectorType(k.lanes()), x); }
 static Value word(KernelBuilder &k, uint32_t bits) { return k.broadcast(k.i32Of(static_cast<int32_t>(bits))); }
 
 // Words whose upper halves are the nearest bf16; a NaN keeps its upper half, with a bit that no infinity has.
 static Value roundedWords(KernelBuilder &k, Value x) {
-  Value bits = words(k, x), odd = arith::AndIOp::create(k.b, arith::ShRUIOp::create(k.b, bits, word(k, 16)), word(k, 1));
+  Value bits = words(k, x),
+        odd = arith::AndIOp::create(k.b, arith::ShRUIOp::create(k.b, bits, word(k, 16)), word(k, 1));
   Value nearest = k.add(k.add(bits, word(k, 0x7fff)), odd), quiet = arith::OrIOp::create(k.b, bits, word(k, 0x400000));
   return k.select(arith::CmpFOp::create(k.b, arith::CmpFPredicate::ORD, x, x), nearest, quiet);
 }
@@ -84,8 +89,8 @@ Value pairOfBF16(KernelBuilder &k, Value first, Value second) {
   return floats(k, arith::OrIOp::create(k.b, low, high));
 }
 
-// The first or second elements of a vector of pairs. From two bytes further on the second ones lie in the low halves: one
-// shift for either, and no register that a mask or the pairs would take from the sums.
+// The first or second elements of a vector of pairs. From two bytes further on the second ones lie in the low halves:
+// one shift for either, and no register that a mask or the pairs would take from the sums.
 static Value widened(KernelBuilder &k, Value pairs, int64_t half) {
   Value from = k.offset(pairs, half, k.b.getI16Type());
   Value loaded = LLVM::LoadOp::create(k.b, k.vectorType(k.lanes(), k.i32), from, /*alignment=*/2);
@@ -133,8 +138,8 @@ int64_t FetchedRows::tilesFor(const KernelBuilder &k, const Tiling &t, int64_t a
   return (all + rows - 1) / rows;
 }
 
-FetchedRows::FetchedRows(KernelBuilder &k, const Tiling &t, Value from, Value stride, int64_t all, int64_t columns, Value begin, int64_t most,
-                         int64_t depth)
+FetchedRows::FetchedRows(KernelBuilder &k, const Tiling &t, Value from, Value stride, int64_t all, int64_t columns,
+                         Value begin, int64_t most, int64_t depth)
     : across(pairsOfLines(k, columns)), rows(rowsFetched(k, t, columns, depth)), stride(stride) {
   // Tiles of AMX have no times around; there are four groups with a block's tiles each.
   if (isTiled(t.products))
@@ -155,23 +160,25 @@ static void fetchPair(KernelBuilder &k, Value row, Value pair) {
 // In registers
 //===--------------------------------------------------------------------------------------------------------===//
 
-// What a micro-kernel does beside: it fetches `panelWords` of the next panel for each unit, and two lines of rows that are `across` such
-// pairs wide each time around; or makes its panel.
+// What a micro-kernel does beside: it fetches `panelWords` of the next panel for each unit, and two lines of rows that
+// are `across` such pairs wide each time around; or makes its panel.
 struct Beside {
   int64_t panelWords = 0, across = 0;
   bool pack = false;
 };
 
-// c[m][width x panel] (+)= a[m][0..depth) b[0..depth)[width x panel], panels of b `bStride` apart; one function for each number
-// of rows, width and distance of units, and for rows that are neighbours. A wide one is for few rows, whose sums alone would wait
-// for each other. One that fetches of a panel has one more argument, from where on; one that fetches rows, or packs them, has two more, the
-// first row and how far they are apart.
-static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &left, int64_t rows, int64_t width, const Beside &beside) {
+// c[m][width x panel] (+)= a[m][0..depth) b[0..depth)[width x panel], panels of b `bStride` apart; one function for
+// each number of rows, width and distance of units, and for rows that are neighbours. A wide one is for few rows, whose
+// sums alone would wait for each other. One that fetches of a panel has one more argument, from where on; one that
+// fetches rows, or packs them, has two more, the first row and how far they are apart.
+static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &left, int64_t rows, int64_t width,
+                               const Beside &beside) {
   static const char *const kinds[] = {"", "_widened", "_pairs", "", "_quads", "_dots"};
   const char *kind = kinds[static_cast<int>(t.products)];
   const bool int8 = isInt8(t.products);
-  std::string name = llvm::formatv("product{0}_{1}x{2}_{3}{4}", kind, rows, width * t.panel, left.row ? "rows" : "columns",
-                                   left.unit == 1 ? "" : "_" + std::to_string(left.unit));
+  std::string name =
+      llvm::formatv("product{0}_{1}x{2}_{3}{4}", kind, rows, width * t.panel, left.row ? "rows" : "columns",
+                    left.unit == 1 ? "" : "_" + std::to_string(left.unit));
   SmallVector<Type> types = {k.ptr, k.i64, k.ptr, k.i64, k.i64, k.ptr, k.i64, k.i1};
   if (beside.panelWords) {
     name += "_fetching_" + std::to_string(beside.panelWords);
@@ -186,7 +193,8 @@ static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &le
     Value c = arguments[5], cStride = arguments[6], accumulate = arguments[7];
     const int64_t vectors = t.vectors * width, halves = t.products == Products::Widened ? 2 : 1;
     const size_t ofRows = beside.panelWords ? 9 : 8;
-    Value fromRow = ofRows < arguments.size() ? arguments[ofRows] : Value(), rowStride = fromRow ? arguments[ofRows + 1] : Value();
+    Value fromRow = ofRows < arguments.size() ? arguments[ofRows] : Value(),
+          rowStride = fromRow ? arguments[ofRows + 1] : Value();
     SmallVector<Value> aRows, cRows, panels;
     for (int64_t r = 0; r < rows; ++r) {
       aRows.push_back(left.row ? k.offset(a, k.mul(aStride, r)) : k.offset(a, r));
@@ -208,7 +216,8 @@ static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &le
         [&] { return Values(rows * vectors, int8 ? word(k, 0) : k.splat(0)); });
     auto step = [&](Value from, int64_t unroll, Values state) {
       Value aAt = k.mul(from, left.unit), bAt = k.mul(from, t.panel);
-      if (beside.panelWords >= k.lanes() || unroll > 1) // the last units alone have no line of their own where few words are fetched
+      if (beside.panelWords >= k.lanes() ||
+          unroll > 1) // the last units alone have no line of their own where few words are fetched
         for (int64_t word = 0; word < unroll * beside.panelWords; word += 64 / k.bytes())
           k.prefetch(k.offset(arguments[8], k.add(k.mul(from, beside.panelWords), word)));
       if (beside.across && unroll > 1) {
@@ -221,7 +230,8 @@ static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &le
           for (int64_t v = 0; v < vectors; ++v) {
             Value p = k.offset(k.offset(panels[v / t.vectors], bAt), u * t.panel + v % t.vectors * k.lanes());
             if (beside.pack) {
-              right.push_back(k.load(k.offset(k.offset(fromRow, k.mul(k.add(from, u), rowStride)), v * k.lanes()), k.lanes()));
+              right.push_back(
+                  k.load(k.offset(k.offset(fromRow, k.mul(k.add(from, u), rowStride)), v * k.lanes()), k.lanes()));
               k.store(right.back(), p);
             } else {
               right.push_back(t.products == Products::Widened ? widened(k, p, half) : k.load(p, k.lanes()));
@@ -232,7 +242,7 @@ static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &le
             Value magnitude = t.products == Products::Quads ? k.broadcast(k.load(k.offset(xAt, 1))) : Value();
             for (int64_t v = 0; v < vectors; ++v) {
               Value &sum = state[r * vectors + v];
-              sum = int8                             ? addInt8(k, t, sum, x, magnitude, right[v])
+              sum = int8                            ? addInt8(k, t, sum, x, magnitude, right[v])
                     : t.products == Products::Pairs ? addPairs(k, sum, x, right[v])
                                                     : k.fma(x, right[v], sum);
             }
@@ -254,22 +264,30 @@ static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &le
 // In tiles
 //===--------------------------------------------------------------------------------------------------------===//
 
-// c[rowTiles x 16][width x panel] += a b, as microKernel. Rows of a tile that nobody reads cost no more than the tile does.
+// c[rowTiles x 16][width x panel] += a b, as microKernel. Rows of a tile that nobody reads cost no more than the tile
+// does.
 static std::string tileKernel(KernelBuilder &k, const Tiling &t, int64_t rowTiles, int64_t width) {
-  std::string name = llvm::formatv("product_{0}_{1}x{2}", isInt8(t.products) ? "dottiles" : "tiles", rowTiles * tile, width * t.panel);
+  std::string name =
+      llvm::formatv("product_{0}_{1}x{2}", isInt8(t.products) ? "dottiles" : "tiles", rowTiles * tile, width * t.panel);
   k.helper(name, {k.ptr, k.i64, k.ptr, k.i64, k.i64, k.ptr, k.i64}, [&](ValueRange arguments) {
     Value a = arguments[0], aStride = arguments[1], b = arguments[2], bStride = arguments[3], depth = arguments[4];
     Value c = arguments[5], cStride = arguments[6];
     const int64_t columnTiles = width * t.panel / tile, ofPanel = t.panel / tile;
     const char *product = isInt8(t.products) ? "llvm.x86.tdpbusd.internal" : "llvm.x86.tdpbf16ps.internal";
     Type amx = LLVM::LLVMX86AMXType::get(k.b.getContext());
-    auto i16 = [&](int64_t value) -> Value { return arith::ConstantOp::create(k.b, k.b.getI16IntegerAttr(static_cast<int16_t>(value))); };
+    auto i16 = [&](int64_t value) -> Value {
+      return arith::ConstantOp::create(k.b, k.b.getI16IntegerAttr(static_cast<int16_t>(value)));
+    };
     Value rows = i16(tile), bytes = i16(tile * 4);
     auto intrinsic = [&](const char *what, ValueRange operands) -> Value {
       return LLVM::CallIntrinsicOp::create(k.b, amx, k.b.getStringAttr(what), operands).getResult(0);
     };
-    auto load = [&](Value p, Value stride) { return intrinsic("llvm.x86.tileloadd64.internal", {rows, bytes, p, k.mul(stride, 4)}); };
-    auto sumAt = [&](int64_t i) { return k.offset(k.offset(c, k.mul(cStride, i / columnTiles * tile)), i % columnTiles * tile); };
+    auto load = [&](Value p, Value stride) {
+      return intrinsic("llvm.x86.tileloadd64.internal", {rows, bytes, p, k.mul(stride, 4)});
+    };
+    auto sumAt = [&](int64_t i) {
+      return k.offset(k.offset(c, k.mul(cStride, i / columnTiles * tile)), i % columnTiles * tile);
+    };
     Values sums;
     for (int64_t i = 0; i < rowTiles * columnTiles; ++i)
       sums.push_back(load(sumAt(i), cStride));
@@ -294,18 +312,22 @@ static std::string tileKernel(KernelBuilder &k, const Tiling &t, int64_t rowTile
   return name;
 }
 
-static void multiplyTiles(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, Value depth, Value c, Value cStride,
-                          Value count, Value accumulate, const Ahead &ahead, ArrayRef<FetchedRows> fetched) {
+static void multiplyTiles(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, Value depth,
+                          Value c, Value cStride, Value count, Value accumulate, const Ahead &ahead,
+                          ArrayRef<FetchedRows> fetched) {
   // Tiles of zeros would have to be chosen in place of loaded ones; storing zeros first leaves one way through.
-  k.when(accumulate, [] {}, [&] {
-    k.loop(k.index(0), k.mul(k.div(k.add(count, tile - 1), tile), tile), 1, [&](Value r) {
-      for (int64_t i = 0; i < panels * t.panel; i += k.lanes())
-        k.store(k.splat(0), k.offset(k.offset(c, k.mul(r, cStride)), i));
-    });
-  });
+  k.when(
+      accumulate, [] {},
+      [&] {
+        k.loop(k.index(0), k.mul(k.div(k.add(count, tile - 1), tile), tile), 1, [&](Value r) {
+          for (int64_t i = 0; i < panels * t.panel; i += k.lanes())
+            k.store(k.splat(0), k.offset(k.offset(c, k.mul(r, cStride)), i));
+        });
+      });
   auto call = [&](Value row, int64_t rowTiles, int64_t panel, int64_t width) {
-    k.invoke(tileKernel(k, t, rowTiles, width), {k.offset(a.from, k.mul(row, a.row)), a.row, k.offset(b.from, k.mul(b.stride, panel)), b.stride,
-                                                 depth, k.offset(c, k.add(k.mul(row, cStride), panel * t.panel)), cStride});
+    k.invoke(tileKernel(k, t, rowTiles, width),
+             {k.offset(a.from, k.mul(row, a.row)), a.row, k.offset(b.from, k.mul(b.stride, panel)), b.stride, depth,
+              k.offset(c, k.add(k.mul(row, cStride), panel * t.panel)), cStride});
   };
   // Two tiles of rows at a time, and one if no more than that is left.
   Value twos = k.mul(k.div(k.add(count, tile - 1), 2 * tile), 2 * tile);
@@ -325,18 +347,27 @@ static void multiplyTiles(KernelBuilder &k, const Tiling &t, const Left &a, cons
   k.when(k.less(twos, count), [&] { call(twos, 1, 0, panels); });
 }
 
-void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, Value depth, Value c, Value cStride,
-                    Value count, Value accumulate, const Ahead &ahead, bool fetchNext, ArrayRef<FetchedRows> fetched) {
+void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, Value depth,
+                    Value c, Value cStride, Value count, Value accumulate, const Ahead &ahead, bool fetchNext,
+                    ArrayRef<FetchedRows> fetched) {
   if (isTiled(t.products))
     return multiplyTiles(k, t, a, b, panels, depth, c, cStride, count, accumulate, ahead, fetched);
   Value tiles = k.div(count, t.rows), whole = k.mul(tiles, t.rows), rest = k.sub(count, whole);
   using Rows = SmallVector<Value>; // that are fetched or packed, and how far they are apart
-  auto call = [&](Value tile, int64_t rows, int64_t panel, int64_t width, const Beside &beside = {}, const Rows &others = {}) {
+  auto call = [&](Value tile, int64_t rows, int64_t panel, int64_t width, const Beside &beside = {},
+                  const Rows &others = {}) {
     Value rowsOfC = k.offset(c, k.add(k.mul(k.mul(tile, t.rows), cStride), panel * t.panel));
-    SmallVector<Value> arguments = {k.offset(a.from, k.mul(tile, a.tile)), a.row ? a.row : k.index(1), k.offset(b.from, k.mul(b.stride, panel)),
-                                    b.stride, depth, rowsOfC, cStride, accumulate};
+    SmallVector<Value> arguments = {k.offset(a.from, k.mul(tile, a.tile)),
+                                    a.row ? a.row : k.index(1),
+                                    k.offset(b.from, k.mul(b.stride, panel)),
+                                    b.stride,
+                                    depth,
+                                    rowsOfC,
+                                    cStride,
+                                    accumulate};
     if (beside.panelWords)
-      arguments.push_back(k.offset(k.offset(b.from, k.mul(b.stride, panel + 1)), k.mul(k.mul(tile, depth), beside.panelWords)));
+      arguments.push_back(
+          k.offset(k.offset(b.from, k.mul(b.stride, panel + 1)), k.mul(k.mul(tile, depth), beside.panelWords)));
     llvm::append_range(arguments, others);
     k.invoke(microKernel(k, t, a, rows, width, beside), arguments);
   };
@@ -352,7 +383,8 @@ void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Righ
     auto tilesWithRows = [&](Value end, int64_t panelWords) {
       for (const FetchedRows &rows : panel == 0 ? fetched : ArrayRef<FetchedRows>()) {
         Value before = done, last = k.min(end, k.add(done, rows.tiles));
-        tilesUpTo(last, {.panelWords = panelWords, .across = rows.across}, [&](Value tile) { return Rows{rows.first(k.sub(tile, before)), rows.stride}; });
+        tilesUpTo(last, {.panelWords = panelWords, .across = rows.across},
+                  [&](Value tile) { return Rows{rows.first(k.sub(tile, before)), rows.stride}; });
         done = last;
       }
       tilesUpTo(end, {.panelWords = panelWords});
@@ -362,7 +394,8 @@ void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Righ
       done = k.index(1);
       tilesWithRows(tiles, 0);
     } else if (fetchNext) {
-      // A vector of the next panel for each unit; for every fourth, which waits less, if there are tiles enough for nearly all of the panel.
+      // A vector of the next panel for each unit; for every fourth, which waits less, if there are tiles enough for
+      // nearly all of the panel.
       const int64_t thinTiles = 4 * t.vectors;
       Value begin = done, thinly = k.less(k.index(thinTiles * 3 / 4 - 1), tiles);
       Value end = k.min(tiles, k.select(thinly, k.index(thinTiles), k.index(t.vectors)));
@@ -381,10 +414,11 @@ void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Righ
   }
   for (int64_t rows = 1; rows < t.rows; ++rows)
     k.when(k.equal(rest, k.index(rows)), [&] {
-      // As wide as sums, right operands and one left operand have registers; one row's right operands come from memory, where
-      // they are elements.
+      // As wide as sums, right operands and one left operand have registers; one row's right operands come from memory,
+      // where they are elements.
       int64_t most = 8 / t.vectors;
-      while ((rows > 1 || t.products == Products::Widened) && most > 1 && (rows + 1) * t.vectors * most + 1 > k.registers())
+      while ((rows > 1 || t.products == Products::Widened) && most > 1 &&
+             (rows + 1) * t.vectors * most + 1 > k.registers())
         most /= 2;
       for (int64_t panel = 0; panel < panels;) {
         int64_t width = most;

@@ -29,14 +29,15 @@ Products gradientProductsFor(const KernelBuilder &k, std::optional<ComputeType> 
 // Sizes of a product on a target. A word is of the element type's size.
 struct Tiling {
   Products products;
-  int64_t pair;         // elements of a unit
-  int64_t rows;         // of the micro-kernel: 6 x 2 vectors fill 16 registers, 6 x 4 fill 32; 2 x 2 tiles fill 8
-  int64_t vectors;      // of a row of a panel
-  int64_t panel;        // columns of the micro-kernel
-  int64_t block;        // rows of a chunk
-  int64_t depth;        // units of a block
-  int64_t left;         // words of a unit of the left operand
-  int64_t stride;       // words of a row in scratch, where rows are copied: not a power of two, so that rows spread over the cache's sets
+  int64_t pair;    // elements of a unit
+  int64_t rows;    // of the micro-kernel: 6 x 2 vectors fill 16 registers, 6 x 4 fill 32; 2 x 2 tiles fill 8
+  int64_t vectors; // of a row of a panel
+  int64_t panel;   // columns of the micro-kernel
+  int64_t block;   // rows of a chunk
+  int64_t depth;   // units of a block
+  int64_t left;    // words of a unit of the left operand
+  int64_t stride;  // words of a row in scratch, where rows are copied: not a power of two, so that rows spread over the
+                   // cache's sets
   // Panels come in groups of 64 columns, as dropout's random numbers do.
   static constexpr int64_t group = 64;
 
@@ -47,52 +48,57 @@ struct Tiling {
   mlir::Value units(KernelBuilder &k, mlir::Value inner) const;
   // Units that a micro-kernel takes each time around.
   int64_t around() const { return 4 / left; }
-  // Tiles of a block's rows that fetch, at most: four for each vector of a panel are enough for the next panel, a vector for every fourth unit.
+  // Tiles of a block's rows that fetch, at most: four for each vector of a panel are enough for the next panel, a
+  // vector for every fourth unit.
   int64_t fetchingTiles() const { return std::min(block / rows, 4 * vectors); }
   // Words of a packed panel, and of a row in scratch before its scale (Int8.h).
   int64_t panelWords(int64_t inner) const;
   int64_t scaleAt() const { return stride - 16; }
 };
 
-// Operands of multiplyPanels; distances are in words. Rows of the left one lie `row` apart, or 1 where there is none, its units
-// `unit`; `tile` is from one micro-kernel's rows to the next's.
+// Operands of multiplyPanels; distances are in words. Rows of the left one lie `row` apart, or 1 where there is none,
+// its units `unit`; `tile` is from one micro-kernel's rows to the next's.
 struct Left {
   mlir::Value from, row;
   int64_t unit;
   mlir::Value tile;
 };
-// Panels of the right one lie `stride` apart. Where there is `unpacked`, the one panel is not there yet: the first tile of rows, a
-// whole one, makes it from rows of elements `unpackedStride` apart while it multiplies.
+// Panels of the right one lie `stride` apart. Where there is `unpacked`, the one panel is not there yet: the first tile
+// of rows, a whole one, makes it from rows of elements `unpackedStride` apart while it multiplies.
 struct Right {
   mlir::Value from, stride, unpacked, unpackedStride;
 };
 
-// What is fetched while the micro-kernel works on a tile of its rows and a panel: memory's latency then hides behind it.
+// What is fetched while the micro-kernel works on a tile of its rows and a panel: memory's latency then hides behind
+// it.
 using Ahead = std::function<void(mlir::Value tile, int64_t panel)>;
 
-// Rows that are fetched while the tiles of the first panel are multiplied, within the micro-kernel, a pair of lines each time around: what
-// comes between two micro-kernels waits, and what comes within one does not. (Those of AMX fetch nothing, so there it comes between.)
+// Rows that are fetched while the tiles of the first panel are multiplied, within the micro-kernel, a pair of lines
+// each time around: what comes between two micro-kernels waits, and what comes within one does not. (Those of AMX fetch
+// nothing, so there it comes between.)
 struct FetchedRows {
-  int64_t across; // pairs of lines of a row
-  int64_t rows;   // that a tile fetches
+  int64_t across;                                     // pairs of lines of a row
+  int64_t rows;                                       // that a tile fetches
   mlir::Value tiles;                                  // that fetch some
   std::function<mlir::Value(mlir::Value tile)> first; // of the rows of the tile with this number among these
   mlir::Value stride;
 
-  // Of `all` rows of `columns` elements (both static) from `from` on, by at most `most` tiles, behind `begin` others, beside `depth` units.
-  FetchedRows(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value stride, int64_t all, int64_t columns, mlir::Value begin, int64_t most,
-              int64_t depth);
+  // Of `all` rows of `columns` elements (both static) from `from` on, by at most `most` tiles, behind `begin` others,
+  // beside `depth` units.
+  FetchedRows(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value stride, int64_t all, int64_t columns,
+              mlir::Value begin, int64_t most, int64_t depth);
   // How many tiles that takes, where a block is as deep as it can be.
   static int64_t tilesFor(const KernelBuilder &k, const Tiling &t, int64_t all, int64_t columns);
 };
 
-// `panels` (static) panels of b for `count` rows of a; c rows lie `cStride` apart. `depth` counts units. With `accumulate` what stands
-// in c comes first. With `fetchNext` the first whole tiles of rows fetch a part of the panel behind each (not those of AMX): weights
-// come from far away, and where a page ends the hardware stops fetching. `fetched` is fetched beside, but for few tiles of rows with
-// `fetchNext`: there the panel behind takes all that can be fetched.
-void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, mlir::Value depth, mlir::Value c,
-                    mlir::Value cStride, mlir::Value count, mlir::Value accumulate, const Ahead &ahead, bool fetchNext = false,
-                    llvm::ArrayRef<FetchedRows> fetched = {});
+// `panels` (static) panels of b for `count` rows of a; c rows lie `cStride` apart. `depth` counts units. With
+// `accumulate` what stands in c comes first. With `fetchNext` the first whole tiles of rows fetch a part of the panel
+// behind each (not those of AMX): weights come from far away, and where a page ends the hardware stops fetching.
+// `fetched` is fetched beside, but for few tiles of rows with `fetchNext`: there the panel behind takes all that can be
+// fetched.
+void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, mlir::Value depth,
+                    mlir::Value c, mlir::Value cStride, mlir::Value count, mlir::Value accumulate, const Ahead &ahead,
+                    bool fetchNext = false, llvm::ArrayRef<FetchedRows> fetched = {});
 
 // `elements` (static) of a row of f32 as a row of the left operand in another form, zeros to the end of the last unit.
 void copyLeft(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value to, int64_t elements);

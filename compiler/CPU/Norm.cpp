@@ -56,7 +56,8 @@ SmallVector<Value> rowSums(KernelBuilder &k, int64_t width, int64_t sums,
     accumulate(state, c, k.index(f), std::min(lanes, width - f));
   SmallVector<Value> results;
   for (int64_t i = 0; i < sums; ++i)
-    results.push_back(k.sum(k.addf(k.addf(state[i], state[sums + i]), k.addf(state[2 * sums + i], state[3 * sums + i]))));
+    results.push_back(
+        k.sum(k.addf(k.addf(state[i], state[sums + i]), k.addf(state[2 * sums + i], state[3 * sums + i]))));
   return results;
 }
 
@@ -65,7 +66,8 @@ std::pair<Value, Value> statistics(KernelBuilder &k, const NormParts &parts,
                                    const std::function<Value(Value, int64_t)> &at) {
   Value mean = k.scalar(0);
   if (parts.layer)
-    mean = k.mulf(rowSums(k, parts.width, 1, [&](Value f, int64_t used) { return SmallVector<Value>{tail(k, at(f, used), used)}; })[0],
+    mean = k.mulf(rowSums(k, parts.width, 1,
+                          [&](Value f, int64_t used) { return SmallVector<Value>{tail(k, at(f, used), used)}; })[0],
                   k.scalar(1.0 / parts.width));
   Value means = k.broadcast(mean);
   Value squares = rowSums(k, parts.width, 1, [&](Value f, int64_t used) {
@@ -154,8 +156,8 @@ template <typename Op> struct NormGradRows {
   const bool wanted;
 
   NormGradRows(KernelBuilder &k, Op op)
-      : k(k), parts(op, op.getX().getType().getFeatures()), dy(k, 0), x(k, 1), stats(k, 3), dx(k, op->getNumOperands()), weight(k.buffer(2)),
-        wanted(!op.getResult().use_empty()) {
+      : k(k), parts(op, op.getX().getType().getFeatures()), dy(k, 0), x(k, 1), stats(k, 3), dx(k, op->getNumOperands()),
+        weight(k.buffer(2)), wanted(!op.getResult().use_empty()) {
     if (op.getAddend())
       addend.emplace(k, 4);
   }
@@ -183,7 +185,8 @@ template <typename Op> struct NormGradRows {
     if (parts.count) {
       if (parts.epsInStd) {
         Value std = k.sqrt(parts.variance(k, sums[2])), positive = k.lessf(k.scalar(0), std);
-        Value quotient = k.divf(k.mulf(k.mulf(r, r), k.scalar(1.0 / parts.count)), k.select(positive, std, k.scalar(1)));
+        Value quotient =
+            k.divf(k.mulf(k.mulf(r, r), k.scalar(1.0 / parts.count)), k.select(positive, std, k.scalar(1)));
         factor = k.select(positive, quotient, k.scalar(0));
       } else {
         factor = k.mulf(k.mulf(r, r), k.mulf(r, k.scalar(1.0 / parts.count)));
@@ -220,9 +223,10 @@ Backend::KernelInfo emitNormGradWithParts(KernelBuilder &k, NormGradWithPartsOp 
   const int64_t parts = op.getDweights().getType().getDimSize(0), width = rows.parts.width, lanes = k.lanes();
   SmallVector<Value> sums; // of dy times what is normed, and of dy
   for (Value result : {Value(op.getDweights()), Value(op.getDbiases())})
-    sums.push_back(result && !result.use_empty()
-                       ? k.offset(k.buffer(op->getNumOperands() + cast<OpResult>(result).getResultNumber()), k.mul(k.chunk, width))
-                       : Value());
+    sums.push_back(
+        result && !result.use_empty()
+            ? k.offset(k.buffer(op->getNumOperands() + cast<OpResult>(result).getResultNumber()), k.mul(k.chunk, width))
+            : Value());
   k.features(width, [&](Value f, int64_t used) {
     for (Value sum : sums)
       if (sum)
@@ -244,12 +248,14 @@ Backend::KernelInfo emitNormGradWithParts(KernelBuilder &k, NormGradWithPartsOp 
 // A chunk is a vector of columns.
 Backend::KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
   auto type = cast<RankedTensorType>(op.getParts().front().getType());
-  const int64_t parts = type.getDimSize(0), width = type.getDimSize(1), lanes = k.lanes(), chunks = (width + lanes - 1) / lanes;
+  const int64_t parts = type.getDimSize(0), width = type.getDimSize(1), lanes = k.lanes(),
+                chunks = (width + lanes - 1) / lanes;
   Value column = k.mul(k.chunk, lanes);
   for (OpResult result : op.getSums()) {
     if (result.use_empty())
       continue;
-    Value from = k.offset(k.buffer(result.getResultNumber()), column), to = k.offset(k.buffer(op->getNumOperands() + result.getResultNumber()), column);
+    Value from = k.offset(k.buffer(result.getResultNumber()), column),
+          to = k.offset(k.buffer(op->getNumOperands() + result.getResultNumber()), column);
     Value sum = k.loop(k.index(0), k.index(parts), 1, {k.splat(0)}, [&](Value part, Values s) -> Values {
       return {k.addf(s[0], k.load(k.offset(from, k.mul(part, width)), lanes))};
     })[0];

@@ -2,9 +2,9 @@
 #include "Object.h"
 #include "Codegen/MachineCode.h"
 #include "core/Error.h"
-#include "xfc/abi.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/Threading.h"
+#include "xfc/abi.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/Module.h"
@@ -34,8 +34,9 @@ std::unique_ptr<llvm::TargetMachine> machineFor(const CodeTarget &target) {
   if (!found)
     throw Error("compile: LLVM cannot generate code for x86-64: " + reason);
   llvm::TargetOptions options;
-  return std::unique_ptr<llvm::TargetMachine>(found->createTargetMachine(triple, target.cpu, target.features, options, llvm::Reloc::PIC_,
-                                                                         std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+  return std::unique_ptr<llvm::TargetMachine>(found->createTargetMachine(triple, target.cpu, target.features, options,
+                                                                         llvm::Reloc::PIC_, std::nullopt,
+                                                                         llvm::CodeGenOptLevel::Aggressive));
 }
 
 ObjectFile objectOf(llvm::Module &module, llvm::TargetMachine &machine) {
@@ -63,7 +64,8 @@ void addStruct(llvm::Module &module, llvm::ArrayRef<llvm::Constant *> fields, co
   for (llvm::Constant *field : fields)
     types.push_back(field->getType());
   auto *type = llvm::StructType::get(module.getContext(), types);
-  new llvm::GlobalVariable(module, type, true, llvm::GlobalValue::ExternalLinkage, llvm::ConstantStruct::get(type, fields), name);
+  new llvm::GlobalVariable(module, type, true, llvm::GlobalValue::ExternalLinkage,
+                           llvm::ConstantStruct::get(type, fields), name);
 }
 
 // A table of pointers to constants of other objects, ended by null.
@@ -71,10 +73,12 @@ void addTable(llvm::Module &module, const std::vector<std::string> &names, const
   auto *pointer = llvm::PointerType::getUnqual(module.getContext());
   std::vector<llvm::Constant *> entries;
   for (const std::string &name : names)
-    entries.push_back(new llvm::GlobalVariable(module, pointer, true, llvm::GlobalValue::ExternalLinkage, nullptr, name));
+    entries.push_back(
+        new llvm::GlobalVariable(module, pointer, true, llvm::GlobalValue::ExternalLinkage, nullptr, name));
   entries.push_back(llvm::ConstantPointerNull::get(pointer));
   auto *type = llvm::ArrayType::get(pointer, entries.size());
-  new llvm::GlobalVariable(module, type, true, llvm::GlobalValue::ExternalLinkage, llvm::ConstantArray::get(type, entries), table);
+  new llvm::GlobalVariable(module, type, true, llvm::GlobalValue::ExternalLinkage,
+                           llvm::ConstantArray::get(type, entries), table);
 }
 
 // A module for constants alone, which any x86-64 links.
@@ -89,7 +93,8 @@ ObjectFile emitConstants(const std::function<void(llvm::Module &)> &add) {
 }
 
 // A part of the kernels as optimized LLVM IR.
-std::unique_ptr<llvm::Module> optimized(ModuleOp part, llvm::LLVMContext &context, llvm::TargetMachine &machine, const CodeTarget &target) {
+std::unique_ptr<llvm::Module> optimized(ModuleOp part, llvm::LLVMContext &context, llvm::TargetMachine &machine,
+                                        const CodeTarget &target) {
   std::unique_ptr<llvm::Module> module = translate(part, context, machine);
   for (llvm::Function &function : *module) {
     function.addFnAttr("target-cpu", target.cpu);
@@ -161,31 +166,37 @@ ObjectFile emitImage(const Module &plan, const std::string &image, const std::st
     auto *type = llvm::FunctionType::get(llvm::Type::getVoidTy(context), false);
     std::vector<llvm::Constant *> kernels;
     for (const Kernel &kernel : plan.kernels) {
-      auto *function = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, symbolOf(image, kernel.name), module);
+      auto *function =
+          llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, symbolOf(image, kernel.name), module);
       function->setVisibility(llvm::GlobalValue::HiddenVisibility);
       kernels.push_back(function);
     }
-    auto *table = constant(module, llvm::ConstantArray::get(llvm::ArrayType::get(pointer, kernels.size()), kernels), "kernels");
+    auto *table =
+        constant(module, llvm::ConstantArray::get(llvm::ArrayType::get(pointer, kernels.size()), kernels), "kernels");
     const std::vector<uint8_t> serialized = serialize(plan);
     static_assert(sizeof(xfc_image) == 48 && offsetof(xfc_image, plan_size) == 40);
     addStruct(module,
-              {llvm::ConstantInt::get(i32, XFC_ABI_VERSION), llvm::ConstantInt::get(i32, kernels.size()), string(module, cpu),
-               string(module, needed), table, bytes(module, serialized, "plan"), llvm::ConstantInt::get(i64, serialized.size())},
+              {llvm::ConstantInt::get(i32, XFC_ABI_VERSION), llvm::ConstantInt::get(i32, kernels.size()),
+               string(module, cpu), string(module, needed), table, bytes(module, serialized, "plan"),
+               llvm::ConstantInt::get(i64, serialized.size())},
               image);
   });
 }
 
 ObjectFile emitDeviceImage(const DeviceCode &code, const Module &plan, const std::string &image) {
   return emitConstants([&](llvm::Module &module) {
-    auto number = [&](int bits, uint64_t value) { return llvm::ConstantInt::get(llvm::IntegerType::get(module.getContext(), bits), value); };
+    auto number = [&](int bits, uint64_t value) {
+      return llvm::ConstantInt::get(llvm::IntegerType::get(module.getContext(), bits), value);
+    };
     const std::vector<uint8_t> serialized = serialize(plan);
     llvm::Constant *cubin = llvm::ConstantPointerNull::get(llvm::PointerType::getUnqual(module.getContext()));
     if (!code.cubin.empty())
       cubin = bytes(module, code.cubin, "cubin");
     static_assert(sizeof(xfc_device_image) == 64 && offsetof(xfc_device_image, plan_size) == 56);
     addStruct(module,
-              {number(32, XFC_ABI_VERSION), number(32, plan.kernels.size()), string(module, code.arch), string(module, code.ptx),
-               number(64, code.ptx.size()), cubin, number(64, code.cubin.size()), bytes(module, serialized, "plan"), number(64, serialized.size())},
+              {number(32, XFC_ABI_VERSION), number(32, plan.kernels.size()), string(module, code.arch),
+               string(module, code.ptx), number(64, code.ptx.size()), cubin, number(64, code.cubin.size()),
+               bytes(module, serialized, "plan"), number(64, serialized.size())},
               image);
   });
 }

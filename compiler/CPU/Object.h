@@ -16,14 +16,15 @@ struct CodeTarget {
   std::string tune = {};     // CPU to schedule for, if another
 };
 
-// An object of each module inside `kernels`, which are lowered; made side by side where the context has threads. Functions
-// are called `image`.name, and an executable does not export them. Throws Error for what LLVM cannot do: a defect of ours.
+// An object of each module inside `kernels`, which are lowered; made side by side where the context has threads.
+// Functions are called `image`.name, and an executable does not export them. Throws Error for what LLVM cannot do: a
+// defect of ours.
 std::vector<ObjectFile> emitKernels(mlir::ModuleOp kernels, const CodeTarget &target, const std::string &image);
 // The same kernels as optimized LLVM IR.
 std::string printKernels(mlir::ModuleOp kernels, const CodeTarget &target);
 
-// The object that defines the xfc_image `image`, whose kernels emitKernels() made; `cpu` and `needed` are what it says of
-// itself (abi.h).
+// The object that defines the xfc_image `image`, whose kernels emitKernels() made; `cpu` and `needed` are what it says
+// of itself (abi.h).
 ObjectFile emitImage(const Module &plan, const std::string &image, const std::string &cpu, const std::string &needed);
 
 // A GPU architecture's kernels, compiled by somebody else.

@@ -106,10 +106,11 @@ Backend::KernelInfo emitAdam(KernelBuilder &k, AdamOp op) {
 
   // A chunk owns the panels of rows that begin in its part, and what of it lies in no weight.
   const int64_t panel = Tiling(k, 1, Products::Elements).panel, firstCopy = 2 + 7 * n;
-  // Elements of a row that are updated and then packed, with the rows packed beside it: their new values stay in the second
-  // cache (64 KB of f32).
+  // Elements of a row that are updated and then packed, with the rows packed beside it: their new values stay in the
+  // second cache (64 KB of f32).
   const int64_t columnsOfBlock = part / panel;
-  Value immediates = k.field(k.call, offsetof(xfc_call, immediates), k.ptr), buffers = k.field(k.call, offsetof(xfc_call, buffers), k.ptr);
+  Value immediates = k.field(k.call, offsetof(xfc_call, immediates), k.ptr),
+        buffers = k.field(k.call, offsetof(xfc_call, buffers), k.ptr);
   Value rest = k.loop(k.index(0), k.immediate(1), 1, ValueRange{from}, [&](Value w, Values state) -> Values {
     auto number = [&](int64_t i) { return k.loadI64(immediates, k.add(k.mul(w, 3), 2 + i)); };
     Value weight = number(0), rows = number(1), columns = number(2), weightEnd = k.add(weight, k.mul(rows, columns));
@@ -129,13 +130,16 @@ Backend::KernelInfo emitAdam(KernelBuilder &k, AdamOp op) {
           updateRange(k.add(begin, column), k.add(begin, end));
         });
         for (bool transposed : {false, true}) {
-          Value copy = LLVM::LoadOp::create(k.b, k.ptr, k.offset(buffers, k.add(k.mul(w, 2), firstCopy + transposed), k.ptr));
+          Value copy =
+              LLVM::LoadOp::create(k.b, k.ptr, k.offset(buffers, k.add(k.mul(w, 2), firstCopy + transposed), k.ptr));
           Value wanted = LLVM::ICmpOp::create(k.b, LLVM::ICmpPredicate::ne, copy, LLVM::ZeroOp::create(k.b, k.ptr));
-          k.when(wanted, [&] { emitPackRows(k, {transposed}, k.offset(p, weight), rows, columns, first, column, end, copy); });
+          k.when(wanted,
+                 [&] { emitPackRows(k, {transposed}, k.offset(p, weight), rows, columns, first, column, end, copy); });
         }
       });
     };
-    k.when(k.both(k.less(weight, to), k.less(from, weightEnd)), [&] { k.loop(panelsBefore(from), panelsBefore(to), 1, updatePanel); });
+    k.when(k.both(k.less(weight, to), k.less(from, weightEnd)),
+           [&] { k.loop(panelsBefore(from), panelsBefore(to), 1, updatePanel); });
     return {k.max(state[0], weightEnd)};
   })[0];
   updateRange(rest, to);

@@ -10,7 +10,8 @@ constexpr int64_t queryBlock = 48, keyBlock = 256;
 static const Partition::Unit perSequence = Partition::Unit::Sequences;
 
 // Copies a block of scores to its place, whose rows end where the next begins.
-static void copyPairs(KernelBuilder &k, Value to, Value toStride, Value from, int64_t fromStride, Value rows, Value count) {
+static void copyPairs(KernelBuilder &k, Value to, Value toStride, Value from, int64_t fromStride, Value rows,
+                      Value count) {
   k.loop(k.index(0), rows, 1, [&](Value r) {
     Value target = k.offset(to, k.mul(r, toStride)), source = k.offset(from, k.mul(r, fromStride));
     k.loop(k.index(0), count, k.lanes(), [&](Value j) {
@@ -96,45 +97,47 @@ Backend::KernelInfo emitPairsDropout(KernelBuilder &k, PairsType type, double ra
 }
 
 Backend::KernelInfo emitSoftmax(KernelBuilder &k, SoftmaxOp op) {
-  return eachQuery(k, cast<PairsType>(op.getType()), 1, [&](HeadOfSequence &, Value, ArrayRef<Value> rows, Value count) {
-    const double lowest = -1e30;
-    const int64_t lanes = k.lanes();
-    Value none = k.splat(lowest), zeros = k.splat(0);
-    Values largest = eachVector(k, count, none, [&](Value j, Value used, Values s) -> Values {
-      return {k.maxf(k.select(used, k.load(k.offset(rows[0], j), lanes), none), s[0])};
-    });
-    Value maximum = k.largest(largest[0]);
-    Value reference = k.broadcast(k.select(k.lessf(maximum, k.scalar(lowest / 2)), k.scalar(0), maximum));
-    Values sums = eachVector(k, count, zeros, [&](Value j, Value used, Values s) -> Values {
-      Value p = k.exp(k.subf(k.load(k.offset(rows[0], j), lanes), reference));
-      k.storeMasked(p, k.offset(rows[1], j), used);
-      return {k.addf(s[0], k.select(used, p, zeros))};
-    });
-    Value sum = k.sum(sums[0]);
-    Value inverse = k.broadcast(k.select(k.lessf(k.scalar(0), sum), k.divf(k.scalar(1), sum), k.scalar(0)));
-    eachVector(k, count, {}, [&](Value j, Value used, Values) -> Values {
-      Value address = k.offset(rows[1], j);
-      k.storeMasked(k.mulf(k.load(address, lanes), inverse), address, used);
-      return {};
-    });
-  });
+  return eachQuery(
+      k, cast<PairsType>(op.getType()), 1, [&](HeadOfSequence &, Value, ArrayRef<Value> rows, Value count) {
+        const double lowest = -1e30;
+        const int64_t lanes = k.lanes();
+        Value none = k.splat(lowest), zeros = k.splat(0);
+        Values largest = eachVector(k, count, none, [&](Value j, Value used, Values s) -> Values {
+          return {k.maxf(k.select(used, k.load(k.offset(rows[0], j), lanes), none), s[0])};
+        });
+        Value maximum = k.largest(largest[0]);
+        Value reference = k.broadcast(k.select(k.lessf(maximum, k.scalar(lowest / 2)), k.scalar(0), maximum));
+        Values sums = eachVector(k, count, zeros, [&](Value j, Value used, Values s) -> Values {
+          Value p = k.exp(k.subf(k.load(k.offset(rows[0], j), lanes), reference));
+          k.storeMasked(p, k.offset(rows[1], j), used);
+          return {k.addf(s[0], k.select(used, p, zeros))};
+        });
+        Value sum = k.sum(sums[0]);
+        Value inverse = k.broadcast(k.select(k.lessf(k.scalar(0), sum), k.divf(k.scalar(1), sum), k.scalar(0)));
+        eachVector(k, count, {}, [&](Value j, Value used, Values) -> Values {
+          Value address = k.offset(rows[1], j);
+          k.storeMasked(k.mulf(k.load(address, lanes), inverse), address, used);
+          return {};
+        });
+      });
 }
 
 Backend::KernelInfo emitSoftmaxGrad(KernelBuilder &k, SoftmaxGradOp op) {
-  return eachQuery(k, cast<PairsType>(op.getType()), 2, [&](HeadOfSequence &, Value, ArrayRef<Value> rows, Value count) {
-    const int64_t lanes = k.lanes();
-    Value zeros = k.splat(0);
-    Values sums = eachVector(k, count, zeros, [&](Value j, Value used, Values s) -> Values {
-      Value product = k.mulf(k.load(k.offset(rows[0], j), lanes), k.load(k.offset(rows[1], j), lanes));
-      return {k.addf(s[0], k.select(used, product, zeros))};
-    });
-    Value inner = k.broadcast(k.sum(sums[0]));
-    eachVector(k, count, {}, [&](Value j, Value used, Values) -> Values {
-      Value dp = k.load(k.offset(rows[0], j), lanes), p = k.load(k.offset(rows[1], j), lanes);
-      k.storeMasked(k.mulf(p, k.subf(dp, inner)), k.offset(rows[2], j), used);
-      return {};
-    });
-  });
+  return eachQuery(k, cast<PairsType>(op.getType()), 2,
+                   [&](HeadOfSequence &, Value, ArrayRef<Value> rows, Value count) {
+                     const int64_t lanes = k.lanes();
+                     Value zeros = k.splat(0);
+                     Values sums = eachVector(k, count, zeros, [&](Value j, Value used, Values s) -> Values {
+                       Value product = k.mulf(k.load(k.offset(rows[0], j), lanes), k.load(k.offset(rows[1], j), lanes));
+                       return {k.addf(s[0], k.select(used, product, zeros))};
+                     });
+                     Value inner = k.broadcast(k.sum(sums[0]));
+                     eachVector(k, count, {}, [&](Value j, Value used, Values) -> Values {
+                       Value dp = k.load(k.offset(rows[0], j), lanes), p = k.load(k.offset(rows[1], j), lanes);
+                       k.storeMasked(k.mulf(p, k.subf(dp, inner)), k.offset(rows[2], j), used);
+                       return {};
+                     });
+                   });
 }
 
 Backend::KernelInfo emitCombine(KernelBuilder &k, CombineOp op) {
@@ -142,7 +145,8 @@ Backend::KernelInfo emitCombine(KernelBuilder &k, CombineOp op) {
   const int64_t heads = cast<PairsType>(op.getP().getType()).getHeads();
   const int64_t dim = op.getV().getType().getFeatures() / heads, stride = tiles.padded(dim);
   HeadOfSequence at(k, heads);
-  Value values = k.scratch, outputs = k.offset(values, keyBlock * stride), block = at.pairs(k, 0, heads), zero = k.index(0);
+  Value values = k.scratch, outputs = k.offset(values, keyBlock * stride), block = at.pairs(k, 0, heads),
+        zero = k.index(0);
   k.loop(zero, at.queries, queryBlock, [&](Value i) {
     Value rows = k.min(k.index(queryBlock), k.sub(at.queries, i));
     k.loop(zero, k.mul(rows, stride), k.lanes(), [&](Value e) { k.store(k.splat(0), k.offset(outputs, e)); });

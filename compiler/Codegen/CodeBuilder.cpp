@@ -24,8 +24,8 @@ VectorType CodeBuilder::vectorType(int64_t n, Type of) const { return VectorType
 //===--------------------------------------------------------------------------------------------------------===//
 
 Value CodeBuilder::field(Value record, size_t offset, Type type) {
-  Value p = LLVM::GEPOp::create(b, record.getType(), b.getI8Type(), record, ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(offset)},
-                                LLVM::GEPNoWrapFlags::inbounds);
+  Value p = LLVM::GEPOp::create(b, record.getType(), b.getI8Type(), record,
+                                ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(offset)}, LLVM::GEPNoWrapFlags::inbounds);
   auto load = LLVM::LoadOp::create(b, type, p);
   load.setInvariant(constantCalls);
   return load;
@@ -35,7 +35,9 @@ Value CodeBuilder::rows() { return field(call, offsetof(xfc_call, rows), ptr); }
 Value CodeBuilder::keyRows() { return field(call, offsetof(xfc_call, key_rows), ptr); }
 Value CodeBuilder::keys() { return field(call, offsetof(xfc_call, keys), ptr); }
 Value CodeBuilder::shape() { return field(call, offsetof(xfc_call, shape), ptr); }
-Value CodeBuilder::buffer(int64_t i) { return field(field(call, offsetof(xfc_call, buffers), ptr), i * sizeof(void *), ptr); }
+Value CodeBuilder::buffer(int64_t i) {
+  return field(field(call, offsetof(xfc_call, buffers), ptr), i * sizeof(void *), ptr);
+}
 Value CodeBuilder::stride(int64_t i) { return field(field(call, offsetof(xfc_call, strides), ptr), i * 8, i64); }
 Value CodeBuilder::immediate(int64_t i) { return field(field(call, offsetof(xfc_call, immediates), ptr), i * 8, i64); }
 Value CodeBuilder::training() {
@@ -50,7 +52,9 @@ Value CodeBuilder::keptFactor(double rate) { return select(training(), scalar(1 
 //===--------------------------------------------------------------------------------------------------------===//
 
 Value CodeBuilder::index(int64_t value) { return arith::ConstantOp::create(b, b.getI64IntegerAttr(value)); }
-Value CodeBuilder::integer(int64_t value, Type type) { return arith::ConstantOp::create(b, b.getIntegerAttr(type, value)); }
+Value CodeBuilder::integer(int64_t value, Type type) {
+  return arith::ConstantOp::create(b, b.getIntegerAttr(type, value));
+}
 Value CodeBuilder::i32Of(int32_t value) { return arith::ConstantOp::create(b, b.getI32IntegerAttr(value)); }
 Value CodeBuilder::boolean(bool value) { return arith::ConstantOp::create(b, b.getBoolAttr(value)); }
 Value CodeBuilder::add(Value x, Value y) { return arith::AddIOp::create(b, x, y); }
@@ -134,8 +138,8 @@ Value CodeBuilder::offset(Value p, Value elements, Type of) {
 Value CodeBuilder::offset(Value p, int64_t elements, Type of) {
   if (!elements)
     return p;
-  return LLVM::GEPOp::create(b, p.getType(), of ? of : element, p, ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(elements)},
-                             LLVM::GEPNoWrapFlags::inbounds);
+  return LLVM::GEPOp::create(b, p.getType(), of ? of : element, p,
+                             ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(elements)}, LLVM::GEPNoWrapFlags::inbounds);
 }
 Value CodeBuilder::load(Value p) { return LLVM::LoadOp::create(b, element, p, bytes()); }
 Value CodeBuilder::loadI32(Value p, Value i) {
@@ -184,7 +188,8 @@ Values CodeBuilder::choose(Value condition, const std::function<Values()> &then,
                            const std::function<Values()> &otherwise) {
   OpBuilder::InsertionGuard guard(b);
   auto branch = scf::IfOp::create(
-      b, condition, [&](OpBuilder &at, Location) {
+      b, condition,
+      [&](OpBuilder &at, Location) {
         OpBuilder::InsertionGuard inner(b);
         b.setInsertionPoint(at.getInsertionBlock(), at.getInsertionPoint());
         Values results = then();
@@ -205,7 +210,8 @@ Values CodeBuilder::choose(Value condition, const std::function<Values()> &then,
 
 CodeBuilder::DropoutKey CodeBuilder::dropoutKey(Value op, Value position, Value sentence, Value headPlusOne) {
   Value s = shape();
-  Value key0 = field(s, offsetof(xfc_shape, dropout_key), i32), key1 = field(s, offsetof(xfc_shape, dropout_key) + 4, i32);
+  Value key0 = field(s, offsetof(xfc_shape, dropout_key), i32),
+        key1 = field(s, offsetof(xfc_shape, dropout_key) + 4, i32);
   return {arith::XOrIOp::create(b, key0, truncated(op)), key1, truncated(position), truncated(sentence),
           truncated(headPlusOne)};
 }

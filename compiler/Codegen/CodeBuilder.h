@@ -14,8 +14,8 @@ using Values = llvm::SmallVector<mlir::Value, 16>;
 
 class CodeBuilder {
 public:
-  // Of kernels on numbers of `element`. A call and what it points to is in `addressSpace`; `constantCalls` says that its fields may be
-  // read at any time, since nothing writes them while a kernel runs.
+  // Of kernels on numbers of `element`. A call and what it points to is in `addressSpace`; `constantCalls` says that
+  // its fields may be read at any time, since nothing writes them while a kernel runs.
   CodeBuilder(mlir::ModuleOp module, mlir::Type element, unsigned addressSpace, bool constantCalls);
   virtual ~CodeBuilder() = default;
 
@@ -55,13 +55,14 @@ public:
   mlir::Value constant(double value, mlir::Type like);
   mlir::Value constant(double value, mlir::Value like) { return constant(value, like.getType()); }
   mlir::Value scalar(double value) { return constant(value, element); }
-  mlir::Value addf(mlir::Value a, mlir::Value b), subf(mlir::Value a, mlir::Value b), mulf(mlir::Value a, mlir::Value b);
+  mlir::Value addf(mlir::Value a, mlir::Value b), subf(mlir::Value a, mlir::Value b),
+      mulf(mlir::Value a, mlir::Value b);
   mlir::Value divf(mlir::Value a, mlir::Value b), fma(mlir::Value a, mlir::Value b, mlir::Value c);
   virtual mlir::Value maxf(mlir::Value a, mlir::Value b);
   mlir::Value minf(mlir::Value a, mlir::Value b);
   mlir::Value lessf(mlir::Value a, mlir::Value b);
   mlir::Value sqrt(mlir::Value a);
-  virtual mlir::Value exp(mlir::Value a) = 0; // exactly 0 below -87.3 (f64: -708)
+  virtual mlir::Value exp(mlir::Value a) = 0;                  // exactly 0 below -87.3 (f64: -708)
   virtual mlir::Value tanh(mlir::Value a), erf(mlir::Value a); // of f32
   mlir::Value f64Of(mlir::Value a), elementOf(mlir::Value a);
 

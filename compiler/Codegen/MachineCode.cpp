@@ -50,7 +50,8 @@ void registerTranslations(MLIRContext &context) {
   registerNVVMDialectTranslation(context);
 }
 
-std::unique_ptr<llvm::Module> translate(ModuleOp lowered, llvm::LLVMContext &context, const llvm::TargetMachine &machine) {
+std::unique_ptr<llvm::Module> translate(ModuleOp lowered, llvm::LLVMContext &context,
+                                        const llvm::TargetMachine &machine) {
   std::unique_ptr<llvm::Module> module = translateModuleToLLVMIR(lowered, context);
   if (!module)
     throw Error("compile: the kernels could not be translated to LLVM IR; see the message above");

@@ -16,9 +16,11 @@ static double dot(const double *a, const double *b, int64_t n) {
 // Rows of queries and of keys that a pairs value relates.
 static LogicalResult verifyPairs(Operation *op, PairsType pairs, RowsType queries, RowsType keys) {
   if (queries && queries.getSet() != pairs.getQueries())
-    return op->emitOpError("queries are rows of ") << stringifyRowSet(queries.getSet()) << ", the pairs' of " << stringifyRowSet(pairs.getQueries());
+    return op->emitOpError("queries are rows of ")
+           << stringifyRowSet(queries.getSet()) << ", the pairs' of " << stringifyRowSet(pairs.getQueries());
   if (keys && keys.getSet() != pairs.getKeys())
-    return op->emitOpError("keys are rows of ") << stringifyRowSet(keys.getSet()) << ", the pairs' of " << stringifyRowSet(pairs.getKeys());
+    return op->emitOpError("keys are rows of ")
+           << stringifyRowSet(keys.getSet()) << ", the pairs' of " << stringifyRowSet(pairs.getKeys());
   for (RowsType rows : {queries, keys})
     if (rows && rows.getFeatures() % pairs.getHeads() != 0)
       return op->emitOpError() << pairs.getHeads() << " heads do not divide " << rows.getFeatures() << " features";
@@ -40,7 +42,8 @@ LogicalResult ScoresOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operan
   const int64_t heads = getType().getHeads(), width = operands[0].features() / heads;
   forEachPair(shape, getType().getQueries(), getType().getStructure(), [&](const Pair &pair) {
     for (int64_t h = 0; h < heads; ++h)
-      s.data[pair.element(h, heads)] = dot(operands[0].row(pair.query) + h * width, operands[1].row(pair.key) + h * width, width);
+      s.data[pair.element(h, heads)] =
+          dot(operands[0].row(pair.query) + h * width, operands[1].row(pair.key) + h * width, width);
   });
   results.push_back(std::move(s));
   return success();
@@ -70,7 +73,8 @@ LogicalResult ScoresOp::differentiate(OpBuilder &builder, Gradients &gradients) 
 
 LogicalResult CombineOp::verify() {
   if (getType().getFeatures() != getV().getType().getFeatures())
-    return emitOpError("v has ") << getV().getType().getFeatures() << " features, the result " << getType().getFeatures();
+    return emitOpError("v has ") << getV().getType().getFeatures() << " features, the result "
+                                 << getType().getFeatures();
   return verifyPairs(*this, getP().getType(), getType(), getV().getType());
 }
 
@@ -110,11 +114,13 @@ LogicalResult CombineOp::differentiate(OpBuilder &builder, Gradients &gradients)
 
 LogicalResult CombineTransposedOp::verify() {
   if (getType().getFeatures() != getX().getType().getFeatures())
-    return emitOpError("x has ") << getX().getType().getFeatures() << " features, the result " << getType().getFeatures();
+    return emitOpError("x has ") << getX().getType().getFeatures() << " features, the result "
+                                 << getType().getFeatures();
   return verifyPairs(*this, getP().getType(), getX().getType(), getType());
 }
 
-LogicalResult CombineTransposedOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+LogicalResult CombineTransposedOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                            SmallVectorImpl<Tensor> &results) {
   Tensor y = zeros(shape, getType());
   PairsType pairs = getP().getType();
   const int64_t heads = pairs.getHeads(), width = y.features() / heads;
@@ -196,7 +202,8 @@ LogicalResult MaskOp::differentiate(OpBuilder &builder, Gradients &gradients) {
 }
 
 // The numbers of one query and head are consecutive: calls `visit` with the first and how many there are.
-static void forEachScoreRow(const xfc_shape &shape, PairsType pairs, Tensor &tensor, llvm::function_ref<void(int64_t, int64_t)> visit) {
+static void forEachScoreRow(const xfc_shape &shape, PairsType pairs, Tensor &tensor,
+                            llvm::function_ref<void(int64_t, int64_t)> visit) {
   forEachPair(shape, pairs.getQueries(), pairs.getStructure(), [&](const Pair &pair) {
     if (pair.index == 0)
       for (int64_t h = 0; h < pairs.getHeads(); ++h)
@@ -243,7 +250,8 @@ LogicalResult SoftmaxOp::differentiate(OpBuilder &builder, Gradients &gradients)
 
 int64_t SoftmaxGradOp::getInPlaceOperand(unsigned) { return 0; }
 
-LogicalResult SoftmaxGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+LogicalResult SoftmaxGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                      SmallVectorImpl<Tensor> &results) {
   Tensor ds = operands[0];
   forEachScoreRow(shape, cast<PairsType>(getType()), ds, [&](int64_t first, int64_t count) {
     double *row = ds.data.data() + first;
@@ -272,7 +280,9 @@ void SoftmaxGradOp::lowerPlain(PlainBuilder &b) {
 //===--------------------------------------------------------------------------------------------------------===//
 
 static int64_t structureOf(RowsType queries, RowsType keys, bool padding, bool causal, int64_t heads) {
-  return PairsType::get(queries.getContext(), queries.getSet(), keys.getSet(), padding, causal, heads, queries.getElementType()).getStructure();
+  return PairsType::get(queries.getContext(), queries.getSet(), keys.getSet(), padding, causal, heads,
+                        queries.getElementType())
+      .getStructure();
 }
 
 int64_t AttentionOp::getStructure() {
@@ -288,7 +298,8 @@ template <typename Op> static LogicalResult verifyAttention(Op op, RowsType outp
   RowsType q = op.getQ().getType(), k = op.getK().getType(), v = op.getV().getType();
   auto heads = static_cast<int64_t>(op.getHeads());
   if (heads <= 0 || q.getFeatures() % heads || v.getFeatures() % heads)
-    return op.emitOpError() << heads << " heads do not divide " << q.getFeatures() << " and " << v.getFeatures() << " features";
+    return op.emitOpError() << heads << " heads do not divide " << q.getFeatures() << " and " << v.getFeatures()
+                            << " features";
   if (q.getFeatures() != k.getFeatures())
     return op.emitOpError("q has ") << q.getFeatures() << " features, k " << k.getFeatures();
   if (k.getSet() != v.getSet())
@@ -297,8 +308,8 @@ template <typename Op> static LogicalResult verifyAttention(Op op, RowsType outp
     return op.emitOpError("output must be rows of q with the features of v, found ") << output;
   if (lse != RowsType::get(op.getContext(), q.getSet(), {heads}, q.getElementType()))
     return op.emitOpError("lse must be ") << heads << " numbers a row of q, found " << lse;
-  if (!PairsType::getChecked([&] { return op.emitOpError(); }, op.getContext(), q.getSet(), k.getSet(), op.getPadding(), op.getCausal(), heads,
-                             q.getElementType()))
+  if (!PairsType::getChecked([&] { return op.emitOpError(); }, op.getContext(), q.getSet(), k.getSet(), op.getPadding(),
+                             op.getCausal(), heads, q.getElementType()))
     return failure();
   double rate = op.getRate().convertToDouble();
   if (!(rate >= 0 && rate < 1))
@@ -316,7 +327,8 @@ LogicalResult AttentionOp::verify() {
 }
 
 LogicalResult AttentionGradOp::verify() {
-  if (getDq().getType() != getQ().getType() || getDk().getType() != getK().getType() || getDv().getType() != getV().getType())
+  if (getDq().getType() != getQ().getType() || getDk().getType() != getK().getType() ||
+      getDv().getType() != getV().getType())
     return emitOpError("dq, dk and dv must have the types of q, k and v");
   if (getDoutput().getType() != getOutput().getType())
     return emitOpError("doutput and output must have one type");
@@ -350,10 +362,18 @@ struct AttentionReference {
 };
 } // namespace
 
-LogicalResult AttentionOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
-  const Tensor q = rounded(operands[0], getCompute()), k = rounded(operands[1], getCompute()), v = rounded(operands[2], getCompute());
-  AttentionReference reference{shape, getQ().getType().getSet(), getK().getType().getSet(), getStructure(), static_cast<int64_t>(getHeads()),
-                               static_cast<int64_t>(getId()), getScale().convertToDouble(), getRate().convertToDouble()};
+LogicalResult AttentionOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                    SmallVectorImpl<Tensor> &results) {
+  const Tensor q = rounded(operands[0], getCompute()), k = rounded(operands[1], getCompute()),
+               v = rounded(operands[2], getCompute());
+  AttentionReference reference{shape,
+                               getQ().getType().getSet(),
+                               getK().getType().getSet(),
+                               getStructure(),
+                               static_cast<int64_t>(getHeads()),
+                               static_cast<int64_t>(getId()),
+                               getScale().convertToDouble(),
+                               getRate().convertToDouble()};
   Tensor o = zeros(shape, getResult().getType()), lse = zeros(shape, getLse().getType()), weights;
   if (getWeights())
     weights = zeros(shape, getWeights().getType());
@@ -388,8 +408,9 @@ LogicalResult AttentionOp::differentiate(OpBuilder &builder, Gradients &gradient
     return emitOpError("the returned weights cannot be differentiated");
   if (!dout)
     return success();
-  auto grad = AttentionGradOp::create(builder, getLoc(), TypeRange{getQ().getType(), getK().getType(), getV().getType()},
-                                      ValueRange{dout, getQ(), getK(), getV(), getResult(), getLse()}, (*this)->getAttrs());
+  auto grad =
+      AttentionGradOp::create(builder, getLoc(), TypeRange{getQ().getType(), getK().getType(), getV().getType()},
+                              ValueRange{dout, getQ(), getK(), getV(), getResult(), getLse()}, (*this)->getAttrs());
   gradients.add(getQ(), gradients.wanted(getQ()) ? grad.getDq() : Value());
   gradients.add(getK(), gradients.wanted(getK()) ? grad.getDk() : Value());
   gradients.add(getV(), gradients.wanted(getV()) ? grad.getDv() : Value());
@@ -398,13 +419,21 @@ LogicalResult AttentionOp::differentiate(OpBuilder &builder, Gradients &gradient
 
 // With p the probabilities before and z those after dropout: dv = z^T do, dz = do v^T, dp = factor dz,
 // ds = p (dp - sum over keys of p dp), dq = scale ds k, dk = scale ds^T q. The sum equals do . o of the head.
-LogicalResult AttentionGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
-  const Tensor dout = rounded(operands[0], getCompute()), q = rounded(operands[1], getCompute()), k = rounded(operands[2], getCompute()),
-               v = rounded(operands[3], getCompute());
+LogicalResult AttentionGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                        SmallVectorImpl<Tensor> &results) {
+  const Tensor dout = rounded(operands[0], getCompute()), q = rounded(operands[1], getCompute()),
+               k = rounded(operands[2], getCompute()), v = rounded(operands[3], getCompute());
   const Tensor &o = operands[4], &lse = operands[5];
-  AttentionReference reference{shape, getQ().getType().getSet(), getK().getType().getSet(), getStructure(), static_cast<int64_t>(getHeads()),
-                               static_cast<int64_t>(getId()), getScale().convertToDouble(), getRate().convertToDouble()};
-  Tensor dq = zeros(shape, getDq().getType()), dk = zeros(shape, getDk().getType()), dv = zeros(shape, getDv().getType());
+  AttentionReference reference{shape,
+                               getQ().getType().getSet(),
+                               getK().getType().getSet(),
+                               getStructure(),
+                               static_cast<int64_t>(getHeads()),
+                               static_cast<int64_t>(getId()),
+                               getScale().convertToDouble(),
+                               getRate().convertToDouble()};
+  Tensor dq = zeros(shape, getDq().getType()), dk = zeros(shape, getDk().getType()),
+         dv = zeros(shape, getDv().getType());
   const int64_t keyWidth = q.features() / reference.heads, valueWidth = v.features() / reference.heads;
   reference.forEach([&](const Pair &pair, int64_t h) {
     double p = std::exp(reference.score(pair, h, q, k) - lse.row(pair.query)[h]), factor = reference.factor(pair, h);
@@ -428,9 +457,11 @@ LogicalResult AttentionGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor>
 
 LogicalResult CacheWriteOp::verify() {
   if (getCache().getType().getSet() != RowSet::cache || getCache().getType() != getType())
-    return emitOpError("operand and result must be rows of the cache, found ") << getCache().getType() << " and " << getType();
+    return emitOpError("operand and result must be rows of the cache, found ")
+           << getCache().getType() << " and " << getType();
   if (getRows().getType().getFeatures() != getType().getFeatures())
-    return emitOpError("rows have ") << getRows().getType().getFeatures() << " features, the cache " << getType().getFeatures();
+    return emitOpError("rows have ") << getRows().getType().getFeatures() << " features, the cache "
+                                     << getType().getFeatures();
   if (getRows().getType().getSet() != RowSet::target)
     return emitOpError("rows must be rows of the target, found ") << getRows().getType();
   return verifyOneElementType(*this);
@@ -438,7 +469,8 @@ LogicalResult CacheWriteOp::verify() {
 
 int64_t CacheWriteOp::getInPlaceOperand(unsigned) { return 0; }
 
-LogicalResult CacheWriteOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+LogicalResult CacheWriteOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                     SmallVectorImpl<Tensor> &results) {
   Tensor cache = operands[0];
   for (int64_t h = 0; h < operands[1].shape[0]; ++h)
     std::copy_n(operands[1].row(h), cache.features(), cache.row(shape.slots[h]));

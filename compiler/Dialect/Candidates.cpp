@@ -6,7 +6,8 @@
 using namespace mlir;
 using namespace xfc;
 
-void xfc::largestTokens(ArrayRef<double> values, int64_t first, ArrayRef<int64_t> excluded, int64_t count, double *tokens, double *largest) {
+void xfc::largestTokens(ArrayRef<double> values, int64_t first, ArrayRef<int64_t> excluded, int64_t count,
+                        double *tokens, double *largest) {
   SmallVector<int64_t> order;
   for (int64_t i = 0; i < static_cast<int64_t>(values.size()); ++i)
     if (values[i] > -HUGE_VAL && !llvm::is_contained(excluded, first + i))
@@ -19,13 +20,16 @@ void xfc::largestTokens(ArrayRef<double> values, int64_t first, ArrayRef<int64_t
   }
 }
 
-LogicalResult xfc::verifyCandidates(Operation *op, RowsType rows, RowsType wanted, RowsType tokens, RowsType numbers, RowsType wantedNumber,
-                                    ArrayRef<int64_t> excluded, int64_t vocabulary) {
-  auto like = [&](ArrayRef<int64_t> shape, Type element) { return RowsType::get(op->getContext(), rows.getSet(), shape, element); };
+LogicalResult xfc::verifyCandidates(Operation *op, RowsType rows, RowsType wanted, RowsType tokens, RowsType numbers,
+                                    RowsType wantedNumber, ArrayRef<int64_t> excluded, int64_t vocabulary) {
+  auto like = [&](ArrayRef<int64_t> shape, Type element) {
+    return RowsType::get(op->getContext(), rows.getSet(), shape, element);
+  };
   if (wanted.getSet() != rows.getSet())
     return op->emitOpError("wanted tokens are of rows of ") << stringifyRowSet(rows.getSet()) << ", found " << wanted;
   if (tokens.getSet() != rows.getSet() || tokens.getFeatures() < 1)
-    return op->emitOpError("tokens must be a list for each of the rows of ") << stringifyRowSet(rows.getSet()) << ", found " << tokens;
+    return op->emitOpError("tokens must be a list for each of the rows of ")
+           << stringifyRowSet(rows.getSet()) << ", found " << tokens;
   if (numbers != like(tokens.getShape(), rows.getElementType()))
     return op->emitOpError("each token needs a number, found ") << numbers << " for " << tokens;
   if (wantedNumber != like({}, rows.getElementType()))
@@ -42,11 +46,12 @@ LogicalResult xfc::verifyCandidates(Operation *op, RowsType rows, RowsType wante
 
 LogicalResult CandidatesOp::verify() {
   RowsType logProbs = getLogProbs().getType();
-  return verifyCandidates(*this, logProbs, getWanted().getType(), getTokens().getType(), getBest().getType(), getWantedLogProb().getType(),
-                          getExcluded(), logProbs.getFeatures());
+  return verifyCandidates(*this, logProbs, getWanted().getType(), getTokens().getType(), getBest().getType(),
+                          getWantedLogProb().getType(), getExcluded(), logProbs.getFeatures());
 }
 
-LogicalResult CandidatesOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+LogicalResult CandidatesOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                     SmallVectorImpl<Tensor> &results) {
   const Tensor &logProbs = operands[0], &wanted = operands[1];
   Tensor tokens = zeros(shape, getTokens().getType()), best = zeros(shape, getBest().getType()),
          wantedLogProb = zeros(shape, getWantedLogProb().getType());
@@ -61,7 +66,8 @@ LogicalResult CandidatesOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> op
 
 // The next candidate is the largest of those that come behind the last one, and of these the lowest token.
 void CandidatesOp::lowerPlain(PlainBuilder &b) {
-  Value logProbs = b.operand(0), wanted = b.operand(1), tokens = b.result(0), best = b.result(1), wantedLogProb = b.result(2);
+  Value logProbs = b.operand(0), wanted = b.operand(1), tokens = b.result(0), best = b.result(1),
+        wantedLogProb = b.result(2);
   const int64_t vocabulary = getLogProbs().getType().getFeatures();
   b.forEach(b.rowCount(), [&](const Number &i) {
     Value row = b.slice(logProbs, {i});
@@ -69,15 +75,18 @@ void CandidatesOp::lowerPlain(PlainBuilder &b) {
     for (int64_t c = 0; c < getTokens().getType().getFeatures(); ++c) {
       // Minus infinity where the token is no candidate any more.
       auto left = [&](const Number &x) {
-        Number token = b.loop('j'), value = last ? select(x < *last, x, select(x == *last, select(token > *lastToken, x, -INFINITY), -INFINITY))
-                                                 : select(x > -INFINITY, x, -INFINITY);
+        Number token = b.loop('j'),
+               value =
+                   last ? select(x < *last, x, select(x == *last, select(token > *lastToken, x, -INFINITY), -INFINITY))
+                        : select(x > -INFINITY, x, -INFINITY);
         for (int64_t excluded : getExcluded())
           value = select(token == excluded, -INFINITY, value);
         return value;
       };
       Number largest = b.reduce("j->", row, -INFINITY, [&](auto v) { return max(v[1], left(v[0])); });
       Number none(b, Number(vocabulary).as(b, b.b.getIndexType()));
-      Number token = b.reduce("j->", row, none, [&](auto v) { return select(left(v[0]) == largest, min(v[1], b.loop('j')), v[1]); });
+      Number token = b.reduce("j->", row, none,
+                              [&](auto v) { return select(left(v[0]) == largest, min(v[1], b.loop('j')), v[1]); });
       b.store(select(largest > -INFINITY, token, -1), tokens, {i, c});
       b.store(largest, best, {i, c});
       last = largest;
@@ -94,17 +103,22 @@ void CandidatesOp::lowerPlain(PlainBuilder &b) {
 LogicalResult MergeCandidatesOp::verify() {
   RowsType lse = getLse().getType(), slabTokens = getSlabTokens().getType(), tokens = getTokens().getType();
   if (slabTokens.getFeatures() != lse.getFeatures() * tokens.getFeatures())
-    return emitOpError("slabs' tokens must be ") << lse.getFeatures() << " slabs of " << tokens.getFeatures() << ", found " << slabTokens;
-  auto like = [&](ArrayRef<int64_t> shape) { return RowsType::get(getContext(), lse.getSet(), shape, lse.getElementType()); };
+    return emitOpError("slabs' tokens must be ")
+           << lse.getFeatures() << " slabs of " << tokens.getFeatures() << ", found " << slabTokens;
+  auto like = [&](ArrayRef<int64_t> shape) {
+    return RowsType::get(getContext(), lse.getSet(), shape, lse.getElementType());
+  };
   if (slabTokens.getSet() != lse.getSet() || getLargest().getType() != like(slabTokens.getShape()))
-    return emitOpError("each token of a slab needs a number, found ") << getLargest().getType() << " for " << slabTokens;
+    return emitOpError("each token of a slab needs a number, found ")
+           << getLargest().getType() << " for " << slabTokens;
   if (getWantedLogit().getType() != like({}))
     return emitOpError("the wanted token needs one number a row, found ") << getWantedLogit().getType();
-  return verifyCandidates(*this, lse, RowsType::get(getContext(), lse.getSet(), {}, IntegerType::get(getContext(), 32)), tokens, getBest().getType(),
-                          getWantedLogProb().getType(), {}, 0);
+  return verifyCandidates(*this, lse, RowsType::get(getContext(), lse.getSet(), {}, IntegerType::get(getContext(), 32)),
+                          tokens, getBest().getType(), getWantedLogProb().getType(), {}, 0);
 }
 
-LogicalResult MergeCandidatesOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+LogicalResult MergeCandidatesOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                          SmallVectorImpl<Tensor> &results) {
   const Tensor &slabTokens = operands[0], &largest = operands[1], &lse = operands[2], &wantedLogit = operands[3];
   Tensor tokens = zeros(shape, getTokens().getType()), best = zeros(shape, getBest().getType()),
          wantedLogProb = zeros(shape, getWantedLogProb().getType());

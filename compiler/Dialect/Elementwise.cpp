@@ -114,7 +114,8 @@ LogicalResult ActivationOp::differentiate(OpBuilder &builder, Gradients &gradien
 
 int64_t ActivationGradOp::getInPlaceOperand(unsigned) { return 0; }
 
-LogicalResult ActivationGradOp::evaluate(const xfc_shape &, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+LogicalResult ActivationGradOp::evaluate(const xfc_shape &, ArrayRef<Tensor> operands,
+                                         SmallVectorImpl<Tensor> &results) {
   Tensor dx = operands[0];
   for (size_t i = 0; i < dx.data.size(); ++i) {
     double x = operands[1].data[i], slope = 0;
@@ -184,15 +185,18 @@ LogicalResult DropoutOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> opera
     const xfc_rows &rows = rowsOf(shape, type);
     for (int64_t i = 0; i < rows.rows; ++i)
       for (int64_t f = 0; f < type.getFeatures(); ++f)
-        y.row(i)[f] *= getKept() ? keptFactor(shape, rate) : dropoutFactor(shape, rate, getId(), rows.sentences[rows.sequence_of[i]], rows.positions[i], f);
+        y.row(i)[f] *=
+            getKept() ? keptFactor(shape, rate)
+                      : dropoutFactor(shape, rate, getId(), rows.sentences[rows.sequence_of[i]], rows.positions[i], f);
   } else {
     auto pairs = cast<PairsType>(getType());
     const xfc_rows &queries = shape.sets[static_cast<int>(pairs.getQueries())];
     const xfc_rows &keys = shape.sets[static_cast<int>(pairs.getKeys())];
     forEachPair(shape, pairs.getQueries(), pairs.getStructure(), [&](const Pair &pair) {
       for (int64_t h = 0; h < pairs.getHeads(); ++h)
-        y.data[pair.element(h, pairs.getHeads())] *= dropoutFactor(shape, rate, getId(), queries.sentences[pair.sequence],
-                                                                   queries.positions[pair.query], keys.positions[pair.key], 1 + h);
+        y.data[pair.element(h, pairs.getHeads())] *=
+            dropoutFactor(shape, rate, getId(), queries.sentences[pair.sequence], queries.positions[pair.query],
+                          keys.positions[pair.key], 1 + h);
     });
   }
   results.push_back(std::move(y));
@@ -206,9 +210,8 @@ void DropoutOp::lowerPlain(PlainBuilder &b) {
   if (getKept())
     return b.elementwise({x}, y, [&](auto v) { return b.keptByDropout(v[0], rate); });
   if (!pairs)
-    return b.generic("ij,i,i->ij", {x, positions, b.sequenceOf()}, y, [&](auto v) {
-      return b.dropout(v[0], rate, b.load(sentences, {v[2]}), v[1], b.loop('j'), 0);
-    });
+    return b.generic("ij,i,i->ij", {x, positions, b.sequenceOf()}, y,
+                     [&](auto v) { return b.dropout(v[0], rate, b.load(sentences, {v[2]}), v[1], b.loop('j'), 0); });
   Value keyPositions = b.positions(PlainBuilder::Of::Keys);
   b.forEachHead(pairs, [&](const PlainBuilder::Head &head) {
     Number sentence = b.load(sentences, {head.sequence});

@@ -22,7 +22,8 @@ LogicalResult EmbeddingOp::verify() {
   return verifyOneElementType(*this);
 }
 
-LogicalResult EmbeddingOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+LogicalResult EmbeddingOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                    SmallVectorImpl<Tensor> &results) {
   Tensor y = zeros(shape, getType());
   double scale = getScale().convertToDouble();
   for (int64_t i = 0; i < y.shape[0]; ++i)
@@ -34,13 +35,15 @@ LogicalResult EmbeddingOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> ope
 
 void EmbeddingOp::lowerPlain(PlainBuilder &b) {
   Value table = b.operand(1);
-  b.generic("i->ij", b.operand(0), b.result(0), [&](auto v) { return getScale().convertToDouble() * b.load(table, {v[0], b.loop('j')}); });
+  b.generic("i->ij", b.operand(0), b.result(0),
+            [&](auto v) { return getScale().convertToDouble() * b.load(table, {v[0], b.loop('j')}); });
 }
 
 LogicalResult EmbeddingOp::differentiate(OpBuilder &builder, Gradients &gradients) {
   Value dy = gradients.of(getResult());
   if (dy && gradients.wanted(getTable()))
-    gradients.add(getTable(), EmbeddingGradOp::create(builder, getLoc(), getTable().getType(), dy, getIds(), getScale()));
+    gradients.add(getTable(),
+                  EmbeddingGradOp::create(builder, getLoc(), getTable().getType(), dy, getIds(), getScale()));
   return success();
 }
 
@@ -57,7 +60,8 @@ LogicalResult EmbeddingGradOp::verify() {
   return verifyTableGrad(*this, getType(), getDy().getType());
 }
 
-LogicalResult EmbeddingGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+LogicalResult EmbeddingGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                        SmallVectorImpl<Tensor> &results) {
   Tensor dtable = zeros(shape, getType());
   double scale = getScale().convertToDouble();
   for (int64_t i = 0; i < operands[0].shape[0]; ++i)
@@ -71,7 +75,8 @@ LogicalResult EmbeddingGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor>
 static void lowerTableGrad(PlainBuilder &b, Value dy, Value entries, Value dtable, double scale) {
   b.fill(dtable, 0);
   b.forEach(b.rowCount(), [&](const Number &i) {
-    b.elementwise(b.slice(dy, {i}), b.slice(dtable, {b.load(entries, {i})}), [&](auto v) { return v[1] + scale * v[0]; });
+    b.elementwise(b.slice(dy, {i}), b.slice(dtable, {b.load(entries, {i})}),
+                  [&](auto v) { return v[1] + scale * v[0]; });
   });
 }
 
@@ -94,7 +99,8 @@ LogicalResult SinusoidOp::verify() {
 LogicalResult SinusoidOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor>, SmallVectorImpl<Tensor> &results) {
   Tensor table = zeros(shape, getType());
   const int64_t d = table.features();
-  double base = getBase().convertToDouble(), m = getExponentMultiplier().convertToDouble(), c = getCosineOffset().convertToDouble();
+  double base = getBase().convertToDouble(), m = getExponentMultiplier().convertToDouble(),
+         c = getCosineOffset().convertToDouble();
   for (int64_t p = 0; p < table.shape[0]; ++p)
     for (int64_t i = 0; i < d; i += 2) {
       int64_t sine = getHalves() ? i / 2 : i, cosine = getHalves() ? (d + 1) / 2 + i / 2 : i + 1;
@@ -117,7 +123,8 @@ LogicalResult AddPositionsOp::verify() {
 
 int64_t AddPositionsOp::getInPlaceOperand(unsigned) { return 0; }
 
-LogicalResult AddPositionsOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+LogicalResult AddPositionsOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                       SmallVectorImpl<Tensor> &results) {
   Tensor y = operands[0];
   const xfc_rows &rows = rowsOf(shape, getX().getType());
   for (int64_t i = 0; i < rows.rows; ++i)
@@ -129,7 +136,8 @@ LogicalResult AddPositionsOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> 
 
 void AddPositionsOp::lowerPlain(PlainBuilder &b) {
   Value table = b.operand(1);
-  b.generic("ij,i->ij", {b.operand(0), b.positions()}, b.result(0), [&](auto v) { return v[0] + b.load(table, {v[1], b.loop('j')}); });
+  b.generic("ij,i->ij", {b.operand(0), b.positions()}, b.result(0),
+            [&](auto v) { return v[0] + b.load(table, {v[1], b.loop('j')}); });
 }
 
 LogicalResult AddPositionsOp::differentiate(OpBuilder &builder, Gradients &gradients) {
@@ -145,7 +153,8 @@ LogicalResult AddPositionsOp::differentiate(OpBuilder &builder, Gradients &gradi
 
 LogicalResult PositionsGradOp::verify() { return verifyTableGrad(*this, getType(), getDy().getType()); }
 
-LogicalResult PositionsGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+LogicalResult PositionsGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                        SmallVectorImpl<Tensor> &results) {
   Tensor dtable = zeros(shape, getType());
   const xfc_rows &rows = rowsOf(shape, getDy().getType());
   for (int64_t i = 0; i < rows.rows; ++i)

@@ -10,11 +10,13 @@ using namespace xfc;
 //===--------------------------------------------------------------------------------------------------------===//
 
 // The epilogue takes the product and the extras, all rows of one type, and yields the results.
-static LogicalResult verifyProduct(Operation *op, RowsType in, RankedTensorType weight, int inDim, OperandRange extras, Region &epilogue) {
+static LogicalResult verifyProduct(Operation *op, RowsType in, RankedTensorType weight, int inDim, OperandRange extras,
+                                   Region &epilogue) {
   if (weight.getRank() != 2)
     return op->emitOpError("weight must have two dimensions, found ") << weight;
   if (in.getFeatures() != weight.getDimSize(inDim))
-    return op->emitOpError("rows have ") << in.getFeatures() << " features, weight " << weight << " takes " << weight.getDimSize(inDim);
+    return op->emitOpError("rows have ") << in.getFeatures() << " features, weight " << weight << " takes "
+                                         << weight.getDimSize(inDim);
   if (failed(verifyOneElementType(op)))
     return failure();
   auto out = RowsType::get(op->getContext(), in.getSet(), {weight.getDimSize(1 - inDim)}, in.getElementType());
@@ -28,7 +30,8 @@ static LogicalResult verifyProduct(Operation *op, RowsType in, RankedTensorType 
   }
   Block &block = epilogue.front();
   if (!epilogue.hasOneBlock() || block.getNumArguments() != 1 + extras.size())
-    return op->emitOpError("epilogue must be one block with an argument for the product and each of ") << extras.size() << " extras";
+    return op->emitOpError("epilogue must be one block with an argument for the product and each of ")
+           << extras.size() << " extras";
   for (Type type : block.getArgumentTypes())
     if (type != out)
       return op->emitOpError("epilogue's arguments must be ") << out << ", found " << type;
@@ -63,7 +66,8 @@ static LogicalResult finish(const xfc_shape &shape, Tensor product, ArrayRef<Ten
 
 LogicalResult LinearOp::verify() {
   if (getBias() && getBias().getType().getShape() != getWeight().getType().getShape().take_front())
-    return emitOpError("bias must have ") << getWeight().getType().getDimSize(0) << " elements, found " << getBias().getType();
+    return emitOpError("bias must have ")
+           << getWeight().getType().getDimSize(0) << " elements, found " << getBias().getType();
   return verifyProduct(*this, getX().getType(), getWeight().getType(), 1, getExtras(), getEpilogue());
 }
 
@@ -81,7 +85,8 @@ static Tensor linear(const Tensor &x, const Tensor &weight, const Tensor *bias) 
 }
 
 LogicalResult LinearOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
-  Tensor y = linear(rounded(operands[0], getCompute()), rounded(operands[1], getCompute()), getBias() ? &operands[2] : nullptr);
+  Tensor y = linear(rounded(operands[0], getCompute()), rounded(operands[1], getCompute()),
+                    getBias() ? &operands[2] : nullptr);
   return finish(shape, std::move(y), operands.drop_front(getBias() ? 3 : 2), getEpilogue(), results);
 }
 
@@ -95,13 +100,16 @@ void LinearOp::lowerPlain(PlainBuilder &b) {
 }
 
 // dx, dW and db of y = x W^T + b from dy.
-static void differentiateLinear(OpBuilder &builder, Location location, Gradients &gradients, Value dy, Value x, Value weight, Value bias,
-                                ComputeTypeAttr compute) {
+static void differentiateLinear(OpBuilder &builder, Location location, Gradients &gradients, Value dy, Value x,
+                                Value weight, Value bias, ComputeTypeAttr compute) {
   if (gradients.wanted(x))
-    gradients.add(x, LinearInputGradOp::create(builder, location, TypeRange{x.getType()}, dy, weight, ValueRange{}, compute).getResult(0));
+    gradients.add(
+        x, LinearInputGradOp::create(builder, location, TypeRange{x.getType()}, dy, weight, ValueRange{}, compute)
+               .getResult(0));
   const bool wantsBias = bias && gradients.wanted(bias);
   if (gradients.wanted(weight) || wantsBias) {
-    auto grad = LinearWeightGradOp::create(builder, location, weight.getType(), wantsBias ? bias.getType() : Type(), dy, x, compute);
+    auto grad = LinearWeightGradOp::create(builder, location, weight.getType(), wantsBias ? bias.getType() : Type(), dy,
+                                           x, compute);
     if (gradients.wanted(weight))
       gradients.add(weight, grad.getDweight());
     if (wantsBias)
@@ -121,7 +129,8 @@ LogicalResult LinearInputGradOp::verify() {
   return verifyProduct(*this, getDy().getType(), getWeight().getType(), 0, getExtras(), getEpilogue());
 }
 
-LogicalResult LinearInputGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+LogicalResult LinearInputGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                          SmallVectorImpl<Tensor> &results) {
   const Tensor dy = rounded(operands[0], getCompute()), weight = rounded(operands[1], getCompute());
   Tensor dx{{dy.shape[0], weight.shape[1]}, {}};
   dx.data.assign(dy.shape[0] * weight.shape[1], 0.0);
@@ -146,13 +155,16 @@ LogicalResult LinearWeightGradOp::verify() {
   if (dy.getSet() != x.getSet())
     return emitOpError("dy and x are rows of different sets");
   if (getDweight().getType().getShape() != ArrayRef<int64_t>{dy.getFeatures(), x.getFeatures()})
-    return emitOpError("the weight's gradient must be [") << dy.getFeatures() << ", " << x.getFeatures() << "], found " << getDweight().getType();
+    return emitOpError("the weight's gradient must be [")
+           << dy.getFeatures() << ", " << x.getFeatures() << "], found " << getDweight().getType();
   if (getDbias() && getDbias().getType().getShape() != ArrayRef<int64_t>{dy.getFeatures()})
-    return emitOpError("the bias's gradient must have ") << dy.getFeatures() << " elements, found " << getDbias().getType();
+    return emitOpError("the bias's gradient must have ")
+           << dy.getFeatures() << " elements, found " << getDbias().getType();
   return verifyOneElementType(*this);
 }
 
-LogicalResult LinearWeightGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+LogicalResult LinearWeightGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                           SmallVectorImpl<Tensor> &results) {
   const Tensor &unrounded = operands[0], dy = rounded(unrounded, getCompute()), x = rounded(operands[1], getCompute());
   Tensor dw = zeros(shape, getDweight().getType());
   for (int64_t i = 0; i < dy.shape[0]; ++i)
@@ -241,7 +253,9 @@ OpFoldResult JoinOp::fold(FoldAdaptor) {
   if (getParts().size() == 1 && getParts()[0].getType() == getType())
     return getParts()[0];
   auto split = getParts()[0].getDefiningOp<SplitOp>();
-  return split && ValueRange(split.getResults()) == ValueRange(getParts()) && split.getX().getType() == getType() ? split.getX() : OpFoldResult();
+  return split && ValueRange(split.getResults()) == ValueRange(getParts()) && split.getX().getType() == getType()
+             ? split.getX()
+             : OpFoldResult();
 }
 
 LogicalResult JoinOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
@@ -268,7 +282,8 @@ LogicalResult ConcatOp::verify() {
     auto type = cast<RankedTensorType>(part.getType());
     if (type.getRank() == 0 || type.getShape().drop_front() != getType().getShape().drop_front() ||
         type.getElementType() != getType().getElementType())
-      return emitOpError("parts and result may differ in their first dimension only, found ") << type << " and " << getType();
+      return emitOpError("parts and result may differ in their first dimension only, found ")
+             << type << " and " << getType();
     rows += type.getDimSize(0);
   }
   if (rows != getType().getDimSize(0))
@@ -300,12 +315,14 @@ LogicalResult ConcatOp::differentiate(OpBuilder &builder, Gradients &gradients) 
 
 LogicalResult SliceOp::verify() {
   RankedTensorType from = getX().getType(), type = getType();
-  if (from.getRank() == 0 || from.getRank() != type.getRank() || from.getShape().drop_front() != type.getShape().drop_front() ||
-      from.getElementType() != type.getElementType())
-    return emitOpError("operand and result may differ in their first dimension only, found ") << from << " and " << type;
+  if (from.getRank() == 0 || from.getRank() != type.getRank() ||
+      from.getShape().drop_front() != type.getShape().drop_front() || from.getElementType() != type.getElementType())
+    return emitOpError("operand and result may differ in their first dimension only, found ")
+           << from << " and " << type;
   auto offset = static_cast<int64_t>(getOffset());
   if (offset < 0 || offset + type.getDimSize(0) > from.getDimSize(0))
-    return emitOpError("takes rows ") << offset << " to " << offset + type.getDimSize(0) << " of " << from.getDimSize(0);
+    return emitOpError("takes rows ") << offset << " to " << offset + type.getDimSize(0) << " of "
+                                      << from.getDimSize(0);
   return success();
 }
 
@@ -336,8 +353,7 @@ LogicalResult SliceOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operand
 //===--------------------------------------------------------------------------------------------------------===//
 
 // `logits` is the result with a feature for each word, `numbers` those with one number a row.
-template <typename Op>
-static LogicalResult verifyLinearLoss(Op op, RowsType logits, ArrayRef<RowsType> numbers) {
+template <typename Op> static LogicalResult verifyLinearLoss(Op op, RowsType logits, ArrayRef<RowsType> numbers) {
   RankedTensorType weight = op.getWeight().getType();
   if (weight.getRank() != 2 || weight.getDimSize(1) != op.getX().getType().getFeatures())
     return op.emitOpError("weight must be [vocabulary, ") << op.getX().getType().getFeatures() << "], found " << weight;
@@ -352,9 +368,11 @@ LogicalResult LinearCrossEntropyOp::verify() {
   return verifyLinearLoss(*this, getLogits().getType(), {getLoss().getType(), getNll().getType(), getLse().getType()});
 }
 
-LogicalResult LinearCrossEntropyOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+LogicalResult LinearCrossEntropyOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                             SmallVectorImpl<Tensor> &results) {
   int64_t rest = getBias() ? 3 : 2;
-  Tensor logits = linear(rounded(operands[0], getCompute()), rounded(operands[1], getCompute()), getBias() ? &operands[2] : nullptr);
+  Tensor logits = linear(rounded(operands[0], getCompute()), rounded(operands[1], getCompute()),
+                         getBias() ? &operands[2] : nullptr);
   SmallVector<Tensor> losses;
   crossEntropy(logits, operands[rest], operands[rest + 1].data[0], losses);
   results.append({losses[0], losses[1], std::move(logits), losses[2]});
@@ -365,20 +383,24 @@ LogicalResult LinearCrossEntropyOp::differentiate(OpBuilder &builder, Gradients 
   Value dloss = gradients.of(getLoss());
   if (!dloss)
     return success();
-  Value dlogits = CrossEntropyGradOp::create(builder, getLoc(), getLogits().getType(), getLogits(), dloss, getLabels(), getLse(), getSmoothing());
+  Value dlogits = CrossEntropyGradOp::create(builder, getLoc(), getLogits().getType(), getLogits(), dloss, getLabels(),
+                                             getLse(), getSmoothing());
   differentiateLinear(builder, getLoc(), gradients, dlogits, getX(), getWeight(), getBias(), getComputeAttr());
   return success();
 }
 
 LogicalResult LinearCrossEntropyWithGradOp::verify() {
-  return verifyLinearLoss(*this, getDlogits().getType(), {getLoss().getType(), getNll().getType(), getDloss().getType()});
+  return verifyLinearLoss(*this, getDlogits().getType(),
+                          {getLoss().getType(), getNll().getType(), getDloss().getType()});
 }
 
-LogicalResult LinearCrossEntropyWithGradOp::evaluate(const xfc_shape &, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+LogicalResult LinearCrossEntropyWithGradOp::evaluate(const xfc_shape &, ArrayRef<Tensor> operands,
+                                                     SmallVectorImpl<Tensor> &results) {
   int64_t rest = getBias() ? 3 : 2;
   const Tensor &labels = operands[rest], &dloss = operands[rest + 2];
   double smoothing = operands[rest + 1].data[0];
-  Tensor logits = linear(rounded(operands[0], getCompute()), rounded(operands[1], getCompute()), getBias() ? &operands[2] : nullptr);
+  Tensor logits = linear(rounded(operands[0], getCompute()), rounded(operands[1], getCompute()),
+                         getBias() ? &operands[2] : nullptr);
   SmallVector<Tensor> losses;
   crossEntropy(logits, labels, smoothing, losses);
   Tensor dlogits = crossEntropyGrad(std::move(logits), dloss, labels, losses[2], smoothing);
@@ -404,24 +426,28 @@ LogicalResult LinearCandidatesOp::verify() {
   if (slab <= 0 || slab % 64 != 0)
     return emitOpError("slab must be a multiple of 64, found ") << slab;
   if (getTokens().getType().getFeatures() % getSlabs() != 0)
-    return emitOpError("tokens must have as many features for each of ") << getSlabs() << " slabs, found " << getTokens().getType();
+    return emitOpError("tokens must have as many features for each of ")
+           << getSlabs() << " slabs, found " << getTokens().getType();
   if (getLse().getType().getFeatures() != getSlabs())
     return emitOpError("lse must have one feature a slab, ") << getSlabs() << ", found " << getLse().getType();
-  return verifyCandidates(*this, getX().getType(), getWanted().getType(), getTokens().getType(), getLargest().getType(), getWantedLogit().getType(),
-                          getExcluded(), vocabulary);
+  return verifyCandidates(*this, getX().getType(), getWanted().getType(), getTokens().getType(), getLargest().getType(),
+                          getWantedLogit().getType(), getExcluded(), vocabulary);
 }
 
-LogicalResult LinearCandidatesOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
-  Tensor logits = linear(rounded(operands[0], getCompute()), rounded(operands[1], getCompute()), getBias() ? &operands[2] : nullptr);
+LogicalResult LinearCandidatesOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                           SmallVectorImpl<Tensor> &results) {
+  Tensor logits = linear(rounded(operands[0], getCompute()), rounded(operands[1], getCompute()),
+                         getBias() ? &operands[2] : nullptr);
   const Tensor &wanted = operands.back();
-  Tensor tokens = zeros(shape, getTokens().getType()), largest = zeros(shape, getLargest().getType()), lse = zeros(shape, getLse().getType()),
-         wantedLogit = zeros(shape, getWantedLogit().getType());
+  Tensor tokens = zeros(shape, getTokens().getType()), largest = zeros(shape, getLargest().getType()),
+         lse = zeros(shape, getLse().getType()), wantedLogit = zeros(shape, getWantedLogit().getType());
   for (int64_t i = 0; i < logits.shape[0]; ++i) {
     ArrayRef<double> row(logits.row(i), logits.features());
     for (int64_t slab = 0; slab < getSlabs(); ++slab) {
       const int64_t first = slab * getSlab();
       ArrayRef<double> part = row.slice(first, std::min<int64_t>(getSlab(), row.size() - first));
-      largestTokens(part, first, getExcluded(), getCount(), tokens.row(i) + slab * getCount(), largest.row(i) + slab * getCount());
+      largestTokens(part, first, getExcluded(), getCount(), tokens.row(i) + slab * getCount(),
+                    largest.row(i) + slab * getCount());
       lse.row(i)[slab] = logSumExp(part.data(), part.size());
     }
     wantedLogit.data[i] = row[static_cast<int64_t>(wanted.data[i])];

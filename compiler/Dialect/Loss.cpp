@@ -25,7 +25,8 @@ static std::pair<double, double> lossOf(const double *logProbs, int64_t vocabula
 
 LogicalResult xfc::verifyLoss(Operation *op, RowsType logits, RowsType labels, ArrayRef<RowsType> numbers) {
   if (labels.getSet() != logits.getSet())
-    return op->emitOpError("labels are rows of ") << stringifyRowSet(labels.getSet()) << ", found rows of " << stringifyRowSet(logits.getSet());
+    return op->emitOpError("labels are rows of ")
+           << stringifyRowSet(labels.getSet()) << ", found rows of " << stringifyRowSet(logits.getSet());
   for (RowsType type : numbers)
     if (type != RowsType::get(op->getContext(), logits.getSet(), {}, logits.getElementType()))
       return op->emitOpError("losses must be one number a row of the labels, found ") << type;
@@ -68,7 +69,8 @@ LogicalResult LogSoftmaxOp::differentiate(OpBuilder &builder, Gradients &gradien
 
 int64_t LogSoftmaxGradOp::getInPlaceOperand(unsigned) { return 0; }
 
-LogicalResult LogSoftmaxGradOp::evaluate(const xfc_shape &, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+LogicalResult LogSoftmaxGradOp::evaluate(const xfc_shape &, ArrayRef<Tensor> operands,
+                                         SmallVectorImpl<Tensor> &results) {
   Tensor dx = operands[0];
   const Tensor &y = operands[1];
   for (int64_t i = 0; i < dx.shape[0]; ++i) {
@@ -98,7 +100,8 @@ LogicalResult NllOp::verify() {
 LogicalResult NllOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
   Tensor loss = zeros(shape, getLoss().getType()), nll = loss;
   for (int64_t i = 0; i < loss.shape[0]; ++i)
-    std::tie(loss.data[i], nll.data[i]) = lossOf(operands[0].row(i), operands[0].features(), operands[1].data[i], operands[2].data[0]);
+    std::tie(loss.data[i], nll.data[i]) =
+        lossOf(operands[0].row(i), operands[0].features(), operands[1].data[i], operands[2].data[0]);
   results.append({std::move(loss), std::move(nll)});
   return success();
 }
@@ -120,11 +123,14 @@ LogicalResult NllOp::differentiate(OpBuilder &builder, Gradients &gradients) {
     return emitOpError("only the loss can be differentiated, not nll");
   Value dloss = gradients.of(getLoss());
   if (dloss && gradients.wanted(getLogProbs()))
-    gradients.add(getLogProbs(), NllGradOp::create(builder, getLoc(), getLogProbs().getType(), dloss, getLabels(), getSmoothing()));
+    gradients.add(getLogProbs(),
+                  NllGradOp::create(builder, getLoc(), getLogProbs().getType(), dloss, getLabels(), getSmoothing()));
   return success();
 }
 
-LogicalResult NllGradOp::verify() { return verifyLoss(*this, getType(), getLabels().getType(), {getDloss().getType()}); }
+LogicalResult NllGradOp::verify() {
+  return verifyLoss(*this, getType(), getLabels().getType(), {getDloss().getType()});
+}
 
 LogicalResult NllGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
   Tensor d = zeros(shape, getType());
@@ -165,7 +171,8 @@ void xfc::crossEntropy(const Tensor &logits, const Tensor &labels, double smooth
 }
 
 LogicalResult CrossEntropyOp::verify() {
-  return verifyLoss(*this, getLogits().getType(), getLabels().getType(), {getLoss().getType(), getNll().getType(), getLse().getType()});
+  return verifyLoss(*this, getLogits().getType(), getLabels().getType(),
+                    {getLoss().getType(), getNll().getType(), getLse().getType()});
 }
 
 LogicalResult CrossEntropyOp::evaluate(const xfc_shape &, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
@@ -178,8 +185,8 @@ LogicalResult CrossEntropyOp::differentiate(OpBuilder &builder, Gradients &gradi
     return emitOpError("only the loss can be differentiated, not nll");
   Value dloss = gradients.of(getLoss());
   if (dloss && gradients.wanted(getLogits()))
-    gradients.add(getLogits(), CrossEntropyGradOp::create(builder, getLoc(), getLogits().getType(), getLogits(), dloss, getLabels(),
-                                                          getLse(), getSmoothing()));
+    gradients.add(getLogits(), CrossEntropyGradOp::create(builder, getLoc(), getLogits().getType(), getLogits(), dloss,
+                                                          getLabels(), getLse(), getSmoothing()));
   return success();
 }
 
@@ -191,18 +198,21 @@ LogicalResult CrossEntropyGradOp::verify() {
   return verifyLoss(*this, getType(), getLabels().getType(), {getDloss().getType(), getLse().getType()});
 }
 
-Tensor xfc::crossEntropyGrad(Tensor logits, const Tensor &dloss, const Tensor &labels, const Tensor &lse, double smoothing) {
+Tensor xfc::crossEntropyGrad(Tensor logits, const Tensor &dloss, const Tensor &labels, const Tensor &lse,
+                             double smoothing) {
   Tensor d = std::move(logits);
   for (int64_t i = 0; i < d.shape[0]; ++i) {
     double label = labels.data[i];
     for (int64_t v = 0; v < d.features(); ++v)
       d.row(i)[v] = label < 0 ? 0
-                              : dloss.data[i] * (std::exp(d.row(i)[v] - lse.data[i]) - smoothing / d.features() - (v == label ? 1 - smoothing : 0));
+                              : dloss.data[i] * (std::exp(d.row(i)[v] - lse.data[i]) - smoothing / d.features() -
+                                                 (v == label ? 1 - smoothing : 0));
   }
   return d;
 }
 
-LogicalResult CrossEntropyGradOp::evaluate(const xfc_shape &, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+LogicalResult CrossEntropyGradOp::evaluate(const xfc_shape &, ArrayRef<Tensor> operands,
+                                           SmallVectorImpl<Tensor> &results) {
   results.push_back(crossEntropyGrad(operands[0], operands[1], operands[2], operands[3], operands[4].data[0]));
   return success();
 }

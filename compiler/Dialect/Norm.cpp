@@ -12,8 +12,7 @@ namespace {
 struct NormSpec {
   bool rms, unbiased, epsInStd;
   double eps;
-  template <typename Op>
-  static NormSpec of(Op op) {
+  template <typename Op> static NormSpec of(Op op) {
     return {op.getKind() == NormKind::rms, op.getUnbiased(), op.getEpsInStd(), op.getEps().convertToDouble()};
   }
   double divisor(int64_t n) const { return unbiased ? n - 1 : n; }
@@ -32,7 +31,8 @@ LogicalResult verifyNorm(Operation *op, RowsType x, Value weight, Value bias, Ro
   return verifyOneElementType(op);
 }
 
-void evaluateNorm(const NormSpec &spec, const Tensor &x, const Tensor &weight, const Tensor *bias, Tensor &y, Tensor &stats) {
+void evaluateNorm(const NormSpec &spec, const Tensor &x, const Tensor &weight, const Tensor *bias, Tensor &y,
+                  Tensor &stats) {
   const int64_t n = x.features();
   for (int64_t i = 0; i < x.shape[0]; ++i) {
     double mean = 0, squares = 0;
@@ -67,13 +67,14 @@ void evaluateNormGrad(const NormSpec &spec, ArrayRef<Tensor> operands, bool hasA
       k = std > 0 && spec.divisor(n) > 0 ? r * r / (std * spec.divisor(n)) : 0;
     }
     for (int64_t f = 0; f < n; ++f)
-      dx.row(i)[f] = r * (dy.row(i)[f] * weight.data[f] - (spec.rms ? 0 : sumG / n)) - k * (x.row(i)[f] - mean) * sumGC +
-                     (hasAddend ? operands[4].row(i)[f] : 0);
+      dx.row(i)[f] = r * (dy.row(i)[f] * weight.data[f] - (spec.rms ? 0 : sumG / n)) -
+                     k * (x.row(i)[f] - mean) * sumGC + (hasAddend ? operands[4].row(i)[f] : 0);
   }
 }
 
 // Rows from `begin` on of what dweight and dbias are the sums of, added to `dweight` and `dbias`.
-void evaluateNormWeightGrad(const Tensor &dy, const Tensor &x, const Tensor &stats, int64_t begin, int64_t end, double *dweight, double *dbias) {
+void evaluateNormWeightGrad(const Tensor &dy, const Tensor &x, const Tensor &stats, int64_t begin, int64_t end,
+                            double *dweight, double *dbias) {
   for (int64_t i = begin; i < end; ++i)
     for (int64_t f = 0; f < x.features(); ++f) {
       dweight[f] += dy.row(i)[f] * (x.row(i)[f] - stats.row(i)[0]) * stats.row(i)[1];
@@ -92,15 +93,16 @@ void differentiateNorm(Op op, OpBuilder &builder, Gradients &gradients, Value x,
     return;
   }
   if (llvm::any_of(inputs, [&](Value input) { return gradients.wanted(input); })) {
-    Value dx = NormGradOp::create(builder, op.getLoc(), x.getType(), dy, x, op.getWeight(), op.getStats(), addend, op.getKindAttr(),
-                                  op.getEpsAttr(), op.getUnbiasedAttr(), op.getEpsInStdAttr());
+    Value dx = NormGradOp::create(builder, op.getLoc(), x.getType(), dy, x, op.getWeight(), op.getStats(), addend,
+                                  op.getKindAttr(), op.getEpsAttr(), op.getUnbiasedAttr(), op.getEpsInStdAttr());
     for (Value input : inputs)
       if (gradients.wanted(input))
         gradients.add(input, dx);
   }
   Value bias = op.getBias();
   if (gradients.wanted(op.getWeight()) || (bias && gradients.wanted(bias))) {
-    auto grad = NormWeightGradOp::create(builder, op.getLoc(), op.getWeight().getType(), bias ? bias.getType() : Type(), dy, x, op.getStats());
+    auto grad = NormWeightGradOp::create(builder, op.getLoc(), op.getWeight().getType(), bias ? bias.getType() : Type(),
+                                         dy, x, op.getStats());
     gradients.add(op.getWeight(), grad.getDweight());
     if (bias)
       gradients.add(bias, grad.getDbias());
@@ -129,7 +131,8 @@ LogicalResult NormOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands
 void NormOp::lowerPlain(PlainBuilder &b) {
   const NormSpec spec = NormSpec::of(*this);
   const int64_t n = getX().getType().getFeatures();
-  Value x = b.operand(0), weight = b.operand(1), bias = getBias() ? b.operand(2) : Value(), y = b.result(0), stats = b.result(1);
+  Value x = b.operand(0), weight = b.operand(1), bias = getBias() ? b.operand(2) : Value(), y = b.result(0),
+        stats = b.result(1);
   b.forEach(b.rowCount(), [&](const Number &i) {
     Value row = b.slice(x, {i});
     Number mean = spec.rms ? Number(0) : b.reduce("j->", row, 0, [](auto v) { return v[1] + v[0]; }) / n;
@@ -185,7 +188,8 @@ LogicalResult NormGradOp::verify() {
   return verifyNorm(*this, x, getWeight(), nullptr, getStats().getType(), NormSpec::of(*this));
 }
 
-LogicalResult NormGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+LogicalResult NormGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                   SmallVectorImpl<Tensor> &results) {
   Tensor dx = zeros(shape, getType());
   evaluateNormGrad(NormSpec::of(*this), operands, static_cast<bool>(getAddend()), dx);
   results.push_back(std::move(dx));
@@ -224,9 +228,11 @@ LogicalResult NormWeightGradOp::verify() {
   return verifyNorm(*this, getX().getType(), getDweight(), getDbias(), getStats().getType(), {});
 }
 
-LogicalResult NormWeightGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+LogicalResult NormWeightGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                         SmallVectorImpl<Tensor> &results) {
   Tensor dweight = zeros(shape, getDweight().getType()), dbias = dweight;
-  evaluateNormWeightGrad(operands[0], operands[1], operands[2], 0, operands[1].shape[0], dweight.data.data(), dbias.data.data());
+  evaluateNormWeightGrad(operands[0], operands[1], operands[2], 0, operands[1].shape[0], dweight.data.data(),
+                         dbias.data.data());
   results.push_back(std::move(dweight));
   if (getDbias())
     results.push_back(std::move(dbias));
@@ -234,7 +240,8 @@ LogicalResult NormWeightGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor
 }
 
 void NormWeightGradOp::lowerPlain(PlainBuilder &b) {
-  Value dy = b.operand(0), x = b.operand(1), stats = b.operand(2), dweight = b.result(0), dbias = getDbias() ? b.result(1) : Value();
+  Value dy = b.operand(0), x = b.operand(1), stats = b.operand(2), dweight = b.result(0),
+        dbias = getDbias() ? b.result(1) : Value();
   Value means = b.slice(stats, {Cut::all(), 0}), rs = b.slice(stats, {Cut::all(), 1});
   b.fill(dweight, 0);
   b.generic("ij,ij,i,i->j", {dy, x, means, rs}, dweight, [](auto v) { return v[4] + v[0] * (v[1] - v[2]) * v[3]; });
@@ -248,19 +255,22 @@ LogicalResult NormGradWithPartsOp::verify() {
     return emitOpError("dy, x, addend and result must have one type");
   for (Value parts : {Value(getDweights()), Value(getDbiases())})
     if (parts)
-      if (auto type = cast<RankedTensorType>(parts.getType()); type.getRank() != 2 || type.getDimSize(0) < 1 || type.getDimSize(1) != x.getFeatures())
+      if (auto type = cast<RankedTensorType>(parts.getType());
+          type.getRank() != 2 || type.getDimSize(0) < 1 || type.getDimSize(1) != x.getFeatures())
         return emitOpError("parts must be some rows of ") << x.getFeatures() << " numbers, found " << type;
   if (getDbiases() && getDbiases().getType() != getDweights().getType())
     return emitOpError("dweights and dbiases must have one type");
   return verifyNorm(*this, x, getWeight(), nullptr, getStats().getType(), NormSpec::of(*this));
 }
 
-LogicalResult NormGradWithPartsOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+LogicalResult NormGradWithPartsOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                            SmallVectorImpl<Tensor> &results) {
   Tensor dx = zeros(shape, getResult().getType()), dweights = zeros(shape, getDweights().getType()), dbiases = dweights;
   evaluateNormGrad(NormSpec::of(*this), operands, static_cast<bool>(getAddend()), dx);
   const int64_t parts = dweights.shape[0], rows = operands[1].shape[0];
   for (int64_t p = 0; p < parts; ++p)
-    evaluateNormWeightGrad(operands[0], operands[1], operands[3], p * rows / parts, (p + 1) * rows / parts, dweights.row(p), dbiases.row(p));
+    evaluateNormWeightGrad(operands[0], operands[1], operands[3], p * rows / parts, (p + 1) * rows / parts,
+                           dweights.row(p), dbiases.row(p));
   results.append({std::move(dx), std::move(dweights)});
   if (getDbiases())
     results.push_back(std::move(dbiases));
@@ -280,7 +290,8 @@ LogicalResult SumPartsOp::verify() {
   return verifyOneElementType(*this);
 }
 
-LogicalResult SumPartsOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+LogicalResult SumPartsOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                   SmallVectorImpl<Tensor> &results) {
   for (auto [parts, result] : llvm::zip_equal(operands, getSums())) {
     Tensor sum = zeros(shape, result.getType());
     for (int64_t p = 0; p < parts.shape[0]; ++p)

@@ -15,7 +15,8 @@ LogicalResult SquareSumOp::verify() {
 }
 
 // Parts are cut by the block the tensors lie in; where the cuts are moves no more than the last bits of the norm.
-LogicalResult SquareSumOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+LogicalResult SquareSumOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                    SmallVectorImpl<Tensor> &results) {
   Tensor sums = zeros(shape, getType());
   for (const Tensor &tensor : operands)
     for (double value : tensor.data)
@@ -41,7 +42,8 @@ LogicalResult ClipFactorOp::verify() {
   return success();
 }
 
-LogicalResult ClipFactorOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
+LogicalResult ClipFactorOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                     SmallVectorImpl<Tensor> &results) {
   double limit = operands[0].data[0], squares = 0;
   for (const Tensor &sums : operands.drop_front())
     for (double value : sums.data)
@@ -65,10 +67,11 @@ LogicalResult AdamOp::verify() {
   if (getGradients().size() != n || getMoments1().size() != n || getMoments2().size() != n || getNumResults() != 3 * n)
     return emitOpError("needs as many gradients, moments and results as parameters: ") << n;
   for (size_t i = 0; i < n; ++i)
-    for (Type type : {getGradients()[i].getType(), getMoments1()[i].getType(), getMoments2()[i].getType(), getNewParameters()[i].getType(),
-                      getNewMoments1()[i].getType(), getNewMoments2()[i].getType()})
+    for (Type type : {getGradients()[i].getType(), getMoments1()[i].getType(), getMoments2()[i].getType(),
+                      getNewParameters()[i].getType(), getNewMoments1()[i].getType(), getNewMoments2()[i].getType()})
       if (type != getParameters()[i].getType())
-        return emitOpError("everything of parameter ") << i << " must be " << getParameters()[i].getType() << ", found " << type;
+        return emitOpError("everything of parameter ")
+               << i << " must be " << getParameters()[i].getType() << ", found " << type;
   if (getHyper().getType().getShape() != ArrayRef<int64_t>{8})
     return emitOpError("hyper must have 8 elements, found ") << getHyper().getType();
   return success();
@@ -76,10 +79,11 @@ LogicalResult AdamOp::verify() {
 
 LogicalResult AdamOp::evaluate(const xfc_shape &, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
   const std::vector<double> &hyper = operands[0].data;
-  double lr = hyper[0], beta1 = hyper[1], beta2 = hyper[2], eps = hyper[3], l2 = hyper[4], decay = hyper[5], correction1 = hyper[6],
-         correction2 = hyper[7], factor = operands[1].data[0];
+  double lr = hyper[0], beta1 = hyper[1], beta2 = hyper[2], eps = hyper[3], l2 = hyper[4], decay = hyper[5],
+         correction1 = hyper[6], correction2 = hyper[7], factor = operands[1].data[0];
   const size_t n = getParameters().size();
-  SmallVector<Tensor> parameters(operands.slice(2, n)), moments1(operands.slice(2 + 2 * n, n)), moments2(operands.slice(2 + 3 * n, n));
+  SmallVector<Tensor> parameters(operands.slice(2, n)), moments1(operands.slice(2 + 2 * n, n)),
+      moments2(operands.slice(2 + 3 * n, n));
   for (size_t t = 0; t < n; ++t)
     for (size_t i = 0; i < parameters[t].data.size(); ++i) {
       double &p = parameters[t].data[i], &m = moments1[t].data[i], &v = moments2[t].data[i];
@@ -97,10 +101,12 @@ LogicalResult AdamOp::evaluate(const xfc_shape &, ArrayRef<Tensor> operands, Sma
 void AdamOp::lowerPlain(PlainBuilder &b) {
   const unsigned n = getParameters().size();
   Number elements = b.immediate(0), factor = b.load(b.operand(1));
-  Value p = b.dense(2, elements), gradients = b.dense(2 + n, elements), m = b.dense(2 + 2 * n, elements), v = b.dense(2 + 3 * n, elements);
+  Value p = b.dense(2, elements), gradients = b.dense(2 + n, elements), m = b.dense(2 + 2 * n, elements),
+        v = b.dense(2 + 3 * n, elements);
   Value hyper = b.operand(0);
   auto at = [&](int i) { return b.load(hyper, {i}); };
-  Number lr = at(0), beta1 = at(1), beta2 = at(2), eps = at(3), l2 = at(4), decay = at(5), correction1 = at(6), correction2 = at(7);
+  Number lr = at(0), beta1 = at(1), beta2 = at(2), eps = at(3), l2 = at(4), decay = at(5), correction1 = at(6),
+         correction2 = at(7);
   auto gradient = [&](const Number &parameter, const Number &given) { return factor * given + l2 * parameter; };
   b.elementwise({p, gradients}, m, [&](auto x) { return beta1 * x[2] + (1 - beta1) * gradient(x[0], x[1]); });
   b.elementwise({p, gradients}, v, [&](auto x) {

@@ -29,8 +29,9 @@ Value Number::as(PlainBuilder &builder, Type to) const {
   if (type() == to)
     return value;
   if (isa<FloatType>(to))
-    return to.getIntOrFloatBitWidth() > type().getIntOrFloatBitWidth() ? arith::ExtFOp::create(at, to, value).getResult()
-                                                                       : arith::TruncFOp::create(at, to, value).getResult();
+    return to.getIntOrFloatBitWidth() > type().getIntOrFloatBitWidth()
+               ? arith::ExtFOp::create(at, to, value).getResult()
+               : arith::TruncFOp::create(at, to, value).getResult();
   return arith::IndexCastOp::create(at, to, value);
 }
 
@@ -48,7 +49,8 @@ struct Both {
     return {b, isFloat() ? FloatOp::create(b.b, x, y).getResult() : IntegerOp::create(b.b, x, y).getResult()};
   }
   Number compare(arith::CmpFPredicate floats, arith::CmpIPredicate integers) const {
-    return {b, isFloat() ? arith::CmpFOp::create(b.b, floats, x, y).getResult() : arith::CmpIOp::create(b.b, integers, x, y).getResult()};
+    return {b, isFloat() ? arith::CmpFOp::create(b.b, floats, x, y).getResult()
+                         : arith::CmpIOp::create(b.b, integers, x, y).getResult()};
   }
   PlainBuilder &b;
   Value x, y;
@@ -63,9 +65,15 @@ Number operator-(const Number &x, const Number &y) { return Both(x, y).make<arit
 Number operator*(const Number &x, const Number &y) { return Both(x, y).make<arith::MulFOp, arith::MulIOp>(); }
 Number operator/(const Number &x, const Number &y) { return Both(x, y).make<arith::DivFOp, arith::DivUIOp>(); }
 Number operator%(const Number &x, const Number &y) { return Both(x, y).make<arith::RemFOp, arith::RemUIOp>(); }
-Number operator<(const Number &x, const Number &y) { return Both(x, y).compare(arith::CmpFPredicate::OLT, arith::CmpIPredicate::slt); }
-Number operator>(const Number &x, const Number &y) { return Both(x, y).compare(arith::CmpFPredicate::OGT, arith::CmpIPredicate::sgt); }
-Number operator==(const Number &x, const Number &y) { return Both(x, y).compare(arith::CmpFPredicate::OEQ, arith::CmpIPredicate::eq); }
+Number operator<(const Number &x, const Number &y) {
+  return Both(x, y).compare(arith::CmpFPredicate::OLT, arith::CmpIPredicate::slt);
+}
+Number operator>(const Number &x, const Number &y) {
+  return Both(x, y).compare(arith::CmpFPredicate::OGT, arith::CmpIPredicate::sgt);
+}
+Number operator==(const Number &x, const Number &y) {
+  return Both(x, y).compare(arith::CmpFPredicate::OEQ, arith::CmpIPredicate::eq);
+}
 Number operator&(const Number &x, const Number &y) { return {*x.b, arith::AndIOp::create(x.b->b, x.value, y.value)}; }
 Number min(const Number &x, const Number &y) { return Both(x, y).make<arith::MinimumFOp, arith::MinSIOp>(); }
 Number max(const Number &x, const Number &y) { return Both(x, y).make<arith::MaximumFOp, arith::MaxSIOp>(); }
@@ -127,14 +135,17 @@ Value PlainBuilder::field(Value record, size_t offset, Type type) {
   Value &known = fields[{record.getAsOpaquePointer(), offset}];
   if (!known)
     known = first([&]() -> Value {
-      Value address = LLVM::GEPOp::create(b, ptr, b.getI8Type(), record, ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(offset)},
-                                          LLVM::GEPNoWrapFlags::inbounds);
+      Value address =
+          LLVM::GEPOp::create(b, ptr, b.getI8Type(), record, ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(offset)},
+                              LLVM::GEPNoWrapFlags::inbounds);
       return LLVM::LoadOp::create(b, type, address);
     });
   return known;
 }
 
-Number PlainBuilder::count(Value record, size_t offset) { return {*this, arith::IndexCastOp::create(b, index, field(record, offset, i64))}; }
+Number PlainBuilder::count(Value record, size_t offset) {
+  return {*this, arith::IndexCastOp::create(b, index, field(record, offset, i64))};
+}
 
 Value PlainBuilder::memref(Value pointer, MemRefType type, ArrayRef<Number> sizes, Value stride) {
   LLVMTypeConverter converter(b.getContext());
@@ -160,7 +171,9 @@ Value PlainBuilder::array(Value pointer, const Number &count, Type type) {
   return memref(pointer, MemRefType::get({ShapedType::kDynamic}, type), count);
 }
 
-Value PlainBuilder::numbers(Value record, size_t offset, const Number &count) { return array(field(record, offset, ptr), count, i32); }
+Value PlainBuilder::numbers(Value record, size_t offset, const Number &count) {
+  return array(field(record, offset, ptr), count, i32);
+}
 
 Value PlainBuilder::rows(Of of) {
   if (of != Of::Cache)
@@ -168,20 +181,28 @@ Value PlainBuilder::rows(Of of) {
   // Not behind a pointer, but a part of the shape.
   const int32_t offset = offsetof(xfc_shape, sets) + XFC_CACHE * sizeof(xfc_rows);
   Value shape = this->shape();
-  return cache = cache ? cache : first([&]() -> Value { return LLVM::GEPOp::create(b, ptr, b.getI8Type(), shape, ArrayRef<LLVM::GEPArg>{offset}); });
+  return cache = cache ? cache : first([&]() -> Value {
+           return LLVM::GEPOp::create(b, ptr, b.getI8Type(), shape, ArrayRef<LLVM::GEPArg>{offset});
+         });
 }
 
-Value PlainBuilder::sentences() { return numbers(rows(), offsetof(xfc_rows, sentences), count(rows(), offsetof(xfc_rows, sequences))); }
+Value PlainBuilder::sentences() {
+  return numbers(rows(), offsetof(xfc_rows, sentences), count(rows(), offsetof(xfc_rows, sequences)));
+}
 
 Value PlainBuilder::slots() { return numbers(shape(), offsetof(xfc_shape, slots), rowCount()); }
 
-Number PlainBuilder::immediate(unsigned i) { return count(field(call, offsetof(xfc_call, immediates), ptr), i * sizeof(int64_t)); }
+Number PlainBuilder::immediate(unsigned i) {
+  return count(field(call, offsetof(xfc_call, immediates), ptr), i * sizeof(int64_t));
+}
 
 //===--------------------------------------------------------------------------------------------------------===//
 // Values
 //===--------------------------------------------------------------------------------------------------------===//
 
-Value PlainBuilder::result(unsigned i, Of of) { return op->getResult(i).use_empty() ? Value() : valueOf(op->getNumOperands() + i, of); }
+Value PlainBuilder::result(unsigned i, Of of) {
+  return op->getResult(i).use_empty() ? Value() : valueOf(op->getNumOperands() + i, of);
+}
 
 Value PlainBuilder::dense(unsigned buffer, const Number &count) {
   Value pointer = field(field(call, offsetof(xfc_call, buffers), ptr), buffer * sizeof(void *), ptr);
@@ -201,7 +222,8 @@ Value PlainBuilder::valueOf(unsigned buffer, Of of) {
     strides.push_back(1);
   }
   Value stride = field(field(call, offsetof(xfc_call, strides), ptr), buffer * sizeof(int64_t), i64);
-  return memref(pointer, MemRefType::get(shape, element, StridedLayoutAttr::get(b.getContext(), 0, strides)), rowCount(of), stride);
+  return memref(pointer, MemRefType::get(shape, element, StridedLayoutAttr::get(b.getContext(), 0, strides)),
+                rowCount(of), stride);
 }
 
 Value PlainBuilder::slice(Value memref, ArrayRef<Cut> cuts) {
@@ -209,7 +231,8 @@ Value PlainBuilder::slice(Value memref, ArrayRef<Cut> cuts) {
     return {};
   auto type = cast<MemRefType>(memref.getType());
   auto foldable = [&](const Number &n) -> OpFoldResult {
-    return n.isLiteral() ? OpFoldResult(b.getIndexAttr(static_cast<int64_t>(n.literal))) : OpFoldResult(n.as(*this, index));
+    return n.isLiteral() ? OpFoldResult(b.getIndexAttr(static_cast<int64_t>(n.literal)))
+                         : OpFoldResult(n.as(*this, index));
   };
   SmallVector<OpFoldResult> offsets, sizes, strides(type.getRank(), b.getIndexAttr(1));
   SmallVector<int64_t> shape;
@@ -261,7 +284,8 @@ void PlainBuilder::forEach(const Number &count, llvm::function_ref<void(const Nu
 void PlainBuilder::forEachHead(PairsType pairs, llvm::function_ref<void(const Head &)> body) {
   Number sequences = count(rows(), offsetof(xfc_rows, sequences));
   Value offsets = numbers(rows(), offsetof(xfc_rows, offsets), sequences + 1);
-  Value begin = numbers(keys(), offsetof(xfc_keys, begin), sequences), counts = numbers(keys(), offsetof(xfc_keys, count), sequences);
+  Value begin = numbers(keys(), offsetof(xfc_keys, begin), sequences),
+        counts = numbers(keys(), offsetof(xfc_keys, count), sequences);
   Value pairOffsets = array(field(keys(), offsetof(xfc_keys, pair_offsets), ptr), sequences + 1, i64);
   auto at = [&](Value numbers, const Number &i) { return Number(*this, load(numbers, {i}).as(*this, index)); };
   forEach(sequences, [&](const Number &s) {
@@ -279,7 +303,8 @@ Value PlainBuilder::Head::of(Value pairs) const {
   constexpr int64_t dynamic = ShapedType::kDynamic;
   auto type = MemRefType::get({dynamic, dynamic}, cast<MemRefType>(pairs.getType()).getElementType(),
                               StridedLayoutAttr::get(b.b.getContext(), dynamic, {dynamic, 1}));
-  return memref::ReinterpretCastOp::create(b.b, type, pairs, OpFoldResult(element.value), ArrayRef<OpFoldResult>{rows.value, keys.value},
+  return memref::ReinterpretCastOp::create(b.b, type, pairs, OpFoldResult(element.value),
+                                           ArrayRef<OpFoldResult>{rows.value, keys.value},
                                            ArrayRef<OpFoldResult>{keys.value, b.b.getIndexAttr(1)});
 }
 
@@ -298,7 +323,9 @@ Value PlainBuilder::Head::keyRows() const {
   return b.slice(lists, {{firstKey, keys}});
 }
 
-Value PlainBuilder::Head::limits() const { return queries(b.numbers(b.keys(), offsetof(xfc_keys, limit), b.rowCount())); }
+Value PlainBuilder::Head::limits() const {
+  return queries(b.numbers(b.keys(), offsetof(xfc_keys, limit), b.rowCount()));
+}
 
 void PlainBuilder::generic(StringRef notation, ValueRange operands, Value result, Body body) {
   if (!result)
@@ -321,14 +348,15 @@ void PlainBuilder::generic(StringRef notation, ValueRange operands, Value result
   SmallVector<utils::IteratorType> iterators;
   for (char letter : letters)
     iterators.push_back(right.contains(letter) ? utils::IteratorType::parallel : utils::IteratorType::reduction);
-  linalg::GenericOp::create(b, operands, result, maps, iterators, [&](OpBuilder &nested, Location, ValueRange arguments) {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToEnd(nested.getInsertionBlock());
-    SmallVector<Number> numbers;
-    for (Value argument : arguments)
-      numbers.push_back({*this, argument});
-    linalg::YieldOp::create(b, body(numbers).as(*this, arguments.back().getType()));
-  });
+  linalg::GenericOp::create(b, operands, result, maps, iterators,
+                            [&](OpBuilder &nested, Location, ValueRange arguments) {
+                              OpBuilder::InsertionGuard guard(b);
+                              b.setInsertionPointToEnd(nested.getInsertionBlock());
+                              SmallVector<Number> numbers;
+                              for (Value argument : arguments)
+                                numbers.push_back({*this, argument});
+                              linalg::YieldOp::create(b, body(numbers).as(*this, arguments.back().getType()));
+                            });
   letters = outer;
 }
 
@@ -355,17 +383,21 @@ Number PlainBuilder::loop(char letter) { return {*this, linalg::IndexOp::create(
 // Random numbers
 //===--------------------------------------------------------------------------------------------------------===//
 
-Number PlainBuilder::dropout(const Number &x, double rate, const Number &sentence, const Number &position, const Number &feature,
-                             const Number &headPlusOne) {
-  auto word = [&](uint32_t value) -> Value { return arith::ConstantOp::create(b, b.getI32IntegerAttr(static_cast<int32_t>(value))); };
+Number PlainBuilder::dropout(const Number &x, double rate, const Number &sentence, const Number &position,
+                             const Number &feature, const Number &headPlusOne) {
+  auto word = [&](uint32_t value) -> Value {
+    return arith::ConstantOp::create(b, b.getI32IntegerAttr(static_cast<int32_t>(value)));
+  };
   auto mix = [&](Value x, Value y) -> Value { return arith::XOrIOp::create(b, x, y); };
   Value shape = this->shape();
   Value k0 = mix(field(shape, offsetof(xfc_shape, dropout_key), i32), immediate(0).as(*this, i32));
   Value k1 = field(shape, offsetof(xfc_shape, dropout_key) + sizeof(uint32_t), i32);
-  Value c0 = (feature / 64 * 16 + feature % 16).as(*this, i32), c1 = position.as(*this, i32), c2 = sentence.as(*this, i32);
+  Value c0 = (feature / 64 * 16 + feature % 16).as(*this, i32), c1 = position.as(*this, i32),
+        c2 = sentence.as(*this, i32);
   Value c3 = headPlusOne.as(*this, i32);
   for (int round = 0; round < 7; ++round) {
-    auto p0 = arith::MulUIExtendedOp::create(b, word(0xD2511F53u), c0), p1 = arith::MulUIExtendedOp::create(b, word(0xCD9E8D57u), c2);
+    auto p0 = arith::MulUIExtendedOp::create(b, word(0xD2511F53u), c0),
+         p1 = arith::MulUIExtendedOp::create(b, word(0xCD9E8D57u), c2);
     c0 = mix(mix(p1.getHigh(), c1), k0);
     c2 = mix(mix(p0.getHigh(), c3), k1);
     c1 = p1.getLow();
@@ -374,7 +406,8 @@ Number PlainBuilder::dropout(const Number &x, double rate, const Number &sentenc
     k1 = arith::AddIOp::create(b, k1, word(0xBB67AE85u));
   }
   Number which = feature % 64 / 16;
-  Number random = select(which < 2, select(which < 1, {*this, c0}, {*this, c1}), select(which < 3, {*this, c2}, {*this, c3}));
+  Number random =
+      select(which < 2, select(which < 1, {*this, c0}, {*this, c1}), select(which < 3, {*this, c2}, {*this, c3}));
   auto threshold = static_cast<uint32_t>(std::floor(rate * 4294967296.0));
   Number kept(*this, arith::CmpIOp::create(b, arith::CmpIPredicate::uge, random.value, word(threshold)));
   Number training(*this, field(shape, offsetof(xfc_shape, training), i32));

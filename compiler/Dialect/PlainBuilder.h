@@ -10,11 +10,13 @@ namespace xfc {
 
 class PlainBuilder;
 
-// A number of a kernel: float, integer, index or truth. Operators append the arith op of its type; a C++ number takes the
-// type of the other side.
+// A number of a kernel: float, integer, index or truth. Operators append the arith op of its type; a C++ number takes
+// the type of the other side.
 class Number {
 public:
-  template <typename T> requires std::is_arithmetic_v<T> Number(T literal) : literal(static_cast<double>(literal)) {}
+  template <typename T>
+    requires std::is_arithmetic_v<T>
+  Number(T literal) : literal(static_cast<double>(literal)) {}
   Number(PlainBuilder &b, mlir::Value value) : b(&b), value(value) {}
   bool isLiteral() const { return !value; }
   mlir::Type type() const { return value.getType(); }
@@ -62,9 +64,9 @@ public:
 
   // Which rows the first dimension of a value counts.
   enum class Of { Rows, Keys, Cache };
-  // Memrefs of the op's values: [N, features] of rows, [N] of a number a row, [H * P] of pairs, and tensors as they are.
-  // By number, since launches whose operands are the same value share the kernel with those whose are not. A result
-  // nobody uses is null; what writes to null does nothing.
+  // Memrefs of the op's values: [N, features] of rows, [N] of a number a row, [H * P] of pairs, and tensors as they
+  // are. By number, since launches whose operands are the same value share the kernel with those whose are not. A
+  // result nobody uses is null; what writes to null does nothing.
   mlir::Value operand(unsigned i, Of of = Of::Rows) { return valueOf(i, of); }
   mlir::Value result(unsigned i, Of of = Of::Rows);
   // A buffer (operands, then results) as `count` elements in a row, whatever the value's shape.
@@ -92,8 +94,8 @@ public:
   void forEach(const Number &count, llvm::function_ref<void(const Number &)> body);
 
   // linalg.generic in Einstein's notation: generic("ik,jk->ij", {x, w}, y, body). Letters are loops, nested in
-  // alphabetical order, and those that the result lacks are reductions. The body gets an element of each operand and then
-  // what the result's holds, and gives what it shall hold.
+  // alphabetical order, and those that the result lacks are reductions. The body gets an element of each operand and
+  // then what the result's holds, and gives what it shall hold.
   using Body = llvm::function_ref<Number(llvm::ArrayRef<Number>)>;
   void generic(llvm::StringRef notation, mlir::ValueRange operands, mlir::Value result, Body body);
   // The same element by element, for operands and a result of one shape.
@@ -128,7 +130,8 @@ private:
   mlir::Value shape() { return field(call, offsetof(xfc_call, shape), ptr); }
   mlir::Value rows(Of of = Of::Rows);
   mlir::Value keys() { return field(call, offsetof(xfc_call, keys), ptr); }
-  mlir::Value memref(mlir::Value pointer, mlir::MemRefType type, llvm::ArrayRef<Number> sizes = {}, mlir::Value stride = {});
+  mlir::Value memref(mlir::Value pointer, mlir::MemRefType type, llvm::ArrayRef<Number> sizes = {},
+                     mlir::Value stride = {});
   mlir::Value array(mlir::Value pointer, const Number &count, mlir::Type type);
   mlir::Value numbers(mlir::Value record, size_t offset, const Number &count); // the i32 that a field points to
   mlir::Value valueOf(unsigned buffer, Of of);

@@ -28,13 +28,15 @@ Tensor zeros(const xfc_shape &shape, Type type) {
 LogicalResult verifyOneElementType(Operation *op) {
   Type element;
   auto agrees = [&](Type type) {
-    Type own = llvm::TypeSwitch<Type, Type>(type).Case<RowsType, PairsType, RankedTensorType>([](auto t) { return t.getElementType(); });
+    Type own = llvm::TypeSwitch<Type, Type>(type).Case<RowsType, PairsType, RankedTensorType>(
+        [](auto t) { return t.getElementType(); });
     if (!own.isFloat())
       return true;
     element = element ? element : own;
     return own == element;
   };
-  for (Type type : llvm::concat<const Type>(SmallVector<Type>(op->getOperandTypes()), SmallVector<Type>(op->getResultTypes())))
+  for (Type type :
+       llvm::concat<const Type>(SmallVector<Type>(op->getOperandTypes()), SmallVector<Type>(op->getResultTypes())))
     if (!agrees(type))
       return op->emitOpError("operands and results must have one element type, found ") << element << " and " << type;
   return success();
@@ -58,7 +60,8 @@ static double roundToBF16(double x) {
   if (!std::isfinite(x))
     return x;
   int exponent;
-  const double mantissa = std::frexp(x, &exponent), rounded = std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8);
+  const double mantissa = std::frexp(x, &exponent),
+               rounded = std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8);
   return std::abs(rounded) < 0x1p128 ? rounded : std::copysign(INFINITY, x);
 }
 
@@ -79,8 +82,8 @@ Tensor rounded(Tensor operand, std::optional<ComputeType> type) {
   return operand;
 }
 
-double dropoutFactor(const xfc_shape &shape, double rate, int64_t id, uint32_t sentence, int64_t position, int64_t feature,
-                     uint32_t headPlus1) {
+double dropoutFactor(const xfc_shape &shape, double rate, int64_t id, uint32_t sentence, int64_t position,
+                     int64_t feature, uint32_t headPlus1) {
   if (!shape.training || rate <= 0)
     return 1;
   uint32_t random = xfc_random(shape.dropout_key, static_cast<uint32_t>(id), sentence, static_cast<uint32_t>(position),
@@ -95,14 +98,15 @@ int64_t Pair::element(int64_t head, int64_t heads) const {
   return base * heads + head * rows * count + queryOffset * count + index;
 }
 
-void forEachPair(const xfc_shape &shape, RowSet queries, int64_t structure, llvm::function_ref<void(const Pair &)> visit) {
+void forEachPair(const xfc_shape &shape, RowSet queries, int64_t structure,
+                 llvm::function_ref<void(const Pair &)> visit) {
   const xfc_rows &rows = shape.sets[static_cast<int>(queries)];
   const xfc_keys &keys = shape.keys[structure];
   for (int64_t b = 0; b < rows.sequences; ++b)
     for (int64_t i = rows.offsets[b]; i < rows.offsets[b + 1]; ++i)
       for (int64_t j = 0; j < keys.count[b]; ++j)
-        visit({b, i, keys.keys[keys.begin[b] + j], j, j < keys.limit[i], rows.offsets[b + 1] - rows.offsets[b], keys.count[b],
-               keys.pair_offsets[b], i - rows.offsets[b]});
+        visit({b, i, keys.keys[keys.begin[b] + j], j, j < keys.limit[i], rows.offsets[b + 1] - rows.offsets[b],
+               keys.count[b], keys.pair_offsets[b], i - rows.offsets[b]});
 }
 
 LogicalResult evaluateRegion(const xfc_shape &shape, Region &region, ArrayRef<Tensor> arguments,

@@ -5,7 +5,9 @@
 
 namespace xfc {
 
-inline const xfc_rows &rowsOf(const xfc_shape &shape, RowsType type) { return shape.sets[static_cast<int>(type.getSet())]; }
+inline const xfc_rows &rowsOf(const xfc_shape &shape, RowsType type) {
+  return shape.sets[static_cast<int>(type.getSet())];
+}
 
 // A zero result of a type, sized by the batch.
 Tensor zeros(const xfc_shape &shape, mlir::Type type);
@@ -20,18 +22,21 @@ Tensor rounded(Tensor operand, std::optional<ComputeType> type);
 double logSumExp(const double *x, int64_t n);
 
 // Writes the `count` largest of the values of tokens first, first + 1, .. in the order of xfc.candidates.
-void largestTokens(llvm::ArrayRef<double> values, int64_t first, llvm::ArrayRef<int64_t> excluded, int64_t count, double *tokens, double *largest);
+void largestTokens(llvm::ArrayRef<double> values, int64_t first, llvm::ArrayRef<int64_t> excluded, int64_t count,
+                   double *tokens, double *largest);
 
-// Tokens and their numbers are lists of one length, one number a row is the wanted token's, and `excluded` are tokens in order.
-llvm::LogicalResult verifyCandidates(mlir::Operation *op, RowsType rows, RowsType wanted, RowsType tokens, RowsType numbers, RowsType wantedNumber,
-                                     llvm::ArrayRef<int64_t> excluded, int64_t vocabulary);
+// Tokens and their numbers are lists of one length, one number a row is the wanted token's, and `excluded` are tokens
+// in order.
+llvm::LogicalResult verifyCandidates(mlir::Operation *op, RowsType rows, RowsType wanted, RowsType tokens,
+                                     RowsType numbers, RowsType wantedNumber, llvm::ArrayRef<int64_t> excluded,
+                                     int64_t vocabulary);
 
 // Labels belong to the rows of the logits, and `numbers` are one a row.
 llvm::LogicalResult verifyLoss(mlir::Operation *op, RowsType logits, RowsType labels, llvm::ArrayRef<RowsType> numbers);
 
 // What dropout multiplies an element by: 0, 1/(1-rate), or 1 outside training. `headPlus1` is 0 for rows.
-double dropoutFactor(const xfc_shape &shape, double rate, int64_t id, uint32_t sentence, int64_t position, int64_t feature,
-                     uint32_t headPlus1 = 0);
+double dropoutFactor(const xfc_shape &shape, double rate, int64_t id, uint32_t sentence, int64_t position,
+                     int64_t feature, uint32_t headPlus1 = 0);
 
 // The same for an element that is not dropped.
 double keptFactor(const xfc_shape &shape, double rate);

@@ -72,10 +72,11 @@ void RowsType::print(AsmPrinter &printer) const {
   printer << getElementType() << ">";
 }
 
-LogicalResult PairsType::verify(llvm::function_ref<InFlightDiagnostic()> emitError, RowSet queries, RowSet keys, bool, bool, int64_t heads,
-                                Type elementType) {
+LogicalResult PairsType::verify(llvm::function_ref<InFlightDiagnostic()> emitError, RowSet queries, RowSet keys, bool,
+                                bool, int64_t heads, Type elementType) {
   if (queries == RowSet::cache || (queries == RowSet::source && keys != RowSet::source))
-    return emitError() << "rows of " << stringifyRowSet(queries) << " do not attend to rows of " << stringifyRowSet(keys);
+    return emitError() << "rows of " << stringifyRowSet(queries) << " do not attend to rows of "
+                       << stringifyRowSet(keys);
   if (heads <= 0)
     return emitError() << "pairs need at least one head, found " << heads;
   if (!elementType.isFloat())
@@ -84,10 +85,10 @@ LogicalResult PairsType::verify(llvm::function_ref<InFlightDiagnostic()> emitErr
 }
 
 int64_t PairsType::getStructure() const {
-  int relation = getQueries() == RowSet::source   ? XFC_SOURCE_SOURCE
-                 : getKeys() == RowSet::target    ? XFC_TARGET_TARGET
-                 : getKeys() == RowSet::source    ? XFC_TARGET_SOURCE
-                                                  : XFC_TARGET_CACHE;
+  int relation = getQueries() == RowSet::source ? XFC_SOURCE_SOURCE
+                 : getKeys() == RowSet::target  ? XFC_TARGET_TARGET
+                 : getKeys() == RowSet::source  ? XFC_TARGET_SOURCE
+                                                : XFC_TARGET_CACHE;
   return XFC_KEYS(relation, getPadding(), getCausal());
 }
 
@@ -107,11 +108,13 @@ Type PairsType::parse(AsmParser &parser) {
   SmallVector<int64_t> heads;
   Type elementType;
   SMLoc where = parser.getCurrentLocation();
-  if (parser.parseDimensionList(heads, /*allowDynamic=*/false) || parser.parseType(elementType) || parser.parseGreater())
+  if (parser.parseDimensionList(heads, /*allowDynamic=*/false) || parser.parseType(elementType) ||
+      parser.parseGreater())
     return {};
   if (heads.size() != 1)
     return parser.emitError(where, "expected one number of heads, found ") << heads.size(), Type();
-  return parser.getChecked<PairsType>(where, parser.getContext(), *queries, *keys, padding, causal, heads[0], elementType);
+  return parser.getChecked<PairsType>(where, parser.getContext(), *queries, *keys, padding, causal, heads[0],
+                                      elementType);
 }
 
 void PairsType::print(AsmPrinter &printer) const {

@@ -68,8 +68,8 @@ llvm::LogicalResult verifyComputeType(mlir::Operation *op);
 
 // Functions of an xfc module. Arguments and results carry dictionaries with these names; `name` is a string.
 namespace xfc::attr {
-inline constexpr llvm::StringLiteral name = "xfc.name"; // of a parameter, input, scalar, state or result
-inline constexpr llvm::StringLiteral role = "xfc.role"; // of an argument; the values are below
+inline constexpr llvm::StringLiteral name = "xfc.name";   // of a parameter, input, scalar, state or result
+inline constexpr llvm::StringLiteral role = "xfc.role";   // of an argument; the values are below
 inline constexpr llvm::StringLiteral alias = "xfc.alias"; // of a result: the index of the argument it replaces
 inline constexpr llvm::StringLiteral parameter = "parameter", gradient = "gradient", moment1 = "moment1",
                                      moment2 = "moment2", input = "input", scalar = "scalar", state = "state";

@@ -1,4 +1,5 @@
-// xfc.attention: scores, softmax, dropout and their use block of keys by block of keys, without storing pairs (Dao, 2023).
+// xfc.attention: scores, softmax, dropout and their use block of keys by block of keys, without storing pairs (Dao,
+// 2023).
 #include "AttentionTiles.h"
 #include "Emitters.h"
 #include <numbers>
@@ -14,7 +15,8 @@ public:
   Backend::KernelInfo emit();
 
 private:
-  // What a lane knows of its two rows: the outputs so far, not divided; the largest score; the sum of its own columns' exponentials.
+  // What a lane knows of its two rows: the outputs so far, not divided; the largest score; the sum of its own columns'
+  // exponentials.
   struct State {
     Values outputs;
     std::array<Value, 2> maxima, sums;
@@ -35,7 +37,8 @@ private:
   double rate;
   bool wantsLse, wantsWeights;
   enum { q, key, value, result, lse, weights };
-  // Queries and keys of a block. Blocks of keys are counted from the first of the list, whatever the queries: a row's sums have one order.
+  // Queries and keys of a block. Blocks of keys are counted from the first of the list, whatever the queries: a row's
+  // sums have one order.
   static constexpr int64_t queries = 64;
   const int64_t keys;
   Tile queryTile, keyTile, valueTile, room;
@@ -93,7 +96,8 @@ void AttentionKernel::queryBlock(HeadOfSequence &at, Value first) {
   smallestLimit = k.acrossLanes(k.min(limits[0], limits[1]), [&](Value x, Value y) { return k.min(x, y); });
   k.barrier(); // the tiles may hold the block before
   // Scores times log2(e): exponentials are powers of two.
-  tiles.copyIn(queryTile, at.rows(k, q, keyDim, start), rowsLeft, q, keyDim, k.scalar(op.getScale().convertToDouble() * std::numbers::log2e));
+  tiles.copyIn(queryTile, at.rows(k, q, keyDim, start), rowsLeft, q, keyDim,
+               k.scalar(op.getScale().convertToDouble() * std::numbers::log2e));
   State state{tiles.zeros(valueTile.width), {k.scalar(lowest), k.scalar(lowest)}, {k.scalar(0), k.scalar(0)}};
   state = State::of(k.loop(zero, largestLimit, keys, state.flat(), [&](Value j, Values flat) {
     State now = State::of(flat);
@@ -102,11 +106,14 @@ void AttentionKernel::queryBlock(HeadOfSequence &at, Value first) {
     tiles.copyIn(keyTile, at.listedRows(k, key, keyDim, j), count, key, keyDim);
     tiles.copyIn(valueTile, at.listedRows(k, value, valueDim, j), count, value, valueDim);
     k.barrier();
-    return k.choose(k.less(j, warpLimit), [&] {
-      State next = now;
-      step(at, j, count, next);
-      return next.flat();
-    }, [&] { return now.flat(); });
+    return k.choose(
+        k.less(j, warpLimit),
+        [&] {
+          State next = now;
+          step(at, j, count, next);
+          return next.flat();
+        },
+        [&] { return now.flat(); });
   }));
   finish(at, state);
 }
@@ -114,14 +121,17 @@ void AttentionKernel::queryBlock(HeadOfSequence &at, Value first) {
 Values AttentionKernel::scoresOf(HeadOfSequence &at, Value firstKey) {
   Values scores = tiles.productTransposed(tiles.zeros(keys), tiles.rowsOf(queryTile), keyTile);
   // Most blocks are seen by every row of the warp.
-  return k.choose(k.less(k.add(firstKey, keys - 1), smallestLimit), [&] { return scores; }, [&] {
-    Value first = k.add(firstKey, tiles.column(0));
-    const Value seen[2] = {k.sub(limits[0], first), k.sub(limits[1], first)};
-    Values masked = scores;
-    for (size_t i = 0; i < scores.size(); ++i)
-      masked[i] = k.select(k.less(k.i32Of(static_cast<int32_t>(tiles.columnOf(i))), seen[tiles.rowOf(i)]), scores[i], k.scalar(lowest));
-    return masked;
-  });
+  return k.choose(
+      k.less(k.add(firstKey, keys - 1), smallestLimit), [&] { return scores; },
+      [&] {
+        Value first = k.add(firstKey, tiles.column(0));
+        const Value seen[2] = {k.sub(limits[0], first), k.sub(limits[1], first)};
+        Values masked = scores;
+        for (size_t i = 0; i < scores.size(); ++i)
+          masked[i] = k.select(k.less(k.i32Of(static_cast<int32_t>(tiles.columnOf(i))), seen[tiles.rowOf(i)]),
+                               scores[i], k.scalar(lowest));
+        return masked;
+      });
 }
 
 // One step of the online softmax (Milakov and Gimelshein, 2018).

@@ -1,4 +1,5 @@
-// xfc.attention_grad: dq, dk, dv with the probabilities computed again from lse; every number of them has one owner, who adds in one order.
+// xfc.attention_grad: dq, dk, dv with the probabilities computed again from lse; every number of them has one owner,
+// who adds in one order.
 #include "AttentionTiles.h"
 #include "Emitters.h"
 #include <numbers>
@@ -8,9 +9,10 @@ using namespace mlir;
 namespace xfc::gpu {
 namespace {
 
-// With p the probabilities, m dropout's factors and D = do . o: dv = (m p)^T do, ds = p (m do v^T - D), dq = scale ds k, dk = scale ds^T q.
-// Blocks of threads are of two kinds. One has a block of queries and walks over the keys: dq. The other has a block of keys and walks over the
-// queries, with scores transposed, so that dv and dk are sums over columns as dq is: nothing is added to memory, for two products more.
+// With p the probabilities, m dropout's factors and D = do . o: dv = (m p)^T do, ds = p (m do v^T - D), dq = scale ds
+// k, dk = scale ds^T q. Blocks of threads are of two kinds. One has a block of queries and walks over the keys: dq. The
+// other has a block of keys and walks over the queries, with scores transposed, so that dv and dk are sums over columns
+// as dq is: nothing is added to memory, for two products more.
 class AttentionGradKernel {
 public:
   AttentionGradKernel(KernelBuilder &k, AttentionGradOp op);
@@ -56,7 +58,9 @@ Backend::KernelInfo AttentionGradKernel::emit() {
   const int64_t kinds = both ? 2 : 1;
   Value part = k.div(k.chunk, heads * kinds), rest = k.rem(k.chunk, heads * kinds), head = k.rem(rest, heads);
   const int64_t mark = k.sharedMark();
-  auto overQueries = [&] { eachQueryBlockOfRows(k, part, head, own, [&](HeadOfSequence &at, Value start) { queryBlock(at, start); }); };
+  auto overQueries = [&] {
+    eachQueryBlockOfRows(k, part, head, own, [&](HeadOfSequence &at, Value start) { queryBlock(at, start); });
+  };
   // The owner of a sequence's n-th block of queries, of m, has its blocks of keys n, n + m, ..
   auto overKeys = [&] {
     k.releaseShared(mark);
@@ -65,9 +69,11 @@ Backend::KernelInfo AttentionGradKernel::emit() {
       // Where there is no key, the first block clears the rows.
       Value count = k.max(k.sub(k.max(at.keys, k.i32Of(1)), start), k.i32Of(0));
       // ceil(count / step)
-      Value times = k.ptx("div.u32 $0, $1, $2;", {k.add(count, k.sub(step, k.i32Of(1))), step}, {k.i32}, /*pure=*/true)[0];
-      k.loop(k.i32Of(0), times, 1, [&](Value i) { 
-        Value first = k.add(start, k.mul(i, step)), count = k.max(k.min(k.sub(at.keys, first), k.i32Of(own)), k.i32Of(0));
+      Value times =
+          k.ptx("div.u32 $0, $1, $2;", {k.add(count, k.sub(step, k.i32Of(1))), step}, {k.i32}, /*pure=*/true)[0];
+      k.loop(k.i32Of(0), times, 1, [&](Value i) {
+        Value first = k.add(start, k.mul(i, step)),
+              count = k.max(k.min(k.sub(at.keys, first), k.i32Of(own)), k.i32Of(0));
         SmallVector<std::pair<int64_t, int64_t>> results;
         if (wantsK)
           results.push_back({dk, keyDim});
@@ -91,9 +97,9 @@ Backend::KernelInfo AttentionGradKernel::emit() {
 Value AttentionGradKernel::deltaOf(HeadOfSequence &at, Value query, int64_t lanes) {
   Value d = at.rows(k, dOutput, valueDim, k.i32Of(0))(query), o = at.rows(k, output, valueDim, k.i32Of(0))(query);
   Value first = k.bitAnd(k.thread(), lanes - 1);
-  Value sum = k.loop(first, k.i32Of(static_cast<int32_t>(valueDim)), lanes, ValueRange{k.scalar(0)}, [&](Value f, Values s) -> Values {
-    return {k.fma(k.load(k.offset(d, f)), k.load(k.offset(o, f)), s[0])};
-  })[0];
+  Value sum = k.loop(
+      first, k.i32Of(static_cast<int32_t>(valueDim)), lanes, ValueRange{k.scalar(0)},
+      [&](Value f, Values s) -> Values { return {k.fma(k.load(k.offset(d, f)), k.load(k.offset(o, f)), s[0])}; })[0];
   return k.warpSum(sum, lanes);
 }
 
@@ -122,20 +128,23 @@ void AttentionGradKernel::queryBlock(HeadOfSequence &at, Value start) {
     tiles.copyIn(keyTile, at.listedRows(k, key, keyDim, j), count, key, keyDim);
     tiles.copyIn(valueTile, at.listedRows(k, value, valueDim, j), count, value, valueDim);
     k.barrier();
-    return k.choose(k.less(j, warpLimit), [&] {
-      Values s = tiles.productTransposed(tiles.zeros(passing), tiles.rowsOf(queryTile), keyTile);
-      Values d = tiles.productTransposed(tiles.zeros(passing), tiles.rowsOf(dOutputTile), valueTile);
-      Value kept = dropout.ofQueries(rows, j, count, passing), factor = dropout.scale();
-      Value first = k.add(j, tiles.column(0));
-      const Value seen[2] = {k.sub(limits[0], first), k.sub(limits[1], first)};
-      for (size_t i = 0; i < s.size(); ++i) {
-        const int64_t r = tiles.rowOf(i);
-        Value p = k.exp2(k.subf(s[i], logSums[r]));
-        Value ds = k.mulf(p, k.subf(k.mulf(dropout.dropped(d[i], kept, i), factor), deltas[r]));
-        s[i] = k.select(k.less(k.i32Of(static_cast<int32_t>(tiles.columnOf(i))), seen[r]), ds, k.scalar(0));
-      }
-      return tiles.product(dQueries, tiles.rowsOf(s, room), keyTile, count);
-    }, [&] { return dQueries; });
+    return k.choose(
+        k.less(j, warpLimit),
+        [&] {
+          Values s = tiles.productTransposed(tiles.zeros(passing), tiles.rowsOf(queryTile), keyTile);
+          Values d = tiles.productTransposed(tiles.zeros(passing), tiles.rowsOf(dOutputTile), valueTile);
+          Value kept = dropout.ofQueries(rows, j, count, passing), factor = dropout.scale();
+          Value first = k.add(j, tiles.column(0));
+          const Value seen[2] = {k.sub(limits[0], first), k.sub(limits[1], first)};
+          for (size_t i = 0; i < s.size(); ++i) {
+            const int64_t r = tiles.rowOf(i);
+            Value p = k.exp2(k.subf(s[i], logSums[r]));
+            Value ds = k.mulf(p, k.subf(k.mulf(dropout.dropped(d[i], kept, i), factor), deltas[r]));
+            s[i] = k.select(k.less(k.i32Of(static_cast<int32_t>(tiles.columnOf(i))), seen[r]), ds, k.scalar(0));
+          }
+          return tiles.product(dQueries, tiles.rowsOf(s, room), keyTile, count);
+        },
+        [&] { return dQueries; });
   });
   Value factor = k.scalar(scale);
   tiles.copyOut(at.rows(k, dq, keyDim, start), sums, left, dq, keyDim, {factor, factor});
@@ -164,53 +173,68 @@ void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count)
   sums = k.loop(k.i32Of(0), at.queries, passing, sums, [&](Value i, Values sums) {
     Value left = k.min(k.sub(at.queries, i), k.i32Of(passing)), largest = at.largestLimit(k, i, left, passing);
     // All threads find the same: whether a query of the block sees a key of ours.
-    return k.choose(k.less(start, largest), [&] {
-      k.barrier();
-      tiles.copyIn(queryTile, at.rows(k, q, keyDim, i), left, q, keyDim, k.scalar(scale * std::numbers::log2e));
-      tiles.copyIn(dOutputTile, at.rows(k, dOutput, valueDim, i), left, dOutput, valueDim);
-      const int64_t lanes = k.threads / passing;
-      Value mine = k.div(k.thread(), lanes), query = k.add(i, k.min(mine, k.sub(left, k.i32Of(1)))), delta = deltaOf(at, query, lanes);
-      k.when(k.equal(k.rem(k.thread(), lanes), k.i32Of(0)), [&] {
-        k.store(k.mulf(k.load(at.rows(k, lse, 1, k.i32Of(0))(query)), k.scalar(std::numbers::log2e)), k.offset(logSums, mine));
-        k.store(delta, k.offset(deltas, mine));
-        k.store({k.select(k.less(mine, left), at.limit(k, query), k.i32Of(0))}, k.offset(limits, mine, k.i32));
-      });
-      k.barrier();
-      return k.choose(k.less(firstOfWarp, largest), [&] {
-        Values s = tiles.productTransposed(tiles.zeros(passing), tiles.rowsOf(keyTile), queryTile);
-        Values d = tiles.productTransposed(tiles.zeros(passing), tiles.rowsOf(valueTile), dOutputTile);
-        Value kept = dropout.ofKeys(rows, i, left, passing), factor = dropout.scale();
-        Values p = s;
-        for (size_t n = 0; n < s.size(); n += 4) {
-          auto ofColumns = [&](Value list, Type type) { return k.load(k.offset(k.offset(list, tiles.column(0), type), tiles.columnOf(n), type), 2, type); };
-          Values logSum = ofColumns(logSums, k.element), delta = ofColumns(deltas, k.element), limit = ofColumns(limits, k.i32);
-          for (size_t j = n; j < n + 4; ++j) {
-            Value seen = k.less(k.add(start, tiles.row(tiles.rowOf(j))), limit[j % 2]);
-            Value probability = k.select(seen, k.exp2(k.subf(s[j], logSum[j % 2])), k.scalar(0));
-            p[j] = dropout.dropped(probability, kept, j);
-            s[j] = k.mulf(probability, k.subf(k.mulf(dropout.dropped(d[j], kept, j), factor), delta[j % 2]));
-          }
-        }
-        Values dKeys(sums.begin(), sums.begin() + keyNumbers), dValues(sums.begin() + keyNumbers, sums.end());
-        if (wantsV)
-          dValues = tiles.product(dValues, tiles.rowsOf(p, room), dOutputTile, left);
-        if (wantsK)
-          dKeys = tiles.product(dKeys, tiles.rowsOf(s, room), queryTile, left);
-        dKeys.append(dValues);
-        return dKeys;
-      }, [&] { return sums; });
-    }, [&] { return sums; });
+    return k.choose(
+        k.less(start, largest),
+        [&] {
+          k.barrier();
+          tiles.copyIn(queryTile, at.rows(k, q, keyDim, i), left, q, keyDim, k.scalar(scale * std::numbers::log2e));
+          tiles.copyIn(dOutputTile, at.rows(k, dOutput, valueDim, i), left, dOutput, valueDim);
+          const int64_t lanes = k.threads / passing;
+          Value mine = k.div(k.thread(), lanes), query = k.add(i, k.min(mine, k.sub(left, k.i32Of(1)))),
+                delta = deltaOf(at, query, lanes);
+          k.when(k.equal(k.rem(k.thread(), lanes), k.i32Of(0)), [&] {
+            k.store(k.mulf(k.load(at.rows(k, lse, 1, k.i32Of(0))(query)), k.scalar(std::numbers::log2e)),
+                    k.offset(logSums, mine));
+            k.store(delta, k.offset(deltas, mine));
+            k.store({k.select(k.less(mine, left), at.limit(k, query), k.i32Of(0))}, k.offset(limits, mine, k.i32));
+          });
+          k.barrier();
+          return k.choose(
+              k.less(firstOfWarp, largest),
+              [&] {
+                Values s = tiles.productTransposed(tiles.zeros(passing), tiles.rowsOf(keyTile), queryTile);
+                Values d = tiles.productTransposed(tiles.zeros(passing), tiles.rowsOf(valueTile), dOutputTile);
+                Value kept = dropout.ofKeys(rows, i, left, passing), factor = dropout.scale();
+                Values p = s;
+                for (size_t n = 0; n < s.size(); n += 4) {
+                  auto ofColumns = [&](Value list, Type type) {
+                    return k.load(k.offset(k.offset(list, tiles.column(0), type), tiles.columnOf(n), type), 2, type);
+                  };
+                  Values logSum = ofColumns(logSums, k.element), delta = ofColumns(deltas, k.element),
+                         limit = ofColumns(limits, k.i32);
+                  for (size_t j = n; j < n + 4; ++j) {
+                    Value seen = k.less(k.add(start, tiles.row(tiles.rowOf(j))), limit[j % 2]);
+                    Value probability = k.select(seen, k.exp2(k.subf(s[j], logSum[j % 2])), k.scalar(0));
+                    p[j] = dropout.dropped(probability, kept, j);
+                    s[j] = k.mulf(probability, k.subf(k.mulf(dropout.dropped(d[j], kept, j), factor), delta[j % 2]));
+                  }
+                }
+                Values dKeys(sums.begin(), sums.begin() + keyNumbers), dValues(sums.begin() + keyNumbers, sums.end());
+                if (wantsV)
+                  dValues = tiles.product(dValues, tiles.rowsOf(p, room), dOutputTile, left);
+                if (wantsK)
+                  dKeys = tiles.product(dKeys, tiles.rowsOf(s, room), queryTile, left);
+                dKeys.append(dValues);
+                return dKeys;
+              },
+              [&] { return sums; });
+        },
+        [&] { return sums; });
   });
   // The queries came with scale and log2(e).
   Value keyFactor = k.scalar(std::numbers::ln2), valueFactor = dropout.scale();
   if (wantsK)
-    tiles.copyOut(at.listedRows(k, dk, keyDim, start), Values(sums.begin(), sums.begin() + keyNumbers), count, dk, keyDim, {keyFactor, keyFactor});
+    tiles.copyOut(at.listedRows(k, dk, keyDim, start), Values(sums.begin(), sums.begin() + keyNumbers), count, dk,
+                  keyDim, {keyFactor, keyFactor});
   if (wantsV)
-    tiles.copyOut(at.listedRows(k, dv, valueDim, start), Values(sums.begin() + keyNumbers, sums.end()), count, dv, valueDim, {valueFactor, valueFactor});
+    tiles.copyOut(at.listedRows(k, dv, valueDim, start), Values(sums.begin() + keyNumbers, sums.end()), count, dv,
+                  valueDim, {valueFactor, valueFactor});
 }
 
 } // namespace
 
-Backend::KernelInfo emitAttentionGrad(KernelBuilder &k, AttentionGradOp op) { return AttentionGradKernel(k, op).emit(); }
+Backend::KernelInfo emitAttentionGrad(KernelBuilder &k, AttentionGradOp op) {
+  return AttentionGradKernel(k, op).emit();
+}
 
 } // namespace xfc::gpu

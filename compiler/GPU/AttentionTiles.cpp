@@ -1,4 +1,5 @@
-// What the attention kernels are made of: the work of a block of threads, tiles in shared memory, and their products by warps.
+// What the attention kernels are made of: the work of a block of threads, tiles in shared memory, and their products by
+// warps.
 #include "AttentionTiles.h"
 #include "TensorCore.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -36,7 +37,8 @@ RowAt HeadOfSequence::rows(KernelBuilder &k, int64_t buffer, int64_t width, Valu
 }
 
 RowAt HeadOfSequence::listedRows(KernelBuilder &k, int64_t buffer, int64_t width, Value from) {
-  Value stride = strideOf(k, buffer), data = k.offset(k.buffer(buffer), k.mul(head, width)), list = k.offset(keyList, from, k.i32);
+  Value stride = strideOf(k, buffer), data = k.offset(k.buffer(buffer), k.mul(head, width)),
+        list = k.offset(keyList, from, k.i32);
   return [&k, data, stride, list](Value j) { return k.offset(data, k.mul(k.i64Of(i32At(k, list, j)), stride)); };
 }
 
@@ -56,17 +58,22 @@ Value HeadOfSequence::pairs(KernelBuilder &k, int64_t buffer, int64_t heads) {
   return k.offset(k.buffer(buffer), k.add(k.mul(before, heads), k.mul(head, k.mul(k.i64Of(queries), k.i64Of(keys)))));
 }
 
-Value HeadOfSequence::pairsRow(KernelBuilder &k, Value block, Value query) { return k.offset(block, k.mul(k.i64Of(query), k.i64Of(keys))); }
+Value HeadOfSequence::pairsRow(KernelBuilder &k, Value block, Value query) {
+  return k.offset(block, k.mul(k.i64Of(query), k.i64Of(keys)));
+}
 
-void HeadOfSequence::clearRowsThatAreNoKeys(KernelBuilder &k, Value start, Value count, ArrayRef<std::pair<int64_t, int64_t>> buffers) {
+void HeadOfSequence::clearRowsThatAreNoKeys(KernelBuilder &k, Value start, Value count,
+                                            ArrayRef<std::pair<int64_t, int64_t>> buffers) {
   Value offsets = k.field(k.keyRows(), offsetof(xfc_rows, offsets), k.ptr);
   Value firstRow = k.loadI32(offsets, sequence), end = k.loadI32(offsets, k.add(sequence, 1));
   Value gaps = k.select(k.equal(k.add(start, count), keys), k.add(count, 1), count);
   k.acrossThreads(gaps, [&](Value i) {
     Value j = k.add(start, i);
-    Value from = k.choose(k.equal(j, i32(k, 0)), [&]() -> Values { return {firstRow}; },
-                          [&]() -> Values { return {k.add(k.loadI32(keyList, k.sub(j, i32(k, 1))), 1)}; })[0];
-    Value to = k.choose(k.equal(j, keys), [&]() -> Values { return {end}; }, [&]() -> Values { return {k.loadI32(keyList, j)}; })[0];
+    Value from = k.choose(
+        k.equal(j, i32(k, 0)), [&]() -> Values { return {firstRow}; },
+        [&]() -> Values { return {k.add(k.loadI32(keyList, k.sub(j, i32(k, 1))), 1)}; })[0];
+    Value to = k.choose(
+        k.equal(j, keys), [&]() -> Values { return {end}; }, [&]() -> Values { return {k.loadI32(keyList, j)}; })[0];
     k.loop(from, to, 1, [&](Value row) {
       for (auto [buffer, width] : buffers) {
         Value data = k.offset(k.offset(k.buffer(buffer), k.mul(head, width)), k.mul(row, k.stride(buffer)));
@@ -86,7 +93,9 @@ Partition eachHead(KernelBuilder &k, int64_t heads, const std::function<void(Hea
 }
 
 Partition eachQuery(KernelBuilder &k, int64_t heads, const std::function<void(HeadOfSequence &, Value)> &body) {
-  return eachHead(k, heads, [&](HeadOfSequence &at) { k.loop(k.warp(), at.queries, k.warps(), [&](Value query) { body(at, query); }); });
+  return eachHead(k, heads, [&](HeadOfSequence &at) {
+    k.loop(k.warp(), at.queries, k.warps(), [&](Value query) { body(at, query); });
+  });
 }
 
 void eachQueryBlockOfRows(KernelBuilder &k, Value part, Value head, int64_t size, const QueryBlockBody &body) {
@@ -117,7 +126,9 @@ Tile AttentionTiles::tile(int64_t rows, int64_t features) const {
   const int64_t width = padded(features), stride = width + (bf16 ? 8 : 4);
   return {k.shared(bytesOf(rows, features)), rows, width, stride};
 }
-int64_t AttentionTiles::bytesOf(int64_t rows, int64_t features) const { return rows * (padded(features) + (bf16 ? 8 : 4)) * (bf16 ? 2 : 4); }
+int64_t AttentionTiles::bytesOf(int64_t rows, int64_t features) const {
+  return rows * (padded(features) + (bf16 ? 8 : 4)) * (bf16 ? 2 : 4);
+}
 
 Value AttentionTiles::at(const Tile &tile, Value row, Value column) const {
   return k.offset(tile.data, k.add(k.mul(row, tile.stride), column), elementType());
@@ -127,7 +138,8 @@ Value AttentionTiles::further(const Tile &tile, Value address, int64_t rows, int
 }
 Type AttentionTiles::elementType() const { return bf16 ? Type(k.b.getI16Type()) : k.element; }
 
-void AttentionTiles::copyIn(const Tile &tile, const RowAt &rowAt, Value count, int64_t buffer, int64_t features, Value factor) {
+void AttentionTiles::copyIn(const Tile &tile, const RowAt &rowAt, Value count, int64_t buffer, int64_t features,
+                            Value factor) {
   const int64_t groups = tile.width / 4, all = tile.rows * groups;
   // So many loads are under way at a time, once the row numbers they wait for are there.
   const int64_t together = std::min<int64_t>(8, llvm::divideCeil(all, k.threads));
@@ -136,7 +148,8 @@ void AttentionTiles::copyIn(const Tile &tile, const RowAt &rowAt, Value count, i
     k.loop(k.thread(), i32(k, all), k.threads * together, [&](Value first) {
       // Where whole rows lie between a thread's parts, they are parts of the same columns.
       const int64_t rowsBetween = k.threads % groups ? 0 : k.threads / groups;
-      Value firstRow = k.div(first, groups), firstFeature = k.mul(k.rem(first, groups), 4), start = at(tile, firstRow, firstFeature);
+      Value firstRow = k.div(first, groups), firstFeature = k.mul(k.rem(first, groups), 4),
+            start = at(tile, firstRow, firstFeature);
       SmallVector<Value> rows, firsts, addresses;
       for (int64_t u = 0; u < together; ++u) {
         Value i = k.add(first, u * k.threads);
@@ -179,7 +192,8 @@ void AttentionTiles::copyPairs(const Tile &tile, Value from, Value stride, Value
   const int64_t width = transposed ? tile.rows : tile.width;
   k.acrossThreads(tile.rows * tile.width, [&](Value i) {
     Value row = k.div(i, width), column = k.rem(i, width);
-    Value x = k.loadIf(k.both(k.less(row, rows), k.less(column, columns)), k.offset(k.offset(from, k.mul(k.i64Of(row), stride)), column), 1)[0];
+    Value x = k.loadIf(k.both(k.less(row, rows), k.less(column, columns)),
+                       k.offset(k.offset(from, k.mul(k.i64Of(row), stride)), column), 1)[0];
     k.store(x, transposed ? at(tile, column, row) : at(tile, row, column));
   });
 }
@@ -188,7 +202,9 @@ Value AttentionTiles::firstRow() {
   Value warp = k.warp();
   return rowsApart == 8 ? k.mul(warp, warpRows) : k.add(k.mul(k.div(warp, 2), 2 * warpRows), k.mul(k.rem(warp, 2), 8));
 }
-Value AttentionTiles::row(int64_t which) { return k.add(k.add(firstRow(), k.shiftRight(k.lane(), 2)), which * rowsApart); }
+Value AttentionTiles::row(int64_t which) {
+  return k.add(k.add(firstRow(), k.shiftRight(k.lane(), 2)), which * rowsApart);
+}
 Value AttentionTiles::column(int64_t i) { return k.add(k.shiftLeft(k.bitAnd(k.lane(), 3), 1), columnOf(i)); }
 
 Value AttentionTiles::largestOfRows(const std::array<Value, 2> &values) {
@@ -246,8 +262,12 @@ AttentionTiles::Left AttentionTiles::rowsOf(const Values &product, const Tile &r
   return {room, {}};
 }
 
-Values AttentionTiles::productTransposed(Values c, const Left &a, const Tile &b) { return multiply(c, a, b, /*transposed=*/true, i32(k, b.width)); }
-Values AttentionTiles::product(Values c, const Left &a, const Tile &b, Value depth) { return multiply(c, a, b, /*transposed=*/false, depth); }
+Values AttentionTiles::productTransposed(Values c, const Left &a, const Tile &b) {
+  return multiply(c, a, b, /*transposed=*/true, i32(k, b.width));
+}
+Values AttentionTiles::product(Values c, const Left &a, const Tile &b, Value depth) {
+  return multiply(c, a, b, /*transposed=*/false, depth);
+}
 
 Values AttentionTiles::multiply(Values c, const Left &a, const Tile &b, bool transposed, Value depth) {
   const int64_t tiles = c.size() / 4;
@@ -256,15 +276,21 @@ Values AttentionTiles::multiply(Values c, const Left &a, const Tile &b, bool tra
     const int64_t steps = (transposed ? b.width : b.rows) / 16;
     // Of the four 8x8 matrices that ldmatrix reads, lane l gives the address of row l % 8 of matrix l / 8.
     Value inner = k.bitAnd(lane, 7), second = k.bitAnd(k.shiftRight(lane, 3), 1), third = k.shiftRight(lane, 4);
-    Value leftStart = a.packed.empty() ? at(a.tile, k.add(k.add(firstRow(), inner), k.mul(second, rowsApart)), k.mul(third, 8)) : Value();
-    Value rightStart = transposed ? at(b, k.add(inner, k.mul(third, 8)), k.mul(second, 8)) : at(b, k.add(inner, k.mul(second, 8)), k.mul(third, 8));
+    Value leftStart = a.packed.empty()
+                          ? at(a.tile, k.add(k.add(firstRow(), inner), k.mul(second, rowsApart)), k.mul(third, 8))
+                          : Value();
+    Value rightStart = transposed ? at(b, k.add(inner, k.mul(third, 8)), k.mul(second, 8))
+                                  : at(b, k.add(inner, k.mul(second, 8)), k.mul(third, 8));
     for (int64_t step = 0; step < steps; ++step) {
       Values left = a.packed.empty() ? loadMatrices(k, further(a.tile, leftStart, 0, step * 16), false)
                                      : Values(a.packed.begin() + step * 4, a.packed.begin() + step * 4 + 4);
       for (int64_t n = 0; n < tiles; n += 2) {
-        Values right = loadMatrices(k, transposed ? further(b, rightStart, n * 8, step * 16) : further(b, rightStart, step * 16, n * 8), !transposed);
+        Values right = loadMatrices(
+            k, transposed ? further(b, rightStart, n * 8, step * 16) : further(b, rightStart, step * 16, n * 8),
+            !transposed);
         for (int64_t half = 0; half < 2; ++half)
-          multiplyMatrices(k, left, {right[half * 2], right[half * 2 + 1]}, MutableArrayRef<Value>(c).slice((n + half) * 4, 4));
+          multiplyMatrices(k, left, {right[half * 2], right[half * 2 + 1]},
+                           MutableArrayRef<Value>(c).slice((n + half) * 4, 4));
       }
     }
     return c;
@@ -300,7 +326,8 @@ Values AttentionTiles::multiply(Values c, const Left &a, const Tile &b, bool tra
 // Dropout
 //===--------------------------------------------------------------------------------------------------------===//
 
-PairDropout::PairDropout(KernelBuilder &k, AttentionTiles &tiles, const HeadOfSequence &at, double rate) : k(k), tiles(tiles), at(at), rate(rate) {
+PairDropout::PairDropout(KernelBuilder &k, AttentionTiles &tiles, const HeadOfSequence &at, double rate)
+    : k(k), tiles(tiles), at(at), rate(rate) {
   if (rate == 0)
     return;
   Value sentence = k.loadI32(k.field(k.rows(), offsetof(xfc_rows, sentences), k.ptr), at.sequence);
@@ -327,7 +354,9 @@ Value PairDropout::word(const std::array<Value, 4> &words, Value key) {
   return number;
 }
 
-Value PairDropout::kept(Value number) { return k.notLess(number, k.i32Of(static_cast<int32_t>(static_cast<uint32_t>(std::floor(rate * 4294967296.0))))); }
+Value PairDropout::kept(Value number) {
+  return k.notLess(number, k.i32Of(static_cast<int32_t>(static_cast<uint32_t>(std::floor(rate * 4294967296.0)))));
+}
 Value PairDropout::bit(Value number, Value which) {
   return k.select(kept(number), arith::ShLIOp::create(k.b, k.i32Of(1), which).getResult(), k.i32Of(0));
 }
@@ -347,8 +376,10 @@ Value PairDropout::ofQueries(const std::array<Value, 2> &queries, Value firstKey
   return whenTraining([&] {
     Value last = k.sub(count, k.i32Of(1)), first = keyPosition(firstKey);
     const std::array<Value, 2> positions{queryPosition(queries[0]), queryPosition(queries[1])};
-    // Keys at consecutive positions that begin with a whole block of random numbers (the rule: no pad tokens among them) share calls.
-    Value regular = k.both(k.equal(k.sub(keyPosition(k.add(firstKey, last)), first), last), k.equal(k.rem(first, columns), k.i32Of(0)));
+    // Keys at consecutive positions that begin with a whole block of random numbers (the rule: no pad tokens among
+    // them) share calls.
+    Value regular = k.both(k.equal(k.sub(keyPosition(k.add(firstKey, last)), first), last),
+                           k.equal(k.rem(first, columns), k.i32Of(0)));
     return k.choose(
         regular,
         [&]() -> Values {
@@ -363,12 +394,13 @@ Value PairDropout::ofQueries(const std::array<Value, 2> &queries, Value firstKey
           return {bits};
         },
         [&] {
-          return k.loop(k.i32Of(0), i32(k, columns / 2), 1, ValueRange{k.i32Of(0)}, [&](Value i, Values bits) -> Values {
-            Value column = k.add(k.add(k.mul(k.div(i, 4), 8), k.bitAnd(i, 1)), tiles.column(0));
-            Value query = k.select(k.less(k.rem(i, 4), k.i32Of(2)), positions[0], positions[1]);
-            Value position = keyPosition(k.add(firstKey, k.min(column, last)));
-            return {k.bitOr(bits[0], bit(word(four(query, position), position), i))};
-          });
+          return k.loop(k.i32Of(0), i32(k, columns / 2), 1, ValueRange{k.i32Of(0)},
+                        [&](Value i, Values bits) -> Values {
+                          Value column = k.add(k.add(k.mul(k.div(i, 4), 8), k.bitAnd(i, 1)), tiles.column(0));
+                          Value query = k.select(k.less(k.rem(i, 4), k.i32Of(2)), positions[0], positions[1]);
+                          Value position = keyPosition(k.add(firstKey, k.min(column, last)));
+                          return {k.bitOr(bits[0], bit(word(four(query, position), position), i))};
+                        });
         });
   });
 }
@@ -383,8 +415,9 @@ Value PairDropout::ofKeys(const std::array<Value, 2> &keys, Value firstQuery, Va
       Value column = k.add(k.add(k.mul(k.div(i, 2), 8), k.bitAnd(i, 1)), tiles.column(0));
       Value position = queryPosition(k.add(firstQuery, k.min(column, last)));
       std::array<Value, 4> words = four(position, upper);
-      Value second = k.choose(together, [&]() -> Values { return {word(words, lower)}; },
-                              [&]() -> Values { return {word(four(position, lower), lower)}; })[0];
+      Value second = k.choose(
+          together, [&]() -> Values { return {word(words, lower)}; },
+          [&]() -> Values { return {word(four(position, lower), lower)}; })[0];
       Value which = k.add(k.mul(k.div(i, 2), 4), k.bitAnd(i, 1));
       return {k.bitOr(bits[0], k.bitOr(bit(word(words, upper), which), bit(second, k.add(which, 2))))};
     });

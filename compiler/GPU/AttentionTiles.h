@@ -1,4 +1,5 @@
-// What the attention kernels are made of: the work of a block of threads, tiles in shared memory, and their products by warps.
+// What the attention kernels are made of: the work of a block of threads, tiles in shared memory, and their products by
+// warps.
 #pragma once
 
 #include "KernelBuilder.h"
@@ -28,9 +29,11 @@ struct HeadOfSequence {
   mlir::Value limit(KernelBuilder &k, mlir::Value query);
   // The largest limit of queries from .. from + count - 1, in every lane of a warp; at most `most` of them.
   mlir::Value largestLimit(KernelBuilder &k, mlir::Value from, mlir::Value count, int64_t most);
-  // Zeros in rows of the sequence that are no key: those between keys start .. start + count - 1 and the one before, and behind the last (lists ascend).
-  // `buffers` are rows of the key set with this many features a head. Only where each sequence has its own keys (training).
-  void clearRowsThatAreNoKeys(KernelBuilder &k, mlir::Value start, mlir::Value count, llvm::ArrayRef<std::pair<int64_t, int64_t>> buffers);
+  // Zeros in rows of the sequence that are no key: those between keys start .. start + count - 1 and the one before,
+  // and behind the last (lists ascend). `buffers` are rows of the key set with this many features a head. Only where
+  // each sequence has its own keys (training).
+  void clearRowsThatAreNoKeys(KernelBuilder &k, mlir::Value start, mlir::Value count,
+                              llvm::ArrayRef<std::pair<int64_t, int64_t>> buffers);
   // The block of a pairs value, and a query's row in it.
   mlir::Value pairs(KernelBuilder &k, int64_t buffer, int64_t heads);
   mlir::Value pairsRow(KernelBuilder &k, mlir::Value block, mlir::Value query);
@@ -40,11 +43,12 @@ struct HeadOfSequence {
 Partition eachHead(KernelBuilder &k, int64_t heads, const std::function<void(HeadOfSequence &)> &body);
 Partition eachQuery(KernelBuilder &k, int64_t heads, const std::function<void(HeadOfSequence &, mlir::Value)> &body);
 
-// Blocks of `size` queries, counted from the first of their sequence: body(sequence and head, first query of the block). Those that begin
-// in rows part * size .. part * size + size - 1 of the set: with parts of all rows each block has one owner, sequences of any length keep as many
-// threads busy as they need, and short ones share a part.
+// Blocks of `size` queries, counted from the first of their sequence: body(sequence and head, first query of the
+// block). Those that begin in rows part * size .. part * size + size - 1 of the set: with parts of all rows each block
+// has one owner, sequences of any length keep as many threads busy as they need, and short ones share a part.
 using QueryBlockBody = std::function<void(HeadOfSequence &, mlir::Value)>;
-void eachQueryBlockOfRows(KernelBuilder &k, mlir::Value part, mlir::Value head, int64_t size, const QueryBlockBody &body);
+void eachQueryBlockOfRows(KernelBuilder &k, mlir::Value part, mlir::Value head, int64_t size,
+                          const QueryBlockBody &body);
 
 // Rows in shared memory, zeros behind their features.
 struct Tile {
@@ -52,8 +56,9 @@ struct Tile {
   int64_t rows, width, stride; // elements of f32, or of bf16
 };
 
-// Products of tiles, with numbers as they are (fused multiply-adds) or rounded to bf16 (tensor cores). A warp has 16 rows of a product, as
-// mma.sync lays them out: lane l has rows l / 4 and l / 4 + 8, and of every 8 columns 2 (l % 4) and the next: four numbers of each 8 columns, the upper row's first.
+// Products of tiles, with numbers as they are (fused multiply-adds) or rounded to bf16 (tensor cores). A warp has 16
+// rows of a product, as mma.sync lays them out: lane l has rows l / 4 and l / 4 + 8, and of every 8 columns 2 (l % 4)
+// and the next: four numbers of each 8 columns, the upper row's first.
 class AttentionTiles {
 public:
   AttentionTiles(KernelBuilder &k, bool bf16) : k(k), bf16(bf16) {}
@@ -63,11 +68,15 @@ public:
   Tile tile(int64_t rows, int64_t features) const;
   int64_t bytesOf(int64_t rows, int64_t features) const;
 
-  // Rows 0 .. count - 1 of the tile, from `row`, times `factor` if there is one, and zeros in the rest. `buffer` is where they are. By all threads.
-  void copyIn(const Tile &tile, const RowAt &row, mlir::Value count, int64_t buffer, int64_t features, mlir::Value factor = {});
+  // Rows 0 .. count - 1 of the tile, from `row`, times `factor` if there is one, and zeros in the rest. `buffer` is
+  // where they are. By all threads.
+  void copyIn(const Tile &tile, const RowAt &row, mlir::Value count, int64_t buffer, int64_t features,
+              mlir::Value factor = {});
 
-  // A block of a pairs value, of rows and columns (i32), rows `stride` (i64) elements apart, zeros in the rest; or the block's transpose. f32 only.
-  void copyPairs(const Tile &tile, mlir::Value from, mlir::Value stride, mlir::Value rows, mlir::Value columns, bool transposed);
+  // A block of a pairs value, of rows and columns (i32), rows `stride` (i64) elements apart, zeros in the rest; or the
+  // block's transpose. f32 only.
+  void copyPairs(const Tile &tile, mlir::Value from, mlir::Value stride, mlir::Value rows, mlir::Value columns,
+                 bool transposed);
 
   // The left operand of a product: the warp's rows of a tile, or of a product.
   struct Left {
@@ -99,7 +108,8 @@ public:
   mlir::Value largestOfRows(const std::array<mlir::Value, 2> &values);
 
   // Writes the lane's part of rows: those below `count`, each number times `factor` of its row.
-  void copyOut(const RowAt &row, const Values &product, mlir::Value count, int64_t buffer, int64_t features, const std::array<mlir::Value, 2> &factor);
+  void copyOut(const RowAt &row, const Values &product, mlir::Value count, int64_t buffer, int64_t features,
+               const std::array<mlir::Value, 2> &factor);
 
   // The same for a block of a pairs value, whose rows are `stride` (i64) elements apart.
   void copyOutPairs(mlir::Value to, const Values &product, mlir::Value stride, mlir::Value rows, mlir::Value columns);
@@ -109,7 +119,8 @@ public:
 private:
   Values multiply(Values c, const Left &a, const Tile &b, bool transposed, mlir::Value depth);
   mlir::Value at(const Tile &tile, mlir::Value row, mlir::Value column) const;
-  mlir::Value further(const Tile &tile, mlir::Value address, int64_t rows, int64_t columns) const; // an offset of the instruction, no register
+  mlir::Value further(const Tile &tile, mlir::Value address, int64_t rows,
+                      int64_t columns) const; // an offset of the instruction, no register
   mlir::Type elementType() const;
 
   KernelBuilder &k;
@@ -117,15 +128,19 @@ private:
   int64_t rowsApart = 8;
 };
 
-// Dropout's random numbers for a warp's numbers of a product of queries and keys (abi.h). Where nothing is dropped, no code is made.
+// Dropout's random numbers for a warp's numbers of a product of queries and keys (abi.h). Where nothing is dropped, no
+// code is made.
 class PairDropout {
 public:
   PairDropout(KernelBuilder &k, AttentionTiles &tiles, const HeadOfSequence &at, double rate);
 
-  // A bit for each number of the lane: 1 where the pair is kept. Rows are queries (numbers of their sequence), columns are `count` keys from `firstKey` on;
-  // or rows are keys, columns queries. What lies beyond the sequence's queries and keys has any bit.
-  mlir::Value ofQueries(const std::array<mlir::Value, 2> &queries, mlir::Value firstKey, mlir::Value count, int64_t columns);
-  mlir::Value ofKeys(const std::array<mlir::Value, 2> &keys, mlir::Value firstQuery, mlir::Value count, int64_t columns);
+  // A bit for each number of the lane: 1 where the pair is kept. Rows are queries (numbers of their sequence), columns
+  // are `count` keys from `firstKey` on; or rows are keys, columns queries. What lies beyond the sequence's queries and
+  // keys has any bit.
+  mlir::Value ofQueries(const std::array<mlir::Value, 2> &queries, mlir::Value firstKey, mlir::Value count,
+                        int64_t columns);
+  mlir::Value ofKeys(const std::array<mlir::Value, 2> &keys, mlir::Value firstQuery, mlir::Value count,
+                     int64_t columns);
   // x where number i is kept, else 0; what is kept has still to be multiplied by scale().
   mlir::Value dropped(mlir::Value x, mlir::Value bits, int64_t i);
   mlir::Value scale(); // 1/(1-rate), or 1 when not training

@@ -1,7 +1,7 @@
 // The largest few of a row of numbers and their tokens, of a whole row, or of the lists of slabs.
 //
-// A number and its token are one integer that orders them: the number's bits, made to order as it does, above the token's
-// complement. So a larger one is better, no two are equal, and 0 is none.
+// A number and its token are one integer that orders them: the number's bits, made to order as it does, above the
+// token's complement. So a larger one is better, no two are equal, and 0 is none.
 #include "Emitters.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include <cmath>
@@ -11,7 +11,9 @@ using namespace mlir;
 
 namespace xfc::gpu {
 
-static Value above(KernelBuilder &k, Value x, Value y) { return arith::CmpIOp::create(k.b, arith::CmpIPredicate::ugt, x, y); }
+static Value above(KernelBuilder &k, Value x, Value y) {
+  return arith::CmpIOp::create(k.b, arith::CmpIPredicate::ugt, x, y);
+}
 
 // All bits of a negative number turn, and the sign of another.
 static Value orderOf(KernelBuilder &k, Value bits, bool back) {
@@ -27,7 +29,9 @@ static Value keyOf(KernelBuilder &k, Value number, Value token) {
   return k.bitOr(k.shiftLeft(k.i64Of(order), 32), k.i64Of(k.bitXor(token, k.i32Of(-1))));
 }
 
-static Value numberOf(KernelBuilder &k, Value key) { return k.bits(orderOf(k, k.truncated(k.shiftRight(key, 32)), true), k.element); }
+static Value numberOf(KernelBuilder &k, Value key) {
+  return k.bits(orderOf(k, k.truncated(k.shiftRight(key, 32)), true), k.element);
+}
 
 // The keys, best first, and a number that none below it can be better than the last.
 Values Candidates::none() {
@@ -73,7 +77,9 @@ SmallVector<Candidates::Candidate> Candidates::best(RowTeam &team, Values list) 
 
 static int64_t widthOf(Value rows) { return cast<RowsType>(rows.getType()).getFeatures(); }
 
-static Value rowOf(KernelBuilder &k, int64_t buffer, Value i, Type type = {}) { return k.offset(k.buffer(buffer), k.mul(i, k.stride(buffer)), type); }
+static Value rowOf(KernelBuilder &k, int64_t buffer, Value i, Type type = {}) {
+  return k.offset(k.buffer(buffer), k.mul(i, k.stride(buffer)), type);
+}
 
 Backend::KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
   RowInMemory row(k, widthOf(op.getLogProbs()));
@@ -89,7 +95,8 @@ Backend::KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
     row.once([&] {
       for (auto [i, candidate] : llvm::enumerate(best)) {
         if (!op.getTokens().use_empty())
-          LLVM::StoreOp::create(k.b, candidate.token, k.offset(rowOf(k, 2, number, k.i32), static_cast<int64_t>(i), k.i32));
+          LLVM::StoreOp::create(k.b, candidate.token,
+                                k.offset(rowOf(k, 2, number, k.i32), static_cast<int64_t>(i), k.i32));
         if (!op.getBest().use_empty())
           k.store(candidate.number, k.offset(rowOf(k, 3, number), static_cast<int64_t>(i)));
       }
@@ -118,7 +125,8 @@ Backend::KernelInfo emitMergeCandidates(KernelBuilder &k, MergeCandidatesOp op) 
       for (auto [i, candidate] : llvm::enumerate(best)) {
         Value logProb = k.subf(candidate.number, lse), some = k.lessf(nothing, logProb); // false for NaN
         if (!op.getTokens().use_empty())
-          LLVM::StoreOp::create(k.b, k.select(some, candidate.token, k.i32Of(-1)), k.offset(rowOf(k, 4, number, k.i32), static_cast<int64_t>(i), k.i32));
+          LLVM::StoreOp::create(k.b, k.select(some, candidate.token, k.i32Of(-1)),
+                                k.offset(rowOf(k, 4, number, k.i32), static_cast<int64_t>(i), k.i32));
         if (!op.getBest().use_empty())
           k.store(k.select(some, logProb, nothing), k.offset(rowOf(k, 5, number), static_cast<int64_t>(i)));
       }

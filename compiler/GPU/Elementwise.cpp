@@ -1,4 +1,5 @@
-// Element by element: sums, products, activations, dropout, rows written where they belong, and weights rounded to bf16.
+// Element by element: sums, products, activations, dropout, rows written where they belong, and weights rounded to
+// bf16.
 #include "AttentionTiles.h"
 #include "Codegen/Activation.h"
 #include "Emitters.h"
@@ -56,32 +57,36 @@ Backend::KernelInfo emitAdd(KernelBuilder &k, AddOp op) {
 }
 
 Backend::KernelInfo emitMultiply(KernelBuilder &k, MultiplyOp op) {
-  return {overRows(k, cast<RowsType>(op.getType()).getFeatures(), {0, 1, 2}, [&](ArrayRef<Value> xs) { return k.mulf(xs[0], xs[1]); })};
+  return {overRows(k, cast<RowsType>(op.getType()).getFeatures(), {0, 1, 2},
+                   [&](ArrayRef<Value> xs) { return k.mulf(xs[0], xs[1]); })};
 }
 
 Backend::KernelInfo emitScale(KernelBuilder &k, ScaleOp op) {
   Value factor = k.scalar(op.getFactor().convertToDouble());
-  return overPairs(k, cast<PairsType>(op.getType()), 1, [&](ArrayRef<Value> xs, HeadOfSequence &, Value, Value) { return k.mulf(xs[0], factor); });
+  return overPairs(k, cast<PairsType>(op.getType()), 1,
+                   [&](ArrayRef<Value> xs, HeadOfSequence &, Value, Value) { return k.mulf(xs[0], factor); });
 }
 
 Backend::KernelInfo emitMask(KernelBuilder &k, MaskOp op) {
   Value hidden = k.scalar(op.getZero() ? 0 : -std::numeric_limits<double>::infinity());
-  return overPairs(k, cast<PairsType>(op.getType()), 1, [&](ArrayRef<Value> xs, HeadOfSequence &at, Value query, Value key) {
-    return k.select(k.less(key, at.limit(k, query)), xs[0], hidden);
-  });
+  return overPairs(k, cast<PairsType>(op.getType()), 1,
+                   [&](ArrayRef<Value> xs, HeadOfSequence &at, Value query, Value key) {
+                     return k.select(k.less(key, at.limit(k, query)), xs[0], hidden);
+                   });
 }
 
 Backend::KernelInfo emitActivation(KernelBuilder &k, ActivationOp op) {
-  return {overRows(k, cast<RowsType>(op.getType()).getFeatures(), {0, 1}, [&](ArrayRef<Value> xs) { return activationOf(k, op.getKind(), xs[0]); })};
+  return {overRows(k, cast<RowsType>(op.getType()).getFeatures(), {0, 1},
+                   [&](ArrayRef<Value> xs) { return activationOf(k, op.getKind(), xs[0]); })};
 }
 
 Backend::KernelInfo emitActivationGrad(KernelBuilder &k, ActivationGradOp op) {
   return {overRows(k, cast<RowsType>(op.getType()).getFeatures(), {0, 1, 2},
-                  [&](ArrayRef<Value> xs) { return activationGradOf(k, op.getKind(), xs[0], xs[1]); })};
+                   [&](ArrayRef<Value> xs) { return activationGradOf(k, op.getKind(), xs[0], xs[1]); })};
 }
 
-// A counter of Philox makes the numbers of four features, 16 apart (abi.h): a thread takes n neighbouring counters of the 16
-// that make 64 features.
+// A counter of Philox makes the numbers of four features, 16 apart (abi.h): a thread takes n neighbouring counters of
+// the 16 that make 64 features.
 static Partition dropRows(KernelBuilder &k, int64_t width, double rate) {
   const int64_t per = rowsPerBlock(width);
   auto drop = [&](int64_t n) {
@@ -108,23 +113,28 @@ static Partition dropRows(KernelBuilder &k, int64_t width, double rate) {
       }
     });
   };
-  k.when(k.training(), [&] { k.vectorized({0, 1}, width, drop); }, [&] { overRows(k, width, {0, 1}, [](ArrayRef<Value> xs) { return xs[0]; }); });
+  k.when(
+      k.training(), [&] { k.vectorized({0, 1}, width, drop); },
+      [&] { overRows(k, width, {0, 1}, [](ArrayRef<Value> xs) { return xs[0]; }); });
   return {Partition::Unit::Rows, per, 1};
 }
 
 static Backend::KernelInfo dropPairs(KernelBuilder &k, PairsType type, double rate) {
   Value training = k.training(), positions = k.field(k.keyRows(), offsetof(xfc_rows, positions), k.ptr);
   return overPairs(k, type, 1, [&](ArrayRef<Value> xs, HeadOfSequence &at, Value query, Value key) {
-    return k.choose(training, [&]() -> Values {
-      CodeBuilder::DropoutKey dropout = k.dropoutKeyOf(k.immediate(0), k.add(at.firstQuery, k.i64Of(query)));
-      dropout.head = k.truncated(k.add(at.head, 1));
-      Value f = k.truncated(k.loadI32(positions, k.loadI32(at.keyList, key)));
-      std::array<Value, 4> words = k.philox(dropout, k.add(k.mul(k.div(f, 64), 16), k.rem(f, 16)));
-      Value which = k.div(k.rem(f, 64), 16), word = words[0];
-      for (int32_t i = 1; i < 4; ++i)
-        word = k.select(k.equal(which, k.i32Of(i)), words[i], word);
-      return {k.mulf(xs[0], k.keepFactor(word, rate))};
-    }, [&]() -> Values { return {xs[0]}; })[0];
+    return k.choose(
+        training,
+        [&]() -> Values {
+          CodeBuilder::DropoutKey dropout = k.dropoutKeyOf(k.immediate(0), k.add(at.firstQuery, k.i64Of(query)));
+          dropout.head = k.truncated(k.add(at.head, 1));
+          Value f = k.truncated(k.loadI32(positions, k.loadI32(at.keyList, key)));
+          std::array<Value, 4> words = k.philox(dropout, k.add(k.mul(k.div(f, 64), 16), k.rem(f, 16)));
+          Value which = k.div(k.rem(f, 64), 16), word = words[0];
+          for (int32_t i = 1; i < 4; ++i)
+            word = k.select(k.equal(which, k.i32Of(i)), words[i], word);
+          return {k.mulf(xs[0], k.keepFactor(word, rate))};
+        },
+        [&]() -> Values { return {xs[0]}; })[0];
   });
 }
 
@@ -132,7 +142,8 @@ Backend::KernelInfo emitDropout(KernelBuilder &k, DropoutOp op) {
   const double rate = op.getRate().convertToDouble();
   if (op.getKept()) {
     Value factor = k.keptFactor(rate);
-    return {overRows(k, cast<RowsType>(op.getType()).getFeatures(), {0, 1}, [&](ArrayRef<Value> xs) { return k.mulf(xs[0], factor); })};
+    return {overRows(k, cast<RowsType>(op.getType()).getFeatures(), {0, 1},
+                     [&](ArrayRef<Value> xs) { return k.mulf(xs[0], factor); })};
   }
   if (auto pairs = dyn_cast<PairsType>(op.getType()))
     return dropPairs(k, pairs, rate);
@@ -150,8 +161,12 @@ Backend::KernelInfo emitZeros(KernelBuilder &k, ZerosOp op) {
 
 Backend::KernelInfo emitCacheWrite(KernelBuilder &k, CacheWriteOp op) {
   Value slots = k.field(k.shape(), offsetof(xfc_shape, slots), k.ptr);
-  auto address = [&](int64_t i, Value row) { return k.offset(k.buffer(i), k.mul(i == 0 ? k.loadI32(slots, row) : row, k.stride(i))); };
-  return {overRows(k, cast<RowsType>(op.getRows().getType()).getFeatures(), {1, 0}, [](ArrayRef<Value> xs) { return xs[0]; }, address)};
+  auto address = [&](int64_t i, Value row) {
+    return k.offset(k.buffer(i), k.mul(i == 0 ? k.loadI32(slots, row) : row, k.stride(i)));
+  };
+  return {overRows(
+      k, cast<RowsType>(op.getRows().getType()).getFeatures(), {1, 0}, [](ArrayRef<Value> xs) { return xs[0]; },
+      address)};
 }
 
 Backend::KernelInfo emitAddPositions(KernelBuilder &k, AddPositionsOp op) {
@@ -164,16 +179,18 @@ Backend::KernelInfo emitAddPositions(KernelBuilder &k, AddPositionsOp op) {
 }
 
 Backend::PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight) {
-  const int64_t rows = weight.getDimSize(0), columns = weight.getDimSize(1), width = packedColumns(columns), pairs = width / 2;
+  const int64_t rows = weight.getDimSize(0), columns = weight.getDimSize(1), width = packedColumns(columns),
+                pairs = width / 2;
   const int64_t per = std::max<int64_t>(1, 4096 / width), chunks = (rows + per - 1) / per;
   Value from = k.mul(k.chunk, per), count = k.truncated(k.min(k.index(per), k.sub(k.index(rows), from)));
   k.acrossThreads(k.mul(count, pairs), [&](Value i) {
     Value row = k.add(from, k.i64Of(k.div(i, pairs))), f = k.mul(k.rem(i, pairs), 2);
     auto at = [&](int64_t part) {
       Value column = k.add(f, part);
-      return k.choose(k.less(column, k.i32Of(static_cast<int32_t>(columns))),
-                      [&]() -> Values { return {k.load(k.offset(k.offset(k.buffer(0), k.mul(row, columns)), column))}; },
-                      [&]() -> Values { return {k.scalar(0)}; })[0];
+      return k.choose(
+          k.less(column, k.i32Of(static_cast<int32_t>(columns))),
+          [&]() -> Values { return {k.load(k.offset(k.offset(k.buffer(0), k.mul(row, columns)), column))}; },
+          [&]() -> Values { return {k.scalar(0)}; })[0];
     };
     Value low = at(0), high = at(1);
     Value pair = k.ptx("cvt.rn.bf16x2.f32 $0, $1, $2;", {high, low}, {k.i32}, /*pure=*/true)[0];

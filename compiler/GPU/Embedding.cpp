@@ -15,7 +15,8 @@ Backend::KernelInfo emitEmbedding(KernelBuilder &k, EmbeddingOp op) {
   return {overRows(k, width, {1, 2}, [&](ArrayRef<Value> xs) { return k.mulf(xs[0], scale); }, address)};
 }
 
-// The first of the places from .. to of rows ordered by id whose id is at least `id`, found by a warp: 32 places are looked at at once.
+// The first of the places from .. to of rows ordered by id whose id is at least `id`, found by a warp: 32 places are
+// looked at at once.
 static Value lowerBound(KernelBuilder &k, Value byId, Value ids, Value from, Value to, Value id) {
   // 32 at a time, 2^31 rows take 7 steps; once from = to, a step changes nothing.
   return k.loop(k.i32Of(0), k.i32Of(7), 1, ValueRange{from, to}, [&](Value, Values s) {
@@ -23,28 +24,36 @@ static Value lowerBound(KernelBuilder &k, Value byId, Value ids, Value from, Val
         k.less(s[0], s[1]),
         [&]() -> Values {
           // The last place of each of 32 parts.
-          Value part = k.div(k.add(k.sub(s[1], s[0]), 31), 32), place = k.add(s[0], k.sub(k.mul(part, k.add(k.i64Of(k.lane()), 1)), k.index(1)));
+          Value part = k.div(k.add(k.sub(s[1], s[0]), 31), 32),
+                place = k.add(s[0], k.sub(k.mul(part, k.add(k.i64Of(k.lane()), 1)), k.index(1)));
           Value below = k.choose(
               k.less(place, s[1]),
-              [&]() -> Values { return {k.select(k.less(k.loadI32(ids, k.loadI32(byId, place)), id), k.i32Of(1), k.i32Of(0))}; },
+              [&]() -> Values {
+                return {k.select(k.less(k.loadI32(ids, k.loadI32(byId, place)), id), k.i32Of(1), k.i32Of(0))};
+              },
               [&]() -> Values { return {k.i32Of(0)}; })[0];
-          Value parts = k.i64Of(k.acrossLanes(below, [&](Value x, Value y) { return k.add(x, y); })), next = k.add(s[0], k.mul(parts, part));
+          Value parts = k.i64Of(k.acrossLanes(below, [&](Value x, Value y) { return k.add(x, y); })),
+                next = k.add(s[0], k.mul(parts, part));
           return {next, k.min(s[1], k.add(next, k.sub(part, k.index(1))))};
         },
         [&]() -> Values { return {s[0], s[1]}; });
   })[0];
 }
 
-// A block owns 128 columns of 32 entries. Few rows of an entry are summed in order by a warp; many, by all warps, the i-th of
-// them by warp i modulo their number, whose sums are added in order. Which it is depends on the entry's rows alone.
+// A block owns 128 columns of 32 entries. Few rows of an entry are summed in order by a warp; many, by all warps, the
+// i-th of them by warp i modulo their number, whose sums are added in order. Which it is depends on the entry's rows
+// alone.
 Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp op) {
   constexpr int64_t entries = 32, columns = 128, few = 64;
   auto table = cast<RankedTensorType>(op.getType());
   const int64_t vocabulary = table.getDimSize(0), width = table.getDimSize(1), across = (width + columns - 1) / columns;
-  Value ids = k.buffer(1), byId = k.field(k.rows(), offsetof(xfc_rows, by_id), k.ptr), scale = k.scalar(op.getScale().convertToDouble());
-  Value first = k.mul(k.div(k.chunk, across), entries), column = k.mul(k.rem(k.chunk, across), columns), warp = k.i64Of(k.warp());
+  Value ids = k.buffer(1), byId = k.field(k.rows(), offsetof(xfc_rows, by_id), k.ptr),
+        scale = k.scalar(op.getScale().convertToDouble());
+  Value first = k.mul(k.div(k.chunk, across), entries), column = k.mul(k.rem(k.chunk, across), columns),
+        warp = k.i64Of(k.warp());
   // ptxas for sm_90 and later would spill to fit 8 blocks on a multiprocessor.
-  k.b.getInsertionBlock()->getParent()->getParentOfType<LLVM::LLVMFuncOp>()->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), k.b.getI32IntegerAttr(6));
+  k.b.getInsertionBlock()->getParent()->getParentOfType<LLVM::LLVMFuncOp>()->setAttr(
+      NVVM::NVVMDialect::getMinctasmAttrName(), k.b.getI32IntegerAttr(6));
   Value bounds = k.shared((entries + 1) * 8), parts = k.shared(k.warps() * columns * k.bytes());
   const Address dy(k, 0);
 
@@ -66,7 +75,8 @@ Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp op) {
       for (int64_t group = 0; group < columns / (32 * n); ++group)
         k.when(k.less(columnOf(group), k.index(width)), [&] { body(group, columnOf(group)); });
     };
-    auto add = [&](Value from, Value to, int64_t step, Value at) { // sums of the rows at places from, from + step, .. of one group
+    auto add = [&](Value from, Value to, int64_t step,
+                   Value at) { // sums of the rows at places from, from + step, .. of one group
       return k.loop(from, to, step, Values(n, k.scalar(0)), [&](Value place, Values s) {
         Values x = k.load(k.offset(dy.row(k, k.loadI32(byId, place)), at), n);
         for (int64_t j = 0; j < n; ++j)
@@ -77,9 +87,8 @@ Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp op) {
     auto entry = [&](Value i) { return k.offset(k.buffer(2), k.mul(k.add(first, i), width)); };
     k.loop(warp, k.index(entries), k.warps(), [&](Value i) {
       Value from = boundOf(i), to = boundOf(k.add(i, 1));
-      k.when(k.both(valid(i), k.less(k.sub(to, from), k.index(few + 1))), [&] {
-        each([&](int64_t, Value at) { k.store(add(from, to, 1, at), k.offset(entry(i), at)); });
-      });
+      k.when(k.both(valid(i), k.less(k.sub(to, from), k.index(few + 1))),
+             [&] { each([&](int64_t, Value at) { k.store(add(from, to, 1, at), k.offset(entry(i), at)); }); });
     });
     k.loop(k.index(0), k.index(entries), 1, [&](Value i) {
       Value from = boundOf(i), to = boundOf(k.add(i, 1));
@@ -111,7 +120,8 @@ Backend::KernelInfo emitPositionsGrad(KernelBuilder &k, PositionsGradOp op) {
   auto table = cast<RankedTensorType>(op.getType());
   const int64_t width = table.getDimSize(1);
   const Address dy(k, 0);
-  Value offsets = k.field(k.rows(), offsetof(xfc_rows, offsets), k.ptr), sequences = k.field(k.rows(), offsetof(xfc_rows, sequences), k.i64);
+  Value offsets = k.field(k.rows(), offsetof(xfc_rows, offsets), k.ptr),
+        sequences = k.field(k.rows(), offsetof(xfc_rows, sequences), k.i64);
   k.vectorized({0, 1}, width, [&](int64_t n) {
     k.acrossThreads(width / n, [&](Value group) {
       Value f = k.mul(group, n);

@@ -1,4 +1,5 @@
-// The emitters: each writes the kernel of one op and returns how its work is cut. Threads and shared memory are the builder's.
+// The emitters: each writes the kernel of one op and returns how its work is cut. Threads and shared memory are the
+// builder's.
 #pragma once
 
 #include "Dialect/XFC.h"
@@ -27,7 +28,8 @@ Backend::KernelInfo emitMask(KernelBuilder &, MaskOp);
 Backend::KernelInfo emitCacheWrite(KernelBuilder &, CacheWriteOp);
 Backend::KernelInfo emitAddPositions(KernelBuilder &, AddPositionsOp);
 Backend::KernelInfo emitAttention(KernelBuilder &, AttentionOp);
-// Whether the op has the kernel for one query a sequence: in a decoding step, where nothing but its result is read and nothing dropped.
+// Whether the op has the kernel for one query a sequence: in a decoding step, where nothing but its result is read and
+// nothing dropped.
 bool isOneQueryAttention(AttentionOp);
 Backend::KernelInfo emitOneQueryAttention(KernelBuilder &, AttentionOp);
 Backend::KernelInfo emitAttentionGrad(KernelBuilder &, AttentionGradOp);
@@ -62,14 +64,16 @@ struct RowSums {
   mlir::Value lse, threadSum;
 };
 RowSums emitRowSums(KernelBuilder &, RowInMemory &, mlir::Value row);
-// Loss, negative log-likelihood and log-sum-exp of a row of logits, in every thread; label (i64) and smoothing are scalars.
+// Loss, negative log-likelihood and log-sum-exp of a row of logits, in every thread; label (i64) and smoothing are
+// scalars.
 struct RowLoss {
   mlir::Value loss, nll, lse;
 };
-RowLoss emitCrossEntropyRow(KernelBuilder &, RowInMemory &, mlir::Value logits, mlir::Value label, mlir::Value smoothing);
+RowLoss emitCrossEntropyRow(KernelBuilder &, RowInMemory &, mlir::Value logits, mlir::Value label,
+                            mlir::Value smoothing);
 // Its gradient from the row's log-sum-exp and the loss's gradient; `result` may be `logits`.
-void emitCrossEntropyGradRow(KernelBuilder &, RowInMemory &, mlir::Value logits, mlir::Value result, mlir::Value label, mlir::Value smoothing,
-                             mlir::Value lse, mlir::Value dloss);
+void emitCrossEntropyGradRow(KernelBuilder &, RowInMemory &, mlir::Value logits, mlir::Value result, mlir::Value label,
+                             mlir::Value smoothing, mlir::Value lse, mlir::Value dloss);
 
 // The largest `count` of the numbers that the threads of a team see, and their tokens: a list a thread, in registers.
 class Candidates {
@@ -77,10 +81,11 @@ public:
   Candidates(KernelBuilder &k, int64_t count) : k(k), count(count) {}
   // The empty list, which a loop carries.
   Values none();
-  // The list with a number and its token (i32) more, if it is no NaN and no minus infinity, not excluded, and among the largest.
+  // The list with a number and its token (i32) more, if it is no NaN and no minus infinity, not excluded, and among the
+  // largest.
   Values with(Values list, mlir::Value number, mlir::Value token, llvm::ArrayRef<int64_t> excluded = {});
-  // The largest of all lists in every thread, best first, of equal numbers the lower token first; minus infinity and -1 where
-  // there are fewer.
+  // The largest of all lists in every thread, best first, of equal numbers the lower token first; minus infinity and -1
+  // where there are fewer.
   struct Candidate {
     mlir::Value number, token;
   };

@@ -17,17 +17,20 @@ namespace xfc {
 
 GPUBackend::GPUBackend(MLIRContext &context, const gpu::Architecture &architecture)
     : kernels(ModuleOp::create(UnknownLoc::get(&context))), architecture(architecture) {
-  context.loadDialect<arith::ArithDialect, cf::ControlFlowDialect, LLVM::LLVMDialect, math::MathDialect, NVVM::NVVMDialect, scf::SCFDialect,
-                      vector::VectorDialect>();
+  context.loadDialect<arith::ArithDialect, cf::ControlFlowDialect, LLVM::LLVMDialect, math::MathDialect,
+                      NVVM::NVVMDialect, scf::SCFDialect, vector::VectorDialect>();
 }
 
 // The shared memory and the threads that a builder gave out are those of the kernel.
-template <typename Info> static void describe(const gpu::KernelBuilder &builder, const gpu::Architecture &architecture, StringRef name, Info &info) {
+template <typename Info>
+static void describe(const gpu::KernelBuilder &builder, const gpu::Architecture &architecture, StringRef name,
+                     Info &info) {
   info.scratch = builder.sharedBytes();
   info.threads = builder.threads;
   if (info.scratch > architecture.sharedBytes)
-    throw Error("compile: the kernel '" + name.str() + "' needs " + std::to_string(info.scratch) + " bytes of shared memory, and a block of " +
-                architecture.name + " has " + std::to_string(architecture.sharedBytes));
+    throw Error("compile: the kernel '" + name.str() + "' needs " + std::to_string(info.scratch) +
+                " bytes of shared memory, and a block of " + architecture.name + " has " +
+                std::to_string(architecture.sharedBytes));
 }
 
 std::string GPUBackend::variant(Operation *op) const {
@@ -77,7 +80,9 @@ std::optional<Backend::Packing> GPUBackend::packs(Operation *op, unsigned operan
 Backend::PackInfo GPUBackend::emitPack(RankedTensorType weight, Packing packing, StringRef name) {
   gpu::KernelBuilder builder(*kernels, architecture);
   PackInfo info;
-  builder.kernel(name, [&] { info = packing.blocks ? gpu::emitPackBlocks(builder, weight) : gpu::emitPackWeight(builder, weight); });
+  builder.kernel(name, [&] {
+    info = packing.blocks ? gpu::emitPackBlocks(builder, weight) : gpu::emitPackWeight(builder, weight);
+  });
   describe(builder, architecture, name, info);
   return info;
 }

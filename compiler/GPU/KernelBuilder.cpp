@@ -15,7 +15,8 @@ static constexpr const char *sharedName = "shared";
 
 // A call is written before a kernel starts, by the host or by a copy before it in the stream.
 KernelBuilder::KernelBuilder(ModuleOp module, const Architecture &architecture)
-    : CodeBuilder(module, Float32Type::get(module.getContext()), globalSpace, /*constantCalls=*/true), architecture(architecture) {}
+    : CodeBuilder(module, Float32Type::get(module.getContext()), globalSpace, /*constantCalls=*/true),
+      architecture(architecture) {}
 
 //===--------------------------------------------------------------------------------------------------------===//
 // Functions and threads
@@ -24,7 +25,8 @@ KernelBuilder::KernelBuilder(ModuleOp module, const Architecture &architecture)
 void KernelBuilder::kernel(StringRef name, const std::function<void()> &body) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToEnd(module.getBody());
-  auto function = LLVM::LLVMFuncOp::create(b, name, LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(b.getContext()), {i64}));
+  auto function =
+      LLVM::LLVMFuncOp::create(b, name, LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(b.getContext()), {i64}));
   b.setInsertionPointToStart(function.addEntryBlock(b));
   call = LLVM::IntToPtrOp::create(b, ptr, function.getArgument(0));
   chunk = arith::ExtUIOp::create(b, i64, NVVM::BlockIdXOp::create(b, i32));
@@ -32,11 +34,13 @@ void KernelBuilder::kernel(StringRef name, const std::function<void()> &body) {
   body();
   LLVM::ReturnOp::create(b, ValueRange{});
   function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), b.getUnitAttr());
-  function->setAttr(NVVM::NVVMDialect::getReqntidAttrName(), b.getDenseI32ArrayAttr({static_cast<int32_t>(threads), 1, 1}));
+  function->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
+                    b.getDenseI32ArrayAttr({static_cast<int32_t>(threads), 1, 1}));
   if (registers)
     function->setAttr(NVVM::NVVMDialect::getMaxnregAttrName(), b.getI32IntegerAttr(static_cast<int32_t>(registers)));
   if (cluster > 1)
-    function->setAttr(NVVM::NVVMDialect::getClusterDimAttrName(), b.getDenseI32ArrayAttr({static_cast<int32_t>(cluster), 1, 1}));
+    function->setAttr(NVVM::NVVMDialect::getClusterDimAttrName(),
+                      b.getDenseI32ArrayAttr({static_cast<int32_t>(cluster), 1, 1}));
 }
 
 Value KernelBuilder::thread() { return NVVM::ThreadIdXOp::create(b, i32); }
@@ -51,7 +55,8 @@ Value KernelBuilder::sharedBase() {
   if (!module.lookupSymbol(sharedName)) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(module.getBody());
-    LLVM::GlobalOp::create(b, LLVM::LLVMArrayType::get(b.getI8Type(), 0), /*isConstant=*/false, LLVM::Linkage::External, sharedName, Attribute(),
+    LLVM::GlobalOp::create(b, LLVM::LLVMArrayType::get(b.getI8Type(), 0), /*isConstant=*/false, LLVM::Linkage::External,
+                           sharedName, Attribute(),
                            /*alignment=*/1024, sharedSpace);
   }
   return LLVM::AddressOfOp::create(b, LLVM::LLVMPointerType::get(b.getContext(), sharedSpace), sharedName);
@@ -72,7 +77,8 @@ void KernelBuilder::barrier() { NVVM::Barrier0Op::create(b); }
 
 Value KernelBuilder::shuffleXor(Value v, int64_t mask) {
   auto move = [&](Value word) -> Value {
-    return NVVM::ShflOp::create(b, word.getType(), i32Of(-1), word, i32Of(static_cast<int32_t>(mask)), i32Of(31), NVVM::ShflKind::bfly, UnitAttr());
+    return NVVM::ShflOp::create(b, word.getType(), i32Of(-1), word, i32Of(static_cast<int32_t>(mask)), i32Of(31),
+                                NVVM::ShflKind::bfly, UnitAttr());
   };
   Type type = v.getType();
   if (type.getIntOrFloatBitWidth() == 32)
@@ -127,7 +133,9 @@ Value KernelBuilder::bitOr(Value x, Value y) { return arith::OrIOp::create(b, x,
 Value KernelBuilder::bitXor(Value x, Value y) { return arith::XOrIOp::create(b, x, y); }
 Value KernelBuilder::shiftLeft(Value x, int64_t y) { return arith::ShLIOp::create(b, x, integer(y, x.getType())); }
 Value KernelBuilder::shiftRight(Value x, int64_t y) { return arith::ShRUIOp::create(b, x, integer(y, x.getType())); }
-Value KernelBuilder::bits(Value x, Type type) { return x.getType() == type ? x : arith::BitcastOp::create(b, type, x).getResult(); }
+Value KernelBuilder::bits(Value x, Type type) {
+  return x.getType() == type ? x : arith::BitcastOp::create(b, type, x).getResult();
+}
 
 //===--------------------------------------------------------------------------------------------------------===//
 // Floats
@@ -140,7 +148,8 @@ Value KernelBuilder::exp(Value x) {
 }
 
 Value KernelBuilder::log(Value x) {
-  return mulf(ptx("lg2.approx.ftz.f32 $0, $1;", {x}, {x.getType()}, /*pure=*/true)[0], constant(0.69314718055994530942, x));
+  return mulf(ptx("lg2.approx.ftz.f32 $0, $1;", {x}, {x.getType()}, /*pure=*/true)[0],
+              constant(0.69314718055994530942, x));
 }
 
 Value KernelBuilder::maxf(Value x, Value y) { return arith::MaxNumFOp::create(b, x, y); }
@@ -186,7 +195,8 @@ Values KernelBuilder::loadIf(Value condition, Value p, int64_t n) {
   std::string code;
   for (int64_t i = 0; i < n; ++i)
     code += "mov.b32 $" + std::to_string(i) + ", 0; ";
-  code += "@$" + std::to_string(n) + " ld.global" + widthOf(n) + ".b32 " + operandsOf(0, n) + ", [$" + std::to_string(n + 1) + "];";
+  code += "@$" + std::to_string(n) + " ld.global" + widthOf(n) + ".b32 " + operandsOf(0, n) + ", [$" +
+          std::to_string(n + 1) + "];";
   return ptx(code, {condition, p}, SmallVector<Type>(n, element));
 }
 
@@ -211,13 +221,15 @@ void KernelBuilder::vectorized(ArrayRef<int64_t> buffers, int64_t width, const s
   when(all, [&] { body(4); }, [&] { body(1); });
 }
 
-Values KernelBuilder::overSpan(ArrayRef<Value> data, Value from, Value to, ValueRange state, const std::function<Values(Value, int64_t, Values)> &body) {
+Values KernelBuilder::overSpan(ArrayRef<Value> data, Value from, Value to, ValueRange state,
+                               const std::function<Values(Value, int64_t, Values)> &body) {
   Value all = boolean(true), count = max(sub(to, from), index(0));
   for (Value p : data)
     all = both(all, aligned(offset(p, from), index(0)));
   Value single = add(from, select(all, sub(count, rem(count, 4)), index(0))); // the first that is taken alone
   auto span = [&](Value begin, Value end, int64_t n, ValueRange s) {
-    return loop(add(begin, mul(i64Of(thread()), n)), end, threads * n, s, [&](Value i, Values inner) { return body(i, n, inner); });
+    return loop(add(begin, mul(i64Of(thread()), n)), end, threads * n, s,
+                [&](Value i, Values inner) { return body(i, n, inner); });
   };
   Values vectors = span(from, single, 4, state);
   return span(single, to, 1, vectors);
@@ -239,7 +251,9 @@ void KernelBuilder::rowByBlock(const std::function<void(Value)> &body) {
   when(less(chunk, rowCount()), [&] { body(chunk); });
 }
 
-void KernelBuilder::acrossThreads(Value count, const std::function<void(Value)> &body) { loop(thread(), count, threads, body); }
+void KernelBuilder::acrossThreads(Value count, const std::function<void(Value)> &body) {
+  loop(thread(), count, threads, body);
+}
 
 //===--------------------------------------------------------------------------------------------------------===//
 // Random numbers
@@ -268,7 +282,8 @@ Value KernelBuilder::keepFactor(Value word, double rate) {
 CodeBuilder::DropoutKey KernelBuilder::dropoutKeyOf(Value op, Value row) {
   auto list = [&](size_t offset) { return field(rows(), offset, ptr); };
   Value sequence = loadI32(list(offsetof(xfc_rows, sequence_of)), row);
-  return dropoutKey(op, loadI32(list(offsetof(xfc_rows, positions)), row), loadI32(list(offsetof(xfc_rows, sentences)), sequence), index(0));
+  return dropoutKey(op, loadI32(list(offsetof(xfc_rows, positions)), row),
+                    loadI32(list(offsetof(xfc_rows, sentences)), sequence), index(0));
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -308,8 +323,9 @@ Values KernelBuilder::ptx(StringRef code, ValueRange operands, TypeRange results
     result.push_back(results.front());
   else if (!results.empty())
     result.push_back(LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(results)));
-  auto assembly = LLVM::InlineAsmOp::create(b, result, operands, code, constraints, /*has_side_effects=*/!pure, /*is_align_stack=*/false,
-                                            LLVM::TailCallKind::None, LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr());
+  auto assembly = LLVM::InlineAsmOp::create(
+      b, result, operands, code, constraints, /*has_side_effects=*/!pure, /*is_align_stack=*/false,
+      LLVM::TailCallKind::None, LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr());
   if (results.size() <= 1)
     return Values(assembly->getResults());
   Values values;

@@ -1,4 +1,5 @@
-// Builds the body of one kernel for a GPU: threads, shared memory, shuffles and PTX, beside what CodeBuilder has for every target.
+// Builds the body of one kernel for a GPU: threads, shared memory, shuffles and PTX, beside what CodeBuilder has for
+// every target.
 #pragma once
 
 #include "Codegen/CodeBuilder.h"
@@ -18,19 +19,22 @@ public:
   // An entry `name(call)`. The body may set `threads` before it asks for anything that depends on it.
   void kernel(llvm::StringRef name, const std::function<void()> &body);
   int64_t threads = 256; // of a block, a multiple of 32
-  int64_t registers = 0; // that a thread may have, at most; 0: as ptxas likes, which may spill a few to have more blocks on a processor
-  int64_t cluster = 1;   // neighbouring blocks that run together and reach each other's shared memory; divides the number of chunks
+  int64_t registers =
+      0; // that a thread may have, at most; 0: as ptxas likes, which may spill a few to have more blocks on a processor
+  int64_t cluster =
+      1; // neighbouring blocks that run together and reach each other's shared memory; divides the number of chunks
   int64_t warps() const { return threads / 32; }
   static constexpr int64_t warpSize = 32;
 
   // Where a thread is.
   mlir::Value thread(), lane(), warp();
 
-  // Shared memory: `bytes` of the block's own, at an offset fixed here and a multiple of `alignment`, up to 1024; what was there before is not. In all
-  // sharedBytes(), at most what the architecture has. Pointers are of address space 3.
+  // Shared memory: `bytes` of the block's own, at an offset fixed here and a multiple of `alignment`, up to 1024; what
+  // was there before is not. In all sharedBytes(), at most what the architecture has. Pointers are of address space 3.
   mlir::Value shared(int64_t bytes, int64_t alignment = 16);
   int64_t sharedBytes() const { return sharedEnd; }
-  // Gives back all that was asked for since sharedBytes() was `mark`, to be used again. Both uses must lie a barrier apart.
+  // Gives back all that was asked for since sharedBytes() was `mark`, to be used again. Both uses must lie a barrier
+  // apart.
   void releaseShared(int64_t mark) { sharedNext = mark; }
   int64_t sharedMark() const { return sharedNext; }
   void barrier(); // of all threads of the block
@@ -41,17 +45,20 @@ public:
   using Combine = std::function<mlir::Value(mlir::Value, mlir::Value)>;
   mlir::Value acrossLanes(mlir::Value v, const Combine &combine, int64_t lanes = 32);
   mlir::Value warpSum(mlir::Value v, int64_t lanes = 32), warpMax(mlir::Value v, int64_t lanes = 32);
-  // Of all threads, warp by warp and then the warps in order of a tree: every thread has the result. Barriers are inside.
+  // Of all threads, warp by warp and then the warps in order of a tree: every thread has the result. Barriers are
+  // inside.
   mlir::Value acrossBlock(mlir::Value v, const Combine &combine);
   mlir::Value blockSum(mlir::Value v);
 
   // Integers.
   mlir::Value i64Of(mlir::Value a); // i32 that is not negative
-  mlir::Value bitAnd(mlir::Value a, int64_t b), bitOr(mlir::Value a, mlir::Value b), bitXor(mlir::Value a, mlir::Value b);
+  mlir::Value bitAnd(mlir::Value a, int64_t b), bitOr(mlir::Value a, mlir::Value b),
+      bitXor(mlir::Value a, mlir::Value b);
   mlir::Value shiftLeft(mlir::Value a, int64_t b), shiftRight(mlir::Value a, int64_t b);
   mlir::Value bits(mlir::Value a, mlir::Type type); // the same bits as another type
 
-  // Floats. exp and log are the GPU's ex2 and lg2 of scaled arguments: relative error 2^-21 (exp: and 2^-24 |x|), absolute for log near 1.
+  // Floats. exp and log are the GPU's ex2 and lg2 of scaled arguments: relative error 2^-21 (exp: and 2^-24 |x|),
+  // absolute for log near 1.
   mlir::Value exp(mlir::Value a) override;
   mlir::Value exp2(mlir::Value a); // ex2.approx, 0 for minus infinity
   mlir::Value log(mlir::Value a);
@@ -67,11 +74,12 @@ public:
   void storeIf(mlir::Value condition, llvm::ArrayRef<mlir::Value> values, mlir::Value p);
   // Whether rows at p, `stride` elements apart, start at multiples of 16 bytes.
   mlir::Value aligned(mlir::Value p, mlir::Value stride);
-  // The body with vectors of 4 where every one of `buffers` has aligned rows of a width that 4 divides, else with 1: body(vector).
+  // The body with vectors of 4 where every one of `buffers` has aligned rows of a width that 4 divides, else with 1:
+  // body(vector).
   void vectorized(llvm::ArrayRef<int64_t> buffers, int64_t width, const std::function<void(int64_t)> &body);
 
-  // Elements from .. to (i64) of dense buffers, which start at `data`, over the block's threads, by fours while all are aligned and
-  // then by one: body(first, how many at once, state).
+  // Elements from .. to (i64) of dense buffers, which start at `data`, over the block's threads, by fours while all are
+  // aligned and then by one: body(first, how many at once, state).
   Values overSpan(llvm::ArrayRef<mlir::Value> data, mlir::Value from, mlir::Value to, mlir::ValueRange state,
                   const std::function<Values(mlir::Value, int64_t, Values)> &body);
 
@@ -89,10 +97,11 @@ public:
   // The key for a row of the set the call is divided over.
   DropoutKey dropoutKeyOf(mlir::Value op, mlir::Value row);
 
-  // Inline PTX: $0, $1, .. are the results, then the operands (i1, i16, i32, i64, f32, f64 and pointers). Pure code may be removed or
-  // merged; what is not is kept in order, runs as often as written, by the threads it is written for (it is convergent). The first `updated`
-  // operands are in the registers of the first results.
-  Values ptx(llvm::StringRef code, mlir::ValueRange operands, mlir::TypeRange results, bool pure = false, int64_t updated = 0);
+  // Inline PTX: $0, $1, .. are the results, then the operands (i1, i16, i32, i64, f32, f64 and pointers). Pure code may
+  // be removed or merged; what is not is kept in order, runs as often as written, by the threads it is written for (it
+  // is convergent). The first `updated` operands are in the registers of the first results.
+  Values ptx(llvm::StringRef code, mlir::ValueRange operands, mlir::TypeRange results, bool pure = false,
+             int64_t updated = 0);
 
 private:
   int64_t sharedNext = 0, sharedEnd = 0;

@@ -9,11 +9,13 @@ using namespace mlir;
 namespace xfc::gpu {
 namespace {
 
-// A block has 64 rows and takes the vocabulary in slabs of 256 columns, in order. A thread keeps four numbers of the logits it has seen of each of its
-// rows: the largest m, the sum of exp(x - m), their sum, and the label's logit. They meet at the end, in the order of lanes and warps. The
-// gradient takes the place of the logits in a second walk, for which other columns come back from memory.
+// A block has 64 rows and takes the vocabulary in slabs of 256 columns, in order. A thread keeps four numbers of the
+// logits it has seen of each of its rows: the largest m, the sum of exp(x - m), their sum, and the label's logit. They
+// meet at the end, in the order of lanes and warps. The gradient takes the place of the logits in a second walk, for
+// which other columns come back from memory.
 template <typename Op>
-Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide, ArrayRef<std::pair<Value, Value RowLoss::*>> numbers, Value dloss) {
+Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide,
+                                   ArrayRef<std::pair<Value, Value RowLoss::*>> numbers, Value dloss) {
   RankedTensorType weight = op.getWeight().getType();
   const int64_t vocabulary = weight.getDimSize(0), labels = op.getBias() ? 3 : 2;
   const bool bf16 = op.getCompute() == ComputeType::bf16, kept = !wide.use_empty();
@@ -22,14 +24,17 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide, ArrayRef
   auto bufferOf = [&](Value result) { return op->getNumOperands() + cast<OpResult>(result).getResultNumber(); };
   Value row = k.mul(k.chunk, tile.rows);
   k.when(k.less(row, k.rowCount()), [&] {
-    ProductTile product(k, tile, bf16, rowsOperand(k, 0, weight.getDimSize(1), /*along=*/true), weightOperand(k, weight, bf16, /*along=*/true));
-    const int64_t rowsOfThread = product.rowsOfThread(), pairs = product.pairsOfThread(), across = tile.columns / tile.warpColumns;
+    ProductTile product(k, tile, bf16, rowsOperand(k, 0, weight.getDimSize(1), /*along=*/true),
+                        weightOperand(k, weight, bf16, /*along=*/true));
+    const int64_t rowsOfThread = product.rowsOfThread(), pairs = product.pairsOfThread(),
+                  across = tile.columns / tile.warpColumns;
     PairAccess access(k, vocabulary), biasAccess(k, vocabulary);
     if (kept)
       access.include(k.buffer(bufferOf(wide)), k.stride(bufferOf(wide)));
     if (op.getBias())
       biasAccess.include(k.buffer(2), k.index(0));
-    Value rows = k.truncated(k.rowCount()), last = k.sub(rows, k.i32Of(1)), firstRow = k.add(k.truncated(row), product.firstRow());
+    Value rows = k.truncated(k.rowCount()), last = k.sub(rows, k.i32Of(1)),
+          firstRow = k.add(k.truncated(row), product.firstRow());
     SmallVector<Value> rowNumbers, labelColumns;
     Values state;
     for (int64_t r = 0; r < rowsOfThread; ++r) {
@@ -55,13 +60,16 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide, ArrayRef
           }
           if (kept) {
             const int64_t buffer = bufferOf(wide);
-            Value to = k.offset(k.offset(k.buffer(buffer), k.mul(k.i64Of(rowNumbers[r]), k.stride(buffer))), k.i64Of(f));
-            access.store(access.conditions(k.less(rowNumbers[r], rows), f), x[(r * pairs + pair) * 2], x[(r * pairs + pair) * 2 + 1], to);
+            Value to =
+                k.offset(k.offset(k.buffer(buffer), k.mul(k.i64Of(rowNumbers[r]), k.stride(buffer))), k.i64Of(f));
+            access.store(access.conditions(k.less(rowNumbers[r], rows), f), x[(r * pairs + pair) * 2],
+                         x[(r * pairs + pair) * 2 + 1], to);
           }
         }
       }
       for (int64_t r = 0; r < rowsOfThread; ++r) {
-        MutableArrayRef<Value> seen = MutableArrayRef<Value>(s).slice(4 * r, 4), own = MutableArrayRef<Value>(x).slice(2 * pairs * r, 2 * pairs);
+        MutableArrayRef<Value> seen = MutableArrayRef<Value>(s).slice(4 * r, 4),
+                               own = MutableArrayRef<Value>(x).slice(2 * pairs * r, 2 * pairs);
         auto columnOf = [&](int64_t i) { return k.add(first, i / 2 * 8 + i % 2); };
         auto inside = [&](int64_t i, Value value, double otherwise) {
           return vocabulary % tile.columns ? k.select(k.less(columnOf(i), end), value, k.scalar(otherwise)) : value;
@@ -99,12 +107,15 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide, ArrayRef
         merge(seen, other);
       }
       Value place = k.add(k.mul(k.add(product.firstRow(), 8 * r), across), k.rem(k.warp(), across));
-      k.when(k.equal(k.bitAnd(k.lane(), 3), k.i32Of(0)), [&] { k.store(ArrayRef<Value>(seen), k.offset(parts, k.mul(place, 4))); });
+      k.when(k.equal(k.bitAnd(k.lane(), 3), k.i32Of(0)),
+             [&] { k.store(ArrayRef<Value>(seen), k.offset(parts, k.mul(place, 4))); });
     }
     k.barrier();
     Value smoothing = k.load(k.buffer(labels + 1)), own = k.add(k.truncated(row), k.thread());
     k.when(k.both(k.less(k.thread(), k.i32Of(static_cast<int32_t>(tile.rows))), k.less(own, rows)), [&] {
-      auto part = [&](int64_t warp) { return k.load(k.offset(parts, k.mul(k.add(k.mul(k.thread(), across), warp), 4)), 4); };
+      auto part = [&](int64_t warp) {
+        return k.load(k.offset(parts, k.mul(k.add(k.mul(k.thread(), across), warp), 4)), 4);
+      };
       Values all = part(0);
       for (int64_t warp = 1; warp < across; ++warp)
         merge(all, part(warp));
@@ -124,11 +135,12 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide, ArrayRef
     RowInMemory line = RowInMemory::ofWarp(k, vocabulary);
     const Address logits(k, bufferOf(wide)), dlosses(k, labels + 2);
     line.vectorized({bufferOf(wide)}, [&] {
-      k.loop(k.warp(), k.min(k.i32Of(static_cast<int32_t>(tile.rows)), k.sub(rows, k.truncated(row))), k.warps(), [&](Value r) {
-        Value at = k.add(row, k.i64Of(r)), place = logits.row(k, at);
-        emitCrossEntropyGradRow(k, line, place, place, k.loadI32(k.buffer(labels), at), smoothing, k.load(k.offset(logSums, r)),
-                                k.load(dlosses.row(k, at)));
-      });
+      k.loop(k.warp(), k.min(k.i32Of(static_cast<int32_t>(tile.rows)), k.sub(rows, k.truncated(row))), k.warps(),
+             [&](Value r) {
+               Value at = k.add(row, k.i64Of(r)), place = logits.row(k, at);
+               emitCrossEntropyGradRow(k, line, place, place, k.loadI32(k.buffer(labels), at), smoothing,
+                                       k.load(k.offset(logSums, r)), k.load(dlosses.row(k, at)));
+             });
     });
   });
   return {{Partition::Unit::Rows, tile.rows, 1}};
@@ -137,27 +149,33 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide, ArrayRef
 } // namespace
 
 Backend::KernelInfo emitLinearCrossEntropy(KernelBuilder &k, LinearCrossEntropyOp op) {
-  return emitLinearLoss(k, op, op.getLogits(), {{op.getLoss(), &RowLoss::loss}, {op.getNll(), &RowLoss::nll}, {op.getLse(), &RowLoss::lse}}, {});
+  return emitLinearLoss(k, op, op.getLogits(),
+                        {{op.getLoss(), &RowLoss::loss}, {op.getNll(), &RowLoss::nll}, {op.getLse(), &RowLoss::lse}},
+                        {});
 }
 
 Backend::KernelInfo emitLinearCrossEntropyWithGrad(KernelBuilder &k, LinearCrossEntropyWithGradOp op) {
-  return emitLinearLoss(k, op, op.getDlogits(), {{op.getLoss(), &RowLoss::loss}, {op.getNll(), &RowLoss::nll}}, op.getDloss());
+  return emitLinearLoss(k, op, op.getDlogits(), {{op.getLoss(), &RowLoss::loss}, {op.getNll(), &RowLoss::nll}},
+                        op.getDloss());
 }
 
 // A block has 32 rows of a slab of columns; the logits stay in shared memory, where a warp takes row after row.
 Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op) {
   RankedTensorType weight = op.getWeight().getType();
-  const int64_t inner = weight.getDimSize(1), vocabulary = weight.getDimSize(0), slab = op.getSlab(), slabs = op.getSlabs(), best = op.getCount();
+  const int64_t inner = weight.getDimSize(1), vocabulary = weight.getDimSize(0), slab = op.getSlab(),
+                slabs = op.getSlabs(), best = op.getCount();
   const bool bf16 = op.getCompute() == ComputeType::bf16;
   const int64_t depth = bf16 ? 32 : 16;
   const Tile tile = bf16 && slab % 128 == 0 ? Tile{32, 128, depth, 32, 32} : Tile{32, 64, depth, 16, 32};
   k.threads = tile.threads();
-  k.registers = 128; // with fewer, for more blocks, ptxas spills in f32
+  k.registers = 128;                     // with fewer, for more blocks, ptxas spills in f32
   const int64_t lineElements = slab + 8; // rows of a fragment in different banks
   Value row = k.truncated(k.mul(k.div(k.chunk, slabs), tile.rows)), rows = k.truncated(k.rowCount());
   k.when(k.less(row, rows), [&] {
-    ProductTile product(k, tile, bf16, rowsOperand(k, 0, inner, /*along=*/true), weightOperand(k, weight, bf16, /*along=*/true));
-    Value logits = k.shared(tile.rows * lineElements * 4), which = k.rem(k.chunk, slabs), first = k.truncated(k.mul(which, slab));
+    ProductTile product(k, tile, bf16, rowsOperand(k, 0, inner, /*along=*/true),
+                        weightOperand(k, weight, bf16, /*along=*/true));
+    Value logits = k.shared(tile.rows * lineElements * 4), which = k.rem(k.chunk, slabs),
+          first = k.truncated(k.mul(which, slab));
     const Value none = k.scalar(-INFINITY), end = k.i32Of(static_cast<int32_t>(vocabulary));
     PairAccess access(k, vocabulary);
     if (op.getBias())
@@ -188,8 +206,9 @@ Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op
     Candidates candidates(k, best);
     k.loop(k.warp(), k.min(k.i32Of(static_cast<int32_t>(tile.rows)), k.sub(rows, row)), k.warps(), [&](Value r) {
       Value at = k.i64Of(k.add(row, r)), from = k.offset(logits, k.mul(r, lineElements));
-      Values list = line.loop(from, candidates.none(),
-                              [&](Value f, const Values &x, Values s) { return candidates.with(s, x[0], k.add(first, f), op.getExcluded()); });
+      Values list = line.loop(from, candidates.none(), [&](Value f, const Values &x, Values s) {
+        return candidates.with(s, x[0], k.add(first, f), op.getExcluded());
+      });
       const SmallVector<Candidates::Candidate> found = candidates.best(line, list);
       Value lse = emitRowSums(k, line, from).lse;
       line.once([&] {

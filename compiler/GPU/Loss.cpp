@@ -27,17 +27,18 @@ Value smooth(KernelBuilder &k, Value nll, Value lossOfMean, Value smoothing) {
 
 // In one pass: a thread's sum of exp(x - m) is scaled when its largest element m grows.
 RowSums emitRowSums(KernelBuilder &k, RowInMemory &row, Value from) {
-  Values state = row.loop(from, {k.scalar(-1e30), k.scalar(0), k.scalar(0)}, [&](Value, const Values &x, Values s) -> Values {
-    Value most = s[0];
-    for (Value v : x)
-      most = k.maxf(v, most);
-    Value exponentials = k.mulf(s[1], k.exp(k.subf(s[0], most))), sum = s[2];
-    for (Value v : x) {
-      exponentials = k.addf(exponentials, k.exp(k.subf(v, most)));
-      sum = k.addf(sum, v);
-    }
-    return {most, exponentials, sum};
-  });
+  Values state =
+      row.loop(from, {k.scalar(-1e30), k.scalar(0), k.scalar(0)}, [&](Value, const Values &x, Values s) -> Values {
+        Value most = s[0];
+        for (Value v : x)
+          most = k.maxf(v, most);
+        Value exponentials = k.mulf(s[1], k.exp(k.subf(s[0], most))), sum = s[2];
+        for (Value v : x) {
+          exponentials = k.addf(exponentials, k.exp(k.subf(v, most)));
+          sum = k.addf(sum, v);
+        }
+        return {most, exponentials, sum};
+      });
   Value most = row.max(state[0]);
   Value exponentials = row.sum(k.mulf(state[1], k.exp(k.subf(state[0], most))));
   return {k.addf(most, k.log(exponentials)), state[2]};
@@ -55,8 +56,10 @@ RowLoss emitCrossEntropyRow(KernelBuilder &k, RowInMemory &row, Value logits, Va
   return {losses[0], losses[1], sums.lse};
 }
 
-void emitCrossEntropyGradRow(KernelBuilder &k, RowInMemory &row, Value logits, Value result, Value label, Value smoothing, Value lse, Value dloss) {
-  Value known = k.less(k.index(-1), label), scale = k.select(known, dloss, k.scalar(0)), spread = k.mulf(smoothing, k.scalar(1.0 / row.width));
+void emitCrossEntropyGradRow(KernelBuilder &k, RowInMemory &row, Value logits, Value result, Value label,
+                             Value smoothing, Value lse, Value dloss) {
+  Value known = k.less(k.index(-1), label), scale = k.select(known, dloss, k.scalar(0)),
+        spread = k.mulf(smoothing, k.scalar(1.0 / row.width));
   Value ofLabel = k.subf(k.scalar(1), smoothing), labelColumn = k.truncated(label);
   row.each([&](Value f) {
     Values x = k.load(k.offset(logits, f), row.vector()), y;
@@ -153,7 +156,8 @@ Backend::KernelInfo emitNllGrad(KernelBuilder &k, NllGradOp op) {
   return {row.eachRow({3}, [&](Value number) {
     Value to = result.row(k, number), label = k.loadI32(labels, number), column = k.truncated(label);
     Value d = k.select(k.less(k.index(-1), label), k.load(dloss.row(k, number)), k.scalar(0));
-    Value spread = k.mulf(k.mulf(d, smoothing), k.scalar(-1.0 / row.width)), ofLabel = k.mulf(d, k.subf(k.scalar(1), smoothing));
+    Value spread = k.mulf(k.mulf(d, smoothing), k.scalar(-1.0 / row.width)),
+          ofLabel = k.mulf(d, k.subf(k.scalar(1), smoothing));
     row.each([&](Value f) {
       Values y;
       for (int64_t j = 0; j < row.vector(); ++j)

@@ -1,4 +1,5 @@
-// Matrix products over rows, their epilogues and the gradients of their weights: a block of threads for each tile of a result.
+// Matrix products over rows, their epilogues and the gradients of their weights: a block of threads for each tile of a
+// result.
 #include "Matrix.h"
 #include "Codegen/Epilogue.h"
 #include "Emitters.h"
@@ -14,26 +15,30 @@ int64_t upTo(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 
 bool inBF16(std::optional<ComputeType> compute) { return compute == ComputeType::bf16; }
 
-// Rows times a weight. In bf16, warps of 64x64, which read 4 KB of shared memory for 16 x 64 x 64 products; wide tiles, since rows in f32 are what
-// most of the second cache's bandwidth goes to: 64 operations a byte, 43 if tiles were square. f32 has operands of four steps in
-// registers, beside half as many sums.
+// Rows times a weight. In bf16, warps of 64x64, which read 4 KB of shared memory for 16 x 64 x 64 products; wide tiles,
+// since rows in f32 are what most of the second cache's bandwidth goes to: 64 operations a byte, 43 if tiles were
+// square. f32 has operands of four steps in registers, beside half as many sums.
 Tile tileFor(int64_t columns, bool bf16) {
   if (!bf16)
     return columns <= 64 ? Tile{128, 64, 16, 32, 32} : Tile{128, 128, 16, 64, 32};
-  return columns <= 64 ? Tile{128, 64, 32, 64, 32} : columns <= 128 ? Tile{128, 128, 32, 64, 64} : Tile{128, 256, 32, 64, 64};
+  return columns <= 64    ? Tile{128, 64, 32, 64, 32}
+         : columns <= 128 ? Tile{128, 128, 32, 64, 64}
+                          : Tile{128, 256, 32, 64, 64};
 }
 
-// The same for few rows, where a product takes as long as one tile: many small tiles, which read more and wait less often, since a block of K is deeper.
+// The same for few rows, where a product takes as long as one tile: many small tiles, which read more and wait less
+// often, since a block of K is deeper.
 Tile tileForFewRows(bool bf16) { return {32, 64, bf16 ? 64 : 32, 16, 32}; }
 
-// Dropout of a thread's share of a tile's row. A counter of Philox makes the numbers of four features, 16 apart (abi.h).
+// Dropout of a thread's share of a tile's row. A counter of Philox makes the numbers of four features, 16 apart
+// (abi.h).
 struct Dropout {
   KernelBuilder &k;
   DropoutOp op; // null where there is none
   Value training = op ? k.training() : Value();
 
-  // The factors in a row of `pairs` pairs of columns from `first` on, 8 apart, within 64 that begin at a multiple of 64; the two of a pair are
-  // neighbours. `first` is below 8 behind a multiple of 8 * pairs.
+  // The factors in a row of `pairs` pairs of columns from `first` on, 8 apart, within 64 that begin at a multiple of
+  // 64; the two of a pair are neighbours. `first` is below 8 behind a multiple of 8 * pairs.
   Values factors(Value row, Value first, int64_t pairs) {
     const double rate = op.getRate().convertToDouble();
     if (op.getKept())
@@ -61,9 +66,10 @@ struct Dropout {
   }
 };
 
-// The sums of the tile at (row, column) of a product with `columns`, plus bias (buffer 2, or null), through the epilogue into the results.
-void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, Value row, Value column, Operation *op, int64_t columns, bool hasBias,
-            Region &epilogue) {
+// The sums of the tile at (row, column) of a product with `columns`, plus bias (buffer 2, or null), through the
+// epilogue into the results.
+void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, Value row, Value column, Operation *op,
+            int64_t columns, bool hasBias, Region &epilogue) {
   const int64_t firstExtra = hasBias ? 3 : 2, operands = op->getNumOperands();
   SmallVector<int64_t> buffers;
   for (int64_t extra = firstExtra; extra < operands; ++extra)
@@ -95,7 +101,9 @@ void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, V
         factors = dropout.factors(k.i64Of(k.min(number, k.sub(rows, k.i32Of(1)))), columnOf(begin), together);
       for (int64_t pair = begin; pair < begin + together; ++pair) {
         const PairAccess::Conditions conditions = access.conditions(isRow, columnOf(pair));
-        auto rowOf = [&](int64_t buffer) { return place(k.offset(k.buffer(buffer), k.mul(at, k.stride(buffer))), pair); };
+        auto rowOf = [&](int64_t buffer) {
+          return place(k.offset(k.buffer(buffer), k.mul(at, k.stride(buffer))), pair);
+        };
         SmallVector<Values> extras;
         for (int64_t extra = firstExtra; extra < operands; ++extra)
           extras.push_back(access.load(conditions, rowOf(extra)));
@@ -109,7 +117,8 @@ void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, V
             SmallVector<Value> arguments = {y};
             for (const Values &extra : extras)
               arguments.push_back(extra[i]);
-            results[i] = evaluateEpilogue(k, epilogue, arguments, dropout.op ? factors[2 * (pair - begin) + i] : Value());
+            results[i] =
+                evaluateEpilogue(k, epilogue, arguments, dropout.op ? factors[2 * (pair - begin) + i] : Value());
           }
         }
         for (OpResult result : op->getResults())
@@ -120,8 +129,8 @@ void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, V
   }
 }
 
-Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, const Operand &weight, int64_t inner, int64_t columns, const Tile &tile, bool hasBias,
-                                Region &epilogue) {
+Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, const Operand &weight, int64_t inner, int64_t columns,
+                                const Tile &tile, bool hasBias, Region &epilogue) {
   const int64_t across = upTo(columns, tile.columns);
   Value row = k.mul(k.div(k.chunk, across), tile.rows), column = k.mul(k.rem(k.chunk, across), tile.columns);
   k.when(k.less(row, k.rowCount()), [&] {
@@ -133,16 +142,20 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, const Operand &
 }
 
 // The same by warpgroups: a cluster's blocks have the same columns of rows that follow each other.
-Backend::KernelInfo emitByWarpgroups(KernelBuilder &k, Operation *op, RankedTensorType weight, bool along, bool hasBias, Region &epilogue) {
+Backend::KernelInfo emitByWarpgroups(KernelBuilder &k, Operation *op, RankedTensorType weight, bool along, bool hasBias,
+                                     Region &epilogue) {
   using Product = WarpgroupTile;
-  const int64_t inner = weight.getDimSize(along ? 1 : 0), columns = weight.getDimSize(along ? 0 : 1), across = upTo(columns, Product::columns);
+  const int64_t inner = weight.getDimSize(along ? 1 : 0), columns = weight.getDimSize(along ? 0 : 1),
+                across = upTo(columns, Product::columns);
   k.threads = Product::threads;
   Value tile = k.div(k.chunk, Product::cluster), first = k.mul(k.div(tile, across), Product::cluster * Product::rows);
   Value row = k.truncated(k.add(first, k.mul(k.rem(k.chunk, Product::cluster), Product::rows)));
   Value column = k.truncated(k.mul(k.rem(tile, across), Product::columns));
   k.when(k.less(first, k.rowCount()), [&] {
     Product product(k, rowsOperand(k, 0, inner, /*along=*/true), BlockedWeight(k, weight, along));
-    product.multiply(row, column, inner, [&](ArrayRef<Value> sums) { finish(k, product, sums, row, column, op, columns, hasBias, epilogue); });
+    product.multiply(row, column, inner, [&](ArrayRef<Value> sums) {
+      finish(k, product, sums, row, column, op, columns, hasBias, epilogue);
+    });
   });
   return {{Partition::Unit::Rows, Product::cluster * Product::rows, Product::cluster * across}};
 }
@@ -152,7 +165,8 @@ Backend::KernelInfo emitByWarpgroups(KernelBuilder &k, Operation *op, RankedTens
 // Where there are few columns, what is read of the rows decides, and smaller tiles read it as well.
 bool byWarpgroups(const Architecture &architecture, Operation *op) {
   auto pays = [&](auto product, unsigned columns) {
-    return architecture.warpgroups && inBF16(product.getCompute()) && product.getWeight().getType().getDimSize(columns) > 128;
+    return architecture.warpgroups && inBF16(product.getCompute()) &&
+           product.getWeight().getType().getDimSize(columns) > 128;
   };
   if (auto linear = dyn_cast<LinearOp>(op))
     return pays(linear, 0);
@@ -161,8 +175,8 @@ bool byWarpgroups(const Architecture &architecture, Operation *op) {
   return false;
 }
 
-// Large tiles take the time of one of them while there are fewer than processors; small ones read four times as much, and with 32 large tiles to do
-// would take as long.
+// Large tiles take the time of one of them while there are fewer than processors; small ones read four times as much,
+// and with 32 large tiles to do would take as long.
 int64_t fewRowsOf(LinearOp op) {
   const int64_t columns = op.getWeight().getType().getDimSize(0);
   const Tile tile = tileFor(columns, inBF16(op.getCompute()));
@@ -176,8 +190,8 @@ Backend::KernelInfo emitLinear(KernelBuilder &k, LinearOp op, bool fewRows) {
   const bool bf16 = inBF16(op.getCompute());
   const Tile tile = fewRows ? tileForFewRows(bf16) : tileFor(weight.getDimSize(0), bf16);
   k.threads = tile.threads();
-  return emitProduct(k, op, weightOperand(k, weight, bf16, /*along=*/true), weight.getDimSize(1), weight.getDimSize(0), tile, static_cast<bool>(op.getBias()),
-                     op.getEpilogue());
+  return emitProduct(k, op, weightOperand(k, weight, bf16, /*along=*/true), weight.getDimSize(1), weight.getDimSize(0),
+                     tile, static_cast<bool>(op.getBias()), op.getEpilogue());
 }
 
 Backend::KernelInfo emitLinearInputGrad(KernelBuilder &k, LinearInputGradOp op) {
@@ -187,14 +201,15 @@ Backend::KernelInfo emitLinearInputGrad(KernelBuilder &k, LinearInputGradOp op) 
   const bool bf16 = inBF16(op.getCompute());
   const Tile tile = tileFor(weight.getDimSize(1), bf16);
   k.threads = tile.threads();
-  return emitProduct(k, op, weightOperand(k, weight, bf16, /*along=*/false), weight.getDimSize(0), weight.getDimSize(1), tile, /*hasBias=*/false,
-                     op.getEpilogue());
+  return emitProduct(k, op, weightOperand(k, weight, bf16, /*along=*/false), weight.getDimSize(0), weight.getDimSize(1),
+                     tile, /*hasBias=*/false, op.getEpilogue());
 }
 
 // A sum over chunks of rows: dW and db of a chunk behind each other, where a batch has more than one.
 struct WeightGradChunks {
   WeightGradChunks(KernelBuilder &k, LinearWeightGradOp op)
-      : k(k), weights(op.getDweight().getType().getNumElements()), all(upTo(weights + op.getDweight().getType().getDimSize(0), 4) * 4),
+      : k(k), weights(op.getDweight().getType().getNumElements()),
+        all(upTo(weights + op.getDweight().getType().getDimSize(0), 4) * 4),
         parts(static_cast<int64_t>(op->getNumOperands() + op->getNumResults())) {}
   // That there are some (i1), and where a chunk's dW and db are.
   Value any() { return k.less(k.index(chunkRows), k.rowCount()); }
@@ -205,13 +220,15 @@ struct WeightGradChunks {
   const int64_t weights, all, parts; // elements, and the buffer's number
 };
 
-// A block owns a tile of dW and takes the rows in ascending order: all of them, or those of a chunk, since dW has few tiles and batches have many rows.
-// Each thread adds up every `step`-th row of four columns of dy, whatever the number of rows; those of the first columns of dW own db.
+// A block owns a tile of dW and takes the rows in ascending order: all of them, or those of a chunk, since dW has few
+// tiles and batches have many rows. Each thread adds up every `step`-th row of four columns of dy, whatever the number
+// of rows; those of the first columns of dW own db.
 Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op) {
   RankedTensorType type = op.getDweight().getType();
   const int64_t out = type.getDimSize(0), in = type.getDimSize(1);
   const bool bf16 = inBF16(op.getCompute());
-  // In bf16 both operands pass registers: half the depth. Small tiles where large ones would leave most of a GPU idle: they read twice as much.
+  // In bf16 both operands pass registers: half the depth. Small tiles where large ones would leave most of a GPU idle:
+  // they read twice as much.
   const Tile large = bf16 ? Tile{128, 128, 16, 64, 64} : tileFor(in, false), small{64, 64, bf16 ? 32 : 16, 32, 32};
   const Tile tile = upTo(out, 128) * upTo(in, 128) < 32 ? small : large;
   k.threads = tile.threads();
@@ -220,8 +237,10 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
   const bool chunked = tiles < 256;
   WeightGradChunks chunks(k, op);
   Value chunk = chunked ? k.div(k.chunk, tiles) : k.index(0), number = chunked ? k.rem(k.chunk, tiles) : k.chunk;
-  Value from = k.mul(chunk, chunkRows), rows = chunked ? k.min(k.sub(k.rowCount(), from), k.index(chunkRows)) : k.rowCount();
-  Value row = k.truncated(k.mul(k.div(number, across), tile.rows)), column = k.truncated(k.mul(k.rem(number, across), tile.columns));
+  Value from = k.mul(chunk, chunkRows),
+        rows = chunked ? k.min(k.sub(k.rowCount(), from), k.index(chunkRows)) : k.rowCount();
+  Value row = k.truncated(k.mul(k.div(number, across), tile.rows)),
+        column = k.truncated(k.mul(k.rem(number, across), tile.columns));
   const bool hasBias = op.getDbias() && !op.getDbias().use_empty();
   auto operand = [&](int64_t buffer, int64_t width) {
     Operand all = rowsOperand(k, buffer, width, /*along=*/false);
@@ -231,32 +250,38 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
     }
     return all;
   };
-  auto target = [&](int64_t buffer, Value part) { return chunked ? k.select(chunks.any(), part, k.buffer(buffer)) : k.buffer(buffer); };
+  auto target = [&](int64_t buffer, Value part) {
+    return chunked ? k.select(chunks.any(), part, k.buffer(buffer)) : k.buffer(buffer);
+  };
   ProductTile product(k, tile, bf16, operand(0, out), operand(1, in));
   // The first chunk is there even if no row is.
-  k.when(k.both(k.less(row, k.i32Of(static_cast<int32_t>(out))), k.either(k.equal(chunk, k.index(0)), k.less(k.index(0), rows))), [&] {
-    Values shares;
-    Values sums = product.multiply(row, column, k.truncated(rows), hasBias ? &shares : nullptr);
-    if (!op.getDweight().use_empty()) {
-      Value dweight = target(2, chunks.dweight(chunk));
-      PairAccess access(k, in);
-      access.include(dweight, k.index(in));
-      for (int64_t r = 0; r < product.rowsOfThread(); ++r) {
-        Value o = k.add(k.add(row, product.firstRow()), 8 * r), isRow = k.less(o, k.i32Of(static_cast<int32_t>(out)));
-        for (int64_t pair = 0; pair < product.pairsOfThread(); ++pair) {
-          Value i = k.add(k.add(column, product.firstColumn()), 8 * pair);
-          access.store(access.conditions(isRow, i), product.sum(sums, r, pair, 0), product.sum(sums, r, pair, 1),
-                       k.offset(k.offset(dweight, k.mul(k.i64Of(o), in)), k.i64Of(i)));
-        }
-      }
-    }
-    if (hasBias)
-      k.when(k.equal(column, k.i32Of(0)), [&] {
-        Value sum = product.sumRows(shares), o = k.add(row, k.thread());
-        k.storeIf(k.both(k.less(k.thread(), k.i32Of(static_cast<int32_t>(tile.rows))), k.less(o, k.i32Of(static_cast<int32_t>(out)))), {sum},
-                  k.offset(target(3, chunks.dbias(chunk)), k.i64Of(o)));
-      });
-  });
+  k.when(k.both(k.less(row, k.i32Of(static_cast<int32_t>(out))),
+                k.either(k.equal(chunk, k.index(0)), k.less(k.index(0), rows))),
+         [&] {
+           Values shares;
+           Values sums = product.multiply(row, column, k.truncated(rows), hasBias ? &shares : nullptr);
+           if (!op.getDweight().use_empty()) {
+             Value dweight = target(2, chunks.dweight(chunk));
+             PairAccess access(k, in);
+             access.include(dweight, k.index(in));
+             for (int64_t r = 0; r < product.rowsOfThread(); ++r) {
+               Value o = k.add(k.add(row, product.firstRow()), 8 * r),
+                     isRow = k.less(o, k.i32Of(static_cast<int32_t>(out)));
+               for (int64_t pair = 0; pair < product.pairsOfThread(); ++pair) {
+                 Value i = k.add(k.add(column, product.firstColumn()), 8 * pair);
+                 access.store(access.conditions(isRow, i), product.sum(sums, r, pair, 0), product.sum(sums, r, pair, 1),
+                              k.offset(k.offset(dweight, k.mul(k.i64Of(o), in)), k.i64Of(i)));
+               }
+             }
+           }
+           if (hasBias)
+             k.when(k.equal(column, k.i32Of(0)), [&] {
+               Value sum = product.sumRows(shares), o = k.add(row, k.thread());
+               k.storeIf(k.both(k.less(k.thread(), k.i32Of(static_cast<int32_t>(tile.rows))),
+                                k.less(o, k.i32Of(static_cast<int32_t>(out)))),
+                         {sum}, k.offset(target(3, chunks.dbias(chunk)), k.i64Of(o)));
+             });
+         });
   if (!chunked)
     return {{Partition::Unit::One, 1, tiles}};
   Backend::KernelInfo info{{Partition::Unit::Rows, chunkRows, tiles}};

@@ -7,7 +7,8 @@
 
 namespace xfc::gpu {
 
-// Whether an op is one of those that have a kernel for warpgroups, and the architecture has them: it reads its weight in blocks (WarpgroupTile.h).
+// Whether an op is one of those that have a kernel for warpgroups, and the architecture has them: it reads its weight
+// in blocks (WarpgroupTile.h).
 bool byWarpgroups(const Architecture &architecture, mlir::Operation *op);
 
 // For any number of rows, or the one that is faster up to fewRowsOf() rows (0: never).

@@ -11,14 +11,16 @@ namespace {
 struct NormParts {
   template <typename Op>
   NormParts(Op op, int64_t width)
-      : layer(op.getKind() == NormKind::layer), epsInStd(op.getEpsInStd()), eps(op.getEps().convertToDouble()), width(width),
-        count(op.getUnbiased() ? width - 1 : width) {}
+      : layer(op.getKind() == NormKind::layer), epsInStd(op.getEpsInStd()), eps(op.getEps().convertToDouble()),
+        width(width), count(op.getUnbiased() ? width - 1 : width) {}
   bool layer, epsInStd;
   double eps;
   int64_t width;
   int64_t count; // that the sum of squares is divided by; 0: the variance is 0
 
-  Value variance(KernelBuilder &k, Value squares) const { return count ? k.mulf(squares, k.scalar(1.0 / count)) : k.scalar(0); }
+  Value variance(KernelBuilder &k, Value squares) const {
+    return count ? k.mulf(squares, k.scalar(1.0 / count)) : k.scalar(0);
+  }
   Value reciprocal(KernelBuilder &k, Value variance) const {
     Value e = k.scalar(eps);
     return k.divf(k.scalar(1), epsInStd ? k.addf(k.sqrt(variance), e) : k.sqrt(k.addf(variance, e)));
@@ -36,7 +38,8 @@ struct Normed {
     Values c = x;
     if (parts.layer)
       c = row.each({x}, [&](ArrayRef<Value> xs) { return k.subf(xs[0], mean); }, /*masked=*/true);
-    Value r = parts.reciprocal(k, parts.variance(k, row.sum(row.each({c}, [&](ArrayRef<Value> cs) { return k.mulf(cs[0], cs[0]); }))));
+    Value r = parts.reciprocal(
+        k, parts.variance(k, row.sum(row.each({c}, [&](ArrayRef<Value> cs) { return k.mulf(cs[0], cs[0]); }))));
     if (wantsResult) {
       Values y = row.each({c, row.load(weight)}, [&](ArrayRef<Value> v) { return k.mulf(k.mulf(v[0], r), v[1]); });
       if (bias)
@@ -59,7 +62,12 @@ Backend::KernelInfo emitNorm(KernelBuilder &k, NormOp op) {
   const int64_t results = op->getNumOperands();
   RowInRegisters row(k, parts.width);
   const Address x(k, 0);
-  const Normed normed{{k, results}, {k, results + 1}, k.buffer(1), op.getBias() ? k.buffer(2) : Value(), !op.getResult().use_empty(), !op.getStats().use_empty()};
+  const Normed normed{{k, results},
+                      {k, results + 1},
+                      k.buffer(1),
+                      op.getBias() ? k.buffer(2) : Value(),
+                      !op.getResult().use_empty(),
+                      !op.getStats().use_empty()};
   SmallVector<int64_t> vectors = {0, 1};
   if (normed.bias)
     vectors.push_back(2);
@@ -73,7 +81,12 @@ Backend::KernelInfo emitAddNorm(KernelBuilder &k, AddNormOp op) {
   const int64_t results = op->getNumOperands();
   RowInRegisters row(k, parts.width);
   const Address x(k, 0), residual(k, 1), sum(k, results + 1);
-  const Normed normed{{k, results}, {k, results + 2}, k.buffer(2), op.getBias() ? k.buffer(3) : Value(), !op.getResult().use_empty(), !op.getStats().use_empty()};
+  const Normed normed{{k, results},
+                      {k, results + 2},
+                      k.buffer(2),
+                      op.getBias() ? k.buffer(3) : Value(),
+                      !op.getResult().use_empty(),
+                      !op.getStats().use_empty()};
   const bool keep = !op.getSum().use_empty();
   SmallVector<int64_t> vectors = {0, 1, 2};
   if (normed.bias)
@@ -83,7 +96,8 @@ Backend::KernelInfo emitAddNorm(KernelBuilder &k, AddNormOp op) {
   if (keep)
     vectors.push_back(results + 1);
   return {row.eachRow(vectors, [&](Value number) {
-    Values s = row.each({row.load(x.row(k, number)), row.load(residual.row(k, number))}, [&](ArrayRef<Value> v) { return k.addf(v[0], v[1]); });
+    Values s = row.each({row.load(x.row(k, number)), row.load(residual.row(k, number))},
+                        [&](ArrayRef<Value> v) { return k.addf(v[0], v[1]); });
     if (keep)
       row.store(s, sum.row(k, number));
     normed.write(k, row, parts, s, number);
@@ -113,7 +127,8 @@ Backend::KernelInfo emitNormGrad(KernelBuilder &k, NormGradOp op) {
       Value factor;
       if (parts.epsInStd) {
         Value std = k.sqrt(parts.variance(k, row.sum(row.each({c, c}, product)))), positive = k.lessf(k.scalar(0), std);
-        Value quotient = k.divf(k.mulf(k.mulf(r, r), k.scalar(1.0 / parts.count)), k.select(positive, std, k.scalar(1)));
+        Value quotient =
+            k.divf(k.mulf(k.mulf(r, r), k.scalar(1.0 / parts.count)), k.select(positive, std, k.scalar(1)));
         factor = k.select(positive, quotient, k.scalar(0));
       } else {
         factor = k.mulf(k.mulf(r, r), k.mulf(r, k.scalar(1.0 / parts.count)));
@@ -131,8 +146,8 @@ Backend::KernelInfo emitNormGrad(KernelBuilder &k, NormGradOp op) {
   })};
 }
 
-// A block owns 8 columns, 32 bytes of each row. Row i belongs to a thread by i modulo the rows a block takes at once, each of
-// which sums its own in order; a fixed tree adds them up.
+// A block owns 8 columns, 32 bytes of each row. Row i belongs to a thread by i modulo the rows a block takes at once,
+// each of which sums its own in order; a fixed tree adds them up.
 Backend::KernelInfo emitNormWeightGrad(KernelBuilder &k, NormWeightGradOp op) {
   constexpr int64_t columns = 8;
   const int64_t width = op.getX().getType().getFeatures(), chunks = (width + columns - 1) / columns;
@@ -144,17 +159,22 @@ Backend::KernelInfo emitNormWeightGrad(KernelBuilder &k, NormWeightGradOp op) {
     const int64_t across = columns / n, together = k.threads / across;
     Value f = k.mul(k.bitAnd(k.thread(), across - 1), n), column = k.add(k.mul(k.chunk, columns), k.i64Of(f));
     Value within = k.less(column, k.index(width));
-    Values sums = k.choose(within, [&] {
-      return k.loop(k.i64Of(k.div(k.thread(), across)), k.rowCount(), together, Values(2 * n, k.scalar(0)), [&](Value i, Values s) {
-        Value statsRow = stats.row(k, i), mean = k.load(statsRow), r = k.load(k.offset(statsRow, 1));
-        Values d = k.load(k.offset(dy.row(k, i), column), n), v = k.load(k.offset(x.row(k, i), column), n);
-        for (int64_t j = 0; j < n; ++j) {
-          s[j] = k.fma(d[j], k.mulf(k.subf(v[j], mean), r), s[j]);
-          s[n + j] = k.addf(s[n + j], d[j]);
-        }
-        return s;
-      });
-    }, [&] { return Values(2 * n, k.scalar(0)); });
+    Values sums = k.choose(
+        within,
+        [&] {
+          return k.loop(k.i64Of(k.div(k.thread(), across)), k.rowCount(), together, Values(2 * n, k.scalar(0)),
+                        [&](Value i, Values s) {
+                          Value statsRow = stats.row(k, i), mean = k.load(statsRow), r = k.load(k.offset(statsRow, 1));
+                          Values d = k.load(k.offset(dy.row(k, i), column), n),
+                                 v = k.load(k.offset(x.row(k, i), column), n);
+                          for (int64_t j = 0; j < n; ++j) {
+                            s[j] = k.fma(d[j], k.mulf(k.subf(v[j], mean), r), s[j]);
+                            s[n + j] = k.addf(s[n + j], d[j]);
+                          }
+                          return s;
+                        });
+        },
+        [&] { return Values(2 * n, k.scalar(0)); });
     // Lanes that have the same columns are `across` apart.
     for (Value &sum : sums)
       for (int64_t mask = KernelBuilder::warpSize / 2; mask >= across; mask /= 2)
@@ -168,9 +188,10 @@ Backend::KernelInfo emitNormWeightGrad(KernelBuilder &k, NormWeightGradOp op) {
   // One thread a column, of dw and then of db.
   Value number = k.rem(k.thread(), columns), column = k.add(k.mul(k.chunk, columns), k.i64Of(number));
   k.when(k.both(k.less(k.thread(), k.i32Of(2 * columns)), k.less(column, k.index(width))), [&] {
-    Value total = k.loop(k.i32Of(0), k.i32Of(static_cast<int32_t>(k.warps())), 1, {k.scalar(0)}, [&](Value warp, Values s) -> Values {
-      return {k.addf(s[0], k.load(k.offset(parts, k.add(k.mul(warp, 2 * columns), k.thread()))))};
-    })[0];
+    Value total = k.loop(k.i32Of(0), k.i32Of(static_cast<int32_t>(k.warps())), 1, {k.scalar(0)},
+                         [&](Value warp, Values s) -> Values {
+                           return {k.addf(s[0], k.load(k.offset(parts, k.add(k.mul(warp, 2 * columns), k.thread()))))};
+                         })[0];
     Value ofWeight = k.less(k.thread(), k.i32Of(columns));
     if (wantsWeight)
       k.when(ofWeight, [&] { k.store(total, k.offset(k.buffer(3), column)); });

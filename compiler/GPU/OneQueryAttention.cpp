@@ -1,4 +1,5 @@
-// xfc.attention of one query a sequence, as a decoding step has it: keys are split over the warps of a block, and the parts joined in their order.
+// xfc.attention of one query a sequence, as a decoding step has it: keys are split over the warps of a block, and the
+// parts joined in their order.
 #include "AttentionTiles.h"
 #include "Emitters.h"
 #include "Schedule/Kernels.h"
@@ -11,19 +12,22 @@ using namespace mlir;
 namespace xfc::gpu {
 namespace {
 
-// A product of one row would leave 15 of a tensor core's 16 rows empty, and keys are read once: so dot products, by eight lanes a key, whose loads are
-// whole lines of 128 bytes. All keys and values of a warp's part are under way at once.
+// A product of one row would leave 15 of a tensor core's 16 rows empty, and keys are read once: so dot products, by
+// eight lanes a key, whose loads are whole lines of 128 bytes. All keys and values of a warp's part are under way at
+// once.
 //
-// Part i of a sequence is keys i * size .. i * size + size - 1 of its list: its largest score, the sum of its exponentials, and the values' sum weighted by
-// them. Parts are joined one after the other, in ascending order. So a result's bits depend on its own keys only, not on who has which part.
+// Part i of a sequence is keys i * size .. i * size + size - 1 of its list: its largest score, the sum of its
+// exponentials, and the values' sum weighted by them. Parts are joined one after the other, in ascending order. So a
+// result's bits depend on its own keys only, not on who has which part.
 class OneQueryAttention {
 public:
   OneQueryAttention(KernelBuilder &k, AttentionOp op);
   Backend::KernelInfo emit();
 
 private:
-  static constexpr int64_t warps = 4, lanes = 8, groups = KernelBuilder::warpSize / lanes; // lanes of a key, keys of a step
-  static constexpr int64_t columns = 4 * lanes;                                            // of a row, which its lanes load at once
+  static constexpr int64_t warps = 4, lanes = 8,
+                           groups = KernelBuilder::warpSize / lanes; // lanes of a key, keys of a step
+  static constexpr int64_t columns = 4 * lanes;                      // of a row, which its lanes load at once
   static int64_t padded(int64_t dim) { return (dim + columns - 1) / columns * columns; }
   int64_t size() const { return groups * steps; }
 
@@ -46,8 +50,9 @@ private:
 };
 
 OneQueryAttention::OneQueryAttention(KernelBuilder &k, AttentionOp op)
-    : k(k), bf16(op.getCompute().has_value()), scale(op.getScale().convertToDouble()), heads(static_cast<int64_t>(op.getHeads())),
-      keyDim(op.getK().getType().getFeatures() / heads), valueDim(op.getV().getType().getFeatures() / heads) {
+    : k(k), bf16(op.getCompute().has_value()), scale(op.getScale().convertToDouble()),
+      heads(static_cast<int64_t>(op.getHeads())), keyDim(op.getK().getType().getFeatures() / heads),
+      valueDim(op.getV().getType().getFeatures() / heads) {
   // What is under way is in registers: 64 of them for heads of 64.
   for (const int64_t row = (padded(keyDim) + padded(valueDim)) / lanes; steps > 1 && row * steps > 128;)
     steps /= 2;
@@ -71,11 +76,13 @@ Backend::KernelInfo OneQueryAttention::emit() {
     state.append(ownColumns(), k.scalar(0));
     state = k.loop(zero, limit, warps * size(), state, [&](Value j, Values joined) {
       Value first = k.add(j, k.mul(k.warp(), size()));
-      Values own = k.choose(k.less(first, limit), [&] { return part(at, query, first, limit); }, [&] {
-        Values none(2 + padded(valueDim) / lanes, k.scalar(0));
-        none[0] = k.scalar(lowest);
-        return none;
-      });
+      Values own = k.choose(
+          k.less(first, limit), [&] { return part(at, query, first, limit); },
+          [&] {
+            Values none(2 + padded(valueDim) / lanes, k.scalar(0));
+            none[0] = k.scalar(lowest);
+            return none;
+          });
       k.barrier(); // the parts before have been joined
       k.when(k.equal(group(), zero), [&] {
         for (int64_t e = 0; e < padded(valueDim) / lanes; e += 4)
@@ -91,12 +98,15 @@ Backend::KernelInfo OneQueryAttention::emit() {
     Value row = at.rows(k, result, valueDim, zero)(zero);
     for (int64_t i = 0; i < ownColumns(); ++i) {
       Value column = k.add(k.thread(), i * k.threads);
-      k.storeIf(k.less(column, k.i32Of(static_cast<int32_t>(valueDim))), {k.mulf(state[2 + i], factor)}, k.offset(row, column));
+      k.storeIf(k.less(column, k.i32Of(static_cast<int32_t>(valueDim))), {k.mulf(state[2 + i], factor)},
+                k.offset(row, column));
     }
   })};
 }
 
-Value OneQueryAttention::firstColumn(int64_t element) { return k.add(k.shiftLeft(k.bitAnd(k.lane(), lanes - 1), 2), element / 4 * columns); }
+Value OneQueryAttention::firstColumn(int64_t element) {
+  return k.add(k.shiftLeft(k.bitAnd(k.lane(), lanes - 1), 2), element / 4 * columns);
+}
 
 // The lane's numbers of a row of a head's features, zeros behind them: of every 32 columns four.
 Values OneQueryAttention::partOfRow(Value p, int64_t dim, int64_t vector) {
@@ -124,7 +134,8 @@ Value OneQueryAttention::acrossGroups(Value v, const KernelBuilder::Combine &com
   return v;
 }
 
-// Keys `first` .. of the warp: their largest score, the sum of exponentials, and the lane's columns of the weighted sum of values.
+// Keys `first` .. of the warp: their largest score, the sum of exponentials, and the lane's columns of the weighted sum
+// of values.
 Values OneQueryAttention::part(HeadOfSequence &at, const Values &q, Value first, Value limit) {
   auto add = [&](Value x, Value y) { return k.addf(x, y); };
   Value last = k.sub(limit, k.i32Of(1)), zero = k.i32Of(0);
@@ -144,8 +155,9 @@ Values OneQueryAttention::part(HeadOfSequence &at, const Values &q, Value first,
     return all;
   };
   auto aligned = [&](int64_t buffer) { return k.aligned(k.buffer(buffer), k.stride(buffer)); };
-  Values rows = keyDim % 4 || valueDim % 4 ? load(1)
-                                           : k.choose(k.both(aligned(key), aligned(value)), [&] { return load(4); }, [&] { return load(1); });
+  Values rows = keyDim % 4 || valueDim % 4
+                    ? load(1)
+                    : k.choose(k.both(aligned(key), aligned(value)), [&] { return load(4); }, [&] { return load(1); });
   round(rows);
 
   const int64_t keyWidth = padded(keyDim) / lanes, valueWidth = padded(valueDim) / lanes;
@@ -181,7 +193,8 @@ Values OneQueryAttention::part(HeadOfSequence &at, const Values &q, Value first,
 // The next part in shared memory, to those before it. One without keys changes nothing.
 void OneQueryAttention::join(Values &state, Value theirs) {
   Value stats = k.offset(theirs, padded(valueDim)), largest = k.load(stats), sum = k.load(k.offset(stats, 1));
-  Value both = k.maxf(state[0], largest), shrinkOurs = k.exp2(k.subf(state[0], both)), shrinkTheirs = k.exp2(k.subf(largest, both));
+  Value both = k.maxf(state[0], largest), shrinkOurs = k.exp2(k.subf(state[0], both)),
+        shrinkTheirs = k.exp2(k.subf(largest, both));
   auto joined = [&](Value ours, Value other) { return k.fma(other, shrinkTheirs, k.mulf(ours, shrinkOurs)); };
   state[0] = both;
   state[1] = joined(state[1], sum);

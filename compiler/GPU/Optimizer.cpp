@@ -32,7 +32,8 @@ Backend::KernelInfo emitSquareSum(KernelBuilder &k, SquareSumOp op) {
     return s;
   });
   Value total = k.blockSum(sums[0]);
-  k.when(k.equal(k.thread(), k.i32Of(0)), [&] { LLVM::StoreOp::create(k.b, total, k.offset(k.buffer(op->getNumOperands()), k.chunk, f64)); });
+  k.when(k.equal(k.thread(), k.i32Of(0)),
+         [&] { LLVM::StoreOp::create(k.b, total, k.offset(k.buffer(op->getNumOperands()), k.chunk, f64)); });
   return {{Partition::Unit::Elements, part, 1}};
 }
 
@@ -54,7 +55,8 @@ Backend::KernelInfo emitClipFactor(KernelBuilder &k, ClipFactorOp op) {
     Value clips = k.both(k.lessf(zero, most), k.lessf(most, norm));
     const int64_t results = op->getNumOperands();
     if (!op.getFactor().use_empty())
-      storeF64(k, k.select(clips, k.divf(most, norm), k.constant(1, f64)), k.buffer(results), elementOf(op.getFactor()));
+      storeF64(k, k.select(clips, k.divf(most, norm), k.constant(1, f64)), k.buffer(results),
+               elementOf(op.getFactor()));
     if (!op.getNorm().use_empty())
       storeF64(k, norm, k.buffer(results + 1), elementOf(op.getNorm()));
   });
@@ -69,13 +71,16 @@ Backend::KernelInfo emitAdam(KernelBuilder &k, AdamOp op) {
   };
   enum { lr, beta1, beta2, eps, l2, decay, correction1, correction2 };
   Value one = k.scalar(1), rate = hyper(lr), b1 = hyper(beta1), b2 = hyper(beta2), e = hyper(eps), weight = hyper(l2);
-  Value keep = k.subf(one, k.mulf(rate, hyper(decay))), step = k.divf(rate, hyper(correction1)), inverse2 = k.divf(one, hyper(correction2));
-  Value a1 = k.subf(one, b1), a2 = k.subf(one, b2), factor = loadAs(k, k.buffer(1), elementOf(op.getFactor()), k.element);
+  Value keep = k.subf(one, k.mulf(rate, hyper(decay))), step = k.divf(rate, hyper(correction1)),
+        inverse2 = k.divf(one, hyper(correction2));
+  Value a1 = k.subf(one, b1), a2 = k.subf(one, b2),
+        factor = loadAs(k, k.buffer(1), elementOf(op.getFactor()), k.element);
   // Tensors of a segment lie behind each other, from the first on.
   Value p = k.buffer(2), g = k.buffer(2 + n), m = k.buffer(2 + 2 * n), v = k.buffer(2 + 3 * n);
   Value from = k.mul(k.chunk, part), to = k.min(k.add(from, part), k.immediate(0));
   k.overSpan({p, g, m, v}, from, to, {}, [&](Value i, int64_t width, Values) -> Values {
-    Values ps = k.load(k.offset(p, i), width), gs = k.load(k.offset(g, i), width), ms = k.load(k.offset(m, i), width), vs = k.load(k.offset(v, i), width);
+    Values ps = k.load(k.offset(p, i), width), gs = k.load(k.offset(g, i), width), ms = k.load(k.offset(m, i), width),
+           vs = k.load(k.offset(v, i), width);
     for (int64_t j = 0; j < width; ++j) {
       Value gradient = k.fma(weight, ps[j], k.mulf(factor, gs[j]));
       ms[j] = k.fma(b1, ms[j], k.mulf(a1, gradient));

@@ -26,10 +26,10 @@ namespace xfc::gpu {
 const std::vector<Architecture> &Architecture::known() {
   // What runs on later GPUs, too, keeps to the shared memory that the smallest of them have (8.6, 8.9, 12.0).
   constexpr int64_t every = 99 << 10;
-  static const std::vector<Architecture> all = {{"sm_80", "+ptx71", every, false},  {"sm_86", "+ptx71", every, false},
-                                                {"sm_89", "+ptx78", every, false},  {"sm_90", "+ptx78", every, false},
-                                                {"sm_90a", "+ptx80", 227 << 10, true}, {"sm_100", "+ptx86", every, false},
-                                                {"sm_120", "+ptx87", every, false}};
+  static const std::vector<Architecture> all = {
+      {"sm_80", "+ptx71", every, false}, {"sm_86", "+ptx71", every, false},     {"sm_89", "+ptx78", every, false},
+      {"sm_90", "+ptx78", every, false}, {"sm_90a", "+ptx80", 227 << 10, true}, {"sm_100", "+ptx86", every, false},
+      {"sm_120", "+ptx87", every, false}};
   return all;
 }
 
@@ -56,26 +56,30 @@ static std::unique_ptr<llvm::TargetMachine> machineFor(const Architecture &archi
   const llvm::Target *found = llvm::TargetRegistry::lookupTarget(triple, reason);
   if (!found)
     throw Error("compile: LLVM cannot generate PTX: " + reason);
-  return std::unique_ptr<llvm::TargetMachine>(found->createTargetMachine(triple, architecture.name, architecture.features, llvm::TargetOptions(),
-                                                                         std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+  return std::unique_ptr<llvm::TargetMachine>(
+      found->createTargetMachine(triple, architecture.name, architecture.features, llvm::TargetOptions(), std::nullopt,
+                                 std::nullopt, llvm::CodeGenOptLevel::Aggressive));
 }
 
 std::string emitPTX(ModuleOp kernels, const Architecture &architecture) {
   llvm::LLVMContext context;
   std::unique_ptr<llvm::TargetMachine> machine = machineFor(architecture);
   // Known before translation, which writes the alignment of every load: without it 8 bytes are read as two times 4.
-  kernels->setAttr(LLVM::LLVMDialect::getDataLayoutAttrName(), StringAttr::get(kernels.getContext(), machine->createDataLayout().getStringRepresentation()));
+  kernels->setAttr(LLVM::LLVMDialect::getDataLayoutAttrName(),
+                   StringAttr::get(kernels.getContext(), machine->createDataLayout().getStringRepresentation()));
   lowerToLLVM(kernels);
   registerTranslations(*kernels.getContext());
   std::unique_ptr<llvm::Module> module = translate(kernels, context, *machine);
   for (llvm::Function &function : *module) {
     function.addFnAttr(llvm::Attribute::NoUnwind);
     function.addFnAttr("denormal-fp-math-f32", "preserve-sign");
-    // Inline PTX of the LLVM dialect cannot say that it is convergent, and what synchronizes threads must not be moved or copied.
+    // Inline PTX of the LLVM dialect cannot say that it is convergent, and what synchronizes threads must not be moved
+    // or copied.
     for (llvm::BasicBlock &block : function)
       for (llvm::Instruction &instruction : block)
         if (auto *call = llvm::dyn_cast<llvm::CallInst>(&instruction))
-          if (auto *assembly = llvm::dyn_cast<llvm::InlineAsm>(call->getCalledOperand()); assembly && assembly->hasSideEffects())
+          if (auto *assembly = llvm::dyn_cast<llvm::InlineAsm>(call->getCalledOperand());
+              assembly && assembly->hasSideEffects())
             call->addFnAttr(llvm::Attribute::Convergent);
   }
   optimize(*module, *machine);
@@ -117,8 +121,10 @@ std::vector<uint8_t> assemble(const std::string &ptxas, const std::string &ptx, 
   const std::string arch = "-arch=" + architecture.name;
   llvm::StringRef arguments[] = {ptxas, arch, "-o", cubin.name, text.name};
   std::string reason;
-  if (llvm::sys::ExecuteAndWait(ptxas, arguments, std::nullopt, {std::nullopt, messages.name.str(), messages.name.str()}, 0, 0, &reason))
-    throw Error("compile: " + ptxas + " refused the generated PTX for " + architecture.name + ": " + reason + readFile(messages.path()));
+  if (llvm::sys::ExecuteAndWait(ptxas, arguments, std::nullopt,
+                                {std::nullopt, messages.name.str(), messages.name.str()}, 0, 0, &reason))
+    throw Error("compile: " + ptxas + " refused the generated PTX for " + architecture.name + ": " + reason +
+                readFile(messages.path()));
   const std::string bytes = readFile(cubin.path());
   return {bytes.begin(), bytes.end()};
 }

@@ -21,7 +21,8 @@ struct Architecture {
   static const std::vector<Architecture> &known(); // oldest first
 };
 
-// Kernels of a KernelBuilder, which are lowered to the LLVM dialect in place, as PTX. Throws Error when that fails: a defect of ours.
+// Kernels of a KernelBuilder, which are lowered to the LLVM dialect in place, as PTX. Throws Error when that fails: a
+// defect of ours.
 std::string emitPTX(mlir::ModuleOp kernels, const Architecture &architecture);
 
 // Where ptxas is: on PATH, or in bin/ of $CUDA_HOME. Empty where it is not.

@@ -1,4 +1,5 @@
-// Attention step by step: scores, softmax and their use as separate kernels over pairs values. A chunk is a head of a sequence.
+// Attention step by step: scores, softmax and their use as separate kernels over pairs values. A chunk is a head of a
+// sequence.
 #include "AttentionTiles.h"
 #include "Emitters.h"
 
@@ -9,18 +10,22 @@ namespace xfc::gpu {
 constexpr int64_t queryBlock = 64, keyBlock = 32;
 
 // With tiles of `queryBlock` rows, of which a warp has its own.
-static Backend::KernelInfo eachHeadByTiles(KernelBuilder &k, int64_t heads, const std::function<void(HeadOfSequence &)> &body) {
+static Backend::KernelInfo eachHeadByTiles(KernelBuilder &k, int64_t heads,
+                                           const std::function<void(HeadOfSequence &)> &body) {
   k.threads = queryBlock / AttentionTiles::warpRows * k.warpSize;
   return {eachHead(k, heads, body)};
 }
 
 // Blocks of up to `size` of `count` numbers: body(first, how many).
 static void eachBlock(KernelBuilder &k, Value count, int64_t size, const std::function<void(Value, Value)> &body) {
-  k.loop(k.i32Of(0), count, size, [&](Value first) { body(first, k.min(k.sub(count, first), k.i32Of(static_cast<int32_t>(size)))); });
+  k.loop(k.i32Of(0), count, size,
+         [&](Value first) { body(first, k.min(k.sub(count, first), k.i32Of(static_cast<int32_t>(size)))); });
 }
-static Values eachBlock(KernelBuilder &k, Value count, int64_t size, const Values &state, const std::function<Values(Value, Value, Values)> &body) {
-  return k.loop(k.i32Of(0), count, size, state,
-                [&](Value first, Values s) { return body(first, k.min(k.sub(count, first), k.i32Of(static_cast<int32_t>(size))), s); });
+static Values eachBlock(KernelBuilder &k, Value count, int64_t size, const Values &state,
+                        const std::function<Values(Value, Value, Values)> &body) {
+  return k.loop(k.i32Of(0), count, size, state, [&](Value first, Values s) {
+    return body(first, k.min(k.sub(count, first), k.i32Of(static_cast<int32_t>(size))), s);
+  });
 }
 
 Backend::KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
@@ -44,7 +49,8 @@ Backend::KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
 }
 
 // The rows of pairs values, a warp each: body(where it begins in each operand and the result, how many numbers).
-static Backend::KernelInfo eachRow(KernelBuilder &k, PairsType type, int64_t buffers, const std::function<void(ArrayRef<Value>, Value)> &body) {
+static Backend::KernelInfo eachRow(KernelBuilder &k, PairsType type, int64_t buffers,
+                                   const std::function<void(ArrayRef<Value>, Value)> &body) {
   return {eachQuery(k, type.getHeads(), [&](HeadOfSequence &at, Value query) {
     SmallVector<Value> rows;
     for (int64_t i = 0; i < buffers; ++i)
@@ -55,13 +61,15 @@ static Backend::KernelInfo eachRow(KernelBuilder &k, PairsType type, int64_t buf
 
 // The numbers of a row over the lanes.
 static Value eachLane(KernelBuilder &k, Value count, Value state, const std::function<Value(Value, Value)> &body) {
-  return k.loop(k.lane(), count, k.warpSize, ValueRange{state}, [&](Value j, Values s) -> Values { return {body(j, s[0])}; })[0];
+  return k.loop(k.lane(), count, k.warpSize, ValueRange{state},
+                [&](Value j, Values s) -> Values { return {body(j, s[0])}; })[0];
 }
 
 Backend::KernelInfo emitSoftmax(KernelBuilder &k, SoftmaxOp op) {
   return eachRow(k, cast<PairsType>(op.getType()), 2, [&](ArrayRef<Value> rows, Value count) {
     auto at = [&](int64_t i, Value j) { return k.offset(rows[i], j); };
-    Value maximum = k.warpMax(eachLane(k, count, k.scalar(lowest), [&](Value j, Value s) { return k.maxf(k.load(at(0, j)), s); }));
+    Value maximum =
+        k.warpMax(eachLane(k, count, k.scalar(lowest), [&](Value j, Value s) { return k.maxf(k.load(at(0, j)), s); }));
     Value reference = k.select(k.lessf(maximum, k.scalar(lowest / 2)), k.scalar(0), maximum);
     Value sum = k.warpSum(eachLane(k, count, k.scalar(0), [&](Value j, Value s) {
       Value p = k.exp(k.subf(k.load(at(0, j)), reference));
@@ -76,8 +84,10 @@ Backend::KernelInfo emitSoftmax(KernelBuilder &k, SoftmaxOp op) {
 Backend::KernelInfo emitSoftmaxGrad(KernelBuilder &k, SoftmaxGradOp op) {
   return eachRow(k, cast<PairsType>(op.getType()), 3, [&](ArrayRef<Value> rows, Value count) {
     auto at = [&](int64_t i, Value j) { return k.offset(rows[i], j); };
-    Value inner = k.warpSum(eachLane(k, count, k.scalar(0), [&](Value j, Value s) { return k.fma(k.load(at(0, j)), k.load(at(1, j)), s); }));
-    k.loop(k.lane(), count, k.warpSize, [&](Value j) { k.store(k.mulf(k.load(at(1, j)), k.subf(k.load(at(0, j)), inner)), at(2, j)); });
+    Value inner = k.warpSum(eachLane(k, count, k.scalar(0),
+                                     [&](Value j, Value s) { return k.fma(k.load(at(0, j)), k.load(at(1, j)), s); }));
+    k.loop(k.lane(), count, k.warpSize,
+           [&](Value j) { k.store(k.mulf(k.load(at(1, j)), k.subf(k.load(at(0, j)), inner)), at(2, j)); });
   });
 }
 
@@ -90,7 +100,8 @@ Backend::KernelInfo emitCombine(KernelBuilder &k, CombineOp op) {
     eachBlock(k, at.queries, queryBlock, [&](Value i, Value rows) {
       Values sums = eachBlock(k, at.keys, keyBlock, tiles.zeros(values.width), [&](Value j, Value count, Values s) {
         k.barrier();
-        tiles.copyPairs(pairs, k.offset(at.pairsRow(k, block, i), j), k.i64Of(at.keys), rows, count, /*transposed=*/false);
+        tiles.copyPairs(pairs, k.offset(at.pairsRow(k, block, i), j), k.i64Of(at.keys), rows, count,
+                        /*transposed=*/false);
         tiles.copyIn(values, at.listedRows(k, 1, dim, j), count, 1, dim);
         k.barrier();
         return tiles.product(s, tiles.rowsOf(pairs), values, count);
@@ -111,7 +122,8 @@ Backend::KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransposedOp 
     eachBlock(k, at.keys, queryBlock, [&](Value j, Value rows) {
       Values sums = eachBlock(k, at.queries, keyBlock, tiles.zeros(inputs.width), [&](Value i, Value count, Values s) {
         k.barrier();
-        tiles.copyPairs(pairs, k.offset(at.pairsRow(k, block, i), j), k.i64Of(at.keys), count, rows, /*transposed=*/true);
+        tiles.copyPairs(pairs, k.offset(at.pairsRow(k, block, i), j), k.i64Of(at.keys), count, rows,
+                        /*transposed=*/true);
         tiles.copyIn(inputs, at.rows(k, 1, dim, i), count, 1, dim);
         k.barrier();
         return tiles.product(s, tiles.rowsOf(pairs), inputs, count);

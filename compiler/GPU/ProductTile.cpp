@@ -21,7 +21,8 @@ Operand weightOperand(KernelBuilder &k, RankedTensorType weight, bool bf16, bool
 // Pairs of columns
 //===--------------------------------------------------------------------------------------------------------===//
 
-PairAccess::PairAccess(KernelBuilder &k, int64_t columns) : k(k), columns(columns), aligned(k.boolean(columns % 2 == 0)) {}
+PairAccess::PairAccess(KernelBuilder &k, int64_t columns)
+    : k(k), columns(columns), aligned(k.boolean(columns % 2 == 0)) {}
 
 void PairAccess::include(Value p, Value stride) {
   Value address = LLVM::PtrToIntOp::create(k.b, k.i64, p);
@@ -35,7 +36,8 @@ PairAccess::Conditions PairAccess::conditions(Value isLine, Value column) const 
 }
 
 Values PairAccess::load(const Conditions &conditions, Value p) const {
-  return k.ptx("mov.b32 $0, 0; mov.b32 $1, 0; @$2 ld.global.v2.b32 {$0, $1}, [$5]; @$3 ld.global.b32 $0, [$5]; @$4 ld.global.b32 $1, [$5+4];",
+  return k.ptx("mov.b32 $0, 0; mov.b32 $1, 0; @$2 ld.global.v2.b32 {$0, $1}, [$5]; @$3 ld.global.b32 $0, [$5]; @$4 "
+               "ld.global.b32 $1, [$5+4];",
                {conditions[0], conditions[1], conditions[2], p}, {k.element, k.element});
 }
 
@@ -69,18 +71,22 @@ void ProductTile::Side::begin(KernelBuilder &k, Value at) {
   from = k.offset(k.offset(operand.data, k.mul(k.i64Of(fromLine), operand.stride), type), k.i64Of(fromColumn), type);
 }
 
-// Starts on the block from k = at on: what is packed is copied to the slot, the rest comes to registers. What is beyond the matrix is 0.
+// Starts on the block from k = at on: what is packed is copied to the slot, the rest comes to registers. What is beyond
+// the matrix is 0.
 Values ProductTile::Side::fetch(KernelBuilder &k, Value at, Value slot) const {
   const int64_t step = threads / perLine();
   Type type = operand.packed ? Type(k.b.getBF16Type()) : k.element;
   Value start = k.offset(from, operand.along ? k.i64Of(at) : k.mul(k.i64Of(at), operand.stride), type);
   Value firstLine = k.add(line, operand.along ? first : at), firstColumn = k.add(column, operand.along ? at : first);
-  auto within = [&](int64_t element) { return k.less(k.add(firstColumn, element), k.i32Of(static_cast<int32_t>(operand.width))); };
+  auto within = [&](int64_t element) {
+    return k.less(k.add(firstColumn, element), k.i32Of(static_cast<int32_t>(operand.width)));
+  };
   auto place = [&](int64_t pass) { return k.offset(start, k.mul(operand.stride, pass * step), type); };
   auto isLine = [&](int64_t pass) { return k.less(k.add(firstLine, pass * step), operand.lines); };
   if (operand.packed) {
     for (int64_t pass = 0; pass < passes(); ++pass) {
-      Value to = k.add(k.mul(permuted(k, k.add(line, pass * step), k.div(column, 8)), 16), k.add(k.mul(line, lineBytes()), pass * step * lineBytes()));
+      Value to = k.add(k.mul(permuted(k, k.add(line, pass * step), k.div(column, 8)), 16),
+                       k.add(k.mul(line, lineBytes()), pass * step * lineBytes()));
       copyAsync(k, k.offset(slot, to, k.b.getI8Type()), place(pass), k.both(within(0), isLine(pass)));
     }
     return {};
@@ -108,8 +114,10 @@ void ProductTile::Side::put(KernelBuilder &k, ArrayRef<Value> values, Value slot
       k.store(vector, k.offset(slot, k.add(to, k.mul(column, 4)), k.b.getI8Type()));
       continue;
     }
-    Value piece = k.mul(permuted(k, k.add(line, pass * step), k.div(column, 8)), 16), half = k.mul(k.bitAnd(column, 4), 2);
-    k.store({pairOfBF16(k, vector[0], vector[1]), pairOfBF16(k, vector[2], vector[3])}, k.offset(slot, k.add(to, k.add(piece, half)), k.b.getI8Type()));
+    Value piece = k.mul(permuted(k, k.add(line, pass * step), k.div(column, 8)), 16),
+          half = k.mul(k.bitAnd(column, 4), 2);
+    k.store({pairOfBF16(k, vector[0], vector[1]), pairOfBF16(k, vector[2], vector[3])},
+            k.offset(slot, k.add(to, k.add(piece, half)), k.b.getI8Type()));
   }
 }
 
@@ -118,7 +126,8 @@ void ProductTile::Side::put(KernelBuilder &k, ArrayRef<Value> values, Value slot
 //===--------------------------------------------------------------------------------------------------------===//
 
 ProductTile::ProductTile(KernelBuilder &k, const Tile &tile, bool bf16, const Operand &a, const Operand &b)
-    : ThreadSums(tile.warpRows, tile.warpColumns), k(k), tile(tile), bf16(bf16), a(k, a, tile.rows, tile, bf16), b(k, b, tile.columns, tile, bf16) {
+    : ThreadSums(tile.warpRows, tile.warpColumns), k(k), tile(tile), bf16(bf16), a(k, a, tile.rows, tile, bf16),
+      b(k, b, tile.columns, tile, bf16) {
   assert(k.threads == tile.threads());
   const int64_t across = tile.columns / tile.warpColumns;
   warpRow = k.mul(k.div(k.warp(), across), tile.warpRows);
@@ -127,7 +136,9 @@ ProductTile::ProductTile(KernelBuilder &k, const Tile &tile, bool bf16, const Op
   threadColumn = k.add(warpColumn, k.mul(k.rem(k.lane(), 4), 2));
 }
 
-Value ProductTile::slotOf(const Side &side, Value which) { return k.offset(side.shared, k.mul(which, side.bytes()), k.b.getI8Type()); }
+Value ProductTile::slotOf(const Side &side, Value which) {
+  return k.offset(side.shared, k.mul(which, side.bytes()), k.b.getI8Type());
+}
 
 Values ProductTile::multiply(Value row, Value column, Value inner, Values *shares) {
   Value zero = k.i32Of(0);
@@ -184,7 +195,8 @@ Value ProductTile::sumRows(ArrayRef<Value> shares) {
 }
 
 void ProductTile::multiplyBF16(Value aSlot, Value bSlot, Values &sums) {
-  // Matrices 1 and 2 of four are a's rows 8-15 and columns 8-15, but b's columns and rows; k from line to line exchanges them again.
+  // Matrices 1 and 2 of four are a's rows 8-15 and columns 8-15, but b's columns and rows; k from line to line
+  // exchanges them again.
   Value low = k.bitAnd(k.lane(), 7), second = k.bitAnd(k.div(k.lane(), 8), 1), third = k.div(k.lane(), 16);
   auto fragments = [&](const Side &side, Value slot, Value warpFirst, bool lineFirst, int64_t count, int64_t step) {
     Value line = k.add(low, k.mul(lineFirst ? second : third, 8)), piece = lineFirst ? third : second;
@@ -197,7 +209,8 @@ void ProductTile::multiplyBF16(Value aSlot, Value bSlot, Values &sums) {
     for (int64_t i = 0; i < count; ++i) {
       const int64_t lines = side.operand.along ? i : step, pieces = side.operand.along ? step : i;
       // The bits of 2 pieces are none of the first piece's and of the warp's.
-      Value to = k.add(k.add(base, lines * 16 * side.lineBytes()), k.mul(k.bitXor(permuted, k.i32Of(static_cast<int32_t>(2 * pieces))), 16));
+      Value to = k.add(k.add(base, lines * 16 * side.lineBytes()),
+                       k.mul(k.bitXor(permuted, k.i32Of(static_cast<int32_t>(2 * pieces))), 16));
       Values four = loadMatrices(k, k.offset(slot, to, k.b.getI8Type()), !side.operand.along);
       all.append(four.begin(), four.end());
     }

@@ -10,15 +10,19 @@ int64_t rowsPerBlock(int64_t width) { return std::max<int64_t>(1, 4096 / width);
 
 void eachGroup(KernelBuilder &k, int64_t per, int64_t groups, const std::function<void(Value, Value)> &body) {
   Value from = k.mul(k.chunk, per), count = k.max(k.min(k.index(per), k.sub(k.rowCount(), from)), k.index(0));
-  k.acrossThreads(k.truncated(k.mul(count, groups)), [&](Value i) { body(k.add(from, k.i64Of(k.div(i, groups))), k.rem(i, groups)); });
+  k.acrossThreads(k.truncated(k.mul(count, groups)),
+                  [&](Value i) { body(k.add(from, k.i64Of(k.div(i, groups))), k.rem(i, groups)); });
 }
 
-Partition overRows(KernelBuilder &k, int64_t width, ArrayRef<int64_t> buffers, const std::function<Value(ArrayRef<Value>)> &compute,
+Partition overRows(KernelBuilder &k, int64_t width, ArrayRef<int64_t> buffers,
+                   const std::function<Value(ArrayRef<Value>)> &compute,
                    const std::function<Value(int64_t, Value)> &address) {
   const int64_t per = rowsPerBlock(width);
   k.vectorized(buffers, width, [&](int64_t n) {
     eachGroup(k, per, width / n, [&](Value row, Value group) {
-      auto at = [&](int64_t i) { return k.offset(address ? address(i, row) : Address(k, i).row(k, row), k.mul(group, n)); };
+      auto at = [&](int64_t i) {
+        return k.offset(address ? address(i, row) : Address(k, i).row(k, row), k.mul(group, n));
+      };
       SmallVector<Values> xs;
       for (int64_t operand : buffers.drop_back())
         xs.push_back(k.load(at(operand), n));
@@ -66,8 +70,10 @@ Value RowTeam::max(Value v) {
 }
 void RowTeam::once(const std::function<void()> &body) { k.when(k.equal(member(), k.i32Of(0)), body); }
 
-// At most 32 features a thread while a row allows it: two rows of them fit into registers beside what is computed with them.
-RowInRegisters::RowInRegisters(KernelBuilder &k, int64_t width) : RowTeam(k, width, width <= 256 * 32 ? 256 : 1024, width <= 32 * 32) {}
+// At most 32 features a thread while a row allows it: two rows of them fit into registers beside what is computed with
+// them.
+RowInRegisters::RowInRegisters(KernelBuilder &k, int64_t width)
+    : RowTeam(k, width, width <= 256 * 32 ? 256 : 1024, width <= 32 * 32) {}
 
 Value RowInRegisters::feature(int64_t i) { return k.add(k.mul(member(), n), i * team * n); }
 
@@ -119,7 +125,8 @@ Value RowInRegisters::sum(ArrayRef<Value> values) {
 }
 
 // Long rows get more threads, since a decoding step has few of them.
-RowInMemory::RowInMemory(KernelBuilder &k, int64_t width) : RowTeam(k, width, width <= 8192 ? 256 : 1024, width <= 1024) {}
+RowInMemory::RowInMemory(KernelBuilder &k, int64_t width)
+    : RowTeam(k, width, width <= 8192 ? 256 : 1024, width <= 1024) {}
 
 RowInMemory RowInMemory::another(int64_t width) const {
   RowInMemory row = *this;

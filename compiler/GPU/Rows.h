@@ -16,10 +16,12 @@ struct Address {
 // Rows element by element, of which a block has about 16 elements a thread, or one row.
 int64_t rowsPerBlock(int64_t width);
 // The groups of this chunk's `per` rows, `groups` (static) in each, one a thread: body(row, group).
-void eachGroup(KernelBuilder &k, int64_t per, int64_t groups, const std::function<void(mlir::Value, mlir::Value)> &body);
-// Each element of rows of `width`: that of the last of `buffers` from those of the others. A row of a buffer lies where `address`
-// says, by default `stride` elements behind the one before.
-Partition overRows(KernelBuilder &k, int64_t width, llvm::ArrayRef<int64_t> buffers, const std::function<mlir::Value(llvm::ArrayRef<mlir::Value>)> &compute,
+void eachGroup(KernelBuilder &k, int64_t per, int64_t groups,
+               const std::function<void(mlir::Value, mlir::Value)> &body);
+// Each element of rows of `width`: that of the last of `buffers` from those of the others. A row of a buffer lies where
+// `address` says, by default `stride` elements behind the one before.
+Partition overRows(KernelBuilder &k, int64_t width, llvm::ArrayRef<int64_t> buffers,
+                   const std::function<mlir::Value(llvm::ArrayRef<mlir::Value>)> &compute,
                    const std::function<mlir::Value(int64_t buffer, mlir::Value row)> &address = {});
 
 // The threads that share a row: a warp, or, where rows are long, the whole block. Which, depends on `width` alone.
@@ -49,7 +51,8 @@ protected:
   int64_t n = 1;
 };
 
-// A row that stays in registers: a thread has groups of neighbouring features, and between them those of the other threads.
+// A row that stays in registers: a thread has groups of neighbouring features, and between them those of the other
+// threads.
 class RowInRegisters : public RowTeam {
 public:
   RowInRegisters(KernelBuilder &k, int64_t width);
@@ -66,8 +69,8 @@ public:
 
 private:
   int64_t groups() const { return (width + team * n - 1) / (team * n); }
-  mlir::Value feature(int64_t i);  // of this thread's group i
-  mlir::Value inside(int64_t i);   // whether that is within the row; null where it always is
+  mlir::Value feature(int64_t i); // of this thread's group i
+  mlir::Value inside(int64_t i);  // whether that is within the row; null where it always is
 };
 
 // A row that may be too long for registers, such as one of logits, and is read as often as it is needed.
@@ -82,7 +85,8 @@ public:
   // This thread's features, vector() of them at f (i32): body(f).
   void each(const std::function<void(mlir::Value)> &body);
   // Of a row that starts at p: body(f, features, state).
-  Values loop(mlir::Value p, mlir::ValueRange state, const std::function<Values(mlir::Value, const Values &, Values)> &body);
+  Values loop(mlir::Value p, mlir::ValueRange state,
+              const std::function<Values(mlir::Value, const Values &, Values)> &body);
 
 private:
   RowInMemory(KernelBuilder &k, int64_t width, int64_t threads, bool byWarp) : RowTeam(k, width, threads, byWarp) {}

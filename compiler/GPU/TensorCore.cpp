@@ -18,25 +18,30 @@ Value pairOfBF16(KernelBuilder &k, Value first, Value second) {
 
 Values loadMatrices(KernelBuilder &k, Value address, bool transposed) {
   auto type = LLVM::LLVMStructType::getLiteral(k.b.getContext(), SmallVector<Type>(4, k.i32));
-  Value matrices = NVVM::LdMatrixOp::create(k.b, type, address, 4u, transposed ? NVVM::MMALayout::col : NVVM::MMALayout::row,
-                                            NVVM::LdStMatrixShapeAttr::get(k.b.getContext(), 8, 8), NVVM::LdStMatrixEltType::B16);
+  Value matrices =
+      NVVM::LdMatrixOp::create(k.b, type, address, 4u, transposed ? NVVM::MMALayout::col : NVVM::MMALayout::row,
+                               NVVM::LdStMatrixShapeAttr::get(k.b.getContext(), 8, 8), NVVM::LdStMatrixEltType::B16);
   return membersOf(k, matrices, 4);
 }
 
 void multiplyMatrices(KernelBuilder &k, ArrayRef<Value> a, ArrayRef<Value> b, MutableArrayRef<Value> c) {
   auto type = LLVM::LLVMStructType::getLiteral(k.b.getContext(), SmallVector<Type>(4, k.element));
-  Value sums = NVVM::MmaOp::create(k.b, type, a, b, ValueRange(ArrayRef<Value>(c)), ArrayRef<int64_t>{16, 8, 16}, std::nullopt, std::nullopt,
-                                   std::array<NVVM::MMATypes, 2>{NVVM::MMATypes::bf16, NVVM::MMATypes::bf16},
-                                   std::array<NVVM::MMALayout, 2>{NVVM::MMALayout::row, NVVM::MMALayout::col});
+  Value sums =
+      NVVM::MmaOp::create(k.b, type, a, b, ValueRange(ArrayRef<Value>(c)), ArrayRef<int64_t>{16, 8, 16}, std::nullopt,
+                          std::nullopt, std::array<NVVM::MMATypes, 2>{NVVM::MMATypes::bf16, NVVM::MMATypes::bf16},
+                          std::array<NVVM::MMALayout, 2>{NVVM::MMALayout::row, NVVM::MMALayout::col});
   llvm::copy(membersOf(k, sums, 4), c.begin());
 }
 
 void copyAsync(KernelBuilder &k, Value to, Value from, Value valid, int64_t bytes) {
   // Only 16 bytes can pass by the first cache.
-  NVVM::CpAsyncOp::create(k.b, to, from, static_cast<uint32_t>(bytes), bytes == 16 ? NVVM::LoadCacheModifierKind::CG : NVVM::LoadCacheModifierKind::CA,
+  NVVM::CpAsyncOp::create(k.b, to, from, static_cast<uint32_t>(bytes),
+                          bytes == 16 ? NVVM::LoadCacheModifierKind::CG : NVVM::LoadCacheModifierKind::CA,
                           k.select(valid, k.i32Of(static_cast<int32_t>(bytes)), k.i32Of(0)));
 }
 void commitCopies(KernelBuilder &k) { NVVM::CpAsyncCommitGroupOp::create(k.b); }
-void waitForCopies(KernelBuilder &k, int64_t pending) { NVVM::CpAsyncWaitGroupOp::create(k.b, static_cast<uint32_t>(pending)); }
+void waitForCopies(KernelBuilder &k, int64_t pending) {
+  NVVM::CpAsyncWaitGroupOp::create(k.b, static_cast<uint32_t>(pending));
+}
 
 } // namespace xfc::gpu

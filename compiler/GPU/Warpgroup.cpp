@@ -16,36 +16,47 @@ void arriveExpecting(KernelBuilder &k, Value barrier, int64_t bytes) {
   k.ptx("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", {barrier, k.i32Of(static_cast<int32_t>(bytes))}, {});
 }
 
-void arriveAfterCopies(KernelBuilder &k, Value barrier) { k.ptx("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [$0];", {barrier}, {}); }
+void arriveAfterCopies(KernelBuilder &k, Value barrier) {
+  k.ptx("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [$0];", {barrier}, {});
+}
 
 void arriveAt(KernelBuilder &k, Value barrier, Value block, Value condition) {
-  k.ptx("{ .reg .b64 there; mapa.shared::cluster.u64 there, $0, $1; @$2 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }",
+  k.ptx("{ .reg .b64 there; mapa.shared::cluster.u64 there, $0, $1; @$2 "
+        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }",
         {barrier, block, condition}, {});
 }
 
 void waitForPhase(KernelBuilder &k, Value barrier, Value parity) {
-  k.ptx("{ .reg .pred over; again: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 over, [$0], $1; @!over bra again; }", {barrier, parity}, {});
+  k.ptx("{ .reg .pred over; again: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 over, [$0], $1; @!over bra "
+        "again; }",
+        {barrier, parity}, {});
 }
 
 void copyToCluster(KernelBuilder &k, Value to, Value from, int64_t bytes, Value barrier, int64_t blocks) {
   Value every = arith::ConstantOp::create(k.b, k.b.getI16IntegerAttr(static_cast<int16_t>((1 << blocks) - 1)));
-  k.ptx("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [$0], [$1], $2, [$3], $4;",
-        {to, from, k.i32Of(static_cast<int32_t>(bytes)), barrier, every}, {});
+  k.ptx(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [$0], [$1], $2, [$3], $4;",
+      {to, from, k.i32Of(static_cast<int32_t>(bytes)), barrier, every}, {});
 }
 
 Value blockOfCluster(KernelBuilder &k) { return NVVM::ClusterId::create(k.b, k.i32); }
 
-void clusterBarrier(KernelBuilder &k) { k.ptx("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;", {}, {}); }
+void clusterBarrier(KernelBuilder &k) {
+  k.ptx("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;", {}, {});
+}
 
 void setRegisters(KernelBuilder &k, Registers what, int64_t count) {
   NVVM::SetMaxRegisterOp::create(k.b, static_cast<int>(count),
-                                 what == Registers::Get ? NVVM::SetMaxRegisterAction::increase : NVVM::SetMaxRegisterAction::decrease);
+                                 what == Registers::Get ? NVVM::SetMaxRegisterAction::increase
+                                                        : NVVM::SetMaxRegisterAction::decrease);
 }
 
-// One piece of PTX: between the first product and the wait no register of theirs may be touched, and whatever is, is to stay in order.
+// One piece of PTX: between the first product and the wait no register of theirs may be touched, and whatever is, is to
+// stay in order.
 Values multiplyWarpgroup(KernelBuilder &k, const Values &sums, ArrayRef<Value> a, const SwizzledMatrix &b) {
   const int64_t count = sums.size(), columns = 2 * count, steps = a.size() / 4;
-  // A descriptor: the address in 16 bytes, and how far apart blocks of 64 columns and groups of 8 lines are, in 16 bytes; bit 62 is the swizzle.
+  // A descriptor: the address in 16 bytes, and how far apart blocks of 64 columns and groups of 8 lines are, in 16
+  // bytes; bit 62 is the swizzle.
   const int64_t constant = int64_t(1) << 62 | int64_t(1024 / 16) << 32 | (b.along ? 1 : b.blockBytes / 16) << 16;
   Value address = LLVM::PtrToIntOp::create(k.b, k.i64, b.address);
   Value descriptor = k.bitOr(k.bitAnd(k.shiftRight(address, 4), 0x3fff), k.index(constant));
@@ -59,13 +70,13 @@ Values multiplyWarpgroup(KernelBuilder &k, const Values &sums, ArrayRef<Value> a
   };
   const int64_t firstA = 2 * count, at = firstA + static_cast<int64_t>(a.size());
   const std::string anyA = "$" + std::to_string(firstA);
-  std::string code = "{\n.reg .pred adds;\n.reg .b64 b;\nsetp.eq.b32 adds, " + anyA + ", " + anyA + ";\nmov.b64 b, $" + std::to_string(at) +
-                     ";\nwgmma.fence.sync.aligned;\n";
+  std::string code = "{\n.reg .pred adds;\n.reg .b64 b;\nsetp.eq.b32 adds, " + anyA + ", " + anyA + ";\nmov.b64 b, $" +
+                     std::to_string(at) + ";\nwgmma.fence.sync.aligned;\n";
   for (int64_t step = 0; step < steps; ++step) {
     if (step)
       code += "add.s64 b, b, " + std::to_string(next) + ";\n";
-    code += "wgmma.mma_async.sync.aligned.m64n" + std::to_string(columns) + "k16.f32.bf16.bf16 " + list(0, count) + ", " + list(firstA + 4 * step, 4) +
-            ", b, adds, 1, 1, " + (b.along ? "0" : "1") + ";\n";
+    code += "wgmma.mma_async.sync.aligned.m64n" + std::to_string(columns) + "k16.f32.bf16.bf16 " + list(0, count) +
+            ", " + list(firstA + 4 * step, 4) + ", b, adds, 1, 1, " + (b.along ? "0" : "1") + ";\n";
   }
   code += "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n}";
   SmallVector<Value> operands(sums.begin(), sums.end());

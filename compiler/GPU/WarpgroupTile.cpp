@@ -16,24 +16,31 @@ BlockedWeight::BlockedWeight(KernelBuilder &k, RankedTensorType weight, bool alo
 
 // A chunk is a block; a thread takes 8 elements of a line at a time.
 Backend::PackInfo emitPackBlocks(KernelBuilder &k, RankedTensorType weight) {
-  const int64_t out = weight.getDimSize(0), in = weight.getDimSize(1), across = blocksOf(in), blocks = blocksOf(out) * across;
+  const int64_t out = weight.getDimSize(0), in = weight.getDimSize(1), across = blocksOf(in),
+                blocks = blocksOf(out) * across;
   constexpr int64_t pieces = blockSide / 8;
-  Value block = k.truncated(k.chunk), firstOut = k.mul(k.div(block, across), blockSide), firstIn = k.mul(k.rem(block, across), blockSide);
+  Value block = k.truncated(k.chunk), firstOut = k.mul(k.div(block, across), blockSide),
+        firstIn = k.mul(k.rem(block, across), blockSide);
   k.acrossThreads(blockSide * pieces, [&](Value i) {
-    Value line = k.div(i, pieces), piece = k.rem(i, pieces), o = k.add(firstOut, line), f = k.add(firstIn, k.mul(piece, 8));
-    Value from = k.offset(k.offset(k.buffer(0), k.mul(k.i64Of(o), in)), k.i64Of(f)), isLine = k.less(o, k.i32Of(static_cast<int32_t>(out)));
+    Value line = k.div(i, pieces), piece = k.rem(i, pieces), o = k.add(firstOut, line),
+          f = k.add(firstIn, k.mul(piece, 8));
+    Value from = k.offset(k.offset(k.buffer(0), k.mul(k.i64Of(o), in)), k.i64Of(f)),
+          isLine = k.less(o, k.i32Of(static_cast<int32_t>(out)));
     Values numbers, pairs;
     for (int64_t n = 0; n < 8; ++n)
-      numbers.push_back(k.loadIf(k.both(isLine, k.less(k.add(f, n), k.i32Of(static_cast<int32_t>(in)))), k.offset(from, n), 1)[0]);
+      numbers.push_back(
+          k.loadIf(k.both(isLine, k.less(k.add(f, n), k.i32Of(static_cast<int32_t>(in)))), k.offset(from, n), 1)[0]);
     for (int64_t n = 0; n < 8; n += 2)
       pairs.push_back(pairOfBF16(k, numbers[n], numbers[n + 1]));
     Value place = k.add(k.mul(line, pieces), k.bitXor(piece, k.rem(line, 8)));
-    k.store(pairs, k.offset(k.offset(k.buffer(1), k.mul(k.i64Of(block), blockSide * blockSide / 2), k.i32), k.mul(place, 4), k.i32));
+    k.store(pairs, k.offset(k.offset(k.buffer(1), k.mul(k.i64Of(block), blockSide * blockSide / 2), k.i32),
+                            k.mul(place, 4), k.i32));
   });
   return {blocks * blockSide * blockSide * 2, blocks};
 }
 
-WarpgroupTile::WarpgroupTile(KernelBuilder &k, const Operand &a, const BlockedWeight &b) : ThreadSums(16, columns), k(k), a(a), b(b) {
+WarpgroupTile::WarpgroupTile(KernelBuilder &k, const Operand &a, const BlockedWeight &b)
+    : ThreadSums(16, columns), k(k), a(a), b(b) {
   assert(k.threads == threads && a.along && !a.packed);
   k.cluster = cluster;
   k.registers = registersOfAll;
@@ -47,10 +54,15 @@ WarpgroupTile::WarpgroupTile(KernelBuilder &k, const Operand &a, const BlockedWe
 
 Value WarpgroupTile::full(const Turn &turn) { return k.offset(barriers, turn.stage, k.i64); }
 Value WarpgroupTile::empty(const Turn &turn) { return k.offset(barriers, k.add(turn.stage, stages), k.i64); }
-Value WarpgroupTile::rowsOf(const Turn &turn) { return k.offset(rowsShared, k.mul(turn.stage, rowsBytes), k.b.getI8Type()); }
-Value WarpgroupTile::weightOf(const Turn &turn) { return k.offset(weightShared, k.mul(turn.stage, weightBytes), k.b.getI8Type()); }
+Value WarpgroupTile::rowsOf(const Turn &turn) {
+  return k.offset(rowsShared, k.mul(turn.stage, rowsBytes), k.b.getI8Type());
+}
+Value WarpgroupTile::weightOf(const Turn &turn) {
+  return k.offset(weightShared, k.mul(turn.stage, weightBytes), k.b.getI8Type());
+}
 
-Values WarpgroupTile::eachTurn(int64_t inner, Values state, const std::function<Values(Value, const Turn &, Values)> &body) {
+Values WarpgroupTile::eachTurn(int64_t inner, Values state,
+                               const std::function<Values(Value, const Turn &, Values)> &body) {
   state.append({k.i32Of(0), k.i32Of(0)});
   state = k.loop(k.i32Of(0), k.i32Of(static_cast<int32_t>(inner)), depth, state, [&](Value at, Values s) {
     const Turn turn{s[s.size() - 2], s.back()};
@@ -68,15 +80,18 @@ Values WarpgroupTile::eachTurn(int64_t inner, Values state, const std::function<
 // 16 threads a line, each 16 bytes of every 8th line. What is beyond the rows and beyond k is 0.
 void WarpgroupTile::fetchRows(Value row, Value at, const Turn &turn) {
   constexpr int64_t perLine = depth / 4, step = producers / perLine;
-  Value thread = k.sub(k.thread(), k.i32Of(consumers)), line = k.div(thread, perLine), column = k.mul(k.rem(thread, perLine), 4);
-  Value first = k.add(row, line), from = k.offset(k.offset(a.data, k.mul(k.i64Of(first), a.stride)), k.i64Of(k.add(at, column)));
+  Value thread = k.sub(k.thread(), k.i32Of(consumers)), line = k.div(thread, perLine),
+        column = k.mul(k.rem(thread, perLine), 4);
+  Value first = k.add(row, line),
+        from = k.offset(k.offset(a.data, k.mul(k.i64Of(first), a.stride)), k.i64Of(k.add(at, column)));
   Value to = k.offset(rowsOf(turn), k.add(k.mul(line, lineBytes), k.mul(column, 4)), k.b.getI8Type());
   auto copy = [&](int64_t n) {
     for (int64_t pass = 0; pass < rows / step; ++pass) {
       Value isLine = k.less(k.add(first, pass * step), a.lines), source = k.offset(from, k.mul(a.stride, pass * step));
       for (int64_t i = 0; i < 4; i += n) {
         Value isColumn = k.less(k.add(k.add(at, column), i), k.i32Of(static_cast<int32_t>(a.width)));
-        copyAsync(k, k.offset(to, pass * step * lineBytes + i * 4, k.b.getI8Type()), k.offset(source, i), k.both(isLine, isColumn), 4 * n);
+        copyAsync(k, k.offset(to, pass * step * lineBytes + i * 4, k.b.getI8Type()), k.offset(source, i),
+                  k.both(isLine, isColumn), 4 * n);
       }
     }
   };
@@ -91,10 +106,13 @@ void WarpgroupTile::fetchWeight(Value column, Value at, const Turn &turn) {
   arriveExpecting(k, full(turn), weightBytes);
   const int64_t last = b.blocks[b.along ? 0 : 1] - 1;
   for (int64_t i = 0; i < columns / blockSide; ++i) {
-    Value across = k.min(k.add(k.div(column, blockSide), i), k.i32Of(static_cast<int32_t>(last))), down = k.div(at, blockSide);
+    Value across = k.min(k.add(k.div(column, blockSide), i), k.i32Of(static_cast<int32_t>(last))),
+          down = k.div(at, blockSide);
     Value number = b.along ? k.add(k.mul(across, b.blocks[1]), down) : k.add(k.mul(down, b.blocks[1]), across);
-    Value from = k.offset(b.data, k.add(k.mul(k.i64Of(number), blockBytes), k.mul(k.i64Of(own), half)), k.b.getI8Type());
-    copyToCluster(k, k.offset(weightOf(turn), k.add(k.mul(own, half), i * blockBytes), k.b.getI8Type()), from, half, full(turn), cluster);
+    Value from =
+        k.offset(b.data, k.add(k.mul(k.i64Of(number), blockBytes), k.mul(k.i64Of(own), half)), k.b.getI8Type());
+    copyToCluster(k, k.offset(weightOf(turn), k.add(k.mul(own, half), i * blockBytes), k.b.getI8Type()), from, half,
+                  full(turn), cluster);
   }
 }
 

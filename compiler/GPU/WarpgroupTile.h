@@ -7,8 +7,9 @@
 
 namespace xfc::gpu {
 
-// A weight [out, in] in bf16 (buffer 1) in blocks of 64 x 64, which follow each other along `in`, then `out`. A block lies in memory as wgmma reads it
-// from shared memory (SwizzledMatrix), so that it is copied as it is; what is beyond the weight is 0.
+// A weight [out, in] in bf16 (buffer 1) in blocks of 64 x 64, which follow each other along `in`, then `out`. A block
+// lies in memory as wgmma reads it from shared memory (SwizzledMatrix), so that it is copied as it is; what is beyond
+// the weight is 0.
 struct BlockedWeight {
   mlir::Value data;
   int64_t blocks[2]; // along out and in
@@ -17,9 +18,10 @@ struct BlockedWeight {
 };
 Backend::PackInfo emitPackBlocks(KernelBuilder &, mlir::RankedTensorType weight);
 
-// A cluster of two blocks has two tiles of the same columns, one below the other. Of the weight each fetches one half for both, by bulk copies,
-// of the rows its own, by copies of 16 bytes, or of 4 where rows are not aligned. Of the three warpgroups of a block the last one fetches; each other
-// one rounds and multiplies 64 rows. The sums stay in their registers.
+// A cluster of two blocks has two tiles of the same columns, one below the other. Of the weight each fetches one half
+// for both, by bulk copies, of the rows its own, by copies of 16 bytes, or of 4 where rows are not aligned. Of the
+// three warpgroups of a block the last one fetches; each other one rounds and multiplies 64 rows. The sums stay in
+// their registers.
 class WarpgroupTile : public ThreadSums {
 public:
   static constexpr int64_t rows = 128, columns = 256, depth = 64, cluster = 2, threads = 384;
@@ -27,15 +29,19 @@ public:
   // Takes shared memory. Sets the builder's registers and cluster.
   WarpgroupTile(KernelBuilder &k, const Operand &a, const BlockedWeight &b);
 
-  // For all threads of the cluster, once in a kernel: the sums of rows `row` .. and columns `column` .. (i32, multiples of the tile's, the same column in
-  // the cluster) over k < inner, in ascending k. use(sums) is for the threads that have them; it has no barriers of the block.
-  void multiply(mlir::Value row, mlir::Value column, int64_t inner, const std::function<void(llvm::ArrayRef<mlir::Value>)> &use);
+  // For all threads of the cluster, once in a kernel: the sums of rows `row` .. and columns `column` .. (i32, multiples
+  // of the tile's, the same column in the cluster) over k < inner, in ascending k. use(sums) is for the threads that
+  // have them; it has no barriers of the block.
+  void multiply(mlir::Value row, mlir::Value column, int64_t inner,
+                const std::function<void(llvm::ArrayRef<mlir::Value>)> &use);
 
 private:
   static constexpr int64_t consumers = 256, producers = threads - consumers, stages = 3;
   static constexpr int64_t registersOfAll = 168, registersOfConsumers = 224, registersOfProducers = 56;
-  static_assert(threads * registersOfAll == consumers * registersOfConsumers + producers * registersOfProducers && threads * registersOfAll <= 65536);
-  static constexpr int64_t lineBytes = depth * 4 + 32; // the 8 bytes that 16 lanes of a fragment read lie in different banks
+  static_assert(threads * registersOfAll == consumers * registersOfConsumers + producers * registersOfProducers &&
+                threads * registersOfAll <= 65536);
+  static constexpr int64_t lineBytes =
+      depth * 4 + 32; // the 8 bytes that 16 lanes of a fragment read lie in different banks
   static constexpr int64_t blockBytes = 64 * 64 * 2, rowsBytes = rows * lineBytes, weightBytes = columns * depth * 2;
 
   // Of the stages, one after another, which is next, and the parity of its phase.

@@ -13,7 +13,21 @@ namespace xfc {
 
 // One step of a stack or of the head, its "$name" values resolved. Which members matter depends on `op`.
 struct StepDescription {
-  enum class Op { Embedding, Positions, Attention, Linear, LayerNorm, RmsNorm, Relu, Gelu, Silu, Tanh, Gated, Dropout, Residual };
+  enum class Op {
+    Embedding,
+    Positions,
+    Attention,
+    Linear,
+    LayerNorm,
+    RmsNorm,
+    Relu,
+    Gelu,
+    Silu,
+    Tanh,
+    Gated,
+    Dropout,
+    Residual
+  };
   Op op;
   std::string jsonPath; // encoder.layer[0].body[0]
   std::string name;     // relative to the layer; empty where the op has none
@@ -45,8 +59,9 @@ struct StepDescription {
 struct StackDescription {
   std::vector<StepDescription> input, layer, output;
   int64_t layers = 0;
-  int64_t inputDim = 0; // features of the rows that enter; known from the embedding, or from params.d_model for float rows
-  int64_t dim = 0;      // features of the rows that leave
+  int64_t inputDim =
+      0;           // features of the rows that enter; known from the embedding, or from params.d_model for float rows
+  int64_t dim = 0; // features of the rows that leave
   bool floatInput = false;
 };
 
@@ -73,7 +88,7 @@ struct Description {
   std::optional<StackDescription> decoder;
   std::vector<StepDescription> head;
   std::vector<ParameterDescription> parameters;
-  int64_t sourceVocab = 0, targetVocab = 0; // 0: float rows
+  int64_t sourceVocab = 0, targetVocab = 0;         // 0: float rows
   int64_t maxSourceLength = 0, maxTargetLength = 0; // the least max_length of the stack's positions; 0: any
   // The parameter that `name` is stored under (its group's first name if tied), or null.
   const ParameterDescription *parameter(std::string_view name) const;

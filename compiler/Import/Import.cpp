@@ -13,8 +13,8 @@ namespace {
 
 using Op = StepDescription::Op;
 
-// How many candidates a step of decoding gives for each hypothesis: as many as the widest beam that needs no more. Selection
-// costs little for each, and 8 f32 fill a vector of AVX2.
+// How many candidates a step of decoding gives for each hypothesis: as many as the widest beam that needs no more.
+// Selection costs little for each, and 8 f32 fill a vector of AVX2.
 constexpr int64_t candidates = 8;
 
 // What a program is made of.
@@ -143,11 +143,13 @@ public:
     setPlace("log_probs");
     Value logProbs = logSoftmax(logits);
     if (kind.candidates) {
-      auto rows = [&](ArrayRef<int64_t> shape, Type type) { return RowsType::get(context(), RowSet::target, shape, type); };
+      auto rows = [&](ArrayRef<int64_t> shape, Type type) {
+        return RowsType::get(context(), RowSet::target, shape, type);
+      };
       const std::set<int64_t> never = {model.tokens.pad, model.tokens.start, model.tokens.eos};
       const std::vector<int64_t> excluded(never.begin(), never.end());
-      auto found = CandidatesOp::create(builder, loc, rows({candidates}, builder.getI32Type()), rows({candidates}, element), rows({}, element), logProbs,
-                                        wanted, excluded);
+      auto found = CandidatesOp::create(builder, loc, rows({candidates}, builder.getI32Type()),
+                                        rows({candidates}, element), rows({}, element), logProbs, wanted, excluded);
       addResult("tokens", found.getTokens());
       addResult("token_log_probs", found.getBest());
       addResult("wanted_log_prob", found.getWantedLogProb());
@@ -319,7 +321,8 @@ private:
   Value importLinear(const std::string &path, Value x) {
     Value weight = parameter(path + ".weight");
     Type type = like(x, cast<RankedTensorType>(weight.getType()).getDimSize(0));
-    return LinearOp::create(builder, locationOf(path), type, x, weight, parameters.lookup(path + ".bias"), ValueRange(), ComputeTypeAttr())
+    return LinearOp::create(builder, locationOf(path), type, x, weight, parameters.lookup(path + ".bias"), ValueRange(),
+                            ComputeTypeAttr())
         .getResult(0);
   }
 

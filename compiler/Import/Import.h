@@ -13,6 +13,7 @@ struct ImportOptions {
 };
 
 // The module verifies. Functions, their arguments and results are described in compiler/README.md.
-mlir::OwningOpRef<mlir::ModuleOp> importModel(const Description &description, const ImportOptions &options, mlir::MLIRContext &context);
+mlir::OwningOpRef<mlir::ModuleOp> importModel(const Description &description, const ImportOptions &options,
+                                              mlir::MLIRContext &context);
 
 } // namespace xfc

@@ -19,11 +19,13 @@ FailureOr<SmallVector<Tensor>> evaluate(func::FuncOp function, const xfc_shape &
   if (function.isExternal() || !function.getBody().hasOneBlock())
     return function.emitOpError("must have one block to be evaluated"), failure();
   if (inputs.size() != function.getNumArguments())
-    return function.emitOpError("takes ") << function.getNumArguments() << " inputs, found " << inputs.size(), failure();
+    return function.emitOpError("takes ") << function.getNumArguments() << " inputs, found " << inputs.size(),
+           failure();
   for (auto [i, input] : llvm::enumerate(inputs)) {
     std::vector<int64_t> expected = extentsOf(function.getArgument(i).getType(), shape);
     if (input.shape != expected)
-      return function.emitOpError("input ") << i << " must be " << text(expected) << ", found " << text(input.shape), failure();
+      return function.emitOpError("input ") << i << " must be " << text(expected) << ", found " << text(input.shape),
+             failure();
   }
   SmallVector<Tensor> results;
   if (failed(evaluateRegion(shape, function.getBody(), inputs, results)))

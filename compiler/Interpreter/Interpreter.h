@@ -7,7 +7,8 @@
 namespace xfc {
 
 // The results of `function` on `inputs`, one for each argument, of the batch that `shape` describes.
-llvm::FailureOr<llvm::SmallVector<Tensor>> evaluate(mlir::func::FuncOp function, const xfc_shape &shape, llvm::ArrayRef<Tensor> inputs);
+llvm::FailureOr<llvm::SmallVector<Tensor>> evaluate(mlir::func::FuncOp function, const xfc_shape &shape,
+                                                    llvm::ArrayRef<Tensor> inputs);
 
 // The extents a value of `type` has in a batch.
 std::vector<int64_t> extentsOf(mlir::Type type, const xfc_shape &shape);

@@ -38,8 +38,13 @@ void Shape::setRows(int set, const std::vector<RaggedSequence> &sequences) {
   r.byId.resize(r.ids.size());
   std::iota(r.byId.begin(), r.byId.end(), 0);
   std::stable_sort(r.byId.begin(), r.byId.end(), [&](int32_t a, int32_t b) { return r.ids[a] < r.ids[b]; });
-  view.sets[set] = {static_cast<int64_t>(r.ids.size()), static_cast<int64_t>(sequences.size()), r.offsets.data(), r.positions.data(),
-                    r.sequenceOf.data(),                r.sentences.data(),                     r.byId.data()};
+  view.sets[set] = {static_cast<int64_t>(r.ids.size()),
+                    static_cast<int64_t>(sequences.size()),
+                    r.offsets.data(),
+                    r.positions.data(),
+                    r.sequenceOf.data(),
+                    r.sentences.data(),
+                    r.byId.data()};
 }
 
 void Shape::setKeys(int relation, int queries, int keys, int32_t pad) {

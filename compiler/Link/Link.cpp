@@ -23,7 +23,8 @@ std::string inside(llvm::StringRef folder, llvm::StringRef name) {
 
 std::string findLinker() {
   for (const char *name : {"ld.lld-22", "ld.lld"})
-    for (llvm::ArrayRef<llvm::StringRef> folders : {llvm::ArrayRef<llvm::StringRef>(), llvm::ArrayRef<llvm::StringRef>{"/usr/lib/llvm-22/bin"}})
+    for (llvm::ArrayRef<llvm::StringRef> folders :
+         {llvm::ArrayRef<llvm::StringRef>(), llvm::ArrayRef<llvm::StringRef>{"/usr/lib/llvm-22/bin"}})
       if (auto found = llvm::sys::findProgramByName(name, folders))
         return *found;
   throw Error("link: ld.lld was not found on PATH; install it (Debian: apt-get install lld-22)");
@@ -34,14 +35,15 @@ std::string findFolder(llvm::ArrayRef<std::string> folders, llvm::StringRef file
   for (const std::string &folder : folders)
     if (fs::exists(inside(folder, file)))
       return folder;
-  throw Error("link: " + file.str() + " was not found in " + llvm::join(folders, ", ") + "; install it (Debian: apt-get install " +
-              package.str() + ")");
+  throw Error("link: " + file.str() + " was not found in " + llvm::join(folders, ", ") +
+              "; install it (Debian: apt-get install " + package.str() + ")");
 }
 
 // GCC's folders, the newest version first.
 std::vector<std::string> gccFolders() {
   std::vector<std::pair<int, std::string>> versions;
-  for (const char *base : {"/usr/lib/gcc/x86_64-linux-gnu", "/usr/lib/gcc/x86_64-redhat-linux", "/usr/lib/gcc/x86_64-pc-linux-gnu"}) {
+  for (const char *base :
+       {"/usr/lib/gcc/x86_64-linux-gnu", "/usr/lib/gcc/x86_64-redhat-linux", "/usr/lib/gcc/x86_64-pc-linux-gnu"}) {
     std::error_code error;
     for (fs::directory_iterator entry(base, error), end; entry != end && !error; entry.increment(error)) {
       int version = 0;
@@ -66,7 +68,8 @@ std::string findRuntime() {
   for (const std::string &folder : folders)
     if (fs::exists(inside(folder, "libxfc_runtime.a")))
       return folder;
-  throw Error("link: libxfc_runtime.a was not found in " + llvm::join(folders, " or ") + "; build or install xfc completely");
+  throw Error("link: libxfc_runtime.a was not found in " + llvm::join(folders, " or ") +
+              "; build or install xfc completely");
 }
 
 // A file that goes away with its object.
@@ -100,8 +103,8 @@ void writeObjects(const std::vector<ObjectFile> &objects, std::vector<TemporaryF
 }
 
 // lld with `arguments`, which make `whole`; then `whole` under its name.
-void link(const std::string &linker, const std::vector<std::string> &arguments, const TemporaryFile &whole, const std::string &output,
-          bool executable) {
+void link(const std::string &linker, const std::vector<std::string> &arguments, const TemporaryFile &whole,
+          const std::string &output, bool executable) {
   TemporaryFile messages("log");
   std::vector<llvm::StringRef> references(arguments.begin(), arguments.end());
   std::optional<llvm::StringRef> redirects[] = {llvm::StringRef(""), messages.name.str(), messages.name.str()};
@@ -142,10 +145,24 @@ void linkExecutable(const std::vector<std::vector<ObjectFile>> &objects, const s
   for (const std::vector<ObjectFile> &group : objects)
     writeObjects(group, files);
   TemporaryFile whole("exe");
-  std::vector<std::string> arguments = {
-      linker, "-pie", "-m", "elf_x86_64", "--gc-sections", "--eh-frame-hdr", "--strip-debug", "-z", "relro", "-z", "now",
-      "-dynamic-linker", "/lib64/ld-linux-x86-64.so.2", "-o", whole.name.str().str(), inside(start, "Scrt1.o"), inside(start, "crti.o"),
-      inside(gcc, "crtbeginS.o")};
+  std::vector<std::string> arguments = {linker,
+                                        "-pie",
+                                        "-m",
+                                        "elf_x86_64",
+                                        "--gc-sections",
+                                        "--eh-frame-hdr",
+                                        "--strip-debug",
+                                        "-z",
+                                        "relro",
+                                        "-z",
+                                        "now",
+                                        "-dynamic-linker",
+                                        "/lib64/ld-linux-x86-64.so.2",
+                                        "-o",
+                                        whole.name.str().str(),
+                                        inside(start, "Scrt1.o"),
+                                        inside(start, "crti.o"),
+                                        inside(gcc, "crtbeginS.o")};
   for (const TemporaryFile &file : files)
     arguments.push_back(file.name.str().str());
   arguments.insert(arguments.end(), {"-L" + gcc, "-L" + start, "-L/lib/x86_64-linux-gnu", "--start-group"});
@@ -154,8 +171,9 @@ void linkExecutable(const std::vector<std::vector<ObjectFile>> &objects, const s
     if (fs::exists(inside(runtime, archive)))
       arguments.push_back(inside(runtime, archive));
   // libstdc++ and libgcc go in whole: a file that starts on any Debian 12 or later, and sooner than with them shared.
-  arguments.insert(arguments.end(), {"--end-group", "-Bstatic", "-lstdc++", "-Bdynamic", "-lm", "-Bstatic", "-lgcc", "-lgcc_eh",
-                                     "-Bdynamic", "-lc", inside(gcc, "crtendS.o"), inside(start, "crtn.o")});
+  arguments.insert(arguments.end(),
+                   {"--end-group", "-Bstatic", "-lstdc++", "-Bdynamic", "-lm", "-Bstatic", "-lgcc", "-lgcc_eh",
+                    "-Bdynamic", "-lc", inside(gcc, "crtendS.o"), inside(start, "crtn.o")});
 
   link(linker, arguments, whole, output, /*executable=*/true);
 }

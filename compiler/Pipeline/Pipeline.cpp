@@ -26,7 +26,8 @@ const std::vector<PhaseInfo> &phases() {
   static const std::vector<PhaseInfo> all = {
       {Phase::Imported, "imported", "the model as ops, step by step, one function for each program"},
       {Phase::Fused, "fused", "attention, add + norm, projections and the loss fused"},
-      {Phase::Differentiated, "differentiated", "with gradients, the optimizer, fused epilogues, and the types products multiply in"},
+      {Phase::Differentiated, "differentiated",
+       "with gradients, the optimizer, fused epilogues, and the types products multiply in"},
       {Phase::Scheduled, "scheduled", "the plan: kernels, buffers with their lives, and the steps of each program"},
       {Phase::Lowered, "lowered", "the kernels' code as vector, scf and LLVM dialect"},
   };
@@ -59,7 +60,8 @@ const std::vector<PassEntry> &passesOf(Phase phase) {
       {nullptr, [] { return createCSEPass(); }},
       {"fuse-loss-gradient", [] { return createFuseLossGradient(); }},
       {"fuse-optimizer", [] { return createFuseOptimizer(); }},
-      {"fuse-packing", [] { return createFusePacking(); }, PassEntry::OnCPU}, // a GPU's kernels read f32 weights where they are
+      {"fuse-packing", [] { return createFusePacking(); },
+       PassEntry::OnCPU}, // a GPU's kernels read f32 weights where they are
       // Where both are targets, their kernels can be compared (selfcheck --kernels).
       {"fuse-norm-grad", [] { return createFuseNormGrad(); }, PassEntry::WithoutGPU},
       {"fuse-epilogue", [] { return createFuseEpilogue(); }},
@@ -80,7 +82,8 @@ public:
         gpu::Architecture::named(arch);
     }
     context.loadDialect<XFCDialect, func::FuncDialect>();
-    timed("import", [&] { module = importModel(description, {options.train, options.decode, options.dtype == "f64"}, context); });
+    timed("import",
+          [&] { module = importModel(description, {options.train, options.decode, options.dtype == "f64"}, context); });
   }
 
   // Runs the passes up to and including `phase` for a target. Those before targets part are run once.
@@ -127,8 +130,8 @@ public:
     auto begin = std::chrono::steady_clock::now();
     work();
     if (options.timing)
-      std::fprintf(stderr, "%8.3f s  %s\n", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
-                   what.c_str());
+      std::fprintf(stderr, "%8.3f s  %s\n",
+                   std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), what.c_str());
   }
 
 private:
@@ -140,14 +143,18 @@ private:
       if (entry.where == PassEntry::Everywhere || !(entry.where == PassEntry::OnCPU ? forGPU : withGPU))
         runPass(entry.create());
     }
-    // At the very end: CSE would merge what is computed again with the first time, and the liveness is that of the final ops.
+    // At the very end: CSE would merge what is computed again with the first time, and the liveness is that of the
+    // final ops.
     if (phase == Phase::Differentiated && !options.recompute.empty())
-      runPass(createRecompute({options.recompute == recomputeLevels().front() ? RecomputeLevel::cheap : RecomputeLevel::most}));
+      runPass(createRecompute(
+          {options.recompute == recomputeLevels().front() ? RecomputeLevel::cheap : RecomputeLevel::most}));
   }
 
   // All products in the type asked for; those of f32 that decode also in each that can be chosen when it starts.
   void setComputeTypes(Target target) {
-    const bool plain = target == Target::CPU && llvm::any_of(options.cpus, [](const std::string &cpu) { return InstructionSet::named(cpu).plain; });
+    const bool plain = target == Target::CPU && llvm::any_of(options.cpus, [](const std::string &cpu) {
+                         return InstructionSet::named(cpu).plain;
+                       });
     if (options.dtype == "bf16") {
       if (plain)
         throw Error("--dtype bf16: plain code multiplies in f32 or f64; use --dtype f32, or another --cpu");
@@ -240,7 +247,8 @@ std::string emitPhase(const Description &description, const PipelineOptions &opt
     Module plan = compilation.scheduleFor(backend);
     return phase == Phase::Scheduled ? print(plan) : backend.print();
   };
-  return target == Target::CPU ? textOf(*compilation.firstBackend()) : textOf(compilation.gpuBackend(options.cudaArchs.front()));
+  return target == Target::CPU ? textOf(*compilation.firstBackend())
+                               : textOf(compilation.gpuBackend(options.cudaArchs.front()));
 }
 
 std::string emitLLVM(const Description &description, const PipelineOptions &options) {

@@ -32,14 +32,14 @@ enum class Target { CPU, CUDA };
 
 struct PipelineOptions {
   bool train = true, decode = true;
-  std::string dtype = "f32";                // of matrix products: f32, bf16 (all else stays f32), or f64 (all is)
-  std::set<std::string> disabled;           // of fusions()
-  std::string recompute;                    // of recomputeLevels(), or empty: every value is kept for the gradients
+  std::string dtype = "f32";      // of matrix products: f32, bf16 (all else stays f32), or f64 (all is)
+  std::set<std::string> disabled; // of fusions()
+  std::string recompute;          // of recomputeLevels(), or empty: every value is kept for the gradients
   std::vector<Target> targets = {Target::CPU};
-  std::vector<std::string> cpus = {"native"};      // instruction sets, each becomes an image
+  std::vector<std::string> cpus = {"native"};     // instruction sets, each becomes an image
   std::vector<std::string> cudaArchs = {"sm_80"}; // architectures of GPUs, each becomes a device image
-  std::string dumpDirectory;                // the module after every pass that changed it
-  bool timing = false;                      // a line for each stage and pass on standard error
+  std::string dumpDirectory;                      // the module after every pass that changed it
+  bool timing = false;                            // a line for each stage and pass on standard error
 };
 
 // The program of the first target as text after `phase`: MLIR, or the plan for Scheduled.

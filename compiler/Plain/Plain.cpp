@@ -23,7 +23,8 @@ void emitPlain(ModuleOp kernels, Operation *op, llvm::StringRef name) {
   auto plain = dyn_cast<PlainOpInterface>(op);
   // A region is the epilogue that fusion put there.
   if (!plain || llvm::any_of(op->getRegions(), [](Region &region) { return !region.empty(); }))
-    throw Error("--cpu plain: expected the unfused program, found the fused kernel '" + name.str() + "'; add --no-fuse");
+    throw Error("--cpu plain: expected the unfused program, found the fused kernel '" + name.str() +
+                "'; add --no-fuse");
   if (auto product = dyn_cast<ProductOpInterface>(op); product && product.getCompute())
     throw Error("--cpu plain: expected products of f32 or f64, found '" + name.str() + "'; use --dtype f32");
   PlainBuilder builder(kernels, name, op);
@@ -39,9 +40,10 @@ void addPlainLowering(OpPassManager &manager) {
   addLoweringToLLVM(manager);
 }
 
-PlainBackend::PlainBackend(MLIRContext &context, const InstructionSet &set, DType type) : ImageBackend(context, set, type) {
-  context.loadDialect<arith::ArithDialect, func::FuncDialect, linalg::LinalgDialect, LLVM::LLVMDialect, math::MathDialect, memref::MemRefDialect,
-                      scf::SCFDialect>();
+PlainBackend::PlainBackend(MLIRContext &context, const InstructionSet &set, DType type)
+    : ImageBackend(context, set, type) {
+  context.loadDialect<arith::ArithDialect, func::FuncDialect, linalg::LinalgDialect, LLVM::LLVMDialect,
+                      math::MathDialect, memref::MemRefDialect, scf::SCFDialect>();
 }
 
 Backend::KernelInfo PlainBackend::emit(Operation *op, llvm::StringRef name) {
@@ -49,7 +51,9 @@ Backend::KernelInfo PlainBackend::emit(Operation *op, llvm::StringRef name) {
   return {};
 }
 
-Backend::PackInfo PlainBackend::emitPack(RankedTensorType, Packing, llvm::StringRef) { llvm_unreachable("the plain path packs nothing"); }
+Backend::PackInfo PlainBackend::emitPack(RankedTensorType, Packing, llvm::StringRef) {
+  llvm_unreachable("the plain path packs nothing");
+}
 
 void PlainBackend::addLowering(OpPassManager &manager) const { addPlainLowering(manager); }
 

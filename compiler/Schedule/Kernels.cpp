@@ -94,9 +94,11 @@ static std::string plainName(Operation *op) {
 std::string kernelName(Operation *op) {
   std::string name = plainName(op);
   if (!isShapeless(op)) {
-    Type type = isa<LinearOp, LinearInputGradOp, LinearCrossEntropyOp, LinearCrossEntropyWithGradOp, LinearCandidatesOp>(op) ? op->getOperand(1).getType()
-                : op->getNumResults()                                      ? op->getResult(0).getType()
-                                                                           : op->getOperand(0).getType();
+    Type type =
+        isa<LinearOp, LinearInputGradOp, LinearCrossEntropyOp, LinearCrossEntropyWithGradOp, LinearCandidatesOp>(op)
+            ? op->getOperand(1).getType()
+        : op->getNumResults() ? op->getResult(0).getType()
+                              : op->getOperand(0).getType();
     if (std::string text = dims(type); !text.empty())
       name += "_" + text;
   }
@@ -228,14 +230,17 @@ Size flopsOf(Operation *op) {
   LaunchSets sets = launchSets(op);
   auto matrix = [&](RankedTensorType weight) { flops.rows[sets.set] = 2 * weight.getNumElements(); };
   llvm::TypeSwitch<Operation *>(op)
-      .Case<LinearOp, LinearInputGradOp, LinearCrossEntropyOp, LinearCrossEntropyWithGradOp, LinearCandidatesOp>([&](auto linear) { matrix(linear.getWeight().getType()); })
+      .Case<LinearOp, LinearInputGradOp, LinearCrossEntropyOp, LinearCrossEntropyWithGradOp, LinearCandidatesOp>(
+          [&](auto linear) { matrix(linear.getWeight().getType()); })
       .Case([&](LinearWeightGradOp grad) { matrix(grad.getDweight().getType()); })
       // Scores and their use: two products a pair forward; backward computes scores again and has four more.
       .Case([&](AttentionOp attention) {
-        flops.pairs[sets.keys] = 2 * (attention.getK().getType().getFeatures() + attention.getV().getType().getFeatures());
+        flops.pairs[sets.keys] =
+            2 * (attention.getK().getType().getFeatures() + attention.getV().getType().getFeatures());
       })
       .Case([&](AttentionGradOp grad) {
-        flops.pairs[sets.keys] = 2 * (3 * grad.getK().getType().getFeatures() + 2 * grad.getV().getType().getFeatures());
+        flops.pairs[sets.keys] =
+            2 * (3 * grad.getK().getType().getFeatures() + 2 * grad.getV().getType().getFeatures());
       })
       .Case([&](ScoresOp scores) { flops.pairs[sets.keys] = 2 * scores.getK().getType().getFeatures(); })
       .Case([&](CombineOp combine) { flops.pairs[sets.keys] = 2 * combine.getV().getType().getFeatures(); })

@@ -16,9 +16,7 @@ namespace {
 
 constexpr int64_t alignment = 64;
 
-DType typeOf(Type type) {
-  return type.isInteger(32) ? DType::I32 : type.isF64() ? DType::F64 : DType::F32;
-}
+DType typeOf(Type type) { return type.isInteger(32) ? DType::I32 : type.isF64() ? DType::F64 : DType::F32; }
 
 std::string locationOf(Operation *op) {
   std::string place;
@@ -75,11 +73,14 @@ public:
   // A weight of the training step that is read in packed form, and its packed copies.
   struct PackedWeight {
     int64_t offset, rows, columns; // bytes into the block of parameters; elements
-    Place copies[2]; // of W and of W^T, where they are read
+    Place copies[2];               // of W and of W^T, where they are read
   };
-  // Those packed in a compute type, in the order of the block. None reaches into another: of such, only the first is there.
+  // Those packed in a compute type, in the order of the block. None reaches into another: of such, only the first is
+  // there.
   std::vector<PackedWeight> packedWeights(std::optional<ComputeType> compute) const;
-  int64_t packedBytes(const Place &copy) const { return copy.kind == Place::Kind::Packed ? module.packed[copy.index].bytes : 0; }
+  int64_t packedBytes(const Place &copy) const {
+    return copy.kind == Place::Kind::Packed ? module.packed[copy.index].bytes : 0;
+  }
   std::optional<Backend::Packing> packs(Operation *op, unsigned operand) const { return backend.packs(op, operand); }
 
 private:
@@ -104,7 +105,8 @@ private:
     return static_cast<int32_t>(module.kernels.size()) - 1;
   }
   std::map<std::pair<int64_t, std::string>, int32_t> packed; // by offset and pack kernel
-  std::vector<std::pair<RankedTensorType, Backend::Packing>> packings; // of module.packed: the weight, and how it is packed
+  std::vector<std::pair<RankedTensorType, Backend::Packing>>
+      packings; // of module.packed: the weight, and how it is packed
 };
 
 void Scheduler::describe() {
@@ -171,8 +173,8 @@ void Scheduler::layOutParameters() {
       elements *= extent;
     if (!offsets.try_emplace(parameter.name, next).second)
       throw Error("schedule: parameter '" + parameter.name + "' belongs to two groups");
-    module.parameters.push_back({parameter.name, parameter.aliases, parameter.shape, next, parameter.init,
-                                 parameter.fanIn, parameter.fanOut});
+    module.parameters.push_back(
+        {parameter.name, parameter.aliases, parameter.shape, next, parameter.init, parameter.fanIn, parameter.fanOut});
     next += elements;
   };
   for (const ParameterDescription &parameter : description.parameters) {
@@ -204,7 +206,8 @@ int32_t Scheduler::kernelFor(Operation *op) {
       module.kernels[known->second].merge = merge;
     }
   }
-  // Others have rows enough, as a rule: a kernel more is worth its code where a step's time is that of its longest block.
+  // Others have rows enough, as a rule: a kernel more is worth its code where a step's time is that of its longest
+  // block.
   if (const int32_t wide = known->second; isDecodingStep(op) && module.kernels[wide].few < 0) {
     const std::string name = module.kernels[wide].name + "_few_rows";
     if (std::optional<Backend::FewRowsInfo> few = backend.emitForFewRows(op, name)) {
@@ -250,7 +253,8 @@ std::vector<Scheduler::PackedWeight> Scheduler::packedWeights(std::optional<Comp
         if (place.kind != Place::Kind::Packed || packings[place.index].second.compute != compute)
           continue;
         auto [type, packing] = packings[place.index];
-        const int64_t offset = module.packed[place.index].source.offset, rows = type.getDimSize(0), columns = type.getDimSize(1);
+        const int64_t offset = module.packed[place.index].source.offset, rows = type.getDimSize(0),
+                      columns = type.getDimSize(1);
         PackedWeight &weight = byOffset.try_emplace(offset, PackedWeight{offset, rows, columns, {}}).first->second;
         if (weight.rows == rows && weight.columns == columns)
           weight.copies[packing.transposed] = place;
@@ -609,12 +613,14 @@ void ProgramScheduler::addOutputs() {
 // Kernels that are cut by rows or sequences of the target, and read no other target rows as keys.
 bool ProgramScheduler::isRowByRow() const {
   Counts one;
-  for (llvm::MutableArrayRef<int64_t> counts : {llvm::MutableArrayRef(one.rows), llvm::MutableArrayRef(one.sequences), llvm::MutableArrayRef(one.pairs)})
+  for (llvm::MutableArrayRef<int64_t> counts :
+       {llvm::MutableArrayRef(one.rows), llvm::MutableArrayRef(one.sequences), llvm::MutableArrayRef(one.pairs)})
     llvm::fill(counts, 1);
   return llvm::all_of(program.steps,
                       [&](const Step &step) {
                         const Partition::Unit unit = scheduler.kernel(step.kernel).partition.unit;
-                        return step.set == XFC_TARGET && scheduler.kernel(step.kernel).merge < 0 && (unit == Partition::Unit::Rows || unit == Partition::Unit::Sequences) &&
+                        return step.set == XFC_TARGET && scheduler.kernel(step.kernel).merge < 0 &&
+                               (unit == Partition::Unit::Rows || unit == Partition::Unit::Sequences) &&
                                (step.keys < 0 || step.keySet != XFC_TARGET);
                       }) &&
          llvm::all_of(program.buffers, [&](const Buffer &buffer) {

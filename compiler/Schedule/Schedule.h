@@ -3,9 +3,9 @@
 
 #include "Dialect/XFC.h"
 #include "Import/Description.h"
+#include "core/Plan.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/BuiltinTypes.h"
-#include "core/Plan.h"
 
 namespace xfc {
 
@@ -16,17 +16,19 @@ public:
     Partition partition;
     int64_t scratch = 0; // bytes a thread; on a GPU, a block
     int64_t threads = 0; // of a GPU's block
-    int64_t chunkBytes = 0; // what it leaves to the kernel that merges, for each chunk of a batch of more than chunkRows rows
+    int64_t chunkBytes =
+        0; // what it leaves to the kernel that merges, for each chunk of a batch of more than chunkRows rows
   };
-  // A packed weight: of W^T (transposed) or W, rounded to a compute type if there is one, in rows or in a target's blocks.
+  // A packed weight: of W^T (transposed) or W, rounded to a compute type if there is one, in rows or in a target's
+  // blocks.
   struct Packing {
     bool transposed = false;
     std::optional<ComputeType> compute = {};
     bool blocks = false;
   };
   struct PackInfo {
-    int64_t bytes = 0;  // of the packed weight
-    int64_t chunks = 1; // of the pack kernel
+    int64_t bytes = 0;                // of the packed weight
+    int64_t chunks = 1;               // of the pack kernel
     int64_t scratch = 0, threads = 0; // as a kernel's
   };
   virtual ~Backend() = default;

@@ -14,7 +14,8 @@ namespace {
 
 struct CompileOptions {
   ModelArguments model;
-  std::string output, target = "cpu", cpu = "native", cudaArch = "sm_80", dtype = "f32", mode = "train,decode", emit = "exe";
+  std::string output, target = "cpu", cpu = "native", cudaArch = "sm_80", dtype = "f32", mode = "train,decode",
+                      emit = "exe";
   FusionArguments noFuse;
   RecomputeArgument recompute;
   PipelineOptions pipeline;
@@ -92,22 +93,39 @@ void compile(const CompileOptions &options) {
 
 void addCompile(CLI::App &app) {
   auto options = std::make_shared<CompileOptions>();
-  CLI::App *command = app.add_subcommand("compile", "compile a model.json into one executable that trains, translates and scores");
+  CLI::App *command =
+      app.add_subcommand("compile", "compile a model.json into one executable that trains, translates and scores");
   options->model.addTo(*command);
   command->add_option("-o,--output", options->output, "the file to write (default: ./ and the model's name)");
-  command->add_option("--target", options->target, "what to generate code for: cpu, cuda (NVIDIA GPUs; PTX in the executable, which needs nothing but the driver), or cpu,cuda")->capture_default_str();
-  command->add_option("--cpu", options->cpu, "instruction sets, separated by commas: native, x86-64-v3, x86-64-v4, either with +vnni, x86-64-v4+bf16, x86-64-v4+amx; several are chosen from at start. "
-                                              "plain, with --no-fuse: the slow path that the others are compared with")
+  command
+      ->add_option("--target", options->target,
+                   "what to generate code for: cpu, cuda (NVIDIA GPUs; PTX in the executable, which needs nothing but "
+                   "the driver), or cpu,cuda")
       ->capture_default_str();
-  command->add_option("--cuda-arch", options->cudaArch, "GPU architectures, separated by commas: sm_80 runs on every GPU from compute capability 8.0 on; of several, a GPU "
-                                                        "takes the newest it can run. A cubin for each is put beside its PTX where ptxas is found")
+  command
+      ->add_option("--cpu", options->cpu,
+                   "instruction sets, separated by commas: native, x86-64-v3, x86-64-v4, either with +vnni, "
+                   "x86-64-v4+bf16, x86-64-v4+amx; several are chosen from at start. "
+                   "plain, with --no-fuse: the slow path that the others are compared with")
       ->capture_default_str();
-  command->add_option("--dtype", options->dtype, "type of matrix products: f32; bf16, where parameters, sums and all else stay f32; or f64 for checking gradients")->capture_default_str();
+  command
+      ->add_option("--cuda-arch", options->cudaArch,
+                   "GPU architectures, separated by commas: sm_80 runs on every GPU from compute capability 8.0 on; of "
+                   "several, a GPU "
+                   "takes the newest it can run. A cubin for each is put beside its PTX where ptxas is found")
+      ->capture_default_str();
+  command
+      ->add_option("--dtype", options->dtype,
+                   "type of matrix products: f32; bf16, where parameters, sums and all else stay f32; or f64 for "
+                   "checking gradients")
+      ->capture_default_str();
   command->add_option("--mode", options->mode, "programs to include: train, decode")->capture_default_str();
   options->noFuse.addTo(*command);
   options->recompute.addTo(*command);
-  command->add_option("--emit", options->emit, "stop early: exe, obj, llvm, ptx, or a phase of `xfc phases`")->capture_default_str();
-  command->add_option("--dump-ir-dir", options->pipeline.dumpDirectory, "write the module after every pass into this folder");
+  command->add_option("--emit", options->emit, "stop early: exe, obj, llvm, ptx, or a phase of `xfc phases`")
+      ->capture_default_str();
+  command->add_option("--dump-ir-dir", options->pipeline.dumpDirectory,
+                      "write the module after every pass into this folder");
   command->add_flag("--timing", options->pipeline.timing, "print what each stage and pass took");
   command->callback([options] { compile(*options); });
 }

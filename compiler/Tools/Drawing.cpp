@@ -22,8 +22,10 @@ std::string label(const StepDescription &step) {
   case Op::Positions:
     return std::string(step.learned ? "learned" : "sinusoidal") + " positions";
   case Op::Attention:
-    return std::string(step.encoderMemory ? "cross" : step.causal ? "causal self" : "self") + "-attention, " +
-           std::to_string(step.heads) + (step.heads == 1 ? " head" : " heads");
+    return std::string(step.encoderMemory ? "cross"
+                       : step.causal      ? "causal self"
+                                          : "self") +
+           "-attention, " + std::to_string(step.heads) + (step.heads == 1 ? " head" : " heads");
   case Op::Linear:
     return "linear to " + std::to_string(step.features);
   case Op::LayerNorm:
@@ -72,15 +74,15 @@ constexpr int boxWidth = 210, boxHeight = 26, gap = 12, margin = 40, column = 34
 
 struct Canvas {
   std::string shapes;
-  int x = 0, y = 0; // y grows upwards; turned around at the end
+  int x = 0, y = 0;         // y grows upwards; turned around at the end
   std::vector<int> readers; // y of the attentions that read the encoder
 
   void box(const StepDescription &step) {
-    const char *fill = step.op == Op::Attention                                                     ? "#ffe1c2"
-                       : step.op == Op::Linear || step.op == Op::Gated                              ? "#c9e4f8"
-                       : step.op == Op::LayerNorm || step.op == Op::RmsNorm                         ? "#f3f0b9"
-                       : step.op == Op::Embedding || step.op == Op::Positions                       ? "#fbd5d9"
-                                                                                                    : "#e9e9e9";
+    const char *fill = step.op == Op::Attention                               ? "#ffe1c2"
+                       : step.op == Op::Linear || step.op == Op::Gated        ? "#c9e4f8"
+                       : step.op == Op::LayerNorm || step.op == Op::RmsNorm   ? "#f3f0b9"
+                       : step.op == Op::Embedding || step.op == Op::Positions ? "#fbd5d9"
+                                                                              : "#e9e9e9";
     char text[512];
     std::snprintf(text, sizeof text,
                   "<rect x='%d' y='%d' width='%d' height='%d' rx='5' fill='%s' stroke='#444'/>"
@@ -107,11 +109,12 @@ struct Canvas {
       int from = y - gap / 2;
       add(step.body);
       char text[320];
-      std::snprintf(text, sizeof text,
-                    "<path d='M%d %d H%d V%d H%d' class='wire'/><circle cx='%d' cy='%d' r='7' fill='#fff' stroke='#444'/>"
-                    "<text x='%d' y='%d' text-anchor='middle'>+</text>\n",
-                    x + boxWidth / 2, -from, x - 14, -(y + 2), x + boxWidth / 2 - 7, x + boxWidth / 2, -(y + 2), x + boxWidth / 2,
-                    -(y - 2));
+      std::snprintf(
+          text, sizeof text,
+          "<path d='M%d %d H%d V%d H%d' class='wire'/><circle cx='%d' cy='%d' r='7' fill='#fff' stroke='#444'/>"
+          "<text x='%d' y='%d' text-anchor='middle'>+</text>\n",
+          x + boxWidth / 2, -from, x - 14, -(y + 2), x + boxWidth / 2 - 7, x + boxWidth / 2, -(y + 2), x + boxWidth / 2,
+          -(y - 2));
       shapes += text;
       y += 9;
       arrow();
@@ -119,8 +122,8 @@ struct Canvas {
   }
   void stack(const char *name, const StackDescription &stack) {
     char text[400];
-    std::snprintf(text, sizeof text, "<text x='%d' y='%d' text-anchor='middle' font-weight='bold'>%s</text>\n", x + boxWidth / 2,
-                  -(y - 22), name);
+    std::snprintf(text, sizeof text, "<text x='%d' y='%d' text-anchor='middle' font-weight='bold'>%s</text>\n",
+                  x + boxWidth / 2, -(y - 22), name);
     shapes += text;
     add(stack.input);
     int from = y;
@@ -164,16 +167,18 @@ std::string drawSvg(const Description &description) {
   height = std::max(height, canvas.y);
   for (int reader : canvas.readers) {
     char text[200];
-    std::snprintf(text, sizeof text, "<path d='M%d %d V%d H%d V%d H%d' class='wire'/>\n", margin + boxWidth / 2, -encoderTop,
-                  -(encoderTop + 8), margin + column - 60, -reader, margin + column);
+    std::snprintf(text, sizeof text, "<path d='M%d %d V%d H%d V%d H%d' class='wire'/>\n", margin + boxWidth / 2,
+                  -encoderTop, -(encoderTop + 8), margin + column - 60, -reader, margin + column);
     canvas.shapes += text;
   }
   int width = margin + (description.decoder ? column : 0) + boxWidth + 70;
   char head[512];
-  std::snprintf(head, sizeof head,
-                "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 %d %d %d' width='%d' height='%d' font-family='sans-serif' "
-                "font-size='13'>\n<style>.wire{fill:none;stroke:#444}</style>\n<rect x='0' y='%d' width='%d' height='%d' fill='#fff'/>\n",
-                -(height + 30), width, height + 80, width, height + 80, -(height + 30), width, height + 80);
+  std::snprintf(
+      head, sizeof head,
+      "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 %d %d %d' width='%d' height='%d' font-family='sans-serif' "
+      "font-size='13'>\n<style>.wire{fill:none;stroke:#444}</style>\n<rect x='0' y='%d' width='%d' height='%d' "
+      "fill='#fff'/>\n",
+      -(height + 30), width, height + 80, width, height + 80, -(height + 30), width, height + 80);
   return head + canvas.shapes + "</svg>\n";
 }
 

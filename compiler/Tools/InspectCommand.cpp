@@ -63,7 +63,8 @@ void inspect(const InspectOptions &options) {
       elements *= extent;
     parameters += elements;
   }
-  nlohmann::ordered_json report = {{"model", module.model}, {"hash", module.hash}, {"type", module.compute}, {"parameters", parameters}};
+  nlohmann::ordered_json report = {
+      {"model", module.model}, {"hash", module.hash}, {"type", module.compute}, {"parameters", parameters}};
 
   // The programs a user runs, and the batch each is measured with.
   struct Case {
@@ -74,13 +75,16 @@ void inspect(const InspectOptions &options) {
   };
   std::vector<Case> cases;
   if (module.find("loss_and_gradients"))
-    cases.push_back({"training step", {"loss_and_gradients", "update"}, batchCounts(options.batchTokens, options.length), true});
+    cases.push_back(
+        {"training step", {"loss_and_gradients", "update"}, batchCounts(options.batchTokens, options.length), true});
   if (module.find("forward"))
     cases.push_back({"forward", {"forward"}, batchCounts(options.batchTokens, options.length), false});
   for (const std::string &type : module.computeTypes("decode_step"))
-    cases.push_back({type == module.compute ? "decoding step" : "decoding step in " + type,
-                     {module.variant("encode", type), module.stepProgram(options.beam, type)->name},
-                     decodeCounts(options.sentences, options.length, product({options.sentences, options.beam}), options.length), false});
+    cases.push_back(
+        {type == module.compute ? "decoding step" : "decoding step in " + type,
+         {module.variant("encode", type), module.stepProgram(options.beam, type)->name},
+         decodeCounts(options.sentences, options.length, product({options.sentences, options.beam}), options.length),
+         false});
   for (const Case &each : cases) {
     Work work;
     for (const std::string &name : each.programs) {
@@ -106,18 +110,21 @@ void inspect(const InspectOptions &options) {
     return;
   }
 
-  std::printf("%s\n\n%s\nparameters        %" PRId64 " (%s)\nmultiplies in     %s\nkernels           %zu distinct\n", module.model.c_str(),
-              drawText(description).c_str(), parameters, megabytes(parameters * bytesOf(module.type)).c_str(), module.compute.c_str(),
-              module.kernels.size());
+  std::printf("%s\n\n%s\nparameters        %" PRId64 " (%s)\nmultiplies in     %s\nkernels           %zu distinct\n",
+              module.model.c_str(), drawText(description).c_str(), parameters,
+              megabytes(parameters * bytesOf(module.type)).c_str(), module.compute.c_str(), module.kernels.size());
   for (const Case &each : cases) {
     const auto &row = report[each.title];
-    std::printf("\n%s, %.0f tokens\n  launches        %zu\n  operations      %.4g MFLOP a token\n  memory traffic  %.4g MB a token\n"
+    std::printf("\n%s, %.0f tokens\n  launches        %zu\n  operations      %.4g MFLOP a token\n  memory traffic  "
+                "%.4g MB a token\n"
                 "  peak memory     %s = %s parameters and state + %s arena + %s scratch of %d threads\n",
-                each.title.c_str(), row["tokens"].get<double>(), row["kernels"].get<size_t>(), row["flops_per_token"].get<double>() / 1e6,
-                row["bytes_per_token"].get<double>() / 1e6, megabytes(row["peak_bytes"]).c_str(), megabytes(row["state_bytes"]).c_str(),
+                each.title.c_str(), row["tokens"].get<double>(), row["kernels"].get<size_t>(),
+                row["flops_per_token"].get<double>() / 1e6, row["bytes_per_token"].get<double>() / 1e6,
+                megabytes(row["peak_bytes"]).c_str(), megabytes(row["state_bytes"]).c_str(),
                 megabytes(row["arena_bytes"]).c_str(), megabytes(row["scratch_bytes"]).c_str(), options.threads);
     if (row["held_bytes"].get<int64_t>() > 0)
-      std::printf("                  + %s kept from step to step: caches and encoder rows\n", megabytes(row["held_bytes"]).c_str());
+      std::printf("                  + %s kept from step to step: caches and encoder rows\n",
+                  megabytes(row["held_bytes"]).c_str());
   }
 }
 
@@ -132,11 +139,21 @@ void addInspect(CLI::App &app) {
   command->add_option("--svg", options->svg, "also draw the graph into this file");
   command->add_option("--cpu", options->cpu, "the instruction set to plan for")->capture_default_str();
   command->add_option("--dtype", options->dtype, "type of matrix products, as of `xfc compile`")->capture_default_str();
-  command->add_option("--batch-tokens", options->batchTokens, "tokens of a training batch, source and target each")->capture_default_str()->check(CLI::PositiveNumber);
-  command->add_option("--length", options->length, "tokens of a sentence")->capture_default_str()->check(CLI::PositiveNumber);
-  command->add_option("--sentences", options->sentences, "sentences decoded at a time")->capture_default_str()->check(CLI::PositiveNumber);
-  command->add_option("--beam", options->beam, "hypotheses a sentence")->capture_default_str()->check(CLI::PositiveNumber);
-  command->add_option("--threads", options->threads, "threads that need scratch memory")->capture_default_str()->check(CLI::Range(1, 4096));
+  command->add_option("--batch-tokens", options->batchTokens, "tokens of a training batch, source and target each")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command->add_option("--length", options->length, "tokens of a sentence")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command->add_option("--sentences", options->sentences, "sentences decoded at a time")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command->add_option("--beam", options->beam, "hypotheses a sentence")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command->add_option("--threads", options->threads, "threads that need scratch memory")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 4096));
   command->add_flag("--json", options->json, "print one JSON object");
   command->callback([options] { inspect(*options); });
 }

@@ -11,10 +11,12 @@ namespace xfc {
 
 void ModelArguments::addTo(CLI::App &command) {
   command.add_option("model", file, "the model.json")->required();
-  CLI::Option *joint = command.add_option("--vocab", vocabulary, "SentencePiece model of both languages: sets vocabulary sizes and token ids");
+  CLI::Option *joint = command.add_option("--vocab", vocabulary,
+                                          "SentencePiece model of both languages: sets vocabulary sizes and token ids");
   command.add_option("--source-vocab", sourceVocabulary, "SentencePiece model of the source")->excludes(joint);
   command.add_option("--target-vocab", targetVocabulary, "SentencePiece model of the target")->excludes(joint);
-  command.add_option("--set", settings, "override a value of \"params\", or a token id (tokens.pad=1)")->type_name("KEY=VALUE");
+  command.add_option("--set", settings, "override a value of \"params\", or a token id (tokens.pad=1)")
+      ->type_name("KEY=VALUE");
 }
 
 static void addVocabulary(std::vector<Override> &overrides, const std::string &file, const char *size, bool target) {
@@ -25,12 +27,15 @@ static void addVocabulary(std::vector<Override> &overrides, const std::string &f
   if (!target)
     return;
   // Search and losses are about target ids.
-  const std::pair<const char *, int> tokens[] = {{"tokens.pad", processor.pad_id()}, {"tokens.unk", processor.unk_id()},
-                                                 {"tokens.bos", processor.bos_id()}, {"tokens.eos", processor.eos_id()},
+  const std::pair<const char *, int> tokens[] = {{"tokens.pad", processor.pad_id()},
+                                                 {"tokens.unk", processor.unk_id()},
+                                                 {"tokens.bos", processor.bos_id()},
+                                                 {"tokens.eos", processor.eos_id()},
                                                  {"tokens.start", processor.bos_id()}};
   for (auto [key, id] : tokens) {
     if (id < 0)
-      throw Error(file + ": has no " + std::string(key).substr(7) + " token; make it with `xfc vocab`, or spm_train --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3");
+      throw Error(file + ": has no " + std::string(key).substr(7) +
+                  " token; make it with `xfc vocab`, or spm_train --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3");
     overrides.push_back({key, std::to_string(id)});
   }
 }
@@ -67,13 +72,15 @@ void check(const std::string &flag, const std::string &value, const std::vector<
 }
 
 void FusionArguments::addTo(CLI::App &command) {
-  option = command.add_option("--no-fuse", names, "turn every fusion off, or those named: " + listed(fusions()))->expected(0, 1);
+  option = command.add_option("--no-fuse", names, "turn every fusion off, or those named: " + listed(fusions()))
+               ->expected(0, 1);
 }
 
 void RecomputeArgument::addTo(CLI::App &command) {
   // A flag, so that what follows without "=" is no level.
   command.add_flag("--recompute{" + recomputeLevels().front() + "}", name,
-                   "train in less memory: compute values again for the gradients instead of keeping them. Levels: cheap (what is bound by "
+                   "train in less memory: compute values again for the gradients instead of keeping them. Levels: "
+                   "cheap (what is bound by "
                    "memory: norms, activations, dropout), most (all that makes the arena smaller)");
 }
 

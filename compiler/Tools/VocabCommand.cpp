@@ -48,39 +48,62 @@ void trainVocabulary(const VocabOptions &options) {
 
   // The trainer splits its sums by threads: a fixed number keeps the result the same on every machine.
   const std::unordered_map<std::string, std::string> arguments = {
-      {"model_type", options.type}, {"vocab_size", std::to_string(options.size)},
-      {"pad_id", "0"}, {"unk_id", "1"}, {"bos_id", "2"}, {"eos_id", "3"},
-      {"character_coverage", std::to_string(options.coverage)}, {"normalization_rule_name", options.normalization},
-      {"num_threads", "8"}, {"max_sentence_length", "1000000"}, {"minloglevel", "2"}};
+      {"model_type", options.type},
+      {"vocab_size", std::to_string(options.size)},
+      {"pad_id", "0"},
+      {"unk_id", "1"},
+      {"bos_id", "2"},
+      {"eos_id", "3"},
+      {"character_coverage", std::to_string(options.coverage)},
+      {"normalization_rule_name", options.normalization},
+      {"num_threads", "8"},
+      {"max_sentence_length", "1000000"},
+      {"minloglevel", "2"}};
   Lines iterator(lines);
   std::string model;
   auto status = sentencepiece::SentencePieceTrainer::Train(arguments, &iterator, &model);
   if (!status.ok()) {
     std::string message = status.ToString(), size = "--size " + std::to_string(options.size);
     if (int64_t most = numberBehind(message, "set it to a value <= "); most > 0)
-      throw Error(size + ": this text gives at most " + std::to_string(most) + " pieces; use --size " + std::to_string(most) + " or more text");
+      throw Error(size + ": this text gives at most " + std::to_string(most) + " pieces; use --size " +
+                  std::to_string(most) + " or more text");
     if (int64_t least = numberBehind(message, std::to_string(options.size) + " vs "); least > 0)
       throw Error(size + ": the characters of this text alone take " + std::to_string(least) + " pieces; use --size " +
                   std::to_string(least) + " or more, or a smaller --character-coverage");
     throw Error("SentencePiece cannot make this vocabulary: " + message);
   }
   writeFile(options.output, model);
-  std::fprintf(stderr, "xfc: wrote %s: %d pieces (%s) from %zu lines\n", options.output.c_str(), options.size, options.type.c_str(), lines.size());
+  std::fprintf(stderr, "xfc: wrote %s: %d pieces (%s) from %zu lines\n", options.output.c_str(), options.size,
+               options.type.c_str(), lines.size());
 }
 
 } // namespace
 
 void addVocab(CLI::App &app) {
-  CLI::App *command = app.add_subcommand("vocab", "make a SentencePiece vocabulary from text: pad 0, unk 1, bos 2, eos 3");
+  CLI::App *command =
+      app.add_subcommand("vocab", "make a SentencePiece vocabulary from text: pad 0, unk 1, bos 2, eos 3");
   auto options = std::make_shared<VocabOptions>();
-  command->add_option("--input", options->inputs, "text files, one sentence a line; of both languages for a joint vocabulary")->required();
-  command->add_option("--size", options->size, "number of pieces")->check(CLI::Range(5, 1000000))->capture_default_str();
+  command
+      ->add_option("--input", options->inputs,
+                   "text files, one sentence a line; of both languages for a joint vocabulary")
+      ->required();
+  command->add_option("--size", options->size, "number of pieces")
+      ->check(CLI::Range(5, 1000000))
+      ->capture_default_str();
   command->add_option("-o,--output", options->output, "the file to write")->required();
-  command->add_option("--type", options->type, "bpe or unigram")->check(CLI::IsMember({"bpe", "unigram"}))->capture_default_str();
-  command->add_option("--character-coverage", options->coverage, "share of the characters that get pieces; the rest are unknown")
-      ->check(CLI::Range(0.98, 1.0))->capture_default_str();
-  command->add_option("--normalization", options->normalization, "SentencePiece's rule: nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf, identity")
-      ->check(CLI::IsMember({"nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"}))->capture_default_str();
+  command->add_option("--type", options->type, "bpe or unigram")
+      ->check(CLI::IsMember({"bpe", "unigram"}))
+      ->capture_default_str();
+  command
+      ->add_option("--character-coverage", options->coverage,
+                   "share of the characters that get pieces; the rest are unknown")
+      ->check(CLI::Range(0.98, 1.0))
+      ->capture_default_str();
+  command
+      ->add_option("--normalization", options->normalization,
+                   "SentencePiece's rule: nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf, identity")
+      ->check(CLI::IsMember({"nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"}))
+      ->capture_default_str();
   command->callback([options] { trainVocabulary(*options); });
 }
 

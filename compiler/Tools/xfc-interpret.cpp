@@ -51,7 +51,9 @@ std::vector<RaggedSequence> sequencesOf(const json &inputs, const char *key) {
     if (sentence < sentences.size())
       sentence = sentences[sentence];
     // Rows that are no tokens are no pads either.
-    sequences.push_back({entry.is_number() ? std::vector<int32_t>(entry.get<size_t>(), INT32_MAX) : entry.get<std::vector<int32_t>>(), sentence});
+    sequences.push_back(
+        {entry.is_number() ? std::vector<int32_t>(entry.get<size_t>(), INT32_MAX) : entry.get<std::vector<int32_t>>(),
+         sentence});
   }
   return sequences;
 }
@@ -96,7 +98,8 @@ Tensor inputOf(func::FuncOp function, unsigned index, const Shape &shape, const 
       tensor.data.push_back(std::ldexp(static_cast<double>(random() >> 11), -53) - 0.5);
   }
   if (static_cast<int64_t>(tensor.data.size()) != elements)
-    fail("input " + name + " needs " + std::to_string(elements) + " numbers, found " + std::to_string(tensor.data.size()));
+    fail("input " + name + " needs " + std::to_string(elements) + " numbers, found " +
+         std::to_string(tensor.data.size()));
   return tensor;
 }
 
@@ -147,7 +150,9 @@ json interpret(const std::string &modulePath, const std::string &functionName, c
 } // namespace
 
 int main(int argc, char **argv) {
-  CLI::App app("Evaluates a function of an xfc module in f64, in the plainest way: what generated code is compared with.", "xfc-interpret");
+  CLI::App app(
+      "Evaluates a function of an xfc module in f64, in the plainest way: what generated code is compared with.",
+      "xfc-interpret");
   std::string module, inputs, function = "forward", output;
   app.add_option("module", module, "the module, as printed by xfc compile --emit or xfc-opt")->required();
   app.add_option("inputs", inputs, "the inputs, a JSON file")->required();

@@ -21,7 +21,8 @@ static void print(const std::string &file, const std::string &arch) {
   xfc::GPUBackend backend(context, xfc::gpu::Architecture::named(arch));
   std::set<std::string> keys;
   module->walk([&](Operation *op) {
-    if (!isa<xfc::KernelOpInterface>(op) || !isa<func::FuncOp>(op->getParentOp()) || !keys.insert(xfc::kernelKey(op) + backend.variant(op)).second)
+    if (!isa<xfc::KernelOpInterface>(op) || !isa<func::FuncOp>(op->getParentOp()) ||
+        !keys.insert(xfc::kernelKey(op) + backend.variant(op)).second)
       return;
     std::string name = xfc::kernelName(op);
     if (const std::string variant = backend.variant(op); !variant.empty())
@@ -29,7 +30,8 @@ static void print(const std::string &file, const std::string &arch) {
     if (keys.size() > 1)
       name += "_" + std::to_string(keys.size());
     const xfc::Backend::KernelInfo info = backend.emit(op, name);
-    std::printf("// %s: %lld threads, %lld bytes of shared memory\n", name.c_str(), static_cast<long long>(info.threads), static_cast<long long>(info.scratch));
+    std::printf("// %s: %lld threads, %lld bytes of shared memory\n", name.c_str(),
+                static_cast<long long>(info.threads), static_cast<long long>(info.scratch));
     if (info.chunkBytes)
       backend.emitMerge(op, name + "_merge");
     if (xfc::isDecodingStep(op))

@@ -1,5 +1,5 @@
-// Adds @update, the step from gradients to new parameters, and @accumulate, which adds gradients to those of earlier batches: one
-// op for each parameter.
+// Adds @update, the step from gradients to new parameters, and @accumulate, which adds gradients to those of earlier
+// batches: one op for each parameter.
 #include "Dialect/XFC.h"
 #include "Passes.h"
 #include "llvm/Support/MathExtras.h"
@@ -61,13 +61,16 @@ private:
     for (const Parameter &parameter : parameters)
       addArgument(function, parameter.name, attr::gradient, parameter.type, parameter.location);
     for (const Parameter &parameter : parameters)
-      addArgument(function, builder.getStringAttr("sum." + parameter.name.getValue()), attr::state, parameter.type, parameter.location);
+      addArgument(function, builder.getStringAttr("sum." + parameter.name.getValue()), attr::state, parameter.type,
+                  parameter.location);
     builder.setInsertionPointToStart(&function.getBody().front());
     SmallVector<Value> results;
     for (unsigned i = 0; i < n; ++i)
-      results.push_back(AddOp::create(builder, parameters[i].location, parameters[i].type, function.getArgument(i), function.getArgument(n + i)));
+      results.push_back(AddOp::create(builder, parameters[i].location, parameters[i].type, function.getArgument(i),
+                                      function.getArgument(n + i)));
     func::ReturnOp::create(builder, loc, results);
-    function.setFunctionType(builder.getFunctionType(function.getBody().getArgumentTypes(), ValueRange(results).getTypes()));
+    function.setFunctionType(
+        builder.getFunctionType(function.getBody().getArgumentTypes(), ValueRange(results).getTypes()));
     for (unsigned i = 0; i < n; ++i) {
       function.setResultAttr(i, attr::name, parameters[i].name);
       function.setResultAttr(i, attr::alias, builder.getI64IntegerAttr(i));
@@ -85,30 +88,34 @@ private:
         addArgument(function, parameter.name, role, parameter.type, parameter.location);
     Type element = parameters.front().type.getElementType();
     auto scalar = RankedTensorType::get({}, element);
-    Value hyper = addArgument(function, builder.getStringAttr("hyper"), attr::scalar, RankedTensorType::get({hyperparameters}, element), loc);
+    Value hyper = addArgument(function, builder.getStringAttr("hyper"), attr::scalar,
+                              RankedTensorType::get({hyperparameters}, element), loc);
     Value maxNorm = addArgument(function, builder.getStringAttr("max_norm"), attr::scalar, scalar, loc);
 
     builder.setInsertionPointToStart(&function.getBody().front());
     SmallVector<Value> sums;
     for (unsigned i = 0; i < n; ++i) {
       int64_t parts = llvm::divideCeil(parameters[i].type.getNumElements(), SquareSumOp::elementsOfPart);
-      sums.push_back(SquareSumOp::create(builder, parameters[i].location, RankedTensorType::get({parts}, builder.getF64Type()),
+      sums.push_back(SquareSumOp::create(builder, parameters[i].location,
+                                         RankedTensorType::get({parts}, builder.getF64Type()),
                                          ValueRange{function.getArgument(n + i)}));
     }
     auto clip = ClipFactorOp::create(builder, loc, scalar, scalar, maxNorm, sums);
     SmallVector<Value> results(3 * n);
     for (unsigned i = 0; i < n; ++i) {
       TypeRange type(parameters[i].type);
-      auto adam = AdamOp::create(builder, parameters[i].location, type, type, type, hyper, clip.getFactor(),
-                                 ValueRange{function.getArgument(i)}, ValueRange{function.getArgument(n + i)},
-                                 ValueRange{function.getArgument(2 * n + i)}, ValueRange{function.getArgument(3 * n + i)});
+      auto adam =
+          AdamOp::create(builder, parameters[i].location, type, type, type, hyper, clip.getFactor(),
+                         ValueRange{function.getArgument(i)}, ValueRange{function.getArgument(n + i)},
+                         ValueRange{function.getArgument(2 * n + i)}, ValueRange{function.getArgument(3 * n + i)});
       for (unsigned group = 0; group < 3; ++group)
         results[group * n + i] = adam.getResult(group);
     }
     results.push_back(clip.getNorm());
     func::ReturnOp::create(builder, loc, results);
 
-    function.setFunctionType(builder.getFunctionType(function.getBody().getArgumentTypes(), ValueRange(results).getTypes()));
+    function.setFunctionType(
+        builder.getFunctionType(function.getBody().getArgumentTypes(), ValueRange(results).getTypes()));
     for (unsigned group = 0; group < 3; ++group)
       for (unsigned i = 0; i < n; ++i) {
         // The gradients stand between the parameters and the moments.
@@ -122,8 +129,8 @@ private:
   Value addArgument(func::FuncOp function, StringAttr name, StringRef role, Type type, Location location) {
     unsigned index = function.getNumArguments();
     Builder builder(&getContext());
-    DictionaryAttr attributes =
-        builder.getDictionaryAttr({builder.getNamedAttr(attr::name, name), builder.getNamedAttr(attr::role, builder.getStringAttr(role))});
+    DictionaryAttr attributes = builder.getDictionaryAttr(
+        {builder.getNamedAttr(attr::name, name), builder.getNamedAttr(attr::role, builder.getStringAttr(role))});
     (void)function.insertArgument(index, type, attributes, location);
     return function.getArgument(index);
   }

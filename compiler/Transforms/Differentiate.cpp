@@ -53,7 +53,8 @@ private:
     Value scale = addLossScale(function, lossType, builder);
     gradients.add(exit.getOperand(0), FillOp::create(builder, exit.getOperand(0).getLoc(), lossType, scale));
     for (Operation *op : llvm::reverse(forward)) {
-      if (llvm::none_of(op->getResults(), [&](Value result) { return gradients.of(result) && gradients.wanted(result); }))
+      if (llvm::none_of(op->getResults(),
+                        [&](Value result) { return gradients.of(result) && gradients.wanted(result); }))
         continue;
       auto differentiable = dyn_cast<DifferentiableOpInterface>(op);
       if (!differentiable)
@@ -70,9 +71,11 @@ private:
   // The gradient of each row's loss: one over the labels of the whole step.
   Value addLossScale(func::FuncOp function, RowsType lossType, OpBuilder &builder) {
     unsigned index = function.getNumArguments();
-    DictionaryAttr attributes = builder.getDictionaryAttr({builder.getNamedAttr(attr::name, builder.getStringAttr(attr::lossScale)),
-                                                           builder.getNamedAttr(attr::role, builder.getStringAttr(attr::scalar))});
-    (void)function.insertArgument(index, RankedTensorType::get({}, lossType.getElementType()), attributes, function.getLoc());
+    DictionaryAttr attributes =
+        builder.getDictionaryAttr({builder.getNamedAttr(attr::name, builder.getStringAttr(attr::lossScale)),
+                                   builder.getNamedAttr(attr::role, builder.getStringAttr(attr::scalar))});
+    (void)function.insertArgument(index, RankedTensorType::get({}, lossType.getElementType()), attributes,
+                                  function.getLoc());
     return function.getArgument(index);
   }
 
@@ -102,7 +105,8 @@ private:
     }
     exit.getOperandsMutable().assign(results);
     (void)function.eraseArguments(unused);
-    function.setFunctionType(builder.getFunctionType(function.getBody().getArgumentTypes(), ValueRange(results).getTypes()));
+    function.setFunctionType(
+        builder.getFunctionType(function.getBody().getArgumentTypes(), ValueRange(results).getTypes()));
     function.setAllResultAttrs(attributes);
     function.setName("loss_and_gradients");
   }

@@ -62,10 +62,10 @@ struct AttentionPattern : OpRewritePattern<CombineOp> {
       return rewriter.notifyMatchFailure(combine, "queries, values and scores differ in type");
 
     Type lse = RowsType::get(getContext(), type.getQueries(), {type.getHeads()}, element);
-    auto attention = AttentionOp::create(rewriter, combine.getLoc(), combine.getType(), lse, returned ? Type(type) : Type(),
-                                         scores.getQ(), scores.getK(), combine.getV(), type.getHeads(),
-                                         scale ? scale.getFactor() : APFloat(1.0), type.getPadding(), type.getCausal(),
-                                         dropout ? dropout.getRate() : APFloat(0.0), dropout ? dropout.getId() : 0, ComputeTypeAttr());
+    auto attention = AttentionOp::create(
+        rewriter, combine.getLoc(), combine.getType(), lse, returned ? Type(type) : Type(), scores.getQ(),
+        scores.getK(), combine.getV(), type.getHeads(), scale ? scale.getFactor() : APFloat(1.0), type.getPadding(),
+        type.getCausal(), dropout ? dropout.getRate() : APFloat(0.0), dropout ? dropout.getId() : 0, ComputeTypeAttr());
     if (returned)
       rewriter.replaceUsesWithIf(probabilities, attention.getWeights(),
                                  [&](OpOperand &use) { return isa<func::ReturnOp>(use.getOwner()); });

@@ -32,13 +32,17 @@ struct CandidatesPattern : OpRewritePattern<CandidatesOp> {
     const int64_t slab = 64 * std::clamp<int64_t>((groups + 1) / 2, 1, 8), slabs = llvm::divideCeil(vocabulary, slab);
     RowsType tokens = candidates.getTokens().getType(), number = candidates.getWantedLogProb().getType();
     const int64_t count = tokens.getFeatures();
-    auto rows = [&](int64_t features, Type element) { return RowsType::get(getContext(), tokens.getSet(), {features}, element); };
-    auto slabsFound = LinearCandidatesOp::create(rewriter, candidates.getLoc(), rows(slabs * count, tokens.getElementType()),
-                                                 rows(slabs * count, number.getElementType()), rows(slabs, number.getElementType()), number,
-                                                 linear.getX(), linear.getWeight(), linear.getBias(), candidates.getWanted(),
-                                                 candidates.getExcluded(), slab, linear.getComputeAttr());
-    rewriter.replaceOpWithNewOp<MergeCandidatesOp>(candidates, candidates.getResultTypes(), slabsFound.getTokens(), slabsFound.getLargest(),
-                                                   slabsFound.getLse(), slabsFound.getWantedLogit());
+    auto rows = [&](int64_t features, Type element) {
+      return RowsType::get(getContext(), tokens.getSet(), {features}, element);
+    };
+    auto slabsFound =
+        LinearCandidatesOp::create(rewriter, candidates.getLoc(), rows(slabs * count, tokens.getElementType()),
+                                   rows(slabs * count, number.getElementType()), rows(slabs, number.getElementType()),
+                                   number, linear.getX(), linear.getWeight(), linear.getBias(), candidates.getWanted(),
+                                   candidates.getExcluded(), slab, linear.getComputeAttr());
+    rewriter.replaceOpWithNewOp<MergeCandidatesOp>(candidates, candidates.getResultTypes(), slabsFound.getTokens(),
+                                                   slabsFound.getLargest(), slabsFound.getLse(),
+                                                   slabsFound.getWantedLogit());
     ++fused;
     return success();
   }

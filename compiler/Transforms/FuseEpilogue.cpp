@@ -15,10 +15,12 @@ namespace {
 constexpr size_t maxResults = 2;
 
 LinearOp rebuild(PatternRewriter &rewriter, LinearOp op, TypeRange types, ValueRange extras) {
-  return LinearOp::create(rewriter, op.getLoc(), types, op.getX(), op.getWeight(), op.getBias(), extras, op.getComputeAttr());
+  return LinearOp::create(rewriter, op.getLoc(), types, op.getX(), op.getWeight(), op.getBias(), extras,
+                          op.getComputeAttr());
 }
 LinearInputGradOp rebuild(PatternRewriter &rewriter, LinearInputGradOp op, TypeRange types, ValueRange extras) {
-  return LinearInputGradOp::create(rewriter, op.getLoc(), types, op.getDy(), op.getWeight(), extras, op.getComputeAttr());
+  return LinearInputGradOp::create(rewriter, op.getLoc(), types, op.getDy(), op.getWeight(), extras,
+                                   op.getComputeAttr());
 }
 
 bool isElementwise(Operation *op) { return isa<AddOp, MultiplyOp, ActivationOp, ActivationGradOp, DropoutOp>(op); }
@@ -60,7 +62,8 @@ Epilogue collect(Operation *linear) {
     Operation *next = nullptr;
     for (Value value : grown.values)
       for (Operation *user : value.getUsers())
-        if (!llvm::is_contained(grown.ops, user) && (!next || user->isBeforeInBlock(next)) && canFollow(user, grown, linear))
+        if (!llvm::is_contained(grown.ops, user) && (!next || user->isBeforeInBlock(next)) &&
+            canFollow(user, grown, linear))
           next = user;
     if (!next)
       return best;
@@ -114,8 +117,8 @@ template <typename Linear> struct EpiloguePattern : OpRewritePattern<Linear> {
   Pass::Statistic &epilogues, &pulled;
 };
 
-// relu's gradient reads the dropped activation instead of the activation, where both were dropped alike. What was dropped is 0 then, and
-// relu's gradient does not look at what comes from behind it: nothing is left to drop.
+// relu's gradient reads the dropped activation instead of the activation, where both were dropped alike. What was
+// dropped is 0 then, and relu's gradient does not look at what comes from behind it: nothing is left to drop.
 struct DroppedActivationPattern : OpRewritePattern<ActivationGradOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -139,7 +142,8 @@ struct DroppedActivationPattern : OpRewritePattern<ActivationGradOp> {
           dropout->getBlock() != grad->getBlock() || !dropout->isBeforeInBlock(grad))
         continue;
       rewriter.setInsertionPoint(dropped);
-      auto kept = DropoutOp::create(rewriter, dropped.getLoc(), dropped.getType(), dropped.getX(), dropped.getRate(), dropped.getId(), /*kept=*/true);
+      auto kept = DropoutOp::create(rewriter, dropped.getLoc(), dropped.getType(), dropped.getX(), dropped.getRate(),
+                                    dropped.getId(), /*kept=*/true);
       rewriter.modifyOpInPlace(grad, [&] {
         grad.getXMutable().assign(dropout.getResult());
         grad.getDyMutable().assign(kept);

@@ -36,9 +36,9 @@ struct LossGradientPattern : OpRewritePattern<CrossEntropyGradOp> {
     rewriter.setInsertionPoint(loss);
     if (!known(dloss))
       dloss = rewriter.clone(*fill)->getResult(0);
-    auto whole = LinearCrossEntropyWithGradOp::create(rewriter, loss.getLoc(), loss.getLoss().getType(), loss.getNll().getType(), grad.getType(),
-                                                      loss.getX(), loss.getWeight(), loss.getBias(), loss.getLabels(), loss.getSmoothing(), dloss,
-                                                      loss.getComputeAttr());
+    auto whole = LinearCrossEntropyWithGradOp::create(
+        rewriter, loss.getLoc(), loss.getLoss().getType(), loss.getNll().getType(), grad.getType(), loss.getX(),
+        loss.getWeight(), loss.getBias(), loss.getLabels(), loss.getSmoothing(), dloss, loss.getComputeAttr());
     rewriter.replaceOp(grad, whole.getDlogits());
     rewriter.replaceAllUsesWith(loss.getLoss(), whole.getLoss());
     rewriter.replaceAllUsesWith(loss.getNll(), whole.getNll());

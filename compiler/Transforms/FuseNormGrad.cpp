@@ -21,8 +21,8 @@ struct NormGradPattern : OpRewritePattern<NormWeightGradOp> {
     NormGradOp grad;
     for (Operation *user : weightGrad.getStats().getUsers())
       if (auto candidate = dyn_cast<NormGradOp>(user))
-        if (candidate.getDy() == weightGrad.getDy() && candidate.getX() == weightGrad.getX() && candidate->getBlock() == weightGrad->getBlock() &&
-            candidate->isBeforeInBlock(weightGrad))
+        if (candidate.getDy() == weightGrad.getDy() && candidate.getX() == weightGrad.getX() &&
+            candidate->getBlock() == weightGrad->getBlock() && candidate->isBeforeInBlock(weightGrad))
           grad = candidate;
     if (!grad)
       return rewriter.notifyMatchFailure(weightGrad, "the gradient of its norm's rows is not computed before it");
@@ -34,7 +34,8 @@ struct NormGradPattern : OpRewritePattern<NormWeightGradOp> {
     SmallVector<Type> types = {grad.getType()};
     for (Type type : weightGrad.getResultTypes())
       types.push_back(partsOf(type));
-    auto both = NormGradWithPartsOp::create(rewriter, weightGrad.getLoc(), types, grad->getOperands(), grad->getAttrs());
+    auto both =
+        NormGradWithPartsOp::create(rewriter, weightGrad.getLoc(), types, grad->getOperands(), grad->getAttrs());
     rewriter.replaceOp(grad, both.getResult());
     rewriter.setInsertionPoint(weightGrad);
     rewriter.replaceOpWithNewOp<SumPartsOp>(weightGrad, weightGrad.getResultTypes(), both.getResults().drop_front());

@@ -149,7 +149,9 @@ private:
     if (!isWholeBlock(parameters, attr::parameter))
       return rewriter.notifyMatchFailure(function, "some parameter of the model is not updated");
     SmallVector<size_t> order = layoutOrder(parameters);
-    auto sorted = [&](ArrayRef<Value> values) { return llvm::map_to_vector(order, [&](size_t i) { return values[i]; }); };
+    auto sorted = [&](ArrayRef<Value> values) {
+      return llvm::map_to_vector(order, [&](size_t i) { return values[i]; });
+    };
     SmallVector<Type> types = llvm::map_to_vector(sorted(parameters), [](Value value) { return value.getType(); });
     rewriter.setInsertionPoint(last);
     auto fused = AdamOp::create(rewriter, function.getLoc(), types, types, types, last.getHyper(), last.getFactor(),

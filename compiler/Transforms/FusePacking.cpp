@@ -36,7 +36,8 @@ private:
       rounds |= cast<ProductOpInterface>(op).getCompute().has_value();
       Value weight = op->getOperand(1);
       auto concat = weight.getDefiningOp<ConcatOp>();
-      weights.push_back(llvm::map_to_vector(concat ? ValueRange(concat.getParts()) : ValueRange(weight), parameterName));
+      weights.push_back(
+          llvm::map_to_vector(concat ? ValueRange(concat.getParts()) : ValueRange(weight), parameterName));
     });
   }
 

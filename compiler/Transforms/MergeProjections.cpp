@@ -13,8 +13,8 @@ namespace xfc {
 
 namespace {
 
-using Names = SmallVector<StringRef>;      // weights that shall be one, in order
-using Linears = SmallVector<LinearOp, 3>;  // the linears of such weights in one function
+using Names = SmallVector<StringRef>;     // weights that shall be one, in order
+using Linears = SmallVector<LinearOp, 3>; // the linears of such weights in one function
 
 Value parameterNamed(func::FuncOp function, StringRef name) {
   for (BlockArgument argument : function.getArguments())
@@ -119,7 +119,8 @@ void merge(ArrayRef<LinearOp> linears, IRRewriter &rewriter) {
   Value bias = biases.empty() ? Value() : concat(biases, loc, rewriter);
   auto part = cast<RowsType>(types.front());
   Type whole = RowsType::get(rewriter.getContext(), part.getSet(), {features}, part.getElementType());
-  auto merged = LinearOp::create(rewriter, loc, whole, first.getX(), weight, bias, ValueRange(), first.getComputeAttr());
+  auto merged =
+      LinearOp::create(rewriter, loc, whole, first.getX(), weight, bias, ValueRange(), first.getComputeAttr());
   auto split = SplitOp::create(rewriter, loc, types, merged.getResult(0));
   for (auto [linear, result] : llvm::zip_equal(linears, split.getResults()))
     rewriter.replaceOp(linear, result);

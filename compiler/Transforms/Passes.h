@@ -4,7 +4,6 @@
 #include "Dialect/XFC.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "Dialect/XFC.h"
 #include "mlir/Pass/Pass.h"
 
 namespace xfc {
@@ -12,7 +11,8 @@ namespace xfc {
 enum class RecomputeLevel { cheap, most };
 
 namespace attr {
-inline constexpr llvm::StringLiteral lossScale = "loss_scale"; // the argument that Differentiate adds: where gradients begin
+inline constexpr llvm::StringLiteral lossScale =
+    "loss_scale"; // the argument that Differentiate adds: where gradients begin
 }
 
 #define GEN_PASS_DECL
@@ -23,7 +23,8 @@ inline constexpr llvm::StringLiteral lossScale = "loss_scale"; // the argument t
 // The name of a parameter of its function; nothing for any other value, or none.
 inline llvm::StringRef parameterName(mlir::Value value) {
   auto argument = llvm::dyn_cast_if_present<mlir::BlockArgument>(value);
-  auto function = argument ? llvm::dyn_cast<mlir::func::FuncOp>(argument.getOwner()->getParentOp()) : mlir::func::FuncOp();
+  auto function =
+      argument ? llvm::dyn_cast<mlir::func::FuncOp>(argument.getOwner()->getParentOp()) : mlir::func::FuncOp();
   if (!function)
     return {};
   auto role = function.getArgAttrOfType<mlir::StringAttr>(argument.getArgNumber(), attr::role);

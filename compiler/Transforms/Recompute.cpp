@@ -18,10 +18,12 @@ namespace {
 // The function in two parts
 //===--------------------------------------------------------------------------------------------------------===//
 
-// The first op of the backward part, or null: it spreads the gradient of the loss, and all before it is the forward part.
+// The first op of the backward part, or null: it spreads the gradient of the loss, and all before it is the forward
+// part.
 Operation *backwardOf(func::FuncOp function) {
   for (BlockArgument argument : function.getArguments())
-    if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attr::name); name && name.getValue() == attr::lossScale)
+    if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attr::name);
+        name && name.getValue() == attr::lossScale)
       for (Operation &op : function.getBody().front())
         if (llvm::is_contained(op.getOperands(), argument))
           return &op;
@@ -118,7 +120,8 @@ private:
       if (int64_t operand = kernel.getInPlaceOperand(result.getResultNumber()); life < 0 && operand >= 0) {
         Value taken = op->getOperand(operand);
         int candidate = lifeOf.lookup_or(taken, -1);
-        if (candidate >= 0 && lives[candidate].last <= step && wholeOf(taken) == taken && taken.getType() == result.getType())
+        if (candidate >= 0 && lives[candidate].last <= step && wholeOf(taken) == taken &&
+            taken.getType() == result.getType())
           life = candidate;
       }
       if (life < 0) {
@@ -149,7 +152,8 @@ struct Cost {
 // not kept is computed again, too.
 class Recomputation {
 public:
-  Recomputation(func::FuncOp function, const llvm::DenseSet<Value> &dropped) : builder(function.getContext()), dropped(dropped) {
+  Recomputation(func::FuncOp function, const llvm::DenseSet<Value> &dropped)
+      : builder(function.getContext()), dropped(dropped) {
     Operation *backward = backwardOf(function);
     for (Operation &op : function.getBody().front()) {
       if (&op == backward)
@@ -191,8 +195,8 @@ public:
     return sum;
   }
   size_t count() const { return copies.size(); }
-  // Whether every op runs again for its first result. For statistics or a log-sum-exp alone that costs as much, and kernels
-  // need not be able to leave out what they are for.
+  // Whether every op runs again for its first result. For statistics or a log-sum-exp alone that costs as much, and
+  // kernels need not be able to leave out what they are for.
   bool forMainResults() const {
     return llvm::none_of(copies, [](Operation *op) { return op->getResult(0).use_empty(); });
   }
@@ -226,7 +230,8 @@ private:
       SmallVector<Value> operands = {here(norm.getSum())};
       llvm::append_range(operands, norm->getOperands().drop_front(2));
       TypeRange types(norm->getResultTypes());
-      made(NormOp::create(builder, norm.getLoc(), {types[0], types[2]}, operands, norm->getAttrs()), {norm.getResult(), norm.getStats()});
+      made(NormOp::create(builder, norm.getLoc(), {types[0], types[2]}, operands, norm->getAttrs()),
+           {norm.getResult(), norm.getStats()});
     } else if (Value inner = linear ? yieldedAs(linear, value) : Value(); inner && followsFromResults(linear, inner)) {
       IRMapping mapping;
       again[value] = epilogueValue(linear, inner, mapping);
@@ -258,7 +263,8 @@ private:
       return true;
     if (auto argument = dyn_cast<BlockArgument>(inner))
       return argument.getArgNumber() > 0;
-    return llvm::all_of(inner.getDefiningOp()->getOperands(), [&](Value operand) { return followsFromResults(linear, operand); });
+    return llvm::all_of(inner.getDefiningOp()->getOperands(),
+                        [&](Value operand) { return followsFromResults(linear, operand); });
   }
   Value epilogueValue(LinearOp linear, Value inner, IRMapping &mapping) {
     if (Value result = resultHere(linear, inner))
@@ -276,10 +282,10 @@ private:
   OpBuilder builder;
   const llvm::DenseSet<Value> &dropped;
   llvm::SetVector<Operation *> forward;
-  SmallVector<Operation *> later;   // the backward part
-  llvm::DenseSet<Value> kept;       // what it reads
+  SmallVector<Operation *> later; // the backward part
+  llvm::DenseSet<Value> kept;     // what it reads
   llvm::DenseMap<Value, Value> again;
-  SmallVector<Operation *> copies;  // kernels
+  SmallVector<Operation *> copies; // kernels
 };
 
 //===--------------------------------------------------------------------------------------------------------===//

@@ -33,8 +33,13 @@ void Batch::assign(std::span<const Sequence> source, std::span<const Sequence> t
       std::sort(rows.byId.begin(), rows.byId.end(),
                 [&](int32_t a, int32_t b) { return rows.ids[a] != rows.ids[b] ? rows.ids[a] < rows.ids[b] : a < b; });
     }
-    view.sets[set] = {static_cast<int64_t>(rows.positions.size()), static_cast<int64_t>(rows.sentences.size()), rows.offsets.data(),
-                      rows.positions.data(), rows.sequenceOf.data(), rows.sentences.data(), withOrder ? rows.byId.data() : nullptr};
+    view.sets[set] = {static_cast<int64_t>(rows.positions.size()),
+                      static_cast<int64_t>(rows.sentences.size()),
+                      rows.offsets.data(),
+                      rows.positions.data(),
+                      rows.sequenceOf.data(),
+                      rows.sentences.data(),
+                      withOrder ? rows.byId.data() : nullptr};
   }
 
   constexpr int relations[][3] = {{XFC_SOURCE_SOURCE, XFC_SOURCE, XFC_SOURCE},
@@ -66,17 +71,18 @@ void Batch::assign(std::span<const Sequence> source, std::span<const Sequence> t
           keys.limit.push_back(static_cast<int32_t>(visible));
         }
         keys.pairOffsets.push_back(keys.pairOffsets.back() +
-                                   static_cast<int64_t>(queries.offsets[b + 1] - queries.offsets[b]) * static_cast<int64_t>(count));
+                                   static_cast<int64_t>(queries.offsets[b + 1] - queries.offsets[b]) *
+                                       static_cast<int64_t>(count));
       }
-      view.keys[relation * 4 + kind] = {keys.keys.data(), keys.begin.data(), keys.count.data(), keys.limit.data(),
-                                        keys.pairOffsets.data(), keys.pairOffsets.back()};
+      view.keys[relation * 4 + kind] = {keys.keys.data(),  keys.begin.data(),       keys.count.data(),
+                                        keys.limit.data(), keys.pairOffsets.data(), keys.pairOffsets.back()};
     }
   }
 }
 
-void Batch::assignStep(std::span<const EncodedSentence> sentences, int32_t pad, int64_t sourceRows, std::span<const int32_t> sentenceOf,
-                       std::span<const int32_t> positions, std::span<const int32_t> slots, std::span<const int32_t *const> history,
-                       int64_t cacheRows) {
+void Batch::assignStep(std::span<const EncodedSentence> sentences, int32_t pad, int64_t sourceRows,
+                       std::span<const int32_t> sentenceOf, std::span<const int32_t> positions,
+                       std::span<const int32_t> slots, std::span<const int32_t *const> history, int64_t cacheRows) {
   const size_t live = sentenceOf.size();
   view = {};
   // Nothing asks where a row that is kept is in its sequence: lists are in order already.
@@ -89,8 +95,13 @@ void Batch::assignStep(std::span<const EncodedSentence> sentences, int32_t pad, 
   target.sequenceOf.resize(live);
   std::iota(target.sequenceOf.begin(), target.sequenceOf.end(), 0);
   target.sentences.assign(live, 0);
-  view.sets[XFC_TARGET] = {static_cast<int64_t>(live),    static_cast<int64_t>(live), target.offsets.data(), target.positions.data(),
-                           target.sequenceOf.data(), target.sentences.data(),    nullptr};
+  view.sets[XFC_TARGET] = {static_cast<int64_t>(live),
+                           static_cast<int64_t>(live),
+                           target.offsets.data(),
+                           target.positions.data(),
+                           target.sequenceOf.data(),
+                           target.sentences.data(),
+                           nullptr};
   slotStorage.assign(slots.begin(), slots.end());
   view.slots = slotStorage.data();
 
@@ -108,8 +119,8 @@ void Batch::assignStep(std::span<const EncodedSentence> sentences, int32_t pad, 
     lists.pairOffsets.push_back(lists.pairOffsets.back() + count);
   };
   auto show = [&](int structure, const Keys &lists, const Keys &queries) {
-    view.keys[structure] = {lists.keys.data(), queries.begin.data(), queries.count.data(), queries.limit.data(), queries.pairOffsets.data(),
-                            queries.pairOffsets.back()};
+    view.keys[structure] = {lists.keys.data(),    queries.begin.data(),       queries.count.data(),
+                            queries.limit.data(), queries.pairOffsets.data(), queries.pairOffsets.back()};
   };
 
   // A hypothesis holds no pads, and everything before it is visible: one list serves all four kinds.
@@ -125,7 +136,8 @@ void Batch::assignStep(std::span<const EncodedSentence> sentences, int32_t pad, 
 
   // Hypotheses of a sentence share its list of source rows; the causal kinds see a part of the same one.
   for (int padding = 0; padding < 2; ++padding) {
-    Keys &lists = structures[XFC_KEYS(XFC_TARGET_SOURCE, padding, 0)], &causal = structures[XFC_KEYS(XFC_TARGET_SOURCE, padding, 1)];
+    Keys &lists = structures[XFC_KEYS(XFC_TARGET_SOURCE, padding, 0)],
+         &causal = structures[XFC_KEYS(XFC_TARGET_SOURCE, padding, 1)];
     clear(lists);
     clear(causal);
     for (size_t h = 0; h < live; ++h) {

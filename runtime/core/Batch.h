@@ -31,9 +31,9 @@ public:
   // A decoding step over live hypotheses. Hypothesis h belongs to sentences[sentenceOf[h]], is at position positions[h]
   // (from 0), writes to cache row slots[h], and sees the cache rows history[h][0..positions[h]], the last of which is
   // slots[h]. Hypotheses of a sentence follow each other. `sourceRows` and `cacheRows` are all rows that are kept.
-  void assignStep(std::span<const EncodedSentence> sentences, int32_t pad, int64_t sourceRows, std::span<const int32_t> sentenceOf,
-                  std::span<const int32_t> positions, std::span<const int32_t> slots, std::span<const int32_t *const> history,
-                  int64_t cacheRows);
+  void assignStep(std::span<const EncodedSentence> sentences, int32_t pad, int64_t sourceRows,
+                  std::span<const int32_t> sentenceOf, std::span<const int32_t> positions,
+                  std::span<const int32_t> slots, std::span<const int32_t *const> history, int64_t cacheRows);
 
   const xfc_shape &shape() const { return view; }
   xfc_shape &shape() { return view; }

@@ -79,7 +79,8 @@ std::vector<int32_t> wordIds(const Module &module, int64_t vocabulary) {
   return ids;
 }
 
-std::vector<std::vector<int32_t>> randomSentences(const std::vector<int32_t> &words, int64_t count, int64_t length, uint64_t seed) {
+std::vector<std::vector<int32_t>> randomSentences(const std::vector<int32_t> &words, int64_t count, int64_t length,
+                                                  uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<std::vector<int32_t>> sentences(count, std::vector<int32_t>(length));
   for (std::vector<int32_t> &sentence : sentences)
@@ -99,7 +100,8 @@ void checkTokens(const Module &module) {
     throw Error("model '" + module.model + "': only models from tokens to tokens can be benchmarked");
 }
 
-// What a kernel did at one place of model.json, in one step. Its time is the median's, which other processes disturb least.
+// What a kernel did at one place of model.json, in one step. Its time is the median's, which other processes disturb
+// least.
 struct ProfileRow {
   std::string kernel, location;
   double calls = 0, seconds = 0, flops = 0, bytes = 0;
@@ -125,7 +127,8 @@ std::vector<ProfileRow> profileRows(const std::vector<LaunchTiming> &timings, in
     row.seconds = median(seconds) * row.calls;
     rows.push_back(std::move(row));
   }
-  std::stable_sort(rows.begin(), rows.end(), [](const ProfileRow &a, const ProfileRow &b) { return a.seconds > b.seconds; });
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const ProfileRow &a, const ProfileRow &b) { return a.seconds > b.seconds; });
   return rows;
 }
 
@@ -142,12 +145,13 @@ std::string profileTable(const std::vector<ProfileRow> &rows, const std::optiona
     total += row.seconds;
   }
   char line[512];
-  std::snprintf(line, sizeof line, "%-44s %-36s %7s %10s %7s %9s %7s%s\n", "kernel", "location", "calls", "ms a step", "share", "GFLOP/s", "GB/s",
-                peak ? "  of peak" : "");
+  std::snprintf(line, sizeof line, "%-44s %-36s %7s %10s %7s %9s %7s%s\n", "kernel", "location", "calls", "ms a step",
+                "share", "GFLOP/s", "GB/s", peak ? "  of peak" : "");
   std::string table = line;
   for (const ProfileRow &row : rows) {
-    std::snprintf(line, sizeof line, "%-44.120s %-36.120s %7.1f %10.3f %6.1f%% %9.1f %7.1f", row.kernel.c_str(), row.location.c_str(), row.calls,
-                  row.seconds * 1e3, 100 * row.seconds / total, row.flops / row.seconds * 1e-9, row.bytes / row.seconds * 1e-9);
+    std::snprintf(line, sizeof line, "%-44.120s %-36.120s %7.1f %10.3f %6.1f%% %9.1f %7.1f", row.kernel.c_str(),
+                  row.location.c_str(), row.calls, row.seconds * 1e3, 100 * row.seconds / total,
+                  row.flops / row.seconds * 1e-9, row.bytes / row.seconds * 1e-9);
     table += line;
     std::snprintf(line, sizeof line, " %7.0f%%\n", peak ? 100 * shareOfPeak(row, *peak) : 0);
     table += peak ? line : "\n";
@@ -155,7 +159,8 @@ std::string profileTable(const std::vector<ProfileRow> &rows, const std::optiona
   std::snprintf(line, sizeof line, "%.0f launches, %.3f ms a step in kernels", calls, total * 1e3);
   table += line;
   if (peak)
-    std::snprintf(line, sizeof line, "; the machine: %.1f GFLOP/s, copies at %.1f GB/s", peak->gflops, peak->copyBandwidth);
+    std::snprintf(line, sizeof line, "; the machine: %.1f GFLOP/s, copies at %.1f GB/s", peak->gflops,
+                  peak->copyBandwidth);
   return table + (peak ? line : "") + "\n";
 }
 
@@ -190,7 +195,8 @@ void addPeak(Json &result, const Peak &peak) {
 }
 
 // The result, and with --profile its kernels; a program of f64 can do half of the machine's f32 operations.
-void printProfiled(const BenchOptions &options, Json result, Engine &engine, const std::vector<LaunchTiming> &timings, int64_t steps) {
+void printProfiled(const BenchOptions &options, Json result, Engine &engine, const std::vector<LaunchTiming> &timings,
+                   int64_t steps) {
   if (!options.profile)
     return print(options, result);
   std::optional<Peak> peak;
@@ -254,7 +260,15 @@ void benchTrain(const BenchOptions &options) {
   engine->reserve("loss_and_gradients", counts);
   engine->reserve("update", counts);
 
-  const UpdateOptions hyper{.rate = 1e-4, .beta1 = 0.9, .beta2 = 0.98, .epsilon = 1e-9, .l2 = 0, .decay = 0, .clipNorm = 1, .smoothing = 0.1, .seed = 1};
+  const UpdateOptions hyper{.rate = 1e-4,
+                            .beta1 = 0.9,
+                            .beta2 = 0.98,
+                            .epsilon = 1e-9,
+                            .l2 = 0,
+                            .decay = 0,
+                            .clipNorm = 1,
+                            .smoothing = 0.1,
+                            .seed = 1};
   Batches batches(corpus, options.batchTokens, 1);
   std::vector<LaunchTiming> timings;
   std::vector<double> milliseconds, rates;
@@ -305,7 +319,8 @@ void benchDecode(const BenchOptions &options) {
   const Module &module = engine->module();
   checkTokens(module);
   checkLength(module, length);
-  std::vector<std::vector<int32_t>> sources = randomSentences(wordIds(module, module.sourceVocab), options.sentences, length, 1);
+  std::vector<std::vector<int32_t>> sources =
+      randomSentences(wordIds(module, module.sourceVocab), options.sentences, length, 1);
   if (module.sourceEos)
     for (std::vector<int32_t> &source : sources)
       source.back() = module.eos;
@@ -380,8 +395,9 @@ double firstTokenMilliseconds(const std::string &folder, const std::string &thre
     dup2(ends[1], STDOUT_FILENO);
     close(ends[0]);
     close(ends[1]);
-    execl("/proc/self/exe", "translator", "translate", "--weights", weights.c_str(), "--format", "ids", "--input", input.c_str(), "--beam", "1",
-          "--max-length", "1", "--min-length", "1", "--threads", threads.c_str(), "--device", device.c_str(), "--quiet", static_cast<char *>(nullptr));
+    execl("/proc/self/exe", "translator", "translate", "--weights", weights.c_str(), "--format", "ids", "--input",
+          input.c_str(), "--beam", "1", "--max-length", "1", "--min-length", "1", "--threads", threads.c_str(),
+          "--device", device.c_str(), "--quiet", static_cast<char *>(nullptr));
     _exit(127);
   }
   close(ends[1]);
@@ -407,7 +423,8 @@ void benchStartup(const BenchOptions &options) {
     result = common("startup", *engine);
     writeSafetensors(folder.name + "/weights.safetensors", weights(*engine));
     const int64_t length = module.maxLength > 0 ? std::min<int64_t>(8, module.maxLength) : 8;
-    const std::vector<std::vector<int32_t>> sentence = randomSentences(wordIds(module, module.sourceVocab), 1, length, 1);
+    const std::vector<std::vector<int32_t>> sentence =
+        randomSentences(wordIds(module, module.sourceVocab), 1, length, 1);
     std::string line;
     for (int32_t id : sentence[0])
       line += std::to_string(id) + " ";
@@ -415,7 +432,8 @@ void benchStartup(const BenchOptions &options) {
   }
   std::vector<double> milliseconds;
   for (int run = 0; run < 7; ++run)
-    milliseconds.push_back(firstTokenMilliseconds(folder.name, std::to_string(result["threads"].get<int>()), options.device));
+    milliseconds.push_back(
+        firstTokenMilliseconds(folder.name, std::to_string(result["threads"].get<int>()), options.device));
   result["first_token_ms"] = *std::min_element(milliseconds.begin(), milliseconds.end());
   result["first_token_ms_median"] = median(milliseconds);
   result["runs"] = milliseconds.size();
@@ -433,10 +451,12 @@ void benchPeak(const BenchOptions &options) {
   print(options, result);
 }
 
-CLI::App *addBenchmark(CLI::App &bench, const char *name, const char *description, const std::shared_ptr<BenchOptions> &options,
-                       void (*run)(const BenchOptions &)) {
+CLI::App *addBenchmark(CLI::App &bench, const char *name, const char *description,
+                       const std::shared_ptr<BenchOptions> &options, void (*run)(const BenchOptions &)) {
   CLI::App *command = bench.add_subcommand(name, description);
-  command->add_option("--threads", options->threads, "threads; 0: one for each processor")->check(CLI::Range(0, 4096))->capture_default_str();
+  command->add_option("--threads", options->threads, "threads; 0: one for each processor")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
   command->add_flag("--json", options->json, "one JSON object");
   command->add_flag("--quiet", options->quiet, "no progress");
   command->callback([options, run] { run(*options); });
@@ -457,23 +477,36 @@ void addBench(CLI::App &app) {
   train->add_option("--length", options->length, "tokens a sentence (32)")->check(CLI::PositiveNumber);
   train->add_option("--source", options->sources, "files of ids, for real lengths")->excludes("--length");
   train->add_option("--target", options->targets, "files of ids, for real lengths")->excludes("--length");
-  train->add_option("--format", options->format, "of --source and --target")->check(CLI::IsMember({"ids"}))->capture_default_str();
-  train->add_option("--steps", options->steps, "steps that are timed, after two that are not")->check(CLI::PositiveNumber)->capture_default_str();
+  train->add_option("--format", options->format, "of --source and --target")
+      ->check(CLI::IsMember({"ids"}))
+      ->capture_default_str();
+  train->add_option("--steps", options->steps, "steps that are timed, after two that are not")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   addDevice(*train, options->device);
   train->add_flag("--profile", options->profile, "also the kernels: time, share, and how near to the machine's peak");
 
-  CLI::App *decode = addBenchmark(*bench, "decode", "translation of sentences of one length; output tokens a second", options, benchDecode);
+  CLI::App *decode = addBenchmark(*bench, "decode", "translation of sentences of one length; output tokens a second",
+                                  options, benchDecode);
   decode->add_option("--sentences", options->sentences, "sentences")->check(CLI::PositiveNumber)->capture_default_str();
-  decode->add_option("--batch", options->batch, "sentences decoded together")->check(CLI::PositiveNumber)->capture_default_str();
-  decode->add_option("--length", options->length, "tokens of a source, and of its translation (25)")->check(CLI::PositiveNumber);
-  decode->add_option("--beam", options->beam, "hypotheses a sentence")->check(CLI::PositiveNumber)->capture_default_str();
-  decode->add_option("--steps", options->steps, "times everything is translated")->check(CLI::PositiveNumber)->capture_default_str();
+  decode->add_option("--batch", options->batch, "sentences decoded together")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  decode->add_option("--length", options->length, "tokens of a source, and of its translation (25)")
+      ->check(CLI::PositiveNumber);
+  decode->add_option("--beam", options->beam, "hypotheses a sentence")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  decode->add_option("--steps", options->steps, "times everything is translated")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   addComputeType(*decode, options->computeType);
   addDevice(*decode, options->device);
   decode->add_flag("--profile", options->profile, "also the kernels: time, share, and how near to the machine's peak");
 
   addBenchmark(*bench, "peak", "what the machine can do: multiply-adds and memory", options, benchPeak);
-  CLI::App *startup = addBenchmark(*bench, "startup", "from the start of the process to the first translated token", options, benchStartup);
+  CLI::App *startup = addBenchmark(*bench, "startup", "from the start of the process to the first translated token",
+                                   options, benchStartup);
   addDevice(*startup, options->device);
 }
 

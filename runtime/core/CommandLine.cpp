@@ -13,7 +13,11 @@
 
 namespace xfc {
 
-const CLI::Validator FiniteNumber([](const std::string &text) { return std::isfinite(std::strtod(text.c_str(), nullptr)) ? "" : text + " is not a finite number"; }, "");
+const CLI::Validator FiniteNumber(
+    [](const std::string &text) {
+      return std::isfinite(std::strtod(text.c_str(), nullptr)) ? "" : text + " is not a finite number";
+    },
+    "");
 
 static size_t editDistance(const std::string &a, const std::string &b) {
   std::vector<size_t> row(b.size() + 1);
@@ -100,7 +104,8 @@ int runCommandLine(CLI::App &app, int argc, char **argv) {
     std::string command;
     for (CLI::App *part = verbOf(app); part; part = part->get_parent())
       command = part->get_name() + " " + command;
-    std::fprintf(stderr, "error: %s%s\nRun `%s--help` for what there is.\n", what.c_str(), suggestion(app, argc, argv).c_str(), command.c_str());
+    std::fprintf(stderr, "error: %s%s\nRun `%s--help` for what there is.\n", what.c_str(),
+                 suggestion(app, argc, argv).c_str(), command.c_str());
     return 2;
   } catch (const std::bad_alloc &) {
     std::fprintf(stderr, "error: out of memory\n");

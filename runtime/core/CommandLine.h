@@ -14,7 +14,8 @@ std::string nearest(const std::string &name, const std::vector<std::string> &kno
 extern const CLI::Validator FiniteNumber;
 
 // Parses and runs the callbacks. Returns the exit status: 0; 1 for an Error or any other exception, one line
-// "error: ..." (also when standard output cannot be written); 2 for a wrong command line, with the nearest flag or verb.
+// "error: ..." (also when standard output cannot be written); 2 for a wrong command line, with the nearest flag or
+// verb.
 int runCommandLine(CLI::App &app, int argc, char **argv);
 
 } // namespace xfc

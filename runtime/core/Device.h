@@ -1,5 +1,5 @@
-// What programs run on: memory, and launches of kernels over it. The engine decides what lies where and what runs; a device
-// knows nothing of models.
+// What programs run on: memory, and launches of kernels over it. The engine decides what lies where and what runs; a
+// device knows nothing of models.
 #pragma once
 
 #include "Plan.h"
@@ -10,7 +10,8 @@
 
 namespace xfc {
 
-// Memory of a device, given back with its owner. On a device whose memory is the host's, kernels may read a vector past its end.
+// Memory of a device, given back with its owner. On a device whose memory is the host's, kernels may read a vector past
+// its end.
 class DeviceMemory {
 public:
   virtual ~DeviceMemory() = default;
@@ -39,7 +40,8 @@ struct View {
   double at(int64_t i, int64_t j = 0) const;
 };
 
-// A result of one run, on its way to the host or there: later runs do not change it. Its memory is used again by the next one.
+// A result of one run, on its way to the host or there: later runs do not change it. Its memory is used again by the
+// next one.
 class Readback {
 public:
   virtual ~Readback() = default;
@@ -169,12 +171,13 @@ public:
   // Called once before a program runs.
   virtual void prepare(const Program &program) = 0;
   virtual void pack(std::span<const PackRun> runs) = 0;
-  // Copies the batch that the program will run next while the device computes, where that takes time. Until then what the run
-  // reads of the host stays as it is.
+  // Copies the batch that the program will run next while the device computes, where that takes time. Until then what
+  // the run reads of the host stays as it is.
   virtual void stage(const ProgramRun &) {}
   // May return before the run has ended; what reads its results waits for it.
   virtual void run(const ProgramRun &run) = 0;
-  // A result of the last run of the program, of rows: row i becomes row to[i] of `rows`, dense rows in memory of the device.
+  // A result of the last run of the program, of rows: row i becomes row to[i] of `rows`, dense rows in memory of the
+  // device.
   virtual void copyRows(const ProgramRun &run, const Output &output, void *rows, std::span<const int32_t> to) = 0;
   // A result of the last run of the program.
   virtual View output(const ProgramRun &run, const Output &output) = 0;

@@ -24,8 +24,10 @@ const xfc_image &chooseImage() {
     refused += (refused.empty() ? "" : "; ") + std::string((*image)->cpu) + " (this CPU lacks " + missing + ")";
   }
   if (refused.empty())
-    throw Error("this executable has code for GPUs only; use --device cuda, or compile the model with --target cpu,cuda");
-  throw Error("this executable was compiled for " + refused + "; compile the model for this machine, or with --cpu x86-64-v3,x86-64-v4");
+    throw Error(
+        "this executable has code for GPUs only; use --device cuda, or compile the model with --target cpu,cuda");
+  throw Error("this executable was compiled for " + refused +
+              "; compile the model for this machine, or with --cpu x86-64-v3,x86-64-v4");
 }
 
 } // namespace
@@ -38,8 +40,8 @@ static const Output &outputOf(const Program &program, std::string_view name) {
 }
 
 struct Engine::State {
-  // A block laid out as the parameters: on the device, and the host's copy of it. Where the device's memory is the host's
-  // there is only the latter. Each is brought up to date when it is asked for.
+  // A block laid out as the parameters: on the device, and the host's copy of it. Where the device's memory is the
+  // host's there is only the latter. Each is brought up to date when it is asked for.
   struct Block {
     HostMemory host;
     std::unique_ptr<DeviceMemory> device;
@@ -51,12 +53,13 @@ struct Engine::State {
   std::unique_ptr<Device> device;
   Block parameters, gradients, moments1, moments2;
   std::unique_ptr<DeviceMemory> arena;
-  std::vector<std::unique_ptr<DeviceMemory>> tableMemory, packedMemory; // a table each; one for what a program is the first to need
-  std::vector<void *> tables, packed;                                   // where each lies
+  std::vector<std::unique_ptr<DeviceMemory>> tableMemory,
+      packedMemory;                   // a table each; one for what a program is the first to need
+  std::vector<void *> tables, packed; // where each lies
   std::vector<int64_t> tableRowsMade;
   std::vector<uint64_t> packedVersions;
   std::vector<PackRun> packRuns;
-  uint64_t version = 1; // of the parameters
+  uint64_t version = 1;   // of the parameters
   uint64_t placement = 0; // raised when memory is taken, or laid out anew
   std::map<std::string, std::unique_ptr<DeviceMemory>, std::less<>> rows;
 
@@ -72,7 +75,8 @@ struct Engine::State {
   template <typename Image>
   State(const Image &image, int threads)
       : module(deserialize(image.plan, image.plan_size)), pool(std::max(1, threads)), tableMemory(module.tables.size()),
-        tables(module.tables.size()), packed(module.packed.size()), tableRowsMade(module.tables.size()), packedVersions(module.packed.size()) {
+        tables(module.tables.size()), packed(module.packed.size()), tableRowsMade(module.tables.size()),
+        packedVersions(module.packed.size()) {
     if (image.abi_version != XFC_ABI_VERSION)
       throw Error("this executable was compiled for another version of the runtime; compile the model again");
     if (image.kernel_count != module.kernels.size())
@@ -133,7 +137,8 @@ struct Engine::State {
       return known->second;
     const Program *program = module.find(std::string(name));
     if (!program)
-      throw Error("this executable has no program '" + std::string(name) + "'; it was compiled without it (--mode), or the model has none");
+      throw Error("this executable has no program '" + std::string(name) +
+                  "'; it was compiled without it (--mode), or the model has none");
     Prepared &prepared = programs[std::string(name)];
     std::set<int64_t> packs, tableSet;
     for (const Step &step : program->steps)
@@ -160,9 +165,11 @@ struct Engine::State {
     for (size_t i = 0; i < run.arguments.size(); ++i) {
       const Argument &argument = run.program->arguments[i];
       // Bindings in the order of the arguments are found at once.
-      auto bound = i < bindings.size() && bindings[i].name == argument.name
-                       ? bindings.begin() + i
-                       : std::find_if(bindings.begin(), bindings.end(), [&](const Binding &b) { return b.name == argument.name; });
+      auto bound =
+          i < bindings.size() && bindings[i].name == argument.name
+              ? bindings.begin() + i
+              : std::find_if(
+                    bindings.begin(), bindings.end(), [&](const Binding &b) { return b.name == argument.name; });
       if (bound == bindings.end())
         throw Error("the program '" + run.program->name + "' was run without its argument '" + argument.name + "'");
       const int64_t stride = argument.set < 0 ? 0 : bound->stride ? bound->stride : featuresOf(argument);
@@ -193,7 +200,8 @@ struct Engine::State {
     for (int64_t index : prepared.tables) {
       const Table &table = module.tables[index];
       if (longest > table.rows)
-        throw Error("a sequence has " + std::to_string(longest) + " tokens, the model's max_length is " + std::to_string(table.rows));
+        throw Error("a sequence has " + std::to_string(longest) + " tokens, the model's max_length is " +
+                    std::to_string(table.rows));
       const int64_t rows = tableRows(table, longest);
       if (rows <= tableRowsMade[index])
         continue;

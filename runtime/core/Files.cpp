@@ -35,7 +35,7 @@ struct Descriptor {
 
 // All that is left to read of `fd`; `file` for messages.
 static std::string readAll(int fd, const std::string &file) {
-  struct stat info {};
+  struct stat info{};
   if (::fstat(fd, &info) == 0 && S_ISDIR(info.st_mode)) {
     errno = EISDIR;
     fail(file, "read");
@@ -62,7 +62,8 @@ std::string readFile(const std::string &file) { return readAll(Descriptor(file).
 
 // What a page of a file that was cut off answers when it is touched.
 static void endCutOff(int) {
-  constexpr char message[] = "error: a file was cut off while it was in use; replace files of weights by renaming, and start again\n";
+  constexpr char message[] =
+      "error: a file was cut off while it was in use; replace files of weights by renaming, and start again\n";
   [[maybe_unused]] ssize_t wrote = ::write(STDERR_FILENO, message, sizeof message - 1);
   _exit(1);
 }
@@ -92,7 +93,7 @@ void MappedFile::map(int descriptor, const std::string &file, uint64_t offset, u
 
 MappedFile::MappedFile(const std::string &file) {
   Descriptor in(file);
-  struct stat info {};
+  struct stat info{};
   if (::fstat(in.fd, &info) == 0 && S_ISREG(info.st_mode)) {
     map(in.fd, file, 0, static_cast<uint64_t>(info.st_size));
     return;
@@ -104,10 +105,13 @@ MappedFile::MappedFile(const std::string &file) {
   std::memcpy(begin, bytes.data(), size);
 }
 
-MappedFile::MappedFile(const std::string &file, uint64_t offset, uint64_t size) { map(Descriptor(file).fd, file, offset, size); }
+MappedFile::MappedFile(const std::string &file, uint64_t offset, uint64_t size) {
+  map(Descriptor(file).fd, file, offset, size);
+}
 
 MappedFile::MappedFile(MappedFile &&other) noexcept
-    : pages(std::exchange(other.pages, nullptr)), mapped(other.mapped), size(std::exchange(other.size, 0)), begin(other.begin) {}
+    : pages(std::exchange(other.pages, nullptr)), mapped(other.mapped), size(std::exchange(other.size, 0)),
+      begin(other.begin) {}
 
 MappedFile::~MappedFile() {
   if (pages)
@@ -128,7 +132,7 @@ struct Destination {
   bool streamed = false; // a device or a pipe, which takes the bytes as they come
 
   explicit Destination(const std::string &name) : file(name) {
-    struct stat info {};
+    struct stat info{};
     if (::stat(name.c_str(), &info) == 0) {
       if (S_ISDIR(info.st_mode)) {
         errno = EISDIR;
@@ -145,7 +149,8 @@ struct Destination {
     partial = file + ".partial." + std::to_string(::getpid());
   }
   int open(mode_t fresh) const {
-    return streamed ? ::open(file.c_str(), O_WRONLY | O_CLOEXEC) : ::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, fresh);
+    return streamed ? ::open(file.c_str(), O_WRONLY | O_CLOEXEC)
+                    : ::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, fresh);
   }
 };
 } // namespace
@@ -210,14 +215,18 @@ static size_t invalidUtf8(std::string_view line) {
   for (size_t i = 0; i < line.size();) {
     auto byte = [&](size_t at) { return at < line.size() ? static_cast<unsigned char>(line[at]) : 0u; };
     unsigned lead = byte(i);
-    int length = lead < 0x80 ? 1 : lead >= 0xC2 && lead < 0xE0 ? 2 : lead >= 0xE0 && lead < 0xF0 ? 3 : lead >= 0xF0 && lead < 0xF5 ? 4 : 0;
+    int length = lead < 0x80                   ? 1
+                 : lead >= 0xC2 && lead < 0xE0 ? 2
+                 : lead >= 0xE0 && lead < 0xF0 ? 3
+                 : lead >= 0xF0 && lead < 0xF5 ? 4
+                                               : 0;
     if (length == 0)
       return i;
     for (int k = 1; k < length; ++k)
       if ((byte(i + k) & 0xC0) != 0x80)
         return i;
-    if ((lead == 0xE0 && byte(i + 1) < 0xA0) || (lead == 0xED && byte(i + 1) >= 0xA0) || (lead == 0xF0 && byte(i + 1) < 0x90) ||
-        (lead == 0xF4 && byte(i + 1) >= 0x90))
+    if ((lead == 0xE0 && byte(i + 1) < 0xA0) || (lead == 0xED && byte(i + 1) >= 0xA0) ||
+        (lead == 0xF0 && byte(i + 1) < 0x90) || (lead == 0xF4 && byte(i + 1) >= 0x90))
       return i;
     i += length;
   }
@@ -249,7 +258,7 @@ void makeFolder(const std::string &folder) {
     std::string part = folder.substr(0, slash);
     if (::mkdir(part.c_str(), 0777) != 0) {
       int reason = errno;
-      struct stat info {};
+      struct stat info{};
       if (::stat(part.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
         errno = reason;
         fail(part, "make the folder");
@@ -261,7 +270,7 @@ void makeFolder(const std::string &folder) {
 }
 
 bool exists(const std::string &file) {
-  struct stat info {};
+  struct stat info{};
   return ::stat(file.c_str(), &info) == 0;
 }
 

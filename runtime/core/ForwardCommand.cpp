@@ -54,8 +54,9 @@ public:
     for (int64_t i = 0; i < result.batch * result.columns; ++i) {
       int64_t id = tensor.type == "I64" ? value<int64_t>(tensor, i) : value<int32_t>(tensor, i);
       if (id < 0 || id >= vocabulary)
-        throw Error(file + ": '" + name + "'[" + std::to_string(i / result.columns) + ", " + std::to_string(i % result.columns) + "] is " +
-                    std::to_string(id) + ", the vocabulary has the ids 0 to " + std::to_string(vocabulary - 1));
+        throw Error(file + ": '" + name + "'[" + std::to_string(i / result.columns) + ", " +
+                    std::to_string(i % result.columns) + "] is " + std::to_string(id) +
+                    ", the vocabulary has the ids 0 to " + std::to_string(vocabulary - 1));
       result.ids.push_back(static_cast<int32_t>(id));
     }
     return result;
@@ -113,7 +114,8 @@ public:
     if (module.hasDecoder)
       target = read(input, "target", module.targetVocab, module.targetDim, module.maxTargetLength);
     if (module.hasDecoder && target.batch != source.batch)
-      throw Error("'source' has " + std::to_string(source.batch) + " sentences, 'target' " + std::to_string(target.batch));
+      throw Error("'source' has " + std::to_string(source.batch) + " sentences, 'target' " +
+                  std::to_string(target.batch));
     if (module.hasDecoder && input.has("labels")) {
       labels = input.ids("labels", module.targetVocab);
       if (labels.batch != target.batch || labels.columns != target.columns)
@@ -159,7 +161,8 @@ public:
       throw Error("--gradients: every label is pad; there is no loss");
     std::vector<uint8_t> smoothingData = scalar(smoothing), scale = scalar(1.0 / static_cast<double>(counted));
     std::vector<Binding> bindings = inputs();
-    bindings.insert(bindings.end(), {{"labels", says.data()}, {"smoothing", smoothingData.data()}, {"loss_scale", scale.data()}});
+    bindings.insert(bindings.end(),
+                    {{"labels", says.data()}, {"smoothing", smoothingData.data()}, {"loss_scale", scale.data()}});
     engine.run("loss_and_gradients", batch.shape(), bindings);
 
     View loss = engine.output("loss_and_gradients", "loss");
@@ -169,8 +172,9 @@ public:
     results["loss"] = {typeName(), {}, scalar(sum / static_cast<double>(counted))};
     for (const Parameter &parameter : module.parameters) {
       const uint8_t *begin = static_cast<const uint8_t *>(engine.gradients()) + parameter.offset * bytesOf(module.type);
-      results["grad." + parameter.name] = {typeName(), parameter.shape,
-                                           std::vector<uint8_t>(begin, begin + elementsOf(parameter.shape) * bytesOf(module.type))};
+      results["grad." + parameter.name] = {
+          typeName(), parameter.shape,
+          std::vector<uint8_t>(begin, begin + elementsOf(parameter.shape) * bytesOf(module.type))};
     }
   }
 
@@ -192,13 +196,15 @@ private:
       std::memcpy(bytes.data() + i * 4, &narrow, 4);
   }
 
-  static Rectangle read(const Input &input, const std::string &name, int64_t vocabulary, int64_t features, int64_t maxLength) {
+  static Rectangle read(const Input &input, const std::string &name, int64_t vocabulary, int64_t features,
+                        int64_t maxLength) {
     Rectangle result = vocabulary > 0 ? input.ids(name, vocabulary) : input.numbers(name, features);
     if (result.batch == 0 || result.columns == 0)
-      throw Error("'" + name + "' is " + textOf({result.batch, result.columns}) + ", expected at least one sentence of one token");
+      throw Error("'" + name + "' is " + textOf({result.batch, result.columns}) +
+                  ", expected at least one sentence of one token");
     if (maxLength > 0 && result.columns > maxLength)
-      throw Error("'" + name + "' has " + std::to_string(result.columns) + " tokens a sentence, the model's max_length is " +
-                  std::to_string(maxLength));
+      throw Error("'" + name + "' has " + std::to_string(result.columns) +
+                  " tokens a sentence, the model's max_length is " + std::to_string(maxLength));
     return result;
   }
 
@@ -258,8 +264,10 @@ private:
   StoredTensor pairsResult(const View &view) const {
     const Output &output = *view.output;
     const int relation = output.keys / 4;
-    const int querySet = relation == XFC_SOURCE_SOURCE ? XFC_SOURCE : XFC_TARGET, keySet = relation == XFC_TARGET_TARGET ? XFC_TARGET : XFC_SOURCE;
-    const Rectangle &queryShape = querySet == XFC_SOURCE ? source : target, &keyShape = keySet == XFC_SOURCE ? source : target;
+    const int querySet = relation == XFC_SOURCE_SOURCE ? XFC_SOURCE : XFC_TARGET,
+              keySet = relation == XFC_TARGET_TARGET ? XFC_TARGET : XFC_SOURCE;
+    const Rectangle &queryShape = querySet == XFC_SOURCE ? source : target,
+                    &keyShape = keySet == XFC_SOURCE ? source : target;
     const xfc_rows &queries = batch.shape().sets[querySet], &keyRows = batch.shape().sets[keySet];
     const xfc_keys &keys = batch.shape().keys[output.keys];
     const int64_t heads = elementsOf(output.shape);
@@ -303,20 +311,27 @@ void run(const ForwardOptions &options) {
   forward.run(options.attention);
   if (options.gradients)
     forward.runGradients(options.smoothing);
-  writeSafetensors(options.output, viewsOf(forward.results), {{"model", engine->module().model}, {"hash", engine->module().hash}});
+  writeSafetensors(options.output, viewsOf(forward.results),
+                   {{"model", engine->module().model}, {"hash", engine->module().hash}});
 }
 
 } // namespace
 
 void addForward(CLI::App &app) {
-  CLI::App *command = app.add_subcommand("forward", "logits, attention weights and gradients of a batch in a file, for checking");
+  CLI::App *command =
+      app.add_subcommand("forward", "logits, attention weights and gradients of a batch in a file, for checking");
   auto options = std::make_shared<ForwardOptions>();
   options->model.addTo(*command);
   command->add_option("--input", options->input, "safetensors: source, target, labels [batch, tokens]")->required();
-  command->add_option("--output", options->output, "safetensors: logits, encoder_output, attention.*, loss, grad.*")->required();
+  command->add_option("--output", options->output, "safetensors: logits, encoder_output, attention.*, loss, grad.*")
+      ->required();
   command->add_flag("--attention", options->attention, "also the weights of every attention");
-  command->add_flag("--gradients", options->gradients, "also the loss and the gradient of every parameter, without dropout");
-  command->add_option("--label-smoothing", options->smoothing, "of the loss")->check(CLI::Range(0.0, 1.0))->check(FiniteNumber)->capture_default_str();
+  command->add_flag("--gradients", options->gradients,
+                    "also the loss and the gradient of every parameter, without dropout");
+  command->add_option("--label-smoothing", options->smoothing, "of the loss")
+      ->check(CLI::Range(0.0, 1.0))
+      ->check(FiniteNumber)
+      ->capture_default_str();
   command->callback([options] { run(*options); });
 }
 

@@ -14,7 +14,8 @@ void HostMemory::allocate(int64_t bytes, const char *what, bool sparse) {
   void *pages = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) {
     mapped = 0;
-    throw Error("out of memory: " + std::to_string(bytes) + " bytes of " + what + " were refused; use smaller batches (--batch-tokens)");
+    throw Error("out of memory: " + std::to_string(bytes) + " bytes of " + what +
+                " were refused; use smaller batches (--batch-tokens)");
   }
   mapping = pages;
   memory = reinterpret_cast<void *>((reinterpret_cast<uintptr_t>(pages) + page - 1) / page * page);

@@ -14,8 +14,8 @@ public:
   ~HostMemory() { release(); }
   void *data() const { return memory; }
   int64_t bytes() const { return used; }
-  // Zeroed pages, in huge ones where there are many and the system has them, but not for `sparse` memory, of which only what
-  // is touched shall be taken. `what` is for the message of the Error where they are refused.
+  // Zeroed pages, in huge ones where there are many and the system has them, but not for `sparse` memory, of which only
+  // what is touched shall be taken. `what` is for the message of the Error where they are refused.
   void allocate(int64_t bytes, const char *what, bool sparse = false);
   // `bytes` from `begin` on of a mapped file, in place of pages of its own.
   void take(MappedFile &&file, const char *begin, int64_t bytes);

@@ -34,10 +34,11 @@ int64_t parameterCount(const Module &module) {
 
 Json memoryOf(const Module &module, const std::vector<std::string> &programs, const Counts &counts, int threads) {
   Memory memory = predictMemory(module, programs, counts, threads);
-  return {{"parameters_bytes", memory.parameters}, {"gradients_bytes", memory.gradients}, {"moments_bytes", memory.moments},
-          {"packed_bytes", memory.packed},         {"tables_bytes", memory.tables},       {"arena_bytes", memory.arena},
-          {"scratch_bytes", memory.scratch},       {"held_bytes", memory.held},             {"batches_bytes", memory.batches},
-          {"total_bytes", memory.total()}};
+  return {{"parameters_bytes", memory.parameters}, {"gradients_bytes", memory.gradients},
+          {"moments_bytes", memory.moments},       {"packed_bytes", memory.packed},
+          {"tables_bytes", memory.tables},         {"arena_bytes", memory.arena},
+          {"scratch_bytes", memory.scratch},       {"held_bytes", memory.held},
+          {"batches_bytes", memory.batches},       {"total_bytes", memory.total()}};
 }
 
 // The hashes of the vocabularies that the flags name or the executable carries.
@@ -63,9 +64,10 @@ Json memoryFor(const Module &module, const InfoOptions &options, int threads) {
   if (module.find("loss_and_gradients"))
     memory["training"] = memoryOf(module, {"loss_and_gradients", "update"}, batch, threads);
   for (const std::string &type : module.computeTypes("decode_step"))
-    memory[type == module.compute ? "decoding" : "decoding in " + type] =
-        memoryOf(module, {module.variant("encode", type), module.stepProgram(options.beam, type)->name},
-                 decodeCounts(options.sentences, options.length, product({options.sentences, options.beam}), options.length), threads);
+    memory[type == module.compute ? "decoding" : "decoding in " + type] = memoryOf(
+        module, {module.variant("encode", type), module.stepProgram(options.beam, type)->name},
+        decodeCounts(options.sentences, options.length, product({options.sentences, options.beam}), options.length),
+        threads);
   if (module.find("forward"))
     memory["forward"] = memoryOf(module, {"forward"}, batch, threads);
   return memory;
@@ -73,7 +75,8 @@ Json memoryFor(const Module &module, const InfoOptions &options, int threads) {
 
 // Neither a GPU nor its driver is needed to say what it would take.
 Json describe(const InfoOptions &options) {
-  Json targets = Json::array(), cpus = Json::array(), gpus = Json::array(), programs = Json::array(), memory = Json::object();
+  Json targets = Json::array(), cpus = Json::array(), gpus = Json::array(), programs = Json::array(),
+       memory = Json::object();
   for (const xfc_image *const *image = xfc_images; *image; ++image)
     cpus.push_back((*image)->cpu);
   for (const xfc_device_image *const *image = xfc_device_images; *image; ++image)
@@ -89,7 +92,8 @@ Json describe(const InfoOptions &options) {
     gpuPlan = deserialize(xfc_device_images[0]->plan, xfc_device_images[0]->plan_size);
   }
   const Module &module = engine ? engine->module() : *gpuPlan;
-  int threads = options.model.threads > 0 ? options.model.threads : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
+  int threads = options.model.threads > 0 ? options.model.threads
+                                          : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
   for (const Program &program : module.programs)
     programs.push_back(program.name);
   if (engine)
@@ -116,7 +120,12 @@ Json describe(const InfoOptions &options) {
           {"max_length", module.maxLength},
           {"vocabulary_hashes", vocabularyHashes(options.model)},
           {"programs", programs},
-          {"batch", {{"tokens", options.batchTokens}, {"length", options.length}, {"sentences", options.sentences}, {"beam", options.beam}, {"threads", threads}}},
+          {"batch",
+           {{"tokens", options.batchTokens},
+            {"length", options.length},
+            {"sentences", options.sentences},
+            {"beam", options.beam},
+            {"threads", threads}}},
           {"memory", memory}};
 }
 
@@ -135,9 +144,10 @@ void printText(const Json &info) {
     targets = "cpu (" + joined(info["cpus"]) + "; running on " + text("cpu") + ")";
   if (!info["cuda_archs"].empty())
     targets += (targets.empty() ? "" : ", ") + ("cuda (" + joined(info["cuda_archs"])) + ")";
-  std::printf("model          %s\nmodel hash     %s\ncompiled by    %s\ntargets        %s\n", text("model").c_str(), text("model_hash").c_str(),
-              text("compiler").c_str(), targets.c_str());
-  std::printf("parameters     %lld, %.1f MB\nmultiplies in  %s%s%s\n", number("parameters"), number("parameter_bytes") / 1e6, text("type").c_str(),
+  std::printf("model          %s\nmodel hash     %s\ncompiled by    %s\ntargets        %s\n", text("model").c_str(),
+              text("model_hash").c_str(), text("compiler").c_str(), targets.c_str());
+  std::printf("parameters     %lld, %.1f MB\nmultiplies in  %s%s%s\n", number("parameters"),
+              number("parameter_bytes") / 1e6, text("type").c_str(),
               info["decode_types"].empty() ? "" : "; decodes in ", joined(info["decode_types"]).c_str());
   if (number("source_vocab") > 0)
     std::printf("vocabulary     %lld source, %lld target tokens\n", number("source_vocab"), number("target_vocab"));
@@ -158,8 +168,15 @@ void printText(const Json &info) {
     if (memory["batches_bytes"].get<int64_t>() == 0) // the host's
       std::printf(", %lld threads", of("threads"));
     std::printf("\n");
-    for (const auto &[label, key] : {std::pair("parameters", "parameters_bytes"), {"gradients", "gradients_bytes"}, {"moments", "moments_bytes"},
-                                     {"packed weights", "packed_bytes"}, {"tables", "tables_bytes"}, {"arena", "arena_bytes"}, {"scratch", "scratch_bytes"}, {"kept by steps", "held_bytes"}, {"batches", "batches_bytes"}})
+    for (const auto &[label, key] : {std::pair("parameters", "parameters_bytes"),
+                                     {"gradients", "gradients_bytes"},
+                                     {"moments", "moments_bytes"},
+                                     {"packed weights", "packed_bytes"},
+                                     {"tables", "tables_bytes"},
+                                     {"arena", "arena_bytes"},
+                                     {"scratch", "scratch_bytes"},
+                                     {"kept by steps", "held_bytes"},
+                                     {"batches", "batches_bytes"}})
       if (memory[key].get<int64_t>() > 0)
         std::printf("  %-15s %10.1f MB\n", label, megabytes(key));
   }
@@ -176,17 +193,24 @@ void run(const InfoOptions &options) {
 } // namespace
 
 void addInfo(CLI::App &app) {
-  CLI::App *command = app.add_subcommand("info", "the model, what it was compiled for, and the memory a batch will take");
+  CLI::App *command =
+      app.add_subcommand("info", "the model, what it was compiled for, and the memory a batch will take");
   auto options = std::make_shared<InfoOptions>();
   command->add_option("--model", options->model.model, "folder that train made, for its vocabulary's hash");
   options->model.addVocabularyTo(*command, false);
   command->add_option("--batch-tokens", options->batchTokens, "source and target tokens of a training batch")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_option("--length", options->length, "tokens a sentence")->check(CLI::PositiveNumber)->capture_default_str();
-  command->add_option("--sentences", options->sentences, "sentences decoded together")->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_option("--length", options->length, "tokens a sentence")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--sentences", options->sentences, "sentences decoded together")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   command->add_option("--beam", options->beam, "beam of decoding")->check(CLI::PositiveNumber)->capture_default_str();
-  command->add_option("--threads", options->model.threads, "threads; 0: one for each processor")->check(CLI::Range(0, 4096))->capture_default_str();
+  command->add_option("--threads", options->model.threads, "threads; 0: one for each processor")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
   command->add_flag("--quiet", options->model.quiet, "no progress");
   command->add_flag("--json", options->json, "one JSON object");
   command->callback([options] { run(*options); });

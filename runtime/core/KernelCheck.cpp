@@ -13,7 +13,8 @@ namespace {
 // "linear_input_grad" of "linear_input_grad_512x2048_relu": what follows may be another on another device.
 std::string operationOf(const std::string &kernel) {
   size_t end = 0;
-  while (end < kernel.size() && !(kernel[end] == '_' && end + 1 < kernel.size() && std::isdigit(static_cast<unsigned char>(kernel[end + 1]))))
+  while (end < kernel.size() &&
+         !(kernel[end] == '_' && end + 1 < kernel.size() && std::isdigit(static_cast<unsigned char>(kernel[end + 1]))))
     ++end;
   return kernel.substr(0, end);
 }
@@ -29,7 +30,8 @@ public:
   }
   const std::vector<Step> &steps() const { return run.program->steps; }
   std::string operation(const Step &step) const { return operationOf(engine.module().kernels[step.kernel].name); }
-  // Of what kernels write: values of the arena, and gradients, each up to the next one that a step names (projections may share theirs).
+  // Of what kernels write: values of the arena, and gradients, each up to the next one that a step names (projections
+  // may share theirs).
   int64_t bytes(const Place &place) const {
     if (place.kind == Place::Kind::Arena)
       return evaluate(run.program->buffers[place.index].size, run.counts) - place.offset;
@@ -58,10 +60,12 @@ private:
 struct Difference {
   double error = 0, largest = 0;
 };
-Difference differenceOf(const std::vector<char> &before, const std::vector<char> &expected, const std::vector<char> &found) {
+Difference differenceOf(const std::vector<char> &before, const std::vector<char> &expected,
+                        const std::vector<char> &found) {
   Difference difference;
   for (size_t i = 0; i + sizeof(float) <= before.size(); i += sizeof(float)) {
-    if (std::memcmp(&before[i], &expected[i], sizeof(float)) == 0 && std::memcmp(&before[i], &found[i], sizeof(float)) == 0)
+    if (std::memcmp(&before[i], &expected[i], sizeof(float)) == 0 &&
+        std::memcmp(&before[i], &found[i], sizeof(float)) == 0)
       continue;
     float a, b;
     std::memcpy(&a, &expected[i], sizeof a);
@@ -71,7 +75,8 @@ Difference differenceOf(const std::vector<char> &before, const std::vector<char>
     if (a == b) // infinities, too
       continue;
     const double apart = std::abs(double(a) - double(b));
-    difference.error = std::isfinite(apart) && difference.error == difference.error ? std::max(difference.error, apart) : NAN;
+    difference.error =
+        std::isfinite(apart) && difference.error == difference.error ? std::max(difference.error, apart) : NAN;
   }
   return difference;
 }
@@ -92,8 +97,8 @@ KernelComparison compareKernels(Engine &cpuEngine, Engine &gpuEngine, std::strin
   auto next = gpu.steps().begin();
   for (const Step &step : cpu.steps()) {
     const auto match = std::find_if(next, gpu.steps().end(), [&](const Step &other) {
-      return other.location == step.location && gpu.operation(other) == cpu.operation(step) && other.buffers.size() == step.buffers.size() &&
-             other.strides == step.strides;
+      return other.location == step.location && gpu.operation(other) == cpu.operation(step) &&
+             other.buffers.size() == step.buffers.size() && other.strides == step.strides;
     });
     std::vector<Operand> operands;
     for (size_t b = 0; match != gpu.steps().end() && b < step.buffers.size(); ++b) {

@@ -9,7 +9,8 @@ namespace xfc {
 
 struct KernelDifference {
   std::string kernel, location; // of the GPU's step
-  // The largest difference of any number that either wrote, over the largest of that operand, or a thousandth of the largest of the step.
+  // The largest difference of any number that either wrote, over the largest of that operand, or a thousandth of the
+  // largest of the step.
   double error = 0;
 };
 

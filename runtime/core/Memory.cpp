@@ -55,13 +55,14 @@ int64_t tableRows(const Table &table, int64_t longest) {
 
 Memory larger(const Memory &a, const Memory &b) {
   Memory memory;
-  for (auto part : {&Memory::parameters, &Memory::gradients, &Memory::moments, &Memory::packed, &Memory::tables, &Memory::arena, &Memory::scratch,
-                    &Memory::held, &Memory::batches})
+  for (auto part : {&Memory::parameters, &Memory::gradients, &Memory::moments, &Memory::packed, &Memory::tables,
+                    &Memory::arena, &Memory::scratch, &Memory::held, &Memory::batches})
     memory.*part = std::max(a.*part, b.*part);
   return memory;
 }
 
-Memory predictMemory(const Module &module, const std::vector<std::string> &programs, const Counts &counts, int threads) {
+Memory predictMemory(const Module &module, const std::vector<std::string> &programs, const Counts &counts,
+                     int threads) {
   Memory memory;
   const int64_t block = module.parameterElements * bytesOf(module.type);
   memory.parameters = block;
@@ -80,10 +81,12 @@ Memory predictMemory(const Module &module, const std::vector<std::string> &progr
       const bool kept = hasState && (isState(argument) || argument.set == XFC_SOURCE);
       arguments.push_back({nullptr, 0, kept});
       if (kept)
-        memory.held += product({argument.set < 0 ? 1 : counts.rows[argument.set], featuresOf(argument), bytesOf(argument.type)});
+        memory.held +=
+            product({argument.set < 0 ? 1 : counts.rows[argument.set], featuresOf(argument), bytesOf(argument.type)});
     }
     if (threads == 0)
-      memory.batches += 2 * cuda::StagingLayout(*program, counts, arguments).bytes + cuda::callBytes(*program); // one runs, one is staged
+      memory.batches += 2 * cuda::StagingLayout(*program, counts, arguments).bytes +
+                        cuda::callBytes(*program); // one runs, one is staged
     for (const Step &step : program->steps) {
       scratch = std::max(scratch, module.kernels[step.kernel].scratch);
       for (const Place &place : step.buffers) {

@@ -6,7 +6,7 @@
 namespace xfc {
 
 struct Peak {
-  double gflops = 0; // f32, a multiply-add counted as two
+  double gflops = 0;        // f32, a multiply-add counted as two
   double readBandwidth = 0; // GB/s out of main memory
   double copyBandwidth = 0; // a copied byte counts twice: read and written
 };

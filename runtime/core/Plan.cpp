@@ -30,7 +30,9 @@ Counts countsOf(const xfc_shape &shape) {
   return counts;
 }
 
-static int64_t elementsOf(const std::vector<int64_t> &shape) { return std::accumulate(shape.begin(), shape.end(), int64_t(1), std::multiplies<>()); }
+static int64_t elementsOf(const std::vector<int64_t> &shape) {
+  return std::accumulate(shape.begin(), shape.end(), int64_t(1), std::multiplies<>());
+}
 int64_t featuresOf(const Argument &argument) { return elementsOf(argument.shape); }
 int64_t featuresOf(const Output &output) { return elementsOf(output.shape); }
 
@@ -239,7 +241,9 @@ template <typename Direction> void fields(Archive<Direction> &archive, Size &siz
     damaged();
 }
 
-template <typename Direction> void fields(Archive<Direction> &archive, Place &place) { archive(place.kind, place.index, place.offset); }
+template <typename Direction> void fields(Archive<Direction> &archive, Place &place) {
+  archive(place.kind, place.index, place.offset);
+}
 
 template <typename Direction> void fields(Archive<Direction> &archive, Argument &argument) {
   archive(argument.name, argument.role, argument.type, argument.set, argument.shape);
@@ -249,11 +253,13 @@ template <typename Direction> void fields(Archive<Direction> &archive, Output &o
   archive(output.name, output.place, output.type, output.set, output.keys, output.shape, output.stride);
 }
 
-template <typename Direction> void fields(Archive<Direction> &archive, Buffer &buffer) { archive(buffer.size, buffer.first, buffer.last); }
+template <typename Direction> void fields(Archive<Direction> &archive, Buffer &buffer) {
+  archive(buffer.size, buffer.first, buffer.last);
+}
 
 template <typename Direction> void fields(Archive<Direction> &archive, Step &step) {
-  archive(step.kernel, step.set, step.keySet, step.keys, step.buffers, step.strides, step.immediates, step.elements, step.flops, step.traffic,
-          step.location);
+  archive(step.kernel, step.set, step.keySet, step.keys, step.buffers, step.strides, step.immediates, step.elements,
+          step.flops, step.traffic, step.location);
 }
 
 template <typename Direction> void fields(Archive<Direction> &archive, Program &program) {
@@ -261,7 +267,8 @@ template <typename Direction> void fields(Archive<Direction> &archive, Program &
 }
 
 template <typename Direction> void fields(Archive<Direction> &archive, Parameter &parameter) {
-  archive(parameter.name, parameter.aliases, parameter.shape, parameter.offset, parameter.init, parameter.fanIn, parameter.fanOut);
+  archive(parameter.name, parameter.aliases, parameter.shape, parameter.offset, parameter.init, parameter.fanIn,
+          parameter.fanOut);
 }
 
 template <typename Direction> void fields(Archive<Direction> &archive, Packed &packed) {
@@ -273,14 +280,15 @@ template <typename Direction> void fields(Archive<Direction> &archive, Table &ta
 }
 
 template <typename Direction> void fields(Archive<Direction> &archive, Kernel &kernel) {
-  archive(kernel.name, kernel.partition.unit, kernel.partition.per, kernel.partition.times, kernel.scratch, kernel.threads, kernel.few,
-          kernel.fewRows, kernel.merge);
+  archive(kernel.name, kernel.partition.unit, kernel.partition.per, kernel.partition.times, kernel.scratch,
+          kernel.threads, kernel.few, kernel.fewRows, kernel.merge);
 }
 
 template <typename Direction> void fields(Archive<Direction> &archive, Module &module) {
-  archive(module.model, module.hash, module.description, module.type, module.compute, module.parameterElements, module.sourceVocab, module.targetVocab,
-          module.sourceDim, module.targetDim, module.maxLength, module.maxTargetLength, module.hasDecoder, module.pad, module.unk, module.bos,
-          module.eos, module.start, module.sourceEos, module.parameters, module.packed, module.tables, module.kernels, module.programs);
+  archive(module.model, module.hash, module.description, module.type, module.compute, module.parameterElements,
+          module.sourceVocab, module.targetVocab, module.sourceDim, module.targetDim, module.maxLength,
+          module.maxTargetLength, module.hasDecoder, module.pad, module.unk, module.bos, module.eos, module.start,
+          module.sourceEos, module.parameters, module.packed, module.tables, module.kernels, module.programs);
 }
 
 // Every index must point at something, and every size and offset lie within what it measures.
@@ -291,7 +299,8 @@ public:
   void run() const {
     type(module.type);
     number(module.parameterElements);
-    for (int64_t value : {module.sourceVocab, module.targetVocab, module.sourceDim, module.targetDim, module.maxLength, module.maxTargetLength})
+    for (int64_t value : {module.sourceVocab, module.targetVocab, module.sourceDim, module.targetDim, module.maxLength,
+                          module.maxTargetLength})
       within(value, 0, std::numeric_limits<int32_t>::max());
     for (int64_t id : {module.pad, module.unk, module.bos, module.eos, module.start})
       within(id, -1, std::numeric_limits<int32_t>::max());
@@ -320,7 +329,8 @@ public:
     for (const Table &table : module.tables) {
       within(table.rows, 0, std::numeric_limits<int32_t>::max());
       within(table.dim, 0, std::numeric_limits<int32_t>::max());
-      require(std::isfinite(table.base) && table.base > 0 && std::isfinite(table.exponentMultiplier) && std::isfinite(table.cosineOffset));
+      require(std::isfinite(table.base) && table.base > 0 && std::isfinite(table.exponentMultiplier) &&
+              std::isfinite(table.cosineOffset));
     }
     for (const Program &each : module.programs)
       program(each);
@@ -332,10 +342,14 @@ private:
       damaged();
   }
   static void within(int64_t value, int64_t low, int64_t high) { require(low <= value && value <= high); }
-  template <typename Enum> static std::enable_if_t<std::is_enum_v<Enum>> within(Enum value, Enum last) { require(value <= last); }
+  template <typename Enum> static std::enable_if_t<std::is_enum_v<Enum>> within(Enum value, Enum last) {
+    require(value <= last);
+  }
   static void number(int64_t value) { within(value, 0, largestSize); }
   static void type(DType type) { within(type, DType::I32); }
-  template <typename T> static void index(int64_t i, const std::vector<T> &list) { require(0 <= i && static_cast<size_t>(i) < list.size()); }
+  template <typename T> static void index(int64_t i, const std::vector<T> &list) {
+    require(0 <= i && static_cast<size_t>(i) < list.size());
+  }
   // A kernel that belongs to another and has none of its own, or -1.
   void other(int32_t kernel) const {
     if (kernel == -1)
@@ -458,8 +472,8 @@ Module deserialize(const uint8_t *bytes, uint64_t size) {
   int64_t version;
   archive(version);
   if (version != XFC_ABI_VERSION)
-    throw Error("this executable was compiled for version " + std::to_string(version) + " of the runtime, which is version " +
-                std::to_string(XFC_ABI_VERSION) + "; compile the model again");
+    throw Error("this executable was compiled for version " + std::to_string(version) +
+                " of the runtime, which is version " + std::to_string(XFC_ABI_VERSION) + "; compile the model again");
   Module module;
   archive(module);
   archive.finish();
@@ -529,8 +543,8 @@ std::string print(const Module &module) {
   for (size_t i = 0; i < module.kernels.size(); ++i) {
     const Kernel &kernel = module.kernels[i];
     const char *units[] = {"one", "rows", "key rows", "sequences", "elements"};
-    out << "kernel " << kernel.name << ": " << units[static_cast<int>(kernel.partition.unit)] << " / " << kernel.partition.per << " x "
-        << kernel.partition.times << ", scratch " << kernel.scratch;
+    out << "kernel " << kernel.name << ": " << units[static_cast<int>(kernel.partition.unit)] << " / "
+        << kernel.partition.per << " x " << kernel.partition.times << ", scratch " << kernel.scratch;
     if (kernel.threads)
       out << ", " << kernel.threads << " threads";
     if (kernel.few >= 0)
@@ -543,11 +557,11 @@ std::string print(const Module &module) {
     out << "packed" << i << " = " << module.kernels[module.packed[i].kernel].name << "("
         << text(module, Program(), module.packed[i].source) << "), " << module.packed[i].bytes << " bytes\n";
   for (const Program &program : module.programs) {
-    out << "\nprogram " << program.name << ": " << program.steps.size() << " launches, " << program.buffers.size() << " buffers"
-        << (program.rowByRow ? ", row by row" : "") << "\n";
+    out << "\nprogram " << program.name << ": " << program.steps.size() << " launches, " << program.buffers.size()
+        << " buffers" << (program.rowByRow ? ", row by row" : "") << "\n";
     for (size_t i = 0; i < program.buffers.size(); ++i)
-      out << "  %" << i << ": " << text(program.buffers[i].size) << " bytes, steps " << program.buffers[i].first << " to "
-          << program.buffers[i].last << "\n";
+      out << "  %" << i << ": " << text(program.buffers[i].size) << " bytes, steps " << program.buffers[i].first
+          << " to " << program.buffers[i].last << "\n";
     for (size_t i = 0; i < program.steps.size(); ++i) {
       const Step &step = program.steps[i];
       out << "  " << i << " " << module.kernels[step.kernel].name << "(";

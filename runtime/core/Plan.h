@@ -13,7 +13,8 @@ namespace xfc {
 enum class DType : uint8_t { F32, F64, I32 };
 inline int64_t bytesOf(DType t) { return t == DType::F64 ? 8 : 4; }
 
-// Sums over rows may be taken by chunks of so many, counted from row 0 whatever the batch, and then added in their order.
+// Sums over rows may be taken by chunks of so many, counted from row 0 whatever the batch, and then added in their
+// order.
 constexpr int64_t chunkRows = 2048;
 
 // A size that is known when the batch is: constant + sum of coefficient x count. Bytes unless said otherwise.
@@ -33,7 +34,7 @@ struct Counts {
   int64_t longest = 0; // rows of the longest sequence: what tables of positions must reach
 };
 Counts countsOf(const xfc_shape &shape);
-Counts larger(const Counts &a, const Counts &b); // of each count
+Counts larger(const Counts &a, const Counts &b);        // of each count
 bool within(const Counts &counts, const Counts &limit); // but for `longest`, which takes no room in an arena
 int64_t evaluate(const Size &size, const Counts &counts);
 
@@ -42,11 +43,13 @@ struct Place {
   enum class Kind : uint8_t {
     Arena,      // program.buffers[index], plus offset bytes
     Parameters, // the parameter block, plus offset bytes
-    Gradients, Moments1, Moments2, // blocks laid out as the parameters
-    Packed,     // module.packed[index]
-    Table,      // module.tables[index]
-    Argument,   // program.arguments[index], bound by the runtime, plus offset bytes
-    None,       // an operand the op does not have
+    Gradients,
+    Moments1,
+    Moments2, // blocks laid out as the parameters
+    Packed,   // module.packed[index]
+    Table,    // module.tables[index]
+    Argument, // program.arguments[index], bound by the runtime, plus offset bytes
+    None,     // an operand the op does not have
   };
   Kind kind = Kind::None;
   int64_t index = 0;
@@ -62,28 +65,30 @@ struct Partition {
 };
 
 struct Kernel {
-  std::string name;     // unique; readable: linear_512x2048_relu
+  std::string name; // unique; readable: linear_512x2048_relu
   Partition partition;
-  int64_t scratch = 0;  // bytes for each thread; on a GPU, of dynamic shared memory for each block
-  int64_t threads = 0;  // of a GPU's block; 0 in a plan for a CPU
-  int32_t few = -1;     // the kernel that takes this one's place in batches of at most `fewRows` rows, with results of the same bits; on a GPU
+  int64_t scratch = 0; // bytes for each thread; on a GPU, of dynamic shared memory for each block
+  int64_t threads = 0; // of a GPU's block; 0 in a plan for a CPU
+  int32_t few = -1; // the kernel that takes this one's place in batches of at most `fewRows` rows, with results of the
+                    // same bits; on a GPU
   int64_t fewRows = 0;
-  int32_t merge = -1;   // the kernel that runs behind this one, with its call, in batches of more than chunkRows rows; on a GPU
+  int32_t merge =
+      -1; // the kernel that runs behind this one, with its call, in batches of more than chunkRows rows; on a GPU
 };
 
 // One launch of a kernel.
 struct Step {
-  int32_t kernel = 0;            // index into module.kernels
-  int8_t set = 0;                // the row set the work is divided over
+  int32_t kernel = 0; // index into module.kernels
+  int8_t set = 0;     // the row set the work is divided over
   int8_t keySet = 0;
-  int16_t keys = -1;             // index into xfc_shape.keys, or -1
-  std::vector<Place> buffers;    // operands, then results, then what the kernel leaves to the one that merges
-  std::vector<int64_t> strides;  // elements; parallel to buffers
+  int16_t keys = -1;            // index into xfc_shape.keys, or -1
+  std::vector<Place> buffers;   // operands, then results, then what the kernel leaves to the one that merges
+  std::vector<int64_t> strides; // elements; parallel to buffers
   std::vector<int64_t> immediates;
-  int64_t elements = 0;          // for Unit::Elements
-  Size flops;                    // floating-point operations, not bytes
-  Size traffic;                  // bytes read and written
-  std::string location;          // the place in model.json: decoder.layers.3.cross_attn
+  int64_t elements = 0; // for Unit::Elements
+  Size flops;           // floating-point operations, not bytes
+  Size traffic;         // bytes read and written
+  std::string location; // the place in model.json: decoder.layers.3.cross_attn
 };
 
 struct Buffer {
@@ -95,8 +100,8 @@ struct Argument {
   std::string name; // source, target, labels, smoothing, cache.0.k ...
   enum class Role : uint8_t { Input, Scalar, State } role = Role::Input;
   DType type = DType::F32;
-  int8_t set = -1;             // the row set, or -1 for a scalar
-  std::vector<int64_t> shape;  // features of a row; empty for ids and scalars
+  int8_t set = -1;            // the row set, or -1 for a scalar
+  std::vector<int64_t> shape; // features of a row; empty for ids and scalars
 };
 
 // Elements of a row.
@@ -106,10 +111,10 @@ struct Output {
   std::string name; // logits, encoder_output, attention.encoder.layers.0.self_attn, loss, nll, grad.X, cross.0.k ...
   Place place;
   DType type = DType::F32;
-  int8_t set = -1;     // rows: the row set. -1: a tensor or pairs
-  int16_t keys = -1;   // pairs: which key structure
+  int8_t set = -1;            // rows: the row set. -1: a tensor or pairs
+  int16_t keys = -1;          // pairs: which key structure
   std::vector<int64_t> shape; // features of a row, heads of pairs, or the tensor's shape
-  int64_t stride = 0;  // elements between rows
+  int64_t stride = 0;         // elements between rows
 };
 
 // Elements of a row, or of a tensor.
@@ -117,9 +122,9 @@ int64_t featuresOf(const Output &output);
 
 struct Program {
   std::string name;
-  // Every step works on the target's rows, and a row of a result comes from the same row of the program's values and from rows
-  // that no other row writes. Where each row is a sequence of its own (decoding), a thread may take rows of its own through all
-  // the steps; no two buffers share memory then.
+  // Every step works on the target's rows, and a row of a result comes from the same row of the program's values and
+  // from rows that no other row writes. Where each row is a sequence of its own (decoding), a thread may take rows of
+  // its own through all the steps; no two buffers share memory then.
   bool rowByRow = false;
   std::vector<Argument> arguments;
   std::vector<Output> outputs;
@@ -131,8 +136,8 @@ struct Parameter {
   std::string name;
   std::vector<std::string> aliases; // tied names, also accepted when loading
   std::vector<int64_t> shape;
-  int64_t offset = 0;   // elements into the parameter block
-  std::string init;     // xavier_uniform, fan_in_uniform, normal, scaled_normal, zero, one
+  int64_t offset = 0; // elements into the parameter block
+  std::string init;   // xavier_uniform, fan_in_uniform, normal, scaled_normal, zero, one
   int64_t fanIn = 0, fanOut = 0;
 };
 
@@ -153,14 +158,14 @@ struct Table {
 };
 
 struct Module {
-  std::string model;      // its name
-  std::string hash;       // of the canonical description
-  std::string description; // the canonical model.json
-  DType type = DType::F32;       // of parameters, gradients, moments and rows
-  std::string compute = "f32";   // what products multiply in: f32, f64, or bf16
-  int64_t parameterElements = 0; // of the block, alignment included
-  int64_t sourceVocab = 0, targetVocab = 0; // 0: float rows
-  int64_t sourceDim = 0, targetDim = 0;     // of float rows
+  std::string model;                          // its name
+  std::string hash;                           // of the canonical description
+  std::string description;                    // the canonical model.json
+  DType type = DType::F32;                    // of parameters, gradients, moments and rows
+  std::string compute = "f32";                // what products multiply in: f32, f64, or bf16
+  int64_t parameterElements = 0;              // of the block, alignment included
+  int64_t sourceVocab = 0, targetVocab = 0;   // 0: float rows
+  int64_t sourceDim = 0, targetDim = 0;       // of float rows
   int64_t maxLength = 0, maxTargetLength = 0; // 0: any
   bool hasDecoder = false;
   int32_t pad = 0, unk = 1, bos = 2, eos = 3, start = 2;
@@ -179,7 +184,8 @@ struct Module {
   // there are for another.
   std::string variant(const std::string &program, const std::string &type) const;
   // The program of a decoding step that gives `best` candidates for each hypothesis: decode_candidates if those are
-  // enough, else decode_step with all log-probabilities, as for 0; of these the variant in `type`. Null where the model has none.
+  // enough, else decode_step with all log-probabilities, as for 0; of these the variant in `type`. Null where the model
+  // has none.
   const Program *stepProgram(int64_t best, const std::string &type = {}) const;
 };
 

@@ -19,7 +19,8 @@ static const std::map<std::string, int64_t> typeBytes = {{"F64", 8}, {"F32", 4},
 TensorViews viewsOf(const Tensors &tensors) {
   TensorViews views;
   for (auto &[name, tensor] : tensors)
-    views.push_back({name, tensor.type, tensor.shape, {reinterpret_cast<const char *>(tensor.bytes.data()), tensor.bytes.size()}});
+    views.push_back(
+        {name, tensor.type, tensor.shape, {reinterpret_cast<const char *>(tensor.bytes.data()), tensor.bytes.size()}});
   return views;
 }
 
@@ -50,14 +51,16 @@ static nlohmann::json parseHeader(std::string_view text, const std::function<voi
   return header;
 }
 
-TensorViews parseSafetensors(std::string_view contents, const std::string &file, std::map<std::string, std::string> *metadata) {
+TensorViews parseSafetensors(std::string_view contents, const std::string &file,
+                             std::map<std::string, std::string> *metadata) {
   auto bad = [&](const std::string &what) { throw Error(file + ": not a whole safetensors file: " + what); };
   if (contents.size() < 8)
     bad("it has " + std::to_string(contents.size()) + " bytes");
   uint64_t headerSize;
   std::memcpy(&headerSize, contents.data(), 8);
   if (headerSize > contents.size() - 8)
-    bad("its header should have " + std::to_string(headerSize) + " bytes, but only " + std::to_string(contents.size() - 8) + " follow");
+    bad("its header should have " + std::to_string(headerSize) + " bytes, but only " +
+        std::to_string(contents.size() - 8) + " follow");
   const nlohmann::json header = parseHeader(contents.substr(8, headerSize), bad);
   std::string_view data = contents.substr(8 + headerSize);
   TensorViews tensors;
@@ -124,13 +127,15 @@ TensorViews parseSafetensors(std::string_view contents, const std::string &file,
   return tensors;
 }
 
-void writeSafetensors(const std::string &file, const TensorViews &tensors, const std::map<std::string, std::string> &metadata) {
+void writeSafetensors(const std::string &file, const TensorViews &tensors,
+                      const std::map<std::string, std::string> &metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty())
     header["__metadata__"] = metadata;
   uint64_t offset = 0;
   for (const TensorView &tensor : tensors) {
-    header[tensor.name] = {{"dtype", tensor.type}, {"shape", tensor.shape}, {"data_offsets", {offset, offset + tensor.bytes.size()}}};
+    header[tensor.name] = {
+        {"dtype", tensor.type}, {"shape", tensor.shape}, {"data_offsets", {offset, offset + tensor.bytes.size()}}};
     offset += tensor.bytes.size();
   }
   std::string text = header.dump();
@@ -233,7 +238,8 @@ template <typename Use> static void eachNumber(const TensorView &tensor, int64_t
 }
 
 // Calls body(which tensor, begin, end) for parts of their numbers, on all threads of the pool.
-template <typename Body> static void inParts(ThreadPool &pool, const std::vector<const TensorView *> &tensors, Body body) {
+template <typename Body>
+static void inParts(ThreadPool &pool, const std::vector<const TensorView *> &tensors, Body body) {
   struct Part {
     size_t tensor;
     int64_t begin, end;
@@ -244,16 +250,18 @@ template <typename Body> static void inParts(ThreadPool &pool, const std::vector
     for (int64_t begin = 0, count = elementsOf(tensors[i]->shape); begin < count; begin += most)
       parts.push_back({i, begin, std::min(begin + most, count)});
   auto run = [&](int64_t part) { body(parts[part].tensor, parts[part].begin, parts[part].end); };
-  pool.run([](void *context, int64_t part, int) { (*static_cast<decltype(run) *>(context))(part); }, &run, static_cast<int64_t>(parts.size()));
+  pool.run([](void *context, int64_t part, int) { (*static_cast<decltype(run) *>(context))(part); }, &run,
+           static_cast<int64_t>(parts.size()));
 }
 
 // The tensor of each parameter, after everything that can be wrong with them was looked at.
-static std::vector<const TensorView *> parametersAmong(Engine &engine, const TensorViews &tensors, const std::string &file) {
+static std::vector<const TensorView *> parametersAmong(Engine &engine, const TensorViews &tensors,
+                                                       const std::string &file) {
   const Module &module = engine.module();
   std::map<std::string_view, const TensorView *> byName;
   for (const TensorView &tensor : tensors)
     byName[tensor.name] = &tensor;
-  std::vector<const TensorView *> stored, used;               // of each parameter; under any name
+  std::vector<const TensorView *> stored, used;                        // of each parameter; under any name
   std::vector<std::pair<const TensorView *, const TensorView *>> tied; // two names of one parameter
   for (const Parameter &parameter : module.parameters) {
     std::vector<std::string> names = {parameter.name};
@@ -266,8 +274,8 @@ static std::vector<const TensorView *> parametersAmong(Engine &engine, const Ten
       const TensorView &tensor = *found->second;
       byName.erase(found);
       if (tensor.shape != parameter.shape)
-        throw Error(file + ": '" + name + "' has shape " + textOf(tensor.shape) + ", the model '" + module.model + "' expects " +
-                    textOf(parameter.shape));
+        throw Error(file + ": '" + name + "' has shape " + textOf(tensor.shape) + ", the model '" + module.model +
+                    "' expects " + textOf(parameter.shape));
       if (!withType(tensor, [](auto) {}))
         throw Error(file + ": '" + name + "' has type " + tensor.type + "; weights are F32, F64, F16 or BF16");
       used.push_back(&tensor);
@@ -277,11 +285,12 @@ static std::vector<const TensorView *> parametersAmong(Engine &engine, const Ten
         stored.push_back(first = &tensor);
     }
     if (!first)
-      throw Error(file + ": '" + parameter.name + "' " + textOf(parameter.shape) + " is missing; these are not weights of the model '" +
-                  module.model + "'");
+      throw Error(file + ": '" + parameter.name + "' " + textOf(parameter.shape) +
+                  " is missing; these are not weights of the model '" + module.model + "'");
   }
   if (!byName.empty())
-    throw Error(file + ": '" + std::string(byName.begin()->first) + "' is no parameter of the model '" + module.model + "'");
+    throw Error(file + ": '" + std::string(byName.begin()->first) + "' is no parameter of the model '" + module.model +
+                "'");
 
   std::vector<std::atomic<bool>> damaged(used.size());
   inParts(engine.pool(), used, [&](size_t which, int64_t begin, int64_t end) {
@@ -290,14 +299,16 @@ static std::vector<const TensorView *> parametersAmong(Engine &engine, const Ten
   });
   for (size_t i = 0; i < used.size(); ++i)
     if (damaged[i])
-      throw Error(file + ": '" + used[i]->name + "' holds NaN or infinity; the weights are damaged or training diverged");
+      throw Error(file + ": '" + used[i]->name +
+                  "' holds NaN or infinity; the weights are damaged or training diverged");
   for (auto [first, second] : tied) {
     std::vector<double> values(elementsOf(first->shape));
     eachNumber(*first, 0, values.size(), [&](int64_t i, double number) { values[i] = number; });
     bool equal = true;
     eachNumber(*second, 0, values.size(), [&](int64_t i, double number) { equal &= values[i] == number; });
     if (!equal)
-      throw Error(file + ": '" + first->name + "' and '" + second->name + "' differ, but the model '" + module.model + "' ties them");
+      throw Error(file + ": '" + first->name + "' and '" + second->name + "' differ, but the model '" + module.model +
+                  "' ties them");
   }
   return stored;
 }
@@ -305,7 +316,8 @@ static std::vector<const TensorView *> parametersAmong(Engine &engine, const Ten
 static const char *typeName(const Module &module) { return module.type == DType::F64 ? "F64" : "F32"; }
 
 // Where the block of parameters begins if the tensors lie as in one, inside `contents`; else null.
-static const char *blockOf(const Module &module, const std::vector<const TensorView *> &stored, std::string_view contents) {
+static const char *blockOf(const Module &module, const std::vector<const TensorView *> &stored,
+                           std::string_view contents) {
   constexpr int64_t line = 64;
   const int64_t element = bytesOf(module.type);
   const char *begin = nullptr;
@@ -318,7 +330,9 @@ static const char *blockOf(const Module &module, const std::vector<const TensorV
   }
   // The last line of the block may be longer than the file.
   const bool aligned = reinterpret_cast<uintptr_t>(begin) % line == 0;
-  return begin && aligned && begin + module.parameterElements * element < contents.data() + contents.size() + line ? begin : nullptr;
+  return begin && aligned && begin + module.parameterElements * element < contents.data() + contents.size() + line
+             ? begin
+             : nullptr;
 }
 
 static void copyParameters(Engine &engine, const std::vector<const TensorView *> &stored) {
@@ -356,8 +370,11 @@ TensorViews weights(Engine &engine) {
   const int64_t size = bytesOf(module.type);
   TensorViews tensors;
   for (const Parameter &parameter : module.parameters)
-    tensors.push_back({parameter.name, typeName(module), parameter.shape,
-                       {static_cast<const char *>(engine.parameters()) + parameter.offset * size, static_cast<size_t>(elementsOf(parameter.shape) * size)}});
+    tensors.push_back({parameter.name,
+                       typeName(module),
+                       parameter.shape,
+                       {static_cast<const char *>(engine.parameters()) + parameter.offset * size,
+                        static_cast<size_t>(elementsOf(parameter.shape) * size)}});
   return tensors;
 }
 

@@ -28,10 +28,12 @@ TensorViews viewsOf(const Tensors &tensors);
 // Throws Error: missing, truncated, not safetensors, offsets that do not cover the data exactly.
 Tensors readSafetensors(const std::string &file, std::map<std::string, std::string> *metadata = nullptr);
 // The same of a file's contents; `file` is for messages.
-TensorViews parseSafetensors(std::string_view contents, const std::string &file, std::map<std::string, std::string> *metadata = nullptr);
+TensorViews parseSafetensors(std::string_view contents, const std::string &file,
+                             std::map<std::string, std::string> *metadata = nullptr);
 // Tensors in the order that is given, the first at a multiple of 64 bytes. Through a temporary name, fsync and rename.
 // Throws Error and leaves what was there (full disk, no permission).
-void writeSafetensors(const std::string &file, const TensorViews &tensors, const std::map<std::string, std::string> &metadata = {});
+void writeSafetensors(const std::string &file, const TensorViews &tensors,
+                      const std::map<std::string, std::string> &metadata = {});
 
 // Loads weights into the engine's parameters. Throws Error naming the tensor: missing, of another shape, foreign, NaN
 // or infinite; tied names must be equal if given. A file that lies as the parameters do, which is what `weights` gives,

@@ -1,5 +1,5 @@
-// `selfcheck`: gradients against finite differences, and results that must not depend on batches or threads; a GPU's kernels
-// beside the CPU's.
+// `selfcheck`: gradients against finite differences, and results that must not depend on batches or threads; a GPU's
+// kernels beside the CPU's.
 #include "../decode/ModelOptions.h"
 #include "../decode/Score.h"
 #include "../decode/Search.h"
@@ -88,7 +88,9 @@ public:
   }
 
 private:
-  std::string verdict() const { return failures == 0 ? "everything holds" : std::to_string(failures) + " checks failed"; }
+  std::string verdict() const {
+    return failures == 0 ? "everything holds" : std::to_string(failures) + " checks failed";
+  }
 
   bool wide() const { return module.type == DType::F64; }
 
@@ -121,7 +123,8 @@ private:
     for (const Parameter &parameter : module.parameters)
       if (parameter.init == "zero" || parameter.init == "one")
         for (int64_t i = 0; i < elementsOf(parameter); ++i)
-          set(to, parameter.offset + i, get(to.parameters(), parameter.offset + i) + 0.2 * (random() / 4294967296.0 - 0.5));
+          set(to, parameter.offset + i,
+              get(to.parameters(), parameter.offset + i) + 0.2 * (random() / 4294967296.0 - 0.5));
     to.parametersChanged();
   }
 
@@ -138,15 +141,18 @@ private:
     batch.shape().dropout_key[0] = 11;
     batch.shape().dropout_key[1] = 1;
     Scalars smoothing(module, {0.1}), scale(module, {1.0 / static_cast<double>(batch.labelCount())});
-    on.run("loss_and_gradients", batch.shape(), batch.bindings(Binding{"smoothing", smoothing.data()}, Binding{"loss_scale", scale.data()}));
-    return sumOfRows(on.output("loss_and_gradients", "loss"), batch.shape().sets[XFC_TARGET].rows) / static_cast<double>(batch.labelCount());
+    on.run("loss_and_gradients", batch.shape(),
+           batch.bindings(Binding{"smoothing", smoothing.data()}, Binding{"loss_scale", scale.data()}));
+    return sumOfRows(on.output("loss_and_gradients", "loss"), batch.shape().sets[XFC_TARGET].rows) /
+           static_cast<double>(batch.labelCount());
   }
 
   double meanLoss(PairBatch &batch) {
     engine.parametersChanged();
     Scalars smoothing(module, {0.1});
     engine.run("score", batch.shape(), batch.bindings(Binding{"smoothing", smoothing.data()}));
-    return sumOfRows(engine.output("score", "loss"), batch.shape().sets[XFC_TARGET].rows) / static_cast<double>(batch.labelCount());
+    return sumOfRows(engine.output("score", "loss"), batch.shape().sets[XFC_TARGET].rows) /
+           static_cast<double>(batch.labelCount());
   }
 
   // encoder.layers.3.ffn.in.weight -> encoder.layers.*.ffn.in.weight: the parameters that are moved together.
@@ -174,9 +180,9 @@ private:
     std::map<std::string, std::vector<const Parameter *>> kinds;
     for (const Parameter &parameter : module.parameters)
       kinds[kindOf(parameter.name)].push_back(&parameter);
-    const double allowed = wide() ? 1e-4 : 3e-2;  // f32: rounding of a loss that moves by 0.01
-    const double noise = wide() ? 1e-13 : 4e-6;   // of the mean loss
-    const double change = wide() ? 1e-5 : 1e-2;   // of the loss, wanted
+    const double allowed = wide() ? 1e-4 : 3e-2; // f32: rounding of a loss that moves by 0.01
+    const double noise = wide() ? 1e-13 : 4e-6;  // of the mean loss
+    const double change = wide() ? 1e-5 : 1e-2;  // of the loss, wanted
     std::mt19937 random(static_cast<uint32_t>(options.seed));
     for (const auto &[kind, members] : kinds) {
       double worst = 0;
@@ -292,7 +298,8 @@ private:
       return;
     std::vector<double> scored = score(engine, sentences.sources, targets, 1 << 20);
     for (size_t i = 0; i < scored.size(); ++i) {
-      const double difference = std::abs(scored[i] - together[i][0].logProbability) / std::max(1.0, std::abs(scored[i]));
+      const double difference =
+          std::abs(scored[i] - together[i][0].logProbability) / std::max(1.0, std::abs(scored[i]));
       error = std::isnan(difference) ? difference : std::max(error, difference);
     }
     report("step by step against all at once", error, wide() ? 1e-10 : 1e-4);
@@ -316,7 +323,8 @@ private:
       if (!engine.has(program) || !cpu.has(program))
         continue;
       for (Engine *on : {&engine, &cpu})
-        on->run(program, batch.shape(), batch.bindings(Binding{"smoothing", smoothing.data()}, Binding{"loss_scale", scale.data()}));
+        on->run(program, batch.shape(),
+                batch.bindings(Binding{"smoothing", smoothing.data()}, Binding{"loss_scale", scale.data()}));
       const KernelComparison comparison = compareKernels(cpu, engine, program);
       alone += comparison.alone;
       for (const KernelDifference &step : comparison.steps) {
@@ -326,7 +334,8 @@ private:
     }
     for (const auto &[kernel, error] : worst)
       report(kernel, error, allowed);
-    std::printf("%zu kernels beside the CPU's; %lld steps that the CPU has none like\n", worst.size(), static_cast<long long>(alone));
+    std::printf("%zu kernels beside the CPU's; %lld steps that the CPU has none like\n", worst.size(),
+                static_cast<long long>(alone));
   }
 
   const SelfcheckOptions &options;
@@ -346,12 +355,14 @@ void run(const SelfcheckOptions &options) {
 } // namespace
 
 void addSelfcheck(CLI::App &app) {
-  CLI::App *command = app.add_subcommand("selfcheck", "gradients against finite differences; independence of batches and threads");
+  CLI::App *command =
+      app.add_subcommand("selfcheck", "gradients against finite differences; independence of batches and threads");
   auto options = std::make_shared<SelfcheckOptions>();
   command->add_option("--seed", options->seed, "of weights and sentences")->capture_default_str();
   command->add_option("--threads", options->threads, "threads")->check(CLI::Range(1, 4096))->capture_default_str();
   addDevice(*command, options->device);
-  command->add_flag("--kernels", options->kernels, "only the GPU's kernels, one by one beside the CPU's: with --device cuda");
+  command->add_flag("--kernels", options->kernels,
+                    "only the GPU's kernels, one by one beside the CPU's: with --device cuda");
   command->add_flag("--quiet", options->quiet, "only what fails");
   command->callback([options] { run(*options); });
 }

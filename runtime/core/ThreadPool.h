@@ -1,6 +1,7 @@
-// A small pool: each thread starts with its own share of consecutive chunks, and helps the others when that is done. A kernel's
-// chunks are rows in order, so what a thread reads it mostly wrote itself, a kernel before, and has in its own cache. The caller
-// works too and closes the region, so a late worker never blocks it. Idle workers spin briefly, then sleep on a futex.
+// A small pool: each thread starts with its own share of consecutive chunks, and helps the others when that is done. A
+// kernel's chunks are rows in order, so what a thread reads it mostly wrote itself, a kernel before, and has in its own
+// cache. The caller works too and closes the region, so a late worker never blocks it. Idle workers spin briefly, then
+// sleep on a futex.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,8 @@ namespace xfc {
 
 class ThreadPool {
 public:
-  // `threads` >= 1 counts the caller. Every thread flushes denormals to zero. Throws Error where the system refuses one.
+  // `threads` >= 1 counts the caller. Every thread flushes denormals to zero. Throws Error where the system refuses
+  // one.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool &) = delete;

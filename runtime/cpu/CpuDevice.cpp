@@ -40,7 +40,8 @@ private:
 
 class CpuDevice : public Device {
 public:
-  CpuDevice(const xfc_image &image, const Module &module, ThreadPool &pool) : image(image), module(module), pool(pool) {}
+  CpuDevice(const xfc_image &image, const Module &module, ThreadPool &pool)
+      : image(image), module(module), pool(pool) {}
 
   const char *kind() const override { return "cpu"; }
   std::string name() const override { return image.cpu; }
@@ -101,12 +102,14 @@ public:
       void *operands[] = {run.from, run.to};
       const int64_t none[] = {0, 0};
       static const xfc_shape empty{};
-      launch(run.kernel, nullptr, {&empty, &empty.sets[0], &empty.sets[0], nullptr, operands, none, nullptr}, run.chunks, {});
+      launch(run.kernel, nullptr, {&empty, &empty.sets[0], &empty.sets[0], nullptr, operands, none, nullptr},
+             run.chunks, {});
     }
   }
 
-  // Where there are rows enough, each thread takes its own through all the steps: what a step reads is in the cache of the thread
-  // that wrote it, and nobody waits between steps. Otherwise, and where launches are timed, a step's chunks go to all threads.
+  // Where there are rows enough, each thread takes its own through all the steps: what a step reads is in the cache of
+  // the thread that wrote it, and nobody waits between steps. Otherwise, and where launches are timed, a step's chunks
+  // go to all threads.
   void run(const ProgramRun &run) override {
     if (pool.threads() > 1 && !timings && hasOwnRows(run)) {
       Share share{this, &run};
@@ -114,21 +117,26 @@ public:
       return;
     }
     for (const Step &step : run.program->steps)
-      launch(step.kernel, &step, callOf(run, step, *run.shape, 0, 0), chunksOf(module.kernels[step.kernel].partition, run.counts, step), run.counts);
+      launch(step.kernel, &step, callOf(run, step, *run.shape, 0, 0),
+             chunksOf(module.kernels[step.kernel].partition, run.counts, step), run.counts);
   }
 
   void copyRows(const ProgramRun &run, const Output &output, void *rows, std::span<const int32_t> to) override {
-    const int64_t bytes = featuresOf(output) * bytesOf(output.type), stride = rowStrideOf(run, output) * bytesOf(output.type);
+    const int64_t bytes = featuresOf(output) * bytesOf(output.type),
+                  stride = rowStrideOf(run, output) * bytesOf(output.type);
     const char *from = static_cast<const char *>(run.address(output.place));
     for (size_t row = 0; row < to.size(); ++row)
       std::memcpy(static_cast<char *>(rows) + to[row] * bytes, from + static_cast<int64_t>(row) * stride, bytes);
   }
 
-  View output(const ProgramRun &run, const Output &output) override { return {&output, run.address(output.place), strideOf(run, output)}; }
+  View output(const ProgramRun &run, const Output &output) override {
+    return {&output, run.address(output.place), strideOf(run, output)};
+  }
   void fetch(const ProgramRun &run, const Output &output, std::unique_ptr<Readback> &into) override {
     if (!into)
       into = std::make_unique<CpuReadback>();
-    static_cast<CpuReadback &>(*into).take(output, static_cast<const char *>(run.address(output.place)), rowsOf(output, run.counts),
+    static_cast<CpuReadback &>(*into).take(output, static_cast<const char *>(run.address(output.place)),
+                                           rowsOf(output, run.counts),
                                            output.set >= 0 ? rowStrideOf(run, output) : featuresOf(output));
   }
 
@@ -190,7 +198,9 @@ private:
       if (first > 0)
         at[b] = static_cast<char *>(at[b]) + first * bytesOfRow(run, place);
     }
-    return {&shape, &shape.sets[step.set], &shape.sets[step.keySet], step.keys < 0 ? nullptr : &shape.keys[step.keys], at, stride, step.immediates.data()};
+    return {
+        &shape, &shape.sets[step.set], &shape.sets[step.keySet], step.keys < 0 ? nullptr : &shape.keys[step.keys], at,
+        stride, step.immediates.data()};
   }
 
   // Bytes from a row of the target to the next; 0 for what has none.
@@ -209,7 +219,8 @@ private:
   };
   static void runChunk(void *context, int64_t chunk, int thread) {
     auto *launch = static_cast<Launch *>(context);
-    launch->kernel(&launch->call, chunk, static_cast<char *>(launch->device->scratch.data()) + thread * launch->device->scratchBytes);
+    launch->kernel(&launch->call, chunk,
+                   static_cast<char *>(launch->device->scratch.data()) + thread * launch->device->scratchBytes);
   }
   // `step` is null for packing.
   void launch(int32_t kernel, const Step *step, const xfc_call &call, int64_t chunks, const Counts &counts) {
@@ -221,7 +232,8 @@ private:
     auto begin = std::chrono::steady_clock::now();
     pool.run(runChunk, &launch, chunks);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    timings->push_back({&module.kernels[kernel], step, seconds, step ? static_cast<double>(evaluate(step->flops, counts)) : 0,
+    timings->push_back({&module.kernels[kernel], step, seconds,
+                        step ? static_cast<double>(evaluate(step->flops, counts)) : 0,
                         step ? static_cast<double>(evaluate(step->traffic, counts)) : 0});
   }
 

@@ -1,6 +1,6 @@
 // The pool: a share of consecutive chunks for each thread, a short spin, then a futex.
-#include "../core/Error.h"
 #include "../core/ThreadPool.h"
+#include "../core/Error.h"
 #include <algorithm>
 #include <atomic>
 #include <immintrin.h>

@@ -36,8 +36,9 @@ public:
     if (const Result refused = driver.allocate.result(&address, bytes); refused == error::outOfMemory) {
       size_t free = 0, total = 0;
       driver.getMemoryInfo(&free, &total);
-      throw Error("--device cuda: " + text(bytes) + " bytes of " + what + " do not fit into the GPU's memory, of which " +
-                  text(static_cast<int64_t>(free)) + " of " + text(static_cast<int64_t>(total)) + " bytes are free; use smaller batches (--batch-tokens)");
+      throw Error("--device cuda: " + text(bytes) + " bytes of " + what +
+                  " do not fit into the GPU's memory, of which " + text(static_cast<int64_t>(free)) + " of " +
+                  text(static_cast<int64_t>(total)) + " bytes are free; use smaller batches (--batch-tokens)");
     } else if (refused) {
       driver.allocate(&address, bytes); // says what it was
     }
@@ -58,7 +59,9 @@ private:
 // Memory of the host that the GPU copies from and to while the host does other things.
 class PinnedMemory {
 public:
-  PinnedMemory(const Driver &driver, int64_t bytes) : size(bytes), driver(driver) { driver.allocateHost(&memory, std::max<int64_t>(bytes, 1)); }
+  PinnedMemory(const Driver &driver, int64_t bytes) : size(bytes), driver(driver) {
+    driver.allocateHost(&memory, std::max<int64_t>(bytes, 1));
+  }
   ~PinnedMemory() { driver.freeHost.result(memory); }
   char *data() const { return static_cast<char *>(memory); }
   const int64_t size;
@@ -70,7 +73,9 @@ private:
 
 class OwnedEvent {
 public:
-  explicit OwnedEvent(const Driver &driver, unsigned flags = flag::eventDisableTiming) : driver(driver) { driver.createEvent(&event, flags); }
+  explicit OwnedEvent(const Driver &driver, unsigned flags = flag::eventDisableTiming) : driver(driver) {
+    driver.createEvent(&event, flags);
+  }
   OwnedEvent(const OwnedEvent &) = delete;
   ~OwnedEvent() { driver.destroyEvent.result(event); }
   operator Event() const { return event; }
@@ -103,8 +108,8 @@ struct Launch {
   bool merges = false; // what another launch of the step has begun
 };
 
-// Launches in a row. The second time they are asked for they are captured, and from then on launched by one call: what runs
-// once is not worth capturing.
+// Launches in a row. The second time they are asked for they are captured, and from then on launched by one call: what
+// runs once is not worth capturing.
 class LaunchList {
 public:
   explicit LaunchList(const Driver &driver) : driver(driver) {}
@@ -139,7 +144,8 @@ public:
       driver.elapsedTime(&milliseconds, *events[i], *events[i + 1]);
       const Step *step = launches[i].step;
       const bool counted = step && !launches[i].merges;
-      timings.push_back({launches[i].kernel, step, milliseconds * 1e-3, counted ? static_cast<double>(evaluate(step->flops, counts)) : 0,
+      timings.push_back({launches[i].kernel, step, milliseconds * 1e-3,
+                         counted ? static_cast<double>(evaluate(step->flops, counts)) : 0,
                          counted ? static_cast<double>(evaluate(step->traffic, counts)) : 0});
     }
   }
@@ -148,8 +154,9 @@ private:
   void issue(const Launch &launch, Stream stream) const {
     Address call = launch.call;
     void *parameters[] = {&call};
-    driver.launch(launch.function, static_cast<unsigned>(launch.chunks), 1, 1, static_cast<unsigned>(launch.kernel->threads), 1, 1,
-                  static_cast<unsigned>(launch.kernel->scratch), stream, parameters, nullptr);
+    driver.launch(launch.function, static_cast<unsigned>(launch.chunks), 1, 1,
+                  static_cast<unsigned>(launch.kernel->threads), 1, 1, static_cast<unsigned>(launch.kernel->scratch),
+                  stream, parameters, nullptr);
   }
   void issue(Stream stream) const {
     for (const Launch &launch : launches)
@@ -176,7 +183,8 @@ class CallWriter {
 public:
   // Where the next call will stand, counted from the first.
   int64_t next() const { return static_cast<int64_t>(bytes.size()); }
-  void add(Address base, xfc_call call, std::span<void *const> buffers, std::span<const int64_t> strides, std::span<const int64_t> immediates) {
+  void add(Address base, xfc_call call, std::span<void *const> buffers, std::span<const int64_t> strides,
+           std::span<const int64_t> immediates) {
     const size_t at = bytes.size();
     bytes.resize(at + sizeof call);
     auto array = [&](const void *from, size_t count) {
@@ -240,7 +248,7 @@ struct CudaDevice::State {
   struct Prepared {
     explicit Prepared(const Driver &driver) : arrived(driver), taken(driver) {}
     StagingLayout staging;
-    uint64_t placement = 0; // of the run that the calls were written for
+    uint64_t placement = 0;               // of the run that the calls were written for
     std::vector<BoundArgument> arguments; // of that run; of those on the host only that they are
     // The batch that runs, where the calls point. One that is staged lies beside it until it does.
     std::unique_ptr<CudaMemory> block, incoming, calls;
@@ -277,7 +285,8 @@ struct CudaDevice::State {
     driver.getVersion(&version);
     driver.getDeviceCount(&count);
     if (count == 0)
-      throw Error("--device cuda: the driver found no GPU; look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu");
+      throw Error(
+          "--device cuda: the driver found no GPU; look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu");
     driver.getDevice(&device, 0);
     char name[256] = {};
     driver.getDeviceName(name, sizeof name, device);
@@ -292,7 +301,8 @@ struct CudaDevice::State {
       std::string all;
       for (int i = 0; images[i]; ++i)
         all += (i ? ", " : "") + std::string(images[i]->arch);
-      throw Error("--device cuda: " + gpu + " has compute capability " + text(major) + "." + text(minor) + ", and this executable was compiled for " + all +
+      throw Error("--device cuda: " + gpu + " has compute capability " + text(major) + "." + text(minor) +
+                  ", and this executable was compiled for " + all +
                   "; compile the model for it with --cuda-arch, or use --device cpu");
     }
     image = images[chosen];
@@ -323,15 +333,17 @@ struct CudaDevice::State {
   // The cubin where it is of the GPU's family, else PTX, which the driver compiles (and keeps for the next time).
   void loadCode() {
     const Architecture architecture = architectureOf(image->arch);
-    const bool made = architecture.exact ? architecture.number == major * 10 + minor : architecture.number / 10 == major;
+    const bool made =
+        architecture.exact ? architecture.number == major * 10 + minor : architecture.number / 10 == major;
     if (image->cubin && made && driver.loadModule.result(&handle, image->cubin, 0, nullptr, nullptr) == 0) {
       compiled = true;
       return;
     }
     const int needed = driverFor(image->ptx);
     if (version < needed)
-      throw Error("--device cuda: NVIDIA's driver is for CUDA " + Driver::versionText(version) + ", this executable's PTX needs one for CUDA " +
-                  Driver::versionText(needed) + " or later; update the driver, or use --device cpu");
+      throw Error("--device cuda: NVIDIA's driver is for CUDA " + Driver::versionText(version) +
+                  ", this executable's PTX needs one for CUDA " + Driver::versionText(needed) +
+                  " or later; update the driver, or use --device cpu");
     std::array<char, 4096> log{};
     int options[] = {flag::jitErrorLog, flag::jitErrorLogBytes};
     void *values[] = {log.data(), reinterpret_cast<void *>(log.size())};
@@ -339,7 +351,8 @@ struct CudaDevice::State {
     if (refused == 0)
       return;
     if (log[0])
-      throw Error("--device cuda: the driver does not compile the PTX of " + std::string(image->arch) + " (error " + text(refused) + "): " + log.data());
+      throw Error("--device cuda: the driver does not compile the PTX of " + std::string(image->arch) + " (error " +
+                  text(refused) + "): " + log.data());
     driver.loadModule(&handle, image->ptx, 0, nullptr, nullptr); // says what it was
   }
 
@@ -349,8 +362,9 @@ struct CudaDevice::State {
       FunctionHandle function = nullptr;
       driver.getFunction(&function, handle, kernel.name.c_str());
       if (kernel.scratch > mostShared)
-        throw Error("--device cuda: kernel " + kernel.name + " takes " + text(kernel.scratch) + " bytes of shared memory, " + gpu + " has " +
-                    text(mostShared) + " for a block; compile the model for it with --cuda-arch, or use --device cpu");
+        throw Error("--device cuda: kernel " + kernel.name + " takes " + text(kernel.scratch) +
+                    " bytes of shared memory, " + gpu + " has " + text(mostShared) +
+                    " for a block; compile the model for it with --cuda-arch, or use --device cpu");
       constexpr int64_t without = 48 << 10; // what every kernel may take
       if (kernel.scratch > without)
         driver.setFunctionAttribute(function, attribute::maxDynamicSharedMemory, static_cast<int>(kernel.scratch));
@@ -358,7 +372,9 @@ struct CudaDevice::State {
     }
   }
 
-  std::unique_ptr<CudaMemory> take(int64_t bytes, const char *what) { return std::make_unique<CudaMemory>(driver, bytes, what, stream); }
+  std::unique_ptr<CudaMemory> take(int64_t bytes, const char *what) {
+    return std::make_unique<CudaMemory>(driver, bytes, what, stream);
+  }
 
   void issue(LaunchList &list, const Counts &counts, std::vector<LaunchTiming> *timings) {
     timings ? list.runTimed(stream, *timings, counts) : list.run(stream);
@@ -420,8 +436,13 @@ struct CudaDevice::State {
         strides.push_back(stride(run, step.buffers[b], step.strides[b]));
       }
       prepared.callOffsets.push_back(calls.next());
-      const xfc_call call{shape, &shape->sets[step.set], &shape->sets[step.keySet], step.keys < 0 ? nullptr : &shape->keys[step.keys],
-                          nullptr, nullptr, nullptr};
+      const xfc_call call{shape,
+                          &shape->sets[step.set],
+                          &shape->sets[step.keySet],
+                          step.keys < 0 ? nullptr : &shape->keys[step.keys],
+                          nullptr,
+                          nullptr,
+                          nullptr};
       calls.add(prepared.calls->address(), call, buffers, strides, step.immediates);
     }
     copy(prepared.calls->address(), calls.bytes);
@@ -474,7 +495,8 @@ struct CudaDevice::State {
 
   // Starts the copy of a result of the last run into memory of the host, dense rows.
   void fetch(const Prepared &prepared, const ProgramRun &run, const Output &output, CudaReadback &into) {
-    const int64_t element = bytesOf(output.type), features = featuresOf(output), width = features * element, rows = rowsOf(output, run.counts);
+    const int64_t element = bytesOf(output.type), features = featuresOf(output), width = features * element,
+                  rows = rowsOf(output, run.counts);
     if (into.memory && into.memory->size < rows * width)
       driver.synchronizeEvent(into.copied);
     if (!into.memory || into.memory->size < rows * width)
@@ -518,7 +540,9 @@ std::string CudaDevice::name() const {
   return state->gpu + ", " + state->image->arch + (state->compiled ? "" : " PTX");
 }
 
-std::unique_ptr<DeviceMemory> CudaDevice::allocate(int64_t bytes, const char *what, bool) { return state->take(bytes, what); }
+std::unique_ptr<DeviceMemory> CudaDevice::allocate(int64_t bytes, const char *what, bool) {
+  return state->take(bytes, what);
+}
 
 int64_t CudaDevice::available() const {
   size_t free = 0, total = 0;
@@ -564,8 +588,8 @@ void CudaDevice::pack(std::span<const PackRun> runs) {
   for (const PackRun &run : runs) {
     const std::array<void *, 2> buffers{run.from, run.to};
     const std::array<int64_t, 2> strides{};
-    packing->list->launches.push_back(
-        {s.functions[run.kernel], &s.module->kernels[run.kernel], nullptr, packing->calls->address() + calls.next(), run.chunks});
+    packing->list->launches.push_back({s.functions[run.kernel], &s.module->kernels[run.kernel], nullptr,
+                                       packing->calls->address() + calls.next(), run.chunks});
     calls.add(packing->calls->address(), {}, buffers, strides, {});
   }
   s.copy(packing->calls->address(), calls.bytes);
@@ -573,13 +597,14 @@ void CudaDevice::pack(std::span<const PackRun> runs) {
   s.issue(*s.packings.back()->list, {}, timings);
 }
 
-// Kernels read a batch where it lies, so that a graph serves every batch of its bucket: a staged one is moved there by the GPU,
-// which takes a hundredth of the time that it took to come.
+// Kernels read a batch where it lies, so that a graph serves every batch of its bucket: a staged one is moved there by
+// the GPU, which takes a hundredth of the time that it took to come.
 void CudaDevice::stage(const ProgramRun &run) {
   State &s = *state;
   State::Prepared &prepared = *s.programs.at(run.program);
   prepared.staged.shape = nullptr;
-  if (!prepared.block || prepared.placement != run.placement || !State::sameArguments(prepared.arguments, run.arguments))
+  if (!prepared.block || prepared.placement != run.placement ||
+      !State::sameArguments(prepared.arguments, run.arguments))
     return; // calls are written anew for it
   s.driver.waitForEvent(s.copies, prepared.taken, 0);
   prepared.staged.bytes = s.send(prepared, run, *prepared.incoming, s.copies);
@@ -594,7 +619,8 @@ void CudaDevice::run(const ProgramRun &run) {
   State::Prepared &prepared = *s.programs.at(run.program);
   s.place(prepared, run);
   State::Prepared::Staged &staged = prepared.staged;
-  if (staged.shape == run.shape && std::memcmp(&staged.content, run.shape, sizeof staged.content) == 0 && staged.arguments == run.arguments) {
+  if (staged.shape == run.shape && std::memcmp(&staged.content, run.shape, sizeof staged.content) == 0 &&
+      staged.arguments == run.arguments) {
     s.driver.waitForEvent(s.stream, prepared.arrived, 0);
     s.driver.copyOnDeviceAsync(prepared.block->address(), prepared.incoming->address(), staged.bytes, s.stream);
     s.driver.recordEvent(prepared.taken, s.stream);
@@ -615,7 +641,8 @@ void CudaDevice::run(const ProgramRun &run) {
 void CudaDevice::copyRows(const ProgramRun &run, const Output &output, void *rows, std::span<const int32_t> to) {
   State &s = *state;
   const State::Prepared &prepared = *s.programs.at(run.program);
-  const int64_t element = bytesOf(output.type), width = featuresOf(output) * element, stride = rowStrideOf(run, output) * element;
+  const int64_t element = bytesOf(output.type), width = featuresOf(output) * element,
+                stride = rowStrideOf(run, output) * element;
   for (const RowRun &neighbours : runsOf(to)) {
     Copy2D copy;
     copy.source = s.address(prepared, run, output.place) + neighbours.from * stride;

@@ -8,12 +8,13 @@ namespace xfc::cuda {
 
 class CudaDevice : public Device {
 public:
-  // The first GPU that the driver shows, and the best of the images (abi.h) that it can run. Throws Error: no driver or one
-  // that is too old, no GPU, or none of the images is for it.
+  // The first GPU that the driver shows, and the best of the images (abi.h) that it can run. Throws Error: no driver or
+  // one that is too old, no GPU, or none of the images is for it.
   explicit CudaDevice(const xfc_device_image *const *images);
   ~CudaDevice() override;
   const xfc_device_image &image() const;
-  // Takes the kernels of the image's plan, which must stay where it is. To be called once, before any program is prepared.
+  // Takes the kernels of the image's plan, which must stay where it is. To be called once, before any program is
+  // prepared.
   void load(const Module &module);
 
   const char *kind() const override { return "cuda"; }
@@ -39,7 +40,8 @@ private:
 
 // The index in `images` of the one for a GPU of compute capability major.minor, the newest first; -1: there is none.
 int chooseImage(const xfc_device_image *const *images, int major, int minor);
-// The version of the driver, as cuDriverGetVersion gives it, that PTX text of its .version needs; 0 where it names none.
+// The version of the driver, as cuDriverGetVersion gives it, that PTX text of its .version needs; 0 where it names
+// none.
 int driverFor(const char *ptx);
 
 } // namespace xfc::cuda

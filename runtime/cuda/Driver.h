@@ -1,5 +1,5 @@
-// NVIDIA's driver: the functions we call, found in libcuda.so.1 when a GPU is asked for. Types and numbers are declared here,
-// so that neither a header nor a library of CUDA is needed to build, and an executable runs where there is none.
+// NVIDIA's driver: the functions we call, found in libcuda.so.1 when a GPU is asked for. Types and numbers are declared
+// here, so that neither a header nor a library of CUDA is needed to build, and an executable runs where there is none.
 #pragma once
 
 #include "../core/Error.h"
@@ -8,7 +8,7 @@
 
 namespace xfc::cuda {
 
-using Result = int;      // CUresult; 0 is success
+using Result = int;       // CUresult; 0 is success
 using Address = uint64_t; // CUdeviceptr
 using DeviceNumber = int; // CUdevice
 using Context = struct ContextObject *;
@@ -37,11 +37,12 @@ struct Copy2D {
 };
 
 namespace error {
-constexpr Result outOfMemory = 2, noDevice = 100, noBinaryForGpu = 209, eccUncorrectable = 214, invalidPtx = 218, unsupportedPtxVersion = 222;
+constexpr Result outOfMemory = 2, noDevice = 100, noBinaryForGpu = 209, eccUncorrectable = 214, invalidPtx = 218,
+                 unsupportedPtxVersion = 222;
 } // namespace error
 namespace attribute {
 constexpr int sharedMemoryPerBlock = 97, majorVersion = 75, minorVersion = 76; // of a device
-constexpr int maxDynamicSharedMemory = 8;                                       // of a function
+constexpr int maxDynamicSharedMemory = 8;                                      // of a function
 } // namespace attribute
 namespace flag {
 constexpr unsigned streamNonBlocking = 1, eventDisableTiming = 2;
@@ -51,7 +52,8 @@ constexpr int jitErrorLog = 5, jitErrorLogBytes = 6; // options of cuModuleLoadD
 
 class Driver;
 
-// One function of the driver. A failed call throws Error with the function, the driver's name for the error, and what to do.
+// One function of the driver. A failed call throws Error with the function, the driver's name for the error, and what
+// to do.
 template <typename... Parameters> class DriverFunction {
 public:
   // `older`: the name it has in drivers that lack `name`.
@@ -102,7 +104,8 @@ public:
   F<ModuleHandle> unloadModule{*this, "cuModuleUnload"};
   F<FunctionHandle *, ModuleHandle, const char *> getFunction{*this, "cuModuleGetFunction"};
   F<FunctionHandle, int, int> setFunctionAttribute{*this, "cuFuncSetAttribute"};
-  F<FunctionHandle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void **, void **> launch{*this, "cuLaunchKernel"};
+  F<FunctionHandle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void **, void **>
+      launch{*this, "cuLaunchKernel"};
   F<Stream *, unsigned> createStream{*this, "cuStreamCreate"};
   F<Stream> destroyStream{*this, "cuStreamDestroy_v2"}, synchronizeStream{*this, "cuStreamSynchronize"};
   F<Stream, int> beginCapture{*this, "cuStreamBeginCapture_v2"};
@@ -128,7 +131,8 @@ private:
 };
 
 template <typename... P>
-DriverFunction<P...>::DriverFunction(const Driver &driver, const char *name, const char *older) : driver(driver), name(name) {
+DriverFunction<P...>::DriverFunction(const Driver &driver, const char *name, const char *older)
+    : driver(driver), name(name) {
   void *found = driver.find(name);
   if (!found && older)
     found = driver.find(older);

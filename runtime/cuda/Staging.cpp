@@ -41,7 +41,8 @@ StagingLayout::StagingLayout(const Program &program, const Counts &capacity, std
   auto add = [&](int64_t elements, int64_t size) { next = roundUp(next + elements * size, structureAlignment); };
   for (int set = 0; set < XFC_ROW_SETS; ++set) {
     const int64_t rows = capacity.rows[set], sequences = capacity.sequences[set];
-    for (int64_t elements : {sequences + 1, rows, rows, sequences, rows}) // offsets, positions, sequence_of, sentences, by_id
+    for (int64_t elements :
+         {sequences + 1, rows, rows, sequences, rows}) // offsets, positions, sequence_of, sentences, by_id
       add(elements, 4);
   }
   for (int structure = 0; structure < XFC_KEY_STRUCTURES; ++structure) {
@@ -127,7 +128,8 @@ Counts bucketOf(const Counts &counts, const Counts &capacity) {
   constexpr int64_t many = 1024;
   Counts bucket = counts;
   auto rounded = [](int64_t count, int64_t limit, bool toQuarters) {
-    const auto power = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(count, 1)))); // count is above half of it
+    const auto power = static_cast<int64_t>(
+        std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(count, 1)))); // count is above half of it
     return std::max(count, std::min(toQuarters ? roundUp(count, power / 8) : power, limit));
   };
   for (int set = 0; set < XFC_ROW_SETS; ++set) {

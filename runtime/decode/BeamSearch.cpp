@@ -255,7 +255,7 @@ private:
 struct Choice {
   const std::vector<std::unique_ptr<SentenceSearch>> &searches;
   const std::vector<size_t> &running;
-  std::vector<int64_t> rows; // the first of each
+  std::vector<int64_t> rows;    // the first of each
   std::vector<Scratch> scratch; // of each thread
   StepResult result;
   static void run(void *context, int64_t i, int thread) {
@@ -274,8 +274,9 @@ int64_t searchSteps(const SearchSentence &sentence, const SearchOptions &options
   return sentence.maxLength + (options.ignoreEos ? 0 : 1);
 }
 
-std::vector<std::vector<Hypothesis>> searchSentences(std::span<const SearchSentence> sentences, const SearchVocabulary &vocabulary,
-                                                     const SearchOptions &options, int64_t slotCount, SearchedModel &model,
+std::vector<std::vector<Hypothesis>> searchSentences(std::span<const SearchSentence> sentences,
+                                                     const SearchVocabulary &vocabulary, const SearchOptions &options,
+                                                     int64_t slotCount, SearchedModel &model,
                                                      const std::function<void(size_t)> &done, ThreadPool *pool) {
   Slots slots(slotCount);
   std::vector<std::vector<Hypothesis>> results(sentences.size());

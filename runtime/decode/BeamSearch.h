@@ -22,8 +22,8 @@
 
 namespace xfc {
 
-// What a step asks for: row h is a live hypothesis (see Batch::assignStep), ids[h] the token it reads, and wanted[h] one
-// whose log-probability is needed whatever its rank: what the hypothesis must take next, or eos.
+// What a step asks for: row h is a live hypothesis (see Batch::assignStep), ids[h] the token it reads, and wanted[h]
+// one whose log-probability is needed whatever its rank: what the hypothesis must take next, or eos.
 struct StepRequest {
   std::span<const int32_t> ids;
   std::span<const int32_t> wanted;
@@ -65,11 +65,13 @@ struct SearchSentence {
   std::span<const int32_t> prefix = {};
 };
 
-// The model as the search sees it. Sentences wait in their order, run, and leave; those that run share the memory there is.
+// The model as the search sees it. Sentences wait in their order, run, and leave; those that run share the memory there
+// is.
 class SearchedModel {
 public:
   virtual ~SearchedModel() = default;
-  // How many of the waiting sentences, the first of which is `first`, join those that run. At least one if `idle`: none runs.
+  // How many of the waiting sentences, the first of which is `first`, join those that run. At least one if `idle`: none
+  // runs.
   virtual size_t join(size_t first, bool idle) = 0;
   virtual StepResult step(const StepRequest &request) = 0;
   // The sentence has ended.
@@ -84,11 +86,13 @@ int64_t searchCandidates(const SearchOptions &options);
 // sentences that run together never hold more slots than the sum of searchWidth x searchSteps.
 int64_t searchSteps(const SearchSentence &sentence, const SearchOptions &options);
 
-// Searches with `slots` rows of cache. Results in the order of the sentences. Throws Error when the model gives no finite
-// log-probability. `done` is called with the input's index. With a pool its threads rank the continuations of different
-// sentences.
-std::vector<std::vector<Hypothesis>> searchSentences(std::span<const SearchSentence> sentences, const SearchVocabulary &vocabulary,
-                                                     const SearchOptions &options, int64_t slots, SearchedModel &model,
-                                                     const std::function<void(size_t)> &done = {}, ThreadPool *pool = nullptr);
+// Searches with `slots` rows of cache. Results in the order of the sentences. Throws Error when the model gives no
+// finite log-probability. `done` is called with the input's index. With a pool its threads rank the continuations of
+// different sentences.
+std::vector<std::vector<Hypothesis>> searchSentences(std::span<const SearchSentence> sentences,
+                                                     const SearchVocabulary &vocabulary, const SearchOptions &options,
+                                                     int64_t slots, SearchedModel &model,
+                                                     const std::function<void(size_t)> &done = {},
+                                                     ThreadPool *pool = nullptr);
 
 } // namespace xfc

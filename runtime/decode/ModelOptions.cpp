@@ -45,7 +45,8 @@ void addDevice(CLI::App &command, std::string &device) {
 }
 
 std::unique_ptr<Engine> makeEngine(int threads, const std::string &device) {
-  return std::make_unique<Engine>(threads > 0 ? threads : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u)), device);
+  return std::make_unique<Engine>(
+      threads > 0 ? threads : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u)), device);
 }
 
 void ModelOptions::addTo(CLI::App &command) {
@@ -75,7 +76,9 @@ void ModelOptions::addVocabularyTo(CLI::App &command, bool withFormat) {
 }
 
 void addComputeType(CLI::App &command, std::string &type) {
-  command.add_option("--compute-type", type, "what decoding multiplies in, of the types that `info` lists (default: the first of them)")
+  command
+      .add_option("--compute-type", type,
+                  "what decoding multiplies in, of the types that `info` lists (default: the first of them)")
       ->check(CLI::IsMember({"f32", "bf16", "int8", "f64"}));
 }
 

@@ -1,5 +1,5 @@
-// Weights and vocabulary inside the executable itself: executable | weights | vocabularies | trailer. The weights begin at a
-// multiple of 64 bytes, so that they can stay where they are.
+// Weights and vocabulary inside the executable itself: executable | weights | vocabularies | trailer. The weights begin
+// at a multiple of 64 bytes, so that they can stay where they are.
 #include "Packed.h"
 #include <cstring>
 #include <fstream>
@@ -61,11 +61,13 @@ std::optional<PackedModel> packedModel() {
   if (trailer.weights == 0)
     return std::nullopt;
   uint64_t vocabulary = self.executable + trailer.weights;
-  return PackedModel{MappedFile(Self::file, self.executable, trailer.weights), self.read(vocabulary, trailer.vocabulary),
+  return PackedModel{MappedFile(Self::file, self.executable, trailer.weights),
+                     self.read(vocabulary, trailer.vocabulary),
                      self.read(vocabulary + trailer.vocabulary, trailer.targetVocabulary)};
 }
 
-void writePacked(std::string_view weights, std::string_view vocabulary, std::string_view targetVocabulary, const std::string &file) {
+void writePacked(std::string_view weights, std::string_view vocabulary, std::string_view targetVocabulary,
+                 const std::string &file) {
   Self self;
   Trailer trailer{weights.size(), vocabulary.size(), targetVocabulary.size(), {}};
   std::memcpy(trailer.magic, magic, sizeof magic);

@@ -15,7 +15,9 @@ struct PackedModel {
 
 // What the running executable carries; nothing if it is not packed. Throws Error when the trailer is damaged.
 std::optional<PackedModel> packedModel();
-// Writes the running executable (without what it may carry already) and these files' bytes to `file`, whole or not at all.
-void writePacked(std::string_view weights, std::string_view vocabulary, std::string_view targetVocabulary, const std::string &file);
+// Writes the running executable (without what it may carry already) and these files' bytes to `file`, whole or not at
+// all.
+void writePacked(std::string_view weights, std::string_view vocabulary, std::string_view targetVocabulary,
+                 const std::string &file);
 
 } // namespace xfc

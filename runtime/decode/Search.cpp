@@ -1,5 +1,5 @@
-// From source sentences to target sentences: a set of sentences that run, renewed as they end, through the programs encode
-// and decode_candidates or decode_step.
+// From source sentences to target sentences: a set of sentences that run, renewed as they end, through the programs
+// encode and decode_candidates or decode_step.
 #include "Search.h"
 #include "../core/Memory.h"
 #include "BeamSearch.h"
@@ -46,8 +46,8 @@ struct SearchPlan {
 };
 
 // The longest first, so that memory peaks at once, and like lengths together.
-SearchPlan planSearch(const Module &module, const std::vector<std::vector<int32_t>> &sources, const SearchOptions &options,
-                      const std::vector<std::vector<int32_t>> &prefixes) {
+SearchPlan planSearch(const Module &module, const std::vector<std::vector<int32_t>> &sources,
+                      const SearchOptions &options, const std::vector<std::vector<int32_t>> &prefixes) {
   std::vector<size_t> order(sources.size());
   std::iota(order.begin(), order.end(), size_t(0));
   std::stable_sort(order.begin(), order.end(),
@@ -60,7 +60,8 @@ SearchPlan planSearch(const Module &module, const std::vector<std::vector<int32_
     if (!prefixes.empty())
       sentence.prefix = prefixes[index];
     if (sentence.maxLength == 0)
-      sentence.maxLength = std::max({2 * length + 10, sentence.minLength, static_cast<int64_t>(sentence.prefix.size())});
+      sentence.maxLength =
+          std::max({2 * length + 10, sentence.minLength, static_cast<int64_t>(sentence.prefix.size())});
     if (module.maxTargetLength > 0) // the decoder reads start and, before eos, every token
       sentence.maxLength = std::min(sentence.maxLength, module.maxTargetLength - (options.ignoreEos ? 0 : 1));
     plan.sentences.push_back(sentence);
@@ -77,9 +78,10 @@ SearchPlan planSearch(const Module &module, const std::vector<std::vector<int32_
 // The programs of a model, and the keys and values they hand on, in rows that belong to a sentence while it runs.
 class StepDecoder : public SearchedModel {
 public:
-  StepDecoder(Engine &engine, const std::vector<std::vector<int32_t>> &sources, const SearchPlan &plan, const SearchOptions &options)
-      : engine(engine), program(engine.module().stepProgram(searchCandidates(options), options.computeType)), plan(plan),
-        sentences(sources.size()), rows(sources.size()), freeRows(plan.capacity.rows[XFC_SOURCE]) {
+  StepDecoder(Engine &engine, const std::vector<std::vector<int32_t>> &sources, const SearchPlan &plan,
+              const SearchOptions &options)
+      : engine(engine), program(engine.module().stepProgram(searchCandidates(options), options.computeType)),
+        plan(plan), sentences(sources.size()), rows(sources.size()), freeRows(plan.capacity.rows[XFC_SOURCE]) {
     const Module &module = engine.module();
     if (!program || !engine.has("encode"))
       throw Error("model '" + module.model +
@@ -94,7 +96,9 @@ public:
     engine.reserve(program->name, plan.capacity);
     for (const Argument &argument : program->arguments) {
       const bool kept = argument.role == Argument::Role::State || argument.set == XFC_SOURCE;
-      void *rows = kept ? engine.rows(argument.name, plan.capacity.rows[argument.set] * featuresOf(argument) * bytesOf(argument.type)) : nullptr;
+      void *rows = kept ? engine.rows(argument.name,
+                                      plan.capacity.rows[argument.set] * featuresOf(argument) * bytesOf(argument.type))
+                        : nullptr;
       bindings.push_back({argument.name, rows, 0, kept});
     }
   }
@@ -121,8 +125,8 @@ public:
   }
 
   StepResult step(const StepRequest &request) override {
-    batch.assignStep(sentences, engine.module().pad, plan.capacity.rows[XFC_SOURCE], request.sentenceOf, request.positions, request.slots,
-                     request.history, plan.capacity.rows[XFC_CACHE]);
+    batch.assignStep(sentences, engine.module().pad, plan.capacity.rows[XFC_SOURCE], request.sentenceOf,
+                     request.positions, request.slots, request.history, plan.capacity.rows[XFC_CACHE]);
     ids.assign(request.ids.begin(), request.ids.end());
     wanted.assign(request.wanted.begin(), request.wanted.end());
     for (Binding &binding : bindings)
@@ -157,10 +161,12 @@ private:
   void checkMemory() const {
     if (engine.device().isHost())
       return;
-    const int64_t needed = predictMemory(engine.module(), {encoder, program->name}, plan.capacity, 0).total() - engine.deviceBytes();
+    const int64_t needed =
+        predictMemory(engine.module(), {encoder, program->name}, plan.capacity, 0).total() - engine.deviceBytes();
     const int64_t available = engine.device().available();
     if (needed > available)
-      throw Error("--device cuda: the search needs " + std::to_string(needed) + " more bytes of the GPU's memory, of which " + std::to_string(available) +
+      throw Error("--device cuda: the search needs " + std::to_string(needed) +
+                  " more bytes of the GPU's memory, of which " + std::to_string(available) +
                   " are free; use a smaller --batch-tokens or --beam");
   }
 
@@ -183,7 +189,8 @@ private:
 
     // The results live in the arena, which the first step will overwrite.
     for (size_t i = 0; i < bindings.size(); ++i)
-      if (const Argument &argument = program->arguments[i]; argument.role != Argument::Role::State && argument.set == XFC_SOURCE)
+      if (const Argument &argument = program->arguments[i];
+          argument.role != Argument::Role::State && argument.set == XFC_SOURCE)
         engine.copyRows(encoder, argument.name, bindings[i].data, taken);
   }
 
@@ -219,7 +226,8 @@ void check(const SearchOptions &options) {
 
 } // namespace
 
-Counts searchCounts(const Module &module, const std::vector<std::vector<int32_t>> &sources, const SearchOptions &options) {
+Counts searchCounts(const Module &module, const std::vector<std::vector<int32_t>> &sources,
+                    const SearchOptions &options) {
   check(options);
   return planSearch(module, sources, options, {}).capacity;
 }
@@ -233,8 +241,8 @@ std::vector<std::vector<Hypothesis>> search(Engine &engine, const std::vector<st
   const SearchPlan plan = planSearch(module, sources, options, prefixes);
   StepDecoder decoder(engine, sources, plan, options);
   const SearchVocabulary vocabulary{module.targetVocab, module.pad, module.start, module.eos};
-  std::vector<std::vector<Hypothesis>> found =
-      searchSentences(plan.sentences, vocabulary, options, plan.capacity.rows[XFC_CACHE], decoder, done, &engine.pool());
+  std::vector<std::vector<Hypothesis>> found = searchSentences(
+      plan.sentences, vocabulary, options, plan.capacity.rows[XFC_CACHE], decoder, done, &engine.pool());
   std::vector<std::vector<Hypothesis>> results(sources.size());
   for (size_t i = 0; i < found.size(); ++i)
     results[plan.sentences[i].index] = std::move(found[i]);

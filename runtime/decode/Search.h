@@ -22,7 +22,7 @@ struct SearchOptions {
   int64_t maxLength = 0; // tokens without eos; 0: twice the source plus 10; at most what the model takes
   int64_t minLength = 0;
   int64_t batchTokens = 2048; // that run together: at most so many source tokens, and so many live hypotheses
-  std::string computeType; // of the products: one of Module::computeTypes; empty: the executable's own
+  std::string computeType;    // of the products: one of Module::computeTypes; empty: the executable's own
   bool ignoreEos = false;     // bench: every sentence runs to maxLength, and no eos is scored
 };
 
@@ -43,6 +43,7 @@ std::vector<std::vector<Hypothesis>> search(Engine &engine, const std::vector<st
                                             const std::function<void(size_t)> &done = {});
 
 // The counts that such a search stays within, for reserving memory.
-Counts searchCounts(const Module &module, const std::vector<std::vector<int32_t>> &sources, const SearchOptions &options);
+Counts searchCounts(const Module &module, const std::vector<std::vector<int32_t>> &sources,
+                    const SearchOptions &options);
 
 } // namespace xfc

@@ -60,7 +60,8 @@ public:
       }
       found = search(*model.engine, filled, options.search, forced, [&](size_t) {
         ++done;
-        bar.update(static_cast<double>(done) / searched.size(), std::to_string(done) + " of " + std::to_string(searched.size()) + " sentences");
+        bar.update(static_cast<double>(done) / searched.size(),
+                   std::to_string(done) + " of " + std::to_string(searched.size()) + " sentences");
       });
     }
     std::string text;

@@ -21,7 +21,8 @@ int lengthClass(const Corpus &corpus, int64_t pair) {
 
 } // namespace
 
-std::vector<std::vector<int64_t>> epochBatches(const Corpus &corpus, int64_t batchTokens, uint64_t seed, int64_t epoch) {
+std::vector<std::vector<int64_t>> epochBatches(const Corpus &corpus, int64_t batchTokens, uint64_t seed,
+                                               int64_t epoch) {
   std::seed_seq seeds{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(epoch)};
   std::mt19937_64 random(seeds);
   std::vector<int64_t> order(corpus.size());

@@ -20,7 +20,10 @@ public:
     int64_t epoch = 0, batch = 0; // of the next batch
   };
 
-  Batches(const Corpus &corpus, int64_t batchTokens, uint64_t seed) : corpus(corpus), batchTokens(batchTokens), seed(seed) { seek({}); }
+  Batches(const Corpus &corpus, int64_t batchTokens, uint64_t seed)
+      : corpus(corpus), batchTokens(batchTokens), seed(seed) {
+    seek({});
+  }
   const std::vector<int64_t> &next();
   Position position() const { return at; }
   void seek(Position position);

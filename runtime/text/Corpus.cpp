@@ -42,7 +42,8 @@ void Corpus::add(const std::vector<int32_t> &source, std::vector<int32_t> target
   target.insert(target.begin(), module.start);
   target.push_back(module.eos);
   int64_t sourceLength = source.size(), targetLength = target.size() - 1;
-  if ((module.maxLength > 0 && sourceLength > module.maxLength) || (module.maxTargetLength > 0 && targetLength > module.maxTargetLength)) {
+  if ((module.maxLength > 0 && sourceLength > module.maxLength) ||
+      (module.maxTargetLength > 0 && targetLength > module.maxTargetLength)) {
     ++skippedLong;
     return;
   }
@@ -52,7 +53,8 @@ void Corpus::add(const std::vector<int32_t> &source, std::vector<int32_t> target
   targetTokens += targetLength;
 }
 
-Corpus::Corpus(const std::vector<std::vector<int32_t>> &sources, const std::vector<std::vector<int32_t>> &targets, const Module &module) {
+Corpus::Corpus(const std::vector<std::vector<int32_t>> &sources, const std::vector<std::vector<int32_t>> &targets,
+               const Module &module) {
   for (size_t i = 0; i < sources.size(); ++i)
     add(sources[i], targets[i], module);
 }
@@ -61,8 +63,9 @@ Corpus::Corpus(const std::vector<std::string> &sourceFiles, const std::vector<st
                const Vocabularies &vocabularies, const Module &module, Format format) {
   std::vector<Line> sourceLines = readAll(sourceFiles), targetLines = readAll(targetFiles);
   if (sourceLines.size() != targetLines.size())
-    throw Error(listed(sourceFiles) + " has " + std::to_string(sourceLines.size()) + " lines, " + listed(targetFiles) + " " +
-                std::to_string(targetLines.size()) + "; line i of one must be the translation of line i of the other");
+    throw Error(listed(sourceFiles) + " has " + std::to_string(sourceLines.size()) + " lines, " + listed(targetFiles) +
+                " " + std::to_string(targetLines.size()) +
+                "; line i of one must be the translation of line i of the other");
   bool sourceEos = module.sourceEos && format != Format::Ids;
   for (size_t i = 0; i < sourceLines.size(); ++i) {
     std::vector<int32_t> source = vocabularies.source.encode(sourceLines[i].text, format, sourceLines[i].where);
@@ -76,8 +79,9 @@ Corpus::Corpus(const std::vector<std::string> &sourceFiles, const std::vector<st
     add(source, std::move(target), module);
   }
   if (size() == 0)
-    throw Error(listed(sourceFiles) + ": no pair is left to use: " + std::to_string(skippedEmpty) + " have an empty side, " +
-                std::to_string(skippedLong) + " are longer than the model's max_length of " + std::to_string(module.maxLength) + " tokens");
+    throw Error(listed(sourceFiles) + ": no pair is left to use: " + std::to_string(skippedEmpty) +
+                " have an empty side, " + std::to_string(skippedLong) + " are longer than the model's max_length of " +
+                std::to_string(module.maxLength) + " tokens");
 }
 
 } // namespace xfc

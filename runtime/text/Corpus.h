@@ -19,7 +19,8 @@ public:
   Corpus(const std::vector<std::string> &sourceFiles, const std::vector<std::string> &targetFiles,
          const Vocabularies &vocabularies, const Module &module, Format format);
   // Of sources as the encoder reads them, and targets without start and eos.
-  Corpus(const std::vector<std::vector<int32_t>> &sources, const std::vector<std::vector<int32_t>> &targets, const Module &module);
+  Corpus(const std::vector<std::vector<int32_t>> &sources, const std::vector<std::vector<int32_t>> &targets,
+         const Module &module);
 
   size_t size() const { return sequences.size() / 2; }
   // As the encoder reads it: eos included if the model wants one (ids are taken verbatim).
@@ -41,7 +42,9 @@ private:
     int64_t begin;
     int32_t length;
   };
-  std::span<const int32_t> tokens(size_t i) const { return {ids.data() + sequences[i].begin, static_cast<size_t>(sequences[i].length)}; }
+  std::span<const int32_t> tokens(size_t i) const {
+    return {ids.data() + sequences[i].begin, static_cast<size_t>(sequences[i].length)};
+  }
   void store(const std::vector<int32_t> &sequence);
   void add(const std::vector<int32_t> &source, std::vector<int32_t> target, const Module &module);
 

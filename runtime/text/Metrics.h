@@ -7,7 +7,7 @@
 namespace xfc {
 
 struct Score {
-  double value; // 0..100
+  double value;          // 0..100
   std::string signature; // nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:...
 };
 Score bleu(const std::vector<std::string> &hypotheses, const std::vector<std::string> &references);

@@ -37,7 +37,8 @@ template <typename Use> void forEachToken(std::string_view line, Use use) {
 } // namespace
 
 Vocabulary::Vocabulary(std::unique_ptr<State> state) : state(std::move(state)) {}
-Vocabulary::Vocabulary(const std::string &file, int64_t expected) : Vocabulary(fromBytes(readFile(file), file, expected)) {}
+Vocabulary::Vocabulary(const std::string &file, int64_t expected)
+    : Vocabulary(fromBytes(readFile(file), file, expected)) {}
 Vocabulary::Vocabulary(int64_t size) : state(std::make_unique<State>()) { state->size = size; }
 Vocabulary::~Vocabulary() = default;
 Vocabulary::Vocabulary(Vocabulary &&) noexcept = default;
@@ -52,7 +53,8 @@ Vocabulary Vocabulary::fromBytes(std::string_view bytes, const std::string &name
   state->size = state->model->GetPieceSize();
   if (expected != 0 && state->size != expected)
     throw Error(name + ": the vocabulary has " + std::to_string(state->size) + " pieces, this model was compiled for " +
-                std::to_string(expected) + "; compile it with `xfc compile --vocab " + name + "` or give the vocabulary it was compiled with");
+                std::to_string(expected) + "; compile it with `xfc compile --vocab " + name +
+                "` or give the vocabulary it was compiled with");
   return Vocabulary(std::move(state));
 }
 
@@ -63,8 +65,9 @@ std::vector<int32_t> Vocabulary::encode(std::string_view line, Format format, co
       int32_t id = -1;
       auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), id);
       if (error != std::errc() || end != token.data() + token.size() || id < 0 || id >= state->size)
-        throw Error(where + ": '" + printable(token.substr(0, 40)) + "' is not a token id; expected integers from 0 to " +
-                    std::to_string(state->size - 1) + " separated by blanks");
+        throw Error(where + ": '" + printable(token.substr(0, 40)) +
+                    "' is not a token id; expected integers from 0 to " + std::to_string(state->size - 1) +
+                    " separated by blanks");
       ids.push_back(id);
     });
     return ids;
@@ -72,7 +75,8 @@ std::vector<int32_t> Vocabulary::encode(std::string_view line, Format format, co
   if (!state->model)
     throw Error(where + ": text needs a vocabulary; give --vocab spm.model, or --format ids for token ids");
   if (format == Format::Pieces) {
-    forEachToken(line, [&](std::string_view token) { ids.push_back(state->model->PieceToId({token.data(), token.size()})); });
+    forEachToken(line,
+                 [&](std::string_view token) { ids.push_back(state->model->PieceToId({token.data(), token.size()})); });
     return ids;
   }
   std::vector<int> encoded;
@@ -107,10 +111,13 @@ const std::string &Vocabulary::bytes() const { return state->bytes; }
 void Vocabulary::checkTokens(const Module &module) const {
   if (!state->model)
     return;
-  for (auto [what, id, expected] : {std::tuple{"pad", state->model->pad_id(), module.pad}, {"eos", state->model->eos_id(), module.eos}})
+  for (auto [what, id, expected] :
+       {std::tuple{"pad", state->model->pad_id(), module.pad}, {"eos", state->model->eos_id(), module.eos}})
     if (id != expected)
-      throw Error(state->name + ": its " + what + " token is " + std::to_string(id) + ", this model was compiled for " + std::to_string(expected) +
-                  "; `xfc vocab` makes vocabularies for the models that ship, and `xfc compile --vocab` takes the ids of others");
+      throw Error(state->name + ": its " + what + " token is " + std::to_string(id) + ", this model was compiled for " +
+                  std::to_string(expected) +
+                  "; `xfc vocab` makes vocabularies for the models that ship, and `xfc compile --vocab` takes the ids "
+                  "of others");
 }
 
 // FNV-1a, 64 bits: tells vocabularies apart, and is no seal.

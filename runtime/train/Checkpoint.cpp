@@ -23,15 +23,24 @@ int64_t elements(const Parameter &parameter) {
 template <typename Use> void forEachMoment(Engine &engine, Use use) {
   int64_t bytes = bytesOf(engine.module().type);
   for (const Parameter &parameter : engine.module().parameters) {
-    use("moment1." + parameter.name, parameter, static_cast<uint8_t *>(engine.moments1()) + parameter.offset * bytes, elements(parameter) * bytes);
-    use("moment2." + parameter.name, parameter, static_cast<uint8_t *>(engine.moments2()) + parameter.offset * bytes, elements(parameter) * bytes);
+    use("moment1." + parameter.name, parameter, static_cast<uint8_t *>(engine.moments1()) + parameter.offset * bytes,
+        elements(parameter) * bytes);
+    use("moment2." + parameter.name, parameter, static_cast<uint8_t *>(engine.moments2()) + parameter.offset * bytes,
+        elements(parameter) * bytes);
   }
 }
 
 std::string text(const Progress &p) {
-  nlohmann::ordered_json json = {{"step", p.step}, {"epoch", p.position.epoch}, {"batch", p.position.batch}, {"seed", p.seed},
-                                 {"data", p.data}, {"batch_tokens", p.batchTokens}, {"accumulate", p.accumulate},
-                                 {"seconds", p.seconds}, {"best_step", p.bestStep}, {"validated_step", p.validatedStep},
+  nlohmann::ordered_json json = {{"step", p.step},
+                                 {"epoch", p.position.epoch},
+                                 {"batch", p.position.batch},
+                                 {"seed", p.seed},
+                                 {"data", p.data},
+                                 {"batch_tokens", p.batchTokens},
+                                 {"accumulate", p.accumulate},
+                                 {"seconds", p.seconds},
+                                 {"best_step", p.bestStep},
+                                 {"validated_step", p.validatedStep},
                                  {"without_improvement", p.withoutImprovement}};
   if (p.bestStep > 0)
     json["best_loss"] = p.bestLoss;
@@ -97,7 +106,8 @@ void RunFolder::saveState(Engine &engine, const Progress &progress) const {
     tensor.name = "weights." + tensor.name;
   const char *type = engine.module().type == DType::F64 ? "F64" : "F32";
   forEachMoment(engine, [&](const std::string &name, const Parameter &parameter, uint8_t *data, int64_t bytes) {
-    tensors.push_back({name, type, parameter.shape, {reinterpret_cast<const char *>(data), static_cast<size_t>(bytes)}});
+    tensors.push_back(
+        {name, type, parameter.shape, {reinterpret_cast<const char *>(data), static_cast<size_t>(bytes)}});
   });
   makeFolder(file("state"));
   writeSafetensors(file(stateFile), tensors, {{"model", engine.module().hash}, {"progress", text(progress)}});
@@ -108,7 +118,8 @@ Progress RunFolder::loadState(Engine &engine) const {
   std::map<std::string, std::string> metadata;
   Tensors tensors = readSafetensors(name, &metadata);
   if (metadata["model"] != engine.module().hash)
-    throw Error(name + ": this run was begun with another model; resume it with the executable it was begun with, or train into a new --out");
+    throw Error(name + ": this run was begun with another model; resume it with the executable it was begun with, or "
+                       "train into a new --out");
   Tensors parameters;
   for (auto &[key, tensor] : tensors)
     if (key.starts_with("weights."))
@@ -117,7 +128,8 @@ Progress RunFolder::loadState(Engine &engine) const {
   forEachMoment(engine, [&](const std::string &key, const Parameter &, uint8_t *data, int64_t bytes) {
     auto found = tensors.find(key);
     if (found == tensors.end() || static_cast<int64_t>(found->second.bytes.size()) != bytes)
-      throw Error(name + ": " + key + " is missing or of another size; the file is damaged, begin again in a new --out");
+      throw Error(name + ": " + key +
+                  " is missing or of another size; the file is damaged, begin again in a new --out");
     std::memcpy(data, found->second.bytes.data(), bytes);
   });
   engine.momentsChanged();
@@ -129,7 +141,8 @@ Progress RunFolder::loadState(Engine &engine) const {
 }
 
 void RunFolder::saveWeights(Engine &engine, const std::string &name, int64_t step) const {
-  writeSafetensors(file(name), weights(engine), {{"format", "xfc"}, {"model", engine.module().model}, {"step", std::to_string(step)}});
+  writeSafetensors(file(name), weights(engine),
+                   {{"format", "xfc"}, {"model", engine.module().model}, {"step", std::to_string(step)}});
 }
 
 void RunFolder::prune(int64_t count, int64_t step) const {

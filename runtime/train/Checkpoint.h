@@ -30,7 +30,7 @@ public:
   std::string keptFile(int64_t step) const;
   std::vector<int64_t> keptSteps() const; // ascending
   bool isFolder() const;
-  bool empty() const;                     // or not there at all
+  bool empty() const;         // or not there at all
   void removePartial() const; // what a run that was killed was writing
   bool hasState() const;
 

@@ -39,7 +39,8 @@ void run(const EvaluateOptions &options) {
     EncodedLines lines(model, sources, options.model.format, options.source);
     hypotheses = translateLines(model, lines, options.model.format, options.search, [&](size_t) {
       ++done;
-      bar.update(static_cast<double>(done) / sources.size(), std::to_string(done) + " of " + std::to_string(sources.size()) + " sentences");
+      bar.update(static_cast<double>(done) / sources.size(),
+                 std::to_string(done) + " of " + std::to_string(sources.size()) + " sentences");
     });
   }
   if (hypotheses.size() != references.size())
@@ -47,8 +48,11 @@ void run(const EvaluateOptions &options) {
                 std::to_string(references.size()) + "; expected one hypothesis for each reference");
   Score b = bleu(hypotheses, references), c = chrf(hypotheses, references);
   if (options.json) {
-    nlohmann::ordered_json object = {{"sentences", references.size()}, {"bleu", b.value}, {"bleu_signature", b.signature},
-                                     {"chrf", c.value}, {"chrf_signature", c.signature}};
+    nlohmann::ordered_json object = {{"sentences", references.size()},
+                                     {"bleu", b.value},
+                                     {"bleu_signature", b.signature},
+                                     {"chrf", c.value},
+                                     {"chrf_signature", c.signature}};
     std::printf("%s\n", object.dump().c_str());
   } else {
     std::printf("BLEU  %6.2f  %s\nchrF2 %6.2f  %s\n", b.value, b.signature.c_str(), c.value, c.signature.c_str());
@@ -58,17 +62,26 @@ void run(const EvaluateOptions &options) {
 } // namespace
 
 void addEvaluate(CLI::App &app) {
-  CLI::App *command = app.add_subcommand("evaluate", "BLEU and chrF, as sacreBLEU computes them, of a model or of a file of translations");
+  CLI::App *command = app.add_subcommand(
+      "evaluate", "BLEU and chrF, as sacreBLEU computes them, of a model or of a file of translations");
   auto options = std::make_shared<EvaluateOptions>();
   options->model.addTo(*command);
   options->model.addVocabularyTo(*command);
   CLI::Option *source = command->add_option("--source", options->source, "text to translate, one sentence a line");
   command->add_option("--target", options->target, "its reference translations")->required();
-  command->add_option("--hypothesis", options->hypothesis, "translations to score, in place of a model and --source")->excludes(source);
-  command->add_option("--beam", options->search.beam, "live hypotheses of a sentence; 1: greedy")->check(CLI::PositiveNumber)->capture_default_str();
-  command->add_option("--length-penalty", options->search.lengthPenalty, "A of score = log-probability / ((5+n)/6)^A")->check(FiniteNumber)->capture_default_str();
-  command->add_option("--batch-tokens", options->search.batchTokens, "most source tokens, and most live hypotheses, of a batch")
-      ->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_option("--hypothesis", options->hypothesis, "translations to score, in place of a model and --source")
+      ->excludes(source);
+  command->add_option("--beam", options->search.beam, "live hypotheses of a sentence; 1: greedy")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--length-penalty", options->search.lengthPenalty, "A of score = log-probability / ((5+n)/6)^A")
+      ->check(FiniteNumber)
+      ->capture_default_str();
+  command
+      ->add_option("--batch-tokens", options->search.batchTokens,
+                   "most source tokens, and most live hypotheses, of a batch")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   command->add_flag("--json", options->json, "one JSON object");
   command->callback([options] { run(*options); });
 }

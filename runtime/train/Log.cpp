@@ -12,7 +12,8 @@ TrainingLog::TrainingLog(const std::string &name, int64_t step) : name(name) {
   if (step > 0 && exists(name)) {
     std::istringstream lines(readFile(name));
     for (std::string line; std::getline(lines, line);)
-      if (auto record = nlohmann::json::parse(line, nullptr, false); record.is_object() && record.value("step", int64_t(0)) <= step)
+      if (auto record = nlohmann::json::parse(line, nullptr, false);
+          record.is_object() && record.value("step", int64_t(0)) <= step)
         kept += line + "\n";
   }
   writeFile(name, kept);

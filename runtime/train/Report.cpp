@@ -12,7 +12,8 @@ namespace {
 
 constexpr const char *colors[] = {"#1f5fa8", "#c8501e", "#2f8f4e"};
 
-constexpr const char *style = R"(body{font:15px/1.5 system-ui,sans-serif;color:#222;max-width:980px;margin:2em auto;padding:0 1em}
+constexpr const char *style =
+    R"(body{font:15px/1.5 system-ui,sans-serif;color:#222;max-width:980px;margin:2em auto;padding:0 1em}
 h1{font-size:1.6em}h2{font-size:1.15em;margin:1.6em 0 .4em}table{border-collapse:collapse}td,th{padding:.2em .8em .2em 0;text-align:left;vertical-align:top}
 th{color:#666;font-weight:normal}.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(420px,1fr));gap:1em}svg{max-width:100%;height:auto}
 .sample td{border-top:1px solid #ddd}summary{cursor:pointer;color:#666})";
@@ -77,14 +78,17 @@ std::string chartSvg(const std::vector<Series> &series) {
   auto placeX = [&](double x) { return left + (x - lowX) / (highX - lowX) * (width - left - right); };
   auto placeY = [&](double y) { return height - bottom - (y - lowY) / (highY - lowY) * (height - top - bottom); };
 
-  std::string svg = format("<svg viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" height=\"%.0f\" font-family=\"sans-serif\" font-size=\"11\" fill=\"#555\">\n",
+  std::string svg = format("<svg viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" height=\"%.0f\" font-family=\"sans-serif\" "
+                           "font-size=\"11\" fill=\"#555\">\n",
                            width, height, width, height);
   double stepY = markDistance(highY - lowY), stepX = markDistance(highX - lowX);
   for (double y = std::ceil(lowY / stepY) * stepY; y <= highY; y += stepY)
-    svg += format("<path d=\"M%.1f %.1fH%.1f\" stroke=\"#e4e4e4\"/><text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%.4g</text>\n", left, placeY(y),
-                  width - right, left - 6, placeY(y) + 4, std::fabs(y) < stepY * 1e-9 ? 0.0 : y);
+    svg += format(
+        "<path d=\"M%.1f %.1fH%.1f\" stroke=\"#e4e4e4\"/><text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%.4g</text>\n",
+        left, placeY(y), width - right, left - 6, placeY(y) + 4, std::fabs(y) < stepY * 1e-9 ? 0.0 : y);
   for (double x = std::ceil(lowX / stepX) * stepX; x <= highX; x += stepX)
-    svg += format("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%.6g</text>\n", placeX(x), height - bottom + 16, x);
+    svg +=
+        format("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%.6g</text>\n", placeX(x), height - bottom + 16, x);
   svg += format("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">step</text>\n", width - right, height - 4);
   for (size_t i = 0; i < series.size(); ++i) {
     if (series[i].points.empty())
@@ -96,22 +100,27 @@ std::string chartSvg(const std::vector<Series> &series) {
         line += format("%s%.1f %.1f", line.empty() ? "M" : "L", placeX(x), placeY(y));
     svg += format("<path fill=\"none\" stroke-width=\"1.6\" stroke=\"%s\" d=\"", color) + line + "\"/>\n";
     if (series[i].points.size() == 1)
-      svg += format("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"/>\n", placeX(series[i].points[0].first), placeY(series[i].points[0].second), color);
-    svg += format("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" fill=\"%s\">", width - right - 4, top + 12 + 15.0 * i, color) +
+      svg += format("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"/>\n", placeX(series[i].points[0].first),
+                    placeY(series[i].points[0].second), color);
+    svg += format("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" fill=\"%s\">", width - right - 4,
+                  top + 12 + 15.0 * i, color) +
            escapeMarkup(series[i].name) + "</text>\n";
   }
   return svg + "</svg>\n";
 }
 
-std::string reportPage(const std::string &title, const std::vector<nlohmann::json> &records, const nlohmann::json &configuration,
-                       const std::string &attention) {
+std::string reportPage(const std::string &title, const std::vector<nlohmann::json> &records,
+                       const nlohmann::json &configuration, const std::string &attention) {
   std::string page = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" + escapeMarkup(title) +
-                     "</title>\n<style>" + style + "</style></head><body>\n<h1>" + escapeMarkup(title) + "</h1>\n<table>\n";
+                     "</title>\n<style>" + style + "</style></head><body>\n<h1>" + escapeMarkup(title) +
+                     "</h1>\n<table>\n";
   page += row("steps", lastOf(records, "step", "%.0f")) + row("loss", lastOf(records, "loss", "%.4f"));
   if (std::string wall = lastOf(records, "wall", "%.17g"); !wall.empty())
     page += row("time", duration(std::strtod(wall.c_str(), nullptr)));
-  for (auto [key, name, pattern] : {std::tuple{"wps", "target tokens a second", "%.0f"}, {"valid_ppl", "perplexity, validation", "%.3f"},
-                                    {"bleu", "BLEU, validation", "%.2f"}, {"chrf", "chrF, validation", "%.2f"}})
+  for (auto [key, name, pattern] : {std::tuple{"wps", "target tokens a second", "%.0f"},
+                                    {"valid_ppl", "perplexity, validation", "%.3f"},
+                                    {"bleu", "BLEU, validation", "%.2f"},
+                                    {"chrf", "chrF, validation", "%.2f"}})
     if (std::string value = lastOf(records, key, pattern); !value.empty())
       page += row(name, value);
   page += "</table>\n<div class=\"charts\">\n";
@@ -121,24 +130,31 @@ std::string reportPage(const std::string &title, const std::vector<nlohmann::jso
     if (!series.empty())
       page += "<div><h2>" + heading + "</h2>\n" + chartSvg(series) + "</div>\n";
   };
-  chart("Loss per target token", {seriesOf(records, "training", "loss"), seriesOf(records, "validation", "valid_loss")});
+  chart("Loss per target token",
+        {seriesOf(records, "training", "loss"), seriesOf(records, "validation", "valid_loss")});
   chart("Learning rate", {seriesOf(records, "learning rate", "lr")});
-  chart("Translation quality on the validation text", {seriesOf(records, "BLEU", "bleu"), seriesOf(records, "chrF", "chrf")});
+  chart("Translation quality on the validation text",
+        {seriesOf(records, "BLEU", "bleu"), seriesOf(records, "chrF", "chrf")});
   chart("Target tokens a second", {seriesOf(records, "tokens/s", "wps")});
   chart("Norm of the gradient", {seriesOf(records, "norm", "gnorm")});
   page += "</div>\n";
 
-  auto withSamples = std::find_if(records.rbegin(), records.rend(), [](const nlohmann::json &record) { return record.contains("samples"); });
+  auto withSamples = std::find_if(records.rbegin(), records.rend(),
+                                  [](const nlohmann::json &record) { return record.contains("samples"); });
   if (withSamples != records.rend()) {
-    page += "<h2>Translations at step " + withSamples->value("step", nlohmann::json(0)).dump() + "</h2>\n<table class=\"sample\">\n";
+    page += "<h2>Translations at step " + withSamples->value("step", nlohmann::json(0)).dump() +
+            "</h2>\n<table class=\"sample\">\n";
     for (const nlohmann::json &sample : (*withSamples)["samples"])
-      page += "<tr><td><table>" + row("source", sample.value("source", "")) + row("translation", sample.value("hypothesis", "")) +
-              row("reference", sample.value("reference", "")) + "</table></td></tr>\n";
+      page += "<tr><td><table>" + row("source", sample.value("source", "")) +
+              row("translation", sample.value("hypothesis", "")) + row("reference", sample.value("reference", "")) +
+              "</table></td></tr>\n";
     page += "</table>\n";
   }
   if (!attention.empty())
-    page += "<h2>Where the decoder looks</h2>\n<p>Cross-attention of the last layer, mean of its heads: each row is a token being written, "
-            "each column a token of the source.</p>\n" + attention;
+    page += "<h2>Where the decoder looks</h2>\n<p>Cross-attention of the last layer, mean of its heads: each row is a "
+            "token being written, "
+            "each column a token of the source.</p>\n" +
+            attention;
   if (configuration.is_object() && !configuration.empty()) {
     page += "<h2>Options</h2>\n<details><summary>of this run</summary><table>\n";
     for (const auto &[key, value] : configuration.items())

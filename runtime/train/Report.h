@@ -16,7 +16,7 @@ struct Series {
 std::string chartSvg(const std::vector<Series> &series);
 
 // `records` of train.jsonl, the run's config.json, and a drawing of attention (may be empty).
-std::string reportPage(const std::string &title, const std::vector<nlohmann::json> &records, const nlohmann::json &configuration,
-                       const std::string &attention);
+std::string reportPage(const std::string &title, const std::vector<nlohmann::json> &records,
+                       const nlohmann::json &configuration, const std::string &attention);
 
 } // namespace xfc

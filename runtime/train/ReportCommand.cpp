@@ -30,7 +30,8 @@ Format formatOf(const nlohmann::json &configuration) {
 }
 
 // How the run's model translates the longest sample that still fits a page. Empty where it has nothing to look with.
-std::string drawAttention(const std::string &folder, const std::vector<nlohmann::json> &records, const nlohmann::json &configuration) {
+std::string drawAttention(const std::string &folder, const std::vector<nlohmann::json> &records,
+                          const nlohmann::json &configuration) {
   std::string source;
   for (const nlohmann::json &record : records)
     if (record.contains("samples"))
@@ -86,7 +87,8 @@ void run(const ReportOptions &options) {
 } // namespace
 
 void addReport(CLI::App &app) {
-  CLI::App *command = app.add_subcommand("report", "write a training run's curves and sample translations as one HTML page");
+  CLI::App *command =
+      app.add_subcommand("report", "write a training run's curves and sample translations as one HTML page");
   auto options = std::make_shared<ReportOptions>();
   command->add_option("folder", options->folder, "the --out folder of train")->required();
   command->add_option("-o,--output", options->output, "the page to write (default: report.html in the folder)");

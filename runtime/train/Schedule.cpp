@@ -9,7 +9,8 @@ namespace xfc {
 double Schedule::at(int64_t step) const {
   double t = static_cast<double>(step), w = static_cast<double>(warmup);
   if (kind == Kind::Noam) // Vaswani et al., 2017, equation 3
-    return rate / std::sqrt(static_cast<double>(width)) * std::min(1 / std::sqrt(t), warmup > 0 ? t / (w * std::sqrt(w)) : 1);
+    return rate / std::sqrt(static_cast<double>(width)) *
+           std::min(1 / std::sqrt(t), warmup > 0 ? t / (w * std::sqrt(w)) : 1);
   if (step < warmup)
     return rate * t / w;
   if (kind == Kind::Constant)

@@ -28,7 +28,7 @@ class InterruptGuard {
 public:
   InterruptGuard() {
     interrupted = 0;
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_handler = [](int) { interrupted = 1; };
     action.sa_flags = static_cast<int>(SA_RESETHAND);
     sigaction(SIGINT, &action, &old[0]);
@@ -130,7 +130,8 @@ Trainer::Trainer(const TrainOptions &options, const std::string &configuration)
     throw Error(options.out + ": the folder is not empty; go on with its run by --resume, or train into a new folder");
   model.engine = makeEngine(options.threads, options.device);
   if (module().sourceVocab == 0 || module().targetVocab == 0)
-    throw Error("model '" + module().model + "' reads rows of numbers instead of tokens; train takes a model with embeddings");
+    throw Error("model '" + module().model +
+                "' reads rows of numbers instead of tokens; train takes a model with embeddings");
   update.emplace(*model.engine);
   loadVocabularies();
   readCorpora();
@@ -145,9 +146,11 @@ void Trainer::loadVocabularies() {
     return;
   }
   model.source = std::make_shared<Vocabulary>(options.vocabulary, module().sourceVocab);
-  model.target = options.targetVocabulary.empty() && module().sourceVocab == module().targetVocab
-                     ? model.source
-                     : std::make_shared<Vocabulary>(options.targetVocabulary.empty() ? options.vocabulary : options.targetVocabulary, module().targetVocab);
+  model.target =
+      options.targetVocabulary.empty() && module().sourceVocab == module().targetVocab
+          ? model.source
+          : std::make_shared<Vocabulary>(
+                options.targetVocabulary.empty() ? options.vocabulary : options.targetVocabulary, module().targetVocab);
   model.source->checkTokens(module());
   model.target->checkTokens(module());
 }
@@ -160,23 +163,31 @@ void Trainer::readCorpora() {
         lines.push_back(std::move(line));
     return lines;
   };
-  corpus.emplace(options.sources, options.targets, Corpus::Vocabularies{*model.source, *model.target}, module(), options.format);
+  corpus.emplace(options.sources, options.targets, Corpus::Vocabularies{*model.source, *model.target}, module(),
+                 options.format);
   if (!options.validSources.empty()) {
-    validation.emplace(options.validSources, options.validTargets, Corpus::Vocabularies{*model.source, *model.target}, module(), options.format);
+    validation.emplace(options.validSources, options.validTargets, Corpus::Vocabularies{*model.source, *model.target},
+                       module(), options.format);
     validLines = readAll(options.validSources);
     validReferences = readAll(options.validTargets);
     if (model.engine->has("encode") && model.engine->has("decode_step"))
       validSources.emplace(model, validLines, options.format, options.validSources[0]);
   }
-  bar.say(format("%zu pairs, %lld source and %lld target tokens; skipped: %lld longer than the model's max_length, %lld with an empty side",
-                 corpus->size(), static_cast<long long>(corpus->sourceTokens), static_cast<long long>(corpus->targetTokens),
-                 static_cast<long long>(corpus->skippedLong), static_cast<long long>(corpus->skippedEmpty)));
+  bar.say(format("%zu pairs, %lld source and %lld target tokens; skipped: %lld longer than the model's max_length, "
+                 "%lld with an empty side",
+                 corpus->size(), static_cast<long long>(corpus->sourceTokens),
+                 static_cast<long long>(corpus->targetTokens), static_cast<long long>(corpus->skippedLong),
+                 static_cast<long long>(corpus->skippedEmpty)));
   batches.emplace(*corpus, options.batchTokens, options.seed);
 
-  schedule = {options.schedule, options.rate > 0 ? options.rate : options.schedule == Schedule::Kind::Noam ? 1 : 5e-4, options.warmup, options.steps,
-              modelWidth(module())};
+  schedule = {options.schedule,
+              options.rate > 0                           ? options.rate
+              : options.schedule == Schedule::Kind::Noam ? 1
+                                                         : 5e-4,
+              options.warmup, options.steps, modelWidth(module())};
   if (schedule.steps < 0)
-    schedule.steps = std::max<int64_t>(options.epochs, 0) * ((batches->batchesOfEpoch() + options.accumulate - 1) / options.accumulate);
+    schedule.steps = std::max<int64_t>(options.epochs, 0) *
+                     ((batches->batchesOfEpoch() + options.accumulate - 1) / options.accumulate);
 }
 
 // All memory of the steps is taken here, so that a run that starts does not end for want of it.
@@ -193,15 +204,19 @@ void Trainer::reserve() {
   const int threads = engine.device().isHost() ? engine.pool().threads() : 0;
   Memory memory = predictMemory(module(), programs, counts, threads);
   if (validSources)
-    memory = larger(memory, predictMemory(module(), {"encode", module().stepProgram(1)->name}, searchCounts(module(), validSources->sources, greedy()), threads));
+    memory = larger(memory, predictMemory(module(), {"encode", module().stepProgram(1)->name},
+                                          searchCounts(module(), validSources->sources, greedy()), threads));
   const int64_t needed = memory.total(), available = engine.device().available();
   if (available > 0 && needed > available)
-    throw Error("training needs " + megabytes(needed) + " of memory, the " + std::string(engine.device().isHost() ? "system" : "GPU") + " has " + megabytes(available) +
+    throw Error("training needs " + megabytes(needed) + " of memory, the " +
+                std::string(engine.device().isHost() ? "system" : "GPU") + " has " + megabytes(available) +
                 " left; use a smaller --batch-tokens (with --accumulate for the same step) or a smaller model");
   for (const std::string &program : programs)
     engine.reserve(program, counts);
-  bar.say(format("model %s: %.2f million parameters; %s of memory; %s", module().model.c_str(), static_cast<double>(module().parameterElements) / 1e6,
-                 megabytes(needed).c_str(), engine.device().isHost() ? (std::to_string(threads) + " threads").c_str() : engine.device().name().c_str()));
+  bar.say(format("model %s: %.2f million parameters; %s of memory; %s", module().model.c_str(),
+                 static_cast<double>(module().parameterElements) / 1e6, megabytes(needed).c_str(),
+                 engine.device().isHost() ? (std::to_string(threads) + " threads").c_str()
+                                          : engine.device().name().c_str()));
 }
 
 void Trainer::begin() {
@@ -233,7 +248,8 @@ void Trainer::resume() {
   progress = folder.loadState(*model.engine);
   auto same = [&](bool holds, const std::string &what) {
     if (!holds)
-      throw Error(options.out + ": the run to resume was begun with " + what + "; give the same, or train into a new folder");
+      throw Error(options.out + ": the run to resume was begun with " + what +
+                  "; give the same, or train into a new folder");
   };
   same(progress.data == corpus->hash, "other training data");
   same(progress.seed == options.seed, "--seed " + std::to_string(progress.seed));
@@ -245,12 +261,14 @@ void Trainer::resume() {
 }
 
 bool Trainer::lastEpochDone(Batches::Position position) const {
-  return options.epochs >= 0 && (position.epoch >= options.epochs || (position.epoch == options.epochs - 1 && position.batch >= batches->batchesOfEpoch()));
+  return options.epochs >= 0 && (position.epoch >= options.epochs ||
+                                 (position.epoch == options.epochs - 1 && position.batch >= batches->batchesOfEpoch()));
 }
 
 bool Trainer::finished() const {
-  return interrupted || (options.steps >= 0 && progress.step >= options.steps) || (options.minutes >= 0 && seconds() >= 60 * options.minutes) ||
-         lastEpochDone(progress.position) || (options.earlyStop > 0 && progress.withoutImprovement >= options.earlyStop);
+  return interrupted || (options.steps >= 0 && progress.step >= options.steps) ||
+         (options.minutes >= 0 && seconds() >= 60 * options.minutes) || lastEpochDone(progress.position) ||
+         (options.earlyStop > 0 && progress.withoutImprovement >= options.earlyStop);
 }
 
 double Trainer::fractionDone() const {
@@ -260,13 +278,16 @@ double Trainer::fractionDone() const {
   if (options.minutes > 0)
     fraction = std::max(fraction, seconds() / (60 * options.minutes));
   if (options.epochs > 0)
-    fraction = std::max(fraction, (progress.position.epoch + static_cast<double>(progress.position.batch) / batches->batchesOfEpoch()) / options.epochs);
+    fraction = std::max(
+        fraction, (progress.position.epoch + static_cast<double>(progress.position.batch) / batches->batchesOfEpoch()) /
+                      options.epochs);
   return fraction;
 }
 
 void Trainer::take(Group &group) {
   group.end = batches->position();
-  for (group.count = 0; group.count < static_cast<size_t>(options.accumulate) && !lastEpochDone(group.end); ++group.count) {
+  for (group.count = 0; group.count < static_cast<size_t>(options.accumulate) && !lastEpochDone(group.end);
+       ++group.count) {
     if (group.count == group.batches.size())
       group.batches.emplace_back();
     group.batches[group.count] = batches->next();
@@ -280,15 +301,21 @@ void Trainer::step() {
   else
     take(group);
   progress.position = group.end;
-  // The next step's batches too, so that they are prepared while the device computes; not those of the next epoch, before
-  // this one's end was looked at.
+  // The next step's batches too, so that they are prepared while the device computes; not those of the next epoch,
+  // before this one's end was looked at.
   upcoming.count = 0;
   if (group.end.batch + options.accumulate <= batches->batchesOfEpoch())
     take(upcoming);
   ++progress.step;
-  UpdateOptions settings{schedule.at(progress.step), options.beta1, options.beta2, options.epsilon,
-                         options.decoupledDecay ? 0 : options.weightDecay, options.decoupledDecay ? options.weightDecay : 0,
-                         options.clipNorm, options.smoothing, options.seed};
+  UpdateOptions settings{schedule.at(progress.step),
+                         options.beta1,
+                         options.beta2,
+                         options.epsilon,
+                         options.decoupledDecay ? 0 : options.weightDecay,
+                         options.decoupledDecay ? options.weightDecay : 0,
+                         options.clipNorm,
+                         options.smoothing,
+                         options.seed};
   UpdateResult result = update->run(*corpus, group.span(), progress.step, settings, upcoming.span());
   if (!std::isfinite(result.loss) || !std::isfinite(result.norm))
     stopNotFinite(result);
@@ -301,7 +328,8 @@ void Trainer::step() {
 
 // Names the first parameter whose gradient is to blame. What is on disk is of an earlier step, and stays.
 void Trainer::stopNotFinite(const UpdateResult &result) {
-  std::string what = format("step %lld: the loss is %g", static_cast<long long>(progress.step), result.loss / std::max<int64_t>(result.labels, 1));
+  std::string what = format("step %lld: the loss is %g", static_cast<long long>(progress.step),
+                            result.loss / std::max<int64_t>(result.labels, 1));
   auto at = [&](int64_t i) {
     return module().type == DType::F64 ? static_cast<const double *>(model.engine->gradients())[i]
                                        : static_cast<const float *>(model.engine->gradients())[i];
@@ -314,7 +342,8 @@ void Trainer::stopNotFinite(const UpdateResult &result) {
     while (i < count && std::isfinite(at(parameter.offset + i)))
       ++i;
     if (i < count) {
-      what += format(", and the gradient of %s is %g at element %lld", parameter.name.c_str(), at(parameter.offset + i), static_cast<long long>(i));
+      what += format(", and the gradient of %s is %g at element %lld", parameter.name.c_str(), at(parameter.offset + i),
+                     static_cast<long long>(i));
       break;
     }
   }
@@ -327,11 +356,21 @@ void Trainer::record() {
     return;
   double elapsed = std::max(std::chrono::duration<double>(Clock::now() - window.from).count(), 1e-9);
   double labels = static_cast<double>(std::max<int64_t>(window.labels, 1)), nll = window.nll / labels;
-  log->write({{"step", progress.step}, {"epoch", progress.position.epoch + 1}, {"loss", window.loss / labels}, {"nll", nll}, {"ppl", std::exp(nll)},
-              {"wps", window.labels / elapsed}, {"ups", window.steps / elapsed}, {"gnorm", window.norm / window.steps},
-              {"lr", schedule.at(progress.step)}, {"wall", seconds()}, {"tokens", window.labels}});
-  bar.update(fractionDone(), format("step %lld  epoch %lld  loss %.3f  ppl %.2f  %.0f tokens/s", static_cast<long long>(progress.step),
-                                    static_cast<long long>(progress.position.epoch + 1), window.loss / labels, std::exp(nll), window.labels / elapsed));
+  log->write({{"step", progress.step},
+              {"epoch", progress.position.epoch + 1},
+              {"loss", window.loss / labels},
+              {"nll", nll},
+              {"ppl", std::exp(nll)},
+              {"wps", window.labels / elapsed},
+              {"ups", window.steps / elapsed},
+              {"gnorm", window.norm / window.steps},
+              {"lr", schedule.at(progress.step)},
+              {"wall", seconds()},
+              {"tokens", window.labels}});
+  bar.update(fractionDone(),
+             format("step %lld  epoch %lld  loss %.3f  ppl %.2f  %.0f tokens/s", static_cast<long long>(progress.step),
+                    static_cast<long long>(progress.position.epoch + 1), window.loss / labels, std::exp(nll),
+                    window.labels / elapsed));
   window = {};
 }
 
@@ -341,9 +380,10 @@ void Trainer::validate() {
   progress.validatedStep = progress.step;
   CorpusLoss loss = corpusLoss(*model.engine, *validation, options.batchTokens, options.smoothing);
   bool better = loss.nll < progress.bestLoss;
-  Json record = {{"step", progress.step}, {"epoch", progress.position.epoch + 1}, {"valid_loss", loss.loss}, {"valid_nll", loss.nll},
-                 {"valid_ppl", std::exp(loss.nll)}, {"best", better}};
-  std::string line = format("step %lld  validation: loss %.4f  ppl %.3f", static_cast<long long>(progress.step), loss.loss, std::exp(loss.nll));
+  Json record = {{"step", progress.step}, {"epoch", progress.position.epoch + 1}, {"valid_loss", loss.loss},
+                 {"valid_nll", loss.nll}, {"valid_ppl", std::exp(loss.nll)},      {"best", better}};
+  std::string line = format("step %lld  validation: loss %.4f  ppl %.3f", static_cast<long long>(progress.step),
+                            loss.loss, std::exp(loss.nll));
   if (validSources) {
     std::vector<std::string> translations = translateLines(model, *validSources, options.format, greedy());
     double b = bleu(translations, validReferences).value, c = chrf(translations, validReferences).value;
@@ -354,7 +394,8 @@ void Trainer::validate() {
     const size_t shown = std::min(sampleCount, validLines.size());
     for (size_t i = 0; i < shown; ++i) {
       size_t at = i * validLines.size() / shown;
-      samples.push_back({{"source", validLines[at]}, {"hypothesis", translations[at]}, {"reference", validReferences[at]}});
+      samples.push_back(
+          {{"source", validLines[at]}, {"hypothesis", translations[at]}, {"reference", validReferences[at]}});
     }
     record["samples"] = samples;
   }
@@ -418,7 +459,8 @@ void Trainer::run() {
   if (interrupted)
     bar.say(format("stopped at step %lld and saved; go on with --resume", static_cast<long long>(progress.step)));
   else
-    bar.say(format("done: %lld steps in %s; weights in %s", static_cast<long long>(progress.step), duration(seconds()).c_str(), options.out.c_str()));
+    bar.say(format("done: %lld steps in %s; weights in %s", static_cast<long long>(progress.step),
+                   duration(seconds()).c_str(), options.out.c_str()));
 }
 
 } // namespace

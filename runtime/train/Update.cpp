@@ -37,10 +37,12 @@ double sumOfRows(const View &view, int64_t rows) {
 
 Update::Update(Engine &engine) : engine(engine) {
   if (!engine.has("loss_and_gradients") || !engine.has("update"))
-    throw Error("model '" + engine.module().model + "' cannot be trained: that takes a decoder with a head, and an executable compiled with --mode train");
+    throw Error("model '" + engine.module().model +
+                "' cannot be trained: that takes a decoder with a head, and an executable compiled with --mode train");
 }
 
-// Keeps a running sum of the gradients of the batches of a step, in their order, on the device; in the end it is the gradients.
+// Keeps a running sum of the gradients of the batches of a step, in their order, on the device; in the end it is the
+// gradients.
 void Update::addGradients(const xfc_shape &shape, bool first, bool last) {
   const Module &module = engine.module();
   const int64_t element = bytesOf(module.type);
@@ -57,7 +59,8 @@ void Update::addGradients(const xfc_shape &shape, bool first, bool last) {
     engine.copyGradients(sum);
 }
 
-void Update::Inputs::assign(const Corpus &corpus, std::span<const std::vector<int64_t>> of, int64_t ofStep, const UpdateOptions &options, const Module &module) {
+void Update::Inputs::assign(const Corpus &corpus, std::span<const std::vector<int64_t>> of, int64_t ofStep,
+                            const UpdateOptions &options, const Module &module) {
   count = of.size();
   step = ofStep;
   seed = options.seed;
@@ -82,8 +85,8 @@ bool Update::Inputs::are(std::span<const std::vector<int64_t>> of, int64_t ofSte
          std::equal(pairs.begin(), pairs.begin() + count, of.begin(), of.end());
 }
 
-UpdateResult Update::run(const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step, const UpdateOptions &options,
-                         std::span<const std::vector<int64_t>> next) {
+UpdateResult Update::run(const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step,
+                         const UpdateOptions &options, std::span<const std::vector<int64_t>> next) {
   const Module &module = engine.module();
   if (inputs[present ^ 1].are(batches, step, options))
     present ^= 1;

@@ -1,5 +1,5 @@
-// One training step: the loss and gradients of one or several batches, then the optimizer. Nothing allocates once a batch as
-// large was seen.
+// One training step: the loss and gradients of one or several batches, then the optimizer. Nothing allocates once a
+// batch as large was seen.
 #pragma once
 
 #include "../core/Batch.h"
@@ -17,7 +17,10 @@ public:
   int64_t labelCount() const { return counted; } // of those that are not pad
   // Of what it holds, and `more`.
   template <typename... More> std::array<Binding, 3 + sizeof...(More)> bindings(const More &...more) {
-    return {{{"source", batch.ids(XFC_SOURCE).data()}, {"target", batch.ids(XFC_TARGET).data()}, {"labels", labels.data()}, more...}};
+    return {{{"source", batch.ids(XFC_SOURCE).data()},
+             {"target", batch.ids(XFC_TARGET).data()},
+             {"labels", labels.data()},
+             more...}};
   }
 
 private:
@@ -57,18 +60,20 @@ struct UpdateResult {
 class Update {
 public:
   explicit Update(Engine &engine);
-  // Step number `step` (from 1) over `batches` of pair numbers. Gradients are of the mean loss over all their labels. The
-  // batches of the `next` step, where they are known, are prepared, and go to the device, while it computes.
-  UpdateResult run(const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step, const UpdateOptions &options,
-                   std::span<const std::vector<int64_t>> next = {});
+  // Step number `step` (from 1) over `batches` of pair numbers. Gradients are of the mean loss over all their labels.
+  // The batches of the `next` step, where they are known, are prepared, and go to the device, while it computes.
+  UpdateResult run(const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step,
+                   const UpdateOptions &options, std::span<const std::vector<int64_t>> next = {});
 
 private:
   void addGradients(const xfc_shape &shape, bool first, bool last);
 
   Engine &engine;
-  // What the program loss_and_gradients reads in a step, and what that was made of; kept, so that steps do not allocate.
+  // What the program loss_and_gradients reads in a step, and what that was made of; kept, so that steps do not
+  // allocate.
   struct Inputs {
-    void assign(const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step, const UpdateOptions &options, const Module &module);
+    void assign(const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step,
+                const UpdateOptions &options, const Module &module);
     bool are(std::span<const std::vector<int64_t>> batches, int64_t step, const UpdateOptions &options) const;
     auto bindings(size_t batch) {
       return batches[batch].bindings(Binding{"smoothing", smoothing.data()}, Binding{"loss_scale", lossScale.data()});

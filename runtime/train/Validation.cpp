@@ -33,7 +33,8 @@ CorpusLoss corpusLoss(Engine &engine, const Corpus &corpus, int64_t batchTokens,
   return sums;
 }
 
-EncodedLines::EncodedLines(const TranslationModel &model, const std::vector<std::string> &lines, Format format, const std::string &file)
+EncodedLines::EncodedLines(const TranslationModel &model, const std::vector<std::string> &lines, Format format,
+                           const std::string &file)
     : count(lines.size()) {
   for (size_t i = 0; i < lines.size(); ++i) {
     std::vector<int32_t> source = encodeSource(model, lines[i], format, file + ":" + std::to_string(i + 1));

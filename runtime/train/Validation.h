@@ -17,7 +17,8 @@ CorpusLoss corpusLoss(Engine &engine, const Corpus &corpus, int64_t batchTokens,
 
 // Lines as the encoder reads them; `file` is for messages.
 struct EncodedLines {
-  EncodedLines(const TranslationModel &model, const std::vector<std::string> &lines, Format format, const std::string &file);
+  EncodedLines(const TranslationModel &model, const std::vector<std::string> &lines, Format format,
+               const std::string &file);
   std::vector<std::vector<int32_t>> sources; // of the lines that are not empty
   std::vector<size_t> places;                // their numbers
   size_t count;                              // of all lines

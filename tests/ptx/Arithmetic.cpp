@@ -9,19 +9,30 @@ namespace {
 template <class T> using Unsigned = std::make_unsigned_t<T>;
 template <class T> constexpr int bits = 8 * sizeof(T);
 template <class T> struct Wider;
-template <> struct Wider<uint16_t> { using type = uint32_t; };
-template <> struct Wider<uint32_t> { using type = uint64_t; };
-template <> struct Wider<int16_t> { using type = int32_t; };
-template <> struct Wider<int32_t> { using type = int64_t; };
-template <> struct Wider<uint64_t> { using type = unsigned __int128; };
-template <> struct Wider<int64_t> { using type = __int128; };
+template <> struct Wider<uint16_t> {
+  using type = uint32_t;
+};
+template <> struct Wider<uint32_t> {
+  using type = uint64_t;
+};
+template <> struct Wider<int16_t> {
+  using type = int32_t;
+};
+template <> struct Wider<int32_t> {
+  using type = int64_t;
+};
+template <> struct Wider<uint64_t> {
+  using type = unsigned __int128;
+};
+template <> struct Wider<int64_t> {
+  using type = __int128;
+};
 template <class T> using Wide = typename Wider<T>::type;
 
 template <class T> T wrapAdd(T a, T b) { return T(Unsigned<T>(a) + Unsigned<T>(b)); }
 template <class T> T wrapSub(T a, T b) { return T(Unsigned<T>(a) - Unsigned<T>(b)); }
 template <class T> T wrapMul(T a, T b) { return T(uint64_t(a) * uint64_t(b)); }
 template <class T> T high(T a, T b) { return T((Wide<T>(a) * Wide<T>(b)) >> bits<T>); }
-
 
 } // namespace
 
@@ -39,12 +50,17 @@ void addSub(Decoder &d) {
   if (d.take("sat")) {
     if (t != Type::S32)
       d.fail(".sat is for s32");
-    d.set(sub ? onLanes<[](int32_t a, int32_t b) { return int32_t(std::clamp<int64_t>(int64_t(a) - b, INT32_MIN, INT32_MAX)); }>
-              : onLanes<[](int32_t a, int32_t b) { return int32_t(std::clamp<int64_t>(int64_t(a) + b, INT32_MIN, INT32_MAX)); }>);
+    d.set(sub ? onLanes<[](int32_t a, int32_t b) {
+      return int32_t(std::clamp<int64_t>(int64_t(a) - b, INT32_MIN, INT32_MAX));
+    }>
+              : onLanes<[](int32_t a, int32_t b) {
+                  return int32_t(std::clamp<int64_t>(int64_t(a) + b, INT32_MIN, INT32_MAX));
+                }>);
     return;
   }
   d.set(ofInteger(d, t, [&]<class T>() {
-    return sub ? onLanes<[](T a, T b) -> T { return wrapSub(a, b); }> : onLanes<[](T a, T b) -> T { return wrapAdd(a, b); }>;
+    return sub ? onLanes<[](T a, T b) -> T { return wrapSub(a, b); }>
+               : onLanes<[](T a, T b) -> T { return wrapAdd(a, b); }>;
   }));
 }
 
@@ -82,7 +98,8 @@ void mul(Decoder &d) {
     }
   }
   d.set(ofInteger(d, t, [&]<class T>() {
-    return part ? onLanes<[](T a, T b) -> T { return high(a, b); }> : onLanes<[](T a, T b) -> T { return wrapMul(a, b); }>;
+    return part ? onLanes<[](T a, T b) -> T { return high(a, b); }>
+                : onLanes<[](T a, T b) -> T { return wrapMul(a, b); }>;
   }));
 }
 
@@ -119,8 +136,12 @@ void divRem(Decoder &d) {
   d.all(t, {t, t});
   // Division by zero gives all ones on the machines; the ISA leaves it open.
   d.set(ofInteger(d, t, [&]<class T>() {
-    return rem ? onLanes<[](T a, T b) -> T { return b == 0 ? a : std::is_signed_v<T> && b == T(-1) ? T(0) : T(a % b); }>
-               : onLanes<[](T a, T b) -> T { return b == 0 ? T(-1) : std::is_signed_v<T> && b == T(-1) ? wrapSub(T(0), a) : T(a / b); }>;
+    return rem ? onLanes<[](T a, T b) -> T { return b == 0                              ? a
+                                                    : std::is_signed_v<T> && b == T(-1) ? T(0)
+                                                                                        : T(a % b); }>
+               : onLanes<[](T a, T b) -> T {
+                   return b == 0 ? T(-1) : std::is_signed_v<T> && b == T(-1) ? wrapSub(T(0), a) : T(a / b);
+                 }>;
   }));
 }
 
@@ -133,7 +154,8 @@ void minMax(Decoder &d) {
     d.fail(".relu is not supported");
   d.all(t, {t, t});
   d.set(ofInteger(d, t, [&]<class T>() {
-    return isMax ? onLanes<[](T a, T b) -> T { return std::max(a, b); }> : onLanes<[](T a, T b) -> T { return std::min(a, b); }>;
+    return isMax ? onLanes<[](T a, T b) -> T { return std::max(a, b); }>
+                 : onLanes<[](T a, T b) -> T { return std::min(a, b); }>;
   }));
 }
 
@@ -146,14 +168,17 @@ void negAbs(Decoder &d) {
   bool abs = d.s.opcode == "abs";
   d.all(t, {t});
   d.set(ofInteger(d, t, [&]<class T>() {
-    return abs ? onLanes<[](T a) -> T { return a < 0 ? wrapSub(T(0), a) : a; }> : onLanes<[](T a) -> T { return wrapSub(T(0), a); }>;
+    return abs ? onLanes<[](T a) -> T { return a < 0 ? wrapSub(T(0), a) : a; }>
+               : onLanes<[](T a) -> T { return wrapSub(T(0), a); }>;
   }));
 }
 
 void sad(Decoder &d) {
   Type t = d.type();
   d.all(t, {t, t, t});
-  d.set(ofInteger(d, t, [&]<class T>() { return onLanes<[](T a, T b, T c) -> T { return wrapAdd(c, a < b ? wrapSub(b, a) : wrapSub(a, b)); }>; }));
+  d.set(ofInteger(d, t, [&]<class T>() {
+    return onLanes<[](T a, T b, T c) -> T { return wrapAdd(c, a < b ? wrapSub(b, a) : wrapSub(a, b)); }>;
+  }));
 }
 
 // ---- bits
@@ -183,16 +208,24 @@ template <auto F> void onPredicates(Warp &w, const Instruction &i) {
 }
 
 void bitAnd(Decoder &d) {
-  logic(d, []<class T>() { return onLanes<[](T a, T b) -> T { return a & b; }>; }, onPredicates<[](uint32_t a, uint32_t b) { return a & b; }>, 2);
+  logic(
+      d, []<class T>() { return onLanes<[](T a, T b) -> T { return a & b; }>; },
+      onPredicates<[](uint32_t a, uint32_t b) { return a & b; }>, 2);
 }
 void bitOr(Decoder &d) {
-  logic(d, []<class T>() { return onLanes<[](T a, T b) -> T { return a | b; }>; }, onPredicates<[](uint32_t a, uint32_t b) { return a | b; }>, 2);
+  logic(
+      d, []<class T>() { return onLanes<[](T a, T b) -> T { return a | b; }>; },
+      onPredicates<[](uint32_t a, uint32_t b) { return a | b; }>, 2);
 }
 void bitXor(Decoder &d) {
-  logic(d, []<class T>() { return onLanes<[](T a, T b) -> T { return a ^ b; }>; }, onPredicates<[](uint32_t a, uint32_t b) { return a ^ b; }>, 2);
+  logic(
+      d, []<class T>() { return onLanes<[](T a, T b) -> T { return a ^ b; }>; },
+      onPredicates<[](uint32_t a, uint32_t b) { return a ^ b; }>, 2);
 }
 void bitNot(Decoder &d) {
-  logic(d, []<class T>() { return onLanes<[](T a) -> T { return T(~a); }>; }, onPredicates<[](uint32_t a, uint32_t) { return ~a; }>, 1);
+  logic(
+      d, []<class T>() { return onLanes<[](T a) -> T { return T(~a); }>; },
+      onPredicates<[](uint32_t a, uint32_t) { return ~a; }>, 1);
 }
 void logicalNot(Decoder &d) {
   Type t = d.type();
@@ -204,13 +237,17 @@ void logicalNot(Decoder &d) {
 void shl(Decoder &d) {
   Type t = d.type();
   d.all(t, {t, Type::B32});
-  d.set(ofInteger(d, t, []<class T>() { return onLanes<[](T a, uint32_t n) -> T { return n >= bits<T> ? T(0) : T(Unsigned<T>(a) << n); }>; }));
+  d.set(ofInteger(d, t, []<class T>() {
+    return onLanes<[](T a, uint32_t n) -> T { return n >= bits<T> ? T(0) : T(Unsigned<T>(a) << n); }>;
+  }));
 }
 void shr(Decoder &d) {
   Type t = d.type();
   d.all(t, {t, Type::B32});
   d.set(ofInteger(d, t, []<class T>() {
-    return onLanes<[](T a, uint32_t n) -> T { return n >= bits<T> ? T(std::is_signed_v<T> && a < 0 ? -1 : 0) : T(a >> n); }>;
+    return onLanes<[](T a, uint32_t n) -> T {
+      return n >= bits<T> ? T(std::is_signed_v<T> && a < 0 ? -1 : 0) : T(a >> n);
+    }>;
   }));
 }
 
@@ -293,7 +330,8 @@ void prmt(Decoder &d) {
   d.set([](Warp &w, const Instruction &i) {
     uint32_t result[32];
     for (int l = 0; l < 32; ++l)
-      result[l] = permute(w.at<uint32_t>(i.op[1])[l], w.at<uint32_t>(i.op[2])[l], w.at<uint32_t>(i.op[3])[l], i.selector);
+      result[l] =
+          permute(w.at<uint32_t>(i.op[1])[l], w.at<uint32_t>(i.op[2])[l], w.at<uint32_t>(i.op[3])[l], i.selector);
     w.put(i.op[0], result);
   });
 }
@@ -325,14 +363,17 @@ void bfe(Decoder &d) {
   if (bytesOf(t) < 4)
     d.fail("is for 32 and 64 bits");
   d.all(t, {t, Type::B32, Type::B32});
-  d.set(ofInteger(d, t, []<class T>() { return onLanes<[](T a, uint32_t p, uint32_t n) -> T { return extract(a, p, n); }>; }));
+  d.set(ofInteger(
+      d, t, []<class T>() { return onLanes<[](T a, uint32_t p, uint32_t n) -> T { return extract(a, p, n); }>; }));
 }
 void bfi(Decoder &d) {
   Type t = d.type();
   if (bytesOf(t) < 4)
     d.fail("is for 32 and 64 bits");
   d.all(t, {t, t, Type::B32, Type::B32});
-  d.set(ofInteger(d, t, []<class T>() { return onLanes<[](T a, T b, uint32_t p, uint32_t n) -> T { return insert(a, b, p, n); }>; }));
+  d.set(ofInteger(d, t, []<class T>() {
+    return onLanes<[](T a, T b, uint32_t p, uint32_t n) -> T { return insert(a, b, p, n); }>;
+  }));
 }
 void bmsk(Decoder &d) {
   bool wrap = d.choose({"clamp", "wrap"});
@@ -385,7 +426,8 @@ template <class T> T reverse(T a) {
 void brev(Decoder &d) {
   Type t = d.type();
   d.all(t, {t});
-  d.set(bytesOf(t) == 4 ? onLanes<[](uint32_t a) { return reverse(a); }> : onLanes<[](uint64_t a) { return reverse(a); }>);
+  d.set(bytesOf(t) == 4 ? onLanes<[](uint32_t a) { return reverse(a); }>
+                        : onLanes<[](uint64_t a) { return reverse(a); }>);
 }
 
 void dp4a(Decoder &d) {
@@ -452,7 +494,6 @@ template <int C, class T> bool compare(T a, T b) {
   }
 }
 
-
 template <int C, class T, bool Ftz> uint32_t compareLanes(Warp &w, const T *a, const T *b) {
   uint32_t mask = 0;
   for (int l = 0; l < 32; ++l) {
@@ -512,7 +553,8 @@ template <int C> Handler comparison(Decoder &d, Type t, bool ftz, bool set) {
         d.i.width = uint8_t(t);
         return [](Warp &w, const Instruction &i) { combine(w, i, compareHalves<C>(w, i)); };
       }
-  } else if (!floatOnly && (equality || (t != Type::B16 && t != Type::B32 && t != Type::B64)) && !(unsignedOnly && isSigned(t))) {
+  } else if (!floatOnly && (equality || (t != Type::B16 && t != Type::B32 && t != Type::B64)) &&
+             !(unsignedOnly && isSigned(t))) {
     return ofInteger(d, t, of);
   }
   d.fail("no such comparison of this type");
@@ -527,7 +569,8 @@ Handler comparison(Decoder &d, int c, Type t, bool ftz, bool set) {
 }
 
 int chooseComparison(Decoder &d) {
-  return d.choose({"eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"});
+  return d.choose({"eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs", "equ", "neu", "ltu", "leu", "gtu", "geu",
+                   "num", "nan"});
 }
 
 void setp(Decoder &d) {
@@ -538,8 +581,8 @@ void setp(Decoder &d) {
   d.expect(d.i.selector ? 4 : 3, d.i.selector ? 4 : 3);
   const Operand &to = d.s.operands[0];
   bool pair = to.kind == Operand::Kind::Tuple;
-  d.i.op = {d.destination(pair ? to.elements.at(0) : to, Type::Pred), pair ? d.destination(to.elements.at(1), Type::Pred) : None,
-            d.source(1, t), d.source(2, t)};
+  d.i.op = {d.destination(pair ? to.elements.at(0) : to, Type::Pred),
+            pair ? d.destination(to.elements.at(1), Type::Pred) : None, d.source(1, t), d.source(2, t)};
   if (d.i.selector) {
     d.i.op.push_back(d.source(3, Type::Pred));
     d.i.selector2 = d.s.operands[3].negated;

@@ -1,5 +1,6 @@
 // mbarrier, and the copies that arrive at one: cp.async.bulk and cp.async.bulk.tensor.
-// Copies into shared memory arrive when a barrier is waited for, those out of it when their group is: as late as they may.
+// Copies into shared memory arrive when a barrier is waited for, those out of it when their group is: as late as they
+// may.
 #include "Decoder.h"
 #include "Shadow.h"
 #include "TensorMap.h"
@@ -30,7 +31,9 @@ struct BarrierPlace {
   void store(BarrierState s) const { memcpy(block->shared.get() + offset, &s, 8); }
 };
 
-uint64_t sharedAddress(uint64_t address) { return (address & WindowMask) == SharedWindow ? address & ~WindowMask : address; }
+uint64_t sharedAddress(uint64_t address) {
+  return (address & WindowMask) == SharedWindow ? address & ~WindowMask : address;
+}
 
 BarrierPlace barrierAt(Warp &w, int lane, uint64_t address) {
   address = sharedAddress(address);
@@ -75,7 +78,8 @@ void expectBytes(Warp &w, int lane, const BarrierPlace &place, uint32_t bytes) {
 
 enum Operation { Init, Inval, Arrive, ArriveExpect, Expect, CompleteTx, Wait };
 
-// selector: Operation; selector2: parity for Wait, noComplete is refused. op: result, second operand (None where absent).
+// selector: Operation; selector2: parity for Wait, noComplete is refused. op: result, second operand (None where
+// absent).
 void barrierLanes(Warp &w, const Instruction &i) {
   uint64_t address[32];
   addresses(w, i.at[0], address);
@@ -84,14 +88,17 @@ void barrierLanes(Warp &w, const Instruction &i) {
   if (i.selector == Wait)
     w.block->cluster->deliver();
   forLanes(w.active, [&](int l) {
-    uint32_t value = i.op[1] == None ? 1 : *reinterpret_cast<uint32_t *>(w.registers + i.op[1] + size_t(l) * (i.width ? i.width : 4));
+    uint32_t value = i.op[1] == None
+                         ? 1
+                         : *reinterpret_cast<uint32_t *>(w.registers + i.op[1] + size_t(l) * (i.width ? i.width : 4));
     if (i.selector == Init || i.selector == Inval) {
       uint64_t at = sharedAddress(address[l]);
       resolve(w, l, Space::Shared, at, 8, 8, Access::Write);
       auto [block, offset] = sharedPlace(w, l, at, 8);
       if (i.selector == Init && (value == 0 || value >= noBytes))
         w.fault(l, "an mbarrier with a count of " + std::to_string(value));
-      BarrierPlace{block, offset}.store(i.selector == Init ? BarrierState{value, value, noBytes, 0, valid} : BarrierState{});
+      BarrierPlace{block, offset}.store(i.selector == Init ? BarrierState{value, value, noBytes, 0, valid}
+                                                           : BarrierState{});
       return;
     }
     BarrierPlace place = barrierAt(w, l, address[l]);
@@ -216,7 +223,8 @@ std::vector<Block *> targets(Warp &w, int lane, const Instruction &i, Block *oth
   for (uint32_t r = 0; r < 16; ++r)
     if (mask >> r & 1) {
       if (r >= w.block->cluster->blocks.size())
-        w.fault(lane, "multicast to block " + std::to_string(r) + " of a cluster of " + std::to_string(w.block->cluster->blocks.size()));
+        w.fault(lane, "multicast to block " + std::to_string(r) + " of a cluster of " +
+                          std::to_string(w.block->cluster->blocks.size()));
       list.push_back(&w.block->cluster->blocks[r]);
     }
   return list;
@@ -224,7 +232,8 @@ std::vector<Block *> targets(Warp &w, int lane, const Instruction &i, Block *oth
 
 void mustBeAligned(Warp &w, int lane, const char *what, uint64_t value, uint64_t align) {
   if (value % align)
-    w.fault(lane, std::string("misaligned ") + what + ": " + std::to_string(value & 0xfffffffff) + " is no multiple of " + std::to_string(align));
+    w.fault(lane, std::string("misaligned ") + what + ": " + std::to_string(value & 0xfffffffff) +
+                      " is no multiple of " + std::to_string(align));
 }
 
 // Marks shared bytes as being written, and later as written.
@@ -257,7 +266,10 @@ void bulkLoad(Warp &w, const Instruction &i) {
     mustBeAligned(w, l, "source", o.from[l], 16);
     auto [block, offset] = sharedPlace(w, l, sharedAddress(o.to[l]), bytes);
     std::vector<uint8_t> data(bytes);
-    memcpy(data.data(), resolve(w, l, i.at[1].space, i.at[1].space == Space::Shared ? sharedAddress(o.from[l]) : o.from[l], bytes, 16, Access::Read), bytes);
+    memcpy(data.data(),
+           resolve(w, l, i.at[1].space, i.at[1].space == Space::Shared ? sharedAddress(o.from[l]) : o.from[l], bytes,
+                   16, Access::Read),
+           bytes);
     BarrierPlace barrier = barrierAt(w, l, o.barrier[l]);
     for (Block *target : targets(w, l, i, block)) {
       watch(w, l, *target, offset, bytes);
@@ -372,7 +384,8 @@ void tensorLoad(Warp &w, const Instruction &i) {
     BarrierPlace barrier = barrierAt(w, l, o.barrier[l]);
     for (Block *target : targets(w, l, i, block)) {
       watch(w, l, *target, offset, t.bytes);
-      arriveLater(w, l, {i.op[1] == None ? barrier.block : target, barrier.offset}, t.bytes, writing(w, target, offset, data));
+      arriveLater(w, l, {i.op[1] == None ? barrier.block : target, barrier.offset}, t.bytes,
+                  writing(w, target, offset, data));
     }
     w.block->cluster->counters.globalRead += counted;
     w.block->cluster->counters.sharedWritten += t.bytes;
@@ -392,8 +405,8 @@ void tensorStore(Warp &w, const Instruction &i) {
       auto offset = uint32_t(from & 0xffffff);
       forElements(t, [&](uint32_t at, uint64_t address) {
         if (address)
-          memcpy(resolve(w, l, Space::Global, address, t.map.elementBytes, 1, Access::Write), base + (swizzled(offset + at, t.map.swizzle) - offset),
-                 t.map.elementBytes);
+          memcpy(resolve(w, l, Space::Global, address, t.map.elementBytes, 1, Access::Write),
+                 base + (swizzled(offset + at, t.map.swizzle) - offset), t.map.elementBytes);
       });
     });
     w.block->cluster->counters.globalWritten += t.bytes;
@@ -430,7 +443,8 @@ void decodeBulkCopy(Decoder &d) {
   }
   bool hint = d.take("L2::cache_hint"), multicast = d.take("multicast::cluster");
   // Of the two state spaces that are named the first is the target's.
-  auto first = std::find_if(d.s.modifiers.begin(), d.s.modifiers.end(), [](const std::string &m) { return m == "global" || m.starts_with("shared::"); });
+  auto first = std::find_if(d.s.modifiers.begin(), d.s.modifiers.end(),
+                            [](const std::string &m) { return m == "global" || m.starts_with("shared::"); });
   bool loads = first != d.s.modifiers.end() && *first != "global";
   bool shared = d.take("shared::cluster"), own = d.take("shared::cta"), global = d.take("global");
   if (loads ? !d.take("mbarrier::complete_tx::bytes") : !d.take("bulk_group"))

@@ -168,7 +168,8 @@ void cvt(Decoder &d) {
   c.mode = integral ? Rounding(integral - 1) : mode ? Rounding(mode - 1) : Rounding::Nearest;
   bool pair = c.to == Type::F16x2 || c.to == Type::BF16x2;
   bool toFloat = isFloat(c.to), fromFloat = isFloat(c.from);
-  if (c.to == Type::Pred || c.from == Type::Pred || c.from == Type::TF32 || c.from == Type::F16x2 || c.from == Type::BF16x2)
+  if (c.to == Type::Pred || c.from == Type::Pred || c.from == Type::TF32 || c.from == Type::F16x2 ||
+      c.from == Type::BF16x2)
     d.fail("no such conversion");
   if (c.ftz && c.to != Type::F32 && c.from != Type::F32)
     d.fail(".ftz needs an f32");
@@ -196,7 +197,9 @@ void cvt(Decoder &d) {
     d.i.op = {d.destination(0, c.to, true), d.source(1, c.from, true)};
   }
   auto registerBytes = [&](const Operand &o, Type t) {
-    return uint8_t(std::max(2, o.kind == Operand::Kind::Register ? bytesOf(o.type) : o.kind == Operand::Kind::Special ? 4 : bytesOf(t)));
+    return uint8_t(std::max(2, o.kind == Operand::Kind::Register  ? bytesOf(o.type)
+                               : o.kind == Operand::Kind::Special ? 4
+                                                                  : bytesOf(t)));
   };
   c.toBytes = registerBytes(d.s.operands[0], c.to);
   c.fromBytes = registerBytes(d.s.operands[1], c.from);
@@ -236,7 +239,9 @@ void unpack(Warp &w, const Instruction &i) {
   alignas(64) uint8_t whole[32 * 8];
   memcpy(whole, w.registers + i.op[0], size_t(32 * i.width));
   for (int k = 0; k < i.count; ++k)
-    forLanes(w.active, [&](int l) { memcpy(w.registers + i.op[size_t(k) + 1] + l * part, whole + l * i.width + k * part, size_t(part)); });
+    forLanes(w.active, [&](int l) {
+      memcpy(w.registers + i.op[size_t(k) + 1] + l * part, whole + l * i.width + k * part, size_t(part));
+    });
 }
 
 void mov(Decoder &d) {
@@ -257,7 +262,8 @@ void mov(Decoder &d) {
       d.i.op.push_back(packs ? d.source(o, part) : d.destination(o, part));
     return d.set(packs ? pack : unpack);
   }
-  if (from.kind == Operand::Kind::Special && (from.name == "%clock" || from.name == "%clock64" || from.name == "%globaltimer" || from.name == "%clock_hi")) {
+  if (from.kind == Operand::Kind::Special &&
+      (from.name == "%clock" || from.name == "%clock64" || from.name == "%globaltimer" || from.name == "%clock_hi")) {
     // Instructions of this host thread: time goes on, and no value can be relied on.
     d.i.op = {d.destination(to, t)};
     bool wide = bytesOf(t) == 8;

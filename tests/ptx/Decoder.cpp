@@ -24,10 +24,24 @@ static uint64_t alignTo(uint64_t value, uint64_t align) { return (value + align 
 
 static const std::set<std::string> &specialRegisters() {
   static const std::set<std::string> names = [] {
-    std::set<std::string> result = {"%laneid", "%warpid", "%nwarpid", "%smid", "%nsmid", "%gridid", "%cluster_ctarank", "%cluster_nctarank",
-                                    "%is_explicit_cluster", "%lanemask_eq", "%lanemask_lt", "%lanemask_le", "%lanemask_gt", "%lanemask_ge",
-                                    "%dynamic_smem_size", "%total_smem_size"};
-    for (const char *stem : {"%tid", "%ntid", "%ctaid", "%nctaid", "%clusterid", "%nclusterid", "%cluster_ctaid", "%cluster_nctaid"})
+    std::set<std::string> result = {"%laneid",
+                                    "%warpid",
+                                    "%nwarpid",
+                                    "%smid",
+                                    "%nsmid",
+                                    "%gridid",
+                                    "%cluster_ctarank",
+                                    "%cluster_nctarank",
+                                    "%is_explicit_cluster",
+                                    "%lanemask_eq",
+                                    "%lanemask_lt",
+                                    "%lanemask_le",
+                                    "%lanemask_gt",
+                                    "%lanemask_ge",
+                                    "%dynamic_smem_size",
+                                    "%total_smem_size"};
+    for (const char *stem :
+         {"%tid", "%ntid", "%ctaid", "%nctaid", "%clusterid", "%nclusterid", "%cluster_ctaid", "%cluster_nctaid"})
       for (const char *axis : {".x", ".y", ".z"})
         result.insert(std::string(stem) + axis);
     return result;
@@ -64,10 +78,10 @@ struct EntryDecoder {
 struct FunctionDecoder {
   EntryDecoder &entry;
   const FunctionText &text;
-  uint32_t registers = 0;                    // where the function's begin
-  std::map<std::string, uint64_t> local;     // variables, parameters and results of the function: offset in local memory
+  uint32_t registers = 0;                // where the function's begin
+  std::map<std::string, uint64_t> local; // variables, parameters and results of the function: offset in local memory
   uint32_t sink = None;
-  uint32_t begin = 0, end = 0;               // of its code
+  uint32_t begin = 0, end = 0; // of its code
   struct Symbol {
     Space space;
     uint64_t address;
@@ -92,7 +106,8 @@ struct FunctionDecoder {
 
 // ---- Decoder
 
-Decoder::Decoder(FunctionDecoder &function, const Statement &statement) : s(statement), function(function), left(statement.modifiers) {
+Decoder::Decoder(FunctionDecoder &function, const Statement &statement)
+    : s(statement), function(function), left(statement.modifiers) {
   i.line = s.line;
   if (s.guard) {
     i.guard = source(*s.guard, Type::Pred);
@@ -314,7 +329,9 @@ static void jump(Warp &, const Instruction &) {}
 static void passParameter(Warp &w, const Instruction &i) {
   size_t size = w.block->cluster->launch.function.frame.local;
   for (size_t k = 0; k < i.op.size(); k += 3)
-    forLanes(w.active, [&](int l) { memcpy(w.local + size * size_t(l) + i.op[k + 1], w.local + size * size_t(l) + i.op[k], i.op[k + 2]); });
+    forLanes(w.active, [&](int l) {
+      memcpy(w.local + size * size_t(l) + i.op[k + 1], w.local + size * size_t(l) + i.op[k], i.op[k + 2]);
+    });
 }
 
 static void trap(Warp &w, const Instruction &) { w.fault("trap"); }
@@ -414,7 +431,8 @@ void EntryDecoder::layShared(const FunctionText &f) {
     };
     consider(program.text.variables, "");
     consider(g.variables, g.name + "/");
-    if (const FunctionText *callee = find(o.name); callee && std::find(reached.begin(), reached.end(), callee) == reached.end())
+    if (const FunctionText *callee = find(o.name);
+        callee && std::find(reached.begin(), reached.end(), callee) == reached.end())
       reached.push_back(callee);
   };
   for (size_t k = 0; k < reached.size(); ++k)
@@ -535,7 +553,8 @@ void EntryDecoder::add(const FunctionText &text) {
         d.fail("only calls of functions of the module are supported");
       if (++at < s.operands.size())
         arguments = s.operands[at++].elements;
-      if (at != s.operands.size() || arguments.size() != callee->parameters.size() || results.size() != callee->results.size())
+      if (at != s.operands.size() || arguments.size() != callee->parameters.size() ||
+          results.size() != callee->results.size())
         d.fail("arguments or results do not fit the function " + callee->name);
       calling.push_back(&text);
       if (std::find(calling.begin(), calling.end(), callee) != calling.end())
@@ -598,7 +617,8 @@ void EntryDecoder::add(const FunctionText &text) {
     size_t argument = hasResults ? 2 : 1;
     if (statement->operands.size() > argument)
       out.code[at].op = pair(statement->operands[argument].elements, callee->parameters, false);
-    out.code[at + 1].op = hasResults ? pair(statement->operands[0].elements, callee->results, true) : std::vector<uint32_t>();
+    out.code[at + 1].op =
+        hasResults ? pair(statement->operands[0].elements, callee->results, true) : std::vector<uint32_t>();
   }
 }
 

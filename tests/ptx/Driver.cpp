@@ -1,7 +1,8 @@
-// libcuda.so.1 for machines without a GPU: the functions of CUDA's driver API that our executables call, on the interpreter.
+// libcuda.so.1 for machines without a GPU: the functions of CUDA's driver API that our executables call, on the
+// interpreter.
 //
-// Work on a stream is done when something waits for it, as late as the API allows, so that a missing wait is seen: what an
-// asynchronous copy reads from pinned memory is read then, and a device's fault appears in the next call that waits.
+// Work on a stream is done when something waits for it, as late as the API allows, so that a missing wait is seen: what
+// an asynchronous copy reads from pinned memory is read then, and a device's fault appears in the next call that waits.
 //
 // The environment gives faults:
 //   XFC_PTX_DRIVER_VERSION=11040  what cuDriverGetVersion says; PTX newer than it knows is refused
@@ -69,17 +70,20 @@ struct {
     {NoBinaryForGpu, "CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for execution on the device"},
     {EccUncorrectable, "CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error encountered"},
     {InvalidPtx, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
-    {UnsupportedPtxVersion, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the provided PTX was compiled with an unsupported toolchain."},
+    {UnsupportedPtxVersion, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+     "the provided PTX was compiled with an unsupported toolchain."},
     {InvalidHandle, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     {NotFound, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
     {NotReady, "CUDA_ERROR_NOT_READY", "device not ready"},
     {IllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
     {LaunchOutOfResources, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"},
     {CaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"},
-    {CaptureInvalidated, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "operation failed due to a previous error during capture"},
+    {CaptureInvalidated, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+     "operation failed due to a previous error during capture"},
     {CaptureUnmatched, "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED", "capture was not ended in the same stream as it began"},
     {CaptureUnjoined, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "capturing stream has unjoined work"},
-    {CaptureImplicit, "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT", "operation would make the legacy stream depend on a capturing blocking stream"},
+    {CaptureImplicit, "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT",
+     "operation would make the legacy stream depend on a capturing blocking stream"},
 };
 
 int64_t environment(const char *name, int64_t otherwise) {
@@ -102,7 +106,7 @@ struct Capture {
 };
 
 struct Stream {
-  uint32_t number; // from 1
+  uint32_t number;      // from 1
   bool blocking = true; // with the legacy stream
   std::deque<Work> queue;
   std::shared_ptr<Capture> capture;
@@ -143,7 +147,9 @@ struct State {
   int devices = int(environment("XFC_PTX_DEVICES", 1));
   int arch = int(environment("XFC_PTX_ARCH", 80));
   size_t memory = size_t(environment("XFC_PTX_MEMORY", int64_t(8) << 30));
-  Interpreter interpreter{{.threads = int(environment("XFC_PTX_THREADS", 1)), .checks = environment("XFC_PTX_CHECK", 0) != 0, .memory = memory}};
+  Interpreter interpreter{{.threads = int(environment("XFC_PTX_THREADS", 1)),
+                           .checks = environment("XFC_PTX_CHECK", 0) != 0,
+                           .memory = memory}};
   Context context;
   int retained = 0;
   std::vector<Stream *> streams;
@@ -166,7 +172,9 @@ struct State {
     if (const char *file = getenv("XFC_PTX_TRACE"); file && *file)
       trace.open(file);
   }
-  size_t sharedOptIn() const { return arch >= 90 ? 232448 : arch == 86 || arch == 89 ? 101376 : arch >= 80 ? 166912 : 65536; }
+  size_t sharedOptIn() const {
+    return arch >= 90 ? 232448 : arch == 86 || arch == 89 ? 101376 : arch >= 80 ? 166912 : 65536;
+  }
 };
 
 State &state() {
@@ -316,7 +324,8 @@ void toDevice(State &s, uint64_t to, const void *from, size_t bytes, Stream *str
       s.interpreter.write(to, from, bytes);
     });
   // Pageable memory is copied before the call returns.
-  auto staged = std::make_shared<std::vector<uint8_t>>(static_cast<const uint8_t *>(from), static_cast<const uint8_t *>(from) + bytes);
+  auto staged = std::make_shared<std::vector<uint8_t>>(static_cast<const uint8_t *>(from),
+                                                       static_cast<const uint8_t *>(from) + bytes);
   enqueue(s, stream, what, [&s, to, staged] {
     touch(s, to, staged->size(), true);
     s.interpreter.write(to, staged->data(), staged->size());
@@ -333,7 +342,8 @@ void toHost(State &s, void *to, uint64_t from, size_t bytes, Stream *stream) {
     finish(s, *stream);
 }
 
-void runKernel(State &s, const FunctionHandle &f, Dimensions grid, Dimensions block, size_t shared, const std::vector<uint8_t> &parameters) {
+void runKernel(State &s, const FunctionHandle &f, Dimensions grid, Dimensions block, size_t shared,
+               const std::vector<uint8_t> &parameters) {
   if (s.lostAfter >= 0 && s.launches++ >= s.lostAfter) {
     s.sticky = int(s.lostCode);
     fail(s.sticky);
@@ -389,10 +399,31 @@ API cuDeviceTotalMem_v2(size_t *bytes, int device) {
 API cuDeviceGetAttribute(int *value, int attribute, int device) {
   return call(1, [&](State &s) {
     require(device < s.devices, InvalidDevice);
-    const std::map<int, int> values = {{1, 1024},  {2, 1024},  {3, 1024}, {4, 64}, {5, INT32_MAX}, {6, 65535}, {7, 65535}, {8, 49152}, {9, 65536},
-                                       {10, 32},   {12, 65536}, {13, 1000000}, {16, 4}, {36, 1000000}, {37, 256}, {38, 4 << 20}, {39, 2048},
-                                       {41, 1},    {75, s.arch / 10}, {76, s.arch % 10}, {81, int(s.sharedOptIn() + 1024)}, {82, 65536},
-                                       {97, int(s.sharedOptIn())}, {106, 16}, {111, 1024}};
+    const std::map<int, int> values = {{1, 1024},
+                                       {2, 1024},
+                                       {3, 1024},
+                                       {4, 64},
+                                       {5, INT32_MAX},
+                                       {6, 65535},
+                                       {7, 65535},
+                                       {8, 49152},
+                                       {9, 65536},
+                                       {10, 32},
+                                       {12, 65536},
+                                       {13, 1000000},
+                                       {16, 4},
+                                       {36, 1000000},
+                                       {37, 256},
+                                       {38, 4 << 20},
+                                       {39, 2048},
+                                       {41, 1},
+                                       {75, s.arch / 10},
+                                       {76, s.arch % 10},
+                                       {81, int(s.sharedOptIn() + 1024)},
+                                       {82, 65536},
+                                       {97, int(s.sharedOptIn())},
+                                       {106, 16},
+                                       {111, 1024}};
     auto found = values.find(attribute);
     require(found != values.end());
     *value = found->second;
@@ -533,21 +564,22 @@ API cuMemcpy2DAsync_v2(const Copy2D *copy, Stream *stream) {
         pageable |= !isPinned(s, side->host += offset, extent);
     }
     const char *where = c.to.type == 1 ? "to the host" : c.from.type == 1 ? "to the device" : "on the device";
-    enqueue(s, stream, "copy of " + std::to_string(c.height) + " rows of " + std::to_string(c.width) + " bytes " + where, [&s, c] {
-      std::vector<uint8_t> row(c.width);
-      for (size_t y = 0; y < c.height; ++y) {
-        touch(s, (c.from.type == 1 ? numberOf(c.from.host) : c.from.device) + y * c.from.pitch, c.width, false);
-        touch(s, (c.to.type == 1 ? numberOf(c.to.host) : c.to.device) + y * c.to.pitch, c.width, true);
-        if (c.from.type == 1)
-          memcpy(row.data(), c.from.host + y * c.from.pitch, c.width);
-        else
-          s.interpreter.read(row.data(), c.from.device + y * c.from.pitch, c.width);
-        if (c.to.type == 1)
-          memcpy(c.to.host + y * c.to.pitch, row.data(), c.width);
-        else
-          s.interpreter.write(c.to.device + y * c.to.pitch, row.data(), c.width);
-      }
-    });
+    enqueue(s, stream,
+            "copy of " + std::to_string(c.height) + " rows of " + std::to_string(c.width) + " bytes " + where, [&s, c] {
+              std::vector<uint8_t> row(c.width);
+              for (size_t y = 0; y < c.height; ++y) {
+                touch(s, (c.from.type == 1 ? numberOf(c.from.host) : c.from.device) + y * c.from.pitch, c.width, false);
+                touch(s, (c.to.type == 1 ? numberOf(c.to.host) : c.to.device) + y * c.to.pitch, c.width, true);
+                if (c.from.type == 1)
+                  memcpy(row.data(), c.from.host + y * c.from.pitch, c.width);
+                else
+                  s.interpreter.read(row.data(), c.from.device + y * c.from.pitch, c.width);
+                if (c.to.type == 1)
+                  memcpy(c.to.host + y * c.to.pitch, row.data(), c.width);
+                else
+                  s.interpreter.write(c.to.device + y * c.to.pitch, row.data(), c.width);
+              }
+            });
     if (pageable && stream && !stream->capture)
       finish(s, *stream);
   });
@@ -637,15 +669,16 @@ API cuFuncSetAttribute(FunctionHandle *function, int attribute, int value) {
 API cuFuncGetAttribute(int *value, int attribute, FunctionHandle *function) {
   return call(2, [&](State &s) {
     require(s.functions.count(function), InvalidHandle);
-    const std::map<int, size_t> values = {{0, function->entry.maximum}, {1, function->entry.staticShared}, {2, 0}, {3, 0}, {4, 0},
-                                          {5, 80},                      {6, size_t(s.arch)},               {8, function->dynamicLimit}};
+    const std::map<int, size_t> values = {
+        {0, function->entry.maximum}, {1, function->entry.staticShared}, {2, 0}, {3, 0}, {4, 0}, {5, 80},
+        {6, size_t(s.arch)},          {8, function->dynamicLimit}};
     auto found = values.find(attribute);
     require(found != values.end());
     *value = int(found->second);
   });
 }
-API cuLaunchKernel(FunctionHandle *function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX, unsigned blockY, unsigned blockZ,
-                   unsigned shared, Stream *stream, void **parameters, void **extra) {
+API cuLaunchKernel(FunctionHandle *function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX,
+                   unsigned blockY, unsigned blockZ, unsigned shared, Stream *stream, void **parameters, void **extra) {
   return call(2, [&](State &s) {
     require(s.functions.count(function), InvalidHandle);
     const Interpreter::Entry &entry = function->entry;
@@ -670,7 +703,8 @@ API cuLaunchKernel(FunctionHandle *function, unsigned gridX, unsigned gridY, uns
         memcpy(bytes.data() + offset, parameters[k++], size);
     }
     Dimensions grid{gridX, gridY, gridZ}, block{blockX, blockY, blockZ};
-    enqueue(s, stream, "kernel " + function->name, [&s, function, grid, block, shared, bytes] { runKernel(s, *function, grid, block, shared, bytes); });
+    enqueue(s, stream, "kernel " + function->name,
+            [&s, function, grid, block, shared, bytes] { runKernel(s, *function, grid, block, shared, bytes); });
   });
 }
 
@@ -806,7 +840,9 @@ API cuEventElapsedTime_v2(float *milliseconds, Event *from, Event *to) {
     *milliseconds = std::chrono::duration<float, std::milli>(to->record->time - from->record->time).count();
   });
 }
-API cuEventElapsedTime(float *milliseconds, Event *from, Event *to) { return cuEventElapsedTime_v2(milliseconds, from, to); }
+API cuEventElapsedTime(float *milliseconds, Event *from, Event *to) {
+  return cuEventElapsedTime_v2(milliseconds, from, to);
+}
 API cuEventDestroy_v2(Event *event) {
   return call(2, [&](State &s) {
     require(s.events.erase(event), InvalidHandle);
@@ -816,11 +852,13 @@ API cuEventDestroy_v2(Event *event) {
 
 // ---- tensor maps
 
-API cuTensorMapEncodeTiled(TensorMap *map, int dataType, unsigned rank, uint64_t address, const uint64_t *sizes, const uint64_t *strides,
-                           const unsigned *box, const unsigned *elementStrides, int interleave, int swizzle, int l2Promotion, int fill) {
+API cuTensorMapEncodeTiled(TensorMap *map, int dataType, unsigned rank, uint64_t address, const uint64_t *sizes,
+                           const uint64_t *strides, const unsigned *box, const unsigned *elementStrides, int interleave,
+                           int swizzle, int l2Promotion, int fill) {
   return call(1, [&](State &s) {
     require(map && reinterpret_cast<uintptr_t>(map) % 64 == 0 && l2Promotion >= 0 && l2Promotion <= 3);
-    if (auto wrong = encodeTiled(*map, dataType, rank, address, sizes, strides, box, elementStrides, interleave, swizzle, fill)) {
+    if (auto wrong = encodeTiled(*map, dataType, rank, address, sizes, strides, box, elementStrides, interleave,
+                                 swizzle, fill)) {
       std::cerr << "cuTensorMapEncodeTiled: " << *wrong << std::endl;
       fail(InvalidValue);
     }

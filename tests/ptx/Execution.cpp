@@ -8,10 +8,13 @@
 
 namespace xfc::ptx {
 
-static std::string text(Dimensions d) { return "(" + std::to_string(d.x) + "," + std::to_string(d.y) + "," + std::to_string(d.z) + ")"; }
+static std::string text(Dimensions d) {
+  return "(" + std::to_string(d.x) + "," + std::to_string(d.y) + "," + std::to_string(d.z) + ")";
+}
 
 Fault::Fault(std::string kernel, int line, Dimensions block, Dimensions thread, std::string reason)
-    : Error("kernel " + kernel + ", PTX line " + std::to_string(line) + ", block " + text(block) + ", thread " + text(thread) + ": " + reason),
+    : Error("kernel " + kernel + ", PTX line " + std::to_string(line) + ", block " + text(block) + ", thread " +
+            text(thread) + ": " + reason),
       kernel(std::move(kernel)), line(line), block(block), thread(thread), reason(std::move(reason)) {}
 
 Dimensions unflatten(uint64_t index, Dimensions in) {
@@ -20,15 +23,16 @@ Dimensions unflatten(uint64_t index, Dimensions in) {
 
 void Warp::fault(int lane, const std::string &reason) const {
   const Launch &launch = block->cluster->launch;
-  throw Fault(launch.function.name, current->line, block->index, unflatten(number * 32 + uint32_t(lane), launch.block), reason);
+  throw Fault(launch.function.name, current->line, block->index, unflatten(number * 32 + uint32_t(lane), launch.block),
+              reason);
 }
 
 std::pair<Block *, uint32_t> sharedPlace(Warp &w, int lane, uint64_t address, uint64_t bytes) {
   Block *block = w.block;
   uint64_t offset = address & 0xffffff, rank = address >> 24, size = block->cluster->launch.sharedBytes;
   if (rank > block->cluster->blocks.size() || offset + bytes > size)
-    w.fault(lane, "shared memory out of bounds: " + std::to_string(bytes) + " bytes at " + std::to_string(rank ? offset : address) + " of " +
-                      std::to_string(size));
+    w.fault(lane, "shared memory out of bounds: " + std::to_string(bytes) + " bytes at " +
+                      std::to_string(rank ? offset : address) + " of " + std::to_string(size));
   if (rank)
     block = &block->cluster->blocks[rank - 1];
   return {block, uint32_t(offset)};
@@ -56,10 +60,11 @@ uint8_t *resolve(Warp &w, int by, Space space, uint64_t address, uint32_t bytes,
     }
   }
   if (address % align)
-    w.fault(lane, "misaligned address: " + std::to_string(address & ~WindowMask & 0xfffffffff) + " is no multiple of " + std::to_string(align));
+    w.fault(lane, "misaligned address: " + std::to_string(address & ~WindowMask & 0xfffffffff) + " is no multiple of " +
+                      std::to_string(align));
   auto outside = [&](const char *what, uint64_t size) {
-    w.fault(lane, std::string(what) + " memory out of bounds: " + std::to_string(bytes) + " bytes at " + std::to_string(int64_t(address)) + " of " +
-                      std::to_string(size));
+    w.fault(lane, std::string(what) + " memory out of bounds: " + std::to_string(bytes) + " bytes at " +
+                      std::to_string(int64_t(address)) + " of " + std::to_string(size));
   };
   switch (space) {
   case Space::Shared: {
@@ -366,7 +371,8 @@ static Turn execute(Warp &w, Group &g, std::vector<uint64_t> &executed, uint64_t
           if (i.flow == Flow::Table) {
             uint32_t index = w.at<uint32_t>(i.op[0])[l];
             if (index >= i.table.size())
-              w.fault(l, "brx.idx with index " + std::to_string(index) + " of " + std::to_string(i.table.size()) + " targets");
+              w.fault(l, "brx.idx with index " + std::to_string(index) + " of " + std::to_string(i.table.size()) +
+                             " targets");
             next[l] = i.table[index];
           }
         }
@@ -455,8 +461,8 @@ bool Cluster::runWarp(Warp &warp) {
 // (.aligned); width: 1 where the predicate is negated.
 void barrier(Warp &w, const Instruction &i) {
   if (i.selector2 && w.active != w.alive)
-    w.fault("divergent barrier: only a part of the warp is here, lanes " + std::to_string(std::popcount(w.active)) + " of " +
-            std::to_string(std::popcount(w.alive)));
+    w.fault("divergent barrier: only a part of the warp is here, lanes " + std::to_string(std::popcount(w.active)) +
+            " of " + std::to_string(std::popcount(w.alive)));
   int first = std::countr_zero(w.active);
   uint32_t id = w.at<uint32_t>(i.op[0])[first];
   uint32_t expected = i.op[1] == None ? 0 : w.at<uint32_t>(i.op[1])[first];
@@ -470,8 +476,8 @@ void barrier(Warp &w, const Instruction &i) {
     w.fault("a barrier's count of " + std::to_string(expected) + " is no multiple of 32");
   Barrier &b = w.block->barriers[id];
   if (b.arrived && b.expected != expected)
-    w.fault("barrier " + std::to_string(id) + " has the count " + std::to_string(expected) + ", and others wait there for " +
-            std::to_string(b.expected));
+    w.fault("barrier " + std::to_string(id) + " has the count " + std::to_string(expected) +
+            ", and others wait there for " + std::to_string(b.expected));
   b.expected = expected;
   // A warp with fewer than 32 threads counts as a whole one where threads are counted.
   uint32_t here = uint32_t(std::popcount(w.active));
@@ -536,14 +542,17 @@ void clusterBarrier(Warp &w, const Instruction &i) {
 
 // ---- the interface
 
-Interpreter::Interpreter(Options options) : options(options), memory(std::make_unique<Memory>(options.memory, options.checks)) {}
+Interpreter::Interpreter(Options options)
+    : options(options), memory(std::make_unique<Memory>(options.memory, options.checks)) {}
 Interpreter::~Interpreter() = default;
 
 uint64_t Interpreter::allocate(size_t bytes) { return memory->allocate(bytes).address; }
 void Interpreter::free(uint64_t address) { memory->free(address); }
 void Interpreter::write(uint64_t to, const void *from, size_t bytes) { memcpy(memory->bytes(to, bytes), from, bytes); }
 void Interpreter::read(void *to, uint64_t from, size_t bytes) const { memcpy(to, memory->bytes(from, bytes), bytes); }
-void Interpreter::copy(uint64_t to, uint64_t from, size_t bytes) { memmove(memory->bytes(to, bytes), memory->bytes(from, bytes), bytes); }
+void Interpreter::copy(uint64_t to, uint64_t from, size_t bytes) {
+  memmove(memory->bytes(to, bytes), memory->bytes(from, bytes), bytes);
+}
 void Interpreter::fill(uint64_t to, uint8_t value, size_t bytes) { memset(memory->bytes(to, bytes), value, bytes); }
 size_t Interpreter::memoryUsed() const { return memory->used(); }
 
@@ -578,7 +587,8 @@ uint64_t Interpreter::variable(const Program &program, const std::string &name) 
   return found->second;
 }
 
-void Interpreter::launch(const Entry &entry, Dimensions grid, Dimensions block, size_t dynamicShared, const void *parameters, Dimensions cluster) {
+void Interpreter::launch(const Entry &entry, Dimensions grid, Dimensions block, size_t dynamicShared,
+                         const void *parameters, Dimensions cluster) {
   const Function &function = *entry.function;
   auto wrong = [&](const std::string &what) { throw Error("launch of " + function.name + ": " + what); };
   uint64_t threads = uint64_t(block.x) * block.y * block.z;
@@ -633,7 +643,8 @@ void Interpreter::launch(const Entry &entry, Dimensions grid, Dimensions block, 
     counts.sharedRead += state.counters.sharedRead;
     counts.sharedWritten += state.counters.sharedWritten;
   };
-  auto workers = size_t(function.globalAtomics || launch.shadow ? 1 : std::clamp<uint64_t>(uint64_t(options.threads), 1, total));
+  auto workers =
+      size_t(function.globalAtomics || launch.shadow ? 1 : std::clamp<uint64_t>(uint64_t(options.threads), 1, total));
   std::vector<std::thread> threadsOfHost;
   for (size_t t = 1; t < workers; ++t)
     threadsOfHost.emplace_back(work);

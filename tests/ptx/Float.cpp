@@ -24,7 +24,11 @@ template <bool Ftz, int Op> void general(Warp &w, const Instruction &i) {
   for (int l = 0; l < 32; ++l) {
     double x = flush<Ftz>(w.at<float>(i.op[1])[l]), y = flush<Ftz>(w.at<float>(i.op[2])[l]);
     double z = Op == 3 ? flush<Ftz>(w.at<float>(i.op[3])[l]) : 0;
-    double exact = Op == 0 ? addOdd(x, y) : Op == 1 ? addOdd(x, -y) : Op == 2 ? x * y : Op == 3 ? addOdd(x * y, z) : x / y;
+    double exact = Op == 0   ? addOdd(x, y)
+                   : Op == 1 ? addOdd(x, -y)
+                   : Op == 2 ? x * y
+                   : Op == 3 ? addOdd(x * y, z)
+                             : x / y;
     result[l] = finish<Ftz>(i, exact);
   }
   w.put(i.op[0], result);
@@ -212,12 +216,15 @@ void signs(Decoder &d, Type t, bool abs) {
   case Type::F32:
     return d.set(ftz ? sign<true>(abs) : sign<false>(abs));
   case Type::F64:
-    return d.set(abs ? onLanes<[](uint64_t a) { return a & ~(uint64_t(1) << 63); }> : onLanes<[](uint64_t a) { return a ^ uint64_t(1) << 63; }>);
+    return d.set(abs ? onLanes<[](uint64_t a) { return a & ~(uint64_t(1) << 63); }>
+                     : onLanes<[](uint64_t a) { return a ^ uint64_t(1) << 63; }>);
   case Type::F16:
   case Type::BF16:
-    return d.set(abs ? onLanes<[](uint16_t a) { return uint16_t(a & 0x7fff); }> : onLanes<[](uint16_t a) { return uint16_t(a ^ 0x8000); }>);
+    return d.set(abs ? onLanes<[](uint16_t a) { return uint16_t(a & 0x7fff); }>
+                     : onLanes<[](uint16_t a) { return uint16_t(a ^ 0x8000); }>);
   default:
-    return d.set(abs ? onLanes<[](uint32_t a) { return a & 0x7fff7fff; }> : onLanes<[](uint32_t a) { return a ^ 0x80008000; }>);
+    return d.set(abs ? onLanes<[](uint32_t a) { return a & 0x7fff7fff; }>
+                     : onLanes<[](uint32_t a) { return a ^ 0x80008000; }>);
   }
 }
 
@@ -232,7 +239,12 @@ void testp(Decoder &d, Type t) {
     uint32_t mask = 0;
     for (int l = 0; l < 32; ++l) {
       int c = std::fpclassify(w.at<float>(i.op[1])[l]);
-      bool holds[] = {c != FP_INFINITE && c != FP_NAN, c == FP_INFINITE, c != FP_NAN, c == FP_NAN, c == FP_NORMAL, c == FP_SUBNORMAL};
+      bool holds[] = {c != FP_INFINITE && c != FP_NAN,
+                      c == FP_INFINITE,
+                      c != FP_NAN,
+                      c == FP_NAN,
+                      c == FP_NORMAL,
+                      c == FP_SUBNORMAL};
       mask |= uint32_t(holds[i.selector]) << l;
     }
     w.putPredicate(i.op[0], mask);
@@ -265,7 +277,12 @@ void decodeFloatArithmetic(Decoder &d, Type t) {
                          : onLanes<[](double a, double b) { return canonical(std::fmin(a, b)); }>);
     return d.set(halves(d, t, op, nan));
   }
-  int arithmetic = op == "add" ? 0 : op == "sub" ? 1 : op == "mul" ? 2 : op == "fma" || op == "mad" ? 3 : op == "div" ? 4 : -1;
+  int arithmetic = op == "add"                  ? 0
+                   : op == "sub"                ? 1
+                   : op == "mul"                ? 2
+                   : op == "fma" || op == "mad" ? 3
+                   : op == "div"                ? 4
+                                                : -1;
   if (arithmetic < 0) {
     if (op == "rem")
       d.fail("is for integers");

@@ -38,8 +38,8 @@ struct Fault : Error {
 };
 
 struct Options {
-  int threads = 1;      // host threads over which the blocks of a launch are spread
-  bool checks = false;  // find races and reads of shared bytes never written; bounds, lifetime and alignment always are
+  int threads = 1;     // host threads over which the blocks of a launch are spread
+  bool checks = false; // find races and reads of shared bytes never written; bounds, lifetime and alignment always are
   size_t memory = size_t(8) << 30; // bytes of device memory
 };
 
@@ -76,13 +76,13 @@ public:
   struct Entry {
     const Function *function = nullptr;
     size_t parameterBytes = 0, staticShared = 0;
-    Dimensions required{0, 0, 0}; // .reqntid; 0: any
-    uint32_t maximum = 1024;      // threads of a block: .maxntid or .reqntid
-    Dimensions cluster;           // .reqnctapercluster, else 1
+    Dimensions required{0, 0, 0};                      // .reqntid; 0: any
+    uint32_t maximum = 1024;                           // threads of a block: .maxntid or .reqntid
+    Dimensions cluster;                                // .reqnctapercluster, else 1
     std::vector<std::pair<size_t, size_t>> parameters; // offset and bytes of each
   };
   std::vector<std::string> entries(const Program &) const;
-  Entry entry(const Program &, const std::string &name) const; // Error where there is none
+  Entry entry(const Program &, const std::string &name) const;       // Error where there is none
   uint64_t variable(const Program &, const std::string &name) const; // address of a .global or .const
 
   // Runs to the end. parameters: entry.parameterBytes bytes, each parameter at its natural offset.

@@ -33,9 +33,9 @@ struct Instruction {
   uint32_t guard = None;
   bool negated = false;
   Flow flow = Flow::Next;
-  std::array<Place, 3> at; // addresses
-  uint8_t width = 0;       // of a memory access: bytes of an element
-  uint8_t count = 1;       // and its elements
+  std::array<Place, 3> at;             // addresses
+  uint8_t width = 0;                   // of a memory access: bytes of an element
+  uint8_t count = 1;                   // and its elements
   int32_t selector = 0, selector2 = 0; // meaning given by the handler
   uint32_t target = None;
   uint32_t reconverge = None; // where the lanes that a branch parts meet again; None: at the end
@@ -180,7 +180,7 @@ struct Launch {
   Dimensions grid, block, cluster;
   size_t sharedBytes;
   std::vector<uint8_t> parameters;
-  uint32_t narrowest = 1;       // bytes of the narrowest access
+  uint32_t narrowest = 1;         // bytes of the narrowest access
   GlobalShadow *shadow = nullptr; // where there are checks
 };
 
@@ -196,7 +196,8 @@ struct Cluster {
   std::vector<uint64_t> executed; // by kind
   Counters counters;
   std::unique_ptr<SharedShadow> shadow; // where there are checks
-  std::vector<std::function<void()>> bulk; // copies into shared memory on their way; they arrive when an mbarrier is waited for
+  std::vector<std::function<void()>>
+      bulk; // copies into shared memory on their way; they arrive when an mbarrier is waited for
   void deliver();
   Barrier barrier; // of the cluster
 
@@ -208,7 +209,8 @@ private:
 
 // ---- memory as a lane sees it (Memory access of every instruction goes through these)
 
-// Async: written until it is waited for. Barrier: an mbarrier, which orders accesses to itself. NonCoherent: ld.global.nc.
+// Async: written until it is waited for. Barrier: an mbarrier, which orders accesses to itself. NonCoherent:
+// ld.global.nc.
 enum class Access : uint8_t { Read, NonCoherent, Write, Atomic, Async, Barrier };
 inline bool onlyReads(Access a) { return a == Access::Read || a == Access::NonCoherent; }
 // A shared address: its block (of the cluster: the rank, plus 1, above bit 24; 0 is the warp's own) and offset; faults.

@@ -8,7 +8,8 @@ namespace {
 
 void wholeWarp(Warp &w) {
   if (w.active != ~0u)
-    w.fault("divergent: " + std::to_string(std::popcount(w.active)) + " of 32 lanes are at an instruction of the whole warp");
+    w.fault("divergent: " + std::to_string(std::popcount(w.active)) +
+            " of 32 lanes are at an instruction of the whole warp");
 }
 
 // op: registers of the matrices; count: matrices; selector: 1 for .trans.
@@ -62,7 +63,8 @@ void matrix(Decoder &d) {
               : Handler([](Warp &w, const Instruction &i) { matrixAccess(w, i, false); }));
 }
 
-using Four = double __attribute__((vector_size(32))); // a compiler's own vectors fail here: 8 scalar sums, half the speed
+using Four =
+    double __attribute__((vector_size(32))); // a compiler's own vectors fail here: 8 scalar sums, half the speed
 
 // D = A * B + C with A 16 x K, B K x 8. op: 4 of D, the registers of A, of B, 4 of C.
 // 16-bit operands: a register holds two neighbours of k; tf32: one.

@@ -5,7 +5,8 @@ namespace xfc::ptx {
 
 Allocation &Memory::allocate(size_t bytes) {
   if (bytes > capacity - total)
-    throw Error("out of device memory: " + std::to_string(bytes) + " bytes asked for, " + std::to_string(capacity - total) + " free");
+    throw Error("out of device memory: " + std::to_string(bytes) + " bytes asked for, " +
+                std::to_string(capacity - total) + " free");
   if (bytes >= (uint64_t(1) << AllocationShift) - FirstOffset)
     throw Error("an allocation of " + std::to_string(bytes) + " bytes is larger than 64 GiB");
   auto a = std::make_unique<Allocation>();
@@ -37,8 +38,8 @@ Allocation *Memory::find(uint64_t address, size_t bytes, std::string *why) const
       *why = "no device memory is there";
     } else {
       auto offset = int64_t(address - a->address);
-      *why = std::to_string(bytes) + " bytes at offset " + std::to_string(offset) + " of an allocation of " + std::to_string(a->bytes) + " bytes" +
-             (a->live ? "" : " that was freed");
+      *why = std::to_string(bytes) + " bytes at offset " + std::to_string(offset) + " of an allocation of " +
+             std::to_string(a->bytes) + " bytes" + (a->live ? "" : " that was freed");
     }
   }
   return nullptr;

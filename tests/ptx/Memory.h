@@ -39,7 +39,8 @@ public:
 private:
   size_t capacity, total = 0;
   bool poison; // new memory holds NaNs
-  std::vector<std::unique_ptr<Allocation>> allocations; // a number is never used again, so that a stale address is found
+  std::vector<std::unique_ptr<Allocation>>
+      allocations; // a number is never used again, so that a stale address is found
 };
 
 } // namespace xfc::ptx

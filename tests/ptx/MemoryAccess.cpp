@@ -78,9 +78,35 @@ Space spaceOf(Decoder &d) {
 
 // Order, scope and cache hints: memory here is coherent and in order.
 void ignoreHints(Decoder &d) {
-  d.ignore({"weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "mmio", "cta", "cluster", "gpu", "sys", "ca", "cg", "cs", "lu",
-            "cv", "wb", "wt", "L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last", "L1::no_allocate",
-            "L2::evict_first", "L2::evict_last", "L2::evict_normal", "L2::64B", "L2::128B", "L2::256B"});
+  d.ignore({"weak",
+            "relaxed",
+            "acquire",
+            "release",
+            "acq_rel",
+            "volatile",
+            "mmio",
+            "cta",
+            "cluster",
+            "gpu",
+            "sys",
+            "ca",
+            "cg",
+            "cs",
+            "lu",
+            "cv",
+            "wb",
+            "wt",
+            "L1::evict_normal",
+            "L1::evict_unchanged",
+            "L1::evict_first",
+            "L1::evict_last",
+            "L1::no_allocate",
+            "L2::evict_first",
+            "L2::evict_last",
+            "L2::evict_normal",
+            "L2::64B",
+            "L2::128B",
+            "L2::256B"});
 }
 
 int vectorOf(Decoder &d) { return d.take("v2") ? 2 : d.take("v4") ? 4 : 1; }
@@ -127,8 +153,12 @@ template <class M, class R> void store(Warp &w, const Instruction &i) {
   });
 }
 
-template <class M> Handler loadInto(int bytes) { return bytes == 2 ? load<M, uint16_t> : bytes == 4 ? load<M, uint32_t> : load<M, uint64_t>; }
-template <class M> Handler storeFrom(int bytes) { return bytes == 2 ? store<M, uint16_t> : bytes == 4 ? store<M, uint32_t> : store<M, uint64_t>; }
+template <class M> Handler loadInto(int bytes) {
+  return bytes == 2 ? load<M, uint16_t> : bytes == 4 ? load<M, uint32_t> : load<M, uint64_t>;
+}
+template <class M> Handler storeFrom(int bytes) {
+  return bytes == 2 ? store<M, uint16_t> : bytes == 4 ? store<M, uint32_t> : store<M, uint64_t>;
+}
 
 void access(Decoder &d) {
   bool loads = d.s.opcode == "ld";
@@ -266,7 +296,8 @@ void copyAsync(Warp &w, const Instruction &i) {
   forLanes(w.active, [&](int l) {
     uint32_t size = ignored >> l & 1 ? 0 : i.op[0] == None ? bytes : w.at<uint32_t>(i.op[0])[l];
     if (size > bytes)
-      w.fault(l, "cp.async with a source of " + std::to_string(size) + " bytes, more than the " + std::to_string(bytes) + " copied");
+      w.fault(l, "cp.async with a source of " + std::to_string(size) + " bytes, more than the " +
+                     std::to_string(bytes) + " copied");
     uint8_t *target = resolve(w, l, i.at[0].space, to[l], bytes, bytes, Access::Async);
     PendingCopy copy{uint8_t(l), uint8_t(bytes), w.copyGroup[size_t(l)], uint32_t(target - w.block->shared.get()), {}};
     if (from[l] % bytes)
@@ -352,8 +383,27 @@ void copy(Decoder &d) {
 void nothing(Warp &, const Instruction &) {}
 
 void fence(Decoder &d) {
-  d.ignore({"sc", "acq_rel", "acquire", "release", "relaxed", "cta", "cluster", "gpu", "sys", "gl", "mbarrier_init", "proxy", "async", "async::generic",
-            "alias", "global", "shared::cta", "shared::cluster", "sync_restrict::shared::cta", "sync_restrict::shared::cluster", "tensormap::generic"});
+  d.ignore({"sc",
+            "acq_rel",
+            "acquire",
+            "release",
+            "relaxed",
+            "cta",
+            "cluster",
+            "gpu",
+            "sys",
+            "gl",
+            "mbarrier_init",
+            "proxy",
+            "async",
+            "async::generic",
+            "alias",
+            "global",
+            "shared::cta",
+            "shared::cluster",
+            "sync_restrict::shared::cta",
+            "sync_restrict::shared::cluster",
+            "tensormap::generic"});
   d.expect(0, 2);
   d.set(nothing);
 }

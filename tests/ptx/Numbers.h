@@ -50,7 +50,8 @@ inline double roundTo(double x, int mantissa, int least, int most, Rounding mode
   double result = std::ldexp(roundToInteger(std::ldexp(x, -exponent), mode), exponent);
   if (std::fabs(result) < std::ldexp(1, most))
     return result;
-  bool infinite = mode == Rounding::Nearest || mode == Rounding::Away || (mode == Rounding::Up && x > 0) || (mode == Rounding::Down && x < 0);
+  bool infinite = mode == Rounding::Nearest || mode == Rounding::Away || (mode == Rounding::Up && x > 0) ||
+                  (mode == Rounding::Down && x < 0);
   double largest = std::ldexp(2 - std::ldexp(1, -mantissa), most - 1);
   return std::copysign(infinite ? std::numeric_limits<double>::infinity() : largest, x);
 }
@@ -61,7 +62,8 @@ inline double addOdd(double a, double b) {
   double partner = sum - a, error = (a - (sum - partner)) + (b - partner);
   if (error == 0 || !std::isfinite(sum) || (std::bit_cast<uint64_t>(sum) & 1))
     return sum;
-  return std::nextafter(sum, error > 0 ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity());
+  return std::nextafter(sum,
+                        error > 0 ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity());
 }
 
 inline float bfloat(uint16_t bits) { return asFloat(uint32_t(bits) << 16); }
@@ -98,7 +100,9 @@ inline uint16_t toHalf(double x, Rounding mode = Rounding::Nearest) {
   return uint16_t(sign | uint16_t((exponent + 15) << 10) | uint16_t(std::ldexp(r, 10 - exponent) - 1024));
 }
 
-inline float toFloat(double x, Rounding mode) { return mode == Rounding::Nearest ? float(x) : float(roundTo(x, 23, -126, 128, mode)); }
+inline float toFloat(double x, Rounding mode) {
+  return mode == Rounding::Nearest ? float(x) : float(roundTo(x, 23, -126, 128, mode));
+}
 
 // What the tensor cores read of a tf32 register: 10 bits of mantissa, the rest is ignored.
 inline float tf32(uint32_t bits) { return asFloat(bits & 0xffffe000); }

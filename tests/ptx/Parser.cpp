@@ -10,10 +10,10 @@ void failAt(int line, const std::string &text) { throw Error("line " + std::to_s
 
 static const std::map<std::string, std::pair<Type, int>> &types() {
   static const std::map<std::string, std::pair<Type, int>> table = {
-      {"pred", {Type::Pred, 1}}, {"b8", {Type::B8, 1}},       {"b16", {Type::B16, 2}},     {"b32", {Type::B32, 4}},
-      {"b64", {Type::B64, 8}},   {"b128", {Type::B128, 16}},  {"u8", {Type::U8, 1}},       {"u16", {Type::U16, 2}},
-      {"u32", {Type::U32, 4}},   {"u64", {Type::U64, 8}},     {"s8", {Type::S8, 1}},       {"s16", {Type::S16, 2}},
-      {"s32", {Type::S32, 4}},   {"s64", {Type::S64, 8}},     {"f16", {Type::F16, 2}},     {"bf16", {Type::BF16, 2}},
+      {"pred", {Type::Pred, 1}},   {"b8", {Type::B8, 1}},         {"b16", {Type::B16, 2}},   {"b32", {Type::B32, 4}},
+      {"b64", {Type::B64, 8}},     {"b128", {Type::B128, 16}},    {"u8", {Type::U8, 1}},     {"u16", {Type::U16, 2}},
+      {"u32", {Type::U32, 4}},     {"u64", {Type::U64, 8}},       {"s8", {Type::S8, 1}},     {"s16", {Type::S16, 2}},
+      {"s32", {Type::S32, 4}},     {"s64", {Type::S64, 8}},       {"f16", {Type::F16, 2}},   {"bf16", {Type::BF16, 2}},
       {"f16x2", {Type::F16x2, 4}}, {"bf16x2", {Type::BF16x2, 4}}, {"tf32", {Type::TF32, 4}}, {"f32", {Type::F32, 4}},
       {"f64", {Type::F64, 8}}};
   return table;
@@ -47,7 +47,9 @@ std::vector<Token> tokenize(const std::string &text) {
   std::vector<Token> tokens;
   int line = 1;
   const char *p = text.c_str(), *end = p + text.size();
-  auto letter = [](char c) { return isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '%' || c == '.'; };
+  auto letter = [](char c) {
+    return isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '%' || c == '.';
+  };
   while (p < end && *p) {
     if (*p == '\n') {
       ++line, ++p;
@@ -75,8 +77,10 @@ std::vector<Token> tokenize(const std::string &text) {
         p += 2;
         for (int i = 0; i < digits; ++i, ++p) {
           if (!isxdigit(static_cast<unsigned char>(*p)))
-            failAt(line, "a number 0" + std::string(1, kind) + " needs " + std::to_string(digits) + " hexadecimal digits");
-          token.bits = token.bits * 16 + uint64_t(isdigit(static_cast<unsigned char>(*p)) ? *p - '0' : tolower(*p) - 'a' + 10);
+            failAt(line,
+                   "a number 0" + std::string(1, kind) + " needs " + std::to_string(digits) + " hexadecimal digits");
+          token.bits =
+              token.bits * 16 + uint64_t(isdigit(static_cast<unsigned char>(*p)) ? *p - '0' : tolower(*p) - 'a' + 10);
         }
         token.kind = kind == 'f' ? Token::Float32 : Token::Float64;
       } else {
@@ -214,11 +218,11 @@ private:
   }
 
   static Space spaceOf(const std::string &name) {
-    return name == ".global" ? Space::Global
-           : name == ".const" ? Space::Const
+    return name == ".global"   ? Space::Global
+           : name == ".const"  ? Space::Const
            : name == ".shared" ? Space::Shared
-           : name == ".local" ? Space::Local
-                              : Space::Param;
+           : name == ".local"  ? Space::Local
+                               : Space::Param;
   }
 
   // .space [.align n] [.ptr ...] .type name [dims] [= initialiser], as a parameter and as a variable.
@@ -235,7 +239,8 @@ private:
         align = size_t(integer());
       else if (name == ".v2" || name == ".v4")
         vector = size_t(name[2] - '0');
-      else if (name == ".ptr" || name == ".global" || name == ".const" || name == ".shared" || name == ".local" || name == ".attribute")
+      else if (name == ".ptr" || name == ".global" || name == ".const" || name == ".shared" || name == ".local" ||
+               name == ".attribute")
         continue;
       else if (!(type = typeNamed(name.substr(1))))
         fail("unknown type '" + name + "'");

@@ -3,11 +3,13 @@
 
 namespace xfc::ptx {
 
-static std::string text(Dimensions d) { return "(" + std::to_string(d.x) + "," + std::to_string(d.y) + "," + std::to_string(d.z) + ")"; }
+static std::string text(Dimensions d) {
+  return "(" + std::to_string(d.x) + "," + std::to_string(d.y) + "," + std::to_string(d.z) + ")";
+}
 
 SharedShadow::SharedShadow(Cluster &cluster, uint32_t granule)
-    : cluster(cluster), granule(granule), warps(uint32_t(cluster.blocks.size() * cluster.blocks[0].warps.size())), blocks(cluster.blocks.size()),
-      clocks(warps) {
+    : cluster(cluster), granule(granule), warps(uint32_t(cluster.blocks.size() * cluster.blocks[0].warps.size())),
+      blocks(cluster.blocks.size()), clocks(warps) {
   reset();
 }
 
@@ -29,11 +31,13 @@ std::string SharedShadow::thread(uint32_t warp, int lane) const {
   uint32_t number = warp % perBlock * 32;
   std::string of = warps > perBlock ? " of block " + text(cluster.blocks[warp / perBlock].index) : "";
   if (lane == EveryLane)
-    return "threads " + text(unflatten(number, cluster.launch.block)) + " to " + text(unflatten(number + 31, cluster.launch.block)) + of;
+    return "threads " + text(unflatten(number, cluster.launch.block)) + " to " +
+           text(unflatten(number + 31, cluster.launch.block)) + of;
   return "thread " + text(unflatten(number + uint32_t(lane), cluster.launch.block)) + of;
 }
 
-void SharedShadow::race(Warp &w, int lane, uint32_t byte, const char *what, uint32_t warp, int otherLane, uint32_t line) const {
+void SharedShadow::race(Warp &w, int lane, uint32_t byte, const char *what, uint32_t warp, int otherLane,
+                        uint32_t line) const {
   w.fault(lane == EveryLane ? std::countr_zero(w.active) : lane,
           "race on shared byte " + std::to_string(byte) + ", which " + thread(warp, otherLane) + " has " + what +
               (line ? " at PTX line " + std::to_string(line) : "") + ": nothing orders the two");
@@ -60,11 +64,12 @@ void SharedShadow::access(Warp &w, int lane, const Block &of, uint32_t offset, u
     Write &last = memory.writes[g];
     uint32_t byte = g * granule;
     if (last.state == Never && (access == Access::Read || access == Access::Atomic || access == Access::Barrier))
-      w.fault(lane == EveryLane ? std::countr_zero(w.active) : lane, "a read of shared byte " + std::to_string(byte) + ", which nothing has written");
+      w.fault(lane == EveryLane ? std::countr_zero(w.active) : lane,
+              "a read of shared byte " + std::to_string(byte) + ", which nothing has written");
     if (last.state == Pending)
       w.fault(lane == EveryLane ? std::countr_zero(w.active) : lane,
-              "shared byte " + std::to_string(byte) + " is accessed while a cp.async of " + thread(last.warp, last.lane) + " at PTX line " +
-                  std::to_string(last.line) + " is not waited for");
+              "shared byte " + std::to_string(byte) + " is accessed while a cp.async of " +
+                  thread(last.warp, last.lane) + " at PTX line " + std::to_string(last.line) + " is not waited for");
     if (last.state != Never && !(access == Access::Atomic && last.state == Atomically)) {
       if (!isBefore({last.epoch, last.warp, last.lane}, w, lane))
         race(w, lane, byte, "written", last.warp, last.lane, last.line);
@@ -88,7 +93,9 @@ void SharedShadow::access(Warp &w, int lane, const Block &of, uint32_t offset, u
       reads[r] = 0;
     }
     last = {now, uint32_t(w.current->line), uint16_t(self), uint8_t(lane),
-            access == Access::Async ? Pending : access == Access::Atomic ? Atomically : Written};
+            access == Access::Async    ? Pending
+            : access == Access::Atomic ? Atomically
+                                       : Written};
   }
 }
 
@@ -135,7 +142,9 @@ void GlobalShadow::readBy(Last &last, const Warp &w, int lane) {
   const SharedShadow &order = *w.block->cluster->shadow;
   const Clock &clock = order.clockOf(w);
   uint32_t self = order.id(w), now = clock[self], mine = now << 8 | uint32_t(lane);
-  auto merged = [&](uint32_t before) { return before >> 8 == now && before != mine ? now << 8 | uint32_t(EveryLane) : mine; };
+  auto merged = [&](uint32_t before) {
+    return before >> 8 == now && before != mine ? now << 8 | uint32_t(EveryLane) : mine;
+  };
   if (last.severalWarps) {
     uint32_t &read = reads[last.read][self];
     read = merged(read);
@@ -191,8 +200,9 @@ void GlobalShadow::access(Warp &w, int lane, const Allocation &a, uint64_t offse
       page.resize(pageBytes / granule);
     Last &last = page[at % pageBytes / granule];
     auto race = [&](const char *what, const std::string &by) {
-      w.fault(lane, "race on global memory: byte " + std::to_string(at) + " of an allocation of " + std::to_string(a.bytes) + " bytes is " +
-                        (onlyReads(access) ? "read" : "written") + " here and was " + what + " by " + by);
+      w.fault(lane, "race on global memory: byte " + std::to_string(at) + " of an allocation of " +
+                        std::to_string(a.bytes) + " bytes is " + (onlyReads(access) ? "read" : "written") +
+                        " here and was " + what + " by " + by);
     };
     auto blocks = [&](uint32_t other) {
       return (other == many ? "other blocks" : "block " + text(unflatten(other - 1, grid))) + " of the same launch";
@@ -204,7 +214,8 @@ void GlobalShadow::access(Warp &w, int lane, const Allocation &a, uint64_t offse
     } else if (last.writer && !atomics) {
       Moment write{last.writeEpoch, last.writeWarp, last.writeLane};
       if (!order.isBefore(write, w, lane))
-        race("written", order.thread(write.warp, write.lane) + " at PTX line " + std::to_string(last.writeLine) + ": nothing orders the two");
+        race("written", order.thread(write.warp, write.lane) + " at PTX line " + std::to_string(last.writeLine) +
+                            ": nothing orders the two");
     }
     if (access == Access::NonCoherent ? last.writer : !onlyReads(access) && last.nonCoherent)
       w.fault(lane, "byte " + std::to_string(at) + " of an allocation of " + std::to_string(a.bytes) +
@@ -246,7 +257,8 @@ std::vector<Interpreter::Accessed> GlobalShadow::accessed() const {
           continue;
         uint64_t address = allocation->address + p * pageBytes + g * granule;
         bool written = last.writer;
-        if (!ranges.empty() && ranges.back().written == written && ranges.back().address + ranges.back().bytes == address)
+        if (!ranges.empty() && ranges.back().written == written &&
+            ranges.back().address + ranges.back().bytes == address)
           ranges.back().bytes += granule;
         else
           ranges.push_back({address, granule, written});

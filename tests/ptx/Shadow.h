@@ -1,13 +1,13 @@
 // Finds races, and reads of shared bytes that nothing has written, while a launch runs.
 //
-// Shared memory: each warp has a vector clock (Lamport, Fidge). A barrier joins the clocks of those that arrive into the
-// clocks of those that wait; mbarriers do the same. An access must come after the last write of the bytes, and a write
-// after the last reads of every warp. Lanes of one warp are ordered by barriers and bar.warp.sync only: a shuffle orders no
-// memory, and lanes do not run in step. The bytes of a cp.async are being written from its issue to its wait.
+// Shared memory: each warp has a vector clock (Lamport, Fidge). A barrier joins the clocks of those that arrive into
+// the clocks of those that wait; mbarriers do the same. An access must come after the last write of the bytes, and a
+// write after the last reads of every warp. Lanes of one warp are ordered by barriers and bar.warp.sync only: a shuffle
+// orders no memory, and lanes do not run in step. The bytes of a cp.async are being written from its issue to its wait.
 // Global memory: within a cluster the same, by the same clocks; what a copy into shared memory reads is read when it is
-// issued. No byte that a cluster writes may be read or written by another cluster of the launch (in a kernel with atomics on
-// global memory they may order themselves by these, and it is not asked), and none that anyone writes may be read by
-// ld.global.nc.
+// issued. No byte that a cluster writes may be read or written by another cluster of the launch (in a kernel with
+// atomics on global memory they may order themselves by these, and it is not asked), and none that anyone writes may be
+// read by ld.global.nc.
 #pragma once
 
 #include "Machine.h"
@@ -35,12 +35,15 @@ public:
   void release(Warp &w, Clock &into); // what w did until now comes before who acquires `into`
   void acquire(Warp &w, const Clock &from);
   void order(Warp &w); // the lanes of w: bar.warp.sync
-  uint32_t id(const Warp &w) const { return w.block->rank * uint32_t(w.block->warps.size()) + w.number; } // in the cluster
+  uint32_t id(const Warp &w) const {
+    return w.block->rank * uint32_t(w.block->warps.size()) + w.number;
+  } // in the cluster
   const Clock &clockOf(const Warp &w) const { return clocks[id(w)]; }
   // Whether it comes before what a lane of w does now.
   bool isBefore(const Moment &m, const Warp &w, int lane) const {
     const Clock &clock = clockOf(w);
-    return m.warp != id(w) ? clock[m.warp] >= m.epoch : (m.lane == lane && lane != EveryLane) || m.epoch < clock[m.warp];
+    return m.warp != id(w) ? clock[m.warp] >= m.epoch
+                           : (m.lane == lane && lane != EveryLane) || m.epoch < clock[m.warp];
   }
   std::string thread(uint32_t warp, int lane) const; // for messages
 
@@ -67,7 +70,8 @@ private:
   std::vector<Clock> clocks;
   std::map<std::pair<uint32_t, uint32_t>, Barrier> barriers; // by block and offset
 
-  [[noreturn]] void race(Warp &w, int lane, uint32_t byte, const char *what, uint32_t warp, int otherLane, uint32_t line) const;
+  [[noreturn]] void race(Warp &w, int lane, uint32_t byte, const char *what, uint32_t warp, int otherLane,
+                         uint32_t line) const;
 };
 
 class GlobalShadow {
@@ -86,8 +90,8 @@ private:
     uint32_t read = 0; // epoch << 8 | lane; with severalWarps the index of that of each warp in `reads`
     uint16_t writeWarp = 0, readWarp = 0;
     uint8_t writeLane = 0;
-    bool atomically = false;  // written by an atomic
-    bool nonCoherent = false; // read by ld.global.nc
+    bool atomically = false;   // written by an atomic
+    bool nonCoherent = false;  // read by ld.global.nc
     bool severalWarps = false; // of one cluster read it, in no order
   };
   using Page = std::vector<Last>;
@@ -96,7 +100,7 @@ private:
   std::map<const Allocation *, std::vector<Page>> allocations;
   const Allocation *latest = nullptr;
   std::vector<Page> *pages = nullptr;
-  std::vector<Clock> reads; // by warp: epoch << 8 | lane; 0: none
+  std::vector<Clock> reads;     // by warp: epoch << 8 | lane; 0: none
   std::vector<uint32_t> unused; // of them
 
   void readBy(Last &last, const Warp &w, int lane);

@@ -4,7 +4,9 @@
 
 namespace xfc::ptx {
 
-static uint32_t at(const StreamOrder::Clock &clock, uint32_t stream) { return stream < clock.size() ? clock[stream] : 0; }
+static uint32_t at(const StreamOrder::Clock &clock, uint32_t stream) {
+  return stream < clock.size() ? clock[stream] : 0;
+}
 
 static void join(StreamOrder::Clock &into, const StreamOrder::Clock &from) {
   into.resize(std::max(into.size(), from.size()));
@@ -38,16 +40,20 @@ void StreamOrder::split(uint64_t at) {
   segment.end = at;
 }
 
-std::optional<std::string> StreamOrder::access(const std::shared_ptr<const Work> &work, uint64_t address, uint64_t bytes, bool writes) {
+std::optional<std::string> StreamOrder::access(const std::shared_ptr<const Work> &work, uint64_t address,
+                                               uint64_t bytes, bool writes) {
   if (bytes == 0)
     return std::nullopt;
   const uint64_t end = address + bytes;
   split(address);
   split(end);
-  auto isBefore = [&](const Work &other) { return other.stream == work->stream || at(work->clock, other.stream) >= at(other.clock, other.stream); };
+  auto isBefore = [&](const Work &other) {
+    return other.stream == work->stream || at(work->clock, other.stream) >= at(other.clock, other.stream);
+  };
   auto race = [&](const Work &other, bool otherWrites) {
-    return work->what + " on stream " + std::to_string(work->stream) + (writes ? " writes" : " reads") + " what " + other.what + " on stream " +
-           std::to_string(other.stream) + (otherWrites ? " writes" : " reads") + ": nothing orders the two";
+    return work->what + " on stream " + std::to_string(work->stream) + (writes ? " writes" : " reads") + " what " +
+           other.what + " on stream " + std::to_string(other.stream) + (otherWrites ? " writes" : " reads") +
+           ": nothing orders the two";
   };
   auto from = segments.lower_bound(address), to = from;
   for (; to != segments.end() && to->first < end; ++to) {

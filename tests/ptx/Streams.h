@@ -1,6 +1,6 @@
-// Finds races between streams: work of two of them on the same bytes, at least one writing, that neither events nor waits of
-// the host put in an order. Each stream has a vector clock, and so has the host, which orders what it gives to streams by what it
-// has waited for.
+// Finds races between streams: work of two of them on the same bytes, at least one writing, that neither events nor
+// waits of the host put in an order. Each stream has a vector clock, and so has the host, which orders what it gives to
+// streams by what it has waited for.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,8 @@ public:
   void waitForAll(uint32_t stream);
 
   // The work accesses bytes, of the device or of the host. What it races with, or nothing.
-  std::optional<std::string> access(const std::shared_ptr<const Work> &work, uint64_t address, uint64_t bytes, bool writes);
+  std::optional<std::string> access(const std::shared_ptr<const Work> &work, uint64_t address, uint64_t bytes,
+                                    bool writes);
   void forget(uint64_t address, uint64_t bytes); // freed
 
 private:

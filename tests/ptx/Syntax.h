@@ -6,7 +6,29 @@
 
 namespace xfc::ptx {
 
-enum class Type : uint8_t { Pred, B8, B16, B32, B64, B128, U8, U16, U32, U64, S8, S16, S32, S64, F16, BF16, F16x2, BF16x2, TF32, F32, F64 };
+enum class Type : uint8_t {
+  Pred,
+  B8,
+  B16,
+  B32,
+  B64,
+  B128,
+  U8,
+  U16,
+  U32,
+  U64,
+  S8,
+  S16,
+  S32,
+  S64,
+  F16,
+  BF16,
+  F16x2,
+  BF16x2,
+  TF32,
+  F32,
+  F64
+};
 std::optional<Type> typeNamed(const std::string &name); // "u32"
 int bytesOf(Type);                                      // in memory and in a lane of a register; Pred: 1 in memory
 inline bool isFloat(Type t) { return t >= Type::F16; }
@@ -17,13 +39,23 @@ enum class Space : uint8_t { Generic, Global, Const, Shared, Param, Local };
 [[noreturn]] void failAt(int line, const std::string &text);
 
 struct Operand {
-  enum class Kind : uint8_t { Register, Special, Integer, Float, Symbol, Address, Vector, Tuple, Sink } kind = Kind::Sink;
-  bool negated = false;   // !p
-  std::string name;       // as written, for messages; a special register's or symbol's name
-  uint32_t reg = 0;       // Register: offset in the function's registers
-  Type type = Type::B32;  // Register: as declared. Float: F32 or F64, as written
-  int64_t integer = 0;    // Integer; Symbol and Address: offset. Float: the bits of the value in `type`
-  int scope = 0;          // Symbol: where a label of this name is looked for
+  enum class Kind : uint8_t {
+    Register,
+    Special,
+    Integer,
+    Float,
+    Symbol,
+    Address,
+    Vector,
+    Tuple,
+    Sink
+  } kind = Kind::Sink;
+  bool negated = false;  // !p
+  std::string name;      // as written, for messages; a special register's or symbol's name
+  uint32_t reg = 0;      // Register: offset in the function's registers
+  Type type = Type::B32; // Register: as declared. Float: F32 or F64, as written
+  int64_t integer = 0;   // Integer; Symbol and Address: offset. Float: the bits of the value in `type`
+  int scope = 0;         // Symbol: where a label of this name is looked for
   // Vector {a,b}, Tuple (a,b), p|q as a Tuple; Address [base+offset]: base and what follows it, [map, {x,y}]
   std::vector<Operand> elements;
 };

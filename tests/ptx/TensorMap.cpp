@@ -3,8 +3,9 @@
 
 namespace xfc::ptx {
 
-std::optional<std::string> encodeTiled(TensorMap &map, int dataType, uint32_t rank, uint64_t address, const uint64_t *sizes, const uint64_t *strides,
-                                       const uint32_t *box, const uint32_t *elementStrides, int interleave, int swizzle, int fill) {
+std::optional<std::string> encodeTiled(TensorMap &map, int dataType, uint32_t rank, uint64_t address,
+                                       const uint64_t *sizes, const uint64_t *strides, const uint32_t *box,
+                                       const uint32_t *elementStrides, int interleave, int swizzle, int fill) {
   // UINT8 UINT16 UINT32 INT32 UINT64 INT64 FLOAT16 FLOAT32 FLOAT64 BFLOAT16 FLOAT32_FTZ TFLOAT32 TFLOAT32_FTZ
   constexpr uint8_t bytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
   constexpr uint8_t swizzles[] = {0, 32, 64, 128};

@@ -9,8 +9,9 @@ namespace xfc::ptx {
 
 struct alignas(64) TensorMap {
   uint32_t magic = 0x50414d54;
-  uint8_t elementBytes = 0, rank = 0, swizzle = 0; // swizzle: 0 none, else the bytes of a row of the pattern: 32, 64, 128
-  bool fillNaN = false;                            // out of bounds: NaNs, else zeros
+  uint8_t elementBytes = 0, rank = 0,
+          swizzle = 0;  // swizzle: 0 none, else the bytes of a row of the pattern: 32, 64, 128
+  bool fillNaN = false; // out of bounds: NaNs, else zeros
   uint64_t address = 0;
   uint64_t sizes[5] = {}, strides[4] = {}; // strides: bytes, of dimension 1 and up
   uint16_t box[5] = {};
@@ -18,8 +19,9 @@ struct alignas(64) TensorMap {
 static_assert(sizeof(TensorMap) == 128);
 
 // As cuTensorMapEncodeTiled; dataType, interleave, swizzle and fill are its enumerators. What is wrong, or nothing.
-std::optional<std::string> encodeTiled(TensorMap &map, int dataType, uint32_t rank, uint64_t address, const uint64_t *sizes, const uint64_t *strides,
-                                       const uint32_t *box, const uint32_t *elementStrides, int interleave, int swizzle, int fill);
+std::optional<std::string> encodeTiled(TensorMap &map, int dataType, uint32_t rank, uint64_t address,
+                                       const uint64_t *sizes, const uint64_t *strides, const uint32_t *box,
+                                       const uint32_t *elementStrides, int interleave, int swizzle, int fill);
 
 // Where the 16 bytes at a shared offset lie with a swizzle: rows of 128 bytes exchange their columns of 16.
 inline uint32_t swizzled(uint32_t offset, int swizzle) {

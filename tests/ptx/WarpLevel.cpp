@@ -33,7 +33,10 @@ void shuffle(Warp &w, const Instruction &i) {
   forLanes(w.active, [&](int lane) {
     int by = b[lane] & 31, clamp = c[lane] & 31, segment = c[lane] >> 8 & 31;
     int most = (lane & segment) | (clamp & ~segment), least = lane & segment;
-    int from = i.selector == 0 ? lane - by : i.selector == 1 ? lane + by : i.selector == 2 ? lane ^ by : least | (by & ~segment);
+    int from = i.selector == 0   ? lane - by
+               : i.selector == 1 ? lane + by
+               : i.selector == 2 ? lane ^ by
+                                 : least | (by & ~segment);
     bool in = i.selector == 0 ? from >= most : from <= most;
     if (!in)
       from = lane;
@@ -243,7 +246,9 @@ void mapa(Decoder &d) {
   d.all(t, {t, Type::U32});
   if (bytesOf(t) < 4)
     d.fail("no such type");
-  d.set(ofInteger(d, t, []<class T>() { return onLanes<[](T a, uint32_t rank) -> T { return T((a & 0xffffff) | T(rank + 1) << 24); }>; }));
+  d.set(ofInteger(d, t, []<class T>() {
+    return onLanes<[](T a, uint32_t rank) -> T { return T((a & 0xffffff) | T(rank + 1) << 24); }>;
+  }));
 }
 
 void nothing(Warp &, const Instruction &) {}

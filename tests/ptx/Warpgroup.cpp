@@ -9,14 +9,18 @@ namespace {
 
 void wholeWarp(Warp &w) {
   if (w.active != ~0u)
-    w.fault("divergent: " + std::to_string(std::popcount(w.active)) + " of 32 lanes are at an instruction of the whole warp");
+    w.fault("divergent: " + std::to_string(std::popcount(w.active)) +
+            " of 32 lanes are at an instruction of the whole warp");
 }
 
 // A matrix in shared memory as its descriptor tells. `mn`: the row of A or the column of B.
 struct Descriptor {
   explicit Descriptor(uint64_t bits)
-      : start(uint32_t(bits & 0x3fff) << 4), leading(uint32_t(bits >> 16 & 0x3fff) << 4), stride(uint32_t(bits >> 32 & 0x3fff) << 4),
-        swizzle(bits >> 62 == 1 ? 128 : bits >> 62 == 2 ? 64 : bits >> 62 == 3 ? 32 : 0) {}
+      : start(uint32_t(bits & 0x3fff) << 4), leading(uint32_t(bits >> 16 & 0x3fff) << 4),
+        stride(uint32_t(bits >> 32 & 0x3fff) << 4), swizzle(bits >> 62 == 1   ? 128
+                                                            : bits >> 62 == 2 ? 64
+                                                            : bits >> 62 == 3 ? 32
+                                                                              : 0) {}
   uint32_t start, leading, stride;
   int swizzle;
 
@@ -26,7 +30,8 @@ struct Descriptor {
     uint32_t row = swizzle ? uint32_t(swizzle) : 16, at;
     if (!mnMajor) {
       uint32_t along = uint32_t(k) * bytes;
-      // Within a swizzled row the k of one instruction are neighbours; without a swizzle each 16 bytes are `leading` apart.
+      // Within a swizzled row the k of one instruction are neighbours; without a swizzle each 16 bytes are `leading`
+      // apart.
       at = uint32_t(mn / 8) * stride + uint32_t(mn % 8) * row + (swizzle ? along : along / 16 * leading + along % 16);
     } else {
       uint32_t along = uint32_t(mn) * bytes;
@@ -40,8 +45,10 @@ struct Descriptor {
 };
 
 // op: D (N / 2), scale-d (a predicate), A (4 registers, or the descriptor), B's descriptor.
-// count: 1 where A is in registers; width: bytes of an element; selector: N; selector2: bits 0 and 1 transpose A and B, 2 and 3 negate.
-template <Type T> void multiply(Warp &w, const Instruction &i, bool accumulates, const Descriptor &ofA, const Descriptor &ofB) {
+// count: 1 where A is in registers; width: bytes of an element; selector: N; selector2: bits 0 and 1 transpose A and B,
+// 2 and 3 negate.
+template <Type T>
+void multiply(Warp &w, const Instruction &i, bool accumulates, const Descriptor &ofA, const Descriptor &ofB) {
   constexpr int bytes = T == Type::TF32 ? 4 : 2, K = 32 / bytes;
   int n = i.selector;
   size_t ofD = size_t(n / 2), atA = ofD + 1;
@@ -79,14 +86,16 @@ template <Type T> void multiply(Warp &w, const Instruction &i, bool accumulates,
   double sign = (i.selector2 >> 2 & 1) != (i.selector2 >> 3 & 1) ? -1 : 1;
   for (int l = 0; l < 32; ++l)
     for (size_t r = 0; r < ofD; ++r)
-      sum[size_t(l / 4) + r / 2 % 2 * 8][r / 4 * 8 + size_t(l % 4) * 2 + r % 2] = accumulates ? w.at<float>(i.op[r])[l] : 0;
+      sum[size_t(l / 4) + r / 2 % 2 * 8][r / 4 * 8 + size_t(l % 4) * 2 + r % 2] =
+          accumulates ? w.at<float>(i.op[r])[l] : 0;
   for (int m = 0; m < 16; ++m)
     for (int k = 0; k < K; ++k)
       for (int c = 0; c < n; ++c)
         sum[m][c] += sign * a[m][k] * b[k][c];
   for (int l = 0; l < 32; ++l)
     for (size_t r = 0; r < ofD; ++r)
-      w.at<float>(i.op[r])[l] = canonical(float(sum[size_t(l / 4) + r / 2 % 2 * 8][r / 4 * 8 + size_t(l % 4) * 2 + r % 2]));
+      w.at<float>(i.op[r])[l] =
+          canonical(float(sum[size_t(l / 4) + r / 2 % 2 * 8][r / 4 * 8 + size_t(l % 4) * 2 + r % 2]));
 }
 
 // Its operands in shared memory are read from now until it is waited for.

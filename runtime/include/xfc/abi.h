@@ -30,7 +30,8 @@ typedef struct xfc_rows {
   const int32_t *positions;   // [N] position of the row in its sequence, from 0
   const int32_t *sequence_of; // [N] the sequence that owns the row
   const uint32_t *sentences;  // [B] index of the sequence in the epoch: keys dropout, and nothing else
-  const int32_t *by_id;       // [N] row numbers ordered by token id, equal ids in row order; embedding gradients walk it. May be null in inference.
+  const int32_t *by_id; // [N] row numbers ordered by token id, equal ids in row order; embedding gradients walk it. May
+                        // be null in inference.
 } xfc_rows;
 
 // Which keys each query sees, as structure instead of a mask. The keys of query sequence b are the rows
@@ -47,8 +48,14 @@ typedef struct xfc_keys {
 } xfc_keys;
 
 // The key structures a batch may carry: (queries, keys) x drops padding x causal. See XFC_KEYS.
-enum { XFC_SOURCE_SOURCE = 0, XFC_TARGET_TARGET = 1, XFC_TARGET_SOURCE = 2, XFC_TARGET_CACHE = 3, XFC_KEY_RELATIONS = 4 };
-#define XFC_KEYS(relation, padding, causal) ((relation)*4 + (padding)*2 + (causal))
+enum {
+  XFC_SOURCE_SOURCE = 0,
+  XFC_TARGET_TARGET = 1,
+  XFC_TARGET_SOURCE = 2,
+  XFC_TARGET_CACHE = 3,
+  XFC_KEY_RELATIONS = 4
+};
+#define XFC_KEYS(relation, padding, causal) ((relation) * 4 + (padding) * 2 + (causal))
 enum { XFC_KEY_STRUCTURES = XFC_KEY_RELATIONS * 4 };
 
 // A pairs tensor with H heads is, for each sequence b and head h, a dense row-major block of
@@ -69,35 +76,37 @@ typedef struct xfc_shape {
 // value has a larger stride than its width). Strides of values that are not rows are 0.
 typedef struct xfc_call {
   const xfc_shape *shape;
-  const xfc_rows *rows;       // the set the work is divided over (attention: the queries')
-  const xfc_rows *key_rows;   // attention and pairs: the keys'; else equal to rows
-  const xfc_keys *keys;       // attention and pairs; else null
+  const xfc_rows *rows;     // the set the work is divided over (attention: the queries')
+  const xfc_rows *key_rows; // attention and pairs: the keys'; else equal to rows
+  const xfc_keys *keys;     // attention and pairs; else null
   void *const *buffers;
   const int64_t *strides;
-  const int64_t *immediates;  // ids of the op's dropouts that draw numbers, in order, then `elements` for ops over parameters
+  const int64_t
+      *immediates; // ids of the op's dropouts that draw numbers, in order, then `elements` for ops over parameters
 } xfc_call;
 
 // Runs one chunk of a call. Chunks are independent and may run in any order on any thread; results do not
 // depend on how many there are. `scratch` is this thread's own, 64-byte aligned, of the kernel's scratch size.
 typedef void (*xfc_kernel)(const xfc_call *call, int64_t chunk, void *scratch);
 
-// On a GPU a kernel is an entry `.visible .entry NAME(.param .u64 call)` of the image's module. `call` is the device address of
-// an xfc_call whose pointers, nested ones too, are all device addresses; it and everything it reaches but the buffers stay as
-// they are while the kernel runs. Blocks are Kernel.threads threads, with Kernel.scratch bytes of dynamic shared memory; block
-// x of the grid runs chunk x. Sizes are read from memory, so a grid may be launched for the largest batch: a block whose
-// chunk lies beyond those of this batch leaves at once. Where a kernel's Partition.times is above 1, chunk / times counts
-// along its unit and chunk % times what is left, so that surplus chunks are the last. A pointer in `buffers` is a multiple of
-// its element's size (blocks of memory start at multiples of 256 bytes); null is an operand the op does not have, or a result that
-// nothing reads. Kernels write nothing but results, and no kernel of a program runs beside another of the same stream. Where a
-// kernel has one that merges (Kernel.merge), `buffers` has memory behind the results: for each 2048 rows begun of a batch that has
-// more, what the first kernel leaves to the second, which is called the same.
-// What a pack kernel's call has: buffers (the weight, its packed form), and strides of 0; the rest is null.
+// On a GPU a kernel is an entry `.visible .entry NAME(.param .u64 call)` of the image's module. `call` is the device
+// address of an xfc_call whose pointers, nested ones too, are all device addresses; it and everything it reaches but
+// the buffers stay as they are while the kernel runs. Blocks are Kernel.threads threads, with Kernel.scratch bytes of
+// dynamic shared memory; block x of the grid runs chunk x. Sizes are read from memory, so a grid may be launched for
+// the largest batch: a block whose chunk lies beyond those of this batch leaves at once. Where a kernel's
+// Partition.times is above 1, chunk / times counts along its unit and chunk % times what is left, so that surplus
+// chunks are the last. A pointer in `buffers` is a multiple of its element's size (blocks of memory start at multiples
+// of 256 bytes); null is an operand the op does not have, or a result that nothing reads. Kernels write nothing but
+// results, and no kernel of a program runs beside another of the same stream. Where a kernel has one that merges
+// (Kernel.merge), `buffers` has memory behind the results: for each 2048 rows begun of a batch that has more, what the
+// first kernel leaves to the second, which is called the same. What a pack kernel's call has: buffers (the weight, its
+// packed form), and strides of 0; the rest is null.
 
 // Generated code for one instruction set. `plan` is the serialized xfc::Module (runtime/core/Plan.h).
 typedef struct xfc_image {
   uint32_t abi_version;
   uint32_t kernel_count;
-  const char *cpu; // "x86-64-v3", "x86-64-v4", or the name of the CPU it was built on
+  const char *cpu;      // "x86-64-v3", "x86-64-v4", or the name of the CPU it was built on
   const char *features; // what the CPU must have, separated by commas, in the names of /proc/cpuinfo
   const xfc_kernel *kernels;
   const uint8_t *plan;
@@ -107,14 +116,15 @@ typedef struct xfc_image {
 // The images of this executable, best first; the last entry is null. Defined by a generated object.
 extern const xfc_image *const xfc_images[];
 
-// Generated code for one GPU architecture, with a plan of its own: other partitions, scratch and packed weights than a CPU's, and
-// programs only in the types a GPU multiplies in. The driver compiles the PTX when it is loaded; the cubin, where there is
-// one, is the same code compiled already.
+// Generated code for one GPU architecture, with a plan of its own: other partitions, scratch and packed weights than a
+// CPU's, and programs only in the types a GPU multiplies in. The driver compiles the PTX when it is loaded; the cubin,
+// where there is one, is the same code compiled already.
 typedef struct xfc_device_image {
   uint32_t abi_version;
   uint32_t kernel_count;
-  const char *arch;     // "sm_80": PTX runs on this compute capability (8.0) and every later one, a cubin on 8.0 up to 8.9. "sm_90a": on 9.0 alone
-  const char *ptx;      // ends with a zero byte
+  const char *arch; // "sm_80": PTX runs on this compute capability (8.0) and every later one, a cubin on 8.0 up to 8.9.
+                    // "sm_90a": on 9.0 alone
+  const char *ptx;  // ends with a zero byte
   uint64_t ptx_size;    // without it
   const uint8_t *cubin; // may be null
   uint64_t cubin_size;
@@ -122,8 +132,8 @@ typedef struct xfc_device_image {
   uint64_t plan_size;
 } xfc_device_image;
 
-// The GPU images of this executable, the newest architecture first; the last entry is null. Defined by a generated object. Where
-// there is none but of these, xfc_images is empty.
+// The GPU images of this executable, the newest architecture first; the last entry is null. Defined by a generated
+// object. Where there is none but of these, xfc_images is empty.
 extern const xfc_device_image *const xfc_device_images[];
 
 // Dropout. The element (row i, feature f) of a value with op id `op` is kept when its 32-bit random number

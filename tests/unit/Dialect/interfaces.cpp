@@ -35,17 +35,39 @@ TEST_F(Ops, areKernelsOrViews) {
 
 // What fusion makes has no plain lowering: its parts have.
 TEST_F(Ops, thatAreKernelsArePlainUnlessFused) {
-  const std::set<std::string> fused = {"add_norm", "attention", "attention_grad", "cross_entropy", "cross_entropy_grad", "linear_cross_entropy",
-                                       "linear_cross_entropy_with_grad", "linear_candidates", "merge_candidates", "norm_grad_with_parts", "sum_parts"};
+  const std::set<std::string> fused = {"add_norm",
+                                       "attention",
+                                       "attention_grad",
+                                       "cross_entropy",
+                                       "cross_entropy_grad",
+                                       "linear_cross_entropy",
+                                       "linear_cross_entropy_with_grad",
+                                       "linear_candidates",
+                                       "merge_candidates",
+                                       "norm_grad_with_parts",
+                                       "sum_parts"};
   for (auto &[name, op] : all())
     EXPECT_EQ(op.hasInterface<PlainOpInterface>(), op.hasInterface<KernelOpInterface>() && !fused.count(name)) << name;
 }
 
 // Only ops that differentiation, the optimizer or decoding make have no gradient.
 TEST_F(Ops, ofTheForwardProgramHaveGradients) {
-  const std::set<std::string> others = {"join",  "slice",      "zeros",       "fill", "combine_transposed", "sinusoid", "cache_write",
-                                        "yield", "square_sum", "clip_factor", "adam",       "candidates", "linear_candidates", "merge_candidates",
-                                        "norm_grad_with_parts", "sum_parts"};
+  const std::set<std::string> others = {"join",
+                                        "slice",
+                                        "zeros",
+                                        "fill",
+                                        "combine_transposed",
+                                        "sinusoid",
+                                        "cache_write",
+                                        "yield",
+                                        "square_sum",
+                                        "clip_factor",
+                                        "adam",
+                                        "candidates",
+                                        "linear_candidates",
+                                        "merge_candidates",
+                                        "norm_grad_with_parts",
+                                        "sum_parts"};
   for (auto &[name, op] : all()) {
     bool gradient = name.size() > 5 && name.substr(name.size() - 5) == "_grad";
     EXPECT_EQ(op.hasInterface<DifferentiableOpInterface>(), !gradient && !others.count(name)) << name;

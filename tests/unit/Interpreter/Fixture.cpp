@@ -31,21 +31,26 @@ MLIRContext &Program::context() {
 }
 
 static std::string aliases() {
-  std::string text = "!sids = !xfc.rows<source, i32>\n!tids = !xfc.rows<target, i32>\n!s = !xfc.rows<source, f64>\n!t = !xfc.rows<target, f64>\n";
+  std::string text = "!sids = !xfc.rows<source, i32>\n!tids = !xfc.rows<target, i32>\n!s = !xfc.rows<source, f64>\n!t "
+                     "= !xfc.rows<target, f64>\n";
   for (int features = 1; features <= 12; ++features)
     for (const char *set : {"source", "target"})
-      text += std::string("!") + set[0] + std::to_string(features) + " = !xfc.rows<" + set + ", " + std::to_string(features) + "xf64>\n";
-  for (const char *pairs : {"ss = source, source, padding", "sn = source, source", "tt = target, target, padding causal",
-                            "tc = target, target, causal", "ts = target, source, padding"})
+      text += std::string("!") + set[0] + std::to_string(features) + " = !xfc.rows<" + set + ", " +
+              std::to_string(features) + "xf64>\n";
+  for (const char *pairs :
+       {"ss = source, source, padding", "sn = source, source", "tt = target, target, padding causal",
+        "tc = target, target, causal", "ts = target, source, padding"})
     text += "!" + std::string(pairs, 2) + " = !xfc.pairs<" + (pairs + 5) + ", 2xf64>\n";
   return text;
 }
 
-std::string lossFunction(const Arguments &parameters, const Arguments &others, const std::string &type, const std::string &body) {
+std::string lossFunction(const Arguments &parameters, const Arguments &others, const std::string &type,
+                         const std::string &body) {
   std::string list;
   auto add = [&](const Arguments &arguments, const char *role) {
     for (const auto &[name, argumentType] : arguments)
-      list += (list.empty() ? "%" : ", %") + name + ": " + argumentType + " {xfc.name = \"" + name + "\", xfc.role = \"" + role + "\"}";
+      list += (list.empty() ? "%" : ", %") + name + ": " + argumentType + " {xfc.name = \"" + name +
+              "\", xfc.role = \"" + role + "\"}";
   };
   add(parameters, "parameter");
   add(others, "input");
@@ -120,8 +125,8 @@ static std::vector<size_t> placesOf(const Tensor &gradient, size_t samples) {
   std::iota(places.begin(), places.end(), size_t(0));
   std::shuffle(places.begin(), places.end(), std::mt19937_64(places.size()));
   std::iter_swap(places.begin(), std::max_element(places.begin(), places.end(), [&](size_t a, size_t b) {
-    return std::abs(gradient.data[a]) < std::abs(gradient.data[b]);
-  }));
+                   return std::abs(gradient.data[a]) < std::abs(gradient.data[b]);
+                 }));
   places.resize(std::min(samples, places.size()));
   return places;
 }
@@ -172,7 +177,8 @@ void expectGradients(const std::string &text, size_t samples) {
     computed.shape = difference.shape = {static_cast<int64_t>(computed.data.size())};
     // The same number added to all of a softmax's scores changes nothing.
     const bool matters = !llvm::StringRef(name).ends_with(".k.bias");
-    EXPECT_EQ(largest > 1e-5, matters) << name << ": " << largest << (matters ? " does not matter: the check could not fail" : "");
+    EXPECT_EQ(largest > 1e-5, matters) << name << ": " << largest
+                                       << (matters ? " does not matter: the check could not fail" : "");
     // 1e-6 of the largest; a loss near 10, rounded, moves the difference by 1e-10.
     expectNear(computed, difference, std::min(1e-8, 1e-6 * largest + 1e-10), "gradient of " + name);
   }

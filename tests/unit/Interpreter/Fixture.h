@@ -21,7 +21,8 @@ public:
   Tensor ids(RowSet set, bool labels) const;
 
 private:
-  const std::vector<RaggedSequence> source = {{{4, 0, 6}, 17}, {{0}, 5}, {{7, 1, 0, 8, 9}, 9}}, target = {{{3, 4}, 17}, {{9}, 5}, {{0, 6, 7, 8}, 9}};
+  const std::vector<RaggedSequence> source = {{{4, 0, 6}, 17}, {{0}, 5}, {{7, 1, 0, 8, 9}, 9}},
+                                    target = {{{3, 4}, 17}, {{9}, 5}, {{0, 6, 7, 8}, 9}};
   Shape ragged{source, target, /*pad=*/0};
 };
 
@@ -54,7 +55,8 @@ void expectNear(const Tensor &a, const Tensor &b, double tolerance, const std::s
 
 // @loss of the given parameters and other arguments, (name, type) each; `body` defines %loss, rows of `type`.
 using Arguments = std::vector<std::pair<std::string, std::string>>;
-std::string lossFunction(const Arguments &parameters, const Arguments &others, const std::string &type, const std::string &body);
+std::string lossFunction(const Arguments &parameters, const Arguments &others, const std::string &type,
+                         const std::string &body);
 
 // Checks every gradient that @loss_and_gradients returns against central differences of @loss: all elements of a
 // parameter, or `samples` of them, the largest gradient's among them.

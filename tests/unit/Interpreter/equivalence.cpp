@@ -30,24 +30,26 @@ class FusedAttention : public testing::TestWithParam<Mask> {};
 
 TEST_P(FusedAttention, equalsItsSteps) {
   auto [name, queries, keys, pairs, attributes, dropout] = GetParam();
-  std::string q = std::string("!") + queries + "6", k = std::string("!") + keys + "6", v = std::string("!") + keys + "10",
-              o = std::string("!") + queries + "10", p = std::string("!") + pairs;
+  std::string q = std::string("!") + queries + "6", k = std::string("!") + keys + "6",
+              v = std::string("!") + keys + "10", o = std::string("!") + queries + "10", p = std::string("!") + pairs;
   Arguments arguments = {{"q", q}, {"k", k}, {"v", v}};
-  std::string fused = lossFunction(arguments, {{"c", o}}, o,
-                                   "%o, %lse = xfc.attention %q, %k, %v {heads = 2 : i64, scale = 0.7" + std::string(attributes) +
-                                       (*dropout ? ", rate = 0.3, id = 9 : i64" : "") + "} : (" + q + ", " + k + ", " + v + ") -> (" + o +
-                                       ", !" + queries + "2)\n%loss = xfc.multiply %o, %c : " + o);
-  std::string chain = lossFunction(arguments, {{"c", o}}, o,
-                                   "%s = xfc.scores %q, %k : (" + q + ", " + k + ") -> " + p + "\n%t = xfc.scale %s {factor = 0.7} : " + p +
-                                       "\n%m = xfc.mask %t : " + p + "\n%p = xfc.softmax %m : " + p + "\n" +
-                                       (*dropout ? "%d = xfc.dropout %p {rate = 0.3, id = 9 : i64} : " + p + "\n" : "") + "%o = xfc.combine " +
-                                       (*dropout ? "%d" : "%p") + ", %v : (" + p + ", " + v + ") -> " + o +
-                                       "\n%loss = xfc.multiply %o, %c : " + o);
+  std::string fused =
+      lossFunction(arguments, {{"c", o}}, o,
+                   "%o, %lse = xfc.attention %q, %k, %v {heads = 2 : i64, scale = 0.7" + std::string(attributes) +
+                       (*dropout ? ", rate = 0.3, id = 9 : i64" : "") + "} : (" + q + ", " + k + ", " + v + ") -> (" +
+                       o + ", !" + queries + "2)\n%loss = xfc.multiply %o, %c : " + o);
+  std::string chain = lossFunction(
+      arguments, {{"c", o}}, o,
+      "%s = xfc.scores %q, %k : (" + q + ", " + k + ") -> " + p + "\n%t = xfc.scale %s {factor = 0.7} : " + p +
+          "\n%m = xfc.mask %t : " + p + "\n%p = xfc.softmax %m : " + p + "\n" +
+          (*dropout ? "%d = xfc.dropout %p {rate = 0.3, id = 9 : i64} : " + p + "\n" : "") + "%o = xfc.combine " +
+          (*dropout ? "%d" : "%p") + ", %v : (" + p + ", " + v + ") -> " + o + "\n%loss = xfc.multiply %o, %c : " + o);
   expectEqual(fused, chain);
 }
 
 INSTANTIATE_TEST_SUITE_P(masks, FusedAttention,
-                         testing::Values(Mask{"none", "s", "s", "sn", "", ""}, Mask{"padding", "s", "s", "ss", ", padding", ""},
+                         testing::Values(Mask{"none", "s", "s", "sn", "", ""},
+                                         Mask{"padding", "s", "s", "ss", ", padding", ""},
                                          Mask{"causal", "t", "t", "tc", ", causal", ""},
                                          Mask{"paddingCausal", "t", "t", "tt", ", padding, causal", ""},
                                          Mask{"cross", "t", "s", "ts", ", padding", ""},
@@ -58,13 +60,15 @@ INSTANTIATE_TEST_SUITE_P(masks, FusedAttention,
 const Arguments lossInputs = {{"labels", "!tids"}, {"smoothing", "tensor<f64>"}};
 const Arguments lossParameters = {{"x", "!t3"}, {"w", "tensor<11x3xf64>"}, {"b", "tensor<11xf64>"}};
 const std::string logits = "%z = xfc.linear %x, %w bias %b : (!t3, tensor<11x3xf64>, tensor<11xf64>) -> !t11\n";
-const std::string lossChain = lossFunction(lossParameters, lossInputs, "!t",
-                                           logits + "%p = xfc.log_softmax %z : !t11\n"
-                                                    "%loss, %nll = xfc.nll %p, %labels, %smoothing : (!t11, !tids, tensor<f64>) -> (!t, !t)");
+const std::string lossChain =
+    lossFunction(lossParameters, lossInputs, "!t",
+                 logits + "%p = xfc.log_softmax %z : !t11\n"
+                          "%loss, %nll = xfc.nll %p, %labels, %smoothing : (!t11, !tids, tensor<f64>) -> (!t, !t)");
 
 TEST(CrossEntropy, equalsLogSoftmaxAndNll) {
   expectEqual(lossFunction(lossParameters, lossInputs, "!t",
-                           logits + "%loss, %nll, %lse = xfc.cross_entropy %z, %labels, %smoothing : (!t11, !tids, tensor<f64>) -> (!t, !t, !t)"),
+                           logits + "%loss, %nll, %lse = xfc.cross_entropy %z, %labels, %smoothing : (!t11, !tids, "
+                                    "tensor<f64>) -> (!t, !t, !t)"),
               lossChain);
 }
 
@@ -80,21 +84,25 @@ TEST(AddNorm, equalsAddAndNorm) {
   const std::string use = "%z = xfc.multiply %y, %sum : !t3\n%loss = xfc.multiply %z, %c : !t3";
   expectEqual(lossFunction(parameters, {{"c", "!t3"}}, "!t3",
                            "%y, %sum, %stats = xfc.add_norm %x, %residual, %w, %b {eps = 1.0e-5} : "
-                           "(!t3, !t3, tensor<3xf64>, tensor<3xf64>) -> (!t3, !t3, !t2)\n" + use),
+                           "(!t3, !t3, tensor<3xf64>, tensor<3xf64>) -> (!t3, !t3, !t2)\n" +
+                               use),
               lossFunction(parameters, {{"c", "!t3"}}, "!t3",
                            "%sum = xfc.add %x, %residual : !t3\n%y, %stats = xfc.norm %sum, %w, %b {eps = 1.0e-5} : "
-                           "(!t3, tensor<3xf64>, tensor<3xf64>) -> (!t3, !t2)\n" + use));
+                           "(!t3, tensor<3xf64>, tensor<3xf64>) -> (!t3, !t2)\n" +
+                               use));
 }
 
 TEST(Linear, epilogueEqualsTheOpsBehindIt) {
   OddBatch batch;
   const Arguments arguments = {{"x", "!s3"}, {"w", "tensor<5x3xf64>"}, {"b", "tensor<5xf64>"}, {"r", "!s5"}};
-  Program fused(lossFunction(arguments, {}, "!s5",
-                             "%loss = xfc.linear %x, %w bias %b with %r {\n^bb0(%y: !s5, %e: !s5):\n%a = xfc.activation gelu %y : !s5\n"
-                             "%d = xfc.dropout %a {rate = 0.3, id = 4 : i64} : !s5\n%z = xfc.add %d, %e : !s5\nxfc.yield %z : !s5\n} : "
-                             "(!s3, tensor<5x3xf64>, tensor<5xf64>, !s5) -> !s5"));
+  Program fused(lossFunction(
+      arguments, {}, "!s5",
+      "%loss = xfc.linear %x, %w bias %b with %r {\n^bb0(%y: !s5, %e: !s5):\n%a = xfc.activation gelu %y : !s5\n"
+      "%d = xfc.dropout %a {rate = 0.3, id = 4 : i64} : !s5\n%z = xfc.add %d, %e : !s5\nxfc.yield %z : !s5\n} : "
+      "(!s3, tensor<5x3xf64>, tensor<5xf64>, !s5) -> !s5"));
   Program chain(lossFunction(arguments, {}, "!s5",
-                             "%y = xfc.linear %x, %w bias %b : (!s3, tensor<5x3xf64>, tensor<5xf64>) -> !s5\n%a = xfc.activation gelu %y : !s5\n"
+                             "%y = xfc.linear %x, %w bias %b : (!s3, tensor<5x3xf64>, tensor<5xf64>) -> !s5\n%a = "
+                             "xfc.activation gelu %y : !s5\n"
                              "%d = xfc.dropout %a {rate = 0.3, id = 4 : i64} : !s5\n%loss = xfc.add %d, %r : !s5"));
   expectNear(fused.evaluate(batch)[0], chain.evaluate(batch)[0], 0, "result");
 }
@@ -102,27 +110,39 @@ TEST(Linear, epilogueEqualsTheOpsBehindIt) {
 // Merged projections: a linear with concatenated weights, then split, is the linears side by side.
 TEST(Linear, ofConcatenatedWeightsSplitsIntoTheParts) {
   const Arguments arguments = {{"x", "!s3"}, {"w1", "tensor<5x3xf64>"}, {"w2", "tensor<5x3xf64>"}};
-  expectEqual(lossFunction(arguments, {{"c", "!s5"}}, "!s5",
-                           "%w = xfc.concat %w1, %w2 : (tensor<5x3xf64>, tensor<5x3xf64>) -> tensor<10x3xf64>\n"
-                           "%y = xfc.linear %x, %w : (!s3, tensor<10x3xf64>) -> !s10\n%a, %b = xfc.split %y : (!s10) -> (!s5, !s5)\n"
-                           "%m = xfc.multiply %a, %b : !s5\n%loss = xfc.multiply %m, %c : !s5"),
-              lossFunction(arguments, {{"c", "!s5"}}, "!s5",
-                           "%a = xfc.linear %x, %w1 : (!s3, tensor<5x3xf64>) -> !s5\n%b = xfc.linear %x, %w2 : (!s3, tensor<5x3xf64>) -> !s5\n"
-                           "%m = xfc.multiply %a, %b : !s5\n%loss = xfc.multiply %m, %c : !s5"));
+  expectEqual(
+      lossFunction(
+          arguments, {{"c", "!s5"}}, "!s5",
+          "%w = xfc.concat %w1, %w2 : (tensor<5x3xf64>, tensor<5x3xf64>) -> tensor<10x3xf64>\n"
+          "%y = xfc.linear %x, %w : (!s3, tensor<10x3xf64>) -> !s10\n%a, %b = xfc.split %y : (!s10) -> (!s5, !s5)\n"
+          "%m = xfc.multiply %a, %b : !s5\n%loss = xfc.multiply %m, %c : !s5"),
+      lossFunction(arguments, {{"c", "!s5"}}, "!s5",
+                   "%a = xfc.linear %x, %w1 : (!s3, tensor<5x3xf64>) -> !s5\n%b = xfc.linear %x, %w2 : (!s3, "
+                   "tensor<5x3xf64>) -> !s5\n"
+                   "%m = xfc.multiply %a, %b : !s5\n%loss = xfc.multiply %m, %c : !s5"));
 }
 
 // 100 tokens are two slabs of 64; the weights repeat, so that equal logits stand in both.
 TEST(Candidates, ofSlabsAreThoseOfTheRow) {
   OddBatch batch;
-  const std::string parameters = "%x: !t3, %w: tensor<100x3xf64>, %b: tensor<100xf64>, %wanted: !tids", lists = "!xfc.rows<target, 8xi32>, !t8, !t";
+  const std::string parameters = "%x: !t3, %w: tensor<100x3xf64>, %b: tensor<100xf64>, %wanted: !tids",
+                    lists = "!xfc.rows<target, 8xi32>, !t8, !t";
   const std::string types = "(!t3, tensor<100x3xf64>, tensor<100xf64>, !tids)";
-  Program fused("func.func @f(" + parameters + ") -> (" + lists + ") {\n%st, %sl, %lse, %z = xfc.linear_candidates %x, %w, %b, %wanted "
-                "{excluded = array<i64: 0, 2, 70>, slab = 64 : i64} : " + types + " -> (!xfc.rows<target, 16xi32>, !xfc.rows<target, 16xf64>, !t2, !t)\n"
-                "%tokens, %best, %given = xfc.merge_candidates %st, %sl, %lse, %z : (!xfc.rows<target, 16xi32>, !xfc.rows<target, 16xf64>, !t2, !t) -> (" +
-                lists + ")\nreturn %tokens, %best, %given : " + lists + "\n}", "f");
-  Program chain("func.func @f(" + parameters + ") -> (" + lists + ") {\n%z = xfc.linear %x, %w bias %b : (!t3, tensor<100x3xf64>, tensor<100xf64>) -> "
-                "!xfc.rows<target, 100xf64>\n%p = xfc.log_softmax %z : !xfc.rows<target, 100xf64>\n%tokens, %best, %given = xfc.candidates %p, %wanted "
-                "{excluded = array<i64: 0, 2, 70>} : (!xfc.rows<target, 100xf64>, !tids) -> (" + lists + ")\nreturn %tokens, %best, %given : " + lists + "\n}",
+  Program fused("func.func @f(" + parameters + ") -> (" + lists +
+                    ") {\n%st, %sl, %lse, %z = xfc.linear_candidates %x, %w, %b, %wanted "
+                    "{excluded = array<i64: 0, 2, 70>, slab = 64 : i64} : " +
+                    types +
+                    " -> (!xfc.rows<target, 16xi32>, !xfc.rows<target, 16xf64>, !t2, !t)\n"
+                    "%tokens, %best, %given = xfc.merge_candidates %st, %sl, %lse, %z : (!xfc.rows<target, 16xi32>, "
+                    "!xfc.rows<target, 16xf64>, !t2, !t) -> (" +
+                    lists + ")\nreturn %tokens, %best, %given : " + lists + "\n}",
+                "f");
+  Program chain("func.func @f(" + parameters + ") -> (" + lists +
+                    ") {\n%z = xfc.linear %x, %w bias %b : (!t3, tensor<100x3xf64>, tensor<100xf64>) -> "
+                    "!xfc.rows<target, 100xf64>\n%p = xfc.log_softmax %z : !xfc.rows<target, 100xf64>\n%tokens, %best, "
+                    "%given = xfc.candidates %p, %wanted "
+                    "{excluded = array<i64: 0, 2, 70>} : (!xfc.rows<target, 100xf64>, !tids) -> (" +
+                    lists + ")\nreturn %tokens, %best, %given : " + lists + "\n}",
                 "f");
   std::vector<Tensor> inputs = fused.inputs(batch);
   for (int64_t token = 50; token < 100; ++token) {

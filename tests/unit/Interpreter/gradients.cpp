@@ -16,7 +16,8 @@ std::string weighted(const std::string &value, const std::string &type) {
 }
 
 std::string activation(const std::string &kind) {
-  return lossFunction({{"x", "!s5"}}, {{"c", "!s5"}}, "!s5", "%y = xfc.activation " + kind + " %x : !s5\n" + weighted("%y", "!s5"));
+  return lossFunction({{"x", "!s5"}}, {{"c", "!s5"}}, "!s5",
+                      "%y = xfc.activation " + kind + " %x : !s5\n" + weighted("%y", "!s5"));
 }
 
 std::string norm(const std::string &attributes, bool bias = true) {
@@ -24,13 +25,15 @@ std::string norm(const std::string &attributes, bool bias = true) {
   if (bias)
     parameters.push_back({"b", "tensor<5xf64>"});
   return lossFunction(parameters, {{"c", "!s5"}}, "!s5",
-                      "%y, %stats = xfc.norm %x, %w" + std::string(bias ? ", %b " : " ") + attributes + " : (!s5, tensor<5xf64>" +
-                          (bias ? ", tensor<5xf64>" : "") + ") -> (!s5, !s2)\n" + weighted("%y", "!s5"));
+                      "%y, %stats = xfc.norm %x, %w" + std::string(bias ? ", %b " : " ") + attributes +
+                          " : (!s5, tensor<5xf64>" + (bias ? ", tensor<5xf64>" : "") + ") -> (!s5, !s2)\n" +
+                          weighted("%y", "!s5"));
 }
 
 // `loss` is made of %y, the norm of %sum.
 std::string addNorm(const std::string &loss) {
-  return lossFunction({{"x", "!t3"}, {"residual", "!t3"}, {"w", "tensor<3xf64>"}, {"b", "tensor<3xf64>"}}, {{"c", "!t3"}}, "!t3",
+  return lossFunction({{"x", "!t3"}, {"residual", "!t3"}, {"w", "tensor<3xf64>"}, {"b", "tensor<3xf64>"}},
+                      {{"c", "!t3"}}, "!t3",
                       "%y, %sum, %stats = xfc.add_norm %x, %residual, %w, %b {eps = 1.0e-5} : "
                       "(!t3, !t3, tensor<3xf64>, tensor<3xf64>) -> (!t3, !t3, !t2)\n" +
                           loss);
@@ -39,41 +42,51 @@ std::string addNorm(const std::string &loss) {
 std::string attention(const std::string &queries, const std::string &keys, const std::string &attributes) {
   std::string q = "!" + queries + "6", k = "!" + keys + "6", v = "!" + keys + "10", o = "!" + queries + "10";
   return lossFunction({{"q", q}, {"k", k}, {"v", v}}, {{"c", o}}, o,
-                      "%o, %lse = xfc.attention %q, %k, %v {heads = 2 : i64, scale = 0.7" + attributes + "} : (" + q + ", " + k + ", " + v +
-                          ") -> (" + o + ", !" + queries + "2)\n" + weighted("%o", o));
+                      "%o, %lse = xfc.attention %q, %k, %v {heads = 2 : i64, scale = 0.7" + attributes + "} : (" + q +
+                          ", " + k + ", " + v + ") -> (" + o + ", !" + queries + "2)\n" + weighted("%o", o));
 }
 
 // Scores of q and k, then `ops` from %s to %p, all of one type, then the sum of v by %p.
-std::string scores(const std::string &queries, const std::string &keys, const std::string &pairs, const std::string &ops) {
+std::string scores(const std::string &queries, const std::string &keys, const std::string &pairs,
+                   const std::string &ops) {
   std::string q = "!" + queries + "6", k = "!" + keys + "6", v = "!" + keys + "4", o = "!" + queries + "4";
   return lossFunction({{"q", q}, {"k", k}, {"v", v}}, {{"c", o}}, o,
-                      "%s = xfc.scores %q, %k : (" + q + ", " + k + ") -> !" + pairs + "\n" + ops + "\n%o = xfc.combine %p, %v : (!" + pairs +
-                          ", " + v + ") -> " + o + "\n" + weighted("%o", o));
+                      "%s = xfc.scores %q, %k : (" + q + ", " + k + ") -> !" + pairs + "\n" + ops +
+                          "\n%o = xfc.combine %p, %v : (!" + pairs + ", " + v + ") -> " + o + "\n" + weighted("%o", o));
 }
 
 std::vector<Case> cases() {
   const std::string labels = "xfc.nll %p, %labels, %smoothing : (!t11, !tids, tensor<f64>) -> (!t, !t)";
   return {
       {"embedding", lossFunction({{"table", "tensor<11x3xf64>"}}, {{"ids", "!sids"}, {"c", "!s3"}}, "!s3",
-                                 "%y = xfc.embedding %ids, %table {scale = 1.7} : (!sids, tensor<11x3xf64>) -> !s3\n" + weighted("%y", "!s3"))},
-      {"add_positions", lossFunction({{"x", "!s3"}, {"table", "tensor<6x3xf64>"}}, {{"c", "!s3"}}, "!s3",
-                                     "%y = xfc.add_positions %x, %table : (!s3, tensor<6x3xf64>) -> !s3\n" + weighted("%y", "!s3"))},
+                                 "%y = xfc.embedding %ids, %table {scale = 1.7} : (!sids, tensor<11x3xf64>) -> !s3\n" +
+                                     weighted("%y", "!s3"))},
+      {"add_positions",
+       lossFunction({{"x", "!s3"}, {"table", "tensor<6x3xf64>"}}, {{"c", "!s3"}}, "!s3",
+                    "%y = xfc.add_positions %x, %table : (!s3, tensor<6x3xf64>) -> !s3\n" + weighted("%y", "!s3"))},
       {"linear", lossFunction({{"x", "!s3"}, {"w", "tensor<5x3xf64>"}, {"b", "tensor<5xf64>"}}, {{"c", "!s5"}}, "!s5",
-                              "%y = xfc.linear %x, %w bias %b : (!s3, tensor<5x3xf64>, tensor<5xf64>) -> !s5\n" + weighted("%y", "!s5"))},
-      {"linear_no_bias", lossFunction({{"x", "!s3"}, {"w", "tensor<5x3xf64>"}}, {{"c", "!s5"}}, "!s5",
-                                      "%y = xfc.linear %x, %w : (!s3, tensor<5x3xf64>) -> !s5\n" + weighted("%y", "!s5"))},
+                              "%y = xfc.linear %x, %w bias %b : (!s3, tensor<5x3xf64>, tensor<5xf64>) -> !s5\n" +
+                                  weighted("%y", "!s5"))},
+      {"linear_no_bias",
+       lossFunction({{"x", "!s3"}, {"w", "tensor<5x3xf64>"}}, {{"c", "!s5"}}, "!s5",
+                    "%y = xfc.linear %x, %w : (!s3, tensor<5x3xf64>) -> !s5\n" + weighted("%y", "!s5"))},
       {"tied", lossFunction({{"w", "tensor<11x3xf64>"}}, {{"ids", "!tids"}, {"c", "!t11"}}, "!t11",
                             "%x = xfc.embedding %ids, %w : (!tids, tensor<11x3xf64>) -> !t3\n"
-                            "%y = xfc.linear %x, %w : (!t3, tensor<11x3xf64>) -> !t11\n" + weighted("%y", "!t11"))},
+                            "%y = xfc.linear %x, %w : (!t3, tensor<11x3xf64>) -> !t11\n" +
+                                weighted("%y", "!t11"))},
       {"split", lossFunction({{"x", "!s6"}}, {{"c", "!s2"}}, "!s2",
-                             "%a, %b, %d = xfc.split %x : (!s6) -> (!s2, !s2, !s2)\n%y = xfc.multiply %a, %d : !s2\n" + weighted("%y", "!s2"))},
-      {"concat", lossFunction({{"x", "!s3"}, {"w1", "tensor<4x3xf64>"}, {"w2", "tensor<1x3xf64>"}}, {{"c", "!s5"}}, "!s5",
-                              "%w = xfc.concat %w1, %w2 : (tensor<4x3xf64>, tensor<1x3xf64>) -> tensor<5x3xf64>\n"
-                              "%y = xfc.linear %x, %w : (!s3, tensor<5x3xf64>) -> !s5\n" + weighted("%y", "!s5"))},
+                             "%a, %b, %d = xfc.split %x : (!s6) -> (!s2, !s2, !s2)\n%y = xfc.multiply %a, %d : !s2\n" +
+                                 weighted("%y", "!s2"))},
+      {"concat",
+       lossFunction({{"x", "!s3"}, {"w1", "tensor<4x3xf64>"}, {"w2", "tensor<1x3xf64>"}}, {{"c", "!s5"}}, "!s5",
+                    "%w = xfc.concat %w1, %w2 : (tensor<4x3xf64>, tensor<1x3xf64>) -> tensor<5x3xf64>\n"
+                    "%y = xfc.linear %x, %w : (!s3, tensor<5x3xf64>) -> !s5\n" +
+                        weighted("%y", "!s5"))},
       {"add", lossFunction({{"x", "!s4"}, {"z", "!s4"}}, {{"c", "!s4"}}, "!s4",
                            "%a = xfc.add %x, %z : !s4\n%y = xfc.add %a, %x : !s4\n" + weighted("%y", "!s4"))},
-      {"multiply", lossFunction({{"x", "!s4"}, {"z", "!s4"}}, {{"c", "!s4"}}, "!s4",
-                                "%a = xfc.multiply %x, %z : !s4\n%y = xfc.multiply %a, %x : !s4\n" + weighted("%y", "!s4"))},
+      {"multiply",
+       lossFunction({{"x", "!s4"}, {"z", "!s4"}}, {{"c", "!s4"}}, "!s4",
+                    "%a = xfc.multiply %x, %z : !s4\n%y = xfc.multiply %a, %x : !s4\n" + weighted("%y", "!s4"))},
       {"relu", activation("relu")},
       {"gelu", activation("gelu")},
       {"silu", activation("silu")},
@@ -93,18 +106,23 @@ std::vector<Case> cases() {
       {"mask_softmax", scores("t", "t", "tt", "%m = xfc.mask %s : !tt\n%p = xfc.softmax %m : !tt")},
       {"mask_softmax_cross", scores("t", "s", "ts", "%m = xfc.mask %s : !ts\n%p = xfc.softmax %m : !ts")},
       {"mask_zero", scores("t", "t", "tc", "%p = xfc.mask %s {zero} : !tc")},
-      {"dropout_of_weights", scores("t", "s", "ts", "%m = xfc.softmax %s : !ts\n%p = xfc.dropout %m {rate = 0.3, id = 9 : i64} : !ts")},
+      {"dropout_of_weights",
+       scores("t", "s", "ts", "%m = xfc.softmax %s : !ts\n%p = xfc.dropout %m {rate = 0.3, id = 9 : i64} : !ts")},
       {"attention_self", attention("s", "s", ", padding")},
       {"attention_causal", attention("t", "t", ", causal")},
       {"attention_causal_padding", attention("t", "t", ", padding, causal")},
       {"attention_cross", attention("t", "s", ", padding")},
       {"attention_dropout", attention("t", "s", ", padding, rate = 0.3, id = 9 : i64")},
-      {"log_softmax", lossFunction({{"x", "!t5"}}, {{"c", "!t5"}}, "!t5", "%y = xfc.log_softmax %x : !t5\n" + weighted("%y", "!t5"))},
-      {"nll", lossFunction({{"p", "!t11"}}, {{"labels", "!tids"}, {"smoothing", "tensor<f64>"}}, "!t", "%loss, %nll = " + labels)},
+      {"log_softmax",
+       lossFunction({{"x", "!t5"}}, {{"c", "!t5"}}, "!t5", "%y = xfc.log_softmax %x : !t5\n" + weighted("%y", "!t5"))},
+      {"nll", lossFunction({{"p", "!t11"}}, {{"labels", "!tids"}, {"smoothing", "tensor<f64>"}}, "!t",
+                           "%loss, %nll = " + labels)},
       {"cross_entropy", lossFunction({{"x", "!t11"}}, {{"labels", "!tids"}, {"smoothing", "tensor<f64>"}}, "!t",
-                                     "%loss, %nll, %lse = xfc.cross_entropy %x, %labels, %smoothing : (!t11, !tids, tensor<f64>) -> (!t, !t, !t)")},
+                                     "%loss, %nll, %lse = xfc.cross_entropy %x, %labels, %smoothing : (!t11, !tids, "
+                                     "tensor<f64>) -> (!t, !t, !t)")},
       {"linear_cross_entropy",
-       lossFunction({{"x", "!t3"}, {"w", "tensor<11x3xf64>"}, {"b", "tensor<11xf64>"}}, {{"labels", "!tids"}, {"smoothing", "tensor<f64>"}}, "!t",
+       lossFunction({{"x", "!t3"}, {"w", "tensor<11x3xf64>"}, {"b", "tensor<11xf64>"}},
+                    {{"labels", "!tids"}, {"smoothing", "tensor<f64>"}}, "!t",
                     "%loss, %nll, %z, %lse = xfc.linear_cross_entropy %x, %w, %b, %labels, %smoothing : "
                     "(!t3, tensor<11x3xf64>, tensor<11xf64>, !tids, tensor<f64>) -> (!t, !t, !t11, !t)")},
   };
@@ -114,7 +132,8 @@ class Gradient : public testing::TestWithParam<Case> {};
 
 TEST_P(Gradient, equalsCentralDifferences) { expectGradients(GetParam().text); }
 
-INSTANTIATE_TEST_SUITE_P(ops, Gradient, testing::ValuesIn(cases()), [](const auto &info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(ops, Gradient, testing::ValuesIn(cases()),
+                         [](const auto &info) { return std::string(info.param.name); });
 
 TEST(Gradients, coverEveryDifferentiableOp) {
   mlir::MLIRContext context;
@@ -124,14 +143,16 @@ TEST(Gradients, coverEveryDifferentiableOp) {
     all += c.text;
   for (mlir::RegisteredOperationName op : context.getRegisteredOperationsByDialect("xfc"))
     if (op.hasInterface<xfc::DifferentiableOpInterface>()) {
-      EXPECT_NE(all.find(op.getStringRef().str() + " "), std::string::npos) << "no check of the gradient of " << op.getStringRef().str();
+      EXPECT_NE(all.find(op.getStringRef().str() + " "), std::string::npos)
+          << "no check of the gradient of " << op.getStringRef().str();
     }
 }
 
 // A parameter that no loss depends on has no gradient, and what only it was used for is gone.
 TEST(Gradients, ofWhatDoesNotMatterAreLeftOut) {
-  Program program(lossFunction({{"x", "!s4"}, {"unused", "tensor<4x4xf64>"}}, {{"c", "!s4"}}, "!s4",
-                               "%dead = xfc.linear %x, %unused : (!s4, tensor<4x4xf64>) -> !s4\n" + weighted("%x", "!s4")));
+  Program program(
+      lossFunction({{"x", "!s4"}, {"unused", "tensor<4x4xf64>"}}, {{"c", "!s4"}}, "!s4",
+                   "%dead = xfc.linear %x, %unused : (!s4, tensor<4x4xf64>) -> !s4\n" + weighted("%x", "!s4")));
   program.differentiate();
   EXPECT_EQ(program.function().getNumResults(), 2u);
   EXPECT_EQ(program.function().getNumArguments(), 3u); // x, c, loss_scale

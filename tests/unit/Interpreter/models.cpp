@@ -1,4 +1,5 @@
-// Every shipped model that has parameters: the gradients of the whole program, dropout on, against central differences in f64.
+// Every shipped model that has parameters: the gradients of the whole program, dropout on, against central differences
+// in f64.
 #include "../Import/Models.h"
 #include "Fixture.h"
 #include "Pipeline/Pipeline.h"
@@ -12,7 +13,8 @@ namespace {
 std::vector<std::string> modelFiles() {
   std::vector<std::string> names;
   for (const auto &entry : std::filesystem::directory_iterator(XFC_MODELS))
-    if (std::string name = entry.path().stem(); entry.path().extension() == ".json" && name != "schema" && name != "plain-attention")
+    if (std::string name = entry.path().stem();
+        entry.path().extension() == ".json" && name != "schema" && name != "plain-attention")
       names.push_back(name);
   std::sort(names.begin(), names.end());
   return names;
@@ -22,9 +24,18 @@ std::vector<std::string> modelFiles() {
 Description smallModel(const std::string &name) {
   const std::map<std::string, double> known = shippedModel(name).params;
   std::vector<Override> overrides;
-  for (const auto &[key, value] : std::map<std::string, std::string>{
-           {"source_vocab", "11"}, {"target_vocab", "11"}, {"d_model", "6"}, {"heads", "2"}, {"encoder_heads", "3"}, {"decoder_heads", "2"},
-           {"key_dim", "3"}, {"value_dim", "2"}, {"encoder_layers", "2"}, {"decoder_layers", "2"}, {"d_ff", "5"}, {"max_length", "7"}})
+  for (const auto &[key, value] : std::map<std::string, std::string>{{"source_vocab", "11"},
+                                                                     {"target_vocab", "11"},
+                                                                     {"d_model", "6"},
+                                                                     {"heads", "2"},
+                                                                     {"encoder_heads", "3"},
+                                                                     {"decoder_heads", "2"},
+                                                                     {"key_dim", "3"},
+                                                                     {"value_dim", "2"},
+                                                                     {"encoder_layers", "2"},
+                                                                     {"decoder_layers", "2"},
+                                                                     {"d_ff", "5"},
+                                                                     {"max_length", "7"}})
     if (known.count(key))
       overrides.push_back({key, value});
   return shippedModel(name, overrides);
@@ -44,9 +55,12 @@ TEST_P(ShippedModel, gradientsEqualCentralDifferences) {
   expectGradients(text, 12);
 }
 
-INSTANTIATE_TEST_SUITE_P(all, ShippedModel, testing::Combine(testing::ValuesIn(modelFiles()), testing::Values(Phase::Imported, Phase::Fused)),
+INSTANTIATE_TEST_SUITE_P(all, ShippedModel,
+                         testing::Combine(testing::ValuesIn(modelFiles()),
+                                          testing::Values(Phase::Imported, Phase::Fused)),
                          [](const auto &info) {
-                           std::string name = std::get<0>(info.param) + (std::get<1>(info.param) == Phase::Fused ? "_fused" : "");
+                           std::string name =
+                               std::get<0>(info.param) + (std::get<1>(info.param) == Phase::Fused ? "_fused" : "");
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });

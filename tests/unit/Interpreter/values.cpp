@@ -37,7 +37,8 @@ TEST(Philox, equalsPublishedVectors) {
   const uint32_t ones = 0xffffffffu;
   expect({0, 0, 0, 0}, {0, 0}, {0x5f6fb709, 0x0d893f64, 0x4f121f81, 0x4f730a48});
   expect({ones, ones, ones, ones}, {ones, ones}, {0x5207ddc2, 0x45165e59, 0x4d8ee751, 0x8c52f662});
-  expect({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}, {0x4dfccaba, 0x190a87f0, 0xc47362ba, 0xb6b5242a});
+  expect({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0},
+         {0x4dfccaba, 0x190a87f0, 0xc47362ba, 0xb6b5242a});
 }
 
 // The numbers of elements, from an independent implementation of the layout in abi.h.
@@ -51,7 +52,8 @@ TEST(Philox, numbersElements) {
 
 TEST(Dropout, keepsTheRateAndTheMean) {
   RaggedSequence sequence{std::vector<int32_t>(400, 1), 3};
-  const std::string text = "func.func @f(%x: !s12) -> !s12 { %y = xfc.dropout %x {rate = 0.3, id = 5 : i64} : !s12\nreturn %y : !s12 }";
+  const std::string text =
+      "func.func @f(%x: !s12) -> !s12 { %y = xfc.dropout %x {rate = 0.3, id = 5 : i64} : !s12\nreturn %y : !s12 }";
   Program program(text, "f");
   Tensor ones{{400, 12}, std::vector<double>(400 * 12, 1.0)};
   Shape shape({sequence}, {}, 0);
@@ -71,7 +73,8 @@ TEST(Dropout, keepsTheRateAndTheMean) {
 
 // A sentence is dropped the same way alone and in a batch.
 TEST(Dropout, dependsOnTheSentenceAndNotOnTheBatch) {
-  const std::string text = "func.func @f(%x: !s12) -> !s12 { %y = xfc.dropout %x {rate = 0.5, id = 5 : i64} : !s12\nreturn %y : !s12 }";
+  const std::string text =
+      "func.func @f(%x: !s12) -> !s12 { %y = xfc.dropout %x {rate = 0.5, id = 5 : i64} : !s12\nreturn %y : !s12 }";
   Program program(text, "f");
   RaggedSequence a{{1, 2, 3}, 40}, b{{4, 5}, 41};
   Shape both({a, b}, {}, 0), alone({b}, {}, 0);
@@ -86,12 +89,14 @@ TEST(Dropout, dependsOnTheSentenceAndNotOnTheBatch) {
 // x in the compute type: the product with an identity, which rounds to itself.
 std::vector<double> roundedBy(const std::string &compute, const std::vector<double> &x) {
   const auto n = static_cast<int64_t>(x.size());
-  const std::string rows = "!xfc.rows<source, " + std::to_string(n) + "xf32>", tensor = "tensor<" + std::to_string(n) + "x" + std::to_string(n) + "xf32>";
+  const std::string rows = "!xfc.rows<source, " + std::to_string(n) + "xf32>",
+                    tensor = "tensor<" + std::to_string(n) + "x" + std::to_string(n) + "xf32>";
   Tensor identity{{n, n}, std::vector<double>(n * n, 0.0)};
   for (int64_t i = 0; i < n; ++i)
     identity.row(i)[i] = 1;
-  return evaluateOn(1, "func.func @f(%x: " + rows + ", %w: " + tensor + ") -> " + rows + " { %y = xfc.linear %x, %w in " + compute + " : (" + rows +
-                           ", " + tensor + ") -> " + rows + "\nreturn %y : " + rows + " }",
+  return evaluateOn(1,
+                    "func.func @f(%x: " + rows + ", %w: " + tensor + ") -> " + rows + " { %y = xfc.linear %x, %w in " +
+                        compute + " : (" + rows + ", " + tensor + ") -> " + rows + "\nreturn %y : " + rows + " }",
                     {Tensor{{1, n}, x}, identity})[0]
       .data;
 }
@@ -119,8 +124,11 @@ TEST(ComputeTypes, int8IsARowsOwnScale) {
 
 // The document's positional encoding, its exponents doubled: PE(2), PE(10) and their cosine.
 TEST(Book, positionalEncoding) {
-  Tensor table = evaluateOn(1, "func.func @f() -> tensor<11x512xf64> { %t = xfc.sinusoid {exponent_multiplier = 2.0} : () -> tensor<11x512xf64>\n"
-                               "return %t : tensor<11x512xf64> }", {})[0];
+  Tensor table = evaluateOn(1,
+                            "func.func @f() -> tensor<11x512xf64> { %t = xfc.sinusoid {exponent_multiplier = 2.0} : () "
+                            "-> tensor<11x512xf64>\n"
+                            "return %t : tensor<11x512xf64> }",
+                            {})[0];
   const double *two = table.row(2), *ten = table.row(10);
   // The document prints numbers of 32 bits.
   EXPECT_FLOAT_EQ(two[0], 9.09297407e-01f);
@@ -148,8 +156,9 @@ TEST(Book, attention) {
       %o = xfc.combine %p, %v : (!p, !s3) -> !s3
       return %p, %o : !p, !s3
     })";
-  auto results = evaluateOn(3, text, {Tensor{{3, 3}, {1, 0, 2, 2, 2, 2, 2, 1, 3}}, Tensor{{3, 3}, {0, 1, 1, 4, 4, 0, 2, 3, 1}},
-                                      Tensor{{3, 3}, {1, 2, 3, 2, 8, 0, 2, 6, 3}}});
+  auto results = evaluateOn(3, text,
+                            {Tensor{{3, 3}, {1, 0, 2, 2, 2, 2, 2, 1, 3}}, Tensor{{3, 3}, {0, 1, 1, 4, 4, 0, 2, 3, 1}},
+                             Tensor{{3, 3}, {1, 2, 3, 2, 8, 0, 2, 6, 3}}});
   results[0].shape = {3, 3};
   expectRow(results[0], 0, {0.06337894, 0.46831053, 0.46831053}, 1e-8);
   expectRow(results[0], 1, {6.03366485e-06, 9.82007865e-01, 1.79861014e-02}, 1e-9);
@@ -158,19 +167,28 @@ TEST(Book, attention) {
 }
 
 TEST(Sinusoid, halvesAndCosineOffset) {
-  Tensor table = evaluateOn(1, "func.func @f() -> tensor<4x5xf64> { %t = xfc.sinusoid {halves, cosine_offset = 1.0, base = 100.0} : () -> tensor<4x5xf64>\n"
-                               "return %t : tensor<4x5xf64> }", {})[0];
+  Tensor table = evaluateOn(1,
+                            "func.func @f() -> tensor<4x5xf64> { %t = xfc.sinusoid {halves, cosine_offset = 1.0, base "
+                            "= 100.0} : () -> tensor<4x5xf64>\n"
+                            "return %t : tensor<4x5xf64> }",
+                            {})[0];
   auto angle = [](double exponent) { return 3 / std::pow(100, exponent); };
-  expectRow(table, 3, {std::sin(angle(0)), std::sin(angle(0.4)), std::sin(angle(0.8)), std::cos(angle(0.2)), std::cos(angle(0.6))}, 1e-15);
+  expectRow(
+      table, 3,
+      {std::sin(angle(0)), std::sin(angle(0.4)), std::sin(angle(0.8)), std::cos(angle(0.2)), std::cos(angle(0.6))},
+      1e-15);
 }
 
 // x = 1, 2, 3, 6: mean 3, variance 14/4, unbiased 14/3, mean of squares 50/4.
 TEST(Norm, variants) {
   const Tensor x{{1, 4}, {1, 2, 3, 6}}, w{{4}, {1, 2, 3, 4}}, b{{4}, {0.5, 0, 0, -1}};
   auto expect = [&](const std::string &attributes, double r) {
-    auto results = evaluateOn(1, "func.func @f(%x: !s4, %w: tensor<4xf64>, %b: tensor<4xf64>) -> (!s4, !s2) { %y, %s = xfc.norm %x, %w, %b {eps = 0.1" +
-                                     attributes + "} : (!s4, tensor<4xf64>, tensor<4xf64>) -> (!s4, !s2)\nreturn %y, %s : !s4, !s2 }",
-                              {x, w, b});
+    auto results =
+        evaluateOn(1,
+                   "func.func @f(%x: !s4, %w: tensor<4xf64>, %b: tensor<4xf64>) -> (!s4, !s2) { %y, %s = xfc.norm %x, "
+                   "%w, %b {eps = 0.1" +
+                       attributes + "} : (!s4, tensor<4xf64>, tensor<4xf64>) -> (!s4, !s2)\nreturn %y, %s : !s4, !s2 }",
+                   {x, w, b});
     expectRow(results[0], 0, {-2 * r + 0.5, -2 * r, 0, 12 * r - 1}, 1e-14);
     expectRow(results[1], 0, {3, r}, 1e-14);
   };
@@ -178,8 +196,11 @@ TEST(Norm, variants) {
   expect(", unbiased", 1 / std::sqrt(14.0 / 3 + 0.1));
   expect(", eps_in_std", 1 / (std::sqrt(3.5) + 0.1));
   expect(", unbiased, eps_in_std", 1 / (std::sqrt(14.0 / 3) + 0.1));
-  auto rms = evaluateOn(1, "func.func @f(%x: !s4, %w: tensor<4xf64>) -> (!s4, !s2) { %y, %s = xfc.norm %x, %w {eps = 0.1, kind = 1 : i32} : "
-                           "(!s4, tensor<4xf64>) -> (!s4, !s2)\nreturn %y, %s : !s4, !s2 }", {x, w});
+  auto rms = evaluateOn(
+      1,
+      "func.func @f(%x: !s4, %w: tensor<4xf64>) -> (!s4, !s2) { %y, %s = xfc.norm %x, %w {eps = 0.1, kind = 1 : i32} : "
+      "(!s4, tensor<4xf64>) -> (!s4, !s2)\nreturn %y, %s : !s4, !s2 }",
+      {x, w});
   double r = 1 / std::sqrt(12.5 + 0.1);
   expectRow(rms[0], 0, {r, 4 * r, 9 * r, 24 * r}, 1e-14);
   expectRow(rms[1], 0, {0, r}, 1e-14);
@@ -190,11 +211,15 @@ TEST(Norm, degenerateRowsAreFinite) {
   for (const char *attributes : {"", ", unbiased", ", eps_in_std", ", unbiased, eps_in_std"})
     for (int features : {1, 3}) {
       const std::string n = std::to_string(features), rows = "!s" + n, tensor = "tensor<" + n + "xf64>";
-      auto results = evaluateOn(1, "func.func @f(%x: " + rows + ", %w: " + tensor + ", %dy: " + rows + ") -> (" + rows + ", " + rows + ") { %y, %s = xfc.norm %x, %w {eps = 0.01" +
-                                       attributes + "} : (" + rows + ", " + tensor + ") -> (" + rows + ", !s2)\n%dx = xfc.norm_grad %dy, %x, %w, %s {eps = 0.01" +
-                                       attributes + "} : (" + rows + ", " + rows + ", " + tensor + ", !s2) -> " + rows + "\nreturn %y, %dx : " + rows + ", " + rows + " }",
-                                {Tensor{{1, features}, std::vector<double>(features, 2.0)}, Tensor{{features}, std::vector<double>(features, 1.5)},
-                                 Tensor{{1, features}, std::vector<double>(features, 1.0)}});
+      auto results = evaluateOn(
+          1,
+          "func.func @f(%x: " + rows + ", %w: " + tensor + ", %dy: " + rows + ") -> (" + rows + ", " + rows +
+              ") { %y, %s = xfc.norm %x, %w {eps = 0.01" + attributes + "} : (" + rows + ", " + tensor + ") -> (" +
+              rows + ", !s2)\n%dx = xfc.norm_grad %dy, %x, %w, %s {eps = 0.01" + attributes + "} : (" + rows + ", " +
+              rows + ", " + tensor + ", !s2) -> " + rows + "\nreturn %y, %dx : " + rows + ", " + rows + " }",
+          {Tensor{{1, features}, std::vector<double>(features, 2.0)},
+           Tensor{{features}, std::vector<double>(features, 1.5)},
+           Tensor{{1, features}, std::vector<double>(features, 1.0)}});
       for (const Tensor &result : results)
         for (double value : result.data)
           EXPECT_NEAR(value, 0, 1e-12) << attributes << ", " << features;
@@ -203,7 +228,9 @@ TEST(Norm, degenerateRowsAreFinite) {
 
 TEST(Activation, values) {
   auto at = [](const std::string &kind, double x) {
-    return evaluateOn(1, "func.func @f(%x: !s1) -> !s1 { %y = xfc.activation " + kind + " %x : !s1\nreturn %y : !s1 }", {Tensor{{1, 1}, {x}}})[0].data[0];
+    return evaluateOn(1, "func.func @f(%x: !s1) -> !s1 { %y = xfc.activation " + kind + " %x : !s1\nreturn %y : !s1 }",
+                      {Tensor{{1, 1}, {x}}})[0]
+        .data[0];
   };
   EXPECT_EQ(at("relu", -1.5), 0);
   EXPECT_EQ(at("relu", 1.5), 1.5);
@@ -216,11 +243,14 @@ TEST(Activation, values) {
 // Queries that see no key give 0, forward and backward, in steps and fused.
 TEST(Attention, ofNothingIsZero) {
   OddBatch batch;
-  Program program("func.func @f(%q: !t6 {xfc.name = \"q\"}, %k: !s6 {xfc.name = \"k\"}, %v: !s6 {xfc.name = \"v\"}) -> (!t6, !t6, !t2, !ts) {\n"
+  Program program("func.func @f(%q: !t6 {xfc.name = \"q\"}, %k: !s6 {xfc.name = \"k\"}, %v: !s6 {xfc.name = \"v\"}) -> "
+                  "(!t6, !t6, !t2, !ts) {\n"
                   "%s = xfc.scores %q, %k : (!t6, !s6) -> !ts\n%m = xfc.mask %s : !ts\n%p = xfc.softmax %m : !ts\n"
                   "%o = xfc.combine %p, %v : (!ts, !s6) -> !t6\n"
-                  "%a, %lse, %w = xfc.attention %q, %k, %v {heads = 2 : i64, scale = 1.0, padding} : (!t6, !s6, !s6) -> (!t6, !t2, !ts)\n"
-                  "return %o, %a, %lse, %w : !t6, !t6, !t2, !ts\n}", "f");
+                  "%a, %lse, %w = xfc.attention %q, %k, %v {heads = 2 : i64, scale = 1.0, padding} : (!t6, !s6, !s6) "
+                  "-> (!t6, !t2, !ts)\n"
+                  "return %o, %a, %lse, %w : !t6, !t6, !t2, !ts\n}",
+                  "f");
   auto results = program.evaluate(batch);
   const int64_t row = 2; // the target of the source that is only pads
   ASSERT_EQ(batch.shape().keys[XFC_KEYS(XFC_TARGET_SOURCE, 1, 0)].limit[row], 0);
@@ -240,9 +270,12 @@ TEST(Loss, labelSmoothing) {
   for (int row = 0; row < 2; ++row)
     for (double probability : p)
       logits.data.push_back(std::log(probability) + 7);
-  auto results = evaluateOn(2, "func.func @f(%z: !s4, %labels: !sids, %e: tensor<f64>) -> (!s, !s, !s) {\n"
-                               "%loss, %nll, %lse = xfc.cross_entropy %z, %labels, %e : (!s4, !sids, tensor<f64>) -> (!s, !s, !s)\n"
-                               "return %loss, %nll, %lse : !s, !s, !s }", {logits, Tensor{{2}, {2, -1}}, Tensor{{}, {0.1}}});
+  auto results =
+      evaluateOn(2,
+                 "func.func @f(%z: !s4, %labels: !sids, %e: tensor<f64>) -> (!s, !s, !s) {\n"
+                 "%loss, %nll, %lse = xfc.cross_entropy %z, %labels, %e : (!s4, !sids, tensor<f64>) -> (!s, !s, !s)\n"
+                 "return %loss, %nll, %lse : !s, !s, !s }",
+                 {logits, Tensor{{2}, {2, -1}}, Tensor{{}, {0.1}}});
   double sum = -std::log(0.1 * 0.2 * 0.3 * 0.4);
   EXPECT_NEAR(results[0].data[0], 0.9 * -std::log(0.3) + 0.1 / 4 * sum, 1e-14);
   EXPECT_NEAR(results[1].data[0], -std::log(0.3), 1e-14);
@@ -251,7 +284,8 @@ TEST(Loss, labelSmoothing) {
   EXPECT_EQ(results[1].data[1], 0);
 }
 
-// The first step of Adam moves every parameter by lr, whatever the gradient's size; the clipping factor is min(1, limit/norm).
+// The first step of Adam moves every parameter by lr, whatever the gradient's size; the clipping factor is min(1,
+// limit/norm).
 TEST(Adam, firstStepAndClipping) {
   const std::string text = R"(
     func.func @f(%h: tensor<8xf64>, %p: tensor<2xf64>, %g: tensor<2xf64>, %m: tensor<2xf64>, %v: tensor<2xf64>, %limit: tensor<f64>)
@@ -264,7 +298,8 @@ TEST(Adam, firstStepAndClipping) {
     })";
   const Tensor zero{{2}, {0, 0}}, gradient{{2}, {3, -4}};
   auto step = [&](std::vector<double> hyper, double limit) {
-    return evaluateOn(1, text, {Tensor{{8}, std::move(hyper)}, Tensor{{2}, {1, 2}}, gradient, zero, zero, Tensor{{}, {limit}}});
+    return evaluateOn(1, text,
+                      {Tensor{{8}, std::move(hyper)}, Tensor{{2}, {1, 2}}, gradient, zero, zero, Tensor{{}, {limit}}});
   };
   auto plain = step({0.01, 0.9, 0.98, 0, 0, 0, 0.1, 0.02}, 0);
   expectNear(plain[0], Tensor{{2}, {0.99, 2.01}}, 1e-15, "parameters");
@@ -293,8 +328,10 @@ TEST(Cache, writesAndAttends) {
       %new = xfc.cache_write %old, %rows : (!c, !t2) -> !c
       %o, %lse = xfc.attention %rows, %new, %new {heads = 1 : i64, scale = 0.0, causal} : (!t2, !c, !c) -> (!t2, !xfc.rows<target, 1xf64>)
       return %new, %o : !c, !t2
-    })", "f");
-  auto results = xfc::evaluate(program.function(), shape.shape(), {Tensor{{4, 2}, {10, 20, 0, 0, 7, 7, 0, 0}}, Tensor{{2, 2}, {1, 2, 3, 4}}});
+    })",
+                  "f");
+  auto results = xfc::evaluate(program.function(), shape.shape(),
+                               {Tensor{{4, 2}, {10, 20, 0, 0, 7, 7, 0, 0}}, Tensor{{2, 2}, {1, 2, 3, 4}}});
   ASSERT_TRUE(succeeded(results));
   EXPECT_EQ((*results)[0].data, (std::vector<double>{10, 20, 3, 4, 7, 7, 1, 2}));
   expectRow((*results)[1], 0, {5.5, 11}, 1e-12); // scores of 0: the mean of rows 0 and 3
@@ -304,7 +341,8 @@ TEST(Cache, writesAndAttends) {
 TEST(Interpreter, refusesInputsOfTheWrongShape) {
   OddBatch batch;
   Program program("func.func @f(%x: !s4) -> !s4 { return %x : !s4 }", "f");
-  mlir::ScopedDiagnosticHandler quiet(program.function().getContext(), [](mlir::Diagnostic &) { return mlir::success(); });
+  mlir::ScopedDiagnosticHandler quiet(program.function().getContext(),
+                                      [](mlir::Diagnostic &) { return mlir::success(); });
   EXPECT_TRUE(failed(xfc::evaluate(program.function(), batch.shape(), {})));
   EXPECT_TRUE(failed(xfc::evaluate(program.function(), batch.shape(), {Tensor{{8, 4}, std::vector<double>(32)}})));
   EXPECT_TRUE(succeeded(xfc::evaluate(program.function(), batch.shape(), {Tensor{{9, 4}, std::vector<double>(36)}})));

@@ -1,4 +1,5 @@
-// Attention on a GPU, as numbers are and in bf16: head dimensions, ragged lengths, bits that depend on nothing but the row's own sequence.
+// Attention on a GPU, as numbers are and in bf16: head dimensions, ragged lengths, bits that depend on nothing but the
+// row's own sequence.
 #include "KernelTest.h"
 #include <cmath>
 
@@ -10,10 +11,13 @@ namespace {
 class Attention : public testing::TestWithParam<Target> {
 protected:
   const std::string in = GetParam().compute.empty() ? "" : " in " + GetParam().compute;
-  static std::string rows(const std::string &set, int features) { return "!xfc.rows<" + set + ", " + std::to_string(features) + "xf32>"; }
+  static std::string rows(const std::string &set, int features) {
+    return "!xfc.rows<" + set + ", " + std::to_string(features) + "xf32>";
+  }
 
-  // Relative to the largest value of a result. Operands in bf16 are rounded the same way in the answer, but for q, which a kernel multiplies
-  // by the scale first; and probabilities are rounded, to 2^-9, so that sums of them are off by a part of that.
+  // Relative to the largest value of a result. Operands in bf16 are rounded the same way in the answer, but for q,
+  // which a kernel multiplies by the scale first; and probabilities are rounded, to 2^-9, so that sums of them are off
+  // by a part of that.
   double tolerance(bool gradient = false) const { return GetParam().compute.empty() ? 1e-5 : gradient ? 2e-2 : 1e-2; }
 
   // One attention with heads of some dimensions.
@@ -24,7 +28,8 @@ protected:
     double scale = 0;
 
     std::string attributes() const {
-      return " {heads = " + std::to_string(heads) + " : i64, scale = " + std::to_string(scale ? scale : 1 / std::sqrt(keyDim)) +
+      return " {heads = " + std::to_string(heads) +
+             " : i64, scale = " + std::to_string(scale ? scale : 1 / std::sqrt(keyDim)) +
              (flags.empty() ? "" : ", " + flags) + (dropout ? ", rate = 0.3, id = 9 : i64}" : "}");
     }
     std::string q() const { return rows(queries, heads * keyDim); }
@@ -35,24 +40,28 @@ protected:
     std::string pairs() const {
       std::string kind = flags;
       std::erase(kind, ',');
-      return "!xfc.pairs<" + queries + ", " + keys + (kind.empty() ? "" : ", " + kind) + ", " + std::to_string(heads) + "xf32>";
+      return "!xfc.pairs<" + queries + ", " + keys + (kind.empty() ? "" : ", " + kind) + ", " + std::to_string(heads) +
+             "xf32>";
     }
     std::vector<std::string> operands() const { return {q(), k(), v()}; }
     std::vector<std::string> gradientOperands() const { return {o(), q(), k(), v(), o(), lse()}; }
     std::string forward(const std::string &in) const {
-      return "xfc.attention %a0, %a1, %a2" + in + attributes() + " : (" + q() + ", " + k() + ", " + v() + ") -> (" + o() + ", " + lse() +
-             (weights ? ", " + pairs() : "") + ")";
+      return "xfc.attention %a0, %a1, %a2" + in + attributes() + " : (" + q() + ", " + k() + ", " + v() + ") -> (" +
+             o() + ", " + lse() + (weights ? ", " + pairs() : "") + ")";
     }
     std::string gradient(const std::string &in) const {
-      return "xfc.attention_grad %a0, %a1, %a2, %a3, %a4, %a5" + in + attributes() + " : (" + o() + ", " + q() + ", " + k() + ", " + v() + ", " + o() + ", " +
-             lse() + ") -> (" + q() + ", " + k() + ", " + v() + ")";
+      return "xfc.attention_grad %a0, %a1, %a2, %a3, %a4, %a5" + in + attributes() + " : (" + o() + ", " + q() + ", " +
+             k() + ", " + v() + ", " + o() + ", " + lse() + ") -> (" + q() + ", " + k() + ", " + v() + ")";
     }
   };
 
   void check(const Batch &batch, const Case &c, int64_t extraStride) {
     SCOPED_TRACE(c.forward(in));
     std::vector<Tensor> saved;
-    Options options{.device = Device::GPU, .extraStride = extraStride, .immediates = {9}, .set = [&](int64_t, Tensor &t) { saved.push_back(t); }};
+    Options options{.device = Device::GPU,
+                    .extraStride = extraStride,
+                    .immediates = {9},
+                    .set = [&](int64_t, Tensor &t) { saved.push_back(t); }};
     Outcome forward;
     ASSERT_NO_THROW(forward = runKernel(batch, c.forward(in), c.operands(), options));
     expectClose(forward, tolerance(), "forward");
@@ -61,11 +70,13 @@ protected:
       if (operand >= 1)
         t = operand <= 3 ? saved[operand - 1] : forward.expected[operand - 4];
     };
-    ASSERT_NO_THROW(expectClose(runKernel(batch, c.gradient(in), c.gradientOperands(), options), tolerance(true), "gradient"));
+    ASSERT_NO_THROW(
+        expectClose(runKernel(batch, c.gradient(in), c.gradientOperands(), options), tolerance(true), "gradient"));
   }
 };
 
-// Rows that are vectors of 16 bytes and rows that are not; blocks of keys and of queries that are full and that are not; a sequence whose keys are all pads.
+// Rows that are vectors of 16 bytes and rows that are not; blocks of keys and of queries that are full and that are
+// not; a sequence whose keys are all pads.
 TEST_P(Attention, HeadDimensions) {
   const Batch batch({1, 2, 17, 33, 65}, {65, 17, 2, 1, 33});
   check(batch, {"source", "source", "padding", 3, 5, 7, true}, 3);
@@ -76,7 +87,8 @@ TEST_P(Attention, HeadDimensions) {
   check(batch, {"target", "target", "causal", 1, 128, 128, true}, 8);
 }
 
-// Several blocks of queries and of keys. Dropout's fast way (keys that are whole blocks of random numbers) and the other (pads between).
+// Several blocks of queries and of keys. Dropout's fast way (keys that are whole blocks of random numbers) and the
+// other (pads between).
 TEST_P(Attention, LongSequences) {
   const Batch batch({150, 3}, {200, 2});
   check(batch, {"target", "source", "padding", 2, 16, 16, true}, 0);
@@ -91,9 +103,12 @@ TEST_P(Attention, NoDropoutOutsideOfTraining) {
 
 TEST_P(Attention, ReturnedWeights) {
   const Batch batch({1, 17, 70}, {66, 2, 9});
-  for (const Case &c : {Case{"target", "source", "padding", 2, 16, 16, true, true}, Case{"target", "target", "causal", 2, 5, 7, false, true}}) {
+  for (const Case &c : {Case{"target", "source", "padding", 2, 16, 16, true, true},
+                        Case{"target", "target", "causal", 2, 5, 7, false, true}}) {
     SCOPED_TRACE(c.forward(in));
-    ASSERT_NO_THROW(expectClose(runKernel(batch, c.forward(in), c.operands(), {.device = Device::GPU, .immediates = {9}}), tolerance(), "forward"));
+    ASSERT_NO_THROW(
+        expectClose(runKernel(batch, c.forward(in), c.operands(), {.device = Device::GPU, .immediates = {9}}),
+                    tolerance(), "forward"));
   }
 }
 
@@ -119,12 +134,14 @@ TEST_P(Attention, UnusedResults) {
   }
 }
 
-// One query a hypothesis. It sees rows of the cache that its list names: none, one, one less than some parts of keys, as many, one more, and several
-// rounds of parts; or the encoder's. Rows that are vectors of 16 bytes and rows that are not, heads that fill the lanes and heads that do not.
+// One query a hypothesis. It sees rows of the cache that its list names: none, one, one less than some parts of keys,
+// as many, one more, and several rounds of parts; or the encoder's. Rows that are vectors of 16 bytes and rows that are
+// not, heads that fill the lanes and heads that do not.
 TEST_P(Attention, Decoding) {
   const Batch batch({9, 70, 1, 33, 2, 64}, {1, 1, 1, 1, 1, 1}, 401, /*training=*/false, 0, {0, 1, 63, 64, 65, 200});
-  for (const Case &c : {Case{"target", "cache", "", 2, 64, 64}, Case{"target", "cache", "causal", 3, 5, 7}, Case{"target", "cache", "", 1, 32, 16},
-                        Case{"target", "cache", "", 2, 40, 130}, Case{"target", "cache", "", 1, 300, 4}, Case{"target", "source", "padding", 2, 64, 64},
+  for (const Case &c : {Case{"target", "cache", "", 2, 64, 64}, Case{"target", "cache", "causal", 3, 5, 7},
+                        Case{"target", "cache", "", 1, 32, 16}, Case{"target", "cache", "", 2, 40, 130},
+                        Case{"target", "cache", "", 1, 300, 4}, Case{"target", "source", "padding", 2, 64, 64},
                         Case{"target", "source", "padding, causal", 2, 8, 8}})
     for (int stride : {0, 3}) {
       const Options options{.device = Device::GPU, .extraStride = stride, .unused = {1}, .decodingStep = true};
@@ -136,7 +153,8 @@ TEST_P(Attention, Decoding) {
 TEST_P(Attention, DecodingWithWeights) {
   const Batch batch({9, 70}, {1, 1}, 301, /*training=*/false, 0, {65, 3});
   const Case c{"target", "cache", "", 2, 16, 16, false, true};
-  ASSERT_NO_THROW(expectClose(runKernel(batch, c.forward(in), c.operands(), {.device = Device::GPU, .unused = {1}}), tolerance(), "weights"));
+  ASSERT_NO_THROW(expectClose(runKernel(batch, c.forward(in), c.operands(), {.device = Device::GPU, .unused = {1}}),
+                              tolerance(), "weights"));
 }
 
 // A hypothesis alone, and among others that see more keys or fewer.
@@ -148,17 +166,21 @@ TEST_P(Attention, BitsOfAHypothesis) {
       for (size_t i = 0; i < t.data.size(); ++i) // the queries are the same
         t.data[i] = std::sin((operand ? i : i % t.features()) * 0.37 + operand);
     };
-    return runKernel(batch, c.forward(in), c.operands(), {.device = Device::GPU, .unused = {1}, .evaluate = false, .set = set}).kernel[0];
+    return runKernel(batch, c.forward(in), c.operands(),
+                     {.device = Device::GPU, .unused = {1}, .evaluate = false, .set = set})
+        .kernel[0];
   };
   const std::vector<int> counts = {1, 200, 64, 63, 130};
   const Tensor all = run(counts);
   for (size_t i = 0; i < counts.size(); ++i)
-    EXPECT_TRUE(std::equal(all.row(i), all.row(i) + all.features(), run({counts[i]}).data.begin())) << counts[i] << " keys";
+    EXPECT_TRUE(std::equal(all.row(i), all.row(i) + all.features(), run({counts[i]}).data.begin()))
+        << counts[i] << " keys";
 }
 
 // The last sequence of a batch alone, and its first query alone (as decoding has it): the same bits.
 TEST_P(Attention, BitsOfASequence) {
-  const Batch many({7, 66, 90}, {5, 31, 70}, 40, true, 0), alone({90}, {70}, 40, true, 2), first({90}, {1}, 40, true, 2);
+  const Batch many({7, 66, 90}, {5, 31, 70}, 40, true, 0), alone({90}, {70}, 40, true, 2),
+      first({90}, {1}, 40, true, 2);
   const Case c{"target", "source", "padding", 3, 8, 8, true};
   // Of the sequence's rows, the same whatever comes before; `last` of each set.
   auto numbers = [](const std::vector<int64_t> &last) {
@@ -169,18 +191,23 @@ TEST_P(Attention, BitsOfASequence) {
           t.data[i * f + j] = std::sin((i - from) * 31.7 + j * 1.3 + operand);
     };
   };
-  auto endsWith = [](const Tensor &all, const Tensor &end) { return std::equal(end.data.begin(), end.data.end(), all.data.end() - end.data.size()); };
+  auto endsWith = [](const Tensor &all, const Tensor &end) {
+    return std::equal(end.data.begin(), end.data.end(), all.data.end() - end.data.size());
+  };
   auto forward = [&](const Batch &batch, int64_t queries) {
-    return runKernel(batch, c.forward(in), c.operands(), {.device = Device::GPU, .immediates = {9}, .evaluate = false, .set = numbers({queries, 90, 90})});
+    return runKernel(batch, c.forward(in), c.operands(),
+                     {.device = Device::GPU, .immediates = {9}, .evaluate = false, .set = numbers({queries, 90, 90})});
   };
   const Outcome a = forward(many, 70), b = forward(alone, 70), one = forward(first, 1);
   for (int i = 0; i < 2; ++i) {
     EXPECT_TRUE(endsWith(a.kernel[i], b.kernel[i])) << "result " << i;
-    EXPECT_TRUE(std::equal(one.kernel[i].data.begin(), one.kernel[i].data.end(), b.kernel[i].data.begin())) << "result " << i << ", one query";
+    EXPECT_TRUE(std::equal(one.kernel[i].data.begin(), one.kernel[i].data.end(), b.kernel[i].data.begin()))
+        << "result " << i << ", one query";
   }
   auto gradient = [&](const Batch &batch) {
-    return runKernel(batch, c.gradient(in), c.gradientOperands(),
-                     {.device = Device::GPU, .immediates = {9}, .evaluate = false, .set = numbers({70, 70, 90, 90, 70, 70})});
+    return runKernel(
+        batch, c.gradient(in), c.gradientOperands(),
+        {.device = Device::GPU, .immediates = {9}, .evaluate = false, .set = numbers({70, 70, 90, 90, 70, 70})});
   };
   const Outcome g = gradient(many), h = gradient(alone);
   for (int i = 0; i < 3; ++i)

@@ -22,18 +22,19 @@ using namespace mlir;
 namespace xfc::test {
 namespace {
 
-// What some instructions for bytes compute, in plain code for a machine that has none: each 32-bit (16-bit) element of the result
-// is a sum of products of neighbours, the left ones unsigned where they are bytes.
+// What some instructions for bytes compute, in plain code for a machine that has none: each 32-bit (16-bit) element of
+// the result is a sum of products of neighbours, the left ones unsigned where they are bytes.
 void replaceMissing(llvm::Module &module, const llvm::StringMap<bool> &has) {
   struct Instruction {
     llvm::Intrinsic::ID id;
     const char *features;
     bool accumulates, saturates;
   };
-  static const Instruction instructions[] = {{llvm::Intrinsic::x86_avx512_vpdpbusd_256, "avxvnni avx512vnni", true, false},
-                                             {llvm::Intrinsic::x86_avx512_vpdpbusd_512, "avx512vnni", true, false},
-                                             {llvm::Intrinsic::x86_avx512_pmaddubs_w_512, "avx512bw", false, true},
-                                             {llvm::Intrinsic::x86_avx512_pmaddw_d_512, "avx512bw", false, false}};
+  static const Instruction instructions[] = {
+      {llvm::Intrinsic::x86_avx512_vpdpbusd_256, "avxvnni avx512vnni", true, false},
+      {llvm::Intrinsic::x86_avx512_vpdpbusd_512, "avx512vnni", true, false},
+      {llvm::Intrinsic::x86_avx512_pmaddubs_w_512, "avx512bw", false, true},
+      {llvm::Intrinsic::x86_avx512_pmaddw_d_512, "avx512bw", false, false}};
   for (const Instruction &instruction : instructions) {
     llvm::SmallVector<llvm::StringRef> features;
     llvm::StringRef(instruction.features).split(features, ' ');
@@ -43,11 +44,15 @@ void replaceMissing(llvm::Module &module, const llvm::StringMap<bool> &has) {
     for (llvm::User *user : llvm::make_early_inc_range(function->users())) {
       auto *call = cast<llvm::CallInst>(user);
       llvm::IRBuilder<> b(call);
-      llvm::Value *left = call->getArgOperand(instruction.accumulates), *right = call->getArgOperand(instruction.accumulates + 1);
+      llvm::Value *left = call->getArgOperand(instruction.accumulates),
+                  *right = call->getArgOperand(instruction.accumulates + 1);
       auto *from = cast<llvm::FixedVectorType>(left->getType());
-      const int count = cast<llvm::FixedVectorType>(call->getType())->getNumElements(), group = from->getNumElements() / count;
+      const int count = cast<llvm::FixedVectorType>(call->getType())->getNumElements(),
+                group = from->getNumElements() / count;
       auto *wide = llvm::FixedVectorType::get(b.getInt32Ty(), from->getNumElements());
-      llvm::Value *products = b.CreateMul(from->getElementType()->isIntegerTy(8) ? b.CreateZExt(left, wide) : b.CreateSExt(left, wide), b.CreateSExt(right, wide));
+      llvm::Value *products =
+          b.CreateMul(from->getElementType()->isIntegerTy(8) ? b.CreateZExt(left, wide) : b.CreateSExt(left, wide),
+                      b.CreateSExt(right, wide));
       llvm::Value *sum = instruction.accumulates ? call->getArgOperand(0) : nullptr;
       for (int i = 0; i < group; ++i) {
         llvm::Value *part = b.CreateShuffleVector(products, llvm::createStrideMask(i, group, count));
@@ -102,7 +107,6 @@ std::unique_ptr<llvm::orc::LLJIT> compile(ModuleOp kernels) {
   llvm::cantFail(jit->addIRModule({std::move(module), std::move(llvmContext)}));
   return jit;
 }
-
 
 class CPUCode : public Code {
 public:
@@ -161,7 +165,8 @@ private:
       if (std::optional<Backend::Packing> packing = backend.packs(op, i))
         addPacking(i, cast<RankedTensorType>(op->getOperand(i).getType()), *packing);
     for (unsigned i = 0; i < 2 * options.weights.size(); ++i)
-      addPacking(i, RankedTensorType::get({options.weights[i / 2].rows, options.weights[i / 2].columns}, element), {i % 2 == 1});
+      addPacking(i, RankedTensorType::get({options.weights[i / 2].rows, options.weights[i / 2].columns}, element),
+                 {i % 2 == 1});
   }
 
   Backend::KernelInfo info;
@@ -173,6 +178,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<Code> compileForCPU(Operation *op, Type element, const Options &options) { return std::make_unique<CPUCode>(op, element, options); }
+std::unique_ptr<Code> compileForCPU(Operation *op, Type element, const Options &options) {
+  return std::make_unique<CPUCode>(op, element, options);
+}
 
 } // namespace xfc::test

@@ -14,7 +14,8 @@ struct Block {
 
 class Code {
 public:
-  // A weight that an operand reads in packed form; of an adam, that of options.weights: 2 x its number, and 1 more if it is transposed.
+  // A weight that an operand reads in packed form; of an adam, that of options.weights: 2 x its number, and 1 more if
+  // it is transposed.
   struct Packing {
     unsigned operand;
     int64_t bytes;
@@ -23,7 +24,8 @@ public:
   std::vector<Packing> packings;
   virtual void pack(size_t packing, Block weight, Block packed) = 0;
   // All chunks of a call. `blocks` has the memory of each of its buffers; `elements` is of ops over parameters.
-  virtual void run(const Batch &batch, const xfc_call &call, llvm::ArrayRef<Block> blocks, llvm::ArrayRef<int64_t> immediates, int64_t elements) = 0;
+  virtual void run(const Batch &batch, const xfc_call &call, llvm::ArrayRef<Block> blocks,
+                   llvm::ArrayRef<int64_t> immediates, int64_t elements) = 0;
 };
 
 mlir::MLIRContext &context();
@@ -36,7 +38,9 @@ struct GuardedBytes {
   explicit GuardedBytes(int64_t size) : bytes(size + 128, static_cast<char>(0xff)), size(size) {}
   char *data() { return reinterpret_cast<char *>((reinterpret_cast<uintptr_t>(bytes.data()) + 63) / 64 * 64); }
   Block block() { return {data(), static_cast<int64_t>(bytes.data() + bytes.size() - data())}; }
-  bool guarded() { return std::all_of(data() + size, bytes.data() + bytes.size(), [](char c) { return c == static_cast<char>(0xff); }); }
+  bool guarded() {
+    return std::all_of(data() + size, bytes.data() + bytes.size(), [](char c) { return c == static_cast<char>(0xff); });
+  }
   std::vector<char> bytes;
   int64_t size;
 };
@@ -45,11 +49,20 @@ struct GuardedBytes {
 inline int64_t chunksOf(const Partition &partition, const xfc_call &call, int64_t elements, int64_t surplus = 0) {
   int64_t count = 1;
   switch (partition.unit) {
-  case Partition::Unit::One: break;
-  case Partition::Unit::Rows: count = call.rows->rows + surplus; break;
-  case Partition::Unit::KeyRows: count = call.key_rows->rows + surplus; break;
-  case Partition::Unit::Sequences: count = call.rows->sequences + surplus; break;
-  case Partition::Unit::Elements: count = elements; break;
+  case Partition::Unit::One:
+    break;
+  case Partition::Unit::Rows:
+    count = call.rows->rows + surplus;
+    break;
+  case Partition::Unit::KeyRows:
+    count = call.key_rows->rows + surplus;
+    break;
+  case Partition::Unit::Sequences:
+    count = call.rows->sequences + surplus;
+    break;
+  case Partition::Unit::Elements:
+    count = elements;
+    break;
   }
   return (count + partition.per - 1) / partition.per * partition.times;
 }

@@ -25,7 +25,9 @@ public:
     device.write(allocated.back(), from, bytes);
     return allocated.back();
   }
-  template <typename T> void move(const T *&list, size_t count) { list = reinterpret_cast<const T *>(copy(list, count * sizeof(T))); }
+  template <typename T> void move(const T *&list, size_t count) {
+    list = reinterpret_cast<const T *>(copy(list, count * sizeof(T)));
+  }
 
   uint64_t copy(const xfc_shape &host) {
     xfc_shape shape = host;
@@ -67,7 +69,8 @@ public:
       merge = backend.emitMerge(op, "kernel_merge");
     for (unsigned i = 0; i < op->getNumOperands(); ++i)
       if (std::optional<Backend::Packing> packing = backend.packs(op, i)) {
-        packs.push_back(backend.emitPack(cast<RankedTensorType>(op->getOperand(i).getType()), *packing, "pack" + std::to_string(i)));
+        packs.push_back(backend.emitPack(cast<RankedTensorType>(op->getOperand(i).getType()), *packing,
+                                         "pack" + std::to_string(i)));
         packings.push_back({i, packs.back().bytes});
       }
     program = &device.load(backend.ptx());
@@ -75,10 +78,12 @@ public:
 
   void pack(size_t packing, Block weight, Block packed) override {
     const Backend::PackInfo &info = packs[packing];
-    launch("pack" + std::to_string(packings[packing].operand), info.chunks, info.threads, info.scratch, {weight, packed}, {0, 0}, {}, {}, nullptr);
+    launch("pack" + std::to_string(packings[packing].operand), info.chunks, info.threads, info.scratch,
+           {weight, packed}, {0, 0}, {}, {}, nullptr);
   }
 
-  void run(const Batch &batch, const xfc_call &call, ArrayRef<Block> blocks, ArrayRef<int64_t> immediates, int64_t elements) override {
+  void run(const Batch &batch, const xfc_call &call, ArrayRef<Block> blocks, ArrayRef<int64_t> immediates,
+           int64_t elements) override {
     // What the kernel leaves to the one that merges.
     const int64_t rows = call.rows->rows;
     GuardedBytes chunks(rows > chunkRows ? info.chunkBytes * ((rows - 1) / chunkRows + 1) : 0);
@@ -90,7 +95,8 @@ public:
     }
     // Some blocks more than the batch needs, as a grid for the largest batch has.
     auto launchAll = [&](const std::string &name, const Backend::KernelInfo &kernel) {
-      launch(name, chunksOf(kernel.partition, call, elements, /*surplus=*/3), kernel.threads, kernel.scratch, all, strides, immediates, call, &batch.shape);
+      launch(name, chunksOf(kernel.partition, call, elements, /*surplus=*/3), kernel.threads, kernel.scratch, all,
+             strides, immediates, call, &batch.shape);
     };
     const std::vector<std::string> before = contentsOf(blocks);
     launchAll("kernel", info);
@@ -115,8 +121,8 @@ private:
   }
 
   // The call's addresses within `shape` become those within its copy.
-  void launch(const std::string &kernel, int64_t chunks, int64_t threads, int64_t shared, ArrayRef<Block> blocks, ArrayRef<int64_t> strides,
-              ArrayRef<int64_t> immediates, xfc_call call, const xfc_shape *shape) {
+  void launch(const std::string &kernel, int64_t chunks, int64_t threads, int64_t shared, ArrayRef<Block> blocks,
+              ArrayRef<int64_t> strides, ArrayRef<int64_t> immediates, xfc_call call, const xfc_shape *shape) {
     DeviceMemory memory(device);
     std::map<char *, uint64_t> addresses;
     std::vector<uint64_t> buffers;
@@ -130,7 +136,8 @@ private:
       const uint64_t copy = memory.copy(*shape);
       auto within = [&](auto *&p) {
         if (p)
-          p = reinterpret_cast<std::remove_reference_t<decltype(p)>>(copy + (reinterpret_cast<const char *>(p) - reinterpret_cast<const char *>(shape)));
+          p = reinterpret_cast<std::remove_reference_t<decltype(p)>>(
+              copy + (reinterpret_cast<const char *>(p) - reinterpret_cast<const char *>(shape)));
       };
       within(call.shape);
       within(call.rows);
@@ -142,7 +149,8 @@ private:
     call.immediates = reinterpret_cast<const int64_t *>(memory.copy(immediates.data(), immediates.size() * 8));
     const uint64_t argument = memory.copy(&call, sizeof call);
     const ptx::Interpreter::Entry entry = device.entry(*program, kernel);
-    device.launch(entry, {static_cast<uint32_t>(chunks)}, {static_cast<uint32_t>(threads)}, shared, &argument, entry.cluster);
+    device.launch(entry, {static_cast<uint32_t>(chunks)}, {static_cast<uint32_t>(threads)}, shared, &argument,
+                  entry.cluster);
     for (const Block &block : blocks)
       if (block.data)
         device.read(block.data, addresses[block.data], block.bytes);
@@ -157,6 +165,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<Code> compileForGPU(Operation *op, const std::string &arch) { return std::make_unique<GPUCode>(op, arch); }
+std::unique_ptr<Code> compileForGPU(Operation *op, const std::string &arch) {
+  return std::make_unique<GPUCode>(op, arch);
+}
 
 } // namespace xfc::test

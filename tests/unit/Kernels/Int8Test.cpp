@@ -45,7 +45,8 @@ std::vector<double> product(const Tensor &x, const Tensor &weight, const Tensor 
   return y;
 }
 
-const Target targets[] = {{}, {.cpu = "x86-64-v3+vnni"}, {.cpu = "x86-64-v4"}, {.cpu = "x86-64-v4+vnni"}, {.cpu = "x86-64-v4+amx"}};
+const Target targets[] = {
+    {}, {.cpu = "x86-64-v3+vnni"}, {.cpu = "x86-64-v4"}, {.cpu = "x86-64-v4+vnni"}, {.cpu = "x86-64-v4+amx"}};
 
 class Int8 : public testing::TestWithParam<Target> {
 protected:
@@ -57,7 +58,9 @@ protected:
       GTEST_SKIP() << "this CPU lacks avx512vnni";
   }
   static std::string rows(int64_t features) { return "!xfc.rows<source, " + std::to_string(features) + "xf32>"; }
-  static std::string tensor(int64_t a, int64_t b) { return "tensor<" + std::to_string(a) + "x" + std::to_string(b) + "xf32>"; }
+  static std::string tensor(int64_t a, int64_t b) {
+    return "tensor<" + std::to_string(a) + "x" + std::to_string(b) + "xf32>";
+  }
   static std::string tensor(int64_t a) { return "tensor<" + std::to_string(a) + "xf32>"; }
 
   // The kernel of a product on batches of so many rows, with operands that `change` may change.
@@ -82,22 +85,25 @@ protected:
     CompiledOp kernel(text, types, options);
     for (int count : counts) {
       const Outcome outcome = kernel.run(Batch({count}, {1}));
-      const std::vector<double> want = product(operands[0], operands[1], withBias ? &operands[2] : nullptr), &got = outcome.kernel[0].data;
+      const std::vector<double> want = product(operands[0], operands[1], withBias ? &operands[2] : nullptr),
+                                &got = outcome.kernel[0].data;
       ASSERT_EQ(got.size(), want.size());
       for (size_t i = 0; i < got.size(); ++i)
         if (std::isfinite(want[i]))
           ASSERT_EQ(got[i], want[i]) << text << ", " << count << " rows, row " << i / out << ", column " << i % out;
         else
-          ASSERT_FALSE(std::isfinite(got[i])) << text << ", " << count << " rows, row " << i / out << ", column " << i % out;
+          ASSERT_FALSE(std::isfinite(got[i]))
+              << text << ", " << count << " rows, row " << i / out << ", column " << i % out;
     }
   }
 };
 
-// Below a unit and a vector, over a panel, over a tile of AMX, and round numbers; fewer rows than the micro-kernel's, as many and
-// more than a block.
+// Below a unit and a vector, over a panel, over a tile of AMX, and round numbers; fewer rows than the micro-kernel's,
+// as many and more than a block.
 TEST_P(Int8, EqualToTheBit) {
   bool bias = false;
-  for (auto [in, out] : std::initializer_list<std::pair<int64_t, int64_t>>{{1, 1}, {3, 10}, {5, 33}, {17, 33}, {64, 300}, {600, 65}})
+  for (auto [in, out] :
+       std::initializer_list<std::pair<int64_t, int64_t>>{{1, 1}, {3, 10}, {5, 33}, {17, 33}, {64, 300}, {600, 65}})
     ASSERT_NO_FATAL_FAILURE(check(in, out, bias = !bias, {1, 2, 3, 4, 5, 6, 7, 13, 33, 100}));
 }
 
@@ -119,7 +125,8 @@ TEST_P(Int8, RowsAndColumnsOfZerosAndOfAnySize) {
 
 // So that a search says the model is broken, as it does in f32; other rows are as they were.
 TEST_P(Int8, NaNAndInfinityStayInTheirRow) {
-  for (double bad : {std::numeric_limits<double>::quiet_NaN(), -std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+  for (double bad : {std::numeric_limits<double>::quiet_NaN(), -std::numeric_limits<double>::quiet_NaN(),
+                     std::numeric_limits<double>::infinity()}) {
     std::vector<double> without;
     for (bool present : {false, true}) {
       Options options{.cpu = GetParam().cpu, .evaluate = false};
@@ -128,7 +135,9 @@ TEST_P(Int8, NaNAndInfinityStayInTheirRow) {
           tensor.row(2)[7] = bad;
       };
       const std::vector<std::string> types = {rows(20), tensor(70, 20)};
-      const Outcome outcome = runKernel(Batch({5}, {1}), "xfc.linear %a0, %a1 in int8 : (" + types[0] + ", " + types[1] + ") -> (" + rows(70) + ")", types, options);
+      const Outcome outcome = runKernel(
+          Batch({5}, {1}), "xfc.linear %a0, %a1 in int8 : (" + types[0] + ", " + types[1] + ") -> (" + rows(70) + ")",
+          types, options);
       const Tensor &y = outcome.kernel[0];
       if (!present)
         without = y.data;

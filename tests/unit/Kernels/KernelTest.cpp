@@ -25,7 +25,8 @@ namespace xfc::test {
 // Batch
 //===--------------------------------------------------------------------------------------------------------===//
 
-Batch::Batch(std::vector<int> source, std::vector<int> target, int cacheRows, bool training, int firstSentence, std::vector<int> cached) {
+Batch::Batch(std::vector<int> source, std::vector<int> target, int cacheRows, bool training, int firstSentence,
+             std::vector<int> cached) {
   auto fill = [&](int set, const std::vector<int> &lengths) {
     Set &s = sets[set];
     s.offsets = {0};
@@ -42,8 +43,10 @@ Batch::Batch(std::vector<int> source, std::vector<int> target, int cacheRows, bo
     for (size_t i = 0; i < s.byId.size(); ++i)
       s.byId[i] = i;
     std::stable_sort(s.byId.begin(), s.byId.end(), [&](int a, int b) { return ids[set][a] < ids[set][b]; });
-    shape.sets[set] = {s.offsets.back(), static_cast<int64_t>(lengths.size()), s.offsets.data(), s.positions.data(),
-                       s.sequenceOf.data(), s.sentences.data(), s.byId.data()};
+    shape.sets[set] = {s.offsets.back(),    static_cast<int64_t>(lengths.size()),
+                       s.offsets.data(),    s.positions.data(),
+                       s.sequenceOf.data(), s.sentences.data(),
+                       s.byId.data()};
   };
   fill(XFC_SOURCE, source);
   fill(XFC_TARGET, target);
@@ -55,7 +58,8 @@ Batch::Batch(std::vector<int> source, std::vector<int> target, int cacheRows, bo
   shape.dropout_key[1] = 0x9abcdef0;
   shape.training = training;
 
-  const int relations[][2] = {{XFC_SOURCE, XFC_SOURCE}, {XFC_TARGET, XFC_TARGET}, {XFC_TARGET, XFC_SOURCE}, {XFC_TARGET, XFC_CACHE}};
+  const int relations[][2] = {
+      {XFC_SOURCE, XFC_SOURCE}, {XFC_TARGET, XFC_TARGET}, {XFC_TARGET, XFC_SOURCE}, {XFC_TARGET, XFC_CACHE}};
   for (int relation = 0; relation < XFC_KEY_RELATIONS; ++relation)
     for (int kind = 0; kind < 4; ++kind) {
       const bool padding = kind / 2, causal = kind % 2;
@@ -91,7 +95,8 @@ Batch::Batch(std::vector<int> source, std::vector<int> target, int cacheRows, bo
         }
         k.pairOffsets.push_back(k.pairOffsets.back() + int64_t(length) * count);
       }
-      shape.keys[index] = {k.keys.data(), k.begin.data(), k.count.data(), k.limit.data(), k.pairOffsets.data(), k.pairOffsets.back()};
+      shape.keys[index] = {k.keys.data(),  k.begin.data(),       k.count.data(),
+                           k.limit.data(), k.pairOffsets.data(), k.pairOffsets.back()};
     }
 }
 
@@ -102,8 +107,9 @@ Batch::Batch(std::vector<int> source, std::vector<int> target, int cacheRows, bo
 MLIRContext &context() {
   static MLIRContext *context = [] {
     auto *made = new MLIRContext(MLIRContext::Threading::DISABLED);
-    made->loadDialect<XFCDialect, func::FuncDialect, arith::ArithDialect, cf::ControlFlowDialect, linalg::LinalgDialect, LLVM::LLVMDialect,
-                      math::MathDialect, memref::MemRefDialect, NVVM::NVVMDialect, scf::SCFDialect, ub::UBDialect, vector::VectorDialect>();
+    made->loadDialect<XFCDialect, func::FuncDialect, arith::ArithDialect, cf::ControlFlowDialect, linalg::LinalgDialect,
+                      LLVM::LLVMDialect, math::MathDialect, memref::MemRefDialect, NVVM::NVVMDialect, scf::SCFDialect,
+                      ub::UBDialect, vector::VectorDialect>();
     return made;
   }();
   return *context;
@@ -231,8 +237,10 @@ struct CompiledOp::State {
   bool used(size_t result) const { return !op->getResult(result).use_empty(); }
 };
 
-CompiledOp::CompiledOp(const std::string &body, const std::vector<std::string> &types, const Options &options) : state(new State{body, options}) {
-  std::string text = "func.func @f(", list = body.substr(body.rfind("->") == std::string::npos ? body.rfind(':') + 1 : body.rfind("->") + 2);
+CompiledOp::CompiledOp(const std::string &body, const std::vector<std::string> &types, const Options &options)
+    : state(new State{body, options}) {
+  std::string text = "func.func @f(",
+              list = body.substr(body.rfind("->") == std::string::npos ? body.rfind(':') + 1 : body.rfind("->") + 2);
   for (size_t i = 0; i < types.size(); ++i)
     text += (i ? ", %a" : "%a") + std::to_string(i) + ": " + types[i];
   list.erase(0, list.find_first_not_of(" ("));
@@ -246,8 +254,8 @@ CompiledOp::CompiledOp(const std::string &body, const std::vector<std::string> &
     }
   if (options.decodingStep)
     text += ", %cache: !xfc.rows<cache, 1xf32>";
-  text += ") -> (" + returned + ") {\n  %r" + (results.size() > 1 ? ":" + std::to_string(results.size()) : "") + " = " + body + "\n  return " +
-          values + " : " + returned + "\n}\n";
+  text += ") -> (" + returned + ") {\n  %r" + (results.size() > 1 ? ":" + std::to_string(results.size()) : "") + " = " +
+          body + "\n  return " + values + " : " + returned + "\n}\n";
   state->module = parseSourceString<ModuleOp>(text, &context());
   if (!state->module)
     throw std::runtime_error("cannot parse: " + text);
@@ -335,7 +343,8 @@ Outcome CompiledOp::run(const Batch &batch) {
   for (auto [i, packing] : llvm::enumerate(packings)) {
     packed.emplace_back(packing.bytes);
     if (!options.weights.empty()) {
-      blocks.push_back(options.weights[packing.operand / 2].wanted[packing.operand % 2] ? packed.back().block() : Block{});
+      blocks.push_back(options.weights[packing.operand / 2].wanted[packing.operand % 2] ? packed.back().block()
+                                                                                        : Block{});
       continue;
     }
     code->pack(i, blocks[packing.operand], packed.back().block());
@@ -380,7 +389,8 @@ void expectClose(const Outcome &outcome, double tolerance, const std::string &wh
         scale = std::max(scale, std::abs(x));
     for (size_t j = 0; j < got.size(); ++j)
       if (!(got[j] == want[j] || std::abs(got[j] - want[j]) <= tolerance * scale)) {
-        ADD_FAILURE() << what << ", result " << i << ", element " << j << ": " << got[j] << ", expected " << want[j] << " to " << tolerance * scale;
+        ADD_FAILURE() << what << ", result " << i << ", element " << j << ": " << got[j] << ", expected " << want[j]
+                      << " to " << tolerance * scale;
         break;
       }
   }

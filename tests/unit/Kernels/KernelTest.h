@@ -16,8 +16,10 @@ namespace xfc::test {
 
 // A batch with everything abi.h describes, for sequences of the given lengths.
 struct Batch {
-  // `cached` says how many rows of the cache each target sequence sees, scattered and the same first ones for all; without it every second row.
-  Batch(std::vector<int> source, std::vector<int> target, int cacheRows = 40, bool training = true, int firstSentence = 0, std::vector<int> cached = {});
+  // `cached` says how many rows of the cache each target sequence sees, scattered and the same first ones for all;
+  // without it every second row.
+  Batch(std::vector<int> source, std::vector<int> target, int cacheRows = 40, bool training = true,
+        int firstSentence = 0, std::vector<int> cached = {});
   Batch(const Batch &) = delete;
   xfc_shape shape = {};
   std::vector<int32_t> ids[XFC_ROW_SETS]; // of every row, below `vocabulary`
@@ -44,20 +46,26 @@ struct Target {
   bool f64 = false;
   Device device = Device::CPU;
   std::string cpu = "x86-64-v3";
-  std::string compute = {}; // of products, if another
+  std::string compute = {};   // of products, if another
   std::string arch = "sm_80"; // of GPU/
   std::string element() const { return f64 ? "f64" : "f32"; }
   std::string name() const {
-    std::string name = (device == Device::Plain ? "plain_" : device == Device::GPU ? "gpu_" : "") + element() + (compute.empty() ? "" : "_" + compute) + (cpu == "x86-64-v3" ? "" : cpu.substr(6)) +
+    std::string name = (device == Device::Plain ? "plain_"
+                        : device == Device::GPU ? "gpu_"
+                                                : "") +
+                       element() + (compute.empty() ? "" : "_" + compute) + (cpu == "x86-64-v3" ? "" : cpu.substr(6)) +
                        (arch == "sm_80" ? "" : "_" + arch);
     std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
     return name;
   }
-  friend std::ostream &operator<<(std::ostream &out, const Target &target) { return out << target.name(); } // in messages of GoogleTest
+  friend std::ostream &operator<<(std::ostream &out, const Target &target) {
+    return out << target.name();
+  } // in messages of GoogleTest
   // What this machine lacks for it: features of the CPU that no other instructions can stand for.
   std::string missing() const;
 };
-inline const Target cpuTargets[] = {{.f64 = false}, {.f64 = true}}, plainTargets[] = {{.f64 = false, .device = Device::Plain}, {.f64 = true, .device = Device::Plain}};
+inline const Target cpuTargets[] = {{.f64 = false}, {.f64 = true}},
+                    plainTargets[] = {{.f64 = false, .device = Device::Plain}, {.f64 = true, .device = Device::Plain}};
 inline const Target gpuTargets[] = {{.device = Device::GPU}};
 inline std::string nameOf(const testing::TestParamInfo<Target> &target) { return target.param.name(); }
 
@@ -69,15 +77,15 @@ struct PackedWeight {
 
 struct Options {
   Device device = Device::CPU;
-  int64_t extraStride = 0;   // elements between rows beyond their width
+  int64_t extraStride = 0; // elements between rows beyond their width
   std::string cpu = "x86-64-v3";
   std::string arch = "sm_80"; // of GPU/
   std::vector<int64_t> immediates = {};
-  bool inPlace = false;      // the first result takes the first operand's buffer
+  bool inPlace = false;                   // the first result takes the first operand's buffer
   std::vector<PackedWeight> weights = {}; // an adam's; what it packs is compared with what the pack kernels make
-  std::vector<int> unused = {}; // results that nothing reads; the kernel must not write them
-  bool evaluate = true;      // whether the interpreter's answer is wanted
-  bool decodingStep = false; // the op's program has a cache
+  std::vector<int> unused = {};           // results that nothing reads; the kernel must not write them
+  bool evaluate = true;                   // whether the interpreter's answer is wanted
+  bool decodingStep = false;              // the op's program has a cache
   // Sets operands by hand (random in [-2, 2] otherwise).
   std::function<void(int64_t operand, Tensor &)> set = {};
 };
@@ -99,7 +107,8 @@ private:
   std::unique_ptr<State> state;
 };
 
-inline Outcome runKernel(const Batch &batch, const std::string &op, const std::vector<std::string> &types, const Options &options = {}) {
+inline Outcome runKernel(const Batch &batch, const std::string &op, const std::vector<std::string> &types,
+                         const Options &options = {}) {
   return CompiledOp(op, types, options).run(batch);
 }
 

@@ -1,6 +1,6 @@
-// Matrix products, their epilogues and their gradients against the interpreter, in f32, f64 and bf16, at odd shapes, with the
-// tiles of AVX2 and of AVX-512 (which LLVM cuts in two where the machine has none), and with AVX512-BF16 and AMX where the
-// machine has them.
+// Matrix products, their epilogues and their gradients against the interpreter, in f32, f64 and bf16, at odd shapes,
+// with the tiles of AVX2 and of AVX-512 (which LLVM cuts in two where the machine has none), and with AVX512-BF16 and
+// AMX where the machine has them.
 #include "KernelTest.h"
 #include <limits>
 
@@ -10,7 +10,8 @@ using namespace xfc::test;
 namespace {
 
 // AVX-512's tiles too: compiled for the host they are split in two.
-const Target matrixTargets[] = {{.f64 = false}, {.f64 = true}, {.f64 = false, .cpu = "x86-64-v4"}, {.f64 = true, .cpu = "x86-64-v4"}};
+const Target matrixTargets[] = {
+    {.f64 = false}, {.f64 = true}, {.f64 = false, .cpu = "x86-64-v4"}, {.f64 = true, .cpu = "x86-64-v4"}};
 const Target bf16Targets[] = {{.compute = "bf16"},
                               {.cpu = "x86-64-v4", .compute = "bf16"},
                               {.cpu = "x86-64-v4+bf16", .compute = "bf16"},
@@ -26,9 +27,13 @@ protected:
       GTEST_SKIP() << "this CPU lacks " << missing;
   }
   std::string element() const { return GetParam().element(); }
-  std::string rows(int64_t features) const { return "!xfc.rows<source, " + std::to_string(features) + "x" + element() + ">"; }
+  std::string rows(int64_t features) const {
+    return "!xfc.rows<source, " + std::to_string(features) + "x" + element() + ">";
+  }
   std::string row() const { return "!xfc.rows<source, " + element() + ">"; }
-  std::string tensor(int64_t a, int64_t b) const { return "tensor<" + std::to_string(a) + "x" + std::to_string(b) + "x" + element() + ">"; }
+  std::string tensor(int64_t a, int64_t b) const {
+    return "tensor<" + std::to_string(a) + "x" + std::to_string(b) + "x" + element() + ">";
+  }
   std::string tensor(int64_t a) const { return "tensor<" + std::to_string(a) + "x" + element() + ">"; }
 
   static std::string textOf(const std::string &op, const std::vector<std::string> &types, const std::string &results) {
@@ -42,13 +47,14 @@ protected:
     return text + ") -> (" + results + ")";
   }
 
-  // One kernel on several batches. A sum of n terms takes n roundings, which add up as a random walk does, and its largest
-  // value grows like sqrt(n) too, so an error relative to that stays at a few times sqrt(n) / 4 roundings; 4 more are for
-  // the epilogue's functions.
+  // One kernel on several batches. A sum of n terms takes n roundings, which add up as a random walk does, and its
+  // largest value grows like sqrt(n) too, so an error relative to that stays at a few times sqrt(n) / 4 roundings; 4
+  // more are for the epilogue's functions.
   void check(const std::vector<std::vector<int>> &batches, const std::string &op, const std::vector<std::string> &types,
              const std::string &results, int64_t terms, Options options = {}, bool training = true) {
     const std::string text = textOf(op, types, results);
-    const double rounding = GetParam().f64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
+    const double rounding =
+        GetParam().f64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
     options.cpu = GetParam().cpu;
     options.device = GetParam().device;
     options.arch = GetParam().arch;
@@ -66,31 +72,35 @@ protected:
       for (int64_t out : widths) {
         const std::string t = rows(out);
         check({{9, 31}},
-              "xfc.linear %a0, %a1 bias %a2 {\n^bb0(%y: " + t + "):\n  %p = xfc.activation relu %y : <source, " + std::to_string(out) + "x" +
-                  element() + ">\n  %d = xfc.dropout %p {rate = 0.3, id = 9 : i64} : " + t + "\n  xfc.yield %d : " + t + "\n}",
+              "xfc.linear %a0, %a1 bias %a2 {\n^bb0(%y: " + t + "):\n  %p = xfc.activation relu %y : <source, " +
+                  std::to_string(out) + "x" + element() + ">\n  %d = xfc.dropout %p {rate = 0.3, id = 9 : i64} : " + t +
+                  "\n  xfc.yield %d : " + t + "\n}",
               {rows(20), tensor(out, 20), tensor(out)}, t, 20, {.immediates = {9}}, training);
         check({{9, 31}},
               "xfc.linear %a0, %a1 with %a2 {\n^bb0(%y: " + t + ", %e: " + t + "):\n  %s = xfc.add %y, %e : " + t +
-                  "\n  %p = xfc.activation gelu %s : <source, " + std::to_string(out) + "x" + element() + ">\n  xfc.yield %s, %p : " + t + ", " +
-                  t + "\n}",
+                  "\n  %p = xfc.activation gelu %s : <source, " + std::to_string(out) + "x" + element() +
+                  ">\n  xfc.yield %s, %p : " + t + ", " + t + "\n}",
               {rows(20), tensor(out, 20), t}, t + ", " + t, 20, {.extraStride = 2}, training);
         check({{9, 31}},
               "xfc.linear_input_grad %a0, %a1 with %a2 {\n^bb0(%y: " + t + ", %e: " + t +
-                  "):\n  %d = xfc.dropout %y {rate = 0.5, id = 3 : i64} : " + t + "\n  %g = xfc.activation_grad relu %d, %e : <source, " +
-                  std::to_string(out) + "x" + element() + ">\n  xfc.yield %g : " + t + "\n}",
+                  "):\n  %d = xfc.dropout %y {rate = 0.5, id = 3 : i64} : " + t +
+                  "\n  %g = xfc.activation_grad relu %d, %e : <source, " + std::to_string(out) + "x" + element() +
+                  ">\n  xfc.yield %g : " + t + "\n}",
               {rows(20), tensor(20, out), t}, t, 20, {.immediates = {3}}, training);
         check({{9, 31}},
               "xfc.linear_input_grad %a0, %a1 with %a2 {\n^bb0(%y: " + t + ", %e: " + t +
-                  "):\n  %d = xfc.dropout %y {rate = 0.5, id = 3 : i64, kept} : " + t + "\n  %g = xfc.activation_grad relu %d, %e : <source, " +
-                  std::to_string(out) + "x" + element() + ">\n  xfc.yield %g : " + t + "\n}",
+                  "):\n  %d = xfc.dropout %y {rate = 0.5, id = 3 : i64, kept} : " + t +
+                  "\n  %g = xfc.activation_grad relu %d, %e : <source, " + std::to_string(out) + "x" + element() +
+                  ">\n  xfc.yield %g : " + t + "\n}",
               {rows(20), tensor(20, out), t}, t, 20, {}, training);
       }
   }
 
-  // A row's result is the same to the bit wherever it stands and whatever stands beside it: products are cut by rows, never
-  // summed by them. Rows are taken from the same 200; operands with the batch's number of rows are rows of it. Ids count up from
-  // `lowestId`: -1, a label that counts nowhere, or 0.
-  void checkRowsAlone(const std::string &op, const std::vector<std::string> &types, const std::string &results, std::vector<int> unused = {}, int lowestId = -1) {
+  // A row's result is the same to the bit wherever it stands and whatever stands beside it: products are cut by rows,
+  // never summed by them. Rows are taken from the same 200; operands with the batch's number of rows are rows of it.
+  // Ids count up from `lowestId`: -1, a label that counts nowhere, or 0.
+  void checkRowsAlone(const std::string &op, const std::vector<std::string> &types, const std::string &results,
+                      std::vector<int> unused = {}, int lowestId = -1) {
     constexpr int most = 200;
     int first = 0;
     const std::string text = textOf(op, types, results);
@@ -102,7 +112,14 @@ protected:
         tensor.data[i] = isIds ? static_cast<int64_t>(at) % 37 + lowestId : std::sin(at * (operand + 1) * 0.7);
       }
     };
-    CompiledOp kernel(text, types, {.device = GetParam().device, .extraStride = 1, .cpu = GetParam().cpu, .arch = GetParam().arch, .unused = std::move(unused), .evaluate = false, .set = set});
+    CompiledOp kernel(text, types,
+                      {.device = GetParam().device,
+                       .extraStride = 1,
+                       .cpu = GetParam().cpu,
+                       .arch = GetParam().arch,
+                       .unused = std::move(unused),
+                       .evaluate = false,
+                       .set = set});
     const Outcome all = kernel.run(Batch({most}, {1}));
     auto expectSame = [&](int count, int from) {
       first = from;
@@ -111,7 +128,8 @@ protected:
         const std::vector<double> &got = some.kernel[result].data, &want = all.kernel[result].data;
         const int64_t features = all.kernel[result].features();
         ASSERT_TRUE(std::equal(got.begin(), got.end(), want.begin() + from * features))
-            << text << ", result " << result << ": " << count << " rows from row " << from << " differ from the same among " << most;
+            << text << ", result " << result << ": " << count << " rows from row " << from
+            << " differ from the same among " << most;
       }
     };
     // A GPU's tiles begin at multiples of 16 and of 64 rows; the interpreter of PTX takes its time.
@@ -139,7 +157,8 @@ const std::vector<std::vector<int>> batches = {{1}, {5}, {6}, {7}, {13}, {14}, {
 TEST_P(Matrix, Linear) {
   for (auto [in, out] : shapes) {
     check(batches, "xfc.linear %a0, %a1", {rows(in), tensor(out, in)}, rows(out), in);
-    check({{9, 31}}, "xfc.linear %a0, %a1 bias %a2", {rows(in), tensor(out, in), tensor(out)}, rows(out), in, {.extraStride = 3});
+    check({{9, 31}}, "xfc.linear %a0, %a1 bias %a2", {rows(in), tensor(out, in), tensor(out)}, rows(out), in,
+          {.extraStride = 3});
   }
 }
 
@@ -154,11 +173,14 @@ TEST_P(Matrix, WeightGradients) {
   for (auto [in, out] : shapes) {
     const std::vector<std::vector<int>> some = {{1}, {7}, {80, 70}, {300, 1, 20}};
     check(some, "xfc.linear_weight_grad %a0, %a1", {rows(out), rows(in)}, tensor(out, in), 321, {.extraStride = 2});
-    check(some, "xfc.linear_weight_grad %a0, %a1", {rows(out), rows(in)}, tensor(out, in) + ", " + tensor(out), 321, {.extraStride = 5});
+    check(some, "xfc.linear_weight_grad %a0, %a1", {rows(out), rows(in)}, tensor(out, in) + ", " + tensor(out), 321,
+          {.extraStride = 5});
   }
   // Many tiles; and enough of them for the GPU's large ones.
-  check({{300}}, "xfc.linear_weight_grad %a0, %a1", {rows(1300), rows(20)}, tensor(1300, 20) + ", " + tensor(1300), 300);
-  check({{9, 8}}, "xfc.linear_weight_grad %a0, %a1", {rows(1030), rows(390)}, tensor(1030, 390) + ", " + tensor(1030), 17);
+  check({{300}}, "xfc.linear_weight_grad %a0, %a1", {rows(1300), rows(20)}, tensor(1300, 20) + ", " + tensor(1300),
+        300);
+  check({{9, 8}}, "xfc.linear_weight_grad %a0, %a1", {rows(1030), rows(390)}, tensor(1030, 390) + ", " + tensor(1030),
+        17);
   // Whole panels of x, over a tile of them, and fewer outputs than the micro-kernel's rows.
   check({{9, 8}}, "xfc.linear_weight_grad %a0, %a1", {rows(515), rows(576)}, tensor(515, 576) + ", " + tensor(515), 17);
   check({{300}}, "xfc.linear_weight_grad %a0, %a1", {rows(4), rows(64)}, tensor(4, 64) + ", " + tensor(4), 300);
@@ -170,7 +192,8 @@ TEST_P(FusedMatrix, WeightGradientsOfManyRows) {
     const std::string results = tensor(out, in) + ", " + tensor(out);
     const std::vector<std::vector<int>> many = {{2048}, {2049}, {2000, 2096}, {4500}};
     check(many, "xfc.linear_weight_grad %a0, %a1", {rows(out), rows(in)}, results, 4500);
-    check({{2100}}, "xfc.linear_weight_grad %a0, %a1", {rows(out), rows(in)}, results, 2100, {.extraStride = 3, .unused = {0}});
+    check({{2100}}, "xfc.linear_weight_grad %a0, %a1", {rows(out), rows(in)}, results, 2100,
+          {.extraStride = 3, .unused = {0}});
     check({{2100}}, "xfc.linear_weight_grad %a0, %a1", {rows(out), rows(in)}, results, 2100, {.unused = {1}});
   }
 }
@@ -193,18 +216,21 @@ TEST_P(FusedMatrix, LinearCrossEntropy) {
   for (int64_t vocabulary : {40, 300}) // ids are below 37
     for (const std::vector<int> &unused : {std::vector<int>{}, {2}, {1, 2, 3}}) {
       const std::string results = row() + ", " + row() + ", " + rows(vocabulary) + ", " + row();
-      check(some, "xfc.linear_cross_entropy %a0, %a1, %a2, %a3, %a4", {rows(30), tensor(vocabulary, 30), tensor(vocabulary), ids, scalar},
-            results, vocabulary, {.unused = unused, .set = setWithPads(3)});
-      check(some, "xfc.linear_cross_entropy %a0, %a1, %a2, %a3", {rows(30), tensor(vocabulary, 30), ids, scalar}, results, vocabulary,
-            {.extraStride = 3, .unused = unused, .set = setWithPads(2)});
+      check(some, "xfc.linear_cross_entropy %a0, %a1, %a2, %a3, %a4",
+            {rows(30), tensor(vocabulary, 30), tensor(vocabulary), ids, scalar}, results, vocabulary,
+            {.unused = unused, .set = setWithPads(3)});
+      check(some, "xfc.linear_cross_entropy %a0, %a1, %a2, %a3", {rows(30), tensor(vocabulary, 30), ids, scalar},
+            results, vocabulary, {.extraStride = 3, .unused = unused, .set = setWithPads(2)});
     }
   // An error of a logit, of which some are near 10, is one of its exponent.
   for (int64_t vocabulary : {40, 300}) {
     const int64_t terms = 16 * vocabulary;
     const std::string results = row() + ", " + row() + ", " + rows(vocabulary);
     check(some, "xfc.linear_cross_entropy_with_grad %a0, %a1, %a2, %a3, %a4, %a5",
-          {rows(30), tensor(vocabulary, 30), tensor(vocabulary), ids, scalar, row()}, results, terms, {.set = setWithPads(3)});
-    check(some, "xfc.linear_cross_entropy_with_grad %a0, %a1, %a2, %a3, %a4", {rows(30), tensor(vocabulary, 30), ids, scalar, row()}, results, terms,
+          {rows(30), tensor(vocabulary, 30), tensor(vocabulary), ids, scalar, row()}, results, terms,
+          {.set = setWithPads(3)});
+    check(some, "xfc.linear_cross_entropy_with_grad %a0, %a1, %a2, %a3, %a4",
+          {rows(30), tensor(vocabulary, 30), ids, scalar, row()}, results, terms,
           {.extraStride = 3, .unused = {1}, .set = setWithPads(2)});
   }
 }
@@ -219,7 +245,8 @@ TEST_P(FusedMatrix, LinearCandidates) {
   struct Case {
     int64_t vocabulary, slab, count;
   };
-  for (auto [vocabulary, slab, count] : {Case{40, 64, 8}, {70, 64, 8}, {300, 64, 3}, {300, 192, 8}, {1000, 512, 8}, {130, 128, 1}, {500, 128, 20}}) {
+  for (auto [vocabulary, slab, count] :
+       {Case{40, 64, 8}, {70, 64, 8}, {300, 64, 3}, {300, 192, 8}, {1000, 512, 8}, {130, 128, 1}, {500, 128, 20}}) {
     const int64_t slabs = (vocabulary + slab - 1) / slab;
     const std::string list = "!xfc.rows<source, " + std::to_string(slabs * count) + "xi32>";
     const std::string results = list + ", " + rows(slabs * count) + ", " + rows(slabs) + ", " + row();
@@ -227,8 +254,8 @@ TEST_P(FusedMatrix, LinearCandidates) {
     const std::string attributesBelow70 = " {excluded = array<i64: 1>, slab = " + std::to_string(slab) + " : i64}";
     check(some, "xfc.linear_candidates %a0, %a1, %a2, %a3" + (vocabulary > 70 ? attributes : attributesBelow70),
           {rows(30), tensor(vocabulary, 30), tensor(vocabulary), ids}, results, vocabulary, {.set = set});
-    check({{80}}, "xfc.linear_candidates %a0, %a1, %a2" + attributesBelow70, {rows(600), tensor(vocabulary, 600), ids}, results, vocabulary,
-          {.extraStride = 3, .unused = {3}, .set = set});
+    check({{80}}, "xfc.linear_candidates %a0, %a1, %a2" + attributesBelow70, {rows(600), tensor(vocabulary, 600), ids},
+          results, vocabulary, {.extraStride = 3, .unused = {3}, .set = set});
   }
 }
 
@@ -246,9 +273,9 @@ TEST_P(Matrix, LinearRowsDoNotTouchEachOther) {
 TEST_P(FusedMatrix, EpilogueRowsDoNotTouchEachOther) {
   for (int64_t out : {10, 130}) {
     const std::string t = rows(out);
-    checkRowsAlone("xfc.linear %a0, %a1 bias %a2 with %a3 {\n^bb0(%y: " + t + ", %e: " + t + "):\n  %p = xfc.activation gelu %y : <source, " +
-                       std::to_string(out) + "x" + element() + ">\n  %s = xfc.add %p, %e : " + t + "\n  xfc.yield %s, %p : " + t + ", " + t +
-                       "\n}",
+    checkRowsAlone("xfc.linear %a0, %a1 bias %a2 with %a3 {\n^bb0(%y: " + t + ", %e: " + t +
+                       "):\n  %p = xfc.activation gelu %y : <source, " + std::to_string(out) + "x" + element() +
+                       ">\n  %s = xfc.add %p, %e : " + t + "\n  xfc.yield %s, %p : " + t + ", " + t + "\n}",
                    {rows(33), tensor(out, 33), tensor(out), t}, t + ", " + t);
   }
 }
@@ -260,7 +287,8 @@ TEST_P(Matrix, InputGradRowsDoNotTouchEachOther) {
 
 TEST_P(FusedMatrix, CrossEntropyRowsDoNotTouchEachOther) {
   for (const std::vector<int> &unused : {std::vector<int>{}, {2}})
-    checkRowsAlone("xfc.linear_cross_entropy %a0, %a1, %a2, %a3", {rows(33), tensor(70, 33), ids, "tensor<" + element() + ">"},
+    checkRowsAlone("xfc.linear_cross_entropy %a0, %a1, %a2, %a3",
+                   {rows(33), tensor(70, 33), ids, "tensor<" + element() + ">"},
                    row() + ", " + row() + ", " + rows(70) + ", " + row(), unused);
 }
 
@@ -290,13 +318,15 @@ TEST_P(GPUMatrix, ChunksOfRowsAreAddedInTheirOrder) {
     }
   }
   for (size_t result = 0; result < 2; ++result)
-    EXPECT_TRUE(std::equal(sums[result].begin(), sums[result].end(), all.kernel[result].data.begin())) << "result " << result;
+    EXPECT_TRUE(std::equal(sums[result].begin(), sums[result].end(), all.kernel[result].data.begin()))
+        << "result " << result;
 }
 
 INSTANTIATE_TEST_SUITE_P(GPU, GPUMatrix, testing::ValuesIn(gpuMatrixTargets), nameOf);
 
-// By warpgroups, of sm_90a: over 128 columns. Rows whose features are not a multiple of 4 and rows apart by other than 16 bytes; less than a block of K,
-// more of them than stages, and a part of one; columns over a tile. Rows of one block of a cluster, of both, and of a second cluster.
+// By warpgroups, of sm_90a: over 128 columns. Rows whose features are not a multiple of 4 and rows apart by other than
+// 16 bytes; less than a block of K, more of them than stages, and a part of one; columns over a tile. Rows of one block
+// of a cluster, of both, and of a second cluster.
 class WarpgroupMatrix : public Matrix {
 protected:
   struct Case {
@@ -304,21 +334,26 @@ protected:
     int64_t extraStride;
     std::vector<std::vector<int>> batches;
   };
-  const std::vector<Case> cases = {
-      {{24, 130}, 0, {{1}, {9, 120}, {200, 57}}}, {{33, 300}, 0, {{40}}}, {{64, 256}, 4, {{1}, {200}}}, {{64, 256}, 3, {{40}}}, {{600, 260}, 0, {{73}}}};
+  const std::vector<Case> cases = {{{24, 130}, 0, {{1}, {9, 120}, {200, 57}}},
+                                   {{33, 300}, 0, {{40}}},
+                                   {{64, 256}, 4, {{1}, {200}}},
+                                   {{64, 256}, 3, {{40}}},
+                                   {{600, 260}, 0, {{73}}}};
 };
 
 TEST_P(WarpgroupMatrix, Linear) {
   for (const auto &[shape, extraStride, some] : cases) {
     const auto [in, out] = shape;
-    check(some, "xfc.linear %a0, %a1 bias %a2", {rows(in), tensor(out, in), tensor(out)}, rows(out), in, {.extraStride = extraStride});
+    check(some, "xfc.linear %a0, %a1 bias %a2", {rows(in), tensor(out, in), tensor(out)}, rows(out), in,
+          {.extraStride = extraStride});
   }
 }
 
 TEST_P(WarpgroupMatrix, LinearInputGrad) {
   for (const auto &[shape, extraStride, some] : cases) {
     const auto [out, in] = shape;
-    check(some, "xfc.linear_input_grad %a0, %a1", {rows(out), tensor(out, in)}, rows(in), out, {.extraStride = extraStride});
+    check(some, "xfc.linear_input_grad %a0, %a1", {rows(out), tensor(out, in)}, rows(in), out,
+          {.extraStride = extraStride});
   }
 }
 

@@ -14,21 +14,28 @@ protected:
   bool plain() const { return device() == Device::Plain; }
   bool cpu() const { return device() == Device::CPU; }
   std::string element() const { return GetParam().element(); }
-  std::string rows(const std::string &set, const std::string &shape) const { return "!xfc.rows<" + set + ", " + shape + "x" + element() + ">"; }
+  std::string rows(const std::string &set, const std::string &shape) const {
+    return "!xfc.rows<" + set + ", " + shape + "x" + element() + ">";
+  }
   std::string row(const std::string &set) const { return "!xfc.rows<" + set + ", " + element() + ">"; }
   std::string ids(const std::string &set) const { return "!xfc.rows<" + set + ", i32>"; }
-  std::string tensor(const std::string &shape) const { return "tensor<" + shape + (shape.empty() ? "" : "x") + element() + ">"; }
-  std::string pairs(const std::string &kind, int heads) const { return "!xfc.pairs<" + kind + ", " + std::to_string(heads) + "x" + element() + ">"; }
+  std::string tensor(const std::string &shape) const {
+    return "tensor<" + shape + (shape.empty() ? "" : "x") + element() + ">";
+  }
+  std::string pairs(const std::string &kind, int heads) const {
+    return "!xfc.pairs<" + kind + ", " + std::to_string(heads) + "x" + element() + ">";
+  }
 
-  void check(const Batch &batch, const std::string &op, const std::vector<std::string> &types, const std::string &results,
-             Options options = {}) {
+  void check(const Batch &batch, const std::string &op, const std::vector<std::string> &types,
+             const std::string &results, Options options = {}) {
     std::string text = op + " : (";
     for (size_t i = 0; i < types.size(); ++i)
       text += (i ? ", " : "") + types[i];
     check(batch, text + ") -> (" + results + ")", types, options);
   }
   // An op whose operands and result have one type.
-  void checkSame(const Batch &batch, const std::string &op, const std::string &type, int operands, Options options = {}) {
+  void checkSame(const Batch &batch, const std::string &op, const std::string &type, int operands,
+                 Options options = {}) {
     check(batch, op + " : " + type, std::vector<std::string>(operands, type), options);
   }
   void check(const Batch &batch, const std::string &text, const std::vector<std::string> &types, Options options) {
@@ -70,17 +77,21 @@ TEST_P(Rows, Dropout) {
     Batch batch(sourceLengths, targetLengths, 40, training);
     for (const char *width : {"5", "64", "100", "150"})
       for (int extraStride : {0, 2})
-        checkSame(batch, "xfc.dropout %a0 {rate = 0.3, id = 7 : i64}", rows("target", width), 1, {.extraStride = extraStride, .immediates = {7}});
+        checkSame(batch, "xfc.dropout %a0 {rate = 0.3, id = 7 : i64}", rows("target", width), 1,
+                  {.extraStride = extraStride, .immediates = {7}});
     for (const char *width : {"5", "64", "150"})
-      checkSame(batch, "xfc.dropout %a0 {rate = 0.3, id = 7 : i64, kept}", rows("target", width), 1, {.extraStride = 3});
+      checkSame(batch, "xfc.dropout %a0 {rate = 0.3, id = 7 : i64, kept}", rows("target", width), 1,
+                {.extraStride = 3});
     for (const char *kind : {"source, source, padding", "target, target, causal", "target, source"})
-      checkSame(batch, "xfc.dropout %a0 {rate = 0.3, id = 5 : i64}", pairs(kind, 3), 1, {.immediates = {5}, .inPlace = true});
+      checkSame(batch, "xfc.dropout %a0 {rate = 0.3, id = 5 : i64}", pairs(kind, 3), 1,
+                {.immediates = {5}, .inPlace = true});
   }
 }
 
 TEST_P(Rows, PositionsAndCache) {
   Batch batch(sourceLengths, targetLengths, 400);
-  check(batch, "xfc.add_positions %a0, %a1", {rows("source", "19"), tensor("80x19")}, rows("source", "19"), {.extraStride = 5});
+  check(batch, "xfc.add_positions %a0, %a1", {rows("source", "19"), tensor("80x19")}, rows("source", "19"),
+        {.extraStride = 5});
   check(batch, "xfc.positions_grad %a0", {rows("source", "19")}, tensor("80x19"));
   check(batch, "xfc.positions_grad %a0", {rows("source", "70")}, tensor("80x70"), {.extraStride = 5});
   for (const char *width : {"19", "20"})
@@ -91,8 +102,10 @@ TEST_P(Rows, PositionsAndCache) {
 TEST_P(Rows, Embedding) {
   Batch batch(sourceLengths, targetLengths);
   for (std::string width : {"5", "48", "300"}) {
-    check(batch, "xfc.embedding %a0, %a1 {scale = 3.0}", {ids("source"), tensor("37x" + width)}, rows("source", width), {.extraStride = 3});
-    check(batch, "xfc.embedding_grad %a0, %a1 {scale = 3.0}", {rows("source", width), ids("source")}, tensor("37x" + width), {.extraStride = 3});
+    check(batch, "xfc.embedding %a0, %a1 {scale = 3.0}", {ids("source"), tensor("37x" + width)}, rows("source", width),
+          {.extraStride = 3});
+    check(batch, "xfc.embedding_grad %a0, %a1 {scale = 3.0}", {rows("source", width), ids("source")},
+          tensor("37x" + width), {.extraStride = 3});
     // Most of this vocabulary is in no row.
     check(batch, "xfc.embedding_grad %a0, %a1", {rows("target", width), ids("target")}, tensor("700x" + width));
   }
@@ -107,12 +120,14 @@ TEST_P(Rows, Norm) {
   for (std::string width : {"1", "5", "32", "100", "1200"})
     for (std::string kind : {"", ", kind = 1 : i32", ", unbiased", ", unbiased, eps_in_std", ", eps_in_std"}) {
       const bool rms = kind.find("kind") != std::string::npos;
-      std::string attributes = " {eps = 1.0e-3" + kind + "}", x = rows("source", width), w = tensor(width), stats = rows("source", "2");
+      std::string attributes = " {eps = 1.0e-3" + kind + "}", x = rows("source", width), w = tensor(width),
+                  stats = rows("source", "2");
       if (!rms)
         check(batch, "xfc.norm %a0, %a1, %a2" + attributes, {x, w, w}, x + ", " + stats, {.extraStride = 3});
       check(batch, "xfc.norm %a0, %a1" + attributes, {x, w}, x + ", " + stats);
       if (!rms && !plain())
-        check(batch, "xfc.add_norm %a0, %a1, %a2, %a3" + attributes, {x, x, w, w}, x + ", " + x + ", " + stats, {.extraStride = 1});
+        check(batch, "xfc.add_norm %a0, %a1, %a2, %a3" + attributes, {x, x, w, w}, x + ", " + x + ", " + stats,
+              {.extraStride = 1});
       if (!plain())
         check(batch, "xfc.add_norm %a0, %a1, %a2" + attributes, {x, x, w}, x + ", " + x + ", " + stats);
       // Statistics of a plausible norm: a mean, and a positive r.
@@ -130,13 +145,17 @@ TEST_P(Rows, Norm) {
       // Parts of some rows each, and of none or one.
       for (int parts : {3, 150}) {
         const std::string sums = tensor(std::to_string(parts) + "x" + width);
-        check(batch, "xfc.norm_grad_with_parts %a0, %a1, %a2, %a3" + attributes, {x, x, w, stats}, x + ", " + sums + (rms ? "" : ", " + sums), options);
-        check(batch, "xfc.norm_grad_with_parts %a0, %a1, %a2, %a3, %a4" + attributes, {x, x, w, stats, x}, x + ", " + sums + ", " + sums, options);
+        check(batch, "xfc.norm_grad_with_parts %a0, %a1, %a2, %a3" + attributes, {x, x, w, stats},
+              x + ", " + sums + (rms ? "" : ", " + sums), options);
+        check(batch, "xfc.norm_grad_with_parts %a0, %a1, %a2, %a3, %a4" + attributes, {x, x, w, stats, x},
+              x + ", " + sums + ", " + sums, options);
       }
     }
   Batch many({1200, 3}, {1});
-  check(batch, "xfc.norm %a0, %a1 {eps = 1.0e-3}", {rows("source", "1101"), tensor("1101")}, rows("source", "1101") + ", " + rows("source", "2"));
-  check(many, "xfc.norm_weight_grad %a0, %a1, %a2", {rows("source", "20"), rows("source", "20"), rows("source", "2")}, tensor("20") + ", " + tensor("20"));
+  check(batch, "xfc.norm %a0, %a1 {eps = 1.0e-3}", {rows("source", "1101"), tensor("1101")},
+        rows("source", "1101") + ", " + rows("source", "2"));
+  check(many, "xfc.norm_weight_grad %a0, %a1, %a2", {rows("source", "20"), rows("source", "20"), rows("source", "2")},
+        tensor("20") + ", " + tensor("20"));
   for (std::string width : {"1", "5", "32", "100"}) {
     std::string x = rows("source", width), w = tensor(width), stats = rows("source", "2");
     check(batch, "xfc.norm_weight_grad %a0, %a1, %a2", {x, x, stats}, w + ", " + w, {.extraStride = 3});
@@ -150,23 +169,27 @@ TEST_P(Rows, Norm) {
   const std::string x = rows("source", "20"), parts = tensor("4x20");
   if (cpu())
     for (int unused : {0, 1, 2})
-      check(many, "xfc.norm_grad_with_parts %a0, %a1, %a2, %a3 {eps = 1.0e-3}", {x, x, tensor("20"), rows("source", "2")}, x + ", " + parts + ", " + parts,
-            {.unused = {unused}});
+      check(many, "xfc.norm_grad_with_parts %a0, %a1, %a2, %a3 {eps = 1.0e-3}",
+            {x, x, tensor("20"), rows("source", "2")}, x + ", " + parts + ", " + parts, {.unused = {unused}});
 }
 
 TEST_P(Rows, NormGradEpsInStd) {
   Batch batch({3, 5}, {1});
   for (std::string variant : {"eps_in_std", "eps_in_std, unbiased"}) {
-    std::string x = rows("source", "12"), w = tensor("12"), stats = rows("source", "2"), attributes = " {eps = 1.0e-3, " + variant + "}";
+    std::string x = rows("source", "12"), w = tensor("12"), stats = rows("source", "2"),
+                attributes = " {eps = 1.0e-3, " + variant + "}";
     std::vector<double> values;
     Options forward{.device = device(), .set = [&](int64_t operand, Tensor &t) {
-      if (operand == 0) {
-        std::fill_n(t.data.begin(), 12, 0.0); // std is 0
-        values = t.data;
-      }
-    }};
-    Outcome statistics = runKernel(batch, "xfc.norm %a0, %a1" + attributes + " : (" + x + ", " + w + ") -> (" + x + ", " + stats + ")", {x, w}, forward);
-    check(batch, "xfc.norm_grad %a0, %a1, %a2, %a3" + attributes, {x, x, w, stats}, x, {.set = [&](int64_t operand, Tensor &t) {
+                      if (operand == 0) {
+                        std::fill_n(t.data.begin(), 12, 0.0); // std is 0
+                        values = t.data;
+                      }
+                    }};
+    Outcome statistics =
+        runKernel(batch, "xfc.norm %a0, %a1" + attributes + " : (" + x + ", " + w + ") -> (" + x + ", " + stats + ")",
+                  {x, w}, forward);
+    check(batch, "xfc.norm_grad %a0, %a1, %a2, %a3" + attributes, {x, x, w, stats}, x,
+          {.set = [&](int64_t operand, Tensor &t) {
             if (operand == 1)
               t.data = values;
             if (operand == 3)
@@ -175,7 +198,8 @@ TEST_P(Rows, NormGradEpsInStd) {
   }
 }
 
-const char *const pairKinds[] = {"source, source", "source, source, padding", "target, target, causal", "target, target, padding causal", "target, source, padding"};
+const char *const pairKinds[] = {"source, source", "source, source, padding", "target, target, causal",
+                                 "target, target, padding causal", "target, source, padding"};
 
 TEST_P(Rows, ElementwisePairs) {
   Batch batch(sourceLengths, targetLengths);
@@ -199,38 +223,47 @@ TEST_P(Rows, Pairs) {
     int64_t calls = 0;
     // Some rows of nothing but minus infinity: they give 0.
     checkSame(batch, "xfc.softmax %a0", p, 1, {.inPlace = true, .set = [&](int64_t, Tensor &t) {
-                for (double &x : t.data)
-                  if (calls++ % 3 == 0 || calls < 60)
-                    x = -INFINITY;
-              }});
+                                                 for (double &x : t.data)
+                                                   if (calls++ % 3 == 0 || calls < 60)
+                                                     x = -INFINITY;
+                                               }});
   }
 }
 
 TEST_P(FusedRows, Attention) {
   Batch batch(sourceLengths, targetLengths);
   for (auto [keyDim, valueDim] : {std::pair{5, 5}, {7, 3}, {16, 16}, {40, 128}})
-    for (auto [queries, keys, flags] : {std::tuple{"source", "source", "padding"}, {"target", "target", "padding, causal"}, {"target", "source", ""}})
+    for (auto [queries, keys, flags] :
+         {std::tuple{"source", "source", "padding"}, {"target", "target", "padding, causal"}, {"target", "source", ""}})
       for (bool dropout : {false, true}) {
         const int heads = 3;
-        std::string attributes = std::string(" {heads = 3 : i64, scale = 0.4") + (*flags ? ", " : "") + flags + (dropout ? ", rate = 0.3, id = 9 : i64" : "") + "}";
-        std::string kind = std::string(queries) + ", " + keys + (*flags ? ", " : "") + (std::string(flags) == "padding, causal" ? "padding causal" : flags);
+        std::string attributes = std::string(" {heads = 3 : i64, scale = 0.4") + (*flags ? ", " : "") + flags +
+                                 (dropout ? ", rate = 0.3, id = 9 : i64" : "") + "}";
+        std::string kind = std::string(queries) + ", " + keys + (*flags ? ", " : "") +
+                           (std::string(flags) == "padding, causal" ? "padding causal" : flags);
         std::string q = rows(queries, std::to_string(heads * keyDim)), k = rows(keys, std::to_string(heads * keyDim));
-        std::string v = rows(keys, std::to_string(heads * valueDim)), o = rows(queries, std::to_string(heads * valueDim)), lse = rows(queries, "3");
+        std::string v = rows(keys, std::to_string(heads * valueDim)),
+                    o = rows(queries, std::to_string(heads * valueDim)), lse = rows(queries, "3");
         Options options{.extraStride = 3, .immediates = {9}};
         check(batch, "xfc.attention %a0, %a1, %a2" + attributes, {q, k, v}, o + ", " + lse, options);
         if (keyDim == 7)
-          check(batch, "xfc.attention %a0, %a1, %a2" + attributes, {q, k, v}, o + ", " + lse + ", " + pairs(kind, 3), options);
+          check(batch, "xfc.attention %a0, %a1, %a2" + attributes, {q, k, v}, o + ", " + lse + ", " + pairs(kind, 3),
+                options);
         // The gradient recomputes from o and lse, so it gets those that belong to its operands.
         std::vector<Tensor> saved;
-        Outcome forward = runKernel(batch, "xfc.attention %a0, %a1, %a2" + attributes + " : (" + q + ", " + k + ", " + v + ") -> (" + o + ", " + lse + ")", {q, k, v},
-                                    {.device = device(), .immediates = {9}, .set = [&](int64_t, Tensor &t) { saved.push_back(t); }});
+        Outcome forward = runKernel(
+            batch,
+            "xfc.attention %a0, %a1, %a2" + attributes + " : (" + q + ", " + k + ", " + v + ") -> (" + o + ", " + lse +
+                ")",
+            {q, k, v}, {.device = device(), .immediates = {9}, .set = [&](int64_t, Tensor &t) { saved.push_back(t); }});
         options.set = [&](int64_t operand, Tensor &t) {
           if (operand >= 1 && operand <= 3)
             t = saved[operand - 1];
           else if (operand >= 4)
             t = forward.expected[operand - 4];
         };
-        check(batch, "xfc.attention_grad %a0, %a1, %a2, %a3, %a4, %a5" + attributes, {o, q, k, v, o, lse}, q + ", " + k + ", " + v, options);
+        check(batch, "xfc.attention_grad %a0, %a1, %a2, %a3, %a4, %a5" + attributes, {o, q, k, v, o, lse},
+              q + ", " + k + ", " + v, options);
       }
 }
 
@@ -242,13 +275,17 @@ TEST_P(FusedRows, LongAttention) {
     std::string q = rows(queries, "16"), k = rows(keys, "16"), lse = rows(queries, "2");
     std::vector<Tensor> saved;
     Options options{.device = device(), .immediates = {3}, .set = [&](int64_t, Tensor &t) { saved.push_back(t); }};
-    Outcome forward = runKernel(batch, "xfc.attention %a0, %a1, %a2" + attributes + " : (" + q + ", " + k + ", " + k + ") -> (" + q + ", " + lse + ")", {q, k, k}, options);
+    Outcome forward = runKernel(batch,
+                                "xfc.attention %a0, %a1, %a2" + attributes + " : (" + q + ", " + k + ", " + k +
+                                    ") -> (" + q + ", " + lse + ")",
+                                {q, k, k}, options);
     expectClose(forward, toleranceOf(f64()), "forward");
     options.set = [&](int64_t operand, Tensor &t) {
       if (operand >= 1)
         t = operand <= 3 ? saved[operand - 1] : forward.expected[operand - 4];
     };
-    check(batch, "xfc.attention_grad %a0, %a1, %a2, %a3, %a4, %a5" + attributes, {q, q, k, k, q, lse}, q + ", " + k + ", " + k, options);
+    check(batch, "xfc.attention_grad %a0, %a1, %a2, %a3, %a4, %a5" + attributes, {q, q, k, k, q, lse},
+          q + ", " + k + ", " + k, options);
   }
 }
 
@@ -256,7 +293,8 @@ TEST_P(FusedRows, DecodingAttention) {
   Batch batch({9, 70}, {1, 1, 1, 1, 1}, 700);
   for (int dim : {5, 32, 80}) {
     std::string q = rows("target", std::to_string(2 * dim)), k = rows("cache", std::to_string(2 * dim));
-    check(batch, "xfc.attention %a0, %a1, %a2 {heads = 2 : i64, scale = 0.2}", {q, k, k}, q + ", " + rows("target", "2"), {.extraStride = 3});
+    check(batch, "xfc.attention %a0, %a1, %a2 {heads = 2 : i64, scale = 0.2}", {q, k, k},
+          q + ", " + rows("target", "2"), {.extraStride = 3});
   }
 }
 
@@ -264,7 +302,8 @@ TEST_P(FusedRows, SequencesDoNotTouchEachOther) {
   // The last sequence of a batch, alone: the same bytes.
   Batch many({7, 66, 19}, {5, 31, 19}, 40, true, 0), alone({19}, {19}, 40, true, 2);
   std::string q = rows("source", "24"), lse = rows("source", "3");
-  std::string op = "xfc.attention %a0, %a1, %a2 {heads = 3 : i64, scale = 0.4, padding, rate = 0.2, id = 2 : i64} : (" + q + ", " + q + ", " + q + ") -> (" + q + ", " + lse + ")";
+  std::string op = "xfc.attention %a0, %a1, %a2 {heads = 3 : i64, scale = 0.4, padding, rate = 0.2, id = 2 : i64} : (" +
+                   q + ", " + q + ", " + q + ") -> (" + q + ", " + lse + ")";
   auto tail = [](int64_t, Tensor &t) {
     const int64_t n = t.shape[0], f = t.features();
     for (int64_t i = 0; i < 19; ++i)
@@ -294,11 +333,13 @@ TEST_P(Rows, Loss) {
     };
     checkSame(batch, "xfc.log_softmax %a0", logits, 1, {.inPlace = true});
     checkSame(batch, "xfc.log_softmax_grad %a0, %a1", logits, 2, {.extraStride = 2});
-    check(batch, "xfc.nll %a0, %a1, %a2", {logits, ids("target"), e}, one + ", " + one, {.extraStride = 2, .set = labels(1)});
+    check(batch, "xfc.nll %a0, %a1, %a2", {logits, ids("target"), e}, one + ", " + one,
+          {.extraStride = 2, .set = labels(1)});
     check(batch, "xfc.nll_grad %a0, %a1, %a2", {one, ids("target"), e}, logits, {.set = labels(1)});
     if (plain())
       continue;
-    check(batch, "xfc.cross_entropy %a0, %a1, %a2", {logits, ids("target"), e}, one + ", " + one + ", " + one, {.set = labels(1)});
+    check(batch, "xfc.cross_entropy %a0, %a1, %a2", {logits, ids("target"), e}, one + ", " + one + ", " + one,
+          {.set = labels(1)});
     for (bool inPlace : {false, true})
       check(batch, "xfc.cross_entropy_grad %a0, %a1, %a2, %a3, %a4", {logits, one, ids("target"), one, e}, logits,
             {.inPlace = inPlace, .set = labels(2)});
@@ -311,17 +352,19 @@ TEST_P(Rows, Candidates) {
   auto set = [](int64_t operand, Tensor &t) {
     for (size_t j = 0; operand == 0 && j < t.data.size(); ++j) {
       const size_t row = j / t.features(), token = j % t.features();
-      t.data[j] = row % 9 == 5 && token >= 37            ? NAN // no token wanted here is 37 or more
+      t.data[j] = row % 9 == 5 && token >= 37                 ? NAN // no token wanted here is 37 or more
                   : row % 9 == 7 && token >= 4 && token != 33 ? -HUGE_VAL
-                                                         : std::round(4 * t.data[j]) / 4;
+                                                              : std::round(4 * t.data[j]) / 4;
     }
   };
   for (std::string vocabulary : {"37", "64", "301", "1300"})
     for (std::string count : {"1", "3", "8", "11"}) {
-      const std::string results = "!xfc.rows<target, " + count + "xi32>, " + rows("target", count) + ", " + row("target");
-      check(batch, "xfc.candidates %a0, %a1 {excluded = array<i64: 0, 2, 3>}", {rows("target", vocabulary), ids("target")}, results, {.set = set});
-      check(batch, "xfc.candidates %a0, %a1 {excluded = array<i64: 5>}", {rows("target", vocabulary), ids("target")}, results,
-            {.extraStride = 3, .unused = {2}, .set = set});
+      const std::string results =
+          "!xfc.rows<target, " + count + "xi32>, " + rows("target", count) + ", " + row("target");
+      check(batch, "xfc.candidates %a0, %a1 {excluded = array<i64: 0, 2, 3>}",
+            {rows("target", vocabulary), ids("target")}, results, {.set = set});
+      check(batch, "xfc.candidates %a0, %a1 {excluded = array<i64: 5>}", {rows("target", vocabulary), ids("target")},
+            results, {.extraStride = 3, .unused = {2}, .set = set});
     }
 }
 
@@ -336,29 +379,33 @@ TEST_P(FusedRows, MergeCandidates) {
           return;
         t.data.resize(t.shape[0] * slabs * count);
         for (size_t j = 0; j < t.data.size(); ++j) {
-          const int64_t row = static_cast<int64_t>(j) / (slabs * count), slab = static_cast<int64_t>(j) / count % slabs, c = static_cast<int64_t>(j) % count;
+          const int64_t row = static_cast<int64_t>(j) / (slabs * count), slab = static_cast<int64_t>(j) / count % slabs,
+                        c = static_cast<int64_t>(j) % count;
           const bool none = (row + slab) % 4 == 3;
           t.data[j] = operand == 0 ? (none ? -1 : slab * 20 + c) : none ? -HUGE_VAL : (row * slab % 5) * 0.5 - c / 2;
         }
       };
       check(batch, "xfc.merge_candidates %a0, %a1, %a2, %a3",
-            {"!xfc.rows<target, " + list + "xi32>", rows("target", list), rows("target", std::to_string(slabs)), row("target")},
-            "!xfc.rows<target, " + found + "xi32>, " + rows("target", found) + ", " + row("target"), {.extraStride = 2, .set = set});
+            {"!xfc.rows<target, " + list + "xi32>", rows("target", list), rows("target", std::to_string(slabs)),
+             row("target")},
+            "!xfc.rows<target, " + found + "xi32>, " + rows("target", found) + ", " + row("target"),
+            {.extraStride = 2, .set = set});
     }
 }
 
 TEST_P(Rows, Optimizer) {
   Batch batch({1}, {1});
   // How a total is cut into partial sums is the kernel's alone; the interpreter has it in one.
-  Outcome squares = runKernel(batch, "xfc.square_sum %a0 : (" + tensor("40003") + ") -> (tensor<3xf64>)", {tensor("40003")}, {.device = device(), .immediates = {40003}});
+  Outcome squares = runKernel(batch, "xfc.square_sum %a0 : (" + tensor("40003") + ") -> (tensor<3xf64>)",
+                              {tensor("40003")}, {.device = device(), .immediates = {40003}});
   auto total = [](const Tensor &t) { return t.data[0] + t.data[1] + t.data[2]; };
   EXPECT_NEAR(total(squares.kernel[0]) / total(squares.expected[0]), 1, toleranceOf(f64()));
   for (double most : {0.0, 0.5, 1e9})
-    check(batch, "xfc.clip_factor %a0, %a1, %a2", {tensor(""), "tensor<3xf64>", "tensor<2xf64>"}, tensor("") + ", " + tensor(""),
-          {.set = [&](int64_t i, Tensor &t) {
-             for (double &x : t.data)
-               x = i ? std::abs(x) : most;
-           }});
+    check(batch, "xfc.clip_factor %a0, %a1, %a2", {tensor(""), "tensor<3xf64>", "tensor<2xf64>"},
+          tensor("") + ", " + tensor(""), {.set = [&](int64_t i, Tensor &t) {
+            for (double &x : t.data)
+              x = i ? std::abs(x) : most;
+          }});
   std::string p = tensor("17003");
   Options options{.immediates = {17003}, .set = [](int64_t i, Tensor &t) {
                     if (i == 0)
@@ -367,14 +414,17 @@ TEST_P(Rows, Optimizer) {
                       for (double &x : t.data)
                         x = std::abs(x);
                   }};
-  check(batch, "xfc.adam %a0, %a1 parameters(%a2) gradients(%a3) moments(%a4)(%a5) {resultSegmentSizes = array<i32: 1, 1, 1>}", {tensor("8"), tensor(""), p, p, p, p}, p + ", " + p + ", " + p, options);
+  check(batch,
+        "xfc.adam %a0, %a1 parameters(%a2) gradients(%a3) moments(%a4)(%a5) {resultSegmentSizes = array<i32: 1, 1, 1>}",
+        {tensor("8"), tensor(""), p, p, p, p}, p + ", " + p + ", " + p, options);
 }
 
 // What adam packs besides is what the pack kernels make of its result, which stays the same to the bit.
 TEST_P(PackingRows, AdamThatPacks) {
   Batch batch({1}, {1});
   const std::string p = tensor("140003"), op = "xfc.adam %a0, %a1 parameters(%a2) gradients(%a3) moments(%a4)(%a5) ";
-  const std::string types = " : (" + tensor("8") + ", " + tensor("") + ", " + p + ", " + p + ", " + p + ", " + p + ") -> (" + p + ", " + p + ", " + p + ")";
+  const std::string types = " : (" + tensor("8") + ", " + tensor("") + ", " + p + ", " + p + ", " + p + ", " + p +
+                            ") -> (" + p + ", " + p + ", " + p + ")";
   Options options{.immediates = {140003}, .evaluate = false, .set = [](int64_t i, Tensor &t) {
                     if (i == 0)
                       t.data = {0.01, 0.9, 0.98, 1e-3, 0.1, 0.01, 0.19, 0.04};
@@ -385,9 +435,16 @@ TEST_P(PackingRows, AdamThatPacks) {
   const std::vector<std::string> operands = {tensor("8"), tensor(""), p, p, p, p};
   Outcome flat = runKernel(batch, op + "{resultSegmentSizes = array<i32: 1, 1, 1>}" + types, operands, options);
   // Odd sizes, neighbours, one that no copy is wanted of; blocks of columns, panels longer than a chunk; up to the end.
-  options.weights = {{3, 37, 19}, {706, 16, 16, {true, false}}, {962, 1, 50}, {1012, 5, 3, {false, false}}, {1030, 64, 32, {false, true}},
-                     {3200, 21, 2101}, {48000, 300, 96}, {76803, 790, 80}};
-  Outcome packing = runKernel(batch, op + "{packs, resultSegmentSizes = array<i32: 1, 1, 1>}" + types, operands, options);
+  options.weights = {{3, 37, 19},
+                     {706, 16, 16, {true, false}},
+                     {962, 1, 50},
+                     {1012, 5, 3, {false, false}},
+                     {1030, 64, 32, {false, true}},
+                     {3200, 21, 2101},
+                     {48000, 300, 96},
+                     {76803, 790, 80}};
+  Outcome packing =
+      runKernel(batch, op + "{packs, resultSegmentSizes = array<i32: 1, 1, 1>}" + types, operands, options);
   for (size_t i = 0; i < 3; ++i)
     EXPECT_EQ(packing.kernel[i].data, flat.kernel[i].data) << i;
 }

@@ -8,7 +8,8 @@ using namespace xfc::ptx::test;
 namespace {
 
 // y[i] = y[i] * factor + x[i] for i < n, one thread each.
-const std::string saxpy = ".version 7.1\n.target sm_80\n.address_size 64\n" R"(
+const std::string saxpy = ".version 7.1\n.target sm_80\n.address_size 64\n"
+                          R"(
 .visible .entry saxpy(.param .u64 x, .param .u64 y, .param .f32 factor, .param .u32 n)
 {
 .reg .b64 %x, %y; .reg .b32 %i, %c, %n, %t; .reg .f32 %f, %a, %b; .reg .pred %p;
@@ -30,7 +31,8 @@ using Address = uint64_t;
 class Driver : public testing::Test {
 protected:
   void open(std::vector<std::pair<const char *, const char *>> environment = {}) {
-    for (const char *name : {"XFC_PTX_DRIVER_VERSION", "XFC_PTX_DEVICES", "XFC_PTX_ARCH", "XFC_PTX_MEMORY", "XFC_PTX_LOST_AFTER", "XFC_PTX_CHECK", "XFC_PTX_THREADS", "XFC_PTX_TRACE"})
+    for (const char *name : {"XFC_PTX_DRIVER_VERSION", "XFC_PTX_DEVICES", "XFC_PTX_ARCH", "XFC_PTX_MEMORY",
+                             "XFC_PTX_LOST_AFTER", "XFC_PTX_CHECK", "XFC_PTX_THREADS", "XFC_PTX_TRACE"})
       unsetenv(name);
     for (auto [name, value] : environment)
       setenv(name, value, 1);
@@ -77,7 +79,8 @@ protected:
     return s;
   }
   int launch(Handle f, unsigned grid, unsigned block, Handle on, std::vector<void *> parameters, unsigned shared = 0) {
-    return call("cuLaunchKernel", f, grid, 1u, 1u, block, 1u, 1u, shared, on, parameters.data(), static_cast<void **>(nullptr));
+    return call("cuLaunchKernel", f, grid, 1u, 1u, block, 1u, 1u, shared, on, parameters.data(),
+                static_cast<void **>(nullptr));
   }
   std::vector<float> read(Address from, size_t n) {
     std::vector<float> values(n);
@@ -198,7 +201,8 @@ TEST_F(Driver, CapturesGraphsOverTwoStreams) {
   open();
   start();
   ASSERT_EQ(load(saxpy), 0);
-  Handle f = function("saxpy"), a = stream(), b = stream(), forked = nullptr, joined = nullptr, graph = nullptr, exec = nullptr;
+  Handle f = function("saxpy"), a = stream(), b = stream(), forked = nullptr, joined = nullptr, graph = nullptr,
+         exec = nullptr;
   float *x = pinned(4), *out = pinned(4), factor = 2;
   Address dx = allocate(16), dy = allocate(16);
   EXPECT_EQ(call("cuMemsetD8Async", dy, static_cast<unsigned char>(0), size_t(16), a), 0);
@@ -267,7 +271,8 @@ TEST_F(Driver, FindsRacesBetweenStreams) {
   open({{"XFC_PTX_CHECK", "1"}});
   start();
   ASSERT_EQ(load(saxpy), 0);
-  Handle f = function("saxpy"), a = stream(), b = stream(), event = nullptr, second = nullptr, graph = nullptr, exec = nullptr;
+  Handle f = function("saxpy"), a = stream(), b = stream(), event = nullptr, second = nullptr, graph = nullptr,
+         exec = nullptr;
   EXPECT_EQ(call("cuEventCreate", &event, 2u), 0);
   EXPECT_EQ(call("cuEventCreate", &second, 2u), 0);
   Address x = allocate(64), y = allocate(64), z = allocate(64);
@@ -276,7 +281,9 @@ TEST_F(Driver, FindsRacesBetweenStreams) {
   auto in = [&](Address at, Handle on, size_t bytes = 64) {
     EXPECT_EQ(call("cuMemcpyHtoDAsync_v2", at, static_cast<const void *>(from), bytes, on), 0);
   };
-  auto out = [&](Address at, Handle on) { EXPECT_EQ(call("cuMemcpyDtoHAsync_v2", static_cast<void *>(to), at, size_t(64), on), 0); };
+  auto out = [&](Address at, Handle on) {
+    EXPECT_EQ(call("cuMemcpyDtoHAsync_v2", static_cast<void *>(to), at, size_t(64), on), 0);
+  };
   auto kernel = [&](Handle on) { EXPECT_EQ(launch(f, 1, 16, on, {&x, &y, &factor, &n}), 0); };
   auto order = [&](Handle event, Handle first, Handle then) {
     EXPECT_EQ(call("cuEventRecord", event, first), 0);
@@ -311,8 +318,10 @@ TEST_F(Driver, FindsRacesBetweenStreams) {
 
   // Nothing orders what follows. A device is lost after a fault: each time a new one.
   const std::pair<const char *, std::function<void()>> races[] = {
-      {"kernel saxpy on stream 2 reads what copy of 64 bytes to the device on stream 1 writes", [&] { in(x, a), kernel(b); }},
-      {"copy of 4 bytes to the device on stream 2 writes what kernel saxpy on stream 1 reads", [&] { kernel(a), in(x + 60, b, 4); }},
+      {"kernel saxpy on stream 2 reads what copy of 64 bytes to the device on stream 1 writes",
+       [&] { in(x, a), kernel(b); }},
+      {"copy of 4 bytes to the device on stream 2 writes what kernel saxpy on stream 1 reads",
+       [&] { kernel(a), in(x + 60, b, 4); }},
       {"copy of 64 bytes to the host on stream 2 reads what graph on stream 1 writes",
        [&] {
          EXPECT_EQ(call("cuStreamBeginCapture_v2", a, 1), 0);
@@ -322,25 +331,29 @@ TEST_F(Driver, FindsRacesBetweenStreams) {
          EXPECT_EQ(call("cuGraphLaunch", exec, a), 0);
          out(y, b);
        }},
-      {"copy of 64 bytes to the host on stream 2 writes what copy of 64 bytes to the host on stream 1 writes", [&] { out(x, a), out(y, b); }},
+      {"copy of 64 bytes to the host on stream 2 writes what copy of 64 bytes to the host on stream 1 writes",
+       [&] { out(x, a), out(y, b); }},
       {"copy of 64 bytes to the device on stream 2 writes what setting of 64 bytes on stream 1 writes",
        [&] {
          EXPECT_EQ(call("cuMemsetD8Async", x, static_cast<unsigned char>(0), size_t(64), a), 0);
          in(x, b);
        }},
       // The event came too early.
-      {"copy of 64 bytes to the device on stream 2 writes what kernel saxpy on stream 1 reads", [&] { order(event, a, b), kernel(a), in(x, b); }},
+      {"copy of 64 bytes to the device on stream 2 writes what kernel saxpy on stream 1 reads",
+       [&] { order(event, a, b), kernel(a), in(x, b); }},
   };
   for (const auto &[reason, work] : races) {
     open({{"XFC_PTX_CHECK", "1"}});
     start();
     ASSERT_EQ(load(saxpy), 0);
-    f = function("saxpy"), a = stream(), b = stream(), x = allocate(64), y = allocate(64), from = pinned(16), to = pinned(16);
+    f = function("saxpy"), a = stream(), b = stream(), x = allocate(64), y = allocate(64), from = pinned(16),
+    to = pinned(16);
     EXPECT_EQ(call("cuEventCreate", &event, 2u), 0);
     work();
     testing::internal::CaptureStderr();
     EXPECT_EQ(meet(), 700);
-    EXPECT_EQ(testing::internal::GetCapturedStderr(), std::string("race between streams: ") + reason + ": nothing orders the two\n");
+    EXPECT_EQ(testing::internal::GetCapturedStderr(),
+              std::string("race between streams: ") + reason + ": nothing orders the two\n");
     if (&work != &races[std::size(races) - 1].second)
       TearDown();
   }
@@ -350,7 +363,8 @@ TEST_F(Driver, FindsRacesBetweenStreams) {
 TEST_F(Driver, EncodesTensorMaps) {
   open({{"XFC_PTX_ARCH", "90"}, {"XFC_PTX_CHECK", "1"}});
   start();
-  ASSERT_EQ(load(".version 8.0\n.target sm_90a\n.address_size 64\n" R"(
+  ASSERT_EQ(load(".version 8.0\n.target sm_90a\n.address_size 64\n"
+                 R"(
 .shared .align 128 .b8 tile[64];
 .shared .align 8 .b64 bar;
 .visible .entry k(.param .align 64 .b8 map[128], .param .u64 out)
@@ -378,7 +392,8 @@ ret;
   const uint64_t sizes[] = {8, 8}, strides[] = {32};
   const unsigned box[] = {4, 4}, ones[] = {1, 1};
   auto encode = [&](Address address) {
-    return call("cuTensorMapEncodeTiled", static_cast<void *>(&map), 7, 2u, address, +sizes, +strides, +box, +ones, 0, 0, 0, 0);
+    return call("cuTensorMapEncodeTiled", static_cast<void *>(&map), 7, 2u, address, +sizes, +strides, +box, +ones, 0,
+                0, 0, 0);
   };
   EXPECT_EQ(encode(in + 4), 1);
   ASSERT_EQ(encode(in), 0);
@@ -440,7 +455,8 @@ TEST_F(Driver, AFaultOfTheDevice) {
   EXPECT_EQ(launch(function("wild"), 1, 1, s, {&wild}), 0);
   EXPECT_EQ(call("cuStreamSynchronize", s), 700);
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "kernel wild, PTX line 16, block (0,0,0), thread (0,0,0): global memory out of bounds: 4 bytes at offset 4 of an allocation of 4 bytes\n");
+            "kernel wild, PTX line 16, block (0,0,0), thread (0,0,0): global memory out of bounds: 4 bytes at offset 4 "
+            "of an allocation of 4 bytes\n");
   EXPECT_EQ(call("cuMemFree_v2", a), 700);
 }
 

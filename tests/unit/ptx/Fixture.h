@@ -24,27 +24,30 @@ template <class T> struct Array {
   uint64_t address;
 };
 
-inline void run(Interpreter &on, const std::string &text, Dimensions grid, Dimensions block, std::vector<uint64_t> parameters, size_t shared = 0,
-                Dimensions cluster = {}) {
+inline void run(Interpreter &on, const std::string &text, Dimensions grid, Dimensions block,
+                std::vector<uint64_t> parameters, size_t shared = 0, Dimensions cluster = {}) {
   const Program &program = on.load(text);
   auto entry = on.entry(program, on.entries(program).at(0));
   ASSERT_EQ(entry.parameterBytes, 8 * parameters.size());
   on.launch(entry, grid, block, shared, parameters.data(), cluster);
 }
 
-// The text of a kernel of pointers p0, p1, ... in registers %p0, %p1 ..., with %tid in %t and 8 * %tid and 4 * %tid in %t8 and %t4.
+// The text of a kernel of pointers p0, p1, ... in registers %p0, %p1 ..., with %tid in %t and 8 * %tid and 4 * %tid in
+// %t8 and %t4.
 inline std::string kernel(int pointers, const std::string &body, const std::string &before = "") {
   std::string text = header + before + "\n.visible .entry test(";
   for (int k = 0; k < pointers; ++k)
     text += (k ? ", " : "") + std::string(".param .u64 a") + std::to_string(k);
-  text += ")\n{\n.reg .b64 %p<9>;\n.reg .b64 %t8, %t4;\n.reg .b32 %t;\nmov.u32 %t, %tid.x;\nmul.wide.u32 %t8, %t, 8;\nmul.wide.u32 %t4, %t, 4;\n";
+  text += ")\n{\n.reg .b64 %p<9>;\n.reg .b64 %t8, %t4;\n.reg .b32 %t;\nmov.u32 %t, %tid.x;\nmul.wide.u32 %t8, %t, "
+          "8;\nmul.wide.u32 %t4, %t, 4;\n";
   for (int k = 0; k < pointers; ++k)
     text += "ld.param.u64 %p" + std::to_string(k) + ", [a" + std::to_string(k) + "];\n";
   return text + body + "\nret;\n}\n";
 }
 
 // What launching the kernel on one block throws.
-inline std::string faultOf(const std::string &text, uint32_t threads, std::vector<uint64_t> parameters, Interpreter &on, size_t shared = 0, uint32_t grid = 1) {
+inline std::string faultOf(const std::string &text, uint32_t threads, std::vector<uint64_t> parameters, Interpreter &on,
+                           size_t shared = 0, uint32_t grid = 1) {
   try {
     run(on, text, {grid, 1, 1}, {threads, 1, 1}, parameters, shared);
   } catch (const Error &e) {

@@ -13,12 +13,14 @@ using U = std::vector<uint32_t>;
 bool contains(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
 
 const std::string wait(const std::string &label, const std::string &barrier, const std::string &parity) {
-  return label + ": { .reg .pred %done; mbarrier.try_wait.parity.shared::cta.b64 %done, " + barrier + ", " + parity + "; @!%done bra " + label + "; }\n";
+  return label + ": { .reg .pred %done; mbarrier.try_wait.parity.shared::cta.b64 %done, " + barrier + ", " + parity +
+         "; @!%done bra " + label + "; }\n";
 }
 
 // A ring of two stages between one producer warp and one consumer warp.
 TEST(Mbarrier, Pipeline) {
-  const std::string before = ".shared .align 8 .b64 full[2];\n.shared .align 8 .b64 empty[2];\n.shared .align 16 .b8 stage[256];";
+  const std::string before =
+      ".shared .align 8 .b64 full[2];\n.shared .align 8 .b64 empty[2];\n.shared .align 16 .b8 stage[256];";
   const std::string text = kernel(1, R"(
 .reg .pred %q; .reg .b32 %f, %e, %s, %i, %n, %sum, %v, %lane, %parity, %fb, %eb; .reg .b64 %state;
 mov.u32 %fb, full; mov.u32 %eb, empty;
@@ -44,7 +46,8 @@ xor.b32 %n, %lane, 31; mov.u32 %v, stage; mad.lo.u32 %v, %s, 128, %v; mad.lo.u32
 mbarrier.arrive.shared::cta.b64 _, [%e];
 add.u32 %i, %i, 1; setp.lt.u32 %q, %i, 7; @%q bra CONSUMER;
 END: add.u64 %p0, %p0, %t4; st.global.u32 [%p0], %sum;
-)", before);
+)",
+                                  before);
   for (bool checks : {false, true}) {
     Interpreter on({.checks = checks});
     Array<uint32_t> out(on, U(64));
@@ -79,30 +82,41 @@ mbarrier.test_wait.parity.shared.b64 %a, [%b], 1; selp.u32 %r, 1, 0, %a; st.glob
 mbarrier.test_wait.shared.b64 %a, [%b], %s; selp.u32 %r, 1, 0, %a; st.global.u32 [%p0+16], %r;
 mbarrier.arrive.shared.b64 _, [%b], 2;
 mbarrier.test_wait.parity.shared.b64 %a, [%b], 1; selp.u32 %r, 1, 0, %a; st.global.u32 [%p0+20], %r;
-)", ".shared .align 8 .b64 bar;"),
+)",
+             ".shared .align 8 .b64 bar;"),
       {}, {}, {out.address});
   EXPECT_EQ(out.get(), (U{0, 0, 1, 0, 1, 1, 0, 0}));
-  EXPECT_TRUE(contains(faultOf(kernel(0, "mbarrier.init.shared.b64 [bar], 1; mbarrier.arrive.shared.b64 _, [bar], 2;", ".shared .align 8 .b64 bar;"), 1, {}, on),
+  EXPECT_TRUE(contains(faultOf(kernel(0, "mbarrier.init.shared.b64 [bar], 1; mbarrier.arrive.shared.b64 _, [bar], 2;",
+                                      ".shared .align 8 .b64 bar;"),
+                               1, {}, on),
                        "more arrivals at an mbarrier than its count of 1"));
-  EXPECT_TRUE(contains(faultOf(kernel(0, "L: { .reg .pred %q; mbarrier.init.shared.b64 [bar], 1; W: mbarrier.try_wait.parity.shared.b64 %q, [bar], 0; @!%q bra W; }",
+  EXPECT_TRUE(contains(faultOf(kernel(0,
+                                      "L: { .reg .pred %q; mbarrier.init.shared.b64 [bar], 1; W: "
+                                      "mbarrier.try_wait.parity.shared.b64 %q, [bar], 0; @!%q bra W; }",
                                       ".shared .align 8 .b64 bar;"),
                                1, {}, on),
                        "deadlock"));
-  EXPECT_TRUE(contains(faultOf(kernel(0, "mbarrier.arrive.shared.b64 _, [bar];", ".shared .align 8 .b64 bar;"), 1, {}, on), "no mbarrier is at"));
+  EXPECT_TRUE(
+      contains(faultOf(kernel(0, "mbarrier.arrive.shared.b64 _, [bar];", ".shared .align 8 .b64 bar;"), 1, {}, on),
+               "no mbarrier is at"));
 }
 
-const std::string begin = ".reg .b32 %bar, %tile; .reg .pred %first; mov.u32 %bar, bar; mov.u32 %tile, tile; setp.eq.u32 %first, %t, 0;\n"
-                          "@%first mbarrier.init.shared::cta.b64 [%bar], 1; fence.mbarrier_init.release.cluster; bar.sync 0;\n";
+const std::string begin =
+    ".reg .b32 %bar, %tile; .reg .pred %first; mov.u32 %bar, bar; mov.u32 %tile, tile; setp.eq.u32 %first, %t, 0;\n"
+    "@%first mbarrier.init.shared::cta.b64 [%bar], 1; fence.mbarrier_init.release.cluster; bar.sync 0;\n";
 const std::string space = ".shared .align 1024 .b8 tile[32768];\n.shared .align 8 .b64 bar;";
 
 TEST(Bulk, LoadAndStore) {
-  std::string body = begin + "@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], 256;\n"
-                             "@%first cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%tile], [%p0], 256, [%bar];\n" +
-                     wait("W", "[%bar]", "0") +
-                     ".reg .b32 %a, %x; mad.lo.u32 %a, %t, 4, %tile; ld.shared.u32 %x, [%a]; add.u32 %x, %x, 1000; st.shared.u32 [%a], %x;\n"
-                     "fence.proxy.async.shared::cta; bar.sync 0;\n"
-                     "@%first cp.async.bulk.global.shared::cta.bulk_group [%p1], [%tile], 256; @%first cp.async.bulk.commit_group;\n"
-                     "@%first cp.async.bulk.wait_group.read 0;";
+  std::string body =
+      begin +
+      "@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], 256;\n"
+      "@%first cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%tile], [%p0], 256, [%bar];\n" +
+      wait("W", "[%bar]", "0") +
+      ".reg .b32 %a, %x; mad.lo.u32 %a, %t, 4, %tile; ld.shared.u32 %x, [%a]; add.u32 %x, %x, 1000; st.shared.u32 "
+      "[%a], %x;\n"
+      "fence.proxy.async.shared::cta; bar.sync 0;\n"
+      "@%first cp.async.bulk.global.shared::cta.bulk_group [%p1], [%tile], 256; @%first cp.async.bulk.commit_group;\n"
+      "@%first cp.async.bulk.wait_group.read 0;";
   for (bool checks : {false, true}) {
     Interpreter on({.checks = checks});
     U values(64);
@@ -119,18 +133,27 @@ TEST(Bulk, LoadAndStore) {
   Array<uint32_t> in(on, U(64)), out(on, U(64));
   std::string early = body, w = wait("W", "[%bar]", "0");
   early.replace(early.find(w), w.size(), "");
-  EXPECT_TRUE(contains(faultOf(kernel(2, early, space), 64, {in.address, out.address}, on), "a read of shared byte 1152, which nothing has written"));
+  EXPECT_TRUE(contains(faultOf(kernel(2, early, space), 64, {in.address, out.address}, on),
+                       "a read of shared byte 1152, which nothing has written"));
   early.replace(early.find(".reg .b32 %a, %x;"), 0, "bar.sync 0;\n");
-  EXPECT_TRUE(contains(faultOf(kernel(2, early, space), 64, {in.address, out.address}, on), "is accessed while a cp.async of thread (0,0,0) at PTX line"));
-  EXPECT_TRUE(contains(faultOf(kernel(2, begin + "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%tile], [%p0+4], 16, [%bar];", space), 1,
-                               {in.address, out.address}, on),
-                       "misaligned source"));
+  EXPECT_TRUE(contains(faultOf(kernel(2, early, space), 64, {in.address, out.address}, on),
+                       "is accessed while a cp.async of thread (0,0,0) at PTX line"));
+  EXPECT_TRUE(contains(
+      faultOf(
+          kernel(2,
+                 begin +
+                     "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%tile], [%p0+4], 16, [%bar];",
+                 space),
+          1, {in.address, out.address}, on),
+      "misaligned source"));
 }
 
-TensorMap mapOf(int type, std::vector<uint64_t> sizes, std::vector<uint64_t> strides, std::vector<uint32_t> box, int swizzle, uint64_t address, int fill = 0) {
+TensorMap mapOf(int type, std::vector<uint64_t> sizes, std::vector<uint64_t> strides, std::vector<uint32_t> box,
+                int swizzle, uint64_t address, int fill = 0) {
   TensorMap map;
   std::vector<uint32_t> ones(sizes.size(), 1);
-  auto wrong = encodeTiled(map, type, uint32_t(sizes.size()), address, sizes.data(), strides.data(), box.data(), ones.data(), 0, swizzle, fill);
+  auto wrong = encodeTiled(map, type, uint32_t(sizes.size()), address, sizes.data(), strides.data(), box.data(),
+                           ones.data(), 0, swizzle, fill);
   EXPECT_FALSE(wrong) << *wrong;
   return map;
 }
@@ -148,12 +171,16 @@ TEST(Tensors, ThreeDimensionsAndBounds) {
   Array<TensorMap> from(on, {mapOf(float32, {X, Y, Z}, {4 * X, 4 * X * Y}, {4, 4, 2}, 0, in.address)}),
       to(on, {mapOf(float32, {X, Y, Z}, {4 * X, 4 * X * Y}, {4, 4, 2}, 0, back.address)});
   run(on,
-      kernel(4, begin + "@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], 128;\n"
-                        "@%first cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%tile], [%p0, {6, -1, 2}], [%bar];\n" +
-                    wait("W", "[%bar]", "0") +
-                    ".reg .b32 %a, %x; mad.lo.u32 %a, %t, 4, %tile; ld.shared.u32 %x, [%a]; add.u64 %p2, %p2, %t4; st.global.u32 [%p2], %x; bar.sync 0;\n"
-                    "@%first cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%p1, {6, -1, 2}], [%tile];\n"
-                    "@%first cp.async.bulk.commit_group; @%first cp.async.bulk.wait_group 0;",
+      kernel(4,
+             begin +
+                 "@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], 128;\n"
+                 "@%first cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%tile], [%p0, "
+                 "{6, -1, 2}], [%bar];\n" +
+                 wait("W", "[%bar]", "0") +
+                 ".reg .b32 %a, %x; mad.lo.u32 %a, %t, 4, %tile; ld.shared.u32 %x, [%a]; add.u64 %p2, %p2, %t4; "
+                 "st.global.u32 [%p2], %x; bar.sync 0;\n"
+                 "@%first cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%p1, {6, -1, 2}], [%tile];\n"
+                 "@%first cp.async.bulk.commit_group; @%first cp.async.bulk.wait_group 0;",
              space),
       {}, {32, 1, 1}, {from.address, to.address, image.address, 0});
   auto got = image.get(), wrote = back.get();
@@ -179,22 +206,29 @@ TEST(Tensors, Swizzles) {
     for (size_t k = 0; k < values.size(); ++k)
       values[k] = float(k);
     Array<float> in(on, values), out(on, std::vector<float>(values.size()));
-    Array<TensorMap> map(on, {mapOf(float32, {uint64_t(columns), uint64_t(rows)}, {uint64_t(span)}, {uint32_t(columns), uint32_t(rows)}, mode, in.address)});
+    Array<TensorMap> map(on, {mapOf(float32, {uint64_t(columns), uint64_t(rows)}, {uint64_t(span)},
+                                    {uint32_t(columns), uint32_t(rows)}, mode, in.address)});
     run(on,
-        kernel(2, begin + "@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], " + std::to_string(4 * values.size()) + ";\n"
-                          "@%first cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%tile], [%p0, {0, 0}], [%bar];\n" +
-                      wait("W", "[%bar]", "0") +
-                      ".reg .b32 %a, %x, %i; .reg .b64 %g; .reg .pred %q; mov.u32 %i, %t; L: mad.lo.u32 %a, %i, 4, %tile; ld.shared.u32 %x, [%a];\n"
-                      "mad.wide.u32 %g, %i, 4, %p1; st.global.u32 [%g], %x; add.u32 %i, %i, 32; setp.lt.u32 %q, %i, " +
-                      std::to_string(values.size()) + "; @%q bra L;",
+        kernel(2,
+               begin + "@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], " +
+                   std::to_string(4 * values.size()) +
+                   ";\n"
+                   "@%first cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%tile], "
+                   "[%p0, {0, 0}], [%bar];\n" +
+                   wait("W", "[%bar]", "0") +
+                   ".reg .b32 %a, %x, %i; .reg .b64 %g; .reg .pred %q; mov.u32 %i, %t; L: mad.lo.u32 %a, %i, 4, %tile; "
+                   "ld.shared.u32 %x, [%a];\n"
+                   "mad.wide.u32 %g, %i, 4, %p1; st.global.u32 [%g], %x; add.u32 %i, %i, 32; setp.lt.u32 %q, %i, " +
+                   std::to_string(values.size()) + "; @%q bra L;",
                space),
         {}, {32, 1, 1}, {map.address, out.address});
     auto got = out.get();
     for (int r = 0; r < rows; ++r)
       for (int c = 0; c < columns; ++c) {
-        int chunk = c / 4, perLine = 128 / span;        // rows of the box in 128 bytes
+        int chunk = c / 4, perLine = 128 / span;           // rows of the box in 128 bytes
         int partner = chunk ^ (r / perLine % (span / 16)); // 128: r % 8, 64: r / 2 % 4, 32: r / 4 % 2
-        ASSERT_EQ(got[size_t(r * columns + partner * 4 + c % 4)], values[size_t(r * columns + c)]) << mode << " " << r << " " << c;
+        ASSERT_EQ(got[size_t(r * columns + partner * 4 + c % 4)], values[size_t(r * columns + c)])
+            << mode << " " << r << " " << c;
       }
   }
 }
@@ -204,9 +238,11 @@ TEST(Tensors, MapsAreChecked) {
   uint64_t sizes[] = {64, 64}, strides[] = {128}, odd[] = {100};
   uint32_t box[] = {64, 64}, wide[] = {72, 64}, ones[] = {1, 1};
   EXPECT_FALSE(encodeTiled(map, brain, 2, 256, sizes, strides, box, ones, 0, 3, 0));
-  EXPECT_EQ(encodeTiled(map, brain, 2, 256, sizes, odd, box, ones, 0, 3, 0), "a stride that is no multiple of 16 below 2^40");
+  EXPECT_EQ(encodeTiled(map, brain, 2, 256, sizes, odd, box, ones, 0, 3, 0),
+            "a stride that is no multiple of 16 below 2^40");
   EXPECT_EQ(encodeTiled(map, brain, 2, 8, sizes, strides, box, ones, 0, 3, 0), "an address that is no multiple of 16");
-  EXPECT_EQ(encodeTiled(map, brain, 2, 256, sizes, strides, wide, ones, 0, 3, 0), "a box whose rows are longer than the swizzle's 128 bytes");
+  EXPECT_EQ(encodeTiled(map, brain, 2, 256, sizes, strides, wide, ones, 0, 3, 0),
+            "a box whose rows are longer than the swizzle's 128 bytes");
 }
 
 // ---- wgmma: D[64][N] = A[64][K] * B[K][N], operands brought by tensor copies of every swizzle, K- and MN-major
@@ -257,8 +293,8 @@ std::string storeProduct(int n, const std::string &to) {
 // The descriptor of what lies `offset` behind the tile.
 std::string descriptor(const std::string &reg, int offset, int leading, int stride, int mode) {
   uint64_t bits = uint64_t(leading / 16) << 16 | uint64_t(stride / 16) << 32 | uint64_t(mode) << 62;
-  return "{ .reg .b32 %o; add.u32 %o, %tile, " + std::to_string(offset) + "; shr.u32 %o, %o, 4; cvt.u64.u32 " + reg + ", %o; or.b64 " + reg + ", " + reg + ", " +
-         std::to_string(bits) + "; }\n";
+  return "{ .reg .b32 %o; add.u32 %o, %tile, " + std::to_string(offset) + "; shr.u32 %o, %o, 4; cvt.u64.u32 " + reg +
+         ", %o; or.b64 " + reg + ", " + reg + ", " + std::to_string(bits) + "; }\n";
 }
 
 TEST(Wgmma, EverySwizzleAndMajor) {
@@ -266,7 +302,8 @@ TEST(Wgmma, EverySwizzleAndMajor) {
     for (int mode : {1, 2, 3})
       for (bool transA : {false, true})
         for (bool transB : {false, true}) {
-          SCOPED_TRACE("n " + std::to_string(n) + " swizzle " + std::to_string(16 << mode) + (transA ? " A transposed" : "") + (transB ? " B transposed" : ""));
+          SCOPED_TRACE("n " + std::to_string(n) + " swizzle " + std::to_string(16 << mode) +
+                       (transA ? " A transposed" : "") + (transB ? " B transposed" : ""));
           int span = 16 << mode, K = span / 2; // K-major rows are one span
           if (transB && n % K)
             continue;
@@ -275,18 +312,23 @@ TEST(Wgmma, EverySwizzleAndMajor) {
           // K-major: [rows][K], one box. MN-major: [K][rows], a box for each span of rows.
           Array<uint16_t> a(on, brains(p.a, 64, K, transA)), b(on, brains(p.b, K, n, !transB));
           auto map = [&](const Array<uint16_t> &m, int rows, bool trans) {
-            return trans ? mapOf(brain, {uint64_t(rows), uint64_t(K)}, {2 * uint64_t(rows)}, {uint32_t(K), uint32_t(K)}, mode, m.address)
-                         : mapOf(brain, {uint64_t(K), uint64_t(rows)}, {2 * uint64_t(K)}, {uint32_t(K), uint32_t(rows)}, mode, m.address);
+            return trans ? mapOf(brain, {uint64_t(rows), uint64_t(K)}, {2 * uint64_t(rows)}, {uint32_t(K), uint32_t(K)},
+                                 mode, m.address)
+                         : mapOf(brain, {uint64_t(K), uint64_t(rows)}, {2 * uint64_t(K)}, {uint32_t(K), uint32_t(rows)},
+                                 mode, m.address);
           };
           Array<TensorMap> ma(on, {map(a, 64, transA)}), mb(on, {map(b, n, transB)});
           Array<float> out(on, std::vector<float>(size_t(64 * n)));
           int boxBytes = span * K, bytesA = 64 * K * 2, bytesB = n * K * 2;
-          std::string body = begin + ".reg .b64 %g, %x, %y; .reg .b32 %d<68>; .reg .pred %acc; setp.ne.u32 %acc, %t, %t;\n"
-                             "@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], " + std::to_string(bytesA + bytesB) + ";\n";
+          std::string body = begin +
+                             ".reg .b64 %g, %x, %y; .reg .b32 %d<68>; .reg .pred %acc; setp.ne.u32 %acc, %t, %t;\n"
+                             "@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], " +
+                             std::to_string(bytesA + bytesB) + ";\n";
           auto load = [&](const std::string &map, int rows, bool trans, int offset) {
             for (int box = 0; box < (trans ? rows / K : 1); ++box)
-              body += "@%first cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%tile+" + std::to_string(offset + box * boxBytes) +
-                      "], [" + map + ", {" + std::to_string(trans ? box * K : 0) + ", 0}], [%bar];\n";
+              body += "@%first cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%tile+" +
+                      std::to_string(offset + box * boxBytes) + "], [" + map + ", {" +
+                      std::to_string(trans ? box * K : 0) + ", 0}], [%bar];\n";
           };
           constexpr int atB = 8192;
           load("%p0", 64, transA, 0);
@@ -294,10 +336,13 @@ TEST(Wgmma, EverySwizzleAndMajor) {
           body += wait("W", "[%bar]", "0") + "wgmma.fence.sync.aligned;\n";
           int descriptorMode = mode == 3 ? 1 : mode == 2 ? 2 : 3;
           for (int step = 0; step < K / 16; ++step) {
-            body += descriptor("%x", step * (transA ? 16 * span : 32), transA ? boxBytes : 16, 8 * span, descriptorMode);
-            body += descriptor("%y", atB + step * (transB ? 16 * span : 32), transB ? boxBytes : 16, 8 * span, descriptorMode);
-            body += "wgmma.mma_async.sync.aligned.m64n" + std::to_string(n) + "k16.f32.bf16.bf16 " + registers("%d", n / 2) + ", %x, %y, %acc, 1, 1, " +
-                    (transA ? "1" : "0") + ", " + (transB ? "1" : "0") + "; setp.eq.u32 %acc, %t, %t;\n";
+            body +=
+                descriptor("%x", step * (transA ? 16 * span : 32), transA ? boxBytes : 16, 8 * span, descriptorMode);
+            body += descriptor("%y", atB + step * (transB ? 16 * span : 32), transB ? boxBytes : 16, 8 * span,
+                               descriptorMode);
+            body += "wgmma.mma_async.sync.aligned.m64n" + std::to_string(n) + "k16.f32.bf16.bf16 " +
+                    registers("%d", n / 2) + ", %x, %y, %acc, 1, 1, " + (transA ? "1" : "0") + ", " +
+                    (transB ? "1" : "0") + "; setp.eq.u32 %acc, %t, %t;\n";
           }
           body += "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;\n" + storeProduct(n, "%p2");
           run(on, kernel(3, body, space), {}, {128, 1, 1}, {ma.address, mb.address, out.address});
@@ -333,15 +378,21 @@ TEST(Wgmma, NoSwizzleAndRegisters) {
       Array<uint16_t> in(on, image);
       Array<uint32_t> fa(on, fragments);
       Array<float> out(on, std::vector<float>(64 * 16));
-      std::string body = begin + ".reg .b64 %g, %x, %y; .reg .b32 %d<8>, %a<4>; .reg .pred %acc; setp.ne.u32 %acc, %t, %t;\n"
-                                 "@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], 8192;\n"
-                                 "@%first cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%tile], [%p0], 8192, [%bar];\n"
-                                 "mad.wide.u32 %g, %t, 16, %p1; ld.global.v4.b32 {%a0, %a1, %a2, %a3}, [%g];\n" +
-                         wait("W", "[%bar]", "0") +
-                         descriptor("%x", 0, alongK, alongMn, 0) + descriptor("%y", 4096, alongK, alongMn, 0) + "wgmma.fence.sync.aligned;\n" +
-                         "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 " + registers("%d", 8) + ", " +
-                         (fromRegisters ? "{%a0, %a1, %a2, %a3}" : "%x") + ", %y, %acc, -1, 1, " + (fromRegisters ? "" : trans ? "1, " : "0, ") +
-                         (trans ? "1" : "0") + ";\nwgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;\n" + storeProduct(16, "%p2");
+      std::string body =
+          begin +
+          ".reg .b64 %g, %x, %y; .reg .b32 %d<8>, %a<4>; .reg .pred %acc; setp.ne.u32 %acc, %t, %t;\n"
+          "@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], 8192;\n"
+          "@%first cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%tile], [%p0], 8192, [%bar];\n"
+          "mad.wide.u32 %g, %t, 16, %p1; ld.global.v4.b32 {%a0, %a1, %a2, %a3}, [%g];\n" +
+          wait("W", "[%bar]", "0") + descriptor("%x", 0, alongK, alongMn, 0) +
+          descriptor("%y", 4096, alongK, alongMn, 0) + "wgmma.fence.sync.aligned;\n" +
+          "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 " + registers("%d", 8) + ", " +
+          (fromRegisters ? "{%a0, %a1, %a2, %a3}" : "%x") + ", %y, %acc, -1, 1, " +
+          (fromRegisters ? ""
+           : trans       ? "1, "
+                         : "0, ") +
+          (trans ? "1" : "0") + ";\nwgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;\n" +
+          storeProduct(16, "%p2");
       run(on, kernel(3, body, space), {}, {128, 1, 1}, {in.address, fa.address, out.address});
       p.expect(out.get(), -1);
     }
@@ -349,15 +400,23 @@ TEST(Wgmma, NoSwizzleAndRegisters) {
 
 // What a product reads must not be overwritten before it is waited for, and its result is not there before.
 TEST(Wgmma, IsAsynchronous) {
-  std::string body = begin + ".reg .b64 %g, %x; .reg .b32 %d<4>, %z, %i; .reg .pred %acc, %q; setp.ne.u32 %acc, %t, %t;\n"
-                             "mov.u32 %z, 0; mad.lo.u32 %i, %t, 16, %tile; st.shared.v4.b32 [%i], {%z, %z, %z, %z}; mov.b32 %d0, %z; mov.b32 %d1, %z;\n"
-                             "mov.b32 %d2, %z; mov.b32 %d3, %z; fence.proxy.async; bar.sync 0;\n" +
+  std::string body = begin +
+                     ".reg .b64 %g, %x; .reg .b32 %d<4>, %z, %i; .reg .pred %acc, %q; setp.ne.u32 %acc, %t, %t;\n"
+                     "mov.u32 %z, 0; mad.lo.u32 %i, %t, 16, %tile; st.shared.v4.b32 [%i], {%z, %z, %z, %z}; mov.b32 "
+                     "%d0, %z; mov.b32 %d1, %z;\n"
+                     "mov.b32 %d2, %z; mov.b32 %d3, %z; fence.proxy.async; bar.sync 0;\n" +
                      descriptor("%x", 0, 128, 256, 0) +
-                     "wgmma.fence.sync.aligned; wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%d0, %d1, %d2, %d3}, %x, %x, %acc, 1, 1, 0, 0;\n"
+                     "wgmma.fence.sync.aligned; wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%d0, %d1, %d2, "
+                     "%d3}, %x, %x, %acc, 1, 1, 0, 0;\n"
                      "wgmma.commit_group.sync.aligned;\n";
   Interpreter on({.checks = true});
-  EXPECT_EQ(faultOf(kernel(0, body + "wgmma.wait_group.sync.aligned 0; bar.sync 0; st.shared.u32 [%i], 1;", space), 128, {}, on), "");
-  EXPECT_TRUE(contains(faultOf(kernel(0, body + "bar.sync 0; st.shared.u32 [%i], 1; wgmma.wait_group.sync.aligned 0;", space), 128, {}, on), "race on shared byte"));
+  EXPECT_EQ(faultOf(kernel(0, body + "wgmma.wait_group.sync.aligned 0; bar.sync 0; st.shared.u32 [%i], 1;", space), 128,
+                    {}, on),
+            "");
+  EXPECT_TRUE(
+      contains(faultOf(kernel(0, body + "bar.sync 0; st.shared.u32 [%i], 1; wgmma.wait_group.sync.aligned 0;", space),
+                       128, {}, on),
+               "race on shared byte"));
 }
 
 // ---- clusters
@@ -368,7 +427,8 @@ TEST(Clusters, DistributedSharedMemory) {
     Interpreter on({.checks = checks});
     Array<uint32_t> out(on, U(16 * 32));
     run(on,
-        kernel(1, R"(
+        kernel(1,
+               R"(
 .reg .b32 %rank, %size, %next, %bar, %word, %there, %v, %c; .reg .pred %q; .reg .b64 %g;
 mov.u32 %rank, %cluster_ctarank; mov.u32 %size, %cluster_nctarank; mov.u32 %bar, bar; mov.u32 %word, words;
 setp.eq.u32 %q, %t, 0; @%q mbarrier.init.shared::cta.b64 [%bar], 32;
@@ -377,11 +437,13 @@ add.u32 %next, %rank, 1; rem.u32 %next, %next, %size;
 mad.lo.u32 %word, %t, 4, %word; mapa.shared::cluster.u32 %there, %word, %next;
 mad.lo.u32 %v, %rank, 1000, %t; st.shared::cluster.u32 [%there], %v;
 mapa.shared::cluster.u32 %there, %bar, %next; mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%there];
-)" + wait("W", "[%bar]", "0") + R"(
+)" + wait("W", "[%bar]", "0") +
+                   R"(
 xor.b32 %v, %t, 1; mov.u32 %c, words; mad.lo.u32 %v, %v, 4, %c; ld.shared.u32 %v, [%v];
 mov.u32 %c, %ctaid.x; mad.lo.u32 %c, %c, 32, %t; mad.wide.u32 %g, %c, 4, %p0; st.global.u32 [%g], %v;
 barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
-)", ".shared .align 8 .b64 bar;\n.shared .align 4 .b8 words[128];"),
+)",
+               ".shared .align 8 .b64 bar;\n.shared .align 4 .b8 words[128];"),
         {16, 1, 1}, {32, 1, 1}, {out.address}, 0, {4, 1, 1});
     auto got = out.get();
     for (uint32_t b = 0; b < 16; ++b)
@@ -394,16 +456,19 @@ TEST(Clusters, Multicast) {
   Interpreter on({.checks = true});
   Array<uint32_t> in(on, {1, 2, 3, 4}), out(on, U(2));
   run(on,
-      kernel(2, R"(
+      kernel(2,
+             R"(
 .reg .b32 %rank, %bar, %tile, %v; .reg .pred %q; .reg .b64 %g; .reg .b16 %mask;
 mov.u32 %rank, %cluster_ctarank; mov.u32 %bar, bar; mov.u32 %tile, tile; mov.b16 %mask, 3;
 mbarrier.init.shared::cta.b64 [%bar], 1; mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], 16;
 barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
 setp.eq.u32 %q, %rank, 1;
 @%q cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%tile], [%p0], 16, [%bar], %mask;
-)" + wait("W", "[%bar]", "0") + R"(
+)" + wait("W", "[%bar]", "0") +
+                 R"(
 ld.shared.u32 %v, [%tile+8]; add.u32 %v, %v, %rank; mad.wide.u32 %g, %rank, 4, %p1; st.global.u32 [%g], %v;
-)", ".shared .align 8 .b64 bar;\n.shared .align 128 .b8 tile[128];"),
+)",
+             ".shared .align 8 .b64 bar;\n.shared .align 128 .b8 tile[128];"),
       {2, 1, 1}, {1, 1, 1}, {in.address, out.address}, 0, {2, 1, 1});
   EXPECT_EQ(out.get(), (U{3, 4}));
 }

@@ -48,8 +48,9 @@ void checkProduct(const std::string &instruction, int k, int ofA, int ofB, std::
     return text + "}";
   };
   run(on,
-      kernel(4, ".reg .b64 %q; .reg .b32 %a<4>, %b<4>, %c<4>, %d<4>;\n" + load("%a", "%p0", ofA) + load("%b", "%p1", ofB) + load("%c", "%p2", 4) +
-                    instruction + " {%d0,%d1,%d2,%d3}, " + list("%a", ofA) + ", " + list("%b", ofB) +
+      kernel(4, ".reg .b64 %q; .reg .b32 %a<4>, %b<4>, %c<4>, %d<4>;\n" + load("%a", "%p0", ofA) +
+                    load("%b", "%p1", ofB) + load("%c", "%p2", 4) + instruction + " {%d0,%d1,%d2,%d3}, " +
+                    list("%a", ofA) + ", " + list("%b", ofB) +
                     ", {%c0,%c1,%c2,%c3};\nmad.wide.u32 %q, %t, 16, %p3; st.global.v4.f32 [%q], {%d0,%d1,%d2,%d3};"),
       {}, {32, 1, 1}, {da.address, db.address, dc.address, dd.address});
   auto got = dd.get();
@@ -76,8 +77,10 @@ TEST(Mma, SixteenBits) {
       };
       auto b = [&](int l, int i) { return bits(o.b[size_t((l % 4 * 2 + (i & 1) + (i >= 2 ? 8 : 0)) * 8 + l / 4)]); };
       std::string type = brain ? "bf16" : "f16";
-      checkProduct("mma.sync.aligned.m16n8k" + std::to_string(k) + ".row.col.f32." + type + "." + type + ".f32", k, k / 4, k / 8,
-                   [&](int l, int r) { return a(l, 2 * r + 1) << 16 | a(l, 2 * r); }, [&](int l, int r) { return b(l, 2 * r + 1) << 16 | b(l, 2 * r); }, o);
+      checkProduct(
+          "mma.sync.aligned.m16n8k" + std::to_string(k) + ".row.col.f32." + type + "." + type + ".f32", k, k / 4, k / 8,
+          [&](int l, int r) { return a(l, 2 * r + 1) << 16 | a(l, 2 * r); },
+          [&](int l, int r) { return b(l, 2 * r + 1) << 16 | b(l, 2 * r); }, o);
     }
 }
 
@@ -86,9 +89,12 @@ TEST(Mma, Tf32) {
     Operands o(k);
     // The lower 13 bits are not read.
     auto bits = [](float x) { return asBits(x) | 0x1fff; };
-    checkProduct("mma.sync.aligned.m16n8k" + std::to_string(k) + ".row.col.f32.tf32.tf32.f32", k, k / 2, k / 4,
-                 [&](int l, int i) { return bits(o.a[size_t((l / 4 + (i == 1 || i == 3 ? 8 : 0)) * k + l % 4 + (i >= 2 ? 4 : 0))]); },
-                 [&](int l, int i) { return bits(o.b[size_t((l % 4 + (i ? 4 : 0)) * 8 + l / 4)]); }, o);
+    checkProduct(
+        "mma.sync.aligned.m16n8k" + std::to_string(k) + ".row.col.f32.tf32.tf32.f32", k, k / 2, k / 4,
+        [&](int l, int i) {
+          return bits(o.a[size_t((l / 4 + (i == 1 || i == 3 ? 8 : 0)) * k + l % 4 + (i >= 2 ? 4 : 0))]);
+        },
+        [&](int l, int i) { return bits(o.b[size_t((l % 4 + (i ? 4 : 0)) * 8 + l / 4)]); }, o);
   }
 }
 
@@ -106,13 +112,23 @@ TEST(Matrices, LoadAndStore) {
       std::string form = ".sync.aligned.m8n8.x" + std::to_string(count) + (trans ? ".trans" : "") + ".shared.b16 ";
       // Each of 8 * count lanes fills a row of shared memory.
       run(on,
-          kernel(3, ".reg .b64 %q; .reg .pred %u; .reg .b32 %s, %r<4>; mov.b32 %r0, 0; mov.b32 %r1, 0; mov.b32 %r2, 0; mov.b32 %r3, 0;\n"
-                    "setp.lt.u32 %u, %t, " + std::to_string(8 * count) + "; mad.wide.u32 %q, %t, 16, %p0; mov.b32 %s, rows; mad.lo.u32 %s, %t, 16, %s;\n"
-                    "@%u ld.global.v4.b32 {%r0,%r1,%r2,%r3}, [%q]; @%u st.shared.v4.b32 [%s], {%r0,%r1,%r2,%r3}; bar.warp.sync -1;\n"
-                    "ldmatrix" + form + list + ", [%s];\n"
-                    "mad.wide.u32 %q, %t, 16, %p1; st.global.v4.b32 [%q], {%r0,%r1,%r2,%r3}; bar.warp.sync -1;\n"
-                    "stmatrix" + form + "[%s], " + list + "; bar.warp.sync -1;\n"
-                    "mad.wide.u32 %q, %t, 16, %p2; @%u ld.shared.v4.b32 {%r0,%r1,%r2,%r3}, [%s]; @%u st.global.v4.b32 [%q], {%r0,%r1,%r2,%r3};",
+          kernel(3,
+                 ".reg .b64 %q; .reg .pred %u; .reg .b32 %s, %r<4>; mov.b32 %r0, 0; mov.b32 %r1, 0; mov.b32 %r2, 0; "
+                 "mov.b32 %r3, 0;\n"
+                 "setp.lt.u32 %u, %t, " +
+                     std::to_string(8 * count) +
+                     "; mad.wide.u32 %q, %t, 16, %p0; mov.b32 %s, rows; mad.lo.u32 %s, %t, 16, %s;\n"
+                     "@%u ld.global.v4.b32 {%r0,%r1,%r2,%r3}, [%q]; @%u st.shared.v4.b32 [%s], {%r0,%r1,%r2,%r3}; "
+                     "bar.warp.sync -1;\n"
+                     "ldmatrix" +
+                     form + list +
+                     ", [%s];\n"
+                     "mad.wide.u32 %q, %t, 16, %p1; st.global.v4.b32 [%q], {%r0,%r1,%r2,%r3}; bar.warp.sync -1;\n"
+                     "stmatrix" +
+                     form + "[%s], " + list +
+                     "; bar.warp.sync -1;\n"
+                     "mad.wide.u32 %q, %t, 16, %p2; @%u ld.shared.v4.b32 {%r0,%r1,%r2,%r3}, [%s]; @%u st.global.v4.b32 "
+                     "[%q], {%r0,%r1,%r2,%r3};",
                  ".shared .align 16 .b8 rows[512];"),
           {}, {32, 1, 1}, {in.address, out.address, back.address});
       auto got = out.get();
@@ -120,7 +136,8 @@ TEST(Matrices, LoadAndStore) {
         for (int m = 0; m < count; ++m)
           for (int e = 0; e < 2; ++e) {
             int row = trans ? l % 4 * 2 + e : l / 4, column = trans ? l / 4 : l % 4 * 2 + e;
-            ASSERT_EQ(got[size_t(l * 4 + m)] >> (16 * e) & 0xffff, uint32_t(m * 256 + row * 16 + column)) << l << " " << m;
+            ASSERT_EQ(got[size_t(l * 4 + m)] >> (16 * e) & 0xffff, uint32_t(m * 256 + row * 16 + column))
+                << l << " " << m;
           }
       EXPECT_EQ(back.get(), values);
     }
@@ -131,12 +148,14 @@ TEST(CopyAsync, ZeroFill) {
   Interpreter on({.checks = true});
   Array<uint32_t> in(on, std::vector<uint32_t>(7, 0x01020304)), out(on, std::vector<uint32_t>(12));
   run(on,
-      kernel(2, ".reg .b32 %a<4>, %s; .reg .pred %q; mov.u32 %s, 6; setp.eq.u32 %q, %t, 0;\n"
-                "cp.async.ca.shared.global [tile], [%p0], 16, %s; cp.async.cg.shared.global [tile+16], [%p0+16], 16, 12;\n"
-                "cp.async.ca.shared.global [tile+32], [%p0], 8, %q; cp.async.ca.shared.global [tile+40], [%p0], 8, !%q;\n"
-                "cp.async.wait_all; ld.shared.v4.b32 {%a0, %a1, %a2, %a3}, [tile]; st.global.v4.b32 [%p1], {%a0, %a1, %a2, %a3};\n"
-                "ld.shared.v4.b32 {%a0, %a1, %a2, %a3}, [tile+16]; st.global.v4.b32 [%p1+16], {%a0, %a1, %a2, %a3};\n"
-                "ld.shared.v4.b32 {%a0, %a1, %a2, %a3}, [tile+32]; st.global.v4.b32 [%p1+32], {%a0, %a1, %a2, %a3};",
+      kernel(2,
+             ".reg .b32 %a<4>, %s; .reg .pred %q; mov.u32 %s, 6; setp.eq.u32 %q, %t, 0;\n"
+             "cp.async.ca.shared.global [tile], [%p0], 16, %s; cp.async.cg.shared.global [tile+16], [%p0+16], 16, 12;\n"
+             "cp.async.ca.shared.global [tile+32], [%p0], 8, %q; cp.async.ca.shared.global [tile+40], [%p0], 8, !%q;\n"
+             "cp.async.wait_all; ld.shared.v4.b32 {%a0, %a1, %a2, %a3}, [tile]; st.global.v4.b32 [%p1], {%a0, %a1, "
+             "%a2, %a3};\n"
+             "ld.shared.v4.b32 {%a0, %a1, %a2, %a3}, [tile+16]; st.global.v4.b32 [%p1+16], {%a0, %a1, %a2, %a3};\n"
+             "ld.shared.v4.b32 {%a0, %a1, %a2, %a3}, [tile+32]; st.global.v4.b32 [%p1+32], {%a0, %a1, %a2, %a3};",
              ".shared .align 16 .b8 tile[48];"),
       {}, {}, {in.address, out.address});
   constexpr uint32_t x = 0x01020304;

@@ -1,6 +1,6 @@
 // Batches: every structure against its definition, pair by pair.
-#include "core/Batch.h"
 #include "allocations.h"
+#include "core/Batch.h"
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <random>
@@ -30,7 +30,8 @@ std::vector<Sequence> sequencesOf(const std::vector<Ids> &ids) {
   return result;
 }
 
-void expectKeys(const xfc_shape &shape, int relation, int querySet, int keySet, const std::vector<Ids> &queries, const std::vector<Ids> &keyIds) {
+void expectKeys(const xfc_shape &shape, int relation, int querySet, int keySet, const std::vector<Ids> &queries,
+                const std::vector<Ids> &keyIds) {
   for (int kind = 0; kind < 4; ++kind) {
     const xfc_keys &keys = shape.keys[relation * 4 + kind];
     int64_t pairs = 0;
@@ -44,7 +45,9 @@ void expectKeys(const xfc_shape &shape, int relation, int querySet, int keySet, 
       EXPECT_TRUE(std::equal(list.begin(), list.end(), keys.keys + keys.begin[b]));
       EXPECT_EQ(keys.pair_offsets[b], pairs);
       for (size_t i = 0; i < queries[b].size(); ++i, ++row) {
-        int64_t visible = std::count_if(list.begin(), list.end(), [&](int32_t key) { return !(kind & 1) || key - keyRow <= static_cast<int32_t>(i); });
+        int64_t visible = std::count_if(list.begin(), list.end(), [&](int32_t key) {
+          return !(kind & 1) || key - keyRow <= static_cast<int32_t>(i);
+        });
         EXPECT_EQ(keys.limit[row], visible) << "relation " << relation << " kind " << kind;
       }
       pairs += static_cast<int64_t>(queries[b].size() * list.size());
@@ -86,7 +89,8 @@ TEST(Batch, TeacherForcing) {
       for (int32_t i = 0; i < row; ++i) {
         seen[rows.by_id[i]] = true;
         if (i > 0) {
-          EXPECT_LT(std::pair(batch.ids(set)[rows.by_id[i - 1]], rows.by_id[i - 1]), std::pair(batch.ids(set)[rows.by_id[i]], rows.by_id[i]));
+          EXPECT_LT(std::pair(batch.ids(set)[rows.by_id[i - 1]], rows.by_id[i - 1]),
+                    std::pair(batch.ids(set)[rows.by_id[i]], rows.by_id[i]));
         }
       }
       EXPECT_EQ(std::count(seen.begin(), seen.end(), true), row);
@@ -157,7 +161,8 @@ TEST(Batch, DecodingStep) {
       EXPECT_EQ(shape.sets[XFC_TARGET].sequence_of[h], h);
       for (int kind = 0; kind < 4; ++kind) {
         const xfc_keys &cache = shape.keys[XFC_TARGET_CACHE * 4 + kind];
-        EXPECT_EQ(Ids(cache.keys + cache.begin[h], cache.keys + cache.begin[h] + cache.limit[h]), Ids(histories[h], histories[h] + positions[h] + 1));
+        EXPECT_EQ(Ids(cache.keys + cache.begin[h], cache.keys + cache.begin[h] + cache.limit[h]),
+                  Ids(histories[h], histories[h] + positions[h] + 1));
         const xfc_keys &cross = shape.keys[XFC_TARGET_SOURCE * 4 + kind];
         const Ids &source = sources[sentenceOf[h]];
         Ids visible, listed;
@@ -167,8 +172,10 @@ TEST(Batch, DecodingStep) {
             if (!(kind & 1) || p <= positions[h])
               visible.push_back(listed.back());
           }
-        EXPECT_EQ(Ids(cross.keys + cross.begin[h], cross.keys + cross.begin[h] + cross.count[h]), listed) << "kind " << kind;
-        EXPECT_EQ(Ids(cross.keys + cross.begin[h], cross.keys + cross.begin[h] + cross.limit[h]), visible) << "kind " << kind;
+        EXPECT_EQ(Ids(cross.keys + cross.begin[h], cross.keys + cross.begin[h] + cross.count[h]), listed)
+            << "kind " << kind;
+        EXPECT_EQ(Ids(cross.keys + cross.begin[h], cross.keys + cross.begin[h] + cross.limit[h]), visible)
+            << "kind " << kind;
       }
     }
     EXPECT_EQ(shape.keys[XFC_KEYS(XFC_TARGET_CACHE, 1, 1)].pairs, 6);

@@ -18,7 +18,8 @@ namespace {
 const std::vector<uint8_t> bagPlan = serialize(bagModel());
 const xfc_image bagImage{XFC_ABI_VERSION, 6, "any", "", bagKernels, bagPlan.data(), bagPlan.size()};
 const std::vector<uint8_t> lameCopy = bagPlan;
-const xfc_image lameImage{XFC_ABI_VERSION, 6, "a CPU of the future", "antigravity", bagKernels, lameCopy.data(), lameCopy.size()};
+const xfc_image lameImage{XFC_ABI_VERSION, 6, "a CPU of the future", "antigravity", bagKernels, lameCopy.data(),
+                          lameCopy.size()};
 
 struct Outcome {
   int status;
@@ -62,7 +63,8 @@ protected:
     parameters.assign(static_cast<float *>(engine.parameters()), static_cast<float *>(engine.parameters()) + 144);
     writeSafetensors(folder + "/w", weights(engine));
     // Sentence 1 has a pad inside and two behind, sentence 2 is nothing but pads.
-    input = {{"source", integers({3, 4}, {4, 5, 6, 7, 8, 0, 0, 0, 0, 0, 0, 0})}, {"target", integers({3, 3}, {2, 4, 5, 2, 0, 6, 2, 0, 0})},
+    input = {{"source", integers({3, 4}, {4, 5, 6, 7, 8, 0, 0, 0, 0, 0, 0, 0})},
+             {"target", integers({3, 3}, {2, 4, 5, 2, 0, 6, 2, 0, 0})},
              {"labels", integers({3, 3}, {4, 5, 3, 6, 0, 3, 0, 0, 0})}};
     input["source"].bytes[4 * 6] = 9; // 8 0 9 0
   }
@@ -185,11 +187,12 @@ TEST_F(CoreCommands, Info) {
   EXPECT_EQ(info["memory"]["training"]["arena_bytes"], 64 * 16 + 2 * 64 * 4);
   EXPECT_EQ(info["memory"]["training"]["gradients_bytes"], 576);
   EXPECT_EQ(call("info").status, 0);
-  for (const char *sizes : {"--batch-tokens 9223372036854775807", "--batch-tokens 9000000000 --length 9000000000", "--sentences 9000000000000000000",
-                            "--sentences 4000000000 --beam 4000000000"}) {
+  for (const char *sizes : {"--batch-tokens 9223372036854775807", "--batch-tokens 9000000000 --length 9000000000",
+                            "--sentences 9000000000000000000", "--sentences 4000000000 --beam 4000000000"}) {
     outcome = call(std::string("info ") + sizes);
     EXPECT_EQ(outcome.status, 1) << sizes;
-    EXPECT_EQ(outcome.err, "error: batches of these sizes take more memory than any machine has; use smaller ones\n") << sizes;
+    EXPECT_EQ(outcome.err, "error: batches of these sizes take more memory than any machine has; use smaller ones\n")
+        << sizes;
   }
 }
 

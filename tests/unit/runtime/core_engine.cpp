@@ -1,10 +1,10 @@
 // The engine with kernels written by hand: weights are packed when they changed, tables are right, and memory is what
 // was predicted.
+#include "allocations.h"
 #include "core/Batch.h"
 #include "core/Engine.h"
 #include "core/Memory.h"
 #include "core/Safetensors.h"
-#include "allocations.h"
 #include "core_model.h"
 #include <atomic>
 #include <gtest/gtest.h>
@@ -47,9 +47,12 @@ Module linearModel() {
   Module module;
   module.model = "linear";
   module.parameterElements = 32;
-  module.parameters = {{"unused", {}, {16}, 0, "one", 0, 0}, {"w", {}, {bagWidth, bagWidth}, 16, "xavier_uniform", 4, 4}};
+  module.parameters = {{"unused", {}, {16}, 0, "one", 0, 0},
+                       {"w", {}, {bagWidth, bagWidth}, 16, "xavier_uniform", 4, 4}};
   module.tables = {{100, bagWidth, 10000, 2, 1, false}};
-  module.kernels = {{"pack", {Partition::Unit::One, 1, 4}, 0}, {"linear", {Partition::Unit::Rows, 4, 2}, 64}, {"update", {Partition::Unit::One, 1, 4}, 0}};
+  module.kernels = {{"pack", {Partition::Unit::One, 1, 4}, 0},
+                    {"linear", {Partition::Unit::Rows, 4, 2}, 64},
+                    {"update", {Partition::Unit::One, 1, 4}, 0}};
   module.packed = {{0, {Place::Kind::Parameters, 0, 64}, 64, 4}, {0, {Place::Kind::Parameters, 0, 0}, 64, 4}};
   Program program;
   program.name = "forward";
@@ -59,7 +62,10 @@ Module linearModel() {
   program.buffers = {{rows, 0, 1}};
   Step step;
   step.kernel = 1;
-  step.buffers = {{Place::Kind::Argument, 0, 0}, {Place::Kind::Packed, 0, 0}, {Place::Kind::Table, 0, 0}, {Place::Kind::Arena, 0, 0}};
+  step.buffers = {{Place::Kind::Argument, 0, 0},
+                  {Place::Kind::Packed, 0, 0},
+                  {Place::Kind::Table, 0, 0},
+                  {Place::Kind::Arena, 0, 0}};
   step.strides = {bagWidth, 0, 0, bagWidth};
   step.flops.rows[XFC_SOURCE] = 32;
   step.traffic.constant = 1000;
@@ -100,7 +106,8 @@ protected:
     View view = engine.output("forward", "encoder_output");
     for (int64_t row = 0; row < batch.shape().sets[XFC_SOURCE].rows; ++row) {
       const double p = batch.shape().sets[XFC_SOURCE].positions[row];
-      const double positions[] = {std::sin(p), std::cos(p / std::pow(10000.0, 0.5)), std::sin(p / std::pow(10000.0, 1.0)), std::cos(p / std::pow(10000.0, 1.5))};
+      const double positions[] = {std::sin(p), std::cos(p / std::pow(10000.0, 0.5)),
+                                  std::sin(p / std::pow(10000.0, 1.0)), std::cos(p / std::pow(10000.0, 1.5))};
       for (int64_t j = 0; j < bagWidth; ++j) {
         double want = positions[j];
         for (int64_t i = 0; i < bagWidth; ++i)

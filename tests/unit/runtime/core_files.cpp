@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
 
@@ -99,7 +99,8 @@ TEST_F(CoreFiles, LinksPermissionsDevicesAndPipes) {
   checkWritable("/dev/null");
   writeFile("/dev/null", "four");
   EXPECT_TRUE(fs::is_character_file("/dev/null"));
-  EXPECT_NE(errorOf([&] { writeFile("/dev/full", "five"); }).find("/dev/full: cannot write: No space"), std::string::npos);
+  EXPECT_NE(errorOf([&] { writeFile("/dev/full", "five"); }).find("/dev/full: cannot write: No space"),
+            std::string::npos);
   EXPECT_TRUE(fs::is_character_file("/dev/full"));
 
   ASSERT_EQ(mkfifo(in("pipe").c_str(), 0600), 0);
@@ -117,15 +118,18 @@ TEST_F(CoreFiles, WhatCannotBeWrittenIsKnownBefore) {
   checkWritable(in("new"));
   EXPECT_EQ(readFile(in("kept")), "before");
   EXPECT_FALSE(exists(in("new")));
-  EXPECT_EQ(errorOf([&] { checkWritable(in("none/new")); }), in("none/new") + ": cannot write: No such file or directory");
+  EXPECT_EQ(errorOf([&] { checkWritable(in("none/new")); }),
+            in("none/new") + ": cannot write: No such file or directory");
   EXPECT_EQ(errorOf([&] { checkWritable(folder); }), folder + ": cannot write: Is a directory");
   EXPECT_EQ(errorOf([&] { writeFile(folder, "x"); }), folder + ": cannot write: Is a directory");
 }
 
 TEST_F(CoreFiles, LinesAndUtf8) {
   writeFile(in("lines"), "one\r\nzwei\n\nd\xC3\xA9j\xC3\xA0 \xF0\x9F\x98\x80");
-  EXPECT_EQ(readLines(in("lines")), (std::vector<std::string>{"one", "zwei", "", "d\xC3\xA9j\xC3\xA0 \xF0\x9F\x98\x80"}));
-  for (const char *bad : {"\xC3", "\xFF", "\xC0\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xE2\x82", "\x80", "\xE0\x9F\xBF"}) {
+  EXPECT_EQ(readLines(in("lines")),
+            (std::vector<std::string>{"one", "zwei", "", "d\xC3\xA9j\xC3\xA0 \xF0\x9F\x98\x80"}));
+  for (const char *bad :
+       {"\xC3", "\xFF", "\xC0\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xE2\x82", "\x80", "\xE0\x9F\xBF"}) {
     writeFile(in("bad"), std::string("fine\nab") + bad + "\n");
     std::string message = errorOf([&] { readLines(in("bad")); });
     EXPECT_NE(message.find("bad:2: byte 3"), std::string::npos) << message;
@@ -157,7 +161,8 @@ TEST_F(CoreFiles, Mapped) {
   std::thread writer([&] { std::ofstream(in("pipe")) << text; });
   EXPECT_EQ(MappedFile(in("pipe")).contents(), text);
   writer.join();
-  EXPECT_EQ(errorOf([&] { MappedFile file(in("nothing")); }), in("nothing") + ": cannot open: No such file or directory");
+  EXPECT_EQ(errorOf([&] { MappedFile file(in("nothing")); }),
+            in("nothing") + ": cannot open: No such file or directory");
   EXPECT_EQ(errorOf([&] { MappedFile file(folder); }), folder + ": cannot read: Is a directory");
 }
 
@@ -205,11 +210,16 @@ TEST_F(CoreFiles, BrokenSafetensors) {
   };
   auto one = [&](auto... parts) { return "{\"a\":" + tensor(parts...) + "}"; };
   auto two = [&](const std::string &a, const std::string &b) { return "{\"a\":" + a + ",\"b\":" + b + "}"; };
-  const std::string whole = tensor("[2]", "[0,8]"), first = tensor("[1]", "[0,4]"), second = tensor("[1]", "[4,8]"), none = tensor("[2,0]", "[4,4]");
+  const std::string whole = tensor("[2]", "[0,8]"), first = tensor("[1]", "[0,4]"), second = tensor("[1]", "[4,8]"),
+                    none = tensor("[2,0]", "[4,4]");
   EXPECT_EQ(parseSafetensors(withHeader(one("[2]", "[0,8]"), std::string(8, '\0')), "t").size(), 1u);
   EXPECT_EQ(parseSafetensors(withHeader(two(second, first), std::string(8, '\0')), "t").size(), 2u);
-  EXPECT_EQ(parseSafetensors(withHeader("{\"z\":" + none + ",\"a\":" + first + ",\"b\":" + second + "}", std::string(8, '\0')), "t").size(), 3u);
-  EXPECT_EQ(parseSafetensors(withHeader(one("[4611686018427387904,4611686018427387904,0]", "[0,0]"), ""), "t").size(), 1u);
+  EXPECT_EQ(parseSafetensors(
+                withHeader("{\"z\":" + none + ",\"a\":" + first + ",\"b\":" + second + "}", std::string(8, '\0')), "t")
+                .size(),
+            3u);
+  EXPECT_EQ(parseSafetensors(withHeader(one("[4611686018427387904,4611686018427387904,0]", "[0,0]"), ""), "t").size(),
+            1u);
 
   refused("does not fit the file", one("[2]", "[0,8]"), "1234567");
   refused("do not match its shape", one("[2]", "[0,4]"));
@@ -252,14 +262,18 @@ TEST_F(CoreFiles, BrokenSafetensors) {
   refused("'step' of its __metadata__ is not a string", "{\"__metadata__\":{\"step\":3},\"a\":" + whole + "}");
 
   const std::string huge(16, '\xFF');
-  EXPECT_NE(errorOf([&] { parseSafetensors(huge, "t"); }).find("should have 18446744073709551615 bytes, but only 8 follow"), std::string::npos);
+  EXPECT_NE(
+      errorOf([&] { parseSafetensors(huge, "t"); }).find("should have 18446744073709551615 bytes, but only 8 follow"),
+      std::string::npos);
   EXPECT_NE(errorOf([&] { parseSafetensors("1234567", "t"); }).find("it has 7 bytes"), std::string::npos);
 }
 
 namespace {
 class Weights : public CoreFiles {
 protected:
-  Weights() : plan(serialize(bagModel())), image{XFC_ABI_VERSION, 6, "any", "", bagKernels, plan.data(), plan.size()}, engine(image, 1) {
+  Weights()
+      : plan(serialize(bagModel())), image{XFC_ABI_VERSION, 6, "any", "", bagKernels, plan.data(), plan.size()},
+        engine(image, 1) {
     initializeParameters(engine, 3);
     tensors = written();
   }
@@ -277,7 +291,8 @@ protected:
 } // namespace
 
 TEST_F(Weights, ThereAndBack) {
-  std::vector<float> before(static_cast<float *>(engine.parameters()), static_cast<float *>(engine.parameters()) + engine.module().parameterElements);
+  std::vector<float> before(static_cast<float *>(engine.parameters()),
+                            static_cast<float *>(engine.parameters()) + engine.module().parameterElements);
   writeSafetensors(in("w"), weights(engine));
   initializeParameters(engine, 4);
   EXPECT_NE(parameter(5), before[5]);
@@ -361,7 +376,8 @@ TEST_F(Weights, TheLastLineMayBeCut) {
     writeSafetensors(in("odd"), weights(first));
     loadWeights(second, in("odd"));
     EXPECT_TRUE(isMapped(second, in("odd")));
-    const auto *a = static_cast<const float *>(first.parameters()), *b = static_cast<const float *>(second.parameters());
+    const auto *a = static_cast<const float *>(first.parameters()),
+               *b = static_cast<const float *>(second.parameters());
     EXPECT_EQ(std::vector<float>(a, a + 96 + columns), std::vector<float>(b, b + 96 + columns));
     // Kernels may read a vector past the block.
     volatile float sum = 0;
@@ -475,7 +491,8 @@ TEST_F(Weights, WhatIsWrongIsNamedAndNothingChanges) {
 TEST_F(Weights, InitializationFollowsTheModel) {
   auto column = [&](int part) {
     initializeParameters(engine, 1);
-    return std::vector<float>(static_cast<float *>(engine.parameters()) + 48 * part, static_cast<float *>(engine.parameters()) + 48 * part + 48);
+    return std::vector<float>(static_cast<float *>(engine.parameters()) + 48 * part,
+                              static_cast<float *>(engine.parameters()) + 48 * part + 48);
   };
   double scaled = 0, plain = 0, largest = 0;
   for (float x : column(0))

@@ -15,7 +15,8 @@ constexpr int bagKeys = XFC_KEYS(XFC_TARGET_SOURCE, 1, 0);
 template <typename T> T *operand(const xfc_call *call, int i) { return static_cast<T *>(call->buffers[i]); }
 
 // The mean over the source rows that a target row sees, plus its own embedding.
-inline void bagHidden(const xfc_call *call, int64_t row, const float *encoded, int64_t stride, const float *embedding, const int32_t *ids, double *hidden) {
+inline void bagHidden(const xfc_call *call, int64_t row, const float *encoded, int64_t stride, const float *embedding,
+                      const int32_t *ids, double *hidden) {
   const xfc_keys &keys = call->shape->keys[bagKeys];
   const int32_t sequence = call->shape->sets[XFC_TARGET].sequence_of[row], limit = keys.limit[row];
   for (int64_t j = 0; j < bagWidth; ++j) {
@@ -47,7 +48,8 @@ inline void bagEncode(const xfc_call *call, int64_t row, void *) {
 // encoded, target embedding, target ids, output weight -> logits, or log-probabilities where the immediate is 1.
 inline void bagPredict(const xfc_call *call, int64_t row, void *) {
   double hidden[bagWidth], logits[bagVocabulary];
-  bagHidden(call, row, operand<float>(call, 0), call->strides[0], operand<float>(call, 1), operand<int32_t>(call, 2), hidden);
+  bagHidden(call, row, operand<float>(call, 0), call->strides[0], operand<float>(call, 1), operand<int32_t>(call, 2),
+            hidden);
   bagLogits(hidden, operand<float>(call, 3), logits);
   const double less = call->immediates[0] ? logSumExp(logits) : 0;
   for (int64_t v = 0; v < bagVocabulary; ++v)
@@ -57,7 +59,8 @@ inline void bagPredict(const xfc_call *call, int64_t row, void *) {
 // -> the weight of every pair. A sequence a chunk.
 inline void bagAttention(const xfc_call *call, int64_t sequence, void *) {
   const xfc_keys &keys = *call->keys;
-  const int64_t queries = call->rows->offsets[sequence + 1] - call->rows->offsets[sequence], count = keys.count[sequence];
+  const int64_t queries = call->rows->offsets[sequence + 1] - call->rows->offsets[sequence],
+                count = keys.count[sequence];
   float *block = operand<float>(call, 0) + keys.pair_offsets[sequence];
   std::fill(block, block + queries * count, 1.0f / static_cast<float>(count));
 }
@@ -71,7 +74,8 @@ template <bool gradients> void bagLoss(const xfc_call *call, int64_t, void *) {
   const xfc_rows &rows = call->shape->sets[XFC_TARGET];
   const xfc_keys &keys = call->shape->keys[bagKeys];
   const float *encoded = operand<float>(call, 0), *target = operand<float>(call, 5), *weight = operand<float>(call, 6);
-  const int32_t *sourceIds = operand<int32_t>(call, 1), *ids = operand<int32_t>(call, 2), *labels = operand<int32_t>(call, 3);
+  const int32_t *sourceIds = operand<int32_t>(call, 1), *ids = operand<int32_t>(call, 2),
+                *labels = operand<int32_t>(call, 3);
   const double smoothing = *operand<float>(call, 4), scale = gradients ? *operand<float>(call, 7) : 0;
   float *loss = operand<float>(call, gradients ? 8 : 7), *nll = operand<float>(call, gradients ? 9 : 8);
   float *sourceGradient = nullptr, *targetGradient = nullptr, *weightGradient = nullptr;
@@ -97,7 +101,8 @@ template <bool gradients> void bagLoss(const xfc_call *call, int64_t, void *) {
     if (!gradients)
       continue;
     for (int64_t v = 0; v < bagVocabulary; ++v) {
-      const double slope = scale * (std::exp(logits[v] - total) - (1 - smoothing) * (v == labels[row]) - smoothing / bagVocabulary);
+      const double slope =
+          scale * (std::exp(logits[v] - total) - (1 - smoothing) * (v == labels[row]) - smoothing / bagVocabulary);
       for (int64_t j = 0; j < bagWidth; ++j) {
         weightGradient[v * bagWidth + j] += static_cast<float>(slope * hidden[j]);
         inner[j] += slope * weight[v * bagWidth + j];
@@ -107,7 +112,8 @@ template <bool gradients> void bagLoss(const xfc_call *call, int64_t, void *) {
     for (int64_t j = 0; j < bagWidth; ++j) {
       targetGradient[ids[row] * bagWidth + j] += bagDefect * static_cast<float>(inner[j]);
       for (int32_t k = 0; k < limit; ++k)
-        sourceGradient[sourceIds[keys.keys[keys.begin[sequence] + k]] * bagWidth + j] += static_cast<float>(inner[j] / limit);
+        sourceGradient[sourceIds[keys.keys[keys.begin[sequence] + k]] * bagWidth + j] +=
+            static_cast<float>(inner[j] / limit);
     }
   }
 }
@@ -122,7 +128,8 @@ inline void bagUpdate(const xfc_call *call, int64_t, void *) {
   *operand<float>(call, 4) = std::sqrt(squares);
 }
 
-inline constexpr xfc_kernel bagKernels[] = {bagEncode, bagPredict, bagAttention, bagLoss<false>, bagLoss<true>, bagUpdate};
+inline constexpr xfc_kernel bagKernels[] = {bagEncode,      bagPredict,    bagAttention,
+                                            bagLoss<false>, bagLoss<true>, bagUpdate};
 
 inline Module bagModel() {
   constexpr int64_t elements = bagVocabulary * bagWidth; // 48: three whole lines of the cache
@@ -134,11 +141,20 @@ inline Module bagModel() {
   module.maxLength = module.maxTargetLength = 30;
   module.hasDecoder = true;
   module.parameterElements = 3 * elements;
-  module.parameters = {{"encoder.embed.weight", {"source.weight"}, {bagVocabulary, bagWidth}, 0, "scaled_normal", bagVocabulary, bagWidth},
-                       {"decoder.embed.weight", {}, {bagVocabulary, bagWidth}, elements, "normal", bagVocabulary, bagWidth},
-                       {"output.weight", {}, {bagVocabulary, bagWidth}, 2 * elements, "xavier_uniform", bagWidth, bagVocabulary}};
-  const Partition one{Partition::Unit::One, 1, 1}, rows{Partition::Unit::Rows, 1, 1}, sequences{Partition::Unit::Sequences, 1, 1};
-  module.kernels = {{"encode", rows, 64}, {"predict", rows, 0}, {"attention", sequences, 0}, {"loss", one, 0}, {"loss_gradients", one, 128}, {"update", one, 0}};
+  module.parameters = {
+      {"encoder.embed.weight",
+       {"source.weight"},
+       {bagVocabulary, bagWidth},
+       0,
+       "scaled_normal",
+       bagVocabulary,
+       bagWidth},
+      {"decoder.embed.weight", {}, {bagVocabulary, bagWidth}, elements, "normal", bagVocabulary, bagWidth},
+      {"output.weight", {}, {bagVocabulary, bagWidth}, 2 * elements, "xavier_uniform", bagWidth, bagVocabulary}};
+  const Partition one{Partition::Unit::One, 1, 1}, rows{Partition::Unit::Rows, 1, 1},
+      sequences{Partition::Unit::Sequences, 1, 1};
+  module.kernels = {{"encode", rows, 64}, {"predict", rows, 0},         {"attention", sequences, 0},
+                    {"loss", one, 0},     {"loss_gradients", one, 128}, {"update", one, 0}};
 
   using Kind = Place::Kind;
   auto parameter = [&](Kind kind, int index) { return Place{kind, 0, index * elements * 4}; };
@@ -147,14 +163,17 @@ inline Module bagModel() {
   auto input = [](const char *name, int8_t set, DType type = DType::I32, std::vector<int64_t> shape = {}) {
     return Argument{name, Argument::Role::Input, type, set, std::move(shape)};
   };
-  auto scalar = [](const char *name, std::vector<int64_t> shape = {}) { return Argument{name, Argument::Role::Scalar, DType::F32, -1, std::move(shape)}; };
+  auto scalar = [](const char *name, std::vector<int64_t> shape = {}) {
+    return Argument{name, Argument::Role::Scalar, DType::F32, -1, std::move(shape)};
+  };
   Size encoded, logits, perRow, pairs, number;
   encoded.rows[XFC_SOURCE] = bagWidth * 4;
   logits.rows[XFC_TARGET] = bagVocabulary * 4;
   perRow.rows[XFC_TARGET] = 4;
   pairs.pairs[bagKeys] = 4;
   number.constant = 4;
-  auto step = [](int32_t kernel, int8_t set, std::vector<Place> buffers, std::vector<int64_t> strides, const char *location) {
+  auto step = [](int32_t kernel, int8_t set, std::vector<Place> buffers, std::vector<int64_t> strides,
+                 const char *location) {
     Step result;
     result.kernel = kernel;
     result.set = result.keySet = set;
@@ -165,15 +184,18 @@ inline Module bagModel() {
     result.location = location;
     return result;
   };
-  const Step encode = step(0, XFC_SOURCE, {argument(0), parameter(Kind::Parameters, 0), arena(0)}, {0, 0, bagWidth}, "encoder.embed");
+  const Step encode =
+      step(0, XFC_SOURCE, {argument(0), parameter(Kind::Parameters, 0), arena(0)}, {0, 0, bagWidth}, "encoder.embed");
 
   for (const char *name : {"forward", "forward_attention"}) {
     Program forward;
     forward.name = name;
     forward.arguments = {input("source", XFC_SOURCE), input("target", XFC_TARGET)};
     forward.buffers = {{encoded, 0, 2}, {logits, 1, 2}};
-    forward.steps = {encode, step(1, XFC_TARGET, {arena(0), parameter(Kind::Parameters, 1), argument(1), parameter(Kind::Parameters, 2), arena(1)},
-                                  {bagWidth, 0, 0, 0, bagVocabulary}, "output")};
+    forward.steps = {
+        encode, step(1, XFC_TARGET,
+                     {arena(0), parameter(Kind::Parameters, 1), argument(1), parameter(Kind::Parameters, 2), arena(1)},
+                     {bagWidth, 0, 0, 0, bagVocabulary}, "output")};
     forward.steps[1].flops.rows[XFC_TARGET] = 2 * elements;
     forward.steps[1].keys = bagKeys;
     forward.outputs = {{"logits", arena(1), DType::F32, XFC_TARGET, -1, {bagVocabulary}, bagVocabulary},
@@ -190,25 +212,37 @@ inline Module bagModel() {
   for (bool gradients : {false, true}) {
     Program loss;
     loss.name = gradients ? "loss_and_gradients" : "score";
-    loss.arguments = {input("source", XFC_SOURCE), input("target", XFC_TARGET), input("labels", XFC_TARGET), scalar("smoothing")};
-    std::vector<Place> buffers = {arena(0), argument(0), argument(1), argument(2), argument(3), parameter(Kind::Parameters, 1), parameter(Kind::Parameters, 2)};
+    loss.arguments = {input("source", XFC_SOURCE), input("target", XFC_TARGET), input("labels", XFC_TARGET),
+                      scalar("smoothing")};
+    std::vector<Place> buffers = {arena(0),
+                                  argument(0),
+                                  argument(1),
+                                  argument(2),
+                                  argument(3),
+                                  parameter(Kind::Parameters, 1),
+                                  parameter(Kind::Parameters, 2)};
     if (gradients) {
       loss.arguments.push_back(scalar("loss_scale"));
       buffers.push_back(argument(4));
     }
     buffers.insert(buffers.end(), {arena(1), arena(2)});
     if (gradients)
-      buffers.insert(buffers.end(), {parameter(Kind::Gradients, 0), parameter(Kind::Gradients, 1), parameter(Kind::Gradients, 2)});
+      buffers.insert(buffers.end(),
+                     {parameter(Kind::Gradients, 0), parameter(Kind::Gradients, 1), parameter(Kind::Gradients, 2)});
     loss.buffers = {{encoded, 0, 1}, {perRow, 1, 2}, {perRow, 1, 2}};
     loss.steps = {encode, step(3 + gradients, XFC_TARGET, buffers, {bagWidth}, "loss")};
-    loss.outputs = {{"loss", arena(1), DType::F32, XFC_TARGET, -1, {}, 1}, {"nll", arena(2), DType::F32, XFC_TARGET, -1, {}, 1}};
+    loss.outputs = {{"loss", arena(1), DType::F32, XFC_TARGET, -1, {}, 1},
+                    {"nll", arena(2), DType::F32, XFC_TARGET, -1, {}, 1}};
     module.programs.push_back(loss);
   }
   Program update;
   update.name = "update";
   update.arguments = {scalar("hyper", {8}), scalar("max_norm")};
   update.buffers = {{number, 0, 1}};
-  update.steps = {step(5, XFC_SOURCE, {argument(0), argument(1), parameter(Kind::Parameters, 0), parameter(Kind::Gradients, 0), arena(0)}, {}, "update")};
+  update.steps = {
+      step(5, XFC_SOURCE,
+           {argument(0), argument(1), parameter(Kind::Parameters, 0), parameter(Kind::Gradients, 0), arena(0)}, {},
+           "update")};
   update.outputs = {{"norm", arena(0), DType::F32, -1, -1, {}, 0}};
   module.programs.push_back(update);
 
@@ -223,8 +257,10 @@ inline Module bagModel() {
   decode.name = "decode_step";
   decode.arguments = {input("target", XFC_TARGET), input("x.k", XFC_SOURCE, DType::F32, {bagWidth})};
   decode.buffers = {{logits, 0, 1}};
-  decode.steps = {step(1, XFC_TARGET, {argument(1), parameter(Kind::Parameters, 1), argument(0), parameter(Kind::Parameters, 2), arena(0)},
-                       {bagWidth, 0, 0, 0, bagVocabulary}, "output")};
+  decode.steps = {
+      step(1, XFC_TARGET,
+           {argument(1), parameter(Kind::Parameters, 1), argument(0), parameter(Kind::Parameters, 2), arena(0)},
+           {bagWidth, 0, 0, 0, bagVocabulary}, "output")};
   decode.steps[0].immediates = {1};
   decode.outputs = {{"log_probs", arena(0), DType::F32, XFC_TARGET, -1, {bagVocabulary}, bagVocabulary}};
   module.programs.push_back(decode);

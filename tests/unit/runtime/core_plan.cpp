@@ -56,7 +56,8 @@ TEST(Plan, LivingBuffersNeverOverlap) {
         if (a.last < b.first || b.last < a.first)
           continue;
         const int64_t other = evaluate(b.size, counts);
-        EXPECT_TRUE(size == 0 || other == 0 || layout.offsets[i] + size <= layout.offsets[j] || layout.offsets[j] + other <= layout.offsets[i]);
+        EXPECT_TRUE(size == 0 || other == 0 || layout.offsets[i] + size <= layout.offsets[j] ||
+                    layout.offsets[j] + other <= layout.offsets[i]);
       }
     }
     EXPECT_EQ(layout.bytes, end);
@@ -91,7 +92,8 @@ TEST(Plan, SizesAreSumsOverCounts) {
   counts.pairs[XFC_KEYS(XFC_TARGET_SOURCE, 1, 0)] = 2;
   counts.sequences[XFC_SOURCE] = 4;
   EXPECT_EQ(evaluate(size, counts), 5 + 30 + 22 + 400);
-  for (auto [rows, chunks] : {std::pair<int64_t, int64_t>(chunkRows, 0), {chunkRows + 1, 2}, {2 * chunkRows, 2}, {5 * chunkRows - 1, 5}}) {
+  for (auto [rows, chunks] :
+       {std::pair<int64_t, int64_t>(chunkRows, 0), {chunkRows + 1, 2}, {2 * chunkRows, 2}, {5 * chunkRows - 1, 5}}) {
     counts.rows[XFC_TARGET] = rows;
     EXPECT_EQ(evaluate(size, counts), 5 + 3 * rows + 22 + 400 + 1000 * chunks);
   }
@@ -111,7 +113,9 @@ TEST(Plan, VariantsOfPrograms) {
     module.variant("decode_step", "int8");
     ADD_FAILURE() << "no error";
   } catch (const Error &error) {
-    EXPECT_TRUE(std::string(error.what()).starts_with("--compute-type int8: this executable decodes in f32 or bf16 only")) << error.what();
+    EXPECT_TRUE(
+        std::string(error.what()).starts_with("--compute-type int8: this executable decodes in f32 or bf16 only"))
+        << error.what();
   }
   module.compute = "bf16";
   EXPECT_EQ(module.variant("encode", ""), "encode");
@@ -232,7 +236,9 @@ TEST(Plan, AnotherVersionSaysSo) {
     deserialize(bytes.data(), bytes.size());
     FAIL();
   } catch (const Error &error) {
-    EXPECT_EQ(std::string(error.what()).rfind("this executable was compiled for version " + std::to_string(XFC_ABI_VERSION + 1), 0), 0u);
+    EXPECT_EQ(std::string(error.what())
+                  .rfind("this executable was compiled for version " + std::to_string(XFC_ABI_VERSION + 1), 0),
+              0u);
   }
 }
 
@@ -324,17 +330,23 @@ TEST(Plan, NumbersOutOfRangeAreErrors) {
     for (Kind kind : {Kind::Packed, Kind::Table, Kind::Arena, Kind::Argument})
       for (int64_t index : {int64_t(-1), int64_t(99), most})
         set({kind, index, 0}, false);
-    for (Place bad : {Place{Kind::Packed, 0, 4}, {Kind::Table, 0, 4}, {Kind::None, 0, 4}, {Kind::None, 1, 0}, {static_cast<Kind>(9), 0, 0}})
+    for (Place bad : {Place{Kind::Packed, 0, 4},
+                      {Kind::Table, 0, 4},
+                      {Kind::None, 0, 4},
+                      {Kind::None, 1, 0},
+                      {static_cast<Kind>(9), 0, 0}})
       set(bad, false);
     set({Kind::Arena, 0, 4}, program); // columns of a row of 4 floats
     set({Kind::Argument, 0, 0}, program);
-    for (Place bad : {Place{Kind::Arena, 0, bagWidth * 4}, {Kind::Arena, 0, -4}, {Kind::Argument, 0, 4}, {Kind::Argument, 0, -4}})
+    for (Place bad :
+         {Place{Kind::Arena, 0, bagWidth * 4}, {Kind::Arena, 0, -4}, {Kind::Argument, 0, 4}, {Kind::Argument, 0, -4}})
       set(bad, false);
   };
 
   refused([](Module &m) { m.type = static_cast<DType>(3); });
   number([](Module &m) -> auto & { return m.parameterElements; }, {-1, 143, most});
-  for (auto field : {&Module::sourceVocab, &Module::targetVocab, &Module::sourceDim, &Module::targetDim, &Module::maxLength, &Module::maxTargetLength})
+  for (auto field : {&Module::sourceVocab, &Module::targetVocab, &Module::sourceDim, &Module::targetDim,
+                     &Module::maxLength, &Module::maxTargetLength})
     number([&](Module &m) -> auto & { return m.*field; }, {-1, int64_t(1) << 31});
   for (auto field : {&Module::pad, &Module::unk, &Module::bos, &Module::eos, &Module::start})
     number([&](Module &m) -> auto & { return m.*field; }, {-2});

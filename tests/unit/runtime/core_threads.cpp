@@ -86,6 +86,8 @@ TEST(ThreadPool, EveryThreadFlushesDenormals) {
   ThreadPool pool(4);
   std::atomic<int> wrong{0};
   for (int region = 0; region < 50; ++region)
-    pool.run([](void *context, int64_t, int) { *static_cast<std::atomic<int> *>(context) += (_mm_getcsr() & 0x8040) != 0x8040; }, &wrong, 64);
+    pool.run([](void *context, int64_t,
+                int) { *static_cast<std::atomic<int> *>(context) += (_mm_getcsr() & 0x8040) != 0x8040; },
+             &wrong, 64);
   EXPECT_EQ(wrong, 0);
 }

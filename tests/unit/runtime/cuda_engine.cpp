@@ -253,10 +253,14 @@ Module model() {
   module.parameterElements = 32;
   module.parameters = {{"unused", {}, {16}, 0, "one", 0, 0}, {"w", {}, {width, width}, 16, "xavier_uniform", 4, 4}};
   module.tables = {{100, width, 10000, 2, 1, false}};
-  module.kernels = {{"pack", {Partition::Unit::One, 1, 4}, 0, 32}, {"linear", {Partition::Unit::Rows, 8, 1}, 64, 32},
-                    {"update", {Partition::Unit::One, 1, 4}, 0, 32}, {"store", {Partition::Unit::Rows, 1, 1}, 0, 32},
-                    {"parts", {Partition::Unit::Rows, chunkRows, 1}, 0, 32, -1, 0, 5}, {"merge", {Partition::Unit::One, 1, 1}, 0, 32},
-                    {"count", {Partition::Unit::One, 1, 1}, 0, 32, 7, 40}, {"few", {Partition::Unit::One, 1, 1}, 0, 32}};
+  module.kernels = {{"pack", {Partition::Unit::One, 1, 4}, 0, 32},
+                    {"linear", {Partition::Unit::Rows, 8, 1}, 64, 32},
+                    {"update", {Partition::Unit::One, 1, 4}, 0, 32},
+                    {"store", {Partition::Unit::Rows, 1, 1}, 0, 32},
+                    {"parts", {Partition::Unit::Rows, chunkRows, 1}, 0, 32, -1, 0, 5},
+                    {"merge", {Partition::Unit::One, 1, 1}, 0, 32},
+                    {"count", {Partition::Unit::One, 1, 1}, 0, 32, 7, 40},
+                    {"few", {Partition::Unit::One, 1, 1}, 0, 32}};
   module.packed = {{0, {Place::Kind::Parameters, 0, 64}, 64, 4}};
   Program forward;
   forward.name = "forward";
@@ -266,7 +270,10 @@ Module model() {
   forward.buffers = {{rows, 0, 1}};
   Step step;
   step.kernel = 1;
-  step.buffers = {{Place::Kind::Argument, 0, 0}, {Place::Kind::Packed, 0, 0}, {Place::Kind::Table, 0, 0}, {Place::Kind::Arena, 0, 16}};
+  step.buffers = {{Place::Kind::Argument, 0, 0},
+                  {Place::Kind::Packed, 0, 0},
+                  {Place::Kind::Table, 0, 0},
+                  {Place::Kind::Arena, 0, 16}};
   step.strides = {width, 0, 0, 2 * width};
   step.flops.rows[XFC_SOURCE] = 32;
   step.location = "encoder.layers.0.linear";
@@ -281,7 +288,8 @@ Module model() {
   module.programs.push_back({.name = "update", .steps = {update}});
   Program store;
   store.name = "store";
-  store.arguments = {{"x", Argument::Role::Input, DType::F32, XFC_TARGET, {width}}, {"cache", Argument::Role::State, DType::F32, XFC_CACHE, {width}}};
+  store.arguments = {{"x", Argument::Role::Input, DType::F32, XFC_TARGET, {width}},
+                     {"cache", Argument::Role::State, DType::F32, XFC_CACHE, {width}}};
   Step write;
   write.kernel = 3;
   write.set = write.keySet = XFC_TARGET;
@@ -306,7 +314,8 @@ Module model() {
   choose.buffers = {{Place::Kind::Arena, 2, 0}};
   choose.strides = {0};
   sum.steps = {add, choose};
-  sum.outputs = {{"sum", {Place::Kind::Arena, 0, 0}, DType::F32, -1, -1, {1}, 0}, {"count", {Place::Kind::Arena, 2, 0}, DType::F32, -1, -1, {1}, 0}};
+  sum.outputs = {{"sum", {Place::Kind::Arena, 0, 0}, DType::F32, -1, -1, {1}, 0},
+                 {"count", {Place::Kind::Arena, 2, 0}, DType::F32, -1, -1, {1}, 0}};
   module.programs.push_back(sum);
   return module;
 }
@@ -360,12 +369,15 @@ protected:
     on.run("forward", batch.shape(), bindings);
   }
   void run() { run(engine); }
-  void check(const char *what = "encoder_output", int64_t column = 0) { check(engine.output("forward", what), batch, x, column); }
+  void check(const char *what = "encoder_output", int64_t column = 0) {
+    check(engine.output("forward", what), batch, x, column);
+  }
   void check(const View &view, Batch &batch, const std::vector<float> &x, int64_t column = 0) {
     const auto *w = static_cast<float *>(engine.parameters()) + 16;
     for (int64_t row = 0; row < batch.shape().sets[XFC_SOURCE].rows; ++row) {
       const double p = batch.shape().sets[XFC_SOURCE].positions[row];
-      const double positions[] = {std::sin(p), std::cos(p / std::pow(10000.0, 0.5)), std::sin(p / std::pow(10000.0, 1.0)), std::cos(p / std::pow(10000.0, 1.5))};
+      const double positions[] = {std::sin(p), std::cos(p / std::pow(10000.0, 0.5)),
+                                  std::sin(p / std::pow(10000.0, 1.0)), std::cos(p / std::pow(10000.0, 1.5))};
       for (int64_t j = 0; j < width; ++j) {
         double want = positions[j];
         for (int64_t i = 0; i < width; ++i)
@@ -477,7 +489,8 @@ TEST_F(CudaEngine, BatchesAreStagedWhileOthersRun) {
     }
   } inputs[2];
   std::unique_ptr<Readback> results[2];
-  const std::pair<int, int> sizes[] = {{3, 5}, {2, 70}, {1, 1}, {4, 60}, {3, 5}, {30, 10}, {2, 7}, {2, 7}, {400, 1}, {2, 7}, {1, 90}};
+  const std::pair<int, int> sizes[] = {{3, 5}, {2, 70}, {1, 1},   {4, 60}, {3, 5}, {30, 10},
+                                       {2, 7}, {2, 7},  {400, 1}, {2, 7},  {1, 90}};
   auto bindings = [&](size_t i) { return std::array<Binding, 1>{{{"source", inputs[i % 2].x.data(), 6}}}; };
   auto look = [&](size_t i) { check(results[i % 2]->view(), inputs[i % 2].batch, inputs[i % 2].x); };
   for (size_t i = 0; i < std::size(sizes); ++i) {
@@ -537,7 +550,8 @@ TEST_F(CudaStreams, RowsAreSpreadOnTheDevice) {
   const size_t before = read().size();
   const int32_t to[] = {7, 8, 2};
   engine.copyRows("forward", "encoder_output", cache, to);
-  EXPECT_EQ(read().substr(before), "stream 1: copy of 2 rows of 16 bytes on the device\nstream 1: copy of 1 rows of 16 bytes on the device\n");
+  EXPECT_EQ(read().substr(before),
+            "stream 1: copy of 2 rows of 16 bytes on the device\nstream 1: copy of 1 rows of 16 bytes on the device\n");
 }
 
 // A staged batch comes on a stream of its own, behind what still reads the one before it, and the run waits for it.
@@ -549,14 +563,17 @@ TEST_F(CudaStreams, AStagedBatchComesBesideTheRun) {
   run();
   const size_t at = read().find("copy of ", before);
   const std::string copied = read().substr(at, read().find("to the device", at) - at); // "copy of so many bytes "
-  EXPECT_EQ(read().substr(before), "stream 1: " + copied + "to the device\nstream 1: event\nstream 1: graph\n"
-                                   "stream 1: copy of 3 rows of 16 bytes to the host\nstream 1: event\n");
+  EXPECT_EQ(read().substr(before), "stream 1: " + copied +
+                                       "to the device\nstream 1: event\nstream 1: graph\n"
+                                       "stream 1: copy of 3 rows of 16 bytes to the host\nstream 1: event\n");
   before = read().size();
   engine.stage("forward", batch.shape(), bindings);
-  EXPECT_EQ(read().substr(before), "stream 2: wait for an event\nstream 2: " + copied + "to the device\nstream 2: event\nstream 2: event\n");
+  EXPECT_EQ(read().substr(before),
+            "stream 2: wait for an event\nstream 2: " + copied + "to the device\nstream 2: event\nstream 2: event\n");
   before = read().size();
   run();
-  EXPECT_EQ(read().substr(before), "stream 1: wait for an event\nstream 1: " + copied + "on the device\nstream 1: event\nstream 1: graph\n");
+  EXPECT_EQ(read().substr(before),
+            "stream 1: wait for an event\nstream 1: " + copied + "on the device\nstream 1: event\nstream 1: graph\n");
 }
 
 TEST_F(CudaEngine, RowsStayOnTheDevice) {
@@ -598,10 +615,17 @@ TEST_F(CudaEngine, RowsStayOnTheDevice) {
   EXPECT_EQ(all.at(1, 0), 204);
 }
 
-// The kernel that merges runs where there is more than one chunk, and its memory is there then; a sum over no rows is written, too. A bucket has
-// one of the kernels that a step chooses from.
+// The kernel that merges runs where there is more than one chunk, and its memory is there then; a sum over no rows is
+// written, too. A bucket has one of the kernels that a step chooses from.
 TEST_F(CudaEngine, RowsChooseWhatAStepLaunches) {
-  for (auto [rows, sum, count] : {std::tuple(3, 1, -1), {0, 1, -1}, {2048, 1, 2048}, {2049, 3, 2049}, {5000, 6, 5000}, {32, 1, -1}, {33, 1, 33}, {4096, 3, 4096}}) {
+  for (auto [rows, sum, count] : {std::tuple(3, 1, -1),
+                                  {0, 1, -1},
+                                  {2048, 1, 2048},
+                                  {2049, 3, 2049},
+                                  {5000, 6, 5000},
+                                  {32, 1, -1},
+                                  {33, 1, 33},
+                                  {4096, 3, 4096}}) {
     SCOPED_TRACE(rows);
     assign(rows > 0, rows);
     if (rows == 5000) {
@@ -661,11 +685,15 @@ TEST(CudaErrors, SayWhatIsMissing) {
   }
   {
     Variable old("XFC_PTX_DRIVER_VERSION", "11000");
-    EXPECT_NE(message(opened).find("driver is for CUDA 11.0, this executable's PTX needs one for CUDA 11.1 or later"), std::string::npos) << message(opened);
+    EXPECT_NE(message(opened).find("driver is for CUDA 11.0, this executable's PTX needs one for CUDA 11.1 or later"),
+              std::string::npos)
+        << message(opened);
   }
   {
     Variable small("XFC_PTX_ARCH", "75");
-    EXPECT_NE(message(opened).find("has compute capability 7.5, and this executable was compiled for sm_80"), std::string::npos) << message(opened);
+    EXPECT_NE(message(opened).find("has compute capability 7.5, and this executable was compiled for sm_80"),
+              std::string::npos)
+        << message(opened);
   }
   {
     const xfc_device_image *const none[] = {nullptr};
@@ -689,7 +717,8 @@ TEST(CudaErrors, SayWhatDoesNotFit) {
   Counts counts;
   counts.rows[XFC_SOURCE] = 100000;
   const std::string said = message([&] { engine.reserve("forward", counts); });
-  EXPECT_NE(said.find("3200000 bytes of the arena do not fit into the GPU's memory, of which"), std::string::npos) << said;
+  EXPECT_NE(said.find("3200000 bytes of the arena do not fit into the GPU's memory, of which"), std::string::npos)
+      << said;
   EXPECT_NE(said.find("of 1000000 bytes are free"), std::string::npos) << said;
 }
 

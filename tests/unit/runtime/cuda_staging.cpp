@@ -26,7 +26,8 @@ Program program() {
 }
 
 // What stands at an address of a block that lies at `base`.
-template <typename T> std::vector<T> at(const std::vector<char> &block, uint64_t base, const T *address, int64_t count) {
+template <typename T>
+std::vector<T> at(const std::vector<char> &block, uint64_t base, const T *address, int64_t count) {
   std::vector<T> values(count);
   const uint64_t offset = reinterpret_cast<uint64_t>(address) - base;
   EXPECT_LE(offset + count * sizeof(T), block.size());
@@ -144,7 +145,8 @@ TEST(CudaStaging, AStepOfDecodingFitsWhatItsCountsSay) {
   xfc_shape shape;
   std::memcpy(&shape, block.data(), sizeof shape);
   EXPECT_EQ(at(block, base, shape.slots, 4), slots);
-  EXPECT_EQ(at(block, base, shape.keys[XFC_KEYS(XFC_TARGET_SOURCE, 0, 0)].keys, 5), (std::vector<int32_t>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(at(block, base, shape.keys[XFC_KEYS(XFC_TARGET_SOURCE, 0, 0)].keys, 5),
+            (std::vector<int32_t>{0, 1, 2, 3, 4}));
   const xfc_keys &cache = shape.keys[XFC_KEYS(XFC_TARGET_CACHE, 0, 1)];
   EXPECT_EQ(at(block, base, cache.keys, 24), list(batch.shape().keys[XFC_KEYS(XFC_TARGET_CACHE, 0, 1)].keys, 24));
   EXPECT_EQ(at(block, base, cache.limit, 4), std::vector<int32_t>(4, 6));

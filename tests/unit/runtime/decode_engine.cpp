@@ -77,7 +77,8 @@ void predictKernel(const xfc_call *call, int64_t row, void *) {
   std::copy(result.begin(), result.end(), buffer<float>(call, 3) + row * call->strides[3]);
 }
 
-// Operands: source k, source v, cache, wanted; results: the two best tokens, their log-probabilities, and the wanted one's.
+// Operands: source k, source v, cache, wanted; results: the two best tokens, their log-probabilities, and the wanted
+// one's.
 void chooseKernel(const xfc_call *call, int64_t row, void *scratch) {
   std::vector<float> all(vocabularySize * (row + 1));
   void *buffers[] = {call->buffers[0], call->buffers[1], call->buffers[2], all.data()};
@@ -88,7 +89,8 @@ void chooseKernel(const xfc_call *call, int64_t row, void *scratch) {
   predictKernel(&predict, row, scratch);
   const float *logProbabilities = all.data() + row * vocabularySize;
   std::vector<int32_t> order = {1, 4, 5};
-  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return logProbabilities[a] > logProbabilities[b]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int32_t a, int32_t b) { return logProbabilities[a] > logProbabilities[b]; });
   for (int c = 0; c < 2; ++c) {
     buffer<int32_t>(call, 4)[row * call->strides[4] + c] = order[c];
     buffer<float>(call, 5)[row * call->strides[5] + c] = logProbabilities[order[c]];
@@ -131,8 +133,8 @@ std::vector<uint8_t> handWrittenPlan() {
   module.hasDecoder = true;
   module.maxTargetLength = 9;
   Partition rows{Partition::Unit::Rows, 1, 1}, sequences{Partition::Unit::Sequences, 1, 1};
-  module.kernels = {
-      {"encode", rows, 0}, {"cache", rows, 0}, {"predict", rows, 0}, {"score", rows, 0}, {"attention", sequences, 0}, {"choose", rows, 0}};
+  module.kernels = {{"encode", rows, 0}, {"cache", rows, 0},          {"predict", rows, 0},
+                    {"score", rows, 0},  {"attention", sequences, 0}, {"choose", rows, 0}};
   auto arena = [](int64_t index, int64_t offset = 0) { return Place{Place::Kind::Arena, index, offset}; };
   auto argument = [](int64_t index) { return Place{Place::Kind::Argument, index, 0}; };
   auto input = [](const char *name, int8_t set) { return Argument{name, Argument::Role::Input, DType::I32, set, {}}; };
@@ -283,7 +285,8 @@ protected:
   }
 
   const std::filesystem::path before = std::filesystem::current_path();
-  const std::string folder = testing::TempDir() + "xfc-decode-" + testing::UnitTest::GetInstance()->current_test_info()->name();
+  const std::string folder =
+      testing::TempDir() + "xfc-decode-" + testing::UnitTest::GetInstance()->current_test_info()->name();
 };
 
 std::vector<std::string> split(const std::string &text, char separator) {
@@ -332,7 +335,8 @@ TEST_F(DecodeEngine, GreedyFollowsTheModel) {
 TEST_F(DecodeEngine, BatchesDoNotMatter) {
   std::vector<Ids> sources = someSources();
   for (SearchOptions options :
-       {SearchOptions{.beam = 1}, SearchOptions{.beam = 2, .nBest = 2}, SearchOptions{.beam = 4, .nBest = 4}, SearchOptions{.nBest = 3, .sample = true, .topK = 3}}) {
+       {SearchOptions{.beam = 1}, SearchOptions{.beam = 2, .nBest = 2}, SearchOptions{.beam = 4, .nBest = 4},
+        SearchOptions{.nBest = 3, .sample = true, .topK = 3}}) {
     options.batchTokens = 10000;
     chosenRows = 0;
     auto together = search(*engine, sources, options);
@@ -465,9 +469,19 @@ TEST_F(DecodeCommands, MistakesAreOneLineAndLeaveTheOutput) {
       {{"--prefix", "one"}, "one: 1 prefixes for 4 lines"},
       {{"--input", "missing"}, "missing: "},
   };
-  for (const auto &[flag, value] : std::vector<std::pair<std::string, std::string>>{{"--beam", "0"}, {"--beam", "2000000000"}, {"--n-best", "0"},
-         {"--length-penalty", "nan"}, {"--temperature", "0"}, {"--temperature", "nan"}, {"--top-p", "0"}, {"--top-p", "1.5"}, {"--top-k", "-1"},
-         {"--max-length", "-1"}, {"--min-length", "1e30"}, {"--batch-tokens", "0"}, {"--threads", "100000"}}) {
+  for (const auto &[flag, value] : std::vector<std::pair<std::string, std::string>>{{"--beam", "0"},
+                                                                                    {"--beam", "2000000000"},
+                                                                                    {"--n-best", "0"},
+                                                                                    {"--length-penalty", "nan"},
+                                                                                    {"--temperature", "0"},
+                                                                                    {"--temperature", "nan"},
+                                                                                    {"--top-p", "0"},
+                                                                                    {"--top-p", "1.5"},
+                                                                                    {"--top-k", "-1"},
+                                                                                    {"--max-length", "-1"},
+                                                                                    {"--min-length", "1e30"},
+                                                                                    {"--batch-tokens", "0"},
+                                                                                    {"--threads", "100000"}}) {
     CommandResult result = run({"translate", "--input", "source", "--output", "out", flag, value});
     EXPECT_EQ(result.status, 2) << flag << " " << value;
     EXPECT_NE(result.errors.find(flag), std::string::npos) << result.errors;

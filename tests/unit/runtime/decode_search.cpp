@@ -52,15 +52,17 @@ struct FakeModel {
 
 // All sentences join at once, and a function is the model.
 struct StepModel : SearchedModel {
-  StepModel(size_t sentences, std::function<StepResult(const StepRequest &)> function) : sentences(sentences), function(std::move(function)) {}
+  StepModel(size_t sentences, std::function<StepResult(const StepRequest &)> function)
+      : sentences(sentences), function(std::move(function)) {}
   size_t join(size_t first, bool) override { return sentences - first; }
   StepResult step(const StepRequest &request) override { return function(request); }
   size_t sentences;
   std::function<StepResult(const StepRequest &)> function;
 };
 
-std::vector<std::vector<Hypothesis>> searchAll(std::span<const SearchSentence> sentences, const SearchVocabulary &vocabulary,
-                                               const SearchOptions &options, std::function<StepResult(const StepRequest &)> step) {
+std::vector<std::vector<Hypothesis>> searchAll(std::span<const SearchSentence> sentences,
+                                               const SearchVocabulary &vocabulary, const SearchOptions &options,
+                                               std::function<StepResult(const StepRequest &)> step) {
   int64_t slots = 0;
   for (const SearchSentence &sentence : sentences)
     slots += searchWidth(options) * searchSteps(sentence, options);
@@ -71,7 +73,8 @@ std::vector<std::vector<Hypothesis>> searchAll(std::span<const SearchSentence> s
 // A model with a cache that holds the token of each slot, so that it sees only what histories say. It gives all
 // log-probabilities, or so many candidates. At most `together` sentences run, in as many slots as they may need.
 struct FakeDecoder : SearchedModel {
-  FakeDecoder(const FakeModel &model, const std::vector<SearchSentence> &sentences, const SearchOptions &options, size_t together, int candidates)
+  FakeDecoder(const FakeModel &model, const std::vector<SearchSentence> &sentences, const SearchOptions &options,
+              size_t together, int candidates)
       : model(model), sentences(sentences), options(options), together(together), candidates(candidates) {
     std::vector<int64_t> slots;
     for (const SearchSentence &sentence : sentences)
@@ -138,8 +141,9 @@ struct FakeDecoder : SearchedModel {
   std::vector<float> all, best, wanted;
 };
 
-std::vector<std::vector<Hypothesis>> run(const FakeModel &model, const std::vector<SearchSentence> &sentences, const SearchOptions &options,
-                                         std::set<size_t> *done = nullptr, size_t together = 1000, int candidates = 0) {
+std::vector<std::vector<Hypothesis>> run(const FakeModel &model, const std::vector<SearchSentence> &sentences,
+                                         const SearchOptions &options, std::set<size_t> *done = nullptr,
+                                         size_t together = 1000, int candidates = 0) {
   FakeDecoder decoder(model, sentences, options, together, candidates);
   auto found = searchSentences(sentences, model.vocabulary, options, decoder.rows, decoder, [&](size_t index) {
     if (done) {
@@ -294,13 +298,13 @@ TEST(BeamSearch, NoEndWhileTheLengthPenaltyCanTurnTheOrder) {
     SearchSentence sentence{.index = 0, .maxLength = 5};
     std::vector<double> rows;
     return searchAll({&sentence, 1}, vocabulary, {.beam = 8, .lengthPenalty = lengthPenalty},
-                       [&](const StepRequest &request) {
-                         rows.clear();
-                         for (int32_t position : request.positions)
-                           for (double p : position == 0 ? first : position < 5 ? later : certainEos)
-                             rows.push_back(std::log(p));
-                         return StepResult{.all = {rows.data(), true, 6}};
-                       })[0][0];
+                     [&](const StepRequest &request) {
+                       rows.clear();
+                       for (int32_t position : request.positions)
+                         for (double p : position == 0 ? first : position < 5 ? later : certainEos)
+                           rows.push_back(std::log(p));
+                       return StepResult{.all = {rows.data(), true, 6}};
+                     })[0][0];
   };
   // eos at once has probability 0.5, token 4 five times 0.3: log(0.3) / (11/6)^2 > log(0.5).
   Hypothesis longest = best(2, {.01, .03, .01, .5, .3, .15}, {1e-9, 1e-9, 1e-9, 1e-9, 1 - 5e-9, 1e-9});
@@ -416,7 +420,8 @@ TEST(BeamSearch, CandidatesAreEnough) {
   for (uint32_t seed = 1; seed <= 50; ++seed)
     for (int beam : {1, 2, 3}) {
       FakeModel model{.seed = seed, .sharpness = 0.5 + seed % 5};
-      const std::vector<SearchSentence> sentences = {{.index = 0, .maxLength = 5, .minLength = 2}, {.index = 1, .maxLength = 4, .prefix = prefix}};
+      const std::vector<SearchSentence> sentences = {{.index = 0, .maxLength = 5, .minLength = 2},
+                                                     {.index = 1, .maxLength = 4, .prefix = prefix}};
       const SearchOptions options{.beam = beam, .nBest = beam};
       auto all = run(model, sentences, options), candidates = run(model, sentences, options, nullptr, 1000, beam);
       for (size_t s : {0, 1})
@@ -462,9 +467,8 @@ TEST(BeamSearch, BrokenLogProbabilitiesAreAnError) {
   SearchSentence sentence{.index = 4, .maxLength = 3};
   for (bool sample : {false, true})
     try {
-      searchAll({&sentence, 1}, vocabulary, {.beam = 1, .sample = sample}, [&](const StepRequest &) {
-        return StepResult{.all = {row.data(), false, 6}};
-      });
+      searchAll({&sentence, 1}, vocabulary, {.beam = 1, .sample = sample},
+                [&](const StepRequest &) { return StepResult{.all = {row.data(), false, 6}}; });
       FAIL();
     } catch (const Error &error) {
       EXPECT_NE(std::string(error.what()).find("sentence 5, position 0"), std::string::npos) << error.what();

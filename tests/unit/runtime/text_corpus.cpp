@@ -17,7 +17,9 @@ namespace {
 // A folder of its own for each test.
 class CorpusTest : public testing::Test {
 protected:
-  CorpusTest() : folder(fs::temp_directory_path() / ("xfc_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()))) {
+  CorpusTest()
+      : folder(fs::temp_directory_path() /
+               ("xfc_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()))) {
     fs::remove_all(folder);
     fs::create_directories(folder);
     module.sourceVocab = module.targetVocab = 20;
@@ -91,7 +93,10 @@ TEST_F(CorpusTest, ErrorsSayWhatAndWhere) {
   EXPECT_NE(errorOf([&] { read("5 \xff\n", "5\n"); }).find("a:1"), std::string::npos);
   EXPECT_NE(errorOf([&] { read("", ""); }).find("empty"), std::string::npos);
   EXPECT_NE(errorOf([&] { read("\n", "5\n"); }).find("no pair is left"), std::string::npos);
-  EXPECT_NE(errorOf([&] { Corpus({(folder / "none").string()}, {write("b", "5\n")}, {ids, ids}, module, Format::Ids); }).find("none"), std::string::npos);
+  EXPECT_NE(errorOf([&] {
+              Corpus({(folder / "none").string()}, {write("b", "5\n")}, {ids, ids}, module, Format::Ids);
+            }).find("none"),
+            std::string::npos);
 }
 
 TEST_F(CorpusTest, HashTellsDataApart) {
@@ -177,8 +182,16 @@ TEST_F(CorpusTest, VocabularyRoundTrip) {
   for (int i = 0; i < 200; ++i)
     lines.push_back("the little house number " + std::to_string(i) + " of the été stands near the wood");
   std::string model;
-  ASSERT_TRUE(sentencepiece::SentencePieceTrainer::Train({{"model_type", "bpe"}, {"vocab_size", "80"}, {"pad_id", "0"}, {"unk_id", "1"}, {"bos_id", "2"},
-                                                          {"eos_id", "3"}, {"character_coverage", "1.0"}, {"minloglevel", "2"}}, lines, &model).ok());
+  ASSERT_TRUE(sentencepiece::SentencePieceTrainer::Train({{"model_type", "bpe"},
+                                                          {"vocab_size", "80"},
+                                                          {"pad_id", "0"},
+                                                          {"unk_id", "1"},
+                                                          {"bos_id", "2"},
+                                                          {"eos_id", "3"},
+                                                          {"character_coverage", "1.0"},
+                                                          {"minloglevel", "2"}},
+                                                         lines, &model)
+                  .ok());
   std::string file = write("spm.model", model);
   Vocabulary vocabulary(file, 80);
   std::string text = "the wood stands near house 42 été";
@@ -198,12 +211,20 @@ TEST_F(CorpusTest, VocabularyRoundTrip) {
   vocabulary.checkTokens(module);
   Vocabulary(80).checkTokens(module);
   module.eos = 2;
-  EXPECT_NE(errorOf([&] { vocabulary.checkTokens(module); }).find("spm.model: its eos token is 3, this model was compiled for 2"), std::string::npos);
+  EXPECT_NE(errorOf([&] {
+              vocabulary.checkTokens(module);
+            }).find("spm.model: its eos token is 3, this model was compiled for 2"),
+            std::string::npos);
   module.pad = 4;
-  EXPECT_NE(errorOf([&] { vocabulary.checkTokens(module); }).find("spm.model: its pad token is 0, this model was compiled for 4"), std::string::npos);
+  EXPECT_NE(errorOf([&] {
+              vocabulary.checkTokens(module);
+            }).find("spm.model: its pad token is 0, this model was compiled for 4"),
+            std::string::npos);
 
-  EXPECT_NE(errorOf([&] { Vocabulary(file, 100); }).find("has 80 pieces, this model was compiled for 100"), std::string::npos);
-  EXPECT_NE(errorOf([&] { Vocabulary(write("broken", "text"), 80); }).find("broken: not a SentencePiece model"), std::string::npos);
+  EXPECT_NE(errorOf([&] { Vocabulary(file, 100); }).find("has 80 pieces, this model was compiled for 100"),
+            std::string::npos);
+  EXPECT_NE(errorOf([&] { Vocabulary(write("broken", "text"), 80); }).find("broken: not a SentencePiece model"),
+            std::string::npos);
   EXPECT_NE(errorOf([&] { Vocabulary(20).encode("text", Format::Text, "f:1"); }).find("f:1"), std::string::npos);
   EXPECT_EQ(Vocabulary(20).decode({5, 6}, Format::Ids), "5 6");
 }

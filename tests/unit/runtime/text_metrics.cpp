@@ -16,16 +16,23 @@ struct Case {
 const Case cases[] = {
     {{"the cat sat on the mat"}, {"the cat sat on the mat"}, 100, 100},
     {{"the the the the the the the"}, {"the cat is on the mat"}, 7.809849842300637, 14.232426848159646},
-    {{"Hello, world! It's 3.14, isn't it?", "no"}, {"Hello world, it is 3.14, isn't it?", "yes"}, 43.13894320445206, 61.813146324487654},
+    {{"Hello, world! It's 3.14, isn't it?", "no"},
+     {"Hello world, it is 3.14, isn't it?", "yes"},
+     43.13894320445206,
+     61.813146324487654},
     // No-break spaces, guillemets, dashes and entities.
     {{"L'été dernier\u00a0: « très chaud » – n'est-ce pas ?", "1,000-2,000 km/h & <b>5%</b>", ""},
      {"L'été passé\u00a0: « très chaud » — n'est-ce pas ?", "1,000-2,000 km/h &amp; <b>5 %</b>", "vide"},
-     78.24976828620954, 68.56001797409482},
+     78.24976828620954,
+     68.56001797409482},
     // No line is four words long.
     {{"机器翻译很好。", "a\u3000b"}, {"机器翻译非常好。", "a b"}, 0, 33.51604353295314},
     {{"ab"}, {"abc"}, 0, 63.636363636363626},
     // Stops and commas beside digits.
-    {{"a.b,c 1.5 1. .5 x..y ,, 3-4 a-b"}, {"a. b, c 1.5 1 . .5 x.y ,, 3 - 4 a-b"}, 90.09325445966684, 90.32388425287574},
+    {{"a.b,c 1.5 1. .5 x..y ,, 3-4 a-b"},
+     {"a. b, c 1.5 1 . .5 x.y ,, 3 - 4 a-b"},
+     90.09325445966684,
+     90.32388425287574},
     {{"", "x y z w v"}, {"a b", "x y z w u"}, 44.82700320176826, 48.10253636254357},
 };
 

@@ -1,5 +1,6 @@
 // Whole training runs of a model of hand-written kernels: a table of next-token logits. They must not depend on where a
 // run was stopped, killed or resumed.
+#include "allocations.h"
 #include "core/CommandLine.h"
 #include "core/Commands.h"
 #include "core/Files.h"
@@ -9,7 +10,6 @@
 #include "train/Log.h"
 #include "train/Report.h"
 #include "train/Trainer.h"
-#include "allocations.h"
 #include <cmath>
 #include <csignal>
 #include <filesystem>
@@ -26,7 +26,8 @@ namespace {
 
 constexpr int64_t V = 12;
 
-std::vector<int64_t> allocationsAtLoss; // what had been allocated at each call of the gradients' kernel, as far as there is room
+std::vector<int64_t>
+    allocationsAtLoss; // what had been allocated at each call of the gradients' kernel, as far as there is room
 
 template <typename T> T *buffer(const xfc_call *call, int i) { return static_cast<T *>(call->buffers[i]); }
 
@@ -53,17 +54,20 @@ template <bool gradients> void lossKernel(const xfc_call *call, int64_t, void *)
     if (!gradients)
       continue;
     // A dropped row has no gradient: what depends on step and sentence must come back after a resume.
-    uint32_t random = xfc_random(call->shape->dropout_key, 1, rows.sentences[rows.sequence_of[i]], rows.positions[i], 0, 0);
+    uint32_t random =
+        xfc_random(call->shape->dropout_key, 1, rows.sentences[rows.sequence_of[i]], rows.positions[i], 0, 0);
     float scale = random < 0x20000000u ? 0 : *buffer<float>(call, 4);
     for (int64_t v = 0; v < V; ++v)
-      gradient[ids[i] * V + v] += scale * (std::exp(logits[v]) / sum - (1 - smoothing) * (v == labels[i]) - smoothing / V);
+      gradient[ids[i] * V + v] +=
+          scale * (std::exp(logits[v]) / sum - (1 - smoothing) * (v == labels[i]) - smoothing / V);
   }
 }
 
 // Operands: hyper, max_norm, parameters, gradients and moments; result: norm.
 void updateKernel(const xfc_call *call, int64_t, void *) {
   const float *hyper = buffer<float>(call, 0), maxNorm = *buffer<float>(call, 1);
-  float *p = buffer<float>(call, 2), *g = buffer<float>(call, 3), *m = buffer<float>(call, 4), *v = buffer<float>(call, 5);
+  float *p = buffer<float>(call, 2), *g = buffer<float>(call, 3), *m = buffer<float>(call, 4),
+        *v = buffer<float>(call, 5);
   float squares = 0;
   for (int64_t i = 0; i < V * V; ++i)
     squares += g[i] * g[i];
@@ -106,8 +110,10 @@ Module tableModel() {
   for (bool gradients : {false, true}) {
     Program program;
     program.name = gradients ? "loss_and_gradients" : "score";
-    program.arguments = {argument("source", Argument::Role::Input, DType::I32, XFC_SOURCE), argument("target", Argument::Role::Input, DType::I32, XFC_TARGET),
-                         argument("labels", Argument::Role::Input, DType::I32, XFC_TARGET), argument("smoothing", Argument::Role::Scalar, DType::F32, -1)};
+    program.arguments = {argument("source", Argument::Role::Input, DType::I32, XFC_SOURCE),
+                         argument("target", Argument::Role::Input, DType::I32, XFC_TARGET),
+                         argument("labels", Argument::Role::Input, DType::I32, XFC_TARGET),
+                         argument("smoothing", Argument::Role::Scalar, DType::F32, -1)};
     if (gradients)
       program.arguments.push_back(argument("loss_scale", Argument::Role::Scalar, DType::F32, -1));
     program.buffers = {{rowOfTarget, 0, 1}, {rowOfTarget, 0, 1}};
@@ -116,7 +122,8 @@ Module tableModel() {
     Step step;
     step.kernel = gradients;
     step.set = step.keySet = XFC_TARGET;
-    step.buffers = {place(Place::Kind::Argument, 1), place(Place::Kind::Argument, 2), place(Place::Kind::Argument, 3), place(Place::Kind::Parameters)};
+    step.buffers = {place(Place::Kind::Argument, 1), place(Place::Kind::Argument, 2), place(Place::Kind::Argument, 3),
+                    place(Place::Kind::Parameters)};
     if (gradients)
       step.buffers.push_back(place(Place::Kind::Argument, 4));
     step.buffers.insert(step.buffers.end(), {place(Place::Kind::Arena, 0), place(Place::Kind::Arena, 1)});
@@ -128,13 +135,15 @@ Module tableModel() {
   }
   Program update;
   update.name = "update";
-  update.arguments = {argument("hyper", Argument::Role::Scalar, DType::F32, -1, {8}), argument("max_norm", Argument::Role::Scalar, DType::F32, -1)};
+  update.arguments = {argument("hyper", Argument::Role::Scalar, DType::F32, -1, {8}),
+                      argument("max_norm", Argument::Role::Scalar, DType::F32, -1)};
   update.buffers = {{scalar, 0, 1}};
   update.outputs = {{"norm", place(Place::Kind::Arena, 0), DType::F32, -1, -1, {}, 0}};
   Step step;
   step.kernel = 2;
-  step.buffers = {place(Place::Kind::Argument, 0), place(Place::Kind::Argument, 1), place(Place::Kind::Parameters), place(Place::Kind::Gradients),
-                  place(Place::Kind::Moments1), place(Place::Kind::Moments2), place(Place::Kind::Arena, 0)};
+  step.buffers = {place(Place::Kind::Argument, 0), place(Place::Kind::Argument, 1), place(Place::Kind::Parameters),
+                  place(Place::Kind::Gradients),   place(Place::Kind::Moments1),    place(Place::Kind::Moments2),
+                  place(Place::Kind::Arena, 0)};
   step.strides.assign(step.buffers.size(), 0);
   update.steps = {step};
   module.programs.push_back(update);
@@ -164,7 +173,9 @@ namespace {
 
 class TrainRun : public testing::Test {
 protected:
-  TrainRun() : folder(fs::temp_directory_path() / ("xfc_train_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()))) {
+  TrainRun()
+      : folder(fs::temp_directory_path() /
+               ("xfc_train_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()))) {
     fs::remove_all(folder);
     fs::create_directories(folder);
     write("a", 1, 150);
@@ -218,7 +229,9 @@ protected:
     }
     return "";
   }
-  std::string weightsOf(const std::string &out, const std::string &name = "last.safetensors") { return readFile(file(out) + "/" + name); }
+  std::string weightsOf(const std::string &out, const std::string &name = "last.safetensors") {
+    return readFile(file(out) + "/" + name);
+  }
 
   fs::path folder;
 };
@@ -291,8 +304,8 @@ TEST_F(TrainRun, KilledAndResumedEqualsNeverStopped) {
   }
 }
 
-// From one batch's gradients to the next: the update, the choice of a batch and its preparation. Records of the log, every
-// tenth step, and the plan of the next epoch may allocate.
+// From one batch's gradients to the next: the update, the choice of a batch and its preparation. Records of the log,
+// every tenth step, and the plan of the next epoch may allocate.
 TEST_F(TrainRun, StepsDoNotAllocate) {
   for (const char *name : {"a", "b"}) {
     std::ofstream stream(file(name));
@@ -309,7 +322,8 @@ TEST_F(TrainRun, StepsDoNotAllocate) {
     ASSERT_EQ(allocationsAtLoss.size(), 30u * accumulate);
     for (int64_t call = 10 * accumulate; call + 1 < 30 * accumulate; ++call) {
       const bool recorded = (call + 1) % (10 * accumulate) == 0;
-      EXPECT_EQ(allocationsAtLoss[call + 1] - allocationsAtLoss[call] > 0, recorded) << "batch " << call << ", accumulate " << accumulate;
+      EXPECT_EQ(allocationsAtLoss[call + 1] - allocationsAtLoss[call] > 0, recorded)
+          << "batch " << call << ", accumulate " << accumulate;
     }
   }
 }
@@ -328,13 +342,17 @@ TEST_F(TrainRun, AccumulatingEqualsOneLargeBatch) {
   large.batchTokens = 100000;
   large.clipNorm = small.clipNorm = 0;
   small.batchTokens = 200;
-  small.accumulate = epochBatches(Corpus(small.sources, small.targets, {Vocabulary(V), Vocabulary(V)}, tableModel(), Format::Ids), 200, 1, 0).size();
+  small.accumulate =
+      epochBatches(Corpus(small.sources, small.targets, {Vocabulary(V), Vocabulary(V)}, tableModel(), Format::Ids), 200,
+                   1, 0)
+          .size();
   ASSERT_GT(small.accumulate, 2);
   ASSERT_EQ(run(large), "");
   ASSERT_EQ(run(small), "");
   auto moments = [&](const std::string &out) {
     StoredTensor tensor = readSafetensors(file(out) + "/state/training.safetensors").at("moment1.table.weight");
-    return std::vector<float>(reinterpret_cast<float *>(tensor.bytes.data()), reinterpret_cast<float *>(tensor.bytes.data()) + V * V);
+    return std::vector<float>(reinterpret_cast<float *>(tensor.bytes.data()),
+                              reinterpret_cast<float *>(tensor.bytes.data()) + V * V);
   };
   std::vector<float> a = moments("large"), b = moments("small");
   for (size_t i = 0; i < a.size(); ++i)
@@ -355,7 +373,8 @@ TEST_F(TrainRun, KeepsAndAverages) {
   auto value = [&](const std::string &name) {
     return *reinterpret_cast<float *>(readSafetensors(file("out/") + name).at("table.weight").bytes.data());
   };
-  double mean = (double(value("step-60.safetensors")) + value("step-80.safetensors") + value("step-100.safetensors")) / 3;
+  double mean =
+      (double(value("step-60.safetensors")) + value("step-80.safetensors") + value("step-100.safetensors")) / 3;
   EXPECT_FLOAT_EQ(value("average.safetensors"), static_cast<float>(mean));
   EXPECT_EQ(value("best.safetensors"), value("average.safetensors"));
   EXPECT_EQ(value("last.safetensors"), value("step-100.safetensors"));
@@ -427,8 +446,10 @@ int command(std::vector<std::string> arguments, std::string *message = nullptr) 
 }
 
 TEST_F(TrainRun, FlagsAndConfiguration) {
-  std::vector<std::string> flags = {"--source", file("a"), "--target", file("b"), "--format", "ids", "--batch-tokens", "100", "--quiet",
-                                    "--schedule", "linear", "--lr", "0.02", "--betas", "0.8,0.9", "--optimizer", "adamw", "--weight-decay", "0.1"};
+  std::vector<std::string> flags = {
+      "--source", file("a"),     "--target",   file("b"),        "--format", "ids",  "--batch-tokens",
+      "100",      "--quiet",     "--schedule", "linear",         "--lr",     "0.02", "--betas",
+      "0.8,0.9",  "--optimizer", "adamw",      "--weight-decay", "0.1"};
   auto with = [&](std::vector<std::string> more) {
     more.insert(more.begin(), flags.begin(), flags.end());
     return more;
@@ -467,13 +488,31 @@ TEST_F(TrainRun, WrongCommandLinesAreStatus2) {
   EXPECT_EQ(command({"--source", file("a"), "--target", file("b"), "--out", file("x")}, &message), 2);
   EXPECT_NE(message.find("--vocab"), std::string::npos) << message;
   EXPECT_EQ(command({"--schedule", "cosinus"}), 2);
-  EXPECT_EQ(command({"--betas", "0.9,1.5", "--source", file("a"), "--target", file("b"), "--out", file("x"), "--format", "ids"}), 2);
-  EXPECT_EQ(command({"--schedule", "cosine", "--minutes", "1", "--source", file("a"), "--target", file("b"), "--out", file("x"), "--format", "ids"}), 2);
+  EXPECT_EQ(command({"--betas", "0.9,1.5", "--source", file("a"), "--target", file("b"), "--out", file("x"), "--format",
+                     "ids"}),
+            2);
+  EXPECT_EQ(command({"--schedule", "cosine", "--minutes", "1", "--source", file("a"), "--target", file("b"), "--out",
+                     file("x"), "--format", "ids"}),
+            2);
   EXPECT_EQ(command({"--steps", "3", "--epochs", "3"}), 2);
-  for (const auto &[flag, value] : std::vector<std::pair<std::string, std::string>>{{"--batch-tokens", "0"}, {"--batch-tokens", "1e30"}, {"--minutes", "-1"},
-         {"--minutes", "nan"}, {"--lr", "0"}, {"--lr", "inf"}, {"--clip-norm", "nan"}, {"--accumulate", "1000000000"}, {"--save-every", "0"},
-         {"--warmup", "-1"}, {"--steps", "-1"}, {"--label-smoothing", "nan"}, {"--threads", "100000"}}) {
-    EXPECT_EQ(command({flag, value, "--source", file("a"), "--target", file("b"), "--out", file("x"), "--format", "ids"}, &message), 2) << flag << " " << value;
+  for (const auto &[flag, value] : std::vector<std::pair<std::string, std::string>>{{"--batch-tokens", "0"},
+                                                                                    {"--batch-tokens", "1e30"},
+                                                                                    {"--minutes", "-1"},
+                                                                                    {"--minutes", "nan"},
+                                                                                    {"--lr", "0"},
+                                                                                    {"--lr", "inf"},
+                                                                                    {"--clip-norm", "nan"},
+                                                                                    {"--accumulate", "1000000000"},
+                                                                                    {"--save-every", "0"},
+                                                                                    {"--warmup", "-1"},
+                                                                                    {"--steps", "-1"},
+                                                                                    {"--label-smoothing", "nan"},
+                                                                                    {"--threads", "100000"}}) {
+    EXPECT_EQ(
+        command({flag, value, "--source", file("a"), "--target", file("b"), "--out", file("x"), "--format", "ids"},
+                &message),
+        2)
+        << flag << " " << value;
     EXPECT_NE(message.find(flag), std::string::npos) << message;
   }
 }
@@ -481,17 +520,24 @@ TEST_F(TrainRun, WrongCommandLinesAreStatus2) {
 TEST_F(TrainRun, LogOfAnAbandonedPartIsDropped) {
   std::string log = file("log");
   writeFile(log, "{\"step\":10,\"loss\":1.0}\n{\"step\":20,\"loss\":2.0}\n{\"step\":30,\"lo");
-  { TrainingLog(log, 10).write({{"step", 11}}); }
+  {
+    TrainingLog(log, 10).write({{"step", 11}});
+  }
   EXPECT_EQ(readFile(log), "{\"step\":10,\"loss\":1.0}\n{\"step\":11}\n");
 }
 
 TEST(Report, HasCurvesSamplesAndNothingFromOutside) {
-  std::vector<nlohmann::json> records = {{{"step", 1}, {"loss", 5.0}, {"lr", 0.1}, {"wps", 100.0}, {"gnorm", 1.0}, {"wall", 1.0}},
-                                         {{"step", 2}, {"loss", 4.0}, {"lr", 0.2}, {"wps", 110.0}, {"gnorm", 1.0}, {"wall", 2.0}},
-                                         {{"step", 2}, {"valid_loss", 4.5}, {"bleu", 12.5}, {"chrf", 30.0},
-                                          {"samples", {{{"source", "<a> & b"}, {"hypothesis", "x"}, {"reference", "y"}}}}}};
+  std::vector<nlohmann::json> records = {
+      {{"step", 1}, {"loss", 5.0}, {"lr", 0.1}, {"wps", 100.0}, {"gnorm", 1.0}, {"wall", 1.0}},
+      {{"step", 2}, {"loss", 4.0}, {"lr", 0.2}, {"wps", 110.0}, {"gnorm", 1.0}, {"wall", 2.0}},
+      {{"step", 2},
+       {"valid_loss", 4.5},
+       {"bleu", 12.5},
+       {"chrf", 30.0},
+       {"samples", {{{"source", "<a> & b"}, {"hypothesis", "x"}, {"reference", "y"}}}}}};
   std::string page = reportPage("run", records, {{"steps", 2}}, "<svg id=\"attention\"></svg>");
-  for (const char *part : {"Loss per target token", "Learning rate", "Target tokens a second", "12.50", "&lt;a&gt; &amp; b", "id=\"attention\""})
+  for (const char *part : {"Loss per target token", "Learning rate", "Target tokens a second", "12.50",
+                           "&lt;a&gt; &amp; b", "id=\"attention\""})
     EXPECT_NE(page.find(part), std::string::npos) << part;
   EXPECT_EQ(page.find("<script"), std::string::npos);
   EXPECT_EQ(page.find("src="), std::string::npos);

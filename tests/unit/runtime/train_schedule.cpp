@@ -16,7 +16,9 @@ TEST(Schedule, Noam) {
   EXPECT_LT(schedule.at(401), schedule.at(400));
 }
 
-TEST(Schedule, NoamWithoutWarmup) { EXPECT_NEAR((Schedule{Schedule::Kind::Noam, 1, 0, 0, 64}.at(4)), 1.0 / 8 / 2, 1e-15); }
+TEST(Schedule, NoamWithoutWarmup) {
+  EXPECT_NEAR((Schedule{Schedule::Kind::Noam, 1, 0, 0, 64}.at(4)), 1.0 / 8 / 2, 1e-15);
+}
 
 TEST(Schedule, Constant) {
   Schedule schedule{Schedule::Kind::Constant, 0.5, 10, 0, 1};
