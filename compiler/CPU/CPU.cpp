@@ -3,13 +3,13 @@
 #include "Dialect/XFC.h"
 #include "Emitters.h"
 #include "Matrix.h"
-#include "core/Error.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "support/Error.h"
 
 using namespace mlir;
 

@@ -1,9 +1,9 @@
 // The module that kernels are emitted into, and the objects at the end.
 #include "Image.h"
-#include "core/Error.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Pass/PassManager.h"
+#include "support/Error.h"
 #include "llvm/ADT/StringMap.h"
 #include <algorithm>
 

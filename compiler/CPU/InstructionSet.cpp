@@ -1,6 +1,6 @@
 // The instruction sets we know.
 #include "InstructionSet.h"
-#include "core/Error.h"
+#include "support/Error.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/TargetParser/Host.h"

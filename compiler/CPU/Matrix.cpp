@@ -3,7 +3,7 @@
 #include "Codegen/Epilogue.h"
 #include "Emitters.h"
 #include "Int8.h"
-#include "core/Error.h"
+#include "support/Error.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
 

@@ -1,9 +1,9 @@
 // Kernels in the LLVM dialect to objects in memory.
 #include "Object.h"
 #include "Codegen/MachineCode.h"
-#include "core/Error.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/Threading.h"
+#include "support/Error.h"
 #include "xfc/abi.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/IR/Constants.h"

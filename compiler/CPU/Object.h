@@ -2,8 +2,8 @@
 #pragma once
 
 #include "Codegen/ObjectFile.h"
-#include "core/Plan.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "plan/Plan.h"
 #include <string>
 #include <vector>
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "KernelBuilder.h"
-#include "core/Plan.h"
+#include "plan/Plan.h"
 #include <functional>
 
 namespace xfc::gpu {

@@ -1,9 +1,9 @@
 // Kernels for a GPU into PTX text, and PTX into cubins.
 #include "PTX.h"
 #include "Codegen/MachineCode.h"
-#include "core/Error.h"
-#include "core/Files.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "support/Error.h"
+#include "support/Files.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/Instructions.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "KernelBuilder.h"
-#include "core/Plan.h"
+#include "plan/Plan.h"
 
 namespace xfc::gpu {
 

@@ -1,7 +1,7 @@
 // model.json as typed, validated data: text into a Description, with errors that name the JSON path. No MLIR here.
 #pragma once
 
-#include "../../runtime/core/Error.h"
+#include "support/Error.h"
 #include <cstdint>
 #include <map>
 #include <optional>

@@ -1,6 +1,6 @@
 // JSON text into values that know their place.
 #include "Json.h"
-#include "../../runtime/core/Error.h"
+#include "support/Error.h"
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -1,7 +1,7 @@
 // Objects and the runtime into one executable, by lld, which is called with the C library's start files directly:
 // no compiler driver is needed on the user's machine, only lld, libc6-dev and libstdc++'s archive.
 #include "Link.h"
-#include "core/Files.h"
+#include "support/Files.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"

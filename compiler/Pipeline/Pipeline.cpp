@@ -8,13 +8,13 @@
 #include "Plain/Plain.h"
 #include "Schedule/Schedule.h"
 #include "Transforms/Passes.h"
-#include "core/Error.h"
-#include "core/Files.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
+#include "support/Error.h"
+#include "support/Files.h"
 #include <chrono>
 #include <functional>
 

@@ -3,7 +3,7 @@
 
 #include "Codegen/ObjectFile.h"
 #include "Import/Description.h"
-#include "core/Plan.h"
+#include "plan/Plan.h"
 #include <optional>
 #include <set>
 #include <string>

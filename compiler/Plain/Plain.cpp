@@ -1,7 +1,6 @@
 // The plain backend: each op lowers itself, and upstream passes do the rest.
 #include "Plain.h"
 #include "Dialect/PlainBuilder.h"
-#include "core/Error.h"
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -14,6 +13,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
+#include "support/Error.h"
 
 using namespace mlir;
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "Dialect/XFC.h"
-#include "core/Plan.h"
+#include "plan/Plan.h"
 #include <string>
 
 namespace xfc {

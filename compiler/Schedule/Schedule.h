@@ -3,9 +3,9 @@
 
 #include "Dialect/XFC.h"
 #include "Import/Description.h"
-#include "core/Plan.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/BuiltinTypes.h"
+#include "plan/Plan.h"
 
 namespace xfc {
 

@@ -3,8 +3,8 @@
 #include "Link/Link.h"
 #include "ModelArguments.h"
 #include "Pipeline/Pipeline.h"
-#include "core/Error.h"
-#include "core/Files.h"
+#include "support/Error.h"
+#include "support/Files.h"
 #include <algorithm>
 #include <cstdio>
 #include <memory>

@@ -3,8 +3,8 @@
 #include "Drawing.h"
 #include "ModelArguments.h"
 #include "Pipeline/Pipeline.h"
-#include "core/Files.h"
-#include "core/Memory.h"
+#include "plan/Memory.h"
+#include "support/Files.h"
 #include <cinttypes>
 #include <cstdio>
 #include <memory>

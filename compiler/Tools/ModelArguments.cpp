@@ -1,8 +1,8 @@
 // From the command line to a Description.
 #include "ModelArguments.h"
 #include "Pipeline/Pipeline.h"
-#include "core/Error.h"
-#include "core/Files.h"
+#include "support/Error.h"
+#include "support/Files.h"
 #include <algorithm>
 #include <sentencepiece_processor.h>
 #include <sstream>

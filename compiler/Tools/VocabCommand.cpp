@@ -1,7 +1,7 @@
 // `xfc vocab`: text into a SentencePiece model with the token ids our models use.
 #include "VocabCommand.h"
-#include "core/Error.h"
-#include "core/Files.h"
+#include "support/Error.h"
+#include "support/Files.h"
 #include <cstdio>
 #include <memory>
 #include <sentencepiece_trainer.h>

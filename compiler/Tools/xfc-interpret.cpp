@@ -1,8 +1,8 @@
 // Evaluates a function of an xfc module in f64, on inputs from a JSON file, and prints its results as JSON.
 #include "Interpreter/Interpreter.h"
 #include "Interpreter/Shape.h"
-#include "core/Error.h"
 #include "mlir/Parser/Parser.h"
+#include "support/Error.h"
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <fstream>

@@ -2,10 +2,10 @@
 #include "Dialect/XFC.h"
 #include "GPU/GPU.h"
 #include "Schedule/Kernels.h"
-#include "core/Error.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
+#include "support/Error.h"
 #include <CLI/CLI.hpp>
 #include <set>
 

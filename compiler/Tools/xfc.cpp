@@ -2,7 +2,7 @@
 #include "CompileCommand.h"
 #include "InspectCommand.h"
 #include "VocabCommand.h"
-#include "core/CommandLine.h"
+#include "support/CommandLine.h"
 
 int main(int argc, char **argv) {
   CLI::App app("xfc: compiles encoder-decoder Transformers from JSON into executables that train and translate", "xfc");

@@ -2,9 +2,9 @@
 #include "Dialect/XFC.h"
 #include "Passes.h"
 #include "Schedule/Kernels.h"
-#include "core/Memory.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "plan/Memory.h"
 
 using namespace mlir;
 

@@ -1,6 +1,6 @@
 // How a model's decoder looks at the source while it writes a target, through the program forward_attention.
-#include "Alignment.h"
-#include "../core/Batch.h"
+#include "decode/Alignment.h"
+#include "engine/Batch.h"
 
 namespace xfc {
 

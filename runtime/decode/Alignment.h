@@ -1,7 +1,7 @@
 // How a model's decoder looks at the source while it writes a target: cross-attention, and alignments read off it.
 #pragma once
 
-#include "../core/Engine.h"
+#include "engine/Engine.h"
 #include <span>
 #include <utility>
 #include <vector>

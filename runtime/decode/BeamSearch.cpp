@@ -1,5 +1,5 @@
 // The search over sentences, apart from the model.
-#include "BeamSearch.h"
+#include "decode/BeamSearch.h"
 #include <algorithm>
 #include <cmath>
 #include <memory>

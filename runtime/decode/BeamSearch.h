@@ -17,8 +17,8 @@
 // Sums of log-probabilities are kept in double, and nothing of a sentence depends on another.
 #pragma once
 
-#include "Candidates.h"
-#include "Search.h"
+#include "decode/Candidates.h"
+#include "decode/Search.h"
 
 namespace xfc {
 

@@ -1,5 +1,5 @@
 // Picks next tokens from one row of log-probabilities: the best few, or one at random.
-#include "Candidates.h"
+#include "decode/Candidates.h"
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -1,7 +1,7 @@
 // Picks next tokens from one row of log-probabilities: the best few, or one at random.
 #pragma once
 
-#include "../core/Plan.h"
+#include "plan/Plan.h"
 #include <cstdint>
 #include <span>
 #include <vector>

@@ -1,8 +1,8 @@
 // The flags by which a command finds its model, and the engine and vocabularies they lead to.
-#include "ModelOptions.h"
-#include "../core/Files.h"
-#include "../core/Safetensors.h"
-#include "Packed.h"
+#include "decode/ModelOptions.h"
+#include "decode/Packed.h"
+#include "engine/Safetensors.h"
+#include "support/Files.h"
 #include <cstdio>
 #include <thread>
 

@@ -1,8 +1,8 @@
 // The flags by which a command finds its model, and the engine and vocabularies they lead to.
 #pragma once
 
-#include "../core/Engine.h"
-#include "../text/Vocabulary.h"
+#include "engine/Engine.h"
+#include "text/Vocabulary.h"
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>

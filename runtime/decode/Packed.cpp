@@ -1,6 +1,6 @@
 // Weights and vocabulary inside the executable itself: executable | weights | vocabularies | trailer. The weights begin
 // at a multiple of 64 bytes, so that they can stay where they are.
-#include "Packed.h"
+#include "decode/Packed.h"
 #include <cstring>
 #include <fstream>
 

@@ -1,7 +1,7 @@
 // Weights and vocabulary inside the executable itself: appended behind it, found by a trailer at its end.
 #pragma once
 
-#include "../core/Files.h"
+#include "support/Files.h"
 #include <optional>
 #include <string>
 

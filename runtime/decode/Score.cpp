@@ -1,6 +1,6 @@
 // Log-probabilities of given target sentences, through the program score.
-#include "Score.h"
-#include "../core/Batch.h"
+#include "decode/Score.h"
+#include "engine/Batch.h"
 #include <algorithm>
 #include <numeric>
 

@@ -1,7 +1,7 @@
 // Log-probabilities of given target sentences, through the program score.
 #pragma once
 
-#include "../core/Engine.h"
+#include "engine/Engine.h"
 #include <vector>
 
 namespace xfc {

@@ -1,8 +1,8 @@
 // From source sentences to target sentences: a set of sentences that run, renewed as they end, through the programs
 // encode and decode_candidates or decode_step.
-#include "Search.h"
-#include "../core/Memory.h"
-#include "BeamSearch.h"
+#include "decode/Search.h"
+#include "decode/BeamSearch.h"
+#include "plan/Memory.h"
 #include <algorithm>
 #include <numeric>
 

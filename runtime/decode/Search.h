@@ -2,8 +2,8 @@
 // decode_candidates and decode_step.
 #pragma once
 
-#include "../core/Batch.h"
-#include "../core/Engine.h"
+#include "engine/Batch.h"
+#include "engine/Engine.h"
 #include <functional>
 #include <string>
 #include <vector>

@@ -1,5 +1,5 @@
 // The pairs of a corpus in batches of tokens, in an order that depends on the seed and the epoch only.
-#include "Batches.h"
+#include "text/Batches.h"
 #include <algorithm>
 #include <bit>
 #include <limits>

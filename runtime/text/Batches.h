@@ -1,7 +1,7 @@
 // The pairs of a corpus in batches of tokens, in an order that depends on the seed and the epoch only.
 #pragma once
 
-#include "Corpus.h"
+#include "text/Corpus.h"
 
 namespace xfc {
 

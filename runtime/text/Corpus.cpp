@@ -1,6 +1,6 @@
 // Parallel text into the id sequences a model trains on.
-#include "Corpus.h"
-#include "../core/Files.h"
+#include "text/Corpus.h"
+#include "support/Files.h"
 
 namespace xfc {
 namespace {

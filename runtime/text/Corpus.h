@@ -1,8 +1,8 @@
 // Parallel text into the id sequences a model trains on.
 #pragma once
 
-#include "../core/Plan.h"
-#include "Vocabulary.h"
+#include "plan/Plan.h"
+#include "text/Vocabulary.h"
 #include <span>
 
 namespace xfc {

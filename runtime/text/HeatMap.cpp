@@ -1,6 +1,6 @@
 // A matrix of weights from 0 to 1 as a drawing.
-#include "HeatMap.h"
-#include "Unicode.h"
+#include "text/HeatMap.h"
+#include "text/Unicode.h"
 #include <algorithm>
 #include <cmath>
 #include <cstdarg>

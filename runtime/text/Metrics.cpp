@@ -1,7 +1,7 @@
 // BLEU (Papineni et al., 2002) and chrF (Popović, 2015), with the tokenizer, smoothing and averaging of sacreBLEU 2.
-#include "Metrics.h"
-#include "../core/Error.h"
-#include "Unicode.h"
+#include "text/Metrics.h"
+#include "support/Error.h"
+#include "text/Unicode.h"
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -1,6 +1,6 @@
 // Text into token ids and back, by a SentencePiece model or as plain ids.
-#include "Vocabulary.h"
-#include "../core/Files.h"
+#include "text/Vocabulary.h"
+#include "support/Files.h"
 #include <algorithm>
 #include <charconv>
 #include <cstdio>

@@ -1,7 +1,7 @@
 // Text into token ids and back: SentencePiece, pieces separated by blanks, or plain ids.
 #pragma once
 
-#include "../core/Plan.h"
+#include "plan/Plan.h"
 #include <cstdint>
 #include <memory>
 #include <string>

@@ -1,7 +1,7 @@
 // What a training run leaves in its folder, and how it goes on from there.
-#include "Checkpoint.h"
-#include "../core/Files.h"
-#include "../core/Safetensors.h"
+#include "train/Checkpoint.h"
+#include "engine/Safetensors.h"
+#include "support/Files.h"
 #include <algorithm>
 #include <cstring>
 #include <filesystem>

@@ -1,8 +1,8 @@
 // What a training run leaves in its folder, and how it goes on from there.
 #pragma once
 
-#include "../core/Engine.h"
-#include "../text/Batches.h"
+#include "engine/Engine.h"
+#include "text/Batches.h"
 #include <limits>
 #include <string>
 

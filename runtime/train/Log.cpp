@@ -1,6 +1,6 @@
 // What tools see of a training run: train.jsonl.
-#include "Log.h"
-#include "../core/Files.h"
+#include "train/Log.h"
+#include "support/Files.h"
 #include <cerrno>
 #include <cstring>
 #include <sstream>

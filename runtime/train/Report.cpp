@@ -1,8 +1,8 @@
 // A run's log as one self-contained HTML page: no scripts, no other files, nothing fetched.
-#include "Report.h"
-#include "../core/Progress.h"
-#include "../text/HeatMap.h"
-#include "Log.h"
+#include "train/Report.h"
+#include "support/Progress.h"
+#include "text/HeatMap.h"
+#include "train/Log.h"
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

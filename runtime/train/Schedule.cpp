@@ -1,5 +1,5 @@
 // The learning rate of each step.
-#include "Schedule.h"
+#include "train/Schedule.h"
 #include <algorithm>
 #include <cmath>
 #include <numbers>

@@ -1,14 +1,14 @@
 // The training loop: batches into steps, steps into a folder of weights, state and a log.
-#include "Trainer.h"
-#include "../core/Files.h"
-#include "../core/Memory.h"
-#include "../core/Progress.h"
-#include "../core/Safetensors.h"
-#include "../text/Metrics.h"
-#include "Checkpoint.h"
-#include "Log.h"
-#include "Update.h"
-#include "Validation.h"
+#include "train/Trainer.h"
+#include "engine/Safetensors.h"
+#include "plan/Memory.h"
+#include "support/Files.h"
+#include "support/Progress.h"
+#include "text/Metrics.h"
+#include "train/Checkpoint.h"
+#include "train/Log.h"
+#include "train/Update.h"
+#include "train/Validation.h"
 #include <cmath>
 #include <csignal>
 #include <optional>

@@ -1,9 +1,8 @@
 // The training loop: batches into steps, steps into a folder of weights, state and a log.
 #pragma once
 
-#include "../decode/ModelOptions.h"
-#include "Schedule.h"
-#include <CLI/CLI.hpp>
+#include "decode/ModelOptions.h"
+#include "train/Schedule.h"
 
 namespace xfc {
 

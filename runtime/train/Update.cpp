@@ -1,5 +1,5 @@
 // One training step: the loss and gradients of one or several batches, then the optimizer.
-#include "Update.h"
+#include "train/Update.h"
 #include <algorithm>
 #include <cmath>
 

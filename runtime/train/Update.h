@@ -2,9 +2,9 @@
 // batch as large was seen.
 #pragma once
 
-#include "../core/Batch.h"
-#include "../core/Engine.h"
-#include "../text/Corpus.h"
+#include "engine/Batch.h"
+#include "engine/Engine.h"
+#include "text/Corpus.h"
 #include <array>
 
 namespace xfc {

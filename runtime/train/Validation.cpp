@@ -1,7 +1,7 @@
 // How good a model is on text it was not trained on: its loss, and its translations.
-#include "Validation.h"
-#include "../text/Batches.h"
-#include "Update.h"
+#include "train/Validation.h"
+#include "text/Batches.h"
+#include "train/Update.h"
 
 namespace xfc {
 

@@ -1,9 +1,9 @@
 // How good a model is on text it was not trained on: its loss, and its translations.
 #pragma once
 
-#include "../decode/ModelOptions.h"
-#include "../decode/Search.h"
-#include "../text/Corpus.h"
+#include "decode/ModelOptions.h"
+#include "decode/Search.h"
+#include "text/Corpus.h"
 #include <functional>
 
 namespace xfc {

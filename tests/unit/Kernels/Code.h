@@ -2,7 +2,7 @@
 #pragma once
 
 #include "KernelTest.h"
-#include "core/Plan.h"
+#include "plan/Plan.h"
 
 namespace xfc::test {
 

@@ -2,7 +2,7 @@
 #include "KernelTest.h"
 #include "CPU/InstructionSet.h"
 #include "Code.h"
-#include "core/Features.h"
+#include "device/cpu/Features.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -1,8 +1,9 @@
 // The engine on a GPU, with PTX written by hand and the driver of tests/ptx: what it computes, keeps, copies and holds.
-#include "core/Batch.h"
-#include "core/Engine.h"
-#include "core/Memory.h"
-#include "core/Safetensors.h"
+#include "device/cuda/CudaDevice.h"
+#include "engine/Batch.h"
+#include "engine/Engine.h"
+#include "engine/Safetensors.h"
+#include "plan/Memory.h"
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -386,7 +387,7 @@ protected:
       }
     }
   }
-  Engine engine{images, 1};
+  Engine engine{std::make_unique<cuda::CudaDevice>(images), 1};
   Batch batch;
   std::vector<float> x;
   size_t filled = 0;
@@ -537,7 +538,7 @@ protected:
   }
   const std::string file = testing::TempDir() + "xfc-trace-" + std::to_string(getpid());
   Variable trace{"XFC_PTX_TRACE", file};
-  Engine engine{images, 1};
+  Engine engine{std::make_unique<cuda::CudaDevice>(images), 1};
   Batch batch;
   std::vector<float> x = std::vector<float>(3 * width);
   const Binding bindings[1] = {{"source", x.data()}};
@@ -678,7 +679,7 @@ TEST_F(CudaEngine, ProfilesEveryLaunch) {
 }
 
 TEST(CudaErrors, SayWhatIsMissing) {
-  auto opened = [] { Engine engine(images, 1); };
+  auto opened = [] { Engine engine(std::make_unique<cuda::CudaDevice>(images), 1); };
   {
     Variable none("XFC_PTX_DEVICES", "0");
     EXPECT_NE(message(opened).find("the driver found no GPU"), std::string::npos) << message(opened);
@@ -697,23 +698,29 @@ TEST(CudaErrors, SayWhatIsMissing) {
   }
   {
     const xfc_device_image *const none[] = {nullptr};
-    EXPECT_NE(message([&] { Engine engine(none, 1); }).find("compile it with --target cpu,cuda"), std::string::npos);
+    EXPECT_NE(message([&] {
+                Engine engine(std::make_unique<cuda::CudaDevice>(none), 1);
+              }).find("compile it with --target cpu,cuda"),
+              std::string::npos);
   }
   {
     xfc_device_image broken = image;
     broken.ptx = ".version 7.1\n.target sm_80\n.address_size 64\nnonsense";
     const xfc_device_image *const list[] = {&broken, nullptr};
-    EXPECT_NE(message([&] { Engine engine(list, 1); }).find("PTX of sm_80"), std::string::npos);
+    EXPECT_NE(message([&] { Engine engine(std::make_unique<cuda::CudaDevice>(list), 1); }).find("PTX of sm_80"),
+              std::string::npos);
     xfc_device_image other = image;
     other.abi_version = XFC_ABI_VERSION + 1;
     const xfc_device_image *const others[] = {&other, nullptr};
-    EXPECT_NE(message([&] { Engine engine(others, 1); }).find("compile the model again"), std::string::npos);
+    EXPECT_NE(
+        message([&] { Engine engine(std::make_unique<cuda::CudaDevice>(others), 1); }).find("compile the model again"),
+        std::string::npos);
   }
 }
 
 TEST(CudaErrors, SayWhatDoesNotFit) {
   Variable memory("XFC_PTX_MEMORY", "1000000");
-  Engine engine(images, 1);
+  Engine engine(std::make_unique<cuda::CudaDevice>(images), 1);
   Counts counts;
   counts.rows[XFC_SOURCE] = 100000;
   const std::string said = message([&] { engine.reserve("forward", counts); });
@@ -724,7 +731,7 @@ TEST(CudaErrors, SayWhatDoesNotFit) {
 
 TEST(CudaErrors, ALostGpuIsSaid) {
   Variable lost("XFC_PTX_LOST_AFTER", "3");
-  Engine engine(images, 1);
+  Engine engine(std::make_unique<cuda::CudaDevice>(images), 1);
   initializeParameters(engine, 1);
   Batch batch;
   const Sequence sequence{{}, 3, 0};

@@ -1,8 +1,8 @@
 // A batch as one block of bytes, buckets and runs of rows: what the CUDA device does on the host.
-#include "core/Batch.h"
-#include "core/Memory.h"
-#include "cuda/CudaDevice.h"
-#include "cuda/Staging.h"
+#include "device/cuda/CudaDevice.h"
+#include "device/cuda/Staging.h"
+#include "engine/Batch.h"
+#include "plan/Memory.h"
 #include <array>
 #include <cstring>
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ TEST(CudaStaging, EverythingIsFoundUnderItsNewAddress) {
   run.capacity.rows[XFC_SOURCE] = 100; // room for more than the batch has
   run.arguments = {{batch.ids(XFC_SOURCE).data(), 1}, {rows.data(), 5}, {&deviceMemory, 4, true}, {hyper.data(), 0}};
 
-  const StagingLayout layout(program, run.capacity, run.arguments);
+  const StagingLayout layout = stagingLayout(run);
   EXPECT_EQ(layout.arguments[2], -1);
   constexpr uint64_t base = 0x7000000000;
   std::vector<char> block(layout.bytes, '\x55');
@@ -138,7 +138,7 @@ TEST(CudaStaging, AStepOfDecodingFitsWhatItsCountsSay) {
   run.shape = &batch.shape();
   run.counts = run.capacity = countsOf(batch.shape());
   run.arguments = {{tokens.data(), 1}};
-  const StagingLayout layout(program, run.capacity, run.arguments);
+  const StagingLayout layout = stagingLayout(run);
   std::vector<char> block(layout.bytes);
   constexpr uint64_t base = 4096;
   stage(run, layout, block.data(), base);

@@ -1,13 +1,14 @@
 // The search through the engine, and the commands around it: a model of three hand-written kernels that reads its
 // sources and histories only through encoded rows, the cache and the key lists of the batch.
-#include "../../../runtime/core/CommandLine.h"
-#include "../../../runtime/core/Commands.h"
-#include "../../../runtime/core/Files.h"
-#include "../../../runtime/core/Plan.h"
-#include "../../../runtime/core/Safetensors.h"
-#include "../../../runtime/decode/Alignment.h"
-#include "../../../runtime/decode/Score.h"
-#include "../../../runtime/decode/Search.h"
+#include "app/Commands.h"
+#include "decode/Alignment.h"
+#include "decode/Score.h"
+#include "decode/Search.h"
+#include "device/cpu/CpuDevice.h"
+#include "engine/Safetensors.h"
+#include "plan/Plan.h"
+#include "support/CommandLine.h"
+#include "support/Files.h"
 #include <atomic>
 #include <cmath>
 #include <filesystem>
@@ -225,7 +226,7 @@ const xfc_image image = {XFC_ABI_VERSION, 6, "any", "", kernels, plan.data(), pl
 
 class DecodeEngine : public testing::Test {
 protected:
-  std::unique_ptr<Engine> engine = std::make_unique<Engine>(image, 2);
+  std::unique_ptr<Engine> engine = std::make_unique<Engine>(cpuDevice(image), 2);
 };
 
 std::vector<Ids> someSources() {

@@ -1,6 +1,6 @@
 // Packing: this test writes itself with a model inside, and the copy must find it.
-#include "../../../runtime/core/Files.h"
-#include "../../../runtime/decode/Packed.h"
+#include "decode/Packed.h"
+#include "support/Files.h"
 #include <cstdlib>
 #include <filesystem>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // The search against enumeration of all sequences, and its promises: order, ties, prefixes, lengths, batches, samples.
-#include "../../../runtime/decode/BeamSearch.h"
 #include "allocations.h"
+#include "decode/BeamSearch.h"
 #include <cmath>
 #include <gtest/gtest.h>
 #include <limits>

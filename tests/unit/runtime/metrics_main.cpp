@@ -1,5 +1,5 @@
 // Prints BLEU and chrF of two files of lines, for sacrebleu_check.py.
-#include "core/Files.h"
+#include "support/Files.h"
 #include "text/Metrics.h"
 #include <cstdio>
 

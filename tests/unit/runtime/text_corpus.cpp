@@ -1,5 +1,5 @@
 // Parallel text into ids, and ids into batches.
-#include "core/Files.h"
+#include "support/Files.h"
 #include "text/Batches.h"
 #include <algorithm>
 #include <filesystem>

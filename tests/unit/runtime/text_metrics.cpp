@@ -1,6 +1,6 @@
 // BLEU and chrF against numbers sacreBLEU 2.6.0 gave for the same strings (sacrebleu.BLEU() and sacrebleu.CHRF(),
 // corpus_score); sacrebleu_check.py compares many more where sacreBLEU is installed.
-#include "core/Error.h"
+#include "support/Error.h"
 #include "text/Metrics.h"
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
 // Whole training runs of a model of hand-written kernels: a table of next-token logits. They must not depend on where a
 // run was stopped, killed or resumed.
 #include "allocations.h"
-#include "core/CommandLine.h"
-#include "core/Commands.h"
-#include "core/Files.h"
-#include "core/Progress.h"
-#include "core/Safetensors.h"
+#include "app/Commands.h"
+#include "engine/Safetensors.h"
+#include "support/CommandLine.h"
+#include "support/Files.h"
+#include "support/Progress.h"
 #include "train/Checkpoint.h"
 #include "train/Log.h"
 #include "train/Report.h"

@@ -1,0 +1,513 @@
+// `bench`: tokens a second of training and decoding, and the time to the first token, with random weights and ids.
+#include "app/Commands.h"
+#include "app/Peak.h"
+#include "decode/ModelOptions.h"
+#include "decode/Search.h"
+#include "engine/Safetensors.h"
+#include "support/Files.h"
+#include "text/Batches.h"
+#include "train/Update.h"
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+
+namespace xfc {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+struct BenchOptions {
+  int threads = 0;
+  bool json = false, quiet = false, profile = false;
+  int64_t batchTokens = 2048, length = 0, steps = 10; // train
+  std::vector<std::string> sources, targets;
+  std::string format = "ids";
+  int64_t sentences = 64, batch = 64; // decode
+  int beam = 5;
+  std::string computeType, device = "cpu";
+};
+
+int threadsOf(const BenchOptions &options) {
+  return options.threads > 0 ? options.threads : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
+}
+
+// With random weights.
+std::unique_ptr<Engine> randomEngine(const BenchOptions &options) {
+  std::unique_ptr<Engine> engine = makeEngine(options.threads, options.device);
+  initializeParameters(*engine, 1);
+  return engine;
+}
+
+double secondsSince(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  size_t middle = values.size() / 2;
+  return values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+// Of this process image only; getrusage's figure begins with that of the process that started it.
+double peakMegabytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.rfind("VmHWM:", 0) == 0)
+      return std::strtod(line.c_str() + 6, nullptr) * 1024 / 1e6;
+  return 0;
+}
+
+// Ids a sentence is made of: neither pad nor one that marks its ends.
+std::vector<int32_t> wordIds(const Module &module, int64_t vocabulary) {
+  std::vector<int32_t> ids;
+  for (int32_t id = 0; id < vocabulary; ++id)
+    if (id != module.pad && id != module.unk && id != module.bos && id != module.eos && id != module.start)
+      ids.push_back(id);
+  if (ids.empty())
+    throw Error("the vocabulary has " + std::to_string(vocabulary) + " ids, none of them a word");
+  return ids;
+}
+
+std::vector<std::vector<int32_t>> randomSentences(const std::vector<int32_t> &words, int64_t count, int64_t length,
+                                                  uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<std::vector<int32_t>> sentences(count, std::vector<int32_t>(length));
+  for (std::vector<int32_t> &sentence : sentences)
+    for (int32_t &id : sentence)
+      id = words[random() % words.size()];
+  return sentences;
+}
+
+void checkLength(const Module &module, int64_t length) {
+  for (int64_t most : {module.maxLength, module.maxTargetLength})
+    if (most > 0 && length > most)
+      throw Error("--length " + std::to_string(length) + ": the model's max_length is " + std::to_string(most));
+}
+
+void checkTokens(const Module &module) {
+  if (!module.hasDecoder || module.sourceVocab == 0 || module.targetVocab == 0)
+    throw Error("model '" + module.model + "': only models from tokens to tokens can be benchmarked");
+}
+
+// What a kernel did at one place of model.json, in one step. Its time is the median's, which other processes disturb
+// least.
+struct ProfileRow {
+  std::string kernel, location;
+  double calls = 0, seconds = 0, flops = 0, bytes = 0;
+};
+
+// The slowest first.
+std::vector<ProfileRow> profileRows(const std::vector<LaunchTiming> &timings, int64_t steps) {
+  std::map<std::pair<std::string, std::string>, std::pair<ProfileRow, std::vector<double>>> byPlace;
+  for (const LaunchTiming &timing : timings) {
+    const std::string location = timing.step ? timing.step->location : "packing weights";
+    auto &[row, seconds] = byPlace[{timing.kernel->name, location}];
+    row.kernel = timing.kernel->name;
+    row.location = location;
+    const double part = 1 / static_cast<double>(steps);
+    row.calls += part;
+    seconds.push_back(timing.seconds);
+    row.flops += timing.flops * part;
+    row.bytes += timing.bytes * part;
+  }
+  std::vector<ProfileRow> rows;
+  for (auto &[place, entry] : byPlace) {
+    auto &[row, seconds] = entry;
+    row.seconds = median(seconds) * row.calls;
+    rows.push_back(std::move(row));
+  }
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const ProfileRow &a, const ProfileRow &b) { return a.seconds > b.seconds; });
+  return rows;
+}
+
+// Of the machine's multiply-adds or of its memory, whichever the kernel is nearer to; above 1 where the caches helped.
+double shareOfPeak(const ProfileRow &row, const Peak &peak) {
+  return std::max(row.flops / row.seconds * 1e-9 / peak.gflops, row.bytes / row.seconds * 1e-9 / peak.copyBandwidth);
+}
+
+// Without a peak, which is measured of a CPU only, there is no share of it.
+std::string profileTable(const std::vector<ProfileRow> &rows, const std::optional<Peak> &peak) {
+  double calls = 0, total = 0;
+  for (const ProfileRow &row : rows) {
+    calls += row.calls;
+    total += row.seconds;
+  }
+  char line[512];
+  std::snprintf(line, sizeof line, "%-44s %-36s %7s %10s %7s %9s %7s%s\n", "kernel", "location", "calls", "ms a step",
+                "share", "GFLOP/s", "GB/s", peak ? "  of peak" : "");
+  std::string table = line;
+  for (const ProfileRow &row : rows) {
+    std::snprintf(line, sizeof line, "%-44.120s %-36.120s %7.1f %10.3f %6.1f%% %9.1f %7.1f", row.kernel.c_str(),
+                  row.location.c_str(), row.calls, row.seconds * 1e3, 100 * row.seconds / total,
+                  row.flops / row.seconds * 1e-9, row.bytes / row.seconds * 1e-9);
+    table += line;
+    std::snprintf(line, sizeof line, " %7.0f%%\n", peak ? 100 * shareOfPeak(row, *peak) : 0);
+    table += peak ? line : "\n";
+  }
+  std::snprintf(line, sizeof line, "%.0f launches, %.3f ms a step in kernels", calls, total * 1e3);
+  table += line;
+  if (peak)
+    std::snprintf(line, sizeof line, "; the machine: %.1f GFLOP/s, copies at %.1f GB/s", peak->gflops,
+                  peak->copyBandwidth);
+  return table + (peak ? line : "") + "\n";
+}
+
+Json profileJson(const std::vector<ProfileRow> &rows, const std::optional<Peak> &peak) {
+  Json list = Json::array();
+  for (const ProfileRow &row : rows) {
+    list.push_back({{"kernel", row.kernel},
+                    {"location", row.location},
+                    {"calls", row.calls},
+                    {"ms", row.seconds * 1e3},
+                    {"flops", row.flops},
+                    {"bytes", row.bytes}});
+    if (peak)
+      list.back()["share_of_peak"] = shareOfPeak(row, *peak);
+  }
+  return list;
+}
+
+void print(const BenchOptions &options, const Json &result) {
+  if (options.json) {
+    std::printf("%s\n", result.dump().c_str());
+    return;
+  }
+  for (const auto &[key, value] : result.items())
+    std::printf("%-22s %s\n", key.c_str(), value.is_string() ? value.get<std::string>().c_str() : value.dump().c_str());
+}
+
+void addPeak(Json &result, const Peak &peak) {
+  result["peak_gflops"] = peak.gflops;
+  result["peak_read_gb_per_second"] = peak.readBandwidth;
+  result["peak_copy_gb_per_second"] = peak.copyBandwidth;
+}
+
+// The result, and with --profile its kernels; a program of f64 can do half of the machine's f32 operations.
+void printProfiled(const BenchOptions &options, Json result, Engine &engine, const std::vector<LaunchTiming> &timings,
+                   int64_t steps) {
+  if (!options.profile)
+    return print(options, result);
+  std::optional<Peak> peak;
+  if (engine.device().isHost())
+    peak = measurePeak(engine.pool());
+  if (peak && engine.module().type == DType::F64)
+    peak->gflops /= 2;
+  const std::vector<ProfileRow> rows = profileRows(timings, steps);
+  if (options.json) {
+    if (peak)
+      addPeak(result, *peak);
+    result["kernels"] = profileJson(rows, peak);
+  }
+  print(options, result);
+  if (!options.json)
+    std::fputs(profileTable(rows, peak).c_str(), stdout);
+}
+
+Json common(const char *what, Engine &engine) {
+  const Module &module = engine.module();
+  return {{"what", what},
+          {"model", module.model},
+          {"device", engine.device().kind()},
+          {engine.device().isHost() ? "cpu" : "gpu", engine.device().name()},
+          {"type", module.compute},
+          {"threads", engine.pool().threads()}};
+}
+
+void addMemory(Json &result, Engine &engine) {
+  result["arena_bytes"] = engine.arenaBytes();
+  result["state_bytes"] = engine.stateBytes();
+  result["peak_rss_mb"] = peakMegabytes();
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// train
+//===--------------------------------------------------------------------------------------------------------===//
+
+Corpus benchCorpus(const BenchOptions &options, const Module &module, int64_t length) {
+  if (!options.sources.empty()) {
+    Vocabulary source(module.sourceVocab), target(module.targetVocab);
+    return Corpus(options.sources, options.targets, {source, target}, module, Format::Ids);
+  }
+  checkLength(module, length);
+  int64_t sentences = std::max<int64_t>(options.batchTokens / length, 1);
+  // The corpus adds eos to the target.
+  return Corpus(randomSentences(wordIds(module, module.sourceVocab), sentences, length, 1),
+                randomSentences(wordIds(module, module.targetVocab), sentences, length - 1, 2), module);
+}
+
+void benchTrain(const BenchOptions &options) {
+  if (options.sources.empty() != options.targets.empty())
+    throw Error("--source and --target go together");
+  const int64_t length = options.length > 0 ? options.length : 32;
+  std::unique_ptr<Engine> engine = randomEngine(options);
+  const Module &module = engine->module();
+  checkTokens(module);
+  Update update(*engine);
+  const Corpus corpus = benchCorpus(options, module, length);
+  const Counts counts = largestBatch(corpus, options.batchTokens);
+  engine->reserve("loss_and_gradients", counts);
+  engine->reserve("update", counts);
+
+  const UpdateOptions hyper{.rate = 1e-4,
+                            .beta1 = 0.9,
+                            .beta2 = 0.98,
+                            .epsilon = 1e-9,
+                            .l2 = 0,
+                            .decay = 0,
+                            .clipNorm = 1,
+                            .smoothing = 0.1,
+                            .seed = 1};
+  Batches batches(corpus, options.batchTokens, 1);
+  std::vector<LaunchTiming> timings;
+  std::vector<double> milliseconds, rates;
+  int64_t targetTokens = 0, sourceTokens = 0;
+  double loss = 0;
+  constexpr int64_t warmup = 2;
+  std::vector<std::vector<int64_t>> batch, next = {batches.next()};
+  for (int64_t step = 1; step <= warmup + options.steps; ++step) {
+    batch = std::exchange(next, {batches.next()});
+    if (step == warmup + 1 && options.profile)
+      engine->profile(&timings);
+    const Clock::time_point begin = Clock::now();
+    UpdateResult result = update.run(corpus, batch, step, hyper, next);
+    const double seconds = secondsSince(begin);
+    if (step <= warmup)
+      continue;
+    milliseconds.push_back(seconds * 1e3);
+    rates.push_back(static_cast<double>(result.labels) / seconds);
+    targetTokens += result.labels;
+    for (int64_t pair : batch[0])
+      sourceTokens += corpus.sourceLength(pair);
+    loss = result.loss / static_cast<double>(std::max<int64_t>(result.labels, 1));
+  }
+  engine->profile(nullptr);
+
+  Json result = common("train", *engine);
+  result["tokens_per_second"] = median(rates);
+  result["step_ms_median"] = median(milliseconds);
+  result["step_ms_min"] = *std::min_element(milliseconds.begin(), milliseconds.end());
+  result["steps"] = options.steps;
+  result["batch_tokens"] = options.batchTokens;
+  if (options.sources.empty())
+    result["length"] = length;
+  result["target_tokens"] = targetTokens;
+  result["source_tokens"] = sourceTokens;
+  result["loss"] = loss;
+  addMemory(result, *engine);
+  printProfiled(options, std::move(result), *engine, timings, options.steps);
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// decode
+//===--------------------------------------------------------------------------------------------------------===//
+
+void benchDecode(const BenchOptions &options) {
+  const int64_t length = options.length > 0 ? options.length : 25;
+  std::unique_ptr<Engine> engine = randomEngine(options);
+  const Module &module = engine->module();
+  checkTokens(module);
+  checkLength(module, length);
+  std::vector<std::vector<int32_t>> sources =
+      randomSentences(wordIds(module, module.sourceVocab), options.sentences, length, 1);
+  if (module.sourceEos)
+    for (std::vector<int32_t> &source : sources)
+      source.back() = module.eos;
+  SearchOptions search;
+  search.beam = options.beam;
+  search.maxLength = length;
+  search.ignoreEos = true;
+  search.computeType = options.computeType;
+  search.batchTokens = options.batch * std::max<int64_t>(length, options.beam);
+
+  std::vector<LaunchTiming> timings;
+  std::vector<double> seconds;
+  int64_t tokens = 0;
+  for (int64_t repetition = 0; repetition <= options.steps; ++repetition) { // the first one warms up
+    if (repetition == 1 && options.profile)
+      engine->profile(&timings);
+    const Clock::time_point begin = Clock::now();
+    auto found = xfc::search(*engine, sources, search);
+    if (repetition > 0)
+      seconds.push_back(secondsSince(begin));
+    tokens = 0;
+    for (const std::vector<Hypothesis> &hypotheses : found)
+      tokens += static_cast<int64_t>(hypotheses.at(0).ids.size());
+  }
+  engine->profile(nullptr);
+
+  const int64_t steps = (options.sentences + options.batch - 1) / options.batch * length;
+  Json result = common("decode", *engine);
+  if (!options.computeType.empty())
+    result["type"] = options.computeType;
+  result["tokens_per_second"] = static_cast<double>(tokens) / median(seconds);
+  result["step_ms_median"] = median(seconds) * 1e3 / static_cast<double>(steps);
+  result["steps"] = steps;
+  result["repetitions"] = options.steps;
+  result["sentences"] = options.sentences;
+  result["batch"] = options.batch;
+  result["length"] = length;
+  result["beam"] = options.beam;
+  result["tokens"] = tokens;
+  addMemory(result, *engine);
+  printProfiled(options, std::move(result), *engine, timings, options.steps * steps);
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// startup
+//===--------------------------------------------------------------------------------------------------------===//
+
+// A folder of its own that goes with it.
+struct TemporaryFolder {
+  std::string name;
+  TemporaryFolder() {
+    const char *parent = std::getenv("TMPDIR");
+    name = std::string(parent && *parent ? parent : "/tmp") + "/xfc-bench-XXXXXX";
+    if (!mkdtemp(name.data()))
+      throw Error(name + ": no temporary folder can be made there; set TMPDIR to one that can be written");
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(name, ignored);
+  }
+};
+
+// From the start of `translate` as a process of its own to its first line of output, in milliseconds.
+double firstTokenMilliseconds(const std::string &folder, const std::string &threads, const std::string &device) {
+  int ends[2];
+  if (pipe(ends) != 0)
+    throw Error("no pipe could be made");
+  const std::string weights = folder + "/weights.safetensors", input = folder + "/input";
+  const Clock::time_point begin = Clock::now();
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDOUT_FILENO);
+    close(ends[0]);
+    close(ends[1]);
+    execl("/proc/self/exe", "translator", "translate", "--weights", weights.c_str(), "--format", "ids", "--input",
+          input.c_str(), "--beam", "1", "--max-length", "1", "--min-length", "1", "--threads", threads.c_str(),
+          "--device", device.c_str(), "--quiet", static_cast<char *>(nullptr));
+    _exit(127);
+  }
+  close(ends[1]);
+  char byte;
+  const bool answered = child > 0 && read(ends[0], &byte, 1) == 1;
+  const double milliseconds = secondsSince(begin) * 1e3;
+  close(ends[0]);
+  int status = 0;
+  if (child > 0)
+    waitpid(child, &status, 0);
+  if (!answered || status != 0)
+    throw Error("bench startup: the process that was started did not translate");
+  return milliseconds;
+}
+
+void benchStartup(const BenchOptions &options) {
+  TemporaryFolder folder;
+  Json result;
+  {
+    std::unique_ptr<Engine> engine = randomEngine(options);
+    const Module &module = engine->module();
+    checkTokens(module);
+    result = common("startup", *engine);
+    writeSafetensors(folder.name + "/weights.safetensors", weights(*engine));
+    const int64_t length = module.maxLength > 0 ? std::min<int64_t>(8, module.maxLength) : 8;
+    const std::vector<std::vector<int32_t>> sentence =
+        randomSentences(wordIds(module, module.sourceVocab), 1, length, 1);
+    std::string line;
+    for (int32_t id : sentence[0])
+      line += std::to_string(id) + " ";
+    writeFile(folder.name + "/input", line + "\n");
+  }
+  std::vector<double> milliseconds;
+  for (int run = 0; run < 7; ++run)
+    milliseconds.push_back(
+        firstTokenMilliseconds(folder.name, std::to_string(result["threads"].get<int>()), options.device));
+  result["first_token_ms"] = *std::min_element(milliseconds.begin(), milliseconds.end());
+  result["first_token_ms_median"] = median(milliseconds);
+  result["runs"] = milliseconds.size();
+  print(options, result);
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// peak
+//===--------------------------------------------------------------------------------------------------------===//
+
+void benchPeak(const BenchOptions &options) {
+  ThreadPool pool(threadsOf(options));
+  Json result = {{"what", "peak"}, {"threads", pool.threads()}};
+  addPeak(result, measurePeak(pool));
+  print(options, result);
+}
+
+CLI::App *addBenchmark(CLI::App &bench, const char *name, const char *description,
+                       const std::shared_ptr<BenchOptions> &options, void (*run)(const BenchOptions &)) {
+  CLI::App *command = bench.add_subcommand(name, description);
+  command->add_option("--threads", options->threads, "threads; 0: one for each processor")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
+  command->add_flag("--json", options->json, "one JSON object");
+  command->add_flag("--quiet", options->quiet, "no progress");
+  command->callback([options, run] { run(*options); });
+  return command;
+}
+
+} // namespace
+
+void addBench(CLI::App &app) {
+  CLI::App *bench = app.add_subcommand("bench", "speed and memory, with random weights");
+  bench->require_subcommand(1);
+  auto options = std::make_shared<BenchOptions>();
+
+  CLI::App *train = addBenchmark(*bench, "train", "training steps; target tokens a second", options, benchTrain);
+  train->add_option("--batch-tokens", options->batchTokens, "most source tokens, and most target tokens, of a batch")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  train->add_option("--length", options->length, "tokens a sentence (32)")->check(CLI::PositiveNumber);
+  train->add_option("--source", options->sources, "files of ids, for real lengths")->excludes("--length");
+  train->add_option("--target", options->targets, "files of ids, for real lengths")->excludes("--length");
+  train->add_option("--format", options->format, "of --source and --target")
+      ->check(CLI::IsMember({"ids"}))
+      ->capture_default_str();
+  train->add_option("--steps", options->steps, "steps that are timed, after two that are not")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  addDevice(*train, options->device);
+  train->add_flag("--profile", options->profile, "also the kernels: time, share, and how near to the machine's peak");
+
+  CLI::App *decode = addBenchmark(*bench, "decode", "translation of sentences of one length; output tokens a second",
+                                  options, benchDecode);
+  decode->add_option("--sentences", options->sentences, "sentences")->check(CLI::PositiveNumber)->capture_default_str();
+  decode->add_option("--batch", options->batch, "sentences decoded together")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  decode->add_option("--length", options->length, "tokens of a source, and of its translation (25)")
+      ->check(CLI::PositiveNumber);
+  decode->add_option("--beam", options->beam, "hypotheses a sentence")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  decode->add_option("--steps", options->steps, "times everything is translated")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  addComputeType(*decode, options->computeType);
+  addDevice(*decode, options->device);
+  decode->add_flag("--profile", options->profile, "also the kernels: time, share, and how near to the machine's peak");
+
+  addBenchmark(*bench, "peak", "what the machine can do: multiply-adds and memory", options, benchPeak);
+  CLI::App *startup = addBenchmark(*bench, "startup", "from the start of the process to the first translated token",
+                                   options, benchStartup);
+  addDevice(*startup, options->device);
+}
+
+} // namespace xfc

@@ -1,0 +1,219 @@
+// `info`: what this executable is, and the memory a batch will take.
+#include "app/Commands.h"
+#include "decode/ModelOptions.h"
+#include "decode/Packed.h"
+#include "plan/Memory.h"
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+
+namespace xfc {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct InfoOptions {
+  ModelOptions model;
+  int64_t batchTokens = 4096, length = 32, sentences = 64, beam = 5;
+  bool json = false;
+};
+
+int64_t parameterCount(const Module &module) {
+  int64_t total = 0;
+  for (const Parameter &parameter : module.parameters) {
+    int64_t elements = 1;
+    for (int64_t extent : parameter.shape)
+      elements *= extent;
+    total += elements;
+  }
+  return total;
+}
+
+Json memoryOf(const Module &module, const std::vector<std::string> &programs, const Counts &counts, int threads) {
+  Memory memory = predictMemory(module, programs, counts, threads);
+  return {{"parameters_bytes", memory.parameters}, {"gradients_bytes", memory.gradients},
+          {"moments_bytes", memory.moments},       {"packed_bytes", memory.packed},
+          {"tables_bytes", memory.tables},         {"arena_bytes", memory.arena},
+          {"scratch_bytes", memory.scratch},       {"held_bytes", memory.held},
+          {"batches_bytes", memory.batches},       {"total_bytes", memory.total()}};
+}
+
+// The hashes of the vocabularies that the flags name or the executable carries.
+Json vocabularyHashes(const ModelOptions &options) {
+  ModelFiles files = modelFiles(options);
+  Json hashes = Json::array();
+  for (const std::string &file : {files.vocabulary, files.targetVocabulary})
+    if (!file.empty())
+      hashes.push_back(Vocabulary(file, 0).hash());
+  if (!hashes.empty())
+    return hashes;
+  if (std::optional<PackedModel> packed = packedModel())
+    for (const std::string &bytes : {packed->vocabulary, packed->targetVocabulary})
+      if (!bytes.empty())
+        hashes.push_back(Vocabulary::fromBytes(bytes, "the packed vocabulary", 0).hash());
+  return hashes;
+}
+
+// What the batches that the options describe take, by what is done with them; of a GPU where there are no threads.
+Json memoryFor(const Module &module, const InfoOptions &options, int threads) {
+  Json memory = Json::object();
+  const Counts batch = batchCounts(options.batchTokens, options.length);
+  if (module.find("loss_and_gradients"))
+    memory["training"] = memoryOf(module, {"loss_and_gradients", "update"}, batch, threads);
+  for (const std::string &type : module.computeTypes("decode_step"))
+    memory[type == module.compute ? "decoding" : "decoding in " + type] = memoryOf(
+        module, {module.variant("encode", type), module.stepProgram(options.beam, type)->name},
+        decodeCounts(options.sentences, options.length, product({options.sentences, options.beam}), options.length),
+        threads);
+  if (module.find("forward"))
+    memory["forward"] = memoryOf(module, {"forward"}, batch, threads);
+  return memory;
+}
+
+// Neither a GPU nor its driver is needed to say what it would take.
+Json describe(const InfoOptions &options) {
+  Json targets = Json::array(), cpus = Json::array(), gpus = Json::array(), programs = Json::array(),
+       memory = Json::object();
+  for (const xfc_image *const *image = xfc_images; *image; ++image)
+    cpus.push_back((*image)->cpu);
+  for (const xfc_device_image *const *image = xfc_device_images; *image; ++image)
+    gpus.push_back((*image)->arch);
+  std::optional<Engine> engine;
+  std::optional<Module> gpuPlan;
+  if (!cpus.empty() || gpus.empty()) {
+    targets.push_back("cpu");
+    engine.emplace(1);
+  }
+  if (!gpus.empty()) {
+    targets.push_back("cuda");
+    gpuPlan = deserialize(xfc_device_images[0]->plan, xfc_device_images[0]->plan_size);
+  }
+  const Module &module = engine ? engine->module() : *gpuPlan;
+  int threads = options.model.threads > 0 ? options.model.threads
+                                          : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
+  for (const Program &program : module.programs)
+    programs.push_back(program.name);
+  if (engine)
+    memory = memoryFor(module, options, threads);
+  if (gpuPlan) {
+    const Json onGpu = memoryFor(*gpuPlan, options, 0);
+    for (const auto &[what, bytes] : onGpu.items())
+      memory[what + " on a GPU"] = bytes;
+  }
+  const int64_t parameters = parameterCount(module);
+  return {{"model", module.model},
+          {"model_hash", module.hash},
+          {"compiler", "xfc " XFC_VERSION},
+          {"targets", targets},
+          {"cpus", cpus},
+          {"cpu", engine ? Json(engine->device().name()) : Json()},
+          {"cuda_archs", gpus},
+          {"type", module.compute},
+          {"decode_types", module.computeTypes("decode_step")},
+          {"parameters", parameters},
+          {"parameter_bytes", parameters * bytesOf(module.type)},
+          {"source_vocab", module.sourceVocab},
+          {"target_vocab", module.targetVocab},
+          {"max_length", module.maxLength},
+          {"vocabulary_hashes", vocabularyHashes(options.model)},
+          {"programs", programs},
+          {"batch",
+           {{"tokens", options.batchTokens},
+            {"length", options.length},
+            {"sentences", options.sentences},
+            {"beam", options.beam},
+            {"threads", threads}}},
+          {"memory", memory}};
+}
+
+std::string joined(const Json &words) {
+  std::string text;
+  for (const Json &word : words)
+    text += (text.empty() ? "" : ", ") + word.get<std::string>();
+  return text;
+}
+
+void printText(const Json &info) {
+  auto text = [&](const char *key) { return info[key].get<std::string>(); };
+  auto number = [&](const char *key) { return static_cast<long long>(info[key].get<int64_t>()); };
+  std::string targets;
+  if (!info["cpu"].is_null())
+    targets = "cpu (" + joined(info["cpus"]) + "; running on " + text("cpu") + ")";
+  if (!info["cuda_archs"].empty())
+    targets += (targets.empty() ? "" : ", ") + ("cuda (" + joined(info["cuda_archs"])) + ")";
+  std::printf("model          %s\nmodel hash     %s\ncompiled by    %s\ntargets        %s\n", text("model").c_str(),
+              text("model_hash").c_str(), text("compiler").c_str(), targets.c_str());
+  std::printf("parameters     %lld, %.1f MB\nmultiplies in  %s%s%s\n", number("parameters"),
+              number("parameter_bytes") / 1e6, text("type").c_str(),
+              info["decode_types"].empty() ? "" : "; decodes in ", joined(info["decode_types"]).c_str());
+  if (number("source_vocab") > 0)
+    std::printf("vocabulary     %lld source, %lld target tokens\n", number("source_vocab"), number("target_vocab"));
+  if (!info["vocabulary_hashes"].empty())
+    std::printf("hashes         %s\n", joined(info["vocabulary_hashes"]).c_str());
+  if (number("max_length") > 0)
+    std::printf("max length     %lld tokens\n", number("max_length"));
+  std::printf("programs       %s\n", joined(info["programs"]).c_str());
+  const Json &batch = info["batch"];
+  auto of = [&](const char *key) { return static_cast<long long>(batch[key].get<int64_t>()); };
+  for (const auto &[what, memory] : info["memory"].items()) {
+    auto megabytes = [&, &memory = memory](const char *key) { return memory[key].get<int64_t>() / 1e6; };
+    std::printf("\n%s needs %.1f MB: ", what.c_str(), megabytes("total_bytes"));
+    if (what.starts_with("decoding"))
+      std::printf("%lld sentences of %lld tokens, beam %lld", of("sentences"), of("length"), of("beam"));
+    else
+      std::printf("batches of %lld tokens in sentences of %lld", of("tokens"), of("length"));
+    if (memory["batches_bytes"].get<int64_t>() == 0) // the host's
+      std::printf(", %lld threads", of("threads"));
+    std::printf("\n");
+    for (const auto &[label, key] : {std::pair("parameters", "parameters_bytes"),
+                                     {"gradients", "gradients_bytes"},
+                                     {"moments", "moments_bytes"},
+                                     {"packed weights", "packed_bytes"},
+                                     {"tables", "tables_bytes"},
+                                     {"arena", "arena_bytes"},
+                                     {"scratch", "scratch_bytes"},
+                                     {"kept by steps", "held_bytes"},
+                                     {"batches", "batches_bytes"}})
+      if (memory[key].get<int64_t>() > 0)
+        std::printf("  %-15s %10.1f MB\n", label, megabytes(key));
+  }
+}
+
+void run(const InfoOptions &options) {
+  Json info = describe(options);
+  if (options.json)
+    std::printf("%s\n", info.dump().c_str());
+  else
+    printText(info);
+}
+
+} // namespace
+
+void addInfo(CLI::App &app) {
+  CLI::App *command =
+      app.add_subcommand("info", "the model, what it was compiled for, and the memory a batch will take");
+  auto options = std::make_shared<InfoOptions>();
+  command->add_option("--model", options->model.model, "folder that train made, for its vocabulary's hash");
+  options->model.addVocabularyTo(*command, false);
+  command->add_option("--batch-tokens", options->batchTokens, "source and target tokens of a training batch")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--length", options->length, "tokens a sentence")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--sentences", options->sentences, "sentences decoded together")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--beam", options->beam, "beam of decoding")->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_option("--threads", options->model.threads, "threads; 0: one for each processor")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
+  command->add_flag("--quiet", options->model.quiet, "no progress");
+  command->add_flag("--json", options->json, "one JSON object");
+  command->callback([options] { run(*options); });
+}
+
+} // namespace xfc

@@ -1,0 +1,39 @@
+// `pack`: this executable with weights and vocabulary inside.
+#include "app/Commands.h"
+#include "decode/ModelOptions.h"
+#include "decode/Packed.h"
+#include "support/Files.h"
+#include <cstdio>
+
+namespace xfc {
+
+namespace {
+
+void run(ModelOptions options, const std::string &output) {
+  ModelFiles files = modelFiles(options);
+  if (files.weights.empty())
+    throw Error("no model: give --model DIR (the --out folder of train), or --weights FILE and --vocab FILE");
+  // What does not load must not be packed.
+  if (files.vocabulary.empty())
+    options.format = Format::Ids;
+  loadModel(options);
+  auto read = [](const std::string &file) { return file.empty() ? "" : readFile(file); };
+  writePacked(MappedFile(files.weights).contents(), read(files.vocabulary), read(files.targetVocabulary), output);
+  if (!options.quiet)
+    std::fprintf(stderr, "%s carries %s%s\n", output.c_str(), files.weights.c_str(),
+                 files.vocabulary.empty() ? " and no vocabulary" : " and its vocabulary");
+}
+
+} // namespace
+
+void addPack(CLI::App &app) {
+  CLI::App *command = app.add_subcommand("pack", "write this executable with weights and vocabulary inside");
+  auto options = std::make_shared<ModelOptions>();
+  auto output = std::make_shared<std::string>();
+  options->addTo(*command);
+  options->addVocabularyTo(*command, false);
+  command->add_option("-o,--output", *output, "the packed executable")->required();
+  command->callback([options, output] { run(*options, *output); });
+}
+
+} // namespace xfc

@@ -1,0 +1,98 @@
+// `report`: a training run's log as one HTML page with curves, translations and a drawing of attention.
+#include "app/Commands.h"
+#include "decode/Alignment.h"
+#include "decode/ModelOptions.h"
+#include "decode/Search.h"
+#include "support/Files.h"
+#include "text/HeatMap.h"
+#include "train/Log.h"
+#include "train/Report.h"
+#include <cstdio>
+
+namespace xfc {
+namespace {
+
+struct ReportOptions {
+  std::string folder, output;
+};
+
+nlohmann::json configurationOf(const std::string &folder) {
+  std::string file = folder + "/config.json";
+  if (!exists(file))
+    return nlohmann::json::object();
+  nlohmann::json configuration = nlohmann::json::parse(readFile(file), nullptr, false);
+  return configuration.is_object() ? configuration : nlohmann::json::object();
+}
+
+Format formatOf(const nlohmann::json &configuration) {
+  std::string name = configuration.value("format", "text");
+  return name == "ids" ? Format::Ids : name == "pieces" ? Format::Pieces : Format::Text;
+}
+
+// How the run's model translates the longest sample that still fits a page. Empty where it has nothing to look with.
+std::string drawAttention(const std::string &folder, const std::vector<nlohmann::json> &records,
+                          const nlohmann::json &configuration) {
+  std::string source;
+  for (const nlohmann::json &record : records)
+    if (record.contains("samples"))
+      for (const nlohmann::json &sample : record["samples"])
+        if (std::string text = sample.value("source", ""); text.size() > source.size() && text.size() <= 80)
+          source = text;
+  if (source.empty())
+    return "";
+  ModelOptions options;
+  options.model = folder;
+  options.format = formatOf(configuration);
+  TranslationModel model = loadModel(options);
+  std::vector<int32_t> ids = encodeSource(model, source, options.format, "the sample");
+  std::vector<std::vector<Hypothesis>> found = search(*model.engine, {ids}, SearchOptions{});
+  if (found.empty() || found[0].empty())
+    return "";
+  const std::vector<int32_t> &target = found[0][0].ids;
+  CrossAttention attention = crossAttention(*model.engine, ids, target);
+  std::vector<std::string> rows, columns;
+  for (int32_t id : target)
+    rows.push_back(model.target->piece(id));
+  rows.push_back(model.target->piece(model.engine->module().eos));
+  for (int32_t id : ids)
+    columns.push_back(model.source->piece(id));
+  return heatMapSvg(attention.weights, rows, columns);
+}
+
+void run(const ReportOptions &options) {
+  std::string log = options.folder + "/train.jsonl";
+  if (!exists(log))
+    throw Error(options.folder + ": train.jsonl is not there; expected the --out folder of train");
+  std::vector<nlohmann::json> records = readLog(log);
+  if (records.empty())
+    throw Error(log + ": holds no record yet; let train run a few steps first");
+  nlohmann::json configuration = configurationOf(options.folder);
+  std::string attention;
+  try {
+    attention = drawAttention(options.folder, records, configuration);
+  } catch (const Error &error) {
+    std::fprintf(stderr, "report: without a drawing of attention: %s\n", error.what());
+  }
+  std::string output = options.output.empty() ? options.folder + "/report.html" : options.output;
+  std::string page;
+  try {
+    page = reportPage("Training run " + options.folder, records, configuration, attention);
+  } catch (const nlohmann::json::exception &) {
+    throw Error(log + ": a record has a value of another type than train writes; remove its line");
+  }
+  writeFile(output, page);
+  std::fprintf(stderr, "report: wrote %s\n", output.c_str());
+}
+
+} // namespace
+
+void addReport(CLI::App &app) {
+  CLI::App *command =
+      app.add_subcommand("report", "write a training run's curves and sample translations as one HTML page");
+  auto options = std::make_shared<ReportOptions>();
+  command->add_option("folder", options->folder, "the --out folder of train")->required();
+  command->add_option("-o,--output", options->output, "the page to write (default: report.html in the folder)");
+  command->callback([options] { run(*options); });
+}
+
+} // namespace xfc

@@ -1,0 +1,370 @@
+// `selfcheck`: gradients against finite differences, and results that must not depend on batches or threads; a GPU's
+// kernels beside the CPU's.
+#include "app/Commands.h"
+#include "app/KernelCheck.h"
+#include "decode/ModelOptions.h"
+#include "decode/Score.h"
+#include "decode/Search.h"
+#include "engine/Safetensors.h"
+#include "train/Update.h"
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <random>
+
+namespace xfc {
+
+namespace {
+
+struct SelfcheckOptions {
+  uint64_t seed = 1;
+  int threads = 2;
+  std::string device = "cpu";
+  bool quiet = false, kernels = false;
+};
+
+using Ids = std::vector<int32_t>;
+
+struct Sentences {
+  std::vector<Ids> sources, targets; // targets without start and eos
+};
+
+// Of 1 to `longest` tokens, the first with a pad inside.
+Sentences randomSentences(const Module &module, uint64_t seed, int64_t longest = 8) {
+  std::mt19937_64 random(seed);
+  auto sentence = [&](int64_t vocabulary, int64_t most) {
+    Ids ids(1 + random() % std::max<int64_t>(most, 1));
+    for (int32_t &id : ids)
+      do
+        id = static_cast<int32_t>(random() % vocabulary);
+      while (id == module.pad && vocabulary > 1);
+    return ids;
+  };
+  auto most = [&](int64_t limit) { return limit > 0 ? std::min(limit - 1, longest) : longest; };
+  Sentences sentences;
+  for (int i = 0; i < 5; ++i) {
+    sentences.sources.push_back(sentence(module.sourceVocab, most(module.maxLength)));
+    sentences.targets.push_back(sentence(module.targetVocab, most(module.maxTargetLength)));
+  }
+  if (Ids &first = sentences.sources[0]; first.size() > 2)
+    first[1] = module.pad;
+  return sentences;
+}
+
+class Selfcheck {
+public:
+  explicit Selfcheck(const SelfcheckOptions &options)
+      : options(options), engine(options.threads, options.device), module(engine.module()) {
+    initializeParameters(engine, options.seed);
+    disturb(engine);
+  }
+
+  // Returns whether everything holds.
+  bool run() {
+    if (module.sourceVocab == 0 || !module.hasDecoder || module.targetVocab == 0)
+      throw Error("model '" + module.model + "': only models from tokens to tokens can check themselves; use forward");
+    std::printf("%-44s %12s %12s\n", "check", "error", "allowed");
+    if (options.kernels) {
+      checkKernels();
+      std::printf("%s\n", verdict().c_str());
+      return failures == 0;
+    }
+    sentences = randomSentences(module, options.seed);
+    if (engine.has("loss_and_gradients") && engine.has("score"))
+      checkGradients();
+    if (engine.has("loss_and_gradients"))
+      checkThreads();
+    if (engine.has("score"))
+      checkBatches();
+    if (engine.has("forward_attention") && engine.has("forward"))
+      checkFusion();
+    if (engine.has("decode_step"))
+      checkDecoding();
+    std::printf("%s\n", verdict().c_str());
+    return failures == 0;
+  }
+
+private:
+  std::string verdict() const {
+    return failures == 0 ? "everything holds" : std::to_string(failures) + " checks failed";
+  }
+
+  bool wide() const { return module.type == DType::F64; }
+
+  void report(const std::string &what, double error, double allowed) {
+    const bool holds = error <= allowed; // false for NaN
+    failures += !holds;
+    if (!options.quiet || !holds)
+      std::printf("%-44s %12.3g %12.3g%s\n", what.c_str(), error, allowed, holds ? "" : "  FAILED");
+  }
+
+  double get(const void *block, int64_t i) const {
+    return wide() ? static_cast<const double *>(block)[i] : static_cast<const float *>(block)[i];
+  }
+  void set(Engine &to, int64_t i, double value) const {
+    if (wide())
+      static_cast<double *>(to.parameters())[i] = value;
+    else
+      static_cast<float *>(to.parameters())[i] = static_cast<float>(value);
+  }
+  static int64_t elementsOf(const Parameter &parameter) {
+    int64_t elements = 1;
+    for (int64_t extent : parameter.shape)
+      elements *= extent;
+    return elements;
+  }
+
+  // Biases that start at 0 and gains that start at 1 would hide mistakes.
+  void disturb(Engine &to) const {
+    std::mt19937 random(7);
+    for (const Parameter &parameter : module.parameters)
+      if (parameter.init == "zero" || parameter.init == "one")
+        for (int64_t i = 0; i < elementsOf(parameter); ++i)
+          set(to, parameter.offset + i,
+              get(to.parameters(), parameter.offset + i) + 0.2 * (random() / 4294967296.0 - 0.5));
+    to.parametersChanged();
+  }
+
+  std::vector<int64_t> allPairs(const Corpus &corpus) const {
+    std::vector<int64_t> pairs(corpus.size());
+    for (size_t i = 0; i < pairs.size(); ++i)
+      pairs[i] = static_cast<int64_t>(i);
+    return pairs;
+  }
+
+  // Fills the gradients of `on`; returns the mean loss.
+  double lossAndGradients(Engine &on, PairBatch &batch, bool dropout) const {
+    batch.shape().training = dropout;
+    batch.shape().dropout_key[0] = 11;
+    batch.shape().dropout_key[1] = 1;
+    Scalars smoothing(module, {0.1}), scale(module, {1.0 / static_cast<double>(batch.labelCount())});
+    on.run("loss_and_gradients", batch.shape(),
+           batch.bindings(Binding{"smoothing", smoothing.data()}, Binding{"loss_scale", scale.data()}));
+    return sumOfRows(on.output("loss_and_gradients", "loss"), batch.shape().sets[XFC_TARGET].rows) /
+           static_cast<double>(batch.labelCount());
+  }
+
+  double meanLoss(PairBatch &batch) {
+    engine.parametersChanged();
+    Scalars smoothing(module, {0.1});
+    engine.run("score", batch.shape(), batch.bindings(Binding{"smoothing", smoothing.data()}));
+    return sumOfRows(engine.output("score", "loss"), batch.shape().sets[XFC_TARGET].rows) /
+           static_cast<double>(batch.labelCount());
+  }
+
+  // encoder.layers.3.ffn.in.weight -> encoder.layers.*.ffn.in.weight: the parameters that are moved together.
+  static std::string kindOf(const std::string &name) {
+    std::string kind;
+    for (size_t i = 0; i < name.size(); ++i)
+      if (!std::isdigit(static_cast<unsigned char>(name[i])) || (i > 0 && name[i - 1] != '.' && kind.back() != '*'))
+        kind += name[i];
+      else if (kind.empty() || kind.back() != '*')
+        kind += '*';
+    return kind;
+  }
+
+  // The loss along the gradient, and along a random half of its elements, must rise as the gradient says: the central
+  // difference over a step h that changes the loss enough to be seen in this type, extrapolated from h and h/2.
+  void checkGradients() {
+    const Corpus corpus(sentences.sources, sentences.targets, module);
+    PairBatch batch;
+    batch.assign(corpus, allPairs(corpus), module, true);
+    lossAndGradients(engine, batch, false);
+    std::vector<double> gradients(module.parameterElements);
+    for (int64_t i = 0; i < module.parameterElements; ++i)
+      gradients[i] = get(engine.gradients(), i);
+
+    std::map<std::string, std::vector<const Parameter *>> kinds;
+    for (const Parameter &parameter : module.parameters)
+      kinds[kindOf(parameter.name)].push_back(&parameter);
+    const double allowed = wide() ? 1e-4 : 3e-2; // f32: rounding of a loss that moves by 0.01
+    const double noise = wide() ? 1e-13 : 4e-6;  // of the mean loss
+    const double change = wide() ? 1e-5 : 1e-2;  // of the loss, wanted
+    std::mt19937 random(static_cast<uint32_t>(options.seed));
+    for (const auto &[kind, members] : kinds) {
+      double worst = 0;
+      for (int half = 0; half < 2; ++half) {
+        std::vector<std::pair<int64_t, double>> direction; // element, slope
+        double squares = 0, size = 0;
+        for (const Parameter *parameter : members)
+          for (int64_t i = 0; i < elementsOf(*parameter); ++i) {
+            const int64_t at = parameter->offset + i;
+            size += std::pow(get(engine.parameters(), at), 2);
+            if (gradients[at] == 0 || (half && random() % 2))
+              continue;
+            direction.emplace_back(at, gradients[at]);
+            squares += gradients[at] * gradients[at];
+          }
+        if (direction.empty())
+          continue;
+        const double slope = std::sqrt(squares), step = std::min(change / slope, 0.05 * std::sqrt(size));
+        std::vector<double> before;
+        for (auto [at, gradient] : direction)
+          before.push_back(get(engine.parameters(), at));
+        auto lossAt = [&](double distance) {
+          for (size_t i = 0; i < direction.size(); ++i)
+            set(engine, direction[i].first, before[i] + distance * direction[i].second / slope);
+          return meanLoss(batch);
+        };
+        auto difference = [&](double h) { return (lossAt(h) - lossAt(-h)) / (2 * h); };
+        const double coarse = difference(step), fine = difference(step / 2), measured = (4 * fine - coarse) / 3;
+        lossAt(0);
+        const double error = std::abs(measured - slope) / (slope + noise / step / allowed);
+        worst = std::isfinite(error) ? std::max(worst, error) : error;
+        if (!std::isfinite(error))
+          break;
+      }
+      report("gradient " + kind, worst, allowed);
+    }
+    engine.parametersChanged();
+  }
+
+  // With dropout on, other numbers of threads must give the same bits; on a GPU, another engine.
+  void checkThreads() {
+    const Corpus corpus(sentences.sources, sentences.targets, module);
+    PairBatch batch;
+    batch.assign(corpus, allPairs(corpus), module, true);
+    const double loss = lossAndGradients(engine, batch, true);
+    for (int threads : {1, 3}) {
+      Engine other(threads, options.device);
+      std::memcpy(other.parameters(), engine.parameters(), module.parameterElements * bytesOf(module.type));
+      other.parametersChanged();
+      const double otherLoss = lossAndGradients(other, batch, true);
+      double differing = loss != otherLoss;
+      for (int64_t i = 0; i < module.parameterElements; ++i)
+        differing += get(engine.gradients(), i) != get(other.gradients(), i);
+      report("gradients of " + std::to_string(threads) + " threads, values that differ", differing, 0);
+    }
+  }
+
+  void checkBatches() {
+    std::vector<double> together = score(engine, sentences.sources, sentences.targets, 1 << 20),
+                        alone = score(engine, sentences.sources, sentences.targets, 1);
+    double differing = 0;
+    for (size_t i = 0; i < together.size(); ++i)
+      differing += !(together[i] == alone[i]);
+    report("scores alone and in a batch that differ", differing, 0);
+  }
+
+  // forward_attention keeps attention in its parts; forward has it fused.
+  void checkFusion() {
+    std::vector<Sequence> sources, targets;
+    for (const Ids &ids : sentences.sources)
+      sources.push_back({ids, static_cast<int64_t>(ids.size()), 0});
+    for (const Ids &ids : sentences.targets)
+      targets.push_back({ids, static_cast<int64_t>(ids.size()), 0});
+    Batch batch;
+    batch.assign(sources, targets, module.pad, false);
+    const Binding bindings[] = {{"source", batch.ids(XFC_SOURCE).data()}, {"target", batch.ids(XFC_TARGET).data()}};
+    auto logits = [&](const char *program) {
+      engine.run(program, batch.shape(), bindings);
+      View view = engine.output(program, "logits");
+      std::vector<double> values;
+      for (int64_t row = 0; row < batch.shape().sets[XFC_TARGET].rows; ++row)
+        for (int64_t v = 0; v < module.targetVocab; ++v)
+          values.push_back(view.at(row, v));
+      return values;
+    };
+    const std::vector<double> fused = logits("forward"), parts = logits("forward_attention");
+    double error = 0, largest = 0;
+    for (size_t i = 0; i < fused.size(); ++i) {
+      const double difference = std::abs(fused[i] - parts[i]);
+      error = std::isnan(difference) ? difference : std::max(error, difference);
+      largest = std::max(largest, std::abs(parts[i]));
+    }
+    report("logits, fused against unfused attention", error / largest, wide() ? 1e-12 : 2e-5);
+  }
+
+  // Translations do not depend on the batch, and their probabilities are those of teacher forcing.
+  void checkDecoding() {
+    SearchOptions search;
+    search.beam = 2;
+    search.maxLength = 6;
+    search.batchTokens = 1 << 20;
+    std::vector<std::vector<Hypothesis>> together = xfc::search(engine, sentences.sources, search);
+    search.batchTokens = 1;
+    std::vector<std::vector<Hypothesis>> alone = xfc::search(engine, sentences.sources, search);
+    double differing = 0, error = 0;
+    std::vector<Ids> targets;
+    for (size_t i = 0; i < together.size(); ++i) {
+      differing += together[i][0].ids != alone[i][0].ids || together[i][0].score != alone[i][0].score;
+      targets.push_back(together[i][0].ids);
+    }
+    report("translations alone and in a batch that differ", differing, 0);
+    if (!engine.has("score"))
+      return;
+    std::vector<double> scored = score(engine, sentences.sources, targets, 1 << 20);
+    for (size_t i = 0; i < scored.size(); ++i) {
+      const double difference =
+          std::abs(scored[i] - together[i][0].logProbability) / std::max(1.0, std::abs(scored[i]));
+      error = std::isnan(difference) ? difference : std::max(error, difference);
+    }
+    report("step by step against all at once", error, wide() ? 1e-10 : 1e-4);
+  }
+
+  // Every kernel of training, and of attention in its parts, from the same operands as the CPU's.
+  void checkKernels() {
+    Engine cpu(options.threads, "cpu");
+    std::memcpy(cpu.parameters(), engine.parameters(), module.parameterElements * bytesOf(module.type));
+    cpu.parametersChanged();
+    sentences = randomSentences(module, options.seed, 70);
+    const Corpus corpus(sentences.sources, sentences.targets, module);
+    PairBatch batch;
+    batch.assign(corpus, allPairs(corpus), module, true);
+    Scalars smoothing(module, {0.1}), scale(module, {1.0 / static_cast<double>(batch.labelCount())});
+    // Products and sums in another order; where operands are rounded to bf16, now and then one falls the other way.
+    const double allowed = module.compute == "bf16" ? 3e-2 : 1e-4;
+    std::map<std::string, double> worst;
+    int64_t alone = 0;
+    for (const char *program : {"loss_and_gradients", "forward_attention"}) {
+      if (!engine.has(program) || !cpu.has(program))
+        continue;
+      for (Engine *on : {&engine, &cpu})
+        on->run(program, batch.shape(),
+                batch.bindings(Binding{"smoothing", smoothing.data()}, Binding{"loss_scale", scale.data()}));
+      const KernelComparison comparison = compareKernels(cpu, engine, program);
+      alone += comparison.alone;
+      for (const KernelDifference &step : comparison.steps) {
+        double &error = worst[step.kernel];
+        error = std::isnan(step.error) || std::isnan(error) ? NAN : std::max(error, step.error);
+      }
+    }
+    for (const auto &[kernel, error] : worst)
+      report(kernel, error, allowed);
+    std::printf("%zu kernels beside the CPU's; %lld steps that the CPU has none like\n", worst.size(),
+                static_cast<long long>(alone));
+  }
+
+  const SelfcheckOptions &options;
+  Engine engine;
+  const Module &module;
+  Sentences sentences;
+  int failures = 0;
+};
+
+void run(const SelfcheckOptions &options) {
+  if (options.kernels && options.device == "cpu")
+    throw Error("--kernels: compares a GPU's kernels with the CPU's; it goes with --device cuda");
+  if (!Selfcheck(options).run())
+    throw Error("selfcheck failed: this executable computes wrong results on this machine; report the lines above");
+}
+
+} // namespace
+
+void addSelfcheck(CLI::App &app) {
+  CLI::App *command =
+      app.add_subcommand("selfcheck", "gradients against finite differences; independence of batches and threads");
+  auto options = std::make_shared<SelfcheckOptions>();
+  command->add_option("--seed", options->seed, "of weights and sentences")->capture_default_str();
+  command->add_option("--threads", options->threads, "threads")->check(CLI::Range(1, 4096))->capture_default_str();
+  addDevice(*command, options->device);
+  command->add_flag("--kernels", options->kernels,
+                    "only the GPU's kernels, one by one beside the CPU's: with --device cuda");
+  command->add_flag("--quiet", options->quiet, "only what fails");
+  command->callback([options] { run(*options); });
+}
+
+} // namespace xfc

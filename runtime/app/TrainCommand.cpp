@@ -1,0 +1,227 @@
+// `train`: the flags of training, from the command line, a JSON file of them, or the run that is resumed.
+#include "app/Commands.h"
+#include "decode/ModelOptions.h"
+#include "support/CommandLine.h"
+#include "support/Files.h"
+#include "train/Trainer.h"
+#include <nlohmann/json.hpp>
+
+namespace xfc {
+namespace {
+
+const std::map<std::string, Format> formats = {
+    {"text", Format::Text}, {"pieces", Format::Pieces}, {"ids", Format::Ids}};
+const std::map<std::string, Schedule::Kind> schedules = {{"noam", Schedule::Kind::Noam},
+                                                         {"cosine", Schedule::Kind::Cosine},
+                                                         {"linear", Schedule::Kind::Linear},
+                                                         {"constant", Schedule::Kind::Constant}};
+
+using Json = nlohmann::ordered_json;
+
+struct TrainFlags {
+  TrainOptions train;
+  std::string configuration, optimizer = "adam", format = "text", schedule = "noam";
+  std::vector<double> betas = {0.9, 0.98};
+};
+
+// Flags about this call, not about the run.
+bool isOfTheCall(const std::string &name) {
+  return name == "help" || name == "config" || name == "resume" || name == "quiet";
+}
+
+std::string textOf(const Json &value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+
+// Gives the flags that were not on the command line their values of `file`. How long to train is one choice: a limit on
+// the command line replaces the file's.
+void applyConfiguration(CLI::App &command, const std::string &file) {
+  Json values = Json::parse(readFile(file), nullptr, false);
+  if (!values.is_object())
+    throw Error(file + ": not a JSON object; expected flags and their values, as config.json in a folder of train");
+  const std::vector<std::string> limits = {"steps", "epochs", "minutes"};
+  bool limited = false;
+  std::vector<std::string> known;
+  for (CLI::Option *option : command.get_options())
+    known.push_back(option->get_single_name());
+  for (const std::string &limit : limits)
+    limited |= command.get_option("--" + limit)->count() > 0;
+  for (const auto &[name, value] : values.items()) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      std::string near = nearest(name, known);
+      throw Error(file + ": unknown flag '" + name + "'" +
+                  (near.empty() ? "; `train --help` lists them" : "; did you mean '" + near + "'?"));
+    }
+    CLI::Option *option = command.get_option("--" + name);
+    bool isLimit = std::find(limits.begin(), limits.end(), name) != limits.end();
+    if (option->count() > 0 || isOfTheCall(name) || (isLimit && limited) || value.is_null())
+      continue;
+    if (value.is_array())
+      for (const Json &one : value)
+        option->add_result(textOf(one));
+    else
+      option->add_result(textOf(value));
+    try {
+      option->run_callback();
+    } catch (const CLI::Error &error) {
+      throw Error(file + ": " + error.what());
+    }
+  }
+}
+
+// Every flag as used, under its name.
+std::string usedConfiguration(const CLI::App &command) {
+  Json used = Json::object();
+  auto number = [](const std::string &text) {
+    Json parsed = Json::parse(text, nullptr, false);
+    return parsed.is_number() ? parsed : Json(text);
+  };
+  for (const CLI::Option *option : command.get_options()) {
+    std::string name = option->get_single_name();
+    if (isOfTheCall(name))
+      continue;
+    if (option->count() == 0) {
+      if (!option->get_default_str().empty())
+        used[name] = number(option->get_default_str());
+    } else if (option->get_items_expected_max() > 1) {
+      used[name] = option->results();
+    } else {
+      used[name] = number(option->results().back());
+    }
+  }
+  return used.dump(2) + "\n";
+}
+
+void run(CLI::App &command, TrainFlags &flags) {
+  TrainOptions &options = flags.train;
+  if (!flags.configuration.empty())
+    applyConfiguration(command, flags.configuration);
+  if (options.resume && !options.out.empty() && exists(options.out + "/config.json"))
+    applyConfiguration(command, options.out + "/config.json");
+  options.format = formats.at(flags.format);
+  options.schedule = schedules.at(flags.schedule);
+  for (auto [name, missing] : {std::pair{"--source", options.sources.empty()},
+                               {"--target", options.targets.empty()},
+                               {"--out", options.out.empty()}})
+    if (missing)
+      throw CLI::RequiredError(name);
+  if (options.validSources.empty() != options.validTargets.empty())
+    throw CLI::RequiredError(options.validSources.empty() ? "--valid-source (with --valid-target)"
+                                                          : "--valid-target (with --valid-source)");
+  if (options.format != Format::Ids && options.vocabulary.empty())
+    throw CLI::RequiredError("--vocab (or --format ids)");
+  if (flags.betas.size() != 2)
+    throw CLI::ValidationError("--betas", "expected two numbers, as 0.9,0.98");
+  for (double beta : flags.betas)
+    if (!(beta >= 0 && beta < 1))
+      throw CLI::ValidationError("--betas", "expected numbers from 0 up to, but not, 1");
+  options.beta1 = flags.betas[0];
+  options.beta2 = flags.betas[1];
+  options.decoupledDecay = flags.optimizer == "adamw";
+  if (options.steps < 0 && options.epochs < 0 && options.minutes < 0)
+    options.epochs = 10;
+  if (options.schedule != Schedule::Kind::Noam && options.schedule != Schedule::Kind::Constant && options.steps < 0 &&
+      options.epochs < 0)
+    throw CLI::ValidationError(
+        "--schedule", "cosine and linear end with the run: give its length by --steps or --epochs, not --minutes");
+  train(options, usedConfiguration(command));
+}
+
+} // namespace
+
+void addTrain(CLI::App &app) {
+  CLI::App *command = app.add_subcommand("train", "train the model on parallel text");
+  auto flags = std::make_shared<TrainFlags>();
+  TrainOptions &options = flags->train;
+  command->add_option("--source", options.sources,
+                      "source text, one sentence a line; several files are taken one after the other");
+  command->add_option("--target", options.targets, "its translations, line by line");
+  command->add_option("--vocab", options.vocabulary,
+                      "SentencePiece model; of both languages unless --target-vocab is given");
+  command->add_option("--target-vocab", options.targetVocabulary, "SentencePiece model of the target language");
+  command->add_option("--out", options.out, "folder to train into: weights, state, log, configuration, vocabulary");
+  command->add_option("--config", flags->configuration,
+                      "JSON file of flags (without --) and values; the command line goes first");
+  command->add_option("--valid-source", options.validSources, "held-out source text");
+  command->add_option("--valid-target", options.validTargets, "its translations");
+  command->add_option("--valid-every", options.validEvery, "steps between validations")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  CLI::Option *steps =
+      command->add_option("--steps", options.steps, "train so many steps")->check(CLI::NonNegativeNumber);
+  CLI::Option *epochs =
+      command->add_option("--epochs", options.epochs, "or so many passes over the data (10 unless a limit is given)")
+          ->check(CLI::NonNegativeNumber);
+  command->add_option("--minutes", options.minutes, "or so many minutes")
+      ->check(CLI::NonNegativeNumber)
+      ->check(FiniteNumber)
+      ->excludes(steps, epochs);
+  steps->excludes(epochs);
+  command
+      ->add_option("--batch-tokens", options.batchTokens,
+                   "most source tokens, and most target tokens, of a batch; eos counted")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--accumulate", options.accumulate, "batches a step")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  command->add_option("--lr", options.rate, "learning rate at its largest (5e-4); noam: a factor (1)")
+      ->check(CLI::PositiveNumber)
+      ->check(FiniteNumber);
+  command->add_option("--schedule", flags->schedule, "noam, cosine, linear or constant")
+      ->check(CLI::IsMember({"noam", "cosine", "linear", "constant"}))
+      ->capture_default_str();
+  command->add_option("--warmup", options.warmup, "steps over which the learning rate grows")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--optimizer", flags->optimizer, "adam or adamw")
+      ->check(CLI::IsMember({"adam", "adamw"}))
+      ->capture_default_str();
+  command->add_option("--betas", flags->betas, "Adam's averages of gradients and their squares")
+      ->delimiter(',')
+      ->expected(1, 2)
+      ->default_str("0.9,0.98");
+  command->add_option("--adam-eps", options.epsilon, "Adam's epsilon")
+      ->check(CLI::NonNegativeNumber)
+      ->check(FiniteNumber)
+      ->default_str("1e-9");
+  command->add_option("--weight-decay", options.weightDecay, "adam: L2 penalty; adamw: decoupled")
+      ->check(CLI::NonNegativeNumber)
+      ->check(FiniteNumber)
+      ->capture_default_str();
+  command->add_option("--clip-norm", options.clipNorm, "largest norm of all gradients together; 0: any")
+      ->check(CLI::NonNegativeNumber)
+      ->check(FiniteNumber)
+      ->capture_default_str();
+  command->add_option("--label-smoothing", options.smoothing, "probability spread over the whole vocabulary")
+      ->check(CLI::Range(0.0, 1.0))
+      ->check(FiniteNumber)
+      ->capture_default_str();
+  command->add_option("--save-every", options.saveEvery, "steps between saves")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--keep", options.keep, "keep the weights of the last K saves as step-N.safetensors")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command
+      ->add_option("--average", options.average,
+                   "at the end, average the weights of the last K saves (average.safetensors)")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--early-stop", options.earlyStop, "stop after N validations without a smaller loss; 0: never")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--seed", options.seed, "of the first weights, the order of the data and dropout")
+      ->capture_default_str();
+  command->add_flag("--resume", options.resume, "go on with the run in --out, with its flags where none are given");
+  command->add_option("--threads", options.threads, "threads; 0: one for each processor")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
+  addDevice(*command, options.device);
+  command->add_option("--log", options.log, "the log's file (default: train.jsonl in --out)");
+  command->add_option("--format", flags->format, "lines are text, pieces or ids")
+      ->check(CLI::IsMember({"text", "pieces", "ids"}))
+      ->capture_default_str();
+  command->add_flag("--quiet", options.quiet, "no progress");
+  command->callback([command, flags] { run(*command, *flags); });
+}
+
+} // namespace xfc

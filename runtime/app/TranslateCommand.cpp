@@ -1,0 +1,236 @@
+// `translate`: lines of the source language to lines of the target language.
+#include "app/Commands.h"
+#include "decode/Alignment.h"
+#include "decode/ModelOptions.h"
+#include "decode/Search.h"
+#include "support/CommandLine.h"
+#include "support/Files.h"
+#include "support/Progress.h"
+#include "text/HeatMap.h"
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace xfc {
+
+namespace {
+
+// What no search needs more of; what it takes of memory stays a number.
+constexpr int mostHypotheses = 1 << 16;
+constexpr int64_t mostTokens = 1 << 20;
+
+struct TranslateOptions {
+  ModelOptions model;
+  SearchOptions search;
+  std::string input = "-", output = "-", prefix, attentionSvg;
+  bool scores = false, alignments = false, json = false;
+};
+
+void writeResult(const std::string &file, const std::string &text) {
+  if (file == "-")
+    std::fwrite(text.data(), 1, text.size(), stdout); // the end of the command line checks it
+  else
+    writeFile(file, text);
+}
+
+std::string format(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.9g", value);
+  return text;
+}
+
+class Translation {
+public:
+  explicit Translation(TranslateOptions &options) : options(options), model(loadModel(options.model)) {}
+
+  void run() {
+    for (const std::string &file : {options.output, options.attentionSvg})
+      if (!file.empty() && file != "-")
+        checkWritable(file);
+    lines = readLines(options.input);
+    read();
+    {
+      ProgressBar bar(options.model.quiet);
+      size_t done = 0;
+      std::vector<std::vector<int32_t>> filled, forced;
+      for (size_t line : searched) {
+        filled.push_back(sources[line]);
+        if (!prefixes.empty())
+          forced.push_back(prefixes[line]);
+      }
+      found = search(*model.engine, filled, options.search, forced, [&](size_t) {
+        ++done;
+        bar.update(static_cast<double>(done) / searched.size(),
+                   std::to_string(done) + " of " + std::to_string(searched.size()) + " sentences");
+      });
+    }
+    std::string text;
+    const std::vector<Hypothesis> none;
+    for (size_t line = 0, next = 0; line < lines.size(); ++line) {
+      const bool empty = next == searched.size() || searched[next] != line;
+      const std::vector<Hypothesis> &hypotheses = empty ? none : found[next++];
+      text += options.json ? jsonLine(line, hypotheses) : textLines(line, hypotheses);
+    }
+    writeResult(options.output, text);
+    if (!options.attentionSvg.empty() && !searched.empty() && !found.front().empty())
+      draw(searched.front(), found.front().front());
+  }
+
+private:
+  std::string where(const std::string &file, size_t line) const {
+    return (file == "-" ? "standard input" : file) + ":" + std::to_string(line + 1);
+  }
+
+  void read() {
+    Format format = options.model.format;
+    for (size_t line = 0; line < lines.size(); ++line) {
+      sources.push_back(encodeSource(model, lines[line], format, where(options.input, line)));
+      if (!sources.back().empty())
+        searched.push_back(line);
+    }
+    if (options.prefix.empty())
+      return;
+    std::vector<std::string> given = readLines(options.prefix);
+    if (given.size() != lines.size())
+      throw Error(options.prefix + ": " + std::to_string(given.size()) + " prefixes for " +
+                  std::to_string(lines.size()) + " lines; one line each is needed (empty for none)");
+    const Module &module = model.engine->module();
+    for (size_t line = 0; line < given.size(); ++line) {
+      std::string at = where(options.prefix, line);
+      prefixes.push_back(encodeTarget(model, given[line], format, at));
+      for (int32_t id : prefixes.back())
+        if (id == module.pad || id == module.start || id == module.eos)
+          throw Error(at + ": a prefix cannot hold token " + std::to_string(id) + " (pad, start or eos)");
+    }
+  }
+
+  // Source tokens an alignment may name: without the eos that encodeSource added.
+  int64_t ownTokens(size_t line) const {
+    bool added = model.engine->module().sourceEos && options.model.format != Format::Ids;
+    return static_cast<int64_t>(sources[line].size()) - added;
+  }
+  std::vector<std::pair<int64_t, int64_t>> alignment(size_t line, const Hypothesis &hypothesis) {
+    return hardAlignment(crossAttention(*model.engine, sources[line], hypothesis.ids), ownTokens(line));
+  }
+
+  std::string textLines(size_t line, const std::vector<Hypothesis> &hypotheses) {
+    std::string number = options.search.nBest > 1 ? std::to_string(line + 1) + "\t" : "";
+    if (hypotheses.empty())
+      return number + (options.scores ? "\t0" : "") + (options.alignments ? "\t" : "") + "\n";
+    std::string text;
+    for (const Hypothesis &hypothesis : hypotheses) {
+      std::string translation = model.target->decode(hypothesis.ids, options.model.format);
+      // A vocabulary with byte pieces can spell a line's end; a translation is one line.
+      std::replace(translation.begin(), translation.end(), '\n', ' ');
+      text += number + translation;
+      if (options.scores)
+        text += "\t" + format(hypothesis.score);
+      if (options.alignments) {
+        text += "\t";
+        bool first = true;
+        for (auto [i, j] : alignment(line, hypothesis)) {
+          text += (first ? "" : " ") + std::to_string(i) + "-" + std::to_string(j);
+          first = false;
+        }
+      }
+      text += "\n";
+    }
+    return text;
+  }
+
+  std::string jsonLine(size_t line, const std::vector<Hypothesis> &hypotheses) {
+    using Json = nlohmann::ordered_json;
+    Json object = {{"line", line + 1}, {"source", lines[line]}, {"translation", ""}, {"hypotheses", Json::array()}};
+    for (const Hypothesis &hypothesis : hypotheses) {
+      Json entry = {{"text", model.target->decode(hypothesis.ids, options.model.format)},
+                    {"score", hypothesis.score},
+                    {"log_probability", hypothesis.logProbability},
+                    {"ids", hypothesis.ids}};
+      if (options.alignments)
+        entry["alignment"] = alignment(line, hypothesis);
+      object["hypotheses"].push_back(std::move(entry));
+    }
+    if (!hypotheses.empty())
+      object["translation"] = object["hypotheses"][0]["text"];
+    // Bytes that no vocabulary joins to a character are shown as U+FFFD.
+    return object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  }
+
+  void draw(size_t line, const Hypothesis &hypothesis) {
+    CrossAttention attention = crossAttention(*model.engine, sources[line], hypothesis.ids);
+    std::vector<std::string> columns, rows;
+    for (int32_t id : sources[line])
+      columns.push_back(model.source->piece(id));
+    for (int32_t id : hypothesis.ids)
+      rows.push_back(model.target->piece(id));
+    rows.push_back(model.target->piece(model.engine->module().eos));
+    writeFile(options.attentionSvg, heatMapSvg(attention.weights, rows, columns));
+  }
+
+  TranslateOptions &options;
+  TranslationModel model;
+  std::vector<std::string> lines;
+  std::vector<std::vector<int32_t>> sources, prefixes; // by line
+  std::vector<size_t> searched;                        // lines that are not empty
+  std::vector<std::vector<Hypothesis>> found;          // of these
+};
+
+} // namespace
+
+void addTranslate(CLI::App &app) {
+  CLI::App *command = app.add_subcommand("translate", "translate lines");
+  auto options = std::make_shared<TranslateOptions>();
+  SearchOptions &search = options->search;
+  options->model.addTo(*command);
+  options->model.addVocabularyTo(*command);
+  command->add_option("--input", options->input, "lines to translate; -: standard input")->capture_default_str();
+  command->add_option("--output", options->output, "translations, a line each; -: standard output")
+      ->capture_default_str();
+  command->add_option("--beam", search.beam, "live hypotheses of a sentence; 1: greedy")
+      ->check(CLI::Range(1, mostHypotheses))
+      ->capture_default_str();
+  command->add_option("--length-penalty", search.lengthPenalty, "A of score = log-probability / ((5+n)/6)^A")
+      ->check(FiniteNumber)
+      ->capture_default_str();
+  command
+      ->add_option("--n-best", search.nBest,
+                   "translations of a sentence, best first; above 1 each line begins with the source line's number "
+                   "and a tab")
+      ->check(CLI::Range(1, mostHypotheses))
+      ->capture_default_str();
+  command->add_flag("--sample", search.sample, "draw tokens at random in place of the beam");
+  command->add_option("--temperature", search.temperature, "sampling: above 1 flatter, below 1 sharper")
+      ->check(CLI::PositiveNumber)
+      ->check(FiniteNumber)
+      ->capture_default_str();
+  command->add_option("--top-k", search.topK, "sampling: among the K most probable tokens; 0: all")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--top-p", search.topP, "sampling: among the fewest tokens that have probability P together")
+      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(0.0, 1.0))
+      ->check(FiniteNumber)
+      ->capture_default_str();
+  command->add_option("--seed", search.seed, "sampling: seed of the random numbers")->capture_default_str();
+  command
+      ->add_option("--max-length", search.maxLength,
+                   "most tokens of a translation; 0: twice the source plus 10, at most the model's")
+      ->check(CLI::Range(int64_t(0), mostTokens))
+      ->capture_default_str();
+  command->add_option("--min-length", search.minLength, "fewest tokens of a translation")
+      ->check(CLI::Range(int64_t(0), mostTokens))
+      ->capture_default_str();
+  command->add_option("--prefix", options->prefix, "forced beginnings of the translations, a line each");
+  command->add_flag("--scores", options->scores, "a tab and the score behind each translation");
+  command->add_flag("--alignments", options->alignments,
+                    "a tab and i-j pairs (source token - target token, from 0) behind each translation");
+  command->add_option("--attention-svg", options->attentionSvg, "drawing of the first sentence's cross-attention");
+  command->add_option("--batch-tokens", search.batchTokens, "most source tokens, and most live hypotheses, at a time")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_flag("--json", options->json, "a JSON object a line: line, source, translation, hypotheses");
+  addComputeType(*command, search.computeType);
+  command->callback([options] { Translation(*options).run(); });
+}
+
+} // namespace xfc

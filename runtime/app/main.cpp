@@ -1,0 +1,21 @@
+// The entry of every generated executable.
+#include "app/Commands.h"
+#include "engine/Engine.h"
+#include "support/CommandLine.h"
+#include <cstdio>
+#include <string>
+
+int main(int argc, char **argv) {
+  const std::string path = argv[0], name = path.substr(path.rfind('/') + 1);
+  CLI::App app("A translator compiled by xfc: trains, translates and scores", name);
+  app.set_version_flag("--version", []() -> std::string {
+    const xfc::Engine engine(1);
+    return "xfc " XFC_VERSION "; " + engine.module().model + ", multiplies in " + engine.module().compute + ", " +
+           engine.device().name();
+  });
+  app.require_subcommand(1);
+  for (auto add : {xfc::addTrain, xfc::addTranslate, xfc::addScore, xfc::addEvaluate, xfc::addReport, xfc::addForward,
+                   xfc::addSelfcheck, xfc::addBench, xfc::addPack, xfc::addInfo})
+    add(app);
+  return xfc::runCommandLine(app, argc, argv);
+}

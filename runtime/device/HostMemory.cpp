@@ -1,0 +1,42 @@
+// Pages of the host: zeroed ones, or those of a mapped file.
+#include "device/HostMemory.h"
+#include <sys/mman.h>
+#include <utility>
+
+namespace xfc {
+
+// From 1 MB on in huge pages: besides fewer misses of the TLB, what lies together is spread evenly over a cache's sets.
+void HostMemory::allocate(int64_t bytes, const char *what, bool sparse) {
+  constexpr size_t small = 4096, huge = 1 << 21;
+  release();
+  const size_t page = bytes >= 1 << 20 && !sparse ? huge : small;
+  mapped = (bytes + 128 + page - 1) / page * page + (page - small);
+  void *pages = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) {
+    mapped = 0;
+    throw Error("out of memory: " + std::to_string(bytes) + " bytes of " + what +
+                " were refused; use smaller batches (--batch-tokens)");
+  }
+  mapping = pages;
+  memory = reinterpret_cast<void *>((reinterpret_cast<uintptr_t>(pages) + page - 1) / page * page);
+  used = bytes;
+  if (page == huge)
+    madvise(pages, mapped, MADV_HUGEPAGE);
+}
+
+void HostMemory::take(MappedFile &&from, const char *begin, int64_t bytes) {
+  release();
+  file.emplace(std::move(from));
+  memory = const_cast<char *>(begin); // a private mapping can be written
+  used = bytes;
+}
+
+void HostMemory::release() {
+  file.reset();
+  if (mapping)
+    munmap(mapping, mapped);
+  mapping = memory = nullptr;
+  used = mapped = 0;
+}
+
+} // namespace xfc

@@ -1,0 +1,277 @@
+// The CPU: programs step by step, chunks by thread, in the host's memory.
+#include "device/cpu/CpuDevice.h"
+#include "device/HostMemory.h"
+#include "device/cpu/Features.h"
+#include "support/Error.h"
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+
+namespace xfc {
+namespace {
+
+class CpuMemory : public DeviceMemory {
+public:
+  CpuMemory(int64_t bytes, const char *what, bool sparse) {
+    pages.allocate(bytes, what, sparse);
+    begin = pages.data();
+    size = bytes;
+  }
+
+private:
+  HostMemory pages;
+};
+
+// Runs end before they return, and what they leave is soon overwritten: a copy.
+class CpuReadback : public Readback {
+public:
+  void take(const Output &output, const char *from, int64_t rows, int64_t stride) {
+    const int64_t element = bytesOf(output.type), width = featuresOf(output) * element;
+    values.resize(rows * width);
+    for (int64_t row = 0; row < rows; ++row)
+      std::memcpy(values.data() + row * width, from + row * stride * element, width);
+    result = {&output, values.data(), featuresOf(output)};
+  }
+  View view() const override { return result; }
+
+private:
+  std::vector<char> values;
+  View result;
+};
+
+class CpuDevice : public Device {
+public:
+  explicit CpuDevice(const xfc_image &image) : image(image) {}
+
+  ImagePlan plan() const override { return ImagePlan(image); }
+  void load(const Module &module, ThreadPool &pool) override {
+    this->module = &module;
+    this->pool = &pool;
+  }
+
+  const char *kind() const override { return "cpu"; }
+  std::string name() const override { return image.cpu; }
+  bool isHost() const override { return true; }
+
+  std::unique_ptr<DeviceMemory> allocate(int64_t bytes, const char *what, bool sparse) override {
+    return std::make_unique<CpuMemory>(bytes, what, sparse);
+  }
+  int64_t available() const override {
+    std::FILE *file = std::fopen("/proc/meminfo", "r");
+    if (!file)
+      return 0;
+    char line[200];
+    long long kilobytes = 0;
+    while (std::fgets(line, sizeof line, file) && std::sscanf(line, "MemAvailable: %lld kB", &kilobytes) != 1)
+      ;
+    std::fclose(file);
+    return kilobytes * 1024;
+  }
+  void copyToDevice(void *to, const void *from, int64_t bytes) override { std::memcpy(to, from, bytes); }
+  void copyToHost(void *to, const void *from, int64_t bytes) override { std::memcpy(to, from, bytes); }
+
+  // Shares of it by thread.
+  void copyOnDevice(void *to, const void *from, int64_t bytes) override {
+    static constexpr int64_t share = 1 << 18;
+    struct Copy {
+      char *to;
+      const char *from;
+      int64_t bytes;
+    } copy{static_cast<char *>(to), static_cast<const char *>(from), bytes};
+    auto body = [](void *context, int64_t chunk, int) {
+      const Copy &copy = *static_cast<Copy *>(context);
+      const int64_t begin = chunk * share;
+      std::memcpy(copy.to + begin, copy.from + begin, std::min(share, copy.bytes - begin));
+    };
+    pool->run(body, &copy, (bytes + share - 1) / share);
+  }
+
+  void prepare(const Program &program) override {
+    int64_t needed = 0;
+    for (const Step &step : program.steps) {
+      needed = std::max(needed, module->kernels[step.kernel].scratch);
+      operands = std::max(operands, step.buffers.size());
+      for (const Place &place : step.buffers)
+        if (place.kind == Place::Kind::Packed)
+          needed = std::max(needed, module->kernels[module->packed[place.index].kernel].scratch);
+    }
+    buffers.resize(operands * pool->threads());
+    strides.resize(buffers.size());
+    if (needed > scratchBytes) {
+      scratchBytes = (needed + 63) / 64 * 64;
+      scratch.allocate(scratchBytes * pool->threads(), "scratch");
+    }
+  }
+
+  void pack(std::span<const PackRun> runs) override {
+    for (const PackRun &run : runs) {
+      void *operands[] = {run.from, run.to};
+      const int64_t none[] = {0, 0};
+      static const xfc_shape empty{};
+      launch(run.kernel, nullptr, {&empty, &empty.sets[0], &empty.sets[0], nullptr, operands, none, nullptr},
+             run.chunks, {});
+    }
+  }
+
+  // Where there are rows enough, each thread takes its own through all the steps: what a step reads is in the cache of
+  // the thread that wrote it, and nobody waits between steps. Otherwise, and where launches are timed, a step's chunks
+  // go to all threads.
+  void run(const ProgramRun &run) override {
+    if (pool->threads() > 1 && !timings && hasOwnRows(run)) {
+      Share share{this, &run};
+      pool->run(runShare, &share, pool->threads());
+      return;
+    }
+    for (const Step &step : run.program->steps)
+      launch(step.kernel, &step, callOf(run, step, *run.shape, 0, 0),
+             chunksOf(module->kernels[step.kernel].partition, run.counts, step), run.counts);
+  }
+
+  void copyRows(const ProgramRun &run, const Output &output, void *rows, std::span<const int32_t> to) override {
+    const int64_t bytes = featuresOf(output) * bytesOf(output.type),
+                  stride = rowStrideOf(run, output) * bytesOf(output.type);
+    const char *from = static_cast<const char *>(run.address(output.place));
+    for (size_t row = 0; row < to.size(); ++row)
+      std::memcpy(static_cast<char *>(rows) + to[row] * bytes, from + static_cast<int64_t>(row) * stride, bytes);
+  }
+
+  View output(const ProgramRun &run, const Output &output) override {
+    return {&output, run.address(output.place), strideOf(run, output)};
+  }
+  void fetch(const ProgramRun &run, const Output &output, std::unique_ptr<Readback> &into) override {
+    if (!into)
+      into = std::make_unique<CpuReadback>();
+    static_cast<CpuReadback &>(*into).take(output, static_cast<const char *>(run.address(output.place)),
+                                           rowsOf(output, run.counts),
+                                           output.set >= 0 ? rowStrideOf(run, output) : featuresOf(output));
+  }
+
+private:
+  // With fewer rows a thread, sharing out a step's columns is faster: each weight is then read by one thread.
+  static constexpr int64_t fewestOwnRows = 16;
+
+  bool hasOwnRows(const ProgramRun &run) const {
+    const xfc_rows &rows = run.shape->sets[XFC_TARGET];
+    if (!run.program->rowByRow || rows.rows != rows.sequences || rows.rows < fewestOwnRows * pool->threads())
+      return false;
+    for (int64_t i = 0; i < rows.rows; ++i)
+      if (rows.offsets[i] != i)
+        return false;
+    return true;
+  }
+
+  struct Share {
+    CpuDevice *device;
+    const ProgramRun *run;
+  };
+  // Rows of a thread's own through all the steps.
+  static void runShare(void *context, int64_t share, int thread) {
+    const auto [device, runOfAll] = *static_cast<const Share *>(context);
+    const ProgramRun &run = *runOfAll;
+    const int64_t shares = device->pool->threads(), rows = run.counts.rows[XFC_TARGET], first = rows * share / shares;
+    Counts counts = run.counts;
+    counts.rows[XFC_TARGET] = counts.sequences[XFC_TARGET] = rows * (share + 1) / shares - first;
+    // The batch of these rows alone. Each is a sequence: offsets and numbers of sequences are the same from any row on.
+    xfc_shape shape = *run.shape;
+    xfc_rows &own = shape.sets[XFC_TARGET];
+    own.rows = own.sequences = counts.rows[XFC_TARGET];
+    own.positions += first;
+    own.sentences += first;
+    shape.slots += first;
+    for (int relation : {XFC_TARGET_SOURCE, XFC_TARGET_CACHE})
+      for (int kind = 0; kind < 4; ++kind)
+        if (xfc_keys &keys = shape.keys[relation * 4 + kind]; keys.begin) {
+          keys.begin += first;
+          keys.count += first;
+          keys.limit += first;
+        }
+    for (const Step &step : run.program->steps) {
+      Launch launch{device, device->image.kernels[step.kernel], device->callOf(run, step, shape, first, thread)};
+      const int64_t chunks = chunksOf(device->module->kernels[step.kernel].partition, counts, step);
+      for (int64_t chunk = 0; chunk < chunks; ++chunk)
+        runChunk(&launch, chunk, thread);
+    }
+  }
+
+  // The call of a step on rows of the target from `first` on, its operands in this thread's room for them.
+  xfc_call callOf(const ProgramRun &run, const Step &step, const xfc_shape &shape, int64_t first, int thread) {
+    void **at = buffers.data() + thread * operands;
+    int64_t *stride = strides.data() + thread * operands;
+    for (size_t b = 0; b < step.buffers.size(); ++b) {
+      const Place &place = step.buffers[b];
+      at[b] = run.address(place);
+      stride[b] = place.kind == Place::Kind::Argument ? run.arguments[place.index].stride : step.strides[b];
+      if (first > 0)
+        at[b] = static_cast<char *>(at[b]) + first * bytesOfRow(run, place);
+    }
+    return {
+        &shape, &shape.sets[step.set], &shape.sets[step.keySet], step.keys < 0 ? nullptr : &shape.keys[step.keys], at,
+        stride, step.immediates.data()};
+  }
+
+  // Bytes from a row of the target to the next; 0 for what has none.
+  static int64_t bytesOfRow(const ProgramRun &run, const Place &place) {
+    if (place.kind == Place::Kind::Arena)
+      return run.program->buffers[place.index].size.rows[XFC_TARGET];
+    if (place.kind != Place::Kind::Argument || run.program->arguments[place.index].set != XFC_TARGET)
+      return 0;
+    return run.arguments[place.index].stride * bytesOf(run.program->arguments[place.index].type);
+  }
+
+  struct Launch {
+    const CpuDevice *device;
+    xfc_kernel kernel;
+    xfc_call call;
+  };
+  static void runChunk(void *context, int64_t chunk, int thread) {
+    auto *launch = static_cast<Launch *>(context);
+    launch->kernel(&launch->call, chunk,
+                   static_cast<char *>(launch->device->scratch.data()) + thread * launch->device->scratchBytes);
+  }
+  // `step` is null for packing.
+  void launch(int32_t kernel, const Step *step, const xfc_call &call, int64_t chunks, const Counts &counts) {
+    Launch launch{this, image.kernels[kernel], call};
+    if (!timings) {
+      pool->run(runChunk, &launch, chunks);
+      return;
+    }
+    auto begin = std::chrono::steady_clock::now();
+    pool->run(runChunk, &launch, chunks);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    timings->push_back({&module->kernels[kernel], step, seconds,
+                        step ? static_cast<double>(evaluate(step->flops, counts)) : 0,
+                        step ? static_cast<double>(evaluate(step->traffic, counts)) : 0});
+  }
+
+  const xfc_image &image;
+  const Module *module = nullptr;
+  ThreadPool *pool = nullptr;
+  HostMemory scratch;
+  int64_t scratchBytes = 0;    // a thread
+  size_t operands = 0;         // of the step that has most
+  std::vector<void *> buffers; // of the step that runs, for each thread
+  std::vector<int64_t> strides;
+};
+
+const xfc_image &chooseImage(const xfc_image *const *images) {
+  std::string refused;
+  for (const xfc_image *const *image = images; *image; ++image) {
+    const std::string missing = missingFeatures((*image)->features);
+    if (missing.empty())
+      return **image;
+    refused += (refused.empty() ? "" : "; ") + std::string((*image)->cpu) + " (this CPU lacks " + missing + ")";
+  }
+  if (refused.empty())
+    throw Error(
+        "this executable has code for GPUs only; use --device cuda, or compile the model with --target cpu,cuda");
+  throw Error("this executable was compiled for " + refused +
+              "; compile the model for this machine, or with --cpu x86-64-v3,x86-64-v4");
+}
+
+} // namespace
+
+std::unique_ptr<Device> cpuDevice(const xfc_image &image) { return std::make_unique<CpuDevice>(image); }
+std::unique_ptr<Device> cpuDevice(const xfc_image *const *images) { return cpuDevice(chooseImage(images)); }
+
+} // namespace xfc

@@ -1,0 +1,674 @@
+// A GPU of NVIDIA's: kernels of the executable's PTX, launched as graphs over memory of the GPU.
+#include "device/cuda/CudaDevice.h"
+#include "device/cuda/Driver.h"
+#include "device/cuda/Staging.h"
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <map>
+
+namespace xfc::cuda {
+namespace {
+
+Address addressOf(const void *pointer) { return reinterpret_cast<Address>(pointer); }
+std::string text(int64_t number) { return std::to_string(number); }
+
+// "sm_90a" as 90 and 'a'; plain code of an architecture runs on later ones too.
+struct Architecture {
+  int number = 0;
+  bool exact = false;
+};
+Architecture architectureOf(const char *name) {
+  Architecture architecture;
+  char suffix = 0;
+  if (std::sscanf(name, "sm_%d%c", &architecture.number, &suffix) == 2)
+    architecture.exact = true;
+  return architecture;
+}
+
+class CudaMemory : public DeviceMemory {
+public:
+  CudaMemory(const Driver &driver, int64_t bytes, const char *what, Stream stream) : driver(driver) {
+    if (bytes == 0)
+      return;
+    Address address = 0;
+    if (const Result refused = driver.allocate.result(&address, bytes); refused == error::outOfMemory) {
+      size_t free = 0, total = 0;
+      driver.getMemoryInfo(&free, &total);
+      throw Error("--device cuda: " + text(bytes) + " bytes of " + what +
+                  " do not fit into the GPU's memory, of which " + text(static_cast<int64_t>(free)) + " of " +
+                  text(static_cast<int64_t>(total)) + " bytes are free; use smaller batches (--batch-tokens)");
+    } else if (refused) {
+      driver.allocate(&address, bytes); // says what it was
+    }
+    begin = reinterpret_cast<void *>(address);
+    size = bytes;
+    driver.setBytesAsync(address, 0, bytes, stream);
+  }
+  ~CudaMemory() override {
+    if (begin)
+      driver.free.result(addressOf(begin));
+  }
+  Address address() const { return addressOf(begin); }
+
+private:
+  const Driver &driver;
+};
+
+// Memory of the host that the GPU copies from and to while the host does other things.
+class PinnedMemory {
+public:
+  PinnedMemory(const Driver &driver, int64_t bytes) : size(bytes), driver(driver) {
+    driver.allocateHost(&memory, std::max<int64_t>(bytes, 1));
+  }
+  ~PinnedMemory() { driver.freeHost.result(memory); }
+  char *data() const { return static_cast<char *>(memory); }
+  const int64_t size;
+
+private:
+  const Driver &driver;
+  void *memory = nullptr;
+};
+
+class OwnedEvent {
+public:
+  explicit OwnedEvent(const Driver &driver, unsigned flags = flag::eventDisableTiming) : driver(driver) {
+    driver.createEvent(&event, flags);
+  }
+  OwnedEvent(const OwnedEvent &) = delete;
+  ~OwnedEvent() { driver.destroyEvent.result(event); }
+  operator Event() const { return event; }
+
+private:
+  const Driver &driver;
+  Event event = nullptr;
+};
+
+class CudaReadback : public Readback {
+public:
+  explicit CudaReadback(const Driver &driver) : driver(driver), copied(driver) {}
+  View view() const override {
+    driver.synchronizeEvent(copied);
+    return {output, memory->data(), output->set >= 0 ? featuresOf(*output) : output->stride};
+  }
+  const Driver &driver;
+  const Output *output = nullptr;
+  std::unique_ptr<PinnedMemory> memory;
+  const OwnedEvent copied;
+};
+
+// One kernel's launch; what it reads stands in memory of the GPU at `call`.
+struct Launch {
+  FunctionHandle function;
+  const Kernel *kernel;
+  const Step *step; // null: a weight is packed
+  Address call;
+  int64_t chunks;
+  bool merges = false; // what another launch of the step has begun
+};
+
+// Launches in a row. The second time they are asked for they are captured, and from then on launched by one call: what
+// runs once is not worth capturing.
+class LaunchList {
+public:
+  explicit LaunchList(const Driver &driver) : driver(driver) {}
+  LaunchList(const LaunchList &) = delete;
+  ~LaunchList() {
+    if (graph)
+      driver.destroyGraphExec.result(graph);
+  }
+  std::vector<Launch> launches;
+
+  void run(Stream stream) {
+    if (!graph && ++uses < 2)
+      return issue(stream);
+    if (!graph)
+      capture(stream);
+    driver.launchGraph(graph, stream);
+  }
+
+  // One after the other, the time of each by events.
+  void runTimed(Stream stream, std::vector<LaunchTiming> &timings, const Counts &counts) {
+    std::vector<std::unique_ptr<OwnedEvent>> events;
+    for (const Launch &launch : launches) {
+      events.push_back(std::make_unique<OwnedEvent>(driver, 0));
+      driver.recordEvent(*events.back(), stream);
+      issue(launch, stream);
+    }
+    events.push_back(std::make_unique<OwnedEvent>(driver, 0));
+    driver.recordEvent(*events.back(), stream);
+    driver.synchronizeStream(stream);
+    for (size_t i = 0; i < launches.size(); ++i) {
+      float milliseconds = 0;
+      driver.elapsedTime(&milliseconds, *events[i], *events[i + 1]);
+      const Step *step = launches[i].step;
+      const bool counted = step && !launches[i].merges;
+      timings.push_back({launches[i].kernel, step, milliseconds * 1e-3,
+                         counted ? static_cast<double>(evaluate(step->flops, counts)) : 0,
+                         counted ? static_cast<double>(evaluate(step->traffic, counts)) : 0});
+    }
+  }
+
+private:
+  void issue(const Launch &launch, Stream stream) const {
+    Address call = launch.call;
+    void *parameters[] = {&call};
+    driver.launch(launch.function, static_cast<unsigned>(launch.chunks), 1, 1,
+                  static_cast<unsigned>(launch.kernel->threads), 1, 1, static_cast<unsigned>(launch.kernel->scratch),
+                  stream, parameters, nullptr);
+  }
+  void issue(Stream stream) const {
+    for (const Launch &launch : launches)
+      issue(launch, stream);
+  }
+  void capture(Stream stream) {
+    Graph captured = nullptr;
+    driver.beginCapture(stream, flag::captureThreadLocal);
+    issue(stream);
+    driver.endCapture(stream, &captured);
+    const Result result = driver.instantiateGraph.result(&graph, captured, 0);
+    driver.destroyGraph.result(captured);
+    if (result)
+      driver.instantiateGraph(&graph, captured, 0); // says what it was
+  }
+
+  const Driver &driver;
+  int uses = 0;
+  GraphExec graph = nullptr;
+};
+
+// Calls as they stand in memory of the GPU, one behind the other: each an xfc_call, and the arrays that it points at.
+class CallWriter {
+public:
+  // Where the next call will stand, counted from the first.
+  int64_t next() const { return static_cast<int64_t>(bytes.size()); }
+  void add(Address base, xfc_call call, std::span<void *const> buffers, std::span<const int64_t> strides,
+           std::span<const int64_t> immediates) {
+    const size_t at = bytes.size();
+    bytes.resize(at + sizeof call);
+    auto array = [&](const void *from, size_t count) {
+      const Address place = base + bytes.size();
+      const char *begin = static_cast<const char *>(from);
+      bytes.insert(bytes.end(), begin, begin + count * 8);
+      return place;
+    };
+    call.buffers = reinterpret_cast<void *const *>(array(buffers.data(), buffers.size()));
+    call.strides = reinterpret_cast<const int64_t *>(array(strides.data(), strides.size()));
+    call.immediates = reinterpret_cast<const int64_t *>(array(immediates.data(), immediates.size()));
+    std::memcpy(bytes.data() + at, &call, sizeof call);
+  }
+  std::vector<char> bytes;
+};
+
+} // namespace
+
+int chooseImage(const xfc_device_image *const *images, int major, int minor) {
+  const int capability = major * 10 + minor;
+  for (int i = 0; images[i]; ++i) {
+    const Architecture architecture = architectureOf(images[i]->arch);
+    if (architecture.exact ? architecture.number == capability : architecture.number <= capability)
+      return i;
+  }
+  return -1;
+}
+
+// PTX 7.x came with CUDA 11.x, 8.0 to 8.5 with 12.0 to 12.5, 8.6 to 8.8 with 12.7 to 12.9, and 9.x with 13.x.
+int driverFor(const char *ptx) {
+  const char *line = std::strstr(ptx, ".version");
+  int major = 0, minor = 0;
+  if (!line || std::sscanf(line, ".version %d.%d", &major, &minor) != 2)
+    return 0;
+  if (major == 8 && minor > 5)
+    ++minor;
+  return (major + 4) * 1000 + minor * 10;
+}
+
+struct CudaDevice::State {
+  Driver driver;
+  DeviceNumber device = 0;
+  int major = 0, minor = 0, version = 0;
+  int64_t mostShared = 0;
+  std::string gpu; // its name
+  const xfc_device_image *image = nullptr;
+  Context context = nullptr;
+  Stream stream = nullptr; // all that a run needs, in order
+  Stream copies = nullptr; // batches that are staged, beside it
+  ModuleHandle handle = nullptr;
+  bool compiled = false; // the cubin was taken
+  const Module *module = nullptr;
+  std::vector<FunctionHandle> functions; // of each kernel
+
+  struct Result {
+    std::unique_ptr<CudaReadback> readback;
+    bool asked = false;  // since the last run: then the next one copies it at once
+    bool copied = false; // of the last run
+  };
+  // What a program needs on the GPU.
+  struct Prepared {
+    explicit Prepared(const Driver &driver) : arrived(driver), taken(driver) {}
+    StagingLayout staging;
+    uint64_t placement = 0;               // of the run that the calls were written for
+    std::vector<BoundArgument> arguments; // of that run; of those on the host only that they are
+    // The batch that runs, where the calls point. One that is staged lies beside it until it does.
+    std::unique_ptr<CudaMemory> block, incoming, calls;
+    std::vector<int64_t> callOffsets; // of each step
+    // The host writes one while the other may still be copied.
+    struct Slot {
+      std::unique_ptr<PinnedMemory> memory;
+      std::unique_ptr<OwnedEvent> copied;
+    } slots[2];
+    int slot = 0;
+    OwnedEvent arrived, taken; // the staged batch: in `incoming`, and out of it
+    // What was staged: the run has to be given the same.
+    struct Staged {
+      const xfc_shape *shape = nullptr; // null: nothing
+      xfc_shape content;
+      std::vector<BoundArgument> arguments;
+      int64_t bytes = 0;
+    } staged;
+    std::map<std::array<int64_t, 2 * XFC_ROW_SETS>, std::unique_ptr<LaunchList>> lists; // of each bucket
+    std::vector<Result> results;
+  };
+  std::map<const Program *, std::unique_ptr<Prepared>> programs;
+
+  // Weights that are packed together.
+  struct Packing {
+    std::vector<PackRun> runs;
+    std::unique_ptr<CudaMemory> calls;
+    std::unique_ptr<LaunchList> list;
+  };
+  std::vector<std::unique_ptr<Packing>> packings;
+
+  explicit State(const xfc_device_image *const *images) {
+    int count = 0;
+    driver.getVersion(&version);
+    driver.getDeviceCount(&count);
+    if (count == 0)
+      throw Error(
+          "--device cuda: the driver found no GPU; look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu");
+    driver.getDevice(&device, 0);
+    char name[256] = {};
+    driver.getDeviceName(name, sizeof name, device);
+    gpu = name;
+    driver.getDeviceAttribute(&major, attribute::majorVersion, device);
+    driver.getDeviceAttribute(&minor, attribute::minorVersion, device);
+    int shared = 0;
+    driver.getDeviceAttribute(&shared, attribute::sharedMemoryPerBlock, device);
+    mostShared = shared;
+    const int chosen = chooseImage(images, major, minor);
+    if (chosen < 0) {
+      std::string all;
+      for (int i = 0; images[i]; ++i)
+        all += (i ? ", " : "") + std::string(images[i]->arch);
+      throw Error("--device cuda: " + gpu + " has compute capability " + text(major) + "." + text(minor) +
+                  ", and this executable was compiled for " + all +
+                  "; compile the model for it with --cuda-arch, or use --device cpu");
+    }
+    image = images[chosen];
+    if (image->abi_version != XFC_ABI_VERSION)
+      throw Error("this executable was compiled for another version of the runtime; compile the model again");
+    driver.retainContext(&context, device);
+    driver.setContext(context);
+    for (Stream *created : {&stream, &copies})
+      driver.createStream(created, flag::streamNonBlocking);
+    loadCode();
+  }
+
+  ~State() {
+    for (Stream created : {stream, copies})
+      if (created)
+        driver.synchronizeStream.result(created);
+    packings.clear();
+    programs.clear();
+    if (handle)
+      driver.unloadModule.result(handle);
+    for (Stream created : {stream, copies})
+      if (created)
+        driver.destroyStream.result(created);
+    if (context)
+      driver.releaseContext.result(device);
+  }
+
+  // The cubin where it is of the GPU's family, else PTX, which the driver compiles (and keeps for the next time).
+  void loadCode() {
+    const Architecture architecture = architectureOf(image->arch);
+    const bool made =
+        architecture.exact ? architecture.number == major * 10 + minor : architecture.number / 10 == major;
+    if (image->cubin && made && driver.loadModule.result(&handle, image->cubin, 0, nullptr, nullptr) == 0) {
+      compiled = true;
+      return;
+    }
+    const int needed = driverFor(image->ptx);
+    if (version < needed)
+      throw Error("--device cuda: NVIDIA's driver is for CUDA " + Driver::versionText(version) +
+                  ", this executable's PTX needs one for CUDA " + Driver::versionText(needed) +
+                  " or later; update the driver, or use --device cpu");
+    std::array<char, 4096> log{};
+    int options[] = {flag::jitErrorLog, flag::jitErrorLogBytes};
+    void *values[] = {log.data(), reinterpret_cast<void *>(log.size())};
+    const int refused = driver.loadModule.result(&handle, image->ptx, 2, options, values);
+    if (refused == 0)
+      return;
+    if (log[0])
+      throw Error("--device cuda: the driver does not compile the PTX of " + std::string(image->arch) + " (error " +
+                  text(refused) + "): " + log.data());
+    driver.loadModule(&handle, image->ptx, 0, nullptr, nullptr); // says what it was
+  }
+
+  void loadKernels(const Module &plan) {
+    module = &plan;
+    for (const Kernel &kernel : plan.kernels) {
+      FunctionHandle function = nullptr;
+      driver.getFunction(&function, handle, kernel.name.c_str());
+      if (kernel.scratch > mostShared)
+        throw Error("--device cuda: kernel " + kernel.name + " takes " + text(kernel.scratch) +
+                    " bytes of shared memory, " + gpu + " has " + text(mostShared) +
+                    " for a block; compile the model for it with --cuda-arch, or use --device cpu");
+      constexpr int64_t without = 48 << 10; // what every kernel may take
+      if (kernel.scratch > without)
+        driver.setFunctionAttribute(function, attribute::maxDynamicSharedMemory, static_cast<int>(kernel.scratch));
+      functions.push_back(function);
+    }
+  }
+
+  std::unique_ptr<CudaMemory> take(int64_t bytes, const char *what) {
+    return std::make_unique<CudaMemory>(driver, bytes, what, stream);
+  }
+
+  void issue(LaunchList &list, const Counts &counts, std::vector<LaunchTiming> *timings) {
+    timings ? list.runTimed(stream, *timings, counts) : list.run(stream);
+  }
+
+  // Where a place of the run lies on the GPU.
+  Address address(const Prepared &prepared, const ProgramRun &run, const Place &place) const {
+    if (place.kind == Place::Kind::Argument && !run.arguments[place.index].onDevice)
+      return prepared.block->address() + prepared.staging.arguments[place.index] + place.offset;
+    return addressOf(run.address(place));
+  }
+  int64_t stride(const ProgramRun &run, const Place &place, int64_t own) const {
+    if (place.kind != Place::Kind::Argument)
+      return own;
+    const BoundArgument &argument = run.arguments[place.index];
+    const Argument &description = run.program->arguments[place.index];
+    return argument.onDevice ? argument.stride : description.set < 0 ? 0 : featuresOf(description);
+  }
+
+  static bool sameArguments(const std::vector<BoundArgument> &a, const std::vector<BoundArgument> &b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const BoundArgument &x, const BoundArgument &y) {
+      return x.onDevice == y.onDevice && (!x.onDevice || (x.data == y.data && x.stride == y.stride));
+    });
+  }
+
+  // Room for batches of the run's capacity, and the calls with the addresses of the run.
+  void place(Prepared &prepared, const ProgramRun &run) {
+    if (prepared.placement == run.placement && sameArguments(prepared.arguments, run.arguments))
+      return;
+    prepared.staged.shape = nullptr;
+    prepared.staging = stagingLayout(run);
+    if (!prepared.block || prepared.block->bytes() < prepared.staging.bytes) {
+      for (Stream user : {stream, copies})
+        driver.synchronizeStream(user);
+      for (std::unique_ptr<CudaMemory> *memory : {&prepared.block, &prepared.incoming}) {
+        memory->reset();
+        *memory = take(prepared.staging.bytes, "batches");
+      }
+      driver.recordEvent(prepared.taken, stream); // it was zeroed there
+      for (Prepared::Slot &slot : prepared.slots) {
+        slot.memory = std::make_unique<PinnedMemory>(driver, prepared.staging.bytes);
+        if (!slot.copied)
+          slot.copied = std::make_unique<OwnedEvent>(driver);
+      }
+    }
+    const auto *shape = reinterpret_cast<const xfc_shape *>(prepared.block->data());
+    CallWriter calls;
+    std::vector<void *> buffers;
+    std::vector<int64_t> strides;
+    // Their sizes depend on the program alone, so that they stay where they were.
+    if (!prepared.calls)
+      prepared.calls = take(callBytes(*run.program), "calls");
+    prepared.callOffsets.clear();
+    for (const Step &step : run.program->steps) {
+      buffers.clear();
+      strides.clear();
+      for (size_t b = 0; b < step.buffers.size(); ++b) {
+        buffers.push_back(reinterpret_cast<void *>(address(prepared, run, step.buffers[b])));
+        strides.push_back(stride(run, step.buffers[b], step.strides[b]));
+      }
+      prepared.callOffsets.push_back(calls.next());
+      const xfc_call call{shape,
+                          &shape->sets[step.set],
+                          &shape->sets[step.keySet],
+                          step.keys < 0 ? nullptr : &shape->keys[step.keys],
+                          nullptr,
+                          nullptr,
+                          nullptr};
+      calls.add(prepared.calls->address(), call, buffers, strides, step.immediates);
+    }
+    copy(prepared.calls->address(), calls.bytes);
+    prepared.placement = run.placement;
+    prepared.arguments = run.arguments;
+  }
+
+  // Behind everything that was asked for before; of memory that is not pinned the driver keeps a copy, or waits.
+  void copy(Address to, const std::vector<char> &bytes) {
+    if (bytes.empty())
+      return;
+    driver.copyToDeviceAsync(to, bytes.data(), bytes.size(), stream);
+    driver.synchronizeStream(stream);
+  }
+
+  LaunchList &launchesOf(Prepared &prepared, const ProgramRun &run, const Counts &bucket) {
+    std::array<int64_t, 2 * XFC_ROW_SETS> key;
+    std::copy_n(bucket.rows, XFC_ROW_SETS, key.begin());
+    std::copy_n(bucket.sequences, XFC_ROW_SETS, key.begin() + XFC_ROW_SETS);
+    std::unique_ptr<LaunchList> &list = prepared.lists[key];
+    if (list)
+      return *list;
+    list = std::make_unique<LaunchList>(driver);
+    for (size_t i = 0; i < run.program->steps.size(); ++i) {
+      const Step &step = run.program->steps[i];
+      const Address call = prepared.calls->address() + prepared.callOffsets[i];
+      auto launch = [&](int32_t number, bool merges) {
+        const Kernel &kernel = module->kernels[number];
+        // A sum over no rows is 0, which has to be written.
+        const int64_t fewest = kernel.merge >= 0 ? kernel.partition.times : 0;
+        if (const int64_t chunks = std::max(chunksOf(kernel.partition, bucket, step), fewest))
+          list->launches.push_back({functions[number], &kernel, &step, call, chunks, merges});
+      };
+      launch(kernelOf(*module, bucket, step), false);
+      if (const int32_t merge = mergeOf(*module, bucket, step); merge >= 0)
+        launch(merge, true);
+    }
+    return *list;
+  }
+
+  // Writes a batch to pinned memory and starts its copy.
+  int64_t send(Prepared &prepared, const ProgramRun &run, const CudaMemory &to, Stream by) {
+    Prepared::Slot &slot = prepared.slots[prepared.slot ^= 1];
+    driver.synchronizeEvent(*slot.copied);
+    const int64_t bytes = cuda::stage(run, prepared.staging, slot.memory->data(), prepared.block->address());
+    driver.copyToDeviceAsync(to.address(), slot.memory->data(), bytes, by);
+    driver.recordEvent(*slot.copied, by);
+    return bytes;
+  }
+
+  // Starts the copy of a result of the last run into memory of the host, dense rows.
+  void fetch(const Prepared &prepared, const ProgramRun &run, const Output &output, CudaReadback &into) {
+    const int64_t element = bytesOf(output.type), features = featuresOf(output), width = features * element,
+                  rows = rowsOf(output, run.counts);
+    if (into.memory && into.memory->size < rows * width)
+      driver.synchronizeEvent(into.copied);
+    if (!into.memory || into.memory->size < rows * width)
+      into.memory = std::make_unique<PinnedMemory>(driver, std::max(rows, rowsOf(output, run.capacity)) * width);
+    into.output = &output;
+    const Address from = address(prepared, run, output.place);
+    const int64_t stride = output.set >= 0 ? rowStrideOf(run, output) : features;
+    if (rows * width > 0 && stride == features) {
+      driver.copyToHostAsync(into.memory->data(), from, rows * width, stream);
+    } else if (rows * width > 0) {
+      Copy2D copy;
+      copy.source = from;
+      copy.sourcePitch = stride * element;
+      copy.targetType = 1;
+      copy.targetHost = into.memory->data();
+      copy.targetPitch = width;
+      copy.widthInBytes = width;
+      copy.height = rows;
+      driver.copy2DAsync(&copy, stream);
+    }
+    driver.recordEvent(into.copied, stream);
+  }
+  void fetch(const Prepared &prepared, const ProgramRun &run, const Output &output, Result &into) {
+    if (!into.readback)
+      into.readback = std::make_unique<CudaReadback>(driver);
+    fetch(prepared, run, output, *into.readback);
+    into.copied = true;
+  }
+};
+
+CudaDevice::CudaDevice(const xfc_device_image *const *images) {
+  if (!images[0])
+    throw Error("--device cuda: this executable has no PTX; compile it with --target cpu,cuda");
+  state = std::make_unique<State>(images);
+}
+CudaDevice::~CudaDevice() = default;
+ImagePlan CudaDevice::plan() const { return ImagePlan(*state->image); }
+void CudaDevice::load(const Module &module, ThreadPool &) { state->loadKernels(module); }
+
+std::string CudaDevice::name() const {
+  return state->gpu + ", " + state->image->arch + (state->compiled ? "" : " PTX");
+}
+
+std::unique_ptr<DeviceMemory> CudaDevice::allocate(int64_t bytes, const char *what, bool) {
+  return state->take(bytes, what);
+}
+
+int64_t CudaDevice::available() const {
+  size_t free = 0, total = 0;
+  state->driver.getMemoryInfo(&free, &total);
+  return static_cast<int64_t>(free);
+}
+
+void CudaDevice::copyToDevice(void *to, const void *from, int64_t bytes) {
+  if (bytes == 0)
+    return;
+  state->driver.copyToDeviceAsync(addressOf(to), from, bytes, state->stream);
+  state->driver.synchronizeStream(state->stream);
+}
+
+void CudaDevice::copyToHost(void *to, const void *from, int64_t bytes) {
+  if (bytes == 0)
+    return;
+  state->driver.copyToHostAsync(to, addressOf(from), bytes, state->stream);
+  state->driver.synchronizeStream(state->stream);
+}
+
+void CudaDevice::copyOnDevice(void *to, const void *from, int64_t bytes) {
+  if (bytes > 0)
+    state->driver.copyOnDeviceAsync(addressOf(to), addressOf(from), bytes, state->stream);
+}
+
+void CudaDevice::prepare(const Program &program) {
+  auto prepared = std::make_unique<State::Prepared>(state->driver);
+  prepared->results.resize(program.outputs.size());
+  state->programs[&program] = std::move(prepared);
+}
+
+void CudaDevice::pack(std::span<const PackRun> runs) {
+  State &s = *state;
+  for (const std::unique_ptr<State::Packing> &packing : s.packings)
+    if (std::ranges::equal(packing->runs, runs))
+      return s.issue(*packing->list, {}, timings);
+  auto packing = std::make_unique<State::Packing>();
+  packing->runs.assign(runs.begin(), runs.end());
+  packing->list = std::make_unique<LaunchList>(s.driver);
+  packing->calls = s.take(static_cast<int64_t>(runs.size()) * callBytes(2, 0), "calls");
+  CallWriter calls;
+  for (const PackRun &run : runs) {
+    const std::array<void *, 2> buffers{run.from, run.to};
+    const std::array<int64_t, 2> strides{};
+    packing->list->launches.push_back({s.functions[run.kernel], &s.module->kernels[run.kernel], nullptr,
+                                       packing->calls->address() + calls.next(), run.chunks});
+    calls.add(packing->calls->address(), {}, buffers, strides, {});
+  }
+  s.copy(packing->calls->address(), calls.bytes);
+  s.packings.push_back(std::move(packing));
+  s.issue(*s.packings.back()->list, {}, timings);
+}
+
+// Kernels read a batch where it lies, so that a graph serves every batch of its bucket: a staged one is moved there by
+// the GPU, which takes a hundredth of the time that it took to come.
+void CudaDevice::stage(const ProgramRun &run) {
+  State &s = *state;
+  State::Prepared &prepared = *s.programs.at(run.program);
+  prepared.staged.shape = nullptr;
+  if (!prepared.block || prepared.placement != run.placement ||
+      !State::sameArguments(prepared.arguments, run.arguments))
+    return; // calls are written anew for it
+  s.driver.waitForEvent(s.copies, prepared.taken, 0);
+  prepared.staged.bytes = s.send(prepared, run, *prepared.incoming, s.copies);
+  s.driver.recordEvent(prepared.arrived, s.copies);
+  prepared.staged.shape = run.shape;
+  prepared.staged.content = *run.shape;
+  prepared.staged.arguments = run.arguments;
+}
+
+void CudaDevice::run(const ProgramRun &run) {
+  State &s = *state;
+  State::Prepared &prepared = *s.programs.at(run.program);
+  s.place(prepared, run);
+  State::Prepared::Staged &staged = prepared.staged;
+  if (staged.shape == run.shape && std::memcmp(&staged.content, run.shape, sizeof staged.content) == 0 &&
+      staged.arguments == run.arguments) {
+    s.driver.waitForEvent(s.stream, prepared.arrived, 0);
+    s.driver.copyOnDeviceAsync(prepared.block->address(), prepared.incoming->address(), staged.bytes, s.stream);
+    s.driver.recordEvent(prepared.taken, s.stream);
+  } else {
+    s.send(prepared, run, *prepared.block, s.stream);
+  }
+  staged.shape = nullptr;
+  s.issue(s.launchesOf(prepared, run, bucketOf(run.counts, run.capacity)), run.counts, timings);
+  for (const Output &output : run.program->outputs) {
+    State::Result &result = prepared.results[&output - run.program->outputs.data()];
+    result.copied = false;
+    if (result.asked)
+      s.fetch(prepared, run, output, result);
+    result.asked = false;
+  }
+}
+
+void CudaDevice::copyRows(const ProgramRun &run, const Output &output, void *rows, std::span<const int32_t> to) {
+  State &s = *state;
+  const State::Prepared &prepared = *s.programs.at(run.program);
+  const int64_t element = bytesOf(output.type), width = featuresOf(output) * element,
+                stride = rowStrideOf(run, output) * element;
+  for (const RowRun &neighbours : runsOf(to)) {
+    Copy2D copy;
+    copy.source = s.address(prepared, run, output.place) + neighbours.from * stride;
+    copy.sourcePitch = stride;
+    copy.target = addressOf(rows) + neighbours.to * width;
+    copy.targetPitch = width;
+    copy.widthInBytes = width;
+    copy.height = neighbours.count;
+    s.driver.copy2DAsync(&copy, s.stream);
+  }
+}
+
+View CudaDevice::output(const ProgramRun &run, const Output &output) {
+  State &s = *state;
+  State::Prepared &prepared = *s.programs.at(run.program);
+  State::Result &result = prepared.results[&output - run.program->outputs.data()];
+  result.asked = true;
+  if (!result.copied)
+    s.fetch(prepared, run, output, result);
+  return result.readback->view();
+}
+
+void CudaDevice::fetch(const ProgramRun &run, const Output &output, std::unique_ptr<Readback> &into) {
+  if (!into)
+    into = std::make_unique<CudaReadback>(state->driver);
+  state->fetch(*state->programs.at(run.program), run, output, static_cast<CudaReadback &>(*into));
+}
+
+} // namespace xfc::cuda

@@ -1,0 +1,45 @@
+// A GPU of NVIDIA's: kernels of the executable's PTX, launched as graphs over memory of the GPU.
+#pragma once
+
+#include "device/Device.h"
+#include <memory>
+
+namespace xfc::cuda {
+
+class CudaDevice : public Device {
+public:
+  // The first GPU that the driver shows, and the best of the images (abi.h) that it can run. Throws Error: no driver or
+  // one that is too old, no GPU, or none of the images is for it.
+  explicit CudaDevice(const xfc_device_image *const *images);
+  ~CudaDevice() override;
+  ImagePlan plan() const override;
+  void load(const Module &module, ThreadPool &pool) override;
+
+  const char *kind() const override { return "cuda"; }
+  std::string name() const override;
+  bool isHost() const override { return false; }
+  std::unique_ptr<DeviceMemory> allocate(int64_t bytes, const char *what, bool sparse) override;
+  int64_t available() const override;
+  void copyToDevice(void *to, const void *from, int64_t bytes) override;
+  void copyToHost(void *to, const void *from, int64_t bytes) override;
+  void copyOnDevice(void *to, const void *from, int64_t bytes) override;
+  void prepare(const Program &program) override;
+  void pack(std::span<const PackRun> runs) override;
+  void stage(const ProgramRun &run) override;
+  void run(const ProgramRun &run) override;
+  void copyRows(const ProgramRun &run, const Output &output, void *rows, std::span<const int32_t> to) override;
+  View output(const ProgramRun &run, const Output &output) override;
+  void fetch(const ProgramRun &run, const Output &output, std::unique_ptr<Readback> &into) override;
+
+private:
+  struct State;
+  std::unique_ptr<State> state;
+};
+
+// The index in `images` of the one for a GPU of compute capability major.minor, the newest first; -1: there is none.
+int chooseImage(const xfc_device_image *const *images, int major, int minor);
+// The version of the driver, as cuDriverGetVersion gives it, that PTX text of its .version needs; 0 where it names
+// none.
+int driverFor(const char *ptx);
+
+} // namespace xfc::cuda

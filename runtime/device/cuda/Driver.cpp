@@ -1,0 +1,70 @@
+// NVIDIA's driver: the functions we call, found in libcuda.so.1 when a GPU is asked for.
+#include "device/cuda/Driver.h"
+#include <dlfcn.h>
+
+namespace xfc::cuda {
+
+Driver::Driver() : library(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL)) {
+  // The functions were looked for among those of the executable where there is no library; none is called then.
+  if (!library)
+    throw Error("--device cuda: libcuda.so.1 was not found; install NVIDIA's driver, or use --device cpu");
+  const Result started = init.result(0);
+  if (started == error::noDevice)
+    throw Error(
+        "--device cuda: the driver found no GPU; look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu");
+  if (started)
+    fail("cuInit", started);
+}
+
+void *Driver::find(const char *name) const { return library ? dlsym(library, name) : nullptr; }
+
+std::string Driver::versionText(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+void Driver::lacks(const char *function) const {
+  throw Error(std::string("--device cuda: this driver has no ") + function +
+              "; install a newer one of NVIDIA's drivers, or use --device cpu");
+}
+
+void Driver::fail(const char *function, Result result) const {
+  auto text = [&](const auto &get) {
+    const char *words = nullptr;
+    return get.result(result, &words) == 0 && words ? std::string(words) : std::string();
+  };
+  std::string name = text(getErrorName), description = text(getErrorString);
+  std::string message =
+      std::string("--device cuda: ") + function + ": " + (name.empty() ? "error " + std::to_string(result) : name);
+  if (!description.empty())
+    message += " (" + description + ")";
+  switch (result) {
+  case error::outOfMemory:
+    message += "; use smaller batches (--batch-tokens), or a GPU with more memory that is free";
+    break;
+  case 46: // CUDA_ERROR_DEVICE_UNAVAILABLE
+    message += "; another process has the GPU to itself";
+    break;
+  case error::eccUncorrectable:
+  case 220:
+  case 226:
+  case 700:
+  case 702:
+  case 710:
+  case 714:
+  case 715:
+  case 716:
+  case 717:
+  case 718:
+  case 719:
+  case 999:
+    // Errors of the device, after which it takes no more calls of this process.
+    message += "; the GPU was lost in the middle of the run. What was saved before is whole: start again (train "
+               "--resume), or use --device cpu";
+    break;
+  default:
+    message += "; look at nvidia-smi, or use --device cpu";
+  }
+  throw Error(message);
+}
+
+} // namespace xfc::cuda

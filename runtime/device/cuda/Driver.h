@@ -1,0 +1,153 @@
+// NVIDIA's driver: the functions we call, found in libcuda.so.1 when a GPU is asked for. Types and numbers are declared
+// here, so that neither a header nor a library of CUDA is needed to build, and an executable runs where there is none.
+#pragma once
+
+#include "support/Error.h"
+#include <cstddef>
+#include <cstdint>
+
+namespace xfc::cuda {
+
+using Result = int;       // CUresult; 0 is success
+using Address = uint64_t; // CUdeviceptr
+using DeviceNumber = int; // CUdevice
+using Context = struct ContextObject *;
+using ModuleHandle = struct ModuleObject *;
+using FunctionHandle = struct FunctionObject *;
+using Stream = struct StreamObject *;
+using Event = struct EventObject *;
+using Graph = struct GraphObject *;
+using GraphExec = struct GraphExecObject *;
+
+// CUDA_MEMCPY2D. Memory types: 1 host, 2 device.
+struct Copy2D {
+  size_t sourceX = 0, sourceY = 0;
+  uint32_t sourceType = 2;
+  const void *sourceHost = nullptr;
+  Address source = 0;
+  void *sourceArray = nullptr;
+  size_t sourcePitch = 0;
+  size_t targetX = 0, targetY = 0;
+  uint32_t targetType = 2;
+  void *targetHost = nullptr;
+  Address target = 0;
+  void *targetArray = nullptr;
+  size_t targetPitch = 0;
+  size_t widthInBytes = 0, height = 0;
+};
+
+namespace error {
+constexpr Result outOfMemory = 2, noDevice = 100, noBinaryForGpu = 209, eccUncorrectable = 214, invalidPtx = 218,
+                 unsupportedPtxVersion = 222;
+} // namespace error
+namespace attribute {
+constexpr int sharedMemoryPerBlock = 97, majorVersion = 75, minorVersion = 76; // of a device
+constexpr int maxDynamicSharedMemory = 8;                                      // of a function
+} // namespace attribute
+namespace flag {
+constexpr unsigned streamNonBlocking = 1, eventDisableTiming = 2;
+constexpr int captureThreadLocal = 1;
+constexpr int jitErrorLog = 5, jitErrorLogBytes = 6; // options of cuModuleLoadDataEx
+} // namespace flag
+
+class Driver;
+
+// One function of the driver. A failed call throws Error with the function, the driver's name for the error, and what
+// to do.
+template <typename... Parameters> class DriverFunction {
+public:
+  // `older`: the name it has in drivers that lack `name`.
+  DriverFunction(const Driver &driver, const char *name, const char *older = nullptr);
+  void operator()(Parameters... parameters) const;
+  // The result instead of an Error, where a failure is an answer, or nobody would hear of it.
+  Result result(Parameters... parameters) const;
+
+private:
+  const Driver &driver;
+  const char *name;
+  Result (*pointer)(Parameters...) = nullptr;
+};
+
+class Driver {
+  void *library; // opened before the functions are looked for
+
+public:
+  // Throws Error: there is no driver, or it does not start.
+  Driver();
+  Driver(const Driver &) = delete;
+
+  template <typename... P> using F = DriverFunction<P...>;
+  F<Result, const char **> getErrorName{*this, "cuGetErrorName"}, getErrorString{*this, "cuGetErrorString"};
+  F<unsigned> init{*this, "cuInit"};
+  F<int *> getVersion{*this, "cuDriverGetVersion"};
+  F<int *> getDeviceCount{*this, "cuDeviceGetCount"};
+  F<DeviceNumber *, int> getDevice{*this, "cuDeviceGet"};
+  F<char *, int, DeviceNumber> getDeviceName{*this, "cuDeviceGetName"};
+  F<int *, int, DeviceNumber> getDeviceAttribute{*this, "cuDeviceGetAttribute"};
+  F<Context *, DeviceNumber> retainContext{*this, "cuDevicePrimaryCtxRetain"};
+  F<DeviceNumber> releaseContext{*this, "cuDevicePrimaryCtxRelease_v2"};
+  F<Context> setContext{*this, "cuCtxSetCurrent"};
+  F<> synchronize{*this, "cuCtxSynchronize"};
+  F<size_t *, size_t *> getMemoryInfo{*this, "cuMemGetInfo_v2"}; // free, total
+  F<Address *, size_t> allocate{*this, "cuMemAlloc_v2"};
+  F<Address> free{*this, "cuMemFree_v2"};
+  F<void **, size_t> allocateHost{*this, "cuMemAllocHost_v2"};
+  F<void *> freeHost{*this, "cuMemFreeHost"};
+  F<Address, const void *, size_t> copyToDevice{*this, "cuMemcpyHtoD_v2"};
+  F<void *, Address, size_t> copyToHost{*this, "cuMemcpyDtoH_v2"};
+  F<Address, const void *, size_t, Stream> copyToDeviceAsync{*this, "cuMemcpyHtoDAsync_v2"};
+  F<void *, Address, size_t, Stream> copyToHostAsync{*this, "cuMemcpyDtoHAsync_v2"};
+  F<Address, Address, size_t, Stream> copyOnDeviceAsync{*this, "cuMemcpyDtoDAsync_v2"};
+  F<const Copy2D *, Stream> copy2DAsync{*this, "cuMemcpy2DAsync_v2"};
+  F<Address, unsigned char, size_t, Stream> setBytesAsync{*this, "cuMemsetD8Async"};
+  F<ModuleHandle *, const void *, unsigned, int *, void **> loadModule{*this, "cuModuleLoadDataEx"};
+  F<ModuleHandle> unloadModule{*this, "cuModuleUnload"};
+  F<FunctionHandle *, ModuleHandle, const char *> getFunction{*this, "cuModuleGetFunction"};
+  F<FunctionHandle, int, int> setFunctionAttribute{*this, "cuFuncSetAttribute"};
+  F<FunctionHandle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void **, void **>
+      launch{*this, "cuLaunchKernel"};
+  F<Stream *, unsigned> createStream{*this, "cuStreamCreate"};
+  F<Stream> destroyStream{*this, "cuStreamDestroy_v2"}, synchronizeStream{*this, "cuStreamSynchronize"};
+  F<Stream, int> beginCapture{*this, "cuStreamBeginCapture_v2"};
+  F<Stream, Graph *> endCapture{*this, "cuStreamEndCapture"};
+  F<GraphExec *, Graph, uint64_t> instantiateGraph{*this, "cuGraphInstantiateWithFlags"};
+  F<GraphExec, Stream> launchGraph{*this, "cuGraphLaunch"};
+  F<GraphExec> destroyGraphExec{*this, "cuGraphExecDestroy"};
+  F<Graph> destroyGraph{*this, "cuGraphDestroy"};
+  F<Event *, unsigned> createEvent{*this, "cuEventCreate"};
+  F<Event, Stream> recordEvent{*this, "cuEventRecord"};
+  F<Stream, Event, unsigned> waitForEvent{*this, "cuStreamWaitEvent"};
+  F<Event> synchronizeEvent{*this, "cuEventSynchronize"}, destroyEvent{*this, "cuEventDestroy_v2"};
+  F<float *, Event, Event> elapsedTime{*this, "cuEventElapsedTime_v2", "cuEventElapsedTime"};
+
+  // "12.8"
+  static std::string versionText(int version);
+
+private:
+  template <typename...> friend class DriverFunction;
+  void *find(const char *name) const; // null where this driver lacks it
+  [[noreturn]] void fail(const char *function, Result result) const;
+  [[noreturn]] void lacks(const char *function) const;
+};
+
+template <typename... P>
+DriverFunction<P...>::DriverFunction(const Driver &driver, const char *name, const char *older)
+    : driver(driver), name(name) {
+  void *found = driver.find(name);
+  if (!found && older)
+    found = driver.find(older);
+  pointer = reinterpret_cast<Result (*)(P...)>(found);
+}
+
+template <typename... P> Result DriverFunction<P...>::result(P... parameters) const {
+  if (!pointer)
+    driver.lacks(name);
+  return pointer(parameters...);
+}
+
+template <typename... P> void DriverFunction<P...>::operator()(P... parameters) const {
+  if (Result code = result(parameters...))
+    driver.fail(name, code);
+}
+
+} // namespace xfc::cuda

@@ -1,0 +1,383 @@
+// The engine: memory by plan, and what is brought up to date before a program runs.
+#include "engine/Engine.h"
+#include "device/HostMemory.h"
+#include "device/factory/DeviceFactory.h"
+#include "plan/Memory.h"
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+namespace xfc {
+namespace {
+
+// The program that changes the parameters. Packed weights among its buffers are written, not read.
+constexpr std::string_view updateProgram = "update";
+
+} // namespace
+
+static const Output &outputOf(const Program &program, std::string_view name) {
+  for (const Output &output : program.outputs)
+    if (output.name == name)
+      return output;
+  throw Error("the program '" + program.name + "' has no result '" + std::string(name) + "'");
+}
+
+struct Engine::State {
+  // A block laid out as the parameters: on the device, and the host's copy of it. Where the device's memory is the
+  // host's there is only the latter. Each is brought up to date when it is asked for.
+  struct Block {
+    HostMemory host;
+    std::unique_ptr<DeviceMemory> device;
+    enum class Newer { Neither, Host, Device } newer = Newer::Neither;
+  };
+
+  Module module;
+  ThreadPool pool;
+  std::unique_ptr<Device> device;
+  Block parameters, gradients, moments1, moments2;
+  std::unique_ptr<DeviceMemory> arena;
+  std::vector<std::unique_ptr<DeviceMemory>> tableMemory,
+      packedMemory;                   // a table each; one for what a program is the first to need
+  std::vector<void *> tables, packed; // where each lies
+  std::vector<int64_t> tableRowsMade;
+  std::vector<uint64_t> packedVersions;
+  std::vector<PackRun> packRuns;
+  uint64_t version = 1;   // of the parameters
+  uint64_t placement = 0; // raised when memory is taken, or laid out anew
+  std::map<std::string, std::unique_ptr<DeviceMemory>, std::less<>> rows;
+
+  struct Prepared {
+    ProgramRun run, next; // next: what was staged last
+    bool planned = false;
+    std::vector<int64_t> packed, tables;
+    bool gradients = false, moments = false;
+  };
+  std::map<std::string, Prepared, std::less<>> programs;
+
+  State(std::unique_ptr<Device> opened, const ImagePlan &plan, int threads)
+      : module(deserialize(plan.bytes, plan.size)), pool(std::max(1, threads)), tableMemory(module.tables.size()),
+        tables(module.tables.size()), packed(module.packed.size()), tableRowsMade(module.tables.size()),
+        packedVersions(module.packed.size()) {
+    if (plan.abiVersion != XFC_ABI_VERSION)
+      throw Error("this executable was compiled for another version of the runtime; compile the model again");
+    if (plan.kernelCount != module.kernels.size())
+      throw Error("the plan inside this executable is damaged; compile the model again");
+    device = std::move(opened);
+    device->load(module, pool);
+  }
+
+  std::unique_ptr<DeviceMemory> allocate(int64_t bytes, const char *what, bool sparse = false) {
+    ++placement;
+    return device->allocate(bytes, what, sparse);
+  }
+
+  int64_t blockBytes() const { return module.parameterElements * bytesOf(module.type); }
+
+  void *onHost(Block &block, const char *what) {
+    if (!block.host.data())
+      block.host.allocate(blockBytes(), what);
+    if (block.newer == Block::Newer::Device) {
+      device->copyToHost(block.host.data(), block.device->data(), blockBytes());
+      block.newer = Block::Newer::Neither;
+    }
+    return block.host.data();
+  }
+  char *onDevice(Block &block, const char *what) {
+    if (device->isHost())
+      return static_cast<char *>(onHost(block, what));
+    if (!block.device)
+      block.device = allocate(blockBytes(), what);
+    if (block.newer == Block::Newer::Host) {
+      device->copyToDevice(block.device->data(), block.host.data(), blockBytes());
+      block.newer = Block::Newer::Neither;
+    }
+    return static_cast<char *>(block.device->data());
+  }
+  void changedOnDevice(Block &block) {
+    if (!device->isHost())
+      block.newer = Block::Newer::Device;
+  }
+  // A copy of what has changed on the device since is no news.
+  void changedOnHost(Block &block) {
+    if (!device->isHost() && block.host.data() && block.newer == Block::Newer::Neither)
+      block.newer = Block::Newer::Host;
+  }
+
+  // Takes the blocks that a program reads or writes.
+  void placeBlocks(Prepared &prepared) {
+    ProgramRun &run = prepared.run;
+    run.parameters = onDevice(parameters, "parameters");
+    if (prepared.gradients)
+      run.gradients = onDevice(gradients, "gradients");
+    if (prepared.moments) {
+      run.moments1 = onDevice(moments1, "moments");
+      run.moments2 = onDevice(moments2, "moments");
+    }
+  }
+
+  Prepared &prepare(std::string_view name) {
+    if (auto known = programs.find(name); known != programs.end())
+      return known->second;
+    const Program *program = module.find(std::string(name));
+    if (!program)
+      throw Error("this executable has no program '" + std::string(name) +
+                  "'; it was compiled without it (--mode), or the model has none");
+    Prepared &prepared = programs[std::string(name)];
+    std::set<int64_t> packs, tableSet;
+    for (const Step &step : program->steps)
+      for (const Place &place : step.buffers) {
+        if (place.kind == Place::Kind::Packed)
+          packs.insert(place.index);
+        else if (place.kind == Place::Kind::Table)
+          tableSet.insert(place.index);
+        prepared.gradients |= place.kind == Place::Kind::Gradients;
+        prepared.moments |= place.kind == Place::Kind::Moments1 || place.kind == Place::Kind::Moments2;
+      }
+    prepared.packed.assign(packs.begin(), packs.end());
+    prepared.tables.assign(tableSet.begin(), tableSet.end());
+    packRuns.reserve(std::max(packRuns.capacity(), packs.size()));
+    prepared.run.program = program;
+    prepared.run.arguments.resize(program->arguments.size());
+    prepared.run.packed = packed.data();
+    prepared.run.tables = tables.data();
+    device->prepare(*program);
+    return prepared;
+  }
+
+  static void bind(ProgramRun &run, const xfc_shape &shape, std::span<const Binding> bindings) {
+    for (size_t i = 0; i < run.arguments.size(); ++i) {
+      const Argument &argument = run.program->arguments[i];
+      // Bindings in the order of the arguments are found at once.
+      auto bound =
+          i < bindings.size() && bindings[i].name == argument.name
+              ? bindings.begin() + i
+              : std::find_if(
+                    bindings.begin(), bindings.end(), [&](const Binding &b) { return b.name == argument.name; });
+      if (bound == bindings.end())
+        throw Error("the program '" + run.program->name + "' was run without its argument '" + argument.name + "'");
+      const int64_t stride = argument.set < 0 ? 0 : bound->stride ? bound->stride : featuresOf(argument);
+      run.arguments[i] = {bound->data, stride, bound->onDevice};
+    }
+    run.shape = &shape;
+    run.counts = countsOf(shape);
+  }
+
+  // The layout for a batch: that of the reserved counts if they hold it.
+  void layOut(Prepared &prepared, const Counts &counts) {
+    ProgramRun &run = prepared.run;
+    if (!prepared.planned || !within(counts, run.capacity)) {
+      // A GPU keeps what it has captured for a layout: one that holds both batches takes the place of the old.
+      run.capacity = prepared.planned && !device->isHost() ? larger(run.capacity, counts) : counts;
+      run.layout = plan(*run.program, run.capacity);
+      ++placement;
+      if (run.layout.bytes > (arena ? arena->bytes() : 0)) {
+        arena.reset();
+        arena = allocate(run.layout.bytes, "the arena");
+      }
+      prepared.planned = true;
+    }
+    run.arena = arena ? static_cast<char *>(arena->data()) : nullptr;
+  }
+
+  void makeTables(const Prepared &prepared, int64_t longest) {
+    for (int64_t index : prepared.tables) {
+      const Table &table = module.tables[index];
+      if (longest > table.rows)
+        throw Error("a sequence has " + std::to_string(longest) + " tokens, the model's max_length is " +
+                    std::to_string(table.rows));
+      const int64_t rows = tableRows(table, longest);
+      if (rows <= tableRowsMade[index])
+        continue;
+      const int64_t bytes = rows * table.dim * bytesOf(module.type);
+      std::unique_ptr<DeviceMemory> &memory = tableMemory[index];
+      memory.reset();
+      memory = allocate(bytes, "a table of positions");
+      if (device->isHost()) {
+        fillTable(table, rows, memory->data());
+      } else {
+        std::vector<char> values(bytes);
+        fillTable(table, rows, values.data());
+        device->copyToDevice(memory->data(), values.data(), bytes);
+      }
+      tables[index] = memory->data();
+      tableRowsMade[index] = rows;
+    }
+  }
+
+  void fillTable(const Table &table, int64_t rows, void *values) const {
+    const int64_t half = (table.dim + 1) / 2;
+    auto set = [&](int64_t p, int64_t column, double value) {
+      if (module.type == DType::F64)
+        static_cast<double *>(values)[p * table.dim + column] = value;
+      else
+        static_cast<float *>(values)[p * table.dim + column] = static_cast<float>(value);
+    };
+    for (int64_t i = 0; i < table.dim; i += 2) {
+      const double sine = std::pow(table.base, table.exponentMultiplier * i / table.dim),
+                   cosine = std::pow(table.base, table.exponentMultiplier * (i + table.cosineOffset) / table.dim);
+      for (int64_t p = 0; p < rows; ++p) {
+        set(p, table.halves ? i / 2 : i, std::sin(p / sine));
+        if (i + 1 < table.dim)
+          set(p, table.halves ? half + i / 2 : i + 1, std::cos(p / cosine));
+      }
+    }
+  }
+
+  void pack(const Prepared &prepared) {
+    int64_t missing = 0;
+    auto room = [](int64_t bytes) { return (bytes + 63) / 64 * 64; };
+    for (int64_t index : prepared.packed)
+      missing += packed[index] ? 0 : room(module.packed[index].bytes);
+    if (missing) {
+      packedMemory.push_back(allocate(missing, "packed weights"));
+      char *next = static_cast<char *>(packedMemory.back()->data());
+      for (int64_t index : prepared.packed)
+        if (!packed[index]) {
+          packed[index] = next;
+          next += room(module.packed[index].bytes);
+        }
+    }
+    if (prepared.run.program->name == updateProgram)
+      return;
+    packRuns.clear();
+    for (int64_t index : prepared.packed)
+      if (packedVersions[index] != version) {
+        const Packed &entry = module.packed[index];
+        packRuns.push_back({entry.kernel, entry.chunks, prepared.run.address(entry.source), packed[index]});
+        packedVersions[index] = version;
+      }
+    if (!packRuns.empty())
+      device->pack(packRuns);
+  }
+};
+
+Engine::Engine(int threads, std::string_view device) : Engine(openDevice(device), threads) {}
+Engine::Engine(std::unique_ptr<Device> device, int threads) {
+  const ImagePlan plan = device->plan();
+  state = std::make_unique<State>(std::move(device), plan, threads);
+}
+Engine::~Engine() = default;
+
+const Module &Engine::module() const { return state->module; }
+const Device &Engine::device() const { return *state->device; }
+Device &Engine::device() { return *state->device; }
+const ProgramRun &Engine::lastRun(std::string_view program) const { return state->prepare(program).run; }
+ThreadPool &Engine::pool() { return state->pool; }
+bool Engine::has(std::string_view program) const { return state->module.find(std::string(program)) != nullptr; }
+void Engine::profile(std::vector<LaunchTiming> *timings) { state->device->profile(timings); }
+
+void *Engine::parameters() { return state->onHost(state->parameters, "parameters"); }
+void Engine::takeParameters(MappedFile &&file, const char *begin) {
+  state->parameters.host.take(std::move(file), begin, state->blockBytes());
+  state->parameters.newer = State::Block::Newer::Neither;
+  parametersChanged();
+}
+void Engine::parametersChanged() {
+  ++state->version;
+  state->changedOnHost(state->parameters);
+}
+void *Engine::gradients() { return state->onHost(state->gradients, "gradients"); }
+void *Engine::moments1() { return state->onHost(state->moments1, "moments"); }
+void *Engine::moments2() { return state->onHost(state->moments2, "moments"); }
+void Engine::momentsChanged() {
+  state->changedOnHost(state->moments1);
+  state->changedOnHost(state->moments2);
+}
+
+void Engine::reserve(std::string_view program, const Counts &counts) {
+  State::Prepared &prepared = state->prepare(program);
+  state->layOut(prepared, counts);
+  state->makeTables(prepared, counts.longest);
+  state->placeBlocks(prepared);
+}
+
+void Engine::run(std::string_view program, const xfc_shape &shape, std::span<const Binding> bindings) {
+  State &s = *state;
+  State::Prepared &prepared = s.prepare(program);
+  ProgramRun &run = prepared.run;
+  s.bind(run, shape, bindings);
+  s.layOut(prepared, run.counts);
+  s.makeTables(prepared, run.counts.longest);
+  s.placeBlocks(prepared);
+  s.pack(prepared);
+  run.placement = s.placement;
+  s.device->run(run);
+  if (prepared.gradients)
+    s.changedOnDevice(s.gradients);
+  if (prepared.moments) {
+    s.changedOnDevice(s.moments1);
+    s.changedOnDevice(s.moments2);
+  }
+  if (program == updateProgram) {
+    s.changedOnDevice(s.parameters);
+    ++s.version;
+    for (int64_t index : prepared.packed)
+      s.packedVersions[index] = s.version;
+  }
+}
+
+void Engine::stage(std::string_view program, const xfc_shape &shape, std::span<const Binding> bindings) {
+  State &s = *state;
+  State::Prepared &prepared = s.prepare(program);
+  // A batch for which memory is laid out anew waits for its run.
+  if (s.device->isHost() || !prepared.planned || !within(countsOf(shape), prepared.run.capacity))
+    return;
+  prepared.next = prepared.run;
+  s.bind(prepared.next, shape, bindings);
+  prepared.next.placement = s.placement;
+  s.device->stage(prepared.next);
+}
+
+void *Engine::rows(std::string_view name, int64_t bytes) {
+  auto known = state->rows.find(name);
+  if (known == state->rows.end())
+    known = state->rows.emplace(name, nullptr).first;
+  std::unique_ptr<DeviceMemory> &memory = known->second;
+  if (!memory || memory->bytes() < bytes) {
+    memory.reset();
+    memory = state->allocate(bytes, "rows that steps hand on", /*sparse=*/true);
+  }
+  return memory->data();
+}
+
+void Engine::copyRows(std::string_view program, std::string_view name, void *rows, std::span<const int32_t> to) {
+  State::Prepared &prepared = state->prepare(program);
+  state->device->copyRows(prepared.run, outputOf(*prepared.run.program, name), rows, to);
+}
+
+void Engine::copyGradients(void *to) {
+  state->device->copyOnDevice(to, state->onDevice(state->gradients, "gradients"), state->blockBytes());
+}
+
+View Engine::output(std::string_view program, std::string_view name) const {
+  State::Prepared &prepared = state->prepare(program);
+  return state->device->output(prepared.run, outputOf(*prepared.run.program, name));
+}
+
+void Engine::fetch(std::string_view program, std::string_view name, std::unique_ptr<Readback> &into) {
+  State::Prepared &prepared = state->prepare(program);
+  state->device->fetch(prepared.run, outputOf(*prepared.run.program, name), into);
+}
+
+int64_t Engine::arenaBytes() const { return state->arena ? state->arena->bytes() : 0; }
+
+int64_t Engine::stateBytes() const {
+  const State &s = *state;
+  int64_t total = 0;
+  for (const State::Block *block : {&s.parameters, &s.gradients, &s.moments1, &s.moments2})
+    total += s.device->isHost() ? block->host.bytes() : block->device ? block->device->bytes() : 0;
+  for (const auto *list : {&s.packedMemory, &s.tableMemory})
+    for (const std::unique_ptr<DeviceMemory> &memory : *list)
+      total += memory ? memory->bytes() : 0;
+  return total;
+}
+
+int64_t Engine::deviceBytes() const {
+  int64_t total = arenaBytes() + stateBytes();
+  for (const auto &[name, memory] : state->rows)
+    total += memory->bytes();
+  return total;
+}
+
+} // namespace xfc

@@ -1,0 +1,90 @@
+// Runs the programs of an executable on a device: owns the parameter blocks, packed weights, tables, arena and threads.
+#pragma once
+
+#include "device/Device.h"
+#include "support/Error.h"
+#include <string_view>
+
+namespace xfc {
+
+class MappedFile;
+
+// Data the runtime gives a program: an input, a scalar or a state, under the argument's name.
+struct Binding {
+  std::string_view name;
+  void *data;
+  int64_t stride = 0;    // elements between rows; 0: the argument's own features
+  bool onDevice = false; // it is memory of rows()
+};
+
+class Engine {
+public:
+  // Picks the best image that this CPU, or with "cuda" the first GPU, can run; throws Error saying what is missing if
+  // there is none. The threads do the host's part of the work where a GPU does the rest.
+  explicit Engine(int threads, std::string_view device = "cpu");
+  Engine(std::unique_ptr<Device> device, int threads);
+  ~Engine();
+
+  const Module &module() const;
+  const Device &device() const;
+  Device &device();
+  // The last run of a program, for checks that go deeper than its results.
+  const ProgramRun &lastRun(std::string_view program) const;
+  ThreadPool &pool();
+
+  // The host's copy of the parameter block: module().parameterElements elements of module().type, zeroed at first. It
+  // is brought up to date by the call, and what is written to it counts once parametersChanged() says so.
+  void *parameters();
+  // The parameter block is this part of a file from now on, aligned to 64 bytes; what is written to it does not reach
+  // the file.
+  void takeParameters(MappedFile &&file, const char *begin);
+  // Must be called after the parameters were written from outside: packed weights are remade at the next run.
+  void parametersChanged();
+  // Copies of blocks laid out as the parameters, zeroed when first asked for. Gradients are only read.
+  void *gradients();
+  void *moments1();
+  void *moments2();
+  // Must be called after the moments were written from outside.
+  void momentsChanged();
+
+  bool has(std::string_view program) const;
+  // Makes the arena large enough for any batch within `counts`, so that later runs do not allocate.
+  void reserve(std::string_view program, const Counts &counts);
+  // Runs a program. Every argument of the program must be bound. Throws Error for a missing one.
+  // The program "update" marks the parameters as changed: packed weights that it did not write are stale.
+  void run(std::string_view program, const xfc_shape &shape, std::span<const Binding> bindings);
+  // Says early what run() will be given for this program next, so that it is copied while the device computes. Until
+  // that run the shape, the bindings and what they point at stay as they are. Asks for nothing: run() is right without
+  // it.
+  void stage(std::string_view program, const xfc_shape &shape, std::span<const Binding> bindings);
+  // A result of the last run of `program`.
+  View output(std::string_view program, std::string_view name) const;
+  // The same for whoever reads it after later runs: the copy starts now, and is waited for when it is looked at.
+  void fetch(std::string_view program, std::string_view name, std::unique_ptr<Readback> &into);
+
+  // Memory of the device for rows that runs hand on, as those of a cache: at least `bytes`, kept under the name until
+  // more is asked for. Its contents are undefined at first.
+  void *rows(std::string_view name, int64_t bytes);
+  // Rows of a result of the last run of `program`: row i becomes row to[i] of `rows`, dense rows in memory of the
+  // device.
+  void copyRows(std::string_view program, std::string_view name, void *rows, std::span<const int32_t> to);
+
+  // The gradients into such memory of as many bytes.
+  void copyGradients(void *to);
+
+  int64_t arenaBytes() const;
+  // Bytes of parameters, gradients, moments, packed weights and tables that the device now holds.
+  int64_t stateBytes() const;
+
+  // Bytes of all it holds on the device: the arena, state, and rows.
+  int64_t deviceBytes() const;
+
+  // Every launch is timed while a list is set.
+  void profile(std::vector<LaunchTiming> *timings);
+
+private:
+  struct State;
+  std::unique_ptr<State> state;
+};
+
+} // namespace xfc

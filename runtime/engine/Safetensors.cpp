@@ -1,0 +1,446 @@
+// safetensors: an 8-byte little-endian header size, a JSON header, and the tensors' bytes.
+#include "engine/Safetensors.h"
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+namespace xfc {
+
+static const std::map<std::string, int64_t> typeBytes = {{"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8},
+                                                         {"I32", 4}, {"I16", 2}, {"I8", 1},  {"U8", 1},   {"BOOL", 1}};
+
+TensorViews viewsOf(const Tensors &tensors) {
+  TensorViews views;
+  for (auto &[name, tensor] : tensors)
+    views.push_back(
+        {name, tensor.type, tensor.shape, {reinterpret_cast<const char *>(tensor.bytes.data()), tensor.bytes.size()}});
+  return views;
+}
+
+Tensors readSafetensors(const std::string &file, std::map<std::string, std::string> *metadata) {
+  const MappedFile contents(file);
+  Tensors tensors;
+  for (TensorView &view : parseSafetensors(contents.contents(), file, metadata))
+    tensors[view.name] = {std::move(view.type), std::move(view.shape), {view.bytes.begin(), view.bytes.end()}};
+  return tensors;
+}
+
+// The header's JSON. A parser keeps one of two equal keys and says nothing; here they are an error.
+static nlohmann::json parseHeader(std::string_view text, const std::function<void(const std::string &)> &bad) {
+  using Json = nlohmann::json;
+  std::vector<std::set<std::string>> keys; // of the objects that are open
+  auto watch = [&](int, Json::parse_event_t event, Json &value) {
+    if (event == Json::parse_event_t::object_start)
+      keys.emplace_back();
+    else if (event == Json::parse_event_t::object_end)
+      keys.pop_back();
+    else if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second)
+      bad("its header has '" + value.get<std::string>() + "' twice");
+    return true;
+  };
+  Json header = Json::parse(text, watch, false);
+  if (!header.is_object())
+    bad("its header is not a JSON object");
+  return header;
+}
+
+TensorViews parseSafetensors(std::string_view contents, const std::string &file,
+                             std::map<std::string, std::string> *metadata) {
+  auto bad = [&](const std::string &what) { throw Error(file + ": not a whole safetensors file: " + what); };
+  if (contents.size() < 8)
+    bad("it has " + std::to_string(contents.size()) + " bytes");
+  uint64_t headerSize;
+  std::memcpy(&headerSize, contents.data(), 8);
+  if (headerSize > contents.size() - 8)
+    bad("its header should have " + std::to_string(headerSize) + " bytes, but only " +
+        std::to_string(contents.size() - 8) + " follow");
+  const nlohmann::json header = parseHeader(contents.substr(8, headerSize), bad);
+  std::string_view data = contents.substr(8 + headerSize);
+  TensorViews tensors;
+  for (auto &[name, entry] : header.items()) {
+    if (name == "__metadata__") {
+      if (!entry.is_object())
+        bad("its __metadata__ is not a JSON object");
+      for (auto &[key, value] : entry.items()) {
+        if (!value.is_string())
+          bad("'" + key + "' of its __metadata__ is not a string");
+        if (metadata)
+          (*metadata)[key] = value.get<std::string>();
+      }
+      continue;
+    }
+    auto numbers = [&, &name = name, &entry = entry](const char *key) {
+      auto list = entry.is_object() ? entry.find(key) : entry.end();
+      if (list == entry.end() || !list->is_array())
+        bad("'" + name + "' has no list '" + key + "'");
+      std::vector<int64_t> result;
+      for (const nlohmann::json &number : *list) {
+        if (!number.is_number_unsigned() || number.get<uint64_t>() > std::numeric_limits<int64_t>::max())
+          bad("'" + name + "' has " + number.dump() + " in '" + key + "', which takes whole numbers from 0");
+        result.push_back(number.get<int64_t>());
+      }
+      return result;
+    };
+    TensorView tensor{name, {}, numbers("shape"), {}};
+    const std::vector<int64_t> offsets = numbers("data_offsets");
+    if (auto type = entry.find("dtype"); type != entry.end() && type->is_string())
+      tensor.type = type->get<std::string>();
+    else
+      bad("'" + name + "' has no string 'dtype'");
+    auto known = typeBytes.find(tensor.type);
+    if (known == typeBytes.end())
+      bad("'" + name + "' has the unknown type '" + tensor.type + "'");
+    uint64_t bytes = std::count(tensor.shape.begin(), tensor.shape.end(), 0) ? 0 : known->second;
+    for (int64_t extent : tensor.shape) {
+      if (bytes > 0 && bytes > data.size() / extent)
+        bad("'" + name + "' has a shape that does not fit the file");
+      bytes *= extent;
+    }
+    if (offsets.size() != 2 || offsets[0] > offsets[1] || static_cast<uint64_t>(offsets[1]) > data.size() ||
+        static_cast<uint64_t>(offsets[1] - offsets[0]) != bytes)
+      bad("the bytes of '" + name + "' lie outside it or do not match its shape");
+    tensor.bytes = data.substr(offsets[0], bytes);
+    tensors.push_back(std::move(tensor));
+  }
+  // Every byte belongs to one tensor.
+  auto begin = [&](const TensorView &tensor) { return static_cast<uint64_t>(tensor.bytes.data() - data.data()); };
+  std::sort(tensors.begin(), tensors.end(), [&](const TensorView &a, const TensorView &b) {
+    return std::pair(begin(a), a.bytes.size()) < std::pair(begin(b), b.bytes.size());
+  });
+  uint64_t end = 0;
+  for (const TensorView &tensor : tensors) {
+    if (begin(tensor) < end)
+      bad("the bytes of '" + tensor.name + "' begin inside another tensor's");
+    if (begin(tensor) > end)
+      bad(std::to_string(begin(tensor) - end) + " bytes before '" + tensor.name + "' belong to no tensor");
+    end += tensor.bytes.size();
+  }
+  if (end < data.size())
+    bad(std::to_string(data.size() - end) + " bytes follow the last tensor");
+  return tensors;
+}
+
+void writeSafetensors(const std::string &file, const TensorViews &tensors,
+                      const std::map<std::string, std::string> &metadata) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty())
+    header["__metadata__"] = metadata;
+  uint64_t offset = 0;
+  for (const TensorView &tensor : tensors) {
+    header[tensor.name] = {
+        {"dtype", tensor.type}, {"shape", tensor.shape}, {"data_offsets", {offset, offset + tensor.bytes.size()}}};
+    offset += tensor.bytes.size();
+  }
+  std::string text = header.dump();
+  text.append((64 - (8 + text.size()) % 64) % 64, ' ');
+  uint64_t size = text.size();
+  std::string contents;
+  contents.reserve(8 + size + offset);
+  contents.append(reinterpret_cast<const char *>(&size), 8);
+  contents += text;
+  for (const TensorView &tensor : tensors)
+    contents += tensor.bytes;
+  writeFile(file, contents);
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Weights
+//===--------------------------------------------------------------------------------------------------------===//
+
+static int64_t elementsOf(const std::vector<int64_t> &shape) {
+  int64_t elements = 1;
+  for (int64_t extent : shape)
+    elements *= extent;
+  return elements;
+}
+
+static std::string textOf(const std::vector<int64_t> &shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i)
+    text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+// How the bits of a type are read: those of NaN and infinity are ones in all of the exponent.
+namespace {
+struct F32 {
+  using Bits = uint32_t;
+  static constexpr Bits exponent = 0x7F800000;
+  static double number(Bits bits) { return std::bit_cast<float>(bits); }
+};
+struct F64 {
+  using Bits = uint64_t;
+  static constexpr Bits exponent = 0x7FF0000000000000;
+  static double number(Bits bits) { return std::bit_cast<double>(bits); }
+};
+struct BF16 {
+  using Bits = uint16_t;
+  static constexpr Bits exponent = 0x7F80;
+  static double number(Bits bits) { return F32::number(static_cast<uint32_t>(bits) << 16); }
+};
+struct F16 {
+  using Bits = uint16_t;
+  static constexpr Bits exponent = 0x7C00;
+  static double number(Bits bits) { // of finite ones
+    const int power = bits >> 10 & 31, fraction = bits & 1023;
+    const double value = power == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, power - 25);
+    return bits & 0x8000 ? -value : value;
+  }
+};
+} // namespace
+
+// Calls use(the tensor's type), one of those above. Only these hold weights: false for others.
+template <typename Use> static bool withType(const TensorView &tensor, Use use) {
+  if (tensor.type == "F32")
+    use(F32());
+  else if (tensor.type == "F64")
+    use(F64());
+  else if (tensor.type == "F16")
+    use(F16());
+  else if (tensor.type == "BF16")
+    use(BF16());
+  else
+    return false;
+  return true;
+}
+
+// Whether all of the tensor's numbers from `begin` to before `end` are.
+static bool areFinite(const TensorView &tensor, int64_t begin, int64_t end) {
+  bool finite = true;
+  withType(tensor, [&]<typename Type>(Type) {
+    typename Type::Bits bad = 0; // as wide as the numbers, so that the loop becomes vector code
+    for (int64_t i = begin; i < end; ++i) {
+      typename Type::Bits bits;
+      std::memcpy(&bits, tensor.bytes.data() + i * sizeof bits, sizeof bits);
+      bad |= (bits & Type::exponent) == Type::exponent;
+    }
+    finite = bad == 0;
+  });
+  return finite;
+}
+
+// Calls use(i, number) for those numbers, which are finite.
+template <typename Use> static void eachNumber(const TensorView &tensor, int64_t begin, int64_t end, Use use) {
+  withType(tensor, [&]<typename Type>(Type) {
+    for (int64_t i = begin; i < end; ++i) {
+      typename Type::Bits bits;
+      std::memcpy(&bits, tensor.bytes.data() + i * sizeof bits, sizeof bits);
+      use(i, Type::number(bits));
+    }
+  });
+}
+
+// Calls body(which tensor, begin, end) for parts of their numbers, on all threads of the pool.
+template <typename Body>
+static void inParts(ThreadPool &pool, const std::vector<const TensorView *> &tensors, Body body) {
+  struct Part {
+    size_t tensor;
+    int64_t begin, end;
+  };
+  constexpr int64_t most = 1 << 18;
+  std::vector<Part> parts;
+  for (size_t i = 0; i < tensors.size(); ++i)
+    for (int64_t begin = 0, count = elementsOf(tensors[i]->shape); begin < count; begin += most)
+      parts.push_back({i, begin, std::min(begin + most, count)});
+  auto run = [&](int64_t part) { body(parts[part].tensor, parts[part].begin, parts[part].end); };
+  pool.run([](void *context, int64_t part, int) { (*static_cast<decltype(run) *>(context))(part); }, &run,
+           static_cast<int64_t>(parts.size()));
+}
+
+// The tensor of each parameter, after everything that can be wrong with them was looked at.
+static std::vector<const TensorView *> parametersAmong(Engine &engine, const TensorViews &tensors,
+                                                       const std::string &file) {
+  const Module &module = engine.module();
+  std::map<std::string_view, const TensorView *> byName;
+  for (const TensorView &tensor : tensors)
+    byName[tensor.name] = &tensor;
+  std::vector<const TensorView *> stored, used;                        // of each parameter; under any name
+  std::vector<std::pair<const TensorView *, const TensorView *>> tied; // two names of one parameter
+  for (const Parameter &parameter : module.parameters) {
+    std::vector<std::string> names = {parameter.name};
+    names.insert(names.end(), parameter.aliases.begin(), parameter.aliases.end());
+    const TensorView *first = nullptr;
+    for (const std::string &name : names) {
+      auto found = byName.find(name);
+      if (found == byName.end())
+        continue;
+      const TensorView &tensor = *found->second;
+      byName.erase(found);
+      if (tensor.shape != parameter.shape)
+        throw Error(file + ": '" + name + "' has shape " + textOf(tensor.shape) + ", the model '" + module.model +
+                    "' expects " + textOf(parameter.shape));
+      if (!withType(tensor, [](auto) {}))
+        throw Error(file + ": '" + name + "' has type " + tensor.type + "; weights are F32, F64, F16 or BF16");
+      used.push_back(&tensor);
+      if (first)
+        tied.push_back({first, &tensor});
+      else
+        stored.push_back(first = &tensor);
+    }
+    if (!first)
+      throw Error(file + ": '" + parameter.name + "' " + textOf(parameter.shape) +
+                  " is missing; these are not weights of the model '" + module.model + "'");
+  }
+  if (!byName.empty())
+    throw Error(file + ": '" + std::string(byName.begin()->first) + "' is no parameter of the model '" + module.model +
+                "'");
+
+  std::vector<std::atomic<bool>> damaged(used.size());
+  inParts(engine.pool(), used, [&](size_t which, int64_t begin, int64_t end) {
+    if (!areFinite(*used[which], begin, end))
+      damaged[which] = true;
+  });
+  for (size_t i = 0; i < used.size(); ++i)
+    if (damaged[i])
+      throw Error(file + ": '" + used[i]->name +
+                  "' holds NaN or infinity; the weights are damaged or training diverged");
+  for (auto [first, second] : tied) {
+    std::vector<double> values(elementsOf(first->shape));
+    eachNumber(*first, 0, values.size(), [&](int64_t i, double number) { values[i] = number; });
+    bool equal = true;
+    eachNumber(*second, 0, values.size(), [&](int64_t i, double number) { equal &= values[i] == number; });
+    if (!equal)
+      throw Error(file + ": '" + first->name + "' and '" + second->name + "' differ, but the model '" + module.model +
+                  "' ties them");
+  }
+  return stored;
+}
+
+static const char *typeName(const Module &module) { return module.type == DType::F64 ? "F64" : "F32"; }
+
+// Where the block of parameters begins if the tensors lie as in one, inside `contents`; else null.
+static const char *blockOf(const Module &module, const std::vector<const TensorView *> &stored,
+                           std::string_view contents) {
+  constexpr int64_t line = 64;
+  const int64_t element = bytesOf(module.type);
+  const char *begin = nullptr;
+  for (size_t i = 0; i < stored.size(); ++i) {
+    const int64_t offset = module.parameters[i].offset * element, place = stored[i]->bytes.data() - contents.data();
+    const char *block = contents.data() + (place - offset);
+    if (stored[i]->type != typeName(module) || place < offset || (begin && block != begin))
+      return nullptr;
+    begin = block;
+  }
+  // The last line of the block may be longer than the file.
+  const bool aligned = reinterpret_cast<uintptr_t>(begin) % line == 0;
+  return begin && aligned && begin + module.parameterElements * element < contents.data() + contents.size() + line
+             ? begin
+             : nullptr;
+}
+
+static void copyParameters(Engine &engine, const std::vector<const TensorView *> &stored) {
+  const Module &module = engine.module();
+  auto copy = [&]<typename T>(T *parameters) {
+    inParts(engine.pool(), stored, [&](size_t which, int64_t begin, int64_t end) {
+      T *to = parameters + module.parameters[which].offset;
+      eachNumber(*stored[which], begin, end, [&](int64_t i, double number) { to[i] = static_cast<T>(number); });
+    });
+  };
+  if (module.type == DType::F64)
+    copy(static_cast<double *>(engine.parameters()));
+  else
+    copy(static_cast<float *>(engine.parameters()));
+  engine.parametersChanged();
+}
+
+void loadWeights(Engine &engine, const std::string &file) { loadWeights(engine, MappedFile(file), file); }
+
+void loadWeights(Engine &engine, MappedFile contents, const std::string &file) {
+  const TensorViews tensors = parseSafetensors(contents.contents(), file);
+  const std::vector<const TensorView *> stored = parametersAmong(engine, tensors, file);
+  if (const char *block = blockOf(engine.module(), stored, contents.contents()))
+    engine.takeParameters(std::move(contents), block);
+  else
+    copyParameters(engine, stored);
+}
+
+void loadWeights(Engine &engine, const TensorViews &tensors, const std::string &file) {
+  copyParameters(engine, parametersAmong(engine, tensors, file));
+}
+
+TensorViews weights(Engine &engine) {
+  const Module &module = engine.module();
+  const int64_t size = bytesOf(module.type);
+  TensorViews tensors;
+  for (const Parameter &parameter : module.parameters)
+    tensors.push_back({parameter.name,
+                       typeName(module),
+                       parameter.shape,
+                       {static_cast<const char *>(engine.parameters()) + parameter.offset * size,
+                        static_cast<size_t>(elementsOf(parameter.shape) * size)}});
+  return tensors;
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Initialization
+//===--------------------------------------------------------------------------------------------------------===//
+
+// Numbers in [0, 1) from Philox keyed by the seed and the parameter's name, so that a parameter's values do not
+// depend on which others the model has.
+namespace {
+class Uniform {
+public:
+  Uniform(uint64_t seed, const std::string &name) {
+    uint64_t hash = 0xcbf29ce484222325ull; // FNV-1a
+    for (char c : name)
+      hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+    key[0] = static_cast<uint32_t>(seed ^ hash);
+    key[1] = static_cast<uint32_t>((seed ^ hash) >> 32);
+  }
+  double next() {
+    if (used == 4) {
+      uint32_t counter[4] = {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), 0, 0};
+      xfc_philox(counter, key, words);
+      ++block;
+      used = 0;
+    }
+    return (words[used++] + 0.5) / 4294967296.0;
+  }
+
+private:
+  uint32_t key[2], words[4];
+  int used = 4;
+  uint64_t block = 0;
+};
+} // namespace
+
+void initializeParameters(Engine &engine, uint64_t seed) {
+  const Module &module = engine.module();
+  for (const Parameter &parameter : module.parameters) {
+    Uniform uniform(seed, parameter.name);
+    auto bounded = [&](double bound) { return (2 * uniform.next() - 1) * bound; };
+    // Box and Muller; one of the pair is enough here.
+    auto normal = [&] {
+      double radius = std::sqrt(-2 * std::log(uniform.next()));
+      return radius * std::cos(2 * M_PI * uniform.next());
+    };
+    const double in = std::max<int64_t>(1, parameter.fanIn), out = std::max<int64_t>(1, parameter.fanOut);
+    for (int64_t i = 0; i < elementsOf(parameter.shape); ++i) {
+      double value = 0;
+      if (parameter.init == "xavier_uniform")
+        value = bounded(std::sqrt(6 / (in + out)));
+      else if (parameter.init == "fan_in_uniform")
+        value = bounded(1 / std::sqrt(in));
+      else if (parameter.init == "normal")
+        value = normal();
+      else if (parameter.init == "scaled_normal")
+        value = normal() / std::sqrt(static_cast<double>(parameter.shape.back()));
+      else if (parameter.init == "one")
+        value = 1;
+      if (module.type == DType::F64)
+        static_cast<double *>(engine.parameters())[parameter.offset + i] = value;
+      else
+        static_cast<float *>(engine.parameters())[parameter.offset + i] = static_cast<float>(value);
+    }
+  }
+  engine.parametersChanged();
+}
+
+} // namespace xfc

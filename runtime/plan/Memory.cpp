@@ -1,0 +1,114 @@
+// The arithmetic of memory.
+#include "plan/Memory.h"
+#include "plan/StagingLayout.h"
+#include "support/Error.h"
+#include <algorithm>
+#include <set>
+
+namespace xfc {
+
+void tooLarge() { throw Error("batches of these sizes take more memory than any machine has; use smaller ones"); }
+
+int64_t product(std::initializer_list<int64_t> sizes) {
+  int64_t total = 1;
+  for (int64_t size : sizes)
+    if (__builtin_mul_overflow(total, size, &total) || total > largestSize)
+      tooLarge();
+  return total;
+}
+
+Counts batchCounts(int64_t tokens, int64_t length) {
+  Counts counts;
+  int64_t sequences = tokens / length + (tokens % length != 0);
+  for (int set : {XFC_SOURCE, XFC_TARGET}) {
+    counts.rows[set] = tokens;
+    counts.sequences[set] = sequences;
+  }
+  for (int relation : {XFC_SOURCE_SOURCE, XFC_TARGET_TARGET, XFC_TARGET_SOURCE})
+    for (int kind = 0; kind < 4; ++kind)
+      counts.pairs[relation * 4 + kind] = product({tokens, length});
+  counts.longest = length;
+  return counts;
+}
+
+Counts decodeCounts(int64_t sentences, int64_t length, int64_t hypotheses, int64_t longest) {
+  Counts counts;
+  counts.rows[XFC_SOURCE] = product({sentences, length});
+  counts.sequences[XFC_SOURCE] = sentences;
+  counts.rows[XFC_TARGET] = counts.sequences[XFC_TARGET] = hypotheses;
+  counts.rows[XFC_CACHE] = product({hypotheses, longest});
+  for (int kind = 0; kind < 4; ++kind) {
+    counts.pairs[XFC_SOURCE_SOURCE * 4 + kind] = product({sentences, length, length});
+    counts.pairs[XFC_TARGET_SOURCE * 4 + kind] = product({hypotheses, length});
+    counts.pairs[XFC_TARGET_CACHE * 4 + kind] = product({hypotheses, longest});
+  }
+  counts.longest = std::max(length, longest);
+  return counts;
+}
+
+int64_t tableRows(const Table &table, int64_t longest) {
+  int64_t rows = 64;
+  while (rows < longest)
+    rows *= 2;
+  return std::min(rows, table.rows);
+}
+
+Memory larger(const Memory &a, const Memory &b) {
+  Memory memory;
+  for (auto part : {&Memory::parameters, &Memory::gradients, &Memory::moments, &Memory::packed, &Memory::tables,
+                    &Memory::arena, &Memory::scratch, &Memory::held, &Memory::batches})
+    memory.*part = std::max(a.*part, b.*part);
+  return memory;
+}
+
+Memory predictMemory(const Module &module, const std::vector<std::string> &programs, const Counts &counts,
+                     int threads) {
+  Memory memory;
+  const int64_t block = module.parameterElements * bytesOf(module.type);
+  memory.parameters = block;
+  std::set<int64_t> packed, tables;
+  bool gradients = false, moments = false;
+  int64_t scratch = 0;
+  for (const std::string &name : programs) {
+    const Program *program = module.find(name);
+    if (!program)
+      throw Error("this executable has no program '" + name + "'");
+    memory.arena = std::max(memory.arena, plan(*program, counts).bytes);
+    auto isState = [](const Argument &argument) { return argument.role == Argument::Role::State; };
+    const bool hasState = std::any_of(program->arguments.begin(), program->arguments.end(), isState);
+    std::vector<bool> onDevice;
+    for (const Argument &argument : program->arguments) {
+      const bool kept = hasState && (isState(argument) || argument.set == XFC_SOURCE);
+      onDevice.push_back(kept);
+      if (kept)
+        memory.held +=
+            product({argument.set < 0 ? 1 : counts.rows[argument.set], featuresOf(argument), bytesOf(argument.type)});
+    }
+    if (threads == 0)
+      memory.batches += 2 * StagingLayout(*program, counts, onDevice).bytes + // one runs, one is staged
+                        callBytes(*program);
+    for (const Step &step : program->steps) {
+      scratch = std::max(scratch, module.kernels[step.kernel].scratch);
+      for (const Place &place : step.buffers) {
+        if (place.kind == Place::Kind::Packed)
+          packed.insert(place.index);
+        else if (place.kind == Place::Kind::Table)
+          tables.insert(place.index);
+        gradients |= place.kind == Place::Kind::Gradients;
+        moments |= place.kind == Place::Kind::Moments1 || place.kind == Place::Kind::Moments2;
+      }
+    }
+  }
+  memory.gradients = gradients ? block : 0;
+  memory.moments = moments ? 2 * block : 0;
+  for (int64_t index : packed) {
+    memory.packed += module.packed[index].bytes;
+    scratch = std::max(scratch, module.kernels[module.packed[index].kernel].scratch);
+  }
+  for (int64_t index : tables)
+    memory.tables += tableRows(module.tables[index], counts.longest) * module.tables[index].dim * bytesOf(module.type);
+  memory.scratch = scratch * threads;
+  return memory;
+}
+
+} // namespace xfc

@@ -1,0 +1,622 @@
+// Plans: sizes, serialization, text, and the planner.
+#include "plan/Plan.h"
+#include "plan/Memory.h"
+#include "support/Error.h"
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <sstream>
+#include <type_traits>
+#include <utility>
+
+namespace xfc {
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Sizes
+//===--------------------------------------------------------------------------------------------------------===//
+
+Counts countsOf(const xfc_shape &shape) {
+  Counts counts;
+  for (int set = 0; set < XFC_ROW_SETS; ++set) {
+    const xfc_rows &rows = shape.sets[set];
+    counts.rows[set] = rows.rows;
+    counts.sequences[set] = rows.sequences;
+    for (int64_t i = 0; rows.positions && i < rows.rows; ++i)
+      counts.longest = std::max<int64_t>(counts.longest, rows.positions[i] + 1);
+  }
+  for (int i = 0; i < XFC_KEY_STRUCTURES; ++i)
+    counts.pairs[i] = shape.keys[i].pairs;
+  return counts;
+}
+
+static int64_t elementsOf(const std::vector<int64_t> &shape) {
+  return std::accumulate(shape.begin(), shape.end(), int64_t(1), std::multiplies<>());
+}
+int64_t featuresOf(const Argument &argument) { return elementsOf(argument.shape); }
+int64_t featuresOf(const Output &output) { return elementsOf(output.shape); }
+
+Counts larger(const Counts &a, const Counts &b) {
+  Counts counts = a;
+  for (int set = 0; set < XFC_ROW_SETS; ++set) {
+    counts.rows[set] = std::max(a.rows[set], b.rows[set]);
+    counts.sequences[set] = std::max(a.sequences[set], b.sequences[set]);
+  }
+  for (int keys = 0; keys < XFC_KEY_STRUCTURES; ++keys)
+    counts.pairs[keys] = std::max(a.pairs[keys], b.pairs[keys]);
+  counts.longest = std::max(a.longest, b.longest);
+  return counts;
+}
+
+bool within(const Counts &counts, const Counts &limit) {
+  for (int set = 0; set < XFC_ROW_SETS; ++set)
+    if (counts.rows[set] > limit.rows[set] || counts.sequences[set] > limit.sequences[set])
+      return false;
+  for (int keys = 0; keys < XFC_KEY_STRUCTURES; ++keys)
+    if (counts.pairs[keys] > limit.pairs[keys])
+      return false;
+  return true;
+}
+
+int64_t evaluate(const Size &size, const Counts &counts) {
+  int64_t total = size.constant;
+  auto add = [&](int64_t coefficient, int64_t count) {
+    if (int64_t term; __builtin_mul_overflow(coefficient, count, &term) || __builtin_add_overflow(total, term, &total))
+      tooLarge();
+  };
+  for (int i = 0; i < XFC_ROW_SETS; ++i) {
+    add(size.rows[i], counts.rows[i]);
+    add(size.sequences[i], counts.sequences[i]);
+    if (counts.rows[i] > chunkRows)
+      add(size.chunks[i], (counts.rows[i] - 1) / chunkRows + 1);
+  }
+  for (int i = 0; i < XFC_KEY_STRUCTURES; ++i)
+    add(size.pairs[i], counts.pairs[i]);
+  return total;
+}
+
+const Program *Module::find(const std::string &program) const {
+  for (const Program &candidate : programs)
+    if (candidate.name == program)
+      return &candidate;
+  return nullptr;
+}
+
+std::vector<std::string> Module::computeTypes(const std::string &program) const {
+  std::vector<std::string> types;
+  for (const Program &candidate : programs)
+    if (candidate.name == program)
+      types.insert(types.begin(), compute);
+    else if (candidate.name.starts_with(program + "."))
+      types.push_back(candidate.name.substr(program.size() + 1));
+  return types;
+}
+
+std::string Module::variant(const std::string &program, const std::string &type) const {
+  if (type.empty() || type == compute)
+    return program;
+  const std::vector<std::string> types = computeTypes(program);
+  if (std::find(types.begin(), types.end(), type) != types.end())
+    return program + "." + type;
+  std::string known;
+  for (const std::string &other : types)
+    known += (known.empty() ? "" : " or ") + other;
+  throw Error("--compute-type " + type + ": this executable decodes in " + known +
+              " only; name that, or compile the model with --dtype f32 for a choice");
+}
+
+const Program *Module::stepProgram(int64_t best, const std::string &type) const {
+  if (!find("decode_step"))
+    return nullptr;
+  if (best > 0 && find("decode_candidates"))
+    if (const Program *program = find(variant("decode_candidates", type)))
+      for (const Output &output : program->outputs)
+        if (output.name == "tokens" && best <= output.shape.at(0))
+          return program;
+  return find(variant("decode_step", type));
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Serialization: one field after the other in the order of the structs
+//===--------------------------------------------------------------------------------------------------------===//
+
+namespace {
+
+[[noreturn]] void damaged() { throw Error("the plan inside this executable is damaged; compile the model again"); }
+
+// Whole numbers take seven bits a byte, the lowest first, the sign in bit 0, so that most take one byte (LEB128 of the
+// zigzag of protocol buffers). A list is its length and its items.
+class Writer {
+public:
+  std::vector<uint8_t> bytes;
+  template <typename T> void number(T value) {
+    const int64_t whole = static_cast<int64_t>(value);
+    uint64_t bits = static_cast<uint64_t>(whole) << 1 ^ static_cast<uint64_t>(whole >> 63);
+    for (; bits >= 0x80; bits >>= 7)
+      bytes.push_back(static_cast<uint8_t>(bits | 0x80));
+    bytes.push_back(static_cast<uint8_t>(bits));
+  }
+  void raw(const void *from, size_t size) {
+    const auto *begin = static_cast<const uint8_t *>(from);
+    bytes.insert(bytes.end(), begin, begin + size);
+  }
+  template <typename List> void length(List &list) { number(list.size()); }
+};
+
+// Nothing is converted: a number that its field cannot hold is damage.
+class Reader {
+public:
+  Reader(const uint8_t *bytes, size_t size) : next(bytes), end(bytes + size) {}
+  template <typename T> void number(T &value) {
+    uint64_t bits = 0;
+    for (int shift = 0;; shift += 7) {
+      if (next == end || shift > 63 || (shift == 63 && *next > 1))
+        damaged();
+      bits |= static_cast<uint64_t>(*next & 0x7F) << shift;
+      if (*next++ < 0x80)
+        break;
+    }
+    const int64_t whole = static_cast<int64_t>(bits >> 1) ^ -static_cast<int64_t>(bits & 1);
+    if constexpr (std::is_same_v<T, bool>) {
+      if (whole != 0 && whole != 1)
+        damaged();
+    } else if constexpr (std::is_enum_v<T>) {
+      if (!std::in_range<std::underlying_type_t<T>>(whole))
+        damaged();
+    } else if (!std::in_range<T>(whole)) {
+      damaged();
+    }
+    value = static_cast<T>(whole);
+  }
+  void raw(void *to, size_t size) {
+    if (size > static_cast<size_t>(end - next))
+      damaged();
+    std::copy_n(next, size, static_cast<uint8_t *>(to));
+    next += size;
+  }
+  // An item takes a byte or more: a length beyond what is left is damage, and is not allocated.
+  template <typename List> void length(List &list) {
+    size_t size;
+    number(size);
+    if (size > static_cast<size_t>(end - next))
+      damaged();
+    list.resize(size);
+  }
+  void finish() const {
+    if (next != end)
+      damaged();
+  }
+
+private:
+  const uint8_t *next, *end;
+};
+
+// One description of a struct's fields serves both directions.
+template <typename Direction> struct Archive : Direction {
+  using Direction::Direction;
+  template <typename... T> void operator()(T &...values) { (value(values), ...); }
+
+private:
+  template <typename T> void value(T &value) {
+    if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
+      this->number(value);
+    } else if constexpr (std::is_floating_point_v<T>) {
+      this->raw(&value, sizeof value);
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      this->length(value);
+      this->raw(value.data(), value.size());
+    } else if constexpr (requires { value.resize(1); }) {
+      this->length(value);
+      for (auto &item : value)
+        this->value(item);
+    } else {
+      fields(*this, value);
+    }
+  }
+};
+
+// Few terms of a size are not zero: a mask says which, and they follow.
+template <typename Direction> void fields(Archive<Direction> &archive, Size &size) {
+  uint32_t mask = 0;
+  auto eachTerm = [&](auto use) {
+    uint32_t bit = 1;
+    auto next = [&](int64_t &term) {
+      use(term, bit);
+      bit <<= 1;
+    };
+    next(size.constant);
+    std::for_each(std::begin(size.rows), std::end(size.rows), next);
+    std::for_each(std::begin(size.pairs), std::end(size.pairs), next);
+    std::for_each(std::begin(size.sequences), std::end(size.sequences), next);
+    std::for_each(std::begin(size.chunks), std::end(size.chunks), next);
+  };
+  eachTerm([&](int64_t &term, uint32_t bit) { mask |= term != 0 ? bit : 0; });
+  archive(mask);
+  eachTerm([&](int64_t &term, uint32_t bit) {
+    if (mask & bit)
+      archive(term);
+    mask &= ~bit;
+  });
+  if (mask != 0)
+    damaged();
+}
+
+template <typename Direction> void fields(Archive<Direction> &archive, Place &place) {
+  archive(place.kind, place.index, place.offset);
+}
+
+template <typename Direction> void fields(Archive<Direction> &archive, Argument &argument) {
+  archive(argument.name, argument.role, argument.type, argument.set, argument.shape);
+}
+
+template <typename Direction> void fields(Archive<Direction> &archive, Output &output) {
+  archive(output.name, output.place, output.type, output.set, output.keys, output.shape, output.stride);
+}
+
+template <typename Direction> void fields(Archive<Direction> &archive, Buffer &buffer) {
+  archive(buffer.size, buffer.first, buffer.last);
+}
+
+template <typename Direction> void fields(Archive<Direction> &archive, Step &step) {
+  archive(step.kernel, step.set, step.keySet, step.keys, step.buffers, step.strides, step.immediates, step.elements,
+          step.flops, step.traffic, step.location);
+}
+
+template <typename Direction> void fields(Archive<Direction> &archive, Program &program) {
+  archive(program.name, program.rowByRow, program.arguments, program.outputs, program.buffers, program.steps);
+}
+
+template <typename Direction> void fields(Archive<Direction> &archive, Parameter &parameter) {
+  archive(parameter.name, parameter.aliases, parameter.shape, parameter.offset, parameter.init, parameter.fanIn,
+          parameter.fanOut);
+}
+
+template <typename Direction> void fields(Archive<Direction> &archive, Packed &packed) {
+  archive(packed.kernel, packed.source, packed.bytes, packed.chunks);
+}
+
+template <typename Direction> void fields(Archive<Direction> &archive, Table &table) {
+  archive(table.rows, table.dim, table.base, table.exponentMultiplier, table.cosineOffset, table.halves);
+}
+
+template <typename Direction> void fields(Archive<Direction> &archive, Kernel &kernel) {
+  archive(kernel.name, kernel.partition.unit, kernel.partition.per, kernel.partition.times, kernel.scratch,
+          kernel.threads, kernel.few, kernel.fewRows, kernel.merge);
+}
+
+template <typename Direction> void fields(Archive<Direction> &archive, Module &module) {
+  archive(module.model, module.hash, module.description, module.type, module.compute, module.parameterElements,
+          module.sourceVocab, module.targetVocab, module.sourceDim, module.targetDim, module.maxLength,
+          module.maxTargetLength, module.hasDecoder, module.pad, module.unk, module.bos, module.eos, module.start,
+          module.sourceEos, module.parameters, module.packed, module.tables, module.kernels, module.programs);
+}
+
+// Every index must point at something, and every size and offset lie within what it measures.
+class Checker {
+public:
+  explicit Checker(const Module &module) : module(module) {}
+
+  void run() const {
+    type(module.type);
+    number(module.parameterElements);
+    for (int64_t value : {module.sourceVocab, module.targetVocab, module.sourceDim, module.targetDim, module.maxLength,
+                          module.maxTargetLength})
+      within(value, 0, std::numeric_limits<int32_t>::max());
+    for (int64_t id : {module.pad, module.unk, module.bos, module.eos, module.start})
+      within(id, -1, std::numeric_limits<int32_t>::max());
+    for (const Parameter &parameter : module.parameters) {
+      within(parameter.offset, 0, module.parameterElements);
+      within(elements(parameter.shape), 0, module.parameterElements - parameter.offset);
+      number(parameter.fanIn);
+      number(parameter.fanOut);
+    }
+    for (const Kernel &kernel : module.kernels) {
+      within(kernel.partition.unit, Partition::Unit::Elements);
+      within(kernel.partition.per, 1, largestSize);
+      within(kernel.partition.times, 1, largestSize);
+      number(kernel.scratch);
+      within(kernel.threads, 0, 1024);
+      other(kernel.few);
+      number(kernel.fewRows);
+      other(kernel.merge);
+    }
+    for (const Packed &packed : module.packed) {
+      index(packed.kernel, module.kernels);
+      place(packed.source, Program());
+      number(packed.bytes);
+      number(packed.chunks);
+    }
+    for (const Table &table : module.tables) {
+      within(table.rows, 0, std::numeric_limits<int32_t>::max());
+      within(table.dim, 0, std::numeric_limits<int32_t>::max());
+      require(std::isfinite(table.base) && table.base > 0 && std::isfinite(table.exponentMultiplier) &&
+              std::isfinite(table.cosineOffset));
+    }
+    for (const Program &each : module.programs)
+      program(each);
+  }
+
+private:
+  static void require(bool holds) {
+    if (!holds)
+      damaged();
+  }
+  static void within(int64_t value, int64_t low, int64_t high) { require(low <= value && value <= high); }
+  template <typename Enum> static std::enable_if_t<std::is_enum_v<Enum>> within(Enum value, Enum last) {
+    require(value <= last);
+  }
+  static void number(int64_t value) { within(value, 0, largestSize); }
+  static void type(DType type) { within(type, DType::I32); }
+  template <typename T> static void index(int64_t i, const std::vector<T> &list) {
+    require(0 <= i && static_cast<size_t>(i) < list.size());
+  }
+  // A kernel that belongs to another and has none of its own, or -1.
+  void other(int32_t kernel) const {
+    if (kernel == -1)
+      return;
+    index(kernel, module.kernels);
+    require(module.kernels[kernel].few == -1 && module.kernels[kernel].merge == -1);
+  }
+  static void size(const Size &size) {
+    number(size.constant);
+    for (int i = 0; i < XFC_ROW_SETS; ++i) {
+      number(size.rows[i]);
+      number(size.sequences[i]);
+      number(size.chunks[i]);
+    }
+    for (int64_t pairs : size.pairs)
+      number(pairs);
+  }
+  static int64_t elements(const std::vector<int64_t> &shape) {
+    int64_t product = 1;
+    for (int64_t extent : shape) {
+      within(extent, 0, largestSize / std::max<int64_t>(product, 1));
+      product *= extent;
+    }
+    return product;
+  }
+
+  // An offset begins something that is there: a tensor of a block, or columns of a row.
+  void place(const Place &place, const Program &program) const {
+    using Kind = Place::Kind;
+    within(place.kind, Kind::None);
+    int64_t bytes = 0;
+    switch (place.kind) {
+    case Kind::Arena: {
+      index(place.index, program.buffers);
+      Counts one; // of everything: the bytes of a row where the buffer has rows
+      for (int64_t *counts : {one.rows, one.sequences})
+        std::fill_n(counts, XFC_ROW_SETS, 1);
+      std::fill_n(one.pairs, XFC_KEY_STRUCTURES, 1);
+      bytes = evaluate(program.buffers[place.index].size, one);
+      break;
+    }
+    case Kind::Parameters:
+    case Kind::Gradients:
+    case Kind::Moments1:
+    case Kind::Moments2:
+      require(place.index == 0);
+      bytes = module.parameterElements * bytesOf(module.type);
+      break;
+    case Kind::Packed:
+      index(place.index, module.packed);
+      break;
+    case Kind::Table:
+      index(place.index, module.tables);
+      break;
+    case Kind::Argument: {
+      index(place.index, program.arguments);
+      const Argument &argument = program.arguments[place.index];
+      bytes = elements(argument.shape) * bytesOf(argument.type);
+      break;
+    }
+    case Kind::None:
+      require(place.index == 0);
+      break;
+    }
+    within(place.offset, 0, std::max<int64_t>(bytes - 1, 0));
+  }
+
+  void program(const Program &program) const {
+    const int64_t steps = static_cast<int64_t>(program.steps.size());
+    for (const Argument &argument : program.arguments) {
+      within(argument.role, Argument::Role::State);
+      type(argument.type);
+      within(argument.set, -1, XFC_ROW_SETS - 1);
+      elements(argument.shape);
+    }
+    for (const Buffer &buffer : program.buffers) {
+      size(buffer.size);
+      within(buffer.last, 0, steps);
+      within(buffer.first, 0, buffer.last);
+    }
+    for (const Output &output : program.outputs) {
+      place(output.place, program);
+      type(output.type);
+      within(output.set, -1, XFC_ROW_SETS - 1);
+      within(output.keys, -1, XFC_KEY_STRUCTURES - 1);
+      elements(output.shape);
+      number(output.stride);
+    }
+    for (const Step &step : program.steps) {
+      index(step.kernel, module.kernels);
+      within(step.set, 0, XFC_ROW_SETS - 1);
+      within(step.keySet, 0, XFC_ROW_SETS - 1);
+      within(step.keys, -1, XFC_KEY_STRUCTURES - 1);
+      require(step.buffers.size() == step.strides.size());
+      for (const Place &each : step.buffers)
+        place(each, program);
+      for (int64_t stride : step.strides)
+        number(stride);
+      number(step.elements);
+      size(step.flops);
+      size(step.traffic);
+    }
+  }
+
+  const Module &module;
+};
+
+} // namespace
+
+std::vector<uint8_t> serialize(const Module &module) {
+  Archive<Writer> archive;
+  archive.number(XFC_ABI_VERSION);
+  Module copy = module;
+  archive(copy);
+  return std::move(archive.bytes);
+}
+
+Module deserialize(const uint8_t *bytes, uint64_t size) {
+  Archive<Reader> archive(bytes, size);
+  int64_t version;
+  archive(version);
+  if (version != XFC_ABI_VERSION)
+    throw Error("this executable was compiled for version " + std::to_string(version) +
+                " of the runtime, which is version " + std::to_string(XFC_ABI_VERSION) + "; compile the model again");
+  Module module;
+  archive(module);
+  archive.finish();
+  Checker(module).run();
+  return module;
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Text
+//===--------------------------------------------------------------------------------------------------------===//
+
+namespace {
+
+const char *const setNames[] = {"source", "target", "cache"};
+
+std::string text(const Size &size) {
+  std::string result;
+  auto term = [&](int64_t coefficient, const std::string &what) {
+    if (coefficient)
+      result += (result.empty() ? "" : " + ") + std::to_string(coefficient) + what;
+  };
+  term(size.constant, "");
+  for (int i = 0; i < XFC_ROW_SETS; ++i) {
+    term(size.rows[i], std::string(" ") + setNames[i]);
+    term(size.sequences[i], std::string(" ") + setNames[i] + " sequences");
+    term(size.chunks[i], std::string(" ") + setNames[i] + " chunks");
+  }
+  for (int i = 0; i < XFC_KEY_STRUCTURES; ++i)
+    term(size.pairs[i], " pairs" + std::to_string(i));
+  return result.empty() ? "0" : result;
+}
+
+std::string text(const Module &module, const Program &program, const Place &place) {
+  std::string offset = place.offset ? "+" + std::to_string(place.offset) : "";
+  switch (place.kind) {
+  case Place::Kind::Arena:
+    return "%" + std::to_string(place.index) + offset;
+  case Place::Kind::Parameters:
+  case Place::Kind::Gradients:
+  case Place::Kind::Moments1:
+  case Place::Kind::Moments2: {
+    std::string name = "+" + std::to_string(place.offset);
+    for (const Parameter &parameter : module.parameters)
+      if (parameter.offset * bytesOf(module.type) == place.offset)
+        name = parameter.name;
+    const char *prefix[] = {"", "", "grad ", "m ", "v "};
+    return std::string(prefix[static_cast<int>(place.kind)]) + name;
+  }
+  case Place::Kind::Packed:
+    return "packed" + std::to_string(place.index);
+  case Place::Kind::Table:
+    return "table" + std::to_string(place.index);
+  case Place::Kind::Argument:
+    return program.arguments[place.index].name + offset;
+  case Place::Kind::None:
+    return "-";
+  }
+  return "";
+}
+
+} // namespace
+
+std::string print(const Module &module) {
+  std::ostringstream out;
+  out << "model " << module.model << ": " << module.parameters.size() << " parameters, " << module.parameterElements
+      << " elements\n";
+  for (size_t i = 0; i < module.kernels.size(); ++i) {
+    const Kernel &kernel = module.kernels[i];
+    const char *units[] = {"one", "rows", "key rows", "sequences", "elements"};
+    out << "kernel " << kernel.name << ": " << units[static_cast<int>(kernel.partition.unit)] << " / "
+        << kernel.partition.per << " x " << kernel.partition.times << ", scratch " << kernel.scratch;
+    if (kernel.threads)
+      out << ", " << kernel.threads << " threads";
+    if (kernel.few >= 0)
+      out << ", up to " << kernel.fewRows << " rows " << module.kernels[kernel.few].name;
+    if (kernel.merge >= 0)
+      out << ", then " << module.kernels[kernel.merge].name;
+    out << "\n";
+  }
+  for (size_t i = 0; i < module.packed.size(); ++i)
+    out << "packed" << i << " = " << module.kernels[module.packed[i].kernel].name << "("
+        << text(module, Program(), module.packed[i].source) << "), " << module.packed[i].bytes << " bytes\n";
+  for (const Program &program : module.programs) {
+    out << "\nprogram " << program.name << ": " << program.steps.size() << " launches, " << program.buffers.size()
+        << " buffers" << (program.rowByRow ? ", row by row" : "") << "\n";
+    for (size_t i = 0; i < program.buffers.size(); ++i)
+      out << "  %" << i << ": " << text(program.buffers[i].size) << " bytes, steps " << program.buffers[i].first
+          << " to " << program.buffers[i].last << "\n";
+    for (size_t i = 0; i < program.steps.size(); ++i) {
+      const Step &step = program.steps[i];
+      out << "  " << i << " " << module.kernels[step.kernel].name << "(";
+      for (size_t b = 0; b < step.buffers.size(); ++b)
+        out << (b ? ", " : "") << text(module, program, step.buffers[b]);
+      out << ") over " << setNames[step.set];
+      if (!step.location.empty())
+        out << " at " << step.location;
+      out << "\n";
+    }
+    for (const Output &output : program.outputs)
+      out << "  result " << output.name << " = " << text(module, program, output.place) << "\n";
+  }
+  return out.str();
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// The planner
+//===--------------------------------------------------------------------------------------------------------===//
+
+// Largest first, each at the lowest offset where it overlaps nothing that lives at the same time.
+Layout plan(const Program &program, const Counts &counts) {
+  const size_t n = program.buffers.size();
+  std::vector<int64_t> sizes(n);
+  for (size_t i = 0; i < n; ++i) {
+    const int64_t bytes = evaluate(program.buffers[i].size, counts);
+    if (bytes > largestSize)
+      tooLarge();
+    sizes[i] = (bytes + 63) / 64 * 64;
+  }
+  std::vector<size_t> order(n);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return sizes[a] > sizes[b]; });
+  Layout layout;
+  layout.offsets.assign(n, 0);
+  std::vector<size_t> placed; // by offset
+  for (size_t i : order) {
+    if (sizes[i] == 0)
+      continue;
+    int64_t offset = 0;
+    for (size_t other : placed) {
+      const Buffer &a = program.buffers[i], &b = program.buffers[other];
+      if (a.last < b.first || b.last < a.first)
+        continue;
+      if (layout.offsets[other] >= offset + sizes[i])
+        break; // fits before this one, and the rest start later still
+      offset = std::max(offset, layout.offsets[other] + sizes[other]);
+    }
+    layout.offsets[i] = offset;
+    layout.bytes = std::max(layout.bytes, offset + sizes[i]);
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), i,
+                                   [&](size_t a, size_t b) { return layout.offsets[a] < layout.offsets[b]; }),
+                  i);
+  }
+  return layout;
+}
+
+} // namespace xfc

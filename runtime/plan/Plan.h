@@ -1,0 +1,205 @@
+// What the compiler tells the runtime: parameters, packed weights, kernels, and for each program its steps and
+// buffers. Serialized into the executable; `xfc inspect` plans memory with the very same code.
+#pragma once
+
+#include "xfc/abi.h"
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace xfc {
+
+enum class DType : uint8_t { F32, F64, I32 };
+inline int64_t bytesOf(DType t) { return t == DType::F64 ? 8 : 4; }
+
+// Sums over rows may be taken by chunks of so many, counted from row 0 whatever the batch, and then added in their
+// order.
+constexpr int64_t chunkRows = 2048;
+
+// A size that is known when the batch is: constant + sum of coefficient x count. Bytes unless said otherwise.
+struct Size {
+  int64_t constant = 0;
+  int64_t rows[XFC_ROW_SETS] = {};
+  int64_t pairs[XFC_KEY_STRUCTURES] = {};
+  int64_t sequences[XFC_ROW_SETS] = {};
+  int64_t chunks[XFC_ROW_SETS] = {}; // of rows, the last of which may be shorter; only where there are more than one
+};
+
+// The counts a Size is evaluated with: of one batch, or of the largest batch a run will see.
+struct Counts {
+  int64_t rows[XFC_ROW_SETS] = {};
+  int64_t sequences[XFC_ROW_SETS] = {};
+  int64_t pairs[XFC_KEY_STRUCTURES] = {};
+  int64_t longest = 0; // rows of the longest sequence: what tables of positions must reach
+};
+Counts countsOf(const xfc_shape &shape);
+Counts larger(const Counts &a, const Counts &b);        // of each count
+bool within(const Counts &counts, const Counts &limit); // but for `longest`, which takes no room in an arena
+int64_t evaluate(const Size &size, const Counts &counts);
+
+// Where a kernel finds an operand.
+struct Place {
+  enum class Kind : uint8_t {
+    Arena,      // program.buffers[index], plus offset bytes
+    Parameters, // the parameter block, plus offset bytes
+    Gradients,
+    Moments1,
+    Moments2, // blocks laid out as the parameters
+    Packed,   // module.packed[index]
+    Table,    // module.tables[index]
+    Argument, // program.arguments[index], bound by the runtime, plus offset bytes
+    None,     // an operand the op does not have
+  };
+  Kind kind = Kind::None;
+  int64_t index = 0;
+  int64_t offset = 0;
+};
+
+// How a kernel's work is cut: chunks = ceil(count(unit) / per) x times.
+struct Partition {
+  enum class Unit : uint8_t { One, Rows, KeyRows, Sequences, Elements };
+  Unit unit = Unit::One;
+  int64_t per = 1;
+  int64_t times = 1;
+};
+
+struct Kernel {
+  std::string name; // unique; readable: linear_512x2048_relu
+  Partition partition;
+  int64_t scratch = 0; // bytes for each thread; on a GPU, of dynamic shared memory for each block
+  int64_t threads = 0; // of a GPU's block; 0 in a plan for a CPU
+  int32_t few = -1; // the kernel that takes this one's place in batches of at most `fewRows` rows, with results of the
+                    // same bits; on a GPU
+  int64_t fewRows = 0;
+  int32_t merge =
+      -1; // the kernel that runs behind this one, with its call, in batches of more than chunkRows rows; on a GPU
+};
+
+// One launch of a kernel.
+struct Step {
+  int32_t kernel = 0; // index into module.kernels
+  int8_t set = 0;     // the row set the work is divided over
+  int8_t keySet = 0;
+  int16_t keys = -1;            // index into xfc_shape.keys, or -1
+  std::vector<Place> buffers;   // operands, then results, then what the kernel leaves to the one that merges
+  std::vector<int64_t> strides; // elements; parallel to buffers
+  std::vector<int64_t> immediates;
+  int64_t elements = 0; // for Unit::Elements
+  Size flops;           // floating-point operations, not bytes
+  Size traffic;         // bytes read and written
+  std::string location; // the place in model.json: decoder.layers.3.cross_attn
+};
+
+struct Buffer {
+  Size size;
+  int32_t first = 0, last = 0; // the steps between which its contents matter, inclusive
+};
+
+struct Argument {
+  std::string name; // source, target, labels, smoothing, cache.0.k ...
+  enum class Role : uint8_t { Input, Scalar, State } role = Role::Input;
+  DType type = DType::F32;
+  int8_t set = -1;            // the row set, or -1 for a scalar
+  std::vector<int64_t> shape; // features of a row; empty for ids and scalars
+};
+
+// Elements of a row.
+int64_t featuresOf(const Argument &argument);
+
+struct Output {
+  std::string name; // logits, encoder_output, attention.encoder.layers.0.self_attn, loss, nll, grad.X, cross.0.k ...
+  Place place;
+  DType type = DType::F32;
+  int8_t set = -1;            // rows: the row set. -1: a tensor or pairs
+  int16_t keys = -1;          // pairs: which key structure
+  std::vector<int64_t> shape; // features of a row, heads of pairs, or the tensor's shape
+  int64_t stride = 0;         // elements between rows
+};
+
+// Elements of a row, or of a tensor.
+int64_t featuresOf(const Output &output);
+
+struct Program {
+  std::string name;
+  // Every step works on the target's rows, and a row of a result comes from the same row of the program's values and
+  // from rows that no other row writes. Where each row is a sequence of its own (decoding), a thread may take rows of
+  // its own through all the steps; no two buffers share memory then.
+  bool rowByRow = false;
+  std::vector<Argument> arguments;
+  std::vector<Output> outputs;
+  std::vector<Buffer> buffers;
+  std::vector<Step> steps;
+};
+
+struct Parameter {
+  std::string name;
+  std::vector<std::string> aliases; // tied names, also accepted when loading
+  std::vector<int64_t> shape;
+  int64_t offset = 0; // elements into the parameter block
+  std::string init;   // xavier_uniform, fan_in_uniform, normal, scaled_normal, zero, one
+  int64_t fanIn = 0, fanOut = 0;
+};
+
+// A weight in the layout a matrix kernel reads, remade whenever the parameters change.
+struct Packed {
+  int32_t kernel = 0;
+  Place source;
+  int64_t bytes = 0;
+  int64_t chunks = 1;
+};
+
+// A table that depends on nothing but the description. Row p, even column i (interleaved):
+// sin(p / base^(m i / d)), column i+1: cos(p / base^(m (i + c) / d)); halves: sines first, then cosines.
+struct Table {
+  int64_t rows = 0, dim = 0;
+  double base = 10000, exponentMultiplier = 1, cosineOffset = 0;
+  bool halves = false;
+};
+
+struct Module {
+  std::string model;                          // its name
+  std::string hash;                           // of the canonical description
+  std::string description;                    // the canonical model.json
+  DType type = DType::F32;                    // of parameters, gradients, moments and rows
+  std::string compute = "f32";                // what products multiply in: f32, f64, or bf16
+  int64_t parameterElements = 0;              // of the block, alignment included
+  int64_t sourceVocab = 0, targetVocab = 0;   // 0: float rows
+  int64_t sourceDim = 0, targetDim = 0;       // of float rows
+  int64_t maxLength = 0, maxTargetLength = 0; // 0: any
+  bool hasDecoder = false;
+  int32_t pad = 0, unk = 1, bos = 2, eos = 3, start = 2;
+  bool sourceEos = true;
+  std::vector<Parameter> parameters;
+  std::vector<Packed> packed;
+  std::vector<Table> tables;
+  std::vector<Kernel> kernels;
+  std::vector<Program> programs;
+
+  const Program *find(const std::string &program) const;
+  // What a program can multiply in: `compute`, and then the types of its variants, which are programs of their own
+  // ("encode.bf16"). Empty where the program is not there.
+  std::vector<std::string> computeTypes(const std::string &program) const;
+  // The name of the program, or of its variant in a type; an empty type is `compute`. Throws Error naming the types
+  // there are for another.
+  std::string variant(const std::string &program, const std::string &type) const;
+  // The program of a decoding step that gives `best` candidates for each hypothesis: decode_candidates if those are
+  // enough, else decode_step with all log-probabilities, as for 0; of these the variant in `type`. Null where the model
+  // has none.
+  const Program *stepProgram(int64_t best, const std::string &type = {}) const;
+};
+
+// Exact inverses. `deserialize` throws xfc::Error when the bytes are not a plan of this ABI version.
+std::vector<uint8_t> serialize(const Module &module);
+Module deserialize(const uint8_t *bytes, uint64_t size);
+// The plan as readable text, a line a buffer and a step.
+std::string print(const Module &module);
+
+// Packs a program's buffers into one arena: no two buffers whose lives meet overlap. Pure: the same program
+// and counts always give the same layout. Offsets are multiples of 64.
+struct Layout {
+  std::vector<int64_t> offsets; // parallel to program.buffers
+  int64_t bytes = 0;
+};
+Layout plan(const Program &program, const Counts &counts);
+
+} // namespace xfc

@@ -1,0 +1,36 @@
+// How much memory a device takes to be told of a batch, and where its parts lie there. Nothing here needs a device.
+#pragma once
+
+#include "plan/Plan.h"
+#include "xfc/abi.h"
+#include <cstdint>
+#include <vector>
+
+namespace xfc {
+
+// Where things lie in the block of a program. The shape and the arguments that the host gives have fixed places, since
+// calls point at them; rows lie dense. The structures that the shape points at follow each other as closely as the
+// batch allows, so that little is copied.
+struct StagingLayout {
+  static constexpr int64_t alignment = 128; // of arguments
+  static constexpr int64_t structureAlignment = 16;
+  StagingLayout() = default;
+  StagingLayout(const Program &program, const Counts &capacity, const std::vector<bool> &onDevice);
+
+  std::vector<int64_t> arguments;     // the offset of each; -1: it is on the device
+  bool keys[XFC_KEY_STRUCTURES] = {}; // those that the program reads
+  int64_t structures = 0;             // where they begin
+  int64_t bytes = 0;                  // enough for any batch within the capacity
+};
+
+// Bytes of a call with so many buffers and immediates as it stands in memory of a device: the xfc_call and its arrays.
+constexpr int64_t callBytes(size_t buffers, size_t immediates) {
+  return static_cast<int64_t>(sizeof(xfc_call) + (2 * buffers + immediates) * 8);
+}
+int64_t callBytes(const Program &program); // of all its steps
+
+// The sets of rows that a key structure's queries and keys belong to.
+int querySetOf(int structure);
+int keySetOf(int structure);
+
+} // namespace xfc

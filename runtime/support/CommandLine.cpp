@@ -1,0 +1,118 @@
+// Parsing and exit codes.
+#include "support/CommandLine.h"
+#include "support/Error.h"
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <new>
+#include <numeric>
+#include <unistd.h>
+
+namespace xfc {
+
+const CLI::Validator FiniteNumber(
+    [](const std::string &text) {
+      return std::isfinite(std::strtod(text.c_str(), nullptr)) ? "" : text + " is not a finite number";
+    },
+    "");
+
+static size_t editDistance(const std::string &a, const std::string &b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), 0);
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < b.size(); ++j) {
+      size_t next = std::min({row[j] + 1, row[j + 1] + 1, diagonal + (a[i] != b[j])});
+      diagonal = row[j + 1];
+      row[j + 1] = next;
+    }
+  }
+  return row.back();
+}
+
+std::string nearest(const std::string &name, const std::vector<std::string> &known) {
+  std::string best;
+  size_t distance = std::max<size_t>(2, name.size() / 3) + 1;
+  for (const std::string &candidate : known)
+    if (size_t d = editDistance(name, candidate); d < distance) {
+      distance = d;
+      best = candidate;
+    }
+  return best;
+}
+
+// The verb the command line is about: the last one that was parsed.
+static CLI::App *verbOf(CLI::App &app) {
+  std::vector<CLI::App *> parsed = app.get_subcommands();
+  return parsed.empty() ? &app : verbOf(*parsed.back());
+}
+
+static std::string suggestion(CLI::App &app, int argc, char **argv) {
+  CLI::App *verb = verbOf(app);
+  std::vector<std::string> flags, verbs;
+  for (const CLI::Option *option : verb->get_options())
+    for (const std::string &name : option->get_lnames())
+      flags.push_back("--" + name);
+  for (const CLI::App *candidate : verb->get_subcommands([](CLI::App *) { return true; }))
+    verbs.push_back(candidate->get_name());
+  for (int i = 1; i < argc; ++i) {
+    std::string word = argv[i];
+    word = word.substr(0, word.find('='));
+    const std::vector<std::string> &known = word.rfind("--", 0) == 0 ? flags : verbs;
+    if (word == verb->get_name() || std::find(known.begin(), known.end(), word) != known.end())
+      continue;
+    if (word.rfind("--", 0) != 0 && verbs.empty())
+      continue;
+    if (std::string near = nearest(word, known); !near.empty())
+      return "; did you mean '" + near + "'?";
+  }
+  return "";
+}
+
+// Where a standard stream is closed, the next file that is opened would take its place, and messages would go into a
+// log or weights be read as text. What cannot be used that way takes it instead, so that using the stream is an error.
+static void holdStandardStreams() {
+  for (auto [stream, mode] : {std::pair{STDIN_FILENO, O_WRONLY}, {STDOUT_FILENO, O_RDONLY}, {STDERR_FILENO, O_RDONLY}})
+    if (::fcntl(stream, F_GETFD) < 0)
+      ::open("/dev/null", mode); // takes the lowest number that is free: this one
+}
+
+// What was printed is whole, or an error.
+static void finishOutput() {
+  const bool failed = std::ferror(stdout);
+  if (std::fflush(stdout) != 0)
+    throw Error(std::string("standard output: cannot write: ") + std::strerror(errno));
+  if (failed)
+    throw Error("standard output: cannot write all of the results");
+}
+
+int runCommandLine(CLI::App &app, int argc, char **argv) {
+  holdStandardStreams();
+  try {
+    app.parse(argc, argv);
+    finishOutput();
+    return 0;
+  } catch (const CLI::Success &success) { // --help, --version
+    return app.exit(success);
+  } catch (const CLI::ParseError &wrong) {
+    std::string what = wrong.what();
+    std::replace(what.begin(), what.end(), '\n', ' ');
+    std::string command;
+    for (CLI::App *part = verbOf(app); part; part = part->get_parent())
+      command = part->get_name() + " " + command;
+    std::fprintf(stderr, "error: %s%s\nRun `%s--help` for what there is.\n", what.c_str(),
+                 suggestion(app, argc, argv).c_str(), command.c_str());
+    return 2;
+  } catch (const std::bad_alloc &) {
+    std::fprintf(stderr, "error: out of memory\n");
+  } catch (const std::exception &error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+  }
+  return 1;
+}
+
+} // namespace xfc

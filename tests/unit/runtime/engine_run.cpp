@@ -1,0 +1,286 @@
+// The engine with kernels written by hand: weights are packed when they changed, tables are right, and memory is what
+// was predicted.
+#include "allocations.h"
+#include "device/cpu/CpuDevice.h"
+#include "engine/Batch.h"
+#include "engine/Engine.h"
+#include "engine/Safetensors.h"
+#include "model.h"
+#include "plan/Memory.h"
+#include <atomic>
+#include <gtest/gtest.h>
+
+using namespace xfc;
+
+namespace {
+
+std::atomic<int64_t> packRuns = 0; // chunks go to several threads
+
+// weight [width, width] -> its transpose.
+void packKernel(const xfc_call *call, int64_t chunk, void *) {
+  ++packRuns;
+  for (int64_t j = 0; j < bagWidth; ++j)
+    operand<float>(call, 1)[j * bagWidth + chunk] = operand<float>(call, 0)[chunk * bagWidth + j];
+}
+
+// x, packed weight, table -> x W^T + positions. Four rows a chunk, two columns each of two times; scratch is used.
+void linearKernel(const xfc_call *call, int64_t chunk, void *scratch) {
+  auto *sum = static_cast<float *>(scratch);
+  const int64_t first = chunk / 2 * 4;
+  for (int64_t row = first; row < std::min(first + 4, call->rows->rows); ++row)
+    for (int64_t j = chunk % 2 * 2; j < chunk % 2 * 2 + 2; ++j) {
+      *sum = operand<float>(call, 2)[call->rows->positions[row] * bagWidth + j];
+      for (int64_t i = 0; i < bagWidth; ++i)
+        *sum += operand<float>(call, 0)[row * call->strides[0] + i] * operand<float>(call, 1)[i * bagWidth + j];
+      operand<float>(call, 3)[row * call->strides[3] + j] = *sum;
+    }
+}
+
+// weight -> twice the weight, and its packed copy.
+void updateKernel(const xfc_call *call, int64_t chunk, void *) {
+  for (int64_t j = 0; j < bagWidth; ++j) {
+    float &weight = operand<float>(call, 0)[chunk * bagWidth + j];
+    operand<float>(call, 1)[j * bagWidth + chunk] = weight *= 2;
+  }
+}
+
+Module linearModel() {
+  Module module;
+  module.model = "linear";
+  module.parameterElements = 32;
+  module.parameters = {{"unused", {}, {16}, 0, "one", 0, 0},
+                       {"w", {}, {bagWidth, bagWidth}, 16, "xavier_uniform", 4, 4}};
+  module.tables = {{100, bagWidth, 10000, 2, 1, false}};
+  module.kernels = {{"pack", {Partition::Unit::One, 1, 4}, 0},
+                    {"linear", {Partition::Unit::Rows, 4, 2}, 64},
+                    {"update", {Partition::Unit::One, 1, 4}, 0}};
+  module.packed = {{0, {Place::Kind::Parameters, 0, 64}, 64, 4}, {0, {Place::Kind::Parameters, 0, 0}, 64, 4}};
+  Program program;
+  program.name = "forward";
+  program.arguments = {{"source", Argument::Role::Input, DType::F32, XFC_SOURCE, {bagWidth}}};
+  Size rows;
+  rows.rows[XFC_SOURCE] = bagWidth * 4;
+  program.buffers = {{rows, 0, 1}};
+  Step step;
+  step.kernel = 1;
+  step.buffers = {{Place::Kind::Argument, 0, 0},
+                  {Place::Kind::Packed, 0, 0},
+                  {Place::Kind::Table, 0, 0},
+                  {Place::Kind::Arena, 0, 0}};
+  step.strides = {bagWidth, 0, 0, bagWidth};
+  step.flops.rows[XFC_SOURCE] = 32;
+  step.traffic.constant = 1000;
+  step.location = "encoder.layers.0.linear";
+  program.steps = {step};
+  program.outputs = {{"encoder_output", {Place::Kind::Arena, 0, 0}, DType::F32, XFC_SOURCE, -1, {bagWidth}, bagWidth}};
+  module.programs = {program};
+  program.name = "other"; // reads the first 16 parameters
+  program.steps[0].buffers[1].index = 1;
+  module.programs.push_back(program);
+  Step update;
+  update.kernel = 2;
+  update.buffers = {{Place::Kind::Parameters, 0, 64}, {Place::Kind::Packed, 0, 0}};
+  update.strides = {0, 0};
+  module.programs.push_back({.name = "update", .steps = {update}});
+  return module;
+}
+
+class EngineRun : public testing::Test {
+protected:
+  void SetUp() override {
+    packRuns = 0;
+    initializeParameters(engine, 1);
+  }
+  void assign(int64_t count, int64_t length) {
+    std::vector<Sequence> sequences(count, Sequence{{}, length, 0});
+    batch.assign(sequences, {}, 0, false);
+    x.resize(count * length * 6); // rows of 4 in a stride of 6
+    for (size_t i = 0; i < x.size(); ++i)
+      x[i] = static_cast<float>(i * 7 % 13) - 6;
+  }
+  void run() {
+    const Binding bindings[] = {{"source", x.data(), 6}};
+    engine.run("forward", batch.shape(), bindings);
+  }
+  void check() {
+    const auto *w = static_cast<float *>(engine.parameters()) + 16;
+    View view = engine.output("forward", "encoder_output");
+    for (int64_t row = 0; row < batch.shape().sets[XFC_SOURCE].rows; ++row) {
+      const double p = batch.shape().sets[XFC_SOURCE].positions[row];
+      const double positions[] = {std::sin(p), std::cos(p / std::pow(10000.0, 0.5)),
+                                  std::sin(p / std::pow(10000.0, 1.0)), std::cos(p / std::pow(10000.0, 1.5))};
+      for (int64_t j = 0; j < bagWidth; ++j) {
+        double want = positions[j];
+        for (int64_t i = 0; i < bagWidth; ++i)
+          want += x[row * 6 + i] * w[j * bagWidth + i];
+        ASSERT_NEAR(view.at(row, j), want, 1e-5) << row << " " << j;
+      }
+    }
+  }
+  static constexpr xfc_kernel kernels[] = {packKernel, linearKernel, updateKernel};
+  std::vector<uint8_t> plan = serialize(linearModel());
+  xfc_image image{XFC_ABI_VERSION, 3, "any", "", kernels, plan.data(), plan.size()};
+  Engine engine{cpuDevice(image), 1};
+  Batch batch;
+  std::vector<float> x;
+};
+
+} // namespace
+
+TEST_F(EngineRun, RunsWithStridesTablesAndScratch) {
+  for (auto [count, length] : {std::pair(1, 1), {3, 5}, {2, 70}, {1, 100}, {4, 2}}) {
+    assign(count, length);
+    run();
+    check();
+  }
+}
+
+TEST_F(EngineRun, WeightsArePackedWhenTheyChanged) {
+  assign(2, 3);
+  run();
+  EXPECT_EQ(packRuns, 4); // one weight; the other is of no program
+  run();
+  EXPECT_EQ(packRuns, 4);
+  static_cast<float *>(engine.parameters())[20] = 3;
+  engine.parametersChanged();
+  run();
+  EXPECT_EQ(packRuns, 8);
+  check();
+}
+
+TEST_F(EngineRun, WeightsThatAnUpdatePacksAreNotPackedAgain) {
+  assign(2, 3);
+  const Binding bindings[] = {{"source", x.data(), 6}};
+  engine.run("update", batch.shape(), {}); // also when nothing was packed before
+  run();
+  check();
+  EXPECT_EQ(packRuns, 0);
+  engine.run("other", batch.shape(), bindings);
+  EXPECT_EQ(packRuns, 4);
+  engine.run("update", batch.shape(), {});
+  run();
+  check();
+  EXPECT_EQ(packRuns, 4);
+  engine.run("other", batch.shape(), bindings); // the update left its weight stale
+  EXPECT_EQ(packRuns, 8);
+  engine.parametersChanged();
+  run();
+  EXPECT_EQ(packRuns, 12);
+}
+
+TEST_F(EngineRun, TakesTheMemoryThatWasPredicted) {
+  Counts counts;
+  counts.rows[XFC_SOURCE] = 90;
+  counts.sequences[XFC_SOURCE] = 30;
+  counts.longest = 70;
+  engine.reserve("forward", counts);
+  assign(1, 70);
+  run();
+  check();
+  const Memory memory = predictMemory(engine.module(), {"forward"}, counts, 1);
+  EXPECT_EQ(memory.arena, (90 * 16 + 63) / 64 * 64);
+  EXPECT_EQ(engine.arenaBytes(), memory.arena);
+  EXPECT_EQ(engine.stateBytes(), memory.state());
+  EXPECT_EQ(memory.tables, 100 * 16); // the next power of two would be more than there is
+  EXPECT_EQ(memory.packed, 64);
+  EXPECT_EQ(memory.scratch, 64);
+  EXPECT_EQ(memory.parameters, 128);
+  const void *before = engine.output("forward", "encoder_output").data;
+  assign(30, 3);
+  run();
+  check();
+  EXPECT_EQ(engine.output("forward", "encoder_output").data, before);
+}
+
+// Batches up to what was reserved, in any order of sizes, the first run aside.
+TEST_F(EngineRun, RunsDoNotAllocate) {
+  Counts counts;
+  counts.rows[XFC_SOURCE] = 200;
+  counts.sequences[XFC_SOURCE] = 30;
+  std::fill(std::begin(counts.pairs), std::end(counts.pairs), 200 * 70);
+  counts.longest = 70;
+  engine.reserve("forward", counts);
+  assign(2, 70);
+  run();
+  check();
+  for (auto [count, length] : {std::pair(3, 5), {30, 6}, {1, 1}}) {
+    assign(count, length);
+    const int64_t before = allocations;
+    run();
+    run();
+    EXPECT_EQ(allocations, before) << count << " x " << length;
+    check();
+  }
+}
+
+TEST_F(EngineRun, ThreadsDoNotMatter) {
+  assign(13, 7);
+  run();
+  View one = engine.output("forward", "encoder_output");
+  for (int threads : {2, 5}) {
+    Engine other(cpuDevice(image), threads);
+    initializeParameters(other, 1);
+    const Binding bindings[] = {{"source", x.data(), 6}};
+    other.run("forward", batch.shape(), bindings);
+    View view = other.output("forward", "encoder_output");
+    for (int64_t row = 0; row < 91; ++row)
+      for (int64_t j = 0; j < bagWidth; ++j)
+        ASSERT_EQ(view.at(row, j), one.at(row, j));
+  }
+}
+
+TEST_F(EngineRun, ProfilesEveryLaunch) {
+  assign(2, 5);
+  std::vector<LaunchTiming> timings;
+  engine.profile(&timings);
+  run();
+  run();
+  engine.profile(nullptr);
+  run();
+  ASSERT_EQ(timings.size(), 3u); // packing once
+  EXPECT_EQ(timings[0].kernel->name, "pack");
+  EXPECT_EQ(timings[0].step, nullptr);
+  EXPECT_EQ(timings[1].kernel->name, "linear");
+  EXPECT_EQ(timings[1].step->location, "encoder.layers.0.linear");
+  EXPECT_EQ(timings[1].flops, 320);
+  EXPECT_EQ(timings[1].bytes, 1000);
+  EXPECT_GE(timings[1].seconds, 0);
+}
+
+TEST_F(EngineRun, WhatIsMissingIsNamed) {
+  assign(1, 2);
+  auto message = [](auto run) {
+    try {
+      run();
+    } catch (const Error &error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(message([&] { engine.run("forward", batch.shape(), {}); }).find("'source'"), std::string::npos);
+  EXPECT_NE(message([&] { engine.run("decode_step", batch.shape(), {}); }).find("'decode_step'"), std::string::npos);
+  EXPECT_NE(message([&] { engine.output("forward", "logits"); }).find("'logits'"), std::string::npos);
+  EXPECT_FALSE(engine.has("decode_step"));
+  assign(1, 101);
+  EXPECT_NE(message([&] { run(); }).find("101 tokens"), std::string::npos);
+
+  xfc_image other = image;
+  other.abi_version = XFC_ABI_VERSION + 1;
+  EXPECT_THROW(Engine(cpuDevice(other), 1), Error);
+  other = image;
+  other.kernel_count = 2;
+  EXPECT_THROW(Engine(cpuDevice(other), 1), Error);
+  other = image;
+  other.plan_size -= 1;
+  EXPECT_THROW(Engine(cpuDevice(other), 1), Error);
+}
+
+TEST_F(EngineRun, BlocksAreZeroedAndAligned) {
+  for (void *block : {engine.gradients(), engine.moments1(), engine.moments2()}) {
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(block) % 64, 0u);
+    for (int64_t i = 0; i < 32; ++i)
+      EXPECT_EQ(static_cast<float *>(block)[i], 0);
+  }
+  EXPECT_EQ(engine.gradients(), engine.gradients());
+  EXPECT_NE(engine.moments1(), engine.moments2());
+}

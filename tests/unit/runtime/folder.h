@@ -1,0 +1,32 @@
+// A folder for what a test writes, removed with it.
+#pragma once
+
+#include "support/Error.h"
+#include <cstdlib>
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <string>
+
+namespace xfc {
+
+class FolderTest : public testing::Test {
+protected:
+  FolderTest() {
+    std::string pattern = testing::TempDir() + "xfc-test-XXXXXX";
+    folder = mkdtemp(pattern.data());
+  }
+  ~FolderTest() override { std::filesystem::remove_all(folder); }
+  std::string in(const std::string &name) const { return folder + "/" + name; }
+  // The message of the Error that `run` throws.
+  template <typename Run> static std::string errorOf(Run run) {
+    try {
+      run();
+    } catch (const Error &error) {
+      return error.what();
+    }
+    return "no error";
+  }
+  std::string folder;
+};
+
+} // namespace xfc

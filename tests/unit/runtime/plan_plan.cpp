@@ -1,0 +1,406 @@
+// Plans: packing buffers, sizes, serialization, and damaged bytes.
+#include "model.h"
+#include "plan/Memory.h"
+#include "support/Error.h"
+#include <algorithm>
+#include <cmath>
+#include <gtest/gtest.h>
+#include <limits>
+#include <random>
+
+using namespace xfc;
+
+namespace {
+
+Program randomProgram(std::mt19937 &random) {
+  Program program;
+  const int steps = 1 + random() % 40;
+  for (int i = 0, n = 1 + random() % 60; i < n; ++i) {
+    Buffer buffer;
+    buffer.size.constant = random() % 300;
+    buffer.size.rows[random() % XFC_ROW_SETS] = random() % 50;
+    buffer.size.pairs[random() % XFC_KEY_STRUCTURES] = random() % 5;
+    buffer.first = random() % steps;
+    buffer.last = buffer.first + random() % (steps - buffer.first);
+    program.buffers.push_back(buffer);
+  }
+  return program;
+}
+
+} // namespace
+
+TEST(Plan, LivingBuffersNeverOverlap) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 300; ++round) {
+    const Program program = randomProgram(random);
+    Counts counts;
+    for (int64_t &rows : counts.rows)
+      rows = random() % 100;
+    for (int64_t &pairs : counts.pairs)
+      pairs = random() % 100;
+    const Layout layout = plan(program, counts), again = plan(program, counts);
+    EXPECT_EQ(layout.offsets, again.offsets);
+    ASSERT_EQ(layout.offsets.size(), program.buffers.size());
+    int64_t end = 0, sum = 0;
+    std::vector<int64_t> alive(64, 0);
+    for (size_t i = 0; i < program.buffers.size(); ++i) {
+      const Buffer &a = program.buffers[i];
+      const int64_t size = evaluate(a.size, counts), rounded = (size + 63) / 64 * 64;
+      EXPECT_EQ(layout.offsets[i] % 64, 0);
+      end = std::max(end, layout.offsets[i] + rounded);
+      sum += rounded;
+      for (int32_t step = a.first; step <= a.last; ++step)
+        alive[step] += rounded;
+      for (size_t j = 0; j < i; ++j) {
+        const Buffer &b = program.buffers[j];
+        if (a.last < b.first || b.last < a.first)
+          continue;
+        const int64_t other = evaluate(b.size, counts);
+        EXPECT_TRUE(size == 0 || other == 0 || layout.offsets[i] + size <= layout.offsets[j] ||
+                    layout.offsets[j] + other <= layout.offsets[i]);
+      }
+    }
+    EXPECT_EQ(layout.bytes, end);
+    EXPECT_LE(layout.bytes, sum);
+    EXPECT_GE(layout.bytes, *std::max_element(alive.begin(), alive.end()));
+  }
+}
+
+TEST(Plan, DeadBuffersGiveTheirPlaceAway) {
+  Program chain; // each is read by the next step only
+  for (int32_t step = 0; step < 50; ++step) {
+    Buffer buffer;
+    buffer.size.rows[XFC_SOURCE] = 640;
+    buffer.first = step;
+    buffer.last = step + 1;
+    chain.buffers.push_back(buffer);
+  }
+  Counts counts;
+  counts.rows[XFC_SOURCE] = 7;
+  EXPECT_EQ(plan(chain, counts).bytes, 2 * 640 * 7);
+}
+
+TEST(Plan, SizesAreSumsOverCounts) {
+  Size size;
+  size.constant = 5;
+  size.rows[XFC_TARGET] = 3;
+  size.pairs[XFC_KEYS(XFC_TARGET_SOURCE, 1, 0)] = 11;
+  size.sequences[XFC_SOURCE] = 100;
+  size.chunks[XFC_TARGET] = 1000; // of more than one
+  Counts counts;
+  counts.rows[XFC_TARGET] = 10;
+  counts.pairs[XFC_KEYS(XFC_TARGET_SOURCE, 1, 0)] = 2;
+  counts.sequences[XFC_SOURCE] = 4;
+  EXPECT_EQ(evaluate(size, counts), 5 + 30 + 22 + 400);
+  for (auto [rows, chunks] :
+       {std::pair<int64_t, int64_t>(chunkRows, 0), {chunkRows + 1, 2}, {2 * chunkRows, 2}, {5 * chunkRows - 1, 5}}) {
+    counts.rows[XFC_TARGET] = rows;
+    EXPECT_EQ(evaluate(size, counts), 5 + 3 * rows + 22 + 400 + 1000 * chunks);
+  }
+}
+
+TEST(Plan, VariantsOfPrograms) {
+  Module module;
+  for (const char *name : {"encode", "decode_step", "encode.bf16", "encode.int8", "decode_step.bf16"})
+    module.programs.push_back({.name = name});
+  const std::vector<std::string> three = {"f32", "bf16", "int8"};
+  EXPECT_EQ(module.computeTypes("encode"), three);
+  EXPECT_TRUE(module.computeTypes("score").empty());
+  EXPECT_EQ(module.variant("encode", ""), "encode");
+  EXPECT_EQ(module.variant("encode", "f32"), "encode");
+  EXPECT_EQ(module.variant("encode", "int8"), "encode.int8");
+  try {
+    module.variant("decode_step", "int8");
+    ADD_FAILURE() << "no error";
+  } catch (const Error &error) {
+    EXPECT_TRUE(
+        std::string(error.what()).starts_with("--compute-type int8: this executable decodes in f32 or bf16 only"))
+        << error.what();
+  }
+  module.compute = "bf16";
+  EXPECT_EQ(module.variant("encode", ""), "encode");
+  EXPECT_EQ(module.variant("encode", "bf16"), "encode");
+  EXPECT_EQ(module.computeTypes("decode_step").front(), "bf16");
+}
+
+TEST(Plan, SizesBeyondAnyMachineAreErrors) {
+  constexpr int64_t huge = int64_t(1) << 62;
+  EXPECT_EQ(product({1 << 20, 1 << 20, 1 << 10}), int64_t(1) << 50);
+  EXPECT_THROW(product({1 << 20, 1 << 20, 1 << 11}), Error);
+  EXPECT_THROW(product({huge, huge, 0}), Error);
+  Size size;
+  size.rows[XFC_SOURCE] = size.rows[XFC_TARGET] = 1;
+  Counts counts;
+  counts.rows[XFC_SOURCE] = counts.rows[XFC_TARGET] = huge;
+  EXPECT_THROW(evaluate(size, counts), Error); // the sum
+  counts.rows[XFC_TARGET] = 0;
+  EXPECT_EQ(evaluate(size, counts), huge);
+  size.rows[XFC_SOURCE] = 4;
+  EXPECT_THROW(evaluate(size, counts), Error); // the product
+  Program program;
+  program.buffers = {{size, 0, 0}};
+  counts.rows[XFC_SOURCE] = int64_t(1) << 48;
+  EXPECT_EQ(plan(program, counts).bytes, int64_t(1) << 50);
+  counts.rows[XFC_SOURCE] = int64_t(1) << 58;
+  EXPECT_THROW(plan(program, counts), Error);
+}
+
+TEST(Plan, BytesAndBack) {
+  Module module = bagModel();
+  module.packed = {{0, {Place::Kind::Parameters, 0, 64}, 4096, 3}};
+  module.tables = {{80, 6, 10000, 2, 1, true}};
+  const std::vector<uint8_t> bytes = serialize(module);
+  const Module back = deserialize(bytes.data(), bytes.size());
+  EXPECT_EQ(serialize(back), bytes);
+  EXPECT_EQ(print(back), print(module));
+  EXPECT_EQ(back.model, "bag");
+  EXPECT_EQ(back.eos, module.eos);
+  ASSERT_EQ(back.parameters.size(), 3u);
+  EXPECT_EQ(back.parameters[0].aliases, module.parameters[0].aliases);
+  EXPECT_EQ(back.parameters[2].shape, (std::vector<int64_t>{bagVocabulary, bagWidth}));
+  EXPECT_EQ(back.packed[0].source.offset, 64);
+  EXPECT_EQ(back.packed[0].chunks, 3);
+  EXPECT_EQ(back.tables[0].cosineOffset, 1);
+  EXPECT_TRUE(back.tables[0].halves);
+  const Program *score = back.find("score");
+  ASSERT_TRUE(score);
+  EXPECT_EQ(score->arguments[3].role, Argument::Role::Scalar);
+  EXPECT_EQ(score->buffers[0].size.rows[XFC_SOURCE], module.find("score")->buffers[0].size.rows[XFC_SOURCE]);
+  EXPECT_EQ(back.find("no such program"), nullptr);
+}
+
+// Every kind of field at the ends of what it holds.
+TEST(Plan, ExtremesAndBack) {
+  Module module = bagModel();
+  constexpr int64_t largest = int64_t(1) << 50;
+  module.pad = -1;
+  module.start = std::numeric_limits<int32_t>::max();
+  module.sourceEos = false;
+  module.hash.clear();
+  module.description = std::string(1000, 'd') + std::string(1, '\0') + "\xff";
+  module.kernels[0].scratch = largest;
+  module.kernels[0].threads = 1024;
+  module.kernels[0].few = 1;
+  module.kernels[0].fewRows = largest;
+  module.kernels[0].merge = 2;
+  module.kernels[0].partition = {Partition::Unit::Elements, 127, 128};
+  module.tables = {{1, 2, 1e-300, -0.1, 12345.678, true}};
+  Program &program = module.programs[0];
+  Size &size = program.buffers[1].size;
+  size.constant = 63;
+  for (int i = 0; i < XFC_ROW_SETS; ++i) {
+    size.rows[i] = 64 << i;
+    size.sequences[i] = largest - i;
+    size.chunks[i] = 5 << i;
+  }
+  for (int i = 0; i < XFC_KEY_STRUCTURES; ++i)
+    size.pairs[i] = int64_t(1) << (3 * i);
+  program.steps[0].immediates = {std::numeric_limits<int64_t>::min(), -1, 0, 1, std::numeric_limits<int64_t>::max()};
+  program.outputs[0].keys = XFC_KEY_STRUCTURES - 1;
+  const std::vector<uint8_t> bytes = serialize(module);
+  const Module back = deserialize(bytes.data(), bytes.size());
+  EXPECT_EQ(back.pad, -1);
+  EXPECT_EQ(back.start, module.start);
+  EXPECT_FALSE(back.sourceEos);
+  EXPECT_EQ(back.hash, "");
+  EXPECT_EQ(back.description, module.description);
+  EXPECT_EQ(back.kernels[0].scratch, largest);
+  EXPECT_EQ(back.kernels[0].threads, 1024);
+  EXPECT_EQ(back.kernels[0].few, 1);
+  EXPECT_EQ(back.kernels[0].fewRows, largest);
+  EXPECT_EQ(back.kernels[0].merge, 2);
+  EXPECT_EQ(back.kernels[0].partition.unit, Partition::Unit::Elements);
+  EXPECT_EQ(back.kernels[0].partition.per, 127);
+  EXPECT_EQ(back.kernels[0].partition.times, 128);
+  EXPECT_EQ(back.tables[0].base, 1e-300);
+  EXPECT_EQ(back.tables[0].exponentMultiplier, -0.1);
+  const Size &again = back.programs[0].buffers[1].size;
+  EXPECT_EQ(again.constant, 63);
+  for (int i = 0; i < XFC_ROW_SETS; ++i) {
+    EXPECT_EQ(again.rows[i], 64 << i);
+    EXPECT_EQ(again.sequences[i], largest - i);
+    EXPECT_EQ(again.chunks[i], 5 << i);
+  }
+  for (int i = 0; i < XFC_KEY_STRUCTURES; ++i)
+    EXPECT_EQ(again.pairs[i], int64_t(1) << (3 * i));
+  EXPECT_EQ(back.programs[0].steps[0].immediates, program.steps[0].immediates);
+  EXPECT_EQ(back.programs[0].outputs[0].keys, XFC_KEY_STRUCTURES - 1);
+  EXPECT_EQ(back.programs[0].steps[0].location, program.steps[0].location);
+}
+
+TEST(Plan, AnotherVersionSaysSo) {
+  std::vector<uint8_t> bytes = serialize(bagModel());
+  ASSERT_EQ(bytes[0], 2 * XFC_ABI_VERSION); // the sign is bit 0
+  bytes[0] += 2;
+  try {
+    deserialize(bytes.data(), bytes.size());
+    FAIL();
+  } catch (const Error &error) {
+    EXPECT_EQ(std::string(error.what())
+                  .rfind("this executable was compiled for version " + std::to_string(XFC_ABI_VERSION + 1), 0),
+              0u);
+  }
+}
+
+TEST(Plan, DamagedBytesAreErrors) {
+  const std::vector<uint8_t> bytes = serialize(bagModel());
+  // Lengths that nothing follows, numbers of more than 64 bits, and bytes that are left.
+  std::vector<uint8_t> bad = bytes;
+  bad.push_back(0);
+  EXPECT_THROW(deserialize(bad.data(), bad.size()), Error);
+  for (int more = 1; more < 12; ++more)
+    for (int last : {0, 1, 2, 127}) {
+      bad = {bytes[0]};
+      bad.insert(bad.end(), more, 0xFF);
+      bad.push_back(static_cast<uint8_t>(last));
+      EXPECT_THROW(deserialize(bad.data(), bad.size()), Error);
+      bad.insert(bad.end(), bytes.begin() + 1, bytes.end());
+      EXPECT_THROW(deserialize(bad.data(), bad.size()), Error);
+    }
+  for (size_t size = 0; size < bytes.size(); ++size)
+    EXPECT_THROW(deserialize(bytes.data(), size), Error) << size;
+  // A flipped bit is found or harmless (a letter of a name), and never anything else.
+  std::mt19937 random(3);
+  int found = 0;
+  for (int round = 0; round < 3000; ++round) {
+    std::vector<uint8_t> damaged = bytes;
+    damaged[random() % damaged.size()] ^= 1 << random() % 8;
+    try {
+      deserialize(damaged.data(), damaged.size());
+    } catch (const Error &) {
+      ++found;
+    }
+  }
+  EXPECT_GT(found, 300);
+}
+
+// Every field that something is found, counted or allocated by.
+TEST(Plan, NumbersOutOfRangeAreErrors) {
+  auto whole = [] {
+    Module module = bagModel();
+    module.packed = {{0, {Place::Kind::Parameters, 0, 64}, 4096, 3}};
+    module.tables = {{80, 6, 10000, 2, 1, true}};
+    return module;
+  };
+  int line = 0;
+  auto accepted = [&](auto change) {
+    Module module = whole();
+    change(module);
+    const std::vector<uint8_t> bytes = serialize(module);
+    EXPECT_NO_THROW(deserialize(bytes.data(), bytes.size())) << "change " << line;
+  };
+  auto refused = [&](auto change) {
+    ++line;
+    Module module = whole();
+    change(module);
+    const std::vector<uint8_t> bytes = serialize(module);
+    EXPECT_THROW(deserialize(bytes.data(), bytes.size()), Error) << "change " << line;
+  };
+  constexpr int64_t most = std::numeric_limits<int64_t>::max();
+  // A field of numbers refuses `bad` and what lies beyond every size.
+  auto number = [&](auto field, std::initializer_list<int64_t> bad) {
+    for (int64_t value : bad)
+      refused([&](Module &m) { field(m) = static_cast<std::decay_t<decltype(field(m))>>(value); });
+  };
+  auto size = [&](auto field) {
+    number([&](Module &m) -> auto & { return field(m).constant; }, {-1, most});
+    for (int i = 0; i < XFC_ROW_SETS; ++i) {
+      number([&](Module &m) -> auto & { return field(m).rows[i]; }, {-1, most});
+      number([&](Module &m) -> auto & { return field(m).sequences[i]; }, {-1, most});
+      number([&](Module &m) -> auto & { return field(m).chunks[i]; }, {-1, most});
+    }
+    for (int i = 0; i < XFC_KEY_STRUCTURES; ++i)
+      number([&](Module &m) -> auto & { return field(m).pairs[i]; }, {-1, most});
+  };
+  auto place = [&](auto field, bool program) {
+    auto set = [&](Place value, bool good) {
+      auto change = [&](Module &m) { field(m) = value; };
+      good ? accepted(change) : refused(change);
+    };
+    using Kind = Place::Kind;
+    const int64_t block = 3 * bagVocabulary * bagWidth * 4;
+    for (Kind kind : {Kind::Parameters, Kind::Gradients, Kind::Moments1, Kind::Moments2}) {
+      set({kind, 0, block - 4}, true);
+      for (Place bad : {Place{kind, 0, block}, {kind, 0, -4}, {kind, 0, most}, {kind, 1, 0}})
+        set(bad, false);
+    }
+    set({Kind::Packed, 0, 0}, true);
+    set({Kind::Table, 0, 0}, true);
+    set({Kind::None, 0, 0}, true);
+    for (Kind kind : {Kind::Packed, Kind::Table, Kind::Arena, Kind::Argument})
+      for (int64_t index : {int64_t(-1), int64_t(99), most})
+        set({kind, index, 0}, false);
+    for (Place bad : {Place{Kind::Packed, 0, 4},
+                      {Kind::Table, 0, 4},
+                      {Kind::None, 0, 4},
+                      {Kind::None, 1, 0},
+                      {static_cast<Kind>(9), 0, 0}})
+      set(bad, false);
+    set({Kind::Arena, 0, 4}, program); // columns of a row of 4 floats
+    set({Kind::Argument, 0, 0}, program);
+    for (Place bad :
+         {Place{Kind::Arena, 0, bagWidth * 4}, {Kind::Arena, 0, -4}, {Kind::Argument, 0, 4}, {Kind::Argument, 0, -4}})
+      set(bad, false);
+  };
+
+  refused([](Module &m) { m.type = static_cast<DType>(3); });
+  number([](Module &m) -> auto & { return m.parameterElements; }, {-1, 143, most});
+  for (auto field : {&Module::sourceVocab, &Module::targetVocab, &Module::sourceDim, &Module::targetDim,
+                     &Module::maxLength, &Module::maxTargetLength})
+    number([&](Module &m) -> auto & { return m.*field; }, {-1, int64_t(1) << 31});
+  for (auto field : {&Module::pad, &Module::unk, &Module::bos, &Module::eos, &Module::start})
+    number([&](Module &m) -> auto & { return m.*field; }, {-2});
+
+  number([](Module &m) -> auto & { return m.parameters[2].offset; }, {-1, 97, most});
+  number([](Module &m) -> auto & { return m.parameters[2].shape[0]; }, {-1, 13, most});
+  number([](Module &m) -> auto & { return m.parameters[2].fanIn; }, {-1, most});
+  number([](Module &m) -> auto & { return m.parameters[2].fanOut; }, {-1, most});
+  refused([](Module &m) { m.parameters[2].shape = {int64_t(1) << 32, int64_t(1) << 32}; });
+
+  number([](Module &m) -> auto & { return m.packed[0].kernel; }, {-1, 6});
+  number([](Module &m) -> auto & { return m.packed[0].bytes; }, {-1, most});
+  number([](Module &m) -> auto & { return m.packed[0].chunks; }, {-1, most});
+  place([](Module &m) -> Place & { return m.packed[0].source; }, false);
+  number([](Module &m) -> auto & { return m.tables[0].rows; }, {-1, most});
+  number([](Module &m) -> auto & { return m.tables[0].dim; }, {-1, most});
+  for (double bad : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()})
+    refused([&](Module &m) { m.tables[0].base = bad; });
+  refused([](Module &m) { m.tables[0].exponentMultiplier = std::nan(""); });
+  refused([](Module &m) { m.tables[0].cosineOffset = std::nan(""); });
+
+  refused([](Module &m) { m.kernels[0].partition.unit = static_cast<Partition::Unit>(5); });
+  number([](Module &m) -> auto & { return m.kernels[0].partition.per; }, {-1, 0, most});
+  number([](Module &m) -> auto & { return m.kernels[0].partition.times; }, {-1, 0, most});
+  number([](Module &m) -> auto & { return m.kernels[0].scratch; }, {-1, most});
+  number([](Module &m) -> auto & { return m.kernels[0].threads; }, {-1, 1025});
+  number([](Module &m) -> auto & { return m.kernels[0].few; }, {-2, 0, 6}); // nor itself
+  number([](Module &m) -> auto & { return m.kernels[0].fewRows; }, {-1, most});
+  number([](Module &m) -> auto & { return m.kernels[0].merge; }, {-2, 0, 6});
+
+  refused([](Module &m) { m.programs[0].arguments[0].role = static_cast<Argument::Role>(3); });
+  refused([](Module &m) { m.programs[0].arguments[0].type = static_cast<DType>(3); });
+  number([](Module &m) -> auto & { return m.programs[0].arguments[0].set; }, {-2, 3});
+  refused([](Module &m) { m.programs[0].arguments[0].shape = {-1}; });
+  refused([](Module &m) { m.programs[0].arguments[0].shape = {most, 2}; });
+  number([](Module &m) -> auto & { return m.programs[0].buffers[0].first; }, {-1, 4});
+  number([](Module &m) -> auto & { return m.programs[0].buffers[0].last; }, {-1, 3});
+  size([](Module &m) -> Size & { return m.programs[0].buffers[1].size; });
+
+  place([](Module &m) -> Place & { return m.programs[0].outputs[0].place; }, true);
+  refused([](Module &m) { m.programs[0].outputs[0].type = static_cast<DType>(3); });
+  number([](Module &m) -> auto & { return m.programs[0].outputs[0].set; }, {-2, 3});
+  number([](Module &m) -> auto & { return m.programs[0].outputs[0].keys; }, {-2, 16});
+  number([](Module &m) -> auto & { return m.programs[0].outputs[0].stride; }, {-1, most});
+  refused([](Module &m) { m.programs[0].outputs[0].shape = {-1}; });
+
+  number([](Module &m) -> auto & { return m.programs[0].steps[0].kernel; }, {-1, 6});
+  number([](Module &m) -> auto & { return m.programs[0].steps[0].set; }, {-1, 3});
+  number([](Module &m) -> auto & { return m.programs[0].steps[0].keySet; }, {-1, 3});
+  number([](Module &m) -> auto & { return m.programs[0].steps[0].keys; }, {-2, 16});
+  number([](Module &m) -> auto & { return m.programs[0].steps[0].elements; }, {-1, most});
+  number([](Module &m) -> auto & { return m.programs[0].steps[0].strides[0]; }, {-1, most});
+  place([](Module &m) -> Place & { return m.programs[0].steps[0].buffers[0]; }, true);
+  size([](Module &m) -> Size & { return m.programs[0].steps[0].flops; });
+  size([](Module &m) -> Size & { return m.programs[0].steps[0].traffic; });
+  refused([](Module &m) { m.programs[0].steps[0].strides.clear(); });
+}

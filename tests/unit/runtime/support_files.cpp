@@ -1,0 +1,141 @@
+// Files: whole or not at all, and what is refused.
+#include "folder.h"
+#include "support/Files.h"
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace xfc;
+namespace fs = std::filesystem;
+
+using SupportFiles = FolderTest;
+
+TEST_F(SupportFiles, WrittenWholeAndReplaced) {
+  writeFile(in("a"), "one");
+  writeFile(in("a"), std::string("t\0wo", 4));
+  EXPECT_EQ(readFile(in("a")), std::string("t\0wo", 4));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 1);
+  makeFolder(in("x/y/z"));
+  makeFolder(in("x/y/z"));
+  EXPECT_TRUE(exists(in("x/y/z")));
+  EXPECT_NE(errorOf([&] { makeFolder(in("a/b")); }).find("/a: cannot make the folder"), std::string::npos);
+  EXPECT_NE(errorOf([&] { readFile(in("none")); }).find("No such file"), std::string::npos);
+  EXPECT_NE(errorOf([&] { readFile(folder); }).find("directory"), std::string::npos);
+}
+
+TEST_F(SupportFiles, AFailedWriteLeavesWhatWasThere) {
+  writeFile(in("kept"), "before");
+  EXPECT_NE(errorOf([&] { writeFile(in("none/kept"), "x"); }).find("none/kept"), std::string::npos);
+  EXPECT_NE(errorOf([&] { writeFile("/proc/xfc", "x"); }).find("/proc/xfc"), std::string::npos);
+
+  // A full disk, as a limit on the size of files.
+  auto *ignored = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit{}, small{};
+  getrlimit(RLIMIT_FSIZE, &limit);
+  small = {4096, limit.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  std::string message = errorOf([&] { writeFile(in("kept"), std::string(100000, 'x')); });
+  setrlimit(RLIMIT_FSIZE, &limit);
+  std::signal(SIGXFSZ, ignored);
+  EXPECT_NE(message.find("kept: cannot write"), std::string::npos) << message;
+  EXPECT_EQ(readFile(in("kept")), "before");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 1);
+}
+
+// What is written to may be no file of its own.
+TEST_F(SupportFiles, LinksPermissionsDevicesAndPipes) {
+  writeFile(in("real"), "one");
+  fs::permissions(in("real"), fs::perms::owner_read | fs::perms::owner_write);
+  fs::create_symlink("real", in("link"));
+  checkWritable(in("link"));
+  writeFile(in("link"), "two");
+  EXPECT_TRUE(fs::is_symlink(in("link")));
+  EXPECT_EQ(readFile(in("real")), "two");
+  EXPECT_EQ(fs::status(in("real")).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  writeFile(in("program"), "three", true);
+  EXPECT_NE(fs::status(in("program")).permissions() & fs::perms::owner_exec, fs::perms::none);
+
+  checkWritable("/dev/null");
+  writeFile("/dev/null", "four");
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+  EXPECT_NE(errorOf([&] { writeFile("/dev/full", "five"); }).find("/dev/full: cannot write: No space"),
+            std::string::npos);
+  EXPECT_TRUE(fs::is_character_file("/dev/full"));
+
+  ASSERT_EQ(mkfifo(in("pipe").c_str(), 0600), 0);
+  checkWritable(in("pipe"));
+  std::thread writer([&] { writeFile(in("pipe"), std::string(100000, 'x')); });
+  const std::string through = readFile(in("pipe"));
+  writer.join();
+  EXPECT_EQ(through, std::string(100000, 'x'));
+  EXPECT_TRUE(fs::is_fifo(in("pipe")));
+}
+
+TEST_F(SupportFiles, WhatCannotBeWrittenIsKnownBefore) {
+  writeFile(in("kept"), "before");
+  checkWritable(in("kept"));
+  checkWritable(in("new"));
+  EXPECT_EQ(readFile(in("kept")), "before");
+  EXPECT_FALSE(exists(in("new")));
+  EXPECT_EQ(errorOf([&] { checkWritable(in("none/new")); }),
+            in("none/new") + ": cannot write: No such file or directory");
+  EXPECT_EQ(errorOf([&] { checkWritable(folder); }), folder + ": cannot write: Is a directory");
+  EXPECT_EQ(errorOf([&] { writeFile(folder, "x"); }), folder + ": cannot write: Is a directory");
+}
+
+TEST_F(SupportFiles, LinesAndUtf8) {
+  writeFile(in("lines"), "one\r\nzwei\n\nd\xC3\xA9j\xC3\xA0 \xF0\x9F\x98\x80");
+  EXPECT_EQ(readLines(in("lines")),
+            (std::vector<std::string>{"one", "zwei", "", "d\xC3\xA9j\xC3\xA0 \xF0\x9F\x98\x80"}));
+  for (const char *bad :
+       {"\xC3", "\xFF", "\xC0\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xE2\x82", "\x80", "\xE0\x9F\xBF"}) {
+    writeFile(in("bad"), std::string("fine\nab") + bad + "\n");
+    std::string message = errorOf([&] { readLines(in("bad")); });
+    EXPECT_NE(message.find("bad:2: byte 3"), std::string::npos) << message;
+  }
+}
+
+TEST_F(SupportFiles, Mapped) {
+  const std::string text(10000, 'x');
+  writeFile(in("a"), "12345678" + text);
+  MappedFile whole(in("a")), part(in("a"), 5000, 3), none(in("a"), 4096, 0);
+  EXPECT_EQ(whole.contents(), "12345678" + text);
+  EXPECT_EQ(part.contents(), "xxx");
+  EXPECT_EQ(none.contents(), "");
+  MappedFile moved(std::move(whole));
+  EXPECT_EQ(moved.contents().substr(0, 9), "12345678x");
+  // Another file of the same name does not matter.
+  writeFile(in("a"), "other");
+  EXPECT_EQ(moved.contents(), "12345678" + text);
+  EXPECT_EQ(MappedFile(in("a")).contents(), "other");
+  for (size_t size : {0, 1, 4095, 4096, 4097}) { // 128 bytes can be read behind the end
+    writeFile(in("b"), std::string(size, 'y'));
+    MappedFile file(in("b"));
+    EXPECT_EQ(file.contents(), std::string(size, 'y'));
+    for (size_t i = 0; i < 128; ++i)
+      EXPECT_EQ(file.contents().data()[size + i], 0) << size << " " << i;
+  }
+  // A pipe has no pages, and is read.
+  ASSERT_EQ(mkfifo(in("pipe").c_str(), 0600), 0);
+  std::thread writer([&] { std::ofstream(in("pipe")) << text; });
+  EXPECT_EQ(MappedFile(in("pipe")).contents(), text);
+  writer.join();
+  EXPECT_EQ(errorOf([&] { MappedFile file(in("nothing")); }),
+            in("nothing") + ": cannot open: No such file or directory");
+  EXPECT_EQ(errorOf([&] { MappedFile file(folder); }), folder + ": cannot read: Is a directory");
+}
+
+TEST_F(SupportFiles, AFileThatIsCutOffInUseIsAnError) {
+  writeFile(in("a"), std::string(100000, 'x'));
+  auto use = [&] {
+    MappedFile file(in("a"));
+    fs::resize_file(in("a"), 50000);
+    volatile char last = file.contents().back();
+    (void)last;
+  };
+  EXPECT_EXIT(use(), testing::ExitedWithCode(1), "error: a file was cut off while it was in use");
+}
