@@ -1,6 +1,6 @@
 // A Description into xfc: one function for each program a user can run, nothing fused.
 #include "Import.h"
-#include "XFC.h"
+#include "Dialect/XFC.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 #include "llvm/ADT/BitVector.h"
