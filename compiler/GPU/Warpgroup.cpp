@@ -1,4 +1,20 @@
 // Instructions of sm_90a.
+//
+// Scopes. What a thread has written is made visible to the other block of a cluster by a barrier of that scope, which
+// ptxas renders as a flush of the thread's stores to the second cache (MEMBAR) on the one side and as a loss of the
+// first cache (CCTL.IVALL) on the other: hundreds of cycles, which must not be paid for each block of K. They need not
+// be:
+// - A stage is filled by bulk copies, whose arrival makes the bytes visible to whoever waits at the barrier, whichever
+//   block asked for them, and by copies of the block's own threads. So who waits for it acquires from its own block.
+// - A stage is given back to both blocks, since the next bytes in it may come from either. Nothing that its readers
+//   wrote is read by those who are told: what has to come first is that they have read. A product waited for has its
+//   sums in registers, and the loads before it have their values there, so the reads are over when the thread arrives.
+//   That arrival counts in another block's barrier as it does in one's own; its scope would add only stores to wait
+//   for.
+// - The barriers that the whole cluster passes once are at the begin and at the end of a kernel. At the begin one
+//   thread's mbarrier.init is what the others must see: its fence, of the cluster's scope, releases just that, and the
+//   wait acquires it. At the end nothing is handed over at all: the block's shared memory must only outlive copies and
+//   arrivals from the other one.
 #include "Warpgroup.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -22,12 +38,12 @@ void arriveAfterCopies(KernelBuilder &k, Value barrier) {
 
 void arriveAt(KernelBuilder &k, Value barrier, Value block, Value condition) {
   k.ptx("{ .reg .b64 there; mapa.shared::cluster.u64 there, $0, $1; @$2 "
-        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }",
+        "mbarrier.arrive.release.cta.shared::cluster.b64 _, [there]; }",
         {barrier, block, condition}, {});
 }
 
 void waitForPhase(KernelBuilder &k, Value barrier, Value parity) {
-  k.ptx("{ .reg .pred over; again: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 over, [$0], $1; @!over bra "
+  k.ptx("{ .reg .pred over; again: mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 over, [$0], $1; @!over bra "
         "again; }",
         {barrier, parity}, {});
 }
@@ -42,7 +58,7 @@ void copyToCluster(KernelBuilder &k, Value to, Value from, int64_t bytes, Value 
 Value blockOfCluster(KernelBuilder &k) { return NVVM::ClusterId::create(k.b, k.i32); }
 
 void clusterBarrier(KernelBuilder &k) {
-  k.ptx("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;", {}, {});
+  k.ptx("barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.acquire.aligned;", {}, {});
 }
 
 void setRegisters(KernelBuilder &k, Registers what, int64_t count) {

@@ -15,9 +15,11 @@ void fenceBarriers(KernelBuilder &);
 void arriveExpecting(KernelBuilder &, mlir::Value barrier, int64_t bytes);
 // This thread arrives when its copies so far (copyAsync) are there.
 void arriveAfterCopies(KernelBuilder &, mlir::Value barrier);
-// Arrives at the barrier in the same place of a block (i32) of the cluster, if `condition` (i1), without a branch.
+// Arrives at the barrier in the same place of a block (i32) of the cluster, if `condition` (i1), without a branch. That
+// tells another block that this thread has read what it has read; nothing that it wrote.
 void arriveAt(KernelBuilder &, mlir::Value barrier, mlir::Value block, mlir::Value condition);
-// Until the phase of this parity (i32, that of the first is 0) is over; the phase before the first one is.
+// Until the phase of this parity (i32, that of the first is 0) is over; the phase before the first one is. Then what
+// threads of this block did before they arrived is seen, and the bytes that were announced.
 void waitForPhase(KernelBuilder &, mlir::Value barrier, mlir::Value parity);
 
 // From global memory to the same place in the shared memory of each of the cluster's first `blocks` blocks, where the
@@ -26,7 +28,8 @@ void copyToCluster(KernelBuilder &, mlir::Value to, mlir::Value from, int64_t by
                    int64_t blocks);
 
 mlir::Value blockOfCluster(KernelBuilder &); // this block's number (i32)
-void clusterBarrier(KernelBuilder &);        // of all threads of the cluster
+// Of all threads of the cluster. Of what a thread did before, the others see only what a fence of its own released.
+void clusterBarrier(KernelBuilder &);
 
 // Four warps, of which the first's number is a multiple of 4, give up registers so that they have `count` (a multiple
 // of 8), or get as many.

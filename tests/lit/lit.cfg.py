@@ -40,9 +40,12 @@ if imports("torch") and imports("numpy") and imports("safetensors"):
 if imports("sacrebleu"):
     config.available_features.add("sacrebleu")
 
-# NVIDIA's assembler: from a CUDA toolkit, or the package nvidia-cuda-nvcc beside Python.
-for folder in [os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin")] + glob.glob(
-        os.path.join(os.path.dirname(os.path.dirname(python)), "lib/python*/site-packages/nvidia/*/bin")):
+# NVIDIA's assembler and disassembler: from a CUDA toolkit, or of the packages nvidia-cuda-nvcc and triton beside Python.
+packages = os.path.join(os.path.dirname(os.path.dirname(python)), "lib/python*/site-packages/")
+for folder in [os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin")] + glob.glob(packages + "nvidia/*/bin") + glob.glob(
+        packages + "triton/backends/nvidia/bin"):
     config.environment["PATH"] += os.pathsep + folder
 if shutil.which("ptxas", path=config.environment["PATH"]):
     config.available_features.add("ptxas")
+    if shutil.which("nvdisasm", path=config.environment["PATH"]):
+        config.available_features.add("nvdisasm")

@@ -5,6 +5,8 @@
 // RUN: FileCheck %s --check-prefix=ALL < %t.ptx
 // RUN: FileCheck %s --check-prefix=LAST < %t.ptx
 // RUN: %if ptxas %{ %python3 %S/Inputs/ptxas.py %t.ptx sm_90a %}
+// In a loop no thread waits for its stores or gives up its cache: what a cluster's scope would cost a barrier (Warpgroup.cpp says why it needs none).
+// RUN: %if nvdisasm %{ %python3 %S/Inputs/loops.py %t.ptx sm_90a HGMMA --without MEMBAR CCTL ERRBAR CGAERRBAR FENCE %}
 
 // ALL-NOT: .local
 // ALL-NOT: mma.sync
@@ -17,10 +19,10 @@
 // CHECK-COUNT-6: mbarrier.init.shared::cta.b64
 // CHECK-NOT:   mbarrier.init
 // CHECK:       fence.mbarrier_init.release.cluster
-// CHECK:       barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned
+// CHECK:       barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.acquire.aligned
 // Those that multiply: 64 of K from shared memory, rounded before the first product; all of four are waited for before the stage is given back to both blocks.
 // CHECK:       setmaxnreg.inc.sync.aligned.u32 224
-// CHECK:       mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64
+// CHECK:       mbarrier.try_wait.parity.acquire.cta.shared::cta.b64
 // CHECK-COUNT-16: ld.shared.v2.b32
 // CHECK:       wgmma.fence.sync.aligned
 // CHECK-NEXT:  wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {{.*}}, b, adds, 1, 1, 0;
@@ -32,7 +34,7 @@
 // CHECK-NEXT:  wgmma.mma_async
 // CHECK-NEXT:  wgmma.commit_group.sync.aligned
 // CHECK-NEXT:  wgmma.wait_group.sync.aligned 0
-// CHECK:       mapa.shared::cluster.u64 {{.*}} mbarrier.arrive.release.cluster.shared::cluster.b64
+// CHECK:       mapa.shared::cluster.u64 {{.*}} mbarrier.arrive.release.cta.shared::cluster.b64
 // CHECK:       st.global.v2.b32
 // Those that fetch: half of four blocks of the weight for both, and rows by 16 bytes, or by 4.
 // CHECK:       setmaxnreg.dec.sync.aligned.u32 56
@@ -43,7 +45,7 @@
 // CHECK-COUNT-16: cp.async.cg.shared.global {{.*}}, 16,
 // No block leaves before the other has.
 // LAST-LABEL:  .visible .entry linear_2048x512_bf16(
-// LAST-COUNT-2: barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned
+// LAST-COUNT-2: barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.acquire.aligned
 // LAST-NOT:    barrier.cluster
 // LAST-LABEL:  .visible .entry linear_2048x512_bf16_pack(
 func.func @linear(%x: !xfc.rows<source, 512xf32>, %w: tensor<2048x512xf32>, %b: tensor<2048xf32>) -> !xfc.rows<source, 2048xf32> {
