@@ -45,4 +45,9 @@ Backend::PackInfo CPUBackend::emitPack(RankedTensorType weight, Packing packing,
 
 void CPUBackend::addLowering(OpPassManager &manager) const { addLoweringToLLVM(manager); }
 
+const TargetTraits &cpuTraits() {
+  static const TargetTraits traits = {.withoutFusions = {}, .computeTypes = {ComputeType::bf16, ComputeType::int8}};
+  return traits;
+}
+
 } // namespace xfc

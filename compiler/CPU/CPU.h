@@ -2,6 +2,7 @@
 #pragma once
 
 #include "CPU/Image.h"
+#include "Codegen/Target.h"
 
 namespace xfc {
 
@@ -16,5 +17,7 @@ public:
 private:
   void addLowering(mlir::OpPassManager &manager) const override;
 };
+
+const TargetTraits &cpuTraits();
 
 } // namespace xfc

@@ -11,6 +11,8 @@ using namespace xfc;
 #include "XFCInterfaces.cpp.inc"
 #define GET_TYPEDEF_CLASSES
 #include "XFCTypes.cpp.inc"
+#define GET_ATTRDEF_CLASSES
+#include "XFCAttributes.cpp.inc"
 #define GET_OP_CLASSES
 #include "XFCOps.cpp.inc"
 
@@ -18,6 +20,10 @@ void XFCDialect::initialize() {
   addTypes<
 #define GET_TYPEDEF_LIST
 #include "XFCTypes.cpp.inc"
+      >();
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "XFCAttributes.cpp.inc"
       >();
   addOperations<
 #define GET_OP_LIST

@@ -3,9 +3,11 @@
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Dialect.h"
 #include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "xfc/abi.h"
@@ -56,6 +58,8 @@ class PlainBuilder; // PlainBuilder.h
 #include "XFCEnums.h.inc"
 #define GET_TYPEDEF_CLASSES
 #include "XFCTypes.h.inc"
+#define GET_ATTRDEF_CLASSES
+#include "XFCAttributes.h.inc"
 
 namespace xfc {
 // Of a product: it is defined in its compute type, and its operands are f32.
@@ -66,11 +70,18 @@ llvm::LogicalResult verifyComputeType(mlir::Operation *op);
 #define GET_OP_CLASSES
 #include "XFCOps.h.inc"
 
-// Functions of an xfc module. Arguments and results carry dictionaries with these names; `name` is a string.
+// The discardable attributes of an xfc module and of its functions' arguments and results. The dialect verifies them
+// and refuses any other.
 namespace xfc::attr {
-inline constexpr llvm::StringLiteral name = "xfc.name";   // of a parameter, input, scalar, state or result
+inline constexpr llvm::StringLiteral model = "xfc.model"; // of a module: a ModelAttr
+inline constexpr llvm::StringLiteral name = "xfc.name";   // of an argument or a result: a string
 inline constexpr llvm::StringLiteral role = "xfc.role";   // of an argument; the values are below
 inline constexpr llvm::StringLiteral alias = "xfc.alias"; // of a result: the index of the argument it replaces
 inline constexpr llvm::StringLiteral parameter = "parameter", gradient = "gradient", moment1 = "moment1",
                                      moment2 = "moment2", input = "input", scalar = "scalar", state = "state";
 } // namespace xfc::attr
+
+namespace xfc {
+// What a module says about its model, or null. Parameters are its ParameterOps, in the order of the model.
+inline ModelAttr modelOf(mlir::ModuleOp module) { return module->getAttrOfType<ModelAttr>(attr::model); }
+} // namespace xfc

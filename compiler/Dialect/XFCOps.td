@@ -22,6 +22,11 @@ def XFC_Dialect : Dialect {
     source and rows of the target cannot be mixed up. Parameters and their gradients are builtin tensors.
   }];
   let useDefaultTypePrinterParser = 1;
+  let useDefaultAttributePrinterParser = 1;
+  // The discardable attributes are those of Dialect/XFC.h (xfc::attr); any other is refused.
+  let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -71,6 +76,8 @@ def XFC_Pairs : Type<CPred<"::llvm::isa<::xfc::PairsType>($_self)">, "pairs", ":
 def XFC_Tensor : Type<CPred<"::llvm::isa<::mlir::RankedTensorType>($_self) && ::llvm::cast<::mlir::RankedTensorType>($_self).hasStaticShape() && ::llvm::cast<::mlir::RankedTensorType>($_self).getElementType().isFloat()">, "static tensor of floats", "::mlir::RankedTensorType">;
 def XFC_Scalar : Type<CPred<"::llvm::isa<::mlir::RankedTensorType>($_self) && ::llvm::cast<::mlir::RankedTensorType>($_self).getRank() == 0">, "scalar tensor", "::mlir::RankedTensorType">;
 def XFC_Any : AnyTypeOf<[XFC_FloatRows, XFC_Pairs, XFC_Tensor]>;
+
+include "XFCModel.td"
 
 //===--------------------------------------------------------------------------------------------------------===//
 // Op classes

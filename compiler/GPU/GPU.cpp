@@ -93,6 +93,17 @@ std::string GPUBackend::print() {
   return text;
 }
 
+const TargetTraits &gpuTraits() {
+  static const TargetTraits traits = {
+      // Kernels read f32 weights where they are, and blocks are too many for so few sums.
+      .withoutFusions = {"fuse-packing", "fuse-norm-grad"},
+      .computeTypes = {ComputeType::bf16},
+      .attentionProducts = true,
+      .refusedDtype = "f64",
+      .refusal = "there is no CUDA code in f64; use --dtype f32 or bf16, or --target cpu"};
+  return traits;
+}
+
 std::string GPUBackend::ptx() { return gpu::emitPTX(*kernels, architecture); }
 
 } // namespace xfc

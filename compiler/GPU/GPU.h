@@ -1,6 +1,7 @@
 // Ops into kernels for a CUDA GPU: the backend that scheduling asks.
 #pragma once
 
+#include "Codegen/Target.h"
 #include "PTX.h"
 #include "Schedule/Schedule.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -28,5 +29,7 @@ private:
   mlir::OwningOpRef<mlir::ModuleOp> kernels;
   const gpu::Architecture &architecture;
 };
+
+const TargetTraits &gpuTraits();
 
 } // namespace xfc

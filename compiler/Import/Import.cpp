@@ -399,14 +399,35 @@ private:
   int64_t dropouts = 0;
 };
 
+ModelAttr attributeOf(const Description &model, MLIRContext &context) {
+  const bool floatTarget = model.decoder && model.decoder->floatInput;
+  const TokenIds &tokens = model.tokens;
+  return ModelAttr::get(&context, model.name, model.sourceVocab, model.targetVocab,
+                        model.encoder.floatInput ? model.encoder.inputDim : 0,
+                        floatTarget ? model.decoder->inputDim : 0, model.maxSourceLength, model.maxTargetLength,
+                        model.decoder.has_value(), tokens.pad, tokens.unk, tokens.bos, tokens.eos, tokens.start,
+                        tokens.sourceEos, model.canonical);
+}
+
+void declareParameters(const Description &model, ModuleOp module, FloatType element) {
+  OpBuilder builder(module.getBodyRegion());
+  for (const ParameterDescription &parameter : model.parameters) {
+    const llvm::SmallVector<StringRef> aliases(parameter.aliases.begin(), parameter.aliases.end());
+    ParameterOp::create(builder, NameLoc::get(builder.getStringAttr(parameter.name)), parameter.name,
+                        RankedTensorType::get(parameter.shape, element), *symbolizeInitializer(parameter.init),
+                        parameter.fanIn, parameter.fanOut, builder.getStrArrayAttr(aliases));
+  }
+}
+
 } // namespace
 
 OwningOpRef<ModuleOp> importModel(const Description &model, const ImportOptions &options, MLIRContext &context) {
   context.loadDialect<XFCDialect, func::FuncDialect>();
   OpBuilder builder(&context);
   OwningOpRef<ModuleOp> module = ModuleOp::create(NameLoc::get(builder.getStringAttr(model.name)));
-  module->getOperation()->setAttr("xfc.model", builder.getStringAttr(model.name));
   FloatType element = options.f64 ? FloatType(builder.getF64Type()) : FloatType(builder.getF32Type());
+  module->getOperation()->setAttr(attr::model, attributeOf(model, context));
+  declareParameters(model, *module, element);
   auto program = [&](ProgramKind kind) { return ProgramBuilder(model, *module, element, kind); };
 
   bool hasAttention = false;

@@ -1,10 +1,11 @@
-// The only place that knows the order of passes: a description through the phases, to objects.
+// A module as Import/ makes it through the stages, to text of any of them or to objects.
 #pragma once
 
 #include "Codegen/ObjectFile.h"
-#include "Import/Description.h"
+#include "Stages.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Support/Timing.h"
 #include "plan/Plan.h"
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,9 +22,6 @@ const std::vector<PhaseInfo> &phases();
 
 // What `--dtype` takes.
 const std::vector<std::string> &dtypes();
-
-// The passes `--no-fuse=NAME` can turn off.
-const std::vector<std::string> &fusions();
 // What `--recompute=LEVEL` can say, from the least.
 const std::vector<std::string> &recomputeLevels();
 
@@ -31,26 +29,28 @@ const std::vector<std::string> &recomputeLevels();
 enum class Target { CPU, CUDA };
 
 struct PipelineOptions {
-  bool train = true, decode = true;
-  std::string dtype = "f32";      // of matrix products: f32, bf16 (all else stays f32), or f64 (all is)
+  std::string dtype = "f32";      // of dtypes()
   std::set<std::string> disabled; // of fusions()
   std::string recompute;          // of recomputeLevels(), or empty: every value is kept for the gradients
   std::vector<Target> targets = {Target::CPU};
   std::vector<std::string> cpus = {"native"};     // instruction sets, each becomes an image
   std::vector<std::string> cudaArchs = {"sm_80"}; // architectures of GPUs, each becomes a device image
-  std::string dumpDirectory;                      // the module after every pass that changed it
-  bool timing = false;                            // a line for each stage and pass on standard error
+  std::string dumpDirectory;                      // the module after every pass that changed it, and what failed
+  mlir::TimingScope *timing = nullptr;            // measures stages and passes; may be null
 };
 
-// The program of the first target as text after `phase`: MLIR, or the plan for Scheduled.
-std::string emitPhase(const Description &description, const PipelineOptions &options, Phase phase);
+// What follows takes a module as Import/ makes it, and changes a copy. Throws Error for options that do not go together
+// and, after diagnostics, for what the compiler cannot do.
+
+// The programs of the first target as text after `phase`: a module, or the plan for Scheduled.
+std::string emitPhase(mlir::ModuleOp model, const PipelineOptions &options, Phase phase);
 // LLVM IR of the first instruction set.
-std::string emitLLVM(const Description &description, const PipelineOptions &options);
+std::string emitLLVM(mlir::ModuleOp model, const PipelineOptions &options);
 // PTX of the first architecture.
-std::string emitPTX(const Description &description, const PipelineOptions &options);
+std::string emitPTX(mlir::ModuleOp model, const PipelineOptions &options);
 // The CPU's plan alone, for inspection.
-Module planOf(const Description &description, const PipelineOptions &options);
+Module planOf(mlir::ModuleOp model, const PipelineOptions &options);
 // The objects to link: those of each instruction set, of each architecture of the targets, and of the tables of images.
-std::vector<std::vector<ObjectFile>> compileObjects(const Description &description, const PipelineOptions &options);
+std::vector<std::vector<ObjectFile>> compileObjects(mlir::ModuleOp model, const PipelineOptions &options);
 
 } // namespace xfc

@@ -57,4 +57,13 @@ Backend::PackInfo PlainBackend::emitPack(RankedTensorType, Packing, llvm::String
 
 void PlainBackend::addLowering(OpPassManager &manager) const { addPlainLowering(manager); }
 
+const TargetTraits &plainTraits() {
+  static const TargetTraits traits = {.withoutFusions = {},
+                                      .computeTypes = {},
+                                      .refusedDtype = "bf16",
+                                      .refusal =
+                                          "plain code multiplies in f32 or f64; use --dtype f32, or another --cpu"};
+  return traits;
+}
+
 } // namespace xfc

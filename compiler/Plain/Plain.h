@@ -3,6 +3,7 @@
 #pragma once
 
 #include "CPU/Image.h"
+#include "Codegen/Target.h"
 
 namespace xfc {
 
@@ -18,6 +19,8 @@ public:
 private:
   void addLowering(mlir::OpPassManager &manager) const override;
 };
+
+const TargetTraits &plainTraits();
 
 // The parts of the backend: the kernel of one op at the end of a module, and the passes on its way to the LLVM dialect.
 void emitPlain(mlir::ModuleOp kernels, mlir::Operation *op, llvm::StringRef name);

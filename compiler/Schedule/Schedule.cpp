@@ -46,8 +46,7 @@ std::string textOf(func::FuncOp function, unsigned argument, llvm::StringRef att
 
 class Scheduler {
 public:
-  Scheduler(ModuleOp source, const Description &description, Backend &backend)
-      : source(source), description(description), backend(backend) {}
+  Scheduler(ModuleOp source, Backend &backend) : source(source), backend(backend) {}
 
   Module run() {
     describe();
@@ -93,7 +92,6 @@ private:
   }
 
   ModuleOp source;
-  const Description &description;
   Backend &backend;
   Module module;
   llvm::StringMap<int64_t> offsets; // elements
@@ -110,10 +108,13 @@ private:
 };
 
 void Scheduler::describe() {
-  module.model = description.name;
-  module.description = description.canonical;
+  const ModelAttr model = modelOf(source);
+  if (!model)
+    fail(source, "has no attribute '" + attr::model.str() + "'");
+  module.model = model.getName();
+  module.description = model.getDescription();
   llvm::SHA256 sha;
-  sha.update(description.canonical);
+  sha.update(model.getDescription());
   for (uint8_t byte : sha.final()) {
     constexpr char digits[] = "0123456789abcdef";
     module.hash += digits[byte >> 4];
@@ -128,19 +129,19 @@ void Scheduler::describe() {
         module.type = DType::F64;
     }
   });
-  module.sourceVocab = description.sourceVocab;
-  module.targetVocab = description.targetVocab;
-  module.sourceDim = description.encoder.floatInput ? description.encoder.inputDim : 0;
-  module.targetDim = description.decoder && description.decoder->floatInput ? description.decoder->inputDim : 0;
-  module.maxLength = description.maxSourceLength;
-  module.maxTargetLength = description.maxTargetLength;
-  module.hasDecoder = description.decoder.has_value();
-  module.pad = description.tokens.pad;
-  module.unk = description.tokens.unk;
-  module.bos = description.tokens.bos;
-  module.eos = description.tokens.eos;
-  module.start = description.tokens.start;
-  module.sourceEos = description.tokens.sourceEos;
+  module.sourceVocab = model.getSourceVocab();
+  module.targetVocab = model.getTargetVocab();
+  module.sourceDim = model.getSourceDim();
+  module.targetDim = model.getTargetDim();
+  module.maxLength = model.getMaxSourceLength();
+  module.maxTargetLength = model.getMaxTargetLength();
+  module.hasDecoder = model.getDecoder();
+  module.pad = model.getPad();
+  module.unk = model.getUnk();
+  module.bos = model.getBos();
+  module.eos = model.getEos();
+  module.start = model.getStart();
+  module.sourceEos = model.getSourceEos();
 }
 
 // Parameters that some program reads as one (xfc.concat) lie behind each other without gaps; everything else
@@ -162,28 +163,32 @@ void Scheduler::layOutParameters() {
       fail(concat, "'" + members.front() + "' begins two different groups of parameters");
   });
 
-  llvm::StringMap<const ParameterDescription *> byName;
-  for (const ParameterDescription &parameter : description.parameters)
-    byName[parameter.name] = &parameter;
+  llvm::StringMap<ParameterOp> byName;
+  for (auto parameter : source.getOps<ParameterOp>())
+    byName[parameter.getName()] = parameter;
   const int64_t line = alignment / elementSize();
   int64_t next = 0;
-  auto place = [&](const ParameterDescription &parameter) {
-    int64_t elements = 1;
-    for (int64_t extent : parameter.shape)
-      elements *= extent;
-    if (!offsets.try_emplace(parameter.name, next).second)
-      throw Error("schedule: parameter '" + parameter.name + "' belongs to two groups");
+  auto place = [&](ParameterOp parameter) {
+    const std::string name = parameter.getName().str();
+    const auto type = cast<RankedTensorType>(parameter.getType());
+    if (!offsets.try_emplace(name, next).second)
+      fail(parameter, "'" + name + "' belongs to two groups");
+    std::vector<std::string> aliases;
+    for (auto alias : parameter.getAliases().getAsValueRange<StringAttr>())
+      aliases.push_back(alias.str());
     module.parameters.push_back(
-        {parameter.name, parameter.aliases, parameter.shape, next, parameter.init, parameter.fanIn, parameter.fanOut});
-    next += elements;
+        {name, std::move(aliases), type.getShape().vec(), next, stringifyInitializer(parameter.getInit()).str(),
+         static_cast<int64_t>(parameter.getFanIn()), static_cast<int64_t>(parameter.getFanOut())});
+    next += type.getNumElements();
   };
-  for (const ParameterDescription &parameter : description.parameters) {
-    if (offsets.count(parameter.name))
+  for (auto parameter : source.getOps<ParameterOp>()) {
+    const std::string name = parameter.getName().str();
+    if (offsets.count(name))
       continue;
-    if (auto group = groups.find(parameter.name); group != groups.end()) {
+    if (auto group = groups.find(name); group != groups.end()) {
       for (const std::string &member : group->second)
-        place(*byName.at(member));
-    } else if (llvm::any_of(groups, [&](auto &entry) { return llvm::is_contained(entry.second, parameter.name); })) {
+        place(byName.at(member));
+    } else if (llvm::any_of(groups, [&](auto &entry) { return llvm::is_contained(entry.second, name); })) {
       continue; // placed with its group, which begins later
     } else {
       place(parameter);
@@ -657,8 +662,6 @@ Program Scheduler::scheduleProgram(func::FuncOp function) { return ProgramSchedu
 
 } // namespace
 
-Module schedule(ModuleOp module, const Description &description, Backend &backend) {
-  return Scheduler(module, description, backend).run();
-}
+Module schedule(ModuleOp module, Backend &backend) { return Scheduler(module, backend).run(); }
 
 } // namespace xfc

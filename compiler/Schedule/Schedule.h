@@ -2,7 +2,6 @@
 #pragma once
 
 #include "Dialect/XFC.h"
-#include "Import/Description.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "plan/Plan.h"
@@ -50,8 +49,8 @@ public:
   virtual PackInfo emitPack(mlir::RankedTensorType weight, Packing packing, llvm::StringRef name) = 0;
 };
 
-// Every op of the module must be a kernel or a view. Throws Error naming the op otherwise: a defect of ours or,
-// from xfc-opt, a module that was put together by hand.
-Module schedule(mlir::ModuleOp module, const Description &description, Backend &backend);
+// The module says what its model is (xfc::attr::model), and every op of its functions must be a kernel or a view.
+// Throws Error naming the op otherwise: a defect of ours, or a module that was put together by hand.
+Module schedule(mlir::ModuleOp module, Backend &backend);
 
 } // namespace xfc

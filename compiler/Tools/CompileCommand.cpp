@@ -1,10 +1,14 @@
-// `xfc compile`: a model.json into an executable, or into one of the forms on the way.
+// `xfc compile`: a model into an executable, or into one of the forms on the way.
 #include "CompileCommand.h"
+#include "Dialect/XFC.h"
 #include "Link/Link.h"
 #include "ModelArguments.h"
 #include "Pipeline/Pipeline.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/MLIRContext.h"
 #include "support/Error.h"
 #include "support/Files.h"
+#include "llvm/Support/SourceMgr.h"
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -19,15 +23,11 @@ struct CompileOptions {
   FusionArguments noFuse;
   RecomputeArgument recompute;
   PipelineOptions pipeline;
+  bool timing = false;
 };
 
 PipelineOptions pipelineOptions(const CompileOptions &options) {
   PipelineOptions pipeline = options.pipeline;
-  pipeline.train = pipeline.decode = false;
-  for (const std::string &mode : splitList(options.mode)) {
-    check("--mode", mode, {"train", "decode"});
-    (mode == "train" ? pipeline.train : pipeline.decode) = true;
-  }
   pipeline.targets.clear();
   for (const std::string &target : splitList(options.target)) {
     check("--target", target, {"cpu", "cuda"});
@@ -44,6 +44,15 @@ PipelineOptions pipelineOptions(const CompileOptions &options) {
   return pipeline;
 }
 
+ImportOptions importOptions(const CompileOptions &options) {
+  ImportOptions import{.train = false, .decode = false, .f64 = options.dtype == "f64"};
+  for (const std::string &mode : splitList(options.mode)) {
+    check("--mode", mode, {"train", "decode"});
+    (mode == "train" ? import.train : import.decode) = true;
+  }
+  return import;
+}
+
 void requireTarget(const PipelineOptions &pipeline, Target target, const char *message) {
   if (std::find(pipeline.targets.begin(), pipeline.targets.end(), target) == pipeline.targets.end())
     throw Error(message);
@@ -58,30 +67,41 @@ void writeText(const std::string &file, const std::string &text) {
 
 void compile(const CompileOptions &options) {
   PipelineOptions pipeline = pipelineOptions(options);
-  Description description = options.model.parse();
+  const ImportOptions import = importOptions(options);
+  mlir::DefaultTimingManager timing;
+  timing.setEnabled(options.timing);
+  mlir::TimingScope whole = timing.getRootScope();
+  pipeline.timing = &whole;
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+  llvm::SourceMgr sources;
+  mlir::SourceMgrDiagnosticHandler diagnostics(sources, &context);
+  mlir::TimingScope importing = whole.nest("import");
+  mlir::OwningOpRef<mlir::ModuleOp> model = options.model.load(import, context);
+  importing.stop();
   if (options.emit == "exe" || options.emit == "obj") {
-    std::vector<std::vector<ObjectFile>> objects = compileObjects(description, pipeline);
-    std::string output = options.output.empty() ? "./" + description.name : options.output;
+    std::vector<std::vector<ObjectFile>> objects = compileObjects(*model, pipeline);
+    const std::string name = modelOf(*model).getName().str();
+    std::string output = options.output.empty() ? "./" + name : options.output;
     if (options.emit == "exe") {
       linkExecutable(objects, output);
       std::fprintf(stderr, "xfc: wrote %s\n", output.c_str());
       return;
     }
     for (size_t i = 0; i < objects.size(); ++i) {
-      std::string file = (options.output.empty() ? description.name : options.output) + "." + std::to_string(i) + ".o";
+      std::string file = (options.output.empty() ? name : options.output) + "." + std::to_string(i) + ".o";
       linkObject(objects[i], file);
       std::fprintf(stderr, "xfc: wrote %s\n", file.c_str());
     }
   } else if (options.emit == "llvm") {
     requireTarget(pipeline, Target::CPU, "--emit llvm: is the CPU's code; use --emit ptx, or --target cpu");
-    writeText(options.output, emitLLVM(description, pipeline));
+    writeText(options.output, emitLLVM(*model, pipeline));
   } else if (options.emit == "ptx") {
     requireTarget(pipeline, Target::CUDA, "--emit ptx: is a GPU's code; use --target cuda");
-    writeText(options.output, emitPTX(description, pipeline));
+    writeText(options.output, emitPTX(*model, pipeline));
   } else {
     for (const PhaseInfo &info : phases())
       if (options.emit == info.name)
-        return writeText(options.output, emitPhase(description, pipeline, info.phase));
+        return writeText(options.output, emitPhase(*model, pipeline, info.phase));
     std::string known = "exe, obj, llvm, ptx";
     for (const PhaseInfo &info : phases())
       known += std::string(", ") + info.name;
@@ -94,7 +114,7 @@ void compile(const CompileOptions &options) {
 void addCompile(CLI::App &app) {
   auto options = std::make_shared<CompileOptions>();
   CLI::App *command =
-      app.add_subcommand("compile", "compile a model.json into one executable that trains, translates and scores");
+      app.add_subcommand("compile", "compile a model into one executable that trains, translates and scores");
   options->model.addTo(*command);
   command->add_option("-o,--output", options->output, "the file to write (default: ./ and the model's name)");
   command
@@ -125,8 +145,8 @@ void addCompile(CLI::App &app) {
   command->add_option("--emit", options->emit, "stop early: exe, obj, llvm, ptx, or a phase of `xfc phases`")
       ->capture_default_str();
   command->add_option("--dump-ir-dir", options->pipeline.dumpDirectory,
-                      "write the module after every pass into this folder");
-  command->add_flag("--timing", options->pipeline.timing, "print what each stage and pass took");
+                      "write into this folder what every pass changed, and a reproducer where one fails");
+  command->add_flag("--timing", options->timing, "print what each stage and pass took");
   command->callback([options] { compile(*options); });
 }
 

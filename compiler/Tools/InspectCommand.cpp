@@ -3,8 +3,11 @@
 #include "Drawing.h"
 #include "ModelArguments.h"
 #include "Pipeline/Pipeline.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/MLIRContext.h"
 #include "plan/Memory.h"
 #include "support/Files.h"
+#include "llvm/Support/SourceMgr.h"
 #include <cinttypes>
 #include <cstdio>
 #include <memory>
@@ -45,14 +48,18 @@ std::string megabytes(int64_t bytes) {
 }
 
 void inspect(const InspectOptions &options) {
-  Description description = options.model.parse();
   PipelineOptions pipeline;
   pipeline.cpus = {options.cpu};
   check("--dtype", options.dtype, dtypes());
   pipeline.dtype = options.dtype;
   pipeline.disabled = options.noFuse.disabled();
   pipeline.recompute = options.recompute.level();
-  const Module module = planOf(description, pipeline);
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+  llvm::SourceMgr sources;
+  mlir::SourceMgrDiagnosticHandler diagnostics(sources, &context);
+  mlir::OwningOpRef<mlir::ModuleOp> model = options.model.load({.f64 = options.dtype == "f64"}, context);
+  const Module module = planOf(*model, pipeline);
+  const Description description = parseDescription(module.description, options.model.file);
   if (!options.svg.empty())
     writeFile(options.svg, drawSvg(description));
 

@@ -1,4 +1,4 @@
-// From the command line to a Description.
+// From the command line to a module.
 #include "ModelArguments.h"
 #include "Pipeline/Pipeline.h"
 #include "support/Error.h"
@@ -10,7 +10,7 @@
 namespace xfc {
 
 void ModelArguments::addTo(CLI::App &command) {
-  command.add_option("model", file, "the model.json")->required();
+  command.add_option("model", file, "the model.json, or a module that --emit imported printed (.mlir)")->required();
   CLI::Option *joint = command.add_option("--vocab", vocabulary,
                                           "SentencePiece model of both languages: sets vocabulary sizes and token ids");
   command.add_option("--source-vocab", sourceVocabulary, "SentencePiece model of the source")->excludes(joint);
@@ -40,7 +40,16 @@ static void addVocabulary(std::vector<Override> &overrides, const std::string &f
   }
 }
 
-Description ModelArguments::parse() const {
+mlir::OwningOpRef<mlir::ModuleOp> ModelArguments::load(const ImportOptions &options, mlir::MLIRContext &context) const {
+  if (file.ends_with(".mlir")) {
+    if (!settings.empty() || !vocabulary.empty() || !sourceVocabulary.empty() || !targetVocabulary.empty())
+      throw Error(file + ": the values of a module are fixed; expected --set and vocabularies where it is made: "
+                         "`xfc compile model.json --set KEY=VALUE --emit imported`");
+    mlir::OwningOpRef<mlir::ModuleOp> module = importModule(readFile(file), file, options, context);
+    if (!module)
+      throw Error(file + ": no module that can be compiled; see the message above");
+    return module;
+  }
   std::vector<Override> overrides;
   const std::string &source = vocabulary.empty() ? sourceVocabulary : vocabulary;
   const std::string &target = vocabulary.empty() ? targetVocabulary : vocabulary;
@@ -54,7 +63,7 @@ Description ModelArguments::parse() const {
       throw CLI::ValidationError("--set", "expected KEY=VALUE, found '" + setting + "'");
     overrides.push_back({setting.substr(0, equals), setting.substr(equals + 1)});
   }
-  return parseDescription(readFile(file), file, overrides);
+  return importModel(parseDescription(readFile(file), file, overrides), options, context);
 }
 
 std::vector<std::string> splitList(const std::string &text) {

@@ -1,7 +1,7 @@
-// The arguments that verbs reading a model.json share: the file, --set, vocabularies, --no-fuse and --recompute.
+// The arguments that verbs reading a model share: the file, --set, vocabularies, --no-fuse and --recompute.
 #pragma once
 
-#include "Import/Description.h"
+#include "Import/Import.h"
 #include "Import/Json.h"
 #include <CLI/CLI.hpp>
 #include <set>
@@ -15,8 +15,10 @@ struct ModelArguments {
   std::vector<std::string> settings; // KEY=VALUE
 
   void addTo(CLI::App &command);
-  // Reads and validates the model. --vocab sets source_vocab, target_vocab and the token ids; --set comes after.
-  Description parse() const;
+  // Reads and validates the model: a model.json, of which --vocab sets source_vocab, target_vocab and the token ids,
+  // and --set comes after; or a module as `--emit imported` prints it (.mlir). Throws Error; for a module, after
+  // diagnostics.
+  mlir::OwningOpRef<mlir::ModuleOp> load(const ImportOptions &options, mlir::MLIRContext &context) const;
 };
 
 // --no-fuse alone turns every fusion off, --no-fuse=NAME,NAME those named.

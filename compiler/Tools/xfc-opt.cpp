@@ -1,5 +1,6 @@
-// mlir-opt for the xfc dialect: its passes one by one, and upstream's clean-up.
+// mlir-opt for the xfc dialect: its passes one by one, whole stages, and upstream's clean-up.
 #include "Dialect/XFC.h"
+#include "Pipeline/Stages.h"
 #include "Transforms/Passes.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "mlir/Transforms/Passes.h"
@@ -8,6 +9,7 @@ int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   registry.insert<xfc::XFCDialect, mlir::func::FuncDialect>();
   xfc::registerTransformsPasses();
+  xfc::registerPipelines();
   mlir::registerCanonicalizerPass();
   mlir::registerCSEPass();
   mlir::registerPrintOpStatsPass();

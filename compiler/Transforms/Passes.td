@@ -232,8 +232,8 @@ def FuseEpilogue : Pass<"xfc-fuse-epilogue", "::mlir::func::FuncOp"> {
 def SetComputeType : Pass<"xfc-set-compute-type", "::mlir::ModuleOp"> {
   let summary = "Makes products round their operands to a type before they multiply";
   let description = [{
-    Every product of the module but attention's, or those of a copy of each function of `variants`: the copy's name is the function's, a
-    dot, and the type. Refused where a product is not defined in the type: gradients in int8, products of f64.
+    Every product of the module but attention's, or those of a copy of each function of `variants` that there is: the copy's name is the
+    function's, a dot, and the type. Refused where a product is not defined in the type: gradients in int8, products of f64.
 
     ```mlir
     func.func @encode(%x, %w) { %y = xfc.linear %x, %w }

@@ -1,5 +1,5 @@
 // RUN: %xfc-opt %s --xfc-set-compute-type=type=bf16 | FileCheck %s --check-prefix=ALL
-// RUN: %xfc-opt %s --xfc-set-compute-type="type=int8 variants=encode" | FileCheck %s --check-prefix=VARIANT
+// RUN: %xfc-opt %s --xfc-set-compute-type="type=int8 variants=encode,decode_step" | FileCheck %s --check-prefix=VARIANT
 // RUN: %xfc-opt %s --xfc-set-compute-type="type=bf16 variants=encode" --xfc-set-compute-type="type=int8 variants=encode" | FileCheck %s --check-prefix=TWO
 // RUN: %xfc-opt %s --xfc-set-compute-type="type=bf16 attention=true" | FileCheck %s --check-prefix=ATTENTION
 

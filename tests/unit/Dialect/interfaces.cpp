@@ -10,11 +10,12 @@ namespace {
 
 struct Ops : testing::Test {
   Ops() { context.loadDialect<XFCDialect>(); }
-  // Names without the dialect's.
+  // Names without the dialect's. A declaration computes nothing.
   std::vector<std::pair<std::string, RegisteredOperationName>> all() {
     std::vector<std::pair<std::string, RegisteredOperationName>> ops;
     for (RegisteredOperationName op : context.getRegisteredOperationsByDialect("xfc"))
-      ops.emplace_back(op.getStringRef().substr(4).str(), op);
+      if (op.getStringRef() != ParameterOp::getOperationName())
+        ops.emplace_back(op.getStringRef().substr(4).str(), op);
     return ops;
   }
   MLIRContext context{MLIRContext::Threading::DISABLED};

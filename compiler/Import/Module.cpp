@@ -1,0 +1,184 @@
+// Modules as text: read and checked, and printed so that they can be read again.
+#include "Dialect/XFC.h"
+#include "Import.h"
+#include "mlir/AsmParser/AsmParser.h"
+#include "mlir/AsmParser/AsmParserState.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/AttrTypeSubElements.h"
+#include "mlir/IR/Verifier.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/SourceMgr.h"
+
+using namespace mlir;
+
+namespace xfc {
+namespace {
+
+// Locations that were printed are names; diagnostics need the place in the file, too.
+void addPositions(ModuleOp module, const AsmParserState &state, const llvm::SourceMgr &source, StringRef file) {
+  StringAttr fileName = StringAttr::get(module.getContext(), file);
+  module->walk([&](Operation *op) {
+    const AsmParserState::OperationDefinition *definition = state.getOpDef(op);
+    if (!definition)
+      return;
+    auto [line, column] = source.getLineAndColumn(definition->loc.Start);
+    Location position = FileLineColLoc::get(fileName, line, column);
+    if (auto name = dyn_cast<NameLoc>(op->getLoc()))
+      op->setLoc(NameLoc::get(name.getName(), position));
+    else
+      op->setLoc(FusedLoc::get(module.getContext(), {op->getLoc(), position}));
+  });
+}
+
+// What ops verify holds for any module; this for one that Import/ makes.
+class ModelChecker {
+public:
+  ModelChecker(ModuleOp module, const ImportOptions &options) : module(module), options(options) {}
+
+  LogicalResult check() {
+    if (!modelOf(module))
+      return module.emitError()
+             << "has no attribute '" << attr::model
+             << "', which says what the model is; `xfc compile model.json --emit imported` writes it";
+    for (Operation &op : *module.getBody())
+      if (!isa<func::FuncOp, ParameterOp>(op))
+        return op.emitError() << "a model holds functions and parameters, found '" << op.getName() << "'";
+    auto programs = module.getOps<func::FuncOp>();
+    if (programs.empty())
+      return module.emitError() << "holds no programs: expected functions such as @forward";
+    for (auto parameter : module.getOps<ParameterOp>())
+      if (failed(checkElement(parameter, parameter.getType())))
+        return failure();
+    for (func::FuncOp program : programs)
+      if (failed(checkProgram(program)))
+        return failure();
+    return success();
+  }
+
+private:
+  LogicalResult checkProgram(func::FuncOp program) {
+    if (llvm::is_contained({"loss_and_gradients", "update", "accumulate"}, program.getName()))
+      return program.emitError()
+             << "a later phase made this program; expected a module as `xfc compile --emit imported` "
+                "prints it";
+    if (!program.getBody().hasOneBlock())
+      return program.emitError() << "expected a program of one block, found " << llvm::range_size(program.getBody())
+                                 << " blocks";
+    llvm::StringSet<> names;
+    for (BlockArgument argument : program.getArguments()) {
+      auto name = program.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attr::name);
+      if (!name || !program.getArgAttr(argument.getArgNumber(), attr::role))
+        return program.emitError() << "argument " << argument.getArgNumber() << " needs '" << attr::name << "' and '"
+                                   << attr::role << "'";
+      if (!names.insert(name.getValue()).second)
+        return program.emitError() << "has two arguments " << name;
+    }
+    names.clear();
+    for (unsigned i = 0; i < program.getNumResults(); ++i) {
+      auto name = program.getResultAttrOfType<StringAttr>(i, attr::name);
+      if (!name)
+        return program.emitError() << "result " << i << " needs '" << attr::name << "'";
+      if (!names.insert(name.getValue()).second)
+        return program.emitError() << "has two results " << name;
+    }
+    WalkResult walked = program.walk([&](Operation *op) {
+      if (op != program && !isa<func::ReturnOp>(op) && !isa_and_present<XFCDialect>(op->getDialect()))
+        return op->emitError() << "a program holds ops of the xfc dialect, found '" << op->getName() << "'",
+               WalkResult::interrupt();
+      for (Type type : op->getResultTypes())
+        if (failed(checkElement(op, type)))
+          return WalkResult::interrupt();
+      for (Region &region : op->getRegions())
+        for (Block &block : region)
+          for (Type type : block.getArgumentTypes())
+            if (failed(checkElement(op, type)))
+              return WalkResult::interrupt();
+      return WalkResult::advance();
+    });
+    return failure(walked.wasInterrupted());
+  }
+
+  static constexpr int64_t maxElements = int64_t(1) << 40;
+
+  // Every number has the type that --dtype asks for, and every shape is one that memory could hold.
+  LogicalResult checkElement(Operation *op, Type type) {
+    Type element;
+    ArrayRef<int64_t> shape;
+    if (auto rows = dyn_cast<RowsType>(type)) {
+      element = rows.getElementType();
+      shape = rows.getShape();
+    } else if (auto pairs = dyn_cast<PairsType>(type)) {
+      element = pairs.getElementType();
+    } else if (auto tensor = dyn_cast<RankedTensorType>(type); tensor && tensor.hasStaticShape()) {
+      element = tensor.getElementType();
+      shape = tensor.getShape();
+    } else {
+      return op->emitError() << "values of programs are rows, pairs and static tensors, found " << type;
+    }
+    int64_t elements = 1;
+    for (int64_t extent : shape)
+      if (extent < 1 || llvm::MulOverflow(elements, extent, elements) || elements > maxElements)
+        return op->emitError() << "expected between 1 and " << maxElements << " elements, found " << type;
+    if (element.isInteger(32) || (options.f64 ? element.isF64() : element.isF32()))
+      return success();
+    if (element.isF64())
+      return op->emitError() << "computes in f64; compile it with --dtype f64";
+    return op->emitError() << "expected numbers of " << (options.f64 ? "f64 (--dtype f64)" : "f32") << ", found "
+                           << element;
+  }
+
+  ModuleOp module;
+  const ImportOptions &options;
+};
+
+// What importModel() would not have made with these options.
+void dropPrograms(ModuleOp module, const ImportOptions &options) {
+  for (auto function : llvm::make_early_inc_range(module.getOps<func::FuncOp>())) {
+    const StringRef name = function.getName();
+    if ((!options.train && name == "loss") ||
+        (!options.decode && llvm::is_contained({"encode", "decode_step", "decode_candidates"}, name)))
+      function.erase();
+  }
+}
+
+} // namespace
+
+OwningOpRef<ModuleOp> importModule(std::string_view text, std::string_view file, const ImportOptions &options,
+                                   MLIRContext &context) {
+  context.loadDialect<XFCDialect, func::FuncDialect>();
+  llvm::SourceMgr source;
+  source.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBufferCopy(text, file), llvm::SMLoc());
+  Block block;
+  AsmParserState state;
+  // Verified when diagnostics can point into the file.
+  if (failed(parseAsmSourceFile(source, &block, ParserConfig(&context, /*verifyAfterParse=*/false), &state)))
+    return {};
+  auto module = block.getOperations().size() == 1 ? dyn_cast<ModuleOp>(block.front()) : ModuleOp();
+  if (!module) {
+    emitError(FileLineColLoc::get(&context, file, 1, 1))
+        << "expected one module, as `xfc compile --emit imported` prints it";
+    return {};
+  }
+  module->remove();
+  OwningOpRef<ModuleOp> owned = module;
+  addPositions(module, state, source, file);
+  if (failed(verify(module)) || failed(ModelChecker(module, options).check()))
+    return {};
+  dropPrograms(module, options);
+  return owned;
+}
+
+std::string printModule(ModuleOp module) {
+  OwningOpRef<ModuleOp> named = module.clone();
+  AttrTypeReplacer positions;
+  positions.addReplacement(
+      [](FileLineColRange position) -> Attribute { return UnknownLoc::get(position.getContext()); });
+  positions.recursivelyReplaceElementsIn(*named, /*replaceAttrs=*/false, /*replaceLocs=*/true);
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  named->print(stream, OpPrintingFlags().enableDebugInfo());
+  return text + "\n";
+}
+
+} // namespace xfc

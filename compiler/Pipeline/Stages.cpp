@@ -1,0 +1,122 @@
+// The only place that knows the order of passes: one table.
+#include "Stages.h"
+#include "CPU/CPU.h"
+#include "GPU/GPU.h"
+#include "Plain/Plain.h"
+#include "Transforms/Passes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "mlir/Transforms/Passes.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+
+namespace xfc {
+namespace {
+
+// Passes of a stage; those that can be turned off carry the name of --no-fuse.
+struct PassEntry {
+  Stage stage;
+  const char *fusion; // or null
+  void (*add)(OpPassManager &manager, const StageOptions &options);
+};
+
+template <auto create> void add(OpPassManager &manager, const StageOptions &) { manager.addPass(create()); }
+template <auto create> void addToFunctions(OpPassManager &manager, const StageOptions &) {
+  manager.addNestedPass<func::FuncOp>(create());
+}
+void canonicalize(OpPassManager &manager, const StageOptions &) { manager.addPass(createCanonicalizerPass()); }
+void mergeEqual(OpPassManager &manager, const StageOptions &) { manager.addPass(createCSEPass()); }
+
+void recompute(OpPassManager &manager, const StageOptions &options) {
+  if (options.recompute != Recomputation::none)
+    manager.addNestedPass<func::FuncOp>(
+        createRecompute({options.recompute == Recomputation::cheap ? RecomputeLevel::cheap : RecomputeLevel::most}));
+}
+
+// All products in the type asked for; those of f32 that decode also in each that can be chosen when decoding starts.
+void setComputeTypes(OpPassManager &manager, const StageOptions &options) {
+  const TargetTraits &target = traitsOf(options.target);
+  if (options.dtype == DataType::bf16)
+    manager.addPass(createSetComputeType({ComputeType::bf16, {}, target.attentionProducts}));
+  else if (options.dtype == DataType::f32)
+    for (ComputeType type : target.computeTypes)
+      manager.addPass(
+          createSetComputeType({type, {"encode", "decode_step", "decode_candidates"}, target.attentionProducts}));
+}
+
+const PassEntry passes[] = {
+    {Stage::Fused, nullptr, canonicalize},
+    {Stage::Fused, nullptr, mergeEqual},
+    {Stage::Fused, "fuse-attention", addToFunctions<createFuseAttention>},
+    {Stage::Fused, "fuse-add-norm", addToFunctions<createFuseAddNorm>},
+    {Stage::Fused, "fuse-cross-entropy", addToFunctions<createFuseCrossEntropy>},
+    {Stage::Fused, "fuse-candidates", addToFunctions<createFuseCandidates>},
+    {Stage::Fused, "merge-projections", add<createMergeProjections>},
+    {Stage::Differentiated, nullptr, add<createDifferentiate>},
+    {Stage::Differentiated, nullptr, add<createBuildOptimizer>},
+    {Stage::Differentiated, nullptr, canonicalize},
+    {Stage::Differentiated, nullptr, mergeEqual},
+    {Stage::Differentiated, "fuse-loss-gradient", addToFunctions<createFuseLossGradient>},
+    {Stage::Differentiated, "fuse-optimizer", add<createFuseOptimizer>},
+    {Stage::Differentiated, "fuse-packing", add<createFusePacking>},
+    {Stage::Differentiated, "fuse-norm-grad", addToFunctions<createFuseNormGrad>},
+    {Stage::Differentiated, "fuse-epilogue", addToFunctions<createFuseEpilogue>},
+    {Stage::Differentiated, nullptr, mergeEqual},
+    // After the last CSE, which would merge what is computed again with the first time, and for the liveness of the
+    // final ops.
+    {Stage::Differentiated, nullptr, recompute},
+    {Stage::Differentiated, nullptr, setComputeTypes},
+};
+
+void registerStage(Stage stage, StringRef name, StringRef summary) {
+  registerPassPipeline(
+      name, summary,
+      [stage](OpPassManager &manager, StringRef text,
+              llvm::function_ref<LogicalResult(const Twine &)> fail) -> LogicalResult {
+        StageOptions options;
+        if (failed(options.parseFromString(text)))
+          return failure();
+        for (const std::string &name : options.disabled)
+          if (!llvm::is_contained(fusions(), name))
+            return fail("no-fuse: unknown '" + name + "'; known: " + llvm::join(fusions(), ", "));
+        addStage(stage, manager, options);
+        return success();
+      },
+      [](llvm::function_ref<void(const mlir::detail::PassOptions &)> describe) { describe(StageOptions()); });
+}
+
+} // namespace
+
+const TargetTraits &traitsOf(PassTarget target) {
+  return target == PassTarget::cuda ? gpuTraits() : target == PassTarget::plain ? plainTraits() : cpuTraits();
+}
+
+const std::vector<std::string> &fusions() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> found;
+    for (const PassEntry &entry : passes)
+      if (entry.fusion)
+        found.push_back(entry.fusion);
+    return found;
+  }();
+  return names;
+}
+
+void addStage(Stage stage, OpPassManager &manager, const StageOptions &options) {
+  const TargetTraits &target = traitsOf(options.target);
+  for (const PassEntry &entry : passes) {
+    const bool left = entry.fusion && (llvm::is_contained(options.disabled, entry.fusion) ||
+                                       llvm::is_contained(target.withoutFusions, entry.fusion));
+    if (entry.stage == stage && !left)
+      entry.add(manager, options);
+  }
+}
+
+void registerPipelines() {
+  registerStage(Stage::Fused, "xfc-fuse-pipeline", "From what import makes to `xfc compile --emit fused`");
+  registerStage(Stage::Differentiated, "xfc-differentiate-pipeline",
+                "From what --xfc-fuse-pipeline leaves to `xfc compile --emit differentiated`");
+}
+
+} // namespace xfc

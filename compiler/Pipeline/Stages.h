@@ -1,0 +1,56 @@
+// The stages of passes between import and scheduling, as pipelines with options: of PassManagers here, by name in
+// xfc-opt.
+#pragma once
+
+#include "Codegen/Target.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassOptions.h"
+#include <string>
+#include <vector>
+
+namespace xfc {
+
+// What passes are chosen for. `plain` is the CPU by upstream passes alone.
+enum class PassTarget { cpu, plain, cuda };
+const TargetTraits &traitsOf(PassTarget target);
+
+// What --dtype can say: of matrix products, and f64 of everything.
+enum class DataType { f32, bf16, f64 };
+
+// What --recompute can say.
+enum class Recomputation { none, cheap, most };
+
+// A stage's name as text is --xfc-differentiate-pipeline="target=cuda recompute=cheap no-fuse=fuse-epilogue".
+struct StageOptions : mlir::PassPipelineOptions<StageOptions> {
+  Option<PassTarget> target{*this, "target", llvm::cl::desc("what code is generated for"),
+                            llvm::cl::init(PassTarget::cpu),
+                            llvm::cl::values(clEnumValN(PassTarget::cpu, "cpu", "a CPU"),
+                                             clEnumValN(PassTarget::plain, "plain", "a CPU, by upstream passes alone"),
+                                             clEnumValN(PassTarget::cuda, "cuda", "an NVIDIA GPU"))};
+  Option<DataType> dtype{
+      *this, "dtype", llvm::cl::desc("what matrix products are of"), llvm::cl::init(DataType::f32),
+      llvm::cl::values(clEnumValN(DataType::f32, "f32", "f32; copies for decoding round their operands"),
+                       clEnumValN(DataType::bf16, "bf16", "operands rounded to bf16"),
+                       clEnumValN(DataType::f64, "f64", "f64, as everything else"))};
+  Option<Recomputation> recompute{
+      *this, "recompute", llvm::cl::desc("what is computed again for the gradients"),
+      llvm::cl::init(Recomputation::none),
+      llvm::cl::values(clEnumValN(Recomputation::none, "none", "nothing"),
+                       clEnumValN(Recomputation::cheap, "cheap", "what is bound by memory"),
+                       clEnumValN(Recomputation::most, "most", "all that lowers the peak of memory"))};
+  ListOption<std::string> disabled{*this, "no-fuse", llvm::cl::desc("fusions to leave out")};
+};
+
+// A module between two stages is one that `xfc compile --emit` prints under the stage's name.
+enum class Stage { Fused, Differentiated };
+
+// The fusions that can be turned off, in order.
+const std::vector<std::string> &fusions();
+
+// Adds the passes of a stage to a manager of modules.
+void addStage(Stage stage, mlir::OpPassManager &manager, const StageOptions &options);
+
+// Makes the stages known to xfc-opt: --xfc-fuse-pipeline and --xfc-differentiate-pipeline.
+void registerPipelines();
+
+} // namespace xfc
