@@ -34,8 +34,9 @@ static void describe(const gpu::KernelBuilder &builder, const gpu::Architecture 
 }
 
 std::string GPUBackend::variant(Operation *op) const {
-  auto attention = dyn_cast<AttentionOp>(op);
-  return attention && gpu::isOneQueryAttention(attention) ? "one_query" : "";
+  if (auto attention = dyn_cast<AttentionOp>(op))
+    return gpu::isOneQueryAttention(attention) ? "one_query" : "";
+  return gpu::suitsWarpgroups(architecture, op) && !gpu::byWarpgroups(architecture, op) ? "step" : "";
 }
 
 Backend::KernelInfo GPUBackend::emit(Operation *op, StringRef name) {
@@ -58,7 +59,6 @@ Backend::KernelInfo GPUBackend::emitMerge(Operation *op, StringRef name) {
 
 std::optional<Backend::FewRowsInfo> GPUBackend::emitForFewRows(Operation *op, StringRef name) {
   auto linear = dyn_cast<LinearOp>(op);
-  // Of what warpgroups multiply there is no second kernel: wgmma may round otherwise than mma.sync.
   const int64_t rows = linear && !gpu::byWarpgroups(architecture, op) ? gpu::fewRowsOf(linear) : 0;
   if (rows == 0)
     return std::nullopt;

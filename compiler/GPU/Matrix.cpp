@@ -4,6 +4,7 @@
 #include "Codegen/Epilogue.h"
 #include "Emitters.h"
 #include "ProductTile.h"
+#include "Schedule/Kernels.h"
 #include "WarpgroupTile.h"
 
 using namespace mlir;
@@ -163,7 +164,7 @@ Backend::KernelInfo emitByWarpgroups(KernelBuilder &k, Operation *op, RankedTens
 } // namespace
 
 // Where there are few columns, what is read of the rows decides, and smaller tiles read it as well.
-bool byWarpgroups(const Architecture &architecture, Operation *op) {
+bool suitsWarpgroups(const Architecture &architecture, Operation *op) {
   auto pays = [&](auto product, unsigned columns) {
     return architecture.warpgroups && inBF16(product.getCompute()) &&
            product.getWeight().getType().getDimSize(columns) > 128;
@@ -173,6 +174,11 @@ bool byWarpgroups(const Architecture &architecture, Operation *op) {
   if (auto grad = dyn_cast<LinearInputGradOp>(op))
     return pays(grad, 1);
   return false;
+}
+
+bool byWarpgroups(const Architecture &architecture, Operation *op) {
+  auto linear = dyn_cast<LinearOp>(op);
+  return suitsWarpgroups(architecture, op) && !(linear && isDecodingStep(op) && fewRowsOf(linear));
 }
 
 // Large tiles take the time of one of them while there are fewer than processors; small ones read four times as much,

@@ -7,8 +7,11 @@
 
 namespace xfc::gpu {
 
-// Whether an op is one of those that have a kernel for warpgroups, and the architecture has them: it reads its weight
-// in blocks (WarpgroupTile.h).
+// Whether the architecture has a kernel for warpgroups that suits the op's shape and type.
+bool suitsWarpgroups(const Architecture &architecture, mlir::Operation *op);
+// Whether the op's kernel is that one, which reads its weight in blocks (WarpgroupTile.h). A product of a decoding step
+// that has a kernel for few rows is not: wgmma may round otherwise than mma.sync, and a hypothesis is to have the same
+// bits however many are beside it. So both its kernels are of mma.sync, for any number of rows.
 bool byWarpgroups(const Architecture &architecture, mlir::Operation *op);
 
 // For any number of rows, or the one that is faster up to fewRowsOf() rows (0: never).

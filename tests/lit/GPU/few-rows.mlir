@@ -4,6 +4,21 @@
 // RUN: FileCheck %s < %t.ptx
 // RUN: FileCheck %s --check-prefix=ALL < %t.ptx
 // RUN: %if ptxas %{ %python3 %S/Inputs/ptxas.py %t.ptx sm_80 sm_90 sm_90a sm_100 %}
+//
+// On sm_90a, too: there both kernels of a step are of mma.sync. What has no kernel for few rows, or is in no step, is of warpgroups.
+//
+// RUN: %xfc-ptx %s --arch sm_90a > %t.90.ptx
+// RUN: FileCheck %s --check-prefix=STEP < %t.90.ptx
+// RUN: FileCheck %s < %t.90.ptx
+// RUN: FileCheck %s --check-prefix=ALL < %t.90.ptx
+// STEP-LABEL: .visible .entry linear_512x512_bf16_step(
+// STEP-NOT:   wgmma
+// STEP-LABEL: .visible .entry linear_512x512_bf16_step_few_rows(
+// STEP-NOT:   wgmma
+// STEP-LABEL: .visible .entry linear_8200x64_bf16_{{[0-9]+}}(
+// STEP:       wgmma
+// STEP-LABEL: .visible .entry linear_192x64_bf16_{{[0-9]+}}(
+// STEP:       wgmma
 
 // ALL-NOT: .local
 // Rows of more columns than 32 large tiles have none, nor has what is in no decoding step.
@@ -13,7 +28,7 @@
 !cache = !xfc.rows<cache, 512xf32>
 
 // 16 x 32 x 64 for each warp.
-// CHECK-LABEL: .visible .entry linear_512x512_bf16_few_rows(
+// CHECK-LABEL: .visible .entry linear_512x512_bf16{{(_step)?}}_few_rows(
 // CHECK:       .reqntid 128
 // CHECK-COUNT-4: cp.async.cg.shared.global
 // CHECK:       cp.async.commit_group

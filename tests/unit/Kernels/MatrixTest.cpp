@@ -349,6 +349,15 @@ TEST_P(WarpgroupMatrix, Linear) {
   }
 }
 
+// In a decoding step: by mma.sync, and again by the kernel for few rows, whose bits are compared.
+TEST_P(WarpgroupMatrix, DecodingSteps) {
+  for (const auto &[shape, extraStride, some] : cases) {
+    const auto [in, out] = shape;
+    check(some, "xfc.linear %a0, %a1 bias %a2", {rows(in), tensor(out, in), tensor(out)}, rows(out), in,
+          {.extraStride = extraStride, .decodingStep = true});
+  }
+}
+
 TEST_P(WarpgroupMatrix, LinearInputGrad) {
   for (const auto &[shape, extraStride, some] : cases) {
     const auto [out, in] = shape;
