@@ -239,7 +239,12 @@ void mustBeAligned(Warp &w, int lane, const char *what, uint64_t value, uint64_t
 // Marks shared bytes as being written, and later as written.
 void watch(Warp &w, int lane, const Block &block, uint32_t offset, uint32_t bytes) {
   if (SharedShadow *shadow = w.block->cluster->shadow.get())
-    shadow->access(w, lane, block, offset, bytes, Access::Async);
+    shadow->access(w, lane, block, offset, bytes, Access::BulkWrite);
+}
+// The mbarrier that a bulk copy arrives at: its init must have been fenced for the async proxy.
+void mustBeFenced(Warp &w, int lane, const BarrierPlace &place) {
+  if (SharedShadow *shadow = w.block->cluster->shadow.get())
+    shadow->barrierOfCopy(w, lane, *place.block, place.offset);
 }
 std::function<void()> writing(Warp &w, Block *block, uint32_t offset, std::vector<uint8_t> data) {
   Cluster *cluster = w.block->cluster;
@@ -268,12 +273,13 @@ void bulkLoad(Warp &w, const Instruction &i) {
     std::vector<uint8_t> data(bytes);
     memcpy(data.data(),
            resolve(w, l, i.at[1].space, i.at[1].space == Space::Shared ? sharedAddress(o.from[l]) : o.from[l], bytes,
-                   16, Access::Read),
+                   16, Access::BulkRead),
            bytes);
     BarrierPlace barrier = barrierAt(w, l, o.barrier[l]);
     for (Block *target : targets(w, l, i, block)) {
       watch(w, l, *target, offset, bytes);
       BarrierPlace at{i.op[1] == None ? barrier.block : target, barrier.offset};
+      mustBeFenced(w, l, at);
       arriveLater(w, l, at, bytes, writing(w, target, offset, data));
     }
     w.block->cluster->counters.globalRead += bytes;
@@ -300,10 +306,10 @@ void bulkStore(Warp &w, const Instruction &i) {
     uint32_t bytes = w.at<uint32_t>(i.op[0])[l];
     mustBeAligned(w, l, "size", bytes, 16);
     uint64_t from = sharedAddress(o.from[l]), to = o.to[l];
-    resolve(w, l, Space::Shared, from, bytes, 16, Access::Read);
+    resolve(w, l, Space::Shared, from, bytes, 16, Access::BulkRead);
     resolve(w, l, Space::Global, to, bytes, 16, Access::Write);
     later(w, l, [&w, l, from, to, bytes] {
-      const uint8_t *source = resolve(w, l, Space::Shared, from, bytes, 16, Access::Read);
+      const uint8_t *source = resolve(w, l, Space::Shared, from, bytes, 16, Access::BulkRead);
       memcpy(resolve(w, l, Space::Global, to, bytes, 16, Access::Write), source, bytes);
     });
     w.block->cluster->counters.globalWritten += bytes;
@@ -384,8 +390,9 @@ void tensorLoad(Warp &w, const Instruction &i) {
     BarrierPlace barrier = barrierAt(w, l, o.barrier[l]);
     for (Block *target : targets(w, l, i, block)) {
       watch(w, l, *target, offset, t.bytes);
-      arriveLater(w, l, {i.op[1] == None ? barrier.block : target, barrier.offset}, t.bytes,
-                  writing(w, target, offset, data));
+      BarrierPlace at{i.op[1] == None ? barrier.block : target, barrier.offset};
+      mustBeFenced(w, l, at);
+      arriveLater(w, l, at, t.bytes, writing(w, target, offset, data));
     }
     w.block->cluster->counters.globalRead += counted;
     w.block->cluster->counters.sharedWritten += t.bytes;
@@ -399,9 +406,9 @@ void tensorStore(Warp &w, const Instruction &i) {
   forLanes(w.active, [&](int l) {
     Tile t = tileOf(w, l, i, i.at[0]);
     uint64_t from = sharedAddress(o.from[l]);
-    resolve(w, l, Space::Shared, from, t.bytes, 128, Access::Read);
+    resolve(w, l, Space::Shared, from, t.bytes, 128, Access::BulkRead);
     later(w, l, [&w, l, t, from] {
-      const uint8_t *base = resolve(w, l, Space::Shared, from, t.bytes, 128, Access::Read);
+      const uint8_t *base = resolve(w, l, Space::Shared, from, t.bytes, 128, Access::BulkRead);
       auto offset = uint32_t(from & 0xffffff);
       forElements(t, [&](uint32_t at, uint64_t address) {
         if (address)

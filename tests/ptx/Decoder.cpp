@@ -625,6 +625,7 @@ void EntryDecoder::add(const FunctionText &text) {
 void EntryDecoder::run(const FunctionText &entry) {
   layShared(entry);
   add(entry);
+  watchProductRegisters(out);
   for (const Instruction &i : out.code)
     if (const std::string &kind = program.kinds[i.kind]; kind.starts_with("atom") || kind.starts_with("red."))
       out.globalAtomics |= i.at[0].space != Space::Shared;

@@ -54,15 +54,16 @@ private:
 };
 
 using Opcodes = std::map<std::string, void (*)(Decoder &)>;
-void addArithmetic(Opcodes &);     // integers, bits, comparison and selection
-void addConversions(Opcodes &);    // cvt, mov, cvta
-void addMemory(Opcodes &);         // ld, st, atom, red, cp.async, fences
-void addWarp(Opcodes &);           // shuffles, votes, barriers
-void addMatrix(Opcodes &);         // ldmatrix, stmatrix, mma
-void addAsync(Opcodes &);          // mbarrier; cp.async.bulk comes by decodeBulkCopy
-void addWarpgroup(Opcodes &);      // wgmma
-void decodeBulkCopy(Decoder &);    // a cp with .async and .bulk taken
-void decodeBarrierCopy(Decoder &); // cp.async.mbarrier.arrive
+void addArithmetic(Opcodes &);          // integers, bits, comparison and selection
+void addConversions(Opcodes &);         // cvt, mov, cvta
+void addMemory(Opcodes &);              // ld, st, atom, red, cp.async, fences
+void addWarp(Opcodes &);                // shuffles, votes, barriers
+void addMatrix(Opcodes &);              // ldmatrix, stmatrix, mma
+void addAsync(Opcodes &);               // mbarrier; cp.async.bulk comes by decodeBulkCopy
+void addWarpgroup(Opcodes &);           // wgmma
+void decodeBulkCopy(Decoder &);         // a cp with .async and .bulk taken
+void decodeBarrierCopy(Decoder &);      // cp.async.mbarrier.arrive
+void watchProductRegisters(Function &); // of wgmma, when all is decoded
 
 // ---- handlers out of functions of one lane
 

@@ -8,6 +8,8 @@
 
 namespace xfc::ptx {
 
+void leaveWarpgroup(Warp &w); // Warpgroup.cpp
+
 static std::string text(Dimensions d) {
   return "(" + std::to_string(d.x) + "," + std::to_string(d.y) + "," + std::to_string(d.z) + ")";
 }
@@ -187,6 +189,7 @@ void Cluster::start(Block &block) {
   const Frame &frame = launch.function.frame;
   block.threads = launch.block.x * launch.block.y * launch.block.z;
   block.barriers = {};
+  block.warpgroups.assign((block.warps.size() + 3) / 4, {});
   // Neither shared memory nor registers keep what another block left.
   memset(block.shared.get(), 0xff, launch.sharedBytes);
   for (Warp &warp : block.warps) {
@@ -207,6 +210,8 @@ void Cluster::start(Block &block) {
     warp.products.clear();
     warp.clusterArrived = false;
     warp.productGroup = 0;
+    warp.productRegisters.assign(launch.function.productRegisters, {});
+    warp.warpgroupSteps = 0;
     warp.groups.clear();
     warp.groups.push_back({warp.alive, 0, {}, {}, nullptr});
   }
@@ -294,6 +299,8 @@ static void leave(Warp &w, const Group &group, uint32_t lanes) {
   });
   w.alive &= ~lanes;
   w.block->threads -= uint32_t(std::popcount(lanes));
+  if (!w.alive)
+    leaveWarpgroup(w);
   for (size_t k = group.meeting.size(); k-- > 0;) {
     Meeting &m = w.meetings[group.meeting[k]];
     m.expected &= ~lanes;

@@ -39,7 +39,8 @@ struct Fault : Error {
 
 struct Options {
   int threads = 1;     // host threads over which the blocks of a launch are spread
-  bool checks = false; // find races and reads of shared bytes never written; bounds, lifetime and alignment always are
+  bool checks = false; // find races, reads of shared bytes never written, and missing fences between proxies; bounds,
+                       // lifetime, alignment and wgmma's rules always are
   size_t memory = size_t(8) << 30; // bytes of device memory
 };
 

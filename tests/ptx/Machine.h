@@ -42,6 +42,9 @@ struct Instruction {
   std::vector<uint32_t> table;
   int line = 0;
   uint32_t kind = 0; // of Program::kinds
+  std::vector<uint16_t>
+      products;                // which of Function::productRegisters it accesses; wgmma.mma_async: those of D, then A
+  Handler unwatched = nullptr; // what runs for one that accesses some, after that was noted
 };
 
 // Registers, local memory and shared variables of an entry and of all functions it calls: calls are not recursive, so
@@ -61,6 +64,7 @@ struct Function {
   Frame frame;
   std::vector<Instruction> code; // with what it calls: their code follows, each ending in Return
   bool globalAtomics = false, byteAccess = false;
+  uint16_t productRegisters = 0; // registers that are accumulators of a wgmma.mma_async, or fragments of its A
   Interpreter::Entry description;
 };
 
@@ -107,6 +111,27 @@ struct AsyncWork { // of the async proxy, done when it is waited for
   std::function<void()> run;
 };
 
+// What wgmma asks of a register: a wgmma.fence between any access to it and a product that accesses it, but for
+// products of one shape that add to it one after the other; and no access while a product is under way.
+struct ProductRegister {
+  bool fenced = false;   // by a wgmma.fence since the last access of another instruction
+  int line = 0;          // of that access
+  uint32_t adds = 0;     // the shape and type of the products that have added to it since the fence
+  uint32_t underWay = 0; // products that are not waited for
+};
+
+// One of wgmma's instructions as a warp issues it. The four warps of a warpgroup issue the same ones.
+struct WarpgroupStep {
+  const Instruction *instruction;
+  uint64_t a = 0, b = 0; // descriptors
+  uint32_t adds = 0;     // scale-d
+  bool operator==(const WarpgroupStep &) const = default;
+};
+struct Warpgroup {
+  std::deque<WarpgroupStep> steps; // those from number `first` on, of which some warp has not issued the last yet
+  uint64_t first = 0;
+};
+
 struct Warp {
   Block *block = nullptr;
   uint32_t number = 0;
@@ -125,6 +150,8 @@ struct Warp {
   std::array<uint32_t, 32> storeGroup{};
   std::vector<AsyncWork> products; // wgmma
   uint32_t productGroup = 0;
+  std::vector<ProductRegister> productRegisters; // of Function::productRegisters
+  uint64_t warpgroupSteps = 0;                   // issued
   bool clusterArrived = false;
   uint32_t clusterGeneration = 0;
 
@@ -170,6 +197,7 @@ struct Block {
   std::unique_ptr<uint8_t[]> shared;
   std::array<Barrier, 16> barriers;
   std::vector<Warp> warps;
+  std::vector<Warpgroup> warpgroups;
   uint32_t threads = 0; // not exited
 };
 
@@ -210,9 +238,9 @@ private:
 // ---- memory as a lane sees it (Memory access of every instruction goes through these)
 
 // Async: written until it is waited for. Barrier: an mbarrier, which orders accesses to itself. NonCoherent:
-// ld.global.nc.
-enum class Access : uint8_t { Read, NonCoherent, Write, Atomic, Async, Barrier };
-inline bool onlyReads(Access a) { return a == Access::Read || a == Access::NonCoherent; }
+// ld.global.nc. BulkRead, BulkWrite: as Read and Async, but by the async proxy (bulk copies, wgmma).
+enum class Access : uint8_t { Read, NonCoherent, Write, Atomic, Async, Barrier, BulkRead, BulkWrite };
+inline bool onlyReads(Access a) { return a == Access::Read || a == Access::NonCoherent || a == Access::BulkRead; }
 // A shared address: its block (of the cluster: the rank, plus 1, above bit 24; 0 is the warp's own) and offset; faults.
 std::pair<Block *, uint32_t> sharedPlace(Warp &w, int lane, uint64_t address, uint64_t bytes);
 constexpr int EveryLane = 255; // an access of the warp as a whole

@@ -382,30 +382,25 @@ void copy(Decoder &d) {
 
 void nothing(Warp &, const Instruction &) {}
 
+// selector: 1 where it is for barriers only.
+void fenceProxies(Warp &w, const Instruction &i) {
+  if (SharedShadow *shadow = w.block->cluster->shadow.get())
+    shadow->fence(w, w.active, i.selector);
+}
+
+// A fence of proxies, which counts for shared memory, and fence.mbarrier_init, which does for barriers only. All else
+// needs nothing done.
 void fence(Decoder &d) {
-  d.ignore({"sc",
-            "acq_rel",
-            "acquire",
-            "release",
-            "relaxed",
-            "cta",
-            "cluster",
-            "gpu",
-            "sys",
-            "gl",
-            "mbarrier_init",
-            "proxy",
-            "async",
-            "async::generic",
-            "alias",
-            "global",
-            "shared::cta",
-            "shared::cluster",
-            "sync_restrict::shared::cta",
-            "sync_restrict::shared::cluster",
-            "tensormap::generic"});
+  bool proxy = d.take("proxy"), async = d.take("async"), both = d.take("async::generic"),
+       init = d.take("mbarrier_init");
+  bool shared = !d.take("global");
+  bool acquires = d.take("acquire"); // of what the async proxy did
+  bool counts = init || (proxy && shared && (async || (both && !acquires)));
+  d.ignore({"sc", "acq_rel", "release", "relaxed", "cta", "cluster", "gpu", "sys", "gl", "alias", "shared::cta",
+            "shared::cluster", "sync_restrict::shared::cta", "sync_restrict::shared::cluster", "tensormap::generic"});
   d.expect(0, 2);
-  d.set(nothing);
+  d.i.selector = init;
+  d.set(counts ? fenceProxies : nothing);
 }
 
 void prefetch(Decoder &d) {

@@ -9,7 +9,7 @@ static std::string text(Dimensions d) {
 
 SharedShadow::SharedShadow(Cluster &cluster, uint32_t granule)
     : cluster(cluster), granule(granule), warps(uint32_t(cluster.blocks.size() * cluster.blocks[0].warps.size())),
-      blocks(cluster.blocks.size()), clocks(warps) {
+      blocks(cluster.blocks.size()), clocks(warps), ordered(warps), fences(warps) {
   reset();
 }
 
@@ -21,8 +21,9 @@ void SharedShadow::reset() {
     m.reads.assign(granules * warps, 0);
   }
   for (uint32_t w = 0; w < warps; ++w) {
-    clocks[w].assign(warps, 0);
-    clocks[w][w] = 1;
+    clocks[w].assign(2 * size_t(warps), 0);
+    clocks[w][w] = ordered[w] = 1;
+    fences[w].clear();
   }
 }
 
@@ -47,14 +48,19 @@ void SharedShadow::access(Warp &w, int lane, const Block &of, uint32_t offset, u
   Memory &memory = blocks[of.rank];
   uint32_t self = id(w);
   const Clock &clock = clocks[self];
-  uint32_t now = clock[self];
-  if (access == Access::Read) { // nearly always: written, and ordered
+  uint32_t now = clock[self], since = ordered[self];
+  const bool bulk = access == Access::BulkRead || access == Access::BulkWrite;
+  auto unfenced = [&](const Write &last) {
+    return bulk && last.state >= Written && !last.bulk && !isFenced(last, w, lane, /*ofBarrier=*/false);
+  };
+  if (access == Access::Read || access == Access::BulkRead) { // nearly always: written, and ordered
     bool fine = true;
     for (uint32_t g = offset / granule; g <= (offset + bytes - 1) / granule; ++g) {
       const Write &last = memory.writes[g];
-      fine &= last.state >= Written && (last.warp == self ? last.epoch < now : clock[last.warp] >= last.epoch);
+      fine &= last.state >= Written && (last.warp == self ? last.epoch < since : clock[last.warp] >= last.epoch);
+      fine &= !unfenced(last);
       uint32_t &mine = memory.reads[size_t(g) * warps + self];
-      bool several = mine >> 8 == now && int(mine & 255) != lane;
+      bool several = mine >> 8 >= since && int(mine & 255) != lane;
       mine = now << 8 | uint32_t(several ? EveryLane : lane);
     }
     if (fine)
@@ -63,7 +69,7 @@ void SharedShadow::access(Warp &w, int lane, const Block &of, uint32_t offset, u
   for (uint32_t g = offset / granule; g <= (offset + bytes - 1) / granule; ++g) {
     Write &last = memory.writes[g];
     uint32_t byte = g * granule;
-    if (last.state == Never && (access == Access::Read || access == Access::Atomic || access == Access::Barrier))
+    if (last.state == Never && (onlyReads(access) || access == Access::Atomic || access == Access::Barrier))
       w.fault(lane == EveryLane ? std::countr_zero(w.active) : lane,
               "a read of shared byte " + std::to_string(byte) + ", which nothing has written");
     if (last.state == Pending)
@@ -74,12 +80,18 @@ void SharedShadow::access(Warp &w, int lane, const Block &of, uint32_t offset, u
       if (!isBefore({last.epoch, last.warp, last.lane}, w, lane))
         race(w, lane, byte, "written", last.warp, last.lane, last.line);
     }
+    if (unfenced(last))
+      w.fault(lane == EveryLane ? std::countr_zero(w.active) : lane,
+              "shared byte " + std::to_string(byte) + ", which " + thread(last.warp, last.lane) +
+                  " has written at PTX line " + std::to_string(last.line) + ", is " +
+                  (access == Access::BulkRead ? "read" : "written") +
+                  " through the async proxy, and no fence.proxy.async comes between");
     if (access == Access::Barrier)
       continue;
     uint32_t *reads = &memory.reads[size_t(g) * warps];
-    if (access == Access::Read) {
+    if (onlyReads(access)) {
       uint32_t &mine = reads[self];
-      bool several = mine >> 8 == now && int(mine & 255) != lane;
+      bool several = mine >> 8 >= since && int(mine & 255) != lane;
       mine = now << 8 | uint32_t(several ? EveryLane : lane);
       continue;
     }
@@ -93,9 +105,9 @@ void SharedShadow::access(Warp &w, int lane, const Block &of, uint32_t offset, u
       reads[r] = 0;
     }
     last = {now, uint32_t(w.current->line), uint16_t(self), uint8_t(lane),
-            access == Access::Async    ? Pending
-            : access == Access::Atomic ? Atomically
-                                       : Written};
+            access == Access::Async || bulk ? Pending
+            : access == Access::Atomic      ? Atomically
+                                            : Written};
   }
 }
 
@@ -108,25 +120,62 @@ void SharedShadow::copied(Warp &w, int lane, const Block &of, uint32_t offset, u
 }
 
 void SharedShadow::arrived(const Block &of, uint32_t offset, uint32_t bytes) {
-  for (uint32_t g = offset / granule; g <= (offset + bytes - 1) / granule; ++g)
-    blocks[of.rank].writes[g].state = Written;
+  for (uint32_t g = offset / granule; g <= (offset + bytes - 1) / granule; ++g) {
+    Write &last = blocks[of.rank].writes[g];
+    last.state = Written;
+    last.bulk = true;
+  }
+}
+
+// Each fence ends an epoch of its warp: what its lanes have done up to then is fenced for whoever comes after it.
+void SharedShadow::fence(Warp &w, uint32_t lanes, bool barriersOnly) {
+  const uint32_t self = id(w);
+  Clock &clock = clocks[self];
+  fences[self].push_back({clock[self], lanes, barriersOnly});
+  for (uint32_t k = 0; k < warps && !barriersOnly; ++k)
+    clock[warps + k] = std::max(clock[warps + k], k == self ? ordered[self] - 1 : clock[k]);
+  ++clock[self];
+}
+
+// Whether a fence comes between the write and what a lane of w does now: of the thread that wrote, or of another one.
+bool SharedShadow::isFenced(const Write &write, const Warp &w, int lane, bool ofBarrier) const {
+  const Clock &clock = clockOf(w);
+  if (clock[warps + write.warp] >= write.epoch)
+    return true;
+  const std::vector<Fence> &own = fences[write.warp];
+  for (auto fence = own.rbegin(); fence != own.rend() && fence->epoch >= write.epoch; ++fence) {
+    const bool known = write.warp != id(w) ? clock[write.warp] > fence->epoch
+                                           : write.lane == lane || fence->epoch < ordered[write.warp];
+    const bool its = write.lane == EveryLane ? fence->lanes == ~0u : fence->lanes >> write.lane & 1;
+    if (known && its && (ofBarrier || !fence->barriersOnly))
+      return true;
+  }
+  return false;
+}
+
+void SharedShadow::barrierOfCopy(Warp &w, int lane, const Block &of, uint32_t offset) {
+  const Write &last = blocks[of.rank].writes[offset / granule];
+  if (last.state == Written && !last.bulk && !isFenced(last, w, lane, /*ofBarrier=*/true))
+    w.fault(lane, "a copy is to arrive at the mbarrier that " + thread(last.warp, last.lane) +
+                      " has made at PTX line " + std::to_string(last.line) +
+                      ", and no fence.mbarrier_init or fence.proxy.async comes between");
 }
 
 void SharedShadow::release(Warp &w, Clock &into) {
-  into.resize(warps);
   Clock &own = clocks[id(w)];
-  for (uint32_t k = 0; k < warps; ++k)
+  into.resize(own.size());
+  for (size_t k = 0; k < own.size(); ++k)
     into[k] = std::max(into[k], own[k]);
   order(w);
 }
 
 void SharedShadow::acquire(Warp &w, const Clock &from) {
   Clock &own = clocks[id(w)];
-  for (uint32_t k = 0; k < std::min<size_t>(warps, from.size()); ++k)
+  for (size_t k = 0; k < std::min(own.size(), from.size()); ++k)
     own[k] = std::max(own[k], from[k]);
 }
 
-void SharedShadow::order(Warp &w) { ++clocks[id(w)][id(w)]; }
+void SharedShadow::order(Warp &w) { ordered[id(w)] = ++clocks[id(w)][id(w)]; }
 
 // ---- global memory
 
@@ -141,9 +190,9 @@ void GlobalShadow::forget(Last &last) {
 void GlobalShadow::readBy(Last &last, const Warp &w, int lane) {
   const SharedShadow &order = *w.block->cluster->shadow;
   const Clock &clock = order.clockOf(w);
-  uint32_t self = order.id(w), now = clock[self], mine = now << 8 | uint32_t(lane);
+  uint32_t self = order.id(w), now = clock[self], mine = now << 8 | uint32_t(lane), since = order.orderedOf(w);
   auto merged = [&](uint32_t before) {
-    return before >> 8 == now && before != mine ? now << 8 | uint32_t(EveryLane) : mine;
+    return before >> 8 >= since && (before & 255) != uint32_t(lane) ? now << 8 | uint32_t(EveryLane) : mine;
   };
   if (last.severalWarps) {
     uint32_t &read = reads[last.read][self];

@@ -4,6 +4,10 @@
 // the clocks of those that wait; mbarriers do the same. An access must come after the last write of the bytes, and a
 // write after the last reads of every warp. Lanes of one warp are ordered by barriers and bar.warp.sync only: a shuffle
 // orders no memory, and lanes do not run in step. The bytes of a cp.async are being written from its issue to its wait.
+// Bulk copies and wgmma access shared memory through the async proxy. Between a write through the generic one (any
+// other instruction's) and their access must come a fence.proxy.async, of the thread that wrote or of one that the
+// write comes before; a copy's arrival at an mbarrier needs one after its init, or a fence.mbarrier_init. The other way
+// round nothing is needed: what was waited for is seen by both, and a read that the generic proxy has done is over.
 // Global memory: within a cluster the same, by the same clocks; what a copy into shared memory reads is read when it is
 // issued. No byte that a cluster writes may be read or written by another cluster of the launch (in a kernel with
 // atomics on global memory they may order themselves by these, and it is not asked), and none that anyone writes may be
@@ -14,7 +18,9 @@
 
 namespace xfc::ptx {
 
-using Clock = std::vector<uint32_t>; // by warp of the cluster
+// By warp of the cluster: up to which of its epochs what it did comes before; then, by warp again, up to which that was
+// fenced for the async proxy by another one.
+using Clock = std::vector<uint32_t>;
 
 // What a warp did at its time `epoch`. lane: EveryLane where several lanes did it.
 struct Moment {
@@ -31,6 +37,9 @@ public:
   void access(Warp &w, int lane, const Block &of, uint32_t offset, uint32_t bytes, Access access);
   void copied(Warp &w, int lane, const Block &of, uint32_t offset, uint32_t bytes); // a cp.async was waited for
   void arrived(const Block &of, uint32_t offset, uint32_t bytes);                   // a bulk copy, at its mbarrier
+  // fence.proxy.async of some lanes; or one that counts for an mbarrier's init only.
+  void fence(Warp &w, uint32_t lanes, bool barriersOnly);
+  void barrierOfCopy(Warp &w, int lane, const Block &of, uint32_t offset);
 
   void release(Warp &w, Clock &into); // what w did until now comes before who acquires `into`
   void acquire(Warp &w, const Clock &from);
@@ -43,8 +52,10 @@ public:
   bool isBefore(const Moment &m, const Warp &w, int lane) const {
     const Clock &clock = clockOf(w);
     return m.warp != id(w) ? clock[m.warp] >= m.epoch
-                           : (m.lane == lane && lane != EveryLane) || m.epoch < clock[m.warp];
+                           : (m.lane == lane && lane != EveryLane) || m.epoch < ordered[m.warp];
   }
+  // The epoch of w since its lanes were ordered.
+  uint32_t orderedOf(const Warp &w) const { return ordered[id(w)]; }
   std::string thread(uint32_t warp, int lane) const; // for messages
 
   struct Barrier { // an mbarrier
@@ -59,6 +70,7 @@ private:
     uint16_t warp = 0;
     uint8_t lane = 0;
     State state = Never;
+    bool bulk = false; // by the async proxy
   };
   struct Memory { // of one block
     std::vector<Write> writes;
@@ -68,6 +80,13 @@ private:
   uint32_t granule, warps;
   std::vector<Memory> blocks;
   std::vector<Clock> clocks;
+  std::vector<uint32_t> ordered; // by warp: its epoch when its lanes were ordered
+  struct Fence {
+    uint32_t epoch, lanes;
+    bool barriersOnly;
+  };
+  std::vector<std::vector<Fence>> fences; // by warp, each with an epoch of its own
+  bool isFenced(const Write &write, const Warp &w, int lane, bool ofBarrier) const;
   std::map<std::pair<uint32_t, uint32_t>, Barrier> barriers; // by block and offset
 
   [[noreturn]] void race(Warp &w, int lane, uint32_t byte, const char *what, uint32_t warp, int otherLane,

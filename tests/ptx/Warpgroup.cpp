@@ -1,4 +1,5 @@
-// wgmma: four warps multiply 64 rows; each does its 16, when the group is waited for, as late as it may.
+// wgmma: four warps multiply 64 rows; each does its 16, when the group is waited for, as late as it may. The rules for
+// registers and for the four warps are held to always; those for shared memory where there are checks (Shadow.h).
 #include "Decoder.h"
 #include "Numbers.h"
 #include "TensorMap.h"
@@ -11,6 +12,47 @@ void wholeWarp(Warp &w) {
   if (w.active != ~0u)
     w.fault("divergent: " + std::to_string(std::popcount(w.active)) +
             " of 32 lanes are at an instruction of the whole warp");
+}
+
+// The four warps of a warpgroup issue the same instructions of wgmma, with the same descriptors. The first to come to
+// one says which it is.
+void together(Warp &w, const WarpgroupStep &step) {
+  wholeWarp(w);
+  const uint32_t begin = w.number / 4 * 4;
+  Block &block = *w.block;
+  if (begin + 4 > block.warps.size())
+    w.fault("wgmma is for the four warps of a warpgroup, of which the block has " +
+            std::to_string(block.warps.size() - begin));
+  Warpgroup &group = block.warpgroups[w.number / 4];
+  const uint64_t number = w.warpgroupSteps++;
+  if (number == group.first + group.steps.size()) {
+    group.steps.push_back(step);
+  } else if (const WarpgroupStep &first = group.steps[number - group.first]; first.instruction != step.instruction) {
+    w.fault("the warps of a warpgroup part: another one issues the instruction at PTX line " +
+            std::to_string(first.instruction->line) + " where this one is");
+  } else if (first != step) {
+    w.fault("the warps of a warpgroup give different descriptors or scale-d");
+  }
+  uint64_t all = ~uint64_t(0);
+  for (uint32_t n = begin; n < begin + 4; ++n)
+    all = std::min(all, block.warps[n].warpgroupSteps);
+  for (; group.first < all; ++group.first)
+    group.steps.pop_front();
+}
+
+void step(Warp &w, const Instruction &i) { together(w, {&i}); }
+
+// Registers of products are accessed by another instruction.
+void watched(Warp &w, const Instruction &i) {
+  for (uint16_t number : i.products) {
+    ProductRegister &r = w.productRegisters[number];
+    if (r.underWay)
+      w.fault("a register of a wgmma.mma_async that is not waited for is accessed");
+    r.fenced = false;
+    r.adds = 0;
+    r.line = i.line;
+  }
+  i.unwatched(w, i);
 }
 
 // A matrix in shared memory as its descriptor tells. `mn`: the row of A or the column of B.
@@ -63,7 +105,8 @@ void multiply(Warp &w, const Instruction &i, bool accumulates, const Descriptor 
     return T == Type::BF16 ? bfloat(bits) : half(bits);
   };
   auto fetch = [&](const Descriptor &d, int mn, int k, bool transposed) {
-    return value(resolve(w, EveryLane, Space::Shared, d.offset(mn, k, bytes, transposed), bytes, bytes, Access::Read));
+    return value(
+        resolve(w, EveryLane, Space::Shared, d.offset(mn, k, bytes, transposed), bytes, bytes, Access::BulkRead));
   };
   double a[16][K], sum[16][256];
   static thread_local double b[K][256];
@@ -114,6 +157,21 @@ template <Type T> void issue(Warp &w, const Instruction &i) {
   uint32_t p = *w.at<uint32_t>(i.op[ofD]);
   if (p != 0 && p != ~0u)
     w.fault("the threads of a warp give different scale-d");
+  together(w, {&i, i.count ? 0 : w.at<uint64_t>(i.op[ofD + 1])[0], w.at<uint64_t>(i.op[atB])[0], p});
+  const uint32_t adds = uint32_t(i.selector) << 8 | uint32_t(T);
+  for (size_t r = 0; r < i.products.size(); ++r) {
+    ProductRegister &reg = w.productRegisters[i.products[r]];
+    const bool isD = r < ofD;
+    if (!reg.fenced || (reg.adds && !(isD && reg.adds == adds)))
+      w.fault((isD ? "accumulator " + std::to_string(r) : "register " + std::to_string(r - ofD) + " of A") +
+              (reg.fenced ? " has sums of a product of another shape"
+               : reg.line ? " was accessed at PTX line " + std::to_string(reg.line)
+                          : " is that of a first product") +
+              ", and no wgmma.fence came since");
+    if (isD)
+      reg.adds = adds;
+    ++reg.underWay;
+  }
   // Descriptors are taken now; registers of A and D belong to the product until it is waited for.
   Descriptor ofA(i.count ? 0 : w.at<uint64_t>(i.op[ofD + 1])[0]), ofB(w.at<uint64_t>(i.op[atB])[0]);
   if (w.block->cluster->shadow) {
@@ -121,7 +179,7 @@ template <Type T> void issue(Warp &w, const Instruction &i) {
     auto touch = [&](const Descriptor &d, int first, int count, bool transposed) {
       for (int mn = first; mn < first + count; ++mn)
         for (int k = 0; k < K; ++k)
-          resolve(w, EveryLane, Space::Shared, d.offset(mn, k, bytes, transposed), bytes, bytes, Access::Read);
+          resolve(w, EveryLane, Space::Shared, d.offset(mn, k, bytes, transposed), bytes, bytes, Access::BulkRead);
     };
     touch(ofB, 0, i.selector, i.selector2 & 2);
     if (!i.count)
@@ -131,6 +189,8 @@ template <Type T> void issue(Warp &w, const Instruction &i) {
                           const Instruction *current = std::exchange(w.current, &i);
                           multiply<T>(w, i, p != 0, ofA, ofB);
                           w.current = current;
+                          for (uint16_t number : i.products)
+                            --w.productRegisters[number].underWay;
                         }});
 }
 
@@ -139,14 +199,20 @@ void wgmma(Decoder &d) {
     d.take("sync");
     d.take("aligned");
     d.expect(0, 0);
-    return d.set([](Warp &w, const Instruction &) { wholeWarp(w); });
+    return d.set([](Warp &w, const Instruction &i) {
+      step(w, i);
+      for (ProductRegister &r : w.productRegisters) {
+        r.fenced = true;
+        r.adds = 0;
+      }
+    });
   }
   if (d.take("commit_group")) {
     d.take("sync");
     d.take("aligned");
     d.expect(0, 0);
-    return d.set([](Warp &w, const Instruction &) {
-      wholeWarp(w);
+    return d.set([](Warp &w, const Instruction &i) {
+      step(w, i);
       ++w.productGroup;
     });
   }
@@ -156,7 +222,7 @@ void wgmma(Decoder &d) {
     d.expect(1, 1);
     d.i.selector = int32_t(d.immediate(0));
     return d.set([](Warp &w, const Instruction &i) {
-      wholeWarp(w);
+      step(w, i);
       // In order: a later product adds to what an earlier one gave.
       size_t due = 0;
       while (due < w.products.size() && w.products[due].group + uint32_t(i.selector) < w.productGroup)
@@ -209,7 +275,50 @@ void wgmma(Decoder &d) {
   d.set(a == Type::TF32 ? issue<Type::TF32> : a == Type::F16 ? issue<Type::F16> : issue<Type::BF16>);
 }
 
+bool isProduct(const Instruction &i) {
+  return i.run == issue<Type::BF16> || i.run == issue<Type::F16> || i.run == issue<Type::TF32>;
+}
+
 } // namespace
+
+void watchProductRegisters(Function &f) {
+  std::map<uint32_t, uint16_t> numbers; // by their place in the register file
+  auto number = [&](uint32_t reg) { return numbers.try_emplace(reg, uint16_t(numbers.size())).first->second; };
+  for (Instruction &i : f.code)
+    if (isProduct(i)) {
+      const size_t ofD = size_t(i.selector / 2);
+      for (size_t r = 0; r < ofD; ++r)
+        i.products.push_back(number(i.op[r]));
+      for (size_t r = 0; i.count && r < 4; ++r)
+        i.products.push_back(number(i.op[ofD + 1 + r]));
+    }
+  f.productRegisters = uint16_t(numbers.size());
+  for (Instruction &i : f.code) {
+    // The operands of a call are places in memory.
+    if (numbers.empty() || isProduct(i) || f.program->kinds[i.kind].starts_with("call"))
+      continue;
+    auto access = [&](uint32_t reg) {
+      if (auto found = numbers.find(reg); found != numbers.end())
+        i.products.push_back(found->second);
+    };
+    for (uint32_t reg : i.op)
+      access(reg);
+    for (const Place &place : i.at)
+      access(place.reg);
+    if (!i.products.empty())
+      i.unwatched = std::exchange(i.run, watched);
+  }
+}
+
+// All lanes of w have exited.
+void leaveWarpgroup(Warp &w) {
+  const uint32_t begin = w.number / 4 * 4;
+  const auto &warps = w.block->warps;
+  for (uint32_t n = begin; n < begin + 4 && n < warps.size(); ++n)
+    if (!warps[n].alive && warps[n].warpgroupSteps != w.warpgroupSteps)
+      w.fault(0, "the warps of a warpgroup part: one ends after " + std::to_string(w.warpgroupSteps) +
+                     " of wgmma's instructions, and another after " + std::to_string(warps[n].warpgroupSteps));
+}
 
 void addWarpgroup(Opcodes &o) { o["wgmma"] = wgmma; }
 

@@ -218,7 +218,8 @@ TEST(Global, CopiesWithinABlock) {
   expectNoneWithin("st.global.u32 [%g0], %t; bar.sync 0; " + copy + "bar.sync 0; st.global.u32 [%g0], %t;");
   // Of a bulk copy out of shared memory what it writes is written until it is waited for.
   std::string out =
-      "mov.u32 %x0, s; mad.lo.u32 %x1, %t, 4, %x0; st.shared.u32 [%x1], %t; bar.sync 0; setp.eq.u32 %q, %t, 0;\n"
+      "mov.u32 %x0, s; mad.lo.u32 %x1, %t, 4, %x0; st.shared.u32 [%x1], %t; fence.proxy.async; bar.sync 0; setp.eq.u32 "
+      "%q, %t, 0;\n"
       "@%q cp.async.bulk.global.shared::cta.bulk_group [%p0], [%x0], 256; @%q cp.async.bulk.commit_group;\n";
   std::string wait = "@%q cp.async.bulk.wait_group 0; ", read = "ld.global.u32 %x2, [%g0];";
   expectWithin(out + "bar.sync 0; " + wait + read, "is read here and was written by thread (0,0,0)");

@@ -372,7 +372,7 @@ TEST_F(Driver, EncodesTensorMaps) {
 .reg .b64 %m, %out; .reg .b32 %x, %b, %t; .reg .pred %q;
 mov.b64 %m, map; cvta.param.u64 %m, %m; ld.param.u64 %out, [out];
 mov.u32 %b, bar; mov.u32 %t, tile;
-mbarrier.init.shared::cta.b64 [%b], 1;
+mbarrier.init.shared::cta.b64 [%b], 1; fence.mbarrier_init.release.cluster;
 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%b], 64;
 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%t], [%m, {4, 1}], [%b];
 W: mbarrier.try_wait.parity.shared::cta.b64 %q, [%b], 0; @!%q bra W;

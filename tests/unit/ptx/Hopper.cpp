@@ -419,6 +419,190 @@ TEST(Wgmma, IsAsynchronous) {
                "race on shared byte"));
 }
 
+// Between an access to a product's registers and the product comes a wgmma.fence.
+TEST(Wgmma, RegistersAreFenced) {
+  const std::string before =
+      begin +
+      ".reg .b64 %x; .reg .f32 %d<8>, %e<8>, %s; .reg .b32 %a<4>, %i, %z; .reg .pred %acc;\n"
+      "setp.eq.u32 %acc, %t, %t; mov.u32 %z, 0; mad.lo.u32 %i, %t, 16, %tile;\n"
+      "st.shared.v4.b32 [%i], {%z, %z, %z, %z};\n" +
+      [] {
+        std::string text;
+        for (int r = 0; r < 8; ++r)
+          text += "mov.f32 %d" + std::to_string(r) + ", 0f3f800000; mov.f32 %e" + std::to_string(r) + ", 0f3f800000;\n";
+        return text + "mov.u32 %a0, 0; mov.u32 %a1, 0; mov.u32 %a2, 0; mov.u32 %a3, 0;\n";
+      }() +
+      "fence.proxy.async; bar.sync 0;\n" + descriptor("%x", 0, 128, 256, 0);
+  auto product = [](int n, const std::string &d = "%d") {
+    return "wgmma.mma_async.sync.aligned.m64n" + std::to_string(n) + "k16.f32.bf16.bf16 " +
+           registers(d.c_str(), n / 2) + ", {%a0, %a1, %a2, %a3}, %x, %acc, 1, 1, 0;\n";
+  };
+  const std::string fence = "wgmma.fence.sync.aligned;\n",
+                    done = "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;\n";
+  auto faultIn = [&](const std::string &body) {
+    Interpreter on({.checks = true});
+    return faultOf(kernel(0, before + body, space), 128, {}, on);
+  };
+  // One product after another adds to the sums of the same shape; what was waited for may be read, and then fenced.
+  EXPECT_EQ(faultIn(fence + product(8) + product(8) + done + product(8) + done + "add.f32 %s, %d0, %d1;\n" + fence +
+                    product(8) + done),
+            "");
+  EXPECT_EQ(faultIn(fence + product(8) + product(16, "%e") + done + fence + product(16, "%d") + done), "");
+  auto expectFault = [&](const std::string &body, const std::string &reason) {
+    const std::string fault = faultIn(body);
+    EXPECT_TRUE(contains(fault, reason)) << "found: " << fault;
+    EXPECT_TRUE(contains(fault, "test")) << "names no kernel: " << fault;
+    EXPECT_TRUE(contains(fault, "PTX line")) << "names no line: " << fault;
+  };
+  expectFault(product(8) + done, "accumulator 0 was accessed at PTX line");
+  // Read, or written, since the fence; of A, too.
+  expectFault(fence + product(8) + done + "add.f32 %s, %d2, %d2;\n" + product(8) + done,
+              "accumulator 2 was accessed at PTX line");
+  expectFault(fence + "mov.f32 %d3, %s;\n" + product(8) + done, "accumulator 3 was accessed at PTX line");
+  expectFault(fence + "mov.u32 %a1, 0;\n" + product(8) + done, "register 1 of A was accessed at PTX line");
+  expectFault(fence + product(8) + done + product(16, "%d") + done,
+              "accumulator 0 has sums of a product of another shape");
+  // Not waited for.
+  expectFault(fence + product(8) + "wgmma.commit_group.sync.aligned;\nadd.f32 %s, %d2, %d2;\n",
+              "a register of a wgmma.mma_async that is not waited for is accessed");
+  expectFault(fence + product(8) + done + fence + product(8) +
+                  "wgmma.commit_group.sync.aligned;\nmov.u32 %a0, %z; wgmma.wait_group.sync.aligned 0;\n",
+              "a register of a wgmma.mma_async that is not waited for is accessed");
+  // Registers that nobody wrote are those of a first product as well.
+  Interpreter on;
+  EXPECT_TRUE(contains(
+      faultOf(kernel(0,
+                     begin + ".reg .b64 %x; .reg .f32 %d<4>; .reg .pred %acc;\n" + descriptor("%x", 0, 128, 256, 0) +
+                         "setp.ne.u32 %acc, %t, %t; wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 "
+                         "{%d0, %d1, %d2, %d3}, %x, %x, %acc, 1, 1, 0, 0;\n",
+                     space),
+              128, {}, on),
+      "accumulator 0 is that of a first product, and no wgmma.fence came since"));
+}
+
+// The four warps of a warpgroup issue the same products.
+TEST(Wgmma, FourWarpsTogether) {
+  const std::string before = begin +
+                             ".reg .b64 %x, %y; .reg .f32 %d<4>; .reg .b32 %i, %z, %w; .reg .pred %acc, %q;\n"
+                             "setp.ne.u32 %acc, %t, %t; mov.u32 %z, 0; mad.lo.u32 %i, %t, 16, %tile;\n"
+                             "st.shared.v4.b32 [%i], {%z, %z, %z, %z}; shr.u32 %w, %t, 5;\n"
+                             "fence.proxy.async; bar.sync 0;\n" +
+                             descriptor("%x", 0, 128, 256, 0) + "mov.b64 %y, %x;\n",
+                    product = "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%d0, %d1, %d2, %d3}, %x, %y, %acc, "
+                              "1, 1, 0, 0;\n",
+                    fence = "wgmma.fence.sync.aligned;\n",
+                    done = "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;\n";
+  auto faultIn = [&](const std::string &body, uint32_t threads = 128) {
+    Interpreter on({.checks = true});
+    return faultOf(kernel(0, before + body, space), threads, {}, on);
+  };
+  auto expectFault = [&](const std::string &fault, const std::string &reason) {
+    EXPECT_TRUE(contains(fault, reason)) << "found: " << fault;
+  };
+  EXPECT_EQ(faultIn(fence + product + done), "");
+  EXPECT_EQ(faultIn(fence + product + product + done, 256), ""); // two warpgroups
+  // Two warpgroups of which one multiplies.
+  EXPECT_EQ(faultIn("setp.ge.u32 %q, %w, 4; @%q bra E;\n" + fence + product + done + "E:\n", 256), "");
+  expectFault(faultIn(fence + product + done, 96),
+              "wgmma is for the four warps of a warpgroup, of which the block has 3");
+  expectFault(faultIn("setp.eq.u32 %q, %w, 2; @%q bra E;\n" + fence + product + done + "E:\n"),
+              "the warps of a warpgroup part: one ends after");
+  expectFault(faultIn(fence + product + "setp.eq.u32 %q, %w, 3; @%q bra E;\n" + product + "E:\n" + done),
+              "the warps of a warpgroup part: another one issues the instruction at PTX line");
+  expectFault(faultIn(fence + "setp.eq.u32 %q, %w, 3; @%q add.s64 %y, %y, 1;\n" + product + done),
+              "the warps of a warpgroup give different descriptors or scale-d");
+  expectFault(faultIn(fence + "setp.eq.u32 %acc, %w, 1;\n" + product + done),
+              "the warps of a warpgroup give different descriptors or scale-d");
+}
+
+// ---- proxies
+
+// What the generic proxy has written is fenced before the async one reads it, or writes it.
+TEST(Proxies, GenericThenAsync) {
+  const std::string write = begin + ".reg .b32 %a; .reg .pred %q, %one; mad.lo.u32 %a, %t, 4, %tile;\n"
+                                    "setp.eq.u32 %one, %t, 1; st.shared.u32 [%a], %t;\n",
+                    store = "@%first cp.async.bulk.global.shared::cta.bulk_group [%p0], [%tile], 256;\n"
+                            "@%first cp.async.bulk.commit_group; @%first cp.async.bulk.wait_group.read 0;\n",
+                    fence = "fence.proxy.async.shared::cta;\n", sync = "bar.sync 0;\n";
+  auto faultIn = [&](const std::string &body) {
+    Interpreter on({.checks = true});
+    Array<uint32_t> memory(on, U(64));
+    return faultOf(kernel(1, write + body, space), 64, {memory.address}, on);
+  };
+  auto expectFault = [&](const std::string &body, const std::string &reason) {
+    const std::string fault = faultIn(body);
+    EXPECT_TRUE(contains(fault, reason)) << "found: " << fault;
+  };
+  const std::string unread = "read through the async proxy, and no fence.proxy.async comes between";
+  EXPECT_EQ(faultIn(fence + sync + store), "");
+  EXPECT_EQ(faultIn("fence.proxy.async;\n" + sync + store), "");
+  EXPECT_EQ(faultIn("fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster;\n" + sync + store), "");
+  // By the thread that copies, after all have written.
+  EXPECT_EQ(faultIn(sync + "@%first " + fence + store), "");
+  // By a thread before which all have written, and which comes before that one.
+  EXPECT_EQ(faultIn(sync + "setp.eq.u32 %q, %t, 32; @%q " + fence + sync + store), "");
+  expectFault(sync + store, "shared byte 1024, which thread (0,0,0) has written at PTX line 18, is " + unread);
+  expectFault("fence.proxy.async.global;\n" + sync + store, unread);
+  expectFault("fence.acq_rel.cta;\n" + sync + store, unread);
+  // By one of the threads that write, of this warp or the other, or too early.
+  expectFault("@%first " + fence + sync + store, "shared byte 1028, which thread (1,0,0) has written");
+  expectFault("setp.lt.u32 %q, %t, 32; @%q " + fence + sync + store, "shared byte 1152, which thread (32,0,0) has");
+  expectFault(fence + "st.shared.u32 [%a], 7;\n" + sync + store, "shared byte 1024, which thread (0,0,0) has written");
+  // By a thread that the others' writes do not come before, in the same warp or in another one.
+  expectFault("bar.warp.sync -1; @%first " + fence + sync + store, "shared byte 1152, which thread (32,0,0) has");
+  // A bulk copy over what was written.
+  const std::string load = "@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], 256;\n@%first "
+                           "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%tile], [%p0], 256, "
+                           "[%bar];\n" +
+                           wait("W", "[%bar]", "0");
+  EXPECT_EQ(faultIn(fence + sync + load), "");
+  expectFault(sync + load, "is written through the async proxy, and no fence.proxy.async comes between");
+  // And what a copy brought is read by either proxy.
+  EXPECT_EQ(faultIn(fence + sync + load + "ld.shared.u32 %a, [%a];\n" + sync + store), "");
+}
+
+TEST(Proxies, GenericThenWgmma) {
+  const std::string write = begin + ".reg .b64 %x; .reg .f32 %d<4>; .reg .b32 %i, %z; .reg .pred %acc;\n"
+                                    "setp.ne.u32 %acc, %t, %t; mov.u32 %z, 0; mad.lo.u32 %i, %t, 16, %tile;\n"
+                                    "st.shared.v4.b32 [%i], {%z, %z, %z, %z};\n",
+                    product =
+                        "bar.sync 0;\n" + descriptor("%x", 0, 128, 256, 0) +
+                        "wgmma.fence.sync.aligned; wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%d0, %d1, "
+                        "%d2, %d3}, %x, %x, %acc, 1, 1, 0, 0;\n"
+                        "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;\n";
+  Interpreter on({.checks = true}), blind;
+  EXPECT_EQ(faultOf(kernel(0, write + "fence.proxy.async;\n" + product, space), 128, {}, on), "");
+  const std::string fault = faultOf(kernel(0, write + product, space), 128, {}, on);
+  EXPECT_TRUE(contains(fault, "is read through the async proxy, and no fence.proxy.async comes between")) << fault;
+  EXPECT_EQ(faultOf(kernel(0, write + product, space), 128, {}, blind), "");
+  // What was waited for needs none to be written again.
+  EXPECT_EQ(faultOf(kernel(0, write + "fence.proxy.async;\n" + product + "bar.sync 0; st.shared.u32 [%i], 1;\n", space),
+                    128, {}, on),
+            "");
+}
+
+// An mbarrier's init is fenced before a copy may arrive there.
+TEST(Proxies, InitThenArrival) {
+  auto faultIn = [&](const std::string &fence) {
+    Interpreter on({.checks = true});
+    Array<uint32_t> memory(on, U(64));
+    return faultOf(
+        kernel(1,
+               ".reg .b32 %bar, %tile; .reg .pred %first; mov.u32 %bar, bar; mov.u32 %tile, tile; setp.eq.u32 %first, "
+               "%t, 0;\n@%first mbarrier.init.shared::cta.b64 [%bar], 1;\n" +
+                   fence +
+                   "bar.sync 0;\n@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], 256;\n@%first "
+                   "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%tile], [%p0], 256, [%bar];\n" +
+                   wait("W", "[%bar]", "0"),
+               space),
+        64, {memory.address}, on);
+  };
+  EXPECT_EQ(faultIn("@%first fence.mbarrier_init.release.cluster;\n"), "");
+  EXPECT_EQ(faultIn("fence.proxy.async.shared::cta;\n"), "");
+  for (const char *none : {"", "fence.acq_rel.cluster;\n"})
+    EXPECT_TRUE(contains(faultIn(none), "no fence.mbarrier_init or fence.proxy.async comes between")) << faultIn(none);
+}
+
 // ---- clusters
 
 // Every block writes into its right neighbour's shared memory and tells it by an mbarrier over there.
@@ -460,7 +644,8 @@ TEST(Clusters, Multicast) {
              R"(
 .reg .b32 %rank, %bar, %tile, %v; .reg .pred %q; .reg .b64 %g; .reg .b16 %mask;
 mov.u32 %rank, %cluster_ctarank; mov.u32 %bar, bar; mov.u32 %tile, tile; mov.b16 %mask, 3;
-mbarrier.init.shared::cta.b64 [%bar], 1; mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], 16;
+mbarrier.init.shared::cta.b64 [%bar], 1; fence.mbarrier_init.release.cluster;
+mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], 16;
 barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
 setp.eq.u32 %q, %rank, 1;
 @%q cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%tile], [%p0], 16, [%bar], %mask;
