@@ -104,24 +104,42 @@ Backend::KernelInfo emitAddNorm(KernelBuilder &k, AddNormOp op) {
   })};
 }
 
-Backend::KernelInfo emitNormGrad(KernelBuilder &k, NormGradOp op) {
-  const NormParts parts(op, op.getX().getType().getFeatures());
-  const int64_t result = op->getNumOperands();
-  RowInRegisters row(k, parts.width);
-  const Address dy(k, 0), x(k, 1), stats(k, 3), dx(k, result);
+namespace {
+
+// dx of rows of norm_grad, and of norm_grad_with_parts.
+template <typename Op> struct NormGradRows {
+  KernelBuilder &k;
+  NormParts parts;
+  RowInRegisters row;
+  Address dy, x, stats, dx;
   std::optional<Address> addend;
-  SmallVector<int64_t> vectors = {0, 1, 2, result};
-  if (op.getAddend()) {
-    addend.emplace(k, 4);
-    vectors.push_back(4);
+  Value weight;
+  const bool wanted;
+  SmallVector<int64_t> vectors; // the buffers whose rows it has to do with
+
+  NormGradRows(KernelBuilder &k, Op op)
+      : k(k), parts(op, op.getX().getType().getFeatures()), row(k, parts.width), dy(k, 0), x(k, 1), stats(k, 3),
+        dx(k, op->getNumOperands()), weight(k.buffer(2)), wanted(!op.getResult().use_empty()), vectors({0, 1, 2}) {
+    if (wanted)
+      vectors.push_back(op->getNumOperands());
+    if (op.getAddend()) {
+      addend.emplace(k, 4);
+      vectors.push_back(4);
+    }
   }
-  Value weight = k.buffer(2);
-  return {row.eachRow(vectors, [&](Value number) {
+
+  // Inside of row.vectorized. `beside` gets dy and (x - mean) r of this thread's features.
+  void emit(Value number, const std::function<void(const Values &dy, const Values &normed)> &beside = {}) {
     Value statsRow = stats.row(k, number), mean = k.load(statsRow), r = k.load(k.offset(statsRow, 1));
     auto product = [&](ArrayRef<Value> v) { return k.mulf(v[0], v[1]); };
-    Values g = row.each({row.load(dy.row(k, number)), row.load(weight)}, product), c = row.load(x.row(k, number));
+    const Values dyRow = row.load(dy.row(k, number));
+    Values g = row.each({dyRow, row.load(weight)}, product), c = row.load(x.row(k, number));
     if (parts.layer)
       c = row.each({c}, [&](ArrayRef<Value> v) { return k.subf(v[0], mean); }, /*masked=*/true);
+    if (beside)
+      beside(dyRow, row.each({c}, [&](ArrayRef<Value> v) { return k.mulf(v[0], r); }));
+    if (!wanted)
+      return;
     Value slope = k.scalar(0);
     if (parts.count) {
       Value factor;
@@ -143,7 +161,98 @@ Backend::KernelInfo emitNormGrad(KernelBuilder &k, NormGradOp op) {
     if (addend)
       d = row.each({d, row.load(addend->row(k, number))}, [&](ArrayRef<Value> v) { return k.addf(v[0], v[1]); });
     row.store(d, dx.row(k, number));
-  })};
+  }
+};
+
+} // namespace
+
+Backend::KernelInfo emitNormGrad(KernelBuilder &k, NormGradOp op) {
+  NormGradRows rows(k, op);
+  return {rows.row.eachRow(rows.vectors, [&](Value number) { rows.emit(number); })};
+}
+
+// A block is a part. Each of its warps (or, where rows are long, the block) sums rows in ascending order, in registers;
+// warps are added up in theirs.
+Backend::KernelInfo emitNormGradWithParts(KernelBuilder &k, NormGradWithPartsOp op) {
+  NormGradRows rows(k, op);
+  RowInRegisters &row = rows.row;
+  const int64_t parts = op.getDweights().getType().getDimSize(0), width = rows.parts.width;
+  SmallVector<int64_t, 2> sums; // the buffers of those that are wanted
+  const bool wantsWeights = !op.getDweights().use_empty();
+  for (Value result : {Value(op.getDweights()), Value(op.getDbiases())})
+    if (result && !result.use_empty())
+      sums.push_back(op->getNumOperands() + cast<OpResult>(result).getResultNumber());
+  SmallVector<int64_t> vectors = rows.vectors;
+  vectors.append(sums.begin(), sums.end());
+  auto begin = [&](Value part) { return k.div(k.mul(part, k.rowCount()), parts); };
+  row.vectorized(vectors, [&] {
+    const int64_t each = row.load(rows.weight).size();
+    Values totals = row.someRows(begin(k.chunk), begin(k.add(k.chunk, 1)), Values(each * sums.size(), k.scalar(0)),
+                                 [&](Value number, Values s) {
+                                   rows.emit(number, [&](const Values &dy, const Values &normed) {
+                                     for (int64_t i = 0; i < each; ++i) {
+                                       if (wantsWeights)
+                                         s[i] = k.fma(dy[i], normed[i], s[i]);
+                                       if (sums.size() > wantsWeights)
+                                         s[s.size() - each + i] = k.addf(s[s.size() - each + i], dy[i]);
+                                     }
+                                   });
+                                   return s;
+                                 });
+    for (auto [i, sum] : llvm::enumerate(sums))
+      row.storeSum(ArrayRef<Value>(totals).slice(i * each, each), k.offset(k.buffer(sum), k.mul(k.chunk, width)));
+  });
+  return {{Partition::Unit::One, 1, parts}};
+}
+
+// A block owns 8 columns, 32 bytes of each part, of all sums. All threads fetch, and one a column adds the parts in
+// ascending order.
+Backend::KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
+  constexpr int64_t columns = 8, together = 512; // parts in shared memory at once
+  auto type = cast<RankedTensorType>(op.getParts().front().getType());
+  const int64_t parts = type.getDimSize(0), width = type.getDimSize(1), chunks = (width + columns - 1) / columns;
+  SmallVector<int64_t> wanted;
+  for (OpResult result : op.getSums())
+    if (!result.use_empty())
+      wanted.push_back(result.getResultNumber());
+  const int64_t sums = wanted.size(), room = std::min(parts, together);
+  Value shared = k.shared(sums * room * columns * k.bytes());
+  Value number = k.rem(k.thread(), columns), own = k.div(k.thread(), columns),
+        column = k.add(k.mul(k.chunk, columns), k.i64Of(number)), within = k.less(column, k.index(width));
+  // This thread's column of the sum number `own`, if there are as many.
+  auto place = [&](Value sum, Value part) {
+    return k.offset(shared, k.add(k.mul(k.add(k.mul(sum, room), part), columns), number));
+  };
+  Value adds = k.both(within, k.less(k.thread(), k.i32Of(static_cast<int32_t>(sums * columns))));
+  Value total = k.scalar(0);
+  const int64_t step = k.threads / columns;
+  for (int64_t first = 0; first < parts; first += together) {
+    const int64_t count = std::min(parts - first, together);
+    for (int64_t s = 0; s < sums; ++s) {
+      Values loaded;
+      auto part = [&](int64_t i) { return k.add(own, i); };
+      auto isPart = [&](int64_t i) { return k.less(part(i), k.i32Of(static_cast<int32_t>(count))); };
+      for (int64_t i = 0; i < count; i += step)
+        loaded.push_back(
+            k.loadIf(k.both(within, isPart(i)),
+                     k.offset(k.buffer(wanted[s]), k.add(k.mul(k.i64Of(k.add(part(i), first)), width), column)), 1)[0]);
+      for (int64_t i = 0; i < count; i += step)
+        k.when(isPart(i), [&] { k.store(loaded[i / step], place(k.i32Of(static_cast<int32_t>(s)), part(i))); });
+    }
+    k.barrier();
+    total = k.choose(
+        adds,
+        [&] {
+          return k.loop(k.i32Of(0), k.i32Of(static_cast<int32_t>(count)), 1, {total},
+                        [&](Value part, Values s) -> Values { return {k.addf(s[0], k.load(place(own, part)))}; });
+        },
+        [&] { return Values{total}; })[0];
+    k.barrier();
+  }
+  for (int64_t s = 0; s < sums; ++s)
+    k.when(k.both(adds, k.equal(own, k.i32Of(static_cast<int32_t>(s)))),
+           [&] { k.store(total, k.offset(k.buffer(op->getNumOperands() + wanted[s]), column)); });
+  return {{Partition::Unit::One, 1, chunks}};
 }
 
 // A block owns 8 columns, 32 bytes of each row. Row i belongs to a thread by i modulo the rows a block takes at once,

@@ -58,6 +58,10 @@ Partition RowTeam::eachRow(ArrayRef<int64_t> buffers, const std::function<void(V
   return {Partition::Unit::Rows, byWarp ? k.warps() : 1, 1};
 }
 
+Values RowTeam::someRows(Value from, Value to, ValueRange state, const std::function<Values(Value, Values)> &body) {
+  return k.loop(teams() > 1 ? k.add(from, k.i64Of(k.warp())) : from, to, teams(), state, body);
+}
+
 Value RowTeam::member() { return team == KernelBuilder::warpSize ? k.lane() : k.thread(); }
 Value RowTeam::across(Value v, const KernelBuilder::Combine &combine) {
   return team == KernelBuilder::warpSize ? k.acrossLanes(v, combine) : k.acrossBlock(v, combine);
@@ -122,6 +126,24 @@ Value RowInRegisters::sum(ArrayRef<Value> values) {
     terms.resize(half);
   }
   return sum(terms[0]);
+}
+
+void RowInRegisters::storeSum(ArrayRef<Value> values, Value p) {
+  if (teams() == 1)
+    return store(values, p);
+  const int64_t mark = k.sharedMark();
+  Value parts = k.shared(teams() * llvm::alignTo(width, 4) * k.bytes());
+  auto part = [&](Value team) { return k.offset(parts, k.mul(team, llvm::alignTo(width, 4))); };
+  store(values, part(k.warp()));
+  k.barrier();
+  k.acrossThreads(width, [&](Value f) {
+    Value total = k.load(k.offset(parts, f));
+    for (int64_t i = 1; i < teams(); ++i)
+      total = k.addf(total, k.load(k.offset(part(k.i32Of(static_cast<int32_t>(i))), f)));
+    k.store(total, k.offset(p, f));
+  });
+  k.barrier(); // the parts may be written again
+  k.releaseShared(mark);
 }
 
 // Long rows get more threads, since a decoding step has few of them.

@@ -33,6 +33,11 @@ public:
   // The body with vectors where every one of `buffers` lets it.
   void vectorized(llvm::ArrayRef<int64_t> buffers, const std::function<void()> &body);
 
+  // Rows from .. to (i64) over the block's teams, each of which takes every so many-th in ascending order:
+  // body(row, state). This team's last state.
+  Values someRows(mlir::Value from, mlir::Value to, mlir::ValueRange state,
+                  const std::function<Values(mlir::Value, Values)> &body);
+
   // Inside of it. The features a thread takes at once: 1 or 4.
   int64_t vector() const { return n; }
   // Over the threads, to each of them, in a fixed tree.
@@ -45,6 +50,7 @@ protected:
   // Sets the builder's threads: to be made before anything that depends on them.
   RowTeam(KernelBuilder &k, int64_t width, int64_t threads, bool byWarp);
   mlir::Value member(); // number of this thread among those that share the row
+  int64_t teams() const { return k.threads / team; }
 
   KernelBuilder &k;
   const int64_t team;
@@ -66,6 +72,9 @@ public:
   // Over all of the row.
   using RowTeam::sum;
   mlir::Value sum(llvm::ArrayRef<mlir::Value> values);
+  // Stores at p, for each feature, the sum of what the block's teams have, in their order. For all threads of the
+  // block; barriers are inside.
+  void storeSum(llvm::ArrayRef<mlir::Value> values, mlir::Value p);
 
 private:
   int64_t groups() const { return (width + team * n - 1) / (team * n); }

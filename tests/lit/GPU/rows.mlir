@@ -41,6 +41,28 @@ func.func @weights(%dy: !xfc.rows<source, 512xf32>, %x: !xfc.rows<source, 512xf3
   return %w, %b : tensor<512xf32>, tensor<512xf32>
 }
 
+// Both gradients in one pass: a block's warps sum rows in registers, and are added up in shared memory.
+// CHECK-LABEL: .visible .entry norm_grad_with_parts_512
+// CHECK:       .reqntid 256
+// CHECK-NOT:   {{[[:space:]](atom|red)\.}}
+// CHECK:       shfl.sync.bfly.b32
+// CHECK-NOT:   st.shared
+// CHECK:       st.global.v4.b32
+// CHECK:       st.shared.v4.b32
+// CHECK:       bar.sync
+// CHECK-LABEL: .visible .entry sum_parts_512
+// CHECK:       bar.sync
+func.func @parts(%dy: !xfc.rows<source, 512xf32>, %x: !xfc.rows<source, 512xf32>, %w: tensor<512xf32>, %s: !xfc.rows<source, 2xf32>) -> (!xfc.rows<source, 512xf32>, tensor<512xf32>, tensor<512xf32>) {
+  %0, %dws, %dbs = xfc.norm_grad_with_parts %dy, %x, %w, %s, %x {eps = 1.0e-5} : (!xfc.rows<source, 512xf32>, !xfc.rows<source, 512xf32>, tensor<512xf32>, !xfc.rows<source, 2xf32>, !xfc.rows<source, 512xf32>) -> (!xfc.rows<source, 512xf32>, tensor<512x512xf32>, tensor<512x512xf32>)
+  %dw, %db = xfc.sum_parts %dws, %dbs : (tensor<512x512xf32>, tensor<512x512xf32>) -> (tensor<512xf32>, tensor<512xf32>)
+  return %0, %dw, %db : !xfc.rows<source, 512xf32>, tensor<512xf32>, tensor<512xf32>
+}
+func.func @long_parts(%dy: !xfc.rows<source, 4096xf32>, %x: !xfc.rows<source, 4096xf32>, %w: tensor<4096xf32>, %s: !xfc.rows<source, 2xf32>) -> (!xfc.rows<source, 4096xf32>, tensor<4096xf32>) {
+  %0, %dws = xfc.norm_grad_with_parts %dy, %x, %w, %s {eps = 1.0e-5, kind = 1 : i32} : (!xfc.rows<source, 4096xf32>, !xfc.rows<source, 4096xf32>, tensor<4096xf32>, !xfc.rows<source, 2xf32>) -> (!xfc.rows<source, 4096xf32>, tensor<512x4096xf32>)
+  %dw = xfc.sum_parts %dws : (tensor<512x4096xf32>) -> tensor<4096xf32>
+  return %0, %dw : !xfc.rows<source, 4096xf32>, tensor<4096xf32>
+}
+
 // Logits are read once for the sum of exponentials and that of the logits.
 // CHECK-LABEL: .visible .entry cross_entropy
 // CHECK:       .reqntid 1024

@@ -12,7 +12,6 @@ protected:
   bool f64() const { return GetParam().f64; }
   Device device() const { return GetParam().device; }
   bool plain() const { return device() == Device::Plain; }
-  bool cpu() const { return device() == Device::CPU; }
   std::string element() const { return GetParam().element(); }
   std::string rows(const std::string &set, const std::string &shape) const {
     return "!xfc.rows<" + set + ", " + shape + "x" + element() + ">";
@@ -140,7 +139,7 @@ TEST_P(Rows, Norm) {
         continue; // their r and x belong together: see NormGradEpsInStd
       check(batch, "xfc.norm_grad %a0, %a1, %a2, %a3" + attributes, {x, x, w, stats}, x, options);
       check(batch, "xfc.norm_grad %a0, %a1, %a2, %a3, %a4" + attributes, {x, x, w, stats, x}, x, options);
-      if (!cpu())
+      if (plain())
         continue;
       // Parts of some rows each, and of none or one.
       for (int parts : {3, 150}) {
@@ -161,13 +160,16 @@ TEST_P(Rows, Norm) {
     check(batch, "xfc.norm_weight_grad %a0, %a1, %a2", {x, x, stats}, w + ", " + w, {.extraStride = 3});
     check(batch, "xfc.norm_weight_grad %a0, %a1, %a2", {x, x, stats}, w);
     const std::string parts = tensor("32x" + width);
-    if (cpu())
+    if (!plain())
       for (const std::vector<int> &unused : {std::vector<int>(), {0}, {1}})
         check(batch, "xfc.sum_parts %a0, %a1", {parts, parts}, w + ", " + w, {.unused = unused});
   }
+  // More parts than a block of a GPU has in shared memory at once.
+  if (!plain())
+    check(batch, "xfc.sum_parts %a0", {tensor("1100x10")}, tensor("10"));
   // What nobody reads is not written.
   const std::string x = rows("source", "20"), parts = tensor("4x20");
-  if (cpu())
+  if (!plain())
     for (int unused : {0, 1, 2})
       check(many, "xfc.norm_grad_with_parts %a0, %a1, %a2, %a3 {eps = 1.0e-3}",
             {x, x, tensor("20"), rows("source", "2")}, x + ", " + parts + ", " + parts, {.unused = {unused}});
