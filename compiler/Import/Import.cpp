@@ -81,7 +81,8 @@ public:
       : model(model), kind(kind), builder(module.getBodyRegion()), element(element), loc(locationOf(kind.name)) {
     builder.setInsertionPointToEnd(module.getBody());
     function = func::FuncOp::create(builder, loc, kind.name, builder.getFunctionType({}, {}));
-    builder.setInsertionPointToStart(function.addEntryBlock());
+    body = function.addEntryBlock();
+    builder.setInsertionPointToStart(body);
     for (const ParameterDescription &parameter : model.parameters) {
       Value value = addArgument(parameter.name, attr::parameter, RankedTensorType::get(parameter.shape, element));
       parameters[parameter.name] = value;
@@ -178,12 +179,10 @@ private:
   //===-- the function ------------------------------------------------------------------------------------===//
 
   Value addArgument(const std::string &name, StringRef role, Type type) {
-    unsigned index = function.getNumArguments();
-    DictionaryAttr attributes =
+    argumentAttributes.push_back(
         builder.getDictionaryAttr({builder.getNamedAttr(attr::name, builder.getStringAttr(name)),
-                                   builder.getNamedAttr(attr::role, builder.getStringAttr(role))});
-    (void)function.insertArgument(index, type, attributes, locationOf(name));
-    return function.getArgument(index);
+                                   builder.getNamedAttr(attr::role, builder.getStringAttr(role))}));
+    return body->addArgument(type, locationOf(name));
   }
 
   Value addInput(const std::string &name, RowSet set, const StackDescription &stack) {
@@ -204,24 +203,31 @@ private:
     results.push_back({name, value, replaces});
   }
 
-  // Returns the results, and drops the parameters that nothing uses.
+  // Returns the results, drops the parameters that nothing uses, and gives the function its type and attributes: once,
+  // since each change of them copies them all.
   void finish() {
     SmallVector<Value> values;
     for (const Result &result : results)
       values.push_back(result.value);
     func::ReturnOp::create(builder, function.getLoc(), values);
-    llvm::BitVector unused(function.getNumArguments());
+    llvm::BitVector unused(body->getNumArguments());
     for (unsigned i = 0; i < model.parameters.size(); ++i)
-      unused[i] = function.getArgument(i).use_empty();
-    (void)function.eraseArguments(unused);
-    function.setFunctionType(
-        builder.getFunctionType(function.getBody().getArgumentTypes(), ValueRange(values).getTypes()));
-    for (auto [i, result] : llvm::enumerate(results)) {
-      function.setResultAttr(i, attr::name, builder.getStringAttr(result.name));
+      unused[i] = body->getArgument(i).use_empty();
+    body->eraseArguments(unused);
+    SmallVector<DictionaryAttr> ofArguments, ofResults;
+    for (auto [i, attributes] : llvm::enumerate(argumentAttributes))
+      if (!unused[i])
+        ofArguments.push_back(attributes);
+    for (const Result &result : results) {
+      NamedAttrList attributes;
+      attributes.append(attr::name, builder.getStringAttr(result.name));
       if (result.replaces)
-        function.setResultAttr(i, attr::alias,
-                               builder.getI64IntegerAttr(cast<BlockArgument>(result.replaces).getArgNumber()));
+        attributes.append(attr::alias, builder.getI64IntegerAttr(cast<BlockArgument>(result.replaces).getArgNumber()));
+      ofResults.push_back(attributes.getDictionary(context()));
     }
+    function.setFunctionType(builder.getFunctionType(body->getArgumentTypes(), ValueRange(values).getTypes()));
+    function.setAllArgAttrs(ofArguments);
+    function.setAllResultAttrs(ofResults);
   }
 
   //===-- types -------------------------------------------------------------------------------------------===//
@@ -390,6 +396,8 @@ private:
   FloatType element;
   Location loc;
   func::FuncOp function;
+  Block *body;
+  std::vector<DictionaryAttr> argumentAttributes;
   llvm::StringMap<Value> parameters;
   Value memory; // the encoder's output; null in a decoding step
   std::map<std::string, KeysAndValues> given;
