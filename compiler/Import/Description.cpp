@@ -1,30 +1,19 @@
 // model.json as typed, validated data.
 #include "Description.h"
 #include "Json.h"
+#include "StepKinds.h"
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace xfc {
 namespace {
 
-using Op = StepDescription::Op;
-
 constexpr int64_t maxLayers = 1024;
+constexpr int64_t maxHeadDim = 4096; // kernels are unrolled over the features of a head, at 2 ms of compilation each
 constexpr int64_t maxParameterBytes = int64_t(1) << 40;
-constexpr int64_t maxPositions = int64_t(1) << 20;
 constexpr int64_t maxUnrolled = int64_t(1) << 16; // steps, and parameter tensors
-constexpr int64_t maxExtent = std::numeric_limits<int32_t>::max();
-constexpr double largest = std::numeric_limits<float>::max();
-
-const std::vector<std::string> opNames = {"embedding", "positions", "attention", "linear", "layer_norm",
-                                          "rms_norm",  "relu",      "gelu",      "silu",   "tanh",
-                                          "gated",     "dropout",   "residual"};
-const std::vector<std::string> activationNames = {"relu", "gelu", "silu", "tanh"};
-
-Op opNamed(const std::string &name) {
-  return static_cast<Op>(std::find(opNames.begin(), opNames.end(), name) - opNames.begin());
-}
 
 // How each kind of parameter starts.
 struct Init {
@@ -87,7 +76,7 @@ private:
     nlohmann::json &params = *root.emplace("params", nlohmann::json::object()).first;
     JsonValue values(params, file, "params");
     for (const std::string &key : values.keys())
-      values.find(key)->number(-largest, largest);
+      values.find(key)->number(-maxNumber, maxNumber);
     for (const Override &setting : overrides) {
       if (setting.key.starts_with("tokens."))
         continue;
@@ -95,7 +84,7 @@ private:
         failSetting(setting,
                     "not in params; " + suggestion(setting.key, values.keys()) + "; token ids are tokens.NAME");
       nlohmann::json value = nlohmann::json::parse(setting.value, nullptr, /*allow_exceptions=*/false);
-      if (!value.is_number() || !(std::abs(value.get<double>()) <= largest))
+      if (!value.is_number() || !(std::abs(value.get<double>()) <= maxNumber))
         failSetting(setting, "expected a number, at most 3.4e38");
       params[setting.key] = value;
     }
@@ -186,7 +175,7 @@ private:
     std::string prefix = isEncoder ? "encoder." : "decoder.";
     JsonValue input = json.at("input", "the steps before the layers, [] for none");
     std::vector<JsonValue> inputSteps = input.elements();
-    stack.floatInput = inputSteps.empty() || opOf(inputSteps.front()) != Op::Embedding;
+    stack.floatInput = inputSteps.empty() || kindOf(inputSteps.front()).place != StepKind::Place::StartOfInput;
     int64_t features = 0;
     if (stack.floatInput) {
       auto width = model.params.find("d_model");
@@ -200,8 +189,9 @@ private:
     scope.input = true;
     features = readSteps(inputSteps, scope, features, stack.input);
     if (!stack.floatInput) {
-      stack.inputDim = stack.input.front().dim;
-      vocab = stack.input.front().vocab;
+      const auto &embedding = std::get<step::Embedding>(stack.input.front().options);
+      stack.inputDim = embedding.dim;
+      vocab = embedding.vocab;
     }
     declare(prefix);
 
@@ -275,193 +265,236 @@ private:
 
   //===-- steps -------------------------------------------------------------------------------------------===//
 
-  Op opOf(const JsonValue &json) const { return opNamed(json.at("op", "the kind of step").oneOf(opNames, "op")); }
+  // Where a step is read: its JSON, what surrounds it, and the features of the rows x that it takes.
+  struct Site {
+    const JsonValue &json;
+    const Scope &scope;
+    int64_t features;
+  };
+
+  static const StepKind &kindOf(const JsonValue &json) {
+    std::vector<std::string> ops, variants;
+    for (const StepKind &kind : stepKinds())
+      if (std::find(ops.begin(), ops.end(), kind.op) == ops.end())
+        ops.push_back(kind.op);
+    const std::string op = json.at("op", "the kind of step").oneOf(ops, "op");
+    std::string variant, expected;
+    for (const StepKind &kind : stepKinds())
+      if (kind.op == op && !kind.variant.empty()) {
+        expected += (variants.empty() ? "\"" : " or \"") + kind.variant + "\"";
+        variants.push_back(kind.variant);
+      }
+    if (!variants.empty())
+      variant = json.at("kind", expected).oneOf(variants, "kind of " + op);
+    return *std::find_if(stepKinds().begin(), stepKinds().end(),
+                         [&](const StepKind &kind) { return kind.op == op && kind.variant == variant; });
+  }
 
   // Reads steps that begin with rows of `features`; returns the features of the rows they end with.
   int64_t readSteps(const std::vector<JsonValue> &list, const Scope &scope, int64_t features,
                     std::vector<StepDescription> &steps) {
     for (const JsonValue &json : list) {
-      Op op = opOf(json);
-      if (op == Op::Embedding && !(scope.input && steps.empty()))
-        json.find("op")->fail("\"embedding\" may only be the first step of a stack's input");
-      StepDescription &step = steps.emplace_back();
-      step.op = op;
-      step.jsonPath = json.path();
+      const StepKind &kind = kindOf(json);
+      if (kind.place == StepKind::Place::StartOfInput && !(scope.input && steps.empty()))
+        json.find("op")->fail("\"" + kind.op + "\" may only be the first step of a stack's input");
+      if (kind.place == StepKind::Place::Stacks && scope.part == Scope::Part::Head)
+        json.find("op")->fail("\"" + kind.op + "\" may not stand in the head; expected in a stack");
+      StepDescription &step = steps.emplace_back(StepDescription{&kind, json.path(), "", kind.defaults});
       ++stepsRead;
-      features = readStep(json, scope, features, step);
+      readOptions(json, step);
+      const Site site{json, scope, features};
+      features = std::visit([&](auto &options) { return complete(options, step.name, site); }, step.options);
     }
     return features;
   }
 
-  int64_t readStep(const JsonValue &json, const Scope &scope, int64_t features, StepDescription &step) {
-    switch (step.op) {
-    case Op::Embedding:
-      return readEmbedding(json, step);
-    case Op::Positions:
-      return readPositions(json, scope, features, step);
-    case Op::Attention:
-      return readAttention(json, scope, features, step);
-    case Op::Linear:
-      return readLinear(json, features, step);
-    case Op::LayerNorm:
-      return readLayerNorm(json, features, step);
-    case Op::RmsNorm:
-      json.onlyKeys({"op", "name", "eps"}, "rms_norm");
-      readName(json, step);
-      step.eps = readEps(json, 1e-6);
-      addParameter(json, step.name + ".weight", {features}, "one", features, features);
-      return features;
-    case Op::Relu:
-    case Op::Gelu:
-    case Op::Silu:
-    case Op::Tanh:
-      json.onlyKeys({"op"}, opNames[static_cast<size_t>(step.op)]);
-      return features;
-    case Op::Gated:
-      return readGated(json, features, step);
-    case Op::Dropout:
-      json.onlyKeys({"op", "rate"}, "dropout");
-      step.rate = json.at("rate", "a number from 0 to below 1").number(0, 1, /*open=*/true);
-      return features;
-    case Op::Residual:
-      return readResidual(json, scope, features, step);
+  //===-- options, as the table says ----------------------------------------------------------------------===//
+
+  void readOptions(const JsonValue &json, StepDescription &step) {
+    std::vector<std::string> known = {"op"};
+    if (!step.kind->variant.empty())
+      known.push_back("kind");
+    for (const Option &option : step.kind->options)
+      known.push_back(option.name);
+    json.onlyKeys(known, step.kind->title());
+    for (const Option &option : step.kind->options) {
+      std::optional<JsonValue> given = json.find(option.name);
+      if (!given && option.presence == Option::Presence::Required)
+        given = json.at(option.name, expectedFor(option)); // fails
+      if (given)
+        std::visit([&](const auto &type) { readOption(type, option, *given, step); }, option.type);
+      else if (auto *name = std::get_if<Option::Name>(&option.type))
+        setName(step, name->otherwise, json);
     }
-    return features;
   }
 
-  int64_t readEmbedding(const JsonValue &json, StepDescription &step) {
-    json.onlyKeys({"op", "name", "vocab", "dim", "scale"}, "embedding");
-    readName(json, step);
-    step.vocab = json.at("vocab", "the number of tokens").integer(1, maxExtent);
-    step.dim = json.at("dim", "the features of a token").integer(1, maxExtent);
-    if (std::optional<JsonValue> scale = json.find("scale")) {
-      if (scale->isNumber())
-        step.scale = scale->number(-largest, largest);
-      else if (!scale->isString())
-        scale->fail("expected \"none\", \"sqrt_dim\" or a number, found " + scale->shown());
-      else if (scale->oneOf({"none", "sqrt_dim"}, "scale") == "sqrt_dim")
-        step.scale = std::sqrt(double(step.dim));
-    }
-    addParameter(json, step.name + ".weight", {step.vocab, step.dim}, init.embedding, step.dim, step.vocab);
-    return step.dim;
+  static std::string expectedFor(const Option &option) {
+    auto *number = std::get_if<Option::Number>(&option.type);
+    return number ? JsonValue::range(number->low, number->high, number->open) : option.meaning;
   }
 
-  int64_t readPositions(const JsonValue &json, const Scope &scope, int64_t features, StepDescription &step) {
-    if (scope.part == Scope::Part::Head)
-      json.find("op")->fail("\"positions\" may not stand in the head; expected in a stack");
-    JsonValue kind = json.at("kind", "\"sinusoidal\" or \"learned\"");
-    step.learned = kind.oneOf({"sinusoidal", "learned"}, "kind of positions") == "learned";
-    if (step.learned)
-      json.onlyKeys({"op", "kind", "name", "max_length"}, "learned positions");
+  void setName(StepDescription &step, const std::string &name, const JsonValue &json) {
+    step.name = name;
+    declared.push_back({json, name, std::nullopt});
+  }
+
+  void readOption(const Option::Name &, const Option &, const JsonValue &value, StepDescription &step) {
+    setName(step, nameOf(value), value);
+  }
+
+  void readOption(const Option::Integer &type, const Option &, const JsonValue &value, StepDescription &step) {
+    type.place(step.options) = value.integer(type.low, type.times ? type.high / type.times(step.options) : type.high);
+  }
+
+  void readOption(const Option::Choice &type, const Option &, const JsonValue &value, StepDescription &step) {
+    std::string word = value.oneOf(type.words, type.noun);
+    type.set(step.options, std::find(type.words.begin(), type.words.end(), word) - type.words.begin());
+  }
+
+  void readOption(const Option::Number &type, const Option &option, const JsonValue &value, StepDescription &step) {
+    if (!type.words || value.isNumber())
+      type.place(step.options) = value.number(type.low, type.high, type.open);
+    else if (value.isString())
+      readOption(*type.words, option, value, step);
     else
-      json.onlyKeys({"op", "kind", "max_length", "base", "exponent_multiplier", "cosine_offset", "layout"},
-                    "sinusoidal positions");
-    step.dim = features;
-    step.maxLength = json.at("max_length", "the number of positions").integer(1, maxPositions);
-    int64_t &shortest = scope.sourceRows ? model.maxSourceLength : model.maxTargetLength;
-    shortest = shortest ? std::min(shortest, step.maxLength) : step.maxLength;
-    if (step.learned) {
-      step.name = "pos";
-      if (json.find("name"))
-        readName(json, step);
-      else
-        declared.push_back({json, step.name, std::nullopt});
-      addParameter(json, step.name + ".weight", {step.maxLength, features}, init.embedding, features, step.maxLength);
-      return features;
-    }
-    // Below these bounds a divisor could become 0, and a position NaN.
-    if (std::optional<JsonValue> base = json.find("base"))
-      step.base = base->number(1, largest);
-    if (std::optional<JsonValue> multiplier = json.find("exponent_multiplier"))
-      step.exponentMultiplier = multiplier->number(0, 1e6);
-    if (std::optional<JsonValue> offset = json.find("cosine_offset"))
-      step.cosineOffset = offset->number(0, 1e6);
-    if (std::optional<JsonValue> layout = json.find("layout"))
-      step.halves = layout->oneOf({"interleaved", "halves"}, "layout") == "halves";
-    if (features % 2)
-      json.fail("sinusoidal positions need an even number of features, sine and cosine; x has " +
-                std::to_string(features));
-    return features;
+      value.fail("expected \"" + type.words->words[0] + "\", \"" + type.words->words[1] + "\" or " + type.what +
+                 ", found " + value.shown());
   }
 
-  int64_t readAttention(const JsonValue &json, const Scope &scope, int64_t features, StepDescription &step) {
-    json.onlyKeys({"op", "name", "heads", "key_dim", "value_dim", "bias", "memory", "memory_body", "mask", "scale",
-                   "dropout", "return_weights", "projections"},
-                  "attention");
-    if (scope.part == Scope::Part::Head)
-      json.find("op")->fail("\"attention\" may not stand in the head; expected in a stack");
-    readName(json, step);
-    if (std::optional<JsonValue> projections = json.find("projections"))
-      step.projections = projections->boolean();
-    int64_t memoryFeatures = readMemory(json, scope, features, step);
-    readHeads(json, features, memoryFeatures, step);
-    readMask(json, step);
-    readScoreScale(json, features, step);
-    if (std::optional<JsonValue> dropout = json.find("dropout"))
-      step.weightDropout = dropout->number(0, 1, /*open=*/true);
-    if (std::optional<JsonValue> weights = json.find("return_weights"))
-      step.returnWeights = weights->boolean();
-    if (step.projections) {
-      readAttentionBias(json, step);
-      addLinear(json, step.name + ".q", features, step.heads * step.keyDim, step.biasQ);
-      addLinear(json, step.name + ".k", memoryFeatures, step.heads * step.keyDim, step.biasK);
-      addLinear(json, step.name + ".v", memoryFeatures, step.heads * step.valueDim, step.biasV);
-      addLinear(json, step.name + ".o", step.heads * step.valueDim, features, step.biasO);
+  void readOption(const Option::Flag &type, const Option &, const JsonValue &value, StepDescription &step) {
+    type.place(step.options) = value.boolean();
+  }
+
+  void readOption(const Option::Flags &type, const Option &option, const JsonValue &value, StepDescription &step) {
+    std::vector<std::string> names = namesOf(type.flags);
+    if (value.isObject())
+      value.onlyKeys(names, option.name);
+    else if (!value.isBoolean())
+      value.fail("expected true, false or an object of " + listed({names.begin(), names.end() - 1}) + " and " +
+                 names.back() + ", found " + value.shown());
+    for (const auto &[name, place] : type.flags)
+      if (std::optional<JsonValue> given = value.isObject() ? value.find(name) : value)
+        place(step.options) = given->boolean();
+  }
+
+  void readOption(const Option::Set &type, const Option &option, const JsonValue &value, StepDescription &step) {
+    for (const auto &[name, place] : type.flags)
+      place(step.options) = false;
+    for (const JsonValue &element : value.elements()) {
+      std::string word = element.oneOf(namesOf(type.flags), option.name);
+      for (const auto &[name, place] : type.flags)
+        if (name == word && std::exchange(place(step.options), true))
+          element.fail(element.shown() + " is given twice");
     }
-    return features;
+  }
+
+  // The steps inside wait for complete(), which knows the features of their rows.
+  void readOption(const Option::Steps &, const Option &, const JsonValue &, StepDescription &) {}
+
+  static std::vector<std::string> namesOf(const Option::NamedFlags &flags) {
+    std::vector<std::string> names;
+    for (const auto &[name, place] : flags)
+      names.push_back(name);
+    return names;
+  }
+
+  //===-- what a step makes of x: checks, parameters, and the features it gives ---------------------------===//
+
+  int64_t complete(step::Embedding &embedding, const std::string &name, const Site &at) {
+    if (embedding.scaleBySqrtDim)
+      embedding.scale = std::sqrt(double(embedding.dim));
+    addParameter(at.json, name + ".weight", {embedding.vocab, embedding.dim}, init.embedding, embedding.dim,
+                 embedding.vocab);
+    return embedding.dim;
+  }
+
+  int64_t complete(step::SinusoidalPositions &positions, const std::string &, const Site &at) {
+    if (at.features % 2)
+      at.json.fail("sinusoidal positions need an even number of features, sine and cosine; x has " +
+                   std::to_string(at.features));
+    limitLength(positions.maxLength, at.scope);
+    return at.features;
+  }
+
+  int64_t complete(step::LearnedPositions &positions, const std::string &name, const Site &at) {
+    addParameter(at.json, name + ".weight", {positions.maxLength, at.features}, init.embedding, at.features,
+                 positions.maxLength);
+    limitLength(positions.maxLength, at.scope);
+    return at.features;
+  }
+
+  void limitLength(int64_t length, const Scope &scope) {
+    int64_t &shortest = scope.sourceRows ? model.maxSourceLength : model.maxTargetLength;
+    shortest = shortest ? std::min(shortest, length) : length;
+  }
+
+  int64_t complete(step::Attention &attention, const std::string &name, const Site &at) {
+    const int64_t memoryFeatures = readMemory(attention, at);
+    checkHeads(attention, at, memoryFeatures);
+    if (int64_t widest = std::max(attention.keyDim, attention.valueDim); widest > maxHeadDim)
+      at.json.fail("a head of " + std::to_string(widest) + " features; expected at most " + std::to_string(maxHeadDim) +
+                   ", since the code of an attention grows with them");
+    if (attention.scale == 0) {
+      const bool one = !attention.projections && !at.json.find("scale");
+      attention.scale = one ? 1 : std::sqrt(double(attention.scaleBySqrtModelDim ? at.features : attention.keyDim));
+    }
+    if (attention.projections) {
+      const int64_t keys = attention.heads * attention.keyDim, values = attention.heads * attention.valueDim;
+      addLinear(at.json, name + ".q", at.features, keys, attention.biasQ);
+      addLinear(at.json, name + ".k", memoryFeatures, keys, attention.biasK);
+      addLinear(at.json, name + ".v", memoryFeatures, values, attention.biasV);
+      addLinear(at.json, name + ".o", values, at.features, attention.biasO);
+    }
+    return at.features;
   }
 
   // What is attended to; returns its features.
-  int64_t readMemory(const JsonValue &json, const Scope &scope, int64_t features, StepDescription &step) {
-    std::optional<JsonValue> memory = json.find("memory");
-    step.encoderMemory = memory && memory->oneOf({"self", "encoder"}, "memory") == "encoder";
-    std::optional<JsonValue> body = json.find("memory_body");
-    if (!step.encoderMemory) {
+  int64_t readMemory(step::Attention &attention, const Site &at) {
+    std::optional<JsonValue> body = at.json.find("memory_body");
+    if (!attention.encoderMemory) {
       if (body)
         body->fail("only where \"memory\" is \"encoder\"; self-attention attends to x as it is");
-      return features;
+      return at.features;
     }
-    if (scope.memoryBody)
-      memory->fail("\"encoder\" may not stand in a memory_body, whose x is the encoder's output; expected \"self\"");
-    if (scope.part == Scope::Part::Encoder)
-      memory->fail(
+    if (at.scope.memoryBody)
+      at.json.find("memory")->fail(
+          "\"encoder\" may not stand in a memory_body, whose x is the encoder's output; expected \"self\"");
+    if (at.scope.part == Scope::Part::Encoder)
+      at.json.find("memory")->fail(
           "\"encoder\" may only stand in the decoder; the encoder has no memory but itself, expected \"self\"");
-    int64_t memoryFeatures = model.encoder.dim;
     if (!body)
-      return memoryFeatures;
-    Scope inside = scope;
+      return model.encoder.dim;
+    Scope inside = at.scope;
     inside.input = false;
     inside.memoryBody = inside.sourceRows = true;
-    return readSteps(body->elements(), inside, memoryFeatures, step.body);
+    return readSteps(body->elements(), inside, model.encoder.dim, attention.memoryBody);
   }
 
-  void readHeads(const JsonValue &json, int64_t features, int64_t memoryFeatures, StepDescription &step) {
-    std::optional<JsonValue> keyDim = json.find("key_dim"), valueDim = json.find("value_dim");
-    if (!step.projections) {
+  void checkHeads(step::Attention &attention, const Site &at, int64_t memoryFeatures) {
+    const int64_t features = at.features;
+    if (!attention.projections) {
       for (const char *key : {"key_dim", "value_dim", "bias"})
-        if (std::optional<JsonValue> given = json.find(key))
+        if (std::optional<JsonValue> given = at.json.find(key))
           given->fail("has no meaning where \"projections\" is false: q, k and v are x itself");
-      if (std::optional<JsonValue> heads = json.find("heads"))
-        if (heads->integer(1, maxExtent) != 1)
-          heads->fail(heads->shown() + " heads where \"projections\" is false; expected 1, or none given");
+      if (std::optional<JsonValue> heads = at.json.find("heads"); heads && attention.heads != 1)
+        heads->fail(heads->shown() + " heads where \"projections\" is false; expected 1, or none given");
       if (features != memoryFeatures)
-        json.fail("without projections x and the memory need the same features; x has " + std::to_string(features) +
-                  ", the memory " + std::to_string(memoryFeatures));
-      step.keyDim = step.valueDim = features;
+        at.json.fail("without projections x and the memory need the same features; x has " + std::to_string(features) +
+                     ", the memory " + std::to_string(memoryFeatures));
+      attention.keyDim = attention.valueDim = features;
       return;
     }
-    JsonValue heads = json.at("heads", "the number of heads");
-    step.heads = heads.integer(1, maxExtent);
-    if (!(keyDim && valueDim) && features % step.heads) {
+    JsonValue heads = at.json.at("heads", "the number of heads");
+    if (!(attention.keyDim && attention.valueDim) && features % attention.heads) {
       auto width = model.params.find("d_model");
       std::string of =
           width != model.params.end() && width->second == double(features) ? "d_model " : "the features of x, ";
       heads.fail(heads.shown() + " does not divide " + of + std::to_string(features) + " (expected one of " +
                  divisors(features) + ", or key_dim and value_dim)");
     }
-    int64_t most = maxExtent / step.heads;
-    step.keyDim = keyDim ? keyDim->integer(1, most) : features / step.heads;
-    step.valueDim = valueDim ? valueDim->integer(1, most) : features / step.heads;
+    for (int64_t *dim : {&attention.keyDim, &attention.valueDim})
+      if (*dim == 0)
+        *dim = features / attention.heads;
   }
 
   static std::string divisors(int64_t number) {
@@ -472,112 +505,42 @@ private:
     return listed(found) + (number > 64 ? ", ..." : "");
   }
 
-  void readMask(const JsonValue &json, StepDescription &step) {
-    std::optional<JsonValue> mask = json.find("mask");
-    if (!mask)
-      return;
-    step.padding = step.causal = false;
-    for (const JsonValue &element : mask->elements()) {
-      bool &flag = element.oneOf({"padding", "causal"}, "mask") == "padding" ? step.padding : step.causal;
-      if (flag)
-        element.fail(element.shown() + " is given twice");
-      flag = true;
-    }
+  int64_t complete(step::Linear &linear, const std::string &name, const Site &at) {
+    addLinear(at.json, name, at.features, linear.features, linear.bias);
+    return linear.features;
   }
 
-  void readScoreScale(const JsonValue &json, int64_t features, StepDescription &step) {
-    step.scale = step.projections ? std::sqrt(double(step.keyDim)) : 1;
-    std::optional<JsonValue> scale = json.find("scale");
-    if (!scale)
-      return;
-    if (scale->isNumber()) {
-      step.scale = scale->number(1e-20, largest);
-    } else if (!scale->isString()) {
-      scale->fail("expected \"sqrt_key_dim\", \"sqrt_model_dim\" or a number to divide by, found " + scale->shown());
-    } else {
-      bool ofModel = scale->oneOf({"sqrt_key_dim", "sqrt_model_dim"}, "scale") == "sqrt_model_dim";
-      step.scale = std::sqrt(double(ofModel ? features : step.keyDim));
-    }
+  int64_t complete(step::LayerNorm &, const std::string &name, const Site &at) {
+    addParameter(at.json, name + ".weight", {at.features}, "one", at.features, at.features);
+    addParameter(at.json, name + ".bias", {at.features}, "zero", at.features, at.features);
+    return at.features;
   }
 
-  void readAttentionBias(const JsonValue &json, StepDescription &step) {
-    std::optional<JsonValue> bias = json.find("bias");
-    if (!bias)
-      return;
-    if (bias->isBoolean()) {
-      step.biasQ = step.biasK = step.biasV = step.biasO = bias->boolean();
-      return;
-    }
-    if (!bias->isObject())
-      bias->fail("expected true, false or an object of q, k, v and o, found " + bias->shown());
-    bias->onlyKeys({"q", "k", "v", "o"}, "bias");
-    const std::pair<const char *, bool &> flags[] = {
-        {"q", step.biasQ}, {"k", step.biasK}, {"v", step.biasV}, {"o", step.biasO}};
-    for (auto &[key, flag] : flags)
-      if (std::optional<JsonValue> given = bias->find(key))
-        flag = given->boolean();
+  int64_t complete(step::RmsNorm &, const std::string &name, const Site &at) {
+    addParameter(at.json, name + ".weight", {at.features}, "one", at.features, at.features);
+    return at.features;
   }
 
-  int64_t readLinear(const JsonValue &json, int64_t features, StepDescription &step) {
-    json.onlyKeys({"op", "name", "features", "bias"}, "linear");
-    readName(json, step);
-    step.features = json.at("features", "the features it gives").integer(1, maxExtent);
-    if (std::optional<JsonValue> bias = json.find("bias"))
-      step.bias = bias->boolean();
-    addLinear(json, step.name, features, step.features, step.bias);
-    return step.features;
+  int64_t complete(step::Activation &, const std::string &, const Site &at) { return at.features; }
+  int64_t complete(step::Dropout &, const std::string &, const Site &at) { return at.features; }
+
+  int64_t complete(step::Gated &gated, const std::string &name, const Site &at) {
+    addLinear(at.json, name + ".gate", at.features, gated.features, gated.bias);
+    addLinear(at.json, name + ".value", at.features, gated.features, gated.bias);
+    return gated.features;
   }
 
-  int64_t readLayerNorm(const JsonValue &json, int64_t features, StepDescription &step) {
-    json.onlyKeys({"op", "name", "eps", "variance", "eps_in"}, "layer_norm");
-    readName(json, step);
-    step.eps = readEps(json, 1e-5);
-    if (std::optional<JsonValue> variance = json.find("variance"))
-      step.unbiased = variance->oneOf({"biased", "unbiased"}, "variance") == "unbiased";
-    if (std::optional<JsonValue> place = json.find("eps_in"))
-      step.epsInStd = place->oneOf({"variance", "std"}, "place of eps") == "std";
-    addParameter(json, step.name + ".weight", {features}, "one", features, features);
-    addParameter(json, step.name + ".bias", {features}, "zero", features, features);
-    return features;
-  }
-
-  // Zero, or what is zero as f32, would make a row of equal features NaN.
-  static double readEps(const JsonValue &json, double otherwise) {
-    std::optional<JsonValue> eps = json.find("eps");
-    return eps ? eps->number(1e-30, 1e6) : otherwise;
-  }
-
-  int64_t readGated(const JsonValue &json, int64_t features, StepDescription &step) {
-    json.onlyKeys({"op", "name", "features", "activation", "bias"}, "gated");
-    readName(json, step);
-    step.features = json.at("features", "the features it gives").integer(1, maxExtent);
-    if (std::optional<JsonValue> activation = json.find("activation"))
-      step.activation = opNamed(activation->oneOf(activationNames, "activation"));
-    std::optional<JsonValue> bias = json.find("bias");
-    step.bias = bias && bias->boolean();
-    addLinear(json, step.name + ".gate", features, step.features, step.bias);
-    addLinear(json, step.name + ".value", features, step.features, step.bias);
-    return step.features;
-  }
-
-  int64_t readResidual(const JsonValue &json, const Scope &scope, int64_t features, StepDescription &step) {
-    json.onlyKeys({"op", "body"}, "residual");
-    JsonValue body = json.at("body", "the steps whose result is added to x");
-    Scope inside = scope;
+  int64_t complete(step::Residual &residual, const std::string &, const Site &at) {
+    JsonValue body = *at.json.find("body");
+    Scope inside = at.scope;
     inside.input = false;
-    int64_t left = readSteps(body.elements(), inside, features, step.body);
-    if (step.body.empty())
+    int64_t left = readSteps(body.elements(), inside, at.features, residual.body);
+    if (residual.body.empty())
       body.fail("is empty; expected steps whose result is added to x");
-    if (left != features)
-      body.fail("gives " + std::to_string(left) + " features; expected " + std::to_string(features) +
+    if (left != at.features)
+      body.fail("gives " + std::to_string(left) + " features; expected " + std::to_string(at.features) +
                 ", to be added to x");
-    return features;
-  }
-
-  void readName(const JsonValue &json, StepDescription &step) {
-    JsonValue name = json.at("name", "the name of the step");
-    step.name = nameOf(name);
-    declared.push_back({name, step.name, std::nullopt});
+    return at.features;
   }
 
   void addLinear(const JsonValue &json, const std::string &name, int64_t in, int64_t out, bool bias) {

@@ -1,6 +1,7 @@
 // model.json as typed, validated data: text into a Description, with errors that name the JSON path. No MLIR here.
 #pragma once
 
+#include "Steps.h"
 #include "support/Error.h"
 #include <cstdint>
 #include <map>
@@ -10,51 +11,6 @@
 #include <vector>
 
 namespace xfc {
-
-// One step of a stack or of the head, its "$name" values resolved. Which members matter depends on `op`.
-struct StepDescription {
-  enum class Op {
-    Embedding,
-    Positions,
-    Attention,
-    Linear,
-    LayerNorm,
-    RmsNorm,
-    Relu,
-    Gelu,
-    Silu,
-    Tanh,
-    Gated,
-    Dropout,
-    Residual
-  };
-  Op op;
-  std::string jsonPath; // encoder.layer[0].body[0]
-  std::string name;     // relative to the layer; empty where the op has none
-  // embedding
-  int64_t vocab = 0, dim = 0;
-  double scale = 1; // embedding: factor; attention: what scores are divided by
-  // positions
-  bool learned = false, halves = false;
-  int64_t maxLength = 0;
-  double base = 10000, exponentMultiplier = 1, cosineOffset = 0;
-  // attention
-  int64_t heads = 1, keyDim = 0, valueDim = 0;
-  bool biasQ = true, biasK = true, biasV = true, biasO = true;
-  bool encoderMemory = false, padding = true, causal = false, returnWeights = false, projections = true;
-  double weightDropout = 0;
-  // linear, gated
-  int64_t features = 0;
-  bool bias = true;
-  Op activation = Op::Silu;
-  // norms
-  double eps = 0;
-  bool unbiased = false, epsInStd = false;
-  // dropout
-  double rate = 0;
-  // residual: body; attention: memory_body
-  std::vector<StepDescription> body;
-};
 
 struct StackDescription {
   std::vector<StepDescription> input, layer, output;

@@ -1,6 +1,7 @@
 // A Description into xfc: one function for each program a user can run, nothing fused.
 #include "Import.h"
 #include "Dialect/XFC.h"
+#include "StepKinds.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 #include "llvm/ADT/BitVector.h"
@@ -10,8 +11,6 @@ using namespace mlir;
 
 namespace xfc {
 namespace {
-
-using Op = StepDescription::Op;
 
 // How many candidates a step of decoding gives for each hypothesis: as many as the widest beam that needs no more.
 // Selection costs little for each, and 8 f32 fill a vector of AVX2.
@@ -26,15 +25,21 @@ struct ProgramKind {
   bool loss = false;       // loss and nll instead of logits and encoder output
 };
 
-// The attentions of a stack, in the order of the unrolled model.
-using AttentionVisitor = llvm::function_ref<void(const StepDescription &, const std::string &path)>;
+// Where a step of the unrolled model stands.
+struct Site {
+  const std::string &prefix; // begins the names of its layer
+  std::string path;          // its own name: the prefix and its "name", or its place
+};
+
+// Visits the attentions of a stack in the order of the unrolled model.
+using AttentionVisitor = llvm::function_ref<void(const step::Attention &, const Site &)>;
 
 void visitAttentions(ArrayRef<StepDescription> steps, const std::string &prefix, AttentionVisitor visit) {
   for (const StepDescription &step : steps) {
-    if (step.op == Op::Attention)
-      visit(step, prefix + step.name);
-    else if (step.op == Op::Residual)
-      visitAttentions(step.body, prefix, visit);
+    if (auto *attention = std::get_if<step::Attention>(&step.options))
+      visit(*attention, {prefix, prefix + step.name});
+    else if (auto *residual = std::get_if<step::Residual>(&step.options))
+      visitAttentions(residual->body, prefix, visit);
   }
 }
 
@@ -54,23 +59,19 @@ bool canDecode(const Description &model) {
   if (!model.decoder || model.encoder.floatInput || model.decoder->floatInput)
     return false;
   bool causal = true;
-  visitAttentions(*model.decoder, "", [&](const StepDescription &step, const std::string &) {
-    causal &= step.encoderMemory || step.causal;
+  visitAttentions(*model.decoder, "", [&](const step::Attention &attention, const Site &) {
+    causal &= attention.encoderMemory || attention.causal;
   });
   return causal;
 }
 
 // The name of a step without one: its op, numbered where its list has several.
 std::string placeOf(ArrayRef<StepDescription> steps, size_t index) {
-  static const llvm::StringLiteral names[] = {"embedding", "positions", "attention", "linear", "layer_norm",
-                                              "rms_norm",  "relu",      "gelu",      "silu",   "tanh",
-                                              "gated",     "dropout",   "residual"};
-  Op op = steps[index].op;
-  auto isSame = [&](const StepDescription &step) { return step.op == op; };
-  std::string name = names[static_cast<size_t>(op)].str();
+  const std::string &op = steps[index].kind->op;
+  auto isSame = [&](const StepDescription &step) { return step.kind->op == op; };
   if (llvm::count_if(steps, isSame) == 1)
-    return name;
-  return name + "[" + std::to_string(llvm::count_if(steps.take_front(index), isSame)) + "]";
+    return op;
+  return op + "[" + std::to_string(llvm::count_if(steps.take_front(index), isSame)) + "]";
 }
 
 // Builds one function. A program is the part of the model it walks and what it does with attention and dropout on the
@@ -123,12 +124,12 @@ public:
   void buildEncode() {
     Value source = addInput("source", RowSet::source, model.encoder);
     memory = importStack(model.encoder, "encoder.", source);
-    visitAttentions(*model.decoder, "decoder.", [&](const StepDescription &step, const std::string &path) {
-      if (!step.encoderMemory)
+    visitAttentions(*model.decoder, "decoder.", [&](const step::Attention &attention, const Site &at) {
+      if (!attention.encoderMemory)
         return;
-      auto [keys, values] = importKeysAndValues(step, path, importMemory(step, path));
-      addResult(path + ".k", keys);
-      addResult(path + ".v", values);
+      auto [keys, values] = importKeysAndValues(attention, at, importMemory(attention, at));
+      addResult(at.path + ".k", keys);
+      addResult(at.path + ".v", values);
     });
     finish();
   }
@@ -191,11 +192,10 @@ private:
 
   // What decoder attentions read in a step beside their query: of the encoder's output, or of earlier tokens.
   void addKeysAndValues(bool ofEncoder, RowSet set, StringRef role) {
-    visitAttentions(*model.decoder, "decoder.", [&](const StepDescription &step, const std::string &path) {
-      if (step.encoderMemory != ofEncoder)
-        return;
-      given[path] = {addArgument(path + ".k", role, rowsType(set, step.heads * step.keyDim)),
-                     addArgument(path + ".v", role, rowsType(set, step.heads * step.valueDim))};
+    visitAttentions(*model.decoder, "decoder.", [&](const step::Attention &attention, const Site &at) {
+      if (attention.encoderMemory == ofEncoder)
+        given[at.path] = {addArgument(at.path + ".k", role, rowsType(set, attention.heads * attention.keyDim)),
+                          addArgument(at.path + ".v", role, rowsType(set, attention.heads * attention.valueDim))};
     });
   }
 
@@ -251,50 +251,58 @@ private:
   Value importSteps(ArrayRef<StepDescription> steps, const std::string &prefix, const std::string &place, Value x) {
     for (size_t i = 0; i < steps.size(); ++i) {
       const StepDescription &step = steps[i];
-      std::string here = step.name.empty() ? place + placeOf(steps, i) : prefix + step.name;
-      setPlace(here);
-      x = importStep(step, prefix, here, x);
+      const Site at{prefix, step.name.empty() ? place + placeOf(steps, i) : prefix + step.name};
+      setPlace(at.path);
+      x = std::visit([&](const auto &options) { return importStep(options, at, x); }, step.options);
     }
     return x;
   }
 
-  Value importStep(const StepDescription &step, const std::string &prefix, const std::string &path, Value x) {
-    switch (step.op) {
-    case Op::Embedding:
-      return EmbeddingOp::create(builder, loc, like(x, step.dim), x, parameter(path + ".weight"), number(step.scale));
-    case Op::Positions: {
-      Value table = step.learned ? parameter(path + ".weight") : importSinusoid(step);
-      return AddPositionsOp::create(builder, loc, x.getType(), x, table);
-    }
-    case Op::Attention:
-      return importAttention(step, path, x);
-    case Op::Linear:
-      return importLinear(path, x);
-    case Op::LayerNorm:
-    case Op::RmsNorm: {
-      NormKind norm = step.op == Op::RmsNorm ? NormKind::rms : NormKind::layer;
-      return NormOp::create(builder, loc, x.getType(), like(x, 2), x, parameter(path + ".weight"),
-                            parameters.lookup(path + ".bias"), norm, number(step.eps), step.unbiased, step.epsInStd)
-          .getResult();
-    }
-    case Op::Relu:
-    case Op::Gelu:
-    case Op::Silu:
-    case Op::Tanh:
-      return importActivation(step.op, x);
-    case Op::Gated: {
-      Value gate = importActivation(step.activation, importLinear(path + ".gate", x));
-      return MultiplyOp::create(builder, loc, gate.getType(), gate, importLinear(path + ".value", x));
-    }
-    case Op::Dropout:
-      return importDropout(step.rate, x);
-    case Op::Residual: {
-      Value body = importSteps(step.body, prefix, path + ".", x);
-      setPlace(path);
-      return AddOp::create(builder, loc, x.getType(), body, x);
-    }
-    }
-    llvm_unreachable("every op is imported");
+  Value importStep(const step::Embedding &embedding, const Site &at, Value x) {
+    return EmbeddingOp::create(builder, loc, like(x, embedding.dim), x, parameter(at.path + ".weight"),
+                               number(embedding.scale));
+  }
+
+  Value importStep(const step::SinusoidalPositions &positions, const Site &, Value x) {
+    Value table = SinusoidOp::create(
+        builder, loc, RankedTensorType::get({positions.maxLength, typeOf(x).getFeatures()}, element),
+        number(positions.base), number(positions.exponentMultiplier), number(positions.cosineOffset), positions.halves);
+    return AddPositionsOp::create(builder, loc, x.getType(), x, table);
+  }
+
+  Value importStep(const step::LearnedPositions &, const Site &at, Value x) {
+    return AddPositionsOp::create(builder, loc, x.getType(), x, parameter(at.path + ".weight"));
+  }
+
+  Value importStep(const step::Attention &attention, const Site &at, Value x) {
+    return importAttention(attention, at, x);
+  }
+
+  Value importStep(const step::Linear &, const Site &at, Value x) { return importLinear(at.path, x); }
+
+  Value importStep(const step::LayerNorm &norm, const Site &at, Value x) {
+    return importNorm(at.path, x, NormKind::layer, norm.eps, norm.unbiased, norm.epsInStd);
+  }
+
+  Value importStep(const step::RmsNorm &norm, const Site &at, Value x) {
+    return importNorm(at.path, x, NormKind::rms, norm.eps);
+  }
+
+  Value importStep(const step::Activation &activation, const Site &, Value x) {
+    return importActivation(activation.function, x);
+  }
+
+  Value importStep(const step::Gated &gated, const Site &at, Value x) {
+    Value gate = importActivation(gated.activation, importLinear(at.path + ".gate", x));
+    return MultiplyOp::create(builder, loc, gate.getType(), gate, importLinear(at.path + ".value", x));
+  }
+
+  Value importStep(const step::Dropout &dropout, const Site &, Value x) { return importDropout(dropout.rate, x); }
+
+  Value importStep(const step::Residual &residual, const Site &at, Value x) {
+    Value body = importSteps(residual.body, at.prefix, at.path + ".", x);
+    setPlace(at.path);
+    return AddOp::create(builder, loc, x.getType(), body, x);
   }
 
   Value parameter(const std::string &name) {
@@ -303,18 +311,17 @@ private:
     return value;
   }
 
-  Value importSinusoid(const StepDescription &step) {
-    return SinusoidOp::create(builder, loc, RankedTensorType::get({step.maxLength, step.dim}, element),
-                              number(step.base), number(step.exponentMultiplier), number(step.cosineOffset),
-                              step.halves);
+  Value importNorm(const std::string &path, Value x, NormKind norm, double eps, bool unbiased = false,
+                   bool epsInStd = false) {
+    return NormOp::create(builder, loc, x.getType(), like(x, 2), x, parameter(path + ".weight"),
+                          parameters.lookup(path + ".bias"), norm, number(eps), unbiased, epsInStd)
+        .getResult();
   }
 
-  Value importActivation(Op op, Value x) {
-    ActivationKind activation = op == Op::Relu   ? ActivationKind::relu
-                                : op == Op::Gelu ? ActivationKind::gelu
-                                : op == Op::Silu ? ActivationKind::silu
-                                                 : ActivationKind::tanh;
-    return ActivationOp::create(builder, loc, x.getType(), x, activation);
+  Value importActivation(StringRef function, Value x) {
+    std::optional<ActivationKind> activation = symbolizeActivationKind(function);
+    assert(activation && "the table of steps spells activations as the dialect does");
+    return ActivationOp::create(builder, loc, x.getType(), x, *activation);
   }
 
   // Ids number the dropouts of the unrolled model, so that no fusion changes a random number.
@@ -337,48 +344,47 @@ private:
   //===-- attention ---------------------------------------------------------------------------------------===//
 
   // The encoder's output as this attention sees it. Names in its body are relative to the layer.
-  Value importMemory(const StepDescription &step, const std::string &path) {
-    std::string prefix = path.substr(0, path.size() - step.name.size());
-    Value x = importSteps(step.body, prefix, path + ".memory.", memory);
-    setPlace(path);
+  Value importMemory(const step::Attention &attention, const Site &at) {
+    Value x = importSteps(attention.memoryBody, at.prefix, at.path + ".memory.", memory);
+    setPlace(at.path);
     return x;
   }
 
-  KeysAndValues importKeysAndValues(const StepDescription &step, const std::string &path, Value x) {
-    if (!step.projections)
+  KeysAndValues importKeysAndValues(const step::Attention &attention, const Site &at, Value x) {
+    if (!attention.projections)
       return {x, x};
-    Value keys = importLinear(path + ".k", x);
-    return {keys, importLinear(path + ".v", x)};
+    Value keys = importLinear(at.path + ".k", x);
+    return {keys, importLinear(at.path + ".v", x)};
   }
 
-  Value importAttention(const StepDescription &step, const std::string &path, Value x) {
-    Value source = step.encoderMemory && memory ? importMemory(step, path) : x;
-    Value query = step.projections ? importLinear(path + ".q", x) : x;
-    auto [keys, values] = attendedTo(step, path, source);
-    Type pairs = PairsType::get(context(), typeOf(query).getSet(), typeOf(keys).getSet(), step.padding, step.causal,
-                                step.heads, element);
+  Value importAttention(const step::Attention &attention, const Site &at, Value x) {
+    Value source = attention.encoderMemory && memory ? importMemory(attention, at) : x;
+    Value query = attention.projections ? importLinear(at.path + ".q", x) : x;
+    auto [keys, values] = attendedTo(attention, at, source);
+    Type pairs = PairsType::get(context(), typeOf(query).getSet(), typeOf(keys).getSet(), attention.padding,
+                                attention.causal, attention.heads, element);
     Value p = ScoresOp::create(builder, loc, pairs, query, keys);
-    p = ScaleOp::create(builder, loc, pairs, p, number(1 / step.scale));
+    p = ScaleOp::create(builder, loc, pairs, p, number(1 / attention.scale));
     p = MaskOp::create(builder, loc, pairs, p, /*zero=*/false);
     p = SoftmaxOp::create(builder, loc, pairs, p);
-    if (kind.allWeights || step.returnWeights)
-      weights.emplace_back(path, p);
-    p = importDropout(step.weightDropout, p);
-    Value output = CombineOp::create(builder, loc, like(query, step.heads * step.valueDim), p, values);
-    return step.projections ? importLinear(path + ".o", output) : output;
+    if (kind.allWeights || attention.returnWeights)
+      weights.emplace_back(at.path, p);
+    p = importDropout(attention.dropout, p);
+    Value output = CombineOp::create(builder, loc, like(query, attention.heads * attention.valueDim), p, values);
+    return attention.projections ? importLinear(at.path + ".o", output) : output;
   }
 
   // In a decoding step the encoder's keys and values are inputs, and those of earlier tokens come from the cache.
-  KeysAndValues attendedTo(const StepDescription &step, const std::string &path, Value x) {
-    auto found = given.find(path);
+  KeysAndValues attendedTo(const step::Attention &attention, const Site &at, Value x) {
+    auto found = given.find(at.path);
     if (found == given.end())
-      return importKeysAndValues(step, path, x);
-    if (step.encoderMemory)
+      return importKeysAndValues(attention, at, x);
+    if (attention.encoderMemory)
       return found->second;
-    auto [keys, values] = importKeysAndValues(step, path, x);
+    auto [keys, values] = importKeysAndValues(attention, at, x);
     auto write = [&](const char *suffix, Value cache, Value rows) -> Value {
       Value now = CacheWriteOp::create(builder, loc, cache.getType(), cache, rows);
-      caches.push_back({path + suffix, cache, now});
+      caches.push_back({at.path + suffix, cache, now});
       return now;
     };
     Value allKeys = write(".k", found->second.keys, keys);
@@ -439,7 +445,7 @@ OwningOpRef<ModuleOp> importModel(const Description &model, const ImportOptions 
   auto program = [&](ProgramKind kind) { return ProgramBuilder(model, *module, element, kind); };
 
   bool hasAttention = false;
-  auto found = [&](const StepDescription &, const std::string &) { hasAttention = true; };
+  auto found = [&](const step::Attention &, const Site &) { hasAttention = true; };
   visitAttentions(model.encoder, "", found);
   if (model.decoder)
     visitAttentions(*model.decoder, "", found);

@@ -232,13 +232,17 @@ int64_t JsonValue::integer(int64_t low, int64_t high) const {
   return static_cast<int64_t>(value);
 }
 
+std::string JsonValue::range(double low, double high, bool open) {
+  return "a number from " + formatted(low) + (open ? " to below " : " to ") + formatted(high);
+}
+
 double JsonValue::number(double low, double high, bool open) const {
-  std::string range = "expected a number from " + formatted(low) + (open ? " to below " : " to ") + formatted(high);
+  std::string expected = "expected " + range(low, high, open) + ", found ";
   if (!json->is_number())
-    fail(range + ", found " + article(*json) + ", " + shown());
+    fail(expected + article(*json) + ", " + shown());
   double value = json->get<double>();
   if (!(value >= low) || !(open ? value < high : value <= high))
-    fail(range + ", found " + shown());
+    fail(expected + shown());
   return value;
 }
 

@@ -51,6 +51,8 @@ public:
   int64_t integer(int64_t low, int64_t high) const;
   // A number in [low, high], or [low, high) if `open`.
   double number(double low, double high, bool open = false) const;
+  // "a number from LOW to HIGH", or "to below HIGH".
+  static std::string range(double low, double high, bool open);
   bool boolean() const;
   std::string string() const;
   // A string of `known`.

@@ -1,5 +1,6 @@
 // Draws a description.
 #include "Drawing.h"
+#include "Import/StepKinds.h"
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -7,58 +8,21 @@
 namespace xfc {
 namespace {
 
-using Op = StepDescription::Op;
-
 std::string number(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%g", value);
   return text;
 }
 
-std::string label(const StepDescription &step) {
-  switch (step.op) {
-  case Op::Embedding:
-    return "embedding " + std::to_string(step.vocab) + " x " + std::to_string(step.dim);
-  case Op::Positions:
-    return std::string(step.learned ? "learned" : "sinusoidal") + " positions";
-  case Op::Attention:
-    return std::string(step.encoderMemory ? "cross"
-                       : step.causal      ? "causal self"
-                                          : "self") +
-           "-attention, " + std::to_string(step.heads) + (step.heads == 1 ? " head" : " heads");
-  case Op::Linear:
-    return "linear to " + std::to_string(step.features);
-  case Op::LayerNorm:
-    return "layer norm";
-  case Op::RmsNorm:
-    return "rms norm";
-  case Op::Relu:
-    return "relu";
-  case Op::Gelu:
-    return "gelu";
-  case Op::Silu:
-    return "silu";
-  case Op::Tanh:
-    return "tanh";
-  case Op::Gated:
-    return "gated to " + std::to_string(step.features);
-  case Op::Dropout:
-    return "dropout " + number(step.rate);
-  case Op::Residual:
-    return "residual";
-  }
-  return "";
-}
-
 void outline(std::string &text, const std::vector<StepDescription> &steps, int depth) {
   for (const StepDescription &step : steps) {
-    text += std::string(depth * 2, ' ') + label(step);
+    text += std::string(depth * 2, ' ') + step.kind->labelOf(step);
     if (!step.name.empty())
       text += "  (" + step.name + ")";
-    if (step.op == Op::Attention && step.weightDropout > 0)
-      text += ", dropout " + number(step.weightDropout) + " of the weights";
+    if (auto *attention = std::get_if<step::Attention>(&step.options); attention && attention->dropout > 0)
+      text += ", dropout " + number(attention->dropout) + " of the weights";
     text += "\n";
-    outline(text, step.body, depth + 1);
+    outline(text, stepsInside(step), depth + 1);
   }
 }
 
@@ -72,24 +36,33 @@ void outlineStack(std::string &text, const char *name, const StackDescription &s
 
 constexpr int boxWidth = 210, boxHeight = 26, gap = 12, margin = 40, column = 340;
 
+// The colour of a step's box.
+struct Fill {
+  const char *operator()(const step::Attention &) const { return "#ffe1c2"; }
+  const char *operator()(const step::Linear &) const { return "#c9e4f8"; }
+  const char *operator()(const step::Gated &) const { return "#c9e4f8"; }
+  const char *operator()(const step::LayerNorm &) const { return "#f3f0b9"; }
+  const char *operator()(const step::RmsNorm &) const { return "#f3f0b9"; }
+  const char *operator()(const step::Embedding &) const { return "#fbd5d9"; }
+  const char *operator()(const step::SinusoidalPositions &) const { return "#fbd5d9"; }
+  const char *operator()(const step::LearnedPositions &) const { return "#fbd5d9"; }
+  template <typename Other> const char *operator()(const Other &) const { return "#e9e9e9"; }
+};
+
 struct Canvas {
   std::string shapes;
   int x = 0, y = 0;         // y grows upwards; turned around at the end
   std::vector<int> readers; // y of the attentions that read the encoder
 
   void box(const StepDescription &step) {
-    const char *fill = step.op == Op::Attention                               ? "#ffe1c2"
-                       : step.op == Op::Linear || step.op == Op::Gated        ? "#c9e4f8"
-                       : step.op == Op::LayerNorm || step.op == Op::RmsNorm   ? "#f3f0b9"
-                       : step.op == Op::Embedding || step.op == Op::Positions ? "#fbd5d9"
-                                                                              : "#e9e9e9";
     char text[512];
     std::snprintf(text, sizeof text,
                   "<rect x='%d' y='%d' width='%d' height='%d' rx='5' fill='%s' stroke='#444'/>"
                   "<text x='%d' y='%d' text-anchor='middle'>%s</text>\n",
-                  x, -(y + boxHeight), boxWidth, boxHeight, fill, x + boxWidth / 2, -(y + 8), label(step).c_str());
+                  x, -(y + boxHeight), boxWidth, boxHeight, std::visit(Fill(), step.options), x + boxWidth / 2,
+                  -(y + 8), step.kind->labelOf(step).c_str());
     shapes += text;
-    if (step.op == Op::Attention && step.encoderMemory)
+    if (auto *attention = std::get_if<step::Attention>(&step.options); attention && attention->encoderMemory)
       readers.push_back(y + boxHeight / 2);
     y += boxHeight;
     arrow();
@@ -102,12 +75,13 @@ struct Canvas {
   }
   void add(const std::vector<StepDescription> &steps) {
     for (const StepDescription &step : steps) {
-      if (step.op != Op::Residual) {
+      auto *residual = std::get_if<step::Residual>(&step.options);
+      if (!residual) {
         box(step);
         continue;
       }
       int from = y - gap / 2;
-      add(step.body);
+      add(residual->body);
       char text[320];
       std::snprintf(
           text, sizeof text,

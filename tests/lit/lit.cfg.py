@@ -21,6 +21,7 @@ python = os.environ.get("XFC_TEST_PYTHON", config.python)
 config.substitutions += [
     ("%xfc-opt", "timeout 60 " + os.path.join(tools, "xfc-opt")),
     ("%xfc-interpret", "timeout 60 " + os.path.join(tools, "xfc-interpret")),
+    ("%xfc-models", os.path.join(tools, "xfc-models")),
     ("%xfc-ptx", "timeout 60 " + os.path.join(tools, "xfc-ptx")),
     ("%xfc", os.path.join(tools, "xfc")),
     ("%build", config.xfc_binary_dir),

@@ -1,4 +1,5 @@
 // What model.json means once read: parameters, shapes, ties, overrides; and that no text crashes the reader.
+#include "Import/StepKinds.h"
 #include "Models.h"
 #include <cmath>
 #include <gtest/gtest.h>
@@ -7,7 +8,6 @@
 
 using namespace xfc;
 using namespace xfc::test;
-using Op = StepDescription::Op;
 using Shape = std::vector<int64_t>;
 
 namespace {
@@ -44,9 +44,18 @@ int64_t elements(const Description &model) {
   return sum;
 }
 
+template <typename Kind> const Kind &as(const StepDescription &step) { return std::get<Kind>(step.options); }
+
 StepDescription onlyStep(const std::string &step) {
   return parseDescription(encoderText(step), "m.json").encoder.layer.at(0);
 }
+
+// Step `i` of the body of the residual that is step `residual` of the layer.
+const StepDescription &inResidual(const StackDescription &stack, size_t residual, size_t i) {
+  return as<step::Residual>(stack.layer.at(residual)).body.at(i);
+}
+
+template <typename Kind> Kind only(const std::string &step) { return as<Kind>(onlyStep(step)); }
 
 } // namespace
 
@@ -81,7 +90,7 @@ TEST(Shipped, FreeHeadDimsTakesOddSizes) {
   EXPECT_EQ(shapeOf(model, "decoder.layers.5.cross_attn.q.weight"), (Shape{20, 32}));
   EXPECT_EQ(shapeOf(model, "decoder.layers.5.cross_attn.v.weight"), (Shape{28, 32}));
   EXPECT_EQ(shapeOf(model, "decoder.layers.5.cross_attn.o.weight"), (Shape{32, 28}));
-  EXPECT_DOUBLE_EQ(model.encoder.layer.at(0).body.at(0).scale, std::sqrt(5.0));
+  EXPECT_DOUBLE_EQ(as<step::Attention>(inResidual(model.encoder, 0, 0)).scale, std::sqrt(5.0));
 }
 
 TEST(Shipped, ParametersHaveTheDocumentedNames) {
@@ -112,51 +121,52 @@ TEST(Shipped, EveryTranslatorTakesTheCommonParameters) {
 
 TEST(Shipped, WhatTheSeedDocumentsCompute) {
   Description book = shippedModel("original-book-positions");
-  EXPECT_EQ(book.encoder.input.at(1).exponentMultiplier, 2);
-  EXPECT_EQ(book.encoder.input.at(1).cosineOffset, 0);
-  EXPECT_DOUBLE_EQ(book.encoder.input.at(0).scale, std::sqrt(512.0));
+  const auto &positions = as<step::SinusoidalPositions>(book.encoder.input.at(1));
+  EXPECT_EQ(positions.exponentMultiplier, 2);
+  EXPECT_EQ(positions.cosineOffset, 0);
+  EXPECT_DOUBLE_EQ(as<step::Embedding>(book.encoder.input.at(0)).scale, std::sqrt(512.0));
   Description final = shippedModel("final-norm");
-  const StepDescription &norm = final.decoder->output.at(0);
+  const auto &norm = as<step::LayerNorm>(final.decoder->output.at(0));
   EXPECT_TRUE(norm.unbiased && norm.epsInStd);
   EXPECT_EQ(norm.eps, 1e-6);
-  EXPECT_EQ(final.encoder.input.at(1).cosineOffset, 1);
+  EXPECT_EQ(as<step::SinusoidalPositions>(final.encoder.input.at(1)).cosineOffset, 1);
   EXPECT_EQ(final.maxSourceLength, 80);
-  const StepDescription &masked = final.decoder->layer.at(0).body.at(1);
+  const auto &masked = as<step::Attention>(inResidual(*final.decoder, 0, 1));
   EXPECT_TRUE(masked.padding && masked.causal);
-  EXPECT_EQ(masked.weightDropout, 0.1);
+  EXPECT_EQ(masked.dropout, 0.1);
   Description memory = shippedModel("memory-norm", {{"encoder_heads", "4"}});
-  EXPECT_EQ(memory.encoder.layer.at(0).body.at(1).heads, 4);
-  const StepDescription &cross = memory.decoder->layer.at(1).body.at(1);
+  EXPECT_EQ(as<step::Attention>(inResidual(memory.encoder, 0, 1)).heads, 4);
+  const auto &cross = as<step::Attention>(inResidual(*memory.decoder, 1, 1));
   EXPECT_EQ(cross.heads, 8);
   EXPECT_TRUE(cross.encoderMemory && cross.returnWeights && !cross.biasQ && !cross.biasO);
-  EXPECT_EQ(cross.body.at(0).eps, 1e-5);
+  EXPECT_EQ(as<step::LayerNorm>(cross.memoryBody.at(0)).eps, 1e-5);
   Description learned = shippedModel("learned-positions");
-  EXPECT_DOUBLE_EQ(learned.encoder.layer.at(0).body.at(0).scale, std::sqrt(512.0));
-  EXPECT_EQ(learned.encoder.input.at(0).scale, 1);
-  EXPECT_FALSE(learned.decoder->layer.at(0).body.at(0).padding);
+  EXPECT_DOUBLE_EQ(as<step::Attention>(inResidual(learned.encoder, 0, 0)).scale, std::sqrt(512.0));
+  EXPECT_EQ(as<step::Embedding>(learned.encoder.input.at(0)).scale, 1);
+  EXPECT_FALSE(as<step::Attention>(inResidual(*learned.decoder, 0, 0)).padding);
 }
 
 TEST(Description, DefaultsOfEveryStep) {
-  StepDescription attention = onlyStep(R"({"op": "attention", "name": "a", "heads": 3})");
+  auto attention = only<step::Attention>(R"({"op": "attention", "name": "a", "heads": 3})");
   EXPECT_EQ(attention.keyDim, 2);
   EXPECT_EQ(attention.valueDim, 2);
   EXPECT_DOUBLE_EQ(attention.scale, std::sqrt(2.0));
   EXPECT_TRUE(attention.padding && !attention.causal && !attention.encoderMemory && attention.projections &&
               !attention.returnWeights);
   EXPECT_TRUE(attention.biasQ && attention.biasK && attention.biasV && attention.biasO);
-  EXPECT_EQ(attention.weightDropout, 0);
-  StepDescription plain = onlyStep(R"({"op": "attention", "name": "a", "projections": false})");
+  EXPECT_EQ(attention.dropout, 0);
+  auto plain = only<step::Attention>(R"({"op": "attention", "name": "a", "projections": false})");
   EXPECT_EQ(plain.scale, 1);
   EXPECT_EQ(plain.heads, 1);
   EXPECT_EQ(plain.keyDim, 6);
-  StepDescription layerNorm = onlyStep(R"({"op": "layer_norm", "name": "n"})");
+  auto layerNorm = only<step::LayerNorm>(R"({"op": "layer_norm", "name": "n"})");
   EXPECT_EQ(layerNorm.eps, 1e-5);
   EXPECT_FALSE(layerNorm.unbiased || layerNorm.epsInStd);
-  EXPECT_EQ(onlyStep(R"({"op": "rms_norm", "name": "n"})").eps, 1e-6);
-  StepDescription gated = onlyStep(R"({"op": "gated", "name": "g", "features": 6})");
-  EXPECT_EQ(gated.activation, Op::Silu);
+  EXPECT_EQ(only<step::RmsNorm>(R"({"op": "rms_norm", "name": "n"})").eps, 1e-6);
+  auto gated = only<step::Gated>(R"({"op": "gated", "name": "g", "features": 6})");
+  EXPECT_EQ(gated.activation, "silu");
   EXPECT_FALSE(gated.bias);
-  StepDescription positions = onlyStep(R"({"op": "positions", "kind": "sinusoidal", "max_length": 7})");
+  auto positions = only<step::SinusoidalPositions>(R"({"op": "positions", "kind": "sinusoidal", "max_length": 7})");
   EXPECT_EQ(positions.base, 10000);
   EXPECT_EQ(positions.exponentMultiplier, 1);
   EXPECT_EQ(positions.cosineOffset, 0);
@@ -165,29 +175,34 @@ TEST(Description, DefaultsOfEveryStep) {
 }
 
 TEST(Description, OptionsOfEveryStep) {
-  StepDescription attention =
-      onlyStep(R"({"op": "attention", "name": "a", "heads": 4, "key_dim": 5, "value_dim": 3, "mask": ["causal"],
+  auto attention = only<step::Attention>(
+      R"({"op": "attention", "name": "a", "heads": 4, "key_dim": 5, "value_dim": 3, "mask": ["causal"],
       "scale": 2.5, "dropout": 0.25, "bias": {"k": false, "o": false}, "return_weights": true})");
   EXPECT_EQ(attention.keyDim, 5);
   EXPECT_EQ(attention.valueDim, 3);
   EXPECT_EQ(attention.scale, 2.5);
   EXPECT_TRUE(attention.biasQ && !attention.biasK && attention.biasV && !attention.biasO);
   EXPECT_TRUE(!attention.padding && attention.causal && attention.returnWeights);
-  EXPECT_EQ(attention.weightDropout, 0.25);
-  EXPECT_DOUBLE_EQ(onlyStep(R"({"op": "attention", "name": "a", "heads": 3, "scale": "sqrt_model_dim"})").scale,
-                   std::sqrt(6.0));
-  EXPECT_EQ(onlyStep(R"({"op": "attention", "name": "a", "projections": false, "scale": 4, "heads": 1})").scale, 4);
-  StepDescription none = onlyStep(R"({"op": "attention", "name": "a", "heads": 3, "bias": false, "mask": []})");
+  EXPECT_EQ(attention.dropout, 0.25);
+  EXPECT_DOUBLE_EQ(
+      only<step::Attention>(R"({"op": "attention", "name": "a", "heads": 3, "scale": "sqrt_model_dim"})").scale,
+      std::sqrt(6.0));
+  EXPECT_EQ(
+      only<step::Attention>(R"({"op": "attention", "name": "a", "projections": false, "scale": 4, "heads": 1})").scale,
+      4);
+  auto none = only<step::Attention>(R"({"op": "attention", "name": "a", "heads": 3, "bias": false, "mask": []})");
   EXPECT_FALSE(none.biasQ || none.biasK || none.biasV || none.biasO || none.padding || none.causal);
-  StepDescription positions = onlyStep(R"({"op": "positions", "kind": "sinusoidal", "max_length": 7, "base": 100,
+  auto positions =
+      only<step::SinusoidalPositions>(R"({"op": "positions", "kind": "sinusoidal", "max_length": 7, "base": 100,
       "exponent_multiplier": 2, "cosine_offset": 1, "layout": "halves"})");
   EXPECT_EQ(positions.base, 100);
   EXPECT_TRUE(positions.halves);
-  StepDescription norm =
-      onlyStep(R"({"op": "layer_norm", "name": "n", "eps": 0.5, "variance": "unbiased", "eps_in": "std"})");
+  auto norm = only<step::LayerNorm>(
+      R"({"op": "layer_norm", "name": "n", "eps": 0.5, "variance": "unbiased", "eps_in": "std"})");
   EXPECT_TRUE(norm.unbiased && norm.epsInStd);
   EXPECT_EQ(norm.eps, 0.5);
-  EXPECT_EQ(onlyStep(R"({"op": "gated", "name": "g", "features": 6, "activation": "tanh"})").activation, Op::Tanh);
+  EXPECT_EQ(only<step::Gated>(R"({"op": "gated", "name": "g", "features": 6, "activation": "tanh"})").activation,
+            "tanh");
 }
 
 TEST(Description, FeaturesFlowThroughSteps) {
@@ -261,7 +276,7 @@ TEST(Description, OverridesReachStepsAndTheCanonicalText) {
   Description model =
       shippedModel("tiny", {{"d_model", "32"}, {"dropout", "0"}, {"tokens.pad", "7"}, {"tokens.source_eos", "false"}});
   EXPECT_EQ(shapeOf(model, "encoder.embed.weight"), (Shape{4000, 32}));
-  EXPECT_EQ(model.encoder.input.at(2).rate, 0);
+  EXPECT_EQ(as<step::Dropout>(model.encoder.input.at(2)).rate, 0);
   EXPECT_EQ(model.tokens.pad, 7);
   EXPECT_FALSE(model.tokens.sourceEos);
   nlohmann::json canonical = nlohmann::json::parse(model.canonical);
@@ -296,7 +311,7 @@ TEST(Description, TheShortestPositionsLimitTheLength) {
 }
 
 TEST(Description, WholeNumbersMayBeWrittenAsFloats) {
-  EXPECT_EQ(onlyStep(R"({"op": "linear", "name": "l", "features": 6.0})").features, 6);
+  EXPECT_EQ(only<step::Linear>(R"({"op": "linear", "name": "l", "features": 6.0})").features, 6);
   EXPECT_NE(errorOf(encoderText(R"({"op": "linear", "name": "l", "features": 1e30})")), "no error");
 }
 
@@ -307,6 +322,56 @@ TEST(Description, ErrorsSayWhereWhatAndWhatWasExpected) {
   EXPECT_EQ(errorOf("{\n  \"name\": ]\n}"), "m.json:2:11: not JSON: unexpected ']'; expected '[', '{', or a literal");
   EXPECT_TRUE(errorOf(fileText("tiny"), {{"hedas", "4"}})
                   .starts_with("m.json: --set hedas=4: not in params; did you mean \"heads\"? known: d_ff, "));
+}
+
+// What the table of steps cannot say by itself.
+TEST(StepKinds, ChoicesAreDistinctAndActivationsAreSteps) {
+  std::vector<std::string> activations;
+  for (const StepKind &kind : stepKinds()) {
+    SCOPED_TRACE(kind.title());
+    EXPECT_FALSE(kind.meaning.empty());
+    if (std::holds_alternative<step::Activation>(kind.defaults))
+      activations.push_back(kind.op);
+    for (const Option &option : kind.options) {
+      EXPECT_FALSE(option.meaning.empty()) << option.name;
+      const auto *choice = std::get_if<Option::Choice>(&option.type);
+      if (auto *number = std::get_if<Option::Number>(&option.type); number && number->words)
+        choice = &*number->words;
+      for (size_t i = 0; choice && i < choice->words.size(); ++i) {
+        StepOptions options = kind.defaults;
+        choice->set(options, i);
+        EXPECT_EQ(choice->get(options), i) << option.name;
+      }
+      if (option.name == "activation") {
+        EXPECT_EQ(std::get<Option::Choice>(option.type).words, activations);
+      }
+    }
+  }
+}
+
+// The part of schema.json that does not come from the table lists what the reader knows.
+TEST(Schema, KeysAndWordsOutsideOfStepsAreThoseOfTheReader) {
+  const auto schema = nlohmann::ordered_json::parse(fileText("schema"));
+  auto expectKnown = [](const std::string &text, const nlohmann::ordered_json &words) {
+    std::string known;
+    for (const auto &word : words.items())
+      known += (known.empty() ? "known: " : ", ") + (words.is_object() ? word.key() : word.value().get<std::string>());
+    const std::string message = errorOf(text);
+    EXPECT_TRUE(message.ends_with(known)) << message << " / " << known;
+  };
+  const std::string start = R"({"format": "xfc-model/1", "name": "m", )";
+  expectKnown(R"({"?": 1})", schema["properties"]);
+  expectKnown(start + R"("tokens": {"?": 1}})", schema["properties"]["tokens"]["properties"]);
+  expectKnown(start + R"("encoder": {"?": 1}})", schema["$defs"]["stack"]["properties"]);
+  const auto &init = schema["properties"]["init"]["properties"];
+  expectKnown(start + R"("init": {"?": 1}})", init);
+  for (const auto &item : init.items())
+    expectKnown(start + R"("init": {")" + item.key() + R"(": "?"}})", item.value()["enum"]);
+  const auto &layers = schema["$defs"]["stack"]["properties"]["layers"]["anyOf"][0];
+  EXPECT_NE(errorOf(R"({"format": "xfc-model/1", "name": "m", "params": {"d_model": 6},
+                        "encoder": {"input": [], "layers": 0, "layer": []}})")
+                .find("from " + layers["minimum"].dump() + " to " + layers["maximum"].dump() + ","),
+            std::string::npos);
 }
 
 // Every prefix of a model, and models with bytes changed at random, are read or refused: nothing crashes or hangs.

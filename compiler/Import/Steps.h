@@ -1,0 +1,91 @@
+// The steps a model is made of, as they are once read: one struct for each kind, with its options. No MLIR here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace xfc {
+
+struct StepDescription;
+struct StepKind;
+
+// The initial values are the defaults. What they mean is said in StepKinds.cpp.
+namespace step {
+
+struct Embedding {
+  int64_t vocab = 0, dim = 0;
+  double scale = 1;
+  bool scaleBySqrtDim = false; // then scale is sqrt(dim) once read
+};
+
+struct SinusoidalPositions {
+  int64_t maxLength = 0;
+  double base = 10000, exponentMultiplier = 1, cosineOffset = 0;
+  bool halves = false;
+};
+
+struct LearnedPositions {
+  int64_t maxLength = 0;
+};
+
+struct Attention {
+  int64_t heads = 1, keyDim = 0, valueDim = 0; // dimensions of one head, never 0 once read
+  bool biasQ = true, biasK = true, biasV = true, biasO = true;
+  bool encoderMemory = false;
+  std::vector<StepDescription> memoryBody;
+  bool padding = true, causal = false;
+  double scale = 0; // what scores are divided by, never 0 once read
+  bool scaleBySqrtModelDim = false;
+  double dropout = 0;
+  bool returnWeights = false, projections = true;
+};
+
+struct Linear {
+  int64_t features = 0;
+  bool bias = true;
+};
+
+struct LayerNorm {
+  double eps = 1e-5;
+  bool unbiased = false, epsInStd = false;
+};
+
+struct RmsNorm {
+  double eps = 1e-6;
+};
+
+struct Activation {
+  std::string function; // as the dialect spells it: relu, gelu, silu, tanh
+};
+
+struct Gated {
+  int64_t features = 0;
+  std::string activation = "silu";
+  bool bias = false;
+};
+
+struct Dropout {
+  double rate = 0;
+};
+
+struct Residual {
+  std::vector<StepDescription> body;
+};
+
+} // namespace step
+
+using StepOptions =
+    std::variant<step::Embedding, step::SinusoidalPositions, step::LearnedPositions, step::Attention, step::Linear,
+                 step::LayerNorm, step::RmsNorm, step::Activation, step::Gated, step::Dropout, step::Residual>;
+
+// One step of a stack or of the head, its "$name" values resolved.
+struct StepDescription {
+  const StepKind *kind; // its row of the table
+  std::string jsonPath; // encoder.layer[0].body[0]
+  std::string name;     // relative to the layer; empty where the kind has none
+  StepOptions options;
+};
+
+} // namespace xfc
