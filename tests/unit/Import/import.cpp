@@ -1,7 +1,7 @@
 // The programs a description becomes: their arguments, results and ops, for every step, option and mode.
 #include "Import/Import.h"
+#include "Dialect/XFC.h"
 #include "Models.h"
-#include "XFC.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/Verifier.h"
