@@ -1,11 +1,16 @@
 // Parsing and exit codes.
 #include "support/CommandLine.h"
 #include "support/Error.h"
+#include "support/Interrupt.h"
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <fcntl.h>
 #include <new>
 #include <numeric>
@@ -18,6 +23,39 @@ const CLI::Validator FiniteNumber(
       return std::isfinite(std::strtod(text.c_str(), nullptr)) ? "" : text + " is not a finite number";
     },
     "");
+
+const CLI::Validator FinitePositive(
+    [](const std::string &text) {
+      const double number = std::strtod(text.c_str(), nullptr);
+      return std::isnormal(number) && number > 0 ? "" : text + " is not a number above 0 that floating point holds";
+    },
+    "");
+
+// CLI11 takes 010 for 8, wraps what does not fit an unsigned type, and would take 1e3 for 1.
+template <typename Integer> static std::string readExactly(std::string &text) {
+  Integer number = 0;
+  const char *begin = text.data() + text.starts_with('+'), *end = text.data() + text.size();
+  const auto [read, error] = std::from_chars(begin, end, number);
+  if (error == std::errc::result_out_of_range || (std::is_unsigned_v<Integer> && text.starts_with('-')))
+    return text + " is not a number from " + std::to_string(std::numeric_limits<Integer>::min()) + " to " +
+           std::to_string(std::numeric_limits<Integer>::max());
+  if (error != std::errc() || read != end)
+    return text + " is not a whole number";
+  text = std::to_string(number);
+  return "";
+}
+
+static void readIntegersExactly(CLI::App &app) {
+  for (CLI::Option *option : app.get_options()) {
+    const std::string type = option->get_type_name();
+    if (type.starts_with("INT"))
+      option->transform(CLI::Validator(readExactly<int64_t>, ""));
+    else if (type.starts_with("UINT"))
+      option->transform(CLI::Validator(readExactly<uint64_t>, ""));
+  }
+  for (CLI::App *verb : app.get_subcommands([](CLI::App *) { return true; }))
+    readIntegersExactly(*verb);
+}
 
 static size_t editDistance(const std::string &a, const std::string &b) {
   std::vector<size_t> row(b.size() + 1);
@@ -81,8 +119,7 @@ static void holdStandardStreams() {
       ::open("/dev/null", mode); // takes the lowest number that is free: this one
 }
 
-// What was printed is whole, or an error.
-static void finishOutput() {
+void flushOutput() {
   const bool failed = std::ferror(stdout);
   if (std::fflush(stdout) != 0)
     throw Error(std::string("standard output: cannot write: ") + std::strerror(errno));
@@ -90,11 +127,43 @@ static void finishOutput() {
     throw Error("standard output: cannot write all of the results");
 }
 
-int runCommandLine(CLI::App &app, int argc, char **argv) {
-  holdStandardStreams();
+// The one place where an exception that is being handled becomes a line.
+static void printException(const std::exception_ptr &exception) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (const std::bad_alloc &) {
+    std::fputs("error: out of memory\n", stderr);
+  } catch (const std::exception &error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+  } catch (...) {
+    std::fputs("error: an unknown exception\n", stderr);
+  }
+}
+
+int reportErrors(const std::function<int()> &work) {
+  std::signal(SIGPIPE, SIG_IGN); // a closed stream is an error of that stream
+  std::set_terminate([] {        // of threads, and of what must not throw
+    if (std::exception_ptr exception = std::current_exception())
+      printException(exception);
+    std::_Exit(1);
+  });
+  try {
+    return work();
+  } catch (const Interrupted &stopped) {
+    printException(std::current_exception());
+    std::signal(stopped.signal, SIG_DFL);
+    std::raise(stopped.signal);
+  } catch (...) {
+    printException(std::current_exception());
+  }
+  return 1;
+}
+
+static int parseAndRun(CLI::App &app, int argc, char **argv) {
+  readIntegersExactly(app);
   try {
     app.parse(argc, argv);
-    finishOutput();
+    flushOutput();
     return 0;
   } catch (const CLI::Success &success) { // --help, --version
     return app.exit(success);
@@ -107,12 +176,12 @@ int runCommandLine(CLI::App &app, int argc, char **argv) {
     std::fprintf(stderr, "error: %s%s\nRun `%s--help` for what there is.\n", what.c_str(),
                  suggestion(app, argc, argv).c_str(), command.c_str());
     return 2;
-  } catch (const std::bad_alloc &) {
-    std::fprintf(stderr, "error: out of memory\n");
-  } catch (const std::exception &error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
   }
-  return 1;
+}
+
+int runCommandLine(CLI::App &app, int argc, char **argv) {
+  holdStandardStreams();
+  return reportErrors([&] { return parseAndRun(app, argc, argv); });
 }
 
 } // namespace xfc

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -10,12 +11,18 @@ namespace xfc {
 // The name among `known` that is nearest to `name` by edit distance, or "" where none is near.
 std::string nearest(const std::string &name, const std::vector<std::string> &known);
 
-// A check of numbers beside CLI11's ranges, which let nan and infinity pass.
-extern const CLI::Validator FiniteNumber;
+// Checks of numbers beside CLI11's ranges, which let nan and infinity pass and print numbers of 300 digits.
+extern const CLI::Validator FiniteNumber, FinitePositive;
+// Calls it and returns what it returns; every exception, of whatever thread, becomes one line "error: ..." and
+// status 1. A signal that ended the work ends the process as if nobody had caught it.
+int reportErrors(const std::function<int()> &work);
 
-// Parses and runs the callbacks. Returns the exit status: 0; 1 for an Error or any other exception, one line
-// "error: ..." (also when standard output cannot be written); 2 for a wrong command line, with the nearest flag or
-// verb.
+// What was printed so far is with whoever reads it, or an Error: a stream that was closed ends the work.
+void flushOutput();
+
+// Parses and runs the callbacks. Integers are decimal and in their type's range. Returns the exit status: 0; 1 for an
+// Error or any other exception, one line "error: ..." (also when standard output cannot be written); 2 for a wrong
+// command line, with the nearest flag or verb.
 int runCommandLine(CLI::App &app, int argc, char **argv);
 
 } // namespace xfc

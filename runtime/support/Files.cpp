@@ -1,11 +1,17 @@
 // Files, whole or not at all.
 #include "support/Files.h"
+#include "support/Interrupt.h"
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <poll.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
@@ -16,12 +22,20 @@ namespace xfc {
   throw Error(file + ": cannot " + doing + ": " + std::strerror(errno));
 }
 
+// Calls it again as long as a signal cuts it short.
+template <typename Call> static auto retried(Call call) {
+  for (;;)
+    if (auto result = call(); result >= 0 || errno != EINTR)
+      return result;
+}
+
 namespace {
 struct Descriptor {
   int fd;
   explicit Descriptor(int fd) : fd(fd) {}
   // For reading.
-  explicit Descriptor(const std::string &file) : fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
+  explicit Descriptor(const std::string &file)
+      : fd(retried([&] { return ::open(file.c_str(), O_RDONLY | O_CLOEXEC); })) {
     if (fd < 0)
       fail(file, "open");
   }
@@ -43,9 +57,7 @@ static std::string readAll(int fd, const std::string &file) {
   // Of a size that is known the end comes with one read more; a pipe tells no size.
   std::string contents(info.st_size > 0 ? info.st_size + 1 : 1 << 16, '\0');
   for (size_t size = 0;;) {
-    ssize_t got = ::read(fd, contents.data() + size, contents.size() - size);
-    if (got < 0 && errno == EINTR)
-      continue;
+    const ssize_t got = retried([&] { return ::read(fd, contents.data() + size, contents.size() - size); });
     if (got < 0)
       fail(file, "read");
     size += got;
@@ -123,91 +135,167 @@ static std::string folderOf(const std::string &file) {
   return slash == std::string::npos ? "." : slash == 0 ? "/" : file.substr(0, slash);
 }
 
-namespace {
-// Where a file is written: under a name beside it that is then renamed to it.
-struct Destination {
-  std::string file, partial;
-  bool replaces = false; // a file that is there, and
-  mode_t mode = 0;       // its permissions
-  bool streamed = false; // a device or a pipe, which takes the bytes as they come
+// Some file systems cannot sync a folder, and whoever may only search one cannot open it: what is in it is whole either
+// way.
+static bool syncFolder(const std::string &folder) {
+  Descriptor opened(retried([&] { return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+  if (opened.fd < 0)
+    return errno == EACCES;
+  return retried([&] { return ::fsync(opened.fd); }) == 0 || errno == EINVAL || errno == EROFS || errno == ENOTSUP;
+}
 
-  explicit Destination(const std::string &name) : file(name) {
-    struct stat info{};
-    if (::stat(name.c_str(), &info) == 0) {
-      if (S_ISDIR(info.st_mode)) {
-        errno = EISDIR;
-        fail(name, "write");
-      }
-      replaces = S_ISREG(info.st_mode);
-      streamed = !replaces;
-      mode = info.st_mode & 07777;
-    }
-    std::error_code none;
-    if (replaces)
-      if (std::filesystem::path real = std::filesystem::canonical(name, none); !real.empty())
-        file = real; // what a link leads to
-    partial = file + ".partial." + std::to_string(::getpid());
-  }
-  int open(mode_t fresh) const {
-    return streamed ? ::open(file.c_str(), O_WRONLY | O_CLOEXEC)
-                    : ::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, fresh);
-  }
-};
-} // namespace
+// What stands between a file's name and random digits in the name it is written under.
+static constexpr std::string_view partialMark = ".partial.";
 
-static bool writeAll(int fd, std::string_view contents) {
-  while (!contents.empty()) {
-    ssize_t wrote = ::write(fd, contents.data(), contents.size());
-    if (wrote < 0 && errno == EINTR)
-      continue;
+static std::string randomDigits() {
+  uint64_t number = 0;
+  if (retried([&] { return ::getrandom(&number, sizeof number, 0); }) != sizeof number)
+    throw Error(std::string("the system gives no random numbers: ") + std::strerror(errno));
+  constexpr char digits[] = "0123456789abcdef";
+  std::string text(16, '0');
+  for (char &digit : text) {
+    digit = digits[number & 15];
+    number >>= 4;
+  }
+  return text;
+}
+
+void FileWriter::fail() const { xfc::fail(name, "write"); }
+
+FileWriter::FileWriter(const std::string &name, bool executable) : name(name), file(name) {
+  struct stat info{};
+  const bool there = ::stat(name.c_str(), &info) == 0;
+  if (there && S_ISDIR(info.st_mode)) {
+    errno = EISDIR;
+    fail();
+  }
+  streamed = there && !S_ISREG(info.st_mode);
+  if (streamed) {
+    descriptor = retried([&] { return ::open(name.c_str(), O_WRONLY | O_CLOEXEC); });
+    if (descriptor < 0)
+      fail();
+    return;
+  }
+  std::error_code none;
+  if (there)
+    if (std::filesystem::path real = std::filesystem::canonical(name, none); !real.empty())
+      file = real;
+  // Never readable by more people than what it replaces.
+  mode_t mode = executable ? 0777 : 0666;
+  if (there)
+    mode = (info.st_mode & 07777) | (executable ? 0111 : 0);
+  do {
+    partial = file + std::string(partialMark) + randomDigits();
+    descriptor = retried(
+        [&] { return ::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode & 0777); });
+  } while (descriptor < 0 && errno == EEXIST);
+  if (descriptor < 0) {
+    partial.clear();
+    fail();
+  }
+  ::flock(descriptor, LOCK_EX | LOCK_NB); // says that its writer lives, where the file system has locks
+  if (there && ::fchmod(descriptor, mode) != 0) {
+    // A file system without permissions: none are lost.
+  }
+}
+
+FileWriter::~FileWriter() {
+  if (!partial.empty())
+    ::unlink(partial.c_str());
+  if (descriptor >= 0)
+    ::close(descriptor);
+}
+
+void FileWriter::write(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t wrote = retried([&] { return ::write(descriptor, bytes.data(), bytes.size()); });
     if (wrote < 0)
-      return false;
-    contents.remove_prefix(wrote);
+      fail();
+    bytes.remove_prefix(static_cast<size_t>(wrote));
   }
-  return true;
+}
+
+void FileWriter::commit(const std::string &previous) {
+  if (streamed)
+    return;
+  if (retried([&] { return ::fsync(descriptor); }) != 0 && errno != EINVAL && errno != EROFS)
+    fail();
+  if (!previous.empty() && retried([&] { return ::rename(file.c_str(), previous.c_str()); }) != 0 && errno != ENOENT)
+    fail();
+  if (retried([&] { return ::rename(partial.c_str(), file.c_str()); }) != 0)
+    fail();
+  partial.clear();
+  if (!syncFolder(folderOf(file)))
+    fail();
 }
 
 void writeFile(const std::string &name, std::string_view contents, bool executable) {
-  const Destination to(name);
-  auto giveUp = [&] {
-    int reason = errno;
-    if (!to.streamed)
-      ::unlink(to.partial.c_str());
-    errno = reason;
-    fail(name, "write");
-  };
-  {
-    Descriptor out(to.open(executable ? 0777 : 0666));
-    if (out.fd < 0)
-      fail(name, "write");
-    if (!writeAll(out.fd, contents))
-      giveUp();
-    if (to.streamed)
-      return;
-    if (to.replaces && ::fchmod(out.fd, to.mode | (executable ? 0111 : 0)) != 0) {
-      // A file system without permissions: none are lost.
-    }
-    if (::fsync(out.fd) != 0 && errno != EINVAL && errno != EROFS)
-      giveUp();
-  }
-  if (::rename(to.partial.c_str(), to.file.c_str()) != 0)
-    giveUp();
-  Descriptor folder(::open(folderOf(to.file).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.fd >= 0)
-    ::fsync(folder.fd); // the name itself; some file systems do not offer it, and the file is whole either way
+  FileWriter writer(name, executable);
+  writer.write(contents);
+  writer.commit();
 }
 
 void checkWritable(const std::string &name) {
-  const Destination to(name);
-  if (to.streamed) { // not opened: whoever reads a pipe would see its end
-    if (::access(name.c_str(), W_OK) != 0)
+  struct stat info{};
+  if (::stat(name.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
+    if (::access(name.c_str(), W_OK) != 0) // not opened: whoever reads a pipe would see its end
       fail(name, "write");
     return;
   }
-  Descriptor out(to.open(0666));
-  if (out.fd < 0)
-    fail(name, "write");
-  ::unlink(to.partial.c_str());
+  FileWriter writer(name);
+}
+
+void removeAbandoned(const std::string &folder, const std::function<bool(std::string_view)> &isOurs) {
+  std::error_code none;
+  for (const std::filesystem::directory_entry &entry : std::filesystem::directory_iterator(folder, none)) {
+    const std::string file = entry.path().string(), name = entry.path().filename().string();
+    const size_t mark = name.rfind(partialMark);
+    if (mark == std::string::npos || !isOurs(std::string_view(name).substr(0, mark)))
+      continue;
+    const std::string_view digits = std::string_view(name).substr(mark + partialMark.size());
+    if (digits.empty() || digits.size() > 16 || digits.find_first_not_of("0123456789abcdef") != std::string_view::npos)
+      continue;
+    Descriptor opened(retried([&] { return ::open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK); }));
+    struct stat info{};
+    if (opened.fd >= 0 && ::fstat(opened.fd, &info) == 0 && S_ISREG(info.st_mode) &&
+        (::flock(opened.fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK))
+      ::unlink(file.c_str());
+  }
+}
+
+FileLock::FileLock(const std::string &file, const std::string &what) : file(file) {
+  for (;;) {
+    descriptor = retried([&] { return ::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666); });
+    if (descriptor < 0)
+      fail(file, "write");
+    if (retried([&] { return ::flock(descriptor, LOCK_EX | LOCK_NB); }) != 0 && errno == EWOULDBLOCK) {
+      char text[400];
+      const ssize_t got = retried([&] { return ::read(descriptor, text, sizeof text); });
+      std::string holder(text, static_cast<size_t>(std::max<ssize_t>(got, 0)));
+      std::erase_if(holder, [](unsigned char byte) { return byte < 0x20 || byte > 0x7E; });
+      ::close(std::exchange(descriptor, -1));
+      throw Error(what + (holder.empty() ? "another process" : holder));
+    }
+    // The one that held it may have removed the file meanwhile; the lock is that of the file that is there.
+    struct stat ours{}, there{};
+    if (::fstat(descriptor, &ours) == 0 && ::stat(file.c_str(), &there) == 0 && ours.st_ino == there.st_ino &&
+        ours.st_dev == there.st_dev)
+      break;
+    ::close(descriptor);
+  }
+  char host[256] = "an unknown host";
+  ::gethostname(host, sizeof host - 1);
+  const std::string holder = "process " + std::to_string(::getpid()) + " on " + host + "\n";
+  if (::ftruncate(descriptor, 0) != 0 || ::pwrite(descriptor, holder.data(), holder.size(), 0) < 0) {
+    // A full disk: the lock holds without a name.
+  }
+}
+
+FileLock::~FileLock() {
+  if (descriptor < 0)
+    return;
+  ::unlink(file.c_str());
+  ::close(descriptor);
 }
 
 // The first byte of `line` that is not valid UTF-8 (RFC 3629), or npos.
@@ -233,30 +321,100 @@ static size_t invalidUtf8(std::string_view line) {
   return std::string_view::npos;
 }
 
-std::vector<std::string> readLines(const std::string &file) {
-  const std::string name = file == "-" ? "standard input" : file;
-  const std::string contents = file == "-" ? readAll(STDIN_FILENO, name) : readFile(file);
-  std::vector<std::string> lines;
-  for (size_t begin = 0; begin < contents.size();) {
-    size_t end = contents.find('\n', begin);
-    if (end == std::string::npos)
-      end = contents.size();
-    std::string_view line(contents.data() + begin, end - begin);
-    if (!line.empty() && line.back() == '\r')
-      line.remove_suffix(1);
-    if (size_t bad = invalidUtf8(line); bad != std::string_view::npos)
-      throw Error(name + ":" + std::to_string(lines.size() + 1) + ": byte " + std::to_string(bad + 1) +
-                  " is not valid UTF-8; convert the file, for example with iconv");
-    lines.emplace_back(line);
-    begin = end + 1;
+LineReader::LineReader(const std::string &name, size_t longest)
+    : file(name == "-" ? "standard input" : name), buffer(1 << 16, '\0'), longest(longest),
+      descriptor(name == "-" ? STDIN_FILENO : retried([&] { return ::open(name.c_str(), O_RDONLY | O_CLOEXEC); })) {
+  if (descriptor < 0)
+    fail(file, "open");
+  struct stat info{};
+  if (::fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode))
+    size = info.st_size;
+}
+
+LineReader::~LineReader() {
+  if (descriptor > STDIN_FILENO)
+    ::close(descriptor);
+}
+
+// More bytes in the buffer, which has been read to its end; false at the end of the file.
+bool LineReader::fill() {
+  begin = end = 0;
+  while (!atEnd && end == 0) {
+    const ssize_t got = ::read(descriptor, buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) {
+      checkInterrupted();
+      continue;
+    }
+    if (got < 0)
+      fail(file, "read");
+    atEnd = got == 0;
+    end = static_cast<size_t>(got);
+    bytes += got;
   }
+  return end > 0;
+}
+
+bool LineReader::ready(int milliseconds) const {
+  if (atEnd || std::memchr(buffer.data() + begin, '\n', end - begin))
+    return true;
+  pollfd waiting{descriptor, POLLIN, 0};
+  return ::poll(&waiting, 1, milliseconds) != 0;
+}
+
+std::string LineReader::where() const { return file + ":" + std::to_string(lines); }
+
+double LineReader::fraction() const {
+  return size > 0
+             ? std::min(1.0, static_cast<double>(bytes - static_cast<int64_t>(end - begin)) / static_cast<double>(size))
+             : 0;
+}
+
+bool LineReader::next(std::string &line) {
+  line.clear();
+  bool wasCut = false;
+  if (begin == end && !fill())
+    return false;
+  ++lines;
+  for (bool whole = false; !whole && (begin < end || fill());) {
+    const char *from = buffer.data() + begin;
+    const auto *found = static_cast<const char *>(std::memchr(from, '\n', end - begin));
+    const size_t length = found ? static_cast<size_t>(found - from) : end - begin;
+    const size_t taken = std::min(length, longest - line.size());
+    line.append(from, taken);
+    wasCut |= taken < length;
+    whole = found != nullptr;
+    begin += length + whole;
+  }
+  if (wasCut)
+    std::fprintf(stderr, "warning: %s: the line is cut to its first %zu bytes\n", where().c_str(), longest);
+  if (wasCut) // not within a character: its first byte goes too
+    while (!line.empty() && (line.back() & 0xC0) == 0x80)
+      line.pop_back();
+  if (wasCut && !line.empty() && (line.back() & 0x80) != 0)
+    line.pop_back();
+  if (!wasCut && !line.empty() && line.back() == '\r')
+    line.pop_back();
+  if (size_t bad = invalidUtf8(line); bad != std::string_view::npos)
+    throw Error(where() + ": byte " + std::to_string(bad + 1) +
+                " is not valid UTF-8; convert the file, for example with iconv");
+  return true;
+}
+
+std::vector<std::string> readLines(const std::string &file) {
+  LineReader reader(file);
+  std::vector<std::string> lines;
+  for (std::string line; reader.next(line);)
+    lines.push_back(line);
   return lines;
 }
 
 void makeFolder(const std::string &folder) {
   for (size_t slash = folder.find('/', 1);; slash = folder.find('/', slash + 1)) {
     std::string part = folder.substr(0, slash);
-    if (::mkdir(part.c_str(), 0777) != 0) {
+    if (::mkdir(part.c_str(), 0777) == 0) {
+      if (!syncFolder(folderOf(part)))
+        fail(part, "make the folder");
+    } else {
       int reason = errno;
       struct stat info{};
       if (::stat(part.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {

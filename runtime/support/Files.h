@@ -3,6 +3,7 @@
 
 #include "support/Error.h"
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,12 +33,74 @@ private:
   char *begin = nullptr;
 };
 
-// Temporary name beside it, fsync, rename, fsync of the folder. Throws Error; what was there stays, and so do its
-// permissions and a link to it. A device or a pipe is written directly.
+// Writes a file in pieces, under a random name beside it that takes the file's place at commit(). Until then what was
+// there stays; its permissions stay, and a link to it. A device or a pipe takes the bytes as they come. All of it
+// throws Error with the system's reason.
+class FileWriter {
+public:
+  explicit FileWriter(const std::string &file, bool executable = false);
+  FileWriter(const FileWriter &) = delete;
+  ~FileWriter(); // what was not committed is removed
+  void write(std::string_view bytes);
+  // On disk, with its name. What was there before is kept as `previous` if that is not empty, in the same folder.
+  void commit(const std::string &previous = "");
+
+private:
+  [[noreturn]] void fail() const;
+  std::string name, file, partial; // as it was given; what a link leads to; the one beside it
+  bool streamed = false;
+  int descriptor = -1;
+};
+
 void writeFile(const std::string &file, std::string_view contents, bool executable = false);
 // Throws what writeFile would throw at once: for a result that takes long to compute.
 void checkWritable(const std::string &file);
-// Lines without their ends (LF or CRLF). "-" is standard input. Throws Error: unreadable, or invalid UTF-8 (file:line).
+// Removes from a folder what writers that ended without commit() left of the files for which isOurs(name) holds. What a
+// process is still writing stays.
+void removeAbandoned(const std::string &folder, const std::function<bool(std::string_view)> &isOurs);
+
+// A lock that one process at a time holds, until it ends or gives it back. The file names the holder, and goes with it.
+class FileLock {
+public:
+  // Throws Error naming the process and the host that hold it; `what` begins the message.
+  FileLock(const std::string &file, const std::string &what);
+  FileLock(const FileLock &) = delete;
+  ~FileLock();
+
+private:
+  std::string file;
+  int descriptor = -1;
+};
+
+// The lines of a file one after the other, without their ends (LF or CRLF), in the memory of one line.
+class LineReader {
+public:
+  // "-" is standard input. Of lines longer than `longest` bytes the rest is skipped, with a warning. Throws Error.
+  explicit LineReader(const std::string &file, size_t longest = static_cast<size_t>(-1));
+  LineReader(const LineReader &) = delete;
+  ~LineReader();
+  // The next line; false after the last. Throws Error: unreadable, or invalid UTF-8 (file:line).
+  bool next(std::string &line);
+  // Whether the next line is there, or the end, before so many milliseconds have passed.
+  bool ready(int milliseconds) const;
+  int64_t number() const { return lines; }         // of the last line, from 1
+  std::string where() const;                       // file:line of the last line
+  const std::string &name() const { return file; } // for messages
+  bool atLast() const { return atEnd; }            // whether the last line is known to have been read
+  bool isFile() const { return size > 0; }         // of a known size, in place of a stream
+  // How much of the file has been read, from 0 to 1; 0 where nobody knows.
+  double fraction() const;
+
+private:
+  bool fill();
+  std::string file, buffer;
+  size_t longest, begin = 0, end = 0; // what of the buffer is still to be read
+  int descriptor;
+  bool atEnd = false;
+  int64_t lines = 0, bytes = 0, size = 0;
+};
+
+// All lines at once.
 std::vector<std::string> readLines(const std::string &file);
 void makeFolder(const std::string &folder); // with its parents
 bool exists(const std::string &file);

@@ -46,7 +46,7 @@ void ProgressBar::say(const std::string &line) {
 }
 
 std::string duration(double seconds) {
-  long long total = static_cast<long long>(std::max(seconds, 0.0) + 0.5);
+  long long total = static_cast<long long>(seconds > 0 ? std::min(seconds, 1e12) + 0.5 : 0);
   char text[32];
   if (total >= 3600)
     std::snprintf(text, sizeof text, "%lld:%02lld:%02lld", total / 3600, total / 60 % 60, total % 60);

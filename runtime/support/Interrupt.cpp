@@ -1,0 +1,47 @@
+// Signals that ask a process to end, as a flag that long work looks at.
+#include "support/Interrupt.h"
+#include <csignal>
+#include <cstring>
+#include <iterator>
+
+namespace xfc {
+namespace {
+
+constexpr int signals[] = {SIGINT, SIGTERM, SIGHUP};
+struct sigaction before[std::size(signals)];
+volatile std::sig_atomic_t noted = 0;
+
+void note(int signal) {
+  noted = signal;
+  for (int other : signals) // only functions that a handler may call
+    std::signal(other, SIG_DFL);
+}
+
+} // namespace
+
+Interrupted::Interrupted(int signal) : Error(std::string("stopped: ") + strsignal(signal)), signal(signal) {}
+
+InterruptGuard::InterruptGuard() {
+  noted = 0;
+  struct sigaction action{};
+  action.sa_handler = note; // without SA_RESTART: a read that waits for input returns
+  for (size_t i = 0; i < std::size(signals); ++i) {
+    sigaction(signals[i], nullptr, &before[i]);
+    if (before[i].sa_handler != SIG_IGN)
+      sigaction(signals[i], &action, nullptr);
+  }
+}
+
+InterruptGuard::~InterruptGuard() {
+  for (size_t i = 0; i < std::size(signals); ++i)
+    sigaction(signals[i], &before[i], nullptr);
+}
+
+int interrupted() { return noted; }
+
+void checkInterrupted() {
+  if (noted)
+    throw Interrupted(noted);
+}
+
+} // namespace xfc

@@ -1,0 +1,256 @@
+// What keeps files whole and command lines exact where others interfere: links, locks, streams and odd numbers.
+#include "folder.h"
+#include "support/Checksum.h"
+#include "support/CommandLine.h"
+#include "support/Files.h"
+#include "support/Interrupt.h"
+#include "support/Progress.h"
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <fcntl.h>
+#include <fstream>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace xfc;
+namespace fs = std::filesystem;
+
+using Reliability = FolderTest;
+
+namespace {
+
+std::vector<std::string> namesIn(const std::string &folder) {
+  std::vector<std::string> names;
+  for (const fs::directory_entry &entry : fs::directory_iterator(folder))
+    names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// The status of this command line for one option of each type, which are left at `number` and `seed`.
+int parse(const std::vector<std::string> &words, int64_t &number, uint64_t &seed, std::string *message = nullptr) {
+  CLI::App app("test", "test");
+  app.add_option("--number", number)->check(CLI::NonNegativeNumber);
+  CLI::App *verb = app.add_subcommand("verb", "");
+  verb->add_option("--seed", seed);
+  std::vector<std::string> copy = words;
+  copy.insert(copy.begin(), "test");
+  std::vector<char *> pointers;
+  for (std::string &word : copy)
+    pointers.push_back(word.data());
+  testing::internal::CaptureStderr();
+  const int status = runCommandLine(app, static_cast<int>(pointers.size()), pointers.data());
+  const std::string said = testing::internal::GetCapturedStderr();
+  if (message)
+    *message = said;
+  return status;
+}
+
+} // namespace
+
+TEST_F(Reliability, WriterStreamsAndKeepsTheLastGeneration) {
+  writeFile(in("state"), "one");
+  {
+    FileWriter writer(in("state"));
+    writer.write("two");
+    EXPECT_EQ(readFile(in("state")), "one");
+    writer.write(" and more");
+    writer.commit(in("previous"));
+  }
+  EXPECT_EQ(readFile(in("state")), "two and more");
+  EXPECT_EQ(readFile(in("previous")), "one");
+  {
+    FileWriter abandoned(in("state"));
+    abandoned.write("three");
+  }
+  EXPECT_EQ(readFile(in("state")), "two and more");
+  EXPECT_EQ(namesIn(folder), (std::vector<std::string>{"previous", "state"}));
+}
+
+// Whatever is planted beside a file, writing it touches nothing else; nobody may read more than before.
+TEST_F(Reliability, WriterFollowsNoPlantedName) {
+  writeFile(in("victim"), "mine");
+  const std::string before = in("file.partial." + std::to_string(getpid()));
+  fs::create_symlink("victim", before);
+  writeFile(in("file"), "x");
+  EXPECT_EQ(readFile(in("victim")), "mine");
+  EXPECT_TRUE(fs::is_symlink(before));
+  fs::permissions(in("file"), fs::perms::owner_read | fs::perms::owner_write);
+  FileWriter writer(in("file"));
+  for (const std::string &name : namesIn(folder))
+    if (name.starts_with("file.partial.") && !fs::is_symlink(in(name))) {
+      struct stat info{};
+      ASSERT_EQ(stat(in(name).c_str(), &info), 0);
+      EXPECT_EQ(info.st_mode & 077, 0u) << name;
+    }
+}
+
+TEST_F(Reliability, OnlyOurOwnAbandonedFilesGo) {
+  for (const char *name : {"thesis.partial.tex", "last.safetensors.partial.0123456789abcdef",
+                           "last.safetensors.partial.4711", "other.partial.0123456789abcdef",
+                           "last.safetensors.partial.backup", "last.safetensors.partial.0123456789abcdef0"})
+    std::ofstream(in(name)) << "x";
+  FileWriter living(in("last.safetensors"));
+  const auto count = namesIn(folder).size();
+  removeAbandoned(folder, [](std::string_view name) { return name == "last.safetensors"; });
+  EXPECT_FALSE(exists(in("last.safetensors.partial.0123456789abcdef")));
+  EXPECT_FALSE(exists(in("last.safetensors.partial.4711")));
+  EXPECT_EQ(namesIn(folder).size(), count - 2);
+  living.write("whole");
+  living.commit();
+  EXPECT_EQ(readFile(in("last.safetensors")), "whole");
+}
+
+TEST_F(Reliability, OneProcessHoldsALock) {
+  int ready[2], go[2];
+  ASSERT_EQ(pipe(ready), 0);
+  ASSERT_EQ(pipe(go), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    FileLock lock(in("lock"), "");
+    char byte = 1;
+    (void)!write(ready[1], &byte, 1);
+    (void)!read(go[0], &byte, 1);
+    _exit(0); // without giving it back
+  }
+  char byte;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  const std::string message = errorOf([&] { FileLock lock(in("lock"), "busy: "); });
+  EXPECT_EQ(message.find("busy: process " + std::to_string(child) + " on "), 0u) << message;
+  ASSERT_EQ(write(go[1], &byte, 1), 1);
+  waitpid(child, nullptr, 0);
+  EXPECT_EQ(errorOf([&] { FileLock lock(in("lock"), "busy: "); }), "no error");
+  EXPECT_FALSE(exists(in("lock")));
+}
+
+TEST_F(Reliability, LinesOfAnyLength) {
+  std::ofstream(in("lines"), std::ios::binary) << "one\r\n\n" + std::string(200000, 'x') + "\n" + "a\xC3\xA9z\nlast";
+  std::vector<std::string> lines;
+  LineReader reader(in("lines"));
+  for (std::string line; reader.next(line);)
+    lines.push_back(line);
+  EXPECT_EQ(lines, (std::vector<std::string>{"one", "", std::string(200000, 'x'), "a\xC3\xA9z", "last"}));
+  EXPECT_EQ(reader.where(), in("lines") + ":5");
+  EXPECT_DOUBLE_EQ(reader.fraction(), 1);
+
+  // Cut between characters, and with a warning.
+  testing::internal::CaptureStderr();
+  LineReader cutting(in("lines"), 2);
+  lines.clear();
+  for (std::string line; cutting.next(line);)
+    lines.push_back(line);
+  EXPECT_EQ(lines, (std::vector<std::string>{"on", "", "xx", "a", "la"}));
+  const std::string warnings = testing::internal::GetCapturedStderr();
+  EXPECT_NE(warnings.find("lines:3: the line is cut to its first 2 bytes"), std::string::npos) << warnings;
+
+  writeFile(in("bad"), "good\nb\xFFx\n");
+  LineReader bad(in("bad"));
+  std::string line;
+  EXPECT_TRUE(bad.next(line));
+  EXPECT_NE(errorOf([&] { bad.next(line); }).find("bad:2: byte 2 is not valid UTF-8"), std::string::npos);
+}
+
+// A stream says whether a line is there; waiting for one ends with a signal.
+TEST_F(Reliability, StreamsAreReadAsTheyCome) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const int standardInput = dup(STDIN_FILENO);
+  dup2(ends[0], STDIN_FILENO);
+  {
+    LineReader reader("-");
+    EXPECT_FALSE(reader.ready(1));
+    ASSERT_EQ(write(ends[1], "one\ntwo\n", 8), 8);
+    EXPECT_TRUE(reader.ready(1));
+    std::string line;
+    EXPECT_TRUE(reader.next(line));
+    EXPECT_EQ(line, "one");
+    EXPECT_TRUE(reader.ready(0));
+    EXPECT_TRUE(reader.next(line));
+    EXPECT_FALSE(reader.ready(1));
+    const InterruptGuard guard;
+    std::thread sender([self = pthread_self()] {
+      usleep(50000);
+      pthread_kill(self, SIGTERM);
+    });
+    EXPECT_THROW(reader.next(line), Interrupted);
+    sender.join();
+    EXPECT_EQ(interrupted(), SIGTERM);
+  }
+  dup2(standardInput, STDIN_FILENO);
+  close(standardInput), close(ends[0]), close(ends[1]);
+}
+
+// The values of RFC 3720, B.4, and of one block against many.
+TEST(Checksum, Castagnoli) {
+  EXPECT_EQ(crc32c("123456789"), 0xE3069283u);
+  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAu);
+  EXPECT_EQ(crc32c(std::string(32, '\xFF')), 0x62A8AB43u);
+  EXPECT_EQ(crc32c("6789", crc32c("12345")), 0xE3069283u);
+  std::string data(5 * checksumBlock + 123, '\0');
+  for (size_t i = 0; i < data.size(); ++i)
+    data[i] = static_cast<char>(i * 2654435761u >> 13);
+  std::vector<uint32_t> sums(6), expected;
+  blockSums(data, sums.data());
+  for (size_t at = 0; at < data.size(); at += checksumBlock)
+    expected.push_back(crc32c(std::string_view(data).substr(at, checksumBlock)));
+  EXPECT_EQ(sums, expected);
+  const std::string sum = checksumOf(data);
+  data[3 * checksumBlock + 1] ^= 1;
+  EXPECT_NE(checksumOf(data), sum);
+}
+
+TEST(Integers, AreDecimalAndInRange) {
+  int64_t number = -1;
+  uint64_t seed = 0;
+  EXPECT_EQ(parse({"--number", "010"}, number, seed), 0);
+  EXPECT_EQ(number, 10);
+  EXPECT_EQ(parse({"--number", "+7"}, number, seed), 0);
+  EXPECT_EQ(number, 7);
+  EXPECT_EQ(parse({"verb", "--seed", "18446744073709551615"}, number, seed), 0);
+  EXPECT_EQ(seed, 18446744073709551615u);
+  std::string message;
+  for (const char *wrong :
+       {"-1", "18446744073709551616", "99999999999999999999", "0x10", "1e3", "5.0", "", "7 8", "seven"}) {
+    EXPECT_EQ(parse({"verb", "--seed", wrong}, number, seed, &message), 2) << wrong;
+    EXPECT_NE(message.find("--seed"), std::string::npos) << message;
+  }
+  EXPECT_EQ(parse({"--number", "9223372036854775808"}, number, seed, &message), 2);
+  EXPECT_NE(message.find("9223372036854775807"), std::string::npos) << message;
+}
+
+TEST(Interrupt, TheFirstSignalIsNotedAndTheSecondEnds) {
+  for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      std::signal(SIGINT, SIG_DFL);
+      const InterruptGuard guard;
+      raise(signal);
+      if (interrupted() != signal)
+        _exit(1);
+      raise(signal);
+      _exit(2);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == signal) << status;
+  }
+  // nohup
+  std::signal(SIGHUP, SIG_IGN);
+  {
+    const InterruptGuard guard;
+    raise(SIGHUP);
+    EXPECT_EQ(interrupted(), 0);
+  }
+  std::signal(SIGHUP, SIG_DFL);
+}
+
+TEST(Duration, OfAnyNumber) {
+  EXPECT_EQ(duration(-5), "0:00");
+  EXPECT_EQ(duration(std::nan("")), "0:00");
+  EXPECT_EQ(duration(1e300), duration(1e12));
+}
