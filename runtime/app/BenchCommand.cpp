@@ -37,7 +37,8 @@ struct BenchOptions {
   std::string format = "ids";
   int64_t sentences = 64, batch = 64; // decode
   int beam = 5;
-  std::string computeType, device = "cpu";
+  std::string computeType;
+  DeviceChoice device;
 };
 
 int threadsOf(const BenchOptions &options) {
@@ -384,7 +385,7 @@ struct TemporaryFolder {
 };
 
 // From the start of `translate` as a process of its own to its first line of output, in milliseconds.
-double firstTokenMilliseconds(const std::string &folder, const std::string &threads, const std::string &device) {
+double firstTokenMilliseconds(const std::string &folder, const std::string &threads, const DeviceChoice &choice) {
   int ends[2];
   if (pipe(ends) != 0)
     throw Error("no pipe could be made");
@@ -397,7 +398,8 @@ double firstTokenMilliseconds(const std::string &folder, const std::string &thre
     close(ends[1]);
     execl("/proc/self/exe", "translator", "translate", "--weights", weights.c_str(), "--format", "ids", "--input",
           input.c_str(), "--beam", "1", "--max-length", "1", "--min-length", "1", "--threads", threads.c_str(),
-          "--device", device.c_str(), "--quiet", static_cast<char *>(nullptr));
+          "--device", choice.device.c_str(), "--cuda-image", choice.cudaImage.c_str(), "--quiet",
+          static_cast<char *>(nullptr));
     _exit(127);
   }
   close(ends[1]);

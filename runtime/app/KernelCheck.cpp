@@ -1,8 +1,10 @@
 // A GPU's kernels beside the CPU's, step by step.
 #include "app/KernelCheck.h"
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <list>
 #include <set>
@@ -21,7 +23,8 @@ std::string operationOf(const std::string &kernel) {
 
 class Side {
 public:
-  Side(Engine &engine, std::string_view program) : engine(engine), run(engine.lastRun(program)) {
+  Side(Engine &engine, std::string_view program, const xfc_shape &shape, std::span<const Binding> bindings)
+      : engine(engine), run(engine.prepare(program, shape, bindings)) {
     for (const Step &step : steps())
       for (const Place &place : step.buffers)
         if (place.kind == Place::Kind::Gradients)
@@ -38,6 +41,16 @@ public:
     return place.kind == Place::Kind::Gradients ? *gradients.upper_bound(place.offset) - place.offset : 0;
   }
   void *address(const Place &place) const { return run.address(place); }
+  // Buffers of a step that are neither operands nor results, after these: what is left to the kernel that merges.
+  size_t leftToMerge(const Step &step) const { return engine.module().kernels[step.kernel].merge >= 0 ? 1 : 0; }
+  // The kernels that a step launches for this batch.
+  std::vector<std::string> kernels(const Step &step) const {
+    const Module &module = engine.module();
+    std::vector<std::string> names{module.kernels[kernelOf(module, run.counts, step)].name};
+    if (const int32_t merge = mergeOf(module, run.counts, step); merge >= 0)
+      names.push_back(module.kernels[merge].name);
+    return names;
+  }
   void runStep(const Step &step) {
     Program &single = programs.emplace_back(*run.program);
     single.steps = {step};
@@ -56,82 +69,138 @@ private:
   std::list<Program> programs; // which a device knows by their addresses
 };
 
-// Of the numbers that either side wrote.
-struct Difference {
+float numberAt(const std::vector<char> &bytes, size_t element) {
+  float number;
+  std::memcpy(&number, &bytes[element * sizeof number], sizeof number);
+  return number;
+}
+
+// An operand as both sides left it.
+struct Operand {
+  size_t index; // among the step's
+  Place cpu, gpu;
+  std::vector<char> before, expected, found;
+  // Of the numbers that either side wrote: the largest difference, NaN where one of the two is no number, and the
+  // largest that is expected.
   double error = 0, largest = 0;
-};
-Difference differenceOf(const std::vector<char> &before, const std::vector<char> &expected,
-                        const std::vector<char> &found) {
-  Difference difference;
-  for (size_t i = 0; i + sizeof(float) <= before.size(); i += sizeof(float)) {
-    if (std::memcmp(&before[i], &expected[i], sizeof(float)) == 0 &&
-        std::memcmp(&before[i], &found[i], sizeof(float)) == 0)
-      continue;
-    float a, b;
-    std::memcpy(&a, &expected[i], sizeof a);
-    std::memcpy(&b, &found[i], sizeof b);
-    if (std::isfinite(a))
-      difference.largest = std::max(difference.largest, std::abs(double(a)));
-    if (a == b) // infinities, too
-      continue;
-    const double apart = std::abs(double(a) - double(b));
-    difference.error =
-        std::isfinite(apart) && difference.error == difference.error ? std::max(difference.error, apart) : NAN;
+
+  size_t elements() const { return before.size() / sizeof(float); }
+  double apart(size_t element) const {
+    const float a = numberAt(expected, element), b = numberAt(found, element);
+    return a == b ? 0 : std::abs(double(a) - double(b)); // infinities, too
   }
-  return difference;
+  bool written(size_t element) const {
+    const size_t at = element * sizeof(float);
+    return std::memcmp(&before[at], &expected[at], sizeof(float)) != 0 ||
+           std::memcmp(&before[at], &found[at], sizeof(float)) != 0;
+  }
+  void compare() {
+    for (size_t i = 0; i < elements(); ++i) {
+      if (!written(i))
+        continue;
+      if (const double value = std::abs(double(numberAt(expected, i))); std::isfinite(value))
+        largest = std::max(largest, value);
+      const double difference = apart(i);
+      error = std::isfinite(difference) && !std::isnan(error) ? std::max(error, difference) : NAN;
+    }
+  }
+  // The first element that differs by more than `most`; -1: none.
+  int64_t firstDifference(double most) const {
+    for (size_t i = 0; i < elements(); ++i)
+      if (written(i) && !(apart(i) <= most))
+        return static_cast<int64_t>(i);
+    return -1;
+  }
+};
+
+// "gradient of decoder.embed.weight", or where in the arena.
+std::string placeText(const Engine &engine, const Place &place) {
+  if (place.kind != Place::Kind::Gradients)
+    return "buffer " + std::to_string(place.index) + (place.offset ? " from byte " + std::to_string(place.offset) : "");
+  const Module &module = engine.module();
+  for (const Parameter &parameter : module.parameters)
+    if (parameter.offset * bytesOf(module.type) == place.offset)
+      return "gradient of " + parameter.name;
+  return "gradients from byte " + std::to_string(place.offset);
 }
 
 } // namespace
 
-KernelComparison compareKernels(Engine &cpuEngine, Engine &gpuEngine, std::string_view program) {
+std::string KernelDifference::text() const {
+  std::array<char, 128> numbers{};
+  std::snprintf(numbers.data(), numbers.size(), "element %lld is %.9g, the CPU's %.9g", static_cast<long long>(element),
+                found, expected);
+  return kernel + " of " + location + ", operand " + std::to_string(operand) + " (" + place + "): " + numbers.data();
+}
+
+KernelComparison compareKernels(Engine &cpuEngine, Engine &gpuEngine, std::string_view program, const xfc_shape &shape,
+                                std::span<const Binding> bindings, double allowed, std::string_view kernel) {
   KernelComparison comparison;
-  Side cpu(cpuEngine, program), gpu(gpuEngine, program);
+  Side cpu(cpuEngine, program, shape, bindings), gpu(gpuEngine, program, shape, bindings);
   Device &device = gpu.engine.device();
   // What a step writes is seen by its change: what an earlier run left must not be there already.
   if (cpu.run.arena)
     std::memset(cpu.run.arena, 0xff, cpu.run.layout.bytes);
-  struct Operand {
-    Place cpu, gpu;
-    std::vector<char> before;
-  };
   auto next = gpu.steps().begin();
   for (const Step &step : cpu.steps()) {
-    const auto match = std::find_if(next, gpu.steps().end(), [&](const Step &other) {
+    auto match = std::find_if(next, gpu.steps().end(), [&](const Step &other) {
       return other.location == step.location && gpu.operation(other) == cpu.operation(step) &&
-             other.buffers.size() == step.buffers.size() && other.strides == step.strides;
+             other.buffers.size() == step.buffers.size() + gpu.leftToMerge(other) &&
+             std::equal(step.strides.begin(), step.strides.end(), other.strides.begin());
     });
-    std::vector<Operand> operands;
-    for (size_t b = 0; match != gpu.steps().end() && b < step.buffers.size(); ++b) {
-      const Place &at = step.buffers[b], &there = match->buffers[b];
-      const int64_t bytes = std::min(cpu.bytes(at), gpu.bytes(there));
-      if (bytes <= 0)
-        continue;
-      const char *begin = static_cast<const char *>(cpu.address(at));
-      operands.push_back({at, there, {begin, begin + bytes}});
-      device.copyToDevice(gpu.address(there), begin, bytes);
-    }
-    cpu.runStep(step);
-    if (match == gpu.steps().end())
+    if (match == gpu.steps().end()) {
+      cpu.runStep(step);
       continue;
+    }
     comparison.alone += match - next;
     next = match + 1;
-    gpu.runStep(*match);
-    std::vector<Difference> differences;
-    double largest = 0;
-    for (const Operand &operand : operands) {
-      std::vector<char> result(operand.before.size());
-      device.copyToHost(result.data(), gpu.address(operand.gpu), static_cast<int64_t>(result.size()));
-      const char *begin = static_cast<const char *>(cpu.address(operand.cpu));
-      differences.push_back(differenceOf(operand.before, {begin, begin + result.size()}, result));
-      largest = std::max(largest, differences.back().largest);
+    const std::vector<std::string> names = gpu.kernels(*match);
+    if (!kernel.empty() && std::find(names.begin(), names.end(), kernel) == names.end()) {
+      cpu.runStep(step);
+      continue;
     }
-    KernelDifference found{gpu.engine.module().kernels[match->kernel].name, match->location, 0};
-    for (const Difference &difference : differences) // of what is 0 but for rounding, nothing is asked
-      if (difference.error != 0) {
-        const double error = difference.error / std::max(difference.largest, 1e-3 * largest);
-        found.error = std::isnan(found.error) || found.error >= error ? found.error : error;
+    KernelDifference difference;
+    difference.kernel = names.front();
+    difference.location = match->location;
+    try {
+      std::vector<Operand> operands;
+      for (size_t b = 0; b < step.buffers.size(); ++b) {
+        const Place &at = step.buffers[b], &there = match->buffers[b];
+        const int64_t bytes = std::min(cpu.bytes(at), gpu.bytes(there));
+        if (bytes <= 0)
+          continue;
+        const char *begin = static_cast<const char *>(cpu.address(at));
+        operands.push_back({b, at, there, {begin, begin + bytes}, {}, {}});
+        device.copyToDevice(gpu.address(there), begin, bytes);
       }
-    comparison.steps.push_back(std::move(found));
+      cpu.runStep(step);
+      gpu.runStep(*match);
+      double largest = 0;
+      for (Operand &operand : operands) {
+        const char *begin = static_cast<const char *>(cpu.address(operand.cpu));
+        operand.expected.assign(begin, begin + operand.before.size());
+        operand.found.resize(operand.before.size());
+        device.copyToHost(operand.found.data(), gpu.address(operand.gpu), static_cast<int64_t>(operand.found.size()));
+        operand.compare();
+        largest = std::max(largest, operand.largest);
+      }
+      for (const Operand &operand : operands) { // of what is 0 but for rounding, nothing is asked
+        const double size = std::max(operand.largest, 1e-3 * largest), error = operand.error / size;
+        if (operand.error == 0 || error <= difference.error || std::isnan(difference.error))
+          continue;
+        difference.error = error;
+        difference.operand = operand.index;
+        difference.place = placeText(gpuEngine, operand.gpu);
+        difference.element = operand.firstDifference(allowed * size);
+        if (difference.element >= 0) {
+          difference.found = numberAt(operand.found, difference.element);
+          difference.expected = numberAt(operand.expected, difference.element);
+        }
+      }
+    } catch (const Error &error) {
+      throw Error("kernel " + names.front() + " of " + match->location + ": " + error.what());
+    }
+    comparison.steps.push_back(std::move(difference));
   }
   comparison.alone += gpu.steps().end() - next;
   return comparison;

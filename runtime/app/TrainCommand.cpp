@@ -24,9 +24,9 @@ struct TrainFlags {
   std::vector<double> betas = {0.9, 0.98};
 };
 
-// Flags about this call, not about the run.
+// Flags about this call, not about the run, which may go on elsewhere.
 bool isOfTheCall(const std::string &name) {
-  return name == "help" || name == "config" || name == "resume" || name == "quiet";
+  return name == "help" || name == "config" || name == "resume" || name == "quiet" || name == "cuda-image";
 }
 
 std::string textOf(const Json &value) { return value.is_string() ? value.get<std::string>() : value.dump(); }

@@ -40,13 +40,18 @@ std::vector<int32_t> cut(std::vector<int32_t> ids, int64_t most, const std::stri
 
 } // namespace
 
-void addDevice(CLI::App &command, std::string &device) {
-  command.add_option("--device", device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str();
+void addDevice(CLI::App &command, DeviceChoice &choice) {
+  command.add_option("--device", choice.device, "cpu or cuda")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  command.add_option("--cuda-image", choice.cudaImage,
+                     "GPU code to run: one of info's cuda_archs; ptx, or ptx:ARCH, has the driver compile it (default: "
+                     "the best for the GPU)");
 }
 
-std::unique_ptr<Engine> makeEngine(int threads, const std::string &device) {
+std::unique_ptr<Engine> makeEngine(int threads, const DeviceChoice &choice) {
   return std::make_unique<Engine>(
-      threads > 0 ? threads : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u)), device);
+      threads > 0 ? threads : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u)), choice);
 }
 
 void ModelOptions::addTo(CLI::App &command) {

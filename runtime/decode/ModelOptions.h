@@ -15,19 +15,19 @@ struct ModelOptions {
   std::string vocabulary, targetVocabulary; // empty: the folder's; both the same
   Format format = Format::Text;
   int threads = 0; // 0: one for each processor
-  std::string device = "cpu";
+  DeviceChoice device;
   bool quiet = false; // no progress
 
-  // --model, --weights, --threads, --device, --quiet
+  // --model, --weights, --threads, --device, --cuda-image, --quiet
   void addTo(CLI::App &command);
   // --vocab, --target-vocab, and --format where there are lines to read
   void addVocabularyTo(CLI::App &command, bool withFormat = true);
 };
 
-// --device
-void addDevice(CLI::App &command, std::string &device);
-// On so many threads (0: one for each processor) and a device as --device names it.
-std::unique_ptr<Engine> makeEngine(int threads, const std::string &device);
+// --device, --cuda-image
+void addDevice(CLI::App &command, DeviceChoice &choice);
+// On so many threads (0: one for each processor).
+std::unique_ptr<Engine> makeEngine(int threads, const DeviceChoice &choice);
 
 // --compute-type
 void addComputeType(CLI::App &command, std::string &type);

@@ -250,9 +250,23 @@ struct Engine::State {
     if (!packRuns.empty())
       device->pack(packRuns);
   }
+
+  // All that comes before the device computes.
+  Prepared &ready(std::string_view name, const xfc_shape &shape, std::span<const Binding> bindings) {
+    Prepared &prepared = prepare(name);
+    ProgramRun &run = prepared.run;
+    bind(run, shape, bindings);
+    layOut(prepared, run.counts);
+    makeTables(prepared, run.counts.longest);
+    placeBlocks(prepared);
+    pack(prepared);
+    run.placement = placement;
+    return prepared;
+  }
 };
 
-Engine::Engine(int threads, std::string_view device) : Engine(openDevice(device), threads) {}
+Engine::Engine(int threads, const DeviceChoice &choice)
+    : Engine(openDevice(choice.device, choice.cudaImage), threads) {}
 Engine::Engine(std::unique_ptr<Device> device, int threads) {
   const ImagePlan plan = device->plan();
   state = std::make_unique<State>(std::move(device), plan, threads);
@@ -262,7 +276,6 @@ Engine::~Engine() = default;
 const Module &Engine::module() const { return state->module; }
 const Device &Engine::device() const { return *state->device; }
 Device &Engine::device() { return *state->device; }
-const ProgramRun &Engine::lastRun(std::string_view program) const { return state->prepare(program).run; }
 ThreadPool &Engine::pool() { return state->pool; }
 bool Engine::has(std::string_view program) const { return state->module.find(std::string(program)) != nullptr; }
 void Engine::profile(std::vector<LaunchTiming> *timings) { state->device->profile(timings); }
@@ -292,17 +305,14 @@ void Engine::reserve(std::string_view program, const Counts &counts) {
   state->placeBlocks(prepared);
 }
 
+const ProgramRun &Engine::prepare(std::string_view program, const xfc_shape &shape, std::span<const Binding> bindings) {
+  return state->ready(program, shape, bindings).run;
+}
+
 void Engine::run(std::string_view program, const xfc_shape &shape, std::span<const Binding> bindings) {
   State &s = *state;
-  State::Prepared &prepared = s.prepare(program);
-  ProgramRun &run = prepared.run;
-  s.bind(run, shape, bindings);
-  s.layOut(prepared, run.counts);
-  s.makeTables(prepared, run.counts.longest);
-  s.placeBlocks(prepared);
-  s.pack(prepared);
-  run.placement = s.placement;
-  s.device->run(run);
+  const State::Prepared &prepared = s.ready(program, shape, bindings);
+  s.device->run(prepared.run);
   if (prepared.gradients)
     s.changedOnDevice(s.gradients);
   if (prepared.moments) {

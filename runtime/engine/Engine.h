@@ -17,19 +17,23 @@ struct Binding {
   bool onDevice = false; // it is memory of rows()
 };
 
+// Where programs run, as --device and --cuda-image say it.
+struct DeviceChoice {
+  std::string device = "cpu"; // or cuda
+  std::string cudaImage;      // which of the GPU images, and whether its PTX (device/cuda); empty: the best
+};
+
 class Engine {
 public:
-  // Picks the best image that this CPU, or with "cuda" the first GPU, can run; throws Error saying what is missing if
-  // there is none. The threads do the host's part of the work where a GPU does the rest.
-  explicit Engine(int threads, std::string_view device = "cpu");
+  // Picks the best image that this CPU, or the first GPU, can run, or the one that is asked for; throws Error saying
+  // what is missing if there is none. The threads do the host's part of the work where a GPU does the rest.
+  explicit Engine(int threads, const DeviceChoice &choice = {});
   Engine(std::unique_ptr<Device> device, int threads);
   ~Engine();
 
   const Module &module() const;
   const Device &device() const;
   Device &device();
-  // The last run of a program, for checks that go deeper than its results.
-  const ProgramRun &lastRun(std::string_view program) const;
   ThreadPool &pool();
 
   // The host's copy of the parameter block: module().parameterElements elements of module().type, zeroed at first. It
@@ -53,6 +57,9 @@ public:
   // Runs a program. Every argument of the program must be bound. Throws Error for a missing one.
   // The program "update" marks the parameters as changed: packed weights that it did not write are stale.
   void run(std::string_view program, const xfc_shape &shape, std::span<const Binding> bindings);
+  // All that run() does before the device computes, for checks that go deeper than results: what the device would be
+  // given.
+  const ProgramRun &prepare(std::string_view program, const xfc_shape &shape, std::span<const Binding> bindings);
   // Says early what run() will be given for this program next, so that it is copied while the device computes. Until
   // that run the shape, the bindings and what they point at stay as they are. Asks for nothing: run() is right without
   // it.

@@ -23,7 +23,7 @@ struct TrainOptions {
   uint64_t seed = 1;
   bool resume = false, quiet = false;
   int threads = 0;
-  std::string device = "cpu";
+  DeviceChoice device;
 };
 
 // Trains as the options say. `configuration` is what is left as config.json.

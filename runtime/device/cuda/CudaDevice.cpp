@@ -203,9 +203,30 @@ public:
 
 } // namespace
 
-int chooseImage(const xfc_device_image *const *images, int major, int minor) {
-  const int capability = major * 10 + minor;
+ImageRequest requestedImage(const xfc_device_image *const *images, std::string_view name) {
+  constexpr std::string_view ptx = "ptx";
+  ImageRequest request;
+  if (name.empty())
+    return request;
+  request.ptx = name == ptx || name.starts_with("ptx:");
+  if (name == ptx)
+    return request;
+  const std::string_view arch = request.ptx ? name.substr(ptx.size() + 1) : name;
+  std::string known;
   for (int i = 0; images[i]; ++i) {
+    if (images[i]->arch == arch)
+      request.index = i;
+    known += std::string(images[i]->arch) + ", ";
+  }
+  if (request.index < 0)
+    throw Error("--cuda-image " + std::string(name) + ": this executable has " + known +
+                "and ptx (or ptx:NAME), which has the driver compile the PTX");
+  return request;
+}
+
+int chooseImage(const xfc_device_image *const *images, int major, int minor, const ImageRequest &request) {
+  const int capability = major * 10 + minor;
+  for (int i = std::max(request.index, 0); images[i] && (request.index < 0 || i == request.index); ++i) {
     const Architecture architecture = architectureOf(images[i]->arch);
     if (architecture.exact ? architecture.number == capability : architecture.number <= capability)
       return i;
@@ -280,7 +301,7 @@ struct CudaDevice::State {
   };
   std::vector<std::unique_ptr<Packing>> packings;
 
-  explicit State(const xfc_device_image *const *images) {
+  State(const xfc_device_image *const *images, const ImageRequest &request) {
     int count = 0;
     driver.getVersion(&version);
     driver.getDeviceCount(&count);
@@ -296,7 +317,11 @@ struct CudaDevice::State {
     int shared = 0;
     driver.getDeviceAttribute(&shared, attribute::sharedMemoryPerBlock, device);
     mostShared = shared;
-    const int chosen = chooseImage(images, major, minor);
+    const int chosen = chooseImage(images, major, minor, request);
+    if (chosen < 0 && request.index >= 0)
+      throw Error("--cuda-image " + std::string(images[request.index]->arch) + ": is not for " + gpu +
+                  ", which has compute capability " + text(major) + "." + text(minor) +
+                  "; leave the option out for the best there is");
     if (chosen < 0) {
       std::string all;
       for (int i = 0; images[i]; ++i)
@@ -312,7 +337,7 @@ struct CudaDevice::State {
     driver.setContext(context);
     for (Stream *created : {&stream, &copies})
       driver.createStream(created, flag::streamNonBlocking);
-    loadCode();
+    loadCode(request.ptx);
   }
 
   ~State() {
@@ -331,11 +356,11 @@ struct CudaDevice::State {
   }
 
   // The cubin where it is of the GPU's family, else PTX, which the driver compiles (and keeps for the next time).
-  void loadCode() {
+  void loadCode(bool ptx) {
     const Architecture architecture = architectureOf(image->arch);
     const bool made =
         architecture.exact ? architecture.number == major * 10 + minor : architecture.number / 10 == major;
-    if (image->cubin && made && driver.loadModule.result(&handle, image->cubin, 0, nullptr, nullptr) == 0) {
+    if (image->cubin && made && !ptx && driver.loadModule.result(&handle, image->cubin, 0, nullptr, nullptr) == 0) {
       compiled = true;
       return;
     }
@@ -527,10 +552,10 @@ struct CudaDevice::State {
   }
 };
 
-CudaDevice::CudaDevice(const xfc_device_image *const *images) {
+CudaDevice::CudaDevice(const xfc_device_image *const *images, std::string_view image) {
   if (!images[0])
     throw Error("--device cuda: this executable has no PTX; compile it with --target cpu,cuda");
-  state = std::make_unique<State>(images);
+  state = std::make_unique<State>(images, requestedImage(images, image));
 }
 CudaDevice::~CudaDevice() = default;
 ImagePlan CudaDevice::plan() const { return ImagePlan(*state->image); }

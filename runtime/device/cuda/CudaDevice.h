@@ -3,14 +3,15 @@
 
 #include "device/Device.h"
 #include <memory>
+#include <string_view>
 
 namespace xfc::cuda {
 
 class CudaDevice : public Device {
 public:
-  // The first GPU that the driver shows, and the best of the images (abi.h) that it can run. Throws Error: no driver or
-  // one that is too old, no GPU, or none of the images is for it.
-  explicit CudaDevice(const xfc_device_image *const *images);
+  // The first GPU that the driver shows, and of the images (abi.h) the one that --cuda-image names. Throws Error: no
+  // such image, no driver or one that is too old, no GPU, or the image is not for it.
+  explicit CudaDevice(const xfc_device_image *const *images, std::string_view image = {});
   ~CudaDevice() override;
   ImagePlan plan() const override;
   void load(const Module &module, ThreadPool &pool) override;
@@ -36,8 +37,17 @@ private:
   std::unique_ptr<State> state;
 };
 
-// The index in `images` of the one for a GPU of compute capability major.minor, the newest first; -1: there is none.
-int chooseImage(const xfc_device_image *const *images, int major, int minor);
+// What --cuda-image names: "" the best image for the GPU, its machine code where there is some; "sm_90a" that image;
+// "ptx" the best image, or "ptx:sm_90a" that one, of which the driver has to compile the PTX.
+struct ImageRequest {
+  int index = -1; // in the images; -1: the best
+  bool ptx = false;
+};
+// Throws Error, with the names that there are, for another.
+ImageRequest requestedImage(const xfc_device_image *const *images, std::string_view name);
+// The index in `images` of the one for a GPU of compute capability major.minor, the newest first; -1: there is none, or
+// the one that is asked for does not run there.
+int chooseImage(const xfc_device_image *const *images, int major, int minor, const ImageRequest &request = {});
 // The version of the driver, as cuDriverGetVersion gives it, that PTX text of its .version needs; 0 where it names
 // none.
 int driverFor(const char *ptx);

@@ -2,13 +2,17 @@
 #include "device/factory/DeviceFactory.h"
 #include "device/cpu/CpuDevice.h"
 #include "device/cuda/CudaDevice.h"
+#include "support/Error.h"
 #include "xfc/abi.h"
+#include <string>
 
 namespace xfc {
 
-std::unique_ptr<Device> openDevice(std::string_view kind) {
+std::unique_ptr<Device> openDevice(std::string_view kind, std::string_view cudaImage) {
   if (kind == "cuda")
-    return std::make_unique<cuda::CudaDevice>(xfc_device_images);
+    return std::make_unique<cuda::CudaDevice>(xfc_device_images, cudaImage);
+  if (!cudaImage.empty())
+    throw Error("--cuda-image " + std::string(cudaImage) + ": chooses a GPU's code; it goes with --device cuda");
   return cpuDevice(xfc_images);
 }
 

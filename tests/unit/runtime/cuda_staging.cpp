@@ -3,6 +3,7 @@
 #include "device/cuda/Staging.h"
 #include "engine/Batch.h"
 #include "plan/Memory.h"
+#include "support/Error.h"
 #include <array>
 #include <cstring>
 #include <gtest/gtest.h>
@@ -187,8 +188,14 @@ TEST(CudaStaging, NeighboursAreOneCopy) {
   EXPECT_TRUE(runsOf({}).empty());
 }
 
+xfc_device_image imageFor(const char *arch) {
+  xfc_device_image image{};
+  image.arch = arch;
+  return image;
+}
+
 TEST(CudaImages, TheNewestThatRunsIsChosen) {
-  const xfc_device_image a{.arch = "sm_120"}, b{.arch = "sm_90a"}, c{.arch = "sm_90"}, d{.arch = "sm_80"};
+  const xfc_device_image a = imageFor("sm_120"), b = imageFor("sm_90a"), c = imageFor("sm_90"), d = imageFor("sm_80");
   const xfc_device_image *const images[] = {&a, &b, &c, &d, nullptr};
   EXPECT_EQ(chooseImage(images, 12, 1), 0);
   EXPECT_EQ(chooseImage(images, 10, 0), 2); // sm_90a is for 9.0 alone
@@ -196,6 +203,38 @@ TEST(CudaImages, TheNewestThatRunsIsChosen) {
   EXPECT_EQ(chooseImage(images, 8, 9), 3);
   EXPECT_EQ(chooseImage(images, 8, 0), 3);
   EXPECT_EQ(chooseImage(images, 7, 5), -1);
+}
+
+TEST(CudaImages, OneMayBeAskedFor) {
+  const xfc_device_image a = imageFor("sm_90a"), b = imageFor("sm_80");
+  const xfc_device_image *const images[] = {&a, &b, nullptr};
+  // Each name, and the image and the compilation by the driver that it stands for.
+  for (auto [name, index, ptx] : {std::tuple{"", -1, false},
+                                  {"sm_90a", 0, false},
+                                  {"sm_80", 1, false},
+                                  {"ptx", -1, true},
+                                  {"ptx:sm_90a", 0, true},
+                                  {"ptx:sm_80", 1, true}}) {
+    const ImageRequest request = requestedImage(images, name);
+    EXPECT_EQ(request.index, index) << name;
+    EXPECT_EQ(request.ptx, ptx) << name;
+  }
+  for (const char *name : {"sm_90", "ptx:", "ptx:sm_90", "PTX", "cubin"})
+    try {
+      requestedImage(images, name);
+      ADD_FAILURE() << name << " was taken";
+    } catch (const Error &error) {
+      EXPECT_NE(std::string(error.what()).find("this executable has sm_90a, sm_80, and ptx"), std::string::npos)
+          << error.what();
+    }
+  // The best there is, or the one that was named where it runs, and no other.
+  EXPECT_EQ(chooseImage(images, 9, 0, requestedImage(images, "sm_80")), 1);
+  EXPECT_EQ(chooseImage(images, 9, 0, requestedImage(images, "sm_90a")), 0);
+  EXPECT_EQ(chooseImage(images, 9, 0, requestedImage(images, "ptx")), 0);
+  EXPECT_EQ(chooseImage(images, 8, 6, requestedImage(images, "ptx")), 1);
+  EXPECT_EQ(chooseImage(images, 10, 0, requestedImage(images, "sm_90a")), -1);
+  EXPECT_EQ(chooseImage(images, 8, 0, requestedImage(images, "ptx:sm_90a")), -1);
+  EXPECT_EQ(chooseImage(images, 7, 5, requestedImage(images, "sm_80")), -1);
 }
 
 TEST(CudaImages, PtxNamesTheDriverItNeeds) {

@@ -32,6 +32,25 @@ for capability, arch in ((80, "sm_80"), (89, "sm_80"), (90, "sm_90a"), (100, "sm
     measured = json.loads(run(capability, "bench", "decode", "--sentences", "1", "--batch", "1", "--length", "2", "--beam", "1", "--steps", "1", "--json"))
     assert measured["gpu"].endswith(f", {arch} PTX"), (capability, measured["gpu"])
 
+# Or what --cuda-image names: an image that it has and the GPU runs, or its PTX.
+bench = ("bench", "decode", "--sentences", "1", "--batch", "1", "--length", "2", "--beam", "1", "--steps", "1", "--json")
+for capability, image, arch in ((90, "sm_80", "sm_80"), (90, "sm_90a", "sm_90a"), (90, "ptx", "sm_90a"), (90, "ptx:sm_80", "sm_80"), (80, "ptx", "sm_80")):
+    measured = json.loads(run(capability, *bench, "--cuda-image", image))
+    assert measured["gpu"].endswith(f", {arch} PTX"), (capability, image, measured["gpu"])
+startup = json.loads(run(90, "bench", "startup", "--json", "--cuda-image", "sm_80"))
+assert startup["gpu"].endswith(", sm_80 PTX") and startup["runs"] == 7, startup
+
+
+def refused(capability, image, *said):
+    environment = dict(os.environ, LD_LIBRARY_PATH=drivers, XFC_PTX_ARCH=str(capability))
+    done = subprocess.run([translator, *bench, "--cuda-image", image, "--device", "cuda" if capability else "cpu"], env=environment, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and all(part in done.stderr for part in said), (capability, image, done.stderr)
+
+
+refused(90, "sm_90", "--cuda-image sm_90: this executable has sm_90a, sm_80, and ptx (or ptx:NAME)")
+refused(80, "sm_90a", "--cuda-image sm_90a: is not for", "compute capability 8.0")
+refused(0, "sm_80", "--cuda-image sm_80", "goes with --device cuda")
+
 generator = random.Random(7)
 vocabulary = json.loads(subprocess.run([translator, "info", "--json"], capture_output=True, text=True, check=True).stdout)["source_vocab"]
 for name in "ab":
@@ -47,6 +66,8 @@ run(0, "train", "--out", "first", "--steps", "5", *common)
 weights = ("--weights", "first/last.safetensors")
 for capability in (80, 90):
     run(capability, "forward", *weights, "--input", "in", "--output", f"out.{capability}", "--gradients", "--label-smoothing", "0.1")
+run(90, "forward", *weights, "--input", "in", "--output", "out.same", "--gradients", "--label-smoothing", "0.1", "--cuda-image", "sm_80")
+assert open("out.same", "rb").read() == open("out.80", "rb").read(), "code for 8.0 computes otherwise on 9.0"
 for capability in (0, 80, 90):
     run(capability, "train", "--out", f"train.{capability}", "--steps", "3", *common)
 close("out.80", "out.90", 1e-5)
