@@ -39,14 +39,16 @@ def ours_of(profile, rows, length, size):
     """Milliseconds, FLOPs and bytes of each kind of work and epilogue, for one piece of it."""
     sums = collections.defaultdict(collections.Counter)
     for kernel in profile["kernels"]:
-        work = work_of(kernel["kernel"], rows, length, size)
+        # On a GPU a sum over many rows is begun by one kernel and ended by another, which has its name and "_merge".
+        name = kernel["kernel"].removesuffix("_merge")
+        work = work_of(name, rows, length, size)
         if kernel["location"] in ("update", "packing weights"):
             work = ("optimizer", profile["parameters"]), ""
         if not work:
             continue
         sums[work].update({"ms": kernel["ms"], "flops": kernel["flops"], "bytes": kernel["bytes"]})
         # What belongs to one piece of work but is a kernel of its own: counted with it, not as another piece.
-        if not kernel["kernel"].startswith("sum_parts"):
+        if name == kernel["kernel"] and not name.startswith("sum_parts"):
             sums[work]["calls"] += kernel["calls"]
     for work, entry in sums.items():
         entry["calls"] = 1 if work[0][0] == "optimizer" else entry["calls"]

@@ -1,31 +1,56 @@
 #!/usr/bin/env bash
-# pack.sh BUILD FOLDER: what verify.py needs on a machine with a GPU, built here: executables of the shipped models for both
-# targets, and the scripts. There, python3 and NVIDIA's driver are enough.
+# pack.sh BUILD PACK.tar.xz [MODEL...]: what verify.py needs on a machine with a GPU, made here: for each model an executable with code for the
+# CPU, sm_80 and sm_90a, and the scripts. Without MODEL, all of them. There, python3 and NVIDIA's driver are enough:
+#   python3 -m tarfile -e PACK.tar.xz gpu && python3 gpu/verify.py
 set -euo pipefail
+limit=$((64 << 20)) # bytes of the archive
+names=(toy toy-bf16 odd-f32 odd-bf16 base-f32 base-bf16 peer-base peer-big) # and peer-tiny, peer-small
+[ $# -ge 2 ] || { echo "usage: pack.sh BUILD PACK.tar.xz [MODEL...]   models: ${names[*]}" >&2; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "$1" && pwd)
-folder=$2
-models=$here/../../models
-mkdir -p "$folder"
-compile() { # NAME MODEL FLAGS...
-  local name=$1 model=$2
-  shift 2
-  "$build/bin/xfc" compile "$models/$model.json" --target cpu,cuda --cpu x86-64-v3 --cuda-arch "${XFC_CUDA_ARCH:-sm_80}" -o "$folder/$name" "$@"
-}
-toy=(--set source_vocab=60 --set target_vocab=60)
-compile toy tiny "${toy[@]}" --set d_model=32 --set heads=2 --set d_ff=48 --set encoder_layers=1 --set decoder_layers=1
-compile tiny-f32 tiny
-compile tiny-bf16 tiny --dtype bf16
-compile small-f32 small
-compile base-f32 original
-compile base-bf16 original --dtype bf16
-compile big-bf16 original --dtype bf16 --set d_model=1024 --set heads=16 --set d_ff=4096
-# The models of tests/bench in bf16, whose twins in other libraries are there: sizes as in common.py.
-for size in base big; do
-  read -ra settings <<<"$(cd "$here/../bench" && python3 -c "import common; print(*common.SIZES['$size'].settings())")"
-  compile "peer-$size" small --dtype bf16 "${settings[@]}"
-done
+mkdir -p "$(dirname "$2")"
+pack=$(cd "$(dirname "$2")" && pwd)/$(basename "$2")
+shift 2
 bench=$here/../bench
-cp "$here"/*.py "$here/../lit/EndToEnd/Inputs/check_cuda.py" "$here/../lit/EndToEnd/Inputs/tensors.py" \
-  "$bench"/{common,kernels,report,torch_model,peer_train,ctranslate2_model}.py "$folder"
-echo "on the machine with the GPU: python3 $folder/verify.py > gpu.md"
+models=$here/../../models
+[ -x "$build/bin/xfc" ] || { echo "error: $build/bin/xfc is not there; build it first" >&2; exit 1; }
+
+toy=(--set source_vocab=60 --set target_vocab=60 --set d_model=32 --set heads=2 --set encoder_layers=1 --set decoder_layers=1)
+# No size is a multiple of a tile's, and most are odd.
+odd=(--set source_vocab=1003 --set target_vocab=997 --set d_model=222 --set heads=3 --set d_ff=517 --set encoder_layers=2 --set decoder_layers=2)
+peer() { # SIZE: the model of tests/bench, whose twins in other libraries are there
+  (cd "$bench" && python3 -c "import common, sys; print(*common.SIZES[sys.argv[1]].settings())" "$1")
+}
+flags_of() { # MODEL: the file, and what it is compiled with
+  case $1 in
+  toy) echo tiny "${toy[@]}" --set d_ff=48 ;;
+  toy-bf16) echo tiny --dtype bf16 "${toy[@]}" --set d_ff=136 ;; # wide enough for products of warpgroups
+  odd-f32) echo tiny "${odd[@]}" ;;
+  odd-bf16) echo tiny --dtype bf16 "${odd[@]}" ;;
+  base-f32) echo original ;;
+  base-bf16) echo original --dtype bf16 ;;
+  peer-*) echo small --dtype bf16 "$(peer "${1#peer-}")" ;;
+  *) echo "error: unknown model '$1'; known: ${names[*]}" >&2; return 1 ;;
+  esac
+}
+
+work=$(mktemp -d "$(dirname "$pack")/pack.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+[ $# -gt 0 ] || set -- "${names[@]}"
+for name in "$@"; do
+  flags=$(flags_of "$name")
+  read -ra words <<<"$flags"
+  "$build/bin/xfc" compile "$models/${words[0]}.json" --target cpu,cuda --cpu x86-64-v3 --cuda-arch sm_80,sm_90a -o "$work/$name" "${words[@]:1}"
+done
+cp "$here"/{verify,tables,peers}.py "$here/README.md" "$here/../lit/EndToEnd/Inputs/check_cuda.py" "$here/../lit/EndToEnd/Inputs/tensors.py" \
+  "$bench"/{common,kernels,report,torch_model,peer_train,ctranslate2_model}.py "$work"
+
+# The executables have much in common, which xz finds however far apart it lies.
+tar -C "$work" --sort=name --owner=0 --group=0 -c . | xz -9 -T1 >"$pack.unfinished"
+mv "$pack.unfinished" "$pack"
+bytes=$(stat -c %s "$pack")
+echo "$pack: $# models, $bytes bytes ($((bytes * 100 / limit)) % of the $limit that it may have)"
+if [ "$bytes" -gt "$limit" ]; then
+  echo "error: the pack is larger than $limit bytes; name fewer models" >&2
+  exit 1
+fi

@@ -1,6 +1,6 @@
-"""peers.py: the yardsticks of verify.py, each run as a process of its own that prints JSON: products and attention of torch (cuBLAS, flash
-attention, cuDNN) for the work that our profile names, training steps of torch.compile, decoding of CTranslate2. Where a library is absent, or
-sees no GPU, the JSON says so: {"absent": why}.
+"""peers.py: the yardsticks of verify.py, each run as a process of its own that prints a line of JSON for each result as soon as it has it:
+products, output losses and attention of torch (cuBLAS, flash attention, cuDNN) for the work that our profile names; training steps of
+torch.compile; decoding by CTranslate2 and by torch. Where a library is absent, or sees no GPU, a line says so: {"absent": why}.
 
 usage: peers.py kernels|training|decoding JOB, a job in JSON. XFC_PEERS_DEVICE=cpu tries the script where there is no GPU.
 """
@@ -35,7 +35,7 @@ def finish():
 
 
 def milliseconds(run):
-    """Of one run: the median of ten bunches that take some 10 ms each, after a warm-up."""
+    """The time of one run: the median of ten bunches that take some 10 ms each, after a warm-up."""
     for _ in range(3):
         run()
     finish()
@@ -64,50 +64,87 @@ def product(kind, rows, outputs, inputs):
     return {"torch": {"forward": lambda: x @ weight.t(), "input_gradient": lambda: dy @ weight, "weight_gradient": lambda: dy.t() @ x}[kind]}
 
 
-def attention(kind, sequences, length, width, heads, dropout):
-    """As the model has it: of three attentions two see every key and one is causal. By each backend that takes it."""
+def output_loss(rows, vocabulary, width):
+    """The projection to the vocabulary, its smoothed cross-entropy, and the gradient of its logits, as our one kernel has them."""
     torch = torch_here()
     from torch.nn import functional as F
-    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    x, weight = (torch.randn(*shape, device=DEVICE, dtype=torch.bfloat16) for shape in ((rows, width), (vocabulary, width)))
+    bias = torch.zeros(vocabulary, device=DEVICE, dtype=torch.bfloat16)
+    labels = torch.randint(vocabulary, (rows,), device=DEVICE)
+
+    def loss_of(logits):
+        return F.cross_entropy(logits.float(), labels, label_smoothing=0.1)
+
+    def with_gradient(loss):
+        def run():
+            logits = F.linear(x, weight, bias).requires_grad_()
+            torch.autograd.grad(loss(logits), logits)
+
+        return run
+
+    runs = {"torch": with_gradient(loss_of)}
+    if DEVICE == "cuda":
+        runs["torch.compile"] = with_gradient(torch.compile(loss_of))
+    return runs
+
+
+def attention(kind, sequences, length, width, heads, dropout):
+    """As the model has it: of three attentions two see every key and one is causal. By each backend that takes it."""
+    from torch.nn.attention import SDPBackend
 
     runs = {}
     for name, backend in (("flash", SDPBackend.FLASH_ATTENTION), ("cuDNN", SDPBackend.CUDNN_ATTENTION), ("math", SDPBackend.MATH)):
         if (name == "math") == (DEVICE == "cuda"):
             continue
-        q, k, v = (torch.randn(sequences, length, heads, width // heads, device=DEVICE, dtype=torch.bfloat16).transpose(1, 2).requires_grad_() for _ in range(3))
-
-        def forward(causal):
-            with sdpa_kernel(backend):
-                return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=causal)
-
-        try:
-            results = [forward(causal) for causal in (False, True)]
-            dy = torch.randn_like(results[0])
-
-            def gradients():
-                for result, weight in zip(results, (2, 1)):
-                    for _ in range(weight):
-                        torch.autograd.grad(result, (q, k, v), dy, retain_graph=True)
-
-            def forwards():
-                with torch.no_grad():
-                    for causal in (False, False, True):
-                        forward(causal)
-
-            gradients()
-        except RuntimeError:  # a backend that does not take this
-            continue
-        runs[name] = forwards if kind == "attention" else gradients
+        runs[name] = attention_by(backend, kind, sequences, length, width, heads, dropout)
     return runs
 
 
+def attention_by(backend, kind, sequences, length, width, heads, dropout):
+    import torch
+    from torch.nn import functional as F
+    from torch.nn.attention import sdpa_kernel
+
+    q, k, v = (torch.randn(sequences, length, heads, width // heads, device=DEVICE, dtype=torch.bfloat16).transpose(1, 2).requires_grad_() for _ in range(3))
+
+    def forward(causal):
+        with sdpa_kernel(backend):
+            return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=causal)
+
+    if kind == "attention":
+
+        def forwards():
+            with torch.no_grad():
+                for causal in (False, False, True):
+                    forward(causal)
+
+        return forwards
+    results = []  # made by the first run: a backend may refuse to
+
+    def gradients():
+        if not results:
+            results.extend(forward(causal) for causal in (False, False, True))
+            results.append(torch.randn_like(results[0]))
+        *forwards, dy = results
+        for result in forwards:
+            torch.autograd.grad(result, (q, k, v), dy, retain_graph=True)
+
+    return gradients
+
+
 def kernels(job):
-    results = []
-    for kind, *dimensions in job["work"]:
-        runs, share = (attention, 3) if kind.startswith("attention") else (product, 1)
-        results.append({name: milliseconds(run) / share for name, run in runs(kind, *dimensions).items()})
     torch = torch_here()
-    return {"milliseconds": results, "library": f"torch {torch.__version__}, CUDA {torch.version.cuda}"}
+    for kind, *dimensions in job["work"]:
+        share = 3 if kind.startswith("attention") else 1
+        runs = attention(kind, *dimensions) if kind.startswith("attention") else output_loss(*dimensions) if kind == "output_loss" else product(kind, *dimensions)
+        times, refused = {}, {}
+        for name, run in runs.items():
+            try:
+                times[name] = milliseconds(run) / share  # the mean of the three
+            except Exception as error:  # a backend that does not take this, a compiler that is missing, too little memory
+                refused[name] = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        yield {"work": [kind, *dimensions], "milliseconds": times, "refused": refused, "library": f"torch {torch.__version__}, CUDA {torch.version.cuda}"}
 
 
 # ---- training
@@ -157,54 +194,175 @@ def training(job):
         epoch()
     seconds = time.perf_counter() - begin
     tokens = count * sum(int((target[:, 1:] != PAD).sum()) for _, target in batches)
-    return {"tokens_per_second": tokens / seconds, "step_ms": seconds * 1e3 / (count * len(batches)), "library": f"torch {torch.__version__}"}
+    yield {"tokens_per_second": tokens / seconds, "step_ms": seconds * 1e3 / (count * len(batches)), "library": f"torch {torch.__version__}"}
 
 
-# ---- decoding
+# ---- decoding: every sentence to the same length
 
 
-def decoding(job):
-    """Output tokens a second of CTranslate2 in float16, every sentence to the same length."""
+def sources_of(job, size, batch):
+    """As many random sentences of that length as our bench decodes: `batch` at once, four at least."""
+    import random
+
+    from common import EOS, WORDS
+
+    generator = random.Random(1)
+    return [[generator.randrange(WORDS, size.vocab) for _ in range(job["length"] - 1)] + [EOS] for _ in range(max(batch, 4))]
+
+
+def timed(decode, job):
+    """Output tokens a second: the median of some runs, after one."""
+    decode()
+    seconds = []
+    for _ in range(job["repetitions"]):
+        begin = time.perf_counter()
+        tokens = decode()
+        seconds.append(time.perf_counter() - begin)
+    return tokens / statistics.median(seconds)
+
+
+def ctranslate2_searches(job, size):
     try:
         import ctranslate2
-        import numpy as np
+        import numpy
     except ImportError as error:
         raise Absent(f"CTranslate2: {error}") from error
     if DEVICE == "cuda" and ctranslate2.get_cuda_device_count() == 0:
         raise Absent(f"CTranslate2 {ctranslate2.__version__} sees no GPU")
     import ctranslate2_model
-    from common import EOS, SIZES, WORDS
 
-    size = SIZES[job["size"]]
     folder = os.path.join(job["work"], f"ctranslate2-{size.name}")
     if not os.path.isdir(folder):
         os.mkdir(folder)
         ctranslate2_model.save(size, folder)
     translator = ctranslate2.Translator(folder, device=DEVICE, compute_type="float16" if DEVICE == "cuda" else "float32")
-    results = []
     for batch, beam in job["searches"]:
-        sources = np.random.default_rng(1).integers(WORDS, size.vocab, (max(batch, 4), job["length"]))
-        sources[:, -1] = EOS
-        words = [[f"w{i}" for i in source] for source in sources.tolist()]
+        words = [[f"w{i}" for i in source] for source in sources_of(job, size, batch)]
 
         def decode():
             found = translator.translate_batch(words, beam_size=beam, num_hypotheses=1, max_batch_size=batch, min_decoding_length=job["length"],
                                                max_decoding_length=job["length"])
             return sum(len(result.hypotheses[0]) for result in found)
 
-        decode()
-        seconds = []
-        for _ in range(job["repetitions"]):
-            begin = time.perf_counter()
-            tokens = decode()
-            seconds.append(time.perf_counter() - begin)
-        results.append(tokens / statistics.median(seconds))
-    return {"tokens_per_second": results, "library": f"CTranslate2 {ctranslate2.__version__}"}
+        yield {"search": [batch, beam], "tokens_per_second": timed(decode, job), "library": f"CTranslate2 {ctranslate2.__version__}"}
+
+
+class TorchSearch:
+    """Search by torch_model's model in bf16: keys and values of all steps lie in tensors of fixed shapes, so that on a GPU a step is one
+    captured graph. Everything a step needs and leaves is in tensors of this object."""
+
+    def __init__(self, model, size, batch, beam, length, source_length):
+        import torch
+
+        self.torch, self.model, self.size, self.batch, self.beam, self.length = torch, model, size, batch, beam, length
+        parameter = next(model.parameters())
+        like = {"device": parameter.device, "dtype": parameter.dtype}
+        rows, head = batch * beam, size.d_model // size.heads
+        self.caches = [[torch.zeros(rows, size.heads, length, head, **like) for _ in range(2)] for _ in range(size.layers)]
+        self.memories = [[torch.zeros(batch, size.heads, source_length, head, **like) for _ in range(2)] for _ in range(size.layers)]
+        self.tokens = torch.zeros(rows, 1, dtype=torch.long, device=parameter.device)
+        self.found = torch.zeros(rows, length, dtype=torch.long, device=parameter.device)
+        self.scores = torch.zeros(batch, beam, device=parameter.device)
+        self.position = torch.zeros(1, dtype=torch.long, device=parameter.device)
+        self.graph = None
+
+    def step(self):
+        from torch.nn import functional as F
+
+        from common import WORDS
+
+        torch, model, size, beam = self.torch, self.model, self.size, self.beam
+        embed = model.target
+        x = embed.table(self.tokens) * embed.scale + embed.positions.index_select(0, self.position)
+        seen = (torch.arange(self.length, device=self.position.device) <= self.position)[None, None, None]
+        for layer, (keys, values), (memory_keys, memory_values) in zip(model.decoder, self.caches, self.memories):
+            q, k, v = layer.attention.project(x)
+            keys.index_copy_(2, self.position, k)
+            values.index_copy_(2, self.position, v)
+            x = layer.attention.attend(x, q, keys, values, mask=seen)
+            # The hypotheses of a sentence look at its memory together.
+            q = layer.cross.query(x).view(self.batch, beam, size.heads, -1).transpose(1, 2)
+            context = F.scaled_dot_product_attention(q, memory_keys, memory_values)
+            x = x + layer.cross.o(context.transpose(1, 2).reshape(self.batch * beam, 1, size.d_model))
+            x = layer.feed_forward(x)
+        logits = model.output(model.decoder_norm(x))[:, 0].float()
+        logits[:, :WORDS] = -torch.inf
+        totals = self.scores[:, :, None] + logits.log_softmax(1).view(self.batch, beam, -1)
+        scores, chosen = totals.view(self.batch, -1).topk(beam)
+        parents = (chosen // size.vocab + torch.arange(self.batch, device=chosen.device)[:, None] * beam).view(-1)
+        self.scores.copy_(scores)
+        self.tokens.copy_((chosen % size.vocab).view(-1, 1))
+        if beam > 1:
+            for cache in [self.found, *(cache for pair in self.caches for cache in pair)]:
+                cache.copy_(cache.index_select(0, parents))
+        self.found.index_copy_(1, self.position, self.tokens)
+        self.position += 1
+
+    def begin(self, sources):
+        from common import BOS
+
+        torch = self.torch
+        encoded = self.model.encode(sources)
+        for layer, pair in zip(self.model.decoder, self.memories):
+            for to, value in zip(pair, layer.cross.memory(encoded)):
+                to.copy_(value)
+        self.tokens.fill_(BOS)
+        self.position.zero_()
+        self.scores.fill_(-torch.inf)
+        self.scores[:, 0] = 0
+
+    def translate(self, sources):
+        """The best translation of each, [batch, length]."""
+        torch = self.torch
+        with torch.inference_mode():
+            if DEVICE == "cuda" and not self.graph:
+                stream = torch.cuda.Stream()
+                with torch.cuda.stream(stream):
+                    for _ in range(3):
+                        self.begin(sources)
+                        self.step()
+                torch.cuda.current_stream().wait_stream(stream)
+                self.begin(sources)
+                self.graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(self.graph):
+                    self.step()
+            self.begin(sources)
+            for _ in range(self.length):
+                self.graph.replay() if self.graph else self.step()
+            return self.found.view(self.batch, self.beam, -1)[:, 0].tolist()
+
+
+def torch_searches(job, size):
+    torch = torch_here()
+    from torch_model import FusedTransformer
+
+    torch.manual_seed(1)
+    model = FusedTransformer(size).eval().to(DEVICE, torch.bfloat16)
+    for batch, beam in job["searches"]:
+        search = TorchSearch(model, size, batch, beam, job["length"], job["length"])
+        sources = torch.tensor(sources_of(job, size, batch), device=DEVICE)
+
+        def decode():
+            return sum(len(row) for first in range(0, len(sources), batch) for row in search.translate(sources[first : first + batch]))
+
+        yield {"search": [batch, beam], "tokens_per_second": timed(decode, job), "library": f"torch {torch.__version__}"}
+
+
+def decoding(job):
+    """Output tokens a second of CTranslate2 in float16; where it is absent, of torch in bf16."""
+    from common import SIZES
+
+    size = SIZES[job["size"]]
+    try:
+        yield from ctranslate2_searches(job, size)
+    except Absent as absent:
+        yield {"note": f"{absent}; torch in its place"}
+        yield from torch_searches(job, size)
 
 
 if __name__ == "__main__":
     try:
-        answer = {"kernels": kernels, "training": training, "decoding": decoding}[sys.argv[1]](json.loads(sys.argv[2]))
+        for result in {"kernels": kernels, "training": training, "decoding": decoding}[sys.argv[1]](json.loads(sys.argv[2])):
+            print(json.dumps(result), flush=True)
     except Absent as absent:
-        answer = {"absent": str(absent)}
-    print(json.dumps(answer))
+        print(json.dumps({"absent": str(absent)}), flush=True)

@@ -1,298 +1,626 @@
-"""verify.py: on a machine with a GPU, in the folder that pack.sh made: every promise on a toy model (check_cuda.py); on the shipped models
-each kernel of training beside the CPU's on the same operands, every output of every program, and each parameter's gradient; then speed, alone and beside the libraries that can be imported there (peers.py). Prints Markdown; exit status 1 where
-something differs or fails: an absent library is said to be absent, and a ratio below its aim is only marked. Plain Python.
+"""verify.py: on a machine with a GPU, in the folder that pack.sh's archive gives: whether everything is right, and then how fast it is, beside
+the libraries that can be imported there (peers.py). Each row is printed (Markdown) and written to results.jsonl as soon as it is known, so that
+a run that is cut off keeps what it has; tables.py makes tables of that file. Exit status 1 where something differs or fails: an absent library
+is said to be absent, and a ratio below its aim is only marked. Needs python3 and NVIDIA's driver; README.md beside it says what to run.
 
-usage: verify.py [--quick] [SECTION...]: only these of correctness, speed, products, attention, training, decoding; --quick tries the script with
-batches that mean nothing."""
-import collections
+Sections: correctness, products, attention, training, decoding, startup."""
+import argparse
+import concurrent.futures
 import datetime
+import errno
 import json
-import math
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, here)
-import kernels as profiles  # of tests/bench
+import tables
 import tensors
-from common import SIZES
+from common import BOS, EOS, PAD, SIZES, WORDS
 
-# Largest difference of a tensor from the CPU's, over its largest value. In bf16 both round operands to 8 bits of a mantissa, but
-# sum in another order, so that now and then a rounding falls the other way.
+# Largest difference of a tensor from the CPU's, over its largest value, and of a loss. In bf16 both round operands to 8 bits of a mantissa, but
+# sum in another order, so that now and then a rounding falls the other way; and attention is in bf16 on GPUs alone.
 TOLERANCE = {"f32": 1e-3, "bf16": 4e-2}
+LOSS_TOLERANCE = {"f32": 1e-3, "bf16": 2e-2}
 SEARCHES = {"greedy": ("--beam", "1"), "beam 5": ("--beam", "5")}
-# How many times as fast as the fastest library we want to be; products and attention by the geometric mean.
-QUICK = "--quick" in sys.argv
-BATCHES = (64,) if QUICK else (8192, 32768)
-PRODUCT_BATCHES = (64,) if QUICK else (8192, 16384, 32768, 65536)
-LENGTHS = (16,) if QUICK else (32, 128, 512)
-STEPS = 2 if QUICK else 40
-SEARCH_SIZES = [(1, 1)] if QUICK else [(1, 1), (1, 5), (64, 1), (64, 5), (256, 5)]  # sentences at once, and the beam
-PEERS = ("peer-tiny", "peer-base", "peer-big")  # pack.sh makes the last two
-AIMS = {"products": 0.92, "attention": 0.85, "attention gradient": 0.75, "training": 1.3, "decoding": 1.3}
-failures = []
+SECTIONS = ("correctness", "products", "attention", "training", "decoding", "startup")
+MODELS = {  # what a section takes, of what was packed
+    "correctness": ("base-bf16", "base-f32", "odd-bf16", "odd-f32", "toy", "toy-bf16"),
+    **dict.fromkeys(("products", "attention", "training", "decoding"), tuple(f"peer-{size}" for size in SIZES)),
+    "startup": ("base-f32", "base-bf16", "peer-big"),
+}
+BATCHES = {"products": (8192, 16384, 32768, 65536), "attention": (16384,), "training": (8192, 32768), "decoding": (1, 64, 256)}
+LENGTHS = (32, 128, 512)
 
 
-def call(name, *words):
-    done = subprocess.run([os.path.join(here, name), *words], capture_output=True, text=True)
+class Failure(Exception):
+    """What did not hold, for the report."""
+
+
+class Report:
+    """Rows as they come: on standard output, and as lines of JSON in a file that a full disk only costs the file."""
+
+    def __init__(self, folder):
+        self.records, self.failures, self.lock = [], 0, threading.Lock()
+        self.section = self.table = None
+        self.path = os.path.join(folder, "results.jsonl")
+        try:
+            os.makedirs(folder, exist_ok=True)
+            self.file = open(self.path, "ab", 0)  # nothing waits in a buffer
+        except OSError as error:
+            self.lost(error)
+
+    def lost(self, error):
+        self.file = None
+        self.failures += 1
+        self.print(f"{self.path} cannot be written ({error.strerror}): rows are only printed from here on; --out gives another folder.")
+
+    def print(self, text):
+        print(text, flush=True)
+
+    def begin(self, section):
+        self.section, self.table = section, False
+        self.print(f"\n## {tables.TITLES[section]}\n")
+
+    def end(self):
+        for text in tables.verdicts(self.section, self.records):
+            self.print("\n" + text)
+
+    def record(self, what, row=None, **fields):
+        """Writes a measurement, and prints its row where it is one of a table."""
+        with self.lock:
+            record = {"record": what, "section": self.section, **fields}
+            self.records.append(record)
+            self.failures += what == "failure" or not fields.get("holds", True)
+            if self.file:
+                try:
+                    line = json.dumps(record).encode() + b"\n"
+                    if self.file.write(line) != len(line):
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                except OSError as error:
+                    self.lost(error)
+            if row:
+                self.row(row(record))
+            return record
+
+    def row(self, text):
+        if not self.table:
+            self.print(tables.head(self.section))
+        self.table = True
+        self.print(text)
+
+    def say(self, what, text):
+        """A note, or a failure: a line of its own."""
+        self.record(what, text=text)
+        self.print(("FAILED: " if what == "failure" else "") + text)
+
+
+class Machine:
+    """The executables of the pack, and the GPU they run on."""
+
+    def __init__(self, options, report):
+        self.options, self.report = options, report
+        self.cores = len(os.sched_getaffinity(0))
+        self.jobs = max(1, min(8, self.cores // 3))  # processes at once where nothing is timed
+        self.about = {}
+
+    def have(self, names):
+        names = [name for name in names if not self.options.model or name in self.options.model]
+        return [name for name in names if os.access(os.path.join(here, name), os.X_OK)]
+
+    def call(self, name, *words, limit=None, wrapped=()):
+        """What an executable prints. Failure: it did not end well, or not in time."""
+        command = " ".join((f"./{name}", *words))
+        try:
+            done = subprocess.run([*wrapped, os.path.join(here, name), *words], capture_output=True, text=True, timeout=limit or self.options.limit)
+        except subprocess.TimeoutExpired as late:
+            raise Failure(f"`{command}` did not end within {late.timeout:.0f} s and was stopped") from late
+        if done.returncode:
+            said = [text.strip() for text in (done.stdout + "\n" + done.stderr).splitlines() if "FAILED" in text or "run it alone" in text or text.startswith(("error:", "========="))]
+            said = said or done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}, and no word of why"]
+            raise Failure(f"{'; '.join(said)[:2000]} (`{command}`)")
+        return done.stdout
+
+    def cuda(self, name, image, *words, **rest):
+        return self.call(name, *words, "--device", "cuda", *(("--cuda-image", image) if image else ()), **rest)
+
+    def info(self, name):
+        if name not in self.about:
+            self.about[name] = json.loads(self.call(name, "info", "--json"))
+        return self.about[name]
+
+    def gpu(self, name, image=""):
+        """The GPU's name and the code it runs, by a translation of one word."""
+        words = ("decode", "--sentences", "1", "--batch", "1", "--length", "2", "--beam", "1", "--steps", "1", "--json")
+        return json.loads(self.cuda(name, image, "bench", *words))["gpu"]
+
+    def bench(self, name, *words):
+        return json.loads(self.cuda(name, self.options.image, "bench", *words, "--json"))
+
+    def in_parallel(self, works):
+        """Calls them all, several at once; those that come first are begun first."""
+        with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
+            for future in [pool.submit(work) for work in works]:
+                future.result()
+
+
+# ---- correctness
+
+
+class Reference:
+    """What the CPU makes of a model: made when it is first asked for, once."""
+
+    def __init__(self, machine, name, folder, steps):
+        self.machine, self.name, self.steps = machine, name, steps
+        self.long, self.large = not name.startswith("toy"), name.startswith("base")
+        self.folder = os.path.join(folder, name)
+        os.mkdir(self.folder)
+        self.lock, self.made, self.error = threading.Lock(), False, None
+        self.threads = ("--threads", str(max(1, machine.cores // machine.jobs)))
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    @property
+    def weights(self):
+        return "--weights", self.path("first", "last.safetensors")
+
+    @property
+    def tolerance(self):
+        return TOLERANCE[self.machine.info(self.name)["type"]]
+
+    def training(self, out, steps):
+        return ("train", "--format", "ids", "--source", self.path("source"), "--target", self.path("target"), "--out", self.path(out), "--steps", str(steps),
+                "--batch-tokens", "512" if self.long else "128", "--seed", "1", "--quiet", "--lr", "0.001", "--schedule", "constant", "--adam-eps", "0.01",
+                *self.threads)
+
+    def forward(self, device):
+        return ("forward", *self.weights, "--input", self.path("in"), "--output", self.path(f"out.{device}"), "--gradients", "--attention", *self.threads)
+
+    def translate(self, search, tokens):
+        return ("translate", *self.weights, "--format", "ids", "--input", self.path("source"), "--max-length", "30" if self.long else "12", *SEARCHES[search], "--scores",
+                "--quiet", "--batch-tokens", str(tokens), *self.threads)
+
+    def score(self, tokens):
+        return ("score", *self.weights, "--format", "ids", "--source", self.path("source"), "--target", self.path("target"), "--quiet", "--batch-tokens", str(tokens),
+                *self.threads)
+
+    def write_inputs(self):
+        about, generator = self.machine.info(self.name), random.Random(1)
+        pairs, longest = (64, 40) if self.long else (24, 12)
+        for side in ("source", "target"):
+            with open(self.path(side), "w") as file:
+                for _ in range(pairs):
+                    print(*(generator.randrange(WORDS, about[side + "_vocab"]) for _ in range(generator.randint(3, longest))), file=file)
+        # A ragged batch: each sentence some tokens shorter than the one before.
+        rows = {"source": (5, 37), "target": (5, 29)}
+        ids = {side: [generator.randrange(WORDS, about[side + "_vocab"]) for _ in range(count * columns)] for side, (count, columns) in rows.items()}
+        for side, (count, columns) in rows.items():
+            for sentence in range(count):
+                for column in range(columns - 7 * sentence, columns):
+                    ids[side][sentence * columns + column] = PAD
+        ids["labels"] = ids["target"][1:] + [EOS]
+        tensors.write(self.path("in"), {what: ("I32", list(rows.get(what, rows["target"])), values) for what, values in ids.items()})
+
+    def make(self):
+        """All at once, so that images compare with one and the same. Failure where the CPU's own runs fail."""
+        with self.lock:
+            if not self.made:
+                self.made = True
+                try:
+                    self.write_inputs()
+                    call = self.machine.call
+                    call(self.name, *self.training("first", 1))
+                    call(self.name, *self.forward("cpu"))
+                    call(self.name, *self.training("many", self.steps))
+                    self.losses = losses(self.path("many", "train.jsonl"))
+                    shutil.rmtree(self.path("many"))
+                    self.translations = {search: translations(call(self.name, *self.translate(search, 2048))) for search in SEARCHES}
+                except Failure as failure:
+                    self.error = failure
+            if self.error:
+                raise Failure(f"the CPU's own run failed: {self.error}")
+        return self
+
+
+def losses(log):
+    """[(step, the mean loss of the steps since the line before)]"""
+    with open(log) as file:
+        return [(record["step"], record["loss"]) for record in map(json.loads, file) if "loss" in record]
+
+
+def translations(text):
+    """[(words, score)] of what `translate --scores` prints."""
+    return [(words, float(score)) for words, score in (row.rsplit("\t", 1) for row in text.splitlines())]
+
+
+def compare(first, second, tolerance, what):
+    """In a process of its own: plain Python takes its time with the millions of numbers of a large model."""
+    done = subprocess.run([sys.executable, os.path.join(here, "tensors.py"), first, second, str(tolerance)], capture_output=True, text=True)
     if done.returncode:
-        raise RuntimeError(f"{name} {' '.join(words)}: {done.stderr.strip()}")
-    return done.stdout
+        raise Failure(f"{what}: {(done.stderr.strip().splitlines() or ['no word of why'])[-1]}")
+    return done.stdout.strip()
 
 
-def guarded(what, work):
-    """A line of the report, whatever happens."""
-    try:
-        return work()
-    except Exception as error:  # the report names it and goes on
-        failures.append(what)
-        return f"FAILED: {error}"
+def check_kernels(machine, reference, name, image):
+    # More rows than are summed at once, so that sums of several parts run, too; a toy's are left to its training.
+    tokens = ("--batch-tokens", "2600") if reference.long else ()
+    return machine.cuda(name, image, "selfcheck", "--kernels", *tokens, *reference.threads).splitlines()[-2]
 
 
-def forward(name, folder):
-    about = json.loads(call(name, "info", "--json"))
-    generator = random.Random(1)
-    rows = {"source": (5, 37), "target": (5, 29)}
-    ids = {what: [generator.randrange(4, about[what + "_vocab"]) for _ in range(a * b)] for what, (a, b) in rows.items()}
-    for what, (batch, columns) in rows.items():  # ragged
-        for sentence in range(batch):
-            for column in range(columns - 7 * sentence, columns):
-                ids[what][sentence * columns + column] = 0
-    ids["labels"] = ids["target"][1:] + [3]
-    tensors.write(f"{folder}/in", {what: ("I32", list(rows.get(what, rows["target"])), values) for what, values in ids.items()})
-    call(name, "train", *training(folder, about), "--out", f"{folder}/{name}.first", "--steps", "1", "--device", "cpu")
-    weights = ("--weights", f"{folder}/{name}.first/last.safetensors")
-    for device in ("cpu", "cuda"):
-        call(name, "forward", *weights, "--input", f"{folder}/in", "--output", f"{folder}/out.{device}", "--gradients", "--attention", "--device", device)
-    worst = max(tensors.differences(f"{folder}/out.cpu", f"{folder}/out.cuda").items(), key=lambda item: item[1])
-    if worst[1] > TOLERANCE[about["type"]]:
-        raise RuntimeError(f"{worst[0]} differs by {worst[1]:.1e} of its largest value")
-    return weights, f"{worst[1]:.1e} ({worst[0]})"
+def check_forward(machine, reference, name, image):
+    out = f"{image}.forward".replace(":", "-")
+    machine.cuda(name, image, *reference.make().forward(out))
+    answer = compare(reference.path("out.cpu"), reference.path(f"out.{out}"), reference.tolerance, "outputs and gradients")
+    os.remove(reference.path(f"out.{out}"))
+    return answer
 
 
-def training(folder, about):
-    path = f"{folder}/ids.{about['source_vocab']}.{about['target_vocab']}"
-    generator = random.Random(2)
-    for side in ("source", "target"):
-        with open(f"{path}.{side}", "w") as file:
-            for _ in range(64):
-                print(*(generator.randrange(4, about[side + "_vocab"]) for _ in range(generator.randint(3, 40))), file=file)
-    return ("--format", "ids", "--source", f"{path}.source", "--target", f"{path}.target", "--batch-tokens", "512", "--seed", "1", "--quiet", "--lr", "0.001",
-            "--schedule", "constant", "--adam-eps", "0.01")
+def check_step(machine, reference, name, image):
+    out = f"{image}.step".replace(":", "-")
+    machine.cuda(name, image, *reference.make().training(out, 1))
+    answer = compare(reference.path("first", "last.safetensors"), reference.path(out, "last.safetensors"), reference.tolerance, "weights")
+    shutil.rmtree(reference.path(out))
+    return answer
 
 
-def steps(name, folder):
-    about = json.loads(call(name, "info", "--json"))
-    for device in ("cpu", "cuda"):
-        call(name, "train", *training(folder, about), "--out", f"{folder}/{name}.{device}", "--steps", "3", "--device", device)
-    worst = max(tensors.differences(f"{folder}/{name}.cpu/last.safetensors", f"{folder}/{name}.cuda/last.safetensors").items(), key=lambda item: item[1])
-    if worst[1] > TOLERANCE[about["type"]]:
-        raise RuntimeError(f"{worst[0]} differs by {worst[1]:.1e} of its largest value")
-    return f"{worst[1]:.1e} ({worst[0]})"
+def check_losses(machine, reference, name, image):
+    out = f"{image}.many".replace(":", "-")
+    machine.cuda(name, image, *reference.make().training(out, reference.steps))
+    found = losses(reference.path(out, "train.jsonl"))
+    shutil.rmtree(reference.path(out))
+    expected, allowed = reference.losses, LOSS_TOLERANCE[machine.info(name)["type"]]
+    if [step for step, _ in found] != [step for step, _ in expected]:
+        raise Failure(f"losses of steps {[step for step, _ in found]} were logged, on the CPU of {[step for step, _ in expected]}")
+    worst = 0
+    for (step, loss), (_, cpu) in zip(found, expected):
+        apart = abs(loss - cpu) / abs(cpu)
+        if not apart <= allowed:
+            raise Failure(f"the mean loss of the last steps up to {step} is {loss:.6g}, the CPU's {cpu:.6g}")
+        worst = max(worst, apart)
+    return f"{found[0][1]:.4f} to {found[-1][1]:.4f}, at most {worst:.1e} from the CPU's"
 
 
-def decode(name, folder, weights):
-    about = json.loads(call(name, "info", "--json"))
-    path = training(folder, about)[3]
-    lines = []
-    for search, flags in SEARCHES.items():
-        outputs = {}
-        for device, tokens in (("cpu", "2048"), ("cuda", "2048"), ("cuda", "1")):
-            outputs[device, tokens] = call(name, "translate", *weights, "--format", "ids", "--input", path, "--max-length", "30", *flags, "--quiet", "--device", device,
-                                           "--batch-tokens", tokens).splitlines()
-        cpu, gpu, alone = outputs.values()
-        if gpu != alone:
-            raise RuntimeError(f"{search}: {sum(a != b for a, b in zip(gpu, alone))} translations differ alone and in a batch")
-        lines.append(f"{search}: {sum(a == b for a, b in zip(cpu, gpu))} of {len(cpu)} as on the CPU")
-    return "; ".join(lines)
+def check_translations(machine, reference, name, image):
+    """The CPU's translations; where a sentence has another, one that is as good but for rounding: both searches met nearly equal candidates."""
+    answers = []
+    for search in SEARCHES:
+        found = translations(machine.cuda(name, image, *reference.make().translate(search, 2048)))
+        expected = reference.translations[search]
+        if len(found) != len(expected):
+            raise Failure(f"{search}: {len(found)} lines of {len(expected)}")
+        other = [number for number, (a, b) in enumerate(zip(found, expected)) if a[0] != b[0]]
+        for number in other:
+            near_tie(machine, reference, name, search, number, expected[number], found[number])
+        worst = max(abs(a[1] - b[1]) / max(1, abs(b[1])) for number, (a, b) in enumerate(zip(found, expected)) if number not in other) if len(other) < len(found) else 0
+        if not worst <= reference.tolerance:
+            raise Failure(f"{search}: the score of an equal translation differs by {worst:.1e}")
+        if len(other) * 4 > len(found):
+            raise Failure(f"{search}: {len(other)} of {len(found)} translations are not the CPU's")
+        answers.append(f"{search}: {len(found) - len(other)} of {len(found)} the CPU's" + (", the others nearly equal candidates" if other else ""))
+    return "; ".join(answers)
 
 
-def table(header, rows):
-    print("| " + " | ".join(header) + " |\n|" + "---|" * len(header))
-    for row in rows:
-        print("| " + " | ".join(map(str, row)) + " |")
-    print()
+def near_tie(machine, reference, name, search, number, expected, found):
+    """Failure unless a search may as well have found the one as the other: greedily, where the CPU's logits of the first tokens that differ are
+    equal but for rounding; with a beam, where the scores are."""
+    if search != "greedy":
+        if not found[1] >= expected[1] - reference.tolerance * max(1, abs(expected[1])):
+            raise Failure(f"{search}: sentence {number + 1} has score {found[1]:.6g}, the CPU's {expected[1]:.6g}")
+        return
+    a, b = ([int(word) for word in words.split()] + [EOS] for words, _ in (expected, found))
+    at = next(i for i, (x, y) in enumerate(zip(a, b)) if x != y)
+    with open(reference.path("source")) as file:
+        source = [int(word) for word in file.read().splitlines()[number].split()]
+    folder = tempfile.mkdtemp(dir=reference.folder)
+    prefix = [BOS, *a[:at]]
+    tensors.write(f"{folder}/in", {"source": ("I32", [1, len(source)], source), "target": ("I32", [1, len(prefix)], prefix)})
+    machine.call(name, "forward", *reference.weights, "--input", f"{folder}/in", "--output", f"{folder}/out", *reference.threads)
+    shape, logits = tensors.read(f"{folder}/out")["logits"]
+    shutil.rmtree(folder)
+    last = logits[-shape[-1]:]
+    apart = abs(last[a[at]] - last[b[at]]) / max(map(abs, last))
+    if not apart <= reference.tolerance:
+        raise Failure(f"greedy: sentence {number + 1}, token {at + 1} is {b[at]}, the CPU's {a[at]}; their logits are {last[b[at]]:.6g} and {last[a[at]]:.6g}")
 
 
-def bench(name, *words):
-    return json.loads(call(name, "bench", *words, "--device", "cuda", "--json"))
+def check_bits(machine, reference, name, image):
+    """What a batch or a grid must not change: not one bit."""
+    reference.make()
+    for what, words in (("translations", lambda tokens: reference.translate("beam 5", tokens)), ("scores", reference.score)):
+        together, few, alone = (machine.cuda(name, image, *words(tokens)).splitlines() for tokens in (4096, 100, 1))
+        for other, how in ((few, "in small batches"), (alone, "alone")):
+            if together != other:
+                number = next(i for i, (a, b) in enumerate(zip(together, other)) if a != b)
+                raise Failure(f"{what} in a large batch and {how} differ, first in line {number + 1}: {together[number]!r}, {other[number]!r}")
+    if reference.large:
+        return "translations and scores the same in batches of 4096 tokens, of 100, and alone"
+    machine.cuda(name, image, "selfcheck", *reference.threads)
+    return "translations and scores the same in any batch; selfcheck holds"
 
 
-def kernels(result):
-    total = sum(kernel["ms"] for kernel in result["kernels"])
-    return [(kernel["kernel"], kernel["location"], f"{kernel['calls']:.0f}", f"{kernel['ms']:.3f}", f"{100 * kernel['ms'] / total:.1f} %",
-             f"{kernel['flops'] / max(kernel['ms'], 1e-9) * 1e-9:.2f}", f"{kernel['bytes'] / max(kernel['ms'], 1e-9) * 1e-6:.0f}") for kernel in result["kernels"][:25]]
+def check_promises(machine, reference, name, image):
+    """On a toy: resuming, accumulating, moving between devices, sampling, memory as predicted."""
+    folder = reference.path(f"promises.{image}".replace(":", "-"))
+    done = subprocess.run([sys.executable, os.path.join(here, "check_cuda.py"), os.path.join(here, name), "", folder, image], capture_output=True, text=True,
+                          timeout=machine.options.limit)
+    shutil.rmtree(folder, ignore_errors=True)
+    if done.returncode:
+        raise Failure((done.stderr.strip().splitlines() or ["no word of why"])[-1])
+    return done.stdout.strip()
 
 
-def promises(folder, have):
-    print("## Beside the CPU\n\nThe largest difference of any tensor from the CPU's, over its largest value.\n")
-    toy = guarded("toy", lambda: subprocess.run([sys.executable, os.path.join(here, "check_cuda.py"), os.path.join(here, "toy"), "", f"{folder}/toy"], check=True,
-                                                capture_output=True, text=True).stdout.strip())
-    print(f"Every promise, on a toy model: {toy}\n")
-    rows = []
-    for name in have("tiny-f32", "tiny-bf16", "small-f32", "base-f32", "base-bf16"):
-        found = guarded(f"{name}: forward", lambda: forward(name, folder))
-        weights, text = found if isinstance(found, tuple) else (None, found)
-        rows.append((name, guarded(f"{name}: kernels", lambda: call(name, "selfcheck", "--kernels", "--device", "cuda").splitlines()[-2]), text,
-                     guarded(f"{name}: steps", lambda: steps(name, folder)),
-                     guarded(f"{name}: decoding", lambda: decode(name, folder, weights)) if weights else "-"))
-    table(("model", "kernels one by one", "outputs and gradients", "weights after 3 steps", "translations"), rows)
+def check_sanitizer(machine, tool, name):
+    """NVIDIA's checker of memory, races or barriers over a step of training and a translation."""
+    image = machine.options.image
+    command = (shutil.which("compute-sanitizer"), "--tool", tool, "--error-exitcode", "9", "--print-limit", "3")
+    for words in (("train", "--batch-tokens", "64", "--length", "8", "--steps", "1"), ("decode", "--sentences", "3", "--batch", "3", "--length", "4", "--beam", "2", "--steps", "1")):
+        machine.cuda(name, image, "bench", *words, wrapped=command)
+    return "no error in training and decoding"
 
 
-def speed(have):
-    print("## Speed\n")
-    rows = []
-    for name in have("small-f32", "base-f32", "base-bf16", "big-bf16"):
-        for tokens in (8192, 32768):
-            def measured():
-                result = bench(name, "train", "--batch-tokens", str(tokens), "--length", "32", "--steps", "20")
-                return f"{result['tokens_per_second']:.0f}", f"{result['step_ms_median']:.2f}", f"{(result['arena_bytes'] + result['state_bytes']) / 1e9:.2f}"
-            found = guarded(f"{name}: training", measured)
-            rows.append((name, tokens, *(found if isinstance(found, tuple) else (found, "", ""))))
-    table(("training", "tokens a batch", "target tokens a second", "ms a step", "GB"), rows)
-    rows = []
-    for name in have("small-f32", "base-f32", "base-bf16", "big-bf16"):
-        for batch, beam in ((1, 1), (1, 5), (64, 5), (256, 5)):
-            def measured():
-                result = bench(name, "decode", "--sentences", str(max(batch, 4)), "--batch", str(batch), "--beam", str(beam), "--steps", "5")
-                return f"{result['tokens_per_second']:.0f}", f"{result['step_ms_median']:.3f}"
-            found = guarded(f"{name}: decoding", measured)
-            rows.append((name, batch, beam, *(found if isinstance(found, tuple) else (found, ""))))
-    table(("decoding", "sentences", "beam", "tokens a second", "ms a step"), rows)
-    for name in have("base-bf16", "big-bf16"):
-        for what in (("train", "--batch-tokens", "8192", "--length", "32"), ("decode", "--sentences", "64", "--steps", "3")):
-            result = guarded(f"{name}: profile", lambda: bench(name, *what, "--profile"))
-            print(f"### Kernels: {name}, {what[0]}\n")
-            if isinstance(result, str):
-                print(result + "\n")
-            else:
-                table(("kernel", "location", "calls", "ms a step", "share", "TFLOP/s", "GB/s"), kernels(result))
+def images_of(machine, name):
+    """Those of the executable that this GPU runs, and the driver's own compilation; a line for the others."""
+    if machine.options.image:
+        return [machine.options.image]
+    images = []
+    for image in (*reversed(machine.info(name)["cuda_archs"]), "ptx"):
+        try:
+            machine.gpu(name, image)
+            images.append(image)
+        except Failure as failure:
+            machine.report.say("note" if "compute capability" in str(failure) else "failure", f"{name}, image {image}: {failure}")
+    return images
 
 
-# ---- beside libraries: the models of tests/bench (models/small.json in its sizes), in bf16
+def correctness(machine, folder):
+    names = machine.have(MODELS["correctness"])
+
+    def check(what, name, image, work):
+        begin = datetime.datetime.now()
+        try:
+            holds, answer = True, work()
+        except Failure as failure:
+            holds, answer = False, str(failure)
+        except Exception as error:  # the report names it, and the others go on
+            holds, answer = False, f"{type(error).__name__}: {error}"
+        machine.report.record("check", tables.check_row, model=name, image=image, check=what, holds=holds, answer=answer,
+                              seconds=round((datetime.datetime.now() - begin).total_seconds(), 1))
+
+    def checks_of(reference, name, image):
+        def work():
+            for what, does in (("kernels one by one", check_kernels), ("outputs and gradients", check_forward), ("weights after a step", check_step),
+                               (f"{reference.steps} steps of training", check_losses), ("translations", check_translations), ("the same bits in any batch", check_bits),
+                               *([("every promise", check_promises)] if name == "toy" else [])):
+                check(what, name, image, lambda: does(machine, reference, name, image))
+
+        return work
+
+    works, last = [], []
+    for name in names:
+        images = images_of(machine, name)
+        if not images:
+            continue
+        reference = Reference(machine, name, folder, machine.options.steps)
+        works += [checks_of(reference, name, image) for image in images]
+    if shutil.which("compute-sanitizer"):
+        for name in (name for name in names if name.startswith("toy")):
+            for tool in ("memcheck", "racecheck", "synccheck"):
+                last.append(lambda name=name, tool=tool: check(tool, name, machine.options.image or "its best", lambda: check_sanitizer(machine, tool, name)))
+    else:
+        machine.report.say("note", "compute-sanitizer is not on the PATH: memory, races and barriers are not checked by it.")
+    machine.in_parallel(works + last)
+
+
+# ---- speed
 
 
 def peer(what, job):
-    """What a library did; a text instead where it is absent, or could not."""
-    done = subprocess.run([sys.executable, os.path.join(here, "peers.py"), what, json.dumps(job)], capture_output=True, text=True)
-    if done.returncode:
-        return "could not: " + (done.stderr.strip().splitlines() or ["no word of why"])[-1]
-    answer = json.loads(done.stdout.strip().splitlines()[-1])
-    return "absent: " + answer["absent"] if "absent" in answer else answer
+    """What a library did, a result at a time; at the end {"absent": why} where it did not do all."""
+    process = subprocess.Popen([sys.executable, os.path.join(here, "peers.py"), what, json.dumps(job)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    said = []
+    reader = threading.Thread(target=lambda: said.extend(process.stderr))  # so that it cannot fill its pipe
+    reader.start()
+    for text in process.stdout:
+        if text.startswith("{"):
+            yield json.loads(text)
+    process.wait()
+    reader.join()
+    if process.returncode:
+        yield {"absent": f"a library failed: {([text.strip() for text in said if text.strip()] or ['no word of why'])[-1]}"}
 
 
-def mark(ratio, aim):
-    return f"{ratio:.2f}" + ("" if ratio >= aim else f" (aim {aim})")
+def ours(machine, what, *words):
+    """Our answer, or None and a line of why."""
+    try:
+        return machine.bench(*words)
+    except Failure as failure:
+        machine.report.say("failure", f"{what}: {failure}")
 
 
-def verdict(what, ratios):
-    if ratios:
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        print(f"{what.capitalize()}: geometric mean {mark(mean, AIMS[what])}, least {min(ratios):.2f}.\n")
+def single_kernels(machine, section, name, tokens, length):
+    """Kernels as they run inside a step of training, beside a library's alone on the same shapes."""
+    report, what = machine.report, f"{name}, {tokens} tokens in sentences of {length}"
+    result = ours(machine, what, name, "train", "--batch-tokens", str(tokens), "--length", str(length), "--steps", "3", "--profile")
+    if not result:
+        return
+    profile = report.record("profile", model=name, image=image_of(machine, result), size=name.removeprefix("peer-"), tokens=tokens, length=length,
+                            gpu=result["gpu"], step_ms=result["step_ms_median"], kernels=result["kernels"])
+    pieces = tables.pieces(profile)
+
+    def rows(library):
+        for key, entry in pieces.items():
+            if not library or list(key[0]) == library["work"]:
+                report.row(tables.kernel_row(profile, key, entry, library))
+
+    known = tables.library_times(report.records)
+    works = list(dict.fromkeys(work for work, _ in pieces))
+    for work in works:
+        if work in known:
+            rows(known[work])
+    missing = [work for work in works if work not in known]
+    for answer in peer("kernels", {"work": missing}) if missing else ():
+        if "absent" in answer:
+            rows(None)
+            report.say("note", f"{what}: {answer['absent']}")
+        else:
+            rows(report.record("library", **answer))
 
 
-def beside_kernels(what, shapes, have):
-    """Kernels as they run inside a step of training, beside a library's alone on the same shapes: {kind: ratios}."""
-    print(f"## {what.capitalize()} beside torch\n")
-    rows, ratios = [], collections.defaultdict(list)
-    for name in have(*PEERS):
-        size = SIZES[name.removeprefix("peer-")]
-        for tokens, length in shapes:
-            profile = guarded(f"{name}: profile of {tokens} tokens", lambda: bench(name, "train", "--batch-tokens", str(tokens), "--length", str(length), "--steps", "3", "--profile"))
-            if isinstance(profile, str):
-                rows.append((name, f"{tokens} tokens", "", profile, "", ""))
-                continue
-            ours = {work: entry for work, entry in profiles.ours_of({**profile, "parameters": 0}, tokens // length * length, length, size).items()
-                    if (work[0][0] in profiles.GEMMS) == (what == "products") and (what == "products" or work[0][0].startswith("attention"))}
-            shapes_of = list(dict.fromkeys(work for work, _ in ours))
-            theirs = peer("kernels", {"work": shapes_of})
-            if isinstance(theirs, str):
-                print(f"torch is {theirs}\n" if theirs.startswith("absent") else f"torch {theirs}\n")
-                theirs = {"milliseconds": [{}] * len(shapes_of)}
-            for (work, epilogue), entry in ours.items():
-                times = theirs["milliseconds"][shapes_of.index(work)]
-                kind, epilogue = work[0].replace("_", " "), epilogue.replace("bf16", "").strip()
-                ratio = min(times.values()) / entry["ms"] if times else None
-                if ratio:
-                    ratios[kind if what == "attention" else what].append(ratio)
-                rows.append((name, kind + (f", {epilogue}" if epilogue else ""), " x ".join(map(str, work[1:])), f"{entry['ms']:.4f} ({entry['flops'] / entry['ms'] * 1e-9:.0f} TFLOP/s)",
-                             ", ".join(f"{library} {time:.4f}" for library, time in times.items()), f"{ratio:.2f}" if ratio else ""))
-    table(("model", "kernel", "shape", "xfc ms", "library ms", "library / xfc"), rows)
-    for kind in ratios:
-        verdict(kind, ratios[kind])
+def image_of(machine, result):
+    """sm_90a, or sm_90a PTX where the driver compiled it."""
+    return result["gpu"].rsplit(", ", 1)[-1]
+
+
+def products(machine, folder):
+    for name in machine.have(MODELS["products"]):
+        for tokens in machine.options.batch or BATCHES["products"]:
+            single_kernels(machine, "products", name, tokens, LENGTHS[0])
+
+
+def attention(machine, folder):
+    for name in machine.have(MODELS["attention"]):
+        for tokens in machine.options.batch or BATCHES["attention"]:
+            for length in LENGTHS:
+                if length <= tokens:
+                    single_kernels(machine, "attention", name, tokens, length)
 
 
 def sentences(folder, vocabulary):
     """Pairs whose lengths are spread as those of real text: 8 to 90 tokens, most of them near 25."""
     generator = random.Random(4)
-    path = f"{folder}/text"
+    path = f"{folder}/text{vocabulary}"
     with open(f"{path}.source", "w") as source, open(f"{path}.target", "w") as target:
-        for _ in range(20 if QUICK else 12000):
+        for _ in range(12000):
             length = min(90, max(8, round(generator.lognormvariate(3.2, 0.5))))
             for file in (source, target):
-                print(*(generator.randrange(4, vocabulary) for _ in range(max(4, length + generator.randint(-3, 3)))), file=file)
+                print(*(generator.randrange(WORDS, vocabulary) for _ in range(max(4, length + generator.randint(-3, 3)))), file=file)
     return path
 
 
-def beside_training(folder, have):
-    print("## Training beside torch.compile\n\nTarget tokens a second; bf16, SDPA, fused Adam. Of text torch computes pads too, its batches sorted by length.\n")
-    rows, ratios = [], []
-    for name in have(*PEERS):
-        size = SIZES[name.removeprefix("peer-")]
-        path = sentences(folder, size.vocab)
-        for what in (*(("length", length) for length in LENGTHS[:2]), ("text", 0)):
-            for tokens in BATCHES:
-                text = what[0] == "text"
-                given = ("--source", f"{path}.source", "--target", f"{path}.target") if text else ("--length", str(what[1]))
-                ours = guarded(f"{name}: training", lambda: bench(name, "train", "--batch-tokens", str(tokens), "--steps", str(STEPS), *given))
-                job = {"size": size.name, "batch_tokens": tokens, "steps": STEPS, "compile": not QUICK, **({"source": f"{path}.source", "target": f"{path}.target"} if text else {"length": what[1]})}
-                theirs = peer("training", job)
-                both = not isinstance(ours, str) and not isinstance(theirs, str)
-                ratio = ours["tokens_per_second"] / theirs["tokens_per_second"] if both else 0
-                ratios += [ratio] if both else []
-                rows.append((name, "text" if text else f"length {what[1]}", tokens, ours if isinstance(ours, str) else f"{ours['tokens_per_second']:.0f}",
-                             theirs if isinstance(theirs, str) else f"{theirs['tokens_per_second']:.0f}", mark(ratio, AIMS["training"]) if both else ""))
-    table(("model", "batches", "tokens a batch", "xfc", "torch.compile", "xfc / torch"), rows)
-    verdict("training", ratios)
+def measured(machine, name, work, *words):
+    """Ours of a whole program, as it is recorded; None, and a line of why."""
+    if result := ours(machine, f"{name}, {' '.join(map(str, work))}", name, *words):
+        fields = {key: result[key] for key in ("tokens_per_second", "step_ms_median", "arena_bytes", "state_bytes", "gpu")}
+        return machine.report.record("speed", model=name, image=image_of(machine, result), size=name.removeprefix("peer-"), by="xfc", work=work, **fields)
 
 
-def beside_decoding(folder, have):
-    print("## Decoding beside CTranslate2 in float16\n\nOutput tokens a second, 25 of each sentence.\n")
-    rows, ratios = [], []
-    for name in have(*PEERS):
-        theirs = peer("decoding", {"size": name.removeprefix("peer-"), "work": folder, "length": 25, "searches": SEARCH_SIZES, "repetitions": 5})
-        for number, (batch, beam) in enumerate(SEARCH_SIZES):
-            ours = guarded(f"{name}: decoding", lambda: bench(name, "decode", "--sentences", str(max(batch, 4)), "--batch", str(batch), "--beam", str(beam), "--length", "25", "--steps", "5"))
-            both = not isinstance(ours, str) and not isinstance(theirs, str)
-            ratio = ours["tokens_per_second"] / theirs["tokens_per_second"][number] if both else 0
-            ratios += [ratio] if both else []
-            rows.append((name, batch, beam, ours if isinstance(ours, str) else f"{ours['tokens_per_second']:.0f}",
-                         theirs if isinstance(theirs, str) else f"{theirs['tokens_per_second'][number]:.0f}", mark(ratio, AIMS["decoding"]) if both else ""))
-    table(("model", "sentences", "beam", "xfc", "CTranslate2", "xfc / CTranslate2"), rows)
-    verdict("decoding", ratios)
+def beside(machine, name, results, answers):
+    """Rows of whole programs: each of ours beside the library's next answer. Ours have ended before the library begins, so that neither slows the other."""
+    report, results = machine.report, list(results)
+    waiting = iter(results)
+    for answer in answers:
+        if "tokens_per_second" not in answer:
+            report.say("note", f"{name}, {report.section}: {answer.get('absent') or answer['note']}")
+            continue
+        work, record = next(waiting)
+        library = report.record("speed", size=name.removeprefix("peer-"), by=answer["library"], work=work, tokens_per_second=answer["tokens_per_second"])
+        if record:
+            report.row(tables.speed_row(record, library))
+    for _, record in waiting:
+        if record:
+            report.row(tables.speed_row(record, None))
+
+
+def training(machine, folder):
+    """bf16; torch with SDPA and fused Adam, computing pads too where it trains on text, its batches sorted by length."""
+    for name in machine.have(MODELS["training"]):
+        size = name.removeprefix("peer-")
+        path = sentences(folder, SIZES[size].vocab)
+        for length in (*LENGTHS[:2], None):
+            for tokens in machine.options.batch or BATCHES["training"]:
+                given = ("--length", str(length)) if length else ("--source", f"{path}.source", "--target", f"{path}.target")
+                work = [f"length {length}" if length else "text", tokens]
+                record = measured(machine, name, work, "train", "--batch-tokens", str(tokens), "--steps", "40", *given)
+                job = {"size": size, "batch_tokens": tokens, "steps": 40, **({"length": length} if length else {"source": f"{path}.source", "target": f"{path}.target"})}
+                beside(machine, name, [(work, record)], peer("training", job))
+
+
+def decoding(machine, folder):
+    """25 tokens of each sentence; bf16, CTranslate2 in float16."""
+    for name in machine.have(MODELS["decoding"]):
+        searches = [[batch, beam] for batch in machine.options.batch or BATCHES["decoding"] for beam in (1, 5)]
+        results = [(search, measured(machine, name, search, "decode", "--sentences", str(max(search[0], 4)), "--batch", str(search[0]), "--beam", str(search[1]),
+                                     "--length", "25", "--steps", "5")) for search in searches]
+        job = {"size": name.removeprefix("peer-"), "work": folder, "length": 25, "searches": searches, "repetitions": 5}
+        beside(machine, name, results, peer("decoding", job))
+
+
+def startup(machine, folder):
+    for name in machine.have(MODELS["startup"]):
+        for image in images_of(machine, name):
+            try:
+                result = json.loads(machine.cuda(name, image, "bench", "startup", "--json"))
+                machine.report.record("startup", tables.startup_row, model=name, image=image, gpu=result["gpu"], first_token_ms=result["first_token_ms"],
+                                      first_token_ms_median=result["first_token_ms_median"])
+            except Failure as failure:
+                machine.report.say("failure", f"{name}, image {image}: {failure}")
+
+
+# ---- all of it
+
+
+def positive(text):
+    return [int(word) if int(word) > 0 else int("not positive") for word in text.split(",")]
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)} (all)")
+    parser.add_argument("--model", type=lambda text: text.split(","), help="only these of the pack, separated by commas")
+    parser.add_argument("--batch", type=positive, help="tokens of a batch, or sentences that are decoded together, separated by commas")
+    parser.add_argument("--image", help="code of the executables to run: sm_80, sm_90a, ptx (all in correctness and startup, else the best)", default="")
+    parser.add_argument("--steps", type=int, default=50, help="of the training whose losses are compared (%(default)s)")
+    parser.add_argument("--limit", type=float, default=240, metavar="SECONDS", help="a process that takes longer is stopped and has failed (%(default)s)")
+    parser.add_argument("--out", default=os.environ.get("OUT") or here, metavar="FOLDER", help="where results.jsonl is written ($OUT, else beside this script)")
+    options = parser.parse_args()
+    for section in options.sections:
+        if section not in SECTIONS:
+            parser.error(f"'{section}' is none of {', '.join(SECTIONS)}")
+    packed = sorted({name for names in MODELS.values() for name in names if os.access(os.path.join(here, name), os.X_OK)})
+    for name in options.model or ():
+        if name not in packed:
+            parser.error(f"--model {name}: the pack has {', '.join(packed) or 'no model; run this in the folder that pack.sh made an archive of'}")
+    if not packed:
+        parser.error("no model is beside this script; run it where the archive of pack.sh was unpacked")
+    options.sections = options.sections or list(SECTIONS)
+    return options, packed
 
 
 def main():
-    have = lambda *names: [name for name in names if os.path.exists(os.path.join(here, name))]
-    query = subprocess.run(["sh", "-c", "nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader"], capture_output=True, text=True)
-    print(f"# On a GPU\n\n{datetime.date.today()}, {query.stdout.strip() or 'no nvidia-smi'}. Made by `tests/gpu/verify.py`.\n")
+    options, packed = arguments()
+    report = Report(options.out)
+    machine = Machine(options, report)
+    first = next(name for name in (*MODELS["correctness"][::-1], *packed) if name in packed)
+    try:
+        gpu = machine.gpu(first)
+    except Failure as failure:
+        report.say("failure", f"nothing can run on a GPU here: {failure}")
+        sys.exit(1)
+    query = shutil.which("nvidia-smi") and subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"], capture_output=True, text=True)
+    about = query.stdout.strip().splitlines()[0] if query and query.stdout.strip() else "no nvidia-smi"
+    record = report.record("machine", date=str(datetime.date.today()), gpu=gpu, cores=machine.cores, about=f"nvidia-smi: {about}")
+    report.print("# On a GPU\n\n" + tables.machine_line(record))
     with tempfile.TemporaryDirectory() as folder:
-        sections = {
-            "correctness": lambda: promises(folder, have),
-            "speed": lambda: speed(have),
-            "products": lambda: beside_kernels("products", [(tokens, LENGTHS[0]) for tokens in PRODUCT_BATCHES], have),
-            "attention": lambda: beside_kernels("attention", [(PRODUCT_BATCHES[1 % len(PRODUCT_BATCHES)], length) for length in LENGTHS], have),
-            "training": lambda: beside_training(folder, have),
-            "decoding": lambda: beside_decoding(folder, have),
-        }
-        for name in [word for word in sys.argv[1:] if word in sections] or sections:
-            sections[name]()
-            sys.stdout.flush()
-    print("What failed: " + (", ".join(failures) or "nothing") + ".")
-    sys.exit(bool(failures))
+        os.environ.setdefault("CUDA_CACHE_PATH", os.path.join(folder, "cache"))  # what the driver compiles is kept for the next process
+        os.environ.setdefault("CUDA_CACHE_MAXSIZE", str(4 << 30))
+        for section in options.sections:
+            if not machine.have(MODELS[section]):
+                report.say("note", f"{section}: none of its models ({', '.join(MODELS[section])}) is among those asked for and packed.")
+                continue
+            report.begin(section)
+            try:
+                {"correctness": correctness, "products": products, "attention": attention, "training": training, "decoding": decoding, "startup": startup}[section](machine, folder)
+            except OSError as error:
+                report.say("failure", f"{section}: {error}")
+            report.end()
+    report.print(f"\n{report.failures or 'no'} failure{'s' if report.failures != 1 else ''}.")
+    sys.exit(bool(report.failures))
 
 
 if __name__ == "__main__":

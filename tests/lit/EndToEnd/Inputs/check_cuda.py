@@ -1,5 +1,5 @@
-"""check_cuda.py TRANSLATOR DRIVERS FOLDER: what an executable does on a GPU, beside what it does on the CPU. DRIVERS holds the PTX
-interpreter's libcuda.so.1; where it is "" the system's own is used, and no faults are asked for. Plain Python."""
+"""check_cuda.py TRANSLATOR DRIVERS FOLDER [IMAGE]: what an executable does on a GPU, beside what it does on the CPU. DRIVERS holds the PTX
+interpreter's libcuda.so.1; where it is "" the system's own is used, and no faults are asked for. IMAGE is for --cuda-image. Plain Python."""
 import json
 import os
 import random
@@ -10,6 +10,7 @@ sys.path.insert(0, os.path.dirname(__file__))
 import tensors
 
 translator, drivers, folder = os.path.abspath(sys.argv[1]), sys.argv[2], sys.argv[3]
+image = ("--cuda-image", sys.argv[4]) if len(sys.argv) > 4 else ()
 os.makedirs(folder, exist_ok=True)
 os.chdir(folder)
 
@@ -18,7 +19,7 @@ def run(device, *words, expect=0, **faults):
     environment = dict(os.environ, **faults)
     if drivers:
         environment["LD_LIBRARY_PATH"] = drivers
-    done = subprocess.run([translator, *words, "--device", device], env=environment, capture_output=True, text=True)
+    done = subprocess.run([translator, *words, "--device", device, *(image if device == "cuda" else ())], env=environment, capture_output=True, text=True)
     assert done.returncode == expect, (words, done.returncode, done.stderr)
     return done.stderr if expect else done.stdout
 

@@ -1,7 +1,12 @@
-"""Reads and writes safetensors in plain Python: names to (shape, numbers)."""
+"""Reads and writes safetensors in plain Python: names to (shape, numbers).
+
+usage: tensors.py EXPECTED FOUND TOLERANCE: says how far two files are apart; exit status 1 where that is too far."""
 import array
 import json
+import math
+import operator
 import struct
+import sys
 
 CODES = {"F32": "f", "F64": "d", "I32": "i"}
 
@@ -19,22 +24,60 @@ def write(path, tensors):
 
 
 def read(path):
-    data = open(path, "rb").read()
+    data = memoryview(open(path, "rb").read())
     size = struct.unpack("<Q", data[:8])[0]
     tensors = {}
-    for name, entry in json.loads(data[8 : 8 + size]).items():
+    for name, entry in json.loads(bytes(data[8 : 8 + size])).items():
         if name != "__metadata__":
             begin, end = (8 + size + offset for offset in entry["data_offsets"])
-            tensors[name] = entry["shape"], array.array(CODES[entry["dtype"]], data[begin:end]).tolist()
+            tensors[name] = entry["shape"], array.array(CODES[entry["dtype"]], data[begin:end].tobytes())
     return tensors
+
+
+def largest(numbers):
+    return max(map(abs, numbers), default=0)
+
+
+def floor_of(tensors):
+    return max(largest(values) for _, values in tensors.values()) * 1e-3 or 1
 
 
 def differences(first, second):
     """For each tensor of two files, the largest difference over its largest value, or over a thousandth of the largest of all where
-    that is more: of what is 0 but for rounding, nothing is asked."""
+    that is more: of what is 0 but for rounding, nothing is asked. With a number that is not finite a tensor differs by infinity."""
     a, b = read(first), read(second)
     assert a and a.keys() == b.keys(), a.keys() ^ b.keys()
-    floor = max(max(map(abs, values), default=0) for _, values in a.values()) * 1e-3 or 1
-    return {
-        name: max((abs(i - j) for i, j in zip(x, b[name][1], strict=True)), default=0) / max(floor, max(map(abs, x), default=0)) for name, (_, x) in a.items()
-    }
+    floor = floor_of(a)
+    errors = {}
+    for name, (_, x) in a.items():
+        y = b[name][1]
+        assert len(x) == len(y), f"{name}: {len(x)} numbers, and {len(y)}"
+        finite = all(map(math.isfinite, x)) and all(map(math.isfinite, y))
+        errors[name] = max(map(abs, map(operator.sub, x, y)), default=0) / max(floor, largest(x)) if finite else math.inf
+    return errors
+
+
+def first_difference(first, second, name, tolerance):
+    """The first element of a tensor that differs by more than the tolerance, in words: where it is, and both numbers."""
+    a, b = read(first), read(second)
+    shape, x = a[name]
+    y = b[name][1]
+    allowed = tolerance * max(floor_of(a), largest(x))
+    at = next(i for i, (i_x, i_y) in enumerate(zip(x, y)) if not abs(i_x - i_y) <= allowed)
+    index, rest = [], at
+    for extent in reversed(shape):
+        index.insert(0, rest % extent)
+        rest //= extent
+    count = sum(not abs(i - j) <= allowed for i, j in zip(x, y))
+    return f"{name}{index} is {y[at]:.6g}, expected {x[at]:.6g}, the first of {count} elements of {len(x)} that differ by more than {allowed:.1e}"
+
+
+def main(first, second, tolerance):
+    name, error = max(differences(first, second).items(), key=lambda item: item[1])
+    if not error <= float(tolerance):
+        sys.exit(first_difference(first, second, name, float(tolerance)))
+    print(f"at most {error:.1e} of a tensor's largest value ({name})")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
