@@ -1,10 +1,10 @@
 // Matrix products over rows, their epilogues and the gradients of their weights: a block of threads for each tile of a
 // result.
 #include "Matrix.h"
+#include "Analysis/Kernels.h"
 #include "Codegen/Epilogue.h"
 #include "Emitters.h"
 #include "ProductTile.h"
-#include "Schedule/Kernels.h"
 #include "WarpgroupTile.h"
 
 using namespace mlir;

@@ -1,8 +1,8 @@
 // xfc.attention of one query a sequence, as a decoding step has it: keys are split over the warps of a block, and the
 // parts joined in their order.
+#include "Analysis/Kernels.h"
 #include "AttentionTiles.h"
 #include "Emitters.h"
-#include "Schedule/Kernels.h"
 #include "TensorCore.h"
 #include "llvm/Support/MathExtras.h"
 #include <numbers>

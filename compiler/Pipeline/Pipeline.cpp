@@ -5,7 +5,7 @@
 #include "GPU/GPU.h"
 #include "Import/Import.h"
 #include "Plain/Plain.h"
-#include "Schedule/Schedule.h"
+#include "Schedule/Passes.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Pass/PassManager.h"
 #include "support/Error.h"
@@ -217,8 +217,8 @@ std::string emitPhase(ModuleOp model, const PipelineOptions &options, Phase phas
   if (phase < Phase::Scheduled)
     return printModule(*module);
   std::unique_ptr<Image> image = compilation.makeImage(target, compilation.firstImage(target));
-  const Module plan = compilation.scheduleFor(*image, *module);
-  return phase == Phase::Scheduled ? print(plan) : image->kernels();
+  OwningOpRef<ModuleOp> plan = scheduled(*module, image->backend());
+  return phase == Phase::Scheduled ? printModule(*plan) : image->kernels();
 }
 
 // The code of the first image of a target.

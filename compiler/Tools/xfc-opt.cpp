@@ -1,15 +1,19 @@
 // mlir-opt for the xfc dialect: its passes one by one, whole stages, and upstream's clean-up.
 #include "Dialect/XFC.h"
 #include "Pipeline/Stages.h"
+#include "Plan/PlanDialect.h"
+#include "Schedule/Passes.h"
 #include "Transforms/Passes.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "mlir/Transforms/Passes.h"
 
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
-  registry.insert<xfc::XFCDialect, mlir::func::FuncDialect>();
+  registry.insert<xfc::XFCDialect, xfc::PlanDialect, mlir::func::FuncDialect>();
   xfc::registerTransformsPasses();
   xfc::registerPipelines();
+  xfc::registerSchedulePasses();
+  xfc::registerSchedulingPipeline();
   mlir::registerCanonicalizerPass();
   mlir::registerCSEPass();
   mlir::registerPrintOpStatsPass();

@@ -1,4 +1,5 @@
 // One square_sum and one adam over all parameters instead of one for each.
+#include "Analysis/ParameterLayout.h"
 #include "Dialect/XFC.h"
 #include "Passes.h"
 #include "mlir/IR/PatternMatch.h"
@@ -15,22 +16,6 @@ namespace xfc {
 
 namespace {
 
-constexpr int64_t cacheLine = 64; // where each group of parameters starts
-
-struct NamedArgument {
-  StringRef name, role;
-};
-
-NamedArgument argumentOf(Value value) {
-  auto argument = dyn_cast<BlockArgument>(value);
-  auto function = argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp()) : func::FuncOp();
-  if (!function)
-    return {};
-  auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attr::name);
-  auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attr::role);
-  return {name ? name.getValue() : "", role ? role.getValue() : ""};
-}
-
 struct FuseOptimizer : impl::FuseOptimizerBase<FuseOptimizer> {
   void runOnOperation() override {
     findParameters();
@@ -43,16 +28,13 @@ struct FuseOptimizer : impl::FuseOptimizerBase<FuseOptimizer> {
   }
 
 private:
-  // All parameters of the model, and which lie behind each other without gaps: those that are concatenated somewhere.
+  // All parameters of the model.
   void findParameters() {
+    names.clear();
     for (auto function : getOperation().getOps<func::FuncOp>())
       for (BlockArgument argument : function.getArguments())
-        if (NamedArgument parameter = argumentOf(argument); parameter.role == attr::parameter)
-          names.insert(parameter.name);
-    getOperation().walk([&](ConcatOp concat) {
-      for (Value part : concat.getParts())
-        groupOf.try_emplace(argumentOf(part).name, argumentOf(concat.getParts().front()).name);
-    });
+        if (StringRef name = parameterName(argument); !name.empty())
+          names.insert(name);
   }
 
   // A walk over a block goes through everything between its first and its last tensor.
@@ -66,38 +48,21 @@ private:
     return llvm::all_of(names.keys(), [&](StringRef name) { return found.contains(name); });
   }
 
-  // Indices of named tensors, group by group, in the order of the layout: a group stands where its first stands.
-  SmallVector<SmallVector<size_t>> layout(ValueRange tensors) {
-    llvm::MapVector<StringRef, SmallVector<size_t>> groups;
+  // Named tensors of a block in the order of its layout.
+  FailureOr<ParameterLayout> layOut(ValueRange tensors, llvm::StringMap<size_t> &indices) {
+    std::vector<ParameterLayout::Parameter> parameters;
+    int64_t bits = 32;
     for (auto [i, tensor] : llvm::enumerate(tensors)) {
-      StringRef name = argumentOf(tensor).name;
-      auto group = groupOf.find(name);
-      groups[group == groupOf.end() ? name : group->second].push_back(i);
+      auto type = cast<RankedTensorType>(tensor.getType());
+      bits = type.getElementTypeBitWidth();
+      indices[argumentOf(tensor).name] = i;
+      parameters.push_back({argumentOf(tensor).name.str(), type.getNumElements()});
     }
-    SmallVector<SmallVector<size_t>> result;
-    for (auto &[name, indices] : groups)
-      result.push_back(indices);
-    return result;
+    return ParameterLayout::of(getOperation(), std::move(parameters), bits / 8);
   }
-
-  SmallVector<size_t> layoutOrder(ValueRange tensors) {
-    SmallVector<size_t> order;
-    for (const SmallVector<size_t> &group : layout(tensors))
-      llvm::append_range(order, group);
-    return order;
-  }
-
-  // From the start of the first tensor to the end of the last, gaps included.
-  int64_t extent(ValueRange tensors) {
-    int64_t begin = 0, end = 0;
-    for (const SmallVector<size_t> &group : layout(tensors)) {
-      end = begin;
-      for (size_t i : group)
-        end += cast<RankedTensorType>(tensors[i].getType()).getNumElements();
-      int64_t line = cacheLine * 8 / cast<RankedTensorType>(tensors[group.front()].getType()).getElementTypeBitWidth();
-      begin = llvm::alignTo(end, line);
-    }
-    return end;
+  static SmallVector<size_t> orderOf(const ParameterLayout &layout, const llvm::StringMap<size_t> &indices) {
+    return llvm::map_to_vector(layout.parameters(),
+                               [&](const ParameterLayout::Parameter &p) { return indices.lookup(p.name); });
   }
 
   LogicalResult fuseSquareSums(ClipFactorOp clip, RewriterBase &rewriter) {
@@ -114,10 +79,14 @@ private:
     }
     if (!isWholeBlock(tensors, attr::gradient))
       return rewriter.notifyMatchFailure(clip, "the sums are not of every parameter's gradient");
+    llvm::StringMap<size_t> indices;
+    FailureOr<ParameterLayout> layout = layOut(tensors, indices);
+    if (failed(layout))
+      return failure();
     rewriter.setInsertionPoint(clip);
-    int64_t parts = llvm::divideCeil(extent(tensors), SquareSumOp::elementsOfPart);
+    int64_t parts = llvm::divideCeil(layout->used(), SquareSumOp::elementsOfPart);
     auto element = cast<RankedTensorType>(sums.front().getType()).getElementType();
-    SmallVector<Value> ordered = llvm::map_to_vector(layoutOrder(tensors), [&](size_t i) { return tensors[i]; });
+    SmallVector<Value> ordered = llvm::map_to_vector(orderOf(*layout, indices), [&](size_t i) { return tensors[i]; });
     auto sum = SquareSumOp::create(rewriter, clip.getLoc(), RankedTensorType::get({parts}, element), ordered);
     rewriter.modifyOpInPlace(clip, [&] { clip.getSumsMutable().assign(sum.getResult()); });
     squareSums += sums.size();
@@ -148,7 +117,11 @@ private:
     }
     if (!isWholeBlock(parameters, attr::parameter))
       return rewriter.notifyMatchFailure(function, "some parameter of the model is not updated");
-    SmallVector<size_t> order = layoutOrder(parameters);
+    llvm::StringMap<size_t> indices;
+    FailureOr<ParameterLayout> layout = layOut(parameters, indices);
+    if (failed(layout))
+      return failure();
+    const SmallVector<size_t> order = orderOf(*layout, indices);
     auto sorted = [&](ArrayRef<Value> values) {
       return llvm::map_to_vector(order, [&](size_t i) { return values[i]; });
     };
@@ -166,7 +139,6 @@ private:
   }
 
   llvm::StringSet<> names;
-  llvm::StringMap<StringRef> groupOf; // parameter -> the first of its group
 };
 
 } // namespace

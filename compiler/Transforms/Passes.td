@@ -261,7 +261,7 @@ def Recompute : Pass<"xfc-recompute", "::mlir::func::FuncOp"> {
     of another result of its linear without the product. Same ops, same operands, same dropout ids: the same bits.
 
     Which values: those that lower the peak of live bytes, greedily, the fewest operations a byte first; operations and bytes
-    are those of Schedule/Kernels. Level `cheap` takes only what does at most one operation a byte it moves, which is what
+    are those of Analysis/Kernels. Level `cheap` takes only what does at most one operation a byte it moves, which is what
     memory bounds: norms, activations, dropout, embeddings. Level `most` has no such limit; it costs at most one more forward pass.
     No op runs again for a result that is not its first, as a norm for its statistics alone.
 

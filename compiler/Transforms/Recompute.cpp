@@ -1,7 +1,8 @@
 // Values of the forward part that the backward part reads, computed again there instead of kept.
+#include "Analysis/BufferAssignment.h"
+#include "Analysis/Kernels.h"
 #include "Dialect/XFC.h"
 #include "Passes.h"
-#include "Schedule/Kernels.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "plan/Memory.h"
@@ -32,7 +33,6 @@ Operation *backwardOf(func::FuncOp function) {
 
 bool isKernel(Operation *op) { return isa<KernelOpInterface>(op); }
 
-// Tensors are parameters, their gradients and views of them, or small.
 bool takesMemory(Value value) { return isa<RowsType, PairsType>(value.getType()); }
 
 // The value whose memory `value` lies in.
@@ -54,91 +54,25 @@ int64_t bytesOf(Value value) { return evaluated(sizeOf(value.getType())); }
 // Memory
 //===--------------------------------------------------------------------------------------------------------===//
 
-// The most bytes that are alive at one time: values live from the step that makes them to the last that reads them or a
-// view of them, and a result takes the place of its operand where it may, as Schedule will have it.
-class LivePeak {
-public:
-  explicit LivePeak(func::FuncOp function) {
-    for (Operation &op : function.getBody().front()) {
-      steps[&op] = count;
-      count += isKernel(&op);
-    }
-    for (Operation &op : function.getBody().front())
-      place(&op);
+// The most bytes of rows and pairs that are alive at one time, as Schedule will place them. Tensors are parameters,
+// their gradients and views of them, or small.
+FailureOr<int64_t> livePeak(func::FuncOp function) {
+  BufferAssignment assignment(function.getBody().front());
+  if (failed(assignment.run()))
+    return failure();
+  SmallVector<int64_t> change(assignment.steps() + 2, 0);
+  for (const Buffer &buffer : assignment.buffers()) {
+    Size size = buffer.size;
+    size.constant = 0;
+    const int64_t bytes = evaluated(size);
+    change[buffer.first] += bytes;
+    change[buffer.last + 1] -= bytes;
   }
-
-  int64_t bytes() const {
-    SmallVector<int64_t> change(count + 2, 0);
-    for (const Life &life : lives) {
-      change[life.first] += life.bytes;
-      change[life.last + 1] -= life.bytes;
-    }
-    int64_t now = 0, most = 0;
-    for (int64_t bytes : change)
-      most = std::max(most, now += bytes);
-    return most;
-  }
-
-private:
-  struct Life {
-    int64_t bytes;
-    int first, last;
-  };
-
-  int lastUse(Value value) const {
-    int last = -1;
-    for (Operation *user : value.getUsers())
-      if (isKernel(user) || isa<func::ReturnOp>(user))
-        last = std::max(last, steps.lookup(user));
-      else
-        for (Value view : user->getResults())
-          last = std::max(last, lastUse(view));
-    return last;
-  }
-
-  void place(Operation *op) {
-    if (auto split = dyn_cast<SplitOp>(op)) {
-      if (auto whole = lifeOf.find(split.getX()); whole != lifeOf.end())
-        for (int life = whole->second; Value part : split.getResults())
-          lifeOf[part] = life;
-      return;
-    }
-    auto kernel = dyn_cast<KernelOpInterface>(op);
-    if (!kernel)
-      return;
-    const int step = steps.lookup(op);
-    for (OpResult result : op->getResults()) {
-      if (!takesMemory(result) || result.use_empty())
-        continue;
-      const int last = std::max(step, lastUse(result));
-      // A part of a join is written into its place there.
-      Value whole = result;
-      for (Operation *user : result.getUsers())
-        if (auto join = dyn_cast<JoinOp>(user))
-          whole = join.getResult();
-      int life = lifeOf.lookup_or(whole, -1);
-      if (int64_t operand = kernel.getInPlaceOperand(result.getResultNumber()); life < 0 && operand >= 0) {
-        Value taken = op->getOperand(operand);
-        int candidate = lifeOf.lookup_or(taken, -1);
-        if (candidate >= 0 && lives[candidate].last <= step && wholeOf(taken) == taken &&
-            taken.getType() == result.getType())
-          life = candidate;
-      }
-      if (life < 0) {
-        life = lives.size();
-        lives.push_back({bytesOf(whole), step, step});
-      }
-      lives[life].last = std::max(lives[life].last, last);
-      lifeOf[whole] = life;
-      lifeOf[result] = life;
-    }
-  }
-
-  llvm::DenseMap<Operation *, int> steps;
-  llvm::DenseMap<Value, int> lifeOf;
-  SmallVector<Life> lives;
-  int count = 0;
-};
+  int64_t now = 0, most = 0;
+  for (int64_t bytes : change)
+    most = std::max(most, now += bytes);
+  return most;
+}
 
 //===--------------------------------------------------------------------------------------------------------===//
 // Computing again
@@ -307,7 +241,9 @@ Outcome attempt(func::FuncOp function, const llvm::DenseSet<Value> &dropped) {
     mapped.insert(mapping.lookup(value));
   Recomputation recomputation(*copy, mapped);
   recomputation.run();
-  return {LivePeak(*copy).bytes(), recomputation.cost(), recomputation.forMainResults()};
+  FailureOr<int64_t> peak = livePeak(*copy);
+  assert(succeeded(peak) && "computing again overwrites nothing");
+  return {*peak, recomputation.cost(), recomputation.forMainResults()};
 }
 
 struct Recompute : impl::RecomputeBase<Recompute> {
@@ -317,7 +253,10 @@ struct Recompute : impl::RecomputeBase<Recompute> {
     func::FuncOp function = getOperation();
     if (!function.getBody().hasOneBlock() || !backwardOf(function))
       return markAllAnalysesPreserved();
-    llvm::DenseSet<Value> dropped = choose(function);
+    FailureOr<int64_t> peak = livePeak(function);
+    if (failed(peak))
+      return signalPassFailure();
+    llvm::DenseSet<Value> dropped = choose(function, *peak);
     Recomputation recomputation(function, dropped);
     recomputation.run();
     values += dropped.size();
@@ -326,14 +265,14 @@ struct Recompute : impl::RecomputeBase<Recompute> {
 
 private:
   // Greedily, the fewest operations a byte first: drops a value if that lowers the peak.
-  llvm::DenseSet<Value> choose(func::FuncOp function) {
+  llvm::DenseSet<Value> choose(func::FuncOp function, int64_t peak) {
     llvm::DenseSet<Value> dropped;
     std::vector<std::pair<double, Value>> candidates;
     for (Value value : Recomputation(function, dropped).keptValues())
       candidates.emplace_back(static_cast<double>(attempt(function, {value}).cost.flops) / bytesOf(value), value);
     llvm::stable_sort(candidates, llvm::less_first());
 
-    Outcome best{LivePeak(function).bytes(), {}};
+    Outcome best{peak, {}};
     for (auto [intensity, value] : candidates) {
       dropped.insert(value);
       Outcome outcome = attempt(function, dropped);

@@ -47,7 +47,7 @@
 // LAST-LABEL:  .visible .entry linear_2048x512_bf16(
 // LAST-COUNT-2: barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.acquire.aligned
 // LAST-NOT:    barrier.cluster
-// LAST-LABEL:  .visible .entry linear_2048x512_bf16_pack(
+// LAST-LABEL:  .visible .entry pack_blocks_bf16_2048x512(
 func.func @linear(%x: !xfc.rows<source, 512xf32>, %w: tensor<2048x512xf32>, %b: tensor<2048xf32>) -> !xfc.rows<source, 2048xf32> {
   %0 = xfc.linear %x, %w bias %b in bf16 : (!xfc.rows<source, 512xf32>, tensor<2048x512xf32>, tensor<2048xf32>) -> !xfc.rows<source, 2048xf32>
   return %0 : !xfc.rows<source, 2048xf32>

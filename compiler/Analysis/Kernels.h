@@ -13,7 +13,7 @@ std::string kernelKey(mlir::Operation *op);
 // A readable name, not unique: linear_512x2048_relu.
 std::string kernelName(mlir::Operation *op);
 // Whether the op is of a decoding step, where each row of the target is a sequence of its own: of a program that has a
-// cache.
+// cache, or of a kernel that says so.
 bool isDecodingStep(mlir::Operation *op);
 // The dropout ids a launch passes, in order.
 std::vector<int64_t> dropoutIds(mlir::Operation *op);

@@ -1,6 +1,6 @@
 // Kernel identity, names and costs, from the op alone.
 #include "Kernels.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "Plan/PlanDialect.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -114,7 +114,9 @@ std::string kernelName(Operation *op) {
 }
 
 bool isDecodingStep(Operation *op) {
-  return llvm::any_of(op->getParentOfType<func::FuncOp>().getArgumentTypes(), [](Type type) {
+  if (auto kernel = op->getParentOfType<KernelOp>())
+    return kernel.getDecoding();
+  return llvm::any_of(op->getParentOfType<FunctionOpInterface>().getArgumentTypes(), [](Type type) {
     auto rows = dyn_cast<RowsType>(type);
     return rows && rows.getSet() == RowSet::cache;
   });

@@ -1,0 +1,219 @@
+// Which values of a program share memory, and for how long.
+#include "BufferAssignment.h"
+#include "Analysis/Kernels.h"
+#include "ParameterLayout.h"
+
+using namespace mlir;
+
+namespace xfc {
+
+bool isView(Operation *op) { return isa<SplitOp, JoinOp, ConcatOp, SliceOp, SinusoidOp>(op); }
+
+InPlace inPlaceOf(OpResult result) {
+  auto kernel = dyn_cast<KernelOpInterface>(result.getOwner());
+  if (!kernel)
+    return {};
+  if (auto adam = dyn_cast<AdamOp>(result.getOwner())) {
+    const unsigned n = adam.getParameters().size(), i = result.getResultNumber();
+    const OperandRange groups[] = {adam.getParameters(), adam.getMoments1(), adam.getMoments2()};
+    return {groups[i / n].getBeginOperandIndex() + i % n};
+  }
+  return {kernel.getInPlaceOperand(result.getResultNumber()), isa<CacheWriteOp>(result.getOwner())};
+}
+
+static int64_t featuresOf(Type type) {
+  auto rows = dyn_cast<RowsType>(type);
+  return rows ? rows.getFeatures() : 0;
+}
+
+// Bytes of an element of rows or of a tensor.
+static int64_t elementBytes(Type type) {
+  auto rows = dyn_cast<RowsType>(type);
+  Type element = rows ? rows.getElementType() : cast<RankedTensorType>(type).getElementType();
+  return element.getIntOrFloatBitWidth() / 8;
+}
+
+BufferAssignment::BufferAssignment(Block &program) : program(program) {
+  for (Operation &op : program)
+    if (!isView(&op))
+      stepOf[&op] = op.hasTrait<OpTrait::IsTerminator>() ? count : count++;
+}
+
+BufferAssignment::Memory BufferAssignment::memoryOf(const Place &place) {
+  return {place.kind, place.index, place.kind == Place::Kind::Arena ? 0 : place.offset};
+}
+
+void BufferAssignment::settle(Value value, const Home &home) {
+  homes[value] = home;
+  if (home.place.kind != Place::Kind::None)
+    tenants[memoryOf(home.place)].push_back(value);
+}
+
+void BufferAssignment::bind(Value value, const Home &home) { settle(value, home); }
+
+LogicalResult BufferAssignment::write(Value value, const Home &home) {
+  auto [known, isNew] = homes.try_emplace(value, home);
+  if (isNew)
+    return success();
+  const Place &place = known->second.place;
+  if (place.kind == home.place.kind && place.index == home.place.index && place.offset == home.place.offset)
+    return success();
+  return emitError(value.getLoc()) << "this value is to be written to two places";
+}
+
+Place BufferAssignment::workspaceOf(Operation *step) const {
+  auto found = workspaces.find(step);
+  return found == workspaces.end() ? Place() : Place{Place::Kind::Arena, found->second, 0};
+}
+
+// The last step that reads the value, through views of it; -1 if none does.
+int32_t BufferAssignment::lastUse(Value value) const {
+  int32_t last = -1;
+  for (Operation *user : value.getUsers()) {
+    if (isView(user)) {
+      for (Value view : user->getResults())
+        last = std::max(last, lastUse(view));
+    } else {
+      last = std::max(last, stepOf.lookup(user));
+    }
+  }
+  return last;
+}
+
+Home BufferAssignment::allocate(Value value, int32_t step) {
+  Home home{{Place::Kind::Arena, static_cast<int64_t>(all.size()), 0}, featuresOf(value.getType())};
+  all.push_back({sizeOf(value.getType()), step, std::max(step, lastUse(value))});
+  settle(value, home);
+  return home;
+}
+
+void BufferAssignment::extend(const Home &home, int32_t step) {
+  if (home.place.kind != Place::Kind::Arena)
+    return;
+  Buffer &buffer = all[home.place.index];
+  buffer.first = std::min(buffer.first, step);
+  buffer.last = std::max(buffer.last, step);
+}
+
+// A result takes the place of what was there before; the step itself may read that as the operand it is computed in
+// place of.
+LogicalResult BufferAssignment::overwrite(OpResult result, const Home &home) {
+  Operation *op = result.getOwner();
+  const int32_t step = stepOf.lookup(op);
+  const InPlace own = inPlace(result);
+  const bool takesOver =
+      own.operand >= 0 && memoryOf(this->home(op->getOperand(own.operand)).place) == memoryOf(home.place);
+  for (Value tenant : tenants[memoryOf(home.place)]) {
+    const int32_t last = lastUse(tenant);
+    if (last < step || (last == step && takesOver))
+      continue;
+    InFlightDiagnostic error = op->emitOpError() << "result " << result.getResultNumber() << " overwrites ";
+    if (NamedArgument argument = argumentOf(tenant); !argument.name.empty())
+      error << "'" << argument.name << "'";
+    else
+      error << "a value";
+    error << ", which is still read";
+    for (Operation &reader : program)
+      if (!isView(&reader) && stepOf.lookup(&reader) == last)
+        error.attachNote(reader.getLoc()) << "by " << reader.getName();
+    return error;
+  }
+  settle(result, home);
+  return success();
+}
+
+// Whether the result may take over the buffer of `operand`: all of it, and nobody reads it later.
+bool BufferAssignment::isFree(Operation *step, OpResult result, Value operand) const {
+  const Home home = this->home(operand);
+  auto shared = tenants.find(memoryOf(home.place));
+  return home.place.kind == Place::Kind::Arena && home.place.offset == 0 && operand.getType() == result.getType() &&
+         home.stride == featuresOf(result.getType()) &&
+         llvm::all_of(shared->second, [&](Value tenant) { return lastUse(tenant) <= stepOf.lookup(step); });
+}
+
+LogicalResult BufferAssignment::placeResult(OpResult result, int32_t step) {
+  if (result.use_empty())
+    return success();
+  if (auto known = homes.find(result); known != homes.end())
+    return overwrite(result, Home(known->second));
+  Operation *op = result.getOwner();
+  const InPlace own = inPlace(result);
+  // A part of a join is written into its place there.
+  JoinOp join;
+  for (Operation *user : result.getUsers())
+    if (auto candidate = dyn_cast<JoinOp>(user))
+      join = candidate;
+  if (own.operand >= 0) {
+    Value operand = op->getOperand(own.operand);
+    if (own.always || (!join && isFree(op, result, operand))) {
+      const Home home = this->home(operand);
+      extend(home, lastUse(result));
+      return overwrite(result, home);
+    }
+  }
+  if (!join) {
+    allocate(result, step);
+    return success();
+  }
+  auto known = homes.find(join.getResult());
+  Home whole = known != homes.end() ? Home(known->second) : allocate(join.getResult(), step);
+  extend(whole, step);
+  extend(whole, lastUse(result));
+  for (Value part : join.getParts()) {
+    if (part == result)
+      break;
+    whole.place.offset += featuresOf(part.getType()) * elementBytes(part.getType());
+  }
+  settle(result, whole);
+  return success();
+}
+
+LogicalResult BufferAssignment::placeView(Operation *op) {
+  if (auto concat = dyn_cast<ConcatOp>(op)) {
+    homes[concat.getResult()] = home(concat.getParts().front());
+  } else if (auto slice = dyn_cast<SliceOp>(op)) {
+    Home home = this->home(slice.getX());
+    const int64_t row = slice.getType().getNumElements() / slice.getType().getDimSize(0);
+    home.place.offset += static_cast<int64_t>(slice.getOffset()) * row * elementBytes(slice.getType());
+    homes[slice.getResult()] = home;
+  } else if (auto split = dyn_cast<SplitOp>(op)) {
+    Home home = this->home(split.getX());
+    for (Value part : split.getResults()) {
+      homes[part] = home;
+      home.place.offset += featuresOf(part.getType()) * elementBytes(part.getType());
+    }
+  } else if (auto join = dyn_cast<JoinOp>(op)) {
+    const Home whole = home(join.getResult());
+    int64_t offset = whole.place.offset;
+    for (auto [i, part] : llvm::enumerate(join.getParts())) {
+      const Place place = home(part).place;
+      if (whole.place.kind == Place::Kind::None || memoryOf(place) != memoryOf(whole.place) || place.offset != offset)
+        return join.emitOpError("part ") << i << " does not lie in the whole";
+      offset += featuresOf(part.getType()) * elementBytes(part.getType());
+    }
+  }
+  return success();
+}
+
+LogicalResult BufferAssignment::run() {
+  for (Operation &op : program) {
+    if (op.hasTrait<OpTrait::IsTerminator>())
+      continue;
+    if (isView(&op)) {
+      if (failed(placeView(&op)))
+        return failure();
+      continue;
+    }
+    const int32_t step = stepOf.lookup(&op);
+    for (OpResult result : op.getResults())
+      if (failed(placeResult(result, step)))
+        return failure();
+    if (std::optional<Size> size = workspace ? workspace(&op) : std::nullopt) {
+      workspaces[&op] = static_cast<int64_t>(all.size());
+      all.push_back({*size, step, step});
+    }
+  }
+  return success();
+}
+
+} // namespace xfc

@@ -1,0 +1,74 @@
+// Where each parameter begins in the block of parameters.
+#include "ParameterLayout.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace xfc {
+
+NamedArgument argumentOf(Value value) {
+  auto argument = dyn_cast_if_present<BlockArgument>(value);
+  auto function = argument ? dyn_cast<FunctionOpInterface>(argument.getOwner()->getParentOp()) : FunctionOpInterface();
+  if (!function)
+    return {};
+  auto text = [&](StringRef attribute) {
+    auto found = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attribute);
+    return found ? found.getValue() : StringRef();
+  };
+  return {text(attr::name), text(attr::role)};
+}
+
+FailureOr<ParameterLayout> ParameterLayout::of(ModuleOp module, std::vector<Parameter> parameters,
+                                               int64_t elementBytes) {
+  // The groups by their first member, and who is a later member of one.
+  llvm::StringMap<std::vector<StringRef>> groups;
+  llvm::StringSet<> later;
+  WalkResult walked = module.walk([&](ConcatOp concat) -> WalkResult {
+    std::vector<StringRef> members;
+    for (Value part : concat.getParts()) {
+      NamedArgument argument = argumentOf(part);
+      if (argument.role != attr::parameter)
+        return concat.emitOpError("only parameters can be concatenated, found ") << part;
+      members.push_back(argument.name);
+    }
+    auto [known, isNew] = groups.try_emplace(members.front(), members);
+    if (!isNew && known->second != members)
+      return concat.emitOpError() << "'" << members.front() << "' begins two different groups of parameters";
+    for (StringRef member : ArrayRef(members).drop_front())
+      if (!later.insert(member).second && isNew)
+        return concat.emitOpError() << "'" << member << "' belongs to two groups of parameters";
+    return WalkResult::advance();
+  });
+  if (walked.wasInterrupted())
+    return failure();
+
+  llvm::StringMap<const Parameter *> byName;
+  for (const Parameter &parameter : parameters)
+    byName[parameter.name] = &parameter;
+  const int64_t line = alignment / elementBytes;
+  ParameterLayout layout;
+  int64_t &next = layout.blockElements;
+  for (const Parameter &parameter : parameters) {
+    if (later.contains(parameter.name))
+      continue;
+    auto group = groups.find(parameter.name);
+    for (StringRef member : group != groups.end() ? group->second : std::vector<StringRef>{parameter.name}) {
+      const Parameter *known = byName.lookup(member);
+      if (!known)
+        return module.emitError() << "'" << member << "' is concatenated to '" << parameter.name
+                                  << "', but is no parameter of the model";
+      layout.placed.push_back({known->name, known->elements, next});
+      next += known->elements;
+    }
+    next = llvm::alignTo(next, line);
+  }
+  // A member of a group whose first member is missing, or a group within itself, would have no place.
+  if (layout.placed.size() != parameters.size())
+    return module.emitError() << "the groups of parameters that are concatenated do not cover them: "
+                              << layout.placed.size() << " of " << parameters.size() << " have a place";
+  return layout;
+}
+
+} // namespace xfc

@@ -1,0 +1,419 @@
+// The plan dialect: syntax and verification.
+#include "PlanDialect.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/Interfaces/FunctionImplementation.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace xfc;
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Sizes, places, partitions
+//===--------------------------------------------------------------------------------------------------------===//
+
+namespace {
+
+// The terms of a size in the order they are stored, each with its number and unit as text prints them.
+void eachTerm(Size &size, llvm::function_ref<void(int64_t &, StringRef unit, StringRef of, int64_t structure)> visit) {
+  visit(size.constant, "", "", -1);
+  for (int set = 0; set < XFC_ROW_SETS; ++set) {
+    const StringRef name = stringifyRowSet(static_cast<RowSet>(set));
+    visit(size.rows[set], name, "", -1);
+    visit(size.sequences[set], name, "sequences", -1);
+    visit(size.chunks[set], name, "chunks", -1);
+  }
+  for (int structure = 0; structure < XFC_KEY_STRUCTURES; ++structure)
+    visit(size.pairs[structure], "pairs", "", structure);
+}
+
+ParseResult parseSize(AsmParser &parser, Size &size) {
+  do {
+    int64_t coefficient = 0, structure = -1;
+    StringRef unit, of;
+    SMLoc where = parser.getCurrentLocation();
+    if (parser.parseInteger(coefficient))
+      return failure();
+    if (succeeded(parser.parseOptionalKeyword(&unit, {"source", "target", "cache", "pairs"}))) {
+      if (unit != "pairs")
+        (void)parser.parseOptionalKeyword(&of, {"sequences", "chunks"});
+      else if (parser.parseInteger(structure))
+        return failure();
+    }
+    bool known = false;
+    eachTerm(size, [&](int64_t &term, StringRef termUnit, StringRef termOf, int64_t termStructure) {
+      if (unit == termUnit && of == termOf && structure == termStructure) {
+        term += coefficient;
+        known = true;
+      }
+    });
+    if (!known)
+      return parser.emitError(where, "there are ") << int(XFC_KEY_STRUCTURES) << " key structures, found " << structure;
+  } while (succeeded(parser.parseOptionalPlus()));
+  return success();
+}
+
+void printSize(AsmPrinter &printer, Size size) {
+  bool first = true;
+  eachTerm(size, [&](int64_t &term, StringRef unit, StringRef of, int64_t structure) {
+    if (!term)
+      return;
+    printer << (first ? "" : " + ") << term;
+    for (StringRef word : {unit, of})
+      if (!word.empty())
+        printer << " " << word;
+    if (structure >= 0)
+      printer << " " << structure;
+    first = false;
+  });
+  if (first)
+    printer << "0";
+}
+
+// By number of the kind; those before `numbered` are blocks, and the rest carries an index.
+constexpr StringLiteral placeNames[] = {"arena",  "parameters", "gradients", "moments1", "moments2",
+                                        "packed", "table",      "argument",  "none"};
+bool isNumbered(Place::Kind kind) {
+  using Kind = Place::Kind;
+  return kind == Kind::Arena || kind == Kind::Packed || kind == Kind::Table || kind == Kind::Argument;
+}
+
+ParseResult parsePlace(AsmParser &parser, PlaceAttr &place) {
+  StringRef name;
+  int64_t index = 0, offset = 0, stride = 0;
+  SMLoc where = parser.getCurrentLocation();
+  if (parser.parseKeyword(&name))
+    return failure();
+  const auto *known = llvm::find(placeNames, name);
+  if (known == std::end(placeNames))
+    return parser.emitError(where, "expected one of ") << llvm::join(ArrayRef(placeNames), ", ") << ", found " << name;
+  const auto kind = static_cast<Place::Kind>(known - std::begin(placeNames));
+  if ((isNumbered(kind) && parser.parseInteger(index)) ||
+      (succeeded(parser.parseOptionalPlus()) && parser.parseInteger(offset)) ||
+      (succeeded(parser.parseOptionalKeyword("by")) && parser.parseInteger(stride)))
+    return failure();
+  place = parser.getChecked<PlaceAttr>(where, parser.getContext(), kind, index, offset, stride);
+  return success(place != nullptr);
+}
+
+void printPlace(AsmPrinter &printer, PlaceAttr place) {
+  printer << placeNames[static_cast<int>(place.getKind())];
+  if (isNumbered(place.getKind()))
+    printer << " " << place.getIndex();
+  if (place.getOffset())
+    printer << " + " << place.getOffset();
+  if (place.getStride())
+    printer << " by " << place.getStride();
+}
+
+constexpr StringLiteral unitNames[] = {"one", "rows", "key_rows", "sequences", "elements"};
+
+} // namespace
+
+SizeAttr SizeAttr::get(MLIRContext *context, const Size &size) {
+  llvm::SmallVector<int64_t> terms;
+  Size copy = size;
+  eachTerm(copy, [&](int64_t &term, StringRef, StringRef, int64_t) { terms.push_back(term); });
+  return get(context, terms);
+}
+
+Size SizeAttr::getSize() const {
+  Size size;
+  const int64_t *next = getTerms().begin();
+  eachTerm(size, [&](int64_t &term, StringRef, StringRef, int64_t) { term = *next++; });
+  return size;
+}
+
+LogicalResult SizeAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError, ArrayRef<int64_t> terms) {
+  for (int64_t term : terms)
+    if (term < 0)
+      return emitError() << "a size has no negative terms, found " << term;
+  return success();
+}
+
+Attribute SizeAttr::parse(AsmParser &parser, Type) {
+  Size size;
+  SMLoc where = parser.getCurrentLocation();
+  if (parser.parseLess() || parseSize(parser, size) || parser.parseGreater())
+    return {};
+  SizeAttr attribute = get(parser.getContext(), size);
+  auto emitError = [&] { return parser.emitError(where); };
+  return failed(verify(emitError, attribute.getTerms())) ? SizeAttr() : attribute;
+}
+
+void SizeAttr::print(AsmPrinter &printer) const {
+  printer << "<";
+  printSize(printer, getSize());
+  printer << ">";
+}
+
+PlaceAttr PlaceAttr::get(MLIRContext *context, const Place &place, int64_t stride) {
+  return get(context, place.kind, place.index, place.offset, stride);
+}
+
+LogicalResult PlaceAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError, Place::Kind, int64_t index,
+                                int64_t offset, int64_t stride) {
+  if (index < 0 || offset < 0 || stride < 0)
+    return emitError() << "a place has no negative index, offset or stride, found " << index << ", " << offset << ", "
+                       << stride;
+  return success();
+}
+
+Attribute PlaceAttr::parse(AsmParser &parser, Type) {
+  PlaceAttr place;
+  if (parser.parseLess() || parsePlace(parser, place) || parser.parseGreater())
+    return {};
+  return place;
+}
+
+void PlaceAttr::print(AsmPrinter &printer) const {
+  printer << "<";
+  printPlace(printer, *this);
+  printer << ">";
+}
+
+PartitionAttr PartitionAttr::get(MLIRContext *context, const Partition &partition) {
+  return get(context, partition.unit, partition.per, partition.times);
+}
+
+LogicalResult PartitionAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError, Partition::Unit, int64_t per,
+                                    int64_t times) {
+  if (per < 1 || times < 1)
+    return emitError() << "chunks are made of at least one unit, at least once, found per " << per << " times "
+                       << times;
+  return success();
+}
+
+Attribute PartitionAttr::parse(AsmParser &parser, Type) {
+  StringRef name;
+  int64_t per = 0, times = 0;
+  if (parser.parseLess())
+    return {};
+  SMLoc where = parser.getCurrentLocation();
+  if (parser.parseKeyword(&name) || parser.parseKeyword("per") || parser.parseInteger(per) ||
+      parser.parseKeyword("times") || parser.parseInteger(times) || parser.parseGreater())
+    return {};
+  const auto *unit = llvm::find(unitNames, name);
+  if (unit == std::end(unitNames))
+    return parser.emitError(where, "expected one of ") << llvm::join(ArrayRef(unitNames), ", ") << ", found " << name,
+           Attribute();
+  return parser.getChecked<PartitionAttr>(where, parser.getContext(),
+                                          static_cast<Partition::Unit>(unit - std::begin(unitNames)), per, times);
+}
+
+void PartitionAttr::print(AsmPrinter &printer) const {
+  printer << "<" << unitNames[static_cast<int>(getUnit())] << " per " << getPer() << " times " << getTimes() << ">";
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Directives: the sets of a launch, and places
+//===--------------------------------------------------------------------------------------------------------===//
+
+static ParseResult parseSet(OpAsmParser &parser, IntegerAttr &set) {
+  StringRef name;
+  SMLoc where = parser.getCurrentLocation();
+  if (parser.parseKeyword(&name))
+    return failure();
+  std::optional<RowSet> known = symbolizeRowSet(name);
+  if (!known)
+    return parser.emitError(where, "expected a set of rows: source, target or cache, found ") << name;
+  set = parser.getBuilder().getI64IntegerAttr(static_cast<int64_t>(*known));
+  return success();
+}
+
+static ParseResult parseSets(OpAsmParser &parser, IntegerAttr &set, IntegerAttr &keySet, IntegerAttr &keys) {
+  int64_t structure = -1;
+  if (parser.parseKeyword("over") || parseSet(parser, set))
+    return failure();
+  keySet = set;
+  if (succeeded(parser.parseOptionalKeyword("keys"))) {
+    if (parseSet(parser, keySet))
+      return failure();
+    if (OptionalParseResult result = parser.parseOptionalInteger(structure); result.has_value() && failed(*result))
+      return failure();
+  }
+  keys = parser.getBuilder().getI64IntegerAttr(structure);
+  return success();
+}
+
+static void printSets(OpAsmPrinter &printer, LaunchOp, IntegerAttr set, IntegerAttr keySet, IntegerAttr keys) {
+  auto name = [](IntegerAttr set) { return stringifyRowSet(static_cast<RowSet>(set.getInt())); };
+  printer << "over " << name(set);
+  if (set != keySet || keys.getInt() >= 0)
+    printer << " keys " << name(keySet);
+  if (keys.getInt() >= 0)
+    printer << " " << keys.getInt();
+}
+
+static ParseResult parsePlaces(OpAsmParser &parser, ArrayAttr &places) {
+  SmallVector<Attribute> list;
+  auto one = [&] {
+    PlaceAttr place;
+    if (parsePlace(parser, place))
+      return failure();
+    list.push_back(place);
+    return success();
+  };
+  if (parser.parseCommaSeparatedList(OpAsmParser::Delimiter::Square, one))
+    return failure();
+  places = parser.getBuilder().getArrayAttr(list);
+  return success();
+}
+
+static void printPlaces(OpAsmPrinter &printer, Operation *, ArrayAttr places) {
+  printer << "[";
+  llvm::interleaveComma(places.getAsRange<PlaceAttr>(), printer, [&](PlaceAttr place) { printPlace(printer, place); });
+  printer << "]";
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// The module
+//===--------------------------------------------------------------------------------------------------------===//
+
+LogicalResult OffsetOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto block = getOperation()->getParentOfType<ParametersOp>();
+  // The block is no symbol table; the module around it is.
+  auto parameter = symbols.lookupNearestSymbolFrom<ParameterOp>(block, getNameAttr());
+  if (!parameter)
+    return emitOpError("the model has no parameter ") << getNameAttr();
+  const auto offset = static_cast<int64_t>(getOffset()), elements = static_cast<int64_t>(block.getElements()),
+             own = cast<RankedTensorType>(parameter.getType()).getNumElements();
+  if (offset < 0 || own > elements - offset)
+    return emitOpError() << getNameAttr() << " has " << own << " elements from " << offset << " on, the block has "
+                         << elements;
+  return success();
+}
+
+void KernelOp::build(OpBuilder &builder, OperationState &state, StringRef name) {
+  state.getOrAddProperties<Properties>().setSymName(builder.getStringAttr(name));
+  state.addRegion();
+}
+
+LogicalResult KernelOp::verifyRegions() {
+  if (getBody().empty())
+    return success();
+  Block &block = getBody().front();
+  if (block.getOperations().size() != 2 || !isa<ReturnOp>(block.back()))
+    return emitOpError("holds one op and plan.return");
+  if (getPacking() && getPacking()->size() != block.getNumArguments())
+    return emitOpError("has ") << block.getNumArguments() << " operands, and `packing` of " << getPacking()->size();
+  return success();
+}
+
+FlatSymbolRefAttr KernelOp::getPackingOf(unsigned operand) {
+  return getPacking() ? dyn_cast<FlatSymbolRefAttr>((*getPacking())[operand]) : FlatSymbolRefAttr();
+}
+
+LogicalResult PackedWeightOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (!symbols.lookupNearestSymbolFrom<PackKernelOp>(*this, getKernelAttr()))
+    return emitOpError("there is no plan.pack_kernel ") << getKernelAttr();
+  return success();
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Programs
+//===--------------------------------------------------------------------------------------------------------===//
+
+void ProgramOp::build(OpBuilder &builder, OperationState &state, FunctionOpInterface function) {
+  Properties &properties = state.getOrAddProperties<Properties>();
+  properties.setSymName(function.getNameAttr());
+  properties.setFunctionType(TypeAttr::get(function.getFunctionType()));
+  properties.setArgAttrs(function.getArgAttrsAttr());
+  properties.setResAttrs(function.getResAttrsAttr());
+  state.addRegion()->takeBody(function.getFunctionBody());
+}
+
+ParseResult ProgramOp::parse(OpAsmParser &parser, OperationState &result) {
+  auto type = [](Builder &builder, ArrayRef<Type> arguments, ArrayRef<Type> results,
+                 function_interface_impl::VariadicFlag,
+                 std::string &) { return builder.getFunctionType(arguments, results); };
+  return function_interface_impl::parseFunctionOp(parser, result, /*allowVariadic=*/false,
+                                                  getFunctionTypeAttrName(result.name), type,
+                                                  getArgAttrsAttrName(result.name), getResAttrsAttrName(result.name));
+}
+
+void ProgramOp::print(OpAsmPrinter &printer) {
+  function_interface_impl::printFunctionOp(printer, *this, /*isVariadic=*/false, getFunctionTypeAttrName(),
+                                           getArgAttrsAttrName(), getResAttrsAttrName());
+}
+
+// Numbered memory is there, and buffers come first, numbered in their order.
+LogicalResult ProgramOp::verifyRegions() {
+  Block &block = getBody().front();
+  auto buffers = getOps<BufferOp>();
+  const int64_t count = std::distance(buffers.begin(), buffers.end());
+  for (auto [i, op] : llvm::enumerate(block))
+    if (auto buffer = dyn_cast<BufferOp>(op); buffer && buffer.getIndex() != i)
+      return buffer.emitOpError("should be number ") << i << ", before all launches";
+  auto verify = [&](Operation *op, std::optional<ArrayAttr> places, size_t least) -> LogicalResult {
+    if (!places)
+      return success();
+    if (places->size() < least)
+      return op->emitOpError("has ") << places->size() << " places, expected at least " << least;
+    for (auto place : places->getAsRange<PlaceAttr>())
+      if (place.getKind() == Place::Kind::Arena && place.getIndex() >= count)
+        return op->emitOpError("lies in buffer ") << place.getIndex() << ", but there are " << count;
+    return success();
+  };
+  for (auto launch : getOps<LaunchOp>())
+    if (failed(verify(launch, launch.getPlaces(), launch->getNumOperands() + launch->getNumResults())))
+      return failure();
+  auto last = cast<ReturnOp>(block.back());
+  if (TypeRange(getResultTypes()) != last.getOperandTypes())
+    return last.emitOpError("does not return what the program says: ") << getFunctionType();
+  return verify(last, last.getPlaces(), last->getNumOperands());
+}
+
+LogicalResult BufferOp::verify() {
+  if (static_cast<int64_t>(getFirst()) < 0 || getLast() < getFirst())
+    return emitOpError("lives from launch ") << getFirst() << " to " << getLast();
+  return success();
+}
+
+LogicalResult LaunchOp::verify() {
+  if (static_cast<int64_t>(getKeys()) < -1 || static_cast<int64_t>(getKeys()) >= XFC_KEY_STRUCTURES)
+    return emitOpError("there are ") << int(XFC_KEY_STRUCTURES) << " key structures, found " << getKeys();
+  return success();
+}
+
+LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto kernel = symbols.lookupNearestSymbolFrom<KernelOp>(*this, getKernelAttr());
+  if (!kernel || !kernel.getOp())
+    return emitOpError("there is no plan.kernel ") << getKernelAttr() << " with a body";
+  Operation *op = kernel.getOp();
+  if (op->getNumOperands() != getNumOperands() || op->getNumResults() != getNumResults())
+    return emitOpError("has ") << getNumOperands() << " operands and " << getNumResults() << " results, the kernel has "
+                               << op->getNumOperands() << " and " << op->getNumResults();
+  for (auto [result, own] : llvm::zip_equal(op->getResults(), getResults()))
+    if (result.use_empty() && !own.use_empty())
+      return emitOpError("reads result ") << result.getResultNumber() << ", which the kernel does not write";
+  return success();
+}
+
+LogicalResult ReturnOp::verify() {
+  if (getPlaces() && getPlaces()->size() != getNumOperands())
+    return emitOpError("has ") << getPlaces()->size() << " places for " << getNumOperands() << " values";
+  return success();
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// The dialect
+//===--------------------------------------------------------------------------------------------------------===//
+
+#include "PlanDialect.cpp.inc"
+#define GET_ATTRDEF_CLASSES
+#include "PlanAttributes.cpp.inc"
+#define GET_OP_CLASSES
+#include "PlanOps.cpp.inc"
+
+void PlanDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "PlanAttributes.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "PlanOps.cpp.inc"
+      >();
+}

@@ -1,0 +1,218 @@
+// The plan dialect: a compiled model as the runtime will run it, before it is serialized (runtime/plan/Plan.h).
+#ifndef XFC_PLAN_OPS_TD
+#define XFC_PLAN_OPS_TD
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/OpBase.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/FunctionInterfaces.td"
+
+def Plan_Dialect : Dialect {
+  let name = "plan";
+  let cppNamespace = "::xfc";
+  let summary = "Kernels, launches, and the memory they work on";
+  let description = [{
+    Scheduling turns a module of xfc functions into a plan, pass by pass (Schedule/Passes.td). Programs keep their
+    values, so the flow of data stays visible: a launch has the types of the op it runs, and `at` says where each of its
+    operands and results lies. Views (xfc.split, xfc.join, xfc.concat, xfc.slice, xfc.sinusoid) are no launches; they
+    say how values share memory.
+  }];
+  let useDefaultAttributePrinterParser = 1;
+}
+
+class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<Plan_Dialect, mnemonic, traits>;
+class Plan_Attr<string name, string attrMnemonic> : AttrDef<Plan_Dialect, name> {
+  let mnemonic = attrMnemonic;
+  let hasCustomAssemblyFormat = 1;
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Attributes
+//===--------------------------------------------------------------------------------------------------------===//
+
+def Plan_SizeAttr : Plan_Attr<"Size", "size"> {
+  let summary = "a size that is known when the batch is";
+  let description = [{
+    A sum of counts with their coefficients: `#plan.size<64 + 2048 source + 8 target sequences + 512 target chunks + 8 pairs 6>`.
+    `source` counts rows, `chunks` those of 2048 rows where there are more than one, `pairs` the pairs of a key structure.
+  }];
+  let parameters = (ins ArrayRefParameter<"int64_t">:$terms);
+  let builders = [AttrBuilder<(ins "const ::xfc::Size &":$size)>];
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{ ::xfc::Size getSize() const; }];
+}
+
+def Plan_PlaceAttr : Plan_Attr<"Place", "place"> {
+  let summary = "where an operand or a result lies";
+  let description = [{
+    `#plan.place<arena 3 + 64 by 512>`: 64 bytes into buffer 3 of the program, 512 elements from row to row. The other kinds
+    are `parameters`, `gradients`, `moments1` and `moments2` (blocks of one layout), `packed 2`, `table 0`, `argument 1`, and
+    `none`, of an operand the op does not have or a result that nothing reads.
+  }];
+  let parameters = (ins "::xfc::Place::Kind":$kind, "int64_t":$index, "int64_t":$offset, "int64_t":$stride);
+  let builders = [AttrBuilder<(ins "const ::xfc::Place &":$place, "int64_t":$stride)>];
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{ ::xfc::Place getPlace() const { return {getKind(), getIndex(), getOffset()}; } }];
+}
+def Plan_Places : TypedArrayAttrBase<Plan_PlaceAttr, "places">;
+
+def Plan_PartitionAttr : Plan_Attr<"Partition", "partition"> {
+  let summary = "how a kernel's work is cut into chunks";
+  let description = [{
+    `#plan.partition<rows per 32 times 4>`: ceil(rows / 32) x 4 chunks. Units are `one`, `rows`, `key_rows`, `sequences` and
+    `elements`.
+  }];
+  let parameters = (ins "::xfc::Partition::Unit":$unit, "int64_t":$per, "int64_t":$times);
+  let builders = [AttrBuilder<(ins "const ::xfc::Partition &":$partition)>];
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{ ::xfc::Partition getPartition() const { return {getUnit(), getPer(), getTimes()}; } }];
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// The module: parameters, kernels, packed weights, tables
+//===--------------------------------------------------------------------------------------------------------===//
+
+def Plan_ParametersOp : Plan_Op<"parameters", [NoTerminator, SingleBlock]> {
+  let summary = "the block of parameters: its elements, their type, and in their order the parameters in it";
+  let description = [{
+    Gradients and moments have blocks of the same layout. Parameters that some program reads as one (xfc.concat) lie behind
+    each other without gaps; everything else starts on a cache line.
+
+    ```mlir
+    plan.parameters 1040 x f32 {
+      plan.parameter @encoder.embed.weight at 0
+      plan.parameter @encoder.norm.weight at 1024
+    }
+    ```
+  }];
+  let arguments = (ins I64Attr:$elements, TypeAttr:$type);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$elements `x` $type $body attr-dict";
+}
+
+def Plan_OffsetOp : Plan_Op<"parameter", [HasParent<"ParametersOp">, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "an xfc.parameter lies in the block from element `offset` on";
+  let arguments = (ins FlatSymbolRefAttr:$name, I64Attr:$offset);
+  let assemblyFormat = "$name `at` $offset attr-dict";
+}
+
+def Plan_KernelOp : Plan_Op<"kernel", [Symbol, IsolatedFromAbove]> {
+  let summary = "code that launches share";
+  let description = [{
+    The body holds the one op the kernel computes, between arguments of its operands' types and the results that are read.
+    Code generation adds how the work is cut, bytes of `scratch` for each thread (on a GPU, for each block, which has
+    `threads`), and the kernels that go with it, which have no body of their own: `small` takes its place in batches of at
+    most `small_rows` rows; `reduction` adds up what it leaves in `chunk_bytes` for each chunk of a larger batch; `packing`
+    names for each operand the kernel that packs it, or is unit.
+    `decoding`: the op is of a decoding step, where each row of the target is a sequence of its own.
+
+    ```mlir
+    plan.kernel @linear_512x2048 attributes {partition = #plan.partition<rows per 32 times 1>, packing = [unit, @pack_transposed_512x2048]} {
+    ^bb0(%x: !xfc.rows<source, 2048xf32>, %w: tensor<512x2048xf32>):
+      %y = xfc.linear %x, %w : (!xfc.rows<source, 2048xf32>, tensor<512x2048xf32>) -> !xfc.rows<source, 512xf32>
+      plan.return %y : !xfc.rows<source, 512xf32>
+    }
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, UnitAttr:$decoding, OptionalAttr<Plan_PartitionAttr>:$partition,
+                       DefaultValuedAttr<I64Attr, "0">:$scratch, DefaultValuedAttr<I64Attr, "0">:$threads,
+                       OptionalAttr<FlatSymbolRefAttr>:$small, DefaultValuedAttr<I64Attr, "0">:$small_rows,
+                       OptionalAttr<FlatSymbolRefAttr>:$reduction, DefaultValuedAttr<I64Attr, "0">:$chunk_bytes,
+                       OptionalAttr<ArrayAttr>:$packing);
+  let regions = (region MaxSizedRegion<1>:$body);
+  let assemblyFormat = "$sym_name attr-dict-with-keyword ($body^)?";
+  let hasRegionVerifier = 1;
+  let builders = [OpBuilder<(ins "::llvm::StringRef":$name)>];
+  let extraClassDeclaration = [{
+    // The op it computes; null for a kernel that goes with another.
+    ::mlir::Operation *getOp() { return getBody().empty() ? nullptr : &getBody().front().front(); }
+    // The kernel that packs an operand, or null.
+    ::mlir::FlatSymbolRefAttr getPackingOf(unsigned operand);
+  }];
+}
+
+def Plan_PackKernelOp : Plan_Op<"pack_kernel", [Symbol]> {
+  let summary = "the kernel that packs weights of a shape";
+  let description = [{
+    W^T (`transposed`) or W of `weight`'s shape, rounded to `compute` if there is one, in rows or in a target's `blocks`: `bytes`
+    of them, in `chunks`.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<AnyRankedTensor>:$weight, UnitAttr:$transposed, OptionalAttr<StrAttr>:$compute,
+                       UnitAttr:$blocks, I64Attr:$bytes, I64Attr:$chunks, DefaultValuedAttr<I64Attr, "0">:$scratch,
+                       DefaultValuedAttr<I64Attr, "0">:$threads);
+  let assemblyFormat = "$sym_name `of` $weight attr-dict";
+}
+
+def Plan_PackedWeightOp : Plan_Op<"packed_weight", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "the packed form of the parameters from byte `offset` on, made again whenever they change";
+  let arguments = (ins I64Attr:$index, FlatSymbolRefAttr:$kernel, I64Attr:$offset);
+  let assemblyFormat = "$index `=` $kernel `(` `parameters` `+` $offset `)` attr-dict";
+}
+
+def Plan_TableOp : Plan_Op<"table"> {
+  let summary = "a table of sinusoids (Table in runtime/plan/Plan.h has the equation)";
+  let arguments = (ins I64Attr:$index, I64Attr:$rows, I64Attr:$dim, F64Attr:$base, F64Attr:$exponent_multiplier, F64Attr:$cosine_offset,
+                       UnitAttr:$halves);
+  let assemblyFormat = "$index `=` $rows `x` $dim attr-dict";
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Programs
+//===--------------------------------------------------------------------------------------------------------===//
+
+def Plan_ProgramOp : Plan_Op<"program", [FunctionOpInterface, IsolatedFromAbove, SingleBlock]> {
+  let summary = "an entry point of the executable: buffers, then launches and views in the order they run";
+  let description = [{
+    Arguments and results carry the attributes they had as a function's. `row_by_row`: a thread may take rows of its own through
+    all the launches (Program in runtime/plan/Plan.h).
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<FunctionType>:$function_type, OptionalAttr<DictArrayAttr>:$arg_attrs,
+                       OptionalAttr<DictArrayAttr>:$res_attrs, UnitAttr:$row_by_row);
+  let regions = (region SizedRegion<1>:$body);
+  let hasCustomAssemblyFormat = 1;
+  let hasRegionVerifier = 1;
+  let skipDefaultBuilders = 1;
+  // Takes over all of a function, which is left without a body.
+  let builders = [OpBuilder<(ins "::mlir::FunctionOpInterface":$function)>];
+  let extraClassDeclaration = [{
+    ::llvm::ArrayRef<::mlir::Type> getArgumentTypes() { return getFunctionType().getInputs(); }
+    ::llvm::ArrayRef<::mlir::Type> getResultTypes() { return getFunctionType().getResults(); }
+    ::mlir::Region *getCallableRegion() { return &getBody(); }
+  }];
+}
+
+def Plan_BufferOp : Plan_Op<"buffer", [HasParent<"ProgramOp">]> {
+  let summary = "memory of the arena, whose contents matter from launch `first` to launch `last`";
+  let arguments = (ins I64Attr:$index, Plan_SizeAttr:$size, I64Attr:$first, I64Attr:$last);
+  let assemblyFormat = "$index `:` $size `from` $first `to` $last attr-dict";
+  let hasVerifier = 1;
+}
+
+def Plan_LaunchOp : Plan_Op<"launch", [HasParent<"ProgramOp">, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "one launch of a kernel";
+  let description = [{
+    The work is divided over the rows of a set; `keys` is the set of the keys and their structure. `immediates` are the ids of
+    dropouts that draw numbers, then `elements` for a walk over blocks of parameters, then what an optimizer packs. `flops`
+    counts floating-point operations, `traffic` bytes. Places go: operands, results, then what a kernel leaves to its reduction
+    or an optimizer packs.
+
+    ```mlir
+    %y = plan.launch @linear_512x2048(%x, %w) over target at [arena 3 by 2048, packed 7, arena 4 by 512] {...} : (..) -> ..
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<AnyType>:$inputs, I64Attr:$set, I64Attr:$key_set, I64Attr:$keys,
+                       OptionalAttr<Plan_Places>:$places, DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$immediates,
+                       DefaultValuedAttr<I64Attr, "0">:$elements, Plan_SizeAttr:$flops, Plan_SizeAttr:$traffic);
+  let results = (outs Variadic<AnyType>:$outputs);
+  let assemblyFormat = "$kernel `(` $inputs `)` custom<Sets>($set, $key_set, $keys) (`at` custom<Places>($places)^)? attr-dict `:` functional-type($inputs, $outputs)";
+  let hasVerifier = 1;
+}
+
+def Plan_ReturnOp : Plan_Op<"return", [Terminator, ParentOneOf<["ProgramOp", "KernelOp"]>]> {
+  let summary = "the results of a program, and where they lie; or those of a kernel that are read";
+  let arguments = (ins Variadic<AnyType>:$values, OptionalAttr<Plan_Places>:$places);
+  let assemblyFormat = "($values^)? (`at` custom<Places>($places)^)? attr-dict (`:` type($values)^)?";
+  let hasVerifier = 1;
+}
+
+#endif

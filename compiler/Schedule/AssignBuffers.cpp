@@ -1,0 +1,251 @@
+// A place for every value of every program.
+#include "Analysis/BufferAssignment.h"
+#include "Analysis/ParameterLayout.h"
+#include "Passes.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+
+namespace xfc {
+#define GEN_PASS_DEF_ASSIGNBUFFERS
+#include "Schedule/Passes.h.inc"
+
+namespace {
+
+int64_t strideOf(Type type) {
+  auto rows = dyn_cast<RowsType>(type);
+  return rows ? rows.getFeatures() : 0;
+}
+
+// Tensors that lie behind each other in a block, and that the kernel of `op` walks through.
+OperandRange walkedTensors(Operation *op) {
+  if (auto adam = dyn_cast<AdamOp>(op))
+    return adam.getParameters();
+  const bool walks = isa<SquareSumOp>(op) || (isa<AddOp>(op) && isa<RankedTensorType>(op->getOperand(0).getType()));
+  return op->getOperands().take_front(!walks ? 0 : isa<AddOp>(op) ? 1 : op->getNumOperands());
+}
+
+struct AssignBuffers : impl::AssignBuffersBase<AssignBuffers> {
+  void runOnOperation() override {
+    offsets.clear();
+    kernels.clear();
+    if (failed(readParameters()))
+      return signalPassFailure();
+    for (auto kernel : getOperation().getOps<KernelOp>())
+      kernels[kernel.getSymNameAttr()] = kernel;
+    for (auto program : getOperation().getOps<ProgramOp>())
+      if (failed(assign(program)))
+        return signalPassFailure();
+  }
+
+private:
+  // By every name a parameter has.
+  LogicalResult readParameters() {
+    auto blocks = getOperation().getOps<ParametersOp>();
+    if (!llvm::hasSingleElement(blocks))
+      return getOperation().emitError("expected one layout of parameters; run xfc-lay-out-parameters first");
+    ParametersOp block = *blocks.begin();
+    elementBytes = block.getType().getIntOrFloatBitWidth() / 8;
+    for (auto parameter : block.getOps<OffsetOp>()) {
+      const int64_t offset = static_cast<int64_t>(parameter.getOffset()) * elementBytes;
+      offsets[parameter.getName()] = offset;
+      for (StringAttr alias :
+           getOperation().lookupSymbol<ParameterOp>(parameter.getName()).getAliases().getAsRange<StringAttr>())
+        offsets[alias.getValue()] = offset;
+    }
+    return success();
+  }
+
+  FailureOr<Place> placeIn(Place::Kind block, StringRef parameter, Operation *program) {
+    auto known = offsets.find(parameter);
+    if (known == offsets.end())
+      return program->emitOpError() << "the model has no parameter '" << parameter << "'";
+    return Place{block, 0, known->second};
+  }
+
+  KernelOp kernelOf(LaunchOp launch) { return kernels.lookup(launch.getKernelAttr().getAttr()); }
+
+  LogicalResult assign(ProgramOp program) {
+    if (!program.getOps<BufferOp>().empty())
+      return program.emitOpError("has buffers already");
+    for (auto launch : program.getOps<LaunchOp>())
+      if (!kernelOf(launch).getPartition())
+        return launch.emitOpError("its kernel has no code; run xfc-generate-kernels first");
+
+    BufferAssignment assignment(program.getBody().front());
+    assignment.inPlace = [&](OpResult result) {
+      auto launch = dyn_cast<LaunchOp>(result.getOwner());
+      return launch ? inPlaceOf(kernelOf(launch).getOp()->getResult(result.getResultNumber())) : InPlace();
+    };
+    assignment.workspace = [&](Operation *op) -> std::optional<Size> {
+      auto launch = dyn_cast<LaunchOp>(op);
+      const int64_t bytes = launch ? kernelOf(launch).getChunkBytes() : 0;
+      if (!bytes)
+        return std::nullopt;
+      Size size;
+      size.chunks[launch.getSet()] = bytes;
+      return size;
+    };
+    if (failed(bindArguments(program, assignment)) || failed(bindResults(program, assignment)))
+      return failure();
+    for (auto table : program.getOps<SinusoidOp>())
+      assignment.bind(table.getResult(), {tableFor(table), 0});
+    if (failed(assignment.run()))
+      return failure();
+    for (auto launch : program.getOps<LaunchOp>())
+      if (failed(place(launch, assignment)))
+        return failure();
+    auto last = cast<ReturnOp>(program.getBody().front().getTerminator());
+    FailureOr<SmallVector<Attribute>> places = placesOf(last, last.getOperands(), assignment);
+    if (failed(places))
+      return failure();
+    Builder attributes(&getContext());
+    last.setPlacesAttr(attributes.getArrayAttr(*places));
+    program.setRowByRow(isRowByRow(program, assignment));
+    addBuffers(program, assignment);
+    return success();
+  }
+
+  LogicalResult bindArguments(ProgramOp program, BufferAssignment &assignment) {
+    const std::pair<StringRef, Place::Kind> blocks[] = {{attr::parameter, Place::Kind::Parameters},
+                                                        {attr::gradient, Place::Kind::Gradients},
+                                                        {attr::moment1, Place::Kind::Moments1},
+                                                        {attr::moment2, Place::Kind::Moments2}};
+    int64_t others = 0;
+    llvm::StringSet<> seen;
+    for (BlockArgument argument : program.getArguments()) {
+      const NamedArgument named = argumentOf(argument);
+      FailureOr<Place> place = Place();
+      const auto *block = llvm::find_if(blocks, [&](auto &block) { return block.first == named.role; });
+      if (block == std::end(blocks))
+        place = Place{Place::Kind::Argument, others++, 0};
+      else
+        place = placeIn(block->second, named.name, program);
+      if (failed(place))
+        return failure();
+      if (block != std::end(blocks) && !seen.insert((named.role + " " + named.name).str()).second)
+        return program.emitOpError() << "has the " << named.role << " '" << named.name << "' as two arguments";
+      assignment.bind(argument, {*place, strideOf(argument.getType())});
+    }
+    return success();
+  }
+
+  // Gradients are written where the optimizer reads them; a merged weight's gradient covers its parts. A result that
+  // replaces an argument is written over it.
+  LogicalResult bindResults(ProgramOp program, BufferAssignment &assignment) {
+    Operation *last = program.getBody().front().getTerminator();
+    for (auto [i, value] : llvm::enumerate(last->getOperands())) {
+      auto name = program.getResultAttrOfType<StringAttr>(i, attr::name);
+      StringRef parameter = name ? name.getValue() : "";
+      if (parameter.consume_front("grad.")) {
+        FailureOr<Place> place = placeIn(Place::Kind::Gradients, parameter, program);
+        if (failed(place))
+          return failure();
+        Value written = value;
+        if (auto slice = value.getDefiningOp<SliceOp>()) {
+          const int64_t row = slice.getType().getNumElements() / slice.getType().getDimSize(0);
+          place->offset -= static_cast<int64_t>(slice.getOffset()) * row * elementBytes;
+          written = slice.getX();
+        }
+        if (failed(assignment.write(written, {*place, 0})))
+          return failure();
+      }
+      if (auto argument = program.getResultAttrOfType<IntegerAttr>(i, attr::alias))
+        if (failed(assignment.write(value, assignment.home(program.getArgument(argument.getInt())))))
+          return failure();
+    }
+    return success();
+  }
+
+  // Equal tables are one.
+  Place tableFor(SinusoidOp op) {
+    auto tables = llvm::to_vector(getOperation().getOps<TableOp>());
+    const int64_t rows = op.getType().getDimSize(0), dim = op.getType().getDimSize(1);
+    for (TableOp table : tables)
+      if (static_cast<int64_t>(table.getRows()) == rows && static_cast<int64_t>(table.getDim()) == dim &&
+          table.getBase() == op.getBase() && table.getExponentMultiplier() == op.getExponentMultiplier() &&
+          table.getCosineOffset() == op.getCosineOffset() && table.getHalves() == op.getHalves())
+        return {Place::Kind::Table, static_cast<int64_t>(table.getIndex()), 0};
+    OpBuilder builder(*getOperation().getOps<ProgramOp>().begin());
+    TableOp::create(builder, op.getLoc(), tables.size(), rows, dim, op.getBase(), op.getExponentMultiplier(),
+                    op.getCosineOffset(), op.getHalves());
+    return {Place::Kind::Table, static_cast<int64_t>(tables.size()), 0};
+  }
+
+  FailureOr<SmallVector<Attribute>> placesOf(Operation *op, ValueRange values, const BufferAssignment &assignment) {
+    SmallVector<Attribute> places;
+    for (auto [i, value] : llvm::enumerate(values)) {
+      const Home home = assignment.home(value);
+      if (home.place.kind == Place::Kind::None)
+        return op->emitOpError("operand ") << i << " has no place";
+      places.push_back(PlaceAttr::get(&getContext(), home.place, home.stride));
+    }
+    return places;
+  }
+
+  LogicalResult place(LaunchOp launch, const BufferAssignment &assignment) {
+    FailureOr<SmallVector<Attribute>> places = placesOf(launch, launch.getInputs(), assignment);
+    if (failed(places))
+      return failure();
+    for (Value result : launch.getOutputs()) {
+      const Home home = assignment.home(result); // none where nobody reads it
+      places->push_back(PlaceAttr::get(&getContext(), home.place, home.stride));
+    }
+    if (const Place workspace = assignment.workspaceOf(launch); workspace.kind != Place::Kind::None)
+      places->push_back(PlaceAttr::get(&getContext(), workspace, 0));
+    launch.setPlacesAttr(ArrayAttr::get(&getContext(), *places));
+
+    OperandRange walked = walkedTensors(kernelOf(launch).getOp());
+    if (walked.empty())
+      return success();
+    const unsigned first = walked.getBeginOperandIndex();
+    auto offset = [&](unsigned operand) { return cast<PlaceAttr>((*places)[operand]).getOffset() / elementBytes; };
+    auto sizeOf = [&](unsigned i) { return cast<RankedTensorType>(walked[i].getType()).getNumElements(); };
+    for (unsigned i = 0; i + 1 < walked.size(); ++i)
+      if (offset(first + i) + sizeOf(i) > offset(first + i + 1))
+        return launch.emitOpError("walks through its operands ")
+               << first << " to " << first + walked.size() - 1 << ", but " << first + i + 1
+               << " does not lie after the one before";
+    const auto count = static_cast<unsigned>(walked.size());
+    launch.setElements(offset(first + count - 1) - offset(first) + sizeOf(count - 1));
+    SmallVector<int64_t> immediates(launch.getImmediates());
+    immediates.push_back(launch.getElements());
+    launch.setImmediates(immediates);
+    return success();
+  }
+
+  // Kernels that are cut by rows or sequences of the target, and read no other target rows as keys.
+  bool isRowByRow(ProgramOp program, const BufferAssignment &assignment) {
+    for (auto launch : program.getOps<LaunchOp>()) {
+      KernelOp kernel = kernelOf(launch);
+      const Partition::Unit unit = kernel.getPartition()->getUnit();
+      if (launch.getSet() != XFC_TARGET || kernel.getReduction() ||
+          (unit != Partition::Unit::Rows && unit != Partition::Unit::Sequences) ||
+          (static_cast<int64_t>(launch.getKeys()) >= 0 && launch.getKeySet() == XFC_TARGET))
+        return false;
+    }
+    return llvm::all_of(assignment.buffers(), [&](const Buffer &buffer) {
+      Size rows;
+      rows.rows[XFC_TARGET] = buffer.size.rows[XFC_TARGET];
+      return SizeAttr::get(&getContext(), rows) == SizeAttr::get(&getContext(), buffer.size);
+    });
+  }
+
+  void addBuffers(ProgramOp program, const BufferAssignment &assignment) {
+    OpBuilder builder = OpBuilder::atBlockBegin(&program.getBody().front());
+    for (auto [i, buffer] : llvm::enumerate(assignment.buffers())) {
+      const bool whole = program.getRowByRow();
+      BufferOp::create(builder, program.getLoc(), i, SizeAttr::get(&getContext(), buffer.size),
+                       whole ? 0 : buffer.first, whole ? assignment.steps() - 1 : buffer.last);
+      ++buffers;
+    }
+  }
+
+  int64_t elementBytes = 4;
+  llvm::StringMap<int64_t> offsets; // bytes
+  llvm::DenseMap<StringAttr, KernelOp> kernels;
+};
+
+} // namespace
+} // namespace xfc

@@ -1,0 +1,106 @@
+// Outlined kernels into code, by a target's backend.
+#include "Passes.h"
+#include "support/Error.h"
+#include "llvm/ADT/DenseSet.h"
+
+using namespace mlir;
+
+namespace xfc {
+#define GEN_PASS_DEF_GENERATEKERNELS
+#include "Schedule/Passes.h.inc"
+
+namespace {
+
+struct GenerateKernels : impl::GenerateKernelsBase<GenerateKernels> {
+  GenerateKernels() = default;
+  explicit GenerateKernels(Backend &backend) : backend(&backend) {}
+
+  void runOnOperation() override {
+    // Only kernels of decoding steps have a small-M variant: the others have rows enough, as a rule, and a kernel more
+    // is worth its code where a step's time is that of its longest block.
+    llvm::DenseSet<StringAttr> decoding;
+    for (auto program : getOperation().getOps<ProgramOp>())
+      if (llvm::any_of(program.getArgumentTypes(), isCache))
+        for (auto launch : program.getOps<LaunchOp>())
+          decoding.insert(launch.getKernelAttr().getAttr());
+    for (auto kernel : llvm::to_vector(getOperation().getOps<KernelOp>())) {
+      if (!kernel.getOp() || kernel.getPartition())
+        continue;
+      try {
+        generate(kernel, decoding.contains(kernel.getSymNameAttr()));
+      } catch (const Error &error) {
+        kernel.getOp()->emitError(error.what());
+        return signalPassFailure();
+      }
+    }
+  }
+
+private:
+  static bool isCache(Type type) {
+    auto rows = dyn_cast<RowsType>(type);
+    return rows && rows.getSet() == RowSet::cache;
+  }
+
+  void describe(KernelOp kernel, const Backend::KernelInfo &info) {
+    kernel.setPartitionAttr(PartitionAttr::get(&getContext(), info.partition));
+    kernel.setScratch(info.scratch);
+    kernel.setThreads(info.threads);
+    kernel.setChunkBytes(info.chunkBytes);
+  }
+
+  void generate(KernelOp kernel, bool decoding) {
+    Operation *op = kernel.getOp();
+    const std::string name = kernel.getSymName().str();
+    OpBuilder builder(&getContext());
+    builder.setInsertionPointAfter(kernel);
+    auto companion = [&](const std::string &own, const Backend::KernelInfo &info) {
+      auto made = KernelOp::create(builder, kernel.getLoc(), own);
+      describe(made, info);
+      return FlatSymbolRefAttr::get(made);
+    };
+    describe(kernel, backend->emit(op, name));
+    if (kernel.getChunkBytes())
+      kernel.setReductionAttr(companion(name + "_merge", backend->emitMerge(op, name + "_merge")));
+    if (decoding)
+      if (std::optional<Backend::FewRowsInfo> few = backend->emitForFewRows(op, name + "_few_rows")) {
+        kernel.setSmallAttr(companion(name + "_few_rows", few->kernel));
+        kernel.setSmallRows(few->rows);
+      }
+    SmallVector<Attribute> packing(op->getNumOperands(), builder.getUnitAttr());
+    for (unsigned i = 0; i < op->getNumOperands(); ++i)
+      if (std::optional<Backend::Packing> form = backend->packs(op, i)) {
+        packing[i] = packKernel(builder, kernel.getLoc(), cast<RankedTensorType>(op->getOperand(i).getType()), *form);
+        kernel.setPackingAttr(builder.getArrayAttr({}));
+      }
+    if (kernel.getPacking())
+      kernel.setPackingAttr(builder.getArrayAttr(packing));
+  }
+
+  // One for all weights of a shape.
+  FlatSymbolRefAttr packKernel(OpBuilder &builder, Location location, RankedTensorType weight,
+                               const Backend::Packing &form) {
+    std::string name = form.transposed ? "pack_transposed_" : form.blocks ? "pack_blocks_" : "pack_";
+    if (form.compute)
+      name += stringifyComputeType(*form.compute).str() + "_";
+    name += std::to_string(weight.getDimSize(0)) + "x" + std::to_string(weight.getDimSize(1));
+    if (!getOperation().lookupSymbol(name)) {
+      const Backend::PackInfo info = backend->emitPack(weight, form, name);
+      auto compute = form.compute ? builder.getStringAttr(stringifyComputeType(*form.compute)) : StringAttr();
+      PackKernelOp::create(builder, location, builder.getStringAttr(name), TypeAttr::get(weight),
+                           form.transposed ? builder.getUnitAttr() : UnitAttr(), compute,
+                           form.blocks ? builder.getUnitAttr() : UnitAttr(), builder.getI64IntegerAttr(info.bytes),
+                           builder.getI64IntegerAttr(info.chunks), builder.getI64IntegerAttr(info.scratch),
+                           builder.getI64IntegerAttr(info.threads));
+    }
+    return FlatSymbolRefAttr::get(builder.getContext(), name);
+  }
+
+  NoTarget none;
+  Backend *backend = &none;
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createGenerateKernels(Backend &backend) { return std::make_unique<GenerateKernels>(backend); }
+
+} // namespace xfc

@@ -1,0 +1,51 @@
+// Parameters into one block.
+#include "Analysis/ParameterLayout.h"
+#include "Passes.h"
+
+using namespace mlir;
+
+namespace xfc {
+#define GEN_PASS_DEF_LAYOUTPARAMETERS
+#include "Schedule/Passes.h.inc"
+
+namespace {
+
+// What the model computes in: f64 if anything is.
+FloatType elementTypeOf(ModuleOp module) {
+  bool f64 = false;
+  for (auto function : module.getOps<FunctionOpInterface>())
+    for (Type type : function.getArgumentTypes()) {
+      auto tensor = dyn_cast<RankedTensorType>(type);
+      auto rows = dyn_cast<RowsType>(type); // a model without parameters has nothing else
+      f64 |= (tensor && tensor.getElementType().isF64()) || (rows && rows.getElementType().isF64());
+    }
+  Builder builder(module.getContext());
+  return f64 ? FloatType(builder.getF64Type()) : FloatType(builder.getF32Type());
+}
+
+struct LayOutParameters : impl::LayOutParametersBase<LayOutParameters> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    FloatType type = elementTypeOf(module);
+    std::vector<ParameterLayout::Parameter> parameters;
+    Operation *last = nullptr;
+    for (auto parameter : module.getOps<ParameterOp>()) {
+      parameters.push_back({parameter.getName().str(), cast<RankedTensorType>(parameter.getType()).getNumElements()});
+      last = parameter;
+    }
+    FailureOr<ParameterLayout> layout = ParameterLayout::of(module, std::move(parameters), type.getWidth() / 8);
+    if (failed(layout))
+      return signalPassFailure();
+
+    OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
+    if (last)
+      builder.setInsertionPointAfter(last);
+    auto block = ParametersOp::create(builder, module.getLoc(), layout->elements(), type);
+    builder.createBlock(&block.getBody());
+    for (const ParameterLayout::Parameter &parameter : layout->parameters())
+      OffsetOp::create(builder, module.getLoc(), parameter.name, parameter.offset);
+  }
+};
+
+} // namespace
+} // namespace xfc

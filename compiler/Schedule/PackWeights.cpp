@@ -1,0 +1,127 @@
+// Weights that launches read in a packed form.
+#include "Passes.h"
+#include <map>
+
+using namespace mlir;
+
+namespace xfc {
+#define GEN_PASS_DEF_PACKWEIGHTS
+#include "Schedule/Passes.h.inc"
+
+namespace {
+
+struct PackWeights : impl::PackWeightsBase<PackWeights> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    symbols.emplace(module);
+    indices.clear();
+    weights.clear();
+    for (auto program : module.getOps<ProgramOp>())
+      for (auto launch : program.getOps<LaunchOp>())
+        if (failed(packOperands(launch)))
+          return signalPassFailure();
+    for (auto program : module.getOps<ProgramOp>())
+      for (auto launch : program.getOps<LaunchOp>())
+        if (auto adam = dyn_cast<AdamOp>(kernelOf(launch).getOp()); adam && adam->hasAttr("packs"))
+          packResults(launch, adam);
+  }
+
+private:
+  KernelOp kernelOf(LaunchOp launch) { return symbols->lookup<KernelOp>(launch.getKernel()); }
+
+  LogicalResult packOperands(LaunchOp launch) {
+    KernelOp kernel = kernelOf(launch);
+    if (!kernel.getPacking())
+      return success();
+    if (!launch.getPlaces())
+      return launch.emitOpError("has no places; run xfc-assign-buffers first");
+    SmallVector<Attribute> places(launch.getPlaces()->getValue());
+    for (unsigned i = 0; i < launch.getInputs().size(); ++i)
+      if (FlatSymbolRefAttr form = kernel.getPackingOf(i)) {
+        auto plain = cast<PlaceAttr>(places[i]);
+        if (plain.getKind() != Place::Kind::Parameters)
+          return launch.emitOpError("operand ") << i << " is to be packed, but is no parameter";
+        places[i] = PlaceAttr::get(&getContext(), packedFor(launch, form, plain.getOffset()), plain.getStride());
+      }
+    launch.setPlacesAttr(ArrayAttr::get(&getContext(), places));
+    return success();
+  }
+
+  Place packedFor(LaunchOp launch, FlatSymbolRefAttr form, int64_t offset) {
+    const auto next = static_cast<int64_t>(weights.size());
+    auto [known, isNew] = indices.try_emplace({offset, form.getValue().str()}, next);
+    if (isNew) {
+      OpBuilder builder(*getOperation().getOps<ProgramOp>().begin());
+      weights.push_back(PackedWeightOp::create(builder, launch.getLoc(), next, form.getValue(), offset));
+      ++packed;
+    }
+    return {Place::Kind::Packed, known->second, 0};
+  }
+
+  // A weight of the training step that is read in packed form, and its packed copies.
+  struct Weight {
+    int64_t offset, rows, columns; // bytes into the block of parameters; elements
+    Place copies[2];               // of W and of W^T, where they are read
+  };
+  PackKernelOp formOf(const Place &place) { return symbols->lookup<PackKernelOp>(weights[place.index].getKernel()); }
+
+  // Those packed as they are, not rounded, in the order of the block. Overlapping weights are dropped; the first wins.
+  std::vector<Weight> weightsOf(ProgramOp training, int64_t elementBytes) {
+    std::map<int64_t, Weight> byOffset;
+    for (auto launch : training.getOps<LaunchOp>())
+      for (auto attribute : launch.getPlacesAttr().getAsRange<PlaceAttr>()) {
+        const Place place = attribute.getPlace();
+        if (place.kind != Place::Kind::Packed || formOf(place).getCompute())
+          continue;
+        auto type = cast<RankedTensorType>(formOf(place).getWeight());
+        const int64_t offset = weights[place.index].getOffset(), rows = type.getDimSize(0),
+                      columns = type.getDimSize(1);
+        Weight &weight = byOffset.try_emplace(offset, Weight{offset, rows, columns, {}}).first->second;
+        if (weight.rows == rows && weight.columns == columns)
+          weight.copies[formOf(place).getTransposed()] = place;
+      }
+    std::vector<Weight> found;
+    int64_t end = 0;
+    for (auto &[offset, weight] : byOffset)
+      if (offset >= end) {
+        end = offset + weight.rows * weight.columns * elementBytes;
+        found.push_back(weight);
+      }
+    return found;
+  }
+
+  // What an adam packs besides: how many weights, the first element, rows and columns of each; and their copies.
+  void packResults(LaunchOp launch, AdamOp adam) {
+    ModuleOp module = getOperation();
+    auto training = module.lookupSymbol<ProgramOp>("loss_and_gradients");
+    const int64_t bytes = (*module.getOps<ParametersOp>().begin()).getType().getIntOrFloatBitWidth() / 8;
+    SmallVector<Attribute> places(launch.getPlaces()->getValue());
+    const int64_t begin = cast<PlaceAttr>(places[adam.getParameters().getBeginOperandIndex()]).getOffset(),
+                  end = begin + static_cast<int64_t>(launch.getElements()) * bytes;
+    std::vector<Weight> own = training ? weightsOf(training, bytes) : std::vector<Weight>();
+    llvm::erase_if(own, [&](const Weight &weight) {
+      return weight.offset < begin || weight.offset + weight.rows * weight.columns * bytes > end;
+    });
+    SmallVector<int64_t> immediates(launch.getImmediates());
+    immediates.push_back(static_cast<int64_t>(own.size()));
+    Size traffic = launch.getTraffic().getSize();
+    for (const Weight &weight : own) {
+      immediates.append({(weight.offset - begin) / bytes, weight.rows, weight.columns});
+      for (const Place &copy : weight.copies) {
+        places.push_back(PlaceAttr::get(&getContext(), copy, 0));
+        if (copy.kind == Place::Kind::Packed)
+          traffic.constant += formOf(copy).getBytes();
+      }
+    }
+    launch.setImmediates(immediates);
+    launch.setPlacesAttr(ArrayAttr::get(&getContext(), places));
+    launch.setTrafficAttr(SizeAttr::get(&getContext(), traffic));
+  }
+
+  std::optional<SymbolTable> symbols;
+  std::map<std::pair<int64_t, std::string>, int64_t> indices; // by offset and pack kernel
+  SmallVector<PackedWeightOp> weights;
+};
+
+} // namespace
+} // namespace xfc

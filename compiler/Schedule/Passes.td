@@ -1,0 +1,97 @@
+// The passes that turn a module of fused xfc functions into a plan, in their order. Types are shortened in the examples.
+#ifndef XFC_SCHEDULE_PASSES_TD
+#define XFC_SCHEDULE_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def LayOutParameters : Pass<"xfc-lay-out-parameters", "::mlir::ModuleOp"> {
+  let summary = "Gives every parameter its place in one block";
+  let description = [{
+    In the order of their declarations, but those that some op concatenates behind each other without gaps. Refused where that
+    cannot be: a group with two orders, a parameter of two groups.
+
+    ```mlir
+    xfc.parameter @q : tensor<4x4xf32> init zero
+    xfc.parameter @b : tensor<3xf32> init zero
+    xfc.parameter @k : tensor<4x4xf32> init zero
+    func.func @forward(%q, %k, ..) { %qk = xfc.concat %q, %k .. }
+    // adds
+    plan.parameters 48 x f32 {
+      plan.parameter @q at 0
+      plan.parameter @k at 16
+      plan.parameter @b at 32
+    }
+    ```
+  }];
+  let dependentDialects = ["::xfc::PlanDialect"];
+}
+
+def OutlineKernels : Pass<"xfc-outline-kernels", "::mlir::ModuleOp"> {
+  let summary = "Makes a program of each function, and of its ops launches of kernels that they share";
+  let description = [{
+    Ops share a kernel if they differ only in the sets of rows they work on, in dropouts' ids, and in what masks drop
+    (Analysis/Kernels.h). A kernel holds the first of its ops, and returns the results that are read. Views stay. Refused:
+    an op that is neither a kernel nor a view.
+
+    ```mlir
+    func.func @forward(%x, %y) { %s = xfc.add %x, %y  return %s }
+    // becomes
+    plan.kernel @add_512 { ^bb0(%a, %b):  %s = xfc.add %a, %b  plan.return %s }
+    plan.program @forward(%x, %y) { %s = plan.launch @add_512(%x, %y) over source {flops = .., traffic = ..}  plan.return %s }
+    ```
+  }];
+  let dependentDialects = ["::xfc::PlanDialect"];
+  let statistics = [Statistic<"kernels", "kernels", "distinct ops">, Statistic<"launches", "launches", "ops">];
+}
+
+def GenerateKernels : Pass<"xfc-generate-kernels", "::mlir::ModuleOp"> {
+  let summary = "Generates the code of every kernel and notes how the runtime calls it";
+  let description = [{
+    The target's Backend holds the code. Kernels that go with another, and those that pack its operands, follow it.
+
+    ```mlir
+    plan.kernel @linear_8x4 { .. }
+    // becomes
+    plan.kernel @linear_8x4 attributes {partition = #plan.partition<rows per 32 times 1>, packing = [unit, @pack_transposed_8x4]} { .. }
+    plan.pack_kernel @pack_transposed_8x4 of tensor<8x4xf32> {transposed, bytes = 512, chunks = 1}
+    ```
+  }];
+  let dependentDialects = ["::xfc::PlanDialect"];
+}
+
+def AssignBuffers : Pass<"xfc-assign-buffers", "::mlir::ModuleOp"> {
+  let summary = "Gives every value a place: in the arena, a block of parameters, or an argument";
+  let description = [{
+    A buffer lives from the launch that writes it to the last that reads it or a view of it (Analysis/BufferAssignment.h). Results
+    that replace an argument are written over it; what is always written in place (a cache) stays where it is. Refused
+    where a later launch reads what would be overwritten.
+
+    ```mlir
+    %y = plan.launch @activation_8(%x) over source {..}
+    plan.return %y
+    // becomes
+    plan.buffer 0 : <32 source> from 0 to 1
+    %y = plan.launch @activation_8(%x) over source at [argument 0 by 8, arena 0 by 8] {..}
+    plan.return %y at [arena 0 by 8]
+    ```
+  }];
+  let statistics = [Statistic<"buffers", "buffers", "buffers of all programs">];
+}
+
+def PackWeights : Pass<"xfc-pack-weights", "::mlir::ModuleOp"> {
+  let summary = "Lets launches read weights in the packed form their kernels ask for";
+  let description = [{
+    One packed weight for each parameter and form, whichever programs read it. An optimizer that packs (`xfc.adam {packs}`) is
+    told those that the training step reads.
+
+    ```mlir
+    %y = plan.launch @linear_8x4(%x, %w) over source at [arena 0 by 4, parameters + 64, arena 1 by 8] {..}
+    // becomes
+    plan.packed_weight 0 = @pack_transposed_8x4(parameters + 64)
+    %y = plan.launch @linear_8x4(%x, %w) over source at [arena 0 by 4, packed 0, arena 1 by 8] {..}
+    ```
+  }];
+  let statistics = [Statistic<"packed", "packed weights", "weights and forms of them">];
+}
+
+#endif

@@ -1,0 +1,228 @@
+// A scheduled module as the runtime reads it.
+#include "Analysis/ParameterLayout.h"
+#include "Passes.h"
+#include "llvm/Support/SHA256.h"
+
+using namespace mlir;
+
+namespace xfc {
+namespace {
+
+DType typeOf(Type type) { return type.isInteger(32) ? DType::I32 : type.isF64() ? DType::F64 : DType::F32; }
+
+// The place in model.json.
+std::string locationOf(Operation *op) {
+  std::string place;
+  op->getLoc()->walk([&](Location location) {
+    if (auto name = dyn_cast<NameLoc>(location))
+      if (place.empty())
+        place = name.getName().str();
+    return WalkResult::advance();
+  });
+  return place;
+}
+
+class Serializer {
+public:
+  explicit Serializer(ModuleOp source) : source(source) {}
+
+  FailureOr<Module> run() {
+    auto blocks = source.getOps<ParametersOp>();
+    const ModelAttr model = modelOf(source);
+    if (!model)
+      return source.emitError() << "has no attribute '" << attr::model << "', which says what its model is";
+    if (blocks.empty())
+      return source.emitError("is not scheduled: there is no layout of parameters");
+    describe(model);
+    addParameters(*blocks.begin());
+    addKernels();
+    for (auto weight : source.getOps<PackedWeightOp>()) {
+      auto kernel = source.lookupSymbol<PackKernelOp>(weight.getKernel());
+      module.packed.push_back({kernels.lookup(weight.getKernelAttr().getAttr()),
+                               {Place::Kind::Parameters, 0, static_cast<int64_t>(weight.getOffset())},
+                               static_cast<int64_t>(kernel.getBytes()),
+                               static_cast<int64_t>(kernel.getChunks())});
+    }
+    for (auto table : source.getOps<TableOp>())
+      module.tables.push_back({static_cast<int64_t>(table.getRows()), static_cast<int64_t>(table.getDim()),
+                               table.getBase().convertToDouble(), table.getExponentMultiplier().convertToDouble(),
+                               table.getCosineOffset().convertToDouble(), table.getHalves()});
+    for (auto program : source.getOps<ProgramOp>())
+      if (failed(add(program)))
+        return failure();
+    return std::move(module);
+  }
+
+private:
+  void describe(ModelAttr model) {
+    module.model = model.getName();
+    module.description = model.getDescription();
+    llvm::SHA256 sha;
+    sha.update(model.getDescription());
+    for (uint8_t byte : sha.final()) {
+      constexpr char digits[] = "0123456789abcdef";
+      module.hash += digits[byte >> 4];
+      module.hash += digits[byte & 15];
+    }
+    module.sourceVocab = model.getSourceVocab();
+    module.targetVocab = model.getTargetVocab();
+    module.sourceDim = model.getSourceDim();
+    module.targetDim = model.getTargetDim();
+    module.maxLength = model.getMaxSourceLength();
+    module.maxTargetLength = model.getMaxTargetLength();
+    module.hasDecoder = model.getDecoder();
+    module.pad = model.getPad();
+    module.unk = model.getUnk();
+    module.bos = model.getBos();
+    module.eos = model.getEos();
+    module.start = model.getStart();
+    module.sourceEos = model.getSourceEos();
+  }
+
+  void addParameters(ParametersOp block) {
+    module.type = typeOf(block.getType());
+    module.parameterElements = block.getElements();
+    SymbolTable symbols(source);
+    for (auto entry : block.getOps<OffsetOp>()) {
+      auto parameter = symbols.lookup<ParameterOp>(entry.getName());
+      std::vector<std::string> aliases;
+      for (auto alias : parameter.getAliases().getAsValueRange<StringAttr>())
+        aliases.push_back(alias.str());
+      module.parameters.push_back(
+          {parameter.getName().str(), std::move(aliases), cast<RankedTensorType>(parameter.getType()).getShape().vec(),
+           static_cast<int64_t>(entry.getOffset()), stringifyInitializer(parameter.getInit()).str(),
+           static_cast<int64_t>(parameter.getFanIn()), static_cast<int64_t>(parameter.getFanOut())});
+    }
+  }
+
+  // In the order of the module; then those that refer to others.
+  void addKernels() {
+    auto add = [&](StringAttr name, const Partition &partition, int64_t scratch, int64_t threads) {
+      kernels[name] = static_cast<int32_t>(module.kernels.size());
+      module.kernels.push_back({name.str(), partition, scratch, threads});
+    };
+    for (Operation &op : source.getOps())
+      if (auto kernel = dyn_cast<KernelOp>(op))
+        add(kernel.getSymNameAttr(), kernel.getPartition() ? kernel.getPartition()->getPartition() : Partition(),
+            kernel.getScratch(), kernel.getThreads());
+      else if (auto pack = dyn_cast<PackKernelOp>(op))
+        add(pack.getSymNameAttr(), {Partition::Unit::One, 1, static_cast<int64_t>(pack.getChunks())}, pack.getScratch(),
+            pack.getThreads());
+    for (auto kernel : source.getOps<KernelOp>()) {
+      Kernel &entry = module.kernels[kernels.lookup(kernel.getSymNameAttr())];
+      if (FlatSymbolRefAttr small = kernel.getSmallAttr()) {
+        entry.few = kernels.lookup(small.getAttr());
+        entry.fewRows = kernel.getSmallRows();
+      }
+      if (FlatSymbolRefAttr reduction = kernel.getReductionAttr())
+        entry.merge = kernels.lookup(reduction.getAttr());
+    }
+  }
+
+  LogicalResult add(ProgramOp source) {
+    Program program;
+    program.name = source.getName().str();
+    program.rowByRow = source.getRowByRow();
+    addArguments(source, program);
+    for (auto buffer : source.getOps<BufferOp>())
+      program.buffers.push_back({buffer.getSize().getSize(), static_cast<int32_t>(buffer.getFirst()),
+                                 static_cast<int32_t>(buffer.getLast())});
+    for (auto launch : source.getOps<LaunchOp>()) {
+      if (!launch.getPlaces())
+        return launch.emitOpError("is not scheduled: it has no places");
+      addStep(launch, program);
+    }
+    if (failed(addOutputs(source, program)))
+      return failure();
+    module.programs.push_back(std::move(program));
+    return success();
+  }
+
+  // Parameters, gradients and the optimizer's states are not bound by the runtime.
+  static void addArguments(ProgramOp source, Program &program) {
+    const std::pair<StringRef, Argument::Role> roles[] = {{attr::input, Argument::Role::Input},
+                                                          {attr::scalar, Argument::Role::Scalar},
+                                                          {attr::state, Argument::Role::State}};
+    const StringRef blocks[] = {attr::parameter, attr::gradient, attr::moment1, attr::moment2};
+    for (BlockArgument value : source.getArguments()) {
+      const NamedArgument named = argumentOf(value);
+      if (llvm::is_contained(blocks, named.role))
+        continue;
+      Argument argument;
+      argument.name = named.name.str();
+      argument.role = Argument::Role::State;
+      for (auto [name, role] : roles)
+        if (name == named.role)
+          argument.role = role;
+      if (auto rows = dyn_cast<RowsType>(value.getType())) {
+        argument.set = static_cast<int8_t>(rows.getSet());
+        argument.shape = rows.getShape().vec();
+        argument.type = typeOf(rows.getElementType());
+      } else {
+        auto tensor = cast<RankedTensorType>(value.getType());
+        argument.shape = tensor.getShape().vec();
+        argument.type = typeOf(tensor.getElementType());
+      }
+      program.arguments.push_back(std::move(argument));
+    }
+  }
+
+  void addStep(LaunchOp launch, Program &program) {
+    Step step;
+    step.kernel = kernels.lookup(launch.getKernelAttr().getAttr());
+    step.set = static_cast<int8_t>(launch.getSet());
+    step.keySet = static_cast<int8_t>(launch.getKeySet());
+    step.keys = static_cast<int16_t>(launch.getKeys());
+    for (auto place : launch.getPlacesAttr().getAsRange<PlaceAttr>()) {
+      step.buffers.push_back(place.getPlace());
+      step.strides.push_back(place.getStride());
+    }
+    step.immediates = ArrayRef(launch.getImmediates()).vec();
+    step.elements = launch.getElements();
+    step.flops = launch.getFlops().getSize();
+    step.traffic = launch.getTraffic().getSize();
+    step.location = locationOf(launch);
+    program.steps.push_back(std::move(step));
+  }
+
+  static LogicalResult addOutputs(ProgramOp source, Program &program) {
+    auto last = cast<ReturnOp>(source.getBody().front().getTerminator());
+    if (!last.getPlaces())
+      return last.emitOpError("is not scheduled: it has no places");
+    for (auto [i, value] : llvm::enumerate(last.getOperands())) {
+      if (source.getResultAttr(i, attr::alias))
+        continue;
+      auto name = source.getResultAttrOfType<StringAttr>(i, attr::name);
+      auto place = cast<PlaceAttr>((*last.getPlaces())[i]);
+      Output output;
+      output.name = name ? name.str() : "result" + std::to_string(i);
+      output.place = place.getPlace();
+      output.stride = place.getStride();
+      if (auto rows = dyn_cast<RowsType>(value.getType())) {
+        output.set = static_cast<int8_t>(rows.getSet());
+        output.shape = rows.getShape().vec();
+        output.type = typeOf(rows.getElementType());
+      } else if (auto pairs = dyn_cast<PairsType>(value.getType())) {
+        output.keys = static_cast<int16_t>(pairs.getStructure());
+        output.shape = {pairs.getHeads()};
+        output.type = typeOf(pairs.getElementType());
+      } else {
+        auto tensor = cast<RankedTensorType>(value.getType());
+        output.shape = tensor.getShape().vec();
+        output.type = typeOf(tensor.getElementType());
+      }
+      program.outputs.push_back(std::move(output));
+    }
+    return success();
+  }
+
+  ModuleOp source;
+  Module module;
+  llvm::DenseMap<StringAttr, int32_t> kernels;
+};
+
+} // namespace
+
+FailureOr<Module> serialize(ModuleOp module) { return Serializer(module).run(); }
+
+} // namespace xfc

@@ -1,0 +1,137 @@
+// RUN: %xfc-opt %s --split-input-file --verify-diagnostics
+
+plan.parameters 16 x f32 {
+  // expected-error@+1 {{'plan.parameter' op the model has no parameter @w}}
+  plan.parameter @w at 0
+}
+
+// -----
+
+xfc.parameter @w : tensor<4x4xf32> init zero
+plan.parameters 16 x f32 {
+  // expected-error@+1 {{'plan.parameter' op @w has 16 elements from 8 on, the block has 16}}
+  plan.parameter @w at 8
+}
+
+// -----
+
+// expected-error@+1 {{'plan.kernel' op holds one op and plan.return}}
+plan.kernel @two {
+^bb0(%x: !xfc.rows<source, 8xf32>):
+  %a = xfc.add %x, %x : !xfc.rows<source, 8xf32>
+  %b = xfc.add %a, %x : !xfc.rows<source, 8xf32>
+  plan.return %b : !xfc.rows<source, 8xf32>
+}
+
+// -----
+
+// expected-error@+1 {{'plan.packed_weight' op there is no plan.pack_kernel @pack}}
+plan.packed_weight 0 = @pack(parameters + 0)
+
+// -----
+
+plan.program @kernel(%x: !xfc.rows<source, 8xf32>) -> !xfc.rows<source, 8xf32> {
+  // expected-error@+1 {{'plan.launch' op there is no plan.kernel @add with a body}}
+  %a = plan.launch @add(%x, %x) over source {flops = #plan.size<0>, traffic = #plan.size<0>} : (!xfc.rows<source, 8xf32>, !xfc.rows<source, 8xf32>) -> !xfc.rows<source, 8xf32>
+  plan.return %a : !xfc.rows<source, 8xf32>
+}
+
+// -----
+
+!rows = !xfc.rows<source, 8xf32>
+
+plan.kernel @add {
+^bb0(%x: !rows, %y: !rows):
+  %a = xfc.add %x, %y : !rows
+  plan.return %a : !rows
+}
+plan.program @operands(%x: !rows) -> !rows {
+  // expected-error@+1 {{'plan.launch' op has 1 operands and 1 results, the kernel has 2 and 1}}
+  %a = plan.launch @add(%x) over source {flops = #plan.size<0>, traffic = #plan.size<0>} : (!rows) -> !rows
+  plan.return %a : !rows
+}
+
+// -----
+
+!rows = !xfc.rows<source, 8xf32>
+
+plan.kernel @add {
+^bb0(%x: !rows, %y: !rows):
+  %a = xfc.add %x, %y : !rows
+  plan.return %a : !rows
+}
+plan.program @places(%x: !rows) -> !rows {
+  // expected-error@+1 {{'plan.launch' op has 2 places, expected at least 3}}
+  %a = plan.launch @add(%x, %x) over source at [argument 0 by 8, argument 0 by 8] {flops = #plan.size<0>, traffic = #plan.size<0>} : (!rows, !rows) -> !rows
+  plan.return %a : !rows
+}
+
+// -----
+
+!rows = !xfc.rows<source, 8xf32>
+
+plan.kernel @unread {
+^bb0(%x: !rows, %w: tensor<8xf32>):
+  %a, %s = xfc.norm %x, %w {eps = 1.0e-5} : (!rows, tensor<8xf32>) -> (!rows, !xfc.rows<source, 2xf32>)
+  plan.return %a : !rows
+}
+plan.program @reads(%x: !rows, %w: tensor<8xf32>) -> !xfc.rows<source, 2xf32> {
+  // expected-error@+1 {{'plan.launch' op reads result 1, which the kernel does not write}}
+  %a, %s = plan.launch @unread(%x, %w) over source {flops = #plan.size<0>, traffic = #plan.size<0>} : (!rows, tensor<8xf32>) -> (!rows, !xfc.rows<source, 2xf32>)
+  plan.return %s : !xfc.rows<source, 2xf32>
+}
+
+// -----
+
+!rows = !xfc.rows<source, 8xf32>
+
+plan.program @buffers(%x: !rows) -> !rows {
+  // expected-error@+1 {{'plan.buffer' op should be number 0, before all launches}}
+  plan.buffer 1 : <32 source> from 0 to 1
+  plan.return %x : !rows
+}
+
+// -----
+
+!rows = !xfc.rows<source, 8xf32>
+
+plan.program @life(%x: !rows) -> !rows {
+  // expected-error@+1 {{'plan.buffer' op lives from launch 2 to 1}}
+  plan.buffer 0 : <32 source> from 2 to 1
+  plan.return %x : !rows
+}
+
+// -----
+
+!rows = !xfc.rows<source, 8xf32>
+
+plan.program @arena(%x: !rows) -> !rows {
+  plan.buffer 0 : <32 source> from 0 to 1
+  // expected-error@+1 {{'plan.return' op lies in buffer 1, but there are 1}}
+  plan.return %x at [arena 1 by 8] : !rows
+}
+
+// -----
+
+// expected-error@+1 {{there are 16 key structures, found 16}}
+#a = #plan.size<8 pairs 16>
+
+// -----
+
+// expected-error@+1 {{a size has no negative terms, found -8}}
+#a = #plan.size<-8 source>
+
+// -----
+
+// expected-error@+1 {{expected one of arena, parameters, gradients, moments1, moments2, packed, table, argument, none, found heap}}
+#a = #plan.place<heap 3>
+
+// -----
+
+// expected-error@+1 {{chunks are made of at least one unit, at least once, found per 0 times 1}}
+#a = #plan.partition<rows per 0 times 1>
+
+// -----
+
+// expected-error@+1 {{expected one of one, rows, key_rows, sequences, elements, found columns}}
+#a = #plan.partition<columns per 1 times 1>

@@ -1,0 +1,20 @@
+// RUN: %xfc-opt %s --xfc-lay-out-parameters | FileCheck %s
+// RUN: %xfc-opt %s --xfc-lay-out-parameters | %xfc-opt | FileCheck %s
+
+// @forward reads "q" and "k" as one, so "k" lies behind "q" without a gap; every group begins on a line of 16 floats.
+// CHECK: xfc.parameter @k
+// CHECK-NEXT: plan.parameters 64 x f32 {
+// CHECK-NEXT: plan.parameter @q at 0
+// CHECK-NEXT: plan.parameter @k at 15
+// CHECK-NEXT: plan.parameter @b at 32
+// CHECK-NEXT: plan.parameter @w at 48
+// CHECK-NEXT: }
+xfc.parameter @q : tensor<3x5xf32> init xavier_uniform
+xfc.parameter @b : tensor<7xf32> init zero
+xfc.parameter @w : tensor<4x4xf32> init xavier_uniform
+xfc.parameter @k : tensor<1x5xf32> init xavier_uniform
+
+func.func @forward(%q: tensor<3x5xf32> {xfc.name = "q", xfc.role = "parameter"}, %k: tensor<1x5xf32> {xfc.name = "k", xfc.role = "parameter"}) -> tensor<4x5xf32> {
+  %qk = xfc.concat %q, %k : (tensor<3x5xf32>, tensor<1x5xf32>) -> tensor<4x5xf32>
+  return %qk : tensor<4x5xf32>
+}
