@@ -118,10 +118,7 @@ public:
     stage.recompute = options.recompute.empty()                        ? Recomputation::none
                       : options.recompute == recomputeLevels().front() ? Recomputation::cheap
                                                                        : Recomputation::most;
-    std::vector<std::string> disabled(options.disabled.begin(), options.disabled.end());
-    if (has(Target::CUDA))
-      disabled.push_back("fuse-norm-grad"); // so that the targets' kernels can be compared (selfcheck --kernels)
-    stage.disabled = disabled;
+    stage.disabled = std::vector<std::string>(options.disabled.begin(), options.disabled.end());
 
     OwningOpRef<ModuleOp> module = model.clone();
     if (phase >= Phase::Fused)

@@ -28,6 +28,10 @@ template <auto create> void addToFunctions(OpPassManager &manager, const StageOp
 void canonicalize(OpPassManager &manager, const StageOptions &) { manager.addPass(createCanonicalizerPass()); }
 void mergeEqual(OpPassManager &manager, const StageOptions &) { manager.addPass(createCSEPass()); }
 
+void fuseNormGrad(OpPassManager &manager, const StageOptions &options) {
+  manager.addNestedPass<func::FuncOp>(createFuseNormGrad({traitsOf(options.target).normGradParts}));
+}
+
 void recompute(OpPassManager &manager, const StageOptions &options) {
   if (options.recompute != Recomputation::none)
     manager.addNestedPass<func::FuncOp>(
@@ -60,7 +64,7 @@ const PassEntry passes[] = {
     {Stage::Differentiated, "fuse-loss-gradient", addToFunctions<createFuseLossGradient>},
     {Stage::Differentiated, "fuse-optimizer", add<createFuseOptimizer>},
     {Stage::Differentiated, "fuse-packing", add<createFusePacking>},
-    {Stage::Differentiated, "fuse-norm-grad", addToFunctions<createFuseNormGrad>},
+    {Stage::Differentiated, "fuse-norm-grad", fuseNormGrad},
     {Stage::Differentiated, "fuse-epilogue", addToFunctions<createFuseEpilogue>},
     {Stage::Differentiated, nullptr, mergeEqual},
     // After the last CSE, which would merge what is computed again with the first time, and for the liveness of the

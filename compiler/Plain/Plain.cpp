@@ -59,6 +59,7 @@ void PlainBackend::addLowering(OpPassManager &manager) const { addPlainLowering(
 
 const TargetTraits &plainTraits() {
   static const TargetTraits traits = {.withoutFusions = {},
+                                      .normGradParts = 32,
                                       .computeTypes = {},
                                       .refusedDtype = "bf16",
                                       .refusal =

@@ -11,11 +11,9 @@ namespace xfc {
 
 namespace {
 
-// As many threads can share the rows. Their sums take a thirty-second of the traffic of 2,048 rows.
-constexpr int64_t parts = 32;
-
 struct NormGradPattern : OpRewritePattern<NormWeightGradOp> {
-  NormGradPattern(MLIRContext *context, Pass::Statistic &fused) : OpRewritePattern(context), fused(fused) {}
+  NormGradPattern(MLIRContext *context, int64_t parts, Pass::Statistic &fused)
+      : OpRewritePattern(context), parts(parts), fused(fused) {}
 
   LogicalResult matchAndRewrite(NormWeightGradOp weightGrad, PatternRewriter &rewriter) const override {
     NormGradOp grad;
@@ -43,13 +41,16 @@ struct NormGradPattern : OpRewritePattern<NormWeightGradOp> {
     return success();
   }
 
+  const int64_t parts;
   Pass::Statistic &fused;
 };
 
 struct FuseNormGrad : impl::FuseNormGradBase<FuseNormGrad> {
+  using FuseNormGradBase::FuseNormGradBase;
+
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<NormGradPattern>(&getContext(), fused);
+    patterns.add<NormGradPattern>(&getContext(), parts, fused);
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

@@ -189,8 +189,8 @@ def FusePacking : Pass<"xfc-fuse-packing", "::mlir::ModuleOp"> {
 def FuseNormGrad : Pass<"xfc-fuse-norm-grad", "::mlir::func::FuncOp"> {
   let summary = "Fuses a norm's gradients to its rows and to its weights into xfc.norm_grad_with_parts";
   let description = [{
-    One pass over dy and x instead of two: the gradient of 32 runs of rows comes with sums over them, which are added up
-    behind it. For a CPU; a GPU's blocks are too many for so few sums.
+    One pass over dy and x instead of two: the gradient of some runs of rows comes with sums over them, which are added up
+    after it.
 
     ```mlir
     %dx = xfc.norm_grad %dy, %x, %w, %stats {eps = 1.0e-5}
@@ -200,6 +200,8 @@ def FuseNormGrad : Pass<"xfc-fuse-norm-grad", "::mlir::func::FuncOp"> {
     %dw, %db = xfc.sum_parts %dws, %dbs
     ```
   }];
+  let options = [Option<"parts", "parts", "int64_t", /*default=*/"32",
+                        "runs of rows: as many threads (or blocks of a GPU) can share the work">];
   let statistics = [Statistic<"fused", "gradients fused", "norms whose gradients come in one pass">];
 }
 

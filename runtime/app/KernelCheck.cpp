@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <list>
+#include <ranges>
 #include <set>
 
 namespace xfc {
@@ -39,6 +40,11 @@ public:
     if (place.kind == Place::Kind::Arena)
       return evaluate(run.program->buffers[place.index].size, run.counts) - place.offset;
     return place.kind == Place::Kind::Gradients ? *gradients.upper_bound(place.offset) - place.offset : 0;
+  }
+  // Whether it is of one size whatever the batch.
+  bool isConstant(const Place &place) const {
+    return place.kind == Place::Kind::Arena && evaluate(run.program->buffers[place.index].size, Counts()) ==
+                                                   evaluate(run.program->buffers[place.index].size, run.counts);
   }
   void *address(const Place &place) const { return run.address(place); }
   // Buffers of a step that are neither operands nor results, after these: what is left to the kernel that merges.
@@ -154,9 +160,18 @@ KernelComparison compareKernels(Engine &cpuEngine, Engine &gpuEngine, std::strin
     }
     comparison.alone += match - next;
     next = match + 1;
+    // Sums of rows may be taken in parts, of which each device has as many as suit it. A kernel that adds them up reads
+    // what its own device has left, and only what they add up to is compared.
+    auto areParts = [&](size_t b) {
+      const Place &at = step.buffers[b], &there = match->buffers[b];
+      return cpu.isConstant(at) && gpu.isConstant(there) && cpu.bytes(at) != gpu.bytes(there);
+    };
     const std::vector<std::string> names = gpu.kernels(*match);
     if (!kernel.empty() && std::find(names.begin(), names.end(), kernel) == names.end()) {
       cpu.runStep(step);
+      if (std::ranges::any_of(std::views::iota(size_t(0), step.buffers.size()), areParts))
+        // The kernel asked for may read them.
+        gpu.runStep(*match);
       continue;
     }
     KernelDifference difference;
@@ -167,7 +182,7 @@ KernelComparison compareKernels(Engine &cpuEngine, Engine &gpuEngine, std::strin
       for (size_t b = 0; b < step.buffers.size(); ++b) {
         const Place &at = step.buffers[b], &there = match->buffers[b];
         const int64_t bytes = std::min(cpu.bytes(at), gpu.bytes(there));
-        if (bytes <= 0)
+        if (bytes <= 0 || areParts(b))
           continue;
         const char *begin = static_cast<const char *>(cpu.address(at));
         operands.push_back({b, at, there, {begin, begin + bytes}, {}, {}});

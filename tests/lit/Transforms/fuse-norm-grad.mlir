@@ -1,4 +1,5 @@
 // RUN: %xfc-opt %s --xfc-fuse-norm-grad | FileCheck %s
+// RUN: %xfc-opt %s --xfc-fuse-norm-grad=parts=512 | FileCheck %s --check-prefix=MORE
 
 !rows = !xfc.rows<source, 8xf32>
 !stats = !xfc.rows<source, 2xf32>
@@ -9,6 +10,7 @@
 // CHECK-SAME: (%[[DY:[^:]*]]: {{.*}}, %[[X:[^:]*]]: {{.*}}, %[[W:[^:]*]]: {{.*}}, %[[STATS:[^:]*]]: {{.*}}, %[[PAST:[^:]*]]:
 // CHECK-NEXT: %[[DX:.*]], %[[DWS:.*]], %[[DBS:.*]] = xfc.norm_grad_with_parts %[[DY]], %[[X]], %[[W]], %[[STATS]], %[[PAST]] {eps = 1.000000e-05 : f64, unbiased}
 // CHECK-SAME: tensor<32x8xf32>, tensor<32x8xf32>
+// MORE: xfc.norm_grad_with_parts {{.*}} tensor<512x8xf32>, tensor<512x8xf32>
 // CHECK-NEXT: %[[M:.*]] = xfc.multiply %[[DX]], %[[DY]]
 // CHECK-NEXT: %[[SUMS:.*]]:2 = xfc.sum_parts %[[DWS]], %[[DBS]]
 // CHECK-NEXT: return %[[M]], %[[SUMS]]#0, %[[SUMS]]#1
