@@ -233,8 +233,9 @@ std::string emitPTX(ModuleOp model, const PipelineOptions &options) { return emi
 
 Module planOf(ModuleOp model, const PipelineOptions &options) {
   Compilation compilation(model, options);
-  OwningOpRef<ModuleOp> module = compilation.moduleAfter(Phase::Scheduled, Target::CPU);
-  return compilation.scheduleFor(*compilation.makeImage(Target::CPU, compilation.firstImage(Target::CPU)), *module);
+  const Target target = options.targets.front();
+  OwningOpRef<ModuleOp> module = compilation.moduleAfter(Phase::Scheduled, target);
+  return compilation.scheduleFor(*compilation.makeImage(target, compilation.firstImage(target)), *module);
 }
 
 std::vector<std::vector<ObjectFile>> compileObjects(ModuleOp model, const PipelineOptions &options) {

@@ -48,7 +48,7 @@ std::string emitPhase(mlir::ModuleOp model, const PipelineOptions &options, Phas
 std::string emitLLVM(mlir::ModuleOp model, const PipelineOptions &options);
 // PTX of the first architecture.
 std::string emitPTX(mlir::ModuleOp model, const PipelineOptions &options);
-// The CPU's plan alone, for inspection.
+// The plan of the first target alone, for inspection.
 Module planOf(mlir::ModuleOp model, const PipelineOptions &options);
 // The objects to link: those of each instruction set, of each architecture of the targets, and of the tables of images.
 std::vector<std::vector<ObjectFile>> compileObjects(mlir::ModuleOp model, const PipelineOptions &options);

@@ -5,11 +5,13 @@
 #include "Pipeline/Pipeline.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
+#include "plan/Launch.h"
 #include "plan/Memory.h"
 #include "support/Files.h"
 #include "llvm/Support/SourceMgr.h"
 #include <cinttypes>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -20,7 +22,7 @@ struct InspectOptions {
   ModelArguments model;
   FusionArguments noFuse;
   RecomputeArgument recompute;
-  std::string svg, cpu = "native", dtype = "f32";
+  std::string svg, target = "cpu", cpu = "native", cudaArch = "sm_80", dtype = "f32";
   int64_t batchTokens = 4096, length = 32, sentences = 64, beam = 5;
   int threads = 2;
   bool json = false;
@@ -41,6 +43,41 @@ Work workOf(const Program &program, const Counts &counts) {
   return work;
 }
 
+// The launches of some programs by kernel, in the order of its first one: how many, what all of them do, and how a
+// launch is cut. A kernel that merges what another has left is counted on its own.
+nlohmann::ordered_json launchesOf(const Module &module, const std::vector<std::string> &programs,
+                                  const Counts &counts) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  std::map<int32_t, size_t> places;
+  auto add = [&](int32_t number, const Step &step, double flops, double bytes) {
+    const Kernel &kernel = module.kernels[number];
+    if (places.try_emplace(number, list.size()).second)
+      list.push_back({{"kernel", kernel.name},
+                      {"launches", 0},
+                      {"flops", 0.0},
+                      {"bytes", 0.0},
+                      {"chunks", chunksOf(kernel.partition, counts, step)},
+                      {"threads", kernel.threads},
+                      {"scratch_bytes", kernel.scratch}});
+    nlohmann::ordered_json &entry = list[places[number]];
+    entry["launches"] = entry["launches"].get<int64_t>() + 1;
+    entry["flops"] = entry["flops"].get<double>() + flops;
+    entry["bytes"] = entry["bytes"].get<double>() + bytes;
+  };
+  for (const std::string &name : programs) {
+    const Program &program = *module.find(name);
+    for (const Step &step : program.steps) {
+      const int32_t merge = mergeOf(module, counts, step);
+      // The last buffer is then that of the chunks, written once and read once.
+      const double chunks = merge < 0 ? 0 : evaluate(program.buffers[step.buffers.back().index].size, counts);
+      add(kernelOf(module, counts, step), step, evaluate(step.flops, counts), evaluate(step.traffic, counts) + chunks);
+      if (merge >= 0)
+        add(merge, step, 0, chunks);
+    }
+  }
+  return list;
+}
+
 std::string megabytes(int64_t bytes) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f MB", bytes / 1e6);
@@ -49,7 +86,11 @@ std::string megabytes(int64_t bytes) {
 
 void inspect(const InspectOptions &options) {
   PipelineOptions pipeline;
+  check("--target", options.target, {"cpu", "cuda"});
+  const bool cuda = options.target == "cuda";
+  pipeline.targets = {cuda ? Target::CUDA : Target::CPU};
   pipeline.cpus = {options.cpu};
+  pipeline.cudaArchs = {options.cudaArch};
   check("--dtype", options.dtype, dtypes());
   pipeline.dtype = options.dtype;
   pipeline.disabled = options.noFuse.disabled();
@@ -100,7 +141,7 @@ void inspect(const InspectOptions &options) {
       work.bytes += part.bytes;
       work.steps += part.steps;
     }
-    Memory memory = predictMemory(module, each.programs, each.counts, options.threads);
+    Memory memory = predictMemory(module, each.programs, each.counts, cuda ? 0 : options.threads);
     double tokens = each.counts.rows[module.hasDecoder ? XFC_TARGET : XFC_SOURCE];
     report[each.title] = {{"tokens", tokens},
                           {"kernels", work.steps},
@@ -110,7 +151,9 @@ void inspect(const InspectOptions &options) {
                           {"state_bytes", memory.state()},
                           {"scratch_bytes", memory.scratch},
                           {"held_bytes", memory.held},
-                          {"peak_bytes", memory.total()}};
+                          {"batches_bytes", memory.batches},
+                          {"peak_bytes", memory.total()},
+                          {"launches", launchesOf(module, each.programs, each.counts)}};
   }
   if (options.json) {
     std::printf("%s\n", report.dump(2).c_str());
@@ -120,15 +163,18 @@ void inspect(const InspectOptions &options) {
   std::printf("%s\n\n%s\nparameters        %" PRId64 " (%s)\nmultiplies in     %s\nkernels           %zu distinct\n",
               module.model.c_str(), drawText(description).c_str(), parameters,
               megabytes(parameters * bytesOf(module.type)).c_str(), module.compute.c_str(), module.kernels.size());
+  // What remains: a CPU's threads need scratch memory, a GPU memory to be told of its batches.
+  const std::string rest = cuda ? "told of batches" : "scratch of " + std::to_string(options.threads) + " threads";
   for (const Case &each : cases) {
     const auto &row = report[each.title];
     std::printf("\n%s, %.0f tokens\n  launches        %zu\n  operations      %.4g MFLOP a token\n  memory traffic  "
                 "%.4g MB a token\n"
-                "  peak memory     %s = %s parameters and state + %s arena + %s scratch of %d threads\n",
+                "  peak memory     %s = %s parameters and state + %s arena + %s %s\n",
                 each.title.c_str(), row["tokens"].get<double>(), row["kernels"].get<size_t>(),
                 row["flops_per_token"].get<double>() / 1e6, row["bytes_per_token"].get<double>() / 1e6,
                 megabytes(row["peak_bytes"]).c_str(), megabytes(row["state_bytes"]).c_str(),
-                megabytes(row["arena_bytes"]).c_str(), megabytes(row["scratch_bytes"]).c_str(), options.threads);
+                megabytes(row["arena_bytes"]).c_str(), megabytes(row[cuda ? "batches_bytes" : "scratch_bytes"]).c_str(),
+                rest.c_str());
     if (row["held_bytes"].get<int64_t>() > 0)
       std::printf("                  + %s kept from step to step: caches and encoder rows\n",
                   megabytes(row["held_bytes"]).c_str());
@@ -144,7 +190,9 @@ void addInspect(CLI::App &app) {
   options->noFuse.addTo(*command);
   options->recompute.addTo(*command);
   command->add_option("--svg", options->svg, "also draw the graph into this file");
+  command->add_option("--target", options->target, "what to plan for: cpu or cuda")->capture_default_str();
   command->add_option("--cpu", options->cpu, "the instruction set to plan for")->capture_default_str();
+  command->add_option("--cuda-arch", options->cudaArch, "the GPU architecture to plan for")->capture_default_str();
   command->add_option("--dtype", options->dtype, "type of matrix products, as of `xfc compile`")->capture_default_str();
   command->add_option("--batch-tokens", options->batchTokens, "tokens of a training batch, source and target each")
       ->capture_default_str()

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "device/ThreadPool.h"
-#include "plan/Plan.h"
+#include "plan/Launch.h"
 #include <memory>
 #include <span>
 #include <string>
@@ -86,39 +86,6 @@ inline void *ProgramRun::address(const Place &place) const {
     return nullptr;
   }
   return nullptr;
-}
-
-// Chunks of a step's kernel for a batch of these counts.
-inline int64_t chunksOf(const Partition &partition, const Counts &counts, const Step &step) {
-  int64_t count = 1;
-  switch (partition.unit) {
-  case Partition::Unit::One:
-    break;
-  case Partition::Unit::Rows:
-    count = counts.rows[step.set];
-    break;
-  case Partition::Unit::KeyRows:
-    count = counts.rows[step.keySet];
-    break;
-  case Partition::Unit::Sequences:
-    count = counts.sequences[step.set];
-    break;
-  case Partition::Unit::Elements:
-    count = step.elements;
-    break;
-  }
-  return (count + partition.per - 1) / partition.per * partition.times;
-}
-
-// The kernel that a step runs for a batch of these counts.
-inline int32_t kernelOf(const Module &module, const Counts &counts, const Step &step) {
-  const Kernel &kernel = module.kernels[step.kernel];
-  return kernel.few >= 0 && counts.rows[step.set] <= kernel.fewRows ? kernel.few : step.kernel;
-}
-
-// The kernel that runs behind it, or -1.
-inline int32_t mergeOf(const Module &module, const Counts &counts, const Step &step) {
-  return counts.rows[step.set] > chunkRows ? module.kernels[step.kernel].merge : -1;
 }
 
 // Elements between the rows of a result; 0 where it has none.
