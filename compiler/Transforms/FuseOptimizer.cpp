@@ -58,6 +58,12 @@ private:
       indices[argumentOf(tensor).name] = i;
       parameters.push_back({argumentOf(tensor).name.str(), type.getNumElements()});
     }
+    // The block has them in the order in which the module declares them, which need not be that of the arguments.
+    llvm::StringMap<size_t> declared;
+    for (auto parameter : getOperation().getOps<ParameterOp>())
+      declared.try_emplace(parameter.getSymName(), declared.size());
+    llvm::stable_sort(parameters,
+                      [&](const auto &a, const auto &b) { return declared.lookup(a.name) < declared.lookup(b.name); });
     return ParameterLayout::of(getOperation(), std::move(parameters), bits / 8);
   }
   static SmallVector<size_t> orderOf(const ParameterLayout &layout, const llvm::StringMap<size_t> &indices) {
