@@ -201,7 +201,10 @@ private:
       return success();
     const unsigned first = walked.getBeginOperandIndex();
     auto offset = [&](unsigned operand) { return cast<PlaceAttr>((*places)[operand]).getOffset() / elementBytes; };
-    auto sizeOf = [&](unsigned i) { return cast<RankedTensorType>(walked[i].getType()).getNumElements(); };
+    // Launches of tensors of other sizes share the kernel, so the sizes are those of the launch.
+    auto sizeOf = [&](unsigned i) {
+      return cast<RankedTensorType>(launch.getInputs()[first + i].getType()).getNumElements();
+    };
     for (unsigned i = 0; i + 1 < walked.size(); ++i)
       if (offset(first + i) + sizeOf(i) > offset(first + i + 1))
         return launch.emitOpError("walks through its operands ")
