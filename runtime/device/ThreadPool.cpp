@@ -3,6 +3,7 @@
 #include "support/Error.h"
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <immintrin.h>
 #include <linux/futex.h>
 #include <sched.h>
@@ -10,6 +11,7 @@
 #include <system_error>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 namespace xfc {
@@ -32,13 +34,27 @@ struct ThreadPool::State {
   alignas(64) std::atomic<uint32_t> epoch{0};
   std::atomic<int> sleepers{0};
   std::atomic<bool> stop{false};
+  // The first exception of a region; the chunks that are left are not begun.
+  std::atomic<bool> failed{false};
+  std::exception_ptr failure;
 
   static constexpr uint32_t open = 1u << 31;
 
   explicit State(int threads) : shares(threads) {}
 
   // A thread's own share first, then what others have left of theirs.
-  void drain(int thread) {
+  void drain(int thread) noexcept {
+    try {
+      drainShares(thread);
+    } catch (...) {
+      if (!failed.exchange(true))
+        failure = std::current_exception();
+      for (Share &share : shares)
+        share.next.store(share.end, std::memory_order_relaxed);
+    }
+  }
+
+  void drainShares(int thread) {
     const int threads = static_cast<int>(shares.size());
     for (int i = 0; i < threads; ++i) {
       Share &share = shares[(thread + i) % threads];
@@ -127,6 +143,8 @@ void ThreadPool::run(void (*body)(void *, int64_t, int), void *context, int64_t 
   state->gate.fetch_and(~State::open, std::memory_order_acq_rel);
   for (int spins = 0; state->gate.load(std::memory_order_acquire) != 0; ++spins)
     spins < 1000 ? _mm_pause() : static_cast<void>(sched_yield());
+  if (state->failed.exchange(false))
+    std::rethrow_exception(std::exchange(state->failure, nullptr));
 }
 
 } // namespace xfc

@@ -17,7 +17,8 @@ public:
   ~ThreadPool();
   ThreadPool(const ThreadPool &) = delete;
   int threads() const;
-  // Calls body(context, chunk, thread) for each chunk in 0..chunks-1, and returns when all are done.
+  // Calls body(context, chunk, thread) for each chunk in 0..chunks-1, and returns when all are done. What one throws is
+  // thrown here when no thread is at work any more; chunks that were not begun then are left out.
   void run(void (*body)(void *context, int64_t chunk, int thread), void *context, int64_t chunks);
 
 private:

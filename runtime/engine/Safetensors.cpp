@@ -1,5 +1,7 @@
 // safetensors: an 8-byte little-endian header size, a JSON header, and the tensors' bytes.
 #include "engine/Safetensors.h"
+#include "engine/Identity.h"
+#include "support/Checksum.h"
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -24,10 +26,20 @@ TensorViews viewsOf(const Tensors &tensors) {
   return views;
 }
 
-Tensors readSafetensors(const std::string &file, std::map<std::string, std::string> *metadata) {
+// Metadata under which a file keeps the checksum of its header without this entry, and before a tensor's name that of
+// its bytes.
+static constexpr const char *headerChecksum = "checksum";
+static constexpr const char *tensorChecksum = "crc32c.";
+
+Tensors readSafetensors(const std::string &file, Metadata *metadata) {
   const MappedFile contents(file);
+  Metadata found;
+  TensorViews views = parseSafetensors(contents.contents(), file, &found);
+  verifyChecksums(nullptr, views, found, file);
+  if (metadata)
+    *metadata = std::move(found);
   Tensors tensors;
-  for (TensorView &view : parseSafetensors(contents.contents(), file, metadata))
+  for (TensorView &view : views)
     tensors[view.name] = {std::move(view.type), std::move(view.shape), {view.bytes.begin(), view.bytes.end()}};
   return tensors;
 }
@@ -51,8 +63,7 @@ static nlohmann::json parseHeader(std::string_view text, const std::function<voi
   return header;
 }
 
-TensorViews parseSafetensors(std::string_view contents, const std::string &file,
-                             std::map<std::string, std::string> *metadata) {
+TensorViews parseSafetensors(std::string_view contents, const std::string &file, Metadata *metadata) {
   auto bad = [&](const std::string &what) { throw Error(file + ": not a whole safetensors file: " + what); };
   if (contents.size() < 8)
     bad("it has " + std::to_string(contents.size()) + " bytes");
@@ -61,18 +72,31 @@ TensorViews parseSafetensors(std::string_view contents, const std::string &file,
   if (headerSize > contents.size() - 8)
     bad("its header should have " + std::to_string(headerSize) + " bytes, but only " +
         std::to_string(contents.size() - 8) + " follow");
-  const nlohmann::json header = parseHeader(contents.substr(8, headerSize), bad);
+  nlohmann::json header = parseHeader(contents.substr(8, headerSize), bad);
   std::string_view data = contents.substr(8 + headerSize);
   TensorViews tensors;
   for (auto &[name, entry] : header.items()) {
     if (name == "__metadata__") {
       if (!entry.is_object())
         bad("its __metadata__ is not a JSON object");
+      bool summed = false;
       for (auto &[key, value] : entry.items()) {
+        summed |= key.starts_with(tensorChecksum);
         if (!value.is_string())
           bad("'" + key + "' of its __metadata__ is not a string");
-        if (metadata)
+        else if (metadata)
           (*metadata)[key] = value.get<std::string>();
+      }
+      if (summed && !entry.contains(headerChecksum))
+        throw Error(file +
+                    ": damaged: its header has checksums of tensors and none of its own; take a copy that is whole");
+      if (auto given = entry.find(headerChecksum); given != entry.end()) {
+        const std::string sum = *given;
+        entry.erase(given);
+        if (sum != checksumOf(header.dump()))
+          throw Error(file +
+                      ": damaged: its header is not what its checksum says (a program that changes the file must "
+                      "leave out the metadata `checksum`); take a copy that is whole");
       }
       continue;
     }
@@ -125,29 +149,6 @@ TensorViews parseSafetensors(std::string_view contents, const std::string &file,
   if (end < data.size())
     bad(std::to_string(data.size() - end) + " bytes follow the last tensor");
   return tensors;
-}
-
-void writeSafetensors(const std::string &file, const TensorViews &tensors,
-                      const std::map<std::string, std::string> &metadata) {
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  if (!metadata.empty())
-    header["__metadata__"] = metadata;
-  uint64_t offset = 0;
-  for (const TensorView &tensor : tensors) {
-    header[tensor.name] = {
-        {"dtype", tensor.type}, {"shape", tensor.shape}, {"data_offsets", {offset, offset + tensor.bytes.size()}}};
-    offset += tensor.bytes.size();
-  }
-  std::string text = header.dump();
-  text.append((64 - (8 + text.size()) % 64) % 64, ' ');
-  uint64_t size = text.size();
-  std::string contents;
-  contents.reserve(8 + size + offset);
-  contents.append(reinterpret_cast<const char *>(&size), 8);
-  contents += text;
-  for (const TensorView &tensor : tensors)
-    contents += tensor.bytes;
-  writeFile(file, contents);
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -237,9 +238,18 @@ template <typename Use> static void eachNumber(const TensorView &tensor, int64_t
   });
 }
 
-// Calls body(which tensor, begin, end) for parts of their numbers, on all threads of the pool.
+// Calls body(0) ... body(parts - 1), on all threads of the pool where there is one.
+template <typename Body> static void onThreads(ThreadPool *pool, int64_t parts, Body body) {
+  if (pool)
+    pool->run([](void *context, int64_t part, int) { (*static_cast<Body *>(context))(part); }, &body, parts);
+  else
+    for (int64_t part = 0; part < parts; ++part)
+      body(part);
+}
+
+// Calls body(which tensor, begin, end) for parts of their elements.
 template <typename Body>
-static void inParts(ThreadPool &pool, const std::vector<const TensorView *> &tensors, Body body) {
+static void inParts(ThreadPool *pool, const std::vector<const TensorView *> &tensors, Body body) {
   struct Part {
     size_t tensor;
     int64_t begin, end;
@@ -249,14 +259,94 @@ static void inParts(ThreadPool &pool, const std::vector<const TensorView *> &ten
   for (size_t i = 0; i < tensors.size(); ++i)
     for (int64_t begin = 0, count = elementsOf(tensors[i]->shape); begin < count; begin += most)
       parts.push_back({i, begin, std::min(begin + most, count)});
-  auto run = [&](int64_t part) { body(parts[part].tensor, parts[part].begin, parts[part].end); };
-  pool.run([](void *context, int64_t part, int) { (*static_cast<decltype(run) *>(context))(part); }, &run,
-           static_cast<int64_t>(parts.size()));
+  onThreads(pool, static_cast<int64_t>(parts.size()),
+            [&](int64_t part) { body(parts[part].tensor, parts[part].begin, parts[part].end); });
+}
+
+// What one walk over a tensor's bytes tells.
+namespace {
+struct Examined {
+  std::atomic<bool> finite = true;
+  std::vector<uint32_t> sums; // of its blocks
+};
+} // namespace
+
+static std::vector<Examined> examine(ThreadPool *pool, const std::vector<const TensorView *> &tensors, bool finite,
+                                     bool sums) {
+  std::vector<Examined> examined(tensors.size());
+  if (sums)
+    for (size_t i = 0; i < tensors.size(); ++i)
+      examined[i].sums.resize((tensors[i]->bytes.size() + checksumBlock - 1) / checksumBlock);
+  inParts(pool, tensors, [&](size_t which, int64_t begin, int64_t end) {
+    const TensorView &tensor = *tensors[which];
+    const size_t bytes = static_cast<size_t>(typeBytes.at(tensor.type)), from = begin * bytes;
+    static_assert((1 << 18) % checksumBlock == 0); // a part of elements of one byte or more begins with a block
+    if (sums)
+      blockSums(tensor.bytes.substr(from, (end - begin) * bytes), examined[which].sums.data() + from / checksumBlock);
+    if (finite && !areFinite(tensor, begin, end))
+      examined[which].finite = false;
+  });
+  return examined;
+}
+
+static std::vector<const TensorView *> pointersTo(const TensorViews &tensors) {
+  std::vector<const TensorView *> pointers;
+  for (const TensorView &tensor : tensors)
+    pointers.push_back(&tensor);
+  return pointers;
+}
+
+static void verify(const TensorView &tensor, const Examined &examined, const Metadata &metadata,
+                   const std::string &file) {
+  if (auto given = metadata.find(tensorChecksum + tensor.name);
+      given != metadata.end() && given->second != checksumOf(examined.sums))
+    throw Error(file + ": damaged: the bytes of '" + tensor.name + "' have the checksum " + checksumOf(examined.sums) +
+                ", when they were written it was " + given->second + "; take a copy that is whole");
+}
+
+void verifyChecksums(ThreadPool *pool, const TensorViews &tensors, const Metadata &metadata, const std::string &file) {
+  if (!metadata.contains(headerChecksum)) // of before there were any
+    return;
+  const std::vector<Examined> examined = examine(pool, pointersTo(tensors), false, true);
+  for (size_t i = 0; i < tensors.size(); ++i)
+    verify(tensors[i], examined[i], metadata, file);
+}
+
+const TensorView *notFinite(ThreadPool *pool, const TensorViews &tensors) {
+  const std::vector<Examined> examined = examine(pool, pointersTo(tensors), true, false);
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (!examined[i].finite)
+      return &tensors[i];
+  return nullptr;
+}
+
+void writeSafetensors(const std::string &file, const TensorViews &tensors, const Metadata &metadata, ThreadPool *pool,
+                      const std::string &previous) {
+  FileWriter writer(file);
+  const std::vector<Examined> examined = examine(pool, pointersTo(tensors), false, true);
+  nlohmann::ordered_json header = {{"__metadata__", metadata}};
+  uint64_t offset = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const TensorView &tensor = tensors[i];
+    header["__metadata__"][tensorChecksum + tensor.name] = checksumOf(examined[i].sums);
+    header[tensor.name] = {
+        {"dtype", tensor.type}, {"shape", tensor.shape}, {"data_offsets", {offset, offset + tensor.bytes.size()}}};
+    offset += tensor.bytes.size();
+  }
+  header["__metadata__"][headerChecksum] = checksumOf(nlohmann::json(header).dump());
+  std::string text = header.dump();
+  text.append((64 - (8 + text.size()) % 64) % 64, ' ');
+  const uint64_t size = text.size();
+  writer.write({reinterpret_cast<const char *>(&size), 8});
+  writer.write(text);
+  for (const TensorView &tensor : tensors)
+    writer.write(tensor.bytes);
+  writer.commit(previous);
 }
 
 // The tensor of each parameter, after everything that can be wrong with them was looked at.
 static std::vector<const TensorView *> parametersAmong(Engine &engine, const TensorViews &tensors,
-                                                       const std::string &file) {
+                                                       const std::string &file, const Metadata &metadata = {}) {
   const Module &module = engine.module();
   std::map<std::string_view, const TensorView *> byName;
   for (const TensorView &tensor : tensors)
@@ -292,15 +382,14 @@ static std::vector<const TensorView *> parametersAmong(Engine &engine, const Ten
     throw Error(file + ": '" + std::string(byName.begin()->first) + "' is no parameter of the model '" + module.model +
                 "'");
 
-  std::vector<std::atomic<bool>> damaged(used.size());
-  inParts(engine.pool(), used, [&](size_t which, int64_t begin, int64_t end) {
-    if (!areFinite(*used[which], begin, end))
-      damaged[which] = true;
-  });
-  for (size_t i = 0; i < used.size(); ++i)
-    if (damaged[i])
+  const std::vector<Examined> examined = examine(&engine.pool(), used, true, metadata.contains(headerChecksum));
+  for (size_t i = 0; i < used.size(); ++i) {
+    if (metadata.contains(headerChecksum))
+      verify(*used[i], examined[i], metadata, file);
+    if (!examined[i].finite)
       throw Error(file + ": '" + used[i]->name +
                   "' holds NaN or infinity; the weights are damaged or training diverged");
+  }
   for (auto [first, second] : tied) {
     std::vector<double> values(elementsOf(first->shape));
     eachNumber(*first, 0, values.size(), [&](int64_t i, double number) { values[i] = number; });
@@ -338,7 +427,7 @@ static const char *blockOf(const Module &module, const std::vector<const TensorV
 static void copyParameters(Engine &engine, const std::vector<const TensorView *> &stored) {
   const Module &module = engine.module();
   auto copy = [&]<typename T>(T *parameters) {
-    inParts(engine.pool(), stored, [&](size_t which, int64_t begin, int64_t end) {
+    inParts(&engine.pool(), stored, [&](size_t which, int64_t begin, int64_t end) {
       T *to = parameters + module.parameters[which].offset;
       eachNumber(*stored[which], begin, end, [&](int64_t i, double number) { to[i] = static_cast<T>(number); });
     });
@@ -350,15 +439,49 @@ static void copyParameters(Engine &engine, const std::vector<const TensorView *>
   engine.parametersChanged();
 }
 
-void loadWeights(Engine &engine, const std::string &file) { loadWeights(engine, MappedFile(file), file); }
+Metadata loadWeights(Engine &engine, const std::string &file, bool anyModel) {
+  return loadWeights(engine, MappedFile(file), file, anyModel);
+}
 
-void loadWeights(Engine &engine, MappedFile contents, const std::string &file) {
-  const TensorViews tensors = parseSafetensors(contents.contents(), file);
-  const std::vector<const TensorView *> stored = parametersAmong(engine, tensors, file);
+Metadata loadWeights(Engine &engine, MappedFile contents, const std::string &file, bool anyModel) {
+  Metadata metadata;
+  const TensorViews tensors = parseSafetensors(contents.contents(), file, &metadata);
+  const std::vector<const TensorView *> stored = parametersAmong(engine, tensors, file, metadata);
+  if (!anyModel)
+    checkModel(metadata, engine.module(), file);
   if (const char *block = blockOf(engine.module(), stored, contents.contents()))
     engine.takeParameters(std::move(contents), block);
   else
     copyParameters(engine, stored);
+  return metadata;
+}
+
+void loadMean(Engine &engine, const std::vector<std::string> &files) {
+  std::vector<MappedFile> mapped;
+  std::vector<TensorViews> tensors; // of each file
+  std::vector<std::vector<const TensorView *>> stored;
+  for (const std::string &file : files) {
+    Metadata metadata;
+    mapped.emplace_back(file);
+    tensors.push_back(parseSafetensors(mapped.back().contents(), file, &metadata));
+    stored.push_back(parametersAmong(engine, tensors.back(), file, metadata));
+  }
+  const Module &module = engine.module();
+  auto fill = [&]<typename T>(T *parameters) {
+    inParts(&engine.pool(), stored.front(), [&](size_t which, int64_t begin, int64_t end) {
+      std::vector<double> sum(static_cast<size_t>(end - begin));
+      for (const std::vector<const TensorView *> &one : stored)
+        eachNumber(*one[which], begin, end, [&](int64_t i, double number) { sum[i - begin] += number; });
+      for (int64_t i = begin; i < end; ++i)
+        parameters[module.parameters[which].offset + i] =
+            static_cast<T>(sum[i - begin] / static_cast<double>(files.size()));
+    });
+  };
+  if (module.type == DType::F64)
+    fill(static_cast<double *>(engine.parameters()));
+  else
+    fill(static_cast<float *>(engine.parameters()));
+  engine.parametersChanged();
 }
 
 void loadWeights(Engine &engine, const TensorViews &tensors, const std::string &file) {

@@ -1,6 +1,7 @@
 // The CPU: programs step by step, chunks by thread, in the host's memory.
 #include "device/cpu/CpuDevice.h"
 #include "device/HostMemory.h"
+#include "device/cpu/AvailableMemory.h"
 #include "device/cpu/Features.h"
 #include "support/Error.h"
 #include <algorithm>
@@ -57,17 +58,7 @@ public:
   std::unique_ptr<DeviceMemory> allocate(int64_t bytes, const char *what, bool sparse) override {
     return std::make_unique<CpuMemory>(bytes, what, sparse);
   }
-  int64_t available() const override {
-    std::FILE *file = std::fopen("/proc/meminfo", "r");
-    if (!file)
-      return 0;
-    char line[200];
-    long long kilobytes = 0;
-    while (std::fgets(line, sizeof line, file) && std::sscanf(line, "MemAvailable: %lld kB", &kilobytes) != 1)
-      ;
-    std::fclose(file);
-    return kilobytes * 1024;
-  }
+  int64_t available() const override { return availableMemory(); }
   void copyToDevice(void *to, const void *from, int64_t bytes) override { std::memcpy(to, from, bytes); }
   void copyToHost(void *to, const void *from, int64_t bytes) override { std::memcpy(to, from, bytes); }
 

@@ -3,10 +3,11 @@
 #include <cstdlib>
 #include <new>
 
-std::atomic<int64_t> allocations = 0;
+std::atomic<int64_t> allocations = 0, allocatedBytes = 0;
 
 void *operator new(std::size_t size) {
   ++allocations;
+  allocatedBytes += static_cast<int64_t>(size);
   if (void *memory = std::malloc(size ? size : 1))
     return memory;
   throw std::bad_alloc();
@@ -14,6 +15,7 @@ void *operator new(std::size_t size) {
 // Temporary buffers of the standard library ask without exceptions.
 void *operator new(std::size_t size, const std::nothrow_t &) noexcept {
   ++allocations;
+  allocatedBytes += static_cast<int64_t>(size);
   return std::malloc(size ? size : 1);
 }
 void operator delete(void *memory) noexcept { std::free(memory); }

@@ -1,7 +1,7 @@
-// Counts what operator new gives out, in every thread.
+// Counts what operator new gives out, in every thread: how often, and bytes.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 
-extern std::atomic<int64_t> allocations;
+extern std::atomic<int64_t> allocations, allocatedBytes;

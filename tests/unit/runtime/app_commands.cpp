@@ -1,7 +1,7 @@
 // The commands on a whole model of hand-written kernels, which is this program's own image.
 #include "app/Commands.h"
 #include "device/cpu/CpuDevice.h"
-#include "engine/Safetensors.h"
+#include "engine/Identity.h"
 #include "model.h"
 #include "support/CommandLine.h"
 #include "support/Files.h"
@@ -62,7 +62,7 @@ protected:
     Engine engine(cpuDevice(bagImage), 1);
     initializeParameters(engine, 9);
     parameters.assign(static_cast<float *>(engine.parameters()), static_cast<float *>(engine.parameters()) + 144);
-    writeSafetensors(folder + "/w", weights(engine));
+    writeSafetensors(folder + "/w", weights(engine), identityOf(engine.module()));
     // Sentence 1 has a pad inside and two behind, sentence 2 is nothing but pads.
     input = {{"source", integers({3, 4}, {4, 5, 6, 7, 8, 0, 0, 0, 0, 0, 0, 0})},
              {"target", integers({3, 3}, {2, 4, 5, 2, 0, 6, 2, 0, 0})},

@@ -2,6 +2,7 @@
 #include "device/ThreadPool.h"
 #include <atomic>
 #include <gtest/gtest.h>
+#include <new>
 #include <thread>
 #include <vector>
 #include <xmmintrin.h>
@@ -90,4 +91,32 @@ TEST(ThreadPool, EveryThreadFlushesDenormals) {
                 int) { *static_cast<std::atomic<int> *>(context) += (_mm_getcsr() & 0x8040) != 0x8040; },
              &wrong, 64);
   EXPECT_EQ(wrong, 0);
+}
+
+// An exception of any thread comes out of run() once no other is at work, and the pool can be used again.
+TEST(ThreadPool, ExceptionsComeOut) {
+  for (int threads : {1, 2, 4}) {
+    ThreadPool pool(threads);
+    for (int64_t bad : {0, 1, 99}) {
+      struct Region {
+        std::atomic<int> inside{0};
+        int64_t bad;
+      } region{{}, bad};
+      auto body = [](void *context, int64_t chunk, int) {
+        auto *region = static_cast<Region *>(context);
+        ++region->inside;
+        if (chunk == region->bad) {
+          --region->inside;
+          throw std::bad_alloc();
+        }
+        --region->inside;
+      };
+      EXPECT_THROW(pool.run(body, &region, 100), std::bad_alloc) << threads << " threads, chunk " << bad;
+      EXPECT_EQ(region.inside, 0);
+      Counted counted{std::vector<std::atomic<int>>(100), {}, threads};
+      pool.run(count, &counted, 100);
+      for (int64_t chunk = 0; chunk < 100; ++chunk)
+        EXPECT_EQ(counted.runs[chunk], 1);
+    }
+  }
 }

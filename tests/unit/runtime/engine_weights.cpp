@@ -1,6 +1,7 @@
 // Safetensors files and the weights in them: there and back, and what is refused.
+#include "allocations.h"
 #include "device/cpu/CpuDevice.h"
-#include "engine/Safetensors.h"
+#include "engine/Identity.h"
 #include "folder.h"
 #include "model.h"
 #include <cstring>
@@ -367,4 +368,55 @@ TEST_F(Weights, InitializationFollowsTheModel) {
   initializeParameters(second, 1);
   EXPECT_EQ(static_cast<float *>(second.parameters())[48], column(0)[0]);
   EXPECT_NE(column(0)[0], column(1)[0]);
+}
+
+// Files that train writes say which model they are of and carry checksums; every bit of them counts.
+TEST_F(Safetensors, ChangedBitsAreRefused) {
+  Tensors tensors = {{"b", floats({2, 3}, {1, 2, 3, 4, 5, -6})}, {"a", floats({40000}, std::vector<float>(40000, 2))}};
+  writeSafetensors(in("t"), viewsOf(tensors), {{"step", "12"}});
+  const std::string whole = readFile(in("t"));
+  uint64_t header;
+  std::memcpy(&header, whole.data(), 8);
+  for (size_t at : {size_t(20), whole.find("crc32c") + 3, 8 + header, 8 + header + 70000, whole.size() - 1})
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string changed = whole;
+      changed[at] = static_cast<char>(changed[at] ^ 1 << bit);
+      writeFile(in("changed"), changed);
+      EXPECT_NE(errorOf([&] { readSafetensors(in("changed")); }), "no error") << at << ", " << bit;
+    }
+  // The step of another file in this header.
+  std::string changed = whole;
+  changed.replace(changed.find("\"12\""), 4, "\"13\"");
+  writeFile(in("changed"), changed);
+  EXPECT_NE(errorOf([&] { readSafetensors(in("changed")); }).find("damaged: its header"), std::string::npos);
+}
+
+TEST_F(Safetensors, WrittenInTheMemoryOfTheTensors) {
+  Tensors tensors = {{"a", floats({1 << 20}, std::vector<float>(1 << 20, 1))}};
+  const int64_t before = allocatedBytes;
+  writeSafetensors(in("t"), viewsOf(tensors));
+  EXPECT_LT(allocatedBytes - before, 100000);
+}
+
+TEST_F(Safetensors, WeightsOfAnotherModelAreRefused) {
+  Module relu, gelu;
+  relu.model = "one", relu.hash = "aaaa";
+  relu.description =
+      R"({"format":"xfc-model/1","name":"one","params":{"dropout":0.1},"head":[{"op":"relu"},{"op":"dropout","rate":0.1}]})";
+  gelu.model = "two", gelu.hash = "bbbb";
+  gelu.description =
+      R"({"format":"xfc-model/1","name":"two","params":{"dropout":0.2},"head":[{"op":"gelu"},{"op":"dropout","rate":0.2}]})";
+  const std::string message = errorOf([&] { checkModel(identityOf(relu), gelu, "w"); });
+  EXPECT_NE(
+      message.find("w: these are weights of the model 'one' (hash aaaa), this executable is of 'two' (hash bbbb): "
+                   "head[0].op is \"relu\" there and \"gelu\" here"),
+      std::string::npos)
+      << message;
+  // Another name, other dropout: the weights mean the same.
+  gelu.description =
+      R"({"format":"xfc-model/1","name":"two","params":{"dropout":0.2},"head":[{"op":"relu"},{"op":"dropout","rate":0.2}]})";
+  EXPECT_EQ(errorOf([&] { checkModel(identityOf(relu), gelu, "w"); }), "no error");
+  gelu.description = R"({"format":"xfc-model/1","name":"two","params":{"dropout":0.2},"head":[{"op":"relu"}]})";
+  EXPECT_NE(errorOf([&] { checkModel(identityOf(relu), gelu, "w"); }), "no error");
+  EXPECT_EQ(errorOf([&] { checkModel({{"format", "xfc"}, {"model", "one"}}, gelu, "w"); }), "no error");
 }

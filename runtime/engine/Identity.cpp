@@ -1,0 +1,76 @@
+// Which model weights belong to.
+#include "engine/Identity.h"
+#include <nlohmann/json.hpp>
+#include <set>
+
+namespace xfc {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char *hashKey = "model_hash";
+
+// Of a description: what does not change the meaning of weights. What changes their shapes is found there.
+bool isMeaningless(const std::string &key, const Json &owner) {
+  static const std::set<std::string> keys = {"$schema", "name", "init", "dropout", "max_length"};
+  return (key == "name" ? owner.contains("format") || owner.contains("params") : keys.contains(key)) ||
+         (key == "rate" && owner.value("op", Json()) == "dropout");
+}
+
+// Where they differ and how, or "".
+std::string difference(const Json &theirs, const Json &ours, const std::string &path) {
+  auto at = [&](const std::string &key) { return path.empty() ? key : path + "." + key; };
+  if (theirs.is_object() && ours.is_object()) {
+    Json keys = theirs;
+    keys.update(ours);
+    for (const auto &[key, value] : keys.items()) {
+      if (isMeaningless(key, keys))
+        continue;
+      if (std::string found = difference(theirs.value(key, Json()), ours.value(key, Json()), at(key)); !found.empty())
+        return found;
+    }
+    return "";
+  }
+  if (theirs.is_array() && ours.is_array() && theirs.size() == ours.size()) {
+    for (size_t i = 0; i < theirs.size(); ++i)
+      if (std::string found = difference(theirs[i], ours[i], path + "[" + std::to_string(i) + "]"); !found.empty())
+        return found;
+    return "";
+  }
+  if (theirs == ours)
+    return "";
+  auto text = [](const Json &value) {
+    return value.is_null() ? "nothing" : value.is_structured() ? "something else" : value.dump();
+  };
+  return path + " is " + text(theirs) + " there and " + text(ours) + " here";
+}
+
+} // namespace
+
+Metadata identityOf(const Module &module) {
+  return {{"format", "xfc"}, {"model", module.model}, {hashKey, module.hash}, {"description", module.description}};
+}
+
+bool namesModel(const Metadata &metadata) { return metadata.contains(hashKey); }
+
+void checkModel(const Metadata &metadata, const Module &module, const std::string &file) {
+  auto text = [&](const char *key) {
+    auto found = metadata.find(key);
+    return found == metadata.end() ? std::string() : found->second;
+  };
+  if (!namesModel(metadata) || text(hashKey) == module.hash)
+    return;
+  const Json theirs = Json::parse(text("description"), nullptr, false),
+             ours = Json::parse(module.description, nullptr, false);
+  std::string what = "their descriptions cannot be compared";
+  if (theirs.is_object() && ours.is_object()) {
+    what = difference(theirs, ours, "");
+    if (what.empty())
+      return;
+  }
+  throw Error(file + ": these are weights of the model '" + text("model") + "' (hash " + text(hashKey).substr(0, 12) +
+              "), this executable is of '" + module.model + "' (hash " + module.hash.substr(0, 12) + "): " + what +
+              "; take the executable they were trained with, or --force-model to load them all the same");
+}
+
+} // namespace xfc
