@@ -3,6 +3,7 @@
 #include "Pipeline/Pipeline.h"
 #include "support/Error.h"
 #include "support/Files.h"
+#include "text/SentencePieceModel.h"
 #include <algorithm>
 #include <sentencepiece_processor.h>
 #include <sstream>
@@ -20,9 +21,8 @@ void ModelArguments::addTo(CLI::App &command) {
 }
 
 static void addVocabulary(std::vector<Override> &overrides, const std::string &file, const char *size, bool target) {
-  sentencepiece::SentencePieceProcessor processor;
-  if (auto status = processor.Load(file); !status.ok())
-    throw Error(file + ": not a SentencePiece model: " + status.ToString());
+  const auto model = loadSentencePieceModel(readFile(file), file);
+  const sentencepiece::SentencePieceProcessor &processor = *model;
   overrides.push_back({size, std::to_string(processor.GetPieceSize())});
   if (!target)
     return;

@@ -5,10 +5,13 @@
 #include "decode/Search.h"
 #include "engine/Safetensors.h"
 #include "support/Files.h"
+#include "support/Interrupt.h"
 #include "text/Batches.h"
 #include "train/Update.h"
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -40,6 +43,9 @@ struct BenchOptions {
   std::string computeType;
   DeviceChoice device;
 };
+
+// What fits a machine; products of them are numbers.
+constexpr int64_t mostTokens = 1 << 20, mostSentences = 1 << 24, mostSteps = 1'000'000'000;
 
 int threadsOf(const BenchOptions &options) {
   return options.threads > 0 ? options.threads : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
@@ -404,18 +410,25 @@ double firstTokenMilliseconds(const std::string &folder, const std::string &thre
   }
   close(ends[1]);
   char byte;
-  const bool answered = child > 0 && read(ends[0], &byte, 1) == 1;
+  ssize_t got = 0;
+  while (child > 0 && (got = read(ends[0], &byte, 1)) < 0 && errno == EINTR && !interrupted()) {
+  }
+  const bool answered = got == 1;
   const double milliseconds = secondsSince(begin) * 1e3;
   close(ends[0]);
   int status = 0;
-  if (child > 0)
-    waitpid(child, &status, 0);
+  if (child > 0 && interrupted())
+    kill(child, SIGTERM);
+  while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  checkInterrupted();
   if (!answered || status != 0)
     throw Error("bench startup: the process that was started did not translate");
   return milliseconds;
 }
 
 void benchStartup(const BenchOptions &options) {
+  const InterruptGuard guard; // the folder goes in any case
   TemporaryFolder folder;
   Json result;
   {
@@ -433,7 +446,7 @@ void benchStartup(const BenchOptions &options) {
     writeFile(folder.name + "/input", line + "\n");
   }
   std::vector<double> milliseconds;
-  for (int run = 0; run < 7; ++run)
+  for (int run = 0; run < 7; ++run, checkInterrupted())
     milliseconds.push_back(
         firstTokenMilliseconds(folder.name, std::to_string(result["threads"].get<int>()), options.device));
   result["first_token_ms"] = *std::min_element(milliseconds.begin(), milliseconds.end());
@@ -474,33 +487,35 @@ void addBench(CLI::App &app) {
 
   CLI::App *train = addBenchmark(*bench, "train", "training steps; target tokens a second", options, benchTrain);
   train->add_option("--batch-tokens", options->batchTokens, "most source tokens, and most target tokens, of a batch")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(int64_t(1), mostTokens))
       ->capture_default_str();
-  train->add_option("--length", options->length, "tokens a sentence (32)")->check(CLI::PositiveNumber);
+  train->add_option("--length", options->length, "tokens a sentence (32)")->check(CLI::Range(int64_t(1), mostTokens));
   train->add_option("--source", options->sources, "files of ids, for real lengths")->excludes("--length");
   train->add_option("--target", options->targets, "files of ids, for real lengths")->excludes("--length");
   train->add_option("--format", options->format, "of --source and --target")
       ->check(CLI::IsMember({"ids"}))
       ->capture_default_str();
   train->add_option("--steps", options->steps, "steps that are timed, after two that are not")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(int64_t(1), mostSteps))
       ->capture_default_str();
   addDevice(*train, options->device);
   train->add_flag("--profile", options->profile, "also the kernels: time, share, and how near to the machine's peak");
 
   CLI::App *decode = addBenchmark(*bench, "decode", "translation of sentences of one length; output tokens a second",
                                   options, benchDecode);
-  decode->add_option("--sentences", options->sentences, "sentences")->check(CLI::PositiveNumber)->capture_default_str();
+  decode->add_option("--sentences", options->sentences, "sentences")
+      ->check(CLI::Range(int64_t(1), mostSentences))
+      ->capture_default_str();
   decode->add_option("--batch", options->batch, "sentences decoded together")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(int64_t(1), mostSentences))
       ->capture_default_str();
   decode->add_option("--length", options->length, "tokens of a source, and of its translation (25)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(int64_t(1), mostTokens));
   decode->add_option("--beam", options->beam, "hypotheses a sentence")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
   decode->add_option("--steps", options->steps, "times everything is translated")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(int64_t(1), mostSteps))
       ->capture_default_str();
   addComputeType(*decode, options->computeType);
   addDevice(*decode, options->device);

@@ -2,8 +2,8 @@
 #include "app/Commands.h"
 #include "decode/ModelOptions.h"
 #include "support/CommandLine.h"
-#include "support/Files.h"
 #include "support/Progress.h"
+#include "text/LinePairs.h"
 #include "text/Metrics.h"
 #include "train/Validation.h"
 #include <cstdio>
@@ -20,35 +20,52 @@ struct EvaluateOptions {
   bool json = false;
 };
 
-void run(const EvaluateOptions &options) {
-  std::vector<std::string> references = readLines(options.target), hypotheses;
-  if (references.empty())
-    throw Error(options.target + ": the file is empty; expected one sentence a line");
-  if (!options.hypothesis.empty()) {
-    hypotheses = readLines(options.hypothesis);
-  } else {
-    if (options.source.empty())
-      throw CLI::RequiredError("--source (with --model) or --hypothesis");
-    std::vector<std::string> sources = readLines(options.source);
-    if (sources.size() != references.size())
-      throw Error(options.source + " has " + std::to_string(sources.size()) + " lines, " + options.target + " " +
-                  std::to_string(references.size()) + "; line i of one must be the translation of line i of the other");
-    TranslationModel model = loadModel(options.model);
-    ProgressBar bar(options.model.quiet);
-    size_t done = 0;
-    EncodedLines lines(model, sources, options.model.format, options.source);
-    hypotheses = translateLines(model, lines, options.model.format, options.search, [&](size_t) {
-      ++done;
-      bar.update(static_cast<double>(done) / sources.size(),
-                 std::to_string(done) + " of " + std::to_string(sources.size()) + " sentences");
-    });
+MetricSums ofFile(const EvaluateOptions &options) {
+  LinePairs lines(options.hypothesis, options.target, "expected one hypothesis for each reference");
+  MetricSums sums;
+  for (std::string hypothesis, reference; lines.next(hypothesis, reference);)
+    sums.add(hypothesis, reference);
+  return sums;
+}
+
+MetricSums ofModel(const EvaluateOptions &options) {
+  LinePairs lines(options.source, options.target, "line i of one must be the translation of line i of the other");
+  TranslationModel model = loadModel(options.model);
+  ProgressBar bar(options.model.quiet);
+  MetricSums sums;
+  size_t done = 0;
+  for (bool more = true; more;) {
+    EncodedLines sources;
+    std::vector<std::string> references;
+    std::string source, reference;
+    for (size_t bytes = 0;
+         references.size() < windowLines && bytes < windowBytes && (more = lines.next(source, reference));
+         bytes += source.size() + reference.size()) {
+      sources.add(model, source, options.model.format, lines.first.where());
+      references.push_back(reference);
+    }
+    const std::vector<std::string> translations =
+        translateLines(model, sources, options.model.format, options.search, [&](size_t) {
+          ++done;
+          bar.update(more ? lines.first.fraction()
+                          : static_cast<double>(done) / static_cast<double>(lines.first.number()),
+                     std::to_string(done) + " sentences");
+        });
+    for (size_t i = 0; i < translations.size(); ++i)
+      sums.add(translations[i], references[i]);
   }
-  if (hypotheses.size() != references.size())
-    throw Error(options.hypothesis + " has " + std::to_string(hypotheses.size()) + " lines, " + options.target + " " +
-                std::to_string(references.size()) + "; expected one hypothesis for each reference");
-  Score b = bleu(hypotheses, references), c = chrf(hypotheses, references);
+  return sums;
+}
+
+void run(const EvaluateOptions &options) {
+  if (options.hypothesis.empty() && options.source.empty())
+    throw CLI::RequiredError("--source (with --model) or --hypothesis");
+  const MetricSums sums = options.hypothesis.empty() ? ofModel(options) : ofFile(options);
+  if (sums.lines() == 0)
+    throw Error(options.target + ": the file is empty; expected one sentence a line");
+  const Score b = sums.bleu(), c = sums.chrf();
   if (options.json) {
-    nlohmann::ordered_json object = {{"sentences", references.size()},
+    nlohmann::ordered_json object = {{"sentences", sums.lines()},
                                      {"bleu", b.value},
                                      {"bleu_signature", b.signature},
                                      {"chrf", c.value},

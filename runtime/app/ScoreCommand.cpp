@@ -2,7 +2,8 @@
 #include "app/Commands.h"
 #include "decode/ModelOptions.h"
 #include "decode/Score.h"
-#include "support/Files.h"
+#include "support/CommandLine.h"
+#include "text/LinePairs.h"
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -20,41 +21,50 @@ struct ScoreOptions {
 
 void run(const ScoreOptions &options) {
   TranslationModel model = loadModel(options.model);
-  std::vector<std::string> sourceLines = readLines(options.source), targetLines = readLines(options.target);
-  if (sourceLines.size() != targetLines.size())
-    throw Error(options.source + " has " + std::to_string(sourceLines.size()) + " lines, " + options.target + " " +
-                std::to_string(targetLines.size()) + "; line i of one belongs to line i of the other");
-  if (sourceLines.empty())
-    throw Error(options.source + ": the file is empty");
-  std::vector<std::vector<int32_t>> sources, targets;
-  for (size_t i = 0; i < sourceLines.size(); ++i) {
-    std::string line = ":" + std::to_string(i + 1);
-    sources.push_back(encodeSource(model, sourceLines[i], options.model.format, options.source + line));
-    if (sources.back().empty())
-      throw Error(options.source + line + ": the line is empty; there is nothing to translate from");
-    targets.push_back(encodeTarget(model, targetLines[i], options.model.format, options.target + line));
-  }
-
-  std::vector<double> logProbabilities = score(*model.engine, sources, targets, options.batchTokens);
+  LinePairs lines(options.source, options.target, "line i of one belongs to line i of the other");
   double sum = 0;
   int64_t tokens = 0;
-  for (size_t i = 0; i < targets.size(); ++i) {
-    sum += logProbabilities[i];
-    tokens += static_cast<int64_t>(targets[i].size()) + 1;
+  std::vector<double> all; // for --json
+  for (bool more = true; more;) {
+    std::vector<std::vector<int32_t>> sources, targets;
+    std::string sourceLine, targetLine;
+    const int64_t before = lines.first.number();
+    for (size_t bytes = 0;
+         sources.size() < windowLines && bytes < windowBytes && (more = lines.next(sourceLine, targetLine));
+         bytes += sourceLine.size() + targetLine.size()) {
+      sources.push_back(encodeSource(model, sourceLine, options.model.format, lines.first.where()));
+      if (sources.back().empty())
+        throw Error(lines.first.where() + ": the line is empty; there is nothing to translate from");
+      targets.push_back(encodeTarget(model, targetLine, options.model.format, lines.second.where()));
+    }
+    const std::vector<double> logProbabilities = score(*model.engine, sources, targets, options.batchTokens);
+    for (size_t i = 0; i < logProbabilities.size(); ++i) {
+      if (!std::isfinite(logProbabilities[i]))
+        throw Error(lines.first.name() + ":" + std::to_string(before + 1 + static_cast<int64_t>(i)) +
+                    ": the model gives no finite log-probability; its weights are broken or too large");
+      sum += logProbabilities[i];
+      tokens += static_cast<int64_t>(targets[i].size()) + 1;
+      if (options.json)
+        all.push_back(logProbabilities[i]);
+      else
+        std::printf("%.9g\n", logProbabilities[i]);
+    }
+    flushOutput();
   }
-  double perplexity = std::exp(-sum / static_cast<double>(tokens));
+  const int64_t sentences = lines.first.number();
+  if (sentences == 0)
+    throw Error(options.source + ": the file is empty");
+  const double perplexity = std::exp(-sum / static_cast<double>(tokens));
   if (options.json) {
-    nlohmann::ordered_json object = {{"sentences", targets.size()},
+    nlohmann::ordered_json object = {{"sentences", sentences},
                                      {"tokens", tokens},
                                      {"log_probability", sum},
                                      {"perplexity", perplexity},
-                                     {"log_probabilities", logProbabilities}};
+                                     {"log_probabilities", all}};
     std::printf("%s\n", object.dump().c_str());
   } else {
-    for (double logProbability : logProbabilities)
-      std::printf("%.9g\n", logProbability);
-    std::fprintf(stderr, "%zu sentences, %lld tokens, log-probability %.9g, perplexity %.9g\n", targets.size(),
-                 static_cast<long long>(tokens), sum, perplexity);
+    std::fprintf(stderr, "%lld sentences, %lld tokens, log-probability %.9g, perplexity %.9g\n",
+                 static_cast<long long>(sentences), static_cast<long long>(tokens), sum, perplexity);
   }
 }
 

@@ -87,7 +87,12 @@ std::string usedConfiguration(const CLI::App &command) {
       used[name] = number(option->results().back());
     }
   }
-  return used.dump(2) + "\n";
+  try {
+    return used.dump(2) + "\n";
+  } catch (const Json::type_error &) {
+    throw Error(
+        "a name among the flags is not valid UTF-8, which config.json in --out has to be; rename the file or folder");
+  }
 }
 
 void run(CLI::App &command, TrainFlags &flags) {
@@ -164,8 +169,7 @@ void addTrain(CLI::App &app) {
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   command->add_option("--lr", options.rate, "learning rate at its largest (5e-4); noam: a factor (1)")
-      ->check(CLI::PositiveNumber)
-      ->check(FiniteNumber);
+      ->check(FinitePositive);
   command->add_option("--schedule", flags->schedule, "noam, cosine, linear or constant")
       ->check(CLI::IsMember({"noam", "cosine", "linear", "constant"}))
       ->capture_default_str();

@@ -5,11 +5,14 @@
 #include "decode/Search.h"
 #include "support/CommandLine.h"
 #include "support/Files.h"
+#include "support/Interrupt.h"
 #include "support/Progress.h"
 #include "text/HeatMap.h"
+#include "text/LinePairs.h"
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 namespace xfc {
 
@@ -26,12 +29,29 @@ struct TranslateOptions {
   bool scores = false, alignments = false, json = false;
 };
 
-void writeResult(const std::string &file, const std::string &text) {
-  if (file == "-")
-    std::fwrite(text.data(), 1, text.size(), stdout); // the end of the command line checks it
-  else
-    writeFile(file, text);
-}
+// Where results go as they come: a file, whole or not at all, or standard output.
+class ResultWriter {
+public:
+  explicit ResultWriter(const std::string &file) {
+    if (file != "-")
+      writer.emplace(file);
+  }
+  void write(const std::string &text) {
+    if (writer) {
+      writer->write(text);
+    } else {
+      std::fwrite(text.data(), 1, text.size(), stdout);
+      flushOutput();
+    }
+  }
+  void commit() {
+    if (writer)
+      writer->commit();
+  }
+
+private:
+  std::optional<FileWriter> writer;
+};
 
 std::string format(double value) {
   char text[32];
@@ -43,65 +63,99 @@ class Translation {
 public:
   explicit Translation(TranslateOptions &options) : options(options), model(loadModel(options.model)) {}
 
+  // Window after window, so that a stream may be longer than memory, and who writes to it and waits for the answer
+  // gets it.
   void run() {
-    for (const std::string &file : {options.output, options.attentionSvg})
-      if (!file.empty() && file != "-")
-        checkWritable(file);
-    lines = readLines(options.input);
-    read();
-    {
-      ProgressBar bar(options.model.quiet);
-      size_t done = 0;
+    const InterruptGuard guard; // what was written of a file goes
+    if (!options.attentionSvg.empty() && options.attentionSvg != "-")
+      checkWritable(options.attentionSvg);
+    ResultWriter output(options.output);
+    LineReader input(options.input, longestLine);
+    std::optional<LineReader> prefixInput;
+    if (!options.prefix.empty())
+      prefixInput.emplace(options.prefix, longestLine);
+    ProgressBar bar(options.model.quiet);
+    size_t done = 0; // sentences
+    bool drawn = options.attentionSvg.empty();
+    while (readWindow(input, prefixInput ? &*prefixInput : nullptr)) {
       std::vector<std::vector<int32_t>> filled, forced;
       for (size_t line : searched) {
         filled.push_back(sources[line]);
-        if (!prefixes.empty())
+        if (prefixInput)
           forced.push_back(prefixes[line]);
       }
-      found = search(*model.engine, filled, options.search, forced, [&](size_t) {
-        ++done;
-        bar.update(static_cast<double>(done) / searched.size(),
-                   std::to_string(done) + " of " + std::to_string(searched.size()) + " sentences");
-      });
+      const size_t before = done;
+      const bool last = input.atLast();
+      found = search(
+          *model.engine, filled, options.search, forced,
+          [&](size_t) {
+            checkInterrupted();
+            ++done;
+            if (last)
+              bar.update(static_cast<double>(done) / static_cast<double>(before + searched.size()),
+                         std::to_string(done) + " of " + std::to_string(before + searched.size()) + " sentences");
+            else
+              bar.update(input.fraction(), std::to_string(done) + " sentences");
+          },
+          before);
+      std::string text;
+      const std::vector<Hypothesis> none;
+      for (size_t line = 0, next = 0; line < lines.size(); ++line) {
+        const bool empty = next == searched.size() || searched[next] != line;
+        const std::vector<Hypothesis> &hypotheses = empty ? none : found[next++];
+        text += options.json ? jsonLine(line, hypotheses) : textLines(line, hypotheses);
+      }
+      output.write(text);
+      if (!drawn && !searched.empty() && !found.front().empty()) {
+        draw(searched.front(), found.front().front());
+        drawn = true;
+      }
     }
-    std::string text;
-    const std::vector<Hypothesis> none;
-    for (size_t line = 0, next = 0; line < lines.size(); ++line) {
-      const bool empty = next == searched.size() || searched[next] != line;
-      const std::vector<Hypothesis> &hypotheses = empty ? none : found[next++];
-      text += options.json ? jsonLine(line, hypotheses) : textLines(line, hypotheses);
-    }
-    writeResult(options.output, text);
-    if (!options.attentionSvg.empty() && !searched.empty() && !found.front().empty())
-      draw(searched.front(), found.front().front());
+    output.commit();
   }
 
 private:
-  std::string where(const std::string &file, size_t line) const {
-    return (file == "-" ? "standard input" : file) + ":" + std::to_string(line + 1);
+  // The next lines; false where there are none.
+  bool readWindow(LineReader &input, LineReader *prefixInput) {
+    first = static_cast<size_t>(input.number());
+    lines.clear(), sources.clear(), prefixes.clear(), searched.clear();
+    constexpr int patience = 50; // milliseconds to wait for more of a stream
+    size_t bytes = 0;
+    for (std::string line; lines.size() < windowLines && bytes < windowBytes &&
+                           (lines.empty() || input.ready(patience)) && input.next(line);) {
+      bytes += line.size();
+      sources.push_back(encodeSource(model, line, options.model.format, input.where()));
+      if (!sources.back().empty())
+        searched.push_back(lines.size());
+      lines.push_back(std::move(line));
+      if (prefixInput)
+        readPrefix(input, *prefixInput);
+    }
+    if (std::string line; prefixInput && lines.empty() && prefixInput->next(line))
+      wrongPrefixes(input, *prefixInput);
+    return !lines.empty();
   }
 
-  void read() {
-    Format format = options.model.format;
-    for (size_t line = 0; line < lines.size(); ++line) {
-      sources.push_back(encodeSource(model, lines[line], format, where(options.input, line)));
-      if (!sources.back().empty())
-        searched.push_back(line);
-    }
-    if (options.prefix.empty())
-      return;
-    std::vector<std::string> given = readLines(options.prefix);
-    if (given.size() != lines.size())
-      throw Error(options.prefix + ": " + std::to_string(given.size()) + " prefixes for " +
-                  std::to_string(lines.size()) + " lines; one line each is needed (empty for none)");
+  void readPrefix(LineReader &input, LineReader &prefixInput) {
+    std::string line;
+    if (!prefixInput.next(line))
+      wrongPrefixes(input, prefixInput);
     const Module &module = model.engine->module();
-    for (size_t line = 0; line < given.size(); ++line) {
-      std::string at = where(options.prefix, line);
-      prefixes.push_back(encodeTarget(model, given[line], format, at));
-      for (int32_t id : prefixes.back())
-        if (id == module.pad || id == module.start || id == module.eos)
-          throw Error(at + ": a prefix cannot hold token " + std::to_string(id) + " (pad, start or eos)");
-    }
+    prefixes.push_back(encodeTarget(model, line, options.model.format, prefixInput.where()));
+    for (int32_t id : prefixes.back())
+      if (id == module.pad || id == module.start || id == module.eos)
+        throw Error(prefixInput.where() + ": a prefix cannot hold token " + std::to_string(id) +
+                    " (pad, start or eos)");
+  }
+
+  // One has ended before the other.
+  [[noreturn]] void wrongPrefixes(LineReader &input, LineReader &prefixInput) {
+    for (LineReader *reader : {&input, &prefixInput})
+      for (std::string line; reader->isFile() && reader->next(line);) {
+      }
+    throw Error(options.prefix + ": " + std::to_string(prefixInput.number()) + " prefixes for " +
+                std::to_string(input.number()) + (input.isFile() ? "" : " or more") +
+                " lines; one line each is needed (empty for none)");
   }
 
   // Source tokens an alignment may name: without the eos that encodeSource added.
@@ -114,7 +168,7 @@ private:
   }
 
   std::string textLines(size_t line, const std::vector<Hypothesis> &hypotheses) {
-    std::string number = options.search.nBest > 1 ? std::to_string(line + 1) + "\t" : "";
+    std::string number = options.search.nBest > 1 ? std::to_string(first + line + 1) + "\t" : "";
     if (hypotheses.empty())
       return number + (options.scores ? "\t0" : "") + (options.alignments ? "\t" : "") + "\n";
     std::string text;
@@ -140,7 +194,8 @@ private:
 
   std::string jsonLine(size_t line, const std::vector<Hypothesis> &hypotheses) {
     using Json = nlohmann::ordered_json;
-    Json object = {{"line", line + 1}, {"source", lines[line]}, {"translation", ""}, {"hypotheses", Json::array()}};
+    Json object = {
+        {"line", first + line + 1}, {"source", lines[line]}, {"translation", ""}, {"hypotheses", Json::array()}};
     for (const Hypothesis &hypothesis : hypotheses) {
       Json entry = {{"text", model.target->decode(hypothesis.ids, options.model.format)},
                     {"score", hypothesis.score},
@@ -164,11 +219,15 @@ private:
     for (int32_t id : hypothesis.ids)
       rows.push_back(model.target->piece(id));
     rows.push_back(model.target->piece(model.engine->module().eos));
-    writeFile(options.attentionSvg, heatMapSvg(attention.weights, rows, columns));
+    ResultWriter drawing(options.attentionSvg);
+    drawing.write(heatMapSvg(attention.weights, rows, columns));
+    drawing.commit();
   }
 
   TranslateOptions &options;
   TranslationModel model;
+  // The window.
+  size_t first = 0; // lines before it
   std::vector<std::string> lines;
   std::vector<std::vector<int32_t>> sources, prefixes; // by line
   std::vector<size_t> searched;                        // lines that are not empty
@@ -200,8 +259,7 @@ void addTranslate(CLI::App &app) {
       ->capture_default_str();
   command->add_flag("--sample", search.sample, "draw tokens at random in place of the beam");
   command->add_option("--temperature", search.temperature, "sampling: above 1 flatter, below 1 sharper")
-      ->check(CLI::PositiveNumber)
-      ->check(FiniteNumber)
+      ->check(FinitePositive)
       ->capture_default_str();
   command->add_option("--top-k", search.topK, "sampling: among the K most probable tokens; 0: all")
       ->check(CLI::NonNegativeNumber)
@@ -230,7 +288,11 @@ void addTranslate(CLI::App &app) {
       ->capture_default_str();
   command->add_flag("--json", options->json, "a JSON object a line: line, source, translation, hypotheses");
   addComputeType(*command, search.computeType);
-  command->callback([options] { Translation(*options).run(); });
+  command->callback([options] {
+    if (options->attentionSvg == "-" && options->output == "-")
+      throw CLI::ValidationError("--attention-svg", "a drawing and translations cannot both go to standard output");
+    Translation(*options).run();
+  });
 }
 
 } // namespace xfc

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <string>
 
-int main(int argc, char **argv) {
+static int run(int argc, char **argv) {
   const std::string path = argv[0], name = path.substr(path.rfind('/') + 1);
   CLI::App app("A translator compiled by xfc: trains, translates and scores", name);
   app.set_version_flag("--version", []() -> std::string {
@@ -18,4 +18,8 @@ int main(int argc, char **argv) {
                    xfc::addSelfcheck, xfc::addBench, xfc::addPack, xfc::addInfo})
     add(app);
   return xfc::runCommandLine(app, argc, argv);
+}
+
+int main(int argc, char **argv) {
+  return xfc::reportErrors([&] { return run(argc, argv); });
 }

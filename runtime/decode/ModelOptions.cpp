@@ -1,7 +1,7 @@
 // The flags by which a command finds its model, and the engine and vocabularies they lead to.
 #include "decode/ModelOptions.h"
 #include "decode/Packed.h"
-#include "engine/Safetensors.h"
+#include "engine/Identity.h"
 #include "support/Files.h"
 #include <cstdio>
 #include <thread>
@@ -20,19 +20,45 @@ std::optional<PackedModel> carried(const ModelOptions &options) {
   return packed;
 }
 
-std::unique_ptr<Engine> loadEngine(const ModelOptions &options, std::optional<PackedModel> &packed) {
+// Prints what a --force flag overrides, or throws it.
+template <typename Check> void unlessForced(bool forced, const char *flag, Check check) {
+  try {
+    check();
+  } catch (const Error &error) {
+    if (!forced)
+      throw;
+    std::fprintf(stderr, "warning: %s overrides this: %s\n", flag, error.what());
+  }
+}
+
+std::unique_ptr<Engine> loadEngine(const ModelOptions &options, std::optional<PackedModel> &packed,
+                                   Metadata &metadata) {
   std::unique_ptr<Engine> engine = makeEngine(options.threads, options.device);
-  if (packed)
-    loadWeights(*engine, std::move(packed->weights), "the packed weights");
-  else
-    loadWeights(*engine, modelFiles(options).weights);
+  const std::string file = packed ? "the packed weights" : modelFiles(options).weights;
+  metadata = packed ? loadWeights(*engine, std::move(packed->weights), file, options.forceModel)
+                    : loadWeights(*engine, file, options.forceModel);
+  if (options.forceModel)
+    unlessForced(true, "--force-model", [&] { checkModel(metadata, engine->module(), file); });
+  if (!namesModel(metadata) && !options.quiet)
+    std::fprintf(stderr, "note: %s does not say which model its weights are of; they are taken for those of '%s'\n",
+                 file.c_str(), engine->module().model.c_str());
   return engine;
 }
 
+// The weights know the vocabularies they were trained with.
+void checkVocabulary(const Metadata &metadata, const char *key, const Vocabulary &vocabulary) {
+  const auto theirs = metadata.find(key);
+  if (theirs != metadata.end() && theirs->second != vocabulary.hash())
+    throw Error(vocabulary.name() + ": this vocabulary (hash " + vocabulary.hash() +
+                ") is not the one that the weights were trained with (hash " + theirs->second +
+                "); give that one, which train leaves in its folder, or --force-vocab to use this one all the same");
+}
+
+// At most so many ids (0: any).
 std::vector<int32_t> cut(std::vector<int32_t> ids, int64_t most, const std::string &where) {
   if (most <= 0 || static_cast<int64_t>(ids.size()) <= most)
     return ids;
-  std::fprintf(stderr, "warning: %s: cut from %zu to %lld tokens, the model's max_length\n", where.c_str(), ids.size(),
+  std::fprintf(stderr, "warning: %s: cut to the first %lld tokens, the model's max_length\n", where.c_str(),
                static_cast<long long>(most));
   ids.resize(most);
   return ids;
@@ -62,11 +88,13 @@ void ModelOptions::addTo(CLI::App &command) {
       ->capture_default_str();
   addDevice(command, device);
   command.add_flag("--quiet", quiet, "no progress");
+  command.add_flag("--force-model", forceModel, "take weights that say they are of another model");
 }
 
 void ModelOptions::addVocabularyTo(CLI::App &command, bool withFormat) {
   command.add_option("--vocab", vocabulary, "SentencePiece model; of both languages unless --target-vocab is given");
   command.add_option("--target-vocab", targetVocabulary, "SentencePiece model of the target language");
+  command.add_flag("--force-vocab", forceVocabulary, "take another vocabulary than the weights were trained with");
   if (!withFormat)
     return;
   command
@@ -108,12 +136,14 @@ ModelFiles modelFiles(const ModelOptions &options) {
 
 std::unique_ptr<Engine> loadEngine(const ModelOptions &options) {
   std::optional<PackedModel> packed = carried(options);
-  return loadEngine(options, packed);
+  Metadata metadata;
+  return loadEngine(options, packed, metadata);
 }
 
 TranslationModel loadModel(const ModelOptions &options) {
   std::optional<PackedModel> packed = carried(options);
-  TranslationModel model{loadEngine(options, packed), nullptr, nullptr};
+  Metadata metadata;
+  TranslationModel model{loadEngine(options, packed, metadata), nullptr, nullptr};
   const Module &module = model.engine->module();
   if (!module.hasDecoder)
     throw Error("model '" + module.model + "' has no decoder: it writes no target sentences");
@@ -146,13 +176,15 @@ TranslationModel loadModel(const ModelOptions &options) {
                 std::to_string(module.targetVocab) + " target tokens; give --target-vocab FILE too");
   model.source->checkTokens(module);
   model.target->checkTokens(module);
+  for (auto [key, vocabulary] : {std::pair{"source_vocabulary", model.source}, {"target_vocabulary", model.target}})
+    unlessForced(options.forceVocabulary, "--force-vocab", [&] { checkVocabulary(metadata, key, *vocabulary); });
   return model;
 }
 
 std::vector<int32_t> encodeSource(const TranslationModel &model, const std::string &line, Format format,
                                   const std::string &where) {
   const Module &module = model.engine->module();
-  std::vector<int32_t> ids = model.source->encode(line, format, where);
+  std::vector<int32_t> ids = model.source->encode(line, format, where, module.maxLength);
   if (ids.empty())
     return ids;
   bool eos = module.sourceEos && format != Format::Ids;
@@ -165,7 +197,8 @@ std::vector<int32_t> encodeSource(const TranslationModel &model, const std::stri
 std::vector<int32_t> encodeTarget(const TranslationModel &model, const std::string &line, Format format,
                                   const std::string &where) {
   const Module &module = model.engine->module();
-  return cut(model.target->encode(line, format, where), std::max<int64_t>(module.maxTargetLength - 1, 0), where);
+  return cut(model.target->encode(line, format, where, module.maxTargetLength),
+             std::max<int64_t>(module.maxTargetLength - 1, 0), where);
 }
 
 } // namespace xfc

@@ -16,7 +16,8 @@ struct ModelOptions {
   Format format = Format::Text;
   int threads = 0; // 0: one for each processor
   DeviceChoice device;
-  bool quiet = false; // no progress
+  bool quiet = false;                               // no progress
+  bool forceModel = false, forceVocabulary = false; // take weights of another model, or another vocabulary than theirs
 
   // --model, --weights, --threads, --device, --cuda-image, --quiet
   void addTo(CLI::App &command);
@@ -52,7 +53,7 @@ std::unique_ptr<Engine> loadEngine(const ModelOptions &options);
 TranslationModel loadModel(const ModelOptions &options);
 
 // A line as the encoder reads it: eos added if the model wants it (ids are taken verbatim), cut to the model's
-// max_length with a warning that names `where`. Empty for an empty line.
+// max_length with a warning that names `where`; the rest of a long line is not looked at. Empty for an empty line.
 std::vector<int32_t> encodeSource(const TranslationModel &model, const std::string &line, Format format,
                                   const std::string &where);
 // A target line without start and eos, cut likewise.

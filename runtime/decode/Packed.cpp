@@ -1,6 +1,7 @@
 // Weights and vocabulary inside the executable itself: executable | weights | vocabularies | trailer. The weights begin
 // at a multiple of 64 bytes, so that they can stay where they are.
 #include "decode/Packed.h"
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 
@@ -71,14 +72,15 @@ void writePacked(std::string_view weights, std::string_view vocabulary, std::str
   Self self;
   Trailer trailer{weights.size(), vocabulary.size(), targetVocabulary.size(), {}};
   std::memcpy(trailer.magic, magic, sizeof magic);
-  std::string contents = self.read(0, self.executable);
-  contents.resize((contents.size() + 63) / 64 * 64);
-  contents.reserve(contents.size() + weights.size() + vocabulary.size() + targetVocabulary.size() + sizeof trailer);
-  contents += weights;
-  contents += vocabulary;
-  contents += targetVocabulary;
-  contents.append(reinterpret_cast<const char *>(&trailer), sizeof trailer);
-  writeFile(file, contents, /*executable=*/true);
+  FileWriter writer(file, /*executable=*/true);
+  constexpr uint64_t most = 1 << 20;
+  for (uint64_t at = 0; at < self.executable; at += most)
+    writer.write(self.read(at, std::min(most, self.executable - at)));
+  writer.write(std::string((64 - self.executable % 64) % 64, '\0'));
+  for (std::string_view part : {weights, vocabulary, targetVocabulary})
+    writer.write(part);
+  writer.write({reinterpret_cast<const char *>(&trailer), sizeof trailer});
+  writer.commit();
 }
 
 } // namespace xfc

@@ -38,6 +38,7 @@ void add(Counts &sum, const Counts &counts, int64_t times = 1) {
 
 // The sentences of a search in the order in which they join.
 struct SearchPlan {
+  std::vector<size_t> order; // their places in the input
   std::vector<SearchSentence> sentences;
   std::vector<Counts> counts; // of each
   // What is set aside: that of the largest of the batches that the sentences would make one after the other, each of at
@@ -47,16 +48,17 @@ struct SearchPlan {
 
 // The longest first, so that memory peaks at once, and like lengths together.
 SearchPlan planSearch(const Module &module, const std::vector<std::vector<int32_t>> &sources,
-                      const SearchOptions &options, const std::vector<std::vector<int32_t>> &prefixes) {
-  std::vector<size_t> order(sources.size());
-  std::iota(order.begin(), order.end(), size_t(0));
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return sources[a].size() > sources[b].size(); });
+                      const SearchOptions &options, const std::vector<std::vector<int32_t>> &prefixes,
+                      size_t first = 0) {
   SearchPlan plan;
+  plan.order.resize(sources.size());
+  std::iota(plan.order.begin(), plan.order.end(), size_t(0));
+  std::stable_sort(plan.order.begin(), plan.order.end(),
+                   [&](size_t a, size_t b) { return sources[a].size() > sources[b].size(); });
   Counts batch;
-  for (size_t index : order) {
+  for (size_t index : plan.order) {
     const auto length = static_cast<int64_t>(sources[index].size());
-    SearchSentence sentence{index, options.maxLength, options.minLength, {}};
+    SearchSentence sentence{first + index, options.maxLength, options.minLength, {}};
     if (!prefixes.empty())
       sentence.prefix = prefixes[index];
     if (sentence.maxLength == 0)
@@ -89,7 +91,7 @@ public:
                   "causal, and an executable compiled with --mode decode");
     encoder = module.variant("encode", options.computeType);
     for (size_t i = 0; i < plan.sentences.size(); ++i)
-      sentences[i].ids = sources[plan.sentences[i].index];
+      sentences[i].ids = sources[plan.order[i]];
     std::iota(freeRows.rbegin(), freeRows.rend(), 0);
     checkMemory();
     engine.reserve(encoder, plan.capacity);
@@ -235,17 +237,17 @@ Counts searchCounts(const Module &module, const std::vector<std::vector<int32_t>
 std::vector<std::vector<Hypothesis>> search(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
                                             const SearchOptions &options,
                                             const std::vector<std::vector<int32_t>> &prefixes,
-                                            const std::function<void(size_t)> &done) {
+                                            const std::function<void(size_t)> &done, size_t first) {
   check(options);
   const Module &module = engine.module();
-  const SearchPlan plan = planSearch(module, sources, options, prefixes);
+  const SearchPlan plan = planSearch(module, sources, options, prefixes, first);
   StepDecoder decoder(engine, sources, plan, options);
   const SearchVocabulary vocabulary{module.targetVocab, module.pad, module.start, module.eos};
   std::vector<std::vector<Hypothesis>> found = searchSentences(
       plan.sentences, vocabulary, options, plan.capacity.rows[XFC_CACHE], decoder, done, &engine.pool());
   std::vector<std::vector<Hypothesis>> results(sources.size());
   for (size_t i = 0; i < found.size(); ++i)
-    results[plan.sentences[i].index] = std::move(found[i]);
+    results[plan.order[i]] = std::move(found[i]);
   return results;
 }
 

@@ -34,13 +34,14 @@ struct Hypothesis {
 
 // Sources include eos if the model wants one, and are not empty. `prefixes` may be empty, or give each sentence's
 // forced beginning. Results in the order of the input, each best first; a sentence's result does not depend on the
-// others, but for its index, which keys its random numbers. Sentences that finish are replaced by others that wait.
+// others, but for its number, which keys its random numbers: `first` is that of the first one, where there were others
+// before these. Sentences that finish are replaced by others that wait.
 // `done` is called as sentences finish, for progress.
 // The rules of the search stand in BeamSearch.h.
 std::vector<std::vector<Hypothesis>> search(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
                                             const SearchOptions &options,
                                             const std::vector<std::vector<int32_t>> &prefixes = {},
-                                            const std::function<void(size_t)> &done = {});
+                                            const std::function<void(size_t)> &done = {}, size_t first = 0);
 
 // The counts that such a search stays within, for reserving memory.
 Counts searchCounts(const Module &module, const std::vector<std::vector<int32_t>> &sources,

@@ -27,7 +27,7 @@ InterruptGuard::InterruptGuard() {
   action.sa_handler = note; // without SA_RESTART: a read that waits for input returns
   for (size_t i = 0; i < std::size(signals); ++i) {
     sigaction(signals[i], nullptr, &before[i]);
-    if (before[i].sa_handler != SIG_IGN)
+    if (signals[i] != SIGHUP || before[i].sa_handler != SIG_IGN)
       sigaction(signals[i], &action, nullptr);
   }
 }

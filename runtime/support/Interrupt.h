@@ -11,8 +11,8 @@ struct Interrupted : Error {
   int signal;
 };
 
-// While it lives, the first SIGINT, SIGTERM or SIGHUP is noted and a second one ends the process at once. A signal that
-// is ignored (nohup, a background job) stays so.
+// While it lives, the first SIGINT, SIGTERM or SIGHUP is noted and a second one ends the process at once. A SIGHUP that
+// is ignored (nohup) stays so.
 class InterruptGuard {
 public:
   InterruptGuard();

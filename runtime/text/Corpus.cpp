@@ -68,8 +68,10 @@ Corpus::Corpus(const std::vector<std::string> &sourceFiles, const std::vector<st
                 "; line i of one must be the translation of line i of the other");
   bool sourceEos = module.sourceEos && format != Format::Ids;
   for (size_t i = 0; i < sourceLines.size(); ++i) {
-    std::vector<int32_t> source = vocabularies.source.encode(sourceLines[i].text, format, sourceLines[i].where);
-    std::vector<int32_t> target = vocabularies.target.encode(targetLines[i].text, format, targetLines[i].where);
+    std::vector<int32_t> source =
+        vocabularies.source.encode(sourceLines[i].text, format, sourceLines[i].where, module.maxLength);
+    std::vector<int32_t> target =
+        vocabularies.target.encode(targetLines[i].text, format, targetLines[i].where, module.maxTargetLength);
     if (source.empty() || target.empty()) {
       ++skippedEmpty;
       continue;

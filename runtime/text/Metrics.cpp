@@ -14,8 +14,12 @@ namespace {
 constexpr const char *sacrebleuVersion = "2.6.0";
 
 void replaceAll(std::u32string &line, std::u32string_view what, std::u32string_view by) {
-  for (size_t at = line.find(what); at != std::u32string::npos; at = line.find(what, at + by.size()))
-    line.replace(at, what.size(), by);
+  std::u32string replaced;
+  size_t begin = 0;
+  for (size_t at; (at = line.find(what, begin)) != std::u32string::npos; begin = at + what.size())
+    replaced.append(line, begin, at - begin).append(by);
+  if (begin > 0)
+    line = replaced.append(line, begin);
 }
 
 bool isDigit(char32_t c) { return c >= U'0' && c <= U'9'; }
@@ -107,59 +111,52 @@ void checkSizes(const std::vector<std::string> &hypotheses, const std::vector<st
 
 } // namespace
 
-Score bleu(const std::vector<std::string> &hypotheses, const std::vector<std::string> &references) {
-  checkSizes(hypotheses, references);
-  constexpr size_t order = 4;
-  std::array<int64_t, order> correct{}, total{};
-  int64_t hypothesisLength = 0, referenceLength = 0;
-  for (size_t line = 0; line < hypotheses.size(); ++line) {
-    std::vector<std::u32string> hypothesis = tokenize13a(hypotheses[line]), reference = tokenize13a(references[line]);
-    hypothesisLength += hypothesis.size();
-    referenceLength += reference.size();
-    for (size_t n = 1; n <= order; ++n) {
-      total[n - 1] += ngramsOf(hypothesis.size(), n);
-      correct[n - 1] += matches(wordNgrams(hypothesis, n), wordNgrams(reference, n));
-    }
+void MetricSums::add(const std::string &hypothesis, const std::string &reference) {
+  ++count;
+  const std::vector<std::u32string> hypothesisWords = tokenize13a(hypothesis), referenceWords = tokenize13a(reference);
+  hypothesisLength += hypothesisWords.size();
+  referenceLength += referenceWords.size();
+  for (size_t n = 1; n <= words; ++n) {
+    total[n - 1] += ngramsOf(hypothesisWords.size(), n);
+    correct[n - 1] += matches(wordNgrams(hypothesisWords, n), wordNgrams(referenceWords, n));
   }
-  Score score{0, std::string("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:") + sacrebleuVersion};
-  // Without any match, or with an order no line is long enough for, the score is 0.
-  if (std::all_of(correct.begin(), correct.end(), [](int64_t c) { return c == 0; }) || total[order - 1] == 0)
-    return score;
-  double brevity = 1, logarithms = 0, smoothing = 1;
-  if (hypothesisLength < referenceLength)
-    brevity = std::exp(1 - static_cast<double>(referenceLength) / hypothesisLength);
-  for (size_t n = 0; n < order; ++n) {
-    if (correct[n] == 0)
-      smoothing *= 2; // NIST's: the k-th order without a match counts 1/2^k
-    logarithms += std::log(correct[n] == 0 ? 100 / (smoothing * total[n]) : 100.0 * correct[n] / total[n]);
-  }
-  score.value = brevity * std::exp(logarithms / order);
-  return score;
-}
-
-Score chrf(const std::vector<std::string> &hypotheses, const std::vector<std::string> &references) {
-  checkSizes(hypotheses, references);
-  constexpr size_t order = 6;
-  constexpr double factor = 4; // beta squared: recall counts twice as much
-  std::array<int64_t, order> inHypothesis{}, inReference{}, matching{};
   auto withoutSpace = [](const std::string &line) {
     std::u32string text = codePoints(line);
     std::erase_if(text, isSpace);
     return text;
   };
-  for (size_t line = 0; line < hypotheses.size(); ++line) {
-    std::u32string hypothesis = withoutSpace(hypotheses[line]), reference = withoutSpace(references[line]);
-    for (size_t n = 1; n <= order; ++n) {
-      // A line whose reference is too short for this order is left out of the precision.
-      inHypothesis[n - 1] += reference.size() < n ? 0 : ngramsOf(hypothesis.size(), n);
-      inReference[n - 1] += ngramsOf(reference.size(), n);
-      matching[n - 1] += matches(characterNgrams(hypothesis, n), characterNgrams(reference, n));
-    }
+  const std::u32string hypothesisText = withoutSpace(hypothesis), referenceText = withoutSpace(reference);
+  for (size_t n = 1; n <= characters; ++n) {
+    // A line whose reference is too short for this order is left out of the precision.
+    inHypothesis[n - 1] += referenceText.size() < n ? 0 : ngramsOf(hypothesisText.size(), n);
+    inReference[n - 1] += ngramsOf(referenceText.size(), n);
+    matching[n - 1] += matches(characterNgrams(hypothesisText, n), characterNgrams(referenceText, n));
   }
+}
+
+Score MetricSums::bleu() const {
+  Score score{0, std::string("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:") + sacrebleuVersion};
+  // Without any match, or with an order no line is long enough for, the score is 0.
+  if (std::all_of(correct.begin(), correct.end(), [](int64_t c) { return c == 0; }) || total[words - 1] == 0)
+    return score;
+  double brevity = 1, logarithms = 0, smoothing = 1;
+  if (hypothesisLength < referenceLength)
+    brevity = std::exp(1 - static_cast<double>(referenceLength) / hypothesisLength);
+  for (size_t n = 0; n < words; ++n) {
+    if (correct[n] == 0)
+      smoothing *= 2; // NIST's: the k-th order without a match counts 1/2^k
+    logarithms += std::log(correct[n] == 0 ? 100 / (smoothing * total[n]) : 100.0 * correct[n] / total[n]);
+  }
+  score.value = brevity * std::exp(logarithms / words);
+  return score;
+}
+
+Score MetricSums::chrf() const {
+  constexpr double factor = 4; // beta squared: recall counts twice as much
   Score score{0, std::string("nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:") + sacrebleuVersion};
   double precision = 0, recall = 0;
   int orders = 0;
-  for (size_t n = 0; n < order; ++n) {
+  for (size_t n = 0; n < characters; ++n) {
     if (inHypothesis[n] == 0 || inReference[n] == 0)
       continue;
     precision += static_cast<double>(matching[n]) / inHypothesis[n];
@@ -172,6 +169,14 @@ Score chrf(const std::vector<std::string> &hypotheses, const std::vector<std::st
   recall /= orders;
   score.value = 100 * (1 + factor) * precision * recall / (factor * precision + recall);
   return score;
+}
+
+MetricSums metricsOf(const std::vector<std::string> &hypotheses, const std::vector<std::string> &references) {
+  checkSizes(hypotheses, references);
+  MetricSums sums;
+  for (size_t line = 0; line < hypotheses.size(); ++line)
+    sums.add(hypotheses[line], references[line]);
+  return sums;
 }
 
 } // namespace xfc

@@ -1,6 +1,8 @@
 // BLEU and chrF as sacreBLEU 2 computes them (13a tokenizer, exp smoothing; chrF2: character order 6, word order 0).
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,7 +12,23 @@ struct Score {
   double value;          // 0..100
   std::string signature; // nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:...
 };
-Score bleu(const std::vector<std::string> &hypotheses, const std::vector<std::string> &references);
-Score chrf(const std::vector<std::string> &hypotheses, const std::vector<std::string> &references);
+
+// Both of any number of lines, in the memory of one.
+class MetricSums {
+public:
+  void add(const std::string &hypothesis, const std::string &reference);
+  Score bleu() const;
+  Score chrf() const;
+  int64_t lines() const { return count; }
+
+private:
+  static constexpr size_t words = 4, characters = 6; // the longest n-grams
+  std::array<int64_t, words> correct{}, total{};
+  int64_t hypothesisLength = 0, referenceLength = 0, count = 0;
+  std::array<int64_t, characters> inHypothesis{}, inReference{}, matching{};
+};
+
+// Throws Error for lists of different lengths.
+MetricSums metricsOf(const std::vector<std::string> &hypotheses, const std::vector<std::string> &references);
 
 } // namespace xfc

@@ -49,6 +49,23 @@ if(NOT EXISTS ${sp_folder}/unpacked-${sp_hash})
   file(TOUCH ${sp_folder}/unpacked-${sp_hash})
 endif()
 
+# Darts' commonPrefixSearch() returns how many matches there are, which may be more than it had room to write down: the
+# loops over them end with the room.
+function(sp_patch file old new)
+  file(READ ${file} text)
+  string(FIND "${text}" "${new}" patched)
+  if(patched EQUAL -1)
+    string(FIND "${text}" "${old}" found)
+    if(found EQUAL -1)
+      message(FATAL_ERROR "${file} is not that of SentencePiece 0.2.0: the line to be patched is not there")
+    endif()
+    string(REPLACE "${old}" "${new}" text "${text}")
+    file(WRITE ${file} "${text}")
+  endif()
+endfunction()
+sp_patch(${sp_root}/src/normalizer.cc "k < num_nodes; ++k" "k < num_nodes && k < kMaxTrieResultsSize; ++k")
+sp_patch(${sp_root}/src/normalizer.cc "i < num_nodes; ++i" "i < num_nodes && i < kResultSize; ++i")
+
 file(GLOB sp_protobuf ${sp_root}/third_party/protobuf-lite/*.cc)
 list(TRANSFORM sp_protobuf REPLACE ".*/" "")
 list(REMOVE_ITEM sp_protobuf io_win32.cc)

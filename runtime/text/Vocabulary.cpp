@@ -1,6 +1,7 @@
 // Text into token ids and back, by a SentencePiece model or as plain ids.
 #include "text/Vocabulary.h"
 #include "support/Files.h"
+#include "text/SentencePieceModel.h"
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -45,9 +46,7 @@ Vocabulary::Vocabulary(Vocabulary &&) noexcept = default;
 
 Vocabulary Vocabulary::fromBytes(std::string_view bytes, const std::string &name, int64_t expected) {
   auto state = std::make_unique<State>();
-  state->model = std::make_unique<sentencepiece::SentencePieceProcessor>();
-  if (bytes.empty() || !state->model->LoadFromSerializedProto({bytes.data(), bytes.size()}).ok())
-    throw Error(name + ": not a SentencePiece model; `xfc vocab` makes one");
+  state->model = loadSentencePieceModel(bytes, name);
   state->bytes = bytes;
   state->name = name;
   state->size = state->model->GetPieceSize();
@@ -58,7 +57,27 @@ Vocabulary Vocabulary::fromBytes(std::string_view bytes, const std::string &name
   return Vocabulary(std::move(state));
 }
 
-std::vector<int32_t> Vocabulary::encode(std::string_view line, Format format, const std::string &where) const {
+// Where a beginning of about so many bytes ends: at a blank, which pieces do not cross, or else between characters.
+static size_t beginningOf(std::string_view line, size_t bytes) {
+  if (const size_t blank = line.rfind(' ', bytes); blank != std::string_view::npos && blank > bytes / 2)
+    return blank;
+  while (bytes > 0 && (line[bytes] & 0xC0) == 0x80)
+    --bytes;
+  return bytes;
+}
+
+std::vector<int32_t> Vocabulary::encode(std::string_view line, Format format, const std::string &where,
+                                        int64_t most) const {
+  constexpr int64_t margin = 64; // a last piece that is cut in two changes those close to it
+  if (most > 0)
+    for (size_t bytes = static_cast<size_t>(most) * 16 + 4096; bytes < line.size(); bytes *= 2)
+      if (std::vector<int32_t> ids = encodeAll(line.substr(0, beginningOf(line, bytes)), format, where);
+          static_cast<int64_t>(ids.size()) > most + margin)
+        return ids;
+  return encodeAll(line, format, where);
+}
+
+std::vector<int32_t> Vocabulary::encodeAll(std::string_view line, Format format, const std::string &where) const {
   std::vector<int32_t> ids;
   if (format == Format::Ids) {
     forEachToken(line, [&](std::string_view token) {
@@ -105,6 +124,8 @@ std::string Vocabulary::piece(int32_t id) const {
     return std::to_string(id);
   return state->model->IdToPiece(id);
 }
+
+const std::string &Vocabulary::name() const { return state->name; }
 
 const std::string &Vocabulary::bytes() const { return state->bytes; }
 

@@ -24,16 +24,19 @@ public:
   ~Vocabulary();
   Vocabulary(Vocabulary &&) noexcept;
 
-  // Without bos and eos. `where` (file:line) is for messages.
-  std::vector<int32_t> encode(std::string_view line, Format format, const std::string &where) const;
+  // Without bos and eos. `where` (file:line) is for messages. Of a line of more than `most` tokens (0: any) what
+  // follows them may be left out, so that a line of megabytes costs no more than what is used of it.
+  std::vector<int32_t> encode(std::string_view line, Format format, const std::string &where, int64_t most = 0) const;
   std::string decode(const std::vector<int32_t> &ids, Format format) const;
   std::string piece(int32_t id) const; // the id itself without a model
+  const std::string &name() const;     // its file
   const std::string &bytes() const;    // the model, to be copied beside a checkpoint
   std::string hash() const;
   // Throws Error where pad or eos is another id than the model has been compiled for.
   void checkTokens(const Module &module) const;
 
 private:
+  std::vector<int32_t> encodeAll(std::string_view line, Format format, const std::string &where) const;
   struct State;
   explicit Vocabulary(std::unique_ptr<State> state);
   std::unique_ptr<State> state;

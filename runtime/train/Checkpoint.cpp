@@ -11,7 +11,8 @@ namespace xfc {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char *stateFile = "state/training.safetensors";
+constexpr const char *stateFile = "state/training.safetensors", *previousFile = "state/previous.safetensors";
+constexpr const char *lockFile = "train.lock";
 
 int64_t elements(const Parameter &parameter) {
   int64_t count = 1;
@@ -30,6 +31,19 @@ template <typename Use> void forEachMoment(Engine &engine, Use use) {
   }
 }
 
+// Everything the next step reads.
+TensorViews stateOf(Engine &engine) {
+  TensorViews tensors = weights(engine);
+  for (TensorView &tensor : tensors)
+    tensor.name = "weights." + tensor.name;
+  const char *type = engine.module().type == DType::F64 ? "F64" : "F32";
+  forEachMoment(engine, [&](const std::string &name, const Parameter &parameter, uint8_t *data, int64_t bytes) {
+    tensors.push_back(
+        {name, type, parameter.shape, {reinterpret_cast<const char *>(data), static_cast<size_t>(bytes)}});
+  });
+  return tensors;
+}
+
 std::string text(const Progress &p) {
   nlohmann::ordered_json json = {{"step", p.step},
                                  {"epoch", p.position.epoch},
@@ -41,26 +55,46 @@ std::string text(const Progress &p) {
                                  {"seconds", p.seconds},
                                  {"best_step", p.bestStep},
                                  {"validated_step", p.validatedStep},
-                                 {"without_improvement", p.withoutImprovement}};
+                                 {"without_improvement", p.withoutImprovement},
+                                 {"averaged_step", p.averagedStep},
+                                 {"records", p.records}};
   if (p.bestStep > 0)
     json["best_loss"] = p.bestLoss;
   return json.dump();
 }
 
+// Throws Json's exceptions, and std::out_of_range for what no run writes.
 Progress progressOf(const std::string &text) {
-  nlohmann::json json = nlohmann::json::parse(text);
+  const nlohmann::json json = nlohmann::json::parse(text);
+  auto integer = [&](const char *key, int64_t least) {
+    const nlohmann::json &value = json.at(key);
+    constexpr int64_t most = int64_t(1) << 53; // so that sums of a few are numbers
+    if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t(most)) ||
+        value.get<int64_t>() < least || value.get<int64_t>() > most)
+      throw std::out_of_range(key);
+    return value.get<int64_t>();
+  };
+  auto bits = [&](const char *key) {
+    if (!json.at(key).is_number_unsigned())
+      throw std::out_of_range(key);
+    return json.at(key).get<uint64_t>();
+  };
   Progress p;
-  p.step = json.at("step");
-  p.position = {json.at("epoch"), json.at("batch")};
-  p.seed = json.at("seed");
-  p.data = json.at("data");
-  p.batchTokens = json.at("batch_tokens");
-  p.accumulate = json.at("accumulate");
-  p.seconds = json.at("seconds");
-  p.bestStep = json.at("best_step");
-  p.validatedStep = json.at("validated_step");
+  p.step = integer("step", 0);
+  p.position = {integer("epoch", 0), integer("batch", 0)};
+  p.seed = bits("seed");
+  p.data = bits("data");
+  p.batchTokens = integer("batch_tokens", 1);
+  p.accumulate = integer("accumulate", 1);
+  p.seconds = json.at("seconds").get<double>();
+  p.bestStep = integer("best_step", 0);
+  p.validatedStep = integer("validated_step", -1);
   p.bestLoss = json.value("best_loss", p.bestLoss);
-  p.withoutImprovement = json.at("without_improvement");
+  p.withoutImprovement = integer("without_improvement", 0);
+  p.averagedStep = json.contains("averaged_step") ? integer("averaged_step", -1) : -1;
+  p.records = json.contains("records") ? integer("records", -1) : -1;
+  if (!(p.seconds >= 0 && p.seconds < 1e12) || p.bestStep > p.step || p.validatedStep > p.step)
+    throw std::out_of_range("progress");
   return p;
 }
 
@@ -73,8 +107,9 @@ std::vector<int64_t> RunFolder::keptSteps() const {
   std::error_code error;
   for (const fs::directory_entry &entry : fs::directory_iterator(path, error)) {
     std::string name = entry.path().filename().string();
-    if (name.starts_with("step-") && name.ends_with(".safetensors"))
-      steps.push_back(std::strtoll(name.c_str() + 5, nullptr, 10));
+    if (name.starts_with("step-"))
+      if (int64_t step = std::strtoll(name.c_str() + 5, nullptr, 10); name == keptFile(step))
+        steps.push_back(step);
   }
   std::sort(steps.begin(), steps.end());
   return steps;
@@ -87,62 +122,120 @@ bool RunFolder::isFolder() const {
 
 bool RunFolder::empty() const {
   std::error_code error;
-  return !fs::exists(path, error) || fs::is_empty(path, error);
+  for (const fs::directory_entry &entry : fs::directory_iterator(path, error))
+    if (entry.path().filename() != lockFile)
+      return false;
+  return true;
+}
+
+void RunFolder::lock() {
+  if (!held)
+    held.emplace(file(lockFile), path + ": another training run uses this folder: ");
 }
 
 void RunFolder::removePartial() const {
-  std::error_code error;
-  for (const std::string &folder : {path, file("state")})
-    for (const fs::directory_entry &entry : fs::directory_iterator(folder, error))
-      if (entry.path().filename().string().find(".partial.") != std::string::npos)
-        fs::remove(entry.path(), error);
+  removeAbandoned(path, [](std::string_view name) {
+    return name == "config.json" || name == "train.jsonl" || name.ends_with(".safetensors") || name.ends_with(".model");
+  });
+  removeAbandoned(file("state"), [](std::string_view name) { return name.ends_with(".safetensors"); });
 }
 
-bool RunFolder::hasState() const { return exists(file(stateFile)); }
+bool RunFolder::hasState() const { return exists(file(stateFile)) || exists(file(previousFile)); }
+
+std::string RunFolder::anyWeights() const {
+  std::error_code error;
+  for (const fs::directory_entry &entry : fs::directory_iterator(path, error))
+    if (std::string name = entry.path().filename().string(); name.ends_with(".safetensors"))
+      return name;
+  return "";
+}
 
 void RunFolder::saveState(Engine &engine, const Progress &progress) const {
-  TensorViews tensors = weights(engine);
-  for (TensorView &tensor : tensors)
-    tensor.name = "weights." + tensor.name;
-  const char *type = engine.module().type == DType::F64 ? "F64" : "F32";
-  forEachMoment(engine, [&](const std::string &name, const Parameter &parameter, uint8_t *data, int64_t bytes) {
-    tensors.push_back(
-        {name, type, parameter.shape, {reinterpret_cast<const char *>(data), static_cast<size_t>(bytes)}});
-  });
   makeFolder(file("state"));
-  writeSafetensors(file(stateFile), tensors, {{"model", engine.module().hash}, {"progress", text(progress)}});
+  Metadata metadata = identity;
+  metadata["progress"] = text(progress);
+  writeSafetensors(file(stateFile), stateOf(engine), metadata, &engine.pool(), file(previousFile));
 }
 
-Progress RunFolder::loadState(Engine &engine) const {
-  std::string name = file(stateFile);
-  std::map<std::string, std::string> metadata;
-  Tensors tensors = readSafetensors(name, &metadata);
-  if (metadata["model"] != engine.module().hash)
-    throw Error(name + ": this run was begun with another model; resume it with the executable it was begun with, or "
-                       "train into a new --out");
-  Tensors parameters;
-  for (auto &[key, tensor] : tensors)
-    if (key.starts_with("weights."))
-      parameters[key.substr(8)] = std::move(tensor);
-  loadWeights(engine, viewsOf(parameters), name);
+Progress RunFolder::loadState(Engine &engine, const std::string &name) const {
+  Metadata metadata;
+  const MappedFile contents(name);
+  const TensorViews tensors = parseSafetensors(contents.contents(), name, &metadata);
+  // The first states had the model's hash as "model".
+  const std::string &model = metadata[metadata.contains("model_hash") ? "model_hash" : "model"];
+  if (model != engine.module().hash)
+    throw Error(name + ": this run was begun with another model (hash " + model.substr(0, 12) +
+                ", this executable's is " + engine.module().hash.substr(0, 12) +
+                "); resume it with the executable it was begun with, or train into a new --out");
+  for (const auto &[key, hash] : identity)
+    if (auto theirs = metadata.find(key);
+        key.ends_with("_vocabulary") && theirs != metadata.end() && theirs->second != hash)
+      throw Error(name + ": this run was begun with another vocabulary (" + key + " " + theirs->second +
+                  ", the one given is " + hash + "); give that one, or train into a new --out");
+  verifyChecksums(&engine.pool(), tensors, metadata, name);
+  TensorViews parameters;
+  std::map<std::string_view, const TensorView *> byName;
+  for (const TensorView &tensor : tensors)
+    if (tensor.name.starts_with("weights."))
+      parameters.push_back({tensor.name.substr(8), tensor.type, tensor.shape, tensor.bytes});
+    else
+      byName[tensor.name] = &tensor;
+  loadWeights(engine, parameters, name);
   forEachMoment(engine, [&](const std::string &key, const Parameter &, uint8_t *data, int64_t bytes) {
-    auto found = tensors.find(key);
-    if (found == tensors.end() || static_cast<int64_t>(found->second.bytes.size()) != bytes)
+    auto found = byName.find(key);
+    if (found == byName.end() || static_cast<int64_t>(found->second->bytes.size()) != bytes)
       throw Error(name + ": " + key +
                   " is missing or of another size; the file is damaged, begin again in a new --out");
-    std::memcpy(data, found->second.bytes.data(), bytes);
+    std::memcpy(data, found->second->bytes.data(), bytes);
   });
   engine.momentsChanged();
   try {
     return progressOf(metadata["progress"]);
-  } catch (const nlohmann::json::exception &) {
+  } catch (const std::exception &) {
     throw Error(name + ": the progress it should hold cannot be read; the file is damaged, begin again in a new --out");
   }
 }
 
+Progress RunFolder::loadState(Engine &engine, std::string &said) const {
+  try {
+    return loadState(engine, file(stateFile));
+  } catch (const Error &error) {
+    if (!exists(file(previousFile)))
+      throw;
+    try {
+      const Progress progress = loadState(engine, file(previousFile));
+      said = std::string("warning: ") + error.what() + "; the state before it is whole and is taken";
+      return progress;
+    } catch (const Error &) {
+      throw error;
+    }
+  }
+}
+
+int64_t RunFolder::revertState() const {
+  if (!exists(file(previousFile)))
+    return -1;
+  Metadata metadata;
+  int64_t step = -1;
+  {
+    const MappedFile contents(file(previousFile));
+    parseSafetensors(contents.contents(), file(previousFile), &metadata);
+    step = progressOf(metadata["progress"]).step;
+  }
+  fs::rename(file(previousFile), file(stateFile));
+  return step;
+}
+
+void checkFinite(Engine &engine) {
+  const TensorViews tensors = stateOf(engine);
+  if (const TensorView *bad = notFinite(&engine.pool(), tensors))
+    throw Error("'" + bad->name + "' holds NaN or infinity");
+}
+
 void RunFolder::saveWeights(Engine &engine, const std::string &name, int64_t step) const {
-  writeSafetensors(file(name), weights(engine),
-                   {{"format", "xfc"}, {"model", engine.module().model}, {"step", std::to_string(step)}});
+  Metadata metadata = identity;
+  metadata["step"] = std::to_string(step);
+  writeSafetensors(file(name), weights(engine), metadata, &engine.pool());
 }
 
 void RunFolder::prune(int64_t count, int64_t step) const {
@@ -159,21 +252,10 @@ void RunFolder::loadAverage(Engine &engine, int64_t count) const {
   std::vector<int64_t> steps = keptSteps();
   if (static_cast<int64_t>(steps.size()) > count)
     steps.erase(steps.begin(), steps.end() - count);
-  std::vector<double> sum(engine.module().parameterElements);
-  bool f64 = engine.module().type == DType::F64;
-  for (int64_t step : steps) {
-    loadWeights(engine, file(keptFile(step)));
-    for (size_t i = 0; i < sum.size(); ++i)
-      sum[i] += f64 ? static_cast<double *>(engine.parameters())[i] : static_cast<float *>(engine.parameters())[i];
-  }
-  for (size_t i = 0; i < sum.size(); ++i) {
-    double mean = sum[i] / static_cast<double>(steps.size());
-    if (f64)
-      static_cast<double *>(engine.parameters())[i] = mean;
-    else
-      static_cast<float *>(engine.parameters())[i] = static_cast<float>(mean);
-  }
-  engine.parametersChanged();
+  std::vector<std::string> files;
+  for (int64_t step : steps)
+    files.push_back(file(keptFile(step)));
+  loadMean(engine, files);
 }
 
 } // namespace xfc

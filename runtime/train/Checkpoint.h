@@ -2,8 +2,10 @@
 #pragma once
 
 #include "engine/Engine.h"
+#include "engine/Safetensors.h"
 #include "text/Batches.h"
 #include <limits>
+#include <optional>
 #include <string>
 
 namespace xfc {
@@ -20,6 +22,8 @@ struct Progress {
   int64_t bestStep = 0;
   int64_t validatedStep = -1;     // the last one
   int64_t withoutImprovement = 0; // validations since the best
+  int64_t averagedStep = -1;      // that of the last average.safetensors
+  int64_t records = -1;           // of the log; -1: not known, as in states of earlier versions
 };
 
 class RunFolder {
@@ -30,14 +34,24 @@ public:
   std::string keptFile(int64_t step) const;
   std::vector<int64_t> keptSteps() const; // ascending
   bool isFolder() const;
-  bool empty() const;         // or not there at all
+  bool empty() const; // or not there at all; a lock does not count
+  // Keeps other processes out until the object ends. Throws Error naming the one that is in there.
+  void lock();
+  bool locked() const { return held.has_value(); }
   void removePartial() const; // what a run that was killed was writing
   bool hasState() const;
+  std::string anyWeights() const; // the name of a file of weights, or ""
 
-  // One file holds parameters, moments and progress, so that no crash can mix two of them.
+  // What the files say about the model and its vocabularies; to be set before anything is saved or loaded.
+  Metadata identity;
+  // One file holds parameters, moments and progress, so that no crash can mix two of them. The one before it is kept.
   void saveState(Engine &engine, const Progress &progress) const;
-  // Throws Error: the state belongs to another model, or is damaged.
-  Progress loadState(Engine &engine) const;
+  // Throws Error: the state belongs to another model or vocabulary, or is damaged and there is none before it. `said`
+  // gets a line where it is that one.
+  Progress loadState(Engine &engine, std::string &said) const;
+  // Puts the state before the last one in its place: the last was found to lead nowhere. Returns its step, or -1 where
+  // there is none.
+  int64_t revertState() const;
   void saveWeights(Engine &engine, const std::string &name, int64_t step) const;
   // Keeps the `count` newest of the kept weights, and none newer than `step`.
   void prune(int64_t count, int64_t step) const;
@@ -45,7 +59,12 @@ public:
   void loadAverage(Engine &engine, int64_t count) const;
 
 private:
+  Progress loadState(Engine &engine, const std::string &file) const;
   std::string path;
+  std::optional<FileLock> held;
 };
+
+// Throws Error naming the first parameter or moment that is NaN or infinite; what cannot be trained on is not saved.
+void checkFinite(Engine &engine);
 
 } // namespace xfc

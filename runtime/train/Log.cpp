@@ -3,21 +3,44 @@
 #include "support/Files.h"
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <sstream>
 
 namespace xfc {
 
-TrainingLog::TrainingLog(const std::string &name, int64_t step) : name(name) {
+TrainingLog::TrainingLog(const std::string &name) : name(name) {
+  std::error_code none;
+  if (std::filesystem::is_regular_file(name, none) && std::filesystem::file_size(name, none) > 0)
+    throw Error(name + ": is not empty; give a new file to --log, or move this one away");
+  open("");
+}
+
+TrainingLog::TrainingLog(const std::string &name, int64_t step, int64_t records) : name(name) {
   std::string kept;
-  if (step > 0 && exists(name)) {
-    std::istringstream lines(readFile(name));
-    for (std::string line; std::getline(lines, line);)
-      if (auto record = nlohmann::json::parse(line, nullptr, false);
-          record.is_object() && record.value("step", int64_t(0)) <= step)
-        kept += line + "\n";
+  std::error_code none;
+  if (std::filesystem::is_regular_file(name, none)) {
+    LineReader lines(name);
+    for (std::string line; lines.next(line);) {
+      const auto record = nlohmann::json::parse(line, nullptr, false);
+      const auto at = record.is_object() ? record.find("step") : record.end();
+      if (!record.is_object() || at == record.end() || !at->is_number_integer()) {
+        const std::string where = lines.where();
+        if (std::string more; record.is_discarded() && line.starts_with("{") && !lines.next(more))
+          break; // torn
+        throw Error(where + ": not a record that train writes; remove the line, or give another file to --log");
+      }
+      if (records >= 0 ? count == records : at->get<int64_t>() > step)
+        break;
+      kept += line + "\n";
+      ++count;
+    }
   }
+  open(kept);
+}
+
+void TrainingLog::open(const std::string &kept) {
   writeFile(name, kept);
-  file = std::fopen(name.c_str(), "a");
+  file = std::fopen(name.c_str(), "ae"); // closed where another program is started
   if (!file)
     throw Error(name + ": cannot be written: " + std::strerror(errno));
 }
@@ -28,6 +51,7 @@ void TrainingLog::write(const nlohmann::ordered_json &record) {
   std::string line = record.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   if (std::fwrite(line.data(), 1, line.size(), file) != line.size() || std::fflush(file) != 0)
     throw Error(name + ": cannot be written: " + std::strerror(errno));
+  ++count;
 }
 
 std::vector<nlohmann::json> readLog(const std::string &file) {

@@ -12,15 +12,21 @@ namespace xfc {
 // validations valid_loss, valid_nll, valid_ppl, bleu, chrf.
 class TrainingLog {
 public:
-  // Goes on behind the records up to `step`; later ones, and a torn last line, are of a run that was cut off.
-  TrainingLog(const std::string &file, int64_t step);
+  // Of a new run: throws Error if something is there already.
+  explicit TrainingLog(const std::string &file);
+  // Of a resumed one: keeps the first `records` of what is there (-1: those up to `step`). Later ones, and a torn last
+  // line, are of a part that was cut off. Throws Error for a file that is not a log.
+  TrainingLog(const std::string &file, int64_t step, int64_t records);
   ~TrainingLog();
   TrainingLog(const TrainingLog &) = delete;
   void write(const nlohmann::ordered_json &record);
+  int64_t records() const { return count; }
 
 private:
+  void open(const std::string &kept);
   std::string name;
-  std::FILE *file;
+  std::FILE *file = nullptr;
+  int64_t count = 0;
 };
 // Lines that are not JSON objects are left out.
 std::vector<nlohmann::json> readLog(const std::string &file);

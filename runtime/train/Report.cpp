@@ -33,11 +33,22 @@ double markDistance(double range) {
   return 10 * power;
 }
 
+// Multiples of the distance within the range; few, whatever the numbers are.
+std::vector<double> marks(double low, double high, double distance) {
+  std::vector<double> places;
+  const double first = std::ceil(low / distance);
+  for (int i = 0; i < 12 && (first + i) * distance <= high; ++i)
+    places.push_back((first + i) * distance);
+  return places;
+}
+
 Series seriesOf(const std::vector<nlohmann::json> &records, const std::string &name, const std::string &key) {
   Series series{name, {}};
-  for (const nlohmann::json &record : records)
-    if (auto value = record.find(key); value != record.end() && value->is_number())
-      series.points.emplace_back(record.value("step", 0.0), value->get<double>());
+  for (const nlohmann::json &record : records) {
+    auto value = record.find(key), step = record.find("step");
+    if (value != record.end() && value->is_number() && step != record.end() && step->is_number())
+      series.points.emplace_back(step->get<double>(), value->get<double>());
+  }
   return series;
 }
 
@@ -60,18 +71,20 @@ std::string chartSvg(const std::vector<Series> &series) {
   double lowX = INFINITY, highX = -INFINITY, lowY = INFINITY, highY = -INFINITY;
   for (const Series &one : series)
     for (auto [x, y] : one.points)
-      if (std::isfinite(y)) {
+      if (std::isfinite(x) && std::isfinite(y)) {
         lowX = std::min(lowX, x);
         highX = std::max(highX, x);
         lowY = std::min(lowY, y);
         highY = std::max(highY, y);
       }
-  if (lowX > highX)
-    return "<p>nothing was recorded</p>\n";
-  if (highX == lowX)
-    highX = lowX + 1;
-  if (highY == lowY)
-    highY = lowY + (lowY == 0 ? 1 : std::fabs(lowY) / 10);
+  if (lowX > highX || !std::isfinite(highX - lowX) || !std::isfinite(highY - lowY))
+    return "<p>nothing was recorded that can be drawn</p>\n";
+  // A range too narrow for marks that are different numbers is drawn wider.
+  auto widen = [](double low, double high, double least) {
+    return std::max(high, low + std::max(least, 1e-9 * std::max(std::fabs(low), std::fabs(high))));
+  };
+  highX = widen(lowX, highX, 1);
+  highY = highY == lowY ? widen(lowY, highY, lowY == 0 ? 1 : std::fabs(lowY) / 10) : widen(lowY, highY, 1e-300);
   double pad = (highY - lowY) * 0.05;
   lowY = lowY >= 0 ? std::max(0.0, lowY - pad) : lowY - pad;
   highY += pad;
@@ -82,11 +95,11 @@ std::string chartSvg(const std::vector<Series> &series) {
                            "font-size=\"11\" fill=\"#555\">\n",
                            width, height, width, height);
   double stepY = markDistance(highY - lowY), stepX = markDistance(highX - lowX);
-  for (double y = std::ceil(lowY / stepY) * stepY; y <= highY; y += stepY)
+  for (double y : marks(lowY, highY, stepY))
     svg += format(
         "<path d=\"M%.1f %.1fH%.1f\" stroke=\"#e4e4e4\"/><text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%.4g</text>\n",
         left, placeY(y), width - right, left - 6, placeY(y) + 4, std::fabs(y) < stepY * 1e-9 ? 0.0 : y);
-  for (double x = std::ceil(lowX / stepX) * stepX; x <= highX; x += stepX)
+  for (double x : marks(lowX, highX, stepX))
     svg +=
         format("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%.6g</text>\n", placeX(x), height - bottom + 16, x);
   svg += format("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">step</text>\n", width - right, height - 4);
@@ -96,7 +109,7 @@ std::string chartSvg(const std::vector<Series> &series) {
     const char *color = colors[i % std::size(colors)];
     std::string line;
     for (auto [x, y] : series[i].points)
-      if (std::isfinite(y))
+      if (std::isfinite(x) && std::isfinite(y))
         line += format("%s%.1f %.1f", line.empty() ? "M" : "L", placeX(x), placeY(y));
     svg += format("<path fill=\"none\" stroke-width=\"1.6\" stroke=\"%s\" d=\"", color) + line + "\"/>\n";
     if (series[i].points.size() == 1)
@@ -142,7 +155,7 @@ std::string reportPage(const std::string &title, const std::vector<nlohmann::jso
   auto withSamples = std::find_if(records.rbegin(), records.rend(),
                                   [](const nlohmann::json &record) { return record.contains("samples"); });
   if (withSamples != records.rend()) {
-    page += "<h2>Translations at step " + withSamples->value("step", nlohmann::json(0)).dump() +
+    page += "<h2>Translations at step " + escapeMarkup(shown(withSamples->value("step", nlohmann::json(0)))) +
             "</h2>\n<table class=\"sample\">\n";
     for (const nlohmann::json &sample : (*withSamples)["samples"])
       page += "<tr><td><table>" + row("source", sample.value("source", "")) +

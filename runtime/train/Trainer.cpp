@@ -1,8 +1,9 @@
 // The training loop: batches into steps, steps into a folder of weights, state and a log.
 #include "train/Trainer.h"
-#include "engine/Safetensors.h"
+#include "engine/Identity.h"
 #include "plan/Memory.h"
 #include "support/Files.h"
+#include "support/Interrupt.h"
 #include "support/Progress.h"
 #include "text/Metrics.h"
 #include "train/Checkpoint.h"
@@ -10,7 +11,6 @@
 #include "train/Update.h"
 #include "train/Validation.h"
 #include <cmath>
-#include <csignal>
 #include <optional>
 
 namespace xfc {
@@ -20,28 +20,6 @@ using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t recordEvery = 10; // steps between records of the log
-
-volatile std::sig_atomic_t interrupted = 0;
-
-// The first Ctrl-C or SIGTERM lets the step end and everything be saved; a second one ends the process.
-class InterruptGuard {
-public:
-  InterruptGuard() {
-    interrupted = 0;
-    struct sigaction action{};
-    action.sa_handler = [](int) { interrupted = 1; };
-    action.sa_flags = static_cast<int>(SA_RESETHAND);
-    sigaction(SIGINT, &action, &old[0]);
-    sigaction(SIGTERM, &action, &old[1]);
-  }
-  ~InterruptGuard() {
-    sigaction(SIGINT, &old[0], nullptr);
-    sigaction(SIGTERM, &old[1], nullptr);
-  }
-
-private:
-  struct sigaction old[2];
-};
 
 template <typename... Values> std::string format(const char *pattern, Values... values) {
   char text[400];
@@ -73,6 +51,7 @@ public:
   void run();
 
 private:
+  void checkFolder() const;
   void loadVocabularies();
   void readCorpora();
   void reserve();
@@ -81,7 +60,11 @@ private:
   void step();
   void record();
   void validate();
+  void validateNow(bool average);
+  void saveState();
+  void keepWeights();
   void save();
+  void average();
   void end();
   bool finished() const;
   bool lastEpochDone(Batches::Position position) const;
@@ -112,7 +95,9 @@ private:
   Schedule schedule;
   Progress progress;
   Clock::time_point started = Clock::now();
-  int64_t savedStep = -1;
+  int64_t savedStep = -1; // of the state on disk
+  bool changed = true;    // progress since then
+  int64_t keptWeights() const { return std::max(options.keep, options.average); }
 
   // Since the last record.
   struct Window {
@@ -126,8 +111,9 @@ Trainer::Trainer(const TrainOptions &options, const std::string &configuration)
     : options(options), configuration(configuration), folder(options.out), bar(options.quiet) {
   if (exists(options.out) && !folder.isFolder())
     throw Error(options.out + ": a file of this name is there; --out is a folder to train into");
-  if (!options.resume && !folder.empty())
-    throw Error(options.out + ": the folder is not empty; go on with its run by --resume, or train into a new folder");
+  if (folder.isFolder())
+    folder.lock();
+  checkFolder();
   model.engine = makeEngine(options.threads, options.device);
   if (module().sourceVocab == 0 || module().targetVocab == 0)
     throw Error("model '" + module().model +
@@ -137,6 +123,16 @@ Trainer::Trainer(const TrainOptions &options, const std::string &configuration)
   readCorpora();
   reserve();
   begin();
+}
+
+void Trainer::checkFolder() const {
+  if (!options.resume && !folder.empty())
+    throw Error(options.out + ": the folder is not empty; go on with its run by --resume, or train into a new folder");
+  if (options.resume && !folder.hasState())
+    if (std::string name = folder.anyWeights(); !name.empty())
+      throw Error(options.out + ": " + name +
+                  " is there, but no state/ to go on from; train into a new folder, or move "
+                  "the weights away to begin again in this one");
 }
 
 void Trainer::loadVocabularies() {
@@ -186,8 +182,10 @@ void Trainer::readCorpora() {
                                                          : 5e-4,
               options.warmup, options.steps, modelWidth(module())};
   if (schedule.steps < 0)
-    schedule.steps = std::max<int64_t>(options.epochs, 0) *
-                     ((batches->batchesOfEpoch() + options.accumulate - 1) / options.accumulate);
+    if (__builtin_mul_overflow(std::max<int64_t>(options.epochs, 0),
+                               (batches->batchesOfEpoch() + options.accumulate - 1) / options.accumulate,
+                               &schedule.steps))
+      schedule.steps = std::numeric_limits<int64_t>::max();
 }
 
 // All memory of the steps is taken here, so that a run that starts does not end for want of it.
@@ -221,21 +219,34 @@ void Trainer::reserve() {
 
 void Trainer::begin() {
   makeFolder(options.out);
+  if (!folder.locked()) { // another run may have made it meanwhile
+    folder.lock();
+    checkFolder();
+  }
+  folder.identity = identityOf(module());
+  for (auto [key, vocabulary] : {std::pair{"source_vocabulary", model.source}, {"target_vocabulary", model.target}})
+    if (!vocabulary->bytes().empty())
+      folder.identity[key] = vocabulary->hash();
+  const std::string logFile = options.log.empty() ? folder.file("train.jsonl") : options.log;
   if (options.resume)
     folder.removePartial();
   if (options.resume && folder.hasState()) {
     resume();
+    log.emplace(logFile, progress.step, progress.records);
   } else {
     initializeParameters(*model.engine, options.seed);
-    if (options.resume)
+    if (options.resume) {
       bar.say(options.out + ": nothing was saved yet; the run begins at its first step");
+      log.emplace(logFile, 0, 0);
+    } else {
+      log.emplace(logFile);
+    }
   }
   progress.seed = options.seed;
   progress.data = corpus->hash;
   progress.batchTokens = options.batchTokens;
   progress.accumulate = options.accumulate;
 
-  log.emplace(options.log.empty() ? folder.file("train.jsonl") : options.log, progress.step);
   writeFile(folder.file("config.json"), configuration);
   if (!model.source->bytes().empty())
     writeFile(folder.file(folderVocabulary), model.source->bytes());
@@ -245,7 +256,10 @@ void Trainer::begin() {
 }
 
 void Trainer::resume() {
-  progress = folder.loadState(*model.engine);
+  std::string said;
+  progress = folder.loadState(*model.engine, said);
+  if (!said.empty())
+    std::fprintf(stderr, "%s\n", said.c_str());
   auto same = [&](bool holds, const std::string &what) {
     if (!holds)
       throw Error(options.out + ": the run to resume was begun with " + what +
@@ -256,7 +270,15 @@ void Trainer::resume() {
   same(progress.batchTokens == options.batchTokens, "--batch-tokens " + std::to_string(progress.batchTokens));
   same(progress.accumulate == options.accumulate, "--accumulate " + std::to_string(progress.accumulate));
   batches->seek(progress.position);
+  if (progress.position.batch > batches->batchesOfEpoch())
+    throw Error(options.out + ": the state is at batch " + std::to_string(progress.position.batch) +
+                " of an epoch of " + std::to_string(batches->batchesOfEpoch()) +
+                "; it is damaged, begin again in a new --out");
+  savedStep = progress.step;
+  changed = false;
   folder.prune(std::numeric_limits<int64_t>::max() / 2, progress.step);
+  if (progress.step % options.saveEvery == 0) // what a run that was killed had not got to
+    keepWeights();
   bar.say(format("resumed at step %lld", static_cast<long long>(progress.step)));
 }
 
@@ -266,7 +288,7 @@ bool Trainer::lastEpochDone(Batches::Position position) const {
 }
 
 bool Trainer::finished() const {
-  return interrupted || (options.steps >= 0 && progress.step >= options.steps) ||
+  return interrupted() || (options.steps >= 0 && progress.step >= options.steps) ||
          (options.minutes >= 0 && seconds() >= 60 * options.minutes) || lastEpochDone(progress.position) ||
          (options.earlyStop > 0 && progress.withoutImprovement >= options.earlyStop);
 }
@@ -307,6 +329,7 @@ void Trainer::step() {
   if (group.end.batch + options.accumulate <= batches->batchesOfEpoch())
     take(upcoming);
   ++progress.step;
+  changed = true;
   UpdateOptions settings{schedule.at(progress.step),
                          options.beta1,
                          options.beta2,
@@ -347,7 +370,16 @@ void Trainer::stopNotFinite(const UpdateResult &result) {
       break;
     }
   }
-  std::string saved = savedStep >= 0 ? "; what was saved at step " + std::to_string(savedStep) + " is intact" : "";
+  std::string saved;
+  if (savedStep == progress.step - 1 && savedStep > 0) { // what was saved leads here whatever the options are
+    if (const int64_t before = folder.revertState(); before >= 0)
+      saved = "; what was saved at step " + std::to_string(savedStep) +
+              " led here and is given up, what was saved at step " + std::to_string(before) + " is intact";
+    else
+      saved = "; what was saved at step " + std::to_string(savedStep) + " led here";
+  } else if (savedStep >= 0) {
+    saved = "; what was saved at step " + std::to_string(savedStep) + " is intact";
+  }
   throw Error(what + saved + "; train with a smaller --lr, a longer --warmup or a smaller --clip-norm");
 }
 
@@ -374,10 +406,13 @@ void Trainer::record() {
   window = {};
 }
 
+// At most once a step. One that is interrupted is as if it had not begun: the resumed run makes it.
 void Trainer::validate() {
-  if (!validation || progress.validatedStep == progress.step)
-    return;
-  progress.validatedStep = progress.step;
+  if (validation && progress.validatedStep != progress.step)
+    validateNow(false);
+}
+
+void Trainer::validateNow(bool average) try {
   CorpusLoss loss = corpusLoss(*model.engine, *validation, options.batchTokens, options.smoothing);
   bool better = loss.nll < progress.bestLoss;
   Json record = {{"step", progress.step}, {"epoch", progress.position.epoch + 1}, {"valid_loss", loss.loss},
@@ -385,8 +420,10 @@ void Trainer::validate() {
   std::string line = format("step %lld  validation: loss %.4f  ppl %.3f", static_cast<long long>(progress.step),
                             loss.loss, std::exp(loss.nll));
   if (validSources) {
-    std::vector<std::string> translations = translateLines(model, *validSources, options.format, greedy());
-    double b = bleu(translations, validReferences).value, c = chrf(translations, validReferences).value;
+    std::vector<std::string> translations =
+        translateLines(model, *validSources, options.format, greedy(), [](size_t) { checkInterrupted(); });
+    const MetricSums sums = metricsOf(translations, validReferences);
+    const double b = sums.bleu().value, c = sums.chrf().value;
     record["bleu"] = b;
     record["chrf"] = c;
     line += format("  BLEU %.2f  chrF %.2f", b, c);
@@ -400,63 +437,104 @@ void Trainer::validate() {
     record["samples"] = samples;
   }
   record["wall"] = seconds();
+  if (average)
+    record["average"] = options.average;
   if (better) {
+    if (!folder.hasState()) // weights never lie in a folder without a state
+      saveState();
+    folder.saveWeights(*model.engine, "best.safetensors", progress.step);
     progress.bestLoss = loss.nll;
     progress.bestStep = progress.step;
     progress.withoutImprovement = 0;
-    folder.saveWeights(*model.engine, "best.safetensors", progress.step);
-  } else {
+  } else if (!average) {
     ++progress.withoutImprovement;
   }
+  progress.validatedStep = progress.step;
+  changed = true;
   log->write(record);
   bar.say(line + (better ? "  (best)" : ""));
   window.from = Clock::now();
+} catch (const Interrupted &) {
 }
 
-// The weights a resumed run would write again come first, its state then, so that a crash in between loses nothing.
-void Trainer::save() {
-  if (savedStep == progress.step)
-    return;
-  int64_t kept = std::max(options.keep, options.average);
-  if (kept > 0 && progress.step > 0)
-    folder.saveWeights(*model.engine, folder.keptFile(progress.step), progress.step);
+void Trainer::saveState() {
+  try {
+    checkFinite(*model.engine);
+  } catch (const Error &error) {
+    throw Error(format("step %lld: ", static_cast<long long>(progress.step)) + error.what() +
+                (savedStep >= 0 ? "; what was saved at step " + std::to_string(savedStep) + " is intact" : "") +
+                "; train with a smaller --lr, a longer --warmup or a larger --adam-eps");
+  }
   Progress now = progress;
   now.seconds = seconds();
+  now.records = log ? log->records() : 0;
   folder.saveState(*model.engine, now);
-  folder.saveWeights(*model.engine, "last.safetensors", progress.step);
-  if (kept > 0)
-    folder.prune(kept, progress.step);
   savedStep = progress.step;
+  changed = false;
+}
+
+// Those of the state on disk, for --keep and --average.
+void Trainer::keepWeights() {
+  if (keptWeights() == 0 || progress.step == 0)
+    return;
+  if (const std::string name = folder.keptFile(progress.step); !exists(folder.file(name)))
+    folder.saveWeights(*model.engine, name, progress.step);
+  folder.prune(keptWeights(), progress.step);
+}
+
+// The state comes first: whatever is cut off behind it, the resumed run makes again.
+void Trainer::save() {
+  if (changed)
+    saveState();
+  if (!interrupted() || progress.step % options.saveEvery == 0) // a run keeps the same weights however often it stops
+    keepWeights();
+  folder.saveWeights(*model.engine, "last.safetensors", progress.step);
+}
+
+// The mean of the weights that were kept, beside the run: it goes on from its own.
+void Trainer::average() {
+  if (options.average <= 1 || folder.keptSteps().empty() || progress.averagedStep == progress.step)
+    return;
+  folder.loadAverage(*model.engine, options.average);
+  folder.saveWeights(*model.engine, "average.safetensors", progress.step);
+  bar.say(format("the mean of the last %lld saves is average.safetensors", static_cast<long long>(options.average)));
+  if (validation)
+    validateNow(true);
+  else
+    folder.saveWeights(*model.engine, "best.safetensors", progress.step);
+  loadWeights(*model.engine, folder.file("last.safetensors"));
+  if (interrupted())
+    return;
+  progress.averagedStep = progress.step;
+  saveState();
 }
 
 void Trainer::end() {
-  validate();
-  save();
-  if (!interrupted && options.average > 1 && !folder.keptSteps().empty()) {
-    folder.loadAverage(*model.engine, options.average);
-    folder.saveWeights(*model.engine, "average.safetensors", progress.step);
-    bar.say(format("the mean of the last %lld saves is average.safetensors", static_cast<long long>(options.average)));
-    progress.validatedStep = -1;
+  if (!interrupted())
     validate();
-  }
-  if (!validation)
+  save();
+  if (!validation && progress.averagedStep != progress.step)
     folder.saveWeights(*model.engine, "best.safetensors", progress.step);
+  if (!interrupted())
+    average();
 }
 
 void Trainer::run() {
-  InterruptGuard guard;
+  const InterruptGuard guard;
+  if (progress.step > 0 && progress.step % options.validEvery == 0) // one that the end of the last part cut off
+    validate();
   while (!finished()) {
     step();
     bool validating = progress.step % options.validEvery == 0, saving = progress.step % options.saveEvery == 0;
     if (progress.step % recordEvery == 0 || validating || saving || finished())
       record();
-    if (validating)
+    if (validating && !interrupted())
       validate();
     if (saving)
       save();
   }
   end();
-  if (interrupted)
+  if (interrupted())
     bar.say(format("stopped at step %lld and saved; go on with --resume", static_cast<long long>(progress.step)));
   else
     bar.say(format("done: %lld steps in %s; weights in %s", static_cast<long long>(progress.step),

@@ -1,5 +1,6 @@
 // How good a model is on text it was not trained on: its loss, and its translations.
 #include "train/Validation.h"
+#include "support/Interrupt.h"
 #include "text/Batches.h"
 #include "train/Update.h"
 
@@ -13,6 +14,7 @@ CorpusLoss corpusLoss(Engine &engine, const Corpus &corpus, int64_t batchTokens,
   auto bindings = [&](size_t i) { return batches[i % 2].bindings(Binding{"smoothing", smoothingScalar.data()}); };
   CorpusLoss sums;
   for (size_t i = 0; i < all.size(); ++i) {
+    checkInterrupted();
     PairBatch &batch = batches[i % 2], &next = batches[(i + 1) % 2];
     if (i == 0)
       batch.assign(corpus, all[i], engine.module(), false);
@@ -34,15 +36,19 @@ CorpusLoss corpusLoss(Engine &engine, const Corpus &corpus, int64_t batchTokens,
 }
 
 EncodedLines::EncodedLines(const TranslationModel &model, const std::vector<std::string> &lines, Format format,
-                           const std::string &file)
-    : count(lines.size()) {
-  for (size_t i = 0; i < lines.size(); ++i) {
-    std::vector<int32_t> source = encodeSource(model, lines[i], format, file + ":" + std::to_string(i + 1));
-    if (source.empty())
-      continue;
+                           const std::string &file) {
+  for (const std::string &line : lines)
+    add(model, line, format, file + ":" + std::to_string(count + 1));
+}
+
+void EncodedLines::add(const TranslationModel &model, const std::string &line, Format format,
+                       const std::string &where) {
+  std::vector<int32_t> source = encodeSource(model, line, format, where);
+  if (!source.empty()) {
     sources.push_back(std::move(source));
-    places.push_back(i);
+    places.push_back(count);
   }
+  ++count;
 }
 
 std::vector<std::string> translateLines(const TranslationModel &model, const EncodedLines &lines, Format format,

@@ -12,16 +12,18 @@ struct CorpusLoss {
   double loss = 0, nll = 0; // per label; natural logarithms
   int64_t labels = 0;
 };
-// Of the program `score`: without dropout.
+// Of the program `score`: without dropout. Throws Interrupted where a signal was noted.
 CorpusLoss corpusLoss(Engine &engine, const Corpus &corpus, int64_t batchTokens, double smoothing);
 
 // Lines as the encoder reads them; `file` is for messages.
 struct EncodedLines {
+  EncodedLines() = default;
   EncodedLines(const TranslationModel &model, const std::vector<std::string> &lines, Format format,
                const std::string &file);
+  void add(const TranslationModel &model, const std::string &line, Format format, const std::string &where);
   std::vector<std::vector<int32_t>> sources; // of the lines that are not empty
   std::vector<size_t> places;                // their numbers
-  size_t count;                              // of all lines
+  size_t count = 0;                          // of all lines
 };
 
 // Each line's best translation; "" for an empty line. `done` is called as sentences finish.

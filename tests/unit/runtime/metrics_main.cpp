@@ -5,5 +5,6 @@
 
 int main(int, char **argv) {
   std::vector<std::string> hypotheses = xfc::readLines(argv[1]), references = xfc::readLines(argv[2]);
-  std::printf("%.17g %.17g\n", xfc::bleu(hypotheses, references).value, xfc::chrf(hypotheses, references).value);
+  std::printf("%.17g %.17g\n", xfc::metricsOf(hypotheses, references).bleu().value,
+              xfc::metricsOf(hypotheses, references).chrf().value);
 }

@@ -2,6 +2,7 @@
 // corpus_score); sacrebleu_check.py compares many more where sacreBLEU is installed.
 #include "support/Error.h"
 #include "text/Metrics.h"
+#include <chrono>
 #include <gtest/gtest.h>
 
 using namespace xfc;
@@ -38,24 +39,44 @@ const Case cases[] = {
 
 TEST(Metrics, EqualSacreBleu) {
   for (const Case &c : cases) {
-    EXPECT_NEAR(bleu(c.hypotheses, c.references).value, c.bleu, 1e-6) << c.hypotheses[0];
-    EXPECT_NEAR(chrf(c.hypotheses, c.references).value, c.chrf, 1e-6) << c.hypotheses[0];
+    EXPECT_NEAR(metricsOf(c.hypotheses, c.references).bleu().value, c.bleu, 1e-6) << c.hypotheses[0];
+    EXPECT_NEAR(metricsOf(c.hypotheses, c.references).chrf().value, c.chrf, 1e-6) << c.hypotheses[0];
   }
 }
 
 TEST(Metrics, Signatures) {
-  EXPECT_EQ(bleu({"a"}, {"a"}).signature, "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0");
-  EXPECT_EQ(chrf({"a"}, {"a"}).signature, "nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:2.6.0");
+  EXPECT_EQ(metricsOf({"a"}, {"a"}).bleu().signature, "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0");
+  EXPECT_EQ(metricsOf({"a"}, {"a"}).chrf().signature, "nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:2.6.0");
 }
 
 TEST(Metrics, UnequalCountsAreAnError) {
-  EXPECT_THROW(bleu({"a", "b"}, {"a"}), Error);
-  EXPECT_THROW(chrf({"a"}, {}), Error);
+  EXPECT_THROW(metricsOf({"a", "b"}, {"a"}).bleu(), Error);
+  EXPECT_THROW(metricsOf({"a"}, {}).chrf(), Error);
 }
 
 TEST(Metrics, EmptyIsZero) {
-  EXPECT_EQ(bleu({""}, {""}).value, 0);
-  EXPECT_EQ(chrf({""}, {""}).value, 0);
+  EXPECT_EQ(metricsOf({""}, {""}).bleu().value, 0);
+  EXPECT_EQ(metricsOf({""}, {""}).chrf().value, 0);
+}
+
+TEST(Metrics, LongLinesTakeLinearTime) {
+  std::string line;
+  for (int i = 0; i < 200000; ++i)
+    line += "&amp;";
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_NEAR(metricsOf({line + " a b c d"}, {line + " a b c d"}).bleu().value, 100, 1e-9);
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 10);
+}
+
+TEST(Metrics, SumsOfPartsAreThoseOfTheWhole) {
+  const std::vector<std::string> hypotheses = {"the cat sat on the mat", "a &lt;b&gt; c, d.", ""},
+                                 references = {"the cat is on the mat", "a <b> c, d.", "x"};
+  MetricSums sums;
+  for (size_t i = 0; i < hypotheses.size(); ++i)
+    sums.add(hypotheses[i], references[i]);
+  EXPECT_EQ(sums.bleu().value, metricsOf(hypotheses, references).bleu().value);
+  EXPECT_EQ(sums.chrf().value, metricsOf(hypotheses, references).chrf().value);
+  EXPECT_GT(sums.bleu().value, 30);
 }
 
 } // namespace

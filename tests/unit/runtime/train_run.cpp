@@ -16,6 +16,7 @@
 #include <fstream>
 #include <gtest/gtest.h>
 #include <random>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -521,9 +522,299 @@ TEST_F(TrainRun, LogOfAnAbandonedPartIsDropped) {
   std::string log = file("log");
   writeFile(log, "{\"step\":10,\"loss\":1.0}\n{\"step\":20,\"loss\":2.0}\n{\"step\":30,\"lo");
   {
-    TrainingLog(log, 10).write({{"step", 11}});
+    TrainingLog(log, 10, -1).write({{"step", 11}});
   }
   EXPECT_EQ(readFile(log), "{\"step\":10,\"loss\":1.0}\n{\"step\":11}\n");
+}
+
+// What resumes must be there, and be what was saved.
+TEST_F(TrainRun, WeightsWithoutAStateAreNotTrainedOver) {
+  ASSERT_EQ(run(validated(options("out", 20))), "");
+  const std::string best = weightsOf("out", "best.safetensors"), last = weightsOf("out"),
+                    log = readFile(file("out/train.jsonl"));
+  fs::remove_all(file("out/state"));
+  TrainOptions again = validated(options("out", 1));
+  again.resume = true;
+  EXPECT_NE(run(again).find("no state/ to go on from"), std::string::npos);
+  EXPECT_EQ(weightsOf("out", "best.safetensors"), best);
+  EXPECT_EQ(weightsOf("out"), last);
+  EXPECT_EQ(readFile(file("out/train.jsonl")), log);
+}
+
+// Weights are never saved before the state they belong to: a run that is killed can always be resumed.
+TEST_F(TrainRun, ValidationBeforeTheFirstSaveLeavesAState) {
+  TrainOptions killed = validated(options("out", 100000));
+  killed.validEvery = 5;
+  killed.saveEvery = 1000000;
+  const pid_t child = fork();
+  if (child == 0) {
+    try {
+      train(killed, "{}\n");
+    } catch (...) {
+    }
+    _exit(0);
+  }
+  for (int i = 0; i < 1000 && !exists(file("out/best.safetensors")); ++i)
+    usleep(1000);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  ASSERT_TRUE(exists(file("out/best.safetensors")));
+  killed.resume = true;
+  killed.steps = 20;
+  EXPECT_EQ(run(killed), "");
+}
+
+TEST_F(TrainRun, OneRunAFolder) {
+  TrainOptions first = options("out", 1000000);
+  const pid_t child = fork();
+  if (child == 0) {
+    try {
+      train(first, "{}\n");
+    } catch (...) {
+    }
+    _exit(0);
+  }
+  for (int i = 0; i < 1000 && !exists(file("out/state/training.safetensors")); ++i)
+    usleep(1000);
+  TrainOptions second = first;
+  const std::string holder = "another training run uses this folder: process " + std::to_string(child) + " on ";
+  EXPECT_NE(run(second).find(holder), std::string::npos) << run(second);
+  second.resume = true;
+  EXPECT_NE(run(second).find(holder), std::string::npos);
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, WNOHANG), 0) << "the first run ended";
+  kill(child, SIGKILL);
+  waitpid(child, &status, 0);
+  second.steps = 20;
+  EXPECT_EQ(run(second), "");
+  EXPECT_FALSE(exists(file("out/train.lock")));
+}
+
+TEST_F(TrainRun, OtherPeoplesFilesStay) {
+  ASSERT_EQ(run(options("out", 20)), "");
+  std::ofstream(file("out/thesis.partial.tex")) << "chapter 1";
+  TrainOptions more = options("out", 40);
+  more.resume = true;
+  ASSERT_EQ(run(more), "");
+  EXPECT_EQ(readFile(file("out/thesis.partial.tex")), "chapter 1");
+}
+
+TEST_F(TrainRun, LogsReplaceNoFile) {
+  const std::string corpus = readFile(file("a"));
+  TrainOptions logged = options("out", 10);
+  logged.log = file("a");
+  EXPECT_NE(run(logged).find("/a: is not empty; give a new file to --log"), std::string::npos);
+  EXPECT_EQ(readFile(file("a")), corpus);
+  ASSERT_EQ(run(options("other", 10)), "");
+  logged = options("other", 20);
+  logged.resume = true;
+  logged.log = file("a");
+  EXPECT_NE(run(logged).find("/a:1: not a record that train writes"), std::string::npos);
+  EXPECT_EQ(readFile(file("a")), corpus);
+  writeFile(file("other/train.jsonl"), "{\"step\":\"x\"}\n{\"step\":10}\n");
+  logged.log.clear();
+  EXPECT_NE(run(logged).find("train.jsonl:1: not a record that train writes"), std::string::npos);
+}
+
+// A state that cannot be trained on is not saved, and one that leads nowhere gives way to the one before it.
+TEST_F(TrainRun, DivergedStatesDoNotReplaceGoodOnes) {
+  TrainOptions zero = options("zero", 1);
+  zero.epsilon = 0; // 0/0 where a gradient is 0
+  zero.smoothing = 0;
+  std::string error = run(zero);
+  EXPECT_NE(error.find("step 1: 'weights.table.weight' holds NaN or infinity"), std::string::npos) << error;
+  EXPECT_FALSE(exists(file("zero/last.safetensors")));
+  EXPECT_FALSE(exists(file("zero/state")));
+
+  ASSERT_EQ(run(options("out", 20)), "");
+  TrainOptions diverging = options("out", 40);
+  diverging.resume = true;
+  diverging.rate = 1e30;
+  diverging.warmup = 0;
+  diverging.saveEvery = 1;
+  error = run(diverging);
+  EXPECT_NE(error.find("step 22: the loss is "), std::string::npos) << error;
+  EXPECT_NE(error.find("saved at step 21 led here and is given up, what was saved at step 20 is intact"),
+            std::string::npos)
+      << error;
+  TrainOptions good = options("out", 40);
+  good.resume = true;
+  ASSERT_EQ(run(good), "");
+  ASSERT_EQ(run(options("whole", 40)), "");
+  EXPECT_EQ(weightsOf("out"), weightsOf("whole"));
+}
+
+TEST_F(TrainRun, ADamagedStateGivesWayToTheOneBefore) {
+  ASSERT_EQ(run(options("whole", 60)), "");
+  ASSERT_EQ(run(options("out", 40)), "");
+  const std::string state = file("out/state/training.safetensors");
+  std::string bytes = readFile(state);
+  bytes[bytes.size() - 5] ^= 1; // in the last of the moments: nothing but a checksum tells
+  writeFile(state, bytes);
+  TrainOptions again = options("out", 60);
+  again.resume = true;
+  testing::internal::CaptureStderr();
+  ASSERT_EQ(run(again), "");
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("'moment2.table.weight' have the checksum"), std::string::npos) << said;
+  EXPECT_EQ(weightsOf("out"), weightsOf("whole"));
+}
+
+// Every byte of a state counts: what is changed is refused, or makes no difference.
+TEST_F(TrainRun, ChangedStatesAreRefused) {
+  ASSERT_EQ(run(options("out", 20)), "");
+  const std::string state = file("out/state/training.safetensors"), whole = readFile(state);
+  std::mt19937 random(3);
+  for (int round = 0; round < 300; ++round) {
+    std::string bytes = whole;
+    bytes[round % 2 ? random() % 1200 : random() % bytes.size()] ^= static_cast<char>(1 + random() % 255);
+    writeFile(state, bytes);
+    Engine engine(1);
+    RunFolder folder(file("out"));
+    std::string said;
+    try {
+      folder.loadState(engine, said);
+      ADD_FAILURE() << "round " << round;
+    } catch (const Error &) {
+    }
+  }
+}
+
+TEST_F(TrainRun, ProgressThatNoRunWritesIsRefused) {
+  ASSERT_EQ(run(options("out", 20)), "");
+  const std::string state = file("out/state/training.safetensors");
+  Metadata metadata;
+  const Tensors tensors = readSafetensors(state, &metadata);
+  const nlohmann::json good = nlohmann::json::parse(metadata["progress"]);
+  std::vector<std::pair<std::string, std::string>> odd = {
+      {"batch", "-1"},       {"step", "-7"},   {"epoch", "1e300"},
+      {"accumulate", "0"},   {"step", "2.5"},  {"batch_tokens", "\"x\""},
+      {"best_step", "1000"}, {"seed", "-1"},   {"seconds", "-1"},
+      {"batch", "100000"},   {"step", "null"}, {"validated_step", "99999999999999999999"}};
+  for (const auto &[key, value] : odd) {
+    nlohmann::json progress = good;
+    progress[key] = nlohmann::json::parse(value);
+    metadata["progress"] = progress.dump();
+    metadata.erase("checksum");
+    writeSafetensors(state, viewsOf(tensors), metadata);
+    TrainOptions again = options("out", 40);
+    again.resume = true;
+    EXPECT_NE(run(again).find("damaged"), std::string::npos) << key << ": " << value;
+  }
+}
+
+// best.safetensors is the best there was, whether a run is cut off, extended or averaged at its end.
+TEST_F(TrainRun, TheBestStaysTheBest) {
+  auto loss = [&](const std::string &out) {
+    double best = HUGE_VAL;
+    for (const nlohmann::json &record : readLog(file(out) + "/train.jsonl"))
+      if (record.contains("valid_nll") && record["best"])
+        best = record["valid_nll"];
+    return best;
+  };
+  for (int64_t average : {0, 3}) {
+    const std::string out = "out" + std::to_string(average);
+    TrainOptions first = validated(options(out, 40));
+    first.validEvery = 30;
+    first.average = average;
+    ASSERT_EQ(run(first), "");
+    const double before = loss(out);
+    const std::string best = weightsOf(out, "best.safetensors"), log = readFile(file(out + "/train.jsonl"));
+    ASSERT_LT(before, HUGE_VAL);
+    // Nothing happens twice.
+    first.resume = true;
+    ASSERT_EQ(run(first), "");
+    EXPECT_EQ(readFile(file(out + "/train.jsonl")), log);
+    EXPECT_EQ(weightsOf(out, "best.safetensors"), best);
+    // Worse ones do not replace it.
+    first.steps = 60;
+    first.decoupledDecay = true;
+    first.weightDecay = 100; // nothing is left of the weights
+    ASSERT_EQ(run(first), "");
+    EXPECT_EQ(weightsOf(out, "best.safetensors"), best);
+    EXPECT_EQ(loss(out), before);
+  }
+}
+
+// A signal saves and changes nothing: neither validations nor weights to average are counted that a run without it has
+// not.
+TEST_F(TrainRun, SignalsLeaveTheRunAsItWas) {
+  TrainOptions whole = validated(options("whole", 3000));
+  whole.validEvery = 500;
+  whole.earlyStop = 4;
+  whole.average = 3;
+  whole.saveEvery = 250;
+  ASSERT_EQ(run(whole), "");
+  TrainOptions stopped = whole;
+  stopped.out = file("stopped");
+  auto inode = [](const std::string &name) {
+    struct stat info{};
+    return stat(name.c_str(), &info) == 0 ? info.st_ino : 0;
+  };
+  for (int signal : {SIGTERM, SIGHUP, SIGINT, SIGTERM, SIGTERM}) {
+    const ino_t before = inode(stopped.out + "/train.jsonl");
+    const pid_t child = fork();
+    if (child == 0) {
+      std::signal(SIGINT, SIG_DFL);
+      int status = 1;
+      try {
+        train(stopped, "{}\n");
+        status = 0;
+      } catch (...) {
+      }
+      _exit(status);
+    }
+    for (int i = 0; i < 5000 && inode(stopped.out + "/train.jsonl") == before; ++i)
+      usleep(1000); // the log is made anew just before the first step
+    usleep(50000);
+    kill(child, signal);
+    int status = 0;
+    waitpid(child, &status, 0);
+    ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << signal << ": " << status;
+    stopped.resume = true;
+  }
+  ASSERT_EQ(run(stopped), "");
+  for (const char *name : {"last.safetensors", "best.safetensors", "average.safetensors"})
+    EXPECT_EQ(weightsOf("whole", name), weightsOf("stopped", name)) << name;
+  auto validations = [&](const std::string &out) {
+    std::vector<std::pair<int64_t, double>> found;
+    for (const nlohmann::json &record : readLog(file(out) + "/train.jsonl"))
+      if (record.contains("valid_nll"))
+        found.emplace_back(record["step"], record["valid_nll"]);
+    return found;
+  };
+  EXPECT_EQ(validations("whole"), validations("stopped"));
+}
+
+TEST_F(TrainRun, FilesSayWhatTheyAre) {
+  ASSERT_EQ(run(options("out", 20)), "");
+  Metadata metadata;
+  readSafetensors(file("out/last.safetensors"), &metadata);
+  EXPECT_EQ(metadata["model_hash"], "1");
+  EXPECT_EQ(metadata["model"], "table");
+  EXPECT_EQ(metadata["crc32c.table.weight"].size(), 8u);
+}
+
+TEST(Report, OfAnyNumbers) {
+  for (const std::vector<double> &losses : std::vector<std::vector<double>>{{1, std::nextafter(1.0, 2)},
+                                                                            {1e300, std::nextafter(1e300, INFINITY)},
+                                                                            {-1e308, 1e308},
+                                                                            {5e-324, 1e-323},
+                                                                            {NAN, INFINITY},
+                                                                            {3}}) {
+    Series series{"loss", {}};
+    for (size_t i = 0; i < losses.size(); ++i)
+      series.points.emplace_back(static_cast<double>(i), losses[i]);
+    EXPECT_LT(chartSvg({series}).size(), 10000u) << losses[0];
+  }
+  EXPECT_LT(chartSvg({{"x", {{1e17, 1}, {std::nextafter(1e17, 1e18), 2}}}}).size(), 10000u);
+}
+
+TEST(Report, StepsAreText) {
+  const std::string page =
+      reportPage("run", {{{"step", "<script>alert(1)</script>"}, {"samples", nlohmann::json::array()}}}, {}, "");
+  EXPECT_EQ(page.find("<script"), std::string::npos);
+  EXPECT_NE(page.find("&lt;script"), std::string::npos);
 }
 
 TEST(Report, HasCurvesSamplesAndNothingFromOutside) {

@@ -7,6 +7,7 @@ how, source, target = sys.argv[1:]
 data = open(source, "rb").read()
 size = struct.unpack("<Q", data[:8])[0]
 header, body = json.loads(data[8 : 8 + size]), bytearray(data[8 + size :])
+header.pop("__metadata__", None)  # checksums of what it was
 name = "encoder.embed.weight"
 begin = header[name]["data_offsets"][0]
 if how == "nan":

@@ -1,0 +1,157 @@
+// SentencePiece models from anywhere.
+#include "text/SentencePieceModel.h"
+#include "support/Error.h"
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <sentencepiece_processor.h>
+
+namespace xfc {
+namespace {
+
+// A field of a protocol buffer: its number, and its bytes where it has a length or is a fixed number.
+struct Field {
+  uint64_t number = 0;
+  std::string_view bytes;
+};
+
+// Calls use(field) for each field of a message until one returns false; false too where the encoding is broken.
+template <typename Use> bool eachField(std::string_view message, Use use) {
+  auto varint = [&](uint64_t &value) {
+    value = 0;
+    for (int shift = 0; shift < 64 && !message.empty(); shift += 7) {
+      const auto byte = static_cast<unsigned char>(message.front());
+      message.remove_prefix(1);
+      value |= static_cast<uint64_t>(byte & 127) << shift;
+      if (byte < 128)
+        return true;
+    }
+    return false;
+  };
+  while (!message.empty()) {
+    uint64_t tag, length = 0;
+    if (!varint(tag))
+      return false;
+    switch (tag & 7) {
+    case 0:
+      if (!varint(length))
+        return false;
+      length = 0;
+      break;
+    case 1:
+      length = 8;
+      break;
+    case 2:
+      if (!varint(length))
+        return false;
+      break;
+    case 5:
+      length = 4;
+      break;
+    default:
+      return false;
+    }
+    if (length > message.size())
+      return false;
+    if (!use(Field{tag >> 3, message.substr(0, length)}))
+      return false;
+    message.remove_prefix(length);
+  }
+  return true;
+}
+
+// The table of normalization: the size of a trie, the trie as a Darts double array, and strings that end with 0, into
+// which the trie's values point.
+std::string faultOfCharsMap(std::string_view map) {
+  if (map.empty())
+    return "";
+  uint32_t size = 0;
+  if (map.size() < sizeof size)
+    return "its table of normalization is cut off";
+  std::memcpy(&size, map.data(), sizeof size);
+  map.remove_prefix(sizeof size);
+  constexpr size_t block = 256 * sizeof(uint32_t); // the children of a node lie in one
+  if (size == 0 || size % block != 0 || size >= map.size() || map.back() != 0)
+    return "its table of normalization has parts of wrong sizes";
+  const size_t units = size / sizeof(uint32_t), strings = map.size() - size;
+  auto unit = [&](size_t i) {
+    uint32_t value;
+    std::memcpy(&value, map.data() + i * sizeof value, sizeof value);
+    return value;
+  };
+  constexpr uint32_t isValue = 1u << 31;
+  for (size_t i = 0; i < units; ++i) {
+    const uint32_t node = unit(i);
+    if (node & isValue) {
+      if (i == 0) // the root
+        return "its table of normalization has no root";
+      continue;
+    }
+    const size_t children = i ^ (static_cast<size_t>(node >> 10) << ((node & 512) >> 6));
+    const bool hasValue = node >> 8 & 1;
+    if ((children | 255) >= units || (hasValue && (unit(children) & ~isValue) >= strings))
+      return "its table of normalization points outside itself";
+  }
+  return "";
+}
+
+std::string faultOfPiece(std::string_view message) {
+  std::string_view piece;
+  float score = 0;
+  const bool whole = eachField(message, [&](const Field &field) {
+    if (field.number == 1)
+      piece = field.bytes;
+    else if (field.number == 2 && field.bytes.size() == sizeof score)
+      std::memcpy(&score, field.bytes.data(), sizeof score);
+    return true;
+  });
+  return !whole                  ? "a piece is broken"
+         : piece.empty()         ? "a piece is empty"
+         : !std::isfinite(score) ? "a piece has no finite score"
+                                 : "";
+}
+
+} // namespace
+
+std::string faultOfSentencePieceModel(std::string_view bytes) {
+  std::string fault;
+  auto checkNormalizer = [&](std::string_view message) {
+    const bool whole = eachField(message, [&](const Field &field) {
+      if (field.number == 2)
+        fault = faultOfCharsMap(field.bytes);
+      return fault.empty();
+    });
+    return whole || !fault.empty() ? fault : "its rules of normalization are broken";
+  };
+  const bool whole = eachField(bytes, [&](const Field &field) {
+    if (field.number == 1)
+      fault = faultOfPiece(field.bytes);
+    else if (field.number == 3 || field.number == 5) // normalization and its inverse
+      fault = checkNormalizer(field.bytes);
+    return fault.empty();
+  });
+  return whole || !fault.empty() ? fault : "it is not whole";
+}
+
+std::unique_ptr<sentencepiece::SentencePieceProcessor> loadSentencePieceModel(std::string_view bytes,
+                                                                              const std::string &name) {
+  auto model = std::make_unique<sentencepiece::SentencePieceProcessor>();
+  auto loads = [&] {
+    try {
+      return model->LoadFromSerializedProto({bytes.data(), bytes.size()}).ok();
+    } catch (const std::bad_alloc &) {
+      throw;
+    } catch (const std::exception &) { // the library's tables of pieces
+      return false;
+    }
+  };
+  std::string fault = bytes.empty() ? "it is empty" : faultOfSentencePieceModel(bytes);
+  if (fault.empty() && !loads())
+    fault = "it cannot be loaded";
+  if (!fault.empty())
+    throw Error(name + ": not a SentencePiece model (" + fault + "); `xfc vocab` makes one");
+  return model;
+}
+
+} // namespace xfc

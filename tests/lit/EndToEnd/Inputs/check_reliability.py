@@ -1,0 +1,312 @@
+"""check_reliability.py TRANSLATOR OTHER WORDED XFC WORK_FOLDER: what hostile surroundings must not do. OTHER is a model of
+equal shapes that computes something else, WORDED one with the vocabulary one.model. The folder holds ids in `a` and `b`, text in `text`, and two vocabularies of equal
+size, one.model and two.model. Plain Python."""
+import glob
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(__file__))
+import tensors  # noqa: E402
+
+translator, other, worded, xfc, work = sys.argv[1:]
+failures = []
+
+
+def expect(holds, what):
+    if not holds:
+        failures.append(what)
+
+
+def path(name):
+    return os.path.join(work, name)
+
+
+def read(name):
+    with open(path(name), "rb") as file:
+        return file.read()
+
+
+def call(*arguments, status=0, program=translator, **options):
+    options.setdefault("timeout", 60)
+    result = subprocess.run([program, *map(str, arguments)], capture_output=True, **options)
+    expect(result.returncode == status, f"{arguments}: exit status {result.returncode}, not {status}: {result.stderr.decode()}")
+    return result
+
+
+def refused(text, *arguments, status=1, **options):
+    error = call(*arguments, status=status, **options).stderr.decode()
+    expect(text in error, f"{arguments}: {error!r} does not say {text!r}")
+    expect(len(error) < 2000, f"{arguments}: a message of {len(error)} characters")
+
+
+def training(out, *more):
+    return ["train", "--format", "ids", "--source", path("a"), "--target", path("b"), "--out", path(out), "--batch-tokens", "200",
+            "--threads", "1", "--seed", "3", *more]
+
+
+def started(out, *more, **options):
+    """A run that has saved something, and goes on."""
+    options.setdefault("stderr", subprocess.DEVNULL)
+    process = subprocess.Popen([translator, *training(out, "--steps", "1000000", "--save-every", "20", *more)], **options)
+    for _ in range(2000):
+        if os.path.exists(path(out + "/last.safetensors")) or process.poll() is not None:
+            break
+        time.sleep(0.005)
+    return process
+
+
+ids = ["--format", "ids", "--threads", "1"]
+weights = ["--weights", path("w/last.safetensors")]
+
+
+def check_signals():
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        name = f"signal{number}"
+        process = started(name, stderr=subprocess.PIPE)
+        process.send_signal(number)
+        error = process.communicate(timeout=30)[1].decode()
+        expect(process.returncode == 0 and "saved; go on with --resume" in error, f"signal {number}: {process.returncode}, {error}")
+        expect(os.path.exists(path(name + "/state/training.safetensors")), f"signal {number} leaves no state")
+        expect(not glob.glob(path(name + "/**/*.partial.*"), recursive=True) and not os.path.exists(path(name + "/train.lock")),
+               f"signal {number} leaves litter: {os.listdir(path(name))}")
+    # Saved before a validation that takes long, and one that is under way is left.
+    with open(path("long.a"), "w") as file:
+        file.write(read("a").decode() * 300)
+    with open(path("long.b"), "w") as file:
+        file.write(read("b").decode() * 300)
+    process = subprocess.Popen([translator, *training("validating", "--steps", "1000000", "--valid-source", path("long.a"), "--valid-target",
+                                                      path("long.b"), "--valid-every", "5")], stderr=subprocess.PIPE)
+    log = path("validating/train.jsonl")
+    for _ in range(2000):
+        if os.path.exists(log) and os.path.getsize(log):
+            break
+        time.sleep(0.005)
+    begin = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    expect(process.returncode == 0 and time.monotonic() - begin < 8, f"SIGTERM before a long validation: {process.returncode}")
+    expect(os.path.exists(path("validating/state/training.safetensors")), "SIGTERM before a long validation leaves no state")
+
+
+def check_closed_streams():
+    ours, theirs = os.pipe()
+    process = started("closed", "--valid-source", path("a"), "--valid-target", path("b"), "--valid-every", "10", stderr=theirs)
+    os.close(theirs)
+    os.close(ours)
+    time.sleep(1)
+    expect(process.poll() is None, f"a closed standard error ends training: {process.returncode}")
+    process.send_signal(signal.SIGTERM)
+    expect(process.wait(timeout=30) == 0, f"after a closed standard error: {process.returncode}")
+    shell = f"yes '5 6 7' | {translator} translate {' '.join(weights + ids)} --beam 1 --max-length 2 --quiet | head -3"
+    result = subprocess.run(["sh", "-c", shell], capture_output=True, timeout=60)
+    expect(len(result.stdout.splitlines()) == 3, f"{shell}: {result}")
+
+
+def check_two_runs():
+    first = started("shared")
+    refused(f"another training run uses this folder: process {first.pid} on ", *training("shared", "--steps", "1"))
+    refused(f"another training run uses this folder: process {first.pid} on ", *training("shared", "--steps", "1", "--resume"))
+    expect(first.poll() is None, "a second run ends the first")
+    first.send_signal(signal.SIGTERM)
+    expect(first.wait(timeout=30) == 0, "the first run fails")
+    both = [subprocess.Popen([translator, *training("race", "--steps", "30", "--quiet")], stderr=subprocess.PIPE) for _ in range(2)]
+    for process in both:
+        process.communicate(timeout=60)
+    expect(sorted(process.returncode for process in both) == [0, 1], f"two starts: {[process.returncode for process in both]}")
+
+
+def check_folders():
+    shutil.copytree(path("w"), path("stateless"))
+    shutil.rmtree(path("stateless/state"))
+    kept = {name: read("stateless/" + name) for name in ("last.safetensors", "best.safetensors", "train.jsonl")}
+    refused("no state/ to go on from", *training("stateless", "--resume", "--steps", "1"))
+    expect(kept == {name: read("stateless/" + name) for name in kept}, "--resume without a state changes files")
+    corpus = read("a")
+    refused("is not empty; give a new file to --log", *training("logged", "--steps", "1", "--log", path("a")))
+    expect(read("a") == corpus, "--log empties the corpus")
+    result = subprocess.run([os.fsencode(word) for word in [translator, *training("odd", "--steps", "1")]] +
+                            [b"--log", os.fsencode(path("x")) + b"\xe9"], capture_output=True)
+    expect(result.returncode == 1 and b"is not valid UTF-8" in result.stderr, f"a name that is no UTF-8: {result}")
+
+
+def check_identity():
+    few = path("few")
+    with open(few, "w") as file:
+        file.write("5 6 7\n8 9\n")
+    call("translate", *weights, *ids, "--input", few)
+    refused('is "relu" there and "gelu" here', "translate", *weights, *ids, "--input", few, program=other)
+    result = call("translate", *weights, *ids, "--input", few, "--force-model", program=other)
+    expect(b"warning: --force-model overrides this: " in result.stderr, f"--force-model says {result.stderr}")
+    # Old files without metadata load, with a note.
+    whole = read("w/last.safetensors")
+    size = int.from_bytes(whole[:8], "little")
+    header = json.loads(whole[8:8 + size])
+    metadata = header.pop("__metadata__")
+    expect(metadata["model"] == "tiny" and len(metadata["model_hash"]) == 64, f"metadata: {metadata}")
+    plain = json.dumps(header).encode()
+    plain += b" " * (-(8 + len(plain)) % 64)
+    with open(path("plain.safetensors"), "wb") as file:
+        file.write(len(plain).to_bytes(8, "little") + plain + whole[8 + size:])
+    result = call("translate", "--weights", path("plain.safetensors"), *ids, "--input", few)
+    expect(b"note: " in result.stderr and b"does not say which model" in result.stderr, f"old weights: {result.stderr}")
+    # A changed bit of a weight, of the header; the checksum of a tensor by hand.
+    for at in (len(whole) - 100, 8 + size + 4000, whole.index(b'"step"') + 9):
+        changed = bytearray(whole)
+        changed[at] ^= 1
+        with open(path("changed.safetensors"), "wb") as file:
+            file.write(changed)
+        refused("changed.safetensors: ", "translate", "--weights", path("changed.safetensors"), *ids, "--input", few)
+    name, entry = next(iter(header.items()))
+    begin, end = entry["data_offsets"]
+    expect(metadata["crc32c." + name] == block_sum(whole[8 + size + begin:8 + size + end]), f"the checksum of {name}")
+    # A state of other bits is another run.
+    shutil.copytree(path("w"), path("bits"))
+    for name in os.listdir(path("bits/state")):
+        state = bytearray(read("bits/state/" + name))
+        state[len(state) // 2] ^= 1
+        with open(path("bits/state/" + name), "wb") as file:
+            file.write(state)
+    refused("damaged", *training("bits", "--resume", "--steps", "40"))
+
+    call("train", "--source", path("text"), "--target", path("text"), "--vocab", path("one.model"), "--out", path("words"), "--steps", "2",
+         "--batch-tokens", "200", "--quiet", program=worded)
+    sentence, translate = b"anna berta\n", ["translate", "--beam", "1", "--model", path("words")]
+    translation = call(*translate, program=worded, input=sentence).stdout
+    refused("is not the one that the weights were trained with", *translate, "--vocab", path("two.model"), program=worded, input=sentence)
+    result = call(*translate, "--vocab", path("two.model"), "--force-vocab", program=worded, input=sentence)
+    expect(b"warning: --force-vocab overrides this: " in result.stderr, f"--force-vocab says {result.stderr}")
+    call("pack", "--model", path("words"), "-o", path("packed"), program=worded)
+    expect(call("translate", "--beam", "1", program=path("packed"), input=sentence).stdout == translation, "packed, other translations")
+    # A vocabulary with a table that points outside itself.
+    model = bytearray(read("one.model"))
+    at = model.index(b"nmt_nfkc") + 8
+    while model[at + 1] & 0x80:
+        at += 1
+    model[at + 6:at + 10] = b"\x00\xfc\xff\x7f"
+    with open(path("broken.model"), "wb") as file:
+        file.write(model)
+    refused("not a SentencePiece model (its table of normalization points outside itself)", *translate, "--vocab", path("broken.model"),
+            program=worded, input=sentence)
+    refused("not a SentencePiece model", "compile", path("gelu.json"), "--vocab", path("broken.model"), "-o",
+            path("x"), program=xfc)
+
+
+def block_sum(data):
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+        table.append(byte)
+
+    def crc(data):
+        value = 0xFFFFFFFF
+        for byte in data:
+            value = value >> 8 ^ table[(value ^ byte) & 255]
+        return value ^ 0xFFFFFFFF
+
+    sums = b"".join(crc(data[at:at + 65536]).to_bytes(4, "little") for at in range(0, len(data), 65536))
+    return f"{crc(sums):08x}"
+
+
+def check_streams():
+    """An answer for each line while the writer waits; windows are translated as one file is; memory is bounded."""
+    process = subprocess.Popen([translator, "translate", *weights, *ids, "--beam", "1", "--quiet"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    for line in (b"5 6 7\n", b"8 9\n"):
+        process.stdin.write(line)
+        process.stdin.flush()
+        expect(process.stdout.readline().strip() != b"", "no answer while the writer waits")
+    process.stdin.close()
+    expect(process.wait(timeout=30) == 0, "a stream that ends")
+    lines = read("a").splitlines()
+    sampled = ["translate", *weights, *ids, "--sample", "--seed", "5", "--max-length", "4", "--n-best", "2", "--quiet"]
+    whole = call(*sampled, input=b"\n".join(lines[:6]) + b"\n").stdout
+    process = subprocess.Popen([translator, *sampled], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    for part in (lines[:2], lines[2:6]):
+        process.stdin.write(b"\n".join(part) + b"\n")
+        process.stdin.flush()
+        time.sleep(0.5)
+    expect(process.communicate()[0] == whole, "windows are sampled otherwise than one file")
+
+    many = path("many")
+    with open(many, "wb") as file:
+        file.write(b"5 6\n" * 200000)
+    limit = 900 << 20
+    for verb in (["translate", "--input", many, "--output", path("many.out"), "--beam", "1", "--max-length", "1"],
+                 ["score", "--source", many, "--target", many]):
+        process = subprocess.Popen([translator, *verb, *weights, *ids, *([] if verb[0] == "score" else ["--quiet"])], stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        expect(status == 0 and usage.ru_maxrss < 150 << 10, f"{verb[0]} of 200,000 lines: status {status}, {usage.ru_maxrss} kB")
+    expect(read("many.out").count(b"\n") == 200000, "lines of the output are missing")
+    with open(path("huge"), "wb") as file:
+        file.write(b"5 " * 13000000 + b"\n6 7\n")
+    begin = time.monotonic()
+    result = call("translate", *weights, *ids, "--input", path("huge"), "--beam", "1", "--max-length", "2",
+                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+    expect(len(result.stdout.splitlines()) == 2 and time.monotonic() - begin < 20 and b"cut to the first 512 tokens" in result.stderr,
+           f"a line of 26 MB: {time.monotonic() - begin:.1f} s, {result}")
+    ampersands = path("ampersands")
+    with open(ampersands, "wb") as file:
+        file.write(b"&amp;" * 200000 + b"\n")
+    begin = time.monotonic()
+    call("evaluate", "--hypothesis", ampersands, "--target", ampersands)
+    expect(time.monotonic() - begin < 20, "evaluate of a line of 1 MB of &amp;")
+    refused("cannot both go to standard output", "translate", *weights, *ids, "--attention-svg", "-", status=2)
+    # A signal leaves neither half a file nor a temporary one.
+    process = subprocess.Popen([translator, "translate", *weights, *ids, "--output", path("half")], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGTERM)
+    expect(process.wait(timeout=30) == -signal.SIGTERM, f"translate after SIGTERM: {process.returncode}")
+    expect(not glob.glob(path("half*")), f"SIGTERM leaves {glob.glob(path('half*'))}")
+    folder = path("benchmarks")
+    os.mkdir(folder)
+    process = subprocess.Popen([translator, "bench", "startup"], env={**os.environ, "TMPDIR": folder}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not os.listdir(folder) and process.poll() is None:
+        time.sleep(0.001)
+    process.send_signal(signal.SIGTERM)
+    process.wait(timeout=30)
+    expect(os.listdir(folder) == [], "bench startup leaves its folder after SIGTERM")
+
+
+def check_numbers():
+    call(*training("octal", "--steps", "010", "--quiet"))
+    expect(json.loads(read("octal/config.json"))["steps"] == 10, "--steps 010 is not 10")
+    for seed in ("-1", "99999999999999999999"):
+        refused("--seed", *training("x", "--steps", "1", "--seed", seed), status=2)
+    call("train", "--format", "ids", "--source", path("a"), "--target", path("b"), "--out", path("seeded"), "--steps", "1", "--seed", str(2**64 - 1),
+         "--quiet")
+    call("train", "--out", path("seeded"), "--resume", "--quiet")
+    for verb in (["train", "--steps", str(2**63 - 1)], ["decode", "--batch", str(2**63 - 1)], ["decode", "--sentences", str(10**18)]):
+        refused(verb[1], "bench", *verb, status=2)
+    refused("--temperature", "translate", *weights, *ids, "--sample", "--temperature", "1e-309", status=2)
+    call(*training("epochs", "--epochs", str(2**63 - 1), "--schedule", "cosine", "--quiet")[:-1], "--valid-every", "1", "--valid-source", path("a"),
+         "--valid-target", path("b"), "--early-stop", "1", "--lr", "1", "--warmup", "0", "--quiet")
+    # Weights that are finite and too large.
+    named = tensors.read(path("w/last.safetensors"))
+    tensors.write(path("large.safetensors"), {name: ("F32", shape, [value * 1e30 for value in values]) for name, (shape, values) in named.items()})
+    refused("finite", "score", "--weights", path("large.safetensors"), *ids, "--source", path("a"), "--target", path("b"))
+    # What diverges is not kept in place of what did not.
+    shutil.copytree(path("w"), path("diverging"))
+    refused("is intact", *training("diverging", "--resume", "--steps", "40", "--lr", "1e38", "--warmup", "0", "--save-every", "1"))
+    call(*training("diverging", "--resume", "--steps", "40", "--lr", "1", "--warmup", "4000", "--save-every", "500", "--quiet"))
+    call(*training("straight", "--steps", "40", "--quiet"))
+    expect(read("diverging/last.safetensors") == read("straight/last.safetensors"), "after diverging, other weights")
+
+
+call(*training("w", "--steps", "20", "--quiet"))
+check_signals()
+check_closed_streams()
+check_two_runs()
+check_folders()
+check_identity()
+check_streams()
+check_numbers()
+if failures:
+    sys.exit(f"{len(failures)} failures:\n  " + "\n  ".join(failures[:20]))
+print("nothing is lost")
