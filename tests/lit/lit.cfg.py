@@ -17,9 +17,9 @@ tools = os.path.join(config.xfc_binary_dir, "bin")
 config.environment["PATH"] = os.pathsep.join([config.llvm_tools_dir, os.environ["PATH"]])
 python = os.environ.get("XFC_TEST_PYTHON", config.python)
 
-# Longer names first: substitutions apply in order. A pass that does not end fails its test.
+# Longer names first: substitutions apply in order. A pass that does not end fails its test, and so does IR that is lost in bytecode.
 config.substitutions += [
-    ("%xfc-opt", "timeout 60 " + os.path.join(tools, "xfc-opt")),
+    ("%xfc-opt", "timeout 60 " + os.path.join(tools, "xfc-opt") + " --verify-roundtrip"),
     ("%xfc-interpret", "timeout 60 " + os.path.join(tools, "xfc-interpret")),
     ("%xfc-models", os.path.join(tools, "xfc-models")),
     ("%xfc-ptx", "timeout 60 " + os.path.join(tools, "xfc-ptx")),
