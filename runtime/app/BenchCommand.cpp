@@ -66,7 +66,7 @@ double median(std::vector<double> values) {
   return values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-// Of this process image only; getrusage's figure begins with that of the process that started it.
+// Only of this process image; getrusage's figure begins with that of the process that started it.
 double peakMegabytes() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)
@@ -139,7 +139,7 @@ std::vector<ProfileRow> profileRows(const std::vector<LaunchTiming> &timings, in
   return rows;
 }
 
-// Of the machine's multiply-adds or of its memory, whichever the kernel is nearer to; above 1 where the caches helped.
+// The share of the machine's multiply-adds or of its bandwidth, whichever is larger; above 1 where the caches helped.
 double shareOfPeak(const ProfileRow &row, const Peak &peak) {
   return std::max(row.flops / row.seconds * 1e-9 / peak.gflops, row.bytes / row.seconds * 1e-9 / peak.copyBandwidth);
 }

@@ -208,7 +208,7 @@ private:
     return result;
   }
 
-  // Drops the columns behind a sentence's last id or label that is not pad, unless pads are seen.
+  // Drops the columns after a sentence's last id or label that is not pad, unless pads are seen.
   void makeRows(const Rectangle &from, bool keepAll, const Rectangle *labels, std::vector<std::vector<int32_t>> &ids,
                 std::vector<Sequence> &sequences, std::vector<float> &narrow, std::vector<double> &wide) {
     for (int64_t b = 0; b < from.batch; ++b) {

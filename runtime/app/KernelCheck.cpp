@@ -34,7 +34,7 @@ public:
   }
   const std::vector<Step> &steps() const { return run.program->steps; }
   std::string operation(const Step &step) const { return operationOf(engine.module().kernels[step.kernel].name); }
-  // Of what kernels write: values of the arena, and gradients, each up to the next one that a step names (projections
+  // The size of what kernels write: values of the arena, and gradients, each up to the next one named (projections
   // may share theirs).
   int64_t bytes(const Place &place) const {
     if (place.kind == Place::Kind::Arena)
@@ -86,7 +86,7 @@ struct Operand {
   size_t index; // among the step's
   Place cpu, gpu;
   std::vector<char> before, expected, found;
-  // Of the numbers that either side wrote: the largest difference, NaN where one of the two is no number, and the
+  // The largest difference between the numbers of both sides, NaN where one of the two is no number, and the
   // largest that is expected.
   double error = 0, largest = 0;
 

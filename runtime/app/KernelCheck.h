@@ -12,7 +12,7 @@ struct KernelDifference {
   // The largest difference of any number that either wrote, over the largest of that operand, or a thousandth of the
   // largest of the step.
   double error = 0;
-  // Of the operand with that error, the first element that differs by more than is allowed: which of the step's
+  // The first element of that operand that differs by more than is allowed: which of the step's
   // operands (results come after what it reads), where it lies, and both numbers.
   size_t operand = 0;
   std::string place;

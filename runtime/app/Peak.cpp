@@ -73,7 +73,7 @@ void copyMemory(void *context, int64_t chunk, int) {
   std::memcpy(begin, begin + work->share() / 2, static_cast<size_t>(work->share() / 2) * sizeof *begin);
 }
 
-// Of the fastest of eight runs, in billions of `amount` a second.
+// The rate of the fastest of eight runs, in billions of `amount` per second.
 double best(ThreadPool &pool, Work &work, void (*body)(void *, int64_t, int), double amount) {
   double least = 1e9;
   for (int run = 0; run < 8; ++run) {

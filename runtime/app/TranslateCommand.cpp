@@ -279,9 +279,9 @@ void addTranslate(CLI::App &app) {
       ->check(CLI::Range(int64_t(0), mostTokens))
       ->capture_default_str();
   command->add_option("--prefix", options->prefix, "forced beginnings of the translations, a line each");
-  command->add_flag("--scores", options->scores, "a tab and the score behind each translation");
+  command->add_flag("--scores", options->scores, "a tab and the score after each translation");
   command->add_flag("--alignments", options->alignments,
-                    "a tab and i-j pairs (source token - target token, from 0) behind each translation");
+                    "a tab and i-j pairs (source token - target token, from 0) after each translation");
   command->add_option("--attention-svg", options->attentionSvg, "drawing of the first sentence's cross-attention");
   command->add_option("--batch-tokens", search.batchTokens, "most source tokens, and most live hypotheses, at a time")
       ->check(CLI::PositiveNumber)

@@ -256,7 +256,7 @@ struct Choice {
   const std::vector<std::unique_ptr<SentenceSearch>> &searches;
   const std::vector<size_t> &running;
   std::vector<int64_t> rows;    // the first of each
-  std::vector<Scratch> scratch; // of each thread
+  std::vector<Scratch> scratch; // one per thread
   StepResult result;
   static void run(void *context, int64_t i, int thread) {
     auto *choice = static_cast<Choice *>(context);

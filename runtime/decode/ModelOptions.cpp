@@ -10,7 +10,7 @@ namespace xfc {
 
 namespace {
 
-// Of a packed executable, unless files are named.
+// What a packed executable carries, unless files are named.
 std::optional<PackedModel> carried(const ModelOptions &options) {
   if (!options.model.empty() || !options.weights.empty())
     return std::nullopt;

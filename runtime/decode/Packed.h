@@ -1,4 +1,4 @@
-// Weights and vocabulary inside the executable itself: appended behind it, found by a trailer at its end.
+// Weights and vocabulary inside the executable itself: appended to it, found by a trailer at its end.
 #pragma once
 
 #include "support/Files.h"

@@ -132,8 +132,8 @@ struct ImagePlan {
 class Device {
 public:
   virtual ~Device() = default;
-  // Of the image it was opened with. Its user reads it and calls load() once, before any program is prepared, with the
-  // module it found there and the host's threads; both stay where they are.
+  // The plan of the image it was opened with. Its user reads it and calls load() once, before preparing a program, with
+  // the module it found there and the host's threads; both stay where they are.
   virtual ImagePlan plan() const = 0;
   virtual void load(const Module &module, ThreadPool &pool) = 0;
 

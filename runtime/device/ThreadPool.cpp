@@ -1,4 +1,4 @@
-// The pool: a share of consecutive chunks for each thread, a short spin, then a futex.
+// The pool: a share of consecutive chunks per thread, a short spin, then a futex.
 #include "device/ThreadPool.h"
 #include "support/Error.h"
 #include <algorithm>
@@ -28,7 +28,7 @@ struct ThreadPool::State {
     std::atomic<int64_t> next{0};
     int64_t end = 0;
   };
-  std::vector<Share> shares; // one a thread
+  std::vector<Share> shares; // one per thread
   // Bit 31: the region is open; below: workers inside. A worker that comes late finds it closed and stays out.
   alignas(64) std::atomic<uint32_t> gate{0};
   alignas(64) std::atomic<uint32_t> epoch{0};

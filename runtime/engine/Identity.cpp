@@ -10,7 +10,7 @@ using Json = nlohmann::json;
 
 constexpr const char *hashKey = "model_hash";
 
-// Of a description: what does not change the meaning of weights. What changes their shapes is found there.
+// Whether a description's key leaves the meaning of weights as it is. What changes their shapes is seen in those.
 bool isMeaningless(const std::string &key, const Json &owner) {
   static const std::set<std::string> keys = {"$schema", "name", "init", "dropout", "max_length"};
   return (key == "name" ? owner.contains("format") || owner.contains("params") : keys.contains(key)) ||

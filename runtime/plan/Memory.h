@@ -36,7 +36,7 @@ int64_t tableRows(const Table &table, int64_t longest);
 // What is enough for both: of one engine that runs both.
 Memory larger(const Memory &a, const Memory &b);
 
-// Of the host with so many threads; of a GPU's plan, with none, what the GPU holds.
+// What the host needs with so many threads; for a GPU's plan, with none, what the GPU holds.
 Memory predictMemory(const Module &module, const std::vector<std::string> &programs, const Counts &counts, int threads);
 
 } // namespace xfc

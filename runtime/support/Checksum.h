@@ -11,7 +11,7 @@ namespace xfc {
 // CRC-32C (Castagnoli; RFC 3720) of bytes, or of those that follow others whose sum is `before`.
 uint32_t crc32c(std::string_view bytes, uint32_t before = 0);
 
-// Of large data: the CRC-32C of each block of so many bytes, the last of which may be shorter, in order. Blocks can be
+// For large data: the CRC-32C of each block of so many bytes, the last of which may be shorter, in order. Blocks can be
 // summed on several threads.
 constexpr size_t checksumBlock = 1 << 16;
 void blockSums(std::string_view bytes, uint32_t *sums);

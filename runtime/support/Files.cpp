@@ -54,7 +54,7 @@ static std::string readAll(int fd, const std::string &file) {
     errno = EISDIR;
     fail(file, "read");
   }
-  // Of a size that is known the end comes with one read more; a pipe tells no size.
+  // Where the size is known, room for one byte more lets the next read find the end; a pipe tells no size.
   std::string contents(info.st_size > 0 ? info.st_size + 1 : 1 << 16, '\0');
   for (size_t size = 0;;) {
     const ssize_t got = retried([&] { return ::read(fd, contents.data() + size, contents.size() - size); });

@@ -14,7 +14,7 @@ namespace xfc {
 std::string readFile(const std::string &file);
 
 // A file's bytes as memory: pages come from the system's cache when they are touched, and what is written to them stays
-// in this process. 128 bytes behind the end can be read. The file may be replaced meanwhile as writeFile does it; one
+// in this process. 128 bytes past the end can be read. The file may be replaced meanwhile as writeFile does it; one
 // that is cut off where it lies ends the process with a message and status 1.
 class MappedFile {
 public:

@@ -18,7 +18,7 @@ public:
   // UTF-8 or ids (file:line), nothing to train on.
   Corpus(const std::vector<std::string> &sourceFiles, const std::vector<std::string> &targetFiles,
          const Vocabularies &vocabularies, const Module &module, Format format);
-  // Of sources as the encoder reads them, and targets without start and eos.
+  // Takes sources as the encoder reads them, and targets without start and eos.
   Corpus(const std::vector<std::vector<int32_t>> &sources, const std::vector<std::vector<int32_t>> &targets,
          const Module &module);
 
@@ -34,7 +34,7 @@ public:
 
   int64_t skippedLong = 0, skippedEmpty = 0;
   int64_t sourceTokens = 0, targetTokens = 0; // eos counted
-  // Of all ids: tells whether the data of a resumed run is still the same.
+  // A hash of all ids, which tells whether the data of a resumed run is still the same.
   uint64_t hash = 0xcbf29ce484222325;
 
 private:

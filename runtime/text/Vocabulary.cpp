@@ -18,7 +18,7 @@ struct Vocabulary::State {
 
 namespace {
 
-// Of a message: a control character would end or break it.
+// A token for use in a message, which a control character would end or break.
 std::string printable(std::string_view token) {
   std::string text(token);
   std::replace_if(text.begin(), text.end(), [](unsigned char byte) { return byte < 0x20 || byte == 0x7F; }, '?');

@@ -12,10 +12,10 @@ namespace xfc {
 // validations valid_loss, valid_nll, valid_ppl, bleu, chrf.
 class TrainingLog {
 public:
-  // Of a new run: throws Error if something is there already.
+  // For a new run: throws Error if something is there already.
   explicit TrainingLog(const std::string &file);
-  // Of a resumed one: keeps the first `records` of what is there (-1: those up to `step`). Later ones, and a torn last
-  // line, are of a part that was cut off. Throws Error for a file that is not a log.
+  // For a resumed one: keeps the first `records` of what is there (-1: those up to `step`). Later ones, and a torn last
+  // line, belong to a part that was cut off. Throws Error for a file that is not a log.
   TrainingLog(const std::string &file, int64_t step, int64_t records);
   ~TrainingLog();
   TrainingLog(const TrainingLog &) = delete;

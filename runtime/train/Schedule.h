@@ -14,7 +14,7 @@ struct Schedule {
   int64_t steps = 0;     // of the whole run; cosine and linear reach 0 there
   int64_t width = 512;   // d_model, for noam
 
-  // Of step 1, 2, ...
+  // The rate of step 1, 2, ...
   double at(int64_t step) const;
 };
 

@@ -86,7 +86,7 @@ private:
   struct Group {
     std::vector<std::vector<int64_t>> batches;
     size_t count = 0;
-    Batches::Position end; // behind them
+    Batches::Position end; // the position after them
     std::span<const std::vector<int64_t>> span() const { return std::span(batches).first(count); }
   } group, upcoming;
   void take(Group &group);
@@ -482,7 +482,7 @@ void Trainer::keepWeights() {
   folder.prune(keptWeights(), progress.step);
 }
 
-// The state comes first: whatever is cut off behind it, the resumed run makes again.
+// The state comes first: whatever is cut off after it, the resumed run makes again.
 void Trainer::save() {
   if (changed)
     saveState();

@@ -15,7 +15,7 @@ public:
   void assign(const Corpus &corpus, std::span<const int64_t> pairs, const Module &module, bool training);
   xfc_shape &shape() { return batch.shape(); }
   int64_t labelCount() const { return counted; } // of those that are not pad
-  // Of what it holds, and `more`.
+  // Bindings of what it holds, and `more`.
   template <typename... More> std::array<Binding, 3 + sizeof...(More)> bindings(const More &...more) {
     return {{{"source", batch.ids(XFC_SOURCE).data()},
              {"target", batch.ids(XFC_TARGET).data()},

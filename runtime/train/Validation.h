@@ -12,7 +12,7 @@ struct CorpusLoss {
   double loss = 0, nll = 0; // per label; natural logarithms
   int64_t labels = 0;
 };
-// Of the program `score`: without dropout. Throws Interrupted where a signal was noted.
+// Runs the program `score`, without dropout. Throws Interrupted where a signal was noted.
 CorpusLoss corpusLoss(Engine &engine, const Corpus &corpus, int64_t batchTokens, double smoothing);
 
 // Lines as the encoder reads them; `file` is for messages.

@@ -80,7 +80,7 @@ def main():
                           f"{peak['peak_copy_gb_per_second']:.1f} GB/s" for count, peak in about["peak"].items())
         parts = [f"# xfc beside its peers\n\n{time.strftime('%Y-%m-%d')}, {about['cpu']}, {about['processors']} processors, "
                  f"{' '.join(about['instruction_sets'])}. Measured peaks, f32: {peaks}. {options.rounds} turns of each program, interleaved; "
-                 "one of a peer more than 15 % behind the fastest."]
+                 "one of a peer more than 15 % slower than the fastest."]
         results = {"machine": about, "rounds": options.rounds}
         for name in options.only:
             section, title = SECTIONS[name]

@@ -39,7 +39,7 @@ class Size:
         return self.layers * 2 * self.d_model**2
 
     def forward_flops(self, source, target, hypotheses=1):
-        """Of the model itself for one sentence: matrix products, and scores and their use (causal ones half)."""
+        """The model's own for one sentence: matrix products, and attention scores and their use (causal ones half)."""
         matrices = 2 * (source * (self.encoder_weights() + self.memory_weights()) + hypotheses * target * self.decoder_weights())
         pairs = source * source + hypotheses * (target * (target + 1) / 2 + target * source)
         return matrices + 4 * self.layers * self.d_model * pairs
@@ -131,7 +131,7 @@ def relative(rows, names):
 
 
 def peak_megabytes():
-    """Of this process image; getrusage's figure begins with that of the process that started it."""
+    """The peak of this process image; getrusage's figure begins with that of the process that started it."""
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM:")) * 1024 / 1e6
 

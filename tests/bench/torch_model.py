@@ -90,7 +90,7 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(size, dropout)
 
     def forward(self, x, encoded, mask):
-        # Pads come last, so that no word sees one behind the causal mask.
+        # Pads come last, so that under the causal mask no word sees one.
         x = self.attention.attend(x, *self.attention.project(x), causal=True)
         x = self.cross.attend(x, self.cross.query(x), *self.cross.memory(encoded), mask=mask)
         return self.feed_forward(x)

@@ -224,7 +224,7 @@ def report(options):
 
 
 def tables_of(text):
-    """Of a report: its ptxas, and each architecture's rows by kernel."""
+    """A report's ptxas, and each architecture's rows by kernel."""
     arch, tables = None, {}
     for line in text.splitlines():
         if found := re.match(r"## (\w+)", line):

@@ -449,7 +449,7 @@ void decodeBulkCopy(Decoder &d) {
     d.ignore({"tile"});
   }
   bool hint = d.take("L2::cache_hint"), multicast = d.take("multicast::cluster");
-  // Of the two state spaces that are named the first is the target's.
+  // The first of the two state spaces that are named is the target's.
   auto first = std::find_if(d.s.modifiers.begin(), d.s.modifiers.end(),
                             [](const std::string &m) { return m == "global" || m.starts_with("shared::"); });
   bool loads = first != d.s.modifiers.end() && *first != "global";

@@ -245,7 +245,7 @@ inline bool onlyReads(Access a) { return a == Access::Read || a == Access::NonCo
 std::pair<Block *, uint32_t> sharedPlace(Warp &w, int lane, uint64_t address, uint64_t bytes);
 constexpr int EveryLane = 255; // an access of the warp as a whole
 // The bytes that lane `lane` accesses at an address of a space; faults.
-// Of each active lane.
+// The address that each active lane names.
 void addresses(Warp &w, const Place &place, uint64_t *out);
 uint8_t *resolve(Warp &w, int lane, Space space, uint64_t address, uint32_t bytes, uint32_t align, Access access);
 

@@ -312,7 +312,7 @@ void copyAsync(Warp &w, const Instruction &i) {
 
 } // namespace
 
-// Of the active lanes. under: how many of the latest groups may be under way; -1: none, nor copies not committed yet.
+// Finishes copies of the active lanes. under: how many of the latest groups may go on; -1: none, nor open groups.
 void finishCopies(Warp &w, int under) {
   std::erase_if(w.copies, [&](const PendingCopy &copy) {
     uint32_t committed = w.copyGroup[copy.lane];

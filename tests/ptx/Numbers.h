@@ -41,7 +41,7 @@ inline double roundToInteger(double x, Rounding mode) {
   }
 }
 
-// The value with `mantissa` bits behind the point and no exponent below `least` (denormals) nearest to x by `mode`.
+// The value with `mantissa` bits after the point and no exponent below `least` (denormals) nearest to x by `mode`.
 // Values of 2^most and above become infinite or the largest finite one, as the mode says.
 inline double roundTo(double x, int mantissa, int least, int most, Rounding mode) {
   if (x == 0 || !std::isfinite(x))

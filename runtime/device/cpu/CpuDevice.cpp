@@ -139,7 +139,7 @@ public:
   }
 
 private:
-  // With fewer rows a thread, sharing out a step's columns is faster: each weight is then read by one thread.
+  // With fewer rows per thread, sharing out a step's columns is faster: each weight is then read by one thread.
   static constexpr int64_t fewestOwnRows = 16;
 
   bool hasOwnRows(const ProgramRun &run) const {
@@ -239,9 +239,9 @@ private:
   const Module *module = nullptr;
   ThreadPool *pool = nullptr;
   HostMemory scratch;
-  int64_t scratchBytes = 0;    // a thread
+  int64_t scratchBytes = 0;    // per thread
   size_t operands = 0;         // of the step that has most
-  std::vector<void *> buffers; // of the step that runs, for each thread
+  std::vector<void *> buffers; // of the step that runs, per thread
   std::vector<int64_t> strides;
 };
 

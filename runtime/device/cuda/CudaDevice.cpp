@@ -178,7 +178,7 @@ private:
   GraphExec graph = nullptr;
 };
 
-// Calls as they stand in memory of the GPU, one behind the other: each an xfc_call, and the arrays that it points at.
+// Calls as they stand in the GPU's memory, one after the other: each an xfc_call, and the arrays that it points at.
 class CallWriter {
 public:
   // Where the next call will stand, counted from the first.

@@ -7,7 +7,7 @@
 
 namespace xfc::cuda {
 
-// Of the run's program for batches of its capacity, with the arguments that the host gives it.
+// The layout for the run's program at its capacity, with the arguments that the host gives it.
 StagingLayout stagingLayout(const ProgramRun &run);
 
 // Writes the batch of `run` to `block`, which will lie at `address` on the device. Returns how many bytes of it are

@@ -99,7 +99,7 @@ func.func @relu_grad(%dy: !xfc.rows<source, 512xf32>, %w: tensor<512x2048xf32>, 
   return %0 : !xfc.rows<source, 2048xf32>
 }
 
-// Of a width that no vector divides.
+// Its width is one that no vector divides.
 func.func @odd(%x: !xfc.rows<source, 33xf32>, %w: tensor<131x33xf32>) -> !xfc.rows<source, 131xf32> {
   %0 = xfc.linear %x, %w in bf16 : (!xfc.rows<source, 33xf32>, tensor<131x33xf32>) -> !xfc.rows<source, 131xf32>
   return %0 : !xfc.rows<source, 131xf32>

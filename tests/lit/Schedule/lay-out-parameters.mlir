@@ -1,7 +1,7 @@
 // RUN: %xfc-opt %s --xfc-lay-out-parameters | FileCheck %s
 // RUN: %xfc-opt %s --xfc-lay-out-parameters | %xfc-opt | FileCheck %s
 
-// @forward reads "q" and "k" as one, so "k" lies behind "q" without a gap; every group begins on a line of 16 floats.
+// @forward reads "q" and "k" as one, so "k" lies after "q" without a gap; every group begins on a line of 16 floats.
 // CHECK: xfc.parameter @k
 // CHECK-NEXT: plan.parameters 64 x f32 {
 // CHECK-NEXT: plan.parameter @q at 0

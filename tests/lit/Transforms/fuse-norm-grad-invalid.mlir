@@ -13,7 +13,7 @@ func.func @weights_only(%dy: !rows, %x: !rows, %stats: !stats) -> !tensor {
   return %dw : !tensor
 }
 
-// Of different gradients.
+// The two belong to different gradients.
 // CHECK-LABEL: func.func @other_gradient
 // CHECK: xfc.norm_grad
 // CHECK: xfc.norm_weight_grad

@@ -7,7 +7,7 @@
 !big = tensor<128x128xf32>
 !small = tensor<3xf32>
 
-// @forward reads "a" and "c" as one, so "c" lies behind "a". "b" starts on a new line of the cache: the block has
+// @forward reads "a" and "c" as one, so "c" lies right after "a". "b" starts on a new cache line: the block has
 // 16384 + 16384 + 3 elements with no gap, 3 parts.
 func.func @forward(%a: !big {xfc.name = "a", xfc.role = "parameter"}, %c: !big {xfc.name = "c", xfc.role = "parameter"}) -> tensor<256x128xf32> {
   %ac = xfc.concat %a, %c : (!big, !big) -> tensor<256x128xf32>

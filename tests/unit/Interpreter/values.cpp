@@ -348,7 +348,7 @@ TEST(Interpreter, refusesInputsOfTheWrongShape) {
   EXPECT_TRUE(succeeded(xfc::evaluate(program.function(), batch.shape(), {Tensor{{9, 4}, std::vector<double>(36)}})));
 }
 
-// Of equal numbers the lower token first; excluded ones, NaN and minus infinity never; -1 where there are no more.
+// Among equal numbers the lower token comes first; never excluded ones, NaN or minus infinity; -1 where none is left.
 TEST(Candidates, inTheirOrder) {
   const std::string text = R"(
     func.func @f(%p: !s6, %wanted: !sids) -> (!xfc.rows<source, 3xi32>, !s3, !s) {

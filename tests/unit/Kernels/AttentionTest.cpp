@@ -182,7 +182,7 @@ TEST_P(Attention, BitsOfASequence) {
   const Batch many({7, 66, 90}, {5, 31, 70}, 40, true, 0), alone({90}, {70}, 40, true, 2),
       first({90}, {1}, 40, true, 2);
   const Case c{"target", "source", "padding", 3, 8, 8, true};
-  // Of the sequence's rows, the same whatever comes before; `last` of each set.
+  // Fills rows of a sequence alike, whatever comes before; `last` of each set.
   auto numbers = [](const std::vector<int64_t> &last) {
     return [last](int64_t operand, Tensor &t) {
       const int64_t n = t.shape[0], f = t.features(), from = n - last[operand];

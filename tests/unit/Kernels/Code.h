@@ -6,9 +6,9 @@
 
 namespace xfc::test {
 
-// Memory that a kernel sees: what it may touch, and guards behind that.
+// Memory that a kernel sees: what it may touch, and guards after that.
 struct Block {
-  char *data = nullptr; // on a line of the cache
+  char *data = nullptr; // on a cache line
   int64_t bytes = 0;
 };
 
@@ -33,7 +33,7 @@ mlir::MLIRContext &context();
 std::unique_ptr<Code> compileForCPU(mlir::Operation *op, mlir::Type element, const Options &options);
 std::unique_ptr<Code> compileForGPU(mlir::Operation *op, const std::string &arch);
 
-// On a line of the cache, with a pattern behind `size` bytes.
+// On a cache line, with a pattern after `size` bytes.
 struct GuardedBytes {
   explicit GuardedBytes(int64_t size) : bytes(size + 128, static_cast<char>(0xff)), size(size) {}
   char *data() { return reinterpret_cast<char *>((reinterpret_cast<uintptr_t>(bytes.data()) + 63) / 64 * 64); }

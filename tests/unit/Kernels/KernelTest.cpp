@@ -117,7 +117,7 @@ MLIRContext &context() {
 
 namespace {
 
-// A value in memory as a kernel sees it: [rows, stride], guarded by a pattern between and behind the rows.
+// A value in memory as a kernel sees it: [rows, stride], guarded by a pattern between and after the rows.
 struct Memory {
   std::vector<char> bytes;
   Tensor tensor;      // its extents

@@ -66,7 +66,7 @@ protected:
     }
   }
 
-  // Bias, activations, dropout and residuals behind a product of so many columns.
+  // Bias, activations, dropout and residuals after a product of so many columns.
   void checkEpilogues(const std::vector<int64_t> &widths) {
     for (bool training : {true, false})
       for (int64_t out : widths) {

@@ -216,7 +216,7 @@ TEST(Global, CopiesWithinABlock) {
   expectWithin("st.global.u32 [%g0], %t; " + copy, "is written here and was read by thread (0,0,0)");
   expectWithin(copy + "st.global.u32 [%g0], %t;", "is read here and was written by thread (0,0,0)");
   expectNoneWithin("st.global.u32 [%g0], %t; bar.sync 0; " + copy + "bar.sync 0; st.global.u32 [%g0], %t;");
-  // Of a bulk copy out of shared memory what it writes is written until it is waited for.
+  // What a bulk copy out of shared memory writes counts as being written until it is waited for.
   std::string out =
       "mov.u32 %x0, s; mad.lo.u32 %x1, %t, 4, %x0; st.shared.u32 [%x1], %t; fence.proxy.async; bar.sync 0; setp.eq.u32 "
       "%q, %t, 0;\n"

@@ -290,7 +290,7 @@ std::string storeProduct(int n, const std::string &to) {
     text += "st.global.f32 [%g+" + std::to_string(4 * r) + "], %d" + std::to_string(r) + ";\n";
   return text;
 }
-// The descriptor of what lies `offset` behind the tile.
+// The descriptor of what lies `offset` after the tile.
 std::string descriptor(const std::string &reg, int offset, int leading, int stride, int mode) {
   uint64_t bits = uint64_t(leading / 16) << 16 | uint64_t(stride / 16) << 32 | uint64_t(mode) << 62;
   return "{ .reg .b32 %o; add.u32 %o, %tile, " + std::to_string(offset) + "; shr.u32 %o, %o, 4; cvt.u64.u32 " + reg +

@@ -143,7 +143,7 @@ TEST(Matrices, LoadAndStore) {
     }
 }
 
-// Bytes behind the source's size are zeros, whatever is there; a predicate ignores the source.
+// Bytes past the source's size are zeros, whatever is there; a predicate ignores the source.
 TEST(CopyAsync, ZeroFill) {
   Interpreter on({.checks = true});
   Array<uint32_t> in(on, std::vector<uint32_t>(7, 0x01020304)), out(on, std::vector<uint32_t>(12));

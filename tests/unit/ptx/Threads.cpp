@@ -10,7 +10,7 @@ namespace {
 using U = std::vector<uint32_t>;
 bool contains(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
 
-// Runs `body`, which computes %r of 32 bits for each thread, and gives the results.
+// Runs `body`, which computes %r of 32 bits per thread, and gives the results.
 U results(const std::string &body, uint32_t threads = 32, uint32_t blocks = 1, const std::string &before = "",
           Options options = {}) {
   Interpreter on(options);

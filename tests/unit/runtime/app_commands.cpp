@@ -63,7 +63,7 @@ protected:
     initializeParameters(engine, 9);
     parameters.assign(static_cast<float *>(engine.parameters()), static_cast<float *>(engine.parameters()) + 144);
     writeSafetensors(folder + "/w", weights(engine), identityOf(engine.module()));
-    // Sentence 1 has a pad inside and two behind, sentence 2 is nothing but pads.
+    // Sentence 1 has a pad inside and two at its end, sentence 2 is nothing but pads.
     input = {{"source", integers({3, 4}, {4, 5, 6, 7, 8, 0, 0, 0, 0, 0, 0, 0})},
              {"target", integers({3, 3}, {2, 4, 5, 2, 0, 6, 2, 0, 0})},
              {"labels", integers({3, 3}, {4, 5, 3, 6, 0, 3, 0, 0, 0})}};

@@ -49,7 +49,7 @@ const char ptx[] = R"(
   ret;
 }
 
-// x, packed weight, table of positions -> x W^T + table, in rows of the result's stride. Eight rows a block, an element a thread.
+// x, packed weight, table of positions -> x W^T + table, in rows of the result's stride. Eight rows per block.
 .visible .entry linear(.param .u64 call) .reqntid 32 {
   .reg .pred %p<3>; .reg .b32 %r<12>; .reg .b64 %d<28>; .reg .f32 %f<4>;
   ld.param.u64 %d0, [call];
@@ -555,7 +555,7 @@ TEST_F(CudaStreams, RowsAreSpreadOnTheDevice) {
             "stream 1: copy of 2 rows of 16 bytes on the device\nstream 1: copy of 1 rows of 16 bytes on the device\n");
 }
 
-// A staged batch comes on a stream of its own, behind what still reads the one before it, and the run waits for it.
+// A staged batch comes on a stream of its own, after what still reads the one before it, and the run waits for it.
 TEST_F(CudaStreams, AStagedBatchComesBesideTheRun) {
   for (int i = 0; i < 3; ++i)
     run();

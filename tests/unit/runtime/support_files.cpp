@@ -112,7 +112,7 @@ TEST_F(SupportFiles, Mapped) {
   writeFile(in("a"), "other");
   EXPECT_EQ(moved.contents(), "12345678" + text);
   EXPECT_EQ(MappedFile(in("a")).contents(), "other");
-  for (size_t size : {0, 1, 4095, 4096, 4097}) { // 128 bytes can be read behind the end
+  for (size_t size : {0, 1, 4095, 4096, 4097}) { // 128 bytes can be read past the end
     writeFile(in("b"), std::string(size, 'y'));
     MappedFile file(in("b"));
     EXPECT_EQ(file.contents(), std::string(size, 'y'));

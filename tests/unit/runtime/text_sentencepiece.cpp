@@ -91,7 +91,7 @@ TEST(SentencePieceModel, TablesThatPointOutsideAreRefused) {
   std::string endless = trained();
   size_t end = table + 4 + size; // the strings
   ASSERT_LT(end, endless.size());
-  // A value that points behind the strings.
+  // A value that points past the strings.
   int changed = 0;
   for (uint32_t i = 0; i < size / 4 && changed == 0; ++i) {
     uint32_t unit;
