@@ -347,8 +347,11 @@ def check_bits(machine, reference, name, image):
 def check_promises(machine, reference, name, image):
     """On a toy: resuming, accumulating, moving between devices, sampling, memory as predicted."""
     folder = reference.path(f"promises.{image}".replace(":", "-"))
-    done = subprocess.run([sys.executable, os.path.join(here, "check_cuda.py"), os.path.join(here, name), "", folder, image], capture_output=True, text=True,
-                          timeout=machine.options.limit)
+    words = [sys.executable, os.path.join(here, "check_cuda.py"), os.path.join(here, name), folder, image]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=machine.options.limit)
+    except subprocess.TimeoutExpired as late:
+        raise Failure(f"check_cuda.py did not end within {late.timeout:.0f} s and was stopped") from late
     shutil.rmtree(folder, ignore_errors=True)
     if done.returncode:
         raise Failure((done.stderr.strip().splitlines() or ["no word of why"])[-1])

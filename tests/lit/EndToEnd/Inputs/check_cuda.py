@@ -1,5 +1,5 @@
-"""check_cuda.py TRANSLATOR DRIVERS FOLDER [IMAGE]: what an executable does on a GPU, beside what it does on the CPU. DRIVERS holds the PTX
-interpreter's libcuda.so.1; where it is "" the system's own is used, and no faults are asked for. IMAGE is for --cuda-image. Plain Python."""
+"""check_cuda.py TRANSLATOR FOLDER [IMAGE]: what an executable does on a GPU, beside what it does on the CPU. IMAGE is for --cuda-image.
+Plain Python."""
 import json
 import os
 import random
@@ -9,19 +9,16 @@ import sys
 sys.path.insert(0, os.path.dirname(__file__))
 import tensors
 
-translator, drivers, folder = os.path.abspath(sys.argv[1]), sys.argv[2], sys.argv[3]
-image = ("--cuda-image", sys.argv[4]) if len(sys.argv) > 4 else ()
+translator, folder = os.path.abspath(sys.argv[1]), sys.argv[2]
+image = ("--cuda-image", sys.argv[3]) if len(sys.argv) > 3 else ()
 os.makedirs(folder, exist_ok=True)
 os.chdir(folder)
 
 
-def run(device, *words, expect=0, **faults):
-    environment = dict(os.environ, **faults)
-    if drivers:
-        environment["LD_LIBRARY_PATH"] = drivers
-    done = subprocess.run([translator, *words, "--device", device, *(image if device == "cuda" else ())], env=environment, capture_output=True, text=True)
-    assert done.returncode == expect, (words, done.returncode, done.stderr)
-    return done.stderr if expect else done.stdout
+def run(device, *words):
+    done = subprocess.run([translator, *words, "--device", device, *(image if device == "cuda" else ())], capture_output=True, text=True)
+    assert done.returncode == 0, (words, done.returncode, done.stderr)
+    return done.stdout
 
 
 def close(first, second, tolerance):
@@ -99,32 +96,4 @@ assert held(predicted["training on a GPU"]) == (measured["arena_bytes"], measure
 assert measured["device"] == "cuda" and measured["kernels"] and all(kernel["ms"] >= 0 for kernel in measured["kernels"])
 measured = json.loads(run("cuda", "bench", "decode", "--sentences", "4", "--batch", "4", "--length", "8", "--beam", "2", "--steps", "1", "--json"))
 assert held(predicted["decoding on a GPU"]) == (measured["arena_bytes"], measured["state_bytes"]), (predicted["decoding on a GPU"], measured)
-
-if not drivers:
-    print("a GPU does what the CPU does")
-    sys.exit()
-
-# What can be wrong, each in one line that says what to do. Without a driver everything else still runs.
-greedy = ("translate", *weights, "--format", "ids", "--input", "a", "--beam", "1", "--quiet")
-
-
-def refused(words, said, **faults):
-    message = run("cuda", *words, expect=1, **faults)
-    assert all(part in message for part in said) and message.count("\n") == 1, (said, message)
-
-
-refused(greedy, ("the driver found no GPU", "--device cpu"), XFC_PTX_DEVICES="0")
-refused(greedy, ("driver is for CUDA 11.0", "or later; update the driver"), XFC_PTX_DRIVER_VERSION="11000")
-refused(greedy, ("compute capability 7.5", "--cuda-arch"), XFC_PTX_ARCH="75")
-refused(greedy, ("bytes", "are free"), XFC_PTX_MEMORY="80000")
-refused(("train", "--out", "little", "--steps", "1", *common), ("training needs", "the GPU has"), XFC_PTX_MEMORY="300000")
-refused((*greedy, "--compute-type", "int8"), ("--compute-type int8", "decodes in"))
-before = {name: open(f"cuda-cuda/{name}", "rb").read() for name in ("last.safetensors", "state/training.safetensors")}
-refused(("train", "--out", "cuda-cuda", "--steps", "500", "--save-every", "1000", "--resume", *common), ("the GPU was lost", "--resume"), XFC_PTX_LOST_AFTER="700")
-for name, bytes in before.items():
-    assert open(f"cuda-cuda/{name}", "rb").read() == bytes, f"{name} was touched by a run that lost its GPU"
-drivers = folder  # holds none
-if subprocess.run(["sh", "-c", "ldconfig -p | grep -q libcuda.so.1"]).returncode:
-    refused(greedy, ("libcuda.so.1 was not found", "--device cpu"))
-run("cpu", *greedy)
 print("a GPU does what the CPU does")
