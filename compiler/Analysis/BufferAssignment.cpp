@@ -7,9 +7,9 @@ using namespace mlir;
 
 namespace xfc {
 
-bool isView(Operation *op) { return isa<SplitOp, JoinOp, ConcatOp, SliceOp, SinusoidOp>(op); }
+bool isView(Operation *op) { return op->hasTrait<View>(); }
 
-InPlace inPlaceOf(OpResult result) {
+InPlaceOperand inPlaceOf(OpResult result) {
   auto kernel = dyn_cast<KernelOpInterface>(result.getOwner());
   if (!kernel)
     return {};
@@ -100,7 +100,7 @@ void BufferAssignment::extend(const Home &home, int32_t step) {
 LogicalResult BufferAssignment::overwrite(OpResult result, const Home &home) {
   Operation *op = result.getOwner();
   const int32_t step = stepOf.lookup(op);
-  const InPlace own = inPlace(result);
+  const InPlaceOperand own = inPlace(result);
   const bool takesOver =
       own.operand >= 0 && memoryOf(this->home(op->getOperand(own.operand)).place) == memoryOf(home.place);
   for (Value tenant : tenants[memoryOf(home.place)]) {
@@ -137,7 +137,7 @@ LogicalResult BufferAssignment::placeResult(OpResult result, int32_t step) {
   if (auto known = homes.find(result); known != homes.end())
     return overwrite(result, Home(known->second));
   Operation *op = result.getOwner();
-  const InPlace own = inPlace(result);
+  const InPlaceOperand own = inPlace(result);
   // A part of a join is written into its place there.
   JoinOp join;
   for (Operation *user : result.getUsers())

@@ -22,12 +22,12 @@ struct Home {
 };
 
 // The operand whose memory a result takes over: where nobody reads it later, or always.
-struct InPlace {
+struct InPlaceOperand {
   int64_t operand = -1; // none
   bool always = false;
 };
 // What a kernel's op says of itself.
-InPlace inPlaceOf(mlir::OpResult result);
+InPlaceOperand inPlaceOf(mlir::OpResult result);
 
 // A program is one block: views, steps (all other ops), and a terminator, whose operands are read after the last step.
 class BufferAssignment {
@@ -35,7 +35,7 @@ public:
   explicit BufferAssignment(mlir::Block &program);
 
   // How steps use memory, where they are not the ops themselves.
-  std::function<InPlace(mlir::OpResult)> inPlace = inPlaceOf;
+  std::function<InPlaceOperand(mlir::OpResult)> inPlace = inPlaceOf;
   // Memory of its own that a step needs besides its results.
   std::function<std::optional<Size>(mlir::Operation *)> workspace;
 

@@ -1,7 +1,6 @@
 // Kernel identity, names and costs, from the op alone.
 #include "Kernels.h"
 #include "Plan/PlanDialect.h"
-#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
@@ -27,24 +26,24 @@ static void printType(llvm::raw_ostream &os, Type type, bool shapes) {
   }
 }
 
-// Ops over parameters get their size at run time, so tensors of all shapes share a kernel.
-static bool isShapeless(Operation *op) { return isa<AdamOp, SquareSumOp>(op); }
-
 static void printKey(llvm::raw_ostream &os, Operation *op, llvm::DenseMap<Value, int> &numbers) {
+  auto kernel = dyn_cast<KernelOpInterface>(op); // the terminator of an epilogue is none
+  ArrayRef<StringRef> atLaunch = kernel ? kernel.getLaunchAttributes() : ArrayRef<StringRef>();
+  const bool shapes = !kernel || !kernel.isShapeless();
   os << op->getName() << "{";
   for (NamedAttribute attribute : op->getAttrs())
-    if (attribute.getName() != "id" && attribute.getName() != "padding" && attribute.getName() != "causal")
+    if (!llvm::is_contained(atLaunch, attribute.getName().getValue()))
       os << attribute.getName() << "=" << attribute.getValue() << ",";
   os << "}(";
   for (Value operand : op->getOperands()) {
     if (auto known = numbers.find(operand); known != numbers.end())
       os << "%" << known->second << ":";
-    printType(os, operand.getType(), !isShapeless(op));
+    printType(os, operand.getType(), shapes);
     os << ",";
   }
   os << ")->";
   for (Value result : op->getResults()) {
-    printType(os, result.getType(), !isShapeless(op));
+    printType(os, result.getType(), shapes);
     os << (result.use_empty() ? "-," : ",");
   }
   for (Region &region : op->getRegions())
@@ -83,33 +82,26 @@ static std::string dims(Type type) {
   return text;
 }
 
-static std::string plainName(Operation *op) {
-  return llvm::TypeSwitch<Operation *, std::string>(op)
-      .Case([](ActivationOp activation) { return stringifyActivationKind(activation.getKind()).str(); })
-      .Case([](ActivationGradOp grad) { return stringifyActivationKind(grad.getKind()).str() + "_grad"; })
-      .Case([](DropoutOp dropout) { return dropout.getKept() ? "kept" : "dropout"; })
-      .Default([](Operation *other) { return other->getName().stripDialect().str(); });
+// A weight says more of a product's shape than its result does.
+static Type namingType(Operation *op) {
+  auto product = dyn_cast<ProductOpInterface>(op);
+  if (std::optional<unsigned> weight = product ? product.getWeightOperand() : std::nullopt)
+    return op->getOperand(*weight).getType();
+  return op->getNumResults() ? op->getResult(0).getType() : op->getOperand(0).getType();
 }
 
 std::string kernelName(Operation *op) {
-  std::string name = plainName(op);
-  if (!isShapeless(op)) {
-    Type type =
-        isa<LinearOp, LinearInputGradOp, LinearCrossEntropyOp, LinearCrossEntropyWithGradOp, LinearCandidatesOp>(op)
-            ? op->getOperand(1).getType()
-        : op->getNumResults() ? op->getResult(0).getType()
-                              : op->getOperand(0).getType();
-    if (std::string text = dims(type); !text.empty())
+  auto kernel = cast<KernelOpInterface>(op);
+  std::string name = kernel.getKernelName();
+  if (!kernel.isShapeless())
+    if (std::string text = dims(namingType(op)); !text.empty())
       name += "_" + text;
-  }
-  if (auto grad = dyn_cast<LinearWeightGradOp>(op); grad && grad.getDbias())
-    name += "_bias";
+  name += kernel.getKernelSuffix();
   if (auto product = dyn_cast<ProductOpInterface>(op); product && product.getCompute())
     name += "_" + stringifyComputeType(*product.getCompute()).str();
   for (Region &region : op->getRegions())
-    for (Operation &nested : region.getOps())
-      if (!isa<YieldOp>(nested))
-        name += "_" + plainName(&nested);
+    for (auto fused : region.getOps<KernelOpInterface>())
+      name += "_" + fused.getKernelName();
   return name;
 }
 
@@ -124,16 +116,14 @@ bool isDecodingStep(Operation *op) {
 
 std::vector<int64_t> dropoutIds(Operation *op) {
   std::vector<int64_t> ids;
-  if (auto dropout = dyn_cast<DropoutOp>(op); dropout && !dropout.getKept())
-    ids.push_back(dropout.getId());
-  if (auto attention = dyn_cast<AttentionOp>(op); attention && attention.getRate().convertToDouble() > 0)
-    ids.push_back(attention.getId());
-  if (auto grad = dyn_cast<AttentionGradOp>(op); grad && grad.getRate().convertToDouble() > 0)
-    ids.push_back(grad.getId());
+  auto add = [&](KernelOpInterface kernel) {
+    if (std::optional<int64_t> id = kernel.getDropoutId())
+      ids.push_back(*id);
+  };
+  add(cast<KernelOpInterface>(op));
   for (Region &region : op->getRegions())
-    for (auto dropout : region.getOps<DropoutOp>())
-      if (!dropout.getKept())
-        ids.push_back(dropout.getId());
+    for (auto fused : region.getOps<KernelOpInterface>())
+      add(fused);
   return ids;
 }
 
@@ -141,43 +131,10 @@ std::vector<int64_t> dropoutIds(Operation *op) {
 // Sets and sizes
 //===--------------------------------------------------------------------------------------------------------===//
 
-static PairsType pairsOf(Operation *op) {
-  for (Type type : op->getOperandTypes())
-    if (auto pairs = dyn_cast<PairsType>(type))
-      return pairs;
-  for (Type type : op->getResultTypes())
-    if (auto pairs = dyn_cast<PairsType>(type))
-      return pairs;
-  return {};
-}
-
 LaunchSets launchSets(Operation *op) {
-  auto of = [](RowSet set) { return static_cast<int8_t>(set); };
-  auto attention = [&](auto fused) {
-    return LaunchSets{of(fused.getQ().getType().getSet()), of(fused.getK().getType().getSet()),
-                      static_cast<int16_t>(fused.getStructure())};
-  };
-  if (auto fused = dyn_cast<AttentionOp>(op))
-    return attention(fused);
-  if (auto fused = dyn_cast<AttentionGradOp>(op))
-    return attention(fused);
-  if (PairsType pairs = pairsOf(op))
-    return {of(pairs.getQueries()), of(pairs.getKeys()), static_cast<int16_t>(pairs.getStructure())};
-  if (auto write = dyn_cast<CacheWriteOp>(op)) {
-    int8_t set = of(write.getRows().getType().getSet());
-    return {set, set, -1};
-  }
-  auto first = [&](TypeRange types) -> RowsType {
-    for (Type type : types)
-      if (auto rows = dyn_cast<RowsType>(type))
-        return rows;
-    return {};
-  };
-  RowsType rows = first(op->getOperandTypes());
-  if (!rows)
-    rows = first(op->getResultTypes());
-  int8_t set = rows ? of(rows.getSet()) : 0;
-  return {set, set, -1};
+  const LaunchDomain domain = cast<KernelOpInterface>(op).getLaunchDomain();
+  return {static_cast<int8_t>(domain.rows), static_cast<int8_t>(domain.keys),
+          static_cast<int16_t>(domain.structure.value_or(-1))};
 }
 
 static Type elementOf(Type type) {
@@ -214,10 +171,11 @@ static void add(Size &sum, const Size &size) {
 Size trafficOf(Operation *op) {
   Size size;
   auto product = dyn_cast<ProductOpInterface>(op);
+  std::optional<unsigned> weight = product ? product.getWeightOperand() : std::nullopt;
   for (OpOperand &operand : op->getOpOperands()) {
     Size read = sizeOf(operand.get().getType());
     // A weight is packed in the type it is multiplied in.
-    if (product && product.getCompute() && operand.getOperandNumber() == 1)
+    if (weight == operand.getOperandNumber() && product.getCompute())
       read.constant /= *product.getCompute() == ComputeType::bf16 ? 2 : 4;
     add(size, read);
   }
@@ -229,36 +187,21 @@ Size trafficOf(Operation *op) {
 
 Size flopsOf(Operation *op) {
   Size flops;
-  LaunchSets sets = launchSets(op);
-  auto matrix = [&](RankedTensorType weight) { flops.rows[sets.set] = 2 * weight.getNumElements(); };
-  llvm::TypeSwitch<Operation *>(op)
-      .Case<LinearOp, LinearInputGradOp, LinearCrossEntropyOp, LinearCrossEntropyWithGradOp, LinearCandidatesOp>(
-          [&](auto linear) { matrix(linear.getWeight().getType()); })
-      .Case([&](LinearWeightGradOp grad) { matrix(grad.getDweight().getType()); })
-      // Scores and their use: two products a pair forward; backward computes scores again and has four more.
-      .Case([&](AttentionOp attention) {
-        flops.pairs[sets.keys] =
-            2 * (attention.getK().getType().getFeatures() + attention.getV().getType().getFeatures());
-      })
-      .Case([&](AttentionGradOp grad) {
-        flops.pairs[sets.keys] =
-            2 * (3 * grad.getK().getType().getFeatures() + 2 * grad.getV().getType().getFeatures());
-      })
-      .Case([&](ScoresOp scores) { flops.pairs[sets.keys] = 2 * scores.getK().getType().getFeatures(); })
-      .Case([&](CombineOp combine) { flops.pairs[sets.keys] = 2 * combine.getV().getType().getFeatures(); })
-      .Case([&](CombineTransposedOp combine) { flops.pairs[sets.keys] = 2 * combine.getX().getType().getFeatures(); })
-      // Everything else is bound by memory; one operation an element is near enough.
-      .Default([&](Operation *other) {
-        for (Value result : other->getResults()) {
-          Size size = sizeOf(result.getType());
-          int64_t bytes = elementBytes(elementOf(result.getType()));
-          flops.constant += size.constant / bytes;
-          for (int i = 0; i < XFC_ROW_SETS; ++i)
-            flops.rows[i] += size.rows[i] / bytes;
-          for (int i = 0; i < XFC_KEY_STRUCTURES; ++i)
-            flops.pairs[i] += size.pairs[i] / bytes;
-        }
-      });
+  auto kernel = cast<KernelOpInterface>(op);
+  if (std::optional<int64_t> each = kernel.getFlops()) {
+    const LaunchSets sets = launchSets(op);
+    (sets.keys < 0 ? flops.rows[sets.set] : flops.pairs[sets.keys]) = *each;
+    return flops;
+  }
+  for (Value result : op->getResults()) {
+    Size size = sizeOf(result.getType());
+    int64_t bytes = elementBytes(elementOf(result.getType()));
+    flops.constant += size.constant / bytes;
+    for (int i = 0; i < XFC_ROW_SETS; ++i)
+      flops.rows[i] += size.rows[i] / bytes;
+    for (int i = 0; i < XFC_KEY_STRUCTURES; ++i)
+      flops.pairs[i] += size.pairs[i] / bytes;
+  }
   return flops;
 }
 

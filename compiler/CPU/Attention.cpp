@@ -1,5 +1,6 @@
 // xfc.attention: scores, softmax, dropout and their use for each (sequence, head), without storing pairs.
 #include "AttentionTiles.h"
+#include "Codegen/Softmax.h"
 #include "Emitters.h"
 
 using namespace mlir;
@@ -9,8 +10,6 @@ namespace {
 
 // Queries and keys in one tile: 48 x 256 scores, the keys and the values of f32 heads of 64 take 200 KB together.
 constexpr int64_t queryBlock = 48, keyBlock = 256;
-// Stands for minus infinity among running maxima: finite, so that no difference is NaN.
-constexpr double lowest = -1e30;
 
 class AttentionKernel {
 public:
@@ -173,9 +172,7 @@ void AttentionKernel::softmaxRow(HeadOfSequence &at, Value firstQuery, Value r, 
   });
   Value before = k.load(k.offset(maxima, r)), sumBefore = k.load(k.offset(sums, r));
   Value maximum = k.maxf(k.largest(k.maxf(largest[0], largest[1])), before);
-  // While no key has been seen, any reference makes exp(lowest - reference) zero but `lowest` itself.
-  Value none = k.lessf(maximum, k.scalar(lowest / 2));
-  Value reference = k.select(none, k.scalar(0), maximum), references = k.broadcast(reference);
+  Value reference = softmaxReference(k, maximum), references = k.broadcast(reference);
   Values sum = eachTwo({k.splat(0), k.splat(0)}, [&](Value, Value address, Value &s) {
     Value x = k.exp(k.subf(k.load(address, lanes), references));
     k.store(x, address);
@@ -210,10 +207,7 @@ void AttentionKernel::saveScores(HeadOfSequence &at, Value query, Value row, Val
 
 // Outputs divided by their sums, and what the gradient or the user wants to see.
 void AttentionKernel::finish(HeadOfSequence &at, Value firstQuery, Value count) {
-  RowAt inverse = [&](Value r) {
-    Value sum = k.load(k.offset(sums, r));
-    return k.select(k.lessf(k.scalar(0), sum), k.divf(k.scalar(1), sum), k.scalar(0));
-  };
+  RowAt inverse = [&](Value r) { return softmaxScale(k, k.load(k.offset(sums, r))); };
   tiles.copyOut(at.rows(k, result, valueDim, k.add(at.firstQuery, firstQuery)), outputs, tiles.padded(valueDim), count,
                 valueDim, inverse);
   if (!wantsLse && !wantsWeights)
@@ -238,6 +232,13 @@ void AttentionKernel::finish(HeadOfSequence &at, Value firstQuery, Value count) 
 
 } // namespace
 
-Backend::KernelInfo emitAttention(KernelBuilder &k, AttentionOp op) { return AttentionKernel(k, op).emit(); }
+// Attention that rounds its operands is for the matrix units of GPUs.
+static std::optional<Backend::KernelInfo> emitAttention(KernelBuilder &k, AttentionOp op) {
+  if (op.getCompute())
+    return std::nullopt;
+  return AttentionKernel(k, op).emit();
+}
+
+void attachAttentionKernels(MLIRContext &context) { attachKernels<emitAttention>(context); }
 
 } // namespace xfc

@@ -166,8 +166,13 @@ void AttentionGradKernel::gradientRow(HeadOfSequence &at, Value firstQuery, Valu
 
 } // namespace
 
-Backend::KernelInfo emitAttentionGrad(KernelBuilder &k, AttentionGradOp op) {
+// Attention that rounds its operands is for the matrix units of GPUs.
+static std::optional<Backend::KernelInfo> emitAttentionGrad(KernelBuilder &k, AttentionGradOp op) {
+  if (op.getCompute())
+    return std::nullopt;
   return AttentionGradKernel(k, op).emit();
 }
+
+void attachAttentionGradKernels(MLIRContext &context) { attachKernels<emitAttentionGrad>(context); }
 
 } // namespace xfc

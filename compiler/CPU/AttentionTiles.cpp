@@ -35,24 +35,24 @@ Value HeadOfSequence::largestLimit(KernelBuilder &k, Value from, Value count) {
                 [&](Value i, Values s) -> Values { return {k.max(s[0], limit(k, i, k.index(0)))}; })[0];
 }
 
-RowAt HeadOfSequence::rows(KernelBuilder &k, int64_t buffer, int64_t width, Value first) {
+RowAt HeadOfSequence::rows(KernelBuilder &k, BufferIndex buffer, int64_t width, Value first) {
   Value data = k.offset(k.buffer(buffer), k.mul(head, width)), stride = k.stride(buffer);
   return [&k, data, stride, first](Value j) { return k.offset(data, k.mul(k.add(first, j), stride)); };
 }
 
-RowAt HeadOfSequence::listedRows(KernelBuilder &k, int64_t buffer, int64_t width, Value start) {
+RowAt HeadOfSequence::listedRows(KernelBuilder &k, BufferIndex buffer, int64_t width, Value start) {
   Value data = k.offset(k.buffer(buffer), k.mul(head, width)), stride = k.stride(buffer);
   Value list = k.offset(keyList, start, k.i32);
   return [&k, data, stride, list](Value j) { return k.offset(data, k.mul(k.loadI32(list, j), stride)); };
 }
 
-void HeadOfSequence::clearRowsThatAreNoKeys(KernelBuilder &k, int64_t buffer, int64_t width) {
+void HeadOfSequence::clearRowsThatAreNoKeys(KernelBuilder &k, BufferIndex buffer, int64_t width) {
   Value offsets = k.field(k.keyRows(), offsetof(xfc_rows, offsets), k.ptr);
   Value first = k.loadI32(offsets, sequence), count = k.sub(k.loadI32(offsets, k.add(sequence, 1)), first);
   k.when(k.less(keys, count), [&] { AttentionTiles(k).zeroOut(rows(k, buffer, width, first), count, width); });
 }
 
-Value HeadOfSequence::pairs(KernelBuilder &k, int64_t buffer, int64_t heads) {
+Value HeadOfSequence::pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads) {
   Value before = k.loadI64(k.field(k.keys(), offsetof(xfc_keys, pair_offsets), k.ptr), sequence);
   return k.offset(k.buffer(buffer), k.add(k.mul(before, heads), k.mul(head, k.mul(queries, keys))));
 }

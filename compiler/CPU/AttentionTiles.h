@@ -22,13 +22,13 @@ struct HeadOfSequence {
   // The largest limit of queries from .. from + count - 1.
   mlir::Value largestLimit(KernelBuilder &k, mlir::Value from, mlir::Value count);
   // Features of this head in consecutive rows from `first`, and in rows that a list names from `start` on.
-  RowAt rows(KernelBuilder &k, int64_t buffer, int64_t width, mlir::Value first);
-  RowAt listedRows(KernelBuilder &k, int64_t buffer, int64_t width, mlir::Value start);
+  RowAt rows(KernelBuilder &k, BufferIndex buffer, int64_t width, mlir::Value first);
+  RowAt listedRows(KernelBuilder &k, BufferIndex buffer, int64_t width, mlir::Value start);
   // Zeros in the key rows of this sequence, where some of them are in no list: only where each sequence has its own
   // keys (training), and `buffer` is rows of the key set.
-  void clearRowsThatAreNoKeys(KernelBuilder &k, int64_t buffer, int64_t width);
+  void clearRowsThatAreNoKeys(KernelBuilder &k, BufferIndex buffer, int64_t width);
   // The block of a pairs tensor.
-  mlir::Value pairs(KernelBuilder &k, int64_t buffer, int64_t heads);
+  mlir::Value pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads);
 };
 
 class AttentionTiles {

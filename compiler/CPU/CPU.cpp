@@ -16,6 +16,9 @@ using namespace mlir;
 namespace xfc {
 
 CPUBackend::CPUBackend(MLIRContext &context, const InstructionSet &set, DType type) : ImageBackend(context, set, type) {
+  DialectRegistry registry;
+  registerCPUKernels(registry);
+  context.appendDialectRegistry(registry);
   context.loadDialect<arith::ArithDialect, func::FuncDialect, LLVM::LLVMDialect, math::MathDialect, scf::SCFDialect,
                       vector::VectorDialect>();
 }
@@ -31,9 +34,9 @@ Backend::KernelInfo CPUBackend::emit(Operation *op, llvm::StringRef name) {
 
 std::optional<Backend::Packing> CPUBackend::packs(Operation *op, unsigned operand) const {
   auto product = dyn_cast<ProductOpInterface>(op);
-  if (operand != 1 || !product || !isa<RankedTensorType>(op->getOperand(1).getType()))
+  if (!product || product.getWeightOperand() != operand)
     return std::nullopt;
-  return Packing{!isa<LinearInputGradOp>(op), product.getCompute()};
+  return Packing{product.getContractedDimension() == 1, product.getCompute()};
 }
 
 Backend::PackInfo CPUBackend::emitPack(RankedTensorType weight, Packing packing, llvm::StringRef name) {

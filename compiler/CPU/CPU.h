@@ -6,6 +6,9 @@
 
 namespace xfc {
 
+// Gives the ops of the dialect their kernels; a CPUBackend does so for its context.
+void registerCPUKernels(mlir::DialectRegistry &registry);
+
 class CPUBackend : public ImageBackend {
 public:
   CPUBackend(mlir::MLIRContext &context, const InstructionSet &set, DType type);

@@ -2,6 +2,7 @@
 //
 // A list of C numbers and one of their tokens are two vectors in registers, best first. One pass over the row finds a
 // bound that at least C numbers reach and few others do; a second visits those.
+#include "Codegen/Softmax.h"
 #include "Emitters.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -141,7 +142,7 @@ List select(KernelBuilder &k, Value row, Value width, Value first, Value bound, 
 
 int64_t widthOf(Value rows) { return cast<RowsType>(rows.getType()).getFeatures(); }
 
-Value rowOf(KernelBuilder &k, int64_t buffer, Value i, Type type = {}) {
+Value rowOf(KernelBuilder &k, BufferIndex buffer, Value i, Type type = {}) {
   return k.offset(k.buffer(buffer), k.mul(i, k.stride(buffer)), type);
 }
 
@@ -169,7 +170,7 @@ SlabCandidates emitSlabCandidates(KernelBuilder &k, Value row, Value width, Valu
   Largest largest = largestOf(k, row, width);
 
   // As logSumExp: finite where all is minus infinity.
-  Value maxima = k.maxf(largest.first, k.splat(-1e30));
+  Value maxima = k.maxf(largest.first, k.splat(lowest));
   for (int64_t i = 0; i < room; i += lanes)
     maxima = k.maxf(k.load(k.offset(spare, i), lanes), maxima);
   Value maximum = k.largest(maxima), reference = k.broadcast(maximum);
@@ -189,12 +190,12 @@ SlabCandidates emitSlabCandidates(KernelBuilder &k, Value row, Value width, Valu
 }
 
 // Through a copy of the row in scratch, without the excluded tokens.
-Backend::KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
+static Backend::KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
   const int64_t vocabulary = widthOf(op.getLogProbs()),
                 width = (vocabulary + candidateGroup - 1) / candidateGroup * candidateGroup;
   const int64_t per = rowsPerChunk(vocabulary), count = widthOf(op.getTokens()), lanes = k.lanes();
   k.eachRow(per, [&](Value row) {
-    Value from = rowOf(k, 0, row);
+    Value from = rowOf(k, op.getLogProbsMutable(), row);
     const Value none = k.splat(-INFINITY);
     k.features(vocabulary, [&](Value f, int64_t used) {
       Value x = k.load(k.offset(from, f), lanes);
@@ -207,19 +208,21 @@ Backend::KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
     List list = select(k, k.scratch, k.index(width), k.index(0),
                        largestOf(k, k.scratch, k.index(width)).bound(k, count), count);
     if (!op.getTokens().use_empty())
-      storeTokens(k, list.tokens, rowOf(k, 2, row, k.i32));
+      storeTokens(k, list.tokens, rowOf(k, op.getTokens(), row, k.i32));
     if (!op.getBest().use_empty())
-      k.store(list.numbers, rowOf(k, 3, row));
+      k.store(list.numbers, rowOf(k, op.getBest(), row));
     if (!op.getWantedLogProb().use_empty())
-      k.store(k.load(k.offset(from, k.loadI32(k.buffer(1), row))), rowOf(k, 4, row));
+      k.store(k.load(k.offset(from, k.loadI32(k.buffer(op.getWantedMutable()), row))),
+              rowOf(k, op.getWantedLogProb(), row));
   });
   return {{Partition::Unit::Rows, per, 1}, width * k.bytes()};
 }
 
-Backend::KernelInfo emitMergeCandidates(KernelBuilder &k, MergeCandidatesOp op) {
+static Backend::KernelInfo emitMergeCandidates(KernelBuilder &k, MergeCandidatesOp op) {
   const int64_t slabs = widthOf(op.getLse()), count = widthOf(op.getTokens()), per = rowsPerChunk(slabs * count);
   k.eachRow(per, [&](Value row) {
-    Value tokens = rowOf(k, 0, row, k.i32), numbers = rowOf(k, 1, row), lse = emitLogSumExp(k, rowOf(k, 2, row), slabs);
+    Value tokens = rowOf(k, op.getSlabTokensMutable(), row, k.i32), numbers = rowOf(k, op.getLargestMutable(), row),
+          lse = emitLogSumExp(k, rowOf(k, op.getLseMutable(), row), slabs);
     List none = emptyList(k, count);
     Values state = k.loop(
         k.index(0), k.index(slabs * count), count, {none.tokens, none.numbers}, [&](Value from, Values s) -> Values {
@@ -234,13 +237,15 @@ Backend::KernelInfo emitMergeCandidates(KernelBuilder &k, MergeCandidatesOp op) 
     Value logProbs = k.subf(state[1], vector::BroadcastOp::create(k.b, state[1].getType(), lse));
     Value some = k.lessf(none.numbers, logProbs); // false for NaN
     if (!op.getTokens().use_empty())
-      storeTokens(k, k.select(some, state[0], none.tokens), rowOf(k, 4, row, k.i32));
+      storeTokens(k, k.select(some, state[0], none.tokens), rowOf(k, op.getTokens(), row, k.i32));
     if (!op.getBest().use_empty())
-      k.store(k.select(some, logProbs, none.numbers), rowOf(k, 5, row));
+      k.store(k.select(some, logProbs, none.numbers), rowOf(k, op.getBest(), row));
     if (!op.getWantedLogProb().use_empty())
-      k.store(k.subf(k.load(rowOf(k, 3, row)), lse), rowOf(k, 6, row));
+      k.store(k.subf(k.load(rowOf(k, op.getWantedLogitMutable(), row)), lse), rowOf(k, op.getWantedLogProb(), row));
   });
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
+
+void attachCandidatesKernels(MLIRContext &context) { attachKernels<emitCandidates, emitMergeCandidates>(context); }
 
 } // namespace xfc

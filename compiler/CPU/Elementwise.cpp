@@ -53,7 +53,7 @@ static Backend::KernelInfo overPairs(KernelBuilder &k, PairsType type, int64_t o
 }
 
 static Backend::KernelInfo overTensors(KernelBuilder &k, int64_t operands, const Compute &compute) {
-  constexpr int64_t part = 16384;
+  constexpr int64_t part = SquareSumOp::elementsOfPart;
   SmallVector<Value> data;
   for (int64_t i = 0; i <= operands; ++i)
     data.push_back(k.buffer(i));
@@ -62,34 +62,15 @@ static Backend::KernelInfo overTensors(KernelBuilder &k, int64_t operands, const
   return {{Partition::Unit::Elements, part, 1}, 0};
 }
 
-Backend::KernelInfo emitAdd(KernelBuilder &k, AddOp op) {
-  Type type = op.getType();
-  auto compute = [&](ArrayRef<Value> xs) { return k.addf(xs[0], xs[1]); };
+Backend::KernelInfo emitElementwise(KernelBuilder &k, ScalarOpInterface op) {
+  auto compute = [&](ArrayRef<Value> xs) { return op.emitScalar(k, xs); };
+  const int64_t operands = op->getNumOperands();
+  Type type = op->getResult(0).getType();
   if (auto rows = dyn_cast<RowsType>(type))
-    return overRows(k, rows.getFeatures(), 2, compute);
+    return overRows(k, rows.getFeatures(), operands, compute);
   if (auto pairs = dyn_cast<PairsType>(type))
-    return overPairs(k, pairs, 2, compute);
-  return overTensors(k, 2, compute);
-}
-
-Backend::KernelInfo emitMultiply(KernelBuilder &k, MultiplyOp op) {
-  return overRows(k, cast<RowsType>(op.getType()).getFeatures(), 2,
-                  [&](ArrayRef<Value> xs) { return k.mulf(xs[0], xs[1]); });
-}
-
-Backend::KernelInfo emitScale(KernelBuilder &k, ScaleOp op) {
-  Value factor = k.splat(op.getFactor().convertToDouble());
-  return overPairs(k, cast<PairsType>(op.getType()), 1, [&](ArrayRef<Value> xs) { return k.mulf(xs[0], factor); });
-}
-
-Backend::KernelInfo emitActivation(KernelBuilder &k, ActivationOp op) {
-  return overRows(k, cast<RowsType>(op.getType()).getFeatures(), 1,
-                  [&](ArrayRef<Value> xs) { return activationOf(k, op.getKind(), xs[0]); });
-}
-
-Backend::KernelInfo emitActivationGrad(KernelBuilder &k, ActivationGradOp op) {
-  return overRows(k, cast<RowsType>(op.getType()).getFeatures(), 2,
-                  [&](ArrayRef<Value> xs) { return activationGradOf(k, op.getKind(), xs[0], xs[1]); });
+    return overPairs(k, pairs, operands, compute);
+  return overTensors(k, operands, compute);
 }
 
 // Sixteen counters of Philox make the numbers of 64 features (abi.h).
@@ -125,7 +106,7 @@ static Backend::KernelInfo dropRows(KernelBuilder &k, int64_t width, double rate
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
-Backend::KernelInfo emitDropout(KernelBuilder &k, DropoutOp op) {
+static Backend::KernelInfo emitDropout(KernelBuilder &k, DropoutOp op) {
   const double rate = op.getRate().convertToDouble();
   if (op.getKept()) {
     Value factor = k.broadcast(k.keptFactor(rate));
@@ -138,7 +119,7 @@ Backend::KernelInfo emitDropout(KernelBuilder &k, DropoutOp op) {
 }
 
 // The same vector everywhere.
-static Backend::KernelInfo fill(KernelBuilder &k, Value value, int64_t buffer, Type type) {
+static Backend::KernelInfo fill(KernelBuilder &k, Value value, BufferIndex buffer, Type type) {
   const int64_t width = cast<RowsType>(type).getFeatures(), per = rowsPerChunk(width);
   Value data = k.buffer(buffer), stride = k.stride(buffer);
   k.eachRow(per, [&](Value row) {
@@ -148,19 +129,20 @@ static Backend::KernelInfo fill(KernelBuilder &k, Value value, int64_t buffer, T
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
-Backend::KernelInfo emitFill(KernelBuilder &k, FillOp op) {
-  return fill(k, k.broadcast(k.load(k.buffer(0))), 1, op.getType());
+static Backend::KernelInfo emitFill(KernelBuilder &k, FillOp op) {
+  return fill(k, k.broadcast(k.load(k.buffer(op.getValueMutable()))), op.getResult(), op.getType());
 }
 
-Backend::KernelInfo emitZeros(KernelBuilder &k, ZerosOp op) { return fill(k, k.splat(0), 0, op.getType()); }
+static Backend::KernelInfo emitZeros(KernelBuilder &k, ZerosOp op) {
+  return fill(k, k.splat(0), op.getResult(), op.getType());
+}
 
-Backend::KernelInfo emitCacheWrite(KernelBuilder &k, CacheWriteOp op) {
+static Backend::KernelInfo emitCacheWrite(KernelBuilder &k, CacheWriteOp op) {
   const int64_t width = cast<RowsType>(op.getRows().getType()).getFeatures(), per = rowsPerChunk(width);
-  Value cache = k.buffer(0), rows = k.buffer(1), cacheStride = k.stride(0), stride = k.stride(1);
+  Address cache(k, op.getCacheMutable()), rows(k, op.getRowsMutable());
   Value slots = k.field(k.shape(), offsetof(xfc_shape, slots), k.ptr);
   k.eachRow(per, [&](Value row) {
-    Value from = k.offset(rows, k.mul(row, stride));
-    Value to = k.offset(cache, k.mul(k.loadI32(slots, row), cacheStride));
+    Value from = rows.row(k, row), to = cache.row(k, k.loadI32(slots, row));
     k.features(width, [&](Value f, int64_t used) {
       k.storePart(k.load(k.offset(from, f), k.lanes()), k.offset(to, f), used);
     });
@@ -168,12 +150,13 @@ Backend::KernelInfo emitCacheWrite(KernelBuilder &k, CacheWriteOp op) {
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
-Backend::KernelInfo emitAddPositions(KernelBuilder &k, AddPositionsOp op) {
+static Backend::KernelInfo emitAddPositions(KernelBuilder &k, AddPositionsOp op) {
   const int64_t width = cast<RowsType>(op.getType()).getFeatures(), per = rowsPerChunk(width);
-  Value x = k.buffer(0), table = k.buffer(1), y = k.buffer(2), xStride = k.stride(0), yStride = k.stride(2);
+  Address x(k, op.getXMutable()), y(k, op.getResult());
+  Value table = k.buffer(op.getTableMutable());
   Value positions = k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr);
   k.eachRow(per, [&](Value row) {
-    Value from = k.offset(x, k.mul(row, xStride)), to = k.offset(y, k.mul(row, yStride));
+    Value from = x.row(k, row), to = y.row(k, row);
     Value entry = k.offset(table, k.mul(k.loadI32(positions, row), width));
     k.features(width, [&](Value f, int64_t used) {
       Value sum = k.addf(k.load(k.offset(from, f), k.lanes()), k.load(k.offset(entry, f), k.lanes()));
@@ -181,6 +164,10 @@ Backend::KernelInfo emitAddPositions(KernelBuilder &k, AddPositionsOp op) {
     });
   });
   return {{Partition::Unit::Rows, per, 1}, 0};
+}
+
+void attachElementwiseKernels(MLIRContext &context) {
+  attachKernels<emitDropout, emitFill, emitZeros, emitCacheWrite, emitAddPositions>(context);
 }
 
 } // namespace xfc

@@ -5,12 +5,13 @@ using namespace mlir;
 
 namespace xfc {
 
-Backend::KernelInfo emitEmbedding(KernelBuilder &k, EmbeddingOp op) {
+static Backend::KernelInfo emitEmbedding(KernelBuilder &k, EmbeddingOp op) {
   const int64_t width = cast<RowsType>(op.getType()).getFeatures(), per = rowsPerChunk(width);
-  Value ids = k.buffer(0), table = k.buffer(1), data = k.buffer(2), stride = k.stride(2);
+  Value ids = k.buffer(op.getIdsMutable()), table = k.buffer(op.getTableMutable());
+  Address y(k, op.getResult());
   Value scale = k.splat(op.getScale().convertToDouble());
   k.eachRow(per, [&](Value row) {
-    Value from = k.offset(table, k.mul(k.loadI32(ids, row), width)), to = k.offset(data, k.mul(row, stride));
+    Value from = k.offset(table, k.mul(k.loadI32(ids, row), width)), to = y.row(k, row);
     k.features(width, [&](Value f, int64_t used) {
       k.storePart(k.mulf(k.load(k.offset(from, f), k.lanes()), scale), k.offset(to, f), used);
     });
@@ -35,11 +36,12 @@ static Value lowerBound(KernelBuilder &k, Value byId, Value ids, Value count, Va
 
 // A chunk owns a range of the vocabulary and goes through it once: every entry is cleared and then summed up in the
 // order of rows, by one thread, while it is in the first cache.
-Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp op) {
+static Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp op) {
   auto table = cast<RankedTensorType>(op.getType());
   const int64_t vocabulary = table.getDimSize(0), width = table.getDimSize(1);
   const int64_t range = std::clamp<int64_t>(vocabulary / 64, 1, 256);
-  Value dy = k.buffer(0), ids = k.buffer(1), data = k.buffer(2), stride = k.stride(0);
+  Address dy(k, op.getDyMutable());
+  Value ids = k.buffer(op.getIdsMutable()), data = k.buffer(op.getResult());
   Value byId = k.field(k.rows(), offsetof(xfc_rows, by_id), k.ptr), scale = k.splat(op.getScale().convertToDouble());
   Value first = k.mul(k.chunk, range), end = k.min(k.add(first, range), k.index(vocabulary));
   auto clear = [&](Value from, Value to) {
@@ -52,7 +54,7 @@ Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp op) {
   Value cleared =
       k.loop(begin, lowerBound(k, byId, ids, count, end), 1, ValueRange{first}, [&](Value i, Values state) -> Values {
         Value row = k.loadI32(byId, i), id = k.loadI32(ids, row), next = k.add(id, 1);
-        Value entry = k.offset(data, k.mul(id, width)), from = k.offset(dy, k.mul(row, stride));
+        Value entry = k.offset(data, k.mul(id, width)), from = dy.row(k, row);
         clear(state[0], next);
         k.features(width, [&](Value f, int64_t used) {
           Value address = k.offset(entry, f);
@@ -65,11 +67,12 @@ Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp op) {
 }
 
 // A chunk owns a block of columns and takes rows in order.
-Backend::KernelInfo emitPositionsGrad(KernelBuilder &k, PositionsGradOp op) {
+static Backend::KernelInfo emitPositionsGrad(KernelBuilder &k, PositionsGradOp op) {
   auto table = cast<RankedTensorType>(op.getType());
   const int64_t entries = table.getDimSize(0), width = table.getDimSize(1), block = 4 * k.lanes();
   const int64_t chunks = (width + block - 1) / block;
-  Value dy = k.buffer(0), data = k.buffer(1), stride = k.stride(0), columns = k.mul(k.chunk, block);
+  Address dy(k, op.getDyMutable());
+  Value data = k.buffer(op.getResult()), columns = k.mul(k.chunk, block);
   Value positions = k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr);
   auto emit = [&](int64_t used) {
     k.loop(k.index(0), k.index(entries), 1, [&](Value p) {
@@ -78,7 +81,7 @@ Backend::KernelInfo emitPositionsGrad(KernelBuilder &k, PositionsGradOp op) {
     });
     k.loop(k.index(0), k.rowCount(), 1, [&](Value row) {
       Value entry = k.offset(k.offset(data, k.mul(k.loadI32(positions, row), width)), columns);
-      Value from = k.offset(k.offset(dy, k.mul(row, stride)), columns);
+      Value from = k.offset(dy.row(k, row), columns);
       k.features(used, [&](Value f, int64_t lanes) {
         Value address = k.offset(entry, f);
         k.storePart(k.addf(k.load(address, k.lanes()), k.load(k.offset(from, f), k.lanes())), address, lanes);
@@ -90,6 +93,10 @@ Backend::KernelInfo emitPositionsGrad(KernelBuilder &k, PositionsGradOp op) {
   else
     k.when(k.less(k.chunk, k.index(chunks - 1)), [&] { emit(block); }, [&] { emit(width % block); });
   return {{Partition::Unit::One, 1, chunks}, 0};
+}
+
+void attachEmbeddingKernels(MLIRContext &context) {
+  attachKernels<emitEmbedding, emitEmbeddingGrad, emitPositionsGrad>(context);
 }
 
 } // namespace xfc

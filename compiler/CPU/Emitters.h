@@ -1,54 +1,38 @@
-// The emitters: each writes the kernel of one op and returns how its work is cut.
+// The kernels of ops: the file of a family has a function
+//   Backend::KernelInfo emitThing(KernelBuilder &, ThingOp)
+// for each of its ops, which writes the kernel's body and returns how its work is cut, and attaches them all. Below
+// that, what families share.
 #pragma once
 
-#include "Codegen/Activation.h"
+#include "Codegen/Elementwise.h"
+#include "Codegen/KernelModel.h"
 #include "Dialect/XFC.h"
 #include "KernelBuilder.h"
 #include "Schedule/Schedule.h"
 
+#include "CPU/CPUKernelInterface.h.inc"
+
 namespace xfc {
 
-// The kernel of any op declared here; nothing for another op.
+// The kernel of an op that has one of its own, or is elementwise; nothing for another op.
 std::optional<Backend::KernelInfo> emitKernel(KernelBuilder &, mlir::Operation *);
+Backend::KernelInfo emitElementwise(KernelBuilder &, ScalarOpInterface);
 
-Backend::KernelInfo emitAdd(KernelBuilder &, AddOp);
-Backend::KernelInfo emitMultiply(KernelBuilder &, MultiplyOp);
-Backend::KernelInfo emitActivation(KernelBuilder &, ActivationOp);
-Backend::KernelInfo emitActivationGrad(KernelBuilder &, ActivationGradOp);
-Backend::KernelInfo emitDropout(KernelBuilder &, DropoutOp);
-Backend::KernelInfo emitFill(KernelBuilder &, FillOp);
-Backend::KernelInfo emitZeros(KernelBuilder &, ZerosOp);
-Backend::KernelInfo emitScale(KernelBuilder &, ScaleOp);
-Backend::KernelInfo emitMask(KernelBuilder &, MaskOp);
-Backend::KernelInfo emitCacheWrite(KernelBuilder &, CacheWriteOp);
-Backend::KernelInfo emitAddPositions(KernelBuilder &, AddPositionsOp);
-Backend::KernelInfo emitEmbedding(KernelBuilder &, EmbeddingOp);
-Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &, EmbeddingGradOp);
-Backend::KernelInfo emitPositionsGrad(KernelBuilder &, PositionsGradOp);
-Backend::KernelInfo emitNorm(KernelBuilder &, NormOp);
-Backend::KernelInfo emitAddNorm(KernelBuilder &, AddNormOp);
-Backend::KernelInfo emitNormGrad(KernelBuilder &, NormGradOp);
-Backend::KernelInfo emitNormWeightGrad(KernelBuilder &, NormWeightGradOp);
-Backend::KernelInfo emitNormGradWithParts(KernelBuilder &, NormGradWithPartsOp);
-Backend::KernelInfo emitSumParts(KernelBuilder &, SumPartsOp);
-Backend::KernelInfo emitScores(KernelBuilder &, ScoresOp);
-Backend::KernelInfo emitSoftmax(KernelBuilder &, SoftmaxOp);
-Backend::KernelInfo emitSoftmaxGrad(KernelBuilder &, SoftmaxGradOp);
-Backend::KernelInfo emitCombine(KernelBuilder &, CombineOp);
-Backend::KernelInfo emitCombineTransposed(KernelBuilder &, CombineTransposedOp);
-Backend::KernelInfo emitAttention(KernelBuilder &, AttentionOp);
-Backend::KernelInfo emitAttentionGrad(KernelBuilder &, AttentionGradOp);
-Backend::KernelInfo emitLogSoftmax(KernelBuilder &, LogSoftmaxOp);
-Backend::KernelInfo emitLogSoftmaxGrad(KernelBuilder &, LogSoftmaxGradOp);
-Backend::KernelInfo emitNll(KernelBuilder &, NllOp);
-Backend::KernelInfo emitNllGrad(KernelBuilder &, NllGradOp);
-Backend::KernelInfo emitCrossEntropy(KernelBuilder &, CrossEntropyOp);
-Backend::KernelInfo emitCrossEntropyGrad(KernelBuilder &, CrossEntropyGradOp);
-Backend::KernelInfo emitCandidates(KernelBuilder &, CandidatesOp);
-Backend::KernelInfo emitMergeCandidates(KernelBuilder &, MergeCandidatesOp);
-Backend::KernelInfo emitSquareSum(KernelBuilder &, SquareSumOp);
-Backend::KernelInfo emitClipFactor(KernelBuilder &, ClipFactorOp);
-Backend::KernelInfo emitAdam(KernelBuilder &, AdamOp);
+// Attaches the kernels of ops by their emitters.
+template <auto... emitters> void attachKernels(mlir::MLIRContext &context) {
+  (KernelModel<CPUKernelOpInterface, emitters>::attach(context), ...);
+}
+
+void attachAttentionKernels(mlir::MLIRContext &);
+void attachAttentionGradKernels(mlir::MLIRContext &);
+void attachCandidatesKernels(mlir::MLIRContext &);
+void attachElementwiseKernels(mlir::MLIRContext &);
+void attachEmbeddingKernels(mlir::MLIRContext &);
+void attachLossKernels(mlir::MLIRContext &);
+void attachMatrixKernels(mlir::MLIRContext &);
+void attachNormKernels(mlir::MLIRContext &);
+void attachOptimizerKernels(mlir::MLIRContext &);
+void attachPairsKernels(mlir::MLIRContext &);
 
 // Shared parts. Rows of a chunk that is bound by memory.
 int64_t rowsPerChunk(int64_t features);

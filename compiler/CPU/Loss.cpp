@@ -1,4 +1,5 @@
 // Log-softmax, label-smoothed negative log-likelihood, and cross entropy that needs no log-probabilities.
+#include "Codegen/Softmax.h"
 #include "Emitters.h"
 
 using namespace mlir;
@@ -39,9 +40,6 @@ Value largest(KernelBuilder &k, const Values &s, int64_t i = 0, int64_t n = 1) {
   return k.largest(k.maxf(k.maxf(s[i], s[n + i]), k.maxf(s[2 * n + i], s[3 * n + i])));
 }
 
-// Below every logit, and finite, so that no difference is NaN.
-constexpr double lowest = -1e30;
-
 // The sum of exp(x - maximum) over a row; `keep` puts the exponentials in the row's place.
 Value sumOfExponentials(KernelBuilder &k, Value row, int64_t width, Value maximum, bool keep) {
   Value reference = k.broadcast(maximum);
@@ -73,17 +71,6 @@ Value rowSum(KernelBuilder &k, Value row, int64_t width) {
                       [&](Value, int64_t, Value x, MutableArrayRef<Value> s) { s[0] = k.addf(s[0], x); }, zero));
 }
 
-struct Address {
-  Value data, stride;
-  Address(KernelBuilder &k, int64_t buffer) : data(k.buffer(buffer)), stride(k.stride(buffer)) {}
-  Value row(KernelBuilder &k, Value i) const { return k.offset(data, k.mul(i, stride)); }
-};
-
-// loss = (1 - e) nll + e lossOfMean, where lossOfMean is the mean of -log p over the vocabulary.
-Value smooth(KernelBuilder &k, Value nll, Value lossOfMean, Value smoothing) {
-  return k.addf(k.mulf(k.subf(k.scalar(1), smoothing), nll), k.mulf(smoothing, lossOfMean));
-}
-
 int64_t widthOf(Value rows) { return cast<RowsType>(rows.getType()).getFeatures(); }
 
 } // namespace
@@ -107,7 +94,7 @@ RowLoss emitCrossEntropyRow(KernelBuilder &k, Value logits, int64_t vocabulary, 
   Value sum = sumOfExponentials(k, logits, vocabulary, maximum, static_cast<bool>(dloss)),
         lse = k.addf(maximum, k.log(sum)), zero = k.scalar(0);
   Value nll = k.select(known, k.subf(lse, labelled), zero);
-  Value loss = k.select(known, smooth(k, nll, k.subf(lse, mean), smoothing), zero);
+  Value loss = k.select(known, smoothedLoss(k, nll, k.subf(lse, mean), smoothing), zero);
   if (dloss)
     k.when(
         known,
@@ -119,7 +106,7 @@ RowLoss emitCrossEntropyRow(KernelBuilder &k, Value logits, int64_t vocabulary, 
             k.storePart(k.fma(k.load(p, lanes), scale, spread), p, used);
           });
           Value address = k.offset(logits, label);
-          k.store(k.subf(k.load(address), k.mulf(dloss, k.subf(k.scalar(1), smoothing))), address);
+          k.store(k.subf(k.load(address), k.mulf(dloss, labelShare(k, smoothing))), address);
         },
         [&] {
           k.features(vocabulary, [&](Value f, int64_t used) { k.storePart(k.splat(0), k.offset(logits, f), used); });
@@ -127,10 +114,10 @@ RowLoss emitCrossEntropyRow(KernelBuilder &k, Value logits, int64_t vocabulary, 
   return {loss, nll, lse};
 }
 
-Backend::KernelInfo emitCrossEntropy(KernelBuilder &k, CrossEntropyOp op) {
+static Backend::KernelInfo emitCrossEntropy(KernelBuilder &k, CrossEntropyOp op) {
   const int64_t vocabulary = widthOf(op.getLogits()), per = rowsPerChunk(vocabulary);
-  Address logits(k, 0), loss(k, 3), nll(k, 4), lse(k, 5);
-  Value labels = k.buffer(1), smoothing = k.load(k.buffer(2));
+  Address logits(k, op.getLogitsMutable()), loss(k, op.getLoss()), nll(k, op.getNll()), lse(k, op.getLse());
+  Value labels = k.buffer(op.getLabelsMutable()), smoothing = k.load(k.buffer(op.getSmoothingMutable()));
   k.eachRow(per, [&](Value row) {
     RowLoss values = emitCrossEntropyRow(k, logits.row(k, row), vocabulary, k.loadI32(labels, row), smoothing, {});
     if (!op.getLoss().use_empty())
@@ -143,10 +130,11 @@ Backend::KernelInfo emitCrossEntropy(KernelBuilder &k, CrossEntropyOp op) {
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
-Backend::KernelInfo emitCrossEntropyGrad(KernelBuilder &k, CrossEntropyGradOp op) {
+static Backend::KernelInfo emitCrossEntropyGrad(KernelBuilder &k, CrossEntropyGradOp op) {
   const int64_t vocabulary = widthOf(op.getLogits()), per = rowsPerChunk(vocabulary), lanes = k.lanes();
-  Address logits(k, 0), dLoss(k, 1), lse(k, 3), result(k, 5);
-  Value labels = k.buffer(2), smoothing = k.load(k.buffer(4));
+  Address logits(k, op.getLogitsMutable()), dLoss(k, op.getDlossMutable()), lse(k, op.getLseMutable()),
+      result(k, op.getResult());
+  Value labels = k.buffer(op.getLabelsMutable()), smoothing = k.load(k.buffer(op.getSmoothingMutable()));
   k.eachRow(per, [&](Value row) {
     Value from = logits.row(k, row), to = result.row(k, row), label = k.loadI32(labels, row);
     k.when(
@@ -161,15 +149,15 @@ Backend::KernelInfo emitCrossEntropyGrad(KernelBuilder &k, CrossEntropyGradOp op
             k.storePart(k.mulf(scale, k.subf(p, spread)), k.offset(to, f), used);
           });
           Value address = k.offset(to, label);
-          k.store(k.subf(k.load(address), k.mulf(dloss, k.subf(k.scalar(1), smoothing))), address);
+          k.store(k.subf(k.load(address), k.mulf(dloss, labelShare(k, smoothing))), address);
         });
   });
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
-Backend::KernelInfo emitLogSoftmax(KernelBuilder &k, LogSoftmaxOp op) {
+static Backend::KernelInfo emitLogSoftmax(KernelBuilder &k, LogSoftmaxOp op) {
   const int64_t width = widthOf(op.getX()), per = rowsPerChunk(width);
-  Address x(k, 0), y(k, 1);
+  Address x(k, op.getXMutable()), y(k, op.getResult());
   k.eachRow(per, [&](Value row) {
     Value from = x.row(k, row), to = y.row(k, row), reference = k.broadcast(logSumExp(k, from, width));
     k.features(width, [&](Value f, int64_t used) {
@@ -179,23 +167,23 @@ Backend::KernelInfo emitLogSoftmax(KernelBuilder &k, LogSoftmaxOp op) {
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
-Backend::KernelInfo emitLogSoftmaxGrad(KernelBuilder &k, LogSoftmaxGradOp op) {
+static Backend::KernelInfo emitLogSoftmaxGrad(KernelBuilder &k, LogSoftmaxGradOp op) {
   const int64_t width = widthOf(op.getY()), per = rowsPerChunk(width), lanes = k.lanes();
-  Address dy(k, 0), y(k, 1), dx(k, 2);
+  Address dy(k, op.getDyMutable()), y(k, op.getYMutable()), dx(k, op.getResult());
   k.eachRow(per, [&](Value row) {
     Value dyRow = dy.row(k, row), yRow = y.row(k, row), to = dx.row(k, row), sum = k.broadcast(rowSum(k, dyRow, width));
     k.features(width, [&](Value f, int64_t used) {
-      Value p = k.exp(k.load(k.offset(yRow, f), lanes));
-      k.storePart(k.subf(k.load(k.offset(dyRow, f), lanes), k.mulf(p, sum)), k.offset(to, f), used);
+      Value log = k.load(k.offset(yRow, f), lanes), d = k.load(k.offset(dyRow, f), lanes);
+      k.storePart(logSoftmaxGrad(k, d, log, sum), k.offset(to, f), used);
     });
   });
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
-Backend::KernelInfo emitNll(KernelBuilder &k, NllOp op) {
+static Backend::KernelInfo emitNll(KernelBuilder &k, NllOp op) {
   const int64_t width = widthOf(op.getLogProbs()), per = rowsPerChunk(width);
-  Address logProbs(k, 0), loss(k, 3), nll(k, 4);
-  Value labels = k.buffer(1), smoothing = k.load(k.buffer(2));
+  Address logProbs(k, op.getLogProbsMutable()), loss(k, op.getLoss()), nll(k, op.getNll());
+  Value labels = k.buffer(op.getLabelsMutable()), smoothing = k.load(k.buffer(op.getSmoothingMutable()));
   k.eachRow(per, [&](Value row) {
     Value from = logProbs.row(k, row), label = k.loadI32(labels, row), zero = k.scalar(0);
     Values values = k.choose(
@@ -203,7 +191,7 @@ Backend::KernelInfo emitNll(KernelBuilder &k, NllOp op) {
         [&]() -> Values {
           Value plain = k.subf(zero, k.load(k.offset(from, label)));
           Value mean = k.mulf(rowSum(k, from, width), k.scalar(-1.0 / width));
-          return {smooth(k, plain, mean, smoothing), plain};
+          return {smoothedLoss(k, plain, mean, smoothing), plain};
         });
     if (!op.getLoss().use_empty())
       k.store(values[0], loss.row(k, row));
@@ -213,10 +201,10 @@ Backend::KernelInfo emitNll(KernelBuilder &k, NllOp op) {
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
-Backend::KernelInfo emitNllGrad(KernelBuilder &k, NllGradOp op) {
+static Backend::KernelInfo emitNllGrad(KernelBuilder &k, NllGradOp op) {
   const int64_t width = widthOf(op.getResult()), per = rowsPerChunk(width);
-  Address dLoss(k, 0), result(k, 3);
-  Value labels = k.buffer(1), smoothing = k.load(k.buffer(2));
+  Address dLoss(k, op.getDlossMutable()), result(k, op.getResult());
+  Value labels = k.buffer(op.getLabelsMutable()), smoothing = k.load(k.buffer(op.getSmoothingMutable()));
   k.eachRow(per, [&](Value row) {
     Value to = result.row(k, row), label = k.loadI32(labels, row), known = k.less(k.index(-1), label);
     Value d = k.select(known, k.load(dLoss.row(k, row)), k.scalar(0));
@@ -224,10 +212,15 @@ Backend::KernelInfo emitNllGrad(KernelBuilder &k, NllGradOp op) {
     k.features(width, [&](Value f, int64_t used) { k.storePart(spread, k.offset(to, f), used); });
     k.when(known, [&] {
       Value address = k.offset(to, label);
-      k.store(k.subf(k.load(address), k.mulf(d, k.subf(k.scalar(1), smoothing))), address);
+      k.store(k.subf(k.load(address), k.mulf(d, labelShare(k, smoothing))), address);
     });
   });
   return {{Partition::Unit::Rows, per, 1}, 0};
+}
+
+void attachLossKernels(MLIRContext &context) {
+  attachKernels<emitCrossEntropy, emitCrossEntropyGrad, emitLogSoftmax, emitLogSoftmaxGrad, emitNll, emitNllGrad>(
+      context);
 }
 
 } // namespace xfc

@@ -1,6 +1,5 @@
 // Matrix products over rows: panels of packed weights, tiles of results in scratch, around the micro-kernel.
 #include "Matrix.h"
-#include "Codegen/Epilogue.h"
 #include "Emitters.h"
 #include "Int8.h"
 #include "support/Error.h"
@@ -26,11 +25,12 @@ struct Product {
   bool copies;            // rows of x into scratch, where they come in another form; else they are read where they are
   Value x, xStride, packed, a, c;
 
-  Product(KernelBuilder &k, const Tiling &t, int64_t inner, int64_t columns, int64_t groups)
+  Product(KernelBuilder &k, const Tiling &t, BufferIndex rows, BufferIndex weight, int64_t inner, int64_t columns,
+          int64_t groups)
       : k(k), t(t), inner(inner), columns(columns), groups(groups), copies(t.products != Products::Elements) {
-    x = k.buffer(0);
-    xStride = k.stride(0);
-    packed = k.buffer(1);
+    x = k.buffer(rows);
+    xStride = k.stride(rows);
+    packed = k.buffer(weight);
     a = k.scratch;
     c = k.offset(a, copies ? t.block * t.stride : 0);
   }
@@ -145,39 +145,40 @@ struct Dropout {
   }
 };
 
-Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, int64_t inner, int64_t columns, bool hasBias,
+// `extras` are the last operands.
+Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, BufferIndex rows, BufferIndex weight,
+                                std::optional<BufferIndex> biases, int64_t extras, int64_t inner, int64_t columns,
                                 Region &epilogue) {
   const int64_t all = (columns + Tiling::group - 1) / Tiling::group;
   // At least two chunks a block of rows where there are columns for it, so that a few rows keep two threads busy.
   const int64_t groups = std::clamp<int64_t>((all + 1) / 2, 1, 4), slabs = (all + groups - 1) / groups;
   const Tiling t(k, inner, productsFor(k, cast<ProductOpInterface>(op).getCompute()));
-  Product product(k, t, inner, columns, groups);
-
-  const int64_t firstExtra = hasBias ? 3 : 2, extras = op->getNumOperands() - firstExtra;
+  Product product(k, t, rows, weight, inner, columns, groups);
+  const int64_t firstExtra = op->getNumOperands() - extras;
 
   Value slab = k.rem(k.chunk, slabs), row = k.mul(k.div(k.chunk, slabs), t.block);
   Value count = k.min(k.index(t.block), k.sub(k.rowCount(), row));
   Value group = k.mul(slab, groups), end = k.min(k.index(all), k.add(group, groups));
-  Value bias = hasBias ? k.buffer(2) : Value();
+  Value bias = biases ? k.buffer(*biases) : Value();
   std::optional<Dropout> dropout;
   if (DropoutOp drops = dropoutOf(epilogue))
     dropout.emplace(k, drops);
   // The next slab has the same rows.
   Value next = k.select(k.equal(slab, k.index(slabs - 1)), k.add(row, t.block), row);
-  auto rowOf = [&](int64_t buffer, Value at) { return k.offset(k.buffer(buffer), k.mul(at, k.stride(buffer))); };
+  auto rowOf = [&](BufferIndex buffer, Value at) { return k.offset(k.buffer(buffer), k.mul(at, k.stride(buffer))); };
   Product::Fetch fetch = [&](Value at, Value feature) {
     for (int64_t e = 0; e < extras; ++e)
       k.prefetch(k.offset(rowOf(firstExtra + e, at), feature));
     for (OpResult result : op->getResults())
       if (!result.use_empty())
-        k.prefetchForWriting(k.offset(rowOf(op->getNumOperands() + result.getResultNumber(), at), feature));
+        k.prefetchForWriting(k.offset(rowOf(result, at), feature));
   };
   Product::Begin begin = [&](Value at) -> Product::Finish {
     SmallVector<Value> inputs, outputs;
     for (int64_t e = 0; e < extras; ++e)
       inputs.push_back(rowOf(firstExtra + e, at));
     for (OpResult result : op->getResults())
-      outputs.push_back(result.use_empty() ? Value() : rowOf(op->getNumOperands() + result.getResultNumber(), at));
+      outputs.push_back(result.use_empty() ? Value() : rowOf(result, at));
     std::optional<KernelBuilder::DropoutKey> key;
     if (dropout)
       key = dropout->key(at);
@@ -208,15 +209,17 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, int64_t inner, 
 
 } // namespace
 
-Backend::KernelInfo emitLinear(KernelBuilder &k, LinearOp op) {
+static Backend::KernelInfo emitLinear(KernelBuilder &k, LinearOp op) {
   RankedTensorType weight = op.getWeight().getType();
-  return emitProduct(k, op, weight.getDimSize(1), weight.getDimSize(0), static_cast<bool>(op.getBias()),
-                     op.getEpilogue());
+  return emitProduct(k, op, op.getXMutable(), op.getWeightMutable(),
+                     op.getBias() ? std::optional<BufferIndex>(op.getBiasMutable()) : std::nullopt,
+                     op.getExtras().size(), weight.getDimSize(1), weight.getDimSize(0), op.getEpilogue());
 }
 
-Backend::KernelInfo emitLinearInputGrad(KernelBuilder &k, LinearInputGradOp op) {
+static Backend::KernelInfo emitLinearInputGrad(KernelBuilder &k, LinearInputGradOp op) {
   RankedTensorType weight = op.getWeight().getType();
-  return emitProduct(k, op, weight.getDimSize(0), weight.getDimSize(1), false, op.getEpilogue());
+  return emitProduct(k, op, op.getDyMutable(), op.getWeightMutable(), std::nullopt, op.getExtras().size(),
+                     weight.getDimSize(0), weight.getDimSize(1), op.getEpilogue());
 }
 
 namespace {
@@ -225,18 +228,18 @@ namespace {
 // `dloss` is given. The loss needs all of a row's logits at once: where they are not `kept`, they stay in scratch.
 template <typename Op>
 Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide, bool kept,
-                                   ArrayRef<std::pair<Value, Value RowLoss::*>> numbers, Value dloss) {
+                                   ArrayRef<std::pair<Value, Value RowLoss::*>> numbers,
+                                   std::optional<BufferIndex> dloss) {
   RankedTensorType weight = op.getWeight().getType();
-  const int64_t inner = weight.getDimSize(1), vocabulary = weight.getDimSize(0), labels = op.getBias() ? 3 : 2;
+  const int64_t inner = weight.getDimSize(1), vocabulary = weight.getDimSize(0);
   const Tiling t(k, inner, productsFor(k, op.getCompute()));
   const int64_t all = (vocabulary + Tiling::group - 1) / Tiling::group, block = t.block;
-  auto bufferOf = [&](Value result) { return op->getNumOperands() + cast<OpResult>(result).getResultNumber(); };
-  Product product(k, t, inner, vocabulary, 4);
+  Product product(k, t, op.getXMutable(), op.getWeightMutable(), inner, vocabulary, 4);
   Value row = k.mul(k.chunk, block), count = k.min(k.index(block), k.sub(k.rowCount(), row));
-  Value bias = op.getBias() ? k.buffer(2) : Value();
-  Value stride = kept ? k.stride(bufferOf(wide)) : k.index(vocabulary);
-  Value logits = kept ? k.offset(k.buffer(bufferOf(wide)), k.mul(row, stride))
-                      : k.offset(k.scratch, product.scratchBytes() / k.bytes());
+  Value bias = op.getBias() ? k.buffer(op.getBiasMutable()) : Value();
+  Value stride = kept ? k.stride(wide) : k.index(vocabulary);
+  Value logits =
+      kept ? k.offset(k.buffer(wide), k.mul(row, stride)) : k.offset(k.scratch, product.scratchBytes() / k.bytes());
   const bool copied = product.tiles() == 1;
   if (copied)
     product.copyRows(row, count, k.index(0), inner);
@@ -258,47 +261,49 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide, bool kep
   k.loop(k.index(0), k.index(all), product.groups, [&](Value group) {
     product.compute(row, count, group, k.min(k.index(all), k.add(group, product.groups)), row, store, fetch, copied);
   });
-  Value smoothing = k.load(k.buffer(labels + 1));
+  Value smoothing = k.load(k.buffer(op.getSmoothingMutable()));
   k.loop(k.index(0), count, 1, [&](Value r) {
-    Value at = k.add(row, r), label = k.loadI32(k.buffer(labels), at), from = k.offset(logits, k.mul(r, stride));
-    Value gradient = dloss ? k.load(k.offset(k.buffer(labels + 2), k.mul(at, k.stride(labels + 2)))) : Value();
+    Value at = k.add(row, r), label = k.loadI32(k.buffer(op.getLabelsMutable()), at),
+          from = k.offset(logits, k.mul(r, stride));
+    Value gradient = dloss ? k.load(k.offset(k.buffer(*dloss), k.mul(at, k.stride(*dloss)))) : Value();
     RowLoss values = emitCrossEntropyRow(k, from, vocabulary, label, smoothing, gradient);
     for (auto [result, value] : numbers)
       if (!result.use_empty())
-        k.store(values.*value, k.offset(k.buffer(bufferOf(result)), k.mul(at, k.stride(bufferOf(result)))));
+        k.store(values.*value, k.offset(k.buffer(result), k.mul(at, k.stride(result))));
   });
   return {{Partition::Unit::Rows, block, 1}, product.scratchBytes() + (kept ? 0 : block * vocabulary * k.bytes())};
 }
 
 } // namespace
 
-Backend::KernelInfo emitLinearCrossEntropy(KernelBuilder &k, LinearCrossEntropyOp op) {
+static Backend::KernelInfo emitLinearCrossEntropy(KernelBuilder &k, LinearCrossEntropyOp op) {
   return emitLinearLoss(k, op, op.getLogits(), !op.getLogits().use_empty(),
                         {{op.getLoss(), &RowLoss::loss}, {op.getNll(), &RowLoss::nll}, {op.getLse(), &RowLoss::lse}},
-                        {});
+                        std::nullopt);
 }
 
-Backend::KernelInfo emitLinearCrossEntropyWithGrad(KernelBuilder &k, LinearCrossEntropyWithGradOp op) {
+static Backend::KernelInfo emitLinearCrossEntropyWithGrad(KernelBuilder &k, LinearCrossEntropyWithGradOp op) {
   return emitLinearLoss(k, op, op.getDlogits(), !op.getDlogits().use_empty(),
-                        {{op.getLoss(), &RowLoss::loss}, {op.getNll(), &RowLoss::nll}}, op.getDloss());
+                        {{op.getLoss(), &RowLoss::loss}, {op.getNll(), &RowLoss::nll}}, op.getDlossMutable());
 }
 
 // The logits of a block of rows and a slab of columns, of which only the largest and the log-sum-exp leave the cache.
 // Slabs are chunks, whatever the number of rows.
-Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op) {
+static Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op) {
   RankedTensorType weight = op.getWeight().getType();
   const int64_t inner = weight.getDimSize(1), vocabulary = weight.getDimSize(0), slabs = op.getSlabs(),
                 lanes = k.lanes();
   static_assert(Tiling::group == candidateGroup);
   const Tiling t(k, inner, productsFor(k, op.getCompute()));
   const int64_t all = (vocabulary + Tiling::group - 1) / Tiling::group, block = t.block;
-  Product product(k, t, inner, vocabulary, op.getSlab() / Tiling::group);
+  Product product(k, t, op.getXMutable(), op.getWeightMutable(), inner, vocabulary, op.getSlab() / Tiling::group);
   const int64_t stride = op.getSlab() + excludedRoom(k, op.getExcluded());
   Value slab = k.rem(k.chunk, slabs), row = k.mul(k.div(k.chunk, slabs), block);
   Value count = k.min(k.index(block), k.sub(k.rowCount(), row));
   Value group = k.mul(slab, product.groups), end = k.min(k.index(all), k.add(group, product.groups)),
         first = k.mul(group, Tiling::group);
-  Value bias = op.getBias() ? k.buffer(2) : Value(), logits = k.offset(k.scratch, product.scratchBytes() / k.bytes());
+  Value bias = op.getBias() ? k.buffer(op.getBiasMutable()) : Value(),
+        logits = k.offset(k.scratch, product.scratchBytes() / k.bytes());
   const Value none = k.splat(-INFINITY);
   Product::Begin store = [&](Value at) -> Product::Finish {
     Value to = k.offset(logits, k.mul(k.sub(at, row), stride));
@@ -319,26 +324,26 @@ Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op
   // The next slab has the same rows; what is written stays in scratch.
   Value next = k.select(k.equal(slab, k.index(slabs - 1)), k.add(row, block), row);
   product.compute(row, count, group, end, next, store, [](Value, Value) {});
-  const int64_t wantedBuffer = op.getBias() ? 3 : 2, firstResult = op->getNumOperands(), best = op.getCount();
+  const int64_t best = op.getCount();
   Value width = k.mul(k.sub(end, group), Tiling::group);
-  auto resultRow = [&](int64_t result, Value at, Type type) {
-    return k.offset(k.buffer(firstResult + result), k.mul(at, k.stride(firstResult + result)), type);
+  auto resultRow = [&](BufferIndex result, Value at, Type type) {
+    return k.offset(k.buffer(result), k.mul(at, k.stride(result)), type);
   };
   k.loop(k.index(0), count, 1, [&](Value r) {
     Value at = k.add(row, r), logitsRow = k.offset(logits, k.mul(r, stride));
     if (!op.getWantedLogit().use_empty()) {
-      Value column = k.sub(k.loadI32(k.buffer(wantedBuffer), at), first);
+      Value column = k.sub(k.loadI32(k.buffer(op.getWantedMutable()), at), first);
       k.when(k.both(k.less(k.index(-1), column), k.less(column, width)),
-             [&] { k.store(k.load(k.offset(logitsRow, column)), resultRow(3, at, k.element)); });
+             [&] { k.store(k.load(k.offset(logitsRow, column)), resultRow(op.getWantedLogit(), at, k.element)); });
     }
     SlabCandidates found =
         emitSlabCandidates(k, logitsRow, width, first, op.getExcluded(), k.offset(logitsRow, op.getSlab()), best);
     if (!op.getTokens().use_empty())
-      storeTokens(k, found.tokens, k.offset(resultRow(0, at, k.i32), k.mul(slab, best), k.i32));
+      storeTokens(k, found.tokens, k.offset(resultRow(op.getTokens(), at, k.i32), k.mul(slab, best), k.i32));
     if (!op.getLargest().use_empty())
-      k.store(found.largest, k.offset(resultRow(1, at, k.element), k.mul(slab, best)));
+      k.store(found.largest, k.offset(resultRow(op.getLargest(), at, k.element), k.mul(slab, best)));
     if (!op.getLse().use_empty())
-      k.store(found.lse, k.offset(resultRow(2, at, k.element), slab));
+      k.store(found.lse, k.offset(resultRow(op.getLse(), at, k.element), slab));
   });
   return {{Partition::Unit::Rows, block, slabs}, product.scratchBytes() + block * stride * k.bytes()};
 }
@@ -349,7 +354,7 @@ Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op
 
 // A chunk owns a tile of dW and takes the rows in blocks, in order: dy of the block in columns of the micro-kernel's
 // rows, x in panels; in bf16, units are pairs of rows. Those of the first columns own db too.
-Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op) {
+static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op) {
   // Rows of a block. dy, the panel of x and what is fetched for the next then share the second cache with dW: with 256
   // rows small's weight gradients took up to 8 % longer, in AVX2's form up to 16 % (docs/performance.md).
   constexpr int64_t depth = 128;
@@ -376,12 +381,13 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
   // Whole panels are summed where they belong; else in scratch, and copied.
   const bool inPlace = in % t.panel == 0 && !op.getDweight().use_empty();
 
-  Value dy = k.buffer(0), x = k.buffer(1), dyStride = k.stride(0), xStride = k.stride(1), rows = k.rowCount();
+  const BufferIndex ofDy = op.getDyMutable(), ofX = op.getXMutable();
+  Value dy = k.buffer(ofDy), x = k.buffer(ofX), dyStride = k.stride(ofDy), xStride = k.stride(ofX), rows = k.rowCount();
   Value o0 = k.mul(k.div(k.chunk, columnTiles), height), i0 = k.mul(k.rem(k.chunk, columnTiles), tileColumns);
   Value outputs = k.min(k.index(height), k.sub(k.index(out), o0)),
         inputs = k.min(k.index(tileColumns), k.sub(k.index(in), i0));
   Value panels = k.div(k.add(inputs, t.panel - 1), t.panel), usedTiles = k.div(k.add(outputs, t.rows - 1), t.rows);
-  Value dw = op.getDweight().use_empty() ? Value() : k.offset(k.offset(k.buffer(2), k.mul(o0, in)), i0);
+  Value dw = op.getDweight().use_empty() ? Value() : k.offset(k.offset(k.buffer(op.getDweight()), k.mul(o0, in)), i0);
   // A panel of x: a unit more than a power of two, so that a row's panels, where all are kept, spread over the cache's
   // sets.
   const int64_t panelStride = (t.depth + 1) * t.panel, panelsSize = (packing ? 1 : tilePanels) * panelStride;
@@ -502,7 +508,8 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
     });
   whenBias([&] {
     k.loop(k.index(0), outputs, lanes, [&](Value o) {
-      k.storeMasked(k.load(k.offset(sums, o), lanes), k.offset(k.offset(k.buffer(3), o0), o), k.lanesBelow(o, outputs));
+      k.storeMasked(k.load(k.offset(sums, o), lanes), k.offset(k.offset(k.buffer(op.getDbias()), o0), o),
+                    k.lanesBelow(o, outputs));
     });
   });
   const int64_t scratch = tiles * tileStride + panelsSize + sumsSize + (inPlace ? 0 : height * tileColumns);
@@ -622,6 +629,11 @@ Backend::PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight, Back
   emitPackRows(k, packing, k.buffer(0), k.index(rows), k.index(columns), k.mul(k.chunk, t.panel), k.index(0),
                k.index(columns), k.buffer(1));
   return {t.panels(outer) * t.units(inner) * t.panel * k.bytes(), t.panels(rows)};
+}
+
+void attachMatrixKernels(MLIRContext &context) {
+  attachKernels<emitLinear, emitLinearInputGrad, emitLinearCrossEntropy, emitLinearCrossEntropyWithGrad,
+                emitLinearCandidates, emitLinearWeightGrad>(context);
 }
 
 } // namespace xfc

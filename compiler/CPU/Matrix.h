@@ -1,4 +1,4 @@
-// Emitters of matrix products, and of the packed layout their weights come in.
+// The packed layout that the weights of products come in.
 #pragma once
 
 #include "Dialect/XFC.h"
@@ -6,13 +6,6 @@
 #include "Schedule/Schedule.h"
 
 namespace xfc {
-
-Backend::KernelInfo emitLinear(KernelBuilder &, LinearOp);
-Backend::KernelInfo emitLinearInputGrad(KernelBuilder &, LinearInputGradOp);
-Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &, LinearWeightGradOp);
-Backend::KernelInfo emitLinearCrossEntropy(KernelBuilder &, LinearCrossEntropyOp);
-Backend::KernelInfo emitLinearCrossEntropyWithGrad(KernelBuilder &, LinearCrossEntropyWithGradOp);
-Backend::KernelInfo emitLinearCandidates(KernelBuilder &, LinearCandidatesOp);
 
 // A weight as panels of `panel` columns, [ceil(N / panel)][units of K][panel], zeros beyond N and K. transposed: of
 // W^T, so N is the weight's first dimension; otherwise of W. A unit is an element, or two of bf16 (MicroKernel.h).

@@ -1,4 +1,5 @@
 // Layer and rms norms of rows, alone or after a sum, and their gradients.
+#include "Codegen/Norm.h"
 #include "Emitters.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -6,26 +7,6 @@ using namespace mlir;
 
 namespace xfc {
 namespace {
-
-// What divides a row: the attributes shared by all norm ops.
-struct NormParts {
-  template <typename Op>
-  explicit NormParts(Op op, int64_t width)
-      : layer(op.getKind() == NormKind::layer), epsInStd(op.getEpsInStd()), eps(op.getEps().convertToDouble()),
-        width(width), count(op.getUnbiased() ? width - 1 : width) {}
-  bool layer, epsInStd;
-  double eps;
-  int64_t width;
-  int64_t count; // that the sum of squares is divided by; 0: the variance is 0
-
-  Value variance(KernelBuilder &k, Value squares) const {
-    return count ? k.mulf(squares, k.scalar(1.0 / count)) : k.scalar(0);
-  }
-  Value reciprocal(KernelBuilder &k, Value variance) const {
-    Value e = k.scalar(eps);
-    return k.divf(k.scalar(1), epsInStd ? k.addf(k.sqrt(variance), e) : k.sqrt(k.addf(variance, e)));
-  }
-};
 
 // Lanes beyond the row's end as 0.
 Value tail(KernelBuilder &k, Value x, int64_t used) {
@@ -62,13 +43,13 @@ SmallVector<Value> rowSums(KernelBuilder &k, int64_t width, int64_t sums,
 }
 
 // Mean and r of a row that `at` reads; two passes over it while it is in the first cache.
-std::pair<Value, Value> statistics(KernelBuilder &k, const NormParts &parts,
+std::pair<Value, Value> statistics(KernelBuilder &k, const NormFormulas &parts,
                                    const std::function<Value(Value, int64_t)> &at) {
   Value mean = k.scalar(0);
   if (parts.layer)
-    mean = k.mulf(rowSums(k, parts.width, 1,
-                          [&](Value f, int64_t used) { return SmallVector<Value>{tail(k, at(f, used), used)}; })[0],
-                  k.scalar(1.0 / parts.width));
+    mean = parts.mean(k, rowSums(k, parts.width, 1, [&](Value f, int64_t used) {
+                        return SmallVector<Value>{tail(k, at(f, used), used)};
+                      })[0]);
   Value means = k.broadcast(mean);
   Value squares = rowSums(k, parts.width, 1, [&](Value f, int64_t used) {
     Value c = tail(k, parts.layer ? k.subf(at(f, used), means) : at(f, used), used);
@@ -77,21 +58,14 @@ std::pair<Value, Value> statistics(KernelBuilder &k, const NormParts &parts,
   return {mean, parts.reciprocal(k, parts.variance(k, squares))};
 }
 
-struct Address {
-  Value data, stride;
-  Address(KernelBuilder &k, int64_t buffer) : data(k.buffer(buffer)), stride(k.stride(buffer)) {}
-  Value row(KernelBuilder &k, Value i) const { return k.offset(data, k.mul(i, stride)); }
-};
-
 // y = w (x - mean) r + b for one row.
-void writeNorm(KernelBuilder &k, const NormParts &parts, Value mean, Value r, Value weight, Value bias, Value to,
+void writeNorm(KernelBuilder &k, const NormFormulas &parts, Value mean, Value r, Value weight, Value bias, Value to,
                const std::function<Value(Value, int64_t)> &at) {
   Value means = k.broadcast(mean), rs = k.broadcast(r);
   k.features(parts.width, [&](Value f, int64_t used) {
     Value c = parts.layer ? k.subf(at(f, used), means) : at(f, used);
-    Value y = k.mulf(k.mulf(c, rs), k.load(k.offset(weight, f), k.lanes()));
-    if (bias)
-      y = k.addf(y, k.load(k.offset(bias, f), k.lanes()));
+    auto parameter = [&](Value data) { return data ? k.load(k.offset(data, f), k.lanes()) : Value(); };
+    Value w = parameter(weight), y = parts.result(k, c, rs, w, parameter(bias));
     k.storePart(y, k.offset(to, f), used);
   });
 }
@@ -103,11 +77,11 @@ void writeStats(KernelBuilder &k, Value to, Value mean, Value r) {
 
 } // namespace
 
-Backend::KernelInfo emitNorm(KernelBuilder &k, NormOp op) {
-  NormParts parts(op, op.getX().getType().getFeatures());
-  const int64_t per = rowsPerChunk(parts.width), results = op->getNumOperands();
-  Address x(k, 0), y(k, results), stats(k, results + 1);
-  Value weight = k.buffer(1), bias = op.getBias() ? k.buffer(2) : Value();
+static Backend::KernelInfo emitNorm(KernelBuilder &k, NormOp op) {
+  NormFormulas parts(op, op.getX().getType().getFeatures());
+  const int64_t per = rowsPerChunk(parts.width);
+  Address x(k, op.getXMutable()), y(k, op.getResult()), stats(k, op.getStats());
+  Value weight = k.buffer(op.getWeightMutable()), bias = op.getBias() ? k.buffer(op.getBiasMutable()) : Value();
   k.eachRow(per, [&](Value row) {
     Value from = x.row(k, row);
     auto at = [&](Value f, int64_t) { return k.load(k.offset(from, f), k.lanes()); };
@@ -120,11 +94,12 @@ Backend::KernelInfo emitNorm(KernelBuilder &k, NormOp op) {
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
-Backend::KernelInfo emitAddNorm(KernelBuilder &k, AddNormOp op) {
-  NormParts parts(op, op.getX().getType().getFeatures());
-  const int64_t per = rowsPerChunk(parts.width), results = op->getNumOperands();
-  Address x(k, 0), residual(k, 1), y(k, results), sum(k, results + 1), stats(k, results + 2);
-  Value weight = k.buffer(2), bias = op.getBias() ? k.buffer(3) : Value();
+static Backend::KernelInfo emitAddNorm(KernelBuilder &k, AddNormOp op) {
+  NormFormulas parts(op, op.getX().getType().getFeatures());
+  const int64_t per = rowsPerChunk(parts.width);
+  Address x(k, op.getXMutable()), residual(k, op.getResidualMutable()), y(k, op.getResult()), sum(k, op.getSum()),
+      stats(k, op.getStats());
+  Value weight = k.buffer(op.getWeightMutable()), bias = op.getBias() ? k.buffer(op.getBiasMutable()) : Value();
   const bool keep = !op.getSum().use_empty();
   k.eachRow(per, [&](Value row) {
     Value from = x.row(k, row), other = residual.row(k, row);
@@ -149,17 +124,18 @@ namespace {
 // dx of rows of norm_grad, and of norm_grad_with_parts.
 template <typename Op> struct NormGradRows {
   KernelBuilder &k;
-  NormParts parts;
+  NormFormulas parts;
   Address dy, x, stats, dx;
   std::optional<Address> addend;
   Value weight;
   const bool wanted;
 
   NormGradRows(KernelBuilder &k, Op op)
-      : k(k), parts(op, op.getX().getType().getFeatures()), dy(k, 0), x(k, 1), stats(k, 3), dx(k, op->getNumOperands()),
-        weight(k.buffer(2)), wanted(!op.getResult().use_empty()) {
+      : k(k), parts(op, op.getX().getType().getFeatures()), dy(k, op.getDyMutable()), x(k, op.getXMutable()),
+        stats(k, op.getStatsMutable()), dx(k, op.getResult()), weight(k.buffer(op.getWeightMutable())),
+        wanted(!op.getResult().use_empty()) {
     if (op.getAddend())
-      addend.emplace(k, 4);
+      addend.emplace(k, op.getAddendMutable());
   }
 
   // `beside` gets dy and (x - mean) r of each vector: its first feature, and how many are used.
@@ -174,30 +150,20 @@ template <typename Op> struct NormGradRows {
       return parts.layer ? k.subf(v, means) : v;
     };
     // The sums of g, g c and, where k needs the standard deviation itself, c^2.
-    SmallVector<Value> sums = rowSums(k, n, parts.epsInStd ? 3 : 2, [&](Value f, int64_t used) {
+    SmallVector<Value> sums = rowSums(k, n, parts.spec.epsInStd ? 3 : 2, [&](Value f, int64_t used) {
       Value g = tail(k, gAt(f, dyAt(f)), used), c = tail(k, cAt(f), used);
       SmallVector<Value> terms{g, k.mulf(g, c)};
-      if (parts.epsInStd)
+      if (parts.spec.epsInStd)
         terms.push_back(k.mulf(c, c));
       return terms;
     });
-    Value factor = k.scalar(0);
-    if (parts.count) {
-      if (parts.epsInStd) {
-        Value std = k.sqrt(parts.variance(k, sums[2])), positive = k.lessf(k.scalar(0), std);
-        Value quotient =
-            k.divf(k.mulf(k.mulf(r, r), k.scalar(1.0 / parts.count)), k.select(positive, std, k.scalar(1)));
-        factor = k.select(positive, quotient, k.scalar(0));
-      } else {
-        factor = k.mulf(k.mulf(r, r), k.mulf(r, k.scalar(1.0 / parts.count)));
-      }
-    }
+    Value factor = parts.slopeFactor(k, r, [&] { return sums[2]; });
     Value slope = k.broadcast(k.mulf(factor, sums[1])), rs = k.broadcast(r);
-    Value gMean = k.broadcast(parts.layer ? k.mulf(sums[0], k.scalar(1.0 / n)) : k.scalar(0));
+    Value gMean = k.broadcast(parts.layer ? parts.mean(k, sums[0]) : k.scalar(0));
     Value addendRow = addend ? addend->row(k, row) : Value();
     k.features(n, [&](Value f, int64_t used) {
       Value dyF = dyAt(f), c = cAt(f), g = parts.layer ? k.subf(gAt(f, dyF), gMean) : gAt(f, dyF);
-      Value d = k.subf(k.mulf(rs, g), k.mulf(slope, c));
+      Value d = parts.inputGrad(k, rs, g, slope, c);
       if (addendRow)
         d = k.addf(d, k.load(k.offset(addendRow, f), lanes));
       if (beside)
@@ -210,7 +176,7 @@ template <typename Op> struct NormGradRows {
 
 } // namespace
 
-Backend::KernelInfo emitNormGrad(KernelBuilder &k, NormGradOp op) {
+static Backend::KernelInfo emitNormGrad(KernelBuilder &k, NormGradOp op) {
   NormGradRows rows(k, op);
   const int64_t per = rowsPerChunk(rows.parts.width);
   k.eachRow(per, [&](Value row) { rows.emit(row); });
@@ -218,15 +184,12 @@ Backend::KernelInfo emitNormGrad(KernelBuilder &k, NormGradOp op) {
 }
 
 // A chunk is a part, whose sums stay in the first cache.
-Backend::KernelInfo emitNormGradWithParts(KernelBuilder &k, NormGradWithPartsOp op) {
+static Backend::KernelInfo emitNormGradWithParts(KernelBuilder &k, NormGradWithPartsOp op) {
   NormGradRows rows(k, op);
   const int64_t parts = op.getDweights().getType().getDimSize(0), width = rows.parts.width, lanes = k.lanes();
   SmallVector<Value> sums; // of dy times what is normed, and of dy
   for (Value result : {Value(op.getDweights()), Value(op.getDbiases())})
-    sums.push_back(
-        result && !result.use_empty()
-            ? k.offset(k.buffer(op->getNumOperands() + cast<OpResult>(result).getResultNumber()), k.mul(k.chunk, width))
-            : Value());
+    sums.push_back(result && !result.use_empty() ? k.offset(k.buffer(result), k.mul(k.chunk, width)) : Value());
   k.features(width, [&](Value f, int64_t used) {
     for (Value sum : sums)
       if (sum)
@@ -246,7 +209,7 @@ Backend::KernelInfo emitNormGradWithParts(KernelBuilder &k, NormGradWithPartsOp 
 }
 
 // A chunk is a vector of columns.
-Backend::KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
+static Backend::KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
   auto type = cast<RankedTensorType>(op.getParts().front().getType());
   const int64_t parts = type.getDimSize(0), width = type.getDimSize(1), lanes = k.lanes(),
                 chunks = (width + lanes - 1) / lanes;
@@ -254,8 +217,8 @@ Backend::KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
   for (OpResult result : op.getSums()) {
     if (result.use_empty())
       continue;
-    Value from = k.offset(k.buffer(result.getResultNumber()), column),
-          to = k.offset(k.buffer(op->getNumOperands() + result.getResultNumber()), column);
+    Value from = k.offset(k.buffer(op->getOpOperand(result.getResultNumber())), column),
+          to = k.offset(k.buffer(result), column);
     Value sum = k.loop(k.index(0), k.index(parts), 1, {k.splat(0)}, [&](Value part, Values s) -> Values {
       return {k.addf(s[0], k.load(k.offset(from, k.mul(part, width)), lanes))};
     })[0];
@@ -265,11 +228,11 @@ Backend::KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
 }
 
 // A chunk owns a block of columns and takes rows in order.
-Backend::KernelInfo emitNormWeightGrad(KernelBuilder &k, NormWeightGradOp op) {
+static Backend::KernelInfo emitNormWeightGrad(KernelBuilder &k, NormWeightGradOp op) {
   const int64_t width = op.getX().getType().getFeatures(), lanes = k.lanes(), vectors = 4, block = vectors * lanes;
   const int64_t chunks = (width + block - 1) / block;
   const bool wantsWeight = !op.getDweight().use_empty(), wantsBias = op.getDbias() && !op.getDbias().use_empty();
-  Address dy(k, 0), x(k, 1), stats(k, 2);
+  Address dy(k, op.getDyMutable()), x(k, op.getXMutable()), stats(k, op.getStatsMutable());
   Value columns = k.mul(k.chunk, block);
   auto emit = [&](int64_t used) {
     const int64_t n = (used + lanes - 1) / lanes;
@@ -288,9 +251,9 @@ Backend::KernelInfo emitNormWeightGrad(KernelBuilder &k, NormWeightGradOp op) {
     for (int64_t v = 0; v < n; ++v) {
       const int64_t part = std::min(lanes, used - v * lanes);
       if (wantsWeight)
-        k.storePart(sums[v], k.offset(k.offset(k.buffer(3), columns), v * lanes), part);
+        k.storePart(sums[v], k.offset(k.offset(k.buffer(op.getDweight()), columns), v * lanes), part);
       if (wantsBias)
-        k.storePart(sums[n + v], k.offset(k.offset(k.buffer(4), columns), v * lanes), part);
+        k.storePart(sums[n + v], k.offset(k.offset(k.buffer(op.getDbias()), columns), v * lanes), part);
     }
   };
   if (width % block == 0)
@@ -298,6 +261,10 @@ Backend::KernelInfo emitNormWeightGrad(KernelBuilder &k, NormWeightGradOp op) {
   else
     k.when(k.less(k.chunk, k.index(chunks - 1)), [&] { emit(block); }, [&] { emit(width % block); });
   return {{Partition::Unit::One, 1, chunks}, 0};
+}
+
+void attachNormKernels(MLIRContext &context) {
+  attachKernels<emitNorm, emitAddNorm, emitNormGrad, emitNormGradWithParts, emitSumParts, emitNormWeightGrad>(context);
 }
 
 } // namespace xfc

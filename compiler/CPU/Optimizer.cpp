@@ -8,7 +8,7 @@ using namespace mlir;
 
 namespace xfc {
 
-constexpr int64_t part = 16384; // elements of a chunk, and of a partial sum
+constexpr int64_t part = SquareSumOp::elementsOfPart; // of a chunk, too
 
 // Loads and stores of scalars whose type the op says, computed with in f64.
 static Value loadF64(KernelBuilder &k, Value address, Type type) {
@@ -20,9 +20,9 @@ static void storeF64(KernelBuilder &k, Value x, Value address, Type type) {
 }
 static Type elementOf(Value tensor) { return cast<RankedTensorType>(tensor.getType()).getElementType(); }
 
-Backend::KernelInfo emitSquareSum(KernelBuilder &k, SquareSumOp op) {
+static Backend::KernelInfo emitSquareSum(KernelBuilder &k, SquareSumOp op) {
   const int64_t lanes = k.lanes();
-  Value data = k.buffer(0), result = k.buffer(op->getNumOperands()), from = k.mul(k.chunk, part);
+  Value data = k.buffer(op.getTensorsMutable()), result = k.buffer(op.getResult()), from = k.mul(k.chunk, part);
   Value to = k.min(k.add(from, part), k.immediate(0));
   auto wide = VectorType::get({lanes}, k.b.getF64Type());
   Value zero = k.constant(0, wide);
@@ -40,34 +40,33 @@ Backend::KernelInfo emitSquareSum(KernelBuilder &k, SquareSumOp op) {
   return {{Partition::Unit::Elements, part, 1}, 0};
 }
 
-Backend::KernelInfo emitClipFactor(KernelBuilder &k, ClipFactorOp op) {
+static Backend::KernelInfo emitClipFactor(KernelBuilder &k, ClipFactorOp op) {
   Type f64 = k.b.getF64Type();
   Value total = k.constant(0, f64), zero = total;
   for (auto [i, tensor] : llvm::enumerate(op.getSums())) {
-    Value data = k.buffer(1 + i);
+    Value data = k.buffer(op.getSumsMutable()[i]);
     const int64_t count = cast<RankedTensorType>(tensor.getType()).getNumElements();
     total = k.loop(k.index(0), k.index(count), 1, ValueRange{total}, [&](Value j, Values s) -> Values {
       return {k.addf(s[0], loadF64(k, k.offset(data, j, elementOf(tensor)), elementOf(tensor)))};
     })[0];
   }
   Value norm = k.sqrt(total), one = k.constant(1, f64);
-  Value most = loadF64(k, k.buffer(0), elementOf(op.getMaxNorm()));
+  Value most = loadF64(k, k.buffer(op.getMaxNormMutable()), elementOf(op.getMaxNorm()));
   Value clips = k.both(k.lessf(zero, most), k.lessf(most, norm));
-  const int64_t results = op->getNumOperands();
   if (!op.getFactor().use_empty())
-    storeF64(k, k.select(clips, k.divf(most, norm), one), k.buffer(results), elementOf(op.getFactor()));
+    storeF64(k, k.select(clips, k.divf(most, norm), one), k.buffer(op.getFactor()), elementOf(op.getFactor()));
   if (!op.getNorm().use_empty())
-    storeF64(k, norm, k.buffer(results + 1), elementOf(op.getNorm()));
+    storeF64(k, norm, k.buffer(op.getNorm()), elementOf(op.getNorm()));
   return {{Partition::Unit::One, 1, 1}, 0};
 }
 
-Backend::KernelInfo emitAdam(KernelBuilder &k, AdamOp op) {
+static Backend::KernelInfo emitAdam(KernelBuilder &k, AdamOp op) {
   const int64_t lanes = k.lanes(), n = op.getParameters().size();
   auto scalarAt = [&](Value address, Type type, int64_t i) {
     Value x = LLVM::LoadOp::create(k.b, type, k.offset(address, i, type));
     return type == k.element ? x : k.elementOf(x);
   };
-  Value hyper = k.buffer(0);
+  Value hyper = k.buffer(op.getHyperMutable());
   enum { lr, beta1, beta2, eps, l2, decay, correction1, correction2, hypers };
   SmallVector<Value> h;
   for (int64_t i = 0; i < hypers; ++i)
@@ -76,9 +75,11 @@ Backend::KernelInfo emitAdam(KernelBuilder &k, AdamOp op) {
   Value keep = k.broadcast(k.subf(one, k.mulf(h[lr], h[decay]))), step = k.broadcast(k.divf(h[lr], h[correction1]));
   Value inverse2 = k.broadcast(k.divf(one, h[correction2])), b1 = k.broadcast(h[beta1]), b2 = k.broadcast(h[beta2]);
   Value a1 = k.broadcast(k.subf(one, h[beta1])), a2 = k.broadcast(k.subf(one, h[beta2])), e = k.broadcast(h[eps]);
-  Value weight = k.broadcast(h[l2]), factor = k.broadcast(scalarAt(k.buffer(1), elementOf(op.getFactor()), 0));
+  Value weight = k.broadcast(h[l2]),
+        factor = k.broadcast(scalarAt(k.buffer(op.getFactorMutable()), elementOf(op.getFactor()), 0));
   // Tensors of a segment lie behind each other, from the first on.
-  Value p = k.buffer(2), g = k.buffer(2 + n), m = k.buffer(2 + 2 * n), v = k.buffer(2 + 3 * n);
+  Value p = k.buffer(op.getParametersMutable()), g = k.buffer(op.getGradientsMutable()),
+        m = k.buffer(op.getMoments1Mutable()), v = k.buffer(op.getMoments2Mutable());
   Value from = k.mul(k.chunk, part), to = k.min(k.add(from, part), k.immediate(0));
   auto update = [&](Value i, const std::function<void(Value, Value)> &write) {
     Value pAt = k.offset(p, i), mAt = k.offset(m, i), vAt = k.offset(v, i), parameter = k.load(pAt, lanes);
@@ -145,5 +146,7 @@ Backend::KernelInfo emitAdam(KernelBuilder &k, AdamOp op) {
   updateRange(rest, to);
   return info;
 }
+
+void attachOptimizerKernels(MLIRContext &context) { attachKernels<emitSquareSum, emitClipFactor, emitAdam>(context); }
 
 } // namespace xfc

@@ -1,5 +1,6 @@
 // Attention step by step: scores, softmax and their use as separate kernels over pairs tensors.
 #include "AttentionTiles.h"
+#include "Codegen/Softmax.h"
 #include "Emitters.h"
 
 using namespace mlir;
@@ -20,19 +21,20 @@ static void copyPairs(KernelBuilder &k, Value to, Value toStride, Value from, in
   });
 }
 
-Backend::KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
+static Backend::KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
   AttentionTiles tiles(k);
   const int64_t heads = op.getResult().getType().getHeads(), dim = op.getQ().getType().getFeatures() / heads;
   const int64_t pairStride = keyBlock + 16, queryStride = tiles.padded(dim);
   HeadOfSequence at(k, heads);
   Value scores = k.scratch, queries = k.offset(scores, queryBlock * pairStride);
-  Value keys = k.offset(queries, queryBlock * queryStride), block = at.pairs(k, 2, heads), zero = k.index(0);
+  Value keys = k.offset(queries, queryBlock * queryStride), block = at.pairs(k, op.getResult(), heads),
+        zero = k.index(0);
   k.loop(zero, at.keys, keyBlock, [&](Value j) {
     Value count = k.min(k.index(keyBlock), k.sub(at.keys, j));
-    tiles.transposeIn(keys, pairStride, at.listedRows(k, 1, dim, j), count, dim);
+    tiles.transposeIn(keys, pairStride, at.listedRows(k, op.getKMutable(), dim, j), count, dim);
     k.loop(zero, at.queries, queryBlock, [&](Value i) {
       Value rows = k.min(k.index(queryBlock), k.sub(at.queries, i));
-      tiles.copyIn(queries, queryStride, at.rows(k, 0, dim, k.add(at.firstQuery, i)), rows, dim);
+      tiles.copyIn(queries, queryStride, at.rows(k, op.getQMutable(), dim, k.add(at.firstQuery, i)), rows, dim);
       tiles.product({queries, k.index(queryStride)}, false, {keys, k.index(pairStride)}, {scores, k.index(pairStride)},
                     rows, tiles.vectorsOf(count), k.index(dim), k.boolean(false));
       copyPairs(k, k.offset(block, k.add(k.mul(i, at.keys), j)), at.keys, scores, pairStride, rows, count);
@@ -64,7 +66,7 @@ static Values eachVector(KernelBuilder &k, Value count, ValueRange state,
                 [&](Value j, Values s) { return body(j, k.lanesBelow(j, count), s); });
 }
 
-Backend::KernelInfo emitMask(KernelBuilder &k, MaskOp op) {
+static Backend::KernelInfo emitMask(KernelBuilder &k, MaskOp op) {
   auto body = [&](HeadOfSequence &at, Value query, ArrayRef<Value> rows, Value count) {
     Value limit = at.limit(k, query, k.index(0));
     Value hidden = k.splat(op.getZero() ? 0 : -std::numeric_limits<double>::infinity());
@@ -96,33 +98,32 @@ Backend::KernelInfo emitPairsDropout(KernelBuilder &k, PairsType type, double ra
   return info;
 }
 
-Backend::KernelInfo emitSoftmax(KernelBuilder &k, SoftmaxOp op) {
-  return eachQuery(
-      k, cast<PairsType>(op.getType()), 1, [&](HeadOfSequence &, Value, ArrayRef<Value> rows, Value count) {
-        const double lowest = -1e30;
-        const int64_t lanes = k.lanes();
-        Value none = k.splat(lowest), zeros = k.splat(0);
-        Values largest = eachVector(k, count, none, [&](Value j, Value used, Values s) -> Values {
-          return {k.maxf(k.select(used, k.load(k.offset(rows[0], j), lanes), none), s[0])};
-        });
-        Value maximum = k.largest(largest[0]);
-        Value reference = k.broadcast(k.select(k.lessf(maximum, k.scalar(lowest / 2)), k.scalar(0), maximum));
-        Values sums = eachVector(k, count, zeros, [&](Value j, Value used, Values s) -> Values {
-          Value p = k.exp(k.subf(k.load(k.offset(rows[0], j), lanes), reference));
-          k.storeMasked(p, k.offset(rows[1], j), used);
-          return {k.addf(s[0], k.select(used, p, zeros))};
-        });
-        Value sum = k.sum(sums[0]);
-        Value inverse = k.broadcast(k.select(k.lessf(k.scalar(0), sum), k.divf(k.scalar(1), sum), k.scalar(0)));
-        eachVector(k, count, {}, [&](Value j, Value used, Values) -> Values {
-          Value address = k.offset(rows[1], j);
-          k.storeMasked(k.mulf(k.load(address, lanes), inverse), address, used);
-          return {};
-        });
-      });
+static Backend::KernelInfo emitSoftmax(KernelBuilder &k, SoftmaxOp op) {
+  return eachQuery(k, cast<PairsType>(op.getType()), 1,
+                   [&](HeadOfSequence &, Value, ArrayRef<Value> rows, Value count) {
+                     const int64_t lanes = k.lanes();
+                     Value none = k.splat(lowest), zeros = k.splat(0);
+                     Values largest = eachVector(k, count, none, [&](Value j, Value used, Values s) -> Values {
+                       return {k.maxf(k.select(used, k.load(k.offset(rows[0], j), lanes), none), s[0])};
+                     });
+                     Value maximum = k.largest(largest[0]);
+                     Value reference = k.broadcast(softmaxReference(k, maximum));
+                     Values sums = eachVector(k, count, zeros, [&](Value j, Value used, Values s) -> Values {
+                       Value p = k.exp(k.subf(k.load(k.offset(rows[0], j), lanes), reference));
+                       k.storeMasked(p, k.offset(rows[1], j), used);
+                       return {k.addf(s[0], k.select(used, p, zeros))};
+                     });
+                     Value sum = k.sum(sums[0]);
+                     Value inverse = k.broadcast(softmaxScale(k, sum));
+                     eachVector(k, count, {}, [&](Value j, Value used, Values) -> Values {
+                       Value address = k.offset(rows[1], j);
+                       k.storeMasked(k.mulf(k.load(address, lanes), inverse), address, used);
+                       return {};
+                     });
+                   });
 }
 
-Backend::KernelInfo emitSoftmaxGrad(KernelBuilder &k, SoftmaxGradOp op) {
+static Backend::KernelInfo emitSoftmaxGrad(KernelBuilder &k, SoftmaxGradOp op) {
   return eachQuery(k, cast<PairsType>(op.getType()), 2,
                    [&](HeadOfSequence &, Value, ArrayRef<Value> rows, Value count) {
                      const int64_t lanes = k.lanes();
@@ -134,52 +135,57 @@ Backend::KernelInfo emitSoftmaxGrad(KernelBuilder &k, SoftmaxGradOp op) {
                      Value inner = k.broadcast(k.sum(sums[0]));
                      eachVector(k, count, {}, [&](Value j, Value used, Values) -> Values {
                        Value dp = k.load(k.offset(rows[0], j), lanes), p = k.load(k.offset(rows[1], j), lanes);
-                       k.storeMasked(k.mulf(p, k.subf(dp, inner)), k.offset(rows[2], j), used);
+                       k.storeMasked(softmaxGrad(k, dp, p, inner), k.offset(rows[2], j), used);
                        return {};
                      });
                    });
 }
 
-Backend::KernelInfo emitCombine(KernelBuilder &k, CombineOp op) {
+static Backend::KernelInfo emitCombine(KernelBuilder &k, CombineOp op) {
   AttentionTiles tiles(k);
   const int64_t heads = cast<PairsType>(op.getP().getType()).getHeads();
   const int64_t dim = op.getV().getType().getFeatures() / heads, stride = tiles.padded(dim);
   HeadOfSequence at(k, heads);
-  Value values = k.scratch, outputs = k.offset(values, keyBlock * stride), block = at.pairs(k, 0, heads),
+  Value values = k.scratch, outputs = k.offset(values, keyBlock * stride), block = at.pairs(k, op.getPMutable(), heads),
         zero = k.index(0);
   k.loop(zero, at.queries, queryBlock, [&](Value i) {
     Value rows = k.min(k.index(queryBlock), k.sub(at.queries, i));
     k.loop(zero, k.mul(rows, stride), k.lanes(), [&](Value e) { k.store(k.splat(0), k.offset(outputs, e)); });
     k.loop(zero, at.keys, keyBlock, [&](Value j) {
       Value count = k.min(k.index(keyBlock), k.sub(at.keys, j));
-      tiles.copyIn(values, stride, at.listedRows(k, 1, dim, j), count, dim);
+      tiles.copyIn(values, stride, at.listedRows(k, op.getVMutable(), dim, j), count, dim);
       tiles.product({k.offset(block, k.add(k.mul(i, at.keys), j)), at.keys}, false, {values, k.index(stride)},
                     {outputs, k.index(stride)}, rows, k.index(stride / k.lanes()), count, k.boolean(true));
     });
-    tiles.copyOut(at.rows(k, 2, dim, k.add(at.firstQuery, i)), outputs, stride, rows, dim);
+    tiles.copyOut(at.rows(k, op.getResult(), dim, k.add(at.firstQuery, i)), outputs, stride, rows, dim);
   });
   return {{perSequence, 1, heads}, (keyBlock + queryBlock) * stride * k.bytes()};
 }
 
-Backend::KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransposedOp op) {
+static Backend::KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransposedOp op) {
   AttentionTiles tiles(k);
   const int64_t heads = cast<PairsType>(op.getP().getType()).getHeads();
   const int64_t dim = op.getX().getType().getFeatures() / heads, stride = tiles.padded(dim);
   HeadOfSequence at(k, heads);
-  Value sums = k.scratch, inputs = k.offset(sums, keyBlock * stride), block = at.pairs(k, 0, heads), zero = k.index(0);
-  at.clearRowsThatAreNoKeys(k, 2, dim);
+  Value sums = k.scratch, inputs = k.offset(sums, keyBlock * stride), block = at.pairs(k, op.getPMutable(), heads),
+        zero = k.index(0);
+  at.clearRowsThatAreNoKeys(k, op.getResult(), dim);
   k.loop(zero, at.keys, keyBlock, [&](Value j) {
     Value count = k.min(k.index(keyBlock), k.sub(at.keys, j));
     k.loop(zero, k.mul(count, stride), k.lanes(), [&](Value e) { k.store(k.splat(0), k.offset(sums, e)); });
     k.loop(zero, at.queries, queryBlock, [&](Value i) {
       Value rows = k.min(k.index(queryBlock), k.sub(at.queries, i));
-      tiles.copyIn(inputs, stride, at.rows(k, 1, dim, k.add(at.firstQuery, i)), rows, dim);
+      tiles.copyIn(inputs, stride, at.rows(k, op.getXMutable(), dim, k.add(at.firstQuery, i)), rows, dim);
       tiles.product({k.offset(block, k.add(k.mul(i, at.keys), j)), at.keys}, true, {inputs, k.index(stride)},
                     {sums, k.index(stride)}, count, k.index(stride / k.lanes()), rows, k.boolean(true));
     });
-    tiles.copyOut(at.listedRows(k, 2, dim, j), sums, stride, count, dim);
+    tiles.copyOut(at.listedRows(k, op.getResult(), dim, j), sums, stride, count, dim);
   });
   return {{perSequence, 1, heads}, (keyBlock + queryBlock) * stride * k.bytes()};
+}
+
+void attachPairsKernels(MLIRContext &context) {
+  attachKernels<emitScores, emitMask, emitSoftmax, emitSoftmaxGrad, emitCombine, emitCombineTransposed>(context);
 }
 
 } // namespace xfc

@@ -35,10 +35,10 @@ Value CodeBuilder::rows() { return field(call, offsetof(xfc_call, rows), ptr); }
 Value CodeBuilder::keyRows() { return field(call, offsetof(xfc_call, key_rows), ptr); }
 Value CodeBuilder::keys() { return field(call, offsetof(xfc_call, keys), ptr); }
 Value CodeBuilder::shape() { return field(call, offsetof(xfc_call, shape), ptr); }
-Value CodeBuilder::buffer(int64_t i) {
+Value CodeBuilder::buffer(BufferIndex i) {
   return field(field(call, offsetof(xfc_call, buffers), ptr), i * sizeof(void *), ptr);
 }
-Value CodeBuilder::stride(int64_t i) { return field(field(call, offsetof(xfc_call, strides), ptr), i * 8, i64); }
+Value CodeBuilder::stride(BufferIndex i) { return field(field(call, offsetof(xfc_call, strides), ptr), i * 8, i64); }
 Value CodeBuilder::immediate(int64_t i) { return field(field(call, offsetof(xfc_call, immediates), ptr), i * 8, i64); }
 Value CodeBuilder::training() {
   Value flag = field(shape(), offsetof(xfc_shape, training), i32);

@@ -12,6 +12,21 @@ namespace xfc {
 
 using Values = llvm::SmallVector<mlir::Value, 16>;
 
+// The number of a call's buffer (abi.h): operands in the op's order, then results. From what the op's accessors give:
+// k.buffer(op.getXMutable()), k.buffer(op.getResult()).
+class BufferIndex {
+public:
+  BufferIndex(int64_t number) : number(number) {}
+  BufferIndex(mlir::OpOperand &operand) : number(operand.getOperandNumber()) {}
+  BufferIndex(mlir::MutableOperandRange operands) : number(operands[0].getOperandNumber()) {} // the first of them
+  BufferIndex(mlir::OpResult result) : number(result.getOwner()->getNumOperands() + result.getResultNumber()) {}
+  BufferIndex(mlir::Value result) : BufferIndex(mlir::cast<mlir::OpResult>(result)) {} // as an accessor gives it
+  operator int64_t() const { return number; }
+
+private:
+  int64_t number;
+};
+
 class CodeBuilder {
 public:
   // Of kernels on numbers of `element`. A call and what it points to is in `addressSpace`; `constantCalls` says that
@@ -29,7 +44,7 @@ public:
   // The call's fields.
   mlir::Value rows(), keyRows(), keys(), shape();
   mlir::Value field(mlir::Value record, size_t offset, mlir::Type type);
-  mlir::Value buffer(int64_t i), stride(int64_t i), immediate(int64_t i);
+  mlir::Value buffer(BufferIndex i), stride(BufferIndex i), immediate(int64_t i);
   mlir::Value rowCount() { return field(rows(), offsetof(xfc_rows, rows), i64); }
   mlir::Value training();
   // What dropout multiplies an element by that it keeps: 1/(1-rate), or 1 outside training.
@@ -94,6 +109,13 @@ protected:
 
 private:
   const bool constantCalls;
+};
+
+// Where the rows of a buffer lie.
+struct Address {
+  mlir::Value data, stride;
+  Address(CodeBuilder &k, BufferIndex buffer) : data(k.buffer(buffer)), stride(k.stride(buffer)) {}
+  mlir::Value row(CodeBuilder &k, mlir::Value i) const { return k.offset(data, k.mul(i, stride)); }
 };
 
 } // namespace xfc

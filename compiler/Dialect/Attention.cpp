@@ -1,17 +1,8 @@
-// Attention, step by step and fused, and the decoding cache: definitions, f64 semantics and gradients.
-#include "PlainBuilder.h"
+// Attention, step by step and fused, and the decoding cache: definitions and gradients.
 #include "Support.h"
-#include <cmath>
 
 using namespace mlir;
 using namespace xfc;
-
-static double dot(const double *a, const double *b, int64_t n) {
-  double sum = 0;
-  for (int64_t i = 0; i < n; ++i)
-    sum += a[i] * b[i];
-  return sum;
-}
 
 // Rows of queries and of keys that a pairs value relates.
 static LogicalResult verifyPairs(Operation *op, PairsType pairs, RowsType queries, RowsType keys) {
@@ -37,29 +28,6 @@ LogicalResult ScoresOp::verify() {
   return verifyPairs(*this, getType(), getQ().getType(), getK().getType());
 }
 
-LogicalResult ScoresOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
-  Tensor s = zeros(shape, getType());
-  const int64_t heads = getType().getHeads(), width = operands[0].features() / heads;
-  forEachPair(shape, getType().getQueries(), getType().getStructure(), [&](const Pair &pair) {
-    for (int64_t h = 0; h < heads; ++h)
-      s.data[pair.element(h, heads)] =
-          dot(operands[0].row(pair.query) + h * width, operands[1].row(pair.key) + h * width, width);
-  });
-  results.push_back(std::move(s));
-  return success();
-}
-
-void ScoresOp::lowerPlain(PlainBuilder &b) {
-  const int64_t heads = getType().getHeads(), width = getQ().getType().getFeatures() / heads;
-  Value q = b.operand(0), k = b.operand(1, PlainBuilder::Of::Keys), s = b.result(0);
-  b.forEachHead(getType(), [&](const PlainBuilder::Head &head) {
-    Value block = head.of(s);
-    b.fill(block, 0);
-    b.generic("ik,j->ij", {head.rowsOf(q, heads), head.keyRows()}, block,
-              [&](auto v) { return v[2] + v[0] * b.load(k, {v[1], head.head * width + b.loop('k')}); });
-  });
-}
-
 LogicalResult ScoresOp::differentiate(OpBuilder &builder, Gradients &gradients) {
   Value ds = gradients.of(getResult());
   if (!ds)
@@ -76,29 +44,6 @@ LogicalResult CombineOp::verify() {
     return emitOpError("v has ") << getV().getType().getFeatures() << " features, the result "
                                  << getType().getFeatures();
   return verifyPairs(*this, getP().getType(), getType(), getV().getType());
-}
-
-LogicalResult CombineOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
-  Tensor o = zeros(shape, getType());
-  PairsType pairs = getP().getType();
-  const int64_t heads = pairs.getHeads(), width = o.features() / heads;
-  forEachPair(shape, pairs.getQueries(), pairs.getStructure(), [&](const Pair &pair) {
-    for (int64_t f = 0; f < o.features(); ++f)
-      o.row(pair.query)[f] += operands[0].data[pair.element(f / width, heads)] * operands[1].row(pair.key)[f];
-  });
-  results.push_back(std::move(o));
-  return success();
-}
-
-void CombineOp::lowerPlain(PlainBuilder &b) {
-  const int64_t heads = getP().getType().getHeads(), width = getType().getFeatures() / heads;
-  Value p = b.operand(0), v = b.operand(1, PlainBuilder::Of::Keys), o = b.result(0);
-  b.forEachHead(getP().getType(), [&](const PlainBuilder::Head &head) {
-    Value sums = head.rowsOf(o, heads);
-    b.fill(sums, 0);
-    b.generic("ij,j->ik", {head.of(p), head.keyRows()}, sums,
-              [&](auto at) { return at[2] + at[0] * b.load(v, {at[1], head.head * width + b.loop('k')}); });
-  });
 }
 
 LogicalResult CombineOp::differentiate(OpBuilder &builder, Gradients &gradients) {
@@ -119,79 +64,17 @@ LogicalResult CombineTransposedOp::verify() {
   return verifyPairs(*this, getP().getType(), getX().getType(), getType());
 }
 
-LogicalResult CombineTransposedOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
-                                            SmallVectorImpl<Tensor> &results) {
-  Tensor y = zeros(shape, getType());
-  PairsType pairs = getP().getType();
-  const int64_t heads = pairs.getHeads(), width = y.features() / heads;
-  forEachPair(shape, pairs.getQueries(), pairs.getStructure(), [&](const Pair &pair) {
-    for (int64_t f = 0; f < y.features(); ++f)
-      y.row(pair.key)[f] += operands[0].data[pair.element(f / width, heads)] * operands[1].row(pair.query)[f];
-  });
-  results.push_back(std::move(y));
-  return success();
-}
-
-void CombineTransposedOp::lowerPlain(PlainBuilder &b) {
-  const int64_t heads = getP().getType().getHeads(), width = getType().getFeatures() / heads;
-  Value p = b.operand(0), x = b.operand(1), y = b.result(0, PlainBuilder::Of::Keys);
-  b.fill(y, 0);
-  b.forEachHead(getP().getType(), [&](const PlainBuilder::Head &head) {
-    Value block = head.of(p), rows = head.rowsOf(x, heads), keyRows = head.keyRows();
-    b.forEach(head.keys, [&](const Number &j) {
-      Value sums = b.slice(y, {b.load(keyRows, {j}), {head.head * width, width}});
-      b.generic("i,ik->k", {b.slice(block, {Cut::all(), j}), rows}, sums, [](auto v) { return v[2] + v[0] * v[1]; });
-    });
-  });
-}
-
 //===--------------------------------------------------------------------------------------------------------===//
 // scale, mask, softmax
 //===--------------------------------------------------------------------------------------------------------===//
 
-int64_t ScaleOp::getInPlaceOperand(unsigned) { return 0; }
-
 OpFoldResult ScaleOp::fold(FoldAdaptor) { return getFactor().isExactlyValue(1) ? getX() : OpFoldResult(); }
-
-LogicalResult ScaleOp::evaluate(const xfc_shape &, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
-  Tensor y = operands[0];
-  for (double &value : y.data)
-    value *= getFactor().convertToDouble();
-  results.push_back(std::move(y));
-  return success();
-}
-
-void ScaleOp::lowerPlain(PlainBuilder &b) {
-  b.elementwise(b.operand(0), b.result(0), [&](auto v) { return getFactor().convertToDouble() * v[0]; });
-}
 
 LogicalResult ScaleOp::differentiate(OpBuilder &builder, Gradients &gradients) {
   Value dy = gradients.of(getResult());
   if (dy && gradients.wanted(getX()))
     gradients.add(getX(), ScaleOp::create(builder, getLoc(), dy.getType(), dy, getFactor()));
   return success();
-}
-
-int64_t MaskOp::getInPlaceOperand(unsigned) { return 0; }
-
-LogicalResult MaskOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
-  Tensor y = operands[0];
-  auto pairs = cast<PairsType>(getType());
-  forEachPair(shape, pairs.getQueries(), pairs.getStructure(), [&](const Pair &pair) {
-    for (int64_t h = 0; h < pairs.getHeads(); ++h)
-      if (!pair.visible)
-        y.data[pair.element(h, pairs.getHeads())] = getZero() ? 0 : -INFINITY;
-  });
-  results.push_back(std::move(y));
-  return success();
-}
-
-void MaskOp::lowerPlain(PlainBuilder &b) {
-  Value x = b.operand(0), y = b.result(0);
-  b.forEachHead(cast<PairsType>(getType()), [&](const PlainBuilder::Head &head) {
-    b.generic("ij,i->ij", {head.of(x), head.limits()}, head.of(y),
-              [&](auto v) { return select(b.loop('j') < v[1], v[0], getZero() ? 0 : -INFINITY); });
-  });
 }
 
 LogicalResult MaskOp::differentiate(OpBuilder &builder, Gradients &gradients) {
@@ -201,78 +84,11 @@ LogicalResult MaskOp::differentiate(OpBuilder &builder, Gradients &gradients) {
   return success();
 }
 
-// The numbers of one query and head are consecutive: calls `visit` with the first and how many there are.
-static void forEachScoreRow(const xfc_shape &shape, PairsType pairs, Tensor &tensor,
-                            llvm::function_ref<void(int64_t, int64_t)> visit) {
-  forEachPair(shape, pairs.getQueries(), pairs.getStructure(), [&](const Pair &pair) {
-    if (pair.index == 0)
-      for (int64_t h = 0; h < pairs.getHeads(); ++h)
-        visit(pair.element(h, pairs.getHeads()), pair.count);
-  });
-}
-
-int64_t SoftmaxOp::getInPlaceOperand(unsigned) { return 0; }
-
-LogicalResult SoftmaxOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
-  Tensor p = operands[0];
-  forEachScoreRow(shape, cast<PairsType>(getType()), p, [&](int64_t first, int64_t count) {
-    double *row = p.data.data() + first, largest = *std::max_element(row, row + count), sum = 0;
-    for (int64_t j = 0; j < count; ++j)
-      sum += row[j] = largest == -INFINITY ? 0 : std::exp(row[j] - largest);
-    for (int64_t j = 0; j < count; ++j)
-      row[j] = sum > 0 ? row[j] / sum : 0;
-  });
-  results.push_back(std::move(p));
-  return success();
-}
-
-void SoftmaxOp::lowerPlain(PlainBuilder &b) {
-  Value scores = b.operand(0), probabilities = b.result(0);
-  b.forEachHead(cast<PairsType>(getType()), [&](const PlainBuilder::Head &head) {
-    Value from = head.of(scores), to = head.of(probabilities);
-    b.forEach(head.rows, [&](const Number &i) {
-      Value x = b.slice(from, {i}), p = b.slice(to, {i});
-      Number largest = b.reduce("j->", x, -INFINITY, [](auto v) { return max(v[0], v[1]); });
-      b.elementwise(x, p, [&](auto v) { return exp(v[0] - largest); });
-      // Of a row of nothing but minus infinity the sum is NaN, which is not above 0.
-      Number sum = b.reduce("j->", p, 0, [](auto v) { return v[1] + v[0]; });
-      b.elementwise(p, p, [&](auto v) { return select(sum > 0, v[0] / sum, 0); });
-    });
-  });
-}
-
 LogicalResult SoftmaxOp::differentiate(OpBuilder &builder, Gradients &gradients) {
   Value dp = gradients.of(getResult());
   if (dp && gradients.wanted(getX()))
     gradients.add(getX(), SoftmaxGradOp::create(builder, getLoc(), dp.getType(), dp, getResult()));
   return success();
-}
-
-int64_t SoftmaxGradOp::getInPlaceOperand(unsigned) { return 0; }
-
-LogicalResult SoftmaxGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
-                                      SmallVectorImpl<Tensor> &results) {
-  Tensor ds = operands[0];
-  forEachScoreRow(shape, cast<PairsType>(getType()), ds, [&](int64_t first, int64_t count) {
-    double *row = ds.data.data() + first;
-    const double *p = operands[1].data.data() + first, sum = dot(p, row, count);
-    for (int64_t j = 0; j < count; ++j)
-      row[j] = p[j] * (row[j] - sum);
-  });
-  results.push_back(std::move(ds));
-  return success();
-}
-
-void SoftmaxGradOp::lowerPlain(PlainBuilder &b) {
-  Value upstream = b.operand(0), probabilities = b.operand(1), downstream = b.result(0);
-  b.forEachHead(cast<PairsType>(getType()), [&](const PlainBuilder::Head &head) {
-    Value dps = head.of(upstream), ps = head.of(probabilities), dss = head.of(downstream);
-    b.forEach(head.rows, [&](const Number &i) {
-      Value dp = b.slice(dps, {i}), p = b.slice(ps, {i});
-      Number sum = b.reduce("j,j->", {dp, p}, 0, [](auto v) { return v[2] + v[0] * v[1]; });
-      b.elementwise({dp, p}, b.slice(dss, {i}), [&](auto v) { return v[1] * (v[0] - sum); });
-    });
-  });
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -335,73 +151,6 @@ LogicalResult AttentionGradOp::verify() {
   return verifyAttention(*this, getOutput().getType(), getLse().getType());
 }
 
-namespace {
-// Recomputes what attention computes, pair by pair: for the operator and its gradient.
-struct AttentionReference {
-  const xfc_shape &shape;
-  RowSet queries, keys;
-  int64_t structure, heads, id;
-  double scale, rate;
-
-  double score(const Pair &pair, int64_t h, const Tensor &q, const Tensor &k) const {
-    int64_t width = q.features() / heads;
-    return scale * dot(q.row(pair.query) + h * width, k.row(pair.key) + h * width, width);
-  }
-  double factor(const Pair &pair, int64_t h) const {
-    const xfc_rows &rows = shape.sets[static_cast<int>(queries)];
-    return dropoutFactor(shape, rate, id, rows.sentences[pair.sequence], rows.positions[pair.query],
-                         shape.sets[static_cast<int>(keys)].positions[pair.key], 1 + h);
-  }
-  // Visits the visible pairs only.
-  void forEach(llvm::function_ref<void(const Pair &, int64_t h)> visit) const {
-    forEachPair(shape, queries, structure, [&](const Pair &pair) {
-      for (int64_t h = 0; h < heads && pair.visible; ++h)
-        visit(pair, h);
-    });
-  }
-};
-} // namespace
-
-LogicalResult AttentionOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
-                                    SmallVectorImpl<Tensor> &results) {
-  const Tensor q = rounded(operands[0], getCompute()), k = rounded(operands[1], getCompute()),
-               v = rounded(operands[2], getCompute());
-  AttentionReference reference{shape,
-                               getQ().getType().getSet(),
-                               getK().getType().getSet(),
-                               getStructure(),
-                               static_cast<int64_t>(getHeads()),
-                               static_cast<int64_t>(getId()),
-                               getScale().convertToDouble(),
-                               getRate().convertToDouble()};
-  Tensor o = zeros(shape, getResult().getType()), lse = zeros(shape, getLse().getType()), weights;
-  if (getWeights())
-    weights = zeros(shape, getWeights().getType());
-  Tensor largest = lse, sum = lse;
-  largest.data.assign(largest.data.size(), -INFINITY);
-  reference.forEach([&](const Pair &pair, int64_t h) {
-    double &m = largest.row(pair.query)[h];
-    m = std::max(m, reference.score(pair, h, q, k));
-  });
-  reference.forEach([&](const Pair &pair, int64_t h) {
-    sum.row(pair.query)[h] += std::exp(reference.score(pair, h, q, k) - largest.row(pair.query)[h]);
-  });
-  for (size_t i = 0; i < lse.data.size(); ++i)
-    lse.data[i] = sum.data[i] > 0 ? largest.data[i] + std::log(sum.data[i]) : 0;
-  const int64_t width = v.features() / reference.heads;
-  reference.forEach([&](const Pair &pair, int64_t h) {
-    double p = std::exp(reference.score(pair, h, q, k) - lse.row(pair.query)[h]);
-    if (getWeights())
-      weights.data[pair.element(h, reference.heads)] = p;
-    for (int64_t f = h * width; f < (h + 1) * width; ++f)
-      o.row(pair.query)[f] += p * reference.factor(pair, h) * v.row(pair.key)[f];
-  });
-  results.append({std::move(o), std::move(lse)});
-  if (getWeights())
-    results.push_back(std::move(weights));
-  return success();
-}
-
 LogicalResult AttentionOp::differentiate(OpBuilder &builder, Gradients &gradients) {
   Value dout = gradients.of(getResult());
   if (getWeights() && gradients.of(getWeights()))
@@ -414,40 +163,6 @@ LogicalResult AttentionOp::differentiate(OpBuilder &builder, Gradients &gradient
   gradients.add(getQ(), gradients.wanted(getQ()) ? grad.getDq() : Value());
   gradients.add(getK(), gradients.wanted(getK()) ? grad.getDk() : Value());
   gradients.add(getV(), gradients.wanted(getV()) ? grad.getDv() : Value());
-  return success();
-}
-
-// With p the probabilities before and z those after dropout: dv = z^T do, dz = do v^T, dp = factor dz,
-// ds = p (dp - sum over keys of p dp), dq = scale ds k, dk = scale ds^T q. The sum equals do . o of the head.
-LogicalResult AttentionGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
-                                        SmallVectorImpl<Tensor> &results) {
-  const Tensor dout = rounded(operands[0], getCompute()), q = rounded(operands[1], getCompute()),
-               k = rounded(operands[2], getCompute()), v = rounded(operands[3], getCompute());
-  const Tensor &o = operands[4], &lse = operands[5];
-  AttentionReference reference{shape,
-                               getQ().getType().getSet(),
-                               getK().getType().getSet(),
-                               getStructure(),
-                               static_cast<int64_t>(getHeads()),
-                               static_cast<int64_t>(getId()),
-                               getScale().convertToDouble(),
-                               getRate().convertToDouble()};
-  Tensor dq = zeros(shape, getDq().getType()), dk = zeros(shape, getDk().getType()),
-         dv = zeros(shape, getDv().getType());
-  const int64_t keyWidth = q.features() / reference.heads, valueWidth = v.features() / reference.heads;
-  reference.forEach([&](const Pair &pair, int64_t h) {
-    double p = std::exp(reference.score(pair, h, q, k) - lse.row(pair.query)[h]), factor = reference.factor(pair, h);
-    const double *dorow = dout.row(pair.query) + h * valueWidth;
-    for (int64_t f = 0; f < valueWidth; ++f)
-      dv.row(pair.key)[h * valueWidth + f] += p * factor * dorow[f];
-    double dp = factor * dot(dorow, v.row(pair.key) + h * valueWidth, valueWidth);
-    double ds = reference.scale * p * (dp - dot(dorow, o.row(pair.query) + h * valueWidth, valueWidth));
-    for (int64_t f = h * keyWidth; f < (h + 1) * keyWidth; ++f) {
-      dq.row(pair.query)[f] += ds * k.row(pair.key)[f];
-      dk.row(pair.key)[f] += ds * q.row(pair.query)[f];
-    }
-  });
-  results.append({std::move(dq), std::move(dk), std::move(dv)});
   return success();
 }
 
@@ -465,22 +180,4 @@ LogicalResult CacheWriteOp::verify() {
   if (getRows().getType().getSet() != RowSet::target)
     return emitOpError("rows must be rows of the target, found ") << getRows().getType();
   return verifyOneElementType(*this);
-}
-
-int64_t CacheWriteOp::getInPlaceOperand(unsigned) { return 0; }
-
-LogicalResult CacheWriteOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
-                                     SmallVectorImpl<Tensor> &results) {
-  Tensor cache = operands[0];
-  for (int64_t h = 0; h < operands[1].shape[0]; ++h)
-    std::copy_n(operands[1].row(h), cache.features(), cache.row(shape.slots[h]));
-  results.push_back(std::move(cache));
-  return success();
-}
-
-void CacheWriteOp::lowerPlain(PlainBuilder &b) {
-  Value rows = b.operand(1), cache = b.result(0, PlainBuilder::Of::Cache), slots = b.slots();
-  b.forEach(b.rowCount(), [&](const Number &h) {
-    b.elementwise(b.slice(rows, {h}), b.slice(cache, {b.load(slots, {h})}), [](auto v) { return v[0]; });
-  });
 }

@@ -1,7 +1,5 @@
-// Embeddings and positions: definitions, f64 semantics and gradients.
-#include "PlainBuilder.h"
+// Embeddings and positions: definitions and gradients.
 #include "Support.h"
-#include <cmath>
 
 using namespace mlir;
 using namespace xfc;
@@ -20,23 +18,6 @@ LogicalResult EmbeddingOp::verify() {
   if (result.getSet() != getIds().getType().getSet())
     return emitOpError("ids and result are rows of different sets");
   return verifyOneElementType(*this);
-}
-
-LogicalResult EmbeddingOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
-                                    SmallVectorImpl<Tensor> &results) {
-  Tensor y = zeros(shape, getType());
-  double scale = getScale().convertToDouble();
-  for (int64_t i = 0; i < y.shape[0]; ++i)
-    for (int64_t f = 0; f < y.features(); ++f)
-      y.row(i)[f] = scale * operands[1].row(static_cast<int64_t>(operands[0].data[i]))[f];
-  results.push_back(std::move(y));
-  return success();
-}
-
-void EmbeddingOp::lowerPlain(PlainBuilder &b) {
-  Value table = b.operand(1);
-  b.generic("i->ij", b.operand(0), b.result(0),
-            [&](auto v) { return getScale().convertToDouble() * b.load(table, {v[0], b.loop('j')}); });
 }
 
 LogicalResult EmbeddingOp::differentiate(OpBuilder &builder, Gradients &gradients) {
@@ -60,30 +41,6 @@ LogicalResult EmbeddingGradOp::verify() {
   return verifyTableGrad(*this, getType(), getDy().getType());
 }
 
-LogicalResult EmbeddingGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
-                                        SmallVectorImpl<Tensor> &results) {
-  Tensor dtable = zeros(shape, getType());
-  double scale = getScale().convertToDouble();
-  for (int64_t i = 0; i < operands[0].shape[0]; ++i)
-    for (int64_t f = 0; f < dtable.features(); ++f)
-      dtable.row(static_cast<int64_t>(operands[1].data[i]))[f] += scale * operands[0].row(i)[f];
-  results.push_back(std::move(dtable));
-  return success();
-}
-
-// Adds rows, in order, to the entries of a table that `entries` names.
-static void lowerTableGrad(PlainBuilder &b, Value dy, Value entries, Value dtable, double scale) {
-  b.fill(dtable, 0);
-  b.forEach(b.rowCount(), [&](const Number &i) {
-    b.elementwise(b.slice(dy, {i}), b.slice(dtable, {b.load(entries, {i})}),
-                  [&](auto v) { return v[1] + scale * v[0]; });
-  });
-}
-
-void EmbeddingGradOp::lowerPlain(PlainBuilder &b) {
-  lowerTableGrad(b, b.operand(0), b.operand(1), b.result(0), getScale().convertToDouble());
-}
-
 //===--------------------------------------------------------------------------------------------------------===//
 // positions
 //===--------------------------------------------------------------------------------------------------------===//
@@ -96,22 +53,6 @@ LogicalResult SinusoidOp::verify() {
   return success();
 }
 
-LogicalResult SinusoidOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor>, SmallVectorImpl<Tensor> &results) {
-  Tensor table = zeros(shape, getType());
-  const int64_t d = table.features();
-  double base = getBase().convertToDouble(), m = getExponentMultiplier().convertToDouble(),
-         c = getCosineOffset().convertToDouble();
-  for (int64_t p = 0; p < table.shape[0]; ++p)
-    for (int64_t i = 0; i < d; i += 2) {
-      int64_t sine = getHalves() ? i / 2 : i, cosine = getHalves() ? (d + 1) / 2 + i / 2 : i + 1;
-      table.row(p)[sine] = std::sin(p / std::pow(base, m * i / d));
-      if (i + 1 < d)
-        table.row(p)[cosine] = std::cos(p / std::pow(base, m * (i + c) / d));
-    }
-  results.push_back(std::move(table));
-  return success();
-}
-
 LogicalResult AddPositionsOp::verify() {
   RankedTensorType table = getTable().getType();
   if (table.getRank() != 2 || table.getDimSize(1) != getX().getType().getFeatures())
@@ -119,25 +60,6 @@ LogicalResult AddPositionsOp::verify() {
   if (getX().getType() != getResult().getType())
     return emitOpError("x and result must have one type");
   return verifyOneElementType(*this);
-}
-
-int64_t AddPositionsOp::getInPlaceOperand(unsigned) { return 0; }
-
-LogicalResult AddPositionsOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
-                                       SmallVectorImpl<Tensor> &results) {
-  Tensor y = operands[0];
-  const xfc_rows &rows = rowsOf(shape, getX().getType());
-  for (int64_t i = 0; i < rows.rows; ++i)
-    for (int64_t f = 0; f < y.features(); ++f)
-      y.row(i)[f] += operands[1].row(rows.positions[i])[f];
-  results.push_back(std::move(y));
-  return success();
-}
-
-void AddPositionsOp::lowerPlain(PlainBuilder &b) {
-  Value table = b.operand(1);
-  b.generic("ij,i->ij", {b.operand(0), b.positions()}, b.result(0),
-            [&](auto v) { return v[0] + b.load(table, {v[1], b.loop('j')}); });
 }
 
 LogicalResult AddPositionsOp::differentiate(OpBuilder &builder, Gradients &gradients) {
@@ -152,16 +74,3 @@ LogicalResult AddPositionsOp::differentiate(OpBuilder &builder, Gradients &gradi
 }
 
 LogicalResult PositionsGradOp::verify() { return verifyTableGrad(*this, getType(), getDy().getType()); }
-
-LogicalResult PositionsGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
-                                        SmallVectorImpl<Tensor> &results) {
-  Tensor dtable = zeros(shape, getType());
-  const xfc_rows &rows = rowsOf(shape, getDy().getType());
-  for (int64_t i = 0; i < rows.rows; ++i)
-    for (int64_t f = 0; f < dtable.features(); ++f)
-      dtable.row(rows.positions[i])[f] += operands[0].row(i)[f];
-  results.push_back(std::move(dtable));
-  return success();
-}
-
-void PositionsGradOp::lowerPlain(PlainBuilder &b) { lowerTableGrad(b, b.operand(0), b.positions(), b.result(0), 1); }

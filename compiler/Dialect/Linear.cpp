@@ -1,5 +1,4 @@
-// Matrix products over rows and views of features and parameters: definitions, f64 semantics and gradients.
-#include "PlainBuilder.h"
+// Matrix products over rows and views of features and parameters: definitions and gradients.
 #include "Support.h"
 
 using namespace mlir;
@@ -37,7 +36,7 @@ static LogicalResult verifyProduct(Operation *op, RowsType in, RankedTensorType 
       return op->emitOpError("epilogue's arguments must be ") << out << ", found " << type;
   int dropouts = 0;
   for (Operation &nested : block) {
-    if (!isa<AddOp, MultiplyOp, ActivationOp, ActivationGradOp, DropoutOp, YieldOp>(nested))
+    if (!nested.hasTrait<InEpilogue>() && !isa<YieldOp>(nested))
       return op->emitOpError("epilogue cannot hold ") << nested.getName();
     dropouts += isa<DropoutOp>(nested);
   }
@@ -49,17 +48,6 @@ static LogicalResult verifyProduct(Operation *op, RowsType in, RankedTensorType 
   return success();
 }
 
-static LogicalResult finish(const xfc_shape &shape, Tensor product, ArrayRef<Tensor> extras, Region &epilogue,
-                            SmallVectorImpl<Tensor> &results) {
-  if (epilogue.empty()) {
-    results.push_back(std::move(product));
-    return success();
-  }
-  SmallVector<Tensor> arguments = {std::move(product)};
-  arguments.append(extras.begin(), extras.end());
-  return evaluateRegion(shape, epilogue, arguments, results);
-}
-
 //===--------------------------------------------------------------------------------------------------------===//
 // linear
 //===--------------------------------------------------------------------------------------------------------===//
@@ -69,34 +57,6 @@ LogicalResult LinearOp::verify() {
     return emitOpError("bias must have ")
            << getWeight().getType().getDimSize(0) << " elements, found " << getBias().getType();
   return verifyProduct(*this, getX().getType(), getWeight().getType(), 1, getExtras(), getEpilogue());
-}
-
-static Tensor linear(const Tensor &x, const Tensor &weight, const Tensor *bias) {
-  Tensor y{{x.shape[0], weight.shape[0]}, {}};
-  y.data.assign(x.shape[0] * weight.shape[0], 0.0);
-  for (int64_t i = 0; i < x.shape[0]; ++i)
-    for (int64_t o = 0; o < weight.shape[0]; ++o) {
-      double sum = bias ? bias->data[o] : 0;
-      for (int64_t k = 0; k < weight.shape[1]; ++k)
-        sum += x.row(i)[k] * weight.row(o)[k];
-      y.row(i)[o] = sum;
-    }
-  return y;
-}
-
-LogicalResult LinearOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
-  Tensor y = linear(rounded(operands[0], getCompute()), rounded(operands[1], getCompute()),
-                    getBias() ? &operands[2] : nullptr);
-  return finish(shape, std::move(y), operands.drop_front(getBias() ? 3 : 2), getEpilogue(), results);
-}
-
-void LinearOp::lowerPlain(PlainBuilder &b) {
-  Value y = b.result(0);
-  if (getBias())
-    b.generic("j->ij", b.operand(2), y, [](auto v) { return v[0]; });
-  else
-    b.fill(y, 0);
-  b.generic("ik,jk->ij", {b.operand(0), b.operand(1)}, y, [](auto v) { return v[2] + v[0] * v[1]; });
 }
 
 // dx, dW and db of y = x W^T + b from dy.
@@ -129,23 +89,6 @@ LogicalResult LinearInputGradOp::verify() {
   return verifyProduct(*this, getDy().getType(), getWeight().getType(), 0, getExtras(), getEpilogue());
 }
 
-LogicalResult LinearInputGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
-                                          SmallVectorImpl<Tensor> &results) {
-  const Tensor dy = rounded(operands[0], getCompute()), weight = rounded(operands[1], getCompute());
-  Tensor dx{{dy.shape[0], weight.shape[1]}, {}};
-  dx.data.assign(dy.shape[0] * weight.shape[1], 0.0);
-  for (int64_t i = 0; i < dy.shape[0]; ++i)
-    for (int64_t o = 0; o < weight.shape[0]; ++o)
-      for (int64_t k = 0; k < weight.shape[1]; ++k)
-        dx.row(i)[k] += dy.row(i)[o] * weight.row(o)[k];
-  return finish(shape, std::move(dx), operands.drop_front(2), getEpilogue(), results);
-}
-
-void LinearInputGradOp::lowerPlain(PlainBuilder &b) {
-  b.fill(b.result(0), 0);
-  b.generic("ij,jk->ik", {b.operand(0), b.operand(1)}, b.result(0), [](auto v) { return v[2] + v[0] * v[1]; });
-}
-
 //===--------------------------------------------------------------------------------------------------------===//
 // Gradients of parameters
 //===--------------------------------------------------------------------------------------------------------===//
@@ -161,34 +104,6 @@ LogicalResult LinearWeightGradOp::verify() {
     return emitOpError("the bias's gradient must have ")
            << dy.getFeatures() << " elements, found " << getDbias().getType();
   return verifyOneElementType(*this);
-}
-
-LogicalResult LinearWeightGradOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
-                                           SmallVectorImpl<Tensor> &results) {
-  const Tensor &unrounded = operands[0], dy = rounded(unrounded, getCompute()), x = rounded(operands[1], getCompute());
-  Tensor dw = zeros(shape, getDweight().getType());
-  for (int64_t i = 0; i < dy.shape[0]; ++i)
-    for (int64_t o = 0; o < dw.shape[0]; ++o)
-      for (int64_t k = 0; k < dw.shape[1]; ++k)
-        dw.row(o)[k] += dy.row(i)[o] * x.row(i)[k];
-  results.push_back(std::move(dw));
-  if (!getDbias())
-    return success();
-  Tensor db = zeros(shape, getDbias().getType());
-  for (int64_t i = 0; i < dy.shape[0]; ++i)
-    for (size_t f = 0; f < db.data.size(); ++f)
-      db.data[f] += unrounded.row(i)[f];
-  results.push_back(std::move(db));
-  return success();
-}
-
-void LinearWeightGradOp::lowerPlain(PlainBuilder &b) {
-  b.fill(b.result(0), 0);
-  b.generic("ij,ik->jk", {b.operand(0), b.operand(1)}, b.result(0), [](auto v) { return v[2] + v[0] * v[1]; });
-  if (!getDbias())
-    return;
-  b.fill(b.result(1), 0);
-  b.generic("ij->j", b.operand(0), b.result(1), [](auto v) { return v[1] + v[0]; });
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -223,18 +138,6 @@ LogicalResult SplitOp::fold(FoldAdaptor, SmallVectorImpl<OpFoldResult> &folded) 
   return success();
 }
 
-LogicalResult SplitOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
-  int64_t offset = 0;
-  for (Type type : getResultTypes()) {
-    Tensor part = zeros(shape, type);
-    for (int64_t i = 0; i < part.shape[0]; ++i)
-      std::copy_n(operands[0].row(i) + offset, part.features(), part.row(i));
-    offset += part.features();
-    results.push_back(std::move(part));
-  }
-  return success();
-}
-
 LogicalResult SplitOp::differentiate(OpBuilder &builder, Gradients &gradients) {
   if (!gradients.wanted(getX()) || llvm::none_of(getResults(), [&](Value part) { return gradients.of(part); }))
     return success();
@@ -256,18 +159,6 @@ OpFoldResult JoinOp::fold(FoldAdaptor) {
   return split && ValueRange(split.getResults()) == ValueRange(getParts()) && split.getX().getType() == getType()
              ? split.getX()
              : OpFoldResult();
-}
-
-LogicalResult JoinOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
-  Tensor whole = zeros(shape, getType());
-  int64_t offset = 0;
-  for (const Tensor &part : operands) {
-    for (int64_t i = 0; i < whole.shape[0]; ++i)
-      std::copy_n(part.row(i), part.features(), whole.row(i) + offset);
-    offset += part.features();
-  }
-  results.push_back(std::move(whole));
-  return success();
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -292,15 +183,6 @@ LogicalResult ConcatOp::verify() {
 }
 
 OpFoldResult ConcatOp::fold(FoldAdaptor) { return getParts().size() == 1 ? getParts()[0] : OpFoldResult(); }
-
-LogicalResult ConcatOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
-  Tensor whole = zeros(shape, getType());
-  auto end = whole.data.begin();
-  for (const Tensor &part : operands)
-    end = std::copy(part.data.begin(), part.data.end(), end);
-  results.push_back(std::move(whole));
-  return success();
-}
 
 LogicalResult ConcatOp::differentiate(OpBuilder &builder, Gradients &gradients) {
   Value dy = gradients.of(getResult());
@@ -341,13 +223,6 @@ OpFoldResult SliceOp::fold(FoldAdaptor) {
   return {};
 }
 
-LogicalResult SliceOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results) {
-  Tensor part = zeros(shape, getType());
-  std::copy_n(operands[0].row(getOffset()), part.data.size(), part.data.begin());
-  results.push_back(std::move(part));
-  return success();
-}
-
 //===--------------------------------------------------------------------------------------------------------===//
 // linear_cross_entropy
 //===--------------------------------------------------------------------------------------------------------===//
@@ -368,17 +243,6 @@ LogicalResult LinearCrossEntropyOp::verify() {
   return verifyLinearLoss(*this, getLogits().getType(), {getLoss().getType(), getNll().getType(), getLse().getType()});
 }
 
-LogicalResult LinearCrossEntropyOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
-                                             SmallVectorImpl<Tensor> &results) {
-  int64_t rest = getBias() ? 3 : 2;
-  Tensor logits = linear(rounded(operands[0], getCompute()), rounded(operands[1], getCompute()),
-                         getBias() ? &operands[2] : nullptr);
-  SmallVector<Tensor> losses;
-  crossEntropy(logits, operands[rest], operands[rest + 1].data[0], losses);
-  results.append({losses[0], losses[1], std::move(logits), losses[2]});
-  return success();
-}
-
 LogicalResult LinearCrossEntropyOp::differentiate(OpBuilder &builder, Gradients &gradients) {
   Value dloss = gradients.of(getLoss());
   if (!dloss)
@@ -392,20 +256,6 @@ LogicalResult LinearCrossEntropyOp::differentiate(OpBuilder &builder, Gradients 
 LogicalResult LinearCrossEntropyWithGradOp::verify() {
   return verifyLinearLoss(*this, getDlogits().getType(),
                           {getLoss().getType(), getNll().getType(), getDloss().getType()});
-}
-
-LogicalResult LinearCrossEntropyWithGradOp::evaluate(const xfc_shape &, ArrayRef<Tensor> operands,
-                                                     SmallVectorImpl<Tensor> &results) {
-  int64_t rest = getBias() ? 3 : 2;
-  const Tensor &labels = operands[rest], &dloss = operands[rest + 2];
-  double smoothing = operands[rest + 1].data[0];
-  Tensor logits = linear(rounded(operands[0], getCompute()), rounded(operands[1], getCompute()),
-                         getBias() ? &operands[2] : nullptr);
-  SmallVector<Tensor> losses;
-  crossEntropy(logits, labels, smoothing, losses);
-  Tensor dlogits = crossEntropyGrad(std::move(logits), dloss, labels, losses[2], smoothing);
-  results.append({losses[0], losses[1], std::move(dlogits)});
-  return success();
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -432,26 +282,4 @@ LogicalResult LinearCandidatesOp::verify() {
     return emitOpError("lse must have one feature a slab, ") << getSlabs() << ", found " << getLse().getType();
   return verifyCandidates(*this, getX().getType(), getWanted().getType(), getTokens().getType(), getLargest().getType(),
                           getWantedLogit().getType(), getExcluded(), vocabulary);
-}
-
-LogicalResult LinearCandidatesOp::evaluate(const xfc_shape &shape, ArrayRef<Tensor> operands,
-                                           SmallVectorImpl<Tensor> &results) {
-  Tensor logits = linear(rounded(operands[0], getCompute()), rounded(operands[1], getCompute()),
-                         getBias() ? &operands[2] : nullptr);
-  const Tensor &wanted = operands.back();
-  Tensor tokens = zeros(shape, getTokens().getType()), largest = zeros(shape, getLargest().getType()),
-         lse = zeros(shape, getLse().getType()), wantedLogit = zeros(shape, getWantedLogit().getType());
-  for (int64_t i = 0; i < logits.shape[0]; ++i) {
-    ArrayRef<double> row(logits.row(i), logits.features());
-    for (int64_t slab = 0; slab < getSlabs(); ++slab) {
-      const int64_t first = slab * getSlab();
-      ArrayRef<double> part = row.slice(first, std::min<int64_t>(getSlab(), row.size() - first));
-      largestTokens(part, first, getExcluded(), getCount(), tokens.row(i) + slab * getCount(),
-                    largest.row(i) + slab * getCount());
-      lse.row(i)[slab] = logSumExp(part.data(), part.size());
-    }
-    wantedLogit.data[i] = row[static_cast<int64_t>(wanted.data[i])];
-  }
-  results.append({std::move(tokens), std::move(largest), std::move(lse), std::move(wantedLogit)});
-  return success();
 }

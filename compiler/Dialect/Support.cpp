@@ -1,29 +1,10 @@
-// Shared pieces of the reference semantics.
+// Shared pieces of verification, and the defaults of interfaces.
 #include "Support.h"
 #include "llvm/ADT/TypeSwitch.h"
-#include <cmath>
 
 using namespace mlir;
 
 namespace xfc {
-
-Tensor zeros(const xfc_shape &shape, Type type) {
-  Tensor tensor;
-  if (auto rows = dyn_cast<RowsType>(type)) {
-    tensor.shape.push_back(rowsOf(shape, rows).rows);
-    tensor.shape.insert(tensor.shape.end(), rows.getShape().begin(), rows.getShape().end());
-  } else if (auto pairs = dyn_cast<PairsType>(type)) {
-    tensor.shape = {shape.keys[pairs.getStructure()].pairs * pairs.getHeads()};
-  } else {
-    ArrayRef<int64_t> extents = cast<RankedTensorType>(type).getShape();
-    tensor.shape.assign(extents.begin(), extents.end());
-  }
-  int64_t elements = 1;
-  for (int64_t extent : tensor.shape)
-    elements *= extent;
-  tensor.data.assign(elements, 0.0);
-  return tensor;
-}
 
 LogicalResult verifyOneElementType(Operation *op) {
   Type element;
@@ -55,83 +36,24 @@ LogicalResult verifyComputeType(Operation *op) {
   return success();
 }
 
-// To 8 significant bits; beyond the largest bf16, infinity.
-static double roundToBF16(double x) {
-  if (!std::isfinite(x))
-    return x;
-  int exponent;
-  const double mantissa = std::frexp(x, &exponent),
-               rounded = std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8);
-  return std::abs(rounded) < 0x1p128 ? rounded : std::copysign(INFINITY, x);
+LaunchDomain launchDomainOf(Operation *op) {
+  SmallVector<Type> types(op->getOperandTypes());
+  types.append(op->result_type_begin(), op->result_type_end());
+  for (Type type : types)
+    if (auto pairs = dyn_cast<PairsType>(type))
+      return {pairs.getQueries(), pairs.getKeys(), pairs.getStructure()};
+  for (Type type : types)
+    if (auto rows = dyn_cast<RowsType>(type))
+      return {rows.getSet(), rows.getSet(), std::nullopt};
+  return {RowSet::source, RowSet::source, std::nullopt};
 }
 
-Tensor rounded(Tensor operand, std::optional<ComputeType> type) {
-  if (type == ComputeType::bf16)
-    for (double &x : operand.data)
-      x = roundToBF16(x);
-  if (type == ComputeType::int8)
-    for (int64_t i = 0; i < operand.shape[0]; ++i) {
-      double largest = 0x1p-100;
-      for (int64_t f = 0; f < operand.features(); ++f)
-        largest = std::max(largest, std::abs(operand.row(i)[f]));
-      // The factor is f32, so that kernels round to the same integers.
-      const double factor = static_cast<float>(127 / largest);
-      for (int64_t f = 0; f < operand.features(); ++f)
-        operand.row(i)[f] = std::nearbyint(operand.row(i)[f] * factor) * (largest / 127);
-    }
-  return operand;
-}
-
-double dropoutFactor(const xfc_shape &shape, double rate, int64_t id, uint32_t sentence, int64_t position,
-                     int64_t feature, uint32_t headPlus1) {
-  if (!shape.training || rate <= 0)
-    return 1;
-  uint32_t random = xfc_random(shape.dropout_key, static_cast<uint32_t>(id), sentence, static_cast<uint32_t>(position),
-                               static_cast<uint32_t>(feature), headPlus1);
-  auto threshold = static_cast<uint32_t>(rate * 4294967296.0);
-  return random >= threshold ? keptFactor(shape, rate) : 0;
-}
-
-double keptFactor(const xfc_shape &shape, double rate) { return shape.training ? 1 / (1 - rate) : 1; }
-
-int64_t Pair::element(int64_t head, int64_t heads) const {
-  return base * heads + head * rows * count + queryOffset * count + index;
-}
-
-void forEachPair(const xfc_shape &shape, RowSet queries, int64_t structure,
-                 llvm::function_ref<void(const Pair &)> visit) {
-  const xfc_rows &rows = shape.sets[static_cast<int>(queries)];
-  const xfc_keys &keys = shape.keys[structure];
-  for (int64_t b = 0; b < rows.sequences; ++b)
-    for (int64_t i = rows.offsets[b]; i < rows.offsets[b + 1]; ++i)
-      for (int64_t j = 0; j < keys.count[b]; ++j)
-        visit({b, i, keys.keys[keys.begin[b] + j], j, j < keys.limit[i], rows.offsets[b + 1] - rows.offsets[b],
-               keys.count[b], keys.pair_offsets[b], i - rows.offsets[b]});
-}
-
-LogicalResult evaluateRegion(const xfc_shape &shape, Region &region, ArrayRef<Tensor> arguments,
-                             SmallVectorImpl<Tensor> &results) {
-  llvm::DenseMap<Value, Tensor> values;
-  Block &block = region.front();
-  for (auto [argument, tensor] : llvm::zip_equal(block.getArguments(), arguments))
-    values[argument] = tensor;
-  for (Operation &op : block) {
-    SmallVector<Tensor> operands, produced;
-    for (Value operand : op.getOperands())
-      operands.push_back(values.at(operand));
-    if (op.hasTrait<OpTrait::IsTerminator>()) {
-      results.append(operands.begin(), operands.end());
-      return success();
-    }
-    auto evaluable = dyn_cast<EvaluableOpInterface>(op);
-    if (!evaluable)
-      return op.emitOpError("cannot be evaluated");
-    if (failed(evaluable.evaluate(shape, operands, produced)))
-      return failure();
-    for (auto [value, tensor] : llvm::zip_equal(op.getResults(), produced))
-      values[value] = std::move(tensor);
-  }
-  return failure();
+std::optional<int64_t> flopsOfProduct(Operation *op) {
+  auto product = dyn_cast<ProductOpInterface>(op);
+  std::optional<unsigned> weight = product ? product.getWeightOperand() : std::nullopt;
+  if (!weight)
+    return std::nullopt;
+  return 2 * cast<RankedTensorType>(op->getOperand(*weight).getType()).getNumElements();
 }
 
 } // namespace xfc

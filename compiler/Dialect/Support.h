@@ -1,29 +1,12 @@
-// What the ops' definitions share: empty results, walking pairs, dropout, verification.
+// What the verifiers of ops share.
 #pragma once
 
 #include "XFC.h"
 
 namespace xfc {
 
-inline const xfc_rows &rowsOf(const xfc_shape &shape, RowsType type) {
-  return shape.sets[static_cast<int>(type.getSet())];
-}
-
-// A zero result of a type, sized by the batch.
-Tensor zeros(const xfc_shape &shape, mlir::Type type);
-
 // Rows, pairs and tensors of an op share one floating-point type.
 llvm::LogicalResult verifyOneElementType(mlir::Operation *op);
-
-// The operand of a product as it is multiplied: rounded to the compute type, if any.
-Tensor rounded(Tensor operand, std::optional<ComputeType> type);
-
-// log(sum(exp(x))) of n numbers.
-double logSumExp(const double *x, int64_t n);
-
-// Writes the `count` largest of the values of tokens first, first + 1, .. in the order of xfc.candidates.
-void largestTokens(llvm::ArrayRef<double> values, int64_t first, llvm::ArrayRef<int64_t> excluded, int64_t count,
-                   double *tokens, double *largest);
 
 // Tokens and their numbers are lists of one length, one number a row is the wanted token's, and `excluded` are tokens
 // in order.
@@ -33,35 +16,5 @@ llvm::LogicalResult verifyCandidates(mlir::Operation *op, RowsType rows, RowsTyp
 
 // Labels belong to the rows of the logits, and `numbers` are one a row.
 llvm::LogicalResult verifyLoss(mlir::Operation *op, RowsType logits, RowsType labels, llvm::ArrayRef<RowsType> numbers);
-
-// What dropout multiplies an element by: 0, 1/(1-rate), or 1 outside training. `headPlus1` is 0 for rows.
-double dropoutFactor(const xfc_shape &shape, double rate, int64_t id, uint32_t sentence, int64_t position,
-                     int64_t feature, uint32_t headPlus1 = 0);
-
-// The same for an element that is not dropped.
-double keptFactor(const xfc_shape &shape, double rate);
-
-// One (query row, key row) pair of a structure, and where its numbers are.
-struct Pair {
-  int64_t sequence, query, key; // query and key are row numbers
-  int64_t index;                // place of the key in the sequence's list
-  bool visible;                 // index < limit[query]
-  int64_t rows, count, base;    // of the block: query rows, keys, first pair
-  // The element of a pairs tensor with `heads` heads.
-  int64_t element(int64_t head, int64_t heads) const;
-  int64_t queryOffset; // query - first query row of the sequence
-};
-// Calls `visit` for every pair of the structure, queries and keys ascending.
-void forEachPair(const xfc_shape &shape, RowSet queries, int64_t structure,
-                 llvm::function_ref<void(const Pair &)> visit);
-
-// Appends label-smoothed loss, negative log-likelihood and log-sum-exp [N] of logits [N, V].
-void crossEntropy(const Tensor &logits, const Tensor &labels, double smoothing, llvm::SmallVectorImpl<Tensor> &results);
-// cross_entropy_grad of given logits.
-Tensor crossEntropyGrad(Tensor logits, const Tensor &dloss, const Tensor &labels, const Tensor &lse, double smoothing);
-
-// Evaluates the ops of a one-block region; the results are the operands of its terminator.
-llvm::LogicalResult evaluateRegion(const xfc_shape &shape, mlir::Region &region, llvm::ArrayRef<Tensor> arguments,
-                                   llvm::SmallVectorImpl<Tensor> &results);
 
 } // namespace xfc

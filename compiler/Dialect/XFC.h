@@ -16,22 +16,6 @@
 
 namespace xfc {
 
-// A value in the reference interpreter: everything in f64, ids and labels too. Rows are [N, features...] (ids
-// [N]); pairs are [P * H] in the block layout of abi.h; tensors have their own shape.
-struct Tensor {
-  std::vector<int64_t> shape;
-  std::vector<double> data;
-  double *row(int64_t i) { return data.data() + i * features(); }
-  const double *row(int64_t i) const { return data.data() + i * features(); }
-  // Elements of one entry of the first dimension.
-  int64_t features() const {
-    int64_t n = 1;
-    for (size_t d = 1; d < shape.size(); ++d)
-      n *= shape[d];
-    return n;
-  }
-};
-
 // The gradients known so far while a function is differentiated backwards.
 class Gradients {
 public:
@@ -50,7 +34,12 @@ private:
   llvm::DenseSet<mlir::Value> active;
 };
 
-class PlainBuilder; // PlainBuilder.h
+// Traits that scheduling and fusion ask for (XFCInterfaces.td).
+template <typename Op> class View : public mlir::OpTrait::TraitBase<Op, View> {};
+template <typename Op> class Fused : public mlir::OpTrait::TraitBase<Op, Fused> {};
+template <typename Op> class NoGradient : public mlir::OpTrait::TraitBase<Op, NoGradient> {};
+template <typename Op> class InPlace : public mlir::OpTrait::TraitBase<Op, InPlace> {};
+template <typename Op> class InEpilogue : public mlir::OpTrait::TraitBase<Op, InEpilogue> {};
 
 } // namespace xfc
 
@@ -62,8 +51,19 @@ class PlainBuilder; // PlainBuilder.h
 #include "XFCAttributes.h.inc"
 
 namespace xfc {
-// Of a product: it is defined in its compute type, and its operands are f32.
+// A product is defined in its compute type, and its operands are f32.
 llvm::LogicalResult verifyComputeType(mlir::Operation *op);
+
+// The rows that a launch is divided over, and for ops that pair rows with keys, the set of the keys and the index into
+// xfc_shape.keys. Without keys, `keys` is `rows`.
+struct LaunchDomain {
+  RowSet rows, keys;
+  std::optional<int64_t> structure;
+};
+// What most ops are divided over: their pairs, else their first operand that is rows, else their first such result.
+LaunchDomain launchDomainOf(mlir::Operation *op);
+// Of a product with a weight, two operations for each of its elements and row; of another op, nothing.
+std::optional<int64_t> flopsOfProduct(mlir::Operation *op);
 } // namespace xfc
 
 #include "XFCInterfaces.h.inc"

@@ -15,23 +15,36 @@ def DifferentiableOpInterface : OpInterface<"DifferentiableOpInterface"> {
                                  (ins "::mlir::OpBuilder &":$builder, "::xfc::Gradients &":$gradients)>];
 }
 
-def EvaluableOpInterface : OpInterface<"EvaluableOpInterface"> {
-  let cppNamespace = "::xfc";
-  let description = [{
-    An op the reference interpreter can evaluate, in f64, in the plainest way: this is the op's specification.
-  }];
-  let methods = [InterfaceMethod<"Computes the results from the operands.", "::llvm::LogicalResult", "evaluate",
-                                 (ins "const ::xfc_shape &":$shape, "::llvm::ArrayRef<::xfc::Tensor>":$operands,
-                                      "::llvm::SmallVectorImpl<::xfc::Tensor> &":$results)>];
-}
-
 def KernelOpInterface : OpInterface<"KernelOpInterface"> {
   let cppNamespace = "::xfc";
   let description = [{
-    An op that becomes one launch of one kernel. Scheduling asks which operand a result may overwrite.
+    An op that becomes one launch of one kernel. Everything that scheduling asks of it is here, with the answer of most
+    ops as the default; what an op answers otherwise stands in its record.
   }];
-  let methods = [InterfaceMethod<"The operand whose buffer the result may take over when nobody reads it later, or -1.",
-                                 "int64_t", "getInPlaceOperand", (ins "unsigned":$result), "", "return -1;">];
+  let methods = [
+    InterfaceMethod<"What the kernel is called before the shape: the op's own name unless attributes make another kernel of it.",
+                    "::std::string", "getKernelName", (ins), "",
+                    "return $_op->getName().stripDialect().str();">,
+    InterfaceMethod<"What follows the shape in the kernel's name: tells apart kernels of one shape.",
+                    "::std::string", "getKernelSuffix", (ins), "", "return {};">,
+    InterfaceMethod<[{Attributes that every launch passes to the kernel, or that show in the batch's structures alone. All others
+                      are compiled in, so that ops share a kernel only if they agree in them.}],
+                    "::llvm::ArrayRef<::llvm::StringRef>", "getLaunchAttributes", (ins), "", "return {};">,
+    InterfaceMethod<[{Whether the kernel walks tensors of any shape: their size is passed at launch, and is no part of its
+                      identity or name.}], "bool", "isShapeless", (ins), "", "return false;">,
+    InterfaceMethod<[{The tensors, consecutive in memory, whose number of elements together is passed at launch; none if the
+                      kernel does not walk elements.}],
+                    "::mlir::OperandRange", "getSpan", (ins), "", "return $_op->getOperands().take_front(0);">,
+    InterfaceMethod<"The rows, and the keys if any, that the launch is divided over.", "::xfc::LaunchDomain", "getLaunchDomain", (ins),
+                    "", "return ::xfc::launchDomainOf($_op);">,
+    InterfaceMethod<[{Floating-point operations for each row of the launch's domain, or for each pair where the domain has keys.
+                      Nothing: the op is bound by memory, and one operation for each element of a result is near enough.}],
+                    "::std::optional<int64_t>", "getFlops", (ins), "", "return ::xfc::flopsOfProduct($_op);">,
+    InterfaceMethod<"The id of the random numbers that the op draws, if it draws some; a launch passes it.",
+                    "::std::optional<int64_t>", "getDropoutId", (ins), "", "return ::std::nullopt;">,
+    InterfaceMethod<"The operand whose buffer the result may take over when nobody reads it later, or -1.",
+                    "int64_t", "getInPlaceOperand", (ins "unsigned":$result), "",
+                    "return ConcreteOp::template hasTrait<::xfc::InPlace>() ? 0 : -1;">];
 }
 
 def ProductOpInterface : OpInterface<"ProductOpInterface"> {
@@ -43,17 +56,28 @@ def ProductOpInterface : OpInterface<"ProductOpInterface"> {
   let methods = [
     InterfaceMethod<"What the operands are rounded to.", "::std::optional<::xfc::ComputeType>", "getCompute">,
     InterfaceMethod<"Sets it.", "void", "setComputeAttr", (ins "::xfc::ComputeTypeAttr":$type)>,
-    InterfaceMethod<"Whether the product is defined in `type`.", "bool", "computesIn", (ins "::xfc::ComputeType":$type), "", "return true;">];
+    InterfaceMethod<"Whether the product is defined in `type`.", "bool", "computesIn", (ins "::xfc::ComputeType":$type), "", "return true;">,
+    InterfaceMethod<"The operand that is a weight matrix, which a target may read in a packed form; none if both are rows.",
+                    "::std::optional<unsigned>", "getWeightOperand", (ins), "", "return ::std::nullopt;">,
+    InterfaceMethod<"The dimension of the weight that the product sums over: 1 for x W^T, 0 for dy W.",
+                    "unsigned", "getContractedDimension", (ins), "", "return 1;">];
   let verify = [{ return ::xfc::verifyComputeType($_op); }];
 }
 
-def PlainOpInterface : OpInterface<"PlainOpInterface"> {
-  let cppNamespace = "::xfc";
-  let description = [{
-    An op that upstream dialects can compute: the slow path that kernels are compared with, end to end. Fused ops
-    have none: what they compute, the unfused program says in ops that have.
-  }];
-  let methods = [InterfaceMethod<"Builds the body of the op's plain kernel.", "void", "lowerPlain", (ins "::xfc::PlainBuilder &":$b)>];
-}
+// The op only says where values lie: scheduling gives its results a place, and nothing is launched for it.
+def View : NativeOpTrait<"View"> { let cppNamespace = "::xfc"; }
+
+// Fusion makes the op of others, which have plain kernels where it has none.
+def Fused : NativeOpTrait<"Fused"> { let cppNamespace = "::xfc"; }
+
+// Differentiation never meets the op: it makes it, or what follows the loss does.
+def NoGradient : NativeOpTrait<"NoGradient"> { let cppNamespace = "::xfc"; }
+
+// Each result may take the place of the first operand (KernelOpInterface::getInPlaceOperand).
+def InPlace : NativeOpTrait<"InPlace"> { let cppNamespace = "::xfc"; }
+
+// The op may be part of a product's epilogue: an element of its one result depends on the same element of its operands,
+// which are rows of one type, and on nothing else.
+def InEpilogue : NativeOpTrait<"InEpilogue"> { let cppNamespace = "::xfc"; }
 
 #endif

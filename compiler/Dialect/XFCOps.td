@@ -84,16 +84,18 @@ include "XFCModel.td"
 //===--------------------------------------------------------------------------------------------------------===//
 
 def Differentiable : DeclareOpInterfaceMethods<DifferentiableOpInterface>;
-def Evaluable : DeclareOpInterfaceMethods<EvaluableOpInterface>;
 def Kernel : DeclareOpInterfaceMethods<KernelOpInterface>;
-// The result of the op may take the place of its first operand.
-def InPlaceKernel : DeclareOpInterfaceMethods<KernelOpInterface, ["getInPlaceOperand"]>;
-def Plain : DeclareOpInterfaceMethods<PlainOpInterface>;
 
-// Of products that differentiation makes.
-defvar NoInt8 = [{ bool computesIn(::xfc::ComputeType type) { return type != ::xfc::ComputeType::int8; } }];
+// Declarations of products. Those that differentiation makes are not defined in int8.
+defvar NoInt8 = [{
+  bool computesIn(::xfc::ComputeType type) { return type != ::xfc::ComputeType::int8; }
+}];
+// Those that read a weight matrix.
+defvar ReadsWeight = [{
+  ::std::optional<unsigned> getWeightOperand() { return getWeightMutable().getOperandNumber(); }
+}];
 
-class XFC_Op<string mnemonic, list<Trait> traits = []> : Op<XFC_Dialect, mnemonic, !listconcat([Pure, Evaluable], traits)> {
+class XFC_Op<string mnemonic, list<Trait> traits = []> : Op<XFC_Dialect, mnemonic, !listconcat([Pure], traits)> {
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
 
@@ -119,21 +121,21 @@ defvar NormAttributes = (ins DefaultValuedAttr<XFC_Norm_Kind, "::xfc::NormKind::
 // Input: embeddings and positions
 //===--------------------------------------------------------------------------------------------------------===//
 
-def XFC_EmbeddingOp : XFC_Op<"embedding", [Differentiable, Kernel, Plain]> {
+def XFC_EmbeddingOp : XFC_Op<"embedding", [Differentiable, Kernel]> {
   let summary = "table look-up: y[i] = scale * table[ids[i]]";
   let arguments = (ins XFC_IdRows:$ids, XFC_Tensor:$table, DefaultValuedAttr<F64Attr, "1.0">:$scale);
   let results = (outs XFC_FloatRows:$result);
   let hasVerifier = 1;
 }
 
-def XFC_EmbeddingGradOp : XFC_Op<"embedding_grad", [Kernel, Plain]> {
+def XFC_EmbeddingGradOp : XFC_Op<"embedding_grad", [NoGradient, Kernel]> {
   let summary = "the table's gradient: g[v] = scale * sum of dy[i] over ids[i] = v, in row order";
   let arguments = (ins XFC_FloatRows:$dy, XFC_IdRows:$ids, DefaultValuedAttr<F64Attr, "1.0">:$scale);
   let results = (outs XFC_Tensor:$result);
   let hasVerifier = 1;
 }
 
-def XFC_SinusoidOp : XFC_Op<"sinusoid"> {
+def XFC_SinusoidOp : XFC_Op<"sinusoid", [NoGradient, View]> {
   let summary = "the table [M, d] of sinusoidal positions (Table in runtime/core/Plan.h has the equation)";
   let arguments = (ins DefaultValuedAttr<F64Attr, "10000.0">:$base, DefaultValuedAttr<F64Attr, "1.0">:$exponent_multiplier,
                        DefaultValuedAttr<F64Attr, "0.0">:$cosine_offset, UnitAttr:$halves);
@@ -141,14 +143,14 @@ def XFC_SinusoidOp : XFC_Op<"sinusoid"> {
   let hasVerifier = 1;
 }
 
-def XFC_AddPositionsOp : XFC_Op<"add_positions", [Differentiable, InPlaceKernel, Plain]> {
+def XFC_AddPositionsOp : XFC_Op<"add_positions", [Differentiable, Kernel, InPlace]> {
   let summary = "y[i] = x[i] + table[position of row i]";
   let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$table);
   let results = (outs XFC_FloatRows:$result);
   let hasVerifier = 1;
 }
 
-def XFC_PositionsGradOp : XFC_Op<"positions_grad", [Kernel, Plain]> {
+def XFC_PositionsGradOp : XFC_Op<"positions_grad", [NoGradient, Kernel]> {
   let summary = "the gradient of a learned table: g[p] = sum of dy[i] over rows at position p, in row order";
   let arguments = (ins XFC_FloatRows:$dy);
   let results = (outs XFC_Tensor:$result);
@@ -159,12 +161,12 @@ def XFC_PositionsGradOp : XFC_Op<"positions_grad", [Kernel, Plain]> {
 // Linear algebra over rows
 //===--------------------------------------------------------------------------------------------------------===//
 
-def XFC_LinearOp : XFC_Op<"linear", [AttrSizedOperandSegments, Differentiable, Kernel, Plain, ProductOpInterface]> {
+def XFC_LinearOp : XFC_Op<"linear", [AttrSizedOperandSegments, Differentiable, Kernel, ProductOpInterface]> {
   let summary = "y = x W^T + b, followed by an optional epilogue";
   let description = [{
     x [N, in], W [out, in], b [out]. The epilogue is a region whose first argument is the row x W^T + b and
-    whose others are `extras`, all rows of `out` features; it holds elementwise ops of this dialect (add,
-    multiply, activation, activation_grad, dropout with at most one of the last) and yields the results.
+    whose others are `extras`, all rows of `out` features; it holds elementwise ops of this dialect (those with
+    the trait InEpilogue, at most one of them a dropout) and yields the results.
     Without a region the one result is the row itself. Differentiation comes before epilogues are fused.
     `in bf16`: x and W are rounded before they are multiplied (ComputeType).
   }];
@@ -174,16 +176,19 @@ def XFC_LinearOp : XFC_Op<"linear", [AttrSizedOperandSegments, Differentiable, K
   let regions = (region AnyRegion:$epilogue);
   let assemblyFormat = "$x `,` $weight (`bias` $bias^)? (`with` $extras^)? (`in` $compute^)? ($epilogue^)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
+  let extraClassDeclaration = ReadsWeight;
 }
 
-def XFC_LinearInputGradOp : XFC_Op<"linear_input_grad", [Kernel, Plain, ProductOpInterface]> {
+def XFC_LinearInputGradOp : XFC_Op<"linear_input_grad", [NoGradient, Kernel, ProductOpInterface]> {
   let summary = "dx = dy W, followed by an optional epilogue as in xfc.linear; `in bf16` rounds dy and W";
   let arguments = (ins XFC_FloatRows:$dy, XFC_Tensor:$weight, Variadic<XFC_FloatRows>:$extras, OptionalAttr<XFC_ComputeType>:$compute);
   let results = (outs Variadic<XFC_FloatRows>:$results);
   let regions = (region AnyRegion:$epilogue);
   let assemblyFormat = "$dy `,` $weight (`with` $extras^)? (`in` $compute^)? ($epilogue^)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
-  let extraClassDeclaration = NoInt8;
+  let extraClassDeclaration = !strconcat(NoInt8, ReadsWeight, [{
+    unsigned getContractedDimension() { return 0; }
+  }]);
 }
 
 def XFC_YieldOp : Op<XFC_Dialect, "yield", [Pure, Terminator]> {
@@ -192,17 +197,20 @@ def XFC_YieldOp : Op<XFC_Dialect, "yield", [Pure, Terminator]> {
   let assemblyFormat = "operands attr-dict `:` type(operands)";
 }
 
-def XFC_LinearWeightGradOp : XFC_Op<"linear_weight_grad", [Kernel, Plain, ProductOpInterface]> {
+def XFC_LinearWeightGradOp : XFC_Op<"linear_weight_grad", [NoGradient, Kernel, ProductOpInterface]> {
   let summary = "dW = dy^T x [out, in], and db = sum of dy over rows [out] if there is a second result; rows in ascending order";
   let description = [{ `in bf16` rounds the dy and x of dW; db is the sum of dy as it is. }];
   let arguments = (ins XFC_FloatRows:$dy, XFC_FloatRows:$x, OptionalAttr<XFC_ComputeType>:$compute);
   let results = (outs XFC_Tensor:$dweight, Optional<XFC_Tensor>:$dbias);
   let assemblyFormat = "operands (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
-  let extraClassDeclaration = NoInt8;
+  let extraClassDeclaration = NoInt8 # [{
+    ::std::string getKernelSuffix() { return getDbias() ? "_bias" : ""; }
+    ::std::optional<int64_t> getFlops() { return 2 * getDweight().getType().getNumElements(); }
+  }];
 }
 
-def XFC_SplitOp : XFC_Op<"split", [Differentiable]> {
+def XFC_SplitOp : XFC_Op<"split", [View, Differentiable]> {
   let summary = "cuts the features of a row into consecutive parts; a view, not a kernel";
   let arguments = (ins XFC_FloatRows:$x);
   let results = (outs Variadic<XFC_FloatRows>:$results);
@@ -210,7 +218,7 @@ def XFC_SplitOp : XFC_Op<"split", [Differentiable]> {
   let hasFolder = 1;
 }
 
-def XFC_JoinOp : XFC_Op<"join"> {
+def XFC_JoinOp : XFC_Op<"join", [NoGradient, View]> {
   let summary = "puts the features of several rows behind each other: the gradient of split; parts are written in place";
   let arguments = (ins Variadic<XFC_FloatRows>:$parts);
   let results = (outs XFC_FloatRows:$result);
@@ -218,7 +226,7 @@ def XFC_JoinOp : XFC_Op<"join"> {
   let hasFolder = 1;
 }
 
-def XFC_ConcatOp : XFC_Op<"concat", [Differentiable]> {
+def XFC_ConcatOp : XFC_Op<"concat", [View, Differentiable]> {
   let summary = "parameters put behind each other along their first dimension; a view, since the compiler lays them out so";
   let arguments = (ins Variadic<XFC_Tensor>:$parts);
   let results = (outs XFC_Tensor:$result);
@@ -226,7 +234,7 @@ def XFC_ConcatOp : XFC_Op<"concat", [Differentiable]> {
   let hasFolder = 1;
 }
 
-def XFC_SliceOp : XFC_Op<"slice"> {
+def XFC_SliceOp : XFC_Op<"slice", [NoGradient, View]> {
   let summary = "`result rows` first-dimension entries of a tensor from `offset`; a view";
   let arguments = (ins XFC_Tensor:$x, I64Attr:$offset);
   let results = (outs XFC_Tensor:$result);
@@ -238,35 +246,47 @@ def XFC_SliceOp : XFC_Op<"slice"> {
 // Elementwise
 //===--------------------------------------------------------------------------------------------------------===//
 
-def XFC_AddOp : XFC_Op<"add", [Differentiable, InPlaceKernel, Plain, SameOperandsAndResultType]> {
+def XFC_AddOp : XFC_Op<"add", [Differentiable, Kernel, InPlace, InEpilogue, SameOperandsAndResultType]> {
   let summary = "a + b";
   let arguments = (ins XFC_Any:$a, XFC_Any:$b);
   let results = (outs XFC_Any:$result);
   let assemblyFormat = "operands attr-dict `:` type($result)";
+  let extraClassDeclaration = [{
+    // Only an add of tensors walks elements.
+    ::mlir::OperandRange getSpan() {
+      return (*this)->getOperands().take_front(::llvm::isa<::mlir::RankedTensorType>(getType()) ? 1 : 0);
+    }
+  }];
 }
 
-def XFC_MultiplyOp : XFC_Op<"multiply", [Differentiable, InPlaceKernel, Plain, SameOperandsAndResultType]> {
+def XFC_MultiplyOp : XFC_Op<"multiply", [Differentiable, Kernel, InPlace, InEpilogue, SameOperandsAndResultType]> {
   let summary = "a * b, element by element";
   let arguments = (ins XFC_FloatRows:$a, XFC_FloatRows:$b);
   let results = (outs XFC_FloatRows:$result);
   let assemblyFormat = "operands attr-dict `:` type($result)";
 }
 
-def XFC_ActivationOp : XFC_Op<"activation", [Differentiable, InPlaceKernel, Plain, SameOperandsAndResultType]> {
+def XFC_ActivationOp : XFC_Op<"activation", [Differentiable, Kernel, InPlace, InEpilogue, SameOperandsAndResultType]> {
   let summary = "relu, gelu by erf, silu x/(1+exp(-x)), or tanh";
   let arguments = (ins XFC_FloatRows:$x, XFC_Activation_Kind:$kind);
   let results = (outs XFC_FloatRows:$result);
   let assemblyFormat = "$kind $x attr-dict `:` type($result)";
+  let extraClassDeclaration = [{
+    ::std::string getKernelName() { return ::xfc::stringifyActivationKind(getKind()).str(); }
+  }];
 }
 
-def XFC_ActivationGradOp : XFC_Op<"activation_grad", [InPlaceKernel, Plain, SameOperandsAndResultType]> {
+def XFC_ActivationGradOp : XFC_Op<"activation_grad", [NoGradient, Kernel, InPlace, InEpilogue, SameOperandsAndResultType]> {
   let summary = "dy * f'(x); for relu, x may be the activation's result just as well";
   let arguments = (ins XFC_FloatRows:$dy, XFC_FloatRows:$x, XFC_Activation_Kind:$kind);
   let results = (outs XFC_FloatRows:$result);
   let assemblyFormat = "$kind operands attr-dict `:` type($result)";
+  let extraClassDeclaration = [{
+    ::std::string getKernelName() { return ::xfc::stringifyActivationKind(getKind()).str() + "_grad"; }
+  }];
 }
 
-def XFC_DropoutOp : XFC_Op<"dropout", [Differentiable, InPlaceKernel, Plain, SameOperandsAndResultType]> {
+def XFC_DropoutOp : XFC_Op<"dropout", [Differentiable, Kernel, InPlace, InEpilogue, SameOperandsAndResultType]> {
   let summary = "inverted dropout; the identity unless xfc_shape.training. Its own gradient (same id, same mask)";
   let description = [{
     `id` is the op's place in model.json, fixed by import; abi.h has the random numbers. With `kept` every element of rows counts as kept,
@@ -277,14 +297,22 @@ def XFC_DropoutOp : XFC_Op<"dropout", [Differentiable, InPlaceKernel, Plain, Sam
   let assemblyFormat = "operands attr-dict `:` type($result)";
   let hasVerifier = 1;
   let hasFolder = 1;
+  let extraClassDeclaration = [{
+    ::std::string getKernelName() { return getKept() ? "kept" : "dropout"; }
+    ::llvm::ArrayRef<::llvm::StringRef> getLaunchAttributes() {
+      static const ::llvm::StringRef names[] = {"id"};
+      return names;
+    }
+    ::std::optional<int64_t> getDropoutId() { return getKept() ? ::std::nullopt : ::std::optional<int64_t>(getId()); }
+  }];
 }
 
-def XFC_ZerosOp : XFC_Op<"zeros", [Kernel, Plain]> {
+def XFC_ZerosOp : XFC_Op<"zeros", [NoGradient, Kernel]> {
   let summary = "rows of zeros: the gradient of a part of xfc.split that nobody used";
   let results = (outs XFC_FloatRows:$result);
 }
 
-def XFC_FillOp : XFC_Op<"fill", [Kernel, Plain]> {
+def XFC_FillOp : XFC_Op<"fill", [NoGradient, Kernel]> {
   let summary = "every element of the result is the scalar";
   let arguments = (ins XFC_Scalar:$value);
   let results = (outs XFC_FloatRows:$result);
@@ -295,7 +323,7 @@ def XFC_FillOp : XFC_Op<"fill", [Kernel, Plain]> {
 // Norms
 //===--------------------------------------------------------------------------------------------------------===//
 
-def XFC_NormOp : XFC_Op<"norm", [Differentiable, Kernel, Plain]> {
+def XFC_NormOp : XFC_Op<"norm", [Differentiable, Kernel]> {
   let summary = "layer or rms norm of each row; stats [N, 2] are mean and r (rms: 0 and r)";
   let description = [{
     layer: y = w (x - mean) r + b; rms: y = w x r. r = 1/sqrt(var + eps), or 1/(std + eps) with eps_in_std; var
@@ -306,14 +334,14 @@ def XFC_NormOp : XFC_Op<"norm", [Differentiable, Kernel, Plain]> {
   let hasVerifier = 1;
 }
 
-def XFC_AddNormOp : XFC_Op<"add_norm", [Differentiable, Kernel]> {
+def XFC_AddNormOp : XFC_Op<"add_norm", [Differentiable, Kernel, Fused]> {
   let summary = "sum = x + residual; result = norm(sum)";
   let arguments = !con((ins XFC_FloatRows:$x, XFC_FloatRows:$residual, XFC_Tensor:$weight, Optional<XFC_Tensor>:$bias), NormAttributes);
   let results = (outs XFC_FloatRows:$result, XFC_FloatRows:$sum, XFC_FloatRows:$stats);
   let hasVerifier = 1;
 }
 
-def XFC_NormGradOp : XFC_Op<"norm_grad", [Kernel, Plain]> {
+def XFC_NormGradOp : XFC_Op<"norm_grad", [NoGradient, Kernel]> {
   let summary = "dx of a norm, plus `addend` if given";
   let description = [{
     With n features, g = dy * w, c = x - mean (rms: x): dx = r (g - mean(g)) - k c sum(g c) + addend (rms: without
@@ -324,14 +352,14 @@ def XFC_NormGradOp : XFC_Op<"norm_grad", [Kernel, Plain]> {
   let hasVerifier = 1;
 }
 
-def XFC_NormWeightGradOp : XFC_Op<"norm_weight_grad", [Kernel, Plain]> {
+def XFC_NormWeightGradOp : XFC_Op<"norm_weight_grad", [NoGradient, Kernel]> {
   let summary = "dw = sum of dy (x - mean) r over rows, and db = sum of dy if there is a second result";
   let arguments = (ins XFC_FloatRows:$dy, XFC_FloatRows:$x, XFC_FloatRows:$stats);
   let results = (outs XFC_Tensor:$dweight, Optional<XFC_Tensor>:$dbias);
   let hasVerifier = 1;
 }
 
-def XFC_NormGradWithPartsOp : XFC_Op<"norm_grad_with_parts", [Kernel]> {
+def XFC_NormGradWithPartsOp : XFC_Op<"norm_grad_with_parts", [NoGradient, Kernel, Fused]> {
   let summary = "xfc.norm_grad and what xfc.norm_weight_grad would sum, in one pass over dy and x";
   let description = [{
     Of N rows, row p of dweights [P, n] and dbiases [P, n] has the sums of rows p N / P .. (p + 1) N / P - 1, rounded down;
@@ -342,7 +370,7 @@ def XFC_NormGradWithPartsOp : XFC_Op<"norm_grad_with_parts", [Kernel]> {
   let hasVerifier = 1;
 }
 
-def XFC_SumPartsOp : XFC_Op<"sum_parts", [Kernel]> {
+def XFC_SumPartsOp : XFC_Op<"sum_parts", [NoGradient, Kernel, Fused]> {
   let summary = "of each operand [P, n] the sum [n] of its rows, in ascending order";
   let arguments = (ins Variadic<XFC_Tensor>:$parts);
   let results = (outs Variadic<XFC_Tensor>:$sums);
@@ -353,14 +381,17 @@ def XFC_SumPartsOp : XFC_Op<"sum_parts", [Kernel]> {
 // Attention, step by step
 //===--------------------------------------------------------------------------------------------------------===//
 
-def XFC_ScoresOp : XFC_Op<"scores", [Differentiable, Kernel, Plain]> {
+def XFC_ScoresOp : XFC_Op<"scores", [Differentiable, Kernel]> {
   let summary = "s[b,h,i,j] = sum over the head's features of q[i] k[j]; head h owns features h*f/H .. (h+1)*f/H";
   let arguments = (ins XFC_FloatRows:$q, XFC_FloatRows:$k);
   let results = (outs XFC_Pairs:$result);
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::std::optional<int64_t> getFlops() { return 2 * getK().getType().getFeatures(); }
+  }];
 }
 
-def XFC_ScaleOp : XFC_Op<"scale", [Differentiable, InPlaceKernel, Plain, SameOperandsAndResultType]> {
+def XFC_ScaleOp : XFC_Op<"scale", [Differentiable, Kernel, InPlace, SameOperandsAndResultType]> {
   let summary = "factor * x";
   let arguments = (ins XFC_Pairs:$x, F64Attr:$factor);
   let results = (outs XFC_Pairs:$result);
@@ -368,39 +399,45 @@ def XFC_ScaleOp : XFC_Op<"scale", [Differentiable, InPlaceKernel, Plain, SameOpe
   let assemblyFormat = "operands attr-dict `:` type($result)";
 }
 
-def XFC_MaskOp : XFC_Op<"mask", [Differentiable, InPlaceKernel, Plain, SameOperandsAndResultType]> {
+def XFC_MaskOp : XFC_Op<"mask", [Differentiable, Kernel, InPlace, SameOperandsAndResultType]> {
   let summary = "pairs beyond the query's limit (xfc_keys) become minus infinity, or 0 with `zero`";
   let arguments = (ins XFC_Pairs:$x, UnitAttr:$zero);
   let results = (outs XFC_Pairs:$result);
   let assemblyFormat = "operands attr-dict `:` type($result)";
 }
 
-def XFC_SoftmaxOp : XFC_Op<"softmax", [Differentiable, InPlaceKernel, Plain, SameOperandsAndResultType]> {
+def XFC_SoftmaxOp : XFC_Op<"softmax", [Differentiable, Kernel, InPlace, SameOperandsAndResultType]> {
   let summary = "softmax over the keys of each query and head; a row of nothing but minus infinity gives 0";
   let arguments = (ins XFC_Pairs:$x);
   let results = (outs XFC_Pairs:$result);
   let assemblyFormat = "operands attr-dict `:` type($result)";
 }
 
-def XFC_SoftmaxGradOp : XFC_Op<"softmax_grad", [InPlaceKernel, Plain, SameOperandsAndResultType]> {
+def XFC_SoftmaxGradOp : XFC_Op<"softmax_grad", [NoGradient, Kernel, InPlace, SameOperandsAndResultType]> {
   let summary = "ds = p (dp - sum over keys of p dp)";
   let arguments = (ins XFC_Pairs:$dp, XFC_Pairs:$p);
   let results = (outs XFC_Pairs:$result);
   let assemblyFormat = "operands attr-dict `:` type($result)";
 }
 
-def XFC_CombineOp : XFC_Op<"combine", [Differentiable, Kernel, Plain]> {
+def XFC_CombineOp : XFC_Op<"combine", [Differentiable, Kernel]> {
   let summary = "o[i] = sum over keys of p[b,h,i,j] v[j], head by head: rows of the queries";
   let arguments = (ins XFC_Pairs:$p, XFC_FloatRows:$v);
   let results = (outs XFC_FloatRows:$result);
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::std::optional<int64_t> getFlops() { return 2 * getV().getType().getFeatures(); }
+  }];
 }
 
-def XFC_CombineTransposedOp : XFC_Op<"combine_transposed", [Kernel, Plain]> {
+def XFC_CombineTransposedOp : XFC_Op<"combine_transposed", [NoGradient, Kernel]> {
   let summary = "y[j] = sum over queries of p[b,h,i,j] x[i], head by head: rows of the keys; 0 for a row that is no key";
   let arguments = (ins XFC_Pairs:$p, XFC_FloatRows:$x);
   let results = (outs XFC_FloatRows:$result);
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::std::optional<int64_t> getFlops() { return 2 * getX().getType().getFeatures(); }
+  }];
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -414,9 +451,20 @@ defvar AttentionDeclarations = [{
   // The index into xfc_shape.keys.
   int64_t getStructure();
   bool computesIn(::xfc::ComputeType type) { return type != ::xfc::ComputeType::int8; }
+  ::xfc::LaunchDomain getLaunchDomain() {
+    return {getQ().getType().getSet(), getK().getType().getSet(), getStructure()};
+  }
+  // The keys that a query sees are an argument of the launch.
+  ::llvm::ArrayRef<::llvm::StringRef> getLaunchAttributes() {
+    static const ::llvm::StringRef names[] = {"id", "padding", "causal"};
+    return names;
+  }
+  ::std::optional<int64_t> getDropoutId() {
+    return getRate().convertToDouble() > 0 ? ::std::optional<int64_t>(getId()) : ::std::nullopt;
+  }
 }];
 
-def XFC_AttentionOp : XFC_Op<"attention", [Differentiable, Kernel, ProductOpInterface]> {
+def XFC_AttentionOp : XFC_Op<"attention", [Differentiable, Kernel, Fused, ProductOpInterface]> {
   let summary = "o = combine(dropout(softmax(mask(scale * scores(q, k)))), v), without storing any pair";
   let description = [{
     q [Nq, H*key_dim], k [Nk, H*key_dim], v [Nk, H*value_dim]; result [Nq, H*value_dim]; lse [Nq, H], the
@@ -428,24 +476,35 @@ def XFC_AttentionOp : XFC_Op<"attention", [Differentiable, Kernel, ProductOpInte
   let results = (outs XFC_FloatRows:$result, XFC_FloatRows:$lse, Optional<XFC_Pairs>:$weights);
   let assemblyFormat = "operands (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
-  let extraClassDeclaration = AttentionDeclarations;
+  let extraClassDeclaration = AttentionDeclarations # [{
+    // Scores and their use: two products for each pair.
+    ::std::optional<int64_t> getFlops() { return 2 * (getK().getType().getFeatures() + getV().getType().getFeatures()); }
+  }];
 }
 
-def XFC_AttentionGradOp : XFC_Op<"attention_grad", [Kernel, ProductOpInterface]> {
+def XFC_AttentionGradOp : XFC_Op<"attention_grad", [NoGradient, Kernel, Fused, ProductOpInterface]> {
   let summary = "dq, dk, dv of xfc.attention; probabilities are computed again from lse (Dao et al., 2022, algorithm 4)";
   let arguments = !con((ins XFC_FloatRows:$doutput, XFC_FloatRows:$q, XFC_FloatRows:$k, XFC_FloatRows:$v,
                             XFC_FloatRows:$output, XFC_FloatRows:$lse), AttentionAttributes);
   let results = (outs XFC_FloatRows:$dq, XFC_FloatRows:$dk, XFC_FloatRows:$dv);
   let assemblyFormat = "operands (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
-  let extraClassDeclaration = AttentionDeclarations;
+  let extraClassDeclaration = AttentionDeclarations # [{
+    // Scores are computed again, and four more products follow.
+    ::std::optional<int64_t> getFlops() { return 2 * (3 * getK().getType().getFeatures() + 2 * getV().getType().getFeatures()); }
+  }];
   let hasVerifier = 1;
 }
 
-def XFC_CacheWriteOp : XFC_Op<"cache_write", [InPlaceKernel, Plain]> {
+def XFC_CacheWriteOp : XFC_Op<"cache_write", [NoGradient, Kernel, InPlace]> {
   let summary = "the cache with row `slots[h]` replaced by row h; always in place";
   let arguments = (ins XFC_FloatRows:$cache, XFC_FloatRows:$rows);
   let results = (outs XFC_FloatRows:$result);
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::xfc::LaunchDomain getLaunchDomain() {
+      return {getRows().getType().getSet(), getRows().getType().getSet(), ::std::nullopt};
+    }
+  }];
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -453,72 +512,73 @@ def XFC_CacheWriteOp : XFC_Op<"cache_write", [InPlaceKernel, Plain]> {
 // With smoothing e: loss = (1 - e) nll + e/V sum over v of -log p[v].
 //===--------------------------------------------------------------------------------------------------------===//
 
-def XFC_LogSoftmaxOp : XFC_Op<"log_softmax", [Differentiable, InPlaceKernel, Plain, SameOperandsAndResultType]> {
+def XFC_LogSoftmaxOp : XFC_Op<"log_softmax", [Differentiable, Kernel, InPlace, SameOperandsAndResultType]> {
   let summary = "x - log(sum(exp(x))) over the features of each row";
   let arguments = (ins XFC_FloatRows:$x);
   let results = (outs XFC_FloatRows:$result);
   let assemblyFormat = "operands attr-dict `:` type($result)";
 }
 
-def XFC_LogSoftmaxGradOp : XFC_Op<"log_softmax_grad", [InPlaceKernel, Plain, SameOperandsAndResultType]> {
+def XFC_LogSoftmaxGradOp : XFC_Op<"log_softmax_grad", [NoGradient, Kernel, InPlace, SameOperandsAndResultType]> {
   let summary = "dx = dy - exp(y) sum(dy), with y the result of log_softmax";
   let arguments = (ins XFC_FloatRows:$dy, XFC_FloatRows:$y);
   let results = (outs XFC_FloatRows:$result);
   let assemblyFormat = "operands attr-dict `:` type($result)";
 }
 
-def XFC_NllOp : XFC_Op<"nll", [Differentiable, Kernel, Plain]> {
+def XFC_NllOp : XFC_Op<"nll", [Differentiable, Kernel]> {
   let summary = "label-smoothed loss and plain negative log-likelihood [N] of log-probabilities";
   let arguments = (ins XFC_FloatRows:$log_probs, XFC_IdRows:$labels, XFC_Scalar:$smoothing);
   let results = (outs XFC_FloatRows:$loss, XFC_FloatRows:$nll);
   let hasVerifier = 1;
 }
 
-def XFC_NllGradOp : XFC_Op<"nll_grad", [Kernel, Plain]> {
+def XFC_NllGradOp : XFC_Op<"nll_grad", [NoGradient, Kernel]> {
   let summary = "gradient of the loss of xfc.nll by the log-probabilities";
   let arguments = (ins XFC_FloatRows:$dloss, XFC_IdRows:$labels, XFC_Scalar:$smoothing);
   let results = (outs XFC_FloatRows:$result);
   let hasVerifier = 1;
 }
 
-def XFC_CrossEntropyOp : XFC_Op<"cross_entropy", [Differentiable, Kernel]> {
+def XFC_CrossEntropyOp : XFC_Op<"cross_entropy", [Differentiable, Kernel, Fused]> {
   let summary = "nll(log_softmax(logits)) without the log-probabilities; lse [N] for the gradient";
   let arguments = (ins XFC_FloatRows:$logits, XFC_IdRows:$labels, XFC_Scalar:$smoothing);
   let results = (outs XFC_FloatRows:$loss, XFC_FloatRows:$nll, XFC_FloatRows:$lse);
   let hasVerifier = 1;
 }
 
-def XFC_CrossEntropyGradOp : XFC_Op<"cross_entropy_grad", [InPlaceKernel]> {
+def XFC_CrossEntropyGradOp : XFC_Op<"cross_entropy_grad", [NoGradient, Kernel, Fused, InPlace]> {
   let summary = "dlogits = dloss (exp(logits - lse) - (1 - e) [v = label] - e/V), in the place of the logits";
   let arguments = (ins XFC_FloatRows:$logits, XFC_FloatRows:$dloss, XFC_IdRows:$labels, XFC_FloatRows:$lse, XFC_Scalar:$smoothing);
   let results = (outs XFC_FloatRows:$result);
   let hasVerifier = 1;
 }
 
-def XFC_LinearCrossEntropyOp : XFC_Op<"linear_cross_entropy", [Differentiable, Kernel, ProductOpInterface]> {
+def XFC_LinearCrossEntropyOp : XFC_Op<"linear_cross_entropy", [Differentiable, Kernel, Fused, ProductOpInterface]> {
   let summary = "cross_entropy(linear(x, weight, bias)); the logits are kept once, for the gradient to take their place";
   let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$weight, Optional<XFC_Tensor>:$bias, XFC_IdRows:$labels, XFC_Scalar:$smoothing,
                        OptionalAttr<XFC_ComputeType>:$compute);
   let results = (outs XFC_FloatRows:$loss, XFC_FloatRows:$nll, XFC_FloatRows:$logits, XFC_FloatRows:$lse);
   let assemblyFormat = "operands (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
+  let extraClassDeclaration = ReadsWeight;
 }
 
-def XFC_LinearCrossEntropyWithGradOp : XFC_Op<"linear_cross_entropy_with_grad", [Kernel, ProductOpInterface]> {
+def XFC_LinearCrossEntropyWithGradOp : XFC_Op<"linear_cross_entropy_with_grad", [NoGradient, Kernel, Fused, ProductOpInterface]> {
   let summary = "linear_cross_entropy whose logits become their gradient by cross_entropy_grad while they are in cache";
   let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$weight, Optional<XFC_Tensor>:$bias, XFC_IdRows:$labels, XFC_Scalar:$smoothing,
                        XFC_FloatRows:$dloss, OptionalAttr<XFC_ComputeType>:$compute);
   let results = (outs XFC_FloatRows:$loss, XFC_FloatRows:$nll, XFC_FloatRows:$dlogits);
   let assemblyFormat = "operands (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
-  let extraClassDeclaration = NoInt8;
+  let extraClassDeclaration = !strconcat(NoInt8, ReadsWeight);
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
 // Candidates of a decoding step
 //===--------------------------------------------------------------------------------------------------------===//
 
-def XFC_CandidatesOp : XFC_Op<"candidates", [Kernel, Plain]> {
+def XFC_CandidatesOp : XFC_Op<"candidates", [NoGradient, Kernel]> {
   let summary = "the C most probable tokens of each row, and the log-probability of one wanted token";
   let description = [{
     log_probs [N, V], wanted [N]. tokens and best [N, C]: the tokens that are not `excluded` (ascending) by their
@@ -531,7 +591,7 @@ def XFC_CandidatesOp : XFC_Op<"candidates", [Kernel, Plain]> {
   let hasVerifier = 1;
 }
 
-def XFC_LinearCandidatesOp : XFC_Op<"linear_candidates", [Kernel, ProductOpInterface]> {
+def XFC_LinearCandidatesOp : XFC_Op<"linear_candidates", [NoGradient, Kernel, Fused, ProductOpInterface]> {
   let summary = "candidates of each slab of columns of linear(x, weight, bias); no row of logits is stored";
   let description = [{
     The columns are cut into S = ceil(V / slab) slabs of `slab` columns, a multiple of 64. tokens and largest [N, S*C]:
@@ -543,14 +603,14 @@ def XFC_LinearCandidatesOp : XFC_Op<"linear_candidates", [Kernel, ProductOpInter
   let results = (outs XFC_TokenRows:$tokens, XFC_FloatRows:$largest, XFC_FloatRows:$lse, XFC_FloatRows:$wanted_logit);
   let assemblyFormat = "operands (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
-  let extraClassDeclaration = [{
+  let extraClassDeclaration = ReadsWeight # [{
     // S and C.
     int64_t getSlabs();
     int64_t getCount();
   }];
 }
 
-def XFC_MergeCandidatesOp : XFC_Op<"merge_candidates", [Kernel]> {
+def XFC_MergeCandidatesOp : XFC_Op<"merge_candidates", [NoGradient, Kernel, Fused]> {
   let summary = "xfc.candidates of whole rows from those of their slabs, in the order of the slabs";
   let arguments = (ins XFC_TokenRows:$slab_tokens, XFC_FloatRows:$largest, XFC_FloatRows:$lse, XFC_FloatRows:$wanted_logit);
   let results = (outs XFC_TokenRows:$tokens, XFC_FloatRows:$best, XFC_FloatRows:$wanted_log_prob);
@@ -561,23 +621,27 @@ def XFC_MergeCandidatesOp : XFC_Op<"merge_candidates", [Kernel]> {
 // Optimizer
 //===--------------------------------------------------------------------------------------------------------===//
 
-def XFC_SquareSumOp : XFC_Op<"square_sum", [Kernel, Plain]> {
+def XFC_SquareSumOp : XFC_Op<"square_sum", [NoGradient, Kernel]> {
   let summary = "partial sums of squares of the tensors, one for each 16384 elements of their common block";
   let description = [{ The tensors lie behind each other in the gradient block; gaps hold zeros. The result has one f64 a part. }];
   let arguments = (ins Variadic<XFC_Tensor>:$tensors);
   let results = (outs XFC_Tensor:$result);
   let hasVerifier = 1;
-  let extraClassDeclaration = [{ static constexpr int64_t elementsOfPart = 16384; }];
+  let extraClassDeclaration = [{
+    static constexpr int64_t elementsOfPart = 16384;
+    bool isShapeless() { return true; }
+    ::mlir::OperandRange getSpan() { return getTensors(); }
+  }];
 }
 
-def XFC_ClipFactorOp : XFC_Op<"clip_factor", [Kernel, Plain]> {
+def XFC_ClipFactorOp : XFC_Op<"clip_factor", [NoGradient, Kernel]> {
   let summary = "norm = sqrt(sum of the partial sums in order); factor = min(1, max_norm / norm), 1 if max_norm is 0";
   let arguments = (ins XFC_Scalar:$max_norm, Variadic<XFC_Tensor>:$sums);
   let results = (outs XFC_Scalar:$factor, XFC_Scalar:$norm);
   let hasVerifier = 1;
 }
 
-def XFC_AdamOp : XFC_Op<"adam", [AttrSizedOperandSegments, AttrSizedResultSegments, Kernel, Plain]> {
+def XFC_AdamOp : XFC_Op<"adam", [AttrSizedOperandSegments, AttrSizedResultSegments, NoGradient, Kernel]> {
   let summary = "Adam and AdamW (Kingma and Ba, 2015; Loshchilov and Hutter, 2019) over n parameters, in place";
   let description = [{
     With g = factor * gradient + l2 * p:  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
@@ -589,6 +653,10 @@ def XFC_AdamOp : XFC_Op<"adam", [AttrSizedOperandSegments, AttrSizedResultSegmen
   let results = (outs Variadic<XFC_Tensor>:$new_parameters, Variadic<XFC_Tensor>:$new_moments1, Variadic<XFC_Tensor>:$new_moments2);
   let assemblyFormat = "$hyper `,` $factor `parameters` `(` $parameters `)` `gradients` `(` $gradients `)` `moments` `(` $moments1 `)` `(` $moments2 `)` attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    bool isShapeless() { return true; }
+    ::mlir::OperandRange getSpan() { return getParameters(); }
+  }];
 }
 
 #endif

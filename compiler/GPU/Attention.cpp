@@ -142,8 +142,7 @@ void AttentionKernel::step(HeadOfSequence &at, Value firstKey, Value count, Stat
     largest[tiles.rowOf(i)] = k.maxf(largest[tiles.rowOf(i)], p[i]);
   for (int64_t r = 0; r < 2; ++r) {
     largest[r] = tiles.rowMax(largest[r]);
-    // While no key has been seen, any reference makes the power of lowest - reference zero but `lowest` itself.
-    reference[r] = k.select(k.lessf(largest[r], k.scalar(lowest / 2)), k.scalar(0), largest[r]);
+    reference[r] = softmaxReference(k, largest[r]);
     shrink[r] = k.exp2(k.subf(state.maxima[r], reference[r]));
     state.sums[r] = k.mulf(state.sums[r], shrink[r]);
   }
@@ -199,10 +198,18 @@ void AttentionKernel::writeWeights(HeadOfSequence &at, const std::array<Value, 2
   });
 }
 
+struct AttentionKernels : GPUKernelOpInterface::ExternalModel<AttentionKernels, AttentionOp> {
+  std::optional<Backend::KernelInfo> emitKernel(Operation *op, KernelBuilder &k) const {
+    auto attention = cast<AttentionOp>(op);
+    return isOneQueryAttention(attention) ? emitOneQueryAttention(k, attention) : AttentionKernel(k, attention).emit();
+  }
+  std::string getVariant(Operation *op, const Architecture &) const {
+    return isOneQueryAttention(cast<AttentionOp>(op)) ? "one_query" : "";
+  }
+};
+
 } // namespace
 
-Backend::KernelInfo emitAttention(KernelBuilder &k, AttentionOp op) {
-  return isOneQueryAttention(op) ? emitOneQueryAttention(k, op) : AttentionKernel(k, op).emit();
-}
+void attachAttentionKernels(MLIRContext &context) { AttentionOp::attachInterface<AttentionKernels>(context); }
 
 } // namespace xfc::gpu

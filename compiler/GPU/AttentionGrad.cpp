@@ -74,7 +74,7 @@ Backend::KernelInfo AttentionGradKernel::emit() {
       k.loop(k.i32Of(0), times, 1, [&](Value i) {
         Value first = k.add(start, k.mul(i, step)),
               count = k.max(k.min(k.sub(at.keys, first), k.i32Of(own)), k.i32Of(0));
-        SmallVector<std::pair<int64_t, int64_t>> results;
+        SmallVector<std::pair<BufferIndex, int64_t>> results;
         if (wantsK)
           results.push_back({dk, keyDim});
         if (wantsV)
@@ -233,8 +233,10 @@ void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count)
 
 } // namespace
 
-Backend::KernelInfo emitAttentionGrad(KernelBuilder &k, AttentionGradOp op) {
+static Backend::KernelInfo emitAttentionGrad(KernelBuilder &k, AttentionGradOp op) {
   return AttentionGradKernel(k, op).emit();
 }
+
+void attachAttentionGradKernels(MLIRContext &context) { attachKernels<emitAttentionGrad>(context); }
 
 } // namespace xfc::gpu

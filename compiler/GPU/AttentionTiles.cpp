@@ -28,15 +28,15 @@ HeadOfSequence::HeadOfSequence(KernelBuilder &k, Value sequence, Value head) : s
 }
 
 // Rows and strides fit 32 bits, and their product is one instruction then.
-static Value strideOf(KernelBuilder &k, int64_t buffer) { return k.i64Of(k.truncated(k.stride(buffer))); }
+static Value strideOf(KernelBuilder &k, BufferIndex buffer) { return k.i64Of(k.truncated(k.stride(buffer))); }
 
-RowAt HeadOfSequence::rows(KernelBuilder &k, int64_t buffer, int64_t width, Value from) {
+RowAt HeadOfSequence::rows(KernelBuilder &k, BufferIndex buffer, int64_t width, Value from) {
   Value stride = strideOf(k, buffer), first = k.add(firstQuery, k.i64Of(from));
   Value data = k.offset(k.offset(k.buffer(buffer), k.mul(head, width)), k.mul(first, stride));
   return [&k, data, stride](Value j) { return k.offset(data, k.mul(k.i64Of(j), stride)); };
 }
 
-RowAt HeadOfSequence::listedRows(KernelBuilder &k, int64_t buffer, int64_t width, Value from) {
+RowAt HeadOfSequence::listedRows(KernelBuilder &k, BufferIndex buffer, int64_t width, Value from) {
   Value stride = strideOf(k, buffer), data = k.offset(k.buffer(buffer), k.mul(head, width)),
         list = k.offset(keyList, from, k.i32);
   return [&k, data, stride, list](Value j) { return k.offset(data, k.mul(k.i64Of(i32At(k, list, j)), stride)); };
@@ -53,7 +53,7 @@ Value HeadOfSequence::largestLimit(KernelBuilder &k, Value from, Value count, in
   return k.acrossLanes(largest, [&](Value x, Value y) { return k.max(x, y); });
 }
 
-Value HeadOfSequence::pairs(KernelBuilder &k, int64_t buffer, int64_t heads) {
+Value HeadOfSequence::pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads) {
   Value before = k.loadI64(k.field(k.keys(), offsetof(xfc_keys, pair_offsets), k.ptr), sequence);
   return k.offset(k.buffer(buffer), k.add(k.mul(before, heads), k.mul(head, k.mul(k.i64Of(queries), k.i64Of(keys)))));
 }
@@ -63,7 +63,7 @@ Value HeadOfSequence::pairsRow(KernelBuilder &k, Value block, Value query) {
 }
 
 void HeadOfSequence::clearRowsThatAreNoKeys(KernelBuilder &k, Value start, Value count,
-                                            ArrayRef<std::pair<int64_t, int64_t>> buffers) {
+                                            ArrayRef<std::pair<BufferIndex, int64_t>> buffers) {
   Value offsets = k.field(k.keyRows(), offsetof(xfc_rows, offsets), k.ptr);
   Value firstRow = k.loadI32(offsets, sequence), end = k.loadI32(offsets, k.add(sequence, 1));
   Value gaps = k.select(k.equal(k.add(start, count), keys), k.add(count, 1), count);
@@ -138,7 +138,7 @@ Value AttentionTiles::further(const Tile &tile, Value address, int64_t rows, int
 }
 Type AttentionTiles::elementType() const { return bf16 ? Type(k.b.getI16Type()) : k.element; }
 
-void AttentionTiles::copyIn(const Tile &tile, const RowAt &rowAt, Value count, int64_t buffer, int64_t features,
+void AttentionTiles::copyIn(const Tile &tile, const RowAt &rowAt, Value count, BufferIndex buffer, int64_t features,
                             Value factor) {
   const int64_t groups = tile.width / 4, all = tile.rows * groups;
   // So many loads are under way at a time, once the row numbers they wait for are there.
@@ -211,8 +211,8 @@ Value AttentionTiles::largestOfRows(const std::array<Value, 2> &values) {
   return k.acrossLanes(k.max(values[0], values[1]), [&](Value x, Value y) { return k.max(x, y); });
 }
 
-void AttentionTiles::copyOut(const RowAt &rowAt, const Values &product, Value count, int64_t buffer, int64_t features,
-                             const std::array<Value, 2> &factor) {
+void AttentionTiles::copyOut(const RowAt &rowAt, const Values &product, Value count, BufferIndex buffer,
+                             int64_t features, const std::array<Value, 2> &factor) {
   for (int64_t r = 0; r < 2; ++r)
     k.when(k.less(row(r), count), [&] {
       Value to = rowAt(row(r));

@@ -2,14 +2,12 @@
 // warps.
 #pragma once
 
+#include "Codegen/Softmax.h"
 #include "KernelBuilder.h"
 #include "plan/Plan.h"
 #include <functional>
 
 namespace xfc::gpu {
-
-// Stands for minus infinity among maxima of scores: finite, so that no difference is NaN.
-constexpr double lowest = -1e30;
 
 // Address of row j (i32) of a matrix, wherever its rows lie.
 using RowAt = std::function<mlir::Value(mlir::Value)>;
@@ -23,8 +21,8 @@ struct HeadOfSequence {
   mlir::Value limits;              // i32, of `firstQuery` on
 
   // Features of this head in consecutive rows from query `from` on, and in rows that the list names from `from` on.
-  RowAt rows(KernelBuilder &k, int64_t buffer, int64_t width, mlir::Value from);
-  RowAt listedRows(KernelBuilder &k, int64_t buffer, int64_t width, mlir::Value from);
+  RowAt rows(KernelBuilder &k, BufferIndex buffer, int64_t width, mlir::Value from);
+  RowAt listedRows(KernelBuilder &k, BufferIndex buffer, int64_t width, mlir::Value from);
   // Limit of a query (i32).
   mlir::Value limit(KernelBuilder &k, mlir::Value query);
   // The largest limit of queries from .. from + count - 1, in every lane of a warp; at most `most` of them.
@@ -33,9 +31,9 @@ struct HeadOfSequence {
   // and behind the last (lists ascend). `buffers` are rows of the key set with this many features a head. Only where
   // each sequence has its own keys (training).
   void clearRowsThatAreNoKeys(KernelBuilder &k, mlir::Value start, mlir::Value count,
-                              llvm::ArrayRef<std::pair<int64_t, int64_t>> buffers);
+                              llvm::ArrayRef<std::pair<BufferIndex, int64_t>> buffers);
   // The block of a pairs value, and a query's row in it.
-  mlir::Value pairs(KernelBuilder &k, int64_t buffer, int64_t heads);
+  mlir::Value pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads);
   mlir::Value pairsRow(KernelBuilder &k, mlir::Value block, mlir::Value query);
 };
 
@@ -70,7 +68,7 @@ public:
 
   // Rows 0 .. count - 1 of the tile, from `row`, times `factor` if there is one, and zeros in the rest. `buffer` is
   // where they are. By all threads.
-  void copyIn(const Tile &tile, const RowAt &row, mlir::Value count, int64_t buffer, int64_t features,
+  void copyIn(const Tile &tile, const RowAt &row, mlir::Value count, BufferIndex buffer, int64_t features,
               mlir::Value factor = {});
 
   // A block of a pairs value, of rows and columns (i32), rows `stride` (i64) elements apart, zeros in the rest; or the
@@ -108,7 +106,7 @@ public:
   mlir::Value largestOfRows(const std::array<mlir::Value, 2> &values);
 
   // Writes the lane's part of rows: those below `count`, each number times `factor` of its row.
-  void copyOut(const RowAt &row, const Values &product, mlir::Value count, int64_t buffer, int64_t features,
+  void copyOut(const RowAt &row, const Values &product, mlir::Value count, BufferIndex buffer, int64_t features,
                const std::array<mlir::Value, 2> &factor);
 
   // The same for a block of a pairs value, whose rows are `stride` (i64) elements apart.

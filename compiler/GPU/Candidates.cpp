@@ -77,15 +77,15 @@ SmallVector<Candidates::Candidate> Candidates::best(RowTeam &team, Values list) 
 
 static int64_t widthOf(Value rows) { return cast<RowsType>(rows.getType()).getFeatures(); }
 
-static Value rowOf(KernelBuilder &k, int64_t buffer, Value i, Type type = {}) {
+static Value rowOf(KernelBuilder &k, BufferIndex buffer, Value i, Type type = {}) {
   return k.offset(k.buffer(buffer), k.mul(i, k.stride(buffer)), type);
 }
 
-Backend::KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
+static Backend::KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
   RowInMemory row(k, widthOf(op.getLogProbs()));
   Candidates candidates(k, widthOf(op.getTokens()));
-  return {row.eachRow({0}, [&](Value number) {
-    Value from = rowOf(k, 0, number);
+  return {row.eachRow({op.getLogProbsMutable()}, [&](Value number) {
+    Value from = rowOf(k, op.getLogProbsMutable(), number);
     Values list = row.loop(from, candidates.none(), [&](Value f, const Values &x, Values s) {
       for (auto [j, v] : llvm::enumerate(x))
         s = candidates.with(s, v, k.add(f, static_cast<int64_t>(j)), op.getExcluded());
@@ -96,29 +96,31 @@ Backend::KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
       for (auto [i, candidate] : llvm::enumerate(best)) {
         if (!op.getTokens().use_empty())
           LLVM::StoreOp::create(k.b, candidate.token,
-                                k.offset(rowOf(k, 2, number, k.i32), static_cast<int64_t>(i), k.i32));
+                                k.offset(rowOf(k, op.getTokens(), number, k.i32), static_cast<int64_t>(i), k.i32));
         if (!op.getBest().use_empty())
-          k.store(candidate.number, k.offset(rowOf(k, 3, number), static_cast<int64_t>(i)));
+          k.store(candidate.number, k.offset(rowOf(k, op.getBest(), number), static_cast<int64_t>(i)));
       }
       if (!op.getWantedLogProb().use_empty())
-        k.store(k.load(k.offset(from, k.loadI32(k.buffer(1), number))), rowOf(k, 4, number));
+        k.store(k.load(k.offset(from, k.loadI32(k.buffer(op.getWantedMutable()), number))),
+                rowOf(k, op.getWantedLogProb(), number));
     });
   })};
 }
 
-Backend::KernelInfo emitMergeCandidates(KernelBuilder &k, MergeCandidatesOp op) {
+static Backend::KernelInfo emitMergeCandidates(KernelBuilder &k, MergeCandidatesOp op) {
   const int64_t slabs = widthOf(op.getLse()), count = widthOf(op.getTokens());
   RowInMemory row(k, slabs * count);
   Candidates candidates(k, count);
-  return {row.eachRow({1}, [&](Value number) {
-    Value tokens = rowOf(k, 0, number, k.i32);
+  return {row.eachRow({op.getLargestMutable()}, [&](Value number) {
+    Value tokens = rowOf(k, op.getSlabTokensMutable(), number, k.i32);
     RowInMemory ofSlabs = row.another(slabs);
-    Value lse = emitRowSums(k, ofSlabs, rowOf(k, 2, number)).lse;
-    Values list = row.loop(rowOf(k, 1, number), candidates.none(), [&](Value f, const Values &x, Values s) {
-      for (auto [j, v] : llvm::enumerate(x))
-        s = candidates.with(s, v, k.truncated(k.loadI32(tokens, k.add(f, static_cast<int64_t>(j)))));
-      return s;
-    });
+    Value lse = emitRowSums(k, ofSlabs, rowOf(k, op.getLseMutable(), number)).lse;
+    Values list =
+        row.loop(rowOf(k, op.getLargestMutable(), number), candidates.none(), [&](Value f, const Values &x, Values s) {
+          for (auto [j, v] : llvm::enumerate(x))
+            s = candidates.with(s, v, k.truncated(k.loadI32(tokens, k.add(f, static_cast<int64_t>(j)))));
+          return s;
+        });
     const SmallVector<Candidates::Candidate> best = candidates.best(row, list);
     row.once([&] {
       Value nothing = k.scalar(-INFINITY);
@@ -126,14 +128,17 @@ Backend::KernelInfo emitMergeCandidates(KernelBuilder &k, MergeCandidatesOp op) 
         Value logProb = k.subf(candidate.number, lse), some = k.lessf(nothing, logProb); // false for NaN
         if (!op.getTokens().use_empty())
           LLVM::StoreOp::create(k.b, k.select(some, candidate.token, k.i32Of(-1)),
-                                k.offset(rowOf(k, 4, number, k.i32), static_cast<int64_t>(i), k.i32));
+                                k.offset(rowOf(k, op.getTokens(), number, k.i32), static_cast<int64_t>(i), k.i32));
         if (!op.getBest().use_empty())
-          k.store(k.select(some, logProb, nothing), k.offset(rowOf(k, 5, number), static_cast<int64_t>(i)));
+          k.store(k.select(some, logProb, nothing), k.offset(rowOf(k, op.getBest(), number), static_cast<int64_t>(i)));
       }
       if (!op.getWantedLogProb().use_empty())
-        k.store(k.subf(k.load(rowOf(k, 3, number)), lse), rowOf(k, 6, number));
+        k.store(k.subf(k.load(rowOf(k, op.getWantedLogitMutable(), number)), lse),
+                rowOf(k, op.getWantedLogProb(), number));
     });
   })};
 }
+
+void attachCandidatesKernels(MLIRContext &context) { attachKernels<emitCandidates, emitMergeCandidates>(context); }
 
 } // namespace xfc::gpu

@@ -1,7 +1,6 @@
 // Element by element: sums, products, activations, dropout, rows written where they belong, and weights rounded to
 // bf16.
 #include "AttentionTiles.h"
-#include "Codegen/Activation.h"
 #include "Emitters.h"
 #include "Rows.h"
 #include <limits>
@@ -29,7 +28,7 @@ static Backend::KernelInfo overPairs(KernelBuilder &k, PairsType type, int64_t o
 }
 
 static Backend::KernelInfo overTensors(KernelBuilder &k, int64_t operands, const Compute &compute) {
-  constexpr int64_t part = 16384;
+  constexpr int64_t part = SquareSumOp::elementsOfPart;
   SmallVector<Value> data;
   for (int64_t i = 0; i <= operands; ++i)
     data.push_back(k.buffer(i));
@@ -47,42 +46,29 @@ static Backend::KernelInfo overTensors(KernelBuilder &k, int64_t operands, const
   return {{Partition::Unit::Elements, part, 1}};
 }
 
-Backend::KernelInfo emitAdd(KernelBuilder &k, AddOp op) {
-  auto compute = [&](ArrayRef<Value> xs) { return k.addf(xs[0], xs[1]); };
-  if (auto rows = dyn_cast<RowsType>(op.getType()))
-    return {overRows(k, rows.getFeatures(), {0, 1, 2}, compute)};
-  if (auto pairs = dyn_cast<PairsType>(op.getType()))
-    return overPairs(k, pairs, 2, [&](ArrayRef<Value> xs, HeadOfSequence &, Value, Value) { return compute(xs); });
-  return overTensors(k, 2, compute);
+Backend::KernelInfo emitElementwise(KernelBuilder &k, ScalarOpInterface op) {
+  auto compute = [&](ArrayRef<Value> xs) { return op.emitScalar(k, xs); };
+  const int64_t operands = op->getNumOperands();
+  Type type = op->getResult(0).getType();
+  if (auto rows = dyn_cast<RowsType>(type)) {
+    SmallVector<BufferIndex> buffers;
+    for (OpOperand &operand : op->getOpOperands())
+      buffers.push_back(operand);
+    buffers.push_back(op->getResult(0));
+    return {overRows(k, rows.getFeatures(), buffers, compute)};
+  }
+  if (auto pairs = dyn_cast<PairsType>(type))
+    return overPairs(k, pairs, operands,
+                     [&](ArrayRef<Value> xs, HeadOfSequence &, Value, Value) { return compute(xs); });
+  return overTensors(k, operands, compute);
 }
 
-Backend::KernelInfo emitMultiply(KernelBuilder &k, MultiplyOp op) {
-  return {overRows(k, cast<RowsType>(op.getType()).getFeatures(), {0, 1, 2},
-                   [&](ArrayRef<Value> xs) { return k.mulf(xs[0], xs[1]); })};
-}
-
-Backend::KernelInfo emitScale(KernelBuilder &k, ScaleOp op) {
-  Value factor = k.scalar(op.getFactor().convertToDouble());
-  return overPairs(k, cast<PairsType>(op.getType()), 1,
-                   [&](ArrayRef<Value> xs, HeadOfSequence &, Value, Value) { return k.mulf(xs[0], factor); });
-}
-
-Backend::KernelInfo emitMask(KernelBuilder &k, MaskOp op) {
+static Backend::KernelInfo emitMask(KernelBuilder &k, MaskOp op) {
   Value hidden = k.scalar(op.getZero() ? 0 : -std::numeric_limits<double>::infinity());
   return overPairs(k, cast<PairsType>(op.getType()), 1,
                    [&](ArrayRef<Value> xs, HeadOfSequence &at, Value query, Value key) {
                      return k.select(k.less(key, at.limit(k, query)), xs[0], hidden);
                    });
-}
-
-Backend::KernelInfo emitActivation(KernelBuilder &k, ActivationOp op) {
-  return {overRows(k, cast<RowsType>(op.getType()).getFeatures(), {0, 1},
-                   [&](ArrayRef<Value> xs) { return activationOf(k, op.getKind(), xs[0]); })};
-}
-
-Backend::KernelInfo emitActivationGrad(KernelBuilder &k, ActivationGradOp op) {
-  return {overRows(k, cast<RowsType>(op.getType()).getFeatures(), {0, 1, 2},
-                   [&](ArrayRef<Value> xs) { return activationGradOf(k, op.getKind(), xs[0], xs[1]); })};
 }
 
 // A counter of Philox makes the numbers of four features, 16 apart (abi.h): a thread takes n neighbouring counters of
@@ -138,7 +124,7 @@ static Backend::KernelInfo dropPairs(KernelBuilder &k, PairsType type, double ra
   });
 }
 
-Backend::KernelInfo emitDropout(KernelBuilder &k, DropoutOp op) {
+static Backend::KernelInfo emitDropout(KernelBuilder &k, DropoutOp op) {
   const double rate = op.getRate().convertToDouble();
   if (op.getKept()) {
     Value factor = k.keptFactor(rate);
@@ -150,32 +136,38 @@ Backend::KernelInfo emitDropout(KernelBuilder &k, DropoutOp op) {
   return {dropRows(k, cast<RowsType>(op.getType()).getFeatures(), rate)};
 }
 
-Backend::KernelInfo emitFill(KernelBuilder &k, FillOp op) {
-  Value value = k.load(k.buffer(0));
-  return {overRows(k, cast<RowsType>(op.getType()).getFeatures(), {1}, [&](ArrayRef<Value>) { return value; })};
+static Backend::KernelInfo emitFill(KernelBuilder &k, FillOp op) {
+  Value value = k.load(k.buffer(op.getValueMutable()));
+  return {overRows(k, cast<RowsType>(op.getType()).getFeatures(), {op.getResult()},
+                   [&](ArrayRef<Value>) { return value; })};
 }
 
-Backend::KernelInfo emitZeros(KernelBuilder &k, ZerosOp op) {
-  return {overRows(k, cast<RowsType>(op.getType()).getFeatures(), {0}, [&](ArrayRef<Value>) { return k.scalar(0); })};
+static Backend::KernelInfo emitZeros(KernelBuilder &k, ZerosOp op) {
+  return {overRows(k, cast<RowsType>(op.getType()).getFeatures(), {op.getResult()},
+                   [&](ArrayRef<Value>) { return k.scalar(0); })};
 }
 
-Backend::KernelInfo emitCacheWrite(KernelBuilder &k, CacheWriteOp op) {
+static Backend::KernelInfo emitCacheWrite(KernelBuilder &k, CacheWriteOp op) {
   Value slots = k.field(k.shape(), offsetof(xfc_shape, slots), k.ptr);
+  const BufferIndex cache = op.getCacheMutable(), rows = op.getRowsMutable();
   auto address = [&](int64_t i, Value row) {
-    return k.offset(k.buffer(i), k.mul(i == 0 ? k.loadI32(slots, row) : row, k.stride(i)));
+    return k.offset(k.buffer(i), k.mul(i == cache ? k.loadI32(slots, row) : row, k.stride(i)));
   };
   return {overRows(
-      k, cast<RowsType>(op.getRows().getType()).getFeatures(), {1, 0}, [](ArrayRef<Value> xs) { return xs[0]; },
+      k, cast<RowsType>(op.getRows().getType()).getFeatures(), {rows, cache}, [](ArrayRef<Value> xs) { return xs[0]; },
       address)};
 }
 
-Backend::KernelInfo emitAddPositions(KernelBuilder &k, AddPositionsOp op) {
+static Backend::KernelInfo emitAddPositions(KernelBuilder &k, AddPositionsOp op) {
   const int64_t width = cast<RowsType>(op.getType()).getFeatures();
   Value positions = k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr);
+  const BufferIndex table = op.getTableMutable();
   auto address = [&](int64_t i, Value row) {
-    return k.offset(k.buffer(i), i == 1 ? k.mul(k.loadI32(positions, row), width) : k.mul(row, k.stride(i)));
+    return k.offset(k.buffer(i), i == table ? k.mul(k.loadI32(positions, row), width) : k.mul(row, k.stride(i)));
   };
-  return {overRows(k, width, {0, 1, 2}, [&](ArrayRef<Value> xs) { return k.addf(xs[0], xs[1]); }, address)};
+  return {overRows(
+      k, width, {op.getXMutable(), table, op.getResult()}, [&](ArrayRef<Value> xs) { return k.addf(xs[0], xs[1]); },
+      address)};
 }
 
 Backend::PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight) {
@@ -197,6 +189,10 @@ Backend::PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight) {
     LLVM::StoreOp::create(k.b, pair, k.offset(k.buffer(1), k.add(k.mul(row, pairs), k.i64Of(k.div(f, 2))), k.i32));
   });
   return {rows * width * 2, chunks};
+}
+
+void attachElementwiseKernels(MLIRContext &context) {
+  attachKernels<emitMask, emitDropout, emitFill, emitZeros, emitCacheWrite, emitAddPositions>(context);
 }
 
 } // namespace xfc::gpu

@@ -6,13 +6,15 @@ using namespace mlir;
 
 namespace xfc::gpu {
 
-Backend::KernelInfo emitEmbedding(KernelBuilder &k, EmbeddingOp op) {
+static Backend::KernelInfo emitEmbedding(KernelBuilder &k, EmbeddingOp op) {
   const int64_t width = cast<RowsType>(op.getType()).getFeatures();
-  Value ids = k.buffer(0), scale = k.scalar(op.getScale().convertToDouble());
+  const BufferIndex table = op.getTableMutable();
+  Value ids = k.buffer(op.getIdsMutable()), scale = k.scalar(op.getScale().convertToDouble());
   auto address = [&](int64_t i, Value row) {
-    return i == 1 ? k.offset(k.buffer(1), k.mul(k.loadI32(ids, row), width)) : Address(k, i).row(k, row);
+    return i == table ? k.offset(k.buffer(table), k.mul(k.loadI32(ids, row), width)) : Address(k, i).row(k, row);
   };
-  return {overRows(k, width, {1, 2}, [&](ArrayRef<Value> xs) { return k.mulf(xs[0], scale); }, address)};
+  return {
+      overRows(k, width, {table, op.getResult()}, [&](ArrayRef<Value> xs) { return k.mulf(xs[0], scale); }, address)};
 }
 
 // The first of the places from .. to of rows ordered by id whose id is at least `id`, found by a warp: 32 places are
@@ -43,11 +45,11 @@ static Value lowerBound(KernelBuilder &k, Value byId, Value ids, Value from, Val
 // A block owns 128 columns of 32 entries. Few rows of an entry are summed in order by a warp; many, by all warps, the
 // i-th of them by warp i modulo their number, whose sums are added in order. Which it is depends on the entry's rows
 // alone.
-Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp op) {
+static Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp op) {
   constexpr int64_t entries = 32, columns = 128, few = 64;
   auto table = cast<RankedTensorType>(op.getType());
   const int64_t vocabulary = table.getDimSize(0), width = table.getDimSize(1), across = (width + columns - 1) / columns;
-  Value ids = k.buffer(1), byId = k.field(k.rows(), offsetof(xfc_rows, by_id), k.ptr),
+  Value ids = k.buffer(op.getIdsMutable()), byId = k.field(k.rows(), offsetof(xfc_rows, by_id), k.ptr),
         scale = k.scalar(op.getScale().convertToDouble());
   Value first = k.mul(k.div(k.chunk, across), entries), column = k.mul(k.rem(k.chunk, across), columns),
         warp = k.i64Of(k.warp());
@@ -55,7 +57,7 @@ Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp op) {
   k.b.getInsertionBlock()->getParent()->getParentOfType<LLVM::LLVMFuncOp>()->setAttr(
       NVVM::NVVMDialect::getMinctasmAttrName(), k.b.getI32IntegerAttr(6));
   Value bounds = k.shared((entries + 1) * 8), parts = k.shared(k.warps() * columns * k.bytes());
-  const Address dy(k, 0);
+  const Address dy(k, op.getDyMutable());
 
   // Where each entry's rows begin among those ordered by id.
   Value begin = lowerBound(k, byId, ids, k.index(0), k.rowCount(), first);
@@ -84,7 +86,7 @@ Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp op) {
         return s;
       });
     };
-    auto entry = [&](Value i) { return k.offset(k.buffer(2), k.mul(k.add(first, i), width)); };
+    auto entry = [&](Value i) { return k.offset(k.buffer(op.getResult()), k.mul(k.add(first, i), width)); };
     k.loop(warp, k.index(entries), k.warps(), [&](Value i) {
       Value from = boundOf(i), to = boundOf(k.add(i, 1));
       k.when(k.both(valid(i), k.less(k.sub(to, from), k.index(few + 1))),
@@ -116,10 +118,10 @@ Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp op) {
 }
 
 // A block owns an entry, and takes the rows at its position in order: one of each sequence that is long enough.
-Backend::KernelInfo emitPositionsGrad(KernelBuilder &k, PositionsGradOp op) {
+static Backend::KernelInfo emitPositionsGrad(KernelBuilder &k, PositionsGradOp op) {
   auto table = cast<RankedTensorType>(op.getType());
   const int64_t width = table.getDimSize(1);
-  const Address dy(k, 0);
+  const Address dy(k, op.getDyMutable());
   Value offsets = k.field(k.rows(), offsetof(xfc_rows, offsets), k.ptr),
         sequences = k.field(k.rows(), offsetof(xfc_rows, sequences), k.i64);
   k.vectorized({0, 1}, width, [&](int64_t n) {
@@ -137,10 +139,14 @@ Backend::KernelInfo emitPositionsGrad(KernelBuilder &k, PositionsGradOp op) {
             },
             [&] { return s; });
       });
-      k.store(sums, k.offset(k.offset(k.buffer(1), k.mul(k.chunk, width)), f));
+      k.store(sums, k.offset(k.offset(k.buffer(op.getResult()), k.mul(k.chunk, width)), f));
     });
   });
   return {{Partition::Unit::One, 1, table.getDimSize(0)}};
+}
+
+void attachEmbeddingKernels(MLIRContext &context) {
+  attachKernels<emitEmbedding, emitEmbeddingGrad, emitPositionsGrad>(context);
 }
 
 } // namespace xfc::gpu

@@ -1,7 +1,6 @@
 // The backend: kernels as they are asked for.
 #include "GPU.h"
 #include "Emitters.h"
-#include "Matrix.h"
 #include "WarpgroupTile.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
@@ -17,6 +16,9 @@ namespace xfc {
 
 GPUBackend::GPUBackend(MLIRContext &context, const gpu::Architecture &architecture)
     : kernels(ModuleOp::create(UnknownLoc::get(&context))), architecture(architecture) {
+  DialectRegistry registry;
+  registerGPUKernels(registry);
+  context.appendDialectRegistry(registry);
   context.loadDialect<arith::ArithDialect, cf::ControlFlowDialect, LLVM::LLVMDialect, math::MathDialect,
                       NVVM::NVVMDialect, scf::SCFDialect, vector::VectorDialect>();
 }
@@ -34,9 +36,8 @@ static void describe(const gpu::KernelBuilder &builder, const gpu::Architecture 
 }
 
 std::string GPUBackend::variant(Operation *op) const {
-  if (auto attention = dyn_cast<AttentionOp>(op))
-    return gpu::isOneQueryAttention(attention) ? "one_query" : "";
-  return gpu::suitsWarpgroups(architecture, op) && !gpu::byWarpgroups(architecture, op) ? "step" : "";
+  auto kernel = dyn_cast<gpu::GPUKernelOpInterface>(op);
+  return kernel ? kernel.getVariant(architecture) : "";
 }
 
 Backend::KernelInfo GPUBackend::emit(Operation *op, StringRef name) {
@@ -52,19 +53,19 @@ Backend::KernelInfo GPUBackend::emit(Operation *op, StringRef name) {
 Backend::KernelInfo GPUBackend::emitMerge(Operation *op, StringRef name) {
   gpu::KernelBuilder builder(*kernels, architecture);
   KernelInfo info;
-  builder.kernel(name, [&] { info = gpu::emitLinearWeightGradMerge(builder, cast<LinearWeightGradOp>(op)); });
+  builder.kernel(name, [&] { info = cast<gpu::GPUKernelOpInterface>(op).emitMerge(builder); });
   describe(builder, architecture, name, info);
   return info;
 }
 
 std::optional<Backend::FewRowsInfo> GPUBackend::emitForFewRows(Operation *op, StringRef name) {
-  auto linear = dyn_cast<LinearOp>(op);
-  const int64_t rows = linear && !gpu::byWarpgroups(architecture, op) ? gpu::fewRowsOf(linear) : 0;
+  auto kernel = dyn_cast<gpu::GPUKernelOpInterface>(op);
+  const int64_t rows = kernel ? kernel.getFewRows(architecture) : 0;
   if (rows == 0)
     return std::nullopt;
   gpu::KernelBuilder builder(*kernels, architecture);
   KernelInfo info;
-  builder.kernel(name, [&] { info = gpu::emitLinear(builder, linear, /*fewRows=*/true); });
+  builder.kernel(name, [&] { info = kernel.emitForFewRows(builder); });
   describe(builder, architecture, name, info);
   return FewRowsInfo{info, rows};
 }
@@ -72,9 +73,10 @@ std::optional<Backend::FewRowsInfo> GPUBackend::emitForFewRows(Operation *op, St
 // A product in bf16 reads its weight in bf16; one in f32 reads the weight itself.
 std::optional<Backend::Packing> GPUBackend::packs(Operation *op, unsigned operand) const {
   auto product = dyn_cast<ProductOpInterface>(op);
-  if (operand != 1 || !product || !product.getCompute() || !isa<RankedTensorType>(op->getOperand(1).getType()))
+  if (!product || !product.getCompute() || product.getWeightOperand() != operand)
     return std::nullopt;
-  return Packing{/*transposed=*/false, product.getCompute(), gpu::byWarpgroups(architecture, op)};
+  return Packing{/*transposed=*/false, product.getCompute(),
+                 cast<gpu::GPUKernelOpInterface>(op).readsBlocks(architecture)};
 }
 
 Backend::PackInfo GPUBackend::emitPack(RankedTensorType weight, Packing packing, StringRef name) {

@@ -9,6 +9,9 @@
 
 namespace xfc {
 
+// Gives the ops of the dialect their kernels; a GPUBackend does so for its context.
+void registerGPUKernels(mlir::DialectRegistry &registry);
+
 class GPUBackend : public Backend {
 public:
   GPUBackend(mlir::MLIRContext &context, const gpu::Architecture &architecture);

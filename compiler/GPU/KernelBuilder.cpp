@@ -212,7 +212,7 @@ Value KernelBuilder::aligned(Value p, Value stride) {
   return equal(bitAnd(bitOr(address, mul(stride, bytes())), 15), index(0));
 }
 
-void KernelBuilder::vectorized(ArrayRef<int64_t> buffers, int64_t width, const std::function<void(int64_t)> &body) {
+void KernelBuilder::vectorized(ArrayRef<BufferIndex> buffers, int64_t width, const std::function<void(int64_t)> &body) {
   if (width % 4)
     return body(1);
   Value all = boolean(true);

@@ -76,7 +76,7 @@ public:
   mlir::Value aligned(mlir::Value p, mlir::Value stride);
   // The body with vectors of 4 where every one of `buffers` has aligned rows of a width that 4 divides, else with 1:
   // body(vector).
-  void vectorized(llvm::ArrayRef<int64_t> buffers, int64_t width, const std::function<void(int64_t)> &body);
+  void vectorized(llvm::ArrayRef<BufferIndex> buffers, int64_t width, const std::function<void(int64_t)> &body);
 
   // Elements from .. to (i64) of dense buffers, which start at `data`, over the block's threads, by fours while all are
   // aligned and then by one: body(first, how many at once, state).

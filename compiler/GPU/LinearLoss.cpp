@@ -1,6 +1,6 @@
 // Products with a vocabulary, whose logits go on into losses, their gradients, or candidates.
+#include "Codegen/Softmax.h"
 #include "Emitters.h"
-#include "Matrix.h"
 #include "ProductTile.h"
 #include <cmath>
 
@@ -15,24 +15,25 @@ namespace {
 // which other columns come back from memory.
 template <typename Op>
 Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide,
-                                   ArrayRef<std::pair<Value, Value RowLoss::*>> numbers, Value dloss) {
+                                   ArrayRef<std::pair<Value, Value RowLoss::*>> numbers,
+                                   std::optional<BufferIndex> dloss) {
   RankedTensorType weight = op.getWeight().getType();
-  const int64_t vocabulary = weight.getDimSize(0), labels = op.getBias() ? 3 : 2;
+  const int64_t vocabulary = weight.getDimSize(0);
+  const BufferIndex labels = op.getLabelsMutable();
   const bool bf16 = op.getCompute() == ComputeType::bf16, kept = !wide.use_empty();
   const Tile tile{64, 256, bf16 ? 32 : 16, 32, 64};
   k.threads = tile.threads();
-  auto bufferOf = [&](Value result) { return op->getNumOperands() + cast<OpResult>(result).getResultNumber(); };
   Value row = k.mul(k.chunk, tile.rows);
   k.when(k.less(row, k.rowCount()), [&] {
-    ProductTile product(k, tile, bf16, rowsOperand(k, 0, weight.getDimSize(1), /*along=*/true),
-                        weightOperand(k, weight, bf16, /*along=*/true));
+    ProductTile product(k, tile, bf16, rowsOperand(k, op.getXMutable(), weight.getDimSize(1), /*along=*/true),
+                        weightOperand(k, op.getWeightMutable(), weight, bf16, /*along=*/true));
     const int64_t rowsOfThread = product.rowsOfThread(), pairs = product.pairsOfThread(),
                   across = tile.columns / tile.warpColumns;
     PairAccess access(k, vocabulary), biasAccess(k, vocabulary);
     if (kept)
-      access.include(k.buffer(bufferOf(wide)), k.stride(bufferOf(wide)));
+      access.include(k.buffer(wide), k.stride(wide));
     if (op.getBias())
-      biasAccess.include(k.buffer(2), k.index(0));
+      biasAccess.include(k.buffer(op.getBiasMutable()), k.index(0));
     Value rows = k.truncated(k.rowCount()), last = k.sub(rows, k.i32Of(1)),
           firstRow = k.add(k.truncated(row), product.firstRow());
     SmallVector<Value> rowNumbers, labelColumns;
@@ -40,7 +41,7 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide,
     for (int64_t r = 0; r < rowsOfThread; ++r) {
       rowNumbers.push_back(k.add(firstRow, 8 * r));
       labelColumns.push_back(k.truncated(k.loadI32(k.buffer(labels), k.i64Of(k.min(rowNumbers[r], last)))));
-      state.append({k.scalar(-1e30), k.scalar(0), k.scalar(0), k.scalar(0)});
+      state.append({k.scalar(lowest), k.scalar(0), k.scalar(0), k.scalar(0)});
     }
 
     const auto end = k.i32Of(static_cast<int32_t>(vocabulary));
@@ -52,16 +53,15 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide,
         Value f = k.add(first, 8 * pair);
         Values bias(2, k.scalar(0));
         if (op.getBias())
-          bias = biasAccess.load(biasAccess.conditions(k.boolean(true), f), k.offset(k.buffer(2), k.i64Of(f)));
+          bias = biasAccess.load(biasAccess.conditions(k.boolean(true), f),
+                                 k.offset(k.buffer(op.getBiasMutable()), k.i64Of(f)));
         for (int64_t r = 0; r < rowsOfThread; ++r) {
           for (int64_t i = 0; i < 2; ++i) {
             Value y = product.sum(sums, r, pair, i);
             x[(r * pairs + pair) * 2 + i] = op.getBias() ? k.addf(y, bias[i]) : y;
           }
           if (kept) {
-            const int64_t buffer = bufferOf(wide);
-            Value to =
-                k.offset(k.offset(k.buffer(buffer), k.mul(k.i64Of(rowNumbers[r]), k.stride(buffer))), k.i64Of(f));
+            Value to = k.offset(k.offset(k.buffer(wide), k.mul(k.i64Of(rowNumbers[r]), k.stride(wide))), k.i64Of(f));
             access.store(access.conditions(k.less(rowNumbers[r], rows), f), x[(r * pairs + pair) * 2],
                          x[(r * pairs + pair) * 2 + 1], to);
           }
@@ -76,7 +76,7 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide,
         };
         Value most = seen[0];
         for (int64_t i = 0; i < 2 * pairs; ++i)
-          most = k.maxf(inside(i, own[i], -1e30), most);
+          most = k.maxf(inside(i, own[i], lowest), most);
         Value exponentials = k.mulf(seen[1], k.exp(k.subf(seen[0], most)));
         for (int64_t i = 0; i < 2 * pairs; ++i) {
           exponentials = k.addf(exponentials, inside(i, k.exp(k.subf(own[i], most)), 0));
@@ -111,7 +111,7 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide,
              [&] { k.store(ArrayRef<Value>(seen), k.offset(parts, k.mul(place, 4))); });
     }
     k.barrier();
-    Value smoothing = k.load(k.buffer(labels + 1)), own = k.add(k.truncated(row), k.thread());
+    Value smoothing = k.load(k.buffer(op.getSmoothingMutable())), own = k.add(k.truncated(row), k.thread());
     k.when(k.both(k.less(k.thread(), k.i32Of(static_cast<int32_t>(tile.rows))), k.less(own, rows)), [&] {
       auto part = [&](int64_t warp) {
         return k.load(k.offset(parts, k.mul(k.add(k.mul(k.thread(), across), warp), 4)), 4);
@@ -121,20 +121,20 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide,
         merge(all, part(warp));
       Value at = k.i64Of(own), lse = k.addf(all[0], k.log(all[1])), nll = k.subf(lse, all[3]), zero = k.scalar(0);
       Value ofMean = k.subf(lse, k.mulf(all[2], k.scalar(1.0 / vocabulary)));
-      Value loss = k.addf(k.mulf(k.subf(k.scalar(1), smoothing), nll), k.mulf(smoothing, ofMean));
+      Value loss = smoothedLoss(k, nll, ofMean, smoothing);
       Value known = k.less(k.index(-1), k.loadI32(k.buffer(labels), at));
       const RowLoss values = {k.select(known, loss, zero), k.select(known, nll, zero), lse};
       for (auto [result, value] : numbers)
         if (!result.use_empty())
-          k.store(values.*value, k.offset(k.buffer(bufferOf(result)), k.mul(at, k.stride(bufferOf(result)))));
+          k.store(values.*value, k.offset(k.buffer(result), k.mul(at, k.stride(result))));
       k.store(lse, k.offset(logSums, k.thread()));
     });
     if (!dloss || !kept)
       return;
     k.barrier(); // sums, and all of the logits
     RowInMemory line = RowInMemory::ofWarp(k, vocabulary);
-    const Address logits(k, bufferOf(wide)), dlosses(k, labels + 2);
-    line.vectorized({bufferOf(wide)}, [&] {
+    const Address logits(k, wide), dlosses(k, *dloss);
+    line.vectorized({wide}, [&] {
       k.loop(k.warp(), k.min(k.i32Of(static_cast<int32_t>(tile.rows)), k.sub(rows, k.truncated(row))), k.warps(),
              [&](Value r) {
                Value at = k.add(row, k.i64Of(r)), place = logits.row(k, at);
@@ -148,19 +148,19 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide,
 
 } // namespace
 
-Backend::KernelInfo emitLinearCrossEntropy(KernelBuilder &k, LinearCrossEntropyOp op) {
+static Backend::KernelInfo emitLinearCrossEntropy(KernelBuilder &k, LinearCrossEntropyOp op) {
   return emitLinearLoss(k, op, op.getLogits(),
                         {{op.getLoss(), &RowLoss::loss}, {op.getNll(), &RowLoss::nll}, {op.getLse(), &RowLoss::lse}},
-                        {});
+                        std::nullopt);
 }
 
-Backend::KernelInfo emitLinearCrossEntropyWithGrad(KernelBuilder &k, LinearCrossEntropyWithGradOp op) {
+static Backend::KernelInfo emitLinearCrossEntropyWithGrad(KernelBuilder &k, LinearCrossEntropyWithGradOp op) {
   return emitLinearLoss(k, op, op.getDlogits(), {{op.getLoss(), &RowLoss::loss}, {op.getNll(), &RowLoss::nll}},
-                        op.getDloss());
+                        op.getDlossMutable());
 }
 
 // A block has 32 rows of a slab of columns; the logits stay in shared memory, where a warp takes row after row.
-Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op) {
+static Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op) {
   RankedTensorType weight = op.getWeight().getType();
   const int64_t inner = weight.getDimSize(1), vocabulary = weight.getDimSize(0), slab = op.getSlab(),
                 slabs = op.getSlabs(), best = op.getCount();
@@ -172,21 +172,22 @@ Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op
   const int64_t lineElements = slab + 8; // rows of a fragment in different banks
   Value row = k.truncated(k.mul(k.div(k.chunk, slabs), tile.rows)), rows = k.truncated(k.rowCount());
   k.when(k.less(row, rows), [&] {
-    ProductTile product(k, tile, bf16, rowsOperand(k, 0, inner, /*along=*/true),
-                        weightOperand(k, weight, bf16, /*along=*/true));
+    ProductTile product(k, tile, bf16, rowsOperand(k, op.getXMutable(), inner, /*along=*/true),
+                        weightOperand(k, op.getWeightMutable(), weight, bf16, /*along=*/true));
     Value logits = k.shared(tile.rows * lineElements * 4), which = k.rem(k.chunk, slabs),
           first = k.truncated(k.mul(which, slab));
     const Value none = k.scalar(-INFINITY), end = k.i32Of(static_cast<int32_t>(vocabulary));
     PairAccess access(k, vocabulary);
     if (op.getBias())
-      access.include(k.buffer(2), k.index(0));
+      access.include(k.buffer(op.getBiasMutable()), k.index(0));
     k.loop(k.i32Of(0), k.i32Of(static_cast<int32_t>(slab)), tile.columns, [&](Value column) {
       Values sums = product.multiply(row, k.add(first, column), k.i32Of(static_cast<int32_t>(inner)));
       for (int64_t pair = 0; pair < product.pairsOfThread(); ++pair) {
         Value place = k.add(k.add(column, product.firstColumn()), 8 * pair), f = k.add(first, place);
         Values bias(2, k.scalar(0));
         if (op.getBias())
-          bias = access.load(access.conditions(k.boolean(true), f), k.offset(k.buffer(2), k.i64Of(f)));
+          bias =
+              access.load(access.conditions(k.boolean(true), f), k.offset(k.buffer(op.getBiasMutable()), k.i64Of(f)));
         for (int64_t r = 0; r < product.rowsOfThread(); ++r) {
           Values x;
           for (int64_t i = 0; i < 2; ++i) {
@@ -198,9 +199,8 @@ Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op
       }
     });
     k.barrier();
-    const int64_t wantedBuffer = op.getBias() ? 3 : 2, firstResult = op->getNumOperands();
-    auto resultOf = [&](int64_t result, Value at, Type type) {
-      return k.offset(k.buffer(firstResult + result), k.mul(at, k.stride(firstResult + result)), type);
+    auto resultOf = [&](BufferIndex result, Value at, Type type) {
+      return k.offset(k.buffer(result), k.mul(at, k.stride(result)), type);
     };
     RowInMemory line = RowInMemory::ofWarp(k, slab);
     Candidates candidates(k, best);
@@ -215,21 +215,25 @@ Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op
         for (auto [i, candidate] : llvm::enumerate(found)) {
           Value place = k.add(k.mul(which, best), static_cast<int64_t>(i));
           if (!op.getTokens().use_empty())
-            LLVM::StoreOp::create(k.b, candidate.token, k.offset(resultOf(0, at, k.i32), place, k.i32));
+            LLVM::StoreOp::create(k.b, candidate.token, k.offset(resultOf(op.getTokens(), at, k.i32), place, k.i32));
           if (!op.getLargest().use_empty())
-            k.store(candidate.number, k.offset(resultOf(1, at, k.element), place));
+            k.store(candidate.number, k.offset(resultOf(op.getLargest(), at, k.element), place));
         }
         if (!op.getLse().use_empty())
-          k.store(lse, k.offset(resultOf(2, at, k.element), which));
+          k.store(lse, k.offset(resultOf(op.getLse(), at, k.element), which));
         if (!op.getWantedLogit().use_empty()) {
-          Value column = k.sub(k.truncated(k.loadI32(k.buffer(wantedBuffer), at)), first);
+          Value column = k.sub(k.truncated(k.loadI32(k.buffer(op.getWantedMutable()), at)), first);
           k.when(k.both(k.less(k.i32Of(-1), column), k.less(column, k.i32Of(static_cast<int32_t>(slab)))),
-                 [&] { k.store(k.load(k.offset(from, column)), resultOf(3, at, k.element)); });
+                 [&] { k.store(k.load(k.offset(from, column)), resultOf(op.getWantedLogit(), at, k.element)); });
         }
       });
     });
   });
   return {{Partition::Unit::Rows, tile.rows, slabs}};
+}
+
+void attachLinearLossKernels(MLIRContext &context) {
+  attachKernels<emitLinearCrossEntropy, emitLinearCrossEntropyWithGrad, emitLinearCandidates>(context);
 }
 
 } // namespace xfc::gpu

@@ -1,4 +1,5 @@
 // Log-softmax, label-smoothed negative log-likelihood, and cross entropy that needs no log-probabilities.
+#include "Codegen/Softmax.h"
 #include "Emitters.h"
 #include "Rows.h"
 
@@ -18,17 +19,12 @@ Value rowSum(KernelBuilder &k, RowInMemory &row, Value from) {
   })[0]);
 }
 
-// loss = (1 - e) nll + e lossOfMean, where lossOfMean is the mean of -log p over the vocabulary.
-Value smooth(KernelBuilder &k, Value nll, Value lossOfMean, Value smoothing) {
-  return k.addf(k.mulf(k.subf(k.scalar(1), smoothing), nll), k.mulf(smoothing, lossOfMean));
-}
-
 } // namespace
 
 // In one pass: a thread's sum of exp(x - m) is scaled when its largest element m grows.
 RowSums emitRowSums(KernelBuilder &k, RowInMemory &row, Value from) {
   Values state =
-      row.loop(from, {k.scalar(-1e30), k.scalar(0), k.scalar(0)}, [&](Value, const Values &x, Values s) -> Values {
+      row.loop(from, {k.scalar(lowest), k.scalar(0), k.scalar(0)}, [&](Value, const Values &x, Values s) -> Values {
         Value most = s[0];
         for (Value v : x)
           most = k.maxf(v, most);
@@ -51,7 +47,7 @@ RowLoss emitCrossEntropyRow(KernelBuilder &k, RowInMemory &row, Value logits, Va
       k.less(label, k.index(0)), [&]() -> Values { return {k.scalar(0), k.scalar(0)}; },
       [&]() -> Values {
         Value nll = k.subf(sums.lse, k.load(k.offset(logits, label)));
-        return {smooth(k, nll, k.subf(sums.lse, mean), smoothing), nll};
+        return {smoothedLoss(k, nll, k.subf(sums.lse, mean), smoothing), nll};
       });
   return {losses[0], losses[1], sums.lse};
 }
@@ -60,7 +56,7 @@ void emitCrossEntropyGradRow(KernelBuilder &k, RowInMemory &row, Value logits, V
                              Value smoothing, Value lse, Value dloss) {
   Value known = k.less(k.index(-1), label), scale = k.select(known, dloss, k.scalar(0)),
         spread = k.mulf(smoothing, k.scalar(1.0 / row.width));
-  Value ofLabel = k.subf(k.scalar(1), smoothing), labelColumn = k.truncated(label);
+  Value ofLabel = labelShare(k, smoothing), labelColumn = k.truncated(label);
   row.each([&](Value f) {
     Values x = k.load(k.offset(logits, f), row.vector()), y;
     for (auto [j, v] : llvm::enumerate(x)) {
@@ -72,11 +68,11 @@ void emitCrossEntropyGradRow(KernelBuilder &k, RowInMemory &row, Value logits, V
   });
 }
 
-Backend::KernelInfo emitCrossEntropy(KernelBuilder &k, CrossEntropyOp op) {
+static Backend::KernelInfo emitCrossEntropy(KernelBuilder &k, CrossEntropyOp op) {
   RowInMemory row(k, widthOf(op.getLogits()));
-  const Address logits(k, 0), loss(k, 3), nll(k, 4), lse(k, 5);
-  Value labels = k.buffer(1), smoothing = k.load(k.buffer(2));
-  return {row.eachRow({0}, [&](Value number) {
+  const Address logits(k, op.getLogitsMutable()), loss(k, op.getLoss()), nll(k, op.getNll()), lse(k, op.getLse());
+  Value labels = k.buffer(op.getLabelsMutable()), smoothing = k.load(k.buffer(op.getSmoothingMutable()));
+  return {row.eachRow({op.getLogitsMutable()}, [&](Value number) {
     const RowLoss values = emitCrossEntropyRow(k, row, logits.row(k, number), k.loadI32(labels, number), smoothing);
     row.once([&] {
       if (!op.getLoss().use_empty())
@@ -89,20 +85,21 @@ Backend::KernelInfo emitCrossEntropy(KernelBuilder &k, CrossEntropyOp op) {
   })};
 }
 
-Backend::KernelInfo emitCrossEntropyGrad(KernelBuilder &k, CrossEntropyGradOp op) {
+static Backend::KernelInfo emitCrossEntropyGrad(KernelBuilder &k, CrossEntropyGradOp op) {
   RowInMemory row(k, widthOf(op.getLogits()));
-  const Address logits(k, 0), dloss(k, 1), lse(k, 3), result(k, 5);
-  Value labels = k.buffer(2), smoothing = k.load(k.buffer(4));
-  return {row.eachRow({0, 5}, [&](Value number) {
+  const Address logits(k, op.getLogitsMutable()), dloss(k, op.getDlossMutable()), lse(k, op.getLseMutable()),
+      result(k, op.getResult());
+  Value labels = k.buffer(op.getLabelsMutable()), smoothing = k.load(k.buffer(op.getSmoothingMutable()));
+  return {row.eachRow({op.getLogitsMutable(), op.getResult()}, [&](Value number) {
     emitCrossEntropyGradRow(k, row, logits.row(k, number), result.row(k, number), k.loadI32(labels, number), smoothing,
                             k.load(lse.row(k, number)), k.load(dloss.row(k, number)));
   })};
 }
 
-Backend::KernelInfo emitLogSoftmax(KernelBuilder &k, LogSoftmaxOp op) {
+static Backend::KernelInfo emitLogSoftmax(KernelBuilder &k, LogSoftmaxOp op) {
   RowInMemory row(k, widthOf(op.getX()));
-  const Address x(k, 0), y(k, 1);
-  return {row.eachRow({0, 1}, [&](Value number) {
+  const Address x(k, op.getXMutable()), y(k, op.getResult());
+  return {row.eachRow({op.getXMutable(), op.getResult()}, [&](Value number) {
     Value from = x.row(k, number), to = y.row(k, number), lse = emitRowSums(k, row, from).lse;
     row.each([&](Value f) {
       Values values = k.load(k.offset(from, f), row.vector());
@@ -113,25 +110,26 @@ Backend::KernelInfo emitLogSoftmax(KernelBuilder &k, LogSoftmaxOp op) {
   })};
 }
 
-Backend::KernelInfo emitLogSoftmaxGrad(KernelBuilder &k, LogSoftmaxGradOp op) {
+static Backend::KernelInfo emitLogSoftmaxGrad(KernelBuilder &k, LogSoftmaxGradOp op) {
   RowInMemory row(k, widthOf(op.getY()));
-  const Address dy(k, 0), y(k, 1), dx(k, 2);
-  return {row.eachRow({0, 1, 2}, [&](Value number) {
+  const Address dy(k, op.getDyMutable()), y(k, op.getYMutable()), dx(k, op.getResult());
+  return {row.eachRow({op.getDyMutable(), op.getYMutable(), op.getResult()}, [&](Value number) {
     Value dyRow = dy.row(k, number), yRow = y.row(k, number), to = dx.row(k, number), sum = rowSum(k, row, dyRow);
     row.each([&](Value f) {
       Values d = k.load(k.offset(dyRow, f), row.vector()), logs = k.load(k.offset(yRow, f), row.vector());
       for (auto [j, v] : llvm::enumerate(d))
-        v = k.subf(v, k.mulf(k.exp(logs[j]), sum));
+        v = logSoftmaxGrad(k, v, logs[j], sum);
       k.store(d, k.offset(to, f));
     });
   })};
 }
 
-Backend::KernelInfo emitNll(KernelBuilder &k, NllOp op) {
+static Backend::KernelInfo emitNll(KernelBuilder &k, NllOp op) {
   RowInMemory row(k, widthOf(op.getLogProbs()));
-  const Address logProbs(k, 0), loss(k, 3), nll(k, 4);
-  Value labels = k.buffer(1), smoothing = k.load(k.buffer(2)), zero = k.scalar(0);
-  return {row.eachRow({0}, [&](Value number) {
+  const Address logProbs(k, op.getLogProbsMutable()), loss(k, op.getLoss()), nll(k, op.getNll());
+  Value labels = k.buffer(op.getLabelsMutable()), smoothing = k.load(k.buffer(op.getSmoothingMutable())),
+        zero = k.scalar(0);
+  return {row.eachRow({op.getLogProbsMutable()}, [&](Value number) {
     Value from = logProbs.row(k, number), label = k.loadI32(labels, number);
     Value mean = k.mulf(rowSum(k, row, from), k.scalar(-1.0 / row.width));
     row.once([&] {
@@ -139,7 +137,7 @@ Backend::KernelInfo emitNll(KernelBuilder &k, NllOp op) {
           k.less(label, k.index(0)), [&]() -> Values { return {zero, zero}; },
           [&]() -> Values {
             Value plain = k.subf(zero, k.load(k.offset(from, label)));
-            return {smooth(k, plain, mean, smoothing), plain};
+            return {smoothedLoss(k, plain, mean, smoothing), plain};
           });
       if (!op.getLoss().use_empty())
         k.store(values[0], loss.row(k, number));
@@ -149,15 +147,15 @@ Backend::KernelInfo emitNll(KernelBuilder &k, NllOp op) {
   })};
 }
 
-Backend::KernelInfo emitNllGrad(KernelBuilder &k, NllGradOp op) {
+static Backend::KernelInfo emitNllGrad(KernelBuilder &k, NllGradOp op) {
   RowInMemory row(k, widthOf(op.getResult()));
-  const Address dloss(k, 0), result(k, 3);
-  Value labels = k.buffer(1), smoothing = k.load(k.buffer(2));
-  return {row.eachRow({3}, [&](Value number) {
+  const Address dloss(k, op.getDlossMutable()), result(k, op.getResult());
+  Value labels = k.buffer(op.getLabelsMutable()), smoothing = k.load(k.buffer(op.getSmoothingMutable()));
+  return {row.eachRow({op.getResult()}, [&](Value number) {
     Value to = result.row(k, number), label = k.loadI32(labels, number), column = k.truncated(label);
     Value d = k.select(k.less(k.index(-1), label), k.load(dloss.row(k, number)), k.scalar(0));
     Value spread = k.mulf(k.mulf(d, smoothing), k.scalar(-1.0 / row.width)),
-          ofLabel = k.mulf(d, k.subf(k.scalar(1), smoothing));
+          ofLabel = k.mulf(d, labelShare(k, smoothing));
     row.each([&](Value f) {
       Values y;
       for (int64_t j = 0; j < row.vector(); ++j)
@@ -165,6 +163,11 @@ Backend::KernelInfo emitNllGrad(KernelBuilder &k, NllGradOp op) {
       k.store(y, k.offset(to, f));
     });
   })};
+}
+
+void attachLossKernels(MLIRContext &context) {
+  attachKernels<emitCrossEntropy, emitCrossEntropyGrad, emitLogSoftmax, emitLogSoftmaxGrad, emitNll, emitNllGrad>(
+      context);
 }
 
 } // namespace xfc::gpu

@@ -1,8 +1,6 @@
 // Matrix products over rows, their epilogues and the gradients of their weights: a block of threads for each tile of a
 // result.
-#include "Matrix.h"
 #include "Analysis/Kernels.h"
-#include "Codegen/Epilogue.h"
 #include "Emitters.h"
 #include "ProductTile.h"
 #include "WarpgroupTile.h"
@@ -67,33 +65,58 @@ struct Dropout {
   }
 };
 
-// The sums of the tile at (row, column) of a product with `columns`, plus bias (buffer 2, or null), through the
-// epilogue into the results.
-void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, Value row, Value column, Operation *op,
-            int64_t columns, bool hasBias, Region &epilogue) {
-  const int64_t firstExtra = hasBias ? 3 : 2, operands = op->getNumOperands();
+// The operands of a product of rows and a weight, and what is made of it.
+struct Terms {
+  explicit Terms(LinearOp op)
+      : op(op), rows(op.getXMutable()), weight(op.getWeightMutable()), type(op.getWeight().getType()), along(true),
+        extras(op.getExtras().size()), epilogue(op.getEpilogue()) {
+    if (op.getBias())
+      bias = op.getBiasMutable();
+  }
+  explicit Terms(LinearInputGradOp op)
+      : op(op), rows(op.getDyMutable()), weight(op.getWeightMutable()), type(op.getWeight().getType()), along(false),
+        extras(op.getExtras().size()), epilogue(op.getEpilogue()) {}
+
+  Operation *op;
+  BufferIndex rows, weight;
+  RankedTensorType type; // of the weight, [out, in]
+  bool along;            // the sum runs along `in`
+  std::optional<BufferIndex> bias;
+  int64_t extras; // of the epilogue: the last operands
+  Region &epilogue;
+
+  int64_t inner() const { return type.getDimSize(along ? 1 : 0); }
+  int64_t columns() const { return type.getDimSize(along ? 0 : 1); }
+};
+
+// The sums of the tile at (row, column) of a product, plus bias, through the epilogue into the results.
+void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, Value row, Value column,
+            const Terms &terms) {
+  Operation *op = terms.op;
+  const int64_t operands = op->getNumOperands(), firstExtra = operands - terms.extras;
   SmallVector<int64_t> buffers;
   for (int64_t extra = firstExtra; extra < operands; ++extra)
     buffers.push_back(extra);
   for (OpResult result : op->getResults())
     if (!result.use_empty())
       buffers.push_back(operands + result.getResultNumber());
-  PairAccess access(k, columns);
+  PairAccess access(k, terms.columns());
   for (int64_t buffer : buffers)
     access.include(k.buffer(buffer), k.stride(buffer));
-  if (hasBias)
-    access.include(k.buffer(2), k.index(0));
+  if (terms.bias)
+    access.include(k.buffer(*terms.bias), k.index(0));
 
   Value rows = k.truncated(k.rowCount()), firstColumn = k.add(column, product.firstColumn());
   auto columnOf = [&](int64_t pair) { return k.add(firstColumn, 8 * pair); };
   auto place = [&](Value p, int64_t pair) { return k.offset(p, k.i64Of(columnOf(pair))); };
-  Dropout dropout{k, dropoutOf(epilogue)};
+  Dropout dropout{k, dropoutOf(terms.epilogue)};
   // Those of 64 columns at a time: what they need beside the sums is to fit into registers.
   const int64_t together = std::min<int64_t>(8, product.pairsOfThread());
   for (int64_t begin = 0; begin < product.pairsOfThread(); begin += together) {
     SmallVector<Values> bias;
-    for (int64_t pair = begin; hasBias && pair < begin + together; ++pair)
-      bias.push_back(access.load(access.conditions(k.boolean(true), columnOf(pair)), place(k.buffer(2), pair)));
+    for (int64_t pair = begin; terms.bias && pair < begin + together; ++pair)
+      bias.push_back(
+          access.load(access.conditions(k.boolean(true), columnOf(pair)), place(k.buffer(*terms.bias), pair)));
     for (int64_t r = 0; r < product.rowsOfThread(); ++r) {
       Value number = k.add(k.add(row, product.firstRow()), 8 * r), isRow = k.less(number, rows);
       Value at = k.i64Of(number);
@@ -111,15 +134,15 @@ void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, V
         SmallVector<Value> results[2];
         for (int64_t i = 0; i < 2; ++i) {
           Value y = product.sum(sums, r, pair, i);
-          if (hasBias)
+          if (terms.bias)
             y = k.addf(y, bias[pair - begin][i]);
           results[i] = {y};
-          if (!epilogue.empty()) {
+          if (!terms.epilogue.empty()) {
             SmallVector<Value> arguments = {y};
             for (const Values &extra : extras)
               arguments.push_back(extra[i]);
             results[i] =
-                evaluateEpilogue(k, epilogue, arguments, dropout.op ? factors[2 * (pair - begin) + i] : Value());
+                evaluateEpilogue(k, terms.epilogue, arguments, dropout.op ? factors[2 * (pair - begin) + i] : Value());
           }
         }
         for (OpResult result : op->getResults())
@@ -130,86 +153,94 @@ void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, V
   }
 }
 
-Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, const Operand &weight, int64_t inner, int64_t columns,
-                                const Tile &tile, bool hasBias, Region &epilogue) {
-  const int64_t across = upTo(columns, tile.columns);
+Backend::KernelInfo emitProduct(KernelBuilder &k, const Terms &terms, const Tile &tile, bool bf16) {
+  k.threads = tile.threads();
+  const Operand weight = weightOperand(k, terms.weight, terms.type, bf16, terms.along);
+  const int64_t inner = terms.inner(), across = upTo(terms.columns(), tile.columns);
   Value row = k.mul(k.div(k.chunk, across), tile.rows), column = k.mul(k.rem(k.chunk, across), tile.columns);
   k.when(k.less(row, k.rowCount()), [&] {
-    ProductTile product(k, tile, weight.packed, rowsOperand(k, 0, inner, /*along=*/true), weight);
+    ProductTile product(k, tile, weight.packed, rowsOperand(k, terms.rows, inner, /*along=*/true), weight);
     Values sums = product.multiply(k.truncated(row), k.truncated(column), k.i32Of(static_cast<int32_t>(inner)));
-    finish(k, product, sums, k.truncated(row), k.truncated(column), op, columns, hasBias, epilogue);
+    finish(k, product, sums, k.truncated(row), k.truncated(column), terms);
   });
   return {{Partition::Unit::Rows, tile.rows, across}};
 }
 
 // The same by warpgroups: a cluster's blocks have the same columns of rows that follow each other.
-Backend::KernelInfo emitByWarpgroups(KernelBuilder &k, Operation *op, RankedTensorType weight, bool along, bool hasBias,
-                                     Region &epilogue) {
+Backend::KernelInfo emitByWarpgroups(KernelBuilder &k, const Terms &terms) {
   using Product = WarpgroupTile;
-  const int64_t inner = weight.getDimSize(along ? 1 : 0), columns = weight.getDimSize(along ? 0 : 1),
-                across = upTo(columns, Product::columns);
+  const int64_t inner = terms.inner(), across = upTo(terms.columns(), Product::columns);
   k.threads = Product::threads;
   Value tile = k.div(k.chunk, Product::cluster), first = k.mul(k.div(tile, across), Product::cluster * Product::rows);
   Value row = k.truncated(k.add(first, k.mul(k.rem(k.chunk, Product::cluster), Product::rows)));
   Value column = k.truncated(k.mul(k.rem(tile, across), Product::columns));
   k.when(k.less(first, k.rowCount()), [&] {
-    Product product(k, rowsOperand(k, 0, inner, /*along=*/true), BlockedWeight(k, weight, along));
-    product.multiply(row, column, inner, [&](ArrayRef<Value> sums) {
-      finish(k, product, sums, row, column, op, columns, hasBias, epilogue);
-    });
+    Product product(k, rowsOperand(k, terms.rows, inner, /*along=*/true),
+                    BlockedWeight(k, terms.weight, terms.type, terms.along));
+    product.multiply(row, column, inner, [&](ArrayRef<Value> sums) { finish(k, product, sums, row, column, terms); });
   });
   return {{Partition::Unit::Rows, Product::cluster * Product::rows, Product::cluster * across}};
 }
 
-} // namespace
-
-// Where there are few columns, what is read of the rows decides, and smaller tiles read it as well.
-bool suitsWarpgroups(const Architecture &architecture, Operation *op) {
-  auto pays = [&](auto product, unsigned columns) {
-    return architecture.warpgroups && inBF16(product.getCompute()) &&
-           product.getWeight().getType().getDimSize(columns) > 128;
-  };
-  if (auto linear = dyn_cast<LinearOp>(op))
-    return pays(linear, 0);
-  if (auto grad = dyn_cast<LinearInputGradOp>(op))
-    return pays(grad, 1);
-  return false;
+// Whether the architecture has a kernel for warpgroups that suits the product's shape and type. Where there are few
+// columns, what is read of the rows decides, and smaller tiles read it as well.
+bool suitsWarpgroups(const Architecture &architecture, const Terms &terms, std::optional<ComputeType> compute) {
+  return architecture.warpgroups && inBF16(compute) && terms.columns() > 128;
 }
 
-bool byWarpgroups(const Architecture &architecture, Operation *op) {
-  auto linear = dyn_cast<LinearOp>(op);
-  return suitsWarpgroups(architecture, op) && !(linear && isDecodingStep(op) && fewRowsOf(linear));
-}
-
-// Large tiles take the time of one of them while there are fewer than processors; small ones read four times as much,
-// and with 32 large tiles to do would take as long.
+// Up to how many rows small tiles are faster, or 0. Large tiles take the time of one of them while there are fewer than
+// processors; small ones read four times as much, and with 32 large tiles to do would take as long.
 int64_t fewRowsOf(LinearOp op) {
   const int64_t columns = op.getWeight().getType().getDimSize(0);
   const Tile tile = tileFor(columns, inBF16(op.getCompute()));
   return 32 / upTo(columns, tile.columns) * tile.rows;
 }
 
-Backend::KernelInfo emitLinear(KernelBuilder &k, LinearOp op, bool fewRows) {
-  RankedTensorType weight = op.getWeight().getType();
-  if (byWarpgroups(k.architecture, op))
-    return emitByWarpgroups(k, op, weight, /*along=*/true, static_cast<bool>(op.getBias()), op.getEpilogue());
-  const bool bf16 = inBF16(op.getCompute());
-  const Tile tile = fewRows ? tileForFewRows(bf16) : tileFor(weight.getDimSize(0), bf16);
-  k.threads = tile.threads();
-  return emitProduct(k, op, weightOperand(k, weight, bf16, /*along=*/true), weight.getDimSize(1), weight.getDimSize(0),
-                     tile, static_cast<bool>(op.getBias()), op.getEpilogue());
+// Whether the op's kernel is the one for warpgroups, which reads its weight in blocks (WarpgroupTile.h). A product of a
+// decoding step that has a kernel for few rows is not: wgmma may round otherwise than mma.sync, and a hypothesis is to
+// have the same bits however many are beside it. So both its kernels are of mma.sync, for any number of rows.
+bool byWarpgroups(const Architecture &architecture, LinearOp op) {
+  return suitsWarpgroups(architecture, Terms(op), op.getCompute()) && !(isDecodingStep(op) && fewRowsOf(op));
+}
+bool byWarpgroups(const Architecture &architecture, LinearInputGradOp op) {
+  return suitsWarpgroups(architecture, Terms(op), op.getCompute());
 }
 
-Backend::KernelInfo emitLinearInputGrad(KernelBuilder &k, LinearInputGradOp op) {
-  RankedTensorType weight = op.getWeight().getType();
-  if (byWarpgroups(k.architecture, op))
-    return emitByWarpgroups(k, op, weight, /*along=*/false, /*hasBias=*/false, op.getEpilogue());
-  const bool bf16 = inBF16(op.getCompute());
-  const Tile tile = tileFor(weight.getDimSize(1), bf16);
-  k.threads = tile.threads();
-  return emitProduct(k, op, weightOperand(k, weight, bf16, /*along=*/false), weight.getDimSize(0), weight.getDimSize(1),
-                     tile, /*hasBias=*/false, op.getEpilogue());
-}
+struct LinearKernels : GPUKernelOpInterface::ExternalModel<LinearKernels, LinearOp> {
+  std::optional<Backend::KernelInfo> emitKernel(Operation *op, KernelBuilder &k) const {
+    const Terms terms(cast<LinearOp>(op));
+    const bool bf16 = inBF16(cast<LinearOp>(op).getCompute());
+    return readsBlocks(op, k.architecture) ? emitByWarpgroups(k, terms)
+                                           : emitProduct(k, terms, tileFor(terms.columns(), bf16), bf16);
+  }
+  std::string getVariant(Operation *op, const Architecture &architecture) const {
+    auto linear = cast<LinearOp>(op);
+    return suitsWarpgroups(architecture, Terms(linear), linear.getCompute()) && !readsBlocks(op, architecture) ? "step"
+                                                                                                               : "";
+  }
+  bool readsBlocks(Operation *op, const Architecture &architecture) const {
+    return byWarpgroups(architecture, cast<LinearOp>(op));
+  }
+  int64_t getFewRows(Operation *op, const Architecture &architecture) const {
+    return readsBlocks(op, architecture) ? 0 : fewRowsOf(cast<LinearOp>(op));
+  }
+  Backend::KernelInfo emitForFewRows(Operation *op, KernelBuilder &k) const {
+    const bool bf16 = inBF16(cast<LinearOp>(op).getCompute());
+    return emitProduct(k, Terms(cast<LinearOp>(op)), tileForFewRows(bf16), bf16);
+  }
+};
+
+struct LinearInputGradKernels : GPUKernelOpInterface::ExternalModel<LinearInputGradKernels, LinearInputGradOp> {
+  std::optional<Backend::KernelInfo> emitKernel(Operation *op, KernelBuilder &k) const {
+    const Terms terms(cast<LinearInputGradOp>(op));
+    const bool bf16 = inBF16(cast<LinearInputGradOp>(op).getCompute());
+    return readsBlocks(op, k.architecture) ? emitByWarpgroups(k, terms)
+                                           : emitProduct(k, terms, tileFor(terms.columns(), bf16), bf16);
+  }
+  bool readsBlocks(Operation *op, const Architecture &architecture) const {
+    return byWarpgroups(architecture, cast<LinearInputGradOp>(op));
+  }
+};
 
 // A sum over chunks of rows: dW and db of a chunk behind each other, where a batch has more than one.
 struct WeightGradChunks {
@@ -248,7 +279,7 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
   Value row = k.truncated(k.mul(k.div(number, across), tile.rows)),
         column = k.truncated(k.mul(k.rem(number, across), tile.columns));
   const bool hasBias = op.getDbias() && !op.getDbias().use_empty();
-  auto operand = [&](int64_t buffer, int64_t width) {
+  auto operand = [&](BufferIndex buffer, int64_t width) {
     Operand all = rowsOperand(k, buffer, width, /*along=*/false);
     if (chunked) {
       all.data = k.offset(all.data, k.mul(from, all.stride));
@@ -256,10 +287,10 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
     }
     return all;
   };
-  auto target = [&](int64_t buffer, Value part) {
+  auto target = [&](BufferIndex buffer, Value part) {
     return chunked ? k.select(chunks.any(), part, k.buffer(buffer)) : k.buffer(buffer);
   };
-  ProductTile product(k, tile, bf16, operand(0, out), operand(1, in));
+  ProductTile product(k, tile, bf16, operand(op.getDyMutable(), out), operand(op.getXMutable(), in));
   // The first chunk is there even if no row is.
   k.when(k.both(k.less(row, k.i32Of(static_cast<int32_t>(out))),
                 k.either(k.equal(chunk, k.index(0)), k.less(k.index(0), rows))),
@@ -267,7 +298,7 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
            Values shares;
            Values sums = product.multiply(row, column, k.truncated(rows), hasBias ? &shares : nullptr);
            if (!op.getDweight().use_empty()) {
-             Value dweight = target(2, chunks.dweight(chunk));
+             Value dweight = target(op.getDweight(), chunks.dweight(chunk));
              PairAccess access(k, in);
              access.include(dweight, k.index(in));
              for (int64_t r = 0; r < product.rowsOfThread(); ++r) {
@@ -285,7 +316,7 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
                Value sum = product.sumRows(shares), o = k.add(row, k.thread());
                k.storeIf(k.both(k.less(k.thread(), k.i32Of(static_cast<int32_t>(tile.rows))),
                                 k.less(o, k.i32Of(static_cast<int32_t>(out)))),
-                         {sum}, k.offset(target(3, chunks.dbias(chunk)), k.i64Of(o)));
+                         {sum}, k.offset(target(op.getDbias(), chunks.dbias(chunk)), k.i64Of(o)));
              });
          });
   if (!chunked)
@@ -315,11 +346,28 @@ Backend::KernelInfo emitLinearWeightGradMerge(KernelBuilder &k, LinearWeightGrad
   };
   k.when(chunks.any(), [&] {
     if (!op.getDweight().use_empty())
-      add(k.buffer(2), chunks.dweight(k.index(0)), chunks.weights);
+      add(k.buffer(op.getDweight()), chunks.dweight(k.index(0)), chunks.weights);
     if (op.getDbias() && !op.getDbias().use_empty())
-      add(k.buffer(3), chunks.dbias(k.index(0)), out);
+      add(k.buffer(op.getDbias()), chunks.dbias(k.index(0)), out);
   });
   return {{Partition::Unit::One, 1, upTo(chunks.weights, per)}};
+}
+
+struct LinearWeightGradKernels : GPUKernelOpInterface::ExternalModel<LinearWeightGradKernels, LinearWeightGradOp> {
+  std::optional<Backend::KernelInfo> emitKernel(Operation *op, KernelBuilder &k) const {
+    return emitLinearWeightGrad(k, cast<LinearWeightGradOp>(op));
+  }
+  Backend::KernelInfo emitMerge(Operation *op, KernelBuilder &k) const {
+    return emitLinearWeightGradMerge(k, cast<LinearWeightGradOp>(op));
+  }
+};
+
+} // namespace
+
+void attachMatrixKernels(MLIRContext &context) {
+  LinearOp::attachInterface<LinearKernels>(context);
+  LinearInputGradOp::attachInterface<LinearInputGradKernels>(context);
+  LinearWeightGradOp::attachInterface<LinearWeightGradKernels>(context);
 }
 
 } // namespace xfc::gpu

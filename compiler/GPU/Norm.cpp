@@ -1,4 +1,5 @@
 // Layer and rms norms of rows, alone or after a sum, and their gradients.
+#include "Codegen/Norm.h"
 #include "Emitters.h"
 #include "Rows.h"
 
@@ -7,43 +8,25 @@ using namespace mlir;
 namespace xfc::gpu {
 namespace {
 
-// What divides a row: the attributes shared by all norm ops.
-struct NormParts {
-  template <typename Op>
-  NormParts(Op op, int64_t width)
-      : layer(op.getKind() == NormKind::layer), epsInStd(op.getEpsInStd()), eps(op.getEps().convertToDouble()),
-        width(width), count(op.getUnbiased() ? width - 1 : width) {}
-  bool layer, epsInStd;
-  double eps;
-  int64_t width;
-  int64_t count; // that the sum of squares is divided by; 0: the variance is 0
-
-  Value variance(KernelBuilder &k, Value squares) const {
-    return count ? k.mulf(squares, k.scalar(1.0 / count)) : k.scalar(0);
-  }
-  Value reciprocal(KernelBuilder &k, Value variance) const {
-    Value e = k.scalar(eps);
-    return k.divf(k.scalar(1), epsInStd ? k.addf(k.sqrt(variance), e) : k.sqrt(k.addf(variance, e)));
-  }
-};
-
 // The results of a norm of a row that is in registers.
 struct Normed {
   Address result, stats;
   Value weight, bias; // bias may be null
   bool wantsResult, wantsStats;
 
-  void write(KernelBuilder &k, RowInRegisters &row, const NormParts &parts, const Values &x, Value number) const {
-    Value mean = parts.layer ? k.mulf(row.sum(x), k.scalar(1.0 / parts.width)) : k.scalar(0);
+  void write(KernelBuilder &k, RowInRegisters &row, const NormFormulas &parts, const Values &x, Value number) const {
+    Value mean = parts.layer ? parts.mean(k, row.sum(x)) : k.scalar(0);
     Values c = x;
     if (parts.layer)
       c = row.each({x}, [&](ArrayRef<Value> xs) { return k.subf(xs[0], mean); }, /*masked=*/true);
     Value r = parts.reciprocal(
         k, parts.variance(k, row.sum(row.each({c}, [&](ArrayRef<Value> cs) { return k.mulf(cs[0], cs[0]); }))));
     if (wantsResult) {
-      Values y = row.each({c, row.load(weight)}, [&](ArrayRef<Value> v) { return k.mulf(k.mulf(v[0], r), v[1]); });
+      SmallVector<Values> operands = {c, row.load(weight)};
       if (bias)
-        y = row.each({y, row.load(bias)}, [&](ArrayRef<Value> v) { return k.addf(v[0], v[1]); });
+        operands.push_back(row.load(bias));
+      Values y =
+          row.each(operands, [&](ArrayRef<Value> v) { return parts.result(k, v[0], r, v[1], bias ? v[2] : Value()); });
       row.store(y, result.row(k, number));
     }
     if (wantsStats)
@@ -57,44 +40,42 @@ struct Normed {
 
 } // namespace
 
-Backend::KernelInfo emitNorm(KernelBuilder &k, NormOp op) {
-  const NormParts parts(op, op.getX().getType().getFeatures());
-  const int64_t results = op->getNumOperands();
+static Backend::KernelInfo emitNorm(KernelBuilder &k, NormOp op) {
+  const NormFormulas parts(op, op.getX().getType().getFeatures());
   RowInRegisters row(k, parts.width);
-  const Address x(k, 0);
-  const Normed normed{{k, results},
-                      {k, results + 1},
-                      k.buffer(1),
-                      op.getBias() ? k.buffer(2) : Value(),
+  const Address x(k, op.getXMutable());
+  const Normed normed{{k, op.getResult()},
+                      {k, op.getStats()},
+                      k.buffer(op.getWeightMutable()),
+                      op.getBias() ? k.buffer(op.getBiasMutable()) : Value(),
                       !op.getResult().use_empty(),
                       !op.getStats().use_empty()};
-  SmallVector<int64_t> vectors = {0, 1};
+  SmallVector<BufferIndex> vectors = {op.getXMutable(), op.getWeightMutable()};
   if (normed.bias)
-    vectors.push_back(2);
+    vectors.push_back(op.getBiasMutable());
   if (normed.wantsResult)
-    vectors.push_back(results);
+    vectors.push_back(op.getResult());
   return {row.eachRow(vectors, [&](Value number) { normed.write(k, row, parts, row.load(x.row(k, number)), number); })};
 }
 
-Backend::KernelInfo emitAddNorm(KernelBuilder &k, AddNormOp op) {
-  const NormParts parts(op, op.getX().getType().getFeatures());
-  const int64_t results = op->getNumOperands();
+static Backend::KernelInfo emitAddNorm(KernelBuilder &k, AddNormOp op) {
+  const NormFormulas parts(op, op.getX().getType().getFeatures());
   RowInRegisters row(k, parts.width);
-  const Address x(k, 0), residual(k, 1), sum(k, results + 1);
-  const Normed normed{{k, results},
-                      {k, results + 2},
-                      k.buffer(2),
-                      op.getBias() ? k.buffer(3) : Value(),
+  const Address x(k, op.getXMutable()), residual(k, op.getResidualMutable()), sum(k, op.getSum());
+  const Normed normed{{k, op.getResult()},
+                      {k, op.getStats()},
+                      k.buffer(op.getWeightMutable()),
+                      op.getBias() ? k.buffer(op.getBiasMutable()) : Value(),
                       !op.getResult().use_empty(),
                       !op.getStats().use_empty()};
   const bool keep = !op.getSum().use_empty();
-  SmallVector<int64_t> vectors = {0, 1, 2};
+  SmallVector<BufferIndex> vectors = {op.getXMutable(), op.getResidualMutable(), op.getWeightMutable()};
   if (normed.bias)
-    vectors.push_back(3);
+    vectors.push_back(op.getBiasMutable());
   if (normed.wantsResult)
-    vectors.push_back(results);
+    vectors.push_back(op.getResult());
   if (keep)
-    vectors.push_back(results + 1);
+    vectors.push_back(op.getSum());
   return {row.eachRow(vectors, [&](Value number) {
     Values s = row.each({row.load(x.row(k, number)), row.load(residual.row(k, number))},
                         [&](ArrayRef<Value> v) { return k.addf(v[0], v[1]); });
@@ -109,22 +90,24 @@ namespace {
 // dx of rows of norm_grad, and of norm_grad_with_parts.
 template <typename Op> struct NormGradRows {
   KernelBuilder &k;
-  NormParts parts;
+  NormFormulas parts;
   RowInRegisters row;
   Address dy, x, stats, dx;
   std::optional<Address> addend;
   Value weight;
   const bool wanted;
-  SmallVector<int64_t> vectors; // the buffers whose rows it has to do with
+  SmallVector<BufferIndex> vectors; // the buffers whose rows it has to do with
 
   NormGradRows(KernelBuilder &k, Op op)
-      : k(k), parts(op, op.getX().getType().getFeatures()), row(k, parts.width), dy(k, 0), x(k, 1), stats(k, 3),
-        dx(k, op->getNumOperands()), weight(k.buffer(2)), wanted(!op.getResult().use_empty()), vectors({0, 1, 2}) {
+      : k(k), parts(op, op.getX().getType().getFeatures()), row(k, parts.width), dy(k, op.getDyMutable()),
+        x(k, op.getXMutable()), stats(k, op.getStatsMutable()), dx(k, op.getResult()),
+        weight(k.buffer(op.getWeightMutable())), wanted(!op.getResult().use_empty()),
+        vectors({op.getDyMutable(), op.getXMutable(), op.getWeightMutable()}) {
     if (wanted)
-      vectors.push_back(op->getNumOperands());
+      vectors.push_back(op.getResult());
     if (op.getAddend()) {
-      addend.emplace(k, 4);
-      vectors.push_back(4);
+      addend.emplace(k, op.getAddendMutable());
+      vectors.push_back(op.getAddendMutable());
     }
   }
 
@@ -142,22 +125,14 @@ template <typename Op> struct NormGradRows {
       return;
     Value slope = k.scalar(0);
     if (parts.count) {
-      Value factor;
-      if (parts.epsInStd) {
-        Value std = k.sqrt(parts.variance(k, row.sum(row.each({c, c}, product)))), positive = k.lessf(k.scalar(0), std);
-        Value quotient =
-            k.divf(k.mulf(k.mulf(r, r), k.scalar(1.0 / parts.count)), k.select(positive, std, k.scalar(1)));
-        factor = k.select(positive, quotient, k.scalar(0));
-      } else {
-        factor = k.mulf(k.mulf(r, r), k.mulf(r, k.scalar(1.0 / parts.count)));
-      }
+      Value factor = parts.slopeFactor(k, r, [&] { return row.sum(row.each({c, c}, product)); });
       slope = k.mulf(factor, row.sum(row.each({g, c}, product)));
     }
     if (parts.layer) {
-      Value gMean = k.mulf(row.sum(g), k.scalar(1.0 / parts.width));
+      Value gMean = parts.mean(k, row.sum(g));
       g = row.each({g}, [&](ArrayRef<Value> v) { return k.subf(v[0], gMean); });
     }
-    Values d = row.each({g, c}, [&](ArrayRef<Value> v) { return k.subf(k.mulf(r, v[0]), k.mulf(slope, v[1])); });
+    Values d = row.each({g, c}, [&](ArrayRef<Value> v) { return parts.inputGrad(k, r, v[0], slope, v[1]); });
     if (addend)
       d = row.each({d, row.load(addend->row(k, number))}, [&](ArrayRef<Value> v) { return k.addf(v[0], v[1]); });
     row.store(d, dx.row(k, number));
@@ -166,23 +141,23 @@ template <typename Op> struct NormGradRows {
 
 } // namespace
 
-Backend::KernelInfo emitNormGrad(KernelBuilder &k, NormGradOp op) {
+static Backend::KernelInfo emitNormGrad(KernelBuilder &k, NormGradOp op) {
   NormGradRows rows(k, op);
   return {rows.row.eachRow(rows.vectors, [&](Value number) { rows.emit(number); })};
 }
 
 // A block is a part. Each of its warps (or, where rows are long, the block) sums rows in ascending order, in registers;
 // warps are added up in theirs.
-Backend::KernelInfo emitNormGradWithParts(KernelBuilder &k, NormGradWithPartsOp op) {
+static Backend::KernelInfo emitNormGradWithParts(KernelBuilder &k, NormGradWithPartsOp op) {
   NormGradRows rows(k, op);
   RowInRegisters &row = rows.row;
   const int64_t parts = op.getDweights().getType().getDimSize(0), width = rows.parts.width;
-  SmallVector<int64_t, 2> sums; // the buffers of those that are wanted
+  SmallVector<BufferIndex, 2> sums; // the buffers of those that are wanted
   const bool wantsWeights = !op.getDweights().use_empty();
   for (Value result : {Value(op.getDweights()), Value(op.getDbiases())})
     if (result && !result.use_empty())
-      sums.push_back(op->getNumOperands() + cast<OpResult>(result).getResultNumber());
-  SmallVector<int64_t> vectors = rows.vectors;
+      sums.push_back(result);
+  SmallVector<BufferIndex> vectors = rows.vectors;
   vectors.append(sums.begin(), sums.end());
   auto begin = [&](Value part) { return k.div(k.mul(part, k.rowCount()), parts); };
   row.vectorized(vectors, [&] {
@@ -207,14 +182,14 @@ Backend::KernelInfo emitNormGradWithParts(KernelBuilder &k, NormGradWithPartsOp 
 
 // A block owns 8 columns, 32 bytes of each part, of all sums. All threads fetch, and one a column adds the parts in
 // ascending order.
-Backend::KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
+static Backend::KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
   constexpr int64_t columns = 8, together = 512; // parts in shared memory at once
   auto type = cast<RankedTensorType>(op.getParts().front().getType());
   const int64_t parts = type.getDimSize(0), width = type.getDimSize(1), chunks = (width + columns - 1) / columns;
-  SmallVector<int64_t> wanted;
+  SmallVector<OpResult> wanted;
   for (OpResult result : op.getSums())
     if (!result.use_empty())
-      wanted.push_back(result.getResultNumber());
+      wanted.push_back(result);
   const int64_t sums = wanted.size(), room = std::min(parts, together);
   Value shared = k.shared(sums * room * columns * k.bytes());
   Value number = k.rem(k.thread(), columns), own = k.div(k.thread(), columns),
@@ -233,9 +208,10 @@ Backend::KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
       auto part = [&](int64_t i) { return k.add(own, i); };
       auto isPart = [&](int64_t i) { return k.less(part(i), k.i32Of(static_cast<int32_t>(count))); };
       for (int64_t i = 0; i < count; i += step)
-        loaded.push_back(
-            k.loadIf(k.both(within, isPart(i)),
-                     k.offset(k.buffer(wanted[s]), k.add(k.mul(k.i64Of(k.add(part(i), first)), width), column)), 1)[0]);
+        loaded.push_back(k.loadIf(k.both(within, isPart(i)),
+                                  k.offset(k.buffer(op->getOpOperand(wanted[s].getResultNumber())),
+                                           k.add(k.mul(k.i64Of(k.add(part(i), first)), width), column)),
+                                  1)[0]);
       for (int64_t i = 0; i < count; i += step)
         k.when(isPart(i), [&] { k.store(loaded[i / step], place(k.i32Of(static_cast<int32_t>(s)), part(i))); });
     }
@@ -251,20 +227,20 @@ Backend::KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
   }
   for (int64_t s = 0; s < sums; ++s)
     k.when(k.both(adds, k.equal(own, k.i32Of(static_cast<int32_t>(s)))),
-           [&] { k.store(total, k.offset(k.buffer(op->getNumOperands() + wanted[s]), column)); });
+           [&] { k.store(total, k.offset(k.buffer(wanted[s]), column)); });
   return {{Partition::Unit::One, 1, chunks}};
 }
 
 // A block owns 8 columns, 32 bytes of each row. Row i belongs to a thread by i modulo the rows a block takes at once,
 // each of which sums its own in order; a fixed tree adds them up.
-Backend::KernelInfo emitNormWeightGrad(KernelBuilder &k, NormWeightGradOp op) {
+static Backend::KernelInfo emitNormWeightGrad(KernelBuilder &k, NormWeightGradOp op) {
   constexpr int64_t columns = 8;
   const int64_t width = op.getX().getType().getFeatures(), chunks = (width + columns - 1) / columns;
   const bool wantsWeight = !op.getDweight().use_empty(), wantsBias = op.getDbias() && !op.getDbias().use_empty();
   k.threads = 1024;
-  const Address dy(k, 0), x(k, 1), stats(k, 2);
+  const Address dy(k, op.getDyMutable()), x(k, op.getXMutable()), stats(k, op.getStatsMutable());
   Value parts = k.shared(k.warps() * columns * 2 * k.bytes());
-  k.vectorized({0, 1}, width, [&](int64_t n) {
+  k.vectorized({op.getDyMutable(), op.getXMutable()}, width, [&](int64_t n) {
     const int64_t across = columns / n, together = k.threads / across;
     Value f = k.mul(k.bitAnd(k.thread(), across - 1), n), column = k.add(k.mul(k.chunk, columns), k.i64Of(f));
     Value within = k.less(column, k.index(width));
@@ -303,11 +279,16 @@ Backend::KernelInfo emitNormWeightGrad(KernelBuilder &k, NormWeightGradOp op) {
                          })[0];
     Value ofWeight = k.less(k.thread(), k.i32Of(columns));
     if (wantsWeight)
-      k.when(ofWeight, [&] { k.store(total, k.offset(k.buffer(3), column)); });
+      k.when(ofWeight, [&] { k.store(total, k.offset(k.buffer(op.getDweight()), column)); });
     if (wantsBias)
-      k.when(k.less(k.i32Of(columns - 1), k.thread()), [&] { k.store(total, k.offset(k.buffer(4), column)); });
+      k.when(k.less(k.i32Of(columns - 1), k.thread()),
+             [&] { k.store(total, k.offset(k.buffer(op.getDbias()), column)); });
   });
   return {{Partition::Unit::One, 1, chunks}};
+}
+
+void attachNormKernels(MLIRContext &context) {
+  attachKernels<emitNorm, emitAddNorm, emitNormGrad, emitNormGradWithParts, emitNormWeightGrad, emitSumParts>(context);
 }
 
 } // namespace xfc::gpu

@@ -94,7 +94,7 @@ Backend::KernelInfo OneQueryAttention::emit() {
         join(joined, partAt(k.i32Of(warp)));
       return joined;
     });
-    Value factor = k.select(k.lessf(k.scalar(0), state[1]), k.divf(k.scalar(1), state[1]), k.scalar(0));
+    Value factor = softmaxScale(k, state[1]);
     Value row = at.rows(k, result, valueDim, zero)(zero);
     for (int64_t i = 0; i < ownColumns(); ++i) {
       Value column = k.add(k.thread(), i * k.threads);

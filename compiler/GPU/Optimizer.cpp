@@ -6,7 +6,7 @@ using namespace mlir;
 
 namespace xfc::gpu {
 
-constexpr int64_t part = 16384; // elements of a chunk, and of a partial sum
+constexpr int64_t part = SquareSumOp::elementsOfPart; // of a chunk, too
 
 static Type elementOf(Value tensor) { return cast<RankedTensorType>(tensor.getType()).getElementType(); }
 
@@ -21,9 +21,10 @@ static void storeF64(KernelBuilder &k, Value x, Value address, Type type) {
   LLVM::StoreOp::create(k.b, type.isF64() ? x : arith::TruncFOp::create(k.b, type, x).getResult(), address);
 }
 
-Backend::KernelInfo emitSquareSum(KernelBuilder &k, SquareSumOp op) {
+static Backend::KernelInfo emitSquareSum(KernelBuilder &k, SquareSumOp op) {
   Type f64 = k.b.getF64Type();
-  Value from = k.mul(k.chunk, part), to = k.min(k.add(from, part), k.immediate(0)), data = k.buffer(0);
+  Value from = k.mul(k.chunk, part), to = k.min(k.add(from, part), k.immediate(0)),
+        data = k.buffer(op.getTensorsMutable());
   Values sums = k.overSpan({data}, from, to, {k.constant(0, f64)}, [&](Value i, int64_t n, Values s) {
     for (Value x : k.load(k.offset(data, i), n)) {
       Value wide = k.f64Of(x);
@@ -33,16 +34,16 @@ Backend::KernelInfo emitSquareSum(KernelBuilder &k, SquareSumOp op) {
   });
   Value total = k.blockSum(sums[0]);
   k.when(k.equal(k.thread(), k.i32Of(0)),
-         [&] { LLVM::StoreOp::create(k.b, total, k.offset(k.buffer(op->getNumOperands()), k.chunk, f64)); });
+         [&] { LLVM::StoreOp::create(k.b, total, k.offset(k.buffer(op.getResult()), k.chunk, f64)); });
   return {{Partition::Unit::Elements, part, 1}};
 }
 
-Backend::KernelInfo emitClipFactor(KernelBuilder &k, ClipFactorOp op) {
+static Backend::KernelInfo emitClipFactor(KernelBuilder &k, ClipFactorOp op) {
   Type f64 = k.b.getF64Type();
   k.threads = 1024;
   Value sum = k.constant(0, f64), zero = sum;
   for (auto [i, tensor] : llvm::enumerate(op.getSums())) {
-    Value data = k.buffer(1 + static_cast<int64_t>(i));
+    Value data = k.buffer(op.getSumsMutable()[i]);
     const int64_t count = cast<RankedTensorType>(tensor.getType()).getNumElements();
     Type type = elementOf(tensor);
     sum = k.loop(k.i64Of(k.thread()), k.index(count), k.threads, ValueRange{sum}, [&](Value j, Values s) -> Values {
@@ -51,32 +52,31 @@ Backend::KernelInfo emitClipFactor(KernelBuilder &k, ClipFactorOp op) {
   }
   Value total = k.blockSum(sum);
   k.when(k.equal(k.thread(), k.i32Of(0)), [&] {
-    Value norm = k.sqrt(total), most = loadAs(k, k.buffer(0), elementOf(op.getMaxNorm()), f64);
+    Value norm = k.sqrt(total), most = loadAs(k, k.buffer(op.getMaxNormMutable()), elementOf(op.getMaxNorm()), f64);
     Value clips = k.both(k.lessf(zero, most), k.lessf(most, norm));
-    const int64_t results = op->getNumOperands();
     if (!op.getFactor().use_empty())
-      storeF64(k, k.select(clips, k.divf(most, norm), k.constant(1, f64)), k.buffer(results),
+      storeF64(k, k.select(clips, k.divf(most, norm), k.constant(1, f64)), k.buffer(op.getFactor()),
                elementOf(op.getFactor()));
     if (!op.getNorm().use_empty())
-      storeF64(k, norm, k.buffer(results + 1), elementOf(op.getNorm()));
+      storeF64(k, norm, k.buffer(op.getNorm()), elementOf(op.getNorm()));
   });
   return {{Partition::Unit::One, 1, 1}};
 }
 
-Backend::KernelInfo emitAdam(KernelBuilder &k, AdamOp op) {
-  const int64_t n = op.getParameters().size();
+static Backend::KernelInfo emitAdam(KernelBuilder &k, AdamOp op) {
   auto hyper = [&](int64_t i) {
     Type type = elementOf(op.getHyper());
-    return loadAs(k, k.offset(k.buffer(0), i, type), type, k.element);
+    return loadAs(k, k.offset(k.buffer(op.getHyperMutable()), i, type), type, k.element);
   };
   enum { lr, beta1, beta2, eps, l2, decay, correction1, correction2 };
   Value one = k.scalar(1), rate = hyper(lr), b1 = hyper(beta1), b2 = hyper(beta2), e = hyper(eps), weight = hyper(l2);
   Value keep = k.subf(one, k.mulf(rate, hyper(decay))), step = k.divf(rate, hyper(correction1)),
         inverse2 = k.divf(one, hyper(correction2));
   Value a1 = k.subf(one, b1), a2 = k.subf(one, b2),
-        factor = loadAs(k, k.buffer(1), elementOf(op.getFactor()), k.element);
+        factor = loadAs(k, k.buffer(op.getFactorMutable()), elementOf(op.getFactor()), k.element);
   // Tensors of a segment lie behind each other, from the first on.
-  Value p = k.buffer(2), g = k.buffer(2 + n), m = k.buffer(2 + 2 * n), v = k.buffer(2 + 3 * n);
+  Value p = k.buffer(op.getParametersMutable()), g = k.buffer(op.getGradientsMutable()),
+        m = k.buffer(op.getMoments1Mutable()), v = k.buffer(op.getMoments2Mutable());
   Value from = k.mul(k.chunk, part), to = k.min(k.add(from, part), k.immediate(0));
   k.overSpan({p, g, m, v}, from, to, {}, [&](Value i, int64_t width, Values) -> Values {
     Values ps = k.load(k.offset(p, i), width), gs = k.load(k.offset(g, i), width), ms = k.load(k.offset(m, i), width),
@@ -95,5 +95,7 @@ Backend::KernelInfo emitAdam(KernelBuilder &k, AdamOp op) {
   });
   return {{Partition::Unit::Elements, part, 1}};
 }
+
+void attachOptimizerKernels(MLIRContext &context) { attachKernels<emitSquareSum, emitClipFactor, emitAdam>(context); }
 
 } // namespace xfc::gpu

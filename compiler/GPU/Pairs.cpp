@@ -28,18 +28,18 @@ static Values eachBlock(KernelBuilder &k, Value count, int64_t size, const Value
   });
 }
 
-Backend::KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
+static Backend::KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
   const int64_t heads = op.getResult().getType().getHeads(), dim = op.getQ().getType().getFeatures() / heads;
   return eachHeadByTiles(k, heads, [&](HeadOfSequence &at) {
     AttentionTiles tiles(k, /*bf16=*/false);
     Tile queries = tiles.tile(queryBlock, dim), keys = tiles.tile(keyBlock, dim);
-    Value block = at.pairs(k, 2, heads);
+    Value block = at.pairs(k, op.getResult(), heads);
     eachBlock(k, at.queries, queryBlock, [&](Value i, Value rows) {
       k.barrier();
-      tiles.copyIn(queries, at.rows(k, 0, dim, i), rows, 0, dim);
+      tiles.copyIn(queries, at.rows(k, op.getQMutable(), dim, i), rows, op.getQMutable(), dim);
       eachBlock(k, at.keys, keyBlock, [&](Value j, Value count) {
         k.barrier();
-        tiles.copyIn(keys, at.listedRows(k, 1, dim, j), count, 1, dim);
+        tiles.copyIn(keys, at.listedRows(k, op.getKMutable(), dim, j), count, op.getKMutable(), dim);
         k.barrier();
         Values scores = tiles.productTransposed(tiles.zeros(keyBlock), tiles.rowsOf(queries), keys);
         tiles.copyOutPairs(k.offset(at.pairsRow(k, block, i), j), scores, k.i64Of(at.keys), rows, count);
@@ -65,72 +65,79 @@ static Value eachLane(KernelBuilder &k, Value count, Value state, const std::fun
                 [&](Value j, Values s) -> Values { return {body(j, s[0])}; })[0];
 }
 
-Backend::KernelInfo emitSoftmax(KernelBuilder &k, SoftmaxOp op) {
+static Backend::KernelInfo emitSoftmax(KernelBuilder &k, SoftmaxOp op) {
   return eachRow(k, cast<PairsType>(op.getType()), 2, [&](ArrayRef<Value> rows, Value count) {
     auto at = [&](int64_t i, Value j) { return k.offset(rows[i], j); };
     Value maximum =
         k.warpMax(eachLane(k, count, k.scalar(lowest), [&](Value j, Value s) { return k.maxf(k.load(at(0, j)), s); }));
-    Value reference = k.select(k.lessf(maximum, k.scalar(lowest / 2)), k.scalar(0), maximum);
+    Value reference = softmaxReference(k, maximum);
     Value sum = k.warpSum(eachLane(k, count, k.scalar(0), [&](Value j, Value s) {
       Value p = k.exp(k.subf(k.load(at(0, j)), reference));
       k.store(p, at(1, j));
       return k.addf(s, p);
     }));
-    Value inverse = k.select(k.lessf(k.scalar(0), sum), k.divf(k.scalar(1), sum), k.scalar(0));
+    Value inverse = softmaxScale(k, sum);
     k.loop(k.lane(), count, k.warpSize, [&](Value j) { k.store(k.mulf(k.load(at(1, j)), inverse), at(1, j)); });
   });
 }
 
-Backend::KernelInfo emitSoftmaxGrad(KernelBuilder &k, SoftmaxGradOp op) {
+static Backend::KernelInfo emitSoftmaxGrad(KernelBuilder &k, SoftmaxGradOp op) {
   return eachRow(k, cast<PairsType>(op.getType()), 3, [&](ArrayRef<Value> rows, Value count) {
     auto at = [&](int64_t i, Value j) { return k.offset(rows[i], j); };
     Value inner = k.warpSum(eachLane(k, count, k.scalar(0),
                                      [&](Value j, Value s) { return k.fma(k.load(at(0, j)), k.load(at(1, j)), s); }));
-    k.loop(k.lane(), count, k.warpSize,
-           [&](Value j) { k.store(k.mulf(k.load(at(1, j)), k.subf(k.load(at(0, j)), inner)), at(2, j)); });
+    k.loop(k.lane(), count, k.warpSize, [&](Value j) {
+      Value dp = k.load(at(0, j)), p = k.load(at(1, j));
+      k.store(softmaxGrad(k, dp, p, inner), at(2, j));
+    });
   });
 }
 
-Backend::KernelInfo emitCombine(KernelBuilder &k, CombineOp op) {
+static Backend::KernelInfo emitCombine(KernelBuilder &k, CombineOp op) {
   const int64_t heads = op.getP().getType().getHeads(), dim = op.getV().getType().getFeatures() / heads;
   return eachHeadByTiles(k, heads, [&](HeadOfSequence &at) {
     AttentionTiles tiles(k, /*bf16=*/false);
     Tile pairs = tiles.tile(queryBlock, keyBlock), values = tiles.tile(keyBlock, dim);
-    Value block = at.pairs(k, 0, heads);
+    Value block = at.pairs(k, op.getPMutable(), heads);
     eachBlock(k, at.queries, queryBlock, [&](Value i, Value rows) {
       Values sums = eachBlock(k, at.keys, keyBlock, tiles.zeros(values.width), [&](Value j, Value count, Values s) {
         k.barrier();
         tiles.copyPairs(pairs, k.offset(at.pairsRow(k, block, i), j), k.i64Of(at.keys), rows, count,
                         /*transposed=*/false);
-        tiles.copyIn(values, at.listedRows(k, 1, dim, j), count, 1, dim);
+        tiles.copyIn(values, at.listedRows(k, op.getVMutable(), dim, j), count, op.getVMutable(), dim);
         k.barrier();
         return tiles.product(s, tiles.rowsOf(pairs), values, count);
       });
-      tiles.copyOut(at.rows(k, 2, dim, i), sums, rows, 2, dim, {k.scalar(1), k.scalar(1)});
+      tiles.copyOut(at.rows(k, op.getResult(), dim, i), sums, rows, op.getResult(), dim, {k.scalar(1), k.scalar(1)});
     });
   });
 }
 
-Backend::KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransposedOp op) {
+static Backend::KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransposedOp op) {
   const int64_t heads = op.getP().getType().getHeads(), dim = op.getX().getType().getFeatures() / heads;
   return eachHeadByTiles(k, heads, [&](HeadOfSequence &at) {
     AttentionTiles tiles(k, /*bf16=*/false);
     // The keys are the rows here.
     Tile pairs = tiles.tile(queryBlock, keyBlock), inputs = tiles.tile(keyBlock, dim);
-    Value block = at.pairs(k, 0, heads);
-    at.clearRowsThatAreNoKeys(k, k.i32Of(0), at.keys, {{2, dim}});
+    Value block = at.pairs(k, op.getPMutable(), heads);
+    at.clearRowsThatAreNoKeys(k, k.i32Of(0), at.keys, {{op.getResult(), dim}});
     eachBlock(k, at.keys, queryBlock, [&](Value j, Value rows) {
       Values sums = eachBlock(k, at.queries, keyBlock, tiles.zeros(inputs.width), [&](Value i, Value count, Values s) {
         k.barrier();
         tiles.copyPairs(pairs, k.offset(at.pairsRow(k, block, i), j), k.i64Of(at.keys), count, rows,
                         /*transposed=*/true);
-        tiles.copyIn(inputs, at.rows(k, 1, dim, i), count, 1, dim);
+        tiles.copyIn(inputs, at.rows(k, op.getXMutable(), dim, i), count, op.getXMutable(), dim);
         k.barrier();
         return tiles.product(s, tiles.rowsOf(pairs), inputs, count);
       });
-      tiles.copyOut(at.listedRows(k, 2, dim, j), sums, rows, 2, dim, {k.scalar(1), k.scalar(1)});
+      tiles.copyOut(at.listedRows(k, op.getResult(), dim, j), sums, rows, op.getResult(), dim,
+                    {k.scalar(1), k.scalar(1)});
     });
   });
+}
+
+void attachPairsKernels(MLIRContext &context) {
+  attachKernels<emitScores, emitSoftmax, emitSoftmaxGrad, emitCombine, emitCombineTransposed>(context);
 }
 
 } // namespace xfc::gpu

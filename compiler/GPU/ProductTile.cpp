@@ -8,13 +8,13 @@ using namespace mlir;
 
 namespace xfc::gpu {
 
-Operand rowsOperand(KernelBuilder &k, int64_t buffer, int64_t width, bool along) {
+Operand rowsOperand(KernelBuilder &k, BufferIndex buffer, int64_t width, bool along) {
   return {k.buffer(buffer), k.stride(buffer), k.truncated(k.rowCount()), width, along};
 }
 
-Operand weightOperand(KernelBuilder &k, RankedTensorType weight, bool bf16, bool along) {
+Operand weightOperand(KernelBuilder &k, BufferIndex buffer, RankedTensorType weight, bool bf16, bool along) {
   const int64_t columns = weight.getDimSize(1), width = bf16 ? packedColumns(columns) : columns;
-  return {k.buffer(1), k.index(width), k.i32Of(static_cast<int32_t>(weight.getDimSize(0))), width, along, bf16};
+  return {k.buffer(buffer), k.index(width), k.i32Of(static_cast<int32_t>(weight.getDimSize(0))), width, along, bf16};
 }
 
 //===--------------------------------------------------------------------------------------------------------===//

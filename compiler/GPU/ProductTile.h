@@ -17,9 +17,9 @@ struct Operand {
   bool packed = false; // bf16
 };
 
-// The rows that the call is divided over, in a buffer; and a weight [out, in] (buffer 1), or its copy in bf16.
-Operand rowsOperand(KernelBuilder &k, int64_t buffer, int64_t width, bool along);
-Operand weightOperand(KernelBuilder &k, mlir::RankedTensorType weight, bool bf16, bool along);
+// The rows that the call is divided over, in a buffer; and a weight [out, in], or its copy in bf16.
+Operand rowsOperand(KernelBuilder &k, BufferIndex buffer, int64_t width, bool along);
+Operand weightOperand(KernelBuilder &k, BufferIndex buffer, mlir::RankedTensorType weight, bool bf16, bool along);
 
 // How a block of threads and its warps share a tile of the result, and how much of K is in shared memory at a time. A
 // warp has warpRows x warpColumns, multiples of 16. Sums take their terms in ascending k, whatever the tile: a tile may

@@ -14,7 +14,7 @@ void eachGroup(KernelBuilder &k, int64_t per, int64_t groups, const std::functio
                   [&](Value i) { body(k.add(from, k.i64Of(k.div(i, groups))), k.rem(i, groups)); });
 }
 
-Partition overRows(KernelBuilder &k, int64_t width, ArrayRef<int64_t> buffers,
+Partition overRows(KernelBuilder &k, int64_t width, ArrayRef<BufferIndex> buffers,
                    const std::function<Value(ArrayRef<Value>)> &compute,
                    const std::function<Value(int64_t, Value)> &address) {
   const int64_t per = rowsPerBlock(width);
@@ -24,7 +24,7 @@ Partition overRows(KernelBuilder &k, int64_t width, ArrayRef<int64_t> buffers,
         return k.offset(address ? address(i, row) : Address(k, i).row(k, row), k.mul(group, n));
       };
       SmallVector<Values> xs;
-      for (int64_t operand : buffers.drop_back())
+      for (BufferIndex operand : buffers.drop_back())
         xs.push_back(k.load(at(operand), n));
       Values ys;
       for (int64_t j = 0; j < n; ++j)
@@ -40,14 +40,14 @@ RowTeam::RowTeam(KernelBuilder &k, int64_t width, int64_t threads, bool byWarp)
   k.threads = threads;
 }
 
-void RowTeam::vectorized(ArrayRef<int64_t> buffers, const std::function<void()> &body) {
+void RowTeam::vectorized(ArrayRef<BufferIndex> buffers, const std::function<void()> &body) {
   k.vectorized(buffers, width, [&](int64_t vector) {
     n = vector;
     body();
   });
 }
 
-Partition RowTeam::eachRow(ArrayRef<int64_t> buffers, const std::function<void(Value)> &body) {
+Partition RowTeam::eachRow(ArrayRef<BufferIndex> buffers, const std::function<void(Value)> &body) {
   const bool byWarp = team == KernelBuilder::warpSize;
   vectorized(buffers, [&] {
     if (byWarp)

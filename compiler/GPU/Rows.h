@@ -6,13 +6,6 @@
 
 namespace xfc::gpu {
 
-// Where rows of a buffer lie.
-struct Address {
-  mlir::Value data, stride;
-  Address(KernelBuilder &k, int64_t buffer) : data(k.buffer(buffer)), stride(k.stride(buffer)) {}
-  mlir::Value row(KernelBuilder &k, mlir::Value i) const { return k.offset(data, k.mul(i, stride)); }
-};
-
 // Rows element by element, of which a block has about 16 elements a thread, or one row.
 int64_t rowsPerBlock(int64_t width);
 // The groups of this chunk's `per` rows, `groups` (static) in each, one a thread: body(row, group).
@@ -20,7 +13,7 @@ void eachGroup(KernelBuilder &k, int64_t per, int64_t groups,
                const std::function<void(mlir::Value, mlir::Value)> &body);
 // Each element of rows of `width`: that of the last of `buffers` from those of the others. A row of a buffer lies where
 // `address` says, by default `stride` elements behind the one before.
-Partition overRows(KernelBuilder &k, int64_t width, llvm::ArrayRef<int64_t> buffers,
+Partition overRows(KernelBuilder &k, int64_t width, llvm::ArrayRef<BufferIndex> buffers,
                    const std::function<mlir::Value(llvm::ArrayRef<mlir::Value>)> &compute,
                    const std::function<mlir::Value(int64_t buffer, mlir::Value row)> &address = {});
 
@@ -29,9 +22,9 @@ class RowTeam {
 public:
   int64_t width; // features of the row
   // The rows of this chunk with vectors where every one of `buffers` lets them: body(row). Returns how work is cut.
-  Partition eachRow(llvm::ArrayRef<int64_t> buffers, const std::function<void(mlir::Value)> &body);
+  Partition eachRow(llvm::ArrayRef<BufferIndex> buffers, const std::function<void(mlir::Value)> &body);
   // The body with vectors where every one of `buffers` lets it.
-  void vectorized(llvm::ArrayRef<int64_t> buffers, const std::function<void()> &body);
+  void vectorized(llvm::ArrayRef<BufferIndex> buffers, const std::function<void()> &body);
 
   // Rows from .. to (i64) over the block's teams, each of which takes every so many-th in ascending order:
   // body(row, state). This team's last state.

@@ -11,8 +11,8 @@ static constexpr int64_t blockSide = 64;
 
 static int64_t blocksOf(int64_t n) { return (n + blockSide - 1) / blockSide; }
 
-BlockedWeight::BlockedWeight(KernelBuilder &k, RankedTensorType weight, bool along)
-    : data(k.buffer(1)), blocks{blocksOf(weight.getDimSize(0)), blocksOf(weight.getDimSize(1))}, along(along) {}
+BlockedWeight::BlockedWeight(KernelBuilder &k, BufferIndex buffer, RankedTensorType weight, bool along)
+    : data(k.buffer(buffer)), blocks{blocksOf(weight.getDimSize(0)), blocksOf(weight.getDimSize(1))}, along(along) {}
 
 // A chunk is a block; a thread takes 8 elements of a line at a time.
 Backend::PackInfo emitPackBlocks(KernelBuilder &k, RankedTensorType weight) {

@@ -7,14 +7,14 @@
 
 namespace xfc::gpu {
 
-// A weight [out, in] in bf16 (buffer 1) in blocks of 64 x 64, which follow each other along `in`, then `out`. A block
+// A weight [out, in] in bf16 in blocks of 64 x 64, which follow each other along `in`, then `out`. A block
 // lies in memory as wgmma reads it from shared memory (SwizzledMatrix), so that it is copied as it is; what is beyond
 // the weight is 0.
 struct BlockedWeight {
   mlir::Value data;
   int64_t blocks[2]; // along out and in
   bool along;        // k runs along `in`
-  BlockedWeight(KernelBuilder &k, mlir::RankedTensorType weight, bool along);
+  BlockedWeight(KernelBuilder &k, BufferIndex buffer, mlir::RankedTensorType weight, bool along);
 };
 Backend::PackInfo emitPackBlocks(KernelBuilder &, mlir::RankedTensorType weight);
 

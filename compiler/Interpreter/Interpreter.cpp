@@ -1,10 +1,26 @@
 // A function and its inputs into its results.
 #include "Interpreter.h"
-#include "Dialect/Support.h"
+#include "Evaluators.h"
+#include "Support.h"
 
 using namespace mlir;
 
+#include "Interpreter/EvaluableInterface.cpp.inc"
+
 namespace xfc {
+
+void registerEvaluators(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, XFCDialect *) {
+    attachElementwiseEvaluators(*context);
+    attachLinearEvaluators(*context);
+    attachNormEvaluators(*context);
+    attachAttentionEvaluators(*context);
+    attachLossEvaluators(*context);
+    attachEmbeddingEvaluators(*context);
+    attachCandidatesEvaluators(*context);
+    attachOptimizerEvaluators(*context);
+  });
+}
 
 std::vector<int64_t> extentsOf(Type type, const xfc_shape &shape) { return zeros(shape, type).shape; }
 

@@ -1,6 +1,6 @@
 // The plain backend: each op lowers itself, and upstream passes do the rest.
 #include "Plain.h"
-#include "Dialect/PlainBuilder.h"
+#include "Lowerings.h"
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -17,18 +17,38 @@
 
 using namespace mlir;
 
+#include "Plain/PlainInterface.cpp.inc"
+
 namespace xfc {
+
+void registerPlainLowerings(DialectRegistry &registry) {
+  registerScalars(registry);
+  registry.addExtension(+[](MLIRContext *context, XFCDialect *) {
+    attachElementwiseLowerings(*context);
+    attachLinearLowerings(*context);
+    attachNormLowerings(*context);
+    attachAttentionLowerings(*context);
+    attachLossLowerings(*context);
+    attachEmbeddingLowerings(*context);
+    attachCandidatesLowerings(*context);
+    attachOptimizerLowerings(*context);
+  });
+}
 
 void emitPlain(ModuleOp kernels, Operation *op, llvm::StringRef name) {
   auto plain = dyn_cast<PlainOpInterface>(op);
+  auto scalar = dyn_cast<ScalarOpInterface>(op);
   // A region is the epilogue that fusion put there.
-  if (!plain || llvm::any_of(op->getRegions(), [](Region &region) { return !region.empty(); }))
+  if ((!plain && !scalar) || llvm::any_of(op->getRegions(), [](Region &region) { return !region.empty(); }))
     throw Error("--cpu plain: expected the unfused program, found the fused kernel '" + name.str() +
                 "'; add --no-fuse");
   if (auto product = dyn_cast<ProductOpInterface>(op); product && product.getCompute())
     throw Error("--cpu plain: expected products of f32 or f64, found '" + name.str() + "'; use --dtype f32");
   PlainBuilder builder(kernels, name, op);
-  plain.lowerPlain(builder);
+  if (plain)
+    plain.lowerPlain(builder);
+  else
+    lowerElementwise(builder, kernels, scalar);
 }
 
 void addPlainLowering(OpPassManager &manager) {
@@ -42,6 +62,9 @@ void addPlainLowering(OpPassManager &manager) {
 
 PlainBackend::PlainBackend(MLIRContext &context, const InstructionSet &set, DType type)
     : ImageBackend(context, set, type) {
+  DialectRegistry registry;
+  registerPlainLowerings(registry);
+  context.appendDialectRegistry(registry);
   context.loadDialect<arith::ArithDialect, func::FuncDialect, linalg::LinalgDialect, LLVM::LLVMDialect,
                       math::MathDialect, memref::MemRefDialect, scf::SCFDialect>();
 }

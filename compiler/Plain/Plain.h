@@ -7,6 +7,9 @@
 
 namespace xfc {
 
+// Gives the unfused ops of the dialect their PlainOpInterface; a PlainBackend does so for its context.
+void registerPlainLowerings(mlir::DialectRegistry &registry);
+
 class PlainBackend : public ImageBackend {
 public:
   PlainBackend(mlir::MLIRContext &context, const InstructionSet &set, DType type);

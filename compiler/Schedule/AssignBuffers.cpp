@@ -18,14 +18,6 @@ int64_t strideOf(Type type) {
   return rows ? rows.getFeatures() : 0;
 }
 
-// Tensors that lie behind each other in a block, and that the kernel of `op` walks through.
-OperandRange walkedTensors(Operation *op) {
-  if (auto adam = dyn_cast<AdamOp>(op))
-    return adam.getParameters();
-  const bool walks = isa<SquareSumOp>(op) || (isa<AddOp>(op) && isa<RankedTensorType>(op->getOperand(0).getType()));
-  return op->getOperands().take_front(!walks ? 0 : isa<AddOp>(op) ? 1 : op->getNumOperands());
-}
-
 struct AssignBuffers : impl::AssignBuffersBase<AssignBuffers> {
   void runOnOperation() override {
     offsets.clear();
@@ -76,7 +68,7 @@ private:
     BufferAssignment assignment(program.getBody().front());
     assignment.inPlace = [&](OpResult result) {
       auto launch = dyn_cast<LaunchOp>(result.getOwner());
-      return launch ? inPlaceOf(kernelOf(launch).getOp()->getResult(result.getResultNumber())) : InPlace();
+      return launch ? inPlaceOf(kernelOf(launch).getOp()->getResult(result.getResultNumber())) : InPlaceOperand();
     };
     assignment.workspace = [&](Operation *op) -> std::optional<Size> {
       auto launch = dyn_cast<LaunchOp>(op);
@@ -196,7 +188,7 @@ private:
       places->push_back(PlaceAttr::get(&getContext(), workspace, 0));
     launch.setPlacesAttr(ArrayAttr::get(&getContext(), *places));
 
-    OperandRange walked = walkedTensors(kernelOf(launch).getOp());
+    OperandRange walked = cast<KernelOpInterface>(kernelOf(launch).getOp()).getSpan();
     if (walked.empty())
       return success();
     const unsigned first = walked.getBeginOperandIndex();

@@ -115,6 +115,9 @@ json numbers(const std::vector<double> &data) {
 
 json interpret(const std::string &modulePath, const std::string &functionName, const json &inputs) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
+  DialectRegistry registry;
+  registerEvaluators(registry);
+  context.appendDialectRegistry(registry);
   context.loadDialect<XFCDialect, func::FuncDialect>();
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(modulePath, ParserConfig(&context));
   if (!module)

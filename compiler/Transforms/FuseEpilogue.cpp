@@ -23,8 +23,6 @@ LinearInputGradOp rebuild(PatternRewriter &rewriter, LinearInputGradOp op, TypeR
                                    op.getComputeAttr());
 }
 
-bool isElementwise(Operation *op) { return isa<AddOp, MultiplyOp, ActivationOp, ActivationGradOp, DropoutOp>(op); }
-
 // The ops an epilogue is made of, in program order, and what follows from them.
 struct Epilogue {
   SmallVector<Operation *> ops;
@@ -44,7 +42,7 @@ struct Epilogue {
 
 // Whether `op` can follow: everything it reads is in the epilogue or exists before the linear.
 bool canFollow(Operation *op, const Epilogue &epilogue, Operation *linear) {
-  if (!isElementwise(op) || op->use_empty() || op->getBlock() != linear->getBlock())
+  if (!op->hasTrait<InEpilogue>() || op->use_empty() || op->getBlock() != linear->getBlock())
     return false;
   if (isa<DropoutOp>(op) && llvm::any_of(epilogue.ops, [](Operation *other) { return isa<DropoutOp>(other); }))
     return false;

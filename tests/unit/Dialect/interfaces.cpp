@@ -1,7 +1,12 @@
 // Walks every op of the dialect and names the interface that is missing.
-#include "Dialect/XFC.h"
+#include "CPU/CPU.h"
+#include "CPU/Emitters.h"
+#include "GPU/Emitters.h"
+#include "GPU/GPU.h"
+#include "Interpreter/Interpreter.h"
+#include "Plain/Lowerings.h"
+#include "Plain/Plain.h"
 #include <gtest/gtest.h>
-#include <set>
 
 using namespace mlir;
 using namespace xfc;
@@ -9,7 +14,15 @@ using namespace xfc;
 namespace {
 
 struct Ops : testing::Test {
-  Ops() { context.loadDialect<XFCDialect>(); }
+  Ops() {
+    DialectRegistry registry;
+    registerEvaluators(registry);
+    registerCPUKernels(registry);
+    registerGPUKernels(registry);
+    registerPlainLowerings(registry);
+    context.appendDialectRegistry(registry);
+    context.loadDialect<XFCDialect>();
+  }
   // Names without the dialect's. A declaration computes nothing.
   std::vector<std::pair<std::string, RegisteredOperationName>> all() {
     std::vector<std::pair<std::string, RegisteredOperationName>> ops;
@@ -18,61 +31,52 @@ struct Ops : testing::Test {
         ops.emplace_back(op.getStringRef().substr(4).str(), op);
     return ops;
   }
+  static bool isKernel(RegisteredOperationName op) { return op.hasInterface<KernelOpInterface>(); }
+  static bool isScalar(RegisteredOperationName op) { return op.hasInterface<ScalarOpInterface>(); }
   MLIRContext context{MLIRContext::Threading::DISABLED};
 };
 
 TEST_F(Ops, canBeEvaluated) {
   EXPECT_GT(all().size(), 35u);
   for (auto &[name, op] : all())
-    EXPECT_EQ(op.hasInterface<EvaluableOpInterface>(), name != "yield") << name;
+    EXPECT_NE(op.hasInterface<EvaluableOpInterface>(), op.hasTrait<OpTrait::IsTerminator>()) << name;
 }
 
-// What is no kernel is laid out by the compiler.
+// Each op is launched, says where values lie, or ends a region.
 TEST_F(Ops, areKernelsOrViews) {
-  const std::set<std::string> laidOut = {"split", "join", "concat", "slice", "sinusoid", "yield"};
   for (auto &[name, op] : all())
-    EXPECT_EQ(op.hasInterface<KernelOpInterface>(), !laidOut.count(name)) << name;
+    EXPECT_EQ(isKernel(op) + op.hasTrait<View>() + op.hasTrait<OpTrait::IsTerminator>(), 1) << name;
 }
 
-// What fusion makes has no plain lowering: its parts have.
-TEST_F(Ops, thatAreKernelsArePlainUnlessFused) {
-  const std::set<std::string> fused = {"add_norm",
-                                       "attention",
-                                       "attention_grad",
-                                       "cross_entropy",
-                                       "cross_entropy_grad",
-                                       "linear_cross_entropy",
-                                       "linear_cross_entropy_with_grad",
-                                       "linear_candidates",
-                                       "merge_candidates",
-                                       "norm_grad_with_parts",
-                                       "sum_parts"};
-  for (auto &[name, op] : all())
-    EXPECT_EQ(op.hasInterface<PlainOpInterface>(), op.hasInterface<KernelOpInterface>() && !fused.count(name)) << name;
-}
-
-// Only ops that differentiation, the optimizer or decoding make have no gradient.
-TEST_F(Ops, ofTheForwardProgramHaveGradients) {
-  const std::set<std::string> others = {"join",
-                                        "slice",
-                                        "zeros",
-                                        "fill",
-                                        "combine_transposed",
-                                        "sinusoid",
-                                        "cache_write",
-                                        "yield",
-                                        "square_sum",
-                                        "clip_factor",
-                                        "adam",
-                                        "candidates",
-                                        "linear_candidates",
-                                        "merge_candidates",
-                                        "norm_grad_with_parts",
-                                        "sum_parts"};
+// Elementwise ops share one function of numbers; others have a kernel of their own, and no op has both.
+TEST_F(Ops, thatAreKernelsHaveOneOnEachTarget) {
   for (auto &[name, op] : all()) {
-    bool gradient = name.size() > 5 && name.substr(name.size() - 5) == "_grad";
-    EXPECT_EQ(op.hasInterface<DifferentiableOpInterface>(), !gradient && !others.count(name)) << name;
+    EXPECT_EQ(op.hasInterface<CPUKernelOpInterface>() + isScalar(op), isKernel(op)) << name;
+    EXPECT_EQ(op.hasInterface<xfc::gpu::GPUKernelOpInterface>() + isScalar(op), isKernel(op)) << name;
   }
+}
+
+// What fusion makes has no plain lowering: its parts have. That of an elementwise op may follow from its function.
+TEST_F(Ops, thatAreKernelsArePlainUnlessFused) {
+  for (auto &[name, op] : all())
+    EXPECT_EQ(op.hasInterface<PlainOpInterface>() || isScalar(op), isKernel(op) && !op.hasTrait<Fused>()) << name;
+}
+
+// What an epilogue may hold has a scalar function, but for dropout, which draws many numbers at once.
+TEST_F(Ops, ofEpiloguesAreScalar) {
+  for (auto &[name, op] : all())
+    if (op.hasTrait<InEpilogue>()) {
+      EXPECT_TRUE(isKernel(op)) << name;
+      EXPECT_NE(isScalar(op), name == "dropout") << name;
+    }
+}
+
+TEST_F(Ops, haveGradientsOrSayWhyNot) {
+  for (auto &[name, op] : all())
+    EXPECT_EQ(op.hasInterface<DifferentiableOpInterface>() + op.hasTrait<NoGradient>() +
+                  op.hasTrait<OpTrait::IsTerminator>(),
+              1)
+        << name;
 }
 
 // Dead code is removed, and equal ops are merged.

@@ -1,6 +1,6 @@
 // Parsing, inputs, and central differences.
 #include "Fixture.h"
-#include "Dialect/Support.h"
+#include "Interpreter/Support.h"
 #include "Transforms/Passes.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
@@ -26,6 +26,9 @@ Tensor OddBatch::ids(RowSet set, bool labels) const {
 
 MLIRContext &Program::context() {
   static MLIRContext context(MLIRContext::Threading::DISABLED);
+  DialectRegistry registry;
+  registerEvaluators(registry);
+  context.appendDialectRegistry(registry);
   context.loadDialect<XFCDialect, func::FuncDialect>();
   return context;
 }

@@ -1,6 +1,6 @@
 // Values known from elsewhere: worked examples, published test vectors, and numbers done by hand.
-#include "Dialect/Support.h"
 #include "Fixture.h"
+#include "Interpreter/Support.h"
 #include <bit>
 #include <cmath>
 

@@ -1,7 +1,9 @@
 // Runs the kernel of one op on a ragged batch and compares it with the interpreter's answer.
 #include "KernelTest.h"
-#include "CPU/InstructionSet.h"
+#include "CPU/CPU.h"
 #include "Code.h"
+#include "Codegen/Elementwise.h"
+#include "Plain/Plain.h"
 #include "device/cpu/Features.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
@@ -107,12 +109,25 @@ Batch::Batch(std::vector<int> source, std::vector<int> target, int cacheRows, bo
 MLIRContext &context() {
   static MLIRContext *context = [] {
     auto *made = new MLIRContext(MLIRContext::Threading::DISABLED);
+    DialectRegistry registry;
+    registerEvaluators(registry);
+    registerCPUKernels(registry);
+    registerPlainLowerings(registry);
+    made->appendDialectRegistry(registry);
     made->loadDialect<XFCDialect, func::FuncDialect, arith::ArithDialect, cf::ControlFlowDialect, linalg::LinalgDialect,
                       LLVM::LLVMDialect, math::MathDialect, memref::MemRefDialect, NVVM::NVVMDialect, scf::SCFDialect,
                       ub::UBDialect, vector::VectorDialect>();
     return made;
   }();
   return *context;
+}
+
+std::vector<std::pair<std::string, int>> elementwiseOps() {
+  std::vector<std::pair<std::string, int>> ops;
+  for (RegisteredOperationName op : context().getRegisteredOperationsByDialect("xfc"))
+    if (op.hasInterface<ScalarOpInterface>() && op.getAttributeNames().empty())
+      ops.emplace_back(op.getStringRef(), op.hasTrait<OpTrait::OneOperand>() ? 1 : 2);
+  return ops;
 }
 
 namespace {
@@ -187,28 +202,10 @@ Memory memoryOf(const Batch &batch, Type type, int64_t extraStride) {
 
 // The sets a launch works on, as Schedule finds them.
 void setsOf(const Batch &batch, Operation *op, xfc_call &call) {
-  int set = -1, keySet = -1, keys = -1;
-  auto pairs = [&](RowSet q, RowSet k, int64_t structure) {
-    set = static_cast<int>(q);
-    keySet = static_cast<int>(k);
-    keys = static_cast<int>(structure);
-  };
-  if (auto attention = dyn_cast<AttentionOp>(op))
-    pairs(attention.getQ().getType().getSet(), attention.getK().getType().getSet(), attention.getStructure());
-  else if (auto grad = dyn_cast<AttentionGradOp>(op))
-    pairs(grad.getQ().getType().getSet(), grad.getK().getType().getSet(), grad.getStructure());
-  SmallVector<Type> types(op->getOperandTypes());
-  types.append(op->result_type_begin(), op->result_type_end());
-  for (Type type : types)
-    if (auto p = dyn_cast<PairsType>(type); p && keys < 0)
-      pairs(p.getQueries(), p.getKeys(), p.getStructure());
-  for (Type type : types)
-    if (auto rows = dyn_cast<RowsType>(type); rows && set < 0)
-      set = isa<CacheWriteOp>(op) ? XFC_TARGET : static_cast<int>(rows.getSet());
-  set = std::max(set, 0);
-  call.rows = &batch.shape.sets[set];
-  call.key_rows = &batch.shape.sets[keySet < 0 ? set : keySet];
-  call.keys = keys < 0 ? nullptr : &batch.shape.keys[keys];
+  const LaunchDomain domain = cast<KernelOpInterface>(op).getLaunchDomain();
+  call.rows = &batch.shape.sets[static_cast<int>(domain.rows)];
+  call.key_rows = &batch.shape.sets[static_cast<int>(domain.keys)];
+  call.keys = domain.structure ? &batch.shape.keys[*domain.structure] : nullptr;
 }
 
 // "a, b<c, d>, e" at its outer commas.

@@ -1,7 +1,7 @@
 // Runs the kernel of one op, on any device, on a ragged batch and compares it with the interpreter's answer.
 #pragma once
 
-#include "Dialect/XFC.h"
+#include "Interpreter/Interpreter.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OwningOpRef.h"
 #include <algorithm>
@@ -111,6 +111,9 @@ inline Outcome runKernel(const Batch &batch, const std::string &op, const std::v
                          const Options &options = {}) {
   return CompiledOp(op, types, options).run(batch);
 }
+
+// The elementwise ops that have no attributes, and their numbers of operands.
+std::vector<std::pair<std::string, int>> elementwiseOps();
 
 // The tolerance of a type: relative to the largest expected value of a result.
 inline double toleranceOf(bool f64) { return f64 ? 1e-12 : 1e-5; }

@@ -55,12 +55,17 @@ TEST_P(Rows, Elementwise) {
   Batch batch(sourceLengths, targetLengths);
   for (const char *width : {"1", "5", "32", "75"}) {
     std::string type = rows("source", width);
-    checkSame(batch, "xfc.add %a0, %a1", type, 2, {.extraStride = 3});
-    checkSame(batch, "xfc.multiply %a0, %a1", type, 2, {.inPlace = true});
-    checkSame(batch, "xfc.multiply %a0, %a1", type, 2, {.extraStride = 4});
+    EXPECT_GE(elementwiseOps().size(), 2u);
+    for (const auto &[name, operands] : elementwiseOps()) {
+      const std::string op = name + (operands == 1 ? " %a0" : " %a0, %a1");
+      checkSame(batch, op, type, operands, {.extraStride = 3});
+      checkSame(batch, op, type, operands, {.extraStride = 4});
+      checkSame(batch, op, type, operands, {.inPlace = true});
+    }
   }
   std::string type = rows("target", "21");
-  for (std::string kind : {"relu", "gelu", "silu", "tanh"}) {
+  for (unsigned i = 0; i <= getMaxEnumValForActivationKind(); ++i) {
+    const std::string kind = stringifyActivationKind(static_cast<ActivationKind>(i)).str();
     checkSame(batch, "xfc.activation " + kind + " %a0", type, 1);
     checkSame(batch, "xfc.activation_grad " + kind + " %a0, %a1", type, 2, {.extraStride = 1});
   }

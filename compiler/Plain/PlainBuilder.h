@@ -1,7 +1,7 @@
 // Builds the plain kernel of one op from upstream dialects: linalg, scf, arith and math over memrefs of a call (abi.h).
 #pragma once
 
-#include "XFC.h"
+#include "Dialect/XFC.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include <map>

@@ -1,0 +1,127 @@
+// Elementwise ops and epilogues made of them, number by number.
+#include "Elementwise.h"
+
+using namespace mlir;
+
+#include "Codegen/ScalarInterface.cpp.inc"
+
+namespace xfc {
+
+//===--------------------------------------------------------------------------------------------------------===//
+// add, multiply, scale
+//===--------------------------------------------------------------------------------------------------------===//
+
+static Value emitScalarOf(AddOp, CodeBuilder &k, ArrayRef<Value> operands) { return k.addf(operands[0], operands[1]); }
+
+static Value emitScalarOf(MultiplyOp, CodeBuilder &k, ArrayRef<Value> operands) {
+  return k.mulf(operands[0], operands[1]);
+}
+
+static Value emitScalarOf(ScaleOp op, CodeBuilder &k, ArrayRef<Value> operands) {
+  return k.mulf(operands[0], k.constant(op.getFactor().convertToDouble(), operands[0]));
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// activation, activation_grad
+//===--------------------------------------------------------------------------------------------------------===//
+
+static Value logistic(CodeBuilder &k, Value x) {
+  return k.divf(k.constant(1, x), k.addf(k.constant(1, x), k.exp(k.subf(k.constant(0, x), x))));
+}
+
+// The normal distribution's cumulative function, (1 + erf(x / sqrt(2))) / 2.
+static Value normal(CodeBuilder &k, Value x) {
+  return k.fma(k.constant(0.5, x), k.erf(k.mulf(x, k.constant(0.70710678118654752440, x))), k.constant(0.5, x));
+}
+
+static Value emitScalarOf(ActivationOp op, CodeBuilder &k, ArrayRef<Value> operands) {
+  Value x = operands[0];
+  switch (op.getKind()) {
+  case ActivationKind::relu:
+    return k.maxf(x, k.constant(0, x));
+  case ActivationKind::gelu:
+    return k.mulf(x, normal(k, x));
+  case ActivationKind::silu:
+    return k.mulf(x, logistic(k, x));
+  case ActivationKind::tanh:
+    return k.tanh(x);
+  }
+  llvm_unreachable("every activation is listed");
+}
+
+static Value emitScalarOf(ActivationGradOp op, CodeBuilder &k, ArrayRef<Value> operands) {
+  Value dy = operands[0], x = operands[1];
+  switch (op.getKind()) {
+  case ActivationKind::relu:
+    return k.select(k.lessf(k.constant(0, x), x), dy, k.constant(0, x));
+  case ActivationKind::gelu: {
+    // cdf(x) + x pdf(x)
+    Value density = k.mulf(k.exp(k.mulf(k.mulf(x, x), k.constant(-0.5, x))), k.constant(0.39894228040143267794, x));
+    return k.mulf(dy, k.fma(x, density, normal(k, x)));
+  }
+  case ActivationKind::silu: {
+    Value s = logistic(k, x);
+    return k.mulf(dy, k.mulf(s, k.fma(x, k.subf(k.constant(1, x), s), k.constant(1, x))));
+  }
+  case ActivationKind::tanh: {
+    Value t = k.tanh(x);
+    return k.mulf(dy, k.subf(k.constant(1, x), k.mulf(t, t)));
+  }
+  }
+  llvm_unreachable("every activation is listed");
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Attaching
+//===--------------------------------------------------------------------------------------------------------===//
+
+namespace {
+
+template <typename Op> struct Scalar : ScalarOpInterface::ExternalModel<Scalar<Op>, Op> {
+  Value emitScalar(Operation *op, CodeBuilder &k, ArrayRef<Value> operands) const {
+    return emitScalarOf(cast<Op>(op), k, operands);
+  }
+};
+
+template <typename... Ops> void attach(MLIRContext &context) {
+  (Ops::template attachInterface<Scalar<Ops>>(context), ...);
+}
+
+} // namespace
+
+void registerScalars(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, XFCDialect *) {
+    attach<AddOp, MultiplyOp, ScaleOp, ActivationOp, ActivationGradOp>(*context);
+  });
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Epilogues
+//===--------------------------------------------------------------------------------------------------------===//
+
+SmallVector<Value> evaluateEpilogue(CodeBuilder &k, Region &region, ArrayRef<Value> arguments, Value dropoutFactor) {
+  llvm::DenseMap<Value, Value> values;
+  for (auto [argument, value] : llvm::zip_equal(region.front().getArguments(), arguments))
+    values[argument] = value;
+  SmallVector<Value> operands;
+  for (Operation &op : region.front()) {
+    operands.clear();
+    for (Value operand : op.getOperands())
+      operands.push_back(values.lookup(operand));
+    if (op.hasTrait<OpTrait::IsTerminator>())
+      break;
+    // Random numbers are drawn for many elements at once, so the factor comes from outside.
+    values[op.getResult(0)] =
+        isa<DropoutOp>(op) ? k.mulf(operands[0], dropoutFactor) : cast<ScalarOpInterface>(op).emitScalar(k, operands);
+  }
+  return operands;
+}
+
+DropoutOp dropoutOf(Region &epilogue) {
+  if (!epilogue.empty())
+    for (auto dropout : epilogue.getOps<DropoutOp>())
+      return dropout;
+  return {};
+}
+
+} // namespace xfc

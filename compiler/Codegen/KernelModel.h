@@ -1,0 +1,17 @@
+// The interface of a target's kernels, attached to an op by its emitter.
+#pragma once
+
+#include "Dialect/XFC.h"
+
+namespace xfc {
+
+// An external model of Interface, whose method emitKernel calls `emitter`: Info emitThing(Builder &, ThingOp), where
+// Info is what the method returns, or converts to it.
+template <typename Interface, auto emitter> struct KernelModel;
+template <typename Interface, typename Builder, typename Op, typename Info, Info (*emitter)(Builder &, Op)>
+struct KernelModel<Interface, emitter> : Interface::template ExternalModel<KernelModel<Interface, emitter>, Op> {
+  Info emitKernel(mlir::Operation *op, Builder &k) const { return emitter(k, mlir::cast<Op>(op)); }
+  static void attach(mlir::MLIRContext &context) { Op::template attachInterface<KernelModel>(context); }
+};
+
+} // namespace xfc

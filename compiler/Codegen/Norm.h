@@ -1,0 +1,55 @@
+// The formulas of norms (xfc.norm, xfc.norm_grad), which every target's kernels share.
+#pragma once
+
+#include "CodeBuilder.h"
+#include "Dialect/Norm.h"
+
+namespace xfc {
+
+// A norm of rows of `width` features. Targets sum over a row in their own way; what is made of the sums, and of each
+// feature (a scalar or a vector), is here.
+struct NormFormulas {
+  template <typename Op>
+  NormFormulas(Op op, int64_t width)
+      : spec(NormSpec::of(op)), width(width), count(spec.unbiased ? width - 1 : width), layer(!spec.rms) {}
+
+  const NormSpec spec;
+  const int64_t width;
+  const int64_t count; // that the sum of squares is divided by; 0: the variance is 0
+  const bool layer;    // whether the mean is subtracted
+
+  mlir::Value mean(CodeBuilder &k, mlir::Value sum) const { return k.mulf(sum, k.scalar(1.0 / width)); }
+  // From the sum of squares of x - mean.
+  mlir::Value variance(CodeBuilder &k, mlir::Value squares) const {
+    return count ? k.mulf(squares, k.scalar(1.0 / count)) : k.scalar(0);
+  }
+  // r.
+  mlir::Value reciprocal(CodeBuilder &k, mlir::Value variance) const {
+    mlir::Value eps = k.scalar(spec.eps);
+    return k.divf(k.scalar(1), spec.epsInStd ? k.addf(k.sqrt(variance), eps) : k.sqrt(k.addf(variance, eps)));
+  }
+  // y = c r w + b, with c = x - mean; `bias` may be null.
+  mlir::Value result(CodeBuilder &k, mlir::Value c, mlir::Value r, mlir::Value weight, mlir::Value bias) const {
+    mlir::Value y = k.mulf(k.mulf(c, r), weight);
+    return bias ? k.addf(y, bias) : y;
+  }
+
+  // Whether the gradient's factor needs the sum of squares once more.
+  bool needsSquares() const { return count && spec.epsInStd; }
+  // What the gradient multiplies c sum(g c) by; `squares` gives the sum of squares where that is needed.
+  mlir::Value slopeFactor(CodeBuilder &k, mlir::Value r, const std::function<mlir::Value()> &squares) const {
+    if (!count)
+      return k.scalar(0);
+    if (!spec.epsInStd)
+      return k.mulf(k.mulf(r, r), k.mulf(r, k.scalar(1.0 / count)));
+    mlir::Value std = k.sqrt(variance(k, squares())), positive = k.lessf(k.scalar(0), std);
+    mlir::Value quotient = k.divf(k.mulf(k.mulf(r, r), k.scalar(1.0 / count)), k.select(positive, std, k.scalar(1)));
+    return k.select(positive, quotient, k.scalar(0));
+  }
+  // dx = r g - slope c, with g = dy w less its mean.
+  mlir::Value inputGrad(CodeBuilder &k, mlir::Value r, mlir::Value g, mlir::Value slope, mlir::Value c) const {
+    return k.subf(k.mulf(r, g), k.mulf(slope, c));
+  }
+};
+
+} // namespace xfc

@@ -1,0 +1,18 @@
+// What the ops of norms have in common.
+#pragma once
+
+#include "XFC.h"
+
+namespace xfc {
+
+// The attributes of any op of the family.
+struct NormSpec {
+  bool rms, unbiased, epsInStd;
+  double eps;
+  template <typename Op> static NormSpec of(Op op) {
+    return {op.getKind() == NormKind::rms, op.getUnbiased(), op.getEpsInStd(), op.getEps().convertToDouble()};
+  }
+  double divisor(int64_t n) const { return unbiased ? n - 1 : n; }
+};
+
+} // namespace xfc

@@ -1,0 +1,246 @@
+// What attention computes, step by step and fused, and what is written into the decoding cache.
+#include "Evaluators.h"
+#include "Support.h"
+#include <cmath>
+
+using namespace mlir;
+
+namespace xfc {
+
+static double dot(const double *a, const double *b, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i)
+    sum += a[i] * b[i];
+  return sum;
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// scores, combine, combine_transposed
+//===--------------------------------------------------------------------------------------------------------===//
+
+static LogicalResult evaluateOp(ScoresOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                SmallVectorImpl<Tensor> &results) {
+  Tensor s = zeros(shape, op.getType());
+  const int64_t heads = op.getType().getHeads(), width = operands[0].features() / heads;
+  forEachPair(shape, op.getType().getQueries(), op.getType().getStructure(), [&](const Pair &pair) {
+    for (int64_t h = 0; h < heads; ++h)
+      s.data[pair.element(h, heads)] =
+          dot(operands[0].row(pair.query) + h * width, operands[1].row(pair.key) + h * width, width);
+  });
+  results.push_back(std::move(s));
+  return success();
+}
+
+static LogicalResult evaluateOp(CombineOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                SmallVectorImpl<Tensor> &results) {
+  Tensor o = zeros(shape, op.getType());
+  PairsType pairs = op.getP().getType();
+  const int64_t heads = pairs.getHeads(), width = o.features() / heads;
+  forEachPair(shape, pairs.getQueries(), pairs.getStructure(), [&](const Pair &pair) {
+    for (int64_t f = 0; f < o.features(); ++f)
+      o.row(pair.query)[f] += operands[0].data[pair.element(f / width, heads)] * operands[1].row(pair.key)[f];
+  });
+  results.push_back(std::move(o));
+  return success();
+}
+
+static LogicalResult evaluateOp(CombineTransposedOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                SmallVectorImpl<Tensor> &results) {
+  Tensor y = zeros(shape, op.getType());
+  PairsType pairs = op.getP().getType();
+  const int64_t heads = pairs.getHeads(), width = y.features() / heads;
+  forEachPair(shape, pairs.getQueries(), pairs.getStructure(), [&](const Pair &pair) {
+    for (int64_t f = 0; f < y.features(); ++f)
+      y.row(pair.key)[f] += operands[0].data[pair.element(f / width, heads)] * operands[1].row(pair.query)[f];
+  });
+  results.push_back(std::move(y));
+  return success();
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// scale, mask, softmax
+//===--------------------------------------------------------------------------------------------------------===//
+
+static LogicalResult evaluateOp(ScaleOp op, const xfc_shape &, ArrayRef<Tensor> operands,
+                                SmallVectorImpl<Tensor> &results) {
+  Tensor y = operands[0];
+  for (double &value : y.data)
+    value *= op.getFactor().convertToDouble();
+  results.push_back(std::move(y));
+  return success();
+}
+
+static LogicalResult evaluateOp(MaskOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                SmallVectorImpl<Tensor> &results) {
+  Tensor y = operands[0];
+  auto pairs = cast<PairsType>(op.getType());
+  forEachPair(shape, pairs.getQueries(), pairs.getStructure(), [&](const Pair &pair) {
+    for (int64_t h = 0; h < pairs.getHeads(); ++h)
+      if (!pair.visible)
+        y.data[pair.element(h, pairs.getHeads())] = op.getZero() ? 0 : -INFINITY;
+  });
+  results.push_back(std::move(y));
+  return success();
+}
+
+// The numbers of one query and head are consecutive: calls `visit` with the first and how many there are.
+static void forEachScoreRow(const xfc_shape &shape, PairsType pairs, Tensor &tensor,
+                            llvm::function_ref<void(int64_t, int64_t)> visit) {
+  forEachPair(shape, pairs.getQueries(), pairs.getStructure(), [&](const Pair &pair) {
+    if (pair.index == 0)
+      for (int64_t h = 0; h < pairs.getHeads(); ++h)
+        visit(pair.element(h, pairs.getHeads()), pair.count);
+  });
+}
+
+static LogicalResult evaluateOp(SoftmaxOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                SmallVectorImpl<Tensor> &results) {
+  Tensor p = operands[0];
+  forEachScoreRow(shape, cast<PairsType>(op.getType()), p, [&](int64_t first, int64_t count) {
+    double *row = p.data.data() + first, largest = *std::max_element(row, row + count), sum = 0;
+    for (int64_t j = 0; j < count; ++j)
+      sum += row[j] = largest == -INFINITY ? 0 : std::exp(row[j] - largest);
+    for (int64_t j = 0; j < count; ++j)
+      row[j] = sum > 0 ? row[j] / sum : 0;
+  });
+  results.push_back(std::move(p));
+  return success();
+}
+
+static LogicalResult evaluateOp(SoftmaxGradOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                SmallVectorImpl<Tensor> &results) {
+  Tensor ds = operands[0];
+  forEachScoreRow(shape, cast<PairsType>(op.getType()), ds, [&](int64_t first, int64_t count) {
+    double *row = ds.data.data() + first;
+    const double *p = operands[1].data.data() + first, sum = dot(p, row, count);
+    for (int64_t j = 0; j < count; ++j)
+      row[j] = p[j] * (row[j] - sum);
+  });
+  results.push_back(std::move(ds));
+  return success();
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// attention
+//===--------------------------------------------------------------------------------------------------------===//
+
+namespace {
+// Recomputes what attention computes, pair by pair: for the operator and its gradient.
+struct AttentionReference {
+  const xfc_shape &shape;
+  RowSet queries, keys;
+  int64_t structure, heads, id;
+  double scale, rate;
+
+  double score(const Pair &pair, int64_t h, const Tensor &q, const Tensor &k) const {
+    int64_t width = q.features() / heads;
+    return scale * dot(q.row(pair.query) + h * width, k.row(pair.key) + h * width, width);
+  }
+  double factor(const Pair &pair, int64_t h) const {
+    const xfc_rows &rows = shape.sets[static_cast<int>(queries)];
+    return dropoutFactor(shape, rate, id, rows.sentences[pair.sequence], rows.positions[pair.query],
+                         shape.sets[static_cast<int>(keys)].positions[pair.key], 1 + h);
+  }
+  // Visits the visible pairs only.
+  void forEach(llvm::function_ref<void(const Pair &, int64_t h)> visit) const {
+    forEachPair(shape, queries, structure, [&](const Pair &pair) {
+      for (int64_t h = 0; h < heads && pair.visible; ++h)
+        visit(pair, h);
+    });
+  }
+};
+} // namespace
+
+static LogicalResult evaluateOp(AttentionOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                SmallVectorImpl<Tensor> &results) {
+  const Tensor q = rounded(operands[0], op.getCompute()), k = rounded(operands[1], op.getCompute()),
+               v = rounded(operands[2], op.getCompute());
+  AttentionReference reference{shape,
+                               op.getQ().getType().getSet(),
+                               op.getK().getType().getSet(),
+                               op.getStructure(),
+                               static_cast<int64_t>(op.getHeads()),
+                               static_cast<int64_t>(op.getId()),
+                               op.getScale().convertToDouble(),
+                               op.getRate().convertToDouble()};
+  Tensor o = zeros(shape, op.getResult().getType()), lse = zeros(shape, op.getLse().getType()), weights;
+  if (op.getWeights())
+    weights = zeros(shape, op.getWeights().getType());
+  Tensor largest = lse, sum = lse;
+  largest.data.assign(largest.data.size(), -INFINITY);
+  reference.forEach([&](const Pair &pair, int64_t h) {
+    double &m = largest.row(pair.query)[h];
+    m = std::max(m, reference.score(pair, h, q, k));
+  });
+  reference.forEach([&](const Pair &pair, int64_t h) {
+    sum.row(pair.query)[h] += std::exp(reference.score(pair, h, q, k) - largest.row(pair.query)[h]);
+  });
+  for (size_t i = 0; i < lse.data.size(); ++i)
+    lse.data[i] = sum.data[i] > 0 ? largest.data[i] + std::log(sum.data[i]) : 0;
+  const int64_t width = v.features() / reference.heads;
+  reference.forEach([&](const Pair &pair, int64_t h) {
+    double p = std::exp(reference.score(pair, h, q, k) - lse.row(pair.query)[h]);
+    if (op.getWeights())
+      weights.data[pair.element(h, reference.heads)] = p;
+    for (int64_t f = h * width; f < (h + 1) * width; ++f)
+      o.row(pair.query)[f] += p * reference.factor(pair, h) * v.row(pair.key)[f];
+  });
+  results.append({std::move(o), std::move(lse)});
+  if (op.getWeights())
+    results.push_back(std::move(weights));
+  return success();
+}
+
+// With p the probabilities before and z those after dropout: dv = z^T do, dz = do v^T, dp = factor dz,
+// ds = p (dp - sum over keys of p dp), dq = scale ds k, dk = scale ds^T q. The sum equals do . o of the head.
+static LogicalResult evaluateOp(AttentionGradOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                SmallVectorImpl<Tensor> &results) {
+  const Tensor dout = rounded(operands[0], op.getCompute()), q = rounded(operands[1], op.getCompute()),
+               k = rounded(operands[2], op.getCompute()), v = rounded(operands[3], op.getCompute());
+  const Tensor &o = operands[4], &lse = operands[5];
+  AttentionReference reference{shape,
+                               op.getQ().getType().getSet(),
+                               op.getK().getType().getSet(),
+                               op.getStructure(),
+                               static_cast<int64_t>(op.getHeads()),
+                               static_cast<int64_t>(op.getId()),
+                               op.getScale().convertToDouble(),
+                               op.getRate().convertToDouble()};
+  Tensor dq = zeros(shape, op.getDq().getType()), dk = zeros(shape, op.getDk().getType()),
+         dv = zeros(shape, op.getDv().getType());
+  const int64_t keyWidth = q.features() / reference.heads, valueWidth = v.features() / reference.heads;
+  reference.forEach([&](const Pair &pair, int64_t h) {
+    double p = std::exp(reference.score(pair, h, q, k) - lse.row(pair.query)[h]), factor = reference.factor(pair, h);
+    const double *dorow = dout.row(pair.query) + h * valueWidth;
+    for (int64_t f = 0; f < valueWidth; ++f)
+      dv.row(pair.key)[h * valueWidth + f] += p * factor * dorow[f];
+    double dp = factor * dot(dorow, v.row(pair.key) + h * valueWidth, valueWidth);
+    double ds = reference.scale * p * (dp - dot(dorow, o.row(pair.query) + h * valueWidth, valueWidth));
+    for (int64_t f = h * keyWidth; f < (h + 1) * keyWidth; ++f) {
+      dq.row(pair.query)[f] += ds * k.row(pair.key)[f];
+      dk.row(pair.key)[f] += ds * q.row(pair.query)[f];
+    }
+  });
+  results.append({std::move(dq), std::move(dk), std::move(dv)});
+  return success();
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// cache_write
+//===--------------------------------------------------------------------------------------------------------===//
+
+static LogicalResult evaluateOp(CacheWriteOp, const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                SmallVectorImpl<Tensor> &results) {
+  Tensor cache = operands[0];
+  for (int64_t h = 0; h < operands[1].shape[0]; ++h)
+    std::copy_n(operands[1].row(h), cache.features(), cache.row(shape.slots[h]));
+  results.push_back(std::move(cache));
+  return success();
+}
+
+void attachAttentionEvaluators(MLIRContext &context) {
+  attachEvaluators<ScoresOp, CombineOp, CombineTransposedOp, ScaleOp, MaskOp, SoftmaxOp, SoftmaxGradOp, AttentionOp,
+                   AttentionGradOp, CacheWriteOp>(context);
+}
+
+} // namespace xfc

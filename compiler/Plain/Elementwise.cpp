@@ -1,0 +1,110 @@
+// The plain kernels of elementwise ops.
+#include "Lowerings.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include <cmath>
+
+using namespace mlir;
+
+namespace xfc {
+
+namespace {
+
+// Where targets have functions of their own, those of the C library.
+class Scalars : public CodeBuilder {
+public:
+  Scalars(ModuleOp module, Type element) : CodeBuilder(module, element, /*addressSpace=*/0, /*constantCalls=*/false) {}
+  Value exp(Value x) override { return math::ExpOp::create(b, x); }
+  Value tanh(Value x) override { return math::TanhOp::create(b, x); }
+  Value erf(Value x) override { return math::ErfOp::create(b, x); }
+};
+
+} // namespace
+
+void lowerElementwise(PlainBuilder &b, ModuleOp module, ScalarOpInterface op) {
+  Scalars scalars(module, b.element);
+  SmallVector<Value> operands;
+  for (unsigned i = 0; i < op->getNumOperands(); ++i)
+    operands.push_back(b.operand(i));
+  b.elementwise(operands, b.result(0), [&](ArrayRef<Number> v) -> Number {
+    scalars.b.setInsertionPoint(b.b.getInsertionBlock(), b.b.getInsertionPoint());
+    SmallVector<Value> numbers;
+    for (const Number &x : v.drop_back()) // the last is what the result holds
+      numbers.push_back(x.value);
+    return {b, op.emitScalar(scalars, numbers)};
+  });
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// activation, activation_grad: formulas of their own, so that the scalar functions of kernels have something to agree
+// with
+//===--------------------------------------------------------------------------------------------------------===//
+
+static void lowerPlainOp(ActivationOp op, PlainBuilder &b) {
+  b.elementwise(b.operand(0), b.result(0), [&](ArrayRef<Number> v) -> Number {
+    const Number &x = v[0];
+    switch (op.getKind()) {
+    case ActivationKind::relu:
+      return select(x > 0, x, 0);
+    case ActivationKind::gelu:
+      return 0.5 * x * (1 + erf(x * M_SQRT1_2));
+    case ActivationKind::silu:
+      return x / (1 + exp(0 - x));
+    case ActivationKind::tanh:
+      return tanh(x);
+    }
+    llvm_unreachable("every activation is listed");
+  });
+}
+
+static void lowerPlainOp(ActivationGradOp op, PlainBuilder &b) {
+  b.elementwise({b.operand(0), b.operand(1)}, b.result(0), [&](ArrayRef<Number> v) -> Number {
+    const Number &dy = v[0], &x = v[1];
+    switch (op.getKind()) {
+    case ActivationKind::relu:
+      return select(x > 0, dy, 0);
+    case ActivationKind::gelu:
+      return dy * (0.5 * (1 + erf(x * M_SQRT1_2)) + x * exp(-0.5 * x * x) / std::sqrt(2 * M_PI));
+    case ActivationKind::silu: {
+      Number sigmoid = 1 / (1 + exp(0 - x));
+      return dy * sigmoid * (1 + x * (1 - sigmoid));
+    }
+    case ActivationKind::tanh: {
+      Number t = tanh(x);
+      return dy * (1 - t * t);
+    }
+    }
+    llvm_unreachable("every activation is listed");
+  });
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// dropout, fill
+//===--------------------------------------------------------------------------------------------------------===//
+
+static void lowerPlainOp(DropoutOp op, PlainBuilder &b) {
+  const double rate = op.getRate().convertToDouble();
+  Value x = b.operand(0), y = b.result(0), positions = b.positions(), sentences = b.sentences();
+  auto pairs = dyn_cast<PairsType>(op.getType());
+  if (op.getKept())
+    return b.elementwise({x}, y, [&](auto v) { return b.keptByDropout(v[0], rate); });
+  if (!pairs)
+    return b.generic("ij,i,i->ij", {x, positions, b.sequenceOf()}, y,
+                     [&](auto v) { return b.dropout(v[0], rate, b.load(sentences, {v[2]}), v[1], b.loop('j'), 0); });
+  Value keyPositions = b.positions(PlainBuilder::Of::Keys);
+  b.forEachHead(pairs, [&](const PlainBuilder::Head &head) {
+    Number sentence = b.load(sentences, {head.sequence});
+    b.generic("ij,i,j->ij", {head.of(x), head.queries(positions), head.keyRows()}, head.of(y), [&](auto v) {
+      return b.dropout(v[0], rate, sentence, v[1], b.load(keyPositions, {v[2]}), head.head + 1);
+    });
+  });
+}
+
+static void lowerPlainOp(FillOp, PlainBuilder &b) { b.fill(b.result(0), b.load(b.operand(0))); }
+
+static void lowerPlainOp(ZerosOp, PlainBuilder &b) { b.fill(b.result(0), 0); }
+
+void attachElementwiseLowerings(MLIRContext &context) {
+  attachLowerings<ActivationOp, ActivationGradOp, DropoutOp, FillOp, ZerosOp>(context);
+}
+
+} // namespace xfc
