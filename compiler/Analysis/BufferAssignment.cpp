@@ -13,12 +13,7 @@ InPlaceOperand inPlaceOf(OpResult result) {
   auto kernel = dyn_cast<KernelOpInterface>(result.getOwner());
   if (!kernel)
     return {};
-  if (auto adam = dyn_cast<AdamOp>(result.getOwner())) {
-    const unsigned n = adam.getParameters().size(), i = result.getResultNumber();
-    const OperandRange groups[] = {adam.getParameters(), adam.getMoments1(), adam.getMoments2()};
-    return {groups[i / n].getBeginOperandIndex() + i % n};
-  }
-  return {kernel.getInPlaceOperand(result.getResultNumber()), isa<CacheWriteOp>(result.getOwner())};
+  return {kernel.getInPlaceOperand(result.getResultNumber()), kernel.isAlwaysInPlace()};
 }
 
 static int64_t featuresOf(Type type) {

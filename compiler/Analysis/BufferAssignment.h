@@ -26,7 +26,7 @@ struct InPlaceOperand {
   int64_t operand = -1; // none
   bool always = false;
 };
-// What a kernel's op says of itself.
+// What an op says of itself (KernelOpInterface).
 InPlaceOperand inPlaceOf(mlir::OpResult result);
 
 // A program is one block: views, steps (all other ops), and a terminator, whose operands are read after the last step.

@@ -100,7 +100,7 @@ static Backend::KernelInfo emitAdam(KernelBuilder &k, AdamOp op) {
     });
   };
   const Backend::KernelInfo info = {{Partition::Unit::Elements, part, 1}, 0};
-  if (!op->hasAttr("packs")) {
+  if (!op.getPacks()) {
     updateRange(from, to);
     return info;
   }

@@ -33,3 +33,15 @@ LogicalResult AdamOp::verify() {
     return emitOpError("hyper must have 8 elements, found ") << getHyper().getType();
   return success();
 }
+
+// Each new parameter and moment is written where the old one was.
+int64_t AdamOp::getInPlaceOperand(unsigned result) {
+  const unsigned n = getParameters().size();
+  const OperandRange groups[] = {getParameters(), getMoments1(), getMoments2()};
+  return groups[result / n].getBeginOperandIndex() + result % n;
+}
+
+void AdamOp::getEffects(SmallVectorImpl<MemoryEffects::EffectInstance> &effects) {
+  if (getPacks())
+    effects.emplace_back(MemoryEffects::Write::get(), PackedWeights::get());
+}

@@ -41,6 +41,11 @@ template <typename Op> class NoGradient : public mlir::OpTrait::TraitBase<Op, No
 template <typename Op> class InPlace : public mlir::OpTrait::TraitBase<Op, InPlace> {};
 template <typename Op> class InEpilogue : public mlir::OpTrait::TraitBase<Op, InEpilogue> {};
 
+// The packed forms of parameters, which products of later programs read.
+struct PackedWeights : mlir::SideEffects::Resource::Base<PackedWeights> {
+  llvm::StringRef getName() final { return "packed weights"; }
+};
+
 } // namespace xfc
 
 #include "XFCDialect.h.inc"

@@ -44,7 +44,9 @@ def KernelOpInterface : OpInterface<"KernelOpInterface"> {
                     "::std::optional<int64_t>", "getDropoutId", (ins), "", "return ::std::nullopt;">,
     InterfaceMethod<"The operand whose buffer the result may take over when nobody reads it later, or -1.",
                     "int64_t", "getInPlaceOperand", (ins "unsigned":$result), "",
-                    "return ConcreteOp::template hasTrait<::xfc::InPlace>() ? 0 : -1;">];
+                    "return ConcreteOp::template hasTrait<::xfc::InPlace>() ? 0 : -1;">,
+    InterfaceMethod<"Whether the results always take over those operands, of which the kernel writes a part only.",
+                    "bool", "isAlwaysInPlace", (ins), "", "return false;">];
 }
 
 def ProductOpInterface : OpInterface<"ProductOpInterface"> {

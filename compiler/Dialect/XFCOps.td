@@ -95,7 +95,8 @@ defvar ReadsWeight = [{
   ::std::optional<unsigned> getWeightOperand() { return getWeightMutable().getOperandNumber(); }
 }];
 
-class XFC_Op<string mnemonic, list<Trait> traits = []> : Op<XFC_Dialect, mnemonic, !listconcat([Pure], traits)> {
+class XFC_Op<string mnemonic, list<Trait> traits = [], list<Trait> effects = [Pure]>
+    : Op<XFC_Dialect, mnemonic, !listconcat(effects, traits)> {
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
 
@@ -504,6 +505,7 @@ def XFC_CacheWriteOp : XFC_Op<"cache_write", [NoGradient, Kernel, InPlace]> {
     ::xfc::LaunchDomain getLaunchDomain() {
       return {getRows().getType().getSet(), getRows().getType().getSet(), ::std::nullopt};
     }
+    bool isAlwaysInPlace() { return true; }
   }];
 }
 
@@ -641,21 +643,26 @@ def XFC_ClipFactorOp : XFC_Op<"clip_factor", [NoGradient, Kernel]> {
   let hasVerifier = 1;
 }
 
-def XFC_AdamOp : XFC_Op<"adam", [AttrSizedOperandSegments, AttrSizedResultSegments, NoGradient, Kernel]> {
+def XFC_AdamOp : XFC_Op<"adam", [AttrSizedOperandSegments, AttrSizedResultSegments, NoGradient, Kernel],
+                        [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "Adam and AdamW (Kingma and Ba, 2015; Loshchilov and Hutter, 2019) over n parameters, in place";
   let description = [{
     With g = factor * gradient + l2 * p:  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
     p = p - lr decay p - lr (m / correction1) / (sqrt(v / correction2) + eps), where correction_i = 1 - beta_i^t.
     `hyper` is [lr, beta1, beta2, eps, l2, decay, correction1, correction2].
+
+    With `packs` it also writes the packed forms that products read of the parameters (the resource "packed weights"); scheduling
+    says which there are.
   }];
   let arguments = (ins XFC_Tensor:$hyper, XFC_Scalar:$factor, Variadic<XFC_Tensor>:$parameters, Variadic<XFC_Tensor>:$gradients,
-                       Variadic<XFC_Tensor>:$moments1, Variadic<XFC_Tensor>:$moments2);
+                       Variadic<XFC_Tensor>:$moments1, Variadic<XFC_Tensor>:$moments2, UnitAttr:$packs);
   let results = (outs Variadic<XFC_Tensor>:$new_parameters, Variadic<XFC_Tensor>:$new_moments1, Variadic<XFC_Tensor>:$new_moments2);
   let assemblyFormat = "$hyper `,` $factor `parameters` `(` $parameters `)` `gradients` `(` $gradients `)` `moments` `(` $moments1 `)` `(` $moments2 `)` attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     bool isShapeless() { return true; }
     ::mlir::OperandRange getSpan() { return getParameters(); }
+    int64_t getInPlaceOperand(unsigned result);
   }];
 }
 

@@ -22,7 +22,7 @@ struct PackWeights : impl::PackWeightsBase<PackWeights> {
           return signalPassFailure();
     for (auto program : module.getOps<ProgramOp>())
       for (auto launch : program.getOps<LaunchOp>())
-        if (auto adam = dyn_cast<AdamOp>(kernelOf(launch).getOp()); adam && adam->hasAttr("packs"))
+        if (auto adam = dyn_cast<AdamOp>(kernelOf(launch).getOp()); adam && adam.getPacks())
           packResults(launch, adam);
   }
 

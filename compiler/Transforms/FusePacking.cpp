@@ -42,7 +42,7 @@ private:
   }
 
   LogicalResult fuse(AdamOp adam, RewriterBase &rewriter) {
-    if (adam->hasAttr("packs"))
+    if (adam.getPacks())
       return rewriter.notifyMatchFailure(adam, "it packs already");
     llvm::StringSet<> updated;
     for (Value parameter : adam.getParameters())
@@ -58,7 +58,7 @@ private:
     }
     if (!any)
       return rewriter.notifyMatchFailure(adam, "it holds no weight of a matrix product");
-    rewriter.modifyOpInPlace(adam, [&] { adam->setAttr("packs", rewriter.getUnitAttr()); });
+    rewriter.modifyOpInPlace(adam, [&] { adam.setPacks(true); });
     return success();
   }
 

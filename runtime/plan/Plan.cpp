@@ -1,4 +1,4 @@
-// Plans: sizes, serialization, text, and the planner.
+// Plans: sizes, serialization, and the planner.
 #include "plan/Plan.h"
 #include "plan/Memory.h"
 #include "support/Error.h"
@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include <sstream>
 #include <type_traits>
 #include <utility>
 
@@ -479,103 +478,6 @@ Module deserialize(const uint8_t *bytes, uint64_t size) {
   archive.finish();
   Checker(module).run();
   return module;
-}
-
-//===--------------------------------------------------------------------------------------------------------===//
-// Text
-//===--------------------------------------------------------------------------------------------------------===//
-
-namespace {
-
-const char *const setNames[] = {"source", "target", "cache"};
-
-std::string text(const Size &size) {
-  std::string result;
-  auto term = [&](int64_t coefficient, const std::string &what) {
-    if (coefficient)
-      result += (result.empty() ? "" : " + ") + std::to_string(coefficient) + what;
-  };
-  term(size.constant, "");
-  for (int i = 0; i < XFC_ROW_SETS; ++i) {
-    term(size.rows[i], std::string(" ") + setNames[i]);
-    term(size.sequences[i], std::string(" ") + setNames[i] + " sequences");
-    term(size.chunks[i], std::string(" ") + setNames[i] + " chunks");
-  }
-  for (int i = 0; i < XFC_KEY_STRUCTURES; ++i)
-    term(size.pairs[i], " pairs" + std::to_string(i));
-  return result.empty() ? "0" : result;
-}
-
-std::string text(const Module &module, const Program &program, const Place &place) {
-  std::string offset = place.offset ? "+" + std::to_string(place.offset) : "";
-  switch (place.kind) {
-  case Place::Kind::Arena:
-    return "%" + std::to_string(place.index) + offset;
-  case Place::Kind::Parameters:
-  case Place::Kind::Gradients:
-  case Place::Kind::Moments1:
-  case Place::Kind::Moments2: {
-    std::string name = "+" + std::to_string(place.offset);
-    for (const Parameter &parameter : module.parameters)
-      if (parameter.offset * bytesOf(module.type) == place.offset)
-        name = parameter.name;
-    const char *prefix[] = {"", "", "grad ", "m ", "v "};
-    return std::string(prefix[static_cast<int>(place.kind)]) + name;
-  }
-  case Place::Kind::Packed:
-    return "packed" + std::to_string(place.index);
-  case Place::Kind::Table:
-    return "table" + std::to_string(place.index);
-  case Place::Kind::Argument:
-    return program.arguments[place.index].name + offset;
-  case Place::Kind::None:
-    return "-";
-  }
-  return "";
-}
-
-} // namespace
-
-std::string print(const Module &module) {
-  std::ostringstream out;
-  out << "model " << module.model << ": " << module.parameters.size() << " parameters, " << module.parameterElements
-      << " elements\n";
-  for (size_t i = 0; i < module.kernels.size(); ++i) {
-    const Kernel &kernel = module.kernels[i];
-    const char *units[] = {"one", "rows", "key rows", "sequences", "elements"};
-    out << "kernel " << kernel.name << ": " << units[static_cast<int>(kernel.partition.unit)] << " / "
-        << kernel.partition.per << " x " << kernel.partition.times << ", scratch " << kernel.scratch;
-    if (kernel.threads)
-      out << ", " << kernel.threads << " threads";
-    if (kernel.few >= 0)
-      out << ", up to " << kernel.fewRows << " rows " << module.kernels[kernel.few].name;
-    if (kernel.merge >= 0)
-      out << ", then " << module.kernels[kernel.merge].name;
-    out << "\n";
-  }
-  for (size_t i = 0; i < module.packed.size(); ++i)
-    out << "packed" << i << " = " << module.kernels[module.packed[i].kernel].name << "("
-        << text(module, Program(), module.packed[i].source) << "), " << module.packed[i].bytes << " bytes\n";
-  for (const Program &program : module.programs) {
-    out << "\nprogram " << program.name << ": " << program.steps.size() << " launches, " << program.buffers.size()
-        << " buffers" << (program.rowByRow ? ", row by row" : "") << "\n";
-    for (size_t i = 0; i < program.buffers.size(); ++i)
-      out << "  %" << i << ": " << text(program.buffers[i].size) << " bytes, steps " << program.buffers[i].first
-          << " to " << program.buffers[i].last << "\n";
-    for (size_t i = 0; i < program.steps.size(); ++i) {
-      const Step &step = program.steps[i];
-      out << "  " << i << " " << module.kernels[step.kernel].name << "(";
-      for (size_t b = 0; b < step.buffers.size(); ++b)
-        out << (b ? ", " : "") << text(module, program, step.buffers[b]);
-      out << ") over " << setNames[step.set];
-      if (!step.location.empty())
-        out << " at " << step.location;
-      out << "\n";
-    }
-    for (const Output &output : program.outputs)
-      out << "  result " << output.name << " = " << text(module, program, output.place) << "\n";
-  }
-  return out.str();
 }
 
 //===--------------------------------------------------------------------------------------------------------===//

@@ -191,8 +191,6 @@ struct Module {
 // Exact inverses. `deserialize` throws xfc::Error when the bytes are not a plan of this ABI version.
 std::vector<uint8_t> serialize(const Module &module);
 Module deserialize(const uint8_t *bytes, uint64_t size);
-// The plan as readable text, a line a buffer and a step.
-std::string print(const Module &module);
 
 // Packs a program's buffers into one arena: no two buffers whose lives meet overlap. Pure: the same program
 // and counts always give the same layout. Offsets are multiples of 64.

@@ -1,0 +1,40 @@
+// What an op does besides its results is declared: neither clean-up nor CSE loses or merges it.
+// RUN: %xfc-opt %s --canonicalize --cse | FileCheck %s
+
+!t = tensor<4xf32>
+
+// An adam that packs writes packed weights, though nothing reads its results; one that does not is dead.
+// CHECK-LABEL: func.func @packs
+// CHECK-COUNT-2: xfc.adam {{.*}}packs
+// CHECK-NOT: xfc.adam
+func.func @packs(%hyper: tensor<8xf32>, %factor: tensor<f32>, %p: !t, %g: !t, %m: !t, %v: !t) {
+  %a:3 = xfc.adam %hyper, %factor parameters(%p) gradients(%g) moments(%m) (%v) {packs, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
+  %b:3 = xfc.adam %hyper, %factor parameters(%p) gradients(%g) moments(%m) (%v) {packs, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
+  %c:3 = xfc.adam %hyper, %factor parameters(%p) gradients(%g) moments(%m) (%v) {resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
+  return
+}
+
+// A cache is a value: that of before the write and that of after it are two, and equal writes are one.
+// CHECK-LABEL: func.func @caches
+// CHECK: %[[NEW:.*]] = xfc.cache_write
+// CHECK-NOT: xfc.cache_write
+// CHECK: return %{{.*}}, %[[NEW]], %[[NEW]]
+func.func @caches(%cache: !xfc.rows<cache, 8xf32>, %rows: !xfc.rows<target, 8xf32>) -> (!xfc.rows<cache, 8xf32>, !xfc.rows<cache, 8xf32>, !xfc.rows<cache, 8xf32>) {
+  %a = xfc.cache_write %cache, %rows : (!xfc.rows<cache, 8xf32>, !xfc.rows<target, 8xf32>) -> !xfc.rows<cache, 8xf32>
+  %b = xfc.cache_write %cache, %rows : (!xfc.rows<cache, 8xf32>, !xfc.rows<target, 8xf32>) -> !xfc.rows<cache, 8xf32>
+  return %cache, %a, %b : !xfc.rows<cache, 8xf32>, !xfc.rows<cache, 8xf32>, !xfc.rows<cache, 8xf32>
+}
+
+// Launches write memory, whatever reads their results.
+// CHECK-LABEL: plan.program @launches
+// CHECK-COUNT-2: plan.launch
+plan.kernel @add {
+^bb0(%x: !t, %y: !t):
+  %a = xfc.add %x, %y : !t
+  plan.return %a : !t
+}
+plan.program @launches(%x: !t, %y: !t) {
+  %a = plan.launch @add(%x, %y) over source {flops = #plan.size<4>, traffic = #plan.size<48>} : (!t, !t) -> !t
+  %b = plan.launch @add(%x, %y) over source {flops = #plan.size<4>, traffic = #plan.size<48>} : (!t, !t) -> !t
+  plan.return
+}
