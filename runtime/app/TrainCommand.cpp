@@ -81,6 +81,8 @@ std::string usedConfiguration(const CLI::App &command) {
     if (option->count() == 0) {
       if (!option->get_default_str().empty())
         used[name] = number(option->get_default_str());
+    } else if (const char delimiter = option->get_delimiter()) {
+      used[name] = CLI::detail::join(option->results(), std::string(1, delimiter)); // as its default is written
     } else if (option->get_items_expected_max() > 1) {
       used[name] = option->results();
     } else {

@@ -1,6 +1,7 @@
 // Files, whole or not at all.
 #include "support/Files.h"
 #include "support/Interrupt.h"
+#include "support/Retried.h"
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -20,13 +21,6 @@ namespace xfc {
 
 [[noreturn]] static void fail(const std::string &file, const char *doing) {
   throw Error(file + ": cannot " + doing + ": " + std::strerror(errno));
-}
-
-// Calls it again as long as a signal cuts it short.
-template <typename Call> static auto retried(Call call) {
-  for (;;)
-    if (auto result = call(); result >= 0 || errno != EINTR)
-      return result;
 }
 
 namespace {

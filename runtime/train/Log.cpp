@@ -1,10 +1,13 @@
 // What tools see of a training run: train.jsonl.
 #include "train/Log.h"
 #include "support/Files.h"
-#include <cerrno>
+#include "support/Retried.h"
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
 #include <sstream>
+#include <string_view>
+#include <unistd.h>
 
 namespace xfc {
 
@@ -20,13 +23,15 @@ TrainingLog::TrainingLog(const std::string &name, int64_t step, int64_t records)
   std::error_code none;
   if (std::filesystem::is_regular_file(name, none)) {
     LineReader lines(name);
-    for (std::string line; lines.next(line);) {
+    // After the records that are kept, a loss of power may have left anything.
+    for (std::string line; (count == 0 || count != records) && lines.next(line);) {
       const auto record = nlohmann::json::parse(line, nullptr, false);
       const auto at = record.is_object() ? record.find("step") : record.end();
       if (!record.is_object() || at == record.end() || !at->is_number_integer()) {
         const std::string where = lines.where();
-        if (std::string more; record.is_discarded() && line.starts_with("{") && !lines.next(more))
-          break; // torn
+        const bool torn = record.is_discarded() && (line.starts_with("{") || line.starts_with('\0'));
+        if (std::string more; torn && !lines.next(more))
+          break; // power was lost, or the disk was full
         throw Error(where + ": not a record that train writes; remove the line, or give another file to --log");
       }
       if (records >= 0 ? count == records : at->get<int64_t>() > step)
@@ -40,18 +45,29 @@ TrainingLog::TrainingLog(const std::string &name, int64_t step, int64_t records)
 
 void TrainingLog::open(const std::string &kept) {
   writeFile(name, kept);
-  file = std::fopen(name.c_str(), "ae"); // closed where another program is started
-  if (!file)
-    throw Error(name + ": cannot be written: " + std::strerror(errno));
+  descriptor = retried([&] { return ::open(name.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666); });
+  if (descriptor < 0)
+    fail();
 }
 
-TrainingLog::~TrainingLog() { std::fclose(file); }
+TrainingLog::~TrainingLog() { ::close(descriptor); }
+
+void TrainingLog::fail() const { throw Error(name + ": cannot write: " + std::strerror(errno)); }
 
 void TrainingLog::write(const nlohmann::ordered_json &record) {
-  std::string line = record.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-  if (std::fwrite(line.data(), 1, line.size(), file) != line.size() || std::fflush(file) != 0)
-    throw Error(name + ": cannot be written: " + std::strerror(errno));
+  const std::string line = record.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  for (std::string_view left = line; !left.empty();) {
+    const ssize_t wrote = retried([&] { return ::write(descriptor, left.data(), left.size()); });
+    if (wrote < 0)
+      fail();
+    left.remove_prefix(static_cast<size_t>(wrote));
+  }
   ++count;
+}
+
+void TrainingLog::sync() const {
+  if (retried([&] { return ::fsync(descriptor); }) != 0 && errno != EINVAL && errno != EROFS && errno != ENOTSUP)
+    fail(); // a pipe, and some file systems, have nothing to sync
 }
 
 std::vector<nlohmann::json> readLog(const std::string &file) {

@@ -1,7 +1,6 @@
 // What tools see of a training run: train.jsonl.
 #pragma once
 
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -20,12 +19,15 @@ public:
   ~TrainingLog();
   TrainingLog(const TrainingLog &) = delete;
   void write(const nlohmann::ordered_json &record);
+  // Puts what was written on disk: a state that counts records is not to outlive them.
+  void sync() const;
   int64_t records() const { return count; }
 
 private:
   void open(const std::string &kept);
+  [[noreturn]] void fail() const;
   std::string name;
-  std::FILE *file = nullptr;
+  int descriptor = -1;
   int64_t count = 0;
 };
 // Lines that are not JSON objects are left out.

@@ -467,7 +467,8 @@ void Trainer::saveState() {
   }
   Progress now = progress;
   now.seconds = seconds();
-  now.records = log ? log->records() : 0;
+  now.records = log->records();
+  log->sync();
   folder.saveState(*model.engine, now);
   savedStep = progress.step;
   changed = false;

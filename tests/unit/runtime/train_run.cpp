@@ -462,6 +462,7 @@ TEST_F(TrainRun, FlagsAndConfiguration) {
   EXPECT_EQ(used["lr"], 0.02);
   EXPECT_EQ(used["steps"], 12);
   EXPECT_EQ(used["warmup"], 4000); // a default is written too
+  EXPECT_EQ(used["betas"], "0.8,0.9");
   EXPECT_FALSE(used.contains("epochs"));
 
   // The same run from its own configuration, and a longer one by --resume without flags.
@@ -472,6 +473,7 @@ TEST_F(TrainRun, FlagsAndConfiguration) {
   used = nlohmann::json::parse(readFile(file("one/config.json")));
   EXPECT_EQ(used["epochs"], 1);
   EXPECT_FALSE(used.contains("steps"));
+  EXPECT_EQ(used["betas"], "0.8,0.9"); // as the first run wrote it
 
   writeFile(file("wrong.json"), "{\"batch-token\": 3}");
   std::string message;
@@ -525,6 +527,20 @@ TEST_F(TrainRun, LogOfAnAbandonedPartIsDropped) {
     TrainingLog(log, 10, -1).write({{"step", 11}});
   }
   EXPECT_EQ(readFile(log), "{\"step\":10,\"loss\":1.0}\n{\"step\":11}\n");
+}
+
+// What was not synced may have its size and no bytes.
+TEST_F(TrainRun, LogAfterALossOfPower) {
+  const std::string log = file("log"), kept = "{\"step\":10}\n", lost = std::string(9, '\0');
+  writeFile(log, kept + lost);
+  TrainingLog(log, 10, 1).write({{"step", 20}});
+  EXPECT_EQ(readFile(log), kept + "{\"step\":20}\n");
+  writeFile(log, kept + lost + "\n{\"step\":30}\n");
+  TrainingLog(log, 10, 1).write({{"step", 20}});
+  EXPECT_EQ(readFile(log), kept + "{\"step\":20}\n");
+  writeFile(log, lost);
+  TrainingLog(log, 0, 0).write({{"step", 10}});
+  EXPECT_EQ(readFile(log), kept);
 }
 
 // What resumes must be there, and be what was saved.
