@@ -1,0 +1,635 @@
+"""faults.py XFC [OPTION...]: does to training runs what disks, kernels and people do, and compares what comes out of them
+with an uninterrupted run, to the byte.
+
+Each case begins a run, breaks it, resumes it to its end, and looks at the folder: before the resume (whatever is there
+has to be whole, and nothing that was saved may be gone) and after it (weights, state and log have to be those of the run
+that nobody touched). Modes:
+
+  operations   at the N-th operation on the run's folder: SIGKILL before, within or after it, a full disk, an I/O error, a
+               signal that cuts it short, half of it; sometimes another fault while the run is resumed
+  signals      SIGKILL, SIGTERM, SIGTERM and then SIGKILL, SIGHUP, closed streams, at random moments
+  two          two processes in one folder
+  power        the folder as a loss of power leaves it: only what was synced is certain to be there
+
+Needs a C compiler for interpose.c. Plain Python.
+"""
+import argparse
+import collections
+import errno
+import hashlib
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PATIENCE = 120  # seconds that no run takes
+
+SIZES = ["source_vocab=40", "target_vocab=40", "d_model=16", "d_ff=32", "encoder_layers=1", "decoder_layers=1"]
+
+# Flags of the phases: a run of several is resumed with other flags after it has ended.
+VALIDATED = ["--valid-source", "../c", "--valid-target", "../d", "--valid-every", "5"]
+Configuration = collections.namedtuple("Configuration", "type phases")
+CONFIGURATIONS = {
+    "f32": Configuration("f32", [["--steps", "17", "--save-every", "7", *VALIDATED]]),
+    "bf16": Configuration("bf16", [["--steps", "17", "--save-every", "7", *VALIDATED]]),
+    "accumulate": Configuration("f32", [["--steps", "12", "--accumulate", "2", "--save-every", "5", *VALIDATED]]),
+    "average": Configuration("f32", [["--steps", "17", "--average", "2", "--keep", "3", "--save-every", "4", *VALIDATED]]),
+    "early-stop": Configuration("f32", [["--steps", "1000", "--early-stop", "2", "--save-every", "7", "--schedule", "constant", "--lr", "0.05", "--warmup",
+                                         "1", *VALIDATED]]),
+    "unvalidated": Configuration("f32", [["--epochs", "2", "--average", "2", "--save-every", "3"]]),
+    "extended": Configuration("f32", [["--steps", steps, "--schedule", "constant", "--lr", "0.001", "--average", "2", "--save-every", "7",
+                                       *VALIDATED] for steps in ("8", "17")]),
+}
+
+Result = collections.namedtuple("Result", "status error")
+Operation = collections.namedtuple("Operation", "name result descriptor detail path second bytes")
+
+
+class Finding(Exception):
+    pass
+
+
+def require(holds, what):
+    if not holds:
+        raise Finding(what)
+
+
+# What a folder holds.
+
+def state_parts(data):
+    """Header without metadata, metadata without what depends on the time, and tensors."""
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:8 + size])
+    metadata = header.pop("__metadata__")
+    metadata.pop("checksum")
+    progress = json.loads(metadata.pop("progress"))
+    progress.pop("seconds")
+    progress.pop("records")  # compared as the log itself
+    return json.dumps([header, metadata, progress]).encode() + data[8 + size:], progress["step"]
+
+
+def log_records(data):
+    records = [json.loads(line) for line in data.decode().splitlines()]
+    for record in records:
+        for key in ("wps", "ups", "wall"):
+            record.pop(key, None)
+    return records
+
+
+def read(path, reader):
+    try:
+        return reader()
+    except (ValueError, KeyError) as error:
+        raise Finding(f"{path} is damaged: {error!r}") from error
+
+
+def normal(path, data):
+    """What has to be equal of a file."""
+    if path == "run/train.jsonl":
+        return read(path, lambda: log_records(data))
+    if path.startswith("run/state/") and path.endswith(".safetensors"):
+        data = read(path, lambda: state_parts(data)[0])
+    return hashlib.sha256(data).hexdigest()
+
+
+def walk(folder):
+    """Path relative to the case's folder: contents (None: a folder)."""
+    found = {}
+    for parent, folders, files in os.walk(folder):
+        for name in folders:
+            found[os.path.relpath(os.path.join(parent, name), folder)] = None
+        for name in files:
+            path = os.path.join(parent, name)
+            with open(path, "rb") as file:
+                found[os.path.relpath(path, folder)] = file.read()
+    return found
+
+
+def is_weights(path):
+    return path.startswith("run/") and path.endswith(".safetensors")
+
+
+def step_of(files):
+    """Of the state that a resume goes on from; -1 without one."""
+    for name in ("training", "previous"):
+        path = f"run/state/{name}.safetensors"
+        if (data := files.get(path)) is not None:
+            return read(path, lambda: state_parts(data)[1])
+    return -1
+
+
+# What was written down, and the disk it makes.
+
+def operations(file, base):
+    """Paths are relative to `base`."""
+    found = []
+    with open(file, "rb") as stream:
+        while line := stream.readline():
+            name, result, descriptor, detail, path, second = line.decode().rstrip("\n").split("\t")
+            result = int(result)
+            data = stream.read(result) if name in ("write", "pwrite") and result > 0 else b""
+            found.append(Operation(name, result, int(descriptor), int(detail), *(os.path.relpath(p, base) if p else "" for p in (path, second)),
+                                   data))
+    return found
+
+
+class File:
+    def __init__(self, data=b"", synced=b""):
+        self.data, self.synced = bytearray(data), synced
+
+
+class Disk:
+    """The files of a folder as processes see them, and what of it is certain to be there after a loss of power: the
+    contents of a file as they were when it was synced, and a name once the folder it lies in was synced."""
+
+    def __init__(self, files):
+        self.names = {path: None if data is None else File(data, data) for path, data in files.items()}
+        self.certain, self.pending = dict(self.names), []  # (folder, {path: File, None for a folder, or "" for nothing})
+        self.open = {}
+        self.promised = -1  # the step of the last state whose commit has returned
+        self.versions = collections.defaultdict(set)  # of the files that are there, by path
+        for path, data in files.items():
+            self.note(path)
+
+    def note(self, path):
+        if is_weights(path) and self.names.get(path):
+            self.versions[path].add(normal(path, bytes(self.names[path].data)))
+
+    def change(self, changes):
+        for path, what in changes.items():
+            if what == "":
+                self.names.pop(path, None)
+            else:
+                self.names[path] = what
+        self.pending.append((os.path.dirname(list(changes)[-1]) or ".", changes))
+
+    def apply(self, operation):
+        name, path = operation.name, operation.path
+        if operation.result < 0:
+            return
+        if name == "open":
+            if path not in self.names and operation.detail & os.O_CREAT:
+                self.change({path: File()})
+            file = self.names.get(path)
+            if file and operation.detail & os.O_TRUNC:
+                file.data.clear()
+            self.open[operation.result] = [path, file, 0, operation.detail & os.O_APPEND]
+        elif name in ("write", "pwrite"):
+            entry = self.open[operation.descriptor]
+            at = operation.detail if name == "pwrite" else len(entry[1].data) if entry[3] else entry[2]
+            entry[1].data[at:at + operation.result] = operation.bytes
+            if name == "write":
+                entry[2] = at + operation.result
+        elif name == "ftruncate":
+            del self.open[operation.descriptor][1].data[operation.detail:]
+        elif name == "close":
+            self.open.pop(operation.descriptor)
+        elif name == "mkdir":
+            self.change({path: None})
+        elif name == "unlink":
+            self.change({path: ""})
+        elif name == "rename":
+            self.change({path: "", operation.second: self.names[path]})
+            self.note(operation.second)
+        elif name in ("fsync", "unsynced"):
+            file = self.open[operation.descriptor][1]
+            if file and name == "fsync":
+                file.synced = bytes(file.data)
+            elif not file and name == "fsync":
+                for folder, changes in self.pending:
+                    if folder == path:
+                        self.settle(self.certain, changes)
+                self.pending = [entry for entry in self.pending if entry[0] != path]
+            if path == "run/state":
+                self.promised = step_of(self.files())
+
+    @staticmethod
+    def settle(names, changes):
+        for path, what in changes.items():
+            if what == "":
+                names.pop(path, None)
+            else:
+                names[path] = what
+
+    def files(self):
+        return {path: None if file is None else bytes(file.data) for path, file in self.names.items()}
+
+    def after_power_loss(self, contents, names, generator):
+        """contents: lost, kept, zeros (the size is there, the bytes are not), some (any of these for each file); names: lost,
+        kept, first (those up to a moment), some (any of them)."""
+        pending = {"lost": [], "kept": self.pending, "first": self.pending[:generator.randint(0, len(self.pending))],
+                   "some": [entry for entry in self.pending if generator.random() < 0.5]}[names]
+        settled = dict(self.certain)
+        for _, changes in pending:
+            self.settle(settled, changes)
+        found = {}
+        for path, file in sorted(settled.items()):
+            parent = os.path.dirname(path)
+            if parent and parent not in found:
+                continue  # its folder is not there
+            if file is None:
+                found[path] = None
+                continue
+            how = generator.choice(["lost", "kept", "zeros"]) if contents == "some" else contents
+            data = bytes(file.data)
+            found[path] = file.synced if how == "lost" else data if how == "kept" else file.synced + bytes(max(0, len(data) - len(file.synced)))
+        return found
+
+
+# Runs.
+
+class Bench:
+    def __init__(self, options):
+        self.options = options
+        self.work = os.path.realpath(options.work)
+        self.case = os.path.join(self.work, "case")
+        self.interposer = os.path.join(self.work, "interpose.so")
+        self.executables = os.path.realpath(options.executables or options.work)
+        self.unsynced = options.unsynced
+        self.runs = 0
+        os.makedirs(self.work, exist_ok=True)
+        os.makedirs(self.executables, exist_ok=True)
+        subprocess.run(["cc", "-std=gnu17", "-O1", "-shared", "-fPIC", "-o", self.interposer, os.path.join(HERE, "interpose.c")], check=True)
+        for name, (seed, lines) in {"a": (1, 80), "b": (2, 80), "c": (3, 10), "d": (4, 10)}.items():
+            generator = random.Random(seed)
+            with open(os.path.join(self.work, name), "w") as file:
+                for _ in range(lines):
+                    print(*(generator.randrange(4, 40) for _ in range(generator.randint(1, 8))), file=file)
+
+    def executable(self, dtype):
+        path = os.path.join(self.executables, dtype)
+        if not os.path.exists(path):
+            command = [self.options.xfc, "compile", os.path.join(HERE, "../../models/tiny.json"), "-o", path, "--dtype", dtype]
+            subprocess.run(command + [word for size in SIZES for word in ("--set", size)], check=True, stderr=subprocess.DEVNULL)
+        return path
+
+    def start(self, configuration, phase, resume, faults=None, **streams):
+        """faults: variables of interpose.c, without their prefix."""
+        command = [self.executable(configuration.type), "train", "--format", "ids", "--source", "../a", "--target", "../b", "--out", "run",
+                   "--batch-tokens", "60", "--threads", "1", *configuration.phases[phase]]
+        if resume or phase > 0:
+            command.append("--resume")
+        environment = dict(os.environ)
+        if faults:
+            environment["LD_PRELOAD"] = self.interposer
+            environment["XFC_FAULTS_FOLDER"] = self.case
+            environment.update({"XFC_FAULTS_" + key: str(value) for key, value in faults.items()})
+        self.runs += 1
+        streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, **streams}
+        return subprocess.Popen(command, cwd=self.case, env=environment, **streams)
+
+    def ended(self, process):
+        try:
+            error = process.communicate(timeout=PATIENCE)[1]
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise Finding(f"does not end within {PATIENCE} s") from None
+        return Result(process.returncode, (error or b"").decode(errors="replace"))
+
+    def run(self, *arguments, **options):
+        return self.ended(self.start(*arguments, **options))
+
+    def clear(self, files=None):
+        shutil.rmtree(self.case, ignore_errors=True)
+        os.makedirs(self.case)
+        for path, data in sorted((files or {}).items()):
+            path = os.path.join(self.case, path)
+            if data is None:
+                os.makedirs(path)
+            else:
+                with open(path, "wb") as file:
+                    file.write(data)
+
+
+class Reference:
+    """What a configuration comes to when nobody touches it."""
+
+    def __init__(self, bench, configuration):
+        self.bench, self.configuration = bench, configuration
+        self.before, self.records, self.promised, self.seconds = [], [], [], []  # of each phase
+        self.versions = collections.defaultdict(set)
+        bench.clear()
+        for phase in range(len(configuration.phases)):
+            self.before.append(walk(bench.case))
+            record = os.path.join(bench.work, "record")
+            faults = {"RECORD": record}
+            if bench.unsynced:
+                faults["UNSYNCED"] = bench.unsynced
+            begin = time.monotonic()
+            result = bench.run(configuration, phase, False, faults=faults)
+            self.seconds.append(time.monotonic() - begin)
+            require(result.status == 0, f"an uninterrupted run ends with {result}")
+            self.records.append(operations(record, bench.case))
+            disk, promised = Disk(self.before[-1]), []
+            for operation in self.records[-1]:
+                promised.append(disk.promised)
+                disk.apply(operation)
+            self.promised.append(promised)
+            require(disk.files() == walk(bench.case), "interpose.c does not see all that is done to the folder: what it wrote down leads elsewhere")
+            for path, versions in disk.versions.items():
+                self.versions[path] |= versions
+        self.after = {path: data and normal(path, data) for path, data in walk(bench.case).items()}
+
+    def check_whole(self, files, promised):
+        """Of what a broken run left."""
+        for path, data in files.items():
+            if is_weights(path) and data is not None:
+                require(normal(path, data) in self.versions[path], f"{path} is nothing that the run would have written")
+        require(step_of(files) >= promised, f"the state is of step {step_of(files)}, though step {promised} had been saved")
+
+    def check_end(self, stopped=()):
+        """Of what the resumed run came to. `stopped`: steps at which signals ended it, where it logs and saves once more."""
+        files = walk(self.bench.case)
+        found = {path: data and normal(path, data) for path, data in files.items()}
+        excused = {"run/train.lock"}  # which nobody holds any more
+        if stopped:
+            self.check_log(found.pop("run/train.jsonl", []), stopped)
+            excused |= {"run/train.jsonl", "run/state/previous.safetensors"}
+        expected = self.after
+        require((names := set(found) - excused) == set(expected) - excused, f"at the end there are {sorted(names ^ (set(expected) - excused))} or not")
+        for path in sorted(names):
+            if path == "run/state/previous.safetensors":
+                require(found[path] in self.versions[path] | self.versions["run/state/training.safetensors"], f"{path} is of no run")
+            else:
+                require(found[path] == expected[path], f"{path} differs from that of an uninterrupted run")
+
+    def check_log(self, found, stopped):
+        expected = self.after["run/train.jsonl"]
+        require([record for record in found if "loss" not in record] == [record for record in expected if "loss" not in record],
+                "validations differ from those of an uninterrupted run")
+        steps = {record["step"]: record for record in expected if "loss" in record}
+        ours = [record for record in found if "loss" in record]
+        require(sum(record["tokens"] for record in ours) == sum(record["tokens"] for record in steps.values()), "the log counts other tokens")
+        require(all(record["step"] in steps or record["step"] in stopped for record in ours), "the log has records of other steps")
+        for last, record in zip([{"step": 0}] + ours, ours):
+            if last["step"] not in stopped and record["step"] not in stopped:
+                require(record == steps[record["step"]], f"the log's record of step {record['step']} differs")
+
+    def finish(self, phase, expected_step=None):
+        """Resumes phase after phase to the end."""
+        for resumed in range(phase, len(self.configuration.phases)):
+            result = self.bench.run(self.configuration, resumed, True)
+            require(result.status == 0, f"--resume ends with status {result.status}: {result.error}")
+            if resumed == phase and expected_step is not None:
+                self.check_resumed(result.error, expected_step)
+
+    @staticmethod
+    def check_resumed(error, expected):
+        found = re.search(r"^resumed at step (\d+)$", error, re.MULTILINE)
+        step = int(found[1]) if found else -1
+        require(step == expected, f"--resume goes on from step {step}, the state is of step {expected}")
+
+
+# Modes. Each gives cases as text, and runs one.
+
+class Operations:
+    """PHASE:NUMBER:KIND, and +NUMBER:KIND of a second fault while the run is resumed."""
+    # Failing, these change nothing that lasts: the lock's owner, locks where there are none, permissions, what close() says after fsync().
+    unimportant = ("close", "flock", "fchmod", "ftruncate", "pwrite", "unlink")
+
+    @staticmethod
+    def kinds(operation):
+        kinds = ["kill-before", "kill-after", "EIO"]
+        if operation.name in ("write", "read") and operation.result > 1:
+            kinds += ["short"] + ["kill-within"] * (operation.name == "write")
+        if operation.name in ("open", "read", "write", "pwrite", "fsync", "ftruncate", "flock", "rename"):
+            kinds.append("EINTR")
+        if operation.name in ("write", "mkdir") or (operation.name == "open" and operation.detail & os.O_EXCL):
+            kinds.append("ENOSPC")
+        return kinds
+
+    def cases(self, reference, options, generator):
+        pairs = [f"{phase}:{number}:{kind}" for phase, record in enumerate(reference.records)
+                 for number, operation in enumerate(record, 1) for kind in self.kinds(operation)]
+        if options.sample and options.sample < len(pairs):
+            pairs = generator.sample(pairs, options.sample)
+        for pair in pairs:
+            if generator.random() < options.second:
+                record = reference.records[int(pair.split(":")[0])]
+                number = generator.randint(1, len(record))
+                pair += f"+{number}:{generator.choice(['kill-before', 'kill-after', 'kill-within', 'ENOSPC', 'EIO', 'EINTR', 'short'])}"
+            yield pair
+
+    def run(self, reference, case):
+        first, _, second = case.partition("+")
+        phase, number, kind = first.split(":")
+        phase, number = int(phase), int(number)
+        bench, operation = reference.bench, reference.records[phase][number - 1]
+        promised = reference.promised[phase][number - 1]
+        bench.clear(reference.before[phase])
+        result = bench.run(reference.configuration, phase, False, faults={"AT": number, "KIND": kind})
+        if kind.startswith("kill"):
+            require(result.status == -signal.SIGKILL, f"killed, it ends with {result}")
+        elif kind in ("EINTR", "short"):
+            require(result.status == 0, f"{kind} at {operation.name} of {operation.path} ends it: {result}")
+        elif result.status == 0:
+            require(operation.name in self.unimportant, f"{kind} at {operation.name} of {operation.path} is not noticed")
+        else:
+            reason = os.strerror(getattr(errno, kind))
+            require(result.status == 1 and re.search(rf"^error: .*run\b.*: {reason}", result.error, re.MULTILINE),
+                    f"{kind} at {operation.name} of {operation.path} is not what it says: {result}")
+        files = walk(bench.case)
+        reference.check_whole(files, promised)
+        if result.status == 0 and phase + 1 == len(reference.configuration.phases):
+            reference.check_end()
+            return
+        if second:
+            number, kind = second.split(":")
+            result = bench.run(reference.configuration, phase, True, faults={"AT": number, "KIND": kind})
+            require(result.status in (0, 1, -signal.SIGKILL), f"with a second fault, --resume ends with {result}")
+            before, files = step_of(files), walk(bench.case)
+            reference.check_whole(files, max(promised, before))
+        reference.finish(phase, step_of(files) if step_of(files) >= 0 else None)
+        reference.check_end()
+
+
+class Signals:
+    """SIGNAL@SECONDS, one after the other by commas, and what is done to the resumed run after a semicolon; PIPE closes the
+    streams it writes to."""
+    plans = [["KILL"], ["KILL"], ["KILL"], ["TERM"], ["TERM", "KILL"], ["HUP"], ["PIPE"], ["PIPE", "TERM"]]
+
+    def cases(self, reference, options, generator):
+        for _ in range(options.rounds):
+            attempts = []
+            for _ in range(generator.randint(1, 3)):
+                plan = generator.choice(self.plans)
+                attempts.append(",".join(f"{name}@{generator.uniform(0, reference.seconds[-1] / (1 + 4 * (at > 0))):.4f}"
+                                         for at, name in enumerate(plan)))
+            yield ";".join(attempts)
+
+    def run(self, reference, case):
+        bench, phase = reference.bench, len(reference.configuration.phases) - 1
+        bench.clear(reference.before[phase])
+        stopped = set()
+        for attempt, signals in enumerate(case.split(";")):
+            before = walk(bench.case)
+            with tempfile.TemporaryFile() as errors:
+                streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} if "PIPE" in signals else {"stderr": errors}
+                process = bench.start(reference.configuration, phase, attempt > 0, **streams)
+                sent = []
+                for word in signals.split(","):
+                    name, delay = word.split("@")
+                    time.sleep(float(delay))
+                    if name == "PIPE":
+                        process.stdout.close()
+                        process.stderr.close()
+                        process.stdout = process.stderr = None
+                    elif process.poll() is None:
+                        process.send_signal(getattr(signal, "SIG" + name))
+                        sent.append(name)
+                status = bench.ended(process).status
+                errors.seek(0)
+                said = errors.read().decode(errors="replace")
+            files = walk(bench.case)
+            require(status in [0] + [-getattr(signal, "SIG" + name) for name in sent], f"{signals}: ends with {status}: {said}")
+            trained = len(files.get("run/train.jsonl") or b"") > len(before.get("run/train.jsonl") or b"")
+            if sent in (["TERM"], ["HUP"]) and "PIPE" not in signals and status != 0:
+                require(not trained or "done: " in said, f"{signals}: ends with {status} without saving: {said}")
+            require(step_of(files) >= step_of(before), f"{signals}: the state is of step {step_of(files)}, it was of {step_of(before)}")
+            if "KILL" not in sent and sent and status == 0:
+                stopped.add(step_of(files))
+            elif len(sent) > 1:
+                stopped.add(step_of(files))
+        files = walk(bench.case)
+        reference.finish(phase, step_of(files) if step_of(files) >= 0 else None)
+        reference.check_end(stopped)
+
+
+class Two:
+    """How the first is started, the second, and the seconds between them; and after how many the first is killed."""
+
+    def cases(self, reference, options, generator):
+        for _ in range(options.rounds):
+            between = generator.choice([0, generator.uniform(0, reference.seconds[-1])])
+            case = f"{generator.choice(['new', 'resume'])}:{generator.choice(['new', 'resume'])}:{between:.4f}"
+            yield case + generator.choice(["", f":{generator.uniform(0, reference.seconds[-1]):.4f}"])
+
+    def run(self, reference, case):
+        bench, phase = reference.bench, len(reference.configuration.phases) - 1
+        first, second, between, *killed = case.split(":")
+        bench.clear(reference.before[phase])
+        processes = [bench.start(reference.configuration, phase, first == "resume")]
+        time.sleep(float(between))
+        processes.append(bench.start(reference.configuration, phase, second == "resume"))
+        if killed:
+            time.sleep(float(killed[0]))
+            processes[0].kill()
+        results = [bench.ended(process) for process in processes]
+        for result in results:
+            refused = "another training run uses this folder" in result.error or "the folder is not empty" in result.error
+            require(result.status == 0 or (result.status == 1 and refused) or (killed and result.status == -signal.SIGKILL),
+                    f"one of two ends with {result}")
+        if not killed:
+            require(any(result.status == 0 for result in results), f"each of two refuses: {results}")
+        files = walk(bench.case)
+        reference.check_whole(files, -1)
+        reference.finish(phase, step_of(files) if step_of(files) >= 0 else None)
+        reference.check_end()
+
+
+class Power:
+    """PHASE:NUMBER:CONTENTS:NAMES:SEED: power was lost after so many operations."""
+    variants = [("lost", "lost"), ("lost", "kept"), ("zeros", "kept"), ("kept", "lost"), ("lost", "first"), ("some", "some")]
+
+    def __init__(self):
+        self.seen = set()  # many moments leave the same folder
+
+    def cases(self, reference, options, generator):
+        cases = []
+        for phase, record in enumerate(reference.records):
+            for number, operation in enumerate(record, 1):
+                if operation.name in ("open", "close", "read", "flock", "fchmod") and not operation.detail & os.O_CREAT:
+                    continue  # changes nothing on the disk
+                if operation.name == "write" and ".partial." in operation.path and number % 50:
+                    continue  # of a file that has no name yet
+                cases += [f"{phase}:{number}:{contents}:{names}:{generator.randrange(1000)}" for contents, names in self.variants]
+        return generator.sample(cases, options.sample) if options.sample and options.sample < len(cases) else cases
+
+    def run(self, reference, case):
+        phase, number, contents, names, seed = case.split(":")
+        phase, number = int(phase), int(number)
+        disk = Disk(reference.before[phase])
+        for operation in reference.records[phase][:number]:
+            disk.apply(operation)
+        files = disk.after_power_loss(contents, names, random.Random(int(seed)))
+        key = hashlib.sha256(repr(sorted((path, data) for path, data in files.items())).encode()).digest(), disk.promised
+        if key in self.seen:
+            return
+        self.seen.add(key)
+        reference.check_whole(files, disk.promised)
+        reference.bench.clear(files)
+        reference.finish(phase, step_of(files) if step_of(files) >= 0 else None)
+        reference.check_end()
+
+
+MODES = {"operations": Operations, "signals": Signals, "two": Two, "power": Power}
+
+
+def run_cases(bench, mode, name, options):
+    """A row of the table, and the first finding."""
+    generator = random.Random(f"{options.seed} {mode} {name}")
+    count = findings = runs = 0
+    first = None
+    try:
+        reference = Reference(bench, CONFIGURATIONS[name])
+        runs, tester = bench.runs, MODES[mode]()
+        for case in [options.case] if options.case else tester.cases(reference, options, generator):
+            count += 1
+            try:
+                tester.run(reference, case)
+            except Finding as finding:
+                findings += 1
+                first = first or (case, str(finding))
+                if findings == 1:
+                    print(f"{mode} {name} {case}: {finding}", file=sys.stderr)
+    except Finding as finding:
+        findings, first = 1, (None, str(finding))
+    return (mode, name, count, bench.runs - runs, findings), first
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("xfc", help="the compiler")
+    parser.add_argument("--work", help="folder for the runs; one in memory makes it fast (default: a temporary one)")
+    parser.add_argument("--executables", help="folder for the executables, where those that are there are taken (default: that of the runs)")
+    parser.add_argument("--modes", default=",".join(MODES), help="which, between commas")
+    parser.add_argument("--configurations", default=",".join(CONFIGURATIONS), help="which, between commas")
+    parser.add_argument("--rounds", type=int, default=20, help="cases of signals and two")
+    parser.add_argument("--sample", type=int, default=0, help="so many of all cases of operations and power (default: all)")
+    parser.add_argument("--second", type=float, default=0.2, help="share of the operations with a second fault during the resume")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--case", help="repeats one case of one mode and configuration")
+    parser.add_argument("--unsynced", default="", help="pretends that fsync does nothing for paths with this in them: power has to find it")
+    options = parser.parse_args()
+    for what, given, known in (("--modes", options.modes, MODES), ("--configurations", options.configurations, CONFIGURATIONS)):
+        if unknown := set(given.split(",")) - set(known):
+            parser.error(f"{what}: unknown {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    temporary = None if options.work else tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+    options.work = options.work or temporary.name
+    bench = Bench(options)
+    print(f"{'mode':12}{'configuration':15}{'cases':>8}{'runs':>8}{'findings':>10}")
+    first = None
+    for mode in options.modes.split(","):
+        for name in options.configurations.split(","):
+            row, found = run_cases(bench, mode, name, options)
+            print(f"{row[0]:12}{row[1]:15}{row[2]:8}{row[3]:8}{row[4]:10}", flush=True)
+            if found and not first:
+                first = (mode, name, *found)
+    if first:
+        mode, name, case, what = first
+        repeat = f" --case '{case}'" if case else ""
+        repeat += f" --unsynced {options.unsynced}" if options.unsynced else ""
+        print(f"\nfirst finding: {what}\nagain: faults.py {options.xfc} --modes {mode} --configurations {name}{repeat}")
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
