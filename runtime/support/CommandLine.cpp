@@ -100,10 +100,10 @@ static std::string suggestion(CLI::App &app, int argc, char **argv) {
   for (int i = 1; i < argc; ++i) {
     std::string word = argv[i];
     word = word.substr(0, word.find('='));
-    const std::vector<std::string> &known = word.rfind("--", 0) == 0 ? flags : verbs;
+    const std::vector<std::string> &known = word.starts_with("--") ? flags : verbs;
     if (word == verb->get_name() || std::find(known.begin(), known.end(), word) != known.end())
       continue;
-    if (word.rfind("--", 0) != 0 && verbs.empty())
+    if (!word.starts_with("--") && verbs.empty())
       continue;
     if (std::string near = nearest(word, known); !near.empty())
       return "; did you mean '" + near + "'?";
@@ -172,7 +172,7 @@ static int parseAndRun(CLI::App &app, int argc, char **argv) {
     std::replace(what.begin(), what.end(), '\n', ' ');
     std::string command;
     for (CLI::App *part = verbOf(app); part; part = part->get_parent())
-      command = part->get_name() + " " + command;
+      command.insert(0, part->get_name() + " ");
     std::fprintf(stderr, "error: %s%s\nRun `%s--help` for what there is.\n", what.c_str(),
                  suggestion(app, argc, argv).c_str(), command.c_str());
     return 2;

@@ -1,4 +1,5 @@
 """The gates can fail: each finds what it is for in a tree made for it, and nothing in one without."""
+import json
 import pathlib
 import shutil
 import subprocess
@@ -59,6 +60,43 @@ class Gates(unittest.TestCase):
         found = self.run_gate("format.py", tool)
         self.assertEqual(found.returncode, 1)
         self.assertIn("clang-format-22 -i compiler/b.cpp", found.stderr)
+
+    def prepare_tidy(self, **files):
+        """Writes compiler/part/NAME.cpp, and a build that compiles them."""
+        shutil.copy(HERE / "../../.clang-tidy", self.root)
+        (self.root / "compiler/part").mkdir()
+        for name, text in files.items():
+            (self.root / f"compiler/part/{name}.cpp").write_text(text)
+        entries = [{"directory": "/", "file": str(self.root.resolve() / f"compiler/part/{name}.cpp"), "command": "c++ -std=c++20 -Wall -c"}
+                   for name in files]
+        (self.root / "build").mkdir()
+        (self.root / "build/compile_commands.json").write_text(json.dumps(entries))
+
+    def run_tidy(self):
+        tool = shutil.which("clang-tidy-22")
+        if not tool:
+            self.skipTest("clang-tidy-22 was not found")
+        return self.run_gate("tidy.py", self.root / "build", tool, "compiler/part")
+
+    def test_tidy(self):
+        self.prepare_tidy(a="int a() { return 1; }\n", b="int b() { return 2; }\n")
+        self.assertEqual(self.run_tidy().stdout, "2 files, read in 1 runs\n")
+        self.assertEqual(self.run_tidy().stdout, "2 files, clean since the last run\n")
+        (self.root / "compiler/part/b.cpp").write_text("int b(bool c) {\n  if (c)\n    return 1;\n  else\n    return 1;\n}\n")
+        found = self.run_tidy()
+        self.assertEqual(found.returncode, 1)
+        self.assertIn("compiler/part/b.cpp:2:3: error: if with identical then and else branches [bugprone-branch-clone", found.stderr)
+        (self.root / "compiler/part/b.cpp").write_text("int b() { return undeclared; }\n")
+        self.assertIn("undeclared", self.run_tidy().stderr)
+
+    def test_tidy_names_of_a_file(self):
+        local = "namespace {{\nint local() {{ return 1; }}\n}} // namespace\nint {}() {{ return local(); }}\n"
+        self.prepare_tidy(a=local.format("a"), b=local.format("b"))
+        self.assertEqual(self.run_tidy().stdout, "2 files, read in 2 runs\n")
+
+    def test_tidy_macro_of_a_file(self):
+        self.prepare_tidy(a="#define SIZE 3\nint a() { return SIZE; }\n", b="int SIZE = 4;\n")
+        self.assertEqual(self.run_tidy().returncode, 0)
 
 
 if __name__ == "__main__":

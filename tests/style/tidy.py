@@ -1,0 +1,133 @@
+"""Runs clang-tidy with the checks of .clang-tidy over the C++ files of a folder, and compiles them with clang's warnings; each warning fails.
+
+Reading MLIR's headers takes longer than all checks, so clang-tidy is given one generated file that includes all .cpp files of the folder.
+Files in which a name of one file would hide or redefine another's go into a generated file of their own. What was found clean is
+remembered in the build folder by a hash of everything that was read, so that a second run takes no time.
+
+usage: tidy.py ROOT BUILD CLANG_TIDY FOLDER    (FOLDER: relative to ROOT, e.g. compiler/GPU)
+"""
+import hashlib
+import json
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+
+def flags_of(root, build, folder):
+    """Include paths, definitions and warnings of the folder's compile commands. What the build generates is not ours to check."""
+    flags = {}
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        if pathlib.Path(entry["file"]).parent != root / folder:
+            continue
+        words = iter(shlex.split(entry["command"]))
+        for word in words:
+            if word == "-isystem" or word.startswith("-I"):
+                path = pathlib.Path(next(words) if word == "-isystem" else word[2:]).resolve()
+                ours = path.is_relative_to(root) and not path.is_relative_to(build)
+                flags[f"-I{path}" if ours else f"-isystem{path}"] = None
+            elif word.startswith(("-D", "-std=")) or word.startswith("-W") and "error" not in word:
+                flags[word] = None
+    return list(flags)
+
+
+def read(root, flags, path, seen):
+    """{path: text} of a file and of all our files that it includes, descriptions of generated ones among them."""
+    if path in seen:
+        return seen
+    seen[path] = text = path.read_text(encoding="utf-8")
+    for name in re.findall(r'^#include "([^"]+)"', text, re.M):
+        bases = [path.parent, *(pathlib.Path(flag[2:]) for flag in flags if flag.startswith("-I"))]
+        found = next((base / name for base in bases if (base / name).is_file()), None)
+        if found:
+            read(root, flags, found.resolve(), seen)
+        elif name.endswith(".inc"):
+            seen.update({td: td.read_text(encoding="utf-8") for td in root.glob("compiler/*/*.td")})
+    return seen
+
+
+def names_of(text):
+    """What a file declares at namespace scope, and what of that only this file sees. In formatted code, both begin in the first column."""
+    everywhere, local, hidden = set(), set(), False
+    for line in text.splitlines():
+        if line.startswith(("namespace {", "} // namespace")):
+            hidden = line == "namespace {"
+        elif re.match(r"[A-Za-z]", line) and not line.startswith(("namespace", "using namespace")):
+            pattern = r"(?<!:)\b([a-z_]\w*\(.*)" if "(" in line else r"(?<!:)\b([a-z_]\w*)(?=\[|;| [={]|$)"
+            names = set(re.findall(pattern, line, re.I))
+            everywhere |= names
+            if hidden or line.startswith("static"):
+                local |= names
+    return everywhere, local
+
+
+def groups_of(root, flags, files):
+    """Lists of files that can be read together: none sees another's local names."""
+    groups = []
+    for file in files:
+        visible = set().union(*(names_of(text)[0] for text in read(root, flags, file, {}).values()))
+        local = names_of(file.read_text(encoding="utf-8"))[1]
+        group = next((g for g in groups if not local & g["visible"] and not visible & g["local"]), None)
+        if not group:
+            groups.append(group := {"files": [], "visible": set(), "local": set()})
+        group["files"].append(file)
+        group["visible"] |= visible
+        group["local"] |= local
+    return [group["files"] for group in groups]
+
+
+def check(tidy, root, flags, work, files):
+    """What clang-tidy says of these files, or an empty string."""
+    unity = work / (re.sub(r"\W", "_", str(files[0].relative_to(root))) + ".cpp")
+    unity.write_text("".join(f'#include "{file}"\n' for file in files))
+    # libstdc++ 12 uses what it deprecates in algorithms of its own.
+    quiet = ["-Wno-unknown-warning-option", "-Wno-deprecated-declarations", "-Wno-missing-field-initializers"]
+    words = [tidy, "--quiet", f"--config-file={root}/.clang-tidy", "--checks=-bugprone-suspicious-include", "--warnings-as-errors=*", unity]
+    done = subprocess.run([*words, "--", *flags, "-fPIC", *quiet], capture_output=True, text=True)
+    if done.returncode == 0:
+        return ""
+    said = done.stdout.strip() or done.stderr.strip()
+    if "[clang-diagnostic-error]" not in said or len(files) == 1:
+        return said
+    # Names clash in a way that groups_of does not see, or a file does not compile: then it does not do so alone either.
+    wrong = {name for name in re.findall(r"^(/[^:]+):\d+:\d+: error: .*\[clang-diagnostic-error\]", said, re.M)}
+    apart = [file for file in files if str(file) in wrong] or files[len(files) // 2:]
+    rest = [file for file in files if file not in apart]
+    parts = [rest, apart] if rest else [[file] for file in apart]
+    return "\n".join(filter(None, (check(tidy, root, flags, work, part) for part in parts)))
+
+
+def main():
+    root, build = (pathlib.Path(word).resolve() for word in sys.argv[1:3])
+    tidy, folder = sys.argv[3:]
+    if not pathlib.Path(tidy).exists():
+        sys.exit("clang-tidy-22 was not found: apt-get install clang-tidy-22")
+    files, flags = sorted((root / folder).glob("*.cpp")), flags_of(root, build, folder)
+    if not files or not flags:
+        sys.exit(f"{folder} has no file that {build}/compile_commands.json names")
+
+    inputs = {}
+    for file in files:
+        read(root, flags, file, inputs)
+    sha = hashlib.sha256(subprocess.run([tidy, "--version"], capture_output=True, check=True).stdout)
+    for path in [pathlib.Path(__file__), root / ".clang-tidy", *sorted(inputs)]:
+        sha.update(f"{path.name}\0".encode() + path.read_bytes() + b"\0")
+    sha.update("\0".join(flags).encode())
+    work = build / "tests/style/tidy"
+    work.mkdir(parents=True, exist_ok=True)
+    stamp = work / (folder.replace("/", "_") + ".clean")
+    if stamp.exists() and stamp.read_text() == sha.hexdigest():
+        print(f"{len(files)} files, clean since the last run")
+        return
+
+    groups = groups_of(root, flags, files)
+    said = [text for text in (check(tidy, root, flags, work, group) for group in groups) if text]
+    if said:
+        sys.exit("\n".join(said).replace(f"{root}/", ""))
+    stamp.write_text(sha.hexdigest())
+    print(f"{len(files)} files, read in {len(groups)} runs")
+
+
+if __name__ == "__main__":
+    main()
