@@ -599,8 +599,9 @@ TEST_F(CudaEngine, RowsStayOnTheDevice) {
       EXPECT_EQ(view.at(7 + round, j), 100 * round + j);
       EXPECT_EQ(view.at(1, j), 100 * round + width + j);
       EXPECT_EQ(view.at(19, j), 100 * round + 2 * width + j);
-      if (round > 0)
+      if (round > 0) {
         EXPECT_EQ(view.at(7 + round - 1, j), 100 * (round - 1) + j);
+      }
     }
   }
   // Rows of a result, spread.
