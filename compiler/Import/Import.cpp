@@ -4,6 +4,7 @@
 #include "StepKinds.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
+#include "plan/Programs.h"
 #include "llvm/ADT/BitVector.h"
 #include <set>
 
@@ -94,12 +95,12 @@ public:
 
   // @forward, @forward_attention, @score and @loss.
   void buildWhole() {
-    Value source = addInput("source", RowSet::source, model.encoder);
-    Value target = model.decoder ? addInput("target", RowSet::target, *model.decoder) : Value();
+    Value source = addInput(names::source, RowSet::source, model.encoder);
+    Value target = model.decoder ? addInput(names::target, RowSet::target, *model.decoder) : Value();
     Value labels, smoothing;
     if (kind.loss) {
-      labels = addArgument("labels", attr::input, idsType(RowSet::target));
-      smoothing = addArgument("smoothing", attr::scalar, RankedTensorType::get({}, element));
+      labels = addArgument(names::labels, attr::input, idsType(RowSet::target));
+      smoothing = addArgument(names::smoothing, attr::scalar, RankedTensorType::get({}, element));
     }
     memory = importStack(model.encoder, "encoder.", source);
     Value output = model.decoder ? importStack(*model.decoder, "decoder.", target) : memory;
@@ -108,12 +109,12 @@ public:
       setPlace("loss");
       Type perRow = RowsType::get(context(), RowSet::target, {}, element);
       auto nll = NllOp::create(builder, loc, perRow, perRow, logSoftmax(logits), labels, smoothing);
-      addResult("loss", nll.getLoss());
-      addResult("nll", nll.getNll());
+      addResult(names::loss, nll.getLoss());
+      addResult(names::nll, nll.getNll());
     } else {
       if (model.decoder || !model.head.empty())
-        addResult("logits", logits);
-      addResult("encoder_output", memory);
+        addResult(names::logits, logits);
+      addResult(names::encoderOutput, memory);
       for (auto &[path, probabilities] : weights)
         addResult("attention." + path, probabilities);
     }
@@ -122,7 +123,7 @@ public:
 
   // @encode: what decoding needs of a sentence, keys and values of every cross-attention.
   void buildEncode() {
-    Value source = addInput("source", RowSet::source, model.encoder);
+    Value source = addInput(names::source, RowSet::source, model.encoder);
     memory = importStack(model.encoder, "encoder.", source);
     visitAttentions(*model.decoder, "decoder.", [&](const step::Attention &attention, const Site &at) {
       if (!attention.encoderMemory)
@@ -136,8 +137,8 @@ public:
 
   // @decode_step, and @decode_candidates: one token of every live hypothesis.
   void buildDecodeStep() {
-    Value target = addInput("target", RowSet::target, *model.decoder);
-    Value wanted = kind.candidates ? addArgument("wanted", attr::input, idsType(RowSet::target)) : Value();
+    Value target = addInput(names::target, RowSet::target, *model.decoder);
+    Value wanted = kind.candidates ? addArgument(names::wanted, attr::input, idsType(RowSet::target)) : Value();
     addKeysAndValues(/*ofEncoder=*/true, RowSet::source, attr::input);
     addKeysAndValues(/*ofEncoder=*/false, RowSet::cache, attr::state);
     Value output = importStack(*model.decoder, "decoder.", target);
@@ -152,11 +153,11 @@ public:
       const std::vector<int64_t> excluded(never.begin(), never.end());
       auto found = CandidatesOp::create(builder, loc, rows({candidates}, builder.getI32Type()),
                                         rows({candidates}, element), rows({}, element), logProbs, wanted, excluded);
-      addResult("tokens", found.getTokens());
-      addResult("token_log_probs", found.getBest());
-      addResult("wanted_log_prob", found.getWantedLogProb());
+      addResult(names::tokens, found.getTokens());
+      addResult(names::tokenLogProbs, found.getBest());
+      addResult(names::wantedLogProb, found.getWantedLogProb());
     } else {
-      addResult("log_probs", logProbs);
+      addResult(names::logProbs, logProbs);
     }
     for (auto &[path, old, now] : caches)
       addResult(path, now, old);
@@ -450,17 +451,17 @@ OwningOpRef<ModuleOp> importModel(const Description &model, const ImportOptions 
   if (model.decoder)
     visitAttentions(*model.decoder, "", found);
 
-  program({"forward"}).buildWhole();
+  program({programs::forward}).buildWhole();
   if (hasAttention)
-    program({.name = "forward_attention", .allWeights = true}).buildWhole();
+    program({.name = programs::forwardAttention, .allWeights = true}).buildWhole();
   if (model.decoder)
-    program({.name = "score", .loss = true}).buildWhole();
+    program({.name = programs::score, .loss = true}).buildWhole();
   if (model.decoder && options.train)
-    program({.name = "loss", .dropout = true, .loss = true}).buildWhole();
+    program({.name = programs::loss, .dropout = true, .loss = true}).buildWhole();
   if (options.decode && canDecode(model)) {
-    program({"encode"}).buildEncode();
-    program({"decode_step"}).buildDecodeStep();
-    program({.name = "decode_candidates", .candidates = true}).buildDecodeStep();
+    program({programs::encode}).buildEncode();
+    program({programs::decodeStep}).buildDecodeStep();
+    program({.name = programs::decodeCandidates, .candidates = true}).buildDecodeStep();
   }
   assert(succeeded(verify(*module)) && "a validated description imports into a valid module");
   return module;

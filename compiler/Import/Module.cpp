@@ -6,6 +6,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/IR/Verifier.h"
+#include "plan/Programs.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/SourceMgr.h"
@@ -58,7 +59,7 @@ public:
 
 private:
   LogicalResult checkProgram(func::FuncOp program) {
-    if (llvm::is_contained({"loss_and_gradients", "update", "accumulate"}, program.getName()))
+    if (llvm::is_contained({programs::lossAndGradients, programs::update, programs::accumulate}, program.getName()))
       return program.emitError()
              << "a later phase made this program; expected a module as `xfc compile --emit imported` "
                 "prints it";
@@ -136,8 +137,9 @@ private:
 void dropPrograms(ModuleOp module, const ImportOptions &options) {
   for (auto function : llvm::make_early_inc_range(module.getOps<func::FuncOp>())) {
     const StringRef name = function.getName();
-    if ((!options.train && name == "loss") ||
-        (!options.decode && llvm::is_contained({"encode", "decode_step", "decode_candidates"}, name)))
+    if ((!options.train && name == programs::loss) ||
+        (!options.decode &&
+         llvm::is_contained({programs::encode, programs::decodeStep, programs::decodeCandidates}, name)))
       function.erase();
   }
 }

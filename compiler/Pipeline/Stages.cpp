@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
+#include "plan/Programs.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
@@ -45,8 +46,8 @@ void setComputeTypes(OpPassManager &manager, const StageOptions &options) {
     manager.addPass(createSetComputeType({ComputeType::bf16, {}, target.attentionProducts}));
   else if (options.dtype == DataType::f32)
     for (ComputeType type : target.computeTypes)
-      manager.addPass(
-          createSetComputeType({type, {"encode", "decode_step", "decode_candidates"}, target.attentionProducts}));
+      manager.addPass(createSetComputeType(
+          {type, {programs::encode, programs::decodeStep, programs::decodeCandidates}, target.attentionProducts}));
 }
 
 const PassEntry passes[] = {

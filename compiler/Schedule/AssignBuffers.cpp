@@ -2,6 +2,7 @@
 #include "Analysis/BufferAssignment.h"
 #include "Analysis/ParameterLayout.h"
 #include "Passes.h"
+#include "plan/Programs.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -130,7 +131,7 @@ private:
     for (auto [i, value] : llvm::enumerate(last->getOperands())) {
       auto name = program.getResultAttrOfType<StringAttr>(i, attr::name);
       StringRef parameter = name ? name.getValue() : "";
-      if (parameter.consume_front("grad.")) {
+      if (parameter.consume_front(names::gradientOf)) {
         FailureOr<Place> place = placeIn(Place::Kind::Gradients, parameter, program);
         if (failed(place))
           return failure();

@@ -1,5 +1,6 @@
 // Weights that launches read in a packed form.
 #include "Passes.h"
+#include "plan/Programs.h"
 #include <map>
 
 using namespace mlir;
@@ -93,7 +94,7 @@ private:
   // What an adam packs besides: how many weights, the first element, rows and columns of each; and their copies.
   void packResults(LaunchOp launch, AdamOp adam) {
     ModuleOp module = getOperation();
-    auto training = module.lookupSymbol<ProgramOp>("loss_and_gradients");
+    auto training = module.lookupSymbol<ProgramOp>(programs::lossAndGradients);
     const int64_t bytes = (*module.getOps<ParametersOp>().begin()).getType().getIntOrFloatBitWidth() / 8;
     SmallVector<Attribute> places(launch.getPlaces()->getValue());
     const int64_t begin = cast<PlaceAttr>(places[adam.getParameters().getBeginOperandIndex()]).getOffset(),

@@ -7,6 +7,7 @@
 #include "mlir/IR/MLIRContext.h"
 #include "plan/Launch.h"
 #include "plan/Memory.h"
+#include "plan/Programs.h"
 #include "support/Files.h"
 #include "llvm/Support/SourceMgr.h"
 #include <cinttypes>
@@ -122,15 +123,17 @@ void inspect(const InspectOptions &options) {
     bool training;
   };
   std::vector<Case> cases;
-  if (module.find("loss_and_gradients"))
-    cases.push_back(
-        {"training step", {"loss_and_gradients", "update"}, batchCounts(options.batchTokens, options.length), true});
-  if (module.find("forward"))
-    cases.push_back({"forward", {"forward"}, batchCounts(options.batchTokens, options.length), false});
-  for (const std::string &type : module.computeTypes("decode_step"))
+  if (module.find(programs::lossAndGradients))
+    cases.push_back({"training step",
+                     {programs::lossAndGradients, programs::update},
+                     batchCounts(options.batchTokens, options.length),
+                     true});
+  if (module.find(programs::forward))
+    cases.push_back({"forward", {programs::forward}, batchCounts(options.batchTokens, options.length), false});
+  for (const std::string &type : module.computeTypes(programs::decodeStep))
     cases.push_back(
         {type == module.compute ? "decoding step" : "decoding step in " + type,
-         {module.variant("encode", type), module.stepProgram(options.beam, type)->name},
+         {module.variant(programs::encode, type), module.stepProgram(options.beam, type)->name},
          decodeCounts(options.sentences, options.length, product({options.sentences, options.beam}), options.length),
          false});
   for (const Case &each : cases) {

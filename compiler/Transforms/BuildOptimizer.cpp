@@ -2,6 +2,7 @@
 // batches: one op for each parameter.
 #include "Dialect/XFC.h"
 #include "Passes.h"
+#include "plan/Programs.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -12,11 +13,9 @@ namespace xfc {
 
 namespace {
 
-constexpr int64_t hyperparameters = 8; // of adam
-
 struct BuildOptimizer : impl::BuildOptimizerBase<BuildOptimizer> {
   void runOnOperation() override {
-    auto gradients = getOperation().lookupSymbol<func::FuncOp>("loss_and_gradients");
+    auto gradients = getOperation().lookupSymbol<func::FuncOp>(programs::lossAndGradients);
     if (!gradients)
       return;
     findParameters(gradients);
@@ -41,7 +40,7 @@ private:
     Builder builder(&getContext());
     for (unsigned i = 0; i < function.getNumResults(); ++i)
       if (auto name = function.getResultAttrOfType<StringAttr>(i, attr::name))
-        if (StringRef parameter = name.getValue(); parameter.consume_front("grad."))
+        if (StringRef parameter = name.getValue(); parameter.consume_front(names::gradientOf))
           differentiated.insert(builder.getStringAttr(parameter));
     for (BlockArgument argument : function.getArguments()) {
       auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attr::name);
@@ -53,16 +52,16 @@ private:
 
   // gradients + sums, in the gradients' place.
   void buildAccumulate() {
-    Location loc = NameLoc::get(StringAttr::get(&getContext(), "accumulate"));
+    Location loc = NameLoc::get(StringAttr::get(&getContext(), programs::accumulate));
     OpBuilder builder = OpBuilder::atBlockEnd(getOperation().getBody());
-    auto function = func::FuncOp::create(builder, loc, "accumulate", builder.getFunctionType({}, {}));
+    auto function = func::FuncOp::create(builder, loc, programs::accumulate, builder.getFunctionType({}, {}));
     function.addEntryBlock();
     const auto n = static_cast<unsigned>(parameters.size());
     for (const Parameter &parameter : parameters)
       addArgument(function, parameter.name, attr::gradient, parameter.type, parameter.location);
     for (const Parameter &parameter : parameters)
-      addArgument(function, builder.getStringAttr("sum." + parameter.name.getValue()), attr::state, parameter.type,
-                  parameter.location);
+      addArgument(function, builder.getStringAttr(names::sumOf + parameter.name.getValue()), attr::state,
+                  parameter.type, parameter.location);
     builder.setInsertionPointToStart(&function.getBody().front());
     SmallVector<Value> results;
     for (unsigned i = 0; i < n; ++i)
@@ -78,9 +77,9 @@ private:
   }
 
   void build() {
-    Location loc = NameLoc::get(StringAttr::get(&getContext(), "update"));
+    Location loc = NameLoc::get(StringAttr::get(&getContext(), programs::update));
     OpBuilder builder = OpBuilder::atBlockEnd(getOperation().getBody());
-    auto function = func::FuncOp::create(builder, loc, "update", builder.getFunctionType({}, {}));
+    auto function = func::FuncOp::create(builder, loc, programs::update, builder.getFunctionType({}, {}));
     function.addEntryBlock();
     const auto n = static_cast<unsigned>(parameters.size());
     for (StringRef role : {attr::parameter, attr::gradient, attr::moment1, attr::moment2})
@@ -88,9 +87,9 @@ private:
         addArgument(function, parameter.name, role, parameter.type, parameter.location);
     Type element = parameters.front().type.getElementType();
     auto scalar = RankedTensorType::get({}, element);
-    Value hyper = addArgument(function, builder.getStringAttr("hyper"), attr::scalar,
-                              RankedTensorType::get({hyperparameters}, element), loc);
-    Value maxNorm = addArgument(function, builder.getStringAttr("max_norm"), attr::scalar, scalar, loc);
+    Value hyper = addArgument(function, builder.getStringAttr(names::hyper), attr::scalar,
+                              RankedTensorType::get({optimizer::hyperparameters}, element), loc);
+    Value maxNorm = addArgument(function, builder.getStringAttr(names::maxNorm), attr::scalar, scalar, loc);
 
     builder.setInsertionPointToStart(&function.getBody().front());
     SmallVector<Value> sums;
@@ -123,7 +122,7 @@ private:
         function.setResultAttr(group * n + i, attr::name, parameters[i].name);
         function.setResultAttr(group * n + i, attr::alias, builder.getI64IntegerAttr(replaced));
       }
-    function.setResultAttr(3 * n, attr::name, builder.getStringAttr("norm"));
+    function.setResultAttr(3 * n, attr::name, builder.getStringAttr(names::norm));
   }
 
   Value addArgument(func::FuncOp function, StringAttr name, StringRef role, Type type, Location location) {

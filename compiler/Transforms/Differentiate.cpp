@@ -1,6 +1,7 @@
 // @loss into @loss_and_gradients: reverse-mode differentiation, which asks an interface and knows no op.
 #include "Dialect/XFC.h"
 #include "Passes.h"
+#include "plan/Programs.h"
 #include "llvm/ADT/BitVector.h"
 
 using namespace mlir;
@@ -13,7 +14,7 @@ namespace {
 
 struct Differentiate : impl::DifferentiateBase<Differentiate> {
   void runOnOperation() override {
-    auto function = getOperation().lookupSymbol<func::FuncOp>("loss");
+    auto function = getOperation().lookupSymbol<func::FuncOp>(programs::loss);
     if (function && failed(differentiate(function)))
       signalPassFailure();
   }
@@ -97,7 +98,7 @@ private:
       if (!gradients.wanted(parameter))
         continue;
       if (Value gradient = gradients.of(parameter)) {
-        StringAttr name = builder.getStringAttr("grad." + nameOfArgument(function, i));
+        StringAttr name = builder.getStringAttr(names::gradientOf + nameOfArgument(function, i));
         attributes.push_back(builder.getDictionaryAttr(builder.getNamedAttr(attr::name, name)));
         results.push_back(gradient);
       }
@@ -108,7 +109,7 @@ private:
     function.setFunctionType(
         builder.getFunctionType(function.getBody().getArgumentTypes(), ValueRange(results).getTypes()));
     function.setAllResultAttrs(attributes);
-    function.setName("loss_and_gradients");
+    function.setName(programs::lossAndGradients);
   }
 };
 

@@ -2,6 +2,7 @@
 #include "Dialect/XFC.h"
 #include "Passes.h"
 #include "mlir/IR/PatternMatch.h"
+#include "plan/Programs.h"
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
@@ -27,7 +28,7 @@ private:
   void findWeights() {
     weights.clear();
     rounds = false;
-    auto training = getOperation().lookupSymbol<func::FuncOp>("loss_and_gradients");
+    auto training = getOperation().lookupSymbol<func::FuncOp>(programs::lossAndGradients);
     if (!training)
       return;
     training.walk([&](Operation *op) {

@@ -1,9 +1,11 @@
 // `bench`: tokens a second of training and decoding, and the time to the first token, with random weights and ids.
 #include "app/Commands.h"
 #include "app/Peak.h"
+#include "decode/Flags.h"
 #include "decode/ModelOptions.h"
 #include "decode/Search.h"
 #include "engine/Safetensors.h"
+#include "plan/Programs.h"
 #include "support/Files.h"
 #include "support/Interrupt.h"
 #include "text/Batches.h"
@@ -100,11 +102,6 @@ void checkLength(const Module &module, int64_t length) {
   for (int64_t most : {module.maxLength, module.maxTargetLength})
     if (most > 0 && length > most)
       throw Error("--length " + std::to_string(length) + ": the model's max_length is " + std::to_string(most));
-}
-
-void checkTokens(const Module &module) {
-  if (!module.hasDecoder || module.sourceVocab == 0 || module.targetVocab == 0)
-    throw Error("model '" + module.model + "': only models from tokens to tokens can be benchmarked");
 }
 
 // What a kernel did at one place of model.json, in one step. Its time is the median's, which other processes disturb
@@ -260,12 +257,12 @@ void benchTrain(const BenchOptions &options) {
   const int64_t length = options.length > 0 ? options.length : 32;
   std::unique_ptr<Engine> engine = randomEngine(options);
   const Module &module = engine->module();
-  checkTokens(module);
+  requireTranslator(module);
   Update update(*engine);
   const Corpus corpus = benchCorpus(options, module, length);
   const Counts counts = largestBatch(corpus, options.batchTokens);
-  engine->reserve("loss_and_gradients", counts);
-  engine->reserve("update", counts);
+  engine->reserve(programs::lossAndGradients, counts);
+  engine->reserve(programs::update, counts);
 
   const UpdateOptions hyper{.rate = 1e-4,
                             .beta1 = 0.9,
@@ -324,7 +321,7 @@ void benchDecode(const BenchOptions &options) {
   const int64_t length = options.length > 0 ? options.length : 25;
   std::unique_ptr<Engine> engine = randomEngine(options);
   const Module &module = engine->module();
-  checkTokens(module);
+  requireTranslator(module);
   checkLength(module, length);
   std::vector<std::vector<int32_t>> sources =
       randomSentences(wordIds(module, module.sourceVocab), options.sentences, length, 1);
@@ -434,7 +431,7 @@ void benchStartup(const BenchOptions &options) {
   {
     std::unique_ptr<Engine> engine = randomEngine(options);
     const Module &module = engine->module();
-    checkTokens(module);
+    requireTranslator(module);
     result = common("startup", *engine);
     writeSafetensors(folder.name + "/weights.safetensors", weights(*engine));
     const int64_t length = module.maxLength > 0 ? std::min<int64_t>(8, module.maxLength) : 8;
@@ -469,11 +466,9 @@ void benchPeak(const BenchOptions &options) {
 CLI::App *addBenchmark(CLI::App &bench, const char *name, const char *description,
                        const std::shared_ptr<BenchOptions> &options, void (*run)(const BenchOptions &)) {
   CLI::App *command = bench.add_subcommand(name, description);
-  command->add_option("--threads", options->threads, "threads; 0: one for each processor")
-      ->check(CLI::Range(0, 4096))
-      ->capture_default_str();
+  addThreads(*command, options->threads);
   command->add_flag("--json", options->json, "one JSON object");
-  command->add_flag("--quiet", options->quiet, "no progress");
+  addQuiet(*command, options->quiet);
   command->callback([options, run] { run(*options); });
   return command;
 }
@@ -486,9 +481,7 @@ void addBench(CLI::App &app) {
   auto options = std::make_shared<BenchOptions>();
 
   CLI::App *train = addBenchmark(*bench, "train", "training steps; target tokens a second", options, benchTrain);
-  train->add_option("--batch-tokens", options->batchTokens, "most source tokens, and most target tokens, of a batch")
-      ->check(CLI::Range(int64_t(1), mostTokens))
-      ->capture_default_str();
+  addBatchTokens(*train, options->batchTokens, "target tokens, of a batch")->check(CLI::Range(int64_t(1), mostTokens));
   train->add_option("--length", options->length, "tokens a sentence (32)")->check(CLI::Range(int64_t(1), mostTokens));
   train->add_option("--source", options->sources, "files of ids, for real lengths")->excludes("--length");
   train->add_option("--target", options->targets, "files of ids, for real lengths")->excludes("--length");
@@ -511,9 +504,7 @@ void addBench(CLI::App &app) {
       ->capture_default_str();
   decode->add_option("--length", options->length, "tokens of a source, and of its translation (25)")
       ->check(CLI::Range(int64_t(1), mostTokens));
-  decode->add_option("--beam", options->beam, "hypotheses a sentence")
-      ->check(CLI::Range(1, 1 << 16))
-      ->capture_default_str();
+  addBeam(*decode, options->beam);
   decode->add_option("--steps", options->steps, "times everything is translated")
       ->check(CLI::Range(int64_t(1), mostSteps))
       ->capture_default_str();

@@ -1,7 +1,7 @@
 // `evaluate`: BLEU and chrF of a model's translations, or of a file of them.
 #include "app/Commands.h"
+#include "decode/Flags.h"
 #include "decode/ModelOptions.h"
-#include "support/CommandLine.h"
 #include "support/Progress.h"
 #include "text/LinePairs.h"
 #include "text/Metrics.h"
@@ -88,17 +88,7 @@ void addEvaluate(CLI::App &app) {
   command->add_option("--target", options->target, "its reference translations")->required();
   command->add_option("--hypothesis", options->hypothesis, "translations to score, in place of a model and --source")
       ->excludes(source);
-  command->add_option("--beam", options->search.beam, "live hypotheses of a sentence; 1: greedy")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command->add_option("--length-penalty", options->search.lengthPenalty, "A of score = log-probability / ((5+n)/6)^A")
-      ->check(FiniteNumber)
-      ->capture_default_str();
-  command
-      ->add_option("--batch-tokens", options->search.batchTokens,
-                   "most source tokens, and most live hypotheses, of a batch")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  addSearch(*command, options->search);
   command->add_flag("--json", options->json, "one JSON object");
   command->callback([options] { run(*options); });
 }

@@ -3,6 +3,7 @@
 #include "decode/ModelOptions.h"
 #include "engine/Batch.h"
 #include "engine/Safetensors.h"
+#include "plan/Programs.h"
 #include "support/CommandLine.h"
 #include <algorithm>
 #include <cmath>
@@ -133,7 +134,8 @@ public:
   }
 
   void run(bool withAttention) {
-    const char *program = withAttention && engine.has("forward_attention") ? "forward_attention" : "forward";
+    const char *program =
+        withAttention && engine.has(programs::forwardAttention) ? programs::forwardAttention : programs::forward;
     engine.run(program, batch.shape(), inputs());
     for (const Output &output : module.find(program)->outputs) {
       if (output.keys >= 0)
@@ -144,7 +146,7 @@ public:
   }
 
   void runGradients(double smoothing) {
-    if (!engine.has("loss_and_gradients"))
+    if (!engine.has(programs::lossAndGradients))
       throw Error("--gradients: model '" + module.model +
                   "' has no gradients: that takes a decoder with a head, and an executable compiled with --mode train");
     if (labels.ids.empty())
@@ -161,18 +163,19 @@ public:
       throw Error("--gradients: every label is pad; there is no loss");
     std::vector<uint8_t> smoothingData = scalar(smoothing), scale = scalar(1.0 / static_cast<double>(counted));
     std::vector<Binding> bindings = inputs();
-    bindings.insert(bindings.end(),
-                    {{"labels", says.data()}, {"smoothing", smoothingData.data()}, {"loss_scale", scale.data()}});
-    engine.run("loss_and_gradients", batch.shape(), bindings);
+    bindings.insert(
+        bindings.end(),
+        {{names::labels, says.data()}, {names::smoothing, smoothingData.data()}, {names::lossScale, scale.data()}});
+    engine.run(programs::lossAndGradients, batch.shape(), bindings);
 
-    View loss = engine.output("loss_and_gradients", "loss");
+    View loss = engine.output(programs::lossAndGradients, names::loss);
     double sum = 0;
     for (size_t row = 0; row < says.size(); ++row)
       sum += loss.at(static_cast<int64_t>(row));
-    results["loss"] = {typeName(), {}, scalar(sum / static_cast<double>(counted))};
+    results[names::loss] = {typeName(), {}, scalar(sum / static_cast<double>(counted))};
     for (const Parameter &parameter : module.parameters) {
       const uint8_t *begin = static_cast<const uint8_t *>(engine.gradients()) + parameter.offset * bytesOf(module.type);
-      results["grad." + parameter.name] = {
+      results[names::gradientOf + parameter.name] = {
           typeName(), parameter.shape,
           std::vector<uint8_t>(begin, begin + elementsOf(parameter.shape) * bytesOf(module.type))};
     }
@@ -235,9 +238,9 @@ private:
         return batch.ids(set).data();
       return module.type == DType::F64 ? static_cast<void *>(wide.data()) : narrow.data();
     };
-    std::vector<Binding> bindings = {{"source", data(XFC_SOURCE, source, sourceNumbers32, sourceNumbers64)}};
+    std::vector<Binding> bindings = {{names::source, data(XFC_SOURCE, source, sourceNumbers32, sourceNumbers64)}};
     if (module.hasDecoder)
-      bindings.push_back({"target", data(XFC_TARGET, target, targetNumbers32, targetNumbers64)});
+      bindings.push_back({names::target, data(XFC_TARGET, target, targetNumbers32, targetNumbers64)});
     return bindings;
   }
 

@@ -1,8 +1,10 @@
 // `info`: what this executable is, and the memory a batch will take.
 #include "app/Commands.h"
+#include "decode/Flags.h"
 #include "decode/ModelOptions.h"
 #include "decode/Packed.h"
 #include "plan/Memory.h"
+#include "plan/Programs.h"
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -61,15 +63,15 @@ Json vocabularyHashes(const ModelOptions &options) {
 Json memoryFor(const Module &module, const InfoOptions &options, int threads) {
   Json memory = Json::object();
   const Counts batch = batchCounts(options.batchTokens, options.length);
-  if (module.find("loss_and_gradients"))
-    memory["training"] = memoryOf(module, {"loss_and_gradients", "update"}, batch, threads);
-  for (const std::string &type : module.computeTypes("decode_step"))
+  if (module.find(programs::lossAndGradients))
+    memory["training"] = memoryOf(module, {programs::lossAndGradients, programs::update}, batch, threads);
+  for (const std::string &type : module.computeTypes(programs::decodeStep))
     memory[type == module.compute ? "decoding" : "decoding in " + type] = memoryOf(
-        module, {module.variant("encode", type), module.stepProgram(options.beam, type)->name},
+        module, {module.variant(programs::encode, type), module.stepProgram(options.beam, type)->name},
         decodeCounts(options.sentences, options.length, product({options.sentences, options.beam}), options.length),
         threads);
-  if (module.find("forward"))
-    memory["forward"] = memoryOf(module, {"forward"}, batch, threads);
+  if (module.find(programs::forward))
+    memory["forward"] = memoryOf(module, {programs::forward}, batch, threads);
   return memory;
 }
 
@@ -112,7 +114,7 @@ Json describe(const InfoOptions &options) {
           {"cpu", engine ? Json(engine->device().name()) : Json()},
           {"cuda_archs", gpus},
           {"type", module.compute},
-          {"decode_types", module.computeTypes("decode_step")},
+          {"decode_types", module.computeTypes(programs::decodeStep)},
           {"parameters", parameters},
           {"parameter_bytes", parameters * bytesOf(module.type)},
           {"source_vocab", module.sourceVocab},
@@ -208,10 +210,8 @@ void addInfo(CLI::App &app) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_option("--beam", options->beam, "beam of decoding")->check(CLI::PositiveNumber)->capture_default_str();
-  command->add_option("--threads", options->model.threads, "threads; 0: one for each processor")
-      ->check(CLI::Range(0, 4096))
-      ->capture_default_str();
-  command->add_flag("--quiet", options->model.quiet, "no progress");
+  addThreads(*command, options->model.threads);
+  addQuiet(*command, options->model.quiet);
   command->add_flag("--json", options->json, "one JSON object");
   command->callback([options] { run(*options); });
 }

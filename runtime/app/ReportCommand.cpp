@@ -1,6 +1,7 @@
 // `report`: a training run's log as one HTML page with curves, translations and a drawing of attention.
 #include "app/Commands.h"
 #include "decode/Alignment.h"
+#include "decode/Flags.h"
 #include "decode/ModelOptions.h"
 #include "decode/Search.h"
 #include "support/Files.h"
@@ -24,10 +25,7 @@ nlohmann::json configurationOf(const std::string &folder) {
   return configuration.is_object() ? configuration : nlohmann::json::object();
 }
 
-Format formatOf(const nlohmann::json &configuration) {
-  std::string name = configuration.value("format", "text");
-  return name == "ids" ? Format::Ids : name == "pieces" ? Format::Pieces : Format::Text;
-}
+Format formatOf(const nlohmann::json &configuration) { return formatNamed(configuration.value("format", "text")); }
 
 // How the run's model translates the longest sample that still fits a page. Empty where it has nothing to look with.
 std::string drawAttention(const std::string &folder, const std::vector<nlohmann::json> &records,

@@ -1,5 +1,6 @@
 // `score`: log-probabilities of given target lines, and their perplexity.
 #include "app/Commands.h"
+#include "decode/Flags.h"
 #include "decode/ModelOptions.h"
 #include "decode/Score.h"
 #include "support/CommandLine.h"
@@ -77,9 +78,7 @@ void addScore(CLI::App &app) {
   options->model.addVocabularyTo(*command);
   command->add_option("--source", options->source, "source lines")->required();
   command->add_option("--target", options->target, "target lines")->required();
-  command->add_option("--batch-tokens", options->batchTokens, "most source tokens, and most target tokens, at a time")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  addBatchTokens(*command, options->batchTokens, "target tokens, at a time");
   command->add_flag("--json", options->json, "one JSON object with everything");
   command->callback([options] { run(*options); });
 }

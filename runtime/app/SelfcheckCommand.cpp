@@ -6,6 +6,7 @@
 #include "decode/Score.h"
 #include "decode/Search.h"
 #include "engine/Safetensors.h"
+#include "plan/Programs.h"
 #include "train/Update.h"
 #include <algorithm>
 #include <cctype>
@@ -67,8 +68,7 @@ public:
 
   // Returns whether everything holds.
   bool run() {
-    if (module.sourceVocab == 0 || !module.hasDecoder || module.targetVocab == 0)
-      throw Error("model '" + module.model + "': only models from tokens to tokens can check themselves; use forward");
+    requireTranslator(module);
     std::printf("%-44s %12s %12s\n", "check", "error", "allowed");
     if (options.kernels) {
       checkKernels();
@@ -76,15 +76,15 @@ public:
       return failures == 0;
     }
     sentences = randomSentences(module, options.seed);
-    if (engine.has("loss_and_gradients") && engine.has("score"))
+    if (engine.has(programs::lossAndGradients) && engine.has(programs::score))
       checkGradients();
-    if (engine.has("loss_and_gradients"))
+    if (engine.has(programs::lossAndGradients))
       checkThreads();
-    if (engine.has("score"))
+    if (engine.has(programs::score))
       checkBatches();
-    if (engine.has("forward_attention") && engine.has("forward"))
+    if (engine.has(programs::forwardAttention) && engine.has(programs::forward))
       checkFusion();
-    if (engine.has("decode_step"))
+    if (engine.has(programs::decodeStep))
       checkDecoding();
     std::printf("%s\n", verdict().c_str());
     return failures == 0;
@@ -144,17 +144,17 @@ private:
     batch.shape().dropout_key[0] = 11;
     batch.shape().dropout_key[1] = 1;
     Scalars smoothing(module, {0.1}), scale(module, {1.0 / static_cast<double>(batch.labelCount())});
-    on.run("loss_and_gradients", batch.shape(),
-           batch.bindings(Binding{"smoothing", smoothing.data()}, Binding{"loss_scale", scale.data()}));
-    return sumOfRows(on.output("loss_and_gradients", "loss"), batch.shape().sets[XFC_TARGET].rows) /
+    on.run(programs::lossAndGradients, batch.shape(),
+           batch.bindings(Binding{names::smoothing, smoothing.data()}, Binding{names::lossScale, scale.data()}));
+    return sumOfRows(on.output(programs::lossAndGradients, names::loss), batch.shape().sets[XFC_TARGET].rows) /
            static_cast<double>(batch.labelCount());
   }
 
   double meanLoss(PairBatch &batch) {
     engine.parametersChanged();
     Scalars smoothing(module, {0.1});
-    engine.run("score", batch.shape(), batch.bindings(Binding{"smoothing", smoothing.data()}));
-    return sumOfRows(engine.output("score", "loss"), batch.shape().sets[XFC_TARGET].rows) /
+    engine.run(programs::score, batch.shape(), batch.bindings(Binding{names::smoothing, smoothing.data()}));
+    return sumOfRows(engine.output(programs::score, names::loss), batch.shape().sets[XFC_TARGET].rows) /
            static_cast<double>(batch.labelCount());
   }
 
@@ -261,7 +261,8 @@ private:
       targets.push_back({ids, static_cast<int64_t>(ids.size()), 0});
     Batch batch;
     batch.assign(sources, targets, module.pad, false);
-    const Binding bindings[] = {{"source", batch.ids(XFC_SOURCE).data()}, {"target", batch.ids(XFC_TARGET).data()}};
+    const Binding bindings[] = {{names::source, batch.ids(XFC_SOURCE).data()},
+                                {names::target, batch.ids(XFC_TARGET).data()}};
     auto logits = [&](const char *program) {
       engine.run(program, batch.shape(), bindings);
       View view = engine.output(program, "logits");
@@ -271,7 +272,7 @@ private:
           values.push_back(view.at(row, v));
       return values;
     };
-    const std::vector<double> fused = logits("forward"), parts = logits("forward_attention");
+    const std::vector<double> fused = logits(programs::forward), parts = logits(programs::forwardAttention);
     double error = 0, largest = 0;
     for (size_t i = 0; i < fused.size(); ++i) {
       const double difference = std::abs(fused[i] - parts[i]);
@@ -297,7 +298,7 @@ private:
       targets.push_back(together[i][0].ids);
     }
     report("translations alone and in a batch that differ", differing, 0);
-    if (!engine.has("score"))
+    if (!engine.has(programs::score))
       return;
     std::vector<double> scored = score(engine, sentences.sources, targets, 1 << 20);
     for (size_t i = 0; i < scored.size(); ++i) {
@@ -322,10 +323,11 @@ private:
     const double allowed = module.compute == "bf16" ? 3e-2 : 1e-4;
     std::map<std::string, KernelDifference> worst;
     int64_t alone = 0;
-    for (const char *program : {"loss_and_gradients", "forward_attention"}) {
+    for (const char *program : {programs::lossAndGradients, programs::forwardAttention}) {
       if (!engine.has(program) || !cpu.has(program))
         continue;
-      const auto bindings = batch.bindings(Binding{"smoothing", smoothing.data()}, Binding{"loss_scale", scale.data()});
+      const auto bindings =
+          batch.bindings(Binding{names::smoothing, smoothing.data()}, Binding{names::lossScale, scale.data()});
       const KernelComparison comparison =
           compareKernels(cpu, engine, program, batch.shape(), bindings, allowed, options.kernel);
       alone += comparison.alone;

@@ -1,5 +1,6 @@
 // `train`: the flags of training, from the command line, a JSON file of them, or the run that is resumed.
 #include "app/Commands.h"
+#include "decode/Flags.h"
 #include "decode/ModelOptions.h"
 #include "support/CommandLine.h"
 #include "support/Files.h"
@@ -9,8 +10,6 @@
 namespace xfc {
 namespace {
 
-const std::map<std::string, Format> formats = {
-    {"text", Format::Text}, {"pieces", Format::Pieces}, {"ids", Format::Ids}};
 const std::map<std::string, Schedule::Kind> schedules = {{"noam", Schedule::Kind::Noam},
                                                          {"cosine", Schedule::Kind::Cosine},
                                                          {"linear", Schedule::Kind::Linear},
@@ -20,7 +19,7 @@ using Json = nlohmann::ordered_json;
 
 struct TrainFlags {
   TrainOptions train;
-  std::string configuration, optimizer = "adam", format = "text", schedule = "noam";
+  std::string configuration, optimizer = "adam", schedule = "noam";
   std::vector<double> betas = {0.9, 0.98};
 };
 
@@ -103,7 +102,6 @@ void run(CLI::App &command, TrainFlags &flags) {
     applyConfiguration(command, flags.configuration);
   if (options.resume && !options.out.empty() && exists(options.out + "/config.json"))
     applyConfiguration(command, options.out + "/config.json");
-  options.format = formats.at(flags.format);
   options.schedule = schedules.at(flags.schedule);
   for (auto [name, missing] : {std::pair{"--source", options.sources.empty()},
                                {"--target", options.targets.empty()},
@@ -141,9 +139,7 @@ void addTrain(CLI::App &app) {
   command->add_option("--source", options.sources,
                       "source text, one sentence a line; several files are taken one after the other");
   command->add_option("--target", options.targets, "its translations, line by line");
-  command->add_option("--vocab", options.vocabulary,
-                      "SentencePiece model; of both languages unless --target-vocab is given");
-  command->add_option("--target-vocab", options.targetVocabulary, "SentencePiece model of the target language");
+  addVocabularies(*command, options.vocabulary, options.targetVocabulary);
   command->add_option("--out", options.out, "folder to train into: weights, state, log, configuration, vocabulary");
   command->add_option("--config", flags->configuration,
                       "JSON file of flags (without --) and values; the command line goes first");
@@ -162,11 +158,7 @@ void addTrain(CLI::App &app) {
       ->check(FiniteNumber)
       ->excludes(steps, epochs);
   steps->excludes(epochs);
-  command
-      ->add_option("--batch-tokens", options.batchTokens,
-                   "most source tokens, and most target tokens, of a batch; eos counted")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  addBatchTokens(*command, options.batchTokens, "target tokens, of a batch; eos counted");
   command->add_option("--accumulate", options.accumulate, "batches a step")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
@@ -218,15 +210,11 @@ void addTrain(CLI::App &app) {
   command->add_option("--seed", options.seed, "of the first weights, the order of the data and dropout")
       ->capture_default_str();
   command->add_flag("--resume", options.resume, "go on with the run in --out, with its flags where none are given");
-  command->add_option("--threads", options.threads, "threads; 0: one for each processor")
-      ->check(CLI::Range(0, 4096))
-      ->capture_default_str();
+  addThreads(*command, options.threads);
   addDevice(*command, options.device);
   command->add_option("--log", options.log, "the log's file (default: train.jsonl in --out)");
-  command->add_option("--format", flags->format, "lines are text, pieces or ids")
-      ->check(CLI::IsMember({"text", "pieces", "ids"}))
-      ->capture_default_str();
-  command->add_flag("--quiet", options.quiet, "no progress");
+  addFormat(*command, options.format);
+  addQuiet(*command, options.quiet);
   command->callback([command, flags] { run(*command, *flags); });
 }
 

@@ -1,6 +1,7 @@
 // `translate`: lines of the source language to lines of the target language.
 #include "app/Commands.h"
 #include "decode/Alignment.h"
+#include "decode/Flags.h"
 #include "decode/ModelOptions.h"
 #include "decode/Search.h"
 #include "support/CommandLine.h"
@@ -19,7 +20,6 @@ namespace xfc {
 namespace {
 
 // What no search needs more of; what it takes of memory stays a number.
-constexpr int mostHypotheses = 1 << 16;
 constexpr int64_t mostTokens = 1 << 20;
 
 struct TranslateOptions {
@@ -245,12 +245,7 @@ void addTranslate(CLI::App &app) {
   command->add_option("--input", options->input, "lines to translate; -: standard input")->capture_default_str();
   command->add_option("--output", options->output, "translations, a line each; -: standard output")
       ->capture_default_str();
-  command->add_option("--beam", search.beam, "live hypotheses of a sentence; 1: greedy")
-      ->check(CLI::Range(1, mostHypotheses))
-      ->capture_default_str();
-  command->add_option("--length-penalty", search.lengthPenalty, "A of score = log-probability / ((5+n)/6)^A")
-      ->check(FiniteNumber)
-      ->capture_default_str();
+  addSearch(*command, search);
   command
       ->add_option("--n-best", search.nBest,
                    "translations of a sentence, best first; above 1 each line begins with the source line's number "
@@ -283,9 +278,6 @@ void addTranslate(CLI::App &app) {
   command->add_flag("--alignments", options->alignments,
                     "a tab and i-j pairs (source token - target token, from 0) after each translation");
   command->add_option("--attention-svg", options->attentionSvg, "drawing of the first sentence's cross-attention");
-  command->add_option("--batch-tokens", search.batchTokens, "most source tokens, and most live hypotheses, at a time")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
   command->add_flag("--json", options->json, "a JSON object a line: line, source, translation, hypotheses");
   addComputeType(*command, search.computeType);
   command->callback([options] {

@@ -1,12 +1,13 @@
 // How a model's decoder looks at the source while it writes a target, through the program forward_attention.
 #include "decode/Alignment.h"
 #include "engine/Batch.h"
+#include "plan/Programs.h"
 
 namespace xfc {
 
 CrossAttention crossAttention(Engine &engine, std::span<const int32_t> source, std::span<const int32_t> target) {
   const Module &module = engine.module();
-  const Program *program = module.find("forward_attention");
+  const Program *program = module.find(programs::forwardAttention);
   const Output *last = nullptr;
   if (program)
     for (const Output &output : program->outputs)
@@ -21,11 +22,12 @@ CrossAttention crossAttention(Engine &engine, std::span<const int32_t> source, s
   const Sequence targetSequence{input, static_cast<int64_t>(input.size()), 0};
   Batch batch;
   batch.assign({&sourceSequence, 1}, {&targetSequence, 1}, module.pad, false);
-  const Binding bindings[] = {{"source", batch.ids(XFC_SOURCE).data()}, {"target", batch.ids(XFC_TARGET).data()}};
-  engine.run("forward_attention", batch.shape(), bindings);
+  const Binding bindings[] = {{names::source, batch.ids(XFC_SOURCE).data()},
+                              {names::target, batch.ids(XFC_TARGET).data()}};
+  engine.run(programs::forwardAttention, batch.shape(), bindings);
 
   // One sequence: for each head a dense block of targets x keys.
-  View view = engine.output("forward_attention", last->name);
+  View view = engine.output(programs::forwardAttention, last->name);
   const xfc_keys &keys = batch.shape().keys[last->keys];
   int64_t heads = last->shape.front(), count = keys.count[0];
   CrossAttention result{static_cast<int64_t>(input.size()), static_cast<int64_t>(source.size()), {}};

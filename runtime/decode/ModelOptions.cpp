@@ -1,5 +1,6 @@
 // The flags by which a command finds its model, and the engine and vocabularies they lead to.
 #include "decode/ModelOptions.h"
+#include "decode/Flags.h"
 #include "decode/Packed.h"
 #include "engine/Identity.h"
 #include "support/Files.h"
@@ -83,29 +84,17 @@ std::unique_ptr<Engine> makeEngine(int threads, const DeviceChoice &choice) {
 void ModelOptions::addTo(CLI::App &command) {
   CLI::Option *folder = command.add_option("--model", model, "folder that train made: best.safetensors and vocabulary");
   command.add_option("--weights", weights, "weights (safetensors), in place of --model")->excludes(folder);
-  command.add_option("--threads", threads, "threads; 0: one for each processor")
-      ->check(CLI::Range(0, 4096))
-      ->capture_default_str();
+  addThreads(command, threads);
   addDevice(command, device);
-  command.add_flag("--quiet", quiet, "no progress");
+  addQuiet(command, quiet);
   command.add_flag("--force-model", forceModel, "take weights that say they are of another model");
 }
 
 void ModelOptions::addVocabularyTo(CLI::App &command, bool withFormat) {
-  command.add_option("--vocab", vocabulary, "SentencePiece model; of both languages unless --target-vocab is given");
-  command.add_option("--target-vocab", targetVocabulary, "SentencePiece model of the target language");
+  addVocabularies(command, vocabulary, targetVocabulary);
   command.add_flag("--force-vocab", forceVocabulary, "take another vocabulary than the weights were trained with");
-  if (!withFormat)
-    return;
-  command
-      .add_option_function<std::string>(
-          "--format",
-          [this](const std::string &name) {
-            format = name == "ids" ? Format::Ids : name == "pieces" ? Format::Pieces : Format::Text;
-          },
-          "what lines hold: text, pieces, or ids")
-      ->check(CLI::IsMember({"text", "pieces", "ids"}))
-      ->default_str("text");
+  if (withFormat)
+    addFormat(command, format);
 }
 
 void addComputeType(CLI::App &command, std::string &type) {
@@ -134,6 +123,13 @@ ModelFiles modelFiles(const ModelOptions &options) {
   return files;
 }
 
+void requireTranslator(const Module &module) {
+  if (!module.hasDecoder)
+    throw Error("model '" + module.model + "' has no decoder: it writes no target sentences");
+  if (module.sourceVocab == 0 || module.targetVocab == 0)
+    throw Error("model '" + module.model + "' reads rows of numbers instead of tokens: use forward");
+}
+
 std::unique_ptr<Engine> loadEngine(const ModelOptions &options) {
   std::optional<PackedModel> packed = carried(options);
   Metadata metadata;
@@ -145,10 +141,7 @@ TranslationModel loadModel(const ModelOptions &options) {
   Metadata metadata;
   TranslationModel model{loadEngine(options, packed, metadata), nullptr, nullptr};
   const Module &module = model.engine->module();
-  if (!module.hasDecoder)
-    throw Error("model '" + module.model + "' has no decoder: it writes no target sentences");
-  if (module.sourceVocab == 0 || module.targetVocab == 0)
-    throw Error("model '" + module.model + "' reads rows of numbers instead of tokens: use forward");
+  requireTranslator(module);
 
   ModelFiles files = packed ? ModelFiles{"", options.vocabulary, options.targetVocabulary} : modelFiles(options);
   bool carriesText = packed && !packed->vocabulary.empty();

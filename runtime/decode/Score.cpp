@@ -1,6 +1,7 @@
 // Log-probabilities of given target sentences, through the program score.
 #include "decode/Score.h"
 #include "engine/Batch.h"
+#include "plan/Programs.h"
 #include <algorithm>
 #include <numeric>
 
@@ -9,7 +10,7 @@ namespace xfc {
 std::vector<double> score(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
                           const std::vector<std::vector<int32_t>> &targets, int64_t batchTokens) {
   const Module &module = engine.module();
-  if (!engine.has("score"))
+  if (!engine.has(programs::score))
     throw Error("model '" + module.model + "' has no program 'score': it needs a decoder and a head");
   std::vector<size_t> order(sources.size());
   std::iota(order.begin(), order.end(), size_t(0));
@@ -43,12 +44,12 @@ std::vector<double> score(Engine &engine, const std::vector<std::vector<int32_t>
     }
     batch.assign(sourceSequences, targetSequences, module.pad, false);
     double smoothing = 0; // all bits 0, whatever the element type
-    const Binding bindings[] = {{"source", batch.ids(XFC_SOURCE).data()},
-                                {"target", batch.ids(XFC_TARGET).data()},
-                                {"labels", labels.data()},
-                                {"smoothing", &smoothing}};
-    engine.run("score", batch.shape(), bindings);
-    View nll = engine.output("score", "nll");
+    const Binding bindings[] = {{names::source, batch.ids(XFC_SOURCE).data()},
+                                {names::target, batch.ids(XFC_TARGET).data()},
+                                {names::labels, labels.data()},
+                                {names::smoothing, &smoothing}};
+    engine.run(programs::score, batch.shape(), bindings);
+    View nll = engine.output(programs::score, names::nll);
     int64_t row = 0;
     for (size_t i = begin; i < end; ++i)
       for (size_t token = 0; token < inputs[i - begin].size(); ++token)

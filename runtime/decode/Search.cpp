@@ -3,6 +3,7 @@
 #include "decode/Search.h"
 #include "decode/BeamSearch.h"
 #include "plan/Memory.h"
+#include "plan/Programs.h"
 #include <algorithm>
 #include <numeric>
 
@@ -85,11 +86,11 @@ public:
       : engine(engine), program(engine.module().stepProgram(searchCandidates(options), options.computeType)),
         plan(plan), sentences(sources.size()), rows(sources.size()), freeRows(plan.capacity.rows[XFC_SOURCE]) {
     const Module &module = engine.module();
-    if (!program || !engine.has("encode"))
+    if (!program || !engine.has(programs::encode))
       throw Error("model '" + module.model +
                   "' cannot be decoded step by step: that takes token inputs, a decoder whose self-attentions are all "
                   "causal, and an executable compiled with --mode decode");
-    encoder = module.variant("encode", options.computeType);
+    encoder = module.variant(programs::encode, options.computeType);
     for (size_t i = 0; i < plan.sentences.size(); ++i)
       sentences[i].ids = sources[plan.order[i]];
     std::iota(freeRows.rbegin(), freeRows.rend(), 0);
@@ -132,24 +133,24 @@ public:
     ids.assign(request.ids.begin(), request.ids.end());
     wanted.assign(request.wanted.begin(), request.wanted.end());
     for (Binding &binding : bindings)
-      if (binding.name == "target")
+      if (binding.name == names::target)
         binding.data = ids.data();
-      else if (binding.name == "wanted")
+      else if (binding.name == names::wanted)
         binding.data = wanted.data();
     engine.run(program->name, batch.shape(), bindings);
     auto numbers = [&](const char *name) -> NumberRows {
       View view = engine.output(program->name, name);
       return {view.data, view.output->type == DType::F64, view.stride};
     };
-    if (program->name.starts_with("decode_step"))
-      return {.all = numbers("log_probs")};
-    View tokens = engine.output(program->name, "tokens");
+    if (program->name.starts_with(programs::decodeStep))
+      return {.all = numbers(names::logProbs)};
+    View tokens = engine.output(program->name, names::tokens);
     return {.all = {},
             .count = static_cast<int>(tokens.output->shape.at(0)),
             .tokens = static_cast<const int32_t *>(tokens.data),
             .tokenStride = tokens.stride,
-            .best = numbers("token_log_probs"),
-            .wanted = numbers("wanted_log_prob")};
+            .best = numbers(names::tokenLogProbs),
+            .wanted = numbers(names::wantedLogProb)};
   }
 
   void leave(size_t sentence) override {
@@ -186,7 +187,7 @@ private:
       taken.insert(taken.end(), rows[s].begin(), rows[s].end());
     }
     encoded.assign(sequences, {}, engine.module().pad, false);
-    const Binding source[] = {{"source", encoded.ids(XFC_SOURCE).data()}};
+    const Binding source[] = {{names::source, encoded.ids(XFC_SOURCE).data()}};
     engine.run(encoder, encoded.shape(), source);
 
     // The results live in the arena, which the first step will overwrite.

@@ -3,18 +3,13 @@
 #include "device/HostMemory.h"
 #include "device/factory/DeviceFactory.h"
 #include "plan/Memory.h"
+#include "plan/Programs.h"
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
 
 namespace xfc {
-namespace {
-
-// The program that changes the parameters. Packed weights among its buffers are written, not read.
-constexpr std::string_view updateProgram = "update";
-
-} // namespace
 
 static const Output &outputOf(const Program &program, std::string_view name) {
   for (const Output &output : program.outputs)
@@ -238,7 +233,7 @@ struct Engine::State {
           next += room(module.packed[index].bytes);
         }
     }
-    if (prepared.run.program->name == updateProgram)
+    if (prepared.run.program->name == programs::update) // writes them
       return;
     packRuns.clear();
     for (int64_t index : prepared.packed)
@@ -319,7 +314,7 @@ void Engine::run(std::string_view program, const xfc_shape &shape, std::span<con
     s.changedOnDevice(s.moments1);
     s.changedOnDevice(s.moments2);
   }
-  if (program == updateProgram) {
+  if (program == programs::update) {
     s.changedOnDevice(s.parameters);
     ++s.version;
     for (int64_t index : prepared.packed)

@@ -1,6 +1,7 @@
 // Plans: sizes, serialization, and the planner.
 #include "plan/Plan.h"
 #include "plan/Memory.h"
+#include "plan/Programs.h"
 #include "support/Error.h"
 #include <algorithm>
 #include <cmath>
@@ -105,14 +106,14 @@ std::string Module::variant(const std::string &program, const std::string &type)
 }
 
 const Program *Module::stepProgram(int64_t best, const std::string &type) const {
-  if (!find("decode_step"))
+  if (!find(programs::decodeStep))
     return nullptr;
-  if (best > 0 && find("decode_candidates"))
-    if (const Program *program = find(variant("decode_candidates", type)))
+  if (best > 0 && find(programs::decodeCandidates))
+    if (const Program *program = find(variant(programs::decodeCandidates, type)))
       for (const Output &output : program->outputs)
-        if (output.name == "tokens" && best <= output.shape.at(0))
+        if (output.name == names::tokens && best <= output.shape.at(0))
           return program;
-  return find(variant("decode_step", type));
+  return find(variant(programs::decodeStep, type));
 }
 
 //===--------------------------------------------------------------------------------------------------------===//

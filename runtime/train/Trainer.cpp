@@ -2,6 +2,7 @@
 #include "train/Trainer.h"
 #include "engine/Identity.h"
 #include "plan/Memory.h"
+#include "plan/Programs.h"
 #include "support/Files.h"
 #include "support/Interrupt.h"
 #include "support/Progress.h"
@@ -115,9 +116,7 @@ Trainer::Trainer(const TrainOptions &options, const std::string &configuration)
     folder.lock();
   checkFolder();
   model.engine = makeEngine(options.threads, options.device);
-  if (module().sourceVocab == 0 || module().targetVocab == 0)
-    throw Error("model '" + module().model +
-                "' reads rows of numbers instead of tokens; train takes a model with embeddings");
+  requireTranslator(module());
   update.emplace(*model.engine);
   loadVocabularies();
   readCorpora();
@@ -166,7 +165,7 @@ void Trainer::readCorpora() {
                        module(), options.format);
     validLines = readAll(options.validSources);
     validReferences = readAll(options.validTargets);
-    if (model.engine->has("encode") && model.engine->has("decode_step"))
+    if (model.engine->has(programs::encode) && model.engine->has(programs::decodeStep))
       validSources.emplace(model, validLines, options.format, options.validSources[0]);
   }
   bar.say(format("%zu pairs, %lld source and %lld target tokens; skipped: %lld longer than the model's max_length, "
@@ -194,15 +193,15 @@ void Trainer::reserve() {
   Counts counts = largestBatch(*corpus, options.batchTokens);
   if (validation)
     counts = larger(counts, largestBatch(*validation, options.batchTokens));
-  std::vector<std::string> programs = {"loss_and_gradients", "update"};
+  std::vector<std::string> programs = {programs::lossAndGradients, programs::update};
   if (options.accumulate > 1)
-    programs.push_back("accumulate");
+    programs.push_back(programs::accumulate);
   if (validation)
-    programs.push_back("score");
+    programs.push_back(programs::score);
   const int threads = engine.device().isHost() ? engine.pool().threads() : 0;
   Memory memory = predictMemory(module(), programs, counts, threads);
   if (validSources)
-    memory = larger(memory, predictMemory(module(), {"encode", module().stepProgram(1)->name},
+    memory = larger(memory, predictMemory(module(), {programs::encode, module().stepProgram(1)->name},
                                           searchCounts(module(), validSources->sources, greedy()), threads));
   const int64_t needed = memory.total(), available = engine.device().available();
   if (available > 0 && needed > available)

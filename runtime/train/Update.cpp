@@ -1,5 +1,6 @@
 // One training step: the loss and gradients of one or several batches, then the optimizer.
 #include "train/Update.h"
+#include "plan/Programs.h"
 #include <algorithm>
 #include <cmath>
 
@@ -23,7 +24,7 @@ void PairBatch::assign(const Corpus &corpus, std::span<const int64_t> pairs, con
   batch.shape().training = training;
 }
 
-Scalars::Scalars(const Module &module, std::initializer_list<double> values) : isDouble(module.type == DType::F64) {
+Scalars::Scalars(const Module &module, std::span<const double> values) : isDouble(module.type == DType::F64) {
   std::copy(values.begin(), values.end(), doubles);
   std::copy(values.begin(), values.end(), floats);
 }
@@ -36,7 +37,7 @@ double sumOfRows(const View &view, int64_t rows) {
 }
 
 Update::Update(Engine &engine) : engine(engine) {
-  if (!engine.has("loss_and_gradients") || !engine.has("update"))
+  if (!engine.has(programs::lossAndGradients) || !engine.has(programs::update))
     throw Error("model '" + engine.module().model +
                 "' cannot be trained: that takes a decoder with a head, and an executable compiled with --mode train");
 }
@@ -49,11 +50,11 @@ void Update::addGradients(const xfc_shape &shape, bool first, bool last) {
   auto *sum = static_cast<char *>(engine.rows("sums of gradients", module.parameterElements * element));
   if (!first) {
     if (sums.empty())
-      for (const Argument &argument : module.find("accumulate")->arguments)
+      for (const Argument &argument : module.find(programs::accumulate)->arguments)
         for (const Parameter &parameter : module.parameters)
-          if (argument.name == "sum." + parameter.name)
+          if (argument.name == names::sumOf + parameter.name)
             sums.push_back({argument.name, sum + parameter.offset * element, 0, true});
-    engine.run("accumulate", shape, sums);
+    engine.run(programs::accumulate, shape, sums);
   }
   if (!last)
     engine.copyGradients(sum);
@@ -96,24 +97,32 @@ UpdateResult Update::run(const Corpus &corpus, std::span<const std::vector<int64
   upcoming.count = 0;
   losses.resize(std::max(losses.size(), now.count));
   for (size_t i = 0; i < now.count; ++i) {
-    engine.run("loss_and_gradients", now.batches[i].shape(), now.bindings(i));
-    engine.fetch("loss_and_gradients", "loss", losses[i].loss);
-    engine.fetch("loss_and_gradients", "nll", losses[i].nll);
+    engine.run(programs::lossAndGradients, now.batches[i].shape(), now.bindings(i));
+    engine.fetch(programs::lossAndGradients, names::loss, losses[i].loss);
+    engine.fetch(programs::lossAndGradients, names::nll, losses[i].nll);
     if (i + 1 < now.count)
-      engine.stage("loss_and_gradients", now.batches[i + 1].shape(), now.bindings(i + 1));
+      engine.stage(programs::lossAndGradients, now.batches[i + 1].shape(), now.bindings(i + 1));
     if (now.count > 1)
       addGradients(now.batches[i].shape(), i == 0, i + 1 == now.count);
   }
   double t = static_cast<double>(step);
-  Scalars hyper(module, {options.rate, options.beta1, options.beta2, options.epsilon, options.l2, options.decay,
-                         1 - std::pow(options.beta1, t), 1 - std::pow(options.beta2, t)});
+  double values[optimizer::hyperparameters];
+  values[optimizer::rate] = options.rate;
+  values[optimizer::beta1] = options.beta1;
+  values[optimizer::beta2] = options.beta2;
+  values[optimizer::epsilon] = options.epsilon;
+  values[optimizer::l2] = options.l2;
+  values[optimizer::decay] = options.decay;
+  values[optimizer::correction1] = 1 - std::pow(options.beta1, t);
+  values[optimizer::correction2] = 1 - std::pow(options.beta2, t);
+  Scalars hyper(module, values);
   Scalars maxNorm(module, {options.clipNorm});
-  const Binding bindings[] = {{"hyper", hyper.data()}, {"max_norm", maxNorm.data()}};
-  engine.run("update", now.batches[0].shape(), bindings);
-  engine.fetch("update", "norm", norm);
+  const Binding bindings[] = {{names::hyper, hyper.data()}, {names::maxNorm, maxNorm.data()}};
+  engine.run(programs::update, now.batches[0].shape(), bindings);
+  engine.fetch(programs::update, names::norm, norm);
   if (!next.empty()) {
     upcoming.assign(corpus, next, step + 1, options, module);
-    engine.stage("loss_and_gradients", upcoming.batches[0].shape(), upcoming.bindings(0));
+    engine.stage(programs::lossAndGradients, upcoming.batches[0].shape(), upcoming.bindings(0));
   }
   UpdateResult result;
   result.labels = now.labels;

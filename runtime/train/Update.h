@@ -4,6 +4,7 @@
 
 #include "engine/Batch.h"
 #include "engine/Engine.h"
+#include "plan/Programs.h"
 #include "text/Corpus.h"
 #include <array>
 
@@ -17,9 +18,9 @@ public:
   int64_t labelCount() const { return counted; } // of those that are not pad
   // Bindings of what it holds, and `more`.
   template <typename... More> std::array<Binding, 3 + sizeof...(More)> bindings(const More &...more) {
-    return {{{"source", batch.ids(XFC_SOURCE).data()},
-             {"target", batch.ids(XFC_TARGET).data()},
-             {"labels", labels.data()},
+    return {{{names::source, batch.ids(XFC_SOURCE).data()},
+             {names::target, batch.ids(XFC_TARGET).data()},
+             {names::labels, labels.data()},
              more...}};
   }
 
@@ -34,7 +35,9 @@ private:
 class Scalars {
 public:
   Scalars() = default;
-  Scalars(const Module &module, std::initializer_list<double> values);
+  Scalars(const Module &module, std::initializer_list<double> values)
+      : Scalars(module, std::span(values.begin(), values.size())) {}
+  Scalars(const Module &module, std::span<const double> values);
   void *data() { return isDouble ? static_cast<void *>(doubles) : floats; }
 
 private:
@@ -76,7 +79,8 @@ private:
                 const UpdateOptions &options, const Module &module);
     bool are(std::span<const std::vector<int64_t>> batches, int64_t step, const UpdateOptions &options) const;
     auto bindings(size_t batch) {
-      return batches[batch].bindings(Binding{"smoothing", smoothing.data()}, Binding{"loss_scale", lossScale.data()});
+      return batches[batch].bindings(Binding{names::smoothing, smoothing.data()},
+                                     Binding{names::lossScale, lossScale.data()});
     }
     std::vector<PairBatch> batches;
     std::vector<std::vector<int64_t>> pairs;

@@ -1,5 +1,6 @@
 // How good a model is on text it was not trained on: its loss, and its translations.
 #include "train/Validation.h"
+#include "plan/Programs.h"
 #include "support/Interrupt.h"
 #include "text/Batches.h"
 #include "train/Update.h"
@@ -11,19 +12,19 @@ CorpusLoss corpusLoss(Engine &engine, const Corpus &corpus, int64_t batchTokens,
   const std::vector<std::vector<int64_t>> all = epochBatches(corpus, batchTokens, 0, 0);
   PairBatch batches[2]; // the one that runs, and the next
   std::unique_ptr<Readback> loss, nll;
-  auto bindings = [&](size_t i) { return batches[i % 2].bindings(Binding{"smoothing", smoothingScalar.data()}); };
+  auto bindings = [&](size_t i) { return batches[i % 2].bindings(Binding{names::smoothing, smoothingScalar.data()}); };
   CorpusLoss sums;
   for (size_t i = 0; i < all.size(); ++i) {
     checkInterrupted();
     PairBatch &batch = batches[i % 2], &next = batches[(i + 1) % 2];
     if (i == 0)
       batch.assign(corpus, all[i], engine.module(), false);
-    engine.run("score", batch.shape(), bindings(i));
-    engine.fetch("score", "loss", loss);
-    engine.fetch("score", "nll", nll);
+    engine.run(programs::score, batch.shape(), bindings(i));
+    engine.fetch(programs::score, names::loss, loss);
+    engine.fetch(programs::score, names::nll, nll);
     if (i + 1 < all.size()) {
       next.assign(corpus, all[i + 1], engine.module(), false);
-      engine.stage("score", next.shape(), bindings(i + 1));
+      engine.stage(programs::score, next.shape(), bindings(i + 1));
     }
     const int64_t rows = batch.shape().sets[XFC_TARGET].rows;
     sums.loss += sumOfRows(loss->view(), rows);

@@ -1,0 +1,31 @@
+// Flags that several verbs share: what each is called, takes and says about itself is declared here once.
+#pragma once
+
+#include "decode/Search.h"
+#include "text/Vocabulary.h"
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace xfc {
+
+// --threads; 0: one for each processor
+void addThreads(CLI::App &command, int &threads);
+// --quiet
+void addQuiet(CLI::App &command, bool &quiet);
+// --vocab and --target-vocab
+void addVocabularies(CLI::App &command, std::string &source, std::string &target);
+// --format
+void addFormat(CLI::App &command, Format &format);
+// The format of this name; Format::Text where there is none.
+Format formatNamed(std::string_view name);
+// --batch-tokens; `ofWhat` ends the sentence "most source tokens, and most ..."
+CLI::Option *addBatchTokens(CLI::App &command, int64_t &tokens, const std::string &ofWhat);
+// --beam
+void addBeam(CLI::App &command, int &beam);
+// --beam, --length-penalty and --batch-tokens
+void addSearch(CLI::App &command, SearchOptions &search);
+
+// What no search needs more of; what it takes of memory stays a number.
+inline constexpr int mostHypotheses = 1 << 16;
+
+} // namespace xfc

@@ -1,0 +1,39 @@
+// The programs of an executable, declared once: what they are called, and what goes in and comes out by which name. The
+// compiler makes them and the runtime runs them by these names.
+#pragma once
+
+namespace xfc {
+
+// A program of a model, made by import or by a pass. Arguments that are not listed are rows of keys and values, or are
+// named after parameters, with a prefix below.
+namespace programs {
+inline constexpr char forward[] = "forward";                     // source, target -> logits, encoder_output
+inline constexpr char forwardAttention[] = "forward_attention";  // ... -> also attention.PATH
+inline constexpr char score[] = "score";                         // source, target, labels, smoothing -> loss, nll
+inline constexpr char loss[] = "loss";                           // the same with dropout; becomes lossAndGradients
+inline constexpr char lossAndGradients[] = "loss_and_gradients"; // ..., loss_scale -> loss, nll, grad.PARAMETER
+inline constexpr char accumulate[] = "accumulate";               // sum.PARAMETER: added to the gradients
+inline constexpr char update[] = "update";                       // hyper, max_norm -> norm; changes the parameters
+inline constexpr char encode[] = "encode";                       // source -> PATH.k, PATH.v
+inline constexpr char decodeStep[] = "decode_step";              // target, ... -> log_probs
+inline constexpr char decodeCandidates[] = "decode_candidates";  // target, wanted, ... -> tokens, token_log_probs,
+                                                                 // wanted_log_prob
+} // namespace programs
+
+// Their arguments and results.
+namespace names {
+inline constexpr char source[] = "source", target[] = "target", labels[] = "labels", smoothing[] = "smoothing",
+                      lossScale[] = "loss_scale", hyper[] = "hyper", maxNorm[] = "max_norm", wanted[] = "wanted";
+inline constexpr char logits[] = "logits", encoderOutput[] = "encoder_output", loss[] = "loss", nll[] = "nll",
+                      norm[] = "norm", logProbs[] = "log_probs", tokens[] = "tokens",
+                      tokenLogProbs[] = "token_log_probs", wantedLogProb[] = "wanted_log_prob";
+// Before the name of a parameter.
+inline constexpr char gradientOf[] = "grad.", sumOf[] = "sum.";
+} // namespace names
+
+// What the argument `hyper` of `update` holds.
+namespace optimizer {
+enum Hyper { rate, beta1, beta2, epsilon, l2, decay, correction1, correction2, hyperparameters };
+} // namespace optimizer
+
+} // namespace xfc
