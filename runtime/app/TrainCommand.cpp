@@ -1,11 +1,11 @@
 // `train`: the flags of training, from the command line, a JSON file of them, or the run that is resumed.
 #include "app/Commands.h"
+#include "app/Configuration.h"
 #include "decode/Flags.h"
 #include "decode/ModelOptions.h"
 #include "support/CommandLine.h"
 #include "support/Files.h"
 #include "train/Trainer.h"
-#include <nlohmann/json.hpp>
 
 namespace xfc {
 namespace {
@@ -15,93 +15,18 @@ const std::map<std::string, Schedule::Kind> schedules = {{"noam", Schedule::Kind
                                                          {"linear", Schedule::Kind::Linear},
                                                          {"constant", Schedule::Kind::Constant}};
 
-using Json = nlohmann::ordered_json;
-
 struct TrainFlags {
   TrainOptions train;
   std::string configuration, optimizer = "adam", schedule = "noam";
   std::vector<double> betas = {0.9, 0.98};
 };
 
-// Flags about this call, not about the run, which may go on elsewhere.
-bool isOfTheCall(const std::string &name) {
-  return name == "help" || name == "config" || name == "resume" || name == "quiet" || name == "cuda-image";
-}
-
-std::string textOf(const Json &value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
-
-// Gives the flags that were not on the command line their values of `file`. How long to train is one choice: a limit on
-// the command line replaces the file's.
-void applyConfiguration(CLI::App &command, const std::string &file) {
-  Json values = Json::parse(readFile(file), nullptr, false);
-  if (!values.is_object())
-    throw Error(file + ": not a JSON object; expected flags and their values, as config.json in a folder of train");
-  const std::vector<std::string> limits = {"steps", "epochs", "minutes"};
-  bool limited = false;
-  std::vector<std::string> known;
-  for (CLI::Option *option : command.get_options())
-    known.push_back(option->get_single_name());
-  for (const std::string &limit : limits)
-    limited |= command.get_option("--" + limit)->count() > 0;
-  for (const auto &[name, value] : values.items()) {
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
-      std::string near = nearest(name, known);
-      throw Error(file + ": unknown flag '" + name + "'" +
-                  (near.empty() ? "; `train --help` lists them" : "; did you mean '" + near + "'?"));
-    }
-    CLI::Option *option = command.get_option("--" + name);
-    bool isLimit = std::find(limits.begin(), limits.end(), name) != limits.end();
-    if (option->count() > 0 || isOfTheCall(name) || (isLimit && limited) || value.is_null())
-      continue;
-    if (value.is_array())
-      for (const Json &one : value)
-        option->add_result(textOf(one));
-    else
-      option->add_result(textOf(value));
-    try {
-      option->run_callback();
-    } catch (const CLI::Error &error) {
-      throw Error(file + ": " + error.what());
-    }
-  }
-}
-
-// Every flag as used, under its name.
-std::string usedConfiguration(const CLI::App &command) {
-  Json used = Json::object();
-  auto number = [](const std::string &text) {
-    Json parsed = Json::parse(text, nullptr, false);
-    return parsed.is_number() ? parsed : Json(text);
-  };
-  for (const CLI::Option *option : command.get_options()) {
-    std::string name = option->get_single_name();
-    if (isOfTheCall(name))
-      continue;
-    if (option->count() == 0) {
-      if (!option->get_default_str().empty())
-        used[name] = number(option->get_default_str());
-    } else if (const char delimiter = option->get_delimiter()) {
-      used[name] = CLI::detail::join(option->results(), std::string(1, delimiter)); // as its default is written
-    } else if (option->get_items_expected_max() > 1) {
-      used[name] = option->results();
-    } else {
-      used[name] = number(option->results().back());
-    }
-  }
-  try {
-    return used.dump(2) + "\n";
-  } catch (const Json::type_error &) {
-    throw Error(
-        "a name among the flags is not valid UTF-8, which config.json in --out has to be; rename the file or folder");
-  }
-}
-
 void run(CLI::App &command, TrainFlags &flags) {
   TrainOptions &options = flags.train;
   if (!flags.configuration.empty())
-    applyConfiguration(command, flags.configuration);
+    applyConfiguration(command, readFile(flags.configuration), flags.configuration);
   if (options.resume && !options.out.empty() && exists(options.out + "/config.json"))
-    applyConfiguration(command, options.out + "/config.json");
+    applyConfiguration(command, readFile(options.out + "/config.json"), options.out + "/config.json");
   options.schedule = schedules.at(flags.schedule);
   for (auto [name, missing] : {std::pair{"--source", options.sources.empty()},
                                {"--target", options.targets.empty()},

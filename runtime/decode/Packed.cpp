@@ -16,33 +16,18 @@ struct Trailer {
   char magic[8];
 };
 
-// The running executable, open at its trailer's sizes; `executable` are the bytes before what it carries.
+// The running executable and where its parts are.
 struct Self {
   static constexpr const char *file = "/proc/self/exe";
   std::ifstream stream{file, std::ios::binary | std::ios::ate};
-  uint64_t executable = 0;
-  Trailer trailer{};
+  PackedParts parts;
 
   Self() {
     if (!stream)
       throw Error("/proc/self/exe cannot be read: is /proc mounted?");
-    uint64_t size = static_cast<uint64_t>(stream.tellg());
-    executable = size;
-    Trailer found;
-    if (size < sizeof found)
-      return;
-    stream.seekg(static_cast<std::streamoff>(size - sizeof found));
-    stream.read(reinterpret_cast<char *>(&found), sizeof found);
-    if (!stream || std::memcmp(found.magic, magic, sizeof magic) != 0)
-      return;
-    uint64_t rest = size - sizeof found;
-    for (uint64_t part : {found.weights, found.vocabulary, found.targetVocabulary}) {
-      if (part > rest)
-        throw Error("this executable carries a model that was cut off: pack it again");
-      rest -= part;
-    }
-    executable = rest;
-    trailer = found;
+    const auto size = static_cast<uint64_t>(stream.tellg());
+    const uint64_t end = std::min<uint64_t>(size, sizeof(Trailer));
+    parts = packedParts(read(size - end, end), size);
   }
 
   std::string read(uint64_t offset, uint64_t size) {
@@ -56,15 +41,32 @@ struct Self {
 
 } // namespace
 
+PackedParts packedParts(std::string_view end, uint64_t size) {
+  PackedParts parts;
+  parts.executable = size;
+  Trailer found;
+  if (end.size() < sizeof found)
+    return parts;
+  std::memcpy(&found, end.data() + end.size() - sizeof found, sizeof found);
+  if (std::memcmp(found.magic, magic, sizeof magic) != 0)
+    return parts;
+  uint64_t rest = size - sizeof found;
+  for (uint64_t part : {found.weights, found.vocabulary, found.targetVocabulary}) {
+    if (part > rest)
+      throw Error("this executable carries a model that was cut off: pack it again");
+    rest -= part;
+  }
+  return {rest, found.weights, found.vocabulary, found.targetVocabulary};
+}
+
 std::optional<PackedModel> packedModel() {
   Self self;
-  const Trailer &trailer = self.trailer;
-  if (trailer.weights == 0)
+  const PackedParts &parts = self.parts;
+  if (parts.weights == 0)
     return std::nullopt;
-  uint64_t vocabulary = self.executable + trailer.weights;
-  return PackedModel{MappedFile(Self::file, self.executable, trailer.weights),
-                     self.read(vocabulary, trailer.vocabulary),
-                     self.read(vocabulary + trailer.vocabulary, trailer.targetVocabulary)};
+  uint64_t vocabulary = parts.executable + parts.weights;
+  return PackedModel{MappedFile(Self::file, parts.executable, parts.weights), self.read(vocabulary, parts.vocabulary),
+                     self.read(vocabulary + parts.vocabulary, parts.targetVocabulary)};
 }
 
 void writePacked(std::string_view weights, std::string_view vocabulary, std::string_view targetVocabulary,
@@ -74,9 +76,9 @@ void writePacked(std::string_view weights, std::string_view vocabulary, std::str
   std::memcpy(trailer.magic, magic, sizeof magic);
   FileWriter writer(file, /*executable=*/true);
   constexpr uint64_t most = 1 << 20;
-  for (uint64_t at = 0; at < self.executable; at += most)
-    writer.write(self.read(at, std::min(most, self.executable - at)));
-  writer.write(std::string((64 - self.executable % 64) % 64, '\0'));
+  for (uint64_t at = 0; at < self.parts.executable; at += most)
+    writer.write(self.read(at, std::min(most, self.parts.executable - at)));
+  writer.write(std::string((64 - self.parts.executable % 64) % 64, '\0'));
   for (std::string_view part : {weights, vocabulary, targetVocabulary})
     writer.write(part);
   writer.write({reinterpret_cast<const char *>(&trailer), sizeof trailer});

@@ -150,8 +150,8 @@ public:
   template <typename T> void number(T &value) {
     uint64_t bits = 0;
     for (int shift = 0;; shift += 7) {
-      if (next == end || shift > 63 || (shift == 63 && *next > 1))
-        damaged();
+      if (next == end || shift > 63 || (shift == 63 && *next > 1) || (shift > 0 && *next == 0))
+        damaged(); // cut off, too large, or longer than it is written
       bits |= static_cast<uint64_t>(*next & 0x7F) << shift;
       if (*next++ < 0x80)
         break;

@@ -63,8 +63,9 @@ std::string text(const Progress &p) {
   return json.dump();
 }
 
-// Throws Json's exceptions, and std::out_of_range for what no run writes.
-Progress progressOf(const std::string &text) {
+} // namespace
+
+Progress progressOf(const std::string &text) try {
   const nlohmann::json json = nlohmann::json::parse(text);
   auto integer = [&](const char *key, int64_t least) {
     const nlohmann::json &value = json.at(key);
@@ -96,9 +97,9 @@ Progress progressOf(const std::string &text) {
   if (!(p.seconds >= 0 && p.seconds < 1e12) || p.bestStep > p.step || p.validatedStep > p.step)
     throw std::out_of_range("progress");
   return p;
+} catch (const std::exception &) { // of Json, or std::out_of_range
+  throw Error("the progress it should hold cannot be read");
 }
-
-} // namespace
 
 std::string RunFolder::keptFile(int64_t step) const { return "step-" + std::to_string(step) + ".safetensors"; }
 
@@ -191,8 +192,8 @@ Progress RunFolder::loadState(Engine &engine, const std::string &name) const {
   engine.momentsChanged();
   try {
     return progressOf(metadata["progress"]);
-  } catch (const std::exception &) {
-    throw Error(name + ": the progress it should hold cannot be read; the file is damaged, begin again in a new --out");
+  } catch (const Error &error) {
+    throw Error(name + ": " + error.what() + "; the file is damaged, begin again in a new --out");
   }
 }
 

@@ -26,6 +26,9 @@ struct Progress {
   int64_t records = -1;           // of the log; -1: not known, as in states of earlier versions
 };
 
+// The progress that a state's metadata holds. Throws Error for what no run writes.
+Progress progressOf(const std::string &text);
+
 class RunFolder {
 public:
   explicit RunFolder(std::string path) : path(std::move(path)) {}

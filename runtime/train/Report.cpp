@@ -157,9 +157,12 @@ std::string reportPage(const std::string &title, const std::vector<nlohmann::jso
   if (withSamples != records.rend()) {
     page += "<h2>Translations at step " + escapeMarkup(shown(withSamples->value("step", nlohmann::json(0)))) +
             "</h2>\n<table class=\"sample\">\n";
+    auto textOf = [](const nlohmann::json &sample, const char *key) {
+      return sample.is_object() ? shown(sample.value(key, nlohmann::json(""))) : "";
+    };
     for (const nlohmann::json &sample : (*withSamples)["samples"])
-      page += "<tr><td><table>" + row("source", sample.value("source", "")) +
-              row("translation", sample.value("hypothesis", "")) + row("reference", sample.value("reference", "")) +
+      page += "<tr><td><table>" + row("source", textOf(sample, "source")) +
+              row("translation", textOf(sample, "hypothesis")) + row("reference", textOf(sample, "reference")) +
               "</table></td></tr>\n";
     page += "</table>\n";
   }
