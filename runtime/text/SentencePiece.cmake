@@ -87,6 +87,7 @@ foreach(target sentencepiece sentencepiece_train)
     ${sp_root}/third_party/protobuf-lite)
   target_compile_definitions(${target} PRIVATE HAVE_PTHREAD=1 _USE_INTERNAL_STRING_VIEW)
   # Other people's code: its warnings are not ours; sections let the linker drop what an executable does not call.
-  target_compile_options(${target} PRIVATE -O2 -w -ffunction-sections -fdata-sections)
+  target_compile_options(${target} PRIVATE -O2 -w -ffunction-sections -fdata-sections
+                         $<$<BOOL:${XFC_FUZZING}>:-fno-sanitize=undefined>)
   set_target_properties(${target} PROPERTIES CXX_STANDARD 17)
 endforeach()

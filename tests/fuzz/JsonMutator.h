@@ -1,0 +1,148 @@
+// Changes JSON along its grammar: what comes out parses, so that inputs get further than the parser.
+#pragma once
+
+#include "Fuzz.h"
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+namespace xfc::fuzz {
+
+class JsonMutator {
+public:
+  using Json = nlohmann::ordered_json;
+  explicit JsonMutator(unsigned seed) : random(seed) {}
+
+  // A changed copy: one to three values replaced, removed, repeated, exchanged or nested; or, now and then, its bytes.
+  std::string change(std::string_view text, size_t most) {
+    Json json = Json::parse(text, nullptr, false);
+    if (json.is_discarded() || random.oneIn(16))
+      return changedBytes(std::string(text), most);
+    for (size_t changes = 1 + random.below(3); changes > 0; --changes)
+      changeOne(json);
+    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+
+private:
+  // All values, each before what it holds; deep nesting is cut off.
+  void collect(Json &json, std::vector<Json *> &values, int depth = 0) {
+    values.push_back(&json);
+    if (depth < 80 && json.is_structured())
+      for (Json &value : json)
+        collect(value, values, depth + 1);
+  }
+
+  Json scalar() {
+    static const double doubles[] = {0, -0.0, 0.1, 0.5, 1, -1, 1e-309, 1e300, -1e300, 0.9999999, 1.5};
+    switch (random.below(8)) {
+    case 0:
+      return nullptr;
+    case 1:
+      return random.oneIn(2);
+    case 2:
+      return doubles[random.below(std::size(doubles))];
+    case 3:
+      return std::numeric_limits<int64_t>::max() >> random.below(63);
+    case 4:
+      return std::numeric_limits<int64_t>::min() >> random.below(63);
+    case 5:
+      return std::numeric_limits<uint64_t>::max() >> random.below(64);
+    case 6:
+      return static_cast<int64_t>(random.below(70)) - 3;
+    default:
+      return std::string(random.below(40), static_cast<char>(' ' + random.below(95)));
+    }
+  }
+
+  void changeOne(Json &json) {
+    std::vector<Json *> values;
+    collect(json, values);
+    Json &value = *values[random.below(values.size())];
+    const Json other = *values[random.below(values.size())];
+    switch (random.below(9)) {
+    case 0:
+      value = scalar();
+      return;
+    case 1: // a number near the one that is there
+      if (value.is_number_integer())
+        value = static_cast<int64_t>(value.get<uint64_t>() + random.below(5) - 2);
+      else if (value.is_number())
+        value = value.get<double>() * (random.oneIn(2) ? 2 : 0.5);
+      else if (value.is_string())
+        value = changedString(value.get<std::string>());
+      return;
+    case 2:
+      if (!tooLarge(json, other))
+        value = other;
+      return;
+    case 3:
+      if (value.is_structured() && !value.empty())
+        value.erase(std::next(value.begin(), static_cast<std::ptrdiff_t>(random.below(value.size()))));
+      return;
+    case 4: // another key, or one more element
+      if (tooLarge(json, other))
+        return;
+      if (value.is_object())
+        value[someKey(values)] = other;
+      else if (value.is_array())
+        value.insert(std::next(value.begin(), static_cast<std::ptrdiff_t>(random.below(value.size() + 1))), other);
+      return;
+    case 5:
+      if (value.is_array() && value.size() > 1)
+        std::swap(value[random.below(value.size())], value[random.below(value.size())]);
+      return;
+    case 6:
+      if (!tooLarge(json, value))
+        value = random.oneIn(2) ? Json::array({value}) : Json{{someKey(values), value}};
+      return;
+    case 7:
+      if (value.is_structured() && !value.empty()) {
+        const Json inner = *std::next(value.begin(), static_cast<std::ptrdiff_t>(random.below(value.size())));
+        value = inner;
+      }
+      return;
+    default: // a string that occurs elsewhere
+      if (value.is_string())
+        value = someKey(values);
+    }
+  }
+
+  // Repeating values doubles what there is, again and again.
+  static bool tooLarge(const Json &json, const Json &more) { return json.dump().size() + more.dump().size() > 1 << 16; }
+
+  std::string someKey(const std::vector<Json *> &values) {
+    for (int tries = 0; tries < 8; ++tries) {
+      const Json &value = *values[random.below(values.size())];
+      if (value.is_object() && !value.empty())
+        return std::next(value.begin(), static_cast<std::ptrdiff_t>(random.below(value.size()))).key();
+      if (value.is_string())
+        return value.get<std::string>();
+    }
+    return "name";
+  }
+
+  std::string changedString(std::string text) {
+    switch (random.below(4)) {
+    case 0:
+      text.insert(random.below(text.size() + 1), 1, static_cast<char>(random.below(127) + 1));
+      break;
+    case 1:
+      text.erase(random.below(text.size() + 1), 1);
+      break;
+    case 2:
+      text += text.substr(0, 200);
+      break;
+    default: { // numbers in expressions and ranges
+      static const char *parts[] = {"*", "d_model", "..", "0", "99999999999", "-1", "/", "(", "é", "\n"};
+      text.insert(random.below(text.size() + 1), parts[random.below(std::size(parts))]);
+    }
+    }
+    // What cuts a character of several bytes apart is replaced when it is printed.
+    return text;
+  }
+
+  Random random;
+};
+
+} // namespace xfc::fuzz

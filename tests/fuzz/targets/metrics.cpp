@@ -1,0 +1,22 @@
+// BLEU and chrF of any two texts: hypothesis and reference of each line, with a tab between.
+#include "text/Metrics.h"
+#include "../Fuzz.h"
+#include <cmath>
+#include <sstream>
+
+using namespace xfc;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  fuzz::expectOnlyErrors([&] {
+    MetricSums sums;
+    std::istringstream lines{std::string(fuzz::textOf(data, size))};
+    for (std::string line; std::getline(lines, line);) {
+      const size_t tab = line.find('\t');
+      sums.add(line.substr(0, tab), tab == line.npos ? "" : line.substr(tab + 1));
+    }
+    for (const Score &score : {sums.bleu(), sums.chrf()})
+      fuzz::expect(std::isfinite(score.value) && score.value >= 0 && score.value <= 100 + 1e-9,
+                   "a score lies between 0 and 100");
+  });
+  return 0;
+}

@@ -1,0 +1,85 @@
+// A module as text through the stages up to the plan.
+#include "../Fuzz.h"
+#include "Compiler.h"
+#include "Import/Import.h"
+#include "Pipeline/Pipeline.h"
+#include <vector>
+
+using namespace xfc;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  fuzz::expectOnlyErrors([&] {
+    fuzz::withContext([&](mlir::MLIRContext &context) {
+      const mlir::OwningOpRef<mlir::ModuleOp> module =
+          importModule(fuzz::textOf(data, size), "model.mlir", {}, context);
+      if (!module)
+        return;
+      PipelineOptions options;
+      options.cpus = {"x86-64-v3"};
+      planOf(*module, options);
+    });
+  });
+  return 0;
+}
+
+// Words and signs are replaced by others of the text, numbers by others, lines removed, repeated or exchanged.
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed) {
+  fuzz::Random random(seed);
+  std::string text(fuzz::textOf(data, size));
+  if (random.oneIn(12))
+    return LLVMFuzzerMutate(data, size, most);
+  auto kindOf = [](char c) {
+    if (std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '%' || c == '.' || c == '@')
+      return 1;
+    return std::isspace(static_cast<unsigned char>(c)) ? 0 : 2;
+  };
+  struct Token {
+    size_t begin, size;
+  };
+  std::vector<Token> tokens, lines;
+  for (size_t at = 0; at < text.size();) {
+    size_t end = at + 1;
+    const int kind = kindOf(text[at]);
+    while (kind == 1 && end < text.size() && kindOf(text[end]) == 1)
+      ++end;
+    if (kind != 0)
+      tokens.push_back({at, end - at});
+    at = end;
+  }
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size() - 1) + 1;
+    lines.push_back({at, end - at});
+    at = end;
+  }
+  if (tokens.empty())
+    return LLVMFuzzerMutate(data, size, most);
+  const Token token = tokens[random.below(tokens.size())], other = tokens[random.below(tokens.size())];
+  const Token line = lines[random.below(lines.size())], another = lines[random.below(lines.size())];
+  const std::string word = text.substr(other.begin, other.size), row = text.substr(another.begin, another.size);
+  static const char *numbers[] = {
+      "0", "1", "2", "-1", "3", "64", "9223372036854775807", "4294967296", "1.0e+300", "0x7FF8000000000000"};
+  switch (random.below(6)) {
+  case 0:
+    text.replace(token.begin, token.size, word);
+    break;
+  case 1: { // a number in place of a number, if one comes soon
+    const size_t digit = text.find_first_of("0123456789", token.begin);
+    if (digit != text.npos)
+      text.replace(digit, std::min(text.find_first_not_of("0123456789", digit), text.size()) - digit,
+                   numbers[random.below(std::size(numbers))]);
+    break;
+  }
+  case 2:
+    text.erase(token.begin, token.size);
+    break;
+  case 3:
+    text.insert(token.begin, word + " ");
+    break;
+  case 4:
+    text.erase(line.begin, line.size);
+    break;
+  default:
+    text.insert(line.begin, row);
+  }
+  return fuzz::replaced(data, size, most, text);
+}

@@ -1,0 +1,25 @@
+// The page of a run's records: an array of records and the run's configuration.
+#include "train/Report.h"
+#include "../JsonMutator.h"
+
+using namespace xfc;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  const nlohmann::json input = nlohmann::json::parse(fuzz::textOf(data, size), nullptr, false);
+  if (!input.is_object() || !input.contains("records") || !input["records"].is_array())
+    return 0;
+  std::vector<nlohmann::json> records; // readLog() gives objects only
+  for (const nlohmann::json &record : input["records"])
+    if (record.is_object())
+      records.push_back(record);
+  fuzz::expectOnlyErrors([&] {
+    const std::string page = reportPage("run", records, input.value("configuration", nlohmann::json()), "");
+    fuzz::expect(page.find("<script") == page.npos, "nothing of a log becomes a script");
+    fuzz::expect(page.size() < 100000 + 100 * size, "a page is not much larger than its log");
+  });
+  return 0;
+}
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed) {
+  return fuzz::replaced(data, size, most, fuzz::JsonMutator(seed).change(fuzz::textOf(data, size), most));
+}
