@@ -5,6 +5,7 @@
 #include "decode/ModelOptions.h"
 #include "decode/Search.h"
 #include "support/CommandLine.h"
+#include "support/Confinement.h"
 #include "support/Files.h"
 #include "support/Interrupt.h"
 #include "support/Progress.h"
@@ -283,6 +284,9 @@ void addTranslate(CLI::App &app) {
   command->callback([options] {
     if (options->attentionSvg == "-" && options->output == "-")
       throw CLI::ValidationError("--attention-svg", "a drawing and translations cannot both go to standard output");
+    // A GPU's driver starts programs and makes files of its own.
+    if (options->model.device.device == "cpu")
+      confine({options->output, options->attentionSvg});
     Translation(*options).run();
   });
 }
