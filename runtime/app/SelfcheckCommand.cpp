@@ -2,6 +2,8 @@
 // kernels beside the CPU's.
 #include "app/Commands.h"
 #include "app/KernelCheck.h"
+#include "app/Promises.h"
+#include "app/RandomSentences.h"
 #include "decode/ModelOptions.h"
 #include "decode/Score.h"
 #include "decode/Search.h"
@@ -24,39 +26,11 @@ struct SelfcheckOptions {
   uint64_t seed = 1;
   int threads = 2;
   DeviceChoice device;
-  bool quiet = false, kernels = false;
+  bool quiet = false, kernels = false, promises = false;
   std::string kernel;      // of them this one alone; empty: all
   int64_t batchTokens = 0; // of --kernels; 0: five sentences
+  int64_t mixes = 200;     // of --promises
 };
-
-using Ids = std::vector<int32_t>;
-
-struct Sentences {
-  std::vector<Ids> sources, targets; // targets without start and eos
-};
-
-// Five, or so many that they have `tokens` target tokens, of 1 to `longest` tokens each, the first with a pad inside.
-Sentences randomSentences(const Module &module, uint64_t seed, int64_t longest = 8, int64_t tokens = 0) {
-  std::mt19937_64 random(seed);
-  auto sentence = [&](int64_t vocabulary, int64_t most) {
-    Ids ids(1 + random() % std::max<int64_t>(most, 1));
-    for (int32_t &id : ids)
-      do
-        id = static_cast<int32_t>(random() % vocabulary);
-      while (id == module.pad && vocabulary > 1);
-    return ids;
-  };
-  auto most = [&](int64_t limit) { return limit > 0 ? std::min(limit - 1, longest) : longest; };
-  Sentences sentences;
-  for (int64_t i = 0, count = 0; i < 5 || count < tokens; ++i) {
-    sentences.sources.push_back(sentence(module.sourceVocab, most(module.maxLength)));
-    sentences.targets.push_back(sentence(module.targetVocab, most(module.maxTargetLength)));
-    count += static_cast<int64_t>(sentences.targets.back().size());
-  }
-  if (Ids &first = sentences.sources[0]; first.size() > 2)
-    first[1] = module.pad;
-  return sentences;
-}
 
 class Selfcheck {
 public:
@@ -370,6 +344,13 @@ void run(const SelfcheckOptions &options) {
     throw Error("--kernels: compares a GPU's kernels with the CPU's; it goes with --device cuda");
   if (!options.kernels && (!options.kernel.empty() || options.batchTokens > 0))
     throw Error(std::string(options.kernel.empty() ? "--batch-tokens" : "--kernel") + ": goes with --kernels");
+  if (options.promises) {
+    if (options.kernels)
+      throw Error("--promises: goes without --kernels");
+    if (!keepsPromises(options.seed, options.threads, options.device, options.mixes))
+      throw Error("selfcheck failed: a promise of equal bits is broken on this machine; report the lines above");
+    return;
+  }
   if (!Selfcheck(options).run())
     throw Error("selfcheck failed: this executable computes wrong results on this machine; report the lines above");
 }
@@ -390,6 +371,13 @@ void addSelfcheck(CLI::App &app) {
       ->add_option("--batch-tokens", options->batchTokens,
                    "of --kernels, at least so many target tokens (five sentences)")
       ->check(CLI::PositiveNumber);
+  CLI::Option *promises = command->add_flag("--promises", options->promises,
+                                            "only the promises of equal bits: from run to run, with any batch mates, "
+                                            "for any number of threads, after a resume");
+  command->add_option("--mixes", options->mixes, "of --promises, random batches to compare; at most 30 seconds of them")
+      ->needs(promises)
+      ->check(CLI::Range(int64_t(1), int64_t(1) << 40))
+      ->capture_default_str();
   command->add_flag("--quiet", options->quiet, "only what fails");
   command->callback([options] { run(*options); });
 }

@@ -245,6 +245,31 @@ TEST_F(AppCommands, BenchTrainAndDecode) {
   EXPECT_EQ(call("bench train --source " + folder + "/a").status, 1);
 }
 
+// All of them are kept by whole kernels, and a kernel whose sums depend on the batch is caught.
+TEST_F(AppCommands, PromisesOfEqualBits) {
+  const std::string command = "selfcheck --promises --mixes 20 --threads 2";
+  Outcome outcome = call(command);
+  EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+  EXPECT_NE(outcome.out.find("every promise is kept"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("in 20 random batches"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("resume: tensors of the state"), std::string::npos) << outcome.out;
+  EXPECT_EQ(outcome.out.find("BROKEN"), std::string::npos) << outcome.out;
+  bagBatchDefect = 1e-4f;
+  outcome = call(command);
+  bagBatchDefect = 0;
+  EXPECT_EQ(outcome.status, 1);
+  std::istringstream lines(outcome.out);
+  int broken = 0;
+  for (std::string line; std::getline(lines, line);)
+    if (line.find("BROKEN") != std::string::npos) {
+      EXPECT_EQ(line.rfind("batch mates:", 0), 0u) << line;
+      ++broken;
+    }
+  EXPECT_EQ(broken, 2) << outcome.out;
+  EXPECT_EQ(outcome.err.rfind("error: selfcheck failed: a promise", 0), 0u) << outcome.err;
+  EXPECT_NE(call("selfcheck --mixes 3").status, 0);
+}
+
 TEST_F(AppCommands, Selfcheck) {
   Outcome outcome = call("selfcheck");
   EXPECT_EQ(outcome.status, 0) << outcome.out;

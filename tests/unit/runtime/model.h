@@ -45,6 +45,9 @@ inline void bagEncode(const xfc_call *call, int64_t row, void *) {
   std::copy(from, from + bagWidth, operand<float>(call, 2) + row * call->strides[2]);
 }
 
+// What a sum that depends on the batch would do to the logits.
+inline float bagBatchDefect = 0;
+
 // encoded, target embedding, target ids, output weight -> logits, or log-probabilities where the immediate is 1.
 inline void bagPredict(const xfc_call *call, int64_t row, void *) {
   double hidden[bagWidth], logits[bagVocabulary];
@@ -53,7 +56,8 @@ inline void bagPredict(const xfc_call *call, int64_t row, void *) {
   bagLogits(hidden, operand<float>(call, 3), logits);
   const double less = call->immediates[0] ? logSumExp(logits) : 0;
   for (int64_t v = 0; v < bagVocabulary; ++v)
-    operand<float>(call, 4)[row * call->strides[4] + v] = static_cast<float>(logits[v] - less);
+    operand<float>(call, 4)[row * call->strides[4] + v] =
+        static_cast<float>(logits[v] - less + bagBatchDefect * call->rows->rows);
 }
 
 // -> the weight of every pair. A sequence a chunk.

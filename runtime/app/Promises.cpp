@@ -1,0 +1,278 @@
+// The promises of equal bits, tried on this machine.
+#include "app/Promises.h"
+#include "app/RandomSentences.h"
+#include "decode/Search.h"
+#include "engine/Identity.h"
+#include "engine/Safetensors.h"
+#include "support/Checksum.h"
+#include "support/Files.h"
+#include "train/Checkpoint.h"
+#include "train/Update.h"
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <numeric>
+#include <random>
+#include <thread>
+
+namespace xfc {
+namespace {
+
+// A folder of its own that goes when it is no longer needed.
+class TemporaryFolder {
+public:
+  TemporaryFolder() : path((std::filesystem::temp_directory_path() / "xfc-promises-XXXXXX").string()) {
+    if (!mkdtemp(path.data()))
+      throw Error(path + ": cannot be made, and a training run is to be saved there; set TMPDIR");
+  }
+  TemporaryFolder(const TemporaryFolder &) = delete;
+  ~TemporaryFolder() {
+    std::error_code none;
+    std::filesystem::remove_all(path, none);
+  }
+  std::string path;
+};
+
+class Promises {
+public:
+  Promises(uint64_t seed, int threads, const DeviceChoice &device, int64_t mixes)
+      : seed(seed), threads(threads), device(device), mixes(mixes), engine(threads, device), module(engine.module()) {
+    if (module.sourceVocab == 0 || !module.hasDecoder || module.targetVocab == 0)
+      throw Error("model '" + module.model +
+                  "': only models from tokens to tokens can check themselves; compare what forward gives");
+    initializeParameters(engine, seed);
+    engine.parametersChanged();
+    sentences = randomSentences(module, seed, 20, 0, 24);
+    for (const auto *side : {&sentences.sources, &sentences.targets})
+      sequences.emplace_back(sequencesOf(*side));
+  }
+
+  bool run() {
+    std::printf("%s\n%-58s %12s %12s\n", engine.device().name().c_str(), "promise", "compared", "differing");
+    if (engine.has("loss_and_gradients"))
+      checkRunsAndThreads();
+    if (engine.has("forward"))
+      checkBatchMates();
+    if (engine.has("decode_step"))
+      checkTranslations();
+    if (engine.has("loss_and_gradients") && engine.has("update"))
+      checkResume();
+    std::printf("%s\n", broken ? "a promise is broken" : "every promise is kept");
+    return !broken;
+  }
+
+private:
+  void report(const std::string &promise, int64_t compared, int64_t differing) {
+    broken |= differing != 0;
+    std::printf("%-58s %12lld %12lld%s\n", promise.c_str(), static_cast<long long>(compared),
+                static_cast<long long>(differing), differing ? "  BROKEN" : "");
+  }
+  static void fingerprint(const std::string &what, uint32_t sum) {
+    std::printf("  %s: crc32c %08x\n", what.c_str(), sum);
+  }
+
+  static std::vector<Sequence> sequencesOf(const std::vector<Ids> &side) {
+    std::vector<Sequence> result;
+    for (const Ids &ids : side)
+      result.push_back({ids, static_cast<int64_t>(ids.size()), 0});
+    return result;
+  }
+
+  std::string gradientsOf(Engine &on) const {
+    const Corpus corpus(sentences.sources, sentences.targets, module);
+    std::vector<int64_t> pairs(corpus.size());
+    std::iota(pairs.begin(), pairs.end(), 0);
+    PairBatch batch;
+    batch.assign(corpus, pairs, module, true);
+    batch.shape().dropout_key[0] = 11;
+    batch.shape().dropout_key[1] = 1;
+    Scalars smoothing(module, {0.1}), scale(module, {1.0 / static_cast<double>(batch.labelCount())});
+    on.run("loss_and_gradients", batch.shape(),
+           batch.bindings(Binding{"smoothing", smoothing.data()}, Binding{"loss_scale", scale.data()}));
+    return {static_cast<const char *>(on.gradients()), static_cast<size_t>(blockBytes())};
+  }
+  int64_t blockBytes() const { return module.parameterElements * bytesOf(module.type); }
+  int64_t differing(const std::string &a, const std::string &b) const {
+    const size_t size = static_cast<size_t>(bytesOf(module.type));
+    int64_t count = 0;
+    for (size_t at = 0; at < a.size(); at += size)
+      count += std::memcmp(a.data() + at, b.data() + at, size) != 0;
+    return count;
+  }
+
+  void checkRunsAndThreads() {
+    const std::string first = gradientsOf(engine), again = gradientsOf(engine);
+    report("run to run: gradients, dropout on", module.parameterElements, differing(first, again));
+    const int most = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    std::vector<int> counts = {1, 2, 3, most};
+    std::sort(counts.begin(), counts.end());
+    counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
+    for (int count : counts) {
+      Engine other(count, device);
+      std::memcpy(other.parameters(), engine.parameters(), static_cast<size_t>(blockBytes()));
+      other.parametersChanged();
+      report("threads: gradients of another engine with " + std::to_string(count), module.parameterElements,
+             differing(first, gradientsOf(other)));
+    }
+    fingerprint("gradients", crc32c(first));
+  }
+
+  // The logits of sentences that run together, one string for each.
+  std::vector<std::string> logitsOf(const std::vector<Sequence> &sources, const std::vector<Sequence> &targets) {
+    Batch batch;
+    batch.assign(sources, targets, module.pad, false);
+    const Binding bindings[] = {{"source", batch.ids(XFC_SOURCE).data()}, {"target", batch.ids(XFC_TARGET).data()}};
+    engine.run("forward", batch.shape(), bindings);
+    const View view = engine.output("forward", "logits");
+    const xfc_rows &rows = batch.shape().sets[XFC_TARGET];
+    const int64_t size = bytesOf(view.output->type);
+    std::vector<std::string> logits(sources.size());
+    for (size_t i = 0; i < sources.size(); ++i)
+      for (int32_t row = rows.offsets[i]; row < rows.offsets[i + 1]; ++row)
+        logits[i].append(static_cast<const char *>(view.data) + row * view.stride * size,
+                         static_cast<size_t>(module.targetVocab * size));
+    return logits;
+  }
+
+  void checkBatchMates() {
+    const size_t count = sentences.sources.size();
+    std::vector<std::string> alone;
+    for (size_t i = 0; i < count; ++i)
+      alone.push_back(logitsOf({sequences[0][i]}, {sequences[1][i]}).front());
+    std::mt19937_64 random(seed);
+    std::vector<size_t> order(count);
+    std::iota(order.begin(), order.end(), 0);
+    int64_t compared = 0, different = 0, mix = 0;
+    const auto begin = std::chrono::steady_clock::now();
+    for (; mix < mixes && std::chrono::steady_clock::now() - begin < std::chrono::seconds(30); ++mix) {
+      for (size_t i = count; i > 1; --i) // std::shuffle is another one in every library
+        std::swap(order[i - 1], order[random() % i]);
+      std::vector<Sequence> sources, targets;
+      const size_t together = 1 + random() % count;
+      for (size_t i = 0; i < together; ++i) {
+        sources.push_back(sequences[0][order[i]]);
+        targets.push_back(sequences[1][order[i]]);
+      }
+      const std::vector<std::string> mixed = logitsOf(sources, targets);
+      for (size_t i = 0; i < together; ++i) {
+        ++compared;
+        different += mixed[i] != alone[order[i]];
+      }
+    }
+    report("batch mates: logits of sentences in " + std::to_string(mix) + " random batches", compared, different);
+
+    // The comparison sees what is there to be seen: another source token is another result.
+    Ids other = sentences.sources.back();
+    other.back() = other.back() == module.unk ? module.bos : module.unk;
+    const bool seen =
+        logitsOf({{other, static_cast<int64_t>(other.size()), 0}}, {sequences[1].back()}).front() != alone.back();
+    report("control: a token that is another one changes the logits", 1, !seen);
+    uint32_t sum = 0;
+    for (const std::string &logits : alone)
+      sum = crc32c(logits, sum);
+    fingerprint("logits", sum);
+  }
+
+  void checkTranslations() {
+    SearchOptions options;
+    options.beam = 4;
+    options.maxLength = 12;
+    std::vector<std::vector<Hypothesis>> first;
+    int64_t compared = 0, different = 0;
+    for (int64_t batchTokens : {int64_t(1) << 20, int64_t(1), int64_t(37), int64_t(64)}) {
+      options.batchTokens = batchTokens;
+      const std::vector<std::vector<Hypothesis>> found = search(engine, sentences.sources, options);
+      if (first.empty()) {
+        first = found;
+        continue;
+      }
+      for (size_t i = 0; i < found.size(); ++i) {
+        ++compared;
+        different += found[i][0].ids != first[i][0].ids || found[i][0].score != first[i][0].score;
+      }
+    }
+    report("batch mates: translations with a beam of 4, other batches", compared, different);
+    uint32_t sum = 0;
+    for (const std::vector<Hypothesis> &hypotheses : first)
+      for (int32_t id : hypotheses[0].ids)
+        sum = crc32c({reinterpret_cast<const char *>(&id), sizeof id}, sum);
+    fingerprint("translations", sum);
+  }
+
+  // Six steps without a stop, and with one after the third, on engines with other numbers of threads: parameters and
+  // the optimizer's states, as their files hold them.
+  void checkResume() {
+    const TemporaryFolder whole, halves;
+    RunFolder wholeRun(whole.path), halvesRun(halves.path);
+    wholeRun.identity = halvesRun.identity = identityOf(module);
+    Progress progress; // any that a run could write
+    progress.batchTokens = 1;
+    std::string said;
+    {
+      Engine other(threads, device);
+      initializeParameters(other, seed);
+      train(other, 1, 6);
+      wholeRun.saveState(other, progress);
+    }
+    {
+      Engine other(threads, device);
+      initializeParameters(other, seed);
+      train(other, 1, 3);
+      halvesRun.saveState(other, progress);
+    }
+    Engine other(threads == 1 ? 2 : 1, device);
+    halvesRun.loadState(other, said);
+    train(other, 4, 6);
+    halvesRun.saveState(other, progress);
+    const Tensors one = readSafetensors(whole.path + "/state/training.safetensors"),
+                  two = readSafetensors(halves.path + "/state/training.safetensors");
+    int64_t different = one.size() != two.size();
+    uint32_t sum = 0;
+    for (const auto &[name, tensor] : one) {
+      const auto found = two.find(name);
+      different += found == two.end() || found->second.bytes != tensor.bytes;
+      sum = crc32c({reinterpret_cast<const char *>(tensor.bytes.data()), tensor.bytes.size()}, sum);
+    }
+    report("resume: tensors of the state after six steps", static_cast<int64_t>(one.size()), different);
+    fingerprint("state after six steps", sum);
+  }
+
+  void train(Engine &on, int64_t from, int64_t to) const {
+    const Corpus corpus(sentences.sources, sentences.targets, module);
+    std::vector<std::vector<int64_t>> batches(2);
+    for (size_t pair = 0; pair < corpus.size(); ++pair)
+      batches[pair % 2].push_back(static_cast<int64_t>(pair));
+    UpdateOptions options{};
+    options.rate = 1e-3;
+    options.beta1 = 0.9;
+    options.beta2 = 0.98;
+    options.epsilon = 1e-9;
+    options.clipNorm = 1;
+    options.smoothing = 0.1;
+    options.seed = seed;
+    Update update(on);
+    for (int64_t step = from; step <= to; ++step)
+      update.run(corpus, {&batches[static_cast<size_t>(step % 2)], 1}, step, options);
+  }
+
+  uint64_t seed;
+  int threads;
+  DeviceChoice device;
+  int64_t mixes;
+  Engine engine;
+  const Module &module;
+  Sentences sentences;
+  std::vector<std::vector<Sequence>> sequences; // of the sources, of the targets
+  bool broken = false;
+};
+
+} // namespace
+
+bool keepsPromises(uint64_t seed, int threads, const DeviceChoice &device, int64_t mixes) {
+  return Promises(seed, threads, device, mixes).run();
+}
+
+} // namespace xfc
