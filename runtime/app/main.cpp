@@ -2,6 +2,7 @@
 #include "app/Commands.h"
 #include "engine/Engine.h"
 #include "support/CommandLine.h"
+#include "support/Confinement.h"
 #include <cstdio>
 #include <string>
 
@@ -21,5 +22,6 @@ static int run(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+  xfc::allowConfinement();
   return xfc::reportErrors([&] { return run(argc, argv); });
 }

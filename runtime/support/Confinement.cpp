@@ -17,6 +17,8 @@
 namespace xfc {
 namespace {
 
+bool allowed = false; // by main()
+
 // Where Debian's headers do not know them yet.
 constexpr uint64_t refer = uint64_t(1) << 13, truncate = uint64_t(1) << 14;
 constexpr uint64_t inFile = LANDLOCK_ACCESS_FS_WRITE_FILE | truncate;
@@ -139,8 +141,10 @@ void confineCalls() {}
 
 } // namespace
 
+void allowConfinement() { allowed = true; }
+
 void confine(const std::vector<std::string> &written) {
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+  if (!allowed || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
     return;
   confineFiles(written);
   confineCalls();

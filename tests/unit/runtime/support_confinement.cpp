@@ -21,6 +21,7 @@ namespace {
 template <typename Work> int confined(const std::vector<std::string> &written, Work work) {
   const pid_t child = fork();
   if (child == 0) {
+    allowConfinement();
     confine(written);
     _exit(work());
   }
@@ -79,6 +80,12 @@ TEST_F(Confinement, FilesOfOtherFoldersAreOnlyRead) {
                      }),
             0);
   EXPECT_EQ(readFile(folder + "/named/result"), "new");
+}
+
+// As in these tests themselves.
+TEST_F(Confinement, NothingUnlessTheProcessIsTheCommands) {
+  confine({});
+  EXPECT_EQ(confined({}, [] { return 0; }), 0); // which forks
 }
 
 TEST_F(Confinement, DevicesArePassedThrough) {
