@@ -1,22 +1,12 @@
 // A matrix of weights from 0 to 1 as a drawing.
 #include "text/HeatMap.h"
+#include "support/Format.h"
 #include "text/Unicode.h"
 #include <algorithm>
 #include <cmath>
-#include <cstdarg>
-#include <cstdio>
 
 namespace xfc {
 namespace {
-
-[[gnu::format(printf, 1, 2)]] std::string format(const char *pattern, ...) {
-  char text[512];
-  va_list arguments;
-  va_start(arguments, pattern);
-  std::vsnprintf(text, sizeof text, pattern, arguments);
-  va_end(arguments);
-  return text;
-}
 
 size_t longest(const std::vector<std::string> &labels) {
   size_t most = 1;

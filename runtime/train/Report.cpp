@@ -1,11 +1,11 @@
 // A run's log as one self-contained HTML page: no scripts, no other files, nothing fetched.
 #include "train/Report.h"
+#include "support/Format.h"
 #include "support/Progress.h"
 #include "text/HeatMap.h"
 #include "train/Log.h"
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 namespace xfc {
 namespace {
@@ -17,12 +17,6 @@ constexpr const char *style =
 h1{font-size:1.6em}h2{font-size:1.15em;margin:1.6em 0 .4em}table{border-collapse:collapse}td,th{padding:.2em .8em .2em 0;text-align:left;vertical-align:top}
 th{color:#666;font-weight:normal}.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(420px,1fr));gap:1em}svg{max-width:100%;height:auto}
 .sample td{border-top:1px solid #ddd}summary{cursor:pointer;color:#666})";
-
-template <typename... Values> std::string format(const char *pattern, Values... values) {
-  char text[400];
-  std::snprintf(text, sizeof text, pattern, values...);
-  return text;
-}
 
 // The distance between marks on an axis: 1, 2 or 5 times a power of ten, about five marks.
 double markDistance(double range) {

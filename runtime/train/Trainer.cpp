@@ -4,6 +4,7 @@
 #include "plan/Memory.h"
 #include "plan/Programs.h"
 #include "support/Files.h"
+#include "support/Format.h"
 #include "support/Interrupt.h"
 #include "support/Progress.h"
 #include "text/Metrics.h"
@@ -21,12 +22,6 @@ using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t recordEvery = 10; // steps between records of the log
-
-template <typename... Values> std::string format(const char *pattern, Values... values) {
-  char text[400];
-  std::snprintf(text, sizeof text, pattern, values...);
-  return text;
-}
 
 std::string megabytes(int64_t bytes) { return format("%.0f MB", static_cast<double>(bytes) / 1e6); }
 
