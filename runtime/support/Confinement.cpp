@@ -58,7 +58,9 @@ void confineFiles(const std::vector<std::string> &written) {
     if (name.empty() || name == "-")
       continue;
     std::error_code error;
-    const std::filesystem::path path = std::filesystem::weakly_canonical(name, error); // what a link leads to
+    // What a link leads to. A name alone keeps its folder: of a file that is not there, weakly_canonical gives the name
+    // back as it came.
+    const std::filesystem::path path = std::filesystem::weakly_canonical(std::filesystem::absolute(name, error), error);
     if (error)
       continue;
     const bool exists = std::filesystem::exists(path, error), regular = std::filesystem::is_regular_file(path, error);

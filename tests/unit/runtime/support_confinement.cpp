@@ -82,6 +82,21 @@ TEST_F(Confinement, FilesOfOtherFoldersAreOnlyRead) {
   EXPECT_EQ(readFile(folder + "/named/result"), "new");
 }
 
+TEST_F(Confinement, NamesAreOfTheWorkingFolder) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder + "/other");
+  for (const std::string name : {"fresh", "./fresh", "../named/fresh"})
+    EXPECT_EQ(confined({name},
+                       [&] {
+                         writeFile(name, "new");
+                         EXPECT_INSIDE(readFile(name) == "new");
+                         return 0;
+                       }),
+              0)
+        << name;
+  std::filesystem::current_path(before);
+}
+
 // As in these tests themselves.
 TEST_F(Confinement, NothingUnlessTheProcessIsTheCommands) {
   confine({});
