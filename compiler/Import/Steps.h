@@ -57,7 +57,7 @@ struct RmsNorm {
 };
 
 struct Activation {
-  std::string function; // as the dialect spells it: relu, gelu, silu, tanh
+  std::string function; // as the dialect spells it
 };
 
 struct Gated {

@@ -1,0 +1,116 @@
+"""Builds what docs/CONTRIBUTING.md walks through.
+
+A section of that file has a patch here as its example. The patch has to apply to the tree as it is, to change no more files than the
+section promises and only those that it names, and to add the lines that the section quotes. The files that it changes are then compiled,
+from a copy of the tree and without generating code, against what mlir-tblgen makes of the copy's definitions.
+
+usage: walkthrough.py ROOT BUILD MLIR_TBLGEN LLVM_INCLUDE_DIR
+"""
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+# The heading, its patch, and how many files may be changed by hand.
+WALKTHROUGHS = [
+    ("Add an elementwise op", "add-abs.patch", 5),
+    ("Add an activation, as a step of model.json", "add-softsign.patch", 6),
+]
+GENERATED = {"XFCEnums.h.inc": "-gen-enum-decls", "XFCOps.h.inc": "-gen-op-decls", "XFCOps.cpp.inc": "-gen-op-defs"}
+
+
+def run(command, **options):
+    """What a command has to complain about; empty where it succeeded."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
+    return "" if done.returncode == 0 else f"{shlex.join(map(str, command))}\n{done.stdout}{done.stderr}"
+
+
+def files_of(patch):
+    return re.findall(r"^\+\+\+ b/(.*)$", patch, re.M)
+
+
+def quoted(section):
+    """The lines of code that the section shows, without indentation."""
+    blocks = re.findall(r"^ *```(?:cpp|tablegen)\n(.*?)^ *```$", section, re.M | re.S)
+    return [line.strip() for block in blocks for line in block.splitlines() if line.strip()]
+
+
+def disagreements(document, heading, patch, most):
+    """Where the section and the patch differ."""
+    section = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", document, re.M | re.S)
+    if not section:
+        return [f"has no section '## {heading}'"]
+    files, lines = files_of(patch), quoted(section[1])
+    added = [line[1:].strip() for line in patch.splitlines() if line.startswith("+") and not line.startswith("+++")]
+    problems = [f"promises at most {most} files, and the patch changes {len(files)}"] if len(files) > most else []
+    problems += [f"does not name `{file}`, which the patch changes" for file in files if f"`{file}`" not in section[1]]
+    problems += [f"quotes a line that the patch does not add: {line}" for line in lines if line not in added]
+    return problems if lines else [*problems, "quotes nothing of the patch"]
+
+
+def compile_command(entry, root, copy, generated):
+    """The build's command for a file, for that file of the copy, and with what was generated for the copy before what the build has."""
+    words = shlex.split(entry["command"])
+    if pathlib.Path(words[0]).name == "ccache":
+        words = words[1:]
+    if "-o" in words:
+        at = words.index("-o")
+        words = words[:at] + words[at + 2:]
+
+    def moved(word):
+        flag = "-I" if word.startswith("-I") else ""
+        path = pathlib.Path(word[len(flag):])
+        inside = path.relative_to(root) if path.is_absolute() and path.is_relative_to(root) else None
+        return f"{flag}{copy / inside}" if inside and (copy / inside).exists() else word
+
+    return [words[0], f"-I{generated}", *map(moved, words[1:]), "-fsyntax-only"]
+
+
+def prepare(root, folder, patch, tablegen, include):
+    """Copies the tree into the folder, applies the patch, and generates what depends on it. Returns the copy and the generated folder."""
+    copy, generated = folder / "xfc", folder / "generated"
+    for part in ("compiler", "runtime", "tests/unit"):
+        shutil.copytree(root / part, copy / part)
+    # Outside of a repository, git applies a patch to the files of the folder.
+    if complaint := run(["git", "apply", patch], cwd=copy, env={**os.environ, "GIT_CEILING_DIRECTORIES": str(folder)}):
+        sys.exit(f"error: {patch} does not apply any more; bring it and docs/CONTRIBUTING.md up to date\n{complaint}")
+    generated.mkdir()
+    for output, mode in GENERATED.items():
+        definitions = copy / "compiler/Dialect/XFCOps.td"
+        if complaint := run([tablegen, mode, f"-I{definitions.parent}", f"-I{include}", definitions, "-o", generated / output]):
+            sys.exit(f"error: {patch}: {complaint}")
+    return copy, generated
+
+
+def main():
+    root, build = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
+    tablegen, include = sys.argv[3:5]
+    here = pathlib.Path(__file__).resolve().parent
+    document = (root / "docs/CONTRIBUTING.md").read_text(encoding="utf-8")
+    entries = {entry["file"]: entry for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))}
+    problems, commands = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        for heading, name, most in WALKTHROUGHS:
+            patch = (here / name).read_text(encoding="utf-8")
+            problems += [f"docs/CONTRIBUTING.md, {heading}: {problem}" for problem in disagreements(document, heading, patch, most)]
+            copy, generated = prepare(root, pathlib.Path(folder).resolve() / name, here / name, tablegen, include)
+            changed = files_of(patch)
+            for entry in (entries[str(root / file)] for file in changed if file.endswith(".cpp")):
+                commands.append((compile_command(entry, root, copy, generated), entry["directory"]))
+            print(f"{name}: {len(changed)} files")
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            problems += filter(None, pool.map(lambda command: run(command[0], cwd=command[1]), commands))
+    for problem in problems:
+        print(f"error: {problem}", file=sys.stderr)
+    print(f"{len(commands)} files compiled")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
