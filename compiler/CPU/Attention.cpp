@@ -19,6 +19,7 @@ public:
 private:
   void blocks(HeadOfSequence &at);
   void single(HeadOfSequence &at);
+  Values dots(Value last, const RowAt &keyRow, Value first);
   void clearState(Value count);
   void softmaxRow(HeadOfSequence &at, Value firstQuery, Value r, Value start, Value count);
   void saveScores(HeadOfSequence &at, Value query, Value row, Value start, Value count);
@@ -102,6 +103,30 @@ void AttentionKernel::blocks(HeadOfSequence &at) {
   });
 }
 
+// For as many keys from `first` on as leave registers free, a vector whose lanes add up to the product of the query and
+// the key; keys after `last` are as `last`.
+Values AttentionKernel::dots(Value last, const RowAt &keyRow, Value first) {
+  const int64_t lanes = k.lanes();
+  KernelBuilder::SumLanes wide(k);
+  const int64_t keys = std::min(lanes, k.registers() * lanes / (2 * k.lanes()));
+  Values addresses, products(keys, k.splat(0));
+  for (int64_t i = 0; i < keys; ++i)
+    addresses.push_back(keyRow(k.min(k.add(first, i), last)));
+  products = k.features(keyDim, products, [&](Value f, int64_t used, Values s) {
+    Value x = k.load(k.offset(queries, f), k.lanes());
+    for (int64_t i = 0; i < keys; ++i)
+      s[i] = k.fma(x, k.loadPart(k.offset(addresses[i], f), used), s[i]);
+    return s;
+  });
+  // The first steps of the tree of `single`, until a product fits a register.
+  for (Value &product : products)
+    while (cast<VectorType>(product.getType()).getDimSize(0) > lanes) {
+      auto [low, high] = k.halves(product);
+      product = k.addf(low, high);
+    }
+  return products;
+}
+
 void AttentionKernel::single(HeadOfSequence &at) {
   const int64_t lanes = k.lanes(), queryStride = tiles.padded(keyDim);
   Value zero = k.index(0), one = k.index(1);
@@ -114,15 +139,9 @@ void AttentionKernel::single(HeadOfSequence &at) {
     RowAt keyRow = at.listedRows(k, key, keyDim, j), valueRow = at.listedRows(k, value, valueDim, j);
     // As many keys as a vector has lanes at once: a transposition adds up all their products together.
     k.loop(zero, count, lanes, [&](Value c) {
-      Values addresses, products(lanes, k.splat(0));
-      for (int64_t i = 0; i < lanes; ++i)
-        addresses.push_back(keyRow(k.min(k.add(c, i), last)));
-      products = k.features(keyDim, products, [&](Value f, int64_t used, Values s) {
-        Value x = k.load(k.offset(queries, f), lanes);
-        for (int64_t i = 0; i < lanes; ++i)
-          s[i] = k.fma(x, k.loadPart(k.offset(addresses[i], f), used), s[i]);
-        return s;
-      });
+      Values products;
+      while (static_cast<int64_t>(products.size()) < lanes)
+        products.append(dots(last, keyRow, k.add(c, products.size())));
       k.transpose(products);
       for (int64_t half = lanes / 2; half >= 1; half /= 2)
         for (int64_t i = 0; i < half; ++i)
@@ -151,6 +170,7 @@ void AttentionKernel::single(HeadOfSequence &at) {
 // One step of the online softmax (Milakov and Gimelshein, 2018): scores of keys start .. start + count become
 // exp(score - maximum so far), 0 beyond the query's limit; what was summed up before is scaled to the new maximum.
 void AttentionKernel::softmaxRow(HeadOfSequence &at, Value firstQuery, Value r, Value start, Value count) {
+  KernelBuilder::SumLanes wide(k);
   const int64_t lanes = k.lanes(), step = 2 * lanes;
   Value query = k.add(firstQuery, r), row = k.offset(scores, k.mul(r, scoreStride)), zero = k.index(0);
   if (wantsWeights)

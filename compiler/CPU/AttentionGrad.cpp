@@ -137,6 +137,7 @@ void AttentionGradKernel::queryStep(HeadOfSequence &at, Value query, Value rows,
 // From scores s and dp = do v^T: p = exp(s - lse); the scores become the dropped p m, the gradients
 // p (m dp - do o), where m is the dropout factor. Both are 0 beyond the query's limit.
 void AttentionGradKernel::gradientRow(HeadOfSequence &at, Value firstQuery, Value r, Value start, Value count) {
+  KernelBuilder::SumLanes wide(k);
   const int64_t lanes = k.lanes();
   Value query = k.add(firstQuery, r), row = k.add(at.firstQuery, query), zero = k.index(0);
   Value pRow = k.offset(probabilities, k.mul(r, pairStride)), gRow = k.offset(gradients, k.mul(r, pairStride));

@@ -5,7 +5,10 @@ using namespace mlir;
 
 namespace xfc {
 
-int64_t AttentionTiles::padded(int64_t features) const { return (features + k.lanes() - 1) / k.lanes() * k.lanes(); }
+int64_t AttentionTiles::padded(int64_t features) const {
+  KernelBuilder::SumLanes wide(k);
+  return (features + k.lanes() - 1) / k.lanes() * k.lanes();
+}
 
 Value AttentionTiles::vectorsOf(Value count) { return k.div(k.add(count, k.index(k.lanes() - 1)), k.lanes()); }
 
@@ -63,6 +66,7 @@ Value HeadOfSequence::pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads)
 
 void AttentionTiles::copyIn(Value scratch, int64_t stride, const RowAt &row, Value count, int64_t features,
                             Value factor) {
+  KernelBuilder::SumLanes wide(k);
   const int64_t lanes = k.lanes();
   Value factors = factor ? k.broadcast(factor) : Value();
   k.loop(k.index(0), count, 1, [&](Value j) {

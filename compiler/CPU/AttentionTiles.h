@@ -35,7 +35,7 @@ class AttentionTiles {
 public:
   explicit AttentionTiles(KernelBuilder &k) : k(k) {}
 
-  // Features rounded up to whole vectors.
+  // Features rounded up to vectors of 64 bytes, in which their sums are taken (SumLanes).
   int64_t padded(int64_t features) const;
   // Rows of keys and the like, rounded up to whole vectors.
   mlir::Value vectorsOf(mlir::Value count);

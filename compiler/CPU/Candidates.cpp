@@ -66,16 +66,6 @@ List forEachBit(KernelBuilder &k, Value bits, const List &list, const std::funct
   return {state[1], state[2]};
 }
 
-std::pair<Value, Value> halves(KernelBuilder &k, Value v) {
-  SmallVector<int64_t> low, high;
-  const int64_t half = cast<VectorType>(v.getType()).getDimSize(0) / 2;
-  for (int64_t i = 0; i < half; ++i) {
-    low.push_back(i);
-    high.push_back(half + i);
-  }
-  return {vector::ShuffleOp::create(k.b, v, v, low), vector::ShuffleOp::create(k.b, v, v, high)};
-}
-
 // The two largest numbers of each of a vector's lanes. NaN is none of them: comparisons with it choose the other.
 struct Largest {
   Value first, second;
@@ -90,13 +80,13 @@ struct Largest {
       return k.scalar(-INFINITY);
     Largest groups = *this;
     for (; n > 1 && n >= count; n /= 2) {
-      auto [low, high] = halves(k, groups.first);
-      auto [secondLow, secondHigh] = halves(k, groups.second);
+      auto [low, high] = k.halves(groups.first);
+      auto [secondLow, secondHigh] = k.halves(groups.second);
       groups = Largest{low, secondLow}.with(k, Largest{high, secondHigh});
     }
     Value smallest = groups.second;
     for (; n > 1; n /= 2) {
-      auto [low, high] = halves(k, smallest);
+      auto [low, high] = k.halves(smallest);
       smallest = k.minf(low, high);
     }
     return k.lane(smallest, 0);
@@ -151,11 +141,13 @@ Value rowOf(KernelBuilder &k, BufferIndex buffer, Value i, Type type = {}) {
 void storeTokens(KernelBuilder &k, Value tokens, Value p) { LLVM::StoreOp::create(k.b, tokens, p, sizeof(int32_t)); }
 
 int64_t excludedRoom(KernelBuilder &k, ArrayRef<int64_t> excluded) {
+  KernelBuilder::SumLanes wide(k);
   return (static_cast<int64_t>(excluded.size()) + k.lanes() - 1) / k.lanes() * k.lanes();
 }
 
 SlabCandidates emitSlabCandidates(KernelBuilder &k, Value row, Value width, Value first, ArrayRef<int64_t> excluded,
                                   Value spare, int64_t count) {
+  KernelBuilder::SumLanes wide(k);
   const int64_t lanes = k.lanes(), room = excludedRoom(k, excluded);
   for (int64_t i = 0; i < room; i += lanes)
     k.store(k.splat(-INFINITY), k.offset(spare, i));

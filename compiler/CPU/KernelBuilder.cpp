@@ -12,7 +12,8 @@ using namespace mlir;
 namespace xfc {
 
 KernelBuilder::KernelBuilder(ModuleOp module, const InstructionSet &set, Type element)
-    : CodeBuilder(module, element, /*addressSpace=*/0, /*constantCalls=*/false), set(set) {}
+    : CodeBuilder(module, element, /*addressSpace=*/0, /*constantCalls=*/false), set(set),
+      vectorBytes(set.vectorBytes) {}
 
 //===--------------------------------------------------------------------------------------------------------===//
 // Functions
@@ -176,14 +177,20 @@ Value KernelBuilder::iota(int64_t n) {
 Value KernelBuilder::broadcast(Value x) { return vector::BroadcastOp::create(b, vectorType(lanes(), x.getType()), x); }
 Value KernelBuilder::lane(Value v, int64_t i) { return vector::ExtractOp::create(b, v, ArrayRef<int64_t>{i}); }
 
+std::pair<Value, Value> KernelBuilder::halves(Value v) {
+  SmallVector<int64_t> low, high;
+  const int64_t half = cast<VectorType>(v.getType()).getDimSize(0) / 2;
+  for (int64_t i = 0; i < half; ++i) {
+    low.push_back(i);
+    high.push_back(half + i);
+  }
+  return {vector::ShuffleOp::create(b, v, v, low), vector::ShuffleOp::create(b, v, v, high)};
+}
+
 static Value reduce(KernelBuilder &k, Value v, const std::function<Value(Value, Value)> &combine) {
-  for (int64_t half = cast<VectorType>(v.getType()).getDimSize(0) / 2; half >= 1; half /= 2) {
-    SmallVector<int64_t> low, high;
-    for (int64_t i = 0; i < half; ++i) {
-      low.push_back(i);
-      high.push_back(half + i);
-    }
-    v = combine(vector::ShuffleOp::create(k.b, v, v, low), vector::ShuffleOp::create(k.b, v, v, high));
+  while (cast<VectorType>(v.getType()).getDimSize(0) > 1) {
+    auto [low, high] = k.halves(v);
+    v = combine(low, high);
   }
   return k.lane(v, 0);
 }

@@ -12,10 +12,24 @@ public:
   // A module of kernels for an instruction set, of f32 or f64.
   KernelBuilder(mlir::ModuleOp module, const InstructionSet &set, mlir::Type element);
 
-  int64_t lanes() const { return set.vectorBytes * 8 / element.getIntOrFloatBitWidth(); }
+  int64_t lanes() const { return vectorBytes / bytes(); }
   int64_t registers() const { return set.vectorBytes == 64 ? 32 : 16; }
 
   const InstructionSet set;
+
+  // Sums over a row are taken in as many lanes on every instruction set, so that they come to the same bits: while one
+  // of these lives, vectors have 64 bytes, which LLVM keeps in two registers where these have 32.
+  class SumLanes {
+  public:
+    explicit SumLanes(KernelBuilder &k, int64_t bytes = 64) : k(k), before(k.vectorBytes) { k.vectorBytes = bytes; }
+    ~SumLanes() { k.vectorBytes = before; }
+    SumLanes(const SumLanes &) = delete;
+    SumLanes &operator=(const SumLanes &) = delete;
+
+  private:
+    KernelBuilder &k;
+    const int64_t before;
+  };
 
   // void name(call, chunk, scratch), and functions it calls, made once a module.
   void kernel(llvm::StringRef name, const std::function<void()> &body);
@@ -47,6 +61,7 @@ public:
   mlir::Value iota(int64_t n); // 0, 1, .. as i32
   mlir::Value broadcast(mlir::Value x);
   mlir::Value lane(mlir::Value v, int64_t i);
+  std::pair<mlir::Value, mlir::Value> halves(mlir::Value v);
   mlir::Value sum(mlir::Value v); // a fixed tree
   mlir::Value largest(mlir::Value v);
   void transpose(llvm::SmallVectorImpl<mlir::Value> &tile); // lanes x lanes
@@ -62,6 +77,9 @@ public:
   std::array<mlir::Value, 4> philox(const DropoutKey &key, mlir::Value counters);
   // 0 or 1/(1-rate) for random words.
   mlir::Value keepFactor(mlir::Value words, double rate);
+
+private:
+  int64_t vectorBytes;
 };
 
 } // namespace xfc

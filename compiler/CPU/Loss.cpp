@@ -7,11 +7,15 @@ using namespace mlir;
 namespace xfc {
 namespace {
 
-// Reductions over a row of `width`, by vectors in four chains: body(offset, lanes used, x, sums), where lanes behind
-// the end of the row are `filler`.
+// Reductions over a row of `width`, by vectors in chains, of which there are as many as registers of 32 bytes hold:
+// body(offset, lanes used, x, sums), where lanes after the end of the row are `filler`. The chains come back combined
+// by `combine(i, x, y)`, of the reduction with number i.
 using RowBody = std::function<void(Value, int64_t, Value, MutableArrayRef<Value>)>;
-Values reduceRow(KernelBuilder &k, Value row, int64_t width, ArrayRef<Value> start, const RowBody &body, Value filler) {
-  const int64_t lanes = k.lanes(), n = start.size(), chains = 4, whole = width / (chains * lanes) * chains * lanes;
+using Combine = std::function<Value(int64_t, Value, Value)>;
+Values reduceRow(KernelBuilder &k, Value row, int64_t width, ArrayRef<Value> start, const RowBody &body, Value filler,
+                 const Combine &combine) {
+  const int64_t lanes = k.lanes(), n = start.size(), chains = n > 1 ? 2 : 4,
+                whole = width / (chains * lanes) * chains * lanes;
   Values state;
   for (int64_t c = 0; c < chains; ++c)
     state.append(start.begin(), start.end());
@@ -29,57 +33,62 @@ Values reduceRow(KernelBuilder &k, Value row, int64_t width, ArrayRef<Value> sta
     });
   for (int64_t f = whole, c = 0; f < width; f += lanes, ++c)
     one(state, c, k.index(f), std::min(lanes, width - f));
+  for (int64_t half = chains / 2; half >= 1; half /= 2)
+    for (int64_t i = 0; i < half * n; ++i)
+      state[i] = combine(i % n, state[i], state[half * n + i]);
+  state.resize(n);
   return state;
 }
 
-// The chains of sum `i` of `n`, added up in a fixed tree.
-Value total(KernelBuilder &k, const Values &s, int64_t i = 0, int64_t n = 1) {
-  return k.sum(k.addf(k.addf(s[i], s[n + i]), k.addf(s[2 * n + i], s[3 * n + i])));
+// The sum, or the largest, of what `body` makes of a row's numbers.
+Value rowTotal(KernelBuilder &k, Value row, int64_t width, Value filler,
+               const std::function<Value(Value, int64_t, Value)> &body) {
+  return k.sum(reduceRow(
+      k, row, width, {k.splat(0)},
+      [&](Value f, int64_t used, Value x, MutableArrayRef<Value> s) { s[0] = k.addf(s[0], body(f, used, x)); }, filler,
+      [&](int64_t, Value x, Value y) { return k.addf(x, y); })[0]);
 }
-Value largest(KernelBuilder &k, const Values &s, int64_t i = 0, int64_t n = 1) {
-  return k.largest(k.maxf(k.maxf(s[i], s[n + i]), k.maxf(s[2 * n + i], s[3 * n + i])));
+Value rowLargest(KernelBuilder &k, Value row, int64_t width) {
+  Value none = k.splat(lowest);
+  return k.largest(reduceRow(
+      k, row, width, {none}, [&](Value, int64_t, Value x, MutableArrayRef<Value> s) { s[0] = k.maxf(x, s[0]); }, none,
+      [&](int64_t, Value x, Value y) { return k.maxf(x, y); })[0]);
 }
 
 // The sum of exp(x - maximum) over a row; `keep` puts the exponentials in the row's place.
 Value sumOfExponentials(KernelBuilder &k, Value row, int64_t width, Value maximum, bool keep) {
   Value reference = k.broadcast(maximum);
-  return total(k, reduceRow(
-                      k, row, width, {k.splat(0)},
-                      [&](Value f, int64_t used, Value x, MutableArrayRef<Value> s) {
-                        Value e = k.exp(k.subf(x, reference));
-                        if (keep)
-                          k.storePart(e, k.offset(row, f), used);
-                        s[0] = k.addf(s[0], e);
-                      },
-                      k.splat(lowest)));
+  return rowTotal(k, row, width, k.splat(lowest), [&](Value f, int64_t used, Value x) {
+    Value e = k.exp(k.subf(x, reference));
+    if (keep)
+      k.storePart(e, k.offset(row, f), used);
+    return e;
+  });
 }
 
 // maximum + log(sum of exp(x - maximum)) of a row.
 Value logSumExp(KernelBuilder &k, Value row, int64_t width) {
-  Value none = k.splat(lowest);
-  Value maximum =
-      largest(k, reduceRow(
-                     k, row, width, {none},
-                     [&](Value, int64_t, Value x, MutableArrayRef<Value> s) { s[0] = k.maxf(x, s[0]); }, none));
+  Value maximum = rowLargest(k, row, width);
   return k.addf(maximum, k.log(sumOfExponentials(k, row, width, maximum, false)));
 }
 
 Value rowSum(KernelBuilder &k, Value row, int64_t width) {
-  Value zero = k.splat(0);
-  return total(k, reduceRow(
-                      k, row, width, {zero},
-                      [&](Value, int64_t, Value x, MutableArrayRef<Value> s) { s[0] = k.addf(s[0], x); }, zero));
+  return rowTotal(k, row, width, k.splat(0), [](Value, int64_t, Value x) { return x; });
 }
 
 int64_t widthOf(Value rows) { return cast<RowsType>(rows.getType()).getFeatures(); }
 
 } // namespace
 
-Value emitLogSumExp(KernelBuilder &k, Value row, int64_t width) { return logSumExp(k, row, width); }
+Value emitLogSumExp(KernelBuilder &k, Value row, int64_t width) {
+  KernelBuilder::SumLanes wide(k);
+  return logSumExp(k, row, width);
+}
 
 RowLoss emitCrossEntropyRow(KernelBuilder &k, Value logits, int64_t vocabulary, Value label, Value smoothing,
                             Value dloss) {
-  // The largest and the sum in one pass; what is behind the end of the row must not count in either.
+  KernelBuilder::SumLanes wide(k);
+  // The largest and the sum in one pass; what comes after the end of the row must not count in either.
   Value none = k.splat(lowest);
   const int64_t lanes = k.lanes();
   Values both = reduceRow(
@@ -88,8 +97,8 @@ RowLoss emitCrossEntropyRow(KernelBuilder &k, Value logits, int64_t vocabulary, 
         s[0] = k.maxf(x, s[0]);
         s[1] = k.addf(s[1], used < lanes ? k.select(k.lanesBelow(k.index(0), k.index(used)), x, k.splat(0)) : x);
       },
-      none);
-  Value maximum = largest(k, both, 0, 2), mean = k.mulf(total(k, both, 1, 2), k.scalar(1.0 / vocabulary));
+      none, [&](int64_t i, Value x, Value y) { return i ? k.addf(x, y) : k.maxf(x, y); });
+  Value maximum = k.largest(both[0]), mean = k.mulf(k.sum(both[1]), k.scalar(1.0 / vocabulary));
   Value known = k.less(k.index(-1), label), labelled = k.load(k.offset(logits, k.max(label, k.index(0))));
   Value sum = sumOfExponentials(k, logits, vocabulary, maximum, static_cast<bool>(dloss)),
         lse = k.addf(maximum, k.log(sum)), zero = k.scalar(0);
@@ -156,6 +165,7 @@ static Backend::KernelInfo emitCrossEntropyGrad(KernelBuilder &k, CrossEntropyGr
 }
 
 static Backend::KernelInfo emitLogSoftmax(KernelBuilder &k, LogSoftmaxOp op) {
+  KernelBuilder::SumLanes wide(k);
   const int64_t width = widthOf(op.getX()), per = rowsPerChunk(width);
   Address x(k, op.getXMutable()), y(k, op.getResult());
   k.eachRow(per, [&](Value row) {
@@ -168,6 +178,7 @@ static Backend::KernelInfo emitLogSoftmax(KernelBuilder &k, LogSoftmaxOp op) {
 }
 
 static Backend::KernelInfo emitLogSoftmaxGrad(KernelBuilder &k, LogSoftmaxGradOp op) {
+  KernelBuilder::SumLanes wide(k);
   const int64_t width = widthOf(op.getY()), per = rowsPerChunk(width), lanes = k.lanes();
   Address dy(k, op.getDyMutable()), y(k, op.getYMutable()), dx(k, op.getResult());
   k.eachRow(per, [&](Value row) {
@@ -181,6 +192,7 @@ static Backend::KernelInfo emitLogSoftmaxGrad(KernelBuilder &k, LogSoftmaxGradOp
 }
 
 static Backend::KernelInfo emitNll(KernelBuilder &k, NllOp op) {
+  KernelBuilder::SumLanes wide(k);
   const int64_t width = widthOf(op.getLogProbs()), per = rowsPerChunk(width);
   Address logProbs(k, op.getLogProbsMutable()), loss(k, op.getLoss()), nll(k, op.getNll());
   Value labels = k.buffer(op.getLabelsMutable()), smoothing = k.load(k.buffer(op.getSmoothingMutable()));

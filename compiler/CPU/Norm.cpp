@@ -18,10 +18,11 @@ Value tail(KernelBuilder &k, Value x, int64_t used) {
   return k.select(arith::ConstantOp::create(k.b, DenseElementsAttr::get(type, ArrayRef<bool>(lanes))), x, k.splat(0));
 }
 
-// Sums over a row, in four independent chains while it is long enough: body gives a vector for (offset, lanes used).
+// Sums over a row, each in independent chains while it is long enough, of which there are as many as registers of 32
+// bytes hold: body gives a vector for (offset, lanes used).
 SmallVector<Value> rowSums(KernelBuilder &k, int64_t width, int64_t sums,
                            const std::function<SmallVector<Value>(Value, int64_t)> &body) {
-  const int64_t lanes = k.lanes(), chains = 4, whole = width / (chains * lanes) * chains * lanes;
+  const int64_t lanes = k.lanes(), chains = sums > 1 ? 2 : 4, whole = width / (chains * lanes) * chains * lanes;
   Values state(chains * sums, k.splat(0));
   auto accumulate = [&](Values &s, int64_t chain, Value f, int64_t used) {
     for (auto [i, x] : llvm::enumerate(body(f, used)))
@@ -35,10 +36,12 @@ SmallVector<Value> rowSums(KernelBuilder &k, int64_t width, int64_t sums,
     });
   for (int64_t f = whole, c = 0; f < width; f += lanes, ++c)
     accumulate(state, c, k.index(f), std::min(lanes, width - f));
+  for (int64_t half = chains / 2; half >= 1; half /= 2)
+    for (int64_t i = 0; i < half * sums; ++i)
+      state[i] = k.addf(state[i], state[half * sums + i]);
   SmallVector<Value> results;
   for (int64_t i = 0; i < sums; ++i)
-    results.push_back(
-        k.sum(k.addf(k.addf(state[i], state[sums + i]), k.addf(state[2 * sums + i], state[3 * sums + i]))));
+    results.push_back(k.sum(state[i]));
   return results;
 }
 
@@ -78,6 +81,7 @@ void writeStats(KernelBuilder &k, Value to, Value mean, Value r) {
 } // namespace
 
 static Backend::KernelInfo emitNorm(KernelBuilder &k, NormOp op) {
+  KernelBuilder::SumLanes wide(k);
   NormFormulas parts(op, op.getX().getType().getFeatures());
   const int64_t per = rowsPerChunk(parts.width);
   Address x(k, op.getXMutable()), y(k, op.getResult()), stats(k, op.getStats());
@@ -95,6 +99,7 @@ static Backend::KernelInfo emitNorm(KernelBuilder &k, NormOp op) {
 }
 
 static Backend::KernelInfo emitAddNorm(KernelBuilder &k, AddNormOp op) {
+  KernelBuilder::SumLanes wide(k);
   NormFormulas parts(op, op.getX().getType().getFeatures());
   const int64_t per = rowsPerChunk(parts.width);
   Address x(k, op.getXMutable()), residual(k, op.getResidualMutable()), y(k, op.getResult()), sum(k, op.getSum()),
@@ -177,6 +182,7 @@ template <typename Op> struct NormGradRows {
 } // namespace
 
 static Backend::KernelInfo emitNormGrad(KernelBuilder &k, NormGradOp op) {
+  KernelBuilder::SumLanes wide(k);
   NormGradRows rows(k, op);
   const int64_t per = rowsPerChunk(rows.parts.width);
   k.eachRow(per, [&](Value row) { rows.emit(row); });
@@ -185,6 +191,7 @@ static Backend::KernelInfo emitNormGrad(KernelBuilder &k, NormGradOp op) {
 
 // A chunk is a part, whose sums stay in the first cache.
 static Backend::KernelInfo emitNormGradWithParts(KernelBuilder &k, NormGradWithPartsOp op) {
+  KernelBuilder::SumLanes wide(k);
   NormGradRows rows(k, op);
   const int64_t parts = op.getDweights().getType().getDimSize(0), width = rows.parts.width, lanes = k.lanes();
   SmallVector<Value> sums; // of dy times what is normed, and of dy

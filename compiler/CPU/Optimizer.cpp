@@ -21,7 +21,8 @@ static void storeF64(KernelBuilder &k, Value x, Value address, Type type) {
 static Type elementOf(Value tensor) { return cast<RankedTensorType>(tensor.getType()).getElementType(); }
 
 static Backend::KernelInfo emitSquareSum(KernelBuilder &k, SquareSumOp op) {
-  const int64_t lanes = k.lanes();
+  constexpr int64_t lanes = 8; // 64 bytes of the sums' f64
+  KernelBuilder::SumLanes vectors(k, lanes * k.bytes());
   Value data = k.buffer(op.getTensorsMutable()), result = k.buffer(op.getResult()), from = k.mul(k.chunk, part);
   Value to = k.min(k.add(from, part), k.immediate(0));
   auto wide = VectorType::get({lanes}, k.b.getF64Type());

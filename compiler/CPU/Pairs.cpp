@@ -99,6 +99,7 @@ Backend::KernelInfo emitPairsDropout(KernelBuilder &k, PairsType type, double ra
 }
 
 static Backend::KernelInfo emitSoftmax(KernelBuilder &k, SoftmaxOp op) {
+  KernelBuilder::SumLanes wide(k);
   return eachQuery(k, cast<PairsType>(op.getType()), 1,
                    [&](HeadOfSequence &, Value, ArrayRef<Value> rows, Value count) {
                      const int64_t lanes = k.lanes();
@@ -124,6 +125,7 @@ static Backend::KernelInfo emitSoftmax(KernelBuilder &k, SoftmaxOp op) {
 }
 
 static Backend::KernelInfo emitSoftmaxGrad(KernelBuilder &k, SoftmaxGradOp op) {
+  KernelBuilder::SumLanes wide(k);
   return eachQuery(k, cast<PairsType>(op.getType()), 2,
                    [&](HeadOfSequence &, Value, ArrayRef<Value> rows, Value count) {
                      const int64_t lanes = k.lanes();
