@@ -4,6 +4,9 @@
 # by -DXFC_SENTENCEPIECE_BUILD=<another build folder>: sanitizers need not see other people's code.
 include_guard(GLOBAL)
 
+set(sp_hash a52c19171daaf2e697dc6cbe67684e0fa341b1248966f6aebb541de654d15843)
+set_property(GLOBAL PROPERTY XFC_SENTENCEPIECE_SHA256 ${sp_hash})
+
 set(XFC_SENTENCEPIECE_BUILD "" CACHE PATH "a build folder whose SentencePiece is taken in place of building it again")
 if(XFC_SENTENCEPIECE_BUILD)
   foreach(target sentencepiece sentencepiece_train)
@@ -17,7 +20,6 @@ if(XFC_SENTENCEPIECE_BUILD)
 endif()
 
 set(XFC_SENTENCEPIECE_ARCHIVE "" CACHE FILEPATH "sentencepiece-0.2.0.tar.gz, if it is not to be downloaded")
-set(sp_hash a52c19171daaf2e697dc6cbe67684e0fa341b1248966f6aebb541de654d15843)
 set(sp_folder ${CMAKE_BINARY_DIR}/third_party)
 set(sp_root ${sp_folder}/sentencepiece-0.2.0/sentencepiece)
 
