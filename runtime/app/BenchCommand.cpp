@@ -1,6 +1,7 @@
 // `bench`: tokens a second of training and decoding, and the time to the first token, with random weights and ids.
 #include "app/Commands.h"
 #include "app/Peak.h"
+#include "app/TemporaryFolder.h"
 #include "decode/Flags.h"
 #include "decode/ModelOptions.h"
 #include "decode/Search.h"
@@ -16,7 +17,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -72,7 +72,7 @@ double median(std::vector<double> values) {
 double peakMegabytes() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)
-    if (line.rfind("VmHWM:", 0) == 0)
+    if (line.starts_with("VmHWM:"))
       return std::strtod(line.c_str() + 6, nullptr) * 1024 / 1e6;
   return 0;
 }
@@ -372,21 +372,6 @@ void benchDecode(const BenchOptions &options) {
 // startup
 //===--------------------------------------------------------------------------------------------------------===//
 
-// A folder of its own that goes with it.
-struct TemporaryFolder {
-  std::string name;
-  TemporaryFolder() {
-    const char *parent = std::getenv("TMPDIR");
-    name = std::string(parent && *parent ? parent : "/tmp") + "/xfc-bench-XXXXXX";
-    if (!mkdtemp(name.data()))
-      throw Error(name + ": no temporary folder can be made there; set TMPDIR to one that can be written");
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(name, ignored);
-  }
-};
-
 // From the start of `translate` as a process of its own to its first line of output, in milliseconds.
 double firstTokenMilliseconds(const std::string &folder, const std::string &threads, const DeviceChoice &choice) {
   int ends[2];
@@ -426,26 +411,26 @@ double firstTokenMilliseconds(const std::string &folder, const std::string &thre
 
 void benchStartup(const BenchOptions &options) {
   const InterruptGuard guard; // the folder goes in any case
-  TemporaryFolder folder;
+  const TemporaryFolder folder("bench");
   Json result;
   {
     std::unique_ptr<Engine> engine = randomEngine(options);
     const Module &module = engine->module();
     requireTranslator(module);
     result = common("startup", *engine);
-    writeSafetensors(folder.name + "/weights.safetensors", weights(*engine));
+    writeSafetensors(folder.path + "/weights.safetensors", weights(*engine));
     const int64_t length = module.maxLength > 0 ? std::min<int64_t>(8, module.maxLength) : 8;
     const std::vector<std::vector<int32_t>> sentence =
         randomSentences(wordIds(module, module.sourceVocab), 1, length, 1);
     std::string line;
     for (int32_t id : sentence[0])
       line += std::to_string(id) + " ";
-    writeFile(folder.name + "/input", line + "\n");
+    writeFile(folder.path + "/input", line + "\n");
   }
   std::vector<double> milliseconds;
   for (int run = 0; run < 7; ++run, checkInterrupted())
     milliseconds.push_back(
-        firstTokenMilliseconds(folder.name, std::to_string(result["threads"].get<int>()), options.device));
+        firstTokenMilliseconds(folder.path, std::to_string(result["threads"].get<int>()), options.device));
   result["first_token_ms"] = *std::min_element(milliseconds.begin(), milliseconds.end());
   result["first_token_ms_median"] = median(milliseconds);
   result["runs"] = milliseconds.size();

@@ -1,6 +1,7 @@
 // The promises of equal bits, tried on this machine.
 #include "app/Promises.h"
 #include "app/RandomSentences.h"
+#include "app/TemporaryFolder.h"
 #include "decode/Search.h"
 #include "engine/Identity.h"
 #include "engine/Safetensors.h"
@@ -11,30 +12,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <numeric>
 #include <random>
 #include <thread>
 
 namespace xfc {
 namespace {
-
-// A folder of its own that goes when it is no longer needed.
-class TemporaryFolder {
-public:
-  TemporaryFolder() : path((std::filesystem::temp_directory_path() / "xfc-promises-XXXXXX").string()) {
-    if (!mkdtemp(path.data()))
-      throw Error(path + ": cannot be made, and a training run is to be saved there; set TMPDIR");
-  }
-  TemporaryFolder(const TemporaryFolder &) = delete;
-  ~TemporaryFolder() {
-    std::error_code none;
-    std::filesystem::remove_all(path, none);
-  }
-  std::string path;
-};
 
 class Promises {
 public:
@@ -205,7 +189,7 @@ private:
   // Six steps without a stop, and with one after the third, on engines with other numbers of threads: parameters and
   // the optimizer's states, as their files hold them.
   void checkResume() {
-    const TemporaryFolder whole, halves;
+    const TemporaryFolder whole("selfcheck"), halves("selfcheck");
     RunFolder wholeRun(whole.path), halvesRun(halves.path);
     wholeRun.identity = halvesRun.identity = identityOf(module);
     Progress progress; // any that a run could write
