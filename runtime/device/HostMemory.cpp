@@ -1,5 +1,6 @@
 // Pages of the host: zeroed ones, or those of a mapped file.
 #include "device/HostMemory.h"
+#include <memory>
 #include <sys/mman.h>
 #include <utility>
 
@@ -18,7 +19,9 @@ void HostMemory::allocate(int64_t bytes, const char *what, bool sparse) {
                 " were refused; use smaller batches (--batch-tokens)");
   }
   mapping = pages;
-  memory = reinterpret_cast<void *>((reinterpret_cast<uintptr_t>(pages) + page - 1) / page * page);
+  void *start = pages;
+  size_t room = mapped;
+  memory = std::align(page, bytes, start, room); // there is room: pages are aligned to `small` already
   used = bytes;
   if (page == huge)
     madvise(pages, mapped, MADV_HUGEPAGE);

@@ -329,7 +329,7 @@ void Engine::stage(std::string_view program, const xfc_shape &shape, std::span<c
   if (s.device->isHost() || !prepared.planned || !within(countsOf(shape), prepared.run.capacity))
     return;
   prepared.next = prepared.run;
-  s.bind(prepared.next, shape, bindings);
+  State::bind(prepared.next, shape, bindings);
   prepared.next.placement = s.placement;
   s.device->stage(prepared.next);
 }

@@ -12,7 +12,7 @@ static std::set<std::string> listed() {
   std::set<std::string> features;
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);)
-    if (line.rfind("flags", 0) == 0) {
+    if (line.starts_with("flags")) {
       std::istringstream words(line.substr(line.find(':') + 1));
       for (std::string word; words >> word;)
         features.insert(word);
