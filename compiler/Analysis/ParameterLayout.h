@@ -27,9 +27,9 @@ public:
     int64_t offset = 0; // elements
   };
 
-  // Lays out `parameters` in their order, but those that some op of the module concatenates (xfc.concat) behind each
-  // other without gaps, where the first of them stands. Fails with a diagnostic at the concatenation that cannot be
-  // had.
+  // Lays out `parameters` in their order, except that those which some op of the module concatenates (xfc.concat)
+  // follow the first of them without gaps. Fails where there can be no such order, with a diagnostic at the
+  // concatenation.
   static llvm::FailureOr<ParameterLayout> of(mlir::ModuleOp module, std::vector<Parameter> parameters,
                                              int64_t elementBytes);
 

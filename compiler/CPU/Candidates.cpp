@@ -23,7 +23,7 @@ List emptyList(KernelBuilder &k, int64_t count) {
   return {none, k.constant(-INFINITY, k.vectorType(count))};
 }
 
-// The list with a number more, behind those that are as large, and without its last.
+// The list with one number more, which follows those that are as large, and without its last.
 List insert(KernelBuilder &k, const List &list, Value token, Value number) {
   auto type = cast<VectorType>(list.numbers.getType());
   SmallVector<int64_t> moved = {0};

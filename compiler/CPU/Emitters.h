@@ -50,7 +50,7 @@ RowLoss emitCrossEntropyRow(KernelBuilder &, mlir::Value logits, int64_t vocabul
 mlir::Value emitLogSumExp(KernelBuilder &, mlir::Value row, int64_t width);
 
 // The largest logits of a slab, best first, and its log-sum-exp. `row` holds `width` logits, a multiple of
-// candidateGroup, from token `first` on, minus infinity behind the vocabulary's end; excluded ones are moved out of it,
+// candidateGroup, from token `first` on, minus infinity past the vocabulary's end; excluded ones are moved out of it,
 // to `spare`, which is excludedRoom() elements.
 struct SlabCandidates {
   mlir::Value tokens, largest, lse;
@@ -59,7 +59,7 @@ constexpr int64_t candidateGroup = 64;
 int64_t excludedRoom(KernelBuilder &, llvm::ArrayRef<int64_t> excluded);
 SlabCandidates emitSlabCandidates(KernelBuilder &, mlir::Value row, mlir::Value width, mlir::Value first,
                                   llvm::ArrayRef<int64_t> excluded, mlir::Value spare, int64_t count);
-// Of lists of tokens, which are i32.
+// Stores lists of tokens, which are i32.
 void storeTokens(KernelBuilder &, mlir::Value tokens, mlir::Value p);
 
 } // namespace xfc

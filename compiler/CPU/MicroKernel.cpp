@@ -24,7 +24,7 @@ Products gradientProductsFor(const KernelBuilder &k, std::optional<ComputeType> 
   return products == Products::Tiles ? Products::Pairs : products == Products::Widened ? Products::Elements : products;
 }
 
-// Of a tile of AMX: rows, and 4-byte words of a row.
+// A tile of AMX has as many rows, and as many 4-byte words in a row.
 static constexpr int64_t tile = 16;
 
 Tiling::Tiling(KernelBuilder &k, int64_t inner, Products products)

@@ -69,8 +69,8 @@ struct Right {
   mlir::Value from, stride, unpacked, unpackedStride;
 };
 
-// What is fetched while the micro-kernel works on a tile of its rows and a panel: memory's latency then hides behind
-// it.
+// What is fetched while the micro-kernel works on a tile of its rows and a panel, so that the latency of memory is
+// hidden.
 using Ahead = std::function<void(mlir::Value tile, int64_t panel)>;
 
 // Rows that are fetched while the tiles of the first panel are multiplied, within the micro-kernel, a pair of lines
@@ -83,8 +83,8 @@ struct FetchedRows {
   std::function<mlir::Value(mlir::Value tile)> first; // of the rows of the tile with this number among these
   mlir::Value stride;
 
-  // Of `all` rows of `columns` elements (both static) from `from` on, by at most `most` tiles, behind `begin` others,
-  // beside `depth` units.
+  // Fetches `all` rows of `columns` elements (both static) from `from` on, by at most `most` tiles, after `begin`
+  // others, during `depth` units.
   FetchedRows(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value stride, int64_t all, int64_t columns,
               mlir::Value begin, int64_t most, int64_t depth);
   // How many tiles that takes, where a block is as deep as it can be.
@@ -93,9 +93,9 @@ struct FetchedRows {
 
 // `panels` (static) panels of b for `count` rows of a; c rows lie `cStride` apart. `depth` counts units. With
 // `accumulate` what stands in c comes first. With `fetchNext` the first whole tiles of rows fetch a part of the panel
-// behind each (not those of AMX): weights come from far away, and where a page ends the hardware stops fetching.
-// `fetched` is fetched beside, but for few tiles of rows with `fetchNext`: there the panel behind takes all that can be
-// fetched.
+// that follows theirs (not those of AMX): weights come from far away, and where a page ends the hardware stops
+// fetching. `fetched` is fetched as well, except for few tiles of rows with `fetchNext`: there the next panel takes all
+// that can be fetched.
 void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, mlir::Value depth,
                     mlir::Value c, mlir::Value cStride, mlir::Value count, mlir::Value accumulate, const Ahead &ahead,
                     bool fetchNext = false, llvm::ArrayRef<FetchedRows> fetched = {});

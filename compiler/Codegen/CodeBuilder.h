@@ -29,7 +29,7 @@ private:
 
 class CodeBuilder {
 public:
-  // Of kernels on numbers of `element`. A call and what it points to is in `addressSpace`; `constantCalls` says that
+  // For kernels on numbers of `element`. A call and what it points to is in `addressSpace`; `constantCalls` says that
   // its fields may be read at any time, since nothing writes them while a kernel runs.
   CodeBuilder(mlir::ModuleOp module, mlir::Type element, unsigned addressSpace, bool constantCalls);
   virtual ~CodeBuilder() = default;

@@ -67,7 +67,7 @@ struct LaunchDomain {
 };
 // What most ops are divided over: their pairs, else their first operand that is rows, else their first such result.
 LaunchDomain launchDomainOf(mlir::Operation *op);
-// Of a product with a weight, two operations for each of its elements and row; of another op, nothing.
+// Two operations for each element of a product's weight and row; nothing where the op is no product with a weight.
 std::optional<int64_t> flopsOfProduct(mlir::Operation *op);
 } // namespace xfc
 

@@ -137,7 +137,7 @@ def XFC_EmbeddingGradOp : XFC_Op<"embedding_grad", [NoGradient, Kernel]> {
 }
 
 def XFC_SinusoidOp : XFC_Op<"sinusoid", [NoGradient, View]> {
-  let summary = "the table [M, d] of sinusoidal positions (Table in runtime/core/Plan.h has the equation)";
+  let summary = "the table [M, d] of sinusoidal positions (`Table` in runtime/plan/Plan.h has the equation)";
   let arguments = (ins DefaultValuedAttr<F64Attr, "10000.0">:$base, DefaultValuedAttr<F64Attr, "1.0">:$exponent_multiplier,
                        DefaultValuedAttr<F64Attr, "0.0">:$cosine_offset, UnitAttr:$halves);
   let results = (outs XFC_Tensor:$result);
@@ -220,7 +220,7 @@ def XFC_SplitOp : XFC_Op<"split", [View, Differentiable]> {
 }
 
 def XFC_JoinOp : XFC_Op<"join", [NoGradient, View]> {
-  let summary = "puts the features of several rows behind each other: the gradient of split; parts are written in place";
+  let summary = "joins the features of several rows into one row: the gradient of split; parts are written in place";
   let arguments = (ins Variadic<XFC_FloatRows>:$parts);
   let results = (outs XFC_FloatRows:$result);
   let hasVerifier = 1;
@@ -228,7 +228,7 @@ def XFC_JoinOp : XFC_Op<"join", [NoGradient, View]> {
 }
 
 def XFC_ConcatOp : XFC_Op<"concat", [View, Differentiable]> {
-  let summary = "parameters put behind each other along their first dimension; a view, since the compiler lays them out so";
+  let summary = "parameters concatenated along their first dimension; a view, since the compiler lays them out so";
   let arguments = (ins Variadic<XFC_Tensor>:$parts);
   let results = (outs XFC_Tensor:$result);
   let hasVerifier = 1;
@@ -236,7 +236,7 @@ def XFC_ConcatOp : XFC_Op<"concat", [View, Differentiable]> {
 }
 
 def XFC_SliceOp : XFC_Op<"slice", [NoGradient, View]> {
-  let summary = "`result rows` first-dimension entries of a tensor from `offset`; a view";
+  let summary = "consecutive entries of a tensor along its first dimension, from `offset` on; a view";
   let arguments = (ins XFC_Tensor:$x, I64Attr:$offset);
   let results = (outs XFC_Tensor:$result);
   let hasVerifier = 1;
@@ -372,7 +372,7 @@ def XFC_NormGradWithPartsOp : XFC_Op<"norm_grad_with_parts", [NoGradient, Kernel
 }
 
 def XFC_SumPartsOp : XFC_Op<"sum_parts", [NoGradient, Kernel, Fused]> {
-  let summary = "of each operand [P, n] the sum [n] of its rows, in ascending order";
+  let summary = "the sum [n] of each operand's rows [P, n], in ascending order";
   let arguments = (ins Variadic<XFC_Tensor>:$parts);
   let results = (outs Variadic<XFC_Tensor>:$sums);
   let hasVerifier = 1;
@@ -625,7 +625,7 @@ def XFC_MergeCandidatesOp : XFC_Op<"merge_candidates", [NoGradient, Kernel, Fuse
 
 def XFC_SquareSumOp : XFC_Op<"square_sum", [NoGradient, Kernel]> {
   let summary = "partial sums of squares of the tensors, one for each 16384 elements of their common block";
-  let description = [{ The tensors lie behind each other in the gradient block; gaps hold zeros. The result has one f64 a part. }];
+  let description = [{ The tensors follow each other in the gradient block; gaps hold zeros. The result has one f64 for each part. }];
   let arguments = (ins Variadic<XFC_Tensor>:$tensors);
   let results = (outs XFC_Tensor:$result);
   let hasVerifier = 1;

@@ -42,7 +42,7 @@ private:
   static constexpr int64_t queries = 64;
   const int64_t keys;
   Tile queryTile, keyTile, valueTile, room;
-  // Of the block of queries under way.
+  // The block of queries under way.
   Value rowsLeft, start;
   std::array<Value, 2> rows, limits;
   Value largestLimit, warpLimit, smallestLimit; // of the block, and of the warp's rows
@@ -168,7 +168,7 @@ void AttentionKernel::finish(HeadOfSequence &at, State &state) {
   for (int64_t r = 0; r < 2; ++r) {
     Value sum = tiles.rowSum(state.sums[r]), any = k.lessf(k.scalar(0), sum);
     factors[r] = k.select(any, k.divf(kept, sum), k.scalar(0));
-    // Of powers of two.
+    // The state's exponentials are powers of two.
     Value log2 = k.ptx("lg2.approx.ftz.f32 $0, $1;", {sum}, {k.element}, /*pure=*/true)[0];
     logSums[r] = k.select(any, k.addf(state.maxima[r], log2), k.scalar(0));
   }

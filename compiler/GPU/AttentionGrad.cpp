@@ -157,7 +157,7 @@ void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count)
   Tile queryTile = tiles.tile(passing, keyDim), dOutputTile = tiles.tile(passing, valueDim), room;
   if (!bf16)
     room = tiles.tile(own, passing);
-  // Of the queries that pass by.
+  // Those of the queries that pass by.
   Value logSums = k.shared(passing * 4), deltas = k.shared(passing * 4), limits = k.shared(passing * 4);
   Value last = k.sub(count, k.i32Of(1));
   std::array<Value, 2> rows;

@@ -121,7 +121,7 @@ void eachQueryBlockOfRows(KernelBuilder &k, Value part, Value head, int64_t size
 // Whole 8 columns; for tensor cores 16, which are also the depth of a step.
 int64_t AttentionTiles::padded(int64_t features) const { return llvm::alignTo(features, bf16 ? 16 : 8); }
 
-// Behind a row come 16 bytes, so that eight rows' parts of 16 bytes lie in different banks.
+// A row is followed by 16 unused bytes, so that eight rows' parts of 16 bytes lie in different banks.
 Tile AttentionTiles::tile(int64_t rows, int64_t features) const {
   const int64_t width = padded(features), stride = width + (bf16 ? 8 : 4);
   return {k.shared(bytesOf(rows, features)), rows, width, stride};
@@ -274,7 +274,7 @@ Values AttentionTiles::multiply(Values c, const Left &a, const Tile &b, bool tra
   Value lane = k.lane();
   if (bf16) {
     const int64_t steps = (transposed ? b.width : b.rows) / 16;
-    // Of the four 8x8 matrices that ldmatrix reads, lane l gives the address of row l % 8 of matrix l / 8.
+    // ldmatrix reads four 8x8 matrices; lane l gives the address of row l % 8 of matrix l / 8.
     Value inner = k.bitAnd(lane, 7), second = k.bitAnd(k.shiftRight(lane, 3), 1), third = k.shiftRight(lane, 4);
     Value leftStart = a.packed.empty()
                           ? at(a.tile, k.add(k.add(firstRow(), inner), k.mul(second, rowsApart)), k.mul(third, 8))

@@ -28,7 +28,7 @@ struct HeadOfSequence {
   // The largest limit of queries from .. from + count - 1, in every lane of a warp; at most `most` of them.
   mlir::Value largestLimit(KernelBuilder &k, mlir::Value from, mlir::Value count, int64_t most);
   // Zeros in rows of the sequence that are no key: those between keys start .. start + count - 1 and the one before,
-  // and behind the last (lists ascend). `buffers` are rows of the key set with this many features a head. Only where
+  // and after the last (lists ascend). `buffers` are rows of the key set with this many features a head. Only where
   // each sequence has its own keys (training).
   void clearRowsThatAreNoKeys(KernelBuilder &k, mlir::Value start, mlir::Value count,
                               llvm::ArrayRef<std::pair<BufferIndex, int64_t>> buffers);
@@ -48,7 +48,7 @@ using QueryBlockBody = std::function<void(HeadOfSequence &, mlir::Value)>;
 void eachQueryBlockOfRows(KernelBuilder &k, mlir::Value part, mlir::Value head, int64_t size,
                           const QueryBlockBody &body);
 
-// Rows in shared memory, zeros behind their features.
+// Rows in shared memory, padded with zeros.
 struct Tile {
   mlir::Value data;
   int64_t rows, width, stride; // elements of f32, or of bf16
@@ -145,7 +145,7 @@ public:
 
 private:
   mlir::Value whenTraining(const std::function<Values()> &bits);
-  // For the key's position, and those 16, 32, 48 behind within its block of 64: one call of Philox.
+  // For the key's position and those 16, 32 and 48 further on within its block of 64: one call of Philox.
   std::array<mlir::Value, 4> four(mlir::Value query, mlir::Value key);
   mlir::Value word(const std::array<mlir::Value, 4> &words, mlir::Value key);
   mlir::Value kept(mlir::Value number);

@@ -36,7 +36,7 @@ void attachNormKernels(mlir::MLIRContext &);
 void attachOptimizerKernels(mlir::MLIRContext &);
 void attachPairsKernels(mlir::MLIRContext &);
 
-// A weight [out, in] in bf16, to the nearest, ties to even: rows of packedColumns(in) elements, zeros behind `in`.
+// A weight [out, in] in bf16, to the nearest, ties to even: rows of packedColumns(in) elements, padded with zeros.
 Backend::PackInfo emitPackWeight(KernelBuilder &, mlir::RankedTensorType weight);
 inline int64_t packedColumns(int64_t columns) { return (columns + 7) / 8 * 8; }
 

@@ -10,7 +10,7 @@
 
 namespace xfc::gpu {
 
-// Of f32. Numbers within a block (threads, lanes, features) are i32, row numbers and strides i64.
+// Builds kernels on f32. Numbers within a block (threads, lanes, features) are i32, row numbers and strides i64.
 class KernelBuilder : public CodeBuilder {
 public:
   KernelBuilder(mlir::ModuleOp module, const Architecture &architecture);
@@ -45,8 +45,8 @@ public:
   using Combine = std::function<mlir::Value(mlir::Value, mlir::Value)>;
   mlir::Value acrossLanes(mlir::Value v, const Combine &combine, int64_t lanes = 32);
   mlir::Value warpSum(mlir::Value v, int64_t lanes = 32), warpMax(mlir::Value v, int64_t lanes = 32);
-  // Of all threads, warp by warp and then the warps in order of a tree: every thread has the result. Barriers are
-  // inside.
+  // The same over all threads, warp by warp and then the warps in order of a tree: every thread has the result. It has
+  // barriers inside.
   mlir::Value acrossBlock(mlir::Value v, const Combine &combine);
   mlir::Value blockSum(mlir::Value v);
 

@@ -89,7 +89,7 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide,
       return s;
     });
 
-    // Of four lanes that share a row, then of the warps that do.
+    // Merged over the four lanes that share a row, then over the warps that do.
     Value parts = k.shared(tile.rows * across * 16), logSums = k.shared(tile.rows * 4);
     auto merge = [&](MutableArrayRef<Value> s, ArrayRef<Value> other) {
       Value most = k.maxf(other[0], s[0]);

@@ -37,7 +37,7 @@ struct Dropout {
   Value training = op ? k.training() : Value();
 
   // The factors in a row of `pairs` pairs of columns from `first` on, 8 apart, within 64 that begin at a multiple of
-  // 64; the two of a pair are neighbours. `first` is below 8 behind a multiple of 8 * pairs.
+  // 64; the two of a pair are neighbours. `first` is at most 7 more than a multiple of 8 * pairs.
   Values factors(Value row, Value first, int64_t pairs) {
     const double rate = op.getRate().convertToDouble();
     if (op.getKept())
@@ -242,7 +242,7 @@ struct LinearInputGradKernels : GPUKernelOpInterface::ExternalModel<LinearInputG
   }
 };
 
-// A sum over chunks of rows: dW and db of a chunk behind each other, where a batch has more than one.
+// A sum over chunks of rows, where a batch has more than one: dW of a chunk, then its db.
 struct WeightGradChunks {
   WeightGradChunks(KernelBuilder &k, LinearWeightGradOp op)
       : k(k), weights(op.getDweight().getType().getNumElements()),

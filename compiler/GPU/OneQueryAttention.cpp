@@ -108,7 +108,7 @@ Value OneQueryAttention::firstColumn(int64_t element) {
   return k.add(k.shiftLeft(k.bitAnd(k.lane(), lanes - 1), 2), element / 4 * columns);
 }
 
-// The lane's numbers of a row of a head's features, zeros behind them: of every 32 columns four.
+// The lane's numbers of a row of a head's features, padded with zeros: four of every 32 columns.
 Values OneQueryAttention::partOfRow(Value p, int64_t dim, int64_t vector) {
   Values xs;
   for (int64_t e = 0; e < padded(dim) / lanes; e += vector) {

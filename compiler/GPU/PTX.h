@@ -9,7 +9,7 @@
 
 namespace xfc::gpu {
 
-// A GPU architecture we generate code for. PTX of one runs on every later one; of an "a" one, on that alone.
+// A GPU architecture we generate code for. PTX for one runs on every later one; PTX for an "a" one, on that alone.
 struct Architecture {
   std::string name;     // sm_80, as --cuda-arch says it and LLVM and ptxas know it
   std::string features; // LLVM's: the oldest version of PTX that has what we emit for it

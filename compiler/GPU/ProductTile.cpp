@@ -152,7 +152,7 @@ Values ProductTile::multiply(Value row, Value column, Value inner, Values *share
     b.put(k, bValues, bSlot);
     return aValues;
   };
-  // Of a thread's values four that follow each other are neighbours in a line.
+  // Four consecutive values of a thread are neighbours in a line.
   auto addShares = [&](MutableArrayRef<Value> sums, ArrayRef<Value> values) {
     for (size_t i = 0; !sums.empty() && i < values.size(); ++i)
       sums[i % sums.size()] = k.addf(sums[i % sums.size()], values[i]);

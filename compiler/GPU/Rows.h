@@ -12,7 +12,7 @@ int64_t rowsPerBlock(int64_t width);
 void eachGroup(KernelBuilder &k, int64_t per, int64_t groups,
                const std::function<void(mlir::Value, mlir::Value)> &body);
 // Each element of rows of `width`: that of the last of `buffers` from those of the others. A row of a buffer lies where
-// `address` says, by default `stride` elements behind the one before.
+// `address` says, by default `stride` elements after the one before.
 Partition overRows(KernelBuilder &k, int64_t width, llvm::ArrayRef<BufferIndex> buffers,
                    const std::function<mlir::Value(llvm::ArrayRef<mlir::Value>)> &compute,
                    const std::function<mlir::Value(int64_t buffer, mlir::Value row)> &address = {});
@@ -56,10 +56,10 @@ class RowInRegisters : public RowTeam {
 public:
   RowInRegisters(KernelBuilder &k, int64_t width);
 
-  // This thread's features of a row that starts at p; behind the row's end, 0, and not written.
+  // This thread's features of a row that starts at p; those past the row's end are 0 and not written.
   Values load(mlir::Value p);
   void store(llvm::ArrayRef<mlir::Value> values, mlir::Value p);
-  // One operation on each; `masked` makes it 0 behind the row's end.
+  // One operation on each; `masked` makes it 0 past the row's end.
   using Compute = std::function<mlir::Value(llvm::ArrayRef<mlir::Value>)>;
   Values each(llvm::ArrayRef<Values> operands, const Compute &compute, bool masked = false);
   // Over all of the row.
@@ -79,14 +79,14 @@ private:
 class RowInMemory : public RowTeam {
 public:
   RowInMemory(KernelBuilder &k, int64_t width);
-  // Of a warp of a block whose threads are set already.
+  // For a warp of a block whose threads are set already.
   static RowInMemory ofWarp(KernelBuilder &k, int64_t width) { return {k, width, k.threads, /*byWarp=*/true}; }
   // Another row of the same threads, which take one feature at once.
   RowInMemory another(int64_t width) const;
 
   // This thread's features, vector() of them at f (i32): body(f).
   void each(const std::function<void(mlir::Value)> &body);
-  // Of a row that starts at p: body(f, features, state).
+  // The same for a row that starts at p, with a state: body(f, features, state).
   Values loop(mlir::Value p, mlir::ValueRange state,
               const std::function<Values(mlir::Value, const Values &, Values)> &body);
 

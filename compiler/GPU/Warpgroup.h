@@ -28,7 +28,7 @@ void copyToCluster(KernelBuilder &, mlir::Value to, mlir::Value from, int64_t by
                    int64_t blocks);
 
 mlir::Value blockOfCluster(KernelBuilder &); // this block's number (i32)
-// Of all threads of the cluster. Of what a thread did before, the others see only what a fence of its own released.
+// A barrier of all threads of the cluster. The others see of a thread's writes only what a fence of its own released.
 void clusterBarrier(KernelBuilder &);
 
 // Four warps, of which the first's number is a multiple of 4, give up registers so that they have `count` (a multiple

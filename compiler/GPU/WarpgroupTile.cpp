@@ -100,7 +100,8 @@ void WarpgroupTile::fetchRows(Value row, Value at, const Turn &turn) {
   k.when(k.aligned(a.data, a.stride), [&] { copy(4); }, [&] { copy(1); });
 }
 
-// This block's half of each block of the weight. Behind the last column, what is there: nobody reads those sums.
+// This block's half of each block of the weight. What follows the last column is fetched as it is: nobody reads those
+// sums.
 void WarpgroupTile::fetchWeight(Value column, Value at, const Turn &turn) {
   constexpr int64_t half = blockBytes / cluster;
   arriveExpecting(k, full(turn), weightBytes);
@@ -116,7 +117,7 @@ void WarpgroupTile::fetchWeight(Value column, Value at, const Turn &turn) {
   }
 }
 
-// Of the warp's 16 rows, for each 16 of k.
+// The fragments of the warp's 16 rows, for each 16 of k.
 Values WarpgroupTile::fragments(const Turn &turn) {
   Value line = k.offset(rowsOf(turn), k.add(k.mul(threadRow, lineBytes), k.mul(threadColumn, 4)), k.b.getI8Type());
   Values all;

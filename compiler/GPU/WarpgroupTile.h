@@ -18,10 +18,10 @@ struct BlockedWeight {
 };
 Backend::PackInfo emitPackBlocks(KernelBuilder &, mlir::RankedTensorType weight);
 
-// A cluster of two blocks has two tiles of the same columns, one below the other. Of the weight each fetches one half
-// for both, by bulk copies, of the rows its own, by copies of 16 bytes, or of 4 where rows are not aligned. Of the
-// three warpgroups of a block the last one fetches; each other one rounds and multiplies 64 rows. The sums stay in
-// their registers.
+// A cluster of two blocks has two tiles of the same columns, one below the other. Each block fetches one half of the
+// weight for both, by bulk copies, and its own rows, by copies of 16 bytes, or of 4 where rows are not aligned. A block
+// has three warpgroups: the last one fetches; each other one rounds and multiplies 64 rows. The sums stay in their
+// registers.
 class WarpgroupTile : public ThreadSums {
 public:
   static constexpr int64_t rows = 128, columns = 256, depth = 64, cluster = 2, threads = 384;
@@ -44,7 +44,7 @@ private:
       depth * 4 + 32; // the 8 bytes that 16 lanes of a fragment read lie in different banks
   static constexpr int64_t blockBytes = 64 * 64 * 2, rowsBytes = rows * lineBytes, weightBytes = columns * depth * 2;
 
-  // Of the stages, one after another, which is next, and the parity of its phase.
+  // Stages take turns: which one is next, and the parity of its phase.
   struct Turn {
     mlir::Value stage, parity;
   };

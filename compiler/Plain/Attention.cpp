@@ -65,7 +65,7 @@ static void lowerPlainOp(SoftmaxOp op, PlainBuilder &b) {
       Value x = b.slice(from, {i}), p = b.slice(to, {i});
       Number largest = b.reduce("j->", x, -INFINITY, [](auto v) { return max(v[0], v[1]); });
       b.elementwise(x, p, [&](auto v) { return exp(v[0] - largest); });
-      // Of a row of nothing but minus infinity the sum is NaN, which is not above 0.
+      // The sum of a row of nothing but minus infinity is NaN, which is not above 0.
       Number sum = b.reduce("j->", p, 0, [](auto v) { return v[1] + v[0]; });
       b.elementwise(p, p, [&](auto v) { return select(sum > 0, v[0] / sum, 0); });
     });

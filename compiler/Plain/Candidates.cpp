@@ -10,7 +10,7 @@ namespace xfc {
 // candidates
 //===--------------------------------------------------------------------------------------------------------===//
 
-// The next candidate is the largest of those that come behind the last one, and of these the lowest token.
+// The next candidate is the largest of those that come after the last one; of equal ones, the lowest token.
 static void lowerPlainOp(CandidatesOp op, PlainBuilder &b) {
   Value logProbs = b.operand(0), wanted = b.operand(1), tokens = b.result(0), best = b.result(1),
         wantedLogProb = b.result(2);

@@ -178,7 +178,7 @@ Value PlainBuilder::numbers(Value record, size_t offset, const Number &count) {
 Value PlainBuilder::rows(Of of) {
   if (of != Of::Cache)
     return field(call, of == Of::Rows ? offsetof(xfc_call, rows) : offsetof(xfc_call, key_rows), ptr);
-  // Not behind a pointer, but a part of the shape.
+  // It is a part of the shape itself, not reached by a pointer.
   const int32_t offset = offsetof(xfc_shape, sets) + XFC_CACHE * sizeof(xfc_rows);
   Value shape = this->shape();
   return cache = cache ? cache : first([&]() -> Value {

@@ -7,7 +7,7 @@ include "mlir/Pass/PassBase.td"
 def LayOutParameters : Pass<"xfc-lay-out-parameters", "::mlir::ModuleOp"> {
   let summary = "Gives every parameter its place in one block";
   let description = [{
-    In the order of their declarations, but those that some op concatenates behind each other without gaps. Refused where that
+    In the order of their declarations, but those that some op concatenates follow each other without gaps. Refused where that
     cannot be: a group with two orders, a parameter of two groups.
 
     ```mlir

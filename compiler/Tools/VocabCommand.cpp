@@ -30,7 +30,7 @@ private:
   size_t at = 0;
 };
 
-// The integer behind `marker` in SentencePiece's message, or -1.
+// The integer after `marker` in SentencePiece's message, or -1.
 int64_t numberBehind(const std::string &message, const std::string &marker) {
   size_t at = message.find(marker);
   return at == std::string::npos ? -1 : std::strtoll(message.c_str() + at + marker.size(), nullptr, 10);

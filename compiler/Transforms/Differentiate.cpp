@@ -87,7 +87,7 @@ private:
         op->erase();
   }
 
-  // Returns the gradients behind loss and nll. A parameter that the loss does not depend on has none.
+  // Returns the gradients after loss and nll. A parameter that the loss does not depend on has none.
   void finish(func::FuncOp function, func::ReturnOp exit, const Gradients &gradients, OpBuilder &builder) {
     SmallVector<Value> results(exit.getOperands());
     llvm::BitVector unused(function.getNumArguments());

@@ -1,4 +1,4 @@
-// Elementwise ops behind a linear or its input gradient into the op's epilogue.
+// Elementwise ops that follow a linear or its input gradient, into the op's epilogue.
 #include "Dialect/XFC.h"
 #include "Passes.h"
 #include "mlir/IR/IRMapping.h"
@@ -116,7 +116,7 @@ template <typename Linear> struct EpiloguePattern : OpRewritePattern<Linear> {
 };
 
 // relu's gradient reads the dropped activation instead of the activation, where both were dropped alike. What was
-// dropped is 0 then, and relu's gradient does not look at what comes from behind it: nothing is left to drop.
+// dropped is 0 then, and relu's gradient does not look at the gradient there: nothing is left to drop.
 struct DroppedActivationPattern : OpRewritePattern<ActivationGradOp> {
   using OpRewritePattern::OpRewritePattern;
 

@@ -23,7 +23,7 @@ Value parameterNamed(func::FuncOp function, StringRef name) {
   return {};
 }
 
-// The linears behind an attention's operands, by the rows they read; through the cache while decoding.
+// The linears that make an attention's operands, by the rows they read; through the cache while decoding.
 SmallVector<Linears> projectionsOf(ArrayRef<Value> operands) {
   llvm::MapVector<Value, Linears> byInput;
   for (Value operand : operands) {

@@ -98,7 +98,7 @@ def FuseCandidates : Pass<"xfc-fuse-candidates", "::mlir::func::FuncOp"> {
 def MergeProjections : Pass<"xfc-merge-projections", "::mlir::ModuleOp"> {
   let summary = "Merges projections of one attention that read the same rows into one linear";
   let description = [{
-    The parameters' parts are put behind each other, which the layout of parameters makes free. So a group must be the
+    The parameters' parts are concatenated, which the layout of parameters makes free. So a group must be the
     same in every function of the module: q, k, v of a self-attention; k, v of a cross-attention, also in @encode.
     A gated pair stays apart: activation and product fuse into its two linears' epilogues.
 
@@ -156,7 +156,7 @@ def FuseOptimizer : Pass<"xfc-fuse-optimizer", "::mlir::ModuleOp"> {
   let summary = "Makes one square_sum and one adam of those of all parameters";
   let description = [{
     One walk over memory. The operands go in the order of the layout of parameters: as declared, but groups that some
-    function concatenates behind each other. Refused where a parameter has no gradient, since the walk would go through it.
+    function concatenates follow each other. Refused where a parameter has no gradient, since the walk would go through it.
 
     ```mlir
     %s = xfc.square_sum %g1

@@ -59,7 +59,7 @@ Json vocabularyHashes(const ModelOptions &options) {
   return hashes;
 }
 
-// What the batches that the options describe take, by what is done with them; of a GPU where there are no threads.
+// The memory that the batches that the options describe take, by what is done with them; on a GPU where `threads` is 0.
 Json memoryFor(const Module &module, const InfoOptions &options, int threads) {
   Json memory = Json::object();
   const Counts batch = batchCounts(options.batchTokens, options.length);

@@ -184,7 +184,8 @@ private:
       kinds[kindOf(parameter.name)].push_back(&parameter);
     const bool rounds = module.compute == "bf16";
     const double allowed = wide() ? 1e-4 : rounds ? 0.1 : 3e-2; // f32: rounding of a loss that moves by 0.01
-    // Of the mean loss. The extrapolated difference has it twice over, and dozens of differences are compared.
+    // The noise of the mean loss. The extrapolated difference has it twice over, and dozens of differences are
+    // compared.
     const double noise = wide() ? 1e-13 : rounds ? 8 * roundingOfLoss(batch) : 4e-6;
     const double change = wide() ? 1e-5 : rounds ? 0.1 : 1e-2; // of the loss, wanted
     std::mt19937 random(static_cast<uint32_t>(options.seed));

@@ -20,7 +20,7 @@ struct EncodedSentence {
   std::span<const int32_t> ids, rows;
 };
 
-// Owns the arrays behind an xfc_shape. Reused from batch to batch without reallocation once warm.
+// Owns the arrays that an xfc_shape points to. Reused from batch to batch without reallocation once warm.
 class Batch {
 public:
   // Teacher forcing: sequence b of target attends to sequence b of source. `target` may be empty (encoder only).

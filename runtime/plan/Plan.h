@@ -68,11 +68,11 @@ struct Kernel {
   Partition partition;
   int64_t scratch = 0; // bytes for each thread; on a GPU, of dynamic shared memory for each block
   int64_t threads = 0; // of a GPU's block; 0 in a plan for a CPU
-  int32_t few = -1; // the kernel that takes this one's place in batches of at most `fewRows` rows, with results of the
-                    // same bits; on a GPU
+  int32_t few = -1;    // on a GPU, the kernel that runs in place of this one in batches of at most `fewRows` rows, with
+                       // the same bits
   int64_t fewRows = 0;
   int32_t merge =
-      -1; // the kernel that runs behind this one, with its call, in batches of more than chunkRows rows; on a GPU
+      -1; // on a GPU, the kernel that runs after this one, with the same call, in batches of more than chunkRows rows
 };
 
 // One launch of a kernel.
@@ -182,8 +182,8 @@ struct Module {
   // The name of the program, or of its variant in a type; an empty type is `compute`. Throws Error naming the types
   // there are for another.
   std::string variant(const std::string &program, const std::string &type) const;
-  // The program of a decoding step that gives `best` candidates for each hypothesis: decode_candidates if those are
-  // enough, else decode_step with all log-probabilities, as for 0; of these the variant in `type`. Null where the model
+  // The program of a decoding step that gives `best` candidates for each hypothesis, as the variant in `type`:
+  // decode_candidates if those are enough, else decode_step with all log-probabilities, as for 0. Null where the model
   // has none.
   const Program *stepProgram(int64_t best, const std::string &type = {}) const;
 };

@@ -75,7 +75,7 @@ private:
 // The lines of a file one after the other, without their ends (LF or CRLF), in the memory of one line.
 class LineReader {
 public:
-  // "-" is standard input. Of lines longer than `longest` bytes the rest is skipped, with a warning. Throws Error.
+  // "-" is standard input. Lines are cut after `longest` bytes, with a warning. Throws Error.
   explicit LineReader(const std::string &file, size_t longest = static_cast<size_t>(-1));
   LineReader(const LineReader &) = delete;
   ~LineReader();

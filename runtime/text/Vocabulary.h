@@ -24,8 +24,8 @@ public:
   ~Vocabulary();
   Vocabulary(Vocabulary &&) noexcept;
 
-  // Without bos and eos. `where` (file:line) is for messages. Of a line of more than `most` tokens (0: any) what
-  // follows them may be left out, so that a line of megabytes costs no more than what is used of it.
+  // Without bos and eos. `where` (file:line) is for messages. Where a line has more than `most` tokens (0: any number),
+  // those after them may be left out, so that a line of megabytes costs no more than what is used of it.
   std::vector<int32_t> encode(std::string_view line, Format format, const std::string &where, int64_t most = 0) const;
   std::string decode(const std::vector<int32_t> &ids, Format format) const;
   std::string piece(int32_t id) const; // the id itself without a model

@@ -270,7 +270,7 @@ struct CudaDevice::State {
     explicit Prepared(const Driver &driver) : arrived(driver), taken(driver) {}
     StagingLayout staging;
     uint64_t placement = 0;               // of the run that the calls were written for
-    std::vector<BoundArgument> arguments; // of that run; of those on the host only that they are
+    std::vector<BoundArgument> arguments; // of that run; those on the host only as being there
     // The batch that runs, where the calls point. One that is staged lies beside it until it does.
     std::unique_ptr<CudaMemory> block, incoming, calls;
     std::vector<int64_t> callOffsets; // of each step
@@ -475,7 +475,7 @@ struct CudaDevice::State {
     prepared.arguments = run.arguments;
   }
 
-  // Behind everything that was asked for before; of memory that is not pinned the driver keeps a copy, or waits.
+  // Runs after everything that was asked for before. Where memory is not pinned, the driver keeps a copy, or waits.
   void copy(Address to, const std::vector<char> &bytes) {
     if (bytes.empty())
       return;

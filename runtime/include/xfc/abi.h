@@ -97,12 +97,12 @@ typedef void (*xfc_kernel)(const xfc_call *call, int64_t chunk, void *scratch);
 // Partition.times is above 1, chunk / times counts along its unit and chunk % times what is left, so that surplus
 // chunks are the last. A pointer in `buffers` is a multiple of its element's size (blocks of memory start at multiples
 // of 256 bytes); null is an operand the op does not have, or a result that nothing reads. Kernels write nothing but
-// results, and no kernel of a program runs beside another of the same stream. Where a kernel has one that merges
-// (Kernel.merge), `buffers` has memory behind the results: for each 2048 rows begun of a batch that has more, what the
-// first kernel leaves to the second, which is called the same. What a pack kernel's call has: buffers (the weight, its
-// packed form), and strides of 0; the rest is null.
+// results, and no kernel of a program runs at the same time as another of the same stream. Where a kernel has one that
+// merges (Kernel.merge), `buffers` ends with memory after the results: for each 2048 rows begun of a batch that has
+// more, what the first kernel leaves to the second, which is called with the same arguments. A pack kernel's call has
+// buffers (the weight, its packed form) and strides of 0; the rest is null.
 
-// Generated code for one instruction set. `plan` is the serialized xfc::Module (runtime/core/Plan.h).
+// Generated code for one instruction set. `plan` is the serialized xfc::Module (runtime/plan/Plan.h).
 typedef struct xfc_image {
   uint32_t abi_version;
   uint32_t kernel_count;
