@@ -62,7 +62,7 @@ struct SearchSentence {
   size_t index = 0; // in the input: keys random numbers, and named in errors
   int64_t maxLength = 0;
   int64_t minLength = 0;
-  std::span<const int32_t> prefix = {};
+  std::span<const int32_t> prefix = {}; // NOLINT(readability-redundant-member-init): GCC warns of initializers without
 };
 
 // The model as the search sees it. Sentences wait in their order, run, and leave; those that run share the memory there
