@@ -137,6 +137,10 @@ void addTrain(CLI::App &app) {
   command->add_flag("--resume", options.resume, "go on with the run in --out, with its flags where none are given");
   addThreads(*command, options.threads);
   addDevice(*command, options.device);
+  command->add_option(
+      "--mpi", options.mpi,
+      "library of MPI for several processes (default: the one of the mpirun that has started this one), "
+      "or none");
   command->add_option("--log", options.log, "the log's file (default: train.jsonl in --out)");
   addFormat(*command, options.format);
   addQuiet(*command, options.quiet);

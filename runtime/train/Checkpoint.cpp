@@ -44,7 +44,9 @@ TensorViews stateOf(Engine &engine) {
   return tensors;
 }
 
-std::string text(const Progress &p) {
+} // namespace
+
+std::string textOf(const Progress &p) {
   nlohmann::ordered_json json = {{"step", p.step},
                                  {"epoch", p.position.epoch},
                                  {"batch", p.position.batch},
@@ -62,8 +64,6 @@ std::string text(const Progress &p) {
     json["best_loss"] = p.bestLoss;
   return json.dump();
 }
-
-} // namespace
 
 Progress progressOf(const std::string &text) try {
   const nlohmann::json json = nlohmann::json::parse(text);
@@ -154,7 +154,7 @@ std::string RunFolder::anyWeights() const {
 void RunFolder::saveState(Engine &engine, const Progress &progress) const {
   makeFolder(file("state"));
   Metadata metadata = identity;
-  metadata["progress"] = text(progress);
+  metadata["progress"] = textOf(progress);
   writeSafetensors(file(stateFile), stateOf(engine), metadata, &engine.pool(), file(previousFile));
 }
 
@@ -225,6 +225,26 @@ int64_t RunFolder::revertState() const {
   }
   fs::rename(file(previousFile), file(stateFile));
   return step;
+}
+
+static void share(const TensorViews &tensors, Ranks &ranks) {
+  for (const TensorView &tensor : tensors)
+    ranks.broadcast(const_cast<char *>(tensor.bytes.data()), static_cast<int64_t>(tensor.bytes.size()));
+}
+
+void shareWeights(Engine &engine, Ranks &ranks) {
+  if (ranks.size() == 1)
+    return;
+  share(weights(engine), ranks);
+  engine.parametersChanged();
+}
+
+void shareState(Engine &engine, Ranks &ranks) {
+  if (ranks.size() == 1)
+    return;
+  share(stateOf(engine), ranks);
+  engine.parametersChanged();
+  engine.momentsChanged();
 }
 
 void checkFinite(Engine &engine) {

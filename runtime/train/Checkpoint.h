@@ -3,6 +3,7 @@
 
 #include "engine/Engine.h"
 #include "engine/Safetensors.h"
+#include "ranks/Ranks.h"
 #include "text/Batches.h"
 #include <limits>
 #include <optional>
@@ -26,6 +27,7 @@ struct Progress {
   int64_t records = -1;           // of the log; -1: not known, as in states of earlier versions
 };
 
+std::string textOf(const Progress &progress);
 // The progress that a state's metadata holds. Throws Error for what no run writes.
 Progress progressOf(const std::string &text);
 
@@ -66,6 +68,10 @@ private:
   std::string path;
   std::optional<FileLock> held;
 };
+
+// The first rank's parameters, and its optimizer's states too, for all ranks.
+void shareWeights(Engine &engine, Ranks &ranks);
+void shareState(Engine &engine, Ranks &ranks);
 
 // Throws Error naming the first parameter or moment that is NaN or infinite; what cannot be trained on is not saved.
 void checkFinite(Engine &engine);

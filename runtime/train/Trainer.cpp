@@ -3,6 +3,8 @@
 #include "engine/Identity.h"
 #include "plan/Memory.h"
 #include "plan/Programs.h"
+#include "ranks/Ranks.h"
+#include "support/Checksum.h"
 #include "support/Files.h"
 #include "support/Format.h"
 #include "support/Interrupt.h"
@@ -13,7 +15,10 @@
 #include "train/Update.h"
 #include "train/Validation.h"
 #include <cmath>
+#include <cstdlib>
 #include <optional>
+#include <set>
+#include <thread>
 
 namespace xfc {
 namespace {
@@ -43,16 +48,20 @@ constexpr size_t sampleCount = 5; // translations shown at a validation
 
 class Trainer {
 public:
-  Trainer(const TrainOptions &options, const std::string &configuration);
+  Trainer(const TrainOptions &options, const std::string &configuration, Ranks &ranks);
   void run();
 
 private:
+  void setUp();
   void checkFolder() const;
+  void checkLikeness();
   void loadVocabularies();
   void readCorpora();
   void reserve();
   void begin();
+  void beginFolder();
   void resume();
+  void decide();
   void step();
   void record();
   void validate();
@@ -68,15 +77,19 @@ private:
   double seconds() const { return progress.seconds + std::chrono::duration<double>(Clock::now() - started).count(); }
   const Module &module() const { return model.engine->module(); }
   [[noreturn]] void stopNotFinite(const UpdateResult &result);
+  // All ranks go through the steps together; the first one writes and speaks.
+  bool writes() const { return ranks.isFirst(); }
+  int64_t batchesOfStep() const { return options.accumulate * ranks.size(); }
 
   const TrainOptions &options;
   const std::string &configuration;
+  Ranks &ranks;
   RunFolder folder;
   ProgressBar bar;
   TranslationModel model;
   std::optional<Corpus> corpus, validation;
   std::vector<std::string> validLines, validReferences;
-  std::optional<EncodedLines> validSources; // where the model can be decoded
+  std::optional<EncodedLines> validSources; // where the model can be decoded; this rank's
   std::optional<Batches> batches;
   // The batches of a step; kept, so that steps do not allocate.
   struct Group {
@@ -93,6 +106,8 @@ private:
   Clock::time_point started = Clock::now();
   int64_t savedStep = -1; // of the state on disk
   bool changed = true;    // progress since then
+  int stopping = 0;       // the signal that ends the run
+  bool timeIsUp = false;
   int64_t keptWeights() const { return std::max(options.keep, options.average); }
 
   // Since the last record.
@@ -103,20 +118,88 @@ private:
   } window;
 };
 
-Trainer::Trainer(const TrainOptions &options, const std::string &configuration)
-    : options(options), configuration(configuration), folder(options.out), bar(options.quiet) {
-  if (exists(options.out) && !folder.isFolder())
-    throw Error(options.out + ": a file of this name is there; --out is a folder to train into");
-  if (folder.isFolder())
-    folder.lock();
-  checkFolder();
-  model.engine = makeEngine(options.threads, options.device);
+Trainer::Trainer(const TrainOptions &options, const std::string &configuration, Ranks &ranks)
+    : options(options), configuration(configuration), ranks(ranks), folder(options.out),
+      bar(options.quiet || !writes()) {
+  ranks.together([this] { setUp(); });
+  checkLikeness();
+  begin();
+}
+
+void Trainer::setUp() {
+  if (writes()) {
+    if (exists(options.out) && !folder.isFolder())
+      throw Error(options.out + ": a file of this name is there; --out is a folder to train into");
+    if (folder.isFolder())
+      folder.lock();
+    checkFolder();
+  }
+  int threads = options.threads;
+  if (threads == 0 && ranks.sharers() > 1)
+    threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / ranks.sharers());
+  model.engine = makeEngine(threads, options.device);
+  if (ranks.size() > 1 && !model.engine->device().isHost())
+    throw Error("several processes train on CPUs only; give --device cpu, or train in one process");
   requireTranslator(module());
-  update.emplace(*model.engine);
+  update.emplace(*model.engine, &ranks);
   loadVocabularies();
   readCorpora();
   reserve();
-  begin();
+}
+
+// Finds, before the first step, what would let ranks compute different things.
+void Trainer::checkLikeness() {
+  if (ranks.size() == 1)
+    return;
+  constexpr const char *flag = "flag --", *data = "data: ";
+  Json facts = Json::object();
+  ranks.together([&] {
+    facts["executable"] = checksumOf(MappedFile("/proc/self/exe").contents());
+    facts["instruction set"] = model.engine->device().name();
+    // What a rank reads may lie elsewhere, and each may have cores of its own.
+    const std::set<std::string> own = {"threads",      "source", "target",       "valid-source",
+                                       "valid-target", "vocab",  "target-vocab", "config"};
+    const Json flags = Json::parse(configuration);
+    for (const auto &[name, value] : flags.items())
+      if (!own.contains(name))
+        facts[flag + name] = value.is_string() ? value.get<std::string>() : value.dump();
+    auto sumOf = [](const std::vector<std::string> &lines) {
+      uint32_t sum = 0;
+      for (const std::string &line : lines)
+        sum = crc32c("\n", crc32c(line, sum));
+      return sum;
+    };
+    auto fact = [&](const char *what, uint64_t hash) {
+      facts[std::string(data) + what] = format("%016llx", static_cast<unsigned long long>(hash));
+    };
+    fact("training text", corpus->hash);
+    fact("validation text", validation ? validation->hash : 0);
+    fact("validation sources", sumOf(validLines));
+    fact("validation references", sumOf(validReferences));
+    fact("source vocabulary", crc32c(model.source->bytes()));
+    fact("target vocabulary", crc32c(model.target->bytes()));
+  });
+  const std::vector<std::string> all = ranks.gather(facts.dump());
+  const Json first = Json::parse(all[0]);
+  for (int rank = 1; rank < ranks.size(); ++rank) {
+    const Json theirs = Json::parse(all[rank]);
+    Json keys = first;
+    keys.update(theirs);
+    for (const auto &[key, unused] : keys.items()) {
+      const std::string a = first.value(key, ""), b = theirs.value(key, "");
+      if (a == b)
+        continue;
+      auto side = [&](int of, const std::string &value) {
+        if (key.starts_with(flag))
+          return ranks.nameOf(of) + " was given " +
+                 (value.empty() ? "no " + key.substr(5) : key.substr(5) + " " + value);
+        const std::string what = key.starts_with(data) ? key.substr(6) : key;
+        return ranks.nameOf(of) + " has the " + what + " " + (value.empty() ? "unknown" : value);
+      };
+      throw CommonError(side(rank, b) + ", " + side(0, a) +
+                        "; all processes of a run need the same executable, flags and data");
+    }
+  }
 }
 
 void Trainer::checkFolder() const {
@@ -161,7 +244,7 @@ void Trainer::readCorpora() {
     validLines = readAll(options.validSources);
     validReferences = readAll(options.validTargets);
     if (model.engine->has(programs::encode) && model.engine->has(programs::decodeStep))
-      validSources.emplace(model, validLines, options.format, options.validSources[0]);
+      validSources.emplace(dealtOut(EncodedLines(model, validLines, options.format, options.validSources[0]), ranks));
   }
   bar.say(format("%zu pairs, %lld source and %lld target tokens; skipped: %lld longer than the model's max_length, "
                  "%lld with an empty side",
@@ -177,8 +260,7 @@ void Trainer::readCorpora() {
               options.warmup, options.steps, modelWidth(module())};
   if (schedule.steps < 0)
     if (__builtin_mul_overflow(std::max<int64_t>(options.epochs, 0),
-                               (batches->batchesOfEpoch() + options.accumulate - 1) / options.accumulate,
-                               &schedule.steps))
+                               (batches->batchesOfEpoch() + batchesOfStep() - 1) / batchesOfStep(), &schedule.steps))
       schedule.steps = std::numeric_limits<int64_t>::max();
 }
 
@@ -189,7 +271,7 @@ void Trainer::reserve() {
   if (validation)
     counts = larger(counts, largestBatch(*validation, options.batchTokens));
   std::vector<std::string> programs = {programs::lossAndGradients, programs::update};
-  if (options.accumulate > 1)
+  if (options.accumulate > 1 && ranks.size() == 1)
     programs.push_back(programs::accumulate);
   if (validation)
     programs.push_back(programs::score);
@@ -198,6 +280,7 @@ void Trainer::reserve() {
   if (validSources)
     memory = larger(memory, predictMemory(module(), {programs::encode, module().stepProgram(1)->name},
                                           searchCounts(module(), validSources->sources, greedy()), threads));
+  memory.held += GradientSum::bytes(module().parameterElements * bytesOf(module().type), ranks.size());
   const int64_t needed = memory.total(), available = engine.device().available();
   if (available > 0 && needed > available)
     throw Error("training needs " + megabytes(needed) + " of memory, the " +
@@ -212,6 +295,23 @@ void Trainer::reserve() {
 }
 
 void Trainer::begin() {
+  for (int rank = 0; ranks.size() > 1 && rank < ranks.size(); ++rank)
+    bar.say(ranks.nameOf(rank));
+  ranks.together([this] {
+    if (writes())
+      beginFolder();
+  });
+  if (ranks.size() > 1) {
+    shareState(*model.engine, ranks);
+    progress = progressOf(ranks.broadcast(textOf(progress)));
+    ranks.broadcast(&savedStep, sizeof(savedStep));
+    batches->seek(progress.position);
+  }
+  started = Clock::now();
+}
+
+// The folder as it is before the first step of this part of the run, and what is taken from it.
+void Trainer::beginFolder() {
   makeFolder(options.out);
   if (!folder.locked()) { // another run may have made it meanwhile
     folder.lock();
@@ -239,14 +339,13 @@ void Trainer::begin() {
   progress.seed = options.seed;
   progress.data = corpus->hash;
   progress.batchTokens = options.batchTokens;
-  progress.accumulate = options.accumulate;
+  progress.accumulate = batchesOfStep();
 
   writeFile(folder.file("config.json"), configuration);
   if (!model.source->bytes().empty())
     writeFile(folder.file(folderVocabulary), model.source->bytes());
   if (model.target != model.source && !model.target->bytes().empty())
     writeFile(folder.file(folderTargetVocabulary), model.target->bytes());
-  started = Clock::now();
 }
 
 void Trainer::resume() {
@@ -262,7 +361,9 @@ void Trainer::resume() {
   same(progress.data == corpus->hash, "other training data");
   same(progress.seed == options.seed, "--seed " + std::to_string(progress.seed));
   same(progress.batchTokens == options.batchTokens, "--batch-tokens " + std::to_string(progress.batchTokens));
-  same(progress.accumulate == options.accumulate, "--accumulate " + std::to_string(progress.accumulate));
+  same(progress.accumulate == batchesOfStep(),
+       ranks.size() == 1 ? "--accumulate " + std::to_string(progress.accumulate)
+                         : std::to_string(progress.accumulate) + " batches a step (--accumulate times the processes)");
   batches->seek(progress.position);
   if (progress.position.batch > batches->batchesOfEpoch())
     throw Error(options.out + ": the state is at batch " + std::to_string(progress.position.batch) +
@@ -282,8 +383,8 @@ bool Trainer::lastEpochDone(Batches::Position position) const {
 }
 
 bool Trainer::finished() const {
-  return interrupted() || (options.steps >= 0 && progress.step >= options.steps) ||
-         (options.minutes >= 0 && seconds() >= 60 * options.minutes) || lastEpochDone(progress.position) ||
+  return stopping || timeIsUp || (options.steps >= 0 && progress.step >= options.steps) ||
+         lastEpochDone(progress.position) ||
          (options.earlyStop > 0 && progress.withoutImprovement >= options.earlyStop);
 }
 
@@ -300,9 +401,18 @@ double Trainer::fractionDone() const {
   return fraction;
 }
 
+// Whether a signal or the clock ends the run. Ranks see them at different times and have to end at the same step: that
+// is the larger of the two numbers, signal and clock, of any rank.
+void Trainer::decide() {
+  const bool late = writes() && options.minutes >= 0 && seconds() >= 60 * options.minutes;
+  const int decision = ranks.largest(2 * interrupted() + late);
+  stopping = decision / 2;
+  timeIsUp = decision % 2;
+}
+
 void Trainer::take(Group &group) {
   group.end = batches->position();
-  for (group.count = 0; group.count < static_cast<size_t>(options.accumulate) && !lastEpochDone(group.end);
+  for (group.count = 0; group.count < static_cast<size_t>(batchesOfStep()) && !lastEpochDone(group.end);
        ++group.count) {
     if (group.count == group.batches.size())
       group.batches.emplace_back();
@@ -320,7 +430,7 @@ void Trainer::step() {
   // The next step's batches too, so that they are prepared while the device computes; not those of the next epoch,
   // before this one's end was looked at.
   upcoming.count = 0;
-  if (group.end.batch + options.accumulate <= batches->batchesOfEpoch())
+  if (group.end.batch + batchesOfStep() <= batches->batchesOfEpoch())
     take(upcoming);
   ++progress.step;
   changed = true;
@@ -341,6 +451,7 @@ void Trainer::step() {
   window.norm += result.norm;
   window.labels += result.labels;
   ++window.steps;
+  decide();
 }
 
 // Names the first parameter whose gradient is to blame. What is on disk is of an earlier step, and stays.
@@ -365,7 +476,8 @@ void Trainer::stopNotFinite(const UpdateResult &result) {
     }
   }
   std::string saved;
-  if (savedStep == progress.step - 1 && savedStep > 0) { // what was saved leads here whatever the options are
+  if (!writes()) {
+  } else if (savedStep == progress.step - 1 && savedStep > 0) { // what was saved leads here whatever the options are
     if (const int64_t before = folder.revertState(); before >= 0)
       saved = "; what was saved at step " + std::to_string(savedStep) +
               " led here and is given up, what was saved at step " + std::to_string(before) + " is intact";
@@ -374,7 +486,8 @@ void Trainer::stopNotFinite(const UpdateResult &result) {
   } else if (savedStep >= 0) {
     saved = "; what was saved at step " + std::to_string(savedStep) + " is intact";
   }
-  throw Error(what + saved + "; train with a smaller --lr, a longer --warmup or a smaller --clip-norm");
+  throw CommonError(
+      ranks.broadcast(what + saved + "; train with a smaller --lr, a longer --warmup or a smaller --clip-norm"));
 }
 
 void Trainer::record() {
@@ -382,17 +495,18 @@ void Trainer::record() {
     return;
   double elapsed = std::max(std::chrono::duration<double>(Clock::now() - window.from).count(), 1e-9);
   double labels = static_cast<double>(std::max<int64_t>(window.labels, 1)), nll = window.nll / labels;
-  log->write({{"step", progress.step},
-              {"epoch", progress.position.epoch + 1},
-              {"loss", window.loss / labels},
-              {"nll", nll},
-              {"ppl", std::exp(nll)},
-              {"wps", window.labels / elapsed},
-              {"ups", window.steps / elapsed},
-              {"gnorm", window.norm / window.steps},
-              {"lr", schedule.at(progress.step)},
-              {"wall", seconds()},
-              {"tokens", window.labels}});
+  if (log)
+    log->write({{"step", progress.step},
+                {"epoch", progress.position.epoch + 1},
+                {"loss", window.loss / labels},
+                {"nll", nll},
+                {"ppl", std::exp(nll)},
+                {"wps", window.labels / elapsed},
+                {"ups", window.steps / elapsed},
+                {"gnorm", window.norm / window.steps},
+                {"lr", schedule.at(progress.step)},
+                {"wall", seconds()},
+                {"tokens", window.labels}});
   bar.update(fractionDone(),
              format("step %lld  epoch %lld  loss %.3f  ppl %.2f  %.0f tokens/s", static_cast<long long>(progress.step),
                     static_cast<long long>(progress.position.epoch + 1), window.loss / labels, std::exp(nll),
@@ -402,20 +516,21 @@ void Trainer::record() {
 
 // At most once a step. One that is interrupted is as if it had not begun: the resumed run makes it.
 void Trainer::validate() {
-  if (validation && progress.validatedStep != progress.step)
-    validateNow(false);
+  if (!validation || progress.validatedStep == progress.step)
+    return;
+  validateNow(false);
+  decide();
 }
 
 void Trainer::validateNow(bool average) try {
-  CorpusLoss loss = corpusLoss(*model.engine, *validation, options.batchTokens, options.smoothing);
+  CorpusLoss loss = corpusLoss(*model.engine, *validation, options.batchTokens, options.smoothing, ranks);
   bool better = loss.nll < progress.bestLoss;
   Json record = {{"step", progress.step}, {"epoch", progress.position.epoch + 1}, {"valid_loss", loss.loss},
                  {"valid_nll", loss.nll}, {"valid_ppl", std::exp(loss.nll)},      {"best", better}};
   std::string line = format("step %lld  validation: loss %.4f  ppl %.3f", static_cast<long long>(progress.step),
                             loss.loss, std::exp(loss.nll));
   if (validSources) {
-    std::vector<std::string> translations =
-        translateLines(model, *validSources, options.format, greedy(), [](size_t) { checkInterrupted(); });
+    std::vector<std::string> translations = translateTogether(model, *validSources, options.format, greedy(), ranks);
     const MetricSums sums = metricsOf(translations, validReferences);
     const double b = sums.bleu().value, c = sums.chrf().value;
     record["bleu"] = b;
@@ -434,9 +549,11 @@ void Trainer::validateNow(bool average) try {
   if (average)
     record["average"] = options.average;
   if (better) {
-    if (!folder.hasState()) // weights never lie in a folder without a state
-      saveState();
-    folder.saveWeights(*model.engine, "best.safetensors", progress.step);
+    if (writes()) {
+      if (!folder.hasState()) // weights never lie in a folder without a state
+        saveState();
+      folder.saveWeights(*model.engine, "best.safetensors", progress.step);
+    }
     progress.bestLoss = loss.nll;
     progress.bestStep = progress.step;
     progress.withoutImprovement = 0;
@@ -445,13 +562,16 @@ void Trainer::validateNow(bool average) try {
   }
   progress.validatedStep = progress.step;
   changed = true;
-  log->write(record);
+  if (log)
+    log->write(record);
   bar.say(line + (better ? "  (best)" : ""));
   window.from = Clock::now();
 } catch (const Interrupted &) {
 }
 
 void Trainer::saveState() {
+  if (!writes())
+    return;
   try {
     checkFinite(*model.engine);
   } catch (const Error &error) {
@@ -470,7 +590,7 @@ void Trainer::saveState() {
 
 // Those of the state on disk, for --keep and --average.
 void Trainer::keepWeights() {
-  if (keptWeights() == 0 || progress.step == 0)
+  if (!writes() || keptWeights() == 0 || progress.step == 0)
     return;
   if (const std::string name = folder.keptFile(progress.step); !exists(folder.file(name)))
     folder.saveWeights(*model.engine, name, progress.step);
@@ -479,43 +599,54 @@ void Trainer::keepWeights() {
 
 // The state comes first: whatever is cut off after it, the resumed run makes again.
 void Trainer::save() {
+  if (!writes())
+    return;
   if (changed)
     saveState();
-  if (!interrupted() || progress.step % options.saveEvery == 0) // a run keeps the same weights however often it stops
+  if (!stopping || progress.step % options.saveEvery == 0) // a run keeps the same weights however often it stops
     keepWeights();
   folder.saveWeights(*model.engine, "last.safetensors", progress.step);
 }
 
 // The mean of the weights that were kept, beside the run: it goes on from its own.
 void Trainer::average() {
-  if (options.average <= 1 || folder.keptSteps().empty() || progress.averagedStep == progress.step)
+  const bool has = writes() && !folder.keptSteps().empty();
+  if (options.average <= 1 || progress.averagedStep == progress.step || !ranks.largest(has))
     return;
-  folder.loadAverage(*model.engine, options.average);
-  folder.saveWeights(*model.engine, "average.safetensors", progress.step);
+  if (writes()) {
+    folder.loadAverage(*model.engine, options.average);
+    folder.saveWeights(*model.engine, "average.safetensors", progress.step);
+  }
+  shareWeights(*model.engine, ranks);
   bar.say(format("the mean of the last %lld saves is average.safetensors", static_cast<long long>(options.average)));
-  if (validation)
+  if (validation) {
     validateNow(true);
-  else
+    decide();
+  } else if (writes()) {
     folder.saveWeights(*model.engine, "best.safetensors", progress.step);
-  loadWeights(*model.engine, folder.file("last.safetensors"));
-  if (interrupted())
+  }
+  if (writes())
+    loadWeights(*model.engine, folder.file("last.safetensors"));
+  shareWeights(*model.engine, ranks);
+  if (stopping)
     return;
   progress.averagedStep = progress.step;
   saveState();
 }
 
 void Trainer::end() {
-  if (!interrupted())
+  if (!stopping)
     validate();
   save();
-  if (!validation && progress.averagedStep != progress.step)
+  if (writes() && !validation && progress.averagedStep != progress.step)
     folder.saveWeights(*model.engine, "best.safetensors", progress.step);
-  if (!interrupted())
+  if (!stopping)
     average();
 }
 
 void Trainer::run() {
   const InterruptGuard guard;
+  decide();
   if (progress.step > 0 && progress.step % options.validEvery == 0) // one that the end of the last part cut off
     validate();
   while (!finished()) {
@@ -523,13 +654,15 @@ void Trainer::run() {
     bool validating = progress.step % options.validEvery == 0, saving = progress.step % options.saveEvery == 0;
     if (progress.step % recordEvery == 0 || validating || saving || finished())
       record();
-    if (validating && !interrupted())
+    if (validating && !stopping)
       validate();
-    if (saving)
+    if (saving) {
       save();
+      decide();
+    }
   }
   end();
-  if (interrupted())
+  if (stopping)
     bar.say(format("stopped at step %lld and saved; go on with --resume", static_cast<long long>(progress.step)));
   else
     bar.say(format("done: %lld steps in %s; weights in %s", static_cast<long long>(progress.step),
@@ -538,6 +671,27 @@ void Trainer::run() {
 
 } // namespace
 
-void train(const TrainOptions &options, const std::string &configuration) { Trainer(options, configuration).run(); }
+void train(const TrainOptions &options, const std::string &configuration) {
+  const std::unique_ptr<Ranks> ranks = joinRanks(options.mpi);
+  try {
+    Trainer(options, configuration, *ranks).run();
+  } catch (const CommonError &error) {
+    if (ranks->size() == 1)
+      throw;
+    // The launcher ends the others as soon as one has ended with an error: not before the first one has said it for
+    // all.
+    if (ranks->isFirst())
+      std::fprintf(stderr, "error: %s\n", error.what());
+    ranks->largest(0);
+    ranks->leave();
+    std::_Exit(1);
+  } catch (const std::exception &error) {
+    if (ranks->size() == 1)
+      throw;
+    // The others wait for this one and would wait for ever.
+    std::fprintf(stderr, "error: %s: %s\n", ranks->nameOf(ranks->rank()).c_str(), error.what());
+    ranks->abort();
+  }
+}
 
 } // namespace xfc

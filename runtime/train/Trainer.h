@@ -24,6 +24,7 @@ struct TrainOptions {
   bool resume = false, quiet = false;
   int threads = 0;
   DeviceChoice device;
+  std::string mpi; // which of MPI's libraries; empty: the launcher's
 };
 
 // Trains as the options say. `configuration` is what is left as config.json.

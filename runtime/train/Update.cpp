@@ -3,6 +3,7 @@
 #include "plan/Programs.h"
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 namespace xfc {
 
@@ -36,10 +37,22 @@ double sumOfRows(const View &view, int64_t rows) {
   return sum;
 }
 
-Update::Update(Engine &engine) : engine(engine) {
+// Labels of a batch that count.
+static int64_t labelCount(const Corpus &corpus, std::span<const int64_t> pairs, const Module &module) {
+  int64_t count = 0;
+  for (int64_t pair : pairs) {
+    const std::span<const int32_t> labels = corpus.labels(pair);
+    count += static_cast<int64_t>(labels.size()) - std::count(labels.begin(), labels.end(), module.pad);
+  }
+  return count;
+}
+
+Update::Update(Engine &engine, Ranks *ranks) : engine(engine), ranks(ranks) {
   if (!engine.has(programs::lossAndGradients) || !engine.has(programs::update))
     throw Error("model '" + engine.module().model +
                 "' cannot be trained: that takes a decoder with a head, and an executable compiled with --mode train");
+  if (rankCount() > 1)
+    sumOfRanks.emplace(*ranks, engine.pool(), engine.module());
 }
 
 // Keeps a running sum of the gradients of the batches of a step, in their order, on the device; in the end it is the
@@ -61,19 +74,26 @@ void Update::addGradients(const xfc_shape &shape, bool first, bool last) {
 }
 
 void Update::Inputs::assign(const Corpus &corpus, std::span<const std::vector<int64_t>> of, int64_t ofStep,
-                            const UpdateOptions &options, const Module &module) {
-  count = of.size();
+                            const UpdateOptions &options, const Module &module, const Ranks *ranks) {
+  const size_t rank = ranks ? ranks->rank() : 0, rankCount = ranks ? ranks->size() : 1;
+  total = of.size();
+  count = 0;
   step = ofStep;
   seed = options.seed;
   smoothed = options.smoothing;
   labels = 0;
-  batches.resize(std::max(batches.size(), count));
-  pairs.resize(batches.size());
-  for (size_t i = 0; i < count; ++i) {
-    batches[i].assign(corpus, of[i], module, true);
+  batches.resize(std::max(batches.size(), (total + rankCount - 1) / rankCount));
+  pairs.resize(std::max(pairs.size(), total));
+  for (size_t i = 0; i < total; ++i) {
     pairs[i].assign(of[i].begin(), of[i].end());
-    labels += batches[i].labelCount();
-    xfc_shape &shape = batches[i].shape();
+    if (i % rankCount != rank) {
+      labels += labelCount(corpus, of[i], module);
+      continue;
+    }
+    PairBatch &batch = batches[count++];
+    batch.assign(corpus, of[i], module, true);
+    labels += batch.labelCount();
+    xfc_shape &shape = batch.shape();
     shape.dropout_key[0] = static_cast<uint32_t>(seed) ^ static_cast<uint32_t>(seed >> 32) * 0x9E3779B9u;
     shape.dropout_key[1] = static_cast<uint32_t>(step);
   }
@@ -82,8 +102,31 @@ void Update::Inputs::assign(const Corpus &corpus, std::span<const std::vector<in
 }
 
 bool Update::Inputs::are(std::span<const std::vector<int64_t>> of, int64_t ofStep, const UpdateOptions &options) const {
-  return count > 0 && step == ofStep && seed == options.seed && smoothed == options.smoothing &&
-         std::equal(pairs.begin(), pairs.begin() + count, of.begin(), of.end());
+  return total > 0 && step == ofStep && seed == options.seed && smoothed == options.smoothing &&
+         std::equal(pairs.begin(), pairs.begin() + total, of.begin(), of.end());
+}
+
+// The batches of a round: one of each rank, until there are no more.
+void Update::addGradientsOfRanks(size_t round, size_t total) {
+  const size_t ranksInRound = std::min<size_t>(rankCount(), total - round * rankCount());
+  sumOfRanks->add(engine.gradients(), static_cast<int>(ranksInRound), round == 0);
+}
+
+// In the order of the batches, whoever had them.
+void Update::addLosses(UpdateResult &result) {
+  const Inputs &now = inputs[present];
+  lossSums.clear();
+  for (size_t i = 0; i < now.count; ++i) {
+    const int64_t rows = now.batches[i].shape().sets[XFC_TARGET].rows;
+    lossSums.push_back(sumOfRows(losses[i].loss->view(), rows));
+    lossSums.push_back(sumOfRows(losses[i].nll->view(), rows));
+  }
+  if (sumOfRanks)
+    lossSums = ranks->gatherInTurn(lossSums, 2, now.total);
+  for (size_t i = 0; i < now.total; ++i) {
+    result.loss += lossSums[2 * i];
+    result.nll += lossSums[2 * i + 1];
+  }
 }
 
 UpdateResult Update::run(const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step,
@@ -92,9 +135,9 @@ UpdateResult Update::run(const Corpus &corpus, std::span<const std::vector<int64
   if (inputs[present ^ 1].are(batches, step, options))
     present ^= 1;
   else
-    inputs[present].assign(corpus, batches, step, options, module);
+    inputs[present].assign(corpus, batches, step, options, module, ranks);
   Inputs &now = inputs[present], &upcoming = inputs[present ^ 1];
-  upcoming.count = 0;
+  upcoming.total = 0;
   losses.resize(std::max(losses.size(), now.count));
   for (size_t i = 0; i < now.count; ++i) {
     engine.run(programs::lossAndGradients, now.batches[i].shape(), now.bindings(i));
@@ -102,8 +145,15 @@ UpdateResult Update::run(const Corpus &corpus, std::span<const std::vector<int64
     engine.fetch(programs::lossAndGradients, names::nll, losses[i].nll);
     if (i + 1 < now.count)
       engine.stage(programs::lossAndGradients, now.batches[i + 1].shape(), now.bindings(i + 1));
-    if (now.count > 1)
+    if (now.count > 1 && !sumOfRanks)
       addGradients(now.batches[i].shape(), i == 0, i + 1 == now.count);
+    if (sumOfRanks)
+      addGradientsOfRanks(i, now.total);
+  }
+  if (sumOfRanks) {
+    if (now.count * rankCount() < now.total) // the last round leaves this rank out
+      addGradientsOfRanks(now.count, now.total);
+    sumOfRanks->finish(engine.gradients());
   }
   double t = static_cast<double>(step);
   double values[optimizer::hyperparameters];
@@ -121,16 +171,13 @@ UpdateResult Update::run(const Corpus &corpus, std::span<const std::vector<int64
   engine.run(programs::update, now.batches[0].shape(), bindings);
   engine.fetch(programs::update, names::norm, norm);
   if (!next.empty()) {
-    upcoming.assign(corpus, next, step + 1, options, module);
-    engine.stage(programs::lossAndGradients, upcoming.batches[0].shape(), upcoming.bindings(0));
+    upcoming.assign(corpus, next, step + 1, options, module, ranks);
+    if (upcoming.count > 0)
+      engine.stage(programs::lossAndGradients, upcoming.batches[0].shape(), upcoming.bindings(0));
   }
   UpdateResult result;
   result.labels = now.labels;
-  for (size_t i = 0; i < now.count; ++i) {
-    const int64_t rows = now.batches[i].shape().sets[XFC_TARGET].rows;
-    result.loss += sumOfRows(losses[i].loss->view(), rows);
-    result.nll += sumOfRows(losses[i].nll->view(), rows);
-  }
+  addLosses(result);
   result.norm = norm->view().at(0);
   return result;
 }

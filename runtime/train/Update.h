@@ -6,7 +6,9 @@
 #include "engine/Engine.h"
 #include "plan/Programs.h"
 #include "text/Corpus.h"
+#include "train/GradientSum.h"
 #include <array>
+#include <optional>
 
 namespace xfc {
 
@@ -15,6 +17,7 @@ class PairBatch {
 public:
   void assign(const Corpus &corpus, std::span<const int64_t> pairs, const Module &module, bool training);
   xfc_shape &shape() { return batch.shape(); }
+  const xfc_shape &shape() const { return batch.shape(); }
   int64_t labelCount() const { return counted; } // of those that are not pad
   // Bindings of what it holds, and `more`.
   template <typename... More> std::array<Binding, 3 + sizeof...(More)> bindings(const More &...more) {
@@ -62,7 +65,9 @@ struct UpdateResult {
 
 class Update {
 public:
-  explicit Update(Engine &engine);
+  // A step of several ranks is the one that a process alone makes of the same batches, to the bit: batch i is the work
+  // of rank i modulo their number. They need a device whose memory is the host's. Null: the process is alone.
+  explicit Update(Engine &engine, Ranks *ranks = nullptr);
   // Step number `step` (from 1) over `batches` of pair numbers. Gradients are of the mean loss over all their labels.
   // The batches of the `next` step, where they are known, are prepared, and go to the device, while it computes.
   UpdateResult run(const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step,
@@ -70,21 +75,26 @@ public:
 
 private:
   void addGradients(const xfc_shape &shape, bool first, bool last);
+  void addGradientsOfRanks(size_t round, size_t total);
+  void addLosses(UpdateResult &result);
+  int rankCount() const { return ranks ? ranks->size() : 1; }
 
   Engine &engine;
+  Ranks *ranks;
+  std::optional<GradientSum> sumOfRanks; // where there are several
   // What the program loss_and_gradients reads in a step, and what that was made of; kept, so that steps do not
   // allocate.
   struct Inputs {
     void assign(const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step,
-                const UpdateOptions &options, const Module &module);
+                const UpdateOptions &options, const Module &module, const Ranks *ranks);
     bool are(std::span<const std::vector<int64_t>> batches, int64_t step, const UpdateOptions &options) const;
     auto bindings(size_t batch) {
       return batches[batch].bindings(Binding{names::smoothing, smoothing.data()},
                                      Binding{names::lossScale, lossScale.data()});
     }
-    std::vector<PairBatch> batches;
-    std::vector<std::vector<int64_t>> pairs;
-    size_t count = 0;
+    std::vector<PairBatch> batches;          // `count` of this rank; one at least is there
+    std::vector<std::vector<int64_t>> pairs; // of `total` batches of the step
+    size_t count = 0, total = 0;
     int64_t step = 0, labels = 0;
     uint64_t seed = 0;
     double smoothed = 0;
@@ -94,7 +104,8 @@ private:
   struct Losses {
     std::unique_ptr<Readback> loss, nll;
   };
-  std::vector<Losses> losses; // of each batch
+  std::vector<Losses> losses;   // of each batch of this rank
+  std::vector<double> lossSums; // loss and nll of each of them
   std::unique_ptr<Readback> norm;
   std::vector<Binding> sums; // of the gradients of several batches: what the program `accumulate` reads
 };

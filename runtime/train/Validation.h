@@ -3,6 +3,7 @@
 
 #include "decode/ModelOptions.h"
 #include "decode/Search.h"
+#include "ranks/Ranks.h"
 #include "text/Corpus.h"
 #include <functional>
 
@@ -12,8 +13,9 @@ struct CorpusLoss {
   double loss = 0, nll = 0; // per label; natural logarithms
   int64_t labels = 0;
 };
-// Runs the program `score`, without dropout. Throws Interrupted where a signal was noted.
-CorpusLoss corpusLoss(Engine &engine, const Corpus &corpus, int64_t batchTokens, double smoothing);
+// Runs the program `score`, without dropout. The batches are dealt out to the ranks, and all of them get the loss of
+// all batches. Throws Interrupted, on every rank, where a signal was noted on one.
+CorpusLoss corpusLoss(Engine &engine, const Corpus &corpus, int64_t batchTokens, double smoothing, Ranks &ranks);
 
 // Lines as the encoder reads them; `file` is for messages.
 struct EncodedLines {
@@ -26,8 +28,15 @@ struct EncodedLines {
   size_t count = 0;                          // of all lines
 };
 
+// What is this rank's of lines that are dealt out to all.
+EncodedLines dealtOut(EncodedLines lines, const Ranks &ranks);
+
 // Each line's best translation; "" for an empty line. `done` is called as sentences finish.
 std::vector<std::string> translateLines(const TranslationModel &model, const EncodedLines &lines, Format format,
                                         const SearchOptions &options, const std::function<void(size_t)> &done = {});
+// The same of lines that were dealt out, by all ranks, of which each gets all translations. Throws Interrupted, on
+// every rank, where a signal was noted on one.
+std::vector<std::string> translateTogether(const TranslationModel &model, const EncodedLines &dealt, Format format,
+                                           const SearchOptions &options, Ranks &ranks);
 
 } // namespace xfc

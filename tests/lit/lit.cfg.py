@@ -42,6 +42,12 @@ if imports("torch") and imports("numpy") and imports("safetensors"):
 if imports("sacrebleu"):
     config.available_features.add("sacrebleu")
 
+# Launchers of MPI, of Debian's packages openmpi-bin and mpich.
+launchers = {name: shutil.which("mpiexec." + name) for name in ("openmpi", "mpich")}
+if all(launchers.values()):
+    config.available_features.add("mpi")
+    config.substitutions += [("%" + name, launcher) for name, launcher in launchers.items()]
+
 # NVIDIA's assembler and disassembler: from a CUDA toolkit, or of the packages nvidia-cuda-nvcc and triton beside Python.
 packages = os.path.join(os.path.dirname(os.path.dirname(python)), "lib/python*/site-packages/")
 for folder in [os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin")] + glob.glob(packages + "nvidia/*/bin") + glob.glob(

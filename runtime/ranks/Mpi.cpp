@@ -1,0 +1,257 @@
+// Ranks over MPI, whose library is looked for when the process runs: no executable needs it to start.
+#include "ranks/Ranks.h"
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+namespace xfc {
+namespace {
+
+// Communicators, types and requests are pointers in the ABI of the standard and in Open MPI, and int in MPICH. As
+// arguments the latter go in the lower half of the same register; a request in memory takes the lower half of this.
+using Handle = uintptr_t;
+
+// What callers of MPI are compiled with, and the three ways it is defined.
+struct Abi {
+  std::vector<const char *> files;
+  // Constants; where there is a symbol, its address.
+  Handle world, byte;
+  const char *worldSymbol, *byteSymbol;
+  Handle ignoredStatus;
+  int funneled; // MPI_THREAD_FUNNELED
+};
+
+const Abi abis[] = {
+    {{"libmpi_abi.so.1", "libmpi_abi.so.0", "libmpi_abi.so"}, 0x101, 0x247, nullptr, nullptr, 0, 1024}, // MPI 5
+    {{"libmpi.so.40"}, 0, 0, "ompi_mpi_comm_world", "ompi_mpi_byte", 0, 1},                             // Open MPI
+    {{"libmpi.so.12", "libmpich.so.12"}, 0x44000000, 0x4c00010d, nullptr, nullptr, 1, 1},               // MPICH
+};
+
+// What a launcher says to the processes it starts.
+struct Launch {
+  bool any = false, isOpenMpi = false;
+  int size = 0; // 0: it does not say
+};
+
+Launch launchOf() {
+  Launch launch;
+  auto number = [](const char *name) {
+    const char *text = std::getenv(name);
+    return text ? std::atoi(text) : 0;
+  };
+  if (int size = number("OMPI_COMM_WORLD_SIZE"); size > 0)
+    launch = {true, true, size};
+  else if (int others = number("PMI_SIZE"); others > 0) // Hydra, which is MPICH's, and Slurm's srun --mpi=pmi2
+    launch = {true, false, others};
+  else if (std::getenv("PMIX_RANK")) // Slurm's srun --mpi=pmix
+    launch = {true, false, 0};
+  return launch;
+}
+
+class Mpi : public Ranks {
+public:
+  struct Library;
+  Mpi(std::unique_ptr<Library> library, int rank, int size);
+  ~Mpi() override;
+  void exchange(std::span<const Part> sends, std::span<const Part> receives) override;
+  void leave() override;
+  [[noreturn]] void abort() override;
+
+private:
+  void wait(Handle &request, int from);
+  std::unique_ptr<Library> library;
+  std::vector<Handle> requests;
+  bool left = false;
+};
+
+struct Mpi::Library {
+  void *handle = nullptr;
+  std::string file, version; // the latter as it calls itself
+  Handle world = 0, byte = 0, ignoredStatus = 0;
+  int funneled = 0;
+
+  int (*getLibraryVersion)(char *, int *) = nullptr;
+  int (*initThread)(int *, char ***, int, int *) = nullptr;
+  int (*commRank)(Handle, int *) = nullptr;
+  int (*commSize)(Handle, int *) = nullptr;
+  int (*isend)(const void *, int, Handle, int, int, Handle, Handle *) = nullptr;
+  int (*irecv)(void *, int, Handle, int, int, Handle, Handle *) = nullptr;
+  int (*test)(Handle *, int *, Handle) = nullptr;
+  int (*finalize)() = nullptr;
+  int (*abort)(Handle, int) = nullptr;
+
+  // Null where there is no such file. It is there, but not yet begun.
+  static std::unique_ptr<Library> open(const Abi &abi, const std::string &file) {
+    void *handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!handle)
+      return nullptr;
+    auto library = std::make_unique<Library>();
+    library->handle = handle;
+    library->file = file;
+    library->world = abi.worldSymbol ? reinterpret_cast<Handle>(dlsym(handle, abi.worldSymbol)) : abi.world;
+    library->byte = abi.byteSymbol ? reinterpret_cast<Handle>(dlsym(handle, abi.byteSymbol)) : abi.byte;
+    library->ignoredStatus = abi.ignoredStatus;
+    library->funneled = abi.funneled;
+    bool complete = library->world && library->byte;
+    auto find = [&](auto &function, const char *name) {
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(handle, name));
+      complete &= function != nullptr;
+    };
+    find(library->getLibraryVersion, "MPI_Get_library_version");
+    find(library->initThread, "MPI_Init_thread");
+    find(library->commRank, "MPI_Comm_rank");
+    find(library->commSize, "MPI_Comm_size");
+    find(library->isend, "MPI_Isend");
+    find(library->irecv, "MPI_Irecv");
+    find(library->test, "MPI_Test");
+    find(library->finalize, "MPI_Finalize");
+    find(library->abort, "MPI_Abort");
+    if (!complete)
+      return nullptr;
+    char text[1 << 13] = ""; // the longest there is
+    int length = 0;
+    library->getLibraryVersion(text, &length);
+    library->version = std::string(text, strcspn(text, "\n,"));
+    return library;
+  }
+  bool isOpenMpi() const { return version.starts_with("Open MPI"); }
+  // One that has begun stays: it has left handlers for the end of the process.
+  bool begun = false;
+  ~Library() {
+    if (handle && !begun)
+      dlclose(handle);
+  }
+};
+
+// Which of the three a file is compiled for: what its own symbols say.
+const Abi &abiOf(const std::string &file) {
+  void *handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle)
+    throw Error("--mpi " + file + ": " + dlerror());
+  const bool standard = dlsym(handle, "MPI_Abi_get_version") && file.find("mpi_abi") != std::string::npos;
+  const bool openMpi = dlsym(handle, "ompi_mpi_comm_world");
+  dlclose(handle);
+  return abis[standard ? 0 : openMpi ? 1 : 2];
+}
+
+// The library of the implementation that the launcher belongs to, as far as that is known.
+std::unique_ptr<Mpi::Library> findLibrary(const std::string &file, const Launch &launch) {
+  if (!file.empty()) {
+    if (auto library = Mpi::Library::open(abiOf(file), file))
+      return library;
+    throw Error("--mpi " + file + ": not a library of MPI, or not one whose ABI is known");
+  }
+  std::unique_ptr<Mpi::Library> other;
+  std::string tried;
+  for (const Abi &abi : abis)
+    for (const char *name : abi.files) {
+      tried += (tried.empty() ? "" : ", ") + std::string(name);
+      std::unique_ptr<Mpi::Library> library = Mpi::Library::open(abi, name);
+      if (library && (library->isOpenMpi() == launch.isOpenMpi || (!launch.isOpenMpi && launch.size == 0)))
+        return library;
+      if (library && !other)
+        other = std::move(library);
+    }
+  if (other) // srun --mpi=pmi2 starts processes of either; whether this is it, their number will tell
+    return other;
+  throw Error("this process was started by a launcher of MPI, but none of its libraries was found (" + tried +
+              "); install the launcher's (on Debian openmpi-bin or mpich), name it by --mpi FILE, or train in one "
+              "process by --mpi none");
+}
+
+Mpi::Mpi(std::unique_ptr<Library> begun, int rank, int size) : Ranks(rank, size), library(std::move(begun)) {
+  tellNames();
+}
+
+Mpi::~Mpi() { leave(); }
+
+void Mpi::leave() {
+  if (!left)
+    library->finalize();
+  left = true;
+}
+
+// Spins at first, then leaves the core to others: there may be more processes than cores.
+void Mpi::wait(Handle &request, int from) {
+  using Clock = std::chrono::steady_clock;
+  using namespace std::chrono_literals;
+  const Clock::time_point began = Clock::now();
+  Clock::time_point told = began;
+  for (int64_t tries = 0;; ++tries) {
+    int done = 0;
+    library->test(&request, &done, library->ignoredStatus); // an error ends all ranks, with MPI's own message
+    if (done)
+      return;
+    if (tries >= 200)
+      std::this_thread::sleep_for(50us);
+    if (const Clock::time_point now = Clock::now(); isFirst() && from >= 0 && now - told > 60s) {
+      std::fprintf(stderr, "waiting for %s for %lld s\n", nameOf(from).c_str(),
+                   static_cast<long long>(std::chrono::duration_cast<std::chrono::seconds>(now - began).count()));
+      told = now;
+    }
+  }
+}
+
+void Mpi::exchange(std::span<const Part> sends, std::span<const Part> receives) {
+  constexpr int64_t most = int64_t(1) << 30; // bytes of a message, whose number is an int
+  requests.clear();
+  std::vector<int> from;
+  auto post = [&](const Part &part, bool isReceive) {
+    for (int64_t at = 0; at < part.bytes; at += most) {
+      char *data = static_cast<char *>(part.data) + at;
+      const int bytes = static_cast<int>(std::min(most, part.bytes - at));
+      requests.push_back(0);
+      from.push_back(isReceive ? part.rank : -1);
+      if (isReceive)
+        library->irecv(data, bytes, library->byte, part.rank, 0, library->world, &requests.back());
+      else
+        library->isend(data, bytes, library->byte, part.rank, 0, library->world, &requests.back());
+    }
+  };
+  for (const Part &part : receives)
+    post(part, true);
+  for (const Part &part : sends)
+    post(part, false);
+  for (size_t i = 0; i < requests.size(); ++i)
+    wait(requests[i], from[i]);
+}
+
+void Mpi::abort() {
+  std::fflush(nullptr);
+  library->abort(library->world, 1);
+  std::_Exit(1);
+}
+
+} // namespace
+
+std::unique_ptr<Ranks> joinRanks(const std::string &file) {
+  const Launch launch = launchOf();
+  if (!launch.any || launch.size == 1 || file == "none")
+    return oneRank();
+  std::unique_ptr<Mpi::Library> library = findLibrary(file, launch);
+  dlopen(library->file.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD); // its plugins look for its symbols
+  library->begun = true;
+  int provided = 0, rank = 0, size = 0;
+  library->initThread(nullptr, nullptr, library->funneled, &provided); // only this thread calls it
+  library->commRank(library->world, &rank);
+  library->commSize(library->world, &size);
+  if (launch.size > 0 && size != launch.size) {
+    const std::string version = library->version, name = library->file;
+    library->finalize();
+    throw Error("the launcher has started " + std::to_string(launch.size) + " processes, but " + name + " (" + version +
+                ") sees " + std::to_string(size) + ": it is not the launcher's MPI; name that by --mpi FILE");
+  }
+  if (size == 1) {
+    library->finalize();
+    return oneRank();
+  }
+  return std::make_unique<Mpi>(std::move(library), rank, size);
+}
+
+} // namespace xfc

@@ -1,0 +1,187 @@
+"""Trains in one process and in several, by a launcher of MPI, and compares all that is left to the byte.
+
+    ranks.py LAUNCHER TRANSLATOR FOLDER MODE
+
+equal: 2, 3 and 4 ranks are one that accumulates, with validations; a run of 2 goes on in 3, in 1, and by itself.
+unlike: ranks with other flags, data, or a folder that is in use are refused before the first step, by name.
+kill: one rank is killed at several moments, or asked to end; the others end within seconds, and the resumed run is exact.
+"""
+import json
+import os
+import random
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+launcher, translator, folder, mode = sys.argv[1:]
+os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1")
+os.makedirs(folder, exist_ok=True)
+BATCHES = 12  # a step
+
+
+def path(name):
+    return os.path.join(folder, name)
+
+
+def write(name, seed, lines):
+    rng = random.Random(seed)
+    with open(path(name), "w") as file:
+        for _ in range(lines):
+            file.write(" ".join(str(rng.randrange(4, 40)) for _ in range(rng.randrange(1, 15))) + "\n")
+
+
+for name, seed, lines in (("a", 1, 300), ("b", 2, 300), ("va", 3, 25), ("vb", 4, 25), ("other", 5, 300)):
+    write(name, seed, lines)
+
+
+def flags(out, ranks, **more):
+    given = {"format": "ids", "source": path("a"), "target": path("b"), "valid-source": path("va"), "valid-target": path("vb"),
+             "out": path(out), "epochs": 2, "batch-tokens": 48, "accumulate": BATCHES // ranks, "save-every": 4,
+             "valid-every": 5, "average": 2, "threads": 1, "warmup": 10, "lr": 1}
+    given.update({key.replace("_", "-"): value for key, value in more.items()})
+    words = [translator, "train"]
+    for key, value in given.items():
+        if value is not None:
+            words += ["--" + key] if value is True else ["--" + key, str(value)]
+    return words
+
+
+def command(out, ranks, **more):
+    return ([launcher, "-n", str(ranks)] if ranks > 1 else []) + flags(out, ranks, **more)
+
+
+def run(words, expected=0):
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    if (done.returncode == 0) != (expected == 0):
+        sys.exit(f"{' '.join(words)}: status {done.returncode}\n{done.stdout}\n{done.stderr}")
+    return done.stderr
+
+
+def tensors(name):
+    """What a safetensors file holds but for its metadata, where a state has the time that the run took."""
+    with open(name, "rb") as file:
+        size = struct.unpack("<Q", file.read(8))[0]
+        header = json.loads(file.read(size))
+        header.pop("__metadata__")
+        return header, file.read()
+
+
+def records(out):
+    with open(path(out + "/train.jsonl")) as file:
+        lines = [json.loads(line) for line in file]
+    for line in lines:
+        for key in ("wps", "ups", "wall"):
+            line.pop(key, None)
+    return lines
+
+
+def same(a, b):
+    for name in ("last.safetensors", "best.safetensors", "average.safetensors"):
+        with open(path(a + "/" + name), "rb") as one, open(path(b + "/" + name), "rb") as other:
+            if one.read() != other.read():
+                sys.exit(f"{b}/{name} is another than {a}/{name}")
+    if tensors(path(a + "/state/training.safetensors")) != tensors(path(b + "/state/training.safetensors")):
+        sys.exit(f"the states of {a} and {b} differ")
+    if records(a) != records(b):
+        sys.exit(f"the logs of {a} and {b} differ:\n{records(a)}\n{records(b)}")
+
+
+run(command("one", 1))
+
+if mode == "equal":
+    for ranks in (2, 3, 4):
+        run(command(f"of{ranks}", ranks))
+        same("one", f"of{ranks}")
+    with open(path("one/last.safetensors"), "rb") as file:
+        whole = file.read()
+    run(command("one-batch-less", 1, accumulate=BATCHES - 1))
+    with open(path("one-batch-less/last.safetensors"), "rb") as file:
+        assert file.read() != whole, "what is compared cannot differ"
+    plain = {"valid_source": None, "valid_target": None, "average": 0, "epochs": None}
+    run(command("whole", 1, steps=11, **plain))
+    for ranks, steps in ((2, 3), (3, 6), (1, 8), (4, 11)):
+        run(command("parts", ranks, steps=steps, resume=True, **plain))
+    for name in ("last.safetensors", "state/training.safetensors"):
+        if tensors(path("whole/" + name)) != tensors(path("parts/" + name)):
+            sys.exit(f"parts/{name} is another than whole/{name}")
+    said = run(command("parts", 4, accumulate=BATCHES, resume=True, **plain), 1)
+    assert "12 batches a step" in said, said
+
+if mode == "unlike":
+    def refused(*parts, says):
+        words = [launcher]
+        for part in parts:
+            words += ([":"] if len(words) > 1 else []) + ["-n", "1"] + part
+        said = run(words, 1)
+        for word in says:
+            assert word in said, said
+        assert not os.path.exists(path("unlike/train.jsonl")), "it began"
+        assert said.count("error: ") == 1, said  # and one rank says it for all
+
+    refused(flags("unlike", 2), flags("unlike", 2, seed=2), says=["rank 1 (", "--seed 2", "rank 0 (", "--seed 1"])
+    refused(flags("unlike", 3), flags("unlike", 3), flags("unlike", 3, source=path("other")),
+            says=["rank 2 (", "rank 0 (", "training text"])
+    refused(flags("unlike", 2), flags("unlike", 2, source=path("nowhere")), says=["rank 1 (", "nowhere"])
+    refused(flags("one", 2), flags("one", 2), says=["the folder is not empty"])
+
+    # All of them find the same: it is said once, too.
+    said = run(command("nan", 2, lr=1e30, schedule="constant", clip_norm=0), 1)
+    assert "the loss is" in said and said.count("error: ") == 1, said
+
+if mode == "kill":
+    def children(pid):
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            return [int(word) for word in file.read().split()]
+
+    def members(pid):
+        """The ranks below a launcher."""
+        found = []
+        for child in children(pid):
+            try:
+                if os.readlink(f"/proc/{child}/exe") == os.path.realpath(translator):
+                    found.append(child)
+                found += members(child)
+            except FileNotFoundError:
+                pass
+        return found
+
+    def lives(pid):
+        try:
+            with open(f"/proc/{pid}/stat") as file:
+                return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+
+    rng = random.Random(7)
+    broken = 0
+    for attempt in range(6):
+        out, ranks = f"broken{attempt}", 2 + attempt % 2
+        process = subprocess.Popen(command(out, ranks), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        asked = attempt >= 4
+        # In the set-up, at a step, or in a save or validation
+        begun = path(out + "/train.jsonl")
+        while attempt > 0 and process.poll() is None and not (os.path.exists(begun) and os.path.getsize(begun) > 0):
+            time.sleep(0.001)
+        while attempt == 0 and process.poll() is None and len(members(process.pid)) < ranks:
+            time.sleep(0.001)
+        time.sleep(rng.random() * 0.1)
+        victims = members(process.pid)
+        alive = process.poll() is None and victims
+        if alive:
+            try:
+                os.kill(victims[attempt % len(victims)], signal.SIGTERM if asked else signal.SIGKILL)
+            except ProcessLookupError:
+                alive = False
+        at = time.time()
+        said = process.communicate(timeout=30)[1]
+        assert time.time() - at < 10, "the others went on"
+        broken += bool(alive and process.returncode != 0)
+        print(f"{ranks} ranks, of which {'one was asked to end' if asked else 'one was killed'}: status {process.returncode}, {said!r}")
+        while left := [victim for victim in victims if lives(victim)]:
+            assert time.time() - at < 10, f"processes {left} are left: {said}"
+            time.sleep(0.02)
+        run(command(out, (1, 3, 2, 4, 1, 2)[attempt], resume=True))
+        same("one", out)
+    assert broken >= 2, f"only {broken} runs were broken"
