@@ -8,6 +8,7 @@
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Support/raw_ostream.h"
+#include <tuple>
 
 namespace xfc {
 namespace {
@@ -22,9 +23,10 @@ std::string inside(llvm::StringRef folder, llvm::StringRef name) {
 }
 
 std::string findLinker() {
+  const llvm::StringRef debian = "/usr/lib/llvm-22/bin";
   for (const char *name : {"ld.lld-22", "ld.lld"})
     for (llvm::ArrayRef<llvm::StringRef> folders :
-         {llvm::ArrayRef<llvm::StringRef>(), llvm::ArrayRef<llvm::StringRef>{"/usr/lib/llvm-22/bin"}})
+         {llvm::ArrayRef<llvm::StringRef>(), llvm::ArrayRef<llvm::StringRef>(debian)})
       if (auto found = llvm::sys::findProgramByName(name, folders))
         return *found;
   throw Error("link: ld.lld was not found on PATH; install it (Debian: apt-get install lld-22)");
@@ -53,6 +55,7 @@ std::vector<std::string> gccFolders() {
   }
   llvm::sort(versions);
   std::vector<std::string> folders;
+  folders.reserve(versions.size());
   for (auto &[version, folder] : versions)
     folders.push_back(folder);
   if (folders.empty())
@@ -80,10 +83,12 @@ struct TemporaryFile {
     if (auto error = fs::createTemporaryFile("xfc", suffix, descriptor, name))
       throw Error("link: cannot create a temporary file: " + error.message());
   }
-  TemporaryFile(TemporaryFile &&other) : name(other.name), descriptor(other.descriptor) { other.name.clear(); }
+  TemporaryFile(TemporaryFile &&other) noexcept : name(std::move(other.name)), descriptor(other.descriptor) {
+    other.name.clear();
+  }
   ~TemporaryFile() {
     if (!name.empty())
-      fs::remove(name);
+      std::ignore = fs::remove(name); // nothing is left to say where it fails
   }
 };
 
