@@ -315,7 +315,7 @@ LogicalResult PackedWeightOp::verifySymbolUses(SymbolTableCollection &symbols) {
 // Programs
 //===--------------------------------------------------------------------------------------------------------===//
 
-void ProgramOp::build(OpBuilder &builder, OperationState &state, FunctionOpInterface function) {
+void ProgramOp::build(OpBuilder &, OperationState &state, FunctionOpInterface function) {
   Properties &properties = state.getOrAddProperties<Properties>();
   properties.setSymName(function.getNameAttr());
   properties.setFunctionType(TypeAttr::get(function.getFunctionType()));
