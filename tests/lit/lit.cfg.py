@@ -11,7 +11,8 @@ config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".mlir", ".test", ".json"]
 config.excludes = ["Inputs"]
 config.test_source_root = os.path.dirname(__file__)
-config.test_exec_root = os.path.join(config.xfc_binary_dir, "tests", "lit")
+# tests/sanitizers names another folder for what the tests leave.
+config.test_exec_root = lit_config.params.get("output", os.path.join(config.xfc_binary_dir, "tests", "lit"))
 
 tools = os.path.join(config.xfc_binary_dir, "bin")
 config.environment["PATH"] = os.pathsep.join([config.llvm_tools_dir, os.environ["PATH"]])

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Runs end-to-end tests with executables whose runtime is instrumented: by the address and undefined-behaviour
+# sanitizers, or by the thread sanitizer.
+#   run.sh address|thread [--build FOLDER] [--filter REGEX]
+# FOLDER (default: build) is a complete build; the instrumented runtime is built in FOLDER/fuzz, where the fuzz targets
+# have it as well, or in FOLDER/thread. The compiler is that of FOLDER: what it generates is linked with the instrumented
+# runtime in place of its own. Left out are tests that measure memory or a start, that look at the executable itself, or that bring
+# an interposer. Ends with status 77 where clang 22 is not installed.
+set -euo pipefail
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
+build="$root/build" filter= sanitizer="${1:-}"
+case "$sanitizer" in
+  address) preset=fuzz folder=fuzz flags=fuzzer-no-link,address,undefined ;;
+  thread) preset=tsan folder=thread flags=thread ;;
+  *) echo "usage: run.sh address|thread [--build FOLDER] [--filter REGEX]" >&2; exit 2 ;;
+esac
+shift
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --build) build="$(cd "$2" && pwd)"; shift 2 ;;
+    --filter) filter="$2"; shift 2 ;;
+    *) echo "error: unknown option $1" >&2; exit 2 ;;
+  esac
+done
+clang="$(command -v clang++-22 || true)"
+if [ -z "$clang" ]; then
+  echo "skipped: clang++-22 is not installed (Debian: clang-22 libclang-rt-22-dev)"
+  exit 77
+fi
+runtime="$build/$folder"
+mkdir -p "$runtime"
+archive="$build/third_party/sentencepiece-0.2.0.tar.gz" more=()
+if [ -e "$archive" ]; then more+=(-DXFC_SENTENCEPIECE_ARCHIVE="$archive"); fi
+cmake -S "$root" --preset $preset -B "$runtime" -DCMAKE_CXX_COMPILER="$clang" -DCMAKE_C_COMPILER="${clang/++/}" \
+  -DXFC_BUILD_COMPILER=OFF -DXFC_BUILD_TESTS=OFF "${more[@]}" >"$runtime.log" || { cat "$runtime.log" >&2; exit 1; }
+cmake --build "$runtime" --target xfc_runtime >>"$runtime.log" || { tail -40 "$runtime.log" >&2; exit 1; }
+
+# The linker that `xfc compile` finds: it links the generated objects with the instrumented runtime.
+mkdir -p "$runtime/linker"
+cat >"$runtime/linker/ld.lld-22" <<END
+#!/usr/bin/env bash
+set -euo pipefail
+output= objects=()
+while [ \$# -gt 0 ]; do
+  case "\$1" in
+    -r) exec "$(command -v ld.lld-22)" "\$@" ;;
+    -o) output="\$2"; shift ;;
+    */crt*.o | */Scrt1.o) ;;
+    *.o) objects+=("\$1") ;;
+  esac
+  shift
+done
+exec "$clang" -fsanitize=$flags "\${objects[@]}" "$runtime/lib/libxfc_runtime.a" "$runtime/lib/libsentencepiece.a" -ldl -lpthread -o "\$output"
+END
+chmod +x "$runtime/linker/ld.lld-22"
+export PATH="$runtime/linker:$PATH"
+
+# Leaks are looked for by a second process that traces the first, which translate's confinement forbids.
+export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=0 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
+LIT="$(command -v lit-22 || command -v lit)"
+exec "$LIT" -v --param output="$runtime/lit" \
+  --filter "EndToEnd/(${filter:-invariance|search|text|bad-input|candidates|bf16|int8|packing|plain|kill|reliability|recompute})" \
+  "$build/tests/lit"
