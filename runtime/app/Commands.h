@@ -6,6 +6,7 @@
 
 namespace xfc {
 
+void addPrepare(CLI::App &app);
 void addTrain(CLI::App &app);
 void addEvaluate(CLI::App &app);
 void addReport(CLI::App &app);

@@ -31,6 +31,12 @@ void applyConfiguration(CLI::App &command, const std::string &text, const std::s
     known.push_back(option->get_single_name());
   for (const std::string &limit : limits)
     limited |= command.get_option("--" + limit)->count() > 0;
+  auto given = [&](const char *flag) {
+    const CLI::Option *option = command.get_option_no_throw(std::string("--") + flag);
+    return option && option->count() > 0;
+  };
+  // Text and prepared pairs are one choice, too.
+  const bool fromText = given("source") || given("target"), prepared = given("data");
   for (const auto &[name, value] : values.items()) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
       std::string near = nearest(name, known);
@@ -39,7 +45,8 @@ void applyConfiguration(CLI::App &command, const std::string &text, const std::s
     }
     CLI::Option *option = command.get_option("--" + name);
     bool isLimit = std::find(limits.begin(), limits.end(), name) != limits.end();
-    if (option->count() > 0 || isOfTheCall(name) || (isLimit && limited) || value.is_null())
+    if (option->count() > 0 || isOfTheCall(name) || (isLimit && limited) || value.is_null() ||
+        (name == "data" && fromText) || ((name == "source" || name == "target") && prepared))
       continue;
     if (value.is_array())
       for (const Json &one : value)

@@ -28,8 +28,11 @@ void run(CLI::App &command, TrainFlags &flags) {
   if (options.resume && !options.out.empty() && exists(options.out + "/config.json"))
     applyConfiguration(command, readFile(options.out + "/config.json"), options.out + "/config.json");
   options.schedule = schedules.at(flags.schedule);
-  for (auto [name, missing] : {std::pair{"--source", options.sources.empty()},
-                               {"--target", options.targets.empty()},
+  const bool prepared = !options.data.empty();
+  if (prepared && !(options.sources.empty() && options.targets.empty()))
+    throw CLI::ExcludesError("--data", options.sources.empty() ? "--target" : "--source");
+  for (auto [name, missing] : {std::pair{"--source (or --data)", !prepared && options.sources.empty()},
+                               {"--target", !prepared && options.targets.empty()},
                                {"--out", options.out.empty()}})
     if (missing)
       throw CLI::RequiredError(name);
@@ -64,6 +67,8 @@ void addTrain(CLI::App &app) {
   command->add_option("--source", options.sources,
                       "source text, one sentence a line; several files are taken one after the other");
   command->add_option("--target", options.targets, "its translations, line by line");
+  command->add_option("--data", options.data,
+                      "files that prepare wrote, in place of text; several are taken one after the other");
   addVocabularies(*command, options.vocabulary, options.targetVocabulary);
   command->add_option("--out", options.out, "folder to train into: weights, state, log, configuration, vocabulary");
   command->add_option("--config", flags->configuration,

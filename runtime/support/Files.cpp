@@ -69,7 +69,7 @@ std::string readFile(const std::string &file) { return readAll(Descriptor(file).
 // What a page of a file that was cut off answers when it is touched.
 static void endCutOff(int) {
   constexpr char message[] =
-      "error: a file was cut off while it was in use; replace files of weights by renaming, and start again\n";
+      "error: a file was cut off while it was in use; replace files by renaming others, and start again\n";
   [[maybe_unused]] ssize_t wrote = ::write(STDERR_FILENO, message, sizeof message - 1);
   _exit(1);
 }
@@ -88,16 +88,21 @@ void MappedFile::map(int descriptor, const std::string &file, uint64_t offset, u
   std::signal(SIGBUS, endCutOff);
   const uint64_t inPage = offset % static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   reserve(inPage + bytes);
-  if (bytes > 0 && ::mmap(pages, inPage + bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, descriptor,
-                          static_cast<off_t>(offset - inPage)) == MAP_FAILED) {
+  if (bytes > 0 && ::mmap(pages, inPage + bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_PRIVATE | MAP_FIXED,
+                          descriptor, static_cast<off_t>(offset - inPage)) == MAP_FAILED) {
     ::munmap(std::exchange(pages, nullptr), mapped);
     fail(file, "map");
   }
   begin = static_cast<char *>(pages) + inPage;
   size = bytes;
+  fromFile = true;
 }
 
-MappedFile::MappedFile(const std::string &file) {
+MappedFile::MappedFile(const std::string &file) : MappedFile(file, true) {}
+
+MappedFile MappedFile::readOnly(const std::string &file) { return {file, false}; }
+
+MappedFile::MappedFile(const std::string &file, bool writable) : writable(writable) {
   Descriptor in(file);
   struct stat info{};
   if (::fstat(in.fd, &info) == 0 && S_ISREG(info.st_mode)) {
@@ -117,7 +122,12 @@ MappedFile::MappedFile(const std::string &file, uint64_t offset, uint64_t size) 
 
 MappedFile::MappedFile(MappedFile &&other) noexcept
     : pages(std::exchange(other.pages, nullptr)), mapped(other.mapped), size(std::exchange(other.size, 0)),
-      begin(other.begin) {}
+      begin(other.begin), writable(other.writable), fromFile(other.fromFile) {}
+
+void MappedFile::release() const {
+  if (!writable && fromFile) // of others the pages hold what is nowhere else
+    ::madvise(pages, mapped, MADV_DONTNEED);
+}
 
 MappedFile::~MappedFile() {
   if (pages)

@@ -21,16 +21,22 @@ public:
   // Throws Error with the system's reason.
   explicit MappedFile(const std::string &file);
   MappedFile(const std::string &file, uint64_t offset, uint64_t size); // a part of it
+  // Of a file that may be larger than memory: nothing is set aside for it, and nothing can be written to its pages.
+  static MappedFile readOnly(const std::string &file);
   MappedFile(MappedFile &&other) noexcept;
   ~MappedFile();
   std::string_view contents() const { return {begin, size}; }
+  // Gives the pages of a read-only file back to the system, which reads them again when they are touched again.
+  void release() const;
 
 private:
+  MappedFile(const std::string &file, bool writable);
   void reserve(uint64_t bytes);
   void map(int descriptor, const std::string &file, uint64_t offset, uint64_t bytes);
   void *pages = nullptr; // `mapped` bytes; the contents begin inside them
   size_t mapped = 0, size = 0;
   char *begin = nullptr;
+  bool writable = true, fromFile = false;
 };
 
 // Writes a file in pieces, under a random name beside it that takes the file's place at commit(). Until then what was

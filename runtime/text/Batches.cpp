@@ -1,8 +1,8 @@
-// The pairs of a corpus in batches of tokens, in an order that depends on the seed and the epoch only.
+// The pairs of a corpus in batches of tokens, in an order that depends on the seed, the epoch and the data only.
 #include "text/Batches.h"
 #include <algorithm>
+#include <array>
 #include <bit>
-#include <limits>
 #include <numeric>
 #include <random>
 
@@ -19,17 +19,57 @@ int lengthClass(const Corpus &corpus, int64_t pair) {
   return std::bit_width(static_cast<uint64_t>(std::max(corpus.sourceLength(pair), corpus.targetLength(pair))));
 }
 
+std::mt19937_64 generator(uint64_t seed, int64_t epoch, std::initializer_list<uint32_t> of) {
+  std::vector<uint32_t> seeds = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32),
+                                 static_cast<uint32_t>(epoch)};
+  seeds.insert(seeds.end(), of);
+  std::seed_seq sequence(seeds.begin(), seeds.end());
+  return std::mt19937_64(sequence);
+}
+
+int64_t blocksOf(const Corpus &corpus) { return (static_cast<int64_t>(corpus.size()) + blockPairs - 1) / blockPairs; }
+
+// Pairs in the order of their lengths' classes, and within a class as they were.
+std::vector<int64_t> byLengthClass(const Corpus &corpus, const std::vector<int64_t> &pairs) {
+  std::vector<uint8_t> classes(pairs.size());
+  std::array<size_t, 66> begin{};
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    classes[i] = static_cast<uint8_t>(lengthClass(corpus, pairs[i]));
+    ++begin[classes[i] + 1];
+  }
+  std::partial_sum(begin.begin(), begin.end(), begin.begin());
+  std::vector<int64_t> sorted(pairs.size());
+  for (size_t i = 0; i < pairs.size(); ++i)
+    sorted[begin[classes[i]]++] = pairs[i];
+  return sorted;
+}
+
 } // namespace
 
-std::vector<std::vector<int64_t>> epochBatches(const Corpus &corpus, int64_t batchTokens, uint64_t seed,
-                                               int64_t epoch) {
-  std::seed_seq seeds{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(epoch)};
-  std::mt19937_64 random(seeds);
-  std::vector<int64_t> order(corpus.size());
-  std::iota(order.begin(), order.end(), int64_t(0));
+int64_t poolsOf(const Corpus &corpus) { return std::max<int64_t>((blocksOf(corpus) + poolBlocks - 1) / poolBlocks, 1); }
+
+std::vector<std::vector<int64_t>> poolBatches(const Corpus &corpus, int64_t batchTokens, uint64_t seed, int64_t epoch,
+                                              int64_t pool) {
+  const int64_t pools = poolsOf(corpus), blockCount = blocksOf(corpus);
+  std::vector<int64_t> blocks(static_cast<size_t>(blockCount));
+  std::iota(blocks.begin(), blocks.end(), int64_t(0));
+  if (pools > 1) {
+    std::mt19937_64 random = generator(seed, epoch, {0xffffffff});
+    shuffle(blocks, random);
+  }
+  corpus.release();
+  std::vector<int64_t> order;
+  for (int64_t i = blockCount * pool / pools; i < blockCount * (pool + 1) / pools; ++i) {
+    const int64_t first = blocks[i] * blockPairs,
+                  last = std::min(first + blockPairs, static_cast<int64_t>(corpus.size()));
+    corpus.check(first, last);
+    order.resize(order.size() + static_cast<size_t>(last - first));
+    std::iota(order.end() - (last - first), order.end(), first);
+  }
+  std::mt19937_64 random =
+      pool == 0 ? generator(seed, epoch, {}) : generator(seed, epoch, {static_cast<uint32_t>(pool)});
   shuffle(order, random);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int64_t a, int64_t b) { return lengthClass(corpus, a) < lengthClass(corpus, b); });
+  order = byLengthClass(corpus, order);
 
   std::vector<std::vector<int64_t>> batches;
   int64_t sources = 0, targets = 0;
@@ -47,16 +87,17 @@ std::vector<std::vector<int64_t>> epochBatches(const Corpus &corpus, int64_t bat
   return batches;
 }
 
+std::vector<std::vector<int64_t>> epochBatches(const Corpus &corpus, int64_t batchTokens, uint64_t seed,
+                                               int64_t epoch) {
+  std::vector<std::vector<int64_t>> all;
+  for (int64_t pool = 0; pool < poolsOf(corpus); ++pool)
+    for (std::vector<int64_t> &batch : poolBatches(corpus, batchTokens, seed, epoch, pool))
+      all.push_back(std::move(batch));
+  return all;
+}
+
 Counts largestBatch(const Corpus &corpus, int64_t batchTokens) {
-  constexpr int64_t none = std::numeric_limits<int64_t>::max();
-  int64_t longest[2] = {0, 0}, shortest[2] = {none, none}, total[2] = {corpus.sourceTokens, corpus.targetTokens};
-  for (size_t pair = 0; pair < corpus.size(); ++pair) {
-    int64_t lengths[2] = {corpus.sourceLength(pair), corpus.targetLength(pair)};
-    for (int set : {XFC_SOURCE, XFC_TARGET}) {
-      longest[set] = std::max(longest[set], lengths[set]);
-      shortest[set] = std::min(shortest[set], lengths[set]);
-    }
-  }
+  const auto &longest = corpus.totals().longest, &shortest = corpus.totals().shortest, &total = corpus.totals().tokens;
   Counts counts;
   int64_t sequences = corpus.size();
   for (int set : {XFC_SOURCE, XFC_TARGET}) {
@@ -78,17 +119,36 @@ Counts largestBatch(const Corpus &corpus, int64_t batchTokens) {
   return counts;
 }
 
-void Batches::seek(Position position) {
-  if (planned != position.epoch)
-    batches = epochBatches(corpus, batchTokens, seed, position.epoch);
-  planned = position.epoch;
+bool Batches::seek(Position position) {
+  if (position.pool >= pools)
+    return false;
+  if (plannedEpoch != position.epoch || plannedPool != position.pool)
+    batches = poolBatches(corpus, batchTokens, seed, position.epoch, position.pool);
+  plannedEpoch = position.epoch;
+  plannedPool = position.pool;
   at = position;
+  return at.batch <= batchesOfPool();
 }
 
 const std::vector<int64_t> &Batches::next() {
-  if (at.batch >= batchesOfEpoch())
-    seek({at.epoch + 1, 0});
-  return batches[at.batch++];
+  if (left() == 0)
+    seek(at.pool + 1 < pools ? Position{at.epoch, 0, at.pool + 1} : Position{at.epoch + 1, 0, 0});
+  return batches[static_cast<size_t>(at.batch++)];
+}
+
+double Batches::fractionOfEpoch(Position position) const {
+  return (static_cast<double>(position.pool) +
+          static_cast<double>(position.batch) / static_cast<double>(batchesOfPool())) /
+         static_cast<double>(pools);
+}
+
+int64_t Batches::batchesOfEpoch() const {
+  int64_t count = 0;
+  for (int64_t pool = 0; pool < pools; ++pool)
+    count += pool == plannedPool
+                 ? batchesOfPool()
+                 : static_cast<int64_t>(poolBatches(corpus, batchTokens, seed, plannedEpoch, pool).size());
+  return count;
 }
 
 } // namespace xfc

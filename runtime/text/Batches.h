@@ -1,13 +1,23 @@
-// The pairs of a corpus in batches of tokens, in an order that depends on the seed and the epoch only.
+// The pairs of a corpus in batches of tokens, in an order that depends on the seed, the epoch and the data only.
 #pragma once
 
 #include "text/Corpus.h"
 
 namespace xfc {
 
-// Pair numbers of each batch of one epoch. A batch holds at most `batchTokens` source tokens and at most so many target
+// An epoch is walked in pools: a corpus of any size is put in order in the memory of one. A corpus of at most
+// poolBlocks blocks (524,288 pairs) is one pool, and its order is over all of it. Larger ones are cut into blocks of
+// blockPairs pairs as they follow each other; in each epoch the blocks are shuffled and dealt to pools of like sizes.
+constexpr int64_t poolBlocks = 64;
+int64_t poolsOf(const Corpus &corpus);
+
+// Pair numbers of each batch of a pool. A batch holds at most `batchTokens` source tokens and at most so many target
 // tokens (eos counted), or a single pair that is longer. Pairs of like lengths come together: those whose longer side
-// has the same number of binary digits, shuffled among themselves. Batches of one epoch are shuffled too.
+// has the same number of binary digits, shuffled among themselves. Batches of a pool are shuffled too. What the corpus
+// has in files is checked, and its memory is that of this pool afterwards. Throws Error as Corpus::check does.
+std::vector<std::vector<int64_t>> poolBatches(const Corpus &corpus, int64_t batchTokens, uint64_t seed, int64_t epoch,
+                                              int64_t pool);
+// Those of all pools of an epoch, one after the other.
 std::vector<std::vector<int64_t>> epochBatches(const Corpus &corpus, int64_t batchTokens, uint64_t seed, int64_t epoch);
 
 // Bounds on what any batch of any epoch holds: memory is reserved by them.
@@ -17,25 +27,35 @@ Counts largestBatch(const Corpus &corpus, int64_t batchTokens);
 class Batches {
 public:
   struct Position {
-    int64_t epoch = 0, batch = 0; // of the next batch
+    int64_t epoch = 0, batch = 0; // of the next batch; its number in its pool
+    int64_t pool = 0;
   };
 
   Batches(const Corpus &corpus, int64_t batchTokens, uint64_t seed)
-      : corpus(corpus), batchTokens(batchTokens), seed(seed) {
+      : corpus(corpus), batchTokens(batchTokens), seed(seed), pools(poolsOf(corpus)) {
     seek({});
   }
   const std::vector<int64_t> &next();
   Position position() const { return at; }
-  void seek(Position position);
-  int64_t batchesOfEpoch() const { return batches.size(); }
+  // False where an epoch has no such position.
+  bool seek(Position position);
+  int64_t poolsOfEpoch() const { return pools; }
+  int64_t left() const { return batchesOfPool() - at.batch; } // of the present pool
+  // Of a position in the present pool: whether nothing of its epoch is left, and how much of it was given.
+  bool endsEpoch(Position position) const { return position.pool == pools - 1 && position.batch >= batchesOfPool(); }
+  double fractionOfEpoch(Position position) const;
+  // Of the present one. Plans all its pools, where it has several, and reads all that lies in files.
+  int64_t batchesOfEpoch() const;
 
 private:
+  int64_t batchesOfPool() const { return static_cast<int64_t>(batches.size()); }
   const Corpus &corpus;
   int64_t batchTokens;
   uint64_t seed;
+  int64_t pools;
   Position at;
-  std::vector<std::vector<int64_t>> batches; // of the epoch of the batch last given, or next
-  int64_t planned = -1;                      // its number
+  std::vector<std::vector<int64_t>> batches; // of the pool of the batch last given, or next
+  int64_t plannedEpoch = -1, plannedPool = -1;
 };
 
 } // namespace xfc

@@ -1,55 +1,66 @@
 // Parallel text into the id sequences a model trains on.
 #pragma once
 
-#include "plan/Plan.h"
-#include "text/Vocabulary.h"
-#include <span>
+#include "text/PairReader.h"
+#include "text/Shard.h"
 
 namespace xfc {
 
 class Corpus {
 public:
-  struct Vocabularies {
-    const Vocabulary &source, &target;
-  };
-
-  // Line i of the source files together belongs to line i of the target files together. Pairs longer than the model's
-  // max_length, and pairs with an empty side, are skipped and counted. Throws Error: unequal line counts, invalid
-  // UTF-8 or ids (file:line), nothing to train on.
+  // Reads text into memory. Line i of the source files together belongs to line i of the target files together. Pairs
+  // longer than the model's max_length, and pairs with an empty side, are skipped and counted. Throws Error: unequal
+  // line counts, invalid UTF-8 or ids (file:line), nothing to train on.
   Corpus(const std::vector<std::string> &sourceFiles, const std::vector<std::string> &targetFiles,
-         const Vocabularies &vocabularies, const Module &module, Format format);
+         const VocabularyPair &vocabularies, const Module &module, Format format, Parallel parallel = oneByOne);
   // Takes sources as the encoder reads them, and targets without start and eos.
   Corpus(const std::vector<std::vector<int32_t>> &sources, const std::vector<std::vector<int32_t>> &targets,
          const Module &module);
+  // Pairs that were written to files, one file after the other. They stay there, and are read when they are used.
+  // Throws Error as Shard does.
+  Corpus(const std::vector<std::string> &shardFiles, const VocabularyPair &vocabularies, const Module &module);
+  Corpus(const Corpus &) = delete;
+  Corpus(Corpus &&) = default;
 
-  size_t size() const { return sequences.size() / 2; }
+  size_t size() const { return static_cast<size_t>(counts.pairs); }
+  const CorpusTotals &totals() const { return counts; }
   // As the encoder reads it: eos included if the model wants one (ids are taken verbatim).
-  std::span<const int32_t> source(size_t pair) const { return tokens(2 * pair); }
+  std::span<const int32_t> source(size_t pair) const { return sequence(pair, 0); }
   // What the decoder reads: start and the tokens.
-  std::span<const int32_t> target(size_t pair) const { return tokens(2 * pair + 1).first(targetLength(pair)); }
+  std::span<const int32_t> target(size_t pair) const { return withEnds(pair).first(withEnds(pair).size() - 1); }
   // What it should say: the tokens and eos.
-  std::span<const int32_t> labels(size_t pair) const { return tokens(2 * pair + 1).last(targetLength(pair)); }
-  int64_t sourceLength(size_t pair) const { return sequences[2 * pair].length; }
-  int64_t targetLength(size_t pair) const { return sequences[2 * pair + 1].length - 1; }
+  std::span<const int32_t> labels(size_t pair) const { return withEnds(pair).subspan(1); }
+  int64_t sourceLength(size_t pair) const { return static_cast<int64_t>(source(pair).size()); }
+  int64_t targetLength(size_t pair) const { return static_cast<int64_t>(withEnds(pair).size()) - 1; }
 
-  int64_t skippedLong = 0, skippedEmpty = 0;
-  int64_t sourceTokens = 0, targetTokens = 0; // eos counted
-  // A hash of all ids, which tells whether the data of a resumed run is still the same.
-  uint64_t hash = 0xcbf29ce484222325;
+  // To be called before pairs first..last-1 of a corpus in files are looked at: reads and checks them. Throws Error
+  // where they are damaged.
+  void check(int64_t first, int64_t last) const;
+  // Gives the memory of all pairs in files back to the system; they are read again where they are looked at again.
+  void release() const;
 
 private:
-  struct Stored {
-    int64_t begin;
-    int32_t length;
+  // The pairs of a file, or of the memory that `built` holds.
+  struct Part {
+    int64_t first; // its first pair
+    std::vector<Shard::Block> blocks;
   };
-  std::span<const int32_t> tokens(size_t i) const {
-    return {ids.data() + sequences[i].begin, static_cast<size_t>(sequences[i].length)};
+  const Part &partOf(size_t pair) const;
+  std::span<const int32_t> sequence(size_t pair, size_t side) const {
+    const Part &part = parts.size() == 1 ? parts[0] : partOf(pair);
+    const size_t i = pair - static_cast<size_t>(part.first), at = 2 * (i % blockPairs) + side;
+    const Shard::Block &block = part.blocks[i / blockPairs];
+    const uint32_t begin = at == 0 ? 0 : block.ends[at - 1];
+    return {block.ids + begin, block.ends[at] - begin};
   }
-  void store(const std::vector<int32_t> &sequence);
-  void add(const std::vector<int32_t> &source, std::vector<int32_t> target, const Module &module);
+  std::span<const int32_t> withEnds(size_t pair) const { return sequence(pair, 1); } // a target, its start and eos
+  void store(std::span<const int32_t> source, std::span<const int32_t> target);
+  void viewBuilt();
 
-  std::vector<int32_t> ids;
-  std::vector<Stored> sequences; // source, then start + target + eos, of each pair
+  CorpusTotals counts;
+  std::vector<PairBlock> built; // in memory
+  std::vector<Shard> shards;    // in files
+  std::vector<Part> parts;
 };
 
 } // namespace xfc

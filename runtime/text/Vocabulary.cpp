@@ -141,6 +141,19 @@ void Vocabulary::checkTokens(const Module &module) const {
                   "of others");
 }
 
+LoadedVocabularies loadVocabularies(const std::string &file, const std::string &targetFile, const Module &module) {
+  if (file.empty()) // only ids need none
+    return {std::make_shared<Vocabulary>(module.sourceVocab), std::make_shared<Vocabulary>(module.targetVocab)};
+  LoadedVocabularies loaded;
+  loaded.source = std::make_shared<Vocabulary>(file, module.sourceVocab);
+  loaded.target = targetFile.empty() && module.sourceVocab == module.targetVocab
+                      ? loaded.source
+                      : std::make_shared<Vocabulary>(targetFile.empty() ? file : targetFile, module.targetVocab);
+  loaded.source->checkTokens(module);
+  loaded.target->checkTokens(module);
+  return loaded;
+}
+
 // FNV-1a, 64 bits: tells vocabularies apart, and is no seal.
 std::string Vocabulary::hash() const {
   uint64_t hash = 0xcbf29ce484222325;

@@ -42,4 +42,17 @@ private:
   std::unique_ptr<State> state;
 };
 
+// Those of the two languages.
+struct VocabularyPair {
+  const Vocabulary &source, &target;
+};
+
+// What --vocab and --target-vocab name, as far as they do, for this model: one for both languages, where one is named
+// and they are of one size, and only ids where none is. Throws Error as Vocabulary does.
+struct LoadedVocabularies {
+  std::shared_ptr<const Vocabulary> source, target;
+  VocabularyPair pair() const { return {*source, *target}; }
+};
+LoadedVocabularies loadVocabularies(const std::string &file, const std::string &targetFile, const Module &module);
+
 } // namespace xfc

@@ -50,6 +50,7 @@ std::string textOf(const Progress &p) {
   nlohmann::ordered_json json = {{"step", p.step},
                                  {"epoch", p.position.epoch},
                                  {"batch", p.position.batch},
+                                 {"pool", p.position.pool},
                                  {"seed", p.seed},
                                  {"data", p.data},
                                  {"batch_tokens", p.batchTokens},
@@ -82,7 +83,7 @@ Progress progressOf(const std::string &text) try {
   };
   Progress p;
   p.step = integer("step", 0);
-  p.position = {integer("epoch", 0), integer("batch", 0)};
+  p.position = {integer("epoch", 0), integer("batch", 0), json.contains("pool") ? integer("pool", 0) : -1};
   p.seed = bits("seed");
   p.data = bits("data");
   p.batchTokens = integer("batch_tokens", 1);

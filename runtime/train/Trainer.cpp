@@ -12,6 +12,7 @@
 #include "text/Metrics.h"
 #include "train/Checkpoint.h"
 #include "train/Log.h"
+#include "train/Prepare.h"
 #include "train/Update.h"
 #include "train/Validation.h"
 #include <cmath>
@@ -157,8 +158,8 @@ void Trainer::checkLikeness() {
     facts["executable"] = checksumOf(MappedFile("/proc/self/exe").contents());
     facts["instruction set"] = model.engine->device().name();
     // What a rank reads may lie elsewhere, and each may have cores of its own.
-    const std::set<std::string> own = {"threads",      "source", "target",       "valid-source",
-                                       "valid-target", "vocab",  "target-vocab", "config"};
+    const std::set<std::string> own = {"threads", "source",       "target", "valid-source", "valid-target",
+                                       "vocab",   "target-vocab", "config", "data"};
     const Json flags = Json::parse(configuration);
     for (const auto &[name, value] : flags.items())
       if (!own.contains(name))
@@ -172,8 +173,8 @@ void Trainer::checkLikeness() {
     auto fact = [&](const char *what, uint64_t hash) {
       facts[std::string(data) + what] = format("%016llx", static_cast<unsigned long long>(hash));
     };
-    fact("training text", corpus->hash);
-    fact("validation text", validation ? validation->hash : 0);
+    fact("training text", corpus->totals().hash);
+    fact("validation text", validation ? validation->totals().hash : 0);
     fact("validation sources", sumOf(validLines));
     fact("validation references", sumOf(validReferences));
     fact("source vocabulary", crc32c(model.source->bytes()));
@@ -213,19 +214,9 @@ void Trainer::checkFolder() const {
 }
 
 void Trainer::loadVocabularies() {
-  if (options.vocabulary.empty()) { // only ids need none
-    model.source = std::make_shared<Vocabulary>(module().sourceVocab);
-    model.target = std::make_shared<Vocabulary>(module().targetVocab);
-    return;
-  }
-  model.source = std::make_shared<Vocabulary>(options.vocabulary, module().sourceVocab);
-  model.target =
-      options.targetVocabulary.empty() && module().sourceVocab == module().targetVocab
-          ? model.source
-          : std::make_shared<Vocabulary>(
-                options.targetVocabulary.empty() ? options.vocabulary : options.targetVocabulary, module().targetVocab);
-  model.source->checkTokens(module());
-  model.target->checkTokens(module());
+  LoadedVocabularies loaded = xfc::loadVocabularies(options.vocabulary, options.targetVocabulary, module());
+  model.source = std::move(loaded.source);
+  model.target = std::move(loaded.target);
 }
 
 void Trainer::readCorpora() {
@@ -236,21 +227,25 @@ void Trainer::readCorpora() {
         lines.push_back(std::move(line));
     return lines;
   };
-  corpus.emplace(options.sources, options.targets, Corpus::Vocabularies{*model.source, *model.target}, module(),
-                 options.format);
+  const VocabularyPair vocabularies{*model.source, *model.target};
+  const Parallel parallel = onThreadsOf(*model.engine);
+  if (options.data.empty())
+    corpus.emplace(options.sources, options.targets, vocabularies, module(), options.format, parallel);
+  else
+    corpus.emplace(options.data, vocabularies, module());
   if (!options.validSources.empty()) {
-    validation.emplace(options.validSources, options.validTargets, Corpus::Vocabularies{*model.source, *model.target},
-                       module(), options.format);
+    validation.emplace(options.validSources, options.validTargets, vocabularies, module(), options.format, parallel);
     validLines = readAll(options.validSources);
     validReferences = readAll(options.validTargets);
     if (model.engine->has(programs::encode) && model.engine->has(programs::decodeStep))
       validSources.emplace(dealtOut(EncodedLines(model, validLines, options.format, options.validSources[0]), ranks));
   }
+  const CorpusTotals &totals = corpus->totals();
   bar.say(format("%zu pairs, %lld source and %lld target tokens; skipped: %lld longer than the model's max_length, "
                  "%lld with an empty side",
-                 corpus->size(), static_cast<long long>(corpus->sourceTokens),
-                 static_cast<long long>(corpus->targetTokens), static_cast<long long>(corpus->skippedLong),
-                 static_cast<long long>(corpus->skippedEmpty)));
+                 corpus->size(), static_cast<long long>(totals.tokens[XFC_SOURCE]),
+                 static_cast<long long>(totals.tokens[XFC_TARGET]), static_cast<long long>(totals.skippedLong),
+                 static_cast<long long>(totals.skippedEmpty)));
   batches.emplace(*corpus, options.batchTokens, options.seed);
 
   schedule = {options.schedule,
@@ -258,7 +253,8 @@ void Trainer::readCorpora() {
               : options.schedule == Schedule::Kind::Noam ? 1
                                                          : 5e-4,
               options.warmup, options.steps, modelWidth(module())};
-  if (schedule.steps < 0)
+  const bool endMatters = schedule.kind != Schedule::Kind::Noam && schedule.kind != Schedule::Kind::Constant;
+  if (schedule.steps < 0 && endMatters) // what an epoch has takes a walk through all data to know
     if (__builtin_mul_overflow(std::max<int64_t>(options.epochs, 0),
                                (batches->batchesOfEpoch() + batchesOfStep() - 1) / batchesOfStep(), &schedule.steps))
       schedule.steps = std::numeric_limits<int64_t>::max();
@@ -337,7 +333,7 @@ void Trainer::beginFolder() {
     }
   }
   progress.seed = options.seed;
-  progress.data = corpus->hash;
+  progress.data = corpus->totals().hash;
   progress.batchTokens = options.batchTokens;
   progress.accumulate = batchesOfStep();
 
@@ -358,17 +354,20 @@ void Trainer::resume() {
       throw Error(options.out + ": the run to resume was begun with " + what +
                   "; give the same, or train into a new folder");
   };
-  same(progress.data == corpus->hash, "other training data");
+  same(progress.data == corpus->totals().hash, "other training data");
   same(progress.seed == options.seed, "--seed " + std::to_string(progress.seed));
   same(progress.batchTokens == options.batchTokens, "--batch-tokens " + std::to_string(progress.batchTokens));
   same(progress.accumulate == batchesOfStep(),
        ranks.size() == 1 ? "--accumulate " + std::to_string(progress.accumulate)
                          : std::to_string(progress.accumulate) + " batches a step (--accumulate times the processes)");
-  batches->seek(progress.position);
-  if (progress.position.batch > batches->batchesOfEpoch())
-    throw Error(options.out + ": the state is at batch " + std::to_string(progress.position.batch) +
-                " of an epoch of " + std::to_string(batches->batchesOfEpoch()) +
-                "; it is damaged, begin again in a new --out");
+  if (progress.position.pool < 0) { // a state of an earlier version, which had one order of all data
+    same(batches->poolsOfEpoch() == 1, "an earlier version, which put data of this size in another order");
+    progress.position.pool = 0;
+  }
+  if (!batches->seek(progress.position))
+    throw Error(options.out + ": the state is at batch " + std::to_string(progress.position.batch) + " of part " +
+                std::to_string(progress.position.pool + 1) +
+                " of an epoch, which this data does not have; it is damaged, begin again in a new --out");
   savedStep = progress.step;
   changed = false;
   folder.prune(std::numeric_limits<int64_t>::max() / 2, progress.step);
@@ -378,8 +377,8 @@ void Trainer::resume() {
 }
 
 bool Trainer::lastEpochDone(Batches::Position position) const {
-  return options.epochs >= 0 && (position.epoch >= options.epochs ||
-                                 (position.epoch == options.epochs - 1 && position.batch >= batches->batchesOfEpoch()));
+  return options.epochs >= 0 &&
+         (position.epoch >= options.epochs || (position.epoch == options.epochs - 1 && batches->endsEpoch(position)));
 }
 
 bool Trainer::finished() const {
@@ -395,9 +394,8 @@ double Trainer::fractionDone() const {
   if (options.minutes > 0)
     fraction = std::max(fraction, seconds() / (60 * options.minutes));
   if (options.epochs > 0)
-    fraction = std::max(
-        fraction, (progress.position.epoch + static_cast<double>(progress.position.batch) / batches->batchesOfEpoch()) /
-                      options.epochs);
+    fraction =
+        std::max(fraction, (progress.position.epoch + batches->fractionOfEpoch(progress.position)) / options.epochs);
   return fraction;
 }
 
@@ -427,10 +425,10 @@ void Trainer::step() {
   else
     take(group);
   progress.position = group.end;
-  // The next step's batches too, so that they are prepared while the device computes; not those of the next epoch,
-  // before this one's end was looked at.
+  // The next step's batches too, so that they are prepared while the device computes; not those of the next epoch
+  // or pool, before this one's end was looked at.
   upcoming.count = 0;
-  if (group.end.batch + batchesOfStep() <= batches->batchesOfEpoch())
+  if (batches->left() >= batchesOfStep())
     take(upcoming);
   ++progress.step;
   changed = true;

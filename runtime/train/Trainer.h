@@ -7,7 +7,9 @@
 namespace xfc {
 
 struct TrainOptions {
-  std::vector<std::string> sources, targets, validSources, validTargets;
+  std::vector<std::string> sources, targets; // text, or
+  std::vector<std::string> data;             // files of prepared pairs
+  std::vector<std::string> validSources, validTargets;
   std::string vocabulary, targetVocabulary, out, log;
   Format format = Format::Text;
   int64_t steps = -1, epochs = -1; // -1: not limited by it

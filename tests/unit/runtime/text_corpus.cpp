@@ -67,8 +67,8 @@ TEST_F(CorpusTest, TargetsAreShifted) {
   EXPECT_EQ(list(corpus.source(0)), (std::vector<int32_t>{5, 6, 7})); // ids are taken verbatim: no eos
   EXPECT_EQ(list(corpus.target(1)), (std::vector<int32_t>{2, 10, 11}));
   EXPECT_EQ(list(corpus.labels(1)), (std::vector<int32_t>{10, 11, 3}));
-  EXPECT_EQ(corpus.sourceTokens, 4);
-  EXPECT_EQ(corpus.targetTokens, 5);
+  EXPECT_EQ(corpus.totals().tokens[XFC_SOURCE], 4);
+  EXPECT_EQ(corpus.totals().tokens[XFC_TARGET], 5);
 }
 
 TEST_F(CorpusTest, SeveralFilesFollowEachOther) {
@@ -82,12 +82,14 @@ TEST_F(CorpusTest, LongAndEmptyPairsAreSkippedAndCounted) {
   module.maxLength = module.maxTargetLength = 3;
   Corpus corpus = read("5 6 7\n5 6 7 8\n5\n\n5\n", "5 6\n5\n5 6 7\n5\n\n");
   EXPECT_EQ(corpus.size(), 1u); // start + 2 ids fit, start + 3 do not
-  EXPECT_EQ(corpus.skippedLong, 2);
-  EXPECT_EQ(corpus.skippedEmpty, 2);
+  EXPECT_EQ(corpus.totals().skippedLong, 2);
+  EXPECT_EQ(corpus.totals().skippedEmpty, 2);
 }
 
 TEST_F(CorpusTest, ErrorsSayWhatAndWhere) {
   EXPECT_NE(errorOf([&] { read("5\n6\n", "5\n"); }).find("2 lines"), std::string::npos);
+  EXPECT_NE(errorOf([&] { read("5\n", "5\n6\n7\n"); }).find("b 3; line i of one"), std::string::npos);
+  EXPECT_NE(errorOf([&] { read("5\n", "5\n6\n7\n"); }).find("b:2 has none"), std::string::npos);
   EXPECT_NE(errorOf([&] { read("5\n6 20\n", "5\n6\n"); }).find("a:2: '20' is not a token id"), std::string::npos);
   EXPECT_NE(errorOf([&] { read("5\n6\n", "5\nx\n"); }).find("b:2: 'x'"), std::string::npos);
   EXPECT_NE(errorOf([&] { read("5 \xff\n", "5\n"); }).find("a:1"), std::string::npos);
@@ -100,10 +102,10 @@ TEST_F(CorpusTest, ErrorsSayWhatAndWhere) {
 }
 
 TEST_F(CorpusTest, HashTellsDataApart) {
-  uint64_t hash = read("5 6\n7\n", "5\n6\n").hash;
-  EXPECT_EQ(read("5 6\n7\n", "5\n6\n").hash, hash);
-  EXPECT_NE(read("5\n6 7\n", "5\n6\n").hash, hash);
-  EXPECT_NE(read("5 6\n7\n", "5\n8\n").hash, hash);
+  uint64_t hash = read("5 6\n7\n", "5\n6\n").totals().hash;
+  EXPECT_EQ(read("5 6\n7\n", "5\n6\n").totals().hash, hash);
+  EXPECT_NE(read("5\n6 7\n", "5\n6\n").totals().hash, hash);
+  EXPECT_NE(read("5 6\n7\n", "5\n8\n").totals().hash, hash);
 }
 
 TEST_F(CorpusTest, EveryPairOnceAnEpochWithinLimits) {
@@ -177,6 +179,205 @@ TEST_F(CorpusTest, GoesOnInTheMiddleOfAnEpoch) {
     ASSERT_EQ(resumed.next(), expected[i]) << i;
 }
 
+// Runs the work of a window backwards, as threads may.
+void backwards(int64_t count, const std::function<void(int64_t)> &body) {
+  while (count > 0)
+    body(--count);
+}
+
+TEST_F(CorpusTest, ManyThreadsReadAsOneDoes) {
+  random(20000, 6); // more than two windows of lines
+  const std::string a = (folder / "a").string(), b = (folder / "b").string();
+  Corpus one({a}, {b}, {ids, ids}, module, Format::Ids), many({a}, {b}, {ids, ids}, module, Format::Ids, backwards);
+  EXPECT_EQ(one.size(), 20000u);
+  EXPECT_EQ(one.totals().hash, many.totals().hash);
+  std::string lines = readFile(b);
+  for (size_t at : {lines.size() / 4, lines.size() / 4 + 2000})
+    lines.insert(lines.find('\n', at), "x");
+  write("b", lines);
+  const std::string error = errorOf([&] { Corpus({a}, {b}, {ids, ids}, module, Format::Ids); });
+  EXPECT_NE(error.find("x' is not a token id"), std::string::npos);
+  EXPECT_EQ(errorOf([&] { Corpus({a}, {b}, {ids, ids}, module, Format::Ids, backwards); }), error);
+}
+
+// Larger than a pool, of pairs of one to three ids.
+Corpus large(int64_t pairs, const Module &module) {
+  std::vector<std::vector<int32_t>> sources, targets;
+  for (int64_t i = 0; i < pairs; ++i) {
+    sources.emplace_back(1 + i % 3, 4 + static_cast<int32_t>(i % 16));
+    targets.emplace_back(1 + i % 2, 4 + static_cast<int32_t>(i % 13));
+  }
+  return Corpus(sources, targets, module);
+}
+
+TEST_F(CorpusTest, LargeDataIsPutInOrderPoolByPool) {
+  const int64_t pairs = 2 * poolBlocks * blockPairs + 12345; // three pools, and a block that is not full
+  const Corpus corpus = large(pairs, module);
+  ASSERT_EQ(poolsOf(corpus), 3);
+  std::vector<bool> seen(pairs);
+  int64_t most = 0, count = 0;
+  std::set<int64_t> firstPool;
+  for (int64_t pool = 0; pool < 3; ++pool) {
+    int64_t inPool = 0;
+    for (const std::vector<int64_t> &batch : poolBatches(corpus, 4096, 5, 1, pool))
+      for (int64_t pair : batch) {
+        ASSERT_FALSE(seen[pair]);
+        seen[pair] = true;
+        ++inPool;
+        if (pool == 0)
+          firstPool.insert(pair / blockPairs);
+      }
+    most = std::max(most, inPool);
+    count += inPool;
+  }
+  EXPECT_EQ(count, pairs);
+  EXPECT_LE(most, poolBlocks * blockPairs);
+  EXPECT_GT(*firstPool.rbegin(), poolBlocks); // blocks of all the data, not the first of it
+  EXPECT_NE(poolBatches(corpus, 4096, 5, 1, 0), poolBatches(corpus, 4096, 5, 2, 0));
+  EXPECT_NE(poolBatches(corpus, 4096, 5, 1, 0), poolBatches(corpus, 4096, 6, 1, 0));
+
+  // From any place on: within a pool, at the end of one, and at that of the epoch.
+  Batches whole(corpus, 4096, 5);
+  const int64_t perEpoch = whole.batchesOfEpoch();
+  EXPECT_EQ(perEpoch, static_cast<int64_t>(epochBatches(corpus, 4096, 5, 0).size()));
+  std::vector<Batches::Position> positions;
+  std::vector<std::vector<int64_t>> expected;
+  int64_t ends = 0;
+  double fraction = 0;
+  for (int64_t i = 0; i < perEpoch + 3; ++i) {
+    positions.push_back(whole.position());
+    expected.push_back(whole.next());
+    const bool done = whole.endsEpoch(whole.position());
+    EXPECT_EQ(done, i + 1 == perEpoch);
+    EXPECT_TRUE(i >= perEpoch || whole.fractionOfEpoch(whole.position()) > fraction) << i;
+    fraction = whole.fractionOfEpoch(whole.position());
+    EXPECT_EQ(done, fraction == 1);
+    ends += whole.left() == 0;
+  }
+  EXPECT_EQ(ends, 3);
+  for (int64_t from : {perEpoch / 2, perEpoch / 3, perEpoch / 3 + 1, perEpoch - 1, perEpoch, perEpoch + 1}) {
+    Batches resumed(corpus, 4096, 5);
+    ASSERT_TRUE(resumed.seek(positions[from]));
+    for (size_t i = from; i < std::min<size_t>(expected.size(), from + 200); ++i)
+      ASSERT_EQ(resumed.next(), expected[i]) << from << " " << i;
+  }
+  EXPECT_FALSE(whole.seek({0, 0, 3}));
+  EXPECT_FALSE(whole.seek({0, perEpoch, 0}));
+}
+
+// Shards: the same pairs as the text they were made from, and a message for everything else.
+class ShardTest : public CorpusTest {
+protected:
+  // The corpus that read() has left as text, as a shard.
+  std::string prepared(const std::string &name) {
+    ShardWriter writer(file(name), {ids, ids}, module, Format::Ids);
+    PairReader reader({file("a")}, {file("b")}, {ids, ids}, module, Format::Ids);
+    while (reader.next([&](auto source, auto target) { writer.add(source, target); })) {
+    }
+    writer.commit(reader.totals());
+    return file(name);
+  }
+  std::string file(const std::string &name) { return (folder / name).string(); }
+  // What is said of a shard by whoever opens it and looks at all its pairs.
+  std::string faultOf(const std::string &contents) {
+    write("changed", contents);
+    return errorOf([&] {
+      const Corpus corpus({file("changed")}, {ids, ids}, module);
+      epochBatches(corpus, 100, 1, 0);
+    });
+  }
+};
+
+void expectSame(const Corpus &a, const Corpus &b, int64_t offset = 0) {
+  for (size_t i = 0; i < b.size(); ++i) {
+    ASSERT_EQ(list(a.source(i + offset)), list(b.source(i))) << i;
+    ASSERT_EQ(list(a.target(i + offset)), list(b.target(i))) << i;
+    ASSERT_EQ(list(a.labels(i + offset)), list(b.labels(i))) << i;
+  }
+}
+
+TEST_F(ShardTest, HoldsWhatTheTextHolds) {
+  module.maxLength = module.maxTargetLength = 15;
+  const Corpus text = random(3 * blockPairs + 5, 16); // some are too long
+  const Corpus shard({prepared("shard")}, {ids, ids}, module);
+  const CorpusTotals &a = text.totals(), &b = shard.totals();
+  EXPECT_GT(a.skippedLong, 0);
+  EXPECT_EQ(a.pairs, b.pairs);
+  EXPECT_EQ(a.skippedLong, b.skippedLong);
+  EXPECT_EQ(a.skippedEmpty, b.skippedEmpty);
+  EXPECT_EQ(a.hash, b.hash);
+  for (int set : {XFC_SOURCE, XFC_TARGET}) {
+    EXPECT_EQ(a.tokens[set], b.tokens[set]);
+    EXPECT_EQ(a.shortest[set], b.shortest[set]);
+    EXPECT_EQ(a.longest[set], b.longest[set]);
+  }
+  EXPECT_EQ(epochBatches(text, 256, 3, 4), epochBatches(shard, 256, 3, 4));
+  expectSame(shard, text);
+  shard.release();
+  expectSame(shard, text);
+}
+
+TEST_F(ShardTest, SeveralFollowEachOther) {
+  const Corpus first = random(blockPairs + 100, 5);
+  prepared("first");
+  const Corpus second = read("5 6\n7\n", "8\n9 10\n");
+  prepared("second");
+  const Corpus both({file("first"), file("second"), file("first")}, {ids, ids}, module);
+  ASSERT_EQ(both.size(), 2 * first.size() + 2);
+  expectSame(both, first);
+  expectSame(both, second, first.size());
+  expectSame(both, first, first.size() + 2);
+  EXPECT_EQ(both.totals().tokens[XFC_TARGET], 2 * first.totals().tokens[XFC_TARGET] + 5);
+  EXPECT_EQ(both.totals().longest[XFC_SOURCE], 5);
+  const Corpus other({file("second"), file("first"), file("first")}, {ids, ids}, module);
+  EXPECT_NE(both.totals().hash, other.totals().hash);
+  std::set<int64_t> seen;
+  for (const std::vector<int64_t> &batch : epochBatches(both, 64, 1, 0))
+    seen.insert(batch.begin(), batch.end());
+  EXPECT_EQ(seen.size(), both.size());
+}
+
+TEST_F(ShardTest, IsRefusedWhereAnythingIsWrong) {
+  random(300, 9);
+  const std::string whole = readFile(prepared("shard"));
+  EXPECT_EQ(faultOf(whole), "no error");
+  EXPECT_NE(faultOf("").find("not a file of pairs"), std::string::npos);
+  EXPECT_NE(faultOf("5 6 7\n8 9\n").find("--source"), std::string::npos);
+  for (size_t size : {size_t(8), size_t(15), size_t(16), size_t(40), size_t(160), whole.size() / 2, whole.size() - 128,
+                      whole.size() - 1})
+    EXPECT_NE(faultOf(whole.substr(0, size)).find("changed: the file is damaged"), std::string::npos) << size;
+  for (size_t at = 0; at < whole.size(); at += at < 64 || at + 200 > whole.size() ? 1 : 97) {
+    std::string changed = whole;
+    changed[at] ^= 4;
+    EXPECT_NE(faultOf(changed), "no error") << at;
+  }
+  std::string next = whole;
+  next[8] = 2;
+  EXPECT_NE(faultOf(next).find("version 2, this executable reads version 1"), std::string::npos);
+}
+
+TEST_F(ShardTest, IsRefusedByAnotherModel) {
+  random(50, 9);
+  prepared("shard");
+  auto fault = [&](const Module &other, VocabularyPair vocabularies) {
+    return errorOf([&] {
+      const Corpus corpus({file("shard")}, vocabularies, other);
+      epochBatches(corpus, 100, 1, 0);
+    });
+  };
+  EXPECT_EQ(fault(module, {ids, ids}), "no error");
+  Module other = module;
+  other.eos = 5;
+  EXPECT_NE(fault(other, {ids, ids}).find("eos 3"), std::string::npos);
+  other = module;
+  other.maxTargetLength = 9;
+  EXPECT_NE(fault(other, {ids, ids}).find("a target of 10 tokens, longer than this model's max_length of 9"),
+            std::string::npos);
+  other = module;
+  other.targetVocab = 12;
+  EXPECT_NE(fault(other, {ids, ids}).find("vocabulary has 12 tokens"), std::string::npos);
+}
+
 TEST_F(CorpusTest, VocabularyRoundTrip) {
   std::vector<std::string> lines;
   for (int i = 0; i < 200; ++i)
@@ -204,6 +405,28 @@ TEST_F(CorpusTest, VocabularyRoundTrip) {
   EXPECT_EQ(vocabulary.encode("nowhere", Format::Pieces, "here"), (std::vector<int32_t>{1}));
   EXPECT_EQ(vocabulary.bytes(), model);
   EXPECT_EQ(vocabulary.hash(), Vocabulary::fromBytes(model, "m", 80).hash());
+
+  // A shard knows the vocabularies it was made with.
+  Module words;
+  words.sourceVocab = words.targetVocab = 80;
+  const std::string text1 = write("text", "the wood\n"), shard = (folder / "shard").string();
+  {
+    ShardWriter writer(shard, {vocabulary, vocabulary}, words, Format::Text);
+    PairReader reader({text1}, {text1}, {vocabulary, vocabulary}, words, Format::Text);
+    while (reader.next([&](auto source, auto target) { writer.add(source, target); })) {
+    }
+    writer.commit(reader.totals());
+  }
+  EXPECT_EQ(list(Corpus({shard}, {vocabulary, vocabulary}, words).source(0)),
+            list(Corpus({text1}, {text1}, {vocabulary, vocabulary}, words, Format::Text).source(0)));
+  EXPECT_EQ(Corpus({shard}, {Vocabulary(80), Vocabulary(80)}, words).size(), 1u);
+  std::string other = model;
+  other[other.find("house")] = 'm';
+  const Vocabulary another = Vocabulary::fromBytes(other, "another.model", 80);
+  EXPECT_NE(errorOf([&] {
+              Corpus({shard}, {vocabulary, another}, words);
+            }).find("its target was made with another vocabulary"),
+            std::string::npos);
 
   Module module;
   module.pad = 0;

@@ -8,6 +8,7 @@
 #include "support/Progress.h"
 #include "train/Checkpoint.h"
 #include "train/Log.h"
+#include "train/Prepare.h"
 #include "train/Report.h"
 #include "train/Trainer.h"
 #include <cmath>
@@ -358,6 +359,77 @@ TEST_F(TrainRun, AccumulatingEqualsOneLargeBatch) {
   std::vector<float> a = moments("large"), b = moments("small");
   for (size_t i = 0; i < a.size(); ++i)
     EXPECT_NEAR(a[i], b[i], 1e-6);
+}
+
+TEST_F(TrainRun, PreparedDataTrainsToTheSameBytes) {
+  auto prepared = [&](TrainOptions options, const std::string &name) {
+    prepare({options.sources, options.targets, "", "", file(name), Format::Ids, 2, true});
+    options.data = {file(name)};
+    options.sources = options.targets = {};
+    return options;
+  };
+  ASSERT_EQ(run(validated(options("text", 60))), "");
+  const TrainOptions whole = prepared(validated(options("shard", 60)), "pairs");
+  ASSERT_EQ(run(whole), "");
+  EXPECT_EQ(weightsOf("text"), weightsOf("shard"));
+  EXPECT_EQ(weightsOf("text", "best.safetensors"), weightsOf("shard", "best.safetensors"));
+
+  // Begun with text, continued with what was prepared of it, and not with other data.
+  ASSERT_EQ(run(validated(options("both", 30))), "");
+  TrainOptions rest = whole;
+  rest.out = file("both");
+  rest.resume = true;
+  ASSERT_EQ(run(rest), "");
+  EXPECT_EQ(weightsOf("text"), weightsOf("both"));
+  write("a", 17, 150);
+  rest = prepared(options("both", 90), "pairs");
+  rest.resume = true;
+  EXPECT_NE(run(rest).find("other training data"), std::string::npos);
+
+  // A file that is there stays where another cannot be made.
+  const std::string before = readFile(file("pairs"));
+  write("a", 17, 149);
+  TrainOptions unequal = options("none", 1);
+  EXPECT_THROW(prepared(unequal, "pairs"), Error);
+  EXPECT_EQ(readFile(file("pairs")), before);
+  for (const fs::directory_entry &entry : fs::directory_iterator(folder))
+    EXPECT_EQ(entry.path().filename().string().find(".partial."), std::string::npos) << entry.path();
+}
+
+TEST_F(TrainRun, GoesOnInTheMiddleOfLargeData) {
+  const int64_t pairs = poolBlocks * blockPairs + 1000; // two pools
+  for (const char *name : {"la", "lb"}) {
+    std::ofstream stream(file(name));
+    for (int64_t i = 0; i < pairs; ++i)
+      stream << 4 + i % 8 << (i % 3 ? " 5\n" : "\n");
+  }
+  prepare({{file("la")}, {file("lb")}, "", "", file("pairs"), Format::Ids, 1, true});
+  auto large = [&](const std::string &out, int64_t steps) {
+    TrainOptions result = options(out, steps);
+    result.sources = result.targets = {};
+    result.data = {file("pairs")};
+    result.batchTokens = 30000;
+    result.saveEvery = 1000;
+    return result;
+  };
+  TrainOptions epoch = large("epoch", -1);
+  epoch.epochs = 1;
+  ASSERT_EQ(run(epoch), "");
+  const Vocabulary ids(V);
+  const Corpus corpus({file("pairs")}, {ids, ids}, tableModel());
+  const auto steps = static_cast<int64_t>(epochBatches(corpus, 30000, 1, 0).size());
+  const auto first = static_cast<int64_t>(poolBatches(corpus, 30000, 1, 0, 0).size());
+  EXPECT_EQ(readLog(file("epoch/train.jsonl")).back()["step"], steps);
+  ASSERT_LT(first, steps);
+  ASSERT_EQ(run(large("whole", steps + 3)), "");
+  for (int64_t stop : {first - 2, first, first + 2, steps}) {
+    const std::string out = "stopped" + std::to_string(stop);
+    ASSERT_EQ(run(large(out, stop)), "");
+    TrainOptions rest = large(out, steps + 3);
+    rest.resume = true;
+    ASSERT_EQ(run(rest), "");
+    EXPECT_EQ(weightsOf(out), weightsOf("whole")) << stop;
+  }
 }
 
 TEST_F(TrainRun, ZeroStepsLeaveTheFirstWeights) {

@@ -1,0 +1,127 @@
+// Files of parallel lines into pairs of id sequences, a window of lines at a time.
+#include "text/PairReader.h"
+#include "text/LinePairs.h"
+#include <exception>
+#include <filesystem>
+
+namespace xfc {
+
+void oneByOne(int64_t count, const std::function<void(int64_t)> &body) {
+  for (int64_t i = 0; i < count; ++i)
+    body(i);
+}
+
+bool JoinedFiles::next(std::string &line) {
+  for (;;) {
+    if (reader && reader->next(line)) {
+      ++lines;
+      return true;
+    }
+    if (reader && reader->number() == 0)
+      throw Error(reader->name() + ": the file is empty; expected one sentence a line");
+    if (opened == files.size())
+      return false;
+    reader = std::make_unique<LineReader>(files[opened++]);
+  }
+}
+
+std::string JoinedFiles::names() const {
+  std::string text;
+  for (const std::string &file : files)
+    text += (text.empty() ? "" : " + ") + file;
+  return text;
+}
+
+double JoinedFiles::fraction() const {
+  double read = 0, all = 0;
+  for (size_t i = 0; i < files.size(); ++i) {
+    std::error_code none;
+    const std::uintmax_t size = std::filesystem::file_size(files[i], none);
+    const double bytes = none ? 0 : static_cast<double>(size);
+    all += bytes;
+    read += i + 1 < opened ? bytes : i + 1 == opened ? reader->fraction() * bytes : 0;
+  }
+  return all > 0 ? read / all : 0;
+}
+
+PairReader::PairReader(const std::vector<std::string> &sourceFiles, const std::vector<std::string> &targetFiles,
+                       const VocabularyPair &vocabularies, const Module &module, Format format, Parallel parallel)
+    : sources(sourceFiles), targets(targetFiles), vocabularies(vocabularies), module(module), format(format),
+      parallel(std::move(parallel)) {}
+
+// The next line of each side, without their ids.
+bool PairReader::nextLines(Line &line) {
+  const bool more = sources.next(line.source), moreTarget = targets.next(line.target);
+  if (more && moreTarget) {
+    line.sourceWhere = sources.where();
+    line.targetWhere = targets.where();
+    return true;
+  }
+  if (!more && !moreTarget)
+    return false;
+  JoinedFiles &longer = more ? sources : targets;
+  const std::string alone = longer.where();
+  for (std::string rest; longer.next(rest);) {
+  }
+  throw Error(sources.names() + " has " + std::to_string(sources.number()) + " lines, " + targets.names() + " " +
+              std::to_string(targets.number()) +
+              "; line i of one must be the translation of line i of the other, and " + alone + " has none");
+}
+
+void PairReader::encode(Line &line) const {
+  line.sourceIds = vocabularies.source.encode(line.source, format, line.sourceWhere, module.maxLength);
+  line.targetIds = vocabularies.target.encode(line.target, format, line.targetWhere, module.maxTargetLength);
+  if (line.sourceIds.empty() || line.targetIds.empty())
+    return;
+  if (module.sourceEos && format != Format::Ids)
+    line.sourceIds.push_back(module.eos);
+  line.targetIds.insert(line.targetIds.begin(), module.start);
+  line.targetIds.push_back(module.eos);
+}
+
+bool PairReader::next(const Use &use) {
+  size_t count = 0;
+  for (size_t bytes = 0; count < windowLines && bytes < windowBytes; ++count) {
+    if (count == window.size())
+      window.emplace_back();
+    if (!nextLines(window[count]))
+      break;
+    bytes += window[count].source.size() + window[count].target.size();
+  }
+
+  constexpr size_t together = 32; // lines that one thread takes at a time
+  const size_t chunks = (count + together - 1) / together;
+  std::vector<std::exception_ptr> faults(chunks); // the first one is thrown, whichever thread met one first
+  parallel(static_cast<int64_t>(chunks), [&](int64_t chunk) {
+    const size_t begin = static_cast<size_t>(chunk) * together;
+    try {
+      for (size_t i = begin; i < std::min(begin + together, count); ++i)
+        encode(window[i]);
+    } catch (...) {
+      faults[static_cast<size_t>(chunk)] = std::current_exception();
+    }
+  });
+  for (const std::exception_ptr &fault : faults)
+    if (fault)
+      std::rethrow_exception(fault);
+
+  for (size_t i = 0; i < count; ++i) {
+    const std::vector<int32_t> &source = window[i].sourceIds, &target = window[i].targetIds;
+    if (source.empty() || target.empty()) {
+      ++counts.skippedEmpty;
+    } else if ((module.maxLength > 0 && static_cast<int64_t>(source.size()) > module.maxLength) ||
+               (module.maxTargetLength > 0 && static_cast<int64_t>(target.size()) - 1 > module.maxTargetLength)) {
+      ++counts.skippedLong;
+    } else {
+      counts.add(source, target);
+      use(source, target);
+    }
+  }
+  if (count == 0 && counts.pairs == 0)
+    throw Error(sources.names() + ": no pair is left to use: " + std::to_string(counts.skippedEmpty) +
+                " have an empty side, " + std::to_string(counts.skippedLong) +
+                " are longer than the model's max_length of " + std::to_string(module.maxLength) + " tokens");
+  return count > 0;
+}
+
+} // namespace xfc

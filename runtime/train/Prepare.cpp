@@ -1,0 +1,50 @@
+// Text into a file of pairs of ids that training maps into memory.
+#include "train/Prepare.h"
+#include "decode/ModelOptions.h"
+#include "device/ThreadPool.h"
+#include "support/Files.h"
+#include "support/Format.h"
+#include "support/Interrupt.h"
+#include "support/Progress.h"
+#include "text/Shard.h"
+#include <filesystem>
+
+namespace xfc {
+
+Parallel onThreadsOf(Engine &engine) {
+  return [&pool = engine.pool()](int64_t count, const std::function<void(int64_t)> &body) {
+    auto *context = const_cast<std::function<void(int64_t)> *>(&body);
+    pool.run([](void *work, int64_t i, int) { (*static_cast<const std::function<void(int64_t)> *>(work))(i); }, context,
+             count);
+  };
+}
+
+void prepare(const PrepareOptions &options) {
+  const InterruptGuard guard;
+  const std::filesystem::path out = options.out;
+  removeAbandoned(out.has_parent_path() ? out.parent_path().string() : ".",
+                  [&](std::string_view name) { return name == out.filename().string(); });
+  const std::unique_ptr<Engine> engine = makeEngine(options.threads, {});
+  const Module &module = engine->module();
+  requireTranslator(module);
+  const LoadedVocabularies vocabularies = loadVocabularies(options.vocabulary, options.targetVocabulary, module);
+  ShardWriter writer(options.out, vocabularies.pair(), module, options.format);
+  PairReader reader(options.sources, options.targets, vocabularies.pair(), module, options.format,
+                    onThreadsOf(*engine));
+  ProgressBar bar(options.quiet);
+  const CorpusTotals &totals = reader.totals();
+  while (reader.next(
+      [&](std::span<const int32_t> source, std::span<const int32_t> target) { writer.add(source, target); })) {
+    checkInterrupted();
+    bar.update(reader.fraction(), format("%lld pairs", static_cast<long long>(totals.pairs)));
+  }
+  writer.commit(totals);
+  bar.say(
+      format("%s: %lld pairs, %lld source and %lld target tokens; skipped: %lld longer than the model's max_length, "
+             "%lld with an empty side",
+             options.out.c_str(), static_cast<long long>(totals.pairs),
+             static_cast<long long>(totals.tokens[XFC_SOURCE]), static_cast<long long>(totals.tokens[XFC_TARGET]),
+             static_cast<long long>(totals.skippedLong), static_cast<long long>(totals.skippedEmpty)));
+}
+
+} // namespace xfc

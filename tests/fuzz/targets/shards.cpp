@@ -1,0 +1,59 @@
+// Files of prepared pairs: what is opened and checked is used as training uses it. What `prepare` wrote has its counts
+// and checksums; the mutator makes them right again most times, so that what they guard is reached.
+#include "../Fuzz.h"
+#include "support/Checksum.h"
+#include "text/Batches.h"
+
+using namespace xfc;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  const Vocabulary ids(20);
+  Module module;
+  module.sourceVocab = module.targetVocab = 20;
+  module.maxLength = module.maxTargetLength = 64;
+  fuzz::expectOnlyErrors([&] {
+    std::vector<uint32_t> aligned((size + 3) / 4);
+    if (size > 0)
+      std::memcpy(aligned.data(), data, size);
+    const std::string_view contents(reinterpret_cast<const char *>(aligned.data()), size);
+    const Shard shard(contents, "shard", {ids, ids}, module);
+    const CorpusTotals &totals = shard.totals();
+    int64_t pairs = 0, tokens[2] = {0, 0};
+    for (size_t i = 0; i < shard.blocks().size(); ++i) {
+      shard.check(i);
+      const auto [ends, words] = shard.blocks()[i];
+      uint32_t begin = 0;
+      for (int64_t k = 0; k < 2 * std::min(blockPairs, totals.pairs - static_cast<int64_t>(i) * blockPairs); ++k) {
+        for (uint32_t j = begin; j < ends[k]; ++j)
+          fuzz::expect(words[j] >= 0 && words[j] < 20, "ids are in the vocabulary");
+        fuzz::expect(words + ends[k] <= reinterpret_cast<const int32_t *>(contents.data() + size),
+                     "sequences lie within the file");
+        tokens[k % 2] += ends[k] - begin - k % 2;
+        pairs += k % 2;
+        begin = ends[k];
+      }
+    }
+    fuzz::expect(pairs == totals.pairs && tokens[0] == totals.tokens[0] && tokens[1] == totals.tokens[1],
+                 "a shard holds what it says it holds");
+  });
+  return 0;
+}
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed) {
+  fuzz::Random random(seed);
+  size = LLVMFuzzerMutate(data, size, most);
+  constexpr size_t header = 16, entry = 16, footer = 128;
+  if (size < header + entry + footer || random.oneIn(4))
+    return size;
+  const std::string_view file = fuzz::textOf(data, size);
+  uint8_t *const end = data + size - footer, *const table = end - entry; // of one block
+  auto put = [](uint8_t *at, uint32_t value) { std::memcpy(at, &value, sizeof value); };
+  if (!random.oneIn(4)) {
+    const uint64_t blockEnd = size - footer - entry;
+    std::memcpy(table, &blockEnd, sizeof blockEnd);
+  }
+  put(table + 8, crc32c(file.substr(header, size - footer - entry - header)));
+  put(end + 112, crc32c(file.substr(size - footer - entry, entry)));
+  put(end + 116, crc32c(file.substr(size - footer, 116), crc32c(file.substr(0, header))));
+  return size;
+}
