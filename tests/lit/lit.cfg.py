@@ -43,9 +43,19 @@ if imports("torch") and imports("numpy") and imports("safetensors"):
 if imports("sacrebleu"):
     config.available_features.add("sacrebleu")
 
-# Launchers of MPI, of Debian's packages openmpi-bin and mpich.
+# Launchers of MPI, of Debian's packages openmpi-bin and mpich, where this machine lets them start processes.
 launchers = {name: shutil.which("mpiexec." + name) for name in ("openmpi", "mpich")}
-if all(launchers.values()):
+
+
+def launches(launcher):
+    allowed = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1")
+    try:
+        return subprocess.run([launcher, "-n", "2", "true"], capture_output=True, env=allowed, timeout=60).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+if all(launchers.values()) and all(map(launches, launchers.values())):
     config.available_features.add("mpi")
     config.substitutions += [("%" + name, launcher) for name, launcher in launchers.items()]
 

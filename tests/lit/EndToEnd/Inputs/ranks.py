@@ -16,7 +16,8 @@ import sys
 import time
 
 launcher, translator, folder, mode = sys.argv[1:]
-os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1")
+# Within one machine Open MPI needs no network; that one process reads another's memory is forbidden in some containers.
+os.environ.update(OMPI_MCA_btl="self,vader", OMPI_MCA_btl_vader_single_copy_mechanism="none", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1")
 os.makedirs(folder, exist_ok=True)
 BATCHES = 12  # a step
 
