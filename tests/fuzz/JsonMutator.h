@@ -21,7 +21,7 @@ public:
       return changedBytes(std::string(text), most);
     for (size_t changes = 1 + random.below(3); changes > 0; --changes)
       changeOne(json);
-    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+    return written(json);
   }
 
 private:
@@ -109,7 +109,11 @@ private:
   }
 
   // Repeating values doubles what there is, again and again.
-  static bool tooLarge(const Json &json, const Json &more) { return json.dump().size() + more.dump().size() > 1 << 16; }
+  static bool tooLarge(const Json &json, const Json &more) {
+    return written(json).size() + written(more).size() > 1 << 16;
+  }
+  // Changed strings are no UTF-8 any more.
+  static std::string written(const Json &json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
   std::string someKey(const std::vector<Json *> &values) {
     for (int tries = 0; tries < 8; ++tries) {

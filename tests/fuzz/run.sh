@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
 # Fuzzes what is read from outside with libFuzzer: builds the preset `fuzz` and runs every target, or those named.
-#   run.sh [--seconds N] [--limit N] [--jobs N] [--compiler] [--build FOLDER] [TARGET...]
+#   run.sh [--seconds N] [--limit N] [--seed N] [--jobs N] [--compiler] [--build FOLDER] [TARGET...]
 # --seconds is the time for each target, --limit what one input may take: seconds by the clock, so on a machine that has
-# other work it wants more than the 2 that are the default. The corpus grows in FOLDER/corpus, from where another call
-# goes on; counts are appended to FOLDER/counts.tsv, findings lie in FOLDER/findings. --compiler instruments the
-# compiler, too, which takes long to build. Ends with status 1 where there is a finding, and 77 where clang 22 or
-# libFuzzer are not installed.
+# other work it wants more than the 2 that are the default, --seed where chance begins (default: somewhere else each
+# time). The corpus grows in FOLDER/corpus, from where another call goes on; counts are appended to FOLDER/counts.tsv,
+# findings lie in FOLDER/findings. --compiler instruments the compiler, too, which takes long to build. Ends with status
+# 1 where there is a finding, and 77 where clang 22 or libFuzzer are not installed.
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 root="$(cd "$here/../.." && pwd)"
-seconds=60 limit=2 jobs="$(nproc)" build="$root/build/fuzz" compiler=OFF sentencepiece= targets=()
+seconds=60 limit=2 seed=0 jobs="$(nproc)" build="$root/build/fuzz" compiler=OFF sentencepiece= targets=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --seconds) seconds="$2"; shift 2 ;;
     --limit) limit="$2"; shift 2 ;;
+    --seed) seed="$2"; shift 2 ;;
     --jobs) jobs="$2"; shift 2 ;;
     --build) build="$2"; shift 2 ;;
     --sentencepiece) sentencepiece="$2"; shift 2 ;;
@@ -50,7 +51,7 @@ fuzz() {
   [ -e "$here/dictionaries/$target.dict" ] && options+=(-dict="$here/dictionaries/$target.dict")
   local status=0
   ASAN_OPTIONS=allocator_may_return_null=0:detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
-    "$build/tests/fuzz/fuzz_$target" -max_total_time="$seconds" -timeout="$limit" -rss_limit_mb=2048 -max_len=65536 \
+    "$build/tests/fuzz/fuzz_$target" -max_total_time="$seconds" -timeout="$limit" -seed="$seed" -rss_limit_mb=2048 -max_len=65536 \
     -print_final_stats=1 -verbosity=1 -artifact_prefix="$findings/" "${options[@]}" "$corpus" "${seeds[@]}" \
     >"$build/$target.log" 2>&1 || status=1
   local executions
