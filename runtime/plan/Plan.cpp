@@ -233,8 +233,11 @@ template <typename Direction> void fields(Archive<Direction> &archive, Size &siz
   eachTerm([&](int64_t &term, uint32_t bit) { mask |= term != 0 ? bit : 0; });
   archive(mask);
   eachTerm([&](int64_t &term, uint32_t bit) {
-    if (mask & bit)
+    if (mask & bit) {
       archive(term);
+      if (term == 0) // which is said by the bit that is not set
+        damaged();
+    }
     mask &= ~bit;
   });
   if (mask != 0)
