@@ -1,4 +1,5 @@
-// The optimizer over blocks of parameters: the gradients' norm, and Adam in place.
+// The optimizer over blocks of parameters: the gradients' norm, and a step in place.
+#include "Codegen/Optimizers.h"
 #include "Emitters.h"
 #include "Matrix.h"
 #include "MicroKernel.h"
@@ -61,36 +62,35 @@ static Backend::KernelInfo emitClipFactor(KernelBuilder &k, ClipFactorOp op) {
   return {{Partition::Unit::One, 1, 1}, 0};
 }
 
-static Backend::KernelInfo emitAdam(KernelBuilder &k, AdamOp op) {
-  const int64_t lanes = k.lanes(), n = op.getParameters().size();
+static Backend::KernelInfo emitOptimize(KernelBuilder &k, OptimizeOp op) {
+  const int64_t lanes = k.lanes();
   auto scalarAt = [&](Value address, Type type, int64_t i) {
     Value x = LLVM::LoadOp::create(k.b, type, k.offset(address, i, type));
     return type == k.element ? x : k.elementOf(x);
   };
-  Value hyper = k.buffer(op.getHyperMutable());
-  enum { lr, beta1, beta2, eps, l2, decay, correction1, correction2, hypers };
-  SmallVector<Value> h;
-  for (int64_t i = 0; i < hypers; ++i)
-    h.push_back(scalarAt(hyper, elementOf(op.getHyper()), i));
-  Value one = k.scalar(1);
-  Value keep = k.broadcast(k.subf(one, k.mulf(h[lr], h[decay]))), step = k.broadcast(k.divf(h[lr], h[correction1]));
-  Value inverse2 = k.broadcast(k.divf(one, h[correction2])), b1 = k.broadcast(h[beta1]), b2 = k.broadcast(h[beta2]);
-  Value a1 = k.broadcast(k.subf(one, h[beta1])), a2 = k.broadcast(k.subf(one, h[beta2])), e = k.broadcast(h[eps]);
-  Value weight = k.broadcast(h[l2]),
-        factor = k.broadcast(scalarAt(k.buffer(op.getFactorMutable()), elementOf(op.getFactor()), 0));
-  // Tensors of a segment lie behind each other, from the first on.
-  Value p = k.buffer(op.getParametersMutable()), g = k.buffer(op.getGradientsMutable()),
-        m = k.buffer(op.getMoments1Mutable()), v = k.buffer(op.getMoments2Mutable());
+  auto hyper = [&](StringRef name) {
+    return scalarAt(k.buffer(op.getHyperMutable()), elementOf(op.getHyper()), op.getHyperIndex(name));
+  };
+  const OptimizerStep step = optimizerStep(k, op, hyper, [&](Value x) { return k.broadcast(x); });
+  Value factor = k.broadcast(scalarAt(k.buffer(op.getFactorMutable()), elementOf(op.getFactor()), 0));
+  // Tensors of a group follow each other in memory, from the first on.
+  Value p = k.buffer(op.getParametersMutable()), g = k.buffer(op.getGradientsMutable());
+  Values blocks;
+  for (unsigned i = 0; i < op.getNumStates(); ++i)
+    blocks.push_back(k.buffer(op->getOpOperand(op.getState(i).getBeginOperandIndex())));
   Value from = k.mul(k.chunk, part), to = k.min(k.add(from, part), k.immediate(0));
   auto update = [&](Value i, const std::function<void(Value, Value)> &write) {
-    Value pAt = k.offset(p, i), mAt = k.offset(m, i), vAt = k.offset(v, i), parameter = k.load(pAt, lanes);
-    Value gradient = k.fma(weight, parameter, k.mulf(factor, k.load(k.offset(g, i), lanes)));
-    Value moment1 = k.fma(b1, k.load(mAt, lanes), k.mulf(a1, gradient));
-    Value moment2 = k.fma(b2, k.load(vAt, lanes), k.mulf(a2, k.mulf(gradient, gradient)));
-    Value denominator = k.addf(k.sqrt(k.mulf(moment2, inverse2)), e);
-    write(moment1, mAt);
-    write(moment2, vAt);
-    write(k.subf(k.mulf(keep, parameter), k.divf(k.mulf(step, moment1), denominator)), pAt);
+    Value pAt = k.offset(p, i), parameter = k.load(pAt, lanes);
+    Value gradient = k.mulf(factor, k.load(k.offset(g, i), lanes));
+    Values addresses, states;
+    for (Value block : blocks) {
+      addresses.push_back(k.offset(block, i));
+      states.push_back(k.load(addresses.back(), lanes));
+    }
+    Value updated = step(parameter, gradient, states);
+    for (auto [state, address] : llvm::zip_equal(states, addresses))
+      write(state, address);
+    write(updated, pAt);
   };
   auto updateRange = [&](Value begin, Value end) {
     Value whole = k.add(begin, k.mul(k.div(k.max(k.sub(end, begin), k.index(0)), lanes), lanes));
@@ -107,7 +107,7 @@ static Backend::KernelInfo emitAdam(KernelBuilder &k, AdamOp op) {
   }
 
   // A chunk owns the panels of rows that begin in its part, and what of it lies in no weight.
-  const int64_t panel = Tiling(k, 1, Products::Elements).panel, firstCopy = 2 + 7 * n;
+  const int64_t panel = Tiling(k, 1, Products::Elements).panel, firstCopy = op->getNumOperands() + op->getNumResults();
   // Elements of a row that are updated and then packed, with the rows packed beside it: their new values stay in the
   // second cache (64 KB of f32).
   const int64_t columnsOfBlock = part / panel;
@@ -148,6 +148,8 @@ static Backend::KernelInfo emitAdam(KernelBuilder &k, AdamOp op) {
   return info;
 }
 
-void attachOptimizerKernels(MLIRContext &context) { attachKernels<emitSquareSum, emitClipFactor, emitAdam>(context); }
+void attachOptimizerKernels(MLIRContext &context) {
+  attachKernels<emitSquareSum, emitClipFactor, emitOptimize>(context);
+}
 
 } // namespace xfc

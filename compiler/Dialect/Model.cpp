@@ -1,6 +1,7 @@
 // The model of a module: its attribute, its parameters, and the discardable attributes that functions refer to them by.
 #include "XFC.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "plan/Optimizers.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -60,7 +61,8 @@ static LogicalResult verifyParameters(ModuleOp module) {
       if (auto [known, isNew] = parameters.try_emplace(name, parameter); !isNew)
         return parameter.emitOpError() << "shares the name " << name << " with another parameter";
   }
-  const llvm::StringSet<> roles = {attr::parameter, attr::gradient, attr::moment1, attr::moment2};
+  llvm::StringSet<> roles = {attr::parameter, attr::gradient};
+  roles.insert(optimizerStates().begin(), optimizerStates().end());
   for (auto function : module.getOps<FunctionOpInterface>()) {
     // The module is verified before what it holds.
     if (failed(function->getName().verifyInvariants(function)))
@@ -108,12 +110,13 @@ LogicalResult XFCDialect::verifyRegionArgAttribute(Operation *op, unsigned, unsi
   if (attribute.getName() != attr::role)
     return op->emitError() << "argument " << argument << ": there is no attribute " << attribute.getName()
                            << " of arguments in the xfc dialect";
-  const StringRef roles[] = {attr::parameter, attr::gradient, attr::moment1, attr::moment2,
-                             attr::input,     attr::scalar,   attr::state};
+  SmallVector<StringRef> roles = {attr::parameter, attr::gradient};
+  roles.append(optimizerStates().begin(), optimizerStates().end());
+  roles.append({attr::input, attr::scalar, attr::state});
   auto role = dyn_cast<StringAttr>(attribute.getValue());
   if (!role || !llvm::is_contained(roles, role.getValue()))
-    return op->emitError() << "argument " << argument << ": expected a role (" << llvm::join(ArrayRef(roles), ", ")
-                           << "), found " << attribute.getValue();
+    return op->emitError() << "argument " << argument << ": expected a role (" << llvm::join(roles, ", ") << "), found "
+                           << attribute.getValue();
   return success();
 }
 

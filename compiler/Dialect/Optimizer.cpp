@@ -1,5 +1,8 @@
 // The optimizer's ops: definitions.
 #include "Support.h"
+#include "plan/Optimizers.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 using namespace xfc;
@@ -19,29 +22,47 @@ LogicalResult ClipFactorOp::verify() {
   return success();
 }
 
-LogicalResult AdamOp::verify() {
-  size_t n = getParameters().size();
-  if (getGradients().size() != n || getMoments1().size() != n || getMoments2().size() != n || getNumResults() != 3 * n)
-    return emitOpError("needs as many gradients, moments and results as parameters: ") << n;
-  for (size_t i = 0; i < n; ++i)
-    for (Type type : {getGradients()[i].getType(), getMoments1()[i].getType(), getMoments2()[i].getType(),
-                      getNewParameters()[i].getType(), getNewMoments1()[i].getType(), getNewMoments2()[i].getType()})
-      if (type != getParameters()[i].getType())
+LogicalResult OptimizeOp::verify() {
+  const Optimizer *optimizer = findRule(getRule());
+  if (!optimizer) {
+    llvm::SetVector<StringRef> rules;
+    for (const Optimizer &known : optimizers())
+      rules.insert(known.rule);
+    return emitOpError("there is no rule \"") << getRule() << "\"; expected one of " << llvm::join(rules, ", ");
+  }
+  const size_t n = getParameters().size(), states = optimizer->states.size();
+  if (n == 0)
+    return emitOpError("needs a parameter");
+  if (getGradients().size() != n || getStates().size() != states * n || getNumResults() != (1 + states) * n)
+    return emitOpError("of ") << n << " parameters needs " << n << " gradients, " << states * n << " states and "
+                              << (1 + states) * n << " results, found " << getGradients().size() << ", "
+                              << getStates().size() << " and " << getNumResults();
+  for (ValueRange values : {ValueRange(getGradients()), ValueRange(getStates()), ValueRange(getUpdated())})
+    for (auto [i, value] : llvm::enumerate(values))
+      if (value.getType() != getParameters()[i % n].getType())
         return emitOpError("everything of parameter ")
-               << i << " must be " << getParameters()[i].getType() << ", found " << type;
-  if (getHyper().getType().getShape() != ArrayRef<int64_t>{8})
-    return emitOpError("hyper must have 8 elements, found ") << getHyper().getType();
+               << i % n << " must be " << getParameters()[i % n].getType() << ", found " << value.getType();
+  const auto scalars = static_cast<int64_t>(optimizer->hyper.size());
+  if (getHyper().getType().getShape() != ArrayRef<int64_t>{scalars})
+    return emitOpError("hyper must have ") << scalars << " elements, found " << getHyper().getType();
   return success();
 }
 
-// Each new parameter and moment is written where the old one was.
-int64_t AdamOp::getInPlaceOperand(unsigned result) {
+// Each new parameter and state is written where the old one was.
+int64_t OptimizeOp::getInPlaceOperand(unsigned result) {
   const unsigned n = getParameters().size();
-  const OperandRange groups[] = {getParameters(), getMoments1(), getMoments2()};
-  return groups[result / n].getBeginOperandIndex() + result % n;
+  return result < n ? getParameters().getBeginOperandIndex() + result : getStates().getBeginOperandIndex() + result - n;
 }
 
-void AdamOp::getEffects(SmallVectorImpl<MemoryEffects::EffectInstance> &effects) {
+int64_t OptimizeOp::getHyperIndex(StringRef name) {
+  const auto &hyper = findRule(getRule())->hyper;
+  const auto found = llvm::find_if(
+      hyper, [&](const Optimizer::Hyperparameter &known) { return known.name == std::string_view(name); });
+  assert(found != hyper.end() && "the optimizer has no such hyperparameter");
+  return found - hyper.begin();
+}
+
+void OptimizeOp::getEffects(SmallVectorImpl<MemoryEffects::EffectInstance> &effects) {
   if (getPacks())
     effects.emplace_back(MemoryEffects::Write::get(), PackedWeights::get());
 }

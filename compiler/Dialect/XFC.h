@@ -80,10 +80,10 @@ std::optional<int64_t> flopsOfProduct(mlir::Operation *op);
 namespace xfc::attr {
 inline constexpr llvm::StringLiteral model = "xfc.model"; // of a module: a ModelAttr
 inline constexpr llvm::StringLiteral name = "xfc.name";   // of an argument or a result: a string
-inline constexpr llvm::StringLiteral role = "xfc.role";   // of an argument; the values are below
+inline constexpr llvm::StringLiteral role = "xfc.role";   // of an argument: a value below, or a state of the optimizer
 inline constexpr llvm::StringLiteral alias = "xfc.alias"; // of a result: the index of the argument it replaces
-inline constexpr llvm::StringLiteral parameter = "parameter", gradient = "gradient", moment1 = "moment1",
-                                     moment2 = "moment2", input = "input", scalar = "scalar", state = "state";
+inline constexpr llvm::StringLiteral parameter = "parameter", gradient = "gradient", input = "input", scalar = "scalar",
+                                     state = "state";
 } // namespace xfc::attr
 
 namespace xfc {

@@ -643,26 +643,36 @@ def XFC_ClipFactorOp : XFC_Op<"clip_factor", [NoGradient, Kernel]> {
   let hasVerifier = 1;
 }
 
-def XFC_AdamOp : XFC_Op<"adam", [AttrSizedOperandSegments, AttrSizedResultSegments, NoGradient, Kernel],
-                        [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
-  let summary = "Adam and AdamW (Kingma and Ba, 2015; Loshchilov and Hutter, 2019) over n parameters, in place";
+def XFC_OptimizeOp : XFC_Op<"optimize", [AttrSizedOperandSegments, NoGradient, Kernel],
+                            [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "a step of an optimizer over n parameters, in place";
   let description = [{
-    With g = factor * gradient + l2 * p:  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
-    p = p - lr decay p - lr (m / correction1) / (sqrt(v / correction2) + eps), where correction_i = 1 - beta_i^t.
-    `hyper` is [lr, beta1, beta2, eps, l2, decay, correction1, correction2].
+    `rule` names the formula, which the interpreter defines (`compiler/Interpreter/Optimizer.cpp`); the table of optimizers
+    (`runtime/plan/Optimizers.cpp`) says what `hyper` holds and how many states each parameter has. A rule takes the gradient times
+    `factor`. `states` are the first state of every parameter, then the second of every parameter, and so on; results are the new
+    parameters, then the new states.
 
     With `packs` it also writes the packed forms that products read of the parameters (the resource "packed weights"); scheduling
     says which there are.
+
+    ```mlir
+    %p1, %m1, %v1 = xfc.optimize "adam" %hyper, %factor parameters(%p) gradients(%g) states(%m, %v) : ...
+    ```
   }];
-  let arguments = (ins XFC_Tensor:$hyper, XFC_Scalar:$factor, Variadic<XFC_Tensor>:$parameters, Variadic<XFC_Tensor>:$gradients,
-                       Variadic<XFC_Tensor>:$moments1, Variadic<XFC_Tensor>:$moments2, UnitAttr:$packs);
-  let results = (outs Variadic<XFC_Tensor>:$new_parameters, Variadic<XFC_Tensor>:$new_moments1, Variadic<XFC_Tensor>:$new_moments2);
-  let assemblyFormat = "$hyper `,` $factor `parameters` `(` $parameters `)` `gradients` `(` $gradients `)` `moments` `(` $moments1 `)` `(` $moments2 `)` attr-dict `:` functional-type(operands, results)";
+  let arguments = (ins StrAttr:$rule, XFC_Tensor:$hyper, XFC_Scalar:$factor, Variadic<XFC_Tensor>:$parameters,
+                       Variadic<XFC_Tensor>:$gradients, Variadic<XFC_Tensor>:$states, UnitAttr:$packs);
+  let results = (outs Variadic<XFC_Tensor>:$updated);
+  let assemblyFormat = "$rule $hyper `,` $factor `parameters` `(` $parameters `)` `gradients` `(` $gradients `)` `states` `(` $states `)` attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
+    ::std::string getKernelName() { return getRule().str(); }
     bool isShapeless() { return true; }
     ::mlir::OperandRange getSpan() { return getParameters(); }
     int64_t getInPlaceOperand(unsigned result);
+    unsigned getNumStates() { return getStates().size() / getParameters().size(); } // of each parameter
+    ::mlir::OperandRange getState(unsigned i) { return getStates().slice(i * getParameters().size(), getParameters().size()); }
+    // The element of `hyper` that is called so.
+    int64_t getHyperIndex(::llvm::StringRef name);
   }];
 }
 

@@ -1,4 +1,5 @@
-// The optimizer over blocks of parameters: the gradients' norm, and Adam in place.
+// The optimizer over blocks of parameters: the gradients' norm, and a step in place.
+#include "Codegen/Optimizers.h"
 #include "Emitters.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -63,39 +64,40 @@ static Backend::KernelInfo emitClipFactor(KernelBuilder &k, ClipFactorOp op) {
   return {{Partition::Unit::One, 1, 1}};
 }
 
-static Backend::KernelInfo emitAdam(KernelBuilder &k, AdamOp op) {
-  auto hyper = [&](int64_t i) {
+static Backend::KernelInfo emitOptimize(KernelBuilder &k, OptimizeOp op) {
+  auto hyper = [&](StringRef name) {
     Type type = elementOf(op.getHyper());
-    return loadAs(k, k.offset(k.buffer(op.getHyperMutable()), i, type), type, k.element);
+    return loadAs(k, k.offset(k.buffer(op.getHyperMutable()), op.getHyperIndex(name), type), type, k.element);
   };
-  enum { lr, beta1, beta2, eps, l2, decay, correction1, correction2 };
-  Value one = k.scalar(1), rate = hyper(lr), b1 = hyper(beta1), b2 = hyper(beta2), e = hyper(eps), weight = hyper(l2);
-  Value keep = k.subf(one, k.mulf(rate, hyper(decay))), step = k.divf(rate, hyper(correction1)),
-        inverse2 = k.divf(one, hyper(correction2));
-  Value a1 = k.subf(one, b1), a2 = k.subf(one, b2),
-        factor = loadAs(k, k.buffer(op.getFactorMutable()), elementOf(op.getFactor()), k.element);
-  // Tensors of a segment lie behind each other, from the first on.
-  Value p = k.buffer(op.getParametersMutable()), g = k.buffer(op.getGradientsMutable()),
-        m = k.buffer(op.getMoments1Mutable()), v = k.buffer(op.getMoments2Mutable());
+  const OptimizerStep step = optimizerStep(k, op, hyper, [](Value x) { return x; });
+  Value factor = loadAs(k, k.buffer(op.getFactorMutable()), elementOf(op.getFactor()), k.element);
+  // Tensors of a group follow each other in memory, from the first on: parameters, gradients, each state.
+  Values blocks = {k.buffer(op.getParametersMutable()), k.buffer(op.getGradientsMutable())};
+  for (unsigned i = 0; i < op.getNumStates(); ++i)
+    blocks.push_back(k.buffer(op->getOpOperand(op.getState(i).getBeginOperandIndex())));
   Value from = k.mul(k.chunk, part), to = k.min(k.add(from, part), k.immediate(0));
-  k.overSpan({p, g, m, v}, from, to, {}, [&](Value i, int64_t width, Values) -> Values {
-    Values ps = k.load(k.offset(p, i), width), gs = k.load(k.offset(g, i), width), ms = k.load(k.offset(m, i), width),
-           vs = k.load(k.offset(v, i), width);
+  k.overSpan(blocks, from, to, {}, [&](Value i, int64_t width, Values) -> Values {
+    SmallVector<Values> loaded;
+    for (Value block : blocks)
+      loaded.push_back(k.load(k.offset(block, i), width));
     for (int64_t j = 0; j < width; ++j) {
-      Value gradient = k.fma(weight, ps[j], k.mulf(factor, gs[j]));
-      ms[j] = k.fma(b1, ms[j], k.mulf(a1, gradient));
-      vs[j] = k.fma(b2, vs[j], k.mulf(a2, k.mulf(gradient, gradient)));
-      Value denominator = k.addf(k.sqrt(k.mulf(vs[j], inverse2)), e);
-      ps[j] = k.subf(k.mulf(keep, ps[j]), k.divf(k.mulf(step, ms[j]), denominator));
+      Values states;
+      for (const Values &state : ArrayRef(loaded).drop_front(2))
+        states.push_back(state[j]);
+      loaded[0][j] = step(loaded[0][j], k.mulf(factor, loaded[1][j]), states);
+      for (size_t s = 0; s < states.size(); ++s)
+        loaded[2 + s][j] = states[s];
     }
-    k.store(ms, k.offset(m, i));
-    k.store(vs, k.offset(v, i));
-    k.store(ps, k.offset(p, i));
+    for (size_t s = 2; s < blocks.size(); ++s)
+      k.store(loaded[s], k.offset(blocks[s], i));
+    k.store(loaded[0], k.offset(blocks[0], i));
     return {};
   });
   return {{Partition::Unit::Elements, part, 1}};
 }
 
-void attachOptimizerKernels(MLIRContext &context) { attachKernels<emitSquareSum, emitClipFactor, emitAdam>(context); }
+void attachOptimizerKernels(MLIRContext &context) {
+  attachKernels<emitSquareSum, emitClipFactor, emitOptimize>(context);
+}
 
 } // namespace xfc::gpu

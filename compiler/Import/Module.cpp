@@ -6,6 +6,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/IR/Verifier.h"
+#include "plan/Optimizers.h"
 #include "plan/Programs.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -59,7 +60,9 @@ public:
 
 private:
   LogicalResult checkProgram(func::FuncOp program) {
-    if (llvm::is_contained({programs::lossAndGradients, programs::update, programs::accumulate}, program.getName()))
+    const StringRef name = program.getName();
+    if (name == programs::lossAndGradients || name == programs::accumulate ||
+        llvm::any_of(optimizers(), [&](const Optimizer &optimizer) { return name == optimizer.program; }))
       return program.emitError()
              << "a later phase made this program; expected a module as `xfc compile --emit imported` "
                 "prints it";

@@ -29,27 +29,50 @@ static LogicalResult evaluateOp(ClipFactorOp, const xfc_shape &shape, ArrayRef<T
   return success();
 }
 
-static LogicalResult evaluateOp(AdamOp op, const xfc_shape &, ArrayRef<Tensor> operands,
+// A step of one element: the parameter and its states in place, from the gradient, clipped.
+using Hyper = llvm::function_ref<double(StringRef)>;
+using Step = void (*)(Hyper, double &parameter, double gradient, ArrayRef<double *> states);
+
+static void adam(Hyper hyper, double &p, double g, ArrayRef<double *> states) {
+  double &m = *states[0], &v = *states[1];
+  g += hyper("l2") * p;
+  m = hyper("beta1") * m + (1 - hyper("beta1")) * g;
+  v = hyper("beta2") * v + (1 - hyper("beta2")) * g * g;
+  p -= hyper("rate") * hyper("decay") * p +
+       hyper("rate") * (m / hyper("correction1")) / (std::sqrt(v / hyper("correction2")) + hyper("epsilon"));
+}
+
+static void sgd(Hyper hyper, double &p, double g, ArrayRef<double *> states) {
+  double &m = *states[0];
+  m = hyper("momentum") * m + g + hyper("l2") * p;
+  p -= hyper("rate") * m;
+}
+
+static const std::pair<StringRef, Step> steps[] = {{"adam", adam}, {"sgd", sgd}};
+
+static LogicalResult evaluateOp(OptimizeOp op, const xfc_shape &, ArrayRef<Tensor> operands,
                                 SmallVectorImpl<Tensor> &results) {
-  const std::vector<double> &hyper = operands[0].data;
-  double lr = hyper[0], beta1 = hyper[1], beta2 = hyper[2], eps = hyper[3], l2 = hyper[4], decay = hyper[5],
-         correction1 = hyper[6], correction2 = hyper[7], factor = operands[1].data[0];
-  const size_t n = op.getParameters().size();
-  SmallVector<Tensor> parameters(operands.slice(2, n)), moments1(operands.slice(2 + 2 * n, n)),
-      moments2(operands.slice(2 + 3 * n, n));
+  const auto *rule = llvm::find_if(steps, [&](const auto &step) { return step.first == op.getRule(); });
+  if (rule == std::end(steps))
+    return op.emitOpError("the interpreter has no optimizer \"") << op.getRule() << "\"";
+  auto hyper = [&](StringRef name) { return operands[0].data[op.getHyperIndex(name)]; };
+  auto at = [&](OperandRange group) { return operands.slice(group.getBeginOperandIndex(), group.size()); };
+  const ArrayRef<Tensor> gradients = at(op.getGradients());
+  const size_t n = gradients.size(), stateCount = op.getNumStates();
+  results.append(at(op.getParameters()).begin(), at(op.getParameters()).end());
+  results.append(at(op.getStates()).begin(), at(op.getStates()).end());
+  SmallVector<double *> states(stateCount);
   for (size_t t = 0; t < n; ++t)
-    for (size_t i = 0; i < parameters[t].data.size(); ++i) {
-      double &p = parameters[t].data[i], &m = moments1[t].data[i], &v = moments2[t].data[i];
-      double g = factor * operands[2 + n + t].data[i] + l2 * p;
-      m = beta1 * m + (1 - beta1) * g;
-      v = beta2 * v + (1 - beta2) * g * g;
-      p -= lr * decay * p + lr * (m / correction1) / (std::sqrt(v / correction2) + eps);
+    for (size_t i = 0; i < gradients[t].data.size(); ++i) {
+      for (size_t s = 0; s < stateCount; ++s)
+        states[s] = &results[(1 + s) * n + t].data[i];
+      rule->second(hyper, results[t].data[i], operands[1].data[0] * gradients[t].data[i], states);
     }
-  for (SmallVector<Tensor> *group : {&parameters, &moments1, &moments2})
-    results.append(group->begin(), group->end());
   return success();
 }
 
-void attachOptimizerEvaluators(MLIRContext &context) { attachEvaluators<SquareSumOp, ClipFactorOp, AdamOp>(context); }
+void attachOptimizerEvaluators(MLIRContext &context) {
+  attachEvaluators<SquareSumOp, ClipFactorOp, OptimizeOp>(context);
+}
 
 } // namespace xfc

@@ -1,5 +1,6 @@
 // The plain kernels of the optimizer's ops.
 #include "Lowerings.h"
+#include "llvm/ADT/StringSwitch.h"
 #include <cmath>
 
 using namespace mlir;
@@ -26,27 +27,50 @@ static void lowerPlainOp(ClipFactorOp op, PlainBuilder &b) {
   b.store(norm, b.result(1));
 }
 
-// Tensors of a group lie behind each other, from the first on, and are updated where they are.
-static void lowerPlainOp(AdamOp op, PlainBuilder &b) {
-  const unsigned n = op.getParameters().size();
-  Number elements = b.immediate(0), factor = b.load(b.operand(1));
-  Value p = b.dense(2, elements), gradients = b.dense(2 + n, elements), m = b.dense(2 + 2 * n, elements),
-        v = b.dense(2 + 3 * n, elements);
-  Value hyper = b.operand(0);
-  auto at = [&](int i) { return b.load(hyper, {i}); };
-  Number lr = at(0), beta1 = at(1), beta2 = at(2), eps = at(3), l2 = at(4), decay = at(5), correction1 = at(6),
-         correction2 = at(7);
-  auto gradient = [&](const Number &parameter, const Number &given) { return factor * given + l2 * parameter; };
-  b.elementwise({p, gradients}, m, [&](auto x) { return beta1 * x[2] + (1 - beta1) * gradient(x[0], x[1]); });
-  b.elementwise({p, gradients}, v, [&](auto x) {
+// What a step reads and writes: blocks, all of a group's tensors from the first on; and hyperparameters by name.
+struct PlainStep {
+  PlainBuilder &b;
+  llvm::function_ref<Number(StringRef)> hyper;
+  Number factor;
+  Value parameters, gradients;
+  ArrayRef<Value> states;
+};
+
+static void adam(const PlainStep &step) {
+  const Value p = step.parameters, m = step.states[0], v = step.states[1];
+  Number rate = step.hyper("rate"), beta1 = step.hyper("beta1"), beta2 = step.hyper("beta2"),
+         epsilon = step.hyper("epsilon"), l2 = step.hyper("l2"), decay = step.hyper("decay"),
+         correction1 = step.hyper("correction1"), correction2 = step.hyper("correction2");
+  auto gradient = [&](const Number &parameter, const Number &given) { return step.factor * given + l2 * parameter; };
+  step.b.elementwise({p, step.gradients}, m, [&](auto x) { return beta1 * x[2] + (1 - beta1) * gradient(x[0], x[1]); });
+  step.b.elementwise({p, step.gradients}, v, [&](auto x) {
     Number g = gradient(x[0], x[1]);
     return beta2 * x[2] + (1 - beta2) * g * g;
   });
-  b.elementwise({m, v}, p, [&](auto x) {
-    return x[2] - (lr * decay * x[2] + lr * (x[0] / correction1) / (sqrt(x[1] / correction2) + eps));
+  step.b.elementwise({m, v}, p, [&](auto x) {
+    return x[2] - (rate * decay * x[2] + rate * (x[0] / correction1) / (sqrt(x[1] / correction2) + epsilon));
   });
 }
 
-void attachOptimizerLowerings(MLIRContext &context) { attachLowerings<SquareSumOp, ClipFactorOp, AdamOp>(context); }
+static void sgd(const PlainStep &step) {
+  Number rate = step.hyper("rate"), momentum = step.hyper("momentum"), l2 = step.hyper("l2");
+  step.b.elementwise({step.parameters, step.gradients}, step.states[0],
+                     [&](auto x) { return momentum * x[2] + (step.factor * x[1] + l2 * x[0]); });
+  step.b.elementwise({step.states[0]}, step.parameters, [&](auto x) { return x[1] - rate * x[0]; });
+}
+
+static void lowerPlainOp(OptimizeOp op, PlainBuilder &b) {
+  const Number elements = b.immediate(0);
+  auto block = [&](OperandRange tensors) { return b.dense(tensors.getBeginOperandIndex(), elements); };
+  const Value hyper = b.operand(0);
+  auto scalar = [&](StringRef name) { return b.load(hyper, {static_cast<int>(op.getHyperIndex(name))}); };
+  SmallVector<Value> states;
+  for (unsigned i = 0; i < op.getNumStates(); ++i)
+    states.push_back(block(op.getState(i)));
+  const PlainStep step{b, scalar, b.load(b.operand(1)), block(op.getParameters()), block(op.getGradients()), states};
+  llvm::StringSwitch<void (*)(const PlainStep &)>(op.getRule()).Case("adam", adam).Case("sgd", sgd)(step);
+}
+
+void attachOptimizerLowerings(MLIRContext &context) { attachLowerings<SquareSumOp, ClipFactorOp, OptimizeOp>(context); }
 
 } // namespace xfc

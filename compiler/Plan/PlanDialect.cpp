@@ -72,11 +72,12 @@ void printSize(AsmPrinter &printer, Size size) {
 }
 
 // By number of the kind; those before `numbered` are blocks, and the rest carries an index.
-constexpr StringLiteral placeNames[] = {"arena",  "parameters", "gradients", "moments1", "moments2",
+constexpr StringLiteral placeNames[] = {"arena",  "parameters", "gradients", "state",
                                         "packed", "table",      "argument",  "none"};
 bool isNumbered(Place::Kind kind) {
   using Kind = Place::Kind;
-  return kind == Kind::Arena || kind == Kind::Packed || kind == Kind::Table || kind == Kind::Argument;
+  return kind == Kind::Arena || kind == Kind::State || kind == Kind::Packed || kind == Kind::Table ||
+         kind == Kind::Argument;
 }
 
 ParseResult parsePlace(AsmParser &parser, PlaceAttr &place) {

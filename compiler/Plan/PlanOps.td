@@ -46,8 +46,8 @@ def Plan_PlaceAttr : Plan_Attr<"Place", "place"> {
   let summary = "where an operand or a result lies";
   let description = [{
     `#plan.place<arena 3 + 64 by 512>`: 64 bytes into buffer 3 of the program, 512 elements from row to row. The other kinds
-    are `parameters`, `gradients`, `moments1` and `moments2` (blocks of one layout), `packed 2`, `table 0`, `argument 1`, and
-    `none`, of an operand the op does not have or a result that nothing reads.
+    are `parameters`, `gradients` and `state 1` of the optimizer (blocks of one layout), `packed 2`, `table 0`, `argument 1`,
+    and `none`, of an operand the op does not have or a result that nothing reads.
   }];
   let parameters = (ins "::xfc::Place::Kind":$kind, "int64_t":$index, "int64_t":$offset, "int64_t":$stride);
   let builders = [AttrBuilder<(ins "const ::xfc::Place &":$place, "int64_t":$stride)>];
@@ -75,19 +75,19 @@ def Plan_PartitionAttr : Plan_Attr<"Partition", "partition"> {
 def Plan_ParametersOp : Plan_Op<"parameters", [NoTerminator, SingleBlock]> {
   let summary = "the block of parameters: its elements, their type, and in their order the parameters in it";
   let description = [{
-    Gradients and moments have blocks of the same layout. Parameters that some program reads as one (xfc.concat) lie behind
-    each other without gaps; everything else starts on a cache line.
+    Gradients have a block of the same layout, and so has each of `states`, which the optimizer keeps. Parameters that some program
+    reads as one (xfc.concat) follow each other without gaps; everything else starts on a cache line.
 
     ```mlir
-    plan.parameters 1040 x f32 {
+    plan.parameters 1040 x f32 states ["moment1", "moment2"] {
       plan.parameter @encoder.embed.weight at 0
       plan.parameter @encoder.norm.weight at 1024
     }
     ```
   }];
-  let arguments = (ins I64Attr:$elements, TypeAttr:$type);
+  let arguments = (ins I64Attr:$elements, TypeAttr:$type, DefaultValuedAttr<StrArrayAttr, "{}">:$states);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$elements `x` $type $body attr-dict";
+  let assemblyFormat = "$elements `x` $type (`states` $states^)? $body attr-dict";
 }
 
 def Plan_OffsetOp : Plan_Op<"parameter", [HasParent<"ParametersOp">, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {

@@ -2,6 +2,7 @@
 #include "Analysis/BufferAssignment.h"
 #include "Analysis/ParameterLayout.h"
 #include "Passes.h"
+#include "plan/Optimizers.h"
 #include "plan/Programs.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
@@ -35,11 +36,14 @@ struct AssignBuffers : impl::AssignBuffersBase<AssignBuffers> {
 private:
   // By every name a parameter has.
   LogicalResult readParameters() {
-    auto blocks = getOperation().getOps<ParametersOp>();
-    if (!llvm::hasSingleElement(blocks))
+    auto layouts = getOperation().getOps<ParametersOp>();
+    if (!llvm::hasSingleElement(layouts))
       return getOperation().emitError("expected one layout of parameters; run xfc-lay-out-parameters first");
-    ParametersOp block = *blocks.begin();
+    ParametersOp block = *layouts.begin();
     elementBytes = block.getType().getIntOrFloatBitWidth() / 8;
+    blocks = {{attr::parameter, {Place::Kind::Parameters, 0, 0}}, {attr::gradient, {Place::Kind::Gradients, 0, 0}}};
+    for (auto [i, state] : llvm::enumerate(block.getStates().getAsValueRange<StringAttr>()))
+      blocks[state] = {Place::Kind::State, static_cast<int64_t>(i), 0};
     for (auto parameter : block.getOps<OffsetOp>()) {
       const int64_t offset = static_cast<int64_t>(parameter.getOffset()) * elementBytes;
       offsets[parameter.getName()] = offset;
@@ -50,11 +54,11 @@ private:
     return success();
   }
 
-  FailureOr<Place> placeIn(Place::Kind block, StringRef parameter, Operation *program) {
+  FailureOr<Place> placeIn(const Place &block, StringRef parameter, Operation *program) {
     auto known = offsets.find(parameter);
     if (known == offsets.end())
       return program->emitOpError() << "the model has no parameter '" << parameter << "'";
-    return Place{block, 0, known->second};
+    return Place{block.kind, block.index, known->second};
   }
 
   KernelOp kernelOf(LaunchOp launch) { return kernels.lookup(launch.getKernelAttr().getAttr()); }
@@ -101,23 +105,22 @@ private:
   }
 
   LogicalResult bindArguments(ProgramOp program, BufferAssignment &assignment) {
-    const std::pair<StringRef, Place::Kind> blocks[] = {{attr::parameter, Place::Kind::Parameters},
-                                                        {attr::gradient, Place::Kind::Gradients},
-                                                        {attr::moment1, Place::Kind::Moments1},
-                                                        {attr::moment2, Place::Kind::Moments2}};
     int64_t others = 0;
     llvm::StringSet<> seen;
     for (BlockArgument argument : program.getArguments()) {
       const NamedArgument named = argumentOf(argument);
       FailureOr<Place> place = Place();
-      const auto *block = llvm::find_if(blocks, [&](auto &block) { return block.first == named.role; });
-      if (block == std::end(blocks))
-        place = Place{Place::Kind::Argument, others++, 0};
-      else
+      const auto block = blocks.find(named.role);
+      if (block != blocks.end())
         place = placeIn(block->second, named.name, program);
+      else if (llvm::is_contained(optimizerStates(), std::string_view(named.role)))
+        return program.emitOpError() << "has the " << named.role << " '" << named.name
+                                     << "', but plan.parameters has no such state";
+      else
+        place = Place{Place::Kind::Argument, others++, 0};
       if (failed(place))
         return failure();
-      if (block != std::end(blocks) && !seen.insert((named.role + " " + named.name).str()).second)
+      if (place->kind != Place::Kind::Argument && !seen.insert((named.role + " " + named.name).str()).second)
         return program.emitOpError() << "has the " << named.role << " '" << named.name << "' as two arguments";
       assignment.bind(argument, {*place, strideOf(argument.getType())});
     }
@@ -132,7 +135,7 @@ private:
       auto name = program.getResultAttrOfType<StringAttr>(i, attr::name);
       StringRef parameter = name ? name.getValue() : "";
       if (parameter.consume_front(names::gradientOf)) {
-        FailureOr<Place> place = placeIn(Place::Kind::Gradients, parameter, program);
+        FailureOr<Place> place = placeIn(blocks.at(attr::gradient), parameter, program);
         if (failed(place))
           return failure();
         Value written = value;
@@ -239,6 +242,7 @@ private:
   }
 
   int64_t elementBytes = 4;
+  llvm::StringMap<Place> blocks;    // laid out as the parameters, by the role of an argument in it
   llvm::StringMap<int64_t> offsets; // bytes
   llvm::DenseMap<StringAttr, KernelOp> kernels;
 };

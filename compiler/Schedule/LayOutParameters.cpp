@@ -1,6 +1,8 @@
 // Parameters into one block.
 #include "Analysis/ParameterLayout.h"
 #include "Passes.h"
+#include "plan/Optimizers.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 
@@ -23,6 +25,17 @@ FloatType elementTypeOf(ModuleOp module) {
   return f64 ? FloatType(builder.getF64Type()) : FloatType(builder.getF32Type());
 }
 
+// What optimizers keep of each parameter, in the order in which the programs have it as arguments.
+SmallVector<StringRef> statesOf(ModuleOp module) {
+  llvm::SetVector<StringRef> states;
+  for (auto function : module.getOps<FunctionOpInterface>())
+    for (unsigned i = 0; i < function.getNumArguments(); ++i)
+      if (auto role = function.getArgAttrOfType<StringAttr>(i, attr::role))
+        if (llvm::is_contained(optimizerStates(), std::string_view(role.getValue())))
+          states.insert(role.getValue());
+  return states.takeVector();
+}
+
 struct LayOutParameters : impl::LayOutParametersBase<LayOutParameters> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
@@ -40,7 +53,8 @@ struct LayOutParameters : impl::LayOutParametersBase<LayOutParameters> {
     OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
     if (last)
       builder.setInsertionPointAfter(last);
-    auto block = ParametersOp::create(builder, module.getLoc(), layout->elements(), type);
+    auto block = ParametersOp::create(builder, module.getLoc(), layout->elements(), type,
+                                      builder.getStrArrayAttr(statesOf(module)));
     builder.createBlock(&block.getBody());
     for (const ParameterLayout::Parameter &parameter : layout->parameters())
       OffsetOp::create(builder, module.getLoc(), parameter.name, parameter.offset);

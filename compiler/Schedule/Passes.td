@@ -81,7 +81,7 @@ def AssignBuffers : Pass<"xfc-assign-buffers", "::mlir::ModuleOp"> {
 def PackWeights : Pass<"xfc-pack-weights", "::mlir::ModuleOp"> {
   let summary = "Lets launches read weights in the packed form their kernels ask for";
   let description = [{
-    One packed weight for each parameter and form, whichever programs read it. An optimizer that packs (`xfc.adam {packs}`) is
+    One packed weight for each parameter and form, whichever programs read it. An optimizer that packs (`xfc.optimize {packs}`) is
     told those that the training step reads.
 
     ```mlir

@@ -82,6 +82,8 @@ private:
   void addParameters(ParametersOp block) {
     module.type = typeOf(block.getType());
     module.parameterElements = block.getElements();
+    for (StringRef state : block.getStates().getAsValueRange<StringAttr>())
+      module.states.push_back(state.str());
     SymbolTable symbols(source);
     for (auto entry : block.getOps<OffsetOp>()) {
       auto parameter = symbols.lookup<ParameterOp>(entry.getName());
@@ -139,14 +141,14 @@ private:
   }
 
   // Parameters, gradients and the optimizer's states are not bound by the runtime.
-  static void addArguments(ProgramOp source, Program &program) {
+  void addArguments(ProgramOp source, Program &program) const {
     const std::pair<StringRef, Argument::Role> roles[] = {{attr::input, Argument::Role::Input},
                                                           {attr::scalar, Argument::Role::Scalar},
                                                           {attr::state, Argument::Role::State}};
-    const StringRef blocks[] = {attr::parameter, attr::gradient, attr::moment1, attr::moment2};
     for (BlockArgument value : source.getArguments()) {
       const NamedArgument named = argumentOf(value);
-      if (llvm::is_contained(blocks, named.role))
+      if (named.role == attr::parameter || named.role == attr::gradient ||
+          llvm::is_contained(module.states, named.role))
         continue;
       Argument argument;
       argument.name = named.name.str();

@@ -1,7 +1,8 @@
-// Adds @update, the step from gradients to new parameters, and @accumulate, which adds gradients to those of earlier
-// batches: one op for each parameter.
+// Adds @update, the step from gradients to new parameters, for each rule of optimizers, and @accumulate, which adds
+// gradients to those of earlier batches: one op for each parameter.
 #include "Dialect/XFC.h"
 #include "Passes.h"
+#include "plan/Optimizers.h"
 #include "plan/Programs.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -21,7 +22,9 @@ struct BuildOptimizer : impl::BuildOptimizerBase<BuildOptimizer> {
     findParameters(gradients);
     if (parameters.empty())
       return;
-    build();
+    for (const Optimizer &optimizer : optimizers())
+      if (&optimizer == findRule(optimizer.rule))
+        buildUpdate(optimizer);
     buildAccumulate();
     updated += parameters.size();
   }
@@ -76,19 +79,21 @@ private:
     }
   }
 
-  void build() {
-    Location loc = NameLoc::get(StringAttr::get(&getContext(), programs::update));
+  void buildUpdate(const Optimizer &optimizer) {
+    Location loc = NameLoc::get(StringAttr::get(&getContext(), optimizer.program));
     OpBuilder builder = OpBuilder::atBlockEnd(getOperation().getBody());
-    auto function = func::FuncOp::create(builder, loc, programs::update, builder.getFunctionType({}, {}));
+    auto function = func::FuncOp::create(builder, loc, optimizer.program, builder.getFunctionType({}, {}));
     function.addEntryBlock();
     const auto n = static_cast<unsigned>(parameters.size());
-    for (StringRef role : {attr::parameter, attr::gradient, attr::moment1, attr::moment2})
+    SmallVector<StringRef> roles = {attr::parameter, attr::gradient};
+    roles.append(optimizer.states.begin(), optimizer.states.end());
+    for (StringRef role : roles)
       for (const Parameter &parameter : parameters)
         addArgument(function, parameter.name, role, parameter.type, parameter.location);
     Type element = parameters.front().type.getElementType();
     auto scalar = RankedTensorType::get({}, element);
     Value hyper = addArgument(function, builder.getStringAttr(names::hyper), attr::scalar,
-                              RankedTensorType::get({optimizer::hyperparameters}, element), loc);
+                              RankedTensorType::get({static_cast<int64_t>(optimizer.hyper.size())}, element), loc);
     Value maxNorm = addArgument(function, builder.getStringAttr(names::maxNorm), attr::scalar, scalar, loc);
 
     builder.setInsertionPointToStart(&function.getBody().front());
@@ -100,29 +105,31 @@ private:
                                          ValueRange{function.getArgument(n + i)}));
     }
     auto clip = ClipFactorOp::create(builder, loc, scalar, scalar, maxNorm, sums);
-    SmallVector<Value> results(3 * n);
+    const auto groups = static_cast<unsigned>(1 + optimizer.states.size()); // of results: the parameters, each state
+    SmallVector<Value> results(groups * n);
     for (unsigned i = 0; i < n; ++i) {
-      TypeRange type(parameters[i].type);
-      auto adam =
-          AdamOp::create(builder, parameters[i].location, type, type, type, hyper, clip.getFactor(),
-                         ValueRange{function.getArgument(i)}, ValueRange{function.getArgument(n + i)},
-                         ValueRange{function.getArgument(2 * n + i)}, ValueRange{function.getArgument(3 * n + i)});
-      for (unsigned group = 0; group < 3; ++group)
-        results[group * n + i] = adam.getResult(group);
+      SmallVector<Value> states;
+      for (unsigned group = 1; group < groups; ++group)
+        states.push_back(function.getArgument((1 + group) * n + i));
+      auto step = OptimizeOp::create(builder, parameters[i].location, SmallVector<Type>(groups, parameters[i].type),
+                                     optimizer.rule, hyper, clip.getFactor(), function.getArgument(i),
+                                     function.getArgument(n + i), states, /*packs=*/false);
+      for (unsigned group = 0; group < groups; ++group)
+        results[group * n + i] = step.getResult(group);
     }
     results.push_back(clip.getNorm());
     func::ReturnOp::create(builder, loc, results);
 
     function.setFunctionType(
         builder.getFunctionType(function.getBody().getArgumentTypes(), ValueRange(results).getTypes()));
-    for (unsigned group = 0; group < 3; ++group)
+    for (unsigned group = 0; group < groups; ++group)
       for (unsigned i = 0; i < n; ++i) {
-        // The gradients stand between the parameters and the moments.
+        // The gradients stand between the parameters and the states.
         unsigned replaced = (group == 0 ? 0 : group + 1) * n + i;
         function.setResultAttr(group * n + i, attr::name, parameters[i].name);
         function.setResultAttr(group * n + i, attr::alias, builder.getI64IntegerAttr(replaced));
       }
-    function.setResultAttr(3 * n, attr::name, builder.getStringAttr(names::norm));
+    function.setResultAttr(groups * n, attr::name, builder.getStringAttr(names::norm));
   }
 
   Value addArgument(func::FuncOp function, StringAttr name, StringRef role, Type type, Location location) {

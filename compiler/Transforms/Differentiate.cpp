@@ -73,7 +73,7 @@ private:
   Value addLossScale(func::FuncOp function, RowsType lossType, OpBuilder &builder) {
     unsigned index = function.getNumArguments();
     DictionaryAttr attributes =
-        builder.getDictionaryAttr({builder.getNamedAttr(attr::name, builder.getStringAttr(attr::lossScale)),
+        builder.getDictionaryAttr({builder.getNamedAttr(attr::name, builder.getStringAttr(names::lossScale)),
                                    builder.getNamedAttr(attr::role, builder.getStringAttr(attr::scalar))});
     (void)function.insertArgument(index, RankedTensorType::get({}, lossType.getElementType()), attributes,
                                   function.getLoc());

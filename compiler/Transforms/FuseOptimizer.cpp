@@ -1,4 +1,4 @@
-// One square_sum and one adam over all parameters instead of one for each.
+// One square_sum and one step of the optimizer over all parameters instead of one for each.
 #include "Analysis/ParameterLayout.h"
 #include "Dialect/XFC.h"
 #include "Passes.h"
@@ -23,7 +23,7 @@ struct FuseOptimizer : impl::FuseOptimizerBase<FuseOptimizer> {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       for (auto clip : llvm::to_vector(function.getOps<ClipFactorOp>()))
         (void)fuseSquareSums(clip, rewriter);
-      (void)fuseAdams(function, rewriter);
+      (void)fuseSteps(function, rewriter);
     }
   }
 
@@ -101,25 +101,28 @@ private:
     return success();
   }
 
-  LogicalResult fuseAdams(func::FuncOp function, RewriterBase &rewriter) {
-    auto all = llvm::to_vector(function.getOps<AdamOp>());
+  LogicalResult fuseSteps(func::FuncOp function, RewriterBase &rewriter) {
+    auto all = llvm::to_vector(function.getOps<OptimizeOp>());
     if (all.size() < 2)
-      return rewriter.notifyMatchFailure(function, "there are not several adams");
-    AdamOp last = all.back();
-    SmallVector<Value> parameters, gradients, moments1, moments2, newParameters, newMoments1, newMoments2;
-    for (AdamOp adam : all) {
-      if (adam.getHyper() != last.getHyper() || adam.getFactor() != last.getFactor())
-        return rewriter.notifyMatchFailure(adam, "differs in hyperparameters or in the clipping factor");
-      for (Operation *user : adam->getUsers())
+      return rewriter.notifyMatchFailure(function, "there are not several steps of an optimizer");
+    OptimizeOp last = all.back();
+    const unsigned states = last.getNumStates();
+    SmallVector<Value> parameters, gradients;
+    SmallVector<SmallVector<Value>> old(states), updated(1 + states); // each state; the parameters, and each state
+    for (OptimizeOp step : all) {
+      if (step.getRule() != last.getRule() || step.getHyper() != last.getHyper() ||
+          step.getFactor() != last.getFactor())
+        return rewriter.notifyMatchFailure(step, "differs in the rule, in hyperparameters or in the clipping factor");
+      for (Operation *user : step->getUsers())
         if (!last->isBeforeInBlock(user))
-          return rewriter.notifyMatchFailure(adam, "a result is read before the last adam");
-      llvm::append_range(parameters, adam.getParameters());
-      llvm::append_range(gradients, adam.getGradients());
-      llvm::append_range(moments1, adam.getMoments1());
-      llvm::append_range(moments2, adam.getMoments2());
-      llvm::append_range(newParameters, adam.getNewParameters());
-      llvm::append_range(newMoments1, adam.getNewMoments1());
-      llvm::append_range(newMoments2, adam.getNewMoments2());
+          return rewriter.notifyMatchFailure(step, "a result is read before the last step");
+      const size_t n = step.getParameters().size();
+      llvm::append_range(parameters, step.getParameters());
+      llvm::append_range(gradients, step.getGradients());
+      for (unsigned i = 0; i < states; ++i)
+        llvm::append_range(old[i], step.getState(i));
+      for (unsigned i = 0; i < 1 + states; ++i)
+        llvm::append_range(updated[i], step.getUpdated().slice(i * n, n));
     }
     if (!isWholeBlock(parameters, attr::parameter))
       return rewriter.notifyMatchFailure(function, "some parameter of the model is not updated");
@@ -131,16 +134,19 @@ private:
     auto sorted = [&](ArrayRef<Value> values) {
       return llvm::map_to_vector(order, [&](size_t i) { return values[i]; });
     };
-    SmallVector<Type> types = llvm::map_to_vector(sorted(parameters), [](Value value) { return value.getType(); });
+    SmallVector<Value> sortedStates, sortedUpdated;
+    for (ArrayRef<Value> values : old)
+      llvm::append_range(sortedStates, sorted(values));
+    for (ArrayRef<Value> values : updated)
+      llvm::append_range(sortedUpdated, sorted(values));
     rewriter.setInsertionPoint(last);
-    auto fused = AdamOp::create(rewriter, function.getLoc(), types, types, types, last.getHyper(), last.getFactor(),
-                                sorted(parameters), sorted(gradients), sorted(moments1), sorted(moments2));
-    rewriter.replaceAllUsesWith(sorted(newParameters), fused.getNewParameters());
-    rewriter.replaceAllUsesWith(sorted(newMoments1), fused.getNewMoments1());
-    rewriter.replaceAllUsesWith(sorted(newMoments2), fused.getNewMoments2());
-    adams += all.size();
-    for (AdamOp adam : all)
-      rewriter.eraseOp(adam);
+    auto fused = OptimizeOp::create(rewriter, function.getLoc(), ValueRange(sortedUpdated).getTypes(), last.getRule(),
+                                    last.getHyper(), last.getFactor(), sorted(parameters), sorted(gradients),
+                                    sortedStates, /*packs=*/false);
+    rewriter.replaceAllUsesWith(sortedUpdated, fused.getUpdated());
+    steps += all.size();
+    for (OptimizeOp step : all)
+      rewriter.eraseOp(step);
     return success();
   }
 

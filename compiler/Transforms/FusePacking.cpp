@@ -1,4 +1,4 @@
-// Lets adam write the packed weights of the next step besides the parameters.
+// Lets the optimizer write the packed weights of the next step besides the parameters.
 #include "Dialect/XFC.h"
 #include "Passes.h"
 #include "mlir/IR/PatternMatch.h"
@@ -17,8 +17,8 @@ struct FusePacking : impl::FusePackingBase<FusePacking> {
   void runOnOperation() override {
     findWeights();
     IRRewriter rewriter(&getContext());
-    getOperation().walk([&](AdamOp adam) {
-      if (succeeded(fuse(adam, rewriter)))
+    getOperation().walk([&](OptimizeOp step) {
+      if (succeeded(fuse(step, rewriter)))
         ++packing;
     });
   }
@@ -42,24 +42,24 @@ private:
     });
   }
 
-  LogicalResult fuse(AdamOp adam, RewriterBase &rewriter) {
-    if (adam.getPacks())
-      return rewriter.notifyMatchFailure(adam, "it packs already");
+  LogicalResult fuse(OptimizeOp step, RewriterBase &rewriter) {
+    if (step.getPacks())
+      return rewriter.notifyMatchFailure(step, "it packs already");
     llvm::StringSet<> updated;
-    for (Value parameter : adam.getParameters())
+    for (Value parameter : step.getParameters())
       updated.insert(parameterName(parameter));
     if (rounds)
-      return rewriter.notifyMatchFailure(adam, "its weights are rounded when they are packed");
+      return rewriter.notifyMatchFailure(step, "its weights are rounded when they are packed");
     bool any = false;
     for (ArrayRef<StringRef> parts : weights) {
       const auto held = llvm::count_if(parts, [&](StringRef part) { return updated.contains(part); });
       if (held && held < static_cast<int64_t>(parts.size()))
-        return rewriter.notifyMatchFailure(adam, "it holds only a part of a weight");
+        return rewriter.notifyMatchFailure(step, "it holds only a part of a weight");
       any |= held > 0;
     }
     if (!any)
-      return rewriter.notifyMatchFailure(adam, "it holds no weight of a matrix product");
-    rewriter.modifyOpInPlace(adam, [&] { adam.setPacks(true); });
+      return rewriter.notifyMatchFailure(step, "it holds no weight of a matrix product");
+    rewriter.modifyOpInPlace(step, [&] { step.setPacks(true); });
     return success();
   }
 

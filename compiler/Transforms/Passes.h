@@ -10,11 +10,6 @@ namespace xfc {
 // What Recompute may compute again: what is bound by memory, or whatever lowers the peak.
 enum class RecomputeLevel { cheap, most };
 
-namespace attr {
-inline constexpr llvm::StringLiteral lossScale =
-    "loss_scale"; // the argument that Differentiate adds: where gradients begin
-}
-
 #define GEN_PASS_DECL
 #include "Transforms/Passes.h.inc"
 #define GEN_PASS_REGISTRATION

@@ -134,14 +134,14 @@ def Differentiate : Pass<"xfc-differentiate", "::mlir::ModuleOp"> {
 }
 
 def BuildOptimizer : Pass<"xfc-build-optimizer", "::mlir::ModuleOp"> {
-  let summary = "Adds @update and @accumulate: clipping and Adam, and sums of gradients, for every parameter of @loss_and_gradients";
+  let summary = "Adds clipping and a step of each optimizer (@update, @update.RULE), and @accumulate, sums of gradients";
   let description = [{
     ```mlir
-    func.func @update(parameters, gradients, moments1, moments2, %hyper, %max_norm) {
+    func.func @update(parameters, gradients, moment1s, moment2s, %hyper, %max_norm) { // likewise of the other optimizers
       %s = xfc.square_sum %g         // for each parameter
       %factor, %norm = xfc.clip_factor %max_norm, %s, ...
-      %p1, %m1, %v1 = xfc.adam %hyper, %factor parameters(%p) gradients(%g) moments(%m) (%v)   // for each parameter
-      return new parameters, new moments1, new moments2, %norm
+      %p1, %m1, %v1 = xfc.optimize "adam" %hyper, %factor parameters(%p) gradients(%g) states(%m, %v) // for each parameter
+      return new parameters, new moment1s, new moment2s, %norm
     }
     func.func @accumulate(gradients, sums) { // of the batches of a step before this one
       %sum = xfc.add %g, %s                  // for each parameter, in the gradient's place
@@ -153,7 +153,7 @@ def BuildOptimizer : Pass<"xfc-build-optimizer", "::mlir::ModuleOp"> {
 }
 
 def FuseOptimizer : Pass<"xfc-fuse-optimizer", "::mlir::ModuleOp"> {
-  let summary = "Makes one square_sum and one adam of those of all parameters";
+  let summary = "Makes one square_sum and one step of an optimizer of those of all parameters";
   let description = [{
     One walk over memory. The operands go in the order of the layout of parameters: as declared, but groups that some
     function concatenates follow each other. Refused where a parameter has no gradient, since the walk would go through it.
@@ -168,22 +168,23 @@ def FuseOptimizer : Pass<"xfc-fuse-optimizer", "::mlir::ModuleOp"> {
     ```
   }];
   let statistics = [Statistic<"squareSums", "square_sums fused", "square_sums that became one">,
-                    Statistic<"adams", "adams fused", "adams that became one">];
+                    Statistic<"steps", "steps fused", "steps of an optimizer that became one">];
 }
 
 def FusePacking : Pass<"xfc-fuse-packing", "::mlir::ModuleOp"> {
-  let summary = "Lets adam write the packed weights of the next step besides the parameters";
+  let summary = "Lets the optimizer write the packed weights of the next step besides the parameters";
   let description = [{
     Weights are packed again in the walk that changes them, while their new values are in cache, and not in a walk of
-    their own. Refused for an adam that holds only a part of a concatenated weight, or no weight of a matrix product, and where these products round their operands.
+    their own. Refused for an optimizer that holds only a part of a concatenated weight, or no weight of a matrix product, and where these
+    products round their operands.
 
     ```mlir
-    %p, %m, %v = xfc.adam %hyper, %factor parameters(%w) gradients(%g) moments(%m) (%v)
+    %p, %m, %v = xfc.optimize "adam" %hyper, %factor parameters(%w) gradients(%g) states(%m, %v)
     // becomes
-    %p, %m, %v = xfc.adam %hyper, %factor parameters(%w) gradients(%g) moments(%m) (%v) {packs}
+    %p, %m, %v = xfc.optimize "adam" %hyper, %factor parameters(%w) gradients(%g) states(%m, %v) {packs}
     ```
   }];
-  let statistics = [Statistic<"packing", "adams that pack", "adams that write packed weights">];
+  let statistics = [Statistic<"packing", "optimizers that pack", "steps that write packed weights">];
 }
 
 def FuseNormGrad : Pass<"xfc-fuse-norm-grad", "::mlir::func::FuncOp"> {

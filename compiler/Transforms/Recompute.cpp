@@ -6,6 +6,7 @@
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "plan/Memory.h"
+#include "plan/Programs.h"
 
 using namespace mlir;
 
@@ -24,7 +25,7 @@ namespace {
 Operation *backwardOf(func::FuncOp function) {
   for (BlockArgument argument : function.getArguments())
     if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attr::name);
-        name && name.getValue() == attr::lossScale)
+        name && name.getValue() == names::lossScale)
       for (Operation &op : function.getBody().front())
         if (llvm::is_contained(op.getOperands(), argument))
           return &op;

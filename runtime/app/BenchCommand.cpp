@@ -257,22 +257,14 @@ void benchTrain(const BenchOptions &options) {
   const int64_t length = options.length > 0 ? options.length : 32;
   std::unique_ptr<Engine> engine = randomEngine(options);
   const Module &module = engine->module();
-  requireTranslator(module);
+  module.requireTranslator();
   Update update(*engine);
   const Corpus corpus = benchCorpus(options, module, length);
   const Counts counts = largestBatch(corpus, options.batchTokens);
   engine->reserve(programs::lossAndGradients, counts);
   engine->reserve(programs::update, counts);
 
-  const UpdateOptions hyper{.rate = 1e-4,
-                            .beta1 = 0.9,
-                            .beta2 = 0.98,
-                            .epsilon = 1e-9,
-                            .l2 = 0,
-                            .decay = 0,
-                            .clipNorm = 1,
-                            .smoothing = 0.1,
-                            .seed = 1};
+  const UpdateOptions hyper{.settings = {.rate = 1e-4}};
   Batches batches(corpus, options.batchTokens, 1);
   std::vector<LaunchTiming> timings;
   std::vector<double> milliseconds, rates;
@@ -321,7 +313,7 @@ void benchDecode(const BenchOptions &options) {
   const int64_t length = options.length > 0 ? options.length : 25;
   std::unique_ptr<Engine> engine = randomEngine(options);
   const Module &module = engine->module();
-  requireTranslator(module);
+  module.requireTranslator();
   checkLength(module, length);
   std::vector<std::vector<int32_t>> sources =
       randomSentences(wordIds(module, module.sourceVocab), options.sentences, length, 1);
@@ -416,7 +408,7 @@ void benchStartup(const BenchOptions &options) {
   {
     std::unique_ptr<Engine> engine = randomEngine(options);
     const Module &module = engine->module();
-    requireTranslator(module);
+    module.requireTranslator();
     result = common("startup", *engine);
     writeSafetensors(folder.path + "/weights.safetensors", weights(*engine));
     const int64_t length = module.maxLength > 0 ? std::min<int64_t>(8, module.maxLength) : 8;

@@ -27,13 +27,6 @@ std::string textOf(const std::vector<int64_t> &shape) {
   return text + "]";
 }
 
-int64_t elementsOf(const std::vector<int64_t> &shape) {
-  int64_t elements = 1;
-  for (int64_t extent : shape)
-    elements *= extent;
-  return elements;
-}
-
 // What IN holds for one stack: ids, or rows of numbers for a stack without an embedding.
 struct Rectangle {
   int64_t batch = 0, columns = 0;

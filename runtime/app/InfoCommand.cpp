@@ -19,25 +19,22 @@ using Json = nlohmann::ordered_json;
 
 struct InfoOptions {
   ModelOptions model;
-  int64_t batchTokens = 4096, length = 32, sentences = 64, beam = 5;
+  int64_t batchTokens = 4096, length = 32, sentences = 64;
+  int beam = 5;
   bool json = false;
 };
 
 int64_t parameterCount(const Module &module) {
   int64_t total = 0;
-  for (const Parameter &parameter : module.parameters) {
-    int64_t elements = 1;
-    for (int64_t extent : parameter.shape)
-      elements *= extent;
-    total += elements;
-  }
+  for (const Parameter &parameter : module.parameters)
+    total += elementsOf(parameter.shape);
   return total;
 }
 
 Json memoryOf(const Module &module, const std::vector<std::string> &programs, const Counts &counts, int threads) {
   Memory memory = predictMemory(module, programs, counts, threads);
   return {{"parameters_bytes", memory.parameters}, {"gradients_bytes", memory.gradients},
-          {"moments_bytes", memory.moments},       {"packed_bytes", memory.packed},
+          {"optimizer_bytes", memory.states},      {"packed_bytes", memory.packed},
           {"tables_bytes", memory.tables},         {"arena_bytes", memory.arena},
           {"scratch_bytes", memory.scratch},       {"held_bytes", memory.held},
           {"batches_bytes", memory.batches},       {"total_bytes", memory.total()}};
@@ -172,7 +169,7 @@ void printText(const Json &info) {
     std::printf("\n");
     for (const auto &[label, key] : {std::pair("parameters", "parameters_bytes"),
                                      {"gradients", "gradients_bytes"},
-                                     {"moments", "moments_bytes"},
+                                     {"optimizer", "optimizer_bytes"},
                                      {"packed weights", "packed_bytes"},
                                      {"tables", "tables_bytes"},
                                      {"arena", "arena_bytes"},
@@ -209,7 +206,7 @@ void addInfo(CLI::App &app) {
   command->add_option("--sentences", options->sentences, "sentences decoded together")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_option("--beam", options->beam, "beam of decoding")->check(CLI::PositiveNumber)->capture_default_str();
+  addBeam(*command, options->beam);
   addThreads(*command, options->model.threads);
   addQuiet(*command, options->model.quiet);
   command->add_flag("--json", options->json, "one JSON object");

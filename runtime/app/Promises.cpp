@@ -229,14 +229,7 @@ private:
     std::vector<std::vector<int64_t>> batches(2);
     for (size_t pair = 0; pair < corpus.size(); ++pair)
       batches[pair % 2].push_back(static_cast<int64_t>(pair));
-    UpdateOptions options{};
-    options.rate = 1e-3;
-    options.beta1 = 0.9;
-    options.beta2 = 0.98;
-    options.epsilon = 1e-9;
-    options.clipNorm = 1;
-    options.smoothing = 0.1;
-    options.seed = seed;
+    const UpdateOptions options{.settings = {.rate = 1e-3}, .seed = seed};
     Update update(on);
     for (int64_t step = from; step <= to; ++step)
       update.run(corpus, {&batches[static_cast<size_t>(step % 2)], 1}, step, options);

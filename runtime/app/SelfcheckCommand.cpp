@@ -42,7 +42,7 @@ public:
 
   // Returns whether everything holds.
   bool run() {
-    requireTranslator(module);
+    module.requireTranslator();
     std::printf("%-44s %12s %12s\n", "check", "error", "allowed");
     if (options.kernels) {
       checkKernels();
@@ -87,19 +87,13 @@ private:
     else
       static_cast<float *>(to.parameters())[i] = static_cast<float>(value);
   }
-  static int64_t elementsOf(const Parameter &parameter) {
-    int64_t elements = 1;
-    for (int64_t extent : parameter.shape)
-      elements *= extent;
-    return elements;
-  }
 
   // Biases that start at 0 and gains that start at 1 would hide mistakes.
   void disturb(Engine &to) const {
     std::mt19937 random(7);
     for (const Parameter &parameter : module.parameters)
       if (parameter.init == "zero" || parameter.init == "one")
-        for (int64_t i = 0; i < elementsOf(parameter); ++i)
+        for (int64_t i = 0; i < elementsOf(parameter.shape); ++i)
           set(to, parameter.offset + i,
               get(to.parameters(), parameter.offset + i) + 0.2 * (random() / 4294967296.0 - 0.5));
     to.parametersChanged();
@@ -195,7 +189,7 @@ private:
         std::vector<std::pair<int64_t, double>> direction; // element, slope
         double squares = 0, size = 0;
         for (const Parameter *parameter : members)
-          for (int64_t i = 0; i < elementsOf(*parameter); ++i) {
+          for (int64_t i = 0; i < elementsOf(parameter->shape); ++i) {
             const int64_t at = parameter->offset + i;
             size += std::pow(get(engine.parameters(), at), 2);
             if (gradients[at] == 0 || (half && random() % 2))

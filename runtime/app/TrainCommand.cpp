@@ -46,9 +46,9 @@ void run(CLI::App &command, TrainFlags &flags) {
   for (double beta : flags.betas)
     if (!(beta >= 0 && beta < 1))
       throw CLI::ValidationError("--betas", "expected numbers from 0 up to, but not, 1");
-  options.beta1 = flags.betas[0];
-  options.beta2 = flags.betas[1];
-  options.decoupledDecay = flags.optimizer == "adamw";
+  options.settings.beta1 = flags.betas[0];
+  options.settings.beta2 = flags.betas[1];
+  options.optimizer = findOptimizer(flags.optimizer);
   if (options.steps < 0 && options.epochs < 0 && options.minutes < 0)
     options.epochs = 10;
   if (options.schedule != Schedule::Kind::Noam && options.schedule != Schedule::Kind::Constant && options.steps < 0 &&
@@ -100,18 +100,25 @@ void addTrain(CLI::App &app) {
   command->add_option("--warmup", options.warmup, "steps over which the learning rate grows")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  command->add_option("--optimizer", flags->optimizer, "adam or adamw")
-      ->check(CLI::IsMember({"adam", "adamw"}))
+  std::vector<std::string> optimizerNames;
+  for (const Optimizer &optimizer : optimizers())
+    optimizerNames.emplace_back(optimizer.name);
+  command->add_option("--optimizer", flags->optimizer, "how gradients become steps")
+      ->check(CLI::IsMember(optimizerNames))
       ->capture_default_str();
   command->add_option("--betas", flags->betas, "Adam's averages of gradients and their squares")
       ->delimiter(',')
       ->expected(1, 2)
       ->default_str("0.9,0.98");
-  command->add_option("--adam-eps", options.epsilon, "Adam's epsilon")
+  command->add_option("--adam-eps", options.settings.epsilon, "Adam's epsilon")
       ->check(CLI::NonNegativeNumber)
       ->check(FiniteNumber)
       ->default_str("1e-9");
-  command->add_option("--weight-decay", options.weightDecay, "adam: L2 penalty; adamw: decoupled")
+  command->add_option("--momentum", options.settings.momentum, "sgd: how much of a step goes on in the next")
+      ->check(CLI::Range(0.0, 1.0))
+      ->check(FiniteNumber)
+      ->capture_default_str();
+  command->add_option("--weight-decay", options.settings.weightDecay, "adam, sgd: L2 penalty; adamw: decoupled")
       ->check(CLI::NonNegativeNumber)
       ->check(FiniteNumber)
       ->capture_default_str();

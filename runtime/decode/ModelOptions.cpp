@@ -123,13 +123,6 @@ ModelFiles modelFiles(const ModelOptions &options) {
   return files;
 }
 
-void requireTranslator(const Module &module) {
-  if (!module.hasDecoder)
-    throw Error("model '" + module.model + "' has no decoder: it writes no target sentences");
-  if (module.sourceVocab == 0 || module.targetVocab == 0)
-    throw Error("model '" + module.model + "' reads rows of numbers instead of tokens: use forward");
-}
-
 std::unique_ptr<Engine> loadEngine(const ModelOptions &options) {
   std::optional<PackedModel> packed = carried(options);
   Metadata metadata;
@@ -141,7 +134,7 @@ TranslationModel loadModel(const ModelOptions &options) {
   Metadata metadata;
   TranslationModel model{loadEngine(options, packed, metadata), nullptr, nullptr};
   const Module &module = model.engine->module();
-  requireTranslator(module);
+  module.requireTranslator();
 
   ModelFiles files = packed ? ModelFiles{"", options.vocabulary, options.targetVocabulary} : modelFiles(options);
   bool carriesText = packed && !packed->vocabulary.empty();

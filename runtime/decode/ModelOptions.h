@@ -49,8 +49,6 @@ struct TranslationModel {
 };
 
 // Throws Error: no model given, files missing or unfit, a device that is not there.
-// Throws Error where the model is not one from tokens to tokens.
-void requireTranslator(const Module &module);
 std::unique_ptr<Engine> loadEngine(const ModelOptions &options);
 TranslationModel loadModel(const ModelOptions &options);
 

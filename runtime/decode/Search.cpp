@@ -142,7 +142,7 @@ public:
       View view = engine.output(program->name, name);
       return {view.data, view.output->type == DType::F64, view.stride};
     };
-    if (program->name.starts_with(programs::decodeStep))
+    if (program->is(programs::decodeStep))
       return {.all = numbers(names::logProbs)};
     View tokens = engine.output(program->name, names::tokens);
     return {.all = {},

@@ -56,7 +56,8 @@ struct ProgramRun {
   Counts capacity;                  // the layout holds any batch within these
   const xfc_shape *shape = nullptr; // of the host
   Counts counts;                    // of the batch
-  char *arena = nullptr, *parameters = nullptr, *gradients = nullptr, *moments1 = nullptr, *moments2 = nullptr;
+  char *arena = nullptr, *parameters = nullptr, *gradients = nullptr;
+  char *const *states = nullptr; // of the optimizer
   void *const *packed = nullptr, *const *tables = nullptr;
   std::vector<BoundArgument> arguments;
   // A number that is another one whenever any of these addresses is, but for those of arguments.
@@ -72,10 +73,8 @@ inline void *ProgramRun::address(const Place &place) const {
     return parameters + place.offset;
   case Place::Kind::Gradients:
     return gradients + place.offset;
-  case Place::Kind::Moments1:
-    return moments1 + place.offset;
-  case Place::Kind::Moments2:
-    return moments2 + place.offset;
+  case Place::Kind::State:
+    return states[place.index] + place.offset;
   case Place::Kind::Packed:
     return packed[place.index];
   case Place::Kind::Table:

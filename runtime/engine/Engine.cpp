@@ -30,7 +30,9 @@ struct Engine::State {
   Module module;
   ThreadPool pool;
   std::unique_ptr<Device> device;
-  Block parameters, gradients, moments1, moments2;
+  Block parameters, gradients;
+  std::vector<Block> states; // of the optimizer
+  std::vector<char *> statePlaces;
   std::unique_ptr<DeviceMemory> arena;
   std::vector<std::unique_ptr<DeviceMemory>> tableMemory,
       packedMemory;                   // a table each; one for what a program is the first to need
@@ -45,15 +47,15 @@ struct Engine::State {
   struct Prepared {
     ProgramRun run, next; // next: what was staged last
     bool planned = false;
-    std::vector<int64_t> packed, tables;
-    bool gradients = false, moments = false;
+    std::vector<int64_t> packed, tables, states; // that it needs
+    bool gradients = false;
   };
   std::map<std::string, Prepared, std::less<>> programs;
 
   State(std::unique_ptr<Device> opened, const ImagePlan &plan, int threads)
-      : module(deserialize(plan.bytes, plan.size)), pool(std::max(1, threads)), tableMemory(module.tables.size()),
-        tables(module.tables.size()), packed(module.packed.size()), tableRowsMade(module.tables.size()),
-        packedVersions(module.packed.size()) {
+      : module(deserialize(plan.bytes, plan.size)), pool(std::max(1, threads)), states(module.states.size()),
+        statePlaces(module.states.size()), tableMemory(module.tables.size()), tables(module.tables.size()),
+        packed(module.packed.size()), tableRowsMade(module.tables.size()), packedVersions(module.packed.size()) {
     if (plan.abiVersion != XFC_ABI_VERSION)
       throw Error("this executable was compiled for another version of the runtime; compile the model again");
     if (plan.kernelCount != module.kernels.size())
@@ -105,37 +107,38 @@ struct Engine::State {
     run.parameters = onDevice(parameters, "parameters");
     if (prepared.gradients)
       run.gradients = onDevice(gradients, "gradients");
-    if (prepared.moments) {
-      run.moments1 = onDevice(moments1, "moments");
-      run.moments2 = onDevice(moments2, "moments");
-    }
+    for (int64_t index : prepared.states)
+      statePlaces[index] = onDevice(states[index], "the optimizer's state");
   }
 
   Prepared &prepare(std::string_view name) {
     if (auto known = programs.find(name); known != programs.end())
       return known->second;
-    const Program *program = module.find(std::string(name));
+    const Program *program = module.find(name);
     if (!program)
       throw Error("this executable has no program '" + std::string(name) +
                   "'; it was compiled without it (--mode), or the model has none");
     Prepared &prepared = programs[std::string(name)];
-    std::set<int64_t> packs, tableSet;
+    std::set<int64_t> packs, tableSet, stateSet;
     for (const Step &step : program->steps)
       for (const Place &place : step.buffers) {
         if (place.kind == Place::Kind::Packed)
           packs.insert(place.index);
         else if (place.kind == Place::Kind::Table)
           tableSet.insert(place.index);
+        else if (place.kind == Place::Kind::State)
+          stateSet.insert(place.index);
         prepared.gradients |= place.kind == Place::Kind::Gradients;
-        prepared.moments |= place.kind == Place::Kind::Moments1 || place.kind == Place::Kind::Moments2;
       }
     prepared.packed.assign(packs.begin(), packs.end());
     prepared.tables.assign(tableSet.begin(), tableSet.end());
+    prepared.states.assign(stateSet.begin(), stateSet.end());
     packRuns.reserve(std::max(packRuns.capacity(), packs.size()));
     prepared.run.program = program;
     prepared.run.arguments.resize(program->arguments.size());
     prepared.run.packed = packed.data();
     prepared.run.tables = tables.data();
+    prepared.run.states = statePlaces.data();
     device->prepare(*program);
     return prepared;
   }
@@ -233,7 +236,7 @@ struct Engine::State {
           next += room(module.packed[index].bytes);
         }
     }
-    if (prepared.run.program->name == programs::update) // writes them
+    if (prepared.run.program->is(programs::update)) // writes them
       return;
     packRuns.clear();
     for (int64_t index : prepared.packed)
@@ -272,7 +275,7 @@ const Module &Engine::module() const { return state->module; }
 const Device &Engine::device() const { return *state->device; }
 Device &Engine::device() { return *state->device; }
 ThreadPool &Engine::pool() { return state->pool; }
-bool Engine::has(std::string_view program) const { return state->module.find(std::string(program)) != nullptr; }
+bool Engine::has(std::string_view program) const { return state->module.find(program) != nullptr; }
 void Engine::profile(std::vector<LaunchTiming> *timings) { state->device->profile(timings); }
 
 void *Engine::parameters() { return state->onHost(state->parameters, "parameters"); }
@@ -286,11 +289,16 @@ void Engine::parametersChanged() {
   state->changedOnHost(state->parameters);
 }
 void *Engine::gradients() { return state->onHost(state->gradients, "gradients"); }
-void *Engine::moments1() { return state->onHost(state->moments1, "moments"); }
-void *Engine::moments2() { return state->onHost(state->moments2, "moments"); }
-void Engine::momentsChanged() {
-  state->changedOnHost(state->moments1);
-  state->changedOnHost(state->moments2);
+void *Engine::optimizerState(std::string_view name) {
+  const std::vector<std::string> &names = state->module.states;
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end())
+    throw Error("this executable's optimizers keep no '" + std::string(name) + "'");
+  return state->onHost(state->states[found - names.begin()], "the optimizer's state");
+}
+void Engine::statesChanged() {
+  for (State::Block &block : state->states)
+    state->changedOnHost(block);
 }
 
 void Engine::reserve(std::string_view program, const Counts &counts) {
@@ -310,11 +318,9 @@ void Engine::run(std::string_view program, const xfc_shape &shape, std::span<con
   s.device->run(prepared.run);
   if (prepared.gradients)
     s.changedOnDevice(s.gradients);
-  if (prepared.moments) {
-    s.changedOnDevice(s.moments1);
-    s.changedOnDevice(s.moments2);
-  }
-  if (program == programs::update) {
+  for (int64_t index : prepared.states)
+    s.changedOnDevice(s.states[index]);
+  if (prepared.run.program->is(programs::update)) {
     s.changedOnDevice(s.parameters);
     ++s.version;
     for (int64_t index : prepared.packed)
@@ -370,7 +376,10 @@ int64_t Engine::arenaBytes() const { return state->arena ? state->arena->bytes()
 int64_t Engine::stateBytes() const {
   const State &s = *state;
   int64_t total = 0;
-  for (const State::Block *block : {&s.parameters, &s.gradients, &s.moments1, &s.moments2})
+  std::vector<const State::Block *> blocks = {&s.parameters, &s.gradients};
+  for (const State::Block &block : s.states)
+    blocks.push_back(&block);
+  for (const State::Block *block : blocks)
     total += s.device->isHost() ? block->host.bytes() : block->device ? block->device->bytes() : 0;
   for (const auto *list : {&s.packedMemory, &s.tableMemory})
     for (const std::unique_ptr<DeviceMemory> &memory : *list)

@@ -46,16 +46,15 @@ public:
   void parametersChanged();
   // Copies of blocks laid out as the parameters, zeroed when first asked for. Gradients are only read.
   void *gradients();
-  void *moments1();
-  void *moments2();
-  // Must be called after the moments were written from outside.
-  void momentsChanged();
+  void *optimizerState(std::string_view state); // one of module().states
+  // Must be called after the optimizer's states were written from outside.
+  void statesChanged();
 
   bool has(std::string_view program) const;
   // Makes the arena large enough for any batch within `counts`, so that later runs do not allocate.
   void reserve(std::string_view program, const Counts &counts);
   // Runs a program. Every argument of the program must be bound. Throws Error for a missing one.
-  // The program "update" marks the parameters as changed: packed weights that it did not write are stale.
+  // A program `update` of an optimizer marks the parameters as changed: packed weights that it did not write are stale.
   void run(std::string_view program, const xfc_shape &shape, std::span<const Binding> bindings);
   // All that run() does before the device computes, for checks that go deeper than results: what the device would be
   // given.
@@ -80,7 +79,7 @@ public:
   void copyGradients(void *to);
 
   int64_t arenaBytes() const;
-  // Bytes of parameters, gradients, moments, packed weights and tables that the device now holds.
+  // Bytes of parameters, gradients, states, packed weights and tables that the device now holds.
   int64_t stateBytes() const;
 
   // Bytes of all it holds on the device: the arena, state, and rows.

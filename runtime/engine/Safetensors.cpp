@@ -155,13 +155,6 @@ TensorViews parseSafetensors(std::string_view contents, const std::string &file,
 // Weights
 //===--------------------------------------------------------------------------------------------------------===//
 
-static int64_t elementsOf(const std::vector<int64_t> &shape) {
-  int64_t elements = 1;
-  for (int64_t extent : shape)
-    elements *= extent;
-  return elements;
-}
-
 static std::string textOf(const std::vector<int64_t> &shape) {
   std::string text = "[";
   for (size_t i = 0; i < shape.size(); ++i)

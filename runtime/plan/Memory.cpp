@@ -55,7 +55,7 @@ int64_t tableRows(const Table &table, int64_t longest) {
 
 Memory larger(const Memory &a, const Memory &b) {
   Memory memory;
-  for (auto part : {&Memory::parameters, &Memory::gradients, &Memory::moments, &Memory::packed, &Memory::tables,
+  for (auto part : {&Memory::parameters, &Memory::gradients, &Memory::states, &Memory::packed, &Memory::tables,
                     &Memory::arena, &Memory::scratch, &Memory::held, &Memory::batches})
     memory.*part = std::max(a.*part, b.*part);
   return memory;
@@ -66,8 +66,8 @@ Memory predictMemory(const Module &module, const std::vector<std::string> &progr
   Memory memory;
   const int64_t block = module.parameterElements * bytesOf(module.type);
   memory.parameters = block;
-  std::set<int64_t> packed, tables;
-  bool gradients = false, moments = false;
+  std::set<int64_t> packed, tables, states;
+  bool gradients = false;
   int64_t scratch = 0;
   for (const std::string &name : programs) {
     const Program *program = module.find(name);
@@ -94,13 +94,14 @@ Memory predictMemory(const Module &module, const std::vector<std::string> &progr
           packed.insert(place.index);
         else if (place.kind == Place::Kind::Table)
           tables.insert(place.index);
+        else if (place.kind == Place::Kind::State)
+          states.insert(place.index);
         gradients |= place.kind == Place::Kind::Gradients;
-        moments |= place.kind == Place::Kind::Moments1 || place.kind == Place::Kind::Moments2;
       }
     }
   }
   memory.gradients = gradients ? block : 0;
-  memory.moments = moments ? 2 * block : 0;
+  memory.states = static_cast<int64_t>(states.size()) * block;
   for (int64_t index : packed) {
     memory.packed += module.packed[index].bytes;
     scratch = std::max(scratch, module.kernels[module.packed[index].kernel].scratch);

@@ -12,9 +12,9 @@ namespace xfc {
 // step to the next: caches, and the encoder's projected rows; what a training step of several batches keeps of the
 // gradients of the earlier ones. `batches` is what a GPU holds to be told of a batch, its calls included.
 struct Memory {
-  int64_t parameters = 0, gradients = 0, moments = 0, packed = 0, tables = 0, arena = 0, scratch = 0, held = 0,
+  int64_t parameters = 0, gradients = 0, states = 0, packed = 0, tables = 0, arena = 0, scratch = 0, held = 0,
           batches = 0;
-  int64_t state() const { return parameters + gradients + moments + packed + tables; }
+  int64_t state() const { return parameters + gradients + states + packed + tables; }
   int64_t total() const { return state() + arena + scratch + held + batches; }
 };
 

@@ -30,7 +30,7 @@ Counts countsOf(const xfc_shape &shape) {
   return counts;
 }
 
-static int64_t elementsOf(const std::vector<int64_t> &shape) {
+int64_t elementsOf(const std::vector<int64_t> &shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t(1), std::multiplies<>());
 }
 int64_t featuresOf(const Argument &argument) { return elementsOf(argument.shape); }
@@ -75,7 +75,18 @@ int64_t evaluate(const Size &size, const Counts &counts) {
   return total;
 }
 
-const Program *Module::find(const std::string &program) const {
+void Module::requireTranslator() const {
+  if (!hasDecoder)
+    throw Error("model '" + model + "' has no decoder: it writes no target sentences");
+  if (sourceVocab == 0 || targetVocab == 0)
+    throw Error("model '" + model + "' reads rows of numbers instead of tokens: use forward");
+}
+
+bool Program::is(std::string_view program) const {
+  return name == program || (name.starts_with(program) && name[program.size()] == '.');
+}
+
+const Program *Module::find(std::string_view program) const {
   for (const Program &candidate : programs)
     if (candidate.name == program)
       return &candidate;
@@ -291,7 +302,8 @@ template <typename Direction> void fields(Archive<Direction> &archive, Module &m
   archive(module.model, module.hash, module.description, module.type, module.compute, module.parameterElements,
           module.sourceVocab, module.targetVocab, module.sourceDim, module.targetDim, module.maxLength,
           module.maxTargetLength, module.hasDecoder, module.pad, module.unk, module.bos, module.eos, module.start,
-          module.sourceEos, module.parameters, module.packed, module.tables, module.kernels, module.programs);
+          module.sourceEos, module.parameters, module.states, module.packed, module.tables, module.kernels,
+          module.programs);
 }
 
 // Every index must point at something, and every size and offset lie within what it measures.
@@ -396,9 +408,11 @@ private:
     }
     case Kind::Parameters:
     case Kind::Gradients:
-    case Kind::Moments1:
-    case Kind::Moments2:
       require(place.index == 0);
+      bytes = module.parameterElements * bytesOf(module.type);
+      break;
+    case Kind::State:
+      index(place.index, module.states);
       bytes = module.parameterElements * bytesOf(module.type);
       break;
     case Kind::Packed:
@@ -464,7 +478,7 @@ private:
 
 std::vector<uint8_t> serialize(const Module &module) {
   Archive<Writer> archive;
-  archive.number(XFC_ABI_VERSION);
+  archive.number(planVersion);
   Module copy = module;
   archive(copy);
   return std::move(archive.bytes);
@@ -474,9 +488,9 @@ Module deserialize(const uint8_t *bytes, uint64_t size) {
   Archive<Reader> archive(bytes, size);
   int64_t version;
   archive(version);
-  if (version != XFC_ABI_VERSION)
+  if (version != planVersion)
     throw Error("this executable was compiled for version " + std::to_string(version) +
-                " of the runtime, which is version " + std::to_string(XFC_ABI_VERSION) + "; compile the model again");
+                " of the runtime, which is version " + std::to_string(planVersion) + "; compile the model again");
   Module module;
   archive(module);
   archive.finish();

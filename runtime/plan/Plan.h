@@ -5,9 +5,13 @@
 #include "xfc/abi.h"
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace xfc {
+
+// Raised whenever the serialized plan changes its form or meaning.
+constexpr int planVersion = 4;
 
 enum class DType : uint8_t { F32, F64, I32 };
 inline int64_t bytesOf(DType t) { return t == DType::F64 ? 8 : 4; }
@@ -37,18 +41,20 @@ Counts larger(const Counts &a, const Counts &b);        // of each count
 bool within(const Counts &counts, const Counts &limit); // but for `longest`, which takes no room in an arena
 int64_t evaluate(const Size &size, const Counts &counts);
 
+// Elements of a tensor of this shape; one for a scalar.
+int64_t elementsOf(const std::vector<int64_t> &shape);
+
 // Where a kernel finds an operand.
 struct Place {
   enum class Kind : uint8_t {
     Arena,      // program.buffers[index], plus offset bytes
     Parameters, // the parameter block, plus offset bytes
-    Gradients,
-    Moments1,
-    Moments2, // blocks laid out as the parameters
-    Packed,   // module.packed[index]
-    Table,    // module.tables[index]
-    Argument, // program.arguments[index], bound by the runtime, plus offset bytes
-    None,     // an operand the op does not have
+    Gradients,  // a block laid out as the parameters
+    State,      // the block of the optimizer's module.states[index], laid out likewise
+    Packed,     // module.packed[index]
+    Table,      // module.tables[index]
+    Argument,   // program.arguments[index], bound by the runtime, plus offset bytes
+    None,       // an operand the op does not have
   };
   Kind kind = Kind::None;
   int64_t index = 0;
@@ -121,6 +127,8 @@ int64_t featuresOf(const Output &output);
 
 struct Program {
   std::string name;
+  // Whether it is this program of Programs.h, or the variant of it in a type.
+  bool is(std::string_view program) const;
   // Every step works on the target's rows, and a row of a result comes from the same row of the program's values and
   // from rows that no other row writes. Where each row is a sequence of its own (decoding), a thread may take rows of
   // its own through all the steps; no two buffers share memory then.
@@ -160,7 +168,7 @@ struct Module {
   std::string model;                          // its name
   std::string hash;                           // of the canonical description
   std::string description;                    // the canonical model.json
-  DType type = DType::F32;                    // of parameters, gradients, moments and rows
+  DType type = DType::F32;                    // of parameters, gradients, states and rows
   std::string compute = "f32";                // what products multiply in: f32, f64, or bf16
   int64_t parameterElements = 0;              // of the block, alignment included
   int64_t sourceVocab = 0, targetVocab = 0;   // 0: float rows
@@ -170,12 +178,15 @@ struct Module {
   int32_t pad = 0, unk = 1, bos = 2, eos = 3, start = 2;
   bool sourceEos = true;
   std::vector<Parameter> parameters;
+  std::vector<std::string> states; // what the optimizer keeps of each parameter: moment1, moment2
   std::vector<Packed> packed;
   std::vector<Table> tables;
   std::vector<Kernel> kernels;
   std::vector<Program> programs;
 
-  const Program *find(const std::string &program) const;
+  const Program *find(std::string_view program) const;
+  // Throws Error where the model is not one from tokens to tokens.
+  void requireTranslator() const;
   // What a program can multiply in: `compute`, and then the types of its variants, which are programs of their own
   // ("encode.bf16"). Empty where the program is not there.
   std::vector<std::string> computeTypes(const std::string &program) const;

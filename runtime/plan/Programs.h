@@ -13,7 +13,8 @@ inline constexpr char score[] = "score";                         // source, targ
 inline constexpr char loss[] = "loss";                           // the same with dropout; becomes lossAndGradients
 inline constexpr char lossAndGradients[] = "loss_and_gradients"; // ..., loss_scale -> loss, nll, grad.PARAMETER
 inline constexpr char accumulate[] = "accumulate";               // sum.PARAMETER: added to the gradients
-inline constexpr char update[] = "update";                       // hyper, max_norm -> norm; changes the parameters
+inline constexpr char update[] = "update";                       // hyper, max_norm -> norm; changes the parameters.
+                                                                 // update.NAME: by another optimizer (Optimizers.h)
 inline constexpr char encode[] = "encode";                       // source -> PATH.k, PATH.v
 inline constexpr char decodeStep[] = "decode_step";              // target, ... -> log_probs
 inline constexpr char decodeCandidates[] = "decode_candidates";  // target, wanted, ... -> tokens, token_log_probs,
@@ -30,10 +31,5 @@ inline constexpr char logits[] = "logits", encoderOutput[] = "encoder_output", l
 // Before the name of a parameter.
 inline constexpr char gradientOf[] = "grad.", sumOf[] = "sum.";
 } // namespace names
-
-// What the argument `hyper` of `update` holds.
-namespace optimizer {
-enum Hyper { rate, beta1, beta2, epsilon, l2, decay, correction1, correction2, hyperparameters };
-} // namespace optimizer
 
 } // namespace xfc

@@ -14,33 +14,28 @@ namespace {
 constexpr const char *stateFile = "state/training.safetensors", *previousFile = "state/previous.safetensors";
 constexpr const char *lockFile = "train.lock";
 
-int64_t elements(const Parameter &parameter) {
-  int64_t count = 1;
-  for (int64_t size : parameter.shape)
-    count *= size;
-  return count;
-}
-
-template <typename Use> void forEachMoment(Engine &engine, Use use) {
-  int64_t bytes = bytesOf(engine.module().type);
-  for (const Parameter &parameter : engine.module().parameters) {
-    use("moment1." + parameter.name, parameter, static_cast<uint8_t *>(engine.moments1()) + parameter.offset * bytes,
-        elements(parameter) * bytes);
-    use("moment2." + parameter.name, parameter, static_cast<uint8_t *>(engine.moments2()) + parameter.offset * bytes,
-        elements(parameter) * bytes);
-  }
+// What the optimizer keeps of each parameter: STATE.PARAMETER.
+template <typename Use> void forEachState(Engine &engine, const Optimizer &optimizer, Use use) {
+  const Module &module = engine.module();
+  const int64_t bytes = bytesOf(module.type);
+  for (const Parameter &parameter : module.parameters)
+    for (std::string_view state : optimizer.states)
+      use(std::string(state) + "." + parameter.name, parameter,
+          static_cast<uint8_t *>(engine.optimizerState(state)) + parameter.offset * bytes,
+          elementsOf(parameter.shape) * bytes);
 }
 
 // Everything the next step reads.
-TensorViews stateOf(Engine &engine) {
+TensorViews stateOf(Engine &engine, const Optimizer &optimizer) {
   TensorViews tensors = weights(engine);
   for (TensorView &tensor : tensors)
     tensor.name = "weights." + tensor.name;
   const char *type = engine.module().type == DType::F64 ? "F64" : "F32";
-  forEachMoment(engine, [&](const std::string &name, const Parameter &parameter, uint8_t *data, int64_t bytes) {
-    tensors.push_back(
-        {name, type, parameter.shape, {reinterpret_cast<const char *>(data), static_cast<size_t>(bytes)}});
-  });
+  forEachState(engine, optimizer,
+               [&](const std::string &name, const Parameter &parameter, uint8_t *data, int64_t bytes) {
+                 tensors.push_back(
+                     {name, type, parameter.shape, {reinterpret_cast<const char *>(data), static_cast<size_t>(bytes)}});
+               });
   return tensors;
 }
 
@@ -156,7 +151,7 @@ void RunFolder::saveState(Engine &engine, const Progress &progress) const {
   makeFolder(file("state"));
   Metadata metadata = identity;
   metadata["progress"] = textOf(progress);
-  writeSafetensors(file(stateFile), stateOf(engine), metadata, &engine.pool(), file(previousFile));
+  writeSafetensors(file(stateFile), stateOf(engine, *optimizer), metadata, &engine.pool(), file(previousFile));
 }
 
 Progress RunFolder::loadState(Engine &engine, const std::string &name) const {
@@ -182,15 +177,26 @@ Progress RunFolder::loadState(Engine &engine, const std::string &name) const {
       parameters.push_back({tensor.name.substr(8), tensor.type, tensor.shape, tensor.bytes});
     else
       byName[tensor.name] = &tensor;
+  const auto isWhose = [&](const Optimizer &candidate) {
+    return std::all_of(optimizerStates().begin(), optimizerStates().end(), [&](std::string_view state) {
+      return std::ranges::count(candidate.states, state) ==
+             static_cast<int64_t>(byName.count(std::string(state) + "." + engine.module().parameters.front().name));
+    });
+  };
+  if (!isWhose(*optimizer))
+    for (const Optimizer &other : optimizers())
+      if (isWhose(other))
+        throw Error(name + ": this run was begun with another optimizer (--optimizer " + std::string(other.name) +
+                    "); resume it with that, or train into a new --out");
   loadWeights(engine, parameters, name);
-  forEachMoment(engine, [&](const std::string &key, const Parameter &, uint8_t *data, int64_t bytes) {
+  forEachState(engine, *optimizer, [&](const std::string &key, const Parameter &, uint8_t *data, int64_t bytes) {
     auto found = byName.find(key);
     if (found == byName.end() || static_cast<int64_t>(found->second->bytes.size()) != bytes)
       throw Error(name + ": " + key +
                   " is missing or of another size; the file is damaged, begin again in a new --out");
     std::memcpy(data, found->second->bytes.data(), bytes);
   });
-  engine.momentsChanged();
+  engine.statesChanged();
   try {
     return progressOf(metadata["progress"]);
   } catch (const Error &error) {
@@ -240,16 +246,16 @@ void shareWeights(Engine &engine, Ranks &ranks) {
   engine.parametersChanged();
 }
 
-void shareState(Engine &engine, Ranks &ranks) {
+void shareState(Engine &engine, const Optimizer &optimizer, Ranks &ranks) {
   if (ranks.size() == 1)
     return;
-  share(stateOf(engine), ranks);
+  share(stateOf(engine, optimizer), ranks);
   engine.parametersChanged();
-  engine.momentsChanged();
+  engine.statesChanged();
 }
 
-void checkFinite(Engine &engine) {
-  const TensorViews tensors = stateOf(engine);
+void checkFinite(Engine &engine, const Optimizer &optimizer) {
+  const TensorViews tensors = stateOf(engine, optimizer);
   if (const TensorView *bad = notFinite(&engine.pool(), tensors))
     throw Error("'" + bad->name + "' holds NaN or infinity");
 }

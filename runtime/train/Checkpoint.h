@@ -3,6 +3,7 @@
 
 #include "engine/Engine.h"
 #include "engine/Safetensors.h"
+#include "plan/Optimizers.h"
 #include "ranks/Ranks.h"
 #include "text/Batches.h"
 #include <limits>
@@ -11,8 +12,8 @@
 
 namespace xfc {
 
-// Where a run stands. With the parameters and moments it is all that the next step depends on: random numbers are
-// keyed by seed, step and sentence, and carry no state.
+// Where a run stands. With the parameters and the optimizer's states it is all that the next step depends on: random
+// numbers are keyed by seed, step and sentence, and carry no state.
 struct Progress {
   int64_t step = 0;
   Batches::Position position;
@@ -49,7 +50,10 @@ public:
 
   // What the files say about the model and its vocabularies; to be set before anything is saved or loaded.
   Metadata identity;
-  // One file holds parameters, moments and progress, so that no crash can mix two of them. The one before it is kept.
+  // Whose states are saved and loaded.
+  const Optimizer *optimizer = &optimizers().front();
+  // One file holds parameters, the optimizer's states and progress, so that no crash can mix two of them. The one
+  // before it is kept.
   void saveState(Engine &engine, const Progress &progress) const;
   // Throws Error: the state belongs to another model or vocabulary, or is damaged and there is none before it. `said`
   // gets a line where it is that one.
@@ -71,9 +75,10 @@ private:
 
 // The first rank's parameters, and its optimizer's states too, for all ranks.
 void shareWeights(Engine &engine, Ranks &ranks);
-void shareState(Engine &engine, Ranks &ranks);
+void shareState(Engine &engine, const Optimizer &optimizer, Ranks &ranks);
 
-// Throws Error naming the first parameter or moment that is NaN or infinite; what cannot be trained on is not saved.
-void checkFinite(Engine &engine);
+// Throws Error naming the first parameter or optimizer state that is NaN or infinite; what cannot be trained on is not
+// saved.
+void checkFinite(Engine &engine, const Optimizer &optimizer);
 
 } // namespace xfc

@@ -141,7 +141,7 @@ void Trainer::setUp() {
   model.engine = makeEngine(threads, options.device);
   if (ranks.size() > 1 && !model.engine->device().isHost())
     throw Error("several processes train on CPUs only; give --device cpu, or train in one process");
-  requireTranslator(module());
+  module().requireTranslator();
   update.emplace(*model.engine, &ranks);
   loadVocabularies();
   readCorpora();
@@ -266,7 +266,7 @@ void Trainer::reserve() {
   Counts counts = largestBatch(*corpus, options.batchTokens);
   if (validation)
     counts = larger(counts, largestBatch(*validation, options.batchTokens));
-  std::vector<std::string> programs = {programs::lossAndGradients, programs::update};
+  std::vector<std::string> programs = {programs::lossAndGradients, options.optimizer->program};
   if (options.accumulate > 1 && ranks.size() == 1)
     programs.push_back(programs::accumulate);
   if (validation)
@@ -298,7 +298,7 @@ void Trainer::begin() {
       beginFolder();
   });
   if (ranks.size() > 1) {
-    shareState(*model.engine, ranks);
+    shareState(*model.engine, *options.optimizer, ranks);
     progress = progressOf(ranks.broadcast(textOf(progress)));
     ranks.broadcast(&savedStep, sizeof(savedStep));
     batches->seek(progress.position);
@@ -314,6 +314,7 @@ void Trainer::beginFolder() {
     checkFolder();
   }
   folder.identity = identityOf(module());
+  folder.optimizer = options.optimizer;
   for (auto [key, vocabulary] : {std::pair{"source_vocabulary", model.source}, {"target_vocabulary", model.target}})
     if (!vocabulary->bytes().empty())
       folder.identity[key] = vocabulary->hash();
@@ -432,15 +433,12 @@ void Trainer::step() {
     take(upcoming);
   ++progress.step;
   changed = true;
-  UpdateOptions settings{schedule.at(progress.step),
-                         options.beta1,
-                         options.beta2,
-                         options.epsilon,
-                         options.decoupledDecay ? 0 : options.weightDecay,
-                         options.decoupledDecay ? options.weightDecay : 0,
-                         options.clipNorm,
-                         options.smoothing,
-                         options.seed};
+  UpdateOptions settings{.optimizer = options.optimizer,
+                         .settings = options.settings,
+                         .clipNorm = options.clipNorm,
+                         .smoothing = options.smoothing,
+                         .seed = options.seed};
+  settings.settings.rate = schedule.at(progress.step);
   UpdateResult result = update->run(*corpus, group.span(), progress.step, settings, upcoming.span());
   if (!std::isfinite(result.loss) || !std::isfinite(result.norm))
     stopNotFinite(result);
@@ -461,9 +459,7 @@ void Trainer::stopNotFinite(const UpdateResult &result) {
                                        : static_cast<const float *>(model.engine->gradients())[i];
   };
   for (const Parameter &parameter : module().parameters) {
-    int64_t count = 1;
-    for (int64_t size : parameter.shape)
-      count *= size;
+    const int64_t count = elementsOf(parameter.shape);
     int64_t i = 0;
     while (i < count && std::isfinite(at(parameter.offset + i)))
       ++i;
@@ -571,7 +567,7 @@ void Trainer::saveState() {
   if (!writes())
     return;
   try {
-    checkFinite(*model.engine);
+    checkFinite(*model.engine, *options.optimizer);
   } catch (const Error &error) {
     throw Error(format("step %lld: ", static_cast<long long>(progress.step)) + error.what() +
                 (savedStep >= 0 ? "; what was saved at step " + std::to_string(savedStep) + " is intact" : "") +

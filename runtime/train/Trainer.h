@@ -2,6 +2,7 @@
 #pragma once
 
 #include "decode/ModelOptions.h"
+#include "plan/Optimizers.h"
 #include "train/Schedule.h"
 
 namespace xfc {
@@ -18,8 +19,8 @@ struct TrainOptions {
   Schedule::Kind schedule = Schedule::Kind::Noam;
   double rate = -1; // -1: the schedule's own default
   int64_t warmup = 4000;
-  bool decoupledDecay = false; // AdamW
-  double beta1 = 0.9, beta2 = 0.98, epsilon = 1e-9, weightDecay = 0;
+  const Optimizer *optimizer = &optimizers().front();
+  OptimizerSettings settings; // but for the rate, which the schedule gives
   double clipNorm = 1, smoothing = 0.1;
   int64_t validEvery = 500, saveEvery = 500, keep = 0, average = 0, earlyStop = 0;
   uint64_t seed = 1;

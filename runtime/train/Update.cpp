@@ -2,7 +2,6 @@
 #include "train/Update.h"
 #include "plan/Programs.h"
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 namespace xfc {
@@ -156,20 +155,15 @@ UpdateResult Update::run(const Corpus &corpus, std::span<const std::vector<int64
     sumOfRanks->finish(engine.gradients());
   }
   double t = static_cast<double>(step);
-  double values[optimizer::hyperparameters];
-  values[optimizer::rate] = options.rate;
-  values[optimizer::beta1] = options.beta1;
-  values[optimizer::beta2] = options.beta2;
-  values[optimizer::epsilon] = options.epsilon;
-  values[optimizer::l2] = options.l2;
-  values[optimizer::decay] = options.decay;
-  values[optimizer::correction1] = 1 - std::pow(options.beta1, t);
-  values[optimizer::correction2] = 1 - std::pow(options.beta2, t);
-  Scalars hyper(module, values);
+  double values[mostHyperparameters];
+  size_t count = 0;
+  for (const Optimizer::Hyperparameter &hyper : options.optimizer->hyper)
+    values[count++] = hyper.value(options.settings, t);
+  Scalars hyper(module, std::span<const double>(values, count));
   Scalars maxNorm(module, {options.clipNorm});
   const Binding bindings[] = {{names::hyper, hyper.data()}, {names::maxNorm, maxNorm.data()}};
-  engine.run(programs::update, now.batches[0].shape(), bindings);
-  engine.fetch(programs::update, names::norm, norm);
+  engine.run(options.optimizer->program, now.batches[0].shape(), bindings);
+  engine.fetch(options.optimizer->program, names::norm, norm);
   if (!next.empty()) {
     upcoming.assign(corpus, next, step + 1, options, module, ranks);
     if (upcoming.count > 0)

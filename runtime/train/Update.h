@@ -4,6 +4,7 @@
 
 #include "engine/Batch.h"
 #include "engine/Engine.h"
+#include "plan/Optimizers.h"
 #include "plan/Programs.h"
 #include "text/Corpus.h"
 #include "train/GradientSum.h"
@@ -45,16 +46,18 @@ public:
 
 private:
   bool isDouble = false;
-  float floats[8] = {};
-  double doubles[8] = {};
+  float floats[mostHyperparameters] = {};
+  double doubles[mostHyperparameters] = {};
 };
 
 // Sums of a result with one number a row.
 double sumOfRows(const View &view, int64_t rows);
 
 struct UpdateOptions {
-  double rate, beta1, beta2, epsilon, l2, decay, clipNorm, smoothing;
-  uint64_t seed;
+  const Optimizer *optimizer = &optimizers().front();
+  OptimizerSettings settings;
+  double clipNorm = 1, smoothing = 0.1;
+  uint64_t seed = 1;
 };
 
 struct UpdateResult {

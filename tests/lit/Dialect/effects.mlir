@@ -3,14 +3,14 @@
 
 !t = tensor<4xf32>
 
-// An adam that packs writes packed weights, though nothing reads its results; one that does not is dead.
+// A step that packs writes packed weights, though nothing reads its results; one that does not is dead.
 // CHECK-LABEL: func.func @packs
-// CHECK-COUNT-2: xfc.adam {{.*}}packs
-// CHECK-NOT: xfc.adam
+// CHECK-COUNT-2: xfc.optimize "adam" {{.*}}packs
+// CHECK-NOT: xfc.optimize "adam"
 func.func @packs(%hyper: tensor<8xf32>, %factor: tensor<f32>, %p: !t, %g: !t, %m: !t, %v: !t) {
-  %a:3 = xfc.adam %hyper, %factor parameters(%p) gradients(%g) moments(%m) (%v) {packs, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
-  %b:3 = xfc.adam %hyper, %factor parameters(%p) gradients(%g) moments(%m) (%v) {packs, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
-  %c:3 = xfc.adam %hyper, %factor parameters(%p) gradients(%g) moments(%m) (%v) {resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
+  %a:3 = xfc.optimize "adam" %hyper, %factor parameters(%p) gradients(%g) states(%m, %v) {packs} : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
+  %b:3 = xfc.optimize "adam" %hyper, %factor parameters(%p) gradients(%g) states(%m, %v) {packs} : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
+  %c:3 = xfc.optimize "adam" %hyper, %factor parameters(%p) gradients(%g) states(%m, %v) : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
   return
 }
 

@@ -218,8 +218,8 @@ func.func @optimizer(%h: tensor<8xf32>, %limit: tensor<f32>, %p: tensor<3xf32>, 
   %s = xfc.square_sum %g : (tensor<3xf32>) -> tensor<1xf64>
   // CHECK: xfc.clip_factor
   %factor, %norm = xfc.clip_factor %limit, %s : (tensor<f32>, tensor<1xf64>) -> (tensor<f32>, tensor<f32>)
-  // CHECK: xfc.adam %{{.*}}, %{{.*}} parameters(%{{.*}}) gradients(%{{.*}}) moments(%{{.*}}) (%{{.*}}) {resultSegmentSizes = array<i32: 1, 1, 1>} :
-  %0, %1, %2 = xfc.adam %h, %factor parameters(%p) gradients(%g) moments(%m) (%v) {resultSegmentSizes = array<i32: 1, 1, 1>} :
+  // CHECK: xfc.optimize "adam" %{{.*}}, %{{.*}} parameters(%{{.*}}) gradients(%{{.*}}) states(%{{.*}}, %{{.*}}) :
+  %0, %1, %2 = xfc.optimize "adam" %h, %factor parameters(%p) gradients(%g) states(%m, %v) :
     (tensor<8xf32>, tensor<f32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>, tensor<3xf32>)
   return %0 : tensor<3xf32>
 }

@@ -123,7 +123,7 @@ plan.program @arena(%x: !rows) -> !rows {
 
 // -----
 
-// expected-error@+1 {{expected one of arena, parameters, gradients, moments1, moments2, packed, table, argument, none, found heap}}
+// expected-error@+1 {{expected one of arena, parameters, gradients, state, packed, table, argument, none, found heap}}
 #a = #plan.place<heap 3>
 
 // -----

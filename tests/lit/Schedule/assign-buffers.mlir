@@ -64,7 +64,7 @@ func.func @step(%cache: !xfc.rows<cache, 8xf32> {xfc.name = "cache", xfc.role = 
 // CHECK-LABEL: plan.program @update(
 // CHECK: plan.launch @square_sum(%{{.*}}, %{{.*}}) over source at [gradients, gradients + 256, arena 0] {elements = 128 : i64,
 // CHECK-SAME: immediates = array<i64: 128>
-// CHECK: plan.launch @adam({{.*}}) over source at [argument 0, arena {{[0-9]}}, parameters, parameters + 256, gradients, gradients + 256, moments1, moments1 + 256, moments2, moments2 + 256, parameters, parameters + 256, moments1, moments1 + 256, moments2, moments2 + 256] {elements = 128 : i64,
+// CHECK: plan.launch @adam({{.*}}) over source at [argument 0, arena {{[0-9]}}, parameters, parameters + 256, gradients, gradients + 256, state 0, state 0 + 256, state 1, state 1 + 256, parameters, parameters + 256, state 0, state 0 + 256, state 1, state 1 + 256] {elements = 128 : i64,
 func.func @update(%pw: !w {xfc.name = "w", xfc.role = "parameter"}, %pv: !w {xfc.name = "v", xfc.role = "parameter"},
                   %gw: !w {xfc.name = "w", xfc.role = "gradient"}, %gv: !w {xfc.name = "v", xfc.role = "gradient"},
                   %mw: !w {xfc.name = "w", xfc.role = "moment1"}, %mv: !w {xfc.name = "v", xfc.role = "moment1"},
@@ -73,7 +73,7 @@ func.func @update(%pw: !w {xfc.name = "w", xfc.role = "parameter"}, %pv: !w {xfc
     -> (!w {xfc.alias = 0 : i64}, !w {xfc.alias = 1 : i64}, !w {xfc.alias = 4 : i64}, !w {xfc.alias = 5 : i64}, !w {xfc.alias = 6 : i64}, !w {xfc.alias = 7 : i64}) {
   %s = xfc.square_sum %gw, %gv : (!w, !w) -> tensor<1xf64>
   %factor, %norm = xfc.clip_factor %max, %s : (tensor<f32>, tensor<1xf64>) -> (tensor<f32>, tensor<f32>)
-  %p:2, %m:2, %v:2 = xfc.adam %hyper, %factor parameters(%pw, %pv) gradients(%gw, %gv) moments(%mw, %mv) (%vw, %vv) {resultSegmentSizes = array<i32: 2, 2, 2>}
+  %p:2, %m:2, %v:2 = xfc.optimize "adam" %hyper, %factor parameters(%pw, %pv) gradients(%gw, %gv) states(%mw, %mv, %vw, %vv)
       : (tensor<8xf32>, tensor<f32>, !w, !w, !w, !w, !w, !w, !w, !w) -> (!w, !w, !w, !w, !w, !w)
   return %p#0, %p#1, %m#0, %m#1, %v#0, %v#1 : !w, !w, !w, !w, !w, !w
 }

@@ -1,9 +1,10 @@
 // RUN: %xfc-opt %s --xfc-lay-out-parameters | FileCheck %s
 // RUN: %xfc-opt %s --xfc-lay-out-parameters | %xfc-opt | FileCheck %s
 
-// @forward reads "q" and "k" as one, so "k" lies after "q" without a gap; every group begins on a line of 16 floats.
+// @forward reads "q" and "k" as one, so "k" follows "q" without a gap; every group begins on a line of 16 floats. The
+// optimizer keeps what @update has as arguments.
 // CHECK: xfc.parameter @k
-// CHECK-NEXT: plan.parameters 64 x f32 {
+// CHECK-NEXT: plan.parameters 64 x f32 states ["moment2", "moment1"] {
 // CHECK-NEXT: plan.parameter @q at 0
 // CHECK-NEXT: plan.parameter @k at 15
 // CHECK-NEXT: plan.parameter @b at 32
@@ -17,4 +18,9 @@ xfc.parameter @k : tensor<1x5xf32> init xavier_uniform
 func.func @forward(%q: tensor<3x5xf32> {xfc.name = "q", xfc.role = "parameter"}, %k: tensor<1x5xf32> {xfc.name = "k", xfc.role = "parameter"}) -> tensor<4x5xf32> {
   %qk = xfc.concat %q, %k : (tensor<3x5xf32>, tensor<1x5xf32>) -> tensor<4x5xf32>
   return %qk : tensor<4x5xf32>
+}
+
+func.func @update(%b: tensor<7xf32> {xfc.name = "b", xfc.role = "parameter"}, %vb: tensor<7xf32> {xfc.name = "b", xfc.role = "moment2"},
+                  %mb: tensor<7xf32> {xfc.name = "b", xfc.role = "moment1"}, %mw: tensor<4x4xf32> {xfc.name = "w", xfc.role = "moment1"}) {
+  return
 }

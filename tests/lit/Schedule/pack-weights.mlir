@@ -7,7 +7,7 @@
 
 xfc.parameter @v : !w init zero
 xfc.parameter @w : !w init zero
-plan.parameters 32 x f32 {
+plan.parameters 32 x f32 states ["moment1", "moment2"] {
   plan.parameter @v at 0
   plan.parameter @w at 16
 }
@@ -26,7 +26,7 @@ plan.kernel @input_grad attributes {partition = #plan.partition<rows per 32 time
 plan.pack_kernel @pack_4x4 of tensor<4x4xf32> {bytes = 128, chunks = 1}
 plan.kernel @adam attributes {partition = #plan.partition<elements per 16384 times 1>} {
 ^bb0(%h: !hyper, %f: tensor<f32>, %p: !w, %q: !w, %g: !w, %i: !w, %m: !w, %n: !w, %v: !w, %u: !w):
-  %r:6 = "xfc.adam"(%h, %f, %p, %q, %g, %i, %m, %n, %v, %u) {packs, operandSegmentSizes = array<i32: 1, 1, 2, 2, 2, 2>, resultSegmentSizes = array<i32: 2, 2, 2>}
+  %r:6 = "xfc.optimize"(%h, %f, %p, %q, %g, %i, %m, %n, %v, %u) {rule = "adam", packs, operandSegmentSizes = array<i32: 1, 1, 2, 2, 4>}
       : (!hyper, tensor<f32>, !w, !w, !w, !w, !w, !w, !w, !w) -> (!w, !w, !w, !w, !w, !w)
   plan.return %r#0, %r#1, %r#2, %r#3, %r#4, %r#5 : !w, !w, !w, !w, !w, !w
 }
@@ -50,12 +50,12 @@ plan.program @loss_and_gradients(%x: !rows, %w: !w) -> !rows {
 
 // The optimizer writes both forms of the weight at element 16, and moves their bytes, too; "v" is not packed.
 // CHECK-LABEL: plan.program @update
-// CHECK: moments2, moments2 + 64, packed 1, packed 0] {elements = 32 : i64, flops = #plan.size<0>, immediates = array<i64: 32, 1, 16, 4, 4>, traffic = #plan.size<1384>}
+// CHECK: state 1, state 1 + 64, packed 1, packed 0] {elements = 32 : i64, flops = #plan.size<0>, immediates = array<i64: 32, 1, 16, 4, 4>, traffic = #plan.size<1384>}
 plan.program @update(%h: !hyper, %f: tensor<f32>, %p: !w, %q: !w, %g: !w, %i: !w, %m: !w, %n: !w, %v: !w, %u: !w) -> (!w, !w, !w, !w, !w, !w) {
   %r:6 = plan.launch @adam(%h, %f, %p, %q, %g, %i, %m, %n, %v, %u) over source
-      at [argument 0, argument 1, parameters, parameters + 64, gradients, gradients + 64, moments1, moments1 + 64, moments2, moments2 + 64,
-          parameters, parameters + 64, moments1, moments1 + 64, moments2, moments2 + 64]
+      at [argument 0, argument 1, parameters, parameters + 64, gradients, gradients + 64, state 0, state 0 + 64, state 1, state 1 + 64,
+          parameters, parameters + 64, state 0, state 0 + 64, state 1, state 1 + 64]
       {elements = 32 : i64, immediates = array<i64: 32>, flops = #plan.size<0>, traffic = #plan.size<1000>}
       : (!hyper, tensor<f32>, !w, !w, !w, !w, !w, !w, !w, !w) -> (!w, !w, !w, !w, !w, !w)
-  plan.return %r#0, %r#1, %r#2, %r#3, %r#4, %r#5 at [parameters, parameters + 64, moments1, moments1 + 64, moments2, moments2 + 64] : !w, !w, !w, !w, !w, !w
+  plan.return %r#0, %r#1, %r#2, %r#3, %r#4, %r#5 at [parameters, parameters + 64, state 0, state 0 + 64, state 1, state 1 + 64] : !w, !w, !w, !w, !w, !w
 }

@@ -1,4 +1,4 @@
-// One square_sum and one adam for each parameter that has a gradient.
+// One square_sum and one step of every optimizer for each parameter that has a gradient.
 // RUN: %xfc-opt %s --xfc-build-optimizer | FileCheck %s
 
 func.func @loss_and_gradients(%w: tensor<200x100xf32> {xfc.name = "w", xfc.role = "parameter"}, %frozen: tensor<3xf32> {xfc.name = "frozen", xfc.role = "parameter"},
@@ -20,9 +20,20 @@ func.func @loss_and_gradients(%w: tensor<200x100xf32> {xfc.name = "w", xfc.role 
 // CHECK: %[[SW:.*]] = xfc.square_sum %[[GW]] : (tensor<200x100xf32>) -> tensor<2xf64>
 // CHECK: %[[SB:.*]] = xfc.square_sum %[[GB]] : (tensor<100xf32>) -> tensor<1xf64>
 // CHECK: %[[FACTOR:.*]], %[[NORM:.*]] = xfc.clip_factor %[[LIMIT]], %[[SW]], %[[SB]]
-// CHECK: %[[PW:.*]], %[[NMW:.*]], %[[NVW:.*]] = xfc.adam %[[HYPER]], %[[FACTOR]] parameters(%[[W]]) gradients(%[[GW]]) moments(%[[MW]]) (%[[VW]])
-// CHECK: %[[PB:.*]], %[[NMB:.*]], %[[NVB:.*]] = xfc.adam %[[HYPER]], %[[FACTOR]] parameters(%[[B]]) gradients(%[[GB]]) moments(%[[MB]]) (%[[VB]])
-// CHECK: return %[[PW]], %[[PB]], %[[NMW]], %[[NMB]], %[[NVW]], %[[NVB]], %[[NORM]]
+// CHECK: %[[PW:.*]]:3 = xfc.optimize "adam" %[[HYPER]], %[[FACTOR]] parameters(%[[W]]) gradients(%[[GW]]) states(%[[MW]], %[[VW]])
+// CHECK: %[[PB:.*]]:3 = xfc.optimize "adam" %[[HYPER]], %[[FACTOR]] parameters(%[[B]]) gradients(%[[GB]]) states(%[[MB]], %[[VB]])
+// CHECK: return %[[PW]]#0, %[[PB]]#0, %[[PW]]#1, %[[PB]]#1, %[[PW]]#2, %[[PB]]#2, %[[NORM]]
+
+// Another optimizer keeps other states.
+// CHECK-LABEL: func.func @update.sgd(
+// CHECK-SAME: %[[W:[a-z0-9]+]]: tensor<200x100xf32> {xfc.name = "w", xfc.role = "parameter"}, %[[B:[a-z0-9]+]]: tensor<100xf32> {xfc.name = "b", xfc.role = "parameter"}
+// CHECK-SAME: %[[GW:[a-z0-9]+]]: tensor<200x100xf32> {xfc.name = "w", xfc.role = "gradient"}, %[[GB:[a-z0-9]+]]: tensor<100xf32> {xfc.name = "b", xfc.role = "gradient"}
+// CHECK-SAME: %[[MW:[a-z0-9]+]]: tensor<200x100xf32> {xfc.name = "w", xfc.role = "momentum"}, %[[MB:[a-z0-9]+]]: tensor<100xf32> {xfc.name = "b", xfc.role = "momentum"}
+// CHECK-SAME: %[[HYPER:[a-z0-9]+]]: tensor<3xf32> {xfc.name = "hyper", xfc.role = "scalar"}, %[[LIMIT:[a-z0-9]+]]: tensor<f32> {xfc.name = "max_norm", xfc.role = "scalar"}
+// CHECK-SAME: tensor<200x100xf32> {xfc.alias = 4 : i64, xfc.name = "w"}, tensor<100xf32> {xfc.alias = 5 : i64, xfc.name = "b"}, tensor<f32> {xfc.name = "norm"}
+// CHECK: %[[PW:.*]]:2 = xfc.optimize "sgd" %[[HYPER]], %{{.*}} parameters(%[[W]]) gradients(%[[GW]]) states(%[[MW]])
+// CHECK: %[[PB:.*]]:2 = xfc.optimize "sgd" %[[HYPER]], %{{.*}} parameters(%[[B]]) gradients(%[[GB]]) states(%[[MB]])
+// CHECK: return %[[PW]]#0, %[[PB]]#0, %[[PW]]#1, %[[PB]]#1, %
 
 // CHECK-LABEL: func.func @accumulate(
 // CHECK-SAME: %[[GW:[a-z0-9]+]]: tensor<200x100xf32> {xfc.name = "w", xfc.role = "gradient"}, %[[GB:[a-z0-9]+]]: tensor<100xf32> {xfc.name = "b", xfc.role = "gradient"}

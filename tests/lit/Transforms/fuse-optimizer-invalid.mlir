@@ -2,17 +2,17 @@
 
 !t = tensor<4xf32>
 
-// The adams differ in their factor, and a tensor of the sums is no gradient of the block.
+// The steps differ in their factor, and a tensor of the sums is no gradient of the block.
 // CHECK-LABEL: func.func @differ
 // CHECK-COUNT-2: xfc.square_sum
-// CHECK-COUNT-2: xfc.adam
+// CHECK-COUNT-2: xfc.optimize "adam"
 func.func @differ(%p: !t {xfc.name = "p", xfc.role = "parameter"}, %q: !t {xfc.name = "q", xfc.role = "parameter"}, %g: !t {xfc.name = "p", xfc.role = "gradient"},
                   %other: !t, %hyper: tensor<8xf32>, %max: tensor<f32>) -> (!t, !t) {
   %s = xfc.square_sum %g : (!t) -> tensor<1xf64>
   %t = xfc.square_sum %other : (!t) -> tensor<1xf64>
   %factor, %norm = xfc.clip_factor %max, %s, %t : (tensor<f32>, tensor<1xf64>, tensor<1xf64>) -> (tensor<f32>, tensor<f32>)
-  %a, %b, %c = xfc.adam %hyper, %factor parameters(%p) gradients(%g) moments(%g) (%g) {resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
-  %d, %e, %f = xfc.adam %hyper, %max parameters(%q) gradients(%g) moments(%g) (%g) {resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
+  %a, %b, %c = xfc.optimize "adam" %hyper, %factor parameters(%p) gradients(%g) states(%g, %g) : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
+  %d, %e, %f = xfc.optimize "adam" %hyper, %max parameters(%q) gradients(%g) states(%g, %g) : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
   return %a, %d : !t, !t
 }
 
@@ -22,11 +22,11 @@ func.func @differ(%p: !t {xfc.name = "p", xfc.role = "parameter"}, %q: !t {xfc.n
 
 // The second reads what the first wrote.
 // CHECK-LABEL: func.func @twice
-// CHECK-COUNT-2: xfc.adam
+// CHECK-COUNT-2: xfc.optimize "adam"
 func.func @twice(%p: !t {xfc.name = "p", xfc.role = "parameter"}, %g: !t {xfc.name = "p", xfc.role = "gradient"}, %m: !t, %v: !t,
                  %hyper: tensor<8xf32>, %factor: tensor<f32>) -> !t {
-  %a, %b, %c = xfc.adam %hyper, %factor parameters(%p) gradients(%g) moments(%m) (%v) {resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
-  %d, %e, %f = xfc.adam %hyper, %factor parameters(%a) gradients(%g) moments(%b) (%c) {resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
+  %a, %b, %c = xfc.optimize "adam" %hyper, %factor parameters(%p) gradients(%g) states(%m, %v) : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
+  %d, %e, %f = xfc.optimize "adam" %hyper, %factor parameters(%a) gradients(%g) states(%b, %c) : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
   return %d : !t
 }
 
@@ -37,11 +37,11 @@ func.func @twice(%p: !t {xfc.name = "p", xfc.role = "parameter"}, %g: !t {xfc.na
 // There is one of each already.
 // CHECK-LABEL: func.func @one
 // CHECK-COUNT-1: xfc.square_sum
-// CHECK-COUNT-1: xfc.adam
+// CHECK-COUNT-1: xfc.optimize "adam"
 func.func @one(%p: !t {xfc.name = "p", xfc.role = "parameter"}, %g: !t {xfc.name = "p", xfc.role = "gradient"}, %hyper: tensor<8xf32>, %max: tensor<f32>) -> !t {
   %s = xfc.square_sum %g : (!t) -> tensor<1xf64>
   %factor, %norm = xfc.clip_factor %max, %s : (tensor<f32>, tensor<1xf64>) -> (tensor<f32>, tensor<f32>)
-  %a, %b, %c = xfc.adam %hyper, %factor parameters(%p) gradients(%g) moments(%g) (%g) {resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
+  %a, %b, %c = xfc.optimize "adam" %hyper, %factor parameters(%p) gradients(%g) states(%g, %g) : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
   return %a : !t
 }
 
@@ -55,13 +55,13 @@ func.func @forward(%between: !t {xfc.name = "between", xfc.role = "parameter"}) 
 }
 // CHECK-LABEL: func.func @gap
 // CHECK-COUNT-2: xfc.square_sum
-// CHECK-COUNT-2: xfc.adam
+// CHECK-COUNT-2: xfc.optimize "adam"
 func.func @gap(%p: !t {xfc.name = "p", xfc.role = "parameter"}, %q: !t {xfc.name = "q", xfc.role = "parameter"},
                %g: !t {xfc.name = "p", xfc.role = "gradient"}, %h: !t {xfc.name = "q", xfc.role = "gradient"}, %hyper: tensor<8xf32>, %max: tensor<f32>) -> (!t, !t) {
   %s = xfc.square_sum %g : (!t) -> tensor<1xf64>
   %t = xfc.square_sum %h : (!t) -> tensor<1xf64>
   %factor, %norm = xfc.clip_factor %max, %s, %t : (tensor<f32>, tensor<1xf64>, tensor<1xf64>) -> (tensor<f32>, tensor<f32>)
-  %a, %b, %c = xfc.adam %hyper, %factor parameters(%p) gradients(%g) moments(%g) (%g) {resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
-  %d, %e, %f = xfc.adam %hyper, %factor parameters(%q) gradients(%h) moments(%h) (%h) {resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
+  %a, %b, %c = xfc.optimize "adam" %hyper, %factor parameters(%p) gradients(%g) states(%g, %g) : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
+  %d, %e, %f = xfc.optimize "adam" %hyper, %factor parameters(%q) gradients(%h) states(%h, %h) : (tensor<8xf32>, tensor<f32>, !t, !t, !t, !t) -> (!t, !t, !t)
   return %a, %d : !t, !t
 }

@@ -1,7 +1,7 @@
 // RUN: %xfc-opt %s --xfc-fuse-optimizer --print-op-stats 2>%t.statistics | FileCheck %s
 // RUN: FileCheck %s --check-prefix=STATISTICS --input-file=%t.statistics
 
-// STATISTICS: xfc.adam , 1{{$}}
+// STATISTICS: xfc.optimize , 1{{$}}
 // STATISTICS: xfc.square_sum , 1{{$}}
 
 !big = tensor<128x128xf32>
@@ -19,7 +19,7 @@ func.func @forward(%a: !big {xfc.name = "a", xfc.role = "parameter"}, %c: !big {
 // CHECK-SAME: %[[GA:[^ ]*]]: tensor<128x128xf32> {xfc.name = "a", xfc.role = "gradient"}, %[[GB:[^ ]*]]: {{[^%]*}}, %[[GC:[^ ]*]]:
 // CHECK-NEXT: %[[SUM:.*]] = xfc.square_sum %[[GA]], %[[GC]], %[[GB]] : {{.*}} -> tensor<3xf64>
 // CHECK-NEXT: %[[FACTOR:.*]], %[[NORM:.*]] = xfc.clip_factor %{{.*}}, %[[SUM]]
-// CHECK-NEXT: %[[P:.*]]:3, %[[M:.*]]:3, %[[V:.*]]:3 = xfc.adam %{{.*}}, %[[FACTOR]] parameters(%[[PA]], %[[PC]], %[[PB]]) gradients(%[[GA]], %[[GC]], %[[GB]])
+// CHECK-NEXT: %[[P:.*]]:3, %[[M:.*]]:3, %[[V:.*]]:3 = xfc.optimize "adam" %{{.*}}, %[[FACTOR]] parameters(%[[PA]], %[[PC]], %[[PB]]) gradients(%[[GA]], %[[GC]], %[[GB]])
 // CHECK-NEXT: return %[[P]]#0, %[[P]]#2, %[[P]]#1, %[[M]]#0, %[[M]]#2, %[[M]]#1, %[[V]]#0, %[[V]]#2, %[[V]]#1, %[[NORM]]
 func.func @update(%pa: !big {xfc.name = "a", xfc.role = "parameter"}, %pb: !small {xfc.name = "b", xfc.role = "parameter"}, %pc: !big {xfc.name = "c", xfc.role = "parameter"},
                   %ga: !big {xfc.name = "a", xfc.role = "gradient"}, %gb: !small {xfc.name = "b", xfc.role = "gradient"}, %gc: !big {xfc.name = "c", xfc.role = "gradient"},
@@ -31,8 +31,8 @@ func.func @update(%pa: !big {xfc.name = "a", xfc.role = "parameter"}, %pb: !smal
   %sb = xfc.square_sum %gb : (!small) -> tensor<1xf64>
   %sc = xfc.square_sum %gc : (!big) -> tensor<1xf64>
   %factor, %norm = xfc.clip_factor %max, %sa, %sb, %sc : (tensor<f32>, tensor<1xf64>, tensor<1xf64>, tensor<1xf64>) -> (tensor<f32>, tensor<f32>)
-  %na, %nma, %nva = xfc.adam %hyper, %factor parameters(%pa) gradients(%ga) moments(%ma) (%va) {resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, !big, !big, !big, !big) -> (!big, !big, !big)
-  %nb, %nmb, %nvb = xfc.adam %hyper, %factor parameters(%pb) gradients(%gb) moments(%mb) (%vb) {resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, !small, !small, !small, !small) -> (!small, !small, !small)
-  %nc, %nmc, %nvc = xfc.adam %hyper, %factor parameters(%pc) gradients(%gc) moments(%mc) (%vc) {resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, !big, !big, !big, !big) -> (!big, !big, !big)
+  %na, %nma, %nva = xfc.optimize "adam" %hyper, %factor parameters(%pa) gradients(%ga) states(%ma, %va) : (tensor<8xf32>, tensor<f32>, !big, !big, !big, !big) -> (!big, !big, !big)
+  %nb, %nmb, %nvb = xfc.optimize "adam" %hyper, %factor parameters(%pb) gradients(%gb) states(%mb, %vb) : (tensor<8xf32>, tensor<f32>, !small, !small, !small, !small) -> (!small, !small, !small)
+  %nc, %nmc, %nvc = xfc.optimize "adam" %hyper, %factor parameters(%pc) gradients(%gc) states(%mc, %vc) : (tensor<8xf32>, tensor<f32>, !big, !big, !big, !big) -> (!big, !big, !big)
   return %na, %nb, %nc, %nma, %nmb, %nmc, %nva, %nvb, %nvc, %norm : !big, !small, !big, !big, !small, !big, !big, !small, !big, tensor<f32>
 }

@@ -3,7 +3,7 @@
 !w = tensor<4x4xf32>
 !x = !xfc.rows<target, 4xf32>
 
-// Each adam holds one part of the weight.
+// Each step holds one part of the weight.
 func.func @loss_and_gradients(%x: !x, %q: !w {xfc.name = "q", xfc.role = "parameter"}, %k: !w {xfc.name = "k", xfc.role = "parameter"}) -> !xfc.rows<target, 8xf32> {
   %qk = xfc.concat %q, %k : (!w, !w) -> tensor<8x4xf32>
   %y = xfc.linear %x, %qk : (!x, tensor<8x4xf32>) -> !xfc.rows<target, 8xf32>
@@ -13,8 +13,8 @@ func.func @loss_and_gradients(%x: !x, %q: !w {xfc.name = "q", xfc.role = "parame
 // CHECK-LABEL: func.func @update
 // CHECK-NOT: packs
 func.func @update(%q: !w {xfc.name = "q", xfc.role = "parameter"}, %k: !w {xfc.name = "k", xfc.role = "parameter"}, %g: !w, %hyper: tensor<8xf32>, %factor: tensor<f32>) -> (!w, !w) {
-  %a, %a1, %a2 = xfc.adam %hyper, %factor parameters(%q) gradients(%g) moments(%g) (%g) {resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, !w, !w, !w, !w) -> (!w, !w, !w)
-  %c, %c1, %c2 = xfc.adam %hyper, %factor parameters(%k) gradients(%g) moments(%g) (%g) {resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, !w, !w, !w, !w) -> (!w, !w, !w)
+  %a, %a1, %a2 = xfc.optimize "adam" %hyper, %factor parameters(%q) gradients(%g) states(%g, %g) : (tensor<8xf32>, tensor<f32>, !w, !w, !w, !w) -> (!w, !w, !w)
+  %c, %c1, %c2 = xfc.optimize "adam" %hyper, %factor parameters(%k) gradients(%g) states(%g, %g) : (tensor<8xf32>, tensor<f32>, !w, !w, !w, !w) -> (!w, !w, !w)
   return %a, %c : !w, !w
 }
 
@@ -32,7 +32,7 @@ func.func @forward(%x: !x, %w: !w {xfc.name = "w", xfc.role = "parameter"}) -> !
 // CHECK-LABEL: func.func @update
 // CHECK-NOT: packs
 func.func @update(%w: !w {xfc.name = "w", xfc.role = "parameter"}, %g: !w, %hyper: tensor<8xf32>, %factor: tensor<f32>) -> !w {
-  %a, %a1, %a2 = xfc.adam %hyper, %factor parameters(%w) gradients(%g) moments(%g) (%g) {resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, !w, !w, !w, !w) -> (!w, !w, !w)
+  %a, %a1, %a2 = xfc.optimize "adam" %hyper, %factor parameters(%w) gradients(%g) states(%g, %g) : (tensor<8xf32>, tensor<f32>, !w, !w, !w, !w) -> (!w, !w, !w)
   return %a : !w
 }
 
@@ -51,6 +51,6 @@ func.func @loss_and_gradients(%x: !x, %w: !w {xfc.name = "w", xfc.role = "parame
 // CHECK-LABEL: func.func @update
 // CHECK-NOT: packs
 func.func @update(%w: !w {xfc.name = "w", xfc.role = "parameter"}, %g: !w, %hyper: tensor<8xf32>, %factor: tensor<f32>) -> !w {
-  %a, %a1, %a2 = xfc.adam %hyper, %factor parameters(%w) gradients(%g) moments(%g) (%g) {resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<8xf32>, tensor<f32>, !w, !w, !w, !w) -> (!w, !w, !w)
+  %a, %a1, %a2 = xfc.optimize "adam" %hyper, %factor parameters(%w) gradients(%g) states(%g, %g) : (tensor<8xf32>, tensor<f32>, !w, !w, !w, !w) -> (!w, !w, !w)
   return %a : !w
 }

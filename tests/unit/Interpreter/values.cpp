@@ -292,7 +292,7 @@ TEST(Adam, firstStepAndClipping) {
         -> (tensor<2xf64>, tensor<2xf64>, tensor<2xf64>, tensor<f64>, tensor<f64>) {
       %s = xfc.square_sum %g : (tensor<2xf64>) -> tensor<1xf64>
       %factor, %norm = xfc.clip_factor %limit, %s : (tensor<f64>, tensor<1xf64>) -> (tensor<f64>, tensor<f64>)
-      %a, %b, %c = xfc.adam %h, %factor parameters(%p) gradients(%g) moments(%m)(%v) {resultSegmentSizes = array<i32: 1, 1, 1>}
+      %a, %b, %c = xfc.optimize "adam" %h, %factor parameters(%p) gradients(%g) states(%m, %v)
         : (tensor<8xf64>, tensor<f64>, tensor<2xf64>, tensor<2xf64>, tensor<2xf64>, tensor<2xf64>) -> (tensor<2xf64>, tensor<2xf64>, tensor<2xf64>)
       return %a, %b, %c, %factor, %norm : tensor<2xf64>, tensor<2xf64>, tensor<2xf64>, tensor<f64>, tensor<f64>
     })";
@@ -316,6 +316,27 @@ TEST(Adam, firstStepAndClipping) {
   expectNear(decayed[0], Tensor{{2}, {0.99 - 0.01 * 0.5 * 1, 2.01 - 0.01 * 0.5 * 2}}, 1e-15, "parameters, decayed");
   auto l2 = step({0.01, 0.9, 0.98, 0, 0.5, 0, 0.1, 0.02}, 0);
   expectNear(l2[1], Tensor{{2}, {0.35, -0.3}}, 1e-15, "first moments, l2");
+}
+
+// Two steps of SGD with momentum, by hand: m = 0.9 m + g + 0.5 p, p = p - 0.1 m.
+TEST(Sgd, twoSteps) {
+  const std::string text = R"(
+    func.func @f(%h: tensor<3xf64>, %factor: tensor<f64>, %p: tensor<2xf64>, %q: tensor<1xf64>, %g: tensor<2xf64>, %i: tensor<1xf64>, %m: tensor<2xf64>, %n: tensor<1xf64>)
+        -> (tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>) {
+      %r:4 = xfc.optimize "sgd" %h, %factor parameters(%p, %q) gradients(%g, %i) states(%m, %n)
+        : (tensor<3xf64>, tensor<f64>, tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>)
+        -> (tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>)
+      return %r#0, %r#1, %r#2, %r#3 : tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>
+    })";
+  const Tensor hyper{{3}, {0.1, 0.9, 0.5}}, factor{{}, {0.5}}, g{{2}, {6, -8}}, i{{1}, {2}};
+  auto first = evaluateOn(1, text, {hyper, factor, {{2}, {1, 2}}, {{1}, {4}}, g, i, {{2}, {0, 0}}, {{1}, {10}}});
+  expectNear(first[0], Tensor{{2}, {0.65, 2.3}}, 1e-15, "parameters");
+  expectNear(first[1], Tensor{{1}, {2.8}}, 1e-15, "the other parameter");
+  expectNear(first[2], Tensor{{2}, {3.5, -3}}, 1e-15, "momentum");
+  expectNear(first[3], Tensor{{1}, {12}}, 1e-15, "the other's momentum");
+  auto second = evaluateOn(1, text, {hyper, factor, first[0], first[1], g, i, first[2], first[3]});
+  expectNear(second[2], Tensor{{2}, {6.475, -5.55}}, 1e-14, "momentum of the second step");
+  expectNear(second[0], Tensor{{2}, {0.0025, 2.855}}, 1e-14, "parameters after the second step");
 }
 
 // Keys and values go to the slots, and a hypothesis attends to the rows of its history only.

@@ -14,8 +14,8 @@ struct Block {
 
 class Code {
 public:
-  // A weight that an operand reads in packed form; of an adam, that of options.weights: 2 x its number, and 1 more if
-  // it is transposed.
+  // A weight that an operand reads in packed form; of an optimizer, that of options.weights: 2 x its number, and 1 more
+  // if it is transposed.
   struct Packing {
     unsigned operand;
     int64_t bytes;

@@ -321,8 +321,8 @@ Outcome CompiledOp::run(const Batch &batch) {
   std::vector<Block> blocks;
   std::vector<int64_t> strides;
   auto placeOf = [&, &options = options, op = op](size_t i) -> size_t {
-    if (auto adam = dyn_cast<AdamOp>(op); adam && i >= n) // parameters and moments are updated where they are
-      return std::array<size_t, 3>{2, 4, 5}[i - n];
+    if (auto step = dyn_cast<OptimizeOp>(op); step && i >= n) // parameters and states are updated where they are
+      return step.getInPlaceOperand(i - n);
     return i >= n && ((options.inPlace && i == n) || isa<CacheWriteOp>(op)) ? 0 : i;
   };
   for (size_t i = 0; i < memory.size(); ++i) {

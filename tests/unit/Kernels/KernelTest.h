@@ -69,7 +69,7 @@ inline const Target cpuTargets[] = {{.f64 = false}, {.f64 = true}},
 inline const Target gpuTargets[] = {{.device = Device::GPU}};
 inline std::string nameOf(const testing::TestParamInfo<Target> &target) { return target.param.name(); }
 
-// A weight within the block of an adam that packs, and whether its packed copies, of W and of W^T, are wanted.
+// A weight within the block of an optimizer that packs, and whether its packed copies, of W and of W^T, are wanted.
 struct PackedWeight {
   int64_t offset, rows, columns; // elements
   std::array<bool, 2> wanted = {true, true};
@@ -82,7 +82,7 @@ struct Options {
   std::string arch = "sm_80"; // of GPU/
   std::vector<int64_t> immediates = {};
   bool inPlace = false;                   // the first result takes the first operand's buffer
-  std::vector<PackedWeight> weights = {}; // an adam's; what it packs is compared with what the pack kernels make
+  std::vector<PackedWeight> weights = {}; // an optimizer's; what it packs is compared with what the pack kernels make
   std::vector<int> unused = {};           // results that nothing reads; the kernel must not write them
   bool evaluate = true;                   // whether the interpreter's answer is wanted
   bool decodingStep = false;              // the op's program has a cache

@@ -1,5 +1,7 @@
 // Every kernel that is no matrix product against the interpreter, in f32 and f64, on ragged batches.
 #include "KernelTest.h"
+#include "plan/Optimizers.h"
+#include "llvm/ADT/StringExtras.h"
 #include <cmath>
 
 using namespace xfc;
@@ -413,47 +415,72 @@ TEST_P(Rows, Optimizer) {
             for (double &x : t.data)
               x = i ? std::abs(x) : most;
           }});
-  std::string p = tensor("17003");
-  Options options{.immediates = {17003}, .set = [](int64_t i, Tensor &t) {
-                    if (i == 0)
-                      t.data = {0.01, 0.9, 0.98, 1e-3, 0.1, 0.01, 0.19, 0.04};
-                    if (i == 5)
-                      for (double &x : t.data)
-                        x = std::abs(x);
-                  }};
-  check(batch,
-        "xfc.adam %a0, %a1 parameters(%a2) gradients(%a3) moments(%a4)(%a5) {resultSegmentSizes = array<i32: 1, 1, 1>}",
-        {tensor("8"), tensor(""), p, p, p, p}, p + ", " + p + ", " + p, options);
 }
 
-// What adam packs besides is what the pack kernels make of its result, which stays the same to the bit.
-TEST_P(PackingRows, AdamThatPacks) {
+// Every optimizer there is, in its second step over one tensor.
+struct OptimizerStep {
+  OptimizerStep(const Optimizer &optimizer, const std::string &type, int64_t elements,
+                const std::function<std::string(const std::string &)> &tensor)
+      : op("xfc.optimize \"" + std::string(optimizer.rule) + "\" %a0, %a1 parameters(%a2) gradients(%a3) states("),
+        operands{tensor(std::to_string(optimizer.hyper.size())), tensor(""), type, type}, results(type),
+        options{.immediates = {elements}} {
+    for (size_t i = 0; i < optimizer.states.size(); ++i) {
+      op += (i ? ", %a" : "%a") + std::to_string(4 + i);
+      operands.push_back(type);
+      results += ", " + type;
+    }
+    op += ") ";
+    options.set = [&optimizer](int64_t i, Tensor &t) {
+      const OptimizerSettings settings{.rate = 0.01, .epsilon = 1e-3, .weightDecay = 0.1};
+      if (i == 0)
+        for (size_t h = 0; h < optimizer.hyper.size(); ++h)
+          t.data[h] = optimizer.hyper[h].value(settings, 2);
+      if (i > 3 && optimizer.states[i - 4] == "moment2") // a mean of squares
+        for (double &x : t.data)
+          x = std::abs(x);
+    };
+  }
+
+  std::string op;
+  std::vector<std::string> operands;
+  std::string results;
+  Options options;
+};
+
+TEST_P(Rows, OptimizerSteps) {
   Batch batch({1}, {1});
-  const std::string p = tensor("140003"), op = "xfc.adam %a0, %a1 parameters(%a2) gradients(%a3) moments(%a4)(%a5) ";
-  const std::string types = " : (" + tensor("8") + ", " + tensor("") + ", " + p + ", " + p + ", " + p + ", " + p +
-                            ") -> (" + p + ", " + p + ", " + p + ")";
-  Options options{.immediates = {140003}, .evaluate = false, .set = [](int64_t i, Tensor &t) {
-                    if (i == 0)
-                      t.data = {0.01, 0.9, 0.98, 1e-3, 0.1, 0.01, 0.19, 0.04};
-                    if (i == 5)
-                      for (double &x : t.data)
-                        x = std::abs(x);
-                  }};
-  const std::vector<std::string> operands = {tensor("8"), tensor(""), p, p, p, p};
-  Outcome flat = runKernel(batch, op + "{resultSegmentSizes = array<i32: 1, 1, 1>}" + types, operands, options);
-  // Odd sizes, neighbours, one that no copy is wanted of; blocks of columns, panels longer than a chunk; up to the end.
-  options.weights = {{3, 37, 19},
-                     {706, 16, 16, {true, false}},
-                     {962, 1, 50},
-                     {1012, 5, 3, {false, false}},
-                     {1030, 64, 32, {false, true}},
-                     {3200, 21, 2101},
-                     {48000, 300, 96},
-                     {76803, 790, 80}};
-  Outcome packing =
-      runKernel(batch, op + "{packs, resultSegmentSizes = array<i32: 1, 1, 1>}" + types, operands, options);
-  for (size_t i = 0; i < 3; ++i)
-    EXPECT_EQ(packing.kernel[i].data, flat.kernel[i].data) << i;
+  ASSERT_GE(optimizers().size(), 2u);
+  for (const Optimizer &optimizer : optimizers()) {
+    const OptimizerStep step(optimizer, tensor("17003"), 17003,
+                             [&](const std::string &shape) { return tensor(shape); });
+    check(batch, step.op, step.operands, step.results, step.options);
+  }
+}
+
+// What an optimizer packs besides is what the pack kernels make of its result, which stays the same to the bit.
+TEST_P(PackingRows, OptimizersThatPack) {
+  Batch batch({1}, {1});
+  for (const Optimizer &optimizer : optimizers()) {
+    OptimizerStep step(optimizer, tensor("140003"), 140003, [&](const std::string &shape) { return tensor(shape); });
+    SCOPED_TRACE(step.op);
+    const std::string types = " : (" + llvm::join(step.operands, ", ") + ") -> (" + step.results + ")";
+    step.options.evaluate = false;
+    Outcome flat = runKernel(batch, step.op + types, step.operands, step.options);
+    // Odd sizes, neighbours, one that no copy is wanted of; blocks of columns, panels longer than a chunk; up to the
+    // end.
+    step.options.weights = {{3, 37, 19},
+                            {706, 16, 16, {true, false}},
+                            {962, 1, 50},
+                            {1012, 5, 3, {false, false}},
+                            {1030, 64, 32, {false, true}},
+                            {3200, 21, 2101},
+                            {48000, 300, 96},
+                            {76803, 790, 80}};
+    Outcome packing = runKernel(batch, step.op + "{packs}" + types, step.operands, step.options);
+    ASSERT_EQ(flat.kernel.size(), 1 + optimizer.states.size());
+    for (size_t i = 0; i < flat.kernel.size(); ++i)
+      EXPECT_EQ(packing.kernel[i].data, flat.kernel[i].data) << i;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(CPU, Rows, testing::ValuesIn(cpuTargets), nameOf);

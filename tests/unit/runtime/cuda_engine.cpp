@@ -252,6 +252,7 @@ Module model() {
   Module module;
   module.model = "linear";
   module.parameterElements = 32;
+  module.states = {"moment1", "moment2"};
   module.parameters = {{"unused", {}, {16}, 0, "one", 0, 0}, {"w", {}, {width, width}, 16, "xavier_uniform", 4, 4}};
   module.tables = {{100, width, 10000, 2, 1, false}};
   module.kernels = {{"pack", {Partition::Unit::One, 1, 4}, 0, 32},
@@ -464,11 +465,11 @@ TEST_F(CudaEngine, TheHostFollowsAnUpdate) {
   check();
 }
 
-TEST_F(CudaEngine, MomentsGoThereAndBack) {
-  static_cast<float *>(engine.moments1())[5] = 7;
-  engine.momentsChanged();
-  EXPECT_EQ(static_cast<float *>(engine.moments1())[5], 7);
-  EXPECT_EQ(static_cast<float *>(engine.moments2())[5], 0);
+TEST_F(CudaEngine, StatesGoThereAndBack) {
+  static_cast<float *>(engine.optimizerState("moment1"))[5] = 7;
+  engine.statesChanged();
+  EXPECT_EQ(static_cast<float *>(engine.optimizerState("moment1"))[5], 7);
+  EXPECT_EQ(static_cast<float *>(engine.optimizerState("moment2"))[5], 0);
 }
 
 // The batches that a stream of copies brings, seldom or often, of any size.

@@ -48,6 +48,7 @@ Module linearModel() {
   Module module;
   module.model = "linear";
   module.parameterElements = 32;
+  module.states = {"moment1", "moment2"};
   module.parameters = {{"unused", {}, {16}, 0, "one", 0, 0},
                        {"w", {}, {bagWidth, bagWidth}, 16, "xavier_uniform", 4, 4}};
   module.tables = {{100, bagWidth, 10000, 2, 1, false}};
@@ -276,11 +277,11 @@ TEST_F(EngineRun, WhatIsMissingIsNamed) {
 }
 
 TEST_F(EngineRun, BlocksAreZeroedAndAligned) {
-  for (void *block : {engine.gradients(), engine.moments1(), engine.moments2()}) {
+  for (void *block : {engine.gradients(), engine.optimizerState("moment1"), engine.optimizerState("moment2")}) {
     EXPECT_EQ(reinterpret_cast<uintptr_t>(block) % 64, 0u);
     for (int64_t i = 0; i < 32; ++i)
       EXPECT_EQ(static_cast<float *>(block)[i], 0);
   }
   EXPECT_EQ(engine.gradients(), engine.gradients());
-  EXPECT_NE(engine.moments1(), engine.moments2());
+  EXPECT_NE(engine.optimizerState("moment1"), engine.optimizerState("moment2"));
 }

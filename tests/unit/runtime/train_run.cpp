@@ -98,6 +98,7 @@ Module tableModel() {
   module.maxLength = module.maxTargetLength = 20;
   module.hasDecoder = true;
   module.parameterElements = (V * V + 15) / 16 * 16;
+  module.states = {"moment1", "moment2"};
   module.parameters = {{"table.weight", {}, {V, V}, 0, "xavier_uniform", V, V}};
   Partition one{Partition::Unit::One, 1, 1};
   module.kernels = {{"score", one, 0}, {"gradients", one, 0}, {"update", one, 0}, {"accumulate", one, 0}};
@@ -144,7 +145,7 @@ Module tableModel() {
   Step step;
   step.kernel = 2;
   step.buffers = {place(Place::Kind::Argument, 0), place(Place::Kind::Argument, 1), place(Place::Kind::Parameters),
-                  place(Place::Kind::Gradients),   place(Place::Kind::Moments1),    place(Place::Kind::Moments2),
+                  place(Place::Kind::Gradients),   {Place::Kind::State, 0, 0},      {Place::Kind::State, 1, 0},
                   place(Place::Kind::Arena, 0)};
   step.strides.assign(step.buffers.size(), 0);
   update.steps = {step};
@@ -707,7 +708,7 @@ TEST_F(TrainRun, LogsReplaceNoFile) {
 // A state that cannot be trained on is not saved, and one that leads nowhere gives way to the one before it.
 TEST_F(TrainRun, DivergedStatesDoNotReplaceGoodOnes) {
   TrainOptions zero = options("zero", 1);
-  zero.epsilon = 0; // 0/0 where a gradient is 0
+  zero.settings.epsilon = 0; // 0/0 where a gradient is 0
   zero.smoothing = 0;
   std::string error = run(zero);
   EXPECT_NE(error.find("step 1: 'weights.table.weight' holds NaN or infinity"), std::string::npos) << error;
@@ -816,8 +817,8 @@ TEST_F(TrainRun, TheBestStaysTheBest) {
     EXPECT_EQ(weightsOf(out, "best.safetensors"), best);
     // Worse ones do not replace it.
     first.steps = 60;
-    first.decoupledDecay = true;
-    first.weightDecay = 100; // nothing is left of the weights
+    first.optimizer = findOptimizer("adamw");
+    first.settings.weightDecay = 100; // nothing is left of the weights
     ASSERT_EQ(run(first), "");
     EXPECT_EQ(weightsOf(out, "best.safetensors"), best);
     EXPECT_EQ(loss(out), before);

@@ -1,4 +1,4 @@
-"""Compares an executable of xfc with PyTorch (reference.py): forward, gradients, twenty steps of Adam, greedy search.
+"""Compares an executable of xfc with PyTorch (reference.py): forward, gradients, twenty steps of each optimizer, greedy search.
 
 Usage: check.py {forward,train,greedy} XFC MODELS_FOLDER MODEL WORK_FOLDER [extra arguments of xfc compile...]
 With `--dtype f64` among the extra arguments, values and gradients must agree to 1e-12.
@@ -198,27 +198,38 @@ def padded(rows):
     return torch.tensor([row + [PAD] * (width - len(row)) for row in rows])
 
 
-def train(executable, work, name, steps, lr):
+# The flags of an optimizer, and PyTorch's own.
+OPTIMIZERS = {
+    "adam": (["--lr", 1e-3, "--betas", "0.9,0.98", "--adam-eps", "1e-9"], lambda leaves: torch.optim.Adam(leaves, lr=1e-3, betas=(0.9, 0.98), eps=1e-9)),
+    "sgd": (["--lr", 0.1, "--momentum", 0.8, "--weight-decay", 0.01], lambda leaves: torch.optim.SGD(leaves, lr=0.1, momentum=0.8, weight_decay=0.01)),
+}
+
+
+def train(executable, work, name, steps, optimizer):
     sources, targets = corpus()
-    a, b, out = (os.path.join(work, f"{name}.{part}") for part in ("src", "tgt", f"run{steps}"))
+    a, b, out = (os.path.join(work, f"{name}.{part}") for part in ("src", "tgt", f"run{steps}.{optimizer}"))
     write_ids(a, sources)
     write_ids(b, targets)
     subprocess.run(["rm", "-rf", out], check=True)
     run(executable, "train", "--source", a, "--target", b, "--format", "ids", "--out", out, "--steps", steps, "--batch-tokens", 4096,
-        "--schedule", "constant", "--lr", lr, "--warmup", 0, "--betas", "0.9,0.98", "--adam-eps", "1e-9", "--clip-norm", 1.0,
-        "--label-smoothing", 0.1, "--seed", 3)
+        "--schedule", "constant", "--warmup", 0, "--clip-norm", 1.0, "--label-smoothing", 0.1, "--seed", 3,
+        "--optimizer", optimizer, *OPTIMIZERS[optimizer][0])
     return load(os.path.join(out, "last.safetensors"))
 
 
 def check_train(executable, model, name, work):
-    lr = 1e-3
-    leaves = {key: value.double().requires_grad_() for key, value in train(executable, work, name, 0, lr).items()}
+    for rule in OPTIMIZERS:
+        check_optimizer(executable, model, name, work, rule)
+
+
+def check_optimizer(executable, model, name, work, rule):
+    leaves = {key: value.double().requires_grad_() for key, value in train(executable, work, name, 0, rule).items()}
     if set(leaves) != set(model.shapes()):
         sys.exit(f"the parameters differ: {sorted(set(leaves) ^ set(model.shapes()))}")
     sources, targets = corpus()
     source, target = padded(sources), padded([[START] + row for row in targets])
     labels = padded([row + [EOS] for row in targets])
-    optimizer = torch.optim.Adam(leaves.values(), lr=lr, betas=(0.9, 0.98), eps=1e-9)
+    optimizer = OPTIMIZERS[rule][1](leaves.values())
     for _ in range(20):
         optimizer.zero_grad()
         loss_of(model.forward(leaves, source, target)[0], labels, 0.1).backward()
@@ -229,12 +240,12 @@ def check_train(executable, model, name, work):
         for value in leaves.values():  # clip_grad_norm_ divides by the norm + 1e-6
             value.grad *= min(1, 1 / norm)
         optimizer.step()
-    trained = train(executable, work, name, 20, lr)
+    trained = train(executable, work, name, 20, rule)
     with torch.no_grad():
         want = model.forward({key: value.detach() for key, value in leaves.items()}, source, target)[0]
         got = model.forward({key: value.double() for key, value in trained.items()}, source, target)[0]
-        error = compare("logits after 20 steps", got, want, labels != PAD)
-    print(f"{name}: logits after 20 steps of Adam {error:.1e}")
+        error = compare(f"logits after 20 steps of {rule}", got, want, labels != PAD)
+    print(f"{name}: logits after 20 steps of {rule} {error:.1e}")
 
 
 def check_greedy(executable, model, name, work):

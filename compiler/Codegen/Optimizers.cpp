@@ -1,0 +1,39 @@
+#include "Optimizers.h"
+#include "llvm/ADT/StringSwitch.h"
+
+using namespace mlir;
+
+namespace xfc {
+
+using Hyper = llvm::function_ref<Value(StringRef)>;
+using Spread = llvm::function_ref<Value(Value)>;
+
+static OptimizerStep adam(CodeBuilder &k, Hyper hyper, Spread spread) {
+  Value one = k.scalar(1), rate = hyper("rate"), beta1 = hyper("beta1"), beta2 = hyper("beta2");
+  Value keep = spread(k.subf(one, k.mulf(rate, hyper("decay")))), step = spread(k.divf(rate, hyper("correction1"))),
+        inverse2 = spread(k.divf(one, hyper("correction2")));
+  Value a1 = spread(k.subf(one, beta1)), a2 = spread(k.subf(one, beta2)), b1 = spread(beta1), b2 = spread(beta2),
+        epsilon = spread(hyper("epsilon")), l2 = spread(hyper("l2"));
+  return [=, &k](Value parameter, Value given, MutableArrayRef<Value> states) {
+    Value gradient = k.fma(l2, parameter, given);
+    states[0] = k.fma(b1, states[0], k.mulf(a1, gradient));
+    states[1] = k.fma(b2, states[1], k.mulf(a2, k.mulf(gradient, gradient)));
+    Value denominator = k.addf(k.sqrt(k.mulf(states[1], inverse2)), epsilon);
+    return k.subf(k.mulf(keep, parameter), k.divf(k.mulf(step, states[0]), denominator));
+  };
+}
+
+static OptimizerStep sgd(CodeBuilder &k, Hyper hyper, Spread spread) {
+  Value rate = spread(hyper("rate")), momentum = spread(hyper("momentum")), l2 = spread(hyper("l2"));
+  return [=, &k](Value parameter, Value given, MutableArrayRef<Value> states) {
+    states[0] = k.fma(momentum, states[0], k.fma(l2, parameter, given));
+    return k.subf(parameter, k.mulf(rate, states[0]));
+  };
+}
+
+OptimizerStep optimizerStep(CodeBuilder &k, OptimizeOp op, Hyper hyper, Spread spread) {
+  using Make = OptimizerStep (*)(CodeBuilder &, Hyper, Spread);
+  return llvm::StringSwitch<Make>(op.getRule()).Case("adam", adam).Case("sgd", sgd)(k, hyper, spread);
+}
+
+} // namespace xfc

@@ -1,0 +1,14 @@
+// RUN: %xfc-opt %s --verify-diagnostics --xfc-assign-buffers
+
+!w = tensor<4xf32>
+
+// The layout was made for a module whose optimizer keeps one moment.
+xfc.parameter @p : !w init zero
+plan.parameters 16 x f32 states ["moment1"] {
+  plan.parameter @p at 0
+}
+// expected-error@+1 {{'plan.program' op has the moment2 'p', but plan.parameters has no such state}}
+plan.program @update(%p: !w {xfc.name = "p", xfc.role = "parameter"}, %m: !w {xfc.name = "p", xfc.role = "moment1"},
+                     %v: !w {xfc.name = "p", xfc.role = "moment2"}) {
+  plan.return
+}
