@@ -31,9 +31,25 @@ static OptimizerStep sgd(CodeBuilder &k, Hyper hyper, Spread spread) {
   };
 }
 
+static OptimizerStep lion(CodeBuilder &k, Hyper hyper, Spread spread) {
+  Value zero = k.scalar(0), one = k.scalar(1), rate = hyper("rate"), beta1 = hyper("beta1"), beta2 = hyper("beta2");
+  Value keep = spread(k.subf(one, k.mulf(rate, hyper("decay")))), a1 = spread(k.subf(one, beta1)),
+        a2 = spread(k.subf(one, beta2)), b1 = spread(beta1), b2 = spread(beta2), none = spread(zero),
+        down = spread(rate), up = spread(k.subf(zero, rate));
+  return [=, &k](Value parameter, Value gradient, MutableArrayRef<Value> states) {
+    Value direction = k.fma(b1, states[0], k.mulf(a1, gradient));
+    states[0] = k.fma(b2, states[0], k.mulf(a2, gradient));
+    Value move = k.select(k.lessf(none, direction), down, k.select(k.lessf(direction, none), up, none));
+    return k.subf(k.mulf(keep, parameter), move);
+  };
+}
+
 OptimizerStep optimizerStep(CodeBuilder &k, OptimizeOp op, Hyper hyper, Spread spread) {
   using Make = OptimizerStep (*)(CodeBuilder &, Hyper, Spread);
-  return llvm::StringSwitch<Make>(op.getRule()).Case("adam", adam).Case("sgd", sgd)(k, hyper, spread);
+  return llvm::StringSwitch<Make>(op.getRule())
+      .Case("adam", adam)
+      .Case("sgd", sgd)
+      .Case("lion", lion)(k, hyper, spread);
 }
 
 } // namespace xfc

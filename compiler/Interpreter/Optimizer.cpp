@@ -48,7 +48,14 @@ static void sgd(Hyper hyper, double &p, double g, ArrayRef<double *> states) {
   p -= hyper("rate") * m;
 }
 
-static const std::pair<StringRef, Step> steps[] = {{"adam", adam}, {"sgd", sgd}};
+static void lion(Hyper hyper, double &p, double g, ArrayRef<double *> states) {
+  double &m = *states[0];
+  const double direction = hyper("beta1") * m + (1 - hyper("beta1")) * g;
+  m = hyper("beta2") * m + (1 - hyper("beta2")) * g;
+  p -= hyper("rate") * ((direction > 0) - (direction < 0) + hyper("decay") * p);
+}
+
+static const std::pair<StringRef, Step> steps[] = {{"adam", adam}, {"sgd", sgd}, {"lion", lion}};
 
 static LogicalResult evaluateOp(OptimizeOp op, const xfc_shape &, ArrayRef<Tensor> operands,
                                 SmallVectorImpl<Tensor> &results) {

@@ -59,6 +59,18 @@ static void sgd(const PlainStep &step) {
   step.b.elementwise({step.states[0]}, step.parameters, [&](auto x) { return x[1] - rate * x[0]; });
 }
 
+static void lion(const PlainStep &step) {
+  const Value m = step.states[0];
+  Number rate = step.hyper("rate"), beta1 = step.hyper("beta1"), beta2 = step.hyper("beta2"),
+         decay = step.hyper("decay");
+  step.b.elementwise({m, step.gradients}, step.parameters, [&](auto x) {
+    Number direction = beta1 * x[0] + (1 - beta1) * (step.factor * x[1]);
+    Number move = select(direction > 0, rate, select(direction < 0, 0 - rate, 0));
+    return x[2] - (move + rate * decay * x[2]);
+  });
+  step.b.elementwise({step.gradients}, m, [&](auto x) { return beta2 * x[1] + (1 - beta2) * (step.factor * x[0]); });
+}
+
 static void lowerPlainOp(OptimizeOp op, PlainBuilder &b) {
   const Number elements = b.immediate(0);
   auto block = [&](OperandRange tensors) { return b.dense(tensors.getBeginOperandIndex(), elements); };
@@ -68,7 +80,10 @@ static void lowerPlainOp(OptimizeOp op, PlainBuilder &b) {
   for (unsigned i = 0; i < op.getNumStates(); ++i)
     states.push_back(block(op.getState(i)));
   const PlainStep step{b, scalar, b.load(b.operand(1)), block(op.getParameters()), block(op.getGradients()), states};
-  llvm::StringSwitch<void (*)(const PlainStep &)>(op.getRule()).Case("adam", adam).Case("sgd", sgd)(step);
+  llvm::StringSwitch<void (*)(const PlainStep &)>(op.getRule())
+      .Case("adam", adam)
+      .Case("sgd", sgd)
+      .Case("lion", lion)(step);
 }
 
 void attachOptimizerLowerings(MLIRContext &context) { attachLowerings<SquareSumOp, ClipFactorOp, OptimizeOp>(context); }

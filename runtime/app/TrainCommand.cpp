@@ -106,7 +106,9 @@ void addTrain(CLI::App &app) {
   command->add_option("--optimizer", flags->optimizer, "how gradients become steps")
       ->check(CLI::IsMember(optimizerNames))
       ->capture_default_str();
-  command->add_option("--betas", flags->betas, "Adam's averages of gradients and their squares")
+  command
+      ->add_option("--betas", flags->betas,
+                   "adam: averages of gradients and their squares; lion: of gradients, in the step and kept")
       ->delimiter(',')
       ->expected(1, 2)
       ->default_str("0.9,0.98");
@@ -118,7 +120,7 @@ void addTrain(CLI::App &app) {
       ->check(CLI::Range(0.0, 1.0))
       ->check(FiniteNumber)
       ->capture_default_str();
-  command->add_option("--weight-decay", options.settings.weightDecay, "adam, sgd: L2 penalty; adamw: decoupled")
+  command->add_option("--weight-decay", options.settings.weightDecay, "adam, sgd: L2 penalty; adamw, lion: decoupled")
       ->check(CLI::NonNegativeNumber)
       ->check(FiniteNumber)
       ->capture_default_str();

@@ -41,6 +41,12 @@ std::span<const Optimizer> optimizers() {
        "update.sgd",
        {"momentum"},
        {{"rate", rate}, {"momentum", [](const Settings &s, double) { return s.momentum; }}, {"l2", weightDecay}}},
+      // Chen et al., 2023
+      {"lion",
+       "lion",
+       "update.lion",
+       {"mean"},
+       {{"rate", rate}, {"beta1", beta1}, {"beta2", beta2}, {"decay", weightDecay}}},
   };
   return all;
 }

@@ -339,6 +339,22 @@ TEST(Sgd, twoSteps) {
   expectNear(second[0], Tensor{{2}, {0.0025, 2.855}}, 1e-14, "parameters after the second step");
 }
 
+// A step of Lion by hand: the direction 0.5 m + 0.5 g decides the sign, and m = 0.75 m + 0.25 g is kept.
+TEST(Lion, step) {
+  const std::string text = R"(
+    func.func @f(%h: tensor<4xf64>, %factor: tensor<f64>, %p: tensor<4xf64>, %g: tensor<4xf64>, %m: tensor<4xf64>) -> (tensor<4xf64>, tensor<4xf64>) {
+      %r:2 = xfc.optimize "lion" %h, %factor parameters(%p) gradients(%g) states(%m)
+        : (tensor<4xf64>, tensor<f64>, tensor<4xf64>, tensor<4xf64>, tensor<4xf64>) -> (tensor<4xf64>, tensor<4xf64>)
+      return %r#0, %r#1 : tensor<4xf64>, tensor<4xf64>
+    })";
+  const Tensor hyper{{4}, {0.1, 0.5, 0.75, 0.5}}, factor{{}, {0.5}}; // rate, beta1, beta2, decay
+  // Down, up, and twice nowhere: gradient and mean cancel out, or are 0.
+  const auto stepped =
+      evaluateOn(1, text, {hyper, factor, {{4}, {1, 2, -4, 8}}, {{4}, {6, 2, -4, 0}}, {{4}, {1, -8, 2, 0}}});
+  expectNear(stepped[0], Tensor{{4}, {0.85, 2, -3.8, 7.6}}, 1e-15, "parameters");
+  expectNear(stepped[1], Tensor{{4}, {1.5, -5.75, 1, 0}}, 1e-15, "means");
+}
+
 // Keys and values go to the slots, and a hypothesis attends to the rows of its history only.
 TEST(Cache, writesAndAttends) {
   Shape shape({{{1, 2}, 0}}, {{{5}, 0}, {{6}, 0}}, 0);

@@ -198,10 +198,27 @@ def padded(rows):
     return torch.tensor([row + [PAD] * (width - len(row)) for row in rows])
 
 
-# The flags of an optimizer, and PyTorch's own.
+class Lion(torch.optim.Optimizer):
+    """As its paper has it (Chen et al., 2023, algorithm 2); PyTorch has none."""
+
+    def __init__(self, parameters, **settings):
+        super().__init__(parameters, settings)
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            beta1, beta2 = group["betas"]
+            for p in group["params"]:
+                mean = self.state[p].setdefault("mean", torch.zeros_like(p))
+                p -= group["lr"] * (torch.lerp(p.grad, mean, beta1).sign() + group["weight_decay"] * p)
+                mean.lerp_(p.grad, 1 - beta2)
+
+
+# The flags of an optimizer, and PyTorch's own, or one in its terms.
 OPTIMIZERS = {
     "adam": (["--lr", 1e-3, "--betas", "0.9,0.98", "--adam-eps", "1e-9"], lambda leaves: torch.optim.Adam(leaves, lr=1e-3, betas=(0.9, 0.98), eps=1e-9)),
     "sgd": (["--lr", 0.1, "--momentum", 0.8, "--weight-decay", 0.01], lambda leaves: torch.optim.SGD(leaves, lr=0.1, momentum=0.8, weight_decay=0.01)),
+    "lion": (["--lr", 1e-3, "--betas", "0.9,0.99", "--weight-decay", 0.1], lambda leaves: Lion(leaves, lr=1e-3, betas=(0.9, 0.99), weight_decay=0.1)),
 }
 
 
