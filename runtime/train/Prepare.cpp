@@ -26,7 +26,7 @@ void prepare(const PrepareOptions &options) {
                   [&](std::string_view name) { return name == out.filename().string(); });
   const std::unique_ptr<Engine> engine = makeEngine(options.threads, {});
   const Module &module = engine->module();
-  requireTranslator(module);
+  module.requireTranslator();
   const LoadedVocabularies vocabularies = loadVocabularies(options.vocabulary, options.targetVocabulary, module);
   ShardWriter writer(options.out, vocabularies.pair(), module, options.format);
   PairReader reader(options.sources, options.targets, vocabularies.pair(), module, options.format,
