@@ -189,7 +189,7 @@ TEST_F(AppCommands, Info) {
   EXPECT_EQ(info["memory"]["training"]["gradients_bytes"], 576);
   EXPECT_EQ(call("info").status, 0);
   for (const char *sizes : {"--batch-tokens 9223372036854775807", "--batch-tokens 9000000000 --length 9000000000",
-                            "--sentences 9000000000000000000", "--sentences 4000000000 --beam 4000000000"}) {
+                            "--sentences 9000000000000000000", "--sentences 900000000000000 --beam 65536"}) {
     outcome = call(std::string("info ") + sizes);
     EXPECT_EQ(outcome.status, 1) << sizes;
     EXPECT_EQ(outcome.err, "error: batches of these sizes take more memory than any machine has; use smaller ones\n")
