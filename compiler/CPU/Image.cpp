@@ -5,7 +5,6 @@
 #include "mlir/Pass/PassManager.h"
 #include "support/Error.h"
 #include "llvm/ADT/StringMap.h"
-#include <algorithm>
 
 using namespace mlir;
 
@@ -13,36 +12,22 @@ namespace xfc {
 
 namespace {
 
-// Not the number of cores: the same model gives the same bytes anywhere. Enough for the longest part to be short.
-constexpr size_t partsOfAnImage = 16;
-
-// Moves a module's functions into `count` modules inside it, of about as many operations each. A part declares what it
-// calls of others.
-void split(ModuleOp kernels, size_t count) {
-  OpBuilder builder = OpBuilder::atBlockBegin(kernels.getBody());
-  std::vector<ModuleOp> parts;
-  for (size_t i = 0; i < count; ++i)
-    parts.push_back(ModuleOp::create(builder, kernels.getLoc()));
-
-  std::vector<std::pair<size_t, func::FuncOp>> functions; // the largest first
-  for (func::FuncOp function : kernels.getOps<func::FuncOp>()) {
-    size_t operations = 0;
-    function.walk([&](Operation *) { ++operations; });
-    functions.emplace_back(operations, function);
-  }
-  llvm::stable_sort(functions, [](const auto &a, const auto &b) { return a.first > b.first; });
-  std::vector<size_t> sizes(count);
-  for (auto &[operations, function] : functions) {
-    const size_t lightest = std::min_element(sizes.begin(), sizes.end()) - sizes.begin();
-    sizes[lightest] += operations;
-    function->moveBefore(parts[lightest].getBody(), parts[lightest].getBody()->end());
-  }
-
+// Moves every function that has a body into a module of its own inside theirs, which declares what the function calls.
+// A kernel's code therefore depends on nothing but the kernel, and code can be generated for many at a time.
+std::vector<ModuleOp> splitFunctions(ModuleOp kernels) {
   llvm::StringMap<FunctionType> types;
-  for (auto &[operations, function] : functions)
+  auto functions = llvm::to_vector(kernels.getOps<func::FuncOp>());
+  for (func::FuncOp function : functions)
     types[function.getName()] = function.getFunctionType();
-  for (ModuleOp part : parts) {
-    std::optional<SymbolTable::UseRange> uses = SymbolTable::getSymbolUses(&part.getBodyRegion());
+  std::vector<ModuleOp> parts;
+  OpBuilder builder(kernels.getContext());
+  for (func::FuncOp function : functions) {
+    if (function.isExternal())
+      continue;
+    builder.setInsertionPointToEnd(kernels.getBody());
+    auto part = parts.emplace_back(ModuleOp::create(builder, kernels.getLoc()));
+    function->moveBefore(part.getBody(), part.getBody()->end());
+    std::optional<SymbolTable::UseRange> uses = SymbolTable::getSymbolUses(function);
     assert(uses && "kernels hold no symbols but functions");
     builder.setInsertionPointToEnd(part.getBody());
     for (const SymbolTable::SymbolUse &use : *uses)
@@ -53,6 +38,7 @@ void split(ModuleOp kernels, size_t count) {
         func::FuncOp::create(builder, part.getLoc(), name, type->second).setPrivate();
       }
   }
+  return parts;
 }
 
 } // namespace
@@ -75,25 +61,52 @@ CodeTarget ImageBackend::target() const {
   return {set.cpu, set.features, static_cast<int>(set.vectorBytes * 8), set.tune};
 }
 
-void ImageBackend::lower(size_t parts) {
-  split(*kernels, parts);
-  PassManager manager(kernels->getContext());
-  addLowering(manager.nest<ModuleOp>());
-  runLowering(manager, *kernels);
-}
-
 std::string ImageBackend::llvm() {
-  lower(1);
+  PassManager manager(kernels->getContext());
+  addLowering(manager);
+  runLowering(manager, *kernels);
   return printKernels(*kernels, target());
 }
 
-std::vector<ObjectFile> ImageBackend::objects(const Module &plan, const std::string &suffix) {
+std::vector<ObjectFile> ImageBackend::objects(const Module &plan, const std::string &suffix, const ObjectCache &cache) {
   for (const Kernel &kernel : plan.kernels)
     if (!kernels->lookupSymbol(kernel.name))
       throw Error("compile: no code was generated for the kernel '" + kernel.name + "'");
-  lower(partsOfAnImage);
+  llvm::StringSet<> names;
+  for (auto function : kernels->getOps<func::FuncOp>())
+    if (!function.isExternal())
+      names.insert(function.getName());
   const std::string image = "xfc_image_" + suffix;
-  std::vector<ObjectFile> objects = emitKernels(*kernels, target(), image);
+
+  // What is in the cache need not be lowered.
+  std::vector<ModuleOp> parts = splitFunctions(*kernels), rest;
+  std::vector<ObjectFile> objects(parts.size());
+  std::vector<std::pair<size_t, std::string>> places; // those of `rest` among the parts, and their keys
+  for (size_t i = 0; i < parts.size(); ++i) {
+    std::string key;
+    if (cache) {
+      std::string text;
+      llvm::raw_string_ostream(text) << parts[i];
+      key = cache.keyOf({image, set.cpu, set.features, set.tune, std::to_string(set.vectorBytes), text});
+      if (std::optional<ObjectFile> found = cache.find(key)) {
+        objects[i] = std::move(*found);
+        parts[i].erase();
+        continue;
+      }
+    }
+    rest.push_back(parts[i]);
+    places.emplace_back(i, key);
+  }
+  PassManager manager(kernels->getContext());
+  addLowering(manager.nest<ModuleOp>());
+  runLowering(manager, *kernels);
+  std::vector<ObjectFile> made = emitKernels(rest, names, target(), image);
+  for (auto &&[object, place] : llvm::zip_equal(made, places)) {
+    auto &[i, key] = place;
+    if (cache)
+      cache.keep(key, object);
+    objects[i] = std::move(object);
+  }
   objects.push_back(emitImage(plan, image, set.name, set.needed));
   return objects;
 }

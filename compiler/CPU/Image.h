@@ -3,6 +3,7 @@
 
 #include "CPU/InstructionSet.h"
 #include "CPU/Object.h"
+#include "CPU/ObjectCache.h"
 #include "Codegen/MachineCode.h"
 #include "Schedule/Schedule.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -21,8 +22,9 @@ public:
   // in place.
   std::string llvm();
   // The kernels and their plan as objects that belong together and define xfc_image_<suffix>. They are generated side
-  // by side where the context has threads, and are the same bytes however many there are.
-  std::vector<ObjectFile> objects(const Module &plan, const std::string &suffix);
+  // by side where the context has threads, and are the same bytes however many there are, and whether they come from
+  // the cache or not.
+  std::vector<ObjectFile> objects(const Module &plan, const std::string &suffix, const ObjectCache &cache);
 
 protected:
   // The passes from what emit() builds to the LLVM dialect.
@@ -34,8 +36,6 @@ protected:
   DType type;
 
 private:
-  // The kernels lowered, in `parts` modules inside theirs.
-  void lower(size_t parts);
   CodeTarget target() const;
 };
 

@@ -1,11 +1,9 @@
 // Kernels in the LLVM dialect to objects in memory.
 #include "Object.h"
 #include "Codegen/MachineCode.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/Threading.h"
 #include "support/Error.h"
 #include "xfc/abi.h"
-#include "llvm/ADT/StringSet.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
@@ -92,10 +90,10 @@ ObjectFile emitConstants(const std::function<void(llvm::Module &)> &add) {
   return objectOf(module, *machine);
 }
 
-// A part of the kernels as optimized LLVM IR.
-std::unique_ptr<llvm::Module> optimized(ModuleOp part, llvm::LLVMContext &context, llvm::TargetMachine &machine,
+// Lowered kernels as optimized LLVM IR.
+std::unique_ptr<llvm::Module> optimized(ModuleOp kernels, llvm::LLVMContext &context, llvm::TargetMachine &machine,
                                         const CodeTarget &target) {
-  std::unique_ptr<llvm::Module> module = translate(part, context, machine);
+  std::unique_ptr<llvm::Module> module = translate(kernels, context, machine);
   for (llvm::Function &function : *module) {
     function.addFnAttr("target-cpu", target.cpu);
     if (!target.features.empty())
@@ -113,25 +111,22 @@ std::string symbolOf(llvm::StringRef image, llvm::StringRef name) { return (imag
 
 } // namespace
 
-std::vector<ObjectFile> emitKernels(ModuleOp kernels, const CodeTarget &target, const std::string &image) {
-  llvm::StringSet<> names;
-  auto parts = llvm::to_vector(kernels.getOps<ModuleOp>());
-  for (ModuleOp part : parts)
-    for (auto function : part.getOps<LLVM::LLVMFuncOp>())
-      if (!function.isExternal())
-        names.insert(function.getName());
-  registerTranslations(*kernels.getContext());
-
+std::vector<ObjectFile> emitKernels(llvm::ArrayRef<ModuleOp> parts, const llvm::StringSet<> &kernels,
+                                    const CodeTarget &target, const std::string &image) {
   std::vector<ObjectFile> objects(parts.size());
+  if (parts.empty())
+    return objects;
+  MLIRContext &mlir = *parts.front()->getContext();
+  registerTranslations(mlir);
   std::vector<std::exception_ptr> errors(parts.size());
-  parallelFor(kernels.getContext(), 0, parts.size(), [&](size_t i) {
+  parallelFor(&mlir, 0, parts.size(), [&](size_t i) {
     try {
       llvm::LLVMContext context;
       std::unique_ptr<llvm::TargetMachine> machine = machineFor(target);
       std::unique_ptr<llvm::Module> module = optimized(parts[i], context, *machine, target);
       // Named after their image, since several may stand in one executable; hidden, so that it exports none of them.
       for (llvm::Function &function : *module)
-        if (names.contains(function.getName())) {
+        if (kernels.contains(function.getName())) {
           function.setName(symbolOf(image, function.getName()));
           function.setVisibility(llvm::GlobalValue::HiddenVisibility);
         }
@@ -149,12 +144,10 @@ std::vector<ObjectFile> emitKernels(ModuleOp kernels, const CodeTarget &target, 
 std::string printKernels(ModuleOp kernels, const CodeTarget &target) {
   registerTranslations(*kernels.getContext());
   std::unique_ptr<llvm::TargetMachine> machine = machineFor(target);
+  llvm::LLVMContext context;
   std::string text;
   llvm::raw_string_ostream stream(text);
-  for (ModuleOp part : kernels.getOps<ModuleOp>()) {
-    llvm::LLVMContext context;
-    optimized(part, context, *machine, target)->print(stream, nullptr);
-  }
+  optimized(kernels, context, *machine, target)->print(stream, nullptr);
   return text;
 }
 

@@ -4,6 +4,7 @@
 #include "Codegen/ObjectFile.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "plan/Plan.h"
+#include "llvm/ADT/StringSet.h"
 #include <string>
 #include <vector>
 
@@ -16,11 +17,12 @@ struct CodeTarget {
   std::string tune = {};     // CPU to schedule for, if another
 };
 
-// An object of each module inside `kernels`, which are lowered; made side by side where the context has threads.
-// Functions are called `image`.name, and an executable does not export them. Throws Error for what LLVM cannot do: a
-// defect of ours.
-std::vector<ObjectFile> emitKernels(mlir::ModuleOp kernels, const CodeTarget &target, const std::string &image);
-// The same kernels as optimized LLVM IR.
+// An object of each of these lowered modules, made side by side where the context has threads. Those of their functions
+// that are `kernels` are called `image`.name, and an executable does not export them. Throws Error for what LLVM cannot
+// do: a defect of ours.
+std::vector<ObjectFile> emitKernels(llvm::ArrayRef<mlir::ModuleOp> parts, const llvm::StringSet<> &kernels,
+                                    const CodeTarget &target, const std::string &image);
+// Lowered kernels as optimized LLVM IR.
 std::string printKernels(mlir::ModuleOp kernels, const CodeTarget &target);
 
 // The object that defines the xfc_image `image`, whose kernels emitKernels() made; `cpu` and `needed` are what it says

@@ -55,18 +55,20 @@ public:
 
 class CPUImage : public Image {
 public:
-  CPUImage(std::unique_ptr<ImageBackend> backend, std::string name) : generator(std::move(backend)), name(name) {}
+  CPUImage(std::unique_ptr<ImageBackend> backend, std::string name, const ObjectCache &cache)
+      : generator(std::move(backend)), name(name), cache(cache) {}
   Backend &backend() override { return *generator; }
   std::string kernels() override { return generator->print(); }
   std::string code() override { return generator->llvm(); }
   std::vector<ObjectFile> objects(const Module &plan, const std::string &number, Timed timed) override {
     TimingScope timing = timed("machine code for " + name);
-    return generator->objects(plan, number);
+    return generator->objects(plan, number, cache);
   }
 
 private:
   std::unique_ptr<ImageBackend> generator;
   std::string name;
+  const ObjectCache &cache;
 };
 
 class GPUImage : public Image {
@@ -97,7 +99,7 @@ private:
 class Compilation {
 public:
   Compilation(ModuleOp model, const PipelineOptions &options)
-      : options(options), context(*model.getContext()), model(model) {
+      : options(options), context(*model.getContext()), model(model), cache(options.cacheDirectory) {
     for (Target target : options.targets)
       if (const TargetTraits &traits = traitsOf(passTarget(target)); options.dtype == traits.refusedDtype)
         throw Error("--dtype " + options.dtype + ": " + traits.refusal.str());
@@ -152,8 +154,8 @@ public:
     const InstructionSet set = InstructionSet::named(name);
     const DType type = options.dtype == "f64" ? DType::F64 : DType::F32;
     if (set.plain)
-      return std::make_unique<CPUImage>(std::make_unique<PlainBackend>(context, set, type), set.name);
-    return std::make_unique<CPUImage>(std::make_unique<CPUBackend>(context, set, type), set.name);
+      return std::make_unique<CPUImage>(std::make_unique<PlainBackend>(context, set, type), set.name, cache);
+    return std::make_unique<CPUImage>(std::make_unique<CPUBackend>(context, set, type), set.name, cache);
   }
 
   // Schedules for one image, which then holds the kernels.
@@ -203,6 +205,7 @@ private:
   const PipelineOptions &options;
   MLIRContext &context;
   ModuleOp model;
+  ObjectCache cache;
 };
 
 } // namespace

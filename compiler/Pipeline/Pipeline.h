@@ -36,6 +36,7 @@ struct PipelineOptions {
   std::vector<std::string> cpus = {"native"};     // instruction sets, each becomes an image
   std::vector<std::string> cudaArchs = {"sm_80"}; // architectures of GPUs, each becomes a device image
   std::string dumpDirectory;                      // the module after every pass that changed it, and what failed
+  std::string cacheDirectory;                     // kernels' objects, for the next time; empty: nowhere
   mlir::TimingScope *timing = nullptr;            // measures stages and passes; may be null
 };
 

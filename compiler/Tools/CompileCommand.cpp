@@ -146,6 +146,12 @@ void addCompile(CLI::App &app) {
       ->capture_default_str();
   command->add_option("--dump-ir-dir", options->pipeline.dumpDirectory,
                       "write into this folder what every pass changed, and a reproducer where one fails");
+  command
+      ->add_option(
+          "--cache", options->pipeline.cacheDirectory,
+          "keep the machine code of kernels in this folder, and take it from there where a kernel is as it was; "
+          "anything in it may be removed at any time")
+      ->envname("XFC_CACHE");
   command->add_flag("--timing", options->timing, "print what each stage and pass took");
   command->callback([options] { compile(*options); });
 }

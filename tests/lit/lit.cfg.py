@@ -18,6 +18,14 @@ tools = os.path.join(config.xfc_binary_dir, "bin")
 config.environment["PATH"] = os.pathsep.join([config.llvm_tools_dir, os.environ["PATH"]])
 python = os.environ.get("XFC_TEST_PYTHON", config.python)
 
+# Tests compile many models that share kernels, whose code this build of the compiler generates once.
+caches = os.path.join(config.test_exec_root, "cache")
+cache = os.path.join(caches, str(os.stat(os.path.join(tools, "xfc")).st_mtime_ns))
+for old in glob.glob(os.path.join(caches, "*")):
+    if old != cache:
+        shutil.rmtree(old, ignore_errors=True)
+config.environment["XFC_CACHE"] = cache
+
 # Longer names first: substitutions apply in order. A pass that does not end fails its test, and so does IR that is lost in bytecode.
 config.substitutions += [
     ("%xfc-opt", "timeout 60 " + os.path.join(tools, "xfc-opt") + " --verify-roundtrip"),
