@@ -9,6 +9,7 @@ namespace xfc {
 void addPrepare(CLI::App &app);
 void addTrain(CLI::App &app);
 void addEvaluate(CLI::App &app);
+void addAverage(CLI::App &app);
 void addReport(CLI::App &app);
 void addTranslate(CLI::App &app);
 void addScore(CLI::App &app);

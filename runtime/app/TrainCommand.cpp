@@ -6,11 +6,15 @@
 #include "support/CommandLine.h"
 #include "support/Files.h"
 #include "train/Trainer.h"
+#include <cmath>
+#include <cstdlib>
+#include <limits>
 
 namespace xfc {
 namespace {
 
 const std::map<std::string, Schedule::Kind> schedules = {{"noam", Schedule::Kind::Noam},
+                                                         {"inverse-sqrt", Schedule::Kind::InverseSqrt},
                                                          {"cosine", Schedule::Kind::Cosine},
                                                          {"linear", Schedule::Kind::Linear},
                                                          {"constant", Schedule::Kind::Constant}};
@@ -19,7 +23,40 @@ struct TrainFlags {
   TrainOptions train;
   std::string configuration, optimizer = "adam", schedule = "noam";
   std::vector<double> betas = {0.9, 0.98};
+  std::vector<std::string> rates, decays; // PATTERN=X
+  std::string memory;                     // with a unit
 };
+
+int64_t bytesNamed(const std::string &text) {
+  const std::pair<const char *, double> units[] = {{"kB", 1e3},      {"KB", 1e3},      {"MB", 1e6},
+                                                   {"GB", 1e9},      {"TB", 1e12},     {"KiB", 1 << 10},
+                                                   {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1024.0 * (1 << 30)}};
+  char *end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  for (const auto &[unit, bytes] : units)
+    if (end != text.c_str() && unit == std::string(end) && number > 0 && number * bytes < 1e18)
+      return static_cast<int64_t>(number * bytes);
+  throw CLI::ValidationError("--memory",
+                             "expected a number and one of kB, MB, GB, TB, KiB, MiB, GiB, TiB, as 24GiB, but '" + text +
+                                 "' was given");
+}
+
+// PATTERN=X, of which the pattern may have `=` in it.
+std::vector<GroupRules::Number> numbersOf(const char *flag, const std::vector<std::string> &texts, double least) {
+  std::vector<GroupRules::Number> rules;
+  for (const std::string &text : texts) {
+    const size_t sign = text.rfind('=');
+    const std::string number = sign == std::string::npos ? "" : text.substr(sign + 1);
+    char *end = nullptr;
+    const double value = std::strtod(number.c_str(), &end);
+    if (sign == 0 || number.empty() || *end != '\0' || !std::isfinite(value) || value < least)
+      throw CLI::ValidationError(flag, "expected PATTERN=X, X a number " +
+                                           std::string(least > 0 ? "above" : "of at least") +
+                                           " 0, as '*.bias=0.5', but '" + text + "' was given");
+    rules.push_back({text.substr(0, sign), value});
+  }
+  return rules;
+}
 
 void run(CLI::App &command, TrainFlags &flags) {
   TrainOptions &options = flags.train;
@@ -49,10 +86,21 @@ void run(CLI::App &command, TrainFlags &flags) {
   options.settings.beta1 = flags.betas[0];
   options.settings.beta2 = flags.betas[1];
   options.optimizer = findOptimizer(flags.optimizer);
+  if (!flags.memory.empty()) {
+    if (options.resume && exists(options.out + "/config.json"))
+      throw CLI::ValidationError("--memory", "a run that is resumed keeps its --batch-tokens");
+    if (command.get_option("--batch-tokens")->count() > 0)
+      throw CLI::ExcludesError("--memory", "--batch-tokens");
+    options.memory = bytesNamed(flags.memory);
+  }
+  options.groups.rates = numbersOf("--rate", flags.rates, std::numeric_limits<double>::min());
+  options.groups.decays = numbersOf("--decay", flags.decays, 0);
   if (options.steps < 0 && options.epochs < 0 && options.minutes < 0)
     options.epochs = 10;
-  if (options.schedule != Schedule::Kind::Noam && options.schedule != Schedule::Kind::Constant && options.steps < 0 &&
-      options.epochs < 0)
+  const bool endsWithRun = Schedule{.kind = options.schedule}.endsWithRun();
+  if (options.restarts > 0 && !endsWithRun)
+    throw CLI::ValidationError("--restarts", "only cosine and linear begin again; give one of them to --schedule");
+  if (endsWithRun && options.steps < 0 && options.epochs < 0)
     throw CLI::ValidationError(
         "--schedule", "cosine and linear end with the run: give its length by --steps or --epochs, not --minutes");
   train(options, usedConfiguration(command));
@@ -71,6 +119,17 @@ void addTrain(CLI::App &app) {
                       "files that prepare wrote, in place of text; several are taken one after the other");
   addVocabularies(*command, options.vocabulary, options.targetVocabulary);
   command->add_option("--out", options.out, "folder to train into: weights, state, log, configuration, vocabulary");
+  command->add_option("--init", options.init,
+                      "begin with the weights of a file (safetensors), or of a folder of train, as far as they fit by "
+                      "name and shape, in place of random ones");
+  command
+      ->add_option("--freeze", options.groups.freeze,
+                   "leave these parameters as they are; PATTERN is a glob over names, as 'encoder.*'")
+      ->type_name("PATTERN");
+  command->add_option("--rate", flags->rates, "multiply the learning rate of these parameters by X")
+      ->type_name("PATTERN=X");
+  command->add_option("--decay", flags->decays, "weight decay of these parameters, in place of --weight-decay")
+      ->type_name("PATTERN=X");
   command->add_option("--config", flags->configuration,
                       "JSON file of flags (without --) and values; the command line goes first");
   command->add_option("--valid-source", options.validSources, "held-out source text");
@@ -89,13 +148,20 @@ void addTrain(CLI::App &app) {
       ->excludes(steps, epochs);
   steps->excludes(epochs);
   addBatchTokens(*command, options.batchTokens, "target tokens, of a batch; eos counted");
+  command
+      ->add_option("--memory", flags->memory,
+                   "in place of --batch-tokens: the largest batches for which training takes at most so much, as 24GiB")
+      ->type_name("SIZE");
   command->add_option("--accumulate", options.accumulate, "batches a step")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   command->add_option("--lr", options.rate, "learning rate at its largest (5e-4); noam: a factor (1)")
       ->check(FinitePositive);
-  command->add_option("--schedule", flags->schedule, "noam, cosine, linear or constant")
-      ->check(CLI::IsMember({"noam", "cosine", "linear", "constant"}))
+  command->add_option("--schedule", flags->schedule, "noam, inverse-sqrt, cosine, linear or constant")
+      ->check(CLI::IsMember({"noam", "inverse-sqrt", "cosine", "linear", "constant"}))
+      ->capture_default_str();
+  command->add_option("--restarts", options.restarts, "cosine, linear: times that they begin again, in even parts")
+      ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
   command->add_option("--warmup", options.warmup, "steps over which the learning rate grows")
       ->check(CLI::NonNegativeNumber)
@@ -143,7 +209,11 @@ void addTrain(CLI::App &app) {
                    "at the end, average the weights of the last K saves (average.safetensors)")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  command->add_option("--early-stop", options.earlyStop, "stop after N validations without a smaller loss; 0: never")
+  command
+      ->add_option("--best", options.best, "what makes a validation better: a smaller loss, or a larger BLEU or chrF")
+      ->check(CLI::IsMember({"loss", "bleu", "chrf"}))
+      ->capture_default_str();
+  command->add_option("--early-stop", options.earlyStop, "stop after N validations without a better one; 0: never")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command->add_option("--seed", options.seed, "of the first weights, the order of the data and dropout")
@@ -156,6 +226,8 @@ void addTrain(CLI::App &app) {
       "library of MPI for several processes (default: the one of the mpirun that has started this one), "
       "or none");
   command->add_option("--log", options.log, "the log's file (default: train.jsonl in --out)");
+  command->add_flag("--log-tensorboard", options.tensorBoard,
+                    "the numbers of the log for TensorBoard too (events.out.tfevents.xfc in --out)");
   addFormat(*command, options.format);
   addQuiet(*command, options.quiet);
   command->callback([command, flags] { run(*command, *flags); });

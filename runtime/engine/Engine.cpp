@@ -6,6 +6,7 @@
 #include "plan/Programs.h"
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <set>
 
@@ -276,6 +277,14 @@ const Device &Engine::device() const { return *state->device; }
 Device &Engine::device() { return *state->device; }
 ThreadPool &Engine::pool() { return state->pool; }
 bool Engine::has(std::string_view program) const { return state->module.find(program) != nullptr; }
+void Engine::replace(Program program) {
+  if (state->programs.contains(program.name))
+    throw Error("the program '" + program.name + "' is in use already");
+  const auto old = std::ranges::find(state->module.programs, program.name, &Program::name);
+  if (old == state->module.programs.end())
+    throw Error("this executable has no program '" + program.name + "'");
+  *old = std::move(program);
+}
 void Engine::profile(std::vector<LaunchTiming> *timings) { state->device->profile(timings); }
 
 void *Engine::parameters() { return state->onHost(state->parameters, "parameters"); }
@@ -359,6 +368,16 @@ void Engine::copyRows(std::string_view program, std::string_view name, void *row
 
 void Engine::copyGradients(void *to) {
   state->device->copyOnDevice(to, state->onDevice(state->gradients, "gradients"), state->blockBytes());
+}
+
+void Engine::clearGradients(int64_t first, int64_t count) {
+  State &s = *state;
+  const int64_t element = bytesOf(s.module.type), bytes = count * element;
+  char *begin = s.onDevice(s.gradients, "gradients") + first * element;
+  if (s.device->isHost())
+    std::memset(begin, 0, static_cast<size_t>(bytes));
+  else
+    s.device->copyOnDevice(begin, rows("zeros", bytes), bytes); // which nobody writes to
 }
 
 View Engine::output(std::string_view program, std::string_view name) const {

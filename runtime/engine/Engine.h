@@ -51,6 +51,8 @@ public:
   void statesChanged();
 
   bool has(std::string_view program) const;
+  // Puts a program in the place of the one of its name, before that one is prepared or run.
+  void replace(Program program);
   // Makes the arena large enough for any batch within `counts`, so that later runs do not allocate.
   void reserve(std::string_view program, const Counts &counts);
   // Runs a program. Every argument of the program must be bound. Throws Error for a missing one.
@@ -77,6 +79,8 @@ public:
 
   // The gradients into such memory of as many bytes.
   void copyGradients(void *to);
+  // Zeros in place of `count` gradients from element `first` of the block on.
+  void clearGradients(int64_t first, int64_t count);
 
   int64_t arenaBytes() const;
   // Bytes of parameters, gradients, states, packed weights and tables that the device now holds.

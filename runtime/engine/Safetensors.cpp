@@ -337,6 +337,14 @@ void writeSafetensors(const std::string &file, const TensorViews &tensors, const
   writer.commit(previous);
 }
 
+static void requireWhole(const TensorView &tensor, const Examined &examined, const Metadata &metadata,
+                         const std::string &file) {
+  if (metadata.contains(headerChecksum))
+    verify(tensor, examined, metadata, file);
+  if (!examined.finite)
+    throw Error(file + ": '" + tensor.name + "' holds NaN or infinity; the weights are damaged or training diverged");
+}
+
 // The tensor of each parameter, after everything that can be wrong with them was looked at.
 static std::vector<const TensorView *> parametersAmong(Engine &engine, const TensorViews &tensors,
                                                        const std::string &file, const Metadata &metadata = {}) {
@@ -376,13 +384,8 @@ static std::vector<const TensorView *> parametersAmong(Engine &engine, const Ten
                 "'");
 
   const std::vector<Examined> examined = examine(&engine.pool(), used, true, metadata.contains(headerChecksum));
-  for (size_t i = 0; i < used.size(); ++i) {
-    if (metadata.contains(headerChecksum))
-      verify(*used[i], examined[i], metadata, file);
-    if (!examined[i].finite)
-      throw Error(file + ": '" + used[i]->name +
-                  "' holds NaN or infinity; the weights are damaged or training diverged");
-  }
+  for (size_t i = 0; i < used.size(); ++i)
+    requireWhole(*used[i], examined[i], metadata, file);
   for (auto [first, second] : tied) {
     std::vector<double> values(elementsOf(first->shape));
     eachNumber(*first, 0, values.size(), [&](int64_t i, double number) { values[i] = number; });
@@ -449,32 +452,107 @@ Metadata loadWeights(Engine &engine, MappedFile contents, const std::string &fil
   return metadata;
 }
 
-void loadMean(Engine &engine, const std::vector<std::string> &files) {
-  std::vector<MappedFile> mapped;
-  std::vector<TensorViews> tensors; // of each file
-  std::vector<std::vector<const TensorView *>> stored;
-  for (const std::string &file : files) {
-    Metadata metadata;
-    mapped.emplace_back(file);
-    tensors.push_back(parseSafetensors(mapped.back().contents(), file, &metadata));
-    stored.push_back(parametersAmong(engine, tensors.back(), file, metadata));
-  }
+FittingWeights loadFitting(Engine &engine, const std::string &file) {
   const Module &module = engine.module();
-  auto fill = [&]<typename T>(T *parameters) {
-    inParts(&engine.pool(), stored.front(), [&](size_t which, int64_t begin, int64_t end) {
-      std::vector<double> sum(static_cast<size_t>(end - begin));
-      for (const std::vector<const TensorView *> &one : stored)
-        eachNumber(*one[which], begin, end, [&](int64_t i, double number) { sum[i - begin] += number; });
-      for (int64_t i = begin; i < end; ++i)
-        parameters[module.parameters[which].offset + i] =
-            static_cast<T>(sum[i - begin] / static_cast<double>(files.size()));
+  const MappedFile contents(file);
+  FittingWeights report;
+  const TensorViews tensors = parseSafetensors(contents.contents(), file, &report.metadata);
+  std::map<std::string_view, const TensorView *> byName;
+  for (const TensorView &tensor : tensors)
+    byName[tensor.name] = &tensor;
+  std::vector<const TensorView *> taken;
+  std::vector<const Parameter *> into; // of each of them
+  for (const Parameter &parameter : module.parameters) {
+    std::vector<std::string> names = {parameter.name};
+    names.insert(names.end(), parameter.aliases.begin(), parameter.aliases.end());
+    bool found = false;
+    for (const std::string &name : names) {
+      const auto there = byName.find(name);
+      if (there == byName.end() || found)
+        continue;
+      const TensorView &tensor = *there->second;
+      byName.erase(there);
+      found = true;
+      if (tensor.shape == parameter.shape && withType(tensor, [](auto) {})) {
+        taken.push_back(&tensor);
+        into.push_back(&parameter);
+        report.loaded.push_back(parameter.name);
+      } else {
+        report.unfit.push_back(name + " " + textOf(tensor.shape) +
+                               (tensor.shape == parameter.shape ? " of " + tensor.type : "") + " (here " +
+                               textOf(parameter.shape) + ")");
+      }
+    }
+    if (!found)
+      report.left.push_back(parameter.name);
+  }
+  for (const auto &[name, tensor] : byName)
+    report.unused.emplace_back(name);
+  if (taken.empty())
+    throw Error(
+        file + ": nothing of it fits the model '" + module.model + "', whose parameters are as '" +
+        module.parameters.front().name + "' " + textOf(module.parameters.front().shape) +
+        (tensors.empty() ? "" : "; the file has '" + tensors.front().name + "' " + textOf(tensors.front().shape)));
+  const bool summed = report.metadata.contains(headerChecksum);
+  const std::vector<Examined> examined = examine(&engine.pool(), taken, true, summed);
+  for (size_t i = 0; i < taken.size(); ++i)
+    requireWhole(*taken[i], examined[i], report.metadata, file);
+  auto copy = [&]<typename T>(T *parameters) {
+    inParts(&engine.pool(), taken, [&](size_t which, int64_t begin, int64_t end) {
+      T *to = parameters + into[which]->offset;
+      eachNumber(*taken[which], begin, end, [&](int64_t i, double number) { to[i] = static_cast<T>(number); });
     });
+  };
+  if (module.type == DType::F64)
+    copy(static_cast<double *>(engine.parameters()));
+  else
+    copy(static_cast<float *>(engine.parameters()));
+  engine.parametersChanged();
+  return report;
+}
+
+std::vector<Metadata> loadMean(Engine &engine, const std::vector<std::string> &files, bool anyModel) {
+  const Module &module = engine.module();
+  std::vector<MappedFile> mapped;
+  std::vector<TensorViews> tensors(files.size()); // of each file
+  std::vector<std::vector<const TensorView *>> stored;
+  std::vector<Metadata> metadata(files.size());
+  for (size_t k = 0; k < files.size(); ++k) {
+    mapped.push_back(MappedFile::readOnly(files[k]));
+    tensors[k] = parseSafetensors(mapped.back().contents(), files[k], &metadata[k]);
+    stored.push_back(parametersAmong(engine, tensors[k], files[k], metadata[k]));
+    if (!anyModel)
+      checkModel(metadata[k], module, files[k]);
+    mapped.back().release();
+  }
+  auto fill = [&]<typename T>(T *parameters) {
+    constexpr size_t most = 16 << 20; // bytes of each file that are looked at before they are given back
+    for (size_t first = 0; first < module.parameters.size();) {
+      size_t last = first;
+      for (size_t bytes = 0; last < module.parameters.size() && bytes < most; ++last)
+        bytes += stored.front()[last]->bytes.size();
+      const std::vector<const TensorView *> part(stored.front().begin() + static_cast<int64_t>(first),
+                                                 stored.front().begin() + static_cast<int64_t>(last));
+      inParts(&engine.pool(), part, [&](size_t i, int64_t begin, int64_t end) {
+        const size_t which = first + i;
+        std::vector<double> sum(static_cast<size_t>(end - begin));
+        for (const std::vector<const TensorView *> &one : stored)
+          eachNumber(*one[which], begin, end, [&](int64_t at, double number) { sum[at - begin] += number; });
+        for (int64_t at = begin; at < end; ++at)
+          parameters[module.parameters[which].offset + at] =
+              static_cast<T>(sum[at - begin] / static_cast<double>(files.size()));
+      });
+      for (const MappedFile &file : mapped)
+        file.release();
+      first = last;
+    }
   };
   if (module.type == DType::F64)
     fill(static_cast<double *>(engine.parameters()));
   else
     fill(static_cast<float *>(engine.parameters()));
   engine.parametersChanged();
+  return metadata;
 }
 
 void loadWeights(Engine &engine, const TensorViews &tensors, const std::string &file) {

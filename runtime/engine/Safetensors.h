@@ -50,8 +50,18 @@ void writeSafetensors(const std::string &file, const TensorViews &tensors, const
 Metadata loadWeights(Engine &engine, const std::string &file, bool anyModel = false);
 Metadata loadWeights(Engine &engine, MappedFile contents, const std::string &file, bool anyModel = false);
 void loadWeights(Engine &engine, const TensorViews &tensors, const std::string &file);
-// The mean of the weights in these files, summed in their order in f64, becomes the parameters.
-void loadMean(Engine &engine, const std::vector<std::string> &files);
+// Loads what a file has of the engine's parameters, by name, whatever model it is of; the others stay as they are.
+// Throws Error: damaged, NaN or infinite, or nothing of it fits.
+struct FittingWeights {
+  std::vector<std::string> loaded, left; // parameters
+  std::vector<std::string> unfit;        // parameters of another shape or type there, as "NAME [2, 3] (here [4, 3])"
+  std::vector<std::string> unused;       // tensors of the file
+  Metadata metadata;
+};
+FittingWeights loadFitting(Engine &engine, const std::string &file);
+// The mean of the weights in these files, summed in their order in f64, becomes the parameters. Returns what each file
+// says about itself. Throws Error as loadWeights does. No more of the files is in memory at a time than parts of each.
+std::vector<Metadata> loadMean(Engine &engine, const std::vector<std::string> &files, bool anyModel = false);
 // The parameters in their order, a tied group under its first name, always F32 (F64 for an f64 executable).
 TensorViews weights(Engine &engine);
 // Fills the parameters as the model's init says; the same seed gives the same values on every machine.

@@ -41,6 +41,9 @@ TensorViews stateOf(Engine &engine, const Optimizer &optimizer) {
 
 } // namespace
 
+// What stands before a value of the metric so that the smaller one is the better.
+static double signOf(const std::string &metric) { return metric == "loss" ? 1 : -1; }
+
 std::string textOf(const Progress &p) {
   nlohmann::ordered_json json = {{"step", p.step},
                                  {"epoch", p.position.epoch},
@@ -56,8 +59,12 @@ std::string textOf(const Progress &p) {
                                  {"without_improvement", p.withoutImprovement},
                                  {"averaged_step", p.averagedStep},
                                  {"records", p.records}};
+  if (p.metric != "loss")
+    json["metric"] = p.metric;
   if (p.bestStep > 0)
-    json["best_loss"] = p.bestLoss;
+    json["best_" + p.metric] = signOf(p.metric) * p.best;
+  if (!p.groups.empty())
+    json["groups"] = p.groups;
   return json.dump();
 }
 
@@ -86,10 +93,14 @@ Progress progressOf(const std::string &text) try {
   p.seconds = json.at("seconds").get<double>();
   p.bestStep = integer("best_step", 0);
   p.validatedStep = integer("validated_step", -1);
-  p.bestLoss = json.value("best_loss", p.bestLoss);
+  p.metric = json.value("metric", p.metric);
+  if (p.metric != "loss" && p.metric != "bleu" && p.metric != "chrf")
+    throw std::out_of_range("metric");
+  p.best = signOf(p.metric) * json.value("best_" + p.metric, signOf(p.metric) * p.best);
   p.withoutImprovement = integer("without_improvement", 0);
   p.averagedStep = json.contains("averaged_step") ? integer("averaged_step", -1) : -1;
   p.records = json.contains("records") ? integer("records", -1) : -1;
+  p.groups = json.value("groups", "");
   if (!(p.seconds >= 0 && p.seconds < 1e12) || p.bestStep > p.step || p.validatedStep > p.step)
     throw std::out_of_range("progress");
   return p;
@@ -132,7 +143,8 @@ void RunFolder::lock() {
 
 void RunFolder::removePartial() const {
   removeAbandoned(path, [](std::string_view name) {
-    return name == "config.json" || name == "train.jsonl" || name.ends_with(".safetensors") || name.ends_with(".model");
+    return name == "config.json" || name == "train.jsonl" || name == eventsFile || name.ends_with(".safetensors") ||
+           name.ends_with(".model");
   });
   removeAbandoned(file("state"), [](std::string_view name) { return name.ends_with(".safetensors"); });
 }

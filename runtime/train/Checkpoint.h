@@ -19,18 +19,23 @@ struct Progress {
   Batches::Position position;
   uint64_t seed = 0, data = 0; // the corpus' hash
   int64_t batchTokens = 0, accumulate = 1;
-  double seconds = 0; // of training, over all parts of the run
-  double bestLoss = std::numeric_limits<double>::infinity();
+  double seconds = 0;          // of training, over all parts of the run
+  std::string metric = "loss"; // by which validations are compared: loss, bleu or chrf
+  double best =
+      std::numeric_limits<double>::infinity(); // the smallest loss per label, or largest score with the sign changed
   int64_t bestStep = 0;
   int64_t validatedStep = -1;     // the last one
   int64_t withoutImprovement = 0; // validations since the best
   int64_t averagedStep = -1;      // that of the last average.safetensors
   int64_t records = -1;           // of the log; -1: not known, as in states of earlier versions
+  std::string groups;             // GroupRules::text()
 };
 
 std::string textOf(const Progress &progress);
 // The progress that a state's metadata holds. Throws Error for what no run writes.
 Progress progressOf(const std::string &text);
+
+inline constexpr const char *eventsFile = "events.out.tfevents.xfc"; // for TensorBoard, which looks for such names
 
 class RunFolder {
 public:

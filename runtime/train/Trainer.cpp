@@ -1,6 +1,7 @@
 // The training loop: batches into steps, steps into a folder of weights, state and a log.
 #include "train/Trainer.h"
 #include "engine/Identity.h"
+#include "engine/Safetensors.h"
 #include "plan/Memory.h"
 #include "plan/Programs.h"
 #include "ranks/Ranks.h"
@@ -9,8 +10,10 @@
 #include "support/Format.h"
 #include "support/Interrupt.h"
 #include "support/Progress.h"
+#include "support/SaveRequest.h"
 #include "text/Metrics.h"
 #include "train/Checkpoint.h"
+#include "train/EventFile.h"
 #include "train/Log.h"
 #include "train/Prepare.h"
 #include "train/Update.h"
@@ -58,18 +61,25 @@ private:
   void checkLikeness();
   void loadVocabularies();
   void readCorpora();
+  std::vector<std::string> programsOfSteps() const;
+  Counts countsFor(int64_t tokens) const;
+  Memory memoryFor(int64_t tokens) const;
+  void chooseBatchTokens();
+  void planBatches();
   void reserve();
   void begin();
   void beginFolder();
+  void initialize();
   void resume();
   void decide();
   void step();
+  void write(const Json &record);
   void record();
   void validate();
   void validateNow(bool average);
   void saveState();
   void keepWeights();
-  void save();
+  void save(bool requested = false);
   void average();
   void end();
   bool finished() const;
@@ -83,8 +93,9 @@ private:
   int64_t batchesOfStep() const { return options.accumulate * ranks.size(); }
 
   const TrainOptions &options;
-  const std::string &configuration;
+  std::string configuration;
   Ranks &ranks;
+  int64_t batchTokens;
   RunFolder folder;
   ProgressBar bar;
   TranslationModel model;
@@ -102,13 +113,14 @@ private:
   void take(Group &group);
   std::optional<Update> update;
   std::optional<TrainingLog> log;
+  std::optional<EventFile> events;
   Schedule schedule;
   Progress progress;
   Clock::time_point started = Clock::now();
   int64_t savedStep = -1; // of the state on disk
   bool changed = true;    // progress since then
   int stopping = 0;       // the signal that ends the run
-  bool timeIsUp = false;
+  bool timeIsUp = false, saveWanted = false;
   int64_t keptWeights() const { return std::max(options.keep, options.average); }
 
   // Since the last record.
@@ -120,9 +132,16 @@ private:
 };
 
 Trainer::Trainer(const TrainOptions &options, const std::string &configuration, Ranks &ranks)
-    : options(options), configuration(configuration), ranks(ranks), folder(options.out),
-      bar(options.quiet || !writes()) {
+    : options(options), configuration(configuration), ranks(ranks), batchTokens(options.batchTokens),
+      folder(options.out), bar(options.quiet || !writes()) {
   ranks.together([this] { setUp(); });
+  // Each rank may have other threads, and all have the same batches.
+  if (options.memory > 0)
+    batchTokens = -ranks.largest(static_cast<int>(-batchTokens));
+  ranks.together([this] {
+    planBatches();
+    reserve();
+  });
   checkLikeness();
   begin();
 }
@@ -143,9 +162,12 @@ void Trainer::setUp() {
     throw Error("several processes train on CPUs only; give --device cpu, or train in one process");
   module().requireTranslator();
   update.emplace(*model.engine, &ranks);
+  if (!options.groups.empty())
+    update->trainInGroups(TrainedGroups(module(), options.groups), *options.optimizer);
   loadVocabularies();
   readCorpora();
-  reserve();
+  if (options.memory > 0)
+    chooseBatchTokens();
 }
 
 // Finds, before the first step, what would let ranks compute different things.
@@ -159,7 +181,7 @@ void Trainer::checkLikeness() {
     facts["instruction set"] = model.engine->device().name();
     // What a rank reads may lie elsewhere, and each may have cores of its own.
     const std::set<std::string> own = {"threads", "source",       "target", "valid-source", "valid-target",
-                                       "vocab",   "target-vocab", "config", "data"};
+                                       "vocab",   "target-vocab", "config", "data",         "init"};
     const Json flags = Json::parse(configuration);
     for (const auto &[name, value] : flags.items())
       if (!own.contains(name))
@@ -246,48 +268,89 @@ void Trainer::readCorpora() {
                  corpus->size(), static_cast<long long>(totals.tokens[XFC_SOURCE]),
                  static_cast<long long>(totals.tokens[XFC_TARGET]), static_cast<long long>(totals.skippedLong),
                  static_cast<long long>(totals.skippedEmpty)));
-  batches.emplace(*corpus, options.batchTokens, options.seed);
+  if (options.best != "loss" && !validSources)
+    throw Error("--best " + options.best +
+                " compares translations; give --valid-source and --valid-target, and a model that decodes");
+}
 
-  schedule = {options.schedule,
-              options.rate > 0                           ? options.rate
-              : options.schedule == Schedule::Kind::Noam ? 1
-                                                         : 5e-4,
-              options.warmup, options.steps, modelWidth(module())};
-  const bool endMatters = schedule.kind != Schedule::Kind::Noam && schedule.kind != Schedule::Kind::Constant;
-  if (schedule.steps < 0 && endMatters) // what an epoch has takes a walk through all data to know
+void Trainer::planBatches() {
+  batches.emplace(*corpus, batchTokens, options.seed);
+
+  schedule = {
+      options.schedule,     options.rate > 0 ? options.rate : options.schedule == Schedule::Kind::Noam ? 1 : 5e-4,
+      options.warmup,       options.steps,
+      modelWidth(module()), options.restarts};
+  if (schedule.steps < 0 && schedule.endsWithRun()) // what an epoch has takes a walk through all data to know
     if (__builtin_mul_overflow(std::max<int64_t>(options.epochs, 0),
                                (batches->batchesOfEpoch() + batchesOfStep() - 1) / batchesOfStep(), &schedule.steps))
       schedule.steps = std::numeric_limits<int64_t>::max();
 }
 
-// All memory of the steps is taken here, so that a run that starts does not end for want of it.
-void Trainer::reserve() {
-  Engine &engine = *model.engine;
-  Counts counts = largestBatch(*corpus, options.batchTokens);
-  if (validation)
-    counts = larger(counts, largestBatch(*validation, options.batchTokens));
+std::vector<std::string> Trainer::programsOfSteps() const {
   std::vector<std::string> programs = {programs::lossAndGradients, options.optimizer->program};
   if (options.accumulate > 1 && ranks.size() == 1)
     programs.push_back(programs::accumulate);
   if (validation)
     programs.push_back(programs::score);
+  return programs;
+}
+
+// Of the largest batch.
+Counts Trainer::countsFor(int64_t tokens) const {
+  const Counts counts = largestBatch(*corpus, tokens);
+  return validation ? larger(counts, largestBatch(*validation, tokens)) : counts;
+}
+
+Memory Trainer::memoryFor(int64_t tokens) const {
+  Engine &engine = *model.engine;
   const int threads = engine.device().isHost() ? engine.pool().threads() : 0;
-  Memory memory = predictMemory(module(), programs, counts, threads);
+  Memory memory = predictMemory(module(), programsOfSteps(), countsFor(tokens), threads);
   if (validSources)
     memory = larger(memory, predictMemory(module(), {programs::encode, module().stepProgram(1)->name},
                                           searchCounts(module(), validSources->sources, greedy()), threads));
   memory.held += GradientSum::bytes(module().parameterElements * bytesOf(module().type), ranks.size());
-  const int64_t needed = memory.total(), available = engine.device().available();
+  return memory;
+}
+
+// The largest batches that --memory has room for, in multiples of 16 tokens.
+void Trainer::chooseBatchTokens() {
+  constexpr int64_t unit = 16;
+  const CorpusTotals &totals = corpus->totals();
+  // Larger ones than all data in one batch need no more.
+  int64_t fits = 0,
+          tooMany =
+              std::min(std::max(totals.tokens[XFC_SOURCE], totals.tokens[XFC_TARGET]), int64_t(1) << 24) / unit + 2;
+  while (tooMany - fits > 1) {
+    const int64_t middle = fits + (tooMany - fits) / 2;
+    (memoryFor(middle * unit).total() <= options.memory ? fits : tooMany) = middle;
+  }
+  if (fits == 0)
+    throw Error("--memory: training needs " + megabytes(memoryFor(unit).total()) +
+                " with the smallest batches; give at least as much");
+  batchTokens = fits * unit;
+}
+
+// All memory of the steps is taken here, so that a run that starts does not end for want of it.
+void Trainer::reserve() {
+  Engine &engine = *model.engine;
+  const int64_t needed = memoryFor(batchTokens).total(), available = engine.device().available();
   if (available > 0 && needed > available)
     throw Error("training needs " + megabytes(needed) + " of memory, the " +
                 std::string(engine.device().isHost() ? "system" : "GPU") + " has " + megabytes(available) +
                 " left; use a smaller --batch-tokens (with --accumulate for the same step) or a smaller model");
-  for (const std::string &program : programs)
-    engine.reserve(program, counts);
+  for (const std::string &program : programsOfSteps())
+    engine.reserve(program, countsFor(batchTokens));
   bar.say(format("model %s: %.2f million parameters; %s of memory; %s", module().model.c_str(),
                  static_cast<double>(module().parameterElements) / 1e6, megabytes(needed).c_str(),
-                 engine.device().isHost() ? (std::to_string(threads) + " threads").c_str()
+                 engine.device().isHost() ? (std::to_string(engine.pool().threads()) + " threads").c_str()
                                           : engine.device().name().c_str()));
+  if (options.memory > 0) { // what a resumed run goes on with, wherever that is
+    Json used = Json::parse(configuration);
+    used.erase("memory");
+    used["batch-tokens"] = batchTokens;
+    configuration = used.dump(2) + "\n";
+    bar.say(format("batches of %lld tokens (--batch-tokens)", static_cast<long long>(batchTokens)));
+  }
 }
 
 void Trainer::begin() {
@@ -308,41 +371,97 @@ void Trainer::begin() {
 
 // The folder as it is before the first step of this part of the run, and what is taken from it.
 void Trainer::beginFolder() {
-  makeFolder(options.out);
-  if (!folder.locked()) { // another run may have made it meanwhile
-    folder.lock();
-    checkFolder();
-  }
   folder.identity = identityOf(module());
   folder.optimizer = options.optimizer;
   for (auto [key, vocabulary] : {std::pair{"source_vocabulary", model.source}, {"target_vocabulary", model.target}})
     if (!vocabulary->bytes().empty())
       folder.identity[key] = vocabulary->hash();
+  if (!options.resume || !folder.hasState()) { // before anything is made: weights that are none leave no folder
+    initializeParameters(*model.engine, options.seed);
+    if (!options.init.empty())
+      initialize();
+  }
+  makeFolder(options.out);
+  if (!folder.locked()) { // another run may have made it meanwhile
+    folder.lock();
+    checkFolder();
+  }
   const std::string logFile = options.log.empty() ? folder.file("train.jsonl") : options.log;
   if (options.resume)
     folder.removePartial();
   if (options.resume && folder.hasState()) {
     resume();
     log.emplace(logFile, progress.step, progress.records);
+  } else if (options.resume) {
+    bar.say(options.out + ": nothing was saved yet; the run begins at its first step");
+    log.emplace(logFile, 0, 0);
   } else {
-    initializeParameters(*model.engine, options.seed);
-    if (options.resume) {
-      bar.say(options.out + ": nothing was saved yet; the run begins at its first step");
-      log.emplace(logFile, 0, 0);
-    } else {
-      log.emplace(logFile);
-    }
+    log.emplace(logFile);
   }
   progress.seed = options.seed;
   progress.data = corpus->totals().hash;
-  progress.batchTokens = options.batchTokens;
+  progress.batchTokens = batchTokens;
   progress.accumulate = batchesOfStep();
+  progress.groups = options.groups.text();
+  progress.metric = options.best;
+  if (options.tensorBoard)
+    events.emplace(folder.file(eventsFile), progress.step, log->records());
 
   writeFile(folder.file("config.json"), configuration);
   if (!model.source->bytes().empty())
     writeFile(folder.file(folderVocabulary), model.source->bytes());
   if (model.target != model.source && !model.target->bytes().empty())
     writeFile(folder.file(folderTargetVocabulary), model.target->bytes());
+}
+
+// Names as a person wants to see a hundred of them: those that differ in numbers alone are one.
+std::string listOf(const std::vector<std::string> &names) {
+  std::vector<std::pair<std::string, int>> kinds; // and how many there are
+  for (const std::string &name : names) {
+    std::string kind;
+    for (char c : name)
+      if (c < '0' || c > '9')
+        kind += c;
+      else if (!kind.ends_with('*'))
+        kind += '*';
+    const auto known = std::ranges::find(kinds, kind, &std::pair<std::string, int>::first);
+    if (known == kinds.end())
+      kinds.emplace_back(kind, 1);
+    else
+      ++known->second;
+  }
+  std::string text;
+  for (const auto &[kind, count] : kinds)
+    text += (text.empty() ? "" : ", ") + kind + (count > 1 ? " (" + std::to_string(count) + ")" : "");
+  return text;
+}
+
+// The weights of --init in place of random ones, by name, as far as they fit.
+void Trainer::initialize() {
+  ModelOptions of;
+  of.model = options.init;
+  const std::string file = RunFolder(options.init).isFolder() ? modelFiles(of).weights : options.init;
+  const FittingWeights weights = loadFitting(*model.engine, file);
+  bar.say(
+      format("%s: loaded %zu of %zu parameters: ", file.c_str(), weights.loaded.size(), module().parameters.size()) +
+      listOf(weights.loaded));
+  if (!weights.left.empty())
+    bar.say("not in it, and begun at random: " + listOf(weights.left));
+  if (!weights.unused.empty())
+    bar.say("in it, and no parameters here: " + listOf(weights.unused));
+  std::string unfit;
+  for (const std::string &one : weights.unfit)
+    unfit += (unfit.empty() ? "" : ", ") + one;
+  if (!unfit.empty())
+    std::fprintf(stderr, "warning: %s: of another shape or type, and begun at random: %s\n", file.c_str(),
+                 unfit.c_str());
+  for (const auto &[key, hash] : folder.identity)
+    if (const auto theirs = weights.metadata.find(key);
+        key.ends_with("_vocabulary") && theirs != weights.metadata.end() && theirs->second != hash)
+      std::fprintf(stderr,
+                   "warning: %s: was trained with another vocabulary (%s %s, the one given is %s); its embeddings are "
+                   "of other tokens\n",
+                   file.c_str(), key.c_str(), theirs->second.c_str(), hash.c_str());
 }
 
 void Trainer::resume() {
@@ -357,7 +476,7 @@ void Trainer::resume() {
   };
   same(progress.data == corpus->totals().hash, "other training data");
   same(progress.seed == options.seed, "--seed " + std::to_string(progress.seed));
-  same(progress.batchTokens == options.batchTokens, "--batch-tokens " + std::to_string(progress.batchTokens));
+  same(progress.batchTokens == batchTokens, "--batch-tokens " + std::to_string(progress.batchTokens));
   same(progress.accumulate == batchesOfStep(),
        ranks.size() == 1 ? "--accumulate " + std::to_string(progress.accumulate)
                          : std::to_string(progress.accumulate) + " batches a step (--accumulate times the processes)");
@@ -365,6 +484,9 @@ void Trainer::resume() {
     same(batches->poolsOfEpoch() == 1, "an earlier version, which put data of this size in another order");
     progress.position.pool = 0;
   }
+  same(progress.groups == options.groups.text(),
+       progress.groups.empty() ? "no --freeze, --rate or --decay" : progress.groups);
+  same(progress.metric == options.best, "--best " + progress.metric);
   if (!batches->seek(progress.position))
     throw Error(options.out + ": the state is at batch " + std::to_string(progress.position.batch) + " of part " +
                 std::to_string(progress.position.pool + 1) +
@@ -400,13 +522,15 @@ double Trainer::fractionDone() const {
   return fraction;
 }
 
-// Whether a signal or the clock ends the run. Ranks see them at different times and have to end at the same step: that
-// is the larger of the two numbers, signal and clock, of any rank.
+// Whether a signal or the clock ends the run, or a signal asks for a save. Ranks see them at different times and have
+// to end at the same step: that is the largest of the numbers, signal, clock and save, of any rank. A run that ends
+// saves.
 void Trainer::decide() {
   const bool late = writes() && options.minutes >= 0 && seconds() >= 60 * options.minutes;
-  const int decision = ranks.largest(2 * interrupted() + late);
-  stopping = decision / 2;
-  timeIsUp = decision % 2;
+  const int decision = ranks.largest(4 * interrupted() + 2 * late + saveRequested());
+  stopping = decision / 4;
+  timeIsUp = decision / 2 % 2;
+  saveWanted |= decision % 2 != 0;
 }
 
 void Trainer::take(Group &group) {
@@ -484,23 +608,29 @@ void Trainer::stopNotFinite(const UpdateResult &result) {
       ranks.broadcast(what + saved + "; train with a smaller --lr, a longer --warmup or a smaller --clip-norm"));
 }
 
+void Trainer::write(const Json &record) {
+  if (log)
+    log->write(record);
+  if (events)
+    events->write(record, std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count());
+}
+
 void Trainer::record() {
   if (window.steps == 0)
     return;
   double elapsed = std::max(std::chrono::duration<double>(Clock::now() - window.from).count(), 1e-9);
   double labels = static_cast<double>(std::max<int64_t>(window.labels, 1)), nll = window.nll / labels;
-  if (log)
-    log->write({{"step", progress.step},
-                {"epoch", progress.position.epoch + 1},
-                {"loss", window.loss / labels},
-                {"nll", nll},
-                {"ppl", std::exp(nll)},
-                {"wps", window.labels / elapsed},
-                {"ups", window.steps / elapsed},
-                {"gnorm", window.norm / window.steps},
-                {"lr", schedule.at(progress.step)},
-                {"wall", seconds()},
-                {"tokens", window.labels}});
+  write({{"step", progress.step},
+         {"epoch", progress.position.epoch + 1},
+         {"loss", window.loss / labels},
+         {"nll", nll},
+         {"ppl", std::exp(nll)},
+         {"wps", window.labels / elapsed},
+         {"ups", window.steps / elapsed},
+         {"gnorm", window.norm / window.steps},
+         {"lr", schedule.at(progress.step)},
+         {"wall", seconds()},
+         {"tokens", window.labels}});
   bar.update(fractionDone(),
              format("step %lld  epoch %lld  loss %.3f  ppl %.2f  %.0f tokens/s", static_cast<long long>(progress.step),
                     static_cast<long long>(progress.position.epoch + 1), window.loss / labels, std::exp(nll),
@@ -517,10 +647,10 @@ void Trainer::validate() {
 }
 
 void Trainer::validateNow(bool average) try {
-  CorpusLoss loss = corpusLoss(*model.engine, *validation, options.batchTokens, options.smoothing, ranks);
-  bool better = loss.nll < progress.bestLoss;
+  CorpusLoss loss = corpusLoss(*model.engine, *validation, batchTokens, options.smoothing, ranks);
+  double value = loss.nll; // the smaller the better
   Json record = {{"step", progress.step}, {"epoch", progress.position.epoch + 1}, {"valid_loss", loss.loss},
-                 {"valid_nll", loss.nll}, {"valid_ppl", std::exp(loss.nll)},      {"best", better}};
+                 {"valid_nll", loss.nll}, {"valid_ppl", std::exp(loss.nll)},      {"best", false}};
   std::string line = format("step %lld  validation: loss %.4f  ppl %.3f", static_cast<long long>(progress.step),
                             loss.loss, std::exp(loss.nll));
   if (validSources) {
@@ -530,6 +660,8 @@ void Trainer::validateNow(bool average) try {
     record["bleu"] = b;
     record["chrf"] = c;
     line += format("  BLEU %.2f  chrF %.2f", b, c);
+    if (options.best != "loss")
+      value = options.best == "bleu" ? -b : -c;
     Json samples = Json::array();
     const size_t shown = std::min(sampleCount, validLines.size());
     for (size_t i = 0; i < shown; ++i) {
@@ -539,6 +671,8 @@ void Trainer::validateNow(bool average) try {
     }
     record["samples"] = samples;
   }
+  const bool better = value < progress.best;
+  record["best"] = better;
   record["wall"] = seconds();
   if (average)
     record["average"] = options.average;
@@ -548,7 +682,7 @@ void Trainer::validateNow(bool average) try {
         saveState();
       folder.saveWeights(*model.engine, "best.safetensors", progress.step);
     }
-    progress.bestLoss = loss.nll;
+    progress.best = value;
     progress.bestStep = progress.step;
     progress.withoutImprovement = 0;
   } else if (!average) {
@@ -556,8 +690,7 @@ void Trainer::validateNow(bool average) try {
   }
   progress.validatedStep = progress.step;
   changed = true;
-  if (log)
-    log->write(record);
+  write(record);
   bar.say(line + (better ? "  (best)" : ""));
   window.from = Clock::now();
 } catch (const Interrupted &) {
@@ -577,6 +710,8 @@ void Trainer::saveState() {
   now.seconds = seconds();
   now.records = log->records();
   log->sync();
+  if (events)
+    events->sync();
   folder.saveState(*model.engine, now);
   savedStep = progress.step;
   changed = false;
@@ -592,12 +727,13 @@ void Trainer::keepWeights() {
 }
 
 // The state comes first: whatever is cut off after it, the resumed run makes again.
-void Trainer::save() {
+void Trainer::save(bool requested) {
   if (!writes())
     return;
   if (changed)
     saveState();
-  if (!stopping || progress.step % options.saveEvery == 0) // a run keeps the same weights however often it stops
+  // A run keeps the same weights however often it stops, or is asked to save.
+  if ((!stopping && !requested) || progress.step % options.saveEvery == 0)
     keepWeights();
   folder.saveWeights(*model.engine, "last.safetensors", progress.step);
 }
@@ -640,6 +776,7 @@ void Trainer::end() {
 
 void Trainer::run() {
   const InterruptGuard guard;
+  const SaveRequestGuard saveGuard;
   decide();
   if (progress.step > 0 && progress.step % options.validEvery == 0) // one that the end of the last part cut off
     validate();
@@ -650,8 +787,11 @@ void Trainer::run() {
       record();
     if (validating && !stopping)
       validate();
-    if (saving) {
-      save();
+    if (saving || (saveWanted && !stopping)) {
+      save(!saving);
+      if (saveWanted)
+        bar.say(format("saved at step %lld, as SIGUSR1 asked", static_cast<long long>(progress.step)));
+      saveWanted = false;
       decide();
     }
   }

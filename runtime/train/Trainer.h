@@ -3,6 +3,7 @@
 
 #include "decode/ModelOptions.h"
 #include "plan/Optimizers.h"
+#include "train/Groups.h"
 #include "train/Schedule.h"
 
 namespace xfc {
@@ -12,19 +13,24 @@ struct TrainOptions {
   std::vector<std::string> data;             // files of prepared pairs
   std::vector<std::string> validSources, validTargets;
   std::string vocabulary, targetVocabulary, out, log;
+  std::string init; // weights that the run begins with: a file, or a folder that --model takes; empty: random ones
+  GroupRules groups;
   Format format = Format::Text;
   int64_t steps = -1, epochs = -1; // -1: not limited by it
   double minutes = -1;
   int64_t batchTokens = 4096, accumulate = 1;
+  int64_t memory = 0; // bytes in which the largest batches are looked for, in place of batchTokens; 0: those are given
   Schedule::Kind schedule = Schedule::Kind::Noam;
   double rate = -1; // -1: the schedule's own default
-  int64_t warmup = 4000;
+  int64_t warmup = 4000, restarts = 0;
   const Optimizer *optimizer = &optimizers().front();
   OptimizerSettings settings; // but for the rate, which the schedule gives
   double clipNorm = 1, smoothing = 0.1;
   int64_t validEvery = 500, saveEvery = 500, keep = 0, average = 0, earlyStop = 0;
   uint64_t seed = 1;
+  std::string best = "loss"; // what validations are compared by: loss, bleu or chrf
   bool resume = false, quiet = false;
+  bool tensorBoard = false; // a file of events beside the log
   int threads = 0;
   DeviceChoice device;
   std::string mpi; // which of MPI's libraries; empty: the launcher's

@@ -46,12 +46,33 @@ static int64_t labelCount(const Corpus &corpus, std::span<const int64_t> pairs, 
   return count;
 }
 
-Update::Update(Engine &engine, Ranks *ranks) : engine(engine), ranks(ranks) {
+Update::Update(Engine &engine, Ranks *ranks) : engine(engine), ranks(ranks), groups(engine.module()) {
   if (!engine.has(programs::lossAndGradients) || !engine.has(programs::update))
     throw Error("model '" + engine.module().model +
                 "' cannot be trained: that takes a decoder with a head, and an executable compiled with --mode train");
   if (rankCount() > 1)
     sumOfRanks.emplace(*ranks, engine.pool(), engine.module());
+}
+
+void Update::trainInGroups(TrainedGroups trained, const Optimizer &optimizer) {
+  const Module &module = engine.module();
+  groups = std::move(trained);
+  engine.replace(
+      inGroups(module, *module.find(optimizer.program), groups.groupOf, static_cast<int>(groups.groups.size())));
+}
+
+// What the optimizer's program reads as `hyper`.
+void *Update::hyperOf(const UpdateOptions &options, int64_t step) {
+  hyper.clear();
+  for (size_t group = 0; group < groups.groups.size(); ++group) {
+    const OptimizerSettings settings = groups.settingsOf(group, options.settings);
+    for (const Optimizer::Hyperparameter &one : options.optimizer->hyper)
+      hyper.push_back(one.value(settings, static_cast<double>(step)));
+  }
+  if (engine.module().type == DType::F64)
+    return hyper.data();
+  hyperSingle.assign(hyper.begin(), hyper.end());
+  return hyperSingle.data();
 }
 
 // Keeps a running sum of the gradients of the batches of a step, in their order, on the device; in the end it is the
@@ -154,14 +175,12 @@ UpdateResult Update::run(const Corpus &corpus, std::span<const std::vector<int64
       addGradientsOfRanks(now.count, now.total);
     sumOfRanks->finish(engine.gradients());
   }
-  double t = static_cast<double>(step);
-  double values[mostHyperparameters];
-  size_t count = 0;
-  for (const Optimizer::Hyperparameter &hyper : options.optimizer->hyper)
-    values[count++] = hyper.value(options.settings, t);
-  Scalars hyper(module, std::span<const double>(values, count));
+  if (groups.frozen > 0)
+    for (size_t i = 0; i < module.parameters.size(); ++i)
+      if (groups.groupOf[i] == frozenGroup)
+        engine.clearGradients(module.parameters[i].offset, elementsOf(module.parameters[i].shape));
   Scalars maxNorm(module, {options.clipNorm});
-  const Binding bindings[] = {{names::hyper, hyper.data()}, {names::maxNorm, maxNorm.data()}};
+  const Binding bindings[] = {{names::hyper, hyperOf(options, step)}, {names::maxNorm, maxNorm.data()}};
   engine.run(options.optimizer->program, now.batches[0].shape(), bindings);
   engine.fetch(options.optimizer->program, names::norm, norm);
   if (!next.empty()) {

@@ -8,6 +8,7 @@
 #include "plan/Programs.h"
 #include "text/Corpus.h"
 #include "train/GradientSum.h"
+#include "train/Groups.h"
 #include <array>
 #include <optional>
 
@@ -71,6 +72,9 @@ public:
   // A step of several ranks is the one that a process alone makes of the same batches, to the bit: batch i is the work
   // of rank i modulo their number. They need a device whose memory is the host's. Null: the process is alone.
   explicit Update(Engine &engine, Ranks *ranks = nullptr);
+  // From now on, which is to be before the first step, each group takes its step with settings of its own, and what is
+  // frozen stays as it is: its gradients count nowhere, not in the norm either.
+  void trainInGroups(TrainedGroups trained, const Optimizer &optimizer);
   // Step number `step` (from 1) over `batches` of pair numbers. Gradients are of the mean loss over all their labels.
   // The batches of the `next` step, where they are known, are prepared, and go to the device, while it computes.
   UpdateResult run(const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step,
@@ -82,8 +86,13 @@ private:
   void addLosses(UpdateResult &result);
   int rankCount() const { return ranks ? ranks->size() : 1; }
 
+  void *hyperOf(const UpdateOptions &options, int64_t step);
+
   Engine &engine;
   Ranks *ranks;
+  TrainedGroups groups;
+  std::vector<double> hyper; // a row for each group; in f32 where the executable computes in it
+  std::vector<float> hyperSingle;
   std::optional<GradientSum> sumOfRanks; // where there are several
   // What the program loss_and_gradients reads in a step, and what that was made of; kept, so that steps do not
   // allocate.

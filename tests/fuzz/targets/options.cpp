@@ -31,8 +31,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
   CLI::App app("", "translator");
   app.require_subcommand(1);
-  for (auto add : {addPrepare, addTrain, addTranslate, addScore, addEvaluate, addReport, addForward, addSelfcheck,
-                   addBench, addPack, addInfo})
+  for (auto add : {addPrepare, addTrain, addTranslate, addScore, addEvaluate, addAverage, addReport, addForward,
+                   addSelfcheck, addBench, addPack, addInfo})
     add(app);
   noWork(app);
   // Help and messages go nowhere.

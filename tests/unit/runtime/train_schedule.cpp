@@ -45,4 +45,27 @@ TEST(Schedule, Cosine) {
   EXPECT_NEAR(schedule.at(110), 0, 1e-15);
 }
 
+TEST(Schedule, InverseSquareRoot) {
+  Schedule schedule{Schedule::Kind::InverseSqrt, 0.5, 100};
+  EXPECT_DOUBLE_EQ(schedule.at(50), 0.25);
+  EXPECT_DOUBLE_EQ(schedule.at(100), 0.5);
+  EXPECT_DOUBLE_EQ(schedule.at(400), 0.25);
+  schedule.warmup = 0;
+  EXPECT_DOUBLE_EQ(schedule.at(1), 0.5);
+  EXPECT_DOUBLE_EQ(schedule.at(16), 0.125);
+}
+
+TEST(Schedule, Restarts) {
+  Schedule schedule{Schedule::Kind::Cosine, 1, 10, 310, 1, 2}; // three parts of 100 steps
+  for (int64_t begin : {10, 110, 210}) {
+    EXPECT_NEAR(schedule.at(begin), 1, 1e-15) << begin;
+    EXPECT_NEAR(schedule.at(begin + 50), 0.5, 1e-12) << begin;
+    EXPECT_LT(schedule.at(begin + 99), 0.001) << begin;
+  }
+  EXPECT_NEAR(schedule.at(310), 0, 1e-15);
+  EXPECT_NEAR(schedule.at(400), 0, 1e-15);
+  schedule.kind = Schedule::Kind::Linear;
+  EXPECT_NEAR(schedule.at(135), 0.75, 1e-12);
+}
+
 } // namespace

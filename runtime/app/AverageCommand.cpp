@@ -1,0 +1,84 @@
+// `average`: the mean of several files of weights.
+#include "app/Commands.h"
+#include "decode/Flags.h"
+#include "decode/ModelOptions.h"
+#include "engine/Identity.h"
+#include "engine/Safetensors.h"
+#include "support/Confinement.h"
+#include "support/Error.h"
+#include "support/Files.h"
+#include "train/Checkpoint.h"
+#include <cstdio>
+
+namespace xfc {
+namespace {
+
+struct AverageOptions {
+  std::vector<std::string> inputs;
+  std::string output;
+  int64_t last = 0; // of a folder; 0: all
+  bool forceModel = false, quiet = false;
+  int threads = 0;
+};
+
+// What a folder of train kept, oldest first, or the file itself.
+std::vector<std::string> filesOf(const std::string &input, int64_t last) {
+  const RunFolder folder(input);
+  if (!folder.isFolder())
+    return {input};
+  std::vector<int64_t> steps = folder.keptSteps();
+  if (steps.empty())
+    throw Error(input + ": no step-N.safetensors is there to average; train with --keep K, or name files of weights");
+  if (last > 0 && last < static_cast<int64_t>(steps.size()))
+    steps.erase(steps.begin(), steps.end() - last);
+  std::vector<std::string> files;
+  for (int64_t step : steps)
+    files.push_back(folder.file(folder.keptFile(step)));
+  return files;
+}
+
+void run(const AverageOptions &options) {
+  confine({options.output});
+  std::vector<std::string> files;
+  for (const std::string &input : options.inputs)
+    for (std::string &file : filesOf(input, options.last))
+      files.push_back(std::move(file));
+  const std::unique_ptr<Engine> engine = makeEngine(options.threads, {});
+  const std::vector<Metadata> metadata = loadMean(*engine, files, options.forceModel);
+  Metadata identity = identityOf(engine->module());
+  for (const char *key : {"source_vocabulary", "target_vocabulary"})
+    for (size_t i = 0; i < files.size(); ++i) {
+      const auto found = metadata[i].find(key);
+      if (found == metadata[i].end())
+        continue;
+      if (const auto [known, isNew] = identity.insert(*found); !isNew && known->second != found->second)
+        throw Error(files[i] + ": was trained with another vocabulary (" + key + " " + found->second +
+                    ") than files before it (" + known->second + "); a mean of both means nothing");
+    }
+  identity["averaged"] = std::to_string(files.size());
+  writeSafetensors(options.output, weights(*engine), identity, &engine->pool());
+  if (!options.quiet)
+    std::fprintf(stderr, "%s: the mean of %zu files, from %s to %s\n", options.output.c_str(), files.size(),
+                 files.front().c_str(), files.back().c_str());
+}
+
+} // namespace
+
+void addAverage(CLI::App &app) {
+  CLI::App *command = app.add_subcommand("average", "write the mean of several files of weights");
+  auto options = std::make_shared<AverageOptions>();
+  command
+      ->add_option("inputs", options->inputs,
+                   "files of weights, and folders of train, which stand for the step-N.safetensors in them")
+      ->required();
+  command->add_option("-o,--output", options->output, "the file to write")->required();
+  command->add_option("--last", options->last, "of each folder the newest K alone; 0: all")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_flag("--force-model", options->forceModel, "take weights that say they are of another model");
+  addThreads(*command, options->threads);
+  addQuiet(*command, options->quiet);
+  command->callback([options] { run(*options); });
+}
+
+} // namespace xfc

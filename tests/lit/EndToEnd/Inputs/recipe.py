@@ -1,0 +1,188 @@
+"""recipe.py TRANSLATOR WORK_FOLDER: what a training run does besides training, from outside: saves when it is asked to, keeps the best by
+any metric, writes events for TensorBoard, finds the largest batches for a size of memory. The folder holds ids in `a` and `b`, and a
+larger corpus in `c` and `d`. Plain Python."""
+import json
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+
+translator, work = sys.argv[1:]
+
+
+def path(*names):
+    return os.path.join(work, *names)
+
+
+def training(out, *more, steps, corpus="ab"):
+    return [translator, "train", "--format", "ids", "--source", path(corpus[0]), "--target", path(corpus[1]), "--out", path(out), "--steps", str(steps),
+            "--seed", "5", "--schedule", "constant", "--warmup", "0", "--lr", "0.01", *map(str, more)]
+
+
+def call(command, status=0):
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == status, (command, result.returncode, result.stderr)
+    return result.stderr
+
+
+def resume(out, *more, status=0):
+    return call([translator, "train", "--resume", "--out", path(out), *map(str, more)], status)
+
+
+def contents(*names):
+    return open(path(*names), "rb").read()
+
+
+def records(out):
+    return [json.loads(line) for line in open(path(out, "train.jsonl"))]
+
+
+VALID = ["--valid-source", path("a"), "--valid-target", path("b")]
+
+# SIGUSR1 saves, as no step of its own: what is trained and what is kept stay the same.
+STEADY = ["--batch-tokens", 100, "--save-every", 300, "--keep", 5, "--threads", 1]
+call(training("steady", *STEADY, "--quiet", steps=700))
+running = subprocess.Popen(training("asked", *STEADY, steps=700), stderr=subprocess.PIPE, text=True)
+asked = None
+for line in running.stderr:
+    if "million parameters" in line: # the next thing is the first step
+        while not os.path.exists(path("asked", "train.jsonl")) or os.path.getsize(path("asked", "train.jsonl")) == 0:
+            pass
+        running.send_signal(signal.SIGUSR1)
+    if saved := re.search(r"saved at step (\d+), as SIGUSR1 asked", line):
+        asked = int(saved[1])
+        size = struct.unpack("<Q", contents("asked", "state", "training.safetensors")[:8])[0]
+        header = json.loads(contents("asked", "state", "training.safetensors")[8 : 8 + size])
+        assert json.loads(header["__metadata__"]["progress"])["step"] >= asked
+        running.kill()
+        break
+running.wait()
+assert asked and asked % 300, asked
+resume("asked", "--quiet")
+for name in ("last.safetensors", "step-300.safetensors", "step-600.safetensors", "step-700.safetensors"):
+    assert contents("steady", name) == contents("asked", name), name
+assert not os.path.exists(path("asked", f"step-{asked}.safetensors"))
+
+# Events are the records of the log, also where a run was stopped between them.
+CRC = []
+for byte in range(256):
+    for _ in range(8):
+        byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+    CRC.append(byte)
+
+
+def masked(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ CRC[(crc ^ byte) & 255]
+    crc ^= 0xFFFFFFFF
+    return (crc >> 15 | crc << 17) + 0xA282EAD8 & 0xFFFFFFFF
+
+
+def fields(data):
+    """Field number to values, of protocol buffers' wire format."""
+    found, at = {}, 0
+
+    def varint():
+        nonlocal at
+        number = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            number |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return number
+
+    while at < len(data):
+        key = varint()
+        if key & 7 == 0:
+            value = varint()
+        else:
+            size = {1: 8, 5: 4}.get(key & 7) or varint()
+            value, at = data[at : at + size], at + size
+        found.setdefault(key >> 3, []).append(value)
+    assert at == len(data)
+    return found
+
+
+def events(out):
+    data, at, found = contents(out, "events.out.tfevents.xfc"), 0, []
+    while at < len(data):
+        size, crc = struct.unpack_from("<QI", data, at)
+        event = data[at + 12 : at + 12 + size]
+        assert crc == masked(data[at : at + 8]) and struct.unpack_from("<I", data, at + 12 + size)[0] == masked(event)
+        found.append(fields(event))
+        at += 16 + size
+    return found
+
+
+def check_events(out):
+    first, *rest = events(out)
+    assert first[3] == [b"brain.Event:2"] and len(first[1]) == 1
+    log = records(out)
+    assert len(log) == len(rest), (len(log), len(rest))
+    for record, event in zip(log, rest):
+        values = {}
+        for value in fields(event[5][0])[1]:
+            tag = fields(value)
+            values[tag[1][0].decode()] = struct.unpack("<f", tag[2][0])[0]
+        numbers = {name: value for name, value in record.items() if isinstance(value, (int, float)) and name != "step"}
+        assert event[2] == [record["step"]] and struct.unpack("<d", event[1][0])[0] > 1.6e9
+        assert values == {name: struct.unpack("<f", struct.pack("<f", value))[0] for name, value in numbers.items()}, (values, numbers)
+    return len(rest)
+
+
+call(training("events", *VALID, "--log-tensorboard", "--batch-tokens", 200, "--valid-every", 10, "--save-every", 8, "--quiet", steps=20))
+check_events("events")
+frames = contents("events", "events.out.tfevents.xfc")
+later = struct.pack("<Q", 3)
+open(path("events", "events.out.tfevents.xfc"), "ab").write(later + struct.pack("<I", masked(later)) + b"\0\0\0" + b"torn")
+resume("events", "--steps", 50, "--quiet")
+assert check_events("events") == len(records("events")) > 7 and contents("events", "events.out.tfevents.xfc").startswith(frames)
+open(path("events", "events.out.tfevents.xfc"), "wb").write(b"something else, of many bytes")
+assert "not a file of events that train writes" in resume("events", "--steps", 60, "--quiet", status=1)
+
+# The best by another metric than the loss, which early stopping counts by.
+call(training("chrf", *VALID, "--batch-tokens", 200, "--valid-every", 2, "--best", "chrf", "--early-stop", 4, "--quiet", steps=200))
+best, since, at, smallest = -1, 0, None, []
+for record in records("chrf"):
+    if "chrf" not in record:
+        continue
+    assert since < 4
+    assert record["best"] == (record["chrf"] > best), record
+    smallest.append(record["valid_nll"])
+    if record["best"]:
+        best, since, at = record["chrf"], 0, record["step"]
+    else:
+        since += 1
+assert since == 4 and records("chrf")[-1]["step"] < 200
+size = struct.unpack("<Q", contents("chrf", "best.safetensors")[:8])[0]
+assert json.loads(contents("chrf", "best.safetensors")[8 : 8 + size])["__metadata__"]["step"] == str(at)
+assert any(b < a for a, b in zip(smallest[-4:], smallest[-3:])) # the loss would not have stopped it
+assert "was begun with --best chrf; give the same" in resume("chrf", "--best", "loss", "--quiet", status=1)
+assert "--best bleu compares translations; give --valid-source" in call(training("none", "--best", "bleu", steps=1), status=1)
+
+# The largest batches for a size of memory.
+def batches(out, memory, status=0):
+    said = call(training(out, "--memory", memory, "--threads", 1, steps=1, corpus="cd"), status)
+    return said if status else int(re.search(r"batches of (\d+) tokens \(--batch-tokens\)", said)[1])
+
+
+def megabytes(out, tokens):
+    said = call(training(out, "--batch-tokens", tokens, "--threads", 1, steps=1, corpus="cd"))
+    return int(re.search(r"(\d+) MB of memory", said)[1])
+
+
+small, large = batches("small", "5MB"), batches("large", "10MB")
+assert megabytes("small2", small) <= 5 < megabytes("small3", small + small // 4 + 16) and megabytes("large2", large) <= 10 < megabytes("large3", large + large // 4)
+assert contents("small", "last.safetensors") == contents("small2", "last.safetensors")
+config = json.load(open(path("small", "config.json")))
+assert config["batch-tokens"] == small and "memory" not in config
+resume("small", "--steps", 2, "--quiet")
+assert "a run that is resumed keeps its --batch-tokens" in resume("small", "--memory", "8MB", "--steps", 3, "--quiet", status=2)
+assert "--memory: training needs" in batches("none", "1kB", status=1)
+assert "expected a number and one of kB" in batches("none", "24", status=2)
+assert not os.path.exists(path("none"))

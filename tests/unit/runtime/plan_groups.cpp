@@ -1,0 +1,93 @@
+// The launches of an optimizer's step, cut where groups of parameters meet.
+#include "plan/ParameterGroups.h"
+#include "plan/Programs.h"
+#include "support/Error.h"
+#include <gtest/gtest.h>
+
+using namespace xfc;
+
+namespace {
+
+using Kind = Place::Kind;
+
+// Five parameters of 16, 30, 16, 16 and 16 elements in lines of 16, and a step that packs two weights: the second
+// parameter, and the last two as one.
+Module model() {
+  Module module;
+  const int64_t offsets[] = {0, 16, 48, 64, 80}, sizes[] = {16, 30, 16, 16, 16};
+  for (int i = 0; i < 5; ++i)
+    module.parameters.push_back({std::to_string(i), {}, {sizes[i]}, offsets[i], "zero"});
+  module.parameterElements = 96;
+  return module;
+}
+
+Program update() {
+  Program program;
+  program.name = "update";
+  program.arguments = {{names::hyper, Argument::Role::Scalar, DType::F32, -1, {4}},
+                       {names::maxNorm, Argument::Role::Scalar, DType::F32, -1, {}}};
+  Step norm, step;
+  norm.buffers = {{Kind::Gradients, 0, 0}, {Kind::Arena, 0, 0}};
+  norm.elements = 96;
+  step.buffers = {{Kind::Argument, 0, 0}, {Kind::Arena, 1, 0}, {Kind::Parameters, 0, 0}, {Kind::Gradients, 0, 0},
+                  {Kind::State, 0, 0},    {Kind::State, 1, 0}, {Kind::Packed, 3, 0},     {Kind::None, 0, 0},
+                  {Kind::Packed, 5, 0},   {Kind::Packed, 6, 0}};
+  step.strides.assign(step.buffers.size(), 0);
+  step.elements = 96;
+  step.immediates = {96, 2, 16, 5, 6, 64, 2, 16};
+  step.flops.constant = 960;
+  program.steps = {norm, step};
+  program.buffers = {{{}, 0, 1}, {{}, 0, 2}};
+  return program;
+}
+
+} // namespace
+
+TEST(ParameterGroups, LaunchesAreCutWhereGroupsMeet) {
+  const int groupOf[] = {0, 1, frozenGroup, 1, 1};
+  const Program cut = inGroups(model(), update(), groupOf, 2);
+  EXPECT_EQ(cut.arguments[0].shape, (std::vector<int64_t>{2, 4}));
+  ASSERT_EQ(cut.steps.size(), 4u);
+  EXPECT_EQ(cut.steps[0].elements, 96); // the norm is that of all gradients
+  const struct {
+    int64_t begin, elements, group;
+    std::vector<int64_t> immediates, packed;
+  } expected[] = {{0, 16, 0, {16, 0}, {}}, {16, 30, 1, {30, 1, 0, 5, 6}, {3}}, {64, 32, 1, {32, 1, 0, 2, 16}, {5, 6}}};
+  for (size_t i = 0; i < 3; ++i) {
+    const Step &step = cut.steps[i + 1];
+    EXPECT_EQ(step.elements, expected[i].elements);
+    EXPECT_EQ(step.immediates, expected[i].immediates);
+    EXPECT_EQ(step.buffers[0].offset, expected[i].group * 16); // a row of hyper has 4 f32
+    for (size_t buffer : {2, 3, 4, 5})
+      EXPECT_EQ(step.buffers[buffer].offset, 4 * expected[i].begin);
+    EXPECT_EQ(step.buffers[1].offset, 0);
+    std::vector<int64_t> packed;
+    for (const Place &place : step.buffers)
+      if (place.kind == Kind::Packed)
+        packed.push_back(place.index);
+    EXPECT_EQ(packed, expected[i].packed);
+    EXPECT_EQ(step.buffers.size(), step.strides.size());
+    EXPECT_EQ(step.flops.constant, 10 * expected[i].elements);
+  }
+  // Values live until the last launch that was cut from the one that read them last.
+  EXPECT_EQ(cut.buffers[0].last, 3);
+  EXPECT_EQ(cut.buffers[1].last, 4);
+}
+
+// What a group has no whole of is packed when it is read.
+TEST(ParameterGroups, APartOfAWeightIsNotPacked) {
+  const int groupOf[] = {0, 0, 0, 0, 1};
+  const Program cut = inGroups(model(), update(), groupOf, 2);
+  ASSERT_EQ(cut.steps.size(), 3u);
+  EXPECT_EQ(cut.steps[1].immediates, (std::vector<int64_t>{80, 1, 16, 5, 6}));
+  EXPECT_EQ(cut.steps[2].immediates, (std::vector<int64_t>{16, 0}));
+}
+
+TEST(ParameterGroups, OneGroupIsTheProgramAsItWas) {
+  const int groupOf[] = {0, 0, 0, 0, 0};
+  const Program cut = inGroups(model(), update(), groupOf, 1);
+  ASSERT_EQ(cut.steps.size(), 2u);
+  EXPECT_EQ(cut.steps[1].immediates, update().steps[1].immediates);
+  EXPECT_EQ(cut.steps[1].buffers.size(), update().steps[1].buffers.size());
+  EXPECT_THROW(inGroups(model(), Program(), groupOf, 1), Error);
+}
