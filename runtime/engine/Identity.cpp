@@ -8,8 +8,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char *hashKey = "model_hash";
-
 // Whether a description's key leaves the meaning of weights as it is. What changes their shapes is seen in those.
 bool isMeaningless(const std::string &key, const Json &owner) {
   static const std::set<std::string> keys = {"$schema", "name", "init", "dropout", "max_length"};
@@ -47,18 +45,16 @@ std::string difference(const Json &theirs, const Json &ours, const std::string &
 
 } // namespace
 
-Metadata identityOf(const Module &module) {
-  return {{"format", "xfc"}, {"model", module.model}, {hashKey, module.hash}, {"description", module.description}};
-}
+Metadata identityOf(const Module &module) { return identityOf(module.model, module.hash, module.description); }
 
-bool namesModel(const Metadata &metadata) { return metadata.contains(hashKey); }
+bool namesModel(const Metadata &metadata) { return metadata.contains(modelHashKey); }
 
 void checkModel(const Metadata &metadata, const Module &module, const std::string &file) {
   auto text = [&](const char *key) {
     auto found = metadata.find(key);
     return found == metadata.end() ? std::string() : found->second;
   };
-  if (!namesModel(metadata) || text(hashKey) == module.hash)
+  if (!namesModel(metadata) || text(modelHashKey) == module.hash)
     return;
   const Json theirs = Json::parse(text("description"), nullptr, false),
              ours = Json::parse(module.description, nullptr, false);
@@ -68,8 +64,9 @@ void checkModel(const Metadata &metadata, const Module &module, const std::strin
     if (what.empty())
       return;
   }
-  throw Error(file + ": these are weights of the model '" + text("model") + "' (hash " + text(hashKey).substr(0, 12) +
-              "), this executable is of '" + module.model + "' (hash " + module.hash.substr(0, 12) + "): " + what +
+  throw Error(file + ": these are weights of the model '" + text("model") + "' (hash " +
+              text(modelHashKey).substr(0, 12) + "), this executable is of '" + module.model + "' (hash " +
+              module.hash.substr(0, 12) + "): " + what +
               "; take the executable they were trained with, or --force-model to load them all the same");
 }
 

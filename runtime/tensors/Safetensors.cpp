@@ -1,0 +1,270 @@
+// safetensors: an 8-byte little-endian header size, a JSON header, and the tensors' bytes.
+#include "tensors/Safetensors.h"
+#include "support/Checksum.h"
+#include "tensors/Numbers.h"
+#include <atomic>
+#include <functional>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+namespace xfc {
+
+std::string textOf(const std::vector<int64_t> &shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i)
+    text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+static const std::map<std::string, int64_t> typeBytes = {{"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8},
+                                                         {"I32", 4}, {"I16", 2}, {"I8", 1},  {"U8", 1},   {"BOOL", 1}};
+
+TensorViews viewsOf(const Tensors &tensors) {
+  TensorViews views;
+  for (auto &[name, tensor] : tensors)
+    views.push_back(
+        {name, tensor.type, tensor.shape, {reinterpret_cast<const char *>(tensor.bytes.data()), tensor.bytes.size()}});
+  return views;
+}
+
+// Metadata under which a file keeps the checksum of its header without this entry, and before a tensor's name that of
+// its bytes.
+static constexpr const char *headerChecksum = "checksum";
+static constexpr const char *tensorChecksum = "crc32c.";
+
+Metadata identityOf(const std::string &model, const std::string &hash, const std::string &description) {
+  return {{"format", "xfc"}, {"model", model}, {modelHashKey, hash}, {"description", description}};
+}
+
+Tensors readSafetensors(const std::string &file, Metadata *metadata) {
+  const MappedFile contents(file);
+  Metadata found;
+  TensorViews views = parseSafetensors(contents.contents(), file, &found);
+  verifyChecksums(nullptr, views, found, file);
+  if (metadata)
+    *metadata = std::move(found);
+  Tensors tensors;
+  for (TensorView &view : views)
+    tensors[view.name] = {std::move(view.type), std::move(view.shape), {view.bytes.begin(), view.bytes.end()}};
+  return tensors;
+}
+
+// The header's JSON. A parser keeps one of two equal keys and says nothing; here they are an error.
+static nlohmann::json parseHeader(std::string_view text, const std::function<void(const std::string &)> &bad) {
+  using Json = nlohmann::json;
+  std::vector<std::set<std::string>> keys; // of the objects that are open
+  auto watch = [&](int, Json::parse_event_t event, Json &value) {
+    if (event == Json::parse_event_t::object_start)
+      keys.emplace_back();
+    else if (event == Json::parse_event_t::object_end)
+      keys.pop_back();
+    else if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second)
+      bad("its header has '" + value.get<std::string>() + "' twice");
+    return true;
+  };
+  Json header = Json::parse(text, watch, false);
+  if (!header.is_object())
+    bad("its header is not a JSON object");
+  return header;
+}
+
+TensorViews parseSafetensors(std::string_view contents, const std::string &file, Metadata *metadata) {
+  auto bad = [&](const std::string &what) { throw Error(file + ": not a whole safetensors file: " + what); };
+  if (contents.size() < 8)
+    bad("it has " + std::to_string(contents.size()) + " bytes");
+  uint64_t headerSize;
+  std::memcpy(&headerSize, contents.data(), 8);
+  if (headerSize > contents.size() - 8)
+    bad("its header should have " + std::to_string(headerSize) + " bytes, but only " +
+        std::to_string(contents.size() - 8) + " follow");
+  nlohmann::json header = parseHeader(contents.substr(8, headerSize), bad);
+  std::string_view data = contents.substr(8 + headerSize);
+  TensorViews tensors;
+  for (auto &[name, entry] : header.items()) {
+    if (name == "__metadata__") {
+      if (!entry.is_object())
+        bad("its __metadata__ is not a JSON object");
+      bool summed = false;
+      for (auto &[key, value] : entry.items()) {
+        summed |= key.starts_with(tensorChecksum);
+        if (!value.is_string())
+          bad("'" + key + "' of its __metadata__ is not a string");
+        else if (metadata)
+          (*metadata)[key] = value.get<std::string>();
+      }
+      if (summed && !entry.contains(headerChecksum))
+        throw Error(file +
+                    ": damaged: its header has checksums of tensors and none of its own; take a copy that is whole");
+      if (auto given = entry.find(headerChecksum); given != entry.end()) {
+        const std::string sum = *given;
+        entry.erase(given);
+        if (sum != checksumOf(header.dump()))
+          throw Error(file +
+                      ": damaged: its header is not what its checksum says (a program that changes the file must "
+                      "leave out the metadata `checksum`); take a copy that is whole");
+      }
+      continue;
+    }
+    auto numbers = [&, &name = name, &entry = entry](const char *key) {
+      auto list = entry.is_object() ? entry.find(key) : entry.end();
+      if (list == entry.end() || !list->is_array())
+        bad("'" + name + "' has no list '" + key + "'");
+      std::vector<int64_t> result;
+      for (const nlohmann::json &number : *list) {
+        if (!number.is_number_unsigned() || number.get<uint64_t>() > std::numeric_limits<int64_t>::max())
+          bad("'" + name + "' has " + number.dump() + " in '" + key + "', which takes whole numbers from 0");
+        result.push_back(number.get<int64_t>());
+      }
+      return result;
+    };
+    TensorView tensor{name, {}, numbers("shape"), {}};
+    const std::vector<int64_t> offsets = numbers("data_offsets");
+    if (auto type = entry.find("dtype"); type != entry.end() && type->is_string())
+      tensor.type = type->get<std::string>();
+    else
+      bad("'" + name + "' has no string 'dtype'");
+    auto known = typeBytes.find(tensor.type);
+    if (known == typeBytes.end())
+      bad("'" + name + "' has the unknown type '" + tensor.type + "'");
+    uint64_t bytes = std::count(tensor.shape.begin(), tensor.shape.end(), 0) ? 0 : known->second;
+    for (int64_t extent : tensor.shape) {
+      if (bytes > 0 && bytes > data.size() / extent)
+        bad("'" + name + "' has a shape that does not fit the file");
+      bytes *= extent;
+    }
+    if (offsets.size() != 2 || offsets[0] > offsets[1] || static_cast<uint64_t>(offsets[1]) > data.size() ||
+        static_cast<uint64_t>(offsets[1] - offsets[0]) != bytes)
+      bad("the bytes of '" + name + "' lie outside it or do not match its shape");
+    tensor.bytes = data.substr(offsets[0], bytes);
+    tensors.push_back(std::move(tensor));
+  }
+  // Every byte belongs to one tensor.
+  auto begin = [&](const TensorView &tensor) { return static_cast<uint64_t>(tensor.bytes.data() - data.data()); };
+  std::sort(tensors.begin(), tensors.end(), [&](const TensorView &a, const TensorView &b) {
+    return std::pair(begin(a), a.bytes.size()) < std::pair(begin(b), b.bytes.size());
+  });
+  uint64_t end = 0;
+  for (const TensorView &tensor : tensors) {
+    if (begin(tensor) < end)
+      bad("the bytes of '" + tensor.name + "' begin inside another tensor's");
+    if (begin(tensor) > end)
+      bad(std::to_string(begin(tensor) - end) + " bytes before '" + tensor.name + "' belong to no tensor");
+    end += tensor.bytes.size();
+  }
+  if (end < data.size())
+    bad(std::to_string(data.size() - end) + " bytes follow the last tensor");
+  return tensors;
+}
+
+// Whether all of the tensor's numbers from `begin` to before `end` are.
+static bool areFinite(const TensorView &tensor, int64_t begin, int64_t end) {
+  bool finite = true;
+  withType(tensor, [&]<typename Type>(Type) {
+    typename Type::Bits bad = 0; // as wide as the numbers, so that the loop becomes vector code
+    for (int64_t i = begin; i < end; ++i) {
+      typename Type::Bits bits;
+      std::memcpy(&bits, tensor.bytes.data() + i * sizeof bits, sizeof bits);
+      bad |= (bits & Type::exponent) == Type::exponent;
+    }
+    finite = bad == 0;
+  });
+  return finite;
+}
+
+// What one walk over a tensor's bytes tells.
+namespace {
+struct Examined {
+  std::atomic<bool> finite = true;
+  std::vector<uint32_t> sums; // of its blocks
+};
+} // namespace
+
+static std::vector<Examined> examine(ThreadPool *pool, const std::vector<const TensorView *> &tensors, bool finite,
+                                     bool sums) {
+  std::vector<Examined> examined(tensors.size());
+  if (sums)
+    for (size_t i = 0; i < tensors.size(); ++i)
+      examined[i].sums.resize((tensors[i]->bytes.size() + checksumBlock - 1) / checksumBlock);
+  inParts(pool, tensors, [&](size_t which, int64_t begin, int64_t end) {
+    const TensorView &tensor = *tensors[which];
+    const size_t bytes = static_cast<size_t>(typeBytes.at(tensor.type)), from = begin * bytes;
+    static_assert((1 << 18) % checksumBlock == 0); // a part of elements of one byte or more begins with a block
+    if (sums)
+      blockSums(tensor.bytes.substr(from, (end - begin) * bytes), examined[which].sums.data() + from / checksumBlock);
+    if (finite && !areFinite(tensor, begin, end))
+      examined[which].finite = false;
+  });
+  return examined;
+}
+
+static std::vector<const TensorView *> pointersTo(const TensorViews &tensors) {
+  std::vector<const TensorView *> pointers;
+  for (const TensorView &tensor : tensors)
+    pointers.push_back(&tensor);
+  return pointers;
+}
+
+static void verify(const TensorView &tensor, const Examined &examined, const Metadata &metadata,
+                   const std::string &file) {
+  if (auto given = metadata.find(tensorChecksum + tensor.name);
+      given != metadata.end() && given->second != checksumOf(examined.sums))
+    throw Error(file + ": damaged: the bytes of '" + tensor.name + "' have the checksum " + checksumOf(examined.sums) +
+                ", when they were written it was " + given->second + "; take a copy that is whole");
+}
+
+void verifyChecksums(ThreadPool *pool, const TensorViews &tensors, const Metadata &metadata, const std::string &file) {
+  if (!metadata.contains(headerChecksum)) // of before there were any
+    return;
+  const std::vector<Examined> examined = examine(pool, pointersTo(tensors), false, true);
+  for (size_t i = 0; i < tensors.size(); ++i)
+    verify(tensors[i], examined[i], metadata, file);
+}
+
+const TensorView *notFinite(ThreadPool *pool, const TensorViews &tensors) {
+  const std::vector<Examined> examined = examine(pool, pointersTo(tensors), true, false);
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (!examined[i].finite)
+      return &tensors[i];
+  return nullptr;
+}
+
+void verifyWeights(ThreadPool *pool, const std::vector<const TensorView *> &tensors, const Metadata &metadata,
+                   const std::string &file) {
+  const bool summed = metadata.contains(headerChecksum);
+  const std::vector<Examined> examined = examine(pool, tensors, true, summed);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (summed)
+      verify(*tensors[i], examined[i], metadata, file);
+    if (!examined[i].finite)
+      throw Error(file + ": '" + tensors[i]->name +
+                  "' holds NaN or infinity; the weights are damaged or training diverged");
+  }
+}
+
+void writeSafetensors(const std::string &file, const TensorViews &tensors, const Metadata &metadata, ThreadPool *pool,
+                      const std::string &previous) {
+  FileWriter writer(file);
+  const std::vector<Examined> examined = examine(pool, pointersTo(tensors), false, true);
+  nlohmann::ordered_json header = {{"__metadata__", metadata}};
+  uint64_t offset = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const TensorView &tensor = tensors[i];
+    header["__metadata__"][tensorChecksum + tensor.name] = checksumOf(examined[i].sums);
+    header[tensor.name] = {
+        {"dtype", tensor.type}, {"shape", tensor.shape}, {"data_offsets", {offset, offset + tensor.bytes.size()}}};
+    offset += tensor.bytes.size();
+  }
+  header["__metadata__"][headerChecksum] = checksumOf(nlohmann::json(header).dump());
+  std::string text = header.dump();
+  text.append((64 - (8 + text.size()) % 64) % 64, ' ');
+  const uint64_t size = text.size();
+  writer.write({reinterpret_cast<const char *>(&size), 8});
+  writer.write(text);
+  for (const TensorView &tensor : tensors)
+    writer.write(tensor.bytes);
+  writer.commit(previous);
+}
+
+} // namespace xfc
