@@ -101,7 +101,7 @@ void inspect(const InspectOptions &options) {
   mlir::SourceMgrDiagnosticHandler diagnostics(sources, &context);
   mlir::OwningOpRef<mlir::ModuleOp> model = options.model.load({.f64 = options.dtype == "f64"}, context);
   const Module module = planOf(*model, pipeline);
-  const Description description = parseDescription(module.description, options.model.file);
+  const Description description = parseDescription(module.description, options.model.given);
   if (!options.svg.empty())
     writeFile(options.svg, drawSvg(description));
 

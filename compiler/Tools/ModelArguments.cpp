@@ -5,13 +5,17 @@
 #include "support/Files.h"
 #include "text/SentencePieceModel.h"
 #include <algorithm>
+#include <filesystem>
 #include <sentencepiece_processor.h>
 #include <sstream>
 
 namespace xfc {
 
 void ModelArguments::addTo(CLI::App &command) {
-  command.add_option("model", file, "the model.json, or a module that --emit imported printed (.mlir)")->required();
+  command
+      .add_option("model", given,
+                  "the model.json, the folder that import made, or a module that --emit imported printed (.mlir)")
+      ->required();
   CLI::Option *joint = command.add_option("--vocab", vocabulary,
                                           "SentencePiece model of both languages: sets vocabulary sizes and token ids");
   command.add_option("--source-vocab", sourceVocabulary, "SentencePiece model of the source")->excludes(joint);
@@ -41,6 +45,7 @@ static void addVocabulary(std::vector<Override> &overrides, const std::string &f
 }
 
 mlir::OwningOpRef<mlir::ModuleOp> ModelArguments::load(const ImportOptions &options, mlir::MLIRContext &context) const {
+  const std::string file = std::filesystem::is_directory(given) ? given + "/model.json" : given;
   if (file.ends_with(".mlir")) {
     if (!settings.empty() || !vocabulary.empty() || !sourceVocabulary.empty() || !targetVocabulary.empty())
       throw Error(file + ": the values of a module are fixed; expected --set and vocabularies where it is made: "

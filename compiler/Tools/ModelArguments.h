@@ -11,13 +11,13 @@
 namespace xfc {
 
 struct ModelArguments {
-  std::string file, vocabulary, sourceVocabulary, targetVocabulary;
+  std::string given, vocabulary, sourceVocabulary, targetVocabulary;
   std::vector<std::string> settings; // KEY=VALUE
 
   void addTo(CLI::App &command);
-  // Reads and validates the model: a model.json, of which --vocab sets source_vocab, target_vocab and the token ids,
-  // and --set comes after; or a module as `--emit imported` prints it (.mlir). Throws Error; for a module, after
-  // diagnostics.
+  // Reads and validates the model: a model.json, or a folder that holds one, of which --vocab sets source_vocab,
+  // target_vocab and the token ids, and --set comes after; or a module as `--emit imported` prints it (.mlir). Throws
+  // Error; for a module, after diagnostics.
   mlir::OwningOpRef<mlir::ModuleOp> load(const ImportOptions &options, mlir::MLIRContext &context) const;
 };
 

@@ -1,5 +1,6 @@
 // The compiler's command line.
 #include "CompileCommand.h"
+#include "ImportCommand.h"
 #include "InspectCommand.h"
 #include "VocabCommand.h"
 #include "support/CommandLine.h"
@@ -9,6 +10,7 @@ int main(int argc, char **argv) {
   app.set_version_flag("--version", "xfc " XFC_VERSION);
   app.require_subcommand(1);
   xfc::addCompile(app);
+  xfc::addImport(app);
   xfc::addVocab(app);
   xfc::addInspect(app);
   xfc::addPhases(app);

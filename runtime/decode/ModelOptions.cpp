@@ -82,7 +82,8 @@ std::unique_ptr<Engine> makeEngine(int threads, const DeviceChoice &choice) {
 }
 
 void ModelOptions::addTo(CLI::App &command) {
-  CLI::Option *folder = command.add_option("--model", model, "folder that train made: best.safetensors and vocabulary");
+  CLI::Option *folder =
+      command.add_option("--model", model, "folder that train or `xfc import` made: weights and vocabulary");
   command.add_option("--weights", weights, "weights (safetensors), in place of --model")->excludes(folder);
   addThreads(command, threads);
   addDevice(command, device);
@@ -109,12 +110,13 @@ ModelFiles modelFiles(const ModelOptions &options) {
   if (options.model.empty())
     return files;
   std::string folder = options.model + "/";
-  for (const char *name : {"best.safetensors", "last.safetensors"})
+  for (const char *name : {"best.safetensors", "last.safetensors", "model.safetensors"})
     if (files.weights.empty() && exists(folder + name))
       files.weights = folder + name;
   if (files.weights.empty())
-    throw Error(options.model + ": neither best.safetensors nor last.safetensors is there; --model takes the --out "
-                                "folder of train");
+    throw Error(options.model +
+                ": none of best.safetensors, last.safetensors and model.safetensors is there; --model takes the "
+                "--out folder of train, or the folder of `xfc import`");
   if (files.vocabulary.empty() && exists(folder + folderVocabulary)) {
     files.vocabulary = folder + folderVocabulary;
     if (files.targetVocabulary.empty() && exists(folder + folderTargetVocabulary))

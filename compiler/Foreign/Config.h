@@ -1,0 +1,38 @@
+// config.json and its like: values by key, with errors that name file and key.
+#pragma once
+
+#include "Import/Json.h"
+
+namespace xfc {
+
+class Config {
+public:
+  // Parses a file that holds one JSON object. Throws Error.
+  explicit Config(const std::string &file);
+  Config(const Config &) = delete;
+  const std::string &file() const { return name; }
+
+  // Whether it is given; null counts as not given.
+  bool has(const std::string &key) const;
+  JsonValue at(const std::string &key, const std::string &what) const;
+  // "FILE: KEY: what".
+  [[noreturn]] void fail(const std::string &key, const std::string &what) const;
+
+  // Values that have a default: what the family's own reader takes where a key is missing.
+  int64_t integer(const std::string &key, int64_t low, int64_t high, int64_t otherwise) const;
+  double number(const std::string &key, double low, double high, bool open, double otherwise) const;
+  bool boolean(const std::string &key, bool otherwise) const;
+  std::string string(const std::string &key, const std::string &otherwise) const;
+  // A token id, or a list of one.
+  int64_t token(const std::string &key, int64_t otherwise) const;
+  // Whether the key has this value, as numbers compare.
+  bool is(const std::string &key, const nlohmann::json &value) const { return json.at(key) == value; }
+  // Fails where the key has another value than the only one that can be expressed; `why` says what the others would be.
+  void only(const std::string &key, const nlohmann::json &value, const std::string &why) const;
+
+private:
+  std::string name;
+  nlohmann::json json;
+};
+
+} // namespace xfc

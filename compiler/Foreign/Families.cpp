@@ -1,0 +1,11 @@
+// The families of models that can be imported.
+#include "Families.h"
+
+namespace xfc {
+
+const std::vector<Family> &families() {
+  static const std::vector<Family> known = {{{"marian"}, readMarian}};
+  return known;
+}
+
+} // namespace xfc

@@ -1,0 +1,164 @@
+// A model of another program into a folder of ours.
+#include "Foreign.h"
+#include "Families.h"
+#include "Import/Description.h"
+#include "JsonText.h"
+#include "support/Error.h"
+#include "support/Files.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/SHA256.h"
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <set>
+
+namespace fs = std::filesystem;
+
+namespace xfc {
+namespace {
+
+// The folder's name as one of a model.
+std::string nameOf(const std::string &folder) {
+  fs::path path = fs::absolute(folder).lexically_normal();
+  std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();
+  for (size_t i = 0; i < name.size(); ++i) {
+    const unsigned char c = name[i];
+    if (c >= 128 || !(std::isalnum(c) || c == '_' || c == '-' || (c == '.' && i > 0 && name[i - 1] != '.')))
+      name[i] = '-';
+  }
+  name.resize(std::min<size_t>(name.size(), 128));
+  while (!name.empty() && name.back() == '.')
+    name.pop_back();
+  return name.empty() ? "imported" : name;
+}
+
+// A folder that appears under its name when all of it is written.
+class NewFolder {
+public:
+  explicit NewFolder(const std::string &name) : name(name) {
+    std::error_code failure;
+    if (fs::exists(name, failure) && !(fs::is_directory(name, failure) && fs::is_empty(name, failure)))
+      throw Error(name + ": is there and not an empty folder; expected a new one, so that nothing is lost");
+    fs::path path = fs::path(name).lexically_normal();
+    path = path.has_filename() ? path : path.parent_path();
+    if (path.has_parent_path())
+      makeFolder(path.parent_path().string());
+    partial = path.string() + ".partial-XXXXXX";
+    if (!mkdtemp(partial.data()))
+      throw Error(name + ": cannot make the folder: " + std::strerror(errno));
+  }
+  NewFolder(const NewFolder &) = delete;
+  ~NewFolder() {
+    std::error_code failure;
+    if (!partial.empty())
+      fs::remove_all(partial, failure);
+  }
+  std::string file(const std::string &of) const { return partial + "/" + of; }
+  void commit() {
+    std::error_code failure;
+    fs::permissions(partial, fs::perms(0755), failure);
+    fs::rename(partial, name, failure);
+    if (failure)
+      throw Error(name + ": cannot make the folder: " + failure.message());
+    partial.clear();
+  }
+
+private:
+  std::string name, partial;
+};
+
+std::vector<std::string> knownTypes() {
+  std::vector<std::string> known;
+  for (const Family &family : families())
+    known.insert(known.end(), family.modelTypes.begin(), family.modelTypes.end());
+  return known;
+}
+
+const Family &familyOf(const Config &config) {
+  const std::vector<std::string> known = knownTypes();
+  const std::string type = config.at("model_type", "one of " + listed(known)).oneOf(known, "family");
+  return *std::find_if(families().begin(), families().end(), [&](const Family &family) {
+    return std::find(family.modelTypes.begin(), family.modelTypes.end(), type) != family.modelTypes.end();
+  });
+}
+
+// What lies in the files for each parameter, in the order of the model.
+TensorViews tensorsOf(const Description &description, const ForeignModel &model, const Weights &weights,
+                      const Config &config) {
+  std::map<std::string, const TensorName *> byName;
+  for (const TensorName &name : model.tensors)
+    byName[name.ours] = &name;
+  std::set<const TensorView *> used;
+  TensorViews tensors;
+  for (const ParameterDescription &parameter : description.parameters) {
+    const TensorName &name = *byName.at(parameter.name);
+    std::vector<int64_t> expected = parameter.shape;
+    if (name.row)
+      expected.insert(expected.begin(), 1);
+    const TensorView *tensor = weights.find(name.theirs);
+    if (!tensor)
+      throw Error(weights.name() + ": '" + name.theirs + "' " + textOf(expected) + " is missing, which " +
+                  config.file() + " asks for");
+    if (tensor->shape != expected)
+      throw Error(weights.fileOf(*tensor) + ": '" + tensor->name + "' has shape " + textOf(tensor->shape) + ", but " +
+                  config.file() + " makes it " + textOf(expected));
+    const std::set<std::string> types = {"F32", "F64", "F16", "BF16"};
+    if (!types.contains(tensor->type))
+      throw Error(weights.fileOf(*tensor) + ": '" + tensor->name + "' has type " + tensor->type +
+                  "; weights are F32, F64, F16 or BF16");
+    used.insert(tensor);
+    tensors.push_back({parameter.name, tensor->type, parameter.shape, tensor->bytes});
+  }
+  for (const TensorView *tensor : weights.all()) {
+    const auto isSame = [&](const TensorView *other) { return Weights::same(*tensor, *other); };
+    const auto endsIt = [&](const std::string &end) { return tensor->name.ends_with(end); };
+    const bool embedding = tensor->name.ends_with("shared.weight") || tensor->name.ends_with("embed_tokens.weight") ||
+                           tensor->name == "lm_head.weight";
+    if (!used.contains(tensor) && !std::any_of(model.redundant.begin(), model.redundant.end(), endsIt) &&
+        !(embedding && std::any_of(used.begin(), used.end(), isSame)))
+      throw Error(weights.fileOf(*tensor) + ": '" + tensor->name + "' " + textOf(tensor->shape) +
+                  " has no place in the model that " + config.file() +
+                  " describes; expected the weights of that model and no others");
+  }
+  return tensors;
+}
+
+} // namespace
+
+std::string listedFamilies() { return listed(knownTypes()); }
+
+ForeignImport importForeign(const ForeignOptions &options) {
+  if (!fs::is_directory(options.from))
+    throw Error(options.from + ": is no folder; expected one with config.json and model.safetensors");
+  if (!exists(options.from + "/config.json"))
+    throw Error(
+        options.from +
+        ": has no config.json; expected a Hugging Face folder: config.json, and model.safetensors or its shards");
+  const Config config(options.from + "/config.json");
+  const Family &family = familyOf(config);
+  const Weights weights(options.from);
+  ForeignModel model = family.read(config, weights);
+
+  ForeignImport result;
+  result.model = nameOf(options.from);
+  nlohmann::ordered_json json = {{"format", "xfc-model/1"}, {"name", result.model}};
+  json.update(model.description);
+  const std::string text = jsonText(json);
+  const Description description = parseDescription(text, config.file() + ", as model.json");
+  const TensorViews tensors = tensorsOf(description, model, weights, config);
+
+  NewFolder folder(options.to);
+  const std::string hash = llvm::toHex(llvm::SHA256::hash(llvm::arrayRefFromStringRef(description.canonical)), true);
+  writeSafetensors(folder.file("model.safetensors"), tensors,
+                   identityOf(description.name, hash, description.canonical));
+  writeFile(folder.file("model.json"), text);
+  folder.commit();
+  result.parameters = tensors.size();
+  for (const TensorView &tensor : tensors)
+    result.bytes += tensor.bytes.size();
+  result.notes = std::move(model.notes);
+  return result;
+}
+
+} // namespace xfc

@@ -1,0 +1,76 @@
+// The tensors of a folder.
+#include "Weights.h"
+#include "Config.h"
+#include "support/Error.h"
+#include <filesystem>
+#include <set>
+
+namespace xfc {
+
+// The files beside safetensors that hold weights: what is not read, and why.
+static std::string instead(const std::string &folder) {
+  const auto has = [&](const char *file) { return exists(folder + "/" + file); };
+  for (const char *pickle : {"pytorch_model.bin", "pytorch_model.bin.index.json"})
+    if (has(pickle))
+      return "only " + std::string(pickle) +
+             " is, a pickle, which runs whatever code it holds when it is read. Where you trust it, convert it: "
+             "python3 -c \"from transformers import AutoModelForSeq2SeqLM as M; M.from_pretrained('" +
+             folder + "').save_pretrained('CONVERTED')\"";
+  for (const char *other : {"tf_model.h5", "flax_model.msgpack"})
+    if (has(other))
+      return "only " + std::string(other) +
+             " is; convert it with transformers' from_pretrained and save_pretrained, which writes safetensors";
+  return "expected the weights of the model in it, or shards and model.safetensors.index.json";
+}
+
+Weights::Weights(const std::string &folder) {
+  const std::string whole = folder + "/model.safetensors", index = folder + "/model.safetensors.index.json";
+  if (exists(whole)) {
+    source = whole;
+    add(whole);
+    return;
+  }
+  if (!exists(index))
+    throw Error(whole + ": not there; " + instead(folder));
+  source = index;
+  const Config list(index);
+  const JsonValue map = list.at("weight_map", "an object from the names of tensors to their files");
+  std::set<std::string> shards;
+  for (const std::string &tensor : map.keys()) {
+    const JsonValue entry = *map.find(tensor);
+    const std::string shard = entry.string();
+    if (shard.empty() || shard.find('/') != std::string::npos || !shard.ends_with(".safetensors"))
+      entry.fail(entry.shown() + ": expected the name of a .safetensors file of this folder");
+    if (shards.insert(shard).second)
+      add(folder + "/" + shard);
+    auto found = entries.find(tensor);
+    if (found == entries.end() || found->second.file != folder + "/" + shard)
+      entry.fail("'" + tensor + "' is not in " + folder + "/" + shard);
+  }
+}
+
+void Weights::add(const std::string &file) {
+  files.push_back(MappedFile::readOnly(file));
+  for (TensorView &tensor : parseSafetensors(files.back().contents(), file)) {
+    const std::string name = tensor.name;
+    auto [other, isNew] = entries.emplace(name, Entry{std::move(tensor), file});
+    if (!isNew)
+      throw Error(file + ": '" + name + "' is also in " + other->second.file + "; expected each tensor once");
+  }
+}
+
+const TensorView *Weights::find(const std::string &name) const {
+  auto found = entries.find(name);
+  if (found == entries.end() && name.starts_with("model."))
+    found = entries.find(name.substr(6));
+  return found == entries.end() ? nullptr : &found->second.tensor;
+}
+
+std::vector<const TensorView *> Weights::all() const {
+  std::vector<const TensorView *> tensors;
+  for (const auto &[name, entry] : entries)
+    tensors.push_back(&entry.tensor);
+  return tensors;
+}
+
+} // namespace xfc

@@ -1,0 +1,42 @@
+// The tensors of a folder: of model.safetensors, or of the shards that model.safetensors.index.json lists.
+#pragma once
+
+#include "tensors/Safetensors.h"
+#include <map>
+#include <string>
+#include <vector>
+
+namespace xfc {
+
+class Weights {
+public:
+  // Maps the files; no page of a tensor is read yet. Throws Error: none there (a pickle is never read; how to convert
+  // it is said), truncated, a shard or a tensor of the index missing.
+  explicit Weights(const std::string &folder);
+
+  // Null if there is none of this name. Files of the model without its head leave out the "model." of names.
+  const TensorView *find(const std::string &name) const;
+  bool has(const std::string &name) const { return find(name) != nullptr; }
+  // Whether two tensors hold the same numbers of one type.
+  static bool same(const TensorView &a, const TensorView &b) {
+    return a.type == b.type && a.shape == b.shape && a.bytes == b.bytes;
+  }
+  // The file it is in.
+  const std::string &fileOf(const TensorView &tensor) const { return entries.at(tensor.name).file; }
+  std::vector<const TensorView *> all() const;
+  // The file, or the index.
+  const std::string &name() const { return source; }
+
+private:
+  struct Entry {
+    TensorView tensor;
+    std::string file;
+  };
+  void add(const std::string &file);
+
+  std::string source;
+  std::vector<MappedFile> files;
+  std::map<std::string, Entry> entries;
+};
+
+} // namespace xfc

@@ -1,0 +1,33 @@
+// `xfc import`: a model of another program into a folder that compiles and translates.
+#include "ImportCommand.h"
+#include "Foreign/Foreign.h"
+#include <cstdio>
+#include <memory>
+
+namespace xfc {
+
+static void import(const ForeignOptions &options) {
+  const ForeignImport done = importForeign(options);
+  for (const std::string &note : done.notes)
+    std::fprintf(stderr, "note: %s\n", note.c_str());
+  std::fprintf(stderr,
+               "xfc: wrote %s: model.json and model.safetensors of '%s', %zu parameters, %.1f MB; next: "
+               "xfc compile %s -o translator\n",
+               options.to.c_str(), done.model.c_str(), done.parameters, static_cast<double>(done.bytes) / 1e6,
+               options.to.c_str());
+}
+
+void addImport(CLI::App &app) {
+  auto options = std::make_shared<ForeignOptions>();
+  CLI::App *command = app.add_subcommand("import", "make a model.json and weights from a model of another program: " +
+                                                       listedFamilies());
+  command
+      ->add_option("folder", options->from,
+                   "a Hugging Face folder: config.json, and model.safetensors or its shards with their index")
+      ->required();
+  command->add_option("-o,--output", options->to, "the folder to make, which `xfc compile` and --model take")
+      ->required();
+  command->callback([options] { import(*options); });
+}
+
+} // namespace xfc

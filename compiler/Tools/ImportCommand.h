@@ -1,0 +1,10 @@
+// `xfc import`.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace xfc {
+
+void addImport(CLI::App &app);
+
+} // namespace xfc

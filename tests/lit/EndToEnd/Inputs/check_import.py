@@ -1,0 +1,123 @@
+"""Checks `xfc import` against transformers: check_import.py XFC WORK_FOLDER.
+
+Makes a small model of each family with random weights and odd sizes, imports and compiles it, and compares logits of ragged
+batches, and what `translate` writes with what `generate` does.
+"""
+import json
+import os
+import subprocess
+import sys
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+xfc, work = sys.argv[1:]
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
+torch.set_num_threads(1)
+failures = []
+
+SIZES = dict(d_model=24, encoder_layers=2, decoder_layers=1, encoder_attention_heads=3, decoder_attention_heads=3,
+             encoder_ffn_dim=40, decoder_ffn_dim=40, vocab_size=61, max_position_embeddings=32)
+
+
+def run(*command):
+    result = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    if result.returncode != 0:
+        sys.exit(f"{command}: exit status {result.returncode}\n{result.stderr}")
+    return result.stdout
+
+
+def expect(holds, what):
+    if not holds:
+        failures.append(what)
+
+
+def randomize(model, seed):
+    """Weights that differ from tensor to tensor, and large enough that every part of the model is seen in its logits. A padding's
+    embedding stays zero, as it is in every trained model."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, tensor in list(model.named_parameters()) + list(model.named_buffers()):
+            if not name.endswith("final_logits_bias") and ("embed_positions.weights" in name or not tensor.requires_grad):
+                continue  # computed
+            spread = 0.4 if tensor.dim() > 1 else 0.2
+            tensor.add_(spread * torch.randn(tensor.shape, generator=generator))
+        pad = model.config.pad_token_id
+        for embedding in {model.get_input_embeddings(), model.get_decoder().embed_tokens}:
+            embedding.weight[pad] = 0
+    return model.eval()
+
+
+def ragged(generator, vocabulary, special, pad, start=None):
+    lengths = [7, 1, 12, 4]
+    allowed = [t for t in range(vocabulary) if t not in special]
+    rows = torch.full((len(lengths), max(lengths)), pad)
+    for row, length in zip(rows, lengths):
+        row[:length] = torch.tensor([allowed[i] for i in torch.randint(len(allowed), (length,), generator=generator)])
+        if start is not None:
+            row[0] = start
+    mask = torch.arange(max(lengths))[None] < torch.tensor(lengths)[:, None]
+    return rows, mask
+
+
+def check(name, model, **save):
+    """Imports the model and compares."""
+    config = model.config
+    folder, imported, translator = (os.path.join(work, name + end) for end in ("", ".imported", ".translator"))
+    model.save_pretrained(folder, **save)
+    model = type(model).from_pretrained(folder, dtype=torch.float32).eval()
+    run(xfc, "import", folder, "-o", imported)
+    run(xfc, "compile", imported, "-o", translator, "--mode", "decode")
+
+    generator = torch.Generator().manual_seed(5)
+    pad, eos, start = config.pad_token_id, config.eos_token_id, model.generation_config.decoder_start_token_id
+    target_vocabulary = model.get_output_embeddings().weight.shape[0]
+    special = {pad, eos, start, config.bos_token_id}
+    source, source_mask = ragged(generator, config.vocab_size, special, pad)
+    target, target_mask = ragged(generator, target_vocabulary, special, pad, start)
+    labels = torch.where(target_mask, eos, pad)  # they tell a first token that is pad from padding
+    save_file({"source": source.int(), "target": target.int(), "labels": labels.int()}, os.path.join(work, "in"))
+    run(translator, "forward", "--weights", os.path.join(imported, "model.safetensors"), "--input", os.path.join(work, "in"),
+        "--output", os.path.join(work, "out"))
+    found = load_file(os.path.join(work, "out"))["logits"]
+    with torch.no_grad():
+        expected = model(input_ids=source, attention_mask=source_mask, decoder_input_ids=target).logits
+    error = (found - expected)[target_mask].abs().max().item()
+    size = expected[target_mask].abs().max().item()
+    expect(error <= 2e-5 * max(1, size), f"{name}: logits differ by {error:.2e} where they are up to {size:.2f}")
+
+    # Greedily. The sources end with eos, as text does.
+    lengths = source_mask.sum(1).tolist()
+    lines = [source[i, :n].tolist()[:-1] + [eos] for i, n in enumerate(lengths)]
+    for row, line in zip(source, lines):
+        row[: len(line)] = torch.tensor(line)
+    forbidden = sorted({pad, start} - {eos})
+    with torch.no_grad():
+        wanted = model.generate(input_ids=source, attention_mask=source_mask.long(), num_beams=1, max_length=22,
+                                suppress_tokens=forbidden or None, forced_eos_token_id=eos)
+    with open(os.path.join(work, "lines"), "w") as file:
+        file.writelines(" ".join(map(str, line)) + "\n" for line in lines)
+    out = run(translator, "translate", "--model", imported, "--format", "ids", "--input", os.path.join(work, "lines"), "--beam", 1,
+              "--max-length", 20, "--json")
+    for line, row, answer in zip(lines, wanted.tolist(), out.splitlines(), strict=True):
+        row = row[1:]
+        row = row[: row.index(eos)] if eos in row else row
+        ids = json.loads(answer)["hypotheses"][0]["ids"]
+        expect(ids == row, f"{name}: {line} gives {ids}, generate {row}")
+    print(f"{name}: logits within {error:.1e} of {size:.1f}, {len(lines)} sentences of {[len(r) - 1 for r in wanted.tolist()]} tokens")
+
+
+def marian(**options):
+    options = SIZES | dict(pad_token_id=60, decoder_start_token_id=60, eos_token_id=0, scale_embedding=True,
+                           activation_function="swish") | options
+    return transformers.MarianMTModel(transformers.MarianConfig(**options))
+
+
+check("marian", randomize(marian(), 1))
+check("marian-two-vocabularies", randomize(marian(decoder_vocab_size=53, share_encoder_decoder_embeddings=False, pad_token_id=52,
+                                                  decoder_start_token_id=52, encoder_attention_heads=4, decoder_ffn_dim=28,
+                                                  decoder_layers=2), 2), max_shard_size="20KB")
+check("marian-half", randomize(marian(scale_embedding=False, activation_function="gelu"), 3).half())
+sys.exit("\n".join(failures))

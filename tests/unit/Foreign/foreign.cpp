@@ -1,0 +1,373 @@
+// Models of other programs: what they become, which bytes go where, and what is said of folders that are wrong.
+#include "Foreign/Foreign.h"
+#include "Foreign/JsonText.h"
+#include "Import/Description.h"
+#include "runtime/folder.h"
+#include "support/Files.h"
+#include "tensors/Safetensors.h"
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+using namespace xfc;
+using Json = nlohmann::json;
+using Shape = std::vector<int64_t>;
+
+namespace {
+
+// A folder of a model of 4 features, one layer each, 7 tokens.
+class Foreign : public FolderTest {
+protected:
+  Foreign() {
+    std::filesystem::create_directory(in("tiny-mt"));
+    for (const std::string stack : {"encoder", "decoder"}) {
+      const std::string layer = "model." + stack + ".layers.0.";
+      addAttention(layer + "self_attn");
+      if (stack == "decoder") {
+        addAttention(layer + "encoder_attn");
+        addNorm(layer + "encoder_attn_layer_norm");
+      }
+      addNorm(layer + "self_attn_layer_norm");
+      addNorm(layer + "final_layer_norm");
+      addLinear(layer + "fc1", 6, 4);
+      addLinear(layer + "fc2", 4, 6);
+    }
+    add("model.shared.weight", {7, 4});
+    add("final_logits_bias", {1, 7});
+  }
+
+  void add(const std::string &name, const Shape &shape, const std::string &type = "F32") {
+    StoredTensor tensor{type, shape, {}};
+    int64_t count = type == "F32" ? 1 : 2;
+    for (int64_t extent : shape)
+      count *= extent;
+    for (int64_t i = 0; i < (type == "F32" ? count : count / 2); ++i) {
+      const float value = static_cast<float>(++numbers) / 64;
+      const auto *bytes = reinterpret_cast<const uint8_t *>(&value);
+      tensor.bytes.insert(tensor.bytes.end(), bytes + (type == "F32" ? 0 : 2), bytes + 4); // BF16: the upper half
+    }
+    tensors[name] = std::move(tensor);
+  }
+  void addLinear(const std::string &name, int64_t out, int64_t in) {
+    add(name + ".weight", {out, in});
+    add(name + ".bias", {out});
+  }
+  void addNorm(const std::string &name) {
+    add(name + ".weight", {4});
+    add(name + ".bias", {4});
+  }
+  void addAttention(const std::string &name) {
+    for (const char *projection : {"q", "k", "v", "out"})
+      addLinear(name + "." + projection + "_proj", 4, 4);
+  }
+
+  // Writes config.json and the weights, and imports them.
+  ForeignImport import() {
+    writeFile(in("tiny-mt/config.json"), config.dump());
+    writeSafetensors(in("tiny-mt/model.safetensors"), viewsOf(tensors));
+    return importWritten();
+  }
+  ForeignImport importWritten() { return importForeign({in("tiny-mt"), in("out")}); }
+  // The message of what is wrong, without the folder; and that nothing was left.
+  std::string error(bool write = true) {
+    std::string message = errorOf([&] { write ? import() : importWritten(); });
+    for (size_t at; (at = message.find(folder + "/")) != std::string::npos;)
+      message.erase(at, folder.size() + 1);
+    for (const auto &entry : std::filesystem::directory_iterator(folder))
+      EXPECT_EQ(entry.path().filename(), "tiny-mt") << message;
+    return message;
+  }
+  Json description() const { return Json::parse(readFile(in("out/model.json"))); }
+
+  Json config = {{"model_type", "marian"},
+                 {"vocab_size", 7},
+                 {"d_model", 4},
+                 {"encoder_layers", 1},
+                 {"decoder_layers", 1},
+                 {"encoder_attention_heads", 2},
+                 {"decoder_attention_heads", 2},
+                 {"encoder_ffn_dim", 6},
+                 {"decoder_ffn_dim", 6},
+                 {"max_position_embeddings", 9},
+                 {"activation_function", "swish"},
+                 {"scale_embedding", true},
+                 {"pad_token_id", 6},
+                 {"decoder_start_token_id", 6},
+                 {"eos_token_id", 0},
+                 {"bos_token_id", nullptr}};
+  Tensors tensors;
+  int numbers = 0;
+};
+
+TEST_F(Foreign, MarianBecomesOrdinarySteps) {
+  const ForeignImport done = import();
+  EXPECT_EQ(done.model, "tiny-mt");
+  EXPECT_EQ(done.parameters, 44u);
+  const std::string text = readFile(in("out/model.json")), begin = R"({
+  "format": "xfc-model/1",
+  "name": "tiny-mt",
+  "params": {
+    "source_vocab": 7,
+    "target_vocab": 7,
+    "d_model": 4,
+    "heads": 2,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "d_ff": 6,
+    "dropout": 0.1,
+    "max_length": 9
+  },
+  "tokens": { "pad": 6, "unk": 1, "bos": 6, "eos": 0, "start": 6, "source_eos": true },
+  "share": [["encoder.embed.weight", "decoder.embed.weight", "output.weight"]],
+  "encoder": {
+    "input": [
+      { "op": "embedding", "name": "embed", "vocab": "$source_vocab", "dim": "$d_model", "scale": "sqrt_dim" },
+      { "op": "positions", "kind": "sinusoidal", "max_length": "$max_length", "layout": "halves" },
+      { "op": "dropout", "rate": "$dropout" }
+    ],
+    "layers": "$encoder_layers",
+    "layer": [
+      {
+        "op": "residual",
+        "body": [
+          { "op": "attention", "name": "self_attn", "heads": "$heads" },
+          { "op": "dropout", "rate": "$dropout" }
+        ]
+      },
+      { "op": "layer_norm", "name": "self_attn_norm" },
+      {
+        "op": "residual",
+        "body": [
+          { "op": "linear", "name": "ffn.in", "features": "$d_ff" },
+          { "op": "silu" },
+          { "op": "linear", "name": "ffn.out", "features": "$d_model" },
+          { "op": "dropout", "rate": "$dropout" }
+        ]
+      },
+      { "op": "layer_norm", "name": "ffn_norm" }
+    ],
+    "output": []
+  },
+)";
+  EXPECT_EQ(text.substr(0, begin.size()), begin);
+  const Json json = description(), decoder = json["decoder"], layer = decoder["layer"];
+  ASSERT_EQ(layer.size(), 6u);
+  EXPECT_EQ(decoder["input"][0]["vocab"], "$target_vocab");
+  // The first token is pad, and a key like others.
+  EXPECT_EQ(layer[0]["body"][0].dump(), R"({"heads":"$heads","mask":["causal"],"name":"self_attn","op":"attention"})");
+  EXPECT_EQ(layer[1]["name"], "self_attn_norm");
+  EXPECT_EQ(layer[2]["body"][0].dump(),
+            R"({"heads":"$heads","memory":"encoder","name":"cross_attn","op":"attention"})");
+  EXPECT_EQ(layer[4], json["encoder"]["layer"][2]);
+  EXPECT_EQ(json["head"].dump(), R"([{"bias":true,"features":"$target_vocab","name":"output","op":"linear"}])");
+}
+
+TEST_F(Foreign, WeightsKeepTheirBytesUnderOurNames) {
+  add("model.encoder.layers.0.fc1.weight", {6, 4}, "BF16");
+  import();
+  Metadata metadata;
+  const Tensors ours = readSafetensors(in("out/model.safetensors"), &metadata);
+  EXPECT_EQ(metadata["model"], "tiny-mt");
+  EXPECT_EQ(Json::parse(metadata["description"])["tokens"]["pad"], 6);
+  const std::pair<const char *, const char *> names[] = {
+      {"encoder.embed.weight", "model.shared.weight"},
+      {"encoder.layers.0.self_attn.o.bias", "model.encoder.layers.0.self_attn.out_proj.bias"},
+      {"encoder.layers.0.ffn.in.weight", "model.encoder.layers.0.fc1.weight"},
+      {"decoder.layers.0.cross_attn.k.weight", "model.decoder.layers.0.encoder_attn.k_proj.weight"},
+      {"decoder.layers.0.cross_attn_norm.weight", "model.decoder.layers.0.encoder_attn_layer_norm.weight"},
+      {"decoder.layers.0.ffn_norm.bias", "model.decoder.layers.0.final_layer_norm.bias"},
+      {"output.bias", "final_logits_bias"}};
+  for (auto [name, theirs] : names) {
+    ASSERT_TRUE(ours.contains(name)) << name;
+    EXPECT_EQ(ours.at(name).bytes, tensors[theirs].bytes) << name;
+    EXPECT_EQ(ours.at(name).type, tensors[theirs].type) << name;
+  }
+  EXPECT_EQ(ours.at("output.bias").shape, Shape{7});
+  EXPECT_EQ(ours.size(), tensors.size());
+}
+
+TEST_F(Foreign, TiesAreThoseOfTheFile) {
+  const auto share = [&] {
+    std::filesystem::remove_all(in("out"));
+    import();
+    return description().value("share", Json());
+  };
+  // Copies of the tied one, which other versions have written, are one parameter all the same.
+  tensors["lm_head.weight"] = tensors["model.encoder.embed_tokens.weight"] = tensors["model.shared.weight"];
+  EXPECT_EQ(share(), Json::parse(R"([["encoder.embed.weight", "decoder.embed.weight", "output.weight"]])"));
+  // An output of its own is not tied, whatever the config says, as transformers has it.
+  add("lm_head.weight", {7, 4});
+  EXPECT_EQ(share(), Json::parse(R"([["encoder.embed.weight", "decoder.embed.weight"]])"));
+  EXPECT_EQ(readSafetensors(in("out/model.safetensors")).at("output.weight").bytes, tensors["lm_head.weight"].bytes);
+  config["tie_word_embeddings"] = false;
+  tensors["lm_head.weight"] = tensors["model.shared.weight"];
+  EXPECT_EQ(share(), Json::parse(R"([["encoder.embed.weight", "decoder.embed.weight"]])"));
+  // Two vocabularies.
+  config["tie_word_embeddings"] = true;
+  config["share_encoder_decoder_embeddings"] = false;
+  config["decoder_vocab_size"] = 8;
+  for (const char *name : {"model.shared.weight", "lm_head.weight"})
+    tensors.erase(name);
+  add("model.encoder.embed_tokens.weight", {7, 4});
+  add("model.decoder.embed_tokens.weight", {8, 4});
+  add("final_logits_bias", {1, 8});
+  EXPECT_EQ(share(), Json::parse(R"([["decoder.embed.weight", "output.weight"]])"));
+  EXPECT_EQ(description()["params"]["target_vocab"], 8);
+}
+
+TEST_F(Foreign, WhatTheConfigSaysReachesTheSteps) {
+  config.update({{"encoder_attention_heads", 4},
+                 {"decoder_ffn_dim", 5},
+                 {"attention_dropout", 0.25},
+                 {"activation_dropout", 0.125},
+                 {"activation_function", "relu"},
+                 {"scale_embedding", false},
+                 {"decoder_layerdrop", 0.5},
+                 {"bos_token_id", 3},
+                 {"eos_token_id", {0}}});
+  tensors.erase("final_logits_bias"); // then there is none
+  addLinear("model.decoder.layers.0.fc1", 5, 4);
+  addLinear("model.decoder.layers.0.fc2", 4, 5);
+  const ForeignImport done = import();
+  const Json json = description(), params = json["params"];
+  EXPECT_EQ(params["encoder_heads"], 4);
+  EXPECT_EQ(params["decoder_heads"], 2);
+  EXPECT_EQ(params["encoder_d_ff"], 6);
+  EXPECT_EQ(params["decoder_d_ff"], 5);
+  EXPECT_EQ(json["tokens"]["bos"], 3);
+  EXPECT_FALSE(json["encoder"]["input"][0].contains("scale"));
+  EXPECT_EQ(json["encoder"]["layer"][0]["body"][0]["heads"], "$encoder_heads");
+  EXPECT_EQ(json["encoder"]["layer"][0]["body"][0]["dropout"], "$attention_dropout");
+  EXPECT_EQ(json["decoder"]["layer"][4]["body"][1]["op"], "relu");
+  EXPECT_EQ(json["decoder"]["layer"][4]["body"][2]["rate"], "$activation_dropout");
+  EXPECT_EQ(json["head"][0]["bias"], false);
+  ASSERT_EQ(done.notes.size(), 1u);
+  EXPECT_NE(done.notes[0].find("decoder_layerdrop"), std::string::npos);
+}
+
+TEST_F(Foreign, WeightsComeInShards) {
+  import();
+  const std::string whole = readFile(in("out/model.safetensors"));
+  std::filesystem::remove_all(in("out"));
+  std::filesystem::remove(in("tiny-mt/model.safetensors"));
+  Tensors shards[2];
+  Json map;
+  for (auto &[name, tensor] : tensors) {
+    const int which = name.find("decoder") != std::string::npos;
+    shards[which][name] = tensor;
+    map[name] = which ? "b.safetensors" : "a.safetensors";
+  }
+  const auto write = [&] {
+    writeSafetensors(in("tiny-mt/a.safetensors"), viewsOf(shards[0]));
+    writeSafetensors(in("tiny-mt/b.safetensors"), viewsOf(shards[1]));
+    writeFile(in("tiny-mt/model.safetensors.index.json"), Json{{"weight_map", map}}.dump());
+  };
+  write();
+  importWritten();
+  EXPECT_EQ(readFile(in("out/model.safetensors")), whole);
+
+  std::filesystem::remove_all(in("out"));
+  map["final_logits_bias"] = "b.safetensors";
+  write();
+  EXPECT_EQ(error(false), "tiny-mt/model.safetensors.index.json: weight_map.final_logits_bias: 'final_logits_bias' is "
+                          "not in tiny-mt/b.safetensors");
+  map["final_logits_bias"] = "../a.safetensors";
+  write();
+  EXPECT_EQ(error(false), "tiny-mt/model.safetensors.index.json: weight_map.final_logits_bias: \"../a.safetensors\": "
+                          "expected the name of a .safetensors file of this folder");
+  map["final_logits_bias"] = "a.safetensors";
+  write();
+  std::filesystem::remove(in("tiny-mt/b.safetensors"));
+  EXPECT_EQ(error(false), "tiny-mt/b.safetensors: cannot open: No such file or directory");
+}
+
+TEST_F(Foreign, WrongFoldersAreRefused) {
+  EXPECT_EQ(error(false),
+            "tiny-mt: has no config.json; expected a Hugging Face folder: config.json, and model.safetensors or "
+            "its shards");
+  config["model_type"] = "bert";
+  EXPECT_EQ(error().substr(0, 61), "tiny-mt/config.json: model_type: unknown family \"bert\"; known");
+  config.erase("model_type");
+  EXPECT_EQ(error().substr(0, 61), "tiny-mt/config.json: model_type: missing; expected one of mar");
+  config["model_type"] = "marian";
+  import();
+  EXPECT_NE(errorOf([&] { import(); }).find("/out: is there and not an empty folder"), std::string::npos);
+  std::filesystem::remove_all(in("out"));
+  std::filesystem::create_directory(in("out")); // an empty one is taken
+  import();
+  std::filesystem::remove_all(in("out"));
+
+  const std::string whole = readFile(in("tiny-mt/model.safetensors"));
+  writeFile(in("tiny-mt/model.safetensors"), whole.substr(0, whole.size() - 4));
+  EXPECT_EQ(error(false).substr(0, 56), "tiny-mt/model.safetensors: not a whole safetensors file:");
+  writeFile(in("tiny-mt/model.safetensors"), "PK");
+  EXPECT_EQ(error(false), "tiny-mt/model.safetensors: not a whole safetensors file: it has 2 bytes");
+  std::filesystem::rename(in("tiny-mt/model.safetensors"), in("tiny-mt/pytorch_model.bin"));
+  const std::string pickle = error(false);
+  EXPECT_NE(pickle.find("pytorch_model.bin is, a pickle"), std::string::npos) << pickle;
+  EXPECT_NE(pickle.find("save_pretrained('CONVERTED')"), std::string::npos) << pickle;
+  writeFile(in("tiny-mt/config.json"), "[1]");
+  EXPECT_EQ(error(false), "tiny-mt/config.json: expected an object of options, found array");
+  EXPECT_NE(errorOf([&] { importForeign({in("none"), in("out")}); }).find("none: is no folder"), std::string::npos);
+}
+
+TEST_F(Foreign, ConfigsThatCannotBeExpressedAreRefused) {
+  const auto with = [&](const char *key, const Json &value) {
+    const Json before = config;
+    config[key] = value;
+    std::string message = error();
+    config = before;
+    EXPECT_EQ(message.rfind("tiny-mt/config.json: " + std::string(key), 0), 0u) << message;
+    return message;
+  };
+  EXPECT_EQ(with("activation_function", "softplus"),
+            "tiny-mt/config.json: activation_function: \"softplus\" is an activation that no step computes; known: " +
+                with("activation_function", "x")
+                    .substr(std::string("tiny-mt/config.json: activation_function: \"x\" is "
+                                        "an activation that no step computes; known: ")
+                                .size()));
+  EXPECT_EQ(with("normalize_before", true), "tiny-mt/config.json: normalize_before: true cannot be imported: models of "
+                                            "this family have their norms elsewhere; expected false");
+  EXPECT_EQ(with("d_model", 1000000000),
+            "tiny-mt/config.json: d_model: expected a whole number from 1 to 1048576, found 1000000000");
+  with("encoder_layers", 1000000000);
+  with("encoder_layers", 0);
+  with("vocab_size", "seven");
+  with("dropout", 1);
+  with("quantization_config", Json::object());
+  with("is_encoder_decoder", false);
+  with("static_position_embeddings", false);
+  with("encoder_attention_heads", 3);
+  with("eos_token_id", {0, 1});
+  // Within bounds, but beyond what a model may have.
+  config["d_model"] = 1 << 20;
+  config["encoder_attention_heads"] = config["decoder_attention_heads"] = 1 << 10;
+  EXPECT_NE(error().find("exceed the limit of 2^40 bytes"), std::string::npos) << error();
+}
+
+TEST_F(Foreign, ConfigsThatContradictTheWeightsAreRefused) {
+  config["vocab_size"] = 8;
+  EXPECT_EQ(error(), "tiny-mt/model.safetensors: 'model.shared.weight' has shape [7, 4], but tiny-mt/config.json makes "
+                     "it [8, 4]");
+  config["vocab_size"] = 7;
+  config["encoder_layers"] = 2;
+  EXPECT_EQ(error(), "tiny-mt/model.safetensors: 'model.encoder.layers.1.self_attn.q_proj.weight' [4, 4] is missing, "
+                     "which tiny-mt/config.json asks for");
+  config["encoder_layers"] = 1;
+  add("model.encoder.layers.1.fc1.bias", {6});
+  EXPECT_EQ(error(), "tiny-mt/model.safetensors: 'model.encoder.layers.1.fc1.bias' [6] has no place in the model that "
+                     "tiny-mt/config.json describes; expected the weights of that model and no others");
+  tensors.erase("model.encoder.layers.1.fc1.bias");
+  tensors["model.encoder.layers.0.fc1.bias"].type = "I32";
+  EXPECT_EQ(error(), "tiny-mt/model.safetensors: 'model.encoder.layers.0.fc1.bias' has type I32; weights are F32, F64, "
+                     "F16 or BF16");
+}
+
+TEST(JsonText, BreaksLinesThatAreTooLong) {
+  nlohmann::ordered_json json = {{"b", {1, 2}}, {"a", nlohmann::ordered_json::array()}, {"c", std::string(60, 'x')}};
+  EXPECT_EQ(jsonText(json), "{\n  \"b\": [1, 2],\n  \"a\": [],\n  \"c\": \"" + std::string(60, 'x') + "\"\n}\n");
+  nlohmann::ordered_json wide = {{"list", {std::string(60, 'x'), std::string(60, 'y')}}};
+  EXPECT_EQ(jsonText(wide),
+            "{\n  \"list\": [\n    \"" + std::string(60, 'x') + "\",\n    \"" + std::string(60, 'y') + "\"\n  ]\n}\n");
+}
+
+} // namespace
