@@ -20,7 +20,7 @@ NamedArgument argumentOf(Value value) {
   return {text(attr::name), text(attr::role)};
 }
 
-FailureOr<ParameterLayout> ParameterLayout::of(ModuleOp module, std::vector<Parameter> parameters,
+FailureOr<ParameterLayout> ParameterLayout::of(ModuleOp module, const std::vector<Parameter> &parameters,
                                                int64_t elementBytes) {
   // The groups by their first member, and who is a later member of one.
   llvm::StringMap<std::vector<StringRef>> groups;

@@ -30,7 +30,7 @@ public:
   // Lays out `parameters` in their order, except that those which some op of the module concatenates (xfc.concat)
   // follow the first of them without gaps. Fails where there can be no such order, with a diagnostic at the
   // concatenation.
-  static llvm::FailureOr<ParameterLayout> of(mlir::ModuleOp module, std::vector<Parameter> parameters,
+  static llvm::FailureOr<ParameterLayout> of(mlir::ModuleOp module, const std::vector<Parameter> &parameters,
                                              int64_t elementBytes);
 
   // In the order of the block.

@@ -46,7 +46,7 @@ struct LayOutParameters : impl::LayOutParametersBase<LayOutParameters> {
       parameters.push_back({parameter.getName().str(), cast<RankedTensorType>(parameter.getType()).getNumElements()});
       last = parameter;
     }
-    FailureOr<ParameterLayout> layout = ParameterLayout::of(module, std::move(parameters), type.getWidth() / 8);
+    FailureOr<ParameterLayout> layout = ParameterLayout::of(module, parameters, type.getWidth() / 8);
     if (failed(layout))
       return signalPassFailure();
 

@@ -64,7 +64,7 @@ private:
       declared.try_emplace(parameter.getSymName(), declared.size());
     llvm::stable_sort(parameters,
                       [&](const auto &a, const auto &b) { return declared.lookup(a.name) < declared.lookup(b.name); });
-    return ParameterLayout::of(getOperation(), std::move(parameters), bits / 8);
+    return ParameterLayout::of(getOperation(), parameters, bits / 8);
   }
   static SmallVector<size_t> orderOf(const ParameterLayout &layout, const llvm::StringMap<size_t> &indices) {
     return llvm::map_to_vector(layout.parameters(),

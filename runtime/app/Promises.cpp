@@ -60,6 +60,7 @@ private:
 
   static std::vector<Sequence> sequencesOf(const std::vector<Ids> &side) {
     std::vector<Sequence> result;
+    result.reserve(side.size());
     for (const Ids &ids : side)
       result.push_back({ids, static_cast<int64_t>(ids.size()), 0});
     return result;
@@ -124,6 +125,7 @@ private:
   void checkBatchMates() {
     const size_t count = sentences.sources.size();
     std::vector<std::string> alone;
+    alone.reserve(count);
     for (size_t i = 0; i < count; ++i)
       alone.push_back(logitsOf({sequences[0][i]}, {sequences[1][i]}).front());
     std::mt19937_64 random(seed);

@@ -201,6 +201,7 @@ private:
           continue;
         const double slope = std::sqrt(squares), step = std::min(change / slope, 0.05 * std::sqrt(size));
         std::vector<double> before;
+        before.reserve(direction.size());
         for (auto [at, gradient] : direction)
           before.push_back(get(engine.parameters(), at));
         auto lossAt = [&](double distance) {

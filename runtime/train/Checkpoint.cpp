@@ -293,6 +293,7 @@ void RunFolder::loadAverage(Engine &engine, int64_t count) const {
   if (static_cast<int64_t>(steps.size()) > count)
     steps.erase(steps.begin(), steps.end() - count);
   std::vector<std::string> files;
+  files.reserve(steps.size());
   for (int64_t step : steps)
     files.push_back(file(keptFile(step)));
   loadMean(engine, files);

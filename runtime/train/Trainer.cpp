@@ -373,7 +373,8 @@ void Trainer::begin() {
 void Trainer::beginFolder() {
   folder.identity = identityOf(module());
   folder.optimizer = options.optimizer;
-  for (auto [key, vocabulary] : {std::pair{"source_vocabulary", model.source}, {"target_vocabulary", model.target}})
+  for (const auto &[key, vocabulary] :
+       {std::pair{"source_vocabulary", model.source}, {"target_vocabulary", model.target}})
     if (!vocabulary->bytes().empty())
       folder.identity[key] = vocabulary->hash();
   if (!options.resume || !folder.hasState()) { // before anything is made: weights that are none leave no folder
@@ -633,7 +634,7 @@ void Trainer::record() {
          {"tokens", window.labels}});
   bar.update(fractionDone(),
              format("step %lld  epoch %lld  loss %.3f  ppl %.2f  %.0f tokens/s", static_cast<long long>(progress.step),
-                    static_cast<long long>(progress.position.epoch + 1), window.loss / labels, std::exp(nll),
+                    static_cast<long long>(progress.position.epoch) + 1, window.loss / labels, std::exp(nll),
                     window.labels / elapsed));
   window = {};
 }
@@ -694,6 +695,7 @@ void Trainer::validateNow(bool average) try {
   bar.say(line + (better ? "  (best)" : ""));
   window.from = Clock::now();
 } catch (const Interrupted &) {
+  // The loop over steps saves and stops.
 }
 
 void Trainer::saveState() {

@@ -1,11 +1,13 @@
 """The gates can fail: each finds what it is for in a tree made for it, and nothing in one without."""
 import json
+import os
 import pathlib
 import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 HERE = pathlib.Path(__file__).parent
 BODY = "".join(f"  total += weights[{i}] * values[{i} + offset];\n" for i in range(12))
@@ -72,11 +74,11 @@ class Gates(unittest.TestCase):
         (self.root / "build").mkdir()
         (self.root / "build/compile_commands.json").write_text(json.dumps(entries))
 
-    def run_tidy(self):
+    def run_tidy(self, turn="0/1"):
         tool = shutil.which("clang-tidy-22")
         if not tool:
             self.skipTest("clang-tidy-22 was not found")
-        return self.run_gate("tidy.py", self.root / "build", tool, "compiler/part")
+        return self.run_gate("tidy.py", self.root / "build", tool, "compiler/part", turn)
 
     def test_tidy(self):
         self.prepare_tidy(a="int a() { return 1; }\n", b="int b() { return 2; }\n")
@@ -97,6 +99,22 @@ class Gates(unittest.TestCase):
     def test_tidy_macro_of_a_file(self):
         self.prepare_tidy(a="#define SIZE 3\nint a() { return SIZE; }\n", b="int SIZE = 4;\n")
         self.assertEqual(self.run_tidy().returncode, 0)
+
+    @unittest.mock.patch.dict(os.environ, XFC_TIDY="")
+    def test_tidy_turns(self):
+        self.prepare_tidy(a="int a() { return undeclared; }\n")
+        git = ["git", "-c", "user.name=tester", "-c", "user.email=tester@example.org", "-C", self.root]
+        subprocess.run([*git, "init", "--quiet"], check=True)
+        subprocess.run([*git, "add", "compiler"], check=True)
+        self.assertIn("undeclared", self.run_tidy("1/10").stderr)  # no history
+        for number in range(5):
+            subprocess.run([*git, "commit", "--quiet", "--allow-empty", "--message", str(number)], check=True)
+        self.assertIn("not its turn", self.run_tidy("1/10").stdout)
+        self.assertIn("undeclared", self.run_tidy("5/10").stderr)
+        with unittest.mock.patch.dict(os.environ, XFC_TIDY="all"):
+            self.assertIn("undeclared", self.run_tidy("1/10").stderr)
+        (self.root / "compiler/part/a.cpp").write_text("int a() { return unknown; }\n")
+        self.assertIn("unknown", self.run_tidy("1/10").stderr)
 
 
 if __name__ == "__main__":

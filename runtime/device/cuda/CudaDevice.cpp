@@ -265,6 +265,8 @@ struct CudaDevice::State {
     bool asked = false;  // since the last run: then the next one copies it at once
     bool copied = false; // of the last run
   };
+  // The counts of a bucket: rows and sequences of each set.
+  using Bucket = std::array<int64_t, size_t{2} * XFC_ROW_SETS>;
   // What a program needs on the GPU.
   struct Prepared {
     explicit Prepared(const Driver &driver) : arrived(driver), taken(driver) {}
@@ -288,7 +290,7 @@ struct CudaDevice::State {
       std::vector<BoundArgument> arguments;
       int64_t bytes = 0;
     } staged;
-    std::map<std::array<int64_t, 2 * XFC_ROW_SETS>, std::unique_ptr<LaunchList>> lists; // of each bucket
+    std::map<Bucket, std::unique_ptr<LaunchList>> lists;
     std::vector<Result> results;
   };
   std::map<const Program *, std::unique_ptr<Prepared>> programs;
@@ -484,7 +486,7 @@ struct CudaDevice::State {
   }
 
   LaunchList &launchesOf(Prepared &prepared, const ProgramRun &run, const Counts &bucket) {
-    std::array<int64_t, 2 * XFC_ROW_SETS> key;
+    Bucket key;
     std::copy_n(bucket.rows, XFC_ROW_SETS, key.begin());
     std::copy_n(bucket.sequences, XFC_ROW_SETS, key.begin() + XFC_ROW_SETS);
     std::unique_ptr<LaunchList> &list = prepared.lists[key];

@@ -16,6 +16,7 @@ int64_t bytesOfRow(const Argument &argument) { return featuresOf(argument) * byt
 
 StagingLayout stagingLayout(const ProgramRun &run) {
   std::vector<bool> onDevice;
+  onDevice.reserve(run.arguments.size());
   for (const BoundArgument &argument : run.arguments)
     onDevice.push_back(argument.onDevice);
   return {*run.program, run.capacity, onDevice};
