@@ -137,14 +137,16 @@ Value addInt8(KernelBuilder &k, const Tiling &t, Value sum, Value row, Value mag
 }
 
 Value scaleInt8(KernelBuilder &k, const Tiling &t, Value sum, Value row, int64_t inner, Value panel, int64_t column) {
-  auto behind = [&](int64_t i) { return k.load(k.offset(panel, (t.units(inner) + i) * t.panel + column), k.lanes()); };
+  auto afterPanel = [&](int64_t i) {
+    return k.load(k.offset(panel, (t.units(inner) + i) * t.panel + column), k.lanes());
+  };
   Value integers = as(k, sum, k.i32);
   if (t.products == Products::Quads)
     integers = k.add(integers, as(k, k.broadcast(k.load(k.offset(row, t.scaleAt() + 1))), k.i32));
   else
-    integers = k.sub(integers, as(k, behind(1), k.i32));
+    integers = k.sub(integers, as(k, afterPanel(1), k.i32));
   Value y = arith::SIToFPOp::create(k.b, k.vectorType(k.lanes()), integers);
-  return k.mulf(k.mulf(y, behind(0)), k.broadcast(k.load(k.offset(row, t.scaleAt()))));
+  return k.mulf(k.mulf(y, afterPanel(0)), k.broadcast(k.load(k.offset(row, t.scaleAt()))));
 }
 
 } // namespace xfc

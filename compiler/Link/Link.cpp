@@ -29,7 +29,8 @@ std::string findLinker() {
          {llvm::ArrayRef<llvm::StringRef>(), llvm::ArrayRef<llvm::StringRef>(debian)})
       if (auto found = llvm::sys::findProgramByName(name, folders))
         return *found;
-  throw Error("link: ld.lld was not found on PATH; install it (Debian: apt-get install lld-22)");
+  throw Error("link: ld.lld was not found on PATH or in " + debian.str() +
+              "; install it (Debian: apt-get install lld-22)");
 }
 
 // The folder among `folders` that holds `file`.

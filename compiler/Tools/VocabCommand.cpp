@@ -31,7 +31,7 @@ private:
 };
 
 // The integer after `marker` in SentencePiece's message, or -1.
-int64_t numberBehind(const std::string &message, const std::string &marker) {
+int64_t numberAfter(const std::string &message, const std::string &marker) {
   size_t at = message.find(marker);
   return at == std::string::npos ? -1 : std::strtoll(message.c_str() + at + marker.size(), nullptr, 10);
 }
@@ -64,10 +64,10 @@ void trainVocabulary(const VocabOptions &options) {
   auto status = sentencepiece::SentencePieceTrainer::Train(arguments, &iterator, &model);
   if (!status.ok()) {
     std::string message = status.ToString(), size = "--size " + std::to_string(options.size);
-    if (int64_t most = numberBehind(message, "set it to a value <= "); most > 0)
+    if (int64_t most = numberAfter(message, "set it to a value <= "); most > 0)
       throw Error(size + ": this text gives at most " + std::to_string(most) + " pieces; use --size " +
                   std::to_string(most) + " or more text");
-    if (int64_t least = numberBehind(message, std::to_string(options.size) + " vs "); least > 0)
+    if (int64_t least = numberAfter(message, std::to_string(options.size) + " vs "); least > 0)
       throw Error(size + ": the characters of this text alone take " + std::to_string(least) + " pieces; use --size " +
                   std::to_string(least) + " or more, or a smaller --character-coverage");
     throw Error("SentencePiece cannot make this vocabulary: " + message);

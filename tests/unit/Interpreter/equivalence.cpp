@@ -92,7 +92,7 @@ TEST(AddNorm, equalsAddAndNorm) {
                                use));
 }
 
-TEST(Linear, epilogueEqualsTheOpsBehindIt) {
+TEST(Linear, epilogueEqualsTheOpsAfterIt) {
   OddBatch batch;
   const Arguments arguments = {{"x", "!s3"}, {"w", "tensor<5x3xf64>"}, {"b", "tensor<5xf64>"}, {"r", "!s5"}};
   Program fused(lossFunction(
