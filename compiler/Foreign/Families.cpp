@@ -4,7 +4,7 @@
 namespace xfc {
 
 const std::vector<Family> &families() {
-  static const std::vector<Family> known = {{{"marian"}, readMarian}};
+  static const std::vector<Family> known = {{{"marian"}, readMarian}, {{"bart", "mbart"}, readBart}};
   return known;
 }
 

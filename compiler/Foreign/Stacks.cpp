@@ -165,15 +165,15 @@ Json Stacks::stack(bool decoder, const Json &positions) {
           {"output", form.preNorm ? Json::array({norm("norm")}) : Json::array()}};
 }
 
-void Stacks::mapStack(bool decoder, bool positions, std::vector<TensorName> &tensors) const {
+void Stacks::mapStack(bool decoder, bool table, std::vector<TensorName> &tensors) const {
   const std::string ours = std::string(names[decoder]) + ".", theirs = "model." + ours;
   const auto map = [&](const std::string &a, const std::string &b, bool bias = true) {
     tensors.push_back({ours + a + ".weight", theirs + b + ".weight"});
     if (bias)
       tensors.push_back({ours + a + ".bias", theirs + b + ".bias"});
   };
-  if (positions)
-    map("pos", "embed_positions", false);
+  if (table)
+    tensors.push_back({ours + "pos.weight", theirs + "embed_positions.weight", /*row=*/false, form.unusedPositions});
   if (form.embeddingNorm)
     map("embed_norm", "layernorm_embedding");
   for (int64_t i = 0; i < layers[decoder]; ++i) {
@@ -229,7 +229,8 @@ ForeignModel Stacks::build(const Weights &weights, const Json &positions, const 
     model.tensors.push_back({"output.bias", "final_logits_bias", /*row=*/true});
   json["head"] = Json::array({{{"op", "linear"}, {"name", "output"}, {"features", "$target_vocab"}, {"bias", bias}}});
 
-  model.redundant = {"encoder.version", "decoder.version"};
+  // Where all three tables are apart, nothing reads the one they would share.
+  model.redundant = {"encoder.version", "decoder.version", "shared.weight"};
   for (const std::string stack : names)
     if (const double rate = config.number(stack + "_layerdrop", 0, 1, false, 0); rate > 0)
       model.notes.push_back(config.file() + ": " + stack +

@@ -12,6 +12,7 @@ struct StacksForm {
   bool embeddingNorm = false; // a norm after the positions
   bool logitsBias = false;    // final_logits_bias may be there
   int64_t vocab = 0, maxLength = 1024;
+  int64_t unusedPositions = 0; // rows of a table of positions before that of the first token
   std::string activation = "gelu";
   bool scaleEmbedding = false;
   double attentionDropout = 0;
@@ -41,7 +42,7 @@ private:
   nlohmann::ordered_json params() const, tokens() const, stack(bool decoder, const nlohmann::ordered_json &positions),
       attention(bool decoder, bool cross) const;
   std::string perStack(const char *name, bool decoder) const;
-  void mapStack(bool decoder, bool positions, std::vector<TensorName> &tensors) const;
+  void mapStack(bool decoder, bool table, std::vector<TensorName> &tensors) const;
 
   const Config &config;
   StacksForm form;

@@ -201,6 +201,10 @@ TEST_F(Foreign, TiesAreThoseOfTheFile) {
   config["tie_word_embeddings"] = false;
   tensors["lm_head.weight"] = tensors["model.shared.weight"];
   EXPECT_EQ(share(), Json::parse(R"([["encoder.embed.weight", "decoder.embed.weight"]])"));
+  // Three tables, and one that nothing reads.
+  add("model.encoder.embed_tokens.weight", {7, 4});
+  add("model.decoder.embed_tokens.weight", {7, 4});
+  EXPECT_EQ(share(), Json());
   // Two vocabularies.
   config["tie_word_embeddings"] = true;
   config["share_encoder_decoder_embeddings"] = false;
@@ -212,6 +216,42 @@ TEST_F(Foreign, TiesAreThoseOfTheFile) {
   add("final_logits_bias", {1, 8});
   EXPECT_EQ(share(), Json::parse(R"([["decoder.embed.weight", "output.weight"]])"));
   EXPECT_EQ(description()["params"]["target_vocab"], 8);
+}
+
+TEST_F(Foreign, BartHasATableOfPositionsAndANormAfterIt) {
+  config["model_type"] = "bart";
+  config["decoder_start_token_id"] = nullptr; // then what the family has
+  for (const std::string stack : {"model.encoder.", "model.decoder."}) {
+    add(stack + "embed_positions.weight", {11, 4});
+    addNorm(stack + "layernorm_embedding");
+  }
+  import();
+  const Json post = description(), input = post["decoder"]["input"];
+  EXPECT_EQ(post["tokens"].dump(), R"({"bos":0,"eos":0,"pad":6,"source_eos":true,"start":2,"unk":3})");
+  EXPECT_EQ(input[1].dump(), R"({"kind":"learned","max_length":"$max_length","op":"positions"})");
+  EXPECT_EQ(input[2].dump(), R"({"name":"embed_norm","op":"layer_norm"})");
+  EXPECT_EQ(post["decoder"]["layer"][1]["name"], "self_attn_norm");
+  // The first token has the third row.
+  const Tensors ours = readSafetensors(in("out/model.safetensors"));
+  const std::vector<uint8_t> &table = tensors["model.decoder.embed_positions.weight"].bytes;
+  EXPECT_EQ(ours.at("decoder.pos.weight").shape, (Shape{9, 4}));
+  EXPECT_EQ(ours.at("decoder.pos.weight").bytes, std::vector<uint8_t>(table.begin() + 2 * 4 * 4, table.end()));
+
+  config["model_type"] = "mbart"; // pre-norm, and starts with bos
+  config["bos_token_id"] = 1;
+  addNorm("model.encoder.layer_norm");
+  addNorm("model.decoder.layer_norm");
+  std::filesystem::remove_all(in("out"));
+  import();
+  const Json pre = description();
+  EXPECT_EQ(pre["tokens"]["start"], 1);
+  EXPECT_EQ(pre["decoder"]["layer"].size(), 3u);
+  EXPECT_EQ(pre["decoder"]["layer"][1]["body"][0]["name"], "cross_attn_norm");
+  EXPECT_EQ(pre["encoder"]["output"].dump(), R"([{"name":"norm","op":"layer_norm"}])");
+  std::filesystem::remove_all(in("out"));
+  add("model.encoder.embed_positions.weight", {9, 4});
+  EXPECT_EQ(error(), "tiny-mt/model.safetensors: 'model.encoder.embed_positions.weight' has shape [9, 4], but "
+                     "tiny-mt/config.json makes it [11, 4]");
 }
 
 TEST_F(Foreign, WhatTheConfigSaysReachesTheSteps) {
@@ -284,8 +324,8 @@ TEST_F(Foreign, WrongFoldersAreRefused) {
   EXPECT_EQ(error(false),
             "tiny-mt: has no config.json; expected a Hugging Face folder: config.json, and model.safetensors or "
             "its shards");
-  config["model_type"] = "bert";
-  EXPECT_EQ(error().substr(0, 61), "tiny-mt/config.json: model_type: unknown family \"bert\"; known");
+  config["model_type"] = "gpt2";
+  EXPECT_EQ(error().substr(0, 61), "tiny-mt/config.json: model_type: unknown family \"gpt2\"; known");
   config.erase("model_type");
   EXPECT_EQ(error().substr(0, 61), "tiny-mt/config.json: model_type: missing; expected one of mar");
   config["model_type"] = "marian";

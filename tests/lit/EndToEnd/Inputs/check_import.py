@@ -16,6 +16,7 @@ xfc, work = sys.argv[1:]
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 torch.set_num_threads(1)
+torch.manual_seed(7)
 failures = []
 
 SIZES = dict(d_model=24, encoder_layers=2, decoder_layers=1, encoder_attention_heads=3, decoder_attention_heads=3,
@@ -44,6 +45,7 @@ def randomize(model, seed):
                 continue  # computed
             spread = 0.4 if tensor.dim() > 1 else 0.2
             tensor.add_(spread * torch.randn(tensor.shape, generator=generator))
+        model.final_logits_bias[0, model.config.eos_token_id] += 2  # so that some sentences end
         pad = model.config.pad_token_id
         for embedding in {model.get_input_embeddings(), model.get_decoder().embed_tokens}:
             embedding.weight[pad] = 0
@@ -101,12 +103,14 @@ def check(name, model, **save):
         file.writelines(" ".join(map(str, line)) + "\n" for line in lines)
     out = run(translator, "translate", "--model", imported, "--format", "ids", "--input", os.path.join(work, "lines"), "--beam", 1,
               "--max-length", 20, "--json")
+    counts = []
     for line, row, answer in zip(lines, wanted.tolist(), out.splitlines(), strict=True):
         row = row[1:]
         row = row[: row.index(eos)] if eos in row else row
+        counts.append(len(row))
         ids = json.loads(answer)["hypotheses"][0]["ids"]
         expect(ids == row, f"{name}: {line} gives {ids}, generate {row}")
-    print(f"{name}: logits within {error:.1e} of {size:.1f}, {len(lines)} sentences of {[len(r) - 1 for r in wanted.tolist()]} tokens")
+    print(f"{name}: logits within {error:.1e} of {size:.1f}, {len(lines)} sentences of {counts} tokens")
 
 
 def marian(**options):
@@ -115,9 +119,17 @@ def marian(**options):
     return transformers.MarianMTModel(transformers.MarianConfig(**options))
 
 
+def bart(kind, **options):
+    model = getattr(transformers, kind + "ForConditionalGeneration")
+    return model(getattr(transformers, kind + "Config")(**SIZES | options))
+
+
 check("marian", randomize(marian(), 1))
+# In halves of precision, and in shards.
 check("marian-two-vocabularies", randomize(marian(decoder_vocab_size=53, share_encoder_decoder_embeddings=False, pad_token_id=52,
                                                   decoder_start_token_id=52, encoder_attention_heads=4, decoder_ffn_dim=28,
-                                                  decoder_layers=2), 2), max_shard_size="20KB")
-check("marian-half", randomize(marian(scale_embedding=False, activation_function="gelu"), 3).half())
+                                                  decoder_layers=2, scale_embedding=False), 2).half(), max_shard_size="10KB")
+check("bart", randomize(bart("Bart", attention_dropout=0.1, activation_dropout=0.1), 4))
+check("mbart", randomize(bart("MBart", scale_embedding=True, activation_function="relu", decoder_start_token_id=2,
+                              tie_word_embeddings=False, encoder_ffn_dim=20), 5))
 sys.exit("\n".join(failures))
