@@ -1,5 +1,6 @@
 // model.json as typed, validated data.
 #include "Description.h"
+#include "Generation.h"
 #include "Json.h"
 #include "StepKinds.h"
 #include <algorithm>
@@ -42,8 +43,9 @@ public:
   Description read(std::string_view text) {
     root = parseJson(text, file);
     JsonValue top(root, file, "");
-    top.onlyKeys({"$schema", "format", "name", "params", "tokens", "init", "share", "encoder", "decoder", "head"},
-                 "a model");
+    top.onlyKeys(
+        {"$schema", "format", "name", "params", "tokens", "generation", "init", "share", "encoder", "decoder", "head"},
+        "a model");
     top.at("format", "\"xfc-model/1\"").oneOf({"xfc-model/1"}, "format");
     model.name = nameOf(top.at("name", "the name of the model"));
     readParams();
@@ -59,6 +61,12 @@ public:
       readStack(*decoder, Scope::Part::Decoder, model.decoder.emplace(), model.targetVocab);
     readHead(top);
     checkTokens();
+    if (std::optional<JsonValue> generation = top.find("generation")) {
+      if (!model.targetVocab)
+        generation->fail("needs a decoder that writes tokens");
+      readGeneration(*generation, model.targetVocab, model.tokens.pad,
+                     model.tokens.eos); // the executable reads it again
+    }
     readShare(top);
     root.erase("$schema");
     model.canonical = root.dump();

@@ -180,6 +180,10 @@ void JsonValue::fail(const std::string &what) const {
   throw Error(std::string(file) + ": " + (where.empty() ? "" : where + ": ") + what);
 }
 
+void JsonValue::failInside(const std::string &place, const std::string &what) const {
+  JsonValue(*json, file, where.empty() ? place : where + "." + place).fail(what);
+}
+
 std::string JsonValue::shown() const { return formatted(*json); }
 
 std::optional<JsonValue> JsonValue::find(const std::string &key) const {

@@ -29,6 +29,8 @@ public:
       : json(&json), file(file), where(std::move(path)) {}
 
   [[noreturn]] void fail(const std::string &what) const;
+  // The same of a value inside this object, at "key" or "key[0]".
+  [[noreturn]] void failInside(const std::string &place, const std::string &what) const;
   const std::string &path() const { return where; }
   // The value as it stands in the file, shortened to fit a line.
   std::string shown() const;

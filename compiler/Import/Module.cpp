@@ -1,5 +1,6 @@
 // Modules as text: read and checked, and printed so that they can be read again.
 #include "Dialect/XFC.h"
+#include "Generation.h"
 #include "Import.h"
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/AsmParser/AsmParserState.h"
@@ -8,6 +9,7 @@
 #include "mlir/IR/Verifier.h"
 #include "plan/Optimizers.h"
 #include "plan/Programs.h"
+#include "support/Error.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/SourceMgr.h"
@@ -43,6 +45,8 @@ public:
       return module.emitError()
              << "has no attribute '" << attr::model
              << "', which says what the model is; `xfc compile model.json --emit imported` writes it";
+    if (failed(checkGeneration(modelOf(module))))
+      return failure();
     for (Operation &op : *module.getBody())
       if (!isa<func::FuncOp, ParameterOp>(op))
         return op.emitError() << "a model holds functions and parameters, found '" << op.getName() << "'";
@@ -59,6 +63,20 @@ public:
   }
 
 private:
+  // What executables read of the description when they run.
+  LogicalResult checkGeneration(ModelAttr model) {
+    const auto description = nlohmann::json::parse(model.getDescription().str(), nullptr, /*allow_exceptions=*/false);
+    if (!description.is_object() || !description.contains("generation"))
+      return success();
+    try {
+      readGeneration(JsonValue(description["generation"], "description", "generation"), model.getTargetVocab(),
+                     model.getPad(), model.getEos());
+    } catch (const Error &error) {
+      return module.emitError() << error.what();
+    }
+    return success();
+  }
+
   LogicalResult checkProgram(func::FuncOp program) {
     const StringRef name = program.getName();
     if (name == programs::lossAndGradients || name == programs::accumulate ||

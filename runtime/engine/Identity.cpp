@@ -10,7 +10,7 @@ using Json = nlohmann::json;
 
 // Whether a description's key leaves the meaning of weights as it is. What changes their shapes is seen in those.
 bool isMeaningless(const std::string &key, const Json &owner) {
-  static const std::set<std::string> keys = {"$schema", "name", "init", "dropout", "max_length"};
+  static const std::set<std::string> keys = {"$schema", "name", "init", "dropout", "max_length", "generation"};
   return (key == "name" ? owner.contains("format") || owner.contains("params") : keys.contains(key)) ||
          (key == "rate" && owner.value("op", Json()) == "dropout");
 }

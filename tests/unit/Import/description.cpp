@@ -1,4 +1,5 @@
 // What model.json means once read: parameters, shapes, ties, overrides; and that no text crashes the reader.
+#include "Import/Generation.h"
 #include "Import/StepKinds.h"
 #include "Models.h"
 #include <cmath>
@@ -293,6 +294,79 @@ TEST(Description, CanonicalTextDescribesTheSameModel) {
     EXPECT_EQ(again.canonical, model.canonical) << name;
     EXPECT_EQ(namesOf(again), namesOf(model)) << name;
   }
+}
+
+TEST(Description, GenerationIsReadAndEmbedded) {
+  const std::string text =
+      R"({"beam": 4, "length_penalty": 1, "length_penalty_form": "power", "early_stopping": "never",
+    "max_length": 200, "min_length": 2, "at_max_length": "forced_eos", "forced_first": [7], "suppress": [5, 0],
+    "bad_sequences": [[4, 6], [2, 8]], "no_repeat_ngram": 3})";
+  const nlohmann::json json = nlohmann::json::parse(text);
+  Generation expected;
+  expected.beam = 4;
+  expected.lengthPenalty = 1;
+  expected.penaltyForm = Generation::PenaltyForm::Power;
+  expected.earlyStopping = Generation::EarlyStopping::Never;
+  expected.maxLength = 200;
+  expected.minLength = 2;
+  expected.atMaxLength = Generation::AtMaxLength::ForcedEos;
+  expected.forcedFirst = {7};
+  expected.suppress = {5, 0};
+  expected.badSequences = {{4, 6}, {2, 8}};
+  expected.noRepeatNgram = 3;
+  EXPECT_EQ(readGeneration(JsonValue(json, "m.json", "generation"), 9, 0, 3), expected);
+  const nlohmann::json none = nlohmann::json::object();
+  EXPECT_EQ(readGeneration(JsonValue(none, "m.json", "generation"), 9, 0, 3), Generation());
+
+  const Description model =
+      parseDescription(translatorText(R"({"op": "relu"})", R"(, "generation": )" + text), "m.json");
+  EXPECT_EQ(nlohmann::json::parse(model.canonical)["generation"], json);
+  EXPECT_EQ(parseDescription(model.canonical, "canonical").canonical, model.canonical);
+  EXPECT_FALSE(nlohmann::json::parse(shippedModel("tiny").canonical).contains("generation"));
+}
+
+TEST(Description, WrongGenerationIsAnErrorWithItsPlace) {
+  auto error = [](const std::string &settings) {
+    return errorOf(translatorText(R"({"op": "relu"})", R"(, "generation": {)" + settings + "}"));
+  };
+  const std::pair<const char *, const char *> cases[] = {
+      {R"("beams": 4)", ".beams: unknown key of generation; did you mean \"beam\"? known: beam, length_penalty, "
+                        "length_penalty_form, early_stopping, max_length, min_length, at_max_length, forced_first, "
+                        "suppress, bad_sequences, no_repeat_ngram"},
+      {R"("beam": 0)", ".beam: expected a whole number from 1 to 65536, found 0"},
+      {R"("beam": "4")", ".beam: expected a whole number from 1 to 65536, found a string, \"4\""},
+      {R"("length_penalty_form": "gnmt")",
+       ".length_penalty_form: unknown form of the length penalty \"gnmt\"; known: offset, power"},
+      {R"("early_stopping": "yes")", ".early_stopping: expected true, false or \"never\", found \"yes\""},
+      {R"("early_stopping": 1)", ".early_stopping: expected true, false or \"never\", found 1"},
+      {R"("at_max_length": true)", ".at_max_length: expected a string, found a boolean, true"},
+      {R"("max_length": 1e9)", ".max_length: expected a whole number from 0 to 1048576, found 1000000000.0"},
+      {R"("max_length": 3, "min_length": 4)", ".min_length: 4 is larger than max_length, 3"},
+      {R"("forced_first": 7)", ".forced_first: expected a list, found a number, 7"},
+      {R"("forced_first": [7, 9])", ".forced_first[1]: 9 is no token of a vocabulary of 9; expected 0 to 8"},
+      {R"("forced_first": [3])",
+       ".forced_first[0]: 3 is eos, which no translation holds; expected a token of the text, "
+       "or of a language"},
+      {R"("forced_first": [0])",
+       ".forced_first[0]: 0 is pad, which no translation holds; expected a token of the text, "
+       "or of a language"},
+      {R"("forced_first": [4, 5], "max_length": 1)", ".forced_first: 2 tokens, more than max_length, 1"},
+      {R"("suppress": [4, 3])",
+       ".suppress[1]: 3 is eos, without which no translation ends; use min_length for longer ones"},
+      {R"("suppress": [4], "forced_first": [4])",
+       ".suppress[0]: 4 is forced by forced_first; expected it in one of them"},
+      {R"("suppress": [-1])", ".suppress[0]: expected a whole number from 0 to 2147483647, found -1"},
+      {R"("bad_sequences": [4])", ".bad_sequences[0]: expected a list, found a number, 4"},
+      {R"("bad_sequences": [[4], []])", ".bad_sequences[1]: is empty; expected the ids of one token or more"},
+      {R"("bad_sequences": [[4, 9]])", ".bad_sequences[0][1]: 9 is no token of a vocabulary of 9; expected 0 to 8"},
+      {R"("bad_sequences": [[3]])",
+       ".bad_sequences[0]: is eos alone, without which no translation ends; use min_length for longer ones"},
+      {R"("no_repeat_ngram": -1)", ".no_repeat_ngram: expected a whole number from 0 to 1048576, found -1"},
+  };
+  for (const auto &[settings, expected] : cases)
+    EXPECT_EQ(error(settings), std::string("m.json: generation") + expected);
+  EXPECT_EQ(errorOf(encoderText(R"({"op": "relu"})", R"(, "generation": {})")),
+            "m.json: generation: needs a decoder that writes tokens");
 }
 
 TEST(Description, LaterOverridesWin) {

@@ -1,0 +1,63 @@
+// What is wrong with the settings of a search.
+#include "plan/Generation.h"
+#include <algorithm>
+#include <cmath>
+
+namespace xfc {
+
+std::optional<GenerationProblem> findProblem(const Generation &generation, int64_t vocabulary, int32_t pad,
+                                             int32_t eos) {
+  const Generation &g = generation;
+  std::optional<GenerationProblem> problem;
+  auto require = [&](bool holds, const std::string &where, const std::string &what) {
+    if (!holds && !problem)
+      problem = {where, what};
+  };
+  auto range = [&](int64_t value, int64_t low, int64_t high, const char *where) {
+    require(low <= value && value <= high, where,
+            "expected a whole number from " + std::to_string(low) + " to " + std::to_string(high) + ", found " +
+                std::to_string(value));
+  };
+  auto token = [&](int32_t id, const std::string &where) {
+    require(id >= 0 && id < vocabulary, where,
+            std::to_string(id) + " is no token of a vocabulary of " + std::to_string(vocabulary) + "; expected 0 to " +
+                std::to_string(vocabulary - 1));
+  };
+  auto item = [](const char *list, size_t i) { return std::string(list) + "[" + std::to_string(i) + "]"; };
+
+  range(g.beam, 1, mostHypotheses, "beam");
+  require(std::isfinite(g.lengthPenalty), "length_penalty", "expected a finite number");
+  range(g.maxLength, 0, mostTokens, "max_length");
+  range(g.minLength, 0, mostTokens, "min_length");
+  range(g.noRepeatNgram, 0, mostTokens, "no_repeat_ngram");
+  require(g.maxLength == 0 || g.minLength <= g.maxLength, "min_length",
+          std::to_string(g.minLength) + " is larger than max_length, " + std::to_string(g.maxLength));
+  for (size_t i = 0; i < g.forcedFirst.size(); ++i) {
+    token(g.forcedFirst[i], item("forced_first", i));
+    require(g.forcedFirst[i] != pad && g.forcedFirst[i] != eos, item("forced_first", i),
+            std::to_string(g.forcedFirst[i]) + " is " + (g.forcedFirst[i] == pad ? "pad" : "eos") +
+                ", which no translation holds; expected a token of the text, or of a language");
+  }
+  require(g.maxLength == 0 || static_cast<int64_t>(g.forcedFirst.size()) <= g.maxLength, "forced_first",
+          std::to_string(g.forcedFirst.size()) + " tokens, more than max_length, " + std::to_string(g.maxLength));
+  for (size_t i = 0; i < g.suppress.size(); ++i) {
+    token(g.suppress[i], item("suppress", i));
+    require(g.suppress[i] != eos, item("suppress", i),
+            std::to_string(g.suppress[i]) +
+                " is eos, without which no translation ends; use min_length for longer ones");
+    require(std::find(g.forcedFirst.begin(), g.forcedFirst.end(), g.suppress[i]) == g.forcedFirst.end(),
+            item("suppress", i),
+            std::to_string(g.suppress[i]) + " is forced by forced_first; expected it in one of them");
+  }
+  for (size_t i = 0; i < g.badSequences.size(); ++i) {
+    const std::string where = item("bad_sequences", i);
+    require(!g.badSequences[i].empty(), where, "is empty; expected the ids of one token or more");
+    for (size_t j = 0; j < g.badSequences[i].size(); ++j)
+      token(g.badSequences[i][j], item(where.c_str(), j));
+    require(g.badSequences[i] != std::vector<int32_t>{eos}, where,
+            "is eos alone, without which no translation ends; use min_length for longer ones");
+  }
+  return problem;
+}
+
+} // namespace xfc

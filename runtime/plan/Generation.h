@@ -1,0 +1,62 @@
+// How a model's translations are searched for unless a command line says otherwise: `generation` of model.json.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace xfc {
+
+struct Generation {
+  // What a log-probability is divided by, where n counts every token after start: forced ones, text, and eos.
+  enum class PenaltyForm : uint8_t {
+    Offset, // ((5+n)/6)^lengthPenalty
+    Power,  // n^lengthPenalty
+  };
+  // When a beam of two or more ends a sentence, once `beam` of its hypotheses have finished.
+  enum class EarlyStopping : uint8_t {
+    No, // the best live one, if it ended at its present length, would score no better than the worst of the best `beam`
+    Yes,   // at once
+    Never, // the same as No; where lengthPenalty is above 0, if it ended at maxLength
+  };
+  // What becomes of a hypothesis of maxLength tokens.
+  enum class AtMaxLength : uint8_t {
+    Eos,       // eos ends it, and counts with its log-probability
+    ForcedEos, // eos ends it, and is certain: log-probability 0
+    Cut,       // it ends as it is, without eos
+  };
+
+  int32_t beam = 5; // 1: greedy
+  double lengthPenalty = 0.6;
+  PenaltyForm penaltyForm = PenaltyForm::Offset;
+  EarlyStopping earlyStopping = EarlyStopping::Yes;
+  AtMaxLength atMaxLength = AtMaxLength::Eos;
+  int64_t maxLength = 0; // tokens without eos; 0: twice the source plus 10
+  int64_t minLength = 0;
+  std::vector<int32_t> forcedFirst;               // what every target begins with, each with log-probability 0
+  std::vector<int32_t> suppress;                  // never written
+  std::vector<std::vector<int32_t>> badSequences; // the last of one is not written after the others
+  int64_t noRepeatNgram = 0;                      // no so many tokens in a row are written twice; 0: any
+
+  bool operator==(const Generation &) const = default;
+};
+
+// As model.json and command lines spell them, in the order of the values.
+inline constexpr std::array<const char *, 2> penaltyForms = {"offset", "power"};
+inline constexpr std::array<const char *, 3> earlyStoppings = {"false", "true", "never"};
+inline constexpr std::array<const char *, 3> lengthEnds = {"eos", "forced_eos", "cut"};
+
+inline constexpr int32_t mostHypotheses = 1 << 16; // no search needs more; what it takes of memory stays a number
+inline constexpr int64_t mostTokens = 1 << 20;     // of a translation
+
+// The first thing that is wrong, for a target vocabulary of this size with these tokens: where, by the names of
+// model.json ("suppress[1]"), and what ("7 is eos, without which no translation ends").
+struct GenerationProblem {
+  std::string where, what;
+};
+std::optional<GenerationProblem> findProblem(const Generation &generation, int64_t vocabulary, int32_t pad,
+                                             int32_t eos);
+
+} // namespace xfc
