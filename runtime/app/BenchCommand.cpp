@@ -47,7 +47,7 @@ struct BenchOptions {
 };
 
 // What fits a machine; products of them are numbers.
-constexpr int64_t mostTokens = 1 << 20, mostSentences = 1 << 24, mostSteps = 1'000'000'000;
+constexpr int64_t mostSentences = 1 << 24, mostSteps = 1'000'000'000;
 
 int threadsOf(const BenchOptions &options) {
   return options.threads > 0 ? options.threads : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
@@ -321,8 +321,8 @@ void benchDecode(const BenchOptions &options) {
     for (std::vector<int32_t> &source : sources)
       source.back() = module.eos;
   SearchOptions search;
-  search.beam = options.beam;
-  search.maxLength = length;
+  search.generation.beam = options.beam;
+  search.generation.maxLength = length;
   search.ignoreEos = true;
   search.computeType = options.computeType;
   search.batchTokens = options.batch * std::max<int64_t>(length, options.beam);

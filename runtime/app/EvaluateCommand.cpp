@@ -15,7 +15,7 @@ namespace {
 
 struct EvaluateOptions {
   ModelOptions model;
-  SearchOptions search;
+  SearchFlags search;
   std::string source, target, hypothesis;
   bool json = false;
 };
@@ -28,9 +28,10 @@ MetricSums ofFile(const EvaluateOptions &options) {
   return sums;
 }
 
-MetricSums ofModel(const EvaluateOptions &options) {
+MetricSums ofModel(EvaluateOptions &options) {
   LinePairs lines(options.source, options.target, "line i of one must be the translation of line i of the other");
   TranslationModel model = loadModel(options.model);
+  options.search.resolve(*model.target);
   ProgressBar bar(options.model.quiet);
   MetricSums sums;
   size_t done = 0;
@@ -45,7 +46,7 @@ MetricSums ofModel(const EvaluateOptions &options) {
       references.push_back(reference);
     }
     const std::vector<std::string> translations =
-        translateLines(model, sources, options.model.format, options.search, [&](size_t) {
+        translateLines(model, sources, options.model.format, options.search.options, [&](size_t) {
           ++done;
           bar.update(more ? lines.first.fraction()
                           : static_cast<double>(done) / static_cast<double>(lines.first.number()),
@@ -57,7 +58,7 @@ MetricSums ofModel(const EvaluateOptions &options) {
   return sums;
 }
 
-void run(const EvaluateOptions &options) {
+void run(EvaluateOptions &options) {
   if (options.hypothesis.empty() && options.source.empty())
     throw CLI::RequiredError("--source (with --model) or --hypothesis");
   const MetricSums sums = options.hypothesis.empty() ? ofModel(options) : ofFile(options);
@@ -88,7 +89,7 @@ void addEvaluate(CLI::App &app) {
   command->add_option("--target", options->target, "its reference translations")->required();
   command->add_option("--hypothesis", options->hypothesis, "translations to score, in place of a model and --source")
       ->excludes(source);
-  addSearch(*command, options->search);
+  options->search.addTo(*command);
   command->add_flag("--json", options->json, "one JSON object");
   command->callback([options] { run(*options); });
 }

@@ -1,5 +1,6 @@
 // `info`: what this executable is, and the memory a batch will take.
 #include "app/Commands.h"
+#include "decode/Defaults.h"
 #include "decode/Flags.h"
 #include "decode/ModelOptions.h"
 #include "decode/Packed.h"
@@ -20,7 +21,7 @@ using Json = nlohmann::ordered_json;
 struct InfoOptions {
   ModelOptions model;
   int64_t batchTokens = 4096, length = 32, sentences = 64;
-  int beam = 5;
+  int32_t beam = generationOfExecutable().beam;
   bool json = false;
 };
 
@@ -72,6 +73,23 @@ Json memoryFor(const Module &module, const InfoOptions &options, int threads) {
   return memory;
 }
 
+// By the names of model.json.
+Json describe(const Generation &generation) {
+  using enum Generation::EarlyStopping;
+  const Json stopping = generation.earlyStopping == Never ? Json("never") : Json(generation.earlyStopping == Yes);
+  return {{"beam", generation.beam},
+          {"length_penalty", generation.lengthPenalty},
+          {"length_penalty_form", penaltyForms[static_cast<size_t>(generation.penaltyForm)]},
+          {"early_stopping", stopping},
+          {"max_length", generation.maxLength},
+          {"min_length", generation.minLength},
+          {"at_max_length", lengthEnds[static_cast<size_t>(generation.atMaxLength)]},
+          {"forced_first", generation.forcedFirst},
+          {"suppress", generation.suppress},
+          {"bad_sequences", generation.badSequences},
+          {"no_repeat_ngram", generation.noRepeatNgram}};
+}
+
 // Neither a GPU nor its driver is needed to say what it would take.
 Json describe(const InfoOptions &options) {
   Json targets = Json::array(), cpus = Json::array(), gpus = Json::array(), programs = Json::array(),
@@ -117,6 +135,7 @@ Json describe(const InfoOptions &options) {
           {"source_vocab", module.sourceVocab},
           {"target_vocab", module.targetVocab},
           {"max_length", module.maxLength},
+          {"generation", module.targetVocab > 0 ? describe(generationOf(module)) : Json()},
           {"vocabulary_hashes", vocabularyHashes(options.model)},
           {"programs", programs},
           {"batch",
@@ -155,6 +174,14 @@ void printText(const Json &info) {
   if (number("max_length") > 0)
     std::printf("max length     %lld tokens\n", number("max_length"));
   std::printf("programs       %s\n", joined(info["programs"]).c_str());
+  if (!info["generation"].is_null()) {
+    std::string settings;
+    for (const auto &[key, value] : info["generation"].items())
+      if (!value.is_array() || !value.empty())
+        settings +=
+            (settings.empty() ? "" : ", ") + key + " " + (value.is_string() ? value.get<std::string>() : value.dump());
+    std::printf("searches with  %s\n", settings.c_str());
+  }
   const Json &batch = info["batch"];
   auto of = [&](const char *key) { return static_cast<long long>(batch[key].get<int64_t>()); };
   for (const auto &[what, memory] : info["memory"].items()) {

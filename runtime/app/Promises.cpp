@@ -164,8 +164,8 @@ private:
 
   void checkTranslations() {
     SearchOptions options;
-    options.beam = 4;
-    options.maxLength = 12;
+    options.generation.beam = 4;
+    options.generation.maxLength = 12;
     std::vector<std::vector<Hypothesis>> first;
     int64_t compared = 0, different = 0;
     for (int64_t batchTokens : {int64_t(1) << 20, int64_t(1), int64_t(37), int64_t(64)}) {

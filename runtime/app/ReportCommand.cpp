@@ -1,6 +1,7 @@
 // `report`: a training run's log as one HTML page with curves, translations and a drawing of attention.
 #include "app/Commands.h"
 #include "decode/Alignment.h"
+#include "decode/Defaults.h"
 #include "decode/Flags.h"
 #include "decode/ModelOptions.h"
 #include "decode/Search.h"
@@ -43,7 +44,9 @@ std::string drawAttention(const std::string &folder, const std::vector<nlohmann:
   options.format = formatOf(configuration);
   TranslationModel model = loadModel(options);
   std::vector<int32_t> ids = encodeSource(model, source, options.format, "the sample");
-  std::vector<std::vector<Hypothesis>> found = search(*model.engine, {ids}, SearchOptions{});
+  SearchOptions search;
+  search.generation = generationOf(model.engine->module());
+  std::vector<std::vector<Hypothesis>> found = xfc::search(*model.engine, {ids}, search);
   if (found.empty() || found[0].empty())
     return "";
   const std::vector<int32_t> &target = found[0][0].ids;

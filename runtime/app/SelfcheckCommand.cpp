@@ -282,8 +282,8 @@ private:
   // Translations do not depend on the batch, and their probabilities are those of teacher forcing.
   void checkDecoding() {
     SearchOptions search;
-    search.beam = 2;
-    search.maxLength = 6;
+    search.generation.beam = 2;
+    search.generation.maxLength = 6;
     search.batchTokens = 1 << 20;
     std::vector<std::vector<Hypothesis>> together = xfc::search(engine, sentences.sources, search);
     search.batchTokens = 1;

@@ -20,12 +20,9 @@ namespace xfc {
 
 namespace {
 
-// What no search needs more of; what it takes of memory stays a number.
-constexpr int64_t mostTokens = 1 << 20;
-
 struct TranslateOptions {
   ModelOptions model;
-  SearchOptions search;
+  SearchFlags search;
   std::string input = "-", output = "-", prefix, attentionSvg;
   bool scores = false, alignments = false, json = false;
 };
@@ -62,7 +59,9 @@ std::string format(double value) {
 
 class Translation {
 public:
-  explicit Translation(TranslateOptions &options) : options(options), model(loadModel(options.model)) {}
+  explicit Translation(TranslateOptions &options) : options(options), model(loadModel(options.model)) {
+    options.search.resolve(*model.target);
+  }
 
   // Window after window, so that a stream may be longer than memory, and who writes to it and waits for the answer
   // gets it.
@@ -88,7 +87,7 @@ public:
       const size_t before = done;
       const bool last = input.atLast();
       found = search(
-          *model.engine, filled, options.search, forced,
+          *model.engine, filled, options.search.options, forced,
           [&](size_t) {
             checkInterrupted();
             ++done;
@@ -169,12 +168,12 @@ private:
   }
 
   std::string textLines(size_t line, const std::vector<Hypothesis> &hypotheses) {
-    std::string number = options.search.nBest > 1 ? std::to_string(first + line + 1) + "\t" : "";
+    std::string number = options.search.options.nBest > 1 ? std::to_string(first + line + 1) + "\t" : "";
     if (hypotheses.empty())
       return number + (options.scores ? "\t0" : "") + (options.alignments ? "\t" : "") + "\n";
     std::string text;
     for (const Hypothesis &hypothesis : hypotheses) {
-      std::string translation = model.target->decode(hypothesis.ids, options.model.format);
+      std::string translation = decodeTarget(model, hypothesis.ids, options.search.options, options.model.format);
       // A vocabulary with byte pieces can spell a line's end; a translation is one line.
       std::replace(translation.begin(), translation.end(), '\n', ' ');
       text += number + translation;
@@ -198,7 +197,7 @@ private:
     Json object = {
         {"line", first + line + 1}, {"source", lines[line]}, {"translation", ""}, {"hypotheses", Json::array()}};
     for (const Hypothesis &hypothesis : hypotheses) {
-      Json entry = {{"text", model.target->decode(hypothesis.ids, options.model.format)},
+      Json entry = {{"text", decodeTarget(model, hypothesis.ids, options.search.options, options.model.format)},
                     {"score", hypothesis.score},
                     {"log_probability", hypothesis.logProbability},
                     {"ids", hypothesis.ids}};
@@ -240,13 +239,13 @@ private:
 void addTranslate(CLI::App &app) {
   CLI::App *command = app.add_subcommand("translate", "translate lines");
   auto options = std::make_shared<TranslateOptions>();
-  SearchOptions &search = options->search;
+  SearchOptions &search = options->search.options;
   options->model.addTo(*command);
   options->model.addVocabularyTo(*command);
   command->add_option("--input", options->input, "lines to translate; -: standard input")->capture_default_str();
   command->add_option("--output", options->output, "translations, a line each; -: standard output")
       ->capture_default_str();
-  addSearch(*command, search);
+  options->search.addTo(*command);
   command
       ->add_option("--n-best", search.nBest,
                    "translations of a sentence, best first; above 1 each line begins with the source line's number "
@@ -266,14 +265,6 @@ void addTranslate(CLI::App &app) {
       ->check(FiniteNumber)
       ->capture_default_str();
   command->add_option("--seed", search.seed, "sampling: seed of the random numbers")->capture_default_str();
-  command
-      ->add_option("--max-length", search.maxLength,
-                   "most tokens of a translation; 0: twice the source plus 10, at most the model's")
-      ->check(CLI::Range(int64_t(0), mostTokens))
-      ->capture_default_str();
-  command->add_option("--min-length", search.minLength, "fewest tokens of a translation")
-      ->check(CLI::Range(int64_t(0), mostTokens))
-      ->capture_default_str();
   command->add_option("--prefix", options->prefix, "forced beginnings of the translations, a line each");
   command->add_flag("--scores", options->scores, "a tab and the score after each translation");
   command->add_flag("--alignments", options->alignments,

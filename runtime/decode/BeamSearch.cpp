@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <set>
 
 namespace xfc {
 
@@ -54,14 +55,24 @@ struct Continuation {
 struct Scratch {
   std::vector<Continuation> ranked;
   std::vector<Candidate> best;
+  std::vector<int32_t> suppressed;
 };
+
+bool contains(std::span<const int32_t> tokens, int32_t token) {
+  return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
+}
+
+// Whether a hypothesis of maxLength tokens ends without eos.
+bool endsAsItIs(const SearchOptions &options) {
+  return options.ignoreEos || options.generation.atMaxLength == Generation::AtMaxLength::Cut;
+}
 
 // Its vectors have their final sizes from the beginning: steps do not allocate.
 class SentenceSearch {
 public:
   SentenceSearch(const SearchSentence &sentence, const SearchVocabulary &vocabulary, const SearchOptions &options)
-      : sentence(sentence), vocabulary(vocabulary), options(options), lives(searchWidth(options)), next(lives.size()),
-        living(options.sample ? lives.size() : 1) {
+      : sentence(sentence), vocabulary(vocabulary), options(options), generation(options.generation),
+        lives(searchWidth(options)), next(lives.size()), living(options.sample ? lives.size() : 1) {
     for (std::vector<Live> *list : {&lives, &next})
       for (Live &hypothesis : *list) {
         hypothesis.ids.reserve(sentence.maxLength);
@@ -70,7 +81,7 @@ public:
     for (size_t i = 0; i < living; ++i)
       lives[i].sample = static_cast<int>(i);
     chosen.reserve(2 * lives.size());
-    if (options.ignoreEos && sentence.maxLength == 0)
+    if (endsAsItIs(options) && sentence.maxLength == 0)
       finishAll();
   }
 
@@ -79,15 +90,15 @@ public:
 
   // The token whose log-probability is needed whatever its rank.
   int32_t wanted() const {
-    const int32_t token = forced(length());
-    return token >= 0 ? token : vocabulary.eos;
+    const Forced must = forced(length());
+    return must.token >= 0 ? must.token : vocabulary.eos;
   }
 
   // Decides how the live hypotheses go on, from the rows first.. of `result`. Touches nothing but this sentence.
   void choose(const StepResult &result, int64_t first, Scratch &scratch) {
     chosen.clear();
     if (options.sample)
-      drawContinuations(result, first);
+      drawContinuations(result, first, scratch);
     else
       rankContinuations(result, first, scratch);
   }
@@ -95,7 +106,7 @@ public:
   // Lets those chosen live, and all others go.
   void grow(Slots &slots) {
     const int64_t before = length();
-    if (chosen.empty())
+    if (chosen.empty() && (finished.empty() || !suppresses()))
       noCandidate(before);
     size_t grown = 0;
     for (const Continuation &continuation : chosen) {
@@ -103,7 +114,7 @@ public:
         noCandidate(before);
       const Live &parent = lives[continuation.parent];
       if (continuation.token == vocabulary.eos) {
-        finish(parent.ids, continuation.logProbability);
+        finish(parent.ids, continuation.logProbability, true);
         continue;
       }
       Live &child = next[grown++];
@@ -115,7 +126,7 @@ public:
     release(slots);
     lives.swap(next);
     living = grown;
-    if (options.ignoreEos && before + 1 >= sentence.maxLength) {
+    if (endsAsItIs(options) && before + 1 >= sentence.maxLength) {
       release(slots);
       finishAll();
     } else if (living > 0 && decided()) {
@@ -133,15 +144,19 @@ public:
   }
 
 private:
-  double penalty(int64_t n) const { return std::pow((5.0 + static_cast<double>(n)) / 6.0, options.lengthPenalty); }
+  double penalty(int64_t n) const {
+    const double length = static_cast<double>(n);
+    const bool power = generation.penaltyForm == Generation::PenaltyForm::Power;
+    return std::pow(power ? std::max(length, 1.0) : (5.0 + length) / 6.0, generation.lengthPenalty);
+  }
 
-  void finish(std::vector<int32_t> ids, double logProbability) {
-    int64_t n = static_cast<int64_t>(ids.size()) + (options.ignoreEos ? 0 : 1);
+  void finish(std::vector<int32_t> ids, double logProbability, bool byEos) {
+    const int64_t n = static_cast<int64_t>(ids.size()) + byEos;
     finished.push_back({std::move(ids), logProbability / penalty(n), logProbability});
   }
   void finishAll() {
     for (Live &hypothesis : live())
-      finish(hypothesis.ids, hypothesis.logProbability);
+      finish(hypothesis.ids, hypothesis.logProbability, false);
     living = 0;
   }
   void release(Slots &slots) {
@@ -150,39 +165,80 @@ private:
   }
   int64_t length() const { return static_cast<int64_t>(lives.front().ids.size()); }
 
-  // The one token a hypothesis of this length must take, or -1.
-  int32_t forced(int64_t length) const {
-    if (length < std::min(static_cast<int64_t>(sentence.prefix.size()), sentence.maxLength))
-      return sentence.prefix[length];
-    return length >= sentence.maxLength && !options.ignoreEos ? vocabulary.eos : -1;
+  // The one token a hypothesis of some length must take, or -1; where it is certain, its log-probability is 0.
+  struct Forced {
+    int32_t token = -1;
+    bool certain = false;
+  };
+  Forced forced(int64_t length) const {
+    if (length >= sentence.maxLength)
+      return options.ignoreEos ? Forced()
+                               : Forced{vocabulary.eos, generation.atMaxLength == Generation::AtMaxLength::ForcedEos};
+    const auto given = static_cast<int64_t>(generation.forcedFirst.size());
+    if (length < given)
+      return {generation.forcedFirst[length], true};
+    if (length - given < static_cast<int64_t>(sentence.prefix.size()))
+      return {sentence.prefix[length - given], false};
+    return {};
+  }
+
+  bool suppresses() const {
+    return !generation.suppress.empty() || !generation.badSequences.empty() || generation.noRepeatNgram > 0;
+  }
+  // What the settings do not let this hypothesis take next; pad and start are no candidates anyway.
+  void suppressedAfter(const Live &hypothesis, std::vector<int32_t> &tokens) const {
+    const std::vector<int32_t> &ids = hypothesis.ids;
+    tokens.assign(generation.suppress.begin(), generation.suppress.end());
+    for (const std::vector<int32_t> &sequence : generation.badSequences) {
+      const size_t before = sequence.size() - 1; // tokens, the first of which may be start
+      if (before > ids.size() + 1)
+        continue;
+      const bool fromStart = before == ids.size() + 1;
+      if ((!fromStart || sequence.front() == vocabulary.start) &&
+          std::equal(sequence.begin() + fromStart, sequence.end() - 1, ids.end() - (before - fromStart)))
+        tokens.push_back(sequence.back());
+    }
+    if (const auto size = static_cast<size_t>(generation.noRepeatNgram); size > 0 && ids.size() >= size)
+      for (auto begin = ids.begin(); begin + size <= ids.end(); ++begin)
+        if (std::equal(begin, begin + (size - 1), ids.end() - (size - 1)))
+          tokens.push_back(begin[size - 1]);
   }
   bool eosAllowed(int64_t length) const { return !options.ignoreEos && length >= sentence.minLength; }
 
   [[noreturn]] void noCandidate(int64_t length) const {
     throw Error("sentence " + std::to_string(sentence.index + 1) + ", position " + std::to_string(length) +
-                ": the model gives no finite log-probability; its weights are broken or too large");
+                (suppresses() ? ": no token is left that has a finite log-probability and is not suppressed; suppress "
+                                "fewer, or give a larger --no-repeat-ngram"
+                              : ": the model gives no finite log-probability; its weights are broken or too large"));
   }
 
-  void drawContinuations(const StepResult &result, int64_t first) {
-    const int32_t excluded[] = {vocabulary.pad, vocabulary.start, vocabulary.eos};
-    const std::span<const int32_t> never(excluded, eosAllowed(length()) ? 2 : 3);
+  void drawContinuations(const StepResult &result, int64_t first, Scratch &scratch) {
+    const Forced must = forced(length());
+    std::vector<int32_t> &never = scratch.suppressed;
     for (size_t h = 0; h < living; ++h) {
       LogProbabilityRow row = result.all.row(first + static_cast<int64_t>(h));
-      Candidate drawn{forced(length()), 0};
-      if (drawn.token >= 0)
-        drawn.logProbability = row[drawn.token];
-      else
+      Candidate drawn{must.token, 0};
+      if (must.token >= 0) {
+        drawn.logProbability = must.certain ? 0 : row[must.token];
+      } else {
+        suppressedAfter(lives[h], never);
+        never.push_back(vocabulary.pad);
+        if (vocabulary.start != vocabulary.eos)
+          never.push_back(vocabulary.start);
+        if (!eosAllowed(length()))
+          never.push_back(vocabulary.eos);
         drawn = sampleToken(row, vocabulary.size, never, {options.temperature, options.topK, options.topP},
                             uniformNumber(options.seed, static_cast<uint32_t>(sentence.index),
                                           static_cast<uint32_t>(length()), static_cast<uint32_t>(lives[h].sample)));
+      }
       chosen.push_back({static_cast<int>(h), drawn.token, lives[h].logProbability + drawn.logProbability});
     }
   }
 
   void rankContinuations(const StepResult &result, int64_t first, Scratch &scratch) {
-    const int beam = options.beam;
-    const int32_t excluded[] = {vocabulary.pad, vocabulary.start, vocabulary.eos};
-    auto &[ranked, best] = scratch;
+    const int beam = generation.beam;
+    const Forced must = forced(length());
+    auto &[ranked, best, suppressed] = scratch;
     ranked.clear();
     for (size_t h = 0; h < living; ++h) {
       const int64_t row = first + static_cast<int64_t>(h);
@@ -190,21 +246,26 @@ private:
         ranked.push_back({static_cast<int>(h), token, lives[h].logProbability + logProbability});
       };
       const double wantedLogProbability = result.tokens ? result.wanted.row(row)[0] : result.all.row(row)[wanted()];
-      if (forced(length()) >= 0) {
-        add(wanted(), wantedLogProbability);
+      if (must.token >= 0) {
+        add(must.token, must.certain ? 0 : wantedLogProbability);
         continue;
       }
+      suppressedAfter(lives[h], suppressed);
+      if (eosAllowed(length()) && wantedLogProbability > -HUGE_VAL && !contains(suppressed, vocabulary.eos))
+        add(vocabulary.eos, wantedLogProbability);
       if (result.tokens) {
         const int32_t *tokens = result.tokens + row * result.tokenStride;
-        for (int c = 0; c < std::min(beam, result.count) && tokens[c] >= 0; ++c)
-          add(tokens[c], result.best.row(row)[c]);
+        for (int c = 0, left = beam; c < result.count && tokens[c] >= 0 && left > 0; ++c)
+          if (!contains(suppressed, tokens[c])) {
+            add(tokens[c], result.best.row(row)[c]);
+            --left;
+          }
       } else {
-        bestTokens(result.all.row(row), vocabulary.size, excluded, beam, best);
+        suppressed.insert(suppressed.end(), {vocabulary.pad, vocabulary.start, vocabulary.eos});
+        bestTokens(result.all.row(row), vocabulary.size, suppressed, beam, best);
         for (const Candidate &candidate : best)
           add(candidate.token, candidate.logProbability);
       }
-      if (eosAllowed(length()) && wantedLogProbability > -HUGE_VAL)
-        add(vocabulary.eos, wantedLogProbability);
     }
     std::sort(ranked.begin(), ranked.end(), [](const Continuation &a, const Continuation &b) {
       if (a.logProbability != b.logProbability)
@@ -221,20 +282,32 @@ private:
     }
   }
 
+  // The score of the place-th best of those that have finished.
+  double finishedScore(int place) {
+    scores.clear();
+    for (const Hypothesis &hypothesis : finished)
+      scores.push_back(hypothesis.score);
+    std::nth_element(scores.begin(), scores.begin() + (place - 1), scores.end(), std::greater<>());
+    return scores[place - 1];
+  }
+
   // Whether the finished hypotheses already decide the result.
   bool decided() {
     if (options.sample)
       return false;
-    if (static_cast<int>(finished.size()) >= options.beam)
-      return true;
-    if (static_cast<int>(finished.size()) < options.nBest)
+    const int count = static_cast<int>(finished.size());
+    const int64_t shortest = length() + 1, longest = sentence.maxLength + !endsAsItIs(options);
+    if (count >= generation.beam) {
+      using enum Generation::EarlyStopping;
+      if (generation.beam == 1 || generation.earlyStopping == Yes)
+        return true;
+      const bool atItsLongest = generation.earlyStopping == Never && generation.lengthPenalty > 0;
+      if (lives[0].logProbability / penalty(atItsLongest ? longest : length()) <= finishedScore(generation.beam))
+        return true;
+    }
+    if (count < options.nBest)
       return false;
-    scores.clear();
-    for (const Hypothesis &hypothesis : finished)
-      scores.push_back(hypothesis.score);
-    std::nth_element(scores.begin(), scores.begin() + (options.nBest - 1), scores.end(), std::greater<>());
-    double worst = scores[options.nBest - 1];
-    int64_t shortest = length() + 1, longest = sentence.maxLength + 1;
+    const double worst = finishedScore(options.nBest);
     return std::ranges::none_of(live(), [&](const Live &hypothesis) {
       double p = hypothesis.logProbability;
       return std::max(p / penalty(shortest), p / penalty(longest)) > worst;
@@ -244,6 +317,7 @@ private:
   const SearchSentence &sentence;
   const SearchVocabulary &vocabulary;
   const SearchOptions &options;
+  const Generation &generation;
   std::vector<Live> lives, next; // the first `living` of lives live
   size_t living;
   std::vector<Continuation> chosen;
@@ -266,12 +340,22 @@ struct Choice {
 
 } // namespace
 
-int64_t searchWidth(const SearchOptions &options) { return options.sample ? options.nBest : options.beam; }
+int64_t searchWidth(const SearchOptions &options) { return options.sample ? options.nBest : options.generation.beam; }
 
-int64_t searchCandidates(const SearchOptions &options) { return options.sample ? 0 : options.beam; }
+int64_t searchCandidates(const SearchOptions &options, const SearchVocabulary &vocabulary) {
+  const Generation &generation = options.generation;
+  if (options.sample || generation.noRepeatNgram > 0)
+    return 0;
+  std::set<int32_t> suppressed(generation.suppress.begin(), generation.suppress.end());
+  for (const std::vector<int32_t> &sequence : generation.badSequences)
+    suppressed.insert(sequence.back());
+  for (int32_t never : {vocabulary.pad, vocabulary.start, vocabulary.eos})
+    suppressed.erase(never);
+  return generation.beam + static_cast<int64_t>(suppressed.size());
+}
 
 int64_t searchSteps(const SearchSentence &sentence, const SearchOptions &options) {
-  return sentence.maxLength + (options.ignoreEos ? 0 : 1);
+  return sentence.maxLength + !endsAsItIs(options);
 }
 
 std::vector<std::vector<Hypothesis>> searchSentences(std::span<const SearchSentence> sentences,

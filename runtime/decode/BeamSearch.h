@@ -5,12 +5,18 @@
 // are ranked by log-probability (equal ones: lower token, then the parent that ranked higher). From the best on, one
 // that ends with eos is finished if fewer than `beam` stand before it; the others live on until there are `beam`.
 // A sentence ends when
-//  - `beam` or more hypotheses have finished (so with beam 1, greedy, at the first), or
-//  - `nBest` have, and no live one can still be better than the nBest-th best of them: its log-probability p can only
-//    fall, so its score is at most the larger of p / penalty(n) for the shortest and the longest n it may end with, or
-//  - it is `maxLength` tokens long: then every live hypothesis is finished by eos.
-// penalty(n) = ((5+n)/6)^lengthPenalty, n counts eos. While a prefix lasts, its token is the only continuation; eos is
-// none below minLength; pad and start never are.
+//  - a beam of 1 (greedy) has finished a hypothesis, or
+//  - a larger one has finished `beam`, and earlyStopping finds that enough: at once, or when the best live one would
+//    score no better than the worst of the best `beam` finished ones if it ended at its present length (or at the
+//    longest), or
+//  - `nBest` have finished, and no live one can still be better than the nBest-th best of them: its log-probability p
+//    can only fall, so its score is at most the larger of p / penalty(n) for the shortest and the longest n it may end
+//    with, or
+//  - it is `maxLength` tokens long: then every live hypothesis is finished, by eos or (atMaxLength) as it is.
+// penalty(n) = ((5+n)/6)^lengthPenalty or n^lengthPenalty, n counts eos where there is one. While forcedFirst, and then
+// a sentence's prefix, last, their token is the only continuation; one of forcedFirst, and eos where it is forced at
+// maxLength, counts as certain. eos is none below minLength; pad, start (where it is not eos too) and what `generation`
+// suppresses never are. With a length penalty of the power form, these are the rules of transformers' `generate`.
 //
 // Sampling. A sentence has `nBest` independent hypotheses, each of which draws its next token until it draws eos.
 //
@@ -62,7 +68,8 @@ struct SearchSentence {
   size_t index = 0; // in the input: keys random numbers, and named in errors
   int64_t maxLength = 0;
   int64_t minLength = 0;
-  std::span<const int32_t> prefix = {}; // NOLINT(readability-redundant-member-init): GCC warns of initializers without
+  std::span<const int32_t> prefix = {}; // comes after what is forced first. NOLINT(readability-redundant-member-init):
+                                        // GCC warns of initializers without
 };
 
 // The model as the search sees it. Sentences wait in their order, run, and leave; those that run share the memory there
@@ -80,8 +87,9 @@ public:
 
 // The live hypotheses of a sentence: `beam`, or `nBest` samples.
 int64_t searchWidth(const SearchOptions &options);
-// The candidates of a hypothesis that the search needs; 0: all log-probabilities.
-int64_t searchCandidates(const SearchOptions &options);
+// The candidates of a hypothesis that the search needs, so that enough are left where some are suppressed; 0: all
+// log-probabilities.
+int64_t searchCandidates(const SearchOptions &options, const SearchVocabulary &vocabulary);
 // The most steps a sentence takes: one for each token, and one for eos. Each hypothesis has a row of cache for each, so
 // sentences that run together never hold more slots than the sum of searchWidth x searchSteps.
 int64_t searchSteps(const SearchSentence &sentence, const SearchOptions &options);

@@ -1,6 +1,10 @@
 // Flags that several verbs share.
 #include "decode/Flags.h"
+#include "decode/Defaults.h"
 #include "support/CommandLine.h"
+#include <algorithm>
+#include <charconv>
+#include <sstream>
 
 namespace xfc {
 
@@ -36,18 +40,97 @@ CLI::Option *addBatchTokens(CLI::App &command, int64_t &tokens, const std::strin
       ->capture_default_str();
 }
 
-void addBeam(CLI::App &command, int &beam) {
+void addBeam(CLI::App &command, int32_t &beam) {
   command.add_option("--beam", beam, "live hypotheses of a sentence; 1: greedy")
       ->check(CLI::Range(1, mostHypotheses))
       ->capture_default_str();
 }
 
-void addSearch(CLI::App &command, SearchOptions &search) {
-  addBeam(command, search.beam);
-  command.add_option("--length-penalty", search.lengthPenalty, "A of score = log-probability / ((5+n)/6)^A")
+// --FLAG with one of the names that an enumeration has.
+template <typename Enum, size_t N>
+static void addChoice(CLI::App &command, const std::string &flag, Enum &choice,
+                      const std::array<const char *, N> &names, const std::string &meaning) {
+  command
+      .add_option_function<std::string>(
+          flag,
+          [&choice, names](const std::string &name) {
+            choice = static_cast<Enum>(std::find(names.begin(), names.end(), name) - names.begin());
+          },
+          meaning)
+      ->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())))
+      ->default_str(names[static_cast<size_t>(choice)]);
+}
+
+static std::string joined(const std::vector<int32_t> &ids) {
+  std::string text;
+  for (int32_t id : ids)
+    text += (text.empty() ? "" : " ") + std::to_string(id);
+  return text;
+}
+
+SearchFlags::SearchFlags() {
+  options.generation = generationOfExecutable();
+  forcedFirst = joined(options.generation.forcedFirst);
+  suppress = joined(options.generation.suppress);
+}
+
+void SearchFlags::addTo(CLI::App &command) {
+  Generation &generation = options.generation;
+  addBeam(command, generation.beam);
+  command
+      .add_option("--length-penalty", generation.lengthPenalty,
+                  "A of score = log-probability / ((5+n)/6)^A, or n^A; n counts all tokens, and eos")
       ->check(FiniteNumber)
       ->capture_default_str();
-  addBatchTokens(command, search.batchTokens, "live hypotheses, at a time");
+  addChoice(command, "--length-penalty-form", generation.penaltyForm, penaltyForms, "offset: ((5+n)/6)^A; power: n^A");
+  addChoice(
+      command, "--early-stopping", generation.earlyStopping, earlyStoppings,
+      "whether a beam ends once it has finished as many translations as it is wide. false: not while the best live "
+      "one, at its length, scores better than the worst of those; never: not while it would at --max-length");
+  command
+      .add_option("--max-length", generation.maxLength,
+                  "most tokens of a translation; 0: twice the source plus 10, at most the model's")
+      ->check(CLI::Range(int64_t(0), mostTokens))
+      ->capture_default_str();
+  command.add_option("--min-length", generation.minLength, "fewest tokens of a translation")
+      ->check(CLI::Range(int64_t(0), mostTokens))
+      ->capture_default_str();
+  addChoice(command, "--at-max-length", generation.atMaxLength, lengthEnds,
+            "how a translation of --max-length tokens ends. eos: by eos, whose probability counts; forced_eos: by eos, "
+            "which counts as certain; cut: without");
+  command
+      .add_option("--forced-first", forcedFirst,
+                  "tokens that translations begin with, as certain ones: ids, or pieces of the target's vocabulary, "
+                  "separated by blanks; text output leaves them out")
+      ->capture_default_str();
+  command.add_option("--suppress", suppress, "tokens that are never written, given likewise")->capture_default_str();
+  command
+      .add_option("--no-repeat-ngram", generation.noRepeatNgram,
+                  "N: no N tokens in a row are written twice; 0: any are")
+      ->check(CLI::Range(int64_t(0), mostTokens))
+      ->capture_default_str();
+  addBatchTokens(command, options.batchTokens, "live hypotheses, at a time");
+}
+
+static std::vector<int32_t> tokensOf(const std::string &text, const Vocabulary &target, const std::string &flag) {
+  std::vector<int32_t> ids;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    int32_t id = 0;
+    const char *end = word.data() + word.size();
+    if (const auto [read, error] = std::from_chars(word.data(), end, id); error == std::errc() && read == end) {
+      ids.push_back(id);
+      continue;
+    }
+    const std::vector<int32_t> found = target.encode(word, Format::Pieces, flag);
+    ids.insert(ids.end(), found.begin(), found.end());
+  }
+  return ids;
+}
+
+void SearchFlags::resolve(const Vocabulary &target) {
+  options.generation.forcedFirst = tokensOf(forcedFirst, target, "--forced-first");
+  options.generation.suppress = tokensOf(suppress, target, "--suppress");
 }
 
 } // namespace xfc

@@ -21,11 +21,19 @@ Format formatNamed(std::string_view name);
 // --batch-tokens; `ofWhat` ends the sentence "most source tokens, and most ..."
 CLI::Option *addBatchTokens(CLI::App &command, int64_t &tokens, const std::string &ofWhat);
 // --beam
-void addBeam(CLI::App &command, int &beam);
-// --beam, --length-penalty and --batch-tokens
-void addSearch(CLI::App &command, SearchOptions &search);
+void addBeam(CLI::App &command, int32_t &beam);
 
-// What no search needs more of; what it takes of memory stays a number.
-inline constexpr int mostHypotheses = 1 << 16;
+// How sentences are searched for, as a command line says it. What it does not say is as the model says it.
+struct SearchFlags {
+  SearchFlags();
+  SearchOptions options;
+  // --beam, --length-penalty and what else `generation` of model.json holds, and --batch-tokens
+  void addTo(CLI::App &command);
+  // Reads tokens that are given by their pieces. Throws Error where one is none of the vocabulary's.
+  void resolve(const Vocabulary &target);
+
+private:
+  std::string forcedFirst, suppress; // tokens, separated by blanks
+};
 
 } // namespace xfc

@@ -189,4 +189,12 @@ std::vector<int32_t> encodeTarget(const TranslationModel &model, const std::stri
              std::max<int64_t>(module.maxTargetLength - 1, 0), where);
 }
 
+std::string decodeTarget(const TranslationModel &model, const std::vector<int32_t> &ids, const SearchOptions &options,
+                         Format format) {
+  if (format != Format::Text)
+    return model.target->decode(ids, format);
+  const size_t forced = std::min(options.generation.forcedFirst.size(), ids.size());
+  return model.target->decode({ids.begin() + static_cast<std::ptrdiff_t>(forced), ids.end()}, format);
+}
+
 } // namespace xfc

@@ -1,6 +1,7 @@
 // The flags by which a command finds its model, and the engine and vocabularies they lead to.
 #pragma once
 
+#include "decode/Search.h"
 #include "engine/Engine.h"
 #include "text/Vocabulary.h"
 #include <CLI/CLI.hpp>
@@ -59,5 +60,8 @@ std::vector<int32_t> encodeSource(const TranslationModel &model, const std::stri
 // A target line without start and eos, cut likewise.
 std::vector<int32_t> encodeTarget(const TranslationModel &model, const std::string &line, Format format,
                                   const std::string &where);
+// What a search with these options has written, as a line. Text is without the tokens that it was forced to begin with.
+std::string decodeTarget(const TranslationModel &model, const std::vector<int32_t> &ids, const SearchOptions &options,
+                         Format format);
 
 } // namespace xfc

@@ -37,6 +37,10 @@ void add(Counts &sum, const Counts &counts, int64_t times = 1) {
   sum.longest = std::max(sum.longest, counts.longest);
 }
 
+SearchVocabulary vocabularyOf(const Module &module) {
+  return {module.targetVocab, module.pad, module.start, module.eos};
+}
+
 // The sentences of a search in the order in which they join.
 struct SearchPlan {
   std::vector<size_t> order; // their places in the input
@@ -59,14 +63,16 @@ SearchPlan planSearch(const Module &module, const std::vector<std::vector<int32_
   Counts batch;
   for (size_t index : plan.order) {
     const auto length = static_cast<int64_t>(sources[index].size());
-    SearchSentence sentence{first + index, options.maxLength, options.minLength, {}};
+    SearchSentence sentence{first + index, options.generation.maxLength, options.generation.minLength, {}};
     if (!prefixes.empty())
       sentence.prefix = prefixes[index];
     if (sentence.maxLength == 0)
       sentence.maxLength =
-          std::max({2 * length + 10, sentence.minLength, static_cast<int64_t>(sentence.prefix.size())});
+          std::max({2 * length + 10, sentence.minLength,
+                    static_cast<int64_t>(options.generation.forcedFirst.size() + sentence.prefix.size())});
     if (module.maxTargetLength > 0) // the decoder reads start and, before eos, every token
-      sentence.maxLength = std::min(sentence.maxLength, module.maxTargetLength - (options.ignoreEos ? 0 : 1));
+      sentence.maxLength =
+          std::min(sentence.maxLength, module.maxTargetLength - (searchSteps(sentence, options) - sentence.maxLength));
     plan.sentences.push_back(sentence);
     plan.counts.push_back(countsFor(length, searchWidth(options), searchSteps(sentence, options)));
     Counts more = batch;
@@ -83,7 +89,8 @@ class StepDecoder : public SearchedModel {
 public:
   StepDecoder(Engine &engine, const std::vector<std::vector<int32_t>> &sources, const SearchPlan &plan,
               const SearchOptions &options)
-      : engine(engine), program(engine.module().stepProgram(searchCandidates(options), options.computeType)),
+      : engine(engine), program(engine.module().stepProgram(searchCandidates(options, vocabularyOf(engine.module())),
+                                                            options.computeType)),
         plan(plan), sentences(sources.size()), rows(sources.size()), freeRows(plan.capacity.rows[XFC_SOURCE]) {
     const Module &module = engine.module();
     if (!program || !engine.has(programs::encode))
@@ -211,27 +218,29 @@ private:
   std::vector<Binding> bindings; // of a step; projected encoder rows and caches are the engine's
 };
 
-void check(const SearchOptions &options) {
+void check(const SearchOptions &options, const Module &module) {
+  if (std::optional<GenerationProblem> problem =
+          findProblem(options.generation, module.targetVocab, module.pad, module.eos)) {
+    std::replace(problem->where.begin(), problem->where.end(), '_', '-'); // of model.json, where it is no option's
+    throw Error("--" + problem->where + ": " + problem->what);
+  }
   auto require = [](bool holds, const char *message) {
     if (!holds)
       throw Error(message);
   };
-  require(options.beam >= 1, "--beam: at least 1 is needed");
   require(options.nBest >= 1, "--n-best: at least 1 is needed");
-  require(options.sample || options.nBest <= options.beam,
+  require(options.sample || options.nBest <= options.generation.beam,
           "--n-best is larger than --beam: a beam of K gives at most K translations; use a larger --beam");
   require(options.temperature > 0, "--temperature: a number above 0 is needed");
   require(options.topK >= 0, "--top-k: 0 (all tokens) or more is needed");
   require(options.topP > 0 && options.topP <= 1, "--top-p: a number above 0 and at most 1 is needed");
-  require(options.maxLength >= 0 && options.minLength >= 0, "--max-length, --min-length: 0 or more is needed");
-  require(options.maxLength == 0 || options.minLength <= options.maxLength, "--min-length is larger than --max-length");
 }
 
 } // namespace
 
 Counts searchCounts(const Module &module, const std::vector<std::vector<int32_t>> &sources,
                     const SearchOptions &options) {
-  check(options);
+  check(options, module);
   return planSearch(module, sources, options, {}).capacity;
 }
 
@@ -239,13 +248,12 @@ std::vector<std::vector<Hypothesis>> search(Engine &engine, const std::vector<st
                                             const SearchOptions &options,
                                             const std::vector<std::vector<int32_t>> &prefixes,
                                             const std::function<void(size_t)> &done, size_t first) {
-  check(options);
   const Module &module = engine.module();
+  check(options, module);
   const SearchPlan plan = planSearch(module, sources, options, prefixes, first);
   StepDecoder decoder(engine, sources, plan, options);
-  const SearchVocabulary vocabulary{module.targetVocab, module.pad, module.start, module.eos};
   std::vector<std::vector<Hypothesis>> found = searchSentences(
-      plan.sentences, vocabulary, options, plan.capacity.rows[XFC_CACHE], decoder, done, &engine.pool());
+      plan.sentences, vocabularyOf(module), options, plan.capacity.rows[XFC_CACHE], decoder, done, &engine.pool());
   std::vector<std::vector<Hypothesis>> results(sources.size());
   for (size_t i = 0; i < found.size(); ++i)
     results[plan.order[i]] = std::move(found[i]);

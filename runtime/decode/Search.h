@@ -4,6 +4,7 @@
 
 #include "engine/Batch.h"
 #include "engine/Engine.h"
+#include "plan/Generation.h"
 #include <functional>
 #include <string>
 #include <vector>
@@ -11,16 +12,13 @@
 namespace xfc {
 
 struct SearchOptions {
-  int beam = 5;               // 1: greedy
-  double lengthPenalty = 0.6; // score = log-probability / ((5+n)/6)^A, n counts eos
-  int nBest = 1;              // at most `beam`; with `sample`, so many independent samples
+  Generation generation;
+  int nBest = 1; // at most the beam; with `sample`, so many independent samples
   bool sample = false;
   double temperature = 1;
   int topK = 0; // 0: all
   double topP = 1;
   uint64_t seed = 1;
-  int64_t maxLength = 0; // tokens without eos; 0: twice the source plus 10; at most what the model takes
-  int64_t minLength = 0;
   int64_t batchTokens = 2048; // that run together: at most so many source tokens, and so many live hypotheses
   std::string computeType;    // of the products: one of Module::computeTypes; empty: the executable's own
   bool ignoreEos = false;     // bench: every sentence runs to maxLength, and no eos is scored

@@ -1,5 +1,6 @@
 // Plans: sizes, serialization, and the planner.
 #include "plan/Plan.h"
+#include "plan/Description.h"
 #include "plan/Memory.h"
 #include "plan/Programs.h"
 #include "support/Error.h"
@@ -484,13 +485,26 @@ std::vector<uint8_t> serialize(const Module &module) {
   return std::move(archive.bytes);
 }
 
-Module deserialize(const uint8_t *bytes, uint64_t size) {
+// Past the version.
+static Archive<Reader> openPlan(const uint8_t *bytes, uint64_t size) {
   Archive<Reader> archive(bytes, size);
   int64_t version;
   archive(version);
   if (version != planVersion)
     throw Error("this executable was compiled for version " + std::to_string(version) +
                 " of the runtime, which is version " + std::to_string(planVersion) + "; compile the model again");
+  return archive;
+}
+
+std::string deserializeDescription(const uint8_t *bytes, uint64_t size) {
+  Archive<Reader> archive = openPlan(bytes, size);
+  Module module; // whose fields begin with these
+  archive(module.model, module.hash, module.description);
+  return std::move(module.description);
+}
+
+Module deserialize(const uint8_t *bytes, uint64_t size) {
+  Archive<Reader> archive = openPlan(bytes, size);
   Module module;
   archive(module);
   archive.finish();

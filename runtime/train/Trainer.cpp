@@ -1,5 +1,6 @@
 // The training loop: batches into steps, steps into a folder of weights, state and a log.
 #include "train/Trainer.h"
+#include "decode/Defaults.h"
 #include "engine/Identity.h"
 #include "engine/Safetensors.h"
 #include "plan/Memory.h"
@@ -42,9 +43,10 @@ int64_t modelWidth(const Module &module) {
   return module.parameters.empty() ? 1 : module.parameters[0].shape.back();
 }
 
-SearchOptions greedy() {
+SearchOptions greedy(const Module &module) {
   SearchOptions options;
-  options.beam = 1;
+  options.generation = generationOf(module);
+  options.generation.beam = 1;
   return options;
 }
 
@@ -307,7 +309,7 @@ Memory Trainer::memoryFor(int64_t tokens) const {
   Memory memory = predictMemory(module(), programsOfSteps(), countsFor(tokens), threads);
   if (validSources)
     memory = larger(memory, predictMemory(module(), {programs::encode, module().stepProgram(1)->name},
-                                          searchCounts(module(), validSources->sources, greedy()), threads));
+                                          searchCounts(module(), validSources->sources, greedy(module())), threads));
   memory.held += GradientSum::bytes(module().parameterElements * bytesOf(module().type), ranks.size());
   return memory;
 }
@@ -655,7 +657,8 @@ void Trainer::validateNow(bool average) try {
   std::string line = format("step %lld  validation: loss %.4f  ppl %.3f", static_cast<long long>(progress.step),
                             loss.loss, std::exp(loss.nll));
   if (validSources) {
-    std::vector<std::string> translations = translateTogether(model, *validSources, options.format, greedy(), ranks);
+    std::vector<std::string> translations =
+        translateTogether(model, *validSources, options.format, greedy(module()), ranks);
     const MetricSums sums = metricsOf(translations, validReferences);
     const double b = sums.bleu().value, c = sums.chrf().value;
     record["bleu"] = b;

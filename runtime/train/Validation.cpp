@@ -84,7 +84,7 @@ std::vector<std::string> translateLines(const TranslationModel &model, const Enc
   std::vector<std::vector<Hypothesis>> found = search(*model.engine, lines.sources, options, {}, done);
   for (size_t i = 0; i < found.size(); ++i)
     if (!found[i].empty())
-      translations[lines.places[i]] = model.target->decode(found[i][0].ids, format);
+      translations[lines.places[i]] = decodeTarget(model, found[i][0].ids, options, format);
   return translations;
 }
 

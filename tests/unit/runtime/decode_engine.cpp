@@ -2,6 +2,7 @@
 // sources and histories only through encoded rows, the cache and the key lists of the batch.
 #include "app/Commands.h"
 #include "decode/Alignment.h"
+#include "decode/Defaults.h"
 #include "decode/Score.h"
 #include "decode/Search.h"
 #include "device/cpu/CpuDevice.h"
@@ -313,7 +314,7 @@ extern "C" const xfc_device_image *const xfc_device_images[] = {nullptr};
 TEST_F(DecodeEngine, GreedyFollowsTheModel) {
   std::vector<Ids> sources = someSources();
   chosenRows = 0;
-  auto found = search(*engine, sources, {.beam = 1, .batchTokens = 30});
+  auto found = search(*engine, sources, {.generation = {.beam = 1}, .batchTokens = 30});
   EXPECT_GT(chosenRows, 0) << "greedy search needs one candidate";
   for (size_t s = 0; s < sources.size(); ++s) {
     Ids read = {2};
@@ -336,12 +337,13 @@ TEST_F(DecodeEngine, GreedyFollowsTheModel) {
 TEST_F(DecodeEngine, BatchesDoNotMatter) {
   std::vector<Ids> sources = someSources();
   for (SearchOptions options :
-       {SearchOptions{.beam = 1}, SearchOptions{.beam = 2, .nBest = 2}, SearchOptions{.beam = 4, .nBest = 4},
-        SearchOptions{.nBest = 3, .sample = true, .topK = 3}}) {
+       {SearchOptions{.generation = {.beam = 1}}, SearchOptions{.generation = {.beam = 2}, .nBest = 2},
+        SearchOptions{.generation = {.beam = 4}, .nBest = 4}, SearchOptions{.nBest = 3, .sample = true, .topK = 3}}) {
     options.batchTokens = 10000;
     chosenRows = 0;
     auto together = search(*engine, sources, options);
-    EXPECT_EQ(chosenRows > 0, !options.sample && options.beam <= 2) << "candidates are enough for narrow beams only";
+    EXPECT_EQ(chosenRows > 0, !options.sample && options.generation.beam <= 2)
+        << "candidates are enough for narrow beams only";
     options.batchTokens = 20;
     auto renewed = search(*engine, sources, options);
     options.batchTokens = 1;
@@ -364,23 +366,52 @@ TEST_F(DecodeEngine, BatchesDoNotMatter) {
 TEST_F(DecodeEngine, PrefixesAndLengths) {
   std::vector<Ids> sources = someSources(), prefixes(sources.size());
   prefixes[3] = {5, 5, 1};
-  auto found = search(*engine, sources, {.beam = 2, .maxLength = 5, .minLength = 4}, prefixes);
+  auto found = search(*engine, sources, {.generation = {.beam = 2, .maxLength = 5, .minLength = 4}}, prefixes);
   for (size_t s = 0; s < sources.size(); ++s) {
     EXPECT_GE(found[s][0].ids.size(), 4u);
     EXPECT_LE(found[s][0].ids.size(), 5u);
   }
   EXPECT_EQ(Ids(found[3][0].ids.begin(), found[3][0].ids.begin() + 3), prefixes[3]);
-  found = search(*engine, sources, {.beam = 3, .maxLength = 6, .ignoreEos = true});
+  found = search(*engine, sources, {.generation = {.beam = 3, .maxLength = 6}, .ignoreEos = true});
   EXPECT_EQ(found[5][0].ids.size(), 6u);
+}
+
+TEST(Defaults, AreWhatTheDescriptionSays) {
+  Module module;
+  EXPECT_EQ(generationOf(module), Generation());
+  module.description = R"({"name": "generation", "layers": 1})";
+  EXPECT_EQ(generationOf(module), Generation());
+  module.description = R"({"generation": {"beam": 4, "length_penalty": 1, "length_penalty_form": "power",
+    "early_stopping": false, "max_length": 9, "min_length": 2, "at_max_length": "cut", "forced_first": [4],
+    "suppress": [5], "bad_sequences": [[4, 1], [1]], "no_repeat_ngram": 3}})";
+  EXPECT_EQ(generationOf(module), (Generation{.beam = 4,
+                                              .lengthPenalty = 1,
+                                              .penaltyForm = Generation::PenaltyForm::Power,
+                                              .earlyStopping = Generation::EarlyStopping::No,
+                                              .atMaxLength = Generation::AtMaxLength::Cut,
+                                              .maxLength = 9,
+                                              .minLength = 2,
+                                              .forcedFirst = {4},
+                                              .suppress = {5},
+                                              .badSequences = {{4, 1}, {1}},
+                                              .noRepeatNgram = 3}));
+  module.description = R"({"generation": {"early_stopping": "never", "at_max_length": "forced_eos"}})";
+  EXPECT_EQ(generationOf(module).earlyStopping, Generation::EarlyStopping::Never);
+  EXPECT_EQ(generationOf(module).atMaxLength, Generation::AtMaxLength::ForcedEos);
+  for (const char *broken : {R"({"beam": "4"})", R"({"beams": 4})", R"({"early_stopping": "yes"})", R"([1])"}) {
+    module.description = std::string(R"({"generation": )") + broken + "}";
+    EXPECT_THROW(generationOf(module), Error) << broken;
+  }
 }
 
 TEST_F(DecodeEngine, WrongOptionsAreErrors) {
   std::vector<Ids> sources = someSources();
-  EXPECT_THROW(search(*engine, sources, {.beam = 0}), Error);
-  EXPECT_THROW(search(*engine, sources, {.beam = 2, .nBest = 3}), Error);
+  EXPECT_THROW(search(*engine, sources, {.generation = {.beam = 0}}), Error);
+  EXPECT_THROW(search(*engine, sources, {.generation = {.beam = 2}, .nBest = 3}), Error);
   EXPECT_THROW(search(*engine, sources, {.sample = true, .temperature = 0}), Error);
   EXPECT_THROW(search(*engine, sources, {.sample = true, .topP = 1.5}), Error);
-  EXPECT_THROW(search(*engine, sources, {.maxLength = 3, .minLength = 4}), Error);
+  EXPECT_THROW(search(*engine, sources, {.generation = {.maxLength = 3, .minLength = 4}}), Error);
+  EXPECT_THROW(search(*engine, sources, {.generation = {.suppress = {3}}}), Error);
   EXPECT_TRUE(search(*engine, {}, {}).empty());
 }
 

@@ -111,7 +111,11 @@ struct FakeDecoder : SearchedModel {
       std::vector<float> row = model.row(static_cast<uint32_t>(sentences[request.sentenceOf[h]].index), ids);
       all.insert(all.end(), row.begin(), row.end());
       all.push_back(std::numeric_limits<float>::quiet_NaN()); // between the rows
-      std::vector<int32_t> order = {1, 4, 5};
+      const auto &[size, pad, start, eos] = model.vocabulary;
+      std::vector<int32_t> order;
+      for (int32_t token = 0; token < size; ++token)
+        if (token != pad && token != start && token != eos)
+          order.push_back(token);
       std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return row[a] > row[b]; });
       order.resize(candidates + 1, -1);
       for (int32_t token : order) {
@@ -194,7 +198,7 @@ TEST(BeamSearch, WideBeamIsExhaustive) {
     for (double lengthPenalty : {0.0, 0.6, 1.0, 2.0, -1.0})
       for (int nBest : {1, 3, 121}) {
         FakeModel model{.seed = seed, .sharpness = 1.0 + seed % 4};
-        SearchOptions options{.beam = 400, .lengthPenalty = lengthPenalty, .nBest = nBest};
+        SearchOptions options{.generation = {.beam = 400, .lengthPenalty = lengthPenalty}, .nBest = nBest};
         auto found = run(model, {{.index = 7, .maxLength = 4}}, options)[0];
         auto expected = enumerate(model, 7, 0, 4, lengthPenalty);
         ASSERT_EQ(expected.size(), 121u);
@@ -206,7 +210,7 @@ TEST(BeamSearch, WideBeamIsExhaustive) {
 
 TEST(BeamSearch, MinimumAndMaximumLength) {
   FakeModel model{.seed = 5};
-  SearchOptions options{.beam = 400, .nBest = 400};
+  SearchOptions options{.generation = {.beam = 400}, .nBest = 400};
   auto found = run(model, {{.index = 1, .maxLength = 3, .minLength = 2}}, options)[0];
   expectSame(found, enumerate(model, 1, 2, 3, 0.6));
   found = run(model, {{.index = 1, .maxLength = 0}}, options)[0];
@@ -227,7 +231,7 @@ TEST(BeamSearch, GreedyTakesTheBestToken) {
         break;
       expected.push_back(best);
     }
-    auto found = run(model, {{.index = 0, .maxLength = 8}}, {.beam = 1})[0];
+    auto found = run(model, {{.index = 0, .maxLength = 8}}, {.generation = {.beam = 1}})[0];
     ASSERT_EQ(found.size(), 1u);
     EXPECT_EQ(found[0].ids, expected);
     EXPECT_EQ(found[0].logProbability, model.logProbability(0, expected));
@@ -284,7 +288,7 @@ TEST(BeamSearch, NarrowBeamFollowsItsRule) {
       finished.resize(nBest);
     SCOPED_TRACE(seed);
     expectSame(run(model, {{.index = 0, .maxLength = maxLength}},
-                   {.beam = beam, .lengthPenalty = lengthPenalty, .nBest = nBest})[0],
+                   {.generation = {.beam = beam, .lengthPenalty = lengthPenalty}, .nBest = nBest})[0],
                finished);
   }
   EXPECT_GT(endedEarly, 10) << "the bound was never put to the test";
@@ -297,7 +301,7 @@ TEST(BeamSearch, NoEndWhileTheLengthPenaltyCanTurnTheOrder) {
   auto best = [&](double lengthPenalty, std::vector<double> first, std::vector<double> later) {
     SearchSentence sentence{.index = 0, .maxLength = 5};
     std::vector<double> rows;
-    return searchAll({&sentence, 1}, vocabulary, {.beam = 8, .lengthPenalty = lengthPenalty},
+    return searchAll({&sentence, 1}, vocabulary, {.generation = {.beam = 8, .lengthPenalty = lengthPenalty}},
                      [&](const StepRequest &request) {
                        rows.clear();
                        for (int32_t position : request.positions)
@@ -319,7 +323,9 @@ TEST(BeamSearch, LengthPenaltyPrefersLonger) {
   for (double lengthPenalty : {-2.0, 0.0, 1.0, 4.0}) {
     double length = 0;
     for (uint32_t key = 0; key < 50; ++key)
-      length += run({}, {{.index = key, .maxLength = 5}}, {.beam = 8, .lengthPenalty = lengthPenalty})[0][0].ids.size();
+      length +=
+          run({}, {{.index = key, .maxLength = 5}}, {.generation = {.beam = 8, .lengthPenalty = lengthPenalty}})[0][0]
+              .ids.size();
     EXPECT_GT(length, previous);
     previous = length;
   }
@@ -328,7 +334,7 @@ TEST(BeamSearch, LengthPenaltyPrefersLonger) {
 TEST(BeamSearch, PrefixIsForcedAndScored) {
   FakeModel model{.seed = 3};
   const Ids prefix = {5, 1};
-  SearchOptions options{.beam = 400, .nBest = 400};
+  SearchOptions options{.generation = {.beam = 400}, .nBest = 400};
   auto found = run(model, {{.index = 2, .maxLength = 4, .prefix = prefix}}, options)[0];
   std::vector<Hypothesis> expected;
   for (const Hypothesis &hypothesis : enumerate(model, 2, 0, 4, 0.6))
@@ -351,7 +357,8 @@ TEST(BeamSearch, NoSentenceDependsOnTheOthers) {
                    .maxLength = static_cast<int64_t>(1 + i % 9),
                    .minLength = static_cast<int64_t>(i % 2),
                    .prefix = i % 5 == 0 ? std::span<const int32_t>(prefix) : std::span<const int32_t>()});
-  std::vector<SearchOptions> kinds = {{.beam = 1}, {.beam = 4, .nBest = 4}, {.nBest = 3, .sample = true, .topP = 0.9}};
+  std::vector<SearchOptions> kinds = {
+      {.generation = {.beam = 1}}, {.generation = {.beam = 4}, .nBest = 4}, {.nBest = 3, .sample = true, .topP = 0.9}};
   for (const SearchOptions &options : kinds) {
     std::set<size_t> done;
     auto together = run(model, all, options, &done);
@@ -386,7 +393,7 @@ TEST(BeamSearch, OthersTakeThePlacesOfThoseThatEnd) {
     sentences.push_back({.index = i, .maxLength = static_cast<int64_t>(i % 4 == 0 ? 12 : 2)});
     tokens += sentences.back().maxLength;
   }
-  const SearchOptions options{.beam = 1, .ignoreEos = true};
+  const SearchOptions options{.generation = {.beam = 1}, .ignoreEos = true};
   FakeDecoder decoder(model, sentences, options, 4, 0);
   auto found = searchSentences(sentences, model.vocabulary, options, decoder.rows, decoder);
   for (size_t i = 0; i < sentences.size(); ++i)
@@ -403,10 +410,11 @@ TEST(BeamSearch, StepsDoNotAllocate) {
     const std::vector<float> rows(static_cast<size_t>(2 * beam) * 6, std::log(1.0f / 6));
     std::vector<int64_t> before;
     before.reserve(100);
-    auto found = searchAll(sentences, vocabulary, {.beam = beam, .ignoreEos = true}, [&](const StepRequest &) {
-      before.push_back(allocations);
-      return StepResult{.all = {rows.data(), false, 6}};
-    });
+    auto found =
+        searchAll(sentences, vocabulary, {.generation = {.beam = beam}, .ignoreEos = true}, [&](const StepRequest &) {
+          before.push_back(allocations);
+          return StepResult{.all = {rows.data(), false, 6}};
+        });
     EXPECT_EQ(found[1][0].ids.size(), 30u);
     ASSERT_EQ(before.size(), 30u);
     EXPECT_EQ(before.back(), before[3]) << "beam " << beam;
@@ -422,11 +430,215 @@ TEST(BeamSearch, CandidatesAreEnough) {
       FakeModel model{.seed = seed, .sharpness = 0.5 + seed % 5};
       const std::vector<SearchSentence> sentences = {{.index = 0, .maxLength = 5, .minLength = 2},
                                                      {.index = 1, .maxLength = 4, .prefix = prefix}};
-      const SearchOptions options{.beam = beam, .nBest = beam};
+      const SearchOptions options{.generation = {.beam = beam}, .nBest = beam};
       auto all = run(model, sentences, options), candidates = run(model, sentences, options, nullptr, 1000, beam);
       for (size_t s : {0, 1})
         expectSame(candidates[s], all[s]);
     }
+}
+
+namespace {
+
+// What transformers' generate does with these settings, written down a second time: all candidates of a step in one
+// list, the best 2 x beam of which go on or end.
+std::vector<Hypothesis> generate(const FakeModel &model, uint32_t key, const Generation &g, int64_t maxLength,
+                                 const Ids &prefix) {
+  const auto &[vocabulary, pad, start, eos] = model.vocabulary;
+  auto has = [](const Ids &list, int32_t token) { return std::find(list.begin(), list.end(), token) != list.end(); };
+  auto normalized = [&](double sum, int64_t n) {
+    return sum / std::pow(g.penaltyForm == Generation::PenaltyForm::Power ? n : (5.0 + n) / 6, g.lengthPenalty);
+  };
+  // Whether `list` holds `part` at `at`.
+  auto stands = [](const Ids &list, const Ids &part, size_t at) {
+    return at + part.size() <= list.size() && std::equal(part.begin(), part.end(), list.begin() + at);
+  };
+  auto allowed = [&](const Ids &ids, int32_t token) {
+    if (token == pad || (token == start && start != eos) || has(g.suppress, token) ||
+        (token == eos && static_cast<int64_t>(ids.size()) < g.minLength))
+      return false;
+    Ids read = {start}, text = ids;
+    read.insert(read.end(), ids.begin(), ids.end());
+    read.push_back(token);
+    text.push_back(token);
+    for (const Ids &bad : g.badSequences)
+      if (bad.size() <= read.size() && stands(read, bad, read.size() - bad.size()))
+        return false;
+    const auto n = static_cast<size_t>(g.noRepeatNgram);
+    if (n > 0 && text.size() > n) {
+      const Ids last(text.end() - g.noRepeatNgram, text.end());
+      for (size_t at = 0; at + n < text.size(); ++at)
+        if (stands(text, last, at))
+          return false;
+    }
+    return true;
+  };
+  struct Beam {
+    double sum;
+    Ids ids;
+  };
+  std::vector<Beam> live = {{0, {}}};
+  std::vector<Hypothesis> done;
+  Ids certain = g.forcedFirst, given = certain;
+  given.insert(given.end(), prefix.begin(), prefix.end());
+  for (int64_t position = 0; !live.empty(); ++position) {
+    std::vector<Beam> all;
+    for (const Beam &beam : live) {
+      const std::vector<float> row = model.row(key, beam.ids);
+      auto add = [&](int32_t token, double logProbability) {
+        all.push_back({beam.sum + logProbability, beam.ids});
+        all.back().ids.push_back(token);
+      };
+      if (position == maxLength)
+        add(eos, g.atMaxLength == Generation::AtMaxLength::ForcedEos ? 0 : row[eos]);
+      else if (position < static_cast<int64_t>(given.size()))
+        add(given[position], position < static_cast<int64_t>(certain.size()) ? 0 : row[given[position]]);
+      else
+        for (int32_t token = 0; token < vocabulary; ++token)
+          if (allowed(beam.ids, token))
+            add(token, row[token]);
+    }
+    std::stable_sort(all.begin(), all.end(), [](const Beam &a, const Beam &b) { return a.sum > b.sum; });
+    live.clear();
+    for (int rank = 0; rank < std::min<int>(2 * g.beam, static_cast<int>(all.size())); ++rank) {
+      auto &[sum, ids] = all[rank];
+      const bool eosEnds = ids.back() == eos && !(position < static_cast<int64_t>(given.size()));
+      const bool ends = eosEnds || (g.atMaxLength == Generation::AtMaxLength::Cut && position + 1 == maxLength);
+      if (!ends && static_cast<int>(live.size()) < g.beam)
+        live.push_back(all[rank]);
+      if (ends && rank < g.beam)
+        done.push_back({Ids(ids.begin(), ids.end() - eosEnds), normalized(sum, position + 1), sum});
+    }
+    std::stable_sort(done.begin(), done.end(), [](auto &a, auto &b) { return a.score > b.score; });
+    if (static_cast<int>(done.size()) < g.beam || live.empty())
+      continue;
+    done.resize(g.beam);
+    const bool atEnd = g.earlyStopping == Generation::EarlyStopping::Never && g.lengthPenalty > 0;
+    const int64_t longest = maxLength + (g.atMaxLength != Generation::AtMaxLength::Cut);
+    if (g.beam == 1 || g.earlyStopping == Generation::EarlyStopping::Yes ||
+        normalized(live[0].sum, atEnd ? longest : position + 1) <= done.back().score)
+      break;
+  }
+  return done;
+}
+
+} // namespace
+
+// Random settings, also with start tokens that are pad or eos, from all log-probabilities and from as many candidates
+// as the search asks for.
+TEST(BeamSearch, SettingsFollowTheirRules) {
+  std::mt19937 random(7);
+  auto below = [&](uint32_t n) { return random() % n; };
+  int suppressed = 0, candidatesUsed = 0, ended = 0;
+  for (uint32_t seed = 1; seed <= 600; ++seed) {
+    FakeModel model{.vocabulary = {14, 0, static_cast<int32_t>(below(3) == 0 ? 0 : 2 + below(2)), 3},
+                    .seed = seed,
+                    .sharpness = 0.3 + below(4)};
+    auto token = [&] { return static_cast<int32_t>(4 + below(10)); };
+    Generation g;
+    g.beam = static_cast<int32_t>(1 + below(4));
+    g.lengthPenalty = std::vector<double>{-1, 0, 0.6, 1, 2}[below(5)];
+    g.penaltyForm = static_cast<Generation::PenaltyForm>(below(2));
+    g.earlyStopping = static_cast<Generation::EarlyStopping>(below(3));
+    g.atMaxLength = static_cast<Generation::AtMaxLength>(below(3));
+    g.maxLength = 4 + below(5);
+    g.minLength = below(4);
+    for (size_t i = below(3); i > 0; --i)
+      g.forcedFirst.push_back(1);
+    for (size_t i = below(3); i > 0; --i)
+      g.suppress.push_back(token());
+    for (size_t i = below(3); i > 0; --i)
+      g.badSequences.push_back(below(2) ? Ids{token(), token()} : Ids{model.vocabulary.start, token()});
+    if (below(2))
+      g.badSequences.push_back({token(), 3});
+    g.noRepeatNgram = below(3) == 0 ? 1 + below(3) : 0;
+    ASSERT_FALSE(findProblem(g, 14, 0, 3));
+    const Ids prefix = below(4) == 0 ? Ids{token(), token()} : Ids{};
+    const int nBest = static_cast<int>(1 + below(g.beam));
+    std::vector<Hypothesis> expected = generate(model, 5, g, g.maxLength, prefix);
+    suppressed += generate(
+                      model, 5,
+                      [&] {
+                        Generation free = g;
+                        free.suppress.clear(), free.badSequences.clear(), free.noRepeatNgram = 0;
+                        return free;
+                      }(),
+                      g.maxLength, prefix)
+                      .front()
+                      .ids != expected.front().ids;
+    ended += static_cast<int64_t>(expected.front().ids.size()) < g.maxLength;
+    if (static_cast<int>(expected.size()) > nBest)
+      expected.resize(nBest);
+    const SearchOptions options{.generation = g, .nBest = nBest};
+    const std::vector<SearchSentence> sentences = {
+        {.index = 5, .maxLength = g.maxLength, .minLength = g.minLength, .prefix = prefix}};
+    SCOPED_TRACE(seed);
+    expectSame(run(model, sentences, options)[0], expected);
+    if (const int64_t count = searchCandidates(options, model.vocabulary); count > 0) {
+      ++candidatesUsed;
+      expectSame(run(model, sentences, options, nullptr, 1, static_cast<int>(count))[0], expected);
+    }
+  }
+  EXPECT_GT(suppressed, 100) << "what is suppressed was never put to the test";
+  EXPECT_GT(candidatesUsed, 100);
+  EXPECT_GT(ended, 100);
+}
+
+// However narrow the beam, what the device gives is enough only if it gives one more for each token that may not be.
+TEST(BeamSearch, CandidatesAreOneMoreForEachSuppressedToken) {
+  const SearchVocabulary vocabulary{14, 0, 2, 3};
+  EXPECT_EQ(searchCandidates({.generation = {.beam = 4}}, vocabulary), 4);
+  EXPECT_EQ(searchCandidates({.generation = {.beam = 4, .suppress = {5, 0, 6, 5}}}, vocabulary), 6);
+  EXPECT_EQ(searchCandidates({.generation = {.beam = 4, .suppress = {5}, .badSequences = {{7, 5}, {7, 8}, {7, 3}}}},
+                             vocabulary),
+            6);
+  EXPECT_EQ(searchCandidates({.generation = {.beam = 4, .noRepeatNgram = 2}}, vocabulary), 0);
+  EXPECT_EQ(searchCandidates({.generation = {.beam = 4}, .sample = true}, vocabulary), 0);
+}
+
+TEST(BeamSearch, SamplesKeepToTheSettings) {
+  for (int32_t start : {0, 2, 3}) {
+    FakeModel model{.vocabulary = {8, 0, start, 3}, .seed = 3};
+    const SearchOptions options{
+        .generation = {.forcedFirst = {1}, .suppress = {5}, .badSequences = {{6, 7}}, .noRepeatNgram = 2},
+        .nBest = 200,
+        .sample = true};
+    int ended = 0;
+    const std::vector<Hypothesis> samples = run(model, {{.index = 0, .maxLength = 8}}, options)[0];
+    for (const Hypothesis &sample : samples) {
+      const Ids &ids = sample.ids;
+      ASSERT_FALSE(ids.empty());
+      EXPECT_EQ(ids[0], 1);
+      std::set<std::pair<int32_t, int32_t>> pairs;
+      double sum = 0;
+      for (size_t i = 1; i < ids.size(); ++i) {
+        EXPECT_TRUE(ids[i] != 5 && ids[i] != 0 && ids[i] != 3 && (ids[i] != 2 || start != 2)) << ids[i];
+        EXPECT_FALSE(ids[i - 1] == 6 && ids[i] == 7);
+        EXPECT_TRUE(pairs.insert({ids[i - 1], ids[i]}).second);
+        sum += model.row(0, Ids(ids.begin(), ids.begin() + i))[ids[i]];
+      }
+      EXPECT_EQ(sample.logProbability, sum + model.row(0, ids)[3]) << "what is forced first is certain";
+      ended += ids.size() < 8;
+    }
+    EXPECT_GT(ended, 100) << "start " << start;
+  }
+}
+
+// A beam whose every continuation is suppressed ends with what it has, and is an error where it has nothing.
+TEST(BeamSearch, NothingLeftToWrite) {
+  FakeModel model{.seed = 1};
+  Generation g{.beam = 2, .earlyStopping = Generation::EarlyStopping::Never, .noRepeatNgram = 1};
+  // Three tokens, each once: a fourth one there is not.
+  auto found = run(model, {{.index = 0, .maxLength = 9}}, {.generation = g, .nBest = 2})[0];
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_LE(found[0].ids.size(), 3u);
+  try {
+    run(model, {{.index = 4, .maxLength = 9, .minLength = 5}}, {.generation = g});
+    FAIL();
+  } catch (const Error &error) {
+    EXPECT_EQ(std::string(error.what()),
+              "sentence 5, position 3: no token is left that has a finite log-probability and is not suppressed; "
+              "suppress fewer, or give a larger --no-repeat-ngram");
+  }
 }
 
 TEST(BeamSearch, TiesGoToTheLowerTokenThenTheLowerParent) {
@@ -436,7 +648,7 @@ TEST(BeamSearch, TiesGoToTheLowerTokenThenTheLowerParent) {
   std::vector<double> rows;
   std::vector<std::vector<int32_t>> read;
   SearchSentence sentence{.index = 0, .maxLength = 3, .minLength = 3};
-  SearchOptions options{.beam = 2, .nBest = 2};
+  SearchOptions options{.generation = {.beam = 2}, .nBest = 2};
   auto found = searchAll({&sentence, 1}, vocabulary, options, [&](const StepRequest &request) {
     read.push_back({request.ids.begin(), request.ids.end()});
     rows.clear();
@@ -453,8 +665,8 @@ TEST(BeamSearch, TiesGoToTheLowerTokenThenTheLowerParent) {
 TEST(BeamSearch, IgnoreEosRunsToMaxLength) {
   FakeModel model{.seed = 4};
   for (int beam : {1, 3}) {
-    auto found =
-        run(model, {{.index = 0, .maxLength = 6}, {.index = 1, .maxLength = 3}}, {.beam = beam, .ignoreEos = true});
+    auto found = run(model, {{.index = 0, .maxLength = 6}, {.index = 1, .maxLength = 3}},
+                     {.generation = {.beam = beam}, .ignoreEos = true});
     EXPECT_EQ(found[0][0].ids.size(), 6u);
     EXPECT_EQ(found[1][0].ids.size(), 3u);
     EXPECT_EQ(found[0][0].logProbability, model.logProbability(0, found[0][0].ids, false));
@@ -467,7 +679,7 @@ TEST(BeamSearch, BrokenLogProbabilitiesAreAnError) {
   SearchSentence sentence{.index = 4, .maxLength = 3};
   for (bool sample : {false, true})
     try {
-      searchAll({&sentence, 1}, vocabulary, {.beam = 1, .sample = sample},
+      searchAll({&sentence, 1}, vocabulary, {.generation = {.beam = 1}, .sample = sample},
                 [&](const StepRequest &) { return StepResult{.all = {row.data(), false, 6}}; });
       FAIL();
     } catch (const Error &error) {

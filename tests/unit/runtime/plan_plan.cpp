@@ -1,5 +1,6 @@
 // Plans: packing buffers, sizes, serialization, and damaged bytes.
 #include "model.h"
+#include "plan/Description.h"
 #include "plan/Memory.h"
 #include "support/Error.h"
 #include <algorithm>
@@ -203,6 +204,7 @@ TEST(Plan, ExtremesAndBack) {
   EXPECT_FALSE(back.sourceEos);
   EXPECT_EQ(back.hash, "");
   EXPECT_EQ(back.description, module.description);
+  EXPECT_EQ(deserializeDescription(bytes.data(), bytes.size()), module.description);
   EXPECT_EQ(back.kernels[0].scratch, largest);
   EXPECT_EQ(back.kernels[0].threads, 1024);
   EXPECT_EQ(back.kernels[0].few, 1);

@@ -1,0 +1,91 @@
+"""check_generation.py model TINY OUT: writes a small model with `generation`.
+check_generation.py check TRANSLATOR PLAIN WEIGHTS WORK: what an executable of that model does with it, beside one of the same model without. Plain Python.
+"""
+import json
+import subprocess
+import sys
+
+settings = {"beam": 3, "length_penalty": 1.5, "length_penalty_form": "power", "early_stopping": "never", "max_length": 7, "min_length": 2,
+            "at_max_length": "cut", "forced_first": [4], "suppress": [5, 6], "bad_sequences": [[7, 8]], "no_repeat_ngram": 2}
+
+if sys.argv[1] == "model":
+    with open(sys.argv[2]) as file:
+        model = json.load(file)
+    model["params"].update(source_vocab=13, target_vocab=13, d_model=16, heads=2, d_ff=20, encoder_layers=1, decoder_layers=1)
+    model["generation"] = settings
+    del model["$schema"]
+    with open(sys.argv[3], "w") as file:
+        json.dump(model, file)
+    sys.exit()
+
+translator, plain, weights, work = sys.argv[2:]
+source = f"{work}/source"
+with open(source, "w") as file:
+    file.writelines(f"{4 + i % 9} {4 + i % 5} {7 + i % 3} 3\n" for i in range(20))
+flags = ["--beam", 3, "--length-penalty", 1.5, "--length-penalty-form", "power", "--early-stopping", "never", "--max-length", 7, "--min-length", 2,
+         "--at-max-length", "cut", "--forced-first", "4", "--suppress", "5 6", "--no-repeat-ngram", 2]
+
+
+def call(executable, *arguments):
+    return subprocess.run([executable, *map(str, arguments)], capture_output=True, text=True)
+
+
+def translate(executable, *arguments):
+    result = call(executable, "translate", "--weights", weights, "--format", "ids", "--input", source, "--json", "--quiet", *arguments)
+    assert result.returncode == 0, result.stderr
+    return [json.loads(line)["hypotheses"] for line in result.stdout.splitlines()]
+
+
+def follow(found, bad):
+    for (hypothesis,) in found:
+        ids = hypothesis["ids"]
+        assert ids[0] == 4 and 2 <= len(ids) <= 7 and not {0, 2, 3, 5, 6} & set(ids), ids
+        pairs = list(zip(ids, ids[1:]))
+        assert len(set(pairs)) == len(pairs) and bad not in pairs, ids
+        n = len(ids) + (len(ids) < 7)
+        assert abs(hypothesis["score"] - hypothesis["log_probability"] / n**1.5) < 1e-9, hypothesis
+    assert any(len(h["ids"]) == 7 for (h,) in found)
+
+
+# The weights were trained by the executable without `generation`: it is no part of what they mean.
+found = translate(translator)
+follow(found, (7, 8))
+# Flags say the same, but for bad sequences, and override what the model says; no result depends on its batch.
+assert translate(translator, *flags) == found
+follow(translate(plain, *flags), None)
+ours = ["--beam", 5, "--length-penalty", 0.6, "--length-penalty-form", "offset", "--early-stopping", "true", "--max-length", 0, "--min-length", 0,
+        "--at-max-length", "eos", "--forced-first", "", "--suppress", "", "--no-repeat-ngram", 0]
+assert translate(plain, *ours) == translate(plain)
+assert translate(translator, "--batch-tokens", 1) == found
+free = translate(translator, *ours)
+assert free != found and [len(h) for h in free] == [1] * 20
+prefixed = f"{work}/prefix"
+with open(prefixed, "w") as file:
+    file.writelines("9 10\n" for _ in range(20))
+assert all(h["ids"][:3] == [4, 9, 10] for (h,) in translate(translator, "--prefix", prefixed))
+for (hypothesis,) in translate(translator, "--sample", "--seed", 3):
+    assert hypothesis["ids"][0] == 4 and not {0, 2, 3, 5, 6} & set(hypothesis["ids"]), hypothesis
+
+# What there is, is shown.
+info = json.loads(call(translator, "info", "--json").stdout)
+assert info["generation"] == settings and info["batch"]["beam"] == 3, info
+assert json.loads(call(plain, "info", "--json").stdout)["generation"]["beam"] == 5
+assert "searches with  beam 3, length_penalty 1.5, length_penalty_form power, early_stopping never, max_length 7" in call(translator, "info").stdout
+for verb in ("translate", "evaluate"):
+    text = call(translator, verb, "--help").stdout
+    for default in ("--beam INT:INT in [1 - 65536]=3", "--length-penalty FLOAT=1.5", "{offset,power}=power", "{false,true,never}=never",
+                    "{eos,forced_eos,cut}=cut", "--forced-first TEXT=4", "--suppress TEXT=5 6", "--no-repeat-ngram INT:INT in [0 - 1048576]=2"):
+        assert default in text, default
+
+# Wrong values: what is wrong, in one line.
+for arguments, expected in (
+    (["--suppress", "99"], "error: --suppress[0]: 99 is no token of a vocabulary of 13; expected 0 to 12\n"),
+    (["--suppress", "3"], "error: --suppress[0]: 3 is eos, without which no translation ends; use min_length for longer ones\n"),
+    (["--forced-first", "5"], "error: --suppress[0]: 5 is forced by forced_first; expected it in one of them\n"),
+    (["--min-length", "8"], "error: --min-length: 8 is larger than max_length, 7\n"),
+):
+    result = call(translator, "translate", "--weights", weights, "--format", "ids", "--input", source, "--quiet", *arguments)
+    assert (result.returncode, result.stdout, result.stderr) == (1, "", expected), result
+result = call(translator, "translate", "--weights", weights, "--format", "ids", "--input", source, "--early-stopping", "maybe")
+assert result.returncode == 2 and "--early-stopping: maybe not in {false,true,never}" in result.stderr, result.stderr
+print("searches follow the model")
