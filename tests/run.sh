@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 # generated PTX has to pass, where no toolkit brings it.
 venv=build/venv
 prepare_python() {
-  local packages=(numpy safetensors sacrebleu torch transformers)
+  local packages=(numpy safetensors sacrebleu torch transformers tokenizers sentencepiece protobuf)
   command -v ptxas >/dev/null || [ -x "${CUDA_HOME:-/usr/local/cuda}/bin/ptxas" ] || packages+=('nvidia-cuda-nvcc>=13')
   [ -x $venv/bin/python ] || python3 -m venv $venv
   $venv/bin/python -m pip install --quiet --disable-pip-version-check "${packages[@]}"

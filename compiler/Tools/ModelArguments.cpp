@@ -3,10 +3,10 @@
 #include "Pipeline/Pipeline.h"
 #include "support/Error.h"
 #include "support/Files.h"
-#include "text/SentencePieceModel.h"
+#include "text/Vocabulary.h"
+#include "tokenizers/Tokenizer.h"
 #include <algorithm>
 #include <filesystem>
-#include <sentencepiece_processor.h>
 #include <sstream>
 
 namespace xfc {
@@ -16,26 +16,26 @@ void ModelArguments::addTo(CLI::App &command) {
       .add_option("model", given,
                   "the model.json, the folder that import made, or a module that --emit imported printed (.mlir)")
       ->required();
-  CLI::Option *joint = command.add_option("--vocab", vocabulary,
-                                          "SentencePiece model of both languages: sets vocabulary sizes and token ids");
-  command.add_option("--source-vocab", sourceVocabulary, "SentencePiece model of the source")->excludes(joint);
-  command.add_option("--target-vocab", targetVocabulary, "SentencePiece model of the target")->excludes(joint);
+  CLI::Option *joint =
+      command.add_option("--vocab", vocabulary, "vocabulary of both languages: sets vocabulary sizes and token ids");
+  command.add_option("--source-vocab", sourceVocabulary, "vocabulary of the source")->excludes(joint);
+  command.add_option("--target-vocab", targetVocabulary, "vocabulary of the target")->excludes(joint);
   command.add_option("--set", settings, "override a value of \"params\", or a token id (tokens.pad=1)")
       ->type_name("KEY=VALUE");
 }
 
 static void addVocabulary(std::vector<Override> &overrides, const std::string &file, const char *size, bool target) {
-  const auto model = loadSentencePieceModel(readFile(file), file);
-  const sentencepiece::SentencePieceProcessor &processor = *model;
-  overrides.push_back({size, std::to_string(processor.GetPieceSize())});
+  const Vocabulary read(file, 0);
+  overrides.push_back({size, std::to_string(read.size())});
   if (!target)
     return;
   // Search and losses are about target ids.
-  const std::pair<const char *, int> tokens[] = {{"tokens.pad", processor.pad_id()},
-                                                 {"tokens.unk", processor.unk_id()},
-                                                 {"tokens.bos", processor.bos_id()},
-                                                 {"tokens.eos", processor.eos_id()},
-                                                 {"tokens.start", processor.bos_id()}};
+  const SpecialTokens named = read.special();
+  const std::pair<const char *, int> tokens[] = {{"tokens.pad", named.pad},
+                                                 {"tokens.unk", named.unk},
+                                                 {"tokens.bos", named.bos},
+                                                 {"tokens.eos", named.eos},
+                                                 {"tokens.start", named.bos}};
   for (auto [key, id] : tokens) {
     if (id < 0)
       throw Error(file + ": has no " + std::string(key).substr(7) +

@@ -44,12 +44,13 @@ CrossAttention crossAttention(Engine &engine, std::span<const int32_t> source, s
   return result;
 }
 
-std::vector<std::pair<int64_t, int64_t>> hardAlignment(const CrossAttention &attention, int64_t sources) {
+std::vector<std::pair<int64_t, int64_t>> hardAlignment(const CrossAttention &attention, int64_t sources,
+                                                       int64_t first) {
   std::vector<std::pair<int64_t, int64_t>> pairs;
   for (int64_t target = 0; target + 1 < attention.targets && sources > 0; ++target) {
     int64_t best = 0;
     for (int64_t source = 1; source < sources; ++source)
-      if (attention.at(target, source) > attention.at(target, best))
+      if (attention.at(target, first + source) > attention.at(target, first + best))
         best = source;
     pairs.push_back({best, target});
   }

@@ -20,8 +20,9 @@ struct CrossAttention {
 // cross-attention.
 CrossAttention crossAttention(Engine &engine, std::span<const int32_t> source, std::span<const int32_t> target);
 
-// For each target token (eos left out) the first of the `sources` first source tokens it attends to most: pairs of
-// (source, target).
-std::vector<std::pair<int64_t, int64_t>> hardAlignment(const CrossAttention &attention, int64_t sources);
+// For each target token (eos left out) the first of `sources` source tokens it attends to most: pairs of (source,
+// target). `first` is the place of source token 0, behind what stands before a line's own tokens.
+std::vector<std::pair<int64_t, int64_t>> hardAlignment(const CrossAttention &attention, int64_t sources,
+                                                       int64_t first = 0);
 
 } // namespace xfc

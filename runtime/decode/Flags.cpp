@@ -17,8 +17,10 @@ void addThreads(CLI::App &command, int &threads) {
 void addQuiet(CLI::App &command, bool &quiet) { command.add_flag("--quiet", quiet, "no progress"); }
 
 void addVocabularies(CLI::App &command, std::string &source, std::string &target) {
-  command.add_option("--vocab", source, "SentencePiece model; of both languages unless --target-vocab is given");
-  command.add_option("--target-vocab", target, "SentencePiece model of the target language");
+  command.add_option("--vocab", source,
+                     "vocabulary (a SentencePiece model, a tokenizer.json, or words): of both languages unless "
+                     "--target-vocab is given");
+  command.add_option("--target-vocab", target, "vocabulary of the target language");
 }
 
 Format formatNamed(std::string_view name) {

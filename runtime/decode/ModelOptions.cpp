@@ -65,6 +65,39 @@ std::vector<int32_t> cut(std::vector<int32_t> ids, int64_t most, const std::stri
   return ids;
 }
 
+// Those that files hold, or a packed executable.
+LoadedVocabularies vocabulariesOf(const ModelOptions &options, const std::optional<PackedModel> &packed,
+                                  const Module &module) {
+  ModelFiles files = packed ? ModelFiles{"", options.vocabulary, options.targetVocabulary} : modelFiles(options);
+  LoadedVocabularies loaded;
+  bool carriesText = packed && !packed->vocabulary.empty();
+  if (options.format == Format::Ids && files.vocabulary.empty() && !carriesText) {
+    loaded.source = std::make_shared<Vocabulary>(module.sourceVocab);
+    loaded.target = std::make_shared<Vocabulary>(module.targetVocab);
+    return loaded;
+  }
+  if (files.vocabulary.empty() && !carriesText)
+    throw Error("no vocabulary: give --vocab FILE, or --format ids if the lines are ids");
+
+  auto load = [&](const std::string &file, const std::string &bytes, int64_t expected) {
+    return std::make_shared<Vocabulary>(file.empty() ? Vocabulary::fromBytes(bytes, "the packed vocabulary", expected)
+                                                     : Vocabulary(file, expected));
+  };
+  const std::string none;
+  loaded.source = load(files.vocabulary, packed ? packed->vocabulary : none, module.sourceVocab);
+  std::string targetBytes = packed && files.vocabulary.empty() ? packed->targetVocabulary : none;
+  if (!files.targetVocabulary.empty() || !targetBytes.empty())
+    loaded.target = load(files.targetVocabulary, targetBytes, module.targetVocab);
+  else if (module.targetVocab == module.sourceVocab)
+    loaded.target = loaded.source;
+  else
+    throw Error("no target vocabulary: the model has " + std::to_string(module.sourceVocab) + " source and " +
+                std::to_string(module.targetVocab) + " target tokens; give --target-vocab FILE too");
+  loaded.source->checkTokens(module);
+  loaded.target->checkTokens(module);
+  return loaded;
+}
+
 } // namespace
 
 void addDevice(CLI::App &command, DeviceChoice &choice) {
@@ -138,35 +171,17 @@ TranslationModel loadModel(const ModelOptions &options) {
   const Module &module = model.engine->module();
   module.requireTranslator();
 
-  ModelFiles files = packed ? ModelFiles{"", options.vocabulary, options.targetVocabulary} : modelFiles(options);
-  bool carriesText = packed && !packed->vocabulary.empty();
-  if (options.format == Format::Ids && files.vocabulary.empty() && !carriesText) {
-    model.source = std::make_shared<Vocabulary>(module.sourceVocab);
-    model.target = std::make_shared<Vocabulary>(module.targetVocab);
-    return model;
-  }
-  if (files.vocabulary.empty() && !carriesText)
-    throw Error("no vocabulary: give --vocab FILE, or --format ids if the lines are ids");
-
-  auto load = [&](const std::string &file, const std::string &bytes, int64_t expected) {
-    return std::make_shared<Vocabulary>(file.empty() ? Vocabulary::fromBytes(bytes, "the packed vocabulary", expected)
-                                                     : Vocabulary(file, expected));
-  };
-  const std::string none;
-  model.source = load(files.vocabulary, packed ? packed->vocabulary : none, module.sourceVocab);
-  std::string targetBytes = packed && files.vocabulary.empty() ? packed->targetVocabulary : none;
-  if (!files.targetVocabulary.empty() || !targetBytes.empty())
-    model.target = load(files.targetVocabulary, targetBytes, module.targetVocab);
-  else if (module.targetVocab == module.sourceVocab)
-    model.target = model.source;
-  else
-    throw Error("no target vocabulary: the model has " + std::to_string(module.sourceVocab) + " source and " +
-                std::to_string(module.targetVocab) + " target tokens; give --target-vocab FILE too");
-  model.source->checkTokens(module);
-  model.target->checkTokens(module);
+  LoadedVocabularies vocabularies = vocabulariesOf(options, packed, module);
+  model.source = std::move(vocabularies.source);
+  model.target = std::move(vocabularies.target);
   for (auto [key, vocabulary] : {std::pair{"source_vocabulary", model.source}, {"target_vocabulary", model.target}})
     unlessForced(options.forceVocabulary, "--force-vocab", [&] { checkVocabulary(metadata, key, *vocabulary); });
   return model;
+}
+
+LoadedVocabularies loadVocabularies(const ModelOptions &options, const Module &module) {
+  const bool named = options.model.empty() && !options.vocabulary.empty();
+  return vocabulariesOf(options, named ? std::nullopt : carried(options), module);
 }
 
 std::vector<int32_t> encodeSource(const TranslationModel &model, const std::string &line, Format format,
@@ -175,18 +190,21 @@ std::vector<int32_t> encodeSource(const TranslationModel &model, const std::stri
   std::vector<int32_t> ids = model.source->encode(line, format, where, module.maxLength);
   if (ids.empty())
     return ids;
-  bool eos = module.sourceEos && format != Format::Ids;
-  ids = cut(std::move(ids), module.maxLength > 0 ? std::max<int64_t>(module.maxLength - eos, 1) : 0, where);
-  if (eos)
-    ids.push_back(module.eos);
+  const auto [prefix, suffix] = model.source->sourceFrame(module, format);
+  const auto around = static_cast<int64_t>(prefix.size() + suffix.size());
+  ids = cut(std::move(ids), module.maxLength > 0 ? std::max<int64_t>(module.maxLength - around, 1) : 0, where);
+  ids.insert(ids.begin(), prefix.begin(), prefix.end());
+  ids.insert(ids.end(), suffix.begin(), suffix.end());
   return ids;
 }
 
 std::vector<int32_t> encodeTarget(const TranslationModel &model, const std::string &line, Format format,
                                   const std::string &where) {
   const Module &module = model.engine->module();
-  return cut(model.target->encode(line, format, where, module.maxTargetLength),
-             std::max<int64_t>(module.maxTargetLength - 1, 0), where);
+  std::vector<int32_t> ids = model.target->encode(line, format, where, module.maxTargetLength);
+  if (const std::vector<int32_t> prefix = model.target->targetPrefix(format); !ids.empty())
+    ids.insert(ids.begin(), prefix.begin(), prefix.end());
+  return cut(std::move(ids), std::max<int64_t>(module.maxTargetLength - 1, 0), where);
 }
 
 std::string decodeTarget(const TranslationModel &model, const std::vector<int32_t> &ids, const SearchOptions &options,

@@ -52,12 +52,14 @@ struct TranslationModel {
 // Throws Error: no model given, files missing or unfit, a device that is not there.
 std::unique_ptr<Engine> loadEngine(const ModelOptions &options);
 TranslationModel loadModel(const ModelOptions &options);
+// Its vocabularies alone, which need no weights.
+LoadedVocabularies loadVocabularies(const ModelOptions &options, const Module &module);
 
-// A line as the encoder reads it: eos added if the model wants it (ids are taken verbatim), cut to the model's
+// A line as the encoder reads it: in its vocabulary's frame (ids are taken verbatim), cut to the model's
 // max_length with a warning that names `where`; the rest of a long line is not looked at. Empty for an empty line.
 std::vector<int32_t> encodeSource(const TranslationModel &model, const std::string &line, Format format,
                                   const std::string &where);
-// A target line without start and eos, cut likewise.
+// A target line without start and eos, but with what its vocabulary puts before lines, cut likewise.
 std::vector<int32_t> encodeTarget(const TranslationModel &model, const std::string &line, Format format,
                                   const std::string &where);
 // What a search with these options has written, as a line. Text is without the tokens that it was forced to begin with.

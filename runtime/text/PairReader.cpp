@@ -47,7 +47,10 @@ double JoinedFiles::fraction() const {
 PairReader::PairReader(const std::vector<std::string> &sourceFiles, const std::vector<std::string> &targetFiles,
                        const VocabularyPair &vocabularies, const Module &module, Format format, Parallel parallel)
     : sources(sourceFiles), targets(targetFiles), vocabularies(vocabularies), module(module), format(format),
-      parallel(std::move(parallel)) {}
+      parallel(std::move(parallel)), sourceFrame(vocabularies.source.sourceFrame(module, format)),
+      targetPrefix(vocabularies.target.targetPrefix(format)) {
+  targetPrefix.insert(targetPrefix.begin(), module.start);
+}
 
 // The next line of each side, without their ids.
 bool PairReader::nextLines(Line &line) {
@@ -73,9 +76,9 @@ void PairReader::encode(Line &line) const {
   line.targetIds = vocabularies.target.encode(line.target, format, line.targetWhere, module.maxTargetLength);
   if (line.sourceIds.empty() || line.targetIds.empty())
     return;
-  if (module.sourceEos && format != Format::Ids)
-    line.sourceIds.push_back(module.eos);
-  line.targetIds.insert(line.targetIds.begin(), module.start);
+  line.sourceIds.insert(line.sourceIds.begin(), sourceFrame.prefix.begin(), sourceFrame.prefix.end());
+  line.sourceIds.insert(line.sourceIds.end(), sourceFrame.suffix.begin(), sourceFrame.suffix.end());
+  line.targetIds.insert(line.targetIds.begin(), targetPrefix.begin(), targetPrefix.end());
   line.targetIds.push_back(module.eos);
 }
 

@@ -58,6 +58,8 @@ private:
   const Module &module;
   Format format;
   Parallel parallel;
+  Frame sourceFrame;
+  std::vector<int32_t> targetPrefix; // start, and what the vocabulary puts before a line
   std::vector<Line> window;
   CorpusTotals counts;
 };

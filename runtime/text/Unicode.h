@@ -1,6 +1,7 @@
-// UTF-8 into code points, and the white space Python's str.split() knows.
+// UTF-8 into code points and words.
 #pragma once
 
+#include "tokenizers/Utf8.h"
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,11 +26,6 @@ inline std::u32string codePoints(std::string_view text) {
     i += valid ? length : 1;
   }
   return result;
-}
-
-inline bool isSpace(char32_t c) {
-  return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 // The words of a line, as str.split().

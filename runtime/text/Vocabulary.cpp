@@ -1,17 +1,15 @@
-// Text into token ids and back, by a SentencePiece model or as plain ids.
+// Text into token ids and back, by a tokenizer or as plain ids.
 #include "text/Vocabulary.h"
 #include "support/Files.h"
-#include "text/SentencePieceModel.h"
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
-#include <sentencepiece_processor.h>
 #include <tuple>
 
 namespace xfc {
 
 struct Vocabulary::State {
-  std::unique_ptr<sentencepiece::SentencePieceProcessor> model; // null: ids only
+  std::unique_ptr<const Tokenizer> tokenizer; // null: ids only
   std::string bytes, name;
   int64_t size = 0;
 };
@@ -46,14 +44,16 @@ Vocabulary::Vocabulary(Vocabulary &&) noexcept = default;
 
 Vocabulary Vocabulary::fromBytes(std::string_view bytes, const std::string &name, int64_t expected) {
   auto state = std::make_unique<State>();
-  state->model = loadSentencePieceModel(bytes, name);
+  state->tokenizer = makeTokenizer(bytes, name);
   state->bytes = bytes;
   state->name = name;
-  state->size = state->model->GetPieceSize();
-  if (expected != 0 && state->size != expected)
+  state->size = state->tokenizer->size();
+  if (expected != 0 && (state->size > expected || (state->size != expected && state->tokenizer->fillsTables())))
     throw Error(name + ": the vocabulary has " + std::to_string(state->size) + " pieces, this model was compiled for " +
                 std::to_string(expected) + "; compile it with `xfc compile --vocab " + name +
                 "` or give the vocabulary it was compiled with");
+  if (expected != 0)
+    state->size = expected;
   return Vocabulary(std::move(state));
 }
 
@@ -91,26 +91,41 @@ std::vector<int32_t> Vocabulary::encodeAll(std::string_view line, Format format,
     });
     return ids;
   }
-  if (!state->model)
-    throw Error(where + ": text needs a vocabulary; give --vocab spm.model, or --format ids for token ids");
+  if (!state->tokenizer)
+    throw Error(where + ": text needs a vocabulary; give --vocab FILE, or --format ids for token ids");
   if (format == Format::Pieces) {
-    forEachToken(line,
-                 [&](std::string_view token) { ids.push_back(state->model->PieceToId({token.data(), token.size()})); });
+    forEachToken(line, [&](std::string_view token) {
+      ids.push_back(state->tokenizer->idOf(token));
+      if (ids.back() < 0)
+        throw Error(where + ": '" + printable(token.substr(0, 40)) + "' is no piece of " + state->name +
+                    ", which has none for what is unknown");
+    });
     return ids;
   }
-  std::vector<int> encoded;
-  if (auto status = state->model->Encode({line.data(), line.size()}, &encoded); !status.ok())
-    throw Error(where + ": SentencePiece cannot encode this line: " + status.ToString());
-  ids.assign(encoded.begin(), encoded.end());
-  return ids;
+  try {
+    return state->tokenizer->encode(line);
+  } catch (const Error &error) {
+    throw Error(where + ": " + error.what());
+  }
+}
+
+Frame Vocabulary::sourceFrame(const Module &module, Format format) const {
+  if (format == Format::Ids)
+    return {};
+  if (state->tokenizer && state->tokenizer->frame())
+    return *state->tokenizer->frame();
+  return {{}, module.sourceEos ? std::vector<int32_t>{module.eos} : std::vector<int32_t>()};
+}
+
+std::vector<int32_t> Vocabulary::targetPrefix(Format format) const {
+  const bool framed = format != Format::Ids && state->tokenizer && state->tokenizer->frame();
+  return framed ? state->tokenizer->frame()->prefix : std::vector<int32_t>();
 }
 
 std::string Vocabulary::decode(const std::vector<int32_t> &ids, Format format) const {
+  if (format == Format::Text && state->tokenizer)
+    return state->tokenizer->decode(ids);
   std::string text;
-  if (format == Format::Text && state->model) {
-    state->model->Decode(std::vector<int>(ids.begin(), ids.end()), &text).IgnoreError();
-    return text;
-  }
   for (int32_t id : ids) {
     if (!text.empty())
       text += ' ';
@@ -120,21 +135,25 @@ std::string Vocabulary::decode(const std::vector<int32_t> &ids, Format format) c
 }
 
 std::string Vocabulary::piece(int32_t id) const {
-  if (!state->model || id < 0 || id >= state->size)
+  if (!state->tokenizer || id < 0 || id >= state->tokenizer->size())
     return std::to_string(id);
-  return state->model->IdToPiece(id);
+  return state->tokenizer->piece(id);
 }
+
+int64_t Vocabulary::size() const { return state->size; }
+
+SpecialTokens Vocabulary::special() const { return state->tokenizer ? state->tokenizer->special() : SpecialTokens(); }
 
 const std::string &Vocabulary::name() const { return state->name; }
 
 const std::string &Vocabulary::bytes() const { return state->bytes; }
 
 void Vocabulary::checkTokens(const Module &module) const {
-  if (!state->model)
+  if (!state->tokenizer)
     return;
-  for (auto [what, id, expected] :
-       {std::tuple{"pad", state->model->pad_id(), module.pad}, {"eos", state->model->eos_id(), module.eos}})
-    if (id != expected)
+  const SpecialTokens named = special();
+  for (auto [what, id, expected] : {std::tuple{"pad", named.pad, module.pad}, {"eos", named.eos, module.eos}})
+    if (id != expected && (id >= 0 || state->tokenizer->fillsTables()))
       throw Error(state->name + ": its " + what + " token is " + std::to_string(id) + ", this model was compiled for " +
                   std::to_string(expected) +
                   "; `xfc vocab` makes vocabularies for the models that ship, and `xfc compile --vocab` takes the ids "

@@ -378,6 +378,27 @@ TEST_F(ShardTest, IsRefusedByAnotherModel) {
   EXPECT_NE(fault(other, {ids, ids}).find("vocabulary has 12 tokens"), std::string::npos);
 }
 
+// A tokenizer.json says what stands around a line, which ids do not have.
+TEST_F(CorpusTest, FramesOfVocabularies) {
+  const Vocabulary vocabulary = Vocabulary::fromBytes(
+      R"({"model": {"type": "BPE", "vocab": {"a": 4, "b": 5, "fr": 6}, "merges": []},
+          "added_tokens": [{"id": 3, "content": "</s>", "special": true}],
+          "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "fr"}}, {"Sequence": {"id": "A"}},
+            {"SpecialToken": {"id": "</s>"}}], "special_tokens": {"fr": {"ids": [6]}, "</s>": {"ids": [3]}}}})",
+      "tokenizer.json", 20);
+  const std::string a = write("a", "ab\n"), b = write("b", "ba\n"), numbers = write("numbers", "4 5\n");
+  const Corpus corpus({a}, {b}, {vocabulary, vocabulary}, module, Format::Text);
+  EXPECT_EQ(list(corpus.source(0)), (std::vector<int32_t>{6, 4, 5, 3}));
+  EXPECT_EQ(list(corpus.target(0)), (std::vector<int32_t>{2, 6, 5, 4}));
+  EXPECT_EQ(list(corpus.labels(0)), (std::vector<int32_t>{6, 5, 4, 3}));
+  const Corpus verbatim({numbers}, {numbers}, {vocabulary, vocabulary}, module, Format::Ids);
+  EXPECT_EQ(list(verbatim.source(0)), (std::vector<int32_t>{4, 5}));
+  EXPECT_EQ(list(verbatim.target(0)), (std::vector<int32_t>{2, 4, 5}));
+  vocabulary.checkTokens(module); // its pad is not known, and its eos is the model's
+  EXPECT_NE(errorOf([&] { Vocabulary::fromBytes(vocabulary.bytes(), "tokenizer.json", 6); }).find("has 7 pieces"),
+            std::string::npos);
+}
+
 TEST_F(CorpusTest, VocabularyRoundTrip) {
   std::vector<std::string> lines;
   for (int i = 0; i < 200; ++i)
@@ -446,7 +467,7 @@ TEST_F(CorpusTest, VocabularyRoundTrip) {
 
   EXPECT_NE(errorOf([&] { Vocabulary(file, 100); }).find("has 80 pieces, this model was compiled for 100"),
             std::string::npos);
-  EXPECT_NE(errorOf([&] { Vocabulary(write("broken", "text"), 80); }).find("broken: not a SentencePiece model"),
+  EXPECT_NE(errorOf([&] { Vocabulary(write("broken", "text"), 80); }).find("broken: not a vocabulary"),
             std::string::npos);
   EXPECT_NE(errorOf([&] { Vocabulary(20).encode("text", Format::Text, "f:1"); }).find("f:1"), std::string::npos);
   EXPECT_EQ(Vocabulary(20).decode({5, 6}, Format::Ids), "5 6");

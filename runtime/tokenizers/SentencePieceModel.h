@@ -14,8 +14,9 @@ namespace xfc {
 // What is wrong with the model, or "". A model that passes can be loaded and used on any text: its pieces are not empty
 // and have finite scores, and no look-up in the tables of normalization leaves them.
 std::string faultOfSentencePieceModel(std::string_view bytes);
-// Loads one. Throws Error saying what is wrong with it; `name` is for messages.
-std::unique_ptr<sentencepiece::SentencePieceProcessor> loadSentencePieceModel(std::string_view bytes,
-                                                                              const std::string &name);
+// The same of a table of normalization alone.
+std::string faultOfCharsMap(std::string_view map);
+// Loads one. Throws Error saying what is wrong with it.
+std::unique_ptr<sentencepiece::SentencePieceProcessor> loadSentencePieceModel(std::string_view bytes);
 
 } // namespace xfc

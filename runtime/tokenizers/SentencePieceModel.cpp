@@ -1,5 +1,5 @@
 // SentencePiece models from anywhere.
-#include "text/SentencePieceModel.h"
+#include "tokenizers/SentencePieceModel.h"
 #include "support/Error.h"
 #include <cmath>
 #include <cstdint>
@@ -61,6 +61,24 @@ template <typename Use> bool eachField(std::string_view message, Use use) {
   return true;
 }
 
+std::string faultOfPiece(std::string_view message) {
+  std::string_view piece;
+  float score = 0;
+  const bool whole = eachField(message, [&](const Field &field) {
+    if (field.number == 1)
+      piece = field.bytes;
+    else if (field.number == 2 && field.bytes.size() == sizeof score)
+      std::memcpy(&score, field.bytes.data(), sizeof score);
+    return true;
+  });
+  return !whole                  ? "a piece is broken"
+         : piece.empty()         ? "a piece is empty"
+         : !std::isfinite(score) ? "a piece has no finite score"
+                                 : "";
+}
+
+} // namespace
+
 // The table of normalization: the size of a trie, the trie as a Darts double array, and strings that end with 0, into
 // which the trie's values point.
 std::string faultOfCharsMap(std::string_view map) {
@@ -96,24 +114,6 @@ std::string faultOfCharsMap(std::string_view map) {
   return "";
 }
 
-std::string faultOfPiece(std::string_view message) {
-  std::string_view piece;
-  float score = 0;
-  const bool whole = eachField(message, [&](const Field &field) {
-    if (field.number == 1)
-      piece = field.bytes;
-    else if (field.number == 2 && field.bytes.size() == sizeof score)
-      std::memcpy(&score, field.bytes.data(), sizeof score);
-    return true;
-  });
-  return !whole                  ? "a piece is broken"
-         : piece.empty()         ? "a piece is empty"
-         : !std::isfinite(score) ? "a piece has no finite score"
-                                 : "";
-}
-
-} // namespace
-
 std::string faultOfSentencePieceModel(std::string_view bytes) {
   std::string fault;
   auto checkNormalizer = [&](std::string_view message) {
@@ -134,8 +134,7 @@ std::string faultOfSentencePieceModel(std::string_view bytes) {
   return whole || !fault.empty() ? fault : "it is not whole";
 }
 
-std::unique_ptr<sentencepiece::SentencePieceProcessor> loadSentencePieceModel(std::string_view bytes,
-                                                                              const std::string &name) {
+std::unique_ptr<sentencepiece::SentencePieceProcessor> loadSentencePieceModel(std::string_view bytes) {
   auto model = std::make_unique<sentencepiece::SentencePieceProcessor>();
   auto loads = [&] {
     try {
@@ -150,7 +149,7 @@ std::unique_ptr<sentencepiece::SentencePieceProcessor> loadSentencePieceModel(st
   if (fault.empty() && !loads())
     fault = "it cannot be loaded";
   if (!fault.empty())
-    throw Error(name + ": not a SentencePiece model (" + fault + "); `xfc vocab` makes one");
+    throw Error("not a SentencePiece model (" + fault + "); `xfc vocab` makes one");
   return model;
 }
 

@@ -1,7 +1,7 @@
 // SentencePiece models that are damaged: refused, or used without leaving their tables.
 #include "support/Files.h"
-#include "text/SentencePieceModel.h"
-#include "text/Vocabulary.h"
+#include "tokenizers/SentencePieceModel.h"
+#include "tokenizers/Tokenizer.h"
 #include <cstring>
 #include <gtest/gtest.h>
 #include <random>
@@ -57,9 +57,9 @@ size_t tableAt() {
 // Loads a model and, where that works, uses it.
 bool use(const std::string &bytes) {
   try {
-    const Vocabulary vocabulary = Vocabulary::fromBytes(bytes, "model", 0);
+    const std::unique_ptr<Tokenizer> tokenizer = makeTokenizer(bytes, "model");
     for (const char *line : {"abc def", "\xC2\xBD \xEF\xBC\xA1 \xE2\x84\xAB", "zzzz \xF0\x9F\x98\x80 a"})
-      vocabulary.decode(vocabulary.encode(line, Format::Text, "line"), Format::Text);
+      tokenizer->decode(tokenizer->encode(line));
     return true;
   } catch (const Error &) {
     return false;

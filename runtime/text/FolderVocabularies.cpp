@@ -1,0 +1,322 @@
+// The tokenizer files of a Hugging Face folder into vocabularies of ours.
+#include "text/FolderVocabularies.h"
+#include "support/Files.h"
+#include "tokenizers/JsonFields.h"
+#include "tokenizers/MappedSentencePiece.h"
+#include "tokenizers/Tokenizer.h"
+#include <algorithm>
+#include <map>
+
+namespace xfc {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr int64_t mostTokens = 1 << 22;
+
+// M2M100's languages in the order of their ids, which its files need not name.
+constexpr std::string_view m2mLanguages =
+    "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi "
+    "hr ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns "
+    "oc or pa pl ps pt ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh "
+    "zu";
+
+class Folder {
+public:
+  Folder(const std::string &folder, const std::string &modelType) : folder(folder), modelType(modelType) {
+    for (const char *file : {"special_tokens_map.json", "tokenizer_config.json"})
+      if (has(file))
+        within(file, [&] { readSettings(JsonFields::parsed(readFile(path(file)))); });
+  }
+
+  FolderVocabularies read(const std::string &sourceLanguage, const std::string &targetLanguage) {
+    const std::string source = sourceLanguage.empty() ? settings["src_lang"] : sourceLanguage,
+                      target = targetLanguage.empty() ? settings["tgt_lang"] : targetLanguage;
+    if (has("source.spm") && has("vocab.json"))
+      return marian();
+    if (has("tokenizer.json"))
+      return inLanguages(readFile(path("tokenizer.json")), "tokenizer.json", source, target);
+    const std::string model = has("sentencepiece.bpe.model") ? "sentencepiece.bpe.model"
+                              : has("spiece.model")          ? "spiece.model"
+                                                             : "";
+    if (!model.empty() && has("vocab.json"))
+      return m2m(model, source, target);
+    if (!model.empty())
+      return modelType.ends_with("t5") ? t5(model) : fairseq(model, source, target);
+    if (has("vocab.json") && has("merges.txt"))
+      return {byteLevel(), ""};
+    return {};
+  }
+
+private:
+  std::string path(const std::string &file) const { return folder + "/" + file; }
+  bool has(const std::string &file) const { return exists(path(file)); }
+
+  // What is wrong with a file is said with its name.
+  template <typename Work> void within(const std::string &file, Work work) const {
+    try {
+      work();
+    } catch (const Error &error) {
+      const std::string what = error.what();
+      throw Error(what.starts_with(folder) ? what : path(file) + ": " + what);
+    }
+  }
+
+  void readSettings(const JsonFields &file) {
+    for (const char *key :
+         {"src_lang", "tgt_lang", "tokenizer_class", "unk_token", "eos_token", "pad_token", "bos_token"})
+      if (file.has(key))
+        settings[key] = file.at(key).isString() ? file.string(key) : file.at(key).string("content");
+    for (const char *key : {"legacy_behaviour", "separate_vocabs", "add_prefix_space"})
+      flags[key] = flags[key] || file.boolean(key, false);
+    for (const char *key : {"additional_special_tokens", "extra_special_tokens"})
+      if (file.has(key) && file.at(key).isArray()) {
+        moreSpecial.clear();
+        file.each(key, [&](const JsonFields &token) {
+          moreSpecial.push_back(token.isString() ? token.string() : token.string("content"));
+        });
+      }
+    if (file.has("added_tokens_decoder"))
+      file.at("added_tokens_decoder").members([&](const std::string &key, const JsonFields &token) {
+        const bool digits = !key.empty() && key.size() < 8 && key.find_first_not_of("0123456789") == std::string::npos;
+        if (!digits || std::stoll(key) >= mostTokens)
+          token.refuse("expected ids below " + std::to_string(mostTokens) + " for keys");
+        added[std::stoll(key)] = {token.string("content"), token.boolean("special", false)};
+      });
+  }
+
+  std::string named(const char *key, const char *otherwise) const {
+    const auto found = settings.find(key);
+    return found == settings.end() || found->second.empty() ? otherwise : found->second;
+  }
+
+  std::map<std::string, int64_t> idsOf(const std::string &file) const {
+    std::map<std::string, int64_t> ids;
+    within(file, [&] {
+      JsonFields::parsed(readFile(path(file))).members([&](const std::string &token, const JsonFields &id) {
+        ids[token] = id.integer(0, mostTokens - 1);
+      });
+    });
+    return ids;
+  }
+
+  // With the special tokens that the folder's settings name.
+  MappedSentencePiece mapped(const std::string &model, const std::map<std::string, int64_t> &ids) const {
+    MappedSentencePiece result;
+    result.model = readFile(path(model));
+    for (const auto &[token, id] : ids)
+      put(result, static_cast<size_t>(id), token);
+    return result;
+  }
+  static void put(MappedSentencePiece &map, size_t id, const std::string &token) {
+    if (id >= map.tokens.size())
+      map.tokens.resize(id + 1);
+    map.tokens[id] = token;
+  }
+  static int32_t find(const MappedSentencePiece &map, const std::string &token) {
+    const auto found = std::find(map.tokens.begin(), map.tokens.end(), token);
+    return found == map.tokens.end() || token.empty() ? -1 : static_cast<int32_t>(found - map.tokens.begin());
+  }
+  void finish(MappedSentencePiece &map, const std::string &file) const {
+    for (const auto &[id, token] : added)
+      put(map, static_cast<size_t>(id), token.first);
+    map.ids = {find(map, named("pad_token", "<pad>")), find(map, named("unk_token", "<unk>")),
+               find(map, named("bos_token", "<s>")), find(map, named("eos_token", "</s>"))};
+    if (map.ids.unk < 0 || map.ids.eos < 0)
+      throw Error(path(file) + ": " + named("unk_token", "<unk>") + " and " + named("eos_token", "</s>") +
+                  " must be among the tokens");
+    auto special = [&](int32_t id) {
+      if (id >= 0 && std::find(map.special.begin(), map.special.end(), id) == map.special.end())
+        map.special.push_back(id);
+    };
+    for (const int32_t id : {map.ids.pad, map.ids.unk, map.ids.bos, map.ids.eos})
+      special(id);
+    for (const std::string &token : moreSpecial)
+      special(find(map, token));
+    for (const auto &[id, token] : added)
+      if (token.second)
+        special(static_cast<int32_t>(id));
+    map.frame = {{}, {map.ids.eos}};
+  }
+
+  FolderVocabularies marian() {
+    const bool separate = flags["separate_vocabs"];
+    auto write = [&](const std::string &model, const std::string &ids) {
+      MappedSentencePiece map = mapped(model, idsOf(ids));
+      finish(map, ids);
+      map.tags = !separate;
+      return checked(map.written(), model);
+    };
+    FolderVocabularies result{write("source.spm", "vocab.json"), ""};
+    if (has("target.spm"))
+      result.target = write("target.spm", separate ? "target_vocab.json" : "vocab.json");
+    if (result.target == result.source)
+      result.target.clear();
+    return result;
+  }
+
+  // Languages are tokens behind those of vocab.json, where it has none.
+  FolderVocabularies m2m(const std::string &model, const std::string &source, const std::string &target) {
+    const std::map<std::string, int64_t> ids = idsOf("vocab.json");
+    MappedSentencePiece map = mapped(model, ids);
+    const bool theirs = std::any_of(moreSpecial.begin(), moreSpecial.end(),
+                                    [](const std::string &token) { return token.starts_with("__"); });
+    for (size_t begin = 0, end = 0; !theirs && end < m2mLanguages.size(); begin = end + 1) {
+      end = std::min(m2mLanguages.find(' ', begin), m2mLanguages.size());
+      moreSpecial.push_back("__" + std::string(m2mLanguages.substr(begin, end - begin)) + "__");
+    }
+    for (const std::string &token : moreSpecial)
+      if (token.starts_with("__") && find(map, token) < 0)
+        map.tokens.push_back(token);
+    finish(map, "vocab.json");
+    return inLanguages(map, model, "__" + source + "__", "__" + target + "__", source.empty(), target.empty());
+  }
+
+  // The ids of fairseq, one more than SentencePiece's: <s>, <pad>, </s>, <unk>, pieces, languages.
+  FolderVocabularies fairseq(const std::string &model, const std::string &source, const std::string &target) {
+    MappedSentencePiece map;
+    map.model = readFile(path(model));
+    map.tokens = {"<s>", "<pad>", "</s>", "<unk>"};
+    const std::unique_ptr<Tokenizer> pieces = makeTokenizer(map.model, path(model));
+    for (int32_t id = 3; id < pieces->size(); ++id)
+      map.tokens.push_back(pieces->piece(id));
+    for (const std::string &token : moreSpecial)
+      if (find(map, token) < 0)
+        map.tokens.push_back(token);
+    map.tokens.emplace_back("<mask>");
+    finish(map, model);
+    return inLanguages(map, model, source, target, source.empty(), target.empty());
+  }
+
+  FolderVocabularies inLanguages(MappedSentencePiece &map, const std::string &file, const std::string &source,
+                                 const std::string &target, bool noSource, bool noTarget) const {
+    auto write = [&](const std::string &language, bool none) {
+      if (!none) {
+        const int32_t id = find(map, language);
+        if (id < 0)
+          throw Error(path(file) + ": the tokenizer has no language " + language +
+                      "; give one of those of the model's description, or add additional_special_tokens to "
+                      "tokenizer_config.json");
+        map.frame = framed(id, map.ids.eos);
+      }
+      return checked(map.written(), file);
+    };
+    FolderVocabularies result{write(source, noSource), write(target, noTarget)};
+    if (result.target == result.source)
+      result.target.clear();
+    return result;
+  }
+
+  // T5's model, and behind it the tokens that stand for what was left out of a text, the last one first.
+  FolderVocabularies t5(const std::string &model) {
+    MappedSentencePiece map;
+    map.model = readFile(path(model));
+    const std::unique_ptr<Tokenizer> pieces = makeTokenizer(map.model, path(model));
+    for (int32_t id = 0; id < pieces->size(); ++id)
+      map.tokens.push_back(pieces->piece(id));
+    constexpr int extra = 100;
+    for (int i = extra - 1; i >= 0 && added.empty(); --i) {
+      map.tokens.push_back("<extra_id_" + std::to_string(i) + ">");
+      moreSpecial.push_back(map.tokens.back());
+    }
+    finish(map, model);
+    return {checked(map.written(), model), ""};
+  }
+
+  // Where a language stands: before the line, but after eos in the first models that had them.
+  Frame framed(int32_t language, int32_t eos) const {
+    const std::string &kind = named("tokenizer_class", "");
+    const bool behind = kind.starts_with("MBartTokenizer") ||
+                        (kind.starts_with("Nllb") && flags.at("legacy_behaviour")) ||
+                        (kind.empty() && modelType == "mbart");
+    return behind ? Frame{{}, {eos, language}} : Frame{{language}, {eos}};
+  }
+
+  FolderVocabularies inLanguages(const std::string &contents, const std::string &file, const std::string &source,
+                                 const std::string &target) const {
+    std::unique_ptr<Tokenizer> tokenizer = makeTokenizer(contents, path(file));
+    if (source.empty() && target.empty())
+      return {contents, ""};
+    Json json = Json::parse(contents);
+    auto write = [&](const std::string &language) {
+      const int32_t id = tokenizer->idOf(language), eos = tokenizer->special().eos;
+      if (language.empty() || eos < 0)
+        return contents;
+      if (id < 0 || id == tokenizer->special().unk)
+        throw Error(path(file) + ": the tokenizer has no language " + language);
+      Json single = Json::array(), special = Json::object();
+      auto add = [&](int32_t token) {
+        const std::string name = tokenizer->piece(token);
+        single.push_back({{"SpecialToken", {{"id", name}, {"type_id", 0}}}});
+        special[name] = {{"id", name}, {"ids", {token}}, {"tokens", {name}}};
+      };
+      const Frame frame = framed(id, eos);
+      for (const int32_t token : frame.prefix)
+        add(token);
+      single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
+      for (const int32_t token : frame.suffix)
+        add(token);
+      json["post_processor"] = {
+          {"type", "TemplateProcessing"}, {"single", single}, {"pair", single}, {"special_tokens", special}};
+      return json.dump();
+    };
+    FolderVocabularies result{write(source), write(target)};
+    const auto prefixOf = [&](const std::string &vocabulary) {
+      const std::unique_ptr<Tokenizer> read = makeTokenizer(vocabulary, path(file));
+      return read->frame() ? read->frame()->prefix : std::vector<int32_t>();
+    };
+    if (prefixOf(result.source) == prefixOf(result.target)) // which is all that a target has of its frame
+      result.target.clear();
+    return result;
+  }
+
+  // vocab.json and merges.txt, GPT-2's and BART's files, as a tokenizer.json.
+  std::string byteLevel() {
+    const std::map<std::string, int64_t> ids = idsOf("vocab.json");
+    Json merges = Json::array();
+    LineReader lines(path("merges.txt"));
+    for (std::string line; lines.next(line);)
+      if (!line.empty() && !(lines.number() == 1 && line.starts_with("#version")))
+        merges.push_back(line);
+    Json tokens = Json::array();
+    const std::string bos = named("bos_token", "<s>"), eos = named("eos_token", "</s>");
+    for (const std::string &token :
+         {bos, named("pad_token", "<pad>"), eos, named("unk_token", "<unk>"), std::string("<mask>")})
+      if (const auto found = ids.find(token); found != ids.end())
+        tokens.push_back({{"id", found->second},
+                          {"content", token},
+                          {"single_word", false},
+                          {"lstrip", false},
+                          {"rstrip", false},
+                          {"normalized", false},
+                          {"special", true}});
+    Json json = {{"added_tokens", tokens},
+                 {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", flags["add_prefix_space"]}}},
+                 {"decoder", {{"type", "ByteLevel"}}},
+                 {"model", {{"type", "BPE"}, {"vocab", ids}, {"merges", merges}}}};
+    if (ids.contains(bos) && ids.contains(eos))
+      json["post_processor"] = {
+          {"type", "RobertaProcessing"}, {"sep", {eos, ids.at(eos)}}, {"cls", {bos, ids.at(bos)}}};
+    return checked(json.dump(), "merges.txt");
+  }
+
+  // What cannot be read is not imported.
+  std::string checked(std::string contents, const std::string &file) const {
+    makeTokenizer(contents, path(file));
+    return contents;
+  }
+
+  std::string folder, modelType;
+  std::map<std::string, std::string> settings;
+  std::map<std::string, bool> flags;
+  std::vector<std::string> moreSpecial;
+  std::map<int64_t, std::pair<std::string, bool>> added; // text, and whether it is special
+};
+
+} // namespace
+
+FolderVocabularies vocabulariesOfFolder(const std::string &folder, const std::string &modelType,
+                                        const std::string &sourceLanguage, const std::string &targetLanguage) {
+  return Folder(folder, modelType).read(sourceLanguage, targetLanguage);
+}
+
+} // namespace xfc

@@ -1,0 +1,78 @@
+// JSON from outside, read member by member.
+#include "tokenizers/JsonFields.h"
+
+namespace xfc {
+
+JsonFields JsonFields::parsed(std::string_view text) {
+  auto root = std::make_shared<nlohmann::json>();
+  try {
+    *root = nlohmann::json::parse(text.begin(), text.end());
+  } catch (const nlohmann::json::exception &error) {
+    throw Error(std::string("not JSON: ") + error.what());
+  }
+  const nlohmann::json *here = root.get();
+  return {std::move(root), here, ""};
+}
+
+bool JsonFields::has(const char *key) const {
+  if (!value().is_object())
+    refuse("expected an object");
+  const auto found = value().find(key);
+  return found != value().end() && !found->is_null();
+}
+
+JsonFields JsonFields::at(const char *key) const {
+  const std::string name = path.empty() ? key : path + "." + key;
+  if (!has(key))
+    throw Error(name + ": missing");
+  return {root, &*value().find(key), name};
+}
+
+JsonFields JsonFields::element(size_t index) const {
+  if (!value().is_array() || index >= value().size())
+    refuse("expected an array of at least " + std::to_string(index + 1) + " elements");
+  return {root, &value()[index], path + "[" + std::to_string(index) + "]"};
+}
+
+std::string JsonFields::string() const {
+  if (!value().is_string())
+    refuse("expected a string");
+  return value().get<std::string>();
+}
+
+std::string JsonFields::shortString(const char *key) const {
+  constexpr size_t most = 64;
+  const JsonFields member = at(key);
+  if (member.string().size() > most)
+    member.refuse("expected at most " + std::to_string(most) + " bytes");
+  return member.string();
+}
+
+bool JsonFields::boolean() const {
+  if (!value().is_boolean())
+    refuse("expected true or false");
+  return value().get<bool>();
+}
+
+int64_t JsonFields::integer(int64_t least, int64_t most) const {
+  const bool fits = value().is_number_integer() &&
+                    (!value().is_number_unsigned() || value().get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX));
+  if (!fits || value().get<int64_t>() < least || value().get<int64_t>() > most)
+    refuse("expected an integer from " + std::to_string(least) + " to " + std::to_string(most));
+  return value().get<int64_t>();
+}
+
+double JsonFields::number() const {
+  if (!value().is_number())
+    refuse("expected a number");
+  return value().get<double>();
+}
+
+void JsonFields::refuse(const std::string &what) const {
+  std::string found = value().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  if (found.size() > 60)
+    found = found.substr(0, found.rfind(' ', 60)).substr(0, 60) + "...";
+  throw Error((path.empty() ? "the file" : path) + ": " + what + ", found " + found);
+}
+
+} // namespace xfc

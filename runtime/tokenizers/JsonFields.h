@@ -1,0 +1,58 @@
+// JSON from outside, read member by member: what is missing or of another type is an Error that names its path.
+#pragma once
+
+#include "support/Error.h"
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace xfc {
+
+class JsonFields {
+public:
+  // Keeps the text's values. Throws Error where it is no JSON.
+  static JsonFields parsed(std::string_view text);
+
+  bool has(const char *key) const; // and not null
+  JsonFields at(const char *key) const;
+  std::string string() const;
+  std::string string(const char *key) const { return at(key).string(); }
+  // Of at most 64 bytes, since it is put into every line.
+  std::string shortString(const char *key) const;
+  bool boolean() const;
+  bool boolean(const char *key, bool otherwise) const { return has(key) ? at(key).boolean() : otherwise; }
+  int64_t integer(int64_t least, int64_t most) const;
+  double number() const;
+  bool isArray() const { return value().is_array(); }
+  bool isString() const { return value().is_string(); }
+  int64_t elements() const { return static_cast<int64_t>(value().size()); }
+  JsonFields element(size_t index) const;
+  // use(element) for each of an array.
+  template <typename Use> void each(const char *key, Use use) const { at(key).each(use); }
+  template <typename Use> void each(Use use) const {
+    if (!value().is_array())
+      refuse("expected an array");
+    for (size_t i = 0; i < value().size(); ++i)
+      use(element(i));
+  }
+  // use(key, member) for each of an object.
+  template <typename Use> void members(Use use) const {
+    if (!value().is_object())
+      refuse("expected an object");
+    for (const auto &[key, member] : value().items())
+      use(key, JsonFields(root, &member, path.empty() ? key : path + "." + key));
+  }
+  [[noreturn]] void refuse(const std::string &what) const;
+
+private:
+  const nlohmann::json &value() const { return *here; }
+  JsonFields(std::shared_ptr<const nlohmann::json> root, const nlohmann::json *here, std::string path)
+      : root(std::move(root)), here(here), path(std::move(path)) {}
+  std::shared_ptr<const nlohmann::json> root;
+  const nlohmann::json *here;
+  std::string path;
+};
+
+} // namespace xfc

@@ -1,0 +1,167 @@
+// A SentencePiece model together with a map that gives its pieces other ids.
+#include "tokenizers/MappedSentencePiece.h"
+#include "support/Error.h"
+#include "tokenizers/JsonFields.h"
+#include "tokenizers/Kinds.h"
+#include "tokenizers/SentencePieceModel.h"
+#include "tokenizers/TokenTable.h"
+#include "tokenizers/Utf8.h"
+#include <algorithm>
+#include <sentencepiece_processor.h>
+
+namespace xfc {
+
+namespace {
+
+constexpr std::pair<const char *, int32_t SpecialTokens::*> namedTokens[] = {{"pad", &SpecialTokens::pad},
+                                                                             {"unk", &SpecialTokens::unk},
+                                                                             {"bos", &SpecialTokens::bos},
+                                                                             {"eos", &SpecialTokens::eos}};
+
+class MappedTokenizer : public Tokenizer {
+public:
+  explicit MappedTokenizer(std::string_view contents) {
+    contents.remove_prefix(mappedSentencePieceMagic.size());
+    const size_t end = contents.find('\n');
+    if (end == std::string_view::npos)
+      throw Error("the vocabulary is cut off");
+    readMap(JsonFields::parsed(contents.substr(0, end)));
+    model = loadSentencePieceModel(contents.substr(end + 1));
+  }
+
+  int64_t size() const override { return table.size(); }
+
+  std::vector<int32_t> encode(std::string_view line) const override {
+    const std::string valid = validUtf8(line);
+    const std::string_view text = valid;
+    std::vector<int32_t> ids;
+    size_t begin = 0; // of what is in no special token yet
+    for (size_t at = 0; at < text.size();) {
+      size_t longest = 0;
+      int32_t id = -1;
+      whole.forEachPrefix(text.substr(at), [&](size_t length, int32_t found) {
+        longest = length;
+        id = found;
+      });
+      if (longest == 0) {
+        ++at;
+        continue;
+      }
+      encodeSection(text.substr(begin, at - begin), ids);
+      ids.push_back(id);
+      begin = at += longest;
+    }
+    encodeSection(text.substr(begin), ids);
+    return ids;
+  }
+
+  std::string decode(std::span<const int32_t> ids) const override {
+    std::vector<std::string> pieces;
+    for (const int32_t id : ids)
+      if (id >= 0 && id < size() && !isSpecial[static_cast<size_t>(id)])
+        pieces.emplace_back(table.text(id));
+    std::string joined, text;
+    model->Decode(pieces, &joined).IgnoreError();
+    constexpr std::string_view space = "\xE2\x96\x81";
+    for (size_t at = 0; at < joined.size();) {
+      const size_t next = std::min(joined.find(space, at), joined.size());
+      text.append(joined, at, next - at);
+      if (next < joined.size())
+        text += ' ';
+      at = next + space.size();
+    }
+    return stripped(text);
+  }
+
+  std::string piece(int32_t id) const override { return std::string(table.text(id)); }
+  int32_t idOf(std::string_view piece) const override {
+    const int32_t id = table.find(piece);
+    return id >= 0 ? id : tokens.unk;
+  }
+  SpecialTokens special() const override { return tokens; }
+  const Frame *frame() const override { return &around; }
+
+private:
+  void readMap(const JsonFields &map) {
+    int32_t next = 0;
+    map.each("tokens", [&](const JsonFields &token) { table.add(next++, token.string()); });
+    table.finish();
+    auto id = [&](const JsonFields &value) { return static_cast<int32_t>(value.integer(0, table.size() - 1)); };
+    auto list = [&](const char *key, auto use) {
+      if (map.has(key))
+        map.each(key, [&](const JsonFields &value) { use(id(value)); });
+    };
+    for (auto [key, token] : namedTokens)
+      if (map.has(key))
+        tokens.*token = id(map.at(key));
+    if (tokens.unk < 0)
+      throw Error("unk: missing; expected the id of pieces that are no token");
+    isSpecial.resize(static_cast<size_t>(table.size()));
+    std::vector<Trie::Entry> entries;
+    list("special", [&](int32_t found) {
+      isSpecial[static_cast<size_t>(found)] = true;
+      entries.push_back({table.text(found), found});
+    });
+    whole = Trie(std::move(entries));
+    list("prefix", [&](int32_t found) { around.prefix.push_back(found); });
+    list("suffix", [&](int32_t found) { around.suffix.push_back(found); });
+    tags = map.has("tags") && map.at("tags").boolean();
+  }
+
+  void encodeSection(std::string_view text, std::vector<int32_t> &ids) const {
+    if (text.empty())
+      return;
+    if (tags && text.starts_with(">>"))
+      if (const size_t end = text.find("<<"); end != std::string_view::npos) {
+        ids.push_back(idOf(text.substr(0, end + 2)));
+        text.remove_prefix(end + 2);
+      }
+    std::vector<std::string> pieces;
+    if (auto status = model->Encode({text.data(), text.size()}, &pieces); !status.ok())
+      throw Error("SentencePiece cannot encode this line: " + status.ToString());
+    for (const std::string &piece : pieces)
+      ids.push_back(idOf(piece));
+  }
+
+  static std::string stripped(const std::string &text) {
+    size_t begin = text.size(), end = 0;
+    for (size_t at = 0; at < text.size();) {
+      const size_t first = at;
+      if (!isSpace(nextCharacter(text, at))) {
+        begin = std::min(begin, first);
+        end = at;
+      }
+    }
+    return begin < end ? text.substr(begin, end - begin) : "";
+  }
+
+  TokenTable table;
+  SpecialTokens tokens;
+  std::vector<bool> isSpecial; // by id
+  Trie whole;                  // the special tokens
+  bool tags = false;
+  Frame around;
+  std::unique_ptr<sentencepiece::SentencePieceProcessor> model;
+};
+
+} // namespace
+
+std::string MappedSentencePiece::written() const {
+  nlohmann::ordered_json map;
+  for (auto [key, token] : namedTokens)
+    if (ids.*token >= 0)
+      map[key] = ids.*token;
+  if (tags)
+    map["tags"] = true;
+  map["prefix"] = frame.prefix;
+  map["suffix"] = frame.suffix;
+  map["special"] = special;
+  map["tokens"] = tokens;
+  return std::string(mappedSentencePieceMagic) + map.dump() + "\n" + model;
+}
+
+std::unique_ptr<Tokenizer> mappedSentencePiece(std::string_view contents) {
+  return std::make_unique<MappedTokenizer>(contents);
+}
+
+} // namespace xfc

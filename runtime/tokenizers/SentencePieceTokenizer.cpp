@@ -1,0 +1,42 @@
+// A SentencePiece model whose pieces have its own ids.
+#include "support/Error.h"
+#include "tokenizers/Kinds.h"
+#include "tokenizers/SentencePieceModel.h"
+#include <sentencepiece_processor.h>
+
+namespace xfc {
+namespace {
+
+class SentencePieceTokenizer : public Tokenizer {
+public:
+  explicit SentencePieceTokenizer(std::string_view contents) : model(loadSentencePieceModel(contents)) {}
+  int64_t size() const override { return model->GetPieceSize(); }
+  std::vector<int32_t> encode(std::string_view line) const override {
+    std::vector<int> ids;
+    if (auto status = model->Encode({line.data(), line.size()}, &ids); !status.ok())
+      throw Error("SentencePiece cannot encode this line: " + status.ToString());
+    return {ids.begin(), ids.end()};
+  }
+  std::string decode(std::span<const int32_t> ids) const override {
+    std::string text;
+    model->Decode(std::vector<int>(ids.begin(), ids.end()), &text).IgnoreError();
+    return text;
+  }
+  std::string piece(int32_t id) const override { return model->IdToPiece(id); }
+  int32_t idOf(std::string_view piece) const override { return model->PieceToId({piece.data(), piece.size()}); }
+  SpecialTokens special() const override {
+    return {model->pad_id(), model->unk_id(), model->bos_id(), model->eos_id()};
+  }
+  bool fillsTables() const override { return true; }
+
+private:
+  std::unique_ptr<sentencepiece::SentencePieceProcessor> model;
+};
+
+} // namespace
+
+std::unique_ptr<Tokenizer> sentencePieceTokenizer(std::string_view contents) {
+  return std::make_unique<SentencePieceTokenizer>(contents);
+}
+
+} // namespace xfc

@@ -1,0 +1,39 @@
+// What a vocabulary makes of the lines of standard input: their ids in its frame, and those back into text; a line of
+// each. Or the vocabularies of a Hugging Face folder into vocab.model and target-vocab.model. tokenizers_check.py
+// compares with the tokenizers that they come from.
+//
+//     runtime_tokenize VOCABULARY
+//     runtime_tokenize FOLDER MODEL_TYPE SOURCE_LANGUAGE TARGET_LANGUAGE OUT_FOLDER
+#include "support/Files.h"
+#include "text/FolderVocabularies.h"
+#include "text/Vocabulary.h"
+#include <cstdio>
+#include <iostream>
+
+int main(int count, char **arguments) {
+  try {
+    if (count == 6) {
+      const xfc::FolderVocabularies read =
+          xfc::vocabulariesOfFolder(arguments[1], arguments[2], arguments[3], arguments[4]);
+      const std::string out = arguments[5];
+      xfc::writeFile(out + "/vocab.model", read.source);
+      if (!read.target.empty())
+        xfc::writeFile(out + "/target-vocab.model", read.target);
+      return 0;
+    }
+    const xfc::Vocabulary vocabulary(arguments[1], 0);
+    xfc::Module module;
+    module.sourceEos = false;
+    const xfc::Frame frame = vocabulary.sourceFrame(module, xfc::Format::Text);
+    for (std::string line; std::getline(std::cin, line);) {
+      std::vector<int32_t> ids = vocabulary.encode(line, xfc::Format::Text, "a line");
+      ids.insert(ids.begin(), frame.prefix.begin(), frame.prefix.end());
+      ids.insert(ids.end(), frame.suffix.begin(), frame.suffix.end());
+      std::cout << vocabulary.decode(ids, xfc::Format::Ids) << '\n'
+                << vocabulary.decode(ids, xfc::Format::Text) << '\n';
+    }
+  } catch (const std::exception &error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}
