@@ -12,6 +12,8 @@ void addEvaluate(CLI::App &app);
 void addAverage(CLI::App &app);
 void addReport(CLI::App &app);
 void addTranslate(CLI::App &app);
+void addEncode(CLI::App &app);
+void addDecode(CLI::App &app);
 void addScore(CLI::App &app);
 void addPack(CLI::App &app);
 void addForward(CLI::App &app);

@@ -1,5 +1,6 @@
 // `translate`: lines of the source language to lines of the target language.
 #include "app/Commands.h"
+#include "app/ResultWriter.h"
 #include "decode/Alignment.h"
 #include "decode/Flags.h"
 #include "decode/ModelOptions.h"
@@ -25,30 +26,6 @@ struct TranslateOptions {
   SearchFlags search;
   std::string input = "-", output = "-", prefix, attentionSvg;
   bool scores = false, alignments = false, json = false;
-};
-
-// Where results go as they come: a file, whole or not at all, or standard output.
-class ResultWriter {
-public:
-  explicit ResultWriter(const std::string &file) {
-    if (file != "-")
-      writer.emplace(file);
-  }
-  void write(const std::string &text) {
-    if (writer) {
-      writer->write(text);
-    } else {
-      std::fwrite(text.data(), 1, text.size(), stdout);
-      flushOutput();
-    }
-  }
-  void commit() {
-    if (writer)
-      writer->commit();
-  }
-
-private:
-  std::optional<FileWriter> writer;
 };
 
 std::string format(double value) {
@@ -158,13 +135,12 @@ private:
                 " lines; one line each is needed (empty for none)");
   }
 
-  // Source tokens an alignment may name: without the eos that encodeSource added.
-  int64_t ownTokens(size_t line) const {
-    bool added = model.engine->module().sourceEos && options.model.format != Format::Ids;
-    return static_cast<int64_t>(sources[line].size()) - added;
-  }
+  // An alignment names the source line's own tokens, not what encodeSource put around them.
   std::vector<std::pair<int64_t, int64_t>> alignment(size_t line, const Hypothesis &hypothesis) {
-    return hardAlignment(crossAttention(*model.engine, sources[line], hypothesis.ids), ownTokens(line));
+    const auto [prefix, suffix] = model.source->sourceFrame(model.engine->module(), options.model.format);
+    return hardAlignment(crossAttention(*model.engine, sources[line], hypothesis.ids),
+                         static_cast<int64_t>(sources[line].size() - prefix.size() - suffix.size()),
+                         static_cast<int64_t>(prefix.size()));
   }
 
   std::string textLines(size_t line, const std::vector<Hypothesis> &hypotheses) {

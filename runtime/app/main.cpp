@@ -15,8 +15,9 @@ static int run(int argc, char **argv) {
            engine.device().name();
   });
   app.require_subcommand(1);
-  for (auto add : {xfc::addPrepare, xfc::addTrain, xfc::addTranslate, xfc::addScore, xfc::addEvaluate, xfc::addAverage,
-                   xfc::addReport, xfc::addForward, xfc::addSelfcheck, xfc::addBench, xfc::addPack, xfc::addInfo})
+  for (auto add : {xfc::addPrepare, xfc::addTrain, xfc::addTranslate, xfc::addEncode, xfc::addDecode, xfc::addScore,
+                   xfc::addEvaluate, xfc::addAverage, xfc::addReport, xfc::addForward, xfc::addSelfcheck, xfc::addBench,
+                   xfc::addPack, xfc::addInfo})
     add(app);
   return xfc::runCommandLine(app, argc, argv);
 }

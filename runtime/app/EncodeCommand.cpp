@@ -1,0 +1,106 @@
+// `encode` and `decode`: text into ids and back, by the model's own tokenizer.
+#include "app/Commands.h"
+#include "app/ResultWriter.h"
+#include "decode/Flags.h"
+#include "decode/ModelOptions.h"
+#include "engine/Engine.h"
+#include "support/Confinement.h"
+#include "support/Files.h"
+#include "support/Interrupt.h"
+#include "text/LinePairs.h"
+#include <algorithm>
+#include <functional>
+
+namespace xfc {
+namespace {
+
+struct EncodeOptions {
+  ModelOptions model;
+  std::string input = "-", output = "-";
+  bool otherSide = false; // encode: the target's vocabulary; decode: the source's
+};
+
+// Line by line, in the memory of one; who waits for the answer to a line gets it.
+void eachLine(const EncodeOptions &options,
+              const std::function<std::string(const std::string &, const std::string &)> &of) {
+  const InterruptGuard guard; // what was written of a file goes
+  ResultWriter output(options.output);
+  LineReader input(options.input, longestLine);
+  std::string text;
+  for (std::string line; input.next(line);) {
+    checkInterrupted();
+    text += of(line, input.where()) + "\n";
+    if (text.size() >= windowBytes || !input.ready(0)) {
+      output.write(text);
+      text.clear();
+    }
+  }
+  output.write(text);
+  output.commit();
+}
+
+void encode(const EncodeOptions &options) {
+  confine({options.output});
+  const Engine engine(1);
+  const Module &module = engine.module();
+  module.requireTranslator();
+  const LoadedVocabularies loaded = loadVocabularies(options.model, module);
+  const Vocabulary &vocabulary = options.otherSide ? *loaded.target : *loaded.source;
+  Frame frame = vocabulary.sourceFrame(module, options.model.format);
+  if (options.otherSide)
+    frame = {vocabulary.targetPrefix(options.model.format), {}};
+  eachLine(options, [&](const std::string &line, const std::string &where) {
+    std::vector<int32_t> ids = vocabulary.encode(line, options.model.format, where);
+    if (!ids.empty()) {
+      ids.insert(ids.begin(), frame.prefix.begin(), frame.prefix.end());
+      ids.insert(ids.end(), frame.suffix.begin(), frame.suffix.end());
+    }
+    return vocabulary.decode(ids, Format::Ids);
+  });
+}
+
+void decode(const EncodeOptions &options) {
+  confine({options.output});
+  const Engine engine(1);
+  const Module &module = engine.module();
+  module.requireTranslator();
+  const LoadedVocabularies loaded = loadVocabularies(options.model, module);
+  const Vocabulary &vocabulary = options.otherSide ? *loaded.source : *loaded.target;
+  eachLine(options, [&](const std::string &line, const std::string &where) {
+    std::string text = vocabulary.decode(vocabulary.encode(line, Format::Ids, where), options.model.format);
+    std::replace(text.begin(), text.end(), '\n', ' '); // what ids spell is one line
+    return text;
+  });
+}
+
+void addVerb(CLI::App &app, const char *name, const char *description, const char *side, const char *sideText,
+             void (*run)(const EncodeOptions &)) {
+  CLI::App *command = app.add_subcommand(name, description);
+  auto options = std::make_shared<EncodeOptions>();
+  command->add_option("--model", options->model.model, "folder with the model's vocabulary, which train made");
+  addVocabularies(*command, options->model.vocabulary, options->model.targetVocabulary);
+  command
+      ->add_option_function<std::string>(
+          "--format", [options](const std::string &format) { options->model.format = formatNamed(format); },
+          "what lines of text hold: text, or pieces")
+      ->check(CLI::IsMember({"text", "pieces"}))
+      ->default_str("text");
+  command->add_option("--input", options->input, "lines; -: standard input")->capture_default_str();
+  command->add_option("--output", options->output, "a line for each of them; -: standard output")
+      ->capture_default_str();
+  command->add_flag(side, options->otherSide, sideText);
+  command->callback([options, run] { run(*options); });
+}
+
+} // namespace
+
+void addEncode(CLI::App &app) {
+  addVerb(app, "encode", "lines of text into token ids, as the encoder reads them", "--target",
+          "as the decoder's lines in place of the encoder's", encode);
+}
+
+void addDecode(CLI::App &app) {
+  addVerb(app, "decode", "lines of token ids into text", "--source", "ids of the source's vocabulary", decode);
+}
+
+} // namespace xfc
