@@ -1,10 +1,13 @@
 // A model of another program into a folder of ours.
 #include "Foreign.h"
 #include "Families.h"
+#include "Generation.h"
 #include "Import/Description.h"
 #include "JsonText.h"
 #include "support/Error.h"
 #include "support/Files.h"
+#include "text/FolderVocabularies.h"
+#include "text/Vocabulary.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SHA256.h"
 #include <algorithm>
@@ -128,6 +131,19 @@ TensorViews tensorsOf(const Description &description, const ForeignModel &model,
   return tensors;
 }
 
+// What the language that was asked for makes every translation begin with.
+std::vector<int32_t> firstTokens(const ForeignOptions &options, const FolderVocabularies &vocabularies) {
+  if (options.sourceLanguage.empty() && options.targetLanguage.empty())
+    return {};
+  if (vocabularies.source.empty())
+    throw Error(options.from + ": has no tokenizer, so there are no languages to choose from; leave out "
+                               "--source-language and --target-language");
+  if (options.targetLanguage.empty())
+    return {};
+  const std::string &target = vocabularies.target.empty() ? vocabularies.source : vocabularies.target;
+  return Vocabulary::fromBytes(target, options.from, 0).targetPrefix(Format::Text);
+}
+
 } // namespace
 
 std::string listedFamilies() { return listed(knownTypes()); }
@@ -148,6 +164,13 @@ ForeignImport importForeign(const ForeignOptions &options) {
   result.model = nameOf(options.from);
   nlohmann::ordered_json json = {{"format", "xfc-model/1"}, {"name", result.model}};
   json.update(model.description);
+  const FolderVocabularies vocabularies = vocabulariesOfFolder(options.from, config.at("model_type", "").string(),
+                                                               options.sourceLanguage, options.targetLanguage);
+  const std::string searched = options.from + "/generation_config.json";
+  const Config generation(exists(searched) ? searched : config.file());
+  json["generation"] = generationOf(generation, json["tokens"], model.notes);
+  if (const std::vector<int32_t> first = firstTokens(options, vocabularies); !first.empty())
+    json["generation"]["forced_first"] = first;
   const std::string text = jsonText(json);
   const Description description = parseDescription(text, config.file() + ", as model.json");
   const TensorViews tensors = tensorsOf(description, model, weights, config);
@@ -157,10 +180,18 @@ ForeignImport importForeign(const ForeignOptions &options) {
   writeSafetensors(folder.file("model.safetensors"), tensors,
                    identityOf(description.name, hash, description.canonical));
   writeFile(folder.file("model.json"), text);
+  if (!vocabularies.source.empty())
+    writeFile(folder.file(folderVocabulary), vocabularies.source);
+  if (!vocabularies.target.empty())
+    writeFile(folder.file(folderTargetVocabulary), vocabularies.target);
   folder.commit();
   result.parameters = tensors.size();
   for (const TensorView &tensor : tensors)
     result.bytes += tensor.bytes.size();
+  result.readsText = !vocabularies.source.empty();
+  if (!result.readsText)
+    model.notes.push_back(options.from +
+                          ": has no tokenizer; the model takes ids (--format ids), or a vocabulary by --vocab");
   result.notes = std::move(model.notes);
   return result;
 }

@@ -11,10 +11,10 @@ static void import(const ForeignOptions &options) {
   for (const std::string &note : done.notes)
     std::fprintf(stderr, "note: %s\n", note.c_str());
   std::fprintf(stderr,
-               "xfc: wrote %s: model.json and model.safetensors of '%s', %zu parameters, %.1f MB; next: "
+               "xfc: wrote %s: model.json, model.safetensors%s of '%s', %zu parameters, %.1f MB; next: "
                "xfc compile %s -o translator\n",
-               options.to.c_str(), done.model.c_str(), done.parameters, static_cast<double>(done.bytes) / 1e6,
-               options.to.c_str());
+               options.to.c_str(), done.readsText ? " and vocabulary" : "", done.model.c_str(), done.parameters,
+               static_cast<double>(done.bytes) / 1e6, options.to.c_str());
 }
 
 void addImport(CLI::App &app) {
@@ -27,6 +27,10 @@ void addImport(CLI::App &app) {
       ->required();
   command->add_option("-o,--output", options->to, "the folder to make, which `xfc compile` and --model take")
       ->required();
+  command->add_option(
+      "--source-language", options->sourceLanguage,
+      "the language of source lines, as the model names it (eng_Latn, en_XX); default: the tokenizer's own");
+  command->add_option("--target-language", options->targetLanguage, "the language to translate into, likewise");
   command->callback([options] { import(*options); });
 }
 

@@ -40,10 +40,6 @@ struct ModelFiles {
 };
 ModelFiles modelFiles(const ModelOptions &options);
 
-// Names of the vocabularies in a folder that train made; the second only if there are two.
-inline constexpr const char *folderVocabulary = "vocab.model";
-inline constexpr const char *folderTargetVocabulary = "target-vocab.model";
-
 struct TranslationModel {
   std::unique_ptr<Engine> engine;
   std::shared_ptr<const Vocabulary> source, target;

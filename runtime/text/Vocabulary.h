@@ -49,6 +49,10 @@ private:
   std::unique_ptr<State> state;
 };
 
+// Names of the vocabularies in a folder that `train` or `xfc import` made; the second only if there are two.
+inline constexpr const char *folderVocabulary = "vocab.model";
+inline constexpr const char *folderTargetVocabulary = "target-vocab.model";
+
 // Those of the two languages.
 struct VocabularyPair {
   const Vocabulary &source, &target;

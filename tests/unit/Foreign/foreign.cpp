@@ -280,8 +280,64 @@ TEST_F(Foreign, WhatTheConfigSaysReachesTheSteps) {
   EXPECT_EQ(json["decoder"]["layer"][4]["body"][1]["op"], "relu");
   EXPECT_EQ(json["decoder"]["layer"][4]["body"][2]["rate"], "$activation_dropout");
   EXPECT_EQ(json["head"][0]["bias"], false);
-  ASSERT_EQ(done.notes.size(), 1u);
+  ASSERT_EQ(done.notes.size(), 2u);
   EXPECT_NE(done.notes[0].find("decoder_layerdrop"), std::string::npos);
+  EXPECT_NE(done.notes[1].find("has no tokenizer"), std::string::npos);
+  EXPECT_FALSE(done.readsText);
+}
+
+TEST_F(Foreign, SettingsOfTheSearchComeAlong) {
+  writeFile(in("tiny-mt/generation_config.json"), Json({{"num_beams", 6},
+                                                        {"length_penalty", 0.5},
+                                                        {"early_stopping", "never"},
+                                                        {"max_length", 100},
+                                                        {"min_length", 3},
+                                                        {"forced_bos_token_id", 4},
+                                                        {"forced_eos_token_id", 0},
+                                                        {"bad_words_ids", {{6}, {2}, {2, 3}}},
+                                                        {"suppress_tokens", {5}},
+                                                        {"no_repeat_ngram_size", 3},
+                                                        {"repetition_penalty", 1.1}})
+                                                      .dump());
+  const ForeignImport done = import();
+  // max_length counts start and the eos that is forced there; the padding is never written anyway.
+  EXPECT_EQ(description()["generation"], Json({{"beam", 6},
+                                               {"length_penalty", 0.5},
+                                               {"length_penalty_form", "power"},
+                                               {"early_stopping", "never"},
+                                               {"max_length", 98},
+                                               {"at_max_length", "forced_eos"},
+                                               {"min_length", 2},
+                                               {"forced_first", {4}},
+                                               {"suppress", {5, 2}},
+                                               {"bad_sequences", {{2, 3}}},
+                                               {"no_repeat_ngram", 3}}));
+  ASSERT_EQ(done.notes.size(), 2u);
+  EXPECT_EQ(done.notes[0].find(in("tiny-mt/generation_config.json: repetition_penalty: 1.1")), 0u) << done.notes[0];
+}
+
+TEST_F(Foreign, SettingsThatCannotBe) {
+  const auto errorWith = [&](const Json &settings) {
+    writeFile(in("tiny-mt/generation_config.json"), settings.dump());
+    return error();
+  };
+  EXPECT_EQ(errorWith({{"forced_eos_token_id", 2}}),
+            "tiny-mt/generation_config.json: forced_eos_token_id: 2 is not eos, which is 0; expected eos, or null");
+  EXPECT_EQ(
+      errorWith({{"suppress_tokens", {0}}}),
+      "tiny-mt/generation_config.json: suppress_tokens[0]: is eos, without which no translation ends; expected other "
+      "tokens");
+  EXPECT_NE(errorWith({{"num_beams", 1000000000}}).find("tiny-mt/generation_config.json: num_beams: "),
+            std::string::npos);
+  EXPECT_NE(errorWith({{"suppress_tokens", {70}}}).find("70"), std::string::npos);
+}
+
+TEST_F(Foreign, LanguagesNeedATokenizer) {
+  writeFile(in("tiny-mt/config.json"), config.dump());
+  writeSafetensors(in("tiny-mt/model.safetensors"), viewsOf(tensors));
+  EXPECT_NE(errorOf([&] { importForeign({in("tiny-mt"), in("out"), "en_XX", ""}); }).find("has no tokenizer"),
+            std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(in("out")));
 }
 
 TEST_F(Foreign, WeightsComeInShards) {

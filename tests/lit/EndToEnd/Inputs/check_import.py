@@ -1,7 +1,7 @@
 """Checks `xfc import` against transformers: check_import.py XFC WORK_FOLDER.
 
 Makes a small model of each family with random weights and odd sizes, imports and compiles it, and compares logits of ragged
-batches, and what `translate` writes with what `generate` does.
+batches, and what `translate` writes with what `generate` does by the settings that were saved with the model.
 """
 import json
 import os
@@ -67,6 +67,11 @@ def ragged(generator, vocabulary, special, pad, start=None):
 def check(name, model, **save):
     """Imports the model and compares."""
     config = model.config
+    settings = model.generation_config
+    settings.num_beams, settings.max_length, settings.length_penalty, settings.early_stopping = 4, 22, 1.3, bool(len(name) % 2)
+    settings.forced_eos_token_id = config.eos_token_id
+    forbidden = sorted({config.pad_token_id, settings.decoder_start_token_id} - {config.eos_token_id})
+    settings.suppress_tokens = forbidden + [17]
     folder, imported, translator = (os.path.join(work, name + end) for end in ("", ".imported", ".translator"))
     model.save_pretrained(folder, **save)
     model = type(model).from_pretrained(folder, dtype=torch.float32).eval()
@@ -90,26 +95,27 @@ def check(name, model, **save):
     size = expected[target_mask].abs().max().item()
     expect(error <= 2e-5 * max(1, size), f"{name}: logits differ by {error:.2e} where they are up to {size:.2f}")
 
-    # Greedily. The sources end with eos, as text does.
+    # By the settings that came with the model, and greedily. The sources end with eos, as text does.
     lengths = source_mask.sum(1).tolist()
     lines = [source[i, :n].tolist()[:-1] + [eos] for i, n in enumerate(lengths)]
     for row, line in zip(source, lines):
         row[: len(line)] = torch.tensor(line)
-    forbidden = sorted({pad, start} - {eos})
-    with torch.no_grad():
-        wanted = model.generate(input_ids=source, attention_mask=source_mask.long(), num_beams=1, max_length=22,
-                                suppress_tokens=forbidden or None, forced_eos_token_id=eos)
     with open(os.path.join(work, "lines"), "w") as file:
         file.writelines(" ".join(map(str, line)) + "\n" for line in lines)
-    out = run(translator, "translate", "--model", imported, "--format", "ids", "--input", os.path.join(work, "lines"), "--beam", 1,
-              "--max-length", 20, "--json")
     counts = []
-    for line, row, answer in zip(lines, wanted.tolist(), out.splitlines(), strict=True):
-        row = row[1:]
-        row = row[: row.index(eos)] if eos in row else row
-        counts.append(len(row))
-        ids = json.loads(answer)["hypotheses"][0]["ids"]
-        expect(ids == row, f"{name}: {line} gives {ids}, generate {row}")
+    for options, flags in (({}, ()), (dict(num_beams=1), ("--beam", 1))):
+        with torch.no_grad():
+            wanted = model.generate(input_ids=source, attention_mask=source_mask.long(), return_dict_in_generate=True, output_scores=True,
+                                    **options)
+        scores = [None] * len(lines) if options else wanted.sequences_scores.tolist()
+        out = run(translator, "translate", "--model", imported, "--format", "ids", "--input", os.path.join(work, "lines"), "--json", *flags)
+        for line, row, score, answer in zip(lines, wanted.sequences.tolist(), scores, out.splitlines(), strict=True):
+            row = row[1:]
+            row = row[: row.index(eos)] if eos in row else row
+            counts.append(len(row))
+            best = json.loads(answer)["hypotheses"][0]
+            expect(best["ids"] == row, f"{name} {flags}: {line} gives {best['ids']}, generate {row}")
+            expect(score is None or abs(best["score"] - score) <= 1e-4, f"{name}: {line} scores {best['score']}, generate {score}")
     print(f"{name}: logits within {error:.1e} of {size:.1f}, {len(lines)} sentences of {counts} tokens")
 
 

@@ -1,0 +1,104 @@
+// How a model is searched with: generation_config.json into the `generation` of model.json.
+#include "Generation.h"
+#include <algorithm>
+
+namespace xfc {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t most = (int64_t(1) << 31) - 1;
+
+// What changes translations there and has no setting here.
+const std::pair<const char *, Json> unknown[] = {{"repetition_penalty", 1.0},
+                                                 {"encoder_repetition_penalty", 1.0},
+                                                 {"diversity_penalty", 0.0},
+                                                 {"encoder_no_repeat_ngram_size", 0},
+                                                 {"num_beam_groups", 1},
+                                                 {"do_sample", false},
+                                                 {"begin_suppress_tokens", nullptr},
+                                                 {"sequence_bias", nullptr},
+                                                 {"forced_decoder_ids", nullptr},
+                                                 {"exponential_decay_length_penalty", nullptr},
+                                                 {"guidance_scale", 1.0},
+                                                 {"renormalize_logits", false}};
+
+void addLists(const Config &config, int64_t eos, const std::vector<int64_t> &never, Json &json) {
+  Json suppress = Json::array(), sequences = Json::array();
+  const auto isNever = [&](int64_t id) { return std::find(never.begin(), never.end(), id) != never.end(); };
+  const auto addOne = [&](const JsonValue &value) {
+    const int64_t id = value.integer(0, most);
+    if (id == eos)
+      value.fail("is eos, without which no translation ends; expected other tokens");
+    if (!isNever(id))
+      suppress.push_back(id);
+  };
+  if (config.has("suppress_tokens"))
+    for (const JsonValue &value : config.at("suppress_tokens", "").elements())
+      addOne(value);
+  if (config.has("bad_words_ids"))
+    for (const JsonValue &list : config.at("bad_words_ids", "").elements()) {
+      const std::vector<JsonValue> ids = list.elements();
+      if (ids.size() == 1) {
+        // Theirs leave out one that is eos alone.
+        if (ids.front().integer(0, most) != eos)
+          addOne(ids.front());
+        continue;
+      }
+      Json sequence = Json::array();
+      for (const JsonValue &id : ids)
+        sequence.push_back(id.integer(0, most));
+      if (!sequence.empty())
+        sequences.push_back(sequence);
+    }
+  if (!suppress.empty())
+    json["suppress"] = suppress;
+  if (!sequences.empty())
+    json["bad_sequences"] = sequences;
+}
+
+} // namespace
+
+Json generationOf(const Config &config, const Json &tokens, std::vector<std::string> &notes) {
+  Json json;
+  const int64_t eos = tokens["eos"];
+  json["beam"] = config.integer("num_beams", 1, 65536, 1);
+  json["length_penalty"] = config.number("length_penalty", -1e6, 1e6, false, 1);
+  json["length_penalty_form"] = "power";
+  json["early_stopping"] = false;
+  if (config.has("early_stopping")) {
+    const JsonValue value = config.at("early_stopping", "");
+    if (value.isBoolean())
+      json["early_stopping"] = value.boolean();
+    else
+      json["early_stopping"] = value.oneOf({"never"}, "rule");
+  }
+  const int64_t forced = config.token("forced_eos_token_id", -1);
+  if (forced >= 0 && forced != eos)
+    config.fail("forced_eos_token_id",
+                std::to_string(forced) + " is not eos, which is " + std::to_string(eos) + "; expected eos, or null");
+  // Theirs counts start, and eos where that is forced.
+  const int64_t counted = forced >= 0 ? 2 : 1;
+  if (config.has("max_new_tokens"))
+    json["max_length"] = config.integer("max_new_tokens", counted, most, 0) + 1 - counted;
+  else if (config.has("max_length"))
+    json["max_length"] = config.integer("max_length", counted + 1, most, 0) - counted;
+  json["at_max_length"] = forced >= 0 ? "forced_eos" : "cut";
+  const int64_t least = config.has("min_new_tokens")
+                            ? config.integer("min_new_tokens", 0, most, 0)
+                            : std::max<int64_t>(config.integer("min_length", 0, most, 0) - 1, 0);
+  if (least > 0)
+    json["min_length"] = least;
+  if (const int64_t first = config.token("forced_bos_token_id", -1); first >= 0)
+    json["forced_first"] = {first};
+  addLists(config, eos, {tokens["pad"], tokens["start"]}, json);
+  if (const int64_t n = config.integer("no_repeat_ngram_size", 0, most, 0); n > 0)
+    json["no_repeat_ngram"] = n;
+  for (const auto &[key, neutral] : unknown)
+    if (config.has(key) && !config.is(key, neutral))
+      notes.push_back(config.file() + ": " + key + ": " + config.at(key, "").shown() +
+                      " is no setting of our search, which goes on without");
+  return json;
+}
+
+} // namespace xfc
