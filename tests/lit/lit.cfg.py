@@ -48,7 +48,7 @@ def imports(module):
 # What the references in Python need beside the standard library.
 if imports("torch") and imports("numpy") and imports("safetensors"):
     config.available_features.add("torch")
-if imports("transformers"):
+if imports("transformers") and imports("sentencepiece"):
     config.available_features.add("transformers")
 if imports("sacrebleu"):
     config.available_features.add("sacrebleu")

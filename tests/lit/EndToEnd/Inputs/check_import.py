@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 
+import sentencepiece
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
@@ -45,7 +46,7 @@ def randomize(model, seed):
                 continue  # computed
             spread = 0.4 if tensor.dim() > 1 else 0.2
             tensor.add_(spread * torch.randn(tensor.shape, generator=generator))
-        model.final_logits_bias[0, model.config.eos_token_id] += 2  # so that some sentences end
+        model.final_logits_bias[0, model.config.eos_token_id] += 3  # so that some sentences end
         pad = model.config.pad_token_id
         for embedding in {model.get_input_embeddings(), model.get_decoder().embed_tokens}:
             embedding.weight[pad] = 0
@@ -130,7 +131,55 @@ def bart(kind, **options):
     return model(getattr(transformers, kind + "Config")(**SIZES | options))
 
 
+def marian_tokenizer(folder):
+    """Two SentencePiece models, their pieces under ids of their own, and a token that names a language."""
+    pairs = subprocess.run([sys.executable, os.path.join(os.path.dirname(__file__), "make_text.py"), "1", "300"], capture_output=True,
+                           text=True, check=True).stdout.splitlines()
+    vocabulary = {"</s>": 0, "<unk>": 1, ">>fr<<": 2}
+    os.makedirs(folder)
+    for side, name in enumerate(("source", "target")):
+        prefix = os.path.join(folder, name)
+        sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter([pair.split("\t")[side] for pair in pairs]), model_prefix=prefix,
+                                                 vocab_size=30, minloglevel=2)
+        os.rename(prefix + ".model", prefix + ".spm")
+        pieces = sentencepiece.SentencePieceProcessor(model_file=prefix + ".spm")
+        for i in range(3, len(pieces)):
+            vocabulary.setdefault(pieces.id_to_piece(i), len(vocabulary))
+    vocabulary["<pad>"] = len(vocabulary)
+    for name, contents in (("vocab.json", vocabulary), ("tokenizer_config.json", {"source_lang": "en", "target_lang": "fr"})):
+        with open(os.path.join(folder, name), "w") as file:
+            json.dump(contents, file)
+    return transformers.MarianTokenizer.from_pretrained(folder)
+
+
+def check_text():
+    """Text in, text out: the tokenizer comes along with the model."""
+    folder, imported, translator = (os.path.join(work, "text" + end) for end in ("", ".imported", ".translator"))
+    tokenizer = marian_tokenizer(folder)
+    pad = tokenizer.pad_token_id
+    model = randomize(marian(vocab_size=len(tokenizer), pad_token_id=pad, decoder_start_token_id=pad), 3)
+    model.generation_config.max_length, model.generation_config.num_beams = 30, 3
+    model.generation_config.forced_eos_token_id, model.generation_config.suppress_tokens = 0, [pad]
+    model.save_pretrained(folder)
+    run(xfc, "import", folder, "-o", imported)
+    run(xfc, "compile", imported, "-o", translator, "--mode", "decode")
+    lines = ["anna berta", ">>fr<< carl  dora!", "Emil Äö", "hans", "ida julius gustav fritz"]
+    with open(os.path.join(work, "text.lines"), "w") as file:
+        file.writelines(line + "\n" for line in lines)
+    batch = tokenizer(lines, return_tensors="pt", padding=True)
+    ids = [[i for i, kept in zip(row, mask) if kept] for row, mask in zip(batch.input_ids.tolist(), batch.attention_mask.tolist())]
+    found = [list(map(int, line.split())) for line in run(translator, "encode", "--model", imported, "--input",
+                                                          os.path.join(work, "text.lines")).splitlines()]
+    expect(found == ids, f"text: encode gives {found}, the tokenizer {ids}")
+    with torch.no_grad():
+        wanted = tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True)
+    found = run(translator, "translate", "--model", imported, "--input", os.path.join(work, "text.lines")).splitlines()
+    expect(found == wanted and len(set(wanted)) > 2, f"text: translate gives {found}, generate {wanted}")
+    print(f"text: {wanted}")
+
+
 check("marian", randomize(marian(), 1))
+check_text()
 # In halves of precision, and in shards.
 check("marian-two-vocabularies", randomize(marian(decoder_vocab_size=53, share_encoder_decoder_embeddings=False, pad_token_id=52,
                                                   decoder_start_token_id=52, encoder_attention_heads=4, decoder_ffn_dim=28,
