@@ -119,6 +119,10 @@ private:
       wrongPrefixes(input, prefixInput);
     const Module &module = model.engine->module();
     prefixes.push_back(encodeTarget(model, line, options.model.format, prefixInput.where()));
+    // What translations begin with is said by the search, or else by the vocabulary.
+    const size_t own = model.target->targetPrefix(options.model.format).size();
+    if (!options.search.options.generation.forcedFirst.empty() && prefixes.back().size() >= own)
+      prefixes.back().erase(prefixes.back().begin(), prefixes.back().begin() + static_cast<std::ptrdiff_t>(own));
     for (int32_t id : prefixes.back())
       if (id == module.pad || id == module.start || id == module.eos)
         throw Error(prefixInput.where() + ": a prefix cannot hold token " + std::to_string(id) +

@@ -133,18 +133,25 @@ def bart(kind, **options):
     return model(getattr(transformers, kind + "Config")(**SIZES | options))
 
 
+def text_of(side):
+    """One side of lines that can be learned."""
+    script = os.path.join(os.path.dirname(__file__), "make_text.py")
+    return [pair.split("\t")[side] for pair in run(sys.executable, script, 1, 300).splitlines()]
+
+
+def train_pieces(prefix, text):
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(text), model_prefix=prefix, vocab_size=30, minloglevel=2)
+    return prefix + ".model"
+
+
 def marian_tokenizer(folder):
     """Two SentencePiece models, their pieces under ids of their own, and a token that names a language."""
-    pairs = subprocess.run([sys.executable, os.path.join(os.path.dirname(__file__), "make_text.py"), "1", "300"], capture_output=True,
-                           text=True, check=True).stdout.splitlines()
     vocabulary = {"</s>": 0, "<unk>": 1, ">>fr<<": 2}
     os.makedirs(folder)
     for side, name in enumerate(("source", "target")):
-        prefix = os.path.join(folder, name)
-        sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter([pair.split("\t")[side] for pair in pairs]), model_prefix=prefix,
-                                                 vocab_size=30, minloglevel=2)
-        os.rename(prefix + ".model", prefix + ".spm")
-        pieces = sentencepiece.SentencePieceProcessor(model_file=prefix + ".spm")
+        file = os.path.join(folder, name + ".spm")
+        os.rename(train_pieces(os.path.join(folder, name), text_of(side)), file)
+        pieces = sentencepiece.SentencePieceProcessor(model_file=file)
         for i in range(3, len(pieces)):
             vocabulary.setdefault(pieces.id_to_piece(i), len(vocabulary))
     vocabulary["<pad>"] = len(vocabulary)
@@ -152,6 +159,36 @@ def marian_tokenizer(folder):
         with open(os.path.join(folder, name), "w") as file:
             json.dump(contents, file)
     return transformers.MarianTokenizer.from_pretrained(folder)
+
+
+def check_languages():
+    """A language before each line, and before each translation, once also where the beginning of the translation is given (greedily:
+    generate does not count what is given in the scores of beams, and the search here does)."""
+    folder, imported, translator, source, given = (os.path.join(work, "languages" + end)
+                                                   for end in ("", ".imported", ".translator", ".lines", ".prefixes"))
+    os.makedirs(folder)
+    train_pieces(os.path.join(folder, "sentencepiece.bpe"), text_of(0) + text_of(1))
+    tokenizer = transformers.MBart50Tokenizer.from_pretrained(folder, src_lang="en_XX", tgt_lang="fr_XX")
+    tokenizer.save_pretrained(folder)
+    model = randomize(bart("MBart", vocab_size=len(tokenizer), decoder_start_token_id=2), 8)
+    model.generation_config.max_length, model.generation_config.num_beams, model.generation_config.suppress_tokens = 30, 3, [1]
+    model.save_pretrained(folder)
+    run(xfc, "import", folder, "-o", imported, "--source-language", "en_XX", "--target-language", "fr_XX")
+    run(xfc, "compile", imported, "-o", translator, "--mode", "decode")
+    lines, prefix = ["anna berta", "carl", "ida julius gustav fritz"], "berta carl"
+    for file, text in ((source, lines), (given, [prefix] * len(lines))):
+        with open(file, "w") as out:
+            out.writelines(line + "\n" for line in text)
+    batch = tokenizer(lines, return_tensors="pt", padding=True)
+    french = tokenizer.convert_tokens_to_ids("fr_XX")
+    begun = [2, french] + tokenizer(prefix, add_special_tokens=False).input_ids
+    for options, flags in ((dict(forced_bos_token_id=french), ()),
+                           (dict(decoder_input_ids=torch.tensor([begun] * len(lines)), num_beams=1), ("--prefix", given, "--beam", 1))):
+        with torch.no_grad():
+            wanted = tokenizer.batch_decode(model.generate(**batch, **options), skip_special_tokens=True)
+        found = run(translator, "translate", "--model", imported, "--input", source, *flags).splitlines()
+        expect(found == wanted and len(set(wanted)) > 1, f"languages {flags}: translate gives {found}, generate {wanted}")
+        print(f"languages {flags}: {wanted}")
 
 
 def check_text():
@@ -182,6 +219,7 @@ def check_text():
 
 check("marian", randomize(marian(), 1))
 check_text()
+check_languages()
 # In halves of precision, and in shards.
 check("marian-two-vocabularies", randomize(marian(decoder_vocab_size=53, share_encoder_decoder_embeddings=False, pad_token_id=52,
                                                   decoder_start_token_id=52, encoder_attention_heads=4, decoder_ffn_dim=28,
