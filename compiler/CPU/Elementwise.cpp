@@ -153,7 +153,7 @@ static Backend::KernelInfo emitCacheWrite(KernelBuilder &k, CacheWriteOp op) {
 static Backend::KernelInfo emitAddPositions(KernelBuilder &k, AddPositionsOp op) {
   const int64_t width = cast<RowsType>(op.getType()).getFeatures(), per = rowsPerChunk(width);
   Address x(k, op.getXMutable()), y(k, op.getResult());
-  Value table = k.buffer(op.getTableMutable());
+  Value table = k.offset(k.buffer(op.getTableMutable()), op.getOffset() * width);
   Value positions = k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr);
   k.eachRow(per, [&](Value row) {
     Value from = x.row(k, row), to = y.row(k, row);

@@ -79,8 +79,9 @@ static Backend::KernelInfo emitPositionsGrad(KernelBuilder &k, PositionsGradOp o
       Value entry = k.offset(k.offset(data, k.mul(p, width)), columns);
       k.features(used, [&](Value f, int64_t lanes) { k.storePart(k.splat(0), k.offset(entry, f), lanes); });
     });
+    Value first = k.offset(data, op.getOffset() * width);
     k.loop(k.index(0), k.rowCount(), 1, [&](Value row) {
-      Value entry = k.offset(k.offset(data, k.mul(k.loadI32(positions, row), width)), columns);
+      Value entry = k.offset(k.offset(first, k.mul(k.loadI32(positions, row), width)), columns);
       Value from = k.offset(dy.row(k, row), columns);
       k.features(used, [&](Value f, int64_t lanes) {
         Value address = k.offset(entry, f);

@@ -34,6 +34,12 @@ static Value normal(CodeBuilder &k, Value x) {
   return k.fma(k.constant(0.5, x), k.erf(k.mulf(x, k.constant(0.70710678118654752440, x))), k.constant(0.5, x));
 }
 
+// tanh(sqrt(2/pi) (x + 0.044715 x^3)).
+static Value tanhOfGelu(CodeBuilder &k, Value x) {
+  Value cubic = k.fma(k.mulf(x, x), k.constant(0.044715, x), k.constant(1, x));
+  return k.tanh(k.mulf(k.mulf(x, k.constant(0.79788456080286535588, x)), cubic));
+}
+
 static Value emitScalarOf(ActivationOp op, CodeBuilder &k, ArrayRef<Value> operands) {
   Value x = operands[0];
   switch (op.getKind()) {
@@ -45,6 +51,14 @@ static Value emitScalarOf(ActivationOp op, CodeBuilder &k, ArrayRef<Value> opera
     return k.mulf(x, logistic(k, x));
   case ActivationKind::tanh:
     return k.tanh(x);
+  case ActivationKind::gelu_tanh: {
+    Value half = k.mulf(x, k.constant(0.5, x));
+    return k.fma(half, tanhOfGelu(k, x), half);
+  }
+  case ActivationKind::squared_relu: {
+    Value positive = k.maxf(x, k.constant(0, x));
+    return k.mulf(positive, positive);
+  }
   }
   llvm_unreachable("every activation is listed");
 }
@@ -66,6 +80,19 @@ static Value emitScalarOf(ActivationGradOp op, CodeBuilder &k, ArrayRef<Value> o
   case ActivationKind::tanh: {
     Value t = k.tanh(x);
     return k.mulf(dy, k.subf(k.constant(1, x), k.mulf(t, t)));
+  }
+  case ActivationKind::gelu_tanh: {
+    // (1 + t) / 2 + x (1 - t^2) u' / 2, where t is 1 or -1 long before x^2 could overflow.
+    Value t = tanhOfGelu(k, x), square = k.mulf(x, x), large = k.constant(1e4, x);
+    square = k.select(k.lessf(square, large), square, large);
+    Value slope = k.fma(square, k.constant(1.5 * 0.044715 * 0.79788456080286535588, x),
+                        k.constant(0.5 * 0.79788456080286535588, x));
+    Value rest = k.mulf(k.mulf(x, k.subf(k.constant(1, x), k.mulf(t, t))), slope);
+    return k.mulf(dy, k.addf(k.fma(t, k.constant(0.5, x), k.constant(0.5, x)), rest));
+  }
+  case ActivationKind::squared_relu: {
+    Value positive = k.maxf(x, k.constant(0, x));
+    return k.mulf(dy, k.addf(positive, positive));
   }
   }
   llvm_unreachable("every activation is listed");

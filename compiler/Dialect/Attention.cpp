@@ -65,17 +65,8 @@ LogicalResult CombineTransposedOp::verify() {
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
-// scale, mask, softmax
+// mask, softmax
 //===--------------------------------------------------------------------------------------------------------===//
-
-OpFoldResult ScaleOp::fold(FoldAdaptor) { return getFactor().isExactlyValue(1) ? getX() : OpFoldResult(); }
-
-LogicalResult ScaleOp::differentiate(OpBuilder &builder, Gradients &gradients) {
-  Value dy = gradients.of(getResult());
-  if (dy && gradients.wanted(getX()))
-    gradients.add(getX(), ScaleOp::create(builder, getLoc(), dy.getType(), dy, getFactor()));
-  return success();
-}
 
 LogicalResult MaskOp::differentiate(OpBuilder &builder, Gradients &gradients) {
   Value dy = gradients.of(getResult());

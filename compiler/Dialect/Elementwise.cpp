@@ -28,6 +28,19 @@ LogicalResult MultiplyOp::differentiate(OpBuilder &builder, Gradients &gradients
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
+// scale
+//===--------------------------------------------------------------------------------------------------------===//
+
+OpFoldResult ScaleOp::fold(FoldAdaptor) { return getFactor().isExactlyValue(1) ? getX() : OpFoldResult(); }
+
+LogicalResult ScaleOp::differentiate(OpBuilder &builder, Gradients &gradients) {
+  Value dy = gradients.of(getResult());
+  if (dy && gradients.wanted(getX()))
+    gradients.add(getX(), ScaleOp::create(builder, getLoc(), dy.getType(), dy, getFactor()));
+  return success();
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
 // activation
 //===--------------------------------------------------------------------------------------------------------===//
 

@@ -53,13 +53,20 @@ LogicalResult SinusoidOp::verify() {
   return success();
 }
 
+// The first position has an entry of the table.
+static LogicalResult verifyOffset(Operation *op, int64_t offset, RankedTensorType table) {
+  if (offset < 0 || offset >= table.getDimSize(0))
+    return op->emitOpError("offset must be from 0 to ") << table.getDimSize(0) - 1 << ", found " << offset;
+  return verifyOneElementType(op);
+}
+
 LogicalResult AddPositionsOp::verify() {
   RankedTensorType table = getTable().getType();
   if (table.getRank() != 2 || table.getDimSize(1) != getX().getType().getFeatures())
     return emitOpError("table must be [positions, ") << getX().getType().getFeatures() << "], found " << table;
   if (getX().getType() != getResult().getType())
     return emitOpError("x and result must have one type");
-  return verifyOneElementType(*this);
+  return verifyOffset(*this, getOffset(), table);
 }
 
 LogicalResult AddPositionsOp::differentiate(OpBuilder &builder, Gradients &gradients) {
@@ -69,8 +76,12 @@ LogicalResult AddPositionsOp::differentiate(OpBuilder &builder, Gradients &gradi
   if (gradients.wanted(getX()))
     gradients.add(getX(), dy);
   if (gradients.wanted(getTable()))
-    gradients.add(getTable(), PositionsGradOp::create(builder, getLoc(), getTable().getType(), dy));
+    gradients.add(getTable(), PositionsGradOp::create(builder, getLoc(), getTable().getType(), dy, getOffset()));
   return success();
 }
 
-LogicalResult PositionsGradOp::verify() { return verifyTableGrad(*this, getType(), getDy().getType()); }
+LogicalResult PositionsGradOp::verify() {
+  if (failed(verifyTableGrad(*this, getType(), getDy().getType())))
+    return failure();
+  return verifyOffset(*this, getOffset(), getType());
+}

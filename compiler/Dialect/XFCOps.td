@@ -103,7 +103,8 @@ class XFC_Op<string mnemonic, list<Trait> traits = [], list<Trait> effects = [Pu
 def XFC_Norm_Kind : I32EnumAttr<"NormKind", "layer or root-mean-square norm", [
     I32EnumAttrCase<"layer", 0>, I32EnumAttrCase<"rms", 1>]> { let cppNamespace = "::xfc"; }
 def XFC_Activation_Kind : I32EnumAttr<"ActivationKind", "an activation", [
-    I32EnumAttrCase<"relu", 0>, I32EnumAttrCase<"gelu", 1>, I32EnumAttrCase<"silu", 2>, I32EnumAttrCase<"tanh", 3>]> { let cppNamespace = "::xfc"; }
+    I32EnumAttrCase<"relu", 0>, I32EnumAttrCase<"gelu", 1>, I32EnumAttrCase<"silu", 2>, I32EnumAttrCase<"tanh", 3>,
+    I32EnumAttrCase<"gelu_tanh", 4>, I32EnumAttrCase<"squared_relu", 5>]> { let cppNamespace = "::xfc"; }
 
 // What a product rounds its operands to before it multiplies. Sums, bias, epilogue and results are f32.
 // bf16: every element to the nearest bf16, ties to even. Products of two are exact in f32.
@@ -145,15 +146,15 @@ def XFC_SinusoidOp : XFC_Op<"sinusoid", [NoGradient, View]> {
 }
 
 def XFC_AddPositionsOp : XFC_Op<"add_positions", [Differentiable, Kernel, InPlace]> {
-  let summary = "y[i] = x[i] + table[position of row i]";
-  let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$table);
+  let summary = "y[i] = x[i] + table[position of row i + offset]";
+  let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$table, DefaultValuedAttr<I64Attr, "0">:$offset);
   let results = (outs XFC_FloatRows:$result);
   let hasVerifier = 1;
 }
 
 def XFC_PositionsGradOp : XFC_Op<"positions_grad", [NoGradient, Kernel]> {
-  let summary = "the gradient of a learned table: g[p] = sum of dy[i] over rows at position p, in row order";
-  let arguments = (ins XFC_FloatRows:$dy);
+  let summary = "the gradient of a learned table: g[p] = sum of dy[i] over rows at position p - offset, in row order";
+  let arguments = (ins XFC_FloatRows:$dy, DefaultValuedAttr<I64Attr, "0">:$offset);
   let results = (outs XFC_Tensor:$result);
   let hasVerifier = 1;
 }
@@ -268,7 +269,7 @@ def XFC_MultiplyOp : XFC_Op<"multiply", [Differentiable, Kernel, InPlace, InEpil
 }
 
 def XFC_ActivationOp : XFC_Op<"activation", [Differentiable, Kernel, InPlace, InEpilogue, SameOperandsAndResultType]> {
-  let summary = "relu, gelu by erf, silu x/(1+exp(-x)), or tanh";
+  let summary = "relu, gelu by erf or by tanh, silu x/(1+exp(-x)), tanh, or the square of relu";
   let arguments = (ins XFC_FloatRows:$x, XFC_Activation_Kind:$kind);
   let results = (outs XFC_FloatRows:$result);
   let assemblyFormat = "$kind $x attr-dict `:` type($result)";
@@ -285,6 +286,14 @@ def XFC_ActivationGradOp : XFC_Op<"activation_grad", [NoGradient, Kernel, InPlac
   let extraClassDeclaration = [{
     ::std::string getKernelName() { return ::xfc::stringifyActivationKind(getKind()).str() + "_grad"; }
   }];
+}
+
+def XFC_ScaleOp : XFC_Op<"scale", [Differentiable, Kernel, InPlace, InEpilogue, SameOperandsAndResultType]> {
+  let summary = "factor * x";
+  let arguments = (ins AnyTypeOf<[XFC_FloatRows, XFC_Pairs]>:$x, F64Attr:$factor);
+  let results = (outs AnyTypeOf<[XFC_FloatRows, XFC_Pairs]>:$result);
+  let hasFolder = 1;
+  let assemblyFormat = "operands attr-dict `:` type($result)";
 }
 
 def XFC_DropoutOp : XFC_Op<"dropout", [Differentiable, Kernel, InPlace, InEpilogue, SameOperandsAndResultType]> {
@@ -390,14 +399,6 @@ def XFC_ScoresOp : XFC_Op<"scores", [Differentiable, Kernel]> {
   let extraClassDeclaration = [{
     ::std::optional<int64_t> getFlops() { return 2 * getK().getType().getFeatures(); }
   }];
-}
-
-def XFC_ScaleOp : XFC_Op<"scale", [Differentiable, Kernel, InPlace, SameOperandsAndResultType]> {
-  let summary = "factor * x";
-  let arguments = (ins XFC_Pairs:$x, F64Attr:$factor);
-  let results = (outs XFC_Pairs:$result);
-  let hasFolder = 1;
-  let assemblyFormat = "operands attr-dict `:` type($result)";
 }
 
 def XFC_MaskOp : XFC_Op<"mask", [Differentiable, Kernel, InPlace, SameOperandsAndResultType]> {

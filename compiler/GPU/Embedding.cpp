@@ -117,20 +117,25 @@ static Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp o
   return {{Partition::Unit::One, 1, (vocabulary + entries - 1) / entries * across}};
 }
 
-// A block owns an entry, and takes the rows at its position in order: one of each sequence that is long enough.
+// A block owns an entry, and takes the rows at its position in order: one of each sequence that is long enough. The
+// first `offset` entries belong to no position.
 static Backend::KernelInfo emitPositionsGrad(KernelBuilder &k, PositionsGradOp op) {
   auto table = cast<RankedTensorType>(op.getType());
   const int64_t width = table.getDimSize(1);
   const Address dy(k, op.getDyMutable());
   Value offsets = k.field(k.rows(), offsetof(xfc_rows, offsets), k.ptr),
         sequences = k.field(k.rows(), offsetof(xfc_rows, sequences), k.i64);
+  Value position = op.getOffset() ? k.sub(k.chunk, k.index(op.getOffset())) : k.chunk;
   k.vectorized({0, 1}, width, [&](int64_t n) {
     k.acrossThreads(width / n, [&](Value group) {
       Value f = k.mul(group, n);
       Values sums = k.loop(k.index(0), sequences, 1, Values(n, k.scalar(0)), [&](Value sequence, Values s) {
-        Value row = k.add(k.loadI32(offsets, sequence), k.chunk);
+        Value row = k.add(k.loadI32(offsets, sequence), position);
+        Value hasRow = k.less(row, k.loadI32(offsets, k.add(sequence, 1)));
+        if (op.getOffset())
+          hasRow = k.both(hasRow, k.less(k.index(-1), position));
         return k.choose(
-            k.less(row, k.loadI32(offsets, k.add(sequence, 1))),
+            hasRow,
             [&]() -> Values {
               Values x = k.load(k.offset(dy.row(k, row), f), n), next;
               for (int64_t j = 0; j < n; ++j)

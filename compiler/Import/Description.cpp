@@ -338,7 +338,8 @@ private:
 
   static std::string expectedFor(const Option &option) {
     auto *number = std::get_if<Option::Number>(&option.type);
-    return number ? JsonValue::range(number->low, number->high, number->open) : option.meaning;
+    const bool isRange = number && !number->words;
+    return isRange ? JsonValue::range(number->low, number->high, number->open) : option.meaning;
   }
 
   void setName(StepDescription &step, const std::string &name, const JsonValue &json) {
@@ -425,8 +426,8 @@ private:
   }
 
   int64_t complete(step::LearnedPositions &positions, const std::string &name, const Site &at) {
-    addParameter(at.json, name + ".weight", {positions.maxLength, at.features}, init.embedding, at.features,
-                 positions.maxLength);
+    addParameter(at.json, name + ".weight", {positions.maxLength + positions.offset, at.features}, init.embedding,
+                 at.features, positions.maxLength);
     limitLength(positions.maxLength, at.scope);
     return at.features;
   }
@@ -531,6 +532,12 @@ private:
 
   int64_t complete(step::Activation &, const std::string &, const Site &at) { return at.features; }
   int64_t complete(step::Dropout &, const std::string &, const Site &at) { return at.features; }
+
+  int64_t complete(step::Scale &scale, const std::string &, const Site &at) {
+    if (scale.power != 0)
+      scale.by = std::pow(double(at.features), scale.power);
+    return at.features;
+  }
 
   int64_t complete(step::Gated &gated, const std::string &name, const Site &at) {
     addLinear(at.json, name + ".gate", at.features, gated.features, gated.bias);

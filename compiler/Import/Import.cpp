@@ -266,13 +266,13 @@ private:
 
   Value importStep(const step::SinusoidalPositions &positions, const Site &, Value x) {
     Value table = SinusoidOp::create(
-        builder, loc, RankedTensorType::get({positions.maxLength, typeOf(x).getFeatures()}, element),
+        builder, loc, RankedTensorType::get({positions.maxLength + positions.offset, typeOf(x).getFeatures()}, element),
         number(positions.base), number(positions.exponentMultiplier), number(positions.cosineOffset), positions.halves);
-    return AddPositionsOp::create(builder, loc, x.getType(), x, table);
+    return AddPositionsOp::create(builder, loc, x.getType(), x, table, positions.offset);
   }
 
-  Value importStep(const step::LearnedPositions &, const Site &at, Value x) {
-    return AddPositionsOp::create(builder, loc, x.getType(), x, parameter(at.path + ".weight"));
+  Value importStep(const step::LearnedPositions &positions, const Site &at, Value x) {
+    return AddPositionsOp::create(builder, loc, x.getType(), x, parameter(at.path + ".weight"), positions.offset);
   }
 
   Value importStep(const step::Attention &attention, const Site &at, Value x) {
@@ -291,6 +291,10 @@ private:
 
   Value importStep(const step::Activation &activation, const Site &, Value x) {
     return importActivation(activation.function, x);
+  }
+
+  Value importStep(const step::Scale &scale, const Site &, Value x) {
+    return ScaleOp::create(builder, loc, x.getType(), x, number(scale.by));
   }
 
   Value importStep(const step::Gated &gated, const Site &at, Value x) {

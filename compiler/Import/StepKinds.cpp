@@ -49,6 +49,12 @@ Option::Choice choice(std::string noun, Member<T> place, std::vector<std::pair<s
           }};
 }
 
+// What is added to the place of a token.
+Option offset(Member<int64_t> place) {
+  return {"offset", Option::Integer{std::move(place), 0, maxPositions, {}},
+          "the position of the first token; the table has as many rows more"};
+}
+
 StepKind activation(const std::string &function, std::string meaning) {
   return {function, "", std::move(meaning), Activation{function}};
 }
@@ -84,6 +90,7 @@ const std::vector<StepKind> &stepKinds() {
        .meaning = "adds pe[p,i] = sin(p / base^(m i/d)), pe[p,i+1] = cos(p / base^(m (i+c)/d)) for even i",
        .defaults = SinusoidalPositions{},
        .options = {extent("max_length", &SinusoidalPositions::maxLength, "the number of positions", maxPositions),
+                   offset(&SinusoidalPositions::offset),
                    number("base", &SinusoidalPositions::base, 1, maxNumber, "the base of the wavelengths"),
                    number("exponent_multiplier", &SinusoidalPositions::exponentMultiplier, 0, 1e6, "m of the equation"),
                    number("cosine_offset", &SinusoidalPositions::cosineOffset, 0, 1e6, "c of the equation"),
@@ -94,10 +101,11 @@ const std::vector<StepKind> &stepKinds() {
 
       {.op = "positions",
        .variant = "learned",
-       .meaning = "adds a row of the parameter NAME.weight [max_length, d]",
+       .meaning = "adds a row of the parameter NAME.weight [max_length + offset, d]",
        .defaults = LearnedPositions{},
        .options = {name("pos"),
-                   extent("max_length", &LearnedPositions::maxLength, "the number of positions", maxPositions)},
+                   extent("max_length", &LearnedPositions::maxLength, "the number of positions", maxPositions),
+                   offset(&LearnedPositions::offset)},
        .place = Place::Stacks},
 
       {.op = "attention",
@@ -167,9 +175,19 @@ const std::vector<StepKind> &stepKinds() {
        .options = {name(), eps(&RmsNorm::eps)}},
 
       activation("relu", "max(x, 0)"),
+      activation("squared_relu", "max(x, 0)^2"),
       activation("gelu", "x Phi(x), by erf"),
+      activation("gelu_tanh", "x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2"),
       activation("silu", "x / (1 + exp(-x))"),
       activation("tanh", "tanh(x)"),
+
+      {.op = "scale",
+       .meaning = "x times a factor",
+       .defaults = Scale{},
+       .options = {{"by",
+                    Option::Number{&Scale::by, -maxNumber, maxNumber, false,
+                                   choice<double>("factor", &Scale::power, {{"sqrt_dim", 0.5}, {"rsqrt_dim", -0.5}})},
+                    "the factor; sqrt_dim is the root of x's features, rsqrt_dim its reciprocal", Presence::Required}}},
 
       {.op = "gated",
        .meaning = "activation(x Wg^T) * (x Wv^T): parameters NAME.{gate,value}.{weight,bias}",
@@ -178,7 +196,12 @@ const std::vector<StepKind> &stepKinds() {
                    extent("features", &Gated::features, "the features it gives"),
                    {"activation",
                     choice<std::string>("activation", &Gated::activation,
-                                        {{"relu", "relu"}, {"gelu", "gelu"}, {"silu", "silu"}, {"tanh", "tanh"}}),
+                                        {{"relu", "relu"},
+                                         {"squared_relu", "squared_relu"},
+                                         {"gelu", "gelu"},
+                                         {"gelu_tanh", "gelu_tanh"},
+                                         {"silu", "silu"},
+                                         {"tanh", "tanh"}}),
                     "of the gate"},
                    flag("bias", &Gated::bias, "whether both products have a bias")},
        .label = label<Gated>([](const Gated &g) { return "gated" + to(g.features); })},

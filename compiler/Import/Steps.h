@@ -21,13 +21,13 @@ struct Embedding {
 };
 
 struct SinusoidalPositions {
-  int64_t maxLength = 0;
+  int64_t maxLength = 0, offset = 0;
   double base = 10000, exponentMultiplier = 1, cosineOffset = 0;
   bool halves = false;
 };
 
 struct LearnedPositions {
-  int64_t maxLength = 0;
+  int64_t maxLength = 0, offset = 0;
 };
 
 struct Attention {
@@ -60,6 +60,11 @@ struct Activation {
   std::string function; // as the dialect spells it
 };
 
+struct Scale {
+  double by = 1;
+  double power = 0; // unless it is 0, `by` is that power of the features of x once read
+};
+
 struct Gated {
   int64_t features = 0;
   std::string activation = "silu";
@@ -78,7 +83,7 @@ struct Residual {
 
 using StepOptions =
     std::variant<step::Embedding, step::SinusoidalPositions, step::LearnedPositions, step::Attention, step::Linear,
-                 step::LayerNorm, step::RmsNorm, step::Activation, step::Gated, step::Dropout, step::Residual>;
+                 step::LayerNorm, step::RmsNorm, step::Activation, step::Scale, step::Gated, step::Dropout, step::Residual>;
 
 // One step of a stack or of the head, its "$name" values resolved.
 struct StepDescription {

@@ -58,17 +58,8 @@ static LogicalResult evaluateOp(CombineTransposedOp op, const xfc_shape &shape, 
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
-// scale, mask, softmax
+// mask, softmax
 //===--------------------------------------------------------------------------------------------------------===//
-
-static LogicalResult evaluateOp(ScaleOp op, const xfc_shape &, ArrayRef<Tensor> operands,
-                                SmallVectorImpl<Tensor> &results) {
-  Tensor y = operands[0];
-  for (double &value : y.data)
-    value *= op.getFactor().convertToDouble();
-  results.push_back(std::move(y));
-  return success();
-}
 
 static LogicalResult evaluateOp(MaskOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
                                 SmallVectorImpl<Tensor> &results) {
@@ -239,7 +230,7 @@ static LogicalResult evaluateOp(CacheWriteOp, const xfc_shape &shape, ArrayRef<T
 }
 
 void attachAttentionEvaluators(MLIRContext &context) {
-  attachEvaluators<ScoresOp, CombineOp, CombineTransposedOp, ScaleOp, MaskOp, SoftmaxOp, SoftmaxGradOp, AttentionOp,
+  attachEvaluators<ScoresOp, CombineOp, CombineTransposedOp, MaskOp, SoftmaxOp, SoftmaxGradOp, AttentionOp,
                    AttentionGradOp, CacheWriteOp>(context);
 }
 

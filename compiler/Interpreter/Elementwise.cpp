@@ -29,6 +29,19 @@ static LogicalResult evaluateOp(MultiplyOp, const xfc_shape &, ArrayRef<Tensor> 
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
+// scale
+//===--------------------------------------------------------------------------------------------------------===//
+
+static LogicalResult evaluateOp(ScaleOp op, const xfc_shape &, ArrayRef<Tensor> operands,
+                                SmallVectorImpl<Tensor> &results) {
+  Tensor y = operands[0];
+  for (double &value : y.data)
+    value *= op.getFactor().convertToDouble();
+  results.push_back(std::move(y));
+  return success();
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
 // activation
 //===--------------------------------------------------------------------------------------------------------===//
 
@@ -48,6 +61,12 @@ static LogicalResult evaluateOp(ActivationOp op, const xfc_shape &, ArrayRef<Ten
       break;
     case ActivationKind::tanh:
       x = std::tanh(x);
+      break;
+    case ActivationKind::gelu_tanh:
+      x = 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+      break;
+    case ActivationKind::squared_relu:
+      x = x > 0 ? x * x : 0;
       break;
     }
   }
@@ -74,6 +93,14 @@ static LogicalResult evaluateOp(ActivationGradOp op, const xfc_shape &, ArrayRef
     }
     case ActivationKind::tanh:
       slope = 1 - std::tanh(x) * std::tanh(x);
+      break;
+    case ActivationKind::gelu_tanh: {
+      double t = std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
+      slope = 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+      break;
+    }
+    case ActivationKind::squared_relu:
+      slope = x > 0 ? 2 * x : 0;
       break;
     }
     dx.data[i] *= slope;

@@ -60,7 +60,7 @@ static LogicalResult evaluateOp(AddPositionsOp op, const xfc_shape &shape, Array
   const xfc_rows &rows = rowsOf(shape, op.getX().getType());
   for (int64_t i = 0; i < rows.rows; ++i)
     for (int64_t f = 0; f < y.features(); ++f)
-      y.row(i)[f] += operands[1].row(rows.positions[i])[f];
+      y.row(i)[f] += operands[1].row(rows.positions[i] + op.getOffset())[f];
   results.push_back(std::move(y));
   return success();
 }
@@ -71,7 +71,7 @@ static LogicalResult evaluateOp(PositionsGradOp op, const xfc_shape &shape, Arra
   const xfc_rows &rows = rowsOf(shape, op.getDy().getType());
   for (int64_t i = 0; i < rows.rows; ++i)
     for (int64_t f = 0; f < dtable.features(); ++f)
-      dtable.row(rows.positions[i])[f] += operands[0].row(i)[f];
+      dtable.row(rows.positions[i] + op.getOffset())[f] += operands[0].row(i)[f];
   results.push_back(std::move(dtable));
   return success();
 }

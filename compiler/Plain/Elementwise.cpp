@@ -51,6 +51,10 @@ static void lowerPlainOp(ActivationOp op, PlainBuilder &b) {
       return x / (1 + exp(0 - x));
     case ActivationKind::tanh:
       return tanh(x);
+    case ActivationKind::gelu_tanh:
+      return 0.5 * x * (1 + tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    case ActivationKind::squared_relu:
+      return select(x > 0, x * x, 0);
     }
     llvm_unreachable("every activation is listed");
   });
@@ -72,6 +76,13 @@ static void lowerPlainOp(ActivationGradOp op, PlainBuilder &b) {
       Number t = tanh(x);
       return dy * (1 - t * t);
     }
+    case ActivationKind::gelu_tanh: {
+      Number t = tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
+      Number slope = std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * min(x * x, 1e4)); // t is 1 or -1 beyond
+      return dy * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * slope);
+    }
+    case ActivationKind::squared_relu:
+      return dy * select(x > 0, 2 * x, 0);
     }
     llvm_unreachable("every activation is listed");
   });

@@ -21,6 +21,14 @@ func.func @scale_by_1(%x: !pairs) -> !pairs {
   return %0 : !pairs
 }
 
+// CHECK-LABEL: func.func @scale_of_rows_by_1(
+// CHECK-SAME: %[[X:.*]]: !xfc.rows
+func.func @scale_of_rows_by_1(%x: !x) -> !x {
+  // CHECK-NEXT: return %[[X]]
+  %0 = xfc.scale %x {factor = 1.0} : !x
+  return %0 : !x
+}
+
 // CHECK-LABEL: func.func @single_parts(
 // CHECK-SAME: %[[X:.*]]: !xfc.rows<source, 6xf32>, %[[W:.*]]: tensor<4x6xf32>
 func.func @single_parts(%x: !x, %w: tensor<4x6xf32>) -> (!x, tensor<4x6xf32>) {

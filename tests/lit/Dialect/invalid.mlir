@@ -115,6 +115,24 @@ func.func @f(%x: !x) {
 // -----
 
 !x = !xfc.rows<source, 6xf32>
+func.func @f(%x: !x, %w: tensor<11x6xf32>) {
+  // expected-error @+1 {{offset must be from 0 to 10, found 11}}
+  %0 = xfc.add_positions %x, %w {offset = 11 : i64} : (!x, tensor<11x6xf32>) -> !x
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+func.func @f(%x: !x) {
+  // expected-error @+1 {{offset must be from 0 to 4, found -1}}
+  %0 = xfc.positions_grad %x {offset = -1 : i64} : (!x) -> tensor<5x6xf32>
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
 !y = !xfc.rows<source, 4xf32>
 func.func @f(%x: !x, %w: tensor<6xf32>) {
   // expected-error @+1 {{weight must have two dimensions, found 'tensor<6xf32>'}}

@@ -1,9 +1,9 @@
 // RUN: %xfc-opt %s --xfc-fuse-epilogue --print-op-stats 2>%t.statistics | FileCheck %s
 // RUN: FileCheck %s --check-prefix=STATISTICS --input-file=%t.statistics
 
-// STATISTICS: xfc.linear , 7{{$}}
+// STATISTICS: xfc.linear , 8{{$}}
 // STATISTICS: xfc.linear_input_grad , 4{{$}}
-// STATISTICS: xfc.yield , 10{{$}}
+// STATISTICS: xfc.yield , 11{{$}}
 
 !rows = !xfc.rows<source, 8xf32>
 !weight = tensor<8x8xf32>
@@ -21,6 +21,16 @@ func.func @activation_dropout(%x: !rows, %w: !weight, %b: tensor<8xf32>) -> !row
   %r = xfc.activation gelu %a : !rows
   %d = xfc.dropout %r {rate = 0.1, id = 2} : !rows
   return %d : !rows
+}
+
+// A factor on rows is elementwise like the others.
+// CHECK-LABEL: func.func @scale
+// CHECK:      %[[S:.*]] = xfc.scale %{{.*}} {factor = 5.000000e-01 : f64}
+// CHECK-NEXT: xfc.yield %[[S]]
+func.func @scale(%x: !rows, %w: !weight) -> !rows {
+  %a = xfc.linear %x, %w : (!rows, !weight) -> !rows
+  %s = xfc.scale %a {factor = 0.5} : !rows
+  return %s : !rows
 }
 
 // The residual exists before the linear.

@@ -418,7 +418,9 @@ TEST(Import, ActivationsAndGates) {
   for (auto [name, kind] : {std::pair{"relu", ActivationKind::relu},
                             {"gelu", ActivationKind::gelu},
                             {"silu", ActivationKind::silu},
-                            {"tanh", ActivationKind::tanh}}) {
+                            {"tanh", ActivationKind::tanh},
+                            {"gelu_tanh", ActivationKind::gelu_tanh},
+                            {"squared_relu", ActivationKind::squared_relu}}) {
     Imported plain(encoderText(std::string(R"({"op": ")") + name + "\"}"));
     EXPECT_EQ(plain.ops<ActivationOp>("forward").front().getKind(), kind);
     Imported gated(
@@ -454,6 +456,25 @@ TEST(Import, PositionsAndEmbeddings) {
         {"op": "embedding", "name": "embed", "vocab": 9, "dim": 4, "scale": )") +
                     scale + R"(}], "layers": 1, "layer": [{"op": "relu"}]}})");
     EXPECT_EQ(scaled.ops<EmbeddingOp>("forward").front().getScale().convertToDouble(), factor);
+  }
+}
+
+// A table with an offset has as many rows more, and the row of a token lies so much further.
+TEST(Import, OffsetsOfPositions) {
+  Imported module(encoderText(R"({"op": "positions", "kind": "learned", "max_length": 5, "offset": 2},
+                                 {"op": "positions", "kind": "sinusoidal", "max_length": 7, "offset": 3})"));
+  std::vector<AddPositionsOp> adds = module.ops<AddPositionsOp>("forward");
+  EXPECT_EQ(adds.at(0).getOffset(), 2u);
+  EXPECT_EQ(module.typeOf(adds.at(0).getTable().getType()), "tensor<7x6xf32>");
+  EXPECT_EQ(adds.at(1).getOffset(), 3u);
+  EXPECT_EQ(module.typeOf(adds.at(1).getTable().getType()), "tensor<10x6xf32>");
+}
+
+TEST(Import, ScaleTakesANumberOrARootOfTheFeatures) {
+  for (auto [by, factor] :
+       {std::pair{"-0.25", -0.25}, {"\"sqrt_dim\"", std::sqrt(6)}, {"\"rsqrt_dim\"", 1 / std::sqrt(6)}}) {
+    Imported module(encoderText(std::string(R"({"op": "scale", "by": )") + by + "}"));
+    EXPECT_DOUBLE_EQ(module.ops<ScaleOp>("forward").front().getFactor().convertToDouble(), factor);
   }
 }
 
@@ -499,7 +520,7 @@ private:
   std::string step(int64_t &features, int depth) {
     switch (draw(depth > 2 ? 6 : 8)) {
     case 0:
-      return R"({"op": ")" + one({"relu", "gelu", "silu", "tanh"}) + "\"}";
+      return R"({"op": ")" + one({"relu", "squared_relu", "gelu", "gelu_tanh", "silu", "tanh"}) + "\"}";
     case 1:
       return R"({"op": "layer_norm", )" + name() +
              one({"", R"(, "variance": "unbiased")", R"(, "eps_in": "std", "eps": 0.01)"}) + "}";

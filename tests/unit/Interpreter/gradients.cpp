@@ -64,6 +64,12 @@ std::vector<Case> cases() {
       {"add_positions",
        lossFunction({{"x", "!s3"}, {"table", "tensor<6x3xf64>"}}, {{"c", "!s3"}}, "!s3",
                     "%y = xfc.add_positions %x, %table : (!s3, tensor<6x3xf64>) -> !s3\n" + weighted("%y", "!s3"))},
+      {"add_positions_with_offset",
+       lossFunction({{"x", "!s3"}, {"table", "tensor<8x3xf64>"}}, {{"c", "!s3"}}, "!s3",
+                    "%y = xfc.add_positions %x, %table {offset = 2 : i64} : (!s3, tensor<8x3xf64>) -> !s3\n" +
+                        weighted("%y", "!s3"))},
+      {"scale", lossFunction({{"x", "!s3"}}, {{"c", "!s3"}}, "!s3",
+                             "%y = xfc.scale %x {factor = -1.5} : !s3\n" + weighted("%y", "!s3"))},
       {"linear", lossFunction({{"x", "!s3"}, {"w", "tensor<5x3xf64>"}, {"b", "tensor<5xf64>"}}, {{"c", "!s5"}}, "!s5",
                               "%y = xfc.linear %x, %w bias %b : (!s3, tensor<5x3xf64>, tensor<5xf64>) -> !s5\n" +
                                   weighted("%y", "!s5"))},

@@ -237,6 +237,9 @@ TEST(Activation, values) {
   EXPECT_NEAR(at("gelu", 1), 0.8413447460685429, 1e-15); // the normal distribution's function at 1
   EXPECT_NEAR(at("gelu", -2), -2 * 0.02275013194817921, 1e-15);
   EXPECT_NEAR(at("silu", 1), 0.7310585786300049, 1e-15);
+  EXPECT_NEAR(at("gelu_tanh", 1), 0.84119199060827, 1e-13);
+  EXPECT_EQ(at("squared_relu", 3), 9);
+  EXPECT_EQ(at("squared_relu", -3), 0);
   EXPECT_NEAR(at("tanh", 0.5), 0.46211715726000973, 1e-15);
 }
 

@@ -26,7 +26,7 @@ class Generator:
         self.hidden, self.key_dim, self.value_dim, self.divided = self.pick(5, 8, 19), self.pick(1, 3, 5), self.pick(2, 7), self.pick(1, 2, 2)
         self.norms = self.pick("layer_norm", "layer_norm", "rms_norm")
         self.variance, self.eps_in = self.pick("biased", "unbiased"), self.pick("variance", "std")
-        self.function = self.pick("relu", "gelu", "silu", "tanh")
+        self.function = self.pick("relu", "squared_relu", "gelu", "gelu_tanh", "silu", "tanh")
 
     def chance(self, probability):
         return self.random.random() < probability
@@ -95,10 +95,10 @@ class Generator:
     def stack(self, side, d, vocab, rows):
         steps = [] if rows else [{"op": "embedding", "name": "embed", "vocab": vocab, "dim": d, "scale": self.pick("none", "sqrt_dim", 0.7)}]
         if self.chance(0.3):
-            steps.append({"op": "positions", "kind": "learned", "max_length": 9})
+            steps.append({"op": "positions", "kind": "learned", "max_length": 9, "offset": self.pick(0, 2)})
         elif self.chance(0.6):
             steps.append({"op": "positions", "kind": "sinusoidal", "max_length": 9, "base": self.pick(10000, 50),
-                          "layout": self.pick("interleaved", "halves"), "exponent_multiplier": self.pick(1, 2), "cosine_offset": self.pick(0, 1)})
+                          "offset": self.pick(0, 1), "layout": self.pick("interleaved", "halves"), "exponent_multiplier": self.pick(1, 2), "cosine_offset": self.pick(0, 1)})
         steps += self.dropout()
         if self.chance(0.2):
             d = self.pick(6, 8)
@@ -112,7 +112,7 @@ class Generator:
         rows = self.chance(0.15)
         encoder, _ = self.stack("encoder", width, vocab, rows)
         decoder, d = self.stack("decoder", width, vocab, False)
-        head = self.pick([], [self.norm()], [self.linear(d), self.activation()]) + [self.linear(vocab)]
+        head = self.pick([], [self.norm()], [{"op": "scale", "by": self.pick("rsqrt_dim", "sqrt_dim", 0.7)}], [self.linear(d), self.activation()]) + [self.linear(vocab)]
         model = {"format": "xfc-model/1", "name": "random", "params": {"d_model": width}, "encoder": encoder, "decoder": decoder, "head": head}
         if not rows and d == width and self.chance(0.5):
             model["share"] = [["decoder.embed.weight", self.pick("encoder.embed.weight", head[-1]["name"] + ".weight")]]
