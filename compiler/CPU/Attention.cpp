@@ -36,9 +36,10 @@ private:
   int64_t heads, keyDim, valueDim, scoreStride;
   double rate;
   bool wantsLse, wantsWeights;
-  enum { q, key, value, result, lse, weights };
+  enum { q, key, value };
   int64_t size = 0; // elements of scratch
   Value scores, queries, keysTransposed, values, outputs, maxima, sums, factors;
+  std::optional<Distances> bias;
 };
 
 AttentionKernel::AttentionKernel(KernelBuilder &k, AttentionOp op) : k(k), op(op), tiles(k) {
@@ -61,6 +62,11 @@ Backend::KernelInfo AttentionKernel::emit() {
   maxima = area(queryBlock);
   sums = area(queryBlock);
   factors = area(keyBlock);
+  if (op.getBias()) {
+    const int64_t distances = cast<RankedTensorType>(op.getBias().getType()).getDimSize(0);
+    bias.emplace(k, at, area(Distances::size(distances)), distances, op.getK().getType().getSet() == RowSet::cache);
+    bias->copyIn(op.getBiasMutable(), heads);
+  }
   // Alone, a query (decoding) reads keys and values where they are: packing would cost more than it saves.
   k.when(k.equal(at.queries, k.index(1)), [&] { single(at); }, [&] { blocks(at); });
   return {{Partition::Unit::Sequences, 1, heads}, size * k.bytes()};
@@ -173,6 +179,8 @@ void AttentionKernel::softmaxRow(HeadOfSequence &at, Value firstQuery, Value r, 
   KernelBuilder::SumLanes wide(k);
   const int64_t lanes = k.lanes(), step = 2 * lanes;
   Value query = k.add(firstQuery, r), row = k.offset(scores, k.mul(r, scoreStride)), zero = k.index(0);
+  if (bias)
+    bias->addTo(row, query, start, count);
   if (wantsWeights)
     saveScores(at, query, row, start, count);
   Value limit = at.limit(k, query, start), below = k.splat(lowest);
@@ -219,7 +227,7 @@ void AttentionKernel::softmaxRow(HeadOfSequence &at, Value firstQuery, Value r, 
 }
 
 void AttentionKernel::saveScores(HeadOfSequence &at, Value query, Value row, Value start, Value count) {
-  Value block = k.offset(at.pairs(k, weights, heads), k.add(k.mul(query, at.keys), start));
+  Value block = k.offset(at.pairs(k, op.getWeights(), heads), k.add(k.mul(query, at.keys), start));
   k.loop(k.index(0), count, k.lanes(), [&](Value j) {
     k.storeMasked(k.load(k.offset(row, j), k.lanes()), k.offset(block, j), k.lanesBelow(j, count));
   });
@@ -228,8 +236,8 @@ void AttentionKernel::saveScores(HeadOfSequence &at, Value query, Value row, Val
 // Outputs divided by their sums, and what the gradient or the user wants to see.
 void AttentionKernel::finish(HeadOfSequence &at, Value firstQuery, Value count) {
   RowAt inverse = [&](Value r) { return softmaxScale(k, k.load(k.offset(sums, r))); };
-  tiles.copyOut(at.rows(k, result, valueDim, k.add(at.firstQuery, firstQuery)), outputs, tiles.padded(valueDim), count,
-                valueDim, inverse);
+  tiles.copyOut(at.rows(k, op.getResult(), valueDim, k.add(at.firstQuery, firstQuery)), outputs, tiles.padded(valueDim),
+                count, valueDim, inverse);
   if (!wantsLse && !wantsWeights)
     return;
   k.loop(k.index(0), count, 1, [&](Value r) {
@@ -238,10 +246,10 @@ void AttentionKernel::finish(HeadOfSequence &at, Value firstQuery, Value count) 
         k.lessf(k.scalar(0), sum), [&]() -> Values { return {k.addf(k.load(k.offset(maxima, r)), k.log(sum))}; },
         [&]() -> Values { return {k.scalar(0)}; })[0];
     if (wantsLse)
-      k.store(logSum, at.rows(k, lse, 1, k.add(at.firstQuery, query))(k.index(0)));
+      k.store(logSum, at.rows(k, op.getLse(), 1, k.add(at.firstQuery, query))(k.index(0)));
     if (!wantsWeights)
       return;
-    Value block = k.offset(at.pairs(k, weights, heads), k.mul(query, at.keys)), reference = k.broadcast(logSum);
+    Value block = k.offset(at.pairs(k, op.getWeights(), heads), k.mul(query, at.keys)), reference = k.broadcast(logSum);
     Value limit = at.limit(k, query, k.index(0));
     k.loop(k.index(0), at.keys, k.lanes(), [&](Value j) {
       Value address = k.offset(block, j), p = k.exp(k.subf(k.load(address, k.lanes()), reference));

@@ -32,11 +32,12 @@ private:
   AttentionTiles tiles;
   int64_t heads, keyDim, valueDim, keyStride, valueStride, pairStride;
   double scale, rate;
-  bool wantsQ, wantsK, wantsV;
-  enum { dOutput, q, key, value, output, lse, dq, dk, dv };
+  bool wantsQ, wantsK, wantsV, wantsBias;
+  enum { dOutput, q, key, value, output, lse };
   int64_t size = 0; // elements of scratch
   Value probabilities, gradients, queries, dOutputs, keys, keysTransposed, valuesTransposed;
   Value dQueries, dKeys, dValues, factors;
+  std::optional<Distances> bias, biasSums;
 };
 
 AttentionGradKernel::AttentionGradKernel(KernelBuilder &k, AttentionGradOp op) : k(k), op(op), tiles(k) {
@@ -51,6 +52,7 @@ AttentionGradKernel::AttentionGradKernel(KernelBuilder &k, AttentionGradOp op) :
   wantsQ = !op.getDq().use_empty();
   wantsK = !op.getDk().use_empty();
   wantsV = !op.getDv().use_empty();
+  wantsBias = op.getDbias() && !op.getDbias().use_empty();
 }
 
 Backend::KernelInfo AttentionGradKernel::emit() {
@@ -66,6 +68,16 @@ Backend::KernelInfo AttentionGradKernel::emit() {
   dKeys = area(keyBlock * keyStride);
   dValues = area(keyBlock * valueStride);
   factors = area(keyBlock);
+  if (op.getBias()) {
+    const int64_t distances = cast<RankedTensorType>(op.getBias().getType()).getDimSize(0);
+    auto line = [&] { return Distances(k, at, area(Distances::size(distances)), distances, /*cached=*/false); };
+    bias.emplace(line());
+    bias->copyIn(op.getBiasMutable(), heads);
+    if (wantsBias) {
+      biasSums.emplace(line());
+      biasSums->clear();
+    }
+  }
   clear(at);
   if (rate > 0)
     k.loop(k.index(0), k.index(keyBlock), k.lanes(), [&](Value j) { k.store(k.splat(1), k.offset(factors, j)); });
@@ -82,21 +94,23 @@ Backend::KernelInfo AttentionGradKernel::emit() {
       k.when(k.less(zero, count), [&] { queryStep(at, i, rows, j, count); });
     });
     if (wantsK)
-      tiles.copyOut(at.listedRows(k, dk, keyDim, j), dKeys, keyStride, all, keyDim);
+      tiles.copyOut(at.listedRows(k, op.getDk(), keyDim, j), dKeys, keyStride, all, keyDim);
     if (wantsV)
-      tiles.copyOut(at.listedRows(k, dv, valueDim, j), dValues, valueStride, all, valueDim);
+      tiles.copyOut(at.listedRows(k, op.getDv(), valueDim, j), dValues, valueStride, all, valueDim);
   });
+  if (wantsBias)
+    biasSums->copyOut(op.getDbias());
   return {{Partition::Unit::Sequences, 1, heads}, size * k.bytes()};
 }
 
 // dq is added to, block of keys by block; rows of the sequence that are no key keep a gradient of 0.
 void AttentionGradKernel::clear(HeadOfSequence &at) {
   if (wantsQ)
-    tiles.zeroOut(at.rows(k, dq, keyDim, at.firstQuery), at.queries, keyDim);
+    tiles.zeroOut(at.rows(k, op.getDq(), keyDim, at.firstQuery), at.queries, keyDim);
   if (wantsK)
-    at.clearRowsThatAreNoKeys(k, dk, keyDim);
+    at.clearRowsThatAreNoKeys(k, op.getDk(), keyDim);
   if (wantsV)
-    at.clearRowsThatAreNoKeys(k, dv, valueDim);
+    at.clearRowsThatAreNoKeys(k, op.getDv(), valueDim);
 }
 
 void AttentionGradKernel::clearScratch(Value data, int64_t width, Value count) {
@@ -129,7 +143,7 @@ void AttentionGradKernel::queryStep(HeadOfSequence &at, Value query, Value rows,
     tiles.product(dp, false, {keys, k.index(keyStride)}, dqs, rows, whole(keyStride), count, no);
     Value factor = k.scalar(scale);
     tiles.copyOut(
-        at.rows(k, dq, keyDim, firstRow), dQueries, keyStride, rows, keyDim, [&](Value) { return factor; },
+        at.rows(k, op.getDq(), keyDim, firstRow), dQueries, keyStride, rows, keyDim, [&](Value) { return factor; },
         /*accumulate=*/true);
   }
 }
@@ -151,6 +165,8 @@ void AttentionGradKernel::gradientRow(HeadOfSequence &at, Value firstQuery, Valu
   if (rate > 0)
     k.when(k.both(k.training(), k.less(zero, limit)),
            [&] { tiles.keepFactors(factors, at, query, start, count, rate); });
+  if (bias)
+    bias->addTo(pRow, query, start, count);
   k.loop(zero, count, lanes, [&](Value j) {
     Value pAt = k.offset(pRow, j), gAt = k.offset(gRow, j), seen = k.lanesBelow(j, limit);
     Value p = k.select(seen, k.exp(k.subf(k.load(pAt, lanes), logSum)), k.splat(0)), dropped = p;
@@ -163,6 +179,8 @@ void AttentionGradKernel::gradientRow(HeadOfSequence &at, Value firstQuery, Valu
     k.store(dropped, pAt);
     k.store(k.select(seen, k.mulf(p, k.subf(g, inner)), k.splat(0)), gAt);
   });
+  if (wantsBias)
+    biasSums->addFrom(gRow, query, start, count);
 }
 
 } // namespace

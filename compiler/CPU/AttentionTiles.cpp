@@ -61,6 +61,76 @@ Value HeadOfSequence::pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads)
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
+// Distances
+//===--------------------------------------------------------------------------------------------------------===//
+
+Distances::Distances(KernelBuilder &k, HeadOfSequence &at, Value line, int64_t distances, bool cached)
+    : k(k), at(at), middle(line ? k.offset(line, distances - 1) : Value()), distances(distances), cached(cached) {}
+
+Value Distances::queryPosition(Value query) {
+  return k.loadI32(k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr), k.add(at.firstQuery, query));
+}
+
+Value Distances::keyPosition(Value key) {
+  return cached ? key
+                : k.loadI32(k.field(k.keyRows(), offsetof(xfc_rows, positions), k.ptr), k.loadI32(at.keyList, key));
+}
+
+// A sequence has as many distances as rows; a query of a cache sees what is before it, and itself.
+void Distances::copyIn(BufferIndex table, int64_t heads) {
+  Value from = k.offset(k.buffer(table), k.mul(at.head, 2)), zero = k.index(0), one = k.index(1);
+  Value before = k.add(queryPosition(k.sub(at.queries, one)), one), after = cached ? at.keys : at.queries;
+  auto entry = [&](Value t, int64_t direction) {
+    return k.load(k.offset(from, k.add(k.mul(t, 2 * heads), direction)));
+  };
+  k.loop(zero, before, 1, [&](Value t) { k.store(entry(t, 0), k.offset(middle, k.sub(zero, t))); });
+  k.loop(one, k.min(after, k.index(distances)), 1, [&](Value t) { k.store(entry(t, 1), k.offset(middle, t)); });
+}
+
+void Distances::clear() {
+  k.loop(k.sub(k.index(1), at.queries), at.queries, 1, [&](Value t) { k.store(k.scalar(0), k.offset(middle, t)); });
+}
+
+void Distances::copyOut(BufferIndex rows) {
+  RowAt row = at.rows(k, rows, 2, at.firstQuery);
+  k.loop(k.index(0), at.queries, 1, [&](Value t) {
+    Value isAfter = k.less(k.index(0), t), after = k.load(k.offset(middle, t)), to = row(t);
+    k.store(k.load(k.offset(middle, k.sub(k.index(0), t))), to);
+    k.store(k.select(isAfter, after, k.scalar(0)), k.offset(to, 1)); // no key is 0 positions after the query
+  });
+}
+
+// Keys at consecutive positions (the rule: no pad tokens among them) take vectors, others one after the other:
+// body(place from `start` on, address in the line, lanes).
+void Distances::each(Value query, Value start, Value count, const std::function<void(Value, Value, int64_t)> &body) {
+  Value zero = k.index(0), last = k.sub(count, k.index(1)), first = keyPosition(start);
+  Value line = k.offset(middle, k.sub(zero, queryPosition(query)));
+  auto vectors = [&] {
+    Value from = k.offset(line, first);
+    k.loop(zero, count, k.lanes(), [&](Value j) { body(j, k.offset(from, j), k.lanes()); });
+  };
+  if (cached)
+    return vectors();
+  k.when(k.equal(k.sub(keyPosition(k.add(start, last)), first), last), vectors,
+         [&] { k.loop(zero, count, 1, [&](Value j) { body(j, k.offset(line, keyPosition(k.add(start, j))), 1); }); });
+}
+
+void Distances::addTo(Value row, Value query, Value start, Value count) {
+  each(query, start, count, [&](Value j, Value address, int64_t lanes) {
+    Value to = k.offset(row, j);
+    auto load = [&](Value p) { return lanes == 1 ? k.load(p) : k.load(p, lanes); };
+    k.store(k.addf(load(to), load(address)), to);
+  });
+}
+
+void Distances::addFrom(Value row, Value query, Value start, Value count) {
+  each(query, start, count, [&](Value j, Value address, int64_t lanes) {
+    auto load = [&](Value p) { return lanes == 1 ? k.load(p) : k.load(p, lanes); };
+    k.store(k.addf(load(address), load(k.offset(row, j))), address);
+  });
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
 // Copies
 //===--------------------------------------------------------------------------------------------------------===//
 

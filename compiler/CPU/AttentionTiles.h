@@ -31,6 +31,38 @@ struct HeadOfSequence {
   mlir::Value pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads);
 };
 
+// Numbers by the distance of a key and a query, of one head (xfc.distance_bias, xfc.sum_distances): a line in scratch
+// with the key's position minus the query's as the index, so that neighbouring keys have neighbouring numbers. All are
+// below `distances`, ever.
+class Distances {
+public:
+  // `cached`: the keys are the tokens of a hypothesis, whose positions are their places in the list.
+  Distances(KernelBuilder &k, HeadOfSequence &at, mlir::Value line, int64_t distances, bool cached);
+  // Elements of scratch that a line needs.
+  static int64_t size(int64_t distances) { return 2 * distances + 64; }
+
+  // The line from entries [t, 2h + direction] of a table, or from zeros, for all distances of the sequence.
+  void copyIn(BufferIndex table, int64_t heads);
+  void clear();
+  // The line into rows of the queries.
+  void copyOut(BufferIndex rows);
+  // row[c] += line[c's distance] for keys start + c, c < count, or line[..] += row[c]. Elements of the row and the line
+  // up to the next whole vector may be read and written too; in the row these are zeros where they are added.
+  void addTo(mlir::Value row, mlir::Value query, mlir::Value start, mlir::Value count);
+  void addFrom(mlir::Value row, mlir::Value query, mlir::Value start, mlir::Value count);
+  // Positions of a query and of a key in their sequence.
+  mlir::Value queryPosition(mlir::Value query), keyPosition(mlir::Value key);
+
+private:
+  void each(mlir::Value query, mlir::Value start, mlir::Value count,
+            const std::function<void(mlir::Value, mlir::Value, int64_t)> &body);
+  KernelBuilder &k;
+  HeadOfSequence &at;
+  mlir::Value middle; // the address of distance 0
+  const int64_t distances;
+  const bool cached;
+};
+
 class AttentionTiles {
 public:
   explicit AttentionTiles(KernelBuilder &k) : k(k) {}

@@ -1,7 +1,9 @@
 // Attention step by step: scores, softmax and their use as separate kernels over pairs tensors.
 #include "AttentionTiles.h"
+#include "Codegen/Distances.h"
 #include "Codegen/Softmax.h"
 #include "Emitters.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
 
@@ -64,6 +66,94 @@ static Values eachVector(KernelBuilder &k, Value count, ValueRange state,
                          const std::function<Values(Value, Value, Values)> &body) {
   return k.loop(k.index(0), count, k.lanes(), state,
                 [&](Value j, Values s) { return body(j, k.lanesBelow(j, count), s); });
+}
+
+// A chunk is a part of the distances.
+static Backend::KernelInfo emitDistanceBias(KernelBuilder &k, DistanceBiasOp op) {
+  constexpr int64_t per = 512;
+  const int64_t distances = op.getType().getDimSize(0), heads = op.getType().getDimSize(1) / 2;
+  Value bias = k.buffer(op.getResult()), from = k.mul(k.chunk, per), to = k.add(from, per);
+  auto each = [&](int64_t first, int64_t end, const std::function<void(Value, Value)> &body) {
+    k.loop(k.max(k.index(first), from), k.min(k.index(end), to), 1,
+           [&](Value t) { body(t, k.offset(bias, k.mul(t, 2 * heads))); });
+  };
+  if (op.getTable())
+    for (const DistanceRange &range : distanceRanges(op, op.getTable().getType().getDimSize(0), distances)) {
+      Value entry = k.offset(k.buffer(op.getTableMutable()), range.bucket * heads);
+      each(range.first, range.end, [&](Value, Value row) {
+        k.loop(k.index(0), k.index(heads), 1, [&](Value h) {
+          k.store(k.load(k.offset(entry, h)), k.offset(k.offset(row, k.mul(h, 2)), range.after));
+        });
+      });
+    }
+  else
+    each(0, distances, [&](Value t, Value row) {
+      Value distance = arith::SIToFPOp::create(k.b, k.element, t);
+      for (int64_t h = 0; h < heads; ++h)
+        for (int64_t after : {0, 1})
+          k.store(k.mulf(distance, k.scalar(-slopeOfHead(h, heads))), k.offset(row, 2 * h + after));
+    });
+  return {{Partition::Unit::One, 1, (distances + per - 1) / per}, 0};
+}
+
+// A chunk is a bucket.
+static Backend::KernelInfo emitDistanceBiasGrad(KernelBuilder &k, DistanceBiasGradOp op) {
+  const int64_t buckets = op.getType().getDimSize(0), heads = op.getType().getDimSize(1);
+  Value dy = k.buffer(op.getDyMutable()), entry = k.offset(k.buffer(op.getResult()), k.mul(k.chunk, heads));
+  k.loop(k.index(0), k.index(heads), 1, [&](Value h) { k.store(k.scalar(0), k.offset(entry, h)); });
+  for (const DistanceRange &range : distanceRanges(op, buckets, op.getDy().getType().getDimSize(0)))
+    k.when(k.equal(k.chunk, k.index(range.bucket)), [&] {
+      k.loop(k.index(range.first), k.index(range.end), 1, [&](Value t) {
+        Value row = k.offset(k.offset(dy, k.mul(t, 2 * heads)), range.after);
+        k.loop(k.index(0), k.index(heads), 1, [&](Value h) {
+          Value sum = k.offset(entry, h);
+          k.store(k.addf(k.load(sum), k.load(k.offset(row, k.mul(h, 2)))), sum);
+        });
+      });
+    });
+  return {{Partition::Unit::One, 1, buckets}, 0};
+}
+
+// How far a key is from a query, and 1 where it is after it, else 0.
+static std::pair<Value, Value> distanceOf(KernelBuilder &k, Distances &distances, Value query, Value key) {
+  Value distance = k.sub(distances.keyPosition(key), distances.queryPosition(query)), zero = k.index(0);
+  return {k.max(distance, k.sub(zero, distance)), k.select(k.less(zero, distance), k.index(1), zero)};
+}
+
+static Backend::KernelInfo emitAddDistanceBias(KernelBuilder &k, AddDistanceBiasOp op) {
+  const int64_t heads = op.getType().getHeads();
+  HeadOfSequence at(k, heads);
+  Distances distances(k, at, {}, 0, op.getType().getKeys() == RowSet::cache);
+  Value from = at.pairs(k, op.getXMutable(), heads), to = at.pairs(k, op.getResult(), heads);
+  Value table = k.offset(k.buffer(op.getBiasMutable()), k.mul(at.head, 2));
+  k.loop(k.index(0), at.queries, 1, [&](Value query) {
+    k.loop(k.index(0), at.keys, 1, [&](Value key) {
+      Value pair = k.add(k.mul(query, at.keys), key);
+      auto [distance, after] = distanceOf(k, distances, query, key);
+      Value bias = k.load(k.offset(k.offset(table, k.mul(distance, 2 * heads)), after));
+      k.store(k.addf(k.load(k.offset(from, pair)), bias), k.offset(to, pair));
+    });
+  });
+  return {{perSequence, 1, heads}, 0};
+}
+
+static Backend::KernelInfo emitSumDistances(KernelBuilder &k, SumDistancesOp op) {
+  PairsType type = op.getX().getType();
+  const int64_t heads = type.getHeads();
+  HeadOfSequence at(k, heads);
+  Distances distances(k, at, {}, 0, /*cached=*/false);
+  Value from = at.pairs(k, op.getXMutable(), heads);
+  RowAt row = at.rows(k, op.getResult(), 2, at.firstQuery);
+  AttentionTiles(k).zeroOut(row, at.queries, 2);
+  k.loop(k.index(0), at.queries, 1, [&](Value query) {
+    k.loop(k.index(0), at.keys, 1, [&](Value key) {
+      auto [distance, after] = distanceOf(k, distances, query, key);
+      Value sum = k.offset(row(distance), after);
+      Value x = k.load(k.offset(from, k.add(k.mul(query, at.keys), key)));
+      k.store(k.addf(k.load(sum), x), sum);
+    });
+  });
+  return {{perSequence, 1, heads}, 0};
 }
 
 static Backend::KernelInfo emitMask(KernelBuilder &k, MaskOp op) {
@@ -187,7 +277,8 @@ static Backend::KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransp
 }
 
 void attachPairsKernels(MLIRContext &context) {
-  attachKernels<emitScores, emitMask, emitSoftmax, emitSoftmaxGrad, emitCombine, emitCombineTransposed>(context);
+  attachKernels<emitScores, emitDistanceBias, emitDistanceBiasGrad, emitAddDistanceBias, emitSumDistances, emitMask,
+                emitSoftmax, emitSoftmaxGrad, emitCombine, emitCombineTransposed>(context);
 }
 
 } // namespace xfc

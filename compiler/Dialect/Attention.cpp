@@ -65,6 +65,91 @@ LogicalResult CombineTransposedOp::verify() {
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
+// distance_bias, add_distance_bias, sum_distances
+//===--------------------------------------------------------------------------------------------------------===//
+
+// Distances are those of tokens of one sequence.
+static LogicalResult verifyOneSequence(Operation *op, RowSet queries, RowSet keys) {
+  if (keys == queries || (queries == RowSet::target && keys == RowSet::cache))
+    return success();
+  return op->emitOpError("has distances within a sequence only; queries are rows of ")
+         << stringifyRowSet(queries) << ", keys of " << stringifyRowSet(keys);
+}
+
+// A bias, or its gradient, for some heads.
+static LogicalResult verifyBias(Operation *op, RankedTensorType bias, int64_t heads) {
+  if (bias.getRank() != 2 || bias.getDimSize(1) != 2 * heads)
+    return op->emitOpError("bias must be [distances, ") << 2 * heads << "] for " << heads << " heads, found " << bias;
+  return success();
+}
+
+// What the op and its gradient have in common.
+template <typename Op> static LogicalResult verifyDistanceBias(Op op, RankedTensorType table, RankedTensorType bias) {
+  if (bias.getRank() != 2 || bias.getDimSize(1) % 2)
+    return op.emitOpError("bias must be [distances, heads * 2], found ") << bias;
+  if (!table)
+    return success();
+  if (failed(verifyBias(op, bias, table.getRank() == 2 ? table.getDimSize(1) : 0)))
+    return failure();
+  const int64_t each = table.getDimSize(0) / (op.getBothDirections() ? 2 : 1);
+  if (each < 2 || table.getDimSize(0) % (op.getBothDirections() ? 2 : 1))
+    return op.emitOpError("needs two buckets or more for each direction, found ") << table;
+  if (static_cast<int64_t>(op.getMaxDistance()) <= each / 2)
+    return op.emitOpError("max_distance must be above ") << each / 2 << ", found " << op.getMaxDistance();
+  return verifyOneElementType(op);
+}
+
+LogicalResult DistanceBiasOp::verify() {
+  return verifyDistanceBias(*this, getTable() ? getTable().getType() : RankedTensorType(), getType());
+}
+
+LogicalResult DistanceBiasGradOp::verify() { return verifyDistanceBias(*this, getType(), getDy().getType()); }
+
+LogicalResult DistanceBiasOp::differentiate(OpBuilder &builder, Gradients &gradients) {
+  Value dy = gradients.of(getResult());
+  if (dy && getTable() && gradients.wanted(getTable()))
+    gradients.add(getTable(), DistanceBiasGradOp::create(builder, getLoc(), getTable().getType(), dy, getMaxDistance(),
+                                                         getBothDirections()));
+  return success();
+}
+
+LogicalResult AddDistanceBiasOp::verify() {
+  if (getX().getType() != getType())
+    return emitOpError("x and result must have one type");
+  PairsType pairs = getType();
+  if (failed(verifyOneSequence(*this, pairs.getQueries(), pairs.getKeys())) ||
+      failed(verifyBias(*this, getBias().getType(), pairs.getHeads())))
+    return failure();
+  return verifyOneElementType(*this);
+}
+
+LogicalResult AddDistanceBiasOp::differentiate(OpBuilder &builder, Gradients &gradients) {
+  Value dy = gradients.of(getResult());
+  if (!dy)
+    return success();
+  if (gradients.wanted(getX()))
+    gradients.add(getX(), dy);
+  if (gradients.wanted(getBias())) {
+    Type sums =
+        RowsType::get(getContext(), getType().getQueries(), {2 * getType().getHeads()}, getType().getElementType());
+    Value ofSequences = SumDistancesOp::create(builder, getLoc(), sums, dy);
+    gradients.add(getBias(),
+                  PositionsGradOp::create(builder, getLoc(), getBias().getType(), ofSequences, /*offset=*/0));
+  }
+  return success();
+}
+
+LogicalResult SumDistancesOp::verify() {
+  PairsType pairs = getX().getType();
+  if (getType() != RowsType::get(getContext(), pairs.getQueries(), {2 * pairs.getHeads()}, pairs.getElementType()))
+    return emitOpError("result must be rows of the queries with ")
+           << 2 * pairs.getHeads() << " features, found " << getType();
+  if (pairs.getQueries() != pairs.getKeys())
+    return emitOpError("is for queries and keys of one set");
+  return success();
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
 // mask, softmax
 //===--------------------------------------------------------------------------------------------------------===//
 
@@ -118,6 +203,9 @@ template <typename Op> static LogicalResult verifyAttention(Op op, RowsType outp
   if (!PairsType::getChecked([&] { return op.emitOpError(); }, op.getContext(), q.getSet(), k.getSet(), op.getPadding(),
                              op.getCausal(), heads, q.getElementType()))
     return failure();
+  if (op.getBias() && (failed(verifyOneSequence(op, q.getSet(), k.getSet())) ||
+                       failed(verifyBias(op, cast<RankedTensorType>(op.getBias().getType()), heads))))
+    return failure();
   double rate = op.getRate().convertToDouble();
   if (!(rate >= 0 && rate < 1))
     return op.emitOpError("rate must be at least 0 and less than 1, found ") << rate;
@@ -139,6 +227,10 @@ LogicalResult AttentionGradOp::verify() {
     return emitOpError("dq, dk and dv must have the types of q, k and v");
   if (getDoutput().getType() != getOutput().getType())
     return emitOpError("doutput and output must have one type");
+  const Type sums = RowsType::get(getContext(), getQ().getType().getSet(), {2 * static_cast<int64_t>(getHeads())},
+                                  getQ().getType().getElementType());
+  if (getDbias() && (!getBias() || getDbias().getType() != sums))
+    return emitOpError("dbias needs a bias, and must be ") << sums << ", found " << getDbias().getType();
   return verifyAttention(*this, getOutput().getType(), getLse().getType());
 }
 
@@ -148,12 +240,21 @@ LogicalResult AttentionOp::differentiate(OpBuilder &builder, Gradients &gradient
     return emitOpError("the returned weights cannot be differentiated");
   if (!dout)
     return success();
-  auto grad =
-      AttentionGradOp::create(builder, getLoc(), TypeRange{getQ().getType(), getK().getType(), getV().getType()},
-                              ValueRange{dout, getQ(), getK(), getV(), getResult(), getLse()}, (*this)->getAttrs());
+  SmallVector<Value> operands{dout, getQ(), getK(), getV(), getResult(), getLse()};
+  SmallVector<Type> types{getQ().getType(), getK().getType(), getV().getType()};
+  if (getBias())
+    operands.push_back(getBias());
+  const bool wantsBias = getBias() && gradients.wanted(getBias());
+  if (wantsBias)
+    types.push_back(RowsType::get(getContext(), getQ().getType().getSet(), {2 * static_cast<int64_t>(getHeads())},
+                                  getQ().getType().getElementType()));
+  auto grad = AttentionGradOp::create(builder, getLoc(), types, operands, (*this)->getAttrs());
   gradients.add(getQ(), gradients.wanted(getQ()) ? grad.getDq() : Value());
   gradients.add(getK(), gradients.wanted(getK()) ? grad.getDk() : Value());
   gradients.add(getV(), gradients.wanted(getV()) ? grad.getDv() : Value());
+  if (wantsBias)
+    gradients.add(getBias(), PositionsGradOp::create(builder, getLoc(), getBias().getType(), grad.getDbias(),
+                                                     /*offset=*/0));
   return success();
 }
 

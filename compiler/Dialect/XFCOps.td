@@ -401,6 +401,52 @@ def XFC_ScoresOp : XFC_Op<"scores", [Differentiable, Kernel]> {
   }];
 }
 
+defvar DistanceBiasAttributes = (ins DefaultValuedAttr<I64Attr, "0">:$max_distance, UnitAttr:$both_directions);
+
+def XFC_DistanceBiasOp : XFC_Op<"distance_bias", [Differentiable, Kernel]> {
+  let summary = "what is added to the scores of each head, by the distance of key and query: a table [M, H*2]";
+  let description = [{
+    Entry [t, 2h] is for head h and a key t positions before the query, or at it; entry [t, 2h + 1] for one t positions after it.
+
+    With `table` [buckets, H], the entry is that of the distance's bucket. Where `both_directions` is set, the first half of the buckets
+    is for keys at or before the query and the second half for those after it; else all are for keys before it, and the first is that
+    of later keys too. Of the n buckets of a direction, n/2 hold one distance each, and those from n/2 on grow with its logarithm
+    up to max_distance; the last one has all that is beyond (Raffel et al., 2020, section 2.1).
+
+    Without a table, it is -t times the head's slope. Of a power of two of heads, that of head h is 2^(-8 (h + 1) / H); of other numbers
+    of heads, those of the power of two below H come first, and the others are every second one of the power above it (Press et al., 2022).
+  }];
+  let arguments = !con((ins Optional<XFC_Tensor>:$table), DistanceBiasAttributes);
+  let results = (outs XFC_Tensor:$result);
+  let hasVerifier = 1;
+}
+
+def XFC_DistanceBiasGradOp : XFC_Op<"distance_bias_grad", [NoGradient, Kernel]> {
+  let summary = "the gradient of the table of xfc.distance_bias: sums over the distances of each bucket, in ascending order";
+  let arguments = !con((ins XFC_Tensor:$dy), DistanceBiasAttributes);
+  let results = (outs XFC_Tensor:$result);
+  let hasVerifier = 1;
+}
+
+def XFC_AddDistanceBiasOp : XFC_Op<"add_distance_bias", [Differentiable, Kernel, InPlace]> {
+  let summary = "scores plus the bias of their head and distance (xfc.distance_bias)";
+  let arguments = (ins XFC_Pairs:$x, XFC_Tensor:$bias);
+  let results = (outs XFC_Pairs:$result);
+  let hasVerifier = 1;
+}
+
+def XFC_SumDistancesOp : XFC_Op<"sum_distances", [NoGradient, Kernel]> {
+  let summary = "sums of pairs over equal distances, for each sequence and head: rows of the queries [N, H*2]";
+  let description = [{
+    A sequence has a row for each distance that it has: of its row at position t, feature 2h is the sum of head h over the pairs whose key
+    is t positions before the query, or at it, and feature 2h + 1 that over the pairs whose key is t positions after it, in the order of
+    queries. xfc.positions_grad sums them over sequences, which gives the gradient of a bias.
+  }];
+  let arguments = (ins XFC_Pairs:$x);
+  let results = (outs XFC_FloatRows:$result);
+  let hasVerifier = 1;
+}
+
 def XFC_MaskOp : XFC_Op<"mask", [Differentiable, Kernel, InPlace, SameOperandsAndResultType]> {
   let summary = "pairs beyond the query's limit (xfc_keys) become minus infinity, or 0 with `zero`";
   let arguments = (ins XFC_Pairs:$x, UnitAttr:$zero);
@@ -467,14 +513,15 @@ defvar AttentionDeclarations = [{
 }];
 
 def XFC_AttentionOp : XFC_Op<"attention", [Differentiable, Kernel, Fused, ProductOpInterface]> {
-  let summary = "o = combine(dropout(softmax(mask(scale * scores(q, k)))), v), without storing any pair";
+  let summary = "o = combine(dropout(softmax(mask(scale * scores(q, k) + bias))), v), without storing any pair";
   let description = [{
     q [Nq, H*key_dim], k [Nk, H*key_dim], v [Nk, H*value_dim]; result [Nq, H*value_dim]; lse [Nq, H], the
     log-sum-exp of each query's scaled scores, for the gradient (0 where no key is left); weights, if there is a
     third result, are the probabilities before dropout. `in bf16` rounds q, k, v and, where they are multiplied,
-    the probabilities, which kernels do before dividing by their sum; GPUs have kernels for it.
+    the probabilities, which kernels do before dividing by their sum; GPUs have kernels for it. `bias`, if given, is a
+    table of xfc.distance_bias.
   }];
-  let arguments = !con((ins XFC_FloatRows:$q, XFC_FloatRows:$k, XFC_FloatRows:$v), AttentionAttributes);
+  let arguments = !con((ins XFC_FloatRows:$q, XFC_FloatRows:$k, XFC_FloatRows:$v, Optional<XFC_Tensor>:$bias), AttentionAttributes);
   let results = (outs XFC_FloatRows:$result, XFC_FloatRows:$lse, Optional<XFC_Pairs>:$weights);
   let assemblyFormat = "operands (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
@@ -486,9 +533,10 @@ def XFC_AttentionOp : XFC_Op<"attention", [Differentiable, Kernel, Fused, Produc
 
 def XFC_AttentionGradOp : XFC_Op<"attention_grad", [NoGradient, Kernel, Fused, ProductOpInterface]> {
   let summary = "dq, dk, dv of xfc.attention; probabilities are computed again from lse (Dao et al., 2022, algorithm 4)";
+  let description = [{ With a bias, dbias are the sums of the gradient of the scores by xfc.sum_distances. }];
   let arguments = !con((ins XFC_FloatRows:$doutput, XFC_FloatRows:$q, XFC_FloatRows:$k, XFC_FloatRows:$v,
-                            XFC_FloatRows:$output, XFC_FloatRows:$lse), AttentionAttributes);
-  let results = (outs XFC_FloatRows:$dq, XFC_FloatRows:$dk, XFC_FloatRows:$dv);
+                            XFC_FloatRows:$output, XFC_FloatRows:$lse, Optional<XFC_Tensor>:$bias), AttentionAttributes);
+  let results = (outs XFC_FloatRows:$dq, XFC_FloatRows:$dk, XFC_FloatRows:$dv, Optional<XFC_FloatRows>:$dbias);
   let assemblyFormat = "operands (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
   let extraClassDeclaration = AttentionDeclarations # [{
     // Scores are computed again, and four more products follow.

@@ -201,6 +201,8 @@ void AttentionKernel::writeWeights(HeadOfSequence &at, const std::array<Value, 2
 struct AttentionKernels : GPUKernelOpInterface::ExternalModel<AttentionKernels, AttentionOp> {
   std::optional<Backend::KernelInfo> emitKernel(Operation *op, KernelBuilder &k) const {
     auto attention = cast<AttentionOp>(op);
+    if (attention.getBias()) // biased scores are not fused for GPUs (gpuTraits)
+      return std::nullopt;
     return isOneQueryAttention(attention) ? emitOneQueryAttention(k, attention) : AttentionKernel(k, attention).emit();
   }
   std::string getVariant(Operation *op, const Architecture &) const {

@@ -233,7 +233,9 @@ void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count)
 
 } // namespace
 
-static Backend::KernelInfo emitAttentionGrad(KernelBuilder &k, AttentionGradOp op) {
+static std::optional<Backend::KernelInfo> emitAttentionGrad(KernelBuilder &k, AttentionGradOp op) {
+  if (op.getBias()) // biased scores are not fused for GPUs (gpuTraits)
+    return std::nullopt;
   return AttentionGradKernel(k, op).emit();
 }
 

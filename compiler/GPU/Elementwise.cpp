@@ -163,9 +163,8 @@ static Backend::KernelInfo emitAddPositions(KernelBuilder &k, AddPositionsOp op)
   Value positions = k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr);
   const BufferIndex table = op.getTableMutable();
   auto address = [&](int64_t i, Value row) {
-    return i == table
-               ? k.offset(k.offset(k.buffer(i), k.mul(k.loadI32(positions, row), width)), op.getOffset() * width)
-               : k.offset(k.buffer(i), k.mul(row, k.stride(i)));
+    return i == table ? k.offset(k.offset(k.buffer(i), k.mul(k.loadI32(positions, row), width)), op.getOffset() * width)
+                      : k.offset(k.buffer(i), k.mul(row, k.stride(i)));
   };
   return {overRows(
       k, width, {op.getXMutable(), table, op.getResult()}, [&](ArrayRef<Value> xs) { return k.addf(xs[0], xs[1]); },

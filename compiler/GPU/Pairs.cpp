@@ -1,7 +1,9 @@
 // Attention step by step: scores, softmax and their use as separate kernels over pairs values. A chunk is a head of a
 // sequence.
 #include "AttentionTiles.h"
+#include "Codegen/Distances.h"
 #include "Emitters.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
 
@@ -63,6 +65,108 @@ static Backend::KernelInfo eachRow(KernelBuilder &k, PairsType type, int64_t buf
 static Value eachLane(KernelBuilder &k, Value count, Value state, const std::function<Value(Value, Value)> &body) {
   return k.loop(k.lane(), count, k.warpSize, ValueRange{state},
                 [&](Value j, Values s) -> Values { return {body(j, s[0])}; })[0];
+}
+
+// A block has a part of the distances.
+static Backend::KernelInfo emitDistanceBias(KernelBuilder &k, DistanceBiasOp op) {
+  constexpr int64_t per = 512;
+  const int64_t distances = op.getType().getDimSize(0), heads = op.getType().getDimSize(1) / 2;
+  Value bias = k.buffer(op.getResult()), from = k.mul(k.chunk, per), to = k.add(from, per);
+  // body(distance, head, the place of its number for keys before the query).
+  auto each = [&](int64_t first, int64_t end, const std::function<void(Value, Value, Value)> &body) {
+    Value begin = k.max(k.index(first), from), stop = k.min(k.index(end), to);
+    k.acrossThreads(k.truncated(k.mul(k.max(k.sub(stop, begin), k.index(0)), heads)), [&](Value i) {
+      Value t = k.add(begin, k.i64Of(k.div(i, heads))), head = k.i64Of(k.rem(i, heads));
+      body(t, head, k.offset(bias, k.add(k.mul(t, 2 * heads), k.mul(head, 2))));
+    });
+  };
+  if (op.getTable()) {
+    for (const DistanceRange &range : distanceRanges(op, op.getTable().getType().getDimSize(0), distances))
+      each(range.first, range.end, [&](Value, Value head, Value place) {
+        Value entry = k.offset(k.offset(k.buffer(op.getTableMutable()), range.bucket * heads), head);
+        k.store(k.load(entry), k.offset(place, range.after));
+      });
+  } else {
+    each(0, distances, [&](Value t, Value head, Value place) {
+      Value slope = k.scalar(0);
+      for (int64_t h = 0; h < heads; ++h)
+        slope = k.select(k.equal(head, k.index(h)), k.scalar(-slopeOfHead(h, heads)), slope);
+      Value number = k.mulf(arith::SIToFPOp::create(k.b, k.element, t), slope);
+      k.store(number, place);
+      k.store(number, k.offset(place, 1));
+    });
+  }
+  return {{Partition::Unit::One, 1, (distances + per - 1) / per}};
+}
+
+// A block has a bucket, a thread a head of it.
+static Backend::KernelInfo emitDistanceBiasGrad(KernelBuilder &k, DistanceBiasGradOp op) {
+  const int64_t buckets = op.getType().getDimSize(0), heads = op.getType().getDimSize(1);
+  SmallVector<DistanceRange> ranges = distanceRanges(op, buckets, op.getDy().getType().getDimSize(0));
+  k.acrossThreads(heads, [&](Value h) {
+    Value head = k.i64Of(h), sum = k.scalar(0);
+    for (const DistanceRange &range : ranges)
+      sum = k.choose(
+          k.equal(k.chunk, k.index(range.bucket)),
+          [&] {
+            return k.loop(k.index(range.first), k.index(range.end), 1, ValueRange{sum},
+                          [&](Value t, Values s) -> Values {
+                            Value row = k.offset(k.buffer(op.getDyMutable()), k.mul(t, 2 * heads));
+                            return {k.addf(s[0], k.load(k.offset(k.offset(row, k.mul(head, 2)), range.after)))};
+                          });
+          },
+          [&]() -> Values { return {sum}; })[0];
+    k.store(sum, k.offset(k.buffer(op.getResult()), k.add(k.mul(k.chunk, heads), head)));
+  });
+  return {{Partition::Unit::One, 1, buckets}};
+}
+
+// How far a key is from a query, and 1 where it is after it, else 0 (i64). The keys of a hypothesis are its tokens from
+// the first on, wherever in the cache they are.
+static std::pair<Value, Value> distanceOf(KernelBuilder &k, HeadOfSequence &at, bool cached, Value query, Value key) {
+  Value i = k.loadI32(k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr), k.add(at.firstQuery, k.i64Of(query)));
+  Value j = k.i64Of(key), zero = k.index(0);
+  if (!cached)
+    j = k.loadI32(k.field(k.keyRows(), offsetof(xfc_rows, positions), k.ptr), k.loadI32(at.keyList, key));
+  Value distance = k.sub(j, i);
+  return {k.max(distance, k.sub(zero, distance)), k.select(k.less(zero, distance), k.index(1), zero)};
+}
+
+static Backend::KernelInfo emitAddDistanceBias(KernelBuilder &k, AddDistanceBiasOp op) {
+  const int64_t heads = op.getType().getHeads();
+  const bool cached = op.getType().getKeys() == RowSet::cache;
+  return {eachQuery(k, heads, [&](HeadOfSequence &at, Value query) {
+    Value from = at.pairsRow(k, at.pairs(k, op.getXMutable(), heads), query),
+          to = at.pairsRow(k, at.pairs(k, op.getResult(), heads), query);
+    Value table = k.offset(k.buffer(op.getBiasMutable()), k.mul(at.head, 2));
+    k.loop(k.lane(), at.keys, k.warpSize, [&](Value key) {
+      auto [distance, after] = distanceOf(k, at, cached, query, key);
+      Value bias = k.load(k.offset(k.offset(table, k.mul(distance, 2 * heads)), after));
+      k.store(k.addf(k.load(k.offset(from, key)), bias), k.offset(to, key));
+    });
+  })};
+}
+
+// A block has a head of a sequence and takes queries in order, of which each has a distance once.
+static Backend::KernelInfo emitSumDistances(KernelBuilder &k, SumDistancesOp op) {
+  const int64_t heads = op.getX().getType().getHeads();
+  return {eachHead(k, heads, [&](HeadOfSequence &at) {
+    Value block = at.pairs(k, op.getXMutable(), heads);
+    RowAt row = at.rows(k, op.getResult(), 2, k.i32Of(0));
+    k.acrossThreads(at.queries, [&](Value t) {
+      k.store(k.scalar(0), row(t));
+      k.store(k.scalar(0), k.offset(row(t), 1));
+    });
+    k.loop(k.i32Of(0), at.queries, 1, [&](Value query) {
+      k.barrier();
+      Value from = at.pairsRow(k, block, query);
+      k.acrossThreads(at.keys, [&](Value key) {
+        auto [distance, after] = distanceOf(k, at, /*cached=*/false, query, key);
+        Value sum = k.offset(row(k.truncated(distance)), after);
+        k.store(k.addf(k.load(sum), k.load(k.offset(from, key))), sum);
+      });
+    });
+  })};
 }
 
 static Backend::KernelInfo emitSoftmax(KernelBuilder &k, SoftmaxOp op) {
@@ -137,7 +241,8 @@ static Backend::KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransp
 }
 
 void attachPairsKernels(MLIRContext &context) {
-  attachKernels<emitScores, emitSoftmax, emitSoftmaxGrad, emitCombine, emitCombineTransposed>(context);
+  attachKernels<emitScores, emitDistanceBias, emitDistanceBiasGrad, emitAddDistanceBias, emitSumDistances, emitSoftmax,
+                emitSoftmaxGrad, emitCombine, emitCombineTransposed>(context);
 }
 
 } // namespace xfc::gpu

@@ -443,6 +443,7 @@ private:
     if (int64_t widest = std::max(attention.keyDim, attention.valueDim); widest > maxHeadDim)
       at.json.fail("a head of " + std::to_string(widest) + " features; expected at most " + std::to_string(maxHeadDim) +
                    ", since the code of an attention grows with them");
+    checkDistances(attention, name, at);
     if (attention.scale == 0) {
       const bool one = !attention.projections && !at.json.find("scale");
       attention.scale = one ? 1 : std::sqrt(double(attention.scaleBySqrtModelDim ? at.features : attention.keyDim));
@@ -504,6 +505,36 @@ private:
     for (int64_t *dim : {&attention.keyDim, &attention.valueDim})
       if (*dim == 0)
         *dim = features / attention.heads;
+  }
+
+  void checkDistances(step::Attention &attention, const std::string &name, const Site &at) {
+    using Bias = step::Attention::DistanceBias;
+    const bool buckets = attention.distanceBias == Bias::buckets, any = attention.distanceBias != Bias::none;
+    for (const char *key : {"buckets", "max_distance", "max_length"})
+      if (std::optional<JsonValue> given = at.json.find(key);
+          given && !(key == std::string("max_length") ? any : buckets))
+        given->fail("has no meaning without a \"distance_bias\"" + std::string(any ? " of buckets" : ""));
+    if (!any)
+      return;
+    if (attention.encoderMemory)
+      at.json.find("distance_bias")
+          ->fail("there is no distance between tokens of two sequences; expected in "
+                 "self-attention only");
+    at.json.at("max_length", "the number of positions, which limits the length of a sequence");
+    limitLength(attention.maxLength, at.scope);
+    if (!buckets)
+      return;
+    const int64_t directions = attention.causal ? 1 : 2, each = attention.buckets / directions;
+    if (attention.buckets % directions || each < 2)
+      at.json.find("buckets")->fail(std::to_string(attention.buckets) + " are not two or more for each direction; " +
+                                    "expected an even number from 4 on, or a causal mask");
+    if (attention.maxDistance <= each / 2)
+      (at.json.find("max_distance") ? at.json.find("max_distance") : at.json.find("buckets"))
+          ->fail("the first " + std::to_string(each / 2) +
+                 " buckets of a direction hold one distance each; expected a max_distance above that, found " +
+                 std::to_string(attention.maxDistance));
+    addParameter(at.json, name + ".distance_bias.weight", {attention.buckets, attention.heads}, init.embedding,
+                 attention.heads, attention.buckets);
   }
 
   static std::string divisors(int64_t number) {

@@ -370,6 +370,8 @@ private:
                                 attention.causal, attention.heads, element);
     Value p = ScoresOp::create(builder, loc, pairs, query, keys);
     p = ScaleOp::create(builder, loc, pairs, p, number(1 / attention.scale));
+    if (attention.distanceBias != step::Attention::DistanceBias::none)
+      p = AddDistanceBiasOp::create(builder, loc, pairs, p, importDistanceBias(attention, at));
     p = MaskOp::create(builder, loc, pairs, p, /*zero=*/false);
     p = SoftmaxOp::create(builder, loc, pairs, p);
     if (kind.allWeights || attention.returnWeights)
@@ -377,6 +379,13 @@ private:
     p = importDropout(attention.dropout, p);
     Value output = CombineOp::create(builder, loc, like(query, attention.heads * attention.valueDim), p, values);
     return attention.projections ? importLinear(at.path + ".o", output) : output;
+  }
+
+  Value importDistanceBias(const step::Attention &attention, const Site &at) {
+    const bool table = attention.distanceBias == step::Attention::DistanceBias::buckets;
+    Type bias = RankedTensorType::get({attention.maxLength, 2 * attention.heads}, element);
+    return DistanceBiasOp::create(builder, loc, bias, table ? parameter(at.path + ".distance_bias.weight") : Value(),
+                                  table ? attention.maxDistance : 0, table && !attention.causal);
   }
 
   // In a decoding step the encoder's keys and values are inputs, and those of earlier tokens come from the cache.

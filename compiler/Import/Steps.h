@@ -31,6 +31,7 @@ struct LearnedPositions {
 };
 
 struct Attention {
+  enum class DistanceBias { none, buckets, slopes };
   int64_t heads = 1, keyDim = 0, valueDim = 0; // dimensions of one head, never 0 once read
   bool biasQ = true, biasK = true, biasV = true, biasO = true;
   bool encoderMemory = false;
@@ -38,6 +39,8 @@ struct Attention {
   bool padding = true, causal = false;
   double scale = 0; // what scores are divided by, never 0 once read
   bool scaleBySqrtModelDim = false;
+  DistanceBias distanceBias = DistanceBias::none;
+  int64_t buckets = 32, maxDistance = 128, maxLength = 0; // of a distanceBias
   double dropout = 0;
   bool returnWeights = false, projections = true;
 };
@@ -81,9 +84,9 @@ struct Residual {
 
 } // namespace step
 
-using StepOptions =
-    std::variant<step::Embedding, step::SinusoidalPositions, step::LearnedPositions, step::Attention, step::Linear,
-                 step::LayerNorm, step::RmsNorm, step::Activation, step::Scale, step::Gated, step::Dropout, step::Residual>;
+using StepOptions = std::variant<step::Embedding, step::SinusoidalPositions, step::LearnedPositions, step::Attention,
+                                 step::Linear, step::LayerNorm, step::RmsNorm, step::Activation, step::Scale,
+                                 step::Gated, step::Dropout, step::Residual>;
 
 // One step of a stack or of the head, its "$name" values resolved.
 struct StepDescription {

@@ -58,6 +58,95 @@ static LogicalResult evaluateOp(CombineTransposedOp op, const xfc_shape &shape, 
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
+// distance_bias, add_distance_bias, sum_distances
+//===--------------------------------------------------------------------------------------------------------===//
+
+// The bucket of a key `distance` positions after the query. The logarithms are of f32, as they were when models with
+// such a table were trained: at the border of two buckets others could round to the wrong side.
+static int64_t bucketOf(int64_t distance, int64_t buckets, int64_t maxDistance, bool bothDirections) {
+  const int64_t each = bothDirections ? buckets / 2 : buckets, exact = each / 2;
+  const int64_t first = bothDirections && distance > 0 ? each : 0;
+  const int64_t n = bothDirections ? std::abs(distance) : std::max<int64_t>(-distance, 0);
+  if (n < exact)
+    return first + n;
+  const float share = std::log(static_cast<float>(n) / static_cast<float>(exact)) /
+                      static_cast<float>(std::log(static_cast<double>(maxDistance) / static_cast<double>(exact)));
+  return first + std::min(each - 1, exact + static_cast<int64_t>(share * static_cast<float>(each - exact)));
+}
+
+static double slopeOf(int64_t head, int64_t heads) {
+  int64_t power = 1;
+  while (power * 2 <= heads)
+    power *= 2;
+  return head < power ? std::exp2(-8.0 * (head + 1) / power) : std::exp2(-4.0 * (2 * (head - power) + 1) / power);
+}
+
+// Where the table of a bias has the pair's entry of head 0.
+struct Entry {
+  int64_t distance, after;
+};
+static Entry entryOf(const xfc_shape &shape, const Pair &pair, RowSet queries, RowSet keys) {
+  const int64_t query = shape.sets[static_cast<int>(queries)].positions[pair.query];
+  // The keys of a hypothesis are its tokens from the first on, wherever their slots are.
+  const int64_t key = keys == RowSet::cache ? pair.index : shape.sets[static_cast<int>(keys)].positions[pair.key];
+  return {std::abs(key - query), key > query};
+}
+
+static LogicalResult evaluateOp(DistanceBiasOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                SmallVectorImpl<Tensor> &results) {
+  Tensor bias = zeros(shape, op.getType());
+  const int64_t heads = bias.features() / 2;
+  for (int64_t t = 0; t < bias.shape[0]; ++t)
+    for (int64_t h = 0; h < heads; ++h)
+      for (int64_t after : {0, 1})
+        bias.row(t)[2 * h + after] = op.getTable()
+                                         ? operands[0].row(bucketOf(after ? t : -t, operands[0].shape[0],
+                                                                    op.getMaxDistance(), op.getBothDirections()))[h]
+                                         : -slopeOf(h, heads) * t;
+  results.push_back(std::move(bias));
+  return success();
+}
+
+static LogicalResult evaluateOp(DistanceBiasGradOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                SmallVectorImpl<Tensor> &results) {
+  Tensor table = zeros(shape, op.getType());
+  for (int64_t t = 0; t < operands[0].shape[0]; ++t)
+    for (int64_t h = 0; h < table.features(); ++h)
+      for (int64_t after : {0, 1})
+        table.row(bucketOf(after ? t : -t, table.shape[0], op.getMaxDistance(), op.getBothDirections()))[h] +=
+            operands[0].row(t)[2 * h + after];
+  results.push_back(std::move(table));
+  return success();
+}
+
+static LogicalResult evaluateOp(AddDistanceBiasOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                SmallVectorImpl<Tensor> &results) {
+  Tensor y = operands[0];
+  PairsType pairs = op.getType();
+  forEachPair(shape, pairs.getQueries(), pairs.getStructure(), [&](const Pair &pair) {
+    const Entry entry = entryOf(shape, pair, pairs.getQueries(), pairs.getKeys());
+    for (int64_t h = 0; h < pairs.getHeads(); ++h)
+      y.data[pair.element(h, pairs.getHeads())] += operands[1].row(entry.distance)[2 * h + entry.after];
+  });
+  results.push_back(std::move(y));
+  return success();
+}
+
+static LogicalResult evaluateOp(SumDistancesOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                SmallVectorImpl<Tensor> &results) {
+  Tensor sums = zeros(shape, op.getType());
+  PairsType pairs = op.getX().getType();
+  forEachPair(shape, pairs.getQueries(), pairs.getStructure(), [&](const Pair &pair) {
+    const Entry entry = entryOf(shape, pair, pairs.getQueries(), pairs.getKeys());
+    for (int64_t h = 0; h < pairs.getHeads(); ++h)
+      sums.row(pair.query - pair.queryOffset + entry.distance)[2 * h + entry.after] +=
+          operands[0].data[pair.element(h, pairs.getHeads())];
+  });
+  results.push_back(std::move(sums));
+  return success();
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
 // mask, softmax
 //===--------------------------------------------------------------------------------------------------------===//
 
@@ -122,10 +211,16 @@ struct AttentionReference {
   RowSet queries, keys;
   int64_t structure, heads, id;
   double scale, rate;
+  const Tensor *bias; // null without one
 
   double score(const Pair &pair, int64_t h, const Tensor &q, const Tensor &k) const {
     int64_t width = q.features() / heads;
-    return scale * dot(q.row(pair.query) + h * width, k.row(pair.key) + h * width, width);
+    double score = scale * dot(q.row(pair.query) + h * width, k.row(pair.key) + h * width, width);
+    if (bias) {
+      const Entry entry = entryOf(shape, pair, queries, keys);
+      score += bias->row(entry.distance)[2 * h + entry.after];
+    }
+    return score;
   }
   double factor(const Pair &pair, int64_t h) const {
     const xfc_rows &rows = shape.sets[static_cast<int>(queries)];
@@ -153,7 +248,8 @@ static LogicalResult evaluateOp(AttentionOp op, const xfc_shape &shape, ArrayRef
                                static_cast<int64_t>(op.getHeads()),
                                static_cast<int64_t>(op.getId()),
                                op.getScale().convertToDouble(),
-                               op.getRate().convertToDouble()};
+                               op.getRate().convertToDouble(),
+                               op.getBias() ? &operands[3] : nullptr};
   Tensor o = zeros(shape, op.getResult().getType()), lse = zeros(shape, op.getLse().getType()), weights;
   if (op.getWeights())
     weights = zeros(shape, op.getWeights().getType());
@@ -196,9 +292,12 @@ static LogicalResult evaluateOp(AttentionGradOp op, const xfc_shape &shape, Arra
                                static_cast<int64_t>(op.getHeads()),
                                static_cast<int64_t>(op.getId()),
                                op.getScale().convertToDouble(),
-                               op.getRate().convertToDouble()};
+                               op.getRate().convertToDouble(),
+                               op.getBias() ? &operands[6] : nullptr};
   Tensor dq = zeros(shape, op.getDq().getType()), dk = zeros(shape, op.getDk().getType()),
-         dv = zeros(shape, op.getDv().getType());
+         dv = zeros(shape, op.getDv().getType()), dbias;
+  if (op.getDbias())
+    dbias = zeros(shape, op.getDbias().getType());
   const int64_t keyWidth = q.features() / reference.heads, valueWidth = v.features() / reference.heads;
   reference.forEach([&](const Pair &pair, int64_t h) {
     double p = std::exp(reference.score(pair, h, q, k) - lse.row(pair.query)[h]), factor = reference.factor(pair, h);
@@ -206,13 +305,20 @@ static LogicalResult evaluateOp(AttentionGradOp op, const xfc_shape &shape, Arra
     for (int64_t f = 0; f < valueWidth; ++f)
       dv.row(pair.key)[h * valueWidth + f] += p * factor * dorow[f];
     double dp = factor * dot(dorow, v.row(pair.key) + h * valueWidth, valueWidth);
-    double ds = reference.scale * p * (dp - dot(dorow, o.row(pair.query) + h * valueWidth, valueWidth));
+    double dscore = p * (dp - dot(dorow, o.row(pair.query) + h * valueWidth, valueWidth));
+    double ds = reference.scale * dscore;
+    if (op.getDbias()) {
+      const Entry entry = entryOf(shape, pair, reference.queries, reference.keys);
+      dbias.row(pair.query - pair.queryOffset + entry.distance)[2 * h + entry.after] += dscore;
+    }
     for (int64_t f = h * keyWidth; f < (h + 1) * keyWidth; ++f) {
       dq.row(pair.query)[f] += ds * k.row(pair.key)[f];
       dk.row(pair.key)[f] += ds * q.row(pair.query)[f];
     }
   });
   results.append({std::move(dq), std::move(dk), std::move(dv)});
+  if (op.getDbias())
+    results.push_back(std::move(dbias));
   return success();
 }
 
@@ -230,8 +336,9 @@ static LogicalResult evaluateOp(CacheWriteOp, const xfc_shape &shape, ArrayRef<T
 }
 
 void attachAttentionEvaluators(MLIRContext &context) {
-  attachEvaluators<ScoresOp, CombineOp, CombineTransposedOp, MaskOp, SoftmaxOp, SoftmaxGradOp, AttentionOp,
-                   AttentionGradOp, CacheWriteOp>(context);
+  attachEvaluators<ScoresOp, CombineOp, CombineTransposedOp, DistanceBiasOp, DistanceBiasGradOp, AddDistanceBiasOp,
+                   SumDistancesOp, MaskOp, SoftmaxOp, SoftmaxGradOp, AttentionOp, AttentionGradOp, CacheWriteOp>(
+      context);
 }
 
 } // namespace xfc

@@ -154,7 +154,7 @@ static LogicalResult evaluateOp(ZerosOp op, const xfc_shape &shape, ArrayRef<Ten
 }
 
 void attachElementwiseEvaluators(MLIRContext &context) {
-  attachEvaluators<AddOp, MultiplyOp, ActivationOp, ActivationGradOp, DropoutOp, FillOp, ZerosOp>(context);
+  attachEvaluators<AddOp, MultiplyOp, ScaleOp, ActivationOp, ActivationGradOp, DropoutOp, FillOp, ZerosOp>(context);
 }
 
 } // namespace xfc

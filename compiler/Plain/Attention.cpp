@@ -1,4 +1,5 @@
 // The plain kernels of attention, step by step and fused, and of the decoding cache.
+#include "Codegen/Distances.h"
 #include "Lowerings.h"
 #include <cmath>
 
@@ -46,7 +47,78 @@ static void lowerPlainOp(CombineTransposedOp op, PlainBuilder &b) {
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
-// scale, mask, softmax
+// distance_bias, add_distance_bias, sum_distances
+//===--------------------------------------------------------------------------------------------------------===//
+
+// How far a key is from a query, and 1 where it is after it, else 0: of keys of their own set, or of a cache, whose
+// keys are in the order of their positions.
+static std::pair<Number, Number> distanceOf(PlainBuilder &b, bool cached, const Number &query, const Number &keyRow,
+                                            const Number &key) {
+  Number i(b, query.as(b, b.b.getIndexType())), j = key;
+  if (!cached)
+    j = Number(b, b.load(b.positions(PlainBuilder::Of::Keys), {keyRow}).as(b, b.b.getIndexType()));
+  return {max(i, j) - min(i, j), select(i < j, Number(b, Number(1).as(b, b.b.getIndexType())), 0)};
+}
+
+static void lowerPlainOp(DistanceBiasOp op, PlainBuilder &b) {
+  const int64_t distances = op.getType().getDimSize(0), heads = op.getType().getDimSize(1) / 2;
+  Value bias = b.result(0);
+  if (!op.getTable()) {
+    b.forEach(distances, [&](const Number &t) {
+      for (int64_t f = 0; f < 2 * heads; ++f)
+        b.store(Number(b, t.as(b, b.element)) * -slopeOfHead(f / 2, heads), bias, {t, f});
+    });
+    return;
+  }
+  for (const DistanceRange &range : distanceRanges(op, op.getTable().getType().getDimSize(0), distances))
+    b.forEach(range.end - range.first, [&](const Number &t) {
+      b.forEach(heads, [&](const Number &h) {
+        b.store(b.load(b.operand(0), {range.bucket, h}), bias, {t + range.first, 2 * h + range.after});
+      });
+    });
+}
+
+static void lowerPlainOp(DistanceBiasGradOp op, PlainBuilder &b) {
+  const int64_t buckets = op.getType().getDimSize(0), heads = op.getType().getDimSize(1);
+  Value dy = b.operand(0), table = b.result(0);
+  b.fill(table, 0);
+  for (const DistanceRange &range : distanceRanges(op, buckets, op.getDy().getType().getDimSize(0)))
+    b.forEach(range.end - range.first, [&](const Number &t) {
+      b.forEach(heads, [&](const Number &h) {
+        b.store(b.load(table, {range.bucket, h}) + b.load(dy, {t + range.first, 2 * h + range.after}), table,
+                {range.bucket, h});
+      });
+    });
+}
+
+static void lowerPlainOp(AddDistanceBiasOp op, PlainBuilder &b) {
+  const bool cached = op.getType().getKeys() == RowSet::cache;
+  Value x = b.operand(0), bias = b.operand(1), y = b.result(0), positions = b.positions();
+  b.forEachHead(op.getType(), [&](const PlainBuilder::Head &head) {
+    b.generic("ij,i,j->ij", {head.of(x), head.queries(positions), head.keyRows()}, head.of(y), [&](auto v) {
+      auto [t, after] = distanceOf(b, cached, v[1], v[2], b.loop('j'));
+      return v[0] + b.load(bias, {t, 2 * head.head + after});
+    });
+  });
+}
+
+static void lowerPlainOp(SumDistancesOp op, PlainBuilder &b) {
+  Value x = b.operand(0), sums = b.result(0), positions = b.positions();
+  b.fill(sums, 0);
+  b.forEachHead(op.getX().getType(), [&](const PlainBuilder::Head &head) {
+    Value block = head.of(x), queries = head.queries(positions), keyRows = head.keyRows();
+    b.forEach(head.rows, [&](const Number &i) {
+      b.forEach(head.keys, [&](const Number &j) {
+        auto [t, after] = distanceOf(b, /*cached=*/false, b.load(queries, {i}), b.load(keyRows, {j}), j);
+        const Number row = head.firstRow + t, f = 2 * head.head + after;
+        b.store(b.load(sums, {row, f}) + b.load(block, {i, j}), sums, {row, f});
+      });
+    });
+  });
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// mask, softmax
 //===--------------------------------------------------------------------------------------------------------===//
 
 static void lowerPlainOp(MaskOp op, PlainBuilder &b) {
@@ -96,7 +168,8 @@ static void lowerPlainOp(CacheWriteOp, PlainBuilder &b) {
 }
 
 void attachAttentionLowerings(MLIRContext &context) {
-  attachLowerings<ScoresOp, CombineOp, CombineTransposedOp, MaskOp, SoftmaxOp, SoftmaxGradOp, CacheWriteOp>(context);
+  attachLowerings<ScoresOp, CombineOp, CombineTransposedOp, DistanceBiasOp, DistanceBiasGradOp, AddDistanceBiasOp,
+                  SumDistancesOp, MaskOp, SoftmaxOp, SoftmaxGradOp, CacheWriteOp>(context);
 }
 
 } // namespace xfc

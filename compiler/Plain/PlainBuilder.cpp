@@ -28,10 +28,16 @@ Value Number::as(PlainBuilder &builder, Type to) const {
   }
   if (type() == to)
     return value;
+  if (isa<FloatType>(to) && !isa<FloatType>(type()))
+    return arith::SIToFPOp::create(at, to, as(builder, at.getI64Type()));
   if (isa<FloatType>(to))
     return to.getIntOrFloatBitWidth() > type().getIntOrFloatBitWidth()
                ? arith::ExtFOp::create(at, to, value).getResult()
                : arith::TruncFOp::create(at, to, value).getResult();
+  if (type().isInteger() && to.isInteger())
+    return to.getIntOrFloatBitWidth() > type().getIntOrFloatBitWidth()
+               ? arith::ExtSIOp::create(at, to, value).getResult()
+               : arith::TruncIOp::create(at, to, value).getResult();
   return arith::IndexCastOp::create(at, to, value);
 }
 

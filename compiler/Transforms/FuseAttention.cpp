@@ -12,8 +12,8 @@ namespace xfc {
 namespace {
 
 struct AttentionPattern : OpRewritePattern<CombineOp> {
-  AttentionPattern(MLIRContext *context, Pass::Statistic &fused, Pass::Statistic &withWeights)
-      : OpRewritePattern(context), fused(fused), withWeights(withWeights) {}
+  AttentionPattern(MLIRContext *context, Pass::Statistic &fused, Pass::Statistic &withWeights, bool biases)
+      : OpRewritePattern(context), fused(fused), withWeights(withWeights), biases(biases) {}
 
   LogicalResult matchAndRewrite(CombineOp combine, PatternRewriter &rewriter) const override {
     auto dropout = combine.getP().getDefiningOp<DropoutOp>();
@@ -44,6 +44,14 @@ struct AttentionPattern : OpRewritePattern<CombineOp> {
     } else if (softmax.getX().getType().getCausal()) {
       return rewriter.notifyMatchFailure(combine, "a causal attention without mask");
     }
+    auto biased = pairs.getDefiningOp<AddDistanceBiasOp>();
+    if (biased) {
+      if (!biases)
+        return rewriter.notifyMatchFailure(combine, "the target has no attention with a bias");
+      if (!biased->hasOneUse())
+        return rewriter.notifyMatchFailure(combine, "the biased scores have another use");
+      pairs = biased.getX();
+    }
     auto scale = pairs.getDefiningOp<ScaleOp>();
     if (scale) {
       if (!scale->hasOneUse())
@@ -64,8 +72,9 @@ struct AttentionPattern : OpRewritePattern<CombineOp> {
     Type lse = RowsType::get(getContext(), type.getQueries(), {type.getHeads()}, element);
     auto attention = AttentionOp::create(
         rewriter, combine.getLoc(), combine.getType(), lse, returned ? Type(type) : Type(), scores.getQ(),
-        scores.getK(), combine.getV(), type.getHeads(), scale ? scale.getFactor() : APFloat(1.0), type.getPadding(),
-        type.getCausal(), dropout ? dropout.getRate() : APFloat(0.0), dropout ? dropout.getId() : 0, ComputeTypeAttr());
+        scores.getK(), combine.getV(), biased ? biased.getBias() : Value(), type.getHeads(),
+        scale ? scale.getFactor() : APFloat(1.0), type.getPadding(), type.getCausal(),
+        dropout ? dropout.getRate() : APFloat(0.0), dropout ? dropout.getId() : 0, ComputeTypeAttr());
     if (returned)
       rewriter.replaceUsesWithIf(probabilities, attention.getWeights(),
                                  [&](OpOperand &use) { return isa<func::ReturnOp>(use.getOwner()); });
@@ -76,12 +85,15 @@ struct AttentionPattern : OpRewritePattern<CombineOp> {
   }
 
   Pass::Statistic &fused, &withWeights;
+  const bool biases;
 };
 
 struct FuseAttention : impl::FuseAttentionBase<FuseAttention> {
+  using FuseAttentionBase::FuseAttentionBase;
+
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<AttentionPattern>(&getContext(), fused, withWeights);
+    patterns.add<AttentionPattern>(&getContext(), fused, withWeights, biases);
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

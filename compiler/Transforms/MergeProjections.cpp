@@ -45,7 +45,7 @@ ScoresOp scoresOf(Value pairs) {
   while (Operation *op = pairs.getDefiningOp()) {
     if (auto scores = dyn_cast<ScoresOp>(op))
       return scores;
-    if (!isa<DropoutOp, SoftmaxOp, MaskOp, ScaleOp>(op))
+    if (!isa<DropoutOp, SoftmaxOp, MaskOp, AddDistanceBiasOp, ScaleOp>(op))
       break;
     pairs = op->getOperand(0);
   }

@@ -5,10 +5,10 @@
 include "mlir/Pass/PassBase.td"
 
 def FuseAttention : Pass<"xfc-fuse-attention", "::mlir::func::FuncOp"> {
-  let summary = "Fuses scores, scale, mask, softmax, dropout and combine into xfc.attention";
+  let summary = "Fuses scores, scale, bias, mask, softmax, dropout and combine into xfc.attention";
   let description = [{
     No (query, key) pair is stored any more. A missing scale counts as 1; a missing mask is fine where nothing is
-    causal; dropout is optional. Probabilities that are also a result of the function become the third result.
+    causal; dropout and a bias by distance are optional. Probabilities that are also a result of the function become the third result.
 
     ```mlir
     %s = xfc.scores(%q, %k) : (...) -> !xfc.pairs<source, source, padding, 8xf32>
@@ -21,6 +21,7 @@ def FuseAttention : Pass<"xfc-fuse-attention", "::mlir::func::FuncOp"> {
     %o, %lse = xfc.attention %q, %k, %v {heads = 8, scale = 0.125, padding, rate = 0.1, id = 3}
     ```
   }];
+  let options = [Option<"biases", "biases", "bool", /*default=*/"true", "whether the target has an xfc.attention with a bias">];
   let statistics = [Statistic<"fused", "attentions fused", "attentions that no longer store pairs">,
                     Statistic<"withWeights", "attentions with weights", "fused attentions that also return probabilities">];
 }

@@ -132,6 +132,48 @@ func.func @f(%x: !x) {
 
 // -----
 
+func.func @f(%t: tensor<6x2xf32>) {
+  // expected-error @+1 {{bias must be [distances, 4] for 2 heads, found 'tensor<9x6xf32>'}}
+  %0 = xfc.distance_bias %t {max_distance = 9 : i64} : (tensor<6x2xf32>) -> tensor<9x6xf32>
+  return
+}
+
+// -----
+
+func.func @f(%t: tensor<5x2xf32>) {
+  // expected-error @+1 {{needs two buckets or more for each direction, found 'tensor<5x2xf32>'}}
+  %0 = xfc.distance_bias %t {max_distance = 9 : i64, both_directions} : (tensor<5x2xf32>) -> tensor<9x4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%b: tensor<9x4xf32>) {
+  // expected-error @+1 {{max_distance must be above 3, found 3}}
+  %0 = xfc.distance_bias_grad %b {max_distance = 3 : i64} : (tensor<9x4xf32>) -> tensor<6x2xf32>
+  return
+}
+
+// -----
+
+!p = !xfc.pairs<target, source, 2xf32>
+func.func @f(%p: !p, %b: tensor<9x4xf32>) {
+  // expected-error @+1 {{has distances within a sequence only; queries are rows of target, keys of source}}
+  %0 = xfc.add_distance_bias %p, %b : (!p, tensor<9x4xf32>) -> !p
+  return
+}
+
+// -----
+
+!p = !xfc.pairs<target, cache, 2xf32>
+func.func @f(%p: !p) {
+  // expected-error @+1 {{is for queries and keys of one set}}
+  %0 = xfc.sum_distances %p : (!p) -> !xfc.rows<target, 4xf32>
+  return
+}
+
+// -----
+
 !x = !xfc.rows<source, 6xf32>
 !y = !xfc.rows<source, 4xf32>
 func.func @f(%x: !x, %w: tensor<6xf32>) {

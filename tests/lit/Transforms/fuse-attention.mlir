@@ -1,7 +1,7 @@
 // RUN: %xfc-opt %s --xfc-fuse-attention --print-op-stats 2>%t.statistics | FileCheck %s
 // RUN: FileCheck %s --check-prefix=STATISTICS --input-file=%t.statistics
 
-// STATISTICS: xfc.attention , 5{{$}}
+// STATISTICS: xfc.attention , 6{{$}}
 
 // Self-attention in training: everything, with dropout.
 // CHECK-LABEL: func.func @training
@@ -75,4 +75,22 @@ func.func @cache(%q: !xfc.rows<target, 8xf32>, %k: !xfc.rows<cache, 8xf32>) -> !
   %p = xfc.softmax %m : !xfc.pairs<target, cache, padding causal, 2xf32>
   %o = xfc.combine %p, %k : (!xfc.pairs<target, cache, padding causal, 2xf32>, !xfc.rows<cache, 8xf32>) -> !xfc.rows<target, 8xf32>
   return %o : !xfc.rows<target, 8xf32>
+}
+
+// A bias by distance becomes an operand, but where the target has no attention with one.
+// RUN: %xfc-opt %s --xfc-fuse-attention=biases=false | FileCheck %s --check-prefix=STEPS
+// CHECK-LABEL: func.func @biased
+// CHECK-SAME: (%[[Q:.*]]: !xfc.rows<source, 8xf32>, %[[B:.*]]: tensor<9x4xf32>)
+// CHECK-NEXT: xfc.attention %[[Q]], %[[Q]], %[[Q]], %[[B]] {
+// CHECK-NEXT: return
+// STEPS-LABEL: func.func @biased
+// STEPS-NOT: xfc.attention
+// STEPS: xfc.add_distance_bias
+func.func @biased(%q: !xfc.rows<source, 8xf32>, %bias: tensor<9x4xf32>) -> !xfc.rows<source, 8xf32> {
+  %s = xfc.scores %q, %q : (!xfc.rows<source, 8xf32>, !xfc.rows<source, 8xf32>) -> !xfc.pairs<source, source, padding, 2xf32>
+  %b = xfc.add_distance_bias %s, %bias : (!xfc.pairs<source, source, padding, 2xf32>, tensor<9x4xf32>) -> !xfc.pairs<source, source, padding, 2xf32>
+  %m = xfc.mask %b : !xfc.pairs<source, source, padding, 2xf32>
+  %p = xfc.softmax %m : !xfc.pairs<source, source, padding, 2xf32>
+  %o = xfc.combine %p, %q : (!xfc.pairs<source, source, padding, 2xf32>, !xfc.rows<source, 8xf32>) -> !xfc.rows<source, 8xf32>
+  return %o : !xfc.rows<source, 8xf32>
 }

@@ -57,6 +57,30 @@ INSTANTIATE_TEST_SUITE_P(masks, FusedAttention,
                                          Mask{"causalDropout", "t", "t", "tc", ", causal", "dropout"}),
                          [](const auto &info) { return std::string(info.param.name); });
 
+class BiasedAttention : public testing::TestWithParam<Mask> {};
+
+TEST_P(BiasedAttention, equalsItsSteps) {
+  auto [name, queries, keys, pairs, attributes, dropout] = GetParam();
+  const std::string q = std::string("!") + queries + "6", p = std::string("!") + pairs, bias = "tensor<12x4xf64>";
+  const Arguments arguments = {{"q", q}, {"k", q}, {"v", q}, {"bias", bias}};
+  expectEqual(
+      lossFunction(arguments, {{"c", q}}, q,
+                   "%o, %lse = xfc.attention %q, %k, %v, %bias {heads = 2 : i64, scale = 0.7" +
+                       std::string(attributes) + "} : (" + q + ", " + q + ", " + q + ", " + bias + ") -> (" + q +
+                       ", !" + queries + "2)\n%loss = xfc.multiply %o, %c : " + q),
+      lossFunction(arguments, {{"c", q}}, q,
+                   "%s = xfc.scores %q, %k : (" + q + ", " + q + ") -> " + p + "\n%t = xfc.scale %s {factor = 0.7} : " +
+                       p + "\n%b = xfc.add_distance_bias %t, %bias : (" + p + ", " + bias + ") -> " + p +
+                       "\n%m = xfc.mask %b : " + p + "\n%p = xfc.softmax %m : " + p + "\n%o = xfc.combine %p, %v : (" +
+                       p + ", " + q + ") -> " + q + "\n%loss = xfc.multiply %o, %c : " + q));
+}
+
+INSTANTIATE_TEST_SUITE_P(masks, BiasedAttention,
+                         testing::Values(Mask{"none", "s", "s", "sn", "", ""},
+                                         Mask{"padding", "s", "s", "ss", ", padding", ""},
+                                         Mask{"paddingCausal", "t", "t", "tt", ", padding, causal", ""}),
+                         [](const auto &info) { return std::string(info.param.name); });
+
 const Arguments lossInputs = {{"labels", "!tids"}, {"smoothing", "tensor<f64>"}};
 const Arguments lossParameters = {{"x", "!t3"}, {"w", "tensor<11x3xf64>"}, {"b", "tensor<11xf64>"}};
 const std::string logits = "%z = xfc.linear %x, %w bias %b : (!t3, tensor<11x3xf64>, tensor<11xf64>) -> !t11\n";

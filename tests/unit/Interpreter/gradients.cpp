@@ -55,6 +55,21 @@ std::string scores(const std::string &queries, const std::string &keys, const st
                           "\n%o = xfc.combine %p, %v : (!" + pairs + ", " + v + ") -> " + o + "\n" + weighted("%o", o));
 }
 
+// Scores with a bias by distance from a table of buckets, in steps and fused.
+std::string biased(const std::string &set, const std::string &pairs, const std::string &flags,
+                   const std::string &directions, bool fused) {
+  const std::string q = "!" + set + "6", o = "!" + set + "4", table = "tensor<6x2xf64>", bias = "tensor<12x4xf64>";
+  const std::string steps = "%s = xfc.scores %q, %k : (" + q + ", " + q + ") -> !" + pairs +
+                            "\n%b = xfc.add_distance_bias %s, %bias : (!" + pairs + ", " + bias + ") -> !" + pairs +
+                            "\n%m = xfc.mask %b : !" + pairs + "\n%p = xfc.softmax %m : !" + pairs +
+                            "\n%o = xfc.combine %p, %v : (!" + pairs + ", " + o + ") -> " + o + "\n";
+  const std::string one = "%o, %lse = xfc.attention %q, %k, %v, %bias {heads = 2 : i64, scale = 1.0" + flags + "} : (" +
+                          q + ", " + q + ", " + o + ", " + bias + ") -> (" + o + ", !" + set + "2)\n";
+  return lossFunction({{"q", q}, {"k", q}, {"v", o}, {"table", table}}, {{"c", o}}, o,
+                      "%bias = xfc.distance_bias %table {max_distance = 5 : i64" + directions + "} : (" + table +
+                          ") -> " + bias + "\n" + (fused ? one : steps) + weighted("%o", o));
+}
+
 std::vector<Case> cases() {
   const std::string labels = "xfc.nll %p, %labels, %smoothing : (!t11, !tids, tensor<f64>) -> (!t, !t)";
   std::vector<Case> cases = {
@@ -115,6 +130,10 @@ std::vector<Case> cases() {
       {"attention_causal_padding", attention("t", "t", ", padding, causal")},
       {"attention_cross", attention("t", "s", ", padding")},
       {"attention_dropout", attention("t", "s", ", padding, rate = 0.3, id = 9 : i64")},
+      {"bias", biased("s", "ss", ", padding", ", both_directions", false)},
+      {"bias_causal", biased("t", "tt", ", padding, causal", "", false)},
+      {"bias_fused", biased("s", "ss", ", padding", ", both_directions", true)},
+      {"bias_fused_causal", biased("t", "tt", ", padding, causal", "", true)},
       {"log_softmax",
        lossFunction({{"x", "!t5"}}, {{"c", "!t5"}}, "!t5", "%y = xfc.log_softmax %x : !t5\n" + weighted("%y", "!t5"))},
       {"nll", lossFunction({{"p", "!t11"}}, {{"labels", "!tids"}, {"smoothing", "tensor<f64>"}}, "!t",

@@ -243,6 +243,74 @@ TEST(Activation, values) {
   EXPECT_NEAR(at("tanh", 0.5), 0.46211715726000973, 1e-15);
 }
 
+static std::vector<double> distanceBias(int64_t distances, const std::string &attributes, int64_t buckets,
+                                        int64_t heads) {
+  Tensor table{{buckets, heads}, {}};
+  for (int64_t i = 0; i < buckets * heads; ++i)
+    table.data.push_back(i);
+  const std::string type = "tensor<" + std::to_string(buckets) + "x" + std::to_string(heads) + "xf64>",
+                    bias = "tensor<" + std::to_string(distances) + "x" + std::to_string(2 * heads) + "xf64>";
+  return evaluateOn(1,
+                    "func.func @f(%t: " + type + ") -> " + bias + " { %b = xfc.distance_bias %t " + attributes +
+                        " : (" + type + ") -> " + bias + "\nreturn %b : " + bias + " }",
+                    {table})[0]
+      .data;
+}
+
+// The first distance of each bucket as T5's own code has them: of 32 buckets up to a distance of 128.
+TEST(DistanceBias, buckets) {
+  const std::vector<int64_t> both = {0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91},
+                             one = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+                                    16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113};
+  auto bucketOf = [](const std::vector<int64_t> &first, int64_t distance) {
+    return std::upper_bound(first.begin(), first.end(), distance) - first.begin() - 1;
+  };
+  const std::vector<double> two = distanceBias(300, "{max_distance = 128 : i64, both_directions}", 32, 1),
+                            before = distanceBias(300, "{max_distance = 128 : i64}", 32, 1);
+  for (int64_t t = 0; t < 300; ++t) {
+    EXPECT_EQ(two[2 * t], bucketOf(both, t)) << t;
+    EXPECT_EQ(two[2 * t + 1], t ? 16 + bucketOf(both, t) : 0) << t;
+    EXPECT_EQ(before[2 * t], bucketOf(one, t)) << t;
+    EXPECT_EQ(before[2 * t + 1], 0) << t;
+  }
+}
+
+// Of 8 heads 1/2, 1/4, .. 1/256; of 6, the four of 4 heads, then every second one of 8.
+TEST(DistanceBias, slopes) {
+  auto slopes = [](int64_t heads) {
+    const std::string bias = "tensor<3x" + std::to_string(2 * heads) + "xf64>";
+    const Tensor table = evaluateOn(
+        1, "func.func @f() -> " + bias + " { %b = xfc.distance_bias : () -> " + bias + "\nreturn %b : " + bias + " }",
+        {})[0];
+    std::vector<double> found;
+    for (int64_t h = 0; h < heads; ++h) {
+      EXPECT_EQ(table.row(0)[2 * h], 0);
+      EXPECT_EQ(table.row(2)[2 * h], 2 * table.row(1)[2 * h]);
+      EXPECT_EQ(table.row(2)[2 * h + 1], table.row(2)[2 * h]);
+      found.push_back(-table.row(1)[2 * h]);
+    }
+    return found;
+  };
+  EXPECT_EQ(slopes(8), (std::vector<double>{1 / 2., 1 / 4., 1 / 8., 1 / 16., 1 / 32., 1 / 64., 1 / 128., 1 / 256.}));
+  EXPECT_EQ(slopes(6), (std::vector<double>{1 / 4., 1 / 16., 1 / 64., 1 / 256., 1 / 2., 1 / 8.}));
+}
+
+// A score gets the entry of its distance: queries at 0 and 1 of two tokens, entries [before, after] of one head.
+TEST(DistanceBias, isAddedToTheScoresOfItsDistance) {
+  const auto results = evaluateOn(2, R"(
+    !p = !xfc.pairs<source, source, 1xf64>
+    func.func @f(%q: !s1, %bias: tensor<3x2xf64>) -> (!p, !s2) {
+      %s = xfc.scores %q, %q : (!s1, !s1) -> !p
+      %y = xfc.add_distance_bias %s, %bias : (!p, tensor<3x2xf64>) -> !p
+      %d = xfc.sum_distances %y : (!p) -> !s2
+      return %y, %d : !p, !s2
+    })",
+                                  {Tensor{{2, 1}, {1, 10}}, Tensor{{3, 2}, {1000, 9, 2000, 3000, 9, 9}}});
+  EXPECT_EQ(results[0].data, (std::vector<double>{1001, 3010, 2010, 1100}));
+  expectRow(results[1], 0, {1001 + 1100, 0}, 0);
+  expectRow(results[1], 1, {2010, 3010}, 0);
+}
+
 // Queries that see no key give 0, forward and backward, in steps and fused.
 TEST(Attention, ofNothingIsZero) {
   OddBatch batch;

@@ -251,6 +251,58 @@ TEST_P(Rows, Pairs) {
   }
 }
 
+// What is added to scores by the distance of key and query, and its gradient.
+TEST_P(Rows, DistanceBias) {
+  Batch batch(sourceLengths, targetLengths);
+  const std::string bias = tensor("600x6");
+  for (std::string table : {tensor("32x3"), tensor("6x3")})
+    for (std::string attributes : {" {max_distance = 128 : i64}", " {max_distance = 100 : i64, both_directions}"}) {
+      check(batch, "xfc.distance_bias %a0" + attributes, {table}, bias);
+      check(batch, "xfc.distance_bias_grad %a0" + attributes, {bias}, table);
+    }
+  check(batch, "xfc.distance_bias", {}, tensor("70x10"));
+  for (std::string kind : {"source, source, padding", "target, target, causal", "source, source"}) {
+    const std::string p = pairs(kind, 3);
+    check(batch, "xfc.add_distance_bias %a0, %a1", {p, bias}, p, {.inPlace = true});
+    check(batch, "xfc.sum_distances %a0", {p}, rows(kind.substr(0, 6), "6"), {.extraStride = 3});
+  }
+  Batch step({9, 70}, {1, 1, 1, 1, 1}, 700);
+  const std::string p = pairs("target, cache", 3);
+  check(step, "xfc.add_distance_bias %a0, %a1", {p, bias}, p);
+}
+
+// The same in the fused attention, whose gradient has the sums of each sequence.
+TEST_P(FusedRows, AttentionWithABias) {
+  if (device() == Device::GPU)
+    GTEST_SKIP() << "biased scores are not fused for GPUs";
+  Batch batch(sourceLengths, targetLengths), longer({270, 3}, {5, 2}); // several blocks of keys
+  for (auto [b, set, flags] :
+       {std::tuple{&batch, "source", ", padding"}, {&batch, "target", ", padding, causal"}, {&longer, "source", ""}}) {
+    const bool dropout = b == &longer;
+    const std::string attributes =
+        std::string(" {heads = 2 : i64, scale = 0.4") + flags + (dropout ? ", rate = 0.3, id = 9 : i64}" : "}");
+    const std::string q = rows(set, "14"), lse = rows(set, "2"), bias = tensor("280x4");
+    std::vector<Tensor> saved;
+    Options options{.device = device(), .extraStride = 3, .immediates = {9}, .set = [&](int64_t, Tensor &t) {
+                      saved.push_back(t);
+                    }};
+    const std::string text = "xfc.attention %a0, %a1, %a2, %a3" + attributes + " : (" + q + ", " + q + ", " + q + ", " +
+                             bias + ") -> (" + q + ", " + lse + ")";
+    Outcome forward = runKernel(*b, text, {q, q, q, bias}, options);
+    expectClose(forward, toleranceOf(f64()), text);
+    options.set = [&](int64_t operand, Tensor &t) {
+      if (operand >= 1)
+        t = operand <= 3 ? saved[operand - 1] : operand <= 5 ? forward.expected[operand - 4] : saved[3];
+    };
+    check(*b, "xfc.attention_grad %a0, %a1, %a2, %a3, %a4, %a5, %a6" + attributes, {q, q, q, q, q, lse, bias},
+          q + ", " + q + ", " + q + ", " + rows(set, "4"), options);
+  }
+  Batch step({9, 70}, {1, 1, 1, 1, 1}, 700);
+  const std::string q = rows("target", "10"), k = rows("cache", "10");
+  check(step, "xfc.attention %a0, %a1, %a2, %a3 {heads = 2 : i64, scale = 0.2}", {q, k, k, tensor("700x4")},
+        q + ", " + rows("target", "2"), {.extraStride = 3});
+}
+
 TEST_P(FusedRows, Attention) {
   Batch batch(sourceLengths, targetLengths);
   for (auto [keyDim, valueDim] : {std::pair{5, 5}, {7, 3}, {16, 16}, {40, 128}})

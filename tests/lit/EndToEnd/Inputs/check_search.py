@@ -1,5 +1,5 @@
 """Checks `translate` against `score`, which computes whole sentences at once and knows no cache: check_search.py
-TRANSLATOR WEIGHTS VOCABULARY WORK_FOLDER. Plain Python.
+TRANSLATOR WEIGHTS VOCABULARY WORK_FOLDER [START]. Plain Python.
 
 A beam wider than there are sequences must list every sequence in the order of its score. Sampling, prefixes, lengths,
 alignments and packed executables are checked on the way.
@@ -11,8 +11,8 @@ import os
 import subprocess
 import sys
 
-translator, weights, vocabulary, work = sys.argv[1:]
-PAD, START, EOS = 0, 2, 3
+translator, weights, vocabulary, work, *start = sys.argv[1:]
+PAD, START, EOS = 0, int(start[0]) if start else 2, 3
 tokens = [t for t in range(int(vocabulary)) if t not in (PAD, START, EOS)]
 failures = []
 

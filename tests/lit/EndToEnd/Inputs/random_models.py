@@ -80,6 +80,10 @@ class Generator:
             step["scale"] = self.pick("sqrt_model_dim", 1.5)
         if self.chance(0.3):
             step["dropout"] = 0.1
+        if not cross and self.chance(0.4):
+            step.update(distance_bias=self.pick("buckets", "slopes"), max_length=9)
+            if step["distance_bias"] == "buckets":
+                step.update(buckets=6, max_distance=5)
         return {**step, "return_weights": self.chance(0.2)}
 
     def sublayer(self, d, cross):
