@@ -7,7 +7,7 @@ using namespace mlir;
 
 namespace xfc {
 
-bool isView(Operation *op) { return op->hasTrait<View>(); }
+bool isView(Operation *op) { return isa<ViewOpInterface>(op); }
 
 InPlaceOperand inPlaceOf(OpResult result) {
   auto kernel = dyn_cast<KernelOpInterface>(result.getOwner());
@@ -26,6 +26,16 @@ static int64_t elementBytes(Type type) {
   auto rows = dyn_cast<RowsType>(type);
   Type element = rows ? rows.getElementType() : cast<RankedTensorType>(type).getElementType();
   return element.getIntOrFloatBitWidth() / 8;
+}
+
+static bool isSamePlace(const Place &a, const Place &b) {
+  return a.kind == b.kind && a.index == b.index && a.offset == b.offset;
+}
+
+// Where a part of what lies in `whole` begins.
+static Home partOf(Home whole, ViewOpInterface view, unsigned part) {
+  whole.place.offset += view.getPartOffset(part) * elementBytes(view.getWhole().getType());
+  return whole;
 }
 
 BufferAssignment::BufferAssignment(Block &program) : program(program) {
@@ -50,8 +60,7 @@ LogicalResult BufferAssignment::write(Value value, const Home &home) {
   auto [known, isNew] = homes.try_emplace(value, home);
   if (isNew)
     return success();
-  const Place &place = known->second.place;
-  if (place.kind == home.place.kind && place.index == home.place.index && place.offset == home.place.offset)
+  if (isSamePlace(known->second.place, home.place))
     return success();
   return emitError(value.getLoc()) << "this value is to be written to two places";
 }
@@ -133,10 +142,10 @@ LogicalResult BufferAssignment::placeResult(OpResult result, int32_t step) {
     return overwrite(result, Home(known->second));
   Operation *op = result.getOwner();
   const InPlaceOperand own = inPlace(result);
-  // A part of a join is written into its place there.
-  JoinOp join;
+  // A part of a whole is written into its place there.
+  ViewOpInterface join;
   for (Operation *user : result.getUsers())
-    if (auto candidate = dyn_cast<JoinOp>(user))
+    if (auto candidate = dyn_cast<ViewOpInterface>(user); candidate && candidate.makesWhole())
       join = candidate;
   if (own.operand >= 0) {
     Value operand = op->getOperand(own.operand);
@@ -150,43 +159,31 @@ LogicalResult BufferAssignment::placeResult(OpResult result, int32_t step) {
     allocate(result, step);
     return success();
   }
-  auto known = homes.find(join.getResult());
-  Home whole = known != homes.end() ? Home(known->second) : allocate(join.getResult(), step);
+  auto known = homes.find(join.getWhole());
+  Home whole = known != homes.end() ? Home(known->second) : allocate(join.getWhole(), step);
   extend(whole, step);
   extend(whole, lastUse(result));
-  for (Value part : join.getParts()) {
-    if (part == result)
-      break;
-    whole.place.offset += featuresOf(part.getType()) * elementBytes(part.getType());
-  }
-  settle(result, whole);
+  const ValueRange parts = join.getParts();
+  settle(result, partOf(whole, join, llvm::find(parts, result).getIndex()));
   return success();
 }
 
-LogicalResult BufferAssignment::placeView(Operation *op) {
-  if (auto concat = dyn_cast<ConcatOp>(op)) {
-    homes[concat.getResult()] = home(concat.getParts().front());
-  } else if (auto slice = dyn_cast<SliceOp>(op)) {
-    Home home = this->home(slice.getX());
-    const int64_t row = slice.getType().getNumElements() / slice.getType().getDimSize(0);
-    home.place.offset += static_cast<int64_t>(slice.getOffset()) * row * elementBytes(slice.getType());
-    homes[slice.getResult()] = home;
-  } else if (auto split = dyn_cast<SplitOp>(op)) {
-    Home home = this->home(split.getX());
-    for (Value part : split.getResults()) {
-      homes[part] = home;
-      home.place.offset += featuresOf(part.getType()) * elementBytes(part.getType());
-    }
-  } else if (auto join = dyn_cast<JoinOp>(op)) {
-    const Home whole = home(join.getResult());
-    int64_t offset = whole.place.offset;
-    for (auto [i, part] : llvm::enumerate(join.getParts())) {
-      const Place place = home(part).place;
-      if (whole.place.kind == Place::Kind::None || memoryOf(place) != memoryOf(whole.place) || place.offset != offset)
-        return join.emitOpError("part ") << i << " does not lie in the whole";
-      offset += featuresOf(part.getType()) * elementBytes(part.getType());
-    }
+LogicalResult BufferAssignment::placeView(ViewOpInterface view) {
+  const Value whole = view.getWhole();
+  const ValueRange parts = view.getParts();
+  if (!view.makesWhole()) {
+    for (auto [i, part] : llvm::enumerate(parts))
+      homes[part] = partOf(home(whole), view, i);
+    return success();
   }
+  if (!parts.empty())
+    homes.try_emplace(whole, home(parts.front()));
+  const Home lies = home(whole);
+  if (lies.place.kind == Place::Kind::None)
+    return success();
+  for (auto [i, part] : llvm::enumerate(parts))
+    if (!isSamePlace(home(part).place, partOf(lies, view, i).place))
+      return view.emitOpError("part ") << i << " does not lie in the whole";
   return success();
 }
 
@@ -194,8 +191,8 @@ LogicalResult BufferAssignment::run() {
   for (Operation &op : program) {
     if (op.hasTrait<OpTrait::IsTerminator>())
       continue;
-    if (isView(&op)) {
-      if (failed(placeView(&op)))
+    if (auto view = dyn_cast<ViewOpInterface>(op)) {
+      if (failed(placeView(view)))
         return failure();
       continue;
     }

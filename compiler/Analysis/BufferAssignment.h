@@ -12,7 +12,7 @@
 
 namespace xfc {
 
-// A view says how values share memory and takes no step.
+// A view (ViewOpInterface) takes no step.
 bool isView(mlir::Operation *op);
 
 // Where a value lies.
@@ -65,7 +65,7 @@ private:
   llvm::LogicalResult overwrite(mlir::OpResult result, const Home &home);
   bool isFree(mlir::Operation *step, mlir::OpResult result, mlir::Value operand) const;
   llvm::LogicalResult placeResult(mlir::OpResult result, int32_t step);
-  llvm::LogicalResult placeView(mlir::Operation *op);
+  llvm::LogicalResult placeView(ViewOpInterface view);
 
   mlir::Block &program;
   int32_t count = 0;

@@ -25,7 +25,9 @@ FailureOr<ParameterLayout> ParameterLayout::of(ModuleOp module, const std::vecto
   // The groups by their first member, and who is a later member of one.
   llvm::StringMap<std::vector<StringRef>> groups;
   llvm::StringSet<> later;
-  WalkResult walked = module.walk([&](ConcatOp concat) -> WalkResult {
+  WalkResult walked = module.walk([&](ViewOpInterface concat) -> WalkResult {
+    if (!concat.makesWhole() || concat.getParts().empty() || !isa<RankedTensorType>(concat.getWhole().getType()))
+      return WalkResult::advance();
     std::vector<StringRef> members;
     for (Value part : concat.getParts()) {
       NamedArgument argument = argumentOf(part);

@@ -10,23 +10,24 @@ using Compute = std::function<Value(ArrayRef<Value>)>;
 
 int64_t rowsPerChunk(int64_t features) { return std::clamp<int64_t>(8192 / std::max<int64_t>(features, 1), 1, 64); }
 
-// Each vector of a row, from the vectors of the operands.
-static Backend::KernelInfo overRows(KernelBuilder &k, int64_t width, int64_t operands, const Compute &compute) {
+// Each vector of a row of the last buffer, from the vectors of the others.
+static Backend::KernelInfo overRows(KernelBuilder &k, int64_t width, ArrayRef<BufferIndex> buffers,
+                                    const Compute &compute) {
   SmallVector<Value> data, strides;
-  for (int64_t i = 0; i <= operands; ++i) {
-    data.push_back(k.buffer(i));
-    strides.push_back(k.stride(i));
+  for (BufferIndex buffer : buffers) {
+    data.push_back(k.buffer(buffer));
+    strides.push_back(k.stride(buffer));
   }
   const int64_t per = rowsPerChunk(width);
   k.eachRow(per, [&](Value row) {
     SmallVector<Value> starts;
-    for (int64_t i = 0; i <= operands; ++i)
-      starts.push_back(k.offset(data[i], k.mul(row, strides[i])));
+    for (auto [address, stride] : llvm::zip_equal(data, strides))
+      starts.push_back(k.offset(address, k.mul(row, stride)));
     k.features(width, [&](Value f, int64_t used) {
       SmallVector<Value> xs;
-      for (int64_t i = 0; i < operands; ++i)
-        xs.push_back(k.load(k.offset(starts[i], f), k.lanes()));
-      k.storePart(compute(xs), k.offset(starts[operands], f), used);
+      for (Value start : ArrayRef(starts).drop_back())
+        xs.push_back(k.load(k.offset(start, f), k.lanes()));
+      k.storePart(compute(xs), k.offset(starts.back(), f), used);
     });
   });
   return {{Partition::Unit::Rows, per, 1}, 0};
@@ -42,21 +43,22 @@ static void overElements(KernelBuilder &k, ArrayRef<Value> data, Value from, Val
   });
 }
 
-static Backend::KernelInfo overPairs(KernelBuilder &k, PairsType type, int64_t operands, const Compute &compute) {
+static Backend::KernelInfo overPairs(KernelBuilder &k, PairsType type, ArrayRef<BufferIndex> buffers,
+                                     const Compute &compute) {
   Value offsets = k.field(k.keys(), offsetof(xfc_keys, pair_offsets), k.ptr);
   SmallVector<Value> data;
-  for (int64_t i = 0; i <= operands; ++i)
-    data.push_back(k.buffer(i));
+  for (BufferIndex buffer : buffers)
+    data.push_back(k.buffer(buffer));
   overElements(k, data, k.mul(k.loadI64(offsets, k.chunk), type.getHeads()),
                k.mul(k.loadI64(offsets, k.add(k.chunk, 1)), type.getHeads()), compute);
   return {{Partition::Unit::Sequences, 1, 1}, 0};
 }
 
-static Backend::KernelInfo overTensors(KernelBuilder &k, int64_t operands, const Compute &compute) {
+static Backend::KernelInfo overTensors(KernelBuilder &k, ArrayRef<BufferIndex> buffers, const Compute &compute) {
   constexpr int64_t part = SquareSumOp::elementsOfPart;
   SmallVector<Value> data;
-  for (int64_t i = 0; i <= operands; ++i)
-    data.push_back(k.buffer(i));
+  for (BufferIndex buffer : buffers)
+    data.push_back(k.buffer(buffer));
   Value from = k.mul(k.chunk, part);
   overElements(k, data, from, k.min(k.add(from, part), k.immediate(0)), compute);
   return {{Partition::Unit::Elements, part, 1}, 0};
@@ -64,19 +66,20 @@ static Backend::KernelInfo overTensors(KernelBuilder &k, int64_t operands, const
 
 Backend::KernelInfo emitElementwise(KernelBuilder &k, ScalarOpInterface op) {
   auto compute = [&](ArrayRef<Value> xs) { return op.emitScalar(k, xs); };
-  const int64_t operands = op->getNumOperands();
-  Type type = op->getResult(0).getType();
+  const SmallVector<BufferIndex> buffers = buffersOf(op);
+  Type type = op->getResultTypes().front();
   if (auto rows = dyn_cast<RowsType>(type))
-    return overRows(k, rows.getFeatures(), operands, compute);
+    return overRows(k, rows.getFeatures(), buffers, compute);
   if (auto pairs = dyn_cast<PairsType>(type))
-    return overPairs(k, pairs, operands, compute);
-  return overTensors(k, operands, compute);
+    return overPairs(k, pairs, buffers, compute);
+  return overTensors(k, buffers, compute);
 }
 
 // Sixteen counters of Philox make the numbers of 64 features (abi.h).
-static Backend::KernelInfo dropRows(KernelBuilder &k, int64_t width, double rate) {
+static Backend::KernelInfo dropRows(KernelBuilder &k, DropoutOp op, int64_t width, double rate) {
   const int64_t lanes = k.lanes(), per = rowsPerChunk(width);
-  Value x = k.buffer(0), y = k.buffer(1), xStride = k.stride(0), yStride = k.stride(1);
+  const BufferIndex operand = op.getXMutable(), result = op.getResult();
+  Value x = k.buffer(operand), y = k.buffer(result), xStride = k.stride(operand), yStride = k.stride(result);
   Value positions = k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr);
   Value sentences = k.field(k.rows(), offsetof(xfc_rows, sentences), k.ptr);
   Value sequenceOf = k.field(k.rows(), offsetof(xfc_rows, sequence_of), k.ptr);
@@ -102,7 +105,7 @@ static Backend::KernelInfo dropRows(KernelBuilder &k, int64_t width, double rate
         group(key, from, to, k.index(whole), width - whole);
     });
   };
-  k.when(k.training(), drop, [&] { overRows(k, width, 1, [](ArrayRef<Value> xs) { return xs[0]; }); });
+  k.when(k.training(), drop, [&] { overRows(k, width, {operand, result}, [](ArrayRef<Value> xs) { return xs[0]; }); });
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
@@ -110,12 +113,12 @@ static Backend::KernelInfo emitDropout(KernelBuilder &k, DropoutOp op) {
   const double rate = op.getRate().convertToDouble();
   if (op.getKept()) {
     Value factor = k.broadcast(k.keptFactor(rate));
-    return overRows(k, cast<RowsType>(op.getType()).getFeatures(), 1,
+    return overRows(k, cast<RowsType>(op.getType()).getFeatures(), buffersOf(op),
                     [&](ArrayRef<Value> xs) { return k.mulf(xs[0], factor); });
   }
-  if (auto pairs = dyn_cast<PairsType>(op.getType()))
-    return emitPairsDropout(k, pairs, rate);
-  return dropRows(k, cast<RowsType>(op.getType()).getFeatures(), rate);
+  if (isa<PairsType>(op.getType()))
+    return emitPairsDropout(k, op);
+  return dropRows(k, op, cast<RowsType>(op.getType()).getFeatures(), rate);
 }
 
 // The same vector everywhere.

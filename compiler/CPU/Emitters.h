@@ -36,7 +36,7 @@ void attachPairsKernels(mlir::MLIRContext &);
 
 // Shared parts. Rows of a chunk that is bound by memory.
 int64_t rowsPerChunk(int64_t features);
-Backend::KernelInfo emitPairsDropout(KernelBuilder &, PairsType, double rate);
+Backend::KernelInfo emitPairsDropout(KernelBuilder &, DropoutOp);
 
 // Loss, negative log-likelihood and log-sum-exp of one row of `vocabulary` logits; label and smoothing are scalars.
 // With the loss's gradient, that of the logits takes their place.

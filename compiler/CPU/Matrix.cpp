@@ -611,7 +611,8 @@ static Backend::PackInfo emitPackInt8(KernelBuilder &k, const Tiling &t, int64_t
   if (inner > largestInt8Inner)
     throw Error("compile: a product over " + std::to_string(inner) + " features has no exact sum in int8; at most " +
                 std::to_string(largestInt8Inner) + " have");
-  Value from = k.buffer(0), to = k.offset(k.buffer(1), k.mul(k.chunk, t.panelWords(inner))),
+  Value from = k.buffer(PackBuffers::weight),
+        to = k.offset(k.buffer(PackBuffers::packed), k.mul(k.chunk, t.panelWords(inner))),
         first = k.mul(k.chunk, t.panel);
   Value real = k.min(k.index(t.panel), k.sub(k.index(outer), first));
   k.loop(k.index(0), real, 1,
@@ -626,8 +627,8 @@ Backend::PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight, Back
   const Tiling t(k, inner, productsFor(k, packing.compute));
   if (isInt8(t.products))
     return emitPackInt8(k, t, outer, inner);
-  emitPackRows(k, packing, k.buffer(0), k.index(rows), k.index(columns), k.mul(k.chunk, t.panel), k.index(0),
-               k.index(columns), k.buffer(1));
+  emitPackRows(k, packing, k.buffer(PackBuffers::weight), k.index(rows), k.index(columns), k.mul(k.chunk, t.panel),
+               k.index(0), k.index(columns), k.buffer(PackBuffers::packed));
   return {t.panels(outer) * t.units(inner) * t.panel * k.bytes(), t.panels(rows)};
 }
 

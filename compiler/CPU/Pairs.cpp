@@ -46,12 +46,13 @@ static Backend::KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
 }
 
 // Runs `body` on each query of the chunk's head: the addresses of its row in the operands, then in the result.
-static Backend::KernelInfo eachQuery(KernelBuilder &k, PairsType type, int64_t operands,
+static Backend::KernelInfo eachQuery(KernelBuilder &k, Operation *op,
                                      const std::function<void(HeadOfSequence &, Value, ArrayRef<Value>, Value)> &body) {
+  auto type = cast<PairsType>(op->getResultTypes().front());
   HeadOfSequence at(k, type.getHeads());
   SmallVector<Value> blocks;
-  for (int64_t i = 0; i <= operands; ++i)
-    blocks.push_back(at.pairs(k, i, type.getHeads()));
+  for (BufferIndex buffer : buffersOf(op))
+    blocks.push_back(at.pairs(k, buffer, type.getHeads()));
   k.loop(k.index(0), at.queries, 1, [&](Value query) {
     SmallVector<Value> rows;
     for (Value block : blocks)
@@ -166,10 +167,11 @@ static Backend::KernelInfo emitMask(KernelBuilder &k, MaskOp op) {
       return {};
     });
   };
-  return eachQuery(k, cast<PairsType>(op.getType()), 1, body);
+  return eachQuery(k, op, body);
 }
 
-Backend::KernelInfo emitPairsDropout(KernelBuilder &k, PairsType type, double rate) {
+Backend::KernelInfo emitPairsDropout(KernelBuilder &k, DropoutOp op) {
+  const double rate = op.getRate().convertToDouble();
   AttentionTiles tiles(k);
   auto body = [&](HeadOfSequence &at, Value query, ArrayRef<Value> rows, Value keys) {
     k.loop(k.index(0), keys, keyBlock, [&](Value start) {
@@ -183,54 +185,52 @@ Backend::KernelInfo emitPairsDropout(KernelBuilder &k, PairsType type, double ra
       });
     });
   };
-  Backend::KernelInfo info = eachQuery(k, type, 1, body);
+  Backend::KernelInfo info = eachQuery(k, op, body);
   info.scratch = keyBlock * k.bytes();
   return info;
 }
 
 static Backend::KernelInfo emitSoftmax(KernelBuilder &k, SoftmaxOp op) {
   KernelBuilder::SumLanes wide(k);
-  return eachQuery(k, cast<PairsType>(op.getType()), 1,
-                   [&](HeadOfSequence &, Value, ArrayRef<Value> rows, Value count) {
-                     const int64_t lanes = k.lanes();
-                     Value none = k.splat(lowest), zeros = k.splat(0);
-                     Values largest = eachVector(k, count, none, [&](Value j, Value used, Values s) -> Values {
-                       return {k.maxf(k.select(used, k.load(k.offset(rows[0], j), lanes), none), s[0])};
-                     });
-                     Value maximum = k.largest(largest[0]);
-                     Value reference = k.broadcast(softmaxReference(k, maximum));
-                     Values sums = eachVector(k, count, zeros, [&](Value j, Value used, Values s) -> Values {
-                       Value p = k.exp(k.subf(k.load(k.offset(rows[0], j), lanes), reference));
-                       k.storeMasked(p, k.offset(rows[1], j), used);
-                       return {k.addf(s[0], k.select(used, p, zeros))};
-                     });
-                     Value sum = k.sum(sums[0]);
-                     Value inverse = k.broadcast(softmaxScale(k, sum));
-                     eachVector(k, count, {}, [&](Value j, Value used, Values) -> Values {
-                       Value address = k.offset(rows[1], j);
-                       k.storeMasked(k.mulf(k.load(address, lanes), inverse), address, used);
-                       return {};
-                     });
-                   });
+  return eachQuery(k, op, [&](HeadOfSequence &, Value, ArrayRef<Value> rows, Value count) {
+    const int64_t lanes = k.lanes();
+    Value none = k.splat(lowest), zeros = k.splat(0);
+    Values largest = eachVector(k, count, none, [&](Value j, Value used, Values s) -> Values {
+      return {k.maxf(k.select(used, k.load(k.offset(rows[0], j), lanes), none), s[0])};
+    });
+    Value maximum = k.largest(largest[0]);
+    Value reference = k.broadcast(softmaxReference(k, maximum));
+    Values sums = eachVector(k, count, zeros, [&](Value j, Value used, Values s) -> Values {
+      Value p = k.exp(k.subf(k.load(k.offset(rows[0], j), lanes), reference));
+      k.storeMasked(p, k.offset(rows[1], j), used);
+      return {k.addf(s[0], k.select(used, p, zeros))};
+    });
+    Value sum = k.sum(sums[0]);
+    Value inverse = k.broadcast(softmaxScale(k, sum));
+    eachVector(k, count, {}, [&](Value j, Value used, Values) -> Values {
+      Value address = k.offset(rows[1], j);
+      k.storeMasked(k.mulf(k.load(address, lanes), inverse), address, used);
+      return {};
+    });
+  });
 }
 
 static Backend::KernelInfo emitSoftmaxGrad(KernelBuilder &k, SoftmaxGradOp op) {
   KernelBuilder::SumLanes wide(k);
-  return eachQuery(k, cast<PairsType>(op.getType()), 2,
-                   [&](HeadOfSequence &, Value, ArrayRef<Value> rows, Value count) {
-                     const int64_t lanes = k.lanes();
-                     Value zeros = k.splat(0);
-                     Values sums = eachVector(k, count, zeros, [&](Value j, Value used, Values s) -> Values {
-                       Value product = k.mulf(k.load(k.offset(rows[0], j), lanes), k.load(k.offset(rows[1], j), lanes));
-                       return {k.addf(s[0], k.select(used, product, zeros))};
-                     });
-                     Value inner = k.broadcast(k.sum(sums[0]));
-                     eachVector(k, count, {}, [&](Value j, Value used, Values) -> Values {
-                       Value dp = k.load(k.offset(rows[0], j), lanes), p = k.load(k.offset(rows[1], j), lanes);
-                       k.storeMasked(softmaxGrad(k, dp, p, inner), k.offset(rows[2], j), used);
-                       return {};
-                     });
-                   });
+  return eachQuery(k, op, [&](HeadOfSequence &, Value, ArrayRef<Value> rows, Value count) {
+    const int64_t lanes = k.lanes();
+    Value zeros = k.splat(0);
+    Values sums = eachVector(k, count, zeros, [&](Value j, Value used, Values s) -> Values {
+      Value product = k.mulf(k.load(k.offset(rows[0], j), lanes), k.load(k.offset(rows[1], j), lanes));
+      return {k.addf(s[0], k.select(used, product, zeros))};
+    });
+    Value inner = k.broadcast(k.sum(sums[0]));
+    eachVector(k, count, {}, [&](Value j, Value used, Values) -> Values {
+      Value dp = k.load(k.offset(rows[0], j), lanes), p = k.load(k.offset(rows[1], j), lanes);
+      k.storeMasked(softmaxGrad(k, dp, p, inner), k.offset(rows[2], j), used);
+      return {};
+    });
+  });
 }
 
 static Backend::KernelInfo emitCombine(KernelBuilder &k, CombineOp op) {

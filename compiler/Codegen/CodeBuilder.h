@@ -27,6 +27,21 @@ private:
   int64_t number;
 };
 
+// All buffers of an op's call.
+inline llvm::SmallVector<BufferIndex> buffersOf(mlir::Operation *op) {
+  llvm::SmallVector<BufferIndex> buffers;
+  for (mlir::OpOperand &operand : op->getOpOperands())
+    buffers.push_back(operand);
+  for (mlir::OpResult result : op->getResults())
+    buffers.push_back(result);
+  return buffers;
+}
+
+// Those of the call of a kernel that packs a weight.
+struct PackBuffers {
+  static constexpr int64_t weight = 0, packed = 1;
+};
+
 class CodeBuilder {
 public:
   // For kernels on numbers of `element`. A call and what it points to is in `addressSpace`; `constantCalls` says that

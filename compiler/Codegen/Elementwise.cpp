@@ -137,9 +137,10 @@ SmallVector<Value> evaluateEpilogue(CodeBuilder &k, Region &region, ArrayRef<Val
       operands.push_back(values.lookup(operand));
     if (op.hasTrait<OpTrait::IsTerminator>())
       break;
-    // Random numbers are drawn for many elements at once, so the factor comes from outside.
-    values[op.getResult(0)] =
-        isa<DropoutOp>(op) ? k.mulf(operands[0], dropoutFactor) : cast<ScalarOpInterface>(op).emitScalar(k, operands);
+    // What is no function of its operands is the dropout: random numbers are drawn for many elements at once, so the
+    // factor comes from outside.
+    auto scalar = dyn_cast<ScalarOpInterface>(op);
+    values[op.getResult(0)] = scalar ? scalar.emitScalar(k, operands) : k.mulf(operands[0], dropoutFactor);
   }
   return operands;
 }

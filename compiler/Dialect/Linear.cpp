@@ -208,6 +208,10 @@ LogicalResult SliceOp::verify() {
   return success();
 }
 
+int64_t SliceOp::getPartOffset(unsigned) {
+  return static_cast<int64_t>(getOffset()) * ShapedType::getNumElements(getType().getShape().drop_front());
+}
+
 OpFoldResult SliceOp::fold(FoldAdaptor) {
   if (getX().getType() == getType())
     return getX();

@@ -56,4 +56,11 @@ std::optional<int64_t> flopsOfProduct(Operation *op) {
   return 2 * cast<RankedTensorType>(op->getOperand(*weight).getType()).getNumElements();
 }
 
+int64_t extentOf(ValueRange values) {
+  int64_t extent = 0;
+  for (Type type : values.getTypes())
+    extent += isa<RowsType>(type) ? cast<RowsType>(type).getFeatures() : cast<RankedTensorType>(type).getNumElements();
+  return extent;
+}
+
 } // namespace xfc

@@ -35,7 +35,6 @@ private:
 };
 
 // Traits that scheduling and fusion ask for (XFCInterfaces.td).
-template <typename Op> class View : public mlir::OpTrait::TraitBase<Op, View> {};
 template <typename Op> class Fused : public mlir::OpTrait::TraitBase<Op, Fused> {};
 template <typename Op> class NoGradient : public mlir::OpTrait::TraitBase<Op, NoGradient> {};
 template <typename Op> class InPlace : public mlir::OpTrait::TraitBase<Op, InPlace> {};
@@ -69,6 +68,8 @@ struct LaunchDomain {
 LaunchDomain launchDomainOf(mlir::Operation *op);
 // Two operations for each element of a product's weight and row; nothing where the op is no product with a weight.
 std::optional<int64_t> flopsOfProduct(mlir::Operation *op);
+// The features of a row of all `values` together, or the elements of all of them where they are tensors.
+int64_t extentOf(mlir::ValueRange values);
 } // namespace xfc
 
 #include "XFCInterfaces.h.inc"

@@ -66,8 +66,21 @@ def ProductOpInterface : OpInterface<"ProductOpInterface"> {
   let verify = [{ return ::xfc::verifyComputeType($_op); }];
 }
 
-// The op only says where values lie: scheduling gives its results a place, and nothing is launched for it.
-def View : NativeOpTrait<"View"> { let cppNamespace = "::xfc"; }
+def ViewOpInterface : OpInterface<"ViewOpInterface"> {
+  let cppNamespace = "::xfc";
+  let description = [{
+    An op that only says where values lie: its parts lie in its whole. Nothing is launched for it. Where the whole is an
+    operand, each part is given a place in it; where it is the result, the parts are written or laid out there.
+  }];
+  let methods = [
+    InterfaceMethod<"The value that the parts lie in: an operand, or a result.", "::mlir::Value", "getWhole">,
+    InterfaceMethod<"The values that lie in it.", "::mlir::ValueRange", "getParts">,
+    InterfaceMethod<[{Where a part begins: the number of features from the beginning of the whole's row, and of elements from the
+                      beginning of a whole tensor. By default each part follows the one before.}],
+                    "int64_t", "getPartOffset", (ins "unsigned":$part), "", "return ::xfc::extentOf($_op.getParts().take_front(part));">,
+    InterfaceMethod<"Whether the whole is a result, which the parts make up.", "bool", "makesWhole", (ins), "",
+                    "return $_op.getWhole().getDefiningOp() == $_op.getOperation();">];
+}
 
 // Fusion makes the op of others, which have plain kernels where it has none.
 def Fused : NativeOpTrait<"Fused"> { let cppNamespace = "::xfc"; }

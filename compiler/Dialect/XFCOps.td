@@ -137,12 +137,17 @@ def XFC_EmbeddingGradOp : XFC_Op<"embedding_grad", [NoGradient, Kernel]> {
   let hasVerifier = 1;
 }
 
-def XFC_SinusoidOp : XFC_Op<"sinusoid", [NoGradient, View]> {
+def XFC_SinusoidOp : XFC_Op<"sinusoid", [NoGradient, ViewOpInterface]> {
   let summary = "the table [M, d] of sinusoidal positions (`Table` in runtime/plan/Plan.h has the equation)";
   let arguments = (ins DefaultValuedAttr<F64Attr, "10000.0">:$base, DefaultValuedAttr<F64Attr, "1.0">:$exponent_multiplier,
                        DefaultValuedAttr<F64Attr, "0.0">:$cosine_offset, UnitAttr:$halves);
   let results = (outs XFC_Tensor:$result);
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    // The runtime has made the table, and it has no parts.
+    ::mlir::Value getWhole() { return getResult(); }
+    ::mlir::ValueRange getParts() { return {}; }
+  }];
 }
 
 def XFC_AddPositionsOp : XFC_Op<"add_positions", [Differentiable, Kernel, InPlace]> {
@@ -212,36 +217,51 @@ def XFC_LinearWeightGradOp : XFC_Op<"linear_weight_grad", [NoGradient, Kernel, P
   }];
 }
 
-def XFC_SplitOp : XFC_Op<"split", [View, Differentiable]> {
+def XFC_SplitOp : XFC_Op<"split", [ViewOpInterface, Differentiable]> {
   let summary = "cuts the features of a row into consecutive parts; a view, not a kernel";
   let arguments = (ins XFC_FloatRows:$x);
   let results = (outs Variadic<XFC_FloatRows>:$results);
   let hasVerifier = 1;
   let hasFolder = 1;
+  let extraClassDeclaration = [{
+    ::mlir::Value getWhole() { return getX(); }
+    ::mlir::ValueRange getParts() { return getResults(); }
+  }];
 }
 
-def XFC_JoinOp : XFC_Op<"join", [NoGradient, View]> {
+def XFC_JoinOp : XFC_Op<"join", [NoGradient, ViewOpInterface]> {
   let summary = "joins the features of several rows into one row: the gradient of split; parts are written in place";
   let arguments = (ins Variadic<XFC_FloatRows>:$parts);
   let results = (outs XFC_FloatRows:$result);
   let hasVerifier = 1;
   let hasFolder = 1;
+  let extraClassDeclaration = [{
+    ::mlir::Value getWhole() { return getResult(); }
+  }];
 }
 
-def XFC_ConcatOp : XFC_Op<"concat", [View, Differentiable]> {
+def XFC_ConcatOp : XFC_Op<"concat", [ViewOpInterface, Differentiable]> {
   let summary = "parameters concatenated along their first dimension; a view, since the compiler lays them out so";
   let arguments = (ins Variadic<XFC_Tensor>:$parts);
   let results = (outs XFC_Tensor:$result);
   let hasVerifier = 1;
   let hasFolder = 1;
+  let extraClassDeclaration = [{
+    ::mlir::Value getWhole() { return getResult(); }
+  }];
 }
 
-def XFC_SliceOp : XFC_Op<"slice", [NoGradient, View]> {
+def XFC_SliceOp : XFC_Op<"slice", [NoGradient, ViewOpInterface]> {
   let summary = "consecutive entries of a tensor along its first dimension, from `offset` on; a view";
   let arguments = (ins XFC_Tensor:$x, I64Attr:$offset);
   let results = (outs XFC_Tensor:$result);
   let hasVerifier = 1;
   let hasFolder = 1;
+  let extraClassDeclaration = [{
+    ::mlir::Value getWhole() { return getX(); }
+    ::mlir::ValueRange getParts() { return (*this)->getResults(); }
+    int64_t getPartOffset(unsigned part);
+  }];
 }
 
 //===--------------------------------------------------------------------------------------------------------===//

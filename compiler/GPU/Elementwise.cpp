@@ -13,11 +13,12 @@ using Compute = std::function<Value(ArrayRef<Value>)>;
 
 // Each pair: compute(its operands, its head and sequence, number of the query, number of the key).
 using ComputePair = std::function<Value(ArrayRef<Value>, HeadOfSequence &, Value, Value)>;
-static Backend::KernelInfo overPairs(KernelBuilder &k, PairsType type, int64_t operands, const ComputePair &compute) {
+static Backend::KernelInfo overPairs(KernelBuilder &k, Operation *op, const ComputePair &compute) {
+  auto type = cast<PairsType>(op->getResultTypes().front());
   return {eachQuery(k, type.getHeads(), [&](HeadOfSequence &at, Value query) {
     SmallVector<Value> rows;
-    for (int64_t i = 0; i <= operands; ++i)
-      rows.push_back(at.pairsRow(k, at.pairs(k, i, type.getHeads()), query));
+    for (BufferIndex buffer : buffersOf(op))
+      rows.push_back(at.pairsRow(k, at.pairs(k, buffer, type.getHeads()), query));
     k.loop(k.lane(), at.keys, k.warpSize, [&](Value key) {
       SmallVector<Value> xs;
       for (Value row : ArrayRef(rows).drop_back())
@@ -27,11 +28,11 @@ static Backend::KernelInfo overPairs(KernelBuilder &k, PairsType type, int64_t o
   })};
 }
 
-static Backend::KernelInfo overTensors(KernelBuilder &k, int64_t operands, const Compute &compute) {
+static Backend::KernelInfo overTensors(KernelBuilder &k, Operation *op, const Compute &compute) {
   constexpr int64_t part = SquareSumOp::elementsOfPart;
   SmallVector<Value> data;
-  for (int64_t i = 0; i <= operands; ++i)
-    data.push_back(k.buffer(i));
+  for (BufferIndex buffer : buffersOf(op))
+    data.push_back(k.buffer(buffer));
   Value from = k.mul(k.chunk, part), to = k.min(k.add(from, part), k.immediate(0));
   k.overSpan(data, from, to, {}, [&](Value i, int64_t n, Values) -> Values {
     SmallVector<Values> xs;
@@ -48,33 +49,26 @@ static Backend::KernelInfo overTensors(KernelBuilder &k, int64_t operands, const
 
 Backend::KernelInfo emitElementwise(KernelBuilder &k, ScalarOpInterface op) {
   auto compute = [&](ArrayRef<Value> xs) { return op.emitScalar(k, xs); };
-  const int64_t operands = op->getNumOperands();
-  Type type = op->getResult(0).getType();
-  if (auto rows = dyn_cast<RowsType>(type)) {
-    SmallVector<BufferIndex> buffers;
-    for (OpOperand &operand : op->getOpOperands())
-      buffers.push_back(operand);
-    buffers.push_back(op->getResult(0));
-    return {overRows(k, rows.getFeatures(), buffers, compute)};
-  }
-  if (auto pairs = dyn_cast<PairsType>(type))
-    return overPairs(k, pairs, operands,
-                     [&](ArrayRef<Value> xs, HeadOfSequence &, Value, Value) { return compute(xs); });
-  return overTensors(k, operands, compute);
+  Type type = op->getResultTypes().front();
+  if (auto rows = dyn_cast<RowsType>(type))
+    return {overRows(k, rows.getFeatures(), buffersOf(op), compute)};
+  if (isa<PairsType>(type))
+    return overPairs(k, op, [&](ArrayRef<Value> xs, HeadOfSequence &, Value, Value) { return compute(xs); });
+  return overTensors(k, op, compute);
 }
 
 static Backend::KernelInfo emitMask(KernelBuilder &k, MaskOp op) {
   Value hidden = k.scalar(op.getZero() ? 0 : -std::numeric_limits<double>::infinity());
-  return overPairs(k, cast<PairsType>(op.getType()), 1,
-                   [&](ArrayRef<Value> xs, HeadOfSequence &at, Value query, Value key) {
-                     return k.select(k.less(key, at.limit(k, query)), xs[0], hidden);
-                   });
+  return overPairs(k, op, [&](ArrayRef<Value> xs, HeadOfSequence &at, Value query, Value key) {
+    return k.select(k.less(key, at.limit(k, query)), xs[0], hidden);
+  });
 }
 
 // A counter of Philox makes the numbers of four features, 16 apart (abi.h): a thread takes n neighbouring counters of
 // the 16 that make 64 features.
-static Partition dropRows(KernelBuilder &k, int64_t width, double rate) {
+static Partition dropRows(KernelBuilder &k, DropoutOp op, int64_t width, double rate) {
   const int64_t per = rowsPerBlock(width);
+  const BufferIndex x = op.getXMutable(), y = op.getResult();
   auto drop = [&](int64_t n) {
     const int64_t groups = 16 / n;
     eachGroup(k, per, (width + 63) / 64 * groups, [&](Value row, Value group) {
@@ -86,11 +80,11 @@ static Partition dropRows(KernelBuilder &k, int64_t width, double rate) {
       for (int64_t word = 0; word < 4; ++word) {
         Value f = k.add(k.add(k.mul(block, 64), first), word * 16);
         auto part = [&] {
-          auto at = [&](int64_t i) { return k.offset(k.offset(k.buffer(i), k.mul(row, k.stride(i))), f); };
-          Values xs = k.load(at(0), n);
+          auto at = [&](BufferIndex i) { return k.offset(k.offset(k.buffer(i), k.mul(row, k.stride(i))), f); };
+          Values xs = k.load(at(x), n);
           for (int64_t i = 0; i < n; ++i)
             xs[i] = k.mulf(xs[i], k.keepFactor(words[i][word], rate));
-          k.store(xs, at(1));
+          k.store(xs, at(y));
         };
         if (width % 64 == 0)
           part();
@@ -100,14 +94,14 @@ static Partition dropRows(KernelBuilder &k, int64_t width, double rate) {
     });
   };
   k.when(
-      k.training(), [&] { k.vectorized({0, 1}, width, drop); },
-      [&] { overRows(k, width, {0, 1}, [](ArrayRef<Value> xs) { return xs[0]; }); });
+      k.training(), [&] { k.vectorized({x, y}, width, drop); },
+      [&] { overRows(k, width, {x, y}, [](ArrayRef<Value> xs) { return xs[0]; }); });
   return {Partition::Unit::Rows, per, 1};
 }
 
-static Backend::KernelInfo dropPairs(KernelBuilder &k, PairsType type, double rate) {
+static Backend::KernelInfo dropPairs(KernelBuilder &k, DropoutOp op, double rate) {
   Value training = k.training(), positions = k.field(k.keyRows(), offsetof(xfc_rows, positions), k.ptr);
-  return overPairs(k, type, 1, [&](ArrayRef<Value> xs, HeadOfSequence &at, Value query, Value key) {
+  return overPairs(k, op, [&](ArrayRef<Value> xs, HeadOfSequence &at, Value query, Value key) {
     return k.choose(
         training,
         [&]() -> Values {
@@ -128,12 +122,12 @@ static Backend::KernelInfo emitDropout(KernelBuilder &k, DropoutOp op) {
   const double rate = op.getRate().convertToDouble();
   if (op.getKept()) {
     Value factor = k.keptFactor(rate);
-    return {overRows(k, cast<RowsType>(op.getType()).getFeatures(), {0, 1},
+    return {overRows(k, cast<RowsType>(op.getType()).getFeatures(), buffersOf(op),
                      [&](ArrayRef<Value> xs) { return k.mulf(xs[0], factor); })};
   }
-  if (auto pairs = dyn_cast<PairsType>(op.getType()))
-    return dropPairs(k, pairs, rate);
-  return {dropRows(k, cast<RowsType>(op.getType()).getFeatures(), rate)};
+  if (isa<PairsType>(op.getType()))
+    return dropPairs(k, op, rate);
+  return {dropRows(k, op, cast<RowsType>(op.getType()).getFeatures(), rate)};
 }
 
 static Backend::KernelInfo emitFill(KernelBuilder &k, FillOp op) {
@@ -182,12 +176,15 @@ Backend::PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight) {
       Value column = k.add(f, part);
       return k.choose(
           k.less(column, k.i32Of(static_cast<int32_t>(columns))),
-          [&]() -> Values { return {k.load(k.offset(k.offset(k.buffer(0), k.mul(row, columns)), column))}; },
+          [&]() -> Values {
+            return {k.load(k.offset(k.offset(k.buffer(PackBuffers::weight), k.mul(row, columns)), column))};
+          },
           [&]() -> Values { return {k.scalar(0)}; })[0];
     };
     Value low = at(0), high = at(1);
     Value pair = k.ptx("cvt.rn.bf16x2.f32 $0, $1, $2;", {high, low}, {k.i32}, /*pure=*/true)[0];
-    LLVM::StoreOp::create(k.b, pair, k.offset(k.buffer(1), k.add(k.mul(row, pairs), k.i64Of(k.div(f, 2))), k.i32));
+    LLVM::StoreOp::create(
+        k.b, pair, k.offset(k.buffer(PackBuffers::packed), k.add(k.mul(row, pairs), k.i64Of(k.div(f, 2))), k.i32));
   });
   return {rows * width * 2, chunks};
 }

@@ -51,12 +51,13 @@ static Backend::KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
 }
 
 // The rows of pairs values, a warp each: body(where it begins in each operand and the result, how many numbers).
-static Backend::KernelInfo eachRow(KernelBuilder &k, PairsType type, int64_t buffers,
+static Backend::KernelInfo eachRow(KernelBuilder &k, Operation *op,
                                    const std::function<void(ArrayRef<Value>, Value)> &body) {
+  auto type = cast<PairsType>(op->getResultTypes().front());
   return {eachQuery(k, type.getHeads(), [&](HeadOfSequence &at, Value query) {
     SmallVector<Value> rows;
-    for (int64_t i = 0; i < buffers; ++i)
-      rows.push_back(at.pairsRow(k, at.pairs(k, i, type.getHeads()), query));
+    for (BufferIndex buffer : buffersOf(op))
+      rows.push_back(at.pairsRow(k, at.pairs(k, buffer, type.getHeads()), query));
     body(rows, at.keys);
   })};
 }
@@ -170,7 +171,7 @@ static Backend::KernelInfo emitSumDistances(KernelBuilder &k, SumDistancesOp op)
 }
 
 static Backend::KernelInfo emitSoftmax(KernelBuilder &k, SoftmaxOp op) {
-  return eachRow(k, cast<PairsType>(op.getType()), 2, [&](ArrayRef<Value> rows, Value count) {
+  return eachRow(k, op, [&](ArrayRef<Value> rows, Value count) {
     auto at = [&](int64_t i, Value j) { return k.offset(rows[i], j); };
     Value maximum =
         k.warpMax(eachLane(k, count, k.scalar(lowest), [&](Value j, Value s) { return k.maxf(k.load(at(0, j)), s); }));
@@ -186,7 +187,7 @@ static Backend::KernelInfo emitSoftmax(KernelBuilder &k, SoftmaxOp op) {
 }
 
 static Backend::KernelInfo emitSoftmaxGrad(KernelBuilder &k, SoftmaxGradOp op) {
-  return eachRow(k, cast<PairsType>(op.getType()), 3, [&](ArrayRef<Value> rows, Value count) {
+  return eachRow(k, op, [&](ArrayRef<Value> rows, Value count) {
     auto at = [&](int64_t i, Value j) { return k.offset(rows[i], j); };
     Value inner = k.warpSum(eachLane(k, count, k.scalar(0),
                                      [&](Value j, Value s) { return k.fma(k.load(at(0, j)), k.load(at(1, j)), s); }));

@@ -24,7 +24,7 @@ Backend::PackInfo emitPackBlocks(KernelBuilder &k, RankedTensorType weight) {
   k.acrossThreads(blockSide * pieces, [&](Value i) {
     Value line = k.div(i, pieces), piece = k.rem(i, pieces), o = k.add(firstOut, line),
           f = k.add(firstIn, k.mul(piece, 8));
-    Value from = k.offset(k.offset(k.buffer(0), k.mul(k.i64Of(o), in)), k.i64Of(f)),
+    Value from = k.offset(k.offset(k.buffer(PackBuffers::weight), k.mul(k.i64Of(o), in)), k.i64Of(f)),
           isLine = k.less(o, k.i32Of(static_cast<int32_t>(out)));
     Values numbers, pairs;
     for (int64_t n = 0; n < 8; ++n)
@@ -33,8 +33,9 @@ Backend::PackInfo emitPackBlocks(KernelBuilder &k, RankedTensorType weight) {
     for (int64_t n = 0; n < 8; n += 2)
       pairs.push_back(pairOfBF16(k, numbers[n], numbers[n + 1]));
     Value place = k.add(k.mul(line, pieces), k.bitXor(piece, k.rem(line, 8)));
-    k.store(pairs, k.offset(k.offset(k.buffer(1), k.mul(k.i64Of(block), blockSide * blockSide / 2), k.i32),
-                            k.mul(place, 4), k.i32));
+    k.store(pairs,
+            k.offset(k.offset(k.buffer(PackBuffers::packed), k.mul(k.i64Of(block), blockSide * blockSide / 2), k.i32),
+                     k.mul(place, 4), k.i32));
   });
   return {blocks * blockSide * blockSide * 2, blocks};
 }

@@ -139,10 +139,9 @@ private:
         if (failed(place))
           return failure();
         Value written = value;
-        if (auto slice = value.getDefiningOp<SliceOp>()) {
-          const int64_t row = slice.getType().getNumElements() / slice.getType().getDimSize(0);
-          place->offset -= static_cast<int64_t>(slice.getOffset()) * row * elementBytes;
-          written = slice.getX();
+        if (auto view = value.getDefiningOp<ViewOpInterface>(); view && !view.makesWhole()) {
+          place->offset -= view.getPartOffset(cast<OpResult>(value).getResultNumber()) * elementBytes;
+          written = view.getWhole();
         }
         if (failed(assignment.write(written, {*place, 0})))
           return failure();

@@ -72,7 +72,7 @@ func.func @two_places(%x: !rows {xfc.name = "x", xfc.role = "state"}, %y: !rows 
 
 // An argument lies where it lies.
 func.func @join(%a: !half {xfc.name = "a", xfc.role = "input"}, %b: !half {xfc.name = "b", xfc.role = "input"}) -> !xfc.rows<target, 8xf32> {
-  // expected-error@+1 {{'xfc.join' op part 0 does not lie in the whole}}
+  // expected-error@+1 {{'xfc.join' op part 1 does not lie in the whole}}
   %j = xfc.join %a, %b : (!half, !half) -> !xfc.rows<target, 8xf32>
   return %j : !xfc.rows<target, 8xf32>
 }

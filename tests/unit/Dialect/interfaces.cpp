@@ -45,7 +45,7 @@ TEST_F(Ops, canBeEvaluated) {
 // Each op is launched, says where values lie, or ends a region.
 TEST_F(Ops, areKernelsOrViews) {
   for (auto &[name, op] : all())
-    EXPECT_EQ(isKernel(op) + op.hasTrait<View>() + op.hasTrait<OpTrait::IsTerminator>(), 1) << name;
+    EXPECT_EQ(isKernel(op) + op.hasInterface<ViewOpInterface>() + op.hasTrait<OpTrait::IsTerminator>(), 1) << name;
 }
 
 // Elementwise ops share one function of numbers; others have a kernel of their own, and no op has both.
