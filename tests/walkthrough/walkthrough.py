@@ -1,8 +1,8 @@
 """Builds what docs/CONTRIBUTING.md walks through.
 
-A section of that file has a patch here as its example. The patch has to apply to the tree as it is, to change no more files than the
-section promises and only those that it names, and to add the lines that the section quotes. The files that it changes are then compiled,
-from a copy of the tree and without generating code, against what mlir-tblgen makes of the copy's definitions.
+A section of that file has a patch here as its example. The patches have to apply to the tree, one after the other, to change no more
+files than their sections promise and only those that these name, and to add the lines that the sections quote. The files that they change
+are then compiled, from a copy of the tree and without generating code, against what mlir-tblgen makes of the copy's definitions.
 
 usage: walkthrough.py ROOT BUILD MLIR_TBLGEN LLVM_INCLUDE_DIR
 """
@@ -21,8 +21,15 @@ import tempfile
 WALKTHROUGHS = [
     ("Add an elementwise op", "add-abs.patch", 5),
     ("Add an activation, as a step of model.json", "add-softsign.patch", 6),
+    ("Add a fused op and its pass", "add-multiply-add.patch", 8),
 ]
-GENERATED = {"XFCEnums.h.inc": "-gen-enum-decls", "XFCOps.h.inc": "-gen-op-decls", "XFCOps.cpp.inc": "-gen-op-defs"}
+# What is generated of which definitions.
+GENERATED = {
+    "XFCEnums.h.inc": ("compiler/Dialect/XFCOps.td", "-gen-enum-decls"),
+    "XFCOps.h.inc": ("compiler/Dialect/XFCOps.td", "-gen-op-decls"),
+    "XFCOps.cpp.inc": ("compiler/Dialect/XFCOps.td", "-gen-op-defs"),
+    "Transforms/Passes.h.inc": ("compiler/Transforms/Passes.td", "-gen-pass-decls", "-name=Transforms"),
+}
 
 
 def run(command, **options):
@@ -54,8 +61,13 @@ def disagreements(document, heading, patch, most):
     return problems if lines else [*problems, "quotes nothing of the patch"]
 
 
-def compile_command(entry, root, copy, generated):
-    """The build's command for a file, for that file of the copy, and with what was generated for the copy before what the build has."""
+def compile_command(entries, root, copy, generated, file):
+    """The build's command for a file, for that file of the copy, and with what was generated for the copy before what the build has. A
+    file that only the copy has is compiled as another one of its folder."""
+    known = root / file
+    if str(known) not in entries:
+        known = next(path for path in map(pathlib.Path, entries) if path.parent == known.parent)
+    entry = entries[str(known)]
     words = shlex.split(entry["command"])
     if pathlib.Path(words[0]).name == "ccache":
         words = words[1:]
@@ -64,27 +76,30 @@ def compile_command(entry, root, copy, generated):
         words = words[:at] + words[at + 2:]
 
     def moved(word):
+        if word == str(known):
+            return str(copy / file)
         flag = "-I" if word.startswith("-I") else ""
         path = pathlib.Path(word[len(flag):])
         inside = path.relative_to(root) if path.is_absolute() and path.is_relative_to(root) else None
         return f"{flag}{copy / inside}" if inside and (copy / inside).exists() else word
 
-    return [words[0], f"-I{generated}", *map(moved, words[1:]), "-fsyntax-only"]
+    return [words[0], f"-I{generated}", *map(moved, words[1:]), "-fsyntax-only"], entry["directory"]
 
 
-def prepare(root, folder, patch, tablegen, include):
-    """Copies the tree into the folder, applies the patch, and generates what depends on it. Returns the copy and the generated folder."""
+def prepare(root, folder, patches, tablegen, include):
+    """Copies the tree into the folder, applies the patches, and generates what depends on them. Returns the copy and the generated folder."""
     copy, generated = folder / "xfc", folder / "generated"
     for part in ("compiler", "runtime", "tests/unit"):
         shutil.copytree(root / part, copy / part)
-    # Outside of a repository, git applies a patch to the files of the folder.
-    if complaint := run(["git", "apply", patch], cwd=copy, env={**os.environ, "GIT_CEILING_DIRECTORIES": str(folder)}):
-        sys.exit(f"error: {patch} does not apply any more; bring it and docs/CONTRIBUTING.md up to date\n{complaint}")
-    generated.mkdir()
-    for output, mode in GENERATED.items():
-        definitions = copy / "compiler/Dialect/XFCOps.td"
-        if complaint := run([tablegen, mode, f"-I{definitions.parent}", f"-I{include}", definitions, "-o", generated / output]):
-            sys.exit(f"error: {patch}: {complaint}")
+    for patch in patches:
+        # Outside of a repository, git applies a patch to the files of the folder.
+        if complaint := run(["git", "apply", patch], cwd=copy, env={**os.environ, "GIT_CEILING_DIRECTORIES": str(folder)}):
+            sys.exit(f"error: {patch} does not apply any more; bring it and docs/CONTRIBUTING.md up to date\n{complaint}")
+    for output, (definitions, *modes) in GENERATED.items():
+        (generated / output).parent.mkdir(parents=True, exist_ok=True)
+        source = copy / definitions
+        if complaint := run([tablegen, *modes, f"-I{source.parent}", f"-I{include}", source, "-o", generated / output]):
+            sys.exit(f"error: {definitions}: {complaint}")
     return copy, generated
 
 
@@ -94,16 +109,15 @@ def main():
     here = pathlib.Path(__file__).resolve().parent
     document = (root / "docs/CONTRIBUTING.md").read_text(encoding="utf-8")
     entries = {entry["file"]: entry for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))}
-    problems, commands = [], []
+    problems, changed = [], {}
+    for heading, name, most in WALKTHROUGHS:
+        patch = (here / name).read_text(encoding="utf-8")
+        problems += [f"docs/CONTRIBUTING.md, {heading}: {problem}" for problem in disagreements(document, heading, patch, most)]
+        changed.update(dict.fromkeys(files_of(patch)))
+        print(f"{name}: {len(files_of(patch))} files")
     with tempfile.TemporaryDirectory() as folder:
-        for heading, name, most in WALKTHROUGHS:
-            patch = (here / name).read_text(encoding="utf-8")
-            problems += [f"docs/CONTRIBUTING.md, {heading}: {problem}" for problem in disagreements(document, heading, patch, most)]
-            copy, generated = prepare(root, pathlib.Path(folder).resolve() / name, here / name, tablegen, include)
-            changed = files_of(patch)
-            for entry in (entries[str(root / file)] for file in changed if file.endswith(".cpp")):
-                commands.append((compile_command(entry, root, copy, generated), entry["directory"]))
-            print(f"{name}: {len(changed)} files")
+        copy, generated = prepare(root, pathlib.Path(folder).resolve(), [here / name for _, name, _ in WALKTHROUGHS], tablegen, include)
+        commands = [compile_command(entries, root, copy, generated, file) for file in changed if file.endswith(".cpp")]
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             problems += filter(None, pool.map(lambda command: run(command[0], cwd=command[1]), commands))
     for problem in problems:

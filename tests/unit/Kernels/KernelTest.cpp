@@ -125,8 +125,10 @@ MLIRContext &context() {
 std::vector<std::pair<std::string, int>> elementwiseOps() {
   std::vector<std::pair<std::string, int>> ops;
   for (RegisteredOperationName op : context().getRegisteredOperationsByDialect("xfc"))
-    if (op.hasInterface<ScalarOpInterface>() && op.getAttributeNames().empty())
-      ops.emplace_back(op.getStringRef(), op.hasTrait<OpTrait::OneOperand>() ? 1 : 2);
+    if (op.hasInterface<ScalarOpInterface>() && op.getAttributeNames().empty()) {
+      const int operands = op.hasTrait<OpTrait::OneOperand>() ? 1 : op.hasTrait<OpTrait::NOperands<3>::Impl>() ? 3 : 2;
+      ops.emplace_back(op.getStringRef(), operands);
+    }
   return ops;
 }
 

@@ -59,7 +59,9 @@ TEST_P(Rows, Elementwise) {
     std::string type = rows("source", width);
     EXPECT_GE(elementwiseOps().size(), 2u);
     for (const auto &[name, operands] : elementwiseOps()) {
-      const std::string op = name + (operands == 1 ? " %a0" : " %a0, %a1");
+      std::string op = name + " %a0";
+      for (int i = 1; i < operands; ++i)
+        op += ", %a" + std::to_string(i);
       checkSame(batch, op, type, operands, {.extraStride = 3});
       checkSame(batch, op, type, operands, {.extraStride = 4});
       checkSame(batch, op, type, operands, {.inPlace = true});
