@@ -173,7 +173,7 @@ void linkExecutable(const std::vector<std::vector<ObjectFile>> &objects, const s
     arguments.push_back(file.name.str().str());
   arguments.insert(arguments.end(), {"-L" + gcc, "-L" + start, "-L/lib/x86_64-linux-gnu", "--start-group"});
   std::error_code error;
-  for (const char *archive : {"libxfc_runtime.a", "libsentencepiece.a", "libutf8proc.a"})
+  for (const char *archive : {"libxfc_runtime.a", "libsentencepiece.a", "libutf8proc.a", "libz.a", "libzstd.a"})
     if (fs::exists(inside(runtime, archive)))
       arguments.push_back(inside(runtime, archive));
   // libstdc++ and libgcc go in whole: a file that starts on any Debian 12 or later, and sooner than with them shared.

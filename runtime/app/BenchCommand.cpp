@@ -242,7 +242,7 @@ void addMemory(Json &result, Engine &engine) {
 Corpus benchCorpus(const BenchOptions &options, const Module &module, int64_t length) {
   if (!options.sources.empty()) {
     Vocabulary source(module.sourceVocab), target(module.targetVocab);
-    return Corpus(options.sources, options.targets, {source, target}, module, Format::Ids);
+    return Corpus({options.sources, options.targets, {}}, {source, target}, module, Format::Ids);
   }
   checkLength(module, length);
   int64_t sentences = std::max<int64_t>(options.batchTokens / length, 1);

@@ -35,8 +35,17 @@ void applyConfiguration(CLI::App &command, const std::string &text, const std::s
     const CLI::Option *option = command.get_option_no_throw(std::string("--") + flag);
     return option && option->count() > 0;
   };
-  // Text and prepared pairs are one choice, too.
-  const bool fromText = given("source") || given("target"), prepared = given("data");
+  // Where pairs come from is one choice, too: what was chosen leaves out the other flags.
+  std::vector<std::string> left;
+  auto choose = [&](bool chosen, std::initializer_list<const char *> others) {
+    if (chosen)
+      left.insert(left.end(), others.begin(), others.end());
+  };
+  choose(given("source") || given("target"), {"tsv", "data"});
+  choose(given("tsv"), {"source", "target", "data"});
+  choose(given("data"), {"source", "target", "tsv", "filter-length", "filter-ratio"});
+  choose(given("valid-source") || given("valid-target"), {"valid-tsv"});
+  choose(given("valid-tsv"), {"valid-source", "valid-target"});
   for (const auto &[name, value] : values.items()) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
       std::string near = nearest(name, known);
@@ -46,7 +55,7 @@ void applyConfiguration(CLI::App &command, const std::string &text, const std::s
     CLI::Option *option = command.get_option("--" + name);
     bool isLimit = std::find(limits.begin(), limits.end(), name) != limits.end();
     if (option->count() > 0 || isOfTheCall(name) || (isLimit && limited) || value.is_null() ||
-        (name == "data" && fromText) || ((name == "source" || name == "target") && prepared))
+        std::ranges::count(left, name) > 0)
       continue;
     if (value.is_array())
       for (const Json &one : value)

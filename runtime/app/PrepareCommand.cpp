@@ -9,17 +9,14 @@ namespace xfc {
 void addPrepare(CLI::App &app) {
   CLI::App *command = app.add_subcommand("prepare", "tokenize parallel text once, into a file for train --data");
   auto options = std::make_shared<PrepareOptions>();
-  command
-      ->add_option("--source", options->sources,
-                   "source text, one sentence a line; several files are taken one after the other")
-      ->required();
-  command->add_option("--target", options->targets, "its translations, line by line")->required();
+  addPairs(*command, options->text, options->filter);
   addVocabularies(*command, options->vocabulary, options->targetVocabulary);
   command->add_option("--out", options->out, "the file to write")->required();
   addThreads(*command, options->threads);
   addFormat(*command, options->format);
   addQuiet(*command, options->quiet);
   command->callback([options] {
+    requirePairs(options->text);
     if (options->format != Format::Ids && options->vocabulary.empty())
       throw CLI::RequiredError("--vocab (or --format ids)");
     confine({options->out});

@@ -66,16 +66,19 @@ void run(CLI::App &command, TrainFlags &flags) {
     applyConfiguration(command, readFile(options.out + "/config.json"), options.out + "/config.json");
   options.schedule = schedules.at(flags.schedule);
   const bool prepared = !options.data.empty();
-  if (prepared && !(options.sources.empty() && options.targets.empty()))
-    throw CLI::ExcludesError("--data", options.sources.empty() ? "--target" : "--source");
-  for (auto [name, missing] : {std::pair{"--source (or --data)", !prepared && options.sources.empty()},
-                               {"--target", !prepared && options.targets.empty()},
-                               {"--out", options.out.empty()}})
-    if (missing)
-      throw CLI::RequiredError(name);
-  if (options.validSources.empty() != options.validTargets.empty())
-    throw CLI::RequiredError(options.validSources.empty() ? "--valid-source (with --valid-target)"
-                                                          : "--valid-target (with --valid-source)");
+  for (const char *other : {"--source", "--target", "--tsv", "--filter-length", "--filter-ratio"})
+    if (prepared && command.get_option(other)->count() > 0)
+      throw CLI::ExcludesError("--data", other);
+  if (!prepared)
+    requirePairs(options.text, ", or --data");
+  if (options.out.empty())
+    throw CLI::RequiredError("--out");
+  const PairFiles &held = options.validation;
+  if (held.sources.empty() != held.targets.empty())
+    throw CLI::RequiredError(held.sources.empty() ? "--valid-source (with --valid-target)"
+                                                  : "--valid-target (with --valid-source)");
+  if (!held.sources.empty() && !held.tables.empty())
+    throw CLI::ExcludesError("--valid-tsv", "--valid-source");
   if (options.format != Format::Ids && options.vocabulary.empty())
     throw CLI::RequiredError("--vocab (or --format ids)");
   if (flags.betas.size() != 2)
@@ -112,9 +115,7 @@ void addTrain(CLI::App &app) {
   CLI::App *command = app.add_subcommand("train", "train the model on parallel text");
   auto flags = std::make_shared<TrainFlags>();
   TrainOptions &options = flags->train;
-  command->add_option("--source", options.sources,
-                      "source text, one sentence a line; several files are taken one after the other");
-  command->add_option("--target", options.targets, "its translations, line by line");
+  addPairs(*command, options.text, options.filter);
   command->add_option("--data", options.data,
                       "files that prepare wrote, in place of text; several are taken one after the other");
   addVocabularies(*command, options.vocabulary, options.targetVocabulary);
@@ -132,8 +133,9 @@ void addTrain(CLI::App &app) {
       ->type_name("PATTERN=X");
   command->add_option("--config", flags->configuration,
                       "JSON file of flags (without --) and values; the command line goes first");
-  command->add_option("--valid-source", options.validSources, "held-out source text");
-  command->add_option("--valid-target", options.validTargets, "its translations");
+  command->add_option("--valid-source", options.validation.sources, "held-out source text");
+  command->add_option("--valid-target", options.validation.targets, "its translations");
+  command->add_option("--valid-tsv", options.validation.tables, "both in one file, as --tsv");
   command->add_option("--valid-every", options.validEvery, "steps between validations")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

@@ -23,6 +23,53 @@ void addVocabularies(CLI::App &command, std::string &source, std::string &target
   command.add_option("--target-vocab", target, "vocabulary of the target language");
 }
 
+// A:B, of which either may be missing.
+static void readLengths(const std::string &text, PairFilter &filter) {
+  const size_t colon = text.find(':');
+  int64_t *number = &filter.shortest;
+  filter.shortest = filter.longest = 0;
+  bool right = colon != std::string::npos && text.size() > 1;
+  for (std::string_view part : {std::string_view(text).substr(0, colon), std::string_view(text).substr(colon + 1)}) {
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), *number);
+    right &= part.empty() || (error == std::errc() && end == part.data() + part.size() && *number > 0);
+    number = &filter.longest;
+    if (!right)
+      break;
+  }
+  if (!right || (filter.longest > 0 && filter.longest < filter.shortest))
+    throw CLI::ValidationError("--filter-length",
+                               "expected A:B, whole numbers of which one may be missing, as 1:80, but '" + text +
+                                   "' was given");
+}
+
+void addPairs(CLI::App &command, PairFiles &files, PairFilter &filter) {
+  command.add_option("--source", files.sources,
+                     "source text, one sentence a line; several files are taken one after the other. gzip and zstd are "
+                     "recognized");
+  command.add_option("--target", files.targets, "its translations, line by line");
+  command.add_option("--tsv", files.tables, "both in one file: on each line a source, a tab and its target");
+  command
+      .add_option_function<std::string>(
+          "--filter-length", [&filter](const std::string &text) { readLengths(text, filter); },
+          "leave out pairs of which a side has fewer than A or more than B tokens")
+      ->type_name("A:B");
+  command
+      .add_option("--filter-ratio", filter.ratio,
+                  "leave out pairs of which one side has more than so many times the tokens of the other")
+      ->check(CLI::Range(1.0, 1e6))
+      ->check(FiniteNumber);
+}
+
+void requirePairs(const PairFiles &files, const std::string &inPlace) {
+  const bool lines = !(files.sources.empty() && files.targets.empty());
+  if (lines && !files.tables.empty())
+    throw CLI::ExcludesError("--tsv", files.sources.empty() ? "--target" : "--source");
+  if (files.tables.empty() && files.sources.empty())
+    throw CLI::RequiredError("--source (or --tsv" + inPlace + ")");
+  if (files.tables.empty() && files.targets.empty())
+    throw CLI::RequiredError("--target");
+}
+
 Format formatNamed(std::string_view name) {
   return name == "ids" ? Format::Ids : name == "pieces" ? Format::Pieces : Format::Text;
 }

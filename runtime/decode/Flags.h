@@ -2,6 +2,7 @@
 #pragma once
 
 #include "decode/Search.h"
+#include "text/PairReader.h"
 #include "text/Vocabulary.h"
 #include <CLI/CLI.hpp>
 #include <string>
@@ -14,6 +15,10 @@ void addThreads(CLI::App &command, int &threads);
 void addQuiet(CLI::App &command, bool &quiet);
 // --vocab and --target-vocab
 void addVocabularies(CLI::App &command, std::string &source, std::string &target);
+// --source, --target and --tsv; --filter-length and --filter-ratio
+void addPairs(CLI::App &command, PairFiles &files, PairFilter &filter);
+// Throws CLI::Error where it is neither both of the former nor the latter alone. `inPlace`: what else may be given.
+void requirePairs(const PairFiles &files, const std::string &inPlace = "");
 // --format
 void addFormat(CLI::App &command, Format &format);
 // The format of this name; Format::Text where there is none.

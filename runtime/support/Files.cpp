@@ -1,5 +1,6 @@
 // Files, whole or not at all.
 #include "support/Files.h"
+#include "support/Compressed.h"
 #include "support/Interrupt.h"
 #include "support/Retried.h"
 #include <algorithm>
@@ -340,26 +341,73 @@ LineReader::~LineReader() {
     ::close(descriptor);
 }
 
-// More bytes in the buffer, which has been read to its end; false at the end of the file.
-bool LineReader::fill() {
-  begin = end = 0;
-  while (!atEnd && end == 0) {
-    const ssize_t got = ::read(descriptor, buffer.data(), buffer.size());
+// Bytes of the file; 0 at its end.
+size_t LineReader::readInto(char *to, size_t room) {
+  while (!inputEnded) {
+    const ssize_t got = ::read(descriptor, to, room);
     if (got < 0 && errno == EINTR) {
       checkInterrupted();
       continue;
     }
     if (got < 0)
       fail(file, "read");
-    atEnd = got == 0;
-    end = static_cast<size_t>(got);
+    inputEnded = got == 0;
     bytes += got;
+    return static_cast<size_t>(got);
   }
+  return 0;
+}
+
+// Reads as much as tells whether the file is compressed. Of a stream that is no more than one of its first lines.
+void LineReader::recognize() {
+  begun = true;
+  while (end < buffer.size() && Decompressor::mayFollow({buffer.data(), end})) {
+    const size_t got = readInto(buffer.data() + end, buffer.size() - end);
+    if (got == 0)
+      break;
+    end += got;
+  }
+  decompressor = Decompressor::of({buffer.data(), end}, file);
+  if (decompressor) {
+    packed = buffer;
+    packedEnd = std::exchange(end, 0);
+  }
+}
+
+size_t LineReader::decompressInto(char *to, size_t room) {
+  for (;;) {
+    std::string_view in(packed.data() + packedBegin, packedEnd - packedBegin);
+    const size_t before = in.size(), written = decompressor->run(in, to, room);
+    packedBegin = packedEnd - in.size();
+    if (written > 0)
+      return written;
+    if (!in.empty() && in.size() < before)
+      continue;
+    if (in.empty()) {
+      packedBegin = 0;
+      packedEnd = readInto(packed.data(), packed.size());
+      if (packedEnd > 0)
+        continue;
+    }
+    if (!decompressor->atEnd())
+      throw Error(file + ": damaged: its compressed data is cut off; copy it again, or compress it again");
+    return 0;
+  }
+}
+
+// More bytes in the buffer, which has been read to its end; false at the end of the file.
+bool LineReader::fill() {
+  begin = end = 0;
+  if (!begun)
+    recognize();
+  if (end == 0 && !atEnd)
+    end = decompressor ? decompressInto(buffer.data(), buffer.size()) : readInto(buffer.data(), buffer.size());
+  atEnd = end == 0;
   return end > 0;
 }
 
 bool LineReader::ready(int milliseconds) const {
-  if (atEnd || std::memchr(buffer.data() + begin, '\n', end - begin))
+  if (atEnd || packedBegin < packedEnd || std::memchr(buffer.data() + begin, '\n', end - begin))
     return true;
   pollfd waiting{descriptor, POLLIN, 0};
   return ::poll(&waiting, 1, milliseconds) != 0;
@@ -369,7 +417,9 @@ std::string LineReader::where() const { return file + ":" + std::to_string(lines
 
 double LineReader::fraction() const {
   return size > 0
-             ? std::min(1.0, static_cast<double>(bytes - static_cast<int64_t>(end - begin)) / static_cast<double>(size))
+             ? std::min(1.0, static_cast<double>(
+                                 bytes - static_cast<int64_t>(decompressor ? packedEnd - packedBegin : end - begin)) /
+                                 static_cast<double>(size))
              : 0;
 }
 

@@ -4,6 +4,7 @@
 #include "support/Error.h"
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -78,14 +79,18 @@ private:
   int descriptor = -1;
 };
 
-// The lines of a file one after the other, without their ends (LF or CRLF), in the memory of one line.
+class Decompressor;
+
+// The lines of a file one after the other, without their ends (LF or CRLF), in the memory of one line. A file that is
+// compressed (gzip, zstd; its first bytes tell) is read as what it was made of.
 class LineReader {
 public:
   // "-" is standard input. Lines are cut after `longest` bytes, with a warning. Throws Error.
   explicit LineReader(const std::string &file, size_t longest = static_cast<size_t>(-1));
   LineReader(const LineReader &) = delete;
   ~LineReader();
-  // The next line; false after the last. Throws Error: unreadable, or invalid UTF-8 (file:line).
+  // The next line; false after the last. Throws Error: unreadable, damaged or cut off where it is compressed, or
+  // invalid UTF-8 (file:line).
   bool next(std::string &line);
   // Whether the next line is there, or the end, before so many milliseconds have passed.
   bool ready(int milliseconds) const;
@@ -99,7 +104,14 @@ public:
 
 private:
   bool fill();
+  void recognize();
+  size_t readInto(char *to, size_t room);
+  size_t decompressInto(char *to, size_t room);
   std::string file, buffer;
+  std::unique_ptr<Decompressor> decompressor; // null: what is read are the lines
+  std::string packed;                         // read, and in part still to be decompressed
+  size_t packedBegin = 0, packedEnd = 0;
+  bool begun = false, inputEnded = false;
   size_t longest, begin = 0, end = 0; // what of the buffer is still to be read
   int descriptor;
   bool atEnd = false;

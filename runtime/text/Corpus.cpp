@@ -39,9 +39,9 @@ Corpus::Corpus(const std::vector<std::vector<int32_t>> &sources, const std::vect
   viewBuilt();
 }
 
-Corpus::Corpus(const std::vector<std::string> &sourceFiles, const std::vector<std::string> &targetFiles,
-               const VocabularyPair &vocabularies, const Module &module, Format format, Parallel parallel) {
-  PairReader reader(sourceFiles, targetFiles, vocabularies, module, format, std::move(parallel));
+Corpus::Corpus(const PairFiles &files, const VocabularyPair &vocabularies, const Module &module, Format format,
+               const PairFilter &filter, Parallel parallel) {
+  PairReader reader(files, vocabularies, module, format, filter, std::move(parallel));
   while (
       reader.next([&](std::span<const int32_t> source, std::span<const int32_t> target) { store(source, target); })) {
   }

@@ -8,11 +8,10 @@ namespace xfc {
 
 class Corpus {
 public:
-  // Reads text into memory. Line i of the source files together belongs to line i of the target files together. Pairs
-  // longer than the model's max_length, and pairs with an empty side, are skipped and counted. Throws Error: unequal
-  // line counts, invalid UTF-8 or ids (file:line), nothing to train on.
-  Corpus(const std::vector<std::string> &sourceFiles, const std::vector<std::string> &targetFiles,
-         const VocabularyPair &vocabularies, const Module &module, Format format, Parallel parallel = oneByOne);
+  // Reads text into memory, as PairReader does. Throws Error: unequal line counts, invalid UTF-8 or ids (file:line),
+  // nothing to train on.
+  Corpus(const PairFiles &files, const VocabularyPair &vocabularies, const Module &module, Format format,
+         const PairFilter &filter = {}, Parallel parallel = oneByOne);
   // Takes sources as the encoder reads them, and targets without start and eos.
   Corpus(const std::vector<std::vector<int32_t>> &sources, const std::vector<std::vector<int32_t>> &targets,
          const Module &module);

@@ -20,7 +20,8 @@ constexpr int64_t blockPairs = 8192;
 struct CorpusTotals {
   int64_t pairs = 0, tokens[2] = {0, 0}, longest[2] = {0, 0};
   int64_t shortest[2] = {std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::max()};
-  int64_t skippedLong = 0, skippedEmpty = 0; // pairs that are not among them
+  int64_t skippedLong = 0, skippedEmpty = 0;     // pairs that are not among them
+  int64_t filteredLength = 0, filteredRatio = 0; // and those that a PairFilter left out, which a file does not remember
   // A hash of all ids, which tells whether the data of a resumed run is still the same.
   uint64_t hash = 0xcbf29ce484222325;
 

@@ -1,6 +1,7 @@
 // Files of parallel lines into pairs of id sequences, a window of lines at a time.
 #include "text/PairReader.h"
 #include "text/LinePairs.h"
+#include <algorithm>
 #include <exception>
 #include <filesystem>
 
@@ -21,7 +22,7 @@ bool JoinedFiles::next(std::string &line) {
       throw Error(reader->name() + ": the file is empty; expected one sentence a line");
     if (opened == files.size())
       return false;
-    reader = std::make_unique<LineReader>(files[opened++]);
+    reader = std::make_unique<LineReader>(files[opened++], longestLine);
   }
 }
 
@@ -44,9 +45,10 @@ double JoinedFiles::fraction() const {
   return all > 0 ? read / all : 0;
 }
 
-PairReader::PairReader(const std::vector<std::string> &sourceFiles, const std::vector<std::string> &targetFiles,
-                       const VocabularyPair &vocabularies, const Module &module, Format format, Parallel parallel)
-    : sources(sourceFiles), targets(targetFiles), vocabularies(vocabularies), module(module), format(format),
+PairReader::PairReader(const PairFiles &files, const VocabularyPair &vocabularies, const Module &module, Format format,
+                       const PairFilter &filter, Parallel parallel)
+    : sources(files.tables.empty() ? files.sources : files.tables), targets(files.targets),
+      inTables(!files.tables.empty()), vocabularies(vocabularies), module(module), format(format), filter(filter),
       parallel(std::move(parallel)), sourceFrame(vocabularies.source.sourceFrame(module, format)),
       targetPrefix(vocabularies.target.targetPrefix(format)) {
   targetPrefix.insert(targetPrefix.begin(), module.start);
@@ -54,6 +56,19 @@ PairReader::PairReader(const std::vector<std::string> &sourceFiles, const std::v
 
 // The next line of each side, without their ids.
 bool PairReader::nextLines(Line &line) {
+  if (inTables) {
+    if (!sources.next(line.source))
+      return false;
+    line.sourceWhere = line.targetWhere = sources.where();
+    const size_t tabs = static_cast<size_t>(std::ranges::count(line.source, '\t')), tab = line.source.find('\t');
+    if (tabs != 1)
+      throw Error(line.sourceWhere + ": has " + std::to_string(tabs) +
+                  " tabs; expected a source, a tab and its target" +
+                  (tabs > 1 ? " (cut -f1,2 takes two columns)" : ""));
+    line.target.assign(line.source, tab + 1);
+    line.source.resize(tab);
+    return true;
+  }
   const bool more = sources.next(line.source), moreTarget = targets.next(line.target);
   if (more && moreTarget) {
     line.sourceWhere = sources.where();
@@ -115,16 +130,41 @@ bool PairReader::next(const Use &use) {
     } else if ((module.maxLength > 0 && static_cast<int64_t>(source.size()) > module.maxLength) ||
                (module.maxTargetLength > 0 && static_cast<int64_t>(target.size()) - 1 > module.maxTargetLength)) {
       ++counts.skippedLong;
-    } else {
+    } else if (isWanted(window[i])) {
       counts.add(source, target);
       use(source, target);
     }
   }
   if (count == 0 && counts.pairs == 0)
-    throw Error(sources.names() + ": no pair is left to use: " + std::to_string(counts.skippedEmpty) +
-                " have an empty side, " + std::to_string(counts.skippedLong) +
-                " are longer than the model's max_length of " + std::to_string(module.maxLength) + " tokens");
+    throw Error(sources.names() + ": no pair is left to use: " + skippedOf(counts) + " (the model's max_length is " +
+                std::to_string(module.maxLength) + ")");
   return count > 0;
+}
+
+// Counts those that are not.
+bool PairReader::isWanted(const Line &line) {
+  const size_t around = sourceFrame.prefix.size() + sourceFrame.suffix.size(), before = targetPrefix.size();
+  const int64_t source = static_cast<int64_t>(line.sourceIds.size() - around),
+                target = static_cast<int64_t>(line.targetIds.size() - before) - 1; // and eos
+  const auto [less, more] = std::minmax(source, target);
+  if (less < filter.shortest || (filter.longest > 0 && more > filter.longest)) {
+    ++counts.filteredLength;
+    return false;
+  }
+  if (filter.ratio > 0 && static_cast<double>(more) > filter.ratio * static_cast<double>(less)) {
+    ++counts.filteredRatio;
+    return false;
+  }
+  return true;
+}
+
+std::string skippedOf(const CorpusTotals &totals) {
+  std::string text = std::to_string(totals.skippedLong) + " longer than the model's max_length, " +
+                     std::to_string(totals.skippedEmpty) + " with an empty side";
+  if (totals.filteredLength > 0 || totals.filteredRatio > 0)
+    text += ", " + std::to_string(totals.filteredLength) + " by --filter-length, " +
+            std::to_string(totals.filteredRatio) + " by --filter-ratio";
+  return text;
 }
 
 } // namespace xfc

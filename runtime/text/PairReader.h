@@ -13,7 +13,19 @@ namespace xfc {
 using Parallel = std::function<void(int64_t count, const std::function<void(int64_t)> &body)>;
 void oneByOne(int64_t count, const std::function<void(int64_t)> &body);
 
-// Several files of lines as if they were one.
+// Where pairs are: line i of the sources together belongs to line i of the targets together; or lines of a source, a
+// tab and its target.
+struct PairFiles {
+  std::vector<std::string> sources, targets, tables;
+};
+
+// Which pairs are used, by the tokens of their sides, without start, eos and tokens of languages.
+struct PairFilter {
+  int64_t shortest = 0, longest = 0; // of each side; 0: any
+  double ratio = 0;                  // at most, of the longer to the shorter side; 0: any
+};
+
+// Several files of lines as if they were one. Lines are cut after a megabyte, with a warning.
 class JoinedFiles {
 public:
   explicit JoinedFiles(std::vector<std::string> files) : files(std::move(files)) {}
@@ -31,12 +43,12 @@ private:
   int64_t lines = 0;
 };
 
-// Line i of the source files together belongs to line i of the target files together. Pairs longer than the model's
-// max_length, and pairs with an empty side, are skipped and counted.
+// Pairs longer than the model's max_length, pairs with an empty side, and those that the filter leaves out are skipped
+// and counted.
 class PairReader {
 public:
-  PairReader(const std::vector<std::string> &sourceFiles, const std::vector<std::string> &targetFiles,
-             const VocabularyPair &vocabularies, const Module &module, Format format, Parallel parallel = oneByOne);
+  PairReader(const PairFiles &files, const VocabularyPair &vocabularies, const Module &module, Format format,
+             const PairFilter &filter = {}, Parallel parallel = oneByOne);
   // Calls use(source, target) for the pairs of the next window, in order: the source as the encoder reads it, the
   // target with its start and eos. False where no line is left. Throws Error: unequal line counts, invalid UTF-8 or ids
   // (file:line), and at the end, if there was nothing to use. What it says is the same however many threads there are.
@@ -52,16 +64,22 @@ private:
   };
   void encode(Line &line) const;
   bool nextLines(Line &line);
+  bool isWanted(const Line &line);
 
-  JoinedFiles sources, targets;
+  JoinedFiles sources, targets; // or tables in place of the former
+  const bool inTables;
   VocabularyPair vocabularies;
   const Module &module;
   Format format;
+  PairFilter filter;
   Parallel parallel;
   Frame sourceFrame;
   std::vector<int32_t> targetPrefix; // start, and what the vocabulary puts before a line
   std::vector<Line> window;
   CorpusTotals counts;
 };
+
+// How many pairs were skipped and why, in words.
+std::string skippedOf(const CorpusTotals &totals);
 
 } // namespace xfc

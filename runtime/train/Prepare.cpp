@@ -29,8 +29,7 @@ void prepare(const PrepareOptions &options) {
   module.requireTranslator();
   const LoadedVocabularies vocabularies = loadVocabularies(options.vocabulary, options.targetVocabulary, module);
   ShardWriter writer(options.out, vocabularies.pair(), module, options.format);
-  PairReader reader(options.sources, options.targets, vocabularies.pair(), module, options.format,
-                    onThreadsOf(*engine));
+  PairReader reader(options.text, vocabularies.pair(), module, options.format, options.filter, onThreadsOf(*engine));
   ProgressBar bar(options.quiet);
   const CorpusTotals &totals = reader.totals();
   while (reader.next(
@@ -39,12 +38,10 @@ void prepare(const PrepareOptions &options) {
     bar.update(reader.fraction(), format("%lld pairs", static_cast<long long>(totals.pairs)));
   }
   writer.commit(totals);
-  bar.say(
-      format("%s: %lld pairs, %lld source and %lld target tokens; skipped: %lld longer than the model's max_length, "
-             "%lld with an empty side",
-             options.out.c_str(), static_cast<long long>(totals.pairs),
-             static_cast<long long>(totals.tokens[XFC_SOURCE]), static_cast<long long>(totals.tokens[XFC_TARGET]),
-             static_cast<long long>(totals.skippedLong), static_cast<long long>(totals.skippedEmpty)));
+  bar.say(format("%s: %lld pairs, %lld source and %lld target tokens; skipped: ", options.out.c_str(),
+                 static_cast<long long>(totals.pairs), static_cast<long long>(totals.tokens[XFC_SOURCE]),
+                 static_cast<long long>(totals.tokens[XFC_TARGET])) +
+          skippedOf(totals));
 }
 
 } // namespace xfc

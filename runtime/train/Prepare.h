@@ -9,7 +9,8 @@
 namespace xfc {
 
 struct PrepareOptions {
-  std::vector<std::string> sources, targets;
+  PairFiles text;
+  PairFilter filter;
   std::string vocabulary, targetVocabulary, out;
   Format format = Format::Text;
   int threads = 0;

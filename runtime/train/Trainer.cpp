@@ -182,8 +182,8 @@ void Trainer::checkLikeness() {
     facts["executable"] = checksumOf(MappedFile("/proc/self/exe").contents());
     facts["instruction set"] = model.engine->device().name();
     // What a rank reads may lie elsewhere, and each may have cores of its own.
-    const std::set<std::string> own = {"threads", "source",       "target", "valid-source", "valid-target",
-                                       "vocab",   "target-vocab", "config", "data",         "init"};
+    const std::set<std::string> own = {"threads",   "source", "target",       "tsv",    "valid-source", "valid-target",
+                                       "valid-tsv", "vocab",  "target-vocab", "config", "data",         "init"};
     const Json flags = Json::parse(configuration);
     for (const auto &[name, value] : flags.items())
       if (!own.contains(name))
@@ -244,32 +244,36 @@ void Trainer::loadVocabularies() {
 }
 
 void Trainer::readCorpora() {
-  auto readAll = [](const std::vector<std::string> &files) {
-    std::vector<std::string> lines;
+  auto readAll = [](const std::vector<std::string> &files, std::vector<std::string> &lines) {
     for (const std::string &file : files)
       for (std::string &line : readLines(file))
         lines.push_back(std::move(line));
-    return lines;
   };
   const VocabularyPair vocabularies{*model.source, *model.target};
   const Parallel parallel = onThreadsOf(*model.engine);
   if (options.data.empty())
-    corpus.emplace(options.sources, options.targets, vocabularies, module(), options.format, parallel);
+    corpus.emplace(options.text, vocabularies, module(), options.format, options.filter, parallel);
   else
     corpus.emplace(options.data, vocabularies, module());
-  if (!options.validSources.empty()) {
-    validation.emplace(options.validSources, options.validTargets, vocabularies, module(), options.format, parallel);
-    validLines = readAll(options.validSources);
-    validReferences = readAll(options.validTargets);
+  if (const PairFiles &held = options.validation; !(held.sources.empty() && held.tables.empty())) {
+    validation.emplace(held, vocabularies, module(), options.format, PairFilter(), parallel);
+    readAll(held.sources, validLines);
+    readAll(held.targets, validReferences);
+    std::vector<std::string> both;
+    readAll(held.tables, both);
+    for (const std::string &line : both) { // each has a tab, or the corpus had not been read
+      validLines.push_back(line.substr(0, line.find('\t')));
+      validReferences.push_back(line.substr(line.find('\t') + 1));
+    }
     if (model.engine->has(programs::encode) && model.engine->has(programs::decodeStep))
-      validSources.emplace(dealtOut(EncodedLines(model, validLines, options.format, options.validSources[0]), ranks));
+      validSources.emplace(dealtOut(
+          EncodedLines(model, validLines, options.format, held.tables.empty() ? held.sources[0] : held.tables[0]),
+          ranks));
   }
   const CorpusTotals &totals = corpus->totals();
-  bar.say(format("%zu pairs, %lld source and %lld target tokens; skipped: %lld longer than the model's max_length, "
-                 "%lld with an empty side",
-                 corpus->size(), static_cast<long long>(totals.tokens[XFC_SOURCE]),
-                 static_cast<long long>(totals.tokens[XFC_TARGET]), static_cast<long long>(totals.skippedLong),
-                 static_cast<long long>(totals.skippedEmpty)));
+  bar.say(format("%zu pairs, %lld source and %lld target tokens; skipped: ", corpus->size(),
+                 static_cast<long long>(totals.tokens[XFC_SOURCE]), static_cast<long long>(totals.tokens[XFC_TARGET])) +
+          skippedOf(totals));
   if (options.best != "loss" && !validSources)
     throw Error("--best " + options.best +
                 " compares translations; give --valid-source and --valid-target, and a model that decodes");

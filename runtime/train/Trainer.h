@@ -3,15 +3,17 @@
 
 #include "decode/ModelOptions.h"
 #include "plan/Optimizers.h"
+#include "text/PairReader.h"
 #include "train/Groups.h"
 #include "train/Schedule.h"
 
 namespace xfc {
 
 struct TrainOptions {
-  std::vector<std::string> sources, targets; // text, or
-  std::vector<std::string> data;             // files of prepared pairs
-  std::vector<std::string> validSources, validTargets;
+  PairFiles text;                // or
+  std::vector<std::string> data; // files of prepared pairs
+  PairFilter filter;             // of the text
+  PairFiles validation;
   std::string vocabulary, targetVocabulary, out, log;
   std::string init; // weights that the run begins with: a file, or a folder that --model takes; empty: random ones
   GroupRules groups;

@@ -31,7 +31,7 @@ protected:
     return (folder / name).string();
   }
   Corpus read(const std::string &source, const std::string &target) {
-    return Corpus({write("a", source)}, {write("b", target)}, {ids, ids}, module, Format::Ids);
+    return Corpus({{write("a", source)}, {write("b", target)}, {}}, {ids, ids}, module, Format::Ids);
   }
   // `pairs` lines of 1 to `longest` ids.
   Corpus random(int pairs, int longest) {
@@ -73,7 +73,7 @@ TEST_F(CorpusTest, TargetsAreShifted) {
 
 TEST_F(CorpusTest, SeveralFilesFollowEachOther) {
   std::string a1 = write("a1", "5\n6\n"), a2 = write("a2", "7\n"), b = write("b", "8\n9\n10\n");
-  Corpus corpus({a1, a2}, {b}, {ids, ids}, module, Format::Ids);
+  Corpus corpus({{a1, a2}, {b}, {}}, {ids, ids}, module, Format::Ids);
   EXPECT_EQ(list(corpus.source(2)), (std::vector<int32_t>{7}));
   EXPECT_EQ(list(corpus.labels(2)), (std::vector<int32_t>{10, 3}));
 }
@@ -96,8 +96,40 @@ TEST_F(CorpusTest, ErrorsSayWhatAndWhere) {
   EXPECT_NE(errorOf([&] { read("", ""); }).find("empty"), std::string::npos);
   EXPECT_NE(errorOf([&] { read("\n", "5\n"); }).find("no pair is left"), std::string::npos);
   EXPECT_NE(errorOf([&] {
-              Corpus({(folder / "none").string()}, {write("b", "5\n")}, {ids, ids}, module, Format::Ids);
+              Corpus({{(folder / "none").string()}, {write("b", "5\n")}, {}}, {ids, ids}, module, Format::Ids);
             }).find("none"),
+            std::string::npos);
+}
+
+TEST_F(CorpusTest, TablesAreBothSidesInOne) {
+  const Corpus corpus({{}, {}, {write("t", "5 6\t7\r\n8\t9 10\n")}}, {ids, ids}, module, Format::Ids),
+      same = read("5 6\n8\n", "7\n9 10\n");
+  EXPECT_EQ(corpus.totals().hash, same.totals().hash);
+  const std::pair<const char *, const char *> wrong[] = {
+      {"5\t6\n5 6\n", "t:2: has 0 tabs; expected a source, a tab and its target"},
+      {"5\t6\t7\n", "t:1: has 2 tabs; expected a source, a tab and its target (cut -f1,2 takes two columns)"},
+      {"5\t6\n5\tx\n", "t:2: 'x'"}};
+  for (const auto &[text, message] : wrong)
+    EXPECT_NE(errorOf([&] { Corpus({{}, {}, {write("t", text)}}, {ids, ids}, module, Format::Ids); }).find(message),
+              std::string::npos)
+        << text;
+}
+
+TEST_F(CorpusTest, FiltersCountWhatGoes) {
+  const std::string a = write("a", "5\n5 6\n5 6 7\n5 6 7 8\n5 6\n5 6 7 8 9\n"),
+                    b = write("b", "5\n5 6\n5 6\n5\n5 6 7 8 9\n5 6 7 8 9 10\n");
+  auto filtered = [&](const PairFilter &filter) {
+    const Corpus corpus({{a}, {b}, {}}, {ids, ids}, module, Format::Ids, filter);
+    return std::vector<int64_t>{corpus.totals().pairs, corpus.totals().filteredLength, corpus.totals().filteredRatio};
+  };
+  EXPECT_EQ(filtered({}), (std::vector<int64_t>{6, 0, 0}));
+  EXPECT_EQ(filtered({2, 0, 0}), (std::vector<int64_t>{4, 2, 0}));
+  EXPECT_EQ(filtered({0, 5, 0}), (std::vector<int64_t>{5, 1, 0}));
+  EXPECT_EQ(filtered({0, 0, 1.5}), (std::vector<int64_t>{4, 0, 2}));
+  EXPECT_EQ(filtered({2, 5, 1.4}), (std::vector<int64_t>{1, 3, 2}));
+  EXPECT_NE(errorOf([&] { filtered({9, 0, 0}); })
+                .find("no pair is left to use: 0 longer than the model's max_length, 0 with an empty side, 6 by "
+                      "--filter-length, 0 by --filter-ratio"),
             std::string::npos);
 }
 
@@ -188,16 +220,17 @@ void backwards(int64_t count, const std::function<void(int64_t)> &body) {
 TEST_F(CorpusTest, ManyThreadsReadAsOneDoes) {
   random(20000, 6); // more than two windows of lines
   const std::string a = (folder / "a").string(), b = (folder / "b").string();
-  Corpus one({a}, {b}, {ids, ids}, module, Format::Ids), many({a}, {b}, {ids, ids}, module, Format::Ids, backwards);
+  Corpus one({{a}, {b}, {}}, {ids, ids}, module, Format::Ids),
+      many({{a}, {b}, {}}, {ids, ids}, module, Format::Ids, {}, backwards);
   EXPECT_EQ(one.size(), 20000u);
   EXPECT_EQ(one.totals().hash, many.totals().hash);
   std::string lines = readFile(b);
   for (size_t at : {lines.size() / 4, lines.size() / 4 + 2000})
     lines.insert(lines.find('\n', at), "x");
   write("b", lines);
-  const std::string error = errorOf([&] { Corpus({a}, {b}, {ids, ids}, module, Format::Ids); });
+  const std::string error = errorOf([&] { Corpus({{a}, {b}, {}}, {ids, ids}, module, Format::Ids); });
   EXPECT_NE(error.find("x' is not a token id"), std::string::npos);
-  EXPECT_EQ(errorOf([&] { Corpus({a}, {b}, {ids, ids}, module, Format::Ids, backwards); }), error);
+  EXPECT_EQ(errorOf([&] { Corpus({{a}, {b}, {}}, {ids, ids}, module, Format::Ids, {}, backwards); }), error);
 }
 
 // Larger than a pool, of pairs of one to three ids.
@@ -271,7 +304,7 @@ protected:
   // The corpus that read() has left as text, as a shard.
   std::string prepared(const std::string &name) {
     ShardWriter writer(file(name), {ids, ids}, module, Format::Ids);
-    PairReader reader({file("a")}, {file("b")}, {ids, ids}, module, Format::Ids);
+    PairReader reader({{file("a")}, {file("b")}, {}}, {ids, ids}, module, Format::Ids);
     while (reader.next([&](auto source, auto target) { writer.add(source, target); })) {
     }
     writer.commit(reader.totals());
@@ -433,13 +466,13 @@ TEST_F(CorpusTest, VocabularyRoundTrip) {
   const std::string text1 = write("text", "the wood\n"), shard = (folder / "shard").string();
   {
     ShardWriter writer(shard, {vocabulary, vocabulary}, words, Format::Text);
-    PairReader reader({text1}, {text1}, {vocabulary, vocabulary}, words, Format::Text);
+    PairReader reader({{text1}, {text1}, {}}, {vocabulary, vocabulary}, words, Format::Text);
     while (reader.next([&](auto source, auto target) { writer.add(source, target); })) {
     }
     writer.commit(reader.totals());
   }
   EXPECT_EQ(list(Corpus({shard}, {vocabulary, vocabulary}, words).source(0)),
-            list(Corpus({text1}, {text1}, {vocabulary, vocabulary}, words, Format::Text).source(0)));
+            list(Corpus({{text1}, {text1}, {}}, {vocabulary, vocabulary}, words, Format::Text).source(0)));
   EXPECT_EQ(Corpus({shard}, {Vocabulary(80), Vocabulary(80)}, words).size(), 1u);
   std::string other = model;
   other[other.find("house")] = 'm';

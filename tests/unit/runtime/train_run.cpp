@@ -204,8 +204,7 @@ protected:
   }
   TrainOptions options(const std::string &out, int64_t steps) {
     TrainOptions options;
-    options.sources = {file("a")};
-    options.targets = {file("b")};
+    options.text = {{file("a")}, {file("b")}, {}};
     options.out = file(out);
     options.format = Format::Ids;
     options.steps = steps;
@@ -219,8 +218,7 @@ protected:
     return options;
   }
   TrainOptions validated(TrainOptions options) {
-    options.validSources = {file("va")};
-    options.validTargets = {file("vb")};
+    options.validation = {{file("va")}, {file("vb")}, {}};
     options.validEvery = 10;
     return options;
   }
@@ -346,9 +344,7 @@ TEST_F(TrainRun, AccumulatingEqualsOneLargeBatch) {
   large.clipNorm = small.clipNorm = 0;
   small.batchTokens = 200;
   small.accumulate =
-      epochBatches(Corpus(small.sources, small.targets, {Vocabulary(V), Vocabulary(V)}, tableModel(), Format::Ids), 200,
-                   1, 0)
-          .size();
+      epochBatches(Corpus(small.text, {Vocabulary(V), Vocabulary(V)}, tableModel(), Format::Ids), 200, 1, 0).size();
   ASSERT_GT(small.accumulate, 2);
   ASSERT_EQ(run(large), "");
   ASSERT_EQ(run(small), "");
@@ -364,9 +360,9 @@ TEST_F(TrainRun, AccumulatingEqualsOneLargeBatch) {
 
 TEST_F(TrainRun, PreparedDataTrainsToTheSameBytes) {
   auto prepared = [&](TrainOptions options, const std::string &name) {
-    prepare({options.sources, options.targets, "", "", file(name), Format::Ids, 2, true});
+    prepare({options.text, {}, "", "", file(name), Format::Ids, 2, true});
     options.data = {file(name)};
-    options.sources = options.targets = {};
+    options.text = {};
     return options;
   };
   ASSERT_EQ(run(validated(options("text", 60))), "");
@@ -404,10 +400,10 @@ TEST_F(TrainRun, GoesOnInTheMiddleOfLargeData) {
     for (int64_t i = 0; i < pairs; ++i)
       stream << 4 + i % 8 << (i % 3 ? " 5\n" : "\n");
   }
-  prepare({{file("la")}, {file("lb")}, "", "", file("pairs"), Format::Ids, 1, true});
+  prepare({{{file("la")}, {file("lb")}, {}}, {}, "", "", file("pairs"), Format::Ids, 1, true});
   auto large = [&](const std::string &out, int64_t steps) {
     TrainOptions result = options(out, steps);
-    result.sources = result.targets = {};
+    result.text = {};
     result.data = {file("pairs")};
     result.batchTokens = 30000;
     result.saveEvery = 1000;
@@ -458,7 +454,7 @@ TEST_F(TrainRun, EpochsEndWhereTheDataEnds) {
   TrainOptions epochs = options("out", -1);
   epochs.epochs = 2;
   ASSERT_EQ(run(epochs), "");
-  Corpus corpus(epochs.sources, epochs.targets, {Vocabulary(V), Vocabulary(V)}, tableModel(), Format::Ids);
+  Corpus corpus(epochs.text, {Vocabulary(V), Vocabulary(V)}, tableModel(), Format::Ids);
   int64_t expected = epochBatches(corpus, 100, 1, 0).size() + epochBatches(corpus, 100, 1, 1).size();
   EXPECT_EQ(readLog(file("out/train.jsonl")).back()["step"], expected);
 }
