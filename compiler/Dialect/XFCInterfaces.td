@@ -46,7 +46,9 @@ def KernelOpInterface : OpInterface<"KernelOpInterface"> {
                     "int64_t", "getInPlaceOperand", (ins "unsigned":$result), "",
                     "return ConcreteOp::template hasTrait<::xfc::InPlace>() ? 0 : -1;">,
     InterfaceMethod<"Whether the results always take over those operands, of which the kernel writes a part only.",
-                    "bool", "isAlwaysInPlace", (ins), "", "return false;">];
+                    "bool", "isAlwaysInPlace", (ins), "", "return false;">,
+    InterfaceMethod<"The parameters, consecutive in memory, whose packed forms the kernel writes besides; none for most ops.",
+                    "::mlir::OperandRange", "getRepacked", (ins), "", "return $_op->getOperands().take_front(0);">];
 }
 
 def ProductOpInterface : OpInterface<"ProductOpInterface"> {

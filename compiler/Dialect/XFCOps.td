@@ -738,6 +738,7 @@ def XFC_OptimizeOp : XFC_Op<"optimize", [AttrSizedOperandSegments, NoGradient, K
     bool isShapeless() { return true; }
     ::mlir::OperandRange getSpan() { return getParameters(); }
     int64_t getInPlaceOperand(unsigned result);
+    ::mlir::OperandRange getRepacked() { return getPacks() ? getParameters() : getParameters().take_front(0); }
     unsigned getNumStates() { return getStates().size() / getParameters().size(); } // of each parameter
     ::mlir::OperandRange getState(unsigned i) { return getStates().slice(i * getParameters().size(), getParameters().size()); }
     // The element of `hyper` that is called so.

@@ -23,8 +23,9 @@ struct PackWeights : impl::PackWeightsBase<PackWeights> {
           return signalPassFailure();
     for (auto program : module.getOps<ProgramOp>())
       for (auto launch : program.getOps<LaunchOp>())
-        if (auto step = dyn_cast<OptimizeOp>(kernelOf(launch).getOp()); step && step.getPacks())
-          packResults(launch, step);
+        if (const OperandRange repacked = cast<KernelOpInterface>(kernelOf(launch).getOp()).getRepacked();
+            !repacked.empty())
+          packResults(launch, repacked);
   }
 
 private:
@@ -91,13 +92,13 @@ private:
     return found;
   }
 
-  // What an optimizer packs besides: how many weights, the first element, rows and columns of each; and their copies.
-  void packResults(LaunchOp launch, OptimizeOp step) {
+  // What an update packs besides: how many weights, the first element, rows and columns of each; and their copies.
+  void packResults(LaunchOp launch, OperandRange repacked) {
     ModuleOp module = getOperation();
     auto training = module.lookupSymbol<ProgramOp>(programs::lossAndGradients);
     const int64_t bytes = (*module.getOps<ParametersOp>().begin()).getType().getIntOrFloatBitWidth() / 8;
     SmallVector<Attribute> places(launch.getPlaces()->getValue());
-    const int64_t begin = cast<PlaceAttr>(places[step.getParameters().getBeginOperandIndex()]).getOffset(),
+    const int64_t begin = cast<PlaceAttr>(places[repacked.getBeginOperandIndex()]).getOffset(),
                   end = begin + static_cast<int64_t>(launch.getElements()) * bytes;
     std::vector<Weight> own = training ? weightsOf(training, bytes) : std::vector<Weight>();
     llvm::erase_if(own, [&](const Weight &weight) {
