@@ -420,11 +420,11 @@ TEST_F(CorpusTest, FramesOfVocabularies) {
             {"SpecialToken": {"id": "</s>"}}], "special_tokens": {"fr": {"ids": [6]}, "</s>": {"ids": [3]}}}})",
       "tokenizer.json", 20);
   const std::string a = write("a", "ab\n"), b = write("b", "ba\n"), numbers = write("numbers", "4 5\n");
-  const Corpus corpus({a}, {b}, {vocabulary, vocabulary}, module, Format::Text);
+  const Corpus corpus({{a}, {b}, {}}, {vocabulary, vocabulary}, module, Format::Text);
   EXPECT_EQ(list(corpus.source(0)), (std::vector<int32_t>{6, 4, 5, 3}));
   EXPECT_EQ(list(corpus.target(0)), (std::vector<int32_t>{2, 6, 5, 4}));
   EXPECT_EQ(list(corpus.labels(0)), (std::vector<int32_t>{6, 5, 4, 3}));
-  const Corpus verbatim({numbers}, {numbers}, {vocabulary, vocabulary}, module, Format::Ids);
+  const Corpus verbatim({{numbers}, {numbers}, {}}, {vocabulary, vocabulary}, module, Format::Ids);
   EXPECT_EQ(list(verbatim.source(0)), (std::vector<int32_t>{4, 5}));
   EXPECT_EQ(list(verbatim.target(0)), (std::vector<int32_t>{2, 4, 5}));
   vocabulary.checkTokens(module); // its pad is not known, and its eos is the model's
