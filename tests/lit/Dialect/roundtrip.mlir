@@ -150,7 +150,7 @@ func.func @norms(%x: !x, %w: tensor<6xf32>, %b: tensor<6xf32>) -> (!x, tensor<6x
 func.func @attention(%q: !x, %k: !x, %v: !y) -> (!y, !y, !pairs, !x, !x, !y) {
   // CHECK: xfc.scores %{{.*}}, %{{.*}} : (!xfc.rows<source, 6xf32>, !xfc.rows<source, 6xf32>) -> !xfc.pairs<source, source, padding, 2xf32>
   %s = xfc.scores %q, %k : (!x, !x) -> !pairs
-  // CHECK: xfc.scale %{{.*}} {factor = 5.000000e-01 : f64} : <source, source, padding, 2xf32>
+  // CHECK: xfc.scale %{{.*}} {factor = 5.000000e-01 : f64} : !xfc.pairs<source, source, padding, 2xf32>
   %t = xfc.scale %s {factor = 0.5} : !pairs
   // CHECK: xfc.mask %{{.*}} : <
   %m = xfc.mask %t : !pairs
