@@ -29,9 +29,10 @@ FRENCH = "Où est la bibliothèque ? L'été, les élèves naïfs mangent des œ
 
 
 def repository_lines():
+    """Lines of the documentation but for rules of tables: in a piece that repeats, scores are tied, and versions of SentencePiece choose differently."""
     lines = [FRENCH]
     for file in sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/*.md")):
-        lines += [line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        lines += [line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip(" |-:\n")]
     return lines
 
 
