@@ -11,14 +11,15 @@ namespace xfc {
 // Identity
 //===--------------------------------------------------------------------------------------------------------===//
 
+// Kernels serve any set of rows, but that the cache's have no positions: a key's place in the list is its position.
 static void printType(llvm::raw_ostream &os, Type type, bool shapes) {
   if (auto rows = dyn_cast<RowsType>(type)) {
-    os << "rows";
+    os << (rows.getSet() == RowSet::cache ? "cached" : "rows");
     for (int64_t extent : rows.getShape())
       os << "x" << extent;
     os << rows.getElementType();
   } else if (auto pairs = dyn_cast<PairsType>(type)) {
-    os << "pairs" << pairs.getHeads() << pairs.getElementType();
+    os << (pairs.getKeys() == RowSet::cache ? "cachedpairs" : "pairs") << pairs.getHeads() << pairs.getElementType();
   } else if (auto tensor = dyn_cast<RankedTensorType>(type); tensor && !shapes) {
     os << "tensor" << tensor.getElementType();
   } else {
