@@ -1,6 +1,7 @@
 // Ranks over MPI, whose library is looked for when the process runs: no executable needs it to start.
 #include "ranks/Ranks.h"
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -42,8 +43,10 @@ struct Launch {
 Launch launchOf() {
   Launch launch;
   auto number = [](const char *name) {
-    const char *text = std::getenv(name);
-    return text ? std::atoi(text) : 0;
+    int found = 0; // stays where the launcher says no number
+    if (const char *text = std::getenv(name))
+      std::from_chars(text, text + std::strlen(text), found);
+    return found;
   };
   if (int size = number("OMPI_COMM_WORLD_SIZE"); size > 0)
     launch = {true, true, size};

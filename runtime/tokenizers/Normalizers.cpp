@@ -111,8 +111,11 @@ std::string fromBase64(const JsonFields &field) {
     if (value < 0)
       break;
     bits = bits << 6 | static_cast<uint32_t>(value);
-    if ((count += 6) >= 8)
-      bytes += static_cast<char>(bits >> (count -= 8) & 0xFF);
+    count += 6;
+    if (count < 8)
+      continue;
+    count -= 8;
+    bytes += static_cast<char>(bits >> count & 0xFF);
   }
   return bytes;
 }

@@ -4,7 +4,7 @@
 #include "device/cuda/Staging.h"
 #include <algorithm>
 #include <array>
-#include <cstdio>
+#include <charconv>
 #include <cstring>
 #include <map>
 
@@ -19,11 +19,10 @@ struct Architecture {
   int number = 0;
   bool exact = false;
 };
-Architecture architectureOf(const char *name) {
+Architecture architectureOf(std::string_view name) {
   Architecture architecture;
-  char suffix = 0;
-  if (std::sscanf(name, "sm_%d%c", &architecture.number, &suffix) == 2)
-    architecture.exact = true;
+  const char *number = name.data() + std::string_view("sm_").size(), *end = name.data() + name.size();
+  architecture.exact = std::from_chars(number, end, architecture.number).ptr != end;
   return architecture;
 }
 
@@ -187,15 +186,15 @@ public:
            std::span<const int64_t> immediates) {
     const size_t at = bytes.size();
     bytes.resize(at + sizeof call);
-    auto array = [&](const void *from, size_t count) {
+    auto array = [&](const auto &values) {
       const Address place = base + bytes.size();
-      const char *begin = static_cast<const char *>(from);
-      bytes.insert(bytes.end(), begin, begin + count * 8);
+      const char *begin = reinterpret_cast<const char *>(values.data());
+      bytes.insert(bytes.end(), begin, begin + values.size_bytes());
       return place;
     };
-    call.buffers = reinterpret_cast<void *const *>(array(buffers.data(), buffers.size()));
-    call.strides = reinterpret_cast<const int64_t *>(array(strides.data(), strides.size()));
-    call.immediates = reinterpret_cast<const int64_t *>(array(immediates.data(), immediates.size()));
+    call.buffers = reinterpret_cast<void *const *>(array(buffers));
+    call.strides = reinterpret_cast<const int64_t *>(array(strides));
+    call.immediates = reinterpret_cast<const int64_t *>(array(immediates));
     std::memcpy(bytes.data() + at, &call, sizeof call);
   }
   std::vector<char> bytes;
@@ -236,9 +235,14 @@ int chooseImage(const xfc_device_image *const *images, int major, int minor, con
 
 // PTX 7.x came with CUDA 11.x, 8.0 to 8.5 with 12.0 to 12.5, 8.6 to 8.8 with 12.7 to 12.9, and 9.x with 13.x.
 int driverFor(const char *ptx) {
-  const char *line = std::strstr(ptx, ".version");
+  constexpr std::string_view directive = ".version ";
+  const char *line = std::strstr(ptx, directive.data());
+  if (!line)
+    return 0;
   int major = 0, minor = 0;
-  if (!line || std::sscanf(line, ".version %d.%d", &major, &minor) != 2)
+  const char *number = line + directive.size(), *end = number + std::strlen(number);
+  const char *point = std::from_chars(number, end, major).ptr;
+  if (point == number || *point != '.' || std::from_chars(point + 1, end, minor).ec != std::errc())
     return 0;
   if (major == 8 && minor > 5)
     ++minor;

@@ -8,12 +8,10 @@ Driver::Driver() : library(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL)) {
   // The functions were looked for among those of the executable where there is no library; none is called then.
   if (!library)
     throw Error("--device cuda: libcuda.so.1 was not found; install NVIDIA's driver, or use --device cpu");
-  const Result started = init.result(0);
-  if (started == error::noDevice)
+  if (init.result(0) == error::noDevice)
     throw Error(
         "--device cuda: the driver found no GPU; look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu");
-  if (started)
-    fail("cuInit", started);
+  init(0); // says what it was, where it was another error
 }
 
 void *Driver::find(const char *name) const { return library ? dlsym(library, name) : nullptr; }

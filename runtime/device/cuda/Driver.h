@@ -38,7 +38,7 @@ struct Copy2D {
 
 namespace error {
 constexpr Result outOfMemory = 2, noDevice = 100, noBinaryForGpu = 209, eccUncorrectable = 214, invalidPtx = 218,
-                 unsupportedPtxVersion = 222;
+                 unsupportedPtxVersion = 222, notFound = 500;
 } // namespace error
 namespace attribute {
 constexpr int sharedMemoryPerBlock = 97, majorVersion = 75, minorVersion = 76; // of a device
@@ -59,8 +59,9 @@ public:
   // `older`: the name it has in drivers that lack `name`.
   DriverFunction(const Driver &driver, const char *name, const char *older = nullptr);
   void operator()(Parameters... parameters) const;
-  // The result instead of an Error, where a failure is an answer, or nobody would hear of it.
-  Result result(Parameters... parameters) const;
+  // The result instead of an Error, where a failure is an answer, or nobody would hear of it; error::notFound where
+  // this driver lacks the function.
+  Result result(Parameters... parameters) const noexcept;
 
 private:
   const Driver &driver;
@@ -139,13 +140,13 @@ DriverFunction<P...>::DriverFunction(const Driver &driver, const char *name, con
   pointer = reinterpret_cast<Result (*)(P...)>(found);
 }
 
-template <typename... P> Result DriverFunction<P...>::result(P... parameters) const {
-  if (!pointer)
-    driver.lacks(name);
-  return pointer(parameters...);
+template <typename... P> Result DriverFunction<P...>::result(P... parameters) const noexcept {
+  return pointer ? pointer(parameters...) : error::notFound;
 }
 
 template <typename... P> void DriverFunction<P...>::operator()(P... parameters) const {
+  if (!pointer)
+    driver.lacks(name);
   if (Result code = result(parameters...))
     driver.fail(name, code);
 }

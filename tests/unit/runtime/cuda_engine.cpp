@@ -1,5 +1,6 @@
 // The engine on a GPU, with PTX written by hand and the driver of tests/ptx: what it computes, keeps, copies and holds.
 #include "device/cuda/CudaDevice.h"
+#include "device/cuda/Driver.h"
 #include "engine/Batch.h"
 #include "engine/Engine.h"
 #include "engine/Safetensors.h"
@@ -718,6 +719,19 @@ TEST(CudaErrors, SayWhatIsMissing) {
         message([&] { Engine engine(std::make_unique<cuda::CudaDevice>(others), 1); }).find("compile the model again"),
         std::string::npos);
   }
+}
+
+// What ends an object calls for the result, where an Error would end the process.
+TEST(CudaErrors, AFunctionThatTheDriverLacks) {
+  const cuda::Driver driver;
+  const cuda::DriverFunction<int *> lacking(driver, "cuOfALaterDriver");
+  int version = 0;
+  static_assert(noexcept(lacking.result(&version)));
+  EXPECT_EQ(lacking.result(&version), cuda::error::notFound);
+  EXPECT_NE(message([&] { lacking(&version); }).find("this driver has no cuOfALaterDriver"), std::string::npos);
+  const cuda::DriverFunction<int *> renamed(driver, "cuOfALaterDriver", "cuDriverGetVersion");
+  renamed(&version);
+  EXPECT_GE(version, 11000);
 }
 
 TEST(CudaErrors, SayWhatDoesNotFit) {

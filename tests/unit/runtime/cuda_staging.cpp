@@ -245,5 +245,6 @@ TEST(CudaImages, PtxNamesTheDriverItNeeds) {
   EXPECT_EQ(driverFor(".version 8.6"), 12070);
   EXPECT_EQ(driverFor(".version 8.8"), 12090);
   EXPECT_EQ(driverFor(".version 9.1"), 13010);
-  EXPECT_EQ(driverFor("nothing"), 0);
+  for (const char *without : {"nothing", ".version", ".version ", ".version 8", ".version 8.", ".version x.1"})
+    EXPECT_EQ(driverFor(without), 0) << without;
 }
