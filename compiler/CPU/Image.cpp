@@ -58,7 +58,7 @@ std::string ImageBackend::print() {
 }
 
 CodeTarget ImageBackend::target() const {
-  return {set.cpu, set.features, static_cast<int>(set.vectorBytes * 8), set.tune};
+  return {set.cpu, set.features, static_cast<int>(set.vectorBytes * 8), set.tune, checksBounds};
 }
 
 std::string ImageBackend::llvm() {
@@ -87,7 +87,8 @@ std::vector<ObjectFile> ImageBackend::objects(const Module &plan, const std::str
     if (cache) {
       std::string text;
       llvm::raw_string_ostream(text) << parts[i];
-      key = cache.keyOf({image, set.cpu, set.features, set.tune, std::to_string(set.vectorBytes), text});
+      key = cache.keyOf({image, set.cpu, set.features, set.tune, std::to_string(set.vectorBytes),
+                         checksBounds ? "checked" : "", text});
       if (std::optional<ObjectFile> found = cache.find(key)) {
         objects[i] = std::move(*found);
         parts[i].erase();

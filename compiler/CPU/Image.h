@@ -15,6 +15,8 @@ namespace xfc {
 class ImageBackend : public Backend {
 public:
   ImageBackend(mlir::MLIRContext &context, const InstructionSet &set, DType type);
+  // From now on, the code checks each access to memory.
+  void checkBounds() { checksBounds = true; }
 
   // The kernels as MLIR.
   std::string print();
@@ -37,6 +39,7 @@ protected:
 
 private:
   CodeTarget target() const;
+  bool checksBounds = false;
 };
 
 } // namespace xfc

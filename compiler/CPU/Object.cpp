@@ -1,5 +1,6 @@
 // Kernels in the LLVM dialect to objects in memory.
 #include "Object.h"
+#include "CheckBounds.h"
 #include "Codegen/MachineCode.h"
 #include "mlir/IR/Threading.h"
 #include "support/Error.h"
@@ -104,6 +105,8 @@ std::unique_ptr<llvm::Module> optimized(ModuleOp kernels, llvm::LLVMContext &con
     function.addFnAttr(llvm::Attribute::NoUnwind);
   }
   optimize(*module, machine);
+  if (target.checkBounds)
+    checkBounds(*module);
   return module;
 }
 

@@ -15,6 +15,7 @@ struct CodeTarget {
   std::string cpu, features; // as LLVM names them; features may be empty
   int vectorBits = 256;      // preferred width
   std::string tune = {};     // CPU to schedule for, if another
+  bool checkBounds = false;  // whether kernels check each access to memory
 };
 
 // An object of each of these lowered modules, made side by side where the context has threads. Those of their functions

@@ -153,9 +153,14 @@ public:
       return std::make_unique<GPUImage>(context, gpu::Architecture::named(name));
     const InstructionSet set = InstructionSet::named(name);
     const DType type = options.dtype == "f64" ? DType::F64 : DType::F32;
+    std::unique_ptr<ImageBackend> backend;
     if (set.plain)
-      return std::make_unique<CPUImage>(std::make_unique<PlainBackend>(context, set, type), set.name, cache);
-    return std::make_unique<CPUImage>(std::make_unique<CPUBackend>(context, set, type), set.name, cache);
+      backend = std::make_unique<PlainBackend>(context, set, type);
+    else
+      backend = std::make_unique<CPUBackend>(context, set, type);
+    if (options.checkBounds)
+      backend->checkBounds();
+    return std::make_unique<CPUImage>(std::move(backend), set.name, cache);
   }
 
   // Schedules for one image, which then holds the kernels.

@@ -37,6 +37,7 @@ struct PipelineOptions {
   std::vector<std::string> cudaArchs = {"sm_80"}; // architectures of GPUs, each becomes a device image
   std::string dumpDirectory;                      // the module after every pass that changed it, and what failed
   std::string cacheDirectory;                     // kernels' objects, for the next time; empty: nowhere
+  bool checkBounds = false;                       // whether the CPU's code checks each access to memory
   mlir::TimingScope *timing = nullptr;            // measures stages and passes; may be null
 };
 

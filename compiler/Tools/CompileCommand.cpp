@@ -152,6 +152,9 @@ void addCompile(CLI::App &app) {
           "keep the machine code of kernels in this folder, and take it from there where a kernel is as it was; "
           "anything in it may be removed at any time")
       ->envname("XFC_CACHE");
+  command->add_flag("--check-bounds", options->pipeline.checkBounds,
+                    "generate code for the CPU that checks each load and store, and ends with a message at one that is "
+                    "not of its operands: some ten times as slow, for looking into the compiler's faults");
   command->add_flag("--timing", options->timing, "print what each stage and pass took");
   command->callback([options] { compile(*options); });
 }

@@ -107,6 +107,7 @@ struct PackRun {
   int32_t kernel = 0;
   int64_t chunks = 1;
   void *from = nullptr, *to = nullptr;
+  int64_t fromBytes = 0, toBytes = 0; // to the end of the parameters; of the packed weight
   bool operator==(const PackRun &) const = default;
 };
 

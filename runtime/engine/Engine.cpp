@@ -243,7 +243,8 @@ struct Engine::State {
     for (int64_t index : prepared.packed)
       if (packedVersions[index] != version) {
         const Packed &entry = module.packed[index];
-        packRuns.push_back({entry.kernel, entry.chunks, prepared.run.address(entry.source), packed[index]});
+        packRuns.push_back({entry.kernel, entry.chunks, prepared.run.address(entry.source), packed[index],
+                            blockBytes() - entry.source.offset, entry.bytes});
         packedVersions[index] = version;
       }
     if (!packRuns.empty())

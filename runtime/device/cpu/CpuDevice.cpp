@@ -2,6 +2,7 @@
 #include "device/cpu/CpuDevice.h"
 #include "device/HostMemory.h"
 #include "device/cpu/AvailableMemory.h"
+#include "device/cpu/Bounds.h"
 #include "device/cpu/Features.h"
 #include "support/Error.h"
 #include <algorithm>
@@ -100,8 +101,9 @@ public:
       void *operands[] = {run.from, run.to};
       const int64_t none[] = {0, 0};
       static const xfc_shape empty{};
-      launch(run.kernel, nullptr, {&empty, &empty.sets[0], &empty.sets[0], nullptr, operands, none, nullptr},
-             run.chunks, {});
+      Launch packing = launchOf(run.kernel, {&empty, &empty.sets[0], &empty.sets[0], nullptr, operands, none, nullptr});
+      packing.packing = &run;
+      launch(packing, run.chunks, {});
     }
   }
 
@@ -114,9 +116,10 @@ public:
       pool->run(runShare, &share, pool->threads());
       return;
     }
-    for (const Step &step : run.program->steps)
-      launch(step.kernel, &step, callOf(run, step, *run.shape, 0, 0),
-             chunksOf(module->kernels[step.kernel].partition, run.counts, step), run.counts);
+    for (const Step &step : run.program->steps) {
+      Launch stepping = launchOf(step.kernel, callOf(run, step, *run.shape, 0, 0), &run, &step);
+      launch(stepping, chunksOf(module->kernels[step.kernel].partition, run.counts, step), run.counts);
+    }
   }
 
   void copyRows(const ProgramRun &run, const Output &output, void *rows, std::span<const int32_t> to) override {
@@ -178,7 +181,7 @@ private:
           keys.limit += first;
         }
     for (const Step &step : run.program->steps) {
-      Launch launch{device, device->image.kernels[step.kernel], device->callOf(run, step, shape, first, thread)};
+      Launch launch = device->launchOf(step.kernel, device->callOf(run, step, shape, first, thread), &run, &step);
       const int64_t chunks = chunksOf(device->module->kernels[step.kernel].partition, counts, step);
       for (int64_t chunk = 0; chunk < chunks; ++chunk)
         runChunk(&launch, chunk, thread);
@@ -210,19 +213,22 @@ private:
     return run.arguments[place.index].stride * bytesOf(run.program->arguments[place.index].type);
   }
 
-  struct Launch {
-    const CpuDevice *device;
-    xfc_kernel kernel;
-    xfc_call call;
+  struct Launch : CpuLaunch {
+    xfc_kernel code;
+    char *scratch; // of the first thread
   };
-  static void runChunk(void *context, int64_t chunk, int thread) {
-    auto *launch = static_cast<Launch *>(context);
-    launch->kernel(&launch->call, chunk,
-                   static_cast<char *>(launch->device->scratch.data()) + thread * launch->device->scratchBytes);
+  Launch launchOf(int32_t kernel, const xfc_call &call, const ProgramRun *run = nullptr, const Step *step = nullptr) {
+    return {{module, &module->kernels[kernel], run, step, nullptr, call, scratchBytes},
+            image.kernels[kernel],
+            static_cast<char *>(scratch.data())};
   }
-  // `step` is null for packing.
-  void launch(int32_t kernel, const Step *step, const xfc_call &call, int64_t chunks, const Counts &counts) {
-    Launch launch{this, image.kernels[kernel], call};
+  static void runChunk(void *context, int64_t chunk, int thread) {
+    const Launch &launch = *static_cast<Launch *>(context);
+    char *scratch = launch.scratch + thread * launch.scratchBytes;
+    setRunning(launch, chunk, scratch);
+    launch.code(&launch.call, chunk, scratch);
+  }
+  void launch(Launch &launch, int64_t chunks, const Counts &counts) {
     if (!timings) {
       pool->run(runChunk, &launch, chunks);
       return;
@@ -230,8 +236,8 @@ private:
     auto begin = std::chrono::steady_clock::now();
     pool->run(runChunk, &launch, chunks);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    timings->push_back({&module->kernels[kernel], step, seconds,
-                        step ? static_cast<double>(evaluate(step->flops, counts)) : 0,
+    const Step *step = launch.step;
+    timings->push_back({launch.kernel, step, seconds, step ? static_cast<double>(evaluate(step->flops, counts)) : 0,
                         step ? static_cast<double>(evaluate(step->traffic, counts)) : 0});
   }
 

@@ -1,6 +1,7 @@
 // The engine with kernels written by hand: weights are packed when they changed, tables are right, and memory is what
 // was predicted.
 #include "allocations.h"
+#include "device/cpu/Bounds.h"
 #include "device/cpu/CpuDevice.h"
 #include "engine/Batch.h"
 #include "engine/Engine.h"
@@ -34,6 +35,31 @@ void linearKernel(const xfc_call *call, int64_t chunk, void *scratch) {
         *sum += operand<float>(call, 0)[row * call->strides[0] + i] * operand<float>(call, 1)[i * bagWidth + j];
       operand<float>(call, 3)[row * call->strides[3] + j] = *sum;
     }
+}
+
+// As linearKernel; tells what the check of bounds says of accesses around its memory.
+std::vector<std::string> faults;
+void probingKernel(const xfc_call *call, int64_t chunk, void *scratch) {
+  if (chunk == 0 && faults.empty()) {
+    const auto bytes = [&](int i) { return operand<char>(call, i); };
+    const int64_t rows = call->rows->rows, input = ((rows - 1) * call->strides[0] + bagWidth) * 4;
+    faults = {
+        faultOf(bytes(0), 4, false),
+        faultOf(bytes(0) + input - 4, 4 + 64, false), // a vector past the end
+        faultOf(bytes(0) + input - 4, 4 + 65, false),
+        faultOf(bytes(1) + 60, 4, true),
+        faultOf(bytes(2) + 60, 4, false),
+        faultOf(bytes(3) + rows * 16 - 4, 4, true),
+        faultOf(bytes(3) + rows * 16, 1, true),
+        faultOf(bytes(3) - 1, 1, false),
+        faultOf(static_cast<char *>(scratch) + 60, 4, true),
+        faultOf(static_cast<char *>(scratch) + 64, 4, true),
+        faultOf(call->rows->positions + rows - 1, 4, false),
+        faultOf(call->rows->positions + rows, 4, false),
+        faultOf(call->rows->positions, 4, true),
+    };
+  }
+  linearKernel(call, chunk, scratch);
 }
 
 // weight -> twice the weight, and its packed copy.
@@ -127,6 +153,26 @@ protected:
 };
 
 } // namespace
+
+// Where a kernel may read and write, and how what it may not is told.
+TEST_F(EngineRun, KnowsTheMemoryOfACall) {
+  faults.clear();
+  static constexpr xfc_kernel probing[] = {packKernel, probingKernel, updateKernel};
+  xfc_image probed{XFC_ABI_VERSION, 3, "any", "", probing, plan.data(), plan.size()};
+  Engine other{cpuDevice(probed), 1};
+  initializeParameters(other, 1);
+  assign(2, 3);
+  const Binding bindings[] = {{"source", x.data(), 6}};
+  other.run("forward", batch.shape(), bindings);
+  const std::vector<bool> allowed = {true,  true, false, true, true,  true, false,
+                                     false, true, false, true, false, false};
+  ASSERT_EQ(faults.size(), allowed.size());
+  for (size_t i = 0; i < faults.size(); ++i)
+    EXPECT_EQ(faults[i].empty(), allowed[i]) << i << ": " << faults[i];
+  EXPECT_EQ(faults[6],
+            "kernel linear (encoder.layers.0.linear), chunk 0: writes 1 bytes where it has nothing to write: "
+            "96 bytes after the beginning of operand 3, which has 96");
+}
 
 TEST_F(EngineRun, RunsWithStridesTablesAndScratch) {
   for (auto [count, length] : {std::pair(1, 1), {3, 5}, {2, 70}, {1, 100}, {4, 2}}) {
