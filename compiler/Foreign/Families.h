@@ -11,7 +11,6 @@ namespace xfc {
 struct TensorName {
   std::string ours, theirs;
   bool row = false; // theirs is [1, n] where ours is [n]
-  int64_t skip = 0; // rows of theirs before those that ours has
 };
 
 // What a family makes of a folder.
@@ -31,6 +30,8 @@ struct Family {
 const std::vector<Family> &families();
 
 ForeignModel readBart(const Config &config, const Weights &weights);
+ForeignModel readM2M100(const Config &config, const Weights &weights);
 ForeignModel readMarian(const Config &config, const Weights &weights);
+ForeignModel readT5(const Config &config, const Weights &weights);
 
 } // namespace xfc

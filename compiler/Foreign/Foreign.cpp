@@ -99,8 +99,6 @@ TensorViews tensorsOf(const Description &description, const ForeignModel &model,
     std::vector<int64_t> expected = parameter.shape;
     if (name.row)
       expected.insert(expected.begin(), 1);
-    if (name.skip)
-      expected.front() += name.skip;
     const TensorView *tensor = weights.find(name.theirs);
     if (!tensor)
       throw Error(weights.name() + ": '" + name.theirs + "' " + textOf(expected) + " is missing, which " +
@@ -113,9 +111,7 @@ TensorViews tensorsOf(const Description &description, const ForeignModel &model,
       throw Error(weights.fileOf(*tensor) + ": '" + tensor->name + "' has type " + tensor->type +
                   "; weights are F32, F64, F16 or BF16");
     used.insert(tensor);
-    const size_t skipped =
-        tensor->bytes.size() / static_cast<size_t>(expected.front()) * static_cast<size_t>(name.skip);
-    tensors.push_back({parameter.name, tensor->type, parameter.shape, tensor->bytes.substr(skipped)});
+    tensors.push_back({parameter.name, tensor->type, parameter.shape, tensor->bytes});
   }
   for (const TensorView *tensor : weights.all()) {
     const auto isSame = [&](const TensorView *other) { return Weights::same(*tensor, *other); };

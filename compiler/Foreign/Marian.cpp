@@ -23,7 +23,7 @@ ForeignModel readMarian(const Config &config, const Weights &weights) {
   EmbeddingTensors tensors = {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight",
                               "lm_head.weight"};
   if (shared)
-    tensors = oneVocabulary(config, weights);
+    tensors = oneVocabulary(config, weights, "model.");
   else if (config.boolean("tie_word_embeddings", true))
     tensors.output = tiedTensor(weights, tensors.output, {tensors.decoder});
   ForeignModel model = stacks.build(

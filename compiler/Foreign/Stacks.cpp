@@ -1,6 +1,5 @@
 // What the families after "Attention Is All You Need" have in common.
 #include "Stacks.h"
-#include "Import/StepKinds.h"
 #include <algorithm>
 #include <map>
 
@@ -8,9 +7,6 @@ namespace xfc {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// Larger ones are slips of whoever wrote the file; model.json has bounds of its own.
-constexpr int64_t mostLayers = 1024, mostFeatures = 1 << 20, mostTokens = 1 << 28;
 
 const char *const names[2] = {"encoder", "decoder"};
 
@@ -46,25 +42,49 @@ std::string tiedTensor(const Weights &weights, const std::string &own, const std
   return own;
 }
 
-EmbeddingTensors oneVocabulary(const Config &config, const Weights &weights) {
-  const std::string encoder = "model.encoder.embed_tokens.weight", decoder = "model.decoder.embed_tokens.weight",
+EmbeddingTensors oneVocabulary(const Config &config, const Weights &weights, const std::string &prefix) {
+  const std::string encoder = prefix + "encoder.embed_tokens.weight", decoder = prefix + "decoder.embed_tokens.weight",
                     output = "lm_head.weight";
-  const std::vector<std::string> tied = {"model.shared.weight", encoder, decoder};
+  const std::vector<std::string> tied = {prefix + "shared.weight", encoder, decoder};
   return {tiedTensor(weights, encoder, tied), tiedTensor(weights, decoder, tied),
           config.boolean("tie_word_embeddings", true) ? tiedTensor(weights, output, tied) : output};
+}
+
+Json mapEmbeddings(const EmbeddingTensors &tensors, std::vector<TensorName> &names) {
+  const std::pair<std::string, std::string> embeddings[] = {{"encoder.embed.weight", tensors.encoder},
+                                                            {"decoder.embed.weight", tensors.decoder},
+                                                            {"output.weight", tensors.output}};
+  Json share = Json::array();
+  for (size_t i = 0; i < 3; ++i) {
+    const auto &[ours, theirs] = embeddings[i];
+    names.push_back({ours, theirs});
+    Json group = {ours};
+    for (size_t j = i + 1; j < 3; ++j)
+      if (embeddings[j].second == theirs)
+        group.push_back(embeddings[j].first);
+    const bool first =
+        std::none_of(embeddings, embeddings + i, [&](const auto &other) { return other.second == theirs; });
+    if (first && group.size() > 1)
+      share.push_back(group);
+  }
+  return share;
+}
+
+void refuseQuantized(const Config &config) {
+  if (config.has("quantization_config"))
+    config.fail("quantization_config", "quantized weights cannot be imported; expected those they were made of, "
+                                       "which --compute-type int8 rounds when they run");
 }
 
 Stacks::Stacks(const Config &config, StacksForm given) : config(config), form(std::move(given)) {
   config.only("is_encoder_decoder", true, "it is no model of an encoder and a decoder");
   config.only("is_decoder", false, "it is a decoder alone");
   config.only("use_bfloat16", false, "it is of another program");
-  if (config.has("quantization_config"))
-    config.fail("quantization_config", "quantized weights cannot be imported; expected those they were made of, "
-                                       "which --compute-type int8 rounds when they run");
+  refuseQuantized(config);
   config.only("normalize_before", form.preNorm, "models of this family have their norms elsewhere");
   config.only("normalize_embedding", form.embeddingNorm, "models of this family have their norms elsewhere");
   config.only("add_final_layer_norm", form.preNorm, "models of this family have their norms elsewhere");
-  sourceVocab = targetVocab = config.integer("vocab_size", 1, mostTokens, form.vocab);
+  sourceVocab = targetVocab = config.integer("vocab_size", 1, mostVocab, form.vocab);
   dModel = config.integer("d_model", 1, mostFeatures, 1024);
   maxLength = config.integer("max_position_embeddings", 1, maxPositions, form.maxLength);
   for (int i : {0, 1}) {
@@ -173,7 +193,7 @@ void Stacks::mapStack(bool decoder, bool table, std::vector<TensorName> &tensors
       tensors.push_back({ours + a + ".bias", theirs + b + ".bias"});
   };
   if (table)
-    tensors.push_back({ours + "pos.weight", theirs + "embed_positions.weight", /*row=*/false, form.unusedPositions});
+    tensors.push_back({ours + "pos.weight", theirs + "embed_positions.weight"});
   if (form.embeddingNorm)
     map("embed_norm", "layernorm_embedding");
   for (int64_t i = 0; i < layers[decoder]; ++i) {
@@ -201,24 +221,8 @@ ForeignModel Stacks::build(const Weights &weights, const Json &positions, const 
   json["params"] = params();
   json["tokens"] = tokens();
 
-  const std::pair<std::string, std::string> embeddings[] = {{"encoder.embed.weight", tensors.encoder},
-                                                            {"decoder.embed.weight", tensors.decoder},
-                                                            {"output.weight", tensors.output}};
-  Json share = Json::array();
-  for (size_t i = 0; i < 3; ++i) {
-    const auto &[ours, theirs] = embeddings[i];
-    model.tensors.push_back({ours, theirs});
-    Json group = {ours};
-    for (size_t j = i + 1; j < 3; ++j)
-      if (embeddings[j].second == theirs)
-        group.push_back(embeddings[j].first);
-    const bool first =
-        std::none_of(embeddings, embeddings + i, [&](const auto &other) { return other.second == theirs; });
-    if (first && group.size() > 1)
-      share.push_back(group);
-  }
-  if (!share.empty())
-    json["share"] = share;
+  if (Json share = mapEmbeddings(tensors, model.tensors); !share.empty())
+    json["share"] = std::move(share);
 
   for (bool decoder : {false, true}) {
     json[names[decoder]] = stack(decoder, positions);

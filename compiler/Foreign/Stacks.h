@@ -3,8 +3,12 @@
 #pragma once
 
 #include "Families.h"
+#include "Import/StepKinds.h"
 
 namespace xfc {
+
+// Larger ones are slips of whoever wrote the file; model.json has bounds of its own.
+constexpr int64_t mostLayers = 1024, mostFeatures = 1 << 20, mostVocab = 1 << 28;
 
 // How a family is built, and what its reader takes where config.json does not say.
 struct StacksForm {
@@ -12,7 +16,6 @@ struct StacksForm {
   bool embeddingNorm = false; // a norm after the positions
   bool logitsBias = false;    // final_logits_bias may be there
   int64_t vocab = 0, maxLength = 1024;
-  int64_t unusedPositions = 0; // rows of a table of positions before that of the first token
   std::string activation = "gelu";
   bool scaleEmbedding = false;
   double attentionDropout = 0;
@@ -58,7 +61,14 @@ private:
 std::string tiedTensor(const Weights &weights, const std::string &own, const std::vector<std::string> &tied);
 
 // Of one vocabulary: one table for both stacks, or two, and the output tied to it unless tie_word_embeddings is false.
-EmbeddingTensors oneVocabulary(const Config &config, const Weights &weights);
+// `prefix` is what the tables' names begin with.
+EmbeddingTensors oneVocabulary(const Config &config, const Weights &weights, const std::string &prefix);
+
+// Adds the embeddings and the output to `tensors`, and gives what `share` of model.json says of them.
+nlohmann::ordered_json mapEmbeddings(const EmbeddingTensors &embeddings, std::vector<TensorName> &tensors);
+
+// Fails where the weights are those of a quantized model.
+void refuseQuantized(const Config &config);
 
 // The step for an activation of this name of transformers. Throws Error naming the key and those that are known.
 std::string activationStep(const Config &config, const std::string &key, const std::string &name);

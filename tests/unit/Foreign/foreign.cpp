@@ -228,14 +228,13 @@ TEST_F(Foreign, BartHasATableOfPositionsAndANormAfterIt) {
   import();
   const Json post = description(), input = post["decoder"]["input"];
   EXPECT_EQ(post["tokens"].dump(), R"({"bos":0,"eos":0,"pad":6,"source_eos":true,"start":2,"unk":3})");
-  EXPECT_EQ(input[1].dump(), R"({"kind":"learned","max_length":"$max_length","op":"positions"})");
+  EXPECT_EQ(input[1].dump(), R"({"kind":"learned","max_length":"$max_length","offset":2,"op":"positions"})");
   EXPECT_EQ(input[2].dump(), R"({"name":"embed_norm","op":"layer_norm"})");
   EXPECT_EQ(post["decoder"]["layer"][1]["name"], "self_attn_norm");
-  // The first token has the third row.
+  // The first token has the third row, and no row is left out.
   const Tensors ours = readSafetensors(in("out/model.safetensors"));
-  const std::vector<uint8_t> &table = tensors["model.decoder.embed_positions.weight"].bytes;
-  EXPECT_EQ(ours.at("decoder.pos.weight").shape, (Shape{9, 4}));
-  EXPECT_EQ(ours.at("decoder.pos.weight").bytes, std::vector<uint8_t>(table.begin() + 2 * 4 * 4, table.end()));
+  EXPECT_EQ(ours.at("decoder.pos.weight").shape, (Shape{11, 4}));
+  EXPECT_EQ(ours.at("decoder.pos.weight").bytes, tensors["model.decoder.embed_positions.weight"].bytes);
 
   config["model_type"] = "mbart"; // pre-norm, and starts with bos
   config["bos_token_id"] = 1;
@@ -252,6 +251,162 @@ TEST_F(Foreign, BartHasATableOfPositionsAndANormAfterIt) {
   add("model.encoder.embed_positions.weight", {9, 4});
   EXPECT_EQ(error(), "tiny-mt/model.safetensors: 'model.encoder.embed_positions.weight' has shape [9, 4], but "
                      "tiny-mt/config.json makes it [11, 4]");
+}
+
+TEST_F(Foreign, M2M100CountsPositionsFromThePaddingOn) {
+  config["model_type"] = "m2m_100";
+  config["pad_token_id"] = 1;
+  for (const char *stack : {"model.encoder.", "model.decoder."})
+    addNorm(std::string(stack) + "layer_norm");
+  tensors.erase("final_logits_bias");
+  add("model.encoder.embed_positions.weights", {11, 4}); // of early versions, which saved what is computed
+  import();
+  const Json json = description(), positions = json["decoder"]["input"][1];
+  EXPECT_EQ(positions["kind"], "sinusoidal");
+  EXPECT_EQ(positions["layout"], "halves");
+  EXPECT_EQ(positions["offset"], 2);
+  EXPECT_EQ(positions["exponent_multiplier"], 2); // of i/d: the last of two frequencies is 1/10000 itself
+  EXPECT_EQ(json["decoder"]["input"].size(), 3u); // no norm
+  EXPECT_EQ(json["decoder"]["output"][0]["name"], "norm");
+  EXPECT_EQ(json["head"][0]["bias"], false);
+  std::filesystem::remove_all(in("out"));
+  config["d_model"] = 2;
+  EXPECT_EQ(error(), "tiny-mt/config.json: d_model: 2: its positions need an even number of features, at least 4");
+}
+
+// A folder of a T5 of 4 features, 2 heads of 3 of them, 2 + 1 layers and 8 tokens.
+class ForeignT5 : public Foreign {
+protected:
+  ForeignT5() {
+    config = {{"model_type", "t5"},
+              {"vocab_size", 8},
+              {"d_model", 4},
+              {"d_kv", 3},
+              {"d_ff", 5},
+              {"num_layers", 2},
+              {"num_decoder_layers", 1},
+              {"num_heads", 2},
+              {"relative_attention_num_buckets", 6},
+              {"relative_attention_max_distance", 9},
+              {"layer_norm_epsilon", 1e-5},
+              {"dropout_rate", 0.25}};
+    tensors.clear();
+    add("shared.weight", {8, 4});
+    for (const std::string stack : {"encoder", "decoder"}) {
+      const bool decoder = stack == "decoder";
+      for (int i = 0; i < (decoder ? 1 : 2); ++i) {
+        const std::string block = stack + ".block." + std::to_string(i) + ".layer.";
+        addBranch(block + "0.", "SelfAttention.");
+        if (decoder)
+          addBranch(block + "1.", "EncDecAttention.");
+        const std::string last = block + (decoder ? "2." : "1.");
+        add(last + "layer_norm.weight", {4});
+        add(last + "DenseReluDense.wi.weight", {5, 4});
+        add(last + "DenseReluDense.wo.weight", {4, 5});
+      }
+      addBias(stack, 0);
+      add(stack + ".final_layer_norm.weight", {4});
+    }
+  }
+  void addBranch(const std::string &layer, const std::string &attention) {
+    add(layer + "layer_norm.weight", {4});
+    for (const char *projection : {"q", "k", "v"})
+      add(layer + attention + projection + ".weight", {6, 4});
+    add(layer + attention + "o.weight", {4, 6});
+  }
+  void addBias(const std::string &stack, int layer) {
+    add(stack + ".block." + std::to_string(layer) + ".layer.0.SelfAttention.relative_attention_bias.weight", {6, 2});
+  }
+  void addGates() {
+    for (const char *layer : {"encoder.block.0.layer.1.", "encoder.block.1.layer.1.", "decoder.block.0.layer.2."}) {
+      tensors.erase(std::string(layer) + "DenseReluDense.wi.weight");
+      for (const char *wi : {"wi_0", "wi_1"})
+        add(std::string(layer) + "DenseReluDense." + wi + ".weight", {5, 4});
+    }
+  }
+};
+
+TEST_F(ForeignT5, BecomesOrdinarySteps) {
+  const ForeignImport done = import();
+  EXPECT_EQ(done.parameters, tensors.size());
+  const Json json = description();
+  EXPECT_EQ(json["tokens"].dump(), R"({"bos":0,"eos":1,"pad":0,"source_eos":true,"start":0,"unk":2})");
+  EXPECT_EQ(json["share"], Json::parse(R"([["encoder.embed.weight", "decoder.embed.weight", "output.weight"],
+                            ["encoder.layers.0.self_attn.distance_bias.weight",
+                             "encoder.layers.1.self_attn.distance_bias.weight"]])"));
+  EXPECT_EQ(json["encoder"]["layer"][0]["body"][1],
+            Json::parse(R"({"op": "attention", "name": "self_attn", "heads": "$heads", "key_dim": "$key_dim",
+                            "value_dim": "$key_dim", "bias": false, "scale": 1, "distance_bias": "buckets",
+                            "buckets": "$buckets", "max_distance": "$max_distance", "max_length": "$max_length",
+                            "dropout": "$dropout"})"));
+  EXPECT_EQ(json["decoder"]["layer"][0]["body"][1]["mask"], Json({"causal"}));
+  EXPECT_FALSE(json["decoder"]["layer"][1]["body"][1].contains("distance_bias"));
+  EXPECT_EQ(json["decoder"]["layer"][2]["body"][2]["op"], "relu");
+  EXPECT_EQ(json["params"]["norm_eps"], 1e-5);
+  EXPECT_EQ(json["head"][0].dump(), R"({"by":"rsqrt_dim","op":"scale"})");
+  const Tensors ours = readSafetensors(in("out/model.safetensors"));
+  EXPECT_EQ(ours.at("decoder.layers.0.cross_attn.v.weight").bytes,
+            tensors["decoder.block.0.layer.1.EncDecAttention.v.weight"].bytes);
+  EXPECT_EQ(ours.at("decoder.layers.0.ffn_norm.weight").bytes,
+            tensors["decoder.block.0.layer.2.layer_norm.weight"].bytes);
+}
+
+TEST_F(ForeignT5, LaterOnesAreGatedAndHaveAnOutputOfTheirOwn) {
+  config["feed_forward_proj"] = "gated-gelu";
+  config["tie_word_embeddings"] = false;
+  addGates();
+  add("lm_head.weight", {8, 4});
+  add("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight", {6, 2}); // of early versions, not read
+  import();
+  Json json = description();
+  EXPECT_EQ(json["encoder"]["layer"][1]["body"][1].dump(),
+            R"({"activation":"gelu_tanh","features":"$d_ff","name":"ffn.in","op":"gated"})");
+  EXPECT_EQ(json["head"].size(), 1u);
+  EXPECT_EQ(json["share"][0], Json({"encoder.embed.weight", "decoder.embed.weight"}));
+  const Tensors ours = readSafetensors(in("out/model.safetensors"));
+  EXPECT_EQ(ours.at("encoder.layers.1.ffn.in.gate.weight").bytes,
+            tensors["encoder.block.1.layer.1.DenseReluDense.wi_0.weight"].bytes);
+  // transformers 5 says of every model that it is tied, and what T5 1.1 has is seen in the weights and another option.
+  config["tie_word_embeddings"] = true;
+  config["scale_decoder_outputs"] = false;
+  std::filesystem::remove_all(in("out"));
+  import();
+  EXPECT_EQ(description(), json);
+  // mT5 is no different, but never scales.
+  config["model_type"] = "mt5";
+  config.erase("scale_decoder_outputs");
+  std::filesystem::remove_all(in("out"));
+  import();
+  EXPECT_EQ(description(), json);
+  // UMT5 has a table of distances in each layer.
+  config["model_type"] = "umt5";
+  std::filesystem::remove_all(in("out"));
+  EXPECT_EQ(error(), "tiny-mt/model.safetensors: "
+                     "'encoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight' [6, 2] is missing, which "
+                     "tiny-mt/config.json asks for");
+  addBias("encoder", 1);
+  import();
+  EXPECT_EQ(description()["share"].size(), 1u);
+  EXPECT_EQ(description()["head"][0]["op"], "scale");
+}
+
+TEST_F(ForeignT5, ConfigsThatCannotBeExpressedAreRefused) {
+  const auto with = [&](const char *key, const Json &value) {
+    const Json before = config;
+    config[key] = value;
+    std::string message = error();
+    config = before;
+    EXPECT_EQ(message.rfind("tiny-mt/config.json: " + std::string(key), 0), 0u) << message;
+  };
+  with("feed_forward_proj", "gated-softplus");
+  with("feed_forward_proj", "gated");
+  with("is_encoder_decoder", false);
+  with("quantization_config", Json::object());
+  for (const char *key : {"num_layers", "num_decoder_layers", "num_heads", "d_kv", "d_ff", "d_model", "vocab_size",
+                          "relative_attention_num_buckets", "relative_attention_max_distance", "n_positions"})
+    with(key, int64_t(1000000000000));
+  with("layer_norm_epsilon", 0);
+  with("dropout_rate", 1);
 }
 
 TEST_F(Foreign, WhatTheConfigSaysReachesTheSteps) {

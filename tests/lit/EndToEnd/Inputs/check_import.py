@@ -48,7 +48,10 @@ def randomize(model, seed):
                 continue  # computed
             spread = 0.4 if tensor.dim() > 1 else 0.2
             tensor.add_(spread * torch.randn(tensor.shape, generator=generator))
-        model.final_logits_bias[0, model.config.eos_token_id] += 3  # so that some sentences end
+            if name.endswith("Attention.q.weight"):
+                tensor.div_(model.config.d_kv ** 0.5)  # of a T5, which does not divide scores
+        if hasattr(model, "final_logits_bias"):
+            model.final_logits_bias[0, model.config.eos_token_id] += 3  # so that some sentences end
         pad = model.config.pad_token_id
         for embedding in {model.get_input_embeddings(), model.get_decoder().embed_tokens}:
             embedding.weight[pad] = 0
@@ -67,8 +70,8 @@ def ragged(generator, vocabulary, special, pad, start=None):
     return rows, mask
 
 
-def check(name, model, **save):
-    """Imports the model and compares."""
+def check(name, model, tokenizer=None, language=None, **save):
+    """Imports the model and compares: logits, what is searched, and where there is a tokenizer, text translated (into the language)."""
     config = model.config
     settings = model.generation_config
     settings.num_beams, settings.max_length, settings.length_penalty, settings.early_stopping = 4, 22, 1.3, bool(len(name) % 2)
@@ -77,14 +80,16 @@ def check(name, model, **save):
     settings.suppress_tokens = forbidden + [17]
     folder, imported, translator = (os.path.join(work, name + end) for end in ("", ".imported", ".translator"))
     model.save_pretrained(folder, **save)
+    if tokenizer:
+        tokenizer.save_pretrained(folder)
     model = type(model).from_pretrained(folder, dtype=torch.float32).eval()
-    run(xfc, "import", folder, "-o", imported)
+    run(xfc, "import", folder, "-o", imported, *(("--target-language", language) if language else ()))
     run(xfc, "compile", imported, "-o", translator, "--mode", "decode")
 
     generator = torch.Generator().manual_seed(5)
     pad, eos, start = config.pad_token_id, config.eos_token_id, model.generation_config.decoder_start_token_id
     target_vocabulary = model.get_output_embeddings().weight.shape[0]
-    special = {pad, eos, start, config.bos_token_id}
+    special = {pad, eos, start, getattr(config, "bos_token_id", None)}
     source, source_mask = ragged(generator, config.vocab_size, special, pad)
     target, target_mask = ragged(generator, target_vocabulary, special, pad, start)
     labels = torch.where(target_mask, eos, pad)  # they tell a first token that is pad from padding
@@ -120,6 +125,24 @@ def check(name, model, **save):
             expect(best["ids"] == row, f"{name} {flags}: {line} gives {best['ids']}, generate {row}")
             expect(score is None or abs(best["score"] - score) <= 1e-4, f"{name}: {line} scores {best['score']}, generate {score}")
     print(f"{name}: logits within {error:.1e} of {size:.1f}, {len(lines)} sentences of {counts} tokens")
+    if tokenizer:
+        compare_text(name, model, tokenizer, imported, translator, ["anna berta", "carl", " Emil  Äö ", "ida julius gustav fritz"])
+
+
+def compare_text(name, model, tokenizer, imported, translator, lines):
+    """Text in, text out: the tokenizer comes along with the model."""
+    source = os.path.join(work, name + ".lines")
+    with open(source, "w") as file:
+        file.writelines(line + "\n" for line in lines)
+    batch = tokenizer(lines, return_tensors="pt", padding=True)
+    ids = [[i for i, kept in zip(row, mask) if kept] for row, mask in zip(batch.input_ids.tolist(), batch.attention_mask.tolist())]
+    found = [list(map(int, line.split())) for line in run(translator, "encode", "--model", imported, "--input", source).splitlines()]
+    expect(found == ids, f"{name}: encode gives {found}, the tokenizer {ids}")
+    with torch.no_grad():
+        wanted = tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True)
+    found = run(translator, "translate", "--model", imported, "--input", source).splitlines()
+    expect(found == wanted and len(set(wanted)) > 1, f"{name}: translate gives {found}, generate {wanted}")
+    print(f"{name}: {wanted}")
 
 
 def marian(**options):
@@ -139,8 +162,8 @@ def text_of(side):
     return [pair.split("\t")[side] for pair in run(sys.executable, script, 1, 300).splitlines()]
 
 
-def train_pieces(prefix, text):
-    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(text), model_prefix=prefix, vocab_size=30, minloglevel=2)
+def train_pieces(prefix, text, **options):
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(text), model_prefix=prefix, vocab_size=30, minloglevel=2, **options)
     return prefix + ".model"
 
 
@@ -159,6 +182,57 @@ def marian_tokenizer(folder):
         with open(os.path.join(folder, name), "w") as file:
             json.dump(contents, file)
     return transformers.MarianTokenizer.from_pretrained(folder)
+
+
+def m2m_tokenizer():
+    """A SentencePiece model, its pieces under ids of their own, and languages after them."""
+    folder = os.path.join(work, "m2m.tokenizer")
+    os.makedirs(folder)
+    pieces = sentencepiece.SentencePieceProcessor(model_file=train_pieces(os.path.join(folder, "sentencepiece.bpe"), text_of(0) + text_of(1)))
+    vocabulary = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}
+    for i in range(3, len(pieces)):
+        vocabulary[pieces.id_to_piece(i)] = len(vocabulary)
+    from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
+    special = {"additional_special_tokens": [f"__{code}__" for code in FAIRSEQ_LANGUAGE_CODES["m2m100"]]}
+    for name, contents in (("vocab.json", vocabulary), ("special_tokens_map.json", special)):
+        with open(os.path.join(folder, name), "w") as file:
+            json.dump(contents, file)
+    return transformers.M2M100Tokenizer.from_pretrained(folder, src_lang="en", tgt_lang="fr")
+
+
+def nllb_tokenizer():
+    folder = os.path.join(work, "nllb.tokenizer")
+    os.makedirs(folder)
+    train_pieces(os.path.join(folder, "sentencepiece.bpe"), text_of(0) + text_of(1))
+    return transformers.NllbTokenizer.from_pretrained(folder, extra_special_tokens=["eng_Latn", "fra_Latn"], src_lang="eng_Latn",
+                                                      tgt_lang="fra_Latn")
+
+
+def t5_tokenizer():
+    folder = os.path.join(work, "t5.tokenizer")
+    os.makedirs(folder)
+    train_pieces(os.path.join(folder, "spiece"), text_of(0) + text_of(1), pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+    return transformers.T5Tokenizer.from_pretrained(folder)
+
+
+def translated_into(language, tokenizer, model):
+    model.generation_config.forced_bos_token_id = tokenizer.convert_tokens_to_ids(language)
+    with torch.no_grad():
+        model.model.shared.weight[31:] *= 0.2  # so that languages are seldom written
+    return model
+
+
+def t5(kind, options=(), **sizes):
+    sizes = dict(vocab_size=61, d_model=24, d_kv=10, d_ff=40, num_layers=2, num_decoder_layers=2, num_heads=3, relative_attention_num_buckets=8,
+                 relative_attention_max_distance=16, decoder_start_token_id=0) | sizes
+    config = getattr(transformers, kind + "Config")(**sizes, **dict(options))
+    return getattr(transformers, kind + "ForConditionalGeneration")(config)
+
+
+def untied(model):
+    """With an output of its own, as T5 1.1 has it."""
+    model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
+    return model
 
 
 def check_languages():
@@ -192,7 +266,7 @@ def check_languages():
 
 
 def check_text():
-    """Text in, text out: the tokenizer comes along with the model."""
+    """Marian's tokenizer, of many files."""
     folder, imported, translator = (os.path.join(work, "text" + end) for end in ("", ".imported", ".translator"))
     tokenizer = marian_tokenizer(folder)
     pad = tokenizer.pad_token_id
@@ -202,19 +276,8 @@ def check_text():
     model.save_pretrained(folder)
     run(xfc, "import", folder, "-o", imported)
     run(xfc, "compile", imported, "-o", translator, "--mode", "decode")
-    lines = ["anna berta", ">>fr<< carl  dora!", "Emil Äö", "hans", "ida julius gustav fritz"]
-    with open(os.path.join(work, "text.lines"), "w") as file:
-        file.writelines(line + "\n" for line in lines)
-    batch = tokenizer(lines, return_tensors="pt", padding=True)
-    ids = [[i for i, kept in zip(row, mask) if kept] for row, mask in zip(batch.input_ids.tolist(), batch.attention_mask.tolist())]
-    found = [list(map(int, line.split())) for line in run(translator, "encode", "--model", imported, "--input",
-                                                          os.path.join(work, "text.lines")).splitlines()]
-    expect(found == ids, f"text: encode gives {found}, the tokenizer {ids}")
-    with torch.no_grad():
-        wanted = tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True)
-    found = run(translator, "translate", "--model", imported, "--input", os.path.join(work, "text.lines")).splitlines()
-    expect(found == wanted and len(set(wanted)) > 2, f"text: translate gives {found}, generate {wanted}")
-    print(f"text: {wanted}")
+    compare_text("text", model, tokenizer, imported, translator,
+                 ["anna berta", ">>fr<< carl  dora!", "Emil Äö", "hans", "ida julius gustav fritz"])
 
 
 check("marian", randomize(marian(), 1))
@@ -227,4 +290,15 @@ check("marian-two-vocabularies", randomize(marian(decoder_vocab_size=53, share_e
 check("bart", randomize(bart("Bart", attention_dropout=0.1, activation_dropout=0.1), 4))
 check("mbart", randomize(bart("MBart", scale_embedding=True, activation_function="relu", decoder_start_token_id=2,
                               tie_word_embeddings=False, encoder_ffn_dim=20), 5))
+tokenizer = m2m_tokenizer()
+check("m2m", translated_into("__fr__", tokenizer, randomize(bart("M2M100", vocab_size=max(tokenizer.lang_token_to_id.values()) + 9), 6)), tokenizer,
+      "fr")
+tokenizer = nllb_tokenizer()
+check("nllb", translated_into("fra_Latn", tokenizer, randomize(bart("M2M100", vocab_size=len(tokenizer), pad_token_id=1), 9)), tokenizer,
+      "fra_Latn")
+tokenizer = t5_tokenizer()
+check("t5", randomize(t5("T5", vocab_size=len(tokenizer) + 3), 7), tokenizer)
+check("t5-1.1", randomize(untied(t5("T5", dict(feed_forward_proj="gated-gelu", tie_word_embeddings=False), num_decoder_layers=1)), 10))
+check("mt5", randomize(untied(t5("MT5", d_model=20)), 11))
+check("umt5", randomize(t5("UMT5", num_layers=3), 12))
 sys.exit("\n".join(failures) or 0)
