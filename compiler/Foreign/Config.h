@@ -9,6 +9,8 @@ class Config {
 public:
   // Parses a file that holds one JSON object. Throws Error.
   explicit Config(const std::string &file);
+  // Of what a file of another kind says; `file` is for messages.
+  Config(std::string file, nlohmann::json json) : name(std::move(file)), json(std::move(json)) {}
   Config(const Config &) = delete;
   const std::string &file() const { return name; }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "Config.h"
+#include "Import/Description.h"
 #include "Weights.h"
 #include <functional>
 
@@ -25,6 +26,8 @@ struct ForeignModel {
 struct Family {
   std::vector<std::string> modelTypes; // as config.json says
   std::function<ForeignModel(const Config &config, const Weights &weights)> read;
+  // config.json, but for its model_type, as `read` would have it for this model or one like it. Throws Error.
+  std::function<nlohmann::ordered_json(const Description &model)> describe;
 };
 
 const std::vector<Family> &families();

@@ -4,6 +4,7 @@
 #include "Generation.h"
 #include "Import/Description.h"
 #include "JsonText.h"
+#include "NewFolder.h"
 #include "support/Error.h"
 #include "support/Files.h"
 #include "text/FolderVocabularies.h"
@@ -11,8 +12,6 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SHA256.h"
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <set>
 
@@ -35,41 +34,6 @@ std::string nameOf(const std::string &folder) {
     name.pop_back();
   return name.empty() ? "imported" : name;
 }
-
-// A folder that appears under its name when all of it is written.
-class NewFolder {
-public:
-  explicit NewFolder(const std::string &name) : name(name) {
-    std::error_code failure;
-    if (fs::exists(name, failure) && !(fs::is_directory(name, failure) && fs::is_empty(name, failure)))
-      throw Error(name + ": is there and not an empty folder; expected a new one, so that nothing is lost");
-    fs::path path = fs::path(name).lexically_normal();
-    path = path.has_filename() ? path : path.parent_path();
-    if (path.has_parent_path())
-      makeFolder(path.parent_path().string());
-    partial = path.string() + ".partial-XXXXXX";
-    if (!mkdtemp(partial.data()))
-      throw Error(name + ": cannot make the folder: " + std::strerror(errno));
-  }
-  NewFolder(const NewFolder &) = delete;
-  ~NewFolder() {
-    std::error_code failure;
-    if (!partial.empty())
-      fs::remove_all(partial, failure);
-  }
-  std::string file(const std::string &of) const { return partial + "/" + of; }
-  void commit() {
-    std::error_code failure;
-    fs::permissions(partial, fs::perms(0755), failure);
-    fs::rename(partial, name, failure);
-    if (failure)
-      throw Error(name + ": cannot make the folder: " + failure.message());
-    partial.clear();
-  }
-
-private:
-  std::string name, partial;
-};
 
 std::vector<std::string> knownTypes() {
   std::vector<std::string> known;

@@ -1,4 +1,4 @@
-// How a model is searched with: generation_config.json into the `generation` of model.json.
+// How a model is searched with: generation_config.json into the `generation` of model.json, and back.
 #include "Generation.h"
 #include <algorithm>
 
@@ -98,6 +98,48 @@ Json generationOf(const Config &config, const Json &tokens, std::vector<std::str
     if (config.has(key) && !config.is(key, neutral))
       notes.push_back(config.file() + ": " + key + ": " + config.at(key, "").shown() +
                       " is no setting of our search, which goes on without");
+  return json;
+}
+
+Json generationConfig(const Generation &generation, const Description &model, std::vector<std::string> &notes) {
+  using enum Generation::EarlyStopping;
+  const TokenIds &tokens = model.tokens;
+  const bool forced = generation.atMaxLength != Generation::AtMaxLength::Cut;
+  const int64_t counted = forced ? 2 : 1; // as in generationOf()
+  const int64_t longest = model.maxTargetLength ? model.maxTargetLength : 512;
+  Json json = {{"pad_token_id", tokens.pad},
+               {"bos_token_id", tokens.bos},
+               {"eos_token_id", tokens.eos},
+               {"decoder_start_token_id", tokens.start},
+               {"num_beams", generation.beam},
+               {"length_penalty", generation.lengthPenalty},
+               {"max_length", generation.maxLength ? generation.maxLength + counted : longest}};
+  if (generation.earlyStopping == Never)
+    json["early_stopping"] = "never";
+  else
+    json["early_stopping"] = generation.earlyStopping == Yes;
+  if (forced)
+    json["forced_eos_token_id"] = tokens.eos;
+  if (generation.minLength)
+    json["min_length"] = generation.minLength + 1;
+  if (generation.forcedFirst.size() == 1)
+    json["forced_bos_token_id"] = generation.forcedFirst.front();
+  else if (!generation.forcedFirst.empty())
+    notes.push_back("generation.forced_first: `generate` forces one token, and translations begin with " +
+                    std::to_string(generation.forcedFirst.size()) + "; pass them as decoder_input_ids");
+  // Ours never writes these two.
+  std::vector<int32_t> suppress = {tokens.pad};
+  if (tokens.start != tokens.pad && tokens.start != tokens.eos)
+    suppress.push_back(tokens.start);
+  suppress.insert(suppress.end(), generation.suppress.begin(), generation.suppress.end());
+  json["suppress_tokens"] = suppress;
+  if (!generation.badSequences.empty())
+    json["bad_words_ids"] = generation.badSequences;
+  if (generation.noRepeatNgram)
+    json["no_repeat_ngram_size"] = generation.noRepeatNgram;
+  if (generation.beam > 1 && generation.penaltyForm == Generation::PenaltyForm::Offset)
+    notes.push_back("generation.length_penalty_form: \"offset\", which `generate` does not know: it divides by n^A, so "
+                    "that beams may choose other translations there");
   return json;
 }
 

@@ -27,7 +27,7 @@ Weights::Weights(const std::string &folder) {
   const std::string whole = folder + "/model.safetensors", index = folder + "/model.safetensors.index.json";
   if (exists(whole)) {
     source = whole;
-    add(whole);
+    addFile(whole);
     return;
   }
   if (!exists(index))
@@ -42,22 +42,27 @@ Weights::Weights(const std::string &folder) {
     if (shard.empty() || shard.find('/') != std::string::npos || !shard.ends_with(".safetensors"))
       entry.fail(entry.shown() + ": expected the name of a .safetensors file of this folder");
     if (shards.insert(shard).second)
-      add(folder + "/" + shard);
+      addFile(folder + "/" + shard);
     auto found = entries.find(tensor);
     if (found == entries.end() || found->second.file != folder + "/" + shard)
       entry.fail("'" + tensor + "' is not in " + folder + "/" + shard);
   }
 }
 
-void Weights::add(const std::string &file) {
+void Weights::addFile(const std::string &file) {
   files.push_back(MappedFile::readOnly(file));
-  for (TensorView &tensor : parseSafetensors(files.back().contents(), file)) {
-    const std::string name = tensor.name;
-    auto [other, isNew] = entries.emplace(name, Entry{std::move(tensor), file});
-    if (!isNew)
-      throw Error(file + ": '" + name + "' is also in " + other->second.file + "; expected each tensor once");
-  }
+  for (TensorView &tensor : parseSafetensors(files.back().contents(), file))
+    addTensor(std::move(tensor), file);
 }
+
+void Weights::addTensor(TensorView tensor, const std::string &file) {
+  const std::string name = tensor.name;
+  auto [other, isNew] = entries.emplace(name, Entry{std::move(tensor), file});
+  if (!isNew)
+    throw Error(file + ": '" + name + "' is also in " + other->second.file + "; expected each tensor once");
+}
+
+void Weights::add(TensorView tensor) { addTensor(std::move(tensor), source); }
 
 const TensorView *Weights::find(const std::string &name) const {
   auto found = entries.find(name);

@@ -3,6 +3,7 @@
 
 #include "tensors/Safetensors.h"
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,9 @@ public:
   // Maps the files; no page of a tensor is read yet. Throws Error: none there (a pickle is never read; how to convert
   // it is said), truncated, a shard or a tensor of the index missing.
   explicit Weights(const std::string &folder);
+  // None yet: of tensors that are added, views of what `owner` keeps in memory. `file` is for messages.
+  Weights(std::string file, std::shared_ptr<const void> owner) : source(std::move(file)), owner(std::move(owner)) {}
+  void add(TensorView tensor);
 
   // Null if there is none of this name. Files of the model without its head leave out the "model." of names.
   const TensorView *find(const std::string &name) const;
@@ -32,9 +36,11 @@ private:
     TensorView tensor;
     std::string file;
   };
-  void add(const std::string &file);
+  void addFile(const std::string &file);
+  void addTensor(TensorView tensor, const std::string &file);
 
   std::string source;
+  std::shared_ptr<const void> owner;
   std::vector<MappedFile> files;
   std::map<std::string, Entry> entries;
 };

@@ -1,5 +1,6 @@
 // The compiler's command line.
 #include "CompileCommand.h"
+#include "ExportCommand.h"
 #include "ImportCommand.h"
 #include "InspectCommand.h"
 #include "VocabCommand.h"
@@ -11,6 +12,7 @@ int main(int argc, char **argv) {
   app.require_subcommand(1);
   xfc::addCompile(app);
   xfc::addImport(app);
+  xfc::addExport(app);
   xfc::addVocab(app);
   xfc::addInspect(app);
   xfc::addPhases(app);

@@ -1,5 +1,6 @@
 // Models of other programs: what they become, which bytes go where, and what is said of folders that are wrong.
 #include "Foreign/Foreign.h"
+#include "Foreign/Export.h"
 #include "Foreign/JsonText.h"
 #include "Import/Description.h"
 #include "runtime/folder.h"
@@ -611,6 +612,163 @@ TEST_F(Foreign, ConfigsThatContradictTheWeightsAreRefused) {
   tensors["model.encoder.layers.0.fc1.bias"].type = "I32";
   EXPECT_EQ(error(), "tiny-mt/model.safetensors: 'model.encoder.layers.0.fc1.bias' has type I32; weights are F32, F64, "
                      "F16 or BF16");
+}
+
+//===-- and back ------------------------------------------------------------------------------------------------===//
+
+// Every tensor of the folder that was exported is that of the one it came from, and no other is there.
+void expectSameTensors(const std::string &exported, const Tensors &before) {
+  Metadata metadata;
+  const Tensors after = readSafetensors(exported + "/model.safetensors", &metadata);
+  EXPECT_EQ(metadata["format"], "pt"); // without which transformers does not read it
+  EXPECT_EQ(after.size(), before.size());
+  for (const auto &[name, tensor] : before) {
+    ASSERT_TRUE(after.contains(name)) << name;
+    EXPECT_EQ(after.at(name).shape, tensor.shape) << name;
+    EXPECT_EQ(after.at(name).bytes, tensor.bytes) << name;
+  }
+}
+
+TEST_F(Foreign, ExportGivesBackWhatWasImported) {
+  config["attention_dropout"] = 0.25;
+  config["bos_token_id"] = 6;
+  writeFile(in("tiny-mt/generation_config.json"), Json({{"num_beams", 6},
+                                                        {"length_penalty", 0.5},
+                                                        {"early_stopping", "never"},
+                                                        {"max_length", 100},
+                                                        {"min_length", 3},
+                                                        {"forced_bos_token_id", 4},
+                                                        {"forced_eos_token_id", 0},
+                                                        {"bad_words_ids", {{2, 3}}},
+                                                        {"suppress_tokens", {6, 5}},
+                                                        {"no_repeat_ngram_size", 3}})
+                                                      .dump());
+  import();
+  const ForeignExport done = exportForeign({in("out"), in("back")});
+  EXPECT_EQ(done.modelType, "marian");
+  EXPECT_EQ(done.tensors, tensors.size());
+  expectSameTensors(in("back"), tensors);
+  const Json exported = Json::parse(readFile(in("back/config.json")));
+  for (const auto &[key, value] : config.items())
+    EXPECT_EQ(exported[key], key == "activation_function" ? Json("silu") : value) << key;
+  EXPECT_EQ(exported["architectures"], Json({"MarianMTModel"}));
+  EXPECT_EQ(exported["dtype"], "float32");
+  const Json searched = Json::parse(readFile(in("back/generation_config.json"))),
+             before = Json::parse(readFile(in("tiny-mt/generation_config.json")));
+  for (const auto &[key, value] : before.items())
+    EXPECT_EQ(searched[key], value) << key;
+  importForeign({in("back"), in("again")});
+  Json first = description(), second = Json::parse(readFile(in("again/model.json")));
+  first.erase("name");
+  second.erase("name");
+  EXPECT_EQ(first, second);
+}
+
+TEST_F(ForeignT5, ExportGivesBackWhatWasImported) {
+  import();
+  EXPECT_EQ(exportForeign({in("out"), in("back")}).modelType, "t5");
+  expectSameTensors(in("back"), tensors);
+  EXPECT_EQ(Json::parse(readFile(in("back/config.json")))["feed_forward_proj"], "relu");
+
+  std::filesystem::remove_all(in("out"));
+  std::filesystem::remove_all(in("back"));
+  config.update({{"model_type", "umt5"}, {"feed_forward_proj", "gated-gelu"}, {"tie_word_embeddings", false}});
+  addGates();
+  addBias("encoder", 1);
+  add("lm_head.weight", {8, 4});
+  import();
+  EXPECT_EQ(exportForeign({in("out"), in("back")}).modelType, "umt5");
+  expectSameTensors(in("back"), tensors);
+  const Json exported = Json::parse(readFile(in("back/config.json")));
+  EXPECT_EQ(exported["feed_forward_proj"], "gated-gelu");
+  EXPECT_EQ(exported["tie_word_embeddings"], false);
+  EXPECT_EQ(exported["scale_decoder_outputs"], false);
+}
+
+// Where sines and cosines alternate, the features change places: 0 1 2 3 become 0 2 1 3.
+TEST_F(Foreign, ExportPutsSinesFirst) {
+  import();
+  std::string text = readFile(in("out/model.json"));
+  for (size_t at; (at = text.find(", \"layout\": \"halves\"")) != std::string::npos;)
+    text.erase(at, std::string(", \"layout\": \"halves\"").size());
+  writeFile(in("out/model.json"), text);
+  exportForeign({in("out"), in("back")});
+  const Tensors after = readSafetensors(in("back/model.safetensors"));
+  const auto floats = [](const StoredTensor &tensor) {
+    std::vector<float> values(tensor.bytes.size() / 4);
+    std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+    return values;
+  };
+  const int64_t from[] = {0, 2, 1, 3};
+  const auto check = [&](const std::string &name, bool rows, bool columns) {
+    const std::vector<float> a = floats(tensors.at(name)), b = floats(after.at(name));
+    const Shape &shape = after.at(name).shape;
+    const int64_t width = shape.size() < 2 ? 1 : shape[1];
+    for (int64_t i = 0; i < shape[0]; ++i)
+      for (int64_t j = 0; j < width; ++j)
+        EXPECT_EQ(b[i * width + j], a[(rows ? from[i] : i) * width + (columns ? from[j] : j)]) << name;
+  };
+  const std::string layer = "model.decoder.layers.0.";
+  check("model.shared.weight", false, true);
+  check(layer + "self_attn.q_proj.weight", false, true);
+  check(layer + "self_attn.q_proj.bias", false, false);
+  check(layer + "encoder_attn.k_proj.weight", false, true);
+  check(layer + "encoder_attn.out_proj.weight", true, false);
+  check(layer + "encoder_attn.out_proj.bias", true, false);
+  check(layer + "final_layer_norm.bias", true, false);
+  check(layer + "fc1.weight", false, true);
+  check(layer + "fc1.bias", false, false);
+  check(layer + "fc2.weight", true, false);
+  check(layer + "fc2.bias", true, false);
+}
+
+TEST_F(Foreign, ExportTakesTheBestWeightsOfARun) {
+  import();
+  const std::string imported = readFile(in("out/model.safetensors"));
+  std::filesystem::create_directory(in("run"));
+  Metadata identity;
+  Tensors weights = readSafetensors(in("out/model.safetensors"), &identity);
+  writeFile(in("run/last.safetensors"), imported);
+  weights.at("encoder.embed.weight").bytes[0] ^= 1;
+  writeSafetensors(in("run/best.safetensors"), viewsOf(weights),
+                   identityOf(identity["model"], identity["model_hash"], identity["description"]));
+  EXPECT_EQ(exportForeign({in("run"), in("best")}).weights, in("run/best.safetensors"));
+  EXPECT_EQ(readSafetensors(in("best/model.safetensors")).at("model.shared.weight").bytes,
+            weights.at("encoder.embed.weight").bytes);
+  std::filesystem::remove(in("run/best.safetensors"));
+  exportForeign({in("run"), in("last")});
+  expectSameTensors(in("last"), tensors);
+}
+
+TEST_F(Foreign, ExportSaysWhatDoesNotFit) {
+  import();
+  const std::string text = readFile(in("out/model.json"));
+  const auto without = [&](const std::string &from, const std::string &to) {
+    std::string edited = text;
+    const size_t at = edited.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    writeFile(in("out/model.json"), edited.replace(at, from.size(), to));
+    const std::string message = errorOf([&] { exportForeign({in("out"), in("back")}); });
+    EXPECT_FALSE(std::filesystem::exists(in("back")));
+    return message;
+  };
+  const std::string norm = without(R"("op": "layer_norm", "name": "self_attn_norm")",
+                                   R"("op": "layer_norm", "eps": 0.01, "name": "self_attn_norm")");
+  EXPECT_EQ(norm.find(in("out/model.json: no family of Hugging Face has this model")), 0u) << norm;
+  EXPECT_NE(norm.find("\n  marian: encoder.layer[1].eps: 0.01, where marian has 1e-05"), std::string::npos) << norm;
+  EXPECT_NE(norm.find("\n  mbart: encoder.input[1]: sinusoidal positions, where mbart has learned positions"),
+            std::string::npos)
+      << norm;
+  EXPECT_NE(norm.find("\n  t5: encoder.layer: has no rms_norm"), std::string::npos) << norm;
+  EXPECT_NE(without(R"("source_eos": true)", R"("source_eos": false)")
+                .find("marian: tokens.source_eos: false, where marian has true"),
+            std::string::npos);
+  EXPECT_NE(without(R"(, "output.weight"])", "]").find("'output.weight' is missing"), std::string::npos);
+  writeFile(in("out/model.json"), text);
+  std::filesystem::remove(in("out/model.safetensors"));
+  EXPECT_NE(errorOf([&] { exportForeign({in("out"), in("back")}); }).find("none of best.safetensors"),
+            std::string::npos);
+  EXPECT_NE(errorOf([&] { exportForeign({in("none"), in("back")}); }).find("none: is no folder"), std::string::npos);
 }
 
 TEST(JsonText, BreaksLinesThatAreTooLong) {

@@ -1,7 +1,8 @@
-"""Checks `xfc import` against transformers: check_import.py XFC WORK_FOLDER.
+"""Checks `xfc import` and `xfc export` against transformers: check_import.py XFC WORK_FOLDER.
 
 Makes a small model of each family with random weights and odd sizes, imports and compiles it, and compares logits of ragged
-batches, and what `translate` writes with what `generate` does by the settings that were saved with the model.
+batches, and what `translate` writes with what `generate` does by the settings that were saved with the model. Then exports it, which
+makes the model that it was. A model that was trained here is exported, too.
 """
 import json
 import os
@@ -15,6 +16,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 xfc, work = sys.argv[1:]
+models = os.path.join(os.path.dirname(__file__), "..", "..", "..", "..", "models")
 warnings.filterwarnings("ignore", "Recommended: pip install sacremoses")
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
@@ -125,8 +127,45 @@ def check(name, model, tokenizer=None, language=None, **save):
             expect(best["ids"] == row, f"{name} {flags}: {line} gives {best['ids']}, generate {row}")
             expect(score is None or abs(best["score"] - score) <= 1e-4, f"{name}: {line} scores {best['score']}, generate {score}")
     print(f"{name}: logits within {error:.1e} of {size:.1f}, {len(lines)} sentences of {counts} tokens")
+    check_way_back(name, model, folder, imported, tokenizer, dict(input_ids=source, decoder_input_ids=target))
     if tokenizer:
         compare_text(name, model, tokenizer, imported, translator, ["anna berta", "carl", " Emil  Äö ", "ida julius gustav fritz"])
+
+
+def check_way_back(name, model, folder, imported, tokenizer, inputs):
+    """Exported again: the same bytes of every tensor, read by transformers as the same model, and imported as the same."""
+    exported, again = os.path.join(work, name + ".exported"), os.path.join(work, name + ".again")
+    run(xfc, "export", imported, "--to", "hf", "-o", exported)
+    with open(os.path.join(exported, "config.json")) as file:
+        kind = json.load(file)["architectures"][0]
+    theirs, ours = {}, load_file(os.path.join(exported, "model.safetensors"))
+    for file in os.listdir(folder):
+        if file.endswith(".safetensors"):
+            theirs |= load_file(os.path.join(folder, file))
+    if "model.decoder.embed_tokens.weight" in theirs and "model.shared.weight" in theirs:
+        theirs["model.shared.weight"] = theirs["model.encoder.embed_tokens.weight"]  # nothing reads it
+    different = [key for key in theirs.keys() | ours.keys() if key not in ours or key not in theirs or ours[key].dtype != theirs[key].dtype or
+                 ours[key].shape != theirs[key].shape or (ours[key] != theirs[key]).any()]
+    expect(not different, f"{name}: exported otherwise than it was imported: {sorted(different)}")
+    loaded, problems = getattr(transformers, kind).from_pretrained(exported, dtype=torch.float32, output_loading_info=True)
+    expect(not any(problems.values()), f"{name}: transformers finds {problems} in what is exported")
+    with torch.no_grad():
+        expected, found = model(**inputs).logits, loaded.eval()(**inputs).logits
+    expect(torch.equal(expected, found), f"{name}: exported, its logits differ by {(expected - found).abs().max().item():.1e}")
+    settings = loaded.generation_config.to_diff_dict() | dict(suppress_tokens=sorted(loaded.generation_config.suppress_tokens))
+    before = model.generation_config.to_diff_dict() | dict(suppress_tokens=sorted(model.generation_config.suppress_tokens))
+    for key, default in dict(num_beams=1, max_length=20, length_penalty=1.0, early_stopping=False, forced_eos_token_id=None,
+                             forced_bos_token_id=None, suppress_tokens=None).items():
+        values = [each.get(key, default) for each in (before, settings)]
+        expect(values[0] == values[1], f"{name}: exported with {key} {values[1]}, before it was {values[0]}")
+    if tokenizer:
+        lines = ["anna berta", " Emil  Äö ", "ida julius gustav fritz"]
+        wanted, found = tokenizer(lines).input_ids, transformers.AutoTokenizer.from_pretrained(exported)(lines).input_ids
+        expect(found == wanted, f"{name}: exported, its tokenizer gives {found}, before it gave {wanted}")
+    run(xfc, "import", exported, "-o", again)
+    for file in ["model.json"] + ["vocab.model"] * bool(tokenizer):
+        first, second = (open(os.path.join(where, file), "rb").read() for where in (imported, again))
+        expect(first == second.replace(b".exported", b""), f"{name}: {file} is another when what was exported is imported")
 
 
 def compare_text(name, model, tokenizer, imported, translator, lines):
@@ -182,6 +221,44 @@ def marian_tokenizer(folder):
         with open(os.path.join(folder, name), "w") as file:
             json.dump(contents, file)
     return transformers.MarianTokenizer.from_pretrained(folder)
+
+
+def check_trained():
+    """A model that was born here, with positions that alternate, goes on in transformers."""
+    folder, translator, exported = (os.path.join(work, "trained" + end) for end in ("", ".translator", ".exported"))
+    files = [os.path.join(work, name) for name in ("trained.source", "trained.target")]
+    for side, file in enumerate(files):
+        with open(file, "w") as out:
+            out.writelines(line + "\n" for line in text_of(side))
+    vocabulary = os.path.join(work, "trained.model")
+    run(xfc, "vocab", "--input", *files, "--size", 60, "-o", vocabulary)
+    sizes = dict(d_model=36, heads=3, encoder_layers=1, decoder_layers=2, d_ff=44, max_length=40, dropout=0)
+    run(xfc, "compile", os.path.join(models, "original.json"), "--vocab", vocabulary, "-o", translator,
+        *(argument for key, value in sizes.items() for argument in ("--set", f"{key}={value}")))
+    run(translator, "train", "--source", files[0], "--target", files[1], "--vocab", vocabulary, "--out", folder, "--steps", 200, "--batch-tokens",
+        400, "--lr", 2e-3, "--schedule", "constant", "--warmup", 50, "--quiet")
+    run(xfc, "export", folder, "--to", "hf", "-o", exported)
+    model = transformers.MarianMTModel.from_pretrained(exported).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
+    generator = torch.Generator().manual_seed(6)
+    source, target = (torch.randint(4, 60, (3, length), generator=generator) for length in (11, 9))
+    save_file({"source": source.int(), "target": target.int()}, os.path.join(work, "in"))
+    run(translator, "forward", "--weights", os.path.join(folder, "last.safetensors"), "--input", os.path.join(work, "in"), "--output",
+        os.path.join(work, "out"))
+    with torch.no_grad():
+        expected = model(input_ids=source, decoder_input_ids=target).logits
+    error, size = (load_file(os.path.join(work, "out"))["logits"] - expected).abs().max().item(), expected.abs().max().item()
+    expect(error <= 2e-5 * max(1, size), f"trained: logits differ by {error:.2e} where they are up to {size:.2f}")
+    lines = text_of(0)[:8]
+    with open(files[0], "w") as out:
+        out.writelines(line + "\n" for line in lines)
+    with torch.no_grad():
+        wanted = model.generate(**tokenizer(lines, return_tensors="pt", padding=True), num_beams=1, max_length=22).tolist()
+    wanted = [row[1 : row.index(model.config.eos_token_id)] for row in wanted]
+    answers = run(translator, "translate", "--model", folder, "--input", files[0], "--beam", 1, "--max-length", 20, "--json").splitlines()
+    found = [json.loads(answer)["hypotheses"][0]["ids"] for answer in answers]
+    expect(found == wanted and len(set(map(tuple, wanted))) > 2, f"trained: translate gives {found}, generate {wanted}")
+    print(f"trained: logits within {error:.1e} of {size:.1f}, {tokenizer.batch_decode(wanted)}")
 
 
 def m2m_tokenizer():
@@ -245,18 +322,20 @@ def check_languages():
     tokenizer = transformers.MBart50Tokenizer.from_pretrained(folder, src_lang="en_XX", tgt_lang="fr_XX")
     tokenizer.save_pretrained(folder)
     model = randomize(bart("MBart", vocab_size=len(tokenizer), decoder_start_token_id=2), 8)
+    french = tokenizer.convert_tokens_to_ids("fr_XX")
     model.generation_config.max_length, model.generation_config.num_beams, model.generation_config.suppress_tokens = 30, 3, [1]
+    model.generation_config.forced_bos_token_id = french
     model.save_pretrained(folder)
     run(xfc, "import", folder, "-o", imported, "--source-language", "en_XX", "--target-language", "fr_XX")
+    check_way_back("languages", model, folder, imported, tokenizer, dict(input_ids=torch.tensor([[3, 4]]), decoder_input_ids=torch.tensor([[2, 6]])))
     run(xfc, "compile", imported, "-o", translator, "--mode", "decode")
     lines, prefix = ["anna berta", "carl", "ida julius gustav fritz"], "berta carl"
     for file, text in ((source, lines), (given, [prefix] * len(lines))):
         with open(file, "w") as out:
             out.writelines(line + "\n" for line in text)
     batch = tokenizer(lines, return_tensors="pt", padding=True)
-    french = tokenizer.convert_tokens_to_ids("fr_XX")
     begun = [2, french] + tokenizer(prefix, add_special_tokens=False).input_ids
-    for options, flags in ((dict(forced_bos_token_id=french), ()),
+    for options, flags in (({}, ()),
                            (dict(decoder_input_ids=torch.tensor([begun] * len(lines)), num_beams=1), ("--prefix", given, "--beam", 1))):
         with torch.no_grad():
             wanted = tokenizer.batch_decode(model.generate(**batch, **options), skip_special_tokens=True)
@@ -276,6 +355,7 @@ def check_text():
     model.save_pretrained(folder)
     run(xfc, "import", folder, "-o", imported)
     run(xfc, "compile", imported, "-o", translator, "--mode", "decode")
+    check_way_back("text", model, folder, imported, tokenizer, dict(input_ids=torch.tensor([[3, 4, 5]]), decoder_input_ids=torch.tensor([[pad, 6]])))
     compare_text("text", model, tokenizer, imported, translator,
                  ["anna berta", ">>fr<< carl  dora!", "Emil Äö", "hans", "ida julius gustav fritz"])
 
@@ -290,6 +370,7 @@ check("marian-two-vocabularies", randomize(marian(decoder_vocab_size=53, share_e
 check("bart", randomize(bart("Bart", attention_dropout=0.1, activation_dropout=0.1), 4))
 check("mbart", randomize(bart("MBart", scale_embedding=True, activation_function="relu", decoder_start_token_id=2,
                               tie_word_embeddings=False, encoder_ffn_dim=20), 5))
+check_trained()
 tokenizer = m2m_tokenizer()
 check("m2m", translated_into("__fr__", tokenizer, randomize(bart("M2M100", vocab_size=max(tokenizer.lang_token_to_id.values()) + 9), 6)), tokenizer,
       "fr")

@@ -1,0 +1,270 @@
+// A model into the config.json of a family.
+#include "Describe.h"
+#include "Import/StepKinds.h"
+#include <algorithm>
+#include <cmath>
+
+namespace xfc {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Steps = std::vector<StepDescription>;
+
+const char *const names[2] = {"encoder", "decoder"};
+
+// The first step of a kind (and of a name) in these steps and those inside, or null.
+template <typename Kind> const Kind *find(const Steps &steps, std::string_view name = "") {
+  for (const StepDescription &step : steps) {
+    if (const auto *options = std::get_if<Kind>(&step.options); options && (name.empty() || step.name == name))
+      return options;
+    if (const Kind *inside = find<Kind>(stepsInside(step), name))
+      return inside;
+  }
+  return nullptr;
+}
+
+template <typename Kind>
+const Kind &required(const Steps &steps, const std::string &path, const std::string &what, std::string_view name = "") {
+  const Kind *found = find<Kind>(steps, name);
+  if (!found)
+    throw Error(path + ": has no " + what);
+  return *found;
+}
+
+const StackDescription &stackOf(const Description &model, bool decoder) {
+  if (decoder && !model.decoder)
+    throw Error("decoder: missing");
+  return decoder ? *model.decoder : model.encoder;
+}
+
+// The rate of the dropout between two products, which follows an activation.
+double innerDropout(const Steps &steps) {
+  double rate = 0;
+  for (const StepDescription &step : steps) {
+    if (const auto *dropout = std::get_if<step::Dropout>(&step.options))
+      rate = dropout->rate;
+    else if (std::holds_alternative<step::Linear>(step.options) && rate > 0)
+      return rate;
+    if (const double inside = innerDropout(stepsInside(step)); inside > 0)
+      return inside;
+  }
+  return 0;
+}
+
+std::string activationName(const std::string &function) {
+  if (function == "gelu_tanh")
+    return "gelu_new";
+  return function == "squared_relu" ? "relu2" : function;
+}
+
+bool tied(const Description &model, const char *a, const char *b) {
+  const ParameterDescription *first = model.parameter(a);
+  return first && first == model.parameter(b);
+}
+
+void addTokens(const Description &model, Json &json) {
+  json.update({{"is_encoder_decoder", true},
+               {"pad_token_id", model.tokens.pad},
+               {"bos_token_id", model.tokens.bos},
+               {"eos_token_id", model.tokens.eos},
+               {"decoder_start_token_id", model.tokens.start},
+               {"tie_word_embeddings", tied(model, "output.weight", "decoder.embed.weight")},
+               {"use_cache", true}});
+}
+
+//===-- the comparison ------------------------------------------------------------------------------------------===//
+
+// The value of an option, as model.json would have it; null where steps are.
+struct ValueOf {
+  const StepOptions &options;
+  Json operator()(const Option::Name &) const { return nullptr; }
+  Json operator()(const Option::Integer &type) const { return type.place(options); }
+  Json operator()(const Option::Choice &type) const { return type.words[type.get(options)]; }
+  Json operator()(const Option::Number &type) const { return type.place(options); }
+  Json operator()(const Option::Flag &type) const { return type.place(options); }
+  Json operator()(const Option::Flags &type) const {
+    Json flags;
+    for (const auto &[name, place] : type.flags)
+      flags[name] = place(options);
+    return flags;
+  }
+  Json operator()(const Option::Set &type) const {
+    Json set = Json::array();
+    for (const auto &[name, place] : type.flags)
+      if (place(options))
+        set.push_back(name);
+    return set;
+  }
+  Json operator()(const Option::Steps &) const { return nullptr; }
+};
+
+bool sameValue(const Json &a, const Json &b) {
+  if (!a.is_number_float() || !b.is_number_float())
+    return a == b;
+  const double x = a, y = b;
+  return std::abs(x - y) <= 1e-7 * std::max(std::abs(x), std::abs(y)); // less than a float can tell
+}
+
+class Comparison {
+public:
+  Comparison(const Description &model, const Description &other, std::string family)
+      : model(model), other(other), family(std::move(family)) {}
+
+  std::string first() const {
+    if (!model.tokens.sourceEos)
+      return "tokens.source_eos: false" + where("true");
+    for (bool decoder : {false, true}) {
+      const StackDescription &a = stackOf(model, decoder), &b = stackOf(other, decoder);
+      const std::string stack = names[decoder];
+      for (const auto &[part, path] :
+           {std::pair(&StackDescription::input, ".input"), std::pair(&StackDescription::layer, ".layer"),
+            std::pair(&StackDescription::output, ".output")})
+        if (std::string found = ofLists(a.*part, b.*part, stack + path); !found.empty())
+          return found;
+    }
+    if (std::string found = ofLists(model.head, other.head, "head"); !found.empty())
+      return found;
+    return ofShared();
+  }
+
+private:
+  std::string where(const std::string &theirs) const { return ", where " + family + " has " + theirs; }
+
+  // Without dropout, which trains a model and is no part of what it computes.
+  static std::vector<const StepDescription *> computing(const Steps &steps) {
+    std::vector<const StepDescription *> list;
+    for (const StepDescription &step : steps)
+      if (!std::holds_alternative<step::Dropout>(step.options))
+        list.push_back(&step);
+    return list;
+  }
+
+  std::string ofLists(const Steps &ours, const Steps &theirs, const std::string &path) const {
+    const std::vector<const StepDescription *> a = computing(ours), b = computing(theirs);
+    for (size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+      if (std::string found = ofSteps(*a[i], *b[i]); !found.empty())
+        return found;
+    if (a.size() > b.size())
+      return a[b.size()]->jsonPath + ": " + a[b.size()]->kind->title() + where("nothing");
+    return a.size() < b.size() ? path + ": ends" + where("another step, " + b[a.size()]->kind->title()) : "";
+  }
+
+  std::string ofSteps(const StepDescription &a, const StepDescription &b) const {
+    if (a.kind != b.kind)
+      return a.jsonPath + ": " + a.kind->title() + where(b.kind->title());
+    if (a.name != b.name)
+      return a.jsonPath + ".name: \"" + a.name + "\"" + where("\"" + b.name + "\"");
+    for (const Option &option : a.kind->options) {
+      if (option.name == "dropout" || option.name == "return_weights")
+        continue;
+      const Json ours = std::visit(ValueOf{a.options}, option.type),
+                 theirs = std::visit(ValueOf{b.options}, option.type);
+      if (!sameValue(ours, theirs))
+        return a.jsonPath + "." + option.name + ": " + ours.dump() + where(theirs.dump());
+    }
+    return ofLists(stepsInside(a), stepsInside(b), a.jsonPath + ".body");
+  }
+
+  // Which parameters are one.
+  std::string ofShared() const {
+    const auto owner = [](const Description &description, const std::string &name) {
+      const ParameterDescription *found = description.parameter(name);
+      return found ? found->name : "";
+    };
+    for (const Description *description : {&other, &model})
+      for (const ParameterDescription &parameter : description->parameters)
+        for (const std::string &name : parameter.aliases) {
+          const std::string ours = owner(model, name), theirs = owner(other, name);
+          if (ours != theirs)
+            return "share: '" + name + "' is " + (ours == name ? "apart" : "one with '" + ours + "'") +
+                   where(theirs == name ? "it apart" : "it as one with '" + theirs + "'");
+        }
+    return "";
+  }
+
+  const Description &model, &other;
+  std::string family;
+};
+
+} // namespace
+
+Json describeStacks(const Description &model) {
+  Json json;
+  for (bool decoder : {false, true}) {
+    const StackDescription &stack = stackOf(model, decoder);
+    const std::string name = names[decoder], layer = name + ".layer";
+    const auto &embedding = required<step::Embedding>(stack.input, name + ".input", "embedding");
+    const auto &attention = required<step::Attention>(stack.layer, layer, "attention");
+    if (!decoder) {
+      json["vocab_size"] = embedding.vocab;
+      json["d_model"] = embedding.dim;
+      json["scale_embedding"] = embedding.scaleBySqrtDim || (embedding.scale != 1 && embedding.dim > 1);
+      const auto *learned = find<step::LearnedPositions>(stack.input);
+      json["max_position_embeddings"] =
+          learned ? learned->maxLength
+                  : required<step::SinusoidalPositions>(stack.input, name + ".input", "positions").maxLength;
+      json["activation_function"] =
+          activationName(required<step::Activation>(stack.layer, layer, "activation").function);
+      const auto *dropout = find<step::Dropout>(stack.input);
+      json["dropout"] = dropout ? dropout->rate : 0;
+      json["attention_dropout"] = attention.dropout;
+      json["activation_dropout"] = innerDropout(stack.layer);
+    }
+    json[name + "_layers"] = stack.layers;
+    json[name + "_attention_heads"] = attention.heads;
+    json[name + "_ffn_dim"] =
+        required<step::Linear>(stack.layer, layer, "linear of the name ffn.in", "ffn.in").features;
+    json[name + "_layerdrop"] = 0.0;
+  }
+  addTokens(model, json);
+  return json;
+}
+
+Json describeMarian(const Description &model) {
+  Json json = describeStacks(model);
+  const bool shared = tied(model, "encoder.embed.weight", "decoder.embed.weight");
+  json["share_encoder_decoder_embeddings"] = shared;
+  json["decoder_vocab_size"] = model.targetVocab;
+  json["static_position_embeddings"] = true;
+  return json;
+}
+
+Json describeT5(const Description &model) {
+  Json json;
+  const StackDescription &encoder = model.encoder, &decoder = stackOf(model, true);
+  const auto &embedding = required<step::Embedding>(encoder.input, "encoder.input", "embedding");
+  const auto &attention = required<step::Attention>(encoder.layer, "encoder.layer", "attention");
+  json["vocab_size"] = embedding.vocab;
+  json["d_model"] = embedding.dim;
+  json["d_kv"] = attention.keyDim;
+  const auto *gated = find<step::Gated>(encoder.layer);
+  json["d_ff"] =
+      gated ? gated->features
+            : required<step::Linear>(encoder.layer, "encoder.layer", "linear of the name ffn.in", "ffn.in").features;
+  json["num_layers"] = encoder.layers;
+  json["num_decoder_layers"] = decoder.layers;
+  json["num_heads"] = attention.heads;
+  json["relative_attention_num_buckets"] = attention.buckets;
+  json["relative_attention_max_distance"] = attention.maxDistance;
+  json["n_positions"] = attention.maxLength;
+  if (!gated)
+    json["feed_forward_proj"] =
+        activationName(required<step::Activation>(encoder.layer, "encoder.layer", "activation").function);
+  else if (gated->activation == "gelu_tanh")
+    json["feed_forward_proj"] = "gated-gelu"; // as it is called there, whatever "gelu" is elsewhere
+  else
+    json["feed_forward_proj"] =
+        "gated-" + (gated->activation == "gelu" ? "gelu_python" : activationName(gated->activation));
+  const auto *dropout = find<step::Dropout>(encoder.input);
+  json["dropout_rate"] = dropout ? dropout->rate : 0;
+  json["layer_norm_epsilon"] = required<step::RmsNorm>(encoder.layer, "encoder.layer", "rms_norm").eps;
+  json["scale_decoder_outputs"] = find<step::Scale>(model.head) != nullptr;
+  addTokens(model, json);
+  return json;
+}
+
+std::string differenceFrom(const Description &model, const Description &other, const std::string &family) {
+  return Comparison(model, other, family).first();
+}
+
+} // namespace xfc

@@ -1,0 +1,285 @@
+// A model of ours into a Hugging Face folder.
+#include "Export.h"
+#include "Describe.h"
+#include "Families.h"
+#include "Generation.h"
+#include "Import/Generation.h"
+#include "JsonText.h"
+#include "NewFolder.h"
+#include "support/Error.h"
+#include "support/Files.h"
+#include "text/TokenizerFiles.h"
+#include "text/Vocabulary.h"
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+namespace fs = std::filesystem;
+
+namespace xfc {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A model with its weights.
+struct OurModel {
+  std::string file;        // of the weights
+  std::string describedBy; // the file that says what the model is
+  MappedFile contents;
+  Description description;
+  Generation generation;
+  std::map<std::string, TensorView> tensors; // by the names of parameters
+
+  // The tensor of a parameter, by any of its names.
+  const TensorView *tensor(const std::string &name) const {
+    const ParameterDescription *parameter = description.parameter(name);
+    return parameter ? &tensors.at(parameter->name) : nullptr;
+  }
+};
+
+std::string weightsOf(const std::string &folder) {
+  for (const char *name : {"best.safetensors", "last.safetensors", "model.safetensors"})
+    if (exists(folder + "/" + name))
+      return folder + "/" + name;
+  throw Error(folder + ": none of best.safetensors, last.safetensors and model.safetensors is there; expected the "
+                       "--out folder of train, or the folder of `xfc import`");
+}
+
+// The tensor of each parameter, of its shape and whole.
+std::map<std::string, TensorView> tensorsOf(const Description &description, const TensorViews &views,
+                                            const Metadata &metadata, const std::string &file) {
+  std::map<std::string, TensorView> byName, tensors;
+  for (const TensorView &view : views)
+    byName[view.name] = view;
+  std::vector<const TensorView *> used;
+  for (const ParameterDescription &parameter : description.parameters) {
+    std::vector<std::string> names = {parameter.name};
+    names.insert(names.end(), parameter.aliases.begin(), parameter.aliases.end());
+    const auto name = std::find_if(names.begin(), names.end(), [&](const auto &each) { return byName.contains(each); });
+    if (name == names.end())
+      throw Error(file + ": '" + parameter.name + "' is missing; expected the weights of this model");
+    const TensorView &tensor = byName.at(*name);
+    if (tensor.shape != parameter.shape)
+      throw Error(file + ": '" + *name + "' has shape " + textOf(tensor.shape) + ", but the model makes it " +
+                  textOf(parameter.shape));
+    tensors[parameter.name] = tensor;
+    used.push_back(&tensor);
+  }
+  verifyWeights(nullptr, used, metadata, file);
+  return tensors;
+}
+
+OurModel readModel(const std::string &folder) {
+  if (!fs::is_directory(folder))
+    throw Error(folder + ": is no folder; expected the --out folder of train, or the folder of `xfc import`");
+  const std::string file = weightsOf(folder);
+  OurModel model{file, file, MappedFile::readOnly(file), {}, {}, {}};
+  Metadata metadata;
+  const TensorViews views = parseSafetensors(model.contents.contents(), file, &metadata);
+  std::string text = metadata["description"];
+  if (const std::string json = folder + "/model.json"; exists(json)) {
+    text = readFile(json);
+    model.describedBy = json;
+  }
+  if (text.empty())
+    throw Error(file + ": does not say which model it belongs to; expected weights that train or `xfc import` wrote");
+  model.description = parseDescription(text, model.describedBy);
+  const nlohmann::json canonical = nlohmann::json::parse(model.description.canonical);
+  if (canonical.contains("generation"))
+    model.generation =
+        readGeneration(JsonValue(canonical["generation"], model.describedBy, "generation"),
+                       model.description.targetVocab, model.description.tokens.pad, model.description.tokens.eos);
+  model.tensors = tensorsOf(model.description, views, metadata, file);
+  return model;
+}
+
+//===-- the family ----------------------------------------------------------------------------------------------===//
+
+// What a family makes of the config that describes the model.
+struct Exported {
+  Json config;
+  std::vector<TensorName> tensors;
+};
+
+// The tensors that readers look at before they say which there are, under the names that they would have.
+Weights lookedAt(const OurModel &model, const std::string &prefix) {
+  Weights weights(model.file, nullptr);
+  const auto add = [&](const std::string &theirs, const std::string &ours) {
+    if (const TensorView *tensor = model.tensor(ours)) {
+      TensorView view = *tensor;
+      view.name = theirs;
+      weights.add(std::move(view));
+    }
+  };
+  const Description &description = model.description;
+  const auto *encoder = description.parameter("encoder.embed.weight"),
+             *decoder = description.parameter("decoder.embed.weight"), *output = description.parameter("output.weight");
+  if (encoder == decoder)
+    add(prefix + "shared.weight", "encoder.embed.weight");
+  else {
+    add(prefix + "encoder.embed_tokens.weight", "encoder.embed.weight");
+    add(prefix + "decoder.embed_tokens.weight", "decoder.embed.weight");
+  }
+  if (output != decoder)
+    add("lm_head.weight", "output.weight");
+  add("final_logits_bias", "output.bias");
+  return weights;
+}
+
+// Whether the positions alternate sines and cosines. If so, in the copy they no longer do.
+bool putSinesFirst(Description &description) {
+  bool changed = false;
+  for (StackDescription *stack : {&description.encoder, description.decoder ? &*description.decoder : nullptr})
+    for (StepDescription &step : stack ? stack->input : description.head)
+      if (auto *positions = std::get_if<step::SinusoidalPositions>(&step.options); positions && !positions->halves)
+        changed = positions->halves = true;
+  return changed;
+}
+
+Exported asFamily(const OurModel &model, const Description &description, const Family &family,
+                  const std::string &modelType) {
+  Exported exported;
+  exported.config["model_type"] = modelType;
+  exported.config.update(family.describe(description));
+  const Config config("config.json", nlohmann::json(exported.config));
+  const std::string prefix = modelType.ends_with("t5") ? "" : "model.";
+  ForeignModel read = family.read(config, lookedAt(model, prefix));
+  Json json = {{"format", "xfc-model/1"}, {"name", "exported"}};
+  json.update(read.description);
+  const std::string difference =
+      differenceFrom(description, parseDescription(jsonText(json), "config.json"), modelType);
+  if (!difference.empty())
+    throw Error(difference);
+  exported.tensors = std::move(read.tensors);
+  // Theirs have the table that the stacks would share also where nothing reads it, except in Marian.
+  if (modelType != "marian" &&
+      description.parameter("encoder.embed.weight") != description.parameter("decoder.embed.weight"))
+    exported.tensors.push_back({"encoder.embed.weight", prefix + "shared.weight"});
+  return exported;
+}
+
+//===-- the weights ---------------------------------------------------------------------------------------------===//
+
+// The dimension of a parameter that is the features of rows between steps, or none.
+std::optional<size_t> featuresOf(const std::string &name) {
+  const auto ends = [&](std::initializer_list<const char *> list) {
+    return std::any_of(list.begin(), list.end(), [&](const char *end) { return name.ends_with(end); });
+  };
+  if (ends({"embed.weight", ".q.weight", ".k.weight", ".v.weight", "ffn.in.weight", "output.weight"}))
+    return 1;
+  if (ends({".o.weight", ".o.bias", "norm.weight", "norm.bias", "ffn.out.weight", "ffn.out.bias"}))
+    return 0;
+  return std::nullopt;
+}
+
+// The tensor with the even ones of its features first. They are `extent` blocks of bytes, over and over.
+std::string withEvenFirst(const TensorView &tensor, size_t dimension) {
+  const auto extent = static_cast<size_t>(tensor.shape[dimension]);
+  size_t outer = 1;
+  for (size_t i = 0; i < dimension; ++i)
+    outer *= static_cast<size_t>(tensor.shape[i]);
+  const size_t block = tensor.bytes.size() / outer / extent;
+  std::string bytes;
+  bytes.reserve(tensor.bytes.size());
+  for (size_t i = 0; i < outer; ++i)
+    for (size_t odd : {0, 1})
+      for (size_t feature = odd; feature < extent; feature += 2)
+        bytes.append(tensor.bytes.substr((i * extent + feature) * block, block));
+  return bytes;
+}
+
+// "float32", or "" where they are of several types.
+std::string typeOf(const TensorViews &tensors) {
+  static const std::map<std::string, std::string> names = {
+      {"F64", "float64"}, {"F32", "float32"}, {"F16", "float16"}, {"BF16", "bfloat16"}};
+  const bool one = std::all_of(tensors.begin(), tensors.end(),
+                               [&](const TensorView &tensor) { return tensor.type == tensors.front().type; });
+  return one ? names.at(tensors.front().type) : "";
+}
+
+std::string architectureOf(const std::string &modelType) {
+  static const std::map<std::string, std::string> names = {{"marian", "MarianMTModel"},
+                                                           {"bart", "BartForConditionalGeneration"},
+                                                           {"mbart", "MBartForConditionalGeneration"},
+                                                           {"m2m_100", "M2M100ForConditionalGeneration"},
+                                                           {"t5", "T5ForConditionalGeneration"},
+                                                           {"mt5", "MT5ForConditionalGeneration"},
+                                                           {"umt5", "UMT5ForConditionalGeneration"}};
+  return names.at(modelType);
+}
+
+FolderVocabularies vocabulariesIn(const std::string &folder) {
+  FolderVocabularies found;
+  for (auto [name, contents] :
+       {std::pair(folderVocabulary, &found.source), std::pair(folderTargetVocabulary, &found.target)})
+    if (exists(folder + "/" + name))
+      *contents = readFile(folder + "/" + name);
+  return found;
+}
+
+} // namespace
+
+ForeignExport exportForeign(const ExportOptions &options) {
+  const OurModel model = readModel(options.from);
+  Description sinesFirst = model.description;
+  const bool alternating = putSinesFirst(sinesFirst);
+
+  ForeignExport result;
+  result.weights = model.file;
+  std::optional<Exported> exported;
+  std::string misfits;
+  for (const Family &family : families())
+    for (const std::string &type : family.modelTypes) {
+      if (exported)
+        break;
+      try {
+        exported = asFamily(model, sinesFirst, family, type);
+        result.modelType = type;
+      } catch (const Error &misfit) {
+        misfits += "\n  " + type + ": " + misfit.what();
+      }
+    }
+  if (!exported)
+    throw Error(model.describedBy + ": no family of Hugging Face has this model; of those that are known," + misfits);
+
+  std::vector<std::string> made; // bytes of tensors whose features change places
+  made.reserve(exported->tensors.size());
+  TensorViews tensors;
+  for (const TensorName &name : exported->tensors) {
+    if (std::any_of(tensors.begin(), tensors.end(), [&](const auto &other) { return other.name == name.theirs; }))
+      continue; // tied
+    TensorView view = *model.tensor(name.ours);
+    if (const auto features = featuresOf(name.ours); alternating && features)
+      view.bytes = made.emplace_back(withEvenFirst(view, *features));
+    view.name = name.theirs;
+    if (name.row)
+      view.shape.insert(view.shape.begin(), 1);
+    result.bytes += view.bytes.size();
+    tensors.push_back(std::move(view));
+  }
+  result.tensors = tensors.size();
+  exported->config["architectures"] = {architectureOf(result.modelType)};
+  if (const std::string type = typeOf(tensors); !type.empty())
+    exported->config["dtype"] = type;
+  const Json generation = generationConfig(model.generation, model.description, result.notes);
+  const FolderVocabularies vocabularies = vocabulariesIn(options.from);
+  const std::map<std::string, std::string> tokenizer = tokenizerFiles(vocabularies, result.modelType);
+  if (tokenizer.empty())
+    result.notes.push_back(
+        options.from + (vocabularies.source.empty() ? ": has no vocabulary" : ": the vocabulary is none that ") +
+        (vocabularies.source.empty() ? "" : result.modelType + " has") + "; the exported model takes ids");
+
+  NewFolder folder(options.to);
+  writeSafetensors(folder.file("model.safetensors"), tensors, {{"format", "pt"}});
+  writeFile(folder.file("config.json"), jsonText(exported->config));
+  writeFile(folder.file("generation_config.json"), jsonText(generation));
+  for (const auto &[name, contents] : tokenizer) {
+    writeFile(folder.file(name), contents);
+    result.tokenizerFiles.push_back(name);
+  }
+  folder.commit();
+  return result;
+}
+
+} // namespace xfc

@@ -1,0 +1,145 @@
+// Vocabularies of ours into the tokenizer files of a Hugging Face folder.
+#include "text/TokenizerFiles.h"
+#include "tokenizers/MappedSentencePiece.h"
+#include "tokenizers/Tokenizer.h"
+#include <nlohmann/json.hpp>
+
+namespace xfc {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+class Side {
+public:
+  explicit Side(const std::string &contents)
+      : contents(contents), tokenizer(makeTokenizer(contents, "the vocabulary")),
+        mapped(contents.starts_with(mappedSentencePieceMagic)), json(!mapped && isJson(contents)) {}
+
+  const std::string &whole() const { return contents; }
+  bool isMapped() const { return mapped; }
+  bool isTokenizerJson() const { return json; }
+  // A SentencePiece model, with or without a map of ids.
+  bool isSentencePiece() const { return mapped || (!json && !isText(contents)); }
+  std::string model() const {
+    return mapped ? contents.substr(contents.find('\n', mappedSentencePieceMagic.size()) + 1) : contents;
+  }
+  // The ids of all tokens for which `takes` holds.
+  template <typename Takes> std::string map(Takes takes) const {
+    Json ids = Json::object();
+    for (int32_t id = 0; id < tokenizer->size(); ++id)
+      if (const std::string token = tokenizer->piece(id); !token.empty() && takes(token))
+        ids[token] = id;
+    return ids.dump();
+  }
+  std::string map() const {
+    return map([](const std::string &) { return true; });
+  }
+  // The token of the frame that is not eos, "" where there is none; and whether it stands after the line.
+  std::string language() const {
+    const Frame *frame = tokenizer->frame();
+    for (const std::vector<int32_t> *part : {&frame->prefix, &frame->suffix})
+      for (const int32_t id : frame ? *part : std::vector<int32_t>())
+        if (id != tokenizer->special().eos && id != tokenizer->special().bos)
+          return tokenizer->piece(id);
+    return "";
+  }
+  bool languageFollows() const { return tokenizer->frame() && tokenizer->frame()->prefix.empty(); }
+  int64_t count(const std::string &beginning) const {
+    int64_t found = 0;
+    for (int32_t id = 0; id < tokenizer->size(); ++id)
+      found += tokenizer->piece(id).starts_with(beginning);
+    return found;
+  }
+  void addTokens(Json &settings) const {
+    const SpecialTokens special = tokenizer->special();
+    for (auto [key, id] : {std::pair("pad_token", special.pad), std::pair("unk_token", special.unk),
+                           std::pair("bos_token", special.bos), std::pair("eos_token", special.eos)})
+      if (id >= 0)
+        settings[key] = tokenizer->piece(id);
+  }
+
+private:
+  static bool isText(const std::string &contents) {
+    return contents.find_first_of(std::string("\0\1\2\3\4\5\6\7\b", 9)) == std::string::npos;
+  }
+  static bool isJson(const std::string &contents) {
+    const size_t begin = contents.find_first_not_of(" \t\r\n");
+    return isText(contents) && begin != std::string::npos && contents[begin] == '{';
+  }
+
+  const std::string &contents;
+  std::unique_ptr<Tokenizer> tokenizer;
+  bool mapped, json;
+};
+
+// M2M100's languages are tokens of this form, which its files leave out.
+bool isLanguage(const std::string &token) {
+  return token.size() > 4 && token.starts_with("__") && token.ends_with("__");
+}
+
+std::string nameOf(const std::string &language) {
+  return isLanguage(language) ? language.substr(2, language.size() - 4) : language;
+}
+
+std::string classOf(const std::string &modelType, bool languageFollows) {
+  if (modelType.ends_with("t5"))
+    return "T5Tokenizer";
+  if (modelType == "bart")
+    return "BartTokenizer";
+  if (modelType == "m2m_100")
+    return "NllbTokenizer";
+  if (modelType == "mbart")
+    return languageFollows ? "MBartTokenizer" : "MBart50Tokenizer";
+  return "PreTrainedTokenizerFast";
+}
+
+} // namespace
+
+std::map<std::string, std::string> tokenizerFiles(const FolderVocabularies &vocabularies,
+                                                  const std::string &modelType) {
+  std::map<std::string, std::string> files;
+  if (vocabularies.source.empty())
+    return files;
+  const Side source(vocabularies.source),
+      target(vocabularies.target.empty() ? vocabularies.source : vocabularies.target);
+  Json settings;
+  target.addTokens(settings);
+  if (source.isTokenizerJson() && target.isTokenizerJson()) {
+    files["tokenizer.json"] = source.whole();
+    settings["tokenizer_class"] = classOf(modelType, source.languageFollows());
+  } else if (!source.isSentencePiece() || !target.isSentencePiece()) {
+    return {};
+  } else if (modelType == "marian") {
+    files["source.spm"] = source.model();
+    files["target.spm"] = target.model();
+    files["vocab.json"] = source.map();
+    const bool separate = target.map() != files["vocab.json"];
+    if (separate)
+      files["target_vocab.json"] = target.map();
+    settings.update({{"tokenizer_class", "MarianTokenizer"}, {"separate_vocabs", separate}});
+  } else if (modelType.ends_with("t5")) {
+    files["spiece.model"] = source.model();
+    settings.update({{"tokenizer_class", "T5Tokenizer"}, {"extra_ids", source.count("<extra_id_")}});
+  } else if (modelType == "m2m_100" && source.isMapped()) {
+    files["sentencepiece.bpe.model"] = source.model();
+    files["vocab.json"] = source.map([](const std::string &token) { return !isLanguage(token); });
+    settings["tokenizer_class"] = "M2M100Tokenizer";
+  } else if (modelType == "mbart" && source.isMapped()) {
+    files["sentencepiece.bpe.model"] = source.model();
+    settings["tokenizer_class"] = classOf(modelType, source.languageFollows());
+  } else {
+    return {};
+  }
+  if (modelType == "mbart" || modelType == "m2m_100") {
+    if (const std::string language = source.language(); !language.empty())
+      settings["src_lang"] = nameOf(language);
+    if (const std::string language = target.language(); !language.empty() && !vocabularies.target.empty())
+      settings["tgt_lang"] = nameOf(language);
+    if (source.languageFollows() && settings["tokenizer_class"] == "NllbTokenizer")
+      settings["legacy_behaviour"] = true;
+  }
+  files["tokenizer_config.json"] = settings.dump(2) + "\n";
+  return files;
+}
+
+} // namespace xfc
