@@ -167,7 +167,7 @@ Values CodeBuilder::loop(Value from, Value to, int64_t step, ValueRange state,
 }
 
 void CodeBuilder::loop(Value from, Value to, int64_t step, const std::function<void(Value)> &body) {
-  loop(from, to, step, {}, [&](Value i, Values) -> Values {
+  loop(from, to, step, {}, [&](Value i, const Values &) -> Values {
     body(i);
     return {};
   });

@@ -18,7 +18,8 @@ class BufferIndex {
 public:
   BufferIndex(int64_t number) : number(number) {}
   BufferIndex(mlir::OpOperand &operand) : number(operand.getOperandNumber()) {}
-  BufferIndex(mlir::MutableOperandRange operands) : number(operands[0].getOperandNumber()) {} // the first of them
+  // The first of them.
+  BufferIndex(const mlir::MutableOperandRange &operands) : number(operands[0].getOperandNumber()) {}
   BufferIndex(mlir::OpResult result) : number(result.getOwner()->getNumOperands() + result.getResultNumber()) {}
   BufferIndex(mlir::Value result) : BufferIndex(mlir::cast<mlir::OpResult>(result)) {} // as an accessor gives it
   operator int64_t() const { return number; }

@@ -164,8 +164,7 @@ static LogicalResult evaluateOp(MaskOp op, const xfc_shape &shape, ArrayRef<Tens
 }
 
 // The numbers of one query and head are consecutive: calls `visit` with the first and how many there are.
-static void forEachScoreRow(const xfc_shape &shape, PairsType pairs, Tensor &tensor,
-                            llvm::function_ref<void(int64_t, int64_t)> visit) {
+static void forEachScoreRow(const xfc_shape &shape, PairsType pairs, llvm::function_ref<void(int64_t, int64_t)> visit) {
   forEachPair(shape, pairs.getQueries(), pairs.getStructure(), [&](const Pair &pair) {
     if (pair.index == 0)
       for (int64_t h = 0; h < pairs.getHeads(); ++h)
@@ -176,7 +175,7 @@ static void forEachScoreRow(const xfc_shape &shape, PairsType pairs, Tensor &ten
 static LogicalResult evaluateOp(SoftmaxOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
                                 SmallVectorImpl<Tensor> &results) {
   Tensor p = operands[0];
-  forEachScoreRow(shape, cast<PairsType>(op.getType()), p, [&](int64_t first, int64_t count) {
+  forEachScoreRow(shape, cast<PairsType>(op.getType()), [&](int64_t first, int64_t count) {
     double *row = p.data.data() + first, largest = *std::max_element(row, row + count), sum = 0;
     for (int64_t j = 0; j < count; ++j)
       sum += row[j] = largest == -INFINITY ? 0 : std::exp(row[j] - largest);
@@ -190,7 +189,7 @@ static LogicalResult evaluateOp(SoftmaxOp op, const xfc_shape &shape, ArrayRef<T
 static LogicalResult evaluateOp(SoftmaxGradOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
                                 SmallVectorImpl<Tensor> &results) {
   Tensor ds = operands[0];
-  forEachScoreRow(shape, cast<PairsType>(op.getType()), ds, [&](int64_t first, int64_t count) {
+  forEachScoreRow(shape, cast<PairsType>(op.getType()), [&](int64_t first, int64_t count) {
     double *row = ds.data.data() + first;
     const double *p = operands[1].data.data() + first, sum = dot(p, row, count);
     for (int64_t j = 0; j < count; ++j)

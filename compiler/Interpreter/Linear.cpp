@@ -138,7 +138,7 @@ static LogicalResult evaluateOp(SliceOp op, const xfc_shape &shape, ArrayRef<Ten
 // linear_cross_entropy
 //===--------------------------------------------------------------------------------------------------------===//
 
-static LogicalResult evaluateOp(LinearCrossEntropyOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
+static LogicalResult evaluateOp(LinearCrossEntropyOp op, const xfc_shape &, ArrayRef<Tensor> operands,
                                 SmallVectorImpl<Tensor> &results) {
   int64_t rest = op.getBias() ? 3 : 2;
   Tensor logits = linear(rounded(operands[0], op.getCompute()), rounded(operands[1], op.getCompute()),

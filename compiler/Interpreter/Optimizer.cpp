@@ -18,7 +18,7 @@ static LogicalResult evaluateOp(SquareSumOp op, const xfc_shape &shape, ArrayRef
   return success();
 }
 
-static LogicalResult evaluateOp(ClipFactorOp, const xfc_shape &shape, ArrayRef<Tensor> operands,
+static LogicalResult evaluateOp(ClipFactorOp, const xfc_shape &, ArrayRef<Tensor> operands,
                                 SmallVectorImpl<Tensor> &results) {
   double limit = operands[0].data[0], squares = 0;
   for (const Tensor &sums : operands.drop_front())

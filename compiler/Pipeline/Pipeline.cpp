@@ -56,7 +56,7 @@ public:
 class CPUImage : public Image {
 public:
   CPUImage(std::unique_ptr<ImageBackend> backend, std::string name, const ObjectCache &cache)
-      : generator(std::move(backend)), name(name), cache(cache) {}
+      : generator(std::move(backend)), name(std::move(name)), cache(cache) {}
   Backend &backend() override { return *generator; }
   std::string kernels() override { return generator->print(); }
   std::string code() override { return generator->llvm(); }

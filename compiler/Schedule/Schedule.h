@@ -32,17 +32,19 @@ public:
   };
   virtual ~Backend() = default;
   // What tells the kernel of `op` from those of other ops with its key, and is part of its name; mostly nothing.
-  virtual std::string variant(mlir::Operation *op) const { return {}; }
+  virtual std::string variant(mlir::Operation * /*op*/) const { return {}; }
   // Emits the kernel of `op` under `name`.
   virtual KernelInfo emit(mlir::Operation *op, llvm::StringRef name) = 0;
   // Emits the kernel that merges.
-  virtual KernelInfo emitMerge(mlir::Operation *op, llvm::StringRef name) { return {}; }
+  virtual KernelInfo emitMerge(mlir::Operation * /*op*/, llvm::StringRef /*name*/) { return {}; }
   // Emits a second kernel of `op`, where there is one that is faster for few rows and adds in the same order.
   struct FewRowsInfo {
     KernelInfo kernel;
     int64_t rows; // up to which it is
   };
-  virtual std::optional<FewRowsInfo> emitForFewRows(mlir::Operation *op, llvm::StringRef name) { return std::nullopt; }
+  virtual std::optional<FewRowsInfo> emitForFewRows(mlir::Operation * /*op*/, llvm::StringRef /*name*/) {
+    return std::nullopt;
+  }
   // The packed form in which `op` reads its operand, if it does.
   virtual std::optional<Packing> packs(mlir::Operation *op, unsigned operand) const = 0;
   // Emits the kernel that packs a weight: buffers are the plain weight and the packed one.

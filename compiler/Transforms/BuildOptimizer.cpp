@@ -106,7 +106,7 @@ private:
     }
     auto clip = ClipFactorOp::create(builder, loc, scalar, scalar, maxNorm, sums);
     const auto groups = static_cast<unsigned>(1 + optimizer.states.size()); // of results: the parameters, each state
-    SmallVector<Value> results(groups * n);
+    SmallVector<Value> results(size_t{groups} * n);
     for (unsigned i = 0; i < n; ++i) {
       SmallVector<Value> states;
       for (unsigned group = 1; group < groups; ++group)
