@@ -46,6 +46,8 @@ void applyConfiguration(CLI::App &command, const std::string &text, const std::s
   choose(given("data"), {"source", "target", "tsv", "filter-length", "filter-ratio"});
   choose(given("valid-source") || given("valid-target"), {"valid-tsv"});
   choose(given("valid-tsv"), {"valid-source", "valid-target"});
+  choose(given("corpus-weight"), {"corpus-temperature"});
+  choose(given("corpus-temperature"), {"corpus-weight"});
   for (const auto &[name, value] : values.items()) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
       std::string near = nearest(name, known);

@@ -58,6 +58,28 @@ std::vector<GroupRules::Number> numbersOf(const char *flag, const std::vector<st
   return rules;
 }
 
+// --corpus-weight and --corpus-temperature are about several files.
+void checkCorpora(const TrainOptions &options) {
+  const bool weighted = !options.corpusWeights.empty();
+  if (!weighted && options.corpusTemperature == 0)
+    return;
+  if (weighted && options.corpusTemperature > 0)
+    throw CLI::ExcludesError("--corpus-temperature", "--corpus-weight");
+  const char *flag = weighted ? "--corpus-weight" : "--corpus-temperature";
+  const PairFiles &text = options.text;
+  if (text.sources.size() != text.targets.size())
+    throw CLI::ValidationError(flag, "each file is a corpus: expected a --target for each --source, but " +
+                                         std::to_string(text.sources.size()) + " and " +
+                                         std::to_string(text.targets.size()) + " were given");
+  const size_t corpora = options.data.size() + text.tables.size() + text.sources.size();
+  if (corpora < 2)
+    throw CLI::ValidationError(flag, "there is one corpus; give several files to --source and --target, --tsv or "
+                                     "--data");
+  if (weighted && options.corpusWeights.size() != corpora)
+    throw CLI::ValidationError(flag, "expected a number for each file: " + std::to_string(corpora) + ", but " +
+                                         std::to_string(options.corpusWeights.size()) + " were given");
+}
+
 void run(CLI::App &command, TrainFlags &flags) {
   TrainOptions &options = flags.train;
   if (!flags.configuration.empty())
@@ -71,6 +93,7 @@ void run(CLI::App &command, TrainFlags &flags) {
       throw CLI::ExcludesError("--data", other);
   if (!prepared)
     requirePairs(options.text, ", or --data");
+  checkCorpora(options);
   if (options.out.empty())
     throw CLI::RequiredError("--out");
   const PairFiles &held = options.validation;
@@ -118,6 +141,17 @@ void addTrain(CLI::App &app) {
   addPairs(*command, options.text, options.filter);
   command->add_option("--data", options.data,
                       "files that prepare wrote, in place of text; several are taken one after the other");
+  command
+      ->add_option("--corpus-weight", options.corpusWeights,
+                   "take each file for a corpus of its own: how much of an epoch is of each, in proportion; a number "
+                   "for each file")
+      ->check(FinitePositive);
+  command
+      ->add_option("--corpus-temperature", options.corpusTemperature,
+                   "the same in proportion to the files' numbers of pairs to the power of 1/T: 1 as they are, larger "
+                   "ones more of the small")
+      ->check(FinitePositive)
+      ->type_name("T");
   addVocabularies(*command, options.vocabulary, options.targetVocabulary);
   command->add_option("--out", options.out, "folder to train into: weights, state, log, configuration, vocabulary");
   command->add_option("--init", options.init,

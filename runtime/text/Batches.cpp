@@ -27,7 +27,73 @@ std::mt19937_64 generator(uint64_t seed, int64_t epoch, std::initializer_list<ui
   return std::mt19937_64(sequence);
 }
 
-int64_t blocksOf(const Corpus &corpus) { return (static_cast<int64_t>(corpus.size()) + blockPairs - 1) / blockPairs; }
+// Pairs that go to one pool of an epoch: of a block, or of a corpus that is smaller than one, in the order of this pass
+// through it.
+struct Piece {
+  int64_t first, size; // the block
+  int64_t pass;        // how often all of it was taken before
+  int64_t from, to;    // what is taken: places in the order, and after `size` of them in that of the next pass
+};
+
+// A key of a generator that has the first pair of a block or a corpus in it.
+std::mt19937_64 generatorOf(uint64_t seed, int64_t pass, uint32_t what, int64_t first) {
+  return generator(seed, pass, {what, static_cast<uint32_t>(first), static_cast<uint32_t>(first >> 32)});
+}
+enum : uint32_t { orderOfBlocks = 0xffffffff, orderOfCorpus = 0xfffffffe, orderInBlock = 0xfffffffd };
+
+void addBlocks(std::vector<Piece> &pieces, int64_t first, int64_t size, int64_t pass) {
+  for (int64_t at = 0; at < size; at += blockPairs)
+    pieces.push_back({first + at, std::min(blockPairs, size - at), pass, 0, std::min(blockPairs, size - at)});
+}
+
+// What epoch number `epoch` has of a corpus that gives each of them so many pairs.
+void addTurn(std::vector<Piece> &pieces, int64_t first, int64_t size, int64_t quota, uint64_t seed, int64_t epoch) {
+  const int64_t begin = epoch * quota, end = begin + quota; // of all pairs that it gives to all epochs
+  if (size <= blockPairs) {
+    for (int64_t at = begin; at < end; at += blockPairs)
+      pieces.push_back({first, size, at / size, at % size, at % size + std::min(blockPairs, end - at)});
+    return;
+  }
+  for (int64_t pass = begin / size; pass * size < end; ++pass) {
+    std::vector<Piece> blocks;
+    addBlocks(blocks, first, size, pass);
+    std::mt19937_64 random = generatorOf(seed, pass, orderOfCorpus, first);
+    shuffle(blocks, random);
+    int64_t at = pass * size;
+    for (Piece &block : blocks) {
+      block.from = std::max(begin - at, int64_t(0));
+      block.to = std::min(end - at, block.size);
+      if (block.from < block.to)
+        pieces.push_back(block);
+      at += block.size;
+    }
+  }
+}
+
+std::vector<Piece> piecesOf(const Corpus &corpus, const Mixture &mixture, uint64_t seed, int64_t epoch) {
+  std::vector<Piece> pieces;
+  if (mixture.empty())
+    addBlocks(pieces, 0, static_cast<int64_t>(corpus.size()), epoch);
+  for (int64_t i = 0, first = 0; i < std::ssize(mixture.sizes); first += mixture.sizes[i++])
+    addTurn(pieces, first, mixture.sizes[i], mixture.quotas[i], seed, epoch);
+  return pieces;
+}
+
+// The numbers of its pairs.
+void append(std::vector<int64_t> &order, const Piece &piece, uint64_t seed) {
+  std::vector<int64_t> block(static_cast<size_t>(piece.size));
+  for (int64_t at = piece.from; at < piece.to;) {
+    const int64_t pass = piece.pass + at / piece.size, from = at % piece.size,
+                  count = std::min(piece.size - from, piece.to - at);
+    std::iota(block.begin(), block.end(), piece.first);
+    if (count < piece.size) {
+      std::mt19937_64 random = generatorOf(seed, pass, orderInBlock, piece.first);
+      shuffle(block, random);
+    }
+    order.insert(order.end(), block.begin() + from, block.begin() + from + count);
+    at += count;
+  }
+}
 
 // Pairs in the order of their lengths' classes, and within a class as they were.
 std::vector<int64_t> byLengthClass(const Corpus &corpus, const std::vector<int64_t> &pairs) {
@@ -46,25 +112,25 @@ std::vector<int64_t> byLengthClass(const Corpus &corpus, const std::vector<int64
 
 } // namespace
 
-int64_t poolsOf(const Corpus &corpus) { return std::max<int64_t>((blocksOf(corpus) + poolBlocks - 1) / poolBlocks, 1); }
+int64_t poolsOf(const Corpus &corpus, const Mixture &mixture) {
+  const int64_t pairs = mixture.empty() ? static_cast<int64_t>(corpus.size()) : mixture.pairsOfEpoch(),
+                most = poolBlocks * blockPairs;
+  return std::max<int64_t>((pairs + most - 1) / most, 1);
+}
 
 std::vector<std::vector<int64_t>> poolBatches(const Corpus &corpus, int64_t batchTokens, uint64_t seed, int64_t epoch,
-                                              int64_t pool) {
-  const int64_t pools = poolsOf(corpus), blockCount = blocksOf(corpus);
-  std::vector<int64_t> blocks(static_cast<size_t>(blockCount));
-  std::iota(blocks.begin(), blocks.end(), int64_t(0));
+                                              int64_t pool, const Mixture &mixture) {
+  std::vector<Piece> pieces = piecesOf(corpus, mixture, seed, epoch);
+  const int64_t pools = poolsOf(corpus, mixture), count = std::ssize(pieces);
   if (pools > 1) {
-    std::mt19937_64 random = generator(seed, epoch, {0xffffffff});
-    shuffle(blocks, random);
+    std::mt19937_64 random = generator(seed, epoch, {orderOfBlocks});
+    shuffle(pieces, random);
   }
   corpus.release();
   std::vector<int64_t> order;
-  for (int64_t i = blockCount * pool / pools; i < blockCount * (pool + 1) / pools; ++i) {
-    const int64_t first = blocks[i] * blockPairs,
-                  last = std::min(first + blockPairs, static_cast<int64_t>(corpus.size()));
-    corpus.check(first, last);
-    order.resize(order.size() + static_cast<size_t>(last - first));
-    std::iota(order.end() - (last - first), order.end(), first);
+  for (int64_t i = count * pool / pools; i < count * (pool + 1) / pools; ++i) {
+    corpus.check(pieces[i].first, pieces[i].first + pieces[i].size);
+    append(order, pieces[i], seed);
   }
   std::mt19937_64 random =
       pool == 0 ? generator(seed, epoch, {}) : generator(seed, epoch, {static_cast<uint32_t>(pool)});
@@ -87,19 +153,24 @@ std::vector<std::vector<int64_t>> poolBatches(const Corpus &corpus, int64_t batc
   return batches;
 }
 
-std::vector<std::vector<int64_t>> epochBatches(const Corpus &corpus, int64_t batchTokens, uint64_t seed,
-                                               int64_t epoch) {
+std::vector<std::vector<int64_t>> epochBatches(const Corpus &corpus, int64_t batchTokens, uint64_t seed, int64_t epoch,
+                                               const Mixture &mixture) {
   std::vector<std::vector<int64_t>> all;
-  for (int64_t pool = 0; pool < poolsOf(corpus); ++pool)
-    for (std::vector<int64_t> &batch : poolBatches(corpus, batchTokens, seed, epoch, pool))
+  for (int64_t pool = 0; pool < poolsOf(corpus, mixture); ++pool)
+    for (std::vector<int64_t> &batch : poolBatches(corpus, batchTokens, seed, epoch, pool, mixture))
       all.push_back(std::move(batch));
   return all;
 }
 
-Counts largestBatch(const Corpus &corpus, int64_t batchTokens) {
-  const auto &longest = corpus.totals().longest, &shortest = corpus.totals().shortest, &total = corpus.totals().tokens;
+Counts largestBatch(const Corpus &corpus, int64_t batchTokens, const Mixture &mixture) {
+  const auto &longest = corpus.totals().longest, &shortest = corpus.totals().shortest;
+  constexpr int64_t any = std::numeric_limits<int64_t>::max();
+  // What all pairs have together bounds a batch in which each is at most once.
+  const bool once = mixture.empty();
+  const int64_t total[] = {once ? corpus.totals().tokens[XFC_SOURCE] : any,
+                           once ? corpus.totals().tokens[XFC_TARGET] : any};
   Counts counts;
-  int64_t sequences = corpus.size();
+  int64_t sequences = once ? static_cast<int64_t>(corpus.size()) : any;
   for (int set : {XFC_SOURCE, XFC_TARGET}) {
     counts.rows[set] = std::min(std::max(batchTokens, longest[set]), total[set]);
     sequences = std::min(sequences, std::max<int64_t>(counts.rows[set] / shortest[set], 1));
@@ -123,7 +194,7 @@ bool Batches::seek(Position position) {
   if (position.pool >= pools)
     return false;
   if (plannedEpoch != position.epoch || plannedPool != position.pool)
-    batches = poolBatches(corpus, batchTokens, seed, position.epoch, position.pool);
+    batches = poolBatches(corpus, batchTokens, seed, position.epoch, position.pool, mixture);
   plannedEpoch = position.epoch;
   plannedPool = position.pool;
   at = position;
@@ -147,7 +218,7 @@ int64_t Batches::batchesOfEpoch() const {
   for (int64_t pool = 0; pool < pools; ++pool)
     count += pool == plannedPool
                  ? batchesOfPool()
-                 : static_cast<int64_t>(poolBatches(corpus, batchTokens, seed, plannedEpoch, pool).size());
+                 : static_cast<int64_t>(poolBatches(corpus, batchTokens, seed, plannedEpoch, pool, mixture).size());
   return count;
 }
 

@@ -2,26 +2,29 @@
 #pragma once
 
 #include "text/Corpus.h"
+#include "text/Mixture.h"
 
 namespace xfc {
 
-// An epoch is walked in pools: a corpus of any size is put in order in the memory of one. A corpus of at most
+// An epoch is walked in pools: a corpus of any size is put in order in the memory of one. An epoch of at most
 // poolBlocks blocks (524,288 pairs) is one pool, and its order is over all of it. Larger ones are cut into blocks of
 // blockPairs pairs as they follow each other; in each epoch the blocks are shuffled and dealt to pools of like sizes.
+// Of several corpora that are mixed each is cut into blocks of its own, and the epoch has of each what is its turn.
 constexpr int64_t poolBlocks = 64;
-int64_t poolsOf(const Corpus &corpus);
+int64_t poolsOf(const Corpus &corpus, const Mixture &mixture = {});
 
 // Pair numbers of each batch of a pool. A batch holds at most `batchTokens` source tokens and at most so many target
 // tokens (eos counted), or a single pair that is longer. Pairs of like lengths come together: those whose longer side
 // has the same number of binary digits, shuffled among themselves. Batches of a pool are shuffled too. What the corpus
 // has in files is checked, and its memory is that of this pool afterwards. Throws Error as Corpus::check does.
 std::vector<std::vector<int64_t>> poolBatches(const Corpus &corpus, int64_t batchTokens, uint64_t seed, int64_t epoch,
-                                              int64_t pool);
+                                              int64_t pool, const Mixture &mixture = {});
 // Those of all pools of an epoch, one after the other.
-std::vector<std::vector<int64_t>> epochBatches(const Corpus &corpus, int64_t batchTokens, uint64_t seed, int64_t epoch);
+std::vector<std::vector<int64_t>> epochBatches(const Corpus &corpus, int64_t batchTokens, uint64_t seed, int64_t epoch,
+                                               const Mixture &mixture = {});
 
 // Bounds on what any batch of any epoch holds: memory is reserved by them.
-Counts largestBatch(const Corpus &corpus, int64_t batchTokens);
+Counts largestBatch(const Corpus &corpus, int64_t batchTokens, const Mixture &mixture = {});
 
 // Walks through the epochs without end.
 class Batches {
@@ -31,8 +34,9 @@ public:
     int64_t pool = 0;
   };
 
-  Batches(const Corpus &corpus, int64_t batchTokens, uint64_t seed)
-      : corpus(corpus), batchTokens(batchTokens), seed(seed), pools(poolsOf(corpus)) {
+  Batches(const Corpus &corpus, int64_t batchTokens, uint64_t seed, Mixture mixture = {})
+      : corpus(corpus), mixture(std::move(mixture)), batchTokens(batchTokens), seed(seed),
+        pools(poolsOf(corpus, this->mixture)) {
     seek({});
   }
   const std::vector<int64_t> &next();
@@ -50,6 +54,7 @@ public:
 private:
   int64_t batchesOfPool() const { return static_cast<int64_t>(batches.size()); }
   const Corpus &corpus;
+  Mixture mixture;
   int64_t batchTokens;
   uint64_t seed;
   int64_t pools;

@@ -14,11 +14,11 @@ void Corpus::store(std::span<const int32_t> source, std::span<const int32_t> tar
   }
 }
 
-// To be called when all pairs are in memory.
-void Corpus::viewBuilt() {
-  Part part{0, {}};
-  for (const PairBlock &block : built)
-    part.blocks.push_back({block.ends.data(), block.ids.data()});
+// To be called when all pairs of a part are in memory: those from this block and this pair on.
+void Corpus::viewBuilt(size_t firstBlock, int64_t firstPair) {
+  Part part{firstPair, {}};
+  for (size_t i = firstBlock; i < built.size(); ++i)
+    part.blocks.push_back({built[i].ends.data(), built[i].ids.data()});
   parts.push_back(std::move(part));
 }
 
@@ -36,38 +36,49 @@ Corpus::Corpus(const std::vector<std::vector<int32_t>> &sources, const std::vect
     counts.add(sources[i], target);
     store(sources[i], target);
   }
-  viewBuilt();
+  viewBuilt(0, 0);
 }
 
 Corpus::Corpus(const PairFiles &files, const VocabularyPair &vocabularies, const Module &module, Format format,
-               const PairFilter &filter, Parallel parallel) {
-  PairReader reader(files, vocabularies, module, format, filter, std::move(parallel));
-  while (
-      reader.next([&](std::span<const int32_t> source, std::span<const int32_t> target) { store(source, target); })) {
+               const PairFilter &filter, Parallel parallel)
+    : Corpus(std::span(&files, 1), vocabularies, module, format, filter, parallel) {}
+
+Corpus::Corpus(std::span<const PairFiles> corpora, const VocabularyPair &vocabularies, const Module &module,
+               Format format, const PairFilter &filter, const Parallel &parallel) {
+  for (const PairFiles &files : corpora) {
+    const size_t firstBlock = built.size();
+    PairReader reader(files, vocabularies, module, format, filter, parallel);
+    auto add = [&, fresh = true](std::span<const int32_t> source, std::span<const int32_t> target) mutable {
+      if (fresh) // a part has blocks of its own
+        built.emplace_back();
+      fresh = false;
+      store(source, target);
+    };
+    while (reader.next(std::ref(add))) {
+    }
+    viewBuilt(firstBlock, counts.pairs);
+    counts.append(reader.totals());
+    if (corpora.size() == 1)
+      counts.hash = reader.totals().hash;
   }
-  counts = reader.totals();
-  viewBuilt();
 }
 
 Corpus::Corpus(const std::vector<std::string> &shardFiles, const VocabularyPair &vocabularies, const Module &module) {
   shards.reserve(shardFiles.size());
   for (const std::string &file : shardFiles) {
     const Shard &shard = shards.emplace_back(file, vocabularies, module);
-    const CorpusTotals &theirs = shard.totals();
     parts.push_back({counts.pairs, shard.blocks()});
-    counts.pairs += theirs.pairs;
-    counts.skippedLong += theirs.skippedLong;
-    counts.skippedEmpty += theirs.skippedEmpty;
-    for (int set : {XFC_SOURCE, XFC_TARGET}) {
-      counts.tokens[set] += theirs.tokens[set];
-      counts.shortest[set] = std::min(counts.shortest[set], theirs.shortest[set]);
-      counts.longest[set] = std::max(counts.longest[set], theirs.longest[set]);
-    }
+    counts.append(shard.totals());
     if (shardFiles.size() == 1) // the same data as the text it was made from
-      counts.hash = theirs.hash;
-    else
-      counts.mix(theirs.hash);
+      counts.hash = shard.totals().hash;
   }
+}
+
+std::vector<int64_t> Corpus::sizes() const {
+  std::vector<int64_t> sizes;
+  for (size_t i = 0; i < parts.size(); ++i)
+    sizes.push_back((i + 1 < parts.size() ? parts[i + 1].first : counts.pairs) - parts[i].first);
+  return sizes;
 }
 
 const Corpus::Part &Corpus::partOf(size_t pair) const {

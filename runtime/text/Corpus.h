@@ -12,6 +12,10 @@ public:
   // nothing to train on.
   Corpus(const PairFiles &files, const VocabularyPair &vocabularies, const Module &module, Format format,
          const PairFilter &filter = {}, Parallel parallel = oneByOne);
+  // The same of several corpora, one after the other: text of each of these, which are the same data as files of pairs
+  // that were prepared from each.
+  Corpus(std::span<const PairFiles> corpora, const VocabularyPair &vocabularies, const Module &module, Format format,
+         const PairFilter &filter = {}, const Parallel &parallel = oneByOne);
   // Takes sources as the encoder reads them, and targets without start and eos.
   Corpus(const std::vector<std::vector<int32_t>> &sources, const std::vector<std::vector<int32_t>> &targets,
          const Module &module);
@@ -22,6 +26,8 @@ public:
   Corpus(Corpus &&) = default;
 
   size_t size() const { return static_cast<size_t>(counts.pairs); }
+  // Pairs of each corpus, or file of pairs, that was read: they follow each other.
+  std::vector<int64_t> sizes() const;
   const CorpusTotals &totals() const { return counts; }
   // As the encoder reads it: eos included if the model wants one (ids are taken verbatim).
   std::span<const int32_t> source(size_t pair) const { return sequence(pair, 0); }
@@ -54,7 +60,7 @@ private:
   }
   std::span<const int32_t> withEnds(size_t pair) const { return sequence(pair, 1); } // a target, its start and eos
   void store(std::span<const int32_t> source, std::span<const int32_t> target);
-  void viewBuilt();
+  void viewBuilt(size_t firstBlock, int64_t firstPair);
 
   CorpusTotals counts;
   std::vector<PairBlock> built; // in memory

@@ -31,6 +31,20 @@ struct CorpusTotals {
     shortest[set] = std::min(shortest[set], length);
     longest[set] = std::max(longest[set], length);
   }
+  // Those of pairs that follow these.
+  void append(const CorpusTotals &more) {
+    pairs += more.pairs;
+    skippedLong += more.skippedLong;
+    skippedEmpty += more.skippedEmpty;
+    filteredLength += more.filteredLength;
+    filteredRatio += more.filteredRatio;
+    for (int set : {XFC_SOURCE, XFC_TARGET}) {
+      tokens[set] += more.tokens[set];
+      shortest[set] = std::min(shortest[set], more.shortest[set]);
+      longest[set] = std::max(longest[set], more.longest[set]);
+    }
+    mix(more.hash);
+  }
   // `target` has its start and eos.
   void add(std::span<const int32_t> source, std::span<const int32_t> target) {
     ++pairs;

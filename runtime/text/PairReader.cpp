@@ -12,6 +12,15 @@ void oneByOne(int64_t count, const std::function<void(int64_t)> &body) {
     body(i);
 }
 
+std::vector<PairFiles> PairFiles::each() const {
+  std::vector<PairFiles> files;
+  for (const std::string &table : tables)
+    files.push_back({{}, {}, {table}});
+  for (size_t i = 0; i < sources.size(); ++i)
+    files.push_back({{sources[i]}, {targets[i]}, {}});
+  return files;
+}
+
 bool JoinedFiles::next(std::string &line) {
   for (;;) {
     if (reader && reader->next(line)) {

@@ -17,6 +17,8 @@ void oneByOne(int64_t count, const std::function<void(int64_t)> &body);
 // tab and its target.
 struct PairFiles {
   std::vector<std::string> sources, targets, tables;
+  // Each file, or source and target, by itself; there are as many of the latter as of the former.
+  std::vector<PairFiles> each() const;
 };
 
 // Which pairs are used, by the tokens of their sides, without start, eos and tokens of languages.

@@ -65,6 +65,8 @@ std::string textOf(const Progress &p) {
     json["best_" + p.metric] = signOf(p.metric) * p.best;
   if (!p.groups.empty())
     json["groups"] = p.groups;
+  if (!p.mixture.empty())
+    json["mixture"] = p.mixture;
   return json.dump();
 }
 
@@ -101,6 +103,7 @@ Progress progressOf(const std::string &text) try {
   p.averagedStep = json.contains("averaged_step") ? integer("averaged_step", -1) : -1;
   p.records = json.contains("records") ? integer("records", -1) : -1;
   p.groups = json.value("groups", "");
+  p.mixture = json.value("mixture", "");
   if (!(p.seconds >= 0 && p.seconds < 1e12) || p.bestStep > p.step || p.validatedStep > p.step)
     throw std::out_of_range("progress");
   return p;

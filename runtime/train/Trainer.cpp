@@ -50,6 +50,9 @@ SearchOptions greedy(const Module &module) {
   return options;
 }
 
+// Whether each file is a corpus that has a part of its own in an epoch.
+bool mixes(const TrainOptions &options) { return !options.corpusWeights.empty() || options.corpusTemperature > 0; }
+
 constexpr size_t sampleCount = 5; // translations shown at a validation
 
 class Trainer {
@@ -63,6 +66,8 @@ private:
   void checkLikeness();
   void loadVocabularies();
   void readCorpora();
+  void mixCorpora();
+  std::string mixtureText() const;
   std::vector<std::string> programsOfSteps() const;
   Counts countsFor(int64_t tokens) const;
   Memory memoryFor(int64_t tokens) const;
@@ -102,6 +107,7 @@ private:
   ProgressBar bar;
   TranslationModel model;
   std::optional<Corpus> corpus, validation;
+  Mixture mixture; // of corpora that are several
   std::vector<std::string> validLines, validReferences;
   std::optional<EncodedLines> validSources; // where the model can be decoded; this rank's
   std::optional<Batches> batches;
@@ -251,8 +257,9 @@ void Trainer::readCorpora() {
   };
   const VocabularyPair vocabularies{*model.source, *model.target};
   const Parallel parallel = onThreadsOf(*model.engine);
+  const std::vector<PairFiles> text = mixes(options) ? options.text.each() : std::vector{options.text};
   if (options.data.empty())
-    corpus.emplace(options.text, vocabularies, module(), options.format, options.filter, parallel);
+    corpus.emplace(text, vocabularies, module(), options.format, options.filter, parallel);
   else
     corpus.emplace(options.data, vocabularies, module());
   if (const PairFiles &held = options.validation; !(held.sources.empty() && held.tables.empty())) {
@@ -274,13 +281,43 @@ void Trainer::readCorpora() {
   bar.say(format("%zu pairs, %lld source and %lld target tokens; skipped: ", corpus->size(),
                  static_cast<long long>(totals.tokens[XFC_SOURCE]), static_cast<long long>(totals.tokens[XFC_TARGET])) +
           skippedOf(totals));
+  if (mixes(options))
+    mixCorpora();
   if (options.best != "loss" && !validSources)
     throw Error("--best " + options.best +
                 " compares translations; give --valid-source and --valid-target, and a model that decodes");
 }
 
+void Trainer::mixCorpora() {
+  const std::vector<int64_t> sizes = corpus->sizes();
+  mixture = options.corpusWeights.empty() ? mixtureByTemperature(sizes, options.corpusTemperature)
+                                          : mixtureByWeight(sizes, options.corpusWeights);
+  const PairFiles &text = options.text;
+  const std::vector<std::string> &files = !options.data.empty() ? options.data
+                                          : text.tables.empty() ? text.sources
+                                                                : text.tables;
+  for (size_t i = 0; i < sizes.size(); ++i)
+    bar.say(format("%s: %lld pairs, an epoch has %lld of them (%.3g times the corpus)", files[i].c_str(),
+                   static_cast<long long>(sizes[i]), static_cast<long long>(mixture.quotas[i]),
+                   static_cast<double>(mixture.quotas[i]) / static_cast<double>(sizes[i])));
+}
+
+// What a resumed run has to say again; "" where the data is one.
+std::string Trainer::mixtureText() const {
+  if (mixture.empty())
+    return "";
+  std::string text = options.corpusWeights.empty() ? format("--corpus-temperature %.17g", options.corpusTemperature)
+                                                   : "--corpus-weight";
+  for (double weight : options.corpusWeights)
+    text += format(" %.17g", weight);
+  text += " of corpora of";
+  for (int64_t size : mixture.sizes)
+    text += " " + std::to_string(size);
+  return text + " pairs";
+}
+
 void Trainer::planBatches() {
-  batches.emplace(*corpus, batchTokens, options.seed);
+  batches.emplace(*corpus, batchTokens, options.seed, mixture);
 
   schedule = {
       options.schedule,     options.rate > 0 ? options.rate : options.schedule == Schedule::Kind::Noam ? 1 : 5e-4,
@@ -303,7 +340,7 @@ std::vector<std::string> Trainer::programsOfSteps() const {
 
 // Of the largest batch.
 Counts Trainer::countsFor(int64_t tokens) const {
-  const Counts counts = largestBatch(*corpus, tokens);
+  const Counts counts = largestBatch(*corpus, tokens, mixture);
   return validation ? larger(counts, largestBatch(*validation, tokens)) : counts;
 }
 
@@ -410,6 +447,7 @@ void Trainer::beginFolder() {
   progress.batchTokens = batchTokens;
   progress.accumulate = batchesOfStep();
   progress.groups = options.groups.text();
+  progress.mixture = mixtureText();
   progress.metric = options.best;
   if (options.tensorBoard)
     events.emplace(folder.file(eventsFile), progress.step, log->records());
@@ -493,6 +531,8 @@ void Trainer::resume() {
   }
   same(progress.groups == options.groups.text(),
        progress.groups.empty() ? "no --freeze, --rate or --decay" : progress.groups);
+  same(progress.mixture == mixtureText(),
+       progress.mixture.empty() ? "no --corpus-weight or --corpus-temperature" : progress.mixture);
   same(progress.metric == options.best, "--best " + progress.metric);
   if (!batches->seek(progress.position))
     throw Error(options.out + ": the state is at batch " + std::to_string(progress.position.batch) + " of part " +

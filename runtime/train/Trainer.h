@@ -13,6 +13,10 @@ struct TrainOptions {
   PairFiles text;                // or
   std::vector<std::string> data; // files of prepared pairs
   PairFilter filter;             // of the text
+  // Of several files, each a corpus: a weight for each, or the temperature that makes them (0: none). Without either
+  // all of them are one.
+  std::vector<double> corpusWeights;
+  double corpusTemperature = 0;
   PairFiles validation;
   std::string vocabulary, targetVocabulary, out, log;
   std::string init; // weights that the run begins with: a file, or a folder that --model takes; empty: random ones

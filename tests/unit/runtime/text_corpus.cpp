@@ -298,6 +298,97 @@ TEST_F(CorpusTest, LargeDataIsPutInOrderPoolByPool) {
   EXPECT_FALSE(whole.seek({0, perEpoch, 0}));
 }
 
+TEST_F(CorpusTest, SeveralCorporaHaveTheirPartsOfAnEpoch) {
+  EXPECT_EQ(mixtureByWeight({100, 300}, {2, 2}).quotas, (std::vector<int64_t>{200, 200}));
+  EXPECT_EQ(mixtureByWeight({100, 300}, {1e300, 1e-300}).quotas, (std::vector<int64_t>{400, 1}));
+  EXPECT_EQ(mixtureByTemperature({100, 900}, 1).quotas, (std::vector<int64_t>{100, 900}));
+  EXPECT_EQ(mixtureByTemperature({100, 900}, 2).quotas, (std::vector<int64_t>{250, 750}));
+  EXPECT_EQ(mixtureByTemperature({100, 900}, 1e9).quotas, (std::vector<int64_t>{500, 500}));
+
+  // One of several blocks that takes four epochs to go through, a small one seven times an epoch, one of two blocks as
+  // it is, one of two blocks more than twice, and one whose parts do not come out even.
+  const std::vector<int64_t> sizes = {20000, 100, 9000, 10000, 30}, quotas = {5000, 700, 9000, 25000, 7};
+  const Corpus corpus = large(20000 + 100 + 9000 + 10000 + 30, module);
+  const Mixture mixture{sizes, quotas};
+  ASSERT_EQ(poolsOf(corpus, mixture), 1);
+  std::vector<int64_t> times(corpus.size());
+  for (int64_t epoch = 0; epoch < 4; ++epoch) {
+    const auto before = times;
+    for (const std::vector<int64_t> &batch : epochBatches(corpus, 4096, 5, epoch, mixture))
+      for (int64_t pair : batch)
+        ++times[pair];
+    for (int64_t i = 0, first = 0; i < std::ssize(sizes); first += sizes[i++]) {
+      int64_t given = 0, least = std::numeric_limits<int64_t>::max(), most = 0;
+      for (int64_t pair = first; pair < first + sizes[i]; ++pair) {
+        given += times[pair] - before[pair];
+        least = std::min(least, times[pair]);
+        most = std::max(most, times[pair]);
+      }
+      EXPECT_EQ(given, quotas[i]) << epoch << " " << i;
+      EXPECT_EQ(least, (epoch + 1) * quotas[i] / sizes[i]) << epoch << " " << i;
+      EXPECT_EQ(most, ((epoch + 1) * quotas[i] + sizes[i] - 1) / sizes[i]) << epoch << " " << i;
+    }
+  }
+  // A part of a block is not its beginning.
+  std::set<int64_t> small;
+  for (const std::vector<int64_t> &batch : epochBatches(corpus, 4096, 5, 0, mixture))
+    for (int64_t pair : batch)
+      if (pair >= 39100)
+        small.insert(pair);
+  EXPECT_NE(small, (std::set<int64_t>{39100, 39101, 39102, 39103, 39104, 39105, 39106}));
+  EXPECT_EQ(epochBatches(corpus, 4096, 5, 3, mixture), epochBatches(corpus, 4096, 5, 3, mixture));
+  EXPECT_NE(epochBatches(corpus, 4096, 5, 3, mixture), epochBatches(corpus, 4096, 6, 3, mixture));
+
+  // More than a pool, from any place on, within what memory is reserved for.
+  const Mixture much{{20000, 19130}, {poolBlocks * blockPairs, 1000}};
+  ASSERT_EQ(poolsOf(corpus, much), 2);
+  const Counts most = largestBatch(corpus, 4096, much);
+  Batches whole(corpus, 4096, 5, much);
+  std::vector<Batches::Position> positions;
+  std::vector<std::vector<int64_t>> expected;
+  int64_t given = 0;
+  const int64_t perEpoch = whole.batchesOfEpoch();
+  for (int64_t i = 0; i < perEpoch + 3; ++i) {
+    positions.push_back(whole.position());
+    expected.push_back(whole.next());
+    given += i < perEpoch ? std::ssize(expected.back()) : 0;
+    EXPECT_LE(std::ssize(expected.back()), most.sequences[XFC_SOURCE]);
+  }
+  EXPECT_EQ(given, much.pairsOfEpoch());
+  for (int64_t from : {perEpoch / 3, perEpoch}) {
+    Batches resumed(corpus, 4096, 5, much);
+    ASSERT_TRUE(resumed.seek(positions[from]));
+    for (size_t i = from; i < std::min<size_t>(expected.size(), from + 100); ++i)
+      ASSERT_EQ(resumed.next(), expected[i]) << from << " " << i;
+  }
+}
+
+TEST_F(CorpusTest, MemoryIsForBatchesThatHavePairsTwice) {
+  const Corpus corpus = read("5\n5 6 7\n", "5 6\n5\n");
+  const Mixture mixture{{1, 1}, {9, 1}};
+  for (const std::vector<int64_t> &batch : epochBatches(corpus, 16, 1, 0, mixture)) {
+    int64_t sources = 0;
+    for (int64_t pair : batch)
+      sources += corpus.sourceLength(pair);
+    const Counts most = largestBatch(corpus, 16, mixture);
+    EXPECT_LE(std::ssize(batch), most.sequences[XFC_SOURCE]);
+    EXPECT_LE(sources, most.rows[XFC_SOURCE]);
+  }
+  EXPECT_LT(largestBatch(corpus, 16).sequences[XFC_SOURCE], 3);
+}
+
+TEST_F(CorpusTest, CorporaOfTextAreThoseOfTheirFiles) {
+  const std::string a1 = write("a1", "5\n6\n"), a2 = write("a2", "7\n"), b1 = write("b1", "8\n9\n"),
+                    b2 = write("b2", "10 11\n");
+  const std::vector<PairFiles> files = PairFiles{{a1, a2}, {b1, b2}, {}}.each();
+  const Corpus corpus(files, {ids, ids}, module, Format::Ids);
+  EXPECT_EQ(corpus.sizes(), (std::vector<int64_t>{2, 1}));
+  EXPECT_EQ(list(corpus.source(1)), (std::vector<int32_t>{6}));
+  EXPECT_EQ(list(corpus.labels(2)), (std::vector<int32_t>{10, 11, 3}));
+  EXPECT_EQ(corpus.totals().longest[XFC_TARGET], 3);
+  EXPECT_EQ(Corpus({{a1, a2}, {b1, b2}, {}}, {ids, ids}, module, Format::Ids).sizes(), (std::vector<int64_t>{3}));
+}
+
 // Shards: the same pairs as the text they were made from, and a message for everything else.
 class ShardTest : public CorpusTest {
 protected:

@@ -237,6 +237,22 @@ protected:
   fs::path folder;
 };
 
+// The exit status of `train` with these arguments; what it says goes to `message`.
+int command(std::vector<std::string> arguments, std::string *message = nullptr) {
+  CLI::App app("test", "test");
+  addTrain(app);
+  arguments.insert(arguments.begin(), {"test", "train"});
+  std::vector<char *> pointers;
+  for (std::string &argument : arguments)
+    pointers.push_back(argument.data());
+  testing::internal::CaptureStderr();
+  int status = runCommandLine(app, static_cast<int>(pointers.size()), pointers.data());
+  std::string said = testing::internal::GetCapturedStderr();
+  if (message)
+    *message = said;
+  return status;
+}
+
 TEST_F(TrainRun, Learns) {
   ASSERT_EQ(run(validated(options("out", 200))), "");
   std::vector<nlohmann::json> records = readLog(file("out/train.jsonl"));
@@ -429,6 +445,78 @@ TEST_F(TrainRun, GoesOnInTheMiddleOfLargeData) {
   }
 }
 
+TEST_F(TrainRun, CorporaAreMixed) {
+  write("c", 5, 20);
+  write("d", 6, 20);
+  auto mixed = [&](const std::string &out, int64_t steps) {
+    TrainOptions result = options(out, steps);
+    result.text = {{file("a"), file("c")}, {file("b"), file("d")}, {}};
+    result.corpusWeights = {1, 3};
+    return result;
+  };
+  ASSERT_EQ(run(mixed("whole", 60)), "");
+  TrainOptions other = mixed("plain", 60);
+  other.corpusWeights.clear();
+  ASSERT_EQ(run(other), "");
+  EXPECT_NE(weightsOf("plain"), weightsOf("whole"));
+  other = mixed("other", 60);
+  other.corpusWeights = {1, 4};
+  ASSERT_EQ(run(other), "");
+  EXPECT_NE(weightsOf("other"), weightsOf("whole"));
+  other = mixed("warm", 60);
+  other.corpusWeights.clear();
+  other.corpusTemperature = 5;
+  ASSERT_EQ(run(other), "");
+  EXPECT_NE(weightsOf("warm"), weightsOf("whole"));
+
+  // Stopped in the middle of an epoch, and gone on with from files of pairs.
+  for (const char *side : {"a", "c"})
+    prepare({{{file(side)}, {file(side == std::string("a") ? "b" : "d")}, {}},
+             {},
+             "",
+             "",
+             file(std::string("pairs.") + side),
+             Format::Ids,
+             1,
+             true});
+  ASSERT_EQ(run(mixed("halves", 23)), "");
+  TrainOptions rest = mixed("halves", 60);
+  rest.text = {};
+  rest.data = {file("pairs.a"), file("pairs.c")};
+  rest.resume = true;
+  TrainOptions wrong = rest;
+  wrong.corpusWeights = {1, 4};
+  EXPECT_NE(run(wrong).find("was begun with --corpus-weight 1 3 of corpora of 150 20 pairs; give the same"),
+            std::string::npos);
+  wrong.corpusWeights.clear();
+  EXPECT_NE(run(wrong).find("was begun with --corpus-weight 1 3 of"), std::string::npos);
+  ASSERT_EQ(run(rest), "");
+  EXPECT_EQ(weightsOf("halves"), weightsOf("whole"));
+
+  const std::vector<std::string> both = {"--source", file("a"), file("c"),  "--target", file("b"), file("d"),
+                                         "--out",    file("x"), "--format", "ids",      "--steps", "1"};
+  auto refused = [&](std::vector<std::string> more) {
+    std::string message;
+    more.insert(more.end(), both.begin(), both.end());
+    EXPECT_EQ(command(more, &message), 2);
+    return message;
+  };
+  EXPECT_NE(refused({"--corpus-weight", "1", "2", "3"}).find("expected a number for each file: 2, but 3 were given"),
+            std::string::npos);
+  EXPECT_NE(refused({"--corpus-weight", "1", "2", "--corpus-temperature", "5"})
+                .find("--corpus-temperature excludes --corpus-weight"),
+            std::string::npos);
+  EXPECT_NE(refused({"--source", file("a"), "--corpus-temperature", "5"})
+                .find("expected a --target for each --source, but 3 and 2 were given"),
+            std::string::npos);
+  std::string message;
+  EXPECT_EQ(command({"--source", file("a"), "--target", file("b"), "--out", file("x"), "--format", "ids",
+                     "--corpus-temperature", "5"},
+                    &message),
+            2);
+  EXPECT_NE(message.find("there is one corpus"), std::string::npos) << message;
+}
+
 TEST_F(TrainRun, ZeroStepsLeaveTheFirstWeights) {
   ASSERT_EQ(run(options("none", 0)), "");
   EXPECT_EQ(readSafetensors(file("none/last.safetensors")).at("table.weight").shape, (std::vector<int64_t>{V, V}));
@@ -497,22 +585,6 @@ TEST_F(TrainRun, DamagedStateIsAnError) {
   TrainOptions again = options("out", 40);
   again.resume = true;
   EXPECT_NE(run(again).find("training.safetensors"), std::string::npos);
-}
-
-// The exit status of `train` with these arguments; what it says goes to `message`.
-int command(std::vector<std::string> arguments, std::string *message = nullptr) {
-  CLI::App app("test", "test");
-  addTrain(app);
-  arguments.insert(arguments.begin(), {"test", "train"});
-  std::vector<char *> pointers;
-  for (std::string &argument : arguments)
-    pointers.push_back(argument.data());
-  testing::internal::CaptureStderr();
-  int status = runCommandLine(app, static_cast<int>(pointers.size()), pointers.data());
-  std::string said = testing::internal::GetCapturedStderr();
-  if (message)
-    *message = said;
-  return status;
 }
 
 TEST_F(TrainRun, FlagsAndConfiguration) {
