@@ -1,4 +1,4 @@
-// `evaluate`: BLEU and chrF of a model's translations, or of a file of them.
+// `evaluate`: BLEU, chrF and TER of a model's translations, or of a file of them.
 #include "app/Commands.h"
 #include "decode/Flags.h"
 #include "decode/ModelOptions.h"
@@ -64,16 +64,16 @@ void run(EvaluateOptions &options) {
   const MetricSums sums = options.hypothesis.empty() ? ofModel(options) : ofFile(options);
   if (sums.lines() == 0)
     throw Error(options.target + ": the file is empty; expected one sentence a line");
-  const Score b = sums.bleu(), c = sums.chrf();
+  const Score bleu = sums.bleu(), chrf = sums.chrf(), ter = sums.ter();
   if (options.json) {
-    nlohmann::ordered_json object = {{"sentences", sums.lines()},
-                                     {"bleu", b.value},
-                                     {"bleu_signature", b.signature},
-                                     {"chrf", c.value},
-                                     {"chrf_signature", c.signature}};
+    nlohmann::ordered_json object = {{"sentences", sums.lines()},        {"bleu", bleu.value},
+                                     {"bleu_signature", bleu.signature}, {"chrf", chrf.value},
+                                     {"chrf_signature", chrf.signature}, {"ter", ter.value},
+                                     {"ter_signature", ter.signature}};
     std::printf("%s\n", object.dump().c_str());
   } else {
-    std::printf("BLEU  %6.2f  %s\nchrF2 %6.2f  %s\n", b.value, b.signature.c_str(), c.value, c.signature.c_str());
+    for (const auto &[name, score] : {std::pair{"BLEU ", bleu}, {"chrF2", chrf}, {"TER  ", ter}})
+      std::printf("%s %6.2f  %s\n", name, score.value, score.signature.c_str());
   }
 }
 
@@ -81,7 +81,7 @@ void run(EvaluateOptions &options) {
 
 void addEvaluate(CLI::App &app) {
   CLI::App *command = app.add_subcommand(
-      "evaluate", "BLEU and chrF, as sacreBLEU computes them, of a model or of a file of translations");
+      "evaluate", "BLEU, chrF and TER, as sacreBLEU computes them, of a model or of a file of translations");
   auto options = std::make_shared<EvaluateOptions>();
   options->model.addTo(*command);
   options->model.addVocabularyTo(*command);

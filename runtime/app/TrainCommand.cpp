@@ -246,8 +246,9 @@ void addTrain(CLI::App &app) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command
-      ->add_option("--best", options.best, "what makes a validation better: a smaller loss, or a larger BLEU or chrF")
-      ->check(CLI::IsMember({"loss", "bleu", "chrf"}))
+      ->add_option("--best", options.best,
+                   "what makes a validation better: a smaller loss or TER, or a larger BLEU or chrF")
+      ->check(CLI::IsMember({"loss", "bleu", "chrf", "ter"}))
       ->capture_default_str();
   command->add_option("--early-stop", options.earlyStop, "stop after N validations without a better one; 0: never")
       ->check(CLI::NonNegativeNumber)

@@ -1,6 +1,8 @@
-// BLEU (Papineni et al., 2002) and chrF (Popović, 2015), with the tokenizer, smoothing and averaging of sacreBLEU 2.
+// BLEU (Papineni et al., 2002), chrF (Popović, 2015) and TER (Snover et al., 2006), with the tokenizer, smoothing and
+// averaging of sacreBLEU 2.
 #include "text/Metrics.h"
 #include "support/Error.h"
+#include "text/EditRate.h"
 #include "text/Unicode.h"
 #include <algorithm>
 #include <array>
@@ -132,6 +134,20 @@ void MetricSums::add(const std::string &hypothesis, const std::string &reference
     inReference[n - 1] += ngramsOf(referenceText.size(), n);
     matching[n - 1] += matches(characterNgrams(hypothesisText, n), characterNgrams(referenceText, n));
   }
+  addEdits(hypothesis, reference);
+}
+
+void MetricSums::addEdits(const std::string &hypothesis, const std::string &reference) {
+  std::unordered_map<std::u32string, int32_t> numbers;
+  auto numbersOf = [&](const std::string &line) {
+    std::vector<int32_t> words;
+    for (const std::u32string &word : splitWords(lowerCase(codePoints(line))))
+      words.push_back(numbers.try_emplace(word, static_cast<int32_t>(numbers.size())).first->second);
+    return words;
+  };
+  const std::vector<int32_t> words = numbersOf(reference);
+  edits += translationEdits(numbersOf(hypothesis), words);
+  referenceWords += std::ssize(words);
 }
 
 Score MetricSums::bleu() const {
@@ -169,6 +185,13 @@ Score MetricSums::chrf() const {
   recall /= orders;
   score.value = 100 * (1 + factor) * precision * recall / (factor * precision + recall);
   return score;
+}
+
+Score MetricSums::ter() const {
+  // Without any word of a reference, every word is an error.
+  const double words = referenceWords > 0 ? static_cast<double>(referenceWords) : static_cast<double>(edits);
+  return {edits > 0 ? 100 * (static_cast<double>(edits) / words) : 0,
+          std::string("nrefs:1|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:") + sacrebleuVersion};
 }
 
 MetricSums metricsOf(const std::vector<std::string> &hypotheses, const std::vector<std::string> &references) {

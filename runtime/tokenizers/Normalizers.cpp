@@ -61,7 +61,7 @@ template <typename Use> void forEachCharacter(std::string_view text, Use use) {
   }
 }
 
-std::string lowerCase(const std::string &text) {
+std::string lowerCaseByCharacter(const std::string &text) {
   std::string result;
   forEachCharacter(text, [&](char32_t character, std::string_view) {
     if (character == 0x130) // the one character whose small form has two
@@ -238,7 +238,7 @@ std::vector<Normalizer> readNormalizers(const JsonFields &normalizer) {
       return text.empty() ? text : prefix + text;
     }};
   if (type == "Lowercase")
-    return {lowerCase};
+    return {lowerCaseByCharacter};
   if (type == "StripAccents")
     return {withoutAccents};
   if (type == "Nmt")

@@ -78,6 +78,43 @@ bool isNumber(char32_t character) {
   return found >= UTF8PROC_CATEGORY_ND && found <= UTF8PROC_CATEGORY_NO;
 }
 
+// Unicode's properties Case_Ignorable and Cased (definitions D136 and D135), but for a few symbols that are cased.
+static bool isCaseIgnorable(char32_t character) {
+  const utf8proc_category_t found = category(character);
+  return found == UTF8PROC_CATEGORY_MN || found == UTF8PROC_CATEGORY_ME || found == UTF8PROC_CATEGORY_CF ||
+         found == UTF8PROC_CATEGORY_LM || found == UTF8PROC_CATEGORY_SK ||
+         std::u32string_view(U"'.:\u00B7\u0387\u055F\u05F4\u2018\u2019\u2024\u2027\uFE13\uFE52\uFE55\uFF07\uFF0E\uFF1A")
+                 .find(character) != std::u32string_view::npos;
+}
+
+static bool isCased(char32_t character) {
+  const utf8proc_category_t found = category(character);
+  return found >= UTF8PROC_CATEGORY_LU && found <= UTF8PROC_CATEGORY_LT;
+}
+
+// The condition Final_Sigma of the Unicode standard, table 3-17.
+static bool endsWord(std::u32string_view text, size_t at) {
+  size_t before = at, after = at + 1;
+  while (before > 0 && isCaseIgnorable(text[before - 1]))
+    --before;
+  while (after < text.size() && isCaseIgnorable(text[after]))
+    ++after;
+  return before > 0 && isCased(text[before - 1]) && !(after < text.size() && isCased(text[after]));
+}
+
+std::u32string lowerCase(std::u32string_view text) {
+  std::u32string result;
+  result.reserve(text.size());
+  for (size_t at = 0; at < text.size(); ++at)
+    if (text[at] == U'\u0130') // the one character whose small form has two
+      result += U"i\u0307";
+    else if (text[at] == U'\u03A3')
+      result += endsWord(text, at) ? U'\u03C2' : U'\u03C3';
+    else
+      result += static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(text[at])));
+  return result;
+}
+
 bool isWordCharacter(char32_t character) {
   const utf8proc_category_t found = category(character);
   return isLetter(character) || (found >= UTF8PROC_CATEGORY_MN && found <= UTF8PROC_CATEGORY_ME) ||

@@ -26,5 +26,7 @@ bool isSpace(char32_t character);
 bool isLetter(char32_t character);
 bool isNumber(char32_t character);
 bool isWordCharacter(char32_t character);
+// Small letters, as Python's str.lower(): a sigma at the end of a word is a final one.
+std::u32string lowerCase(std::u32string_view text);
 
 } // namespace xfc

@@ -42,7 +42,7 @@ TensorViews stateOf(Engine &engine, const Optimizer &optimizer) {
 } // namespace
 
 // What stands before a value of the metric so that the smaller one is the better.
-static double signOf(const std::string &metric) { return metric == "loss" ? 1 : -1; }
+static double signOf(const std::string &metric) { return metric == "loss" || metric == "ter" ? 1 : -1; }
 
 std::string textOf(const Progress &p) {
   nlohmann::ordered_json json = {{"step", p.step},
@@ -96,7 +96,7 @@ Progress progressOf(const std::string &text) try {
   p.bestStep = integer("best_step", 0);
   p.validatedStep = integer("validated_step", -1);
   p.metric = json.value("metric", p.metric);
-  if (p.metric != "loss" && p.metric != "bleu" && p.metric != "chrf")
+  if (p.metric != "loss" && p.metric != "bleu" && p.metric != "chrf" && p.metric != "ter")
     throw std::out_of_range("metric");
   p.best = signOf(p.metric) * json.value("best_" + p.metric, signOf(p.metric) * p.best);
   p.withoutImprovement = integer("without_improvement", 0);

@@ -20,9 +20,9 @@ struct Progress {
   uint64_t seed = 0, data = 0; // the corpus' hash
   int64_t batchTokens = 0, accumulate = 1;
   double seconds = 0;          // of training, over all parts of the run
-  std::string metric = "loss"; // by which validations are compared: loss, bleu or chrf
+  std::string metric = "loss"; // by which validations are compared: loss, bleu, chrf or ter
   double best =
-      std::numeric_limits<double>::infinity(); // the smallest loss per label, or largest score with the sign changed
+      std::numeric_limits<double>::infinity(); // the smallest loss per label, TER, or other score with its sign changed
   int64_t bestStep = 0;
   int64_t validatedStep = -1;     // the last one
   int64_t withoutImprovement = 0; // validations since the best

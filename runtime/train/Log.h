@@ -8,7 +8,7 @@
 namespace xfc {
 
 // One JSON object a line. Records of training hold step, epoch, loss, nll, ppl, wps, ups, gnorm, lr, wall; those of
-// validations valid_loss, valid_nll, valid_ppl, bleu, chrf.
+// validations valid_loss, valid_nll, valid_ppl, bleu, chrf, ter.
 class TrainingLog {
 public:
   // For a new run: throws Error if something is there already.

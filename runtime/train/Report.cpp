@@ -127,7 +127,8 @@ std::string reportPage(const std::string &title, const std::vector<nlohmann::jso
   for (auto [key, name, pattern] : {std::tuple{"wps", "target tokens a second", "%.0f"},
                                     {"valid_ppl", "perplexity, validation", "%.3f"},
                                     {"bleu", "BLEU, validation", "%.2f"},
-                                    {"chrf", "chrF, validation", "%.2f"}})
+                                    {"chrf", "chrF, validation", "%.2f"},
+                                    {"ter", "TER, validation", "%.2f"}})
     if (std::string value = lastOf(records, key, pattern); !value.empty())
       page += row(name, value);
   page += "</table>\n<div class=\"charts\">\n";
@@ -141,7 +142,7 @@ std::string reportPage(const std::string &title, const std::vector<nlohmann::jso
         {seriesOf(records, "training", "loss"), seriesOf(records, "validation", "valid_loss")});
   chart("Learning rate", {seriesOf(records, "learning rate", "lr")});
   chart("Translation quality on the validation text",
-        {seriesOf(records, "BLEU", "bleu"), seriesOf(records, "chrF", "chrf")});
+        {seriesOf(records, "BLEU", "bleu"), seriesOf(records, "chrF", "chrf"), seriesOf(records, "TER", "ter")});
   chart("Target tokens a second", {seriesOf(records, "tokens/s", "wps")});
   chart("Norm of the gradient", {seriesOf(records, "norm", "gnorm")});
   page += "</div>\n";

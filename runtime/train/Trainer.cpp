@@ -704,12 +704,13 @@ void Trainer::validateNow(bool average) try {
     std::vector<std::string> translations =
         translateTogether(model, *validSources, options.format, greedy(module()), ranks);
     const MetricSums sums = metricsOf(translations, validReferences);
-    const double b = sums.bleu().value, c = sums.chrf().value;
-    record["bleu"] = b;
-    record["chrf"] = c;
-    line += format("  BLEU %.2f  chrF %.2f", b, c);
+    const double bleu = sums.bleu().value, chrf = sums.chrf().value, ter = sums.ter().value;
+    record["bleu"] = bleu;
+    record["chrf"] = chrf;
+    record["ter"] = ter;
+    line += format("  BLEU %.2f  chrF %.2f  TER %.2f", bleu, chrf, ter);
     if (options.best != "loss")
-      value = options.best == "bleu" ? -b : -c;
+      value = options.best == "bleu" ? -bleu : options.best == "chrf" ? -chrf : ter;
     Json samples = Json::array();
     const size_t shown = std::min(sampleCount, validLines.size());
     for (size_t i = 0; i < shown; ++i) {

@@ -34,7 +34,7 @@ struct TrainOptions {
   double clipNorm = 1, smoothing = 0.1;
   int64_t validEvery = 500, saveEvery = 500, keep = 0, average = 0, earlyStop = 0;
   uint64_t seed = 1;
-  std::string best = "loss"; // what validations are compared by: loss, bleu or chrf
+  std::string best = "loss"; // what validations are compared by: loss, bleu, chrf or ter
   bool resume = false, quiet = false;
   bool tensorBoard = false; // a file of events beside the log
   int threads = 0;

@@ -1,4 +1,4 @@
-"""sacrebleu_check.py METRICS: compares our BLEU and chrF with sacreBLEU's on random strings of awkward characters.
+"""sacrebleu_check.py METRICS: compares our BLEU, chrF and TER with sacreBLEU's on random strings of awkward characters.
 
 METRICS is the program built from metrics_main.cpp. Exit status 77 (skipped) where sacreBLEU is not installed."""
 import os
@@ -14,7 +14,7 @@ except ImportError:
     sys.exit(77)
 
 WORDS = ["the", "cat", "Haus", "été", "l'eau", "3.14", "1,000", "2-3", "x.y", "...", "&amp;", "&lt;b&gt;", "<skipped>", "«", "»", "—", "naïve",
-         "机器", "翻译", "привет", "?", "!", "(a)", "[b]", "{c}", "a/b", "a_b", "e-mail", "\u0301", "😀", "A&B", "100%", "$5", "'s", "\"q\"", "5.", ",5"]
+         "机器", "翻译", "привет", "?", "!", "(a)", "[b]", "{c}", "a/b", "a_b", "e-mail", "\u0301", "😀", "A&B", "100%", "$5", "'s", "\"q\"", "5.", ",5", "ΟΔΟΣ", "ΣΑΣ.", "Σ", "İstanbul", "ÉTÉ"]
 SPACES = [" ", " ", " ", " ", "  ", "\t", "\u00a0", "\u2009", "\u3000", "\x0b", "\x1c", "\u2028", "\x85", "\u200b"]
 
 
@@ -34,6 +34,18 @@ def mutated(generator, text):
     return "".join(characters)
 
 
+def moved(generator, text):
+    """Runs of words in other places, which TER counts as one edit each."""
+    words = text.split(" ")
+    for _ in range(generator.randint(0, 4)):
+        start = generator.randrange(len(words))
+        run = [words.pop(start) for _ in range(min(generator.randint(1, 12), len(words) - start))]
+        at = generator.randint(0, len(words))
+        words[at:at] = run
+        words = words or [""]
+    return " ".join(words)
+
+
 def ours(metrics, hypotheses, references):
     with tempfile.TemporaryDirectory() as folder:
         names = [os.path.join(folder, name) for name in ("h", "r")]
@@ -48,8 +60,9 @@ def main():
     worst = 0.0
     for _ in range(200):
         references = [line(generator) for _ in range(generator.choice([1, 2, 5, 30]))]
-        hypotheses = [mutated(generator, text) if generator.random() < 0.8 else line(generator) for text in references]
-        want = (sacrebleu.BLEU().corpus_score(hypotheses, [references]).score, sacrebleu.CHRF().corpus_score(hypotheses, [references]).score)
+        hypotheses = [moved(generator, mutated(generator, text)) if generator.random() < 0.8 else line(generator) for text in references]
+        want = (sacrebleu.BLEU().corpus_score(hypotheses, [references]).score, sacrebleu.CHRF().corpus_score(hypotheses, [references]).score,
+                sacrebleu.TER().corpus_score(hypotheses, [references]).score)
         got = ours(sys.argv[1], hypotheses, references)
         for a, b in zip(got, want):
             worst = max(worst, abs(a - b))

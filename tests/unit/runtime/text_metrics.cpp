@@ -1,5 +1,5 @@
-// BLEU and chrF against numbers sacreBLEU 2.6.0 gave for the same strings (sacrebleu.BLEU() and sacrebleu.CHRF(),
-// corpus_score); sacrebleu_check.py compares many more where sacreBLEU is installed.
+// BLEU, chrF and TER against numbers sacreBLEU 2.6.0 gave for the same strings (sacrebleu.BLEU(), sacrebleu.CHRF() and
+// sacrebleu.TER(), corpus_score); sacrebleu_check.py compares many more where sacreBLEU is installed.
 #include "support/Error.h"
 #include "text/Metrics.h"
 #include <chrono>
@@ -11,42 +11,79 @@ namespace {
 
 struct Case {
   std::vector<std::string> hypotheses, references;
-  double bleu, chrf;
+  double bleu, chrf, ter;
 };
 
 const Case cases[] = {
-    {{"the cat sat on the mat"}, {"the cat sat on the mat"}, 100, 100},
-    {{"the the the the the the the"}, {"the cat is on the mat"}, 7.809849842300637, 14.232426848159646},
+    {{"the cat sat on the mat"}, {"the cat sat on the mat"}, 100, 100, 0},
+    {{"the the the the the the the"},
+     {"the cat is on the mat"},
+     7.809849842300637,
+     14.232426848159646,
+     83.33333333333334},
     {{"Hello, world! It's 3.14, isn't it?", "no"},
      {"Hello world, it is 3.14, isn't it?", "yes"},
      43.13894320445206,
-     61.813146324487654},
+     61.813146324487654,
+     62.5},
     // No-break spaces, guillemets, dashes and entities.
     {{"L'été dernier\u00a0: « très chaud » – n'est-ce pas ?", "1,000-2,000 km/h & <b>5%</b>", ""},
      {"L'été passé\u00a0: « très chaud » — n'est-ce pas ?", "1,000-2,000 km/h &amp; <b>5 %</b>", "vide"},
      78.24976828620954,
-     68.56001797409482},
+     68.56001797409482,
+     35.294117647058826},
     // No line is four words long.
-    {{"机器翻译很好。", "a\u3000b"}, {"机器翻译非常好。", "a b"}, 0, 33.51604353295314},
-    {{"ab"}, {"abc"}, 0, 63.636363636363626},
+    {{"机器翻译很好。", "a\u3000b"}, {"机器翻译非常好。", "a b"}, 0, 33.51604353295314, 33.33333333333333},
+    {{"ab"}, {"abc"}, 0, 63.636363636363626, 100},
     // Stops and commas beside digits.
     {{"a.b,c 1.5 1. .5 x..y ,, 3-4 a-b"},
      {"a. b, c 1.5 1 . .5 x.y ,, 3 - 4 a-b"},
      90.09325445966684,
-     90.32388425287574},
-    {{"", "x y z w v"}, {"a b", "x y z w u"}, 44.82700320176826, 48.10253636254357},
+     90.32388425287574,
+     69.23076923076923},
+    {{"", "x y z w v"}, {"a b", "x y z w u"}, 44.82700320176826, 48.10253636254357, 42.857142857142854},
 };
 
 TEST(Metrics, EqualSacreBleu) {
   for (const Case &c : cases) {
     EXPECT_NEAR(metricsOf(c.hypotheses, c.references).bleu().value, c.bleu, 1e-6) << c.hypotheses[0];
     EXPECT_NEAR(metricsOf(c.hypotheses, c.references).chrf().value, c.chrf, 1e-6) << c.hypotheses[0];
+    EXPECT_NEAR(metricsOf(c.hypotheses, c.references).ter().value, c.ter, 1e-6) << c.hypotheses[0];
   }
+}
+
+// Edits that move words, at the limits of what is tried.
+TEST(Metrics, EditsAreThoseOfSacreBleu) {
+  auto words = [](int count, auto number) {
+    std::string line;
+    for (int i = 0; i < count; ++i)
+      line += "w" + std::to_string(number(i)) + " ";
+    return line;
+  };
+  auto counting = [](int i) { return i; };
+  struct {
+    std::string hypothesis, reference;
+    double ter;
+  } const lines[] = {
+      {"d e f a b c", "a b c d e f", 16.666666666666664},
+      {"c a b x d", "a b c d", 50},
+      {"Le GRAND chat ΟΔΟΣ ΣΑΣ. İl", "le grand chat οδος σας. i̇l", 0},
+      {"a b", "", 100},
+      {"", "a b c", 100},
+      {"", "", 0},
+      {"one", words(80, counting) + "one", 98.76543209876543},
+      {words(40, [](int i) { return i * 7 % 40; }), words(40, counting), 92.5},
+      {words(45, [](int i) { return i * i % 5; }), words(50, [](int i) { return i * 3 % 5; }), 57.99999999999999},
+  };
+  for (const auto &[hypothesis, reference, ter] : lines)
+    EXPECT_DOUBLE_EQ(metricsOf({hypothesis}, {reference}).ter().value, ter) << hypothesis;
 }
 
 TEST(Metrics, Signatures) {
   EXPECT_EQ(metricsOf({"a"}, {"a"}).bleu().signature, "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0");
   EXPECT_EQ(metricsOf({"a"}, {"a"}).chrf().signature, "nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:2.6.0");
+  EXPECT_EQ(metricsOf({"a"}, {"a"}).ter().signature,
+            "nrefs:1|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:2.6.0");
 }
 
 TEST(Metrics, UnequalCountsAreAnError) {
@@ -76,6 +113,7 @@ TEST(Metrics, SumsOfPartsAreThoseOfTheWhole) {
     sums.add(hypotheses[i], references[i]);
   EXPECT_EQ(sums.bleu().value, metricsOf(hypotheses, references).bleu().value);
   EXPECT_EQ(sums.chrf().value, metricsOf(hypotheses, references).chrf().value);
+  EXPECT_EQ(sums.ter().value, metricsOf(hypotheses, references).ter().value);
   EXPECT_GT(sums.bleu().value, 30);
 }
 

@@ -21,15 +21,15 @@ def lines(file):
 
 def check(*arguments):
     """The file of hypotheses is what these arguments evaluate."""
-    bleu, chrf = sacrebleu.BLEU(), sacrebleu.CHRF()
-    want = [metric.corpus_score(lines(hypotheses), [lines(target)]).score for metric in (bleu, chrf)]
+    metrics = {"bleu": sacrebleu.BLEU(), "chrf": sacrebleu.CHRF(), "ter": sacrebleu.TER()}
+    want = [metric.corpus_score(lines(hypotheses), [lines(target)]).score for metric in metrics.values()]
     result = json.loads(call("evaluate", *arguments, "--target", target, "--json"))
-    assert abs(result["bleu"] - want[0]) < 1e-6 and abs(result["chrf"] - want[1]) < 1e-6, (result, want)
+    for (name, metric), score in zip(metrics.items(), want):
+        assert abs(result[name] - score) < 1e-6, (result, want)
+        assert result[name + "_signature"].startswith(str(metric.get_signature()).split("|version")[0]), (result, metric.get_signature())
     assert result["sentences"] == len(lines(target)), result
-    assert result["bleu_signature"].startswith(str(bleu.get_signature()).split("|version")[0]), (result, bleu.get_signature())
-    assert result["chrf_signature"].startswith(str(chrf.get_signature()).split("|version")[0]), (result, chrf.get_signature())
     shown = call("evaluate", *arguments, "--target", target)
-    assert re.fullmatch(rf"BLEU +{want[0]:.2f}  \S+\nchrF2 +{want[1]:.2f}  \S+\n", shown), (shown, want)
+    assert re.fullmatch(rf"BLEU +{want[0]:.2f}  \S+\nchrF2 +{want[1]:.2f}  \S+\nTER +{want[2]:.2f}  \S+\n", shown), (shown, want)
     return want
 
 
@@ -39,8 +39,8 @@ with open(hypotheses, "w", encoding="utf-8") as file:
     for i, line in enumerate(references):
         words = references[i - 1 if i % 5 == 4 else i].split()
         file.write(" ".join(word for at, word in enumerate(words, i) if at % 4) + "\n")
-bleu, chrf = check("--hypothesis", hypotheses)
-assert 10 < bleu < 90 and 10 < chrf < 95, (bleu, chrf)
+bleu, chrf, ter = check("--hypothesis", hypotheses)
+assert 10 < bleu < 90 and 10 < chrf < 95 and 10 < ter < 90, (bleu, chrf, ter)
 
 # The model's own, with a beam that is not the default.
 call("translate", "--model", run, "--input", source, "--output", hypotheses, "--beam", "3", "--quiet")

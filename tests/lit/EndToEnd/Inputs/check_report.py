@@ -53,7 +53,8 @@ def series(key):
 
 
 for name, key, pattern in (("steps", "step", "{:.0f}"), ("loss", "loss", "{:.4f}"), ("target tokens a second", "wps", "{:.0f}"),
-                           ("perplexity, validation", "valid_ppl", "{:.3f}"), ("BLEU, validation", "bleu", "{:.2f}"), ("chrF, validation", "chrf", "{:.2f}")):
+                           ("perplexity, validation", "valid_ppl", "{:.3f}"), ("BLEU, validation", "bleu", "{:.2f}"), ("chrF, validation", "chrf", "{:.2f}"),
+                           ("TER, validation", "ter", "{:.2f}")):
     want = pattern.format(series(key)[-1][1])
     if parsed.cells.get(name) != want:
         failures.append(f"{name}: {parsed.cells.get(name)}, the log says {want}")
