@@ -21,7 +21,7 @@ const std::map<std::string, Schedule::Kind> schedules = {{"noam", Schedule::Kind
 
 struct TrainFlags {
   TrainOptions train;
-  std::string configuration, optimizer = "adam", schedule = "noam";
+  std::string configuration, optimizer = "adam", schedule = "noam", onNan = "stop";
   std::vector<double> betas = {0.9, 0.98};
   std::vector<std::string> rates, decays; // PATTERN=X
   std::string memory;                     // with a unit
@@ -112,6 +112,7 @@ void run(CLI::App &command, TrainFlags &flags) {
   options.settings.beta1 = flags.betas[0];
   options.settings.beta2 = flags.betas[1];
   options.optimizer = findOptimizer(flags.optimizer);
+  options.halveRate = flags.onNan == "halve";
   if (!flags.memory.empty()) {
     if (options.resume && exists(options.out + "/config.json"))
       throw CLI::ValidationError("--memory", "a run that is resumed keeps its --batch-tokens");
@@ -229,6 +230,12 @@ void addTrain(CLI::App &app) {
   command->add_option("--clip-norm", options.clipNorm, "largest norm of all gradients together; 0: any")
       ->check(CLI::NonNegativeNumber)
       ->check(FiniteNumber)
+      ->capture_default_str();
+  command
+      ->add_option("--on-nan", flags->onNan,
+                   "where the loss or the gradient is NaN or infinite: stop, or halve the learning rate and go on from "
+                   "the last save")
+      ->check(CLI::IsMember({"stop", "halve"}))
       ->capture_default_str();
   command->add_option("--label-smoothing", options.smoothing, "probability spread over the whole vocabulary")
       ->check(CLI::Range(0.0, 1.0))

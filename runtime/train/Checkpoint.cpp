@@ -65,6 +65,8 @@ std::string textOf(const Progress &p) {
     json["best_" + p.metric] = signOf(p.metric) * p.best;
   if (!p.groups.empty())
     json["groups"] = p.groups;
+  if (p.rateScale != 1)
+    json["rate_scale"] = p.rateScale;
   if (!p.mixture.empty())
     json["mixture"] = p.mixture;
   return json.dump();
@@ -104,6 +106,9 @@ Progress progressOf(const std::string &text) try {
   p.records = json.contains("records") ? integer("records", -1) : -1;
   p.groups = json.value("groups", "");
   p.mixture = json.value("mixture", "");
+  p.rateScale = json.value("rate_scale", 1.0);
+  if (!(p.rateScale > 0 && p.rateScale <= 1))
+    throw std::out_of_range("rate_scale");
   if (!(p.seconds >= 0 && p.seconds < 1e12) || p.bestStep > p.step || p.validatedStep > p.step)
     throw std::out_of_range("progress");
   return p;

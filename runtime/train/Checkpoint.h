@@ -29,6 +29,7 @@ struct Progress {
   int64_t averagedStep = -1;      // that of the last average.safetensors
   int64_t records = -1;           // of the log; -1: not known, as in states of earlier versions
   std::string groups;             // GroupRules::text()
+  double rateScale = 1;           // of the schedule's rate: halved each time that the loss was no number
   std::string mixture;            // of corpora, as its flag says it, and their sizes
 };
 

@@ -76,10 +76,11 @@ private:
   void reserve();
   void begin();
   void beginFolder();
+  void shareRun();
   void initialize();
   void resume();
   void decide();
-  void step();
+  bool step();
   void write(const Json &record);
   void record();
   void validate();
@@ -94,7 +95,12 @@ private:
   double fractionDone() const;
   double seconds() const { return progress.seconds + std::chrono::duration<double>(Clock::now() - started).count(); }
   const Module &module() const { return model.engine->module(); }
-  [[noreturn]] void stopNotFinite(const UpdateResult &result);
+  double rate() const { return progress.rateScale * schedule.at(progress.step); }
+  std::string logFile() const { return options.log.empty() ? folder.file("train.jsonl") : options.log; }
+  std::string placeOf(const Parameter &parameter) const;
+  std::string whatIsNotFinite(const UpdateResult &result);
+  [[noreturn]] void stopNotFinite(const std::string &what);
+  void fallBack(const std::string &what);
   // All ranks go through the steps together; the first one writes and speaks.
   bool writes() const { return ranks.isFirst(); }
   int64_t batchesOfStep() const { return options.accumulate * ranks.size(); }
@@ -403,13 +409,19 @@ void Trainer::begin() {
     if (writes())
       beginFolder();
   });
+  if (ranks.size() > 1)
+    shareRun();
+  started = Clock::now();
+}
+
+// Puts all ranks where the first one is.
+void Trainer::shareRun() {
   if (ranks.size() > 1) {
     shareState(*model.engine, *options.optimizer, ranks);
     progress = progressOf(ranks.broadcast(textOf(progress)));
     ranks.broadcast(&savedStep, sizeof(savedStep));
-    batches->seek(progress.position);
   }
-  started = Clock::now();
+  batches->seek(progress.position);
 }
 
 // The folder as it is before the first step of this part of the run, and what is taken from it.
@@ -430,17 +442,16 @@ void Trainer::beginFolder() {
     folder.lock();
     checkFolder();
   }
-  const std::string logFile = options.log.empty() ? folder.file("train.jsonl") : options.log;
   if (options.resume)
     folder.removePartial();
   if (options.resume && folder.hasState()) {
     resume();
-    log.emplace(logFile, progress.step, progress.records);
+    log.emplace(logFile(), progress.step, progress.records);
   } else if (options.resume) {
     bar.say(options.out + ": nothing was saved yet; the run begins at its first step");
-    log.emplace(logFile, 0, 0);
+    log.emplace(logFile(), 0, 0);
   } else {
-    log.emplace(logFile);
+    log.emplace(logFile());
   }
   progress.seed = options.seed;
   progress.data = corpus->totals().hash;
@@ -457,6 +468,8 @@ void Trainer::beginFolder() {
     writeFile(folder.file(folderVocabulary), model.source->bytes());
   if (model.target != model.source && !model.target->bytes().empty())
     writeFile(folder.file(folderTargetVocabulary), model.target->bytes());
+  if (options.halveRate && savedStep < 0) // what the first steps can fall back to
+    saveState();
 }
 
 // Names as a person wants to see a hundred of them: those that differ in numbers alone are one.
@@ -591,7 +604,8 @@ void Trainer::take(Group &group) {
   }
 }
 
-void Trainer::step() {
+// False where the step came to nothing, and the run is back at an earlier one.
+bool Trainer::step() {
   if (upcoming.count > 0)
     std::swap(group, upcoming);
   else
@@ -609,20 +623,27 @@ void Trainer::step() {
                          .clipNorm = options.clipNorm,
                          .smoothing = options.smoothing,
                          .seed = options.seed};
-  settings.settings.rate = schedule.at(progress.step);
+  settings.settings.rate = rate();
   UpdateResult result = update->run(*corpus, group.span(), progress.step, settings, upcoming.span());
-  if (!std::isfinite(result.loss) || !std::isfinite(result.norm))
-    stopNotFinite(result);
+  if (!std::isfinite(result.loss) || !std::isfinite(result.norm)) {
+    const std::string what = whatIsNotFinite(result);
+    if (!options.halveRate)
+      stopNotFinite(what);
+    fallBack(what);
+    decide();
+    return false;
+  }
   window.loss += result.loss;
   window.nll += result.nll;
   window.norm += result.norm;
   window.labels += result.labels;
   ++window.steps;
   decide();
+  return true;
 }
 
-// Names the first parameter whose gradient is to blame. What is on disk is of an earlier step, and stays.
-void Trainer::stopNotFinite(const UpdateResult &result) {
+// Names the step, and the first parameter whose gradient is to blame.
+std::string Trainer::whatIsNotFinite(const UpdateResult &result) {
   std::string what = format("step %lld: the loss is %g", static_cast<long long>(progress.step),
                             result.loss / std::max<int64_t>(result.labels, 1));
   auto at = [&](int64_t i) {
@@ -635,11 +656,27 @@ void Trainer::stopNotFinite(const UpdateResult &result) {
     while (i < count && std::isfinite(at(parameter.offset + i)))
       ++i;
     if (i < count) {
-      what += format(", and the gradient of %s is %g at element %lld", parameter.name.c_str(), at(parameter.offset + i),
+      const std::string place = placeOf(parameter);
+      what += format(", and the gradient of %s%s is %g at element %lld", parameter.name.c_str(),
+                     place.empty() ? "" : (" (" + place + " of model.json)").c_str(), at(parameter.offset + i),
                      static_cast<long long>(i));
       break;
     }
   }
+  return what;
+}
+
+// Where model.json has it: the place of the step that makes its gradient; "" where no step does.
+std::string Trainer::placeOf(const Parameter &parameter) const {
+  for (const Step &step : module().find(programs::lossAndGradients)->steps)
+    for (const Place &place : step.buffers)
+      if (place.kind == Place::Kind::Gradients && place.offset == parameter.offset * bytesOf(module().type))
+        return step.location;
+  return "";
+}
+
+// What is on disk is of an earlier step, and stays.
+void Trainer::stopNotFinite(const std::string &what) {
   std::string saved;
   if (!writes()) {
   } else if (savedStep == progress.step - 1 && savedStep > 0) { // what was saved leads here whatever the options are
@@ -651,8 +688,40 @@ void Trainer::stopNotFinite(const UpdateResult &result) {
   } else if (savedStep >= 0) {
     saved = "; what was saved at step " + std::to_string(savedStep) + " is intact";
   }
-  throw CommonError(
-      ranks.broadcast(what + saved + "; train with a smaller --lr, a longer --warmup or a smaller --clip-norm"));
+  throw CommonError(ranks.broadcast(what + saved +
+                                    "; train with a smaller --lr, a longer --warmup or a smaller --clip-norm" +
+                                    (options.halveRate ? "" : ", or with --on-nan halve")));
+}
+
+// Back to the last state that was saved, or to the one before where that one led here whatever the rate is, with half
+// the rate. Saved at once, so that a run which is stopped afterwards goes on from here.
+void Trainer::fallBack(const std::string &what) {
+  constexpr double least = 1.0 / 1024;
+  const int64_t failed = progress.step;
+  const double scale = progress.rateScale / 2, soFar = seconds();
+  if (scale < least || (savedStep == failed - 1 && !ranks.largest(writes() && folder.revertState() >= 0)))
+    stopNotFinite(what + (scale < least ? ", after the rate was halved ten times" : ""));
+  ranks.together([&] {
+    if (!writes())
+      return;
+    std::string said;
+    progress = folder.loadState(*model.engine, said);
+    if (!said.empty())
+      std::fprintf(stderr, "%s\n", said.c_str());
+    // The records of the steps that are given up stay in the log.
+    progress.rateScale = scale;
+    progress.seconds = soFar;
+    started = Clock::now();
+    write({{"step", progress.step}, {"not_finite_step", failed}, {"rate_scale", scale}});
+    saveState();
+    std::fprintf(stderr, "warning: %s\n",
+                 (what + format("; went back to step %lld, and goes on with %g times the rate of the schedule",
+                                static_cast<long long>(progress.step), scale))
+                     .c_str());
+  });
+  shareRun();
+  upcoming.count = 0;
+  window = {};
 }
 
 void Trainer::write(const Json &record) {
@@ -675,7 +744,7 @@ void Trainer::record() {
          {"wps", window.labels / elapsed},
          {"ups", window.steps / elapsed},
          {"gnorm", window.norm / window.steps},
-         {"lr", schedule.at(progress.step)},
+         {"lr", rate()},
          {"wall", seconds()},
          {"tokens", window.labels}});
   bar.update(fractionDone(),
@@ -831,7 +900,8 @@ void Trainer::run() {
   if (progress.step > 0 && progress.step % options.validEvery == 0) // one that the end of the last part cut off
     validate();
   while (!finished()) {
-    step();
+    if (!step())
+      continue;
     bool validating = progress.step % options.validEvery == 0, saving = progress.step % options.saveEvery == 0;
     if (progress.step % recordEvery == 0 || validating || saving || finished())
       record();

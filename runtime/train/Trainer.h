@@ -35,6 +35,7 @@ struct TrainOptions {
   int64_t validEvery = 500, saveEvery = 500, keep = 0, average = 0, earlyStop = 0;
   uint64_t seed = 1;
   std::string best = "loss"; // what validations are compared by: loss, bleu, chrf or ter
+  bool halveRate = false; // where the loss is no number: go on from the last save at half the rate, in place of ending
   bool resume = false, quiet = false;
   bool tensorBoard = false; // a file of events beside the log
   int threads = 0;

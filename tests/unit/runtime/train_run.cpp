@@ -129,6 +129,7 @@ Module tableModel() {
                     place(Place::Kind::Parameters)};
     if (gradients)
       step.buffers.push_back(place(Place::Kind::Argument, 4));
+    step.location = "decoder.head";
     step.buffers.insert(step.buffers.end(), {place(Place::Kind::Arena, 0), place(Place::Kind::Arena, 1)});
     if (gradients)
       step.buffers.push_back(place(Place::Kind::Gradients));
@@ -561,7 +562,55 @@ TEST_F(TrainRun, NonFiniteLossNamesStepAndParameter) {
   exploding.warmup = 0;
   std::string error = run(exploding);
   EXPECT_NE(error.find("step 2"), std::string::npos) << error;
-  EXPECT_NE(error.find("table.weight"), std::string::npos) << error;
+  EXPECT_NE(error.find("the gradient of table.weight (decoder.head of model.json) is "), std::string::npos) << error;
+}
+
+TEST_F(TrainRun, HalvesTheRateWhereTheLossIsNoNumber) {
+  auto exploding = [&](const std::string &out, int64_t steps) {
+    TrainOptions result = validated(options(out, steps));
+    result.rate = 300; // logits whose exponentials floating point does not hold
+    result.warmup = 0;
+    result.halveRate = true;
+    return result;
+  };
+  TrainOptions stopping = exploding("stopping", 60);
+  stopping.halveRate = false;
+  EXPECT_NE(run(stopping), "");
+  ASSERT_EQ(run(exploding("whole", 60)), "");
+  double scale = 1;
+  for (const auto &record : readLog(file("whole/train.jsonl")))
+    if (record.contains("not_finite_step")) {
+      EXPECT_EQ(record["rate_scale"], scale / 2);
+      EXPECT_GT(record["not_finite_step"], record["step"]);
+      scale = record["rate_scale"];
+    } else if (record.contains("lr")) {
+      EXPECT_EQ(record["lr"], 300 * scale);
+    }
+  EXPECT_LT(scale, 0.5);
+  Metadata metadata;
+  readSafetensors(file("whole/state/training.safetensors"), &metadata);
+  const Progress progress = progressOf(metadata["progress"]);
+  EXPECT_EQ(progress.rateScale, scale);
+  EXPECT_EQ(progress.step, 60);
+  const StoredTensor weights = readSafetensors(file("whole/last.safetensors")).at("table.weight");
+  for (int64_t i = 0; i < V * V; ++i)
+    EXPECT_TRUE(std::isfinite(reinterpret_cast<const float *>(weights.bytes.data())[i]));
+
+  // A run that stops after it has gone back is the same run.
+  for (int64_t stop : {1, 2, 20, 45}) {
+    const std::string out = "stopped" + std::to_string(stop);
+    ASSERT_EQ(run(exploding(out, stop)), "");
+    TrainOptions rest = exploding(out, 60);
+    rest.resume = true;
+    ASSERT_EQ(run(rest), "");
+    EXPECT_EQ(weightsOf(out), weightsOf("whole")) << stop;
+  }
+
+  TrainOptions hopeless = exploding("hopeless", 60);
+  hopeless.rate = 1e30;
+  EXPECT_NE(run(hopeless).find("after the rate was halved ten times; what was saved at step 0 is intact"),
+            std::string::npos)
+      << run(hopeless);
 }
 
 TEST_F(TrainRun, FolderErrorsLoseNothing) {
