@@ -1,13 +1,11 @@
 // A model of another program into a folder of ours.
 #include "Foreign.h"
-#include "Families.h"
-#include "Generation.h"
 #include "Import/Description.h"
 #include "JsonText.h"
+#include "Kinds.h"
 #include "NewFolder.h"
 #include "support/Error.h"
 #include "support/Files.h"
-#include "text/FolderVocabularies.h"
 #include "text/Vocabulary.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SHA256.h"
@@ -20,9 +18,11 @@ namespace fs = std::filesystem;
 namespace xfc {
 namespace {
 
-// The folder's name as one of a model.
-std::string nameOf(const std::string &folder) {
-  fs::path path = fs::absolute(folder).lexically_normal();
+// The folder's or the file's name as one of a model.
+std::string nameOf(const std::string &from) {
+  fs::path path = fs::absolute(from).lexically_normal();
+  if (fs::is_regular_file(path))
+    path.replace_extension();
   std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();
   for (size_t i = 0; i < name.size(); ++i) {
     const unsigned char c = name[i];
@@ -35,24 +35,10 @@ std::string nameOf(const std::string &folder) {
   return name.empty() ? "imported" : name;
 }
 
-std::vector<std::string> knownTypes() {
-  std::vector<std::string> known;
-  for (const Family &family : families())
-    known.insert(known.end(), family.modelTypes.begin(), family.modelTypes.end());
-  return known;
-}
-
-const Family &familyOf(const Config &config) {
-  const std::vector<std::string> known = knownTypes();
-  const std::string type = config.at("model_type", "one of " + listed(known)).oneOf(known, "family");
-  return *std::find_if(families().begin(), families().end(), [&](const Family &family) {
-    return std::find(family.modelTypes.begin(), family.modelTypes.end(), type) != family.modelTypes.end();
-  });
-}
-
 // What lies in the files for each parameter, in the order of the model.
-TensorViews tensorsOf(const Description &description, const ForeignModel &model, const Weights &weights,
-                      const Config &config) {
+TensorViews tensorsOf(const Description &description, const ForeignFiles &files) {
+  const ForeignModel &model = files.model;
+  const Weights &weights = files.weights;
   std::map<std::string, const TensorName *> byName;
   for (const TensorName &name : model.tensors)
     byName[name.ours] = &name;
@@ -66,10 +52,10 @@ TensorViews tensorsOf(const Description &description, const ForeignModel &model,
     const TensorView *tensor = weights.find(name.theirs);
     if (!tensor)
       throw Error(weights.name() + ": '" + name.theirs + "' " + textOf(expected) + " is missing, which " +
-                  config.file() + " asks for");
+                  files.describedBy + " asks for");
     if (tensor->shape != expected)
       throw Error(weights.fileOf(*tensor) + ": '" + tensor->name + "' has shape " + textOf(tensor->shape) + ", but " +
-                  config.file() + " makes it " + textOf(expected));
+                  files.describedBy + " makes it " + textOf(expected));
     const std::set<std::string> types = {"F32", "F64", "F16", "BF16"};
     if (!types.contains(tensor->type))
       throw Error(weights.fileOf(*tensor) + ": '" + tensor->name + "' has type " + tensor->type +
@@ -85,7 +71,7 @@ TensorViews tensorsOf(const Description &description, const ForeignModel &model,
     if (!used.contains(tensor) && !std::any_of(model.redundant.begin(), model.redundant.end(), endsIt) &&
         !(embedding && std::any_of(used.begin(), used.end(), isSame)))
       throw Error(weights.fileOf(*tensor) + ": '" + tensor->name + "' " + textOf(tensor->shape) +
-                  " has no place in the model that " + config.file() +
+                  " has no place in the model that " + files.describedBy +
                   " describes; expected the weights of that model and no others");
   }
   return tensors;
@@ -106,34 +92,21 @@ std::vector<int32_t> firstTokens(const ForeignOptions &options, const FolderVoca
 
 } // namespace
 
-std::string listedFamilies() { return listed(knownTypes()); }
-
 ForeignImport importForeign(const ForeignOptions &options) {
-  if (!fs::is_directory(options.from))
-    throw Error(options.from + ": is no folder; expected one with config.json and model.safetensors");
-  if (!exists(options.from + "/config.json"))
-    throw Error(
-        options.from +
-        ": has no config.json; expected a Hugging Face folder: config.json, and model.safetensors or its shards");
-  const Config config(options.from + "/config.json");
-  const Family &family = familyOf(config);
-  const Weights weights(options.from);
-  ForeignModel model = family.read(config, weights);
+  ForeignFiles files = kindOf(options.from).read(options);
+  ForeignModel &model = files.model;
 
   ForeignImport result;
   result.model = nameOf(options.from);
   nlohmann::ordered_json json = {{"format", "xfc-model/1"}, {"name", result.model}};
   json.update(model.description);
-  const FolderVocabularies vocabularies = vocabulariesOfFolder(options.from, config.at("model_type", "").string(),
-                                                               options.sourceLanguage, options.targetLanguage);
-  const std::string searched = options.from + "/generation_config.json";
-  const Config generation(exists(searched) ? searched : config.file());
-  json["generation"] = generationOf(generation, json["tokens"], model.notes);
+  json["generation"] = files.generation;
+  const FolderVocabularies &vocabularies = files.vocabularies;
   if (const std::vector<int32_t> first = firstTokens(options, vocabularies); !first.empty())
     json["generation"]["forced_first"] = first;
   const std::string text = jsonText(json);
-  const Description description = parseDescription(text, config.file() + ", as model.json");
-  const TensorViews tensors = tensorsOf(description, model, weights, config);
+  const Description description = parseDescription(text, files.describedBy + ", as model.json");
+  const TensorViews tensors = tensorsOf(description, files);
 
   NewFolder folder(options.to);
   const std::string hash = llvm::toHex(llvm::SHA256::hash(llvm::arrayRefFromStringRef(description.canonical)), true);

@@ -1,4 +1,4 @@
-// The tensors of a folder.
+// The tensors of a model.
 #include "Weights.h"
 #include "Config.h"
 #include "support/Error.h"
@@ -53,6 +53,11 @@ void Weights::addFile(const std::string &file) {
   files.push_back(MappedFile::readOnly(file));
   for (TensorView &tensor : parseSafetensors(files.back().contents(), file))
     addTensor(std::move(tensor), file);
+}
+
+void Weights::addMade(TensorView tensor, std::string bytes) {
+  tensor.bytes = made.emplace_back(std::move(bytes));
+  add(std::move(tensor));
 }
 
 void Weights::addTensor(TensorView tensor, const std::string &file) {

@@ -1,7 +1,9 @@
-// The tensors of a folder: of model.safetensors, or of the shards that model.safetensors.index.json lists.
+// The tensors of a model: of a folder's model.safetensors, or of the shards that model.safetensors.index.json lists, or
+// made of what a file of another kind holds.
 #pragma once
 
 #include "tensors/Safetensors.h"
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -17,6 +19,8 @@ public:
   // None yet: of tensors that are added, views of what `owner` keeps in memory. `file` is for messages.
   Weights(std::string file, std::shared_ptr<const void> owner) : source(std::move(file)), owner(std::move(owner)) {}
   void add(TensorView tensor);
+  // The same of bytes that are kept here.
+  void addMade(TensorView tensor, std::string bytes);
 
   // Null if there is none of this name. Files of the model without its head leave out the "model." of names.
   const TensorView *find(const std::string &name) const;
@@ -41,6 +45,7 @@ private:
 
   std::string source;
   std::shared_ptr<const void> owner;
+  std::list<std::string> made;
   std::vector<MappedFile> files;
   std::map<std::string, Entry> entries;
 };

@@ -20,10 +20,11 @@ static void import(const ForeignOptions &options) {
 void addImport(CLI::App &app) {
   auto options = std::make_shared<ForeignOptions>();
   CLI::App *command = app.add_subcommand("import", "make a model.json and weights from a model of another program: " +
-                                                       listedFamilies());
+                                                       listedFamilies() + "; Marian's .npz, CTranslate2's folders");
   command
       ->add_option("folder", options->from,
-                   "a Hugging Face folder: config.json, and model.safetensors or its shards with their index")
+                   "a Hugging Face folder: config.json, and model.safetensors or its shards with their index; an .npz "
+                   "file of Marian, or its folder; or a folder of CTranslate2")
       ->required();
   command->add_option("-o,--output", options->to, "the folder to make, which `xfc compile` and --model take")
       ->required();

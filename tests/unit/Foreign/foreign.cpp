@@ -534,8 +534,9 @@ TEST_F(Foreign, WeightsComeInShards) {
 
 TEST_F(Foreign, WrongFoldersAreRefused) {
   EXPECT_EQ(error(false),
-            "tiny-mt: has no config.json; expected a Hugging Face folder: config.json, and model.safetensors or "
-            "its shards");
+            "tiny-mt: holds no model that is known; expected a Hugging Face folder (config.json, and "
+            "model.safetensors or its shards), a CTranslate2 folder (model.bin), or an .npz file of Marian, "
+            "or a folder with it");
   config["model_type"] = "gpt2";
   EXPECT_EQ(error().substr(0, 61), "tiny-mt/config.json: model_type: unknown family \"gpt2\"; known");
   config.erase("model_type");
@@ -559,7 +560,9 @@ TEST_F(Foreign, WrongFoldersAreRefused) {
   EXPECT_NE(pickle.find("save_pretrained('CONVERTED')"), std::string::npos) << pickle;
   writeFile(in("tiny-mt/config.json"), "[1]");
   EXPECT_EQ(error(false), "tiny-mt/config.json: expected an object of options, found array");
-  EXPECT_NE(errorOf([&] { importForeign({in("none"), in("out")}); }).find("none: is no folder"), std::string::npos);
+  EXPECT_NE(
+      errorOf([&] { importForeign({in("none"), in("out")}); }).find("none: is not there; expected a Hugging Face"),
+      std::string::npos);
 }
 
 TEST_F(Foreign, ConfigsThatCannotBeExpressedAreRefused) {

@@ -1,0 +1,121 @@
+// CTranslate2's model.bin.
+#include "Ctranslate2Model.h"
+#include "support/Error.h"
+#include <cstring>
+
+namespace xfc {
+namespace {
+
+constexpr uint32_t lastVersion = 6;
+
+class Reader {
+public:
+  Reader(std::string_view contents, const std::string &file) : rest(contents), size(contents.size()), file(file) {}
+
+  [[noreturn]] void fail(const std::string &what) const {
+    throw Error(file + ": not a whole model of CTranslate2: at byte " + std::to_string(size - rest.size()) + ", " +
+                what);
+  }
+  std::string_view bytes(uint64_t count, const std::string &of) {
+    if (count > rest.size())
+      fail(of + " should have " + std::to_string(count) + " bytes, but only " + std::to_string(rest.size()) +
+           " follow");
+    const std::string_view taken = rest.substr(0, count);
+    rest.remove_prefix(count);
+    return taken;
+  }
+  template <typename Number> Number number(const std::string &of) {
+    Number value;
+    std::memcpy(&value, bytes(sizeof value, of).data(), sizeof value);
+    return value;
+  }
+  std::string name(const std::string &of) {
+    const std::string_view text = bytes(number<uint16_t>("the length of " + of), of);
+    if (text.size() < 2 || text.find('\0') != text.size() - 1)
+      fail(of + " is no text that a zero ends");
+    return std::string(text.substr(0, text.size() - 1));
+  }
+  bool atEnd() const { return rest.empty(); }
+  size_t left() const { return rest.size(); }
+
+private:
+  std::string_view rest;
+  size_t size;
+  const std::string &file;
+};
+
+struct Type {
+  const char *name;
+  uint64_t bytes;
+};
+constexpr Type types[] = {{"F32", 4}, {"I8", 1}, {"I16", 2}, {"I32", 4}, {"F16", 2}, {"BF16", 2}};
+
+Type typeOf(uint8_t code, bool isSize, const Reader &reader, const std::string &variable) {
+  if (isSize)
+    for (const int known : {0, 1, 2})
+      if (types[known].bytes == code)
+        return types[known];
+  if (isSize || code >= std::size(types))
+    reader.fail("'" + variable + "' has an unknown type, " + std::to_string(code));
+  return types[code];
+}
+
+} // namespace
+
+Ctranslate2Model Ctranslate2Model::parse(std::string_view contents, const std::string &file) {
+  Reader reader(contents, file);
+  Ctranslate2Model model;
+  model.version = reader.number<uint32_t>("the version");
+  if (model.version < 1 || model.version > lastVersion)
+    throw Error(file + ": is no model of CTranslate2 that is known: its version is " + std::to_string(model.version) +
+                "; expected 1 to " + std::to_string(lastVersion));
+  if (model.version >= 2) {
+    model.specification = reader.name("the name of the specification");
+    model.revision = reader.number<uint32_t>("the revision of the specification");
+  }
+  const uint32_t count = reader.number<uint32_t>("the number of variables");
+  for (uint32_t i = 0; i < count; ++i) {
+    const std::string name = reader.name("the name of variable " + std::to_string(i));
+    const std::string what = "'" + name + "'";
+    TensorView variable{name, {}, {}, {}};
+    uint64_t elements = 1;
+    for (int rank = reader.number<uint8_t>("the rank of " + what); rank > 0; --rank) {
+      const uint32_t extent = reader.number<uint32_t>("an extent of " + what);
+      variable.shape.push_back(extent);
+      if (extent != 0 && elements > contents.size() / extent)
+        reader.fail(what + " has more elements than the file has bytes, of shape " + textOf(variable.shape));
+      elements *= extent;
+    }
+    const bool sized = model.version < 4;
+    const Type type = typeOf(reader.number<uint8_t>("the type of " + what), sized, reader, name);
+    const uint64_t stored = reader.number<uint32_t>("the size of " + what) * (sized ? type.bytes : 1);
+    variable.type = type.name;
+    if (stored != elements * type.bytes)
+      reader.fail(what + " " + textOf(variable.shape) + " of " + type.name + " has " + std::to_string(stored) +
+                  " bytes; expected " + std::to_string(elements * type.bytes));
+    variable.bytes = reader.bytes(stored, what);
+    if (!model.variables.emplace(name, std::move(variable)).second)
+      reader.fail(what + " is there twice");
+  }
+  if (model.version >= 3) {
+    const uint32_t aliases = reader.number<uint32_t>("the number of aliases");
+    for (uint32_t i = 0; i < aliases; ++i) {
+      const std::string alias = reader.name("the name of alias " + std::to_string(i));
+      const std::string of = reader.name("what '" + alias + "' stands for");
+      for (const char *part : {"", "_scale"})
+        if (auto found = model.variables.find(of + part); found != model.variables.end()) {
+          TensorView same = found->second;
+          same.name = alias + part;
+          if (!model.variables.emplace(alias + part, std::move(same)).second && !*part)
+            reader.fail("the alias '" + alias + "' is there twice");
+        } else if (!*part) {
+          reader.fail("'" + alias + "' stands for '" + of + "', which is not there");
+        }
+    }
+  }
+  if (!reader.atEnd())
+    reader.fail(std::to_string(reader.left()) + " bytes follow the last of it");
+  return model;
+}
+
+} // namespace xfc

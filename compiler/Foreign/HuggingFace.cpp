@@ -1,0 +1,48 @@
+// A Hugging Face folder: config.json names the family, and safetensors hold the weights.
+#include "Generation.h"
+#include "Kinds.h"
+#include "support/Files.h"
+#include <algorithm>
+
+namespace xfc {
+namespace {
+
+std::vector<std::string> knownTypes() {
+  std::vector<std::string> known;
+  for (const Family &family : families())
+    known.insert(known.end(), family.modelTypes.begin(), family.modelTypes.end());
+  return known;
+}
+
+const Family &familyOf(const Config &config) {
+  const std::vector<std::string> known = knownTypes();
+  const std::string type = config.at("model_type", "one of " + listed(known)).oneOf(known, "family");
+  return *std::find_if(families().begin(), families().end(), [&](const Family &family) {
+    return std::find(family.modelTypes.begin(), family.modelTypes.end(), type) != family.modelTypes.end();
+  });
+}
+
+} // namespace
+
+std::string listedFamilies() { return listed(knownTypes()); }
+
+bool isHuggingFace(const std::string &path) {
+  const auto has = [&](const char *file) { return exists(path + "/" + file); };
+  // CTranslate2's folders have a config.json too.
+  return has("config.json") && (!has("model.bin") || has("model.safetensors") || has("model.safetensors.index.json"));
+}
+
+ForeignFiles readHuggingFace(const ForeignOptions &options) {
+  const Config config(options.from + "/config.json");
+  const Family &family = familyOf(config);
+  ForeignFiles files{config.file(), Weights(options.from), {}, {}, {}};
+  files.model = family.read(config, files.weights);
+  files.vocabularies = vocabulariesOfFolder(options.from, config.at("model_type", "").string(), options.sourceLanguage,
+                                            options.targetLanguage);
+  const std::string searched = options.from + "/generation_config.json";
+  const Config generation(exists(searched) ? searched : config.file());
+  files.generation = generationOf(generation, files.model.description["tokens"], files.model.notes);
+  return files;
+}
+
+} // namespace xfc

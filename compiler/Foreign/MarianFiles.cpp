@@ -1,0 +1,449 @@
+// Marian's own files: an .npz of the weights, with the options of the model as YAML inside; and beside it, where they
+// are, the settings of its decoder and its vocabularies.
+#include "Kinds.h"
+#include "Npz.h"
+#include "Rebuilt.h"
+#include "TokenLists.h"
+#include "Yaml.h"
+#include "support/Error.h"
+#include "support/Files.h"
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+#include <set>
+
+namespace fs = std::filesystem;
+
+namespace xfc {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char *optionsArray = "special:model.yml";
+
+// The archive of a folder: model.npz, or the only one.
+std::string archiveOf(const std::string &path) {
+  if (!fs::is_directory(path))
+    return path;
+  std::vector<std::string> found;
+  for (const auto &entry : fs::directory_iterator(path)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".npz") && !name.ends_with(".optimizer.npz"))
+      found.push_back(name);
+  }
+  std::sort(found.begin(), found.end());
+  if (std::find(found.begin(), found.end(), "model.npz") != found.end())
+    return path + "/model.npz";
+  if (found.size() > 1)
+    throw Error(path + ": holds several models: " + listed(found) + "; name the one to import");
+  return found.empty() ? "" : path + "/" + found.front();
+}
+
+class Marian {
+public:
+  explicit Marian(const ForeignOptions &options)
+      : given(options), file(archiveOf(options.from)), folder(folderOf(file)), npz(std::make_shared<Npz>(file)),
+        options(readOptions()), weights(file, npz) {}
+
+  ForeignFiles read() {
+    checkOptions();
+    readSizes();
+    readVocabularies();
+    Json json = {{"vocab_size", rows},
+                 {"d_model", d},
+                 {"encoder_layers", layers[0]},
+                 {"decoder_layers", layers[1]},
+                 {"encoder_attention_heads", heads},
+                 {"decoder_attention_heads", heads},
+                 {"encoder_ffn_dim", ffn[0]},
+                 {"decoder_ffn_dim", ffn[1]},
+                 {"max_position_embeddings", maxLength},
+                 {"activation_function", activation},
+                 {"scale_embedding", !learned},
+                 {"pad_token_id", rows - 1},
+                 {"decoder_start_token_id", rows - 1},
+                 {"eos_token_id", eos}};
+    readTraining(json);
+    StacksForm form;
+    form.preNorm = preNorm;
+    form.embeddingNorm = embeddingNorm;
+    form.logitsBias = true;
+    form.unk = unk;
+    form.bos = -1;
+    addEmbeddings();
+    for (const bool decoder : {false, true})
+      addStack(decoder);
+    checkAllUsed();
+    const Config config(file, json);
+    ForeignModel model =
+        Stacks(config, form).build(weights, learned ? learnedPositions() : sinusoidalPositions(d, 0), embeddings);
+    if (preNorm && !finalNorm)
+      leaveOutFinalNorms(model);
+    if (learned) {
+      if (!model.description.contains("share"))
+        model.description["share"] = Json::array();
+      model.description["share"].push_back({"encoder.pos.weight", "decoder.pos.weight"});
+    }
+    for (const char *stack : {"encoder", "decoder"})
+      setNormEps(model.description[stack], 1e-6); // as Marian has it
+    model.notes.insert(model.notes.end(), notes.begin(), notes.end());
+    Json generation = generationOf(model.notes);
+    return {options->name(), std::move(weights), std::move(model), std::move(generation), std::move(vocabularies)};
+  }
+
+private:
+  static std::string folderOf(const std::string &file) {
+    const std::string parent = fs::path(file).parent_path().string();
+    return parent.empty() ? "." : parent;
+  }
+
+  std::unique_ptr<Yaml> readOptions() const {
+    if (const TensorView *inside = npz->find(optionsArray)) {
+      std::string_view text = inside->bytes;
+      text = text.substr(0, text.find('\0')); // which ends it
+      return std::make_unique<Yaml>(text, file + ": " + optionsArray);
+    }
+    const std::string beside = file + ".yml";
+    if (!exists(beside))
+      throw Error(file + ": has no array '" + optionsArray + "', and " + beside +
+                  " is not there; expected a model that Marian wrote, with its options");
+    return std::make_unique<Yaml>(readFile(beside), beside);
+  }
+
+  // What no step computes is refused by the name of its option.
+  void only(const char *key, const std::string &otherwise, const std::vector<std::string> &known) const {
+    const std::string value = options->string(key, otherwise);
+    if (std::find(known.begin(), known.end(), value) != known.end())
+      return;
+    std::vector<std::string> shown;
+    for (const std::string &name : known)
+      shown.push_back("'" + name + "'");
+    options->fail(key, "'" + value + "' cannot be imported; expected " + listed(shown));
+  }
+
+  void checkOptions() {
+    if (options->has("original-type"))
+      only("original-type", "transformer", {"transformer"});
+    only("type", "transformer", {"transformer"});
+    only("transformer-decoder-autoreg", "self-attention", {"self-attention"});
+    only("transformer-attention-mask", "default", {"default"});
+    only("transformer-ffn-activation", "swish", {"swish", "relu"}); // its gelu is x sigmoid(1.702 x)
+    only("transformer-ffn-depth", "2", {"2"});
+    only("transformer-decoder-ffn-depth", "0", {"0", "2"});
+    only("lemma-dim-emb", "0", {"0"});
+    only("factors-combine", "sum", {"sum"});
+    only("transformer-postprocess-emb", "d", {"", "d", "n", "nd"});
+    for (const char *key : {"transformer-no-projection", "transformer-no-bias", "transformer-no-affine",
+                            "transformer-pool", "transformer-disable-position-embeddings", "ulr"})
+      if (options->boolean(key, false))
+        options->fail(key, "true cannot be imported; expected false");
+    if (!options->strings("transformer-tied-layers").empty())
+      options->fail("transformer-tied-layers",
+                    "layers that share their weights cannot be imported; expected an empty list");
+    preNorm = options->string("transformer-preprocess", "") != "";
+    only("transformer-preprocess", "", {"", "n"});
+    only("transformer-postprocess", "dan",
+         preNorm ? std::vector<std::string>{"da", "a"} : std::vector<std::string>{"dan", "an"});
+    only("transformer-postprocess-top", "", preNorm ? std::vector<std::string>{"", "n"} : std::vector<std::string>{""});
+    finalNorm = options->string("transformer-postprocess-top", "") == "n";
+    embeddingNorm = options->string("transformer-postprocess-emb", "d").find('n') != std::string::npos;
+    activation = options->string("transformer-ffn-activation", "swish");
+  }
+
+  void readSizes() {
+    d = options->integer("dim-emb", 4, mostFeatures, 512);
+    heads = options->integer("transformer-heads", 1, mostFeatures, 8);
+    if (d % 2)
+      options->fail("dim-emb", std::to_string(d) + ": positions need an even number of features, sine and cosine");
+    if (d % heads)
+      options->fail("transformer-heads", std::to_string(heads) + " does not divide dim-emb " + std::to_string(d));
+    layers[0] = options->integer("enc-depth", 1, mostLayers, 6);
+    layers[1] = options->integer("dec-depth", 1, mostLayers, 6);
+    ffn[0] = options->integer("transformer-dim-ffn", 1, mostFeatures, 2048);
+    ffn[1] = options->integer("transformer-decoder-dim-ffn", 0, mostFeatures, 0);
+    if (ffn[1] == 0)
+      ffn[1] = ffn[0];
+    const std::vector<int64_t> sizes = options->integers("dim-vocabs", 1, mostTokens);
+    if (sizes.empty() || sizes.size() > 2)
+      options->fail("dim-vocabs", "expected the sizes of one vocabulary or two, found " + std::to_string(sizes.size()));
+    vocab[0] = sizes.front();
+    vocab[1] = sizes.back();
+    tiedAll = options->boolean("tied-embeddings-all", false);
+    oneTable = tiedAll || options->boolean("tied-embeddings-src", false);
+    tied = tiedAll || options->boolean("tied-embeddings", false);
+    if (oneTable && vocab[0] != vocab[1])
+      options->fail("dim-vocabs", std::to_string(vocab[0]) + " and " + std::to_string(vocab[1]) +
+                                      " tokens, of which the embeddings are tied; expected two equal numbers");
+    rows = std::max(vocab[0], vocab[1]) + 1;
+    if (const TensorView *table = npz->find("Wpos")) {
+      learned = true;
+      if (table->shape.size() != 2 || table->shape[0] < 1 || table->shape[0] > maxPositions)
+        wrongShape(*table, {maxLength, d});
+      maxLength = table->shape[0];
+    }
+  }
+
+  [[noreturn]] void wrongShape(const TensorView &array, const std::vector<int64_t> &expected) const {
+    throw Error(file + ": '" + array.name + "' has shape " + textOf(array.shape) + ", but " + options->name() +
+                " makes it " + textOf(expected));
+  }
+
+  const TensorView &array(const std::string &name, const std::vector<int64_t> &expected) {
+    const TensorView *found = npz->find(name);
+    if (!found)
+      throw Error(file + ": '" + name + "' " + textOf(expected) + " is missing, which " + options->name() +
+                  " asks for");
+    if (found->shape != expected)
+      wrongShape(*found, expected);
+    if (found->type != "F32" && found->type != "F64" && found->type != "F16")
+      throw Error(file + ": '" + name + "' has type " + found->type + "; weights are F32, F64 or F16");
+    used.insert(name);
+    return *found;
+  }
+
+  // [1, n] there.
+  void addRow(const std::string &ours, const std::string &theirs, int64_t n) {
+    TensorView row = array(theirs, {1, n});
+    row.shape = {n};
+    addAs(weights, ours, std::move(row));
+  }
+
+  // [in, out] there.
+  void addMatrix(const std::string &ours, const std::string &theirs, int64_t out, int64_t in) {
+    addFloats(weights, ours, {out, in}, transposed(array(theirs, {in, out})));
+  }
+  static std::vector<float> transposed(const TensorView &matrix) {
+    const std::vector<float> from = floatsOf(matrix);
+    const size_t in = static_cast<size_t>(matrix.shape[0]), out = static_cast<size_t>(matrix.shape[1]);
+    std::vector<float> to(from.size());
+    for (size_t i = 0; i < in; ++i)
+      for (size_t j = 0; j < out; ++j)
+        to[j * in + i] = from[i * out + j];
+    return to;
+  }
+
+  void addLinear(const std::string &ours, const std::string &scope, const std::string &suffix, int64_t out,
+                 int64_t in) {
+    addMatrix(ours + ".weight", scope + "_W" + suffix, out, in);
+    addRow(ours + ".bias", scope + "_b" + suffix, out);
+  }
+
+  void addNorm(const std::string &ours, const std::string &scope, bool before) {
+    const std::string suffix = before ? "_pre" : "";
+    addRow(ours + ".weight", scope + "_ln_scale" + suffix, d);
+    addRow(ours + ".bias", scope + "_ln_bias" + suffix, d);
+  }
+
+  void addEmbeddings() {
+    const std::string own[2] = {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"};
+    if (oneTable) {
+      embeddings = {"model.shared.weight", "model.shared.weight", ""};
+      addTable(weights, embeddings.encoder, array("Wemb", {vocab[0], d}), rows);
+    } else {
+      embeddings = {own[0], own[1], ""};
+      addTable(weights, own[0], array("encoder_Wemb", {vocab[0], d}), rows);
+      addTable(weights, own[1], array("decoder_Wemb", {vocab[1], d}), rows);
+    }
+    const std::string output = "decoder_ff_logit_out";
+    if (tied) {
+      embeddings.output = embeddings.decoder;
+    } else {
+      embeddings.output = "lm_head.weight";
+      if (npz->find(output + "_W")) {
+        const std::vector<float> numbers = transposed(array(output + "_W", {d, vocab[1]}));
+        const std::string bytes = bytesOf(numbers);
+        addTable(weights, embeddings.output, {"", "F32", {vocab[1], d}, bytes}, rows);
+      } else {
+        addTable(weights, embeddings.output, array(output + "_Wt", {vocab[1], d}), rows);
+      }
+    }
+    const bool biased = !options->boolean("output-omit-bias", false);
+    TensorView zero{"", "F32", {vocab[1]}, {}};
+    const std::string zeros(static_cast<size_t>(vocab[1]) * sizeof(float), '\0');
+    zero.bytes = zeros;
+    addLogitsBias(weights, biased ? &array(output + "_b", {1, vocab[1]}) : &zero, rows);
+  }
+
+  void addStack(bool decoder) {
+    const std::string stack = decoder ? "decoder" : "encoder", ours = "model." + stack + ".";
+    if (learned && !decoder) // one table for both stacks
+      addAs(weights, ours + "embed_positions.weight", array("Wpos", {maxLength, d}));
+    if (embeddingNorm)
+      addNorm(ours + "layernorm_embedding", stack + "_emb", /*before=*/true);
+    for (int64_t i = 0; i < layers[decoder]; ++i) {
+      const std::string layer = ours + "layers." + std::to_string(i) + ".",
+                        scope = stack + "_l" + std::to_string(i + 1) + "_";
+      const auto addAttention = [&](const std::string &name, const std::string &of) {
+        for (const char *part : {"q", "k", "v", "o"})
+          addLinear(layer + name + "." + (*part == 'o' ? "out" : part) + "_proj", scope + of, part, d, d);
+        addNorm(layer + name + "_layer_norm", scope + of + "_Wo", preNorm);
+      };
+      addAttention("self_attn", "self");
+      if (decoder)
+        addAttention("encoder_attn", "context");
+      addLinear(layer + "fc1", scope + "ffn", "1", ffn[decoder], d);
+      addLinear(layer + "fc2", scope + "ffn", "2", d, ffn[decoder]);
+      addNorm(layer + "final_layer_norm", scope + "ffn_ffn", preNorm);
+    }
+    if (finalNorm)
+      addNorm(ours + "layer_norm", stack + "_top", /*before=*/false);
+  }
+
+  void checkAllUsed() const {
+    for (const auto &[name, array] : npz->arrays())
+      if (!used.contains(name) && !name.starts_with("special:") && name != "decoder_c_mt") // which old versions left
+        throw Error(file + ": '" + name + "' " + textOf(array.shape) + " has no place in the model that " +
+                    options->name() + " describes; expected the weights of that model and no others");
+  }
+
+  // What training went by is not in the model, but beside it.
+  void readTraining(Json &json) const {
+    const std::string beside = file + ".yml";
+    if (!exists(beside))
+      return;
+    const Yaml training(readFile(beside), beside);
+    const std::pair<const char *, const char *> rates[] = {{"dropout", "transformer-dropout"},
+                                                           {"attention_dropout", "transformer-dropout-attention"},
+                                                           {"activation_dropout", "transformer-dropout-ffn"}};
+    for (auto [ours, theirs] : rates)
+      json[ours] = training.number(theirs, 0, 0.999, 0);
+  }
+
+  // The settings of the decoder, as they lie beside the model.
+  std::optional<Yaml> decoderSettings() const {
+    for (const std::string &beside : {file + ".decoder.yml", folder + "/decoder.yml"})
+      if (exists(beside))
+        return Yaml(readFile(beside), beside);
+    return std::nullopt;
+  }
+
+  Json generationOf(std::vector<std::string> &to) const {
+    Json json = {{"beam", 12}, {"length_penalty", 0.0}, {"length_penalty_form", "power"}, {"early_stopping", true}};
+    bool unknown = false;
+    if (const std::optional<Yaml> settings = decoderSettings()) {
+      json["beam"] = settings->integer("beam-size", 1, 65536, 12);
+      const std::string normalize = settings->string("normalize", "0");
+      json["length_penalty"] = normalize.empty() ? 1.0 : settings->number("normalize", 0, 1e6, 0);
+      unknown = settings->boolean("allow-unk", false);
+      if (settings->number("word-penalty", -1e6, 1e6, 0) != 0)
+        to.push_back(settings->name() + ": word-penalty: is no setting of our search, which goes on without");
+    }
+    if (!unknown)
+      json["suppress"] = {unk};
+    return json;
+  }
+
+  // The files of the two vocabularies: those that the decoder's settings name, or those of the usual names.
+  std::vector<std::string> vocabularyFiles() const {
+    std::vector<std::string> files;
+    if (const std::optional<Yaml> settings = decoderSettings()) {
+      for (const std::string &name : settings->strings("vocabs"))
+        if (const std::string beside = folder + "/" + fs::path(name).filename().string(); exists(beside))
+          files.push_back(beside);
+      if (files.size() == 2)
+        return files;
+    }
+    for (const auto &names : {std::vector<std::string>{"vocab.src.spm", "vocab.src.yml", "source.vocab.yml"},
+                              std::vector<std::string>{"vocab.trg.spm", "vocab.trg.yml", "target.vocab.yml"}})
+      if (const std::string found = firstOf(folder, names); !found.empty())
+        files.push_back(found);
+    if (files.size() == 2)
+      return files;
+    const std::string shared = firstOf(folder, {"vocab.spm", "vocab.yml"});
+    if (!shared.empty())
+      return {shared, shared};
+    std::vector<std::string> others;
+    for (const auto &entry : fs::directory_iterator(folder))
+      if (const std::string name = entry.path().filename().string();
+          name.ends_with(".vocab.yml") || name.ends_with("vocab.spm"))
+        others.push_back(folder + "/" + name);
+    if (others.size() == 1)
+      return {others.front(), others.front()};
+    return {};
+  }
+
+  // The tokens of a vocabulary by their ids, and the SentencePiece model that it is, or that lies beside it.
+  TokenList readVocabulary(const std::string &from, bool target) const {
+    TokenList result{from, {}, "", {}, {}};
+    if (from.ends_with(".spm")) {
+      result.pieces = from;
+      const std::unique_ptr<Tokenizer> pieces = makeTokenizer(readFile(from), from);
+      for (int32_t id = 0; id < pieces->size(); ++id)
+        result.tokens.push_back(pieces->piece(id));
+    } else {
+      const Yaml list(readFile(from), from);
+      for (const Yaml::Entry &entry : list.entries()) {
+        const int64_t id = list.integer(entry.key, 0, vocab[target] - 1, 0);
+        if (static_cast<size_t>(id) >= result.tokens.size())
+          result.tokens.resize(static_cast<size_t>(id) + 1);
+        if (!result.tokens[static_cast<size_t>(id)].empty())
+          list.fail(entry.key, std::to_string(id) + " is also the id of '" + result.tokens[static_cast<size_t>(id)] +
+                                   "'; expected each id once");
+        result.tokens[static_cast<size_t>(id)] = entry.key;
+      }
+      result.pieces = firstOf(folder, {target ? "target.spm" : "source.spm"});
+    }
+    if (static_cast<int64_t>(result.tokens.size()) > vocab[target])
+      throw Error(from + ": has " + std::to_string(result.tokens.size()) + " tokens, but " + options->name() +
+                  " makes them " + std::to_string(vocab[target]));
+    result.ids = {static_cast<int32_t>(rows - 1), findToken(result.tokens, "<unk>"), -1,
+                  findToken(result.tokens, "</s>")};
+    for (auto [id, token] : {std::pair{result.ids.unk, "<unk>"}, {result.ids.eos, "</s>"}})
+      if (id < 0)
+        throw Error(from + ": has no token " + token + "; expected a vocabulary of Marian's");
+    result.tokens.resize(static_cast<size_t>(rows));
+    result.tokens.back() = "<pad>";
+    return result;
+  }
+
+  void readVocabularies() {
+    if (!given.sourceLanguage.empty() || !given.targetLanguage.empty())
+      throw Error(file +
+                  ": its source lines name their language themselves (>>fr<<), where there are several; leave out "
+                  "--source-language and --target-language");
+    const std::vector<std::string> files = vocabularyFiles();
+    if (files.empty())
+      return;
+    const TokenList source = readVocabulary(files.front(), false), target = readVocabulary(files.back(), true);
+    if (source.ids.eos != target.ids.eos || source.ids.unk != target.ids.unk)
+      throw Error(files.back() + ": </s> and <unk> have other ids than in " + files.front() +
+                  "; expected the same in both");
+    eos = target.ids.eos;
+    unk = target.ids.unk;
+    vocabularies.source = vocabularyOf(source);
+    vocabularies.target = vocabularyOf(target);
+    if (vocabularies.target == vocabularies.source)
+      vocabularies.target.clear();
+  }
+
+  const ForeignOptions &given;
+  std::string file, folder;
+  std::shared_ptr<Npz> npz;
+  std::unique_ptr<Yaml> options;
+  Weights weights;
+  std::set<std::string> used;
+  std::vector<std::string> notes;
+  FolderVocabularies vocabularies;
+  EmbeddingTensors embeddings;
+  std::string activation;
+  bool preNorm = false, finalNorm = false, embeddingNorm = false, learned = false, tiedAll = false, oneTable = false,
+       tied = false;
+  int64_t d = 0, heads = 0, maxLength = 1024, layers[2] = {}, ffn[2] = {}, vocab[2] = {}; // [1]: of the decoder
+  int64_t rows =
+      0; // of both tables: those of the larger vocabulary, and one of zeros, that of the token all begin with
+  int32_t eos = 0, unk = 1;
+};
+
+} // namespace
+
+bool isMarian(const std::string &path) {
+  std::error_code failure;
+  if (fs::is_regular_file(path, failure))
+    return path.ends_with(".npz");
+  return fs::is_directory(path, failure) && !archiveOf(path).empty();
+}
+
+ForeignFiles readMarianFiles(const ForeignOptions &options) { return Marian(options).read(); }
+
+} // namespace xfc

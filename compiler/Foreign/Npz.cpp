@@ -1,0 +1,167 @@
+// The arrays of an .npz file.
+#include "Npz.h"
+#include "Zip.h"
+#include "support/Error.h"
+#include <charconv>
+#include <cstring>
+
+namespace xfc {
+namespace {
+
+// The header of an .npy file: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }.
+class Header {
+public:
+  Header(std::string_view text, const std::string &where) : rest(text), where(where) {
+    expect('{');
+    while (!takes('}')) {
+      const std::string key = string();
+      expect(':');
+      if (key == "descr" && peek() == '\'')
+        type = string();
+      else if (key == "descr")
+        throw Error(where + ": is an array of records; expected numbers");
+      else if (key == "fortran_order")
+        columnsFirst = boolean();
+      else if (key == "shape")
+        readShape();
+      else
+        fail("'" + key + "' is no key of one");
+      takes(',');
+    }
+    if (peek() != 0)
+      fail("'" + std::string(rest.substr(0, 20)) + "' follows it");
+    if (type.empty() || !hasShape)
+      fail("'descr' or 'shape' is missing");
+  }
+
+  std::string type;
+  bool columnsFirst = false;
+  std::vector<int64_t> shape;
+
+private:
+  [[noreturn]] void fail(const std::string &what) const {
+    throw Error(where + ": its header is not that of an array: " + what);
+  }
+  char peek() {
+    while (!rest.empty() && (rest.front() == ' ' || rest.front() == '\n'))
+      rest.remove_prefix(1);
+    return rest.empty() ? '\0' : rest.front();
+  }
+  bool takes(char c) {
+    if (peek() != c)
+      return false;
+    rest.remove_prefix(1);
+    return true;
+  }
+  void expect(char c) {
+    if (!takes(c))
+      fail(std::string("expected ") + c);
+  }
+  std::string string() {
+    expect('\'');
+    const size_t end = rest.find('\'');
+    if (end == std::string_view::npos)
+      fail("expected ' at the end of a string");
+    const std::string value(rest.substr(0, end));
+    rest.remove_prefix(end + 1);
+    return value;
+  }
+  bool boolean() {
+    peek();
+    for (const std::string_view value : {"True", "False"})
+      if (rest.starts_with(value)) {
+        rest.remove_prefix(value.size());
+        return value == "True";
+      }
+    fail("expected True or False");
+  }
+  void readShape() {
+    expect('(');
+    hasShape = true;
+    while (!takes(')')) {
+      peek();
+      int64_t extent = 0;
+      const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), extent);
+      if (error != std::errc() || extent < 0 || shape.size() == 32)
+        fail("expected the extents of an array");
+      rest.remove_prefix(static_cast<size_t>(end - rest.data()));
+      shape.push_back(extent);
+      if (!takes(',') && peek() != ')')
+        fail("expected , or )");
+    }
+  }
+
+  std::string_view rest;
+  const std::string &where;
+  bool hasShape = false;
+};
+
+} // namespace
+
+TensorView parseNpy(std::string_view contents, const std::string &name, const std::string &where) {
+  constexpr std::string_view magic("\x93NUMPY", 6);
+  const auto cutOff = [&] {
+    throw Error(where + ": is no .npy file, or is cut off: it has " + std::to_string(contents.size()) + " bytes");
+  };
+  if (contents.size() < 10 || !contents.starts_with(magic))
+    cutOff();
+  const int version = static_cast<unsigned char>(contents[6]);
+  if (version < 1 || version > 3)
+    throw Error(where + ": is an .npy file of version " + std::to_string(version) + "; expected 1 to 3");
+  const size_t begin = version == 1 ? 10 : 12;
+  if (contents.size() < begin)
+    cutOff();
+  uint32_t headerSize = 0;
+  std::memcpy(&headerSize, contents.data() + 8, version == 1 ? 2 : 4);
+  if (headerSize > contents.size() - begin)
+    cutOff();
+  const Header header(contents.substr(begin, headerSize), where);
+  if (header.type.find('O') != std::string::npos)
+    throw Error(
+        where +
+        ": is an array of Python objects, a pickle, which runs whatever code it holds when it is read; expected "
+        "an array of numbers, which numpy.savez writes");
+  static const std::map<std::string, std::pair<const char *, uint64_t>> types = {
+      {"<f4", {"F32", 4}}, {"<f8", {"F64", 8}}, {"<f2", {"F16", 2}}, {"|i1", {"I8", 1}},   {"|u1", {"U8", 1}},
+      {"<i2", {"I16", 2}}, {"<i4", {"I32", 4}}, {"<i8", {"I64", 8}}, {"|b1", {"BOOL", 1}}, {"|S1", {"U8", 1}}};
+  const auto type = types.find(header.type);
+  if (type == types.end())
+    throw Error(where + ": has the type '" + header.type + "'; expected little-endian numbers, '<f4' for weights");
+  if (header.columnsFirst && header.shape.size() > 1)
+    throw Error(where + ": has its columns first (fortran_order); expected rows first");
+  const std::string_view data = contents.substr(begin + headerSize);
+  uint64_t bytes = type->second.second;
+  for (const int64_t extent : header.shape) {
+    if (extent != 0 && bytes > data.size() / static_cast<uint64_t>(extent))
+      bytes = data.size() + 1; // which ends in the error below
+    else
+      bytes *= static_cast<uint64_t>(extent);
+    if (bytes > data.size())
+      break;
+  }
+  if (bytes != data.size())
+    throw Error(where + ": its header says " + textOf(header.shape) + " of '" + header.type + "', but " +
+                std::to_string(data.size()) + " bytes follow");
+  return {name, type->second.first, header.shape, data};
+}
+
+Npz::Npz(const std::string &file) : name(file), map(MappedFile::readOnly(file)) {
+  const Zip zip(map.contents(), file);
+  for (const auto &[member, how] : zip.members()) {
+    if (!member.ends_with(".npy"))
+      throw Error(file + ": '" + member + "' is no array; expected .npy files, as numpy.savez writes them");
+    const std::string array = member.substr(0, member.size() - 4);
+    std::string room;
+    std::string_view contents = zip.read(member, room);
+    if (how.deflated)
+      contents = decompressed.emplace_back(std::move(room));
+    byName.emplace(array, parseNpy(contents, array, file + ": '" + array + "'"));
+  }
+}
+
+const TensorView *Npz::find(const std::string &array) const {
+  auto found = byName.find(array);
+  return found == byName.end() ? nullptr : &found->second;
+}
+
+} // namespace xfc

@@ -1,0 +1,151 @@
+// The files in a zip archive, stored or deflated. Its directory is at its end, and nothing that it says is believed
+// before it is known to lie inside the archive.
+#include "Zip.h"
+#include "support/Error.h"
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <zlib.h>
+
+namespace xfc {
+namespace {
+
+constexpr uint32_t memberMark = 0x04034b50, entryMark = 0x02014b50, endMark = 0x06054b50, end64Mark = 0x06064b50,
+                   locatorMark = 0x07064b50;
+constexpr size_t memberSize = 30, entrySize = 46, endSize = 22, end64Size = 56, locatorSize = 20;
+constexpr uint32_t inExtra = 0xFFFFFFFF; // a number that does not fit: it is in a record of 64 bits
+
+template <typename Number> Number at(std::string_view bytes, size_t offset) {
+  Number number;
+  std::memcpy(&number, bytes.data() + offset, sizeof number); // little-endian, as the machine is
+  return number;
+}
+
+} // namespace
+
+void Zip::damaged(const std::string &what) const {
+  throw Error(file + ": not a whole zip archive: " + what + "; take a copy that is whole");
+}
+
+Zip::Zip(std::string_view contents, std::string name) : file(std::move(name)) {
+  // The record at the end, after which there may be a comment of as many bytes as it says.
+  size_t end = contents.size() < endSize ? std::string_view::npos : contents.size() - endSize;
+  constexpr size_t longestComment = 65535;
+  const size_t last = contents.size() - std::min(contents.size(), endSize + longestComment);
+  while (end != std::string_view::npos && !(at<uint32_t>(contents, end) == endMark &&
+                                            end + endSize + at<uint16_t>(contents, end + 20) == contents.size()))
+    end = end > last ? end - 1 : std::string_view::npos;
+  if (end == std::string_view::npos)
+    damaged("it has " + std::to_string(contents.size()) + " bytes and no end of a directory");
+  uint64_t count = at<uint16_t>(contents, end + 10), size = at<uint32_t>(contents, end + 12),
+           begin = at<uint32_t>(contents, end + 16);
+  uint64_t directoryEnd = end;
+  if (at<uint16_t>(contents, end + 4) != 0 || at<uint16_t>(contents, end + 8) != count)
+    damaged("it is one of several parts");
+  if (count == 0xFFFF || size == inExtra || begin == inExtra) {
+    if (end < locatorSize || at<uint32_t>(contents, end - locatorSize) != locatorMark)
+      damaged("the end of its directory for 64 bits is missing");
+    const uint64_t place = at<uint64_t>(contents, end - locatorSize + 8);
+    if (place > end - locatorSize || end - locatorSize - place < end64Size ||
+        at<uint32_t>(contents, place) != end64Mark)
+      damaged("the end of its directory for 64 bits is missing");
+    count = at<uint64_t>(contents, place + 32);
+    size = at<uint64_t>(contents, place + 40);
+    begin = at<uint64_t>(contents, place + 48);
+    directoryEnd = place;
+  }
+  if (begin > directoryEnd || size != directoryEnd - begin || count > size / entrySize)
+    damaged("its directory of " + std::to_string(count) + " files does not lie inside it");
+
+  std::string_view directory = contents.substr(begin, size);
+  for (uint64_t i = 0; i < count; ++i) {
+    const auto broken = [&] { damaged("entry " + std::to_string(i) + " of its directory is cut off or no entry"); };
+    if (directory.size() < entrySize || at<uint32_t>(directory, 0) != entryMark)
+      broken();
+    const uint16_t flags = at<uint16_t>(directory, 8), method = at<uint16_t>(directory, 10);
+    uint64_t packed = at<uint32_t>(directory, 20), whole = at<uint32_t>(directory, 24),
+             place = at<uint32_t>(directory, 42);
+    const size_t nameSize = at<uint16_t>(directory, 28), extraSize = at<uint16_t>(directory, 30),
+                 commentSize = at<uint16_t>(directory, 32);
+    if (directory.size() - entrySize < nameSize + extraSize + commentSize)
+      broken();
+    const std::string name(directory.substr(entrySize, nameSize));
+    for (std::string_view extra = directory.substr(entrySize + nameSize, extraSize); extra.size() >= 4;) {
+      const uint16_t kind = at<uint16_t>(extra, 0);
+      const size_t length = at<uint16_t>(extra, 2);
+      if (extra.size() - 4 < length)
+        broken();
+      std::string_view values = extra.substr(4, length);
+      for (uint64_t *number : {&whole, &packed, &place})
+        if (kind == 1 && *number == inExtra) {
+          if (values.size() < 8)
+            broken();
+          *number = at<uint64_t>(values, 0);
+          values.remove_prefix(8);
+        }
+      extra.remove_prefix(4 + length);
+    }
+    if (flags & 1)
+      throw Error(file + ": '" + name + "' is encrypted; expected an archive that is not");
+    if (method != 0 && method != 8)
+      throw Error(file + ": '" + name + "' is compressed by method " + std::to_string(method) +
+                  "; expected one that is stored or deflated");
+    if (place > begin || begin - place < memberSize || at<uint32_t>(contents, place) != memberMark)
+      damaged("'" + name + "' is not where its directory says");
+    const uint64_t before = memberSize + at<uint16_t>(contents, place + 26) + at<uint16_t>(contents, place + 28);
+    if (begin - place < before || packed > begin - place - before)
+      damaged("'" + name + "' lies outside it");
+    // Deflate makes nothing smaller than a thousandth of it, so that no size is believed that the bytes cannot have.
+    if (method == 0 ? whole != packed : whole / 1040 > packed)
+      damaged("'" + name + "' cannot have the " + std::to_string(whole) + " bytes that its directory says");
+    if (!byName
+             .emplace(name,
+                      Member{contents.substr(place + before, packed), whole, at<uint32_t>(directory, 16), method == 8})
+             .second)
+      damaged("'" + name + "' is in it twice");
+    directory.remove_prefix(entrySize + nameSize + extraSize + commentSize);
+  }
+  if (!directory.empty())
+    damaged(std::to_string(directory.size()) + " bytes of its directory belong to no file");
+}
+
+std::string_view Zip::read(const std::string &name, std::string &room) const {
+  const Member &member = byName.at(name);
+  std::string_view whole = member.bytes;
+  constexpr size_t most = std::numeric_limits<uInt>::max();
+  if (member.deflated) {
+    room.resize(member.size);
+    z_stream stream{};
+    if (inflateInit2(&stream, -MAX_WBITS) != Z_OK)
+      throw Error(file + ": no memory to decompress '" + name + "'");
+    int status = Z_OK;
+    size_t taken = 0, made = 0;
+    while (status == Z_OK) {
+      stream.next_in = reinterpret_cast<Bytef *>(const_cast<char *>(whole.data() + taken));
+      stream.next_out = reinterpret_cast<Bytef *>(room.data() + made);
+      const uInt in = static_cast<uInt>(std::min(whole.size() - taken, most)),
+                 out = static_cast<uInt>(std::min(room.size() - made, most));
+      stream.avail_in = in;
+      stream.avail_out = out;
+      status = inflate(&stream, Z_NO_FLUSH);
+      taken += in - stream.avail_in;
+      made += out - stream.avail_out;
+    }
+    inflateEnd(&stream);
+    if (status != Z_STREAM_END || made != room.size())
+      damaged("'" + name + "' cannot be decompressed into the bytes that its directory says");
+    whole = room;
+  }
+  uLong sum = crc32(0, nullptr, 0);
+  for (std::string_view rest = whole; !rest.empty();) {
+    const size_t part = std::min(rest.size(), most);
+    sum = crc32(sum, reinterpret_cast<const Bytef *>(rest.data()), static_cast<uInt>(part));
+    rest.remove_prefix(part);
+  }
+  if (sum != member.checksum)
+    damaged("the bytes of '" + name + "' are not what their checksum says");
+  return whole;
+}
+
+} // namespace xfc

@@ -1,0 +1,297 @@
+// Files that hold models of other programs: what is read of whole ones, and that no part of one is taken for a whole.
+#include "Foreign/Ctranslate2Model.h"
+#include "Foreign/Npz.h"
+#include "Foreign/Yaml.h"
+#include "Foreign/Zip.h"
+#include "runtime/folder.h"
+#include "support/Files.h"
+#include <cstring>
+#include <functional>
+#include <gtest/gtest.h>
+
+using namespace xfc;
+using Shape = std::vector<int64_t>;
+
+namespace {
+
+template <typename Number> std::string little(Number number) {
+  return {reinterpret_cast<const char *>(&number), sizeof number};
+}
+std::string u16(size_t number) { return little(static_cast<uint16_t>(number)); }
+std::string u32(size_t number) { return little(static_cast<uint32_t>(number)); }
+
+std::string errorOf(const std::function<void()> &run) {
+  try {
+    run();
+  } catch (const Error &error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// Everything that ends before its end is refused, and nothing else happens.
+void expectTruncatedRefused(const std::string &whole, const std::function<void(const std::string &)> &read) {
+  read(whole);
+  for (size_t size = 0; size < whole.size(); ++size) {
+    const std::string part = whole.substr(0, size); // of its own memory, so that a sanitizer sees what is read after it
+    EXPECT_NE(errorOf([&] { read(part); }), "no error") << size << " of " << whole.size() << " bytes";
+  }
+}
+
+std::string npy(const std::string &header, const std::string &data) {
+  return std::string("\x93NUMPY\x01\x00", 8) + u16(header.size()) + header + data;
+}
+
+TEST(Npy, HeadersSayTypeAndShape) {
+  const TensorView matrix =
+      parseNpy(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }  \n", std::string(24, 'x')), "m", "f");
+  EXPECT_EQ(matrix.type, "F32");
+  EXPECT_EQ(matrix.shape, (Shape{2, 3}));
+  EXPECT_EQ(matrix.bytes.size(), 24u);
+  EXPECT_EQ(parseNpy(npy("{'descr': '|i1', 'fortran_order': True, 'shape': (5,), }", "12345"), "v", "f").bytes,
+            "12345");
+  EXPECT_EQ(parseNpy(npy("{'shape': (), 'fortran_order': False, 'descr': '<f8'}", std::string(8, 'x')), "s", "f").shape,
+            Shape());
+  expectTruncatedRefused(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }\n", "12345678"),
+                         [](const std::string &part) { parseNpy(part, "m", "f"); });
+}
+
+TEST(Npy, WhatIsNoMatrixOfNumbersIsRefused) {
+  const auto error = [](const std::string &header, const std::string &data = "") {
+    return errorOf([&] { parseNpy(npy(header, data), "m", "f: 'm'"); });
+  };
+  EXPECT_EQ(error("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }").substr(0, 50),
+            "f: 'm': is an array of Python objects, a pickle, w");
+  EXPECT_EQ(error("{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }", "1234"),
+            "f: 'm': has the type '>f4'; expected little-endian numbers, '<f4' for weights");
+  EXPECT_EQ(error("{'descr': '<f4', 'fortran_order': True, 'shape': (1, 1), }", "1234"),
+            "f: 'm': has its columns first (fortran_order); expected rows first");
+  EXPECT_EQ(error("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", "1234"),
+            "f: 'm': is an array of records; expected numbers");
+  EXPECT_EQ(error("{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000, 1000000000, 1000000000), }", "1234"),
+            "f: 'm': its header says [1000000000, 1000000000, 1000000000] of '<f4', but 4 bytes follow");
+  for (const char *header : {"", "{", "{'shape': (1,)}", "{'descr': '<f4'}", "{'descr': '<f4', 'shape': (-1,)}",
+                             "{'descr': '<f4', 'shape': (1}", "{'descr': '<f4', 'shape': (1,)} x", "{'more': 1}",
+                             "{'descr': '<f4', 'shape': (99999999999999999999,)}"})
+    EXPECT_NE(error(header, "1234").find("its header is not that of an array"), std::string::npos) << header;
+}
+
+// As the archive's own definition has it: bit by bit.
+uint32_t crc(const std::string &bytes) {
+  uint32_t sum = ~0u;
+  for (const unsigned char byte : bytes) {
+    sum ^= byte;
+    for (int bit = 0; bit < 8; ++bit)
+      sum = sum >> 1 ^ (sum & 1 ? 0xEDB88320u : 0);
+  }
+  return ~sum;
+}
+
+// A block of deflate that holds its bytes as they are.
+std::string deflated(const std::string &bytes) { return "\x01" + u16(bytes.size()) + u16(~bytes.size()) + bytes; }
+
+struct ZipMember {
+  std::string name, whole;
+  bool deflate = false, wide = false; // wide: sizes in a record of 64 bits, as numpy writes them before each member
+  size_t size = 0;                    // another than it has, if not 0
+};
+
+std::string zip(const std::vector<ZipMember> &members, const std::string &comment = "") {
+  std::string contents, directory;
+  for (const ZipMember &member : members) {
+    const std::string packed = member.deflate ? deflated(member.whole) : member.whole;
+    const size_t size = member.size ? member.size : member.whole.size(), offset = contents.size();
+    const std::string common = u16(20) + u16(0) + u16(member.deflate ? 8 : 0) + u32(0) + u32(crc(member.whole));
+    const std::string sizes64 = u16(1) + u16(16) + little<uint64_t>(size) + little<uint64_t>(packed.size());
+    contents += "PK\x03\x04" + common + (member.wide ? u32(~0u) + u32(~0u) : u32(packed.size()) + u32(size)) +
+                u16(member.name.size()) + u16(member.wide ? sizes64.size() : 0) + member.name +
+                (member.wide ? sizes64 : "") + packed;
+    directory += "PK\x01\x02" + u16(20) + common +
+                 (member.wide ? u32(~0u) + u32(~0u) : u32(packed.size()) + u32(size)) + u16(member.name.size()) +
+                 u16(member.wide ? sizes64.size() : 0) + u16(0) + u16(0) + u16(0) + u32(0) + u32(offset) + member.name +
+                 (member.wide ? sizes64 : "");
+  }
+  return contents + directory + "PK\x05\x06" + u16(0) + u16(0) + u16(members.size()) + u16(members.size()) +
+         u32(directory.size()) + u32(contents.size()) + u16(comment.size()) + comment;
+}
+
+std::map<std::string, std::string> unzipped(const std::string &contents) {
+  const Zip archive(contents, "f.npz");
+  std::map<std::string, std::string> files;
+  for (const auto &[name, member] : archive.members()) {
+    std::string room;
+    files[name] = archive.read(name, room);
+  }
+  return files;
+}
+
+TEST(Zip, MembersAreStoredOrDeflated) {
+  const std::map<std::string, std::string> wanted = {
+      {"a", "stored"}, {"b", "deflated"}, {"c", ""}, {"d", "wide"}, {"e", ""}};
+  const std::string whole =
+      zip({{"a", "stored"}, {"b", "deflated", true}, {"c", ""}, {"d", "wide", true, true}, {"e", "", true}},
+          "a comment, PK\x05\x06 in it");
+  EXPECT_EQ(unzipped(whole), wanted);
+  expectTruncatedRefused(whole, [](const std::string &part) { unzipped(part); });
+  // A byte that is another may be one that nobody needs, but never changes what is read.
+  for (size_t at = 0; at < whole.size(); ++at)
+    for (const int bit : {1, 128}) {
+      std::string changed = whole;
+      changed[at] = static_cast<char>(changed[at] ^ bit);
+      std::map<std::string, std::string> found;
+      errorOf([&] { found = unzipped(changed); });
+      for (const auto &[name, contents] : found) {
+        if (wanted.contains(name)) {
+          EXPECT_EQ(contents, wanted.at(name)) << at;
+        }
+      }
+    }
+}
+
+TEST(Zip, WhatIsNoWholeArchiveIsRefused) {
+  const auto error = [](const std::string &contents) { return errorOf([&] { unzipped(contents); }); };
+  const std::string end = "; take a copy that is whole";
+  EXPECT_EQ(error(zip({{"a", "1"}, {"a", "2"}})), "f.npz: not a whole zip archive: 'a' is in it twice" + end);
+  EXPECT_EQ(error(zip({{"a", "1", true, false, 1000000000}})),
+            "f.npz: not a whole zip archive: 'a' cannot have the 1000000000 bytes that its directory says" + end);
+  EXPECT_EQ(error(zip({{"a", "12345678", true, false, 9}})),
+            "f.npz: not a whole zip archive: 'a' cannot be decompressed into the bytes that its directory says" + end);
+  std::string changed = zip({{"a", "12345678"}});
+  changed[changed.find("1234")] = '0';
+  EXPECT_EQ(error(changed), "f.npz: not a whole zip archive: the bytes of 'a' are not what their checksum says" + end);
+  std::string secret = zip({{"a", "1"}});
+  secret[secret.find("PK\x01\x02") + 8] = 1;
+  EXPECT_EQ(error(secret), "f.npz: 'a' is encrypted; expected an archive that is not");
+  std::string method = zip({{"a", "1"}});
+  method[method.find("PK\x01\x02") + 10] = 12;
+  EXPECT_EQ(error(method), "f.npz: 'a' is compressed by method 12; expected one that is stored or deflated");
+  EXPECT_EQ(error(std::string(100, 'x')),
+            "f.npz: not a whole zip archive: it has 100 bytes and no end of a directory" + end);
+}
+
+class NpzFile : public FolderTest {};
+
+TEST_F(NpzFile, ArraysAreFoundByName) {
+  const std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }\n";
+  writeFile(in("a.npz"), zip({{"x.npy", npy(header, "12345678")}, {"special:y.npy", npy(header, "abcdefgh"), true}}));
+  const Npz arrays(in("a.npz"));
+  ASSERT_EQ(arrays.arrays().size(), 2u);
+  EXPECT_EQ(arrays.find("x")->bytes, "12345678");
+  EXPECT_EQ(arrays.find("special:y")->bytes, "abcdefgh");
+  EXPECT_EQ(arrays.find("z"), nullptr);
+  writeFile(in("a.npz"), zip({{"x", "1"}}));
+  EXPECT_EQ(errorOf([&] { Npz bad(in("a.npz")); }),
+            in("a.npz") + ": 'x' is no array; expected .npy files, as numpy.savez writes them");
+}
+
+std::string named(const std::string &name) { return u16(name.size() + 1) + name + '\0'; }
+
+// One variable [2, 3] of a byte each, one number, and an alias, in a version of the format.
+std::string ctranslate2(uint32_t version) {
+  std::string contents = u32(version);
+  if (version >= 2)
+    contents += named("TransformerSpec") + u32(5);
+  contents += u32(2) + named("a/weight") + '\2' + u32(2) + u32(3) + '\1' + u32(6) + "123456";
+  contents += named("a/weight_scale") + std::string(1, '\0') +
+              (version >= 4 ? std::string(1, '\0') + u32(4) : '\4' + u32(1)) + little(2.5f);
+  if (version >= 3)
+    contents += u32(1) + named("b/weight") + named("a/weight");
+  return contents;
+}
+
+TEST(Ctranslate2Model, VariablesOfEveryVersion) {
+  for (const uint32_t version : {1, 2, 3, 4, 5, 6}) {
+    const std::string whole = ctranslate2(version);
+    const Ctranslate2Model model = Ctranslate2Model::parse(whole, "f");
+    EXPECT_EQ(model.version, version);
+    EXPECT_EQ(model.specification, version >= 2 ? "TransformerSpec" : "");
+    EXPECT_EQ(model.revision, version >= 2 ? 5u : 1u);
+    const TensorView &weight = model.variables.at("a/weight"), &scale = model.variables.at("a/weight_scale");
+    EXPECT_EQ(weight.type, "I8");
+    EXPECT_EQ(weight.shape, (Shape{2, 3}));
+    EXPECT_EQ(weight.bytes, "123456");
+    EXPECT_EQ(scale.type, "F32");
+    EXPECT_EQ(scale.shape, Shape());
+    ASSERT_EQ(model.variables.size(), version >= 3 ? 4u : 2u);
+    if (version >= 3) {
+      EXPECT_EQ(model.variables.at("b/weight").bytes.data(), weight.bytes.data());
+      EXPECT_EQ(model.variables.at("b/weight_scale").bytes.data(), scale.bytes.data());
+    }
+    expectTruncatedRefused(whole, [](const std::string &part) { Ctranslate2Model::parse(part, "f"); });
+  }
+}
+
+TEST(Ctranslate2Model, WhatIsNoWholeModelIsRefused) {
+  const auto error = [](const std::string &contents) {
+    return errorOf([&] { Ctranslate2Model::parse(contents, "f"); });
+  };
+  EXPECT_EQ(error(u32(7)), "f: is no model of CTranslate2 that is known: its version is 7; expected 1 to 6");
+  EXPECT_EQ(error(ctranslate2(6) + "x"), "f: not a whole model of CTranslate2: at byte " +
+                                             std::to_string(ctranslate2(6).size()) + ", 1 bytes follow the last of it");
+  const std::string start = u32(6) + named("S") + u32(1) + u32(1);
+  EXPECT_NE(
+      error(start + named("a") + '\2' + u32(1000000000) + u32(1000000000) + std::string(1, '\0') + u32(4) + "1234")
+          .find("'a' has more elements than the file has bytes, of shape [1000000000]"),
+      std::string::npos);
+  EXPECT_NE(error(start + named("a") + '\1' + u32(1) + '\6' + u32(4) + "1234").find("'a' has an unknown type, 6"),
+            std::string::npos);
+  EXPECT_NE(error(start + named("a") + '\1' + u32(1) + std::string(1, '\0') + u32(8) + "12345678")
+                .find("has 8 bytes; expected 4"),
+            std::string::npos);
+  EXPECT_NE(error(start + u16(2) + "ab").find("is no text that a zero ends"), std::string::npos);
+  const std::string one = named("a") + '\0' + std::string(1, '\1') + u32(1) + "1";
+  EXPECT_NE(error(u32(6) + named("S") + u32(1) + u32(2) + one + one).find("'a' is there twice"), std::string::npos);
+  EXPECT_NE(error(start + one + u32(1) + named("b") + named("c")).find("'b' stands for 'c', which is not there"),
+            std::string::npos);
+  EXPECT_NE(error(u32(6) + named("S") + u32(1) + u32(0xFFFFFFFF)).find("the length of the name of variable 0"),
+            std::string::npos);
+}
+
+TEST(Yaml, FlatMapsOfScalarsAndLists) {
+  const Yaml yaml("---\n# what it is\ntype: transformer\ndim-vocabs:\n  - 3\n  - 4 # tokens\nempty:\n  []\nlist: [a, "
+                  "'b', \"c,d\"]\r\n"
+                  "same:\n- x\nquoted: \"\"\nflag: false\nrate: 0.25\n\"a\\\"\\x41\\u00e9\\n\": 'it''s'\n? long\n: "
+                  "7\na:b: 8\nnothing:\n",
+                  "f");
+  EXPECT_EQ(yaml.string("type", ""), "transformer");
+  EXPECT_EQ(yaml.integers("dim-vocabs", 0, 9), (Shape{3, 4}));
+  EXPECT_TRUE(yaml.has("empty"));
+  EXPECT_EQ(yaml.strings("empty"), std::vector<std::string>());
+  EXPECT_EQ(yaml.strings("list"), (std::vector<std::string>{"a", "b", "c,d"}));
+  EXPECT_EQ(yaml.strings("same"), std::vector<std::string>{"x"});
+  EXPECT_EQ(yaml.string("quoted", "other"), "");
+  EXPECT_FALSE(yaml.boolean("flag", true));
+  EXPECT_EQ(yaml.number("rate", 0, 1, 0), 0.25);
+  EXPECT_EQ(yaml.string("a\"A\xC3\xA9\n", ""), "it's");
+  EXPECT_EQ(yaml.integer("long", 0, 9, 0), 7);
+  EXPECT_EQ(yaml.integer("a:b", 0, 9, 0), 8);
+  EXPECT_EQ(yaml.string("nothing", "other"), "");
+  EXPECT_EQ(yaml.integer("none", 0, 9, 5), 5);
+  EXPECT_EQ(yaml.entries().size(), 12u);
+  EXPECT_EQ(errorOf([&] { yaml.integer("type", 0, 9, 0); }),
+            "f:3: type: expected a whole number from 0 to 9, found 'transformer'");
+  EXPECT_EQ(errorOf([&] { yaml.integers("dim-vocabs", 0, 3); }),
+            "f:4: dim-vocabs: expected a whole number from 0 to 3, found '4'");
+  EXPECT_EQ(errorOf([&] { yaml.boolean("rate", true); }), "f:14: rate: expected true or false, found '0.25'");
+  EXPECT_EQ(errorOf([&] { yaml.string("same", ""); }), "f:10: same: expected one value, found a list of 1");
+}
+
+TEST(Yaml, WhatMarianDoesNotWriteIsRefused) {
+  const auto error = [](const std::string &text) { return errorOf([&] { Yaml(text, "f"); }); };
+  EXPECT_EQ(error("a: 1\nb: 2\na: 3\n"), "f:3: 'a' is already in line 1; expected each key once");
+  EXPECT_EQ(error("a:\n  b: 1\n"), "f:2: a map inside another; expected a flat map of keys and values");
+  EXPECT_EQ(error("a: 1\n  b: 1\n"), "f:2: is indented; expected a flat map of keys and values");
+  EXPECT_EQ(error("a: &x 1\n"), "f:1: '&x 1' is YAML that Marian does not write; expected a plain value");
+  EXPECT_EQ(error("a: |\n  text\n"), "f:1: '|' is YAML that Marian does not write; expected a plain value");
+  EXPECT_EQ(error("just text\n"), "f:1: expected 'key: value'");
+  EXPECT_EQ(error("a: [1, 2\n"), "f:1: a list without its ']'; expected it in the same line");
+  EXPECT_EQ(error("a: \"x\n"), "f:1: a \" without the one that ends it");
+  EXPECT_EQ(error("a: \"\\q\"\n"), "f:1: \\q is no escape of YAML");
+  EXPECT_EQ(error("a: \"\\u12\"\n"), "f:1: expected 4 hexadecimal digits of a character after \\u");
+  EXPECT_EQ(error("a: 'x' y\n"), "f:1: 'y' after the end of a value");
+  EXPECT_EQ(error("- a\n"), "f:1: an item of a list without a key before it");
+  EXPECT_EQ(error("? a\n"), "f:1: a '? ' without the ': ' that has its value");
+  EXPECT_EQ(error("\ta: 1\n"), "f:1: a tab before a key; expected blanks");
+}
+
+} // namespace
