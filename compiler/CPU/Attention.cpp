@@ -33,7 +33,8 @@ private:
   KernelBuilder &k;
   AttentionOp op;
   AttentionTiles tiles;
-  int64_t heads, keyDim, valueDim, scoreStride;
+  const int64_t heads, keyDim, valueDim;
+  int64_t scoreStride;
   double rate;
   bool wantsLse, wantsWeights;
   enum { q, key, value };
@@ -42,10 +43,9 @@ private:
   std::optional<Distances> bias;
 };
 
-AttentionKernel::AttentionKernel(KernelBuilder &k, AttentionOp op) : k(k), op(op), tiles(k) {
-  heads = op.getHeads();
-  keyDim = op.getK().getType().getFeatures() / heads;
-  valueDim = op.getV().getType().getFeatures() / heads;
+AttentionKernel::AttentionKernel(KernelBuilder &k, AttentionOp op)
+    : k(k), op(op), tiles(k), heads(static_cast<int64_t>(op.getHeads())), keyDim(op.getKeyDim()),
+      valueDim(op.getValueDim()) {
   scoreStride = keyBlock + 16; // not a power of two: rows would share the sets of the cache
   rate = op.getRate().convertToDouble();
   wantsLse = !op.getLse().use_empty();
@@ -53,7 +53,9 @@ AttentionKernel::AttentionKernel(KernelBuilder &k, AttentionOp op) : k(k), op(op
 }
 
 Backend::KernelInfo AttentionKernel::emit() {
-  HeadOfSequence at(k, heads);
+  HeadOfSequence at(k, heads, op.getK().getType().getSet() == RowSet::cache);
+  at.shareKeys(k, heads / op.getKeyHeads());
+  at.setReach(k, op.getReach());
   scores = area(queryBlock * scoreStride);
   queries = area(queryBlock * tiles.padded(keyDim));
   keysTransposed = area(keyDim * scoreStride);
@@ -64,7 +66,7 @@ Backend::KernelInfo AttentionKernel::emit() {
   factors = area(keyBlock);
   if (op.getBias()) {
     const int64_t distances = cast<RankedTensorType>(op.getBias().getType()).getDimSize(0);
-    bias.emplace(k, at, area(Distances::size(distances)), distances, op.getK().getType().getSet() == RowSet::cache);
+    bias.emplace(k, at, area(Distances::size(distances)), distances);
     bias->copyIn(op.getBiasMutable(), heads);
   }
   // Alone, a query (decoding) reads keys and values where they are: packing would cost more than it saves.
@@ -90,8 +92,13 @@ void AttentionKernel::blocks(HeadOfSequence &at) {
     tiles.copyIn(queries, queryStride, at.rows(k, q, keyDim, k.add(at.firstQuery, i)), rows, keyDim,
                  k.scalar(op.getScale().convertToDouble()));
     clearState(rows);
-    Value most = at.largestLimit(k, i, rows);
-    k.loop(zero, most, keyBlock, [&](Value j) {
+    Value most = at.largestLimit(k, i, rows), start = zero;
+    // Blocks of keys are counted from the first of the list, whatever the queries: a row's sums have one order.
+    if (at.reach)
+      start = k.mul(k.div(at.first(k, i, zero), keyBlock), keyBlock);
+    // The first queries pack the keys for all, even if they see none themselves.
+    most = k.max(most, k.select(k.equal(i, zero), k.min(at.keys, k.index(1)), zero));
+    k.loop(start, most, keyBlock, [&](Value j) {
       Value count = k.min(block, k.sub(most, j)), all = k.min(block, k.sub(at.keys, j));
       // Keys that fit one block are packed once for all queries.
       Value pack = k.either(k.equal(i, zero), k.less(block, at.keys));
@@ -140,7 +147,7 @@ void AttentionKernel::single(HeadOfSequence &at) {
                k.scalar(op.getScale().convertToDouble()));
   clearState(one);
   Value most = at.limit(k, zero, zero);
-  k.loop(zero, most, keyBlock, [&](Value j) {
+  k.loop(at.first(k, zero, zero), most, keyBlock, [&](Value j) {
     Value count = k.min(k.index(keyBlock), k.sub(most, j)), last = k.sub(count, one);
     RowAt keyRow = at.listedRows(k, key, keyDim, j), valueRow = at.listedRows(k, value, valueDim, j);
     // As many keys as a vector has lanes at once: a transposition adds up all their products together.
@@ -174,7 +181,8 @@ void AttentionKernel::single(HeadOfSequence &at) {
 }
 
 // One step of the online softmax (Milakov and Gimelshein, 2018): scores of keys start .. start + count become
-// exp(score - maximum so far), 0 beyond the query's limit; what was summed up before is scaled to the new maximum.
+// exp(score - maximum so far), 0 where the query does not see the key; what was summed up before is scaled to the new
+// maximum.
 void AttentionKernel::softmaxRow(HeadOfSequence &at, Value firstQuery, Value r, Value start, Value count) {
   KernelBuilder::SumLanes wide(k);
   const int64_t lanes = k.lanes(), step = 2 * lanes;
@@ -183,7 +191,7 @@ void AttentionKernel::softmaxRow(HeadOfSequence &at, Value firstQuery, Value r, 
     bias->addTo(row, query, start, count);
   if (wantsWeights)
     saveScores(at, query, row, start, count);
-  Value limit = at.limit(k, query, start), below = k.splat(lowest);
+  Value first = at.first(k, query, start), limit = at.limit(k, query, start), below = k.splat(lowest);
   auto eachTwo = [&](ValueRange state, const std::function<void(Value, Value, Value &)> &body) {
     return k.loop(zero, count, step, state, [&](Value j, Values s) {
       for (int64_t u = 0; u < 2; ++u) {
@@ -194,7 +202,7 @@ void AttentionKernel::softmaxRow(HeadOfSequence &at, Value firstQuery, Value r, 
     });
   };
   Values largest = eachTwo({below, below}, [&](Value j, Value address, Value &s) {
-    Value x = k.select(k.lanesBelow(j, limit), k.load(address, lanes), below);
+    Value x = at.seen(k, j, first, limit, k.load(address, lanes), below);
     k.store(x, address);
     s = k.maxf(x, s);
   });
@@ -250,10 +258,10 @@ void AttentionKernel::finish(HeadOfSequence &at, Value firstQuery, Value count) 
     if (!wantsWeights)
       return;
     Value block = k.offset(at.pairs(k, op.getWeights(), heads), k.mul(query, at.keys)), reference = k.broadcast(logSum);
-    Value limit = at.limit(k, query, k.index(0));
+    Value first = at.first(k, query, k.index(0)), limit = at.limit(k, query, k.index(0));
     k.loop(k.index(0), at.keys, k.lanes(), [&](Value j) {
       Value address = k.offset(block, j), p = k.exp(k.subf(k.load(address, k.lanes()), reference));
-      k.storeMasked(k.select(k.lanesBelow(j, limit), p, k.splat(0)), address, k.lanesBelow(j, at.keys));
+      k.storeMasked(at.seen(k, j, first, limit, p, k.splat(0)), address, k.lanesBelow(j, at.keys));
     });
   });
 }

@@ -16,7 +16,8 @@ public:
   Backend::KernelInfo emit();
 
 private:
-  void clear(HeadOfSequence &at);
+  void clearKeys(HeadOfSequence &at);
+  void head(HeadOfSequence &at);
   void clearScratch(Value data, int64_t width, Value count);
   void packKeys(HeadOfSequence &at, Value start, Value count);
   void queryStep(HeadOfSequence &at, Value query, Value rows, Value start, Value count);
@@ -30,7 +31,8 @@ private:
   KernelBuilder &k;
   AttentionGradOp op;
   AttentionTiles tiles;
-  int64_t heads, keyDim, valueDim, keyStride, valueStride, pairStride;
+  const int64_t keyHeads, sharing, keyDim, valueDim; // `sharing` heads of queries share one of keys
+  int64_t keyStride, valueStride, pairStride;
   double scale, rate;
   bool wantsQ, wantsK, wantsV, wantsBias;
   enum { dOutput, q, key, value, output, lse };
@@ -40,10 +42,9 @@ private:
   std::optional<Distances> bias, biasSums;
 };
 
-AttentionGradKernel::AttentionGradKernel(KernelBuilder &k, AttentionGradOp op) : k(k), op(op), tiles(k) {
-  heads = op.getHeads();
-  keyDim = op.getK().getType().getFeatures() / heads;
-  valueDim = op.getV().getType().getFeatures() / heads;
+AttentionGradKernel::AttentionGradKernel(KernelBuilder &k, AttentionGradOp op)
+    : k(k), op(op), tiles(k), keyHeads(op.getKeyHeads()), sharing(static_cast<int64_t>(op.getHeads()) / keyHeads),
+      keyDim(op.getKeyDim()), valueDim(op.getValueDim()) {
   keyStride = tiles.padded(keyDim);
   valueStride = tiles.padded(valueDim);
   pairStride = keyBlock + 16; // not a power of two: rows would share the sets of the cache
@@ -56,7 +57,8 @@ AttentionGradKernel::AttentionGradKernel(KernelBuilder &k, AttentionGradOp op) :
 }
 
 Backend::KernelInfo AttentionGradKernel::emit() {
-  HeadOfSequence at(k, heads);
+  HeadOfSequence at(k, keyHeads);
+  at.setReach(k, op.getReach());
   probabilities = area(queryBlock * pairStride);
   gradients = area(queryBlock * pairStride);
   queries = area(queryBlock * keyStride);
@@ -70,18 +72,40 @@ Backend::KernelInfo AttentionGradKernel::emit() {
   factors = area(keyBlock);
   if (op.getBias()) {
     const int64_t distances = cast<RankedTensorType>(op.getBias().getType()).getDimSize(0);
-    auto line = [&] { return Distances(k, at, area(Distances::size(distances)), distances, /*cached=*/false); };
+    auto line = [&] { return Distances(k, at, area(Distances::size(distances)), distances); };
     bias.emplace(line());
-    bias->copyIn(op.getBiasMutable(), heads);
-    if (wantsBias) {
+    if (wantsBias)
       biasSums.emplace(line());
-      biasSums->clear();
-    }
   }
-  clear(at);
+  clearKeys(at);
   if (rate > 0)
     k.loop(k.index(0), k.index(keyBlock), k.lanes(), [&](Value j) { k.store(k.splat(1), k.offset(factors, j)); });
+  at.eachSharing(k, sharing, [&] { head(at); });
+  return {{Partition::Unit::Sequences, 1, keyHeads}, size * k.bytes()};
+}
 
+// dk and dv of heads that share keys are added up, head by head; rows of the sequence that are no key keep a gradient
+// of 0.
+void AttentionGradKernel::clearKeys(HeadOfSequence &at) {
+  auto clear = [&](BufferIndex buffer, int64_t width) {
+    at.clearRowsThatAreNoKeys(k, buffer, width);
+    if (sharing > 1)
+      tiles.zeroOut(at.listedRows(k, buffer, width, k.index(0)), at.keys, width);
+  };
+  if (wantsK)
+    clear(op.getDk(), keyDim);
+  if (wantsV)
+    clear(op.getDv(), valueDim);
+}
+
+void AttentionGradKernel::head(HeadOfSequence &at) {
+  if (bias)
+    bias->copyIn(op.getBiasMutable(), static_cast<int64_t>(op.getHeads()));
+  if (biasSums)
+    biasSums->clear();
+  // dq is added to, block of keys by block.
+  if (wantsQ)
+    tiles.zeroOut(at.rows(k, op.getDq(), keyDim, at.firstQuery), at.queries, keyDim);
   Value zero = k.index(0);
   k.loop(zero, at.keys, keyBlock, [&](Value j) {
     Value all = k.min(k.index(keyBlock), k.sub(at.keys, j));
@@ -90,27 +114,19 @@ Backend::KernelInfo AttentionGradKernel::emit() {
     clearScratch(dValues, valueStride, all);
     k.loop(zero, at.queries, queryBlock, [&](Value i) {
       Value rows = k.min(k.index(queryBlock), k.sub(at.queries, i));
-      Value count = k.min(k.index(keyBlock), k.sub(at.largestLimit(k, i, rows), j));
-      k.when(k.less(zero, count), [&] { queryStep(at, i, rows, j, count); });
+      Value count = k.min(k.index(keyBlock), k.sub(at.largestLimit(k, i, rows), j)), any = k.less(zero, count);
+      if (at.reach)
+        any = k.both(any, k.less(at.first(k, i, zero), k.add(j, keyBlock)));
+      k.when(any, [&] { queryStep(at, i, rows, j, count); });
     });
+    const bool add = sharing > 1;
     if (wantsK)
-      tiles.copyOut(at.listedRows(k, op.getDk(), keyDim, j), dKeys, keyStride, all, keyDim);
+      tiles.copyOut(at.listedRows(k, op.getDk(), keyDim, j), dKeys, keyStride, all, keyDim, {}, add);
     if (wantsV)
-      tiles.copyOut(at.listedRows(k, op.getDv(), valueDim, j), dValues, valueStride, all, valueDim);
+      tiles.copyOut(at.listedRows(k, op.getDv(), valueDim, j), dValues, valueStride, all, valueDim, {}, add);
   });
-  if (wantsBias)
+  if (biasSums)
     biasSums->copyOut(op.getDbias());
-  return {{Partition::Unit::Sequences, 1, heads}, size * k.bytes()};
-}
-
-// dq is added to, block of keys by block; rows of the sequence that are no key keep a gradient of 0.
-void AttentionGradKernel::clear(HeadOfSequence &at) {
-  if (wantsQ)
-    tiles.zeroOut(at.rows(k, op.getDq(), keyDim, at.firstQuery), at.queries, keyDim);
-  if (wantsK)
-    at.clearRowsThatAreNoKeys(k, op.getDk(), keyDim);
-  if (wantsV)
-    at.clearRowsThatAreNoKeys(k, op.getDv(), valueDim);
 }
 
 void AttentionGradKernel::clearScratch(Value data, int64_t width, Value count) {
@@ -149,7 +165,7 @@ void AttentionGradKernel::queryStep(HeadOfSequence &at, Value query, Value rows,
 }
 
 // From scores s and dp = do v^T: p = exp(s - lse); the scores become the dropped p m, the gradients
-// p (m dp - do o), where m is the dropout factor. Both are 0 beyond the query's limit.
+// p (m dp - do o), where m is the dropout factor. Both are 0 where the query does not see the key.
 void AttentionGradKernel::gradientRow(HeadOfSequence &at, Value firstQuery, Value r, Value start, Value count) {
   KernelBuilder::SumLanes wide(k);
   const int64_t lanes = k.lanes();
@@ -161,15 +177,16 @@ void AttentionGradKernel::gradientRow(HeadOfSequence &at, Value firstQuery, Valu
   });
   Value inner = k.broadcast(k.sum(product[0]));
   Value logSum = k.broadcast(k.load(at.rows(k, lse, 1, row)(zero)));
-  Value limit = at.limit(k, query, start);
+  Value first = at.first(k, query, start), limit = at.limit(k, query, start);
   if (rate > 0)
     k.when(k.both(k.training(), k.less(zero, limit)),
            [&] { tiles.keepFactors(factors, at, query, start, count, rate); });
   if (bias)
     bias->addTo(pRow, query, start, count);
   k.loop(zero, count, lanes, [&](Value j) {
-    Value pAt = k.offset(pRow, j), gAt = k.offset(gRow, j), seen = k.lanesBelow(j, limit);
-    Value p = k.select(seen, k.exp(k.subf(k.load(pAt, lanes), logSum)), k.splat(0)), dropped = p;
+    Value pAt = k.offset(pRow, j), gAt = k.offset(gRow, j);
+    auto seen = [&](Value x) { return at.seen(k, j, first, limit, x, k.splat(0)); };
+    Value p = seen(k.exp(k.subf(k.load(pAt, lanes), logSum))), dropped = p;
     Value g = k.load(gAt, lanes);
     if (rate > 0) {
       Value m = k.load(k.offset(factors, j), lanes);
@@ -177,7 +194,7 @@ void AttentionGradKernel::gradientRow(HeadOfSequence &at, Value firstQuery, Valu
       g = k.mulf(g, m);
     }
     k.store(dropped, pAt);
-    k.store(k.select(seen, k.mulf(p, k.subf(g, inner)), k.splat(0)), gAt);
+    k.store(seen(k.mulf(p, k.subf(g, inner))), gAt);
   });
   if (wantsBias)
     biasSums->addFrom(gRow, query, start, count);

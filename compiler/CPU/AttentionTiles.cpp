@@ -16,9 +16,9 @@ Value AttentionTiles::vectorsOf(Value count) { return k.div(k.add(count, k.index
 // Work
 //===--------------------------------------------------------------------------------------------------------===//
 
-HeadOfSequence::HeadOfSequence(KernelBuilder &k, int64_t heads) {
+HeadOfSequence::HeadOfSequence(KernelBuilder &k, int64_t heads, bool cached) : cached(cached) {
   sequence = k.div(k.chunk, heads);
-  head = k.rem(k.chunk, heads);
+  head = keyHead = k.rem(k.chunk, heads);
   Value offsets = k.field(k.rows(), offsetof(xfc_rows, offsets), k.ptr);
   firstQuery = k.loadI32(offsets, sequence);
   queries = k.sub(k.loadI32(offsets, k.add(sequence, 1)), firstQuery);
@@ -29,8 +29,78 @@ HeadOfSequence::HeadOfSequence(KernelBuilder &k, int64_t heads) {
   limits = k.offset(k.field(structure, offsetof(xfc_keys, limit), k.ptr), firstQuery, k.i32);
 }
 
+void HeadOfSequence::shareKeys(KernelBuilder &k, int64_t sharing) {
+  if (sharing > 1)
+    keyHead = k.div(head, sharing);
+}
+
+void HeadOfSequence::eachSharing(KernelBuilder &k, int64_t sharing, const std::function<void()> &body) {
+  if (sharing == 1)
+    return body();
+  k.loop(k.index(0), k.index(sharing), 1, [&](Value i) {
+    head = k.add(k.mul(keyHead, sharing), i);
+    body();
+  });
+  head = keyHead;
+}
+
+void HeadOfSequence::setReach(KernelBuilder &k, std::optional<uint64_t> positions) {
+  if (!positions)
+    return;
+  reach = static_cast<int64_t>(*positions);
+  if (cached)
+    return;
+  Value zero = k.index(0), last = k.sub(keys, k.index(1));
+  Values found = k.choose(
+      k.less(zero, keys),
+      [&]() -> Values {
+        Value position = keyPosition(k, zero);
+        return {position, k.equal(k.sub(keyPosition(k, last), position), last)};
+      },
+      [&]() -> Values { return {zero, k.boolean(true)}; });
+  firstPosition = found[0];
+  consecutive = found[1];
+}
+
+Value HeadOfSequence::queryPosition(KernelBuilder &k, Value query) {
+  return k.loadI32(k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr), k.add(firstQuery, query));
+}
+
+Value HeadOfSequence::keyPosition(KernelBuilder &k, Value key) {
+  return cached ? key : k.loadI32(k.field(k.keyRows(), offsetof(xfc_rows, positions), k.ptr), k.loadI32(keyList, key));
+}
+
+// Where no pad tokens are among the keys (the rule), without looking at them.
+Value HeadOfSequence::keysBefore(KernelBuilder &k, Value position) {
+  Value zero = k.index(0), one = k.index(1);
+  auto among = [&](Value count) { return k.max(k.min(count, keys), zero); };
+  if (cached)
+    return among(position);
+  return k.choose(
+      consecutive, [&]() -> Values { return {among(k.sub(position, firstPosition))}; },
+      [&] {
+        return k.loop(zero, keys, 1, ValueRange{zero}, [&](Value j, Values s) -> Values {
+          return {k.add(s[0], k.select(k.less(keyPosition(k, j), position), one, zero))};
+        });
+      })[0];
+}
+
+Value HeadOfSequence::first(KernelBuilder &k, Value i, Value from) {
+  if (!reach)
+    return k.index(0);
+  return k.max(k.sub(keysBefore(k, k.sub(queryPosition(k, i), k.index(*reach))), from), k.index(0));
+}
+
 Value HeadOfSequence::limit(KernelBuilder &k, Value i, Value from) {
-  return k.max(k.sub(k.min(k.loadI32(limits, i), keys), from), k.index(0));
+  Value limit = k.min(k.loadI32(limits, i), keys);
+  if (reach)
+    limit = k.min(limit, keysBefore(k, k.add(queryPosition(k, i), k.index(*reach + 1))));
+  return k.max(k.sub(limit, from), k.index(0));
+}
+
+Value HeadOfSequence::seen(KernelBuilder &k, Value j, Value first, Value limit, Value x, Value hidden) {
+  x = k.select(k.lanesBelow(j, limit), x, hidden);
+  return reach ? k.select(k.lanesBelow(j, first), hidden, x) : x;
 }
 
 Value HeadOfSequence::largestLimit(KernelBuilder &k, Value from, Value count) {
@@ -44,7 +114,7 @@ RowAt HeadOfSequence::rows(KernelBuilder &k, BufferIndex buffer, int64_t width, 
 }
 
 RowAt HeadOfSequence::listedRows(KernelBuilder &k, BufferIndex buffer, int64_t width, Value start) {
-  Value data = k.offset(k.buffer(buffer), k.mul(head, width)), stride = k.stride(buffer);
+  Value data = k.offset(k.buffer(buffer), k.mul(keyHead, width)), stride = k.stride(buffer);
   Value list = k.offset(keyList, start, k.i32);
   return [&k, data, stride, list](Value j) { return k.offset(data, k.mul(k.loadI32(list, j), stride)); };
 }
@@ -52,7 +122,9 @@ RowAt HeadOfSequence::listedRows(KernelBuilder &k, BufferIndex buffer, int64_t w
 void HeadOfSequence::clearRowsThatAreNoKeys(KernelBuilder &k, BufferIndex buffer, int64_t width) {
   Value offsets = k.field(k.keyRows(), offsetof(xfc_rows, offsets), k.ptr);
   Value first = k.loadI32(offsets, sequence), count = k.sub(k.loadI32(offsets, k.add(sequence, 1)), first);
-  k.when(k.less(keys, count), [&] { AttentionTiles(k).zeroOut(rows(k, buffer, width, first), count, width); });
+  Value data = k.offset(k.buffer(buffer), k.mul(keyHead, width)), stride = k.stride(buffer);
+  RowAt row = [&](Value j) { return k.offset(data, k.mul(k.add(first, j), stride)); };
+  k.when(k.less(keys, count), [&] { AttentionTiles(k).zeroOut(row, count, width); });
 }
 
 Value HeadOfSequence::pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads) {
@@ -64,22 +136,13 @@ Value HeadOfSequence::pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads)
 // Distances
 //===--------------------------------------------------------------------------------------------------------===//
 
-Distances::Distances(KernelBuilder &k, HeadOfSequence &at, Value line, int64_t distances, bool cached)
-    : k(k), at(at), middle(line ? k.offset(line, distances - 1) : Value()), distances(distances), cached(cached) {}
-
-Value Distances::queryPosition(Value query) {
-  return k.loadI32(k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr), k.add(at.firstQuery, query));
-}
-
-Value Distances::keyPosition(Value key) {
-  return cached ? key
-                : k.loadI32(k.field(k.keyRows(), offsetof(xfc_rows, positions), k.ptr), k.loadI32(at.keyList, key));
-}
+Distances::Distances(KernelBuilder &k, HeadOfSequence &at, Value line, int64_t distances)
+    : k(k), at(at), middle(k.offset(line, distances - 1)), distances(distances) {}
 
 // A sequence has as many distances as rows; a query of a cache sees what is before it, and itself.
 void Distances::copyIn(BufferIndex table, int64_t heads) {
   Value from = k.offset(k.buffer(table), k.mul(at.head, 2)), zero = k.index(0), one = k.index(1);
-  Value before = k.add(queryPosition(k.sub(at.queries, one)), one), after = cached ? at.keys : at.queries;
+  Value before = k.add(at.queryPosition(k, k.sub(at.queries, one)), one), after = at.cached ? at.keys : at.queries;
   auto entry = [&](Value t, int64_t direction) {
     return k.load(k.offset(from, k.add(k.mul(t, 2 * heads), direction)));
   };
@@ -103,16 +166,17 @@ void Distances::copyOut(BufferIndex rows) {
 // Keys at consecutive positions (the rule: no pad tokens among them) take vectors, others one after the other:
 // body(place from `start` on, address in the line, lanes).
 void Distances::each(Value query, Value start, Value count, const std::function<void(Value, Value, int64_t)> &body) {
-  Value zero = k.index(0), last = k.sub(count, k.index(1)), first = keyPosition(start);
-  Value line = k.offset(middle, k.sub(zero, queryPosition(query)));
+  Value zero = k.index(0), last = k.sub(count, k.index(1)), first = at.keyPosition(k, start);
+  Value line = k.offset(middle, k.sub(zero, at.queryPosition(k, query)));
   auto vectors = [&] {
     Value from = k.offset(line, first);
     k.loop(zero, count, k.lanes(), [&](Value j) { body(j, k.offset(from, j), k.lanes()); });
   };
-  if (cached)
+  if (at.cached)
     return vectors();
-  k.when(k.equal(k.sub(keyPosition(k.add(start, last)), first), last), vectors,
-         [&] { k.loop(zero, count, 1, [&](Value j) { body(j, k.offset(line, keyPosition(k.add(start, j))), 1); }); });
+  k.when(k.equal(k.sub(at.keyPosition(k, k.add(start, last)), first), last), vectors, [&] {
+    k.loop(zero, count, 1, [&](Value j) { body(j, k.offset(line, at.keyPosition(k, k.add(start, j))), 1); });
+  });
 }
 
 void Distances::addTo(Value row, Value query, Value start, Value count) {

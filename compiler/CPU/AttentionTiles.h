@@ -11,14 +11,27 @@ using RowAt = std::function<mlir::Value(mlir::Value)>;
 
 // The sequence and head of a chunk of attention, with chunk = sequence * heads + head.
 struct HeadOfSequence {
-  HeadOfSequence(KernelBuilder &k, int64_t heads);
+  // `cached`: the keys are the tokens of a hypothesis, whose positions are their places in the list.
+  HeadOfSequence(KernelBuilder &k, int64_t heads, bool cached = false);
   mlir::Value sequence, head;
+  mlir::Value keyHead;             // of keys and values; `head` unless several heads of queries share one
   mlir::Value firstQuery, queries; // rows of the query set
   mlir::Value keyList, keys;       // row numbers in the key set (i32), and how many
   mlir::Value limits;              // i32, of `firstQuery` on
 
-  // min(limit of query i, keys) - from, not below 0.
+  // `head` is one of queries, of which `sharing` in a row share a head of keys.
+  void shareKeys(KernelBuilder &k, int64_t sharing);
+  // The chunk is a head of keys: runs `body` for each of the `sharing` heads of queries that share it, ascending.
+  void eachSharing(KernelBuilder &k, int64_t sharing, const std::function<void()> &body);
+  // From here on queries see only keys at most so many positions away, if it is given.
+  void setReach(KernelBuilder &k, std::optional<uint64_t> positions);
+
+  // A query i sees the keys from first(i) to limit(i) - 1 of the list. Less `from`, neither below 0.
+  mlir::Value first(KernelBuilder &k, mlir::Value i, mlir::Value from);
   mlir::Value limit(KernelBuilder &k, mlir::Value i, mlir::Value from);
+  // What of j, keys counted from the one that `first` and `limit` were counted from, is seen: else `hidden`.
+  mlir::Value seen(KernelBuilder &k, mlir::Value j, mlir::Value first, mlir::Value limit, mlir::Value x,
+                   mlir::Value hidden);
   // The largest limit of queries from .. from + count - 1.
   mlir::Value largestLimit(KernelBuilder &k, mlir::Value from, mlir::Value count);
   // Features of this head in consecutive rows from `first`, and in rows that a list names from `start` on.
@@ -29,6 +42,16 @@ struct HeadOfSequence {
   void clearRowsThatAreNoKeys(KernelBuilder &k, BufferIndex buffer, int64_t width);
   // The block of a pairs tensor.
   mlir::Value pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads);
+  // Positions of a query and of a key in their sequence.
+  mlir::Value queryPosition(KernelBuilder &k, mlir::Value query), keyPosition(KernelBuilder &k, mlir::Value key);
+
+  const bool cached;
+  std::optional<int64_t> reach;
+
+private:
+  // How many keys are at positions before this one.
+  mlir::Value keysBefore(KernelBuilder &k, mlir::Value position);
+  mlir::Value firstPosition, consecutive; // with a reach: of the first key, and whether the others follow without a gap
 };
 
 // Numbers by the distance of a key and a query, of one head (xfc.distance_bias, xfc.sum_distances): a line in scratch
@@ -36,8 +59,7 @@ struct HeadOfSequence {
 // below `distances`, ever.
 class Distances {
 public:
-  // `cached`: the keys are the tokens of a hypothesis, whose positions are their places in the list.
-  Distances(KernelBuilder &k, HeadOfSequence &at, mlir::Value line, int64_t distances, bool cached);
+  Distances(KernelBuilder &k, HeadOfSequence &at, mlir::Value line, int64_t distances);
   // Elements of scratch that a line needs.
   static int64_t size(int64_t distances) { return 2 * distances + 64; }
 
@@ -50,8 +72,6 @@ public:
   // up to the next whole vector may be read and written too; in the row these are zeros where they are added.
   void addTo(mlir::Value row, mlir::Value query, mlir::Value start, mlir::Value count);
   void addFrom(mlir::Value row, mlir::Value query, mlir::Value start, mlir::Value count);
-  // Positions of a query and of a key in their sequence.
-  mlir::Value queryPosition(mlir::Value query), keyPosition(mlir::Value key);
 
 private:
   void each(mlir::Value query, mlir::Value start, mlir::Value count,
@@ -60,7 +80,6 @@ private:
   HeadOfSequence &at;
   mlir::Value middle; // the address of distance 0
   const int64_t distances;
-  const bool cached;
 };
 
 class AttentionTiles {

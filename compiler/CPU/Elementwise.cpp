@@ -1,6 +1,8 @@
 // Element by element: sums, products, activations, dropout, and rows written where they belong.
 #include "AttentionTiles.h"
 #include "Emitters.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 
@@ -169,8 +171,61 @@ static Backend::KernelInfo emitAddPositions(KernelBuilder &k, AddPositionsOp op)
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
+// The vector (x[1], x[0], x[3], x[2], ..), or with `which` 0 or 1 (x[which], x[which], x[2 + which], ..).
+static Value inPairs(KernelBuilder &k, Value x, std::optional<int64_t> which = {}) {
+  SmallVector<int64_t> from;
+  for (int64_t i = 0; i < k.lanes(); ++i)
+    from.push_back(which ? i / 2 * 2 + *which : i ^ 1);
+  return vector::ShuffleOp::create(k.b, x, x, from);
+}
+
+static Backend::KernelInfo emitRotate(KernelBuilder &k, RotateOp op) {
+  const int64_t features = op.getType().getFeatures(), heads = static_cast<int64_t>(op.getHeads());
+  const int64_t width = features / heads, rotated = op.getTable().getType().getDimSize(1), half = rotated / 2;
+  const int64_t per = rowsPerChunk(features);
+  Address x(k, op.getXMutable()), y(k, op.getResult());
+  Value table = k.buffer(op.getTableMutable()), positions = k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr);
+  auto negated = [&](Value v) { return k.subf(k.constant(0, v), v); };
+  auto halves = [&](Value from, Value to, Value angles) {
+    k.features(half, [&](Value f, int64_t used) {
+      auto at = [&](Value p) { return k.offset(p, f); };
+      Value sine = k.loadPart(at(angles), used), cosine = k.loadPart(at(k.offset(angles, half)), used);
+      Value plus = op.getInverse() ? negated(sine) : sine, minus = op.getInverse() ? sine : negated(sine);
+      Value second = k.offset(from, half), a = k.loadPart(at(from), used), b = k.loadPart(at(second), used);
+      k.storePart(k.fma(a, cosine, k.mulf(b, minus)), at(to), used);
+      k.storePart(k.fma(b, cosine, k.mulf(a, plus)), at(k.offset(to, half)), used);
+    });
+  };
+  auto interleaved = [&](Value from, Value to, Value angles) {
+    SmallVector<bool> negative;
+    for (int64_t i = 0; i < k.lanes(); ++i)
+      negative.push_back((i % 2 == 0) != op.getInverse());
+    Value mask =
+        arith::ConstantOp::create(k.b, DenseElementsAttr::get(k.vectorType(k.lanes(), k.i1), ArrayRef<bool>(negative)));
+    k.features(rotated, [&](Value f, int64_t used) {
+      auto at = [&](Value p) { return k.offset(p, f); };
+      Value pairs = k.loadPart(at(from), used), turn = k.loadPart(at(angles), used);
+      Value sine = inPairs(k, turn, 0), other = k.mulf(inPairs(k, pairs), k.select(mask, negated(sine), sine));
+      k.storePart(k.fma(pairs, inPairs(k, turn, 1), other), at(to), used);
+    });
+  };
+  k.eachRow(per, [&](Value row) {
+    Value from = x.row(k, row), to = y.row(k, row);
+    Value angles = k.offset(table, k.mul(k.loadI32(positions, row), rotated));
+    k.loop(k.index(0), k.index(heads), 1, [&](Value head) {
+      Value begin = k.mul(head, width), in = k.offset(from, begin), out = k.offset(to, begin);
+      op.getHalves() ? halves(in, out, angles) : interleaved(in, out, angles);
+      k.features(width - rotated, [&](Value f, int64_t used) {
+        auto rest = [&](Value p) { return k.offset(k.offset(p, rotated), f); };
+        k.storePart(k.loadPart(rest(in), used), rest(out), used);
+      });
+    });
+  });
+  return {{Partition::Unit::Rows, per, 1}, 0};
+}
+
 void attachElementwiseKernels(MLIRContext &context) {
-  attachKernels<emitDropout, emitFill, emitZeros, emitCacheWrite, emitAddPositions>(context);
+  attachKernels<emitDropout, emitFill, emitZeros, emitCacheWrite, emitAddPositions, emitRotate>(context);
 }
 
 } // namespace xfc

@@ -28,6 +28,7 @@ static Backend::KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
   const int64_t heads = op.getResult().getType().getHeads(), dim = op.getQ().getType().getFeatures() / heads;
   const int64_t pairStride = keyBlock + 16, queryStride = tiles.padded(dim);
   HeadOfSequence at(k, heads);
+  at.shareKeys(k, heads * dim / op.getK().getType().getFeatures());
   Value scores = k.scratch, queries = k.offset(scores, queryBlock * pairStride);
   Value keys = k.offset(queries, queryBlock * queryStride), block = at.pairs(k, op.getResult(), heads),
         zero = k.index(0);
@@ -47,9 +48,11 @@ static Backend::KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
 
 // Runs `body` on each query of the chunk's head: the addresses of its row in the operands, then in the result.
 static Backend::KernelInfo eachQuery(KernelBuilder &k, Operation *op,
-                                     const std::function<void(HeadOfSequence &, Value, ArrayRef<Value>, Value)> &body) {
+                                     const std::function<void(HeadOfSequence &, Value, ArrayRef<Value>, Value)> &body,
+                                     std::optional<uint64_t> reach = {}) {
   auto type = cast<PairsType>(op->getResultTypes().front());
-  HeadOfSequence at(k, type.getHeads());
+  HeadOfSequence at(k, type.getHeads(), type.getKeys() == RowSet::cache);
+  at.setReach(k, reach);
   SmallVector<Value> blocks;
   for (BufferIndex buffer : buffersOf(op))
     blocks.push_back(at.pairs(k, buffer, type.getHeads()));
@@ -116,21 +119,20 @@ static Backend::KernelInfo emitDistanceBiasGrad(KernelBuilder &k, DistanceBiasGr
 }
 
 // How far a key is from a query, and 1 where it is after it, else 0.
-static std::pair<Value, Value> distanceOf(KernelBuilder &k, Distances &distances, Value query, Value key) {
-  Value distance = k.sub(distances.keyPosition(key), distances.queryPosition(query)), zero = k.index(0);
+static std::pair<Value, Value> distanceOf(KernelBuilder &k, HeadOfSequence &at, Value query, Value key) {
+  Value distance = k.sub(at.keyPosition(k, key), at.queryPosition(k, query)), zero = k.index(0);
   return {k.max(distance, k.sub(zero, distance)), k.select(k.less(zero, distance), k.index(1), zero)};
 }
 
 static Backend::KernelInfo emitAddDistanceBias(KernelBuilder &k, AddDistanceBiasOp op) {
   const int64_t heads = op.getType().getHeads();
-  HeadOfSequence at(k, heads);
-  Distances distances(k, at, {}, 0, op.getType().getKeys() == RowSet::cache);
+  HeadOfSequence at(k, heads, op.getType().getKeys() == RowSet::cache);
   Value from = at.pairs(k, op.getXMutable(), heads), to = at.pairs(k, op.getResult(), heads);
   Value table = k.offset(k.buffer(op.getBiasMutable()), k.mul(at.head, 2));
   k.loop(k.index(0), at.queries, 1, [&](Value query) {
     k.loop(k.index(0), at.keys, 1, [&](Value key) {
       Value pair = k.add(k.mul(query, at.keys), key);
-      auto [distance, after] = distanceOf(k, distances, query, key);
+      auto [distance, after] = distanceOf(k, at, query, key);
       Value bias = k.load(k.offset(k.offset(table, k.mul(distance, 2 * heads)), after));
       k.store(k.addf(k.load(k.offset(from, pair)), bias), k.offset(to, pair));
     });
@@ -142,13 +144,12 @@ static Backend::KernelInfo emitSumDistances(KernelBuilder &k, SumDistancesOp op)
   PairsType type = op.getX().getType();
   const int64_t heads = type.getHeads();
   HeadOfSequence at(k, heads);
-  Distances distances(k, at, {}, 0, /*cached=*/false);
   Value from = at.pairs(k, op.getXMutable(), heads);
   RowAt row = at.rows(k, op.getResult(), 2, at.firstQuery);
   AttentionTiles(k).zeroOut(row, at.queries, 2);
   k.loop(k.index(0), at.queries, 1, [&](Value query) {
     k.loop(k.index(0), at.keys, 1, [&](Value key) {
-      auto [distance, after] = distanceOf(k, distances, query, key);
+      auto [distance, after] = distanceOf(k, at, query, key);
       Value sum = k.offset(row(distance), after);
       Value x = k.load(k.offset(from, k.add(k.mul(query, at.keys), key)));
       k.store(k.addf(k.load(sum), x), sum);
@@ -159,15 +160,15 @@ static Backend::KernelInfo emitSumDistances(KernelBuilder &k, SumDistancesOp op)
 
 static Backend::KernelInfo emitMask(KernelBuilder &k, MaskOp op) {
   auto body = [&](HeadOfSequence &at, Value query, ArrayRef<Value> rows, Value count) {
-    Value limit = at.limit(k, query, k.index(0));
+    Value first = at.first(k, query, k.index(0)), limit = at.limit(k, query, k.index(0));
     Value hidden = k.splat(op.getZero() ? 0 : -std::numeric_limits<double>::infinity());
     eachVector(k, count, {}, [&](Value j, Value used, Values) -> Values {
       Value x = k.load(k.offset(rows[0], j), k.lanes());
-      k.storeMasked(k.select(k.lanesBelow(j, limit), x, hidden), k.offset(rows[1], j), used);
+      k.storeMasked(at.seen(k, j, first, limit, x, hidden), k.offset(rows[1], j), used);
       return {};
     });
   };
-  return eachQuery(k, op, body);
+  return eachQuery(k, op, body, op.getReach());
 }
 
 Backend::KernelInfo emitPairsDropout(KernelBuilder &k, DropoutOp op) {
@@ -236,8 +237,9 @@ static Backend::KernelInfo emitSoftmaxGrad(KernelBuilder &k, SoftmaxGradOp op) {
 static Backend::KernelInfo emitCombine(KernelBuilder &k, CombineOp op) {
   AttentionTiles tiles(k);
   const int64_t heads = cast<PairsType>(op.getP().getType()).getHeads();
-  const int64_t dim = op.getV().getType().getFeatures() / heads, stride = tiles.padded(dim);
+  const int64_t dim = op.getType().getFeatures() / heads, stride = tiles.padded(dim);
   HeadOfSequence at(k, heads);
+  at.shareKeys(k, heads * dim / op.getV().getType().getFeatures());
   Value values = k.scratch, outputs = k.offset(values, keyBlock * stride), block = at.pairs(k, op.getPMutable(), heads),
         zero = k.index(0);
   k.loop(zero, at.queries, queryBlock, [&](Value i) {
@@ -258,22 +260,25 @@ static Backend::KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransp
   AttentionTiles tiles(k);
   const int64_t heads = cast<PairsType>(op.getP().getType()).getHeads();
   const int64_t dim = op.getX().getType().getFeatures() / heads, stride = tiles.padded(dim);
-  HeadOfSequence at(k, heads);
-  Value sums = k.scratch, inputs = k.offset(sums, keyBlock * stride), block = at.pairs(k, op.getPMutable(), heads),
-        zero = k.index(0);
+  const int64_t keyHeads = op.getType().getFeatures() / dim;
+  HeadOfSequence at(k, keyHeads);
+  Value sums = k.scratch, inputs = k.offset(sums, keyBlock * stride), zero = k.index(0);
   at.clearRowsThatAreNoKeys(k, op.getResult(), dim);
   k.loop(zero, at.keys, keyBlock, [&](Value j) {
     Value count = k.min(k.index(keyBlock), k.sub(at.keys, j));
     k.loop(zero, k.mul(count, stride), k.lanes(), [&](Value e) { k.store(k.splat(0), k.offset(sums, e)); });
-    k.loop(zero, at.queries, queryBlock, [&](Value i) {
-      Value rows = k.min(k.index(queryBlock), k.sub(at.queries, i));
-      tiles.copyIn(inputs, stride, at.rows(k, op.getXMutable(), dim, k.add(at.firstQuery, i)), rows, dim);
-      tiles.product({k.offset(block, k.add(k.mul(i, at.keys), j)), at.keys}, true, {inputs, k.index(stride)},
-                    {sums, k.index(stride)}, count, k.index(stride / k.lanes()), rows, k.boolean(true));
+    at.eachSharing(k, heads / keyHeads, [&] {
+      Value block = k.offset(at.pairs(k, op.getPMutable(), heads), j);
+      k.loop(zero, at.queries, queryBlock, [&](Value i) {
+        Value rows = k.min(k.index(queryBlock), k.sub(at.queries, i));
+        tiles.copyIn(inputs, stride, at.rows(k, op.getXMutable(), dim, k.add(at.firstQuery, i)), rows, dim);
+        tiles.product({k.offset(block, k.mul(i, at.keys)), at.keys}, true, {inputs, k.index(stride)},
+                      {sums, k.index(stride)}, count, k.index(stride / k.lanes()), rows, k.boolean(true));
+      });
     });
     tiles.copyOut(at.listedRows(k, op.getResult(), dim, j), sums, stride, count, dim);
   });
-  return {{perSequence, 1, heads}, (keyBlock + queryBlock) * stride * k.bytes()};
+  return {{perSequence, 1, keyHeads}, (keyBlock + queryBlock) * stride * k.bytes()};
 }
 
 void attachPairsKernels(MLIRContext &context) {

@@ -4,17 +4,27 @@
 using namespace mlir;
 using namespace xfc;
 
-// Rows of queries and of keys that a pairs value relates.
-static LogicalResult verifyPairs(Operation *op, PairsType pairs, RowsType queries, RowsType keys) {
-  if (queries && queries.getSet() != pairs.getQueries())
+// Heads of the queries of the same size may share one of the keys. `name` is what the messages call the keys' rows.
+static LogicalResult verifyKeyHeads(Operation *op, StringRef name, int64_t heads, RowsType queries, RowsType keys) {
+  const int64_t dim = queries.getFeatures() / heads, keyHeads = keys.getFeatures() / dim;
+  if (keys.getFeatures() % dim || heads % keyHeads)
+    return op->emitOpError() << name << " has " << keys.getFeatures() << " features; expected " << dim
+                             << " for each of a number of heads that divides " << heads;
+  return success();
+}
+
+// Rows of queries and of keys that a pairs value relates; a head of the keys may serve several of the queries.
+static LogicalResult verifyPairs(Operation *op, StringRef keysName, PairsType pairs, RowsType queries, RowsType keys) {
+  if (queries.getSet() != pairs.getQueries())
     return op->emitOpError("queries are rows of ")
            << stringifyRowSet(queries.getSet()) << ", the pairs' of " << stringifyRowSet(pairs.getQueries());
-  if (keys && keys.getSet() != pairs.getKeys())
+  if (keys.getSet() != pairs.getKeys())
     return op->emitOpError("keys are rows of ")
            << stringifyRowSet(keys.getSet()) << ", the pairs' of " << stringifyRowSet(pairs.getKeys());
-  for (RowsType rows : {queries, keys})
-    if (rows && rows.getFeatures() % pairs.getHeads() != 0)
-      return op->emitOpError() << pairs.getHeads() << " heads do not divide " << rows.getFeatures() << " features";
+  if (queries.getFeatures() % pairs.getHeads() != 0)
+    return op->emitOpError() << pairs.getHeads() << " heads do not divide " << queries.getFeatures() << " features";
+  if (failed(verifyKeyHeads(op, keysName, pairs.getHeads(), queries, keys)))
+    return failure();
   return verifyOneElementType(op);
 }
 
@@ -22,11 +32,7 @@ static LogicalResult verifyPairs(Operation *op, PairsType pairs, RowsType querie
 // scores, combine, combine_transposed
 //===--------------------------------------------------------------------------------------------------------===//
 
-LogicalResult ScoresOp::verify() {
-  if (getQ().getType().getFeatures() != getK().getType().getFeatures())
-    return emitOpError("q has ") << getQ().getType().getFeatures() << " features, k " << getK().getType().getFeatures();
-  return verifyPairs(*this, getType(), getQ().getType(), getK().getType());
-}
+LogicalResult ScoresOp::verify() { return verifyPairs(*this, "k", getType(), getQ().getType(), getK().getType()); }
 
 LogicalResult ScoresOp::differentiate(OpBuilder &builder, Gradients &gradients) {
   Value ds = gradients.of(getResult());
@@ -39,12 +45,7 @@ LogicalResult ScoresOp::differentiate(OpBuilder &builder, Gradients &gradients) 
   return success();
 }
 
-LogicalResult CombineOp::verify() {
-  if (getType().getFeatures() != getV().getType().getFeatures())
-    return emitOpError("v has ") << getV().getType().getFeatures() << " features, the result "
-                                 << getType().getFeatures();
-  return verifyPairs(*this, getP().getType(), getType(), getV().getType());
-}
+LogicalResult CombineOp::verify() { return verifyPairs(*this, "v", getP().getType(), getType(), getV().getType()); }
 
 LogicalResult CombineOp::differentiate(OpBuilder &builder, Gradients &gradients) {
   Value dout = gradients.of(getResult());
@@ -58,10 +59,7 @@ LogicalResult CombineOp::differentiate(OpBuilder &builder, Gradients &gradients)
 }
 
 LogicalResult CombineTransposedOp::verify() {
-  if (getType().getFeatures() != getX().getType().getFeatures())
-    return emitOpError("x has ") << getX().getType().getFeatures() << " features, the result "
-                                 << getType().getFeatures();
-  return verifyPairs(*this, getP().getType(), getX().getType(), getType());
+  return verifyPairs(*this, "the result", getP().getType(), getX().getType(), getType());
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -153,10 +151,24 @@ LogicalResult SumDistancesOp::verify() {
 // mask, softmax
 //===--------------------------------------------------------------------------------------------------------===//
 
+// How far a query sees, in positions of its sequence.
+static LogicalResult verifyReach(Operation *op, IntegerAttr reach, RowSet queries, RowSet keys) {
+  if (!reach)
+    return success();
+  if (reach.getInt() < 0)
+    return op->emitOpError("reach must be at least 0, found ") << reach.getInt();
+  return verifyOneSequence(op, queries, keys);
+}
+
+LogicalResult MaskOp::verify() {
+  PairsType pairs = cast<PairsType>(getType());
+  return verifyReach(*this, getReachAttr(), pairs.getQueries(), pairs.getKeys());
+}
+
 LogicalResult MaskOp::differentiate(OpBuilder &builder, Gradients &gradients) {
   Value dy = gradients.of(getResult());
   if (dy && gradients.wanted(getX()))
-    gradients.add(getX(), MaskOp::create(builder, getLoc(), dy.getType(), dy, /*zero=*/true));
+    gradients.add(getX(), MaskOp::create(builder, getLoc(), dy.getType(), dy, /*zero=*/true, getReachAttr()));
   return success();
 }
 
@@ -189,15 +201,18 @@ int64_t AttentionGradOp::getStructure() {
 template <typename Op> static LogicalResult verifyAttention(Op op, RowsType output, RowsType lse) {
   RowsType q = op.getQ().getType(), k = op.getK().getType(), v = op.getV().getType();
   auto heads = static_cast<int64_t>(op.getHeads());
-  if (heads <= 0 || q.getFeatures() % heads || v.getFeatures() % heads)
-    return op.emitOpError() << heads << " heads do not divide " << q.getFeatures() << " and " << v.getFeatures()
-                            << " features";
-  if (q.getFeatures() != k.getFeatures())
-    return op.emitOpError("q has ") << q.getFeatures() << " features, k " << k.getFeatures();
+  if (heads <= 0 || q.getFeatures() % heads)
+    return op.emitOpError() << heads << " heads do not divide " << q.getFeatures() << " features";
+  if (failed(verifyKeyHeads(op, "k", heads, q, k)))
+    return failure();
+  if (v.getFeatures() % op.getKeyHeads())
+    return op.emitOpError() << op.getKeyHeads() << " heads do not divide " << v.getFeatures() << " features of v";
   if (k.getSet() != v.getSet())
     return op.emitOpError("k and v are rows of different sets");
-  if (output != RowsType::get(op.getContext(), q.getSet(), {v.getFeatures()}, q.getElementType()))
-    return op.emitOpError("output must be rows of q with the features of v, found ") << output;
+  const Type values = RowsType::get(op.getContext(), q.getSet(), {heads * op.getValueDim()}, q.getElementType());
+  if (output != values)
+    return op.emitOpError("output must be ")
+           << values << ", a value for each of " << heads << " heads, found " << output;
   if (lse != RowsType::get(op.getContext(), q.getSet(), {heads}, q.getElementType()))
     return op.emitOpError("lse must be ") << heads << " numbers a row of q, found " << lse;
   if (!PairsType::getChecked([&] { return op.emitOpError(); }, op.getContext(), q.getSet(), k.getSet(), op.getPadding(),
@@ -205,6 +220,8 @@ template <typename Op> static LogicalResult verifyAttention(Op op, RowsType outp
     return failure();
   if (op.getBias() && (failed(verifyOneSequence(op, q.getSet(), k.getSet())) ||
                        failed(verifyBias(op, cast<RankedTensorType>(op.getBias().getType()), heads))))
+    return failure();
+  if (failed(verifyReach(op, op.getReachAttr(), q.getSet(), k.getSet())))
     return failure();
   double rate = op.getRate().convertToDouble();
   if (!(rate >= 0 && rate < 1))

@@ -85,3 +85,28 @@ LogicalResult PositionsGradOp::verify() {
     return failure();
   return verifyOffset(*this, getOffset(), getType());
 }
+
+//===--------------------------------------------------------------------------------------------------------===//
+// rotate
+//===--------------------------------------------------------------------------------------------------------===//
+
+LogicalResult RotateOp::verify() {
+  const int64_t features = getX().getType().getFeatures(), heads = static_cast<int64_t>(getHeads());
+  if (heads <= 0 || features % heads)
+    return emitOpError() << heads << " heads do not divide " << features << " features";
+  RankedTensorType table = getTable().getType();
+  if (table.getRank() != 2 || table.getDimSize(1) % 2 || table.getDimSize(1) > features / heads)
+    return emitOpError("table must be [positions, an even number up to ") << features / heads << "], found " << table;
+  if (getX().getType() != getType())
+    return emitOpError("x and result must have one type");
+  return verifyOneElementType(*this);
+}
+
+// The transpose of a rotation turns the other way.
+LogicalResult RotateOp::differentiate(OpBuilder &builder, Gradients &gradients) {
+  Value dy = gradients.of(getResult());
+  if (dy && gradients.wanted(getX()))
+    gradients.add(getX(), RotateOp::create(builder, getLoc(), dy.getType(), dy, getTable(), getHeads(), getHalves(),
+                                           !getInverse()));
+  return success();
+}

@@ -164,6 +164,19 @@ def XFC_PositionsGradOp : XFC_Op<"positions_grad", [NoGradient, Kernel]> {
   let hasVerifier = 1;
 }
 
+def XFC_RotateOp : XFC_Op<"rotate", [Differentiable, Kernel, InPlace]> {
+  let summary = "rotates pairs of a head's features by angles that grow with the position of the row (Su et al., 2021)";
+  let description = [{
+    x has `heads` heads of n features. `table` [M, R] is an xfc.sinusoid with an even R, at most n: entry p has the sines and cosines of
+    R/2 angles, in turn, or with `halves` all sines first. Feature 2i of a head and the next are pair i, or with `halves` features i and
+    i + R/2; features from R on stay as they are. With the sine s and the cosine c of its angle, a pair (a, b) becomes
+    (a c - b s, b c + a s). `inverse` turns it back, which is also the gradient.
+  }];
+  let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$table, I64Attr:$heads, UnitAttr:$halves, UnitAttr:$inverse);
+  let results = (outs XFC_FloatRows:$result);
+  let hasVerifier = 1;
+}
+
 //===--------------------------------------------------------------------------------------------------------===//
 // Linear algebra over rows
 //===--------------------------------------------------------------------------------------------------------===//
@@ -413,11 +426,16 @@ def XFC_SumPartsOp : XFC_Op<"sum_parts", [NoGradient, Kernel, Fused]> {
 
 def XFC_ScoresOp : XFC_Op<"scores", [Differentiable, Kernel]> {
   let summary = "s[b,h,i,j] = sum over the head's features of q[i] k[j]; head h owns features h*f/H .. (h+1)*f/H";
+  let description = [{
+    Several heads of q may share one of k, which then has fewer of the same size: of G heads, head h has head h / (H / G), rounded down
+    (Ainslie et al., 2023). The same holds of the keys' rows in xfc.combine and xfc.combine_transposed, which sums over the heads that
+    share.
+  }];
   let arguments = (ins XFC_FloatRows:$q, XFC_FloatRows:$k);
   let results = (outs XFC_Pairs:$result);
   let hasVerifier = 1;
   let extraClassDeclaration = [{
-    ::std::optional<int64_t> getFlops() { return 2 * getK().getType().getFeatures(); }
+    ::std::optional<int64_t> getFlops() { return 2 * getQ().getType().getFeatures(); }
   }];
 }
 
@@ -469,8 +487,10 @@ def XFC_SumDistancesOp : XFC_Op<"sum_distances", [NoGradient, Kernel]> {
 
 def XFC_MaskOp : XFC_Op<"mask", [Differentiable, Kernel, InPlace, SameOperandsAndResultType]> {
   let summary = "pairs beyond the query's limit (xfc_keys) become minus infinity, or 0 with `zero`";
-  let arguments = (ins XFC_Pairs:$x, UnitAttr:$zero);
+  let description = [{ With `reach`, so do those whose key is more than that many positions before or after the query. }];
+  let arguments = (ins XFC_Pairs:$x, UnitAttr:$zero, OptionalAttr<I64Attr>:$reach);
   let results = (outs XFC_Pairs:$result);
+  let hasVerifier = 1;
   let assemblyFormat = "operands attr-dict `:` type($result)";
 }
 
@@ -494,7 +514,7 @@ def XFC_CombineOp : XFC_Op<"combine", [Differentiable, Kernel]> {
   let results = (outs XFC_FloatRows:$result);
   let hasVerifier = 1;
   let extraClassDeclaration = [{
-    ::std::optional<int64_t> getFlops() { return 2 * getV().getType().getFeatures(); }
+    ::std::optional<int64_t> getFlops() { return 2 * getType().getFeatures(); }
   }];
 }
 
@@ -513,11 +533,16 @@ def XFC_CombineTransposedOp : XFC_Op<"combine_transposed", [NoGradient, Kernel]>
 //===--------------------------------------------------------------------------------------------------------===//
 
 defvar AttentionAttributes = (ins I64Attr:$heads, F64Attr:$scale, UnitAttr:$padding, UnitAttr:$causal,
+                                  OptionalAttr<I64Attr>:$reach,
                                   DefaultValuedAttr<F64Attr, "0.0">:$rate, DefaultValuedAttr<I64Attr, "0">:$id,
                                   OptionalAttr<XFC_ComputeType>:$compute);
 defvar AttentionDeclarations = [{
   // The index into xfc_shape.keys.
   int64_t getStructure();
+  // The features of a head's key and value, and the heads of k and v: each serves getHeads() / getKeyHeads() of q.
+  int64_t getKeyDim() { return getQ().getType().getFeatures() / static_cast<int64_t>(getHeads()); }
+  int64_t getKeyHeads() { return getK().getType().getFeatures() / getKeyDim(); }
+  int64_t getValueDim() { return getV().getType().getFeatures() / getKeyHeads(); }
   bool computesIn(::xfc::ComputeType type) { return type != ::xfc::ComputeType::int8; }
   ::xfc::LaunchDomain getLaunchDomain() {
     return {getQ().getType().getSet(), getK().getType().getSet(), getStructure()};
@@ -535,11 +560,12 @@ defvar AttentionDeclarations = [{
 def XFC_AttentionOp : XFC_Op<"attention", [Differentiable, Kernel, Fused, ProductOpInterface]> {
   let summary = "o = combine(dropout(softmax(mask(scale * scores(q, k) + bias))), v), without storing any pair";
   let description = [{
-    q [Nq, H*key_dim], k [Nk, H*key_dim], v [Nk, H*value_dim]; result [Nq, H*value_dim]; lse [Nq, H], the
+    q [Nq, H*key_dim], k [Nk, G*key_dim], v [Nk, G*value_dim]; result [Nq, H*value_dim]; lse [Nq, H], the
     log-sum-exp of each query's scaled scores, for the gradient (0 where no key is left); weights, if there is a
     third result, are the probabilities before dropout. `in bf16` rounds q, k, v and, where they are multiplied,
     the probabilities, which kernels do before dividing by their sum; GPUs have kernels for it. `bias`, if given, is a
-    table of xfc.distance_bias.
+    table of xfc.distance_bias. G, the heads of k and v, divides H: several heads of q may share one (xfc.scores). With `reach`, a query
+    sees only keys at most that many positions before or after it, and no others are read.
   }];
   let arguments = !con((ins XFC_FloatRows:$q, XFC_FloatRows:$k, XFC_FloatRows:$v, Optional<XFC_Tensor>:$bias), AttentionAttributes);
   let results = (outs XFC_FloatRows:$result, XFC_FloatRows:$lse, Optional<XFC_Pairs>:$weights);
@@ -547,7 +573,7 @@ def XFC_AttentionOp : XFC_Op<"attention", [Differentiable, Kernel, Fused, Produc
   let hasVerifier = 1;
   let extraClassDeclaration = AttentionDeclarations # [{
     // Scores and their use: two products for each pair.
-    ::std::optional<int64_t> getFlops() { return 2 * (getK().getType().getFeatures() + getV().getType().getFeatures()); }
+    ::std::optional<int64_t> getFlops() { return 2 * static_cast<int64_t>(getHeads()) * (getKeyDim() + getValueDim()); }
   }];
 }
 
@@ -560,7 +586,7 @@ def XFC_AttentionGradOp : XFC_Op<"attention_grad", [NoGradient, Kernel, Fused, P
   let assemblyFormat = "operands (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
   let extraClassDeclaration = AttentionDeclarations # [{
     // Scores are computed again, and four more products follow.
-    ::std::optional<int64_t> getFlops() { return 2 * (3 * getK().getType().getFeatures() + 2 * getV().getType().getFeatures()); }
+    ::std::optional<int64_t> getFlops() { return 2 * static_cast<int64_t>(getHeads()) * (3 * getKeyDim() + 2 * getValueDim()); }
   }];
   let hasVerifier = 1;
 }

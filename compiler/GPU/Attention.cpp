@@ -33,7 +33,7 @@ private:
   AttentionOp op;
   const bool bf16;
   AttentionTiles tiles;
-  int64_t heads, keyDim, valueDim;
+  int64_t heads, keyHeads, keyDim, valueDim;
   double rate;
   bool wantsLse, wantsWeights;
   enum { q, key, value, result, lse, weights };
@@ -44,15 +44,16 @@ private:
   Tile queryTile, keyTile, valueTile, room;
   // The block of queries under way.
   Value rowsLeft, start;
-  std::array<Value, 2> rows, limits;
-  Value largestLimit, warpLimit, smallestLimit; // of the block, and of the warp's rows
+  std::array<Value, 2> rows, firsts, limits;
+  Value largestLimit, warpLimit, smallestLimit, largestFirst; // of the block, and of the warp's rows
 };
 
 AttentionKernel::AttentionKernel(KernelBuilder &k, AttentionOp op)
     : k(k), op(op), bf16(op.getCompute().has_value()), tiles(k, bf16), keys(bf16 ? 64 : 32) {
   heads = op.getHeads();
-  keyDim = op.getK().getType().getFeatures() / heads;
-  valueDim = op.getV().getType().getFeatures() / heads;
+  keyHeads = op.getKeyHeads();
+  keyDim = op.getKeyDim();
+  valueDim = op.getValueDim();
   rate = op.getRate().convertToDouble();
   wantsLse = !op.getLse().use_empty();
   wantsWeights = op.getWeights() && !op.getWeights().use_empty();
@@ -79,7 +80,11 @@ Backend::KernelInfo AttentionKernel::emit() {
   if (!bf16)
     room = tiles.tile(queries, keys);
   Value part = k.div(k.chunk, heads), head = k.rem(k.chunk, heads);
-  eachQueryBlockOfRows(k, part, head, queries, [&](HeadOfSequence &at, Value first) { queryBlock(at, first); });
+  eachQueryBlockOfRows(k, part, head, queries, [&](HeadOfSequence &at, Value first) {
+    at.shareKeys(k, heads / keyHeads);
+    at.setReach(k, op.getReach(), op.getK().getType().getSet() == RowSet::cache);
+    queryBlock(at, first);
+  });
   return {{Partition::Unit::Rows, queries, heads}};
 }
 
@@ -90,16 +95,19 @@ void AttentionKernel::queryBlock(HeadOfSequence &at, Value first) {
   for (int64_t r = 0; r < 2; ++r) {
     rows[r] = k.add(start, k.min(tiles.row(r), last)); // rows beyond the last repeat it, and see nothing
     limits[r] = k.select(k.less(tiles.row(r), rowsLeft), at.limit(k, rows[r]), zero);
+    firsts[r] = at.first(k, rows[r]);
   }
   largestLimit = at.largestLimit(k, start, rowsLeft, queries);
   warpLimit = tiles.largestOfRows(limits);
   smallestLimit = k.acrossLanes(k.min(limits[0], limits[1]), [&](Value x, Value y) { return k.min(x, y); });
+  if (at.reach)
+    largestFirst = tiles.largestOfRows(firsts);
   k.barrier(); // the tiles may hold the block before
   // Scores times log2(e): exponentials are powers of two.
   tiles.copyIn(queryTile, at.rows(k, q, keyDim, start), rowsLeft, q, keyDim,
                k.scalar(op.getScale().convertToDouble() * std::numbers::log2e));
   State state{tiles.zeros(valueTile.width), {k.scalar(lowest), k.scalar(lowest)}, {k.scalar(0), k.scalar(0)}};
-  state = State::of(k.loop(zero, largestLimit, keys, state.flat(), [&](Value j, Values flat) {
+  state = State::of(k.loop(at.firstBlock(k, start, keys), largestLimit, keys, state.flat(), [&](Value j, Values flat) {
     State now = State::of(flat);
     Value count = k.min(k.sub(at.keys, j), k.i32Of(keys));
     k.barrier();
@@ -121,15 +129,22 @@ void AttentionKernel::queryBlock(HeadOfSequence &at, Value first) {
 Values AttentionKernel::scoresOf(HeadOfSequence &at, Value firstKey) {
   Values scores = tiles.productTransposed(tiles.zeros(keys), tiles.rowsOf(queryTile), keyTile);
   // Most blocks are seen by every row of the warp.
+  Value seenByAll = k.less(k.add(firstKey, keys - 1), smallestLimit);
+  if (at.reach)
+    seenByAll = k.both(seenByAll, k.less(largestFirst, k.add(firstKey, 1)));
   return k.choose(
-      k.less(k.add(firstKey, keys - 1), smallestLimit), [&] { return scores; },
+      seenByAll, [&] { return scores; },
       [&] {
         Value first = k.add(firstKey, tiles.column(0));
         const Value seen[2] = {k.sub(limits[0], first), k.sub(limits[1], first)};
+        const Value before[2] = {k.sub(firsts[0], first), k.sub(firsts[1], first)};
         Values masked = scores;
-        for (size_t i = 0; i < scores.size(); ++i)
-          masked[i] = k.select(k.less(k.i32Of(static_cast<int32_t>(tiles.columnOf(i))), seen[tiles.rowOf(i)]),
-                               scores[i], k.scalar(lowest));
+        for (size_t i = 0; i < scores.size(); ++i) {
+          Value column = k.i32Of(static_cast<int32_t>(tiles.columnOf(i)));
+          masked[i] = k.select(k.less(column, seen[tiles.rowOf(i)]), scores[i], k.scalar(lowest));
+          if (at.reach)
+            masked[i] = k.select(k.less(column, before[tiles.rowOf(i)]), k.scalar(lowest), masked[i]);
+        }
         return masked;
       });
 }

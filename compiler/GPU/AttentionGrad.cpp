@@ -27,7 +27,7 @@ private:
   AttentionGradOp op;
   const bool bf16;
   AttentionTiles tiles;
-  int64_t heads, keyDim, valueDim;
+  int64_t heads, keyHeads, keyDim, valueDim;
   double scale, rate;
   bool wantsQ, wantsK, wantsV;
   enum { dOutput, q, key, value, output, lse, dq, dk, dv };
@@ -38,8 +38,9 @@ private:
 AttentionGradKernel::AttentionGradKernel(KernelBuilder &k, AttentionGradOp op)
     : k(k), op(op), bf16(op.getCompute().has_value()), tiles(k, bf16) {
   heads = op.getHeads();
-  keyDim = op.getK().getType().getFeatures() / heads;
-  valueDim = op.getV().getType().getFeatures() / heads;
+  keyHeads = op.getKeyHeads();
+  keyDim = op.getKeyDim();
+  valueDim = op.getValueDim();
   scale = op.getScale().convertToDouble();
   rate = op.getRate().convertToDouble();
   wantsQ = !op.getDq().use_empty();
@@ -55,16 +56,22 @@ Backend::KernelInfo AttentionGradKernel::emit() {
   k.threads = own / AttentionTiles::warpRows * k.warpSize;
   k.registers = 255;
   const bool wantsKeys = wantsK || wantsV, both = wantsQ && wantsKeys;
-  const int64_t kinds = both ? 2 : 1;
-  Value part = k.div(k.chunk, heads * kinds), rest = k.rem(k.chunk, heads * kinds), head = k.rem(rest, heads);
+  // Of the parts of a block of rows, the heads of queries come first.
+  const int64_t queryParts = wantsQ ? heads : 0, parts = queryParts + (wantsKeys ? keyHeads : 0);
+  Value part = k.div(k.chunk, parts), rest = k.rem(k.chunk, parts);
   const int64_t mark = k.sharedMark();
   auto overQueries = [&] {
-    eachQueryBlockOfRows(k, part, head, own, [&](HeadOfSequence &at, Value start) { queryBlock(at, start); });
+    eachQueryBlockOfRows(k, part, rest, own, [&](HeadOfSequence &at, Value start) {
+      at.shareKeys(k, heads / keyHeads);
+      at.setReach(k, op.getReach(), /*cached=*/false);
+      queryBlock(at, start);
+    });
   };
   // The owner of a sequence's n-th block of queries, of m, has its blocks of keys n, n + m, ..
   auto overKeys = [&] {
     k.releaseShared(mark);
-    eachQueryBlockOfRows(k, part, head, own, [&](HeadOfSequence &at, Value start) {
+    eachQueryBlockOfRows(k, part, k.sub(rest, k.index(queryParts)), own, [&](HeadOfSequence &at, Value start) {
+      at.setReach(k, op.getReach(), /*cached=*/false);
       Value blocks = k.div(k.add(at.queries, own - 1), own), step = k.mul(blocks, own);
       // Where there is no key, the first block clears the rows.
       Value count = k.max(k.sub(k.max(at.keys, k.i32Of(1)), start), k.i32Of(0));
@@ -90,7 +97,7 @@ Backend::KernelInfo AttentionGradKernel::emit() {
     overQueries();
   else
     overKeys();
-  return {{Partition::Unit::Rows, own, heads * kinds}};
+  return {{Partition::Unit::Rows, own, parts}};
 }
 
 // do . o of a query, of which `lanes` neighbours each have a part.
@@ -109,12 +116,13 @@ void AttentionGradKernel::queryBlock(HeadOfSequence &at, Value start) {
   if (!bf16)
     room = tiles.tile(own, passing);
   Value left = k.min(k.sub(at.queries, start), k.i32Of(own)), last = k.sub(left, k.i32Of(1));
-  std::array<Value, 2> rows, limits, logSums, deltas;
+  std::array<Value, 2> rows, firsts, limits, logSums, deltas;
   RowAt lseAt = at.rows(k, lse, 1, k.i32Of(0));
   PairDropout dropout(k, tiles, at, rate);
   for (int64_t r = 0; r < 2; ++r) {
     rows[r] = k.add(start, k.min(tiles.row(r), last));
     limits[r] = k.select(k.less(tiles.row(r), left), at.limit(k, rows[r]), k.i32Of(0));
+    firsts[r] = at.first(k, rows[r]);
     logSums[r] = k.mulf(k.load(lseAt(rows[r])), k.scalar(std::numbers::log2e));
     deltas[r] = deltaOf(at, rows[r], 4);
   }
@@ -122,7 +130,8 @@ void AttentionGradKernel::queryBlock(HeadOfSequence &at, Value start) {
   k.barrier();
   tiles.copyIn(queryTile, at.rows(k, q, keyDim, start), left, q, keyDim, k.scalar(scale * std::numbers::log2e));
   tiles.copyIn(dOutputTile, at.rows(k, dOutput, valueDim, start), left, dOutput, valueDim);
-  Values sums = k.loop(k.i32Of(0), largestLimit, passing, tiles.zeros(queryTile.width), [&](Value j, Values dQueries) {
+  Value begin = at.firstBlock(k, start, passing);
+  Values sums = k.loop(begin, largestLimit, passing, tiles.zeros(queryTile.width), [&](Value j, Values dQueries) {
     Value count = k.min(k.sub(at.keys, j), k.i32Of(passing));
     k.barrier();
     tiles.copyIn(keyTile, at.listedRows(k, key, keyDim, j), count, key, keyDim);
@@ -136,11 +145,15 @@ void AttentionGradKernel::queryBlock(HeadOfSequence &at, Value start) {
           Value kept = dropout.ofQueries(rows, j, count, passing), factor = dropout.scale();
           Value first = k.add(j, tiles.column(0));
           const Value seen[2] = {k.sub(limits[0], first), k.sub(limits[1], first)};
+          const Value before[2] = {k.sub(firsts[0], first), k.sub(firsts[1], first)};
           for (size_t i = 0; i < s.size(); ++i) {
             const int64_t r = tiles.rowOf(i);
             Value p = k.exp2(k.subf(s[i], logSums[r]));
             Value ds = k.mulf(p, k.subf(k.mulf(dropout.dropped(d[i], kept, i), factor), deltas[r]));
-            s[i] = k.select(k.less(k.i32Of(static_cast<int32_t>(tiles.columnOf(i))), seen[r]), ds, k.scalar(0));
+            Value column = k.i32Of(static_cast<int32_t>(tiles.columnOf(i)));
+            s[i] = k.select(k.less(column, seen[r]), ds, k.scalar(0));
+            if (at.reach)
+              s[i] = k.select(k.less(column, before[r]), k.scalar(0), s[i]);
           }
           return tiles.product(dQueries, tiles.rowsOf(s, room), keyTile, count);
         },
@@ -159,70 +172,82 @@ void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count)
     room = tiles.tile(own, passing);
   // Those of the queries that pass by.
   Value logSums = k.shared(passing * 4), deltas = k.shared(passing * 4), limits = k.shared(passing * 4);
+  Value firsts = at.reach ? k.shared(passing * 4) : Value();
   Value last = k.sub(count, k.i32Of(1));
   std::array<Value, 2> rows;
   for (int64_t r = 0; r < 2; ++r)
     rows[r] = k.add(start, k.min(tiles.row(r), last));
   Value firstOfWarp = k.add(start, tiles.firstRow());
-  PairDropout dropout(k, tiles, at, rate);
   k.barrier(); // the tiles may hold the block before
   tiles.copyIn(keyTile, at.listedRows(k, key, keyDim, start), count, key, keyDim);
   tiles.copyIn(valueTile, at.listedRows(k, value, valueDim, start), count, value, valueDim);
   const int64_t keyNumbers = tiles.zeros(keyTile.width).size();
   Values sums = tiles.zeros(keyTile.width + valueTile.width);
-  sums = k.loop(k.i32Of(0), at.queries, passing, sums, [&](Value i, Values sums) {
-    Value left = k.min(k.sub(at.queries, i), k.i32Of(passing)), largest = at.largestLimit(k, i, left, passing);
-    // All threads find the same: whether a query of the block sees a key of ours.
-    return k.choose(
-        k.less(start, largest),
-        [&] {
-          k.barrier();
-          tiles.copyIn(queryTile, at.rows(k, q, keyDim, i), left, q, keyDim, k.scalar(scale * std::numbers::log2e));
-          tiles.copyIn(dOutputTile, at.rows(k, dOutput, valueDim, i), left, dOutput, valueDim);
-          const int64_t lanes = k.threads / passing;
-          Value mine = k.div(k.thread(), lanes), query = k.add(i, k.min(mine, k.sub(left, k.i32Of(1)))),
-                delta = deltaOf(at, query, lanes);
-          k.when(k.equal(k.rem(k.thread(), lanes), k.i32Of(0)), [&] {
-            k.store(k.mulf(k.load(at.rows(k, lse, 1, k.i32Of(0))(query)), k.scalar(std::numbers::log2e)),
-                    k.offset(logSums, mine));
-            k.store(delta, k.offset(deltas, mine));
-            k.store({k.select(k.less(mine, left), at.limit(k, query), k.i32Of(0))}, k.offset(limits, mine, k.i32));
-          });
-          k.barrier();
-          return k.choose(
-              k.less(firstOfWarp, largest),
-              [&] {
-                Values s = tiles.productTransposed(tiles.zeros(passing), tiles.rowsOf(keyTile), queryTile);
-                Values d = tiles.productTransposed(tiles.zeros(passing), tiles.rowsOf(valueTile), dOutputTile);
-                Value kept = dropout.ofKeys(rows, i, left, passing), factor = dropout.scale();
-                Values p = s;
-                for (size_t n = 0; n < s.size(); n += 4) {
-                  auto ofColumns = [&](Value list, Type type) {
-                    return k.load(k.offset(k.offset(list, tiles.column(0), type), tiles.columnOf(n), type), 2, type);
-                  };
-                  Values logSum = ofColumns(logSums, k.element), delta = ofColumns(deltas, k.element),
-                         limit = ofColumns(limits, k.i32);
-                  for (size_t j = n; j < n + 4; ++j) {
-                    Value seen = k.less(k.add(start, tiles.row(tiles.rowOf(j))), limit[j % 2]);
-                    Value probability = k.select(seen, k.exp2(k.subf(s[j], logSum[j % 2])), k.scalar(0));
-                    p[j] = dropout.dropped(probability, kept, j);
-                    s[j] = k.mulf(probability, k.subf(k.mulf(dropout.dropped(d[j], kept, j), factor), delta[j % 2]));
+  sums = at.eachSharing(k, heads / keyHeads, sums, [&](Values sums) {
+    PairDropout dropout(k, tiles, at, rate);
+    return k.loop(k.i32Of(0), at.queries, passing, sums, [&](Value i, Values sums) {
+      Value left = k.min(k.sub(at.queries, i), k.i32Of(passing)), largest = at.largestLimit(k, i, left, passing);
+      // All threads find the same: whether a query of the block sees a key of ours.
+      Value any = k.less(start, largest);
+      if (at.reach)
+        any = k.both(any, k.less(at.first(k, i), k.add(start, count)));
+      return k.choose(
+          any,
+          [&] {
+            k.barrier();
+            tiles.copyIn(queryTile, at.rows(k, q, keyDim, i), left, q, keyDim, k.scalar(scale * std::numbers::log2e));
+            tiles.copyIn(dOutputTile, at.rows(k, dOutput, valueDim, i), left, dOutput, valueDim);
+            const int64_t lanes = k.threads / passing;
+            Value mine = k.div(k.thread(), lanes), query = k.add(i, k.min(mine, k.sub(left, k.i32Of(1)))),
+                  delta = deltaOf(at, query, lanes);
+            k.when(k.equal(k.rem(k.thread(), lanes), k.i32Of(0)), [&] {
+              k.store(k.mulf(k.load(at.rows(k, lse, 1, k.i32Of(0))(query)), k.scalar(std::numbers::log2e)),
+                      k.offset(logSums, mine));
+              k.store(delta, k.offset(deltas, mine));
+              k.store({k.select(k.less(mine, left), at.limit(k, query), k.i32Of(0))}, k.offset(limits, mine, k.i32));
+              if (at.reach)
+                k.store({at.first(k, query)}, k.offset(firsts, mine, k.i32));
+            });
+            k.barrier();
+            return k.choose(
+                k.less(firstOfWarp, largest),
+                [&] {
+                  Values s = tiles.productTransposed(tiles.zeros(passing), tiles.rowsOf(keyTile), queryTile);
+                  Values d = tiles.productTransposed(tiles.zeros(passing), tiles.rowsOf(valueTile), dOutputTile);
+                  Value kept = dropout.ofKeys(rows, i, left, passing), factor = dropout.scale();
+                  Values p = s;
+                  for (size_t n = 0; n < s.size(); n += 4) {
+                    auto ofColumns = [&](Value list, Type type) {
+                      return k.load(k.offset(k.offset(list, tiles.column(0), type), tiles.columnOf(n), type), 2, type);
+                    };
+                    Values logSum = ofColumns(logSums, k.element), delta = ofColumns(deltas, k.element),
+                           limit = ofColumns(limits, k.i32), first;
+                    if (at.reach)
+                      first = ofColumns(firsts, k.i32);
+                    for (size_t j = n; j < n + 4; ++j) {
+                      Value number = k.add(start, tiles.row(tiles.rowOf(j))), seen = k.less(number, limit[j % 2]);
+                      if (at.reach)
+                        seen = k.both(seen, k.less(first[j % 2], k.add(number, 1)));
+                      Value probability = k.select(seen, k.exp2(k.subf(s[j], logSum[j % 2])), k.scalar(0));
+                      p[j] = dropout.dropped(probability, kept, j);
+                      s[j] = k.mulf(probability, k.subf(k.mulf(dropout.dropped(d[j], kept, j), factor), delta[j % 2]));
+                    }
                   }
-                }
-                Values dKeys(sums.begin(), sums.begin() + keyNumbers), dValues(sums.begin() + keyNumbers, sums.end());
-                if (wantsV)
-                  dValues = tiles.product(dValues, tiles.rowsOf(p, room), dOutputTile, left);
-                if (wantsK)
-                  dKeys = tiles.product(dKeys, tiles.rowsOf(s, room), queryTile, left);
-                dKeys.append(dValues);
-                return dKeys;
-              },
-              [&] { return sums; });
-        },
-        [&] { return sums; });
+                  Values dKeys(sums.begin(), sums.begin() + keyNumbers), dValues(sums.begin() + keyNumbers, sums.end());
+                  if (wantsV)
+                    dValues = tiles.product(dValues, tiles.rowsOf(p, room), dOutputTile, left);
+                  if (wantsK)
+                    dKeys = tiles.product(dKeys, tiles.rowsOf(s, room), queryTile, left);
+                  dKeys.append(dValues);
+                  return dKeys;
+                },
+                [&] { return sums; });
+          },
+          [&] { return sums; });
+    });
   });
   // The queries came with scale and log2(e).
-  Value keyFactor = k.scalar(std::numbers::ln2), valueFactor = dropout.scale();
+  Value keyFactor = k.scalar(std::numbers::ln2), valueFactor = PairDropout(k, tiles, at, rate).scale();
   if (wantsK)
     tiles.copyOut(at.listedRows(k, dk, keyDim, start), Values(sums.begin(), sums.begin() + keyNumbers), count, dk,
                   keyDim, {keyFactor, keyFactor});

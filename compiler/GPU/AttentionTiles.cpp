@@ -17,7 +17,8 @@ namespace xfc::gpu {
 static Value i32At(KernelBuilder &k, Value list, Value i) { return k.truncated(k.loadI32(list, i)); }
 static Value i32(KernelBuilder &k, int64_t value) { return k.i32Of(static_cast<int32_t>(value)); }
 
-HeadOfSequence::HeadOfSequence(KernelBuilder &k, Value sequence, Value head) : sequence(sequence), head(head) {
+HeadOfSequence::HeadOfSequence(KernelBuilder &k, Value sequence, Value head)
+    : sequence(sequence), head(head), keyHead(head) {
   Value offsets = k.field(k.rows(), offsetof(xfc_rows, offsets), k.ptr), structure = k.keys();
   firstQuery = k.loadI32(offsets, sequence);
   queries = k.truncated(k.sub(k.loadI32(offsets, k.add(sequence, 1)), firstQuery));
@@ -37,12 +38,82 @@ RowAt HeadOfSequence::rows(KernelBuilder &k, BufferIndex buffer, int64_t width, 
 }
 
 RowAt HeadOfSequence::listedRows(KernelBuilder &k, BufferIndex buffer, int64_t width, Value from) {
-  Value stride = strideOf(k, buffer), data = k.offset(k.buffer(buffer), k.mul(head, width)),
+  Value stride = strideOf(k, buffer), data = k.offset(k.buffer(buffer), k.mul(keyHead, width)),
         list = k.offset(keyList, from, k.i32);
   return [&k, data, stride, list](Value j) { return k.offset(data, k.mul(k.i64Of(i32At(k, list, j)), stride)); };
 }
 
-Value HeadOfSequence::limit(KernelBuilder &k, Value query) { return k.min(i32At(k, limits, query), keys); }
+void HeadOfSequence::shareKeys(KernelBuilder &k, int64_t sharing) {
+  if (sharing > 1)
+    keyHead = k.div(head, sharing);
+}
+
+Values HeadOfSequence::eachSharing(KernelBuilder &k, int64_t sharing, const Values &state,
+                                   const std::function<Values(Values)> &body) {
+  if (sharing == 1)
+    return body(state);
+  Values results = k.loop(k.index(0), k.index(sharing), 1, state, [&](Value i, Values s) {
+    head = k.add(k.mul(keyHead, sharing), i);
+    return body(s);
+  });
+  head = keyHead;
+  return results;
+}
+
+void HeadOfSequence::setReach(KernelBuilder &k, std::optional<uint64_t> positions, bool ofCache) {
+  cached = ofCache;
+  if (!positions)
+    return;
+  reach = static_cast<int32_t>(*positions);
+  if (cached)
+    return;
+  Value zero = i32(k, 0), last = k.sub(keys, i32(k, 1));
+  Values found = k.choose(
+      k.less(zero, keys),
+      [&]() -> Values {
+        Value position = keyPosition(k, zero);
+        return {position, k.equal(k.sub(keyPosition(k, last), position), last)};
+      },
+      [&]() -> Values { return {zero, k.boolean(true)}; });
+  firstPosition = found[0];
+  consecutive = found[1];
+}
+
+Value HeadOfSequence::queryPosition(KernelBuilder &k, Value query) {
+  return i32At(k, k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr), k.add(firstQuery, k.i64Of(query)));
+}
+
+Value HeadOfSequence::keyPosition(KernelBuilder &k, Value key) {
+  return cached ? key : i32At(k, k.field(k.keyRows(), offsetof(xfc_rows, positions), k.ptr), k.loadI32(keyList, key));
+}
+
+// Where no pad tokens are among the keys (the rule), without looking at them.
+Value HeadOfSequence::keysBefore(KernelBuilder &k, Value position) {
+  Value zero = i32(k, 0);
+  auto among = [&](Value count) { return k.max(k.min(count, keys), zero); };
+  if (cached)
+    return among(position);
+  return k.choose(
+      consecutive, [&]() -> Values { return {among(k.sub(position, firstPosition))}; },
+      [&] {
+        return k.loop(zero, keys, 1, ValueRange{zero}, [&](Value j, Values s) -> Values {
+          return {k.add(s[0], k.select(k.less(keyPosition(k, j), position), i32(k, 1), zero))};
+        });
+      })[0];
+}
+
+Value HeadOfSequence::first(KernelBuilder &k, Value query) {
+  return reach ? keysBefore(k, k.sub(queryPosition(k, query), i32(k, *reach))) : i32(k, 0);
+}
+
+Value HeadOfSequence::firstBlock(KernelBuilder &k, Value query, int64_t size) {
+  return reach ? k.mul(k.div(first(k, query), size), size) : i32(k, 0);
+}
+
+Value HeadOfSequence::limit(KernelBuilder &k, Value query) {
+  Value limit = k.min(i32At(k, limits, query), keys);
+  return reach ? k.min(limit, keysBefore(k, k.add(queryPosition(k, query), i32(k, *reach + 1)))) : limit;
+}
 
 Value HeadOfSequence::largestLimit(KernelBuilder &k, Value from, Value count, int64_t most) {
   Value last = k.sub(count, i32(k, 1)), largest;
@@ -76,7 +147,7 @@ void HeadOfSequence::clearRowsThatAreNoKeys(KernelBuilder &k, Value start, Value
         k.equal(j, keys), [&]() -> Values { return {end}; }, [&]() -> Values { return {k.loadI32(keyList, j)}; })[0];
     k.loop(from, to, 1, [&](Value row) {
       for (auto [buffer, width] : buffers) {
-        Value data = k.offset(k.offset(k.buffer(buffer), k.mul(head, width)), k.mul(row, k.stride(buffer)));
+        Value data = k.offset(k.offset(k.buffer(buffer), k.mul(keyHead, width)), k.mul(row, k.stride(buffer)));
         k.loop(i32(k, 0), i32(k, width), 1, [&](Value f) { k.store(k.scalar(0), k.offset(data, f)); });
       }
     });

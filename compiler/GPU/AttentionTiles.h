@@ -16,6 +16,7 @@ using RowAt = std::function<mlir::Value(mlir::Value)>;
 struct HeadOfSequence {
   HeadOfSequence(KernelBuilder &k, mlir::Value sequence, mlir::Value head);
   mlir::Value sequence, head;      // i64
+  mlir::Value keyHead;             // of keys and values (i64); `head` unless several heads of queries share one
   mlir::Value firstQuery, queries; // a row of the query set, and how many there are (i32)
   mlir::Value keyList, keys;       // row numbers in the key set (i32), and how many (i32)
   mlir::Value limits;              // i32, of `firstQuery` on
@@ -23,8 +24,19 @@ struct HeadOfSequence {
   // Features of this head in consecutive rows from query `from` on, and in rows that the list names from `from` on.
   RowAt rows(KernelBuilder &k, BufferIndex buffer, int64_t width, mlir::Value from);
   RowAt listedRows(KernelBuilder &k, BufferIndex buffer, int64_t width, mlir::Value from);
-  // Limit of a query (i32).
+  // `head` is one of queries, of which `sharing` in a row share a head of keys.
+  void shareKeys(KernelBuilder &k, int64_t sharing);
+  // `head` is one of keys: `body` for each of the `sharing` heads of queries that share it, ascending.
+  Values eachSharing(KernelBuilder &k, int64_t sharing, const Values &state, const std::function<Values(Values)> &body);
+  // From here on queries see only keys at most so many positions away, if it is given. `cached`: the keys are the
+  // tokens of a hypothesis, whose positions are their places in the list, wherever in the cache they are.
+  void setReach(KernelBuilder &k, std::optional<uint64_t> positions, bool cached);
+
+  // A query sees the keys from first() to limit() - 1 of the list (i32).
+  mlir::Value first(KernelBuilder &k, mlir::Value query);
   mlir::Value limit(KernelBuilder &k, mlir::Value query);
+  // The same of the first block of `size` keys that one of the queries from `query` on sees a key of.
+  mlir::Value firstBlock(KernelBuilder &k, mlir::Value query, int64_t size);
   // The largest limit of queries from .. from + count - 1, in every lane of a warp; at most `most` of them.
   mlir::Value largestLimit(KernelBuilder &k, mlir::Value from, mlir::Value count, int64_t most);
   // Zeros in rows of the sequence that are no key: those between keys start .. start + count - 1 and the one before,
@@ -35,6 +47,16 @@ struct HeadOfSequence {
   // The block of a pairs value, and a query's row in it.
   mlir::Value pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads);
   mlir::Value pairsRow(KernelBuilder &k, mlir::Value block, mlir::Value query);
+  // Positions of a query and of a key in their sequence (i32).
+  mlir::Value queryPosition(KernelBuilder &k, mlir::Value query), keyPosition(KernelBuilder &k, mlir::Value key);
+
+  bool cached = false;
+  std::optional<int32_t> reach;
+
+private:
+  // How many keys are at positions before this one.
+  mlir::Value keysBefore(KernelBuilder &k, mlir::Value position);
+  mlir::Value firstPosition, consecutive; // with a reach: of the first key, and whether the others follow without a gap
 };
 
 // A chunk is a head of a sequence: body(it), or body(it, query) for each of its queries (i32), a warp each.

@@ -13,9 +13,11 @@ using Compute = std::function<Value(ArrayRef<Value>)>;
 
 // Each pair: compute(its operands, its head and sequence, number of the query, number of the key).
 using ComputePair = std::function<Value(ArrayRef<Value>, HeadOfSequence &, Value, Value)>;
-static Backend::KernelInfo overPairs(KernelBuilder &k, Operation *op, const ComputePair &compute) {
+static Backend::KernelInfo overPairs(KernelBuilder &k, Operation *op, const ComputePair &compute,
+                                     std::optional<uint64_t> reach = {}) {
   auto type = cast<PairsType>(op->getResultTypes().front());
   return {eachQuery(k, type.getHeads(), [&](HeadOfSequence &at, Value query) {
+    at.setReach(k, reach, type.getKeys() == RowSet::cache);
     SmallVector<Value> rows;
     for (BufferIndex buffer : buffersOf(op))
       rows.push_back(at.pairsRow(k, at.pairs(k, buffer, type.getHeads()), query));
@@ -59,9 +61,11 @@ Backend::KernelInfo emitElementwise(KernelBuilder &k, ScalarOpInterface op) {
 
 static Backend::KernelInfo emitMask(KernelBuilder &k, MaskOp op) {
   Value hidden = k.scalar(op.getZero() ? 0 : -std::numeric_limits<double>::infinity());
-  return overPairs(k, op, [&](ArrayRef<Value> xs, HeadOfSequence &at, Value query, Value key) {
-    return k.select(k.less(key, at.limit(k, query)), xs[0], hidden);
-  });
+  auto compute = [&](ArrayRef<Value> xs, HeadOfSequence &at, Value query, Value key) {
+    Value x = k.select(k.less(key, at.limit(k, query)), xs[0], hidden);
+    return at.reach ? k.select(k.less(key, at.first(k, query)), hidden, x) : x;
+  };
+  return overPairs(k, op, compute, op.getReach());
 }
 
 // A counter of Philox makes the numbers of four features, 16 apart (abi.h): a thread takes n neighbouring counters of
@@ -165,6 +169,32 @@ static Backend::KernelInfo emitAddPositions(KernelBuilder &k, AddPositionsOp op)
       address)};
 }
 
+// A thread turns a pair.
+static Backend::KernelInfo emitRotate(KernelBuilder &k, RotateOp op) {
+  const int64_t features = op.getType().getFeatures(), heads = static_cast<int64_t>(op.getHeads());
+  const int64_t width = features / heads, rotated = op.getTable().getType().getDimSize(1), half = rotated / 2;
+  const int64_t rest = width - rotated, per = rowsPerBlock(features);
+  Address x(k, op.getXMutable()), y(k, op.getResult());
+  Value table = k.buffer(op.getTableMutable()), positions = k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr);
+  eachGroup(k, per, heads * half, [&](Value row, Value group) {
+    Value head = k.mul(k.div(group, half), width), pair = k.rem(group, half);
+    Value angles = k.offset(table, k.mul(k.loadI32(positions, row), rotated));
+    Value from = k.offset(x.row(k, row), head), to = k.offset(y.row(k, row), head);
+    Value first = op.getHalves() ? pair : k.mul(pair, 2), second = k.add(first, op.getHalves() ? half : 1);
+    Value sine = k.load(k.offset(angles, first)), cosine = k.load(k.offset(angles, second));
+    Value a = k.load(k.offset(from, first)), b = k.load(k.offset(from, second));
+    Value negative = k.subf(k.scalar(0), sine);
+    k.store(k.fma(a, cosine, k.mulf(b, op.getInverse() ? sine : negative)), k.offset(to, first));
+    k.store(k.fma(b, cosine, k.mulf(a, op.getInverse() ? negative : sine)), k.offset(to, second));
+  });
+  if (rest)
+    eachGroup(k, per, heads * rest, [&](Value row, Value group) {
+      Value f = k.add(k.mul(k.div(group, rest), width), k.add(k.rem(group, rest), rotated));
+      k.store(k.load(k.offset(x.row(k, row), f)), k.offset(y.row(k, row), f));
+    });
+  return {{Partition::Unit::Rows, per, 1}};
+}
+
 Backend::PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight) {
   const int64_t rows = weight.getDimSize(0), columns = weight.getDimSize(1), width = packedColumns(columns),
                 pairs = width / 2;
@@ -190,7 +220,7 @@ Backend::PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight) {
 }
 
 void attachElementwiseKernels(MLIRContext &context) {
-  attachKernels<emitMask, emitDropout, emitFill, emitZeros, emitCacheWrite, emitAddPositions>(context);
+  attachKernels<emitMask, emitDropout, emitFill, emitZeros, emitCacheWrite, emitAddPositions, emitRotate>(context);
 }
 
 } // namespace xfc::gpu

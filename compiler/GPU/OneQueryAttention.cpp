@@ -16,9 +16,9 @@ namespace {
 // eight lanes a key, whose loads are whole lines of 128 bytes. All keys and values of a warp's part are under way at
 // once.
 //
-// Part i of a sequence is keys i * size .. i * size + size - 1 of its list: its largest score, the sum of its
-// exponentials, and the values' sum weighted by them. Parts are joined one after the other, in ascending order. So a
-// result's bits depend on its own keys only, not on who has which part.
+// Part i of a sequence is keys i * size .. i * size + size - 1 of those that the query sees: its largest score, the sum
+// of its exponentials, and the values' sum weighted by them. Parts are joined one after the other, in ascending order.
+// So a result's bits depend on its own keys only, not on who has which part.
 class OneQueryAttention {
 public:
   OneQueryAttention(KernelBuilder &k, AttentionOp op);
@@ -42,7 +42,9 @@ private:
   KernelBuilder &k;
   const bool bf16;
   const double scale;
-  const int64_t heads, keyDim, valueDim;
+  const int64_t heads, keyHeads, keyDim, valueDim;
+  const std::optional<uint64_t> reach;
+  const bool cached;
   int64_t steps = 4; // of a part
   enum { q, key, value, result };
   int64_t partStride() const { return padded(valueDim) + 4; } // values, largest score, sum; a multiple of 16 bytes
@@ -51,8 +53,8 @@ private:
 
 OneQueryAttention::OneQueryAttention(KernelBuilder &k, AttentionOp op)
     : k(k), bf16(op.getCompute().has_value()), scale(op.getScale().convertToDouble()),
-      heads(static_cast<int64_t>(op.getHeads())), keyDim(op.getK().getType().getFeatures() / heads),
-      valueDim(op.getV().getType().getFeatures() / heads) {
+      heads(static_cast<int64_t>(op.getHeads())), keyHeads(op.getKeyHeads()), keyDim(op.getKeyDim()),
+      valueDim(op.getValueDim()), reach(op.getReach()), cached(op.getK().getType().getSet() == RowSet::cache) {
   // What is under way is in registers: 64 of them for heads of 64.
   for (const int64_t row = (padded(keyDim) + padded(valueDim)) / lanes; steps > 1 && row * steps > 128;)
     steps /= 2;
@@ -64,6 +66,8 @@ Backend::KernelInfo OneQueryAttention::emit() {
   Value parts = k.shared(warps * partStride() * 4);
   Value zero = k.i32Of(0);
   return {eachHead(k, heads, [&](HeadOfSequence &at) {
+    at.shareKeys(k, heads / keyHeads);
+    at.setReach(k, reach, cached);
     Value limit = at.limit(k, zero);
     Values query = partOfRow(at.rows(k, q, keyDim, zero)(zero), keyDim, 1);
     // Scores times log2(e): exponentials are powers of two.
@@ -74,7 +78,7 @@ Backend::KernelInfo OneQueryAttention::emit() {
     // Largest score, sum, and the thread's columns of the values, of all parts so far.
     Values state = {k.scalar(lowest), k.scalar(0)};
     state.append(ownColumns(), k.scalar(0));
-    state = k.loop(zero, limit, warps * size(), state, [&](Value j, Values joined) {
+    state = k.loop(at.first(k, zero), limit, warps * size(), state, [&](Value j, Values joined) {
       Value first = k.add(j, k.mul(k.warp(), size()));
       Values own = k.choose(
           k.less(first, limit), [&] { return part(at, query, first, limit); },

@@ -33,6 +33,7 @@ static Values eachBlock(KernelBuilder &k, Value count, int64_t size, const Value
 static Backend::KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
   const int64_t heads = op.getResult().getType().getHeads(), dim = op.getQ().getType().getFeatures() / heads;
   return eachHeadByTiles(k, heads, [&](HeadOfSequence &at) {
+    at.shareKeys(k, heads * dim / op.getK().getType().getFeatures());
     AttentionTiles tiles(k, /*bf16=*/false);
     Tile queries = tiles.tile(queryBlock, dim), keys = tiles.tile(keyBlock, dim);
     Value block = at.pairs(k, op.getResult(), heads);
@@ -122,26 +123,22 @@ static Backend::KernelInfo emitDistanceBiasGrad(KernelBuilder &k, DistanceBiasGr
   return {{Partition::Unit::One, 1, buckets}};
 }
 
-// How far a key is from a query, and 1 where it is after it, else 0 (i64). The keys of a hypothesis are its tokens from
-// the first on, wherever in the cache they are.
-static std::pair<Value, Value> distanceOf(KernelBuilder &k, HeadOfSequence &at, bool cached, Value query, Value key) {
-  Value i = k.loadI32(k.field(k.rows(), offsetof(xfc_rows, positions), k.ptr), k.add(at.firstQuery, k.i64Of(query)));
-  Value j = k.i64Of(key), zero = k.index(0);
-  if (!cached)
-    j = k.loadI32(k.field(k.keyRows(), offsetof(xfc_rows, positions), k.ptr), k.loadI32(at.keyList, key));
-  Value distance = k.sub(j, i);
-  return {k.max(distance, k.sub(zero, distance)), k.select(k.less(zero, distance), k.index(1), zero)};
+// How far a key is from a query, and 1 where it is after it, else 0 (i64).
+static std::pair<Value, Value> distanceOf(KernelBuilder &k, HeadOfSequence &at, Value query, Value key) {
+  Value distance = k.sub(at.keyPosition(k, key), at.queryPosition(k, query)), zero = k.i32Of(0);
+  return {k.i64Of(k.max(distance, k.sub(zero, distance))), k.select(k.less(zero, distance), k.index(1), k.index(0))};
 }
 
 static Backend::KernelInfo emitAddDistanceBias(KernelBuilder &k, AddDistanceBiasOp op) {
   const int64_t heads = op.getType().getHeads();
   const bool cached = op.getType().getKeys() == RowSet::cache;
   return {eachQuery(k, heads, [&](HeadOfSequence &at, Value query) {
+    at.setReach(k, {}, cached);
     Value from = at.pairsRow(k, at.pairs(k, op.getXMutable(), heads), query),
           to = at.pairsRow(k, at.pairs(k, op.getResult(), heads), query);
     Value table = k.offset(k.buffer(op.getBiasMutable()), k.mul(at.head, 2));
     k.loop(k.lane(), at.keys, k.warpSize, [&](Value key) {
-      auto [distance, after] = distanceOf(k, at, cached, query, key);
+      auto [distance, after] = distanceOf(k, at, query, key);
       Value bias = k.load(k.offset(k.offset(table, k.mul(distance, 2 * heads)), after));
       k.store(k.addf(k.load(k.offset(from, key)), bias), k.offset(to, key));
     });
@@ -162,7 +159,7 @@ static Backend::KernelInfo emitSumDistances(KernelBuilder &k, SumDistancesOp op)
       k.barrier();
       Value from = at.pairsRow(k, block, query);
       k.acrossThreads(at.keys, [&](Value key) {
-        auto [distance, after] = distanceOf(k, at, /*cached=*/false, query, key);
+        auto [distance, after] = distanceOf(k, at, query, key);
         Value sum = k.offset(row(k.truncated(distance)), after);
         k.store(k.addf(k.load(sum), k.load(k.offset(from, key))), sum);
       });
@@ -199,8 +196,9 @@ static Backend::KernelInfo emitSoftmaxGrad(KernelBuilder &k, SoftmaxGradOp op) {
 }
 
 static Backend::KernelInfo emitCombine(KernelBuilder &k, CombineOp op) {
-  const int64_t heads = op.getP().getType().getHeads(), dim = op.getV().getType().getFeatures() / heads;
+  const int64_t heads = op.getP().getType().getHeads(), dim = op.getType().getFeatures() / heads;
   return eachHeadByTiles(k, heads, [&](HeadOfSequence &at) {
+    at.shareKeys(k, heads * dim / op.getV().getType().getFeatures());
     AttentionTiles tiles(k, /*bf16=*/false);
     Tile pairs = tiles.tile(queryBlock, keyBlock), values = tiles.tile(keyBlock, dim);
     Value block = at.pairs(k, op.getPMutable(), heads);
@@ -220,20 +218,23 @@ static Backend::KernelInfo emitCombine(KernelBuilder &k, CombineOp op) {
 
 static Backend::KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransposedOp op) {
   const int64_t heads = op.getP().getType().getHeads(), dim = op.getX().getType().getFeatures() / heads;
-  return eachHeadByTiles(k, heads, [&](HeadOfSequence &at) {
+  const int64_t keyHeads = op.getType().getFeatures() / dim;
+  return eachHeadByTiles(k, keyHeads, [&](HeadOfSequence &at) {
     AttentionTiles tiles(k, /*bf16=*/false);
     // The keys are the rows here.
     Tile pairs = tiles.tile(queryBlock, keyBlock), inputs = tiles.tile(keyBlock, dim);
-    Value block = at.pairs(k, op.getPMutable(), heads);
     at.clearRowsThatAreNoKeys(k, k.i32Of(0), at.keys, {{op.getResult(), dim}});
     eachBlock(k, at.keys, queryBlock, [&](Value j, Value rows) {
-      Values sums = eachBlock(k, at.queries, keyBlock, tiles.zeros(inputs.width), [&](Value i, Value count, Values s) {
-        k.barrier();
-        tiles.copyPairs(pairs, k.offset(at.pairsRow(k, block, i), j), k.i64Of(at.keys), count, rows,
-                        /*transposed=*/true);
-        tiles.copyIn(inputs, at.rows(k, op.getXMutable(), dim, i), count, op.getXMutable(), dim);
-        k.barrier();
-        return tiles.product(s, tiles.rowsOf(pairs), inputs, count);
+      Values sums = at.eachSharing(k, heads / keyHeads, tiles.zeros(inputs.width), [&](Values before) {
+        Value block = at.pairs(k, op.getPMutable(), heads);
+        return eachBlock(k, at.queries, keyBlock, before, [&](Value i, Value count, Values s) {
+          k.barrier();
+          tiles.copyPairs(pairs, k.offset(at.pairsRow(k, block, i), j), k.i64Of(at.keys), count, rows,
+                          /*transposed=*/true);
+          tiles.copyIn(inputs, at.rows(k, op.getXMutable(), dim, i), count, op.getXMutable(), dim);
+          k.barrier();
+          return tiles.product(s, tiles.rowsOf(pairs), inputs, count);
+        });
       });
       tiles.copyOut(at.listedRows(k, op.getResult(), dim, j), sums, rows, op.getResult(), dim,
                     {k.scalar(1), k.scalar(1)});

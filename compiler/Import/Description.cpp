@@ -444,16 +444,17 @@ private:
       at.json.fail("a head of " + std::to_string(widest) + " features; expected at most " + std::to_string(maxHeadDim) +
                    ", since the code of an attention grows with them");
     checkDistances(attention, name, at);
+    checkRotary(attention, at);
     if (attention.scale == 0) {
       const bool one = !attention.projections && !at.json.find("scale");
       attention.scale = one ? 1 : std::sqrt(double(attention.scaleBySqrtModelDim ? at.features : attention.keyDim));
     }
     if (attention.projections) {
-      const int64_t keys = attention.heads * attention.keyDim, values = attention.heads * attention.valueDim;
-      addLinear(at.json, name + ".q", at.features, keys, attention.biasQ);
-      addLinear(at.json, name + ".k", memoryFeatures, keys, attention.biasK);
-      addLinear(at.json, name + ".v", memoryFeatures, values, attention.biasV);
-      addLinear(at.json, name + ".o", values, at.features, attention.biasO);
+      const int64_t heads = attention.heads, kvHeads = attention.kvHeads;
+      addLinear(at.json, name + ".q", at.features, heads * attention.keyDim, attention.biasQ);
+      addLinear(at.json, name + ".k", memoryFeatures, kvHeads * attention.keyDim, attention.biasK);
+      addLinear(at.json, name + ".v", memoryFeatures, kvHeads * attention.valueDim, attention.biasV);
+      addLinear(at.json, name + ".o", heads * attention.valueDim, at.features, attention.biasO);
     }
     return at.features;
   }
@@ -483,7 +484,7 @@ private:
   void checkHeads(step::Attention &attention, const Site &at, int64_t memoryFeatures) {
     const int64_t features = at.features;
     if (!attention.projections) {
-      for (const char *key : {"key_dim", "value_dim", "bias"})
+      for (const char *key : {"kv_heads", "key_dim", "value_dim", "bias"})
         if (std::optional<JsonValue> given = at.json.find(key))
           given->fail("has no meaning where \"projections\" is false: q, k and v are x itself");
       if (std::optional<JsonValue> heads = at.json.find("heads"); heads && attention.heads != 1)
@@ -492,6 +493,7 @@ private:
         at.json.fail("without projections x and the memory need the same features; x has " + std::to_string(features) +
                      ", the memory " + std::to_string(memoryFeatures));
       attention.keyDim = attention.valueDim = features;
+      attention.kvHeads = 1;
       return;
     }
     JsonValue heads = at.json.at("heads", "the number of heads");
@@ -505,23 +507,35 @@ private:
     for (int64_t *dim : {&attention.keyDim, &attention.valueDim})
       if (*dim == 0)
         *dim = features / attention.heads;
+    if (attention.kvHeads == 0)
+      attention.kvHeads = attention.heads;
+    if (attention.heads % attention.kvHeads)
+      at.json.find("kv_heads")
+          ->fail(std::to_string(attention.kvHeads) + " does not divide the " + heads.shown() +
+                 " heads (expected one of " + divisors(attention.heads) + ")");
+  }
+
+  // Refuses an option that is about how far apart tokens of one sequence are.
+  static void failOnCrossAttention(const Site &at, const char *key) {
+    at.json.find(key)->fail("there is no distance between tokens of two sequences; expected in self-attention only");
   }
 
   void checkDistances(step::Attention &attention, const std::string &name, const Site &at) {
     using Bias = step::Attention::DistanceBias;
     const bool buckets = attention.distanceBias == Bias::buckets, any = attention.distanceBias != Bias::none;
-    for (const char *key : {"buckets", "max_distance", "max_length"})
-      if (std::optional<JsonValue> given = at.json.find(key);
-          given && !(key == std::string("max_length") ? any : buckets))
+    for (const char *key : {"buckets", "max_distance"})
+      if (std::optional<JsonValue> given = at.json.find(key); given && !buckets)
         given->fail("has no meaning without a \"distance_bias\"" + std::string(any ? " of buckets" : ""));
-    if (!any)
-      return;
-    if (attention.encoderMemory)
-      at.json.find("distance_bias")
-          ->fail("there is no distance between tokens of two sequences; expected in "
-                 "self-attention only");
-    at.json.at("max_length", "the number of positions, which limits the length of a sequence");
-    limitLength(attention.maxLength, at.scope);
+    if (attention.window && attention.encoderMemory)
+      failOnCrossAttention(at, "window");
+    if (any && attention.encoderMemory)
+      failOnCrossAttention(at, "distance_bias");
+    if (any || attention.rotary != step::Attention::Rotary::none) {
+      at.json.at("max_length", "the number of positions, which limits the length of a sequence");
+      limitLength(attention.maxLength, at.scope);
+    } else if (std::optional<JsonValue> given = at.json.find("max_length")) {
+      given->fail("has no meaning without a \"distance_bias\" or \"rotary\"");
+    }
     if (!buckets)
       return;
     const int64_t directions = attention.causal ? 1 : 2, each = attention.buckets / directions;
@@ -535,6 +549,24 @@ private:
                  std::to_string(attention.maxDistance));
     addParameter(at.json, name + ".distance_bias.weight", {attention.buckets, attention.heads}, init.embedding,
                  attention.heads, attention.buckets);
+  }
+
+  void checkRotary(step::Attention &attention, const Site &at) {
+    if (attention.rotary == step::Attention::Rotary::none) {
+      for (const char *key : {"rotary_base", "rotary_dim"})
+        if (std::optional<JsonValue> given = at.json.find(key))
+          given->fail("has no meaning without \"rotary\"");
+      return;
+    }
+    if (attention.encoderMemory)
+      failOnCrossAttention(at, "rotary");
+    std::optional<JsonValue> dim = at.json.find("rotary_dim");
+    if (!dim)
+      attention.rotaryDim = attention.keyDim;
+    if (attention.rotaryDim % 2 || attention.rotaryDim > attention.keyDim)
+      (dim ? dim : at.json.find("rotary"))
+          ->fail("pairs of features are rotated; expected an even number, at most the " +
+                 std::to_string(attention.keyDim) + " of a head, found " + std::to_string(attention.rotaryDim));
   }
 
   static std::string divisors(int64_t number) {

@@ -195,8 +195,8 @@ private:
   void addKeysAndValues(bool ofEncoder, RowSet set, StringRef role) {
     visitAttentions(*model.decoder, "decoder.", [&](const step::Attention &attention, const Site &at) {
       if (attention.encoderMemory == ofEncoder)
-        given[at.path] = {addArgument(at.path + ".k", role, rowsType(set, attention.heads * attention.keyDim)),
-                          addArgument(at.path + ".v", role, rowsType(set, attention.heads * attention.valueDim))};
+        given[at.path] = {addArgument(at.path + ".k", role, rowsType(set, attention.kvHeads * attention.keyDim)),
+                          addArgument(at.path + ".v", role, rowsType(set, attention.kvHeads * attention.valueDim))};
     });
   }
 
@@ -357,14 +357,27 @@ private:
 
   KeysAndValues importKeysAndValues(const step::Attention &attention, const Site &at, Value x) {
     if (!attention.projections)
-      return {x, x};
-    Value keys = importLinear(at.path + ".k", x);
+      return {importRotary(attention, attention.kvHeads, x), x};
+    Value keys = importRotary(attention, attention.kvHeads, importLinear(at.path + ".k", x));
     return {keys, importLinear(at.path + ".v", x)};
+  }
+
+  // Queries or keys, of so many heads, turned by their positions.
+  Value importRotary(const step::Attention &attention, int64_t heads, Value x) {
+    using Rotary = step::Attention::Rotary;
+    if (attention.rotary == Rotary::none)
+      return x;
+    const bool halves = attention.rotary == Rotary::halves;
+    Value angles = SinusoidOp::create(
+        builder, loc, RankedTensorType::get({attention.maxLength, attention.rotaryDim}, element),
+        number(attention.rotaryBase), /*exponent_multiplier=*/number(1), /*cosine_offset=*/number(0), halves);
+    return RotateOp::create(builder, loc, x.getType(), x, angles, heads, halves, /*inverse=*/false);
   }
 
   Value importAttention(const step::Attention &attention, const Site &at, Value x) {
     Value source = attention.encoderMemory && memory ? importMemory(attention, at) : x;
     Value query = attention.projections ? importLinear(at.path + ".q", x) : x;
+    query = importRotary(attention, attention.heads, query);
     auto [keys, values] = attendedTo(attention, at, source);
     Type pairs = PairsType::get(context(), typeOf(query).getSet(), typeOf(keys).getSet(), attention.padding,
                                 attention.causal, attention.heads, element);
@@ -372,7 +385,10 @@ private:
     p = ScaleOp::create(builder, loc, pairs, p, number(1 / attention.scale));
     if (attention.distanceBias != step::Attention::DistanceBias::none)
       p = AddDistanceBiasOp::create(builder, loc, pairs, p, importDistanceBias(attention, at));
-    p = MaskOp::create(builder, loc, pairs, p, /*zero=*/false);
+    // Positions before or after the query's own; a causal one counts its own among the window's.
+    const int64_t reach = attention.window - (attention.causal ? 1 : 0);
+    p = MaskOp::create(builder, loc, pairs, p, /*zero=*/false,
+                       attention.window ? builder.getI64IntegerAttr(reach) : IntegerAttr());
     p = SoftmaxOp::create(builder, loc, pairs, p);
     if (kind.allWeights || attention.returnWeights)
       weights.emplace_back(at.path, p);

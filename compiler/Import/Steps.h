@@ -32,15 +32,22 @@ struct LearnedPositions {
 
 struct Attention {
   enum class DistanceBias { none, buckets, slopes };
+  enum class Rotary { none, interleaved, halves };
   int64_t heads = 1, keyDim = 0, valueDim = 0; // dimensions of one head, never 0 once read
+  int64_t kvHeads = 0;                         // heads of keys and values, never 0 once read
   bool biasQ = true, biasK = true, biasV = true, biasO = true;
   bool encoderMemory = false;
   std::vector<StepDescription> memoryBody;
   bool padding = true, causal = false;
-  double scale = 0; // what scores are divided by, never 0 once read
+  int64_t window = 0; // 0: all keys that the mask leaves
+  double scale = 0;   // what scores are divided by, never 0 once read
   bool scaleBySqrtModelDim = false;
   DistanceBias distanceBias = DistanceBias::none;
-  int64_t buckets = 32, maxDistance = 128, maxLength = 0; // of a distanceBias
+  int64_t buckets = 32, maxDistance = 128; // of a distanceBias
+  Rotary rotary = Rotary::none;
+  double rotaryBase = 10000;
+  int64_t rotaryDim = 0; // never 0 once read, with `rotary`
+  int64_t maxLength = 0; // of a distanceBias or `rotary`
   double dropout = 0;
   bool returnWeights = false, projections = true;
 };

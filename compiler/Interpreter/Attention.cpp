@@ -18,14 +18,19 @@ static double dot(const double *a, const double *b, int64_t n) {
 // scores, combine, combine_transposed
 //===--------------------------------------------------------------------------------------------------------===//
 
+// The first feature of the head of the keys that head h of the queries, of `heads`, reads; `width` of them in a head.
+static int64_t keyFeature(const Tensor &keys, int64_t h, int64_t heads, int64_t width) {
+  return h * (keys.features() / width) / heads * width;
+}
+
 static LogicalResult evaluateOp(ScoresOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
                                 SmallVectorImpl<Tensor> &results) {
   Tensor s = zeros(shape, op.getType());
   const int64_t heads = op.getType().getHeads(), width = operands[0].features() / heads;
   forEachPair(shape, op.getType().getQueries(), op.getType().getStructure(), [&](const Pair &pair) {
     for (int64_t h = 0; h < heads; ++h)
-      s.data[pair.element(h, heads)] =
-          dot(operands[0].row(pair.query) + h * width, operands[1].row(pair.key) + h * width, width);
+      s.data[pair.element(h, heads)] = dot(operands[0].row(pair.query) + h * width,
+                                           operands[1].row(pair.key) + keyFeature(operands[1], h, heads, width), width);
   });
   results.push_back(std::move(s));
   return success();
@@ -37,8 +42,10 @@ static LogicalResult evaluateOp(CombineOp op, const xfc_shape &shape, ArrayRef<T
   PairsType pairs = op.getP().getType();
   const int64_t heads = pairs.getHeads(), width = o.features() / heads;
   forEachPair(shape, pairs.getQueries(), pairs.getStructure(), [&](const Pair &pair) {
-    for (int64_t f = 0; f < o.features(); ++f)
-      o.row(pair.query)[f] += operands[0].data[pair.element(f / width, heads)] * operands[1].row(pair.key)[f];
+    for (int64_t h = 0; h < heads; ++h)
+      for (int64_t f = 0; f < width; ++f)
+        o.row(pair.query)[h * width + f] += operands[0].data[pair.element(h, heads)] *
+                                            operands[1].row(pair.key)[keyFeature(operands[1], h, heads, width) + f];
   });
   results.push_back(std::move(o));
   return success();
@@ -48,10 +55,12 @@ static LogicalResult evaluateOp(CombineTransposedOp op, const xfc_shape &shape, 
                                 SmallVectorImpl<Tensor> &results) {
   Tensor y = zeros(shape, op.getType());
   PairsType pairs = op.getP().getType();
-  const int64_t heads = pairs.getHeads(), width = y.features() / heads;
+  const int64_t heads = pairs.getHeads(), width = operands[1].features() / heads;
   forEachPair(shape, pairs.getQueries(), pairs.getStructure(), [&](const Pair &pair) {
-    for (int64_t f = 0; f < y.features(); ++f)
-      y.row(pair.key)[f] += operands[0].data[pair.element(f / width, heads)] * operands[1].row(pair.query)[f];
+    for (int64_t h = 0; h < heads; ++h)
+      for (int64_t f = 0; f < width; ++f)
+        y.row(pair.key)[keyFeature(y, h, heads, width) + f] +=
+            operands[0].data[pair.element(h, heads)] * operands[1].row(pair.query)[h * width + f];
   });
   results.push_back(std::move(y));
   return success();
@@ -81,15 +90,27 @@ static double slopeOf(int64_t head, int64_t heads) {
   return head < power ? std::exp2(-8.0 * (head + 1) / power) : std::exp2(-4.0 * (2 * (head - power) + 1) / power);
 }
 
+// How many positions after the query the key is.
+static int64_t distanceOf(const xfc_shape &shape, const Pair &pair, RowSet queries, RowSet keys) {
+  const int64_t query = shape.sets[static_cast<int>(queries)].positions[pair.query];
+  // The keys of a hypothesis are its tokens from the first on, wherever their slots are.
+  const int64_t key = keys == RowSet::cache ? pair.index : shape.sets[static_cast<int>(keys)].positions[pair.key];
+  return key - query;
+}
+
 // Where the table of a bias has the pair's entry of head 0.
 struct Entry {
   int64_t distance, after;
 };
 static Entry entryOf(const xfc_shape &shape, const Pair &pair, RowSet queries, RowSet keys) {
-  const int64_t query = shape.sets[static_cast<int>(queries)].positions[pair.query];
-  // The keys of a hypothesis are its tokens from the first on, wherever their slots are.
-  const int64_t key = keys == RowSet::cache ? pair.index : shape.sets[static_cast<int>(keys)].positions[pair.key];
-  return {std::abs(key - query), key > query};
+  const int64_t distance = distanceOf(shape, pair, queries, keys);
+  return {std::abs(distance), distance > 0};
+}
+
+// Whether the query sees the key: it is before the query's limit, and within reach if that is limited.
+static bool isSeen(const xfc_shape &shape, const Pair &pair, RowSet queries, RowSet keys,
+                   std::optional<uint64_t> reach) {
+  return pair.visible && (!reach || std::abs(distanceOf(shape, pair, queries, keys)) <= static_cast<int64_t>(*reach));
 }
 
 static LogicalResult evaluateOp(DistanceBiasOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
@@ -156,7 +177,7 @@ static LogicalResult evaluateOp(MaskOp op, const xfc_shape &shape, ArrayRef<Tens
   auto pairs = cast<PairsType>(op.getType());
   forEachPair(shape, pairs.getQueries(), pairs.getStructure(), [&](const Pair &pair) {
     for (int64_t h = 0; h < pairs.getHeads(); ++h)
-      if (!pair.visible)
+      if (!isSeen(shape, pair, pairs.getQueries(), pairs.getKeys(), op.getReach()))
         y.data[pair.element(h, pairs.getHeads())] = op.getZero() ? 0 : -INFINITY;
   });
   results.push_back(std::move(y));
@@ -210,11 +231,12 @@ struct AttentionReference {
   RowSet queries, keys;
   int64_t structure, heads, id;
   double scale, rate;
+  std::optional<uint64_t> reach;
   const Tensor *bias; // null without one
 
   double score(const Pair &pair, int64_t h, const Tensor &q, const Tensor &k) const {
     int64_t width = q.features() / heads;
-    double score = scale * dot(q.row(pair.query) + h * width, k.row(pair.key) + h * width, width);
+    double score = scale * dot(q.row(pair.query) + h * width, k.row(pair.key) + keyFeature(k, h, heads, width), width);
     if (bias) {
       const Entry entry = entryOf(shape, pair, queries, keys);
       score += bias->row(entry.distance)[2 * h + entry.after];
@@ -226,10 +248,11 @@ struct AttentionReference {
     return dropoutFactor(shape, rate, id, rows.sentences[pair.sequence], rows.positions[pair.query],
                          shape.sets[static_cast<int>(keys)].positions[pair.key], 1 + h);
   }
-  // Visits the visible pairs only.
+  // Visits the pairs whose key is seen only.
   void forEach(llvm::function_ref<void(const Pair &, int64_t h)> visit) const {
     forEachPair(shape, queries, structure, [&](const Pair &pair) {
-      for (int64_t h = 0; h < heads && pair.visible; ++h)
+      const bool seen = isSeen(shape, pair, queries, keys, reach);
+      for (int64_t h = 0; h < heads && seen; ++h)
         visit(pair, h);
     });
   }
@@ -248,6 +271,7 @@ static LogicalResult evaluateOp(AttentionOp op, const xfc_shape &shape, ArrayRef
                                static_cast<int64_t>(op.getId()),
                                op.getScale().convertToDouble(),
                                op.getRate().convertToDouble(),
+                               op.getReach(),
                                op.getBias() ? &operands[3] : nullptr};
   Tensor o = zeros(shape, op.getResult().getType()), lse = zeros(shape, op.getLse().getType()), weights;
   if (op.getWeights())
@@ -263,13 +287,14 @@ static LogicalResult evaluateOp(AttentionOp op, const xfc_shape &shape, ArrayRef
   });
   for (size_t i = 0; i < lse.data.size(); ++i)
     lse.data[i] = sum.data[i] > 0 ? largest.data[i] + std::log(sum.data[i]) : 0;
-  const int64_t width = v.features() / reference.heads;
+  const int64_t width = op.getValueDim();
   reference.forEach([&](const Pair &pair, int64_t h) {
+    const double *values = v.row(pair.key) + keyFeature(v, h, reference.heads, width);
     double p = std::exp(reference.score(pair, h, q, k) - lse.row(pair.query)[h]);
     if (op.getWeights())
       weights.data[pair.element(h, reference.heads)] = p;
-    for (int64_t f = h * width; f < (h + 1) * width; ++f)
-      o.row(pair.query)[f] += p * reference.factor(pair, h) * v.row(pair.key)[f];
+    for (int64_t f = 0; f < width; ++f)
+      o.row(pair.query)[h * width + f] += p * reference.factor(pair, h) * values[f];
   });
   results.append({std::move(o), std::move(lse)});
   if (op.getWeights())
@@ -292,27 +317,30 @@ static LogicalResult evaluateOp(AttentionGradOp op, const xfc_shape &shape, Arra
                                static_cast<int64_t>(op.getId()),
                                op.getScale().convertToDouble(),
                                op.getRate().convertToDouble(),
+                               op.getReach(),
                                op.getBias() ? &operands[6] : nullptr};
   Tensor dq = zeros(shape, op.getDq().getType()), dk = zeros(shape, op.getDk().getType()),
          dv = zeros(shape, op.getDv().getType()), dbias;
   if (op.getDbias())
     dbias = zeros(shape, op.getDbias().getType());
-  const int64_t keyWidth = q.features() / reference.heads, valueWidth = v.features() / reference.heads;
+  const int64_t keyWidth = op.getKeyDim(), valueWidth = op.getValueDim();
   reference.forEach([&](const Pair &pair, int64_t h) {
+    const int64_t keyFirst = keyFeature(k, h, reference.heads, keyWidth),
+                  valueFirst = keyFeature(v, h, reference.heads, valueWidth);
     double p = std::exp(reference.score(pair, h, q, k) - lse.row(pair.query)[h]), factor = reference.factor(pair, h);
     const double *dorow = dout.row(pair.query) + h * valueWidth;
     for (int64_t f = 0; f < valueWidth; ++f)
-      dv.row(pair.key)[h * valueWidth + f] += p * factor * dorow[f];
-    double dp = factor * dot(dorow, v.row(pair.key) + h * valueWidth, valueWidth);
+      dv.row(pair.key)[valueFirst + f] += p * factor * dorow[f];
+    double dp = factor * dot(dorow, v.row(pair.key) + valueFirst, valueWidth);
     double dscore = p * (dp - dot(dorow, o.row(pair.query) + h * valueWidth, valueWidth));
     double ds = reference.scale * dscore;
     if (op.getDbias()) {
       const Entry entry = entryOf(shape, pair, reference.queries, reference.keys);
       dbias.row(pair.query - pair.queryOffset + entry.distance)[2 * h + entry.after] += dscore;
     }
-    for (int64_t f = h * keyWidth; f < (h + 1) * keyWidth; ++f) {
-      dq.row(pair.query)[f] += ds * k.row(pair.key)[f];
-      dk.row(pair.key)[f] += ds * q.row(pair.query)[f];
+    for (int64_t f = 0; f < keyWidth; ++f) {
+      dq.row(pair.query)[h * keyWidth + f] += ds * k.row(pair.key)[keyFirst + f];
+      dk.row(pair.key)[keyFirst + f] += ds * q.row(pair.query)[h * keyWidth + f];
     }
   });
   results.append({std::move(dq), std::move(dk), std::move(dv)});

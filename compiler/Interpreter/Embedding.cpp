@@ -76,8 +76,32 @@ static LogicalResult evaluateOp(PositionsGradOp op, const xfc_shape &shape, Arra
   return success();
 }
 
+//===--------------------------------------------------------------------------------------------------------===//
+// rotate
+//===--------------------------------------------------------------------------------------------------------===//
+
+static LogicalResult evaluateOp(RotateOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                SmallVectorImpl<Tensor> &results) {
+  Tensor y = operands[0];
+  const xfc_rows &rows = rowsOf(shape, op.getX().getType());
+  const int64_t heads = static_cast<int64_t>(op.getHeads()), width = y.features() / heads,
+                half = operands[1].features() / 2;
+  const bool halves = op.getHalves();
+  for (int64_t i = 0; i < rows.rows; ++i)
+    for (int64_t h = 0; h < heads; ++h)
+      for (int64_t pair = 0; pair < half; ++pair) {
+        const int64_t first = halves ? pair : 2 * pair, second = halves ? pair + half : first + 1;
+        const double *angles = operands[1].row(rows.positions[i]), *x = operands[0].row(i) + h * width;
+        const double sine = op.getInverse() ? -angles[first] : angles[first], cosine = angles[second];
+        y.row(i)[h * width + first] = x[first] * cosine - x[second] * sine;
+        y.row(i)[h * width + second] = x[second] * cosine + x[first] * sine;
+      }
+  results.push_back(std::move(y));
+  return success();
+}
+
 void attachEmbeddingEvaluators(MLIRContext &context) {
-  attachEvaluators<EmbeddingOp, EmbeddingGradOp, SinusoidOp, AddPositionsOp, PositionsGradOp>(context);
+  attachEvaluators<EmbeddingOp, EmbeddingGradOp, SinusoidOp, AddPositionsOp, PositionsGradOp, RotateOp>(context);
 }
 
 } // namespace xfc

@@ -11,36 +11,47 @@ namespace xfc {
 // scores, combine, combine_transposed
 //===--------------------------------------------------------------------------------------------------------===//
 
+// The first feature of the head of the keys that the queries' head reads: of `features` in heads of `width`.
+static Number keyFeature(const PlainBuilder::Head &head, int64_t heads, int64_t features, int64_t width) {
+  return head.head / (heads / (features / width)) * width;
+}
+
 static void lowerPlainOp(ScoresOp op, PlainBuilder &b) {
   const int64_t heads = op.getType().getHeads(), width = op.getQ().getType().getFeatures() / heads;
+  const int64_t features = op.getK().getType().getFeatures();
   Value q = b.operand(0), k = b.operand(1, PlainBuilder::Of::Keys), s = b.result(0);
   b.forEachHead(op.getType(), [&](const PlainBuilder::Head &head) {
     Value block = head.of(s);
+    const Number first = keyFeature(head, heads, features, width);
     b.fill(block, 0);
     b.generic("ik,j->ij", {head.rowsOf(q, heads), head.keyRows()}, block,
-              [&](auto v) { return v[2] + v[0] * b.load(k, {v[1], head.head * width + b.loop('k')}); });
+              [&](auto v) { return v[2] + v[0] * b.load(k, {v[1], first + b.loop('k')}); });
   });
 }
 
 static void lowerPlainOp(CombineOp op, PlainBuilder &b) {
   const int64_t heads = op.getP().getType().getHeads(), width = op.getType().getFeatures() / heads;
+  const int64_t features = op.getV().getType().getFeatures();
   Value p = b.operand(0), v = b.operand(1, PlainBuilder::Of::Keys), o = b.result(0);
   b.forEachHead(op.getP().getType(), [&](const PlainBuilder::Head &head) {
     Value sums = head.rowsOf(o, heads);
+    const Number first = keyFeature(head, heads, features, width);
     b.fill(sums, 0);
     b.generic("ij,j->ik", {head.of(p), head.keyRows()}, sums,
-              [&](auto at) { return at[2] + at[0] * b.load(v, {at[1], head.head * width + b.loop('k')}); });
+              [&](auto at) { return at[2] + at[0] * b.load(v, {at[1], first + b.loop('k')}); });
   });
 }
 
 static void lowerPlainOp(CombineTransposedOp op, PlainBuilder &b) {
-  const int64_t heads = op.getP().getType().getHeads(), width = op.getType().getFeatures() / heads;
+  const int64_t heads = op.getP().getType().getHeads(), width = op.getX().getType().getFeatures() / heads;
+  const int64_t features = op.getType().getFeatures();
   Value p = b.operand(0), x = b.operand(1), y = b.result(0, PlainBuilder::Of::Keys);
   b.fill(y, 0);
   b.forEachHead(op.getP().getType(), [&](const PlainBuilder::Head &head) {
     Value block = head.of(p), rows = head.rowsOf(x, heads), keyRows = head.keyRows();
+    const Number first = keyFeature(head, heads, features, width);
     b.forEach(head.keys, [&](const Number &j) {
-      Value sums = b.slice(y, {b.load(keyRows, {j}), {head.head * width, width}});
+      Value sums = b.slice(y, {b.load(keyRows, {j}), {first, width}});
       b.generic("i,ik->k", {b.slice(block, {Cut::all(), j}), rows}, sums, [](auto v) { return v[2] + v[0] * v[1]; });
     });
   });
@@ -122,10 +133,19 @@ static void lowerPlainOp(SumDistancesOp op, PlainBuilder &b) {
 //===--------------------------------------------------------------------------------------------------------===//
 
 static void lowerPlainOp(MaskOp op, PlainBuilder &b) {
-  Value x = b.operand(0), y = b.result(0);
-  b.forEachHead(cast<PairsType>(op.getType()), [&](const PlainBuilder::Head &head) {
-    b.generic("ij,i->ij", {head.of(x), head.limits()}, head.of(y),
-              [&](auto v) { return select(b.loop('j') < v[1], v[0], op.getZero() ? 0 : -INFINITY); });
+  const auto pairs = cast<PairsType>(op.getType());
+  const bool cached = pairs.getKeys() == RowSet::cache;
+  const double hidden = op.getZero() ? 0 : -INFINITY;
+  Value x = b.operand(0), y = b.result(0), positions = b.positions();
+  b.forEachHead(pairs, [&](const PlainBuilder::Head &head) {
+    if (!op.getReach())
+      return b.generic("ij,i->ij", {head.of(x), head.limits()}, head.of(y),
+                       [&](auto v) { return select(b.loop('j') < v[1], v[0], hidden); });
+    b.generic("ij,i,i,j->ij", {head.of(x), head.limits(), head.queries(positions), head.keyRows()}, head.of(y),
+              [&](auto v) {
+                Number far = distanceOf(b, cached, v[2], v[3], b.loop('j')).first > *op.getReach();
+                return select(far, hidden, select(b.loop('j') < v[1], v[0], hidden));
+              });
   });
 }
 

@@ -43,8 +43,37 @@ static void lowerPlainOp(PositionsGradOp op, PlainBuilder &b) {
   lowerTableGrad(b, b.operand(0), b.positions(), op.getOffset(), b.result(0), 1);
 }
 
+//===--------------------------------------------------------------------------------------------------------===//
+// rotate
+//===--------------------------------------------------------------------------------------------------------===//
+
+static void lowerPlainOp(RotateOp op, PlainBuilder &b) {
+  const int64_t heads = static_cast<int64_t>(op.getHeads()), width = op.getType().getFeatures() / heads;
+  const int64_t rotated = op.getTable().getType().getDimSize(1), half = rotated / 2;
+  const bool halves = op.getHalves();
+  Value x = b.operand(0), table = b.operand(1), y = b.result(0), positions = b.positions();
+  b.forEach(b.rowCount(), [&](const Number &i) {
+    Number position = b.load(positions, {i});
+    b.forEach(heads, [&](const Number &h) {
+      b.forEach(half, [&](const Number &pair) {
+        const Number first = halves ? pair : pair * 2, second = halves ? pair + half : first + 1;
+        const Number head = h * width, sine = b.load(table, {position, first}),
+                     cosine = b.load(table, {position, second});
+        const Number u = b.load(x, {i, head + first}), v = b.load(x, {i, head + second});
+        const Number turned = op.getInverse() ? 0 - sine : sine;
+        b.store(u * cosine - v * turned, y, {i, head + first});
+        b.store(v * cosine + u * turned, y, {i, head + second});
+      });
+      b.forEach(width - rotated, [&](const Number &f) {
+        const Number at = h * width + f + rotated;
+        b.store(b.load(x, {i, at}), y, {i, at});
+      });
+    });
+  });
+}
+
 void attachEmbeddingLowerings(MLIRContext &context) {
-  attachLowerings<EmbeddingOp, EmbeddingGradOp, AddPositionsOp, PositionsGradOp>(context);
+  attachLowerings<EmbeddingOp, EmbeddingGradOp, AddPositionsOp, PositionsGradOp, RotateOp>(context);
 }
 
 } // namespace xfc

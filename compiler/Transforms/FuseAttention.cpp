@@ -74,7 +74,8 @@ struct AttentionPattern : OpRewritePattern<CombineOp> {
         rewriter, combine.getLoc(), combine.getType(), lse, returned ? Type(type) : Type(), scores.getQ(),
         scores.getK(), combine.getV(), biased ? biased.getBias() : Value(), type.getHeads(),
         scale ? scale.getFactor() : APFloat(1.0), type.getPadding(), type.getCausal(),
-        dropout ? dropout.getRate() : APFloat(0.0), dropout ? dropout.getId() : 0, ComputeTypeAttr());
+        mask ? mask.getReachAttr() : IntegerAttr(), dropout ? dropout.getRate() : APFloat(0.0),
+        dropout ? dropout.getId() : 0, ComputeTypeAttr());
     if (returned)
       rewriter.replaceUsesWithIf(probabilities, attention.getWeights(),
                                  [&](OpOperand &use) { return isa<func::ReturnOp>(use.getOwner()); });

@@ -23,12 +23,15 @@ Value parameterNamed(func::FuncOp function, StringRef name) {
   return {};
 }
 
-// The linears that make an attention's operands, by the rows they read; through the cache while decoding.
+// The linears that make an attention's operands, by the rows they read; through the cache while decoding, and before
+// they are rotated.
 SmallVector<Linears> projectionsOf(ArrayRef<Value> operands) {
   llvm::MapVector<Value, Linears> byInput;
   for (Value operand : operands) {
     if (auto write = operand.getDefiningOp<CacheWriteOp>())
       operand = write.getRows();
+    if (auto rotate = operand.getDefiningOp<RotateOp>())
+      operand = rotate.getX();
     auto linear = operand.getDefiningOp<LinearOp>();
     if (linear && !parameterName(linear.getWeight()).empty() && !llvm::is_contained(byInput[linear.getX()], linear))
       byInput[linear.getX()].push_back(linear);

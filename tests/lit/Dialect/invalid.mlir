@@ -175,6 +175,64 @@ func.func @f(%p: !p) {
 // -----
 
 !x = !xfc.rows<source, 6xf32>
+func.func @f(%x: !x, %t: tensor<9x2xf32>) {
+  // expected-error @+1 {{4 heads do not divide 6 features}}
+  %0 = xfc.rotate %x, %t {heads = 4 : i64} : (!x, tensor<9x2xf32>) -> !x
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+func.func @f(%x: !x, %t: tensor<9x4xf32>) {
+  // expected-error @+1 {{table must be [positions, an even number up to 3], found 'tensor<9x4xf32>'}}
+  %0 = xfc.rotate %x, %t {heads = 2 : i64} : (!x, tensor<9x4xf32>) -> !x
+  return
+}
+
+// -----
+
+!p = !xfc.pairs<source, source, 2xf32>
+func.func @f(%p: !p) {
+  // expected-error @+1 {{reach must be at least 0, found -1}}
+  %0 = xfc.mask %p {reach = -1 : i64} : !p
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!t = !xfc.rows<target, 6xf32>
+func.func @f(%t: !t, %x: !x) {
+  // expected-error @+1 {{has distances within a sequence only; queries are rows of target, keys of source}}
+  %0, %1 = xfc.attention %t, %x, %x {heads = 2 : i64, scale = 1.0, reach = 3 : i64} : (!t, !x, !x) -> (!t, !xfc.rows<target, 2xf32>)
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 8xf32>
+!y = !xfc.rows<source, 6xf32>
+func.func @f(%x: !x, %y: !y) {
+  // expected-error @+1 {{k has 6 features; expected 2 for each of a number of heads that divides 4}}
+  %0, %1 = xfc.attention %x, %y, %y {heads = 4 : i64, scale = 1.0} : (!x, !y, !y) -> (!x, !xfc.rows<source, 4xf32>)
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 8xf32>
+!y = !xfc.rows<source, 4xf32>
+!z = !xfc.rows<source, 5xf32>
+func.func @f(%x: !x, %y: !y, %z: !z) {
+  // expected-error @+1 {{2 heads do not divide 5 features of v}}
+  %0, %1 = xfc.attention %x, %y, %z {heads = 4 : i64, scale = 1.0} : (!x, !y, !z) -> (!x, !xfc.rows<source, 4xf32>)
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
 !y = !xfc.rows<source, 4xf32>
 func.func @f(%x: !x, %w: tensor<6xf32>) {
   // expected-error @+1 {{weight must have two dimensions, found 'tensor<6xf32>'}}
@@ -657,7 +715,7 @@ func.func @f(%x: !x, %two: !two) {
 !y = !xfc.rows<source, 4xf32>
 !ss = !xfc.pairs<source, source, padding, 2xf32>
 func.func @f(%x: !x, %y: !y) {
-  // expected-error @+1 {{q has 6 features, k 4}}
+  // expected-error @+1 {{k has 4 features; expected 3 for each of a number of heads that divides 2}}
   %0 = xfc.scores %x, %y : (!x, !y) -> !ss
   return
 }
@@ -698,7 +756,7 @@ func.func @f(%x: !x) {
 !y = !xfc.rows<source, 4xf32>
 !ss = !xfc.pairs<source, source, padding, 2xf32>
 func.func @f(%y: !y, %ss: !ss) {
-  // expected-error @+1 {{v has 4 features, the result 6}}
+  // expected-error @+1 {{v has 4 features; expected 3 for each of a number of heads that divides 2}}
   %0 = xfc.combine %ss, %y : (!ss, !y) -> !x
   return
 }
@@ -719,7 +777,7 @@ func.func @f(%x: !x, %s5: !s5) {
 !y = !xfc.rows<source, 4xf32>
 !ss = !xfc.pairs<source, source, padding, 2xf32>
 func.func @f(%y: !y, %ss: !ss) {
-  // expected-error @+1 {{x has 4 features, the result 6}}
+  // expected-error @+1 {{the result has 6 features; expected 2 for each of a number of heads that divides 2}}
   %0 = xfc.combine_transposed %ss, %y : (!ss, !y) -> !x
   return
 }
@@ -740,7 +798,7 @@ func.func @f(%x: !x, %ts: !ts) {
 !y = !xfc.rows<source, 4xf32>
 !two = !xfc.rows<source, 2xf32>
 func.func @f(%x: !x, %y: !y) {
-  // expected-error @+1 {{4 heads do not divide 6 and 4 features}}
+  // expected-error @+1 {{4 heads do not divide 6 features}}
   %0, %1 = xfc.attention %x, %x, %y {heads = 4 : i64, scale = 1.0} : (!x, !x, !y) -> (!y, !two)
   return
 }
@@ -751,7 +809,7 @@ func.func @f(%x: !x, %y: !y) {
 !y = !xfc.rows<source, 4xf32>
 !two = !xfc.rows<source, 2xf32>
 func.func @f(%x: !x, %y: !y) {
-  // expected-error @+1 {{q has 6 features, k 4}}
+  // expected-error @+1 {{k has 4 features; expected 3 for each of a number of heads that divides 2}}
   %0, %1 = xfc.attention %x, %y, %y {heads = 2 : i64, scale = 1.0} : (!x, !y, !y) -> (!y, !two)
   return
 }
@@ -773,7 +831,7 @@ func.func @f(%x: !x, %t: !t) {
 !y = !xfc.rows<source, 4xf32>
 !two = !xfc.rows<source, 2xf32>
 func.func @f(%x: !x, %y: !y) {
-  // expected-error @+1 {{output must be rows of q with the features of v, found '!xfc.rows<source, 6xf32>'}}
+  // expected-error @+1 {{output must be '!xfc.rows<source, 4xf32>', a value for each of 2 heads, found '!xfc.rows<source, 6xf32>'}}
   %0, %1 = xfc.attention %x, %x, %y {heads = 2 : i64, scale = 1.0} : (!x, !x, !y) -> (!x, !two)
   return
 }

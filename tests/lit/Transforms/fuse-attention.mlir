@@ -94,3 +94,18 @@ func.func @biased(%q: !xfc.rows<source, 8xf32>, %bias: tensor<9x4xf32>) -> !xfc.
   %o = xfc.combine %p, %q : (!xfc.pairs<source, source, padding, 2xf32>, !xfc.rows<source, 8xf32>) -> !xfc.rows<source, 8xf32>
   return %o : !xfc.rows<source, 8xf32>
 }
+
+// Keys within reach, and heads that share keys, are of the op itself, for every target.
+// CHECK-LABEL: func.func @reach
+// CHECK-NEXT: xfc.attention %{{.*}} {causal, heads = 4 : i64, {{.*}}reach = 7 : i64
+// CHECK-SAME: (!xfc.rows<source, 8xf32>, !xfc.rows<source, 4xf32>, !xfc.rows<source, 4xf32>)
+// CHECK-NEXT: return
+// STEPS-LABEL: func.func @reach
+// STEPS-NEXT: xfc.attention
+func.func @reach(%q: !xfc.rows<source, 8xf32>, %k: !xfc.rows<source, 4xf32>) -> !xfc.rows<source, 8xf32> {
+  %s = xfc.scores %q, %k : (!xfc.rows<source, 8xf32>, !xfc.rows<source, 4xf32>) -> !xfc.pairs<source, source, causal, 4xf32>
+  %m = xfc.mask %s {reach = 7 : i64} : !xfc.pairs<source, source, causal, 4xf32>
+  %p = xfc.softmax %m : !xfc.pairs<source, source, causal, 4xf32>
+  %o = xfc.combine %p, %k : (!xfc.pairs<source, source, causal, 4xf32>, !xfc.rows<source, 4xf32>) -> !xfc.rows<source, 8xf32>
+  return %o : !xfc.rows<source, 8xf32>
+}

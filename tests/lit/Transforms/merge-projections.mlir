@@ -1,8 +1,8 @@
 // RUN: %xfc-opt %s --xfc-merge-projections --print-op-stats 2>%t.statistics | FileCheck %s
 // RUN: FileCheck %s --check-prefix=STATISTICS --input-file=%t.statistics
 
-// STATISTICS: xfc.linear , 7{{$}}
-// STATISTICS: xfc.split , 5{{$}}
+// STATISTICS: xfc.linear , 8{{$}}
+// STATISTICS: xfc.split , 6{{$}}
 
 !source = !xfc.rows<source, 8xf32>
 !target = !xfc.rows<target, 8xf32>
@@ -103,4 +103,30 @@ func.func @unfused(%wq: !weight {xfc.name = "self.q.weight", xfc.role = "paramet
   %d = xfc.dropout %p {rate = 0.1, id = 1} : !pairs
   %o = xfc.combine %d, %v : (!pairs, !target) -> !target
   return %o : !target
+}
+
+// Before queries and keys are rotated, and what is rotated goes into the cache. Keys have fewer heads.
+// CHECK-LABEL: func.func @rotated
+// CHECK: %[[QKV:.*]] = xfc.linear {{.*}} -> !xfc.rows<target, 16xf32>
+// CHECK-NEXT: %[[PARTS:.*]]:3 = xfc.split %[[QKV]]
+// CHECK-NEXT: %[[Q:.*]] = xfc.rotate %[[PARTS]]#0
+// CHECK-NEXT: %[[K:.*]] = xfc.rotate %[[PARTS]]#1
+// CHECK-NEXT: %[[KEYS:.*]] = xfc.cache_write %{{.*}}, %[[K]]
+// CHECK-NEXT: %[[VALUES:.*]] = xfc.cache_write %{{.*}}, %[[PARTS]]#2
+// CHECK-NEXT: xfc.attention %[[Q]], %[[KEYS]], %[[VALUES]]
+!half = !xfc.rows<target, 4xf32>
+!halfCache = !xfc.rows<cache, 4xf32>
+func.func @rotated(%wq: !weight {xfc.name = "rotated.q.weight", xfc.role = "parameter"},
+                   %wk: tensor<4x8xf32> {xfc.name = "rotated.k.weight", xfc.role = "parameter"},
+                   %wv: tensor<4x8xf32> {xfc.name = "rotated.v.weight", xfc.role = "parameter"},
+                   %table: tensor<9x4xf32>, %x: !target, %keys: !halfCache, %values: !halfCache) -> (!target, !halfCache, !halfCache) {
+  %q = xfc.linear %x, %wq : (!target, !weight) -> !target
+  %rq = xfc.rotate %q, %table {heads = 2 : i64, halves} : (!target, tensor<9x4xf32>) -> !target
+  %k = xfc.linear %x, %wk : (!target, tensor<4x8xf32>) -> !half
+  %rk = xfc.rotate %k, %table {heads = 1 : i64, halves} : (!half, tensor<9x4xf32>) -> !half
+  %newKeys = xfc.cache_write %keys, %rk : (!halfCache, !half) -> !halfCache
+  %v = xfc.linear %x, %wv : (!target, tensor<4x8xf32>) -> !half
+  %newValues = xfc.cache_write %values, %v : (!halfCache, !half) -> !halfCache
+  %o, %lse = xfc.attention %rq, %newKeys, %newValues {heads = 2, scale = 0.5, causal} : (!target, !halfCache, !halfCache) -> (!target, !xfc.rows<target, 2xf32>)
+  return %o, %newKeys, %newValues : !target, !halfCache, !halfCache
 }

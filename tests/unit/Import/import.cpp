@@ -470,6 +470,39 @@ TEST(Import, OffsetsOfPositions) {
   EXPECT_EQ(module.typeOf(adds.at(1).getTable().getType()), "tensor<10x6xf32>");
 }
 
+// Queries and keys are rotated, each with its own heads, and keys before they are cached; a window is a reach to both
+// sides, or of what is before the query.
+TEST(Import, RotaryWindowAndSharedHeads) {
+  Imported module(R"({"format": "xfc-model/1", "name": "m", "encoder": {"input": [
+        {"op": "embedding", "name": "embed", "vocab": 9, "dim": 8}], "layers": 1, "layer": [
+        {"op": "attention", "name": "a", "heads": 4, "kv_heads": 2, "key_dim": 6, "value_dim": 3, "window": 5}]},
+      "decoder": {"input": [{"op": "embedding", "name": "embed", "vocab": 9, "dim": 8}], "layers": 1, "layer": [
+        {"op": "attention", "name": "a", "heads": 2, "kv_heads": 1, "mask": ["causal"], "window": 5, "rotary": "halves",
+         "rotary_base": 50, "rotary_dim": 2, "max_length": 7}]},
+      "head": [{"op": "linear", "name": "output", "features": 9}]})");
+  std::vector<MaskOp> masks = module.ops<MaskOp>("forward");
+  EXPECT_EQ(masks.at(0).getReach(), 5u);
+  EXPECT_EQ(masks.at(1).getReach(), 4u);
+  std::vector<ScoresOp> scores = module.ops<ScoresOp>("forward");
+  EXPECT_EQ(module.typeOf(scores.at(0).getQ().getType()), "!xfc.rows<source, 24xf32>");
+  EXPECT_EQ(module.typeOf(scores.at(0).getK().getType()), "!xfc.rows<source, 12xf32>");
+  EXPECT_EQ(module.typeOf(module.ops<CombineOp>("forward").at(0).getV().getType()), "!xfc.rows<source, 6xf32>");
+  std::vector<RotateOp> rotations = module.ops<RotateOp>("decode_step");
+  ASSERT_EQ(rotations.size(), 2u);
+  for (auto [rotation, heads, features] : {std::tuple{rotations[0], 2u, 8}, {rotations[1], 1u, 4}}) {
+    EXPECT_EQ(rotation.getHeads(), heads);
+    EXPECT_EQ(rotation.getType().getFeatures(), features);
+    EXPECT_TRUE(rotation.getHalves());
+    EXPECT_FALSE(rotation.getInverse());
+    auto table = rotation.getTable().getDefiningOp<SinusoidOp>();
+    EXPECT_EQ(module.typeOf(table.getType()), "tensor<7x2xf32>");
+    EXPECT_EQ(table.getBase().convertToDouble(), 50);
+    EXPECT_TRUE(table.getHalves());
+  }
+  EXPECT_EQ(rotations[0].getResult(), module.ops<ScoresOp>("decode_step").front().getQ());
+  EXPECT_TRUE(isa<CacheWriteOp>(*rotations[1]->user_begin()));
+}
+
 TEST(Import, ScaleTakesANumberOrARootOfTheFeatures) {
   for (auto [by, factor] :
        {std::pair{"-0.25", -0.25}, {"\"sqrt_dim\"", std::sqrt(6)}, {"\"rsqrt_dim\"", 1 / std::sqrt(6)}}) {

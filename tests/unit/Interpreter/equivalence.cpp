@@ -81,6 +81,31 @@ INSTANTIATE_TEST_SUITE_P(masks, BiasedAttention,
                                          Mask{"paddingCausal", "t", "t", "tt", ", padding, causal", ""}),
                          [](const auto &info) { return std::string(info.param.name); });
 
+// Four heads that share two of keys and values, and keys within reach only.
+TEST(SharedAttention, equalsItsSteps) {
+  for (auto [set, flags, reach] : {std::tuple{"source", "", ""},
+                                   {"source", "padding", ", reach = 1 : i64"},
+                                   {"target", "causal", ", reach = 0 : i64"},
+                                   {"target", "padding causal", ", reach = 2 : i64"}}) {
+    const std::string rows = std::string("!") + set[0], q = rows + "8", k = rows + "4", v = rows + "6", o = rows + "12";
+    std::string p = std::string("!xfc.pairs<") + set + ", " + set + ", " + flags + (*flags ? ", " : "") + "4xf64>";
+    std::string attributes = flags;
+    if (attributes == "padding causal")
+      attributes = "padding, causal";
+    const Arguments arguments = {{"q", q}, {"k", k}, {"v", v}};
+    expectEqual(lossFunction(arguments, {{"c", o}}, o,
+                             "%o, %lse = xfc.attention %q, %k, %v {heads = 4 : i64, scale = 0.7" + std::string(reach) +
+                                 (*flags ? ", " : "") + attributes + "} : (" + q + ", " + k + ", " + v + ") -> (" + o +
+                                 ", " + rows + "4)\n%loss = xfc.multiply %o, %c : " + o),
+                lossFunction(arguments, {{"c", o}}, o,
+                             "%s = xfc.scores %q, %k : (" + q + ", " + k + ") -> " + p +
+                                 "\n%t = xfc.scale %s {factor = 0.7} : " + p + "\n%m = xfc.mask %t " +
+                                 (*reach ? "{" + std::string(reach + 2) + "} " : "") + ": " + p +
+                                 "\n%p = xfc.softmax %m : " + p + "\n%o = xfc.combine %p, %v : (" + p + ", " + v +
+                                 ") -> " + o + "\n%loss = xfc.multiply %o, %c : " + o));
+  }
+}
+
 const Arguments lossInputs = {{"labels", "!tids"}, {"smoothing", "tensor<f64>"}};
 const Arguments lossParameters = {{"x", "!t3"}, {"w", "tensor<11x3xf64>"}, {"b", "tensor<11xf64>"}};
 const std::string logits = "%z = xfc.linear %x, %w bias %b : (!t3, tensor<11x3xf64>, tensor<11xf64>) -> !t11\n";

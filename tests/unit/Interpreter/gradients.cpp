@@ -39,8 +39,11 @@ std::string addNorm(const std::string &loss) {
                           loss);
 }
 
-std::string attention(const std::string &queries, const std::string &keys, const std::string &attributes) {
-  std::string q = "!" + queries + "6", k = "!" + keys + "6", v = "!" + keys + "10", o = "!" + queries + "10";
+// Of two heads. `shared`: they have one head of keys and values together.
+std::string attention(const std::string &queries, const std::string &keys, const std::string &attributes,
+                      bool shared = false) {
+  std::string q = "!" + queries + "6", k = "!" + keys + (shared ? "3" : "6"), v = "!" + keys + (shared ? "5" : "10"),
+              o = "!" + queries + "10";
   return lossFunction({{"q", q}, {"k", k}, {"v", v}}, {{"c", o}}, o,
                       "%o, %lse = xfc.attention %q, %k, %v {heads = 2 : i64, scale = 0.7" + attributes + "} : (" + q +
                           ", " + k + ", " + v + ") -> (" + o + ", !" + queries + "2)\n" + weighted("%o", o));
@@ -53,6 +56,24 @@ std::string scores(const std::string &queries, const std::string &keys, const st
   return lossFunction({{"q", q}, {"k", k}, {"v", v}}, {{"c", o}}, o,
                       "%s = xfc.scores %q, %k : (" + q + ", " + k + ") -> !" + pairs + "\n" + ops +
                           "\n%o = xfc.combine %p, %v : (!" + pairs + ", " + v + ") -> " + o + "\n" + weighted("%o", o));
+}
+
+// Scores of four heads of q, which share two of k and v, in steps.
+std::string shared() {
+  const std::string pairs = "!xfc.pairs<source, source, padding, 4xf64>";
+  return lossFunction({{"q", "!s8"}, {"k", "!s4"}, {"v", "!s6"}}, {{"c", "!s12"}}, "!s12",
+                      "%s = xfc.scores %q, %k : (!s8, !s4) -> " + pairs +
+                          "\n%m = xfc.mask %s {reach = 1 : i64} : " + pairs + "\n%p = xfc.softmax %m : " + pairs +
+                          "\n%o = xfc.combine %p, %v : (" + pairs + ", !s6) -> !s12\n" + weighted("%o", "!s12"));
+}
+
+// Two heads of five features, of which the first four are rotated.
+std::string rotate(const std::string &attributes) {
+  return lossFunction({{"x", "!t10"}}, {{"c", "!t10"}}, "!t10",
+                      "%table = xfc.sinusoid {base = 3.0" + std::string(attributes.empty() ? "" : ", halves") +
+                          "} : () -> tensor<12x4xf64>\n"
+                          "%y = xfc.rotate %x, %table {heads = 2 : i64" +
+                          attributes + "} : (!t10, tensor<12x4xf64>) -> !t10\n" + weighted("%y", "!t10"));
 }
 
 // Scores with a bias by distance from a table of buckets, in steps and fused.
@@ -130,6 +151,12 @@ std::vector<Case> cases() {
       {"attention_causal_padding", attention("t", "t", ", padding, causal")},
       {"attention_cross", attention("t", "s", ", padding")},
       {"attention_dropout", attention("t", "s", ", padding, rate = 0.3, id = 9 : i64")},
+      {"attention_shared", attention("t", "s", ", padding", true)},
+      {"attention_reach", attention("s", "s", ", padding, reach = 1 : i64")},
+      {"attention_reach_causal_shared", attention("t", "t", ", causal, reach = 1 : i64", true)},
+      {"shared", shared()},
+      {"rotate", rotate("")},
+      {"rotate_halves", rotate(", halves")},
       {"bias", biased("s", "ss", ", padding", ", both_directions", false)},
       {"bias_causal", biased("t", "tt", ", padding, causal", "", false)},
       {"bias_fused", biased("s", "ss", ", padding", ", both_directions", true)},

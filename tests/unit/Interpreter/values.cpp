@@ -311,6 +311,44 @@ TEST(DistanceBias, isAddedToTheScoresOfItsDistance) {
   expectRow(results[1], 1, {2010, 3010}, 0);
 }
 
+// One head of five features at positions 0 and 1: of the first four, pairs turn by 1 and 1/10 at position 1.
+TEST(Rotate, values) {
+  const Tensor x{{2, 5}, {1, 2, 3, 4, 5, 1, 2, 3, 4, 5}};
+  const double s = std::sin(1), c = std::cos(1), s2 = std::sin(0.1), c2 = std::cos(0.1);
+  auto rotated = [&](const std::string &layout, const std::string &attributes) {
+    return evaluateOn(2,
+                      "func.func @f(%x: !s5) -> !s5 { %t = xfc.sinusoid {base = 100.0" + layout +
+                          "} : () -> tensor<3x4xf64>\n%y = xfc.rotate %x, %t {heads = 1 : i64" + layout + attributes +
+                          "} : (!s5, tensor<3x4xf64>) -> !s5\nreturn %y : !s5 }",
+                      {x})[0];
+  };
+  const Tensor pairs = rotated("", ""), halves = rotated(", halves", ""), back = rotated("", ", inverse");
+  expectRow(pairs, 0, {1, 2, 3, 4, 5}, 0);
+  expectRow(pairs, 1, {c - 2 * s, 2 * c + s, 3 * c2 - 4 * s2, 4 * c2 + 3 * s2, 5}, 1e-14);
+  expectRow(halves, 0, {1, 2, 3, 4, 5}, 0);
+  expectRow(halves, 1, {c - 3 * s, 2 * c2 - 4 * s2, 3 * c + s, 4 * c2 + 2 * s2, 5}, 1e-14);
+  expectRow(back, 1, {c + 2 * s, 2 * c - s, 3 * c2 + 4 * s2, 4 * c2 - 3 * s2, 5}, 1e-14);
+}
+
+// Three tokens whose scores are all 0: a query gets the mean of the values that it sees, of one head that two share.
+TEST(Attention, seesKeysWithinReach) {
+  auto means = [](const std::string &attributes) {
+    return evaluateOn(3,
+                      "func.func @f(%q: !s2, %k: !s1) -> !s2 { %o, %lse = xfc.attention %q, %k, %k {heads = 2 : i64, "
+                      "scale = 0.0, " +
+                          attributes + "} : (!s2, !s1, !s1) -> (!s2, !s2)\nreturn %o : !s2 }",
+                      {Tensor{{3, 2}, {1, 1, 1, 1, 1, 1}}, Tensor{{3, 1}, {1, 10, 100}}})[0];
+  };
+  const Tensor both = means("reach = 1 : i64"), causal = means("causal, reach = 1 : i64"),
+               own = means("reach = 0 : i64");
+  const double expected[3][3] = {{5.5, 37, 55}, {1, 5.5, 55}, {1, 10, 100}};
+  for (int64_t i = 0; i < 3; ++i) {
+    expectRow(both, i, {expected[0][i], expected[0][i]}, 1e-13);
+    expectRow(causal, i, {expected[1][i], expected[1][i]}, 1e-13);
+    expectRow(own, i, {expected[2][i], expected[2][i]}, 1e-13);
+  }
+}
+
 // Queries that see no key give 0, forward and backward, in steps and fused.
 TEST(Attention, ofNothingIsZero) {
   OddBatch batch;

@@ -53,6 +53,10 @@ Batch::Batch(std::vector<int> source, std::vector<int> target, int cacheRows, bo
   fill(XFC_SOURCE, source);
   fill(XFC_TARGET, target);
   fill(XFC_CACHE, std::vector<int>{cacheRows});
+  // A hypothesis is at the position of the last token that it sees.
+  for (size_t b = 0; b < cached.size(); ++b)
+    if (target[b] == 1)
+      sets[XFC_TARGET].positions[sets[XFC_TARGET].offsets[b]] = std::max(cached[b] - 1, 0);
   for (size_t i = 0; i < sets[XFC_TARGET].positions.size(); ++i)
     slots.push_back(i * 3 % cacheRows);
   shape.slots = slots.data();

@@ -117,6 +117,14 @@ TEST_P(Rows, PositionsAndCache) {
   for (const char *width : {"19", "20"})
     check(batch, "xfc.cache_write %a0, %a1", {rows("cache", width), rows("target", width)}, rows("cache", width));
   check(batch, "xfc.positions_grad %a0", {rows("source", "68")}, tensor("80x68"));
+  // Heads whose pairs fill vectors, or do not; and features that stay.
+  for (auto [width, rotated] : {std::pair{16, "16"}, {48, "32"}, {7, "6"}})
+    for (const char *attributes : {"", ", halves", ", inverse", ", halves, inverse"}) {
+      const std::string x = rows("source", std::to_string(3 * width)),
+                        op = std::string("xfc.rotate %a0, %a1 {heads = 3 : i64") + attributes + "}";
+      check(batch, op, {x, tensor(std::string("71x") + rotated)}, x, {.extraStride = 5});
+      check(batch, op, {x, tensor(std::string("71x") + rotated)}, x, {.inPlace = true});
+    }
 }
 
 TEST_P(Rows, Embedding) {
@@ -303,6 +311,56 @@ TEST_P(FusedRows, AttentionWithABias) {
   const std::string q = rows("target", "10"), k = rows("cache", "10");
   check(step, "xfc.attention %a0, %a1, %a2, %a3 {heads = 2 : i64, scale = 0.2}", {q, k, k, tensor("700x4")},
         q + ", " + rows("target", "2"), {.extraStride = 3});
+}
+
+// Heads that share keys, and keys within reach: in steps, and fused with a bias, dropout and the weights.
+TEST_P(Rows, SharedHeadsAndReach) {
+  Batch batch(sourceLengths, targetLengths);
+  const std::string q = rows("source", "30"), k = rows("source", "10"), p = pairs("source, source, padding", 6);
+  check(batch, "xfc.scores %a0, %a1", {q, k}, p, {.extraStride = 3});
+  check(batch, "xfc.combine %a0, %a1", {p, k}, q, {.extraStride = 3});
+  check(batch, "xfc.combine_transposed %a0, %a1", {p, q}, k, {.extraStride = 3});
+  for (const char *kind : {"source, source, padding", "target, target, causal"})
+    for (const char *attributes : {"{reach = 0 : i64}", "{reach = 5 : i64, zero}"})
+      checkSame(batch, std::string("xfc.mask %a0 ") + attributes, pairs(kind, 3), 1, {.inPlace = true});
+  Batch step({9, 70}, {1, 1, 1}, 300, /*training=*/false, 0, {1, 11, 70});
+  checkSame(step, "xfc.mask %a0 {reach = 9 : i64}", pairs("target, cache", 3), 1);
+}
+
+TEST_P(FusedRows, SharedHeadsAndReach) {
+  Batch batch(sourceLengths, targetLengths), longer({530, 3}, {5, 2}); // several blocks of keys
+  for (auto [b, set, heads, flags] : {std::tuple{&batch, "source", 6, "padding, reach = 6 : i64"},
+                                      {&batch, "target", 6, "padding, causal, rate = 0.3, id = 9 : i64"},
+                                      {&longer, "source", 2, "causal, reach = 300 : i64, rate = 0.3, id = 9 : i64"}}) {
+    const std::string count = std::to_string(heads),
+                      attributes = " {heads = " + count + " : i64, scale = 0.4, " + flags + "}";
+    auto rowsOf = [&, set = set](int heads, int dim) { return rows(set, std::to_string(heads * dim)); };
+    const std::string q = rowsOf(heads, 5), k = rowsOf(heads / 2, 5), v = rowsOf(heads / 2, 7), o = rowsOf(heads, 7),
+                      lse = rows(set, count);
+    std::vector<Tensor> saved;
+    Options options{.device = device(), .extraStride = 3, .immediates = {9}, .set = [&](int64_t, Tensor &t) {
+                      saved.push_back(t);
+                    }};
+    const std::string text =
+        "xfc.attention %a0, %a1, %a2" + attributes + " : (" + q + ", " + k + ", " + v + ") -> (" + o + ", " + lse + ")";
+    Outcome forward = runKernel(*b, text, {q, k, v}, options);
+    expectClose(forward, toleranceOf(f64()), text);
+    options.set = [&](int64_t operand, Tensor &t) {
+      if (operand >= 1)
+        t = operand <= 3 ? saved[operand - 1] : forward.expected[operand - 4];
+    };
+    check(*b, "xfc.attention_grad %a0, %a1, %a2, %a3, %a4, %a5" + attributes, {o, q, k, v, o, lse},
+          q + ", " + k + ", " + v, options);
+  }
+  const std::string q = rows("source", "20"), k = rows("source", "10"), lse = rows("source", "4");
+  check(batch, "xfc.attention %a0, %a1, %a2 {heads = 4 : i64, scale = 0.4, reach = 3 : i64}", {q, k, k},
+        q + ", " + lse + ", " + pairs("source, source", 4), {.extraStride = 3});
+  // Hypotheses of up to 300 tokens, of which the last ten are seen.
+  Batch step({9, 70}, {1, 1, 1, 1, 1}, 700, /*training=*/false, 0, {1, 10, 11, 300, 64});
+  for (const char *reach : {"", ", reach = 9 : i64"})
+    check(step, std::string("xfc.attention %a0, %a1, %a2 {heads = 4 : i64, scale = 0.2") + reach + "}",
+          {rows("target", "20"), rows("cache", "10"), rows("cache", "10")},
+          rows("target", "20") + ", " + rows("target", "4"), {.extraStride = 3});
 }
 
 TEST_P(FusedRows, Attention) {

@@ -84,6 +84,13 @@ class Generator:
             step.update(distance_bias=self.pick("buckets", "slopes"), max_length=9)
             if step["distance_bias"] == "buckets":
                 step.update(buckets=6, max_distance=5)
+        if step["heads"] > 1 and self.chance(0.4):
+            step["kv_heads"] = 1
+        if not cross and self.chance(0.3):
+            step["window"] = self.pick(1, 2, 4)
+        features = step.get("key_dim", d // step["heads"])
+        if not cross and features > 1 and self.chance(0.4):
+            step.update(rotary=self.pick("interleaved", "halves"), rotary_base=self.pick(10000, 20), rotary_dim=2 * self.random.randint(1, features // 2), max_length=9)
         return {**step, "return_weights": self.chance(0.2)}
 
     def sublayer(self, d, cross):
