@@ -135,6 +135,15 @@ public:
     }
   }
 
+  // The live hypotheses as if they ended here, without eos.
+  std::vector<Hypothesis> unfinished() {
+    std::vector<Hypothesis> all;
+    for (const Live &hypothesis : live())
+      all.push_back({hypothesis.ids, hypothesis.logProbability / penalty(std::max<int64_t>(length(), 1)),
+                     hypothesis.logProbability});
+    return all;
+  }
+
   std::vector<Hypothesis> best() && {
     std::stable_sort(finished.begin(), finished.end(),
                      [](const Hypothesis &a, const Hypothesis &b) { return a.score > b.score; });
@@ -358,18 +367,31 @@ int64_t searchSteps(const SearchSentence &sentence, const SearchOptions &options
   return sentence.maxLength + !endsAsItIs(options);
 }
 
-std::vector<std::vector<Hypothesis>> searchSentences(std::span<const SearchSentence> sentences,
-                                                     const SearchVocabulary &vocabulary, const SearchOptions &options,
-                                                     int64_t slotCount, SearchedModel &model,
-                                                     const std::function<void(size_t)> &done, ThreadPool *pool) {
-  Slots slots(slotCount);
-  std::vector<std::vector<Hypothesis>> results(sentences.size());
-  std::vector<std::unique_ptr<SentenceSearch>> searches(sentences.size()); // of those that run
+struct SentenceSearches::State {
+  std::span<const SearchSentence> sentences;
+  const SearchVocabulary &vocabulary;
+  const SearchOptions &options;
+  SearchedModel &model;
+  std::function<void(size_t)> done;
+  ThreadPool *pool;
+
+  Slots slots;
+  std::vector<std::vector<Hypothesis>> results;
+  std::vector<std::unique_ptr<SentenceSearch>> searches; // of those that run
   std::vector<size_t> running;
   size_t waiting = 0; // the first that waits
+  // What a step asks for; kept, so that steps do not allocate.
+  std::vector<int32_t> ids, wanted, sentenceOf, positions, taken;
+  std::vector<const int32_t *> history;
+  Choice choice{searches, running, {}, std::vector<Scratch>(pool ? pool->threads() : 1), {}};
+
+  State(std::span<const SearchSentence> sentences, const SearchVocabulary &vocabulary, const SearchOptions &options,
+        int64_t slotCount, SearchedModel &model, std::function<void(size_t)> &&done, ThreadPool *pool)
+      : sentences(sentences), vocabulary(vocabulary), options(options), model(model), done(std::move(done)), pool(pool),
+        slots(slotCount), results(sentences.size()), searches(sentences.size()) {}
 
   // Sentences that have ended go, and others take their places.
-  auto renew = [&] {
+  void renew() {
     auto ended = [&](size_t s) {
       if (!searches[s]->ended())
         return false;
@@ -389,12 +411,9 @@ std::vector<std::vector<Hypothesis>> searchSentences(std::span<const SearchSente
         running.push_back(waiting);
       }
     } while (std::ranges::all_of(running, [&](size_t s) { return searches[s]->ended(); }));
-  };
+  }
 
-  std::vector<int32_t> ids, wanted, sentenceOf, positions, taken;
-  std::vector<const int32_t *> history;
-  Choice choice{searches, running, {}, std::vector<Scratch>(pool ? pool->threads() : 1), {}};
-  for (renew(); !running.empty(); renew()) {
+  void step() {
     ids.clear(), wanted.clear(), sentenceOf.clear(), positions.clear(), taken.clear(), history.clear();
     choice.rows.clear();
     for (size_t s : running) {
@@ -418,7 +437,43 @@ std::vector<std::vector<Hypothesis>> searchSentences(std::span<const SearchSente
     for (size_t s : running)
       searches[s]->grow(slots);
   }
-  return results;
+};
+
+SentenceSearches::SentenceSearches(std::span<const SearchSentence> sentences, const SearchVocabulary &vocabulary,
+                                   const SearchOptions &options, int64_t slots, SearchedModel &model,
+                                   std::function<void(size_t)> done, ThreadPool *pool)
+    : state(std::make_unique<State>(sentences, vocabulary, options, slots, model, std::move(done), pool)) {
+  state->renew();
+}
+
+SentenceSearches::~SentenceSearches() = default;
+
+bool SentenceSearches::advance() {
+  if (state->running.empty())
+    return false;
+  state->step();
+  state->renew();
+  return !state->running.empty();
+}
+
+bool SentenceSearches::ended(size_t sentence) const { return sentence < state->waiting && !state->searches[sentence]; }
+
+std::vector<Hypothesis> SentenceSearches::hypotheses(size_t sentence) const {
+  if (const std::unique_ptr<SentenceSearch> &search = state->searches[sentence])
+    return search->unfinished();
+  return state->results[sentence];
+}
+
+std::vector<std::vector<Hypothesis>> SentenceSearches::results() && { return std::move(state->results); }
+
+std::vector<std::vector<Hypothesis>> searchSentences(std::span<const SearchSentence> sentences,
+                                                     const SearchVocabulary &vocabulary, const SearchOptions &options,
+                                                     int64_t slots, SearchedModel &model,
+                                                     const std::function<void(size_t)> &done, ThreadPool *pool) {
+  SentenceSearches searches(sentences, vocabulary, options, slots, model, done, pool);
+  while (searches.advance()) {
+  }
+  return std::move(searches).results();
 }
 
 } // namespace xfc

@@ -25,6 +25,10 @@
 
 #include "decode/Candidates.h"
 #include "decode/Search.h"
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
 
 namespace xfc {
 
@@ -94,9 +98,31 @@ int64_t searchCandidates(const SearchOptions &options, const SearchVocabulary &v
 // sentences that run together never hold more slots than the sum of searchWidth x searchSteps.
 int64_t searchSteps(const SearchSentence &sentence, const SearchOptions &options);
 
-// Searches with `slots` rows of cache. Results in the order of the sentences. Throws Error when the model gives no
-// finite log-probability. `done` is called with the input's index. With a pool its threads rank the continuations of
-// different sentences.
+// A search that takes one step when it is asked to, with `slots` rows of cache. `done` is called with the input's index
+// as sentences end. With a pool its threads rank the continuations of different sentences. What it is given stays where
+// it is until the search ends.
+class SentenceSearches {
+public:
+  SentenceSearches(std::span<const SearchSentence> sentences, const SearchVocabulary &vocabulary,
+                   const SearchOptions &options, int64_t slots, SearchedModel &model,
+                   std::function<void(size_t)> done = {}, ThreadPool *pool = nullptr);
+  ~SentenceSearches();
+  // A step of all sentences that run. False where none runs any more: all have ended. Throws Error when the model gives
+  // no finite log-probability; the search cannot go on then.
+  bool advance();
+  bool ended(size_t sentence) const;
+  // The result of a sentence that has ended. Of one that runs, its live hypotheses, the most probable first, with the
+  // scores they would have if they ended as they are. Of one that waits, nothing.
+  std::vector<Hypothesis> hypotheses(size_t sentence) const;
+  // In the order of the sentences, when all have ended.
+  std::vector<std::vector<Hypothesis>> results() &&;
+
+private:
+  struct State;
+  std::unique_ptr<State> state;
+};
+
+// The same from beginning to end.
 std::vector<std::vector<Hypothesis>> searchSentences(std::span<const SearchSentence> sentences,
                                                      const SearchVocabulary &vocabulary, const SearchOptions &options,
                                                      int64_t slots, SearchedModel &model,

@@ -87,8 +87,9 @@ SearchPlan planSearch(const Module &module, const std::vector<std::vector<int32_
 // The programs of a model, and the keys and values they hand on, in rows that belong to a sentence while it runs.
 class StepDecoder : public SearchedModel {
 public:
+  // The rows are those that the engine keeps from search to search, or where others may run meanwhile, its own.
   StepDecoder(Engine &engine, const std::vector<std::vector<int32_t>> &sources, const SearchPlan &plan,
-              const SearchOptions &options)
+              const SearchOptions &options, bool ownRows)
       : engine(engine), program(engine.module().stepProgram(searchCandidates(options, vocabularyOf(engine.module())),
                                                             options.computeType)),
         plan(plan), sentences(sources.size()), rows(sources.size()), freeRows(plan.capacity.rows[XFC_SOURCE]) {
@@ -106,9 +107,13 @@ public:
     engine.reserve(program->name, plan.capacity);
     for (const Argument &argument : program->arguments) {
       const bool kept = argument.role == Argument::Role::State || argument.set == XFC_SOURCE;
-      void *rows = kept ? engine.rows(argument.name,
-                                      plan.capacity.rows[argument.set] * featuresOf(argument) * bytesOf(argument.type))
-                        : nullptr;
+      void *rows = nullptr;
+      if (kept) {
+        const int64_t bytes = plan.capacity.rows[argument.set] * featuresOf(argument) * bytesOf(argument.type);
+        if (ownRows)
+          own.push_back(engine.newRows(bytes));
+        rows = ownRows ? own.back()->data() : engine.rows(argument.name, bytes);
+      }
       bindings.push_back({argument.name, rows, 0, kept});
     }
   }
@@ -215,7 +220,8 @@ private:
   std::vector<std::vector<int32_t>> rows; // of each sentence that runs
   std::vector<int32_t> freeRows, ids, wanted;
   Batch encoded, batch;
-  std::vector<Binding> bindings; // of a step; projected encoder rows and caches are the engine's
+  std::vector<Binding> bindings;                  // of a step
+  std::vector<std::unique_ptr<DeviceMemory>> own; // projected encoder rows and caches, where they are not the engine's
 };
 
 void check(const SearchOptions &options, const Module &module) {
@@ -251,13 +257,47 @@ std::vector<std::vector<Hypothesis>> search(Engine &engine, const std::vector<st
   const Module &module = engine.module();
   check(options, module);
   const SearchPlan plan = planSearch(module, sources, options, prefixes, first);
-  StepDecoder decoder(engine, sources, plan, options);
+  StepDecoder decoder(engine, sources, plan, options, /*ownRows=*/false);
   std::vector<std::vector<Hypothesis>> found = searchSentences(
       plan.sentences, vocabularyOf(module), options, plan.capacity.rows[XFC_CACHE], decoder, done, &engine.pool());
   std::vector<std::vector<Hypothesis>> results(sources.size());
   for (size_t i = 0; i < found.size(); ++i)
     results[plan.order[i]] = std::move(found[i]);
   return results;
+}
+
+struct SteppedSearch::State {
+  std::vector<std::vector<int32_t>> sources, prefixes;
+  SearchOptions options;
+  SearchVocabulary vocabulary;
+  SearchPlan plan;
+  std::vector<size_t> placeOf; // of each sentence, in the plan
+  StepDecoder decoder;
+  SentenceSearches searches;
+
+  State(Engine &engine, std::vector<std::vector<int32_t>> &&given, const SearchOptions &options,
+        std::vector<std::vector<int32_t>> &&forced, size_t first)
+      : sources(std::move(given)), prefixes(std::move(forced)), options(options),
+        vocabulary(vocabularyOf(engine.module())),
+        plan(planSearch(engine.module(), sources, this->options, prefixes, first)), placeOf(sources.size()),
+        decoder(engine, sources, plan, this->options, /*ownRows=*/true),
+        searches(plan.sentences, vocabulary, this->options, plan.capacity.rows[XFC_CACHE], decoder, {},
+                 &engine.pool()) {
+    for (size_t i = 0; i < plan.order.size(); ++i)
+      placeOf[plan.order[i]] = i;
+  }
+};
+
+SteppedSearch::SteppedSearch(Engine &engine, std::vector<std::vector<int32_t>> sources, const SearchOptions &options,
+                             std::vector<std::vector<int32_t>> prefixes, size_t first) {
+  check(options, engine.module());
+  state = std::make_unique<State>(engine, std::move(sources), options, std::move(prefixes), first);
+}
+SteppedSearch::~SteppedSearch() = default;
+bool SteppedSearch::advance() { return state->searches.advance(); }
+bool SteppedSearch::ended(size_t sentence) const { return state->searches.ended(state->placeOf[sentence]); }
+std::vector<Hypothesis> SteppedSearch::hypotheses(size_t sentence) const {
+  return state->searches.hypotheses(state->placeOf[sentence]);
 }
 
 } // namespace xfc

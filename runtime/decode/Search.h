@@ -6,6 +6,7 @@
 #include "engine/Engine.h"
 #include "plan/Generation.h"
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,25 @@ std::vector<std::vector<Hypothesis>> search(Engine &engine, const std::vector<st
                                             const SearchOptions &options,
                                             const std::vector<std::vector<int32_t>> &prefixes = {},
                                             const std::function<void(size_t)> &done = {}, size_t first = 0);
+
+// The same search, a step at a time. Several may be under way on an engine, and other programs may run between their
+// steps. Throws Error as search() does.
+class SteppedSearch {
+public:
+  SteppedSearch(Engine &engine, std::vector<std::vector<int32_t>> sources, const SearchOptions &options,
+                std::vector<std::vector<int32_t>> prefixes = {}, size_t first = 0);
+  ~SteppedSearch();
+  // A step of all sentences that run, each of whose hypotheses grows by a token. False when all sentences have ended.
+  bool advance();
+  bool ended(size_t sentence) const;
+  // The result of a sentence that has ended. Of one that has not, its live hypotheses, the most probable first, with
+  // the scores they would have if they ended as they are; none of one that waits for others to end.
+  std::vector<Hypothesis> hypotheses(size_t sentence) const;
+
+private:
+  struct State;
+  std::unique_ptr<State> state;
+};
 
 // The counts that such a search stays within, for reserving memory.
 Counts searchCounts(const Module &module, const std::vector<std::vector<int32_t>> &sources,

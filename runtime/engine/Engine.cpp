@@ -357,9 +357,13 @@ void *Engine::rows(std::string_view name, int64_t bytes) {
   std::unique_ptr<DeviceMemory> &memory = known->second;
   if (!memory || memory->bytes() < bytes) {
     memory.reset();
-    memory = state->allocate(bytes, "rows that steps hand on", /*sparse=*/true);
+    memory = newRows(bytes);
   }
   return memory->data();
+}
+
+std::unique_ptr<DeviceMemory> Engine::newRows(int64_t bytes) {
+  return state->allocate(bytes, "rows that steps hand on", /*sparse=*/true);
 }
 
 void Engine::copyRows(std::string_view program, std::string_view name, void *rows, std::span<const int32_t> to) {

@@ -73,6 +73,8 @@ public:
   // Memory of the device for rows that runs hand on, as those of a cache: at least `bytes`, kept under the name until
   // more is asked for. Its contents are undefined at first.
   void *rows(std::string_view name, int64_t bytes);
+  // The same as memory of the caller, which is given back with its owner.
+  std::unique_ptr<DeviceMemory> newRows(int64_t bytes);
   // Rows of a result of the last run of `program`: row i becomes row to[i] of `rows`, dense rows in memory of the
   // device.
   void copyRows(std::string_view program, std::string_view name, void *rows, std::span<const int32_t> to);

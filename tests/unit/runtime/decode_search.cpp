@@ -402,6 +402,37 @@ TEST(BeamSearch, OthersTakeThePlacesOfThoseThatEnd) {
   EXPECT_EQ(decoder.steps, 16) << "three batches of four would take 36";
 }
 
+// Between steps the live hypotheses can be seen, which grow by a token each time; a sentence that waits has none.
+TEST(BeamSearch, ShowsWhatLivesBetweenSteps) {
+  FakeModel model{.seed = 9};
+  std::vector<SearchSentence> sentences;
+  for (size_t i = 0; i < 3; ++i)
+    sentences.push_back({.index = i, .maxLength = 6, .minLength = 2});
+  const SearchOptions options{.generation = {.beam = 2, .lengthPenalty = 0.5}};
+  FakeDecoder decoder(model, sentences, options, 2, 0);
+  SentenceSearches searches(sentences, model.vocabulary, options, decoder.rows, decoder);
+  EXPECT_TRUE(searches.hypotheses(2).empty() && !searches.ended(2));
+  size_t steps = 0, seen = 0;
+  do {
+    for (size_t s = 0; s < 2; ++s) // those that run from the beginning
+      for (const Hypothesis &live : searches.ended(s) ? std::vector<Hypothesis>() : searches.hypotheses(s)) {
+        EXPECT_EQ(live.ids.size(), steps);
+        EXPECT_NEAR(live.logProbability, model.logProbability(static_cast<uint32_t>(s), live.ids, false), 1e-5);
+        const double length = static_cast<double>(std::max<size_t>(steps, 1));
+        EXPECT_NEAR(live.score, live.logProbability / std::sqrt((5 + length) / 6), 1e-9);
+        ++seen;
+      }
+    ++steps;
+  } while (searches.advance());
+  EXPECT_GT(seen, 10u);
+  EXPECT_FALSE(searches.advance());
+  const auto whole = run(model, sentences, options);
+  for (size_t s = 0; s < 3; ++s) {
+    EXPECT_TRUE(searches.ended(s));
+    expectSame(searches.hypotheses(s), whole[s]);
+  }
+}
+
 // Once all hypotheses live, a step takes nothing from the heap.
 TEST(BeamSearch, StepsDoNotAllocate) {
   SearchVocabulary vocabulary{6, 0, 2, 3};
