@@ -50,12 +50,7 @@ void encode(const EncodeOptions &options) {
   if (options.otherSide)
     frame = {vocabulary.targetPrefix(options.model.format), {}};
   eachLine(options, [&](const std::string &line, const std::string &where) {
-    std::vector<int32_t> ids = vocabulary.encode(line, options.model.format, where);
-    if (!ids.empty()) {
-      ids.insert(ids.begin(), frame.prefix.begin(), frame.prefix.end());
-      ids.insert(ids.end(), frame.suffix.begin(), frame.suffix.end());
-    }
-    return vocabulary.decode(ids, Format::Ids);
+    return vocabulary.decode(framed(vocabulary.encode(line, options.model.format, where), frame), Format::Ids);
   });
 }
 

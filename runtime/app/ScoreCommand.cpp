@@ -16,7 +16,7 @@ namespace {
 struct ScoreOptions {
   ModelOptions model;
   std::string source, target;
-  int64_t batchTokens = 4096;
+  int64_t batchTokens = scoreBatchTokens;
   bool json = false;
 };
 

@@ -6,6 +6,7 @@
 #include "support/CommandLine.h"
 #include "support/Files.h"
 #include "train/Trainer.h"
+#include "train/UpdateFlags.h"
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -21,8 +22,8 @@ const std::map<std::string, Schedule::Kind> schedules = {{"noam", Schedule::Kind
 
 struct TrainFlags {
   TrainOptions train;
-  std::string configuration, optimizer = "adam", schedule = "noam", onNan = "stop";
-  std::vector<double> betas = {0.9, 0.98};
+  UpdateFlags update;
+  std::string configuration, schedule = "noam", onNan = "stop";
   std::vector<std::string> rates, decays; // PATTERN=X
   std::string memory;                     // with a unit
 };
@@ -104,14 +105,11 @@ void run(CLI::App &command, TrainFlags &flags) {
     throw CLI::ExcludesError("--valid-tsv", "--valid-source");
   if (options.format != Format::Ids && options.vocabulary.empty())
     throw CLI::RequiredError("--vocab (or --format ids)");
-  if (flags.betas.size() != 2)
-    throw CLI::ValidationError("--betas", "expected two numbers, as 0.9,0.98");
-  for (double beta : flags.betas)
-    if (!(beta >= 0 && beta < 1))
-      throw CLI::ValidationError("--betas", "expected numbers from 0 up to, but not, 1");
-  options.settings.beta1 = flags.betas[0];
-  options.settings.beta2 = flags.betas[1];
-  options.optimizer = findOptimizer(flags.optimizer);
+  flags.update.resolve();
+  options.optimizer = flags.update.options.optimizer;
+  options.settings = flags.update.options.settings;
+  options.clipNorm = flags.update.options.clipNorm;
+  options.smoothing = flags.update.options.smoothing;
   options.halveRate = flags.onNan == "halve";
   if (!flags.memory.empty()) {
     if (options.resume && exists(options.out + "/config.json"))
@@ -203,43 +201,12 @@ void addTrain(CLI::App &app) {
   command->add_option("--warmup", options.warmup, "steps over which the learning rate grows")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  std::vector<std::string> optimizerNames;
-  for (const Optimizer &optimizer : optimizers())
-    optimizerNames.emplace_back(optimizer.name);
-  command->add_option("--optimizer", flags->optimizer, "how gradients become steps")
-      ->check(CLI::IsMember(optimizerNames))
-      ->capture_default_str();
-  command
-      ->add_option("--betas", flags->betas,
-                   "adam: averages of gradients and their squares; lion: of gradients, in the step and kept")
-      ->delimiter(',')
-      ->expected(1, 2)
-      ->default_str("0.9,0.98");
-  command->add_option("--adam-eps", options.settings.epsilon, "Adam's epsilon")
-      ->check(CLI::NonNegativeNumber)
-      ->check(FiniteNumber)
-      ->default_str("1e-9");
-  command->add_option("--momentum", options.settings.momentum, "sgd: how much of a step goes on in the next")
-      ->check(CLI::Range(0.0, 1.0))
-      ->check(FiniteNumber)
-      ->capture_default_str();
-  command->add_option("--weight-decay", options.settings.weightDecay, "adam, sgd: L2 penalty; adamw, lion: decoupled")
-      ->check(CLI::NonNegativeNumber)
-      ->check(FiniteNumber)
-      ->capture_default_str();
-  command->add_option("--clip-norm", options.clipNorm, "largest norm of all gradients together; 0: any")
-      ->check(CLI::NonNegativeNumber)
-      ->check(FiniteNumber)
-      ->capture_default_str();
+  flags->update.addTo(*command);
   command
       ->add_option("--on-nan", flags->onNan,
                    "where the loss or the gradient is NaN or infinite: stop, or halve the learning rate and go on from "
                    "the last save")
       ->check(CLI::IsMember({"stop", "halve"}))
-      ->capture_default_str();
-  command->add_option("--label-smoothing", options.smoothing, "probability spread over the whole vocabulary")
-      ->check(CLI::Range(0.0, 1.0))
-      ->check(FiniteNumber)
       ->capture_default_str();
   command->add_option("--save-every", options.saveEvery, "steps between saves")
       ->check(CLI::PositiveNumber)

@@ -117,16 +117,7 @@ private:
     std::string line;
     if (!prefixInput.next(line))
       wrongPrefixes(input, prefixInput);
-    const Module &module = model.engine->module();
-    prefixes.push_back(encodeTarget(model, line, options.model.format, prefixInput.where()));
-    // What translations begin with is said by the search, or else by the vocabulary.
-    const size_t own = model.target->targetPrefix(options.model.format).size();
-    if (!options.search.options.generation.forcedFirst.empty() && prefixes.back().size() >= own)
-      prefixes.back().erase(prefixes.back().begin(), prefixes.back().begin() + static_cast<std::ptrdiff_t>(own));
-    for (int32_t id : prefixes.back())
-      if (id == module.pad || id == module.start || id == module.eos)
-        throw Error(prefixInput.where() + ": a prefix cannot hold token " + std::to_string(id) +
-                    " (pad, start or eos)");
+    prefixes.push_back(encodePrefix(model, line, options.search.options, options.model.format, prefixInput.where()));
   }
 
   // One has ended before the other.
@@ -219,39 +210,20 @@ private:
 void addTranslate(CLI::App &app) {
   CLI::App *command = app.add_subcommand("translate", "translate lines");
   auto options = std::make_shared<TranslateOptions>();
-  SearchOptions &search = options->search.options;
   options->model.addTo(*command);
   options->model.addVocabularyTo(*command);
   command->add_option("--input", options->input, "lines to translate; -: standard input")->capture_default_str();
   command->add_option("--output", options->output, "translations, a line each; -: standard output")
       ->capture_default_str();
   options->search.addTo(*command);
-  command
-      ->add_option("--n-best", search.nBest,
-                   "translations of a sentence, best first; above 1 each line begins with the source line's number "
-                   "and a tab")
-      ->check(CLI::Range(1, mostHypotheses))
-      ->capture_default_str();
-  command->add_flag("--sample", search.sample, "draw tokens at random in place of the beam");
-  command->add_option("--temperature", search.temperature, "sampling: above 1 flatter, below 1 sharper")
-      ->check(FinitePositive)
-      ->capture_default_str();
-  command->add_option("--top-k", search.topK, "sampling: among the K most probable tokens; 0: all")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  command->add_option("--top-p", search.topP, "sampling: among the fewest tokens that have probability P together")
-      ->check(CLI::PositiveNumber)
-      ->check(CLI::Range(0.0, 1.0))
-      ->check(FiniteNumber)
-      ->capture_default_str();
-  command->add_option("--seed", search.seed, "sampling: seed of the random numbers")->capture_default_str();
+  options->search.addSamplingTo(*command);
   command->add_option("--prefix", options->prefix, "forced beginnings of the translations, a line each");
   command->add_flag("--scores", options->scores, "a tab and the score after each translation");
   command->add_flag("--alignments", options->alignments,
                     "a tab and i-j pairs (source token - target token, from 0) after each translation");
   command->add_option("--attention-svg", options->attentionSvg, "drawing of the first sentence's cross-attention");
   command->add_flag("--json", options->json, "a JSON object a line: line, source, translation, hypotheses");
-  addComputeType(*command, search.computeType);
+  addComputeType(*command, options->search.options.computeType);
   command->callback([options] {
     if (options->attentionSvg == "-" && options->output == "-")
       throw CLI::ValidationError("--attention-svg", "a drawing and translations cannot both go to standard output");

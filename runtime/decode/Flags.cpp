@@ -161,6 +161,28 @@ void SearchFlags::addTo(CLI::App &command) {
   addBatchTokens(command, options.batchTokens, "live hypotheses, at a time");
 }
 
+void SearchFlags::addSamplingTo(CLI::App &command) {
+  command
+      .add_option("--n-best", options.nBest,
+                  "translations of a sentence, best first; above 1 each line begins with the source line's number "
+                  "and a tab")
+      ->check(CLI::Range(1, mostHypotheses))
+      ->capture_default_str();
+  command.add_flag("--sample", options.sample, "draw tokens at random in place of the beam");
+  command.add_option("--temperature", options.temperature, "sampling: above 1 flatter, below 1 sharper")
+      ->check(FinitePositive)
+      ->capture_default_str();
+  command.add_option("--top-k", options.topK, "sampling: among the K most probable tokens; 0: all")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command.add_option("--top-p", options.topP, "sampling: among the fewest tokens that have probability P together")
+      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(0.0, 1.0))
+      ->check(FiniteNumber)
+      ->capture_default_str();
+  command.add_option("--seed", options.seed, "sampling: seed of the random numbers")->capture_default_str();
+}
+
 static std::vector<int32_t> tokensOf(const std::string &text, const Vocabulary &target, const std::string &flag) {
   std::vector<int32_t> ids;
   std::istringstream words(text);

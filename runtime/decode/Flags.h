@@ -34,6 +34,8 @@ struct SearchFlags {
   SearchOptions options;
   // --beam, --length-penalty and what else `generation` of model.json holds, and --batch-tokens
   void addTo(CLI::App &command);
+  // --n-best; --sample, --temperature and what else sampling takes
+  void addSamplingTo(CLI::App &command);
   // Reads tokens that are given by their pieces. Throws Error where one is none of the vocabulary's.
   void resolve(const Vocabulary &target);
 

@@ -15,20 +15,22 @@ namespace {
 std::optional<PackedModel> carried(const ModelOptions &options) {
   if (!options.model.empty() || !options.weights.empty())
     return std::nullopt;
-  std::optional<PackedModel> packed = packedModel();
+  std::optional<PackedModel> packed = options.packed.empty() ? packedModel() : packedModel(options.packed);
+  if (!packed && !options.packed.empty())
+    throw Error(options.packed + ": this executable carries no model; `pack` writes one that does");
   if (!packed)
     throw Error("no model: give --model DIR (the --out folder of train), or --weights FILE and --vocab FILE");
   return packed;
 }
 
-// Prints what a --force flag overrides, or throws it.
-template <typename Check> void unlessForced(bool forced, const char *flag, Check check) {
+// Warns of what a --force flag overrides, or throws it.
+template <typename Check> void unlessForced(bool forced, const char *flag, const Warn &warn, Check check) {
   try {
     check();
   } catch (const Error &error) {
     if (!forced)
       throw;
-    std::fprintf(stderr, "warning: %s overrides this: %s\n", flag, error.what());
+    warn(std::string(flag) + " overrides this: " + error.what());
   }
 }
 
@@ -39,7 +41,7 @@ std::unique_ptr<Engine> loadEngine(const ModelOptions &options, std::optional<Pa
   metadata = packed ? loadWeights(*engine, std::move(packed->weights), file, options.forceModel)
                     : loadWeights(*engine, file, options.forceModel);
   if (options.forceModel)
-    unlessForced(true, "--force-model", [&] { checkModel(metadata, engine->module(), file); });
+    unlessForced(true, "--force-model", options.warn, [&] { checkModel(metadata, engine->module(), file); });
   if (!namesModel(metadata) && !options.quiet)
     std::fprintf(stderr, "note: %s does not say which model its weights are of; they are taken for those of '%s'\n",
                  file.c_str(), engine->module().model.c_str());
@@ -56,11 +58,10 @@ void checkVocabulary(const Metadata &metadata, const char *key, const Vocabulary
 }
 
 // At most so many ids (0: any).
-std::vector<int32_t> cut(std::vector<int32_t> ids, int64_t most, const std::string &where) {
+std::vector<int32_t> cut(std::vector<int32_t> ids, int64_t most, const std::string &where, const Warn &warn) {
   if (most <= 0 || static_cast<int64_t>(ids.size()) <= most)
     return ids;
-  std::fprintf(stderr, "warning: %s: cut to the first %lld tokens, the model's max_length\n", where.c_str(),
-               static_cast<long long>(most));
+  warn(where + ": cut to the first " + std::to_string(most) + " tokens, the model's max_length");
   ids.resize(most);
   return ids;
 }
@@ -99,6 +100,8 @@ LoadedVocabularies vocabulariesOf(const ModelOptions &options, const std::option
 }
 
 } // namespace
+
+void printWarning(const std::string &warning) { std::fprintf(stderr, "warning: %s\n", warning.c_str()); }
 
 void addDevice(CLI::App &command, DeviceChoice &choice) {
   command.add_option("--device", choice.device, "cpu or cuda")
@@ -167,7 +170,7 @@ std::unique_ptr<Engine> loadEngine(const ModelOptions &options) {
 TranslationModel loadModel(const ModelOptions &options) {
   std::optional<PackedModel> packed = carried(options);
   Metadata metadata;
-  TranslationModel model{loadEngine(options, packed, metadata), nullptr, nullptr};
+  TranslationModel model{loadEngine(options, packed, metadata), nullptr, nullptr, options.warn};
   const Module &module = model.engine->module();
   module.requireTranslator();
 
@@ -175,7 +178,8 @@ TranslationModel loadModel(const ModelOptions &options) {
   model.source = std::move(vocabularies.source);
   model.target = std::move(vocabularies.target);
   for (auto [key, vocabulary] : {std::pair{"source_vocabulary", model.source}, {"target_vocabulary", model.target}})
-    unlessForced(options.forceVocabulary, "--force-vocab", [&] { checkVocabulary(metadata, key, *vocabulary); });
+    unlessForced(options.forceVocabulary, "--force-vocab", options.warn,
+                 [&] { checkVocabulary(metadata, key, *vocabulary); });
   return model;
 }
 
@@ -190,12 +194,11 @@ std::vector<int32_t> encodeSource(const TranslationModel &model, const std::stri
   std::vector<int32_t> ids = model.source->encode(line, format, where, module.maxLength);
   if (ids.empty())
     return ids;
-  const auto [prefix, suffix] = model.source->sourceFrame(module, format);
-  const auto around = static_cast<int64_t>(prefix.size() + suffix.size());
-  ids = cut(std::move(ids), module.maxLength > 0 ? std::max<int64_t>(module.maxLength - around, 1) : 0, where);
-  ids.insert(ids.begin(), prefix.begin(), prefix.end());
-  ids.insert(ids.end(), suffix.begin(), suffix.end());
-  return ids;
+  const Frame frame = model.source->sourceFrame(module, format);
+  const auto around = static_cast<int64_t>(frame.prefix.size() + frame.suffix.size());
+  return framed(cut(std::move(ids), module.maxLength > 0 ? std::max<int64_t>(module.maxLength - around, 1) : 0, where,
+                    model.warn),
+                frame);
 }
 
 std::vector<int32_t> encodeTarget(const TranslationModel &model, const std::string &line, Format format,
@@ -204,7 +207,21 @@ std::vector<int32_t> encodeTarget(const TranslationModel &model, const std::stri
   std::vector<int32_t> ids = model.target->encode(line, format, where, module.maxTargetLength);
   if (const std::vector<int32_t> prefix = model.target->targetPrefix(format); !ids.empty())
     ids.insert(ids.begin(), prefix.begin(), prefix.end());
-  return cut(std::move(ids), std::max<int64_t>(module.maxTargetLength - 1, 0), where);
+  return cut(std::move(ids), std::max<int64_t>(module.maxTargetLength - 1, 0), where, model.warn);
+}
+
+std::vector<int32_t> encodePrefix(const TranslationModel &model, const std::string &line, const SearchOptions &options,
+                                  Format format, const std::string &where) {
+  const Module &module = model.engine->module();
+  std::vector<int32_t> prefix = encodeTarget(model, line, format, where);
+  // What translations begin with is said by the search, or else by the vocabulary.
+  const size_t own = model.target->targetPrefix(format).size();
+  if (!options.generation.forcedFirst.empty() && prefix.size() >= own)
+    prefix.erase(prefix.begin(), prefix.begin() + static_cast<std::ptrdiff_t>(own));
+  for (int32_t id : prefix)
+    if (id == module.pad || id == module.start || id == module.eos)
+      throw Error(where + ": a prefix cannot hold token " + std::to_string(id) + " (pad, start or eos)");
+  return prefix;
 }
 
 std::string decodeTarget(const TranslationModel &model, const std::vector<int32_t> &ids, const SearchOptions &options,

@@ -16,15 +16,15 @@ struct Trailer {
   char magic[8];
 };
 
-// The running executable and where its parts are.
-struct Self {
-  static constexpr const char *file = "/proc/self/exe";
-  std::ifstream stream{file, std::ios::binary | std::ios::ate};
+// An executable and where its parts are.
+struct Executable {
+  const std::string file;
+  std::ifstream stream;
   PackedParts parts;
 
-  Self() {
+  explicit Executable(const std::string &name) : file(name), stream(name, std::ios::binary | std::ios::ate) {
     if (!stream)
-      throw Error("/proc/self/exe cannot be read: is /proc mounted?");
+      throw Error(file + " cannot be read" + (file == runningExecutable ? ": is /proc mounted?" : ""));
     const auto size = static_cast<uint64_t>(stream.tellg());
     const uint64_t end = std::min<uint64_t>(size, sizeof(Trailer));
     parts = packedParts(read(size - end, end), size);
@@ -34,7 +34,7 @@ struct Self {
     std::string bytes(size, '\0');
     stream.seekg(static_cast<std::streamoff>(offset));
     if (!stream.read(bytes.data(), static_cast<std::streamsize>(size)))
-      throw Error("/proc/self/exe: reading " + std::to_string(size) + " bytes failed");
+      throw Error(file + ": reading " + std::to_string(size) + " bytes failed");
     return bytes;
   }
 };
@@ -59,19 +59,19 @@ PackedParts packedParts(std::string_view end, uint64_t size) {
   return {rest, found.weights, found.vocabulary, found.targetVocabulary};
 }
 
-std::optional<PackedModel> packedModel() {
-  Self self;
+std::optional<PackedModel> packedModel(const std::string &file) {
+  Executable self(file);
   const PackedParts &parts = self.parts;
   if (parts.weights == 0)
     return std::nullopt;
   uint64_t vocabulary = parts.executable + parts.weights;
-  return PackedModel{MappedFile(Self::file, parts.executable, parts.weights), self.read(vocabulary, parts.vocabulary),
+  return PackedModel{MappedFile(file, parts.executable, parts.weights), self.read(vocabulary, parts.vocabulary),
                      self.read(vocabulary + parts.vocabulary, parts.targetVocabulary)};
 }
 
 void writePacked(std::string_view weights, std::string_view vocabulary, std::string_view targetVocabulary,
                  const std::string &file) {
-  Self self;
+  Executable self(runningExecutable);
   Trailer trailer{weights.size(), vocabulary.size(), targetVocabulary.size(), {}};
   std::memcpy(trailer.magic, magic, sizeof magic);
   FileWriter writer(file, /*executable=*/true);

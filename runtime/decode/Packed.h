@@ -22,8 +22,9 @@ struct PackedParts {
 // Throws Error when the trailer is damaged.
 PackedParts packedParts(std::string_view end, uint64_t size);
 
-// What the running executable carries; nothing if it is not packed. Throws Error when the trailer is damaged.
-std::optional<PackedModel> packedModel();
+inline constexpr const char *runningExecutable = "/proc/self/exe";
+// What an executable carries; nothing if it is not packed. Throws Error when the trailer is damaged.
+std::optional<PackedModel> packedModel(const std::string &executable = runningExecutable);
 // Writes the running executable (without what it may carry already) and these files' bytes to `file`, whole or not at
 // all.
 void writePacked(std::string_view weights, std::string_view vocabulary, std::string_view targetVocabulary,

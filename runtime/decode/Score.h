@@ -6,6 +6,8 @@
 
 namespace xfc {
 
+inline constexpr int64_t scoreBatchTokens = 4096; // where nothing else is said
+
 // Scores targets (without start and eos; eos is counted), given their sources as the encoder reads them. Batches of at
 // most so many source tokens and so many target tokens; the result does not depend on them.
 std::vector<double> score(Engine &engine, const std::vector<std::vector<int32_t>> &sources,

@@ -1,6 +1,7 @@
 // Parsing and exit codes.
 #include "support/CommandLine.h"
 #include "support/Error.h"
+#include "support/Files.h"
 #include "support/Interrupt.h"
 #include <algorithm>
 #include <cerrno>
@@ -89,7 +90,7 @@ static CLI::App *verbOf(CLI::App &app) {
   return parsed.empty() ? &app : verbOf(*parsed.back());
 }
 
-static std::string suggestion(CLI::App &app, int argc, char **argv) {
+static std::string suggestion(CLI::App &app, const std::vector<std::string> &words) {
   CLI::App *verb = verbOf(app);
   std::vector<std::string> flags, verbs;
   for (const CLI::Option *option : verb->get_options())
@@ -97,8 +98,7 @@ static std::string suggestion(CLI::App &app, int argc, char **argv) {
       flags.push_back("--" + name);
   for (const CLI::App *candidate : verb->get_subcommands([](CLI::App *) { return true; }))
     verbs.push_back(candidate->get_name());
-  for (int i = 1; i < argc; ++i) {
-    std::string word = argv[i];
+  for (std::string word : words) {
     word = word.substr(0, word.find('='));
     const std::vector<std::string> &known = word.starts_with("--") ? flags : verbs;
     if (word == verb->get_name() || std::find(known.begin(), known.end(), word) != known.end())
@@ -142,7 +142,8 @@ static void printException(const std::exception_ptr &exception) {
 
 int reportErrors(const std::function<int()> &work) {
   std::signal(SIGPIPE, SIG_IGN); // a closed stream is an error of that stream
-  std::set_terminate([] {        // of threads, and of what must not throw
+  endWhereFilesAreCutOff();
+  std::set_terminate([] { // of threads, and of what must not throw
     if (std::exception_ptr exception = std::current_exception())
       printException(exception);
     std::_Exit(1);
@@ -174,8 +175,20 @@ static int parseAndRun(CLI::App &app, int argc, char **argv) {
     for (CLI::App *part = verbOf(app); part; part = part->get_parent())
       command.insert(0, part->get_name() + " ");
     std::fprintf(stderr, "error: %s%s\nRun `%s--help` for what there is.\n", what.c_str(),
-                 suggestion(app, argc, argv).c_str(), command.c_str());
+                 suggestion(app, {argv + 1, argv + argc}).c_str(), command.c_str());
     return 2;
+  }
+}
+
+void parseOptions(CLI::App &app, const std::vector<std::string> &words) {
+  readIntegersExactly(app);
+  app.set_help_flag(); // prints
+  try {
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend())); // which CLI11 takes from the end
+  } catch (const CLI::ParseError &wrong) {
+    std::string what = wrong.what();
+    std::replace(what.begin(), what.end(), '\n', ' ');
+    throw Error(what + suggestion(app, words));
   }
 }
 

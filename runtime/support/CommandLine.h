@@ -20,6 +20,10 @@ int reportErrors(const std::function<int()> &work);
 // What was printed so far is with whoever reads it, or an Error: a stream that was closed ends the work.
 void flushOutput();
 
+// Parses options that no command line gave, as words after each other. Throws Error that names the wrong one, and the
+// nearest that there is.
+void parseOptions(CLI::App &app, const std::vector<std::string> &words);
+
 // Parses and runs the callbacks. Integers are decimal and in their type's range. Returns the exit status: 0; 1 for an
 // Error or any other exception, one line "error: ..." (also when standard output cannot be written); 2 for a wrong
 // command line, with the nearest flag or verb.

@@ -75,6 +75,8 @@ static void endCutOff(int) {
   _exit(1);
 }
 
+void endWhereFilesAreCutOff() { std::signal(SIGBUS, endCutOff); }
+
 // Zeroed pages for so many bytes and 128 more.
 void MappedFile::reserve(uint64_t bytes) {
   mapped = bytes + 128;
@@ -86,7 +88,6 @@ void MappedFile::reserve(uint64_t bytes) {
 }
 
 void MappedFile::map(int descriptor, const std::string &file, uint64_t offset, uint64_t bytes) {
-  std::signal(SIGBUS, endCutOff);
   const uint64_t inPage = offset % static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   reserve(inPage + bytes);
   if (bytes > 0 && ::mmap(pages, inPage + bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_PRIVATE | MAP_FIXED,
@@ -303,8 +304,7 @@ FileLock::~FileLock() {
   ::close(descriptor);
 }
 
-// The first byte of `line` that is not valid UTF-8 (RFC 3629), or npos.
-static size_t invalidUtf8(std::string_view line) {
+size_t invalidUtf8(std::string_view line) {
   for (size_t i = 0; i < line.size();) {
     auto byte = [&](size_t at) { return at < line.size() ? static_cast<unsigned char>(line[at]) : 0u; };
     unsigned lead = byte(i);

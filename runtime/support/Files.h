@@ -16,7 +16,7 @@ std::string readFile(const std::string &file);
 
 // A file's bytes as memory: pages come from the system's cache when they are touched, and what is written to them stays
 // in this process. 128 bytes past the end can be read. The file may be replaced meanwhile as writeFile does it; one
-// that is cut off where it lies ends the process with a message and status 1.
+// that is cut off where it lies raises SIGBUS when it is read.
 class MappedFile {
 public:
   // Throws Error with the system's reason.
@@ -39,6 +39,12 @@ private:
   char *begin = nullptr;
   bool writable = true, fromFile = false;
 };
+
+// From now on a file that is cut off while it is mapped ends the process with a message and status 1.
+void endWhereFilesAreCutOff();
+
+// The first byte of `line` that is not valid UTF-8 (RFC 3629), or npos.
+size_t invalidUtf8(std::string_view line);
 
 // Writes a file in pieces, under a random name beside it that takes the file's place at commit(). Until then what was
 // there stays; its permissions stay, and a link to it. A device or a pipe takes the bytes as they come. All of it

@@ -117,6 +117,14 @@ Frame Vocabulary::sourceFrame(const Module &module, Format format) const {
   return {{}, module.sourceEos ? std::vector<int32_t>{module.eos} : std::vector<int32_t>()};
 }
 
+std::vector<int32_t> framed(std::vector<int32_t> ids, const Frame &frame) {
+  if (ids.empty())
+    return ids;
+  ids.insert(ids.begin(), frame.prefix.begin(), frame.prefix.end());
+  ids.insert(ids.end(), frame.suffix.begin(), frame.suffix.end());
+  return ids;
+}
+
 std::vector<int32_t> Vocabulary::targetPrefix(Format format) const {
   const bool framed = format != Format::Ids && state->tokenizer && state->tokenizer->frame();
   return framed ? state->tokenizer->frame()->prefix : std::vector<int32_t>();

@@ -49,6 +49,9 @@ private:
   std::unique_ptr<State> state;
 };
 
+// The tokens of a line with what stands around them; nothing stands around none.
+std::vector<int32_t> framed(std::vector<int32_t> ids, const Frame &frame);
+
 // Names of the vocabularies in a folder that `train` or `xfc import` made; the second only if there are two.
 inline constexpr const char *folderVocabulary = "vocab.model";
 inline constexpr const char *folderTargetVocabulary = "target-vocab.model";

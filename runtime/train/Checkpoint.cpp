@@ -1,5 +1,6 @@
 // What a training run leaves in its folder, and how it goes on from there.
 #include "train/Checkpoint.h"
+#include "engine/Identity.h"
 #include "engine/Safetensors.h"
 #include "support/Files.h"
 #include <algorithm>
@@ -114,6 +115,20 @@ Progress progressOf(const std::string &text) try {
   return p;
 } catch (const std::exception &) { // of Json, or std::out_of_range
   throw Error("the progress it should hold cannot be read");
+}
+
+Metadata identityOf(const TranslationModel &model) {
+  Metadata identity = identityOf(model.engine->module());
+  for (const auto &[key, vocabulary] :
+       {std::pair{"source_vocabulary", model.source}, {"target_vocabulary", model.target}})
+    if (!vocabulary->bytes().empty())
+      identity[key] = vocabulary->hash();
+  return identity;
+}
+
+void saveWeights(Engine &engine, const std::string &file, Metadata identity, int64_t step) {
+  identity["step"] = std::to_string(step);
+  writeSafetensors(file, weights(engine), identity, &engine.pool());
 }
 
 std::string RunFolder::keptFile(int64_t step) const { return "step-" + std::to_string(step) + ".safetensors"; }
@@ -281,9 +296,7 @@ void checkFinite(Engine &engine, const Optimizer &optimizer) {
 }
 
 void RunFolder::saveWeights(Engine &engine, const std::string &name, int64_t step) const {
-  Metadata metadata = identity;
-  metadata["step"] = std::to_string(step);
-  writeSafetensors(file(name), weights(engine), metadata, &engine.pool());
+  xfc::saveWeights(engine, file(name), identity, step);
 }
 
 void RunFolder::prune(int64_t count, int64_t step) const {

@@ -1,6 +1,7 @@
 // What a training run leaves in its folder, and how it goes on from there.
 #pragma once
 
+#include "decode/ModelOptions.h"
 #include "engine/Engine.h"
 #include "engine/Safetensors.h"
 #include "plan/Optimizers.h"
@@ -36,6 +37,11 @@ struct Progress {
 std::string textOf(const Progress &progress);
 // The progress that a state's metadata holds. Throws Error for what no run writes.
 Progress progressOf(const std::string &text);
+
+// What files of weights carry of a model and its vocabularies.
+Metadata identityOf(const TranslationModel &model);
+// Writes the weights after a training step, with what they are of.
+void saveWeights(Engine &engine, const std::string &file, Metadata identity, int64_t step);
 
 inline constexpr const char *eventsFile = "events.out.tfevents.xfc"; // for TensorBoard, which looks for such names
 

@@ -426,12 +426,8 @@ void Trainer::shareRun() {
 
 // The folder as it is before the first step of this part of the run, and what is taken from it.
 void Trainer::beginFolder() {
-  folder.identity = identityOf(module());
+  folder.identity = identityOf(model);
   folder.optimizer = options.optimizer;
-  for (const auto &[key, vocabulary] :
-       {std::pair{"source_vocabulary", model.source}, {"target_vocabulary", model.target}})
-    if (!vocabulary->bytes().empty())
-      folder.identity[key] = vocabulary->hash();
   if (!options.resume || !folder.hasState()) { // before anything is made: weights that are none leave no folder
     initializeParameters(*model.engine, options.seed);
     if (!options.init.empty())
