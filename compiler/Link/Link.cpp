@@ -1,12 +1,17 @@
-// Objects and the runtime into one executable, by lld, which is called with the C library's start files directly:
-// no compiler driver is needed on the user's machine, only lld, libc6-dev and libstdc++'s archive.
+// Objects and the runtime into one executable or a library, by lld, which is called with the C library's start files
+// directly: no compiler driver is needed on the user's machine, only lld, libc6-dev and libstdc++'s archive.
 #include "Link.h"
 #include "support/Files.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ObjCopy/ConfigManager.h"
+#include "llvm/ObjCopy/ObjCopy.h"
+#include "llvm/Object/ArchiveWriter.h"
+#include "llvm/Object/Binary.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
+#include "llvm/Support/Regex.h"
 #include "llvm/Support/raw_ostream.h"
 #include <tuple>
 
@@ -108,20 +113,134 @@ void writeObjects(const std::vector<ObjectFile> &objects, std::vector<TemporaryF
   }
 }
 
-// lld with `arguments`, which make `whole`; then `whole` under its name.
-void link(const std::string &linker, const std::vector<std::string> &arguments, const TemporaryFile &whole,
-          const std::string &output, bool executable) {
+// lld with `arguments`, which make `whole`.
+void run(const std::string &linker, const std::vector<std::string> &arguments) {
   TemporaryFile messages("log");
   std::vector<llvm::StringRef> references(arguments.begin(), arguments.end());
   std::optional<llvm::StringRef> redirects[] = {llvm::StringRef(""), messages.name.str(), messages.name.str()};
   std::string reason;
   int status = llvm::sys::ExecuteAndWait(linker, references, std::nullopt, redirects, 0, 0, &reason);
-  if (status != 0) {
-    if (auto log = llvm::MemoryBuffer::getFile(messages.name))
-      reason += (*log)->getBuffer().take_front(2000).rtrim().str();
-    throw Error("link: " + linker + " failed: " + reason);
-  }
+  if (status == 0)
+    return;
+  if (auto log = llvm::MemoryBuffer::getFile(messages.name))
+    reason += (*log)->getBuffer().take_front(2000).rtrim().str();
+  throw Error("link: " + linker + " failed: " + reason);
+}
+
+// The same, and then `whole` under its name.
+void link(const std::string &linker, const std::vector<std::string> &arguments, const TemporaryFile &whole,
+          const std::string &output, bool executable) {
+  run(linker, arguments);
   writeFile(output, readFile(whole.name.str().str()), executable);
+}
+
+// What a link takes beside the objects.
+struct Parts {
+  std::string linker = findLinker();
+  std::string runtime = findRuntime();
+  std::string start = findFolder({"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"}, "Scrt1.o", "libc6-dev");
+  std::string gcc;
+  Parts() {
+    std::vector<std::string> candidates = gccFolders();
+    gcc = findFolder(candidates, "crtbeginS.o", "libgcc-12-dev");
+    findFolder(candidates, "libstdc++.a", "libstdc++-12-dev");
+  }
+
+  // For something that the dynamic linker loads: how its memory is, and what it begins with.
+  std::vector<std::string> beginning(const std::string &output) const {
+    return {
+        "-m",  "elf_x86_64", "--gc-sections", "--eh-frame-hdr",        "--strip-debug",           "-z", "relro", "-z",
+        "now", "-o",         output,          inside(start, "crti.o"), inside(gcc, "crtbeginS.o")};
+  }
+  // The archives of the runtime, and where others are looked for.
+  std::vector<std::string> archives() const {
+    std::vector<std::string> result = {"-L" + gcc, "-L" + start, "-L/lib/x86_64-linux-gnu", "--start-group"};
+    for (const char *archive : {"libxfc_runtime.a", "libsentencepiece.a", "libutf8proc.a", "libz.a", "libzstd.a"})
+      if (fs::exists(inside(runtime, archive)))
+        result.push_back(inside(runtime, archive));
+    result.emplace_back("--end-group");
+    return result;
+  }
+  // libstdc++ and libgcc go in whole: a file that starts on any Debian 12 or later, and sooner than with them shared.
+  std::vector<std::string> ending() const {
+    return {"-Bstatic",
+            "-lstdc++",
+            "-Bdynamic",
+            "-lm",
+            "-Bstatic",
+            "-lgcc",
+            "-lgcc_eh",
+            "-Bdynamic",
+            "-lc",
+            inside(gcc, "crtendS.o"),
+            inside(start, "crtn.o")};
+  }
+};
+
+void append(std::vector<std::string> &arguments, const std::vector<std::string> &more) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
+}
+
+std::vector<TemporaryFile> writeObjects(const std::vector<std::vector<ObjectFile>> &objects) {
+  std::vector<TemporaryFile> files;
+  for (const std::vector<ObjectFile> &group : objects)
+    writeObjects(group, files);
+  return files;
+}
+
+void append(std::vector<std::string> &arguments, const std::vector<TemporaryFile> &files) {
+  for (const TemporaryFile &file : files)
+    arguments.push_back(file.name.str().str());
+}
+
+// What a library shows: the functions that its C header declares, and which version of them.
+struct Interface {
+  std::string header, version;
+  std::vector<std::string> functions;
+
+  explicit Interface(const std::string &file) : header(readFile(file)) {
+    llvm::SmallVector<llvm::StringRef> match;
+    if (llvm::Regex("#define XFC_API_VERSION ([0-9]+)").match(header, &match))
+      version = match[1].str();
+    const llvm::Regex declaration("XFC_API [a-z][a-z_0-9 ]*[ *](xfc_[a-z_]+)\\(");
+    for (llvm::StringRef rest = header; declaration.match(rest, &match);
+         rest = rest.substr(match[0].end() - rest.begin()))
+      functions.push_back(match[1].str());
+    if (version.empty() || functions.empty())
+      throw Error("link: " + file + " is no header of libraries; build or install xfc completely");
+  }
+};
+
+[[noreturn]] void failLibrary(llvm::Error error) {
+  throw Error("link: cannot make a static library: " + llvm::toString(std::move(error)));
+}
+
+// The object with every symbol local but these functions, so that a program may have others of the same names.
+std::string withSymbols(llvm::MemoryBufferRef object, const std::vector<std::string> &functions) {
+  auto binary = llvm::object::createBinary(object);
+  if (!binary)
+    failLibrary(binary.takeError());
+  llvm::objcopy::ConfigManager config;
+  config.Common.StripUnneeded = true;
+  for (const std::string &function : functions)
+    if (llvm::Error error = config.Common.SymbolsToKeepGlobal.addMatcher(llvm::objcopy::NameOrPattern::create(
+            function, llvm::objcopy::MatchStyle::Literal, [](llvm::Error wrong) { return wrong; })))
+      failLibrary(std::move(error));
+  llvm::SmallString<0> result;
+  llvm::raw_svector_ostream stream(result);
+  if (llvm::Error error = llvm::objcopy::executeObjcopyOnBinary(config, **binary, stream))
+    failLibrary(std::move(error));
+  return result.str().str();
+}
+
+// An archive of one object; the same bytes whenever it is made.
+std::string archiveOf(const std::string &object, const std::string &name) {
+  llvm::NewArchiveMember member(llvm::MemoryBufferRef(object, name));
+  auto archive = llvm::writeArchiveToBuffer(member, llvm::SymtabWritingMode::NormalSymtab, llvm::object::Archive::K_GNU,
+                                            /*Deterministic=*/true, /*Thin=*/false);
+  if (!archive)
+    failLibrary(archive.takeError());
+  return (*archive)->getBuffer().str();
 }
 
 } // namespace
@@ -140,48 +259,59 @@ void linkObject(const std::vector<ObjectFile> &objects, const std::string &outpu
 }
 
 void linkExecutable(const std::vector<std::vector<ObjectFile>> &objects, const std::string &output) {
-  std::string linker = findLinker();
-  std::string runtime = findRuntime();
-  std::string start = findFolder({"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"}, "Scrt1.o", "libc6-dev");
-  std::vector<std::string> gccCandidates = gccFolders();
-  std::string gcc = findFolder(gccCandidates, "crtbeginS.o", "libgcc-12-dev");
-  findFolder(gccCandidates, "libstdc++.a", "libstdc++-12-dev");
-
-  std::vector<TemporaryFile> files;
-  for (const std::vector<ObjectFile> &group : objects)
-    writeObjects(group, files);
+  const Parts parts;
+  const std::vector<TemporaryFile> files = writeObjects(objects);
   TemporaryFile whole("exe");
-  std::vector<std::string> arguments = {linker,
-                                        "-pie",
-                                        "-m",
-                                        "elf_x86_64",
-                                        "--gc-sections",
-                                        "--eh-frame-hdr",
-                                        "--strip-debug",
-                                        "-z",
-                                        "relro",
-                                        "-z",
-                                        "now",
-                                        "-dynamic-linker",
-                                        "/lib64/ld-linux-x86-64.so.2",
-                                        "-o",
-                                        whole.name.str().str(),
-                                        inside(start, "Scrt1.o"),
-                                        inside(start, "crti.o"),
-                                        inside(gcc, "crtbeginS.o")};
-  for (const TemporaryFile &file : files)
-    arguments.push_back(file.name.str().str());
-  arguments.insert(arguments.end(), {"-L" + gcc, "-L" + start, "-L/lib/x86_64-linux-gnu", "--start-group"});
-  std::error_code error;
-  for (const char *archive : {"libxfc_runtime.a", "libsentencepiece.a", "libutf8proc.a", "libz.a", "libzstd.a"})
-    if (fs::exists(inside(runtime, archive)))
-      arguments.push_back(inside(runtime, archive));
-  // libstdc++ and libgcc go in whole: a file that starts on any Debian 12 or later, and sooner than with them shared.
-  arguments.insert(arguments.end(),
-                   {"--end-group", "-Bstatic", "-lstdc++", "-Bdynamic", "-lm", "-Bstatic", "-lgcc", "-lgcc_eh",
-                    "-Bdynamic", "-lc", inside(gcc, "crtendS.o"), inside(start, "crtn.o")});
+  std::vector<std::string> arguments = {parts.linker, "-pie", "-dynamic-linker", "/lib64/ld-linux-x86-64.so.2",
+                                        inside(parts.start, "Scrt1.o")};
+  append(arguments, parts.beginning(whole.name.str().str()));
+  append(arguments, files);
+  append(arguments, parts.archives());
+  append(arguments, parts.ending());
+  link(parts.linker, arguments, whole, output, /*executable=*/true);
+}
 
-  link(linker, arguments, whole, output, /*executable=*/true);
+std::vector<std::string> linkLibrary(const std::vector<std::vector<ObjectFile>> &objects, const std::string &output) {
+  const Parts parts;
+  const std::vector<TemporaryFile> files = writeObjects(objects);
+  const std::string folder = path::parent_path(output).str(), name = "lib" + path::filename(output).str();
+  const std::vector<std::string> written = {inside(folder, name + ".so"), inside(folder, name + ".a"),
+                                            inside(folder, "xfc.h")};
+  const Interface interface(inside(parts.runtime, "xfc.h"));
+  if (path::filename(output) == ".") // of a path that ends with a slash
+    throw Error(output + ": a library needs a name, as " + output + "model for " + output + "libmodel.so");
+  const std::vector<std::string> calls = {"--whole-archive", inside(parts.runtime, "libxfc_capi.a"),
+                                          "--no-whole-archive"};
+
+  // The functions carry a version, so that a program that was linked with another one is told when it starts.
+  TemporaryFile shared("so"), script("map");
+  writeFile(script.name.str().str(),
+            "XFC_" + interface.version + " { global: " + llvm::join(interface.functions, "; ") + "; local: *; };\n");
+  std::vector<std::string> arguments = {
+      parts.linker, "-shared", "-z", "defs", "-soname", name + ".so", "--version-script", script.name.str().str()};
+  append(arguments, parts.beginning(shared.name.str().str()));
+  append(arguments, calls);
+  append(arguments, files);
+  append(arguments, parts.archives());
+  append(arguments, parts.ending());
+  run(parts.linker, arguments);
+
+  // One object, in which groups of sections that other objects have too are plain sections, and what they define is
+  // nobody else's. Sections stay apart: the program's link leaves out what it does not need.
+  TemporaryFile whole("o");
+  arguments = {parts.linker,          "-r", "-m", "elf_x86_64", "--force-group-allocation", "--strip-debug", "-o",
+               whole.name.str().str()};
+  append(arguments, calls);
+  append(arguments, files);
+  append(arguments, parts.archives());
+  append(arguments, {"-u", "__cxa_pure_virtual", "-Bstatic", "-lstdc++", "-lgcc", "-lgcc_eh"});
+  run(parts.linker, arguments);
+
+  writeFile(written[0], readFile(shared.name.str().str()), /*executable=*/true);
+  const std::string object = readFile(whole.name.str().str());
+  writeFile(written[1], archiveOf(withSymbols({object, name}, interface.functions), name + ".o"));
+  writeFile(written[2], interface.header);
+  return written;
 }
 
 } // namespace xfc

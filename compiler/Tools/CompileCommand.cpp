@@ -78,13 +78,18 @@ void compile(const CompileOptions &options) {
   mlir::TimingScope importing = whole.nest("import");
   mlir::OwningOpRef<mlir::ModuleOp> model = options.model.load(import, context);
   importing.stop();
-  if (options.emit == "exe" || options.emit == "obj") {
+  if (options.emit == "exe" || options.emit == "obj" || options.emit == "lib") {
     std::vector<std::vector<ObjectFile>> objects = compileObjects(*model, pipeline);
     const std::string name = modelOf(*model).getName().str();
     std::string output = options.output.empty() ? "./" + name : options.output;
     if (options.emit == "exe") {
       linkExecutable(objects, output);
       std::fprintf(stderr, "xfc: wrote %s\n", output.c_str());
+      return;
+    }
+    if (options.emit == "lib") {
+      for (const std::string &file : linkLibrary(objects, output))
+        std::fprintf(stderr, "xfc: wrote %s\n", file.c_str());
       return;
     }
     for (size_t i = 0; i < objects.size(); ++i) {
@@ -102,7 +107,7 @@ void compile(const CompileOptions &options) {
     for (const PhaseInfo &info : phases())
       if (options.emit == info.name)
         return writeText(options.output, emitPhase(*model, pipeline, info.phase));
-    std::string known = "exe, obj, llvm, ptx";
+    std::string known = "exe, lib, obj, llvm, ptx";
     for (const PhaseInfo &info : phases())
       known += std::string(", ") + info.name;
     throw CLI::ValidationError("--emit", "unknown '" + options.emit + "'; known: " + known);
@@ -142,7 +147,11 @@ void addCompile(CLI::App &app) {
   command->add_option("--mode", options->mode, "programs to include: train, decode")->capture_default_str();
   options->noFuse.addTo(*command);
   options->recompute.addTo(*command);
-  command->add_option("--emit", options->emit, "stop early: exe, obj, llvm, ptx, or a phase of `xfc phases`")
+  command
+      ->add_option(
+          "--emit", options->emit,
+          "exe; lib: libNAME.so, libNAME.a and xfc.h for -o NAME, which C calls; or stop early: obj, llvm, ptx, "
+          "or a phase of `xfc phases`")
       ->capture_default_str();
   command->add_option("--dump-ir-dir", options->pipeline.dumpDirectory,
                       "write into this folder what every pass changed, and a reproducer where one fails");

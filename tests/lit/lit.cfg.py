@@ -35,6 +35,7 @@ config.substitutions += [
     ("%xfc", os.path.join(tools, "xfc")),
     ("%build", config.xfc_binary_dir),
     ("%models", os.path.join(config.xfc_source_dir, "models")),
+    ("%examples", os.path.join(config.xfc_source_dir, "docs", "examples")),
     ("%gpu", os.path.join(config.xfc_source_dir, "tests", "gpu")),
     ("%python3", python),
     ("%python", python),

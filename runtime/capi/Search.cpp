@@ -1,0 +1,163 @@
+// Searches of the C interface: from beginning to end, or step by step.
+#include "decode/Search.h"
+#include "capi/Handles.h"
+#include "decode/Flags.h"
+#include "support/CommandLine.h"
+#include <algorithm>
+#include <new>
+
+namespace xfc {
+namespace {
+
+// A hypothesis, and the text that its user sees.
+struct Shown {
+  Hypothesis hypothesis;
+  std::string text;
+};
+
+SearchOptions searchOptionsOf(const char *const *words, const OpenModel &opened) {
+  SearchFlags flags;
+  CLI::App app;
+  flags.addTo(app);
+  flags.addSamplingTo(app);
+  addComputeType(app, flags.options.computeType);
+  parseOptions(app, wordsOf(words));
+  flags.resolve(*opened.model.target);
+  return flags.options;
+}
+
+} // namespace
+} // namespace xfc
+
+using namespace xfc;
+
+struct xfc_search {
+  static constexpr size_t none = static_cast<size_t>(-1);
+  std::shared_ptr<OpenModel> open;
+  SearchOptions options;
+  std::vector<size_t> sentenceOf;             // of each line; none: it is empty
+  std::unique_ptr<SteppedSearch> stepped;     // one that was started
+  std::vector<std::vector<Hypothesis>> found; // of one from beginning to end
+  std::vector<std::vector<Shown>> shown;      // of each line, where it was asked for
+  std::vector<bool> isShown;
+  std::string failure; // of the step after which there is no other
+
+  bool ended(size_t line) const { return !stepped || sentenceOf[line] == none || stepped->ended(sentenceOf[line]); }
+
+  const std::vector<Shown> &hypotheses(size_t line) {
+    require(line < sentenceOf.size(), "the search has no line of this number");
+    if (isShown[line])
+      return shown[line];
+    const size_t sentence = sentenceOf[line];
+    std::vector<Hypothesis> all(1);
+    if (sentence != none)
+      all = stepped ? stepped->hypotheses(sentence) : found[sentence];
+    shown[line].clear();
+    for (Hypothesis &hypothesis : all) {
+      std::string text = decodeTarget(open->model, hypothesis.ids, options, open->format);
+      std::replace(text.begin(), text.end(), '\n', ' '); // a translation is one line
+      shown[line].push_back({std::move(hypothesis), std::move(text)});
+    }
+    isShown[line] = true;
+    return shown[line];
+  }
+};
+
+// Encodes the lines; `search` is what begins, or does all of it.
+static xfc_status begin(xfc_model *model, const char *const *lines, const char *const *prefixes, size_t count,
+                        const char *const *options, xfc_search **result, bool stepped) {
+  if (!model || !result)
+    return XFC_MISUSE;
+  *result = nullptr;
+  return guardedOpen(*model->open, [&] {
+    OpenModel &opened = *model->open;
+    opened.warnings.clear();
+    auto search = std::make_unique<xfc_search>();
+    search->open = model->open;
+    search->options = searchOptionsOf(options, opened);
+    const std::vector<std::string> texts = linesOf(lines, count, "line");
+    std::vector<std::vector<int32_t>> sources, forced;
+    for (size_t i = 0; i < count; ++i) {
+      std::vector<int32_t> source = encodeSource(opened.model, texts[i], opened.format, placeOf("line", i));
+      search->sentenceOf.push_back(source.empty() ? xfc_search::none : sources.size());
+      if (source.empty())
+        continue;
+      sources.push_back(std::move(source));
+      if (!prefixes)
+        continue;
+      forced.emplace_back();
+      if (prefixes[i])
+        forced.back() = encodePrefix(opened.model, linesOf(prefixes + i, 1, "prefix").front(), search->options,
+                                     opened.format, placeOf("prefix", i));
+    }
+    search->shown.resize(count);
+    search->isShown.resize(count);
+    if (stepped)
+      search->stepped =
+          std::make_unique<SteppedSearch>(*opened.model.engine, std::move(sources), search->options, std::move(forced));
+    else
+      search->found = xfc::search(*opened.model.engine, sources, search->options, forced);
+    *result = search.release();
+  });
+}
+
+xfc_status xfc_translate(xfc_model *model, const char *const *lines, const char *const *prefixes, size_t count,
+                         const char *const *options, xfc_search **search) {
+  return begin(model, lines, prefixes, count, options, search, /*stepped=*/false);
+}
+
+xfc_status xfc_search_start(xfc_model *model, const char *const *lines, const char *const *prefixes, size_t count,
+                            const char *const *options, xfc_search **search) {
+  return begin(model, lines, prefixes, count, options, search, /*stepped=*/true);
+}
+
+xfc_status xfc_search_advance(xfc_search *search, size_t steps, int *running) {
+  if (!search || !running)
+    return XFC_MISUSE;
+  return guardedOpen(*search->open, [&] {
+    *running = 0;
+    if (!search->failure.empty())
+      throw Error(search->failure);
+    if (!search->stepped)
+      return;
+    search->isShown.assign(search->isShown.size(), false);
+    try {
+      bool more = true;
+      for (size_t step = 0; more && step < steps; ++step)
+        more = search->stepped->advance();
+      for (size_t line = 0; line < search->sentenceOf.size(); ++line)
+        *running |= !search->ended(line);
+    } catch (const std::exception &error) {
+      search->failure = error.what();
+      throw;
+    }
+  });
+}
+
+xfc_status xfc_search_line(xfc_search *search, size_t line, size_t *count, int *ended) {
+  if (!search || !count || !ended)
+    return XFC_MISUSE;
+  return guardedOpen(*search->open, [&] {
+    *count = search->hypotheses(line).size();
+    *ended = search->ended(line);
+  });
+}
+
+xfc_status xfc_search_hypothesis(xfc_search *search, size_t line, size_t rank, xfc_hypothesis *hypothesis) {
+  if (!search || !hypothesis)
+    return XFC_MISUSE;
+  return guardedOpen(*search->open, [&] {
+    const std::vector<Shown> &all = search->hypotheses(line);
+    require(rank < all.size(), "the line has no hypothesis of this rank");
+    const auto &[found, text] = all[rank];
+    *hypothesis = {text.c_str(), text.size(), found.ids.data(), found.ids.size(), found.score, found.logProbability};
+  });
+}
+
+void xfc_search_close(xfc_search *search) {
+  if (!search)
+    return;
+  const std::shared_ptr<OpenModel> open = search->open; // whose lock is held meanwhile
+  const std::lock_guard<std::mutex> lock(open->mutex);
+  delete search;
+}

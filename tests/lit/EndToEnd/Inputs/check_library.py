@@ -1,0 +1,169 @@
+"""Compares a library with the executable of the same model, through docs/examples/xfc.py.
+
+usage: check_library.py FOLDER, which library.test has filled
+"""
+import os
+import subprocess
+import sys
+import threading
+
+import tensors
+import xfc
+
+folder = sys.argv[1]
+os.chdir(folder)
+
+
+def signals():
+    """The signals that are handled and ignored, as the system says it, but for those above 31, which are the C library's own."""
+    return [int(line.split()[1], 16) & 0x7FFFFFFF for line in open("/proc/self/status") if line.startswith(("SigCgt", "SigIgn"))]
+
+
+def run(*command):
+    return subprocess.run(["./translator", *command], check=True, capture_output=True, text=True).stdout
+
+
+def fails(status, part, call, *arguments):
+    try:
+        call(*arguments)
+    except xfc.Error as error:
+        assert error.status == status and part in str(error), (error.status, str(error), part)
+        return
+    raise AssertionError(f"nothing failed where this was expected: {part}")
+
+
+handled = signals()
+printed = os.dup(1), os.dup(2)
+sys.stderr = os.fdopen(os.dup(2), "w")  # for what Python says
+silence = os.open("said", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+os.dup2(silence, 1), os.dup2(silence, 2)
+library = xfc.load("./libtiny.so")
+lines, references = open("va").read().splitlines(), open("vb").read().splitlines()
+model = xfc.Model(library, "run", "--threads", "2")
+info = model.info()
+assert (info.name, info.source_vocabulary, info.target_vocabulary, info.pad, info.eos) == (b"tiny", 60, 60, 0, 3)
+assert 1e-310 * 0.5 != 0, "numbers below the normal ones are 0 in the caller's thread"
+
+# Translations, scores and ids: text and numbers as the executable prints them.
+beam = ["--beam", "2", "--min-length", "6"]  # the model would write little by itself
+options = ["--beam", "3", "--min-length", "6", "--n-best", "2", "--length-penalty", "0.8"]
+expected = run("translate", "--model", "run", "--input", "va", "--scores", *options).splitlines()
+
+
+def printed_as(found):
+    return [f"{line + 1}\t{text}\t{score:.9g}" for line, all in enumerate(found) for text, score, _ in all]
+
+
+assert printed_as(model.translate(lines, *options)) == expected, (printed_as(model.translate(lines, *options)), expected)
+sampled = ["--sample", "--min-length", "6", "--seed", "7", "--n-best", "2"]
+assert printed_as(model.translate(lines, *sampled)) == run("translate", "--model", "run", "--input", "va", "--scores", *sampled).splitlines()
+
+# Step by step the same, whatever happens in between; hypotheses grow by a token a step.
+whole = model.translate(lines, *beam)
+first, second = model.search(lines, *beam), model.search(lines[:3], *beam)
+steps, more = 0, True
+while more:
+    more = first.advance()
+    steps += 1
+    second.advance()
+    if steps == 2:
+        model.translate(lines[3:5])
+        assert all(len(ids) == steps for _, _, ids in first.hypotheses(0)[1]), first.hypotheses(0)
+while second.advance(5):
+    pass
+assert [first.hypotheses(i) for i in range(len(lines))] == [(True, one) for one in whole]
+assert [second.hypotheses(i)[1] for i in range(3)] == whole[:3]
+assert whole[-1] == [("", 0.0, [])], whole[-1]  # an empty line
+fails(2, "no line of this number", second.hypotheses, 3)
+first.close(), second.close()
+
+# Ids, forced beginnings, scores.
+assert [" ".join(map(str, model.encode(line))) for line in lines] == run("encode", "--model", "run", "--input", "va").splitlines()
+assert model.decode(model.encode(lines[0], 1)) == lines[0]
+forced = [reference[:4] for reference in references]
+open("forced", "w").write("\n".join(forced) + "\n")
+assert [all[0][0] for all in model.translate(lines, *beam, prefixes=forced)] == run(
+    "translate", "--model", "run", "--input", "va", "--prefix", "forced", *beam).splitlines()
+open("sa", "w").write("\n".join(lines[:-1]) + "\n"), open("sb", "w").write("\n".join(references[:-1]) + "\n")
+scores = model.score(lines[:-1], references[:-1])
+assert [f"{score:.9g}" for score in scores] == run("score", "--model", "run", "--source", "sa", "--target", "sb").splitlines()
+
+# Logits, from rectangles with pads.
+source, target = [[5, 6, 7, 3], [8, 3, 0, 0]], [[2, 9, 10], [2, 11, 0]]
+flat = {"source": ("I32", [2, 4], sum(source, [])), "target": ("I32", [2, 3], sum(target, []))}
+tensors.write("in.safetensors", flat)
+run("forward", "--model", "run", "--input", "in.safetensors", "--output", "out.safetensors")
+shape, logits = tensors.read("out.safetensors")["logits"]
+assert shape == [2, 3, 60] and list(model.forward(source, target)) == list(logits)
+
+# Several threads at one model, and at several.
+with xfc.Model(library, "run", "--threads", "1") as again:
+    found = {}
+    threads = [threading.Thread(target=lambda i=i: found.update({i: (again if i % 2 else model).translate(lines, *beam)})) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(found[i] == whole for i in range(4))
+
+# A library of another model in this process, and training: the steps of `train`, to the byte. A run of one pair, or of equal pairs where
+# nothing depends on their numbers, has its batches in any order.
+other = xfc.load("./libother.so")
+pair = "5 6 7 8", "9 10 11 12 13"
+open("pa", "w").write(pair[0] + "\n"), open("pb", "w").write(pair[1] + "\n")
+recipe = ["--optimizer", "adamw", "--weight-decay", "0.01", "--label-smoothing", "0.2", "--clip-norm", "0.5"]
+run("train", "--source", "pa", "--target", "pb", "--format", "ids", "--out", "one", "--steps", "3", "--schedule", "constant", "--warmup", "0",
+    "--lr", "0.01", "--quiet", *recipe)
+with xfc.Model(library, None, "--format", "ids") as fresh, xfc.Model(other, None, "--format", "ids") as unlike:
+    assert (fresh.info().target_vocabulary, unlike.info().target_vocabulary) == (60, 30)
+    fails(1, "'30' is not a token id; expected integers from 0 to 29", unlike.translate, ["30"])
+    with fresh.train(*recipe) as training:
+        losses = [training.step([pair[0]], [pair[1]], 0.01) for _ in range(3)]
+        fails(1, "being trained already", fresh.train)
+        fails(1, "source 2: '60' is not a token id", training.step, ["5", "60"], ["5", "5"], 0.01)
+        fails(1, "no pair is left to train on", training.step, ["5"], [""], 0.01)
+        fails(1, "learning rate", training.step, ["5"], ["5"], float("nan"))
+    assert losses[2].loss < losses[0].loss and [loss.step for loss in losses] == [1, 2, 3] and losses[0].labels == 6
+    fresh.save("saved.safetensors")
+    assert open("saved.safetensors", "rb").read() == open("one/last.safetensors", "rb").read()
+    after = fresh.translate(["5 6 7 8"], *beam)
+with xfc.Model(library, "saved.safetensors", "--format", "ids") as saved:
+    assert saved.translate(["5 6 7 8"], *beam) == after
+
+# A packed executable is a model too.
+subprocess.run(["./translator", "pack", "--model", "run", "-o", "packed", "--quiet"], check=True)
+with xfc.Model(library, "packed") as packed:
+    assert packed.translate(lines, *beam) == whole
+
+# What is wrong is said, and leaves the model as it was.
+weights = open("run/last.safetensors", "rb").read()
+open("cut.safetensors", "wb").write(weights[:-100])
+fails(1, "nothing: cannot open: No such file", xfc.Model, library, "nothing")
+fails(1, "cut.safetensors: ", xfc.Model, library, "cut.safetensors", "--vocab", "spm.model")
+open("cut.model", "wb").write(open("spm.model", "rb").read()[:-50])
+fails(1, "cut.model: ", xfc.Model, library, "run/last.safetensors", "--vocab", "cut.model")
+fails(1, "translator: this executable carries no model", xfc.Model, library, "translator")
+fails(1, "no vocabulary: give --vocab FILE", xfc.Model, library, "run/last.safetensors")
+fails(1, "did you mean '--threads'?", xfc.Model, library, "run", "--thread", "1")
+fails(1, "--threads", xfc.Model, library, "run", "--threads", "many")
+fails(1, "expects", xfc.Model, other, "run")
+fails(1, "line 2: byte 3 is not valid UTF-8", model.translate, ["a", b"bc\xff"])
+fails(1, "line 1: holds a line's end", model.translate, ["a\nb"])
+fails(2, "a line is a null pointer", model.translate, [None])
+fails(1, "--n-best is larger than --beam", model.translate, ["a"], "--beam", "1", "--n-best", "2")
+fails(1, "'ids': number 1 is 60, the vocabulary has the ids 0 to 59", model.decode, [5, 60])
+fails(1, "'target': number 0 is -1, the vocabulary has the ids 0 to 59", model.forward, [[5, 3]], [[-1]])
+fails(1, "source 1: the line is empty", model.score, [""], ["a"])
+fails(1, "No such file or directory", model.save, "nowhere/file")
+assert library.xfc_translate(None, None, None, 0, None, None) == 2 and library.xfc_close(None) is None
+assert library.xfc_message(None) == b"" and library.xfc_message(model.handle).decode().endswith("No such file or directory")
+with open("long", "w") as file:
+    file.write("a " * 2000)
+model.translate(["a " * 2000], "--beam", "1", "--max-length", "5")
+assert len(model.warnings()) == 1 and model.warnings()[0].startswith("line 1: cut to the first "), model.warnings()
+assert model.translate(lines, *beam) == whole
+model.close()
+
+os.dup2(printed[0], 1), os.dup2(printed[1], 2)
+assert open("said").read() == "", "the library printed: " + open("said").read()
+assert signals() == handled, (handled, signals())
