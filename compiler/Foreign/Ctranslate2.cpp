@@ -296,9 +296,9 @@ private:
         throw Error(file + ": '" + scope + "' is missing");
       if (table->shape.size() != 2 || table->shape[0] < 1 || table->shape[1] < 1)
         fail(scope, "has shape " + textOf(table->shape) + "; expected tokens by features");
-      if (table->shape[0] > mostTokens || table->shape[1] > mostFeatures)
+      if (table->shape[0] > mostVocab || table->shape[1] > mostFeatures)
         fail(scope, "has shape " + textOf(table->shape) + "; expected at most " +
-                        textOf(std::vector<int64_t>{mostTokens, mostFeatures}));
+                        textOf(std::vector<int64_t>{mostVocab, mostFeatures}));
       tableName[i] = scope;
       vocab[i] = table->shape[0];
       if (static_cast<int64_t>(tokens[i].size()) > vocab[i])

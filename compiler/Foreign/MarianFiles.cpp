@@ -164,7 +164,7 @@ private:
     ffn[1] = options->integer("transformer-decoder-dim-ffn", 0, mostFeatures, 0);
     if (ffn[1] == 0)
       ffn[1] = ffn[0];
-    const std::vector<int64_t> sizes = options->integers("dim-vocabs", 1, mostTokens);
+    const std::vector<int64_t> sizes = options->integers("dim-vocabs", 1, mostVocab);
     if (sizes.empty() || sizes.size() > 2)
       options->fail("dim-vocabs", "expected the sizes of one vocabulary or two, found " + std::to_string(sizes.size()));
     vocab[0] = sizes.front();
