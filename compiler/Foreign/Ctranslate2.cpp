@@ -66,8 +66,8 @@ public:
     result.notes.insert(result.notes.end(), notes.begin(), notes.end());
     // What its translate_batch does unless it is told otherwise.
     Json generation = {
-        {"beam", 2},         {"length_penalty", 1.0}, {"length_penalty_form", "power"}, {"early_stopping", true},
-        {"max_length", 256}, {"at_max_length", "cut"}};
+        {"beam", 2},       {"length_penalty", 1.0}, {"length_penalty_form", "power"}, {"early_stopping", true},
+        {"min_length", 1}, {"max_length", 256},     {"at_max_length", "cut"}};
     return {file, std::move(weights), std::move(result), std::move(generation), std::move(vocabularies)};
   }
 

@@ -392,7 +392,9 @@ for version in (6, 3):
     check_same(name, found, wanted, without=("output.bias",))
     bias, theirs = found[1]["output.bias"], wanted[1]["output.bias"]
     expect(np.array_equal(bias[:30], theirs[:30]) and bias[30] < -99, f"{name}: the output's bias differs")
-    expect(found[0]["generation"]["beam"] == 2, f"{name}: {found[0]['generation']}")
+    searched = {"beam": 2, "length_penalty": 1.0, "length_penalty_form": "power", "early_stopping": True, "min_length": 1, "max_length": 256,
+                "at_max_length": "cut"}
+    expect(found[0]["generation"] == searched, f"{name}: {found[0]['generation']}")
 for kind in ("float16", "int8", "int16"):
     name = "ct2." + kind
     small = rounded(variables, kind)
