@@ -1,5 +1,5 @@
 """recipe.py TRANSLATOR WORK_FOLDER: what a training run does besides training, from outside: saves when it is asked to, keeps the best by
-any metric, writes events for TensorBoard, finds the largest batches for a size of memory. The folder holds ids in `a` and `b`, and a
+any metric, writes events for TensorBoard, mixes corpora, goes back where a loss is no number, finds the largest batches for a size of memory. The folder holds ids in `a` and `b`, and a
 larger corpus in `c` and `d`. Plain Python."""
 import json
 import os
@@ -164,6 +164,35 @@ assert json.loads(contents("chrf", "best.safetensors")[8 : 8 + size])["__metadat
 assert any(b < a for a, b in zip(smallest[-4:], smallest[-3:])) # the loss would not have stopped it
 assert "was begun with --best chrf; give the same" in resume("chrf", "--best", "loss", "--quiet", status=1)
 assert "--best bleu compares translations; give --valid-source" in call(training("none", "--best", "bleu", steps=1), status=1)
+
+# The least edits are the best, too.
+call(training("ter", *VALID, "--batch-tokens", 200, "--valid-every", 4, "--best", "ter", "--quiet", steps=20))
+least = float("inf")
+for record in records("ter"):
+    if "ter" in record:
+        assert record["best"] == (record["ter"] < least), record
+        least = min(least, record["ter"])
+assert least < float("inf")
+
+
+# Several corpora, with parts of their own in each epoch.
+def mixed(out, *more, steps):
+    return training(out, "--source", path("c"), "--target", path("d"), *more, "--batch-tokens", 400, "--quiet", steps=steps)
+
+
+call(mixed("mixed", "--corpus-weight", 3, 1, "--threads", 1, steps=12))
+call(mixed("mixed2", "--corpus-weight", 3, 1, "--threads", 2, steps=5))
+resume("mixed2", "--steps", 12, "--quiet")
+assert contents("mixed", "last.safetensors") == contents("mixed2", "last.safetensors")
+call(mixed("joined", steps=12))
+assert contents("mixed", "last.safetensors") != contents("joined", "last.safetensors")
+assert "was begun with --corpus-weight 3 1 of corpora of 40 3000 pairs" in resume("mixed2", "--corpus-temperature", 2, "--steps", 13, status=1)
+
+# A rate that no halving helps: the parameter is named by its place, and what was saved is there.
+diverging = training("diverged", "--batch-tokens", 200, "--on-nan", "halve", "--quiet", steps=20)
+said = call(["1e30" if word == "0.01" else word for word in diverging], status=1)
+assert re.search(r"error: step \d+: the loss is \S+, and the gradient of \S+ \(\S+ of model.json\) is \S+ at element \d+, after the rate was halved ten times; what was saved at step 0 is intact", said), said
+assert said.count("went back to step 0") == 10 and os.path.exists(path("diverged", "state", "training.safetensors"))
 
 # The largest batches for a size of memory.
 def batches(out, memory, status=0):
