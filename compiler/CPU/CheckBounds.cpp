@@ -60,8 +60,8 @@ private:
       span(copy->getSource(), copy->getLength(), false);
       return span(copy->getDest(), copy->getLength(), true);
     }
-    if (call.isLifetimeStartOrEnd() || call.isAssumeLikeIntrinsic() || call.onlyAccessesInaccessibleMemory() ||
-        call.doesNotAccessMemory())
+    const bool takesPointers = any_of(call.args(), [](const Use &use) { return use->getType()->isPointerTy(); });
+    if (!takesPointers || call.isLifetimeStartOrEnd() || call.isAssumeLikeIntrinsic())
       return;
     refuse(call.getCalledFunction()->getName());
   }

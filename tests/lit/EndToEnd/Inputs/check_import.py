@@ -372,7 +372,7 @@ check("mbart", randomize(bart("MBart", scale_embedding=True, activation_function
                               tie_word_embeddings=False, encoder_ffn_dim=20), 5))
 check_trained()
 tokenizer = m2m_tokenizer()
-check("m2m", translated_into("__fr__", tokenizer, randomize(bart("M2M100", vocab_size=max(tokenizer.lang_token_to_id.values()) + 9), 6)), tokenizer,
+check("m2m", translated_into("__fr__", tokenizer, randomize(bart("M2M100", vocab_size=max(tokenizer.lang_token_to_id.values()) + 9), 20)), tokenizer,
       "fr")
 tokenizer = nllb_tokenizer()
 check("nllb", translated_into("fra_Latn", tokenizer, randomize(bart("M2M100", vocab_size=len(tokenizer), pad_token_id=1), 9)), tokenizer,
