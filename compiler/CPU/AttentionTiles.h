@@ -1,6 +1,7 @@
 // Copies, transposes and small dense products over scratch, from which the attention kernels are made.
 #pragma once
 
+#include "Codegen/KeyPositions.h"
 #include "KernelBuilder.h"
 #include <functional>
 
@@ -24,7 +25,7 @@ struct HeadOfSequence {
   // The chunk is a head of keys: runs `body` for each of the `sharing` heads of queries that share it, ascending.
   void eachSharing(KernelBuilder &k, int64_t sharing, const std::function<void()> &body);
   // From here on queries see only keys at most so many positions away, if it is given.
-  void setReach(KernelBuilder &k, std::optional<uint64_t> positions);
+  void setReach(KernelBuilder &k, std::optional<uint64_t> distance);
 
   // A query i sees the keys from first(i) to limit(i) - 1 of the list. Less `from`, neither below 0.
   mlir::Value first(KernelBuilder &k, mlir::Value i, mlir::Value from);
@@ -51,7 +52,7 @@ struct HeadOfSequence {
 private:
   // How many keys are at positions before this one.
   mlir::Value keysBefore(KernelBuilder &k, mlir::Value position);
-  mlir::Value firstPosition, consecutive; // with a reach: of the first key, and whether the others follow without a gap
+  KeyPositions positions; // with a reach
 };
 
 // Numbers by the distance of a key and a query, of one head (xfc.distance_bias, xfc.sum_distances): a line in scratch

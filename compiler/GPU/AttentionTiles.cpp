@@ -60,23 +60,13 @@ Values HeadOfSequence::eachSharing(KernelBuilder &k, int64_t sharing, const Valu
   return results;
 }
 
-void HeadOfSequence::setReach(KernelBuilder &k, std::optional<uint64_t> positions, bool ofCache) {
+void HeadOfSequence::setReach(KernelBuilder &k, std::optional<uint64_t> distance, bool ofCache) {
   cached = ofCache;
-  if (!positions)
+  if (!distance)
     return;
-  reach = static_cast<int32_t>(*positions);
-  if (cached)
-    return;
-  Value zero = i32(k, 0), last = k.sub(keys, i32(k, 1));
-  Values found = k.choose(
-      k.less(zero, keys),
-      [&]() -> Values {
-        Value position = keyPosition(k, zero);
-        return {position, k.equal(k.sub(keyPosition(k, last), position), last)};
-      },
-      [&]() -> Values { return {zero, k.boolean(true)}; });
-  firstPosition = found[0];
-  consecutive = found[1];
+  reach = static_cast<int32_t>(*distance);
+  positions =
+      cached ? KeyPositions::numbered(keys) : KeyPositions(k, keys, [&](Value key) { return keyPosition(k, key); });
 }
 
 Value HeadOfSequence::queryPosition(KernelBuilder &k, Value query) {
@@ -87,19 +77,8 @@ Value HeadOfSequence::keyPosition(KernelBuilder &k, Value key) {
   return cached ? key : i32At(k, k.field(k.keyRows(), offsetof(xfc_rows, positions), k.ptr), k.loadI32(keyList, key));
 }
 
-// Where no pad tokens are among the keys (the rule), without looking at them.
 Value HeadOfSequence::keysBefore(KernelBuilder &k, Value position) {
-  Value zero = i32(k, 0);
-  auto among = [&](Value count) { return k.max(k.min(count, keys), zero); };
-  if (cached)
-    return among(position);
-  return k.choose(
-      consecutive, [&]() -> Values { return {among(k.sub(position, firstPosition))}; },
-      [&] {
-        return k.loop(zero, keys, 1, ValueRange{zero}, [&](Value j, Values s) -> Values {
-          return {k.add(s[0], k.select(k.less(keyPosition(k, j), position), i32(k, 1), zero))};
-        });
-      })[0];
+  return positions.before(k, position, [&](Value key) { return keyPosition(k, key); });
 }
 
 Value HeadOfSequence::first(KernelBuilder &k, Value query) {

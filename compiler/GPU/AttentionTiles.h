@@ -2,6 +2,7 @@
 // warps.
 #pragma once
 
+#include "Codegen/KeyPositions.h"
 #include "Codegen/Softmax.h"
 #include "KernelBuilder.h"
 #include "plan/Plan.h"
@@ -30,7 +31,7 @@ struct HeadOfSequence {
   Values eachSharing(KernelBuilder &k, int64_t sharing, const Values &state, const std::function<Values(Values)> &body);
   // From here on queries see only keys at most so many positions away, if it is given. `cached`: the keys are the
   // tokens of a hypothesis, whose positions are their places in the list, wherever in the cache they are.
-  void setReach(KernelBuilder &k, std::optional<uint64_t> positions, bool cached);
+  void setReach(KernelBuilder &k, std::optional<uint64_t> distance, bool cached);
 
   // A query sees the keys from first() to limit() - 1 of the list (i32).
   mlir::Value first(KernelBuilder &k, mlir::Value query);
@@ -56,7 +57,7 @@ struct HeadOfSequence {
 private:
   // How many keys are at positions before this one.
   mlir::Value keysBefore(KernelBuilder &k, mlir::Value position);
-  mlir::Value firstPosition, consecutive; // with a reach: of the first key, and whether the others follow without a gap
+  KeyPositions positions; // with a reach
 };
 
 // A chunk is a head of a sequence: body(it), or body(it, query) for each of its queries (i32), a warp each.

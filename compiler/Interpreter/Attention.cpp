@@ -227,12 +227,19 @@ static LogicalResult evaluateOp(SoftmaxGradOp op, const xfc_shape &shape, ArrayR
 namespace {
 // Recomputes what attention computes, pair by pair: for the operator and its gradient.
 struct AttentionReference {
+  // `op` is the operator or its gradient; `bias` null without one.
+  template <typename Op>
+  AttentionReference(Op op, const xfc_shape &shape, const Tensor *bias)
+      : shape(shape), queries(op.getQ().getType().getSet()), keys(op.getK().getType().getSet()),
+        structure(op.getStructure()), heads(op.getHeads()), id(op.getId()), scale(op.getScale().convertToDouble()),
+        rate(op.getRate().convertToDouble()), reach(op.getReach()), bias(bias) {}
+
   const xfc_shape &shape;
   RowSet queries, keys;
   int64_t structure, heads, id;
   double scale, rate;
   std::optional<uint64_t> reach;
-  const Tensor *bias; // null without one
+  const Tensor *bias;
 
   double score(const Pair &pair, int64_t h, const Tensor &q, const Tensor &k) const {
     int64_t width = q.features() / heads;
@@ -263,16 +270,7 @@ static LogicalResult evaluateOp(AttentionOp op, const xfc_shape &shape, ArrayRef
                                 SmallVectorImpl<Tensor> &results) {
   const Tensor q = rounded(operands[0], op.getCompute()), k = rounded(operands[1], op.getCompute()),
                v = rounded(operands[2], op.getCompute());
-  AttentionReference reference{shape,
-                               op.getQ().getType().getSet(),
-                               op.getK().getType().getSet(),
-                               op.getStructure(),
-                               static_cast<int64_t>(op.getHeads()),
-                               static_cast<int64_t>(op.getId()),
-                               op.getScale().convertToDouble(),
-                               op.getRate().convertToDouble(),
-                               op.getReach(),
-                               op.getBias() ? &operands[3] : nullptr};
+  AttentionReference reference(op, shape, op.getBias() ? &operands[3] : nullptr);
   Tensor o = zeros(shape, op.getResult().getType()), lse = zeros(shape, op.getLse().getType()), weights;
   if (op.getWeights())
     weights = zeros(shape, op.getWeights().getType());
@@ -309,16 +307,7 @@ static LogicalResult evaluateOp(AttentionGradOp op, const xfc_shape &shape, Arra
   const Tensor dout = rounded(operands[0], op.getCompute()), q = rounded(operands[1], op.getCompute()),
                k = rounded(operands[2], op.getCompute()), v = rounded(operands[3], op.getCompute());
   const Tensor &o = operands[4], &lse = operands[5];
-  AttentionReference reference{shape,
-                               op.getQ().getType().getSet(),
-                               op.getK().getType().getSet(),
-                               op.getStructure(),
-                               static_cast<int64_t>(op.getHeads()),
-                               static_cast<int64_t>(op.getId()),
-                               op.getScale().convertToDouble(),
-                               op.getRate().convertToDouble(),
-                               op.getReach(),
-                               op.getBias() ? &operands[6] : nullptr};
+  AttentionReference reference(op, shape, op.getBias() ? &operands[6] : nullptr);
   Tensor dq = zeros(shape, op.getDq().getType()), dk = zeros(shape, op.getDk().getType()),
          dv = zeros(shape, op.getDv().getType()), dbias;
   if (op.getDbias())
