@@ -56,7 +56,7 @@ Backend::KernelInfo AttentionGradKernel::emit() {
   k.threads = own / AttentionTiles::warpRows * k.warpSize;
   k.registers = 255;
   const bool wantsKeys = wantsK || wantsV, both = wantsQ && wantsKeys;
-  // Of the parts of a block of rows, the heads of queries come first.
+  // The heads of queries come first among the parts of a block of rows; they are a multiple of those of keys.
   const int64_t queryParts = wantsQ ? heads : 0, parts = queryParts + (wantsKeys ? keyHeads : 0);
   Value part = k.div(k.chunk, parts), rest = k.rem(k.chunk, parts);
   const int64_t mark = k.sharedMark();
@@ -70,7 +70,7 @@ Backend::KernelInfo AttentionGradKernel::emit() {
   // The owner of a sequence's n-th block of queries, of m, has its blocks of keys n, n + m, ..
   auto overKeys = [&] {
     k.releaseShared(mark);
-    eachQueryBlockOfRows(k, part, k.sub(rest, k.index(queryParts)), own, [&](HeadOfSequence &at, Value start) {
+    eachQueryBlockOfRows(k, part, k.rem(rest, keyHeads), own, [&](HeadOfSequence &at, Value start) {
       at.setReach(k, op.getReach(), /*cached=*/false);
       Value blocks = k.div(k.add(at.queries, own - 1), own), step = k.mul(blocks, own);
       // Where there is no key, the first block clears the rows.
