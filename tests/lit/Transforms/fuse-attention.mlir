@@ -1,7 +1,7 @@
 // RUN: %xfc-opt %s --xfc-fuse-attention --print-op-stats 2>%t.statistics | FileCheck %s
 // RUN: FileCheck %s --check-prefix=STATISTICS --input-file=%t.statistics
 
-// STATISTICS: xfc.attention , 6{{$}}
+// STATISTICS: xfc.attention , 7{{$}}
 
 // Self-attention in training: everything, with dropout.
 // CHECK-LABEL: func.func @training
