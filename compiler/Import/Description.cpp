@@ -451,10 +451,10 @@ private:
     }
     if (attention.projections) {
       const int64_t heads = attention.heads, kvHeads = attention.kvHeads;
-      addLinear(at.json, name + ".q", at.features, heads * attention.keyDim, attention.biasQ);
-      addLinear(at.json, name + ".k", memoryFeatures, kvHeads * attention.keyDim, attention.biasK);
-      addLinear(at.json, name + ".v", memoryFeatures, kvHeads * attention.valueDim, attention.biasV);
-      addLinear(at.json, name + ".o", heads * attention.valueDim, at.features, attention.biasO);
+      addLinears(at.json, {{name + ".q", at.features, heads * attention.keyDim, attention.biasQ},
+                           {name + ".k", memoryFeatures, kvHeads * attention.keyDim, attention.biasK},
+                           {name + ".v", memoryFeatures, kvHeads * attention.valueDim, attention.biasV}});
+      addLinears(at.json, {{name + ".o", heads * attention.valueDim, at.features, attention.biasO}});
     }
     return at.features;
   }
@@ -578,7 +578,7 @@ private:
   }
 
   int64_t complete(step::Linear &linear, const std::string &name, const Site &at) {
-    addLinear(at.json, name, at.features, linear.features, linear.bias);
+    addLinears(at.json, {{name, at.features, linear.features, linear.bias}});
     return linear.features;
   }
 
@@ -603,8 +603,8 @@ private:
   }
 
   int64_t complete(step::Gated &gated, const std::string &name, const Site &at) {
-    addLinear(at.json, name + ".gate", at.features, gated.features, gated.bias);
-    addLinear(at.json, name + ".value", at.features, gated.features, gated.bias);
+    addLinears(at.json, {{name + ".gate", at.features, gated.features, gated.bias},
+                         {name + ".value", at.features, gated.features, gated.bias}});
     return gated.features;
   }
 
@@ -621,10 +621,19 @@ private:
     return at.features;
   }
 
-  void addLinear(const JsonValue &json, const std::string &name, int64_t in, int64_t out, bool bias) {
-    addParameter(json, name + ".weight", {out, in}, init.linear, in, out);
-    if (bias)
-      addParameter(json, name + ".bias", {out}, init.bias, in, out);
+  struct LinearParameters {
+    std::string name;
+    int64_t in, out;
+    bool bias;
+  };
+  // All weights come before all biases: the order of the executable's block, where the weights of products that are
+  // computed as one lie together (Analysis/ParameterLayout.h). A file in this order becomes the block without a copy.
+  void addLinears(const JsonValue &json, const std::vector<LinearParameters> &linears) {
+    for (const LinearParameters &linear : linears)
+      addParameter(json, linear.name + ".weight", {linear.out, linear.in}, init.linear, linear.in, linear.out);
+    for (const LinearParameters &linear : linears)
+      if (linear.bias)
+        addParameter(json, linear.name + ".bias", {linear.out}, init.bias, linear.in, linear.out);
   }
 
   void addParameter(const JsonValue &json, const std::string &name, std::vector<int64_t> shape, const std::string &how,

@@ -4,6 +4,7 @@
 
 #include "device/ThreadPool.h"
 #include "plan/Launch.h"
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -152,7 +153,9 @@ public:
 
   // Called once before a program runs.
   virtual void prepare(const Program &program) = 0;
-  virtual void pack(std::span<const PackRun> runs) = 0;
+  // A device whose memory is the host's calls `between`, if it is given, after every few megabytes and after the last,
+  // while it packs nothing.
+  virtual void pack(std::span<const PackRun> runs, const std::function<void()> &between = {}) = 0;
   // Copies the batch that the program will run next while the device computes, where that takes time. Until then what
   // the run reads of the host stays as it is.
   virtual void stage(const ProgramRun &) {}

@@ -34,6 +34,11 @@ void HostMemory::take(MappedFile &&from, const char *begin, int64_t bytes) {
   used = bytes;
 }
 
+void HostMemory::releaseUnwritten() const {
+  if (file)
+    file->releaseUnwritten(file->contents());
+}
+
 void HostMemory::release() {
   file.reset();
   if (mapping)

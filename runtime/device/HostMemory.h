@@ -19,6 +19,8 @@ public:
   void allocate(int64_t bytes, const char *what, bool sparse = false);
   // `bytes` from `begin` on of a mapped file, in place of pages of its own.
   void take(MappedFile &&file, const char *begin, int64_t bytes);
+  // Gives the pages of such a file back, which are read again when they are touched: nothing was written to them.
+  void releaseUnwritten() const;
 
 private:
   void release();

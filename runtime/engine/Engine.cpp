@@ -26,6 +26,7 @@ struct Engine::State {
     HostMemory host;
     std::unique_ptr<DeviceMemory> device;
     enum class Newer { Neither, Host, Device } newer = Newer::Neither;
+    bool unwritten = false; // the host's copy is as the file has it
   };
 
   Module module;
@@ -89,6 +90,8 @@ struct Engine::State {
     if (block.newer == Block::Newer::Host) {
       device->copyToDevice(block.device->data(), block.host.data(), blockBytes());
       block.newer = Block::Newer::Neither;
+      if (block.unwritten)
+        block.host.releaseUnwritten();
     }
     return static_cast<char *>(block.device->data());
   }
@@ -237,8 +240,10 @@ struct Engine::State {
           next += room(module.packed[index].bytes);
         }
     }
-    if (prepared.run.program->is(programs::update)) // writes them
+    if (prepared.run.program->is(programs::update)) { // writes them, and the parameters
+      parameters.unwritten = false;
       return;
+    }
     packRuns.clear();
     for (int64_t index : prepared.packed)
       if (packedVersions[index] != version) {
@@ -247,8 +252,10 @@ struct Engine::State {
                             blockBytes() - entry.source.offset, entry.bytes});
         packedVersions[index] = version;
       }
+    // Where the file's pages are the parameters, those that were packed need not stay in memory.
     if (!packRuns.empty())
-      device->pack(packRuns);
+      device->pack(packRuns,
+                   parameters.unwritten ? [&] { parameters.host.releaseUnwritten(); } : std::function<void()>());
   }
 
   // All that comes before the device computes.
@@ -288,10 +295,14 @@ void Engine::replace(Program program) {
 }
 void Engine::profile(std::vector<LaunchTiming> *timings) { state->device->profile(timings); }
 
-void *Engine::parameters() { return state->onHost(state->parameters, "parameters"); }
+void *Engine::parameters() {
+  state->parameters.unwritten = false; // whoever asks may write
+  return state->onHost(state->parameters, "parameters");
+}
 void Engine::takeParameters(MappedFile &&file, const char *begin) {
   state->parameters.host.take(std::move(file), begin, state->blockBytes());
   state->parameters.newer = State::Block::Newer::Neither;
+  state->parameters.unwritten = true;
   parametersChanged();
 }
 void Engine::parametersChanged() {

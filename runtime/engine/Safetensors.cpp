@@ -13,7 +13,8 @@ namespace xfc {
 
 // The tensor of each parameter, after everything that can be wrong with them was looked at.
 static std::vector<const TensorView *> parametersAmong(Engine &engine, const TensorViews &tensors,
-                                                       const std::string &file, const Metadata &metadata = {}) {
+                                                       const std::string &file, const Metadata &metadata = {},
+                                                       const MappedFile *mapped = nullptr) {
   const Module &module = engine.module();
   std::map<std::string_view, const TensorView *> byName;
   for (const TensorView &tensor : tensors)
@@ -49,7 +50,7 @@ static std::vector<const TensorView *> parametersAmong(Engine &engine, const Ten
     throw Error(file + ": '" + std::string(byName.begin()->first) + "' is no parameter of the model '" + module.model +
                 "'");
 
-  verifyWeights(&engine.pool(), used, metadata, file);
+  verifyWeights(&engine.pool(), used, metadata, file, mapped);
   for (auto [first, second] : tied) {
     std::vector<double> values(elementsOf(first->shape));
     eachNumber(*first, 0, values.size(), [&](int64_t i, double number) { values[i] = number; });
@@ -84,12 +85,17 @@ static const char *blockOf(const Module &module, const std::vector<const TensorV
              : nullptr;
 }
 
-static void copyParameters(Engine &engine, const std::vector<const TensorView *> &stored) {
+static void copyParameters(Engine &engine, const std::vector<const TensorView *> &stored,
+                           const MappedFile *mapped = nullptr) {
   const Module &module = engine.module();
   auto copy = [&]<typename T>(T *parameters) {
     inParts(&engine.pool(), stored, [&](size_t which, int64_t begin, int64_t end) {
+      const TensorView &tensor = *stored[which];
       T *to = parameters + module.parameters[which].offset;
-      eachNumber(*stored[which], begin, end, [&](int64_t i, double number) { to[i] = static_cast<T>(number); });
+      eachNumber(tensor, begin, end, [&](int64_t i, double number) { to[i] = static_cast<T>(number); });
+      const int64_t bytes = static_cast<int64_t>(tensor.bytes.size()) / elementsOf(tensor.shape);
+      if (mapped)
+        mapped->releaseUnwritten(tensor.bytes.substr(begin * bytes, (end - begin) * bytes));
     });
   };
   if (module.type == DType::F64)
@@ -106,13 +112,13 @@ Metadata loadWeights(Engine &engine, const std::string &file, bool anyModel) {
 Metadata loadWeights(Engine &engine, MappedFile contents, const std::string &file, bool anyModel) {
   Metadata metadata;
   const TensorViews tensors = parseSafetensors(contents.contents(), file, &metadata);
-  const std::vector<const TensorView *> stored = parametersAmong(engine, tensors, file, metadata);
+  const std::vector<const TensorView *> stored = parametersAmong(engine, tensors, file, metadata, &contents);
   if (!anyModel)
     checkModel(metadata, engine.module(), file);
   if (const char *block = blockOf(engine.module(), stored, contents.contents()))
     engine.takeParameters(std::move(contents), block);
   else
-    copyParameters(engine, stored);
+    copyParameters(engine, stored, &contents);
   return metadata;
 }
 

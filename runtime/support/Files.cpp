@@ -131,6 +131,14 @@ void MappedFile::release() const {
     ::madvise(pages, mapped, MADV_DONTNEED);
 }
 
+void MappedFile::releaseUnwritten(std::string_view part) const {
+  const uintptr_t page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE)),
+                  from = reinterpret_cast<uintptr_t>(part.data()), first = (from + page - 1) / page * page,
+                  end = (from + part.size()) / page * page;
+  if (fromFile && first < end)
+    ::madvise(reinterpret_cast<void *>(first), end - first, MADV_DONTNEED);
+}
+
 MappedFile::~MappedFile() {
   if (pages)
     ::munmap(pages, mapped);

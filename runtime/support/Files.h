@@ -29,6 +29,8 @@ public:
   std::string_view contents() const { return {begin, size}; }
   // Gives the pages of a read-only file back to the system, which reads them again when they are touched again.
   void release() const;
+  // The same of pages that lie wholly in this part of the contents, none of which was ever written to.
+  void releaseUnwritten(std::string_view part) const;
 
 private:
   MappedFile(const std::string &file, bool writable);

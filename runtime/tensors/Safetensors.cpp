@@ -182,7 +182,7 @@ struct Examined {
 } // namespace
 
 static std::vector<Examined> examine(ThreadPool *pool, const std::vector<const TensorView *> &tensors, bool finite,
-                                     bool sums) {
+                                     bool sums, const MappedFile *mapped = nullptr) {
   std::vector<Examined> examined(tensors.size());
   if (sums)
     for (size_t i = 0; i < tensors.size(); ++i)
@@ -195,6 +195,8 @@ static std::vector<Examined> examine(ThreadPool *pool, const std::vector<const T
       blockSums(tensor.bytes.substr(from, (end - begin) * bytes), examined[which].sums.data() + from / checksumBlock);
     if (finite && !areFinite(tensor, begin, end))
       examined[which].finite = false;
+    if (mapped)
+      mapped->releaseUnwritten(tensor.bytes.substr(from, (end - begin) * bytes));
   });
   return examined;
 }
@@ -231,9 +233,9 @@ const TensorView *notFinite(ThreadPool *pool, const TensorViews &tensors) {
 }
 
 void verifyWeights(ThreadPool *pool, const std::vector<const TensorView *> &tensors, const Metadata &metadata,
-                   const std::string &file) {
+                   const std::string &file, const MappedFile *mapped) {
   const bool summed = metadata.contains(headerChecksum);
-  const std::vector<Examined> examined = examine(pool, tensors, true, summed);
+  const std::vector<Examined> examined = examine(pool, tensors, true, summed, mapped);
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (summed)
       verify(*tensors[i], examined[i], metadata, file);

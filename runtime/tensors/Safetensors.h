@@ -42,9 +42,10 @@ void verifyChecksums(ThreadPool *pool, const TensorViews &tensors, const Metadat
 // The first tensor that holds NaN or infinity, or null.
 const TensorView *notFinite(ThreadPool *pool, const TensorViews &tensors);
 // Throws Error naming the first of these that is not what its checksum says, or holds NaN or infinity: both in one
-// walk.
+// walk. Tensors that lie in `mapped`, if it is given, were not written to, and leave no more than a part of themselves
+// in memory.
 void verifyWeights(ThreadPool *pool, const std::vector<const TensorView *> &tensors, const Metadata &metadata,
-                   const std::string &file);
+                   const std::string &file, const MappedFile *mapped = nullptr);
 // "[3, 4]".
 std::string textOf(const std::vector<int64_t> &shape);
 // Tensors in the order that is given, the first at a multiple of 64 bytes, straight from where they lie, with checksums

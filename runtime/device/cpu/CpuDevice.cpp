@@ -96,15 +96,30 @@ public:
     }
   }
 
-  void pack(std::span<const PackRun> runs) override {
+  void pack(std::span<const PackRun> runs, const std::function<void()> &between) override {
+    static constexpr int64_t few = 4 << 20; // bytes of packed weights
+    int64_t made = 0;
     for (const PackRun &run : runs) {
       void *operands[] = {run.from, run.to};
       const int64_t none[] = {0, 0};
       static const xfc_shape empty{};
       Launch packing = launchOf(run.kernel, {&empty, &empty.sets[0], &empty.sets[0], nullptr, operands, none, nullptr});
       packing.packing = &run;
-      launch(packing, run.chunks, {});
+      const int64_t chunkBytes = run.toBytes / run.chunks + 1;
+      while (packing.first < run.chunks) {
+        const int64_t left = run.chunks - packing.first,
+                      chunks = between ? std::clamp<int64_t>((few - made) / chunkBytes, 1, left) : left;
+        launch(packing, chunks, {});
+        packing.first += chunks;
+        made += chunks * chunkBytes;
+        if (between && made + chunkBytes > few) {
+          between();
+          made = 0;
+        }
+      }
     }
+    if (between && made > 0)
+      between();
   }
 
   // Where there are rows enough, each thread takes its own through all the steps: what a step reads is in the cache of
@@ -215,7 +230,8 @@ private:
 
   struct Launch : CpuLaunch {
     xfc_kernel code;
-    char *scratch; // of the first thread
+    char *scratch;     // of the first thread
+    int64_t first = 0; // chunk
   };
   Launch launchOf(int32_t kernel, const xfc_call &call, const ProgramRun *run = nullptr, const Step *step = nullptr) {
     return {{module, &module->kernels[kernel], run, step, nullptr, call, scratchBytes},
@@ -224,6 +240,7 @@ private:
   }
   static void runChunk(void *context, int64_t chunk, int thread) {
     const Launch &launch = *static_cast<Launch *>(context);
+    chunk += launch.first;
     char *scratch = launch.scratch + thread * launch.scratchBytes;
     setRunning(launch, chunk, scratch);
     launch.code(&launch.call, chunk, scratch);

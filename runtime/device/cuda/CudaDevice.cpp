@@ -606,7 +606,7 @@ void CudaDevice::prepare(const Program &program) {
   state->programs[&program] = std::move(prepared);
 }
 
-void CudaDevice::pack(std::span<const PackRun> runs) {
+void CudaDevice::pack(std::span<const PackRun> runs, const std::function<void()> &) {
   State &s = *state;
   for (const std::unique_ptr<State::Packing> &packing : s.packings)
     if (std::ranges::equal(packing->runs, runs))

@@ -25,7 +25,7 @@ public:
   void copyToHost(void *to, const void *from, int64_t bytes) override;
   void copyOnDevice(void *to, const void *from, int64_t bytes) override;
   void prepare(const Program &program) override;
-  void pack(std::span<const PackRun> runs) override;
+  void pack(std::span<const PackRun> runs, const std::function<void()> &between) override;
   void stage(const ProgramRun &run) override;
   void run(const ProgramRun &run) override;
   void copyRows(const ProgramRun &run, const Output &output, void *rows, std::span<const int32_t> to) override;

@@ -129,6 +129,41 @@ TEST_F(SupportFiles, Mapped) {
   EXPECT_EQ(errorOf([&] { MappedFile file(folder); }), folder + ": cannot read: Is a directory");
 }
 
+// Kilobytes in memory of the mapping that holds this address.
+int64_t residentKilobytes(const char *address) {
+  std::ifstream maps("/proc/self/smaps");
+  bool inside = false;
+  for (std::string line; std::getline(maps, line);) {
+    unsigned long from = 0, to = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &from, &to) == 2)
+      inside = reinterpret_cast<unsigned long>(address) >= from && reinterpret_cast<unsigned long>(address) < to;
+    else if (inside && line.starts_with("Rss:"))
+      return std::stoll(line.substr(4));
+  }
+  return -1;
+}
+
+TEST_F(SupportFiles, PagesThatWereNotWrittenAreGivenBack) {
+  constexpr size_t half = 1 << 20;
+  writeFile(in("a"), std::string(half, 'x') + std::string(half, 'y'));
+  MappedFile file(in("a"));
+  char *const begin = const_cast<char *>(file.contents().data());
+  EXPECT_EQ(file.contents(), std::string(half, 'x') + std::string(half, 'y')); // touches all of it
+  EXPECT_EQ(residentKilobytes(begin), 2048);
+  begin[half + 5000] = 'z'; // outside the part that is given back
+  file.releaseUnwritten(file.contents().substr(0, half - 1));
+  EXPECT_EQ(residentKilobytes(begin), 1024 + 4); // the page of the part's end is not wholly in it
+  EXPECT_EQ(file.contents().substr(0, half), std::string(half, 'x'));
+  EXPECT_EQ(begin[half + 5000], 'z');
+  // What came through a pipe is nowhere else.
+  ASSERT_EQ(mkfifo(in("pipe").c_str(), 0600), 0);
+  std::thread writer([&] { std::ofstream(in("pipe")) << std::string(half, 'p'); });
+  MappedFile read(in("pipe"));
+  writer.join();
+  read.releaseUnwritten(read.contents());
+  EXPECT_EQ(read.contents(), std::string(half, 'p'));
+}
+
 TEST_F(SupportFiles, AFileThatIsCutOffInUseIsAnError) {
   writeFile(in("a"), std::string(100000, 'x'));
   auto use = [&] {

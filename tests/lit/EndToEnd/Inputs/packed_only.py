@@ -1,0 +1,25 @@
+"""packed_only.py EXECUTABLE RUN IDS: what decoding takes above its packed weights and what it computes in is a part of its weights."""
+import json
+import resource
+import subprocess
+import sys
+
+executable, run, ids = sys.argv[1:]
+
+
+def peak(*command):
+    """Bytes of the largest process so far."""
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+
+
+info = json.loads(subprocess.run([executable, "info", "--json"], check=True, capture_output=True).stdout)
+base = peak(executable, "info")
+weights = info["parameters"] * 4
+for kind in "int8", "f32":  # ascending
+    taken = peak(executable, "translate", "--model", run, "--format", "ids", "--input", ids, "--batch-tokens", "32", "--beam", "1",
+                 "--max-length", "20", "--compute-type", kind) - base
+    most = {"int8": 0.25, "f32": 1}[kind] * weights + 0.45 * weights
+    print(f"{kind}: {taken / 1e6:.1f} MB above info, at most {most / 1e6:.1f}; weights {weights / 1e6:.1f}")
+    if taken > most:
+        sys.exit(f"{kind}: weights that were packed stay in memory")
