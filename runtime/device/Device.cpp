@@ -16,4 +16,19 @@ double View::at(int64_t i, int64_t j) const {
   return 0;
 }
 
+TraceEvent eventOf(const Kernel &kernel, const Program *program, const Step *step, const Counts &counts, bool merges) {
+  TraceEvent event{.kind = "kernel", .name = kernel.name};
+  event.place = step ? std::string_view(step->location) : "packing weights";
+  if (program)
+    event.program = program->name;
+  if (!step)
+    return event;
+  event.rows = counts.rows[step->set];
+  if (!merges) {
+    event.flops = static_cast<double>(evaluate(step->flops, counts));
+    event.bytes = static_cast<double>(evaluate(step->traffic, counts));
+  }
+  return event;
+}
+
 } // namespace xfc

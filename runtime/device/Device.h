@@ -4,6 +4,7 @@
 
 #include "device/ThreadPool.h"
 #include "plan/Launch.h"
+#include "trace/Trace.h"
 #include <functional>
 #include <memory>
 #include <span>
@@ -130,6 +131,11 @@ struct ImagePlan {
   uint64_t size;
 };
 
+// A launch as the timeline has it, but for its times. A merging one goes on with what another launch of the step has
+// begun, where the operations are counted. Without a step a weight is packed.
+TraceEvent eventOf(const Kernel &kernel, const Program *program, const Step *step, const Counts &counts,
+                   bool merges = false);
+
 class Device {
 public:
   virtual ~Device() = default;
@@ -169,9 +175,11 @@ public:
   // Starts the copy of such a result, without waiting for it.
   virtual void fetch(const ProgramRun &run, const Output &output, std::unique_ptr<Readback> &into) = 0;
   void profile(std::vector<LaunchTiming> *timings) { this->timings = timings; }
+  void traceTo(Trace *trace) { this->trace = trace; }
 
 protected:
   std::vector<LaunchTiming> *timings = nullptr;
+  Trace *trace = nullptr;
 };
 
 } // namespace xfc

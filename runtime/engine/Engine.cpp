@@ -42,7 +42,8 @@ struct Engine::State {
   std::vector<int64_t> tableRowsMade;
   std::vector<uint64_t> packedVersions;
   std::vector<PackRun> packRuns;
-  uint64_t version = 1;   // of the parameters
+  uint64_t version = 1; // of the parameters
+  Trace *trace = nullptr;
   uint64_t placement = 0; // raised when memory is taken, or laid out anew
   std::map<std::string, std::unique_ptr<DeviceMemory>, std::less<>> rows;
 
@@ -294,6 +295,11 @@ void Engine::replace(Program program) {
   *old = std::move(program);
 }
 void Engine::profile(std::vector<LaunchTiming> *timings) { state->device->profile(timings); }
+void Engine::traceTo(Trace *trace) {
+  state->trace = trace;
+  state->device->traceTo(trace);
+}
+Trace *Engine::trace() const { return state->trace; }
 
 void *Engine::parameters() {
   state->parameters.unwritten = false; // whoever asks may write
@@ -335,7 +341,9 @@ const ProgramRun &Engine::prepare(std::string_view program, const xfc_shape &sha
 
 void Engine::run(std::string_view program, const xfc_shape &shape, std::span<const Binding> bindings) {
   State &s = *state;
+  Span span(s.trace, "program", "program");
   const State::Prepared &prepared = s.ready(program, shape, bindings);
+  span.event.name = prepared.run.program->name;
   s.device->run(prepared.run);
   if (prepared.gradients)
     s.changedOnDevice(s.gradients);
@@ -383,6 +391,7 @@ void Engine::copyRows(std::string_view program, std::string_view name, void *row
 }
 
 void Engine::copyGradients(void *to) {
+  const Span span(state->trace, "copy", "copy gradients");
   state->device->copyOnDevice(to, state->onDevice(state->gradients, "gradients"), state->blockBytes());
 }
 

@@ -3,6 +3,7 @@
 
 #include "device/Device.h"
 #include "support/Error.h"
+#include "trace/Trace.h"
 #include <string_view>
 
 namespace xfc {
@@ -93,6 +94,9 @@ public:
 
   // Every launch is timed while a list is set.
   void profile(std::vector<LaunchTiming> *timings);
+  // While a trace is set, it is told of every program that runs, and of its launches. The names are the module's.
+  void traceTo(Trace *trace);
+  Trace *trace() const; // or null
 
 private:
   struct State;

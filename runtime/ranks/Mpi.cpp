@@ -62,7 +62,7 @@ public:
   struct Library;
   Mpi(std::unique_ptr<Library> library, int rank, int size);
   ~Mpi() override;
-  void exchange(std::span<const Part> sends, std::span<const Part> receives) override;
+  void swap(std::span<const Part> sends, std::span<const Part> receives) override;
   void leave() override;
   [[noreturn]] void abort() override;
 
@@ -201,7 +201,7 @@ void Mpi::wait(Handle &request, int from) {
   }
 }
 
-void Mpi::exchange(std::span<const Part> sends, std::span<const Part> receives) {
+void Mpi::swap(std::span<const Part> sends, std::span<const Part> receives) {
   constexpr int64_t most = int64_t(1) << 30; // bytes of a message, whose number is an int
   requests.clear();
   std::vector<int> from;

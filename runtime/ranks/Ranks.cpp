@@ -8,6 +8,14 @@
 
 namespace xfc {
 
+void Ranks::exchange(std::span<const Part> sends, std::span<const Part> receives) {
+  Span span(count > 1 ? trace : nullptr, "exchange", "exchange");
+  for (const auto &parts : {sends, receives})
+    for (const Part &part : parts)
+      span.event.bytes += static_cast<double>(part.bytes);
+  swap(sends, receives);
+}
+
 std::vector<std::string> Ranks::gather(const std::string &mine) {
   std::vector<std::string> all(count);
   all[place] = mine;
@@ -124,7 +132,7 @@ namespace {
 class OneRank : public Ranks {
 public:
   OneRank() : Ranks(0, 1) { tellNames(); }
-  void exchange(std::span<const Part>, std::span<const Part>) override {}
+  void swap(std::span<const Part>, std::span<const Part>) override {}
   [[noreturn]] void abort() override { std::_Exit(1); }
 };
 } // namespace

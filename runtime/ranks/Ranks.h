@@ -2,6 +2,7 @@
 #pragma once
 
 #include "support/Error.h"
+#include "trace/Trace.h"
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -32,7 +33,9 @@ public:
   };
   // Sends and receives all of these, none of them from or to itself, and returns when that is done. What one rank sends
   // to another arrives in the order of its parts. Does not return where a rank is lost: all of them end.
-  virtual void exchange(std::span<const Part> sends, std::span<const Part> receives) = 0;
+  void exchange(std::span<const Part> sends, std::span<const Part> receives);
+  // While a trace is set, it is told of every exchange.
+  void traceTo(Trace *trace) { this->trace = trace; }
   // Ends being one of them, which all of them do, each in its time.
   virtual void leave() {}
   // Ends all ranks at once, with status 1. The caller has said why.
@@ -59,10 +62,13 @@ public:
 protected:
   Ranks(int rank, int size) : place(rank), count(size), names(size) {}
   void tellNames(); // to each other; once
+  // What exchange() promises.
+  virtual void swap(std::span<const Part> sends, std::span<const Part> receives) = 0;
 
 private:
   int place, count, sharing = 1;
   std::vector<std::string> names;
+  Trace *trace = nullptr;
 };
 
 // A process by itself.

@@ -5,6 +5,7 @@
 #include "device/cpu/Bounds.h"
 #include "device/cpu/Features.h"
 #include "support/Error.h"
+#include "trace/Trace.h"
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -127,7 +128,8 @@ public:
   // go to all threads.
   void run(const ProgramRun &run) override {
     if (pool->threads() > 1 && !timings && hasOwnRows(run)) {
-      Share share{this, &run};
+      const int64_t launches = pool->threads() * static_cast<int64_t>(run.program->steps.size());
+      Share share{this, &run, trace ? trace->newLaunches(launches) : 0};
       pool->run(runShare, &share, pool->threads());
       return;
     }
@@ -173,10 +175,11 @@ private:
   struct Share {
     CpuDevice *device;
     const ProgramRun *run;
+    int64_t launches; // number of the first, where they are traced; each thread has its own
   };
   // Rows of a thread's own through all the steps.
   static void runShare(void *context, int64_t share, int thread) {
-    const auto [device, runOfAll] = *static_cast<const Share *>(context);
+    const auto [device, runOfAll, launches] = *static_cast<const Share *>(context);
     const ProgramRun &run = *runOfAll;
     const int64_t shares = device->pool->threads(), rows = run.counts.rows[XFC_TARGET], first = rows * share / shares;
     Counts counts = run.counts;
@@ -195,9 +198,16 @@ private:
           keys.count += first;
           keys.limit += first;
         }
+    int64_t number = launches + share * static_cast<int64_t>(run.program->steps.size());
     for (const Step &step : run.program->steps) {
       Launch launch = device->launchOf(step.kernel, device->callOf(run, step, shape, first, thread), &run, &step);
       const int64_t chunks = chunksOf(device->module->kernels[step.kernel].partition, counts, step);
+      if (device->trace) {
+        TracedLaunch traced = device->tracedLaunchOf(launch, chunks, counts, number++);
+        for (int64_t chunk = 0; chunk < chunks; ++chunk)
+          runTracedChunk(&traced, chunk, thread);
+        continue;
+      }
       for (int64_t chunk = 0; chunk < chunks; ++chunk)
         runChunk(&launch, chunk, thread);
     }
@@ -245,13 +255,39 @@ private:
     setRunning(launch, chunk, scratch);
     launch.code(&launch.call, chunk, scratch);
   }
-  void launch(Launch &launch, int64_t chunks, const Counts &counts) {
-    if (!timings) {
-      pool->run(runChunk, &launch, chunks);
-      return;
+
+  struct TracedLaunch {
+    Launch *launch;
+    Trace *trace;
+    TraceEvent event;
+  };
+  TracedLaunch tracedLaunchOf(Launch &launch, int64_t chunks, const Counts &counts, int64_t number) const {
+    TraceEvent event = eventOf(*launch.kernel, launch.run ? launch.run->program : nullptr, launch.step, counts);
+    event.launch = number;
+    event.allChunks = chunks;
+    return {&launch, trace, event};
+  }
+  static void runTracedChunk(void *context, int64_t chunk, int thread) {
+    const TracedLaunch &traced = *static_cast<TracedLaunch *>(context);
+    TraceEvent *share = traced.trace->share(thread, traced.event);
+    runChunk(traced.launch, chunk, thread);
+    if (share) {
+      ++share->chunks;
+      share->end = traced.trace->now();
     }
+  }
+  void runOnPool(Launch &launch, int64_t chunks, const Counts &counts) {
+    if (!trace)
+      return pool->run(runChunk, &launch, chunks);
+    TracedLaunch traced = tracedLaunchOf(launch, chunks, counts, trace->newLaunches());
+    pool->run(runTracedChunk, &traced, chunks);
+  }
+
+  void launch(Launch &launch, int64_t chunks, const Counts &counts) {
+    if (!timings)
+      return runOnPool(launch, chunks, counts);
     auto begin = std::chrono::steady_clock::now();
-    pool->run(runChunk, &launch, chunks);
+    runOnPool(launch, chunks, counts);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     const Step *step = launch.step;
     timings->push_back({launch.kernel, step, seconds, step ? static_cast<double>(evaluate(step->flops, counts)) : 0,

@@ -2,6 +2,7 @@
 #include "device/cuda/CudaDevice.h"
 #include "device/cuda/Driver.h"
 #include "device/cuda/Staging.h"
+#include "trace/Trace.h"
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -127,8 +128,8 @@ public:
     driver.launchGraph(graph, stream);
   }
 
-  // One after the other, the time of each by events.
-  void runTimed(Stream stream, std::vector<LaunchTiming> &timings, const Counts &counts) {
+  // One after the other, and then tell(launch, begin, end) for each, of events that have passed.
+  template <typename Tell> void runTimed(Stream stream, Tell tell) {
     std::vector<std::unique_ptr<OwnedEvent>> events;
     for (const Launch &launch : launches) {
       events.push_back(std::make_unique<OwnedEvent>(driver, 0));
@@ -138,15 +139,8 @@ public:
     events.push_back(std::make_unique<OwnedEvent>(driver, 0));
     driver.recordEvent(*events.back(), stream);
     driver.synchronizeStream(stream);
-    for (size_t i = 0; i < launches.size(); ++i) {
-      float milliseconds = 0;
-      driver.elapsedTime(&milliseconds, *events[i], *events[i + 1]);
-      const Step *step = launches[i].step;
-      const bool counted = step && !launches[i].merges;
-      timings.push_back({launches[i].kernel, step, milliseconds * 1e-3,
-                         counted ? static_cast<double>(evaluate(step->flops, counts)) : 0,
-                         counted ? static_cast<double>(evaluate(step->traffic, counts)) : 0});
-    }
+    for (size_t i = 0; i < launches.size(); ++i)
+      tell(launches[i], *events[i], *events[i + 1]);
   }
 
 private:
@@ -407,8 +401,36 @@ struct CudaDevice::State {
     return std::make_unique<CudaMemory>(driver, bytes, what, stream);
   }
 
-  void issue(LaunchList &list, const Counts &counts, std::vector<LaunchTiming> *timings) {
-    timings ? list.runTimed(stream, *timings, counts) : list.run(stream);
+  double secondsBetween(Event begin, Event end) const {
+    float milliseconds = 0;
+    driver.elapsedTime(&milliseconds, begin, end);
+    return milliseconds * 1e-3;
+  }
+
+  void issue(LaunchList &list, const Program *program, const Counts &counts, std::vector<LaunchTiming> *timings,
+             Trace *trace) {
+    if (!timings && !trace)
+      return list.run(stream);
+    // The time of the host at which an event of the GPU passes is known where nothing else is left to do.
+    const OwnedEvent anchor(driver, 0);
+    int64_t passed = 0;
+    if (trace) {
+      driver.recordEvent(anchor, stream);
+      driver.synchronizeStream(stream);
+      passed = trace->now();
+    }
+    list.runTimed(stream, [&](const Launch &launch, Event begin, Event end) {
+      TraceEvent event = eventOf(*launch.kernel, program, launch.step, counts, launch.merges);
+      if (timings)
+        timings->push_back({launch.kernel, launch.step, secondsBetween(begin, end), event.flops, event.bytes});
+      if (!trace)
+        return;
+      event.launch = trace->newLaunches();
+      event.chunks = event.allChunks = launch.chunks;
+      event.begin = passed + static_cast<int64_t>(secondsBetween(anchor, begin) * 1e9);
+      event.end = passed + static_cast<int64_t>(secondsBetween(anchor, end) * 1e9);
+      trace->add(trace->gpu(), event);
+    });
   }
 
   // Where a place of the run lies on the GPU.
@@ -610,7 +632,7 @@ void CudaDevice::pack(std::span<const PackRun> runs, const std::function<void()>
   State &s = *state;
   for (const std::unique_ptr<State::Packing> &packing : s.packings)
     if (std::ranges::equal(packing->runs, runs))
-      return s.issue(*packing->list, {}, timings);
+      return s.issue(*packing->list, nullptr, {}, timings, trace);
   auto packing = std::make_unique<State::Packing>();
   packing->runs.assign(runs.begin(), runs.end());
   packing->list = std::make_unique<LaunchList>(s.driver);
@@ -625,7 +647,7 @@ void CudaDevice::pack(std::span<const PackRun> runs, const std::function<void()>
   }
   s.copy(packing->calls->address(), calls.bytes);
   s.packings.push_back(std::move(packing));
-  s.issue(*s.packings.back()->list, {}, timings);
+  s.issue(*s.packings.back()->list, nullptr, {}, timings, trace);
 }
 
 // Kernels read a batch where it lies, so that a graph serves every batch of its bucket: a staged one is moved there by
@@ -637,8 +659,10 @@ void CudaDevice::stage(const ProgramRun &run) {
   if (!prepared.block || prepared.placement != run.placement ||
       !State::sameArguments(prepared.arguments, run.arguments))
     return; // calls are written anew for it
+  Span span(trace, "copy", "stage batch");
   s.driver.waitForEvent(s.copies, prepared.taken, 0);
   prepared.staged.bytes = s.send(prepared, run, *prepared.incoming, s.copies);
+  span.event.bytes = static_cast<double>(prepared.staged.bytes);
   s.driver.recordEvent(prepared.arrived, s.copies);
   prepared.staged.shape = run.shape;
   prepared.staged.content = *run.shape;
@@ -656,10 +680,11 @@ void CudaDevice::run(const ProgramRun &run) {
     s.driver.copyOnDeviceAsync(prepared.block->address(), prepared.incoming->address(), staged.bytes, s.stream);
     s.driver.recordEvent(prepared.taken, s.stream);
   } else {
-    s.send(prepared, run, *prepared.block, s.stream);
+    Span span(trace, "copy", "send batch");
+    span.event.bytes = static_cast<double>(s.send(prepared, run, *prepared.block, s.stream));
   }
   staged.shape = nullptr;
-  s.issue(s.launchesOf(prepared, run, bucketOf(run.counts, run.capacity)), run.counts, timings);
+  s.issue(s.launchesOf(prepared, run, bucketOf(run.counts, run.capacity)), run.program, run.counts, timings, trace);
   for (const Output &output : run.program->outputs) {
     State::Result &result = prepared.results[&output - run.program->outputs.data()];
     result.copied = false;

@@ -681,6 +681,35 @@ TEST_F(CudaEngine, ProfilesEveryLaunch) {
   EXPECT_GE(timings[1].seconds, 0);
 }
 
+TEST_F(CudaEngine, TracesEveryLaunch) {
+  assign(2, 5);
+  Trace trace(1);
+  engine.traceTo(&trace);
+  run();
+  run();
+  engine.traceTo(nullptr);
+  run();
+  check();
+  const std::vector<TraceEvent> &launches = trace.events(trace.gpu());
+  ASSERT_EQ(launches.size(), 3u); // packing once
+  EXPECT_EQ(launches[0].name, "pack");
+  EXPECT_EQ(launches[0].place, "packing weights");
+  for (size_t i = 1; i < launches.size(); ++i) {
+    EXPECT_EQ(launches[i].name, "linear");
+    EXPECT_EQ(launches[i].program, "forward");
+    EXPECT_EQ(launches[i].flops, 320);
+    EXPECT_LE(launches[i].begin, launches[i].end);
+    EXPECT_LE(launches[i - 1].end, launches[i].begin);
+  }
+  int programs = 0, batches = 0;
+  for (const TraceEvent &event : trace.events(0)) {
+    programs += event.name == "forward";
+    batches += event.name == "send batch" && event.bytes > 0;
+  }
+  EXPECT_EQ(programs, 2);
+  EXPECT_EQ(batches, 2);
+}
+
 TEST(CudaErrors, SayWhatIsMissing) {
   auto opened = [] { Engine engine(std::make_unique<cuda::CudaDevice>(images), 1); };
   {

@@ -10,6 +10,7 @@
 #include "plan/Memory.h"
 #include <atomic>
 #include <gtest/gtest.h>
+#include <map>
 
 using namespace xfc;
 
@@ -292,6 +293,70 @@ TEST_F(EngineRun, ProfilesEveryLaunch) {
   EXPECT_EQ(timings[1].flops, 320);
   EXPECT_EQ(timings[1].bytes, 1000);
   EXPECT_GE(timings[1].seconds, 0);
+}
+
+// Every chunk of every launch is in the share of some thread, with what a profile knows.
+TEST_F(EngineRun, TracesEveryShare) {
+  assign(7, 13);
+  run();
+  const View plain = engine.output("forward", "encoder_output");
+  for (int threads : {1, 3}) {
+    Engine other(cpuDevice(image), threads);
+    initializeParameters(other, 1);
+    const Binding bindings[] = {{"source", x.data(), 6}};
+    Trace trace(threads);
+    other.traceTo(&trace);
+    for (int i = 0; i < 2; ++i)
+      other.run("forward", batch.shape(), bindings);
+    other.traceTo(nullptr);
+    other.run("forward", batch.shape(), bindings);
+    const View view = other.output("forward", "encoder_output");
+    for (int64_t row = 0; row < 91; ++row)
+      for (int64_t j = 0; j < bagWidth; ++j)
+        ASSERT_EQ(view.at(row, j), plain.at(row, j));
+
+    std::vector<TraceEvent> programs;
+    std::map<int64_t, std::pair<std::string, int64_t>> launches; // name and chunks by number
+    for (int track = 0; track < threads; ++track) {
+      int64_t last = 0;
+      for (const TraceEvent &event : trace.events(track)) {
+        if (event.kind == "program") {
+          EXPECT_EQ(track, 0);
+          EXPECT_EQ(event.name, "forward");
+          programs.push_back(event);
+          continue;
+        }
+        EXPECT_EQ(event.kind, "kernel");
+        EXPECT_LE(last, event.begin) << "shares of a thread overlap";
+        EXPECT_LE(event.begin, event.end);
+        last = event.end;
+        auto &[name, chunks] = launches[event.launch];
+        name = event.name;
+        chunks += event.chunks;
+        EXPECT_EQ(event.allChunks, event.name == "pack" ? 4 : 46);
+        if (event.name == "pack") {
+          EXPECT_EQ(event.place, "packing weights");
+          continue;
+        }
+        EXPECT_EQ(event.place, "encoder.layers.0.linear");
+        EXPECT_EQ(event.program, "forward");
+        EXPECT_EQ(event.rows, 91);
+        EXPECT_EQ(event.flops, 32 * 91);
+        EXPECT_EQ(event.bytes, 1000);
+      }
+    }
+    const std::map<int64_t, std::pair<std::string, int64_t>> want = {
+        {0, {"pack", 4}}, {1, {"linear", 46}}, {2, {"linear", 46}}};
+    EXPECT_EQ(launches, want);
+    ASSERT_EQ(programs.size(), 2u);
+    for (int track = 0; track < threads; ++track)
+      for (const TraceEvent &event : trace.events(track))
+        if (event.kind == "kernel") {
+          const TraceEvent &program = programs[event.launch == 2];
+          EXPECT_TRUE(program.begin <= event.begin && event.end <= program.end);
+        }
+    EXPECT_EQ(trace.leftOut(), 0);
+  }
 }
 
 TEST_F(EngineRun, WhatIsMissingIsNamed) {

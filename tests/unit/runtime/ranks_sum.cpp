@@ -26,7 +26,7 @@ struct Post {
 class ThreadRank : public Ranks {
 public:
   ThreadRank(Post &post, int rank, int size) : Ranks(rank, size), post(post) { tellNames(); }
-  void exchange(std::span<const Part> sends, std::span<const Part> receives) override {
+  void swap(std::span<const Part> sends, std::span<const Part> receives) override {
     std::unique_lock lock(post.mutex);
     for (const Part &part : sends)
       post.queues[{rank(), part.rank}].emplace_back(static_cast<const char *>(part.data), part.bytes);
