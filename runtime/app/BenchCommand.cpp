@@ -10,6 +10,7 @@
 #include "support/Files.h"
 #include "support/Interrupt.h"
 #include "text/Batches.h"
+#include "trace/Trace.h"
 #include "train/Update.h"
 #include <algorithm>
 #include <cerrno>
@@ -42,7 +43,7 @@ struct BenchOptions {
   std::string format = "ids";
   int64_t sentences = 64, batch = 64; // decode
   int beam = 5;
-  std::string computeType;
+  std::string computeType, trace;
   DeviceChoice device;
 };
 
@@ -59,6 +60,38 @@ std::unique_ptr<Engine> randomEngine(const BenchOptions &options) {
   initializeParameters(*engine, 1);
   return engine;
 }
+
+// What is timed is what a profile and a timeline are of.
+class Recording {
+public:
+  Recording(const BenchOptions &options, Engine &engine) : options(options), engine(engine) {
+    if (options.trace.empty())
+      return;
+    checkWritable(options.trace);
+    trace.emplace(engine.pool().threads());
+  }
+  void begin() {
+    engine.profile(options.profile ? &timings : nullptr);
+    engine.traceTo(trace ? &*trace : nullptr);
+  }
+  // Writes the timeline, as that of a process of this name.
+  void end(const std::string &name) {
+    engine.profile(nullptr);
+    engine.traceTo(nullptr);
+    if (!trace)
+      return;
+    writeTrace(options.trace, {trace->json(0, name)});
+    if (const int64_t count = trace->leftOut())
+      std::fprintf(stderr, "warning: %s: %lld events were left out for want of room; use fewer --steps\n",
+                   options.trace.c_str(), static_cast<long long>(count));
+  }
+  std::vector<LaunchTiming> timings;
+
+private:
+  const BenchOptions &options;
+  Engine &engine;
+  std::optional<Trace> trace;
+};
 
 double secondsSince(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
@@ -264,18 +297,19 @@ void benchTrain(const BenchOptions &options) {
   engine->reserve(programs::lossAndGradients, counts);
   engine->reserve(programs::update, counts);
 
+  Recording recording(options, *engine);
   const UpdateOptions hyper{.settings = {.rate = 1e-4}};
   Batches batches(corpus, options.batchTokens, 1);
-  std::vector<LaunchTiming> timings;
   std::vector<double> milliseconds, rates;
   int64_t targetTokens = 0, sourceTokens = 0;
   double loss = 0;
   constexpr int64_t warmup = 2;
   std::vector<std::vector<int64_t>> batch, next = {batches.next()};
   for (int64_t step = 1; step <= warmup + options.steps; ++step) {
+    if (step == warmup + 1)
+      recording.begin();
+    const Span span(engine->trace(), "step", "step", step - warmup);
     batch = std::exchange(next, {batches.next()});
-    if (step == warmup + 1 && options.profile)
-      engine->profile(&timings);
     const Clock::time_point begin = Clock::now();
     UpdateResult result = update.run(corpus, batch, step, hyper, next);
     const double seconds = secondsSince(begin);
@@ -288,7 +322,7 @@ void benchTrain(const BenchOptions &options) {
       sourceTokens += corpus.sourceLength(pair);
     loss = result.loss / static_cast<double>(std::max<int64_t>(result.labels, 1));
   }
-  engine->profile(nullptr);
+  recording.end("bench train");
 
   Json result = common("train", *engine);
   result["tokens_per_second"] = median(rates);
@@ -302,7 +336,7 @@ void benchTrain(const BenchOptions &options) {
   result["source_tokens"] = sourceTokens;
   result["loss"] = loss;
   addMemory(result, *engine);
-  printProfiled(options, std::move(result), *engine, timings, options.steps);
+  printProfiled(options, std::move(result), *engine, recording.timings, options.steps);
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -327,12 +361,13 @@ void benchDecode(const BenchOptions &options) {
   search.computeType = options.computeType;
   search.batchTokens = options.batch * std::max<int64_t>(length, options.beam);
 
-  std::vector<LaunchTiming> timings;
+  Recording recording(options, *engine);
   std::vector<double> seconds;
   int64_t tokens = 0;
   for (int64_t repetition = 0; repetition <= options.steps; ++repetition) { // the first one warms up
-    if (repetition == 1 && options.profile)
-      engine->profile(&timings);
+    if (repetition == 1)
+      recording.begin();
+    const Span span(engine->trace(), "decoding", "repetition", repetition);
     const Clock::time_point begin = Clock::now();
     auto found = xfc::search(*engine, sources, search);
     if (repetition > 0)
@@ -341,7 +376,7 @@ void benchDecode(const BenchOptions &options) {
     for (const std::vector<Hypothesis> &hypotheses : found)
       tokens += static_cast<int64_t>(hypotheses.at(0).ids.size());
   }
-  engine->profile(nullptr);
+  recording.end("bench decode");
 
   const int64_t steps = (options.sentences + options.batch - 1) / options.batch * length;
   Json result = common("decode", *engine);
@@ -357,7 +392,7 @@ void benchDecode(const BenchOptions &options) {
   result["beam"] = options.beam;
   result["tokens"] = tokens;
   addMemory(result, *engine);
-  printProfiled(options, std::move(result), *engine, timings, options.steps * steps);
+  printProfiled(options, std::move(result), *engine, recording.timings, options.steps * steps);
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -469,6 +504,7 @@ void addBench(CLI::App &app) {
       ->check(CLI::Range(int64_t(1), mostSteps))
       ->capture_default_str();
   addDevice(*train, options->device);
+  addTrace(*train, options->trace);
   train->add_flag("--profile", options->profile, "also the kernels: time, share, and how near to the machine's peak");
 
   CLI::App *decode = addBenchmark(*bench, "decode", "translation of sentences of one length; output tokens a second",
@@ -487,6 +523,7 @@ void addBench(CLI::App &app) {
       ->capture_default_str();
   addComputeType(*decode, options->computeType);
   addDevice(*decode, options->device);
+  addTrace(*decode, options->trace);
   decode->add_flag("--profile", options->profile, "also the kernels: time, share, and how near to the machine's peak");
 
   addBenchmark(*bench, "peak", "what the machine can do: multiply-adds and memory", options, benchPeak);

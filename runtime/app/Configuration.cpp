@@ -13,7 +13,7 @@ using Json = nlohmann::ordered_json;
 // Flags about this call, not about the run, which may go on elsewhere.
 bool isOfTheCall(const std::string &name) {
   return name == "help" || name == "config" || name == "resume" || name == "quiet" || name == "cuda-image" ||
-         name == "mpi";
+         name == "mpi" || name == "trace" || name == "trace-steps";
 }
 
 std::string textOf(const Json &value) { return value.is_string() ? value.get<std::string>() : value.dump(); }

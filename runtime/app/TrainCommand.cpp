@@ -7,6 +7,7 @@
 #include "support/Files.h"
 #include "train/Trainer.h"
 #include "train/UpdateFlags.h"
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -26,6 +27,7 @@ struct TrainFlags {
   std::string configuration, schedule = "noam", onNan = "stop";
   std::vector<std::string> rates, decays; // PATTERN=X
   std::string memory;                     // with a unit
+  std::string traceSteps;                 // A:B
 };
 
 int64_t bytesNamed(const std::string &text) {
@@ -57,6 +59,24 @@ std::vector<GroupRules::Number> numbersOf(const char *flag, const std::vector<st
     rules.push_back({text.substr(0, sign), value});
   }
   return rules;
+}
+
+// A:B, the first and the last of the steps.
+void takeTraceSteps(const std::string &text, TrainOptions &options) {
+  int64_t first = 0, last = 0;
+  const char *const end = text.data() + text.size();
+  const auto [colon, noFirst] = std::from_chars(text.data(), end, first);
+  const bool both = noFirst == std::errc() && colon != end && *colon == ':';
+  const auto [rest, noLast] = std::from_chars(both ? colon + 1 : end, end, last);
+  if (!both || noLast != std::errc() || rest != end || first < 1 || last < first)
+    throw CLI::ValidationError("--trace-steps", "expected A:B, the first and the last step, with 1 <= A <= B, as "
+                                                "100:102, but '" +
+                                                    text + "' was given");
+  if (options.steps >= 0 && first > options.steps)
+    throw CLI::ValidationError("--trace-steps", "the run ends at step " + std::to_string(options.steps) +
+                                                    ", before step " + std::to_string(first));
+  options.traceFirst = first;
+  options.traceLast = last;
 }
 
 // --corpus-weight and --corpus-temperature are about several files.
@@ -118,6 +138,10 @@ void run(CLI::App &command, TrainFlags &flags) {
       throw CLI::ExcludesError("--memory", "--batch-tokens");
     options.memory = bytesNamed(flags.memory);
   }
+  if (options.trace.empty() != flags.traceSteps.empty())
+    throw CLI::RequiredError(options.trace.empty() ? "--trace (with --trace-steps)" : "--trace-steps (with --trace)");
+  if (!options.trace.empty())
+    takeTraceSteps(flags.traceSteps, options);
   options.groups.rates = numbersOf("--rate", flags.rates, std::numeric_limits<double>::min());
   options.groups.decays = numbersOf("--decay", flags.decays, 0);
   if (options.steps < 0 && options.epochs < 0 && options.minutes < 0)
@@ -239,6 +263,9 @@ void addTrain(CLI::App &app) {
   command->add_option("--log", options.log, "the log's file (default: train.jsonl in --out)");
   command->add_flag("--log-tensorboard", options.tensorBoard,
                     "the numbers of the log for TensorBoard too (events.out.tfevents.xfc in --out)");
+  addTrace(*command, options.trace);
+  command->add_option("--trace-steps", flags->traceSteps, "the first and the last step of the timeline")
+      ->type_name("A:B");
   addFormat(*command, options.format);
   addQuiet(*command, options.quiet);
   command->callback([command, flags] { run(*command, *flags); });

@@ -16,6 +16,13 @@ void addThreads(CLI::App &command, int &threads) {
 
 void addQuiet(CLI::App &command, bool &quiet) { command.add_flag("--quiet", quiet, "no progress"); }
 
+void addTrace(CLI::App &command, std::string &file) {
+  command
+      .add_option("--trace", file,
+                  "write a timeline of every kernel on every thread, which Perfetto and chrome://tracing open")
+      ->type_name("FILE");
+}
+
 void addVocabularies(CLI::App &command, std::string &source, std::string &target) {
   command.add_option("--vocab", source,
                      "vocabulary (a SentencePiece model, a tokenizer.json, or words): of both languages unless "

@@ -13,6 +13,8 @@ namespace xfc {
 void addThreads(CLI::App &command, int &threads);
 // --quiet
 void addQuiet(CLI::App &command, bool &quiet);
+// --trace
+void addTrace(CLI::App &command, std::string &file);
 // --vocab and --target-vocab
 void addVocabularies(CLI::App &command, std::string &source, std::string &target);
 // --source, --target and --tsv; --filter-length and --filter-ratio

@@ -13,6 +13,7 @@
 #include "support/Progress.h"
 #include "support/SaveRequest.h"
 #include "text/Metrics.h"
+#include "trace/Trace.h"
 #include "train/Checkpoint.h"
 #include "train/EventFile.h"
 #include "train/Log.h"
@@ -81,6 +82,8 @@ private:
   void resume();
   void decide();
   bool step();
+  void traceNextStep();
+  void finishTrace();
   void write(const Json &record);
   void record();
   void validate();
@@ -128,6 +131,7 @@ private:
   std::optional<Update> update;
   std::optional<TrainingLog> log;
   std::optional<EventFile> events;
+  std::optional<Trace> trace; // until it is written
   Schedule schedule;
   Progress progress;
   Clock::time_point started = Clock::now();
@@ -200,6 +204,9 @@ void Trainer::checkLikeness() {
     for (const auto &[name, value] : flags.items())
       if (!own.contains(name))
         facts[flag + name] = value.is_string() ? value.get<std::string>() : value.dump();
+    if (!options.trace.empty()) // they are put together when all have come to the same step
+      facts[std::string(flag) + "trace-steps"] =
+          std::to_string(options.traceFirst) + ":" + std::to_string(options.traceLast);
     auto sumOf = [](const std::vector<std::string> &lines) {
       uint32_t sum = 0;
       for (const std::string &line : lines)
@@ -408,6 +415,8 @@ void Trainer::begin() {
   ranks.together([this] {
     if (writes())
       beginFolder();
+    if (!options.trace.empty())
+      trace.emplace(model.engine->pool().threads());
   });
   if (ranks.size() > 1)
     shareRun();
@@ -438,6 +447,8 @@ void Trainer::beginFolder() {
     folder.lock();
     checkFolder();
   }
+  if (!options.trace.empty())
+    checkWritable(options.trace);
   if (options.resume)
     folder.removePartial();
   if (options.resume && folder.hasState()) {
@@ -449,6 +460,10 @@ void Trainer::beginFolder() {
   } else {
     log.emplace(logFile());
   }
+  if (!options.trace.empty() && options.traceFirst <= progress.step)
+    throw Error(format("--trace-steps %lld:%lld: the run goes on after step %lld; give later steps",
+                       static_cast<long long>(options.traceFirst), static_cast<long long>(options.traceLast),
+                       static_cast<long long>(progress.step)));
   progress.seed = options.seed;
   progress.data = corpus->totals().hash;
   progress.batchTokens = batchTokens;
@@ -590,6 +605,7 @@ void Trainer::decide() {
 }
 
 void Trainer::take(Group &group) {
+  const Span span(model.engine->trace(), "data", "choose batches");
   group.end = batches->position();
   for (group.count = 0; group.count < static_cast<size_t>(batchesOfStep()) && !lastEpochDone(group.end);
        ++group.count) {
@@ -602,6 +618,9 @@ void Trainer::take(Group &group) {
 
 // False where the step came to nothing, and the run is back at an earlier one.
 bool Trainer::step() {
+  ++progress.step;
+  changed = true;
+  const Span span(model.engine->trace(), "step", "step", progress.step);
   if (upcoming.count > 0)
     std::swap(group, upcoming);
   else
@@ -612,8 +631,6 @@ bool Trainer::step() {
   upcoming.count = 0;
   if (batches->left() >= batchesOfStep())
     take(upcoming);
-  ++progress.step;
-  changed = true;
   UpdateOptions settings{.optimizer = options.optimizer,
                          .settings = options.settings,
                          .clipNorm = options.clipNorm,
@@ -636,6 +653,44 @@ bool Trainer::step() {
   ++window.steps;
   decide();
   return true;
+}
+
+// Has the next step, and what follows it, recorded if it is one of --trace-steps. After the last of them the timeline
+// is written.
+void Trainer::traceNextStep() {
+  if (!trace)
+    return;
+  if (progress.step >= options.traceLast)
+    return finishTrace();
+  Trace *const to = progress.step + 1 >= options.traceFirst ? &*trace : nullptr;
+  model.engine->traceTo(to);
+  ranks.traceTo(to);
+}
+
+// Writes what was recorded, as far as the run came.
+void Trainer::finishTrace() {
+  if (!trace)
+    return;
+  model.engine->traceTo(nullptr);
+  ranks.traceTo(nullptr);
+  std::vector<int64_t> beginnings;
+  for (const std::string &beginning : ranks.gather(std::to_string(trace->beginning())))
+    beginnings.push_back(std::stoll(beginning));
+  const std::vector<std::string> all = ranks.gather(trace->json(
+      ranks.rank(), ranks.nameOf(ranks.rank()), trace->beginning() - *std::ranges::min_element(beginnings)));
+  ranks.together([&] {
+    if (!writes())
+      return;
+    if (progress.step < options.traceFirst)
+      std::fprintf(stderr, "warning: %s: the run ended before step %lld, and nothing was traced\n",
+                   options.trace.c_str(), static_cast<long long>(options.traceFirst));
+    else
+      writeTrace(options.trace, all);
+    if (const int64_t count = trace->leftOut())
+      std::fprintf(stderr, "warning: %s: %lld events were left out for want of room; trace fewer steps\n",
+                   options.trace.c_str(), static_cast<long long>(count));
+  });
+  trace.reset();
 }
 
 // Names the step, and the first parameter whose gradient is to blame.
@@ -730,6 +785,7 @@ void Trainer::write(const Json &record) {
 void Trainer::record() {
   if (window.steps == 0)
     return;
+  const Span span(model.engine->trace(), "log", "record");
   double elapsed = std::max(std::chrono::duration<double>(Clock::now() - window.from).count(), 1e-9);
   double labels = static_cast<double>(std::max<int64_t>(window.labels, 1)), nll = window.nll / labels;
   write({{"step", progress.step},
@@ -759,6 +815,7 @@ void Trainer::validate() {
 }
 
 void Trainer::validateNow(bool average) try {
+  const Span span(model.engine->trace(), "validation", "validation");
   CorpusLoss loss = corpusLoss(*model.engine, *validation, batchTokens, options.smoothing, ranks);
   double value = loss.nll; // the smaller the better
   Json record = {{"step", progress.step}, {"epoch", progress.position.epoch + 1}, {"valid_loss", loss.loss},
@@ -814,6 +871,7 @@ void Trainer::validateNow(bool average) try {
 void Trainer::saveState() {
   if (!writes())
     return;
+  const Span span(model.engine->trace(), "save", "save state");
   try {
     checkFinite(*model.engine, *options.optimizer);
   } catch (const Error &error) {
@@ -845,6 +903,7 @@ void Trainer::keepWeights() {
 void Trainer::save(bool requested) {
   if (!writes())
     return;
+  const Span span(model.engine->trace(), "save", "save");
   if (changed)
     saveState();
   // A run keeps the same weights however often it stops, or is asked to save.
@@ -896,6 +955,7 @@ void Trainer::run() {
   if (progress.step > 0 && progress.step % options.validEvery == 0) // one that the end of the last part cut off
     validate();
   while (!finished()) {
+    traceNextStep();
     if (!step())
       continue;
     bool validating = progress.step % options.validEvery == 0, saving = progress.step % options.saveEvery == 0;
@@ -911,6 +971,7 @@ void Trainer::run() {
       decide();
     }
   }
+  finishTrace();
   end();
   if (stopping)
     bar.say(format("stopped at step %lld and saved; go on with --resume", static_cast<long long>(progress.step)));

@@ -38,6 +38,9 @@ struct TrainOptions {
   bool halveRate = false; // where the loss is no number: go on from the last save at half the rate, in place of ending
   bool resume = false, quiet = false;
   bool tensorBoard = false; // a file of events beside the log
+  // The file for a timeline of these steps and of what follows each; none where it is empty.
+  std::string trace;
+  int64_t traceFirst = 1, traceLast = 1;
   int threads = 0;
   DeviceChoice device;
   std::string mpi; // which of MPI's libraries; empty: the launcher's

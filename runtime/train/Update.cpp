@@ -126,14 +126,22 @@ bool Update::Inputs::are(std::span<const std::vector<int64_t>> of, int64_t ofSte
          std::equal(pairs.begin(), pairs.begin() + total, of.begin(), of.end());
 }
 
+void Update::prepare(Inputs &inputs, const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step,
+                     const UpdateOptions &options) {
+  const Span span(engine.trace(), "data", "prepare batches of step", step);
+  inputs.assign(corpus, batches, step, options, engine.module(), ranks);
+}
+
 // The batches of a round: one of each rank, until there are no more.
 void Update::addGradientsOfRanks(size_t round, size_t total) {
+  const Span span(engine.trace(), "ranks", "add gradients of batches, round", static_cast<int64_t>(round));
   const size_t ranksInRound = std::min<size_t>(rankCount(), total - round * rankCount());
   sumOfRanks->add(engine.gradients(), static_cast<int>(ranksInRound), round == 0);
 }
 
 // In the order of the batches, whoever had them.
 void Update::addLosses(UpdateResult &result) {
+  const Span span(engine.trace(), "result", "add losses");
   const Inputs &now = inputs[present];
   lossSums.clear();
   for (size_t i = 0; i < now.count; ++i) {
@@ -155,7 +163,7 @@ UpdateResult Update::run(const Corpus &corpus, std::span<const std::vector<int64
   if (inputs[present ^ 1].are(batches, step, options))
     present ^= 1;
   else
-    inputs[present].assign(corpus, batches, step, options, module, ranks);
+    prepare(inputs[present], corpus, batches, step, options);
   Inputs &now = inputs[present], &upcoming = inputs[present ^ 1];
   upcoming.total = 0;
   losses.resize(std::max(losses.size(), now.count));
@@ -184,7 +192,7 @@ UpdateResult Update::run(const Corpus &corpus, std::span<const std::vector<int64
   engine.run(options.optimizer->program, now.batches[0].shape(), bindings);
   engine.fetch(options.optimizer->program, names::norm, norm);
   if (!next.empty()) {
-    upcoming.assign(corpus, next, step + 1, options, module, ranks);
+    prepare(upcoming, corpus, next, step + 1, options);
     if (upcoming.count > 0)
       engine.stage(programs::lossAndGradients, upcoming.batches[0].shape(), upcoming.bindings(0));
   }

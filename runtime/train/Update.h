@@ -113,6 +113,8 @@ private:
     Scalars smoothing, lossScale;
   } inputs[2]; // of the present step, and of the next
   int present = 0;
+  void prepare(Inputs &inputs, const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step,
+               const UpdateOptions &options);
   struct Losses {
     std::unique_ptr<Readback> loss, nll;
   };

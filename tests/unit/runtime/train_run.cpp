@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <map>
 #include <random>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -330,10 +331,14 @@ TEST_F(TrainRun, StepsDoNotAllocate) {
     for (int line = 0; line < 1000; ++line)
       stream << "4 5 6 7 8 9 10 11 4\n";
   }
-  for (int64_t accumulate : {1, 3}) {
-    TrainOptions steady = options("steady" + std::to_string(accumulate), 30);
+  for (auto [accumulate, traced] : {std::pair<int64_t, bool>(1, false), {3, false}, {3, true}}) {
+    TrainOptions steady = options("steady" + std::to_string(accumulate) + (traced ? "traced" : ""), 30);
     steady.saveEvery = 1000;
     steady.accumulate = accumulate;
+    if (traced)
+      steady.trace = file("trace.json");
+    steady.traceFirst = 2;
+    steady.traceLast = 30;
     allocationsAtLoss.clear();
     allocationsAtLoss.reserve(30 * accumulate);
     ASSERT_EQ(run(steady), "");
@@ -341,9 +346,102 @@ TEST_F(TrainRun, StepsDoNotAllocate) {
     for (int64_t call = 10 * accumulate; call + 1 < 30 * accumulate; ++call) {
       const bool recorded = (call + 1) % (10 * accumulate) == 0;
       EXPECT_EQ(allocationsAtLoss[call + 1] - allocationsAtLoss[call] > 0, recorded)
-          << "batch " << call << ", accumulate " << accumulate;
+          << "batch " << call << ", accumulate " << accumulate << ", traced " << traced;
     }
   }
+}
+
+// The timeline holds the steps that were asked for and nothing of others, and changes no bit of the run.
+TEST_F(TrainRun, TracesItsSteps) {
+  TrainOptions plain = validated(options("plain", 12)), traced = validated(options("traced", 12));
+  for (TrainOptions *both : {&plain, &traced})
+    both->accumulate = both->threads = 2;
+  traced.trace = file("traced/trace.json"); // in the folder that the run makes
+  traced.traceFirst = 9;
+  traced.traceLast = 10;
+  ASSERT_EQ(run(plain), "");
+  ASSERT_EQ(run(traced), "");
+  EXPECT_EQ(weightsOf("plain"), weightsOf("traced"));
+  EXPECT_EQ(readSafetensors(file("plain/state/training.safetensors")).at("moment1.table.weight").bytes,
+            readSafetensors(file("traced/state/training.safetensors")).at("moment1.table.weight").bytes);
+
+  struct Interval {
+    double begin, end;
+    std::string what;
+  };
+  std::vector<Interval> main;
+  std::map<std::string, int> counts;
+  const nlohmann::json timeline = nlohmann::json::parse(readFile(traced.trace));
+  for (const nlohmann::json &event : timeline["traceEvents"]) {
+    if (event["ph"] != "X")
+      continue;
+    EXPECT_EQ(event["pid"], 0);
+    const std::string what = event["cat"].get<std::string>() + " " + event["name"].get<std::string>();
+    ++counts[what];
+    if (event["tid"] == 0)
+      main.push_back({event["ts"], event["ts"].get<double>() + event["dur"].get<double>(), what});
+  }
+  EXPECT_EQ(counts["step step 9"], 1);
+  EXPECT_EQ(counts["step step 10"], 1);
+  EXPECT_EQ(counts.count("step step 8") + counts.count("step step 11"), 0u);
+  EXPECT_EQ(counts["program loss_and_gradients"], 4); // two batches a step
+  EXPECT_EQ(counts["kernel gradients"], 4);           // a chunk each
+  EXPECT_EQ(counts["program accumulate"], 2);
+  EXPECT_EQ(counts["copy copy gradients"], 2);
+  EXPECT_EQ(counts["kernel update"], 2);
+  EXPECT_EQ(counts["validation validation"], 1); // after step 10
+  EXPECT_GE(counts["program score"], 1);
+  EXPECT_EQ(counts["log record"], 1);
+  EXPECT_GE(counts["save save state"], 1); // that of the best validation
+  // What the main thread does lies in what it belongs to, or beside it.
+  for (size_t i = 0; i < main.size(); ++i)
+    for (size_t j = i + 1; j < main.size() && main[j].begin < main[i].end - 2e-3; ++j)
+      EXPECT_LE(main[j].end, main[i].end + 2e-3) << main[i].what << ", " << main[j].what;
+}
+
+TEST_F(TrainRun, TracesWhatThereIs) {
+  // A run that ends earlier writes what it came to, or says that it came to nothing.
+  TrainOptions early = options("early", -1);
+  early.epochs = 1;
+  early.trace = file("early.json");
+  early.traceFirst = 2;
+  early.traceLast = 1000;
+  ASSERT_EQ(run(early), "");
+  EXPECT_NE(readFile(early.trace).find("\"step 2\""), std::string::npos);
+  early.out = file("later");
+  early.trace = file("later.json");
+  early.traceFirst = 1000;
+  testing::internal::CaptureStderr();
+  ASSERT_EQ(run(early), "");
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("later.json: the run ended before step 1000"),
+            std::string::npos);
+  EXPECT_FALSE(exists(early.trace));
+
+  TrainOptions late = options("early", 20);
+  late.resume = true;
+  late.trace = file("late.json");
+  late.traceFirst = late.traceLast = 2;
+  EXPECT_NE(run(late).find("--trace-steps 2:2: the run goes on after step "), std::string::npos);
+  late.traceFirst = late.traceLast = 1000;
+  late.trace = file("nowhere/late.json");
+  EXPECT_NE(run(late).find("nowhere/late.json"), std::string::npos);
+
+  std::string message;
+  for (const char *steps :
+       {"", "5", "5:", ":5", "0:5", "5:4", "5:6:7", "5 :6", "5:6x", "-1:6", "99999999999999999999:1", "21:22"}) {
+    EXPECT_EQ(command({"--source", file("a"), "--target", file("b"), "--out", file("x"), "--format", "ids", "--steps",
+                       "20", "--trace", file("x.json"), "--trace-steps", steps},
+                      &message),
+              2)
+        << steps;
+    EXPECT_NE(message.find("--trace-steps"), std::string::npos) << message;
+  }
+  EXPECT_EQ(command({"--source", file("a"), "--target", file("b"), "--out", file("x"), "--format", "ids",
+                     "--trace-steps", "1:2"},
+                    &message),
+            2);
+  EXPECT_NE(message.find("--trace (with --trace-steps)"), std::string::npos) << message;
+  EXPECT_FALSE(exists(file("x")));
 }
 
 TEST_F(TrainRun, SeedsAndDataMatter) {

@@ -170,11 +170,65 @@ def check_bench():
     expect(shares == sorted(shares, reverse=True), "the profile is not in order")
 
 
+def spans_of(file):
+    with open(file) as text:
+        return [event for event in json.load(text)["traceEvents"] if event["ph"] == "X"]
+
+
+def check_trace():
+    """The timeline of bench train holds what the profile counts, each launch whole; that of train changes no byte."""
+    arguments = ["bench", "train", "--batch-tokens", 64, "--length", 16, "--steps", 2, "--threads", 2, "--json"]
+    profile = json.loads(call(*arguments, "--profile").stdout)["kernels"]
+    call(*arguments, "--trace", path("bench.json"))
+    spans = spans_of(path("bench.json"))
+    kernels = [span for span in spans if span["cat"] == "kernel"]
+    programs = [span for span in spans if span["cat"] == "program"]
+    end = lambda span: span["ts"] + span["dur"]  # noqa: E731
+    rounding = 0.002  # microseconds, of times with three decimals
+    expect([span["name"] for span in spans if span["cat"] == "step"] == ["step 1", "step 2"], "bench train --trace: other steps")
+    expect({span["tid"] for span in kernels} <= {0, 1}, "bench train --trace: other threads")
+    launches = {}
+    for span in kernels:
+        launches.setdefault(span["args"]["launch"], []).append(span)
+    found = {}
+    for shares in launches.values():
+        args = shares[0]["args"]
+        expect(sum(share["args"]["chunks"] for share in shares) == args["of chunks"], f"bench train --trace: a launch in parts: {shares}")
+        expect(len({share["tid"] for share in shares}) == len(shares), f"bench train --trace: two shares of a thread: {shares}")
+        calls, flops, moved = found.get((shares[0]["name"], args["place"]), (0, 0, 0))
+        found[shares[0]["name"], args["place"]] = (calls + 1, flops + args.get("flops", 0), moved + args.get("bytes", 0))
+    want = {(entry["kernel"], entry["location"]): tuple(2 * entry[key] for key in ("calls", "flops", "bytes")) for entry in profile}
+    expect(found.keys() == want.keys(), f"bench train --trace: other kernels than in the profile: {found.keys() ^ want.keys()}")
+    for key in found.keys() & want.keys():
+        expect(all(abs(a - b) <= 1e-6 * b for a, b in zip(found[key], want[key])), f"bench train --trace: {key}: {found[key]}, {want[key]} in the profile")
+    for thread in (0, 1):
+        mine = sorted((span for span in kernels if span["tid"] == thread), key=lambda span: span["ts"])
+        expect(all(end(a) <= b["ts"] + rounding for a, b in zip(mine, mine[1:])), f"bench train --trace: kernels overlap on thread {thread}")
+    for program in programs:
+        inside = [span for span in kernels if span["args"].get("program") == program["name"] and program["ts"] - rounding <= span["ts"] <= end(program)]
+        expect(inside and all(end(span) <= end(program) + rounding for span in inside), f"bench train --trace: kernels out of {program}")
+        busy = sum(span["dur"] for span in inside if span["tid"] == 0)
+        expect(busy <= program["dur"] + rounding * len(inside), f"bench train --trace: {busy} us of kernels in {program}")
+
+    call(*training("untraced", "--threads", "2", steps=6))
+    call(*training("traced", "--threads", "2", "--trace", path("train.json"), "--trace-steps", "3:4", steps=6))
+    for name in ("last.safetensors", "best.safetensors"):
+        with open(path("untraced/" + name), "rb") as plain, open(path("traced/" + name), "rb") as traced:
+            expect(plain.read() == traced.read(), f"train --trace changes {name}")
+    with open(path("untraced/config.json")) as plain, open(path("traced/config.json")) as traced:
+        expect({**json.load(plain), "out": ""} == {**json.load(traced), "out": ""}, "a run that is resumed would be traced")
+    spans = spans_of(path("train.json"))
+    expect([span["name"] for span in spans if span["cat"] == "step"] == ["step 3", "step 4"], "train --trace-steps 3:4: other steps")
+    names = [span["name"] for span in spans if span["cat"] == "program"]
+    expect(names.count("loss_and_gradients") == names.count("update") == 2, f"train --trace-steps 3:4: {names}")
+
+
 check_progress()
 check_interrupt()
 check_score()
 check_startup()
 check_bench()
+check_trace()
 if failures:
     sys.exit(f"{len(failures)} failures:\n  " + "\n  ".join(failures[:20]))
 print("the commands do as they say")

@@ -95,8 +95,22 @@ run(command("one", 1))
 
 if mode == "equal":
     for ranks in (2, 3, 4):
-        run(command(f"of{ranks}", ranks))
+        traced = {"trace": path("trace.json"), "trace_steps": "2:4"} if ranks == 2 else {}
+        run(command(f"of{ranks}", ranks, **traced))
         same("one", f"of{ranks}")
+    with open(path("trace.json")) as file:
+        events = [event for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
+    for rank in range(2):  # the timeline has both, at the same time
+        mine = [event for event in events if event["pid"] == rank]
+        steps = [event for event in mine if event["cat"] == "step" and event["name"].startswith("step ")]
+        assert [event["name"] for event in steps] == ["step 2", "step 3", "step 4"], steps
+        assert len([event for event in mine if event["name"] == "loss_and_gradients"]) == 3 * BATCHES // 2
+        sent = [event for event in mine if event["cat"] == "exchange"]
+        assert sum(event["args"].get("bytes", 0) for event in sent) > 0, sent
+        assert min(event["ts"] for event in mine) >= 0
+    ends = [max(event["ts"] + event["dur"] for event in events if event["pid"] == rank) for rank in range(2)]
+    begins = [min(event["ts"] for event in events if event["pid"] == rank) for rank in range(2)]
+    assert max(begins) < min(ends), (begins, ends)
     with open(path("one/last.safetensors"), "rb") as file:
         whole = file.read()
     run(command("one-batch-less", 1, accumulate=BATCHES - 1))
