@@ -118,6 +118,10 @@ void run(CLI::App &command, TrainFlags &flags) {
   if (options.out.empty())
     throw CLI::RequiredError("--out");
   const PairFiles &held = options.validation;
+  if (options.keepBest > 0 && held.sources.empty() && held.tables.empty())
+    throw CLI::ValidationError("--keep-best",
+                               "validations are what it compares; give --valid-source and --valid-target, or "
+                               "--valid-tsv");
   if (held.sources.empty() != held.targets.empty())
     throw CLI::RequiredError(held.sources.empty() ? "--valid-source (with --valid-target)"
                                                   : "--valid-target (with --valid-source)");
@@ -236,6 +240,11 @@ void addTrain(CLI::App &app) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_option("--keep", options.keep, "keep the weights of the last K saves as step-N.safetensors")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command
+      ->add_option("--keep-best", options.keepBest,
+                   "keep the weights of the K best validations as best-N.safetensors, N the step")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command

@@ -64,6 +64,8 @@ std::string textOf(const Progress &p) {
     json["metric"] = p.metric;
   if (p.bestStep > 0)
     json["best_" + p.metric] = signOf(p.metric) * p.best;
+  for (const KeptBest &kept : p.keptBest)
+    json["kept_best"].push_back({kept.step, signOf(p.metric) * kept.value});
   if (!p.groups.empty())
     json["groups"] = p.groups;
   if (p.rateScale != 1)
@@ -75,14 +77,14 @@ std::string textOf(const Progress &p) {
 
 Progress progressOf(const std::string &text) try {
   const nlohmann::json json = nlohmann::json::parse(text);
-  auto integer = [&](const char *key, int64_t least) {
-    const nlohmann::json &value = json.at(key);
+  auto integerOf = [](const nlohmann::json &value, const char *key, int64_t least) {
     constexpr int64_t most = int64_t(1) << 53; // so that sums of a few are numbers
     if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t(most)) ||
         value.get<int64_t>() < least || value.get<int64_t>() > most)
       throw std::out_of_range(key);
     return value.get<int64_t>();
   };
+  auto integer = [&](const char *key, int64_t least) { return integerOf(json.at(key), key, least); };
   auto bits = [&](const char *key) {
     if (!json.at(key).is_number_unsigned())
       throw std::out_of_range(key);
@@ -102,6 +104,12 @@ Progress progressOf(const std::string &text) try {
   if (p.metric != "loss" && p.metric != "bleu" && p.metric != "chrf" && p.metric != "ter")
     throw std::out_of_range("metric");
   p.best = signOf(p.metric) * json.value("best_" + p.metric, signOf(p.metric) * p.best);
+  if (json.contains("kept_best"))
+    for (const nlohmann::json &kept : json["kept_best"]) {
+      p.keptBest.push_back({integerOf(kept.at(0), "kept_best", 0), signOf(p.metric) * kept.at(1).get<double>()});
+      if (p.keptBest.back().step > p.step)
+        throw std::out_of_range("kept_best");
+    }
   p.withoutImprovement = integer("without_improvement", 0);
   p.averagedStep = json.contains("averaged_step") ? integer("averaged_step", -1) : -1;
   p.records = json.contains("records") ? integer("records", -1) : -1;
@@ -133,18 +141,22 @@ void saveWeights(Engine &engine, const std::string &file, Metadata identity, int
 
 std::string RunFolder::keptFile(int64_t step) const { return "step-" + std::to_string(step) + ".safetensors"; }
 
-std::vector<int64_t> RunFolder::keptSteps() const {
+std::string RunFolder::bestFile(int64_t step) const { return "best-" + std::to_string(step) + ".safetensors"; }
+
+std::vector<int64_t> RunFolder::stepsOf(std::string (RunFolder::*fileOf)(int64_t) const) const {
   std::vector<int64_t> steps;
   std::error_code error;
   for (const fs::directory_entry &entry : fs::directory_iterator(path, error)) {
-    std::string name = entry.path().filename().string();
-    if (name.starts_with("step-"))
-      if (int64_t step = std::strtoll(name.c_str() + 5, nullptr, 10); name == keptFile(step))
+    const std::string name = entry.path().filename().string();
+    if (const size_t hyphen = name.find('-'); hyphen != std::string::npos)
+      if (int64_t step = std::strtoll(name.c_str() + hyphen + 1, nullptr, 10); name == (this->*fileOf)(step))
         steps.push_back(step);
   }
   std::sort(steps.begin(), steps.end());
   return steps;
 }
+
+std::vector<int64_t> RunFolder::keptSteps() const { return stepsOf(&RunFolder::keptFile); }
 
 bool RunFolder::isFolder() const {
   std::error_code error;
@@ -306,6 +318,14 @@ void RunFolder::prune(int64_t count, int64_t step) const {
     if (i >= valid || i < valid - count) {
       std::error_code error;
       fs::remove(file(keptFile(steps[i])), error);
+    }
+}
+
+void RunFolder::pruneBest(std::span<const KeptBest> kept) const {
+  for (int64_t step : stepsOf(&RunFolder::bestFile))
+    if (std::ranges::find(kept, step, &KeptBest::step) == kept.end()) {
+      std::error_code error;
+      fs::remove(file(bestFile(step)), error);
     }
 }
 

@@ -9,9 +9,17 @@
 #include "text/Batches.h"
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace xfc {
+
+// A validation whose weights are kept, for --keep-best.
+struct KeptBest {
+  int64_t step = 0;
+  double value = 0; // as Progress::best
+};
 
 // Where a run stands. With the parameters and the optimizer's states it is all that the next step depends on: random
 // numbers are keyed by seed, step and sentence, and carry no state.
@@ -25,6 +33,7 @@ struct Progress {
   double best =
       std::numeric_limits<double>::infinity(); // the smallest loss per label, TER, or other score with its sign changed
   int64_t bestStep = 0;
+  std::vector<KeptBest> keptBest; // the best first
   int64_t validatedStep = -1;     // the last one
   int64_t withoutImprovement = 0; // validations since the best
   int64_t averagedStep = -1;      // that of the last average.safetensors
@@ -52,6 +61,8 @@ public:
   // Weights kept of a step, for --keep and --average.
   std::string keptFile(int64_t step) const;
   std::vector<int64_t> keptSteps() const; // ascending
+  // The same of a validation, for --keep-best.
+  std::string bestFile(int64_t step) const;
   bool isFolder() const;
   bool empty() const; // or not there at all; a lock does not count
   // Keeps other processes out until the object ends. Throws Error naming the one that is in there.
@@ -77,10 +88,13 @@ public:
   void saveWeights(Engine &engine, const std::string &name, int64_t step) const;
   // Keeps the `count` newest of the kept weights, and none newer than `step`.
   void prune(int64_t count, int64_t step) const;
+  // Leaves of the weights of validations these alone.
+  void pruneBest(std::span<const KeptBest> kept) const;
   // Loads the mean of the `count` newest kept weights into the engine.
   void loadAverage(Engine &engine, int64_t count) const;
 
 private:
+  std::vector<int64_t> stepsOf(std::string (RunFolder::*fileOf)(int64_t) const) const; // ascending
   Progress loadState(Engine &engine, const std::string &file) const;
   std::string path;
   std::optional<FileLock> held;

@@ -90,6 +90,8 @@ private:
   void validateNow(bool average);
   void saveState();
   void keepWeights();
+  void keepBest(double value);
+  void forgetMissing();
   void save(bool requested = false);
   void average();
   void end();
@@ -564,6 +566,7 @@ void Trainer::resume() {
                 " of an epoch, which this data does not have; it is damaged, begin again in a new --out");
   savedStep = progress.step;
   changed = false;
+  forgetMissing();
   folder.prune(std::numeric_limits<int64_t>::max() / 2, progress.step);
   if (progress.step % options.saveEvery == 0) // what a run that was killed had not got to
     keepWeights();
@@ -759,6 +762,7 @@ void Trainer::fallBack(const std::string &what) {
     progress = folder.loadState(*model.engine, said);
     if (!said.empty())
       std::fprintf(stderr, "%s\n", said.c_str());
+    forgetMissing();
     // The records of the steps that are given up stay in the log.
     progress.rateScale = scale;
     progress.seconds = soFar;
@@ -859,6 +863,8 @@ void Trainer::validateNow(bool average) try {
   } else if (!average) {
     ++progress.withoutImprovement;
   }
+  if (!average)
+    keepBest(value);
   progress.validatedStep = progress.step;
   changed = true;
   write(record);
@@ -886,8 +892,35 @@ void Trainer::saveState() {
   if (events)
     events->sync();
   folder.saveState(*model.engine, now);
+  if (options.keepBest > 0)
+    folder.pruneBest(progress.keptBest);
   savedStep = progress.step;
   changed = false;
+}
+
+// Where a validation is one of the best, for --keep-best; there is a state, as the first of them was the best. Weights
+// that it takes the place of go with the next save: until then a run that is cut off goes on from a state that has
+// them.
+void Trainer::keepBest(double value) {
+  const auto most = static_cast<size_t>(options.keepBest);
+  std::vector<KeptBest> &kept = progress.keptBest;
+  const auto place = std::ranges::upper_bound(kept, value, {}, &KeptBest::value); // of equal ones the first is the best
+  if (!std::isfinite(value) || static_cast<size_t>(place - kept.begin()) >= most)
+    return;
+  kept.insert(place, {progress.step, value});
+  kept.resize(std::min(kept.size(), most));
+  if (writes())
+    folder.saveWeights(*model.engine, folder.bestFile(progress.step), progress.step);
+}
+
+// After a state was loaded: what it kept, as far as that is there. Those of later steps are made again.
+void Trainer::forgetMissing() {
+  std::erase_if(progress.keptBest,
+                [&](const KeptBest &kept) { return !exists(folder.file(folder.bestFile(kept.step))); });
+  if (options.keepBest == 0)
+    return;
+  progress.keptBest.resize(std::min(progress.keptBest.size(), static_cast<size_t>(options.keepBest)));
+  folder.pruneBest(progress.keptBest);
 }
 
 // Those of the state on disk, for --keep and --average.

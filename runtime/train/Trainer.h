@@ -32,7 +32,7 @@ struct TrainOptions {
   const Optimizer *optimizer = &optimizers().front();
   OptimizerSettings settings; // but for the rate, which the schedule gives
   double clipNorm = 1, smoothing = 0.1;
-  int64_t validEvery = 500, saveEvery = 500, keep = 0, average = 0, earlyStop = 0;
+  int64_t validEvery = 500, saveEvery = 500, keep = 0, keepBest = 0, average = 0, earlyStop = 0;
   uint64_t seed = 1;
   std::string best = "loss"; // what validations are compared by: loss, bleu, chrf or ter
   bool halveRate = false; // where the loss is no number: go on from the last save at half the rate, in place of ending

@@ -637,6 +637,65 @@ TEST_F(TrainRun, KeepsAndAverages) {
   EXPECT_EQ(value("last.safetensors"), value("step-100.safetensors"));
 }
 
+// The files are those of the best validations in the log, and a run that was killed has the same ones in the end.
+TEST_F(TrainRun, KeepsTheBest) {
+  auto wavering = [&](const std::string &out, int64_t steps) {
+    TrainOptions result = validated(options(out, steps));
+    result.validEvery = 7;
+    result.rate = 1; // so that not every validation is better than the one before
+    result.warmup = 0;
+    result.keepBest = 3;
+    return result;
+  };
+  auto bestOf = [&](const std::string &out) {
+    std::map<std::string, std::string> files;
+    for (const fs::directory_entry &entry : fs::directory_iterator(file(out)))
+      if (const std::string name = entry.path().filename().string(); name.starts_with("best-"))
+        files[name] = readFile(entry.path().string());
+    return files;
+  };
+  ASSERT_EQ(run(wavering("whole", 100)), "");
+  std::vector<std::pair<double, int64_t>> losses;
+  for (const nlohmann::json &record : readLog(file("whole/train.jsonl")))
+    if (record.contains("valid_nll"))
+      losses.emplace_back(record["valid_nll"], record["step"]);
+  ASSERT_EQ(losses.size(), 15u);
+  EXPECT_FALSE(std::ranges::is_sorted(losses, std::greater()));
+  std::ranges::sort(losses);
+  const std::map<std::string, std::string> whole = bestOf("whole");
+  ASSERT_EQ(whole.size(), 3u);
+  for (int i = 0; i < 3; ++i)
+    EXPECT_TRUE(whole.contains("best-" + std::to_string(losses[i].second) + ".safetensors")) << losses[i].second;
+  EXPECT_EQ(whole.at("best-" + std::to_string(losses[0].second) + ".safetensors"),
+            weightsOf("whole", "best.safetensors"));
+
+  // Stopped, and killed after the last save: what lies there is of the state, and of validations after it.
+  for (int64_t stop : {21, 50, 65}) {
+    const std::string out = "parts" + std::to_string(stop);
+    TrainOptions part = wavering(out, stop);
+    ASSERT_EQ(run(part), "");
+    const std::map<std::string, std::string> saved = bestOf(out);
+    fs::copy(file(out) + "/state", file("state"), fs::copy_options::recursive);
+    part.steps = 100;
+    part.resume = true;
+    ASSERT_EQ(run(part), "");
+    EXPECT_EQ(bestOf(out), whole) << stop;
+    for (const auto &[name, bytes] : saved)
+      writeFile(file(out) + "/" + name, bytes);
+    fs::remove_all(file(out) + "/state");
+    fs::rename(file("state"), file(out) + "/state");
+    ASSERT_EQ(run(part), "");
+    EXPECT_EQ(bestOf(out), whole) << stop;
+  }
+
+  // Fewer are kept where fewer are asked for.
+  TrainOptions fewer = wavering("whole", 101);
+  fewer.resume = true;
+  fewer.keepBest = 1;
+  ASSERT_EQ(run(fewer), "");
+  EXPECT_EQ(bestOf("whole").size(), 1u);
+}
+
 TEST_F(TrainRun, EpochsEndWhereTheDataEnds) {
   TrainOptions epochs = options("out", -1);
   epochs.epochs = 2;
@@ -786,6 +845,11 @@ TEST_F(TrainRun, WrongCommandLinesAreStatus2) {
                      file("x"), "--format", "ids"}),
             2);
   EXPECT_EQ(command({"--steps", "3", "--epochs", "3"}), 2);
+  EXPECT_EQ(
+      command({"--keep-best", "3", "--source", file("a"), "--target", file("b"), "--out", file("x"), "--format", "ids"},
+              &message),
+      2);
+  EXPECT_NE(message.find("--valid-source"), std::string::npos) << message;
   for (const auto &[flag, value] : std::vector<std::pair<std::string, std::string>>{{"--batch-tokens", "0"},
                                                                                     {"--batch-tokens", "1e30"},
                                                                                     {"--minutes", "-1"},
@@ -793,6 +857,7 @@ TEST_F(TrainRun, WrongCommandLinesAreStatus2) {
                                                                                     {"--lr", "0"},
                                                                                     {"--lr", "inf"},
                                                                                     {"--clip-norm", "nan"},
+                                                                                    {"--keep-best", "-1"},
                                                                                     {"--accumulate", "1000000000"},
                                                                                     {"--save-every", "0"},
                                                                                     {"--warmup", "-1"},
@@ -990,11 +1055,22 @@ TEST_F(TrainRun, ProgressThatNoRunWritesIsRefused) {
   Metadata metadata;
   const Tensors tensors = readSafetensors(state, &metadata);
   const nlohmann::json good = nlohmann::json::parse(metadata["progress"]);
-  std::vector<std::pair<std::string, std::string>> odd = {
-      {"batch", "-1"},       {"step", "-7"},   {"epoch", "1e300"},
-      {"accumulate", "0"},   {"step", "2.5"},  {"batch_tokens", "\"x\""},
-      {"best_step", "1000"}, {"seed", "-1"},   {"seconds", "-1"},
-      {"batch", "100000"},   {"step", "null"}, {"validated_step", "99999999999999999999"}};
+  std::vector<std::pair<std::string, std::string>> odd = {{"batch", "-1"},
+                                                          {"step", "-7"},
+                                                          {"epoch", "1e300"},
+                                                          {"accumulate", "0"},
+                                                          {"step", "2.5"},
+                                                          {"batch_tokens", "\"x\""},
+                                                          {"best_step", "1000"},
+                                                          {"seed", "-1"},
+                                                          {"seconds", "-1"},
+                                                          {"batch", "100000"},
+                                                          {"step", "null"},
+                                                          {"validated_step", "99999999999999999999"},
+                                                          {"kept_best", "[[21, 1]]"},
+                                                          {"kept_best", "[[3]]"},
+                                                          {"kept_best", "[[2.5, 1]]"},
+                                                          {"kept_best", "[[-1, 1]]"}};
   for (const auto &[key, value] : odd) {
     nlohmann::json progress = good;
     progress[key] = nlohmann::json::parse(value);
