@@ -25,6 +25,7 @@ private:
   };
   void queryBlock(HeadOfSequence &at, Value start);
   Values scoresOf(HeadOfSequence &at, Value firstKey);
+  void copyKeysIn(HeadOfSequence &at, Value firstKey, Value count);
   void step(HeadOfSequence &at, Value firstKey, Value count, State &state);
   void finish(HeadOfSequence &at, State &state);
   void writeWeights(HeadOfSequence &at, const std::array<Value, 2> &logSums);
@@ -36,12 +37,13 @@ private:
   int64_t heads, keyHeads, keyDim, valueDim;
   double rate;
   bool wantsLse, wantsWeights;
-  enum { q, key, value, result, lse, weights };
+  enum { q, key, value };
   // Queries and keys of a block. Blocks of keys are counted from the first of the list, whatever the queries: a row's
   // sums have one order.
   static constexpr int64_t queries = 64;
   const int64_t keys;
   Tile queryTile, keyTile, valueTile, room;
+  std::optional<PairBias> bias;
   // The block of queries under way.
   Value rowsLeft, start;
   std::array<Value, 2> rows, firsts, limits;
@@ -79,6 +81,7 @@ Backend::KernelInfo AttentionKernel::emit() {
   valueTile = tiles.tile(keys, valueDim);
   if (!bf16)
     room = tiles.tile(queries, keys);
+  bias.emplace(k, tiles, DistanceTable::of(k, op), PairBias::Rows::queries, queries, keys);
   Value part = k.div(k.chunk, heads), head = k.rem(k.chunk, heads);
   eachQueryBlockOfRows(k, part, head, queries, [&](HeadOfSequence &at, Value first) {
     at.shareKeys(k, heads / keyHeads);
@@ -111,7 +114,7 @@ void AttentionKernel::queryBlock(HeadOfSequence &at, Value first) {
     State now = State::of(flat);
     Value count = k.min(k.sub(at.keys, j), k.i32Of(keys));
     k.barrier();
-    tiles.copyIn(keyTile, at.listedRows(k, key, keyDim, j), count, key, keyDim);
+    copyKeysIn(at, j, count);
     tiles.copyIn(valueTile, at.listedRows(k, value, valueDim, j), count, value, valueDim);
     k.barrier();
     return k.choose(
@@ -126,8 +129,14 @@ void AttentionKernel::queryBlock(HeadOfSequence &at, Value first) {
   finish(at, state);
 }
 
+void AttentionKernel::copyKeysIn(HeadOfSequence &at, Value firstKey, Value count) {
+  tiles.copyIn(keyTile, at.listedRows(k, key, keyDim, firstKey), count, key, keyDim);
+  bias->copyIn(at, start, firstKey, count);
+}
+
 Values AttentionKernel::scoresOf(HeadOfSequence &at, Value firstKey) {
   Values scores = tiles.productTransposed(tiles.zeros(keys), tiles.rowsOf(queryTile), keyTile);
+  bias->add(at, scores);
   // Most blocks are seen by every row of the warp.
   Value seenByAll = k.less(k.add(firstKey, keys - 1), smallestLimit);
   if (at.reach)
@@ -187,9 +196,10 @@ void AttentionKernel::finish(HeadOfSequence &at, State &state) {
     Value log2 = k.ptx("lg2.approx.ftz.f32 $0, $1;", {sum}, {k.element}, /*pure=*/true)[0];
     logSums[r] = k.select(any, k.addf(state.maxima[r], log2), k.scalar(0));
   }
-  tiles.copyOut(at.rows(k, result, valueDim, start), state.outputs, rowsLeft, result, valueDim, factors);
+  tiles.copyOut(at.rows(k, op.getResult(), valueDim, start), state.outputs, rowsLeft, op.getResult(), valueDim,
+                factors);
   if (wantsLse) {
-    RowAt rowAt = at.rows(k, lse, 1, start);
+    RowAt rowAt = at.rows(k, op.getLse(), 1, start);
     for (int64_t r = 0; r < 2; ++r)
       k.when(k.both(k.equal(k.bitAnd(k.lane(), 3), k.i32Of(0)), k.less(tiles.row(r), rowsLeft)),
              [&] { k.store(k.mulf(logSums[r], k.scalar(std::numbers::ln2)), rowAt(tiles.row(r))); });
@@ -200,11 +210,11 @@ void AttentionKernel::finish(HeadOfSequence &at, State &state) {
 
 // Scores once more, now that their sums are known.
 void AttentionKernel::writeWeights(HeadOfSequence &at, const std::array<Value, 2> &logSums) {
-  Value block = at.pairs(k, weights, heads);
+  Value block = at.pairs(k, op.getWeights(), heads);
   k.loop(k.i32Of(0), at.keys, keys, [&](Value j) {
     Value count = k.min(k.sub(at.keys, j), k.i32Of(keys));
     k.barrier();
-    tiles.copyIn(keyTile, at.listedRows(k, key, keyDim, j), count, key, keyDim);
+    copyKeysIn(at, j, count);
     k.barrier();
     Values scores = scoresOf(at, j);
     for (size_t i = 0; i < scores.size(); ++i)
@@ -216,8 +226,6 @@ void AttentionKernel::writeWeights(HeadOfSequence &at, const std::array<Value, 2
 struct AttentionKernels : GPUKernelOpInterface::ExternalModel<AttentionKernels, AttentionOp> {
   std::optional<Backend::KernelInfo> emitKernel(Operation *op, KernelBuilder &k) const {
     auto attention = cast<AttentionOp>(op);
-    if (attention.getBias()) // biased scores are not fused for GPUs (gpuTraits)
-      return std::nullopt;
     return isOneQueryAttention(attention) ? emitOneQueryAttention(k, attention) : AttentionKernel(k, attention).emit();
   }
   std::string getVariant(Operation *op, const Architecture &) const {

@@ -10,17 +10,32 @@ namespace xfc::gpu {
 namespace {
 
 // With p the probabilities, m dropout's factors and D = do . o: dv = (m p)^T do, ds = p (m do v^T - D), dq = scale ds
-// k, dk = scale ds^T q. Blocks of threads are of two kinds. One has a block of queries and walks over the keys: dq. The
-// other has a block of keys and walks over the queries, with scores transposed, so that dv and dk are sums over columns
-// as dq is: nothing is added to memory, for two products more.
+// k, dk = scale ds^T q. Blocks of threads are of two kinds. One has a block of queries and walks over the keys: dq.
+// The other has a block of keys and walks over the queries, with scores transposed, so that dv and dk are sums over
+// columns as dq is: nothing is added to memory, for two products more. With a bias there is a third kind, which has a
+// block of distances and walks over the pairs that are as far apart: dbias, the sums of ds.
 class AttentionGradKernel {
 public:
   AttentionGradKernel(KernelBuilder &k, AttentionGradOp op);
   Backend::KernelInfo emit();
 
 private:
+  // A block of queries and the keys that pass by: tiles, and what a lane knows of its two queries.
+  struct Pairs {
+    Tile queries, dOutputs, keys, values;
+    std::optional<PairBias> bias;
+    Value start, left; // the first query, and how many there are
+    std::array<Value, 2> rows, firsts, limits, logSums, deltas;
+    Value largestLimit, warpLimit; // of the block, and of the warp's queries
+  };
+  Pairs makeTiles();
+  void copyQueriesIn(HeadOfSequence &at, Pairs &pairs, Value start);
+  void copyKeysIn(HeadOfSequence &at, Pairs &pairs, Value start, Value count);
+  Values scoreGradients(HeadOfSequence &at, Pairs &pairs, Value firstKey, Value count);
   void queryBlock(HeadOfSequence &at, Value start);
+  void keyBlocks(HeadOfSequence &at, Value start);
   void keyBlock(HeadOfSequence &at, Value start, Value count);
+  void distanceBlock(HeadOfSequence &at, Value start);
   Value deltaOf(HeadOfSequence &at, Value query, int64_t lanes);
 
   KernelBuilder &k;
@@ -29,8 +44,8 @@ private:
   AttentionTiles tiles;
   int64_t heads, keyHeads, keyDim, valueDim;
   double scale, rate;
-  bool wantsQ, wantsK, wantsV;
-  enum { dOutput, q, key, value, output, lse, dq, dk, dv };
+  bool wantsQ, wantsK, wantsV, wantsBias;
+  enum { dOutput, q, key, value, output, lse };
   // Rows that stay, and rows that pass by at a time.
   int64_t own, passing;
 };
@@ -46,6 +61,7 @@ AttentionGradKernel::AttentionGradKernel(KernelBuilder &k, AttentionGradOp op)
   wantsQ = !op.getDq().use_empty();
   wantsK = !op.getDk().use_empty();
   wantsV = !op.getDv().use_empty();
+  wantsBias = op.getDbias() && !op.getDbias().use_empty();
   // What fits the registers and 99 KB.
   const bool wide = std::max(keyDim, valueDim) > 64;
   own = bf16 || !wide ? 64 : 32;
@@ -55,48 +71,38 @@ AttentionGradKernel::AttentionGradKernel(KernelBuilder &k, AttentionGradOp op)
 Backend::KernelInfo AttentionGradKernel::emit() {
   k.threads = own / AttentionTiles::warpRows * k.warpSize;
   k.registers = 255;
-  const bool wantsKeys = wantsK || wantsV, both = wantsQ && wantsKeys;
-  // The heads of queries come first among the parts of a block of rows; they are a multiple of those of keys.
-  const int64_t queryParts = wantsQ ? heads : 0, parts = queryParts + (wantsKeys ? keyHeads : 0);
+  // A sequence has as many distances as queries, and their sums are rows of queries.
+  struct Kind {
+    int64_t heads;
+    void (AttentionGradKernel::*body)(HeadOfSequence &at, Value start);
+  };
+  SmallVector<Kind> kinds;
+  if (wantsQ)
+    kinds.push_back({heads, &AttentionGradKernel::queryBlock});
+  if (wantsK || wantsV)
+    kinds.push_back({keyHeads, &AttentionGradKernel::keyBlocks});
+  if (wantsBias)
+    kinds.push_back({heads, &AttentionGradKernel::distanceBlock});
+  int64_t parts = 0;
+  for (const Kind &kind : kinds)
+    parts += kind.heads;
   Value part = k.div(k.chunk, parts), rest = k.rem(k.chunk, parts);
   const int64_t mark = k.sharedMark();
-  auto overQueries = [&] {
-    eachQueryBlockOfRows(k, part, rest, own, [&](HeadOfSequence &at, Value start) {
-      at.shareKeys(k, heads / keyHeads);
-      at.setReach(k, op.getReach(), /*cached=*/false);
-      queryBlock(at, start);
-    });
-  };
-  // The owner of a sequence's n-th block of queries, of m, has its blocks of keys n, n + m, ..
-  auto overKeys = [&] {
-    k.releaseShared(mark);
-    eachQueryBlockOfRows(k, part, k.rem(rest, keyHeads), own, [&](HeadOfSequence &at, Value start) {
-      at.setReach(k, op.getReach(), /*cached=*/false);
-      Value blocks = k.div(k.add(at.queries, own - 1), own), step = k.mul(blocks, own);
-      // Where there is no key, the first block clears the rows.
-      Value count = k.max(k.sub(k.max(at.keys, k.i32Of(1)), start), k.i32Of(0));
-      // ceil(count / step)
-      Value times =
-          k.ptx("div.u32 $0, $1, $2;", {k.add(count, k.sub(step, k.i32Of(1))), step}, {k.i32}, /*pure=*/true)[0];
-      k.loop(k.i32Of(0), times, 1, [&](Value i) {
-        Value first = k.add(start, k.mul(i, step)),
-              count = k.max(k.min(k.sub(at.keys, first), k.i32Of(own)), k.i32Of(0));
-        SmallVector<std::pair<BufferIndex, int64_t>> results;
-        if (wantsK)
-          results.push_back({dk, keyDim});
-        if (wantsV)
-          results.push_back({dv, valueDim});
-        at.clearRowsThatAreNoKeys(k, first, count, results);
-        k.when(k.less(k.i32Of(0), count), [&] { keyBlock(at, first, count); });
+  // As many parts in a row as a kind has heads are those of each head once, wherever they begin.
+  std::function<void(ArrayRef<Kind>, int64_t)> choose = [&](ArrayRef<Kind> kinds, int64_t before) {
+    const Kind kind = kinds.front();
+    auto first = [&] {
+      k.releaseShared(mark);
+      eachQueryBlockOfRows(k, part, k.rem(rest, kind.heads), own, [&](HeadOfSequence &at, Value start) {
+        at.setReach(k, op.getReach(), /*cached=*/false);
+        (this->*kind.body)(at, start);
       });
-    });
+    };
+    if (kinds.size() == 1)
+      return first();
+    k.when(k.less(rest, k.index(before + kind.heads)), first, [&] { choose(kinds.drop_front(), before + kind.heads); });
   };
-  if (both)
-    k.when(k.less(rest, k.index(heads)), overQueries, overKeys);
-  else if (wantsQ)
-    overQueries();
-  else
-    overKeys();
+  choose(kinds, 0);
   return {{Partition::Unit::Rows, own, parts}};
 }
 
@@ -110,57 +116,178 @@ Value AttentionGradKernel::deltaOf(HeadOfSequence &at, Value query, int64_t lane
   return k.warpSum(sum, lanes);
 }
 
+AttentionGradKernel::Pairs AttentionGradKernel::makeTiles() {
+  Pairs pairs;
+  pairs.queries = tiles.tile(own, keyDim);
+  pairs.dOutputs = tiles.tile(own, valueDim);
+  pairs.keys = tiles.tile(passing, keyDim);
+  pairs.values = tiles.tile(passing, valueDim);
+  pairs.bias.emplace(k, tiles, DistanceTable::of(k, op), PairBias::Rows::queries, own, passing);
+  return pairs;
+}
+
+// The queries from `start` on, after a barrier.
+void AttentionGradKernel::copyQueriesIn(HeadOfSequence &at, Pairs &pairs, Value start) {
+  pairs.start = start;
+  pairs.left = k.min(k.sub(at.queries, start), k.i32Of(own));
+  Value last = k.sub(pairs.left, k.i32Of(1));
+  RowAt lseAt = at.rows(k, lse, 1, k.i32Of(0));
+  for (int64_t r = 0; r < 2; ++r) {
+    Value row = k.add(start, k.min(tiles.row(r), last));
+    pairs.rows[r] = row;
+    pairs.limits[r] = k.select(k.less(tiles.row(r), pairs.left), at.limit(k, row), k.i32Of(0));
+    pairs.firsts[r] = at.first(k, row);
+    pairs.logSums[r] = k.mulf(k.load(lseAt(row)), k.scalar(std::numbers::log2e));
+    pairs.deltas[r] = deltaOf(at, row, 4);
+  }
+  pairs.largestLimit = at.largestLimit(k, start, pairs.left, own);
+  pairs.warpLimit = tiles.largestOfRows(pairs.limits);
+  k.barrier(); // the tiles may hold the block before
+  tiles.copyIn(pairs.queries, at.rows(k, q, keyDim, start), pairs.left, q, keyDim,
+               k.scalar(scale * std::numbers::log2e));
+  tiles.copyIn(pairs.dOutputs, at.rows(k, dOutput, valueDim, start), pairs.left, dOutput, valueDim);
+}
+
+void AttentionGradKernel::copyKeysIn(HeadOfSequence &at, Pairs &pairs, Value start, Value count) {
+  tiles.copyIn(pairs.keys, at.listedRows(k, key, keyDim, start), count, key, keyDim);
+  tiles.copyIn(pairs.values, at.listedRows(k, value, valueDim, start), count, value, valueDim);
+  pairs.bias->copyIn(at, pairs.start, start, count);
+}
+
+// ds of the queries and the keys that are in the tiles, 0 where a query does not see the key.
+Values AttentionGradKernel::scoreGradients(HeadOfSequence &at, Pairs &pairs, Value firstKey, Value count) {
+  Values s = tiles.productTransposed(tiles.zeros(passing), tiles.rowsOf(pairs.queries), pairs.keys);
+  pairs.bias->add(at, s);
+  Values d = tiles.productTransposed(tiles.zeros(passing), tiles.rowsOf(pairs.dOutputs), pairs.values);
+  PairDropout dropout(k, tiles, at, rate);
+  Value kept = dropout.ofQueries(pairs.rows, firstKey, count, passing), factor = dropout.scale();
+  Value first = k.add(firstKey, tiles.column(0));
+  const Value seen[2] = {k.sub(pairs.limits[0], first), k.sub(pairs.limits[1], first)};
+  const Value before[2] = {k.sub(pairs.firsts[0], first), k.sub(pairs.firsts[1], first)};
+  for (size_t i = 0; i < s.size(); ++i) {
+    const int64_t r = tiles.rowOf(i);
+    Value p = k.exp2(k.subf(s[i], pairs.logSums[r]));
+    Value ds = k.mulf(p, k.subf(k.mulf(dropout.dropped(d[i], kept, i), factor), pairs.deltas[r]));
+    Value column = k.i32Of(static_cast<int32_t>(tiles.columnOf(i)));
+    s[i] = k.select(k.less(column, seen[r]), ds, k.scalar(0));
+    if (at.reach)
+      s[i] = k.select(k.less(column, before[r]), k.scalar(0), s[i]);
+  }
+  return s;
+}
+
 void AttentionGradKernel::queryBlock(HeadOfSequence &at, Value start) {
-  Tile queryTile = tiles.tile(own, keyDim), dOutputTile = tiles.tile(own, valueDim);
-  Tile keyTile = tiles.tile(passing, keyDim), valueTile = tiles.tile(passing, valueDim), room;
+  at.shareKeys(k, heads / keyHeads);
+  Pairs pairs = makeTiles();
+  Tile room;
   if (!bf16)
     room = tiles.tile(own, passing);
-  Value left = k.min(k.sub(at.queries, start), k.i32Of(own)), last = k.sub(left, k.i32Of(1));
-  std::array<Value, 2> rows, firsts, limits, logSums, deltas;
-  RowAt lseAt = at.rows(k, lse, 1, k.i32Of(0));
-  PairDropout dropout(k, tiles, at, rate);
-  for (int64_t r = 0; r < 2; ++r) {
-    rows[r] = k.add(start, k.min(tiles.row(r), last));
-    limits[r] = k.select(k.less(tiles.row(r), left), at.limit(k, rows[r]), k.i32Of(0));
-    firsts[r] = at.first(k, rows[r]);
-    logSums[r] = k.mulf(k.load(lseAt(rows[r])), k.scalar(std::numbers::log2e));
-    deltas[r] = deltaOf(at, rows[r], 4);
-  }
-  Value largestLimit = at.largestLimit(k, start, left, own), warpLimit = tiles.largestOfRows(limits);
-  k.barrier();
-  tiles.copyIn(queryTile, at.rows(k, q, keyDim, start), left, q, keyDim, k.scalar(scale * std::numbers::log2e));
-  tiles.copyIn(dOutputTile, at.rows(k, dOutput, valueDim, start), left, dOutput, valueDim);
-  Value begin = at.firstBlock(k, start, passing);
-  Values sums = k.loop(begin, largestLimit, passing, tiles.zeros(queryTile.width), [&](Value j, Values dQueries) {
-    Value count = k.min(k.sub(at.keys, j), k.i32Of(passing));
-    k.barrier();
-    tiles.copyIn(keyTile, at.listedRows(k, key, keyDim, j), count, key, keyDim);
-    tiles.copyIn(valueTile, at.listedRows(k, value, valueDim, j), count, value, valueDim);
-    k.barrier();
-    return k.choose(
-        k.less(j, warpLimit),
-        [&] {
-          Values s = tiles.productTransposed(tiles.zeros(passing), tiles.rowsOf(queryTile), keyTile);
-          Values d = tiles.productTransposed(tiles.zeros(passing), tiles.rowsOf(dOutputTile), valueTile);
-          Value kept = dropout.ofQueries(rows, j, count, passing), factor = dropout.scale();
-          Value first = k.add(j, tiles.column(0));
-          const Value seen[2] = {k.sub(limits[0], first), k.sub(limits[1], first)};
-          const Value before[2] = {k.sub(firsts[0], first), k.sub(firsts[1], first)};
-          for (size_t i = 0; i < s.size(); ++i) {
-            const int64_t r = tiles.rowOf(i);
-            Value p = k.exp2(k.subf(s[i], logSums[r]));
-            Value ds = k.mulf(p, k.subf(k.mulf(dropout.dropped(d[i], kept, i), factor), deltas[r]));
-            Value column = k.i32Of(static_cast<int32_t>(tiles.columnOf(i)));
-            s[i] = k.select(k.less(column, seen[r]), ds, k.scalar(0));
-            if (at.reach)
-              s[i] = k.select(k.less(column, before[r]), k.scalar(0), s[i]);
-          }
-          return tiles.product(dQueries, tiles.rowsOf(s, room), keyTile, count);
-        },
-        [&] { return dQueries; });
-  });
+  copyQueriesIn(at, pairs, start);
+  Values sums = k.loop(at.firstBlock(k, start, passing), pairs.largestLimit, passing, tiles.zeros(pairs.queries.width),
+                       [&](Value j, Values dQueries) {
+                         Value count = k.min(k.sub(at.keys, j), k.i32Of(passing));
+                         k.barrier();
+                         copyKeysIn(at, pairs, j, count);
+                         k.barrier();
+                         return k.choose(
+                             k.less(j, pairs.warpLimit),
+                             [&] {
+                               Values ds = scoreGradients(at, pairs, j, count);
+                               return tiles.product(dQueries, tiles.rowsOf(ds, room), pairs.keys, count);
+                             },
+                             [&] { return dQueries; });
+                       });
   Value factor = k.scalar(scale);
-  tiles.copyOut(at.rows(k, dq, keyDim, start), sums, left, dq, keyDim, {factor, factor});
+  tiles.copyOut(at.rows(k, op.getDq(), keyDim, start), sums, pairs.left, op.getDq(), keyDim, {factor, factor});
+}
+
+// A thread has one of the distances from `start` on, in one direction, of which a query has one key. It adds in the
+// order of the queries, which is that of the keys, too.
+void AttentionGradKernel::distanceBlock(HeadOfSequence &at, Value start) {
+  at.shareKeys(k, heads / keyHeads);
+  at.locateKeys(k);
+  Pairs pairs = makeTiles();
+  const int64_t stride = passing + 1; // neighbouring threads read neighbouring rows, in different banks
+  Value gradients = k.shared(own * stride * 4), positions = k.shared(passing * 4), zero = k.i32Of(0);
+  Value isBefore = k.less(k.thread(), k.i32Of(own)), row = k.rem(k.thread(), own), distance = k.add(start, row);
+  Value ahead = k.select(isBefore, distance, k.sub(zero, distance)); // of a query, from its key
+  Value isFirst = k.equal(start, zero), end = k.add(start, own);
+  Values none = {k.scalar(0)};
+  Value sum = k.loop(zero, at.queries, own, none, [&](Value i, Values sum) {
+    Value left = k.min(k.sub(at.queries, i), k.i32Of(own)), limit = at.largestLimit(k, i, left, own);
+    // Keys that are as far before a query of the block, and those as far after one; where the distances begin with 0,
+    // the former are both.
+    Value from = at.queryPosition(k, i), to = k.add(from, left), first = at.first(k, i),
+          beyond = k.sub(k.add(to, end), k.i32Of(1));
+    auto begin = [&](Value position) { return k.max(at.keysBefore(k, position), first); };
+    auto stop = [&](Value position) { return k.min(at.keysBefore(k, position), limit); };
+    const std::array<Value, 2> begins = {begin(k.add(k.sub(from, end), 1)), begin(k.add(from, start))};
+    const std::array<Value, 2> ends = {stop(k.select(isFirst, beyond, k.sub(to, start))),
+                                       k.select(isFirst, zero, stop(beyond))};
+    return k.choose(
+        k.either(k.less(begins[0], ends[0]), k.less(begins[1], ends[1])),
+        [&] {
+          copyQueriesIn(at, pairs, i);
+          return k.loop(zero, k.i32Of(2), 1, sum, [&](Value side, Values sum) {
+            Value isFormer = k.equal(side, zero), begin = k.select(isFormer, begins[0], begins[1]),
+                  end = k.select(isFormer, ends[0], ends[1]);
+            // Whole blocks of keys, for dropout's random numbers.
+            return k.loop(k.mul(k.div(begin, passing), passing), end, passing, sum, [&](Value j, Values sum) {
+              Value count = k.min(k.sub(at.keys, j), k.i32Of(passing));
+              k.barrier();
+              copyKeysIn(at, pairs, j, count);
+              k.acrossThreads(
+                  count, [&](Value c) { k.store({at.keyPosition(k, k.add(j, c))}, k.offset(positions, c, k.i32)); });
+              k.barrier();
+              Values ds = k.choose(
+                  k.less(j, pairs.warpLimit), [&] { return scoreGradients(at, pairs, j, count); },
+                  [&] { return tiles.zeros(passing); });
+              for (int64_t r = 0; r < 2; ++r) {
+                Value to = k.offset(gradients, k.add(k.mul(tiles.row(r), stride), tiles.column(0)));
+                for (size_t n = 0; n < ds.size(); ++n)
+                  if (tiles.rowOf(n) == r)
+                    k.store(ds[n], k.offset(to, tiles.columnOf(n)));
+              }
+              k.barrier();
+              return k.loop(k.max(k.sub(begin, j), zero), k.min(k.sub(end, j), count), 1, sum,
+                            [&](Value c, Values sum) -> Values {
+                              Value position = k.load(k.offset(positions, c, k.i32), 1, k.i32)[0];
+                              Value query = k.sub(k.add(position, ahead), from);
+                              Value outside = k.notLess(query, pairs.left);
+                              Value place = k.add(k.mul(k.select(outside, zero, query), stride), c);
+                              Value ds = k.load(k.offset(gradients, place));
+                              return {k.addf(sum[0], k.select(outside, k.scalar(0), ds))};
+                            });
+            });
+          });
+        },
+        [&] { return sum; });
+  })[0];
+  k.when(k.less(distance, at.queries), [&] {
+    // No key is 0 positions after its query.
+    Value isAny = k.either(isBefore, k.less(zero, distance));
+    k.store(k.select(isAny, sum, k.scalar(0)),
+            k.offset(at.rows(k, op.getDbias(), 2, start)(row), k.select(isBefore, zero, k.i32Of(1))));
+  });
+}
+
+// The owner of a sequence's n-th block of queries, of m, has its blocks of keys n, n + m, ..
+void AttentionGradKernel::keyBlocks(HeadOfSequence &at, Value start) {
+  Value blocks = k.div(k.add(at.queries, own - 1), own), step = k.mul(blocks, own);
+  // Where there is no key, the first block clears the rows.
+  Value count = k.max(k.sub(k.max(at.keys, k.i32Of(1)), start), k.i32Of(0));
+  // ceil(count / step)
+  Value times = k.ptx("div.u32 $0, $1, $2;", {k.add(count, k.sub(step, k.i32Of(1))), step}, {k.i32}, /*pure=*/true)[0];
+  SmallVector<std::pair<BufferIndex, int64_t>> results;
+  if (wantsK)
+    results.push_back({op.getDk(), keyDim});
+  if (wantsV)
+    results.push_back({op.getDv(), valueDim});
+  k.loop(k.i32Of(0), times, 1, [&](Value i) {
+    Value first = k.add(start, k.mul(i, step)), count = k.max(k.min(k.sub(at.keys, first), k.i32Of(own)), k.i32Of(0));
+    at.clearRowsThatAreNoKeys(k, first, count, results);
+    k.when(k.less(k.i32Of(0), count), [&] { keyBlock(at, first, count); });
+  });
 }
 
 void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count) {
@@ -173,6 +300,7 @@ void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count)
   // Those of the queries that pass by.
   Value logSums = k.shared(passing * 4), deltas = k.shared(passing * 4), limits = k.shared(passing * 4);
   Value firsts = at.reach ? k.shared(passing * 4) : Value();
+  PairBias bias(k, tiles, DistanceTable::of(k, op), PairBias::Rows::keys, own, passing);
   Value last = k.sub(count, k.i32Of(1));
   std::array<Value, 2> rows;
   for (int64_t r = 0; r < 2; ++r)
@@ -197,6 +325,7 @@ void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count)
             k.barrier();
             tiles.copyIn(queryTile, at.rows(k, q, keyDim, i), left, q, keyDim, k.scalar(scale * std::numbers::log2e));
             tiles.copyIn(dOutputTile, at.rows(k, dOutput, valueDim, i), left, dOutput, valueDim);
+            bias.copyIn(at, i, start, count);
             const int64_t lanes = k.threads / passing;
             Value mine = k.div(k.thread(), lanes), query = k.add(i, k.min(mine, k.sub(left, k.i32Of(1)))),
                   delta = deltaOf(at, query, lanes);
@@ -213,6 +342,7 @@ void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count)
                 k.less(firstOfWarp, largest),
                 [&] {
                   Values s = tiles.productTransposed(tiles.zeros(passing), tiles.rowsOf(keyTile), queryTile);
+                  bias.add(at, s);
                   Values d = tiles.productTransposed(tiles.zeros(passing), tiles.rowsOf(valueTile), dOutputTile);
                   Value kept = dropout.ofKeys(rows, i, left, passing), factor = dropout.scale();
                   Values p = s;
@@ -249,18 +379,16 @@ void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count)
   // The queries came with scale and log2(e).
   Value keyFactor = k.scalar(std::numbers::ln2), valueFactor = PairDropout(k, tiles, at, rate).scale();
   if (wantsK)
-    tiles.copyOut(at.listedRows(k, dk, keyDim, start), Values(sums.begin(), sums.begin() + keyNumbers), count, dk,
-                  keyDim, {keyFactor, keyFactor});
+    tiles.copyOut(at.listedRows(k, op.getDk(), keyDim, start), Values(sums.begin(), sums.begin() + keyNumbers), count,
+                  op.getDk(), keyDim, {keyFactor, keyFactor});
   if (wantsV)
-    tiles.copyOut(at.listedRows(k, dv, valueDim, start), Values(sums.begin() + keyNumbers, sums.end()), count, dv,
-                  valueDim, {valueFactor, valueFactor});
+    tiles.copyOut(at.listedRows(k, op.getDv(), valueDim, start), Values(sums.begin() + keyNumbers, sums.end()), count,
+                  op.getDv(), valueDim, {valueFactor, valueFactor});
 }
 
 } // namespace
 
 static std::optional<Backend::KernelInfo> emitAttentionGrad(KernelBuilder &k, AttentionGradOp op) {
-  if (op.getBias()) // biased scores are not fused for GPUs (gpuTraits)
-    return std::nullopt;
   return AttentionGradKernel(k, op).emit();
 }
 

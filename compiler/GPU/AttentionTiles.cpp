@@ -5,6 +5,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/Support/MathExtras.h"
 #include <cmath>
+#include <numbers>
 
 using namespace mlir;
 
@@ -65,6 +66,10 @@ void HeadOfSequence::setReach(KernelBuilder &k, std::optional<uint64_t> distance
   if (!distance)
     return;
   reach = static_cast<int32_t>(*distance);
+  locateKeys(k);
+}
+
+void HeadOfSequence::locateKeys(KernelBuilder &k) {
   positions =
       cached ? KeyPositions::numbered(keys) : KeyPositions(k, keys, [&](Value key) { return keyPosition(k, key); });
 }
@@ -370,6 +375,68 @@ Values AttentionTiles::multiply(Values c, const Left &a, const Tile &b, bool tra
         }
     return s;
   });
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
+// Bias by distance
+//===--------------------------------------------------------------------------------------------------------===//
+
+DistanceTable::DistanceTable(KernelBuilder &k, BufferIndex table, Type type)
+    : k(k), table(table), distances(cast<RankedTensorType>(type).getDimSize(0)),
+      width(cast<RankedTensorType>(type).getDimSize(1)) {}
+
+Value DistanceTable::entry(const HeadOfSequence &at, Value distance) {
+  Value zero = i32(k, 0), size = k.min(k.max(distance, k.sub(zero, distance)), i32(k, distances - 1));
+  Value own = k.offset(k.offset(k.buffer(table), k.mul(at.head, 2)), k.mul(k.i64Of(size), width));
+  return k.load(k.offset(own, k.select(k.less(zero, distance), i32(k, 1), zero)));
+}
+
+PairBias::PairBias(KernelBuilder &k, AttentionTiles &tiles, std::optional<DistanceTable> table, Rows rowsAre,
+                   int64_t rows, int64_t columns)
+    : k(k), tiles(tiles), table(table), rowsAre(rowsAre), rows(rows), columns(columns),
+      line(table ? k.shared((rows + columns) * 4) : Value()) {}
+
+void PairBias::copyIn(HeadOfSequence &at, Value query, Value key, Value count) {
+  if (!table)
+    return;
+  firstKey = key;
+  lastKey = k.add(key, k.sub(count, i32(k, 1)));
+  queryPosition = at.queryPosition(k, query);
+  keyPosition = at.keyPosition(k, key);
+  if (!at.cached)
+    consecutive = k.equal(k.sub(at.keyPosition(k, lastKey), keyPosition), k.sub(lastKey, firstKey));
+  Value apart = k.sub(keyPosition, queryPosition);
+  k.acrossThreads(rows + columns - 1, [&](Value i) {
+    Value further = k.sub(i, i32(k, columns - 1));
+    Value distance = rowsAre == Rows::keys ? k.add(apart, further) : k.sub(apart, further);
+    k.store(table->entry(at, distance), k.offset(line, i));
+  });
+}
+
+void PairBias::add(HeadOfSequence &at, Values &scores) {
+  if (!table)
+    return;
+  auto biased = [&](const std::function<Value(int64_t)> &bias) {
+    Values sums = scores;
+    for (size_t i = 0; i < sums.size(); ++i)
+      sums[i] = k.fma(bias(i), k.scalar(std::numbers::log2e), scores[i]);
+    return sums;
+  };
+  auto ofLine = [&] {
+    Value start = k.offset(line, columns - 1);
+    const Value from[2] = {k.offset(start, k.sub(tiles.row(0), tiles.column(0))),
+                           k.offset(start, k.sub(tiles.row(1), tiles.column(0)))};
+    return biased([&](int64_t i) { return k.load(k.offset(from[tiles.rowOf(i)], -tiles.columnOf(i))); });
+  };
+  auto ofTable = [&] {
+    return biased([&](int64_t i) {
+      Value row = tiles.row(tiles.rowOf(i)), column = tiles.column(i);
+      auto [query, key] = rowsAre == Rows::keys ? std::pair(column, row) : std::pair(row, column);
+      Value ofKey = at.keyPosition(k, k.min(k.add(firstKey, key), lastKey));
+      return table->entry(at, k.sub(ofKey, k.add(queryPosition, query)));
+    });
+  };
+  scores = consecutive ? k.choose(consecutive, ofLine, ofTable) : ofLine();
 }
 
 //===--------------------------------------------------------------------------------------------------------===//

@@ -32,6 +32,8 @@ struct HeadOfSequence {
   // From here on queries see only keys at most so many positions away, if it is given. `cached`: the keys are the
   // tokens of a hypothesis, whose positions are their places in the list, wherever in the cache they are.
   void setReach(KernelBuilder &k, std::optional<uint64_t> distance, bool cached);
+  // Finds out what keysBefore() needs; once is enough. setReach() with a distance does it.
+  void locateKeys(KernelBuilder &k);
 
   // A query sees the keys from first() to limit() - 1 of the list (i32).
   mlir::Value first(KernelBuilder &k, mlir::Value query);
@@ -50,14 +52,14 @@ struct HeadOfSequence {
   mlir::Value pairsRow(KernelBuilder &k, mlir::Value block, mlir::Value query);
   // Positions of a query and of a key in their sequence (i32).
   mlir::Value queryPosition(KernelBuilder &k, mlir::Value query), keyPosition(KernelBuilder &k, mlir::Value key);
+  // How many keys are at positions before this one.
+  mlir::Value keysBefore(KernelBuilder &k, mlir::Value position);
 
   bool cached = false;
   std::optional<int32_t> reach;
 
 private:
-  // How many keys are at positions before this one.
-  mlir::Value keysBefore(KernelBuilder &k, mlir::Value position);
-  KeyPositions positions; // with a reach
+  KeyPositions positions; // once they are located
 };
 
 // A chunk is a head of a sequence: body(it), or body(it, query) for each of its queries (i32), a warp each.
@@ -147,6 +149,53 @@ private:
   KernelBuilder &k;
   const bool bf16;
   int64_t rowsApart = 8;
+};
+
+// The bias of a table [distances, H*2] (xfc.distance_bias).
+class DistanceTable {
+public:
+  DistanceTable(KernelBuilder &k, BufferIndex table, mlir::Type type);
+  // The one that an op has, or none.
+  template <typename Op> static std::optional<DistanceTable> of(KernelBuilder &k, Op op) {
+    if (!op.getBias())
+      return std::nullopt;
+    return DistanceTable(k, op.getBiasMutable(), op.getBias().getType());
+  }
+  // The entry for a key so many positions (i32) after the query, or before it where that is negative. What is beyond
+  // the table's last distance, as numbers that no pair uses may be, has the last one's.
+  mlir::Value entry(const HeadOfSequence &at, mlir::Value distance);
+
+private:
+  KernelBuilder &k;
+  const BufferIndex table;
+  const int64_t distances, width; // of the table
+};
+
+// The bias for a warp's numbers of a product of queries and keys. Where the op has no table, no code is made.
+//
+// The rows of a block of pairs are at consecutive positions, and so are its columns (the rule: no pad tokens among the
+// keys): its pairs have no more than rows + columns - 1 distances. The entries of these are in shared memory.
+class PairBias {
+public:
+  enum class Rows { queries, keys }; // and the columns are the others
+  PairBias(KernelBuilder &k, AttentionTiles &tiles, std::optional<DistanceTable> table, Rows rowsAre, int64_t rows,
+           int64_t columns);
+
+  // For the block from these two on, with `count` keys (i32). By all threads, a barrier before add() and one after it.
+  void copyIn(HeadOfSequence &at, mlir::Value query, mlir::Value key, mlir::Value count);
+  // Adds log2(e) times the bias to scores that are multiplied by log2(e) themselves.
+  void add(HeadOfSequence &at, Values &scores);
+
+private:
+  KernelBuilder &k;
+  AttentionTiles &tiles;
+  std::optional<DistanceTable> table;
+  const Rows rowsAre;
+  const int64_t rows, columns;
+  mlir::Value line; // number i is for rows and columns i - (columns - 1) apart
+  // The block's: positions of its first query and key, the keys, and whether these have consecutive positions; null
+  // where they always have.
+  mlir::Value queryPosition, keyPosition, firstKey, lastKey, consecutive;
 };
 
 // Dropout's random numbers for a warp's numbers of a product of queries and keys (abi.h). Where nothing is dropped, no

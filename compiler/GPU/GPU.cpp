@@ -103,7 +103,6 @@ const TargetTraits &gpuTraits() {
       .normGradParts = 512,
       .computeTypes = {ComputeType::bf16},
       .attentionProducts = true,
-      .attentionBias = false,
       .refusedDtype = "f64",
       .refusal = "there is no CUDA code in f64; use --dtype f32 or bf16, or --target cpu"};
   return traits;

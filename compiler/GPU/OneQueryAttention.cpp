@@ -40,21 +40,24 @@ private:
   void join(Values &state, Value theirs);
 
   KernelBuilder &k;
+  AttentionOp op;
   const bool bf16;
   const double scale;
   const int64_t heads, keyHeads, keyDim, valueDim;
   const std::optional<uint64_t> reach;
   const bool cached;
   int64_t steps = 4; // of a part
-  enum { q, key, value, result };
+  std::optional<DistanceTable> table;
+  enum { q, key, value };
   int64_t partStride() const { return padded(valueDim) + 4; } // values, largest score, sum; a multiple of 16 bytes
   int64_t ownColumns() const { return llvm::divideCeil(valueDim, k.threads); }
 };
 
 OneQueryAttention::OneQueryAttention(KernelBuilder &k, AttentionOp op)
-    : k(k), bf16(op.getCompute().has_value()), scale(op.getScale().convertToDouble()),
+    : k(k), op(op), bf16(op.getCompute().has_value()), scale(op.getScale().convertToDouble()),
       heads(static_cast<int64_t>(op.getHeads())), keyHeads(op.getKeyHeads()), keyDim(op.getKeyDim()),
-      valueDim(op.getValueDim()), reach(op.getReach()), cached(op.getK().getType().getSet() == RowSet::cache) {
+      valueDim(op.getValueDim()), reach(op.getReach()), cached(op.getK().getType().getSet() == RowSet::cache),
+      table(DistanceTable::of(k, op)) {
   // What is under way is in registers: 64 of them for heads of 64.
   for (const int64_t row = (padded(keyDim) + padded(valueDim)) / lanes; steps > 1 && row * steps > 128;)
     steps /= 2;
@@ -99,7 +102,7 @@ Backend::KernelInfo OneQueryAttention::emit() {
       return joined;
     });
     Value factor = softmaxScale(k, state[1]);
-    Value row = at.rows(k, result, valueDim, zero)(zero);
+    Value row = at.rows(k, op.getResult(), valueDim, zero)(zero);
     for (int64_t i = 0; i < ownColumns(); ++i) {
       Value column = k.add(k.thread(), i * k.threads);
       k.storeIf(k.less(column, k.i32Of(static_cast<int32_t>(valueDim))), {k.mulf(state[2 + i], factor)},
@@ -143,12 +146,16 @@ Value OneQueryAttention::acrossGroups(Value v, const KernelBuilder::Combine &com
 Values OneQueryAttention::part(HeadOfSequence &at, const Values &q, Value first, Value limit) {
   auto add = [&](Value x, Value y) { return k.addf(x, y); };
   Value last = k.sub(limit, k.i32Of(1)), zero = k.i32Of(0);
-  SmallVector<Value> numbers, keyRows, valueRows;
+  SmallVector<Value> numbers, keyRows, valueRows, biases;
   RowAt keyAt = at.listedRows(k, key, keyDim, zero), valueAt = at.listedRows(k, value, valueDim, zero);
   for (int64_t s = 0; s < steps; ++s) {
     numbers.push_back(k.add(k.add(first, group()), s * groups));
     keyRows.push_back(keyAt(k.min(numbers[s], last))); // keys beyond the last repeat it, and are not counted
     valueRows.push_back(valueAt(k.min(numbers[s], last)));
+    if (table) {
+      Value distance = k.sub(at.keyPosition(k, k.min(numbers[s], last)), at.queryPosition(k, zero));
+      biases.push_back(k.mulf(table->entry(at, distance), k.scalar(std::numbers::log2e)));
+    }
   }
   auto load = [&](int64_t vector) {
     Values all;
@@ -170,7 +177,10 @@ Values OneQueryAttention::part(HeadOfSequence &at, const Values &q, Value first,
     Value sum = k.scalar(0);
     for (int64_t e = 0; e < keyWidth; ++e)
       sum = k.fma(q[e], rows[s * keyWidth + e], sum);
-    p.push_back(k.select(k.less(numbers[s], limit), k.acrossLanes(sum, add, lanes), k.scalar(lowest)));
+    sum = k.acrossLanes(sum, add, lanes);
+    if (table)
+      sum = k.addf(sum, biases[s]);
+    p.push_back(k.select(k.less(numbers[s], limit), sum, k.scalar(lowest)));
   }
   Value largest = p[0];
   for (int64_t s = 1; s < steps; ++s)

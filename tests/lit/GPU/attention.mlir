@@ -13,6 +13,7 @@
 !rows128 = !xfc.rows<target, 1024xf32>
 !lse = !xfc.rows<source, 8xf32>
 !lse128 = !xfc.rows<target, 8xf32>
+!sums = !xfc.rows<source, 16xf32>
 
 // f32: a chain of fused multiply-adds for each number. A chunk is 64 rows and a head.
 // CHECK:       // attention_512: 128 threads, {{[0-9]+}} bytes of shared memory
@@ -102,4 +103,31 @@ func.func @grad_wide(%q: !rows128, %lse: !lse128) -> (!rows128, !rows128, !rows1
 func.func @grad_wide_bf16(%q: !rows128, %lse: !lse128) -> (!rows128, !rows128, !rows128) {
   %dq, %dk, %dv = xfc.attention_grad %q, %q, %q, %q, %q, %lse in bf16 {heads = 8 : i64, scale = 0.0884, causal} : (!rows128, !rows128, !rows128, !rows128, !rows128, !lse128) -> (!rows128, !rows128, !rows128)
   return %dq, %dk, %dv : !rows128, !rows128, !rows128
+}
+
+// A bias by distance: the entries of a block of pairs lie in shared memory, and the sums of its gradient have an owner each.
+// CHECK-LABEL: .visible .entry attention_512{{[_a-z0-9]*}}(
+// CHECK:       .reqntid 128
+func.func @bias(%q: !rows64, %b: tensor<512x16xf32>) -> (!rows64, !lse) {
+  %o, %lse = xfc.attention %q, %q, %q, %b {heads = 8 : i64, scale = 0.125, padding, rate = 0.1, id = 3 : i64} : (!rows64, !rows64, !rows64, tensor<512x16xf32>) -> (!rows64, !lse)
+  return %o, %lse : !rows64, !lse
+}
+
+// CHECK-LABEL: .visible .entry attention_1024_bf16{{[_a-z0-9]*}}(
+// CHECK:       mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32
+func.func @bias_bf16(%q: !rows128, %b: tensor<512x16xf32>) -> (!rows128, !lse128) {
+  %o, %lse = xfc.attention %q, %q, %q, %b in bf16 {heads = 8 : i64, scale = 0.0884, causal} : (!rows128, !rows128, !rows128, tensor<512x16xf32>) -> (!rows128, !lse128)
+  return %o, %lse : !rows128, !lse128
+}
+
+// CHECK-LABEL: .visible .entry attention_512_bf16_one_query{{[_a-z0-9]*}}(
+func.func @decode_bias(%q: !xfc.rows<target, 512xf32>, %k: !xfc.rows<cache, 512xf32>, %b: tensor<512x16xf32>) -> !xfc.rows<target, 512xf32> {
+  %o, %lse = xfc.attention %q, %k, %k, %b in bf16 {heads = 8 : i64, scale = 0.125} : (!xfc.rows<target, 512xf32>, !xfc.rows<cache, 512xf32>, !xfc.rows<cache, 512xf32>, tensor<512x16xf32>) -> (!xfc.rows<target, 512xf32>, !lse128)
+  return %o : !xfc.rows<target, 512xf32>
+}
+
+// CHECK-LABEL: .visible .entry attention_grad_512{{[_a-z0-9]*}}(
+func.func @grad_bias(%q: !rows64, %lse: !lse, %b: tensor<512x16xf32>) -> (!rows64, !rows64, !rows64, !sums) {
+  %dq, %dk, %dv, %db = xfc.attention_grad %q, %q, %q, %q, %q, %lse, %b {heads = 8 : i64, scale = 0.125, padding, rate = 0.1, id = 3 : i64} : (!rows64, !rows64, !rows64, !rows64, !rows64, !lse, tensor<512x16xf32>) -> (!rows64, !rows64, !rows64, !sums)
+  return %dq, %dk, %dv, %db : !rows64, !rows64, !rows64, !sums
 }

@@ -25,6 +25,8 @@ protected:
     std::string queries, keys, flags; // "source", "target", "padding, causal"
     int heads, keyDim, valueDim;
     bool dropout = false, weights = false;
+    int distances = 0; // of a bias, if any
+    int sharing = 1;   // heads of queries that share one of keys
     double scale = 0;
 
     std::string attributes() const {
@@ -33,25 +35,42 @@ protected:
              (flags.empty() ? "" : ", " + flags) + (dropout ? ", rate = 0.3, id = 9 : i64}" : "}");
     }
     std::string q() const { return rows(queries, heads * keyDim); }
-    std::string k() const { return rows(keys, heads * keyDim); }
-    std::string v() const { return rows(keys, heads * valueDim); }
+    std::string k() const { return rows(keys, heads / sharing * keyDim); }
+    std::string v() const { return rows(keys, heads / sharing * valueDim); }
     std::string o() const { return rows(queries, heads * valueDim); }
     std::string lse() const { return rows(queries, heads); }
+    std::string bias() const {
+      return "tensor<" + std::to_string(distances) + "x" + std::to_string(2 * heads) + "xf32>";
+    }
+    std::string dbias() const { return rows(queries, 2 * heads); }
     std::string pairs() const {
       std::string kind = flags;
       std::erase(kind, ',');
       return "!xfc.pairs<" + queries + ", " + keys + (kind.empty() ? "" : ", " + kind) + ", " + std::to_string(heads) +
              "xf32>";
     }
-    std::vector<std::string> operands() const { return {q(), k(), v()}; }
-    std::vector<std::string> gradientOperands() const { return {o(), q(), k(), v(), o(), lse()}; }
+    std::vector<std::string> operands() const {
+      std::vector<std::string> types = {q(), k(), v()};
+      if (distances)
+        types.push_back(bias());
+      return types;
+    }
+    std::vector<std::string> gradientOperands() const {
+      std::vector<std::string> types = {o(), q(), k(), v(), o(), lse()};
+      if (distances)
+        types.push_back(bias());
+      return types;
+    }
     std::string forward(const std::string &in) const {
-      return "xfc.attention %a0, %a1, %a2" + in + attributes() + " : (" + q() + ", " + k() + ", " + v() + ") -> (" +
-             o() + ", " + lse() + (weights ? ", " + pairs() : "") + ")";
+      return "xfc.attention %a0, %a1, %a2" + std::string(distances ? ", %a3" : "") + in + attributes() + " : (" + q() +
+             ", " + k() + ", " + v() + (distances ? ", " + bias() : "") + ") -> (" + o() + ", " + lse() +
+             (weights ? ", " + pairs() : "") + ")";
     }
     std::string gradient(const std::string &in) const {
-      return "xfc.attention_grad %a0, %a1, %a2, %a3, %a4, %a5" + in + attributes() + " : (" + o() + ", " + q() + ", " +
-             k() + ", " + v() + ", " + o() + ", " + lse() + ") -> (" + q() + ", " + k() + ", " + v() + ")";
+      return "xfc.attention_grad %a0, %a1, %a2, %a3, %a4, %a5" + std::string(distances ? ", %a6" : "") + in +
+             attributes() + " : (" + o() + ", " + q() + ", " + k() + ", " + v() + ", " + o() + ", " + lse() +
+             (distances ? ", " + bias() : "") + ") -> (" + q() + ", " + k() + ", " + v() +
+             (distances ? ", " + dbias() : "") + ")";
     }
   };
 
@@ -68,7 +87,7 @@ protected:
     // The gradient recomputes from o and lse, so it gets those that belong to its operands.
     options.set = [&](int64_t operand, Tensor &t) {
       if (operand >= 1)
-        t = operand <= 3 ? saved[operand - 1] : forward.expected[operand - 4];
+        t = operand <= 3 ? saved[operand - 1] : operand <= 5 ? forward.expected[operand - 4] : saved[3];
     };
     ASSERT_NO_THROW(
         expectClose(runKernel(batch, c.gradient(in), c.gradientOperands(), options), tolerance(true), "gradient"));
@@ -94,6 +113,37 @@ TEST_P(Attention, LongSequences) {
   check(batch, {"target", "source", "padding", 2, 16, 16, true}, 0);
   check(batch, {"source", "source", "causal", 2, 16, 16, true}, 0);
   check(batch, {"target", "source", "", 1, 64, 32}, 0);
+}
+
+// A bias by distance in all forms: heads that are narrow or wide, a last block of distances of any size, pads between,
+// keys within reach, heads that share keys. Its gradient is in the sums of each sequence.
+TEST_P(Attention, Bias) {
+  const Batch batch({1, 140}, {3, 1});
+  check(batch, {"source", "source", "padding", 1, 16, 16, true, false, 140}, 0);
+  const Batch shorter({1, 70}, {66, 3});
+  check(shorter, {"target", "target", "padding, causal", 2, 5, 7, false, false, 200, 2}, 3);
+  check(shorter, {"source", "source", "reach = 40 : i64", 1, 8, 8, true, false, 150}, 0);
+  check(shorter, {"target", "target", "causal", 1, 64, 64, false, false, 80}, 0);
+  check(shorter, {"source", "source", "padding", 1, 128, 80, true, false, 70}, 8);
+  const Case returned{"source", "source", "padding", 2, 16, 16, false, true, 80};
+  ASSERT_NO_THROW(expectClose(runKernel(shorter, returned.forward(in), returned.operands(), {.device = Device::GPU}),
+                              tolerance(), "weights"));
+}
+
+// Without the gradients of some operands, the others and that of the bias have the same bits.
+TEST_P(Attention, BiasWithUnusedResults) {
+  const Batch batch({70, 3}, {1, 1});
+  const Case c{"source", "source", "padding", 2, 8, 8, false, false, 70};
+  Options options{.device = Device::GPU, .evaluate = false};
+  const Outcome all = runKernel(batch, c.gradient(in), c.gradientOperands(), options);
+  for (const auto &unused : std::vector<std::vector<int>>{{3}, {0}, {1, 2}, {0, 1, 2}}) {
+    options.unused = unused;
+    const Outcome some = runKernel(batch, c.gradient(in), c.gradientOperands(), options);
+    for (size_t i = 0, j = 0; i < 4; ++i)
+      if (std::find(unused.begin(), unused.end(), i) == unused.end()) {
+        EXPECT_EQ(some.kernel[j++].data, all.kernel[i].data) << "result " << i;
+      }
+  }
 }
 
 TEST_P(Attention, NoDropoutOutsideOfTraining) {
@@ -142,7 +192,9 @@ TEST_P(Attention, Decoding) {
   for (const Case &c : {Case{"target", "cache", "", 2, 64, 64}, Case{"target", "cache", "causal", 3, 5, 7},
                         Case{"target", "cache", "", 1, 32, 16}, Case{"target", "cache", "", 2, 40, 130},
                         Case{"target", "cache", "", 1, 300, 4}, Case{"target", "source", "padding", 2, 64, 64},
-                        Case{"target", "source", "padding, causal", 2, 8, 8}})
+                        Case{"target", "source", "padding, causal", 2, 8, 8},
+                        Case{"target", "cache", "causal", 4, 20, 20, false, false, 230, 2},
+                        Case{"target", "cache", "reach = 70 : i64", 2, 5, 7, false, false, 200}})
     for (int stride : {0, 3}) {
       const Options options{.device = Device::GPU, .extraStride = stride, .unused = {1}, .decodingStep = true};
       ASSERT_NO_THROW(expectClose(runKernel(batch, c.forward(in), c.operands(), options), tolerance(), c.forward(in)));
@@ -152,14 +204,16 @@ TEST_P(Attention, Decoding) {
 // What a decoding step's kernel does not have: returned weights.
 TEST_P(Attention, DecodingWithWeights) {
   const Batch batch({9, 70}, {1, 1}, 301, /*training=*/false, 0, {65, 3});
-  const Case c{"target", "cache", "", 2, 16, 16, false, true};
-  ASSERT_NO_THROW(expectClose(runKernel(batch, c.forward(in), c.operands(), {.device = Device::GPU, .unused = {1}}),
-                              tolerance(), "weights"));
+  for (int distances : {0, 80}) {
+    const Case c{"target", "cache", "", 2, 16, 16, false, true, distances};
+    ASSERT_NO_THROW(expectClose(runKernel(batch, c.forward(in), c.operands(), {.device = Device::GPU, .unused = {1}}),
+                                tolerance(), "weights"));
+  }
 }
 
 // A hypothesis alone, and among others that see more keys or fewer.
 TEST_P(Attention, BitsOfAHypothesis) {
-  const Case c{"target", "cache", "", 2, 20, 20};
+  const Case c{"target", "cache", "", 2, 20, 20, false, false, 230};
   auto run = [&](const std::vector<int> &cached) {
     const Batch batch({1}, std::vector<int>(cached.size(), 1), 401, false, 0, cached);
     auto set = [&](int64_t operand, Tensor &t) {
@@ -212,6 +266,28 @@ TEST_P(Attention, BitsOfASequence) {
   const Outcome g = gradient(many), h = gradient(alone);
   for (int i = 0; i < 3; ++i)
     EXPECT_TRUE(endsWith(g.kernel[i], h.kernel[i])) << "gradient " << i;
+}
+
+// The same with a bias, whose gradient has the sums of each sequence.
+TEST_P(Attention, BitsOfASequenceWithABias) {
+  const Batch many({7, 66, 90}, {1, 1, 1}, 40, true, 0), alone({90}, {1}, 40, true, 2);
+  const Case c{"source", "source", "padding", 2, 8, 8, true, false, 90};
+  auto numbers = [](int64_t operand, Tensor &t) {
+    const int64_t n = t.shape[0], f = t.features();
+    for (int64_t i = 0; i < 90; ++i)
+      for (int64_t j = 0; j < f; ++j)
+        t.data[(n - 90 + i) * f + j] = std::sin(i * 31.7 + j * 1.3 + operand);
+  };
+  const Options options{.device = Device::GPU, .immediates = {9}, .evaluate = false, .set = numbers};
+  auto same = [&](const std::string &text, const std::vector<std::string> &operands, int results) {
+    const Outcome a = runKernel(many, text, operands, options), b = runKernel(alone, text, operands, options);
+    for (int i = 0; i < results; ++i) {
+      const std::vector<double> &all = a.kernel[i].data, &one = b.kernel[i].data;
+      EXPECT_TRUE(std::equal(one.begin(), one.end(), all.end() - one.size())) << "result " << i;
+    }
+  };
+  same(c.forward(in), c.operands(), 2);
+  same(c.gradient(in), c.gradientOperands(), 4);
 }
 
 const Target targets[] = {{.device = Device::GPU}, {.device = Device::GPU, .compute = "bf16"}};

@@ -283,8 +283,6 @@ TEST_P(Rows, DistanceBias) {
 
 // The same in the fused attention, whose gradient has the sums of each sequence.
 TEST_P(FusedRows, AttentionWithABias) {
-  if (device() == Device::GPU)
-    GTEST_SKIP() << "biased scores are not fused for GPUs";
   Batch batch(sourceLengths, targetLengths), longer({270, 3}, {5, 2}); // several blocks of keys
   for (auto [b, set, flags] :
        {std::tuple{&batch, "source", ", padding"}, {&batch, "target", ", padding, causal"}, {&longer, "source", ""}}) {
