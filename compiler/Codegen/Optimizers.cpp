@@ -46,10 +46,13 @@ static OptimizerStep lion(CodeBuilder &k, Hyper hyper, Spread spread) {
 
 OptimizerStep optimizerStep(CodeBuilder &k, OptimizeOp op, Hyper hyper, Spread spread) {
   using Make = OptimizerStep (*)(CodeBuilder &, Hyper, Spread);
-  return llvm::StringSwitch<Make>(op.getRule())
-      .Case("adam", adam)
-      .Case("sgd", sgd)
-      .Case("lion", lion)(k, hyper, spread);
+  const OptimizerStep step =
+      llvm::StringSwitch<Make>(op.getRule()).Case("adam", adam).Case("sgd", sgd).Case("lion", lion)(k, hyper, spread);
+  Value most = spread(hyper("limit")), least = spread(k.subf(k.scalar(0), hyper("limit")));
+  return [=, &k](Value parameter, Value gradient, MutableArrayRef<Value> states) {
+    Value clipped = k.select(k.lessf(most, gradient), most, k.select(k.lessf(gradient, least), least, gradient));
+    return step(parameter, clipped, states);
+  };
 }
 
 } // namespace xfc

@@ -1,6 +1,7 @@
 // What the optimizer computes.
 #include "Evaluators.h"
 #include "Support.h"
+#include <algorithm>
 #include <cmath>
 
 using namespace mlir;
@@ -73,7 +74,8 @@ static LogicalResult evaluateOp(OptimizeOp op, const xfc_shape &, ArrayRef<Tenso
     for (size_t i = 0; i < gradients[t].data.size(); ++i) {
       for (size_t s = 0; s < stateCount; ++s)
         states[s] = &results[(1 + s) * n + t].data[i];
-      rule->second(hyper, results[t].data[i], operands[1].data[0] * gradients[t].data[i], states);
+      const double gradient = operands[1].data[0] * gradients[t].data[i];
+      rule->second(hyper, results[t].data[i], std::clamp(gradient, -hyper("limit"), hyper("limit")), states);
     }
   return success();
 }

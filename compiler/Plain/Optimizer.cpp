@@ -34,6 +34,12 @@ struct PlainStep {
   Number factor;
   Value parameters, gradients;
   ArrayRef<Value> states;
+
+  // What of an element of the gradient is left.
+  Number clipped(const Number &given) const {
+    Number limit = hyper("limit"), scaled = factor * given;
+    return select(scaled > limit, limit, select(scaled < 0 - limit, 0 - limit, scaled));
+  }
 };
 
 static void adam(const PlainStep &step) {
@@ -41,7 +47,7 @@ static void adam(const PlainStep &step) {
   Number rate = step.hyper("rate"), beta1 = step.hyper("beta1"), beta2 = step.hyper("beta2"),
          epsilon = step.hyper("epsilon"), l2 = step.hyper("l2"), decay = step.hyper("decay"),
          correction1 = step.hyper("correction1"), correction2 = step.hyper("correction2");
-  auto gradient = [&](const Number &parameter, const Number &given) { return step.factor * given + l2 * parameter; };
+  auto gradient = [&](const Number &parameter, const Number &given) { return step.clipped(given) + l2 * parameter; };
   step.b.elementwise({p, step.gradients}, m, [&](auto x) { return beta1 * x[2] + (1 - beta1) * gradient(x[0], x[1]); });
   step.b.elementwise({p, step.gradients}, v, [&](auto x) {
     Number g = gradient(x[0], x[1]);
@@ -55,7 +61,7 @@ static void adam(const PlainStep &step) {
 static void sgd(const PlainStep &step) {
   Number rate = step.hyper("rate"), momentum = step.hyper("momentum"), l2 = step.hyper("l2");
   step.b.elementwise({step.parameters, step.gradients}, step.states[0],
-                     [&](auto x) { return momentum * x[2] + (step.factor * x[1] + l2 * x[0]); });
+                     [&](auto x) { return momentum * x[2] + (step.clipped(x[1]) + l2 * x[0]); });
   step.b.elementwise({step.states[0]}, step.parameters, [&](auto x) { return x[1] - rate * x[0]; });
 }
 
@@ -64,11 +70,11 @@ static void lion(const PlainStep &step) {
   Number rate = step.hyper("rate"), beta1 = step.hyper("beta1"), beta2 = step.hyper("beta2"),
          decay = step.hyper("decay");
   step.b.elementwise({m, step.gradients}, step.parameters, [&](auto x) {
-    Number direction = beta1 * x[0] + (1 - beta1) * (step.factor * x[1]);
+    Number direction = beta1 * x[0] + (1 - beta1) * step.clipped(x[1]);
     Number move = select(direction > 0, rate, select(direction < 0, 0 - rate, 0));
     return x[2] - (move + rate * decay * x[2]);
   });
-  step.b.elementwise({step.gradients}, m, [&](auto x) { return beta2 * x[1] + (1 - beta2) * (step.factor * x[0]); });
+  step.b.elementwise({step.gradients}, m, [&](auto x) { return beta2 * x[1] + (1 - beta2) * step.clipped(x[0]); });
 }
 
 static void lowerPlainOp(OptimizeOp op, PlainBuilder &b) {

@@ -2,6 +2,7 @@
 #include "plan/Programs.h"
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace xfc {
 
@@ -15,6 +16,9 @@ static double beta1(const Settings &s, double) { return s.beta1; }
 static double beta2(const Settings &s, double) { return s.beta2; }
 static double weightDecay(const Settings &s, double) { return s.weightDecay; }
 static double none(const Settings &, double) { return 0; }
+static double limit(const Settings &s, double) {
+  return s.clipValue > 0 ? s.clipValue : std::numeric_limits<double>::infinity();
+}
 
 // Weight decay as a part of the gradient (`l2`), or apart from it (`decay`).
 static std::vector<Hyperparameter> adam(Value l2, Value decay) {
@@ -28,9 +32,16 @@ static std::vector<Hyperparameter> adam(Value l2, Value decay) {
           {"correction2", [](const Settings &s, double step) { return 1 - std::pow(s.beta2, step); }}};
 }
 
+// Every rule takes its gradient clipped, element by element.
+static std::vector<Optimizer> withLimits(std::vector<Optimizer> optimizers) {
+  for (Optimizer &optimizer : optimizers)
+    optimizer.hyper.push_back({"limit", limit});
+  return optimizers;
+}
+
 // Their formulas: compiler/Interpreter/Optimizer.cpp says what they compute, Plain/ and Codegen/ how.
 std::span<const Optimizer> optimizers() {
-  static const std::vector<Optimizer> all = {
+  static const std::vector<Optimizer> all = withLimits({
       // Kingma and Ba, 2015
       {"adam", "adam", programs::update, {"moment1", "moment2"}, adam(weightDecay, none)},
       // Loshchilov and Hutter, 2019
@@ -47,7 +58,7 @@ std::span<const Optimizer> optimizers() {
        "update.lion",
        {"mean"},
        {{"rate", rate}, {"beta1", beta1}, {"beta2", beta2}, {"decay", weightDecay}}},
-  };
+  });
   return all;
 }
 

@@ -13,6 +13,7 @@ struct OptimizerSettings {
   double beta1 = 0.9, beta2 = 0.98, epsilon = 1e-9;
   double momentum = 0.9;
   double weightDecay = 0;
+  double clipValue = 0; // largest element of a gradient, after clipping by norm; 0: any
 };
 
 struct Optimizer {
@@ -22,14 +23,15 @@ struct Optimizer {
   // What it keeps of each parameter, zero at first: a block laid out as the parameters. The name is the role of the
   // program's arguments that lie in it, and checkpoints have a tensor STATE.PARAMETER.
   std::vector<std::string_view> states;
-  // The elements of the program's argument `hyper`.
+  // The elements of the program's argument `hyper`. The last one, "limit", every optimizer has: each element of a
+  // gradient, after clipping by norm, is put into [-limit, limit].
   struct Hyperparameter {
     std::string_view name;
     double (*value)(const OptimizerSettings &settings, double step); // of step number `step`, from 1
   };
   std::vector<Hyperparameter> hyper; // at most mostHyperparameters
 };
-inline constexpr size_t mostHyperparameters = 8;
+inline constexpr size_t mostHyperparameters = 9;
 
 // All of them; the first is the one that is taken unless a run says otherwise.
 std::span<const Optimizer> optimizers();

@@ -33,6 +33,12 @@ void UpdateFlags::addTo(CLI::App &command) {
       ->check(CLI::NonNegativeNumber)
       ->check(FiniteNumber)
       ->capture_default_str();
+  command
+      .add_option("--clip-value", options.settings.clipValue,
+                  "largest element of a gradient, of those that --clip-norm leaves; 0: any")
+      ->check(CLI::NonNegativeNumber)
+      ->check(FiniteNumber)
+      ->capture_default_str();
   command.add_option("--label-smoothing", options.smoothing, "probability spread over the whole vocabulary")
       ->check(CLI::Range(0.0, 1.0))
       ->check(FiniteNumber)

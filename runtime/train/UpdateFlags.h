@@ -10,7 +10,7 @@ namespace xfc {
 
 struct UpdateFlags {
   UpdateOptions options; // the learning rate and the seed are no flags of these
-  // --optimizer, --betas and what else optimizers take; --clip-norm, --label-smoothing
+  // --optimizer, --betas and what else optimizers take; --clip-norm, --clip-value, --label-smoothing
   void addTo(CLI::App &command);
   // To be called after parsing. Throws CLI::ValidationError where --betas are none.
   void resolve();

@@ -397,18 +397,19 @@ TEST(Loss, labelSmoothing) {
 // limit/norm).
 TEST(Adam, firstStepAndClipping) {
   const std::string text = R"(
-    func.func @f(%h: tensor<8xf64>, %p: tensor<2xf64>, %g: tensor<2xf64>, %m: tensor<2xf64>, %v: tensor<2xf64>, %limit: tensor<f64>)
+    func.func @f(%h: tensor<9xf64>, %p: tensor<2xf64>, %g: tensor<2xf64>, %m: tensor<2xf64>, %v: tensor<2xf64>, %limit: tensor<f64>)
         -> (tensor<2xf64>, tensor<2xf64>, tensor<2xf64>, tensor<f64>, tensor<f64>) {
       %s = xfc.square_sum %g : (tensor<2xf64>) -> tensor<1xf64>
       %factor, %norm = xfc.clip_factor %limit, %s : (tensor<f64>, tensor<1xf64>) -> (tensor<f64>, tensor<f64>)
       %a, %b, %c = xfc.optimize "adam" %h, %factor parameters(%p) gradients(%g) states(%m, %v)
-        : (tensor<8xf64>, tensor<f64>, tensor<2xf64>, tensor<2xf64>, tensor<2xf64>, tensor<2xf64>) -> (tensor<2xf64>, tensor<2xf64>, tensor<2xf64>)
+        : (tensor<9xf64>, tensor<f64>, tensor<2xf64>, tensor<2xf64>, tensor<2xf64>, tensor<2xf64>) -> (tensor<2xf64>, tensor<2xf64>, tensor<2xf64>)
       return %a, %b, %c, %factor, %norm : tensor<2xf64>, tensor<2xf64>, tensor<2xf64>, tensor<f64>, tensor<f64>
     })";
   const Tensor zero{{2}, {0, 0}}, gradient{{2}, {3, -4}};
-  auto step = [&](std::vector<double> hyper, double limit) {
+  auto step = [&](std::vector<double> hyper, double limit, double value = HUGE_VAL) {
+    hyper.push_back(value);
     return evaluateOn(1, text,
-                      {Tensor{{8}, std::move(hyper)}, Tensor{{2}, {1, 2}}, gradient, zero, zero, Tensor{{}, {limit}}});
+                      {Tensor{{9}, std::move(hyper)}, Tensor{{2}, {1, 2}}, gradient, zero, zero, Tensor{{}, {limit}}});
   };
   auto plain = step({0.01, 0.9, 0.98, 0, 0, 0, 0.1, 0.02}, 0);
   expectNear(plain[0], Tensor{{2}, {0.99, 2.01}}, 1e-15, "parameters");
@@ -420,6 +421,11 @@ TEST(Adam, firstStepAndClipping) {
   EXPECT_DOUBLE_EQ(clipped[3].data[0], 0.2);
   expectNear(clipped[1], Tensor{{2}, {0.06, -0.08}}, 1e-15, "first moments, clipped");
   EXPECT_EQ(step({0.01, 0.9, 0.98, 0, 0, 0, 0.1, 0.02}, 6)[3].data[0], 1) << "a norm below the limit is not scaled up";
+  // Elements are clipped after the norm: of 0.6 and -0.8.
+  auto elements = step({0.01, 0.9, 0.98, 0, 0, 0, 0.1, 0.02}, 1, 0.7);
+  expectNear(elements[1], Tensor{{2}, {0.06, -0.07}}, 1e-15, "first moments, the larger element clipped");
+  expectNear(elements[2], Tensor{{2}, {0.0072, 0.0098}}, 1e-15, "second moments, the larger element clipped");
+  EXPECT_EQ(elements[4].data[0], 5) << "the norm is that of before";
   // AdamW: decay acts on the parameter alone; l2 joins the gradient.
   auto decayed = step({0.01, 0.9, 0.98, 0, 0, 0.5, 0.1, 0.02}, 0);
   expectNear(decayed[0], Tensor{{2}, {0.99 - 0.01 * 0.5 * 1, 2.01 - 0.01 * 0.5 * 2}}, 1e-15, "parameters, decayed");
@@ -430,14 +436,14 @@ TEST(Adam, firstStepAndClipping) {
 // Two steps of SGD with momentum, by hand: m = 0.9 m + g + 0.5 p, p = p - 0.1 m.
 TEST(Sgd, twoSteps) {
   const std::string text = R"(
-    func.func @f(%h: tensor<3xf64>, %factor: tensor<f64>, %p: tensor<2xf64>, %q: tensor<1xf64>, %g: tensor<2xf64>, %i: tensor<1xf64>, %m: tensor<2xf64>, %n: tensor<1xf64>)
+    func.func @f(%h: tensor<4xf64>, %factor: tensor<f64>, %p: tensor<2xf64>, %q: tensor<1xf64>, %g: tensor<2xf64>, %i: tensor<1xf64>, %m: tensor<2xf64>, %n: tensor<1xf64>)
         -> (tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>) {
       %r:4 = xfc.optimize "sgd" %h, %factor parameters(%p, %q) gradients(%g, %i) states(%m, %n)
-        : (tensor<3xf64>, tensor<f64>, tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>)
+        : (tensor<4xf64>, tensor<f64>, tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>)
         -> (tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>)
       return %r#0, %r#1, %r#2, %r#3 : tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>
     })";
-  const Tensor hyper{{3}, {0.1, 0.9, 0.5}}, factor{{}, {0.5}}, g{{2}, {6, -8}}, i{{1}, {2}};
+  const Tensor hyper{{4}, {0.1, 0.9, 0.5, HUGE_VAL}}, factor{{}, {0.5}}, g{{2}, {6, -8}}, i{{1}, {2}};
   auto first = evaluateOn(1, text, {hyper, factor, {{2}, {1, 2}}, {{1}, {4}}, g, i, {{2}, {0, 0}}, {{1}, {10}}});
   expectNear(first[0], Tensor{{2}, {0.65, 2.3}}, 1e-15, "parameters");
   expectNear(first[1], Tensor{{1}, {2.8}}, 1e-15, "the other parameter");
@@ -451,12 +457,12 @@ TEST(Sgd, twoSteps) {
 // A step of Lion by hand: the direction 0.5 m + 0.5 g decides the sign, and m = 0.75 m + 0.25 g is kept.
 TEST(Lion, step) {
   const std::string text = R"(
-    func.func @f(%h: tensor<4xf64>, %factor: tensor<f64>, %p: tensor<4xf64>, %g: tensor<4xf64>, %m: tensor<4xf64>) -> (tensor<4xf64>, tensor<4xf64>) {
+    func.func @f(%h: tensor<5xf64>, %factor: tensor<f64>, %p: tensor<4xf64>, %g: tensor<4xf64>, %m: tensor<4xf64>) -> (tensor<4xf64>, tensor<4xf64>) {
       %r:2 = xfc.optimize "lion" %h, %factor parameters(%p) gradients(%g) states(%m)
-        : (tensor<4xf64>, tensor<f64>, tensor<4xf64>, tensor<4xf64>, tensor<4xf64>) -> (tensor<4xf64>, tensor<4xf64>)
+        : (tensor<5xf64>, tensor<f64>, tensor<4xf64>, tensor<4xf64>, tensor<4xf64>) -> (tensor<4xf64>, tensor<4xf64>)
       return %r#0, %r#1 : tensor<4xf64>, tensor<4xf64>
     })";
-  const Tensor hyper{{4}, {0.1, 0.5, 0.75, 0.5}}, factor{{}, {0.5}}; // rate, beta1, beta2, decay
+  const Tensor hyper{{5}, {0.1, 0.5, 0.75, 0.5, HUGE_VAL}}, factor{{}, {0.5}}; // rate, beta1, beta2, decay, limit
   // Down, up, and twice nowhere: gradient and mean cancel out, or are 0.
   const auto stepped =
       evaluateOn(1, text, {hyper, factor, {{4}, {1, 2, -4, 8}}, {{4}, {6, 2, -4, 0}}, {{4}, {1, -8, 2, 0}}});

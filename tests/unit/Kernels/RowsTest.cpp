@@ -542,7 +542,7 @@ TEST_P(Rows, Optimizer) {
 // Every optimizer there is, in its second step over one tensor.
 struct OptimizerStep {
   OptimizerStep(const Optimizer &optimizer, const std::string &type, int64_t elements,
-                const std::function<std::string(const std::string &)> &tensor)
+                const std::function<std::string(const std::string &)> &tensor, double clipValue = 0)
       : op("xfc.optimize \"" + std::string(optimizer.rule) + "\" %a0, %a1 parameters(%a2) gradients(%a3) states("),
         operands{tensor(std::to_string(optimizer.hyper.size())), tensor(""), type, type}, results(type),
         options{.immediates = {elements}} {
@@ -552,8 +552,8 @@ struct OptimizerStep {
       results += ", " + type;
     }
     op += ") ";
-    options.set = [&optimizer](int64_t i, Tensor &t) {
-      const OptimizerSettings settings{.rate = 0.01, .epsilon = 1e-3, .weightDecay = 0.1};
+    options.set = [&optimizer, clipValue](int64_t i, Tensor &t) {
+      const OptimizerSettings settings{.rate = 0.01, .epsilon = 1e-3, .weightDecay = 0.1, .clipValue = clipValue};
       if (i == 0)
         for (size_t h = 0; h < optimizer.hyper.size(); ++h)
           t.data[h] = optimizer.hyper[h].value(settings, 2);
@@ -572,11 +572,12 @@ struct OptimizerStep {
 TEST_P(Rows, OptimizerSteps) {
   Batch batch({1}, {1});
   ASSERT_GE(optimizers().size(), 2u);
-  for (const Optimizer &optimizer : optimizers()) {
-    const OptimizerStep step(optimizer, tensor("17003"), 17003,
-                             [&](const std::string &shape) { return tensor(shape); });
-    check(batch, step.op, step.operands, step.results, step.options);
-  }
+  for (const Optimizer &optimizer : optimizers())
+    for (double clipValue : {0.0, 0.05}) {
+      const OptimizerStep step(
+          optimizer, tensor("17003"), 17003, [&](const std::string &shape) { return tensor(shape); }, clipValue);
+      check(batch, step.op, step.operands, step.results, step.options);
+    }
 }
 
 // What an optimizer packs besides is what the pack kernels make of its result, which stays the same to the bit.

@@ -242,7 +242,7 @@ inline Module bagModel() {
   }
   Program update;
   update.name = "update";
-  update.arguments = {scalar("hyper", {8}), scalar("max_norm")};
+  update.arguments = {scalar("hyper", {9}), scalar("max_norm")};
   update.buffers = {{number, 0, 1}};
   update.steps = {
       step(5, XFC_SOURCE,

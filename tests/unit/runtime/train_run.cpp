@@ -77,7 +77,7 @@ void updateKernel(const xfc_call *call, int64_t, void *) {
   float norm = std::sqrt(squares), factor = maxNorm > 0 && norm > maxNorm ? maxNorm / norm : 1;
   *buffer<float>(call, 6) = norm;
   for (int64_t i = 0; i < V * V; ++i) {
-    float gradient = factor * g[i] + hyper[4] * p[i];
+    float gradient = std::clamp(factor * g[i], -hyper[8], hyper[8]) + hyper[4] * p[i];
     m[i] = hyper[1] * m[i] + (1 - hyper[1]) * gradient;
     v[i] = hyper[2] * v[i] + (1 - hyper[2]) * gradient * gradient;
     p[i] -= hyper[0] * hyper[5] * p[i] + hyper[0] * (m[i] / hyper[6]) / (std::sqrt(v[i] / hyper[7]) + hyper[3]);
@@ -140,7 +140,7 @@ Module tableModel() {
   }
   Program update;
   update.name = "update";
-  update.arguments = {argument("hyper", Argument::Role::Scalar, DType::F32, -1, {8}),
+  update.arguments = {argument("hyper", Argument::Role::Scalar, DType::F32, -1, {9}),
                       argument("max_norm", Argument::Role::Scalar, DType::F32, -1)};
   update.buffers = {{scalar, 0, 1}};
   update.outputs = {{"norm", place(Place::Kind::Arena, 0), DType::F32, -1, -1, {}, 0}};
@@ -857,6 +857,7 @@ TEST_F(TrainRun, WrongCommandLinesAreStatus2) {
                                                                                     {"--lr", "0"},
                                                                                     {"--lr", "inf"},
                                                                                     {"--clip-norm", "nan"},
+                                                                                    {"--clip-value", "-1"},
                                                                                     {"--keep-best", "-1"},
                                                                                     {"--accumulate", "1000000000"},
                                                                                     {"--save-every", "0"},

@@ -214,11 +214,11 @@ class Lion(torch.optim.Optimizer):
                 mean.lerp_(p.grad, 1 - beta2)
 
 
-# The flags of an optimizer, and PyTorch's own, or one in its terms.
+# The flags of an optimizer, and PyTorch's own, or one in its terms; the largest element of a gradient.
 OPTIMIZERS = {
-    "adam": (["--lr", 1e-3, "--betas", "0.9,0.98", "--adam-eps", "1e-9"], lambda leaves: torch.optim.Adam(leaves, lr=1e-3, betas=(0.9, 0.98), eps=1e-9)),
-    "sgd": (["--lr", 0.1, "--momentum", 0.8, "--weight-decay", 0.01], lambda leaves: torch.optim.SGD(leaves, lr=0.1, momentum=0.8, weight_decay=0.01)),
-    "lion": (["--lr", 1e-3, "--betas", "0.9,0.99", "--weight-decay", 0.1], lambda leaves: Lion(leaves, lr=1e-3, betas=(0.9, 0.99), weight_decay=0.1)),
+    "adam": (["--lr", 1e-3, "--betas", "0.9,0.98", "--adam-eps", "1e-9"], lambda leaves: torch.optim.Adam(leaves, lr=1e-3, betas=(0.9, 0.98), eps=1e-9), math.inf),
+    "sgd": (["--lr", 0.1, "--momentum", 0.8, "--weight-decay", 0.01, "--clip-value", 0.02], lambda leaves: torch.optim.SGD(leaves, lr=0.1, momentum=0.8, weight_decay=0.01), 0.02),
+    "lion": (["--lr", 1e-3, "--betas", "0.9,0.99", "--weight-decay", 0.1], lambda leaves: Lion(leaves, lr=1e-3, betas=(0.9, 0.99), weight_decay=0.1), math.inf),
 }
 
 
@@ -258,6 +258,7 @@ def check_optimizer(executable, model, name, work, rule):
         norm = torch.nn.utils.get_total_norm([value.grad for value in leaves.values()])
         for value in leaves.values():  # clip_grad_norm_ divides by the norm + 1e-6
             value.grad *= min(1, 1 / norm)
+        torch.nn.utils.clip_grad_value_(leaves.values(), OPTIMIZERS[rule][2])
         optimizer.step()
     trained = train(executable, work, name, 20, rule)
     with torch.no_grad():
