@@ -46,12 +46,18 @@ static OptimizerStep lion(CodeBuilder &k, Hyper hyper, Spread spread) {
 
 OptimizerStep optimizerStep(CodeBuilder &k, OptimizeOp op, Hyper hyper, Spread spread) {
   using Make = OptimizerStep (*)(CodeBuilder &, Hyper, Spread);
+  StringRef rule = op.getRule();
+  const bool averages = rule.consume_back("_ema");
   const OptimizerStep step =
-      llvm::StringSwitch<Make>(op.getRule()).Case("adam", adam).Case("sgd", sgd).Case("lion", lion)(k, hyper, spread);
+      llvm::StringSwitch<Make>(rule).Case("adam", adam).Case("sgd", sgd).Case("lion", lion)(k, hyper, spread);
   Value most = spread(hyper("limit")), least = spread(k.subf(k.scalar(0), hyper("limit")));
+  Value weight = averages ? spread(hyper("weight")) : Value();
   return [=, &k](Value parameter, Value gradient, MutableArrayRef<Value> states) {
     Value clipped = k.select(k.lessf(most, gradient), most, k.select(k.lessf(gradient, least), least, gradient));
-    return step(parameter, clipped, states);
+    Value updated = step(parameter, clipped, states);
+    if (averages)
+      states.back() = k.fma(weight, k.subf(updated, states.back()), states.back());
+    return updated;
   };
 }
 

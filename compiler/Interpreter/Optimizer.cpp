@@ -60,7 +60,9 @@ static const std::pair<StringRef, Step> steps[] = {{"adam", adam}, {"sgd", sgd},
 
 static LogicalResult evaluateOp(OptimizeOp op, const xfc_shape &, ArrayRef<Tensor> operands,
                                 SmallVectorImpl<Tensor> &results) {
-  const auto *rule = llvm::find_if(steps, [&](const auto &step) { return step.first == op.getRule(); });
+  StringRef name = op.getRule();
+  const bool averages = name.consume_back("_ema"); // a moving average of the parameters is the last state
+  const auto *rule = llvm::find_if(steps, [&](const auto &step) { return step.first == name; });
   if (rule == std::end(steps))
     return op.emitOpError("the interpreter has no optimizer \"") << op.getRule() << "\"";
   auto hyper = [&](StringRef name) { return operands[0].data[op.getHyperIndex(name)]; };
@@ -76,6 +78,8 @@ static LogicalResult evaluateOp(OptimizeOp op, const xfc_shape &, ArrayRef<Tenso
         states[s] = &results[(1 + s) * n + t].data[i];
       const double gradient = operands[1].data[0] * gradients[t].data[i];
       rule->second(hyper, results[t].data[i], std::clamp(gradient, -hyper("limit"), hyper("limit")), states);
+      if (averages)
+        *states.back() += hyper("weight") * (results[t].data[i] - *states.back());
     }
   return success();
 }

@@ -86,10 +86,11 @@ static void lowerPlainOp(OptimizeOp op, PlainBuilder &b) {
   for (unsigned i = 0; i < op.getNumStates(); ++i)
     states.push_back(block(op.getState(i)));
   const PlainStep step{b, scalar, b.load(b.operand(1)), block(op.getParameters()), block(op.getGradients()), states};
-  llvm::StringSwitch<void (*)(const PlainStep &)>(op.getRule())
-      .Case("adam", adam)
-      .Case("sgd", sgd)
-      .Case("lion", lion)(step);
+  StringRef rule = op.getRule();
+  const bool averages = rule.consume_back("_ema");
+  llvm::StringSwitch<void (*)(const PlainStep &)>(rule).Case("adam", adam).Case("sgd", sgd).Case("lion", lion)(step);
+  if (averages)
+    b.elementwise({step.parameters}, states.back(), [&](auto x) { return x[1] + scalar("weight") * (x[0] - x[1]); });
 }
 
 void attachOptimizerLowerings(MLIRContext &context) { attachLowerings<SquareSumOp, ClipFactorOp, OptimizeOp>(context); }

@@ -28,6 +28,7 @@ struct TrainFlags {
   std::vector<std::string> rates, decays; // PATTERN=X
   std::string memory;                     // with a unit
   std::string traceSteps;                 // A:B
+  double averageDecay = 0;                // of --ema
 };
 
 int64_t bytesNamed(const std::string &text) {
@@ -130,8 +131,9 @@ void run(CLI::App &command, TrainFlags &flags) {
   if (options.format != Format::Ids && options.vocabulary.empty())
     throw CLI::RequiredError("--vocab (or --format ids)");
   flags.update.resolve();
-  options.optimizer = flags.update.options.optimizer;
   options.settings = flags.update.options.settings;
+  options.settings.averageDecay = flags.averageDecay;
+  options.optimizer = findOptimizer(flags.update.options.optimizer->name, flags.averageDecay > 0);
   options.clipNorm = flags.update.options.clipNorm;
   options.smoothing = flags.update.options.smoothing;
   options.halveRate = flags.onNan == "halve";
@@ -251,6 +253,13 @@ void addTrain(CLI::App &app) {
       ->add_option("--average", options.average,
                    "at the end, average the weights of the last K saves (average.safetensors)")
       ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command
+      ->add_option("--ema", flags->averageDecay,
+                   "keep a moving average of the weights too, of which a step leaves so much, as 0.999: it is what is "
+                   "validated and best.safetensors, and ema.safetensors at each save; 0: none")
+      ->check(CLI::Range(0.0, 1.0))
+      ->check(FiniteNumber)
       ->capture_default_str();
   command
       ->add_option("--best", options.best,

@@ -32,16 +32,30 @@ static std::vector<Hyperparameter> adam(Value l2, Value decay) {
           {"correction2", [](const Settings &s, double step) { return 1 - std::pow(s.beta2, step); }}};
 }
 
-// Every rule takes its gradient clipped, element by element.
-static std::vector<Optimizer> withLimits(std::vector<Optimizer> optimizers) {
-  for (Optimizer &optimizer : optimizers)
+// While few steps were taken the average is of these: 2/11, 3/12, ... stay in place of the decay, until that is less.
+static double weightOfStep(const Settings &s, double step) {
+  return 1 - std::min(s.averageDecay, (1 + step) / (10 + step));
+}
+
+// Every rule takes its gradient clipped, element by element, and comes with a moving average of the parameters too.
+static std::vector<Optimizer> completed(std::vector<Optimizer> rules) {
+  for (Optimizer &optimizer : rules)
     optimizer.hyper.push_back({"limit", limit});
-  return optimizers;
+  std::vector<Optimizer> all = rules;
+  for (Optimizer &optimizer : rules) {
+    optimizer.rule += "_ema";
+    optimizer.program = "update." + optimizer.rule;
+    optimizer.states.push_back(averageState);
+    optimizer.hyper.push_back({"weight", weightOfStep});
+    optimizer.averages = true;
+    all.push_back(std::move(optimizer));
+  }
+  return all;
 }
 
 // Their formulas: compiler/Interpreter/Optimizer.cpp says what they compute, Plain/ and Codegen/ how.
 std::span<const Optimizer> optimizers() {
-  static const std::vector<Optimizer> all = withLimits({
+  static const std::vector<Optimizer> all = completed({
       // Kingma and Ba, 2015
       {"adam", "adam", programs::update, {"moment1", "moment2"}, adam(weightDecay, none)},
       // Loshchilov and Hutter, 2019
@@ -62,13 +76,17 @@ std::span<const Optimizer> optimizers() {
   return all;
 }
 
-static const Optimizer *firstWith(std::string_view Optimizer::*member, std::string_view text) {
-  const auto found = std::ranges::find(optimizers(), text, member);
+template <typename Fits> static const Optimizer *firstThat(Fits fits) {
+  const auto found = std::ranges::find_if(optimizers(), fits);
   return found == optimizers().end() ? nullptr : &*found;
 }
 
-const Optimizer *findOptimizer(std::string_view name) { return firstWith(&Optimizer::name, name); }
-const Optimizer *findRule(std::string_view rule) { return firstWith(&Optimizer::rule, rule); }
+const Optimizer *findOptimizer(std::string_view name, bool averages) {
+  return firstThat([&](const Optimizer &known) { return known.name == name && known.averages == averages; });
+}
+const Optimizer *findRule(std::string_view rule) {
+  return firstThat([&](const Optimizer &known) { return known.rule == rule; });
+}
 
 std::span<const std::string_view> optimizerStates() {
   static const std::vector<std::string_view> all = [] {

@@ -234,6 +234,9 @@ Progress RunFolder::loadState(Engine &engine, const std::string &name) const {
     for (const Optimizer &other : optimizers())
       if (isWhose(other))
         throw Error(name + ": this run was begun with another optimizer (--optimizer " + std::string(other.name) +
+                    (other.averages == optimizer->averages ? ""
+                     : other.averages                      ? " with --ema"
+                                                           : " without --ema") +
                     "); resume it with that, or train into a new --out");
   loadWeights(engine, parameters, name);
   forEachState(engine, *optimizer, [&](const std::string &key, const Parameter &, uint8_t *data, int64_t bytes) {
@@ -279,6 +282,26 @@ int64_t RunFolder::revertState() const {
   }
   fs::rename(file(previousFile), file(stateFile));
   return step;
+}
+
+void beginAverage(Engine &engine, const Optimizer &optimizer) {
+  if (!optimizer.averages)
+    return;
+  const Module &module = engine.module();
+  std::memcpy(engine.optimizerState(averageState), engine.parameters(),
+              static_cast<size_t>(module.parameterElements * bytesOf(module.type)));
+  engine.statesChanged();
+}
+
+void exchangeAverage(Engine &engine, const Optimizer &optimizer) {
+  if (!optimizer.averages)
+    return;
+  const Module &module = engine.module();
+  auto *parameters = static_cast<char *>(engine.parameters()),
+       *average = static_cast<char *>(engine.optimizerState(averageState));
+  std::swap_ranges(parameters, parameters + module.parameterElements * bytesOf(module.type), average);
+  engine.parametersChanged();
+  engine.statesChanged();
 }
 
 static void share(const TensorViews &tensors, Ranks &ranks) {

@@ -104,6 +104,24 @@ private:
 void shareWeights(Engine &engine, Ranks &ranks);
 void shareState(Engine &engine, const Optimizer &optimizer, Ranks &ranks);
 
+// What an optimizer that keeps a moving average of the parameters begins with: the parameters. Nothing of another one.
+void beginAverage(Engine &engine, const Optimizer &optimizer);
+
+// Puts the moving average in the parameters' place, and them in that of the average. Nothing where the optimizer keeps
+// none.
+void exchangeAverage(Engine &engine, const Optimizer &optimizer);
+// What `use` does with the moving average in the parameters' place; both are then as they were, to the bit.
+template <typename Use> void withAverage(Engine &engine, const Optimizer &optimizer, Use use) {
+  exchangeAverage(engine, optimizer);
+  try {
+    use();
+  } catch (...) {
+    exchangeAverage(engine, optimizer);
+    throw;
+  }
+  exchangeAverage(engine, optimizer);
+}
+
 // Throws Error naming the first parameter or optimizer state that is NaN or infinite; what cannot be trained on is not
 // saved.
 void checkFinite(Engine &engine, const Optimizer &optimizer);

@@ -89,6 +89,7 @@ private:
   void validate();
   void validateNow(bool average);
   void saveState();
+  void saveAveraged(const std::string &name);
   void keepWeights();
   void keepBest(double value);
   void forgetMissing();
@@ -443,6 +444,7 @@ void Trainer::beginFolder() {
     initializeParameters(*model.engine, options.seed);
     if (!options.init.empty())
       initialize();
+    beginAverage(*model.engine, *options.optimizer);
   }
   makeFolder(options.out);
   if (!folder.locked()) { // another run may have made it meanwhile
@@ -820,15 +822,23 @@ void Trainer::validate() {
 
 void Trainer::validateNow(bool average) try {
   const Span span(model.engine->trace(), "validation", "validation");
-  CorpusLoss loss = corpusLoss(*model.engine, *validation, batchTokens, options.smoothing, ranks);
+  CorpusLoss loss;
+  std::vector<std::string> translations;
+  auto measure = [&] {
+    loss = corpusLoss(*model.engine, *validation, batchTokens, options.smoothing, ranks);
+    if (validSources)
+      translations = translateTogether(model, *validSources, options.format, greedy(module()), ranks);
+  };
+  if (average)
+    measure();
+  else
+    withAverage(*model.engine, *options.optimizer, measure);
   double value = loss.nll; // the smaller the better
   Json record = {{"step", progress.step}, {"epoch", progress.position.epoch + 1}, {"valid_loss", loss.loss},
                  {"valid_nll", loss.nll}, {"valid_ppl", std::exp(loss.nll)},      {"best", false}};
   std::string line = format("step %lld  validation: loss %.4f  ppl %.3f", static_cast<long long>(progress.step),
                             loss.loss, std::exp(loss.nll));
   if (validSources) {
-    std::vector<std::string> translations =
-        translateTogether(model, *validSources, options.format, greedy(module()), ranks);
     const MetricSums sums = metricsOf(translations, validReferences);
     const double bleu = sums.bleu().value, chrf = sums.chrf().value, ter = sums.ter().value;
     record["bleu"] = bleu;
@@ -855,7 +865,10 @@ void Trainer::validateNow(bool average) try {
     if (writes()) {
       if (!folder.hasState()) // weights never lie in a folder without a state
         saveState();
-      folder.saveWeights(*model.engine, "best.safetensors", progress.step);
+      if (average)
+        folder.saveWeights(*model.engine, "best.safetensors", progress.step);
+      else
+        saveAveraged("best.safetensors");
     }
     progress.best = value;
     progress.bestStep = progress.step;
@@ -898,6 +911,11 @@ void Trainer::saveState() {
   changed = false;
 }
 
+// What is validated: the moving average of the weights where there is one, or the weights.
+void Trainer::saveAveraged(const std::string &name) {
+  withAverage(*model.engine, *options.optimizer, [&] { folder.saveWeights(*model.engine, name, progress.step); });
+}
+
 // Where a validation is one of the best, for --keep-best; there is a state, as the first of them was the best. Weights
 // that it takes the place of go with the next save: until then a run that is cut off goes on from a state that has
 // them.
@@ -910,7 +928,7 @@ void Trainer::keepBest(double value) {
   kept.insert(place, {progress.step, value});
   kept.resize(std::min(kept.size(), most));
   if (writes())
-    folder.saveWeights(*model.engine, folder.bestFile(progress.step), progress.step);
+    saveAveraged(folder.bestFile(progress.step));
 }
 
 // After a state was loaded: what it kept, as far as that is there. Those of later steps are made again.
@@ -943,6 +961,8 @@ void Trainer::save(bool requested) {
   if ((!stopping && !requested) || progress.step % options.saveEvery == 0)
     keepWeights();
   folder.saveWeights(*model.engine, "last.safetensors", progress.step);
+  if (options.optimizer->averages)
+    saveAveraged("ema.safetensors");
 }
 
 // The mean of the weights that were kept, beside the run: it goes on from its own.
@@ -976,7 +996,7 @@ void Trainer::end() {
     validate();
   save();
   if (writes() && !validation && progress.averagedStep != progress.step)
-    folder.saveWeights(*model.engine, "best.safetensors", progress.step);
+    saveAveraged("best.safetensors");
   if (!stopping)
     average();
 }

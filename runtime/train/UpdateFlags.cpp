@@ -7,7 +7,8 @@ namespace xfc {
 void UpdateFlags::addTo(CLI::App &command) {
   std::vector<std::string> optimizerNames;
   for (const Optimizer &optimizer : optimizers())
-    optimizerNames.emplace_back(optimizer.name);
+    if (!optimizer.averages)
+      optimizerNames.emplace_back(optimizer.name);
   command.add_option("--optimizer", optimizer, "how gradients become steps")
       ->check(CLI::IsMember(optimizerNames))
       ->capture_default_str();

@@ -35,6 +35,16 @@ func.func @loss_and_gradients(%w: tensor<200x100xf32> {xfc.name = "w", xfc.role 
 // CHECK: %[[PB:.*]]:2 = xfc.optimize "sgd" %[[HYPER]], %{{.*}} parameters(%[[B]]) gradients(%[[GB]]) states(%[[MB]])
 // CHECK: return %[[PW]]#0, %[[PB]]#0, %[[PW]]#1, %[[PB]]#1, %
 
+// With a moving average of the parameters each has a program of its own.
+// CHECK-LABEL: func.func @update.adam_ema(
+// CHECK-SAME: tensor<10xf32> {xfc.name = "hyper", xfc.role = "scalar"}
+// CHECK: %[[PW:.*]]:4 = xfc.optimize "adam_ema"
+// CHECK: %[[PB:.*]]:4 = xfc.optimize "adam_ema"
+// CHECK: return %[[PW]]#0, %[[PB]]#0, %[[PW]]#1, %[[PB]]#1, %[[PW]]#2, %[[PB]]#2, %[[PW]]#3, %[[PB]]#3, %
+// CHECK-LABEL: func.func @update.sgd_ema(
+// CHECK-SAME: tensor<100xf32> {xfc.name = "b", xfc.role = "momentum"}, %[[AW:[a-z0-9]+]]: tensor<200x100xf32> {xfc.name = "w", xfc.role = "average"}, %[[AB:[a-z0-9]+]]: tensor<100xf32> {xfc.name = "b", xfc.role = "average"}
+// CHECK: xfc.optimize "sgd_ema" %{{.*}} states(%{{.*}}, %[[AW]])
+
 // CHECK-LABEL: func.func @accumulate(
 // CHECK-SAME: %[[GW:[a-z0-9]+]]: tensor<200x100xf32> {xfc.name = "w", xfc.role = "gradient"}, %[[GB:[a-z0-9]+]]: tensor<100xf32> {xfc.name = "b", xfc.role = "gradient"}
 // CHECK-SAME: %[[SW:[a-z0-9]+]]: tensor<200x100xf32> {xfc.name = "sum.w", xfc.role = "state"}, %[[SB:[a-z0-9]+]]: tensor<100xf32> {xfc.name = "sum.b", xfc.role = "state"}

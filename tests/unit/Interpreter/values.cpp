@@ -454,6 +454,26 @@ TEST(Sgd, twoSteps) {
   expectNear(second[0], Tensor{{2}, {0.0025, 2.855}}, 1e-14, "parameters after the second step");
 }
 
+// A moving average of the parameters beside SGD: p = p - 0.1 g, a = a + 0.25 (p - a).
+TEST(Sgd, average) {
+  const std::string text = R"(
+    func.func @f(%h: tensor<5xf64>, %factor: tensor<f64>, %p: tensor<2xf64>, %q: tensor<1xf64>, %g: tensor<2xf64>, %i: tensor<1xf64>, %m: tensor<2xf64>, %n: tensor<1xf64>, %a: tensor<2xf64>, %b: tensor<1xf64>)
+        -> (tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>) {
+      %r:6 = xfc.optimize "sgd_ema" %h, %factor parameters(%p, %q) gradients(%g, %i) states(%m, %n, %a, %b)
+        : (tensor<5xf64>, tensor<f64>, tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>)
+        -> (tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>)
+      return %r#0, %r#1, %r#2, %r#3, %r#4, %r#5 : tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>, tensor<2xf64>, tensor<1xf64>
+    })";
+  const Tensor hyper{{5}, {0.1, 0, 0, HUGE_VAL, 0.25}}, one{{}, {1}}, zeros{{2}, {0, 0}}, zero{{1}, {0}};
+  auto step = evaluateOn(
+      1, text,
+      {hyper, one, {{2}, {1, 2}}, {{1}, {4}}, {{2}, {5, -10}}, {{1}, {20}}, zeros, zero, {{2}, {2.5, 3}}, {{1}, {0}}});
+  expectNear(step[0], Tensor{{2}, {0.5, 3}}, 1e-15, "parameters");
+  expectNear(step[1], Tensor{{1}, {2}}, 1e-15, "the other parameter");
+  expectNear(step[4], Tensor{{2}, {2, 3}}, 1e-15, "averages");
+  expectNear(step[5], Tensor{{1}, {0.5}}, 1e-15, "the other's average");
+}
+
 // A step of Lion by hand: the direction 0.5 m + 0.5 g decides the sign, and m = 0.75 m + 0.25 g is kept.
 TEST(Lion, step) {
   const std::string text = R"(

@@ -66,8 +66,8 @@ template <bool gradients> void lossKernel(const xfc_call *call, int64_t, void *)
   }
 }
 
-// Operands: hyper, max_norm, parameters, gradients and moments; result: norm.
-void updateKernel(const xfc_call *call, int64_t, void *) {
+// Operands: hyper, max_norm, parameters, gradients and moments, and the parameters' moving average; result: norm.
+template <bool averages> void updateKernel(const xfc_call *call, int64_t, void *) {
   const float *hyper = buffer<float>(call, 0), maxNorm = *buffer<float>(call, 1);
   float *p = buffer<float>(call, 2), *g = buffer<float>(call, 3), *m = buffer<float>(call, 4),
         *v = buffer<float>(call, 5);
@@ -75,12 +75,14 @@ void updateKernel(const xfc_call *call, int64_t, void *) {
   for (int64_t i = 0; i < V * V; ++i)
     squares += g[i] * g[i];
   float norm = std::sqrt(squares), factor = maxNorm > 0 && norm > maxNorm ? maxNorm / norm : 1;
-  *buffer<float>(call, 6) = norm;
+  *buffer<float>(call, averages ? 7 : 6) = norm;
   for (int64_t i = 0; i < V * V; ++i) {
     float gradient = std::clamp(factor * g[i], -hyper[8], hyper[8]) + hyper[4] * p[i];
     m[i] = hyper[1] * m[i] + (1 - hyper[1]) * gradient;
     v[i] = hyper[2] * v[i] + (1 - hyper[2]) * gradient * gradient;
     p[i] -= hyper[0] * hyper[5] * p[i] + hyper[0] * (m[i] / hyper[6]) / (std::sqrt(v[i] / hyper[7]) + hyper[3]);
+    if (averages)
+      buffer<float>(call, 6)[i] += hyper[9] * (p[i] - buffer<float>(call, 6)[i]);
   }
 }
 
@@ -99,10 +101,11 @@ Module tableModel() {
   module.maxLength = module.maxTargetLength = 20;
   module.hasDecoder = true;
   module.parameterElements = (V * V + 15) / 16 * 16;
-  module.states = {"moment1", "moment2"};
+  module.states = {"moment1", "moment2", "average"};
   module.parameters = {{"table.weight", {}, {V, V}, 0, "xavier_uniform", V, V}};
   Partition one{Partition::Unit::One, 1, 1};
-  module.kernels = {{"score", one, 0}, {"gradients", one, 0}, {"update", one, 0}, {"accumulate", one, 0}};
+  module.kernels = {
+      {"score", one, 0}, {"gradients", one, 0}, {"update", one, 0}, {"accumulate", one, 0}, {"average", one, 0}};
   auto place = [](Place::Kind kind, int64_t index = 0) { return Place{kind, index, 0}; };
   auto argument = [](const char *name, Argument::Role role, DType type, int8_t set, std::vector<int64_t> shape = {}) {
     return Argument{name, role, type, set, std::move(shape)};
@@ -152,6 +155,12 @@ Module tableModel() {
   step.strides.assign(step.buffers.size(), 0);
   update.steps = {step};
   module.programs.push_back(update);
+  update.name = "update.adam_ema";
+  update.arguments[0].shape = {10};
+  update.steps[0].kernel = 4;
+  update.steps[0].buffers.insert(update.steps[0].buffers.end() - 1, {Place::Kind::State, 2, 0});
+  update.steps[0].strides.push_back(0);
+  module.programs.push_back(update);
 
   Program accumulate;
   accumulate.name = "accumulate";
@@ -164,9 +173,10 @@ Module tableModel() {
   return module;
 }
 
-const xfc_kernel kernels[] = {lossKernel<false>, lossKernel<true>, updateKernel, accumulateKernel};
+const xfc_kernel kernels[] = {lossKernel<false>, lossKernel<true>, updateKernel<false>, accumulateKernel,
+                              updateKernel<true>};
 const std::vector<uint8_t> planBytes = serialize(tableModel());
-const xfc_image image = {XFC_ABI_VERSION, 4, "test", "", kernels, planBytes.data(), planBytes.size()};
+const xfc_image image = {XFC_ABI_VERSION, std::size(kernels), "test", "", kernels, planBytes.data(), planBytes.size()};
 
 } // namespace
 
@@ -694,6 +704,78 @@ TEST_F(TrainRun, KeepsTheBest) {
   fewer.keepBest = 1;
   ASSERT_EQ(run(fewer), "");
   EXPECT_EQ(bestOf("whole").size(), 1u);
+}
+
+// The average of the weights is a state beside a run that goes as without it: it is what is validated.
+TEST_F(TrainRun, AveragesWhileItTrains) {
+  auto averaging = [&](const std::string &out, int64_t steps) {
+    TrainOptions result = validated(options(out, steps));
+    result.saveEvery = 1;
+    result.keep = 1000;
+    result.keepBest = 2;
+    result.optimizer = findOptimizer("adam", true);
+    result.settings.averageDecay = 0.7;
+    return result;
+  };
+  auto floats = [&](const std::string &name, const std::string &tensor = "table.weight") {
+    const StoredTensor stored = readSafetensors(file(name)).at(tensor);
+    const auto *first = reinterpret_cast<const float *>(stored.bytes.data());
+    return std::vector<float>(first, first + V * V);
+  };
+  ASSERT_EQ(run(averaging("whole", 50)), "");
+  TrainOptions plain = averaging("plain", 50);
+  plain.optimizer = findOptimizer("adam");
+  ASSERT_EQ(run(plain), "");
+  EXPECT_EQ(weightsOf("whole"), weightsOf("plain"));
+  EXPECT_FALSE(fs::exists(file("plain/ema.safetensors")));
+  ASSERT_EQ(run(options("first", 0)), "");
+  std::vector<float> first = floats("first/last.safetensors");
+  std::vector<double> expected(first.begin(), first.end());
+  for (int step = 1; step <= 50; ++step) {
+    const std::vector<float> weights = floats("whole/step-" + std::to_string(step) + ".safetensors");
+    const double keep = std::min(0.7, (1.0 + step) / (10.0 + step));
+    for (int64_t i = 0; i < V * V; ++i)
+      expected[i] = keep * expected[i] + (1 - keep) * weights[i];
+  }
+  const std::vector<float> average = floats("whole/ema.safetensors"), last = floats("whole/last.safetensors");
+  double largest = 0;
+  for (int64_t i = 0; i < V * V; ++i) {
+    EXPECT_NEAR(average[i], expected[i], 1e-5) << i;
+    largest = std::max<double>(largest, std::abs(average[i] - last[i]));
+  }
+  EXPECT_GT(largest, 1e-3);
+  EXPECT_EQ(floats("whole/state/training.safetensors", "average.table.weight"), average);
+  EXPECT_EQ(floats("whole/state/training.safetensors", "weights.table.weight"), last);
+  // The loss goes down to the end here, and is that of the average.
+  EXPECT_EQ(floats("whole/best.safetensors"), average);
+  EXPECT_EQ(floats("whole/best-50.safetensors"), average);
+  TrainOptions check = validated(options("check", 0));
+  check.init = file("whole/ema.safetensors");
+  ASSERT_EQ(run(check), "");
+  EXPECT_EQ(readLog(file("check/train.jsonl")).back()["valid_nll"],
+            readLog(file("whole/train.jsonl")).back()["valid_nll"]);
+
+  // Resumed.
+  ASSERT_EQ(run(averaging("halves", 23)), "");
+  TrainOptions rest = averaging("halves", 50);
+  rest.resume = true;
+  ASSERT_EQ(run(rest), "");
+  for (const char *name : {"last.safetensors", "ema.safetensors", "best.safetensors", "best-40.safetensors"})
+    EXPECT_EQ(weightsOf("whole", name), weightsOf("halves", name)) << name;
+  rest.steps = 60;
+  rest.optimizer = findOptimizer("adam");
+  EXPECT_NE(run(rest).find("(--optimizer adam with --ema)"), std::string::npos) << run(rest);
+  plain.steps = 60;
+  plain.resume = true;
+  plain.optimizer = findOptimizer("adam", true);
+  EXPECT_NE(run(plain).find("(--optimizer adam without --ema)"), std::string::npos) << run(plain);
+
+  // Without validations the average is the best.
+  TrainOptions unseen = averaging("unseen", 50);
+  unseen.validation = {};
+  unseen.keepBest = 0;
+  ASSERT_EQ(run(unseen), "");
+  EXPECT_EQ(floats("unseen/best.safetensors"), average);
 }
 
 TEST_F(TrainRun, EpochsEndWhereTheDataEnds) {

@@ -217,8 +217,8 @@ class Lion(torch.optim.Optimizer):
 # The flags of an optimizer, and PyTorch's own, or one in its terms; the largest element of a gradient.
 OPTIMIZERS = {
     "adam": (["--lr", 1e-3, "--betas", "0.9,0.98", "--adam-eps", "1e-9"], lambda leaves: torch.optim.Adam(leaves, lr=1e-3, betas=(0.9, 0.98), eps=1e-9), math.inf),
-    "sgd": (["--lr", 0.1, "--momentum", 0.8, "--weight-decay", 0.01, "--clip-value", 0.02], lambda leaves: torch.optim.SGD(leaves, lr=0.1, momentum=0.8, weight_decay=0.01), 0.02),
-    "lion": (["--lr", 1e-3, "--betas", "0.9,0.99", "--weight-decay", 0.1], lambda leaves: Lion(leaves, lr=1e-3, betas=(0.9, 0.99), weight_decay=0.1), math.inf),
+    "sgd": (["--lr", 0.1, "--momentum", 0.8, "--weight-decay", 0.01, "--clip-value", 0.02, "--ema", 0.7], lambda leaves: torch.optim.SGD(leaves, lr=0.1, momentum=0.8, weight_decay=0.01), 0.02),
+    "lion": (["--lr", 1e-3, "--betas", "0.9,0.99", "--weight-decay", 0.1, "--ema", 0.7], lambda leaves: Lion(leaves, lr=1e-3, betas=(0.9, 0.99), weight_decay=0.1), math.inf),
 }
 
 
@@ -231,7 +231,7 @@ def train(executable, work, name, steps, optimizer):
     run(executable, "train", "--source", a, "--target", b, "--format", "ids", "--out", out, "--steps", steps, "--batch-tokens", 4096,
         "--schedule", "constant", "--warmup", 0, "--clip-norm", 1.0, "--label-smoothing", 0.1, "--seed", 3,
         "--optimizer", optimizer, *OPTIMIZERS[optimizer][0])
-    return load(os.path.join(out, "last.safetensors"))
+    return out
 
 
 def check_train(executable, model, name, work):
@@ -242,14 +242,16 @@ def check_train(executable, model, name, work):
 
 
 def check_optimizer(executable, model, name, work, rule):
-    leaves = {key: value.double().requires_grad_() for key, value in train(executable, work, name, 0, rule).items()}
+    first = load(os.path.join(train(executable, work, name, 0, rule), "last.safetensors"))
+    leaves = {key: value.double().requires_grad_() for key, value in first.items()}
     if set(leaves) != set(model.shapes()):
         sys.exit(f"the parameters differ: {sorted(set(leaves) ^ set(model.shapes()))}")
     sources, targets = corpus()
     source, target = padded(sources), padded([[START] + row for row in targets])
     labels = padded([row + [EOS] for row in targets])
     optimizer = OPTIMIZERS[rule][1](leaves.values())
-    for _ in range(20):
+    average = {key: value.double() for key, value in first.items()}
+    for step in range(1, 21):
         optimizer.zero_grad()
         loss_of(model.forward(leaves, source, target)[0], labels, 0.1).backward()
         for value in leaves.values():
@@ -260,12 +262,18 @@ def check_optimizer(executable, model, name, work, rule):
             value.grad *= min(1, 1 / norm)
         torch.nn.utils.clip_grad_value_(leaves.values(), OPTIMIZERS[rule][2])
         optimizer.step()
-    trained = train(executable, work, name, 20, rule)
-    with torch.no_grad():
-        want = model.forward({key: value.detach() for key, value in leaves.items()}, source, target)[0]
-        got = model.forward({key: value.double() for key, value in trained.items()}, source, target)[0]
-        error = compare(f"logits after 20 steps of {rule}", got, want, labels != PAD)
-    print(f"{name}: logits after 20 steps of {rule} {error:.1e}")
+        for key, value in leaves.items():
+            average[key].lerp_(value.detach(), 1 - min(0.7, (1 + step) / (10 + step)))
+    out = train(executable, work, name, 20, rule)
+    for file, expected in (("last", leaves), ("ema", average)):
+        if file == "ema" and "--ema" not in OPTIMIZERS[rule][0]:
+            continue
+        trained = load(os.path.join(out, file + ".safetensors"))
+        with torch.no_grad():
+            want = model.forward({key: value.detach() for key, value in expected.items()}, source, target)[0]
+            got = model.forward({key: value.double() for key, value in trained.items()}, source, target)[0]
+            error = compare(f"logits of {file} after 20 steps of {rule}", got, want, labels != PAD)
+        print(f"{name}: logits of {file} after 20 steps of {rule} {error:.1e}")
 
 
 def check_greedy(executable, model, name, work):

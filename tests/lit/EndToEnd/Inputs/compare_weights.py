@@ -1,4 +1,5 @@
-"""compare_weights.py TOLERANCE A B: both have the same tensors, and values within TOLERANCE of the largest of all. Plain Python."""
+"""compare_weights.py TOLERANCE A B [PREFIX]: both have the same tensors, or those whose names begin with PREFIX, and values within TOLERANCE of the
+largest of all. Plain Python."""
 import json
 import struct
 import sys
@@ -9,13 +10,14 @@ def read(path):
     size = struct.unpack("<Q", data[:8])[0]
     tensors = {}
     for name, entry in json.loads(data[8 : 8 + size]).items():
-        if name != "__metadata__":
+        if name != "__metadata__" and name.startswith(prefix):
             begin, end = (8 + size + offset for offset in entry["data_offsets"])
             code, width = {"F32": ("f", 4), "F64": ("d", 8)}[entry["dtype"]]
             tensors[name] = struct.unpack(f"<{(end - begin) // width}{code}", data[begin:end])
     return tensors
 
 
+prefix = sys.argv[4] if len(sys.argv) > 4 else ""
 tolerance, (first, second) = float(sys.argv[1]), map(read, sys.argv[2:4])
 assert first and first.keys() == second.keys(), first.keys() ^ second.keys()
 largest = max(abs(x) for values in first.values() for x in values)

@@ -6,6 +6,7 @@ equal: 2, 3 and 4 ranks are one that accumulates, with validations; a run of 2 g
 unlike: ranks with other flags, data, or a folder that is in use are refused before the first step, by name.
 kill: one rank is killed at several moments, or asked to end; the others end within seconds, and the resumed run is exact.
 """
+import glob
 import json
 import os
 import random
@@ -40,7 +41,7 @@ for name, seed, lines in (("a", 1, 300), ("b", 2, 300), ("va", 3, 25), ("vb", 4,
 def flags(out, ranks, **more):
     given = {"format": "ids", "source": path("a"), "target": path("b"), "valid-source": path("va"), "valid-target": path("vb"),
              "out": path(out), "epochs": 2, "batch-tokens": 48, "accumulate": BATCHES // ranks, "save-every": 4,
-             "valid-every": 5, "average": 2, "threads": 1, "warmup": 10, "lr": 1}
+             "valid-every": 5, "average": 2, "keep-best": 2, "ema": 0.8, "clip-value": 0.02, "threads": 1, "warmup": 10, "lr": 1}
     given.update({key.replace("_", "-"): value for key, value in more.items()})
     words = [translator, "train"]
     for key, value in given.items():
@@ -81,7 +82,10 @@ def records(out, stopped=False):
 
 
 def same(a, b, stopped=False):
-    for name in ("last.safetensors", "best.safetensors", "average.safetensors"):
+    best = [sorted(glob.glob("best-*", root_dir=path(out))) for out in (a, b)]
+    if best[0] != best[1] or len(best[0]) != 2:
+        sys.exit(f"the best of {a} and {b}: {best}")
+    for name in ("last.safetensors", "ema.safetensors", "best.safetensors", "average.safetensors", *best[0]):
         with open(path(a + "/" + name), "rb") as one, open(path(b + "/" + name), "rb") as other:
             if one.read() != other.read():
                 sys.exit(f"{b}/{name} is another than {a}/{name}")
@@ -116,7 +120,7 @@ if mode == "equal":
     run(command("one-batch-less", 1, accumulate=BATCHES - 1))
     with open(path("one-batch-less/last.safetensors"), "rb") as file:
         assert file.read() != whole, "what is compared cannot differ"
-    plain = {"valid_source": None, "valid_target": None, "average": 0, "epochs": None}
+    plain = {"valid_source": None, "valid_target": None, "average": 0, "keep_best": None, "epochs": None}
     run(command("whole", 1, steps=11, **plain))
     for ranks, steps in ((2, 3), (3, 6), (1, 8), (4, 11)):
         run(command("parts", ranks, steps=steps, resume=True, **plain))
