@@ -74,6 +74,6 @@ func.func @update(%pw: !w {xfc.name = "w", xfc.role = "parameter"}, %pv: !w {xfc
   %s = xfc.square_sum %gw, %gv : (!w, !w) -> tensor<1xf64>
   %factor, %norm = xfc.clip_factor %max, %s : (tensor<f32>, tensor<1xf64>) -> (tensor<f32>, tensor<f32>)
   %p:2, %m:2, %v:2 = xfc.optimize "adam" %hyper, %factor parameters(%pw, %pv) gradients(%gw, %gv) states(%mw, %mv, %vw, %vv)
-      : (tensor<8xf32>, tensor<f32>, !w, !w, !w, !w, !w, !w, !w, !w) -> (!w, !w, !w, !w, !w, !w)
+      : (tensor<9xf32>, tensor<f32>, !w, !w, !w, !w, !w, !w, !w, !w) -> (!w, !w, !w, !w, !w, !w)
   return %p#0, %p#1, %m#0, %m#1, %v#0, %v#1 : !w, !w, !w, !w, !w, !w
 }

@@ -250,7 +250,7 @@ def check_optimizer(executable, model, name, work, rule):
     source, target = padded(sources), padded([[START] + row for row in targets])
     labels = padded([row + [EOS] for row in targets])
     optimizer = OPTIMIZERS[rule][1](leaves.values())
-    average = {key: value.double() for key, value in first.items()}
+    average = {key: value.detach().double().clone() for key, value in first.items()}
     for step in range(1, 21):
         optimizer.zero_grad()
         loss_of(model.forward(leaves, source, target)[0], labels, 0.1).backward()
