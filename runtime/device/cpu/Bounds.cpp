@@ -109,7 +109,7 @@ void findRanges() {
   addShape(*call.shape);
   add(runningScratch, running->scratchBytes, "scratch", true);
   if (const PackRun *packing = running->packing) {
-    add(call.buffers, 2 * static_cast<int64_t>(sizeof(void *)), "the operands' addresses");
+    add(static_cast<const void *>(call.buffers), 2 * static_cast<int64_t>(sizeof(void *)), "the operands' addresses");
     add(call.strides, 2 * static_cast<int64_t>(sizeof(int64_t)), "the operands' strides");
     add(packing->from, packing->fromBytes, "the weight", true);
     add(packing->to, packing->toBytes, "its packed form", true);
@@ -117,7 +117,8 @@ void findRanges() {
   }
   const Step &step = *running->step;
   const auto operands = static_cast<int64_t>(step.buffers.size());
-  add(call.buffers, operands * static_cast<int64_t>(sizeof(void *)), "the operands' addresses");
+  add(static_cast<const void *>(call.buffers), operands * static_cast<int64_t>(sizeof(void *)),
+      "the operands' addresses");
   add(call.strides, operands * static_cast<int64_t>(sizeof(int64_t)), "the operands' strides");
   add(call.immediates, static_cast<int64_t>(step.immediates.size() * sizeof(int64_t)), "the immediates");
   for (size_t i = 0; i < step.buffers.size(); ++i) {
