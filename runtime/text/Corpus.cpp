@@ -40,7 +40,7 @@ Corpus::Corpus(const std::vector<std::vector<int32_t>> &sources, const std::vect
 }
 
 Corpus::Corpus(const PairFiles &files, const VocabularyPair &vocabularies, const Module &module, Format format,
-               const PairFilter &filter, Parallel parallel)
+               const PairFilter &filter, const Parallel &parallel)
     : Corpus(std::span(&files, 1), vocabularies, module, format, filter, parallel) {}
 
 Corpus::Corpus(std::span<const PairFiles> corpora, const VocabularyPair &vocabularies, const Module &module,
@@ -76,6 +76,7 @@ Corpus::Corpus(const std::vector<std::string> &shardFiles, const VocabularyPair 
 
 std::vector<int64_t> Corpus::sizes() const {
   std::vector<int64_t> sizes;
+  sizes.reserve(parts.size());
   for (size_t i = 0; i < parts.size(); ++i)
     sizes.push_back((i + 1 < parts.size() ? parts[i + 1].first : counts.pairs) - parts[i].first);
   return sizes;

@@ -11,7 +11,7 @@ public:
   // Reads text into memory, as PairReader does. Throws Error: unequal line counts, invalid UTF-8 or ids (file:line),
   // nothing to train on.
   Corpus(const PairFiles &files, const VocabularyPair &vocabularies, const Module &module, Format format,
-         const PairFilter &filter = {}, Parallel parallel = oneByOne);
+         const PairFilter &filter = {}, const Parallel &parallel = oneByOne);
   // The same of several corpora, one after the other: text of each of these, which are the same data as files of pairs
   // that were prepared from each.
   Corpus(std::span<const PairFiles> corpora, const VocabularyPair &vocabularies, const Module &module, Format format,

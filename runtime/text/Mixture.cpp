@@ -24,6 +24,7 @@ Mixture mixtureByWeight(const std::vector<int64_t> &sizes, const std::vector<dou
 Mixture mixtureByTemperature(const std::vector<int64_t> &sizes, double temperature) {
   const auto largest = static_cast<double>(*std::max_element(sizes.begin(), sizes.end()));
   std::vector<double> weights;
+  weights.reserve(sizes.size());
   for (int64_t size : sizes)
     weights.push_back(std::pow(static_cast<double>(size) / largest, 1 / temperature));
   return mixtureByWeight(sizes, weights);

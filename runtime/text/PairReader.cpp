@@ -14,6 +14,7 @@ void oneByOne(int64_t count, const std::function<void(int64_t)> &body) {
 
 std::vector<PairFiles> PairFiles::each() const {
   std::vector<PairFiles> files;
+  files.reserve(tables.size() + sources.size());
   for (const std::string &table : tables)
     files.push_back({{}, {}, {table}});
   for (size_t i = 0; i < sources.size(); ++i)

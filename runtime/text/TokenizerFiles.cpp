@@ -102,14 +102,13 @@ std::map<std::string, std::string> tokenizerFiles(const FolderVocabularies &voca
     return files;
   const Side source(vocabularies.source),
       target(vocabularies.target.empty() ? vocabularies.source : vocabularies.target);
+  const bool pieces = source.isSentencePiece() && target.isSentencePiece();
   Json settings;
   target.addTokens(settings);
   if (source.isTokenizerJson() && target.isTokenizerJson()) {
     files["tokenizer.json"] = source.whole();
     settings["tokenizer_class"] = classOf(modelType, source.languageFollows());
-  } else if (!source.isSentencePiece() || !target.isSentencePiece()) {
-    return {};
-  } else if (modelType == "marian") {
+  } else if (pieces && modelType == "marian") {
     files["source.spm"] = source.model();
     files["target.spm"] = target.model();
     files["vocab.json"] = source.map();
@@ -117,14 +116,14 @@ std::map<std::string, std::string> tokenizerFiles(const FolderVocabularies &voca
     if (separate)
       files["target_vocab.json"] = target.map();
     settings.update({{"tokenizer_class", "MarianTokenizer"}, {"separate_vocabs", separate}});
-  } else if (modelType.ends_with("t5")) {
+  } else if (pieces && modelType.ends_with("t5")) {
     files["spiece.model"] = source.model();
     settings.update({{"tokenizer_class", "T5Tokenizer"}, {"extra_ids", source.count("<extra_id_")}});
-  } else if (modelType == "m2m_100" && source.isMapped()) {
+  } else if (pieces && modelType == "m2m_100" && source.isMapped()) {
     files["sentencepiece.bpe.model"] = source.model();
     files["vocab.json"] = source.map([](const std::string &token) { return !isLanguage(token); });
     settings["tokenizer_class"] = "M2M100Tokenizer";
-  } else if (modelType == "mbart" && source.isMapped()) {
+  } else if (pieces && modelType == "mbart" && source.isMapped()) {
     files["sentencepiece.bpe.model"] = source.model();
     settings["tokenizer_class"] = classOf(modelType, source.languageFollows());
   } else {
