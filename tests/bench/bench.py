@@ -12,6 +12,7 @@ import tempfile
 import time
 
 import decode
+import imported
 import kernels
 import scaling
 import startup
@@ -20,7 +21,7 @@ from common import ROOT, SIZES, BenchError, machine, translator
 from report import plot_bars, plot_curves
 
 SECTIONS = {"train": (train, "Training"), "decode": (decode, "Decoding"), "kernels": (kernels, "Kernels"), "startup": (startup, "Start-up"),
-            "scaling": (scaling, "How cost grows")}
+            "scaling": (scaling, "How cost grows"), "imported": (imported, "Imported models")}
 
 
 def parse():
