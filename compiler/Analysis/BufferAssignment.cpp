@@ -32,7 +32,7 @@ static bool isSamePlace(const Place &a, const Place &b) {
   return a.kind == b.kind && a.index == b.index && a.offset == b.offset;
 }
 
-// Where a part of what lies in `whole` begins.
+// The place of a part of the view's whole, which is at `whole`.
 static Home partOf(Home whole, ViewOpInterface view, unsigned part) {
   whole.place.offset += view.getPartOffset(part) * elementBytes(view.getWhole().getType());
   return whole;
@@ -70,7 +70,7 @@ Place BufferAssignment::workspaceOf(Operation *step) const {
   return found == workspaces.end() ? Place() : Place{Place::Kind::Arena, found->second, 0};
 }
 
-// The last step that reads the value, through views of it; -1 if none does.
+// The last step that reads the value, directly or through views; -1 if none does.
 int32_t BufferAssignment::lastUse(Value value) const {
   int32_t last = -1;
   for (Operation *user : value.getUsers()) {
@@ -99,8 +99,8 @@ void BufferAssignment::extend(const Home &home, int32_t step) {
   buffer.last = std::max(buffer.last, step);
 }
 
-// A result takes the place of what was there before; the step itself may read that as the operand it is computed in
-// place of.
+// Places a result where other values were before. None of them may be live any more, except that the step itself may
+// read the operand that the result replaces in place.
 LogicalResult BufferAssignment::overwrite(OpResult result, const Home &home) {
   Operation *op = result.getOwner();
   const int32_t step = stepOf.lookup(op);
@@ -126,7 +126,7 @@ LogicalResult BufferAssignment::overwrite(OpResult result, const Home &home) {
   return success();
 }
 
-// Whether the result may take over the buffer of `operand`: all of it, and nobody reads it later.
+// Whether the result may reuse the buffer of `operand`: it takes up all of it, and no value there is read later.
 bool BufferAssignment::isFree(Operation *step, OpResult result, Value operand) const {
   const Home home = this->home(operand);
   auto shared = tenants.find(memoryOf(home.place));
@@ -142,7 +142,7 @@ LogicalResult BufferAssignment::placeResult(OpResult result, int32_t step) {
     return overwrite(result, Home(known->second));
   Operation *op = result.getOwner();
   const InPlaceOperand own = inPlace(result);
-  // A part of a whole is written into its place there.
+  // A result that is a part of a join is written to its place in the whole.
   ViewOpInterface join;
   for (Operation *user : result.getUsers())
     if (auto candidate = dyn_cast<ViewOpInterface>(user); candidate && candidate.makesWhole())

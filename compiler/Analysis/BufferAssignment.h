@@ -1,5 +1,5 @@
-// Which values of a program share memory, and between which steps the contents of each buffer matter. It is the one
-// model of liveness: scheduling places buffers by it, and recomputation asks it what a program holds.
+// Decides which values of a program share memory, and computes the live range of each buffer. This is the only model of
+// liveness: scheduling assigns buffers with it, and recomputation finds a program's peak of live bytes with it.
 #pragma once
 
 #include "Dialect/XFC.h"
@@ -12,21 +12,21 @@
 
 namespace xfc {
 
-// A view (ViewOpInterface) takes no step.
+// Whether the op is a view (ViewOpInterface). Views are not steps.
 bool isView(mlir::Operation *op);
 
-// Where a value lies.
+// Where a value is stored.
 struct Home {
   Place place;
-  int64_t stride = 0; // elements from row to row; 0 of what has no rows
+  int64_t stride = 0; // elements from one row to the next; 0 for a value without rows
 };
 
-// The operand whose memory a result takes over: where nobody reads it later, or always.
+// The operand whose memory a result reuses: always, or only if nothing reads the operand later.
 struct InPlaceOperand {
   int64_t operand = -1; // none
   bool always = false;
 };
-// What an op says of itself (KernelOpInterface).
+// What the op itself declares (KernelOpInterface).
 InPlaceOperand inPlaceOf(mlir::OpResult result);
 
 // A program is one block: views, steps (all other ops), and a terminator, whose operands are read after the last step.
@@ -34,21 +34,21 @@ class BufferAssignment {
 public:
   explicit BufferAssignment(mlir::Block &program);
 
-  // How steps use memory, where they are not the ops themselves.
+  // The in-place operand of a step's result. To be replaced if steps are launches rather than the ops themselves.
   std::function<InPlaceOperand(mlir::OpResult)> inPlace = inPlaceOf;
-  // Memory of its own that a step needs besides its results.
+  // The size of the workspace that a step needs besides its results, if any.
   std::function<std::optional<Size>(mlir::Operation *)> workspace;
 
-  // The value lies there from the start.
+  // Declares that the value is at `home` from the start.
   void bind(mlir::Value value, const Home &home);
-  // The result of a step will be written there. Fails where it is to be written to two places.
+  // Requires that the value, a result of a step, is written to `home`. Fails if it already has another place.
   llvm::LogicalResult write(mlir::Value value, const Home &home);
 
-  // Gives every other value that is read a place. Fails with a diagnostic where a step would overwrite what is still
-  // read, or the parts of a join cannot lie in it.
+  // Assigns a place to every other value that is read. Fails with a diagnostic if a step would overwrite a live value,
+  // or if the parts of a join cannot be placed in its whole.
   llvm::LogicalResult run();
 
-  // None of a value that nothing reads.
+  // The place is None for a value that nothing reads.
   Home home(mlir::Value value) const { return homes.lookup(value); }
   const std::vector<Buffer> &buffers() const { return all; }
   // The buffer of a step's workspace, or none.
@@ -56,7 +56,7 @@ public:
   int32_t steps() const { return count; }
 
 private:
-  using Memory = std::tuple<Place::Kind, int64_t, int64_t>; // offsets of the arena's buffers aside
+  using Memory = std::tuple<Place::Kind, int64_t, int64_t>; // in the arena, the offset is ignored
   static Memory memoryOf(const Place &place);
   int32_t lastUse(mlir::Value value) const;
   Home allocate(mlir::Value value, int32_t step);

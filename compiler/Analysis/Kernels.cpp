@@ -1,4 +1,4 @@
-// Kernel identity, names and costs, from the op alone.
+// Derives the identity, name and costs of a kernel from the op alone.
 #include "Kernels.h"
 #include "Plan/PlanDialect.h"
 #include "llvm/Support/raw_ostream.h"
@@ -11,7 +11,8 @@ namespace xfc {
 // Identity
 //===--------------------------------------------------------------------------------------------------------===//
 
-// Kernels serve any set of rows, but that the cache's have no positions: a key's place in the list is its position.
+// A kernel serves any set of rows, except that the cache needs kernels of its own: its rows have no positions, since a
+// key's position is its index in the list.
 static void printType(llvm::raw_ostream &os, Type type, bool shapes) {
   if (auto rows = dyn_cast<RowsType>(type)) {
     os << (rows.getSet() == RowSet::cache ? "cached" : "rows");
@@ -28,7 +29,7 @@ static void printType(llvm::raw_ostream &os, Type type, bool shapes) {
 }
 
 static void printKey(llvm::raw_ostream &os, Operation *op, llvm::DenseMap<Value, int> &numbers) {
-  auto kernel = dyn_cast<KernelOpInterface>(op); // the terminator of an epilogue is none
+  auto kernel = dyn_cast<KernelOpInterface>(op); // null for the terminator of an epilogue
   ArrayRef<StringRef> atLaunch = kernel ? kernel.getLaunchAttributes() : ArrayRef<StringRef>();
   const bool shapes = !kernel || !kernel.isShapeless();
   os << op->getName() << "{";
@@ -83,7 +84,7 @@ static std::string dims(Type type) {
   return text;
 }
 
-// A weight says more of a product's shape than its result does.
+// A product is named by the shape of its weight, which says more than that of its result.
 static Type namingType(Operation *op) {
   auto product = dyn_cast<ProductOpInterface>(op);
   if (std::optional<unsigned> weight = product ? product.getWeightOperand() : std::nullopt)
@@ -175,7 +176,7 @@ Size trafficOf(Operation *op) {
   std::optional<unsigned> weight = product ? product.getWeightOperand() : std::nullopt;
   for (OpOperand &operand : op->getOpOperands()) {
     Size read = sizeOf(operand.get().getType());
-    // A weight is packed in the type it is multiplied in.
+    // A weight is packed in its product's compute type.
     if (weight == operand.getOperandNumber() && product.getCompute())
       read.constant /= *product.getCompute() == ComputeType::bf16 ? 2 : 4;
     add(size, read);

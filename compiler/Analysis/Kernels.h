@@ -1,4 +1,4 @@
-// What makes two launches share a kernel, what a kernel is called, and what a launch costs.
+// Says which launches share a kernel, what the kernel is called, and what a launch costs.
 #pragma once
 
 #include "Dialect/XFC.h"
@@ -7,25 +7,25 @@
 
 namespace xfc {
 
-// Equal for ops that the same kernel serves: the op, its attributes and types without the sets of rows and
-// dropout ids, which results are used, and the epilogue.
+// Equal for ops that the same kernel serves: the op, its attributes without those passed at launch (such as dropout
+// ids), its types without the sets of rows (but for the cache), which results are used, and the epilogue.
 std::string kernelKey(mlir::Operation *op);
 // A readable name, not unique: linear_512x2048_relu.
 std::string kernelName(mlir::Operation *op);
-// Whether the op is of a decoding step, where each row of the target is a sequence of its own: of a program that has a
-// cache, or of a kernel that says so.
+// Whether the op belongs to a decoding step, in which each row of the target is a sequence of its own: its program has
+// a cache, or its kernel is marked as decoding.
 bool isDecodingStep(mlir::Operation *op);
-// The dropout ids a launch passes, in order.
+// The dropout ids that a launch passes, in order.
 std::vector<int64_t> dropoutIds(mlir::Operation *op);
 
-// The sets of rows a launch works on, and its key structure, or -1.
+// The sets of rows that a launch works on, and its key structure (-1 if it has none).
 struct LaunchSets {
   int8_t set = 0, keySet = 0;
   int16_t keys = -1;
 };
 LaunchSets launchSets(mlir::Operation *op);
 
-// Bytes of a value.
+// The bytes of a value, the floating-point operations of a launch, and the bytes that it reads and writes.
 Size sizeOf(mlir::Type type);
 Size flopsOf(mlir::Operation *op);
 Size trafficOf(mlir::Operation *op);

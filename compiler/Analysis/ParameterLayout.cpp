@@ -1,4 +1,4 @@
-// Where each parameter begins in the block of parameters.
+// Computes where each parameter begins in the block of parameters.
 #include "ParameterLayout.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/StringSet.h"
@@ -22,7 +22,7 @@ NamedArgument argumentOf(Value value) {
 
 FailureOr<ParameterLayout> ParameterLayout::of(ModuleOp module, const std::vector<Parameter> &parameters,
                                                int64_t elementBytes) {
-  // The groups by their first member, and who is a later member of one.
+  // The groups, by their first member, and all members that are not the first of their group.
   llvm::StringMap<std::vector<StringRef>> groups;
   llvm::StringSet<> later;
   WalkResult walked = module.walk([&](ViewOpInterface concat) -> WalkResult {
@@ -66,7 +66,7 @@ FailureOr<ParameterLayout> ParameterLayout::of(ModuleOp module, const std::vecto
     }
     next = llvm::alignTo(next, line);
   }
-  // A member of a group whose first member is missing, or a group within itself, would have no place.
+  // A parameter has no place if its group's first member is missing, or if the group contains itself.
   if (layout.placed.size() != parameters.size())
     return module.emitError() << "the groups of parameters that are concatenated do not cover them: "
                               << layout.placed.size() << " of " << parameters.size() << " have a place";

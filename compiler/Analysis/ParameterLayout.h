@@ -1,5 +1,5 @@
-// Where each parameter begins in the block of parameters. Blocks of gradients and of the optimizer's states have the
-// same layout.
+// Computes where each parameter begins in the block of parameters. The blocks of gradients and of the optimizer's
+// states have the same layout.
 #pragma once
 
 #include "Dialect/XFC.h"
@@ -10,7 +10,7 @@
 
 namespace xfc {
 
-// What a function says of an argument; empty for any other value, or where it says nothing.
+// The name and role that a function declares for an argument; empty for any other value, or if none is declared.
 struct NamedArgument {
   llvm::StringRef name, role;
 };
@@ -18,7 +18,7 @@ NamedArgument argumentOf(mlir::Value value);
 
 class ParameterLayout {
 public:
-  // Bytes that every group begins at a multiple of: a cache line.
+  // The alignment of the start of every group, in bytes: a cache line.
   static constexpr int64_t alignment = 64;
 
   struct Parameter {
@@ -27,15 +27,14 @@ public:
     int64_t offset = 0; // elements
   };
 
-  // Lays out `parameters` in their order, except that those which some op of the module concatenates (xfc.concat)
-  // follow the first of them without gaps. Fails where there can be no such order, with a diagnostic at the
-  // concatenation.
+  // Lays out `parameters` in their order, except that parameters that an op of the module concatenates (xfc.concat)
+  // follow the first of them without gaps. Fails with a diagnostic if there is no such order.
   static llvm::FailureOr<ParameterLayout> of(mlir::ModuleOp module, const std::vector<Parameter> &parameters,
                                              int64_t elementBytes);
 
   // In the order of the block.
   const std::vector<Parameter> &parameters() const { return placed; }
-  // To the end of the last parameter, and of the block, which is a multiple of the alignment.
+  // The elements up to the end of the last parameter, and of the whole block, which is a multiple of the alignment.
   int64_t used() const { return placed.empty() ? 0 : placed.back().offset + placed.back().elements; }
   int64_t elements() const { return blockElements; }
 

@@ -1,4 +1,5 @@
-// xfc.attention: scores, softmax, dropout and their use for each (sequence, head), without storing pairs.
+// xfc.attention: scores, softmax, dropout and the weighted sum of values for each (sequence, head), without storing
+// pairs tensors.
 #include "AttentionTiles.h"
 #include "Codegen/Softmax.h"
 #include "Emitters.h"
@@ -8,7 +9,8 @@ using namespace mlir;
 namespace xfc {
 namespace {
 
-// Queries and keys in one tile: 48 x 256 scores, the keys and the values of f32 heads of 64 take 200 KB together.
+// Queries and keys per tile. For f32 heads of 64 features, 48 x 256 scores, the keys and the values take 200 KB
+// together.
 constexpr int64_t queryBlock = 48, keyBlock = 256;
 
 class AttentionKernel {
@@ -46,7 +48,7 @@ private:
 AttentionKernel::AttentionKernel(KernelBuilder &k, AttentionOp op)
     : k(k), op(op), tiles(k), heads(static_cast<int64_t>(op.getHeads())), keyDim(op.getKeyDim()),
       valueDim(op.getValueDim()) {
-  scoreStride = keyBlock + 16; // not a power of two: rows would share the sets of the cache
+  scoreStride = keyBlock + 16; // not a power of two, so that rows spread over the cache's sets
   rate = op.getRate().convertToDouble();
   wantsLse = !op.getLse().use_empty();
   wantsWeights = op.getWeights() && !op.getWeights().use_empty();
@@ -69,7 +71,7 @@ Backend::KernelInfo AttentionKernel::emit() {
     bias.emplace(k, at, area(Distances::size(distances)), distances);
     bias->copyIn(op.getBiasMutable(), heads);
   }
-  // Alone, a query (decoding) reads keys and values where they are: packing would cost more than it saves.
+  // A single query (decoding) reads keys and values in place: packing them would cost more than it saves.
   k.when(k.equal(at.queries, k.index(1)), [&] { single(at); }, [&] { blocks(at); });
   return {{Partition::Unit::Sequences, 1, heads}, size * k.bytes()};
 }
@@ -93,14 +95,15 @@ void AttentionKernel::blocks(HeadOfSequence &at) {
                  k.scalar(op.getScale().convertToDouble()));
     clearState(rows);
     Value most = at.largestLimit(k, i, rows), start = zero;
-    // Blocks of keys are counted from the first of the list, whatever the queries: a row's sums have one order.
+    // Blocks of keys are counted from the start of the list, regardless of the queries, so that a row's sums always
+    // have the same order.
     if (at.reach)
       start = k.mul(k.div(at.first(k, i, zero), keyBlock), keyBlock);
-    // The first queries pack the keys for all, even if they see none themselves.
+    // The first block of queries packs the keys for all, even if it sees none itself.
     most = k.max(most, k.select(k.equal(i, zero), k.min(at.keys, k.index(1)), zero));
     k.loop(start, most, keyBlock, [&](Value j) {
       Value count = k.min(block, k.sub(most, j)), all = k.min(block, k.sub(at.keys, j));
-      // Keys that fit one block are packed once for all queries.
+      // Keys that fit in one block are packed once for all queries.
       Value pack = k.either(k.equal(i, zero), k.less(block, at.keys));
       k.when(pack, [&] {
         tiles.transposeIn(keysTransposed, scoreStride, at.listedRows(k, key, keyDim, j), all, keyDim);
@@ -116,8 +119,8 @@ void AttentionKernel::blocks(HeadOfSequence &at) {
   });
 }
 
-// For as many keys from `first` on as leave registers free, a vector whose lanes add up to the product of the query and
-// the key; keys after `last` are as `last`.
+// For as many keys from `first` on as the registers allow, a vector whose lanes add up to the dot product of the query
+// and the key. Keys after `last` repeat `last`.
 Values AttentionKernel::dots(Value last, const RowAt &keyRow, Value first) {
   const int64_t lanes = k.lanes();
   KernelBuilder::SumLanes wide(k);
@@ -131,7 +134,7 @@ Values AttentionKernel::dots(Value last, const RowAt &keyRow, Value first) {
       s[i] = k.fma(x, k.loadPart(k.offset(addresses[i], f), used), s[i]);
     return s;
   });
-  // The first steps of the tree of `single`, until a product fits a register.
+  // The first steps of the reduction tree in `single`, until a product fits a register.
   for (Value &product : products)
     while (cast<VectorType>(product.getType()).getDimSize(0) > lanes) {
       auto [low, high] = k.halves(product);
@@ -150,7 +153,8 @@ void AttentionKernel::single(HeadOfSequence &at) {
   k.loop(at.first(k, zero, zero), most, keyBlock, [&](Value j) {
     Value count = k.min(k.index(keyBlock), k.sub(most, j)), last = k.sub(count, one);
     RowAt keyRow = at.listedRows(k, key, keyDim, j), valueRow = at.listedRows(k, value, valueDim, j);
-    // As many keys as a vector has lanes at once: a transposition adds up all their products together.
+    // Processes as many keys at once as a vector has lanes: after a transposition, their horizontal sums are taken
+    // together.
     k.loop(zero, count, lanes, [&](Value c) {
       Values products;
       while (static_cast<int64_t>(products.size()) < lanes)
@@ -180,9 +184,8 @@ void AttentionKernel::single(HeadOfSequence &at) {
   finish(at, zero, one);
 }
 
-// One step of the online softmax (Milakov and Gimelshein, 2018): scores of keys start .. start + count become
-// exp(score - maximum so far), 0 where the query does not see the key; what was summed up before is scaled to the new
-// maximum.
+// One step of the online softmax (Milakov and Gimelshein, 2018): the scores of keys start .. start + count - 1 become
+// exp(score - maximum so far), or 0 where the query does not see the key; earlier sums are rescaled to the new maximum.
 void AttentionKernel::softmaxRow(HeadOfSequence &at, Value firstQuery, Value r, Value start, Value count) {
   KernelBuilder::SumLanes wide(k);
   const int64_t lanes = k.lanes(), step = 2 * lanes;
@@ -241,7 +244,7 @@ void AttentionKernel::saveScores(HeadOfSequence &at, Value query, Value row, Val
   });
 }
 
-// Outputs divided by their sums, and what the gradient or the user wants to see.
+// Divides the outputs by their sums, and stores the log-sum-exp and the weights if they are read.
 void AttentionKernel::finish(HeadOfSequence &at, Value firstQuery, Value count) {
   RowAt inverse = [&](Value r) { return softmaxScale(k, k.load(k.offset(sums, r))); };
   tiles.copyOut(at.rows(k, op.getResult(), valueDim, k.add(at.firstQuery, firstQuery)), outputs, tiles.padded(valueDim),
@@ -268,7 +271,7 @@ void AttentionKernel::finish(HeadOfSequence &at, Value firstQuery, Value count) 
 
 } // namespace
 
-// Attention that rounds its operands is for the matrix units of GPUs.
+// Only the matrix units of GPUs have attention that rounds its operands.
 static std::optional<Backend::KernelInfo> emitAttention(KernelBuilder &k, AttentionOp op) {
   if (op.getCompute())
     return std::nullopt;

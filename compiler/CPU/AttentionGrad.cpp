@@ -1,4 +1,4 @@
-// xfc.attention_grad: dq, dk, dv for each (sequence, head), with the probabilities computed again from lse.
+// xfc.attention_grad: dq, dk, dv and dbias for each (sequence, head), with the probabilities recomputed from lse.
 #include "AttentionTiles.h"
 #include "Emitters.h"
 
@@ -7,7 +7,7 @@ using namespace mlir;
 namespace xfc {
 namespace {
 
-// 48 x 128 probabilities and gradients of them; with f32 heads of 64, 280 KB of scratch together.
+// 48 x 128 probabilities and their gradients; for f32 heads of 64 features, scratch takes 280 KB in total.
 constexpr int64_t queryBlock = 48, keyBlock = 128;
 
 class AttentionGradKernel {
@@ -31,7 +31,7 @@ private:
   KernelBuilder &k;
   AttentionGradOp op;
   AttentionTiles tiles;
-  const int64_t keyHeads, sharing, keyDim, valueDim; // `sharing` heads of queries share one of keys
+  const int64_t keyHeads, sharing, keyDim, valueDim; // `sharing` query heads share a key head
   int64_t keyStride, valueStride, pairStride;
   double scale, rate;
   bool wantsQ, wantsK, wantsV, wantsBias;
@@ -47,7 +47,7 @@ AttentionGradKernel::AttentionGradKernel(KernelBuilder &k, AttentionGradOp op)
       keyDim(op.getKeyDim()), valueDim(op.getValueDim()) {
   keyStride = tiles.padded(keyDim);
   valueStride = tiles.padded(valueDim);
-  pairStride = keyBlock + 16; // not a power of two: rows would share the sets of the cache
+  pairStride = keyBlock + 16; // not a power of two, so that rows spread over the cache's sets
   scale = op.getScale().convertToDouble();
   rate = op.getRate().convertToDouble();
   wantsQ = !op.getDq().use_empty();
@@ -84,7 +84,7 @@ Backend::KernelInfo AttentionGradKernel::emit() {
   return {{Partition::Unit::Sequences, 1, keyHeads}, size * k.bytes()};
 }
 
-// dk and dv of heads that share keys are added up, head by head; rows of the sequence that are no key keep a gradient
+// The dk and dv of heads that share keys accumulate head by head. Rows of the sequence that are not keys get a gradient
 // of 0.
 void AttentionGradKernel::clearKeys(HeadOfSequence &at) {
   auto clear = [&](BufferIndex buffer, int64_t width) {
@@ -103,7 +103,7 @@ void AttentionGradKernel::head(HeadOfSequence &at) {
     bias->copyIn(op.getBiasMutable(), static_cast<int64_t>(op.getHeads()));
   if (biasSums)
     biasSums->clear();
-  // dq is added to, block of keys by block.
+  // dq accumulates over the blocks of keys.
   if (wantsQ)
     tiles.zeroOut(at.rows(k, op.getDq(), keyDim, at.firstQuery), at.queries, keyDim);
   Value zero = k.index(0);
@@ -139,7 +139,7 @@ void AttentionGradKernel::packKeys(HeadOfSequence &at, Value start, Value count)
   tiles.transposeIn(valuesTransposed, pairStride, at.listedRows(k, value, valueDim, start), count, valueDim);
 }
 
-// The block of `rows` queries from `query` on, against `count` keys from `start` on.
+// Processes a block of `rows` queries from `query` on, against `count` keys from `start` on.
 void AttentionGradKernel::queryStep(HeadOfSequence &at, Value query, Value rows, Value start, Value count) {
   Value zero = k.index(0), no = k.boolean(false), yes = k.boolean(true), firstRow = k.add(at.firstQuery, query);
   Value vectors = tiles.vectorsOf(count), pairs = k.index(pairStride);
@@ -164,8 +164,8 @@ void AttentionGradKernel::queryStep(HeadOfSequence &at, Value query, Value rows,
   }
 }
 
-// From scores s and dp = do v^T: p = exp(s - lse); the scores become the dropped p m, the gradients
-// p (m dp - do o), where m is the dropout factor. Both are 0 where the query does not see the key.
+// With the scores s, dp = do v^T, p = exp(s - lse) and the dropout factor m: the scores become p m, the gradients
+// p (m dp - do o). Both are 0 where the query does not see the key.
 void AttentionGradKernel::gradientRow(HeadOfSequence &at, Value firstQuery, Value r, Value start, Value count) {
   KernelBuilder::SumLanes wide(k);
   const int64_t lanes = k.lanes();
@@ -202,7 +202,7 @@ void AttentionGradKernel::gradientRow(HeadOfSequence &at, Value firstQuery, Valu
 
 } // namespace
 
-// Attention that rounds its operands is for the matrix units of GPUs.
+// Only the matrix units of GPUs have attention that rounds its operands.
 static std::optional<Backend::KernelInfo> emitAttentionGrad(KernelBuilder &k, AttentionGradOp op) {
   if (op.getCompute())
     return std::nullopt;

@@ -13,7 +13,7 @@ int64_t AttentionTiles::padded(int64_t features) const {
 Value AttentionTiles::vectorsOf(Value count) { return k.div(k.add(count, k.index(k.lanes() - 1)), k.lanes()); }
 
 //===--------------------------------------------------------------------------------------------------------===//
-// Work
+// Sequences and heads
 //===--------------------------------------------------------------------------------------------------------===//
 
 HeadOfSequence::HeadOfSequence(KernelBuilder &k, int64_t heads, bool cached) : cached(cached) {
@@ -118,7 +118,7 @@ Value HeadOfSequence::pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads)
 Distances::Distances(KernelBuilder &k, HeadOfSequence &at, Value line, int64_t distances)
     : k(k), at(at), middle(k.offset(line, distances - 1)), distances(distances) {}
 
-// A sequence has as many distances as rows; a query of a cache sees what is before it, and itself.
+// A sequence has as many distances as rows. A query of a cached sequence sees only itself and the keys before it.
 void Distances::copyIn(BufferIndex table, int64_t heads) {
   Value from = k.offset(k.buffer(table), k.mul(at.head, 2)), zero = k.index(0), one = k.index(1);
   Value before = k.add(at.queryPosition(k, k.sub(at.queries, one)), one), after = at.cached ? at.keys : at.queries;
@@ -142,8 +142,8 @@ void Distances::copyOut(BufferIndex rows) {
   });
 }
 
-// Keys at consecutive positions (the rule: no pad tokens among them) take vectors, others one after the other:
-// body(place from `start` on, address in the line, lanes).
+// Runs body(index from `start` on, address in the line, lanes): by vectors for keys at consecutive positions, which is
+// the usual case (no pad tokens among them), and otherwise key by key.
 void Distances::each(Value query, Value start, Value count, const std::function<void(Value, Value, int64_t)> &body) {
   Value zero = k.index(0), last = k.sub(count, k.index(1)), first = at.keyPosition(k, start);
   Value line = k.offset(middle, k.sub(zero, at.queryPosition(k, query)));
@@ -245,7 +245,7 @@ void AttentionTiles::zeroOut(const RowAt &row, Value count, int64_t features) {
 // Products
 //===--------------------------------------------------------------------------------------------------------===//
 
-// Twelve accumulators of sixteen registers, or sixteen of 32 (AVX-512).
+// With two columns of vectors, a tile takes 12 accumulators of 16 registers, or 16 of 32 (AVX-512).
 static int64_t tileRows(KernelBuilder &k) { return k.registers() >= 32 ? 8 : 6; }
 
 // Arguments: a, its stride, b, its stride, c, its stride, depth, accumulate.
@@ -262,7 +262,7 @@ std::string AttentionTiles::tile(bool transposed, int64_t rows, int64_t columns)
       aRows.push_back(transposed ? k.offset(a, r) : k.offset(aRows.back(), aStride));
       cRows.push_back(k.offset(cRows.back(), cStride));
     }
-    // The state: the accumulators, where b's row starts and, transposed, where a's does.
+    // The loop state: the accumulators, the address of b's row and, if transposed, that of a's row.
     Values state(rows * columns, k.splat(0));
     state.push_back(b);
     if (transposed)
@@ -344,8 +344,9 @@ void AttentionTiles::product(Matrix a, bool transposed, Matrix b, Matrix c, Valu
 // Dropout
 //===--------------------------------------------------------------------------------------------------------===//
 
-// Sixteen counters of Philox make the numbers of 64 positions, so keys at consecutive positions that start at a
-// multiple of 64 (the rule: no pad tokens among them) take a quarter of the work of keys anywhere.
+// Sixteen Philox counters give the numbers of 64 positions. Keys at consecutive positions that start at a multiple of
+// 64, which is the usual case (no pad tokens among them), therefore need only a quarter of the counters that keys at
+// arbitrary positions need.
 void AttentionTiles::keepFactors(Value factors, HeadOfSequence &at, Value query, Value start, Value count,
                                  double rate) {
   const int64_t lanes = k.lanes();

@@ -7,41 +7,45 @@
 
 namespace xfc {
 
-// Address of row j of a matrix, wherever its rows lie.
+// Returns the address of row j of a matrix, wherever its rows are in memory.
 using RowAt = std::function<mlir::Value(mlir::Value)>;
 
 // The sequence and head of a chunk of attention, with chunk = sequence * heads + head.
 struct HeadOfSequence {
-  // `cached`: the keys are the tokens of a hypothesis, whose positions are their places in the list.
+  // `cached`: the keys are the tokens of a hypothesis, whose positions are their indices in the list.
   HeadOfSequence(KernelBuilder &k, int64_t heads, bool cached = false);
   mlir::Value sequence, head;
-  mlir::Value keyHead;             // of keys and values; `head` unless several heads of queries share one
-  mlir::Value firstQuery, queries; // rows of the query set
-  mlir::Value keyList, keys;       // row numbers in the key set (i32), and how many
-  mlir::Value limits;              // i32, of `firstQuery` on
+  mlir::Value keyHead;             // head of keys and values; equals `head` unless several query heads share it
+  mlir::Value firstQuery, queries; // first row and number of rows in the query set
+  mlir::Value keyList, keys;       // row numbers in the key set (i32), and their count
+  mlir::Value limits;              // key limits (i32) of the queries from `firstQuery` on
 
-  // `head` is one of queries, of which `sharing` in a row share a head of keys.
+  // Sets `keyHead` from the query head `head`: every `sharing` consecutive query heads share a key head.
   void shareKeys(KernelBuilder &k, int64_t sharing);
-  // The chunk is a head of keys: runs `body` for each of the `sharing` heads of queries that share it, ascending.
+  // Takes the chunk's head as a key head, and runs `body` for each of the `sharing` query heads that share it, in
+  // ascending order.
   void eachSharing(KernelBuilder &k, int64_t sharing, const std::function<void()> &body);
-  // From here on queries see only keys at most so many positions away, if it is given.
+  // From here on, queries see only keys at most `distance` positions away, if it is given.
   void setReach(KernelBuilder &k, std::optional<uint64_t> distance);
 
-  // A query i sees the keys from first(i) to limit(i) - 1 of the list. Less `from`, neither below 0.
+  // Query i sees the keys first(i) .. limit(i) - 1 of the list. Both are returned relative to `from`, and are at least
+  // 0.
   mlir::Value first(KernelBuilder &k, mlir::Value i, mlir::Value from);
   mlir::Value limit(KernelBuilder &k, mlir::Value i, mlir::Value from);
-  // What of j, keys counted from the one that `first` and `limit` were counted from, is seen: else `hidden`.
+  // x in the lanes whose keys are seen, `hidden` in the others. j is the first lane's key, counted from the same `from`
+  // as `first` and `limit`.
   mlir::Value seen(KernelBuilder &k, mlir::Value j, mlir::Value first, mlir::Value limit, mlir::Value x,
                    mlir::Value hidden);
   // The largest limit of queries from .. from + count - 1.
   mlir::Value largestLimit(KernelBuilder &k, mlir::Value from, mlir::Value count);
-  // Features of this head in consecutive rows from `first`, and in rows that a list names from `start` on.
+  // This head's features in consecutive rows from `first` on, and the key head's features in the rows of the key list
+  // from `start` on.
   RowAt rows(KernelBuilder &k, BufferIndex buffer, int64_t width, mlir::Value first);
   RowAt listedRows(KernelBuilder &k, BufferIndex buffer, int64_t width, mlir::Value start);
-  // Zeros in the key rows of this sequence, where some of them are in no list: only where each sequence has its own
-  // keys (training), and `buffer` is rows of the key set.
+  // Zeroes the key rows of this sequence if some of them are not in its key list. Only for sequences that have keys of
+  // their own (training) and a `buffer` of rows of the key set.
   void clearRowsThatAreNoKeys(KernelBuilder &k, BufferIndex buffer, int64_t width);
-  // The block of a pairs tensor.
+  // The block of a pairs tensor for this sequence and head.
   mlir::Value pairs(KernelBuilder &k, BufferIndex buffer, int64_t heads);
   // Positions of a query and of a key in their sequence.
   mlir::Value queryPosition(KernelBuilder &k, mlir::Value query), keyPosition(KernelBuilder &k, mlir::Value key);
@@ -50,27 +54,28 @@ struct HeadOfSequence {
   std::optional<int64_t> reach;
 
 private:
-  // How many keys are at positions before this one.
+  // The number of keys at positions before `position`.
   mlir::Value keysBefore(KernelBuilder &k, mlir::Value position);
-  KeyPositions positions; // with a reach
+  KeyPositions positions; // set only with a reach
 };
 
-// Numbers by the distance of a key and a query, of one head (xfc.distance_bias, xfc.sum_distances): a line in scratch
-// with the key's position minus the query's as the index, so that neighbouring keys have neighbouring numbers. All are
-// below `distances`, ever.
+// Numbers of one head by the distance between a key and a query (xfc.distance_bias, xfc.sum_distances): a line in
+// scratch, indexed by the key's position minus the query's, so that neighboring keys have neighboring numbers. All
+// distances are below `distances`.
 class Distances {
 public:
   Distances(KernelBuilder &k, HeadOfSequence &at, mlir::Value line, int64_t distances);
   // Elements of scratch that a line needs.
   static int64_t size(int64_t distances) { return 2 * distances + 64; }
 
-  // The line from entries [t, 2h + direction] of a table, or from zeros, for all distances of the sequence.
+  // Fills the line with entries [t, 2h + direction] of a table, or with zeros, for all distances of the sequence.
   void copyIn(BufferIndex table, int64_t heads);
   void clear();
-  // The line into rows of the queries.
+  // Copies the line to `rows`: the numbers of distance t to the row of query t.
   void copyOut(BufferIndex rows);
-  // row[c] += line[c's distance] for keys start + c, c < count, or line[..] += row[c]. Elements of the row and the line
-  // up to the next whole vector may be read and written too; in the row these are zeros where they are added.
+  // addTo: row[c] += line[distance of key start + c] for c < count; addFrom: line[distance of key start + c] += row[c].
+  // Elements of the row and of the line up to the next whole vector may be read and written, too; for addFrom, those of
+  // the row must be 0.
   void addTo(mlir::Value row, mlir::Value query, mlir::Value start, mlir::Value count);
   void addFrom(mlir::Value row, mlir::Value query, mlir::Value start, mlir::Value count);
 
@@ -87,12 +92,12 @@ class AttentionTiles {
 public:
   explicit AttentionTiles(KernelBuilder &k) : k(k) {}
 
-  // Features rounded up to vectors of 64 bytes, in which their sums are taken (SumLanes).
+  // Features rounded up to vectors of 64 bytes, in which sums over them are taken (SumLanes).
   int64_t padded(int64_t features) const;
-  // Rows of keys and the like, rounded up to whole vectors.
+  // The number of vectors that `count` elements take.
   mlir::Value vectorsOf(mlir::Value count);
 
-  // scratch[j] = factor * row(j), with zeros up to `padded(features)`; no factor is 1.
+  // scratch[j] = factor * row(j), padded with zeros to `padded(features)`; a null factor is 1.
   void copyIn(mlir::Value scratch, int64_t stride, const RowAt &row, mlir::Value count, int64_t features,
               mlir::Value factor = {});
   // scratch[f][j] = row(j)[f]; columns from `count` to the next whole vector repeat the last row.
@@ -110,8 +115,8 @@ public:
   void product(Matrix a, bool transposed, Matrix b, Matrix c, mlir::Value rows, mlir::Value vectors, mlir::Value depth,
                mlir::Value accumulate);
 
-  // factors[j] = the dropout factor (0 or 1/(1-rate)) of key `start` + j for the query, j < count, and beyond up to
-  // the next multiple of 64, where numbers mean nothing.
+  // factors[j] = the dropout factor (0 or 1/(1-rate)) of key `start` + j for the query, j < count. Elements up to the
+  // next multiple of 64 may be overwritten with meaningless numbers.
   void keepFactors(mlir::Value factors, HeadOfSequence &at, mlir::Value query, mlir::Value start, mlir::Value count,
                    double rate);
 

@@ -1,4 +1,4 @@
-// The backend: kernels as they are asked for.
+// The CPU backend: emits kernels on request.
 #include "CPU.h"
 #include "Dialect/XFC.h"
 #include "Emitters.h"
@@ -49,7 +49,8 @@ Backend::PackInfo CPUBackend::emitPack(RankedTensorType weight, Packing packing,
 void CPUBackend::addLowering(OpPassManager &manager) const { addLoweringToLLVM(manager); }
 
 const TargetTraits &cpuTraits() {
-  // As many threads can share the rows of a norm; their sums take a thirty-second of the traffic of 2,048 rows.
+  // Up to 32 threads can share the rows of a norm; their partial sums take a thirty-second of the traffic of 2,048
+  // rows.
   static const TargetTraits traits = {
       .withoutFusions = {}, .normGradParts = 32, .computeTypes = {ComputeType::bf16, ComputeType::int8}};
   return traits;

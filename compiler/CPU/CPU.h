@@ -1,4 +1,4 @@
-// Ops into kernels for a CPU: the backend that scheduling asks.
+// Turns ops into kernels for a CPU: the backend that scheduling uses.
 #pragma once
 
 #include "CPU/Image.h"
@@ -6,7 +6,7 @@
 
 namespace xfc {
 
-// Gives the ops of the dialect their kernels; a CPUBackend does so for its context.
+// Attaches kernels to the ops of the dialect; a CPUBackend does so for its context.
 void registerCPUKernels(mlir::DialectRegistry &registry);
 
 class CPUBackend : public ImageBackend {

@@ -1,4 +1,4 @@
-// What the CPU backend asks of an op.
+// The interface through which the CPU backend emits an op's kernel.
 #ifndef XFC_CPU_CPUKERNELINTERFACE_TD
 #define XFC_CPU_CPUKERNELINTERFACE_TD
 
@@ -9,8 +9,8 @@ def CPUKernelOpInterface : OpInterface<"CPUKernelOpInterface"> {
   let description = [{
     An op that has a kernel of its own. Elementwise ops need none: their kernels follow from ScalarOpInterface.
   }];
-  let methods = [InterfaceMethod<[{Writes the body of the kernel at the builder, and returns how the work is cut and the scratch it needs;
-                                   nothing where there is no kernel for the op's attributes.}],
+  let methods = [InterfaceMethod<[{Emits the body of the kernel with the builder, and returns its partition and the scratch it needs, or
+                                   nothing if there is no kernel for the op's attributes.}],
                                  "::std::optional<::xfc::Backend::KernelInfo>", "emitKernel", (ins "::xfc::KernelBuilder &":$k)>];
 }
 

@@ -1,7 +1,7 @@
-// The largest few of a row of numbers and their tokens, of a slab of logits, of a whole row, or of the lists of slabs.
+// Top-k of a row of numbers, with their tokens: over a slab of logits, a whole row, or the lists of slabs.
 //
-// A list of C numbers and one of their tokens are two vectors in registers, best first. One pass over the row finds a
-// bound that at least C numbers reach and few others do; a second visits those.
+// A list of C numbers and the list of their tokens are two vectors in registers, best first. One pass over the row
+// finds a bound that at least C numbers reach and few others do; a second pass visits those.
 #include "Codegen/Softmax.h"
 #include "Emitters.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -23,7 +23,7 @@ List emptyList(KernelBuilder &k, int64_t count) {
   return {none, k.constant(-INFINITY, k.vectorType(count))};
 }
 
-// The list with one number more, which follows those that are as large, and without its last.
+// The list with a number inserted after those that are equal to it, and without the last one.
 List insert(KernelBuilder &k, const List &list, Value token, Value number) {
   auto type = cast<VectorType>(list.numbers.getType());
   SmallVector<int64_t> moved = {0};
@@ -39,7 +39,7 @@ List insert(KernelBuilder &k, const List &list, Value token, Value number) {
           k.select(beaten, k.select(beatenBefore, before, numbers), list.numbers)};
 }
 
-// The truths of vectors as bits, the first vector's lowest.
+// The lanes of boolean vectors as bits, the first vector's lowest.
 Value bitsOf(KernelBuilder &k, ArrayRef<Value> truths) {
   Value bits;
   int64_t at = 0;
@@ -56,7 +56,7 @@ Value bitsOf(KernelBuilder &k, ArrayRef<Value> truths) {
   return bits;
 }
 
-// Calls body(number of the bit, list) for each bit that is set, lowest first.
+// Calls body(index of the bit, list) for each bit that is set, lowest first.
 List forEachBit(KernelBuilder &k, Value bits, const List &list, const std::function<List(Value, const List &)> &body) {
   Values state = k.loop(k.index(0), math::CtPopOp::create(k.b, bits), 1, {bits, list.tokens, list.numbers},
                         [&](Value, Values s) -> Values {
@@ -66,14 +66,16 @@ List forEachBit(KernelBuilder &k, Value bits, const List &list, const std::funct
   return {state[1], state[2]};
 }
 
-// The two largest numbers of each of a vector's lanes. NaN is none of them: comparisons with it choose the other.
+// The two largest numbers in each lane of the vectors seen. NaNs are ignored: comparisons with NaN choose the other
+// number.
 struct Largest {
   Value first, second;
   Largest with(KernelBuilder &k, Value x) const { return {k.maxf(x, first), k.maxf(k.minf(first, x), second)}; }
   Largest with(KernelBuilder &k, const Largest &other) const {
     return {k.maxf(other.first, first), k.maxf(k.minf(first, other.first), k.maxf(other.second, second))};
   }
-  // A number that `count` of those seen reach: the smallest second of as few groups of lanes as have so many.
+  // A bound that at least `count` of the numbers seen reach. Lanes are merged into the fewest groups that have `count`
+  // numbers, two per group; the bound is the smallest of the groups' second numbers.
   Value bound(KernelBuilder &k, int64_t count) const {
     int64_t n = k.lanes();
     if (2 * n < count)
@@ -93,7 +95,7 @@ struct Largest {
   }
 };
 
-// Of `width` numbers, a multiple of candidateGroup.
+// The two largest per lane of `width` numbers, a multiple of candidateGroup.
 Largest largestOf(KernelBuilder &k, Value row, Value width) {
   constexpr int64_t chains = 2;
   Values state;
@@ -111,7 +113,7 @@ Largest largestOf(KernelBuilder &k, Value row, Value width) {
   return Largest{state[0], state[1]}.with(k, Largest{state[2], state[3]});
 }
 
-// The `count` largest of numbers of which as many reach `bound`.
+// The `count` largest numbers of a row, of which at least `count` reach `bound`.
 List select(KernelBuilder &k, Value row, Value width, Value first, Value bound, int64_t count) {
   Value bounds = k.broadcast(bound);
   List none = emptyList(k, count);
@@ -161,7 +163,7 @@ SlabCandidates emitSlabCandidates(KernelBuilder &k, Value row, Value width, Valu
   }
   Largest largest = largestOf(k, row, width);
 
-  // As logSumExp: finite where all is minus infinity.
+  // As in logSumExp, the maximum is finite even if all logits are minus infinity.
   Value maxima = k.maxf(largest.first, k.splat(lowest));
   for (int64_t i = 0; i < room; i += lanes)
     maxima = k.maxf(k.load(k.offset(spare, i), lanes), maxima);
@@ -181,7 +183,7 @@ SlabCandidates emitSlabCandidates(KernelBuilder &k, Value row, Value width, Valu
   return {list.tokens, list.numbers, lse};
 }
 
-// Through a copy of the row in scratch, without the excluded tokens.
+// Works on a copy of the row in scratch, without the excluded tokens.
 static Backend::KernelInfo emitCandidates(KernelBuilder &k, CandidatesOp op) {
   const int64_t vocabulary = widthOf(op.getLogProbs()),
                 width = (vocabulary + candidateGroup - 1) / candidateGroup * candidateGroup;

@@ -1,4 +1,4 @@
-// Kernels in LLVM IR to kernels that ask before each access to memory whether it is theirs.
+// Instruments kernels in LLVM IR to check each memory access before it happens.
 #include "CheckBounds.h"
 #include "support/Error.h"
 #include "llvm/ADT/SmallVector.h"
@@ -32,7 +32,7 @@ public:
       return whole(store->getPointerOperand(), store->getValueOperand()->getType(), true);
     if (auto *intrinsic = dyn_cast<IntrinsicInst>(&instruction))
       return check(*intrinsic);
-    // Functions of ours check what they do themselves.
+    // Calls are not checked: the functions they call check their own accesses.
     if (!isa<CallInst>(instruction) && instruction.mayReadOrWriteMemory() && !isa<FenceInst>(instruction))
       refuse(instruction.getOpcodeName());
   }
@@ -44,12 +44,12 @@ private:
       return masked(call, call.getType(), false);
     case Intrinsic::masked_store:
       return masked(call, call.getArgOperand(0)->getType(), true);
-    case Intrinsic::x86_tileloadd64_internal: // rows, bytes of a row, address, stride
+    case Intrinsic::x86_tileloadd64_internal: // rows, bytes per row, address, stride
     case Intrinsic::x86_tileloaddt164_internal:
       return tile(call, false);
     case Intrinsic::x86_tilestored64_internal:
       return tile(call, true);
-    case Intrinsic::prefetch: // of any address
+    case Intrinsic::prefetch: // may have any address
       return;
     default:
       break;

@@ -1,4 +1,4 @@
-// Checks of every access to memory, for `--check-bounds`.
+// Bounds checks of every memory access, for `--check-bounds`.
 #pragma once
 
 namespace llvm {
@@ -7,8 +7,9 @@ class Module;
 
 namespace xfc {
 
-// Puts a call (xfc/bounds.h) before each load and store of optimized kernels. Accesses to a function's own stack and to
-// constants are left alone. Throws Error for an intrinsic that reads or writes memory in a way that is not known here.
+// Inserts a call to a check (xfc/bounds.h) before each load and store of optimized kernels. Accesses to a function's
+// own stack and to constants are not checked. Throws Error for an intrinsic that accesses memory in a way this pass
+// does not know.
 void checkBounds(llvm::Module &module);
 
 } // namespace xfc

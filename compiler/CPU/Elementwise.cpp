@@ -1,4 +1,4 @@
-// Element by element: sums, products, activations, dropout, and rows written where they belong.
+// Elementwise kernels: sums, products, activations, dropout, constants, cache writes, added positions, and rotations.
 #include "AttentionTiles.h"
 #include "Emitters.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -12,7 +12,7 @@ using Compute = std::function<Value(ArrayRef<Value>)>;
 
 int64_t rowsPerChunk(int64_t features) { return std::clamp<int64_t>(8192 / std::max<int64_t>(features, 1), 1, 64); }
 
-// Each vector of a row of the last buffer, from the vectors of the others.
+// Computes each vector of a row of the last buffer from the vectors of the others.
 static Backend::KernelInfo overRows(KernelBuilder &k, int64_t width, ArrayRef<BufferIndex> buffers,
                                     const Compute &compute) {
   SmallVector<Value> data, strides;
@@ -35,7 +35,7 @@ static Backend::KernelInfo overRows(KernelBuilder &k, int64_t width, ArrayRef<Bu
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
-// Elements from .. to of dense buffers.
+// The same for the elements from .. to - 1 of dense buffers.
 static void overElements(KernelBuilder &k, ArrayRef<Value> data, Value from, Value to, const Compute &compute) {
   k.loop(from, to, k.lanes(), [&](Value i) {
     SmallVector<Value> xs;
@@ -77,7 +77,7 @@ Backend::KernelInfo emitElementwise(KernelBuilder &k, ScalarOpInterface op) {
   return overTensors(k, buffers, compute);
 }
 
-// Sixteen counters of Philox make the numbers of 64 features (abi.h).
+// Sixteen Philox counters give the numbers of 64 features (abi.h).
 static Backend::KernelInfo dropRows(KernelBuilder &k, DropoutOp op, int64_t width, double rate) {
   const int64_t lanes = k.lanes(), per = rowsPerChunk(width);
   const BufferIndex operand = op.getXMutable(), result = op.getResult();
@@ -123,7 +123,7 @@ static Backend::KernelInfo emitDropout(KernelBuilder &k, DropoutOp op) {
   return dropRows(k, op, cast<RowsType>(op.getType()).getFeatures(), rate);
 }
 
-// The same vector everywhere.
+// Stores the same vector everywhere.
 static Backend::KernelInfo fill(KernelBuilder &k, Value value, BufferIndex buffer, Type type) {
   const int64_t width = cast<RowsType>(type).getFeatures(), per = rowsPerChunk(width);
   Value data = k.buffer(buffer), stride = k.stride(buffer);

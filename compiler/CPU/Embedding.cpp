@@ -1,4 +1,4 @@
-// Look-up tables: embeddings, and the gradients of embeddings and of learned positions.
+// Lookup tables: embeddings, and the gradients of embeddings and of learned positions.
 #include "Emitters.h"
 
 using namespace mlir;
@@ -19,7 +19,7 @@ static Backend::KernelInfo emitEmbedding(KernelBuilder &k, EmbeddingOp op) {
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
-// The first of the rows ordered by id whose id is at least `id`.
+// The first index, in the rows ordered by id, of a row whose id is at least `id`.
 static Value lowerBound(KernelBuilder &k, Value byId, Value ids, Value count, Value id) {
   // Halving 2^31 rows takes 32 steps; once from = to, a step changes nothing.
   return k.loop(k.index(0), k.index(32), 1, ValueRange{k.index(0), count}, [&](Value, Values s) {
@@ -34,8 +34,8 @@ static Value lowerBound(KernelBuilder &k, Value byId, Value ids, Value count, Va
   })[0];
 }
 
-// A chunk owns a range of the vocabulary and goes through it once: every entry is cleared and then summed up in the
-// order of rows, by one thread, while it is in the first cache.
+// Each chunk owns a range of the vocabulary and traverses it once: one thread clears each entry and then accumulates it
+// in the order of rows, while it is in the L1 cache.
 static Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp op) {
   auto table = cast<RankedTensorType>(op.getType());
   const int64_t vocabulary = table.getDimSize(0), width = table.getDimSize(1);
@@ -66,7 +66,7 @@ static Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp o
   return {{Partition::Unit::One, 1, (vocabulary + range - 1) / range}, 0};
 }
 
-// A chunk owns a block of columns and takes rows in order.
+// Each chunk owns a block of columns and processes the rows in order.
 static Backend::KernelInfo emitPositionsGrad(KernelBuilder &k, PositionsGradOp op) {
   auto table = cast<RankedTensorType>(op.getType());
   const int64_t entries = table.getDimSize(0), width = table.getDimSize(1), block = 4 * k.lanes();

@@ -1,4 +1,4 @@
-// From ops to their kernels.
+// Dispatches ops to their kernels.
 #include "Emitters.h"
 #include "CPU.h"
 

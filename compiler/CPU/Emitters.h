@@ -1,7 +1,7 @@
-// The kernels of ops: the file of a family has a function
+// The emitters of kernels. The file of each family of ops has a function
 //   Backend::KernelInfo emitThing(KernelBuilder &, ThingOp)
-// for each of its ops, which writes the kernel's body and returns how its work is cut, and attaches them all. Below
-// that, what families share.
+// for each of its ops, which emits the kernel's body and returns its partition, and a function that attaches them all.
+// What families share is declared below.
 #pragma once
 
 #include "Codegen/Elementwise.h"
@@ -14,11 +14,11 @@
 
 namespace xfc {
 
-// The kernel of an op that has one of its own, or is elementwise; nothing for another op.
+// Emits the kernel of an op that has an emitter of its own or is elementwise; returns nothing for other ops.
 std::optional<Backend::KernelInfo> emitKernel(KernelBuilder &, mlir::Operation *);
 Backend::KernelInfo emitElementwise(KernelBuilder &, ScalarOpInterface);
 
-// Attaches the kernels of ops by their emitters.
+// Attaches emitters to their ops.
 template <auto... emitters> void attachKernels(mlir::MLIRContext &context) {
   (KernelModel<CPUKernelOpInterface, emitters>::attach(context), ...);
 }
@@ -34,12 +34,12 @@ void attachNormKernels(mlir::MLIRContext &);
 void attachOptimizerKernels(mlir::MLIRContext &);
 void attachPairsKernels(mlir::MLIRContext &);
 
-// Shared parts. Rows of a chunk that is bound by memory.
+// Shared parts. Rows per chunk of a memory-bound kernel.
 int64_t rowsPerChunk(int64_t features);
 Backend::KernelInfo emitPairsDropout(KernelBuilder &, DropoutOp);
 
-// Loss, negative log-likelihood and log-sum-exp of one row of `vocabulary` logits; label and smoothing are scalars.
-// With the loss's gradient, that of the logits takes their place.
+// Loss, negative log-likelihood and log-sum-exp of one row of `vocabulary` logits; label and smoothing are scalars. If
+// the loss's gradient `dloss` is given, the gradient of the logits overwrites the logits.
 struct RowLoss {
   mlir::Value loss, nll, lse;
 };
@@ -49,9 +49,9 @@ RowLoss emitCrossEntropyRow(KernelBuilder &, mlir::Value logits, int64_t vocabul
 // maximum + log(sum of exp(x - maximum)) of a row.
 mlir::Value emitLogSumExp(KernelBuilder &, mlir::Value row, int64_t width);
 
-// The largest logits of a slab, best first, and its log-sum-exp. `row` holds `width` logits, a multiple of
-// candidateGroup, from token `first` on, minus infinity past the vocabulary's end; excluded ones are moved out of it,
-// to `spare`, which is excludedRoom() elements.
+// The `count` largest logits of a slab, best first, and its log-sum-exp. `row` holds `width` logits, a multiple of
+// candidateGroup, from token `first` on, padded with minus infinity past the vocabulary's end. Excluded logits are
+// moved to `spare`, which has excludedRoom() elements.
 struct SlabCandidates {
   mlir::Value tokens, largest, lse;
 };
@@ -59,7 +59,7 @@ constexpr int64_t candidateGroup = 64;
 int64_t excludedRoom(KernelBuilder &, llvm::ArrayRef<int64_t> excluded);
 SlabCandidates emitSlabCandidates(KernelBuilder &, mlir::Value row, mlir::Value width, mlir::Value first,
                                   llvm::ArrayRef<int64_t> excluded, mlir::Value spare, int64_t count);
-// Stores lists of tokens, which are i32.
+// Stores a list of tokens, which are i32.
 void storeTokens(KernelBuilder &, mlir::Value tokens, mlir::Value p);
 
 } // namespace xfc

@@ -1,4 +1,4 @@
-// The module that kernels are emitted into, and the objects at the end.
+// Turns the module of emitted kernels into the objects of an image.
 #include "Image.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/SymbolTable.h"
@@ -12,8 +12,8 @@ namespace xfc {
 
 namespace {
 
-// Moves every function that has a body into a module of its own inside theirs, which declares what the function calls.
-// A kernel's code therefore depends on nothing but the kernel, and code can be generated for many at a time.
+// Moves every function that has a body into a nested module of its own, which declares the functions that it calls. A
+// kernel's code then depends on nothing but the kernel, and code for many kernels can be generated in parallel.
 std::vector<ModuleOp> splitFunctions(ModuleOp kernels) {
   llvm::StringMap<FunctionType> types;
   auto functions = llvm::to_vector(kernels.getOps<func::FuncOp>());
@@ -78,10 +78,10 @@ std::vector<ObjectFile> ImageBackend::objects(const Module &plan, const std::str
       names.insert(function.getName());
   const std::string image = "xfc_image_" + suffix;
 
-  // What is in the cache need not be lowered.
+  // Kernels in the cache need not be lowered.
   std::vector<ModuleOp> parts = splitFunctions(*kernels), rest;
   std::vector<ObjectFile> objects(parts.size());
-  std::vector<std::pair<size_t, std::string>> places; // those of `rest` among the parts, and their keys
+  std::vector<std::pair<size_t, std::string>> places; // for each of `rest`: its index in `parts`, and its key
   for (size_t i = 0; i < parts.size(); ++i) {
     std::string key;
     if (cache) {

@@ -1,4 +1,4 @@
-// A backend whose kernels become one image of an executable: what lies between scheduling and linking.
+// A backend that turns its kernels into one image of an executable: the step between scheduling and linking.
 #pragma once
 
 #include "CPU/InstructionSet.h"
@@ -15,21 +15,20 @@ namespace xfc {
 class ImageBackend : public Backend {
 public:
   ImageBackend(mlir::MLIRContext &context, const InstructionSet &set, DType type);
-  // From now on, the code checks each access to memory.
+  // Makes the generated code check each memory access.
   void checkBounds() { checksBounds = true; }
 
   // The kernels as MLIR.
   std::string print();
-  // The kernels as optimized LLVM IR. Like objects(), this is the last thing asked of a backend: it lowers the kernels
-  // in place.
+  // The kernels as optimized LLVM IR. Like objects(), this must be the last call to a backend, because it lowers the
+  // kernels in place.
   std::string llvm();
-  // The kernels and their plan as objects that belong together and define xfc_image_<suffix>. They are generated side
-  // by side where the context has threads, and are the same bytes however many there are, and whether they come from
-  // the cache or not.
+  // The kernels and their plan as a group of objects that define xfc_image_<suffix>. They are generated in parallel if
+  // the context is multithreaded; their bytes depend neither on the number of threads nor on the cache.
   std::vector<ObjectFile> objects(const Module &plan, const std::string &suffix, const ObjectCache &cache);
 
 protected:
-  // The passes from what emit() builds to the LLVM dialect.
+  // Adds the passes that lower what emit() builds to the LLVM dialect.
   virtual void addLowering(mlir::OpPassManager &manager) const = 0;
   mlir::Type elementType();
 

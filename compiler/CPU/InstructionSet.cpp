@@ -1,4 +1,4 @@
-// The instruction sets we know.
+// The known instruction sets.
 #include "InstructionSet.h"
 #include "support/Error.h"
 #include "llvm/ADT/STLExtras.h"
@@ -13,14 +13,13 @@ static InstructionSet v3(std::string name) {
 }
 
 static InstructionSet v4(std::string name) {
-  // In LLVM's order of instructions for no CPU in particular, the micro-kernel's loop keeps one of its sums on the
-  // stack.
+  // With LLVM's instruction scheduling for a generic CPU, the micro-kernel's loop would spill one of its accumulators.
   return {std::move(name), "x86-64-v4", "", "avx2,fma,bmi2,f16c,movbe,avx512f,avx512bw,avx512cd,avx512dq,avx512vl", 64,
           "sapphirerapids"};
 }
 
-// What some CPUs of a level have besides, in LLVM's names and those of /proc/cpuinfo; a later one of a level has the
-// earlier.
+// An extension that some CPUs of a level have, with its features as LLVM and /proc/cpuinfo name them. Within a level,
+// each extension implies the ones before it.
 struct Extension {
   const char *level, *name;
   std::vector<std::string> features;
@@ -66,8 +65,8 @@ InstructionSet InstructionSet::named(const std::string &name) {
   if (!has("avx2") || !has("fma"))
     throw Error("--cpu native: this machine has no AVX2 and FMA, which generated code needs; name another with --cpu "
                 "x86-64-v3");
-  // Code for this machine's pipeline, but of instructions that the check at start covers: a copy on another machine
-  // says what is missing instead of dying.
+  // Tune for this machine, but use only instructions that the check at startup covers, so that a copy on another
+  // machine reports what is missing instead of crashing.
   const bool wide = has("avx512f") && has("avx512bw") && has("avx512dq") && has("avx512vl") && has("avx512cd");
   InstructionSet set = wide ? v4("x86-64-v4") : v3("x86-64-v3");
   for (const Extension &extension : extensions) {

@@ -27,14 +27,14 @@ struct Scale {
   Value factor, scale; // r and s
 };
 
-// Magnitudes are compared by their bits, where NaN is larger than infinity, and infinity than every number.
+// Magnitudes are compared by their bits, in which NaN is larger than infinity, and infinity larger than every number.
 static Scale scaleOf(KernelBuilder &k, Value from, int64_t elements) {
   Value signless = word(k, 0x7fffffff);
   auto larger = [&](Value largest, Value at, int64_t used) {
     Value bits = as(k, k.loadPart(k.offset(from, at), used), k.i32);
     return k.max(largest, arith::AndIOp::create(k.b, bits, signless));
   };
-  // Four maxima, so that none waits for another.
+  // Four independent maxima hide the latency of the maximum.
   const int64_t step = 4 * k.lanes(), whole = elements / step * step;
   Values state(4, word(k, 0x0d800000)); // 2^-100
   state = k.loop(k.index(0), k.index(whole), step, state, [&](Value at, Values largest) {
@@ -64,7 +64,8 @@ void copyInt8Row(KernelBuilder &k, const Tiling &t, Value from, Value to, int64_
       k.store(bytes(k, k.add(q, word(k, 128))), at);
       return state;
     }
-    // A word of bytes that flip the bits of what a negative integer is multiplied with, then one of magnitudes.
+    // A word of sign bytes, which flip the bits of the weights that negative integers are multiplied with, then a word
+    // of magnitudes.
     Value flips = arith::ShRSIOp::create(k.b, q, word(k, 31)), negated = k.sub(zero, q);
     SmallVector<int64_t> order;
     for (int64_t unit = 0; unit < k.lanes() / 4; ++unit)
@@ -111,10 +112,10 @@ void packInt8Zeros(KernelBuilder &k, const Tiling &t, int64_t inner, Value to, V
 // Multiplying
 //===--------------------------------------------------------------------------------------------------------===//
 
-// Quads: the magnitudes of the row times w, whose bits are flipped where the row is negative: -w - 1, so that a sum
-// lacks the magnitudes of negative integers. Two products fit 16 bits: 2 * 127 * 128 < 2^15. The flip runs beside the
-// two multiplications, where vpsignb would wait for them; widening w to 16 bits instead multiplies as often, and
-// reached two thirds of the speed.
+// Quads: multiplies the row's magnitudes by w, with the bits of w flipped where the row is negative. A flipped w is
+// -w - 1, so the sum lacks the magnitudes of the negative integers, which scaleInt8 adds. Two products fit 16 bits:
+// 2 * 127 * 128 < 2^15. The flip runs in parallel with the two multiplications, whereas vpsignb would wait for them;
+// widening w to 16 bits instead takes as many multiplications, and reached two thirds of the speed.
 Value addInt8(KernelBuilder &k, const Tiling &t, Value sum, Value row, Value magnitude, Value columns) {
   Type i8 = k.b.getI8Type(), i16 = k.b.getI16Type();
   const bool wide = k.set.vectorBytes == 64;

@@ -1,4 +1,4 @@
-// Builds the body of one kernel: scalars, vectors, loops, and the fields of a call.
+// Builds the body of one kernel for a CPU: functions, floats, memory, vectors, and random numbers.
 #include "KernelBuilder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -107,7 +107,7 @@ Value KernelBuilder::tanh(Value x) {
 Value KernelBuilder::erf(Value x) {
   if (!isF64())
     return CodeBuilder::erf(x);
-  // The C library's: MLIR has no LLVM lowering of math.erf.
+  // Calls the C library, because MLIR has no lowering of math.erf to LLVM.
   if (!module.lookupSymbol("erf")) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToEnd(module.getBody());
@@ -248,8 +248,8 @@ void KernelBuilder::eachRow(int64_t per, const std::function<void(Value)> &body)
 //===--------------------------------------------------------------------------------------------------------===//
 
 std::array<Value, 4> KernelBuilder::philox(const DropoutKey &key, Value counters) {
-  // Even and odd counters apart, each in the low half of 64 bits: a product's halves are then in one lane, and what is
-  // above the low half does not matter to the next product.
+  // Even and odd counters are processed separately, each in the low half of 64 bits. Both halves of a product are then
+  // in one lane, and the next product ignores the upper half.
   const int64_t n = cast<VectorType>(counters.getType()).getNumElements();
   auto wide = VectorType::get({n / 2}, i64);
   auto wideConstant = [&](int64_t value) -> Value {

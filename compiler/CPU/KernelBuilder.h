@@ -1,4 +1,4 @@
-// Builds the body of one kernel for a CPU: vectors, beside what CodeBuilder has for every target.
+// Builds the body of one kernel for a CPU: adds vectors to what CodeBuilder has for every target.
 #pragma once
 
 #include "Codegen/CodeBuilder.h"
@@ -9,7 +9,7 @@ namespace xfc {
 
 class KernelBuilder : public CodeBuilder {
 public:
-  // A module of kernels for an instruction set, of f32 or f64.
+  // Adds kernels for an instruction set to `module`; they compute in `element`, f32 or f64.
   KernelBuilder(mlir::ModuleOp module, const InstructionSet &set, mlir::Type element);
 
   int64_t lanes() const { return vectorBytes / bytes(); }
@@ -17,8 +17,8 @@ public:
 
   const InstructionSet set;
 
-  // Sums over a row are taken in as many lanes on every instruction set, so that they come to the same bits: while one
-  // of these lives, vectors have 64 bytes, which LLVM keeps in two registers where these have 32.
+  // Sums over a row use the same number of lanes on every instruction set, so that they give the same bits: while one
+  // of these objects exists, vectors have 64 bytes, which LLVM splits into two registers where registers have 32.
   class SumLanes {
   public:
     explicit SumLanes(KernelBuilder &k, int64_t bytes = 64) : k(k), before(k.vectorBytes) { k.vectorBytes = bytes; }
@@ -31,7 +31,7 @@ public:
     const int64_t before;
   };
 
-  // void name(call, chunk, scratch), and functions it calls, made once a module.
+  // kernel() defines void name(call, chunk, scratch); helper() defines a function that kernels call, once per module.
   void kernel(llvm::StringRef name, const std::function<void()> &body);
   void helper(llvm::StringRef name, mlir::TypeRange arguments, const std::function<void(mlir::ValueRange)> &body);
   void invoke(llvm::StringRef name, mlir::ValueRange arguments);
@@ -46,13 +46,13 @@ public:
   // Memory.
   using CodeBuilder::load;
   mlir::Value load(mlir::Value p, int64_t n);
-  // The first `n` lanes of a vector (n static): others read as 0 and are not written.
+  // The first `n` lanes of a vector (n static): the others read as 0, though their memory is read, and are not written.
   mlir::Value loadPart(mlir::Value p, int64_t n);
   void storePart(mlir::Value value, mlir::Value p, int64_t n);
-  // Lanes outside the mask read as 0, whatever lies there, and are not written.
+  // Lanes outside the mask read as 0 and are not written; their memory is not accessed.
   mlir::Value loadMasked(mlir::Value p, mlir::Value mask);
   void storeMasked(mlir::Value value, mlir::Value p, mlir::Value mask);
-  // Asks for the cache line at p: into the first cache to be written, or into the second to be read later.
+  // Prefetches the cache line at p: into L1 for writing, or into L2 for later reading.
   void prefetchForWriting(mlir::Value p), prefetch(mlir::Value p);
   // Lanes j where start + j < end, as a mask.
   mlir::Value lanesBelow(mlir::Value start, mlir::Value end);
@@ -62,20 +62,20 @@ public:
   mlir::Value broadcast(mlir::Value x);
   mlir::Value lane(mlir::Value v, int64_t i);
   std::pair<mlir::Value, mlir::Value> halves(mlir::Value v);
-  mlir::Value sum(mlir::Value v); // a fixed tree
+  mlir::Value sum(mlir::Value v); // horizontal sum, as a fixed tree
   mlir::Value largest(mlir::Value v);
   void transpose(llvm::SmallVectorImpl<mlir::Value> &tile); // lanes x lanes
 
-  // Whole vectors of `features` (static), then the tail: body(offset, lanes used, state).
+  // Runs body(offset, lanes used, state) for the whole vectors of `count` features (static), then for the tail.
   Values features(int64_t count, mlir::ValueRange state,
                   const std::function<Values(mlir::Value, int64_t, Values)> &body);
   void features(int64_t count, const std::function<void(mlir::Value, int64_t)> &body);
-  // The rows of this chunk, `per` in each.
+  // Runs `body` for each row of this chunk; chunks have `per` rows.
   void eachRow(int64_t per, const std::function<void(mlir::Value)> &body);
 
   // Philox: four vectors of `lanes` random words for the given counters (abi.h).
   std::array<mlir::Value, 4> philox(const DropoutKey &key, mlir::Value counters);
-  // 0 or 1/(1-rate) for random words.
+  // The dropout factors, 0 or 1/(1-rate), for random words.
   mlir::Value keepFactor(mlir::Value words, double rate);
 
 private:

@@ -7,9 +7,9 @@ using namespace mlir;
 namespace xfc {
 namespace {
 
-// Reductions over a row of `width`, by vectors in chains, of which there are as many as registers of 32 bytes hold:
-// body(offset, lanes used, x, sums), where lanes after the end of the row are `filler`. The chains come back combined
-// by `combine(i, x, y)`, of the reduction with number i.
+// Several reductions over a row of `width` elements, by vectors and in independent chains, as many as 32-byte registers
+// hold. body(offset, lanes used, x, sums) adds a vector, whose lanes after the end of the row are `filler`;
+// combine(i, x, y) merges the chains of reduction i.
 using RowBody = std::function<void(Value, int64_t, Value, MutableArrayRef<Value>)>;
 using Combine = std::function<Value(int64_t, Value, Value)>;
 Values reduceRow(KernelBuilder &k, Value row, int64_t width, ArrayRef<Value> start, const RowBody &body, Value filler,
@@ -40,7 +40,7 @@ Values reduceRow(KernelBuilder &k, Value row, int64_t width, ArrayRef<Value> sta
   return state;
 }
 
-// The sum, or the largest, of what `body` makes of a row's numbers.
+// The sum of what `body` returns for a row's vectors, and the largest number of a row.
 Value rowTotal(KernelBuilder &k, Value row, int64_t width, Value filler,
                const std::function<Value(Value, int64_t, Value)> &body) {
   return k.sum(reduceRow(
@@ -55,7 +55,7 @@ Value rowLargest(KernelBuilder &k, Value row, int64_t width) {
       [&](int64_t, Value x, Value y) { return k.maxf(x, y); })[0]);
 }
 
-// The sum of exp(x - maximum) over a row; `keep` puts the exponentials in the row's place.
+// The sum of exp(x - maximum) over a row; with `keep`, the exponentials overwrite the row.
 Value sumOfExponentials(KernelBuilder &k, Value row, int64_t width, Value maximum, bool keep) {
   Value reference = k.broadcast(maximum);
   return rowTotal(k, row, width, k.splat(lowest), [&](Value f, int64_t used, Value x) {
@@ -88,7 +88,7 @@ Value emitLogSumExp(KernelBuilder &k, Value row, int64_t width) {
 RowLoss emitCrossEntropyRow(KernelBuilder &k, Value logits, int64_t vocabulary, Value label, Value smoothing,
                             Value dloss) {
   KernelBuilder::SumLanes wide(k);
-  // The largest and the sum in one pass; what comes after the end of the row must not count in either.
+  // The largest and the sum in one pass; lanes after the end of the row must affect neither.
   Value none = k.splat(lowest);
   const int64_t lanes = k.lanes();
   Values both = reduceRow(

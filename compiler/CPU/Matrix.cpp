@@ -1,4 +1,5 @@
-// Matrix products over rows: panels of packed weights, tiles of results in scratch, around the micro-kernel.
+// Matrix products over rows: the loops around the micro-kernel, over panels of packed weights and tiles of results in
+// scratch.
 #include "Matrix.h"
 #include "Emitters.h"
 #include "Int8.h"
@@ -15,14 +16,15 @@ namespace {
 // x W^T and dy W
 //===--------------------------------------------------------------------------------------------------------===//
 
-// A block of rows of x times panels of a packed weight, 64 columns after 64, through a tile in scratch. An inner
-// dimension that is one block needs one group's tile, which stays in the first cache; else each group keeps its sums.
+// Multiplies a block of rows of x by panels of a packed weight, in groups of 64 columns, through a tile in scratch. If
+// the inner dimension is one block, all groups share one tile, which stays in the L1 cache; otherwise each group has a
+// tile for its sums.
 struct Product {
   KernelBuilder &k;
   Tiling t;
   int64_t inner, columns; // K and N, in elements
-  int64_t groups;         // of a chunk, at most
-  bool copies;            // rows of x into scratch, where they come in another form; else they are read where they are
+  int64_t groups;         // per chunk, at most
+  bool copies;            // whether rows of x are copied to scratch in another form; otherwise they are read in place
   Value x, xStride, packed, a, c;
 
   Product(KernelBuilder &k, const Tiling &t, BufferIndex rows, BufferIndex weight, int64_t inner, int64_t columns,
@@ -37,7 +39,7 @@ struct Product {
   int64_t tiles() const { return t.units(inner) > t.depth ? groups : 1; }
   int64_t scratchBytes() const { return t.block * ((copies ? t.stride : 0) + tiles() * t.group) * k.bytes(); }
 
-  // Copies x[row .. row + count)[at .. at + elements), where that is needed.
+  // Copies x[row .. row + count)[at .. at + elements), if that is needed.
   void copyRows(Value row, Value count, Value at, int64_t elements) {
     if (!copies)
       return;
@@ -47,16 +49,16 @@ struct Product {
     });
   }
 
-  // What is done with a row's products: the first feature, a vector of products from feature + i on (static), and how
-  // many of the features are used.
+  // Consumes a row's products: the first feature, a function that returns the vector of products from feature + i on
+  // (static i), and how many of the features are used.
   using Vector = std::function<Value(int64_t i)>;
   using Finish = std::function<void(Value feature, const Vector &products, int64_t used)>;
   using Begin = std::function<Finish(Value row)>;
-  // Fetches what is read and written at (row, feature) when a row's sums are finished.
+  // Prefetches what is read and written at (row, feature) when a row's sums are complete.
   using Fetch = std::function<void(Value row, Value feature)>;
 
-  // Rows `row` .. row + count - 1 times groups `group` .. end - 1 of columns; rows from `next` on follow in this
-  // thread. With `copied`, rows that have to be copied are in scratch already.
+  // Multiplies the rows `row` .. row + count - 1 by the groups `group` .. end - 1 of columns, and prefetches the rows
+  // from `next` on, which this thread processes next. With `copied`, rows that must be copied are in scratch already.
   void compute(Value row, Value count, Value group, Value end, Value next, const Begin &begin, const Fetch &fetch,
                bool copied = false) {
     const int64_t units = t.units(inner), last = (units - 1) / t.depth * t.depth;
@@ -76,7 +78,7 @@ struct Product {
                   fetch(k.add(row, k.add(k.mul(tileOfRows, t.rows), r)),
                         k.add(k.mul(g, t.group), panel * t.panel + column));
           };
-          // The next rows are fetched by the first groups' tiles.
+          // The tiles of the first groups prefetch the next rows.
           const FetchedRows rows(k, t, k.offset(k.offset(x, k.mul(nextRow, xStride)), nextAt), xStride, t.block,
                                  t.depth * t.pair, k.mul(k.sub(g, group), t.fetchingTiles()), t.fetchingTiles(), depth);
           Value rowStride = copies ? k.index(t.stride) : xStride;
@@ -112,10 +114,11 @@ struct Product {
   }
 };
 
-// Dropout of whole groups: outside training every random number is kept, and kept as it is.
+// Dropout of whole groups. Outside training, the threshold is 0 and the factor is 1, so that every element is kept
+// unchanged.
 struct Dropout {
   KernelBuilder &k;
-  const bool kept; // whatever the numbers are
+  const bool kept; // whether every element is kept, regardless of random numbers
   Value threshold, factor;
 
   Dropout(KernelBuilder &k, DropoutOp op) : k(k), kept(op.getKept()) {
@@ -131,7 +134,7 @@ struct Dropout {
     return k.dropoutKey(k.immediate(0), k.loadI32(k.field(rows, offsetof(xfc_rows, positions), k.ptr), row),
                         k.loadI32(k.field(rows, offsetof(xfc_rows, sentences), k.ptr), sequence), k.index(0));
   }
-  // 0 or the factor for up to 64 features from `feature` on, a vector each.
+  // The factors of up to 64 features from `feature` on, in vectors: 0 or `factor`.
   SmallVector<Value> factors(const KernelBuilder::DropoutKey &key, Value feature, int64_t used) {
     SmallVector<Value> result((used + k.lanes() - 1) / k.lanes(), factor);
     for (int64_t i = 0; !kept && i < std::min<int64_t>(16, used); i += k.lanes()) {
@@ -145,12 +148,12 @@ struct Dropout {
   }
 };
 
-// `extras` are the last operands.
+// The last `extras` operands are the extras of the epilogue.
 Backend::KernelInfo emitProduct(KernelBuilder &k, Operation *op, BufferIndex rows, BufferIndex weight,
                                 std::optional<BufferIndex> biases, int64_t extras, int64_t inner, int64_t columns,
                                 Region &epilogue) {
   const int64_t all = (columns + Tiling::group - 1) / Tiling::group;
-  // At least two chunks a block of rows where there are columns for it, so that a few rows keep two threads busy.
+  // At least two chunks per block of rows if there are enough columns, so that a few rows keep two threads busy.
   const int64_t groups = std::clamp<int64_t>((all + 1) / 2, 1, 4), slabs = (all + groups - 1) / groups;
   const Tiling t(k, inner, productsFor(k, cast<ProductOpInterface>(op).getCompute()));
   Product product(k, t, rows, weight, inner, columns, groups);
@@ -224,8 +227,9 @@ static Backend::KernelInfo emitLinearInputGrad(KernelBuilder &k, LinearInputGrad
 
 namespace {
 
-// The logits of a block of rows, then their losses while they are in cache, and their gradient in their place where
-// `dloss` is given. The loss needs all of a row's logits at once: where they are not `kept`, they stay in scratch.
+// Computes the logits of a block of rows, then their losses while they are in cache; if `dloss` is given, their
+// gradient overwrites them. The loss needs all logits of a row at once: unless they are `kept` as a result, they stay
+// in scratch.
 template <typename Op>
 Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide, bool kept,
                                    ArrayRef<std::pair<Value, Value RowLoss::*>> numbers,
@@ -287,8 +291,8 @@ static Backend::KernelInfo emitLinearCrossEntropyWithGrad(KernelBuilder &k, Line
                         {{op.getLoss(), &RowLoss::loss}, {op.getNll(), &RowLoss::nll}}, op.getDlossMutable());
 }
 
-// The logits of a block of rows and a slab of columns, of which only the largest and the log-sum-exp leave the cache.
-// Slabs are chunks, whatever the number of rows.
+// Computes the logits of a block of rows and a slab of columns; only the largest ones and the log-sum-exp leave the
+// cache. A chunk is always one slab, whatever the number of rows.
 static Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op) {
   RankedTensorType weight = op.getWeight().getType();
   const int64_t inner = weight.getDimSize(1), vocabulary = weight.getDimSize(0), slabs = op.getSlabs(),
@@ -321,7 +325,7 @@ static Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidat
       }
     };
   };
-  // The next slab has the same rows; what is written stays in scratch.
+  // The next slab has the same rows. Logits stay in scratch, so there is nothing to prefetch for writing.
   Value next = k.select(k.equal(slab, k.index(slabs - 1)), k.add(row, block), row);
   product.compute(row, count, group, end, next, store, [](Value, Value) {});
   const int64_t best = op.getCount();
@@ -352,11 +356,13 @@ static Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidat
 // Gradients of parameters
 //===--------------------------------------------------------------------------------------------------------===//
 
-// A chunk owns a tile of dW and takes the rows in blocks, in order: dy of the block in columns of the micro-kernel's
-// rows, x in panels; in bf16, units are pairs of rows. Those of the first columns own db too.
+// Each chunk owns a tile of dW and processes the rows in blocks, in order: it copies a block's dy into columns as wide
+// as the micro-kernel has rows, and its x into panels. In bf16, units are pairs of rows. The chunks of the first
+// columns also own db.
 static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op) {
-  // Rows of a block. dy, the panel of x and what is fetched for the next then share the second cache with dW: with 256
-  // rows small's weight gradients took up to 8 % longer, in AVX2's form up to 16 % (docs/performance.md).
+  // Rows per block. With 128, dy, the panel of x and what is prefetched for the next one share the L2 cache with dW;
+  // with 256, the weight gradients of the model small took up to 8 % longer, and with AVX2 up to 16 %
+  // (docs/performance.md).
   constexpr int64_t depth = 128;
   const Tiling t(k, depth, gradientProductsFor(k, op.getCompute()));
   RankedTensorType type = op.getDweight().getType();
@@ -364,21 +370,22 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
   auto upTo = [](int64_t n, int64_t unit) { return (n + unit - 1) / unit; };
   const int64_t tilePanels = std::min(t.panels(in), 512 / t.panel), tileColumns = tilePanels * t.panel,
                 columnTiles = upTo(in, tileColumns);
-  // High tiles, since each makes panels of x, but enough of them for some threads; of like heights, so that threads get
-  // like work. An even number of them, so that two threads end together.
+  // Tiles are tall, since each of them packs panels of x, but there are enough of them for some threads. They have
+  // similar heights, so that threads get similar work, and their number is even, so that two threads finish together.
   const int64_t wanted = std::max(upTo(out, 3 * t.block), std::min(upTo(4, columnTiles), upTo(out, t.block)));
   const int64_t even = wanted + (wanted > 1 && wanted % 2 && columnTiles % 2);
   const int64_t height = upTo(upTo(out, even), t.rows) * t.rows, rowTiles = upTo(out, height), tiles = height / t.rows;
-  // A column of dy: `depth` times the micro-kernel's rows, in vectors that overlap and are no wider than they need be
-  // (whole ones are rounded), and what the last one has over: an odd number of lines, so that columns spread over the
-  // cache's sets.
+  // A column of dy holds `depth` times the micro-kernel's rows. It is stored in overlapping vectors, no wider than
+  // necessary (rounding needs whole ones), and has room for the excess of the last one. Its size is an odd number of
+  // cache lines, so that columns spread over the cache's sets.
   const int64_t line = 64 / k.bytes(),
                 width = op.getCompute() ? lanes : std::min<int64_t>(lanes, llvm::PowerOf2Ceil(t.rows));
   const int64_t vectors = upTo(t.rows, width),
                 tileStride = (upTo((t.depth - 1) * t.rows + vectors * width, line) | 1) * line;
-  // Panels are made by the first tile's product, where nothing is left to do but to store them.
+  // The first tile's product packs each panel if packing is a plain copy, without rounding or masks, and the tile is
+  // whole.
   const bool packing = !op.getCompute() && in % t.panel == 0 && (out % height == 0 || out % height >= t.rows);
-  // Whole panels are summed where they belong; else in scratch, and copied.
+  // Whole panels accumulate in place; others accumulate in scratch and are copied.
   const bool inPlace = in % t.panel == 0 && !op.getDweight().use_empty();
 
   const BufferIndex ofDy = op.getDyMutable(), ofX = op.getXMutable();
@@ -388,8 +395,8 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
         inputs = k.min(k.index(tileColumns), k.sub(k.index(in), i0));
   Value panels = k.div(k.add(inputs, t.panel - 1), t.panel), usedTiles = k.div(k.add(outputs, t.rows - 1), t.rows);
   Value dw = op.getDweight().use_empty() ? Value() : k.offset(k.offset(k.buffer(op.getDweight()), k.mul(o0, in)), i0);
-  // A panel of x: a unit more than a power of two, so that a row's panels, where all are kept, spread over the cache's
-  // sets.
+  // The size of a panel of x is one unit more than a power of two, so that the panels of a row, if all are kept, spread
+  // over the cache's sets.
   const int64_t panelStride = (t.depth + 1) * t.panel, panelsSize = (packing ? 1 : tilePanels) * panelStride;
   Value a = k.scratch, b = k.offset(a, tiles * tileStride), sums = k.offset(b, panelsSize);
   const int64_t sumsSize = upTo(height, lanes) * lanes;
@@ -399,7 +406,7 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
       k.when(k.equal(i0, k.index(0)), body);
   };
 
-  // body(unit, whether all its rows are there) for the units of `count` rows.
+  // Runs body(unit, whether all its rows exist) for the units of `count` rows.
   auto eachUnit = [&](Value count, const std::function<void(Value, bool)> &body) {
     Value whole = k.div(count, t.pair);
     k.loop(k.index(0), whole, 1, [&](Value u) { body(u, true); });
@@ -435,7 +442,7 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
       });
     });
     whenBias([&] {
-      // Some vectors at a time, since a sum would wait for itself.
+      // Sums several vectors at a time to hide the latency of additions.
       auto sumColumns = [&](Value begin, Value end, int64_t together) {
         k.loop(begin, end, together * lanes, [&](Value o) {
           Value from = k.offset(k.offset(k.offset(dy, k.mul(row, dyStride)), o0), o), to = k.offset(sums, o);
@@ -477,8 +484,8 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
             k.prefetchForWriting(
                 k.offset(k.offset(c, k.mul(k.add(next, r), cStride)), k.add(k.mul(p, t.panel), column)));
       };
-      // Meanwhile the next block of dy is fetched, and of x the next panel, or the next block where that is in panels
-      // already. A block is fetched by all of its panels' tiles.
+      // Meanwhile, the next block of dy is prefetched, and the next panel of x, or its next block if this one is packed
+      // already. The tiles of all panels share the prefetching of a block.
       Value nextBlock = k.add(row, depth), last = k.equal(p, k.sub(panels, k.index(1)));
       Value nextPanel = k.select(last, i0, k.add(i0, k.mul(k.add(p, 1), t.panel)));
       auto at = [&](Value from, Value stride, Value row, Value column) {
@@ -530,7 +537,7 @@ static void packRows(KernelBuilder &k, const Tiling &t, bool transposed, Value w
   auto store = [&](Value x, Value to, Value unit, int64_t v) {
     k.store(x, k.offset(to, k.add(k.mul(unit, panel), v * lanes)));
   };
-  // Units of a panel that hold no element.
+  // Zeroes the units of a panel that hold no element.
   auto pad = [&](Value to) {
     if (t.products == Products::Tiles)
       k.loop(upTo(inner, pair), units, 1, [&](Value unit) {
@@ -565,7 +572,7 @@ static void packRows(KernelBuilder &k, const Tiling &t, bool transposed, Value w
     return;
   }
 
-  // Rows of the weight are columns of one panel: squares are transposed in registers.
+  // Rows of the weight are columns of one panel: squares of lanes x lanes elements are transposed in registers.
   Value to = k.offset(packed, k.mul(first, units));
   auto packSquares = [&](Value column, bool wholeRows, bool whole) {
     for (int64_t v = 0; v < t.vectors; ++v) {
@@ -606,7 +613,7 @@ void emitPackRows(KernelBuilder &k, Backend::Packing packing, Value weight, Valu
   k.invoke(name, {weight, rows, columns, first, begin, end, packed});
 }
 
-// A chunk is a panel.
+// Each chunk packs one panel.
 static Backend::PackInfo emitPackInt8(KernelBuilder &k, const Tiling &t, int64_t outer, int64_t inner) {
   if (inner > largestInt8Inner)
     throw Error("compile: a product over " + std::to_string(inner) + " features has no exact sum in int8; at most " +

@@ -1,4 +1,4 @@
-// The packed layout that the weights of products come in.
+// The packed layout of the weights of products.
 #pragma once
 
 #include "Dialect/XFC.h"
@@ -7,13 +7,14 @@
 
 namespace xfc {
 
-// A weight as panels of `panel` columns, [ceil(N / panel)][units of K][panel], zeros beyond N and K. transposed: of
-// W^T, so N is the weight's first dimension; otherwise of W. A unit is an element, or two of bf16 (MicroKernel.h).
+// Emits the kernel that packs a weight into panels of `panel` columns, [ceil(N / panel)][units of K][panel], with zeros
+// beyond N and K. If transposed, it packs W^T, so N is the weight's first dimension; otherwise W. A unit is one
+// element, two of bf16 or four of int8 (MicroKernel.h).
 Backend::PackInfo emitPackWeight(KernelBuilder &, mlir::RankedTensorType weight, Backend::Packing);
 
-// What a packed copy is made of: packs the rows of one panel from `first` on and the columns begin .. end - 1 of a
-// weight [rows, columns] into it. `first` and `begin` are multiples of a panel, `end` too or `columns`. The code stands
-// once in a module, for weights of all shapes.
+// Packs part of a weight [rows, columns]: a panel's worth of rows, from `first` on, and the columns begin .. end - 1.
+// `first` and `begin` are multiples of the panel size, and so is `end` unless it is `columns`. A module has this code
+// once, for weights of all shapes.
 void emitPackRows(KernelBuilder &, Backend::Packing, mlir::Value weight, mlir::Value rows, mlir::Value columns,
                   mlir::Value first, mlir::Value begin, mlir::Value end, mlir::Value packed);
 

@@ -1,7 +1,7 @@
 // The innermost product, in each form that an instruction set has for it.
 //
-// An element of a result is one chain of sums over the inner dimension in ascending order, whatever the number of rows
-// or how they are cut, so that a row's result never depends on its neighbours.
+// An element of a result is one chain of sums over the inner dimension in ascending order, regardless of the number of
+// rows and of their tiling, so that a row's result never depends on its neighbors.
 #include "MicroKernel.h"
 #include "Int8.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -24,7 +24,7 @@ Products gradientProductsFor(const KernelBuilder &k, std::optional<ComputeType> 
   return products == Products::Tiles ? Products::Pairs : products == Products::Widened ? Products::Elements : products;
 }
 
-// A tile of AMX has as many rows, and as many 4-byte words in a row.
+// The number of rows of an AMX tile, and of 4-byte words per row.
 static constexpr int64_t tile = 16;
 
 Tiling::Tiling(KernelBuilder &k, int64_t inner, Products products)
@@ -34,7 +34,7 @@ Tiling::Tiling(KernelBuilder &k, int64_t inner, Products products)
       rows(6), vectors(k.registers() == 32 ? 4 : 2), block(k.registers() == 32 ? 84 : 72),
       left(products == Products::Widened || products == Products::Quads ? 2 : 1) {
   if (products == Products::Quads) {
-    // Both words of a row, a vector of ones, and what lies between instructions take registers as well.
+    // Both words of a row, a vector of ones and intermediate results take registers as well.
     rows = 4;
   } else if (isTiled(products)) {
     rows = 2 * tile;
@@ -42,7 +42,7 @@ Tiling::Tiling(KernelBuilder &k, int64_t inner, Products products)
     block = 6 * tile;
   }
   panel = vectors * k.lanes();
-  // A row of int8 is rounded as a whole, and its panel is small.
+  // A row of int8 is rounded as a whole, and its panel is small, so the inner dimension is not divided.
   depth = isInt8(products) ? units(inner) : std::min<int64_t>(units(inner), 512 / left);
   stride = (depth * left + k.lanes() - 1) / k.lanes() * k.lanes() + 16;
 }
@@ -71,7 +71,8 @@ static Value words(KernelBuilder &k, Value x) {
 static Value floats(KernelBuilder &k, Value x) { return arith::BitcastOp::create(k.b, k.vectorType(k.lanes()), x); }
 static Value word(KernelBuilder &k, uint32_t bits) { return k.broadcast(k.i32Of(static_cast<int32_t>(bits))); }
 
-// Words whose upper halves are the nearest bf16; a NaN keeps its upper half, with a bit that no infinity has.
+// Words whose upper halves are the nearest bf16. A NaN keeps its upper half with the quiet bit set, so that it does not
+// become an infinity.
 static Value roundedWords(KernelBuilder &k, Value x) {
   Value bits = words(k, x),
         odd = arith::AndIOp::create(k.b, arith::ShRUIOp::create(k.b, bits, word(k, 16)), word(k, 1));
@@ -89,8 +90,9 @@ Value pairOfBF16(KernelBuilder &k, Value first, Value second) {
   return floats(k, arith::OrIOp::create(k.b, low, high));
 }
 
-// The first or second elements of a vector of pairs. From two bytes further on the second ones lie in the low halves:
-// one shift for either, and no register that a mask or the pairs would take from the sums.
+// The first (half = 0) or second (half = 1) elements of a vector of pairs, widened. A load two bytes further on has the
+// second elements in the low halves, so that one shift serves both, and neither a mask nor the pairs take a register
+// from the sums.
 static Value widened(KernelBuilder &k, Value pairs, int64_t half) {
   Value from = k.offset(pairs, half, k.b.getI16Type());
   Value loaded = LLVM::LoadOp::create(k.b, k.vectorType(k.lanes(), k.i32), from, /*alignment=*/2);
@@ -121,10 +123,11 @@ void copyLeft(KernelBuilder &k, const Tiling &t, Value from, Value to, int64_t e
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
-// Fetching
+// Prefetching
 //===--------------------------------------------------------------------------------------------------------===//
 
-// A power of two, so that its multiples are cheap to tell; what that is too wide is fetched as well.
+// The pairs of cache lines per row, rounded up to a power of two, which is cheap to divide by; the surplus is
+// prefetched as well.
 static int64_t pairsOfLines(const KernelBuilder &k, int64_t columns) {
   return static_cast<int64_t>(llvm::PowerOf2Ceil((columns * k.bytes() + 127) / 128));
 }
@@ -141,14 +144,14 @@ int64_t FetchedRows::tilesFor(const KernelBuilder &k, const Tiling &t, int64_t a
 FetchedRows::FetchedRows(KernelBuilder &k, const Tiling &t, Value from, Value stride, int64_t all, int64_t columns,
                          Value begin, int64_t most, int64_t depth)
     : across(pairsOfLines(k, columns)), rows(rowsFetched(k, t, columns, depth)), stride(stride) {
-  // Tiles of AMX have no times around; there are four groups with a block's tiles each.
+  // The micro-kernels of AMX do not prefetch per iteration; the rows are spread over the tiles of four groups.
   if (isTiled(t.products))
     rows = (all + 4 * most - 1) / (4 * most);
   tiles = k.min(k.max(k.sub(k.index((all + rows - 1) / rows), begin), k.index(0)), k.index(most));
   first = [=, &k, rows = rows](Value tile) { return k.offset(from, k.mul(k.mul(k.add(begin, tile), rows), stride)); };
 }
 
-// A pair of lines of a row.
+// Prefetches a pair of cache lines of a row.
 static void fetchPair(KernelBuilder &k, Value row, Value pair) {
   const int64_t line = 64 / k.bytes();
   Value at = k.offset(row, k.mul(pair, 2 * line));
@@ -160,17 +163,18 @@ static void fetchPair(KernelBuilder &k, Value row, Value pair) {
 // In registers
 //===--------------------------------------------------------------------------------------------------------===//
 
-// What a micro-kernel does beside: it fetches `panelWords` of the next panel for each unit, and two lines of rows that
-// are `across` such pairs wide each time around; or makes its panel.
+// What a micro-kernel does besides multiplying: for each unit, it prefetches `panelWords` words of the next panel, and
+// in each iteration a pair of cache lines of rows that are `across` such pairs wide; or it packs its panel.
 struct Beside {
   int64_t panelWords = 0, across = 0;
   bool pack = false;
 };
 
-// c[m][width x panel] (+)= a[m][0..depth) b[0..depth)[width x panel], panels of b `bStride` apart; one function for
-// each number of rows, width and distance of units, and for rows that are neighbours. A wide one is for few rows, whose
-// sums alone would wait for each other. One that fetches of a panel has one more argument, from where on; one that
-// fetches rows, or packs them, has two more, the first row and how far they are apart.
+// c[m][width x panel] (+)= a[m][0..depth) b[0..depth)[width x panel], with the stride `bStride` between panels of b.
+// There is one function for each number of rows, width and stride of units, and for adjacent rows. Wide ones are for
+// few rows, whose sums alone would be bound by latency. One that prefetches a panel has an additional argument, the
+// address to start from; one that prefetches or packs rows has two, the address of the first row and the stride of
+// rows.
 static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &left, int64_t rows, int64_t width,
                                const Beside &beside) {
   static const char *const kinds[] = {"", "_widened", "_pairs", "", "_quads", "_dots"};
@@ -217,7 +221,7 @@ static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &le
     auto step = [&](Value from, int64_t unroll, Values state) {
       Value aAt = k.mul(from, left.unit), bAt = k.mul(from, t.panel);
       if (beside.panelWords >= k.lanes() ||
-          unroll > 1) // the last units alone have no line of their own where few words are fetched
+          unroll > 1) // the units left over have no cache line of their own if few words are prefetched
         for (int64_t word = 0; word < unroll * beside.panelWords; word += 64 / k.bytes())
           k.prefetch(k.offset(arguments[8], k.add(k.mul(from, beside.panelWords), word)));
       if (beside.across && unroll > 1) {
@@ -264,8 +268,7 @@ static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &le
 // In tiles
 //===--------------------------------------------------------------------------------------------------------===//
 
-// c[rowTiles x 16][width x panel] += a b, as microKernel. Rows of a tile that nobody reads cost no more than the tile
-// does.
+// c[rowTiles x 16][width x panel] += a b, like microKernel. Unused rows of a tile cost nothing extra.
 static std::string tileKernel(KernelBuilder &k, const Tiling &t, int64_t rowTiles, int64_t width) {
   std::string name =
       llvm::formatv("product_{0}_{1}x{2}", isInt8(t.products) ? "dottiles" : "tiles", rowTiles * tile, width * t.panel);
@@ -315,7 +318,7 @@ static std::string tileKernel(KernelBuilder &k, const Tiling &t, int64_t rowTile
 static void multiplyTiles(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, Value depth,
                           Value c, Value cStride, Value count, Value accumulate, const Ahead &ahead,
                           ArrayRef<FetchedRows> fetched) {
-  // Tiles of zeros would have to be chosen in place of loaded ones; storing zeros first leaves one way through.
+  // Without accumulation, c is zeroed first, so that the kernel always loads its sums and needs only one code path.
   k.when(
       accumulate, [] {},
       [&] {
@@ -329,7 +332,7 @@ static void multiplyTiles(KernelBuilder &k, const Tiling &t, const Left &a, cons
              {k.offset(a.from, k.mul(row, a.row)), a.row, k.offset(b.from, k.mul(b.stride, panel)), b.stride, depth,
               k.offset(c, k.add(k.mul(row, cStride), panel * t.panel)), cStride});
   };
-  // Two tiles of rows at a time, and one if no more than that is left.
+  // Two tiles of rows at a time, then one if only that is left.
   Value twos = k.mul(k.div(k.add(count, tile - 1), 2 * tile), 2 * tile);
   for (int64_t panel = 0; panel < panels; ++panel)
     k.loop(k.index(0), twos, 2 * tile, [&](Value row) {
@@ -353,7 +356,7 @@ void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Righ
   if (isTiled(t.products))
     return multiplyTiles(k, t, a, b, panels, depth, c, cStride, count, accumulate, ahead, fetched);
   Value tiles = k.div(count, t.rows), whole = k.mul(tiles, t.rows), rest = k.sub(count, whole);
-  using Rows = SmallVector<Value>; // that are fetched or packed, and how far they are apart
+  using Rows = SmallVector<Value>; // the first row to prefetch or pack, and the stride
   auto call = [&](Value tile, int64_t rows, int64_t panel, int64_t width, const Beside &beside = {},
                   const Rows &others = {}) {
     Value rowsOfC = k.offset(c, k.add(k.mul(k.mul(tile, t.rows), cStride), panel * t.panel));
@@ -379,7 +382,7 @@ void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Righ
         call(tile, t.rows, panel, 1, beside, others ? others(tile) : Rows());
       });
     };
-    // On the first panel, rows are fetched too.
+    // On the first panel, rows are prefetched too.
     auto tilesWithRows = [&](Value end, int64_t panelWords) {
       for (const FetchedRows &rows : panel == 0 ? fetched : ArrayRef<FetchedRows>()) {
         Value before = done, last = k.min(end, k.add(done, rows.tiles));
@@ -394,8 +397,8 @@ void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Righ
       done = k.index(1);
       tilesWithRows(tiles, 0);
     } else if (fetchNext) {
-      // A vector of the next panel for each unit; for every fourth, which waits less, if there are tiles enough for
-      // nearly all of the panel.
+      // Prefetches one vector of the next panel per unit, or, if there are enough tiles for nearly all of the panel,
+      // one per four units, which stalls less.
       const int64_t thinTiles = 4 * t.vectors;
       Value begin = done, thinly = k.less(k.index(thinTiles * 3 / 4 - 1), tiles);
       Value end = k.min(tiles, k.select(thinly, k.index(thinTiles), k.index(t.vectors)));
@@ -414,8 +417,8 @@ void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Righ
   }
   for (int64_t rows = 1; rows < t.rows; ++rows)
     k.when(k.equal(rest, k.index(rows)), [&] {
-      // As wide as sums, right operands and one left operand have registers; one row's right operands come from memory,
-      // where they are elements.
+      // As wide as the registers allow for sums, right operands and one left operand. The right operands of a single
+      // row come from memory, unless they have to be widened.
       int64_t most = 8 / t.vectors;
       while ((rows > 1 || t.products == Products::Widened) && most > 1 &&
              (rows + 1) * t.vectors * most + 1 > k.registers())

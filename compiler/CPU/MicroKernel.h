@@ -1,5 +1,5 @@
-// The innermost product: rows of a left operand times panels of a packed right one, by the instructions that the
-// set has for the type it multiplies in.
+// The innermost product: rows of a left operand times panels of a packed right operand, by the best instructions of the
+// set for the compute type.
 #pragma once
 
 #include "Dialect/XFC.h"
@@ -7,102 +7,105 @@
 
 namespace xfc {
 
-// How a product is computed, and so what its operands look like in memory. The inner dimension is cut into units: an
-// element, a pair of neighbours (2u, 2u + 1) as bf16 in a word of 4 bytes, the first in its low half, or four as int8.
+// How a product is computed, which determines the memory layout of its operands. The inner dimension is divided into
+// units: an element; a pair of neighbors (2u, 2u + 1) as bf16 in a word of 4 bytes, the first in its low half; or four
+// neighbors as int8.
 enum class Products {
   Elements, // multiply-adds of the element type: units are elements
-  Widened,  // bf16 by multiply-adds of f32: right pairs are widened in registers, left ones come as rounded f32
+  Widened,  // bf16 by multiply-adds of f32: right pairs are widened in registers, left elements are rounded f32
   Pairs,    // bf16 by AVX512-BF16: pairs on both sides
   Tiles,    // bf16 by AMX: the same, in whole tiles of 16 units
-  Quads,    // int8 by AVX2 or AVX-512: left units are a word of signs and one of magnitudes
+  Quads,    // int8 by AVX2 or AVX-512: a left unit is a word of signs and one of magnitudes
   Dots,     // int8 by VNNI, unsigned bytes times signed ones: left integers are stored as q + 128
   DotTiles, // int8 by AMX: the same, in whole tiles of 16 units
 };
 
-// What the set's best instructions for a compute type are. A gradient of a weight rounds its left operand while it
-// transposes it, so there each is as good as the plainer one below.
+// The best form of products that the instruction set has for a compute type. A gradient of a weight rounds its left
+// operand while copying it, so gradientProductsFor returns the simpler Pairs for Tiles, and Elements for Widened.
 Products productsFor(const KernelBuilder &k, std::optional<ComputeType> compute);
 constexpr bool isInt8(Products products) { return products >= Products::Quads; }
 constexpr bool isTiled(Products products) { return products == Products::Tiles || products == Products::DotTiles; }
 Products gradientProductsFor(const KernelBuilder &k, std::optional<ComputeType> compute);
 
-// Sizes of a product on a target. A word is of the element type's size.
+// The tile sizes of a product on a target. A word has the size of the element type.
 struct Tiling {
   Products products;
-  int64_t pair;    // elements of a unit
-  int64_t rows;    // of the micro-kernel: 6 x 2 vectors fill 16 registers, 6 x 4 fill 32; 2 x 2 tiles fill 8
-  int64_t vectors; // of a row of a panel
+  int64_t pair;    // elements per unit
+  int64_t rows;    // rows of the micro-kernel: 6 x 2 vectors fill 16 registers, 6 x 4 fill 32; 2 x 2 tiles fill 8
+  int64_t vectors; // vectors per row of a panel
   int64_t panel;   // columns of the micro-kernel
-  int64_t block;   // rows of a chunk
-  int64_t depth;   // units of a block
-  int64_t left;    // words of a unit of the left operand
-  int64_t stride;  // words of a row in scratch, where rows are copied: not a power of two, so that rows spread over the
+  int64_t block;   // rows per chunk
+  int64_t depth;   // units per block of the inner dimension
+  int64_t left;    // words per unit of the left operand
+  int64_t stride;  // words per row in scratch, if rows are copied: not a power of two, so that rows spread over the
                    // cache's sets
-  // Panels come in groups of 64 columns, as dropout's random numbers do.
+  // Panels are processed in groups of 64 columns, for which dropout draws its random numbers together.
   static constexpr int64_t group = 64;
 
   Tiling(KernelBuilder &k, int64_t inner, Products products);
   int64_t panels(int64_t n) const { return (n + panel - 1) / panel; }
-  int64_t unit() const { return std::max<int64_t>(1, group / panel); } // panels of a group
+  int64_t unit() const { return std::max<int64_t>(1, group / panel); } // panels per group
   int64_t units(int64_t inner) const;
   mlir::Value units(KernelBuilder &k, mlir::Value inner) const;
-  // Units that a micro-kernel takes each time around.
+  // Units that a micro-kernel processes per iteration.
   int64_t around() const { return 4 / left; }
-  // Tiles of a block's rows that fetch, at most: four for each vector of a panel are enough for the next panel, a
-  // vector for every fourth unit.
+  // The most tiles of a block's rows that prefetch. Four for each vector of a panel suffice for the next panel, at one
+  // vector for every four units.
   int64_t fetchingTiles() const { return std::min(block / rows, 4 * vectors); }
-  // Words of a packed panel, and of a row in scratch before its scale (Int8.h).
+  // Words of a packed panel, and the offset of the scale in a row in scratch (Int8.h).
   int64_t panelWords(int64_t inner) const;
   int64_t scaleAt() const { return stride - 16; }
 };
 
-// Operands of multiplyPanels; distances are in words. Rows of the left one lie `row` apart, or 1 where there is none,
-// its units `unit`; `tile` is from one micro-kernel's rows to the next's.
+// Operands of multiplyPanels; strides are in words. In the left operand, `row` is the stride between rows (1 if it is
+// null), `unit` the stride between units, and `tile` the stride between the rows of successive micro-kernels.
 struct Left {
   mlir::Value from, row;
   int64_t unit;
   mlir::Value tile;
 };
-// Panels of the right one lie `stride` apart. Where there is `unpacked`, the one panel is not there yet: the first tile
-// of rows, a whole one, makes it from rows of elements `unpackedStride` apart while it multiplies.
+// In the right operand, `stride` is the stride between panels. If `unpacked` is set, the panel, of which there is only
+// one, is not packed yet: the first tile of rows, which must be whole, packs it while it multiplies, from rows of
+// elements with the stride `unpackedStride`.
 struct Right {
   mlir::Value from, stride, unpacked, unpackedStride;
 };
 
-// What is fetched while the micro-kernel works on a tile of its rows and a panel, so that the latency of memory is
-// hidden.
+// Emits prefetches before the micro-kernel processes a tile of its rows and a panel, to hide the latency of memory.
 using Ahead = std::function<void(mlir::Value tile, int64_t panel)>;
 
-// Rows that are fetched while the tiles of the first panel are multiplied, within the micro-kernel, a pair of lines
-// each time around: what comes between two micro-kernels waits, and what comes within one does not. (Those of AMX fetch
-// nothing, so there it comes between.)
+// Rows that are prefetched while the tiles of the first panel are multiplied. The micro-kernel itself prefetches a pair
+// of cache lines per iteration, because prefetches between two micro-kernels stall and those within one do not. (The
+// micro-kernels of AMX do not prefetch, so there the prefetches are between them.)
 struct FetchedRows {
-  int64_t across;                                     // pairs of lines of a row
-  int64_t rows;                                       // that a tile fetches
-  mlir::Value tiles;                                  // that fetch some
-  std::function<mlir::Value(mlir::Value tile)> first; // of the rows of the tile with this number among these
+  int64_t across;                                     // pairs of cache lines per row
+  int64_t rows;                                       // rows that a tile prefetches
+  mlir::Value tiles;                                  // the number of tiles that prefetch
+  std::function<mlir::Value(mlir::Value tile)> first; // the first row that the tile with this index prefetches
   mlir::Value stride;
 
-  // Fetches `all` rows of `columns` elements (both static) from `from` on, by at most `most` tiles, after `begin`
-  // others, during `depth` units.
+  // Prefetches `all` rows of `columns` elements (both static), starting at `from`, with at most `most` tiles of `depth`
+  // units each. `begin` tiles have prefetched the rows before them already.
   FetchedRows(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value stride, int64_t all, int64_t columns,
               mlir::Value begin, int64_t most, int64_t depth);
-  // How many tiles that takes, where a block is as deep as it can be.
+  // The number of tiles that this takes if a block has its full depth.
   static int64_t tilesFor(const KernelBuilder &k, const Tiling &t, int64_t all, int64_t columns);
 };
 
-// `panels` (static) panels of b for `count` rows of a; c rows lie `cStride` apart. `depth` counts units. With
-// `accumulate` what stands in c comes first. With `fetchNext` the first whole tiles of rows fetch a part of the panel
-// that follows theirs (not those of AMX): weights come from far away, and where a page ends the hardware stops
-// fetching. `fetched` is fetched as well, except for few tiles of rows with `fetchNext`: there the next panel takes all
-// that can be fetched.
+// Multiplies `count` rows of a by `panels` (static) panels of b; the rows of c have the stride `cStride`, and `depth`
+// counts units. With `accumulate`, sums start from the contents of c. With `fetchNext`, the first whole tiles of rows
+// each prefetch a part of the next panel (not with AMX): weights come from far away, and the hardware stops prefetching
+// at the end of a page. `fetched` is prefetched as well, except with `fetchNext` and few tiles of rows, where the next
+// panel takes all the prefetches there are.
 void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, mlir::Value depth,
                     mlir::Value c, mlir::Value cStride, mlir::Value count, mlir::Value accumulate, const Ahead &ahead,
                     bool fetchNext = false, llvm::ArrayRef<FetchedRows> fetched = {});
 
-// `elements` (static) of a row of f32 as a row of the left operand in another form, zeros to the end of the last unit.
+// Copies `elements` (static) elements of a row of f32 into a row of the left operand in its form, padded with zeros to
+// the end of the last unit.
 void copyLeft(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value to, int64_t elements);
-// A vector of f32 rounded to the nearest bf16, ties to even, as f32; and two as a vector of pairs.
+// roundToBF16 rounds a vector of f32 to the nearest bf16, ties to even, and returns it as f32; pairOfBF16 rounds two
+// vectors and combines them into one of pairs.
 mlir::Value roundToBF16(KernelBuilder &k, mlir::Value x);
 mlir::Value pairOfBF16(KernelBuilder &k, mlir::Value first, mlir::Value second);
 

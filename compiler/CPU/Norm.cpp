@@ -8,7 +8,7 @@ using namespace mlir;
 namespace xfc {
 namespace {
 
-// Lanes beyond the row's end as 0.
+// x with the lanes beyond the row's end set to 0.
 Value tail(KernelBuilder &k, Value x, int64_t used) {
   if (used == k.lanes())
     return x;
@@ -18,8 +18,8 @@ Value tail(KernelBuilder &k, Value x, int64_t used) {
   return k.select(arith::ConstantOp::create(k.b, DenseElementsAttr::get(type, ArrayRef<bool>(lanes))), x, k.splat(0));
 }
 
-// Sums over a row, each in independent chains while it is long enough, of which there are as many as registers of 32
-// bytes hold: body gives a vector for (offset, lanes used).
+// Several sums over a row, each in independent chains if the row is long enough; the number of chains is what 32-byte
+// registers hold. body(offset, lanes used) returns a vector for each sum.
 SmallVector<Value> rowSums(KernelBuilder &k, int64_t width, int64_t sums,
                            const std::function<SmallVector<Value>(Value, int64_t)> &body) {
   const int64_t lanes = k.lanes(), chains = sums > 1 ? 2 : 4, whole = width / (chains * lanes) * chains * lanes;
@@ -45,7 +45,7 @@ SmallVector<Value> rowSums(KernelBuilder &k, int64_t width, int64_t sums,
   return results;
 }
 
-// Mean and r of a row that `at` reads; two passes over it while it is in the first cache.
+// The mean and r of a row that `at` reads, in two passes while the row is in the L1 cache.
 std::pair<Value, Value> statistics(KernelBuilder &k, const NormFormulas &parts,
                                    const std::function<Value(Value, int64_t)> &at) {
   Value mean = k.scalar(0);
@@ -108,7 +108,7 @@ static Backend::KernelInfo emitAddNorm(KernelBuilder &k, AddNormOp op) {
   const bool keep = !op.getSum().use_empty();
   k.eachRow(per, [&](Value row) {
     Value from = x.row(k, row), other = residual.row(k, row);
-    // A sum that nobody wants stays in scratch.
+    // A sum that nothing reads stays in scratch.
     Value to = keep ? sum.row(k, row) : k.scratch;
     k.features(parts.width, [&](Value f, int64_t used) {
       Value s = k.addf(k.load(k.offset(from, f), k.lanes()), k.load(k.offset(other, f), k.lanes()));
@@ -126,7 +126,7 @@ static Backend::KernelInfo emitAddNorm(KernelBuilder &k, AddNormOp op) {
 
 namespace {
 
-// dx of rows of norm_grad, and of norm_grad_with_parts.
+// Computes dx of rows, for norm_grad and norm_grad_with_parts.
 template <typename Op> struct NormGradRows {
   KernelBuilder &k;
   NormFormulas parts;
@@ -143,7 +143,7 @@ template <typename Op> struct NormGradRows {
       addend.emplace(k, op.getAddendMutable());
   }
 
-  // `beside` gets dy and (x - mean) r of each vector: its first feature, and how many are used.
+  // `beside` is called for each vector with its first feature, how many features are used, dy, and (x - mean) r.
   void emit(Value row, const std::function<void(Value f, int64_t used, Value dy, Value normed)> &beside = {}) const {
     const int64_t n = parts.width, lanes = k.lanes();
     Value dyRow = dy.row(k, row), xRow = x.row(k, row), statsRow = stats.row(k, row), to = dx.row(k, row);
@@ -154,7 +154,7 @@ template <typename Op> struct NormGradRows {
       Value v = k.load(k.offset(xRow, f), lanes);
       return parts.layer ? k.subf(v, means) : v;
     };
-    // The sums of g, g c and, where k needs the standard deviation itself, c^2.
+    // The sums of g, g c and, where the slope factor needs the standard deviation itself, c^2.
     SmallVector<Value> sums = rowSums(k, n, parts.spec.epsInStd ? 3 : 2, [&](Value f, int64_t used) {
       Value g = tail(k, gAt(f, dyAt(f)), used), c = tail(k, cAt(f), used);
       SmallVector<Value> terms{g, k.mulf(g, c)};
@@ -189,12 +189,12 @@ static Backend::KernelInfo emitNormGrad(KernelBuilder &k, NormGradOp op) {
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
-// A chunk is a part, whose sums stay in the first cache.
+// Each chunk computes one part, whose sums stay in the L1 cache.
 static Backend::KernelInfo emitNormGradWithParts(KernelBuilder &k, NormGradWithPartsOp op) {
   KernelBuilder::SumLanes wide(k);
   NormGradRows rows(k, op);
   const int64_t parts = op.getDweights().getType().getDimSize(0), width = rows.parts.width, lanes = k.lanes();
-  SmallVector<Value> sums; // of dy times what is normed, and of dy
+  SmallVector<Value> sums; // of dy times the normalized x, and of dy
   for (Value result : {Value(op.getDweights()), Value(op.getDbiases())})
     sums.push_back(result && !result.use_empty() ? k.offset(k.buffer(result), k.mul(k.chunk, width)) : Value());
   k.features(width, [&](Value f, int64_t used) {
@@ -215,7 +215,7 @@ static Backend::KernelInfo emitNormGradWithParts(KernelBuilder &k, NormGradWithP
   return {{Partition::Unit::One, 1, parts}, 0};
 }
 
-// A chunk is a vector of columns.
+// Each chunk sums one vector of columns.
 static Backend::KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
   auto type = cast<RankedTensorType>(op.getParts().front().getType());
   const int64_t parts = type.getDimSize(0), width = type.getDimSize(1), lanes = k.lanes(),
@@ -234,7 +234,7 @@ static Backend::KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
   return {{Partition::Unit::One, 1, chunks}, 0};
 }
 
-// A chunk owns a block of columns and takes rows in order.
+// Each chunk owns a block of columns and processes the rows in order.
 static Backend::KernelInfo emitNormWeightGrad(KernelBuilder &k, NormWeightGradOp op) {
   const int64_t width = op.getX().getType().getFeatures(), lanes = k.lanes(), vectors = 4, block = vectors * lanes;
   const int64_t chunks = (width + block - 1) / block;

@@ -1,4 +1,4 @@
-// Kernels in the LLVM dialect to objects in memory.
+// Turns kernels in the LLVM dialect into objects in memory.
 #include "Object.h"
 #include "CheckBounds.h"
 #include "Codegen/MachineCode.h"
@@ -57,7 +57,7 @@ llvm::Constant *bytes(llvm::Module &module, const std::vector<uint8_t> &data, co
   return constant(module, llvm::ConstantDataArray::get(module.getContext(), data), name);
 }
 
-// A constant that others see, field by field as abi.h has it.
+// Defines an externally visible constant, with the fields of its struct in abi.h.
 void addStruct(llvm::Module &module, llvm::ArrayRef<llvm::Constant *> fields, const std::string &name) {
   llvm::SmallVector<llvm::Type *> types;
   for (llvm::Constant *field : fields)
@@ -67,7 +67,7 @@ void addStruct(llvm::Module &module, llvm::ArrayRef<llvm::Constant *> fields, co
                            llvm::ConstantStruct::get(type, fields), name);
 }
 
-// A table of pointers to constants of other objects, ended by null.
+// Defines a null-terminated table of pointers to constants in other objects.
 void addTable(llvm::Module &module, const std::vector<std::string> &names, const std::string &table) {
   auto *pointer = llvm::PointerType::getUnqual(module.getContext());
   std::vector<llvm::Constant *> entries;
@@ -80,7 +80,7 @@ void addTable(llvm::Module &module, const std::vector<std::string> &names, const
                            llvm::ConstantArray::get(type, entries), table);
 }
 
-// A module for constants alone, which any x86-64 links.
+// Emits an object that has only constants, for any x86-64.
 ObjectFile emitConstants(const std::function<void(llvm::Module &)> &add) {
   llvm::LLVMContext context;
   llvm::Module module("constants", context);
@@ -127,7 +127,8 @@ std::vector<ObjectFile> emitKernels(llvm::ArrayRef<ModuleOp> parts, const llvm::
       llvm::LLVMContext context;
       std::unique_ptr<llvm::TargetMachine> machine = machineFor(target);
       std::unique_ptr<llvm::Module> module = optimized(parts[i], context, *machine, target);
-      // Named after their image, since several may stand in one executable; hidden, so that it exports none of them.
+      // Kernels are named after their image, since an executable may contain several, and hidden, so that it exports
+      // none of them.
       for (llvm::Function &function : *module)
         if (kernels.contains(function.getName())) {
           function.setName(symbolOf(image, function.getName()));

@@ -1,4 +1,4 @@
-// Kernels, their plan, and the tables of both into objects.
+// Turns kernels, their plan, and the tables of images into objects.
 #pragma once
 
 #include "Codegen/ObjectFile.h"
@@ -10,29 +10,29 @@
 
 namespace xfc {
 
-// What LLVM is told of the machine.
+// The machine that LLVM generates code for.
 struct CodeTarget {
   std::string cpu, features; // as LLVM names them; features may be empty
   int vectorBits = 256;      // preferred width
-  std::string tune = {};     // CPU to schedule for, if another
-  bool checkBounds = false;  // whether kernels check each access to memory
+  std::string tune = {};     // CPU to schedule instructions for; empty: `cpu`
+  bool checkBounds = false;  // whether kernels check each memory access
 };
 
-// An object of each of these lowered modules, made side by side where the context has threads. Those of their functions
-// that are `kernels` are called `image`.name, and an executable does not export them. Throws Error for what LLVM cannot
-// do: a defect of ours.
+// Compiles each of these lowered modules into an object, in parallel if the context is multithreaded. Those of their
+// functions that are in `kernels` become hidden symbols `image`.name. Throws Error if LLVM fails, which is a bug in the
+// compiler.
 std::vector<ObjectFile> emitKernels(llvm::ArrayRef<mlir::ModuleOp> parts, const llvm::StringSet<> &kernels,
                                     const CodeTarget &target, const std::string &image);
 // Lowered kernels as optimized LLVM IR.
 std::string printKernels(mlir::ModuleOp kernels, const CodeTarget &target);
 
-// The object that defines the xfc_image `image`, whose kernels emitKernels() made; `cpu` and `needed` are what it says
-// of itself (abi.h).
+// The object that defines the xfc_image `image`, whose kernels emitKernels() compiled; `cpu` and `needed` become its
+// fields `cpu` and `features` (abi.h).
 ObjectFile emitImage(const Module &plan, const std::string &image, const std::string &cpu, const std::string &needed);
 
-// A GPU architecture's kernels, compiled by somebody else.
+// The kernels of a GPU architecture, already compiled.
 struct DeviceCode {
-  std::string arch; // sm_80
+  std::string arch; // for example sm_80
   std::string ptx;
   std::vector<uint8_t> cubin; // may be empty
 };

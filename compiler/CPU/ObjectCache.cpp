@@ -11,8 +11,8 @@ namespace xfc {
 
 namespace {
 
-// The executable's size and time of change, as compiler caches tell one compiler from another. Where they cannot be
-// read, nothing distinguishes one build from the next, so there is no name for it.
+// Identifies this build by the executable's size and modification time, as compiler caches do. Throws Error if they
+// cannot be read, since nothing else distinguishes one build from the next.
 std::string thisCompiler() {
   llvm::sys::fs::file_status status;
   if (llvm::sys::fs::status("/proc/self/exe", status))
@@ -21,7 +21,7 @@ std::string thisCompiler() {
          std::to_string(status.getLastModificationTime().time_since_epoch().count());
 }
 
-constexpr size_t sumDigits = 8; // of the checksum that ends a file
+constexpr size_t sumDigits = 8; // hex digits of the checksum at the end of a file
 
 } // namespace
 

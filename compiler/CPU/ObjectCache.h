@@ -1,4 +1,4 @@
-// Objects of kernels that were generated before, in a folder.
+// A cache of kernels' objects, in a folder.
 #pragma once
 
 #include "Codegen/ObjectFile.h"
@@ -9,26 +9,26 @@
 
 namespace xfc {
 
-// A kernel's object is known by all that decides its bytes: its code as the backend wrote it, what machine it is made
-// for, and the compiler that makes it. Models that share a kernel's shape therefore share its object, and a change of a
-// model costs only the kernels that it changes. Several processes may use a folder at once; files in it may be removed
-// at any time.
+// An object's key covers everything that determines its bytes: the kernel's code as the backend emits it, the target
+// machine, and the compiler. Models that share a kernel's shape therefore share its object, and a change of a model
+// costs only the kernels that it changes. Several processes may use a folder at the same time, and its files may be
+// removed at any time.
 class ObjectCache {
 public:
-  // Makes the folder if need be; throws Error with the system's reason. Without a name nothing is kept.
+  // Creates the folder if necessary; throws Error with the system's reason. With an empty name, nothing is cached.
   explicit ObjectCache(std::string folder);
   explicit operator bool() const { return !folder.empty(); }
 
-  // The name that the cache has for what these parts say.
+  // The key of the object that these parts and the compiler determine.
   std::string keyOf(llvm::ArrayRef<llvm::StringRef> parts) const;
-  // Nothing where it is not there, or damaged.
+  // The object, or nothing if it is missing or damaged.
   std::optional<ObjectFile> find(const std::string &key) const;
   // Throws Error with the system's reason.
   void keep(const std::string &key, const ObjectFile &object) const;
 
 private:
   std::string fileOf(const std::string &key) const;
-  std::string folder, compiler; // the latter stands for this build of the compiler
+  std::string folder, compiler; // `compiler` identifies this build of the compiler
 };
 
 } // namespace xfc

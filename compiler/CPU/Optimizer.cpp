@@ -1,4 +1,4 @@
-// The optimizer over blocks of parameters: the gradients' norm, and a step in place.
+// The optimizer over blocks of parameters: the norm of the gradients, and a step in place.
 #include "Codegen/Optimizers.h"
 #include "Emitters.h"
 #include "Matrix.h"
@@ -9,9 +9,9 @@ using namespace mlir;
 
 namespace xfc {
 
-constexpr int64_t part = SquareSumOp::elementsOfPart; // of a chunk, too
+constexpr int64_t part = SquareSumOp::elementsOfPart; // elements per chunk, too
 
-// Loads and stores of scalars whose type the op says, computed with in f64.
+// Loads and stores scalars in the type that the op declares; they are f64 in between.
 static Value loadF64(KernelBuilder &k, Value address, Type type) {
   Value x = LLVM::LoadOp::create(k.b, type, address);
   return type.isF64() ? x : arith::ExtFOp::create(k.b, k.b.getF64Type(), x).getResult();
@@ -22,7 +22,7 @@ static void storeF64(KernelBuilder &k, Value x, Value address, Type type) {
 static Type elementOf(Value tensor) { return cast<RankedTensorType>(tensor.getType()).getElementType(); }
 
 static Backend::KernelInfo emitSquareSum(KernelBuilder &k, SquareSumOp op) {
-  constexpr int64_t lanes = 8; // 64 bytes of the sums' f64
+  constexpr int64_t lanes = 8; // 64 bytes of f64 sums
   KernelBuilder::SumLanes vectors(k, lanes * k.bytes());
   Value data = k.buffer(op.getTensorsMutable()), result = k.buffer(op.getResult()), from = k.mul(k.chunk, part);
   Value to = k.min(k.add(from, part), k.immediate(0));
@@ -73,7 +73,7 @@ static Backend::KernelInfo emitOptimize(KernelBuilder &k, OptimizeOp op) {
   };
   const OptimizerStep step = optimizerStep(k, op, hyper, [&](Value x) { return k.broadcast(x); });
   Value factor = k.broadcast(scalarAt(k.buffer(op.getFactorMutable()), elementOf(op.getFactor()), 0));
-  // Tensors of a group follow each other in memory, from the first on.
+  // The tensors of a group follow each other in memory, starting with the first.
   Value p = k.buffer(op.getParametersMutable()), g = k.buffer(op.getGradientsMutable());
   Values blocks;
   for (unsigned i = 0; i < op.getNumStates(); ++i)
@@ -106,10 +106,11 @@ static Backend::KernelInfo emitOptimize(KernelBuilder &k, OptimizeOp op) {
     return info;
   }
 
-  // A chunk owns the panels of rows that begin in its part, and what of it lies in no weight.
+  // A chunk owns the panels of rows that begin in its part, and the elements of its part that belong to no packed
+  // weight.
   const int64_t panel = Tiling(k, 1, Products::Elements).panel, firstCopy = op->getNumOperands() + op->getNumResults();
-  // Elements of a row that are updated and then packed, with the rows packed beside it: their new values stay in the
-  // second cache (64 KB of f32).
+  // Elements per row that are updated and then packed, together with the other rows of the panel: their new values stay
+  // in the L2 cache (64 KB of f32).
   const int64_t columnsOfBlock = part / panel;
   Value immediates = k.field(k.call, offsetof(xfc_call, immediates), k.ptr),
         buffers = k.field(k.call, offsetof(xfc_call, buffers), k.ptr);

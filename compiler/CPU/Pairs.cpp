@@ -1,4 +1,4 @@
-// Attention step by step: scores, softmax and their use as separate kernels over pairs tensors.
+// Unfused attention: scores, softmax and the weighted sum of values as separate kernels over pairs tensors.
 #include "AttentionTiles.h"
 #include "Codegen/Distances.h"
 #include "Codegen/Softmax.h"
@@ -12,7 +12,7 @@ namespace xfc {
 constexpr int64_t queryBlock = 48, keyBlock = 256;
 static const Partition::Unit perSequence = Partition::Unit::Sequences;
 
-// Copies a block of scores to its place, whose rows end where the next begins.
+// Copies a block of scores to its place, with masked stores, since each row is directly followed by the next.
 static void copyPairs(KernelBuilder &k, Value to, Value toStride, Value from, int64_t fromStride, Value rows,
                       Value count) {
   k.loop(k.index(0), rows, 1, [&](Value r) {
@@ -46,7 +46,7 @@ static Backend::KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
   return {{perSequence, 1, heads}, (queryBlock * (pairStride + queryStride) + dim * pairStride) * k.bytes()};
 }
 
-// Runs `body` on each query of the chunk's head: the addresses of its row in the operands, then in the result.
+// Runs `body` for each query of the chunk's head, with the addresses of its row in the operands and then in the result.
 static Backend::KernelInfo eachQuery(KernelBuilder &k, Operation *op,
                                      const std::function<void(HeadOfSequence &, Value, ArrayRef<Value>, Value)> &body,
                                      std::optional<uint64_t> reach = {}) {
@@ -65,14 +65,14 @@ static Backend::KernelInfo eachQuery(KernelBuilder &k, Operation *op,
   return {{perSequence, 1, type.getHeads()}, 0};
 }
 
-// Vectors of a row of `count` pairs: body(offset, lanes that belong to the row, state).
+// Runs body(offset, mask of the lanes that belong to the row, state) for each vector of a row of `count` pairs.
 static Values eachVector(KernelBuilder &k, Value count, ValueRange state,
                          const std::function<Values(Value, Value, Values)> &body) {
   return k.loop(k.index(0), count, k.lanes(), state,
                 [&](Value j, Values s) { return body(j, k.lanesBelow(j, count), s); });
 }
 
-// A chunk is a part of the distances.
+// Each chunk computes a range of distances.
 static Backend::KernelInfo emitDistanceBias(KernelBuilder &k, DistanceBiasOp op) {
   constexpr int64_t per = 512;
   const int64_t distances = op.getType().getDimSize(0), heads = op.getType().getDimSize(1) / 2;
@@ -100,7 +100,7 @@ static Backend::KernelInfo emitDistanceBias(KernelBuilder &k, DistanceBiasOp op)
   return {{Partition::Unit::One, 1, (distances + per - 1) / per}, 0};
 }
 
-// A chunk is a bucket.
+// Each chunk computes one bucket.
 static Backend::KernelInfo emitDistanceBiasGrad(KernelBuilder &k, DistanceBiasGradOp op) {
   const int64_t buckets = op.getType().getDimSize(0), heads = op.getType().getDimSize(1);
   Value dy = k.buffer(op.getDyMutable()), entry = k.offset(k.buffer(op.getResult()), k.mul(k.chunk, heads));
@@ -118,7 +118,7 @@ static Backend::KernelInfo emitDistanceBiasGrad(KernelBuilder &k, DistanceBiasGr
   return {{Partition::Unit::One, 1, buckets}, 0};
 }
 
-// How far a key is from a query, and 1 where it is after it, else 0.
+// The distance between a key and a query, and 1 if the key is after the query, otherwise 0.
 static std::pair<Value, Value> distanceOf(KernelBuilder &k, HeadOfSequence &at, Value query, Value key) {
   Value distance = k.sub(at.keyPosition(k, key), at.queryPosition(k, query)), zero = k.index(0);
   return {k.max(distance, k.sub(zero, distance)), k.select(k.less(zero, distance), k.index(1), zero)};

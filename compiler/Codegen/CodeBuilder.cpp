@@ -1,4 +1,4 @@
-// Builds code of a kernel that is the same for every target.
+// Builds the kernel code that is the same for every target.
 #include "CodeBuilder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -106,7 +106,7 @@ Value CodeBuilder::f64Of(Value x) {
 }
 Value CodeBuilder::elementOf(Value x) { return isF64() ? x : arith::TruncFOp::create(b, element, x).getResult(); }
 
-// sign(x) (1 - 2 / (exp(2|x|) + 1)); near 0 the series, where the difference would cancel.
+// sign(x) (1 - 2 / (exp(2|x|) + 1)); near 0, where the subtraction would cancel, the Taylor series.
 Value CodeBuilder::tanh(Value x) {
   auto c = [&](double value) { return constant(value, x.getType()); };
   Value size = maxf(x, subf(c(0), x)), square = mulf(x, x);

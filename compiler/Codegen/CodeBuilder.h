@@ -1,4 +1,4 @@
-// Builds code of a kernel that is the same for every target: integers, floats, memory, loops, and the fields of a call.
+// Builds the kernel code that is the same for every target: integers, floats, memory, loops, and the fields of a call.
 #pragma once
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -12,16 +12,16 @@ namespace xfc {
 
 using Values = llvm::SmallVector<mlir::Value, 16>;
 
-// The number of a call's buffer (abi.h): operands in the op's order, then results. From what the op's accessors give:
-// k.buffer(op.getXMutable()), k.buffer(op.getResult()).
+// The index of a buffer in a call (abi.h): the op's operands in order, then its results. Made from what the op's
+// accessors return: k.buffer(op.getXMutable()), k.buffer(op.getResult()).
 class BufferIndex {
 public:
   BufferIndex(int64_t number) : number(number) {}
   BufferIndex(mlir::OpOperand &operand) : number(operand.getOperandNumber()) {}
-  // The first of them.
+  // The first operand of the range.
   BufferIndex(const mlir::MutableOperandRange &operands) : number(operands[0].getOperandNumber()) {}
   BufferIndex(mlir::OpResult result) : number(result.getOwner()->getNumOperands() + result.getResultNumber()) {}
-  BufferIndex(mlir::Value result) : BufferIndex(mlir::cast<mlir::OpResult>(result)) {} // as an accessor gives it
+  BufferIndex(mlir::Value result) : BufferIndex(mlir::cast<mlir::OpResult>(result)) {} // as accessors return it
   operator int64_t() const { return number; }
 
 private:
@@ -38,15 +38,15 @@ inline llvm::SmallVector<BufferIndex> buffersOf(mlir::Operation *op) {
   return buffers;
 }
 
-// Those of the call of a kernel that packs a weight.
+// The buffers of a call to a kernel that packs a weight.
 struct PackBuffers {
   static constexpr int64_t weight = 0, packed = 1;
 };
 
 class CodeBuilder {
 public:
-  // For kernels on numbers of `element`. A call and what it points to is in `addressSpace`; `constantCalls` says that
-  // its fields may be read at any time, since nothing writes them while a kernel runs.
+  // Builds kernels that compute in the type `element`. A call and everything it points to are in `addressSpace`.
+  // `constantCalls` marks the loads of its fields as invariant, since nothing writes them while a kernel runs.
   CodeBuilder(mlir::ModuleOp module, mlir::Type element, unsigned addressSpace, bool constantCalls);
   virtual ~CodeBuilder() = default;
 
@@ -63,7 +63,7 @@ public:
   mlir::Value buffer(BufferIndex i), stride(BufferIndex i), immediate(int64_t i);
   mlir::Value rowCount() { return field(rows(), offsetof(xfc_rows, rows), i64); }
   mlir::Value training();
-  // What dropout multiplies an element by that it keeps: 1/(1-rate), or 1 outside training.
+  // The factor of the elements that dropout keeps: 1/(1-rate), or 1 outside training.
   mlir::Value keptFactor(double rate);
 
   // Integers: i64, or i32 where a number is known to be small.
@@ -72,7 +72,7 @@ public:
   mlir::Value add(mlir::Value a, mlir::Value b), sub(mlir::Value a, mlir::Value b), mul(mlir::Value a, mlir::Value b);
   mlir::Value mul(mlir::Value a, int64_t b) { return mul(a, integer(b, a.getType())); }
   mlir::Value add(mlir::Value a, int64_t b) { return add(a, integer(b, a.getType())); }
-  mlir::Value div(mlir::Value a, int64_t b), rem(mlir::Value a, int64_t b); // of what is not negative
+  mlir::Value div(mlir::Value a, int64_t b), rem(mlir::Value a, int64_t b); // of non-negative values
   mlir::Value min(mlir::Value a, mlir::Value b), max(mlir::Value a, mlir::Value b);
   mlir::Value equal(mlir::Value a, mlir::Value b), less(mlir::Value a, mlir::Value b);
   mlir::Value notLess(mlir::Value a, mlir::Value b); // unsigned
@@ -94,7 +94,7 @@ public:
   mlir::Value lessf(mlir::Value a, mlir::Value b);
   mlir::Value sqrt(mlir::Value a);
   virtual mlir::Value exp(mlir::Value a) = 0;                  // exactly 0 below -87.3 (f64: -708)
-  virtual mlir::Value tanh(mlir::Value a), erf(mlir::Value a); // of f32
+  virtual mlir::Value tanh(mlir::Value a), erf(mlir::Value a); // accurate for f32 only
   mlir::Value f64Of(mlir::Value a), elementOf(mlir::Value a);
 
   // Memory. Offsets count elements of `of`, the element type unless said otherwise; a pointer keeps its address space.
@@ -105,14 +105,14 @@ public:
   mlir::Value loadI64(mlir::Value p, mlir::Value i);
   void store(mlir::Value value, mlir::Value p);
 
-  // Control. A loop's number has the type of `from`.
+  // Control flow. The induction variable of a loop has the type of `from`.
   Values loop(mlir::Value from, mlir::Value to, int64_t step, mlir::ValueRange state,
               const std::function<Values(mlir::Value, Values)> &body);
   void loop(mlir::Value from, mlir::Value to, int64_t step, const std::function<void(mlir::Value)> &body);
   void when(mlir::Value condition, const std::function<void()> &then, const std::function<void()> &otherwise = {});
   Values choose(mlir::Value condition, const std::function<Values()> &then, const std::function<Values()> &otherwise);
 
-  // The key of an op's random numbers for a row, and for a head or none (abi.h).
+  // The key and the counter words of an op's random numbers for a row, and for a head if there is one (abi.h).
   struct DropoutKey {
     mlir::Value key0, key1, position, sentence, head; // i32
   };
@@ -127,7 +127,7 @@ private:
   const bool constantCalls;
 };
 
-// Where the rows of a buffer lie.
+// The address and the stride of a buffer's rows.
 struct Address {
   mlir::Value data, stride;
   Address(CodeBuilder &k, BufferIndex buffer) : data(k.buffer(buffer)), stride(k.stride(buffer)) {}

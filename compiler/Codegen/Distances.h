@@ -1,4 +1,4 @@
-// What xfc.distance_bias knows when it is compiled: the distances of each bucket, and slopes.
+// The parts of xfc.distance_bias that are known at compile time: the distances of each bucket, and the slopes.
 #pragma once
 
 #include "Dialect/XFC.h"
@@ -6,18 +6,19 @@
 
 namespace xfc {
 
-// Consecutive distances of a direction that have one bucket.
+// Consecutive distances in one direction that fall into the same bucket.
 struct DistanceRange {
   int64_t first, end;
-  bool after; // of keys after the query
+  bool after; // whether keys come after the query
   int64_t bucket;
 };
 
-// The ranges of distances 0 .. distances - 1, those of keys before the query first, ascending.
+// The ranges of the distances 0 .. distances - 1 in ascending order, first for keys before the query, then for keys
+// after it.
 template <typename Op> llvm::SmallVector<DistanceRange> distanceRanges(Op op, int64_t buckets, int64_t distances) {
   const bool both = op.getBothDirections();
   const int64_t each = both ? buckets / 2 : buckets, exact = each / 2;
-  // In f32, as in the programs that tables were trained with.
+  // Computed in f32, like the programs that trained such tables.
   const float width = static_cast<float>(std::log(double(op.getMaxDistance()) / double(exact)));
   auto bucketOf = [&](int64_t t) {
     if (t < exact)
@@ -36,7 +37,7 @@ template <typename Op> llvm::SmallVector<DistanceRange> distanceRanges(Op op, in
   return ranges;
 }
 
-// What the bias of a head without a table falls by with each position.
+// The slope of a head without a table: how much its bias decreases with each position.
 inline double slopeOfHead(int64_t head, int64_t heads) {
   const int64_t power = int64_t(1) << static_cast<int>(std::log2(heads));
   return head < power ? std::pow(2.0, -8.0 * (head + 1) / power)

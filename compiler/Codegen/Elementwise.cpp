@@ -1,4 +1,4 @@
-// Elementwise ops and epilogues made of them, number by number.
+// Evaluates elementwise ops, and epilogues made of them, on scalars or vectors.
 #include "Elementwise.h"
 
 using namespace mlir;
@@ -29,7 +29,7 @@ static Value logistic(CodeBuilder &k, Value x) {
   return k.divf(k.constant(1, x), k.addf(k.constant(1, x), k.exp(k.subf(k.constant(0, x), x))));
 }
 
-// The normal distribution's cumulative function, (1 + erf(x / sqrt(2))) / 2.
+// The cumulative distribution function of the normal distribution, (1 + erf(x / sqrt(2))) / 2.
 static Value normal(CodeBuilder &k, Value x) {
   return k.fma(k.constant(0.5, x), k.erf(k.mulf(x, k.constant(0.70710678118654752440, x))), k.constant(0.5, x));
 }
@@ -82,7 +82,7 @@ static Value emitScalarOf(ActivationGradOp op, CodeBuilder &k, ArrayRef<Value> o
     return k.mulf(dy, k.subf(k.constant(1, x), k.mulf(t, t)));
   }
   case ActivationKind::gelu_tanh: {
-    // (1 + t) / 2 + x (1 - t^2) u' / 2, where t is 1 or -1 long before x^2 could overflow.
+    // (1 + t) / 2 + x (1 - t^2) u' / 2. x^2 is clamped so that it cannot overflow; t is 1 or -1 long before that.
     Value t = tanhOfGelu(k, x), square = k.mulf(x, x), large = k.constant(1e4, x);
     square = k.select(k.lessf(square, large), square, large);
     Value slope = k.fma(square, k.constant(1.5 * 0.044715 * 0.79788456080286535588, x),
@@ -137,8 +137,8 @@ SmallVector<Value> evaluateEpilogue(CodeBuilder &k, Region &region, ArrayRef<Val
       operands.push_back(values.lookup(operand));
     if (op.hasTrait<OpTrait::IsTerminator>())
       break;
-    // What is no function of its operands is the dropout: random numbers are drawn for many elements at once, so the
-    // factor comes from outside.
+    // Dropout is the only op that is not a function of its operands: random numbers are drawn for many elements at
+    // once, so its factor is passed in.
     auto scalar = dyn_cast<ScalarOpInterface>(op);
     values[op.getResult(0)] = scalar ? scalar.emitScalar(k, operands) : k.mulf(operands[0], dropoutFactor);
   }

@@ -1,4 +1,4 @@
-// Elementwise ops as functions of numbers, which every target's kernels share.
+// Elementwise ops as functions of their elements, shared by the kernels of every target.
 #pragma once
 
 #include "CodeBuilder.h"
@@ -8,15 +8,15 @@
 
 namespace xfc {
 
-// Gives elementwise ops their ScalarOpInterface. Backends do so for their contexts.
+// Attaches ScalarOpInterface to the elementwise ops. Backends do so for their contexts.
 void registerScalars(mlir::DialectRegistry &registry);
 
-// What an epilogue (xfc.linear) makes of `arguments`, the product and the extras, scalars or vectors alike;
-// `dropoutFactor` is what its dropout multiplies by, if it has one. Returns the yielded values.
+// Evaluates an epilogue (xfc.linear) on `arguments`, which are the product and the extras, as scalars or vectors.
+// `dropoutFactor` is the factor of its dropout, if it has one. Returns the yielded values.
 llvm::SmallVector<mlir::Value> evaluateEpilogue(CodeBuilder &, mlir::Region &epilogue,
                                                 llvm::ArrayRef<mlir::Value> arguments, mlir::Value dropoutFactor);
 
-// Its dropout, if it has one.
+// The dropout of an epilogue, or null.
 DropoutOp dropoutOf(mlir::Region &epilogue);
 
 } // namespace xfc

@@ -1,12 +1,12 @@
-// The interface of a target's kernels, attached to an op by its emitter.
+// Attaches a target's kernel interface to an op, implemented by the op's emitter.
 #pragma once
 
 #include "Dialect/XFC.h"
 
 namespace xfc {
 
-// An external model of Interface, whose method emitKernel calls `emitter`: Info emitThing(Builder &, ThingOp), where
-// Info is what the method returns, or converts to it.
+// An external model of Interface whose method emitKernel calls `emitter`: Info emitThing(Builder &, ThingOp), where
+// Info is the return type of the method or converts to it.
 template <typename Interface, auto emitter> struct KernelModel;
 template <typename Interface, typename Builder, typename Op, typename Info, Info (*emitter)(Builder &, Op)>
 struct KernelModel<Interface, emitter> : Interface::template ExternalModel<KernelModel<Interface, emitter>, Op> {

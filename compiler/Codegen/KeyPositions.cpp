@@ -1,4 +1,4 @@
-// Where the keys of a sequence lie.
+// Counts the keys of a sequence before a position.
 #include "Codegen/KeyPositions.h"
 
 using namespace mlir;
@@ -24,7 +24,7 @@ KeyPositions KeyPositions::numbered(Value keys) {
   return positions;
 }
 
-// Where no pad tokens are among the keys (the rule), without looking at them.
+// If the keys are consecutive, as they usually are (no pad tokens among them), no search is needed.
 Value KeyPositions::before(CodeBuilder &k, Value position, const PositionOf &positionOf) const {
   Value zero = k.integer(0, keys.getType()), one = k.integer(1, keys.getType());
   auto among = [&](Value count) { return k.max(k.min(count, keys), zero); };

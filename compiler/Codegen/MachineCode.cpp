@@ -1,4 +1,4 @@
-// What every target's way from kernels to machine code shares.
+// The steps from kernels to machine code that all targets share.
 #include "MachineCode.h"
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"

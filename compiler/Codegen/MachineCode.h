@@ -1,4 +1,4 @@
-// What every target's way from kernels to machine code shares.
+// The steps from kernels to machine code that all targets share.
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"
@@ -18,22 +18,22 @@ class PassManager;
 
 namespace xfc {
 
-// The passes that take modules of kernels (functions in vector, scf, arith, math, nvvm, memref-free LLVM pointers) down
-// to the LLVM dialect, in place.
+// Adds the passes that lower modules of kernels (functions in vector, scf, arith, math and nvvm, with LLVM pointers
+// instead of memrefs) to the LLVM dialect, in place.
 void addLoweringToLLVM(mlir::OpPassManager &manager);
-// Throws Error when a pass fails: a defect of ours.
+// Throws Error if a pass fails, which is a bug in the compiler.
 void runLowering(mlir::PassManager &manager, mlir::ModuleOp kernels);
-// Both, for one module.
+// Adds these passes and runs them, for one module.
 void lowerToLLVM(mlir::ModuleOp kernels);
 
-// To be called before translate(), which may then run on several threads.
+// Must be called before translate(), which may then run on several threads.
 void registerTranslations(mlir::MLIRContext &context);
 // A lowered module as LLVM IR for the machine. Throws Error as above.
 std::unique_ptr<llvm::Module> translate(mlir::ModuleOp lowered, llvm::LLVMContext &context,
                                         const llvm::TargetMachine &machine);
-// O3 for kernels, which are unrolled and vectorised by hand already.
+// Runs the O3 pipeline without unrolling and vectorization: kernels are generated unrolled and vectorized.
 void optimize(llvm::Module &module, llvm::TargetMachine &machine);
-// An object, or assembly as text.
+// The module as an object file, or as assembly text.
 llvm::SmallVector<char, 0> emit(llvm::Module &module, llvm::TargetMachine &machine, llvm::CodeGenFileType type);
 
 } // namespace xfc

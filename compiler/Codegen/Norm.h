@@ -1,4 +1,4 @@
-// The formulas of norms (xfc.norm, xfc.norm_grad), which every target's kernels share.
+// The formulas of norms (xfc.norm, xfc.norm_grad), shared by the kernels of every target.
 #pragma once
 
 #include "CodeBuilder.h"
@@ -6,8 +6,8 @@
 
 namespace xfc {
 
-// A norm of rows of `width` features. Targets sum over a row in their own way; what is made of the sums, and of each
-// feature (a scalar or a vector), is here.
+// The norm of rows of `width` features. Each target sums over a row in its own way; the formulas that are applied to
+// the sums, and to each feature (a scalar or a vector), are here.
 struct NormFormulas {
   template <typename Op>
   NormFormulas(Op op, int64_t width)
@@ -15,15 +15,15 @@ struct NormFormulas {
 
   const NormSpec spec;
   const int64_t width;
-  const int64_t count; // that the sum of squares is divided by; 0: the variance is 0
+  const int64_t count; // divisor of the sum of squares; 0: the variance is 0
   const bool layer;    // whether the mean is subtracted
 
   mlir::Value mean(CodeBuilder &k, mlir::Value sum) const { return k.mulf(sum, k.scalar(1.0 / width)); }
-  // From the sum of squares of x - mean.
+  // `squares` is the sum of squares of x - mean.
   mlir::Value variance(CodeBuilder &k, mlir::Value squares) const {
     return count ? k.mulf(squares, k.scalar(1.0 / count)) : k.scalar(0);
   }
-  // r.
+  // r = 1 / sqrt(variance + eps), or 1 / (sqrt(variance) + eps).
   mlir::Value reciprocal(CodeBuilder &k, mlir::Value variance) const {
     mlir::Value eps = k.scalar(spec.eps);
     return k.divf(k.scalar(1), spec.epsInStd ? k.addf(k.sqrt(variance), eps) : k.sqrt(k.addf(variance, eps)));
@@ -34,9 +34,9 @@ struct NormFormulas {
     return bias ? k.addf(y, bias) : y;
   }
 
-  // Whether the gradient's factor needs the sum of squares once more.
+  // Whether slopeFactor needs the sum of squares.
   bool needsSquares() const { return count && spec.epsInStd; }
-  // What the gradient multiplies c sum(g c) by; `squares` gives the sum of squares where that is needed.
+  // The factor of c sum(g c) in the gradient. `squares` computes the sum of squares if it is needed.
   mlir::Value slopeFactor(CodeBuilder &k, mlir::Value r, const std::function<mlir::Value()> &squares) const {
     if (!count)
       return k.scalar(0);
@@ -46,7 +46,7 @@ struct NormFormulas {
     mlir::Value quotient = k.divf(k.mulf(k.mulf(r, r), k.scalar(1.0 / count)), k.select(positive, std, k.scalar(1)));
     return k.select(positive, quotient, k.scalar(0));
   }
-  // dx = r g - slope c, with g = dy w less its mean.
+  // dx = r g - slope c, where g is dy w, less its mean if the mean of x is subtracted.
   mlir::Value inputGrad(CodeBuilder &k, mlir::Value r, mlir::Value g, mlir::Value slope, mlir::Value c) const {
     return k.subf(k.mulf(r, g), k.mulf(slope, c));
   }

@@ -1,4 +1,4 @@
-// What the code generators make and the linker takes.
+// Object files, which the code generators produce and the linker consumes.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// The formulas of optimizers, which every target's kernels share.
+// The formulas of optimizers, shared by the kernels of every target.
 #pragma once
 
 #include "CodeBuilder.h"
@@ -6,13 +6,14 @@
 
 namespace xfc {
 
-// A step of an element, or of a vector of them: takes the parameter, the gradient times the clipping factor and the
-// states, which it replaces, and gives the new parameter.
+// The optimizer step of an element, or of a vector of elements: takes the parameter, the gradient times the clipping
+// factor and the states, which it updates, and returns the new parameter.
 using OptimizerStep =
     std::function<mlir::Value(mlir::Value parameter, mlir::Value gradient, llvm::MutableArrayRef<mlir::Value> states)>;
 
-// The step of `op`. What follows from the hyperparameters alone is computed once, where the builder stands: `hyper`
-// gives one as a scalar of the element type, and `spread` makes of a scalar what elements are computed with.
+// The step of `op`. Values that depend only on hyperparameters are computed once, at the builder's insertion point.
+// `hyper` returns a hyperparameter as a scalar of the element type; `spread` converts a scalar to the type of the
+// elements, for example to a vector.
 OptimizerStep optimizerStep(CodeBuilder &k, OptimizeOp op, llvm::function_ref<mlir::Value(llvm::StringRef)> hyper,
                             llvm::function_ref<mlir::Value(mlir::Value)> spread);
 

@@ -1,15 +1,15 @@
-// The formulas of softmax and of the losses made of it, which every target's kernels share.
+// The formulas of softmax and of the losses built on it, shared by the kernels of every target.
 #pragma once
 
 #include "CodeBuilder.h"
 
 namespace xfc {
 
-// Stands for minus infinity among maxima: below every score and logit, and finite, so that no difference is NaN.
+// Replaces minus infinity in maxima: below every score and logit, but finite, so that no difference is NaN.
 constexpr double lowest = -1e30;
 
-// What exponents are taken relative to: the maximum so far. While nothing but minus infinity has been seen, 0 makes
-// every exponential zero.
+// The reference that is subtracted in exponents: the maximum so far. While only minus infinity has been seen, it is 0,
+// which makes every exponential zero.
 inline mlir::Value softmaxReference(CodeBuilder &k, mlir::Value maximum) {
   return k.select(k.lessf(maximum, k.scalar(lowest / 2)), k.scalar(0), maximum);
 }
@@ -19,7 +19,7 @@ inline mlir::Value softmaxScale(CodeBuilder &k, mlir::Value sum, double scale = 
   return k.select(k.lessf(k.scalar(0), sum), k.divf(k.scalar(scale), sum), k.scalar(0));
 }
 
-// ds = p (dp - sum over keys of p dp), the sum given.
+// ds = p (dp - sum), where sum is that of p dp over the keys.
 inline mlir::Value softmaxGrad(CodeBuilder &k, mlir::Value dp, mlir::Value p, mlir::Value sum) {
   return k.mulf(p, k.subf(dp, sum));
 }
@@ -29,10 +29,10 @@ inline mlir::Value smoothedLoss(CodeBuilder &k, mlir::Value nll, mlir::Value los
   return k.addf(k.mulf(k.subf(k.scalar(1), smoothing), nll), k.mulf(smoothing, lossOfMean));
 }
 
-// The part of a loss's gradient that only the label's place has, per unit of dloss.
+// The part of a loss's gradient that applies only at the label, per unit of dloss.
 inline mlir::Value labelShare(CodeBuilder &k, mlir::Value smoothing) { return k.subf(k.scalar(1), smoothing); }
 
-// dx = dy - exp(y) sum(dy), the sum given.
+// dx = dy - exp(y) sum, where sum is that of dy.
 inline mlir::Value logSoftmaxGrad(CodeBuilder &k, mlir::Value dy, mlir::Value y, mlir::Value sum) {
   return k.subf(dy, k.mulf(k.exp(y), sum));
 }

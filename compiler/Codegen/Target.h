@@ -1,4 +1,4 @@
-// What a target asks of the passes before scheduling.
+// What the passes before scheduling need to know about a target.
 #pragma once
 
 #include "Dialect/XFC.h"
@@ -7,13 +7,13 @@
 namespace xfc {
 
 struct TargetTraits {
-  std::vector<llvm::StringRef> withoutFusions; // fusions into ops that it has no kernels for, or none that are faster
-  int64_t normGradParts;                       // runs of rows over which the gradients of a norm's weights are summed
-  std::vector<ComputeType> computeTypes;       // what its products can round their operands to
-  bool attentionProducts = false;              // those of attention, too
-  bool attentionBias = true;                   // whether it has a fused attention with a bias by distance
-  llvm::StringRef refusedDtype = {};           // the --dtype it has no code for, and what a user is told then
-  llvm::StringRef refusal = {};
+  std::vector<llvm::StringRef> withoutFusions; // fusions into ops for which it has no kernels or no faster ones
+  int64_t normGradParts;                       // ranges of rows over which gradients of a norm's weights are summed
+  std::vector<ComputeType> computeTypes;       // types that products can round their operands to
+  bool attentionProducts = false;              // whether attention's products can, too
+  bool attentionBias = true;                   // whether fused attention supports a bias by distance
+  llvm::StringRef refusedDtype = {};           // the --dtype that it does not support, if any
+  llvm::StringRef refusal = {};                // the error message for it
 };
 
 } // namespace xfc

@@ -1,10 +1,11 @@
-// Attention, step by step and fused, and the decoding cache: definitions and gradients.
+// Attention, step by step and fused, and the decoding cache: verification and gradients.
 #include "Support.h"
 
 using namespace mlir;
 using namespace xfc;
 
-// Heads of the queries of the same size may share one of the keys. `name` is what the messages call the keys' rows.
+// Checks that the heads of the keys are as large as those of the queries, several of which may share one head of the
+// keys. `name` is what the messages call the keys' rows.
 static LogicalResult verifyKeyHeads(Operation *op, StringRef name, int64_t heads, RowsType queries, RowsType keys) {
   const int64_t dim = queries.getFeatures() / heads, keyHeads = keys.getFeatures() / dim;
   if (keys.getFeatures() % dim || heads % keyHeads)
@@ -13,7 +14,7 @@ static LogicalResult verifyKeyHeads(Operation *op, StringRef name, int64_t heads
   return success();
 }
 
-// Rows of queries and of keys that a pairs value relates; a head of the keys may serve several of the queries.
+// Checks the rows of queries and of keys that a pairs value relates.
 static LogicalResult verifyPairs(Operation *op, StringRef keysName, PairsType pairs, RowsType queries, RowsType keys) {
   if (queries.getSet() != pairs.getQueries())
     return op->emitOpError("queries are rows of ")
@@ -66,7 +67,7 @@ LogicalResult CombineTransposedOp::verify() {
 // distance_bias, add_distance_bias, sum_distances
 //===--------------------------------------------------------------------------------------------------------===//
 
-// Distances are those of tokens of one sequence.
+// Checks that queries and keys are tokens of the same sequence: only those have distances.
 static LogicalResult verifyOneSequence(Operation *op, RowSet queries, RowSet keys) {
   if (keys == queries || (queries == RowSet::target && keys == RowSet::cache))
     return success();
@@ -74,14 +75,14 @@ static LogicalResult verifyOneSequence(Operation *op, RowSet queries, RowSet key
          << stringifyRowSet(queries) << ", keys of " << stringifyRowSet(keys);
 }
 
-// A bias, or its gradient, for some heads.
+// Checks the shape of a distance bias or of its gradient.
 static LogicalResult verifyBias(Operation *op, RankedTensorType bias, int64_t heads) {
   if (bias.getRank() != 2 || bias.getDimSize(1) != 2 * heads)
     return op->emitOpError("bias must be [distances, ") << 2 * heads << "] for " << heads << " heads, found " << bias;
   return success();
 }
 
-// What the op and its gradient have in common.
+// Checks that xfc.distance_bias and its gradient share. `table` may be null.
 template <typename Op> static LogicalResult verifyDistanceBias(Op op, RankedTensorType table, RankedTensorType bias) {
   if (bias.getRank() != 2 || bias.getDimSize(1) % 2)
     return op.emitOpError("bias must be [distances, heads * 2], found ") << bias;
@@ -151,7 +152,7 @@ LogicalResult SumDistancesOp::verify() {
 // mask, softmax
 //===--------------------------------------------------------------------------------------------------------===//
 
-// How far a query sees, in positions of its sequence.
+// Checks `reach`: how many positions before and after its own a query sees.
 static LogicalResult verifyReach(Operation *op, IntegerAttr reach, RowSet queries, RowSet keys) {
   if (!reach)
     return success();
@@ -197,7 +198,7 @@ int64_t AttentionGradOp::getStructure() {
   return structureOf(getQ().getType(), getK().getType(), getPadding(), getCausal(), getHeads());
 }
 
-// What attention and its gradient have in common.
+// Checks that xfc.attention and its gradient share.
 template <typename Op> static LogicalResult verifyAttention(Op op, RowsType output, RowsType lse) {
   RowsType q = op.getQ().getType(), k = op.getK().getType(), v = op.getV().getType();
   auto heads = static_cast<int64_t>(op.getHeads());

@@ -1,4 +1,4 @@
-// Candidates of a decoding step: definitions.
+// Candidates of a decoding step: verification.
 #include "Support.h"
 
 using namespace mlir;

@@ -1,4 +1,4 @@
-// Elementwise ops: definitions and gradients.
+// Elementwise ops: verification, folding and gradients.
 #include "Support.h"
 
 using namespace mlir;
@@ -48,7 +48,7 @@ LogicalResult ActivationOp::differentiate(OpBuilder &builder, Gradients &gradien
   Value dy = gradients.of(getResult());
   if (!dy || !gradients.wanted(getX()))
     return success();
-  // relu's result says as much as its operand, and is kept anyway: the next linear needs it.
+  // The gradient of relu can read its result as well as its operand, and the next linear keeps the result alive anyway.
   Value x = getKind() == ActivationKind::relu ? getResult() : getX();
   gradients.add(getX(), ActivationGradOp::create(builder, getLoc(), dy.getType(), dy, x, getKind()));
   return success();

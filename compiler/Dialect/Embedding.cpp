@@ -1,4 +1,4 @@
-// Embeddings and positions: definitions and gradients.
+// Embeddings and positions: verification and gradients.
 #include "Support.h"
 
 using namespace mlir;
@@ -28,7 +28,7 @@ LogicalResult EmbeddingOp::differentiate(OpBuilder &builder, Gradients &gradient
   return success();
 }
 
-// The gradient of a table with a row of features for each of something.
+// Checks that the gradient of a table has rows with the features of dy.
 static LogicalResult verifyTableGrad(Operation *op, RankedTensorType table, RowsType dy) {
   if (table.getRank() != 2 || table.getDimSize(1) != dy.getFeatures())
     return op->emitOpError("result must be a table with rows of ") << dy.getFeatures() << " features, found " << table;
@@ -53,7 +53,7 @@ LogicalResult SinusoidOp::verify() {
   return success();
 }
 
-// The first position has an entry of the table.
+// Checks that the first position has an entry in the table.
 static LogicalResult verifyOffset(Operation *op, int64_t offset, RankedTensorType table) {
   if (offset < 0 || offset >= table.getDimSize(0))
     return op->emitOpError("offset must be from 0 to ") << table.getDimSize(0) - 1 << ", found " << offset;
@@ -102,7 +102,7 @@ LogicalResult RotateOp::verify() {
   return verifyOneElementType(*this);
 }
 
-// The transpose of a rotation turns the other way.
+// The transpose of a rotation is its inverse.
 LogicalResult RotateOp::differentiate(OpBuilder &builder, Gradients &gradients) {
   Value dy = gradients.of(getResult());
   if (dy && gradients.wanted(getX()))

@@ -1,4 +1,4 @@
-// Matrix products over rows and views of features and parameters: definitions and gradients.
+// Matrix products over rows and views of features and parameters: verification, folding and gradients.
 #include "Support.h"
 
 using namespace mlir;
@@ -8,7 +8,8 @@ using namespace xfc;
 // Shared by linear and linear_input_grad
 //===--------------------------------------------------------------------------------------------------------===//
 
-// The epilogue takes the product and the extras, all rows of one type, and yields the results.
+// Verifies a product and its epilogue, which takes the product and the extras, all rows of one type, and yields the
+// results.
 static LogicalResult verifyProduct(Operation *op, RowsType in, RankedTensorType weight, int inDim, OperandRange extras,
                                    Region &epilogue) {
   if (weight.getRank() != 2)
@@ -59,7 +60,7 @@ LogicalResult LinearOp::verify() {
   return verifyProduct(*this, getX().getType(), getWeight().getType(), 1, getExtras(), getEpilogue());
 }
 
-// dx, dW and db of y = x W^T + b from dy.
+// Adds dx, dW and db of y = x W^T + b, given dy.
 static void differentiateLinear(OpBuilder &builder, Location location, Gradients &gradients, Value dy, Value x,
                                 Value weight, Value bias, ComputeTypeAttr compute) {
   if (gradients.wanted(x))
@@ -231,7 +232,8 @@ OpFoldResult SliceOp::fold(FoldAdaptor) {
 // linear_cross_entropy
 //===--------------------------------------------------------------------------------------------------------===//
 
-// `logits` is the result with a feature for each word, `numbers` those with one number a row.
+// `logits` is the result with one feature per token of the vocabulary; `numbers` are the values with one number per
+// row.
 template <typename Op> static LogicalResult verifyLinearLoss(Op op, RowsType logits, ArrayRef<RowsType> numbers) {
   RankedTensorType weight = op.getWeight().getType();
   if (weight.getRank() != 2 || weight.getDimSize(1) != op.getX().getType().getFeatures())

@@ -1,4 +1,4 @@
-// Losses: definitions and gradients.
+// Losses: verification and gradients.
 #include "Support.h"
 
 using namespace mlir;

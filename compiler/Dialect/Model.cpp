@@ -1,4 +1,5 @@
-// The model of a module: its attribute, its parameters, and the discardable attributes that functions refer to them by.
+// Verification of a module's model: its attribute, its parameters, and the discardable attributes by which functions
+// refer to the parameters.
 #include "XFC.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "plan/Optimizers.h"
@@ -51,7 +52,7 @@ LogicalResult ParameterOp::verify() {
   return success();
 }
 
-// Arguments that stand for parameters are declared ones.
+// Checks that each argument for a parameter, its gradient or its state refers to a declared parameter of the same type.
 static LogicalResult verifyParameters(ModuleOp module) {
   llvm::DenseMap<StringAttr, ParameterOp> parameters;
   for (auto parameter : module.getOps<ParameterOp>()) {
@@ -64,7 +65,7 @@ static LogicalResult verifyParameters(ModuleOp module) {
   llvm::StringSet<> roles = {attr::parameter, attr::gradient};
   roles.insert(optimizerStates().begin(), optimizerStates().end());
   for (auto function : module.getOps<FunctionOpInterface>()) {
-    // The module is verified before what it holds.
+    // A module's attributes are verified before the ops inside it, so this function may still be invalid.
     if (failed(function->getName().verifyInvariants(function)))
       return failure();
     if (function.isExternal())

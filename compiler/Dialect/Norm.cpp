@@ -1,4 +1,4 @@
-// Norms: definitions and gradients.
+// Norms: verification and gradients.
 #include "Norm.h"
 #include "Support.h"
 
@@ -20,7 +20,8 @@ LogicalResult verifyNorm(Operation *op, RowsType x, Value weight, Value bias, Ro
   return verifyOneElementType(op);
 }
 
-// Gradients of everything a norm of `x` depends on, given dy and what else flows into x.
+// Adds the gradients of the weights of a norm of `x` and of `inputs`, whose sum is `x`. `addend` is the gradient of `x`
+// from its other uses, or null.
 template <typename Op>
 void differentiateNorm(Op op, OpBuilder &builder, Gradients &gradients, Value x, ValueRange inputs, Value addend) {
   Value dy = gradients.of(op.getResult());

@@ -1,11 +1,10 @@
-// What the ops of norms have in common.
+// The attributes that all norm ops share.
 #pragma once
 
 #include "XFC.h"
 
 namespace xfc {
 
-// The attributes of any op of the family.
 struct NormSpec {
   bool rms, unbiased, epsInStd;
   double eps;

@@ -1,4 +1,4 @@
-// The optimizer's ops: definitions.
+// The optimizer's ops: verification and memory effects.
 #include "Support.h"
 #include "plan/Optimizers.h"
 #include "llvm/ADT/SetVector.h"
@@ -48,7 +48,7 @@ LogicalResult OptimizeOp::verify() {
   return success();
 }
 
-// Each new parameter and state is written where the old one was.
+// Each new parameter and state overwrites the old one.
 int64_t OptimizeOp::getInPlaceOperand(unsigned result) {
   const unsigned n = getParameters().size();
   return result < n ? getParameters().getBeginOperandIndex() + result : getStates().getBeginOperandIndex() + result - n;

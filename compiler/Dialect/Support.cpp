@@ -1,4 +1,4 @@
-// Shared pieces of verification, and the defaults of interfaces.
+// Checks that several verifiers share, and the default implementations of interface methods.
 #include "Support.h"
 #include "llvm/ADT/TypeSwitch.h"
 

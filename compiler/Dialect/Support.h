@@ -1,20 +1,20 @@
-// What the verifiers of ops share.
+// Checks that the verifiers of several ops share.
 #pragma once
 
 #include "XFC.h"
 
 namespace xfc {
 
-// Rows, pairs and tensors of an op share one floating-point type.
+// Checks that the rows, pairs and tensors of an op have one floating-point element type.
 llvm::LogicalResult verifyOneElementType(mlir::Operation *op);
 
-// Tokens and their numbers are lists of one length, one number a row is the wanted token's, and `excluded` are tokens
-// in order.
+// Checks that tokens and their numbers are lists of one length, that the wanted token has one number per row, and that
+// `excluded` holds tokens in ascending order.
 llvm::LogicalResult verifyCandidates(mlir::Operation *op, RowsType rows, RowsType wanted, RowsType tokens,
                                      RowsType numbers, RowsType wantedNumber, llvm::ArrayRef<int64_t> excluded,
                                      int64_t vocabulary);
 
-// Labels belong to the rows of the logits, and `numbers` are one a row.
+// Checks that labels and logits belong to the same set of rows, and that each of `numbers` is one number per row.
 llvm::LogicalResult verifyLoss(mlir::Operation *op, RowsType logits, RowsType labels, llvm::ArrayRef<RowsType> numbers);
 
 } // namespace xfc

@@ -1,4 +1,4 @@
-// The xfc dialect: types, ops and the interfaces passes talk to.
+// The xfc dialect: types, ops and the interfaces that passes use.
 #pragma once
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"
@@ -20,11 +20,11 @@ namespace xfc {
 class Gradients {
 public:
   explicit Gradients(mlir::OpBuilder &builder) : builder(builder) {}
-  // The gradient of `value`, or null where nothing depends on it.
+  // The gradient of `value`, or null if it has none so far.
   mlir::Value of(mlir::Value value) const { return gradients.lookup(value); }
-  // Adds `gradient` to what is known of `value`, summing with xfc.add. Null adds nothing.
+  // Adds `gradient` to the gradient of `value`, with xfc.add if there is one already. Null adds nothing.
   void add(mlir::Value value, mlir::Value gradient);
-  // Whether a gradient for `value` is wanted: whether it depends on a parameter.
+  // Whether the gradient of `value` is needed, that is, whether `value` depends on a parameter.
   bool wanted(mlir::Value value) const { return active.contains(value); }
   void activate(mlir::Value value) { active.insert(value); }
 
@@ -34,7 +34,7 @@ private:
   llvm::DenseSet<mlir::Value> active;
 };
 
-// Traits that scheduling and fusion ask for (XFCInterfaces.td).
+// Traits that scheduling, fusion and tests query; XFCInterfaces.td describes them.
 template <typename Op> class Fused : public mlir::OpTrait::TraitBase<Op, Fused> {};
 template <typename Op> class NoGradient : public mlir::OpTrait::TraitBase<Op, NoGradient> {};
 template <typename Op> class InPlace : public mlir::OpTrait::TraitBase<Op, InPlace> {};
@@ -55,20 +55,22 @@ struct PackedWeights : mlir::SideEffects::Resource::Base<PackedWeights> {
 #include "XFCAttributes.h.inc"
 
 namespace xfc {
-// A product is defined in its compute type, and its operands are f32.
+// Checks that a product is defined in its compute type, if it has one, and has f32 operands then.
 llvm::LogicalResult verifyComputeType(mlir::Operation *op);
 
-// The rows that a launch is divided over, and for ops that pair rows with keys, the set of the keys and the index into
-// xfc_shape.keys. Without keys, `keys` is `rows`.
+// The rows over which a launch is divided and, for ops that pair rows with keys, the set of the keys and the index into
+// xfc_shape.keys. Without keys, `keys` equals `rows`.
 struct LaunchDomain {
   RowSet rows, keys;
   std::optional<int64_t> structure;
 };
-// What most ops are divided over: their pairs, else their first operand that is rows, else their first such result.
+// The default domain of an op: its pairs if it has any, else its first operand that is rows, else its first result that
+// is rows.
 LaunchDomain launchDomainOf(mlir::Operation *op);
-// Two operations for each element of a product's weight and row; nothing where the op is no product with a weight.
+// Operations per row of a product: two for each element of its weight. nullopt if the op is not a product with a
+// weight.
 std::optional<int64_t> flopsOfProduct(mlir::Operation *op);
-// The features of a row of all `values` together, or the elements of all of them where they are tensors.
+// The total number of features per row of `values`, or their total number of elements if they are tensors.
 int64_t extentOf(mlir::ValueRange values);
 } // namespace xfc
 
@@ -77,7 +79,7 @@ int64_t extentOf(mlir::ValueRange values);
 #include "XFCOps.h.inc"
 
 // The discardable attributes of an xfc module and of its functions' arguments and results. The dialect verifies them
-// and refuses any other.
+// and rejects any other.
 namespace xfc::attr {
 inline constexpr llvm::StringLiteral model = "xfc.model"; // of a module: a ModelAttr
 inline constexpr llvm::StringLiteral name = "xfc.name";   // of an argument or a result: a string
@@ -88,6 +90,7 @@ inline constexpr llvm::StringLiteral parameter = "parameter", gradient = "gradie
 } // namespace xfc::attr
 
 namespace xfc {
-// What a module says about its model, or null. Parameters are its ParameterOps, in the order of the model.
+// The attribute that describes the model of a module, or null. The model's parameters are the module's ParameterOps, in
+// their order.
 inline ModelAttr modelOf(mlir::ModuleOp module) { return module->getAttrOfType<ModelAttr>(attr::model); }
 } // namespace xfc

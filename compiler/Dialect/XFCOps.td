@@ -23,7 +23,7 @@ def XFC_Dialect : Dialect {
   }];
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;
-  // The discardable attributes are those of Dialect/XFC.h (xfc::attr); any other is refused.
+  // The discardable attributes are those of Dialect/XFC.h (xfc::attr); any other is rejected.
   let hasOperationAttrVerify = 1;
   let hasRegionArgAttrVerify = 1;
   let hasRegionResultAttrVerify = 1;
@@ -47,7 +47,7 @@ def XFC_RowsType : XFC_Type<"Rows", "rows"> {
   let parameters = (ins "::xfc::RowSet":$set, ArrayRefParameter<"int64_t">:$shape, "::mlir::Type":$elementType);
   let hasCustomAssemblyFormat = 1;
   let extraClassDeclaration = [{
-    // The features of a row, 1 for a scalar a row.
+    // The number of features per row; 1 if each row is a scalar.
     int64_t getFeatures() const;
   }];
 }
@@ -55,9 +55,9 @@ def XFC_RowsType : XFC_Type<"Rows", "rows"> {
 def XFC_PairsType : XFC_Type<"Pairs", "pairs"> {
   let summary = "one number for each head and (query, key) pair";
   let description = [{
-    `!xfc.pairs<target, source, padding, 8xf32>`: 8 heads; the keys of a sequence are listed in `xfc_keys`,
-    without pad tokens if the type says `padding`; `causal` says that a query sees only keys at or before its
-    own position. Those beyond still have a (masked) place.
+    `!xfc.pairs<target, source, padding, 8xf32>` has 8 heads. `xfc_keys` lists the keys of each sequence, without pad
+    tokens if the type says `padding`. With `causal`, a query sees only keys at or before its own position; pairs with
+    later keys are stored, too, but masked.
   }];
   let parameters = (ins "::xfc::RowSet":$queries, "::xfc::RowSet":$keys, "bool":$padding, "bool":$causal,
                         "int64_t":$heads, "::mlir::Type":$elementType);
@@ -86,11 +86,11 @@ include "XFCModel.td"
 def Differentiable : DeclareOpInterfaceMethods<DifferentiableOpInterface>;
 def Kernel : DeclareOpInterfaceMethods<KernelOpInterface>;
 
-// Declarations of products. Those that differentiation makes are not defined in int8.
+// Extra declarations of products that compute gradients, which are not defined in int8.
 defvar NoInt8 = [{
   bool computesIn(::xfc::ComputeType type) { return type != ::xfc::ComputeType::int8; }
 }];
-// Those that read a weight matrix.
+// Extra declarations of products that read a weight matrix.
 defvar ReadsWeight = [{
   ::std::optional<unsigned> getWeightOperand() { return getWeightMutable().getOperandNumber(); }
 }];
@@ -108,13 +108,14 @@ def XFC_Activation_Kind : I32EnumAttr<"ActivationKind", "an activation", [
 
 // What a product rounds its operands to before it multiplies. Sums, bias, epilogue and results are f32.
 // bf16: every element to the nearest bf16, ties to even. Products of two are exact in f32.
-// int8: every row v of x and of W (what one output feature reads) to s q, where m is its largest magnitude (at least 2^-100),
-// s = m / 127, and q the integers of -127 .. 127 nearest to v f32(127 / m), ties to even: y = s_x s_w (sum of q_x q_w) + b, the
-// sum exact. A row of x has its own s, so it never depends on others. Decoding only: it has no gradient.
+// int8: every row v of x and of W (a row of W belongs to one output feature) becomes s q, where m is the largest
+// magnitude in v (at least 2^-100), s = m / 127, and q are the integers in -127 .. 127 nearest to v f32(127 / m), ties
+// to even: y = s_x s_w (sum of q_x q_w) + b, where the sum is exact. Each row of x has its own s, so its result never
+// depends on other rows. int8 is for decoding only: it has no gradient.
 def XFC_ComputeType : I32EnumAttr<"ComputeType", "what the operands of a product are rounded to", [
     I32EnumAttrCase<"bf16", 0>, I32EnumAttrCase<"int8", 1>]> { let cppNamespace = "::xfc"; }
 
-// How a norm divides. layer: y = w (x - mean) r + b. rms: y = w x r.
+// How a norm normalizes. layer: y = w (x - mean) r + b. rms: y = w x r.
 // r = 1/sqrt(var + eps), or 1/(std + eps) with eps_in_std; var over n, or n - 1 if unbiased; rms: var = mean(x^2).
 defvar NormAttributes = (ins DefaultValuedAttr<XFC_Norm_Kind, "::xfc::NormKind::layer">:$kind,
                              F64Attr:$eps, UnitAttr:$unbiased, UnitAttr:$eps_in_std);
@@ -138,13 +139,13 @@ def XFC_EmbeddingGradOp : XFC_Op<"embedding_grad", [NoGradient, Kernel]> {
 }
 
 def XFC_SinusoidOp : XFC_Op<"sinusoid", [NoGradient, ViewOpInterface]> {
-  let summary = "the table [M, d] of sinusoidal positions (`Table` in runtime/plan/Plan.h has the equation)";
+  let summary = "the table [M, d] of sinusoidal position encodings (`Table` in runtime/plan/Plan.h has the equation)";
   let arguments = (ins DefaultValuedAttr<F64Attr, "10000.0">:$base, DefaultValuedAttr<F64Attr, "1.0">:$exponent_multiplier,
                        DefaultValuedAttr<F64Attr, "0.0">:$cosine_offset, UnitAttr:$halves);
   let results = (outs XFC_Tensor:$result);
   let hasVerifier = 1;
   let extraClassDeclaration = [{
-    // The runtime has made the table, and it has no parts.
+    // The table is the whole; the runtime computes it beforehand, and it has no parts.
     ::mlir::Value getWhole() { return getResult(); }
     ::mlir::ValueRange getParts() { return {}; }
   }];
@@ -167,10 +168,10 @@ def XFC_PositionsGradOp : XFC_Op<"positions_grad", [NoGradient, Kernel]> {
 def XFC_RotateOp : XFC_Op<"rotate", [Differentiable, Kernel, InPlace]> {
   let summary = "rotates pairs of a head's features by angles that grow with the position of the row (Su et al., 2021)";
   let description = [{
-    x has `heads` heads of n features. `table` [M, R] is an xfc.sinusoid with an even R, at most n: entry p has the sines and cosines of
-    R/2 angles, in turn, or with `halves` all sines first. Feature 2i of a head and the next are pair i, or with `halves` features i and
-    i + R/2; features from R on stay as they are. With the sine s and the cosine c of its angle, a pair (a, b) becomes
-    (a c - b s, b c + a s). `inverse` turns it back, which is also the gradient.
+    x has `heads` heads of n features each. `table` [M, R] is an xfc.sinusoid; R is even and at most n. Row p of the table holds the
+    sines and cosines of R/2 angles, interleaved, or with `halves` all sines first. Pair i of a head consists of features 2i and 2i + 1,
+    or with `halves` of features i and i + R/2; features from R on are copied unchanged. A pair (a, b) whose angle has the sine s and
+    the cosine c becomes (a c - b s, b c + a s). `inverse` undoes the rotation; this is also its gradient.
   }];
   let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$table, I64Attr:$heads, UnitAttr:$halves, UnitAttr:$inverse);
   let results = (outs XFC_FloatRows:$result);
@@ -185,9 +186,9 @@ def XFC_LinearOp : XFC_Op<"linear", [AttrSizedOperandSegments, Differentiable, K
   let summary = "y = x W^T + b, followed by an optional epilogue";
   let description = [{
     x [N, in], W [out, in], b [out]. The epilogue is a region whose first argument is the row x W^T + b and
-    whose others are `extras`, all rows of `out` features; it holds elementwise ops of this dialect (those with
+    whose other arguments are `extras`, all rows of `out` features; it holds elementwise ops of this dialect (those with
     the trait InEpilogue, at most one of them a dropout) and yields the results.
-    Without a region the one result is the row itself. Differentiation comes before epilogues are fused.
+    Without a region, the only result is the row itself. Differentiation runs before epilogues are fused.
     `in bf16`: x and W are rounded before they are multiplied (ComputeType).
   }];
   let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$weight, Optional<XFC_Tensor>:$bias, Variadic<XFC_FloatRows>:$extras,
@@ -218,8 +219,8 @@ def XFC_YieldOp : Op<XFC_Dialect, "yield", [Pure, Terminator]> {
 }
 
 def XFC_LinearWeightGradOp : XFC_Op<"linear_weight_grad", [NoGradient, Kernel, ProductOpInterface]> {
-  let summary = "dW = dy^T x [out, in], and db = sum of dy over rows [out] if there is a second result; rows in ascending order";
-  let description = [{ `in bf16` rounds the dy and x of dW; db is the sum of dy as it is. }];
+  let summary = "dW = dy^T x [out, in], and db = sum of dy over rows [out] if there is a second result; rows are summed in ascending order";
+  let description = [{ `in bf16` rounds dy and x for dW; db is the sum of the unrounded dy. }];
   let arguments = (ins XFC_FloatRows:$dy, XFC_FloatRows:$x, OptionalAttr<XFC_ComputeType>:$compute);
   let results = (outs XFC_Tensor:$dweight, Optional<XFC_Tensor>:$dbias);
   let assemblyFormat = "operands (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
@@ -243,7 +244,7 @@ def XFC_SplitOp : XFC_Op<"split", [ViewOpInterface, Differentiable]> {
 }
 
 def XFC_JoinOp : XFC_Op<"join", [NoGradient, ViewOpInterface]> {
-  let summary = "joins the features of several rows into one row: the gradient of split; parts are written in place";
+  let summary = "joins the features of several rows into one row: the gradient of split; the parts are written directly into the result";
   let arguments = (ins Variadic<XFC_FloatRows>:$parts);
   let results = (outs XFC_FloatRows:$result);
   let hasVerifier = 1;
@@ -254,7 +255,7 @@ def XFC_JoinOp : XFC_Op<"join", [NoGradient, ViewOpInterface]> {
 }
 
 def XFC_ConcatOp : XFC_Op<"concat", [ViewOpInterface, Differentiable]> {
-  let summary = "parameters concatenated along their first dimension; a view, since the compiler lays them out so";
+  let summary = "parameters concatenated along their first dimension; a view, since the compiler lays them out consecutively";
   let arguments = (ins Variadic<XFC_Tensor>:$parts);
   let results = (outs XFC_Tensor:$result);
   let hasVerifier = 1;
@@ -287,7 +288,7 @@ def XFC_AddOp : XFC_Op<"add", [Differentiable, Kernel, InPlace, InEpilogue, Same
   let results = (outs XFC_Any:$result);
   let assemblyFormat = "operands attr-dict `:` type($result)";
   let extraClassDeclaration = [{
-    // Only an add of tensors walks elements.
+    // Only an add of tensors iterates over a block of elements.
     ::mlir::OperandRange getSpan() {
       return (*this)->getOperands().take_front(::llvm::isa<::mlir::RankedTensorType>(getType()) ? 1 : 0);
     }
@@ -312,7 +313,7 @@ def XFC_ActivationOp : XFC_Op<"activation", [Differentiable, Kernel, InPlace, In
 }
 
 def XFC_ActivationGradOp : XFC_Op<"activation_grad", [NoGradient, Kernel, InPlace, InEpilogue, SameOperandsAndResultType]> {
-  let summary = "dy * f'(x); for relu, x may be the activation's result just as well";
+  let summary = "dy * f'(x); for relu, x may also be the activation's result";
   let arguments = (ins XFC_FloatRows:$dy, XFC_FloatRows:$x, XFC_Activation_Kind:$kind);
   let results = (outs XFC_FloatRows:$result);
   let assemblyFormat = "$kind operands attr-dict `:` type($result)";
@@ -332,8 +333,8 @@ def XFC_ScaleOp : XFC_Op<"scale", [Differentiable, Kernel, InPlace, InEpilogue, 
 def XFC_DropoutOp : XFC_Op<"dropout", [Differentiable, Kernel, InPlace, InEpilogue, SameOperandsAndResultType]> {
   let summary = "inverted dropout; the identity unless xfc_shape.training. Its own gradient (same id, same mask)";
   let description = [{
-    `id` is the op's place in model.json, fixed by import; abi.h has the random numbers. With `kept` every element of rows counts as kept,
-    and no number is drawn: for values that are not looked at where they would be dropped.
+    `id` is the number of the dropout in the unrolled model; abi.h defines the random numbers. With `kept`, which is for rows only, every
+    element is kept and no random number is drawn: for values that are not used where they would be dropped.
   }];
   let arguments = (ins AnyTypeOf<[XFC_FloatRows, XFC_Pairs]>:$x, F64Attr:$rate, I64Attr:$id, UnitAttr:$kept);
   let results = (outs AnyTypeOf<[XFC_FloatRows, XFC_Pairs]>:$result);
@@ -351,7 +352,7 @@ def XFC_DropoutOp : XFC_Op<"dropout", [Differentiable, Kernel, InPlace, InEpilog
 }
 
 def XFC_ZerosOp : XFC_Op<"zeros", [NoGradient, Kernel]> {
-  let summary = "rows of zeros: the gradient of a part of xfc.split that nobody used";
+  let summary = "rows of zeros: the gradient of an unused part of xfc.split";
   let results = (outs XFC_FloatRows:$result);
 }
 
@@ -403,10 +404,10 @@ def XFC_NormWeightGradOp : XFC_Op<"norm_weight_grad", [NoGradient, Kernel]> {
 }
 
 def XFC_NormGradWithPartsOp : XFC_Op<"norm_grad_with_parts", [NoGradient, Kernel, Fused]> {
-  let summary = "xfc.norm_grad and what xfc.norm_weight_grad would sum, in one pass over dy and x";
+  let summary = "xfc.norm_grad and partial sums of xfc.norm_weight_grad, in one pass over dy and x";
   let description = [{
-    Of N rows, row p of dweights [P, n] and dbiases [P, n] has the sums of rows p N / P .. (p + 1) N / P - 1, rounded down;
-    xfc.sum_parts adds them up.
+    With N rows, row p of dweights [P, n] and dbiases [P, n] holds the sums over rows p N / P .. (p + 1) N / P - 1, where
+    quotients are rounded down; xfc.sum_parts adds up the partial sums.
   }];
   let arguments = !con((ins XFC_FloatRows:$dy, XFC_FloatRows:$x, XFC_Tensor:$weight, XFC_FloatRows:$stats, Optional<XFC_FloatRows>:$addend), NormAttributes);
   let results = (outs XFC_FloatRows:$result, XFC_Tensor:$dweights, Optional<XFC_Tensor>:$dbiases);
@@ -427,9 +428,9 @@ def XFC_SumPartsOp : XFC_Op<"sum_parts", [NoGradient, Kernel, Fused]> {
 def XFC_ScoresOp : XFC_Op<"scores", [Differentiable, Kernel]> {
   let summary = "s[b,h,i,j] = sum over the head's features of q[i] k[j]; head h owns features h*f/H .. (h+1)*f/H";
   let description = [{
-    Several heads of q may share one of k, which then has fewer of the same size: of G heads, head h has head h / (H / G), rounded down
-    (Ainslie et al., 2023). The same holds of the keys' rows in xfc.combine and xfc.combine_transposed, which sums over the heads that
-    share.
+    Several heads of q may share one head of k, which then has fewer heads of the same size: if k has G heads, head h of q reads head
+    h / (H / G) of k, rounded down (Ainslie et al., 2023). The same holds for v in xfc.combine, and for the result of
+    xfc.combine_transposed, which sums over the heads that share one of its heads.
   }];
   let arguments = (ins XFC_FloatRows:$q, XFC_FloatRows:$k);
   let results = (outs XFC_Pairs:$result);
@@ -442,17 +443,19 @@ def XFC_ScoresOp : XFC_Op<"scores", [Differentiable, Kernel]> {
 defvar DistanceBiasAttributes = (ins DefaultValuedAttr<I64Attr, "0">:$max_distance, UnitAttr:$both_directions);
 
 def XFC_DistanceBiasOp : XFC_Op<"distance_bias", [Differentiable, Kernel]> {
-  let summary = "what is added to the scores of each head, by the distance of key and query: a table [M, H*2]";
+  let summary = "the bias that is added to the scores of each head, by the distance between query and key: a table [M, H*2]";
   let description = [{
-    Entry [t, 2h] is for head h and a key t positions before the query, or at it; entry [t, 2h + 1] for one t positions after it.
+    Entry [t, 2h] is the bias of head h for a key t positions before the query (t = 0: at it), entry [t, 2h + 1] for a key t positions
+    after it.
 
-    With `table` [buckets, H], the entry is that of the distance's bucket. Where `both_directions` is set, the first half of the buckets
-    is for keys at or before the query and the second half for those after it; else all are for keys before it, and the first is that
-    of later keys too. Of the n buckets of a direction, n/2 hold one distance each, and those from n/2 on grow with its logarithm
-    up to max_distance; the last one has all that is beyond (Raffel et al., 2020, section 2.1).
+    With `table` [buckets, H], an entry is that of the distance's bucket. With `both_directions`, the first half of the buckets is for
+    keys at or before the query and the second half for keys after it. Otherwise, all buckets are for keys at or before the query, and
+    later keys share the first bucket. Of the n buckets of a direction, the first n/2 hold one distance each; the others cover ranges
+    that grow logarithmically up to max_distance, and the last one also holds everything beyond (Raffel et al., 2020, section 2.1).
 
-    Without a table, it is -t times the head's slope. Of a power of two of heads, that of head h is 2^(-8 (h + 1) / H); of other numbers
-    of heads, those of the power of two below H come first, and the others are every second one of the power above it (Press et al., 2022).
+    Without a table, an entry is -t times the head's slope. If H is a power of two, the slope of head h is 2^(-8 (h + 1) / H).
+    Otherwise, the slopes for the largest power of two below H come first, followed by every second slope, from the first on, for the
+    next power of two (Press et al., 2022).
   }];
   let arguments = !con((ins Optional<XFC_Tensor>:$table), DistanceBiasAttributes);
   let results = (outs XFC_Tensor:$result);
@@ -474,11 +477,11 @@ def XFC_AddDistanceBiasOp : XFC_Op<"add_distance_bias", [Differentiable, Kernel,
 }
 
 def XFC_SumDistancesOp : XFC_Op<"sum_distances", [NoGradient, Kernel]> {
-  let summary = "sums of pairs over equal distances, for each sequence and head: rows of the queries [N, H*2]";
+  let summary = "sums over the pairs of equal distance, for each sequence and head: rows of the queries [N, H*2]";
   let description = [{
-    A sequence has a row for each distance that it has: of its row at position t, feature 2h is the sum of head h over the pairs whose key
-    is t positions before the query, or at it, and feature 2h + 1 that over the pairs whose key is t positions after it, in the order of
-    queries. xfc.positions_grad sums them over sequences, which gives the gradient of a bias.
+    The row at position t of a sequence holds its sums for distance t: feature 2h is the sum of head h over the pairs whose key is t
+    positions before the query (t = 0: at it), and feature 2h + 1 the sum over the pairs whose key is t positions after it, in the order
+    of the queries. xfc.positions_grad adds up the sums of all sequences, which gives the gradient of a bias.
   }];
   let arguments = (ins XFC_Pairs:$x);
   let results = (outs XFC_FloatRows:$result);
@@ -487,7 +490,7 @@ def XFC_SumDistancesOp : XFC_Op<"sum_distances", [NoGradient, Kernel]> {
 
 def XFC_MaskOp : XFC_Op<"mask", [Differentiable, Kernel, InPlace, SameOperandsAndResultType]> {
   let summary = "pairs beyond the query's limit (xfc_keys) become minus infinity, or 0 with `zero`";
-  let description = [{ With `reach`, so do those whose key is more than that many positions before or after the query. }];
+  let description = [{ With `reach`, so do pairs whose key is more than that many positions before or after the query. }];
   let arguments = (ins XFC_Pairs:$x, UnitAttr:$zero, OptionalAttr<I64Attr>:$reach);
   let results = (outs XFC_Pairs:$result);
   let hasVerifier = 1;
@@ -495,7 +498,7 @@ def XFC_MaskOp : XFC_Op<"mask", [Differentiable, Kernel, InPlace, SameOperandsAn
 }
 
 def XFC_SoftmaxOp : XFC_Op<"softmax", [Differentiable, Kernel, InPlace, SameOperandsAndResultType]> {
-  let summary = "softmax over the keys of each query and head; a row of nothing but minus infinity gives 0";
+  let summary = "softmax over the keys of each query and head; if all scores are minus infinity, the result is 0";
   let arguments = (ins XFC_Pairs:$x);
   let results = (outs XFC_Pairs:$result);
   let assemblyFormat = "operands attr-dict `:` type($result)";
@@ -519,7 +522,7 @@ def XFC_CombineOp : XFC_Op<"combine", [Differentiable, Kernel]> {
 }
 
 def XFC_CombineTransposedOp : XFC_Op<"combine_transposed", [NoGradient, Kernel]> {
-  let summary = "y[j] = sum over queries of p[b,h,i,j] x[i], head by head: rows of the keys; 0 for a row that is no key";
+  let summary = "y[j] = sum over queries of p[b,h,i,j] x[i], head by head: rows of the keys; 0 for a row that is not a key";
   let arguments = (ins XFC_Pairs:$p, XFC_FloatRows:$x);
   let results = (outs XFC_FloatRows:$result);
   let hasVerifier = 1;
@@ -539,7 +542,8 @@ defvar AttentionAttributes = (ins I64Attr:$heads, F64Attr:$scale, UnitAttr:$padd
 defvar AttentionDeclarations = [{
   // The index into xfc_shape.keys.
   int64_t getStructure();
-  // The features of a head's key and value, and the heads of k and v: each serves getHeads() / getKeyHeads() of q.
+  // The features of a head's key and value, and the number of heads of k and v: each is shared by getHeads() /
+  // getKeyHeads() heads of q.
   int64_t getKeyDim() { return getQ().getType().getFeatures() / static_cast<int64_t>(getHeads()); }
   int64_t getKeyHeads() { return getK().getType().getFeatures() / getKeyDim(); }
   int64_t getValueDim() { return getV().getType().getFeatures() / getKeyHeads(); }
@@ -547,7 +551,7 @@ defvar AttentionDeclarations = [{
   ::xfc::LaunchDomain getLaunchDomain() {
     return {getQ().getType().getSet(), getK().getType().getSet(), getStructure()};
   }
-  // The keys that a query sees are an argument of the launch.
+  // `padding` and `causal` only select the key structure, which is an argument of the launch.
   ::llvm::ArrayRef<::llvm::StringRef> getLaunchAttributes() {
     static const ::llvm::StringRef names[] = {"id", "padding", "causal"};
     return names;
@@ -558,34 +562,34 @@ defvar AttentionDeclarations = [{
 }];
 
 def XFC_AttentionOp : XFC_Op<"attention", [Differentiable, Kernel, Fused, ProductOpInterface]> {
-  let summary = "o = combine(dropout(softmax(mask(scale * scores(q, k) + bias))), v), without storing any pair";
+  let summary = "o = combine(dropout(softmax(mask(scale * scores(q, k) + bias))), v), without storing any pairs";
   let description = [{
-    q [Nq, H*key_dim], k [Nk, G*key_dim], v [Nk, G*value_dim]; result [Nq, H*value_dim]; lse [Nq, H], the
-    log-sum-exp of each query's scaled scores, for the gradient (0 where no key is left); weights, if there is a
-    third result, are the probabilities before dropout. `in bf16` rounds q, k, v and, where they are multiplied,
-    the probabilities, which kernels do before dividing by their sum; GPUs have kernels for it. `bias`, if given, is a
-    table of xfc.distance_bias. G, the heads of k and v, divides H: several heads of q may share one (xfc.scores). With `reach`, a query
-    sees only keys at most that many positions before or after it, and no others are read.
+    q [Nq, H*key_dim], k [Nk, G*key_dim], v [Nk, G*value_dim]; result [Nq, H*value_dim]; lse [Nq, H] is the
+    log-sum-exp of each query's scaled scores, which the gradient needs (0 if the query sees no key). The third result,
+    if there is one, is the probabilities before dropout. `in bf16` rounds q, k, v and, where they are multiplied,
+    the probabilities, which kernels round before dividing by their sum; GPUs have kernels for it. `bias`, if given, is a
+    table of xfc.distance_bias. G, the number of heads of k and v, divides H: several heads of q may share one (xfc.scores). With
+    `reach`, a query sees only keys at most that many positions before or after it, and no other keys are read.
   }];
   let arguments = !con((ins XFC_FloatRows:$q, XFC_FloatRows:$k, XFC_FloatRows:$v, Optional<XFC_Tensor>:$bias), AttentionAttributes);
   let results = (outs XFC_FloatRows:$result, XFC_FloatRows:$lse, Optional<XFC_Pairs>:$weights);
   let assemblyFormat = "operands (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
   let extraClassDeclaration = AttentionDeclarations # [{
-    // Scores and their use: two products for each pair.
+    // Two products per pair: the score, and its use with v.
     ::std::optional<int64_t> getFlops() { return 2 * static_cast<int64_t>(getHeads()) * (getKeyDim() + getValueDim()); }
   }];
 }
 
 def XFC_AttentionGradOp : XFC_Op<"attention_grad", [NoGradient, Kernel, Fused, ProductOpInterface]> {
-  let summary = "dq, dk, dv of xfc.attention; probabilities are computed again from lse (Dao et al., 2022, algorithm 4)";
-  let description = [{ With a bias, dbias are the sums of the gradient of the scores by xfc.sum_distances. }];
+  let summary = "dq, dk, dv of xfc.attention; probabilities are recomputed from lse (Dao et al., 2022, algorithm 4)";
+  let description = [{ With a bias, dbias is the gradient of the scores, summed as in xfc.sum_distances. }];
   let arguments = !con((ins XFC_FloatRows:$doutput, XFC_FloatRows:$q, XFC_FloatRows:$k, XFC_FloatRows:$v,
                             XFC_FloatRows:$output, XFC_FloatRows:$lse, Optional<XFC_Tensor>:$bias), AttentionAttributes);
   let results = (outs XFC_FloatRows:$dq, XFC_FloatRows:$dk, XFC_FloatRows:$dv, Optional<XFC_FloatRows>:$dbias);
   let assemblyFormat = "operands (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
   let extraClassDeclaration = AttentionDeclarations # [{
-    // Scores are computed again, and four more products follow.
+    // The scores are recomputed, and four more products follow.
     ::std::optional<int64_t> getFlops() { return 2 * static_cast<int64_t>(getHeads()) * (3 * getKeyDim() + 2 * getValueDim()); }
   }];
   let hasVerifier = 1;
@@ -631,28 +635,28 @@ def XFC_NllOp : XFC_Op<"nll", [Differentiable, Kernel]> {
 }
 
 def XFC_NllGradOp : XFC_Op<"nll_grad", [NoGradient, Kernel]> {
-  let summary = "gradient of the loss of xfc.nll by the log-probabilities";
+  let summary = "gradient of the loss of xfc.nll with respect to the log-probabilities";
   let arguments = (ins XFC_FloatRows:$dloss, XFC_IdRows:$labels, XFC_Scalar:$smoothing);
   let results = (outs XFC_FloatRows:$result);
   let hasVerifier = 1;
 }
 
 def XFC_CrossEntropyOp : XFC_Op<"cross_entropy", [Differentiable, Kernel, Fused]> {
-  let summary = "nll(log_softmax(logits)) without the log-probabilities; lse [N] for the gradient";
+  let summary = "nll(log_softmax(logits)) without storing the log-probabilities; the gradient needs lse [N]";
   let arguments = (ins XFC_FloatRows:$logits, XFC_IdRows:$labels, XFC_Scalar:$smoothing);
   let results = (outs XFC_FloatRows:$loss, XFC_FloatRows:$nll, XFC_FloatRows:$lse);
   let hasVerifier = 1;
 }
 
 def XFC_CrossEntropyGradOp : XFC_Op<"cross_entropy_grad", [NoGradient, Kernel, Fused, InPlace]> {
-  let summary = "dlogits = dloss (exp(logits - lse) - (1 - e) [v = label] - e/V), in the place of the logits";
+  let summary = "dlogits = dloss (exp(logits - lse) - (1 - e) [v = label] - e/V); may overwrite the logits";
   let arguments = (ins XFC_FloatRows:$logits, XFC_FloatRows:$dloss, XFC_IdRows:$labels, XFC_FloatRows:$lse, XFC_Scalar:$smoothing);
   let results = (outs XFC_FloatRows:$result);
   let hasVerifier = 1;
 }
 
 def XFC_LinearCrossEntropyOp : XFC_Op<"linear_cross_entropy", [Differentiable, Kernel, Fused, ProductOpInterface]> {
-  let summary = "cross_entropy(linear(x, weight, bias)); the logits are kept once, for the gradient to take their place";
+  let summary = "cross_entropy(linear(x, weight, bias)); the logits are stored once, and their gradient may overwrite them";
   let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$weight, Optional<XFC_Tensor>:$bias, XFC_IdRows:$labels, XFC_Scalar:$smoothing,
                        OptionalAttr<XFC_ComputeType>:$compute);
   let results = (outs XFC_FloatRows:$loss, XFC_FloatRows:$nll, XFC_FloatRows:$logits, XFC_FloatRows:$lse);
@@ -662,7 +666,7 @@ def XFC_LinearCrossEntropyOp : XFC_Op<"linear_cross_entropy", [Differentiable, K
 }
 
 def XFC_LinearCrossEntropyWithGradOp : XFC_Op<"linear_cross_entropy_with_grad", [NoGradient, Kernel, Fused, ProductOpInterface]> {
-  let summary = "linear_cross_entropy whose logits become their gradient by cross_entropy_grad while they are in cache";
+  let summary = "linear_cross_entropy that turns the logits into their gradient (cross_entropy_grad) while they are in cache";
   let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$weight, Optional<XFC_Tensor>:$bias, XFC_IdRows:$labels, XFC_Scalar:$smoothing,
                        XFC_FloatRows:$dloss, OptionalAttr<XFC_ComputeType>:$compute);
   let results = (outs XFC_FloatRows:$loss, XFC_FloatRows:$nll, XFC_FloatRows:$dlogits);
@@ -678,10 +682,10 @@ def XFC_LinearCrossEntropyWithGradOp : XFC_Op<"linear_cross_entropy_with_grad", 
 def XFC_CandidatesOp : XFC_Op<"candidates", [NoGradient, Kernel]> {
   let summary = "the C most probable tokens of each row, and the log-probability of one wanted token";
   let description = [{
-    log_probs [N, V], wanted [N]. tokens and best [N, C]: the tokens that are not `excluded` (ascending) by their
-    log-probability, best first, of equal ones the lower token first. What is NaN or minus infinity is no candidate;
-    where fewer than C are left, token -1 at minus infinity follows. wanted_log_prob [N] is that of token wanted[i],
-    excluded or not.
+    log_probs [N, V], wanted [N]. tokens and best [N, C]: the C most probable tokens and their log-probabilities, best
+    first; of equally probable ones, the lower token comes first. Tokens in `excluded` (ascending) and those whose
+    log-probability is NaN or minus infinity are no candidates. If fewer than C remain, the list is filled up with token -1
+    at minus infinity. wanted_log_prob [N] is the log-probability of token wanted[i], excluded or not.
   }];
   let arguments = (ins XFC_FloatRows:$log_probs, XFC_IdRows:$wanted, DenseI64ArrayAttr:$excluded);
   let results = (outs XFC_TokenRows:$tokens, XFC_FloatRows:$best, XFC_FloatRows:$wanted_log_prob);
@@ -692,8 +696,9 @@ def XFC_LinearCandidatesOp : XFC_Op<"linear_candidates", [NoGradient, Kernel, Fu
   let summary = "candidates of each slab of columns of linear(x, weight, bias); no row of logits is stored";
   let description = [{
     The columns are cut into S = ceil(V / slab) slabs of `slab` columns, a multiple of 64. tokens and largest [N, S*C]:
-    for each slab its C largest logits in the order of xfc.candidates; lse [N, S]: the log-sum-exp of the slab's
-    logits, excluded ones too; wanted_logit [N]. xfc.merge_candidates makes rows of them.
+    the C largest logits of each slab and their tokens, in the order of xfc.candidates; lse [N, S]: the log-sum-exp of each
+    slab's logits, including excluded ones; wanted_logit [N]: the logit of token wanted[i]. xfc.merge_candidates combines
+    them into the candidates of whole rows.
   }];
   let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$weight, Optional<XFC_Tensor>:$bias, XFC_IdRows:$wanted,
                        DenseI64ArrayAttr:$excluded, I64Attr:$slab, OptionalAttr<XFC_ComputeType>:$compute);
@@ -708,7 +713,7 @@ def XFC_LinearCandidatesOp : XFC_Op<"linear_candidates", [NoGradient, Kernel, Fu
 }
 
 def XFC_MergeCandidatesOp : XFC_Op<"merge_candidates", [NoGradient, Kernel, Fused]> {
-  let summary = "xfc.candidates of whole rows from those of their slabs, in the order of the slabs";
+  let summary = "merges the candidates of the slabs, in the order of the slabs, into those of whole rows (xfc.candidates)";
   let arguments = (ins XFC_TokenRows:$slab_tokens, XFC_FloatRows:$largest, XFC_FloatRows:$lse, XFC_FloatRows:$wanted_logit);
   let results = (outs XFC_TokenRows:$tokens, XFC_FloatRows:$best, XFC_FloatRows:$wanted_log_prob);
   let hasVerifier = 1;
@@ -719,8 +724,8 @@ def XFC_MergeCandidatesOp : XFC_Op<"merge_candidates", [NoGradient, Kernel, Fuse
 //===--------------------------------------------------------------------------------------------------------===//
 
 def XFC_SquareSumOp : XFC_Op<"square_sum", [NoGradient, Kernel]> {
-  let summary = "partial sums of squares of the tensors, one for each 16384 elements of their common block";
-  let description = [{ The tensors follow each other in the gradient block; gaps hold zeros. The result has one f64 for each part. }];
+  let summary = "partial sums of squares of the tensors, one for every 16384 elements of their common block";
+  let description = [{ The tensors follow each other in the gradient block; gaps hold zeros. The result has one f64 per partial sum. }];
   let arguments = (ins Variadic<XFC_Tensor>:$tensors);
   let results = (outs XFC_Tensor:$result);
   let hasVerifier = 1;
@@ -743,12 +748,12 @@ def XFC_OptimizeOp : XFC_Op<"optimize", [AttrSizedOperandSegments, NoGradient, K
   let summary = "a step of an optimizer over n parameters, in place";
   let description = [{
     `rule` names the formula, which the interpreter defines (`compiler/Interpreter/Optimizer.cpp`); the table of optimizers
-    (`runtime/plan/Optimizers.cpp`) says what `hyper` holds and how many states each parameter has. A rule takes the gradient times
-    `factor`. `states` are the first state of every parameter, then the second of every parameter, and so on; results are the new
-    parameters, then the new states.
+    (`runtime/plan/Optimizers.cpp`) says what `hyper` holds and how many states each parameter has. Gradients are multiplied by
+    `factor` before the rule is applied. `states` holds the first state of every parameter, then the second state of every parameter,
+    and so on. The results are the new parameters, then the new states.
 
-    With `packs` it also writes the packed forms that products read of the parameters (the resource "packed weights"); scheduling
-    says which there are.
+    With `packs`, the op also writes the packed forms of the parameters that products read (the resource "packed weights");
+    scheduling determines which packed forms there are.
 
     ```mlir
     %p1, %m1, %v1 = xfc.optimize "adam" %hyper, %factor parameters(%p) gradients(%g) states(%m, %v) : ...
@@ -765,9 +770,9 @@ def XFC_OptimizeOp : XFC_Op<"optimize", [AttrSizedOperandSegments, NoGradient, K
     ::mlir::OperandRange getSpan() { return getParameters(); }
     int64_t getInPlaceOperand(unsigned result);
     ::mlir::OperandRange getRepacked() { return getPacks() ? getParameters() : getParameters().take_front(0); }
-    unsigned getNumStates() { return getStates().size() / getParameters().size(); } // of each parameter
+    unsigned getNumStates() { return getStates().size() / getParameters().size(); } // per parameter
     ::mlir::OperandRange getState(unsigned i) { return getStates().slice(i * getParameters().size(), getParameters().size()); }
-    // The element of `hyper` that is called so.
+    // The index in `hyper` of the hyperparameter with this name.
     int64_t getHyperIndex(::llvm::StringRef name);
   }];
 }

@@ -1,5 +1,5 @@
-// BART, post-norm, and mBART, pre-norm: a table of positions, of which the first token has the third row, and a norm
-// after it.
+// Reads BART (post-norm) and mBART (pre-norm): a learned table of positions, whose third row is that of the first
+// token, and a norm after the positions.
 #include "Stacks.h"
 
 namespace xfc {

@@ -1,4 +1,4 @@
-// config.json and its like.
+// Reads config.json and similar files.
 #include "Config.h"
 #include "support/Error.h"
 #include "support/Files.h"

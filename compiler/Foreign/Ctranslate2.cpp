@@ -1,5 +1,5 @@
-// A CTranslate2 folder: model.bin holds the weights and what the model is made of, config.json and lists of tokens its
-// tokens.
+// Reads a CTranslate2 folder: model.bin holds the weights and the structure of the model; config.json and token lists
+// define its tokens.
 #include "Ctranslate2Model.h"
 #include "Kinds.h"
 #include "Rebuilt.h"
@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 
 const char *const names[2] = {"encoder", "decoder"};
 
-// Variables with values of one type and one element.
+// Whether a variable is a single number.
 bool isScalar(const TensorView &variable) { return variable.shape.empty(); }
 
 double scalarOf(const TensorView &variable) {
@@ -37,10 +37,10 @@ double scalarOf(const TensorView &variable) {
   return floatsOf(variable).front();
 }
 
-// What the weights are views of.
+// The memory that the weights are views of.
 struct Memory {
   MappedFile file;
-  std::map<const char *, std::string> dequantized; // by where the rounded ones lie
+  std::map<const char *, std::string> dequantized; // by the address of the quantized weights
 };
 
 class Ctranslate2 {
@@ -64,7 +64,7 @@ public:
       result.notes.push_back(file + ": holds weights rounded to " + quantized +
                              ", which become F32; --compute-type int8 rounds them again when they run");
     result.notes.insert(result.notes.end(), notes.begin(), notes.end());
-    // What its translate_batch does unless it is told otherwise.
+    // The defaults of CTranslate2's translate_batch.
     Json generation = {
         {"beam", 2},       {"length_penalty", 1.0}, {"length_penalty_form", "power"}, {"early_stopping", true},
         {"min_length", 1}, {"max_length", 256},     {"at_max_length", "cut"}};
@@ -85,7 +85,7 @@ private:
   }
   bool has(const std::string &name) const { return model.variables.contains(name); }
 
-  // An option, which older models have once for both stacks.
+  // An option of a stack; older models have one for both stacks.
   double option(const std::string &stack, const std::string &name, double otherwise) {
     const TensorView *found = find(stack + "/" + name);
     if (!found && model.revision < 5)
@@ -96,7 +96,7 @@ private:
       fail(found->name, "has shape " + textOf(found->shape) + "; expected one number");
     return scalarOf(*found);
   }
-  // One that has to be the same in both stacks.
+  // An option that must be the same in both stacks.
   double both(const std::string &name, double otherwise) {
     const double encoder = option("encoder", name, otherwise), decoder = option("decoder", name, otherwise);
     if (encoder != decoder)
@@ -138,8 +138,8 @@ private:
     return found;
   }
 
-  // Rounded weights become what they stand for: each row has a scale that it was multiplied by, or all have one. What
-  // was made of a variable is kept, so that tied ones stay one.
+  // Dequantizes a matrix if necessary: there is a scale by which each row was multiplied, or one for all rows. The
+  // result is kept for each variable, so that tied matrices stay tied.
   TensorView matrix(const std::string &name, int64_t out, int64_t in) {
     const TensorView stored = tensor(name, {out, in});
     if (stored.type == "F32" || stored.type == "F16" || stored.type == "BF16")
@@ -147,7 +147,7 @@ private:
     if (stored.type != "I8" && stored.type != "I16")
       fail(name, "has type " + stored.type + "; expected F32, F16, BF16, or I8 or I16 with scales");
     const TensorView *scales = find(name + "_scale");
-    constexpr float oldScale = 1000; // of 16 bits, before they had one of their own
+    constexpr float oldScale = 1000; // of I16, before such weights had scales of their own
     std::vector<float> scale = {oldScale};
     if (scales) {
       if (scales->type != "F32" || (!isScalar(*scales) && scales->shape != std::vector<int64_t>{out}))
@@ -176,7 +176,8 @@ private:
     return {name, "F32", {out, in}, made->second};
   }
 
-  // The rows of a linear step of some of those that one variable holds together.
+  // Adds a linear step whose weights are rows of a variable: it is number `part` of the `parts` that the variable
+  // holds.
   void addLinear(const std::string &ours, const std::string &scope, int64_t part, int64_t parts, int64_t out,
                  int64_t in, bool bias) {
     addAs(weights, ours + ".weight", rowsOf(matrix(scope + "/weight", out * parts, in), part * out, out));
@@ -215,11 +216,11 @@ private:
     if (tokens.empty())
       throw Error(from + ": is empty; expected a list of tokens");
     if (const std::string unk = tokenName("unk_token", "<unk>"); findToken(tokens, unk) < 0)
-      tokens.push_back(unk); // as CTranslate2 does it
+      tokens.push_back(unk); // as CTranslate2 does
     return tokens;
   }
 
-  // Older models have the names of tokens as variables, of bytes.
+  // Older models store the names of tokens as variables of bytes.
   std::string tokenName(const char *key, const char *otherwise) const {
     if (config && config->has(key))
       return config->at(key, "").string();
@@ -284,8 +285,8 @@ private:
     return id >= 0 ? id : findToken(tokens[which], "__" + language + "__");
   }
 
-  // The rows of the two tables, and a token for padding: one of the list, or one more row of zeros, which Marian's
-  // decoder begins with.
+  // Finds the number of rows of the two tables, and a token for padding: one of the list, or else an extra row of
+  // zeros, which is also what Marian's decoder begins with.
   void readTable() {
     for (const int i : {0, 1}) {
       std::string scope = std::string(names[i]) + "/embeddings_0/weight";
@@ -345,7 +346,7 @@ private:
     else
       addTable(weights, tied.output, matrix(output, vocab[1], d), rows[1]);
     for (const std::string &name : {output, tableName[1]})
-      find(name + "_scale"); // of a tied one, which was not asked for again
+      find(name + "_scale"); // marks it as used, since a tied table is not read again
     return tied;
   }
 
@@ -384,7 +385,7 @@ private:
     for (const char *name :
          {"alibi_use_positive_positions", "scale_alibi", "alignment_layer", "alignment_heads", "embeddings_merge"})
       for (const char *stack : names)
-        option(stack, name, 0); // of what is not there, or changes no translation
+        option(stack, name, 0); // marks it as used: it belongs to an absent feature or does not change translations
   }
 
   std::string activation() {
@@ -396,7 +397,7 @@ private:
     return known[static_cast<int>(code)];
   }
 
-  // What a stack's embeddings are multiplied by.
+  // The factor of a stack's embeddings.
   double scaleOf(const std::string &stack) {
     const TensorView *scale = find(stack + "/scale_embeddings");
     if (!scale)
@@ -416,14 +417,14 @@ private:
     Json &embedding = result.description[stack]["input"][0];
     embedding.erase("scale");
     const double root = std::sqrt(static_cast<double>(d));
-    if (std::abs(scale - root) <= 1e-3 * root) // as F16 has it, too
+    if (std::abs(scale - root) <= 1e-3 * root) // even if rounded to F16
       embedding["scale"] = "sqrt_dim";
     else if (scale != 1)
       embedding["scale"] = scale;
   }
 
-  // Tables of positions that are sines are computed: they are no parameters to be trained. Sets the number of
-  // positions.
+  // The step for positions. A table of sinusoids becomes a computed table, so that it is not a parameter that training
+  // changes. Sets the number of positions.
   Json positions() {
     const TensorView *tables[2] = {find("encoder/position_encodings/encodings"),
                                    find("decoder/position_encodings/encodings")};
@@ -461,11 +462,13 @@ private:
       fail(variable.name, "has type " + variable.type + "; expected F32, F16 or BF16");
   }
 
-  // Whether a table holds sines and then cosines of position / 10000^(i / n), n = d/2, or n = d/2 - 1 where `slow`.
+  // Whether a table holds sines and then cosines of position / 10000^(i / n), where n is d/2, or d/2 - 1 if `slow`.
   bool isSines(const TensorView &table, int64_t offset, bool slow) const {
     const std::vector<float> numbers = floatsOf(table);
     const int64_t half = d / 2;
-    const double tolerance = table.type == "F32" ? 1e-3 : table.type == "F16" ? 2e-3 : 8e-3; // of those computed in F32
+    const double tolerance = table.type == "F32"   ? 1e-3
+                             : table.type == "F16" ? 2e-3
+                                                   : 8e-3; // of a table computed in F32
     for (int64_t i = 0; i < half; ++i) {
       const double frequency = std::pow(10000., -static_cast<double>(i) / static_cast<double>(slow ? half - 1 : half));
       for (int64_t p = 0; p < table.shape[0]; ++p) {
@@ -479,7 +482,7 @@ private:
     return true;
   }
 
-  // Everything that was not asked for is something that the model would do, and its steps would not.
+  // Fails if a variable was not read: the model would use it, but the imported steps would not.
   void checkAllUsed() const {
     static const std::set<std::string> told = {"unk_token",
                                                "bos_token",
@@ -575,7 +578,7 @@ private:
       addNorm(ours + "layer_norm", stack + "/layer_norm", d);
   }
 
-  // Queries, keys and values of one product; `n` features of all heads.
+  // Adds a self-attention, whose queries, keys and values come from one product. `n` is the features of all heads.
   void addSelf(const std::string &ours, const std::string &end, const std::string &out, const std::string &scope,
                int64_t n, bool bias) {
     const char *const parts[] = {"q", "k", "v"};
@@ -602,7 +605,7 @@ private:
   //------------------------------------------------------------------------------------------------===//
 
   void readVocabularies() {
-    // The lists have no pad that the tables have got.
+    // The token lists lack the padding token if readTable() added one.
     const std::string pieces[2] = {firstOf(given.from, {"source.spm", "sentencepiece.bpe.model", "spiece.model",
                                                         "sentencepiece.model", "spm.model", "source.spm.model"}),
                                    firstOf(given.from, {"target.spm", "sentencepiece.bpe.model", "spiece.model",
@@ -661,7 +664,7 @@ private:
   bool zeroStart = false;
   FolderVocabularies vocabularies;
   int64_t d = 0, maxLength = 1024, vocab[2] = {}, rows[2] = {}, layers[2] = {}, heads[2] = {},
-          ffn[2] = {}; // [1]: of the decoder
+          ffn[2] = {}; // [1]: the decoder's
 };
 
 } // namespace

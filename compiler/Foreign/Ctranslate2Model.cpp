@@ -1,4 +1,4 @@
-// CTranslate2's model.bin.
+// Parses CTranslate2's model.bin.
 #include "Ctranslate2Model.h"
 #include "support/Error.h"
 #include <cstring>

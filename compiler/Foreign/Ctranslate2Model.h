@@ -1,10 +1,11 @@
-// CTranslate2's model.bin: the variables of a model.
+// Parses CTranslate2's model.bin, which holds the variables of a model.
 //
-// Little-endian: the version of the format (u32), from 2 on the name of the specification and its revision (u32), the
-// number of variables (u32); each is a name, a rank (u8), extents (u32), a type (u8: f32, i8, i16, i32, f16, bf16), the
-// number of its bytes (u32), and those. Before 4 the type is the bytes of an element, and their number that of
-// elements. From 3 on the number of aliases (u32) follows, each two names. A name is its bytes with the zero that ends
-// it (u16), and those.
+// The format is little-endian. It begins with the version of the format (u32), from version 2 on the name of the
+// specification and its revision (u32), and the number of variables (u32). Each variable is a name, a rank (u8),
+// extents (u32), a type (u8: f32, i8, i16, i32, f16, bf16), its size in bytes (u32), and its bytes. Before version 4,
+// the type is instead the size of an element in bytes, and the size is a number of elements. From version 3 on, the
+// number of aliases (u32) follows, and two names for each. A name is its length (u16), which includes a terminating
+// zero, and its bytes.
 #pragma once
 
 #include "tensors/Safetensors.h"
@@ -17,11 +18,11 @@ namespace xfc {
 struct Ctranslate2Model {
   uint32_t version = 0, revision = 1;
   std::string specification;
-  // With types of safetensors, aliases among them, and their scales.
+  // Variables have types of safetensors. Aliases, and scales under the names of aliases, are among them.
   std::map<std::string, TensorView> variables;
 
-  // A view of a file's contents; `file` is for messages. Throws Error: truncated, not of the format, of a version that
-  // is not known, variables that come twice.
+  // The variables are views of `contents`; `file` is for messages. Throws an Error if the contents are truncated, not
+  // in this format or of an unknown version, or if a variable comes twice.
   static Ctranslate2Model parse(std::string_view contents, const std::string &file);
 };
 

@@ -1,4 +1,4 @@
-// A model into the config.json of a family.
+// Describes a model by the config.json of a family.
 #include "Describe.h"
 #include "Import/StepKinds.h"
 #include <algorithm>
@@ -12,7 +12,7 @@ using Steps = std::vector<StepDescription>;
 
 const char *const names[2] = {"encoder", "decoder"};
 
-// The first step of a kind (and of a name) in these steps and those inside, or null.
+// The first step of a kind (and of a name, if given) in these steps and those nested in them, or null.
 template <typename Kind> const Kind *find(const Steps &steps, std::string_view name = "") {
   for (const StepDescription &step : steps) {
     if (const auto *options = std::get_if<Kind>(&step.options); options && (name.empty() || step.name == name))
@@ -37,7 +37,7 @@ const StackDescription &stackOf(const Description &model, bool decoder) {
   return decoder ? *model.decoder : model.encoder;
 }
 
-// The rate of the dropout between two products, which follows an activation.
+// The rate of a dropout that a product follows in the same list of steps (the one inside a feed-forward branch), or 0.
 double innerDropout(const Steps &steps) {
   double rate = 0;
   for (const StepDescription &step : steps) {
@@ -74,7 +74,7 @@ void addTokens(const Description &model, Json &json) {
 
 //===-- the comparison ------------------------------------------------------------------------------------------===//
 
-// The value of an option, as model.json would have it; null where steps are.
+// The value of an option as model.json would have it; null for names and steps, which are compared separately.
 struct ValueOf {
   const StepOptions &options;
   Json operator()(const Option::Name &) const { return nullptr; }
@@ -102,7 +102,7 @@ bool sameValue(const Json &a, const Json &b) {
   if (!a.is_number_float() || !b.is_number_float())
     return a == b;
   const double x = a, y = b;
-  return std::abs(x - y) <= 1e-7 * std::max(std::abs(x), std::abs(y)); // less than a float can tell
+  return std::abs(x - y) <= 1e-7 * std::max(std::abs(x), std::abs(y)); // less than f32 can distinguish
 }
 
 class Comparison {
@@ -130,7 +130,7 @@ public:
 private:
   std::string where(const std::string &theirs) const { return ", where " + family + " has " + theirs; }
 
-  // Without dropout, which trains a model and is no part of what it computes.
+  // The steps without dropout, which acts in training only.
   static std::vector<const StepDescription *> computing(const Steps &steps) {
     std::vector<const StepDescription *> list;
     for (const StepDescription &step : steps)
@@ -165,7 +165,7 @@ private:
     return ofLists(stepsInside(a), stepsInside(b), a.jsonPath + ".body");
   }
 
-  // Which parameters are one.
+  // Compares which parameters are tied.
   std::string ofShared() const {
     const auto owner = [](const Description &description, const std::string &name) {
       const ParameterDescription *found = description.parameter(name);
@@ -251,7 +251,7 @@ Json describeT5(const Description &model) {
     json["feed_forward_proj"] =
         activationName(required<step::Activation>(encoder.layer, "encoder.layer", "activation").function);
   else if (gated->activation == "gelu_tanh")
-    json["feed_forward_proj"] = "gated-gelu"; // as it is called there, whatever "gelu" is elsewhere
+    json["feed_forward_proj"] = "gated-gelu"; // T5's name for it, whatever "gelu" means elsewhere
   else
     json["feed_forward_proj"] =
         "gated-" + (gated->activation == "gelu" ? "gelu_python" : activationName(gated->activation));

@@ -1,5 +1,5 @@
-// A model into the config.json of a family: what its reader reads, found in the steps of the model. A config says less
-// than a model.json, so whether it is that model is seen when it is read again.
+// Describes a model by the config.json of a family, with the values that the family's reader reads. A config says less
+// than a model.json, so only reading it back shows whether it describes the same model.
 #pragma once
 
 #include "Import/Description.h"
@@ -7,14 +7,14 @@
 
 namespace xfc {
 
-// Each is the config.json of a model like this one, but for its model_type. Throws Error, "JSON.PATH: what", where the
+// Each returns the config.json, without model_type, of a model like this one. Throws Error, "JSON.PATH: what", if the
 // model lacks a part that every model of the family has.
 nlohmann::ordered_json describeStacks(const Description &model); // BART, mBART, M2M100
 nlohmann::ordered_json describeMarian(const Description &model);
 nlohmann::ordered_json describeT5(const Description &model);
 
-// The first difference between what the two compute: "JSON.PATH: VALUE, where FAMILY has VALUE", or "". Dropout and the
-// unknown token, which no config.json knows, may differ.
+// The first difference between what the two compute: "JSON.PATH: VALUE, where FAMILY has VALUE", or "". Dropout may
+// differ, and so may the unknown token, which config.json does not contain.
 std::string differenceFrom(const Description &model, const Description &other, const std::string &family);
 
 } // namespace xfc

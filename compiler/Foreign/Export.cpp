@@ -1,4 +1,4 @@
-// A model of ours into a Hugging Face folder.
+// Exports a model of ours into a Hugging Face folder.
 #include "Export.h"
 #include "Describe.h"
 #include "Families.h"
@@ -25,7 +25,7 @@ using Json = nlohmann::ordered_json;
 // A model with its weights.
 struct OurModel {
   std::string file;        // of the weights
-  std::string describedBy; // the file that says what the model is
+  std::string describedBy; // the file that describes the model
   MappedFile contents;
   Description description;
   Generation generation;
@@ -46,7 +46,7 @@ std::string weightsOf(const std::string &folder) {
                        "--out folder of train, or the folder of `xfc import`");
 }
 
-// The tensor of each parameter, of its shape and whole.
+// The tensor of each parameter. Fails if one is missing, has another shape or is damaged.
 std::map<std::string, TensorView> tensorsOf(const Description &description, const TensorViews &views,
                                             const Metadata &metadata, const std::string &file) {
   std::map<std::string, TensorView> byName, tensors;
@@ -96,13 +96,14 @@ OurModel readModel(const std::string &folder) {
 
 //===-- the family ----------------------------------------------------------------------------------------------===//
 
-// What a family makes of the config that describes the model.
+// The model as one of a family: its config and the names of its tensors there.
 struct Exported {
   Json config;
   std::vector<TensorName> tensors;
 };
 
-// The tensors that readers look at before they say which there are, under the names that they would have.
+// The tensors that a family's reader looks up to decide which tensors exist and which are tied, under the family's
+// names.
 Weights lookedAt(const OurModel &model, const std::string &prefix) {
   Weights weights(model.file, nullptr);
   const auto add = [&](const std::string &theirs, const std::string &ours) {
@@ -127,7 +128,7 @@ Weights lookedAt(const OurModel &model, const std::string &prefix) {
   return weights;
 }
 
-// Whether the positions alternate sines and cosines. If so, in the copy they no longer do.
+// Puts the sines of sinusoidal positions before the cosines. Returns whether they were interleaved.
 bool putSinesFirst(Description &description) {
   bool changed = false;
   for (StackDescription *stack : {&description.encoder, description.decoder ? &*description.decoder : nullptr})
@@ -152,7 +153,7 @@ Exported asFamily(const OurModel &model, const Description &description, const F
   if (!difference.empty())
     throw Error(difference);
   exported.tensors = std::move(read.tensors);
-  // Theirs have the table that the stacks would share also where nothing reads it, except in Marian.
+  // The models of transformers, except Marian, have the table that the stacks would share even if nothing reads it.
   if (modelType != "marian" &&
       description.parameter("encoder.embed.weight") != description.parameter("decoder.embed.weight"))
     exported.tensors.push_back({"encoder.embed.weight", prefix + "shared.weight"});
@@ -161,7 +162,7 @@ Exported asFamily(const OurModel &model, const Description &description, const F
 
 //===-- the weights ---------------------------------------------------------------------------------------------===//
 
-// The dimension of a parameter that is the features of rows between steps, or none.
+// The dimension of a parameter that stands for the features of the rows between steps, if there is one.
 std::optional<size_t> featuresOf(const std::string &name) {
   const auto ends = [&](std::initializer_list<const char *> list) {
     return std::any_of(list.begin(), list.end(), [&](const char *end) { return name.ends_with(end); });
@@ -173,7 +174,7 @@ std::optional<size_t> featuresOf(const std::string &name) {
   return std::nullopt;
 }
 
-// The tensor with the even ones of its features first. They are `extent` blocks of bytes, over and over.
+// The bytes of a tensor, permuted so that its even features along `dimension` come before its odd ones.
 std::string withEvenFirst(const TensorView &tensor, size_t dimension) {
   const auto extent = static_cast<size_t>(tensor.shape[dimension]);
   size_t outer = 1;
@@ -189,7 +190,7 @@ std::string withEvenFirst(const TensorView &tensor, size_t dimension) {
   return bytes;
 }
 
-// "float32", or "" where they are of several types.
+// The type of the tensors, such as "float32", or "" if they have several types.
 std::string typeOf(const TensorViews &tensors) {
   static const std::map<std::string, std::string> names = {
       {"F64", "float64"}, {"F32", "float32"}, {"F16", "float16"}, {"BF16", "bfloat16"}};
@@ -243,7 +244,7 @@ ForeignExport exportForeign(const ExportOptions &options) {
   if (!exported)
     throw Error(model.describedBy + ": no family of Hugging Face has this model; of those that are known," + misfits);
 
-  std::vector<std::string> made; // bytes of tensors whose features change places
+  std::vector<std::string> made; // bytes of tensors whose features are permuted
   made.reserve(exported->tensors.size());
   TensorViews tensors;
   for (const TensorName &name : exported->tensors) {

@@ -1,4 +1,4 @@
-// A model of ours into a folder that another program reads: the way back from import.
+// Exports a model of ours into a folder that another program reads: the inverse of import.
 #pragma once
 
 #include <string>
@@ -7,8 +7,9 @@
 namespace xfc {
 
 struct ExportOptions {
-  std::string from; // the folder of import, or the --out folder of train: its best weights, or else its last
-  std::string to;   // the Hugging Face folder to make, which must not exist or be empty
+  // The folder that import made, or the --out folder of train, whose best weights are taken, or else its last.
+  std::string from;
+  std::string to; // the Hugging Face folder to make; if it exists, it must be empty
 };
 
 struct ForeignExport {
@@ -19,11 +20,11 @@ struct ForeignExport {
   std::vector<std::string> notes; // what a user should know, one line each
 };
 
-// Writes config.json, generation_config.json, model.safetensors and the tokenizer's files, all of it or nothing. The
-// family is the first that has this model, which is proved by reading the config that is written: it must describe the
-// same steps. Weights go from file to file, as they are; only where positions alternate sines and cosines and the
-// family has all sines first, the features of every tensor change places, by which the model remains the same. Throws
-// Error saying for each family, with the path in model.json, what does not fit.
+// Writes config.json, generation_config.json, model.safetensors and the tokenizer's files. The folder appears only when
+// all of it is written. The family is the first that can express this model: its config, when read back, must describe
+// the same steps. Weights are copied unchanged from file to file, unless positions interleave sines and cosines:
+// families have all sines first, so the features of every tensor are then permuted, which does not change what the
+// model computes. Throws an Error that says for each family what does not fit, with the path in model.json.
 ForeignExport exportForeign(const ExportOptions &options);
 
 } // namespace xfc

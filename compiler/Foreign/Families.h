@@ -8,25 +8,25 @@
 
 namespace xfc {
 
-// A parameter in both worlds. It holds for both directions.
+// The name of a parameter in our models and in those of the family, for import and for export.
 struct TensorName {
   std::string ours, theirs;
   bool row = false; // theirs is [1, n] where ours is [n]
 };
 
-// What a family makes of a folder.
+// A folder as the reader of its family understands it.
 struct ForeignModel {
-  nlohmann::ordered_json description; // model.json but for its format and name
+  nlohmann::ordered_json description; // model.json without its format and name
   std::vector<TensorName> tensors;
-  // Tensors that say nothing the description does not say: those whose names end so.
+  // Tensors whose names end in one of these are ignored: the description already says what they hold.
   std::vector<std::string> redundant;
   std::vector<std::string> notes;
 };
 
 struct Family {
-  std::vector<std::string> modelTypes; // as config.json says
+  std::vector<std::string> modelTypes; // as config.json calls them
   std::function<ForeignModel(const Config &config, const Weights &weights)> read;
-  // config.json, but for its model_type, as `read` would have it for this model or one like it. Throws Error.
+  // The config.json, without model_type, from which `read` would make this model or one like it. Throws Error.
   std::function<nlohmann::ordered_json(const Description &model)> describe;
 };
 

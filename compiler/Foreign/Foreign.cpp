@@ -1,4 +1,4 @@
-// A model of another program into a folder of ours.
+// Imports a model of another program into a folder of ours.
 #include "Foreign.h"
 #include "Import/Description.h"
 #include "JsonText.h"
@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 namespace xfc {
 namespace {
 
-// The folder's or the file's name as one of a model.
+// Makes a valid name of a model from the name of the folder or file.
 std::string nameOf(const std::string &from) {
   fs::path path = fs::absolute(from).lexically_normal();
   if (fs::is_regular_file(path))
@@ -35,7 +35,7 @@ std::string nameOf(const std::string &from) {
   return name.empty() ? "imported" : name;
 }
 
-// What lies in the files for each parameter, in the order of the model.
+// The files' tensor for each parameter, in the order of the model. Fails if a tensor is missing or not used.
 TensorViews tensorsOf(const Description &description, const ForeignFiles &files) {
   const ForeignModel &model = files.model;
   const Weights &weights = files.weights;
@@ -77,7 +77,7 @@ TensorViews tensorsOf(const Description &description, const ForeignFiles &files)
   return tensors;
 }
 
-// What the language that was asked for makes every translation begin with.
+// The tokens with which every translation begins because of the requested target language.
 std::vector<int32_t> firstTokens(const ForeignOptions &options, const FolderVocabularies &vocabularies) {
   if (options.sourceLanguage.empty() && options.targetLanguage.empty())
     return {};

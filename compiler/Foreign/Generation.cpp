@@ -1,4 +1,4 @@
-// How a model is searched with: generation_config.json into the `generation` of model.json, and back.
+// Converts a model's search settings: generation_config.json to the `generation` of model.json, and back.
 #include "Generation.h"
 #include <algorithm>
 
@@ -9,7 +9,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t most = (int64_t(1) << 31) - 1;
 
-// What changes translations there and has no setting here.
+// Settings that change translations there and do not exist here, with the values that have no effect.
 const std::pair<const char *, Json> unknown[] = {{"repetition_penalty", 1.0},
                                                  {"encoder_repetition_penalty", 1.0},
                                                  {"diversity_penalty", 0.0},
@@ -40,7 +40,7 @@ void addLists(const Config &config, int64_t eos, const std::vector<int64_t> &nev
     for (const JsonValue &list : config.at("bad_words_ids", "").elements()) {
       const std::vector<JsonValue> ids = list.elements();
       if (ids.size() == 1) {
-        // Theirs leave out one that is eos alone.
+        // transformers ignores an entry that is only eos.
         if (ids.front().integer(0, most) != eos)
           addOne(ids.front());
         continue;
@@ -77,7 +77,7 @@ Json generationOf(const Config &config, const Json &tokens, std::vector<std::str
   if (forced >= 0 && forced != eos)
     config.fail("forced_eos_token_id",
                 std::to_string(forced) + " is not eos, which is " + std::to_string(eos) + "; expected eos, or null");
-  // Theirs counts start, and eos where that is forced.
+  // Lengths there include the start token, and eos if that is forced.
   const int64_t counted = forced >= 0 ? 2 : 1;
   if (config.has("max_new_tokens"))
     json["max_length"] = config.integer("max_new_tokens", counted, most, 0) + 1 - counted;
@@ -127,7 +127,7 @@ Json generationConfig(const Generation &generation, const Description &model, st
   else if (!generation.forcedFirst.empty())
     notes.push_back("generation.forced_first: `generate` forces one token, and translations begin with " +
                     std::to_string(generation.forcedFirst.size()) + "; pass them as decoder_input_ids");
-  // Ours never writes these two.
+  // Our search never generates these two tokens.
   std::vector<int32_t> suppress = {tokens.pad};
   if (tokens.start != tokens.pad && tokens.start != tokens.eos)
     suppress.push_back(tokens.start);

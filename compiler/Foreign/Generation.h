@@ -1,4 +1,4 @@
-// How a model is searched with: generation_config.json into the `generation` of model.json, and back.
+// Converts a model's search settings: generation_config.json to the `generation` of model.json, and back.
 #pragma once
 
 #include "Config.h"
@@ -8,12 +8,12 @@
 namespace xfc {
 
 // The `generation` of a model with these `tokens` (of model.json), from generation_config.json, or from the config.json
-// of models that have no such file. What has no counterpart becomes a note. Throws Error naming the key.
+// of models that have no such file. Settings without a counterpart become notes. Throws an Error that names the key.
 nlohmann::ordered_json generationOf(const Config &config, const nlohmann::ordered_json &tokens,
                                     std::vector<std::string> &notes);
 
-// The generation_config.json that makes `generate` search as `generation` says, for this model. What cannot be said
-// there becomes a note.
+// The generation_config.json that makes `generate` search as `generation` says, for this model. Settings that it cannot
+// express become notes.
 nlohmann::ordered_json generationConfig(const Generation &generation, const Description &model,
                                         std::vector<std::string> &notes);
 

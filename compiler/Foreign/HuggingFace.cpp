@@ -1,4 +1,4 @@
-// A Hugging Face folder: config.json names the family, and safetensors hold the weights.
+// Reads a Hugging Face folder: config.json names the family, and safetensors hold the weights.
 #include "Generation.h"
 #include "Kinds.h"
 #include "support/Files.h"

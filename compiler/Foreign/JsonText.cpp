@@ -1,4 +1,4 @@
-// JSON as a person would write it.
+// Formats JSON as a person would write it.
 #include "JsonText.h"
 
 namespace xfc {
@@ -18,7 +18,7 @@ std::string inOneLine(const Json &json) {
   return json.is_object() ? "{ " + text + " }" : "[" + text + "]";
 }
 
-// `used`: columns of the line before it, and those that have to follow.
+// `used` counts the columns of the line that precede the value and those that must follow it.
 void print(const Json &json, size_t indent, size_t used, bool top, std::string &text) {
   const std::string line = inOneLine(json);
   if (!json.is_structured() || json.empty() || (!top && used + line.size() <= columns)) {

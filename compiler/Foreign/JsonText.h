@@ -1,4 +1,4 @@
-// JSON as a person would write it.
+// Formats JSON as a person would write it.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,7 +6,7 @@
 
 namespace xfc {
 
-// Keys in their order, two blanks a level; what fits into a line of 120 columns stands in one.
+// Keys keep their order and levels are indented by two spaces; a value that fits into 120 columns takes one line.
 std::string jsonText(const nlohmann::ordered_json &json);
 
 } // namespace xfc

@@ -1,4 +1,4 @@
-// The kinds of files that models come in. Each has a reader of its own, and what all of them yield is the same.
+// The kinds of files that models come in. Each kind has its own reader, and all readers return the same structure.
 #pragma once
 
 #include "Families.h"
@@ -8,7 +8,7 @@
 namespace xfc {
 
 struct ForeignFiles {
-  std::string describedBy; // the file that says what the model is, for messages
+  std::string describedBy; // the file that describes the model, for messages
   Weights weights;
   ForeignModel model;
   nlohmann::ordered_json generation; // of model.json
@@ -21,7 +21,7 @@ struct Kind {
   ForeignFiles (*read)(const ForeignOptions &options);
 };
 
-// Of what lies there. Throws Error naming the kinds that are known.
+// The kind of the files at `path`. Throws an Error that lists the known kinds.
 const Kind &kindOf(const std::string &path);
 
 bool isMarian(const std::string &path);

@@ -1,4 +1,5 @@
-// M2M100 and NLLB: pre-norm, and sines then cosines, which begin after the position of padding.
+// Reads M2M100 and NLLB: pre-norm stacks, and sinusoidal positions with all sines first, which begin after the position
+// of padding.
 #include "Stacks.h"
 
 namespace xfc {
@@ -13,7 +14,7 @@ ForeignModel readM2M100(const Config &config, const Weights &weights) {
   const int64_t d = stacks.width();
   if (d % 2 || d < 4)
     config.fail("d_model", std::to_string(d) + ": its positions need an even number of features, at least 4");
-  // Frequencies go down to 1/10000 itself: the i-th of d/2 is 10000^(-i/(d/2 - 1)).
+  // The lowest frequency is exactly 1/10000: the i-th of d/2 is 10000^(-i/(d/2 - 1)).
   ForeignModel model = stacks.build(weights,
                                     {{"op", "positions"},
                                      {"kind", "sinusoidal"},

@@ -1,4 +1,5 @@
-// Marian and OPUS-MT: the paper's post-norm stacks, sines then cosines, and a bias of the logits.
+// Reads Marian and OPUS-MT: the paper's post-norm stacks, sinusoidal positions with all sines first, and a bias of the
+// logits.
 #include "Stacks.h"
 
 namespace xfc {
@@ -29,7 +30,7 @@ ForeignModel readMarian(const Config &config, const Weights &weights) {
   ForeignModel model = stacks.build(
       weights, {{"op", "positions"}, {"kind", "sinusoidal"}, {"max_length", "$max_length"}, {"layout", "halves"}},
       tensors);
-  model.redundant.push_back("embed_positions.weight"); // computed, and not saved since
+  model.redundant.push_back("embed_positions.weight"); // computed; newer versions do not save it
   return model;
 }
 

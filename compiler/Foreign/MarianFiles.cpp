@@ -1,5 +1,5 @@
-// Marian's own files: an .npz of the weights, with the options of the model as YAML inside; and beside it, where they
-// are, the settings of its decoder and its vocabularies.
+// Reads Marian's own files: an .npz of the weights with the model's options as YAML inside and, if they exist beside
+// it, the settings of the decoder and the vocabularies.
 #include "Kinds.h"
 #include "Npz.h"
 #include "Rebuilt.h"
@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char *optionsArray = "special:model.yml";
 
-// The archive of a folder: model.npz, or the only one.
+// The archive at a path: the file itself, or in a folder model.npz or the only archive. Empty if there is none.
 std::string archiveOf(const std::string &path) {
   if (!fs::is_directory(path))
     return path;
@@ -86,7 +86,7 @@ public:
       model.description["share"].push_back({"encoder.pos.weight", "decoder.pos.weight"});
     }
     for (const char *stack : {"encoder", "decoder"})
-      setNormEps(model.description[stack], 1e-6); // as Marian has it
+      setNormEps(model.description[stack], 1e-6); // Marian's
     model.notes.insert(model.notes.end(), notes.begin(), notes.end());
     Json generation = generationOf(model.notes);
     return {options->name(), std::move(weights), std::move(model), std::move(generation), std::move(vocabularies)};
@@ -101,7 +101,7 @@ private:
   std::unique_ptr<Yaml> readOptions() const {
     if (const TensorView *inside = npz->find(optionsArray)) {
       std::string_view text = inside->bytes;
-      text = text.substr(0, text.find('\0')); // which ends it
+      text = text.substr(0, text.find('\0')); // the text ends in a zero
       return std::make_unique<Yaml>(text, file + ": " + optionsArray);
     }
     const std::string beside = file + ".yml";
@@ -111,7 +111,7 @@ private:
     return std::make_unique<Yaml>(readFile(beside), beside);
   }
 
-  // What no step computes is refused by the name of its option.
+  // Fails, with the name of the option, if its value is none of those that steps can compute.
   void only(const char *key, const std::string &otherwise, const std::vector<std::string> &known) const {
     const std::string value = options->string(key, otherwise);
     if (std::find(known.begin(), known.end(), value) != known.end())
@@ -128,7 +128,7 @@ private:
     only("type", "transformer", {"transformer"});
     only("transformer-decoder-autoreg", "self-attention", {"self-attention"});
     only("transformer-attention-mask", "default", {"default"});
-    only("transformer-ffn-activation", "swish", {"swish", "relu"}); // its gelu is x sigmoid(1.702 x)
+    only("transformer-ffn-activation", "swish", {"swish", "relu"}); // Marian's gelu is x sigmoid(1.702 x)
     only("transformer-ffn-depth", "2", {"2"});
     only("transformer-decoder-ffn-depth", "0", {"0", "2"});
     only("lemma-dim-emb", "0", {"0"});
@@ -202,14 +202,14 @@ private:
     return *found;
   }
 
-  // [1, n] there.
+  // Adds a vector, which Marian stores as [1, n].
   void addRow(const std::string &ours, const std::string &theirs, int64_t n) {
     TensorView row = array(theirs, {1, n});
     row.shape = {n};
     addAs(weights, ours, std::move(row));
   }
 
-  // [in, out] there.
+  // Adds a matrix, which Marian stores as [in, out].
   void addMatrix(const std::string &ours, const std::string &theirs, int64_t out, int64_t in) {
     addFloats(weights, ours, {out, in}, transposed(array(theirs, {in, out})));
   }
@@ -292,12 +292,12 @@ private:
 
   void checkAllUsed() const {
     for (const auto &[name, array] : npz->arrays())
-      if (!used.contains(name) && !name.starts_with("special:") && name != "decoder_c_mt") // which old versions left
+      if (!used.contains(name) && !name.starts_with("special:") && name != "decoder_c_mt") // left by old versions
         throw Error(file + ": '" + name + "' " + textOf(array.shape) + " has no place in the model that " +
                     options->name() + " describes; expected the weights of that model and no others");
   }
 
-  // What training went by is not in the model, but beside it.
+  // The options of training are not in the model but in a file beside it.
   void readTraining(Json &json) const {
     const std::string beside = file + ".yml";
     if (!exists(beside))
@@ -310,7 +310,7 @@ private:
       json[ours] = training.number(theirs, 0, 0.999, 0);
   }
 
-  // The settings of the decoder, as they lie beside the model.
+  // The settings of the decoder, from a file beside the model.
   std::optional<Yaml> decoderSettings() const {
     for (const std::string &beside : {file + ".decoder.yml", folder + "/decoder.yml"})
       if (exists(beside))
@@ -334,7 +334,7 @@ private:
     return json;
   }
 
-  // The files of the two vocabularies: those that the decoder's settings name, or those of the usual names.
+  // The files of the two vocabularies: those that the decoder's settings name, or those with the usual names.
   std::vector<std::string> vocabularyFiles() const {
     std::vector<std::string> files;
     if (const std::optional<Yaml> settings = decoderSettings()) {
@@ -363,7 +363,7 @@ private:
     return {};
   }
 
-  // The tokens of a vocabulary by their ids, and the SentencePiece model that it is, or that lies beside it.
+  // The tokens of a vocabulary by id, and its SentencePiece model, which is the vocabulary itself or a file beside it.
   TokenList readVocabulary(const std::string &from, bool target) const {
     TokenList result{from, {}, "", {}, {}};
     if (from.ends_with(".spm")) {
@@ -429,9 +429,9 @@ private:
   std::string activation;
   bool preNorm = false, finalNorm = false, embeddingNorm = false, learned = false, tiedAll = false, oneTable = false,
        tied = false;
-  int64_t d = 0, heads = 0, maxLength = 1024, layers[2] = {}, ffn[2] = {}, vocab[2] = {}; // [1]: of the decoder
-  int64_t rows =
-      0; // of both tables: those of the larger vocabulary, and one of zeros, that of the token all begin with
+  int64_t d = 0, heads = 0, maxLength = 1024, layers[2] = {}, ffn[2] = {}, vocab[2] = {}; // [1]: the decoder's
+  // The rows of both tables: those of the larger vocabulary, and a row of zeros for the token that begins translations.
+  int64_t rows = 0;
   int32_t eos = 0, unk = 1;
 };
 

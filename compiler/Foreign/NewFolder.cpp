@@ -1,4 +1,4 @@
-// A folder that appears under its name when all of it is written.
+// A folder that is written under a temporary name and renamed when it is complete.
 #include "NewFolder.h"
 #include "support/Error.h"
 #include "support/Files.h"

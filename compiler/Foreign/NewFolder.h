@@ -1,4 +1,4 @@
-// A folder that appears under its name when all of it is written.
+// A folder that is written under a temporary name and renamed when it is complete.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@ namespace xfc {
 
 class NewFolder {
 public:
-  // Throws Error where something else than an empty folder has the name.
+  // Throws Error if anything but an empty folder has this name.
   explicit NewFolder(const std::string &name);
   NewFolder(const NewFolder &) = delete;
   ~NewFolder();
-  // The name that a file of it has until then.
+  // The name that a file in the folder has until commit().
   std::string file(const std::string &of) const { return partial + "/" + of; }
   void commit();
 

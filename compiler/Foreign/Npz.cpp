@@ -1,4 +1,4 @@
-// The arrays of an .npz file.
+// Reads the arrays of an .npz file.
 #include "Npz.h"
 #include "Zip.h"
 #include "support/Error.h"
@@ -133,7 +133,7 @@ TensorView parseNpy(std::string_view contents, const std::string &name, const st
   uint64_t bytes = type->second.second;
   for (const int64_t extent : header.shape) {
     if (extent != 0 && bytes > data.size() / static_cast<uint64_t>(extent))
-      bytes = data.size() + 1; // which ends in the error below
+      bytes = data.size() + 1; // leads to the error below
     else
       bytes *= static_cast<uint64_t>(extent);
     if (bytes > data.size())

@@ -1,4 +1,4 @@
-// The arrays of an .npz file: a zip archive of .npy files, as numpy.savez and Marian write it.
+// Reads the arrays of an .npz file: a zip archive of .npy files, as numpy.savez and Marian write it.
 #pragma once
 
 #include "tensors/Safetensors.h"
@@ -8,14 +8,14 @@
 
 namespace xfc {
 
-// A view of an .npy file's contents: a header, which is a literal of Python, and the numbers. Its name is `name`, its
-// types are those of safetensors. Throws Error, beginning with `where`: truncated, arrays of Python objects (pickles,
-// which are never read), other types, big-endian numbers, columns first.
+// Returns a view of an .npy file's contents, which are a header (a Python literal) and the numbers. It is called `name`
+// and has a type of safetensors. Throws an Error that begins with `where` if the file is truncated, holds Python
+// objects (pickles, which are never read), other types or big-endian numbers, or is in column-major order.
 TensorView parseNpy(std::string_view contents, const std::string &name, const std::string &where);
 
 class Npz {
 public:
-  // Throws Error naming the file, and the array.
+  // Throws an Error that names the file and the array.
   explicit Npz(const std::string &file);
   const std::string &file() const { return name; }
   const std::map<std::string, TensorView> &arrays() const { return byName; }

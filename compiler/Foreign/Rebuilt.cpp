@@ -1,4 +1,4 @@
-// What readers of other files have in common.
+// Helpers of the readers for other kinds of files.
 #include "Rebuilt.h"
 #include "tensors/Numbers.h"
 #include <algorithm>
@@ -46,8 +46,7 @@ void addTable(Weights &weights, const std::string &name, const TensorView &table
 }
 
 void addLogitsBias(Weights &weights, const TensorView *bias, int64_t rows) {
-  // exp(-100) is nothing beside any other token, and label smoothing, which asks for the logarithm, still gets a
-  // number.
+  // exp(-100) is negligible beside any other token, but its logarithm, which label smoothing needs, is still finite.
   constexpr float never = -100;
   std::vector<float> numbers = bias ? floatsOf(*bias) : std::vector<float>();
   numbers.resize(static_cast<size_t>(rows), never);

@@ -1,4 +1,4 @@
-// What the families after "Attention Is All You Need" have in common.
+// The common part of the families that follow "Attention Is All You Need".
 #include "Stacks.h"
 #include <algorithm>
 #include <map>
@@ -104,7 +104,7 @@ Stacks::Stacks(const Config &config, StacksForm given) : config(config), form(st
   padToken = config.token("pad_token_id", form.pad);
 }
 
-// "heads", or "encoder_heads" where the stacks differ.
+// "heads", or "encoder_heads" if the stacks differ.
 std::string Stacks::perStack(const char *name, bool decoder) const {
   const std::string text = name;
   const int64_t *both = text == "heads" ? heads : ffn;
@@ -141,7 +141,7 @@ Json Stacks::attention(bool decoder, bool cross) const {
   if (cross)
     step["memory"] = "encoder";
   else if (decoder)
-    step["mask"] = {"causal"}; // the first token may be pad, which is a key like others
+    step["mask"] = {"causal"}; // without "padding": the first token may be pad, and is a key like any other
   if (attentionDropout > 0)
     step["dropout"] = "$attention_dropout";
   return step;
@@ -233,7 +233,7 @@ ForeignModel Stacks::build(const Weights &weights, const Json &positions, const 
     model.tensors.push_back({"output.bias", "final_logits_bias", /*row=*/true});
   json["head"] = Json::array({{{"op", "linear"}, {"name", "output"}, {"features", "$target_vocab"}, {"bias", bias}}});
 
-  // Where all three tables are apart, nothing reads the one they would share.
+  // If all three tables are separate, nothing reads the one they would share.
   model.redundant = {"encoder.version", "decoder.version", "shared.weight"};
   for (const std::string stack : names)
     if (const double rate = config.number(stack + "_layerdrop", 0, 1, false, 0); rate > 0)

@@ -1,5 +1,5 @@
-// What the families after "Attention Is All You Need" have in common: the sizes in config.json, the steps of both
-// stacks, and the names of their tensors. They differ in norms, positions and defaults.
+// The common part of the families that follow "Attention Is All You Need": the sizes in config.json, the steps of both
+// stacks, and the names of their tensors. The families differ in norms, positions and defaults.
 #pragma once
 
 #include "Families.h"
@@ -7,19 +7,19 @@
 
 namespace xfc {
 
-// Larger ones are slips of whoever wrote the file; model.json has bounds of its own.
+// Larger values are mistakes in the file; model.json has its own bounds.
 constexpr int64_t mostLayers = 1024, mostFeatures = 1 << 20, mostVocab = 1 << 28;
 
-// How a family is built, and what its reader takes where config.json does not say.
+// The structure of a family, and the defaults that its reader assumes for keys missing from config.json.
 struct StacksForm {
-  bool preNorm = false;       // norms begin the residual branches, and one ends each stack; else they follow the sums
+  bool preNorm = false;       // norms begin the residual branches and end each stack; if not, they follow the sums
   bool embeddingNorm = false; // a norm after the positions
-  bool logitsBias = false;    // final_logits_bias may be there
+  bool logitsBias = false;    // final_logits_bias may exist
   int64_t vocab = 0, maxLength = 1024;
   std::string activation = "gelu";
   bool scaleEmbedding = false;
   double attentionDropout = 0;
-  int64_t pad = 1, unk = 3, bos = 0, eos = 2, start = 2; // start -1: bos
+  int64_t pad = 1, unk = 3, bos = 0, eos = 2, start = 2; // a start of -1 means bos
 };
 
 // The tensors that both stacks' embeddings and the output are read from.
@@ -32,13 +32,13 @@ public:
   // Reads and checks the sizes. Throws Error naming the key.
   Stacks(const Config &config, StacksForm form);
 
-  // The two numbers of tokens; one if not set.
+  // Sets the size of the target's vocabulary, which is that of the source by default.
   void setTargetVocab(int64_t size) { targetVocab = size; }
   int64_t vocab() const { return sourceVocab; }
   int64_t width() const { return dModel; }
   int64_t pad() const { return padToken; }
 
-  // Everything, with `positions` as the step that both stacks have after their embedding.
+  // Builds the model, with `positions` as the step that follows the embedding in both stacks.
   ForeignModel build(const Weights &weights, const nlohmann::ordered_json &positions, const EmbeddingTensors &tensors);
 
 private:
@@ -49,28 +49,29 @@ private:
 
   const Config &config;
   StacksForm form;
-  int64_t sourceVocab, targetVocab, dModel, maxLength, heads[2], layers[2], ffn[2]; // [1]: of the decoder
+  int64_t sourceVocab, targetVocab, dModel, maxLength, heads[2], layers[2], ffn[2]; // [1]: the decoder's
   double dropout, attentionDropout, activationDropout;
   std::string activation;
   bool scaled;
   int64_t padToken;
 };
 
-// The tensor that stands for `own`: of the tied ones it is equal to, the first; where it is not in the file, the first
-// of them that is. `own` where there is none.
+// The tensor that stands for `own`: the first of `tied` that equals it or, if `own` is not in the file, the first of
+// `tied` that is. `own` itself if there is none.
 std::string tiedTensor(const Weights &weights, const std::string &own, const std::vector<std::string> &tied);
 
-// Of one vocabulary: one table for both stacks, or two, and the output tied to it unless tie_word_embeddings is false.
-// `prefix` is what the tables' names begin with.
+// The tensors of a model with one vocabulary: one table for both stacks or two, and an output that is tied to a table
+// unless tie_word_embeddings is false. The tables' names begin with `prefix`.
 EmbeddingTensors oneVocabulary(const Config &config, const Weights &weights, const std::string &prefix);
 
-// Adds the embeddings and the output to `tensors`, and gives what `share` of model.json says of them.
+// Adds the embeddings and the output to `tensors`, and returns their groups for `share` of model.json.
 nlohmann::ordered_json mapEmbeddings(const EmbeddingTensors &embeddings, std::vector<TensorName> &tensors);
 
-// Fails where the weights are those of a quantized model.
+// Fails if the weights are those of a quantized model.
 void refuseQuantized(const Config &config);
 
-// The step for an activation of this name of transformers. Throws Error naming the key and those that are known.
+// The step for an activation that transformers calls `name`. Throws an Error that names the key and lists the known
+// activations.
 std::string activationStep(const Config &config, const std::string &key, const std::string &name);
 
 } // namespace xfc

@@ -1,5 +1,5 @@
-// T5, T5 1.1, flan-T5, mT5, UMT5 and MADLAD: RMS norms before each branch, scores that are not divided, and a bias of
-// scores by the distance of key and query, which all layers of a stack share except in UMT5.
+// Reads T5, T5 1.1, flan-T5, mT5, UMT5 and MADLAD: RMS norms before each branch, unscaled attention scores, and a bias
+// of the scores by the distance between query and key, which all layers of a stack share except in UMT5.
 #include "Stacks.h"
 
 namespace xfc {
@@ -18,15 +18,16 @@ public:
     const std::string type = config.string("model_type", "");
     const bool first = type == "t5"; // its defaults are those of the first T5
     ownBiases = type == "umt5";
-    // The first T5 scales the rows that its output reads. T5 1.1 does not, which configs say by an output that is not
-    // tied, and those of transformers 5, which calls every output tied, by an option of their own. mT5 never does.
+    // The first T5 scales the rows that its output projection reads, and T5 1.1 does not. Configs tell them apart by
+    // whether the output is tied, or, since transformers 5 calls every output tied, by a separate option. mT5 never
+    // scales.
     scaled = type != "mt5" && config.boolean("scale_decoder_outputs", config.boolean("tie_word_embeddings", true));
     layers[0] = config.integer("num_layers", 1, mostLayers, first ? 6 : 8);
     layers[1] = config.integer("num_decoder_layers", 1, mostLayers, layers[0]);
     const std::string feedForward = config.string("feed_forward_proj", first ? "relu" : "gated-gelu");
     gated = feedForward.starts_with("gated-");
     const std::string function = feedForward.substr(gated ? std::string("gated-").size() : 0);
-    // What is called gated-gelu has always been computed with its approximation by tanh.
+    // gated-gelu has always been computed with the tanh approximation of gelu.
     activation = activationStep(config, "feed_forward_proj", gated && function == "gelu" ? "gelu_new" : function);
     const int64_t vocab = config.integer("vocab_size", 1, mostVocab, first ? 32128 : 250112);
     params = {{"source_vocab", vocab},
@@ -41,7 +42,7 @@ public:
               {"norm_eps", config.number("layer_norm_epsilon", 1e-30, 1, false, 1e-6)},
               {"buckets", config.integer("relative_attention_num_buckets", 4, 1024, 32)},
               {"max_distance", config.integer("relative_attention_max_distance", 2, maxPositions, 128)},
-              // The length it was trained for; nothing in the weights limits it.
+              // The length that the model was trained for; nothing in the weights limits it.
               {"max_length", config.integer("n_positions", 1, maxPositions, 512)}};
   }
 
@@ -55,7 +56,7 @@ public:
                       {"eos", config.token("eos_token_id", 1)},
                       {"start", start},
                       {"source_eos", true}};
-    json["share"] = Json::array(); // stands here, and is known last
+    json["share"] = Json::array(); // only reserves its place in the order of keys; it is known last
     for (bool decoder : {false, true})
       json[names[decoder]] = stack(decoder);
     json["head"] = Json::array();
@@ -79,14 +80,14 @@ private:
     return std::string(names[decoder]) + ".block." + std::to_string(i) + ".layer.";
   }
 
-  // A tensor of every layer, of its branch `place` there.
+  // Maps a tensor of every layer. `place` is the index of its branch in the family's names.
   void map(bool decoder, int64_t place, const std::string &ours, const std::string &theirs) {
     for (int64_t i = 0; i < layers[decoder]; ++i)
       model.tensors.push_back({layerOf(decoder, i) + ours + ".weight",
                                blockOf(decoder, i) + std::to_string(place) + "." + theirs + ".weight"});
   }
 
-  // The tables of distances: one a layer, or that of the first layer for all.
+  // Maps the tables of distance biases: one per layer, or that of the first layer for all.
   void mapBiases(bool decoder) {
     Json group = Json::array();
     for (int64_t i = 0; i < layers[decoder]; ++i) {
@@ -111,7 +112,7 @@ private:
     if (cross)
       step["memory"] = "encoder";
     else if (decoder)
-      step["mask"] = {"causal"}; // the first token is pad, which is a key like others
+      step["mask"] = {"causal"}; // without "padding": the first token is pad, and is a key like any other
     if (!cross)
       step.update({{"distance_bias", "buckets"},
                    {"buckets", "$buckets"},
@@ -171,7 +172,7 @@ private:
   const Weights &weights;
   std::string activation;
   bool ownBiases, scaled, gated;
-  int64_t layers[2]; // [1]: of the decoder
+  int64_t layers[2]; // [1]: the decoder's
   Json params;
   ForeignModel model;
 };

@@ -1,4 +1,4 @@
-// Lists of tokens by id into vocabularies.
+// Turns lists of tokens by id into vocabularies.
 #include "TokenLists.h"
 #include "support/Error.h"
 #include "support/Files.h"
@@ -47,7 +47,7 @@ std::string vocabularyOf(const TokenList &list) {
       map.frame.suffix = {list.ids.eos};
     contents = map.written();
   }
-  makeTokenizer(contents, list.pieces.empty() ? list.file : list.pieces); // what cannot be read is not imported
+  makeTokenizer(contents, list.pieces.empty() ? list.file : list.pieces); // throws if it cannot be read
   return contents;
 }
 

@@ -1,4 +1,5 @@
-// Lists of tokens by id, beside which the SentencePiece models that cut text into them may lie, into vocabularies.
+// Turns lists of tokens by id, which may come with the SentencePiece models that split text into them, into
+// vocabularies.
 #pragma once
 
 #include "tokenizers/Tokenizer.h"
@@ -10,17 +11,17 @@ namespace xfc {
 struct TokenList {
   std::string file; // for messages
   std::vector<std::string> tokens;
-  std::string pieces; // the file of a SentencePiece model; empty: text is tokens separated by blanks
+  std::string pieces; // the file of a SentencePiece model; empty: the text is tokens separated by spaces
   SpecialTokens ids;
-  std::vector<int32_t> prefix; // before a line: a language, say
+  std::vector<int32_t> prefix; // put before every line, such as a language
 };
 
-// -1 where there is none.
+// The id of a token, or -1 if there is none.
 int32_t findToken(const std::vector<std::string> &tokens, const std::string &token);
-// A vocabulary's contents. Throws Error where they are none, with the file's name.
+// The contents of a vocabulary file. Throws an Error that names the list's file if the list makes no valid vocabulary.
 std::string vocabularyOf(const TokenList &list);
 
-// The file of these names of a folder that is there; empty where none is.
+// The first of these files that exists in the folder; empty if none does.
 std::string firstOf(const std::string &folder, const std::vector<std::string> &names);
 
 } // namespace xfc

@@ -7,7 +7,7 @@
 
 namespace xfc {
 
-// The files beside safetensors that hold weights: what is not read, and why.
+// Explains what to do if there are no safetensors: weights in other formats are not read.
 static std::string instead(const std::string &folder) {
   const auto has = [&](const char *file) { return exists(folder + "/" + file); };
   for (const char *pickle : {"pytorch_model.bin", "pytorch_model.bin.index.json"})

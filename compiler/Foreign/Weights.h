@@ -1,5 +1,5 @@
-// The tensors of a model: of a folder's model.safetensors, or of the shards that model.safetensors.index.json lists, or
-// made of what a file of another kind holds.
+// The tensors of a model: from a folder's model.safetensors, from the shards that model.safetensors.index.json lists,
+// or made from a file of another kind.
 #pragma once
 
 #include "tensors/Safetensors.h"
@@ -13,26 +13,26 @@ namespace xfc {
 
 class Weights {
 public:
-  // Maps the files; no page of a tensor is read yet. Throws Error: none there (a pickle is never read; how to convert
-  // it is said), truncated, a shard or a tensor of the index missing.
+  // Maps the files; no page of a tensor is read yet. Throws an Error if there are none (a pickle is never read; the
+  // message says how to convert it), if one is truncated, or if a shard or a tensor of the index is missing.
   explicit Weights(const std::string &folder);
-  // None yet: of tensors that are added, views of what `owner` keeps in memory. `file` is for messages.
+  // Starts empty. The tensors to be added are views of memory that `owner` keeps alive. `file` is for messages.
   Weights(std::string file, std::shared_ptr<const void> owner) : source(std::move(file)), owner(std::move(owner)) {}
   void add(TensorView tensor);
-  // The same of bytes that are kept here.
+  // Adds a tensor whose bytes are kept here.
   void addMade(TensorView tensor, std::string bytes);
 
-  // Null if there is none of this name. Files of the model without its head leave out the "model." of names.
+  // Null if there is none with this name. Files of a model without its head leave out the prefix "model." of names.
   const TensorView *find(const std::string &name) const;
   bool has(const std::string &name) const { return find(name) != nullptr; }
   // Whether two tensors hold the same numbers of one type.
   static bool same(const TensorView &a, const TensorView &b) {
     return a.type == b.type && a.shape == b.shape && a.bytes == b.bytes;
   }
-  // The file it is in.
+  // The file that holds the tensor.
   const std::string &fileOf(const TensorView &tensor) const { return entries.at(tensor.name).file; }
   std::vector<const TensorView *> all() const;
-  // The file, or the index.
+  // The name of the file, or of the index.
   const std::string &name() const { return source; }
 
 private:

@@ -1,5 +1,5 @@
-// The part of YAML that Marian writes. Its files are flat, so that this is a tenth of what a library would bring, and
-// the lists of words, which other parsers take for numbers, nulls or comments, are read as they stand.
+// Parses the part of YAML that Marian writes. Its files are flat, so this is a tenth of the size of a library, and
+// words in vocabularies, which other parsers take for numbers, nulls or comments, are read verbatim.
 #include "Yaml.h"
 #include "support/Error.h"
 #include <charconv>
@@ -27,7 +27,7 @@ void appendUtf8(uint32_t code, std::string &text) {
   }
 }
 
-// Lines into entries, one at a time.
+// Turns lines into entries, one line at a time.
 class Lines {
 public:
   Lines(const std::string &file, std::vector<Yaml::Entry> &entries) : file(file), entries(entries) {}
@@ -103,7 +103,7 @@ private:
     open = true;
   }
 
-  // The value of the last key; nothing where its items may follow.
+  // Sets the value of the last key. Empty text sets nothing, since the value or a list of items may follow.
   void setValue(std::string_view text) {
     text = withoutBlanks(text);
     if (text.empty() || text.front() == '#')
@@ -133,7 +133,7 @@ private:
       fail("'" + std::string(rest.substr(0, 40)) + "' after the end of a value");
   }
 
-  // Takes one scalar from the front of the text: all of it unless it is a key or in a list.
+  // Takes one scalar from the front of the text. The scalar is all of the text unless it is a key or in a list.
   std::string scalar(std::string_view &text, bool key, bool inList = false) {
     if (!text.empty() && (text.front() == '"' || text.front() == '\'')) {
       std::string value = text.front() == '"' ? doubleQuoted(text) : singleQuoted(text);
@@ -162,7 +162,7 @@ private:
     return value;
   }
 
-  // '' is one quote.
+  // Inside single quotes, '' stands for one quote.
   std::string singleQuoted(std::string_view &text) const {
     std::string value;
     for (size_t at = 1; at < text.size(); ++at) {

@@ -1,5 +1,5 @@
-// The files in a zip archive, stored or deflated. Its directory is at its end, and nothing that it says is believed
-// before it is known to lie inside the archive.
+// Reads the files in a zip archive, stored or deflated. The directory is at the end; every offset and size in it is
+// checked to lie inside the archive before it is used.
 #include "Zip.h"
 #include "support/Error.h"
 #include <algorithm>
@@ -14,11 +14,11 @@ namespace {
 constexpr uint32_t memberMark = 0x04034b50, entryMark = 0x02014b50, endMark = 0x06054b50, end64Mark = 0x06064b50,
                    locatorMark = 0x07064b50;
 constexpr size_t memberSize = 30, entrySize = 46, endSize = 22, end64Size = 56, locatorSize = 20;
-constexpr uint32_t inExtra = 0xFFFFFFFF; // a number that does not fit: it is in a record of 64 bits
+constexpr uint32_t inExtra = 0xFFFFFFFF; // stands for a number that does not fit and is in a 64-bit record instead
 
 template <typename Number> Number at(std::string_view bytes, size_t offset) {
   Number number;
-  std::memcpy(&number, bytes.data() + offset, sizeof number); // little-endian, as the machine is
+  std::memcpy(&number, bytes.data() + offset, sizeof number); // the format is little-endian, as is the machine
   return number;
 }
 
@@ -29,7 +29,7 @@ void Zip::damaged(const std::string &what) const {
 }
 
 Zip::Zip(std::string_view contents, std::string name) : file(std::move(name)) {
-  // The record at the end, after which there may be a comment of as many bytes as it says.
+  // Find the end record, which may be followed by a comment whose length it gives.
   size_t end = contents.size() < endSize ? std::string_view::npos : contents.size() - endSize;
   constexpr size_t longestComment = 65535;
   const size_t last = contents.size() - std::min(contents.size(), endSize + longestComment);
@@ -96,7 +96,7 @@ Zip::Zip(std::string_view contents, std::string name) : file(std::move(name)) {
     const uint64_t before = memberSize + at<uint16_t>(contents, place + 26) + at<uint16_t>(contents, place + 28);
     if (begin - place < before || packed > begin - place - before)
       damaged("'" + name + "' lies outside it");
-    // Deflate makes nothing smaller than a thousandth of it, so that no size is believed that the bytes cannot have.
+    // Deflate shrinks nothing to less than about a thousandth, so a larger size cannot be true.
     if (method == 0 ? whole != packed : whole / 1040 > packed)
       damaged("'" + name + "' cannot have the " + std::to_string(whole) + " bytes that its directory says");
     if (!byName

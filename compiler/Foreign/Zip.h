@@ -1,4 +1,4 @@
-// The files in a zip archive (PKWARE's APPNOTE), stored or deflated.
+// Reads the files in a zip archive (PKWARE's APPNOTE), stored or deflated.
 #pragma once
 
 #include <map>
@@ -9,19 +9,19 @@ namespace xfc {
 
 class Zip {
 public:
-  // Reads the directory of an archive's contents, which must outlive this; `file` is for messages. Throws Error:
-  // truncated, of several parts, encrypted, members that lie outside it, a name that comes twice.
+  // Reads the directory of an archive's contents, which must outlive this; `file` is for messages. Throws an Error if
+  // the archive is truncated, one of several parts or encrypted, if a member lies outside it, or if a name comes twice.
   Zip(std::string_view contents, std::string file);
 
   struct Member {
-    std::string_view bytes; // as they lie in the archive
+    std::string_view bytes; // as stored in the archive
     uint64_t size = 0;      // of the file
     uint32_t checksum = 0;  // CRC-32 of the file
     bool deflated = false;
   };
   const std::map<std::string, Member> &members() const { return byName; }
-  // The file: as it lies in the archive, or decompressed into `room`. Throws Error where it is not what its checksum
-  // says.
+  // The file's contents: a view of the archive if stored, or decompressed into `room`. Throws Error if the checksum
+  // does not match.
   std::string_view read(const std::string &name, std::string &room) const;
 
 private:

@@ -1,5 +1,5 @@
-// xfc.attention: scores, softmax, dropout and their use block of keys by block of keys, without storing pairs (Dao,
-// 2023).
+// xfc.attention: scores, softmax, dropout and the weighted sum of values, one block of keys at a time, without storing
+// pairs (Dao, 2023).
 #include "AttentionTiles.h"
 #include "Emitters.h"
 #include <numbers>
@@ -15,8 +15,8 @@ public:
   Backend::KernelInfo emit();
 
 private:
-  // What a lane knows of its two rows: the outputs so far, not divided; the largest score; the sum of its own columns'
-  // exponentials.
+  // A lane's state for its two rows: the outputs so far, not yet normalized; the largest score; the sum of the
+  // exponentials in its own columns.
   struct State {
     Values outputs;
     std::array<Value, 2> maxima, sums;
@@ -38,13 +38,13 @@ private:
   double rate;
   bool wantsLse, wantsWeights;
   enum { q, key, value };
-  // Queries and keys of a block. Blocks of keys are counted from the first of the list, whatever the queries: a row's
-  // sums have one order.
+  // Queries and keys per block. Blocks of keys are counted from the first key of the list, whatever the queries, so
+  // that a row's sums have a fixed order.
   static constexpr int64_t queries = 64;
   const int64_t keys;
   Tile queryTile, keyTile, valueTile, room;
   std::optional<PairBias> bias;
-  // The block of queries under way.
+  // The current block of queries.
   Value rowsLeft, start;
   std::array<Value, 2> rows, firsts, limits;
   Value largestLimit, warpLimit, smallestLimit, largestFirst; // of the block, and of the warp's rows
@@ -75,7 +75,7 @@ AttentionKernel::State AttentionKernel::State::of(const Values &flat) {
 
 Backend::KernelInfo AttentionKernel::emit() {
   k.threads = queries / AttentionTiles::warpRows * k.warpSize;
-  k.registers = std::max(keyDim, valueDim) > 64 ? 232 : 168; // two blocks, or three, on a processor
+  k.registers = std::max(keyDim, valueDim) > 64 ? 232 : 168; // two blocks, or three, on a multiprocessor
   queryTile = tiles.tile(queries, keyDim);
   keyTile = tiles.tile(keys, keyDim);
   valueTile = tiles.tile(keys, valueDim);
@@ -105,8 +105,8 @@ void AttentionKernel::queryBlock(HeadOfSequence &at, Value first) {
   smallestLimit = k.acrossLanes(k.min(limits[0], limits[1]), [&](Value x, Value y) { return k.min(x, y); });
   if (at.reach)
     largestFirst = tiles.largestOfRows(firsts);
-  k.barrier(); // the tiles may hold the block before
-  // Scores times log2(e): exponentials are powers of two.
+  k.barrier(); // the tiles may still be in use for the previous block
+  // Scores are scaled by log2(e), so that exponentials are powers of two.
   tiles.copyIn(queryTile, at.rows(k, q, keyDim, start), rowsLeft, q, keyDim,
                k.scalar(op.getScale().convertToDouble() * std::numbers::log2e));
   State state{tiles.zeros(valueTile.width), {k.scalar(lowest), k.scalar(lowest)}, {k.scalar(0), k.scalar(0)}};
@@ -137,7 +137,7 @@ void AttentionKernel::copyKeysIn(HeadOfSequence &at, Value firstKey, Value count
 Values AttentionKernel::scoresOf(HeadOfSequence &at, Value firstKey) {
   Values scores = tiles.productTransposed(tiles.zeros(keys), tiles.rowsOf(queryTile), keyTile);
   bias->add(at, scores);
-  // Most blocks are seen by every row of the warp.
+  // Most blocks of keys are seen in full by every row of the warp, and need no mask.
   Value seenByAll = k.less(k.add(firstKey, keys - 1), smallestLimit);
   if (at.reach)
     seenByAll = k.both(seenByAll, k.less(largestFirst, k.add(firstKey, 1)));
@@ -185,14 +185,14 @@ void AttentionKernel::step(HeadOfSequence &at, Value firstKey, Value count, Stat
   state.outputs = tiles.product(state.outputs, tiles.rowsOf(p, room), valueTile, count);
 }
 
-// Outputs divided by their sums, and what the gradient or the user wants to see.
+// Writes the normalized outputs, and lse and the weights if they are wanted.
 void AttentionKernel::finish(HeadOfSequence &at, State &state) {
   std::array<Value, 2> factors, logSums;
   Value kept = PairDropout(k, tiles, at, rate).scale();
   for (int64_t r = 0; r < 2; ++r) {
     Value sum = tiles.rowSum(state.sums[r]), any = k.lessf(k.scalar(0), sum);
     factors[r] = k.select(any, k.divf(kept, sum), k.scalar(0));
-    // The state's exponentials are powers of two.
+    // The state has powers of two, so the logarithm is to base 2.
     Value log2 = k.ptx("lg2.approx.ftz.f32 $0, $1;", {sum}, {k.element}, /*pure=*/true)[0];
     logSums[r] = k.select(any, k.addf(state.maxima[r], log2), k.scalar(0));
   }
@@ -208,7 +208,7 @@ void AttentionKernel::finish(HeadOfSequence &at, State &state) {
     writeWeights(at, logSums);
 }
 
-// Scores once more, now that their sums are known.
+// Computes the scores once more, now that the sums of their exponentials are known.
 void AttentionKernel::writeWeights(HeadOfSequence &at, const std::array<Value, 2> &logSums) {
   Value block = at.pairs(k, op.getWeights(), heads);
   k.loop(k.i32Of(0), at.keys, keys, [&](Value j) {

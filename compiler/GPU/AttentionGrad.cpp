@@ -1,5 +1,5 @@
-// xfc.attention_grad: dq, dk, dv with the probabilities computed again from lse; every number of them has one owner,
-// who adds in one order.
+// xfc.attention_grad: dq, dk, dv and dbias, with the probabilities recomputed from lse. Every element of the results
+// has one owner, which adds its terms in a fixed order.
 #include "AttentionTiles.h"
 #include "Emitters.h"
 #include <numbers>
@@ -9,18 +9,20 @@ using namespace mlir;
 namespace xfc::gpu {
 namespace {
 
-// With p the probabilities, m dropout's factors and D = do . o: dv = (m p)^T do, ds = p (m do v^T - D), dq = scale ds
-// k, dk = scale ds^T q. Blocks of threads are of two kinds. One has a block of queries and walks over the keys: dq.
-// The other has a block of keys and walks over the queries, with scores transposed, so that dv and dk are sums over
-// columns as dq is: nothing is added to memory, for two products more. With a bias there is a third kind, which has a
-// block of distances and walks over the pairs that are as far apart: dbias, the sums of ds.
+// With p the probabilities, m dropout's factors and D = do . o:
+// dv = (m p)^T do, ds = p (m do v^T - D), dq = scale ds k, dk = scale ds^T q.
+//
+// There are two kinds of blocks of threads. One owns a block of queries and walks over the keys, for dq. The other owns
+// a block of keys and walks over the queries with transposed scores, so that dk and dv are sums over columns, as dq is.
+// This takes two more products, but nothing has to be accumulated in memory. With a bias there is a third kind, which
+// owns a block of distances and walks over the pairs at those distances, for dbias: the sums of ds.
 class AttentionGradKernel {
 public:
   AttentionGradKernel(KernelBuilder &k, AttentionGradOp op);
   Backend::KernelInfo emit();
 
 private:
-  // A block of queries and the keys that pass by: tiles, and what a lane knows of its two queries.
+  // A block of queries and the current block of keys: tiles, and a lane's state for its two queries.
   struct Pairs {
     Tile queries, dOutputs, keys, values;
     std::optional<PairBias> bias;
@@ -46,7 +48,7 @@ private:
   double scale, rate;
   bool wantsQ, wantsK, wantsV, wantsBias;
   enum { dOutput, q, key, value, output, lse };
-  // Rows that stay, and rows that pass by at a time.
+  // The rows that a block owns, and the rows that it walks over at a time.
   int64_t own, passing;
 };
 
@@ -62,7 +64,7 @@ AttentionGradKernel::AttentionGradKernel(KernelBuilder &k, AttentionGradOp op)
   wantsK = !op.getDk().use_empty();
   wantsV = !op.getDv().use_empty();
   wantsBias = op.getDbias() && !op.getDbias().use_empty();
-  // What fits the registers and 99 KB.
+  // Sizes that fit into the registers and 99 KB of shared memory.
   const bool wide = std::max(keyDim, valueDim) > 64;
   own = bf16 || !wide ? 64 : 32;
   passing = bf16 && !wide ? 64 : 32;
@@ -71,7 +73,7 @@ AttentionGradKernel::AttentionGradKernel(KernelBuilder &k, AttentionGradOp op)
 Backend::KernelInfo AttentionGradKernel::emit() {
   k.threads = own / AttentionTiles::warpRows * k.warpSize;
   k.registers = 255;
-  // A sequence has as many distances as queries, and their sums are rows of queries.
+  // A sequence has as many distances as queries, and the sums by distance are rows of the query set.
   struct Kind {
     int64_t heads;
     void (AttentionGradKernel::*body)(HeadOfSequence &at, Value start);
@@ -88,7 +90,7 @@ Backend::KernelInfo AttentionGradKernel::emit() {
     parts += kind.heads;
   Value part = k.div(k.chunk, parts), rest = k.rem(k.chunk, parts);
   const int64_t mark = k.sharedMark();
-  // As many parts in a row as a kind has heads are those of each head once, wherever they begin.
+  // A kind has as many consecutive parts as heads, so modulo that number they give each head once, wherever they begin.
   std::function<void(ArrayRef<Kind>, int64_t)> choose = [&](ArrayRef<Kind> kinds, int64_t before) {
     const Kind kind = kinds.front();
     auto first = [&] {
@@ -106,7 +108,7 @@ Backend::KernelInfo AttentionGradKernel::emit() {
   return {{Partition::Unit::Rows, own, parts}};
 }
 
-// do . o of a query, of which `lanes` neighbours each have a part.
+// do . o of a query, computed by `lanes` adjacent lanes.
 Value AttentionGradKernel::deltaOf(HeadOfSequence &at, Value query, int64_t lanes) {
   Value d = at.rows(k, dOutput, valueDim, k.i32Of(0))(query), o = at.rows(k, output, valueDim, k.i32Of(0))(query);
   Value first = k.bitAnd(k.thread(), lanes - 1);
@@ -126,7 +128,7 @@ AttentionGradKernel::Pairs AttentionGradKernel::makeTiles() {
   return pairs;
 }
 
-// The queries from `start` on, after a barrier.
+// Loads the block of queries from `start` on, after a barrier.
 void AttentionGradKernel::copyQueriesIn(HeadOfSequence &at, Pairs &pairs, Value start) {
   pairs.start = start;
   pairs.left = k.min(k.sub(at.queries, start), k.i32Of(own));
@@ -142,7 +144,7 @@ void AttentionGradKernel::copyQueriesIn(HeadOfSequence &at, Pairs &pairs, Value 
   }
   pairs.largestLimit = at.largestLimit(k, start, pairs.left, own);
   pairs.warpLimit = tiles.largestOfRows(pairs.limits);
-  k.barrier(); // the tiles may hold the block before
+  k.barrier(); // the tiles may still be in use for the previous block
   tiles.copyIn(pairs.queries, at.rows(k, q, keyDim, start), pairs.left, q, keyDim,
                k.scalar(scale * std::numbers::log2e));
   tiles.copyIn(pairs.dOutputs, at.rows(k, dOutput, valueDim, start), pairs.left, dOutput, valueDim);
@@ -154,7 +156,7 @@ void AttentionGradKernel::copyKeysIn(HeadOfSequence &at, Pairs &pairs, Value sta
   pairs.bias->copyIn(at, pairs.start, start, count);
 }
 
-// ds of the queries and the keys that are in the tiles, 0 where a query does not see the key.
+// ds of the queries and keys in the tiles; 0 where the query does not see the key.
 Values AttentionGradKernel::scoreGradients(HeadOfSequence &at, Pairs &pairs, Value firstKey, Value count) {
   Values s = tiles.productTransposed(tiles.zeros(passing), tiles.rowsOf(pairs.queries), pairs.keys);
   pairs.bias->add(at, s);
@@ -201,22 +203,22 @@ void AttentionGradKernel::queryBlock(HeadOfSequence &at, Value start) {
   tiles.copyOut(at.rows(k, op.getDq(), keyDim, start), sums, pairs.left, op.getDq(), keyDim, {factor, factor});
 }
 
-// A thread has one of the distances from `start` on, in one direction, of which a query has one key. It adds in the
-// order of the queries, which is that of the keys, too.
+// A thread owns one of the distances from `start` on, in one direction, at which a query has at most one key. It adds
+// in the order of the queries, which is also that of the keys.
 void AttentionGradKernel::distanceBlock(HeadOfSequence &at, Value start) {
   at.shareKeys(k, heads / keyHeads);
   at.locateKeys(k);
   Pairs pairs = makeTiles();
-  const int64_t stride = passing + 1; // neighbouring threads read neighbouring rows, in different banks
+  const int64_t stride = passing + 1; // adjacent threads read adjacent rows, in different banks
   Value gradients = k.shared(own * stride * 4), positions = k.shared(passing * 4), zero = k.i32Of(0);
   Value isBefore = k.less(k.thread(), k.i32Of(own)), row = k.rem(k.thread(), own), distance = k.add(start, row);
-  Value ahead = k.select(isBefore, distance, k.sub(zero, distance)); // of a query, from its key
+  Value ahead = k.select(isBefore, distance, k.sub(zero, distance)); // positions from a key forward to its query
   Value isFirst = k.equal(start, zero), end = k.add(start, own);
   Values none = {k.scalar(0)};
   Value sum = k.loop(zero, at.queries, own, none, [&](Value i, Values sum) {
     Value left = k.min(k.sub(at.queries, i), k.i32Of(own)), limit = at.largestLimit(k, i, left, own);
-    // Keys that are as far before a query of the block, and those as far after one; where the distances begin with 0,
-    // the former are both.
+    // The ranges of the keys at these distances before a query of the block, and of those after one. If the distances
+    // begin with 0, the first range covers both.
     Value from = at.queryPosition(k, i), to = k.add(from, left), first = at.first(k, i),
           beyond = k.sub(k.add(to, end), k.i32Of(1));
     auto begin = [&](Value position) { return k.max(at.keysBefore(k, position), first); };
@@ -231,7 +233,7 @@ void AttentionGradKernel::distanceBlock(HeadOfSequence &at, Value start) {
           return k.loop(zero, k.i32Of(2), 1, sum, [&](Value side, Values sum) {
             Value isFormer = k.equal(side, zero), begin = k.select(isFormer, begins[0], begins[1]),
                   end = k.select(isFormer, ends[0], ends[1]);
-            // Whole blocks of keys, for dropout's random numbers.
+            // From the start of a block of keys, so that they can share dropout's random numbers.
             return k.loop(k.mul(k.div(begin, passing), passing), end, passing, sum, [&](Value j, Values sum) {
               Value count = k.min(k.sub(at.keys, j), k.i32Of(passing));
               k.barrier();
@@ -264,17 +266,17 @@ void AttentionGradKernel::distanceBlock(HeadOfSequence &at, Value start) {
         [&] { return sum; });
   })[0];
   k.when(k.less(distance, at.queries), [&] {
-    // No key is 0 positions after its query.
+    // Distance 0 belongs to keys before the query, so the sum for keys 0 positions after it is 0.
     Value isAny = k.either(isBefore, k.less(zero, distance));
     k.store(k.select(isAny, sum, k.scalar(0)),
             k.offset(at.rows(k, op.getDbias(), 2, start)(row), k.select(isBefore, zero, k.i32Of(1))));
   });
 }
 
-// The owner of a sequence's n-th block of queries, of m, has its blocks of keys n, n + m, ..
+// The owner of the n-th of a sequence's m blocks of queries takes the sequence's blocks of keys n, n + m, ..
 void AttentionGradKernel::keyBlocks(HeadOfSequence &at, Value start) {
   Value blocks = k.div(k.add(at.queries, own - 1), own), step = k.mul(blocks, own);
-  // Where there is no key, the first block clears the rows.
+  // If there are no keys, the first block still clears the rows.
   Value count = k.max(k.sub(k.max(at.keys, k.i32Of(1)), start), k.i32Of(0));
   // ceil(count / step)
   Value times = k.ptx("div.u32 $0, $1, $2;", {k.add(count, k.sub(step, k.i32Of(1))), step}, {k.i32}, /*pure=*/true)[0];
@@ -292,12 +294,12 @@ void AttentionGradKernel::keyBlocks(HeadOfSequence &at, Value start) {
 
 void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count) {
   AttentionTiles tiles(k, bf16);
-  tiles.spreadRows(); // for dropout
+  tiles.spreadRows(); // so that a lane's two keys can share dropout's random numbers
   Tile keyTile = tiles.tile(own, keyDim), valueTile = tiles.tile(own, valueDim);
   Tile queryTile = tiles.tile(passing, keyDim), dOutputTile = tiles.tile(passing, valueDim), room;
   if (!bf16)
     room = tiles.tile(own, passing);
-  // Those of the queries that pass by.
+  // Those of the current block of queries.
   Value logSums = k.shared(passing * 4), deltas = k.shared(passing * 4), limits = k.shared(passing * 4);
   Value firsts = at.reach ? k.shared(passing * 4) : Value();
   PairBias bias(k, tiles, DistanceTable::of(k, op), PairBias::Rows::keys, own, passing);
@@ -306,7 +308,7 @@ void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count)
   for (int64_t r = 0; r < 2; ++r)
     rows[r] = k.add(start, k.min(tiles.row(r), last));
   Value firstOfWarp = k.add(start, tiles.firstRow());
-  k.barrier(); // the tiles may hold the block before
+  k.barrier(); // the tiles may still be in use for the previous block
   tiles.copyIn(keyTile, at.listedRows(k, key, keyDim, start), count, key, keyDim);
   tiles.copyIn(valueTile, at.listedRows(k, value, valueDim, start), count, value, valueDim);
   const int64_t keyNumbers = tiles.zeros(keyTile.width).size();
@@ -315,7 +317,7 @@ void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count)
     PairDropout dropout(k, tiles, at, rate);
     return k.loop(k.i32Of(0), at.queries, passing, sums, [&](Value i, Values sums) {
       Value left = k.min(k.sub(at.queries, i), k.i32Of(passing)), largest = at.largestLimit(k, i, left, passing);
-      // All threads find the same: whether a query of the block sees a key of ours.
+      // Whether any query of the block sees a key that this block owns. All threads get the same answer.
       Value any = k.less(start, largest);
       if (at.reach)
         any = k.both(any, k.less(at.first(k, i), k.add(start, count)));
@@ -376,7 +378,7 @@ void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count)
           [&] { return sums; });
     });
   });
-  // The queries came with scale and log2(e).
+  // The query tile has scale and log2(e) in it; ln(2) takes the latter out again.
   Value keyFactor = k.scalar(std::numbers::ln2), valueFactor = PairDropout(k, tiles, at, rate).scale();
   if (wantsK)
     tiles.copyOut(at.listedRows(k, op.getDk(), keyDim, start), Values(sums.begin(), sums.begin() + keyNumbers), count,

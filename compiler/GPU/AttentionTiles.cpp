@@ -1,5 +1,5 @@
-// What the attention kernels are made of: the work of a block of threads, tiles in shared memory, and their products by
-// warps.
+// Building blocks of the attention kernels: the work of a block of threads, tiles in shared memory, and their products
+// by warps.
 #include "AttentionTiles.h"
 #include "TensorCore.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -29,7 +29,7 @@ HeadOfSequence::HeadOfSequence(KernelBuilder &k, Value sequence, Value head)
   limits = k.offset(k.field(structure, offsetof(xfc_keys, limit), k.ptr), firstQuery, k.i32);
 }
 
-// Rows and strides fit 32 bits, and their product is one instruction then.
+// Row numbers and strides fit in 32 bits, so that their product is one instruction.
 static Value strideOf(KernelBuilder &k, BufferIndex buffer) { return k.i64Of(k.truncated(k.stride(buffer))); }
 
 RowAt HeadOfSequence::rows(KernelBuilder &k, BufferIndex buffer, int64_t width, Value from) {
@@ -173,10 +173,10 @@ void eachQueryBlockOfRows(KernelBuilder &k, Value part, Value head, int64_t size
 // Tiles
 //===--------------------------------------------------------------------------------------------------------===//
 
-// Whole 8 columns; for tensor cores 16, which are also the depth of a step.
+// A multiple of 8 columns, or of 16 for tensor cores, which is also the depth of a step.
 int64_t AttentionTiles::padded(int64_t features) const { return llvm::alignTo(features, bf16 ? 16 : 8); }
 
-// A row is followed by 16 unused bytes, so that eight rows' parts of 16 bytes lie in different banks.
+// A row is padded by 16 bytes, so that the 16-byte pieces of eight rows lie in different banks.
 Tile AttentionTiles::tile(int64_t rows, int64_t features) const {
   const int64_t width = padded(features), stride = width + (bf16 ? 8 : 4);
   return {k.shared(bytesOf(rows, features)), rows, width, stride};
@@ -196,12 +196,12 @@ Type AttentionTiles::elementType() const { return bf16 ? Type(k.b.getI16Type()) 
 void AttentionTiles::copyIn(const Tile &tile, const RowAt &rowAt, Value count, BufferIndex buffer, int64_t features,
                             Value factor) {
   const int64_t groups = tile.width / 4, all = tile.rows * groups;
-  // So many loads are under way at a time, once the row numbers they wait for are there.
+  // The number of loads in flight at a time, once the row numbers that they depend on have been loaded.
   const int64_t together = std::min<int64_t>(8, llvm::divideCeil(all, k.threads));
   Value last = k.sub(count, i32(k, 1));
   k.vectorized({buffer}, features, [&](int64_t n) {
     k.loop(k.thread(), i32(k, all), k.threads * together, [&](Value first) {
-      // Where whole rows lie between a thread's parts, they are parts of the same columns.
+      // If a thread's parts are whole rows apart, they have the same columns.
       const int64_t rowsBetween = k.threads % groups ? 0 : k.threads / groups;
       Value firstRow = k.div(first, groups), firstFeature = k.mul(k.rem(first, groups), 4),
             start = at(tile, firstRow, firstFeature);
@@ -303,14 +303,15 @@ void AttentionTiles::copyOutPairs(Value to, const Values &product, Value stride,
 
 AttentionTiles::Left AttentionTiles::rowsOf(const Values &product, const Tile &room) {
   if (bf16) {
-    // Two times 8 columns of a product are 16 of the depth: the lanes have the same rows and columns of both.
+    // Two groups of 8 columns of a product are 16 of the next one's depth: lanes have the same rows and columns of
+    // both.
     Values registers;
     for (size_t i = 0; i < product.size(); i += 8)
       for (size_t pair : {0, 2, 4, 6})
         registers.push_back(pairOfBF16(k, product[i + pair], product[i + pair + 1]));
     return {{}, registers};
   }
-  syncWarp(); // what is there may still be read
+  syncWarp(); // the old contents may still be read
   for (size_t i = 0; i < product.size(); i += 2)
     k.store({product[i], product[i + 1]}, at(room, row(rowOf(i)), column(i)));
   syncWarp();
@@ -493,15 +494,15 @@ Value PairDropout::ofQueries(const std::array<Value, 2> &queries, Value firstKey
   return whenTraining([&] {
     Value last = k.sub(count, k.i32Of(1)), first = keyPosition(firstKey);
     const std::array<Value, 2> positions{queryPosition(queries[0]), queryPosition(queries[1])};
-    // Keys at consecutive positions that begin with a whole block of random numbers (the rule: no pad tokens among
-    // them) share calls.
+    // Keys share calls of Philox if their positions are consecutive (usually, without pad tokens among them) and begin
+    // at a multiple of `columns`.
     Value regular = k.both(k.equal(k.sub(keyPosition(k.add(firstKey, last)), first), last),
                            k.equal(k.rem(first, columns), k.i32Of(0)));
     return k.choose(
         regular,
         [&]() -> Values {
           Value bits = k.i32Of(0), upperHalf = k.notLess(k.rem(first, 64), k.i32Of(32));
-          for (int64_t i = 0; i < 8; ++i) { // of 16 columns; number i + 8 is 16 columns on
+          for (int64_t i = 0; i < 8; ++i) { // those of 16 columns; number i + 8 is 16 columns further on
             std::array<Value, 4> words = four(positions[tiles.rowOf(i)], k.add(first, tiles.column(i)));
             for (int64_t part = 0; part < columns / 16; ++part) {
               Value number = columns == 64 ? words[part] : k.select(upperHalf, words[part + 2], words[part]);
@@ -522,7 +523,7 @@ Value PairDropout::ofQueries(const std::array<Value, 2> &queries, Value firstKey
   });
 }
 
-// With rows 16 apart, the lane's two keys mostly are in one call.
+// With rows 16 apart, one call of Philox usually has the numbers of both of the lane's keys.
 Value PairDropout::ofKeys(const std::array<Value, 2> &keys, Value firstQuery, Value count, int64_t columns) {
   return whenTraining([&] {
     Value last = k.sub(count, k.i32Of(1)), upper = keyPosition(keys[0]), lower = keyPosition(keys[1]);

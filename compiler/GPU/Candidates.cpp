@@ -1,7 +1,7 @@
-// The largest few of a row of numbers and their tokens, of a whole row, or of the lists of slabs.
+// The top few numbers of a row and their tokens, from the whole row or from the lists of its slabs.
 //
-// A number and its token are one integer that orders them: the number's bits, made to order as it does, above the
-// token's complement. So a larger one is better, no two are equal, and 0 is none.
+// A number and its token are packed into one integer key: the number's bits, mapped so that they order as the numbers
+// do, above the token's complement. So a larger key is a better candidate, no two keys are equal, and 0 means none.
 #include "Emitters.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include <cmath>
@@ -15,7 +15,8 @@ static Value above(KernelBuilder &k, Value x, Value y) {
   return arith::CmpIOp::create(k.b, arith::CmpIPredicate::ugt, x, y);
 }
 
-// All bits of a negative number turn, and the sign of another.
+// Flips all bits of a negative number, but only the sign of any other, so that unsigned integers order as the numbers
+// do; `back` inverts this.
 static Value orderOf(KernelBuilder &k, Value bits, bool back) {
   Value sign = arith::ShRSIOp::create(k.b, bits, k.i32Of(31));
   if (back)
@@ -24,7 +25,7 @@ static Value orderOf(KernelBuilder &k, Value bits, bool back) {
 }
 
 static Value keyOf(KernelBuilder &k, Value number, Value token) {
-  Value positiveZero = k.addf(number, k.scalar(0)); // of both zeros, which are equal
+  Value positiveZero = k.addf(number, k.scalar(0)); // the same key for both zeros, which are equal
   Value order = orderOf(k, k.bits(positiveZero, k.i32), false);
   return k.bitOr(k.shiftLeft(k.i64Of(order), 32), k.i64Of(k.bitXor(token, k.i32Of(-1))));
 }
@@ -33,7 +34,7 @@ static Value numberOf(KernelBuilder &k, Value key) {
   return k.bits(orderOf(k, k.truncated(k.shiftRight(key, 32)), true), k.element);
 }
 
-// The keys, best first, and a number that none below it can be better than the last.
+// A list has its keys, best first, and then a threshold: a number below it cannot enter the list.
 Values Candidates::none() {
   Values list(count, k.index(0));
   list.push_back(k.scalar(std::numeric_limits<float>::lowest()));

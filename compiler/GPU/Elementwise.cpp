@@ -1,5 +1,5 @@
-// Element by element: sums, products, activations, dropout, rows written where they belong, and weights rounded to
-// bf16.
+// Elementwise kernels: scalar functions, masks, dropout, constants, writes to the cache, positions, rotations, and
+// weights rounded to bf16.
 #include "AttentionTiles.h"
 #include "Emitters.h"
 #include "Rows.h"
@@ -11,7 +11,7 @@ namespace xfc::gpu {
 
 using Compute = std::function<Value(ArrayRef<Value>)>;
 
-// Each pair: compute(its operands, its head and sequence, number of the query, number of the key).
+// Computes each pair: compute(its operands, its head and sequence, the index of the query, the index of the key).
 using ComputePair = std::function<Value(ArrayRef<Value>, HeadOfSequence &, Value, Value)>;
 static Backend::KernelInfo overPairs(KernelBuilder &k, Operation *op, const ComputePair &compute,
                                      std::optional<uint64_t> reach = {}) {
@@ -68,8 +68,8 @@ static Backend::KernelInfo emitMask(KernelBuilder &k, MaskOp op) {
   return overPairs(k, op, compute, op.getReach());
 }
 
-// A counter of Philox makes the numbers of four features, 16 apart (abi.h): a thread takes n neighbouring counters of
-// the 16 that make 64 features.
+// One Philox counter gives the random numbers of four features, 16 apart (abi.h). A thread takes n adjacent counters of
+// the 16 that cover 64 features.
 static Partition dropRows(KernelBuilder &k, DropoutOp op, int64_t width, double rate) {
   const int64_t per = rowsPerBlock(width);
   const BufferIndex x = op.getXMutable(), y = op.getResult();
@@ -169,7 +169,7 @@ static Backend::KernelInfo emitAddPositions(KernelBuilder &k, AddPositionsOp op)
       address)};
 }
 
-// A thread turns a pair.
+// A thread rotates one pair of features.
 static Backend::KernelInfo emitRotate(KernelBuilder &k, RotateOp op) {
   const int64_t features = op.getType().getFeatures(), heads = static_cast<int64_t>(op.getHeads());
   const int64_t width = features / heads, rotated = op.getTable().getType().getDimSize(1), half = rotated / 2;

@@ -1,4 +1,4 @@
-// Look-up tables: embeddings, and the gradients of embeddings and of learned positions.
+// Lookup tables: embeddings, and the gradients of embeddings and of learned positions.
 #include "Emitters.h"
 #include "Rows.h"
 
@@ -17,15 +17,15 @@ static Backend::KernelInfo emitEmbedding(KernelBuilder &k, EmbeddingOp op) {
       overRows(k, width, {table, op.getResult()}, [&](ArrayRef<Value> xs) { return k.mulf(xs[0], scale); }, address)};
 }
 
-// The first of the places from .. to of rows ordered by id whose id is at least `id`, found by a warp: 32 places are
-// looked at at once.
+// Among the rows ordered by id, the first place in from .. to - 1 whose id is at least `id`, or `to`. A warp searches,
+// 32 places at a time.
 static Value lowerBound(KernelBuilder &k, Value byId, Value ids, Value from, Value to, Value id) {
-  // 32 at a time, 2^31 rows take 7 steps; once from = to, a step changes nothing.
+  // With 32 places at a time, 2^31 rows take 7 steps. Once from = to, a step changes nothing.
   return k.loop(k.i32Of(0), k.i32Of(7), 1, ValueRange{from, to}, [&](Value, Values s) {
     return k.choose(
         k.less(s[0], s[1]),
         [&]() -> Values {
-          // The last place of each of 32 parts.
+          // Each lane looks at the last place of one of 32 parts.
           Value part = k.div(k.add(k.sub(s[1], s[0]), 31), 32),
                 place = k.add(s[0], k.sub(k.mul(part, k.add(k.i64Of(k.lane()), 1)), k.index(1)));
           Value below = k.choose(
@@ -42,9 +42,9 @@ static Value lowerBound(KernelBuilder &k, Value byId, Value ids, Value from, Val
   })[0];
 }
 
-// A block owns 128 columns of 32 entries. Few rows of an entry are summed in order by a warp; many, by all warps, the
-// i-th of them by warp i modulo their number, whose sums are added in order. Which it is depends on the entry's rows
-// alone.
+// A block owns 128 columns of 32 entries. If an entry has few rows, one warp sums them in order. If it has many, all
+// warps do, the i-th row by warp i modulo the number of warps, and then their sums are added in order. The choice
+// depends on the number of the entry's rows alone.
 static Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp op) {
   constexpr int64_t entries = 32, columns = 128, few = 64;
   auto table = cast<RankedTensorType>(op.getType());
@@ -53,7 +53,7 @@ static Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp o
         scale = k.scalar(op.getScale().convertToDouble());
   Value first = k.mul(k.div(k.chunk, across), entries), column = k.mul(k.rem(k.chunk, across), columns),
         warp = k.i64Of(k.warp());
-  // ptxas for sm_90 and later would spill to fit 8 blocks on a multiprocessor.
+  // Otherwise, for sm_90 and later, ptxas would spill to fit 8 blocks on a multiprocessor.
   k.b.getInsertionBlock()->getParent()->getParentOfType<LLVM::LLVMFuncOp>()->setAttr(
       NVVM::NVVMDialect::getMinctasmAttrName(), k.b.getI32IntegerAttr(6));
   Value bounds = k.shared((entries + 1) * 8), parts = k.shared(k.warps() * columns * k.bytes());
@@ -71,14 +71,14 @@ static Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp o
   auto valid = [&](Value i) { return k.less(k.add(first, i), k.index(vocabulary)); };
 
   auto sum = [&](int64_t n) {
-    // A lane's groups of n columns: 4 columns in all.
+    // A lane has groups of n columns, 4 columns in all.
     auto columnOf = [&](int64_t group) { return k.add(column, k.i64Of(k.add(k.mul(k.lane(), n), group * 32 * n))); };
     auto each = [&](const std::function<void(int64_t, Value)> &body) {
       for (int64_t group = 0; group < columns / (32 * n); ++group)
         k.when(k.less(columnOf(group), k.index(width)), [&] { body(group, columnOf(group)); });
     };
     auto add = [&](Value from, Value to, int64_t step,
-                   Value at) { // sums of the rows at places from, from + step, .. of one group
+                   Value at) { // sums of one group over the rows at places from, from + step, ..
       return k.loop(from, to, step, Values(n, k.scalar(0)), [&](Value place, Values s) {
         Values x = k.load(k.offset(dy.row(k, k.loadI32(byId, place)), at), n);
         for (int64_t j = 0; j < n; ++j)
@@ -117,7 +117,7 @@ static Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp o
   return {{Partition::Unit::One, 1, (vocabulary + entries - 1) / entries * across}};
 }
 
-// A block owns an entry, and takes the rows at its position in order: one of each sequence that is long enough. The
+// A block owns an entry and sums the rows at its position in order: one from each sequence that is long enough. The
 // first `offset` entries belong to no position.
 static Backend::KernelInfo emitPositionsGrad(KernelBuilder &k, PositionsGradOp op) {
   auto table = cast<RankedTensorType>(op.getType());

@@ -1,4 +1,4 @@
-// From ops to their kernels.
+// Finds the emitter of an op's kernel.
 #include "Emitters.h"
 #include "GPU.h"
 

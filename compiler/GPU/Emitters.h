@@ -1,7 +1,7 @@
-// The kernels of ops: the file of a family has a function
+// Declares the emitters of GPU kernels. The file of each family of ops defines a function
 //   Backend::KernelInfo emitThing(KernelBuilder &, ThingOp)
-// for each of its ops, which writes the kernel's body and returns how its work is cut, and attaches them all. Below
-// that, what families share. Threads and shared memory are the builder's.
+// for each op, which emits the kernel's body and returns how its work is partitioned, and attaches them all. Threads
+// and shared memory are the builder's. What several families use follows below.
 #pragma once
 
 #include "Codegen/Elementwise.h"
@@ -15,11 +15,11 @@
 
 namespace xfc::gpu {
 
-// The kernel of an op that has one of its own, or is elementwise; nothing for another op.
+// Emits the kernel of an op that has its own emitter or is elementwise; returns nothing for any other op.
 std::optional<Backend::KernelInfo> emitKernel(KernelBuilder &, mlir::Operation *);
 Backend::KernelInfo emitElementwise(KernelBuilder &, ScalarOpInterface);
 
-// Attaches the kernels of ops by their emitters.
+// Attaches emitters to their ops.
 template <auto... emitters> void attachKernels(mlir::MLIRContext &context) {
   (KernelModel<GPUKernelOpInterface, emitters>::attach(context), ...);
 }
@@ -36,18 +36,19 @@ void attachNormKernels(mlir::MLIRContext &);
 void attachOptimizerKernels(mlir::MLIRContext &);
 void attachPairsKernels(mlir::MLIRContext &);
 
-// A weight [out, in] in bf16, to the nearest, ties to even: rows of packedColumns(in) elements, padded with zeros.
+// Packs a weight [out, in] in bf16, rounded to nearest, ties to even, in rows of packedColumns(in) elements that are
+// padded with zeros.
 Backend::PackInfo emitPackWeight(KernelBuilder &, mlir::RankedTensorType weight);
 inline int64_t packedColumns(int64_t columns) { return (columns + 7) / 8 * 8; }
 
-// Whether the op has the kernel for one query a sequence: in a decoding step, where nothing but its result is read and
-// nothing dropped.
+// Whether the op gets the kernel for one query per sequence: it is in a decoding step, without dropout, and only its
+// first result is read.
 bool isOneQueryAttention(AttentionOp);
 Backend::KernelInfo emitOneQueryAttention(KernelBuilder &, AttentionOp);
 
-// Shared parts, for what has whole rows of logits in memory. All threads of the row's team take part.
+// For kernels that have whole rows of logits in memory. All threads of the row's team take part.
 //
-// maximum + log(sum of exp(x - maximum)) of a row, and this thread's part of its sum.
+// lse is maximum + log(sum of exp(x - maximum)) of a row; threadSum is this thread's part of the sum of x.
 struct RowSums {
   mlir::Value lse, threadSum;
 };
@@ -59,21 +60,21 @@ struct RowLoss {
 };
 RowLoss emitCrossEntropyRow(KernelBuilder &, RowInMemory &, mlir::Value logits, mlir::Value label,
                             mlir::Value smoothing);
-// Its gradient from the row's log-sum-exp and the loss's gradient; `result` may be `logits`.
+// The gradient of the row's logits, given its log-sum-exp and the loss's gradient; `result` may alias `logits`.
 void emitCrossEntropyGradRow(KernelBuilder &, RowInMemory &, mlir::Value logits, mlir::Value result, mlir::Value label,
                              mlir::Value smoothing, mlir::Value lse, mlir::Value dloss);
 
-// The largest `count` of the numbers that the threads of a team see, and their tokens: a list a thread, in registers.
+// The top `count` of the numbers that a team's threads see, with their tokens. Each thread keeps a list in registers.
 class Candidates {
 public:
   Candidates(KernelBuilder &k, int64_t count) : k(k), count(count) {}
-  // The empty list, which a loop carries.
+  // The empty list, from which a loop starts.
   Values none();
-  // The list with a number and its token (i32) more, if it is no NaN and no minus infinity, not excluded, and among the
-  // largest.
+  // The list after inserting a number with its token (i32). It is unchanged if the number is NaN, minus infinity or too
+  // small, or if the token is excluded.
   Values with(Values list, mlir::Value number, mlir::Value token, llvm::ArrayRef<int64_t> excluded = {});
-  // The largest of all lists in every thread, best first, of equal numbers the lower token first; minus infinity and -1
-  // where there are fewer.
+  // Merges the lists of all threads; every thread gets the result. Best first, ties broken by the lower token; minus
+  // infinity and -1 fill up a list that is too short.
   struct Candidate {
     mlir::Value number, token;
   };

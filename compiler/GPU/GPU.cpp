@@ -1,4 +1,4 @@
-// The backend: kernels as they are asked for.
+// The GPU backend: emits kernels as scheduling requests them.
 #include "GPU.h"
 #include "Emitters.h"
 #include "WarpgroupTile.h"
@@ -23,7 +23,7 @@ GPUBackend::GPUBackend(MLIRContext &context, const gpu::Architecture &architectu
                       NVVM::NVVMDialect, scf::SCFDialect, vector::VectorDialect>();
 }
 
-// The shared memory and the threads that a builder gave out are those of the kernel.
+// Takes a kernel's shared memory and threads from its builder. Throws Error if a block cannot have so much memory.
 template <typename Info>
 static void describe(const gpu::KernelBuilder &builder, const gpu::Architecture &architecture, StringRef name,
                      Info &info) {
@@ -70,7 +70,7 @@ std::optional<Backend::FewRowsInfo> GPUBackend::emitForFewRows(Operation *op, St
   return FewRowsInfo{info, rows};
 }
 
-// A product in bf16 reads its weight in bf16; one in f32 reads the weight itself.
+// A bf16 product reads its weight packed in bf16; an f32 product reads the weight itself.
 std::optional<Backend::Packing> GPUBackend::packs(Operation *op, unsigned operand) const {
   auto product = dyn_cast<ProductOpInterface>(op);
   if (!product || !product.getCompute() || product.getWeightOperand() != operand)
@@ -97,9 +97,9 @@ std::string GPUBackend::print() {
 
 const TargetTraits &gpuTraits() {
   static const TargetTraits traits = {
-      // Kernels read f32 weights where they are.
+      // Kernels read f32 weights unpacked, and the fusion does not apply to others.
       .withoutFusions = {"fuse-packing"},
-      // 132 processors take as many blocks in two rounds, nearly full; their sums are 1 % of what 65,536 rows are.
+      // This many blocks nearly fill two waves on 132 multiprocessors; their sums are 1 % of the size of 65,536 rows.
       .normGradParts = 512,
       .computeTypes = {ComputeType::bf16},
       .attentionProducts = true,

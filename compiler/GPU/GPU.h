@@ -1,4 +1,4 @@
-// Ops into kernels for a CUDA GPU: the backend that scheduling asks.
+// Turns ops into kernels for a CUDA GPU: the backend that scheduling calls.
 #pragma once
 
 #include "Codegen/Target.h"
@@ -9,7 +9,7 @@
 
 namespace xfc {
 
-// Gives the ops of the dialect their kernels; a GPUBackend does so for its context.
+// Attaches GPU kernels to the ops of the dialect. GPUBackend does this for its context.
 void registerGPUKernels(mlir::DialectRegistry &registry);
 
 class GPUBackend : public Backend {
@@ -25,7 +25,7 @@ public:
 
   // The kernels as MLIR.
   std::string print();
-  // The kernels as PTX; once.
+  // The kernels as PTX. Lowers them in place, so it can be called only once.
   std::string ptx();
 
 private:

@@ -13,7 +13,7 @@ namespace xfc::gpu {
 static constexpr unsigned globalSpace = 1, sharedSpace = 3;
 static constexpr const char *sharedName = "shared";
 
-// A call is written before a kernel starts, by the host or by a copy before it in the stream.
+// The call's fields are constant: the host, or an earlier copy in the stream, writes them before the kernel starts.
 KernelBuilder::KernelBuilder(ModuleOp module, const Architecture &architecture)
     : CodeBuilder(module, Float32Type::get(module.getContext()), globalSpace, /*constantCalls=*/true),
       architecture(architecture) {}
@@ -83,7 +83,7 @@ Value KernelBuilder::shuffleXor(Value v, int64_t mask) {
   Type type = v.getType();
   if (type.getIntOrFloatBitWidth() == 32)
     return move(v);
-  // The halves of 64 bits.
+  // 64 bits are shuffled in two halves.
   Value whole = bits(v, i64);
   Value low = move(truncated(whole)), high = move(truncated(shiftRight(whole, 32)));
   auto wide = [&](Value word) -> Value { return arith::ExtUIOp::create(b, i64, word); };
@@ -115,7 +115,7 @@ Value KernelBuilder::acrossBlock(Value v, const Combine &combine) {
   barrier();
   Value part = LLVM::LoadOp::create(b, v.getType(), at(bitAnd(thread(), warps() - 1)));
   Value result = acrossLanes(part, combine, warps());
-  barrier(); // the parts may be written again
+  barrier(); // the parts may be overwritten from here on
   releaseShared(mark);
   return result;
 }
@@ -182,7 +182,7 @@ void KernelBuilder::store(ArrayRef<Value> values, Value p) {
   LLVM::StoreOp::create(b, whole, p, n * type.getIntOrFloatBitWidth() / 8);
 }
 
-// "$from", or "{$from, .., $to - 1}", and how an instruction says so: "", ".v2", ".v4".
+// The n operands from number `from` on, as "$2" or "{$2, $3}", and the instruction's suffix for n: "", ".v2" or ".v4".
 static std::string operandsOf(int64_t from, int64_t n) {
   std::string list;
   for (int64_t i = from; i < from + n; ++i)
@@ -226,7 +226,7 @@ Values KernelBuilder::overSpan(ArrayRef<Value> data, Value from, Value to, Value
   Value all = boolean(true), count = max(sub(to, from), index(0));
   for (Value p : data)
     all = both(all, aligned(offset(p, from), index(0)));
-  Value single = add(from, select(all, sub(count, rem(count, 4)), index(0))); // the first that is taken alone
+  Value single = add(from, select(all, sub(count, rem(count, 4)), index(0))); // the first element taken one at a time
   auto span = [&](Value begin, Value end, int64_t n, ValueRange s) {
     return loop(add(begin, mul(i64Of(thread()), n)), end, threads * n, s,
                 [&](Value i, Values inner) { return body(i, n, inner); });
@@ -291,7 +291,7 @@ CodeBuilder::DropoutKey KernelBuilder::dropoutKeyOf(Value op, Value row) {
 //===--------------------------------------------------------------------------------------------------------===//
 
 static const char *constraintOf(Type type) {
-  if (isa<LLVM::LLVMPointerType>(type)) // of shared memory, too: its addresses are 64 bits wide to LLVM
+  if (isa<LLVM::LLVMPointerType>(type)) // to shared memory, too: for LLVM, its addresses have 64 bits
     return "l";
   if (type.isF32())
     return "f";

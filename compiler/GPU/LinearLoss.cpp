@@ -1,4 +1,4 @@
-// Products with a vocabulary, whose logits go on into losses, their gradients, or candidates.
+// Products with a vocabulary, fused with the consumers of their logits: losses, gradients of losses, or candidates.
 #include "Codegen/Softmax.h"
 #include "Emitters.h"
 #include "ProductTile.h"
@@ -9,10 +9,10 @@ using namespace mlir;
 namespace xfc::gpu {
 namespace {
 
-// A block has 64 rows and takes the vocabulary in slabs of 256 columns, in order. A thread keeps four numbers of the
-// logits it has seen of each of its rows: the largest m, the sum of exp(x - m), their sum, and the label's logit. They
-// meet at the end, in the order of lanes and warps. The gradient takes the place of the logits in a second walk, for
-// which other columns come back from memory.
+// A block has 64 rows and takes the vocabulary in slabs of 256 columns, in order. For each of its rows, a thread keeps
+// four numbers of the logits that it has seen: the largest m, the sum of exp(x - m), the sum of x, and the label's
+// logit. They are merged at the end, in the order of lanes and warps. A second pass reads the logits back from memory
+// and overwrites them with their gradient.
 template <typename Op>
 Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide,
                                    ArrayRef<std::pair<Value, Value RowLoss::*>> numbers,
@@ -89,7 +89,7 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide,
       return s;
     });
 
-    // Merged over the four lanes that share a row, then over the warps that do.
+    // Merged over the four lanes that share a row, then over the warps that share it.
     Value parts = k.shared(tile.rows * across * 16), logSums = k.shared(tile.rows * 4);
     auto merge = [&](MutableArrayRef<Value> s, ArrayRef<Value> other) {
       Value most = k.maxf(other[0], s[0]);
@@ -131,7 +131,7 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide,
     });
     if (!dloss || !kept)
       return;
-    k.barrier(); // sums, and all of the logits
+    k.barrier(); // the rows' log-sum-exps and all logits have been stored
     RowInMemory line = RowInMemory::ofWarp(k, vocabulary);
     const Address logits(k, wide), dlosses(k, *dloss);
     line.vectorized({wide}, [&] {
@@ -159,7 +159,7 @@ static Backend::KernelInfo emitLinearCrossEntropyWithGrad(KernelBuilder &k, Line
                         op.getDlossMutable());
 }
 
-// A block has 32 rows of a slab of columns; the logits stay in shared memory, where a warp takes row after row.
+// A block has 32 rows of a slab of columns. Their logits stay in shared memory, where a warp takes one row at a time.
 static Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidatesOp op) {
   RankedTensorType weight = op.getWeight().getType();
   const int64_t inner = weight.getDimSize(1), vocabulary = weight.getDimSize(0), slab = op.getSlab(),
@@ -168,8 +168,8 @@ static Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidat
   const int64_t depth = bf16 ? 32 : 16;
   const Tile tile = bf16 && slab % 128 == 0 ? Tile{32, 128, depth, 32, 32} : Tile{32, 64, depth, 16, 32};
   k.threads = tile.threads();
-  k.registers = 128;                     // with fewer, for more blocks, ptxas spills in f32
-  const int64_t lineElements = slab + 8; // rows of a fragment in different banks
+  k.registers = 128;                     // with fewer, to fit more blocks, ptxas spills in f32
+  const int64_t lineElements = slab + 8; // padded: rows of a fragment lie in different banks
   Value row = k.truncated(k.mul(k.div(k.chunk, slabs), tile.rows)), rows = k.truncated(k.rowCount());
   k.when(k.less(row, rows), [&] {
     ProductTile product(k, tile, bf16, rowsOperand(k, op.getXMutable(), inner, /*along=*/true),

@@ -1,4 +1,4 @@
-// Log-softmax, label-smoothed negative log-likelihood, and cross entropy that needs no log-probabilities.
+// Log-softmax, label-smoothed negative log-likelihood, and cross entropy without stored log-probabilities.
 #include "Codegen/Softmax.h"
 #include "Emitters.h"
 #include "Rows.h"
@@ -10,7 +10,6 @@ namespace {
 
 int64_t widthOf(Value rows) { return cast<RowsType>(rows.getType()).getFeatures(); }
 
-// The row's sum.
 Value rowSum(KernelBuilder &k, RowInMemory &row, Value from) {
   return row.sum(row.loop(from, {k.scalar(0)}, [&](Value, const Values &x, Values s) -> Values {
     for (Value v : x)
@@ -21,7 +20,7 @@ Value rowSum(KernelBuilder &k, RowInMemory &row, Value from) {
 
 } // namespace
 
-// In one pass: a thread's sum of exp(x - m) is scaled when its largest element m grows.
+// In one pass: a thread rescales its sum of exp(x - m) when its largest element m grows.
 RowSums emitRowSums(KernelBuilder &k, RowInMemory &row, Value from) {
   Values state =
       row.loop(from, {k.scalar(lowest), k.scalar(0), k.scalar(0)}, [&](Value, const Values &x, Values s) -> Values {

@@ -1,4 +1,4 @@
-// Matrix products over rows, their epilogues and the gradients of their weights: a block of threads for each tile of a
+// Matrix products over rows, their epilogues and the gradients of their weights: one block of threads per tile of a
 // result.
 #include "Analysis/Kernels.h"
 #include "Emitters.h"
@@ -14,9 +14,9 @@ int64_t upTo(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 
 bool inBF16(std::optional<ComputeType> compute) { return compute == ComputeType::bf16; }
 
-// Rows times a weight. In bf16, warps of 64x64, which read 4 KB of shared memory for 16 x 64 x 64 products; wide tiles,
-// since rows in f32 are what most of the second cache's bandwidth goes to: 64 operations a byte, 43 if tiles were
-// square. f32 has operands of four steps in registers, beside half as many sums.
+// Tiles of rows times a weight. In bf16, warps have 64x64, for which they read 4 KB of shared memory for 16 x 64 x 64
+// products. Tiles are wide, since most of the L2 bandwidth goes to the f32 rows: 64 operations per byte, and 43 if
+// tiles were square. In f32, the operands of four steps are in registers, beside half as many sums.
 Tile tileFor(int64_t columns, bool bf16) {
   if (!bf16)
     return columns <= 64 ? Tile{128, 64, 16, 32, 32} : Tile{128, 128, 16, 64, 32};
@@ -25,19 +25,19 @@ Tile tileFor(int64_t columns, bool bf16) {
                           : Tile{128, 256, 32, 64, 64};
 }
 
-// The same for few rows, where a product takes as long as one tile: many small tiles, which read more and wait less
-// often, since a block of K is deeper.
+// The tile of the small-M variant. With few rows, a product takes as long as one tile, so there are many small tiles:
+// they read more, but wait less often, since a block of K is deeper.
 Tile tileForFewRows(bool bf16) { return {32, 64, bf16 ? 64 : 32, 16, 32}; }
 
-// Dropout of a thread's share of a tile's row. A counter of Philox makes the numbers of four features, 16 apart
+// Dropout of a thread's share of a tile's row. One Philox counter gives the random numbers of four features, 16 apart
 // (abi.h).
 struct Dropout {
   KernelBuilder &k;
   DropoutOp op; // null where there is none
   Value training = op ? k.training() : Value();
 
-  // The factors in a row of `pairs` pairs of columns from `first` on, 8 apart, within 64 that begin at a multiple of
-  // 64; the two of a pair are neighbours. `first` is at most 7 more than a multiple of 8 * pairs.
+  // The factors of a row for `pairs` pairs of adjacent columns from `first` on. Pairs are 8 columns apart, and all lie
+  // within 64 columns that begin at a multiple of 64. `first` is at most 7 more than a multiple of 8 * pairs.
   Values factors(Value row, Value first, int64_t pairs) {
     const double rate = op.getRate().convertToDouble();
     if (op.getKept())
@@ -47,7 +47,7 @@ struct Dropout {
         [&] {
           const CodeBuilder::DropoutKey key = k.dropoutKeyOf(k.immediate(0), row);
           Value counter = k.add(k.mul(k.div(first, 64), 16), k.rem(first, 16)), block = k.rem(k.div(first, 16), 4);
-          SmallVector<std::array<Value, 4>> words; // of a pair's columns, and of those 8 further on
+          SmallVector<std::array<Value, 4>> words; // for the two columns of a pair, and those 8 further on
           for (int64_t i = 0; i < 4; ++i)
             words.push_back(k.philox(key, k.add(counter, i / 2 * 8 + i % 2)));
           Values all;
@@ -65,7 +65,7 @@ struct Dropout {
   }
 };
 
-// The operands of a product of rows and a weight, and what is made of it.
+// The operands of a product of rows and a weight, and its epilogue.
 struct Terms {
   explicit Terms(LinearOp op)
       : op(op), rows(op.getXMutable()), weight(op.getWeightMutable()), type(op.getWeight().getType()), along(true),
@@ -82,14 +82,14 @@ struct Terms {
   RankedTensorType type; // of the weight, [out, in]
   bool along;            // the sum runs along `in`
   std::optional<BufferIndex> bias;
-  int64_t extras; // of the epilogue: the last operands
+  int64_t extras; // the number of the epilogue's operands, which are the op's last
   Region &epilogue;
 
   int64_t inner() const { return type.getDimSize(along ? 1 : 0); }
   int64_t columns() const { return type.getDimSize(along ? 0 : 1); }
 };
 
-// The sums of the tile at (row, column) of a product, plus bias, through the epilogue into the results.
+// Adds the bias to the sums of the tile at (row, column) of a product, applies the epilogue, and stores the results.
 void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, Value row, Value column,
             const Terms &terms) {
   Operation *op = terms.op;
@@ -110,7 +110,7 @@ void finish(KernelBuilder &k, const ThreadSums &product, ArrayRef<Value> sums, V
   auto columnOf = [&](int64_t pair) { return k.add(firstColumn, 8 * pair); };
   auto place = [&](Value p, int64_t pair) { return k.offset(p, k.i64Of(columnOf(pair))); };
   Dropout dropout{k, dropoutOf(terms.epilogue)};
-  // Those of 64 columns at a time: what they need beside the sums is to fit into registers.
+  // 64 columns at a time, so that what they need beside the sums fits into registers.
   const int64_t together = std::min<int64_t>(8, product.pairsOfThread());
   for (int64_t begin = 0; begin < product.pairsOfThread(); begin += together) {
     SmallVector<Values> bias;
@@ -166,7 +166,7 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, const Terms &terms, const Tile
   return {{Partition::Unit::Rows, tile.rows, across}};
 }
 
-// The same by warpgroups: a cluster's blocks have the same columns of rows that follow each other.
+// The same by warpgroups: the blocks of a cluster have the same columns and consecutive tiles of rows.
 Backend::KernelInfo emitByWarpgroups(KernelBuilder &k, const Terms &terms) {
   using Product = WarpgroupTile;
   const int64_t inner = terms.inner(), across = upTo(terms.columns(), Product::columns);
@@ -182,23 +182,23 @@ Backend::KernelInfo emitByWarpgroups(KernelBuilder &k, const Terms &terms) {
   return {{Partition::Unit::Rows, Product::cluster * Product::rows, Product::cluster * across}};
 }
 
-// Whether the architecture has a kernel for warpgroups that suits the product's shape and type. Where there are few
-// columns, what is read of the rows decides, and smaller tiles read it as well.
+// Whether the architecture has warpgroups, and their kernel suits the product's shape and type. With few columns, the
+// time goes into reading the rows, which smaller tiles do just as well.
 bool suitsWarpgroups(const Architecture &architecture, const Terms &terms, std::optional<ComputeType> compute) {
   return architecture.warpgroups && inBF16(compute) && terms.columns() > 128;
 }
 
-// Up to how many rows small tiles are faster, or 0. Large tiles take the time of one of them while there are fewer than
-// processors; small ones read four times as much, and with 32 large tiles to do would take as long.
+// The most rows for which small tiles are faster, or 0. While there are fewer large tiles than multiprocessors, they
+// take the time of one; small tiles read four times as much, and take as long in place of 32 large ones.
 int64_t fewRowsOf(LinearOp op) {
   const int64_t columns = op.getWeight().getType().getDimSize(0);
   const Tile tile = tileFor(columns, inBF16(op.getCompute()));
   return 32 / upTo(columns, tile.columns) * tile.rows;
 }
 
-// Whether the op's kernel is the one for warpgroups, which reads its weight in blocks (WarpgroupTile.h). A product of a
-// decoding step that has a kernel for few rows is not: wgmma may round otherwise than mma.sync, and a hypothesis is to
-// have the same bits however many are beside it. So both its kernels are of mma.sync, for any number of rows.
+// Whether the op gets the warpgroup kernel, which reads its weight in blocks (WarpgroupTile.h). A product of a decoding
+// step that has a small-M variant does not: wgmma may round differently from mma.sync, and a hypothesis must have the
+// same bits however many others are in the batch. So both its kernels use mma.sync.
 bool byWarpgroups(const Architecture &architecture, LinearOp op) {
   return suitsWarpgroups(architecture, Terms(op), op.getCompute()) && !(isDecodingStep(op) && fewRowsOf(op));
 }
@@ -242,35 +242,36 @@ struct LinearInputGradKernels : GPUKernelOpInterface::ExternalModel<LinearInputG
   }
 };
 
-// A sum over chunks of rows, where a batch has more than one: dW of a chunk, then its db.
+// The partial sums of a reduction that is split over chunks of rows, if a batch has more than one: for each chunk its
+// dW, then its db.
 struct WeightGradChunks {
   WeightGradChunks(KernelBuilder &k, LinearWeightGradOp op)
       : k(k), weights(op.getDweight().getType().getNumElements()),
         all(upTo(weights + op.getDweight().getType().getDimSize(0), 4) * 4),
         parts(static_cast<int64_t>(op->getNumOperands() + op->getNumResults())) {}
-  // That there are some (i1), and where a chunk's dW and db are.
+  // Whether there are partial sums (i1), and where a chunk's dW and db are.
   Value any() { return k.less(k.index(chunkRows), k.rowCount()); }
   Value dweight(Value chunk) { return k.offset(k.buffer(parts), k.mul(chunk, all)); }
   Value dbias(Value chunk) { return k.offset(dweight(chunk), weights); }
 
   KernelBuilder &k;
-  const int64_t weights, all, parts; // elements, and the buffer's number
+  const int64_t weights, all, parts; // elements of dW, elements of a chunk, and the buffer's number
 };
 
-// A block owns a tile of dW and takes the rows in ascending order: all of them, or those of a chunk, since dW has few
-// tiles and batches have many rows. Each thread adds up every `step`-th row of four columns of dy, whatever the number
-// of rows; those of the first columns of dW own db.
+// A block owns a tile of dW and takes rows in ascending order: all of them, or only those of a chunk, since dW has few
+// tiles and batches have many rows. For db, a thread sums every n-th row of four columns of dy, where n does not depend
+// on the number of rows; the blocks with the first columns of dW own db.
 Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op) {
   RankedTensorType type = op.getDweight().getType();
   const int64_t out = type.getDimSize(0), in = type.getDimSize(1);
   const bool bf16 = inBF16(op.getCompute());
-  // In bf16 both operands pass registers: half the depth. Small tiles where large ones would leave most of a GPU idle:
-  // they read twice as much.
+  // In bf16, both operands go through registers, so tiles have half the depth. Small tiles read twice as much; they are
+  // for shapes where large ones would leave most of a GPU idle.
   const Tile large = bf16 ? Tile{128, 128, 16, 64, 64} : tileFor(in, false), small{64, 64, bf16 ? 32 : 16, 32, 32};
   const Tile tile = upTo(out, 128) * upTo(in, 128) < 32 ? small : large;
   k.threads = tile.threads();
   const int64_t across = upTo(in, tile.columns), tiles = upTo(out, tile.rows) * across;
-  // Without chunks where tiles keep a GPU busy, and partial sums would take more memory than rows do.
+  // Not split into chunks if the tiles alone keep a GPU busy: the partial sums would take more memory than the rows do.
   const bool chunked = tiles < 256;
   WeightGradChunks chunks(k, op);
   Value chunk = chunked ? k.div(k.chunk, tiles) : k.index(0), number = chunked ? k.rem(k.chunk, tiles) : k.chunk;
@@ -291,7 +292,7 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
     return chunked ? k.select(chunks.any(), part, k.buffer(buffer)) : k.buffer(buffer);
   };
   ProductTile product(k, tile, bf16, operand(op.getDyMutable(), out), operand(op.getXMutable(), in));
-  // The first chunk is there even if no row is.
+  // The first chunk runs even if there are no rows, to write zeros.
   k.when(k.both(k.less(row, k.i32Of(static_cast<int32_t>(out))),
                 k.either(k.equal(chunk, k.index(0)), k.less(k.index(0), rows))),
          [&] {
@@ -326,7 +327,7 @@ Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op
   return info;
 }
 
-// Each number of dW and db, the chunks' sums in ascending order.
+// Adds up the partial sums of each element of dW and db, with chunks in ascending order.
 Backend::KernelInfo emitLinearWeightGradMerge(KernelBuilder &k, LinearWeightGradOp op) {
   WeightGradChunks chunks(k, op);
   const int64_t per = 4 * k.threads, out = op.getDweight().getType().getDimSize(0);

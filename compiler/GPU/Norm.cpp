@@ -8,7 +8,7 @@ using namespace mlir;
 namespace xfc::gpu {
 namespace {
 
-// The results of a norm of a row that is in registers.
+// Writes the results of the norm of a row that is in registers.
 struct Normed {
   Address result, stats;
   Value weight, bias; // bias may be null
@@ -87,7 +87,7 @@ static Backend::KernelInfo emitAddNorm(KernelBuilder &k, AddNormOp op) {
 
 namespace {
 
-// dx of rows of norm_grad, and of norm_grad_with_parts.
+// Computes dx row by row, for norm_grad and norm_grad_with_parts.
 template <typename Op> struct NormGradRows {
   KernelBuilder &k;
   NormFormulas parts;
@@ -96,7 +96,7 @@ template <typename Op> struct NormGradRows {
   std::optional<Address> addend;
   Value weight;
   const bool wanted;
-  SmallVector<BufferIndex> vectors; // the buffers whose rows it has to do with
+  SmallVector<BufferIndex> vectors; // the buffers accessed with vectors
 
   NormGradRows(KernelBuilder &k, Op op)
       : k(k), parts(op, op.getX().getType().getFeatures()), row(k, parts.width), dy(k, op.getDyMutable()),
@@ -111,7 +111,7 @@ template <typename Op> struct NormGradRows {
     }
   }
 
-  // Inside of row.vectorized. `beside` gets dy and (x - mean) r of this thread's features.
+  // To be called inside row.vectorized. `beside` gets dy and (x - mean) r of this thread's features.
   void emit(Value number, const std::function<void(const Values &dy, const Values &normed)> &beside = {}) {
     Value statsRow = stats.row(k, number), mean = k.load(statsRow), r = k.load(k.offset(statsRow, 1));
     auto product = [&](ArrayRef<Value> v) { return k.mulf(v[0], v[1]); };
@@ -146,13 +146,13 @@ static Backend::KernelInfo emitNormGrad(KernelBuilder &k, NormGradOp op) {
   return {rows.row.eachRow(rows.vectors, [&](Value number) { rows.emit(number); })};
 }
 
-// A block is a part. Each of its warps (or, where rows are long, the block) sums rows in ascending order, in registers;
-// warps are added up in theirs.
+// A block computes one part. Each of its warps (or the whole block, if rows are long) sums rows in ascending order in
+// registers; then the sums of the warps are added in the order of the warps.
 static Backend::KernelInfo emitNormGradWithParts(KernelBuilder &k, NormGradWithPartsOp op) {
   NormGradRows rows(k, op);
   RowInRegisters &row = rows.row;
   const int64_t parts = op.getDweights().getType().getDimSize(0), width = rows.parts.width;
-  SmallVector<BufferIndex, 2> sums; // the buffers of those that are wanted
+  SmallVector<BufferIndex, 2> sums; // the buffers of the sums that are wanted
   const bool wantsWeights = !op.getDweights().use_empty();
   for (Value result : {Value(op.getDweights()), Value(op.getDbiases())})
     if (result && !result.use_empty())
@@ -180,8 +180,8 @@ static Backend::KernelInfo emitNormGradWithParts(KernelBuilder &k, NormGradWithP
   return {{Partition::Unit::One, 1, parts}};
 }
 
-// A block owns 8 columns, 32 bytes of each part, of all sums. All threads fetch, and one a column adds the parts in
-// ascending order.
+// A block owns 8 columns (32 bytes of each part) of all sums. All threads load parts, and one thread per column of a
+// sum adds them in ascending order.
 static Backend::KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
   constexpr int64_t columns = 8, together = 512; // parts in shared memory at once
   auto type = cast<RankedTensorType>(op.getParts().front().getType());
@@ -194,10 +194,11 @@ static Backend::KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
   Value shared = k.shared(sums * room * columns * k.bytes());
   Value number = k.rem(k.thread(), columns), own = k.div(k.thread(), columns),
         column = k.add(k.mul(k.chunk, columns), k.i64Of(number)), within = k.less(column, k.index(width));
-  // This thread's column of the sum number `own`, if there are as many.
+  // The place in shared memory of this thread's column of a part.
   auto place = [&](Value sum, Value part) {
     return k.offset(shared, k.add(k.mul(k.add(k.mul(sum, room), part), columns), number));
   };
+  // The thread adds up its column of sum number `own`, if there are that many sums.
   Value adds = k.both(within, k.less(k.thread(), k.i32Of(static_cast<int32_t>(sums * columns))));
   Value total = k.scalar(0);
   const int64_t step = k.threads / columns;
@@ -231,8 +232,8 @@ static Backend::KernelInfo emitSumParts(KernelBuilder &k, SumPartsOp op) {
   return {{Partition::Unit::One, 1, chunks}};
 }
 
-// A block owns 8 columns, 32 bytes of each row. Row i belongs to a thread by i modulo the rows a block takes at once,
-// each of which sums its own in order; a fixed tree adds them up.
+// A block owns 8 columns (32 bytes of each row). A thread takes rows at a fixed stride, the number of rows that the
+// block takes at once, and sums them in order. Lanes are then added in a fixed tree, and warps in order.
 static Backend::KernelInfo emitNormWeightGrad(KernelBuilder &k, NormWeightGradOp op) {
   constexpr int64_t columns = 8;
   const int64_t width = op.getX().getType().getFeatures(), chunks = (width + columns - 1) / columns;
@@ -270,7 +271,7 @@ static Backend::KernelInfo emitNormWeightGrad(KernelBuilder &k, NormWeightGradOp
     });
   });
   k.barrier();
-  // One thread a column, of dw and then of db.
+  // One thread per column of dw, then of db.
   Value number = k.rem(k.thread(), columns), column = k.add(k.mul(k.chunk, columns), k.i64Of(number));
   k.when(k.both(k.less(k.thread(), k.i32Of(2 * columns)), k.less(column, k.index(width))), [&] {
     Value total = k.loop(k.i32Of(0), k.i32Of(static_cast<int32_t>(k.warps())), 1, {k.scalar(0)},

@@ -1,5 +1,5 @@
-// xfc.attention of one query a sequence, as a decoding step has it: keys are split over the warps of a block, and the
-// parts joined in their order.
+// xfc.attention with one query per sequence, as in a decoding step: keys are split over the warps of a block, and the
+// parts are merged in order.
 #include "Analysis/Kernels.h"
 #include "AttentionTiles.h"
 #include "Emitters.h"
@@ -12,13 +12,13 @@ using namespace mlir;
 namespace xfc::gpu {
 namespace {
 
-// A product of one row would leave 15 of a tensor core's 16 rows empty, and keys are read once: so dot products, by
-// eight lanes a key, whose loads are whole lines of 128 bytes. All keys and values of a warp's part are under way at
-// once.
+// A product of one row would leave 15 of a tensor core's 16 rows empty, and keys are read only once. So scores are dot
+// products, each by eight lanes, which together load whole lines of 128 bytes. The loads of all keys and values of a
+// warp's part are in flight at once.
 //
-// Part i of a sequence is keys i * size .. i * size + size - 1 of those that the query sees: its largest score, the sum
-// of its exponentials, and the values' sum weighted by them. Parts are joined one after the other, in ascending order.
-// So a result's bits depend on its own keys only, not on who has which part.
+// Part i of a sequence is keys i * size .. i * size + size - 1 of those that the query sees. It gives its largest
+// score, the sum of its exponentials, and the sum of the values weighted by them. Parts are merged one after the other,
+// in ascending order. So a result's bits depend only on its own keys, not on which warp has which part.
 class OneQueryAttention {
 public:
   OneQueryAttention(KernelBuilder &k, AttentionOp op);
@@ -26,13 +26,13 @@ public:
 
 private:
   static constexpr int64_t warps = 4, lanes = 8,
-                           groups = KernelBuilder::warpSize / lanes; // lanes of a key, keys of a step
-  static constexpr int64_t columns = 4 * lanes;                      // of a row, which its lanes load at once
+                           groups = KernelBuilder::warpSize / lanes; // lanes per key, keys per step
+  static constexpr int64_t columns = 4 * lanes;                      // columns of a row that its lanes load at once
   static int64_t padded(int64_t dim) { return (dim + columns - 1) / columns * columns; }
   int64_t size() const { return groups * steps; }
 
   Value group() { return k.shiftRight(k.lane(), 3); }
-  Value firstColumn(int64_t element); // of the four that this one of the lane's is among
+  Value firstColumn(int64_t element); // of the lane's four adjacent columns that include this element
   Values partOfRow(Value p, int64_t dim, int64_t vector);
   void round(Values &xs);
   Value acrossGroups(Value v, const KernelBuilder::Combine &combine);
@@ -46,7 +46,7 @@ private:
   const int64_t heads, keyHeads, keyDim, valueDim;
   const std::optional<uint64_t> reach;
   const bool cached;
-  int64_t steps = 4; // of a part
+  int64_t steps = 4; // per part
   std::optional<DistanceTable> table;
   enum { q, key, value };
   int64_t partStride() const { return padded(valueDim) + 4; } // values, largest score, sum; a multiple of 16 bytes
@@ -58,7 +58,7 @@ OneQueryAttention::OneQueryAttention(KernelBuilder &k, AttentionOp op)
       heads(static_cast<int64_t>(op.getHeads())), keyHeads(op.getKeyHeads()), keyDim(op.getKeyDim()),
       valueDim(op.getValueDim()), reach(op.getReach()), cached(op.getK().getType().getSet() == RowSet::cache),
       table(DistanceTable::of(k, op)) {
-  // What is under way is in registers: 64 of them for heads of 64.
+  // Loads in flight take registers: 64 of them for heads of 64.
   for (const int64_t row = (padded(keyDim) + padded(valueDim)) / lanes; steps > 1 && row * steps > 128;)
     steps /= 2;
 }
@@ -73,12 +73,12 @@ Backend::KernelInfo OneQueryAttention::emit() {
     at.setReach(k, reach, cached);
     Value limit = at.limit(k, zero);
     Values query = partOfRow(at.rows(k, q, keyDim, zero)(zero), keyDim, 1);
-    // Scores times log2(e): exponentials are powers of two.
+    // Scores are scaled by log2(e), so that exponentials are powers of two.
     for (Value &x : query)
       x = k.mulf(x, k.scalar(scale * std::numbers::log2e));
     round(query);
     auto partAt = [&](Value warp) { return k.offset(parts, k.mul(warp, partStride())); };
-    // Largest score, sum, and the thread's columns of the values, of all parts so far.
+    // Of all parts so far: the largest score, the sum, and this thread's columns of the weighted values.
     Values state = {k.scalar(lowest), k.scalar(0)};
     state.append(ownColumns(), k.scalar(0));
     state = k.loop(at.first(k, zero), limit, warps * size(), state, [&](Value j, Values joined) {
@@ -90,7 +90,7 @@ Backend::KernelInfo OneQueryAttention::emit() {
             none[0] = k.scalar(lowest);
             return none;
           });
-      k.barrier(); // the parts before have been joined
+      k.barrier(); // the previous parts have been merged
       k.when(k.equal(group(), zero), [&] {
         for (int64_t e = 0; e < padded(valueDim) / lanes; e += 4)
           k.store(ArrayRef<Value>(own).slice(2 + e, 4), k.offset(partAt(k.warp()), firstColumn(e)));
@@ -115,7 +115,7 @@ Value OneQueryAttention::firstColumn(int64_t element) {
   return k.add(k.shiftLeft(k.bitAnd(k.lane(), lanes - 1), 2), element / 4 * columns);
 }
 
-// The lane's numbers of a row of a head's features, padded with zeros: four of every 32 columns.
+// The lane's part of a row of a head's features, padded with zeros: four of every 32 columns.
 Values OneQueryAttention::partOfRow(Value p, int64_t dim, int64_t vector) {
   Values xs;
   for (int64_t e = 0; e < padded(dim) / lanes; e += vector) {
@@ -126,7 +126,7 @@ Values OneQueryAttention::partOfRow(Value p, int64_t dim, int64_t vector) {
   return xs;
 }
 
-// To bf16, where the op says so.
+// Rounds to bf16 if the op computes in it.
 void OneQueryAttention::round(Values &xs) {
   for (size_t i = 0; bf16 && i < xs.size(); i += 2) {
     Value pair = pairOfBF16(k, xs[i], xs[i + 1]);
@@ -141,8 +141,8 @@ Value OneQueryAttention::acrossGroups(Value v, const KernelBuilder::Combine &com
   return v;
 }
 
-// Keys `first` .. of the warp: their largest score, the sum of exponentials, and the lane's columns of the weighted sum
-// of values.
+// The warp's part, from key `first` on: its largest score, the sum of its exponentials, and the lane's columns of the
+// weighted sum of values.
 Values OneQueryAttention::part(HeadOfSequence &at, const Values &q, Value first, Value limit) {
   auto add = [&](Value x, Value y) { return k.addf(x, y); };
   Value last = k.sub(limit, k.i32Of(1)), zero = k.i32Of(0);
@@ -150,7 +150,7 @@ Values OneQueryAttention::part(HeadOfSequence &at, const Values &q, Value first,
   RowAt keyAt = at.listedRows(k, key, keyDim, zero), valueAt = at.listedRows(k, value, valueDim, zero);
   for (int64_t s = 0; s < steps; ++s) {
     numbers.push_back(k.add(k.add(first, group()), s * groups));
-    keyRows.push_back(keyAt(k.min(numbers[s], last))); // keys beyond the last repeat it, and are not counted
+    keyRows.push_back(keyAt(k.min(numbers[s], last))); // keys beyond the last repeat it, and are masked
     valueRows.push_back(valueAt(k.min(numbers[s], last)));
     if (table) {
       Value distance = k.sub(at.keyPosition(k, k.min(numbers[s], last)), at.queryPosition(k, zero));
@@ -193,7 +193,7 @@ Values OneQueryAttention::part(HeadOfSequence &at, const Values &q, Value first,
   }
   Values state = {largest, acrossGroups(sum, add)};
   if (steps == 1)
-    p.push_back(k.scalar(0)); // to round with
+    p.push_back(k.scalar(0)); // rounding takes pairs
   round(p);
   for (int64_t e = 0; e < valueWidth; ++e) {
     Value weighted = k.scalar(0);
@@ -204,7 +204,7 @@ Values OneQueryAttention::part(HeadOfSequence &at, const Values &q, Value first,
   return state;
 }
 
-// The next part in shared memory, to those before it. One without keys changes nothing.
+// Merges the next part, in shared memory, into the state of those before it. A part without keys changes nothing.
 void OneQueryAttention::join(Values &state, Value theirs) {
   Value stats = k.offset(theirs, padded(valueDim)), largest = k.load(stats), sum = k.load(k.offset(stats, 1));
   Value both = k.maxf(state[0], largest), shrinkOurs = k.exp2(k.subf(state[0], both)),

@@ -7,11 +7,11 @@ using namespace mlir;
 
 namespace xfc::gpu {
 
-constexpr int64_t part = SquareSumOp::elementsOfPart; // of a chunk, too
+constexpr int64_t part = SquareSumOp::elementsOfPart; // also the elements of a chunk
 
 static Type elementOf(Value tensor) { return cast<RankedTensorType>(tensor.getType()).getElementType(); }
 
-// A scalar of a tensor as another type of float.
+// Loads a float and converts it to another float type.
 static Value loadAs(KernelBuilder &k, Value address, Type from, Type to) {
   Value x = LLVM::LoadOp::create(k.b, from, address);
   if (from == to)
@@ -71,7 +71,7 @@ static Backend::KernelInfo emitOptimize(KernelBuilder &k, OptimizeOp op) {
   };
   const OptimizerStep step = optimizerStep(k, op, hyper, [](Value x) { return x; });
   Value factor = loadAs(k, k.buffer(op.getFactorMutable()), elementOf(op.getFactor()), k.element);
-  // Tensors of a group follow each other in memory, from the first on: parameters, gradients, each state.
+  // The tensors of a group (parameters, gradients, each state) are consecutive in memory.
   Values blocks = {k.buffer(op.getParametersMutable()), k.buffer(op.getGradientsMutable())};
   for (unsigned i = 0; i < op.getNumStates(); ++i)
     blocks.push_back(k.buffer(op->getOpOperand(op.getState(i).getBeginOperandIndex())));

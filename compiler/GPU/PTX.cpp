@@ -1,4 +1,4 @@
-// Kernels for a GPU into PTX text, and PTX into cubins.
+// Turns kernels for a GPU into PTX text, and PTX into cubins.
 #include "PTX.h"
 #include "Codegen/MachineCode.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -24,7 +24,7 @@ using namespace mlir;
 namespace xfc::gpu {
 
 const std::vector<Architecture> &Architecture::known() {
-  // What runs on later GPUs, too, keeps to the shared memory that the smallest of them have (8.6, 8.9, 12.0).
+  // Code that also runs on later GPUs is limited to the shared memory of those with the least (8.6, 8.9, 12.0).
   constexpr int64_t every = 99 << 10;
   static const std::vector<Architecture> all = {
       {"sm_80", "+ptx71", every, false}, {"sm_86", "+ptx71", every, false},     {"sm_89", "+ptx78", every, false},
@@ -64,7 +64,8 @@ static std::unique_ptr<llvm::TargetMachine> machineFor(const Architecture &archi
 std::string emitPTX(ModuleOp kernels, const Architecture &architecture) {
   llvm::LLVMContext context;
   std::unique_ptr<llvm::TargetMachine> machine = machineFor(architecture);
-  // Known before translation, which writes the alignment of every load: without it 8 bytes are read as two times 4.
+  // Set before translation, which derives the alignment of every load from it: otherwise a load of 8 bytes becomes two
+  // of 4.
   kernels->setAttr(LLVM::LLVMDialect::getDataLayoutAttrName(),
                    StringAttr::get(kernels.getContext(), machine->createDataLayout().getStringRepresentation()));
   lowerToLLVM(kernels);
@@ -73,8 +74,8 @@ std::string emitPTX(ModuleOp kernels, const Architecture &architecture) {
   for (llvm::Function &function : *module) {
     function.addFnAttr(llvm::Attribute::NoUnwind);
     function.addFnAttr("denormal-fp-math-f32", "preserve-sign");
-    // Inline PTX of the LLVM dialect cannot say that it is convergent, and what synchronizes threads must not be moved
-    // or copied.
+    // The LLVM dialect cannot mark inline PTX as convergent, but code that synchronizes threads must not be moved or
+    // duplicated.
     for (llvm::BasicBlock &block : function)
       for (llvm::Instruction &instruction : block)
         if (auto *call = llvm::dyn_cast<llvm::CallInst>(&instruction))
@@ -101,7 +102,7 @@ std::optional<std::string> findPtxas() {
 
 namespace {
 
-// An empty file that goes away with its object.
+// A temporary file, empty at first, that is deleted with the object.
 struct TemporaryFile {
   llvm::SmallString<256> name;
   explicit TemporaryFile(llvm::StringRef suffix) {

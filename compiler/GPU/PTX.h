@@ -1,4 +1,4 @@
-// Kernels for a GPU into PTX text, and PTX into cubins where ptxas is at hand.
+// Turns kernels for a GPU into PTX text, and PTX into cubins if ptxas is available.
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"
@@ -9,25 +9,26 @@
 
 namespace xfc::gpu {
 
-// A GPU architecture we generate code for. PTX for one runs on every later one; PTX for an "a" one, on that alone.
+// A GPU architecture that code is generated for. Its PTX also runs on every later architecture, unless its name ends in
+// "a": then it runs on that architecture alone.
 struct Architecture {
-  std::string name;     // sm_80, as --cuda-arch says it and LLVM and ptxas know it
-  std::string features; // LLVM's: the oldest version of PTX that has what we emit for it
-  int64_t sharedBytes;  // that a block can have
-  bool warpgroups;      // four warps multiply together, copies arrive at barriers, and blocks form clusters
+  std::string name;     // sm_80: the name for --cuda-arch, LLVM and ptxas
+  std::string features; // for LLVM: the oldest version of PTX that has all instructions emitted for it
+  int64_t sharedBytes;  // the most that a block can have
+  bool warpgroups;      // has products by four warps, copies that arrive at barriers, and clusters of blocks
 
-  // Throws Error listing what is known for another name.
+  // Throws Error listing the known names for any other name.
   static const Architecture &named(const std::string &name);
   static const std::vector<Architecture> &known(); // oldest first
 };
 
-// Kernels of a KernelBuilder, which are lowered to the LLVM dialect in place, as PTX. Throws Error when that fails: a
-// defect of ours.
+// The kernels of a KernelBuilder as PTX. Lowers them to the LLVM dialect in place. Throws Error on failure, which is a
+// bug in the compiler.
 std::string emitPTX(mlir::ModuleOp kernels, const Architecture &architecture);
 
-// Where ptxas is: on PATH, or in bin/ of $CUDA_HOME. Empty where it is not.
+// The path of ptxas, found on PATH or in bin/ of $CUDA_HOME. Empty if it is in neither.
 std::optional<std::string> findPtxas();
-// The machine code ptxas makes of it. Throws Error with what it says if it refuses.
+// Compiles PTX to machine code. Throws Error with the messages of ptxas if it fails.
 std::vector<uint8_t> assemble(const std::string &ptxas, const std::string &ptx, const Architecture &architecture);
 
 } // namespace xfc::gpu

@@ -1,5 +1,5 @@
-// Attention step by step: scores, softmax and their use as separate kernels over pairs values. A chunk is a head of a
-// sequence.
+// Unfused attention: scores, softmax, bias and weighted sums as separate kernels over pairs values. Unless noted
+// otherwise, a chunk is one head of a sequence.
 #include "AttentionTiles.h"
 #include "Codegen/Distances.h"
 #include "Emitters.h"
@@ -11,14 +11,14 @@ namespace xfc::gpu {
 
 constexpr int64_t queryBlock = 64, keyBlock = 32;
 
-// With tiles of `queryBlock` rows, of which a warp has its own.
+// eachHead() for kernels on tiles of `queryBlock` rows, with a warp for every 16 rows.
 static Backend::KernelInfo eachHeadByTiles(KernelBuilder &k, int64_t heads,
                                            const std::function<void(HeadOfSequence &)> &body) {
   k.threads = queryBlock / AttentionTiles::warpRows * k.warpSize;
   return {eachHead(k, heads, body)};
 }
 
-// Blocks of up to `size` of `count` numbers: body(first, how many).
+// Splits `count` indices into blocks of up to `size`: body(first, number of indices).
 static void eachBlock(KernelBuilder &k, Value count, int64_t size, const std::function<void(Value, Value)> &body) {
   k.loop(k.i32Of(0), count, size,
          [&](Value first) { body(first, k.min(k.sub(count, first), k.i32Of(static_cast<int32_t>(size)))); });
@@ -51,7 +51,7 @@ static Backend::KernelInfo emitScores(KernelBuilder &k, ScoresOp op) {
   });
 }
 
-// The rows of pairs values, a warp each: body(where it begins in each operand and the result, how many numbers).
+// One warp for each row of pairs values: body(the row's addresses in each operand and the result, its length).
 static Backend::KernelInfo eachRow(KernelBuilder &k, Operation *op,
                                    const std::function<void(ArrayRef<Value>, Value)> &body) {
   auto type = cast<PairsType>(op->getResultTypes().front());
@@ -63,18 +63,18 @@ static Backend::KernelInfo eachRow(KernelBuilder &k, Operation *op,
   })};
 }
 
-// The numbers of a row over the lanes.
+// Spreads the elements of a row over the lanes of a warp. Returns the lane's final state.
 static Value eachLane(KernelBuilder &k, Value count, Value state, const std::function<Value(Value, Value)> &body) {
   return k.loop(k.lane(), count, k.warpSize, ValueRange{state},
                 [&](Value j, Values s) -> Values { return {body(j, s[0])}; })[0];
 }
 
-// A block has a part of the distances.
+// A chunk is a range of distances.
 static Backend::KernelInfo emitDistanceBias(KernelBuilder &k, DistanceBiasOp op) {
   constexpr int64_t per = 512;
   const int64_t distances = op.getType().getDimSize(0), heads = op.getType().getDimSize(1) / 2;
   Value bias = k.buffer(op.getResult()), from = k.mul(k.chunk, per), to = k.add(from, per);
-  // body(distance, head, the place of its number for keys before the query).
+  // body(distance, head, address of the entry for keys before the query).
   auto each = [&](int64_t first, int64_t end, const std::function<void(Value, Value, Value)> &body) {
     Value begin = k.max(k.index(first), from), stop = k.min(k.index(end), to);
     k.acrossThreads(k.truncated(k.mul(k.max(k.sub(stop, begin), k.index(0)), heads)), [&](Value i) {
@@ -101,7 +101,7 @@ static Backend::KernelInfo emitDistanceBias(KernelBuilder &k, DistanceBiasOp op)
   return {{Partition::Unit::One, 1, (distances + per - 1) / per}};
 }
 
-// A block has a bucket, a thread a head of it.
+// A chunk is a bucket; a thread takes one head of it.
 static Backend::KernelInfo emitDistanceBiasGrad(KernelBuilder &k, DistanceBiasGradOp op) {
   const int64_t buckets = op.getType().getDimSize(0), heads = op.getType().getDimSize(1);
   SmallVector<DistanceRange> ranges = distanceRanges(op, buckets, op.getDy().getType().getDimSize(0));
@@ -123,7 +123,7 @@ static Backend::KernelInfo emitDistanceBiasGrad(KernelBuilder &k, DistanceBiasGr
   return {{Partition::Unit::One, 1, buckets}};
 }
 
-// How far a key is from a query, and 1 where it is after it, else 0 (i64).
+// The distance between a key and a query, and 1 if the key is after the query, else 0 (i64).
 static std::pair<Value, Value> distanceOf(KernelBuilder &k, HeadOfSequence &at, Value query, Value key) {
   Value distance = k.sub(at.keyPosition(k, key), at.queryPosition(k, query)), zero = k.i32Of(0);
   return {k.i64Of(k.max(distance, k.sub(zero, distance))), k.select(k.less(zero, distance), k.index(1), k.index(0))};
@@ -145,7 +145,7 @@ static Backend::KernelInfo emitAddDistanceBias(KernelBuilder &k, AddDistanceBias
   })};
 }
 
-// A block has a head of a sequence and takes queries in order, of which each has a distance once.
+// A block takes the queries in order. A query has each distance and direction at most once, so threads do not conflict.
 static Backend::KernelInfo emitSumDistances(KernelBuilder &k, SumDistancesOp op) {
   const int64_t heads = op.getX().getType().getHeads();
   return {eachHead(k, heads, [&](HeadOfSequence &at) {
@@ -221,7 +221,7 @@ static Backend::KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransp
   const int64_t keyHeads = op.getType().getFeatures() / dim;
   return eachHeadByTiles(k, keyHeads, [&](HeadOfSequence &at) {
     AttentionTiles tiles(k, /*bf16=*/false);
-    // The keys are the rows here.
+    // Here the rows are keys.
     Tile pairs = tiles.tile(queryBlock, keyBlock), inputs = tiles.tile(keyBlock, dim);
     at.clearRowsThatAreNoKeys(k, k.i32Of(0), at.keys, {{op.getResult(), dim}});
     eachBlock(k, at.keys, queryBlock, [&](Value j, Value rows) {

@@ -1,4 +1,4 @@
-// Tiles of products of matrices.
+// Tiles of matrix products.
 #include "ProductTile.h"
 #include "Emitters.h"
 #include "TensorCore.h"
@@ -58,7 +58,7 @@ ProductTile::Side::Side(KernelBuilder &k, const Operand &operand, int64_t outer,
   column = k.mul(k.rem(k.thread(), perLine()), vector());
 }
 
-// Where the 16 bytes `piece` of a line lie in it: the eight lines of a matrix have theirs in different banks.
+// The position of a line's 16-byte piece `piece`: the eight lines of a matrix have it in different banks.
 Value ProductTile::Side::permuted(KernelBuilder &k, Value line, Value piece) const {
   const int64_t pieces = std::min<int64_t>(8, width() / 8);
   return k.bitXor(piece, k.bitAnd(k.div(line, 8 / pieces), pieces - 1));
@@ -71,8 +71,8 @@ void ProductTile::Side::begin(KernelBuilder &k, Value at) {
   from = k.offset(k.offset(operand.data, k.mul(k.i64Of(fromLine), operand.stride), type), k.i64Of(fromColumn), type);
 }
 
-// Starts on the block from k = at on: what is packed is copied to the slot, the rest comes to registers. What is beyond
-// the matrix is 0.
+// Starts loading the block from k = at on: a packed operand is copied to the slot, any other is returned in registers.
+// Elements beyond the matrix are 0.
 Values ProductTile::Side::fetch(KernelBuilder &k, Value at, Value slot) const {
   const int64_t step = threads / perLine();
   Type type = operand.packed ? Type(k.b.getBF16Type()) : k.element;
@@ -152,12 +152,12 @@ Values ProductTile::multiply(Value row, Value column, Value inner, Values *share
     b.put(k, bValues, bSlot);
     return aValues;
   };
-  // Four consecutive values of a thread are neighbours in a line.
+  // Four consecutive values of a thread are adjacent in a line.
   auto addShares = [&](MutableArrayRef<Value> sums, ArrayRef<Value> values) {
     for (size_t i = 0; !sums.empty() && i < values.size(); ++i)
       sums[i % sums.size()] = k.addf(sums[i % sums.size()], values[i]);
   };
-  k.barrier(); // both slots may be in use
+  k.barrier(); // both slots may still be in use
   a.begin(k, row);
   b.begin(k, column);
   const int64_t count = rowsOfThread() * pairsOfThread() * 2;
@@ -166,7 +166,7 @@ Values ProductTile::multiply(Value row, Value column, Value inner, Values *share
   sums = k.loop(zero, inner, tile.depth, sums, [&](Value at, Values state) {
     Value which = k.bitAnd(k.div(at, tile.depth), 1);
     waitForCopies(k, 0);
-    k.barrier(); // this block has arrived, and the last is no longer read
+    k.barrier(); // this block has arrived, and the one before is no longer read
     Values next = arrive(k.add(at, tile.depth), k.bitXor(which, k.i32Of(1)), [&] {
       if (bf16)
         multiplyBF16(slotOf(a, which), slotOf(b, which), state);
@@ -195,8 +195,8 @@ Value ProductTile::sumRows(ArrayRef<Value> shares) {
 }
 
 void ProductTile::multiplyBF16(Value aSlot, Value bSlot, Values &sums) {
-  // Matrices 1 and 2 of four are a's rows 8-15 and columns 8-15, but b's columns and rows; k from line to line
-  // exchanges them again.
+  // Of the four matrices of a load, number 1 has the next 8 rows of a but the next 8 of k of b, and number 2 the
+  // reverse. If k runs from line to line, this is swapped once more.
   Value low = k.bitAnd(k.lane(), 7), second = k.bitAnd(k.div(k.lane(), 8), 1), third = k.div(k.lane(), 16);
   auto fragments = [&](const Side &side, Value slot, Value warpFirst, bool lineFirst, int64_t count, int64_t step) {
     Value line = k.add(low, k.mul(lineFirst ? second : third, 8)), piece = lineFirst ? third : second;
@@ -208,7 +208,7 @@ void ProductTile::multiplyBF16(Value aSlot, Value bSlot, Values &sums) {
     Values all;
     for (int64_t i = 0; i < count; ++i) {
       const int64_t lines = side.operand.along ? i : step, pieces = side.operand.along ? step : i;
-      // The bits of 2 pieces are none of the first piece's and of the warp's.
+      // 2 * pieces has no bits in common with the first piece, so xor adds it, also after the permutation.
       Value to = k.add(k.add(base, lines * 16 * side.lineBytes()),
                        k.mul(k.bitXor(permuted, k.i32Of(static_cast<int32_t>(2 * pieces))), 16));
       Values four = loadMatrices(k, k.offset(slot, to, k.b.getI8Type()), !side.operand.along);
@@ -228,7 +228,7 @@ void ProductTile::multiplyBF16(Value aSlot, Value bSlot, Values &sums) {
 
 void ProductTile::multiplyF32(Value aSlot, Value bSlot, Values &sums) {
   constexpr int64_t unroll = 4;
-  // numbers[n][u]: those of `count` neighbours from `outer` on for k = at + u.
+  // numbers[n][u]: the element of row or column outer + n, for n < count, at k = at + u.
   auto numbers = [&](const Side &side, Value slot, Value outer, int64_t count, int64_t at) {
     SmallVector<Values> result(count);
     auto place = [&](Value line, Value column) {

@@ -1,37 +1,37 @@
-// A tile of a product of matrices: blocks of both operands come through shared memory, the sums stay in registers.
+// A tile of a matrix product: blocks of both operands go through shared memory, the sums stay in registers.
 #pragma once
 
 #include "KernelBuilder.h"
 
 namespace xfc::gpu {
 
-// A matrix in memory, of lines of `width` elements. A product takes sums over k, which runs along a line or from line
+// A matrix in memory, stored in lines of `width` elements. A product sums over k, which runs along a line or from line
 // to line.
 struct Operand {
   mlir::Value
-      data; // f32; or bf16, whose lines start at multiples of 16 bytes and hold zeros from `width` up to the next one
+      data; // f32, or bf16 with lines that start at multiples of 16 bytes and are padded with zeros up to the next one
   mlir::Value stride; // elements (i64) from one line to the next
-  mlir::Value lines;  // how many there are (i32)
+  mlir::Value lines;  // the number of lines (i32)
   int64_t width;
   bool along;          // k runs along a line
   bool packed = false; // bf16
 };
 
-// The rows that the call is divided over, in a buffer; and a weight [out, in], or its copy in bf16.
+// The operands for a buffer of the rows that the call is divided over, and for a weight [out, in] or its bf16 copy.
 Operand rowsOperand(KernelBuilder &k, BufferIndex buffer, int64_t width, bool along);
 Operand weightOperand(KernelBuilder &k, BufferIndex buffer, mlir::RankedTensorType weight, bool bf16, bool along);
 
 // How a block of threads and its warps share a tile of the result, and how much of K is in shared memory at a time. A
-// warp has warpRows x warpColumns, multiples of 16. Sums take their terms in ascending k, whatever the tile: a tile may
-// be chosen by anything.
+// warp has warpRows x warpColumns, multiples of 16. Sums take their terms in ascending k whatever the tile, so the
+// choice of a tile does not affect results.
 struct Tile {
   int64_t rows, columns, depth;
   int64_t warpRows, warpColumns;
   int64_t threads() const { return rows / warpRows * (columns / warpColumns) * KernelBuilder::warpSize; }
 };
 
-// What a thread has of a tile's sums: rowsOfThread() rows, and of each pairsOfThread() pairs of neighbouring columns;
-// rows are 8 apart, pairs 8 columns. Their first, within the tile (i32), and a sum.
+// A thread's share of a tile's sums: rowsOfThread() rows, 8 apart, and in each row pairsOfThread() pairs of adjacent
+// columns, also 8 apart. firstRow() and firstColumn() are relative to the tile (i32).
 class ThreadSums {
 public:
   int64_t rowsOfThread() const { return warpRows / 8; }
@@ -54,25 +54,26 @@ protected:
 
 // Products in f32 by fused multiply-adds, or in bf16 by tensor cores with sums in f32.
 //
-// Two blocks of each operand are in shared memory: while one is multiplied, the next arrives. What is packed is copied;
-// rows in f32 pass registers, where bf16 rounds them. Lines of bf16 have their 16 bytes permuted, those of f32 have 16
-// bytes more than they need, so that the rows of a fragment lie in different banks.
+// Shared memory is double-buffered: while one block of each operand is multiplied, the next arrives. Packed operands
+// are copied asynchronously; f32 operands go through registers, where a bf16 product rounds them. In lines of bf16, the
+// 16-byte pieces are permuted, and lines of f32 are padded by 16 bytes, so that the rows of a fragment lie in different
+// banks.
 class ProductTile : public ThreadSums {
 public:
-  // a is M x K, b is N x K, in that each has k along its lines or not. Takes shared memory.
+  // a is M x K and b is N x K; either may have k along its lines or from line to line. Allocates shared memory.
   ProductTile(KernelBuilder &k, const Tile &tile, bool bf16, const Operand &a, const Operand &b);
 
-  // The sums of rows `row` .. and columns `column` .. (i32, multiples of the tile's) over k < inner (i32). For all
-  // threads of the block: there is a barrier before anything else. With `shares`, for an `a` in f32 whose k runs from
-  // line to line, also the thread's shares of the sums of the rows of `a`, unrounded, for sumRows.
+  // The sums of the tile at `row` and `column` (i32, multiples of the tile's size) over k < inner (i32). All threads of
+  // the block take part; it begins with a barrier. `shares`, if given, gets this thread's partial sums of the rows of
+  // `a`, unrounded, for sumRows; `a` must then be f32, with k from line to line.
   Values multiply(mlir::Value row, mlir::Value column, mlir::Value inner, Values *shares = nullptr);
 
-  // The sum over k of the tile's row number thread(), for each row a thread, from the shares of all threads. In it are
+  // The sum over k of row thread() of the tile's `a`, one row per thread, from the shares of all threads. Contains
   // barriers.
   mlir::Value sumRows(llvm::ArrayRef<mlir::Value> shares);
 
 private:
-  // One operand's way through shared memory.
+  // The path of one operand through shared memory.
   struct Side {
     Operand operand;
     int64_t outer, depth, threads; // of the tile
@@ -104,14 +105,14 @@ private:
   mlir::Value warpRow, warpColumn;
 };
 
-// Access to lines of which a thread has pairs of neighbouring columns, without branches: 8 bytes at once where all of
-// them let it.
+// Access without branches to lines in which a thread has pairs of adjacent columns: 8 bytes at once if all lines are
+// aligned for that.
 class PairAccess {
 public:
   PairAccess(KernelBuilder &k, int64_t columns);
-  // Lines from p on, `stride` elements (i64) apart, are accessed, too.
+  // Adds lines from p on, `stride` elements (i64) apart, to those that will be accessed.
   void include(mlir::Value p, mlir::Value stride);
-  // What is accessed of the pair from `column` (i32) on if its line is there (i1): both at once, the first alone, the
+  // How to access the pair at `column` (i32), if its line exists (i1): both elements at once, the first alone, the
   // second alone.
   using Conditions = std::array<mlir::Value, 3>;
   Conditions conditions(mlir::Value isLine, mlir::Value column) const;

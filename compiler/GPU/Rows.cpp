@@ -1,4 +1,4 @@
-// How the features of a row are spread over the threads that share it.
+// Spreads the features of a row over the threads that share it.
 #include "Rows.h"
 #include "Emitters.h"
 
@@ -74,8 +74,8 @@ Value RowTeam::max(Value v) {
 }
 void RowTeam::once(const std::function<void()> &body) { k.when(k.equal(member(), k.i32Of(0)), body); }
 
-// At most 32 features a thread while a row allows it: two rows of them fit into registers beside what is computed with
-// them.
+// At most 32 features per thread, unless a row is too long for that: two rows then fit into registers beside the
+// intermediate values.
 RowInRegisters::RowInRegisters(KernelBuilder &k, int64_t width)
     : RowTeam(k, width, width <= 256 * 32 ? 256 : 1024, width <= 32 * 32) {}
 
@@ -142,11 +142,11 @@ void RowInRegisters::storeSum(ArrayRef<Value> values, Value p) {
       total = k.addf(total, k.load(k.offset(part(k.i32Of(static_cast<int32_t>(i))), f)));
     k.store(total, k.offset(p, f));
   });
-  k.barrier(); // the parts may be written again
+  k.barrier(); // the parts may be overwritten from here on
   k.releaseShared(mark);
 }
 
-// Long rows get more threads, since a decoding step has few of them.
+// Long rows get more threads, since a decoding step has few rows.
 RowInMemory::RowInMemory(KernelBuilder &k, int64_t width)
     : RowTeam(k, width, width <= 8192 ? 256 : 1024, width <= 1024) {}
 

@@ -1,4 +1,4 @@
-// Instructions on tiles of matrices.
+// Instructions for tiles of bf16 matrices.
 #include "TensorCore.h"
 
 using namespace mlir;
@@ -34,7 +34,7 @@ void multiplyMatrices(KernelBuilder &k, ArrayRef<Value> a, ArrayRef<Value> b, Mu
 }
 
 void copyAsync(KernelBuilder &k, Value to, Value from, Value valid, int64_t bytes) {
-  // Only 16 bytes can pass by the first cache.
+  // Only copies of 16 bytes can bypass the L1 cache.
   NVVM::CpAsyncOp::create(k.b, to, from, static_cast<uint32_t>(bytes),
                           bytes == 16 ? NVVM::LoadCacheModifierKind::CG : NVVM::LoadCacheModifierKind::CA,
                           k.select(valid, k.i32Of(static_cast<int32_t>(bytes)), k.i32Of(0)));

@@ -1,20 +1,18 @@
 // Instructions of sm_90a.
 //
-// Scopes. What a thread has written is made visible to the other block of a cluster by a barrier of that scope, which
-// ptxas renders as a flush of the thread's stores to the second cache (MEMBAR) on the one side and as a loss of the
-// first cache (CCTL.IVALL) on the other: hundreds of cycles, which must not be paid for each block of K. They need not
-// be:
-// - A stage is filled by bulk copies, whose arrival makes the bytes visible to whoever waits at the barrier, whichever
-//   block asked for them, and by copies of the block's own threads. So who waits for it acquires from its own block.
-// - A stage is given back to both blocks, since the next bytes in it may come from either. Nothing that its readers
-//   wrote is read by those who are told: what has to come first is that they have read. A product waited for has its
-//   sums in registers, and the loads before it have their values there, so the reads are over when the thread arrives.
-//   That arrival counts in another block's barrier as it does in one's own; its scope would add only stores to wait
-//   for.
-// - The barriers that the whole cluster passes once are at the begin and at the end of a kernel. At the begin one
-//   thread's mbarrier.init is what the others must see: its fence, of the cluster's scope, releases just that, and the
-//   wait acquires it. At the end nothing is handed over at all: the block's shared memory must only outlive copies and
-//   arrivals from the other one.
+// Scopes. A barrier of cluster scope makes a thread's writes visible to the other block of a cluster. ptxas compiles it
+// to a flush of the thread's stores to the L2 cache (MEMBAR) on one side and an invalidation of the L1 cache
+// (CCTL.IVALL) on the other. That takes hundreds of cycles, too many for every block of K, and is not needed:
+// - A stage is filled by bulk copies, whose completion makes the bytes visible to whoever waits at the barrier,
+//   whichever block started them, and by copies of the block's own threads. So acquiring at block scope is enough.
+// - A stage is handed back to both blocks, since either may fill it next. They read nothing that the stage's readers
+//   have written; they only have to know that the reads are over. When a thread arrives, they are: the product that it
+//   has waited for has its sums in registers, and so do earlier loads their values. An arrival is counted in another
+//   block's barrier just as in the own one; cluster scope would only make it wait for stores.
+// - The whole cluster meets at a barrier only at the start and at the end of a kernel. At the start, the others must
+//   see one thread's mbarrier.init: that thread's fence, of cluster scope, releases just this, and the wait acquires
+//   it. At the end nothing is handed over: the block's shared memory only has to outlive copies and arrivals from the
+//   other block.
 #include "Warpgroup.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -67,16 +65,16 @@ void setRegisters(KernelBuilder &k, Registers what, int64_t count) {
                                                         : NVVM::SetMaxRegisterAction::decrease);
 }
 
-// One piece of PTX: between the first product and the wait no register of theirs may be touched, and whatever is, is to
-// stay in order.
+// A single piece of inline PTX, since the registers of the products must not be accessed between the first product and
+// the wait, and the instructions must stay in order.
 Values multiplyWarpgroup(KernelBuilder &k, const Values &sums, ArrayRef<Value> a, const SwizzledMatrix &b) {
   const int64_t count = sums.size(), columns = 2 * count, steps = a.size() / 4;
-  // A descriptor: the address in 16 bytes, and how far apart blocks of 64 columns and groups of 8 lines are, in 16
-  // bytes; bit 62 is the swizzle.
+  // The descriptor of b: its address, the stride of blocks of 64 columns and that of groups of 8 lines, all in units of
+  // 16 bytes; bit 62 selects the swizzle.
   const int64_t constant = int64_t(1) << 62 | int64_t(1024 / 16) << 32 | (b.along ? 1 : b.blockBytes / 16) << 16;
   Value address = LLVM::PtrToIntOp::create(k.b, k.i64, b.address);
   Value descriptor = k.bitOr(k.bitAnd(k.shiftRight(address, 4), 0x3fff), k.index(constant));
-  const int64_t next = (b.along ? 32 : 2048) / 16; // 16 of k further on: within a line, or 16 lines
+  const int64_t next = (b.along ? 32 : 2048) / 16; // 16 steps of k: within a line, or 16 lines
 
   auto list = [](int64_t from, int64_t n) {
     std::string text = "{";

@@ -1,52 +1,54 @@
-// Instructions of sm_90a: barriers in shared memory, copies that arrive at them, products by four warps, clusters of
-// blocks.
+// Instructions of sm_90a: barriers in shared memory, copies that arrive at them, products by four warps (wgmma), and
+// clusters of blocks.
 #pragma once
 
 #include "KernelBuilder.h"
 
 namespace xfc::gpu {
 
-// A barrier is 8 bytes of shared memory. Its phases follow each other: one ends when `arrivals` threads have arrived
-// and all bytes have that were announced. One thread makes it, then fences, and a barrier of the cluster follows before
-// anyone uses it.
+// A barrier (mbarrier) is 8 bytes of shared memory and goes through phases. A phase ends when there have been
+// `arrivals` arrivals and all announced bytes have been copied. One thread initializes the barriers and then fences; a
+// clusterBarrier() must follow before they are used.
 void initBarrier(KernelBuilder &, mlir::Value barrier, int64_t arrivals);
 void fenceBarriers(KernelBuilder &);
-// Announces bytes of bulk copies, and arrives.
+// Announces the bytes of bulk copies, and arrives.
 void arriveExpecting(KernelBuilder &, mlir::Value barrier, int64_t bytes);
-// This thread arrives when its copies so far (copyAsync) are there.
+// This thread arrives once all copies that it has started so far (copyAsync) are complete.
 void arriveAfterCopies(KernelBuilder &, mlir::Value barrier);
-// Arrives at the barrier in the same place of a block (i32) of the cluster, if `condition` (i1), without a branch. That
-// tells another block that this thread has read what it has read; nothing that it wrote.
+// If `condition` (i1) holds, arrives, without a branch, at the barrier at the same address in a block (i32) of the
+// cluster. This tells another block that this thread's reads are done; it does not make the thread's writes visible.
 void arriveAt(KernelBuilder &, mlir::Value barrier, mlir::Value block, mlir::Value condition);
-// Until the phase of this parity (i32, that of the first is 0) is over; the phase before the first one is. Then what
-// threads of this block did before they arrived is seen, and the bytes that were announced.
+// Waits until the phase of this parity (i32) is over. The first phase has parity 0; the one before it is over from the
+// start. After the wait, the announced bytes are visible, and so is what threads of this block wrote before arriving.
 void waitForPhase(KernelBuilder &, mlir::Value barrier, mlir::Value parity);
 
-// From global memory to the same place in the shared memory of each of the cluster's first `blocks` blocks, where the
-// bytes arrive at the barrier in the same place. All are multiples of 16. One thread asks for it.
+// Copies from global memory to the same address in the shared memory of each of the cluster's first `blocks` blocks, as
+// a multicast, whose bytes arrive at the barrier at the same address there. `to`, `from` and `bytes` are multiples of
+// 16. One thread calls it.
 void copyToCluster(KernelBuilder &, mlir::Value to, mlir::Value from, int64_t bytes, mlir::Value barrier,
                    int64_t blocks);
 
-mlir::Value blockOfCluster(KernelBuilder &); // this block's number (i32)
-// A barrier of all threads of the cluster. The others see of a thread's writes only what a fence of its own released.
+mlir::Value blockOfCluster(KernelBuilder &); // this block's index in its cluster (i32)
+// A barrier of all threads of the cluster. Of a thread's writes, the others see only those that it released by a fence.
 void clusterBarrier(KernelBuilder &);
 
-// Four warps, of which the first's number is a multiple of 4, give up registers so that they have `count` (a multiple
-// of 8), or get as many.
+// Lowers or raises the number of registers per thread of four warps, the first of which has an index that is a multiple
+// of 4, to `count` (a multiple of 8).
 enum class Registers { GiveUp, Get };
 void setRegisters(KernelBuilder &, Registers what, int64_t count);
 
-// A matrix of bf16 in shared memory, of lines of 64 elements whose 16 bytes number i lie at i ^ (line % 8) (a swizzle
-// of 128 bytes). k runs along the lines, which follow each other, or from line to line; then 64 columns of the matrix
-// are a block of lines, and blocks are `blockBytes` apart. It begins at a multiple of 1024 bytes.
+// A matrix of bf16 in shared memory, in lines of 64 elements with a 128-byte swizzle: the 16-byte piece i of a line is
+// stored at position i ^ (line % 8). If `along`, k runs along the lines, which are consecutive. Otherwise k runs from
+// line to line; 64 columns of the matrix are then a block of lines, and blocks are `blockBytes` apart. The matrix
+// begins at a multiple of 1024 bytes.
 struct SwizzledMatrix {
   mlir::Value address;
   bool along;
   int64_t blockBytes;
 };
-// sums += a b, and waits for it: four warps, of which each has 16 rows of a and of the sums. b has as many columns as a
-// thread has sums times 2. The terms of a sum are 16 of k at a time, in ascending order, for each four of `a`:
-// fragments as multiplyMatrices has them.
+// sums += a b, by four warps, each of which has 16 rows of a and of the sums; waits for the result. b has twice as many
+// columns as a thread has sums. `a` holds fragments as for multiplyMatrices, four registers for each 16 of k. Sums take
+// their terms in ascending k, 16 at a time.
 Values multiplyWarpgroup(KernelBuilder &, const Values &sums, llvm::ArrayRef<mlir::Value> a, const SwizzledMatrix &b);
 
 } // namespace xfc::gpu

@@ -1,4 +1,4 @@
-// Tiles of products on sm_90a.
+// Tiles of matrix products on sm_90a.
 #include "WarpgroupTile.h"
 #include "TensorCore.h"
 #include <cassert>
@@ -14,7 +14,7 @@ static int64_t blocksOf(int64_t n) { return (n + blockSide - 1) / blockSide; }
 BlockedWeight::BlockedWeight(KernelBuilder &k, BufferIndex buffer, RankedTensorType weight, bool along)
     : data(k.buffer(buffer)), blocks{blocksOf(weight.getDimSize(0)), blocksOf(weight.getDimSize(1))}, along(along) {}
 
-// A chunk is a block; a thread takes 8 elements of a line at a time.
+// A chunk packs one block of the weight; a thread takes 8 elements of a line at a time.
 Backend::PackInfo emitPackBlocks(KernelBuilder &k, RankedTensorType weight) {
   const int64_t out = weight.getDimSize(0), in = weight.getDimSize(1), across = blocksOf(in),
                 blocks = blocksOf(out) * across;
@@ -78,7 +78,7 @@ Values WarpgroupTile::eachTurn(int64_t inner, Values state,
   return state;
 }
 
-// 16 threads a line, each 16 bytes of every 8th line. What is beyond the rows and beyond k is 0.
+// 16 threads share a line, each of which copies 16 bytes of every 8th line. Elements beyond the rows or beyond k are 0.
 void WarpgroupTile::fetchRows(Value row, Value at, const Turn &turn) {
   constexpr int64_t perLine = depth / 4, step = producers / perLine;
   Value thread = k.sub(k.thread(), k.i32Of(consumers)), line = k.div(thread, perLine),
@@ -101,8 +101,8 @@ void WarpgroupTile::fetchRows(Value row, Value at, const Turn &turn) {
   k.when(k.aligned(a.data, a.stride), [&] { copy(4); }, [&] { copy(1); });
 }
 
-// This block's half of each block of the weight. What follows the last column is fetched as it is: nobody reads those
-// sums.
+// Loads this block's half of each block of the weight. Beyond the weight's last block of columns, that one is loaded
+// again: nobody reads those sums.
 void WarpgroupTile::fetchWeight(Value column, Value at, const Turn &turn) {
   constexpr int64_t half = blockBytes / cluster;
   arriveExpecting(k, full(turn), weightBytes);
@@ -148,7 +148,7 @@ void WarpgroupTile::multiply(Value row, Value column, int64_t inner, const std::
           waitForPhase(k, full(turn), turn.parity);
           s = multiplyWarpgroup(k, s, fragments(turn), {weightOf(turn), b.along, blockBytes});
           NVVM::SyncWarpOp::create(k.b, k.i32Of(-1));
-          // A lane for each block; warps that multiply together do not part for it.
+          // One lane arrives for each block, predicated: the warps of a product must not diverge.
           arriveAt(k, empty(turn), k.rem(k.lane(), cluster), k.less(k.lane(), k.i32Of(cluster)));
           return s;
         }));
@@ -163,7 +163,7 @@ void WarpgroupTile::multiply(Value row, Value column, int64_t inner, const std::
           return s;
         });
       });
-  clusterBarrier(k); // no block leaves while the other still copies to it or arrives at it
+  clusterBarrier(k); // no block exits while the other still copies to it or arrives at its barriers
 }
 
 } // namespace xfc::gpu

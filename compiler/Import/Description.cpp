@@ -1,4 +1,4 @@
-// model.json as typed, validated data.
+// Parses model.json into typed, validated data.
 #include "Description.h"
 #include "Generation.h"
 #include "Json.h"
@@ -12,23 +12,23 @@ namespace xfc {
 namespace {
 
 constexpr int64_t maxLayers = 1024;
-constexpr int64_t maxHeadDim = 4096; // kernels are unrolled over the features of a head, at 2 ms of compilation each
+constexpr int64_t maxHeadDim = 4096; // kernels are unrolled over the features of a head; each takes 2 ms to compile
 constexpr int64_t maxParameterBytes = int64_t(1) << 40;
-constexpr int64_t maxUnrolled = int64_t(1) << 16; // steps, and parameter tensors
+constexpr int64_t maxUnrolled = int64_t(1) << 16; // limits the number of steps and that of parameters
 
-// How each kind of parameter starts.
+// How each kind of parameter is initialized.
 struct Init {
   std::string linear = "xavier_uniform", embedding = "scaled_normal", bias = "zero";
 };
 
-// A name a step takes up, relative to its layer: its own (no shape), or of one of its parameters.
+// A name that a step takes, relative to its layer: its own, or that of one of its parameters.
 struct RelativeName {
   JsonValue step;
   std::string name;
-  std::optional<ParameterDescription> parameter; // without a name
+  std::optional<ParameterDescription> parameter; // its name is not set yet; none if this is the step's own name
 };
 
-// Where steps stand, for what may stand there.
+// The surroundings of a list of steps, which decide what the list may contain.
 struct Scope {
   enum class Part { Encoder, Decoder, Head } part;
   bool input = false;      // directly in a stack's input
@@ -65,7 +65,7 @@ public:
       if (!model.targetVocab)
         generation->fail("needs a decoder that writes tokens");
       readGeneration(*generation, model.targetVocab, model.tokens.pad,
-                     model.tokens.eos); // the executable reads it again
+                     model.tokens.eos); // only checks it; the executable reads it again
     }
     readShare(top);
     root.erase("$schema");
@@ -131,7 +131,7 @@ private:
     json["source_eos"] = tokens.sourceEos;
   }
 
-  // Puts the values of params in the place of their "$name".
+  // Replaces each "$name" by its value in params.
   void resolve(nlohmann::json &json, const std::string &path) {
     if (json.is_object()) {
       for (auto &item : json.items())
@@ -240,14 +240,14 @@ private:
                  std::to_string(model.targetVocab) + " tokens");
   }
 
-  // Refuses what would unroll into more steps or parameters than any model has.
+  // Rejects a layer that would unroll into more steps or parameters than any model has.
   void count(const JsonValue &layer, int64_t layers) {
     if (stepsRead * layers > maxUnrolled || static_cast<int64_t>(declared.size()) * layers > maxUnrolled)
       layer.fail(std::to_string(layers) + " layers of it have more than " + std::to_string(maxUnrolled) +
                  " steps or parameters");
   }
 
-  // Gives what was read since the last call its full name.
+  // Adds the parameters read since the last call to the model under their full names, which must be unique.
   void declare(const std::string &prefix) {
     for (RelativeName &relative : declared) {
       std::string name = prefix + relative.name;
@@ -260,7 +260,7 @@ private:
       ParameterDescription parameter = *relative.parameter;
       int64_t elements = 1;
       for (int64_t extent : parameter.shape)
-        elements *= extent; // two extents below 2^31
+        elements *= extent; // no overflow: there are at most two extents, each below 2^31
       parameterElements += std::min(elements, maxParameterBytes);
       if (parameterElements > maxParameterBytes / 4)
         relative.step.fail("with \"" + name + "\" the parameters exceed the limit of 2^40 bytes");
@@ -273,7 +273,7 @@ private:
 
   //===-- steps -------------------------------------------------------------------------------------------===//
 
-  // Where a step is read: its JSON, what surrounds it, and the features of the rows x that it takes.
+  // A step to be read: its JSON, its surroundings, and the number of features of its input rows x.
   struct Site {
     const JsonValue &json;
     const Scope &scope;
@@ -298,7 +298,7 @@ private:
                          [&](const StepKind &kind) { return kind.op == op && kind.variant == variant; });
   }
 
-  // Reads steps that begin with rows of `features`; returns the features of the rows they end with.
+  // Reads steps whose input rows have `features` features; returns the number of features of their output rows.
   int64_t readSteps(const std::vector<JsonValue> &list, const Scope &scope, int64_t features,
                     std::vector<StepDescription> &steps) {
     for (const JsonValue &json : list) {
@@ -397,7 +397,7 @@ private:
     }
   }
 
-  // The steps inside wait for complete(), which knows the features of their rows.
+  // Nested steps are read by complete(), which knows the number of features of their rows.
   void readOption(const Option::Steps &, const Option &, const JsonValue &, StepDescription &) {}
 
   static std::vector<std::string> namesOf(const Option::NamedFlags &flags) {
@@ -459,7 +459,7 @@ private:
     return at.features;
   }
 
-  // What is attended to; returns its features.
+  // Reads what the attention attends to; returns its number of features.
   int64_t readMemory(step::Attention &attention, const Site &at) {
     std::optional<JsonValue> body = at.json.find("memory_body");
     if (!attention.encoderMemory) {
@@ -515,7 +515,7 @@ private:
                  " heads (expected one of " + divisors(attention.heads) + ")");
   }
 
-  // Refuses an option that is about how far apart tokens of one sequence are.
+  // Rejects an option about the distance between tokens, which only tokens of one sequence have.
   static void failOnCrossAttention(const Site &at, const char *key) {
     at.json.find(key)->fail("there is no distance between tokens of two sequences; expected in self-attention only");
   }
@@ -626,8 +626,9 @@ private:
     int64_t in, out;
     bool bias;
   };
-  // All weights come before all biases: the order of the executable's block, where the weights of products that are
-  // computed as one lie together (Analysis/ParameterLayout.h). A file in this order becomes the block without a copy.
+  // All weights come before all biases. This is the order of the executable's parameter block, where the weights of
+  // merged products are consecutive (Analysis/ParameterLayout.h), so a file in this order becomes the block without a
+  // copy.
   void addLinears(const JsonValue &json, const std::vector<LinearParameters> &linears) {
     for (const LinearParameters &linear : linears)
       addParameter(json, linear.name + ".weight", {linear.out, linear.in}, init.linear, linear.in, linear.out);
@@ -670,7 +671,7 @@ private:
       byName[parameter.name] = &parameter;
       names.push_back(parameter.name);
     }
-    std::map<std::string, std::string> tied; // name -> place
+    std::map<std::string, std::string> tied; // name -> JSON path
     for (const JsonValue &group : share->elements()) {
       std::vector<JsonValue> members = group.elements();
       if (members.size() < 2)
@@ -699,7 +700,7 @@ private:
     });
   }
 
-  // A model has hundreds of parameters: the nearest, and the first few.
+  // A model has hundreds of parameters, so this lists the most similar name and the first few only.
   static std::string suggestionOfParameter(const std::string &name, std::vector<std::string> names) {
     std::string text = suggestion(name, names);
     text.erase(text.find("known: "));
@@ -722,7 +723,7 @@ private:
   Description model;
   Init init;
   std::vector<RelativeName> declared;        // since the last declare()
-  std::map<std::string, std::string> owners; // full name -> place of the step
+  std::map<std::string, std::string> owners; // full name -> JSON path of the step
   int64_t stepsRead = 0;                     // since the last declare()
   int64_t parameterElements = 0;
 };

@@ -1,4 +1,4 @@
-// model.json as typed, validated data: text into a Description, with errors that name the JSON path. No MLIR here.
+// Parses model.json into a Description, which is typed and validated. Errors name the JSON path. No MLIR here.
 #pragma once
 
 #include "Steps.h"
@@ -15,9 +15,8 @@ namespace xfc {
 struct StackDescription {
   std::vector<StepDescription> input, layer, output;
   int64_t layers = 0;
-  int64_t inputDim =
-      0;           // features of the rows that enter; known from the embedding, or from params.d_model for float rows
-  int64_t dim = 0; // features of the rows that leave
+  int64_t inputDim = 0; // features of the input rows: the embedding's, or params.d_model for float rows
+  int64_t dim = 0;      // features of the output rows
   bool floatInput = false;
 };
 
@@ -26,7 +25,7 @@ struct TokenIds {
   bool sourceEos = true;
 };
 
-// A parameter of the model, in the order of the model: encoder, decoder, head.
+// A parameter of the model. Description::parameters has them in the order encoder, decoder, head.
 struct ParameterDescription {
   std::string name;
   std::vector<std::string> aliases; // tied names
@@ -45,12 +44,12 @@ struct Description {
   std::vector<StepDescription> head;
   std::vector<ParameterDescription> parameters;
   int64_t sourceVocab = 0, targetVocab = 0;         // 0: float rows
-  int64_t maxSourceLength = 0, maxTargetLength = 0; // the least max_length of the stack's positions; 0: any
+  int64_t maxSourceLength = 0, maxTargetLength = 0; // the smallest max_length of the steps; 0: no limit
   // The parameter that `name` is stored under (its group's first name if tied), or null.
   const ParameterDescription *parameter(std::string_view name) const;
 };
 
-// A `--set` of the command line: a name of "params", or tokens.NAME.
+// A `--set` of the command line. The key is a name in "params", or tokens.NAME.
 struct Override {
   std::string key, value;
 };

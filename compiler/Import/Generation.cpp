@@ -1,4 +1,4 @@
-// `generation` of model.json into the settings of searches that an executable begins with.
+// Reads `generation` of model.json into the default settings of an executable's searches.
 #include "Generation.h"
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-// `generation` of model.json into the settings of searches that an executable begins with.
+// Reads `generation` of model.json into the default settings of an executable's searches.
 #pragma once
 
 #include "Json.h"
@@ -6,7 +6,7 @@
 
 namespace xfc {
 
-// For a decoder of so many tokens. Throws Error as the readers of JsonValue do.
+// `vocabulary` is the number of the decoder's tokens. Throws Error, as the readers of JsonValue do.
 Generation readGeneration(const JsonValue &json, int64_t vocabulary, int32_t pad, int32_t eos);
 
 } // namespace xfc

@@ -1,4 +1,4 @@
-// A Description into xfc: one function for each program a user can run, nothing fused.
+// Turns a Description into an xfc module: one function for each program a user can run, nothing fused.
 #include "Import.h"
 #include "Dialect/XFC.h"
 #include "StepKinds.h"
@@ -13,11 +13,11 @@ using namespace mlir;
 namespace xfc {
 namespace {
 
-// How many candidates a step of decoding gives for each hypothesis: as many as the widest beam that needs no more.
-// Selection costs little for each, and 8 f32 fill a vector of AVX2.
+// The number of candidates that a decoding step returns for each hypothesis. Searches that need more read all
+// log-probabilities instead (@decode_step). Each candidate costs little to select, and 8 f32 fill an AVX2 vector.
 constexpr int64_t candidates = 8;
 
-// What a program is made of.
+// The name of a program and what distinguishes its body.
 struct ProgramKind {
   const char *name;
   bool dropout = false;
@@ -26,10 +26,10 @@ struct ProgramKind {
   bool loss = false;       // loss and nll instead of logits and encoder output
 };
 
-// Where a step of the unrolled model stands.
+// The position of a step in the unrolled model.
 struct Site {
-  const std::string &prefix; // begins the names of its layer
-  std::string path;          // its own name: the prefix and its "name", or its place
+  const std::string &prefix; // of the names in its layer
+  std::string path;          // its full name: the prefix and its "name", or else its place in the list
 };
 
 // Visits the attentions of a stack in the order of the unrolled model.
@@ -66,7 +66,7 @@ bool canDecode(const Description &model) {
   return causal;
 }
 
-// The name of a step without one: its op, numbered where its list has several.
+// What a step without a name is called: its op, numbered if its list has several such steps.
 std::string placeOf(ArrayRef<StepDescription> steps, size_t index) {
   const std::string &op = steps[index].kind->op;
   auto isSame = [&](const StepDescription &step) { return step.kind->op == op; };
@@ -75,8 +75,8 @@ std::string placeOf(ArrayRef<StepDescription> steps, size_t index) {
   return op + "[" + std::to_string(llvm::count_if(steps.take_front(index), isSame)) + "]";
 }
 
-// Builds one function. A program is the part of the model it walks and what it does with attention and dropout on the
-// way.
+// Builds one function. Programs differ in the parts of the model that they contain and in what they do about attention
+// weights and dropout.
 class ProgramBuilder {
 public:
   ProgramBuilder(const Description &model, ModuleOp module, FloatType element, ProgramKind kind)
@@ -121,7 +121,7 @@ public:
     finish();
   }
 
-  // @encode: what decoding needs of a sentence, keys and values of every cross-attention.
+  // @encode: what decoding needs to know about a source sentence, the keys and values of every cross-attention.
   void buildEncode() {
     Value source = addInput(names::source, RowSet::source, model.encoder);
     memory = importStack(model.encoder, "encoder.", source);
@@ -135,7 +135,7 @@ public:
     finish();
   }
 
-  // @decode_step, and @decode_candidates: one token of every live hypothesis.
+  // @decode_step and @decode_candidates: the next token of every live hypothesis.
   void buildDecodeStep() {
     Value target = addInput(names::target, RowSet::target, *model.decoder);
     Value wanted = kind.candidates ? addArgument(names::wanted, attr::input, idsType(RowSet::target)) : Value();
@@ -191,7 +191,8 @@ private:
     return addArgument(name, attr::input, stack.floatInput ? rowsType(set, stack.inputDim) : idsType(set));
   }
 
-  // What decoder attentions read in a step beside their query: of the encoder's output, or of earlier tokens.
+  // Adds the keys and values that the decoder's attentions read in a step: those of the encoder's output, or those of
+  // earlier tokens.
   void addKeysAndValues(bool ofEncoder, RowSet set, StringRef role) {
     visitAttentions(*model.decoder, "decoder.", [&](const step::Attention &attention, const Site &at) {
       if (attention.encoderMemory == ofEncoder)
@@ -204,8 +205,8 @@ private:
     results.push_back({name, value, replaces});
   }
 
-  // Returns the results, drops the parameters that nothing uses, and gives the function its type and attributes: once,
-  // since each change of them copies them all.
+  // Returns the results, drops unused parameters, and sets the function's type and attributes all at once, since every
+  // change of them copies them all.
   void finish() {
     SmallVector<Value> values;
     for (const Result &result : results)
@@ -248,7 +249,7 @@ private:
     return importSteps(stack.output, prefix, prefix, x);
   }
 
-  // `prefix` begins the names of parameters, `place` the locations of steps without a name.
+  // Names of parameters begin with `prefix`, and locations of steps without a name with `place`.
   Value importSteps(ArrayRef<StepDescription> steps, const std::string &prefix, const std::string &place, Value x) {
     for (size_t i = 0; i < steps.size(); ++i) {
       const StepDescription &step = steps[i];
@@ -329,7 +330,7 @@ private:
     return ActivationOp::create(builder, loc, x.getType(), x, *activation);
   }
 
-  // Ids number the dropouts of the unrolled model, so that no fusion changes a random number.
+  // Ids number the dropouts of the unrolled model, so fusion does not change random numbers.
   Value importDropout(double rate, Value x) {
     if (!kind.dropout || rate == 0)
       return x;
@@ -362,7 +363,7 @@ private:
     return {keys, importLinear(at.path + ".v", x)};
   }
 
-  // Queries or keys, of so many heads, turned by their positions.
+  // Rotates queries or keys, which have `heads` heads, by their positions if the attention is rotary.
   Value importRotary(const step::Attention &attention, int64_t heads, Value x) {
     using Rotary = step::Attention::Rotary;
     if (attention.rotary == Rotary::none)
@@ -385,7 +386,7 @@ private:
     p = ScaleOp::create(builder, loc, pairs, p, number(1 / attention.scale));
     if (attention.distanceBias != step::Attention::DistanceBias::none)
       p = AddDistanceBiasOp::create(builder, loc, pairs, p, importDistanceBias(attention, at));
-    // Positions before or after the query's own; a causal one counts its own among the window's.
+    // How many positions before or after its own a query sees. The window of a causal attention includes its own.
     const int64_t reach = attention.window - (attention.causal ? 1 : 0);
     p = MaskOp::create(builder, loc, pairs, p, /*zero=*/false,
                        attention.window ? builder.getI64IntegerAttr(reach) : IntegerAttr());
@@ -404,7 +405,7 @@ private:
                                   table ? attention.maxDistance : 0, table && !attention.causal);
   }
 
-  // In a decoding step the encoder's keys and values are inputs, and those of earlier tokens come from the cache.
+  // In a decoding step, the encoder's keys and values are inputs, and those of earlier tokens come from the cache.
   KeysAndValues attendedTo(const step::Attention &attention, const Site &at, Value x) {
     auto found = given.find(at.path);
     if (found == given.end())

@@ -1,4 +1,5 @@
-// What a model comes from into an xfc module: one function for each program a user can run, nothing fused.
+// Turns a model description, or a module in textual form, into an xfc module: one function for each program a user can
+// run, nothing fused.
 #pragma once
 
 #include "Description.h"
@@ -12,19 +13,17 @@ struct ImportOptions {
   bool f64 = false;                 // --dtype f64
 };
 
-// A description as a module, which verifies. Functions, their arguments and results are described in
-// compiler/README.md.
+// Makes a valid module from a description. compiler/README.md describes its functions, their arguments and results.
 mlir::OwningOpRef<mlir::ModuleOp> importModel(const Description &description, const ImportOptions &options,
                                               mlir::MLIRContext &context);
 
-// A module as text, as `xfc compile --emit imported` prints it, without the programs that the options leave out. `file`
-// names it in messages: every location keeps its name and points into the file besides. Null after diagnostics where
-// the text is no module, does not verify, or is no model that can be compiled with these options.
+// Parses a module that `xfc compile --emit imported` printed, and drops the programs that the options leave out. `file`
+// names it in messages: every location keeps its name and also points into the file. Returns null, after diagnostics,
+// if the text is not a module, does not verify, or is not a model that can be compiled with these options.
 mlir::OwningOpRef<mlir::ModuleOp> importModule(std::string_view text, std::string_view file,
                                                const ImportOptions &options, mlir::MLIRContext &context);
 
-// The module as text that importModule() reads: with the names of its locations, but nothing of the file they point
-// into.
+// Prints the module as text that importModule() reads. Locations keep their names but not their positions in a file.
 std::string printModule(mlir::ModuleOp module);
 
 } // namespace xfc

@@ -1,4 +1,4 @@
-// JSON text into values that know their place.
+// Parses JSON text into values that know their path in the file.
 #include "Json.h"
 #include "support/Error.h"
 #include <algorithm>
@@ -44,7 +44,7 @@ const char *article(const nlohmann::json &json) {
   }
 }
 
-// Edits from `a` to `b`: insertions, deletions, substitutions and swaps of neighbours.
+// The number of edits from `a` to `b`: insertions, deletions, substitutions and swaps of neighbors.
 size_t editDistance(std::string_view a, std::string_view b) {
   std::vector<std::vector<size_t>> edits(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i)
@@ -60,7 +60,7 @@ size_t editDistance(std::string_view a, std::string_view b) {
   return edits[a.size()][b.size()];
 }
 
-// Where the parser stands, one frame for each open object or list, and what it must not meet there.
+// Tracks the parser's path, with one frame for each open object or list, and rejects repeated keys and deep nesting.
 class Guard {
 public:
   explicit Guard(std::string_view file) : file(file) {}
@@ -151,9 +151,9 @@ std::string suggestion(std::string_view name, const std::vector<std::string> &kn
   const std::string *nearest = nullptr;
   size_t least = (name.size() + 1) / 3 + 1;
   for (const std::string &candidate : known) {
-    // Long names are not slips of the keyboard, and the distance is quadratic.
+    // A name this long is no typing error, and computing the distance takes quadratic time.
     size_t edits = name.size() > 256 ? least : editDistance(name, candidate);
-    // A part of a name is near as well: xavier of xavier_uniform.
+    // A name that contains the other counts as similar, too: xavier and xavier_uniform.
     if (std::min(name.size(), candidate.size()) >= 4 &&
         (candidate.find(name) != std::string::npos || name.find(candidate) != std::string_view::npos))
       edits = std::min(edits, least - 1);
@@ -229,7 +229,7 @@ int64_t JsonValue::integer(int64_t low, int64_t high) const {
   std::string range = "expected a whole number from " + std::to_string(low) + " to " + std::to_string(high);
   if (!json->is_number())
     fail(range + ", found " + article(*json) + ", " + shown());
-  // As a double first: JSON's integers may be beyond 64 bits, and 8.0 is a whole number.
+  // The value is checked as a double: integers in JSON may exceed 64 bits, and 8.0 is a whole number.
   double value = json->get<double>();
   if (value != std::floor(value) || value < double(low) || value > double(high))
     fail(range + ", found " + shown());

@@ -1,4 +1,4 @@
-// JSON text into values that know their place, so that whatever is wrong with one is said in one line.
+// Parses JSON text into values that know their path in the file, so that every error fits one line.
 #pragma once
 
 #include <cstdint>
@@ -10,29 +10,29 @@
 
 namespace xfc {
 
-// Parses JSON, refusing repeated keys, numbers beyond a double and nesting deeper than 64. Throws Error:
+// Parses JSON; rejects repeated keys, numbers beyond a double and nesting deeper than 64. Throws Error:
 // "FILE:LINE:COLUMN: what" for syntax, "FILE: PATH: what" for the rest.
 nlohmann::json parseJson(std::string_view text, std::string_view file);
 
 // "a, b, c".
 std::string listed(const std::vector<std::string> &names);
-// "did you mean "heads"? known: name, heads, ..."; without the question where nothing is near.
+// "did you mean "heads"? known: name, heads, ..."; without the question if no name is similar.
 std::string suggestion(std::string_view name, const std::vector<std::string> &known);
-// `path` and one more key or index: encoder.layer[0].
+// `path` extended by a key or an index: encoder.layer[0].
 std::string extended(const std::string &path, const std::string &key);
 std::string extended(const std::string &path, size_t index);
 
-// A value of a JSON file and its place. The readers throw Error, "FILE: PATH: value, expectation".
+// A value of a JSON file and its path. The readers throw Error, "FILE: PATH: value, expectation".
 class JsonValue {
 public:
   JsonValue(const nlohmann::json &json, std::string_view file, std::string path)
       : json(&json), file(file), where(std::move(path)) {}
 
   [[noreturn]] void fail(const std::string &what) const;
-  // The same of a value inside this object, at "key" or "key[0]".
+  // The same for a value inside this object, at "key" or "key[0]".
   [[noreturn]] void failInside(const std::string &place, const std::string &what) const;
   const std::string &path() const { return where; }
-  // The value as it stands in the file, shortened to fit a line.
+  // The value as JSON text, shortened to fit a line.
   std::string shown() const;
 
   bool isNumber() const { return json->is_number(); }
@@ -42,7 +42,7 @@ public:
 
   // The value of `key`, or nothing.
   std::optional<JsonValue> find(const std::string &key) const;
-  // The value of `key`, which must be there; `what` says what it is.
+  // The value of `key`, which must exist; `what` tells the reader of the error what is expected.
   JsonValue at(const std::string &key, const std::string &what) const;
   // Fails unless this is an object whose keys are all in `known`; `what` names the object.
   void onlyKeys(const std::vector<std::string> &known, const std::string &what) const;
@@ -57,7 +57,7 @@ public:
   static std::string range(double low, double high, bool open);
   bool boolean() const;
   std::string string() const;
-  // A string of `known`.
+  // A string that is one of `known`; `what` names it in the error.
   std::string oneOf(const std::vector<std::string> &known, const std::string &what) const;
 
 private:

@@ -1,4 +1,4 @@
-// Modules as text: read and checked, and printed so that they can be read again.
+// Parses and checks modules in textual form, and prints modules so that they can be parsed again.
 #include "Dialect/XFC.h"
 #include "Generation.h"
 #include "Import.h"
@@ -19,7 +19,7 @@ using namespace mlir;
 namespace xfc {
 namespace {
 
-// Locations that were printed are names; diagnostics need the place in the file, too.
+// Adds positions in the file to the locations, which are printed as names only: diagnostics need both.
 void addPositions(ModuleOp module, const AsmParserState &state, const llvm::SourceMgr &source, StringRef file) {
   StringAttr fileName = StringAttr::get(module.getContext(), file);
   module->walk([&](Operation *op) {
@@ -35,7 +35,7 @@ void addPositions(ModuleOp module, const AsmParserState &state, const llvm::Sour
   });
 }
 
-// What ops verify holds for any module; this for one that Import/ makes.
+// The verifiers of ops check what holds for any module. This checks what also holds for a module that Import/ makes.
 class ModelChecker {
 public:
   ModelChecker(ModuleOp module, const ImportOptions &options) : module(module), options(options) {}
@@ -63,7 +63,7 @@ public:
   }
 
 private:
-  // What executables read of the description when they run.
+  // Checks the part of the description that executables read at run time.
   LogicalResult checkGeneration(ModelAttr model) {
     const auto description = nlohmann::json::parse(model.getDescription().str(), nullptr, /*allow_exceptions=*/false);
     if (!description.is_object() || !description.contains("generation"))
@@ -123,7 +123,7 @@ private:
 
   static constexpr int64_t maxElements = int64_t(1) << 40;
 
-  // Every number has the type that --dtype asks for, and every shape is one that memory could hold.
+  // Checks that every number has the type that --dtype selects, and that memory could hold every shape.
   LogicalResult checkElement(Operation *op, Type type) {
     Type element;
     ArrayRef<int64_t> shape;
@@ -154,7 +154,7 @@ private:
   const ImportOptions &options;
 };
 
-// What importModel() would not have made with these options.
+// Erases the programs that importModel() would not have made with these options.
 void dropPrograms(ModuleOp module, const ImportOptions &options) {
   for (auto function : llvm::make_early_inc_range(module.getOps<func::FuncOp>())) {
     const StringRef name = function.getName();
@@ -174,7 +174,7 @@ OwningOpRef<ModuleOp> importModule(std::string_view text, std::string_view file,
   source.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBufferCopy(text, file), llvm::SMLoc());
   Block block;
   AsmParserState state;
-  // Verified when diagnostics can point into the file.
+  // The module is verified later, when diagnostics can point into the file.
   if (failed(parseAsmSourceFile(source, &block, ParserConfig(&context, /*verifyAfterParse=*/false), &state)))
     return {};
   auto module = block.getOperations().size() == 1 ? dyn_cast<ModuleOp>(block.front()) : ModuleOp();

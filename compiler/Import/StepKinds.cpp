@@ -1,4 +1,4 @@
-// The table of the kinds of steps.
+// The table of step kinds.
 #include "StepKinds.h"
 #include <algorithm>
 #include <cstdio>
@@ -24,19 +24,19 @@ Option number(std::string name, Member<double> place, double low, double high, s
   return {std::move(name), Option::Number{std::move(place), low, high}, std::move(meaning)};
 }
 
-// A share of elements to drop.
+// The fraction of elements to drop.
 Option rate(std::string name, Member<double> place, std::string meaning, Presence presence) {
   return {std::move(name), Option::Number{std::move(place), 0, 1, /*open=*/true}, std::move(meaning), presence};
 }
 
-// Zero, or what is zero as f32, would make a row of equal features NaN.
+// An eps of zero, or one that rounds to zero in f32, would turn a row of equal features into NaN.
 Option eps(Member<double> place) { return number("eps", std::move(place), 1e-30, 1e6, "added in the denominator"); }
 
 Option flag(std::string name, Member<bool> place, std::string meaning) {
   return {std::move(name), Option::Flag{std::move(place)}, std::move(meaning)};
 }
 
-// A choice of words for the values of a member.
+// A choice among words, each of which stands for a value of the member.
 template <typename T>
 Option::Choice choice(std::string noun, Member<T> place, std::vector<std::pair<std::string, T>> values) {
   std::vector<std::string> words;
@@ -49,7 +49,7 @@ Option::Choice choice(std::string noun, Member<T> place, std::vector<std::pair<s
           }};
 }
 
-// What is added to the place of a token.
+// What is added to the position of a token.
 Option offset(Member<int64_t> place) {
   return {"offset", Option::Integer{std::move(place), 0, maxPositions, {}},
           "the position of the first token; the table has as many rows more"};
@@ -84,7 +84,7 @@ const std::vector<StepKind> &stepKinds() {
        .label = label<Embedding>(
            [](const Embedding &e) { return "embedding " + std::to_string(e.vocab) + " x " + std::to_string(e.dim); })},
 
-      // Below these bounds a divisor could become 0, and a position NaN.
+      // Below the bounds of these options, a divisor could become 0 and an encoding NaN.
       {.op = "positions",
        .variant = "sinusoidal",
        .meaning = "adds pe[p,i] = sin(p / base^(m i/d)), pe[p,i+1] = cos(p / base^(m (i+c)/d)) for even i",

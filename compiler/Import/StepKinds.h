@@ -1,5 +1,5 @@
-// The one table of the kinds of steps and their options. The reader of model.json, its errors, the labels of drawings,
-// models/schema.json and the reference in models/README.md come from it.
+// The table of step kinds and their options. It is the single source of the reader of model.json, its error messages,
+// the labels of drawings, models/schema.json and the reference in models/README.md.
 #pragma once
 
 #include "Steps.h"
@@ -13,7 +13,7 @@ constexpr int64_t maxExtent = std::numeric_limits<int32_t>::max();
 constexpr int64_t maxPositions = int64_t(1) << 20;
 constexpr double maxNumber = std::numeric_limits<float>::max();
 
-// A member of the options of a step of one kind, whose struct it finds in any StepOptions of that kind.
+// Refers to a member of the options of one kind of step, and finds it in any StepOptions of that kind.
 template <typename T> class Member {
 public:
   Member() = default;
@@ -22,7 +22,7 @@ public:
 
   explicit operator bool() const { return bool(find); }
   T &operator()(StepOptions &options) const { return find(options); }
-  // The same member, which nobody changes through a const reference.
+  // The cast is safe because the result is a const reference.
   const T &operator()(const StepOptions &options) const { return find(const_cast<StepOptions &>(options)); }
 
 private:
@@ -32,15 +32,16 @@ private:
 struct Option {
   // The name of the step.
   struct Name {
-    std::string otherwise; // if not given
+    std::string otherwise; // the default
   };
-  // A whole number in [low, high]; its product with `times`, an option further up, is at most `high` too.
+  // A whole number in [low, high]; its product with `times`, an earlier option of the kind, must not exceed `high`
+  // either.
   struct Integer {
     Member<int64_t> place;
     int64_t low, high;
     Member<int64_t> times;
   };
-  // One of some words.
+  // One of several words.
   struct Choice {
     std::string noun; // for errors: unknown NOUN "..."
     std::vector<std::string> words;
@@ -53,13 +54,13 @@ struct Option {
     double low, high;
     bool open = false;
     std::optional<Choice> words = {};
-    std::string what = "a number"; // where words are expected as well
+    std::string what = "a number"; // how errors describe the number if there are words, too
   };
   struct Flag {
     Member<bool> place;
   };
   using NamedFlags = std::vector<std::pair<std::string, Member<bool>>>;
-  // One boolean for all flags, or an object with a boolean for some.
+  // One boolean for all flags, or an object with booleans for some of them.
   struct Flags {
     NamedFlags flags;
   };
@@ -67,12 +68,12 @@ struct Option {
   struct Set {
     NamedFlags flags;
   };
-  // Steps, at least `least`.
+  // A list of at least `least` steps.
   struct Steps {
     Member<std::vector<StepDescription>> place;
     int64_t least = 0;
   };
-  // Whether it has to be given. `Depends`: on other options, which `meaning` explains; there is no constant default.
+  // Whether the option is required. `Depends`: this or its default depends on other options, as `meaning` explains.
   enum class Presence { Required, Optional, Depends };
 
   std::string name;
@@ -85,13 +86,13 @@ struct StepKind {
   enum class Place { Anywhere, Stacks, StartOfInput }; // Stacks: not the head
 
   std::string op;
-  std::string variant = {}; // its "kind", where several rows share an op
+  std::string variant = {}; // its "kind" if several rows share an op
   std::string meaning;      // one line
   StepOptions defaults;
   std::vector<Option> options = {};
   Place place = Place::Anywhere;
-  std::function<std::string(const StepOptions &)> label = {}; // in drawings; without one, the title
-  std::string conditions = {};                                // what else models/schema.json says of it, as JSON
+  std::function<std::string(const StepOptions &)> label = {}; // in drawings; the title if empty
+  std::string conditions = {};                                // further conditions for models/schema.json, as JSON
 
   // "sinusoidal positions".
   std::string title() const { return variant.empty() ? op : variant + " " + op; }
@@ -101,7 +102,7 @@ struct StepKind {
 
 const std::vector<StepKind> &stepKinds();
 
-// The steps inside `step`: of its option of type Steps. Empty if it has none.
+// The steps nested in `step`, which its option of type Steps holds. Empty if it has none.
 const std::vector<StepDescription> &stepsInside(const StepDescription &step);
 
 } // namespace xfc

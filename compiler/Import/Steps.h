@@ -1,4 +1,4 @@
-// The steps a model is made of, as they are once read: one struct for each kind, with its options. No MLIR here.
+// The steps of a model, as read from model.json: one struct per kind of step, with its options. No MLIR here.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@ namespace xfc {
 struct StepDescription;
 struct StepKind;
 
-// The initial values are the defaults. What they mean is said in StepKinds.cpp.
+// The initial values are the defaults. StepKinds.cpp says what the options mean.
 namespace step {
 
 struct Embedding {
   int64_t vocab = 0, dim = 0;
   double scale = 1;
-  bool scaleBySqrtDim = false; // then scale is sqrt(dim) once read
+  bool scaleBySqrtDim = false; // if set, scale is sqrt(dim) once read
 };
 
 struct SinusoidalPositions {
@@ -39,7 +39,7 @@ struct Attention {
   bool encoderMemory = false;
   std::vector<StepDescription> memoryBody;
   bool padding = true, causal = false;
-  int64_t window = 0; // 0: all keys that the mask leaves
+  int64_t window = 0; // 0: no limit besides the mask
   double scale = 0;   // what scores are divided by, never 0 once read
   bool scaleBySqrtModelDim = false;
   DistanceBias distanceBias = DistanceBias::none;
@@ -72,7 +72,7 @@ struct Activation {
 
 struct Scale {
   double by = 1;
-  double power = 0; // unless it is 0, `by` is that power of the features of x once read
+  double power = 0; // if not 0, `by` is the number of features of x to this power, once read
 };
 
 struct Gated {
@@ -97,9 +97,9 @@ using StepOptions = std::variant<step::Embedding, step::SinusoidalPositions, ste
 
 // One step of a stack or of the head, its "$name" values resolved.
 struct StepDescription {
-  const StepKind *kind; // its row of the table
+  const StepKind *kind; // its row in the table
   std::string jsonPath; // encoder.layer[0].body[0]
-  std::string name;     // relative to the layer; empty where the kind has none
+  std::string name;     // relative to the layer; empty if the kind has none
   StepOptions options;
 };
 

@@ -1,4 +1,4 @@
-// What attention computes, step by step and fused, and what is written into the decoding cache.
+// Defines what attention computes, unfused and fused, and what is written to the decoding cache.
 #include "Evaluators.h"
 #include "Support.h"
 #include <cmath>
@@ -18,7 +18,7 @@ static double dot(const double *a, const double *b, int64_t n) {
 // scores, combine, combine_transposed
 //===--------------------------------------------------------------------------------------------------------===//
 
-// The first feature of the head of the keys that head h of the queries, of `heads`, reads; `width` of them in a head.
+// The first feature of the key head that query head h, of `heads`, reads. A head has `width` features.
 static int64_t keyFeature(const Tensor &keys, int64_t h, int64_t heads, int64_t width) {
   return h * (keys.features() / width) / heads * width;
 }
@@ -70,8 +70,8 @@ static LogicalResult evaluateOp(CombineTransposedOp op, const xfc_shape &shape, 
 // distance_bias, add_distance_bias, sum_distances
 //===--------------------------------------------------------------------------------------------------------===//
 
-// The bucket of a key `distance` positions after the query. The logarithms are of f32, as they were when models with
-// such a table were trained: at the border of two buckets others could round to the wrong side.
+// The bucket of a key `distance` positions after the query. Logarithms are taken in f32, as when models with such a
+// table were trained: in another precision, a distance at the border of two buckets could fall on the wrong side.
 static int64_t bucketOf(int64_t distance, int64_t buckets, int64_t maxDistance, bool bothDirections) {
   const int64_t each = bothDirections ? buckets / 2 : buckets, exact = each / 2;
   const int64_t first = bothDirections && distance > 0 ? each : 0;
@@ -90,15 +90,15 @@ static double slopeOf(int64_t head, int64_t heads) {
   return head < power ? std::exp2(-8.0 * (head + 1) / power) : std::exp2(-4.0 * (2 * (head - power) + 1) / power);
 }
 
-// How many positions after the query the key is.
+// The number of positions by which the key follows the query; negative if it precedes it.
 static int64_t distanceOf(const xfc_shape &shape, const Pair &pair, RowSet queries, RowSet keys) {
   const int64_t query = shape.sets[static_cast<int>(queries)].positions[pair.query];
-  // The keys of a hypothesis are its tokens from the first on, wherever their slots are.
+  // The keys of a hypothesis are its tokens from the first on, whichever slots they occupy.
   const int64_t key = keys == RowSet::cache ? pair.index : shape.sets[static_cast<int>(keys)].positions[pair.key];
   return key - query;
 }
 
-// Where the table of a bias has the pair's entry of head 0.
+// The row of a pair's entry in a bias table, and its feature for head 0.
 struct Entry {
   int64_t distance, after;
 };
@@ -107,7 +107,7 @@ static Entry entryOf(const xfc_shape &shape, const Pair &pair, RowSet queries, R
   return {std::abs(distance), distance > 0};
 }
 
-// Whether the query sees the key: it is before the query's limit, and within reach if that is limited.
+// Whether the query sees the key: the key is below the query's limit, and within `reach` if that is given.
 static bool isSeen(const xfc_shape &shape, const Pair &pair, RowSet queries, RowSet keys,
                    std::optional<uint64_t> reach) {
   return pair.visible && (!reach || std::abs(distanceOf(shape, pair, queries, keys)) <= static_cast<int64_t>(*reach));
@@ -184,7 +184,7 @@ static LogicalResult evaluateOp(MaskOp op, const xfc_shape &shape, ArrayRef<Tens
   return success();
 }
 
-// The numbers of one query and head are consecutive: calls `visit` with the first and how many there are.
+// Calls `visit` for each query and head, whose elements are consecutive, with the first element and their number.
 static void forEachScoreRow(const xfc_shape &shape, PairsType pairs, llvm::function_ref<void(int64_t, int64_t)> visit) {
   forEachPair(shape, pairs.getQueries(), pairs.getStructure(), [&](const Pair &pair) {
     if (pair.index == 0)
@@ -225,9 +225,9 @@ static LogicalResult evaluateOp(SoftmaxGradOp op, const xfc_shape &shape, ArrayR
 //===--------------------------------------------------------------------------------------------------------===//
 
 namespace {
-// Recomputes what attention computes, pair by pair: for the operator and its gradient.
+// Computes the score and dropout factor of a pair, for attention and its gradient.
 struct AttentionReference {
-  // `op` is the operator or its gradient; `bias` null without one.
+  // `op` is attention or its gradient; `bias` is null if there is none.
   template <typename Op>
   AttentionReference(Op op, const xfc_shape &shape, const Tensor *bias)
       : shape(shape), queries(op.getQ().getType().getSet()), keys(op.getK().getType().getSet()),
@@ -255,7 +255,7 @@ struct AttentionReference {
     return dropoutFactor(shape, rate, id, rows.sentences[pair.sequence], rows.positions[pair.query],
                          shape.sets[static_cast<int>(keys)].positions[pair.key], 1 + h);
   }
-  // Visits the pairs whose key is seen only.
+  // Visits only the pairs whose query sees the key.
   void forEach(llvm::function_ref<void(const Pair &, int64_t h)> visit) const {
     forEachPair(shape, queries, structure, [&](const Pair &pair) {
       const bool seen = isSeen(shape, pair, queries, keys, reach);

@@ -1,4 +1,4 @@
-// Which candidates a decoding step has.
+// Defines the candidates of a decoding step.
 #include "Evaluators.h"
 #include "Support.h"
 #include <cmath>
@@ -53,7 +53,7 @@ static LogicalResult evaluateOp(MergeCandidatesOp op, const xfc_shape &shape, Ar
     std::vector<double> logProbs(largest.row(i), largest.row(i) + largest.features());
     for (double &value : logProbs)
       value -= total;
-    // Places in the list are in the order of the tokens wherever values are equal.
+    // Equal values appear in the list in the order of their tokens, so ties still go to the lower token.
     largestTokens(logProbs, 0, {}, tokens.features(), tokens.row(i), best.row(i));
     for (int64_t c = 0; c < tokens.features(); ++c)
       if (double &place = tokens.row(i)[c]; place >= 0)

@@ -1,4 +1,4 @@
-// What elementwise ops compute.
+// Defines what elementwise ops compute.
 #include "Evaluators.h"
 #include "Support.h"
 #include <cmath>

@@ -1,4 +1,4 @@
-// What embeddings and positions compute.
+// Defines what embeddings and positions compute.
 #include "Evaluators.h"
 #include "Support.h"
 #include <cmath>

@@ -1,6 +1,6 @@
-// How the ops of the dialect get their meaning: the file of a family has a function
+// Attaches evaluators to the ops of the dialect. The file of each family of ops defines a function
 //   LogicalResult evaluateOp(Op, const xfc_shape &, ArrayRef<Tensor> operands, SmallVectorImpl<Tensor> &results)
-// for each of its ops, and attaches them all.
+// for each op, and attaches them all.
 #pragma once
 
 #include "Interpreter.h"

@@ -1,4 +1,4 @@
-// A function and its inputs into its results.
+// Evaluates a function: turns its inputs into its results.
 #include "Interpreter.h"
 #include "Evaluators.h"
 #include "Support.h"

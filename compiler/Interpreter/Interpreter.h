@@ -1,4 +1,4 @@
-// Evaluates xfc functions in f64, in the plainest way: the specification that all generated code is compared with.
+// Evaluates xfc functions in f64, as plainly as possible: the specification that all generated code is compared with.
 #pragma once
 
 #include "Dialect/XFC.h"
@@ -9,14 +9,14 @@
 
 namespace xfc {
 
-// Gives the ops of the dialect their EvaluableOpInterface; evaluation of a module whose context lacks it fails.
+// Attaches EvaluableOpInterface to the ops of the dialect. Without it, evaluation fails.
 void registerEvaluators(mlir::DialectRegistry &registry);
 
-// The results of `function` on `inputs`, one for each argument, of the batch that `shape` describes.
+// The results of `function` for `inputs` (one for each argument) and the batch that `shape` describes.
 llvm::FailureOr<llvm::SmallVector<Tensor>> evaluate(mlir::func::FuncOp function, const xfc_shape &shape,
                                                     llvm::ArrayRef<Tensor> inputs);
 
-// The extents a value of `type` has in a batch.
+// The extents of a value of `type` in a batch.
 std::vector<int64_t> extentsOf(mlir::Type type, const xfc_shape &shape);
 
 } // namespace xfc

@@ -1,4 +1,4 @@
-// What products over rows compute, and what views show.
+// Defines what products over rows compute, and the values of views.
 #include "Evaluators.h"
 #include "Support.h"
 #include <cmath>

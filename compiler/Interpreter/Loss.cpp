@@ -1,4 +1,4 @@
-// What losses and their gradients compute.
+// Defines what losses and their gradients compute.
 #include "Evaluators.h"
 #include "Support.h"
 #include <cmath>

@@ -1,4 +1,4 @@
-// What norms and their gradients compute.
+// Defines what norms and their gradients compute.
 #include "Dialect/Norm.h"
 #include "Evaluators.h"
 #include "Support.h"
@@ -27,7 +27,7 @@ static void evaluateNorm(const NormSpec &spec, const Tensor &x, const Tensor &we
   }
 }
 
-// dx, from dy, x, weight, stats and an addend if it is among the operands.
+// Computes dx. The operands are dy, x, weight, stats and, if `hasAddend`, the addend.
 static void evaluateNormGrad(const NormSpec &spec, ArrayRef<Tensor> operands, bool hasAddend, Tensor &dx) {
   const Tensor &dy = operands[0], &x = operands[1], &weight = operands[2], &stats = operands[3];
   const int64_t n = x.features();
@@ -49,7 +49,7 @@ static void evaluateNormGrad(const NormSpec &spec, ArrayRef<Tensor> operands, bo
   }
 }
 
-// Rows from `begin` on of what dweight and dbias are the sums of, added to `dweight` and `dbias`.
+// Adds the terms of rows begin .. end - 1 to the sums `dweight` and `dbias`.
 static void evaluateNormWeightGrad(const Tensor &dy, const Tensor &x, const Tensor &stats, int64_t begin, int64_t end,
                                    double *dweight, double *dbias) {
   for (int64_t i = begin; i < end; ++i)

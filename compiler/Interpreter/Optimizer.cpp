@@ -1,4 +1,4 @@
-// What the optimizer computes.
+// Defines what the optimizer computes.
 #include "Evaluators.h"
 #include "Support.h"
 #include <algorithm>
@@ -8,7 +8,8 @@ using namespace mlir;
 
 namespace xfc {
 
-// Parts are cut by the block the tensors lie in; where the cuts are moves no more than the last bits of the norm.
+// The partial sums depend on where the tensors lie in their block, but the norm does so only in its last bits. Here the
+// first partial sum holds everything.
 static LogicalResult evaluateOp(SquareSumOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
                                 SmallVectorImpl<Tensor> &results) {
   Tensor sums = zeros(shape, op.getType());
@@ -30,7 +31,7 @@ static LogicalResult evaluateOp(ClipFactorOp, const xfc_shape &, ArrayRef<Tensor
   return success();
 }
 
-// A step of one element: the parameter and its states in place, from the gradient, clipped.
+// Updates one element, the parameter and its states, in place, given the clipped gradient.
 using Hyper = llvm::function_ref<double(StringRef)>;
 using Step = void (*)(Hyper, double &parameter, double gradient, ArrayRef<double *> states);
 

@@ -1,4 +1,4 @@
-// Offsets, positions and key lists of a batch.
+// Computes the offsets, positions and key lists of a batch.
 #include "Shape.h"
 #include <algorithm>
 #include <numeric>

@@ -1,4 +1,4 @@
-// Lengths of sequences into the xfc_shape that ops are evaluated on.
+// Turns sequences into the xfc_shape that ops are evaluated with.
 #pragma once
 
 #include "xfc/abi.h"
@@ -7,20 +7,20 @@
 
 namespace xfc {
 
-// One sequence: its token ids (any, where rows are floats), and its index in the epoch, which keys dropout.
+// One sequence: its token ids (arbitrary if rows are floats), and its index in the epoch, on which dropout depends.
 struct RaggedSequence {
   std::vector<int32_t> ids;
   uint32_t sentence = 0;
 };
 
-// A batch written for reading, not for speed; the runtime has its own. Owns what `shape()` points to.
+// A batch, written for clarity, not speed; the runtime has its own implementation. Owns what `shape()` points to.
 class Shape {
 public:
   // Sequence b of `target` attends to sequence b of `source`. Ids equal to `pad` are dropped from the keys of
   // structures that drop padding.
   Shape(const std::vector<RaggedSequence> &source, const std::vector<RaggedSequence> &target, int32_t pad);
 
-  // Target rows are hypotheses of a decoding step: row h sees the cache rows history[h], the last of which it writes.
+  // Makes the target rows hypotheses of a decoding step: row h sees the cache rows history[h] and writes the last one.
   void setCache(int64_t cacheRows, const std::vector<std::vector<int32_t>> &history);
   void setTraining(uint32_t key0, uint32_t key1);
 
@@ -39,7 +39,7 @@ private:
     std::vector<int64_t> pairOffsets;
   };
   void setRows(int set, const std::vector<RaggedSequence> &sequences);
-  // Where both sets have as many sequences: keys of each query sequence are those of the same sequence.
+  // Lets each query sequence see the keys of the same sequence. Both sets must have the same number of sequences.
   void setKeys(int relation, int queries, int keys, int32_t pad);
   void finish(int structure, Keys keys, int queries);
 

@@ -1,4 +1,4 @@
-// Shared pieces of the reference semantics.
+// Implements what the evaluators share.
 #include "Support.h"
 #include <cmath>
 
@@ -24,7 +24,7 @@ Tensor zeros(const xfc_shape &shape, Type type) {
   return tensor;
 }
 
-// To 8 significant bits; beyond the largest bf16, infinity.
+// Rounds to 8 significant bits; values beyond the largest bf16 become infinity.
 static double roundToBF16(double x) {
   if (!std::isfinite(x))
     return x;
@@ -43,7 +43,7 @@ Tensor rounded(Tensor operand, std::optional<ComputeType> type) {
       double largest = 0x1p-100;
       for (int64_t f = 0; f < operand.features(); ++f)
         largest = std::max(largest, std::abs(operand.row(i)[f]));
-      // The factor is f32, so that kernels round to the same integers.
+      // The factor is an f32, as in kernels, so that both round to the same integers.
       const double factor = static_cast<float>(127 / largest);
       for (int64_t f = 0; f < operand.features(); ++f)
         operand.row(i)[f] = std::nearbyint(operand.row(i)[f] * factor) * (largest / 127);

@@ -1,4 +1,4 @@
-// What the meanings of ops share: empty results, walking pairs, dropout, losses.
+// Declares what the evaluators share: zero results, iteration over pairs, dropout, losses.
 #pragma once
 
 #include "Interpreter.h"
@@ -9,16 +9,17 @@ inline const xfc_rows &rowsOf(const xfc_shape &shape, RowsType type) {
   return shape.sets[static_cast<int>(type.getSet())];
 }
 
-// A zero result of a type, sized by the batch.
+// A tensor of zeros for a value of `type` in a batch.
 Tensor zeros(const xfc_shape &shape, mlir::Type type);
 
-// The operand of a product as it is multiplied: rounded to the compute type, if any.
+// The operand of a product, rounded to the compute type if there is one.
 Tensor rounded(Tensor operand, std::optional<ComputeType> type);
 
 // log(sum(exp(x))) of n numbers.
 double logSumExp(const double *x, int64_t n);
 
-// Writes the `count` largest of the values of tokens first, first + 1, .. in the order of xfc.candidates.
+// Writes the `count` largest values, and their tokens, in the order of xfc.candidates. `values` are those of tokens
+// first, first + 1, ..
 void largestTokens(llvm::ArrayRef<double> values, int64_t first, llvm::ArrayRef<int64_t> excluded, int64_t count,
                    double *tokens, double *largest);
 
@@ -29,13 +30,13 @@ double dropoutFactor(const xfc_shape &shape, double rate, int64_t id, uint32_t s
 // The same for an element that is not dropped.
 double keptFactor(const xfc_shape &shape, double rate);
 
-// One (query row, key row) pair of a structure, and where its numbers are.
+// One (query row, key row) pair of a structure, and where its elements are stored.
 struct Pair {
   int64_t sequence, query, key; // query and key are row numbers
-  int64_t index;                // place of the key in the sequence's list
+  int64_t index;                // index of the key in the sequence's list
   bool visible;                 // index < limit[query]
   int64_t rows, count, base;    // of the block: query rows, keys, first pair
-  // The element of a pairs tensor with `heads` heads.
+  // The index of the pair's element in a pairs tensor with `heads` heads.
   int64_t element(int64_t head, int64_t heads) const;
   int64_t queryOffset; // query - first query row of the sequence
 };

@@ -6,8 +6,8 @@
 
 namespace xfc {
 
-// Everything in f64, ids and labels too. Rows are [N, features...] (ids [N]); pairs are [P * H] in the block layout of
-// abi.h; tensors have their own shape.
+// All data is f64, including ids and labels. Rows are [N, features...] (ids are [N]); pairs are [P * H] in the block
+// layout of abi.h; tensors have their own shape.
 struct Tensor {
   std::vector<int64_t> shape;
   std::vector<double> data;

@@ -1,5 +1,6 @@
-// Objects and the runtime into one executable or a library, by lld, which is called with the C library's start files
-// directly: no compiler driver is needed on the user's machine, only lld, libc6-dev and libstdc++'s archive.
+// Links objects and the runtime into an executable or a library. lld is called directly with the C library's start
+// files, so that the user's machine needs no compiler driver, only lld, libc6-dev, and GCC's start files and static
+// libstdc++.
 #include "Link.h"
 #include "support/Files.h"
 #include "llvm/ADT/StringExtras.h"
@@ -69,7 +70,7 @@ std::vector<std::string> gccFolders() {
   return folders;
 }
 
-// The archives lie in lib/ beside bin/ in a build, in lib/xfc/ when installed.
+// The archives are in lib/ beside bin/ in a build tree, and in lib/xfc/ when installed.
 std::string findRuntime() {
   std::string self = fs::getMainExecutable(nullptr, nullptr);
   llvm::StringRef bin = path::parent_path(self);
@@ -81,7 +82,7 @@ std::string findRuntime() {
               "; build or install xfc completely");
 }
 
-// A file that goes away with its object.
+// A temporary file that is removed with this object.
 struct TemporaryFile {
   llvm::SmallString<256> name;
   int descriptor = -1;
@@ -94,7 +95,7 @@ struct TemporaryFile {
   }
   ~TemporaryFile() {
     if (!name.empty())
-      std::ignore = fs::remove(name); // nothing is left to say where it fails
+      std::ignore = fs::remove(name); // a destructor cannot report a failure
   }
 };
 
@@ -113,7 +114,7 @@ void writeObjects(const std::vector<ObjectFile> &objects, std::vector<TemporaryF
   }
 }
 
-// lld with `arguments`, which make `whole`.
+// Runs lld with `arguments`. Throws Error with lld's messages if it fails.
 void run(const std::string &linker, const std::vector<std::string> &arguments) {
   TemporaryFile messages("log");
   std::vector<llvm::StringRef> references(arguments.begin(), arguments.end());
@@ -127,14 +128,14 @@ void run(const std::string &linker, const std::vector<std::string> &arguments) {
   throw Error("link: " + linker + " failed: " + reason);
 }
 
-// The same, and then `whole` under its name.
+// Runs lld, which writes `whole`, and then copies `whole` to `output`.
 void link(const std::string &linker, const std::vector<std::string> &arguments, const TemporaryFile &whole,
           const std::string &output, bool executable) {
   run(linker, arguments);
   writeFile(output, readFile(whole.name.str().str()), executable);
 }
 
-// What a link takes beside the objects.
+// What every link needs besides the objects.
 struct Parts {
   std::string linker = findLinker();
   std::string runtime = findRuntime();
@@ -146,13 +147,13 @@ struct Parts {
     findFolder(candidates, "libstdc++.a", "libstdc++-12-dev");
   }
 
-  // For something that the dynamic linker loads: how its memory is, and what it begins with.
+  // Arguments for an output that the dynamic linker loads: its memory layout, and the start files that come first.
   std::vector<std::string> beginning(const std::string &output) const {
     return {
         "-m",  "elf_x86_64", "--gc-sections", "--eh-frame-hdr",        "--strip-debug",           "-z", "relro", "-z",
         "now", "-o",         output,          inside(start, "crti.o"), inside(gcc, "crtbeginS.o")};
   }
-  // The archives of the runtime, and where others are looked for.
+  // The runtime's archives, and the search paths for other libraries.
   std::vector<std::string> archives() const {
     std::vector<std::string> result = {"-L" + gcc, "-L" + start, "-L/lib/x86_64-linux-gnu", "--start-group"};
     for (const char *archive : {"libxfc_runtime.a", "libsentencepiece.a", "libutf8proc.a", "libz.a", "libzstd.a"})
@@ -161,7 +162,8 @@ struct Parts {
     result.emplace_back("--end-group");
     return result;
   }
-  // libstdc++ and libgcc go in whole: a file that starts on any Debian 12 or later, and sooner than with them shared.
+  // libstdc++ and libgcc are linked statically, so that the output runs on any Debian 12 or later and starts faster
+  // than with shared ones.
   std::vector<std::string> ending() const {
     return {"-Bstatic",
             "-lstdc++",
@@ -193,7 +195,7 @@ void append(std::vector<std::string> &arguments, const std::vector<TemporaryFile
     arguments.push_back(file.name.str().str());
 }
 
-// What a library shows: the functions that its C header declares, and which version of them.
+// The interface that a library exports: the functions that its C header declares, and their version.
 struct Interface {
   std::string header, version;
   std::vector<std::string> functions;
@@ -215,7 +217,8 @@ struct Interface {
   throw Error("link: cannot make a static library: " + llvm::toString(std::move(error)));
 }
 
-// The object with every symbol local but these functions, so that a program may have others of the same names.
+// The object with all symbols made local except these functions, so that they do not clash with a program's symbols of
+// the same names.
 std::string withSymbols(llvm::MemoryBufferRef object, const std::vector<std::string> &functions) {
   auto binary = llvm::object::createBinary(object);
   if (!binary)
@@ -233,7 +236,7 @@ std::string withSymbols(llvm::MemoryBufferRef object, const std::vector<std::str
   return result.str().str();
 }
 
-// An archive of one object; the same bytes whenever it is made.
+// A reproducible archive of one object.
 std::string archiveOf(const std::string &object, const std::string &name) {
   llvm::NewArchiveMember member(llvm::MemoryBufferRef(object, name));
   auto archive = llvm::writeArchiveToBuffer(member, llvm::SymtabWritingMode::NormalSymtab, llvm::object::Archive::K_GNU,
@@ -278,12 +281,13 @@ std::vector<std::string> linkLibrary(const std::vector<std::vector<ObjectFile>> 
   const std::vector<std::string> written = {inside(folder, name + ".so"), inside(folder, name + ".a"),
                                             inside(folder, "xfc.h")};
   const Interface interface(inside(parts.runtime, "xfc.h"));
-  if (path::filename(output) == ".") // of a path that ends with a slash
+  if (path::filename(output) == ".") // the path ends with a slash
     throw Error(output + ": a library needs a name, as " + output + "model for " + output + "libmodel.so");
   const std::vector<std::string> calls = {"--whole-archive", inside(parts.runtime, "libxfc_capi.a"),
                                           "--no-whole-archive"};
 
-  // The functions carry a version, so that a program that was linked with another one is told when it starts.
+  // The functions have a symbol version, so that the dynamic linker rejects a program that was linked against another
+  // version.
   TemporaryFile shared("so"), script("map");
   writeFile(script.name.str().str(),
             "XFC_" + interface.version + " { global: " + llvm::join(interface.functions, "; ") + "; local: *; };\n");
@@ -296,8 +300,8 @@ std::vector<std::string> linkLibrary(const std::vector<std::vector<ObjectFile>> 
   append(arguments, parts.ending());
   run(parts.linker, arguments);
 
-  // One object, in which groups of sections that other objects have too are plain sections, and what they define is
-  // nobody else's. Sections stay apart: the program's link leaves out what it does not need.
+  // The static library is a single object. Its COMDAT groups become plain sections, so that a link cannot replace their
+  // definitions by those of other objects. Sections stay separate, so that a program's link can drop the unused ones.
   TemporaryFile whole("o");
   arguments = {parts.linker,          "-r", "-m", "elf_x86_64", "--force-group-allocation", "--strip-debug", "-o",
                whole.name.str().str()};

@@ -1,4 +1,4 @@
-// A module through the stages and, for each image of each target, through scheduling to code.
+// Takes a module through the stages and, for each image of each target, through scheduling to code.
 #include "Pipeline.h"
 #include "CPU/CPU.h"
 #include "CPU/Object.h"
@@ -39,7 +39,7 @@ const std::vector<std::string> &recomputeLevels() {
 
 namespace {
 
-// Kernels for one instruction set or architecture, and what becomes of them.
+// The kernels for one instruction set or GPU architecture, and the code generated from them.
 class Image {
 public:
   using Timed = llvm::function_ref<TimingScope(const std::string &what)>;
@@ -49,7 +49,7 @@ public:
   virtual std::string kernels() = 0;
   // The kernels as text for the target: LLVM IR, or PTX.
   virtual std::string code() = 0;
-  // The objects that define the image of this number among those of its target.
+  // The objects that define the image with this number among the images of its target.
   virtual std::vector<ObjectFile> objects(const Module &plan, const std::string &number, Timed timed) = 0;
 };
 
@@ -133,17 +133,17 @@ public:
 
   bool has(Target target) const { return llvm::is_contained(options.targets, target); }
 
-  // The images of a target, the best first: the engine takes the first that its machine can run.
+  // The images of a target, best first: the runtime uses the first one that the machine can run.
   std::vector<std::string> imagesOf(Target target) const {
     std::vector<std::string> names = target == Target::CPU ? options.cpus : options.cudaArchs;
     llvm::stable_sort(names, [&](const std::string &a, const std::string &b) {
       return target == Target::CPU
                  ? InstructionSet::named(a) > InstructionSet::named(b)
-                 : &gpu::Architecture::named(a) > &gpu::Architecture::named(b); // known() has the newest last
+                 : &gpu::Architecture::named(a) > &gpu::Architecture::named(b); // known() lists the newest last
     });
     return names;
   }
-  // The image that `--emit` shows: that which was named first.
+  // The image that `--emit` shows: the one that was named first.
   std::string firstImage(Target target) const {
     return target == Target::CPU ? options.cpus.front() : options.cudaArchs.front();
   }
@@ -252,7 +252,7 @@ std::vector<std::vector<ObjectFile>> compileObjects(ModuleOp model, const Pipeli
   for (Target target : {Target::CPU, Target::CUDA})
     if (compilation.has(target))
       modules.emplace_back(target, compilation.moduleAfter(Phase::Lowered, target));
-  // From here on work is spread over all cores. Before, starting threads would cost more than it saves.
+  // From here on, work is spread over all cores. Earlier, starting threads would have cost more than it saved.
   model.getContext()->enableMultithreading();
   std::vector<std::vector<ObjectFile>> objects;
   std::vector<std::string> images, deviceImages;

@@ -1,4 +1,4 @@
-// A module as Import/ makes it through the stages, to text of any of them or to objects.
+// Takes a module as Import/ creates it through the stages, to the text of any stage or to objects.
 #pragma once
 
 #include "Codegen/ObjectFile.h"
@@ -12,7 +12,7 @@
 
 namespace xfc {
 
-// Where compilation can be looked at, in order. `xfc phases` lists them, `--emit` stops after one.
+// The phases after which the program can be inspected, in order. `xfc phases` lists them; `--emit` stops after one.
 enum class Phase { Imported, Fused, Differentiated, Scheduled, Lowered };
 struct PhaseInfo {
   Phase phase;
@@ -20,31 +20,31 @@ struct PhaseInfo {
 };
 const std::vector<PhaseInfo> &phases();
 
-// What `--dtype` takes.
+// The values of `--dtype`.
 const std::vector<std::string> &dtypes();
-// What `--recompute=LEVEL` can say, from the least.
+// The levels of `--recompute=LEVEL`, starting with the one that recomputes least.
 const std::vector<std::string> &recomputeLevels();
 
-// What code is generated for.
+// The targets that code is generated for.
 enum class Target { CPU, CUDA };
 
 struct PipelineOptions {
-  std::string dtype = "f32";      // of dtypes()
-  std::set<std::string> disabled; // of fusions()
-  std::string recompute;          // of recomputeLevels(), or empty: every value is kept for the gradients
+  std::string dtype = "f32";      // one of dtypes()
+  std::set<std::string> disabled; // names from fusions()
+  std::string recompute;          // one of recomputeLevels(); empty: every value is kept for the gradients
   std::vector<Target> targets = {Target::CPU};
-  std::vector<std::string> cpus = {"native"};     // instruction sets, each becomes an image
-  std::vector<std::string> cudaArchs = {"sm_80"}; // architectures of GPUs, each becomes a device image
-  std::string dumpDirectory;                      // the module after every pass that changed it, and what failed
-  std::string cacheDirectory;                     // kernels' objects, for the next time; empty: nowhere
-  bool checkBounds = false;                       // whether the CPU's code checks each access to memory
-  mlir::TimingScope *timing = nullptr;            // measures stages and passes; may be null
+  std::vector<std::string> cpus = {"native"};     // instruction sets; each becomes an image
+  std::vector<std::string> cudaArchs = {"sm_80"}; // GPU architectures; each becomes a device image
+  std::string dumpDirectory;  // receives the module after every pass that changes it, and a reproducer; empty: none
+  std::string cacheDirectory; // caches the kernels' objects; empty: no cache
+  bool checkBounds = false;   // whether CPU code checks each memory access
+  mlir::TimingScope *timing = nullptr; // measures stages and passes; may be null
 };
 
-// What follows takes a module as Import/ makes it, and changes a copy. Throws Error for options that do not go together
-// and, after diagnostics, for what the compiler cannot do.
+// The functions below take a module as Import/ creates it, and change a copy. They throw Error for incompatible options
+// and, after diagnostics, for anything the compiler cannot compile.
 
-// The programs of the first target as text after `phase`: a module, or the plan for Scheduled.
+// The first target's programs as text after `phase`: a module, the plan for Scheduled, or the kernels for Lowered.
 std::string emitPhase(mlir::ModuleOp model, const PipelineOptions &options, Phase phase);
 // LLVM IR of the first instruction set.
 std::string emitLLVM(mlir::ModuleOp model, const PipelineOptions &options);
@@ -52,7 +52,8 @@ std::string emitLLVM(mlir::ModuleOp model, const PipelineOptions &options);
 std::string emitPTX(mlir::ModuleOp model, const PipelineOptions &options);
 // The plan of the first target alone, for inspection.
 Module planOf(mlir::ModuleOp model, const PipelineOptions &options);
-// The objects to link: those of each instruction set, of each architecture of the targets, and of the tables of images.
+// The objects to link: a group for each instruction set and for each GPU architecture, and one for the tables of
+// images.
 std::vector<std::vector<ObjectFile>> compileObjects(mlir::ModuleOp model, const PipelineOptions &options);
 
 } // namespace xfc

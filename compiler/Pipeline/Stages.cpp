@@ -15,7 +15,7 @@ using namespace mlir;
 namespace xfc {
 namespace {
 
-// Passes of a stage; those that can be turned off carry the name of --no-fuse.
+// A pass of a stage. A pass that can be turned off has the name that --no-fuse takes.
 struct PassEntry {
   Stage stage;
   const char *fusion; // or null
@@ -43,7 +43,8 @@ void recompute(OpPassManager &manager, const StageOptions &options) {
         createRecompute({options.recompute == Recomputation::cheap ? RecomputeLevel::cheap : RecomputeLevel::most}));
 }
 
-// All products in the type asked for; those of f32 that decode also in each that can be chosen when decoding starts.
+// With bf16, sets the compute type of all products. With f32, adds copies of the decoding programs for each compute
+// type that can be chosen when decoding starts.
 void setComputeTypes(OpPassManager &manager, const StageOptions &options) {
   const TargetTraits &target = traitsOf(options.target);
   if (options.dtype == DataType::bf16)
@@ -72,8 +73,8 @@ const PassEntry passes[] = {
     {Stage::Differentiated, "fuse-norm-grad", fuseNormGrad},
     {Stage::Differentiated, "fuse-epilogue", addToFunctions<createFuseEpilogue>},
     {Stage::Differentiated, nullptr, mergeEqual},
-    // After the last CSE, which would merge what is computed again with the first time, and for the liveness of the
-    // final ops.
+    // Recomputation follows the last CSE, which would merge the recomputed values with the original ones, and needs the
+    // liveness of the final ops.
     {Stage::Differentiated, nullptr, recompute},
     {Stage::Differentiated, nullptr, setComputeTypes},
 };

@@ -1,5 +1,5 @@
-// The stages of passes between import and scheduling, as pipelines with options: of PassManagers here, by name in
-// xfc-opt.
+// The stages of passes between import and scheduling, as pass pipelines with options: for PassManagers here, and by
+// name in xfc-opt.
 #pragma once
 
 #include "Codegen/Target.h"
@@ -10,17 +10,18 @@
 
 namespace xfc {
 
-// What passes are chosen for. `plain` is the CPU by upstream passes alone.
+// The target that passes are chosen for. `plain` is the CPU, compiled by upstream passes alone.
 enum class PassTarget { cpu, plain, cuda };
 const TargetTraits &traitsOf(PassTarget target);
 
-// What --dtype can say: of matrix products, and f64 of everything.
+// The values of --dtype: the type of matrix products; f64 is the type of everything.
 enum class DataType { f32, bf16, f64 };
 
-// What --recompute can say.
+// The values of --recompute.
 enum class Recomputation { none, cheap, most };
 
-// A stage's name as text is --xfc-differentiate-pipeline="target=cuda recompute=cheap no-fuse=fuse-epilogue".
+// The options of a stage. As text:
+// --xfc-differentiate-pipeline="target=cuda recompute=cheap no-fuse=fuse-epilogue"
 struct StageOptions : mlir::PassPipelineOptions<StageOptions> {
   Option<PassTarget> target{*this, "target", llvm::cl::desc("what code is generated for"),
                             llvm::cl::init(PassTarget::cpu),
@@ -41,7 +42,7 @@ struct StageOptions : mlir::PassPipelineOptions<StageOptions> {
   ListOption<std::string> disabled{*this, "no-fuse", llvm::cl::desc("fusions to leave out")};
 };
 
-// A module between two stages is one that `xfc compile --emit` prints under the stage's name.
+// The stages. `xfc compile --emit` prints the module after a stage under the stage's name.
 enum class Stage { Fused, Differentiated };
 
 // The fusions that can be turned off, in order.
@@ -50,7 +51,7 @@ const std::vector<std::string> &fusions();
 // Adds the passes of a stage to a manager of modules.
 void addStage(Stage stage, mlir::OpPassManager &manager, const StageOptions &options);
 
-// Makes the stages known to xfc-opt: --xfc-fuse-pipeline and --xfc-differentiate-pipeline.
+// Registers the stages with xfc-opt: --xfc-fuse-pipeline and --xfc-differentiate-pipeline.
 void registerPipelines();
 
 } // namespace xfc

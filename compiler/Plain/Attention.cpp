@@ -1,4 +1,4 @@
-// The plain kernels of attention, step by step and fused, and of the decoding cache.
+// The plain kernels of unfused attention and of the decoding cache.
 #include "Codegen/Distances.h"
 #include "Lowerings.h"
 #include <cmath>
@@ -11,7 +11,7 @@ namespace xfc {
 // scores, combine, combine_transposed
 //===--------------------------------------------------------------------------------------------------------===//
 
-// The first feature of the head of the keys that the queries' head reads: of `features` in heads of `width`.
+// The first feature of the key head that a query head reads. Keys have `features` features, in heads of `width`.
 static Number keyFeature(const PlainBuilder::Head &head, int64_t heads, int64_t features, int64_t width) {
   return head.head / (heads / (features / width)) * width;
 }
@@ -61,8 +61,8 @@ static void lowerPlainOp(CombineTransposedOp op, PlainBuilder &b) {
 // distance_bias, add_distance_bias, sum_distances
 //===--------------------------------------------------------------------------------------------------------===//
 
-// How far a key is from a query, and 1 where it is after it, else 0: of keys of their own set, or of a cache, whose
-// keys are in the order of their positions.
+// The distance between a key and a query, and 1 if the key is after the query, else 0. In a cache, a key's position is
+// its index in the list.
 static std::pair<Number, Number> distanceOf(PlainBuilder &b, bool cached, const Number &query, const Number &keyRow,
                                             const Number &key) {
   Number i(b, query.as(b, b.b.getIndexType())), j = key;
@@ -157,7 +157,7 @@ static void lowerPlainOp(SoftmaxOp op, PlainBuilder &b) {
       Value x = b.slice(from, {i}), p = b.slice(to, {i});
       Number largest = b.reduce("j->", x, -INFINITY, [](auto v) { return max(v[0], v[1]); });
       b.elementwise(x, p, [&](auto v) { return exp(v[0] - largest); });
-      // The sum of a row of nothing but minus infinity is NaN, which is not above 0.
+      // A row that is all minus infinity has the sum NaN, which is not greater than 0.
       Number sum = b.reduce("j->", p, 0, [](auto v) { return v[1] + v[0]; });
       b.elementwise(p, p, [&](auto v) { return select(sum > 0, v[0] / sum, 0); });
     });

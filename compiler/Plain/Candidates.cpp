@@ -10,7 +10,7 @@ namespace xfc {
 // candidates
 //===--------------------------------------------------------------------------------------------------------===//
 
-// The next candidate is the largest of those that come after the last one; of equal ones, the lowest token.
+// Each candidate is the largest of those that rank below the previous one; ties go to the lowest token.
 static void lowerPlainOp(CandidatesOp op, PlainBuilder &b) {
   Value logProbs = b.operand(0), wanted = b.operand(1), tokens = b.result(0), best = b.result(1),
         wantedLogProb = b.result(2);
@@ -19,7 +19,7 @@ static void lowerPlainOp(CandidatesOp op, PlainBuilder &b) {
     Value row = b.slice(logProbs, {i});
     std::optional<Number> last, lastToken;
     for (int64_t c = 0; c < op.getTokens().getType().getFeatures(); ++c) {
-      // Minus infinity where the token is no candidate any more.
+      // x, or minus infinity if the token is no longer a candidate.
       auto left = [&](const Number &x) {
         Number token = b.loop('j'),
                value =

@@ -9,7 +9,7 @@ namespace xfc {
 
 namespace {
 
-// Where targets have functions of their own, those of the C library.
+// Uses the C library's functions where the targets have their own.
 class Scalars : public CodeBuilder {
 public:
   Scalars(ModuleOp module, Type element) : CodeBuilder(module, element, /*addressSpace=*/0, /*constantCalls=*/false) {}
@@ -28,15 +28,14 @@ void lowerElementwise(PlainBuilder &b, ModuleOp module, ScalarOpInterface op) {
   b.elementwise(operands, b.result(0), [&](ArrayRef<Number> v) -> Number {
     scalars.b.setInsertionPoint(b.b.getInsertionBlock(), b.b.getInsertionPoint());
     SmallVector<Value> numbers;
-    for (const Number &x : v.drop_back()) // the last is what the result holds
+    for (const Number &x : v.drop_back()) // the last is the result's old value
       numbers.push_back(x.value);
     return {b, op.emitScalar(scalars, numbers)};
   });
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
-// activation, activation_grad: formulas of their own, so that the scalar functions of kernels have something to agree
-// with
+// activation, activation_grad: independent formulas, to compare the scalar functions of kernels with
 //===--------------------------------------------------------------------------------------------------------===//
 
 static void lowerPlainOp(ActivationOp op, PlainBuilder &b) {
@@ -78,7 +77,7 @@ static void lowerPlainOp(ActivationGradOp op, PlainBuilder &b) {
     }
     case ActivationKind::gelu_tanh: {
       Number t = tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
-      Number slope = std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * min(x * x, 1e4)); // t is 1 or -1 beyond
+      Number slope = std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * min(x * x, 1e4)); // beyond this, t is 1 or -1
       return dy * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * slope);
     }
     case ActivationKind::squared_relu:

@@ -16,7 +16,7 @@ static void lowerPlainOp(EmbeddingOp op, PlainBuilder &b) {
             [&](auto v) { return op.getScale().convertToDouble() * b.load(table, {v[0], b.loop('j')}); });
 }
 
-// Adds rows, in order, to the entries of a table that `entries`, plus `offset`, names.
+// Adds the rows of dy, in order and times `scale`, to a table: row i to entry entries[i] + offset.
 static void lowerTableGrad(PlainBuilder &b, Value dy, Value entries, int64_t offset, Value dtable, double scale) {
   b.fill(dtable, 0);
   b.forEach(b.rowCount(), [&](const Number &i) {

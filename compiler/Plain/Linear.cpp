@@ -1,4 +1,4 @@
-// The plain kernels of matrix products over rows, and of views of features and parameters.
+// The plain kernels of matrix products over rows and of their gradients.
 #include "Lowerings.h"
 #include <cmath>
 

@@ -1,6 +1,6 @@
-// How the ops of the dialect get their plain kernels: the file of a family has a function
+// Attaches plain lowerings to the ops of the dialect. The file of each family of ops defines a function
 //   void lowerPlainOp(Op, PlainBuilder &)
-// for each of its unfused ops, and attaches them all. An elementwise op that has none gets its kernel from its scalar
+// for each unfused op, and attaches them all. The kernel of an elementwise op without one is made from its scalar
 // function.
 #pragma once
 
@@ -20,7 +20,7 @@ template <typename... Ops> void attachLowerings(mlir::MLIRContext &context) {
   (Ops::template attachInterface<PlainLowering<Ops>>(context), ...);
 }
 
-// The kernel of an elementwise op, from its scalar function.
+// Makes the kernel of an elementwise op from its scalar function.
 void lowerElementwise(PlainBuilder &, mlir::ModuleOp module, ScalarOpInterface);
 
 void attachElementwiseLowerings(mlir::MLIRContext &);

@@ -27,7 +27,7 @@ static void lowerPlainOp(ClipFactorOp op, PlainBuilder &b) {
   b.store(norm, b.result(1));
 }
 
-// What a step reads and writes: blocks, all of a group's tensors from the first on; and hyperparameters by name.
+// What an optimizer step reads and writes: hyperparameters by name, and blocks, each with all tensors of a group.
 struct PlainStep {
   PlainBuilder &b;
   llvm::function_ref<Number(StringRef)> hyper;
@@ -35,7 +35,7 @@ struct PlainStep {
   Value parameters, gradients;
   ArrayRef<Value> states;
 
-  // What of an element of the gradient is left.
+  // An element of the gradient after scaling and clipping.
   Number clipped(const Number &given) const {
     Number limit = hyper("limit"), scaled = factor * given;
     return select(scaled > limit, limit, select(scaled < 0 - limit, 0 - limit, scaled));

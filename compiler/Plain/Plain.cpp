@@ -38,7 +38,7 @@ void registerPlainLowerings(DialectRegistry &registry) {
 void emitPlain(ModuleOp kernels, Operation *op, llvm::StringRef name) {
   auto plain = dyn_cast<PlainOpInterface>(op);
   auto scalar = dyn_cast<ScalarOpInterface>(op);
-  // A region is the epilogue that fusion put there.
+  // A region that is not empty is an epilogue added by fusion.
   if ((!plain && !scalar) || llvm::any_of(op->getRegions(), [](Region &region) { return !region.empty(); }))
     throw Error("--cpu plain: expected the unfused program, found the fused kernel '" + name.str() +
                 "'; add --no-fuse");

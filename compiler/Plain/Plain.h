@@ -1,4 +1,4 @@
-// Unfused ops into kernels by upstream dialects and passes alone: the slow path that the generated kernels of CPU/ are
+// Turns unfused ops into kernels with upstream dialects and passes alone: the slow path that the kernels of CPU/ are
 // compared with, end to end.
 #pragma once
 
@@ -7,14 +7,14 @@
 
 namespace xfc {
 
-// Gives the unfused ops of the dialect their PlainOpInterface; a PlainBackend does so for its context.
+// Attaches PlainOpInterface to the unfused ops of the dialect. PlainBackend does this for its context.
 void registerPlainLowerings(mlir::DialectRegistry &registry);
 
 class PlainBackend : public ImageBackend {
 public:
   PlainBackend(mlir::MLIRContext &context, const InstructionSet &set, DType type);
 
-  // A kernel is one chunk. Throws Error for a fused op, which has no plain lowering.
+  // Every kernel is a single chunk. Throws Error for a fused op, which has no plain lowering.
   KernelInfo emit(mlir::Operation *op, llvm::StringRef name) override;
   std::optional<Packing> packs(mlir::Operation *, unsigned) const override { return std::nullopt; }
   PackInfo emitPack(mlir::RankedTensorType weight, Packing packing, llvm::StringRef name) override;
@@ -25,7 +25,8 @@ private:
 
 const TargetTraits &plainTraits();
 
-// The parts of the backend: the kernel of one op at the end of a module, and the passes on its way to the LLVM dialect.
+// The two parts of the backend: emitting the kernel of an op at the end of a module, and adding the passes that lower
+// it to the LLVM dialect.
 void emitPlain(mlir::ModuleOp kernels, mlir::Operation *op, llvm::StringRef name);
 void addPlainLowering(mlir::OpPassManager &manager);
 

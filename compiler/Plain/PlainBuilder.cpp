@@ -1,4 +1,4 @@
-// Numbers into arith, notations into linalg.generic, and the call's pointers into memrefs.
+// Turns numbers into arith ops, Einstein notation into linalg.generic, and the call's pointers into memrefs.
 #include "PlainBuilder.h"
 #include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"
@@ -43,7 +43,7 @@ Value Number::as(PlainBuilder &builder, Type to) const {
 
 namespace {
 
-// Two numbers as values of one type.
+// Two numbers converted to one type.
 struct Both {
   Both(const Number &x, const Number &y) : b(*(x.b ? x.b : y.b)) {
     Type type = x.isLiteral() ? y.type() : x.type();
@@ -184,7 +184,7 @@ Value PlainBuilder::numbers(Value record, size_t offset, const Number &count) {
 Value PlainBuilder::rows(Of of) {
   if (of != Of::Cache)
     return field(call, of == Of::Rows ? offsetof(xfc_call, rows) : offsetof(xfc_call, key_rows), ptr);
-  // It is a part of the shape itself, not reached by a pointer.
+  // The cache's rows are part of the shape itself, not behind a pointer.
   const int32_t offset = offsetof(xfc_shape, sets) + XFC_CACHE * sizeof(xfc_rows);
   Value shape = this->shape();
   return cache = cache ? cache : first([&]() -> Value {
@@ -324,7 +324,7 @@ Value PlainBuilder::Head::rowsOf(Value values, int64_t heads) const {
 Value PlainBuilder::Head::queries(Value numbers) const { return b.slice(numbers, {{firstRow, rows}}); }
 
 Value PlainBuilder::Head::keyRows() const {
-  // How long the lists are together, nobody says; this one's end is enough.
+  // The total length of all lists is not recorded; the end of this one is enough.
   Value lists = b.numbers(b.keys(), offsetof(xfc_keys, keys), firstKey + keys);
   return b.slice(lists, {{firstKey, keys}});
 }

@@ -10,8 +10,8 @@ namespace xfc {
 
 class PlainBuilder;
 
-// A number of a kernel: float, integer, index or truth. Operators append the arith op of its type; a C++ number takes
-// the type of the other side.
+// A number in a kernel: float, integer, index or boolean. Operators append the arith op for its type; a C++ number
+// takes the type of the other operand.
 class Number {
 public:
   template <typename T>
@@ -20,7 +20,7 @@ public:
   Number(PlainBuilder &b, mlir::Value value) : b(&b), value(value) {}
   bool isLiteral() const { return !value; }
   mlir::Type type() const { return value.getType(); }
-  // The number as a value of `type`, converted where it has another.
+  // The number as a value of `type`, converted if it has another type.
   mlir::Value as(PlainBuilder &b, mlir::Type type) const;
 
   PlainBuilder *b = nullptr;
@@ -31,8 +31,8 @@ public:
 Number operator+(const Number &x, const Number &y);
 Number operator-(const Number &x, const Number &y);
 Number operator*(const Number &x, const Number &y);
-Number operator/(const Number &x, const Number &y); // integers: of what is not negative
-Number operator%(const Number &x, const Number &y); // of what is not negative
+Number operator/(const Number &x, const Number &y); // integers must not be negative
+Number operator%(const Number &x, const Number &y); // integers must not be negative
 Number operator<(const Number &x, const Number &y);
 Number operator>(const Number &x, const Number &y);
 Number operator==(const Number &x, const Number &y);
@@ -46,7 +46,7 @@ Number sqrt(const Number &x);
 Number tanh(const Number &x);
 Number erf(const Number &x);
 
-// What a slice takes of a dimension: one entry, which drops the dimension, a range, or everything.
+// What a slice takes of a dimension: one entry (which drops the dimension), a range, or everything.
 struct Cut {
   Cut(const Number &entry) : offset(entry), dropped(true) {}
   Cut(int entry) : Cut(Number(entry)) {}
@@ -59,17 +59,18 @@ struct Cut {
 
 class PlainBuilder {
 public:
-  // Begins the kernel void name(call, chunk, scratch) of `op` at the end of `module`; its one chunk is all the work.
+  // Begins the kernel void name(call, chunk, scratch) of `op` at the end of `module`. Its single chunk does all the
+  // work.
   PlainBuilder(mlir::ModuleOp module, llvm::StringRef name, mlir::Operation *op);
 
-  // Which rows the first dimension of a value counts.
+  // The set of rows that the first dimension of a value runs over.
   enum class Of { Rows, Keys, Cache };
-  // Memrefs of the op's values: [N, features] of rows, [N] of a number a row, [H * P] of pairs, and tensors as they
-  // are. By number, since launches whose operands are the same value share the kernel with those whose are not. A
-  // result nobody uses is null; what writes to null does nothing.
+  // Memrefs of the op's values: [N, features] for rows, [N] for one number per row, [H * P] for pairs, and a tensor's
+  // own shape. They are identified by number, not by value, since a launch whose operands are the same value shares its
+  // kernel with launches whose operands differ. An unused result is null; writing to null does nothing.
   mlir::Value operand(unsigned i, Of of = Of::Rows) { return valueOf(i, of); }
   mlir::Value result(unsigned i, Of of = Of::Rows);
-  // A buffer (operands, then results) as `count` elements in a row, whatever the value's shape.
+  // A buffer (operands, then results) as `count` consecutive elements, whatever the value's shape.
   mlir::Value dense(unsigned buffer, const Number &count);
 
   // The call's structures (abi.h), as memrefs of i32.
@@ -86,23 +87,23 @@ public:
     PlainBuilder &b;
     mlir::Value of(mlir::Value pairs) const;                   // [rows, keys]
     mlir::Value rowsOf(mlir::Value rows, int64_t heads) const; // [rows, features / heads]
-    mlir::Value queries(mlir::Value numbers) const;            // [rows] of a number a row
+    mlir::Value queries(mlir::Value numbers) const;            // [rows], one number per row
     mlir::Value keyRows() const;                               // [keys] row numbers in the key set
     mlir::Value limits() const;                                // [rows]
   };
   void forEachHead(PairsType pairs, llvm::function_ref<void(const Head &)> body);
   void forEach(const Number &count, llvm::function_ref<void(const Number &)> body);
 
-  // linalg.generic in Einstein's notation: generic("ik,jk->ij", {x, w}, y, body). Letters are loops, nested in
-  // alphabetical order, and those that the result lacks are reductions. The body gets an element of each operand and
-  // then what the result's holds, and gives what it shall hold.
+  // linalg.generic in Einstein notation: generic("ik,jk->ij", {x, w}, y, body). Each letter is a loop; loops are nested
+  // in alphabetical order, and letters that the result lacks are reductions. The body gets an element of each operand
+  // and then the result's current element, and returns its new value.
   using Body = llvm::function_ref<Number(llvm::ArrayRef<Number>)>;
   void generic(llvm::StringRef notation, mlir::ValueRange operands, mlir::Value result, Body body);
   // The same element by element, for operands and a result of one shape.
   void elementwise(mlir::ValueRange operands, mlir::Value result, Body body);
-  // The same into one number, which begins as `initial` (of the element type if it is a C++ number).
+  // The same, reduced to one number that starts as `initial` (of the element type if it is a C++ number).
   Number reduce(llvm::StringRef notation, mlir::ValueRange operands, const Number &initial, Body body);
-  // In a body, where the loop of a letter is.
+  // Inside a body: the current index of a letter's loop.
   Number loop(char letter);
 
   // A part of a memref; dimensions not mentioned are taken whole.
@@ -116,14 +117,14 @@ public:
   // x after the dropout whose id is the call's first immediate.
   Number dropout(const Number &x, double rate, const Number &sentence, const Number &position, const Number &feature,
                  const Number &headPlusOne);
-  // The same where x is not dropped.
+  // The same for an x that is not dropped.
   Number keptByDropout(const Number &x, double rate);
 
   mlir::Type element; // of the op's floats
   mlir::ImplicitLocOpBuilder b;
 
 private:
-  // Makes a value before everything else, where every use sees it.
+  // Creates a value in the prologue, where it dominates every use.
   mlir::Value first(llvm::function_ref<mlir::Value()> make);
   mlir::Value field(mlir::Value record, size_t offset, mlir::Type type); // read once
   Number count(mlir::Value record, size_t offset);                       // a field of 64 bits as an index
@@ -139,7 +140,7 @@ private:
 
   mlir::Operation *op;
   mlir::Block *entry;
-  mlir::Operation *prologue = nullptr; // the last op made first
+  mlir::Operation *prologue = nullptr; // the last op of the prologue
   std::map<std::pair<const void *, size_t>, mlir::Value> fields;
   mlir::Value call, cache;
   mlir::Type ptr, i32, i64, index;

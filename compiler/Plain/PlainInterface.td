@@ -1,4 +1,4 @@
-// What the plain path asks of an op.
+// Declares the interface through which the plain backend lowers an op.
 #ifndef XFC_PLAIN_PLAININTERFACE_TD
 #define XFC_PLAIN_PLAININTERFACE_TD
 
@@ -7,8 +7,8 @@ include "mlir/IR/OpBase.td"
 def PlainOpInterface : OpInterface<"PlainOpInterface"> {
   let cppNamespace = "::xfc";
   let description = [{
-    An op that upstream dialects can compute: the slow path that kernels are compared with, end to end. Fused ops
-    have none: what they compute, the unfused program says in ops that have.
+    An op that can be lowered to upstream dialects: the slow path that kernels are compared with, end to end. Fused ops
+    do not have the interface: the unfused program computes the same with ops that do.
   }];
   let methods = [InterfaceMethod<"Builds the body of the op's plain kernel.", "void", "lowerPlain", (ins "::xfc::PlainBuilder &":$b)>];
 }

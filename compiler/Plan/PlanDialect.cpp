@@ -15,7 +15,7 @@ using namespace xfc;
 
 namespace {
 
-// The terms of a size in the order they are stored, each with its number and unit as text prints them.
+// Visits the terms of a size in storage order, each with its coefficient and with its unit as printed.
 void eachTerm(Size &size, llvm::function_ref<void(int64_t &, StringRef unit, StringRef of, int64_t structure)> visit) {
   visit(size.constant, "", "", -1);
   for (int set = 0; set < XFC_ROW_SETS; ++set) {
@@ -71,7 +71,7 @@ void printSize(AsmPrinter &printer, Size size) {
     printer << "0";
 }
 
-// By number of the kind; those before `numbered` are blocks, and the rest carries an index.
+// Indexed by Place::Kind.
 constexpr StringLiteral placeNames[] = {"arena",  "parameters", "gradients", "state",
                                         "packed", "table",      "argument",  "none"};
 bool isNumbered(Place::Kind kind) {
@@ -274,7 +274,7 @@ static void printPlaces(OpAsmPrinter &printer, Operation *, ArrayAttr places) {
 
 LogicalResult OffsetOp::verifySymbolUses(SymbolTableCollection &symbols) {
   auto block = getOperation()->getParentOfType<ParametersOp>();
-  // The block is no symbol table; the module around it is.
+  // The block is not a symbol table; the enclosing module is.
   auto parameter = symbols.lookupNearestSymbolFrom<ParameterOp>(block, getNameAttr());
   if (!parameter)
     return emitOpError("the model has no parameter ") << getNameAttr();
@@ -339,7 +339,8 @@ void ProgramOp::print(OpAsmPrinter &printer) {
                                            getArgAttrsAttrName(), getResAttrsAttrName());
 }
 
-// Numbered memory is there, and buffers come first, numbered in their order.
+// Checks that buffers come first and are numbered in order, that ops have enough places, that places refer to existing
+// buffers, and that the results have the declared types.
 LogicalResult ProgramOp::verifyRegions() {
   Block &block = getBody().front();
   auto buffers = getOps<BufferOp>();

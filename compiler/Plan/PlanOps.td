@@ -13,9 +13,9 @@ def Plan_Dialect : Dialect {
   let summary = "Kernels, launches, and the memory they work on";
   let description = [{
     Scheduling turns a module of xfc functions into a plan, pass by pass (Schedule/Passes.td). Programs keep their
-    values, so the flow of data stays visible: a launch has the types of the op it runs, and `at` says where each of its
-    operands and results lies. Views (xfc.split, xfc.join, xfc.concat, xfc.slice, xfc.sinusoid) are no launches; they
-    say how values share memory.
+    values, so the flow of data stays visible: a launch has the types of the op it runs, and `at` gives the place of
+    each operand and result. Views (xfc.split, xfc.join, xfc.concat, xfc.slice, xfc.sinusoid) are not launches; they
+    describe how values share memory.
   }];
   let useDefaultAttributePrinterParser = 1;
 }
@@ -31,10 +31,11 @@ class Plan_Attr<string name, string attrMnemonic> : AttrDef<Plan_Dialect, name> 
 //===--------------------------------------------------------------------------------------------------------===//
 
 def Plan_SizeAttr : Plan_Attr<"Size", "size"> {
-  let summary = "a size that is known when the batch is";
+  let summary = "a size that depends on the batch";
   let description = [{
-    A sum of counts with their coefficients: `#plan.size<64 + 2048 source + 8 target sequences + 512 target chunks + 8 pairs 6>`.
-    `source` counts rows, `chunks` those of 2048 rows where there are more than one, `pairs` the pairs of a key structure.
+    A linear combination of counts: `#plan.size<64 + 2048 source + 8 target sequences + 512 target chunks + 8 pairs 6>`.
+    `source` counts rows, `chunks` counts chunks of 2048 rows (none if all rows fit one chunk), and `pairs` counts the pairs
+    of a key structure.
   }];
   let parameters = (ins ArrayRefParameter<"int64_t">:$terms);
   let builders = [AttrBuilder<(ins "const ::xfc::Size &":$size)>];
@@ -45,9 +46,9 @@ def Plan_SizeAttr : Plan_Attr<"Size", "size"> {
 def Plan_PlaceAttr : Plan_Attr<"Place", "place"> {
   let summary = "where an operand or a result lies";
   let description = [{
-    `#plan.place<arena 3 + 64 by 512>`: 64 bytes into buffer 3 of the program, 512 elements from row to row. The other kinds
-    are `parameters`, `gradients` and `state 1` of the optimizer (blocks of one layout), `packed 2`, `table 0`, `argument 1`,
-    and `none`, of an operand the op does not have or a result that nothing reads.
+    `#plan.place<arena 3 + 64 by 512>`: 64 bytes into buffer 3 of the program, with a row stride of 512 elements. The other
+    kinds are `parameters`, `gradients` and `state 1` of the optimizer (blocks with the same layout), `packed 2`, `table 0`,
+    `argument 1`, and `none`, for an operand that the op does not have or a result that nothing reads.
   }];
   let parameters = (ins "::xfc::Place::Kind":$kind, "int64_t":$index, "int64_t":$offset, "int64_t":$stride);
   let builders = [AttrBuilder<(ins "const ::xfc::Place &":$place, "int64_t":$stride)>];
@@ -73,10 +74,10 @@ def Plan_PartitionAttr : Plan_Attr<"Partition", "partition"> {
 //===--------------------------------------------------------------------------------------------------------===//
 
 def Plan_ParametersOp : Plan_Op<"parameters", [NoTerminator, SingleBlock]> {
-  let summary = "the block of parameters: its elements, their type, and in their order the parameters in it";
+  let summary = "the parameter block: its number of elements, their type, and its parameters in order";
   let description = [{
-    Gradients have a block of the same layout, and so has each of `states`, which the optimizer keeps. Parameters that some program
-    reads as one (xfc.concat) follow each other without gaps; everything else starts on a cache line.
+    The gradients, and each of the `states` that the optimizer keeps, have a block with the same layout. Parameters that some
+    program reads as one tensor (xfc.concat) follow each other without gaps; everything else starts on a cache line.
 
     ```mlir
     plan.parameters 1040 x f32 states ["moment1", "moment2"] {
@@ -91,20 +92,20 @@ def Plan_ParametersOp : Plan_Op<"parameters", [NoTerminator, SingleBlock]> {
 }
 
 def Plan_OffsetOp : Plan_Op<"parameter", [HasParent<"ParametersOp">, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
-  let summary = "an xfc.parameter lies in the block from element `offset` on";
+  let summary = "the element offset of an xfc.parameter in the block";
   let arguments = (ins FlatSymbolRefAttr:$name, I64Attr:$offset);
   let assemblyFormat = "$name `at` $offset attr-dict";
 }
 
 def Plan_KernelOp : Plan_Op<"kernel", [Symbol, IsolatedFromAbove]> {
-  let summary = "code that launches share";
+  let summary = "code shared by launches";
   let description = [{
-    The body holds the one op the kernel computes, between arguments of its operands' types and the results that are read.
-    Code generation adds how the work is cut, bytes of `scratch` for each thread (on a GPU, for each block, which has
-    `threads`), and the kernels that go with it, which have no body of their own: `small` takes its place in batches of at
-    most `small_rows` rows; `reduction` adds up what it leaves in `chunk_bytes` for each chunk of a larger batch; `packing`
-    names for each operand the kernel that packs it, or is unit.
-    `decoding`: the op is of a decoding step, where each row of the target is a sequence of its own.
+    The body holds the single op that the kernel computes; its arguments have the types of the op's operands, and it returns
+    the results that are read. Code generation adds the partition of the work, the `scratch` bytes per thread (on a GPU, per
+    block of `threads` threads), and the companion kernels, which have no body: `small` replaces the kernel in batches of at
+    most `small_rows` rows; `reduction` adds up the partial sums, `chunk_bytes` for each chunk, in batches of more than one
+    chunk; `packing` names the kernel that packs each operand, or is unit for operands that are not packed. `decoding` marks
+    an op of a decoding step, where each target row is a sequence of its own.
 
     ```mlir
     plan.kernel @linear_512x2048 attributes {partition = #plan.partition<rows per 32 times 1>, packing = [unit, @pack_transposed_512x2048]} {
@@ -124,7 +125,7 @@ def Plan_KernelOp : Plan_Op<"kernel", [Symbol, IsolatedFromAbove]> {
   let hasRegionVerifier = 1;
   let builders = [OpBuilder<(ins "::llvm::StringRef":$name)>];
   let extraClassDeclaration = [{
-    // The op it computes; null for a kernel that goes with another.
+    // The op that the kernel computes; null for a companion kernel.
     ::mlir::Operation *getOp() { return getBody().empty() ? nullptr : &getBody().front().front(); }
     // The kernel that packs an operand, or null.
     ::mlir::FlatSymbolRefAttr getPackingOf(unsigned operand);
@@ -132,10 +133,10 @@ def Plan_KernelOp : Plan_Op<"kernel", [Symbol, IsolatedFromAbove]> {
 }
 
 def Plan_PackKernelOp : Plan_Op<"pack_kernel", [Symbol]> {
-  let summary = "the kernel that packs weights of a shape";
+  let summary = "a kernel that packs weights of one shape";
   let description = [{
-    W^T (`transposed`) or W of `weight`'s shape, rounded to `compute` if there is one, in rows or in a target's `blocks`: `bytes`
-    of them, in `chunks`.
+    Packs W^T (`transposed`) or W, of the shape of `weight`, rounded to `compute` if it is given, in the target's default layout
+    or in its `blocks`. The packed weight takes `bytes` bytes and is packed in `chunks` chunks.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<AnyRankedTensor>:$weight, UnitAttr:$transposed, OptionalAttr<StrAttr>:$compute,
                        UnitAttr:$blocks, I64Attr:$bytes, I64Attr:$chunks, DefaultValuedAttr<I64Attr, "0">:$scratch,
@@ -144,7 +145,7 @@ def Plan_PackKernelOp : Plan_Op<"pack_kernel", [Symbol]> {
 }
 
 def Plan_PackedWeightOp : Plan_Op<"packed_weight", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
-  let summary = "the packed form of the parameters from byte `offset` on, made again whenever they change";
+  let summary = "the packed form of the weight at byte `offset` of the parameters, repacked whenever they change";
   let arguments = (ins I64Attr:$index, FlatSymbolRefAttr:$kernel, I64Attr:$offset);
   let assemblyFormat = "$index `=` $kernel `(` `parameters` `+` $offset `)` attr-dict";
 }
@@ -161,10 +162,10 @@ def Plan_TableOp : Plan_Op<"table"> {
 //===--------------------------------------------------------------------------------------------------------===//
 
 def Plan_ProgramOp : Plan_Op<"program", [FunctionOpInterface, IsolatedFromAbove, SingleBlock]> {
-  let summary = "an entry point of the executable: buffers, then launches and views in the order they run";
+  let summary = "an entry point of the executable: buffers, then launches and views in execution order";
   let description = [{
-    Arguments and results carry the attributes they had as a function's. `row_by_row`: a thread may take rows of its own through
-    all the launches (Program in runtime/plan/Plan.h).
+    Arguments and results keep the attributes that they had on the function. `row_by_row`: a thread may take its own rows
+    through all launches (Program in runtime/plan/Plan.h).
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<FunctionType>:$function_type, OptionalAttr<DictArrayAttr>:$arg_attrs,
                        OptionalAttr<DictArrayAttr>:$res_attrs, UnitAttr:$row_by_row);
@@ -172,7 +173,7 @@ def Plan_ProgramOp : Plan_Op<"program", [FunctionOpInterface, IsolatedFromAbove,
   let hasCustomAssemblyFormat = 1;
   let hasRegionVerifier = 1;
   let skipDefaultBuilders = 1;
-  // Takes over all of a function, which is left without a body.
+  // Takes over the name, type, attributes and body of a function, which is left without a body.
   let builders = [OpBuilder<(ins "::mlir::FunctionOpInterface":$function)>];
   let extraClassDeclaration = [{
     ::llvm::ArrayRef<::mlir::Type> getArgumentTypes() { return getFunctionType().getInputs(); }
@@ -182,7 +183,7 @@ def Plan_ProgramOp : Plan_Op<"program", [FunctionOpInterface, IsolatedFromAbove,
 }
 
 def Plan_BufferOp : Plan_Op<"buffer", [HasParent<"ProgramOp">]> {
-  let summary = "memory of the arena, whose contents matter from launch `first` to launch `last`";
+  let summary = "memory in the arena, live from launch `first` to launch `last`";
   let arguments = (ins I64Attr:$index, Plan_SizeAttr:$size, I64Attr:$first, I64Attr:$last);
   let assemblyFormat = "$index `:` $size `from` $first `to` $last attr-dict";
   let hasVerifier = 1;
@@ -191,10 +192,10 @@ def Plan_BufferOp : Plan_Op<"buffer", [HasParent<"ProgramOp">]> {
 def Plan_LaunchOp : Plan_Op<"launch", [HasParent<"ProgramOp">, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "one launch of a kernel";
   let description = [{
-    The work is divided over the rows of a set; `keys` is the set of the keys and their structure. `immediates` are the ids of
-    dropouts that draw numbers, then `elements` for a walk over blocks of parameters, then what an optimizer packs. `flops`
-    counts floating-point operations, `traffic` bytes. Places go: operands, results, then what a kernel leaves to its reduction
-    or an optimizer packs.
+    The work is divided over the rows of a set; `keys` gives the row set and the structure of the keys. `immediates` holds
+    the ids of the dropouts that draw random numbers, then `elements` if the kernel iterates over blocks of parameters, then
+    what an optimizer packs. `flops` counts floating-point operations, `traffic` bytes. Places are listed for the operands,
+    the results, and then the workspace of a reduction or the weights that an optimizer packs.
 
     ```mlir
     %y = plan.launch @linear_512x2048(%x, %w) over target at [arena 3 by 2048, packed 7, arena 4 by 512] {...} : (..) -> ..
@@ -209,7 +210,7 @@ def Plan_LaunchOp : Plan_Op<"launch", [HasParent<"ProgramOp">, DeclareOpInterfac
 }
 
 def Plan_ReturnOp : Plan_Op<"return", [Terminator, ParentOneOf<["ProgramOp", "KernelOp"]>]> {
-  let summary = "the results of a program, and where they lie; or those of a kernel that are read";
+  let summary = "the results of a program and their places, or the results of a kernel that are read";
   let arguments = (ins Variadic<AnyType>:$values, OptionalAttr<Plan_Places>:$places);
   let assemblyFormat = "($values^)? (`at` custom<Places>($places)^)? attr-dict (`:` type($values)^)?";
   let hasVerifier = 1;

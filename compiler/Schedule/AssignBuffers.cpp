@@ -1,4 +1,4 @@
-// A place for every value of every program.
+// Assigns a place to every value of every program.
 #include "Analysis/BufferAssignment.h"
 #include "Analysis/ParameterLayout.h"
 #include "Passes.h"
@@ -34,7 +34,7 @@ struct AssignBuffers : impl::AssignBuffersBase<AssignBuffers> {
   }
 
 private:
-  // By every name a parameter has.
+  // Records each parameter's offset under its name and under its aliases.
   LogicalResult readParameters() {
     auto layouts = getOperation().getOps<ParametersOp>();
     if (!llvm::hasSingleElement(layouts))
@@ -127,8 +127,8 @@ private:
     return success();
   }
 
-  // Gradients are written where the optimizer reads them; a merged weight's gradient covers its parts. A result that
-  // replaces an argument is written over it.
+  // Gradients are written where the optimizer reads them; the gradient of a merged weight covers those of its parts. A
+  // result that replaces an argument overwrites it.
   LogicalResult bindResults(ProgramOp program, BufferAssignment &assignment) {
     Operation *last = program.getBody().front().getTerminator();
     for (auto [i, value] : llvm::enumerate(last->getOperands())) {
@@ -153,7 +153,7 @@ private:
     return success();
   }
 
-  // Equal tables are one.
+  // Equal tables are shared.
   Place tableFor(SinusoidOp op) {
     auto tables = llvm::to_vector(getOperation().getOps<TableOp>());
     const int64_t rows = op.getType().getDimSize(0), dim = op.getType().getDimSize(1);
@@ -184,7 +184,7 @@ private:
     if (failed(places))
       return failure();
     for (Value result : launch.getOutputs()) {
-      const Home home = assignment.home(result); // none where nobody reads it
+      const Home home = assignment.home(result); // no place if nothing reads it
       places->push_back(PlaceAttr::get(&getContext(), home.place, home.stride));
     }
     if (const Place workspace = assignment.workspaceOf(launch); workspace.kind != Place::Kind::None)
@@ -196,7 +196,7 @@ private:
       return success();
     const unsigned first = walked.getBeginOperandIndex();
     auto offset = [&](unsigned operand) { return cast<PlaceAttr>((*places)[operand]).getOffset() / elementBytes; };
-    // Launches of tensors of other sizes share the kernel, so the sizes are those of the launch.
+    // Launches with tensors of different sizes share the kernel, so the sizes come from the launch.
     auto sizeOf = [&](unsigned i) {
       return cast<RankedTensorType>(launch.getInputs()[first + i].getType()).getNumElements();
     };
@@ -213,7 +213,8 @@ private:
     return success();
   }
 
-  // Kernels that are cut by rows or sequences of the target, and read no other target rows as keys.
+  // Whether a thread may take its own rows through all launches: every kernel is partitioned by target rows or
+  // sequences, has no reduction and reads no other target rows as keys, and the buffers are sized by target rows alone.
   bool isRowByRow(ProgramOp program, const BufferAssignment &assignment) {
     for (auto launch : program.getOps<LaunchOp>()) {
       KernelOp kernel = kernelOf(launch);
@@ -241,8 +242,8 @@ private:
   }
 
   int64_t elementBytes = 4;
-  llvm::StringMap<Place> blocks;    // laid out as the parameters, by the role of an argument in it
-  llvm::StringMap<int64_t> offsets; // bytes
+  llvm::StringMap<Place> blocks;    // blocks with the layout of the parameters, by the role of their arguments
+  llvm::StringMap<int64_t> offsets; // in bytes
   llvm::DenseMap<StringAttr, KernelOp> kernels;
 };
 

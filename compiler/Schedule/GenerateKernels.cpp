@@ -1,4 +1,4 @@
-// Outlined kernels into code, by a target's backend.
+// Turns outlined kernels into code, using a target's backend.
 #include "Passes.h"
 #include "support/Error.h"
 #include "llvm/ADT/DenseSet.h"
@@ -16,8 +16,8 @@ struct GenerateKernels : impl::GenerateKernelsBase<GenerateKernels> {
   explicit GenerateKernels(Backend &backend) : backend(&backend) {}
 
   void runOnOperation() override {
-    // Only kernels of decoding steps have a small-M variant: the others have rows enough, as a rule, and a kernel more
-    // is worth its code where a step's time is that of its longest block.
+    // Only kernels of decoding steps get a small-M variant: other programs usually have enough rows, and another kernel
+    // is worth its code only where the longest-running block determines the time of a step.
     llvm::DenseSet<StringAttr> decoding;
     for (auto program : getOperation().getOps<ProgramOp>())
       if (llvm::any_of(program.getArgumentTypes(), isCache))
@@ -76,7 +76,7 @@ private:
       kernel.setPackingAttr(builder.getArrayAttr(packing));
   }
 
-  // One for all weights of a shape.
+  // All weights of the same shape and form share one pack kernel.
   FlatSymbolRefAttr packKernel(OpBuilder &builder, Location location, RankedTensorType weight,
                                const Backend::Packing &form) {
     std::string name = form.transposed ? "pack_transposed_" : form.blocks ? "pack_blocks_" : "pack_";

@@ -1,4 +1,4 @@
-// Parameters into one block.
+// Lays out all parameters in one block.
 #include "Analysis/ParameterLayout.h"
 #include "Passes.h"
 #include "plan/Optimizers.h"
@@ -12,20 +12,20 @@ namespace xfc {
 
 namespace {
 
-// What the model computes in: f64 if anything is.
+// The element type the model computes in: f64 if any argument is f64, otherwise f32.
 FloatType elementTypeOf(ModuleOp module) {
   bool f64 = false;
   for (auto function : module.getOps<FunctionOpInterface>())
     for (Type type : function.getArgumentTypes()) {
       auto tensor = dyn_cast<RankedTensorType>(type);
-      auto rows = dyn_cast<RowsType>(type); // a model without parameters has nothing else
+      auto rows = dyn_cast<RowsType>(type); // in a model without parameters, only rows have the type
       f64 |= (tensor && tensor.getElementType().isF64()) || (rows && rows.getElementType().isF64());
     }
   Builder builder(module.getContext());
   return f64 ? FloatType(builder.getF64Type()) : FloatType(builder.getF32Type());
 }
 
-// What optimizers keep of each parameter, in the order in which the programs have it as arguments.
+// The states that optimizers keep for each parameter, in the order in which they first appear as arguments of programs.
 SmallVector<StringRef> statesOf(ModuleOp module) {
   llvm::SetVector<StringRef> states;
   for (auto function : module.getOps<FunctionOpInterface>())

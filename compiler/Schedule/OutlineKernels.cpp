@@ -1,4 +1,4 @@
-// Functions into programs, and their ops into launches of shared kernels.
+// Turns functions into programs, and their ops into launches of shared kernels.
 #include "Analysis/BufferAssignment.h"
 #include "Analysis/Kernels.h"
 #include "Passes.h"
@@ -93,7 +93,7 @@ private:
   Backend *backend = &none;
   llvm::StringSet<> symbols;
   llvm::StringMap<std::string> kernelOf; // by key and variant
-  Operation *before = nullptr;           // kernels stand before the programs
+  Operation *before = nullptr;           // the first program; kernels are inserted before it
 };
 
 } // namespace

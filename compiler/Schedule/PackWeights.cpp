@@ -1,4 +1,4 @@
-// Weights that launches read in a packed form.
+// Makes launches read weights in packed form.
 #include "Passes.h"
 #include "plan/Programs.h"
 #include <map>
@@ -62,12 +62,13 @@ private:
 
   // A weight of the training step that is read in packed form, and its packed copies.
   struct Weight {
-    int64_t offset, rows, columns; // bytes into the block of parameters; elements
-    Place copies[2];               // of W and of W^T, where they are read
+    int64_t offset, rows, columns; // in bytes from the start of the parameter block; in elements
+    Place copies[2];               // of W and of W^T, if they are read
   };
   PackKernelOp formOf(const Place &place) { return symbols->lookup<PackKernelOp>(weights[place.index].getKernel()); }
 
-  // Those packed as they are, not rounded, in the order of the block. Overlapping weights are dropped; the first wins.
+  // The weights of the training step that are packed without rounding, in the order of the block. Of overlapping
+  // weights, only the first is kept.
   std::vector<Weight> weightsOf(ProgramOp training, int64_t elementBytes) {
     std::map<int64_t, Weight> byOffset;
     for (auto launch : training.getOps<LaunchOp>())
@@ -92,7 +93,8 @@ private:
     return found;
   }
 
-  // What an update packs besides: how many weights, the first element, rows and columns of each; and their copies.
+  // Adds to an update's launch what it packs: the number of weights, the first element, rows and columns of each (as
+  // immediates), and their packed copies (as places).
   void packResults(LaunchOp launch, OperandRange repacked) {
     ModuleOp module = getOperation();
     auto training = module.lookupSymbol<ProgramOp>(programs::lossAndGradients);

@@ -1,4 +1,4 @@
-// A fused xfc module into a plan: passes over the plan dialect, and the plan as the runtime reads it.
+// Turns a fused xfc module into a plan: the passes over the plan dialect, and the serialization that the runtime reads.
 #pragma once
 
 #include "Plan/PlanDialect.h"
@@ -12,7 +12,8 @@ namespace xfc {
 #define GEN_PASS_DECL
 #include "Schedule/Passes.h.inc"
 
-// No target: a kernel is one chunk, nothing is packed, and there is no code. Passes take it where no other is named.
+// The backend for no target, which passes use by default: each kernel is one chunk, nothing is packed, and no code is
+// generated.
 class NoTarget : public Backend {
 public:
   KernelInfo emit(mlir::Operation *, llvm::StringRef) override { return {}; }
@@ -27,17 +28,17 @@ std::unique_ptr<mlir::Pass> createGenerateKernels(Backend &backend);
 #define GEN_PASS_REGISTRATION
 #include "Schedule/Passes.h.inc"
 
-// All of them in order. Every op of the module's functions must be a kernel or a view.
+// Adds all scheduling passes in order. Every op of the module's functions must be a kernel or a view.
 void addSchedulingPasses(mlir::OpPassManager &manager, Backend &backend);
 
-// `--xfc-schedule`: all of them for no target.
+// Registers `--xfc-schedule`: all scheduling passes, for no target.
 void registerSchedulingPipeline();
 
-// A copy of the module after them. Throws Error where one fails, after its diagnostic.
+// A copy of the module after the scheduling passes. Throws Error if a pass fails, after the pass's diagnostic.
 mlir::OwningOpRef<mlir::ModuleOp> scheduled(mlir::ModuleOp module, Backend &backend);
 
-// The scheduled module as the runtime reads it. Fails with a diagnostic where it says nothing of its model, or is not
-// scheduled.
+// The scheduled module in the form that the runtime reads. Fails with a diagnostic if the module does not describe its
+// model or is not scheduled.
 llvm::FailureOr<Module> serialize(mlir::ModuleOp module);
 
 } // namespace xfc

@@ -7,8 +7,9 @@ include "mlir/Pass/PassBase.td"
 def LayOutParameters : Pass<"xfc-lay-out-parameters", "::mlir::ModuleOp"> {
   let summary = "Gives every parameter its place in one block";
   let description = [{
-    In the order of their declarations, but those that some op concatenates follow each other without gaps. Refused where that
-    cannot be: a group with two orders, a parameter of two groups.
+    Parameters are laid out in the order of their declarations, except that parameters which some op concatenates follow each
+    other without gaps. The pass fails where that is impossible: if a group is concatenated in two orders, or a parameter
+    belongs to two groups.
 
     ```mlir
     xfc.parameter @q : tensor<4x4xf32> init zero
@@ -27,11 +28,11 @@ def LayOutParameters : Pass<"xfc-lay-out-parameters", "::mlir::ModuleOp"> {
 }
 
 def OutlineKernels : Pass<"xfc-outline-kernels", "::mlir::ModuleOp"> {
-  let summary = "Makes a program of each function, and of its ops launches of kernels that they share";
+  let summary = "Turns each function into a program, and its ops into launches of shared kernels";
   let description = [{
-    Ops share a kernel if they differ only in the sets of rows they work on, in dropouts' ids, and in what masks drop
-    (Analysis/Kernels.h). A kernel holds the first of its ops, and returns the results that are read. Views stay. Refused:
-    an op that is neither a kernel nor a view.
+    Ops share a kernel if they differ only in the row sets they work on, in the ids of dropouts, and in what masks drop
+    (Analysis/Kernels.h). A kernel holds a copy of the first such op, and returns the results that are read. Views remain. The
+    pass fails on an op that is neither a kernel nor a view.
 
     ```mlir
     func.func @forward(%x, %y) { %s = xfc.add %x, %y  return %s }
@@ -45,9 +46,10 @@ def OutlineKernels : Pass<"xfc-outline-kernels", "::mlir::ModuleOp"> {
 }
 
 def GenerateKernels : Pass<"xfc-generate-kernels", "::mlir::ModuleOp"> {
-  let summary = "Generates the code of every kernel and notes how the runtime calls it";
+  let summary = "Generates the code of every kernel and records how the runtime calls it";
   let description = [{
-    The target's Backend holds the code. Kernels that go with another, and those that pack its operands, follow it.
+    The target's Backend holds the code. A kernel is followed by its companions (small-M variant, reduction) and by the kernels
+    that pack its operands.
 
     ```mlir
     plan.kernel @linear_8x4 { .. }
@@ -62,9 +64,9 @@ def GenerateKernels : Pass<"xfc-generate-kernels", "::mlir::ModuleOp"> {
 def AssignBuffers : Pass<"xfc-assign-buffers", "::mlir::ModuleOp"> {
   let summary = "Gives every value a place: in the arena, a block of parameters, or an argument";
   let description = [{
-    A buffer lives from the launch that writes it to the last that reads it or a view of it (Analysis/BufferAssignment.h). Results
-    that replace an argument are written over it; what is always written in place (a cache) stays where it is. Refused
-    where a later launch reads what would be overwritten.
+    A buffer is live from the launch that writes it to the last launch that reads it or a view of it
+    (Analysis/BufferAssignment.h). A result that replaces an argument overwrites it, and a value that is always updated in place
+    (a cache) stays where it is. The pass fails if a later launch reads what would be overwritten.
 
     ```mlir
     %y = plan.launch @activation_8(%x) over source {..}
@@ -79,10 +81,11 @@ def AssignBuffers : Pass<"xfc-assign-buffers", "::mlir::ModuleOp"> {
 }
 
 def PackWeights : Pass<"xfc-pack-weights", "::mlir::ModuleOp"> {
-  let summary = "Lets launches read weights in the packed form their kernels ask for";
+  let summary = "Makes launches read weights in the packed form that their kernels expect";
   let description = [{
-    One packed weight for each parameter and form, whichever programs read it. An optimizer that packs (`xfc.optimize {packs}`) is
-    told those that the training step reads.
+    There is one packed weight for each parameter and form, shared by all programs that read it. An optimizer that packs
+    (`xfc.optimize {packs}`) also writes the packed weights that the training step reads: its launch gets their places and
+    dimensions.
 
     ```mlir
     %y = plan.launch @linear_8x4(%x, %w) over source at [arena 0 by 4, parameters + 64, arena 1 by 8] {..}

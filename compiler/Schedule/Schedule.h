@@ -1,4 +1,4 @@
-// A fused xfc module into a plan: kernels, packed weights, and for each program its steps and buffers.
+// Turns a fused xfc module into a plan: kernels, packed weights, and the steps and buffers of each program.
 #pragma once
 
 #include "Dialect/XFC.h"
@@ -8,51 +8,53 @@
 
 namespace xfc {
 
-// What scheduling needs to know of a target. An implementation emits each kernel once, when it is asked for.
+// What scheduling needs to know about a target. An implementation holds the code it emits; scheduling requests each
+// kernel once.
 class Backend {
 public:
   struct KernelInfo {
     Partition partition;
-    int64_t scratch = 0; // bytes a thread; on a GPU, a block
-    int64_t threads = 0; // of a GPU's block
-    int64_t chunkBytes =
-        0; // what it leaves to the kernel that merges, for each chunk of a batch of more than chunkRows rows
+    int64_t scratch = 0;    // bytes per thread; on a GPU, per block
+    int64_t threads = 0;    // per GPU block
+    int64_t chunkBytes = 0; // of partial sums for the merge kernel, per chunk of chunkRows rows; 0: no merge kernel
   };
-  // A packed weight: of W^T (transposed) or W, rounded to a compute type if there is one, in rows or in a target's
-  // blocks.
+  // The form of a packed weight: W^T (transposed) or W, rounded to a compute type if one is given, in the target's
+  // default layout or in its block layout.
   struct Packing {
     bool transposed = false;
     std::optional<ComputeType> compute = {};
     bool blocks = false;
   };
   struct PackInfo {
-    int64_t bytes = 0;                // of the packed weight
-    int64_t chunks = 1;               // of the pack kernel
-    int64_t scratch = 0, threads = 0; // as a kernel's
+    int64_t bytes = 0;                // size of the packed weight
+    int64_t chunks = 1;               // chunks of the pack kernel
+    int64_t scratch = 0, threads = 0; // as in KernelInfo
   };
   virtual ~Backend() = default;
-  // What tells the kernel of `op` from those of other ops with its key, and is part of its name; mostly nothing.
+  // A suffix that distinguishes the kernel of `op` from kernels of other ops with the same key, and that becomes part
+  // of its name. Usually empty.
   virtual std::string variant(mlir::Operation * /*op*/) const { return {}; }
   // Emits the kernel of `op` under `name`.
   virtual KernelInfo emit(mlir::Operation *op, llvm::StringRef name) = 0;
-  // Emits the kernel that merges.
+  // Emits the kernel that adds up the partial sums that the kernel of `op` leaves for each chunk of rows.
   virtual KernelInfo emitMerge(mlir::Operation * /*op*/, llvm::StringRef /*name*/) { return {}; }
-  // Emits a second kernel of `op`, where there is one that is faster for few rows and adds in the same order.
+  // Emits a small-M variant of the kernel of `op`, if the target has one: faster for few rows, with the same order of
+  // summation.
   struct FewRowsInfo {
     KernelInfo kernel;
-    int64_t rows; // up to which it is
+    int64_t rows; // the most rows for which it is used
   };
   virtual std::optional<FewRowsInfo> emitForFewRows(mlir::Operation * /*op*/, llvm::StringRef /*name*/) {
     return std::nullopt;
   }
-  // The packed form in which `op` reads its operand, if it does.
+  // The packed form in which the kernel of `op` reads this operand, or nothing if it reads the operand as it is.
   virtual std::optional<Packing> packs(mlir::Operation *op, unsigned operand) const = 0;
-  // Emits the kernel that packs a weight: buffers are the plain weight and the packed one.
+  // Emits the kernel that packs a weight. Its buffers are the plain weight and the packed one.
   virtual PackInfo emitPack(mlir::RankedTensorType weight, Packing packing, llvm::StringRef name) = 0;
 };
 
-// The module says what its model is (xfc::attr::model), and every op of its functions must be a kernel or a view.
-// Throws Error naming the op otherwise: a defect of ours, or a module that was put together by hand.
+// The module must describe its model (xfc::attr::model), and every op of its functions must be a kernel or a view.
+// Otherwise a diagnostic names the op and Error is thrown: the compiler has a bug, or the module was written by hand.
 Module schedule(mlir::ModuleOp module, Backend &backend);
 
 } // namespace xfc

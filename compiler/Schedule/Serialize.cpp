@@ -1,4 +1,4 @@
-// A scheduled module as the runtime reads it.
+// Turns a scheduled module into the plan that the runtime reads.
 #include "Analysis/ParameterLayout.h"
 #include "Passes.h"
 #include "llvm/Support/SHA256.h"
@@ -10,7 +10,7 @@ namespace {
 
 DType typeOf(Type type) { return type.isInteger(32) ? DType::I32 : type.isF64() ? DType::F64 : DType::F32; }
 
-// The place in model.json.
+// The place in model.json that an op comes from.
 std::string locationOf(Operation *op) {
   std::string place;
   op->getLoc()->walk([&](Location location) {
@@ -97,7 +97,7 @@ private:
     }
   }
 
-  // In the order of the module; then those that refer to others.
+  // Adds the kernels in the order of the module, and then the references between them, which need all indices.
   void addKernels() {
     auto add = [&](StringAttr name, const Partition &partition, int64_t scratch, int64_t threads) {
       kernels[name] = static_cast<int32_t>(module.kernels.size());
@@ -140,7 +140,7 @@ private:
     return success();
   }
 
-  // Parameters, gradients and the optimizer's states are not bound by the runtime.
+  // Adds the arguments that the runtime binds, which excludes parameters, gradients and the optimizer's states.
   void addArguments(ProgramOp source, Program &program) const {
     const std::pair<StringRef, Argument::Role> roles[] = {{attr::input, Argument::Role::Input},
                                                           {attr::scalar, Argument::Role::Scalar},

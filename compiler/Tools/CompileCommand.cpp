@@ -1,4 +1,4 @@
-// `xfc compile`: a model into an executable, or into one of the forms on the way.
+// `xfc compile`: turns a model into an executable, a library or one of the intermediate forms.
 #include "CompileCommand.h"
 #include "Dialect/XFC.h"
 #include "Link/Link.h"

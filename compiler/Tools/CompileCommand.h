@@ -1,4 +1,4 @@
-// The verbs of `xfc` that compile.
+// `xfc compile` and `xfc phases`.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -36,7 +36,7 @@ void outlineStack(std::string &text, const char *name, const StackDescription &s
 
 constexpr int boxWidth = 210, boxHeight = 26, gap = 12, margin = 40, column = 340;
 
-// The colour of a step's box.
+// The color of a step's box.
 struct Fill {
   const char *operator()(const step::Attention &) const { return "#ffe1c2"; }
   const char *operator()(const step::Linear &) const { return "#c9e4f8"; }
@@ -51,8 +51,8 @@ struct Fill {
 
 struct Canvas {
   std::string shapes;
-  int x = 0, y = 0;         // y grows upwards; turned around at the end
-  std::vector<int> readers; // y of the attentions that read the encoder
+  int x = 0, y = 0;         // y grows upwards; shapes use -y
+  std::vector<int> readers; // the y of each attention that reads the encoder
 
   void box(const StepDescription &step) {
     char text[512];

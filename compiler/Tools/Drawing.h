@@ -1,4 +1,4 @@
-// A model's architecture as text and as an SVG drawing.
+// Draws a model's architecture as text and as SVG.
 #pragma once
 
 #include "Import/Description.h"
@@ -6,10 +6,11 @@
 
 namespace xfc {
 
-// An indented outline, a line a step with its sizes.
+// An indented outline, with one line per step and its sizes.
 std::string drawText(const Description &description);
-// Two columns, encoder and decoder, read from the bottom up; a box a step, a dashed frame around the repeated layer,
-// a bracket for each residual, and the arrow from the encoder to the attentions that read it. No scripts, no fonts.
+// Two columns, encoder and decoder, read from the bottom up, with a box for each step, a dashed frame around the
+// repeated layer, a bracket for each residual, and arrows from the encoder to the attentions that read it. No scripts,
+// no fonts.
 std::string drawSvg(const Description &description);
 
 } // namespace xfc

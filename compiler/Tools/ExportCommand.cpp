@@ -1,4 +1,4 @@
-// `xfc export`: a model of ours into a folder that another program reads.
+// `xfc export`: turns a model of ours into a folder that another program reads.
 #include "ExportCommand.h"
 #include "Foreign/Export.h"
 #include <cstdio>

@@ -1,4 +1,4 @@
-// `xfc import`: a model of another program into a folder that compiles and translates.
+// `xfc import`: turns a model of another program into a folder that `xfc compile` takes.
 #include "ImportCommand.h"
 #include "Foreign/Foreign.h"
 #include <cstdio>

@@ -1,4 +1,5 @@
-// `xfc inspect`: parameters, floating-point operations and bytes a token, memory before the run, and the graph.
+// `xfc inspect`: prints a model's parameters, its floating-point operations and bytes per token, the memory that it
+// will need, and its graph.
 #include "InspectCommand.h"
 #include "Drawing.h"
 #include "ModelArguments.h"
@@ -44,8 +45,8 @@ Work workOf(const Program &program, const Counts &counts) {
   return work;
 }
 
-// The launches of some programs by kernel, in the order of its first one: how many, what all of them do, and how a
-// launch is cut. A kernel that merges what another has left is counted on its own.
+// The launches of some programs, grouped by kernel in the order of their first launch: their number, their total work,
+// and how a launch is partitioned. A kernel that merges the partial results of another is counted separately.
 nlohmann::ordered_json launchesOf(const Module &module, const std::vector<std::string> &programs,
                                   const Counts &counts) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
@@ -69,7 +70,7 @@ nlohmann::ordered_json launchesOf(const Module &module, const std::vector<std::s
     const Program &program = *module.find(name);
     for (const Step &step : program.steps) {
       const int32_t merge = mergeOf(module, counts, step);
-      // The last buffer is then that of the chunks, written once and read once.
+      // The last buffer then holds the partial results of the chunks, which are written once and read once.
       const double chunks = merge < 0 ? 0 : evaluate(program.buffers[step.buffers.back().index].size, counts);
       add(kernelOf(module, counts, step), step, evaluate(step.flops, counts), evaluate(step.traffic, counts) + chunks);
       if (merge >= 0)
@@ -166,7 +167,7 @@ void inspect(const InspectOptions &options) {
   std::printf("%s\n\n%s\nparameters        %" PRId64 " (%s)\nmultiplies in     %s\nkernels           %zu distinct\n",
               module.model.c_str(), drawText(description).c_str(), parameters,
               megabytes(parameters * bytesOf(module.type)).c_str(), module.compute.c_str(), module.kernels.size());
-  // What remains: a CPU's threads need scratch memory, a GPU memory to be told of its batches.
+  // The last summand: scratch memory of the threads on a CPU, or memory to receive batches on a GPU.
   const std::string rest = cuda ? "told of batches" : "scratch of " + std::to_string(options.threads) + " threads";
   for (const Case &each : cases) {
     const auto &row = report[each.title];

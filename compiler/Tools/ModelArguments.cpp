@@ -1,4 +1,4 @@
-// From the command line to a module.
+// Parses the arguments that subcommands reading a model share, and loads the module that they select.
 #include "ModelArguments.h"
 #include "Pipeline/Pipeline.h"
 #include "support/Error.h"
@@ -29,7 +29,7 @@ static void addVocabulary(std::vector<Override> &overrides, const std::string &f
   overrides.push_back({size, std::to_string(read.size())});
   if (!target)
     return;
-  // Search and losses are about target ids.
+  // The special tokens are those of the target, because search and losses work on target ids.
   const SpecialTokens named = read.special();
   const std::pair<const char *, int> tokens[] = {{"tokens.pad", named.pad},
                                                  {"tokens.unk", named.unk},
@@ -91,7 +91,7 @@ void FusionArguments::addTo(CLI::App &command) {
 }
 
 void RecomputeArgument::addTo(CLI::App &command) {
-  // A flag, so that what follows without "=" is no level.
+  // This is a flag, so the next argument is a level only if it follows "=".
   command.add_flag("--recompute{" + recomputeLevels().front() + "}", name,
                    "train in less memory: compute values again for the gradients instead of keeping them. Levels: "
                    "cheap (what is bound by "

@@ -1,4 +1,4 @@
-// The arguments that verbs reading a model share: the file, --set, vocabularies, --no-fuse and --recompute.
+// The arguments that subcommands reading a model share: the file, --set, vocabularies, --no-fuse and --recompute.
 #pragma once
 
 #include "Import/Import.h"
@@ -15,13 +15,13 @@ struct ModelArguments {
   std::vector<std::string> settings; // KEY=VALUE
 
   void addTo(CLI::App &command);
-  // Reads and validates the model: a model.json, or a folder that holds one, of which --vocab sets source_vocab,
-  // target_vocab and the token ids, and --set comes after; or a module as `--emit imported` prints it (.mlir). Throws
-  // Error; for a module, after diagnostics.
+  // Reads and validates the model: either a model.json or a folder that holds one, where --vocab overrides
+  // source_vocab, target_vocab and the token ids before --set is applied, or a module printed by `--emit imported`
+  // (.mlir). Throws Error, for a module after diagnostics.
   mlir::OwningOpRef<mlir::ModuleOp> load(const ImportOptions &options, mlir::MLIRContext &context) const;
 };
 
-// --no-fuse alone turns every fusion off, --no-fuse=NAME,NAME those named.
+// --no-fuse alone turns every fusion off, --no-fuse=NAME,NAME only the named ones.
 class FusionArguments {
 public:
   void addTo(CLI::App &command);
@@ -32,7 +32,7 @@ private:
   std::string names;
 };
 
-// --recompute alone is the first of recomputeLevels(), --recompute=LEVEL the one named.
+// --recompute alone selects the first of recomputeLevels(), --recompute=LEVEL the named one.
 class RecomputeArgument {
 public:
   void addTo(CLI::App &command);
@@ -44,7 +44,7 @@ private:
 
 // "a,b" as a list without empty parts.
 std::vector<std::string> splitList(const std::string &text);
-// Throws a command-line error that lists `known` if `value` is none of them.
+// Throws a command-line error that lists `known` if `value` is not among them.
 void check(const std::string &flag, const std::string &value, const std::vector<std::string> &known);
 
 } // namespace xfc

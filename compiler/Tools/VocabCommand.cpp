@@ -1,4 +1,4 @@
-// `xfc vocab`: text into a SentencePiece model with the token ids our models use.
+// `xfc vocab`: turns text into a SentencePiece model with the token ids that our models use.
 #include "VocabCommand.h"
 #include "support/Error.h"
 #include "support/Files.h"
@@ -46,7 +46,7 @@ void trainVocabulary(const VocabOptions &options) {
     throw Error(options.inputs.front() + (options.inputs.size() > 1 ? " and the other inputs hold" : ": holds") +
                 " no text; expected one sentence a line");
 
-  // The trainer splits its sums by threads: a fixed number keeps the result the same on every machine.
+  // The trainer splits sums by thread, so a fixed number of threads gives the same result on every machine.
   const std::unordered_map<std::string, std::string> arguments = {
       {"model_type", options.type},
       {"vocab_size", std::to_string(options.size)},

@@ -1,4 +1,4 @@
-// `xfc vocab`: text into a SentencePiece model with the token ids our models use.
+// `xfc vocab`: turns text into a SentencePiece model with the token ids that our models use.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -50,7 +50,7 @@ std::vector<RaggedSequence> sequencesOf(const json &inputs, const char *key) {
     auto sentence = static_cast<uint32_t>(sequences.size());
     if (sentence < sentences.size())
       sentence = sentences[sentence];
-    // Rows that are no tokens are no pads either.
+    // Rows of floats have no ids; INT32_MAX keeps them from being taken for pad.
     sequences.push_back(
         {entry.is_number() ? std::vector<int32_t>(entry.get<size_t>(), INT32_MAX) : entry.get<std::vector<int32_t>>(),
          sentence});

@@ -1,5 +1,5 @@
-// Writes what the folder of models says about steps, from the table of steps: the definitions after "stack" in
-// schema.json, and the table between two comments in README.md. Whatever else the files say is kept.
+// Generates what models/ says about steps from the table of step kinds: the definitions after "stack" in schema.json,
+// and the table between two comments in README.md. The rest of these files is kept.
 #include "Import/StepKinds.h"
 #include "support/Error.h"
 #include "support/Files.h"
@@ -12,7 +12,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-// What is the default of an option: the value of `defaults`.
+// The default of an option as JSON: its value in `defaults`.
 struct Default {
   const StepOptions &defaults;
 
@@ -137,7 +137,7 @@ Json definition(const StepKind &kind) {
   return schema;
 }
 
-// The definitions of all kinds, and of the places they may stand in.
+// The definitions of all kinds, and of the groups of kinds that the places of a model allow.
 Json definitions() {
   Json kinds = Json::object(), rows = Json::array(), stacks = Json::array(), first = Json::array();
   for (const StepKind &kind : stepKinds()) {
@@ -155,7 +155,7 @@ Json definitions() {
   return all;
 }
 
-// JSON with a line for each value that fits into one of 120 columns, of which `before` are taken.
+// Formats JSON. A value that fits into a line of 120 columns, of which `before` are taken, is on one line.
 std::string pretty(const Json &value, size_t indent, size_t before) {
   if (!value.is_structured() || value.empty())
     return value.dump();

@@ -1,4 +1,4 @@
-// mlir-opt for the xfc dialect: its passes one by one, whole stages, and upstream's clean-up.
+// mlir-opt for the xfc dialect: runs single passes, whole stages, and MLIR's own cleanup passes.
 #include "Dialect/XFC.h"
 #include "Pipeline/Stages.h"
 #include "Plan/PlanDialect.h"

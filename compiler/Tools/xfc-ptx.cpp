@@ -1,4 +1,4 @@
-// For developers: the GPU kernels of the ops of a .mlir file, as PTX.
+// For developers: prints the GPU kernels of the ops in a .mlir file as PTX.
 #include "Dialect/XFC.h"
 #include "GPU/GPU.h"
 #include "Plan/PlanDialect.h"
@@ -11,7 +11,7 @@
 
 using namespace mlir;
 
-// Each kernel of the file once, and a comment that says how its work is cut.
+// Prints each kernel of the file once, after a comment per kernel with its block size and shared memory.
 static void print(const std::string &file, const std::string &arch) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   context.loadDialect<xfc::XFCDialect, xfc::PlanDialect, func::FuncDialect>();

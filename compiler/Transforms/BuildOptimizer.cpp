@@ -1,5 +1,5 @@
-// Adds @update, the step from gradients to new parameters, for each rule of optimizers, and @accumulate, which adds
-// gradients to those of earlier batches: one op for each parameter.
+// Adds @update, which computes new parameters from gradients, for each optimizer rule, and @accumulate, which adds the
+// gradients of earlier batches. Each has one op per parameter.
 #include "Dialect/XFC.h"
 #include "Passes.h"
 #include "plan/Optimizers.h"
@@ -36,7 +36,7 @@ private:
     Location location;
   };
 
-  // Those that @loss_and_gradients returns a gradient of, in its order.
+  // Finds the parameters of which @loss_and_gradients returns a gradient, in the order of its arguments.
   void findParameters(func::FuncOp function) {
     parameters.clear();
     llvm::DenseSet<StringAttr> differentiated;
@@ -53,7 +53,7 @@ private:
     }
   }
 
-  // gradients + sums, in the gradients' place.
+  // gradients + sums, which overwrite the gradients.
   void buildAccumulate() {
     Location loc = NameLoc::get(StringAttr::get(&getContext(), programs::accumulate));
     OpBuilder builder = OpBuilder::atBlockEnd(getOperation().getBody());
@@ -105,7 +105,7 @@ private:
                                          ValueRange{function.getArgument(n + i)}));
     }
     auto clip = ClipFactorOp::create(builder, loc, scalar, scalar, maxNorm, sums);
-    const auto groups = static_cast<unsigned>(1 + optimizer.states.size()); // of results: the parameters, each state
+    const auto groups = static_cast<unsigned>(1 + optimizer.states.size()); // of results: parameters and each state
     SmallVector<Value> results(size_t{groups} * n);
     for (unsigned i = 0; i < n; ++i) {
       SmallVector<Value> states;
@@ -124,7 +124,7 @@ private:
         builder.getFunctionType(function.getBody().getArgumentTypes(), ValueRange(results).getTypes()));
     for (unsigned group = 0; group < groups; ++group)
       for (unsigned i = 0; i < n; ++i) {
-        // The gradients stand between the parameters and the states.
+        // Among the arguments, the gradients are between the parameters and the states.
         unsigned replaced = (group == 0 ? 0 : group + 1) * n + i;
         function.setResultAttr(group * n + i, attr::name, parameters[i].name);
         function.setResultAttr(group * n + i, attr::alias, builder.getI64IntegerAttr(replaced));

@@ -1,4 +1,4 @@
-// A residual add and the norm of the sum into one xfc.add_norm.
+// Fuses a residual add and the norm of the sum into one xfc.add_norm.
 #include "Dialect/XFC.h"
 #include "Passes.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
@@ -24,7 +24,7 @@ struct AddNormPattern : OpRewritePattern<NormOp> {
     auto add = norm.getX().getDefiningOp<AddOp>();
     if (!add)
       return rewriter.notifyMatchFailure(norm, "what is normalized is no sum");
-    // The sum may be read before the norm, so the fused op takes the place of the add.
+    // The sum may be read before the norm, so the fused op is inserted where the add was.
     if (!existsBefore(norm.getWeight(), add) || (norm.getBias() && !existsBefore(norm.getBias(), add)))
       return rewriter.notifyMatchFailure(norm, "its weights are computed after the sum");
     rewriter.setInsertionPoint(add);

@@ -1,4 +1,4 @@
-// scores, scale, mask, softmax, dropout and combine into one xfc.attention.
+// Fuses scores, scale, bias, mask, softmax, dropout and combine into one xfc.attention.
 #include "Dialect/XFC.h"
 #include "Passes.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"

@@ -1,4 +1,4 @@
-// Output projection, log_softmax and candidates into xfc.linear_candidates and xfc.merge_candidates.
+// Fuses output projection, log_softmax and candidates into xfc.linear_candidates and xfc.merge_candidates.
 #include "Dialect/XFC.h"
 #include "Passes.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"

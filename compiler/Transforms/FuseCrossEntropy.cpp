@@ -1,4 +1,5 @@
-// Output projection, log_softmax and nll into xfc.linear_cross_entropy, or the last two into xfc.cross_entropy.
+// Fuses output projection, log_softmax and nll into xfc.linear_cross_entropy, or only the last two into
+// xfc.cross_entropy.
 #include "Dialect/XFC.h"
 #include "Passes.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"

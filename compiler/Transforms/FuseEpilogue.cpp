@@ -1,4 +1,4 @@
-// Elementwise ops that follow a linear or its input gradient, into the op's epilogue.
+// Pulls elementwise ops that follow a linear or its input gradient into the op's epilogue.
 #include "Dialect/XFC.h"
 #include "Passes.h"
 #include "mlir/IR/IRMapping.h"
@@ -23,13 +23,13 @@ LinearInputGradOp rebuild(PatternRewriter &rewriter, LinearInputGradOp op, TypeR
                                    op.getComputeAttr());
 }
 
-// The ops an epilogue is made of, in program order, and what follows from them.
+// The ops that form an epilogue, in program order, and the values they compute and read.
 struct Epilogue {
   SmallVector<Operation *> ops;
   SetVector<Value> values; // the row and the ops' results
-  SetVector<Value> extras; // what they read besides
+  SetVector<Value> extras; // the other values that the ops read
 
-  // The values that are still needed outside.
+  // The values that are needed outside the epilogue.
   SmallVector<Value> results() const {
     auto isInside = [&](Operation *user) { return llvm::is_contained(ops, user); };
     SmallVector<Value> needed;
@@ -40,7 +40,7 @@ struct Epilogue {
   }
 };
 
-// Whether `op` can follow: everything it reads is in the epilogue or exists before the linear.
+// Whether `op` can join the epilogue: everything it reads is in the epilogue or exists before the linear.
 bool canFollow(Operation *op, const Epilogue &epilogue, Operation *linear) {
   if (!op->hasTrait<InEpilogue>() || op->use_empty() || op->getBlock() != linear->getBlock())
     return false;
@@ -52,7 +52,7 @@ bool canFollow(Operation *op, const Epilogue &epilogue, Operation *linear) {
   });
 }
 
-// The longest epilogue with few enough results.
+// The longest epilogue with at most maxResults results.
 Epilogue collect(Operation *linear) {
   Epilogue grown, best;
   grown.values.insert(linear->getResult(0));
@@ -115,8 +115,9 @@ template <typename Linear> struct EpiloguePattern : OpRewritePattern<Linear> {
   Pass::Statistic &epilogues, &pulled;
 };
 
-// relu's gradient reads the dropped activation instead of the activation, where both were dropped alike. What was
-// dropped is 0 then, and relu's gradient does not look at the gradient there: nothing is left to drop.
+// If the activation and its gradient go through the same dropout, relu's gradient reads the activation after dropout
+// instead of before it. Where elements were dropped, that is 0, and relu's gradient is 0 whatever dy is, so the dropout
+// of dy need not drop anything any more.
 struct DroppedActivationPattern : OpRewritePattern<ActivationGradOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -126,7 +127,7 @@ struct DroppedActivationPattern : OpRewritePattern<ActivationGradOp> {
     auto dropped = grad.getDy().getDefiningOp<DropoutOp>();
     if (!dropped || dropped.getKept())
       return rewriter.notifyMatchFailure(grad, "its gradient is not dropped");
-    // What the gradient reads is relu's result or its operand.
+    // The gradient reads relu's result or its operand.
     auto activation = grad.getX().getDefiningOp<ActivationOp>();
     if (!activation || activation.getKind() != ActivationKind::relu)
       for (Operation *user : grad.getX().getUsers())
@@ -154,7 +155,7 @@ struct DroppedActivationPattern : OpRewritePattern<ActivationGradOp> {
 
 struct FuseEpilogue : impl::FuseEpilogueBase<FuseEpilogue> {
   void runOnOperation() override {
-    // The first set must have settled: it decides which values an epilogue has to give out.
+    // The first set must reach its fixed point before the second runs: it decides which values an epilogue must yield.
     RewritePatternSet uses(&getContext());
     uses.add<DroppedActivationPattern>(&getContext());
     RewritePatternSet patterns(&getContext());

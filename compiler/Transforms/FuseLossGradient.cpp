@@ -1,4 +1,4 @@
-// linear_cross_entropy and the gradient of its logits into one op.
+// Fuses linear_cross_entropy and the gradient of its logits into one op.
 #include "Dialect/XFC.h"
 #include "Passes.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
@@ -24,7 +24,7 @@ struct LossGradientPattern : OpRewritePattern<CrossEntropyGradOp> {
       return rewriter.notifyMatchFailure(grad, "the log-sum-exp has another use");
     if (grad.getLabels() != loss.getLabels() || grad.getSmoothing() != loss.getSmoothing())
       return rewriter.notifyMatchFailure(grad, "labels or smoothing differ");
-    // The loss's gradient must be known before the loss: a fill of what is, or known itself.
+    // The loss's gradient must be known before the loss, or be a fill with a scalar that is.
     auto known = [&](Value value) {
       Operation *from = value.getDefiningOp();
       return !from || (from->getBlock() == loss->getBlock() && from->isBeforeInBlock(loss));

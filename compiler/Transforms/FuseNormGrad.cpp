@@ -1,4 +1,4 @@
-// Both gradients of a norm in one pass over its rows.
+// Fuses both gradients of a norm into one pass over its rows.
 #include "Dialect/XFC.h"
 #include "Passes.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"

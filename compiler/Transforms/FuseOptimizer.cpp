@@ -1,4 +1,4 @@
-// One square_sum and one step of the optimizer over all parameters instead of one for each.
+// Merges the square_sums of all parameters into one, and the optimizer's steps, too.
 #include "Analysis/ParameterLayout.h"
 #include "Dialect/XFC.h"
 #include "Passes.h"
@@ -28,7 +28,7 @@ struct FuseOptimizer : impl::FuseOptimizerBase<FuseOptimizer> {
   }
 
 private:
-  // All parameters of the model.
+  // Collects the names of all parameters of the model.
   void findParameters() {
     names.clear();
     for (auto function : getOperation().getOps<func::FuncOp>())
@@ -37,7 +37,8 @@ private:
           names.insert(name);
   }
 
-  // A walk over a block goes through everything between its first and its last tensor.
+  // Whether `tensors` are the tensors of all parameters: a pass over a block runs over everything from its first to its
+  // last tensor.
   bool isWholeBlock(ValueRange tensors, StringRef role) {
     llvm::StringSet<> found;
     for (Value tensor : tensors) {
@@ -48,7 +49,7 @@ private:
     return llvm::all_of(names.keys(), [&](StringRef name) { return found.contains(name); });
   }
 
-  // Named tensors of a block in the order of its layout.
+  // The layout of the block that holds `tensors`; `indices` maps their names to their positions in `tensors`.
   FailureOr<ParameterLayout> layOut(ValueRange tensors, llvm::StringMap<size_t> &indices) {
     std::vector<ParameterLayout::Parameter> parameters;
     int64_t bits = 32;
@@ -58,7 +59,7 @@ private:
       indices[argumentOf(tensor).name] = i;
       parameters.push_back({argumentOf(tensor).name.str(), type.getNumElements()});
     }
-    // The block has them in the order in which the module declares them, which need not be that of the arguments.
+    // The block is in the order in which the module declares the parameters, which need not be that of the arguments.
     llvm::StringMap<size_t> declared;
     for (auto parameter : getOperation().getOps<ParameterOp>())
       declared.try_emplace(parameter.getSymName(), declared.size());
@@ -108,7 +109,7 @@ private:
     OptimizeOp last = all.back();
     const unsigned states = last.getNumStates();
     SmallVector<Value> parameters, gradients;
-    SmallVector<SmallVector<Value>> old(states), updated(1 + states); // each state; the parameters, and each state
+    SmallVector<SmallVector<Value>> old(states), updated(1 + states); // each state; parameters, then each state
     for (OptimizeOp step : all) {
       if (step.getRule() != last.getRule() || step.getHyper() != last.getHyper() ||
           step.getFactor() != last.getFactor())

@@ -1,4 +1,4 @@
-// Lets the optimizer write the packed weights of the next step besides the parameters.
+// Lets the optimizer write the packed weights of the next step along with the parameters.
 #include "Dialect/XFC.h"
 #include "Passes.h"
 #include "mlir/IR/PatternMatch.h"
@@ -24,7 +24,7 @@ struct FusePacking : impl::FusePackingBase<FusePacking> {
   }
 
 private:
-  // What matrix products of the training step read: each as the parameters it is made of.
+  // Finds the weights that matrix products of the training step read, each as the list of its parameters.
   void findWeights() {
     weights.clear();
     rounds = false;
@@ -64,7 +64,7 @@ private:
   }
 
   SmallVector<SmallVector<StringRef>> weights;
-  bool rounds = false; // some of them
+  bool rounds = false; // whether any of these products rounds its operands
 };
 
 } // namespace

@@ -1,4 +1,4 @@
-// Projections of one attention that read the same rows into one linear over concatenated parameters.
+// Merges projections of one attention that read the same rows into one linear over concatenated parameters.
 #include "Dialect/XFC.h"
 #include "Passes.h"
 #include "mlir/IR/PatternMatch.h"
@@ -13,7 +13,7 @@ namespace xfc {
 
 namespace {
 
-using Names = SmallVector<StringRef>;     // weights that shall be one, in order
+using Names = SmallVector<StringRef>;     // weights to be merged, in order
 using Linears = SmallVector<LinearOp, 3>; // the linears of such weights in one function
 
 Value parameterNamed(func::FuncOp function, StringRef name) {
@@ -23,8 +23,8 @@ Value parameterNamed(func::FuncOp function, StringRef name) {
   return {};
 }
 
-// The linears that make an attention's operands, by the rows they read; through the cache while decoding, and before
-// they are rotated.
+// The linears that compute an attention's operands, grouped by the rows they read. Looks through writes to the decoding
+// cache and rotations.
 SmallVector<Linears> projectionsOf(ArrayRef<Value> operands) {
   llvm::MapVector<Value, Linears> byInput;
   for (Value operand : operands) {
@@ -43,7 +43,7 @@ SmallVector<Linears> projectionsOf(ArrayRef<Value> operands) {
   return groups;
 }
 
-// The scores that the probabilities come from, where attention is not fused.
+// The scores from which an attention that is not fused computes `pairs`, or null.
 ScoresOp scoresOf(Value pairs) {
   while (Operation *op = pairs.getDefiningOp()) {
     if (auto scores = dyn_cast<ScoresOp>(op))
@@ -55,7 +55,7 @@ ScoresOp scoresOf(Value pairs) {
   return {};
 }
 
-// The group's linears in a function, none if it does not use the group; or why the group cannot be one there.
+// The linears of the group in a function; empty if it does not use the group. Fails if they cannot be merged there.
 FailureOr<Linears> occurrence(const Names &group, func::FuncOp function, RewriterBase &rewriter) {
   Linears linears;
   for (StringRef name : group) {
@@ -150,7 +150,7 @@ struct MergeProjections : impl::MergeProjectionsBase<MergeProjections> {
   }
 
 private:
-  // Every group of weights that some attention would like to read as one, the largest first.
+  // Every group of weights that could be merged for some attention, the largest first.
   std::vector<Names> proposals() {
     std::vector<Names> found;
     auto propose = [&](ArrayRef<Value> operands) {
@@ -173,7 +173,8 @@ private:
     return found;
   }
 
-  // The group's linears in each function that uses it, if all of them can read it as one, biases included.
+  // The linears of the group in each function that uses it. Fails unless all functions can merge it, with the same
+  // biases.
   FailureOr<SmallVector<Linears>> occurrences(const Names &group, RewriterBase &rewriter) {
     SmallVector<Linears> all;
     for (auto function : getOperation().getOps<func::FuncOp>()) {

@@ -7,7 +7,7 @@
 #include "mlir/Pass/Pass.h"
 
 namespace xfc {
-// What Recompute may compute again: what is bound by memory, or whatever lowers the peak.
+// What Recompute may recompute: memory-bound values only, or whatever lowers the peak.
 enum class RecomputeLevel { cheap, most };
 
 #define GEN_PASS_DECL
@@ -15,7 +15,7 @@ enum class RecomputeLevel { cheap, most };
 #define GEN_PASS_REGISTRATION
 #include "Transforms/Passes.h.inc"
 
-// The name of a parameter of its function; nothing for any other value, or none.
+// The name of an argument that is a parameter; empty for any other value and for null.
 inline llvm::StringRef parameterName(mlir::Value value) {
   auto argument = llvm::dyn_cast_if_present<mlir::BlockArgument>(value);
   auto function =

@@ -7,8 +7,9 @@ include "mlir/Pass/PassBase.td"
 def FuseAttention : Pass<"xfc-fuse-attention", "::mlir::func::FuncOp"> {
   let summary = "Fuses scores, scale, bias, mask, softmax, dropout and combine into xfc.attention";
   let description = [{
-    No (query, key) pair is stored any more. A missing scale counts as 1; a missing mask is fine where nothing is
-    causal; dropout and a bias by distance are optional. Probabilities that are also a result of the function become the third result.
+    (query, key) pairs are no longer stored. A missing scale stands for a factor of 1; the mask may be missing if the attention
+    is not causal; dropout and a distance bias are optional. If the function returns the probabilities, they become the third
+    result.
 
     ```mlir
     %s = xfc.scores(%q, %k) : (...) -> !xfc.pairs<source, source, padding, 8xf32>
@@ -29,7 +30,7 @@ def FuseAttention : Pass<"xfc-fuse-attention", "::mlir::func::FuncOp"> {
 def FuseAddNorm : Pass<"xfc-fuse-add-norm", "::mlir::func::FuncOp"> {
   let summary = "Fuses a residual add and the norm of the sum into xfc.add_norm";
   let description = [{
-    One pass over memory instead of two. Other uses of the sum (the residual stream of pre-norm models) read `sum`.
+    This takes one pass over memory instead of two. Other uses of the sum (the residual stream of pre-norm models) read `sum`.
 
     ```mlir
     %s = xfc.add %body, %x
@@ -44,8 +45,8 @@ def FuseAddNorm : Pass<"xfc-fuse-add-norm", "::mlir::func::FuncOp"> {
 def FuseCrossEntropy : Pass<"xfc-fuse-cross-entropy", "::mlir::func::FuncOp"> {
   let summary = "Fuses output projection, log_softmax and nll into xfc.linear_cross_entropy";
   let description = [{
-    Log-probabilities are never stored, and the gradient can take the place of the logits. Where the logits are used
-    otherwise, only log_softmax and nll are fused, into xfc.cross_entropy.
+    Log-probabilities are never stored, and the gradient can overwrite the logits. If the logits have other uses, only
+    log_softmax and nll are fused, into xfc.cross_entropy.
 
     ```mlir
     %z = xfc.linear %x, %w bias %b
@@ -62,8 +63,9 @@ def FuseCrossEntropy : Pass<"xfc-fuse-cross-entropy", "::mlir::func::FuncOp"> {
 def FuseLossGradient : Pass<"xfc-fuse-loss-gradient", "::mlir::func::FuncOp"> {
   let summary = "Fuses xfc.linear_cross_entropy and the gradient of its logits";
   let description = [{
-    After differentiation. The loss's own gradient is known beforehand, since the loss is a sum over tokens: each row's
-    logits become their gradient while they are in cache, instead of in a walk over a vocabulary-wide buffer.
+    This runs after differentiation. The gradient of the loss itself is known beforehand, since the loss is a sum over tokens.
+    So each row's logits become their gradient while they are in cache, instead of in another pass over a vocabulary-wide
+    buffer.
 
     ```mlir
     %loss, %nll, %z, %lse = xfc.linear_cross_entropy %x, %w, %b, %labels, %smoothing
@@ -74,15 +76,15 @@ def FuseLossGradient : Pass<"xfc-fuse-loss-gradient", "::mlir::func::FuncOp"> {
     %loss, %nll, %dz = xfc.linear_cross_entropy_with_grad %x, %w, %b, %labels, %smoothing, %dloss
     ```
   }];
-  let statistics = [Statistic<"fused", "losses fused", "losses that leave the gradient of their logits">];
+  let statistics = [Statistic<"fused", "losses fused", "losses that compute the gradient of their logits">];
 }
 
 def FuseCandidates : Pass<"xfc-fuse-candidates", "::mlir::func::FuncOp"> {
   let summary = "Fuses output projection, log_softmax and candidates into xfc.linear_candidates and xfc.merge_candidates";
   let description = [{
-    A step of decoding stores no row of the vocabulary's width: each slab of columns leaves its best tokens and its
-    log-sum-exp while it is in cache. Slabs depend on the vocabulary alone: of 512 columns, and narrower where there
-    would be only one, so that a single row keeps two threads busy.
+    A decoding step stores no rows as wide as the vocabulary: each slab of columns is reduced to its best tokens and its
+    log-sum-exp while it is in cache. The width of a slab depends on the vocabulary only: 512 columns, but at most about half
+    the vocabulary, so that even a single row keeps two threads busy.
 
     ```mlir
     %z = xfc.linear %x, %w bias %b
@@ -99,9 +101,9 @@ def FuseCandidates : Pass<"xfc-fuse-candidates", "::mlir::func::FuncOp"> {
 def MergeProjections : Pass<"xfc-merge-projections", "::mlir::ModuleOp"> {
   let summary = "Merges projections of one attention that read the same rows into one linear";
   let description = [{
-    The parameters' parts are concatenated, which the layout of parameters makes free. So a group must be the
-    same in every function of the module: q, k, v of a self-attention; k, v of a cross-attention, also in @encode.
-    A gated pair stays apart: activation and product fuse into its two linears' epilogues.
+    The parameters are concatenated, which is free because the layout of parameters makes them consecutive. So a group must be
+    the same in every function of the module: q, k, v of a self-attention; k, v of a cross-attention, also in @encode.
+    The two linears of a gated step are not merged: activation and product fuse into their epilogues.
 
     ```mlir
     %q = xfc.linear %x, %wq
@@ -135,17 +137,17 @@ def Differentiate : Pass<"xfc-differentiate", "::mlir::ModuleOp"> {
 }
 
 def BuildOptimizer : Pass<"xfc-build-optimizer", "::mlir::ModuleOp"> {
-  let summary = "Adds clipping and a step of each optimizer (@update, @update.RULE), and @accumulate, sums of gradients";
+  let summary = "Adds @update and @update.RULE (clipping and a step of each optimizer) and @accumulate (sums of gradients)";
   let description = [{
     ```mlir
-    func.func @update(parameters, gradients, moment1s, moment2s, %hyper, %max_norm) { // likewise of the other optimizers
+    func.func @update(parameters, gradients, moment1s, moment2s, %hyper, %max_norm) { // likewise for the other optimizers
       %s = xfc.square_sum %g         // for each parameter
       %factor, %norm = xfc.clip_factor %max_norm, %s, ...
       %p1, %m1, %v1 = xfc.optimize "adam" %hyper, %factor parameters(%p) gradients(%g) states(%m, %v) // for each parameter
       return new parameters, new moment1s, new moment2s, %norm
     }
-    func.func @accumulate(gradients, sums) { // of the batches of a step before this one
-      %sum = xfc.add %g, %s                  // for each parameter, in the gradient's place
+    func.func @accumulate(gradients, sums) { // sums: over the step's earlier batches
+      %sum = xfc.add %g, %s                  // for each parameter; overwrites the gradient
       return sums
     }
     ```
@@ -154,10 +156,11 @@ def BuildOptimizer : Pass<"xfc-build-optimizer", "::mlir::ModuleOp"> {
 }
 
 def FuseOptimizer : Pass<"xfc-fuse-optimizer", "::mlir::ModuleOp"> {
-  let summary = "Makes one square_sum and one step of an optimizer of those of all parameters";
+  let summary = "Merges the square_sums of all parameters into one, and the optimizer's steps, too";
   let description = [{
-    One walk over memory. The operands go in the order of the layout of parameters: as declared, but groups that some
-    function concatenates follow each other. Refused where a parameter has no gradient, since the walk would go through it.
+    One pass over memory handles all parameters. The operands are in the order of the layout of parameters: as declared, except
+    that parameters which some function concatenates follow each other. Nothing is merged if a parameter has no gradient, since
+    the pass would run over it, too.
 
     ```mlir
     %s = xfc.square_sum %g1
@@ -173,11 +176,11 @@ def FuseOptimizer : Pass<"xfc-fuse-optimizer", "::mlir::ModuleOp"> {
 }
 
 def FusePacking : Pass<"xfc-fuse-packing", "::mlir::ModuleOp"> {
-  let summary = "Lets the optimizer write the packed weights of the next step besides the parameters";
+  let summary = "Lets the optimizer write the packed weights of the next step along with the parameters";
   let description = [{
-    Weights are packed again in the walk that changes them, while their new values are in cache, and not in a walk of
-    their own. Refused for an optimizer that holds only a part of a concatenated weight, or no weight of a matrix product, and where these
-    products round their operands.
+    Weights are repacked in the pass that updates them, while their new values are in cache, instead of in a pass of their own.
+    This does not apply to an optimizer step that updates only a part of a concatenated weight or no weight of a matrix product,
+    nor if these products round their operands.
 
     ```mlir
     %p, %m, %v = xfc.optimize "adam" %hyper, %factor parameters(%w) gradients(%g) states(%m, %v)
@@ -189,10 +192,10 @@ def FusePacking : Pass<"xfc-fuse-packing", "::mlir::ModuleOp"> {
 }
 
 def FuseNormGrad : Pass<"xfc-fuse-norm-grad", "::mlir::func::FuncOp"> {
-  let summary = "Fuses a norm's gradients to its rows and to its weights into xfc.norm_grad_with_parts";
+  let summary = "Fuses a norm's gradients with respect to its rows and its weights into xfc.norm_grad_with_parts";
   let description = [{
-    One pass over dy and x instead of two: the gradient of some runs of rows comes with sums over them, which are added up
-    after it.
+    This takes one pass over dy and x instead of two. The rows are divided into runs; the pass also leaves a partial sum of the
+    weights' gradients for each run, and xfc.sum_parts adds these up.
 
     ```mlir
     %dx = xfc.norm_grad %dy, %x, %w, %stats {eps = 1.0e-5}
@@ -203,15 +206,15 @@ def FuseNormGrad : Pass<"xfc-fuse-norm-grad", "::mlir::func::FuncOp"> {
     ```
   }];
   let options = [Option<"parts", "parts", "int64_t", /*default=*/"32",
-                        "runs of rows: as many threads (or blocks of a GPU) can share the work">];
+                        "number of runs of rows, which is how many threads (or blocks of a GPU) can share the work">];
   let statistics = [Statistic<"fused", "gradients fused", "norms whose gradients come in one pass">];
 }
 
 def FuseEpilogue : Pass<"xfc-fuse-epilogue", "::mlir::func::FuncOp"> {
   let summary = "Pulls elementwise ops after a linear or its input gradient into its epilogue";
   let description = [{
-    An op is pulled in if its other operands exist before the linear, so nothing is reordered. Values of the epilogue
-    used elsewhere become results, at most two; at most one dropout.
+    An op is pulled in if its other operands exist before the linear, so nothing is reordered. Values of the epilogue that are
+    used elsewhere become results, of which there are at most two. An epilogue holds at most one dropout.
 
     ```mlir
     %a = xfc.linear %x, %w bias %b
@@ -226,8 +229,9 @@ def FuseEpilogue : Pass<"xfc-fuse-epilogue", "::mlir::func::FuncOp"> {
     }
     ```
 
-    relu's gradient reads the dropped activation if the gradient was dropped the same way: it is 0 where they differ,
-    and the activation itself need not be kept. What is dropped of the gradient does not matter then, and none of it is.
+    If the result of relu and its gradient go through the same dropout, relu's gradient reads the activation after dropout, so
+    the one before dropout need not be kept. They differ only where the activation was dropped, and the gradient is 0 there
+    anyway. Since dy does not matter there, its dropout becomes one with `kept`, which draws no random numbers.
   }];
   let statistics = [Statistic<"epilogues", "epilogues", "linears with an epilogue">,
                     Statistic<"pulled", "ops pulled in", "elementwise ops in epilogues">];
@@ -236,8 +240,9 @@ def FuseEpilogue : Pass<"xfc-fuse-epilogue", "::mlir::func::FuncOp"> {
 def SetComputeType : Pass<"xfc-set-compute-type", "::mlir::ModuleOp"> {
   let summary = "Makes products round their operands to a type before they multiply";
   let description = [{
-    Every product of the module but attention's, or those of a copy of each function of `variants` that there is: the copy's name is the
-    function's, a dot, and the type. Refused where a product is not defined in the type: gradients in int8, products of f64.
+    This changes every product of the module, except those of attention unless the option `attention` is set. With `variants`, it
+    changes only copies of those functions, where they exist; a copy's name is the function's name, a dot, and the type. It is an
+    error if a product is not defined in the type: gradients in int8, products of f64.
 
     ```mlir
     func.func @encode(%x, %w) { %y = xfc.linear %x, %w }
@@ -252,22 +257,23 @@ def SetComputeType : Pass<"xfc-set-compute-type", "::mlir::ModuleOp"> {
     Option<"type", "type", "::xfc::ComputeType", /*default=*/"::xfc::ComputeType::bf16", "what operands are rounded to",
            [{::llvm::cl::values(clEnumValN(::xfc::ComputeType::bf16, "bf16", "the nearest bf16"),
                                 clEnumValN(::xfc::ComputeType::int8, "int8", "integers, with a factor for each row"))}]>,
-    ListOption<"variants", "variants", "std::string", "functions that stay as they are and get a copy; none: all are changed">,
-    Option<"attention", "attention", "bool", /*default=*/"false", "products of attention, too, for targets that have kernels for it">];
+    ListOption<"variants", "variants", "std::string", "functions of which a copy is changed instead; if there are none, all functions are changed">,
+    Option<"attention", "attention", "bool", /*default=*/"false", "change products of attention, too, for targets that have kernels for it">];
   let statistics = [Statistic<"changed", "products changed", "products that round their operands">];
 }
 
 def Recompute : Pass<"xfc-recompute", "::mlir::func::FuncOp"> {
-  let summary = "Computes values of the forward part again where the backward part reads them, instead of keeping them";
+  let summary = "Recomputes values of the forward part where the backward part reads them, instead of keeping them";
   let description = [{
-    The backward part begins with the op that reads `loss_scale`; functions without it stay as they are. A value is computed again,
-    once, before its first use there, from values that are kept: by the op that made it; norms from the sum; what an epilogue makes
-    of another result of its linear without the product. Same ops, same operands, same dropout ids: the same bits.
+    The backward part begins with the op that reads `loss_scale`; functions without it are left unchanged. A value is recomputed
+    once, before its first use in the backward part, from values that are kept. The op that made it runs again, with two
+    exceptions: an xfc.add_norm becomes a norm of its sum, and if a value follows from another result of its linear, only that
+    part of the epilogue is repeated, without the product. Since ops, operands and dropout ids are the same, so are all bits.
 
-    Which values: those that lower the peak of live bytes, greedily, the fewest operations a byte first; operations and bytes
-    are those of Analysis/Kernels. Level `cheap` takes only what does at most one operation a byte it moves, which is what
-    memory bounds: norms, activations, dropout, embeddings. Level `most` has no such limit; it costs at most one more forward pass.
-    No op runs again for a result that is not its first, as a norm for its statistics alone.
+    Values are chosen greedily, in ascending order of operations per byte: those whose recomputation lowers the peak of live
+    bytes. Operations and bytes are those of Analysis/Kernels. Level `cheap` takes only values that cost at most one operation
+    per byte moved, that is, memory-bound ones: norms, activations, dropout, embeddings. Level `most` has no such limit; it costs
+    at most one more forward pass. No op runs again unless its first result is needed, such as a norm for its statistics alone.
 
     ```mlir
     %y, %sum, %stats = xfc.add_norm %body, %x, %w
@@ -282,7 +288,7 @@ def Recompute : Pass<"xfc-recompute", "::mlir::func::FuncOp"> {
     %dx = xfc.norm_grad %dy, %sum, %w, %stats2
     ```
   }];
-  let options = [Option<"level", "level", "::xfc::RecomputeLevel", "::xfc::RecomputeLevel::cheap", "what may be computed again",
+  let options = [Option<"level", "level", "::xfc::RecomputeLevel", "::xfc::RecomputeLevel::cheap", "what may be recomputed",
                         [{::llvm::cl::values(clEnumValN(::xfc::RecomputeLevel::cheap, "cheap", "what is bound by memory"),
                                              clEnumValN(::xfc::RecomputeLevel::most, "most", "all that lowers the peak"))}]>];
   let statistics = [Statistic<"values", "values", "values no longer kept">,

@@ -1,4 +1,4 @@
-// Values of the forward part that the backward part reads, computed again there instead of kept.
+// Recomputes values of the forward part where the backward part reads them, instead of keeping them.
 #include "Analysis/BufferAssignment.h"
 #include "Analysis/Kernels.h"
 #include "Dialect/XFC.h"
@@ -17,11 +17,11 @@ namespace xfc {
 namespace {
 
 //===--------------------------------------------------------------------------------------------------------===//
-// The function in two parts
+// The forward and the backward part
 //===--------------------------------------------------------------------------------------------------------===//
 
-// The first op of the backward part, or null: it spreads the gradient of the loss, and all before it is the forward
-// part.
+// The first op of the backward part, or null. It broadcasts the gradient of the loss; everything before it is the
+// forward part.
 Operation *backwardOf(func::FuncOp function) {
   for (BlockArgument argument : function.getArguments())
     if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attr::name);
@@ -36,14 +36,14 @@ bool isKernel(Operation *op) { return isa<KernelOpInterface>(op); }
 
 bool takesMemory(Value value) { return isa<RowsType, PairsType>(value.getType()); }
 
-// The value whose memory `value` lies in.
+// The value in whose memory `value` lies.
 Value wholeOf(Value value) {
   while (auto split = value.getDefiningOp<SplitOp>())
     value = split.getX();
   return value;
 }
 
-// Sizes are compared for a batch as `xfc inspect` shows it.
+// Sizes are compared for a batch of the size that `xfc inspect` shows.
 int64_t evaluated(const Size &size) {
   static const Counts counts = batchCounts(4096, 32);
   return evaluate(size, counts);
@@ -55,8 +55,8 @@ int64_t bytesOf(Value value) { return evaluated(sizeOf(value.getType())); }
 // Memory
 //===--------------------------------------------------------------------------------------------------------===//
 
-// The most bytes of rows and pairs that are alive at one time, as Schedule will place them. Tensors are parameters,
-// their gradients and views of them, or small.
+// The peak of live bytes of rows and pairs, as Schedule will place them. Tensors are not counted: they are parameters,
+// their gradients, views of these, or small.
 FailureOr<int64_t> livePeak(func::FuncOp function) {
   BufferAssignment assignment(function.getBody().front());
   if (failed(assignment.run()))
@@ -76,15 +76,15 @@ FailureOr<int64_t> livePeak(func::FuncOp function) {
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
-// Computing again
+// Recomputation
 //===--------------------------------------------------------------------------------------------------------===//
 
 struct Cost {
   int64_t flops = 0, traffic = 0; // operations, bytes read and written
 };
 
-// Makes the backward part compute `dropped` again, each value once, before its first use there; what that takes and was
-// not kept is computed again, too.
+// Makes the backward part recompute the values in `dropped`, each once, before its first use there. Values that this
+// needs and that are not kept are recomputed, too.
 class Recomputation {
 public:
   Recomputation(func::FuncOp function, const llvm::DenseSet<Value> &dropped)
@@ -102,7 +102,7 @@ public:
     }
   }
 
-  // The values the backward part reads, that would have to be kept; those that are results of the function stay.
+  // The values that are kept only because the backward part reads them; results of the function are kept in any case.
   SmallVector<Value> keptValues() const {
     SmallVector<Value> values;
     for (Operation *op : forward)
@@ -130,8 +130,8 @@ public:
     return sum;
   }
   size_t count() const { return copies.size(); }
-  // Whether every op runs again for its first result. For statistics or a log-sum-exp alone that costs as much, and
-  // kernels need not be able to leave out what they are for.
+  // Whether every op that runs again does so for its first result. For statistics or a log-sum-exp alone it would cost
+  // as much, and kernels need not support leaving out their main result.
   bool forMainResults() const {
     return llvm::none_of(copies, [](Operation *op) { return op->getResult(0).use_empty(); });
   }
@@ -151,7 +151,7 @@ private:
       again[original] = result;
   }
 
-  // The value at the builder's place.
+  // `value` as it can be read at the builder's insertion point: itself if it is kept, else recomputed.
   Value here(Value value) {
     if (isKept(value))
       return value;
@@ -161,7 +161,7 @@ private:
     auto norm = dyn_cast<AddNormOp>(op);
     auto linear = dyn_cast<LinearOp>(op);
     if (norm && value != norm.getSum() && isHere(norm.getSum())) {
-      // From the sum, that the gradient reads anyway, instead of from what was added.
+      // Start from the sum, which the gradient reads anyway, instead of from its two operands.
       SmallVector<Value> operands = {here(norm.getSum())};
       llvm::append_range(operands, norm->getOperands().drop_front(2));
       TypeRange types(norm->getResultTypes());
@@ -179,20 +179,20 @@ private:
     return again.lookup(value);
   }
 
-  // What the epilogue yields for a result; null without one.
+  // The value that the epilogue yields for a result; null without an epilogue.
   static Value yieldedAs(LinearOp linear, Value result) {
     if (linear.getEpilogue().empty())
       return {};
     return linear.getEpilogue().front().getTerminator()->getOperand(cast<OpResult>(result).getResultNumber());
   }
-  // The result that is here and is what the epilogue calls `inner`.
+  // The available result of the linear that is the epilogue's value `inner`, or null.
   Value resultHere(LinearOp linear, Value inner) const {
     for (Value result : linear.getResults())
       if (yieldedAs(linear, result) == inner && isHere(result))
         return result;
     return {};
   }
-  // Whether a value of the epilogue can be told from the results that are here and the extras, without the product.
+  // Whether a value of the epilogue can be computed from available results and the extras, without the product.
   bool followsFromResults(LinearOp linear, Value inner) const {
     if (resultHere(linear, inner))
       return true;
@@ -218,7 +218,7 @@ private:
   const llvm::DenseSet<Value> &dropped;
   llvm::SetVector<Operation *> forward;
   SmallVector<Operation *> later; // the backward part
-  llvm::DenseSet<Value> kept;     // what it reads
+  llvm::DenseSet<Value> kept;     // the values that the backward part reads
   llvm::DenseMap<Value, Value> again;
   SmallVector<Operation *> copies; // kernels
 };
@@ -233,7 +233,7 @@ struct Outcome {
   bool forMainResults = true;
 };
 
-// What dropping these values would give.
+// The peak and the cost of recomputing these values, found on a copy of the function.
 Outcome attempt(func::FuncOp function, const llvm::DenseSet<Value> &dropped) {
   IRMapping mapping;
   OwningOpRef<func::FuncOp> copy = cast<func::FuncOp>(function->clone(mapping));
@@ -265,7 +265,7 @@ struct Recompute : impl::RecomputeBase<Recompute> {
   }
 
 private:
-  // Greedily, the fewest operations a byte first: drops a value if that lowers the peak.
+  // Chooses greedily, in ascending order of operations per byte: drops a value if that lowers the peak.
   llvm::DenseSet<Value> choose(func::FuncOp function, int64_t peak) {
     llvm::DenseSet<Value> dropped;
     std::vector<std::pair<double, Value>> candidates;

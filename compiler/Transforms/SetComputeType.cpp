@@ -1,4 +1,4 @@
-// Products that multiply as they are into products that round their operands first, in place or in copies of functions.
+// Makes products round their operands before they multiply, in place or in copies of functions.
 #include "Dialect/XFC.h"
 #include "Passes.h"
 #include "mlir/IR/SymbolTable.h"
@@ -23,7 +23,7 @@ struct SetComputeType : impl::SetComputeTypeBase<SetComputeType> {
     }
     for (const std::string &name : variants) {
       auto function = module.lookupSymbol<func::FuncOp>(name);
-      if (!function) // a model that is not decoded
+      if (!function) // a model without decoding
         continue;
       auto variant = cast<func::FuncOp>(function->clone());
       variant.setName((Twine(name) + "." + stringifyComputeType(type)).str());
