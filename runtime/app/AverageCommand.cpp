@@ -1,4 +1,4 @@
-// `average`: the mean of several files of weights.
+// `average`: averages several files of weights into one.
 #include "app/Commands.h"
 #include "decode/Flags.h"
 #include "decode/ModelOptions.h"
@@ -16,12 +16,12 @@ namespace {
 struct AverageOptions {
   std::vector<std::string> inputs;
   std::string output;
-  int64_t last = 0; // of a folder; 0: all
+  int64_t last = 0; // newest files to take of each folder; 0: all
   bool forceModel = false, quiet = false;
   int threads = 0;
 };
 
-// What a folder of train kept, oldest first, or the file itself.
+// The files that `input` stands for: what `train` kept in a folder, oldest first, or the file itself.
 std::vector<std::string> filesOf(const std::string &input, int64_t last) {
   const RunFolder folder(input);
   if (!folder.isFolder())

@@ -1,4 +1,5 @@
-// `bench`: tokens a second of training and decoding, and the time to the first token, with random weights and ids.
+// `bench`: measures the throughput of training and decoding in tokens per second, and the time to the first token, with
+// random weights and ids.
 #include "app/Commands.h"
 #include "app/Peak.h"
 #include "app/TemporaryFolder.h"
@@ -47,21 +48,20 @@ struct BenchOptions {
   DeviceChoice device;
 };
 
-// What fits a machine; products of them are numbers.
+// Generous limits that keep the product of any two counts within int64_t.
 constexpr int64_t mostSentences = 1 << 24, mostSteps = 1'000'000'000;
 
 int threadsOf(const BenchOptions &options) {
   return options.threads > 0 ? options.threads : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
 }
 
-// With random weights.
 std::unique_ptr<Engine> randomEngine(const BenchOptions &options) {
   std::unique_ptr<Engine> engine = makeEngine(options.threads, options.device);
   initializeParameters(*engine, 1);
   return engine;
 }
 
-// What is timed is what a profile and a timeline are of.
+// Records the profile and the timeline of the timed part only.
 class Recording {
 public:
   Recording(const BenchOptions &options, Engine &engine) : options(options), engine(engine) {
@@ -74,7 +74,7 @@ public:
     engine.profile(options.profile ? &timings : nullptr);
     engine.traceTo(trace ? &*trace : nullptr);
   }
-  // Writes the timeline, as that of a process of this name.
+  // Writes the timeline; `name` names the process in it.
   void end(const std::string &name) {
     engine.profile(nullptr);
     engine.traceTo(nullptr);
@@ -101,7 +101,7 @@ double median(std::vector<double> values) {
   return values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-// Only of this process image; getrusage's figure begins with that of the process that started it.
+// VmHWM covers this process image only; the peak that getrusage reports is inherited across exec.
 double peakMegabytes() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)
@@ -110,7 +110,7 @@ double peakMegabytes() {
   return 0;
 }
 
-// Ids a sentence is made of: neither pad nor one that marks its ends.
+// The ids of ordinary tokens: neither pad, unk nor one that marks the ends of a sentence.
 std::vector<int32_t> wordIds(const Module &module, int64_t vocabulary) {
   std::vector<int32_t> ids;
   for (int32_t id = 0; id < vocabulary; ++id)
@@ -137,14 +137,14 @@ void checkLength(const Module &module, int64_t length) {
       throw Error("--length " + std::to_string(length) + ": the model's max_length is " + std::to_string(most));
 }
 
-// What a kernel did at one place of model.json, in one step. Its time is the median's, which other processes disturb
-// least.
+// One kernel at one place of model.json, per step. The time is based on the median launch, which other processes
+// disturb least.
 struct ProfileRow {
   std::string kernel, location;
   double calls = 0, seconds = 0, flops = 0, bytes = 0;
 };
 
-// The slowest first.
+// Slowest first.
 std::vector<ProfileRow> profileRows(const std::vector<LaunchTiming> &timings, int64_t steps) {
   std::map<std::pair<std::string, std::string>, std::pair<ProfileRow, std::vector<double>>> byPlace;
   for (const LaunchTiming &timing : timings) {
@@ -169,12 +169,13 @@ std::vector<ProfileRow> profileRows(const std::vector<LaunchTiming> &timings, in
   return rows;
 }
 
-// The share of the machine's multiply-adds or of its bandwidth, whichever is larger; above 1 where the caches helped.
+// The fraction of the machine's peak multiply-add rate or memory bandwidth, whichever is larger; above 1 where caches
+// serve the traffic.
 double shareOfPeak(const ProfileRow &row, const Peak &peak) {
   return std::max(row.flops / row.seconds * 1e-9 / peak.gflops, row.bytes / row.seconds * 1e-9 / peak.copyBandwidth);
 }
 
-// Without a peak, which is measured of a CPU only, there is no share of it.
+// The peak is measured on a CPU only; without it, the share of the peak is left out.
 std::string profileTable(const std::vector<ProfileRow> &rows, const std::optional<Peak> &peak) {
   double calls = 0, total = 0;
   for (const ProfileRow &row : rows) {
@@ -231,7 +232,7 @@ void addPeak(Json &result, const Peak &peak) {
   result["peak_copy_gb_per_second"] = peak.copyBandwidth;
 }
 
-// The result, and with --profile its kernels; a program of f64 can do half of the machine's f32 operations.
+// Prints the result and, with --profile, the kernels. The f64 peak is half the measured f32 peak.
 void printProfiled(const BenchOptions &options, Json result, Engine &engine, const std::vector<LaunchTiming> &timings,
                    int64_t steps) {
   if (!options.profile)
@@ -364,7 +365,7 @@ void benchDecode(const BenchOptions &options) {
   Recording recording(options, *engine);
   std::vector<double> seconds;
   int64_t tokens = 0;
-  for (int64_t repetition = 0; repetition <= options.steps; ++repetition) { // the first one warms up
+  for (int64_t repetition = 0; repetition <= options.steps; ++repetition) { // the first one is a warm-up
     if (repetition == 1)
       recording.begin();
     const Span span(engine->trace(), "decoding", "repetition", repetition);
@@ -399,7 +400,7 @@ void benchDecode(const BenchOptions &options) {
 // startup
 //===--------------------------------------------------------------------------------------------------------===//
 
-// From the start of `translate` as a process of its own to its first line of output, in milliseconds.
+// Milliseconds from starting `translate` as a separate process to the first byte of its output.
 double firstTokenMilliseconds(const std::string &folder, const std::string &threads, const DeviceChoice &choice) {
   int ends[2];
   if (pipe(ends) != 0)
@@ -437,7 +438,7 @@ double firstTokenMilliseconds(const std::string &folder, const std::string &thre
 }
 
 void benchStartup(const BenchOptions &options) {
-  const InterruptGuard guard; // the folder goes in any case
+  const InterruptGuard guard; // the folder is removed even after an interrupt
   const TemporaryFolder folder("bench");
   Json result;
   {

@@ -1,5 +1,5 @@
-// The verbs of a generated executable. Each function adds one to the command line; its callback does the work and
-// throws Error. One file a verb.
+// The verbs of a generated executable. Each function adds one verb to the command line; its callback does the work and
+// throws Error.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-// The flags of a training run as JSON.
+// Reads and writes the flags of a training run as JSON.
 #include "app/Configuration.h"
 #include "support/CommandLine.h"
 #include "support/Error.h"
@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Flags about this call, not about the run, which may go on elsewhere.
+// Flags that concern this invocation only, not the run, which may be resumed in another place.
 bool isOfTheCall(const std::string &name) {
   return name == "help" || name == "config" || name == "resume" || name == "quiet" || name == "cuda-image" ||
          name == "mpi" || name == "trace" || name == "trace-steps";
@@ -35,7 +35,7 @@ void applyConfiguration(CLI::App &command, const std::string &text, const std::s
     const CLI::Option *option = command.get_option_no_throw(std::string("--") + flag);
     return option && option->count() > 0;
   };
-  // Where pairs come from is one choice, too: what was chosen leaves out the other flags.
+  // The sources of pairs are alternatives too: giving one on the command line drops the others from the file.
   std::vector<std::string> left;
   auto choose = [&](bool chosen, std::initializer_list<const char *> others) {
     if (chosen)

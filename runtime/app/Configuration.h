@@ -1,4 +1,4 @@
-// The flags of a training run as JSON: what --config reads, and what train leaves in its folder.
+// The flags of a training run as JSON: what --config reads, and what train writes to its folder.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -6,12 +6,12 @@
 
 namespace xfc {
 
-// Gives the flags that were not on the command line their values of a JSON object; `file` is for messages. How long to
-// train is one choice: a limit on the command line replaces the object's. Throws Error: not an object, an unknown flag,
-// a value that the flag does not take.
+// Sets the flags that were not given on the command line to the values in a JSON object; `file` is named in messages.
+// The limits on the length of training are alternatives: one on the command line replaces those of the object. Throws
+// Error if the text is not an object, a flag is unknown, or a flag does not accept its value.
 void applyConfiguration(CLI::App &command, const std::string &text, const std::string &file);
 
-// Every flag as used, under its name. Throws Error where one is not UTF-8.
+// The flags of the run with their values in effect, as a JSON object. Throws Error if a value is not valid UTF-8.
 std::string usedConfiguration(const CLI::App &command);
 
 } // namespace xfc

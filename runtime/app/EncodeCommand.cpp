@@ -1,4 +1,4 @@
-// `encode` and `decode`: text into ids and back, by the model's own tokenizer.
+// `encode` and `decode`: convert text into ids and back with the model's own tokenizer.
 #include "app/Commands.h"
 #include "app/ResultWriter.h"
 #include "decode/Flags.h"
@@ -20,10 +20,11 @@ struct EncodeOptions {
   bool otherSide = false; // encode: the target's vocabulary; decode: the source's
 };
 
-// Line by line, in the memory of one; who waits for the answer to a line gets it.
+// Converts line by line. Output is written as soon as no more input is ready, so that a caller that waits for the
+// answer to a line gets it.
 void eachLine(const EncodeOptions &options,
               const std::function<std::string(const std::string &, const std::string &)> &of) {
-  const InterruptGuard guard; // what was written of a file goes
+  const InterruptGuard guard; // an interrupt removes a partly written file
   ResultWriter output(options.output);
   LineReader input(options.input, longestLine);
   std::string text;
@@ -63,7 +64,7 @@ void decode(const EncodeOptions &options) {
   const Vocabulary &vocabulary = options.otherSide ? *loaded.source : *loaded.target;
   eachLine(options, [&](const std::string &line, const std::string &where) {
     std::string text = vocabulary.decode(vocabulary.encode(line, Format::Ids, where), options.model.format);
-    std::replace(text.begin(), text.end(), '\n', ' '); // what ids spell is one line
+    std::replace(text.begin(), text.end(), '\n', ' '); // decoded text stays on one line
     return text;
   });
 }

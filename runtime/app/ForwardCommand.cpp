@@ -1,4 +1,4 @@
-// `forward`: a rectangular batch from a file through the model, for comparing it with other implementations.
+// `forward`: runs a rectangular batch from a file through the model, for comparison with other implementations.
 #include "app/Commands.h"
 #include "decode/Forward.h"
 #include "decode/ModelOptions.h"
@@ -19,7 +19,7 @@ struct ForwardOptions {
   double smoothing = 0;
 };
 
-// What IN holds.
+// The tensors of the input file.
 class Input {
 public:
   explicit Input(const std::string &file) : file(file), tensors(readSafetensors(file)) {}

@@ -57,7 +57,7 @@ Json vocabularyHashes(const ModelOptions &options) {
   return hashes;
 }
 
-// The memory that the batches that the options describe take, by what is done with them; on a GPU where `threads` is 0.
+// The memory that batches of the sizes in `options` take, for each use; on a GPU if `threads` is 0.
 Json memoryFor(const Module &module, const InfoOptions &options, int threads) {
   Json memory = Json::object();
   const Counts batch = batchCounts(options.batchTokens, options.length);
@@ -73,7 +73,7 @@ Json memoryFor(const Module &module, const InfoOptions &options, int threads) {
   return memory;
 }
 
-// By the names of model.json.
+// The settings under their names in model.json.
 Json describe(const Generation &generation) {
   using enum Generation::EarlyStopping;
   const Json stopping = generation.earlyStopping == Never ? Json("never") : Json(generation.earlyStopping == Yes);
@@ -90,7 +90,7 @@ Json describe(const Generation &generation) {
           {"no_repeat_ngram", generation.noRepeatNgram}};
 }
 
-// Neither a GPU nor its driver is needed to say what it would take.
+// Needs neither a GPU nor its driver: what a GPU would hold follows from its plan.
 Json describe(const InfoOptions &options) {
   Json targets = Json::array(), cpus = Json::array(), gpus = Json::array(), programs = Json::array(),
        memory = Json::object();
@@ -191,7 +191,7 @@ void printText(const Json &info) {
       std::printf("%lld sentences of %lld tokens, beam %lld", of("sentences"), of("length"), of("beam"));
     else
       std::printf("batches of %lld tokens in sentences of %lld", of("tokens"), of("length"));
-    if (memory["batches_bytes"].get<int64_t>() == 0) // the host's
+    if (memory["batches_bytes"].get<int64_t>() == 0) // memory of the host
       std::printf(", %lld threads", of("threads"));
     std::printf("\n");
     for (const auto &[label, key] : {std::pair("parameters", "parameters_bytes"),

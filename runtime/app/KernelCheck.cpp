@@ -1,4 +1,4 @@
-// A GPU's kernels beside the CPU's, step by step.
+// Compares a GPU's kernels with the CPU's, step by step.
 #include "app/KernelCheck.h"
 #include <algorithm>
 #include <array>
@@ -13,7 +13,7 @@
 namespace xfc {
 namespace {
 
-// "linear_input_grad" of "linear_input_grad_512x2048_relu": what follows may be another on another device.
+// Returns "linear_input_grad" for "linear_input_grad_512x2048_relu": the rest of the name may depend on the device.
 std::string operationOf(const std::string &kernel) {
   size_t end = 0;
   while (end < kernel.size() &&
@@ -34,20 +34,20 @@ public:
   }
   const std::vector<Step> &steps() const { return run.program->steps; }
   std::string operation(const Step &step) const { return operationOf(engine.module().kernels[step.kernel].name); }
-  // The size of what kernels write: values of the arena, and gradients, each up to the next one named (projections
-  // may share theirs).
+  // The number of bytes that kernels write here: an arena value to its end, or gradients up to the next offset that the
+  // program names (projections may share one).
   int64_t bytes(const Place &place) const {
     if (place.kind == Place::Kind::Arena)
       return evaluate(run.program->buffers[place.index].size, run.counts) - place.offset;
     return place.kind == Place::Kind::Gradients ? *gradients.upper_bound(place.offset) - place.offset : 0;
   }
-  // Whether it is of one size whatever the batch.
+  // Whether its size is the same for every batch.
   bool isConstant(const Place &place) const {
     return place.kind == Place::Kind::Arena && evaluate(run.program->buffers[place.index].size, Counts()) ==
                                                    evaluate(run.program->buffers[place.index].size, run.counts);
   }
   void *address(const Place &place) const { return run.address(place); }
-  // Buffers of a step that are neither operands nor results, after these: what is left to the kernel that merges.
+  // The number of a step's buffers that follow its operands and results: partial sums for the merging kernel.
   size_t leftToMerge(const Step &step) const { return engine.module().kernels[step.kernel].merge >= 0 ? 1 : 0; }
   // The kernels that a step launches for this batch.
   std::vector<std::string> kernels(const Step &step) const {
@@ -71,8 +71,8 @@ public:
   const ProgramRun run;
 
 private:
-  std::set<int64_t> gradients; // where they begin, and where the last one ends
-  std::list<Program> programs; // which a device knows by their addresses
+  std::set<int64_t> gradients; // offsets of the gradients, and the end of the block
+  std::list<Program> programs; // a list: a device identifies programs by address
 };
 
 float numberAt(const std::vector<char> &bytes, size_t element) {
@@ -81,19 +81,19 @@ float numberAt(const std::vector<char> &bytes, size_t element) {
   return number;
 }
 
-// An operand as both sides left it.
+// An operand: its bytes before the step, and after it on the CPU (expected) and on the GPU (found).
 struct Operand {
-  size_t index; // among the step's
+  size_t index; // among the buffers of the step
   Place cpu, gpu;
   std::vector<char> before, expected, found;
-  // The largest difference between the numbers of both sides, NaN where one of the two is no number, and the
-  // largest that is expected.
+  // The largest difference between the two sides, NaN if any difference is not finite; and the largest finite magnitude
+  // of the expected values.
   double error = 0, largest = 0;
 
   size_t elements() const { return before.size() / sizeof(float); }
   double apart(size_t element) const {
     const float a = numberAt(expected, element), b = numberAt(found, element);
-    return a == b ? 0 : std::abs(double(a) - double(b)); // infinities, too
+    return a == b ? 0 : std::abs(double(a) - double(b)); // equal infinities do not differ
   }
   bool written(size_t element) const {
     const size_t at = element * sizeof(float);
@@ -110,7 +110,7 @@ struct Operand {
       error = std::isfinite(difference) && !std::isnan(error) ? std::max(error, difference) : NAN;
     }
   }
-  // The first element that differs by more than `most`; -1: none.
+  // The index of the first element that differs by more than `most`, or -1.
   int64_t firstDifference(double most) const {
     for (size_t i = 0; i < elements(); ++i)
       if (written(i) && !(apart(i) <= most))
@@ -119,7 +119,7 @@ struct Operand {
   }
 };
 
-// "gradient of decoder.embed.weight", or where in the arena.
+// "gradient of decoder.embed.weight", or the position in the arena.
 std::string placeText(const Engine &engine, const Place &place) {
   if (place.kind != Place::Kind::Gradients)
     return "buffer " + std::to_string(place.index) + (place.offset ? " from byte " + std::to_string(place.offset) : "");
@@ -144,7 +144,7 @@ KernelComparison compareKernels(Engine &cpuEngine, Engine &gpuEngine, std::strin
   KernelComparison comparison;
   Side cpu(cpuEngine, program, shape, bindings), gpu(gpuEngine, program, shape, bindings);
   Device &device = gpu.engine.device();
-  // What a step writes is seen by its change: what an earlier run left must not be there already.
+  // What a step writes is detected by its change, so the results of an earlier run must not be there already.
   if (cpu.run.arena)
     std::memset(cpu.run.arena, 0xff, cpu.run.layout.bytes);
   auto next = gpu.steps().begin();
@@ -160,8 +160,8 @@ KernelComparison compareKernels(Engine &cpuEngine, Engine &gpuEngine, std::strin
     }
     comparison.alone += match - next;
     next = match + 1;
-    // Sums of rows may be taken in parts, of which each device has as many as suit it. A kernel that adds them up reads
-    // what its own device has left, and only what they add up to is compared.
+    // Sums over rows may be split into partial sums, whose number depends on the device. A merging kernel reads the
+    // partial sums of its own device; only the final sums are compared.
     auto areParts = [&](size_t b) {
       const Place &at = step.buffers[b], &there = match->buffers[b];
       return cpu.isConstant(at) && gpu.isConstant(there) && cpu.bytes(at) != gpu.bytes(there);
@@ -170,7 +170,7 @@ KernelComparison compareKernels(Engine &cpuEngine, Engine &gpuEngine, std::strin
     if (!kernel.empty() && std::find(names.begin(), names.end(), kernel) == names.end()) {
       cpu.runStep(step);
       if (std::ranges::any_of(std::views::iota(size_t(0), step.buffers.size()), areParts))
-        // The kernel asked for may read them.
+        // The requested kernel may read these partial sums.
         gpu.runStep(*match);
       continue;
     }
@@ -199,7 +199,7 @@ KernelComparison compareKernels(Engine &cpuEngine, Engine &gpuEngine, std::strin
         operand.compare();
         largest = std::max(largest, operand.largest);
       }
-      for (const Operand &operand : operands) { // of what is 0 but for rounding, nothing is asked
+      for (const Operand &operand : operands) { // the floor exempts operands that are 0 up to rounding
         const double size = std::max(operand.largest, 1e-3 * largest), error = operand.error / size;
         if (operand.error == 0 || error <= difference.error || std::isnan(difference.error))
           continue;

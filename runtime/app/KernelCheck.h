@@ -1,4 +1,4 @@
-// A GPU's kernels beside the CPU's, step by step: each gets what the CPU's earlier steps have left.
+// Compares a GPU's kernels with the CPU's, step by step: each reads what the CPU's earlier steps have computed.
 #pragma once
 
 #include "engine/Engine.h"
@@ -9,26 +9,27 @@ namespace xfc {
 
 struct KernelDifference {
   std::string kernel, location; // of the GPU's step
-  // The largest difference of any number that either wrote, over the largest of that operand, or a thousandth of the
-  // largest of the step.
+  // The largest difference of an element that either side wrote, divided by the largest magnitude in its operand, or by
+  // a thousandth of the largest in the step if that is more. It is that of the worst operand.
   double error = 0;
-  // The first element of that operand that differs by more than is allowed: which of the step's
-  // operands (results come after what it reads), where it lies, and both numbers.
+  // The first element of that operand that differs by more than is allowed: the index of the operand among the step's
+  // buffers (results follow inputs), its location, and both values.
   size_t operand = 0;
   std::string place;
-  int64_t element = -1; // -1: none differs by more
+  int64_t element = -1; // -1: no element does
   float found = 0, expected = 0;
-  // All of this in words.
+  // The difference as one line of text.
   std::string text() const;
 };
 
 struct KernelComparison {
   std::vector<KernelDifference> steps;
-  int64_t alone = 0; // steps of the GPU that the CPU's program has none like
+  int64_t alone = 0; // steps of the GPU without a counterpart in the CPU's program
 };
 
-// Every step of a program for a batch, on engines with the same parameters; on the GPU only those that run `kernel`,
-// unless it is empty. Throws Error naming the kernel where the GPU does not run it. Results of earlier runs are gone.
+// Compares every step of a program for a batch, on engines with the same parameters; if `kernel` is not empty, only the
+// GPU's steps that run it. Throws Error naming the kernel if the GPU fails to run it. Overwrites the results of earlier
+// runs.
 KernelComparison compareKernels(Engine &cpu, Engine &gpu, std::string_view program, const xfc_shape &shape,
                                 std::span<const Binding> bindings, double allowed, std::string_view kernel = {});
 

@@ -1,4 +1,4 @@
-// `pack`: this executable with weights and vocabulary inside.
+// `pack`: writes a copy of this executable with weights and vocabulary inside.
 #include "app/Commands.h"
 #include "decode/ModelOptions.h"
 #include "decode/Packed.h"
@@ -13,7 +13,7 @@ void run(ModelOptions options, const std::string &output) {
   ModelFiles files = modelFiles(options);
   if (files.weights.empty())
     throw Error("no model: give --model DIR (the --out folder of train), or --weights FILE and --vocab FILE");
-  // What does not load must not be packed.
+  // A model that does not load must not be packed.
   if (files.vocabulary.empty())
     options.format = Format::Ids;
   loadModel(options);

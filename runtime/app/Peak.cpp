@@ -1,5 +1,5 @@
-// What the machine can do at most: independent multiply-adds in registers, and walks over memory larger than its
-// caches.
+// Measures the peak rates of the machine: independent multiply-adds in registers, and passes over memory larger than
+// its caches.
 #include "app/Peak.h"
 #include <algorithm>
 #include <atomic>
@@ -12,7 +12,7 @@ namespace xfc {
 
 namespace {
 
-// Twelve sums hide the latency of two multiply-adds a cycle.
+// Twelve independent accumulators hide the latency of two multiply-adds per cycle.
 constexpr int64_t sums = 12, rounds = 500'000;
 
 [[gnu::target("avx2,fma")]] float multiplyAdd256() {
@@ -46,7 +46,7 @@ struct Work {
   bool wide = __builtin_cpu_supports("avx512f");
   static constexpr int64_t words = 1 << 25; // 256 MB
   std::unique_ptr<uint64_t[]> memory = std::make_unique<uint64_t[]>(words);
-  std::atomic<uint64_t> result = 0; // so that nothing is left out
+  std::atomic<uint64_t> result = 0; // keeps the compiler from removing the work
 
   int64_t share() const { return words / threads / 16 * 16; }
 };
@@ -73,7 +73,7 @@ void copyMemory(void *context, int64_t chunk, int) {
   std::memcpy(begin, begin + work->share() / 2, static_cast<size_t>(work->share() / 2) * sizeof *begin);
 }
 
-// The rate of the fastest of eight runs, in billions of `amount` per second.
+// Runs `body` eight times; returns the best rate, in 1e9 units of `amount` per second.
 double best(ThreadPool &pool, Work &work, void (*body)(void *, int64_t, int), double amount) {
   double least = 1e9;
   for (int run = 0; run < 8; ++run) {

@@ -1,4 +1,4 @@
-// `prepare`: parallel text into a file of token ids for `train --data`.
+// `prepare`: tokenizes parallel text into a file of ids for `train --data`.
 #include "app/Commands.h"
 #include "decode/Flags.h"
 #include "support/Confinement.h"

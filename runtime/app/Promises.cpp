@@ -1,4 +1,4 @@
-// The promises of equal bits, tried on this machine.
+// Checks the promises of bit-identical results on this machine.
 #include "app/Promises.h"
 #include "app/RandomSentences.h"
 #include "app/TemporaryFolder.h"
@@ -105,7 +105,7 @@ private:
     fingerprint("gradients", crc32c(first));
   }
 
-  // The logits of sentences that run together, one string for each.
+  // The logits of sentences that run in one batch, as one string of bytes per sentence.
   std::vector<std::string> logitsOf(const std::vector<Sequence> &sources, const std::vector<Sequence> &targets) {
     Batch batch;
     batch.assign(sources, targets, module.pad, false);
@@ -134,7 +134,7 @@ private:
     int64_t compared = 0, different = 0, mix = 0;
     const auto begin = std::chrono::steady_clock::now();
     for (; mix < mixes && std::chrono::steady_clock::now() - begin < std::chrono::seconds(30); ++mix) {
-      for (size_t i = count; i > 1; --i) // std::shuffle is another one in every library
+      for (size_t i = count; i > 1; --i) // std::shuffle differs between libraries
         std::swap(order[i - 1], order[random() % i]);
       std::vector<Sequence> sources, targets;
       const size_t together = 1 + random() % count;
@@ -150,7 +150,7 @@ private:
     }
     report("batch mates: logits of sentences in " + std::to_string(mix) + " random batches", compared, different);
 
-    // The comparison sees what is there to be seen: another source token is another result.
+    // A control: if another source token did not change the logits, the comparison above would prove nothing.
     Ids other = sentences.sources.back();
     other.back() = other.back() == module.unk ? module.bos : module.unk;
     const bool seen =
@@ -188,13 +188,13 @@ private:
     fingerprint("translations", sum);
   }
 
-  // Six steps without a stop, and with one after the third, on engines with other numbers of threads: parameters and
-  // the optimizer's states, as their files hold them.
+  // Compares six uninterrupted steps with six that are interrupted after the third and resumed on an engine with
+  // another number of threads: the saved parameters and optimizer states must be identical.
   void checkResume() {
     const TemporaryFolder whole("selfcheck"), halves("selfcheck");
     RunFolder wholeRun(whole.path), halvesRun(halves.path);
     wholeRun.identity = halvesRun.identity = identityOf(module);
-    Progress progress; // any that a run could write
+    Progress progress; // any progress that a run could write
     progress.batchTokens = 1;
     std::string said;
     {
@@ -244,7 +244,7 @@ private:
   Engine engine;
   const Module &module;
   Sentences sentences;
-  std::vector<std::vector<Sequence>> sequences; // of the sources, of the targets
+  std::vector<std::vector<Sequence>> sequences; // [0]: of the sources, [1]: of the targets
   bool broken = false;
 };
 

@@ -1,4 +1,4 @@
-// Sentences that checks are made with.
+// Random sentences for checks.
 #include "app/RandomSentences.h"
 #include <algorithm>
 #include <random>

@@ -1,4 +1,4 @@
-// Sentences that checks are made with.
+// Random sentences for checks.
 #pragma once
 
 #include "plan/Plan.h"
@@ -13,8 +13,8 @@ struct Sentences {
   std::vector<Ids> sources, targets; // targets without start and eos
 };
 
-// At least `least` sentences, and so many that they have `tokens` target tokens, of 1 to `longest` tokens each, the
-// first with a pad inside.
+// Makes at least `least` pairs, and enough to have `tokens` target tokens in total. Sentences have 1 to `longest`
+// tokens; the first source contains a pad if it has more than two.
 Sentences randomSentences(const Module &module, uint64_t seed, int64_t longest = 8, int64_t tokens = 0,
                           int64_t least = 5);
 

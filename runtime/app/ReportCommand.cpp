@@ -1,4 +1,4 @@
-// `report`: a training run's log as one HTML page with curves, translations and a drawing of attention.
+// `report`: turns a training run's log into one HTML page with curves, translations and a drawing of attention.
 #include "app/Commands.h"
 #include "decode/Alignment.h"
 #include "decode/Defaults.h"
@@ -28,7 +28,8 @@ nlohmann::json configurationOf(const std::string &folder) {
 
 Format formatOf(const nlohmann::json &configuration) { return formatNamed(configuration.value("format", "text")); }
 
-// How the run's model translates the longest sample that still fits a page. Empty where it has nothing to look with.
+// Draws the cross-attention of the run's model for the longest sample that fits a page. Empty if there is no sample;
+// throws Error if the model cannot draw one.
 std::string drawAttention(const std::string &folder, const std::vector<nlohmann::json> &records,
                           const nlohmann::json &configuration) {
   std::string source;

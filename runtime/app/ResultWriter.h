@@ -1,4 +1,4 @@
-// Where the lines go that a command makes of lines.
+// Writes the lines that a command produces from its input lines.
 #pragma once
 
 #include "support/CommandLine.h"
@@ -9,7 +9,7 @@
 
 namespace xfc {
 
-// Where results go as they come: a file, whole or not at all, or standard output.
+// Writes results as they come, to standard output or to a file that is renamed into place when it is complete.
 class ResultWriter {
 public:
   explicit ResultWriter(const std::string &file) {

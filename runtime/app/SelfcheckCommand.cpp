@@ -1,5 +1,5 @@
-// `selfcheck`: gradients against finite differences, and results that must not depend on batches or threads; a GPU's
-// kernels beside the CPU's.
+// `selfcheck`: checks gradients against finite differences, that results do not depend on batches or threads, and a
+// GPU's kernels against the CPU's.
 #include "app/Commands.h"
 #include "app/KernelCheck.h"
 #include "app/Promises.h"
@@ -27,9 +27,9 @@ struct SelfcheckOptions {
   int threads = 2;
   DeviceChoice device;
   bool quiet = false, kernels = false, promises = false;
-  std::string kernel;      // of them this one alone; empty: all
-  int64_t batchTokens = 0; // of --kernels; 0: five sentences
-  int64_t mixes = 200;     // of --promises
+  std::string kernel;      // with --kernels: only this one; empty: all
+  int64_t batchTokens = 0; // with --kernels; 0: five sentences
+  int64_t mixes = 200;     // with --promises
 };
 
 class Selfcheck {
@@ -88,7 +88,7 @@ private:
       static_cast<float *>(to.parameters())[i] = static_cast<float>(value);
   }
 
-  // Biases that start at 0 and gains that start at 1 would hide mistakes.
+  // Biases of 0 and gains of 1 would hide mistakes.
   void disturb(Engine &to) const {
     std::mt19937 random(7);
     for (const Parameter &parameter : module.parameters)
@@ -137,8 +137,8 @@ private:
     return kind;
   }
 
-  // Where products round their operands to bf16, the loss is a staircase. How far its steps throw it: the standard
-  // deviation over neighbours that differ by less than such a rounding.
+  // Where products round their operands to bf16, the loss is a step function of the parameters. Returns how much its
+  // jumps disturb it: the standard deviation over neighbors that differ by less than one such rounding.
   double roundingOfLoss(PairBatch &batch) {
     const std::vector<double> before = values(engine.parameters());
     std::mt19937 random(3);
@@ -164,8 +164,9 @@ private:
     return all;
   }
 
-  // The loss along the gradient, and along a random half of its elements, must rise as the gradient says: the central
-  // difference over a step h that changes the loss enough to be seen in this type, extrapolated from h and h/2.
+  // The slope of the loss along the gradient, and along a random half of its elements, must be what the gradient says.
+  // It is measured by central differences over h and h/2, extrapolated to 0; h changes the loss enough for this type to
+  // show it.
   void checkGradients() {
     const Corpus corpus(sentences.sources, sentences.targets, module);
     PairBatch batch;
@@ -177,11 +178,11 @@ private:
     for (const Parameter &parameter : module.parameters)
       kinds[kindOf(parameter.name)].push_back(&parameter);
     const bool rounds = module.compute == "bf16";
-    const double allowed = wide() ? 1e-4 : rounds ? 0.1 : 3e-2; // f32: rounding of a loss that moves by 0.01
-    // The noise of the mean loss. The extrapolated difference has it twice over, and dozens of differences are
+    const double allowed = wide() ? 1e-4 : rounds ? 0.1 : 3e-2; // f32: rounding error of a loss that changes by 0.01
+    // The noise of the mean loss. The extrapolated difference contains it twice, and dozens of differences are
     // compared.
     const double noise = wide() ? 1e-13 : rounds ? 8 * roundingOfLoss(batch) : 4e-6;
-    const double change = wide() ? 1e-5 : rounds ? 0.1 : 1e-2; // of the loss, wanted
+    const double change = wide() ? 1e-5 : rounds ? 0.1 : 1e-2; // the desired change of the loss
     std::mt19937 random(static_cast<uint32_t>(options.seed));
     for (const auto &[kind, members] : kinds) {
       double worst = 0;
@@ -222,7 +223,7 @@ private:
     engine.parametersChanged();
   }
 
-  // With dropout on, other numbers of threads must give the same bits; on a GPU, another engine.
+  // With dropout on, other thread counts must give the same bits; on a GPU, another engine must.
   void checkThreads() {
     const Corpus corpus(sentences.sources, sentences.targets, module);
     PairBatch batch;
@@ -249,7 +250,7 @@ private:
     report("scores alone and in a batch that differ", differing, 0);
   }
 
-  // forward_attention keeps attention in its parts; forward has it fused.
+  // forward_attention computes attention in separate ops; forward uses the fused kernel.
   void checkFusion() {
     std::vector<Sequence> sources, targets;
     for (const Ids &ids : sentences.sources)
@@ -279,7 +280,7 @@ private:
     report("logits, fused against unfused attention", error / largest, wide() ? 1e-12 : 2e-5);
   }
 
-  // Translations do not depend on the batch, and their probabilities are those of teacher forcing.
+  // Translations do not depend on the batch, and their log-probabilities equal those of teacher forcing.
   void checkDecoding() {
     SearchOptions search;
     search.generation.beam = 2;
@@ -306,7 +307,7 @@ private:
     report("step by step against all at once", error, wide() ? 1e-10 : 1e-4);
   }
 
-  // Every kernel of training, and of attention in its parts, from the same operands as the CPU's.
+  // Compares every kernel of training and of unfused attention with the CPU's, from the same operands.
   void checkKernels() {
     Engine cpu(options.threads);
     std::memcpy(cpu.parameters(), engine.parameters(), module.parameterElements * bytesOf(module.type));
@@ -316,7 +317,7 @@ private:
     PairBatch batch;
     batch.assign(corpus, allPairs(corpus), module, true);
     Scalars smoothing(module, {0.1}), scale(module, {1.0 / static_cast<double>(batch.labelCount())});
-    // Products and sums in another order; where operands are rounded to bf16, now and then one falls the other way.
+    // Products and sums are taken in another order; an operand close to a tie may round to the other bf16 neighbor.
     const double allowed = module.compute == "bf16" ? 3e-2 : 1e-4;
     std::map<std::string, KernelDifference> worst;
     int64_t alone = 0;
@@ -345,7 +346,7 @@ private:
                 static_cast<long long>(alone));
   }
 
-  // Everything that the result depends on; other threads give the same bits.
+  // The command that reproduces a result. It names no thread count, since that does not change the bits.
   std::string commandFor(const std::string &kernel) const {
     std::string command = "selfcheck --kernels --kernel " + kernel + " --device cuda";
     if (!options.device.cudaImage.empty())

@@ -1,4 +1,4 @@
-// A folder for files that nobody keeps.
+// A temporary folder that is deleted with its contents.
 #pragma once
 
 #include "support/Error.h"
@@ -9,7 +9,8 @@
 
 namespace xfc {
 
-// A new folder in TMPDIR, or in /tmp, which goes with all that is in it. Throws Error where none can be made.
+// Creates a folder in TMPDIR, or in /tmp; the destructor removes it with everything in it. Throws Error if none can be
+// created.
 class TemporaryFolder {
 public:
   // `command` is a part of the folder's name: xfc-COMMAND-XXXXXX.

@@ -1,4 +1,4 @@
-// `train`: the flags of training, from the command line, a JSON file of them, or the run that is resumed.
+// `train`: collects the flags of training from the command line, a JSON file, or the run that is resumed.
 #include "app/Commands.h"
 #include "app/Configuration.h"
 #include "decode/Flags.h"
@@ -28,7 +28,7 @@ struct TrainFlags {
   std::vector<std::string> rates, decays; // PATTERN=X
   std::string memory;                     // with a unit
   std::string traceSteps;                 // A:B
-  double averageDecay = 0;                // of --ema
+  double averageDecay = 0;                // --ema
 };
 
 int64_t bytesNamed(const std::string &text) {
@@ -45,7 +45,7 @@ int64_t bytesNamed(const std::string &text) {
                                  "' was given");
 }
 
-// PATTERN=X, of which the pattern may have `=` in it.
+// Parses PATTERN=X; the pattern itself may contain `=`.
 std::vector<GroupRules::Number> numbersOf(const char *flag, const std::vector<std::string> &texts, double least) {
   std::vector<GroupRules::Number> rules;
   for (const std::string &text : texts) {
@@ -62,7 +62,7 @@ std::vector<GroupRules::Number> numbersOf(const char *flag, const std::vector<st
   return rules;
 }
 
-// A:B, the first and the last of the steps.
+// Parses A:B, the first and the last step.
 void takeTraceSteps(const std::string &text, TrainOptions &options) {
   int64_t first = 0, last = 0;
   const char *const end = text.data() + text.size();
@@ -80,7 +80,7 @@ void takeTraceSteps(const std::string &text, TrainOptions &options) {
   options.traceLast = last;
 }
 
-// --corpus-weight and --corpus-temperature are about several files.
+// --corpus-weight and --corpus-temperature need several files, each of which is a corpus.
 void checkCorpora(const TrainOptions &options) {
   const bool weighted = !options.corpusWeights.empty();
   if (!weighted && options.corpusTemperature == 0)

@@ -1,4 +1,4 @@
-// `translate`: lines of the source language to lines of the target language.
+// `translate`: turns lines of the source language into lines of the target language.
 #include "app/Commands.h"
 #include "app/ResultWriter.h"
 #include "decode/Alignment.h"
@@ -40,10 +40,10 @@ public:
     options.search.resolve(*model.target);
   }
 
-  // Window after window, so that a stream may be longer than memory, and who writes to it and waits for the answer
-  // gets it.
+  // Translates one window after another, so that a stream may be longer than memory, and a caller that waits for an
+  // answer gets it.
   void run() {
-    const InterruptGuard guard; // what was written of a file goes
+    const InterruptGuard guard; // an interrupt removes a partly written file
     if (!options.attentionSvg.empty() && options.attentionSvg != "-")
       checkWritable(options.attentionSvg);
     ResultWriter output(options.output);
@@ -92,7 +92,7 @@ public:
   }
 
 private:
-  // The next lines; false where there are none.
+  // Reads the next window; false at the end of the input.
   bool readWindow(LineReader &input, LineReader *prefixInput) {
     first = static_cast<size_t>(input.number());
     lines.clear(), sources.clear(), prefixes.clear(), searched.clear();
@@ -120,7 +120,7 @@ private:
     prefixes.push_back(encodePrefix(model, line, options.search.options, options.model.format, prefixInput.where()));
   }
 
-  // One has ended before the other.
+  // Reports that lines and prefixes differ in number, after counting the rest of both.
   [[noreturn]] void wrongPrefixes(LineReader &input, LineReader &prefixInput) {
     for (LineReader *reader : {&input, &prefixInput})
       for (std::string line; reader->isFile() && reader->next(line);) {
@@ -130,7 +130,7 @@ private:
                 " lines; one line each is needed (empty for none)");
   }
 
-  // An alignment names the source line's own tokens, not what encodeSource put around them.
+  // Alignments count the line's own tokens, without the frame that encodeSource adds.
   std::vector<std::pair<int64_t, int64_t>> alignment(size_t line, const Hypothesis &hypothesis) {
     const auto [prefix, suffix] = model.source->sourceFrame(model.engine->module(), options.model.format);
     return hardAlignment(crossAttention(*model.engine, sources[line], hypothesis.ids),
@@ -145,7 +145,7 @@ private:
     std::string text;
     for (const Hypothesis &hypothesis : hypotheses) {
       std::string translation = decodeTarget(model, hypothesis.ids, options.search.options, options.model.format);
-      // A vocabulary with byte pieces can spell a line's end; a translation is one line.
+      // A vocabulary with byte pieces can produce a newline; a translation is one line.
       std::replace(translation.begin(), translation.end(), '\n', ' ');
       text += number + translation;
       if (options.scores)
@@ -178,7 +178,7 @@ private:
     }
     if (!hypotheses.empty())
       object["translation"] = object["hypotheses"][0]["text"];
-    // Bytes that no vocabulary joins to a character are shown as U+FFFD.
+    // Bytes that are not valid UTF-8 become U+FFFD.
     return object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   }
 
@@ -197,12 +197,12 @@ private:
 
   TranslateOptions &options;
   TranslationModel model;
-  // The window.
+  // The current window.
   size_t first = 0; // lines before it
   std::vector<std::string> lines;
   std::vector<std::vector<int32_t>> sources, prefixes; // by line
   std::vector<size_t> searched;                        // lines that are not empty
-  std::vector<std::vector<Hypothesis>> found;          // of these
+  std::vector<std::vector<Hypothesis>> found;          // for these lines
 };
 
 } // namespace
@@ -227,7 +227,7 @@ void addTranslate(CLI::App &app) {
   command->callback([options] {
     if (options->attentionSvg == "-" && options->output == "-")
       throw CLI::ValidationError("--attention-svg", "a drawing and translations cannot both go to standard output");
-    // A GPU's driver starts programs and makes files of its own.
+    // A GPU's driver starts programs and creates files of its own, which confinement would forbid.
     if (options->model.device.device == "cpu")
       confine({options->output, options->attentionSvg});
     Translation(*options).run();

@@ -1,4 +1,4 @@
-// Calls of the C interface: what surrounds each of them.
+// What surrounds every call of the C interface: locking, floating-point state, locale, and exceptions as a status.
 #include "capi/Handles.h"
 #include "support/Files.h"
 #include <immintrin.h>
@@ -8,14 +8,14 @@
 namespace xfc {
 namespace {
 
-// Numbers are computed and written the same in whatever state the host has its threads: rounded to nearest, denormals
-// flushed to zero as in an executable, and with a point for decimals.
+// Makes numbers independent of the state of the calling thread: rounded to nearest, denormals flushed to zero as in an
+// executable, and written with a decimal point.
 class Environment {
 public:
   Environment() : control(_mm_getcsr()) {
     constexpr unsigned exceptionsMasked = 0x1F80, flushToZero = 0x8000, denormalsAreZero = 0x0040;
     _mm_setcsr(exceptionsMasked | flushToZero | denormalsAreZero);
-    plain = newlocale(LC_ALL_MASK, "C", nullptr); // the C library's own, which takes no memory
+    plain = newlocale(LC_ALL_MASK, "C", nullptr); // built into the C library; allocates nothing
     if (plain)
       previous = uselocale(plain);
   }
@@ -57,7 +57,7 @@ xfc_status guarded(OpenModel &model, const std::function<void()> &body) {
       model.message = error.what();
       return XFC_FAILED;
     }
-  } catch (...) { // a message that there is no memory for
+  } catch (...) { // there was no memory for the message
     return XFC_OUT_OF_MEMORY;
   }
 }

@@ -1,4 +1,4 @@
-// A model of the C interface: opened, described, and what it does with lines and ids at once.
+// Models in the C interface: opening, description, and the calls that need neither a search nor a training.
 #include "capi/Handles.h"
 #include "decode/Flags.h"
 #include "decode/Forward.h"
@@ -19,7 +19,7 @@
 namespace xfc {
 namespace {
 
-// Threads that begin while it lives take none of the host's signals, but for those that they cause themselves.
+// Threads created during its lifetime block all signals except those that a thread's own faults raise.
 class SignalsBlocked {
 public:
   SignalsBlocked() {
@@ -58,7 +58,7 @@ void open(const char *path, const char *const *words, OpenModel &opened) {
   options.addTo(app);
   options.addVocabularyTo(app);
   parseOptions(app, wordsOf(words));
-  options.quiet = true; // whether or not it was given
+  options.quiet = true; // even if --quiet was not given
   if (path && !(options.model.empty() && options.weights.empty()))
     throw Error("the model is given twice: as a path, and by --model or --weights");
   if (path)
@@ -75,7 +75,7 @@ void open(const char *path, const char *const *words, OpenModel &opened) {
     LoadedVocabularies loaded = loadVocabularies(options.vocabulary, options.targetVocabulary, module);
     model.source = std::move(loaded.source);
     model.target = std::move(loaded.target);
-    constexpr uint64_t seed = 1; // of `train`
+    constexpr uint64_t seed = 1; // the default of `train`
     initializeParameters(*model.engine, seed);
   } else {
     model = loadModel(options);
@@ -170,7 +170,7 @@ xfc_status xfc_decode(xfc_model *model, xfc_side side, const int32_t *ids, size_
     const Vocabulary &vocabulary = vocabularyOf(opened, side);
     checkIds({ids, count}, vocabulary.size(), "ids");
     std::string line = vocabulary.decode({ids, ids + count}, opened.format);
-    std::replace(line.begin(), line.end(), '\n', ' '); // what ids spell is one line
+    std::replace(line.begin(), line.end(), '\n', ' '); // decoded text stays on one line
     if (room > 0) {
       const size_t written = std::min(room - 1, line.size());
       std::memcpy(text, line.data(), written);

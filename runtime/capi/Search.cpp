@@ -1,4 +1,4 @@
-// Searches of the C interface: from beginning to end, or step by step.
+// Searches in the C interface: from beginning to end, or step by step.
 #include "decode/Search.h"
 #include "capi/Handles.h"
 #include "decode/Flags.h"
@@ -9,7 +9,7 @@
 namespace xfc {
 namespace {
 
-// A hypothesis, and the text that its user sees.
+// A hypothesis and its text.
 struct Shown {
   Hypothesis hypothesis;
   std::string text;
@@ -35,12 +35,12 @@ struct xfc_search {
   static constexpr size_t none = static_cast<size_t>(-1);
   std::shared_ptr<OpenModel> open;
   SearchOptions options;
-  std::vector<size_t> sentenceOf;             // of each line; none: it is empty
-  std::unique_ptr<SteppedSearch> stepped;     // one that was started
-  std::vector<std::vector<Hypothesis>> found; // of one from beginning to end
-  std::vector<std::vector<Shown>> shown;      // of each line, where it was asked for
+  std::vector<size_t> sentenceOf;             // by line; none: the line is empty
+  std::unique_ptr<SteppedSearch> stepped;     // of a search in steps
+  std::vector<std::vector<Hypothesis>> found; // by sentence, of a search from beginning to end
+  std::vector<std::vector<Shown>> shown;      // by line, filled on request
   std::vector<bool> isShown;
-  std::string failure; // of the step after which there is no other
+  std::string failure; // message of the step that failed; there is no step after it
 
   bool ended(size_t line) const { return !stepped || sentenceOf[line] == none || stepped->ended(sentenceOf[line]); }
 
@@ -63,7 +63,7 @@ struct xfc_search {
   }
 };
 
-// Encodes the lines; `search` is what begins, or does all of it.
+// Encodes the lines, and starts a search in steps or runs a whole one.
 static xfc_status begin(xfc_model *model, const char *const *lines, const char *const *prefixes, size_t count,
                         const char *const *options, xfc_search **result, bool stepped) {
   if (!model || !result)
@@ -157,7 +157,7 @@ xfc_status xfc_search_hypothesis(xfc_search *search, size_t line, size_t rank, x
 void xfc_search_close(xfc_search *search) {
   if (!search)
     return;
-  const std::shared_ptr<OpenModel> open = search->open; // whose lock is held meanwhile
+  const std::shared_ptr<OpenModel> open = search->open; // the mutex must outlive the lock
   const std::lock_guard<std::mutex> lock(open->mutex);
   delete search;
 }

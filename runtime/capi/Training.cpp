@@ -1,4 +1,4 @@
-// Training of the C interface: steps over pairs that the caller gives, and weights saved.
+// Training in the C interface: steps over pairs that the caller gives, and saving weights.
 #include "capi/Handles.h"
 #include "engine/Safetensors.h"
 #include "support/CommandLine.h"
@@ -16,11 +16,11 @@ struct xfc_training {
   std::shared_ptr<OpenModel> open;
   UpdateOptions options;
   Update update;
-  int64_t step = 0; // the last one
+  int64_t step = 0; // number of the last step
 
   xfc_training(const std::shared_ptr<OpenModel> &model, const UpdateOptions &options)
       : open(model), options(options), update(*model->model.engine) {
-    // The optimizer has seen nothing yet, whatever an earlier training has left.
+    // The optimizer starts from zero states, whatever an earlier training has left.
     Engine &engine = *open->model.engine;
     const int64_t bytes = engine.module().parameterElements * bytesOf(engine.module().type);
     for (std::string_view state : options.optimizer->states)
@@ -111,7 +111,7 @@ xfc_status xfc_training_step(xfc_training *training, const char *const *sources,
 void xfc_training_close(xfc_training *training) {
   if (!training)
     return;
-  const std::shared_ptr<OpenModel> open = training->open; // whose lock is held meanwhile
+  const std::shared_ptr<OpenModel> open = training->open; // the mutex must outlive the lock
   const std::lock_guard<std::mutex> lock(open->mutex);
   delete training;
 }

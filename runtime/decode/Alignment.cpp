@@ -1,4 +1,4 @@
-// How a model's decoder looks at the source while it writes a target, through the program forward_attention.
+// Computes cross-attention between a source and a given target, through the program forward_attention.
 #include "decode/Alignment.h"
 #include "engine/Batch.h"
 #include "plan/Programs.h"
@@ -26,7 +26,7 @@ CrossAttention crossAttention(Engine &engine, std::span<const int32_t> source, s
                               {names::target, batch.ids(XFC_TARGET).data()}};
   engine.run(programs::forwardAttention, batch.shape(), bindings);
 
-  // One sequence: for each head a dense block of targets x keys.
+  // For a single sequence, each head has one dense block of targets x keys.
   View view = engine.output(programs::forwardAttention, last->name);
   const xfc_keys &keys = batch.shape().keys[last->keys];
   int64_t heads = last->shape.front(), count = keys.count[0];

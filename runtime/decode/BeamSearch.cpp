@@ -1,4 +1,4 @@
-// The search over sentences, apart from the model.
+// The search over sentences, independent of the model.
 #include "decode/BeamSearch.h"
 #include <algorithm>
 #include <cmath>
@@ -9,11 +9,12 @@ namespace xfc {
 
 namespace {
 
-// Hands out rows of the cache. A row is shared by every hypothesis whose history holds it.
+// Allocates the rows of the cache. A row is shared by all hypotheses whose history contains it, and counts its
+// references.
 class Slots {
 public:
   explicit Slots(int64_t count) : references(count, 0), free(count) {
-    // Low rows first: memory of rows never taken is never touched.
+    // Low rows first, so that the memory of rows that are never taken is never touched.
     for (int64_t i = 0; i < count; ++i)
       free[i] = static_cast<int32_t>(count - 1 - i);
   }
@@ -39,19 +40,19 @@ private:
 
 struct Live {
   std::vector<int32_t> ids;     // decided so far
-  std::vector<int32_t> history; // cache rows of start and of ids, but for the one read next
+  std::vector<int32_t> history; // cache rows of start and of ids, except the token that is read next
   double logProbability = 0;
   int sample = 0;
 };
 
-// A continuation of the live hypothesis `parent`; token -1 when the model gave none.
+// A continuation of the live hypothesis `parent`; token -1 if no token could be drawn.
 struct Continuation {
   int parent;
   int32_t token;
   double logProbability;
 };
 
-// A thread's memory for choosing, kept from sentence to sentence and from step to step.
+// Memory of a thread for choosing, reused across sentences and steps.
 struct Scratch {
   std::vector<Continuation> ranked;
   std::vector<Candidate> best;
@@ -67,7 +68,7 @@ bool endsAsItIs(const SearchOptions &options) {
   return options.ignoreEos || options.generation.atMaxLength == Generation::AtMaxLength::Cut;
 }
 
-// Its vectors have their final sizes from the beginning: steps do not allocate.
+// Live hypotheses reserve their final sizes at the beginning, so that extending them does not allocate.
 class SentenceSearch {
 public:
   SentenceSearch(const SearchSentence &sentence, const SearchVocabulary &vocabulary, const SearchOptions &options)
@@ -94,7 +95,7 @@ public:
     return must.token >= 0 ? must.token : vocabulary.eos;
   }
 
-  // Decides how the live hypotheses go on, from the rows first.. of `result`. Touches nothing but this sentence.
+  // Chooses how the live hypotheses continue, by the rows of `result` from `first` on. Touches only this sentence.
   void choose(const StepResult &result, int64_t first, Scratch &scratch) {
     chosen.clear();
     if (options.sample)
@@ -103,7 +104,7 @@ public:
       rankContinuations(result, first, scratch);
   }
 
-  // Lets those chosen live, and all others go.
+  // Replaces the live hypotheses by the chosen continuations; those that end with eos are finished.
   void grow(Slots &slots) {
     const int64_t before = length();
     if (chosen.empty() && (finished.empty() || !suppresses()))
@@ -174,7 +175,7 @@ private:
   }
   int64_t length() const { return static_cast<int64_t>(lives.front().ids.size()); }
 
-  // The one token a hypothesis of some length must take, or -1; where it is certain, its log-probability is 0.
+  // The only token that a hypothesis of the given length may take, or -1. A certain one has log-probability 0.
   struct Forced {
     int32_t token = -1;
     bool certain = false;
@@ -194,12 +195,12 @@ private:
   bool suppresses() const {
     return !generation.suppress.empty() || !generation.badSequences.empty() || generation.noRepeatNgram > 0;
   }
-  // What the settings do not let this hypothesis take next; pad and start are no candidates anyway.
+  // The tokens that the settings do not allow after this hypothesis; pad and start are never candidates.
   void suppressedAfter(const Live &hypothesis, std::vector<int32_t> &tokens) const {
     const std::vector<int32_t> &ids = hypothesis.ids;
     tokens.assign(generation.suppress.begin(), generation.suppress.end());
     for (const std::vector<int32_t> &sequence : generation.badSequences) {
-      const size_t before = sequence.size() - 1; // tokens, the first of which may be start
+      const size_t before = sequence.size() - 1; // tokens before the last one; the first may be start
       if (before > ids.size() + 1)
         continue;
       const bool fromStart = before == ids.size() + 1;
@@ -291,7 +292,7 @@ private:
     }
   }
 
-  // The score of the place-th best of those that have finished.
+  // The score of the finished hypothesis at rank `place`, from 1.
   double finishedScore(int place) {
     scores.clear();
     for (const Hypothesis &hypothesis : finished)
@@ -327,18 +328,18 @@ private:
   const SearchVocabulary &vocabulary;
   const SearchOptions &options;
   const Generation &generation;
-  std::vector<Live> lives, next; // the first `living` of lives live
+  std::vector<Live> lives, next; // the first `living` elements of `lives` are live
   size_t living;
   std::vector<Continuation> chosen;
   std::vector<Hypothesis> finished;
   std::vector<double> scores;
 };
 
-// Each running sentence reads its own rows of a step's result: a chunk each.
+// Each running sentence is one chunk, which reads its own rows of a step's result.
 struct Choice {
   const std::vector<std::unique_ptr<SentenceSearch>> &searches;
   const std::vector<size_t> &running;
-  std::vector<int64_t> rows;    // the first of each
+  std::vector<int64_t> rows;    // the first row of each sentence
   std::vector<Scratch> scratch; // one per thread
   StepResult result;
   static void run(void *context, int64_t i, int thread) {
@@ -377,10 +378,10 @@ struct SentenceSearches::State {
 
   Slots slots;
   std::vector<std::vector<Hypothesis>> results;
-  std::vector<std::unique_ptr<SentenceSearch>> searches; // of those that run
+  std::vector<std::unique_ptr<SentenceSearch>> searches; // null for sentences that do not run
   std::vector<size_t> running;
-  size_t waiting = 0; // the first that waits
-  // What a step asks for; kept, so that steps do not allocate.
+  size_t waiting = 0; // the first sentence that waits
+  // The request of a step, kept so that steps do not allocate.
   std::vector<int32_t> ids, wanted, sentenceOf, positions, taken;
   std::vector<const int32_t *> history;
   Choice choice{searches, running, {}, std::vector<Scratch>(pool ? pool->threads() : 1), {}};
@@ -390,7 +391,7 @@ struct SentenceSearches::State {
       : sentences(sentences), vocabulary(vocabulary), options(options), model(model), done(std::move(done)), pool(pool),
         slots(slotCount), results(sentences.size()), searches(sentences.size()) {}
 
-  // Sentences that have ended go, and others take their places.
+  // Removes sentences that have ended and fills their places with waiting ones.
   void renew() {
     auto ended = [&](size_t s) {
       if (!searches[s]->ended())

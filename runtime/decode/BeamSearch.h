@@ -1,26 +1,27 @@
-// The search over sentences, apart from the model: a step gives log-probabilities of the next token for all live
-// hypotheses of the sentences that run, and the search decides which live on.
+// The search over sentences, independent of the model: a step gives log-probabilities of the next token for all live
+// hypotheses of the running sentences, and the search decides which continuations survive.
 //
 // Greedy and beam. A sentence starts with one empty hypothesis. At each step the continuations of its live hypotheses
-// are ranked by log-probability (equal ones: lower token, then the parent that ranked higher). From the best on, one
-// that ends with eos is finished if fewer than `beam` stand before it; the others live on until there are `beam`.
-// A sentence ends when
+// are ranked by log-probability (ties: the lower token, then the parent that ranked higher). In this order, a
+// continuation that ends with eos is finished if fewer than `beam` rank above it; the others stay live, until there are
+// `beam` of them. A sentence ends when
 //  - a beam of 1 (greedy) has finished a hypothesis, or
-//  - a larger one has finished `beam`, and earlyStopping finds that enough: at once, or when the best live one would
-//    score no better than the worst of the best `beam` finished ones if it ended at its present length (or at the
-//    longest), or
-//  - `nBest` have finished, and no live one can still be better than the nBest-th best of them: its log-probability p
-//    can only fall, so its score is at most the larger of p / penalty(n) for the shortest and the longest n it may end
-//    with, or
+//  - a larger beam has finished `beam` hypotheses and meets the condition of earlyStopping: at once, or when the best
+//    live hypothesis, if it ended at its present length (or at the maximum length), would score no better than the
+//    worst of the best `beam` finished ones, or
+//  - `nBest` hypotheses have finished and no live one can still beat the nBest-th best of them: its log-probability p
+//    can only fall, so its score is at most the larger of p / penalty(n) for the shortest and the longest n with which
+//    it may end, or
 //  - it is `maxLength` tokens long: then every live hypothesis is finished, by eos or (atMaxLength) as it is.
-// penalty(n) = ((5+n)/6)^lengthPenalty or n^lengthPenalty, n counts eos where there is one. While forcedFirst, and then
-// a sentence's prefix, last, their token is the only continuation; one of forcedFirst, and eos where it is forced at
-// maxLength, counts as certain. eos is none below minLength; pad, start (where it is not eos too) and what `generation`
-// suppresses never are. With a length penalty of the power form, these are the rules of transformers' `generate`.
+// penalty(n) = ((5+n)/6)^lengthPenalty or n^lengthPenalty; n includes eos if there is one. At first the tokens of
+// forcedFirst, and then those of a sentence's prefix, are the only continuations; a token of forcedFirst, and an eos
+// that is forced at maxLength, count as certain. eos is not a candidate below minLength; pad, start (unless it is eos
+// too) and what `generation` suppresses never are. With a length penalty of the power form, these are the rules of
+// transformers' `generate`.
 //
 // Sampling. A sentence has `nBest` independent hypotheses, each of which draws its next token until it draws eos.
 //
-// Sums of log-probabilities are kept in double, and nothing of a sentence depends on another.
+// Sums of log-probabilities are kept in double, and no sentence's result depends on another sentence.
 #pragma once
 
 #include "decode/Candidates.h"
@@ -32,8 +33,9 @@
 
 namespace xfc {
 
-// What a step asks for: row h is a live hypothesis (see Batch::assignStep), ids[h] the token it reads, and wanted[h]
-// one whose log-probability is needed whatever its rank: what the hypothesis must take next, or eos.
+// The request of a step: row h is a live hypothesis (see Batch::assignStep), ids[h] is the token it reads, and
+// wanted[h] a token whose log-probability is needed whatever its rank: the one that the hypothesis must take next, or
+// eos.
 struct StepRequest {
   std::span<const int32_t> ids;
   std::span<const int32_t> wanted;
@@ -43,7 +45,7 @@ struct StepRequest {
   std::span<const int32_t *const> history;
 };
 
-// Numbers of each row, f32 or f64.
+// Rows of numbers, f32 or f64.
 struct NumberRows {
   const void *data = nullptr;
   bool isDouble = false;
@@ -53,8 +55,9 @@ struct NumberRows {
   }
 };
 
-// What a step gives for each hypothesis, valid until the next: all log-probabilities, or those of the `count` best
-// tokens without pad, start and eos, as bestTokens orders them (-1 where there are fewer), and of the wanted one.
+// The result of a step for each hypothesis, valid until the next step: either all log-probabilities, or the `count`
+// best tokens without pad, start and eos, in the order of bestTokens (padded with -1), with their log-probabilities and
+// that of the wanted token.
 struct StepResult {
   NumberRows all = {};
   int count = 0;
@@ -69,52 +72,52 @@ struct SearchVocabulary {
 };
 
 struct SearchSentence {
-  size_t index = 0; // in the input: keys random numbers, and named in errors
+  size_t index = 0; // in the input: keys random numbers, and is named in errors
   int64_t maxLength = 0;
   int64_t minLength = 0;
-  std::span<const int32_t> prefix = {}; // comes after what is forced first. NOLINT(readability-redundant-member-init):
-                                        // GCC warns of initializers without
+  std::span<const int32_t> prefix = {}; // follows forcedFirst. NOLINT(readability-redundant-member-init):
+                                        // GCC warns about initializers that omit it
 };
 
-// The model as the search sees it. Sentences wait in their order, run, and leave; those that run share the memory there
-// is.
+// The model as the search sees it. Sentences wait in order, run, and leave; the running ones share the available
+// memory.
 class SearchedModel {
 public:
   virtual ~SearchedModel() = default;
-  // How many of the waiting sentences, the first of which is `first`, join those that run. At least one if `idle`: none
-  // runs.
+  // How many of the waiting sentences, of which `first` is the first, join the running ones; at least one if `idle`,
+  // that is if none runs.
   virtual size_t join(size_t first, bool idle) = 0;
   virtual StepResult step(const StepRequest &request) = 0;
   // The sentence has ended.
   virtual void leave(size_t) {}
 };
 
-// The live hypotheses of a sentence: `beam`, or `nBest` samples.
+// The largest number of live hypotheses of a sentence: `beam`, or `nBest` samples.
 int64_t searchWidth(const SearchOptions &options);
-// The candidates of a hypothesis that the search needs, so that enough are left where some are suppressed; 0: all
+// How many candidates of each hypothesis the search needs so that enough remain if some are suppressed; 0: all
 // log-probabilities.
 int64_t searchCandidates(const SearchOptions &options, const SearchVocabulary &vocabulary);
-// The most steps a sentence takes: one for each token, and one for eos. Each hypothesis has a row of cache for each, so
-// sentences that run together never hold more slots than the sum of searchWidth x searchSteps.
+// The most steps that a sentence takes: one per token, and one for eos. A hypothesis uses one row of cache per step, so
+// running sentences never hold more slots than the sum of searchWidth x searchSteps.
 int64_t searchSteps(const SearchSentence &sentence, const SearchOptions &options);
 
-// A search that takes one step when it is asked to, with `slots` rows of cache. `done` is called with the input's index
-// as sentences end. With a pool its threads rank the continuations of different sentences. What it is given stays where
-// it is until the search ends.
+// A search that advances one step per call, with `slots` rows of cache. `done` is called with the input's index of each
+// sentence that ends. If there is a pool, its threads rank the continuations of different sentences. Everything passed
+// by reference must outlive the search.
 class SentenceSearches {
 public:
   SentenceSearches(std::span<const SearchSentence> sentences, const SearchVocabulary &vocabulary,
                    const SearchOptions &options, int64_t slots, SearchedModel &model,
                    std::function<void(size_t)> done = {}, ThreadPool *pool = nullptr);
   ~SentenceSearches();
-  // A step of all sentences that run. False where none runs any more: all have ended. Throws Error when the model gives
-  // no finite log-probability; the search cannot go on then.
+  // Takes one step of all running sentences. Returns false when all have ended. Throws Error when the model gives no
+  // finite log-probability; the search cannot go on then.
   bool advance();
   bool ended(size_t sentence) const;
-  // The result of a sentence that has ended. Of one that runs, its live hypotheses, the most probable first, with the
-  // scores they would have if they ended as they are. Of one that waits, nothing.
+  // The result of a sentence that has ended; for a running one its live hypotheses, the most probable first, with the
+  // scores they would have if they ended now; for a waiting one nothing.
   std::vector<Hypothesis> hypotheses(size_t sentence) const;
-  // In the order of the sentences, when all have ended.
+  // In the order of the sentences, once all have ended.
   std::vector<std::vector<Hypothesis>> results() &&;
 
 private:
@@ -122,7 +125,7 @@ private:
   std::unique_ptr<State> state;
 };
 
-// The same from beginning to end.
+// The same search from beginning to end.
 std::vector<std::vector<Hypothesis>> searchSentences(std::span<const SearchSentence> sentences,
                                                      const SearchVocabulary &vocabulary, const SearchOptions &options,
                                                      int64_t slots, SearchedModel &model,

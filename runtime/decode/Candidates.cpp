@@ -15,7 +15,7 @@ bool isExcluded(std::span<const int32_t> excluded, int64_t token) {
 template <typename T>
 void bestOf(const T *row, int64_t vocabulary, std::span<const int32_t> excluded, size_t count,
             std::vector<Candidate> &best) {
-  // Few tokens pass the worst of the best so far; whole blocks are dismissed by a loop that becomes vector code.
+  // Few tokens beat the worst of the best so far; a loop that vectorizes skips whole blocks.
   constexpr int64_t block = 64;
   double threshold = -std::numeric_limits<double>::infinity();
   for (int64_t begin = 0; begin < vocabulary; begin += block) {
@@ -30,7 +30,7 @@ void bestOf(const T *row, int64_t vocabulary, std::span<const int32_t> excluded,
       double value = row[token];
       if (!(value > threshold) || isExcluded(excluded, token))
         continue;
-      // Strictly greater above: of equal values the lower token came first and stays first.
+      // The comparison is strict, so of equal values the lower token, which came first, stays first.
       auto at = std::upper_bound(best.begin(), best.end(), value,
                                  [](double v, const Candidate &c) { return v > c.logProbability; });
       best.insert(at, {static_cast<int32_t>(token), value});

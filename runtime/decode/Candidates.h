@@ -22,24 +22,24 @@ struct Candidate {
   double logProbability;
 };
 
-// The `count` most probable of the tokens 0..vocabulary-1 without the `excluded`, best first, of equal ones the lower
-// token first. NaN is never picked.
+// The `count` most probable of the tokens 0..vocabulary-1 that are not `excluded`, best first; of equal ones the lower
+// token comes first. NaN is never picked.
 void bestTokens(LogProbabilityRow row, int64_t vocabulary, std::span<const int32_t> excluded, int count,
                 std::vector<Candidate> &best);
 
-// What sampling draws from: probabilities to the power 1/temperature, of these the `topK` most probable (0: all),
-// of these the fewest that together have at least `topP` of their probability.
+// What sampling draws from: probabilities raised to the power 1/temperature, restricted to the `topK` most probable
+// tokens (0: all), and of these to the fewest that together have at least `topP` of their probability.
 struct Sampling {
   double temperature;
   int topK;
   double topP;
 };
-// The token where the cumulative distribution passes `uniform`, 0 <= uniform < 1; token -1 (log-probability -inf) when
-// no token can be picked.
+// The token at which the cumulative distribution exceeds `uniform`, 0 <= uniform < 1; token -1 (log-probability -inf)
+// if no token can be picked.
 Candidate sampleToken(LogProbabilityRow row, int64_t vocabulary, std::span<const int32_t> excluded,
                       const Sampling &sampling, double uniform);
 
-// A random number in [0, 1) for a sample of a sentence at a position: the same in any batch.
+// A random number in [0, 1) for one sample of a sentence at one position; it does not depend on the batch.
 double uniformNumber(uint64_t seed, uint32_t sentence, uint32_t position, uint32_t sample);
 
 } // namespace xfc

@@ -1,4 +1,4 @@
-// How translations are searched for where no option says otherwise.
+// The search settings that apply unless an option overrides them.
 #include "decode/Defaults.h"
 #include "plan/Description.h"
 #include "support/Error.h"
@@ -18,7 +18,7 @@ template <typename Enum, size_t N> Enum choiceOf(const Json &name, const std::ar
   return static_cast<Enum>(at - names.begin());
 }
 
-// The compiler has checked it (Import/Generation.cpp).
+// The compiler has validated the settings (Import/Generation.cpp).
 Generation generationIn(const Json &description) {
   Generation generation;
   if (!description.is_object() || !description.contains("generation"))
@@ -54,7 +54,7 @@ Generation generationIn(const Json &description) {
 
 Generation generationIn(const std::string &description) {
   if (description.find("\"generation\"") == std::string::npos)
-    return {}; // every start of an executable comes by here, and most models say nothing
+    return {}; // this runs whenever an executable starts, and most models have no settings
   try {
     return generationIn(Json::parse(description, nullptr, /*allow_exceptions=*/false));
   } catch (const std::exception &error) { // nlohmann's or ours

@@ -1,4 +1,4 @@
-// How translations are searched for where no option says otherwise.
+// The search settings that apply unless an option overrides them.
 #pragma once
 
 #include "plan/Generation.h"
@@ -6,9 +6,9 @@
 
 namespace xfc {
 
-// What the model's description says. Throws Error where the compiler would not have written that.
+// The settings in the model's description. Throws Error if the compiler cannot have written them.
 Generation generationOf(const Module &module);
-// The same of the model of this executable.
+// The same for the model of this executable.
 Generation generationOfExecutable();
 
 } // namespace xfc

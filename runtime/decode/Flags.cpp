@@ -30,7 +30,7 @@ void addVocabularies(CLI::App &command, std::string &source, std::string &target
   command.add_option("--target-vocab", target, "vocabulary of the target language");
 }
 
-// A:B, of which either may be missing.
+// Parses A:B; either may be missing.
 static void readLengths(const std::string &text, PairFilter &filter) {
   const size_t colon = text.find(':');
   int64_t *number = &filter.shortest;
@@ -102,7 +102,7 @@ void addBeam(CLI::App &command, int32_t &beam) {
       ->capture_default_str();
 }
 
-// --FLAG with one of the names that an enumeration has.
+// Adds --FLAG, which takes one of the names of an enumeration.
 template <typename Enum, size_t N>
 static void addChoice(CLI::App &command, const std::string &flag, Enum &choice,
                       const std::array<const char *, N> &names, const std::string &meaning) {

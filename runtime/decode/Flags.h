@@ -1,4 +1,4 @@
-// Flags that several verbs share: what each is called, takes and says about itself is declared here once.
+// Flags that several verbs share: the name, values and help text of each are defined once.
 #pragma once
 
 #include "decode/Search.h"
@@ -19,26 +19,27 @@ void addTrace(CLI::App &command, std::string &file);
 void addVocabularies(CLI::App &command, std::string &source, std::string &target);
 // --source, --target and --tsv; --filter-length and --filter-ratio
 void addPairs(CLI::App &command, PairFiles &files, PairFilter &filter);
-// Throws CLI::Error where it is neither both of the former nor the latter alone. `inPlace`: what else may be given.
+// Throws CLI::Error unless --source and --target, or --tsv alone, are given. `inPlace`: other flags to name in the
+// message.
 void requirePairs(const PairFiles &files, const std::string &inPlace = "");
 // --format
 void addFormat(CLI::App &command, Format &format);
-// The format of this name; Format::Text where there is none.
+// The format of this name; Format::Text for any other.
 Format formatNamed(std::string_view name);
 // --batch-tokens; `ofWhat` ends the sentence "most source tokens, and most ..."
 CLI::Option *addBatchTokens(CLI::App &command, int64_t &tokens, const std::string &ofWhat);
 // --beam
 void addBeam(CLI::App &command, int32_t &beam);
 
-// How sentences are searched for, as a command line says it. What it does not say is as the model says it.
+// The search settings of a command line. What it does not set is as in the model.
 struct SearchFlags {
   SearchFlags();
   SearchOptions options;
-  // --beam, --length-penalty and what else `generation` of model.json holds, and --batch-tokens
+  // --beam, --length-penalty and other flags for `generation` of model.json, and --batch-tokens
   void addTo(CLI::App &command);
-  // --n-best; --sample, --temperature and what else sampling takes
+  // --n-best; --sample, --temperature and other flags of sampling
   void addSamplingTo(CLI::App &command);
-  // Reads tokens that are given by their pieces. Throws Error where one is none of the vocabulary's.
+  // Converts tokens that are given as pieces. Throws Error if one is not in the vocabulary.
   void resolve(const Vocabulary &target);
 
 private:

@@ -1,4 +1,4 @@
-// A rectangular batch through a model.
+// Runs a rectangular batch through a model.
 #include "decode/Forward.h"
 #include "plan/Programs.h"
 #include <cstring>
@@ -6,7 +6,8 @@
 namespace xfc {
 namespace {
 
-// Whether some attention of any program has these queries and keys, and neither mask.
+// Whether an attention of any program has these queries and keys and no mask; with `orCausal`, a causal mask may be
+// there.
 bool hasUnmasked(const Module &module, int relation, bool orCausal = false) {
   for (const Program &program : module.programs)
     for (const Step &step : program.steps)
@@ -31,7 +32,7 @@ Forward::Forward(Engine &engine, Rectangle givenSource, Rectangle givenTarget, R
                   textOf({target.batch, target.columns}));
   }
 
-  // Without its padding, an attention sees pads: they must be there.
+  // An attention without a padding mask sees pads, so their rows must be there.
   bool keepSource = hasUnmasked(module, XFC_SOURCE_SOURCE) || hasUnmasked(module, XFC_TARGET_SOURCE, true);
   bool keepTarget = hasUnmasked(module, XFC_TARGET_TARGET) || hasUnmasked(module, XFC_TARGET_SOURCE);
   makeRows(source, keepSource, nullptr, sourceIds, sources, sourceNumbers32, sourceNumbers64);
@@ -58,7 +59,7 @@ void Forward::runGradients(double smoothing) {
                 "' has no gradients: that takes a decoder with a head, and an executable compiled with --mode train");
   if (labels.ids.empty())
     throw Error("--gradients: the input holds no 'labels' int32 [batch, tokens]");
-  std::vector<int32_t> says; // one a row; -1 counts nowhere
+  std::vector<int32_t> says; // one per row; -1: not counted
   int64_t counted = 0;
   for (int64_t b = 0; b < target.batch; ++b)
     for (int64_t t = 0; t < targets[b].length; ++t) {
@@ -110,7 +111,7 @@ void Forward::check(const char *name, const Rectangle &rectangle, int64_t maxLen
                 " tokens a sentence, the model's max_length is " + std::to_string(maxLength));
 }
 
-// Drops the columns after a sentence's last id or label that is not pad, unless pads are seen.
+// Drops a sentence's trailing columns whose id and label are both pad, unless pads are visible.
 void Forward::makeRows(const Rectangle &from, bool keepAll, const Rectangle *labels,
                        std::vector<std::vector<int32_t>> &ids, std::vector<Sequence> &sequences,
                        std::vector<float> &narrow, std::vector<double> &wide) {
@@ -144,7 +145,7 @@ std::vector<Binding> Forward::inputs() {
   return bindings;
 }
 
-// [batch, columns, features]; columns that have no row, and the encoder's output at pads, are 0.
+// [batch, columns, features]; columns without a row, and the encoder's output at pads, are 0.
 StoredTensor Forward::rowsResult(const View &view) const {
   const Output &output = *view.output;
   const Rectangle &shape = output.set == XFC_SOURCE ? source : target;

@@ -1,4 +1,4 @@
-// A rectangular batch through a model: the rows it has without its padding, and results as rectangles again.
+// Runs a rectangular batch through a model: packs it into rows without padding, and unpacks results into rectangles.
 #pragma once
 
 #include "engine/Batch.h"
@@ -9,7 +9,7 @@
 
 namespace xfc {
 
-// What one stack reads: ids, or rows of numbers for a stack without an embedding.
+// The input of one stack: ids, or rows of numbers for a stack without an embedding.
 struct Rectangle {
   int64_t batch = 0, columns = 0;
   std::vector<int32_t> ids;    // [batch, columns]
@@ -17,18 +17,18 @@ struct Rectangle {
   bool isPad(int64_t i, int32_t pad) const { return !ids.empty() && ids[i] == pad; }
 };
 
-// Runs the programs that train and score, without dropout. Every column is a row at its own position, but for trailing
-// columns of a sentence whose id and label are both pad.
+// Runs forward or forward_attention, and loss_and_gradients, without dropout. Every column becomes a row at its own
+// position, except a sentence's trailing columns whose id and label are both pad, unless an attention sees pads.
 class Forward {
 public:
-  // Ids are those of the vocabularies. A model without a decoder has no `target`; `labels` are as `target`, or empty.
-  // Throws Error: rectangles of unequal or no size, or longer than the model takes.
+  // Ids are those of the vocabularies. A model without a decoder takes no `target`; `labels` has the shape of `target`,
+  // or is empty. Throws Error if rectangles are empty, differ in size, or are longer than the model allows.
   Forward(Engine &engine, Rectangle source, Rectangle target = {}, Rectangle labels = {});
 
-  // Puts logits and encoder_output into `results`; with attention.PATH if that is asked for.
+  // Puts logits and encoder_output into `results`, and attention.PATH if `withAttention`.
   void run(bool withAttention);
-  // Puts loss and grad.PARAMETER there: of the mean cross-entropy over the labels that are not pad. Throws Error where
-  // there are none, or the model has no gradients.
+  // Adds loss and grad.PARAMETER to `results`, for the mean cross-entropy over the labels that are not pad. Throws
+  // Error if there are none, or the model has no gradients.
   void runGradients(double smoothing);
 
   Tensors results;

@@ -1,4 +1,4 @@
-// The flags by which a command finds its model, and the engine and vocabularies they lead to.
+// The flags that select a command's model, and the engine and vocabularies that they lead to.
 #include "decode/ModelOptions.h"
 #include "decode/Flags.h"
 #include "decode/Packed.h"
@@ -11,7 +11,7 @@ namespace xfc {
 
 namespace {
 
-// What a packed executable carries, unless files are named.
+// The model in a packed executable, unless files are named.
 std::optional<PackedModel> carried(const ModelOptions &options) {
   if (!options.model.empty() || !options.weights.empty())
     return std::nullopt;
@@ -23,7 +23,7 @@ std::optional<PackedModel> carried(const ModelOptions &options) {
   return packed;
 }
 
-// Warns of what a --force flag overrides, or throws it.
+// If the check throws, turns its error into a warning if a --force flag overrides it, and rethrows it otherwise.
 template <typename Check> void unlessForced(bool forced, const char *flag, const Warn &warn, Check check) {
   try {
     check();
@@ -48,7 +48,7 @@ std::unique_ptr<Engine> loadEngine(const ModelOptions &options, std::optional<Pa
   return engine;
 }
 
-// The weights know the vocabularies they were trained with.
+// Files of weights record the vocabularies they were trained with.
 void checkVocabulary(const Metadata &metadata, const char *key, const Vocabulary &vocabulary) {
   const auto theirs = metadata.find(key);
   if (theirs != metadata.end() && theirs->second != vocabulary.hash())
@@ -57,7 +57,7 @@ void checkVocabulary(const Metadata &metadata, const char *key, const Vocabulary
                 "); give that one, which train leaves in its folder, or --force-vocab to use this one all the same");
 }
 
-// At most so many ids (0: any).
+// Keeps at most `most` ids (0: all), with a warning if any are cut.
 std::vector<int32_t> cut(std::vector<int32_t> ids, int64_t most, const std::string &where, const Warn &warn) {
   if (most <= 0 || static_cast<int64_t>(ids.size()) <= most)
     return ids;
@@ -66,7 +66,7 @@ std::vector<int32_t> cut(std::vector<int32_t> ids, int64_t most, const std::stri
   return ids;
 }
 
-// Those that files hold, or a packed executable.
+// Loads the vocabularies from files or from a packed executable.
 LoadedVocabularies vocabulariesOf(const ModelOptions &options, const std::optional<PackedModel> &packed,
                                   const Module &module) {
   ModelFiles files = packed ? ModelFiles{"", options.vocabulary, options.targetVocabulary} : modelFiles(options);
@@ -214,7 +214,7 @@ std::vector<int32_t> encodePrefix(const TranslationModel &model, const std::stri
                                   Format format, const std::string &where) {
   const Module &module = model.engine->module();
   std::vector<int32_t> prefix = encodeTarget(model, line, format, where);
-  // What translations begin with is said by the search, or else by the vocabulary.
+  // forcedFirst, if it is set, replaces the prefix of the vocabulary.
   const size_t own = model.target->targetPrefix(format).size();
   if (!options.generation.forcedFirst.empty() && prefix.size() >= own)
     prefix.erase(prefix.begin(), prefix.begin() + static_cast<std::ptrdiff_t>(own));

@@ -1,4 +1,4 @@
-// The flags by which a command finds its model, and the engine and vocabularies they lead to.
+// The flags that select a command's model, and the engine and vocabularies that they lead to.
 #pragma once
 
 #include "decode/Search.h"
@@ -11,39 +11,39 @@
 
 namespace xfc {
 
-// Takes what is to be said of something that is done all the same.
+// Receives warnings: problems that did not stop the command.
 using Warn = std::function<void(const std::string &)>;
 void printWarning(const std::string &warning); // on standard error
 
 struct ModelOptions {
-  std::string model;                        // a folder that train made
-  std::string weights;                      // or files
-  std::string packed;                       // or a packed executable; with none of them, this one
-  std::string vocabulary, targetVocabulary; // empty: the folder's; both the same
+  std::string model;                        // a folder that train or `xfc import` made
+  std::string weights;                      // or a file of weights
+  std::string packed;                       // or a packed executable; if none is given, this one
+  std::string vocabulary, targetVocabulary; // empty: those of the folder, or the source's for both
   Format format = Format::Text;
   int threads = 0; // 0: one for each processor
   DeviceChoice device;
   bool quiet = false;                               // no progress
-  bool forceModel = false, forceVocabulary = false; // take weights of another model, or another vocabulary than theirs
+  bool forceModel = false, forceVocabulary = false; // accept weights of another model, or another vocabulary
   Warn warn = printWarning;
 
-  // --model, --weights, --threads, --device, --cuda-image, --quiet
+  // --model, --weights, --threads, --device, --cuda-image, --quiet, --force-model
   void addTo(CLI::App &command);
-  // --vocab, --target-vocab, and --format where there are lines to read
+  // --vocab, --target-vocab, --force-vocab, and --format if the command reads lines
   void addVocabularyTo(CLI::App &command, bool withFormat = true);
 };
 
 // --device, --cuda-image
 void addDevice(CLI::App &command, DeviceChoice &choice);
-// On so many threads (0: one for each processor).
+// An engine with this many threads (0: one for each processor).
 std::unique_ptr<Engine> makeEngine(int threads, const DeviceChoice &choice);
 
 // --compute-type
 void addComputeType(CLI::App &command, std::string &type);
 
-// Files of the model that --model, or --weights and --vocab, name; all empty for a packed executable.
+// The files of the model that --model, or --weights and --vocab, name; all empty for a packed executable.
 struct ModelFiles {
-  std::string weights, vocabulary, targetVocabulary; // no targetVocabulary: `vocabulary` is both
+  std::string weights, vocabulary, targetVocabulary; // if targetVocabulary is empty, `vocabulary` is for both sides
 };
 ModelFiles modelFiles(const ModelOptions &options);
 
@@ -53,24 +53,24 @@ struct TranslationModel {
   Warn warn = printWarning;
 };
 
-// Throws Error: no model given, files missing or unfit, a device that is not there.
+// Throw Error if no model is given, files are missing or do not fit, or there is no such device.
 std::unique_ptr<Engine> loadEngine(const ModelOptions &options);
 TranslationModel loadModel(const ModelOptions &options);
-// Its vocabularies alone, which need no weights.
+// Loads the vocabularies alone, which needs no weights.
 LoadedVocabularies loadVocabularies(const ModelOptions &options, const Module &module);
 
-// A line as the encoder reads it: in its vocabulary's frame (ids are taken verbatim), cut to the model's
-// max_length with a warning that names `where`; the rest of a long line is not looked at. Empty for an empty line.
+// A line as the encoder reads it: in the frame of its vocabulary (ids are taken verbatim), cut to the model's
+// max_length with a warning that names `where`. The rest of a long line is not tokenized. Empty for an empty line.
 std::vector<int32_t> encodeSource(const TranslationModel &model, const std::string &line, Format format,
                                   const std::string &where);
-// A target line without start and eos, but with what its vocabulary puts before lines, cut likewise.
+// A target line without start and eos, but with the prefix that its vocabulary puts before lines, cut likewise.
 std::vector<int32_t> encodeTarget(const TranslationModel &model, const std::string &line, Format format,
                                   const std::string &where);
-// The forced beginning of a translation: a target line as it is searched for with these options. Throws Error where it
-// holds pad, start or eos.
+// The forced beginning of a translation: a target line as a search with these options expects it. Throws Error if it
+// contains pad, start or eos.
 std::vector<int32_t> encodePrefix(const TranslationModel &model, const std::string &line, const SearchOptions &options,
                                   Format format, const std::string &where);
-// What a search with these options has written, as a line. Text is without the tokens that it was forced to begin with.
+// The line that a search with these options has written. Text leaves out the tokens that it was forced to begin with.
 std::string decodeTarget(const TranslationModel &model, const std::vector<int32_t> &ids, const SearchOptions &options,
                          Format format);
 

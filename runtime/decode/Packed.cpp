@@ -1,5 +1,5 @@
 // Weights and vocabulary inside the executable itself: executable | weights | vocabularies | trailer. The weights begin
-// at a multiple of 64 bytes, so that they can stay where they are.
+// at a multiple of 64 bytes, so that they can be used where they are mapped.
 #include "decode/Packed.h"
 #include <algorithm>
 #include <cstring>
@@ -16,7 +16,7 @@ struct Trailer {
   char magic[8];
 };
 
-// An executable and where its parts are.
+// An executable and the sizes of its parts.
 struct Executable {
   const std::string file;
   std::ifstream stream;

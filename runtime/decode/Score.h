@@ -6,10 +6,10 @@
 
 namespace xfc {
 
-inline constexpr int64_t scoreBatchTokens = 4096; // where nothing else is said
+inline constexpr int64_t scoreBatchTokens = 4096; // the default
 
-// Scores targets (without start and eos; eos is counted), given their sources as the encoder reads them. Batches of at
-// most so many source tokens and so many target tokens; the result does not depend on them.
+// Scores targets (without start and eos; eos is scored too), given their sources as the encoder reads them. Batches
+// have at most `batchTokens` source tokens and as many target tokens; the result does not depend on them.
 std::vector<double> score(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
                           const std::vector<std::vector<int32_t>> &targets, int64_t batchTokens);
 

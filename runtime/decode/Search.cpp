@@ -1,5 +1,5 @@
-// From source sentences to target sentences: a set of sentences that run, renewed as they end, through the programs
-// encode and decode_candidates or decode_step.
+// Turns source sentences into target sentences, through the programs encode and decode_candidates or decode_step.
+// Sentences that end are replaced by waiting ones.
 #include "decode/Search.h"
 #include "decode/BeamSearch.h"
 #include "plan/Memory.h"
@@ -11,7 +11,7 @@ namespace xfc {
 
 namespace {
 
-// What a sentence needs while it runs: it may live in `width` hypotheses, each of at most `steps` rows of cache.
+// What a sentence needs while it runs: up to `width` hypotheses, each with up to `steps` rows of cache.
 Counts countsFor(int64_t length, int64_t width, int64_t steps) {
   Counts counts;
   counts.rows[XFC_SOURCE] = length;
@@ -43,15 +43,15 @@ SearchVocabulary vocabularyOf(const Module &module) {
 
 // The sentences of a search in the order in which they join.
 struct SearchPlan {
-  std::vector<size_t> order; // their places in the input
+  std::vector<size_t> order; // their indices in the input
   std::vector<SearchSentence> sentences;
   std::vector<Counts> counts; // of each
-  // What is set aside: that of the largest of the batches that the sentences would make one after the other, each of at
-  // most batchTokens source tokens and hypotheses. Sentences that run stay within it, whenever they end.
+  // What to reserve: the needs of the largest batch, if the sentences were decoded in consecutive batches of at most
+  // batchTokens source tokens and hypotheses. Running sentences stay within it, whenever they end.
   Counts capacity;
 };
 
-// The longest first, so that memory peaks at once, and like lengths together.
+// Longest first, so that memory peaks at once and sentences of similar length run together.
 SearchPlan planSearch(const Module &module, const std::vector<std::vector<int32_t>> &sources,
                       const SearchOptions &options, const std::vector<std::vector<int32_t>> &prefixes,
                       size_t first = 0) {
@@ -70,7 +70,7 @@ SearchPlan planSearch(const Module &module, const std::vector<std::vector<int32_
       sentence.maxLength =
           std::max({2 * length + 10, sentence.minLength,
                     static_cast<int64_t>(options.generation.forcedFirst.size() + sentence.prefix.size())});
-    if (module.maxTargetLength > 0) // the decoder reads start and, before eos, every token
+    if (module.maxTargetLength > 0) // the decoder reads start and, if eos follows, every token
       sentence.maxLength =
           std::min(sentence.maxLength, module.maxTargetLength - (searchSteps(sentence, options) - sentence.maxLength));
     plan.sentences.push_back(sentence);
@@ -84,10 +84,12 @@ SearchPlan planSearch(const Module &module, const std::vector<std::vector<int32_
   return plan;
 }
 
-// The programs of a model, and the keys and values they hand on, in rows that belong to a sentence while it runs.
+// Runs the programs of a model, and holds the keys and values that they pass on, in rows that belong to a sentence
+// while it runs.
 class StepDecoder : public SearchedModel {
 public:
-  // The rows are those that the engine keeps from search to search, or where others may run meanwhile, its own.
+  // The rows are the engine's, which keeps them from search to search; with `ownRows`, for searches during which others
+  // may run, they are this object's.
   StepDecoder(Engine &engine, const std::vector<std::vector<int32_t>> &sources, const SearchPlan &plan,
               const SearchOptions &options, bool ownRows)
       : engine(engine), program(engine.module().stepProgram(searchCandidates(options, vocabularyOf(engine.module())),
@@ -129,7 +131,7 @@ public:
       all = more;
       add(group, plan.counts[end]);
     }
-    // A few rows alone would not pay for the encoder's weights.
+    // A few rows alone would not justify reading the encoder's weights.
     if (!idle && end < sentences.size() && group.rows[XFC_SOURCE] < fewestRows)
       return 0;
     if (end > first) {
@@ -172,7 +174,8 @@ public:
   }
 
 private:
-  // A GPU has what it has: what does not fit is said before anything runs. The host's memory is taken as it is touched.
+  // Memory of a GPU is allocated up front, so a shortage is reported before anything runs. Host memory is committed
+  // only as it is touched.
   void checkMemory() const {
     if (engine.device().isHost())
       return;
@@ -185,11 +188,11 @@ private:
                   " are free; use a smaller --batch-tokens or --beam");
   }
 
-  // Sentences first .. end - 1 into rows that are free.
+  // Encodes sentences first .. end - 1 into free rows.
   void encode(size_t first, size_t end) {
     std::vector<Sequence> sequences;
     std::vector<int32_t> taken;
-    std::sort(freeRows.begin(), freeRows.end(), std::greater<>()); // the lowest, and neighbours where there are some
+    std::sort(freeRows.begin(), freeRows.end(), std::greater<>()); // takes low rows, adjacent where possible
     for (size_t s = first; s < end; ++s) {
       const auto length = static_cast<int64_t>(sentences[s].ids.size());
       sequences.push_back({sentences[s].ids, length, 0});
@@ -202,7 +205,7 @@ private:
     const Binding source[] = {{names::source, encoded.ids(XFC_SOURCE).data()}};
     engine.run(encoder, encoded.shape(), source);
 
-    // The results live in the arena, which the first step will overwrite.
+    // The results live in the arena, which the first step overwrites.
     for (size_t i = 0; i < bindings.size(); ++i)
       if (const Argument &argument = program->arguments[i];
           argument.role != Argument::Role::State && argument.set == XFC_SOURCE)
@@ -212,22 +215,22 @@ private:
   static constexpr int64_t fewestRows = 128;
 
   Engine &engine;
-  const Program *program; // of a step
-  std::string encoder;    // the name of the other
+  const Program *program; // of a decoding step
+  std::string encoder;    // the name of the encoder's program
   const SearchPlan &plan;
-  Counts used; // by the sentences that run
+  Counts used; // by the running sentences
   std::vector<EncodedSentence> sentences;
-  std::vector<std::vector<int32_t>> rows; // of each sentence that runs
+  std::vector<std::vector<int32_t>> rows; // of each running sentence
   std::vector<int32_t> freeRows, ids, wanted;
   Batch encoded, batch;
   std::vector<Binding> bindings;                  // of a step
-  std::vector<std::unique_ptr<DeviceMemory>> own; // projected encoder rows and caches, where they are not the engine's
+  std::vector<std::unique_ptr<DeviceMemory>> own; // projected encoder rows and caches, if they are not the engine's
 };
 
 void check(const SearchOptions &options, const Module &module) {
   if (std::optional<GenerationProblem> problem =
           findProblem(options.generation, module.targetVocab, module.pad, module.eos)) {
-    std::replace(problem->where.begin(), problem->where.end(), '_', '-'); // of model.json, where it is no option's
+    std::replace(problem->where.begin(), problem->where.end(), '_', '-'); // from model.json's spelling to the option's
     throw Error("--" + problem->where + ": " + problem->what);
   }
   auto require = [](bool holds, const char *message) {

@@ -1,4 +1,4 @@
-// From source sentences to target sentences: greedy, beam and sampling over the programs encode,
+// Turns source sentences into target sentences: greedy search, beam search and sampling over the programs encode,
 // decode_candidates and decode_step.
 #pragma once
 
@@ -14,13 +14,13 @@ namespace xfc {
 
 struct SearchOptions {
   Generation generation;
-  int nBest = 1; // at most the beam; with `sample`, so many independent samples
+  int nBest = 1; // at most the beam; with `sample`, the number of independent samples
   bool sample = false;
   double temperature = 1;
   int topK = 0; // 0: all
   double topP = 1;
   uint64_t seed = 1;
-  int64_t batchTokens = 2048; // that run together: at most so many source tokens, and so many live hypotheses
+  int64_t batchTokens = 2048; // of the running sentences: at most this many source tokens, and as many live hypotheses
   std::string computeType;    // of the products: one of Module::computeTypes; empty: the executable's own
   bool ignoreEos = false;     // bench: every sentence runs to maxLength, and no eos is scored
 };
@@ -31,29 +31,29 @@ struct Hypothesis {
   double logProbability = 0;
 };
 
-// Sources include eos if the model wants one, and are not empty. `prefixes` may be empty, or give each sentence's
-// forced beginning. Results in the order of the input, each best first; a sentence's result does not depend on the
-// others, but for its number, which keys its random numbers: `first` is that of the first one, where there were others
-// before these. Sentences that finish are replaced by others that wait.
-// `done` is called as sentences finish, for progress.
-// The rules of the search stand in BeamSearch.h.
+// Sources include eos if the model wants one, and are not empty. `prefixes` is empty, or gives each sentence's forced
+// beginning. Results are in the order of the input, each best first. A sentence's result does not depend on the others,
+// except that its number keys its random numbers; `first` is the number of the first sentence, if others came before
+// these. Sentences that finish are replaced by waiting ones. `done` is called as sentences finish, for progress.
+// BeamSearch.h states the rules of the search.
 std::vector<std::vector<Hypothesis>> search(Engine &engine, const std::vector<std::vector<int32_t>> &sources,
                                             const SearchOptions &options,
                                             const std::vector<std::vector<int32_t>> &prefixes = {},
                                             const std::function<void(size_t)> &done = {}, size_t first = 0);
 
-// The same search, a step at a time. Several may be under way on an engine, and other programs may run between their
-// steps. Throws Error as search() does.
+// The same search, one step at a time. Several may be in progress on one engine, and other programs may run between
+// their steps. Throws Error as search() does.
 class SteppedSearch {
 public:
   SteppedSearch(Engine &engine, std::vector<std::vector<int32_t>> sources, const SearchOptions &options,
                 std::vector<std::vector<int32_t>> prefixes = {}, size_t first = 0);
   ~SteppedSearch();
-  // A step of all sentences that run, each of whose hypotheses grows by a token. False when all sentences have ended.
+  // Takes one step of all running sentences: each live hypothesis grows by a token. Returns false when all sentences
+  // have ended.
   bool advance();
   bool ended(size_t sentence) const;
-  // The result of a sentence that has ended. Of one that has not, its live hypotheses, the most probable first, with
-  // the scores they would have if they ended as they are; none of one that waits for others to end.
+  // The result of a sentence that has ended; for a running one its live hypotheses, the most probable first, with the
+  // scores they would have if they ended now; for a waiting one nothing.
   std::vector<Hypothesis> hypotheses(size_t sentence) const;
 
 private:

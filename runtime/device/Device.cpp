@@ -1,4 +1,4 @@
-// How a result is read.
+// Access to results, and how launches appear in the timeline.
 #include "device/Device.h"
 
 namespace xfc {

@@ -1,5 +1,5 @@
-// What programs run on: memory, and launches of kernels over it. The engine decides what lies where and what runs; a
-// device knows nothing of models.
+// What programs run on: device memory, and launches of kernels over it. The engine decides on the memory layout and on
+// what runs; a device does not know the model.
 #pragma once
 
 #include "device/ThreadPool.h"
@@ -12,8 +12,7 @@
 
 namespace xfc {
 
-// Memory of a device, given back with its owner. On a device whose memory is the host's, kernels may read a vector past
-// its end.
+// Memory of a device, freed with its owner. If it is host memory, kernels may read up to one vector past its end.
 class DeviceMemory {
 public:
   virtual ~DeviceMemory() = default;
@@ -25,7 +24,7 @@ protected:
   int64_t size = 0;
 };
 
-// An argument of a program as it is bound: memory of the host, or of the device.
+// A bound argument of a program, in host memory or in device memory.
 struct BoundArgument {
   void *data = nullptr;
   int64_t stride = 0; // elements between rows; 0 for a scalar
@@ -33,7 +32,7 @@ struct BoundArgument {
   bool operator==(const BoundArgument &) const = default;
 };
 
-// A result in the host's memory, valid until the next run of any program.
+// A result in host memory, valid until the next run of any program.
 struct View {
   const Output *output = nullptr;
   const void *data = nullptr;
@@ -42,27 +41,27 @@ struct View {
   double at(int64_t i, int64_t j = 0) const;
 };
 
-// A result of one run, on its way to the host or there: later runs do not change it. Its memory is used again by the
-// next one.
+// A result of one run, copied or being copied to the host: later runs do not change it. The next result that is fetched
+// into it reuses its memory.
 class Readback {
 public:
   virtual ~Readback() = default;
-  // Waits for it. Valid until another result is fetched into this.
+  // Waits for the copy. The view is valid until another result is fetched into this object.
   virtual View view() const = 0;
 };
 
-// A run of a program: the batch, and where the places of its steps lie.
+// A run of a program: the batch, and the addresses of the places of its steps.
 struct ProgramRun {
   const Program *program = nullptr;
   Layout layout;
-  Counts capacity;                  // the layout holds any batch within these
-  const xfc_shape *shape = nullptr; // of the host
+  Counts capacity;                  // the layout fits any batch within these
+  const xfc_shape *shape = nullptr; // in host memory
   Counts counts;                    // of the batch
   char *arena = nullptr, *parameters = nullptr, *gradients = nullptr;
   char *const *states = nullptr; // of the optimizer
   void *const *packed = nullptr, *const *tables = nullptr;
   std::vector<BoundArgument> arguments;
-  // A number that is another one whenever any of these addresses is, but for those of arguments.
+  // A number that changes whenever any of these addresses does, except those of arguments.
   uint64_t placement = 0;
   void *address(const Place &place) const;
 };
@@ -89,12 +88,12 @@ inline void *ProgramRun::address(const Place &place) const {
   return nullptr;
 }
 
-// Elements between the rows of a result; 0 where it has none.
+// Elements between the rows of a result; 0 if it has no rows.
 inline int64_t strideOf(const ProgramRun &run, const Output &output) {
   const bool bound = output.place.kind == Place::Kind::Argument && output.set >= 0;
   return bound ? run.arguments[output.place.index].stride : output.stride;
 }
-// The same, where rows that lie dense may leave it out.
+// The same, but for dense rows, which may have stride 0, the number of features.
 inline int64_t rowStrideOf(const ProgramRun &run, const Output &output) {
   const int64_t stride = strideOf(run, output);
   return stride ? stride : featuresOf(output);
@@ -104,16 +103,16 @@ inline int64_t rowsOf(const Output &output, const Counts &counts) {
   return output.set >= 0 ? counts.rows[output.set] : output.keys >= 0 ? counts.pairs[output.keys] : 1;
 }
 
-// A weight to be packed: a run of `chunks` chunks of the kernel, from the plain weight to the packed one.
+// A weight to be packed: `chunks` chunks of the kernel turn the plain weight into the packed one.
 struct PackRun {
   int32_t kernel = 0;
   int64_t chunks = 1;
   void *from = nullptr, *to = nullptr;
-  int64_t fromBytes = 0, toBytes = 0; // to the end of the parameters; of the packed weight
+  int64_t fromBytes = 0, toBytes = 0; // from `from` to the end of the parameters; of the packed weight
   bool operator==(const PackRun &) const = default;
 };
 
-// One launch of a kernel, recorded while a list of them is set: `bench --profile`.
+// One launch of a kernel, recorded for `bench --profile` while a list is set.
 struct LaunchTiming {
   const Kernel *kernel;
   const Step *step; // null: a weight is packed
@@ -131,27 +130,27 @@ struct ImagePlan {
   uint64_t size;
 };
 
-// A launch as the timeline has it, but for its times. A merging one goes on with what another launch of the step has
-// begun, where the operations are counted. Without a step a weight is packed.
+// A launch as the timeline shows it, without its times. A merging launch completes what another launch of the step has
+// begun; the operations are counted there. Without a step, the launch packs a weight.
 TraceEvent eventOf(const Kernel &kernel, const Program *program, const Step *step, const Counts &counts,
                    bool merges = false);
 
 class Device {
 public:
   virtual ~Device() = default;
-  // The plan of the image it was opened with. Its user reads it and calls load() once, before preparing a program, with
-  // the module it found there and the host's threads; both stay where they are.
+  // The plan of the image that the device was opened with. The caller deserializes it and calls load() once, before
+  // preparing a program, with the resulting module and the host's threads; both must outlive the device.
   virtual ImagePlan plan() const = 0;
   virtual void load(const Module &module, ThreadPool &pool) = 0;
 
-  virtual const char *kind() const = 0; // as --device names it
-  virtual std::string name() const = 0; // what it is, for people
-  // Whether its memory is the host's: then nothing is copied between the two.
+  virtual const char *kind() const = 0; // as --device spells it
+  virtual std::string name() const = 0; // human-readable
+  // Whether device memory is host memory, so that nothing is copied between the two.
   virtual bool isHost() const = 0;
 
-  // Zeroed. Throws Error naming `what` where there is not enough. Of `sparse` memory a part may never be touched.
+  // Zeroed memory. Throws Error naming `what` if there is not enough. Parts of `sparse` memory may never be touched.
   virtual std::unique_ptr<DeviceMemory> allocate(int64_t bytes, const char *what, bool sparse = false) = 0;
-  // Bytes that could still be allocated, or 0 where nobody knows.
+  // Bytes that could still be allocated, or 0 if unknown.
   virtual int64_t available() const = 0;
   virtual void copyToDevice(void *to, const void *from, int64_t bytes) = 0;
   virtual void copyToHost(void *to, const void *from, int64_t bytes) = 0;
@@ -159,18 +158,17 @@ public:
 
   // Called once before a program runs.
   virtual void prepare(const Program &program) = 0;
-  // A device whose memory is the host's calls `between`, if it is given, after every few megabytes and after the last,
-  // while it packs nothing.
+  // If device memory is host memory, `between`, if given, is called after every few megabytes and after the last ones,
+  // while no thread packs.
   virtual void pack(std::span<const PackRun> runs, const std::function<void()> &between = {}) = 0;
-  // Copies the batch that the program will run next while the device computes, where that takes time. Until then what
-  // the run reads of the host stays as it is.
+  // Copies the next batch of the program while the device computes, if copying takes time. What the run reads from the
+  // host must not change until then.
   virtual void stage(const ProgramRun &) {}
-  // May return before the run has ended; what reads its results waits for it.
+  // May return before the run has ended; reading a result waits for it.
   virtual void run(const ProgramRun &run) = 0;
-  // A result of the last run of the program, of rows: row i becomes row to[i] of `rows`, dense rows in memory of the
-  // device.
+  // Copies rows of a result of the program's last run: row i becomes row to[i] of `rows`, dense rows in device memory.
   virtual void copyRows(const ProgramRun &run, const Output &output, void *rows, std::span<const int32_t> to) = 0;
-  // A result of the last run of the program.
+  // A result of the program's last run.
   virtual View output(const ProgramRun &run, const Output &output) = 0;
   // Starts the copy of such a result, without waiting for it.
   virtual void fetch(const ProgramRun &run, const Output &output, std::unique_ptr<Readback> &into) = 0;

@@ -1,4 +1,4 @@
-// Pages of the host: zeroed ones, or those of a mapped file.
+// Memory of the host: zeroed pages, or those of a mapped file.
 #include "device/HostMemory.h"
 #include <memory>
 #include <sys/mman.h>
@@ -6,7 +6,8 @@
 
 namespace xfc {
 
-// From 1 MB on in huge pages: besides fewer misses of the TLB, what lies together is spread evenly over a cache's sets.
+// From 1 MB on, memory is taken in huge pages: they cause fewer TLB misses, and spread contiguous data evenly over the
+// sets of a cache.
 void HostMemory::allocate(int64_t bytes, const char *what, bool sparse) {
   constexpr size_t small = 4096, huge = 1 << 21;
   release();
@@ -21,7 +22,7 @@ void HostMemory::allocate(int64_t bytes, const char *what, bool sparse) {
   mapping = pages;
   void *start = pages;
   size_t room = mapped;
-  memory = std::align(page, bytes, start, room); // there is room: pages are aligned to `small` already
+  memory = std::align(page, bytes, start, room); // always fits: pages are aligned to `small` already
   used = bytes;
   if (page == huge)
     madvise(pages, mapped, MADV_HUGEPAGE);
@@ -30,7 +31,7 @@ void HostMemory::allocate(int64_t bytes, const char *what, bool sparse) {
 void HostMemory::take(MappedFile &&from, const char *begin, int64_t bytes) {
   release();
   file.emplace(std::move(from));
-  memory = const_cast<char *>(begin); // a private mapping can be written
+  memory = const_cast<char *>(begin); // a private mapping is writable
   used = bytes;
 }
 

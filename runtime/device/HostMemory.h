@@ -1,4 +1,4 @@
-// Pages of the host: zeroed ones, or those of a mapped file.
+// Memory of the host: zeroed pages, or those of a mapped file.
 #pragma once
 
 #include "support/Files.h"
@@ -14,12 +14,12 @@ public:
   ~HostMemory() { release(); }
   void *data() const { return memory; }
   int64_t bytes() const { return used; }
-  // Zeroed pages, in huge ones where there are many and the system has them, but not for `sparse` memory, of which only
-  // what is touched shall be taken. `what` is for the message of the Error where they are refused.
+  // Takes zeroed pages: huge ones for large memory if the system has them. Of `sparse` memory, which never has huge
+  // pages, only what is touched is committed. The Error for refused memory names `what`.
   void allocate(int64_t bytes, const char *what, bool sparse = false);
-  // `bytes` from `begin` on of a mapped file, in place of pages of its own.
+  // Takes `bytes` bytes of a mapped file from `begin` on, in place of zeroed pages.
   void take(MappedFile &&file, const char *begin, int64_t bytes);
-  // Gives the pages of such a file back, which are read again when they are touched: nothing was written to them.
+  // Releases the pages of such a file, to which nothing may have been written; they are read again when touched.
   void releaseUnwritten() const;
 
 private:

@@ -1,4 +1,4 @@
-// The pool: a share of consecutive chunks per thread, a short spin, then a futex.
+// The pool: a share of consecutive chunks per thread; idle workers spin briefly, then wait on a futex.
 #include "device/ThreadPool.h"
 #include "support/Error.h"
 #include <algorithm>
@@ -21,7 +21,7 @@ static void flushDenormals() { _mm_setcsr(_mm_getcsr() | 0x8040); } // FTZ and D
 struct ThreadPool::State {
   using Body = void (*)(void *, int64_t, int);
   std::vector<std::thread> workers;
-  // The region on offer. Written before `gate` opens, read by those who got in.
+  // The current region. Written before `gate` opens, read by the workers that entered.
   Body body = nullptr;
   void *context = nullptr;
   struct alignas(64) Share {
@@ -29,12 +29,12 @@ struct ThreadPool::State {
     int64_t end = 0;
   };
   std::vector<Share> shares; // one per thread
-  // Bit 31: the region is open; below: workers inside. A worker that comes late finds it closed and stays out.
+  // Bit 31: the region is open. Lower bits: the number of workers inside. A late worker finds it closed and stays out.
   alignas(64) std::atomic<uint32_t> gate{0};
   alignas(64) std::atomic<uint32_t> epoch{0};
   std::atomic<int> sleepers{0};
   std::atomic<bool> stop{false};
-  // The first exception of a region; the chunks that are left are not begun.
+  // The first exception of a region; after it no further chunks are started.
   std::atomic<bool> failed{false};
   std::exception_ptr failure;
 
@@ -42,7 +42,7 @@ struct ThreadPool::State {
 
   explicit State(int threads) : shares(threads) {}
 
-  // A thread's own share first, then what others have left of theirs.
+  // Runs a thread's own share first, then what is left of the others' shares.
   void drain(int thread) noexcept {
     try {
       drainShares(thread);
@@ -139,7 +139,7 @@ void ThreadPool::run(void (*body)(void *, int64_t, int), void *context, int64_t 
   state->gate.store(State::open, std::memory_order_release);
   state->wake();
   state->drain(0);
-  // No chunk is left to take: close, and wait for those who still work on theirs.
+  // No chunk is left: closes the region and waits for workers that still run one.
   state->gate.fetch_and(~State::open, std::memory_order_acq_rel);
   for (int spins = 0; state->gate.load(std::memory_order_acquire) != 0; ++spins)
     spins < 1000 ? _mm_pause() : static_cast<void>(sched_yield());

@@ -1,7 +1,7 @@
-// A small pool: each thread starts with its own share of consecutive chunks, and helps the others when that is done. A
-// kernel's chunks are rows in order, so what a thread reads it mostly wrote itself, a kernel before, and has in its own
-// cache. The caller works too and closes the region, so a late worker never blocks it. Idle workers spin briefly, then
-// sleep on a futex.
+// A small pool: each thread starts with its own share of consecutive chunks, and then helps the others. A kernel's
+// chunks are rows in order, so a thread mostly reads what it wrote itself in the previous kernel and still has in its
+// own cache. The caller works too and closes the region, so a late worker never blocks it. Idle workers spin briefly,
+// then sleep on a futex.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@ namespace xfc {
 
 class ThreadPool {
 public:
-  // `threads` >= 1 counts the caller. Every thread flushes denormals to zero. Throws Error where the system refuses
-  // one.
+  // `threads` >= 1 includes the caller. Every thread flushes denormals to zero. Throws Error if the system refuses to
+  // start a thread.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool &) = delete;
   int threads() const;
-  // Calls body(context, chunk, thread) for each chunk in 0..chunks-1, and returns when all are done. What one throws is
-  // thrown here when no thread is at work any more; chunks that were not begun then are left out.
+  // Calls body(context, chunk, thread) for each chunk in 0..chunks-1, and returns when all are done. An exception is
+  // rethrown here once no thread runs a chunk any more; chunks that were not started by then are skipped.
   void run(void (*body)(void *context, int64_t chunk, int thread), void *context, int64_t chunks);
 
 private:

@@ -1,4 +1,4 @@
-// Batches as structure: offsets, positions, and which keys each query sees.
+// Builds batches: offsets, positions, and which keys each query sees.
 #include "engine/Batch.h"
 #include <algorithm>
 #include <numeric>
@@ -29,7 +29,7 @@ void Batch::assign(std::span<const Sequence> source, std::span<const Sequence> t
     if (withOrder) {
       rows.byId.resize(rows.ids.size());
       std::iota(rows.byId.begin(), rows.byId.end(), 0);
-      // Not std::stable_sort, which allocates.
+      // std::stable_sort would allocate.
       std::sort(rows.byId.begin(), rows.byId.end(),
                 [&](int32_t a, int32_t b) { return rows.ids[a] != rows.ids[b] ? rows.ids[a] < rows.ids[b] : a < b; });
     }
@@ -85,7 +85,7 @@ void Batch::assignStep(std::span<const EncodedSentence> sentences, int32_t pad, 
                        std::span<const int32_t> slots, std::span<const int32_t *const> history, int64_t cacheRows) {
   const size_t live = sentenceOf.size();
   view = {};
-  // Nothing asks where a row that is kept is in its sequence: lists are in order already.
+  // No kernel reads offsets or positions of kept rows: key lists are in order already.
   view.sets[XFC_SOURCE] = {sourceRows, 0, nullptr, nullptr, nullptr, nullptr, nullptr};
   view.sets[XFC_CACHE] = {cacheRows, 0, nullptr, nullptr, nullptr, nullptr, nullptr};
   Rows &target = storage[XFC_TARGET];
@@ -123,7 +123,7 @@ void Batch::assignStep(std::span<const EncodedSentence> sentences, int32_t pad, 
                             queries.limit.data(), queries.pairOffsets.data(), queries.pairOffsets.back()};
   };
 
-  // A hypothesis holds no pads, and everything before it is visible: one list serves all four kinds.
+  // A hypothesis has no pads, and sees everything before it: one list serves all four kinds.
   Keys &cache = structures[XFC_KEYS(XFC_TARGET_CACHE, 0, 0)];
   clear(cache);
   for (size_t h = 0; h < live; ++h) {
@@ -134,7 +134,7 @@ void Batch::assignStep(std::span<const EncodedSentence> sentences, int32_t pad, 
   for (int kind = 0; kind < 4; ++kind)
     show(XFC_TARGET_CACHE * 4 + kind, cache, cache);
 
-  // Hypotheses of a sentence share its list of source rows; the causal kinds see a part of the same one.
+  // Hypotheses of a sentence share its list of source rows; the causal kinds see a prefix of it.
   for (int padding = 0; padding < 2; ++padding) {
     Keys &lists = structures[XFC_KEYS(XFC_TARGET_SOURCE, padding, 0)],
          &causal = structures[XFC_KEYS(XFC_TARGET_SOURCE, padding, 1)];

@@ -1,4 +1,4 @@
-// Sequences into the xfc_shape that kernels read: offsets, positions and key lists, without padding.
+// Turns sequences into the xfc_shape that kernels read: offsets, positions and key lists, without padding.
 #pragma once
 
 #include "plan/Plan.h"
@@ -8,7 +8,7 @@
 
 namespace xfc {
 
-// One sequence's part in a row set: its ids (or none, for float rows, with only a length) and its place in the epoch.
+// One sequence of a row set: its ids (none for float rows, which have a length only) and its place in the epoch.
 struct Sequence {
   std::span<const int32_t> ids;
   int64_t length = 0;    // = ids.size() unless float rows
@@ -23,21 +23,22 @@ struct EncodedSentence {
 // Owns the arrays that an xfc_shape points to. Reused from batch to batch without reallocation once warm.
 class Batch {
 public:
-  // Teacher forcing: sequence b of target attends to sequence b of source. `target` may be empty (encoder only).
-  // `pad` ids are rows like others but no keys of structures that drop padding. Fills every key structure among
-  // SOURCE_SOURCE, TARGET_TARGET, TARGET_SOURCE. `withOrder` fills xfc_rows.by_id (training).
+  // Teacher forcing: sequence b of target attends to sequence b of source. `target` may be empty (encoder only). `pad`
+  // ids have rows, but are not keys in structures that drop padding. Fills every key structure among SOURCE_SOURCE,
+  // TARGET_TARGET, TARGET_SOURCE. `withOrder` fills xfc_rows.by_id (training).
   void assign(std::span<const Sequence> source, std::span<const Sequence> target, int32_t pad, bool withOrder);
 
   // A decoding step over live hypotheses. Hypothesis h belongs to sentences[sentenceOf[h]], is at position positions[h]
   // (from 0), writes to cache row slots[h], and sees the cache rows history[h][0..positions[h]], the last of which is
-  // slots[h]. Hypotheses of a sentence follow each other. `sourceRows` and `cacheRows` are all rows that are kept.
+  // slots[h]. Hypotheses of a sentence must be adjacent. `sourceRows` and `cacheRows` are the numbers of all rows that
+  // are kept.
   void assignStep(std::span<const EncodedSentence> sentences, int32_t pad, int64_t sourceRows,
                   std::span<const int32_t> sentenceOf, std::span<const int32_t> positions,
                   std::span<const int32_t> slots, std::span<const int32_t *const> history, int64_t cacheRows);
 
   const xfc_shape &shape() const { return view; }
   xfc_shape &shape() { return view; }
-  // The ids of a set, concatenated: what the inputs "source" and "target" are bound to.
+  // The concatenated ids of a set, to which the inputs "source" and "target" are bound.
   std::vector<int32_t> &ids(int set) { return storage[set].ids; }
 
 private:

@@ -1,4 +1,4 @@
-// The engine: memory by plan, and what is brought up to date before a program runs.
+// The engine: allocates memory by plan, and brings everything that a program reads up to date before it runs.
 #include "engine/Engine.h"
 #include "device/HostMemory.h"
 #include "device/factory/DeviceFactory.h"
@@ -20,13 +20,13 @@ static const Output &outputOf(const Program &program, std::string_view name) {
 }
 
 struct Engine::State {
-  // A block laid out as the parameters: on the device, and the host's copy of it. Where the device's memory is the
-  // host's there is only the latter. Each is brought up to date when it is asked for.
+  // A block laid out like the parameters: on the device, with a copy on the host. If device memory is host memory,
+  // there is only the latter. Each is brought up to date on request.
   struct Block {
     HostMemory host;
     std::unique_ptr<DeviceMemory> device;
     enum class Newer { Neither, Host, Device } newer = Newer::Neither;
-    bool unwritten = false; // the host's copy is as the file has it
+    bool unwritten = false; // the host's copy is as in the file
   };
 
   Module module;
@@ -37,20 +37,20 @@ struct Engine::State {
   std::vector<char *> statePlaces;
   std::unique_ptr<DeviceMemory> arena;
   std::vector<std::unique_ptr<DeviceMemory>> tableMemory,
-      packedMemory;                   // a table each; one for what a program is the first to need
-  std::vector<void *> tables, packed; // where each lies
+      packedMemory;                   // one for each table; one for each program that is the first to need some weight
+  std::vector<void *> tables, packed; // the address of each
   std::vector<int64_t> tableRowsMade;
   std::vector<uint64_t> packedVersions;
   std::vector<PackRun> packRuns;
   uint64_t version = 1; // of the parameters
   Trace *trace = nullptr;
-  uint64_t placement = 0; // raised when memory is taken, or laid out anew
+  uint64_t placement = 0; // incremented when memory is allocated or laid out anew
   std::map<std::string, std::unique_ptr<DeviceMemory>, std::less<>> rows;
 
   struct Prepared {
-    ProgramRun run, next; // next: what was staged last
+    ProgramRun run, next; // next: the run that was staged last
     bool planned = false;
-    std::vector<int64_t> packed, tables, states; // that it needs
+    std::vector<int64_t> packed, tables, states; // that the program uses
     bool gradients = false;
   };
   std::map<std::string, Prepared, std::less<>> programs;
@@ -100,13 +100,13 @@ struct Engine::State {
     if (!device->isHost())
       block.newer = Block::Newer::Device;
   }
-  // A copy of what has changed on the device since is no news.
+  // A host copy that is out of date does not become the newer one.
   void changedOnHost(Block &block) {
     if (!device->isHost() && block.host.data() && block.newer == Block::Newer::Neither)
       block.newer = Block::Newer::Host;
   }
 
-  // Takes the blocks that a program reads or writes.
+  // Brings the blocks that a program reads or writes up to date on the device.
   void placeBlocks(Prepared &prepared) {
     ProgramRun &run = prepared.run;
     run.parameters = onDevice(parameters, "parameters");
@@ -151,7 +151,7 @@ struct Engine::State {
   static void bind(ProgramRun &run, const xfc_shape &shape, std::span<const Binding> bindings) {
     for (size_t i = 0; i < run.arguments.size(); ++i) {
       const Argument &argument = run.program->arguments[i];
-      // Bindings in the order of the arguments are found at once.
+      // Bindings in the order of the arguments need no search.
       auto bound =
           i < bindings.size() && bindings[i].name == argument.name
               ? bindings.begin() + i
@@ -166,11 +166,11 @@ struct Engine::State {
     run.counts = countsOf(shape);
   }
 
-  // The layout for a batch: that of the reserved counts if they hold it.
+  // The layout for a batch: the present one if the batch fits.
   void layOut(Prepared &prepared, const Counts &counts) {
     ProgramRun &run = prepared.run;
     if (!prepared.planned || !within(counts, run.capacity)) {
-      // A GPU keeps what it has captured for a layout: one that holds both batches takes the place of the old.
+      // A GPU keeps graphs captured for a layout, so that the new layout fits the old batches as well.
       run.capacity = prepared.planned && !device->isHost() ? larger(run.capacity, counts) : counts;
       run.layout = plan(*run.program, run.capacity);
       ++placement;
@@ -241,7 +241,7 @@ struct Engine::State {
           next += room(module.packed[index].bytes);
         }
     }
-    if (prepared.run.program->is(programs::update)) { // writes them, and the parameters
+    if (prepared.run.program->is(programs::update)) { // it writes them, and the parameters
       parameters.unwritten = false;
       return;
     }
@@ -253,13 +253,13 @@ struct Engine::State {
                             blockBytes() - entry.source.offset, entry.bytes});
         packedVersions[index] = version;
       }
-    // Where the file's pages are the parameters, those that were packed need not stay in memory.
+    // If the parameters are the pages of a file, those that have been packed need not stay in memory.
     if (!packRuns.empty())
       device->pack(packRuns,
                    parameters.unwritten ? [&] { parameters.host.releaseUnwritten(); } : std::function<void()>());
   }
 
-  // All that comes before the device computes.
+  // Everything that precedes the device's work.
   Prepared &ready(std::string_view name, const xfc_shape &shape, std::span<const Binding> bindings) {
     Prepared &prepared = prepare(name);
     ProgramRun &run = prepared.run;
@@ -302,7 +302,7 @@ void Engine::traceTo(Trace *trace) {
 Trace *Engine::trace() const { return state->trace; }
 
 void *Engine::parameters() {
-  state->parameters.unwritten = false; // whoever asks may write
+  state->parameters.unwritten = false; // the caller may write to it
   return state->onHost(state->parameters, "parameters");
 }
 void Engine::takeParameters(MappedFile &&file, const char *begin) {
@@ -360,7 +360,7 @@ void Engine::run(std::string_view program, const xfc_shape &shape, std::span<con
 void Engine::stage(std::string_view program, const xfc_shape &shape, std::span<const Binding> bindings) {
   State &s = *state;
   State::Prepared &prepared = s.prepare(program);
-  // A batch for which memory is laid out anew waits for its run.
+  // A batch that needs a new layout is not staged: its run copies it.
   if (s.device->isHost() || !prepared.planned || !within(countsOf(shape), prepared.run.capacity))
     return;
   prepared.next = prepared.run;
@@ -402,7 +402,7 @@ void Engine::clearGradients(int64_t first, int64_t count) {
   if (s.device->isHost())
     std::memset(begin, 0, static_cast<size_t>(bytes));
   else
-    s.device->copyOnDevice(begin, rows("zeros", bytes), bytes); // which nobody writes to
+    s.device->copyOnDevice(begin, rows("zeros", bytes), bytes); // these are never written to
 }
 
 View Engine::output(std::string_view program, std::string_view name) const {

@@ -10,24 +10,24 @@ namespace xfc {
 
 class MappedFile;
 
-// Data the runtime gives a program: an input, a scalar or a state, under the argument's name.
+// Data that the runtime passes to a program, under the name of an argument: an input, a scalar or a state.
 struct Binding {
   std::string_view name;
   void *data;
-  int64_t stride = 0;    // elements between rows; 0: the argument's own features
-  bool onDevice = false; // it is memory of rows()
+  int64_t stride = 0;    // elements between rows; 0: the rows are dense
+  bool onDevice = false; // it is memory of rows() or newRows()
 };
 
-// Where programs run, as --device and --cuda-image say it.
+// Where programs run, as given by --device and --cuda-image.
 struct DeviceChoice {
   std::string device = "cpu"; // or cuda
-  std::string cudaImage;      // which of the GPU images, and whether its PTX (device/cuda); empty: the best
+  std::string cudaImage;      // which GPU image, and whether as PTX (device/cuda); empty: the best
 };
 
 class Engine {
 public:
-  // Picks the best image that this CPU, or the first GPU, can run, or the one that is asked for; throws Error saying
-  // what is missing if there is none. The threads do the host's part of the work where a GPU does the rest.
+  // Uses the requested image, or the best one that this CPU, or the first GPU, can run; throws Error saying what is
+  // missing if there is none. If a GPU computes, the threads do the host's part of the work.
   explicit Engine(int threads, const DeviceChoice &choice = {});
   Engine(std::unique_ptr<Device> device, int threads);
   ~Engine();
@@ -37,64 +37,61 @@ public:
   Device &device();
   ThreadPool &pool();
 
-  // The host's copy of the parameter block: module().parameterElements elements of module().type, zeroed at first. It
-  // is brought up to date by the call, and what is written to it counts once parametersChanged() says so.
+  // The host's copy of the parameter block: module().parameterElements elements of module().type, initially zero. The
+  // call brings it up to date; writes to it take effect once parametersChanged() is called.
   void *parameters();
-  // The parameter block is this part of a file from now on, aligned to 64 bytes; what is written to it does not reach
-  // the file.
+  // Makes this part of a file, aligned to 64 bytes, the parameter block. Writes to it do not reach the file.
   void takeParameters(MappedFile &&file, const char *begin);
-  // Must be called after the parameters were written from outside: packed weights are remade at the next run.
+  // Must be called after writing to the parameters from outside: the next run packs its weights again.
   void parametersChanged();
-  // Copies of blocks laid out as the parameters, zeroed when first asked for. Gradients are only read.
+  // The host's copies of blocks laid out like the parameters, initially zero. Gradients must not be written to.
   void *gradients();
   void *optimizerState(std::string_view state); // one of module().states
-  // Must be called after the optimizer's states were written from outside.
+  // Must be called after writing to the optimizer's states from outside.
   void statesChanged();
 
   bool has(std::string_view program) const;
-  // Puts a program in the place of the one of its name, before that one is prepared or run.
+  // Replaces the program of the same name, which must not have been prepared or run.
   void replace(Program program);
   // Makes the arena large enough for any batch within `counts`, so that later runs do not allocate.
   void reserve(std::string_view program, const Counts &counts);
-  // Runs a program. Every argument of the program must be bound. Throws Error for a missing one.
-  // A program `update` of an optimizer marks the parameters as changed: packed weights that it did not write are stale.
+  // Runs a program, all of whose arguments must be bound. Throws Error if one is missing. An optimizer's program
+  // `update` marks the parameters as changed: packed weights that it did not write are stale.
   void run(std::string_view program, const xfc_shape &shape, std::span<const Binding> bindings);
-  // All that run() does before the device computes, for checks that go deeper than results: what the device would be
-  // given.
+  // Does everything that run() does before the device computes, for checks that need what the device would be given.
   const ProgramRun &prepare(std::string_view program, const xfc_shape &shape, std::span<const Binding> bindings);
-  // Says early what run() will be given for this program next, so that it is copied while the device computes. Until
-  // that run the shape, the bindings and what they point at stay as they are. Asks for nothing: run() is right without
-  // it.
+  // Announces what the next run() of this program will be given, so that it is copied while the device computes. Until
+  // that run the shape, the bindings and what they point to must not change. Optional: run() is correct without it.
   void stage(std::string_view program, const xfc_shape &shape, std::span<const Binding> bindings);
   // A result of the last run of `program`.
   View output(std::string_view program, std::string_view name) const;
-  // The same for whoever reads it after later runs: the copy starts now, and is waited for when it is looked at.
+  // The same for reading after later runs: the copy starts now, and viewing it waits.
   void fetch(std::string_view program, std::string_view name, std::unique_ptr<Readback> &into);
 
-  // Memory of the device for rows that runs hand on, as those of a cache: at least `bytes`, kept under the name until
-  // more is asked for. Its contents are undefined at first.
+  // Device memory for rows that one run passes to another, such as those of a cache: at least `bytes`, kept under the
+  // name until more is requested. Its initial contents are undefined.
   void *rows(std::string_view name, int64_t bytes);
-  // The same as memory of the caller, which is given back with its owner.
+  // The same, owned by the caller.
   std::unique_ptr<DeviceMemory> newRows(int64_t bytes);
-  // Rows of a result of the last run of `program`: row i becomes row to[i] of `rows`, dense rows in memory of the
-  // device.
+  // Copies rows of a result of the last run of `program`: row i becomes row to[i] of `rows`, dense rows in device
+  // memory.
   void copyRows(std::string_view program, std::string_view name, void *rows, std::span<const int32_t> to);
 
-  // The gradients into such memory of as many bytes.
+  // Copies the gradients to such memory, which must have the size of the block.
   void copyGradients(void *to);
-  // Zeros in place of `count` gradients from element `first` of the block on.
+  // Sets `count` gradients to zero, from element `first` of the block on.
   void clearGradients(int64_t first, int64_t count);
 
   int64_t arenaBytes() const;
   // Bytes of parameters, gradients, states, packed weights and tables that the device now holds.
   int64_t stateBytes() const;
 
-  // Bytes of all it holds on the device: the arena, state, and rows.
+  // Bytes of what the engine holds on the device: the arena, stateBytes(), and memory of rows().
   int64_t deviceBytes() const;
 
-  // Every launch is timed while a list is set.
+  // While a list is set, every launch is timed.
   void profile(std::vector<LaunchTiming> *timings);
-  // While a trace is set, it is told of every program that runs, and of its launches. The names are the module's.
+  // While a trace is set, it records every program that runs, and its launches. Its names point into the module.
   void traceTo(Trace *trace);
   Trace *trace() const; // or null
 

@@ -1,4 +1,4 @@
-// Which model weights belong to.
+// Checks which model weights belong to.
 #include "engine/Identity.h"
 #include <nlohmann/json.hpp>
 #include <set>
@@ -8,14 +8,15 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Whether a description's key leaves the meaning of weights as it is. What changes their shapes is seen in those.
+// Whether a key of the description does not change the meaning of weights. A change of their shapes shows in the
+// weights.
 bool isMeaningless(const std::string &key, const Json &owner) {
   static const std::set<std::string> keys = {"$schema", "name", "init", "dropout", "max_length", "generation"};
   return (key == "name" ? owner.contains("format") || owner.contains("params") : keys.contains(key)) ||
          (key == "rate" && owner.value("op", Json()) == "dropout");
 }
 
-// Where they differ and how, or "".
+// The first place where two descriptions differ, and how; "" if they agree.
 std::string difference(const Json &theirs, const Json &ours, const std::string &path) {
   auto at = [&](const std::string &key) { return path.empty() ? key : path + "." + key; };
   if (theirs.is_object() && ours.is_object()) {

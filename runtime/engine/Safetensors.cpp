@@ -1,4 +1,4 @@
-// The parameters of an engine from files of weights, and as them.
+// Loads an engine's parameters from files of weights, gives them as tensors, and initializes them.
 #include "engine/Safetensors.h"
 #include "engine/Identity.h"
 #include "tensors/Numbers.h"
@@ -11,7 +11,7 @@ namespace xfc {
 // Weights
 //===--------------------------------------------------------------------------------------------------------===//
 
-// The tensor of each parameter, after everything that can be wrong with them was looked at.
+// The tensor of each parameter, once all checks have passed.
 static std::vector<const TensorView *> parametersAmong(Engine &engine, const TensorViews &tensors,
                                                        const std::string &file, const Metadata &metadata = {},
                                                        const MappedFile *mapped = nullptr) {
@@ -19,7 +19,7 @@ static std::vector<const TensorView *> parametersAmong(Engine &engine, const Ten
   std::map<std::string_view, const TensorView *> byName;
   for (const TensorView &tensor : tensors)
     byName[tensor.name] = &tensor;
-  std::vector<const TensorView *> stored, used;                        // of each parameter; under any name
+  std::vector<const TensorView *> stored, used;                        // one for each parameter; all, under any name
   std::vector<std::pair<const TensorView *, const TensorView *>> tied; // two names of one parameter
   for (const Parameter &parameter : module.parameters) {
     std::vector<std::string> names = {parameter.name};
@@ -65,7 +65,7 @@ static std::vector<const TensorView *> parametersAmong(Engine &engine, const Ten
 
 static const char *typeName(const Module &module) { return module.type == DType::F64 ? "F64" : "F32"; }
 
-// Where the block of parameters begins if the tensors lie as in one, inside `contents`; else null.
+// The start of the parameter block if the tensors lie in `contents` exactly as in the block; else null.
 static const char *blockOf(const Module &module, const std::vector<const TensorView *> &stored,
                            std::string_view contents) {
   constexpr int64_t line = 64;
@@ -78,7 +78,7 @@ static const char *blockOf(const Module &module, const std::vector<const TensorV
       return nullptr;
     begin = block;
   }
-  // The last line of the block may be longer than the file.
+  // The last cache line of the block may extend past the end of the file.
   const bool aligned = reinterpret_cast<uintptr_t>(begin) % line == 0;
   return begin && aligned && begin + module.parameterElements * element < contents.data() + contents.size() + line
              ? begin
@@ -131,7 +131,7 @@ FittingWeights loadFitting(Engine &engine, const std::string &file) {
   for (const TensorView &tensor : tensors)
     byName[tensor.name] = &tensor;
   std::vector<const TensorView *> taken;
-  std::vector<const Parameter *> into; // of each of them
+  std::vector<const Parameter *> into; // the parameter of each
   for (const Parameter &parameter : module.parameters) {
     std::vector<std::string> names = {parameter.name};
     names.insert(names.end(), parameter.aliases.begin(), parameter.aliases.end());
@@ -193,7 +193,7 @@ std::vector<Metadata> loadMean(Engine &engine, const std::vector<std::string> &f
     mapped.back().release();
   }
   auto fill = [&]<typename T>(T *parameters) {
-    constexpr size_t most = 16 << 20; // bytes of each file that are looked at before they are given back
+    constexpr size_t most = 16 << 20; // bytes of each file that are read before its pages are released
     for (size_t first = 0; first < module.parameters.size();) {
       size_t last = first;
       for (size_t bytes = 0; last < module.parameters.size() && bytes < most; ++last)
@@ -243,8 +243,8 @@ TensorViews weights(Engine &engine) {
 // Initialization
 //===--------------------------------------------------------------------------------------------------------===//
 
-// Numbers in [0, 1) from Philox keyed by the seed and the parameter's name, so that a parameter's values do not
-// depend on which others the model has.
+// Numbers in (0, 1) from Philox keyed by the seed and the parameter's name, so that a parameter's values do not depend
+// on the model's other parameters.
 namespace {
 class Uniform {
 public:
@@ -277,7 +277,7 @@ void initializeParameters(Engine &engine, uint64_t seed) {
   for (const Parameter &parameter : module.parameters) {
     Uniform uniform(seed, parameter.name);
     auto bounded = [&](double bound) { return (2 * uniform.next() - 1) * bound; };
-    // Box and Muller; one of the pair is enough here.
+    // Box-Muller; one number of the pair is enough here.
     auto normal = [&] {
       double radius = std::sqrt(-2 * std::log(uniform.next()));
       return radius * std::cos(2 * M_PI * uniform.next());

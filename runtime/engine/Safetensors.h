@@ -1,4 +1,4 @@
-// Weights of an engine: loaded from files, and written to them.
+// Weights of an engine: loaded from files, given as tensors, and initialized.
 #pragma once
 
 #include "engine/Engine.h"
@@ -8,25 +8,25 @@
 
 namespace xfc {
 
-// Loads weights into the engine's parameters and returns what the file says about itself. Throws Error naming the
-// tensor: missing, of another shape, foreign, NaN or infinite, not as its checksum says; tied names must be equal if
-// given. Throws Error for weights of another model (see Identity.h) unless `anyModel`. A file that lies as the
-// parameters do, which is what `weights` gives, becomes the parameters without a copy: its pages are read where they
-// are, and stay as the file has them.
+// Loads weights into the engine's parameters and returns the file's metadata. Throws Error naming the tensor that is
+// missing, unknown, of another shape, not finite, or not as its checksum says; tied names must be equal if several are
+// given. Throws Error for weights of another model (see Identity.h) unless `anyModel`. A file laid out like the
+// parameter block, as `weights` gives it, becomes the parameters without a copy: it is memory-mapped, and never written
+// to.
 Metadata loadWeights(Engine &engine, const std::string &file, bool anyModel = false);
 Metadata loadWeights(Engine &engine, MappedFile contents, const std::string &file, bool anyModel = false);
 void loadWeights(Engine &engine, const TensorViews &tensors, const std::string &file);
-// Loads what a file has of the engine's parameters, by name, whatever model it is of; the others stay as they are.
-// Throws Error: damaged, NaN or infinite, or nothing of it fits.
+// Loads the parameters that a file has, by name, whatever model it is of; the others keep their values. Throws Error if
+// the file is damaged, holds NaN or infinity, or fits no parameter.
 struct FittingWeights {
-  std::vector<std::string> loaded, left; // parameters
-  std::vector<std::string> unfit;        // parameters of another shape or type there, as "NAME [2, 3] (here [4, 3])"
-  std::vector<std::string> unused;       // tensors of the file
+  std::vector<std::string> loaded, left; // parameters: those loaded, and those that the file lacks
+  std::vector<std::string> unfit;        // tensors of another shape or type, as "NAME [2, 3] (here [4, 3])"
+  std::vector<std::string> unused;       // tensors that no parameter takes
   Metadata metadata;
 };
 FittingWeights loadFitting(Engine &engine, const std::string &file);
-// The mean of the weights in these files, summed in their order in f64, becomes the parameters. Returns what each file
-// says about itself. Throws Error as loadWeights does. No more of the files is in memory at a time than parts of each.
+// Sets the parameters to the mean of the weights in these files, summed in the order of the files in f64. Returns the
+// metadata of each file. Throws Error as loadWeights does. Only a part of each file is in memory at a time.
 std::vector<Metadata> loadMean(Engine &engine, const std::vector<std::string> &files, bool anyModel = false);
 // The parameters in their order, a tied group under its first name, always F32 (F64 for an f64 executable).
 TensorViews weights(Engine &engine);

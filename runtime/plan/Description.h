@@ -1,4 +1,4 @@
-// The description of the model inside a serialized plan, without reading the rest.
+// Reads the model's description from a serialized plan, without the rest.
 #pragma once
 
 #include <cstdint>

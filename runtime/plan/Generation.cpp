@@ -1,4 +1,4 @@
-// What is wrong with the settings of a search.
+// Validates the settings of a search.
 #include "plan/Generation.h"
 #include <algorithm>
 #include <cmath>

@@ -17,14 +17,14 @@ struct Generation {
   };
   // When a beam of two or more ends a sentence, once `beam` of its hypotheses have finished.
   enum class EarlyStopping : uint8_t {
-    No, // the best live one, if it ended at its present length, would score no better than the worst of the best `beam`
+    No,    // if the best live one, ended at its present length, would score no better than the worst of the best `beam`
     Yes,   // at once
-    Never, // the same as No; where lengthPenalty is above 0, if it ended at maxLength
+    Never, // like No; but if lengthPenalty is above 0, with the live one ended at maxLength
   };
-  // What becomes of a hypothesis of maxLength tokens.
+  // What happens to a hypothesis of maxLength tokens.
   enum class AtMaxLength : uint8_t {
     Eos,       // eos ends it, and counts with its log-probability
-    ForcedEos, // eos ends it, and is certain: log-probability 0
+    ForcedEos, // eos ends it, and counts as certain: log-probability 0
     Cut,       // it ends as it is, without eos
   };
 
@@ -37,18 +37,18 @@ struct Generation {
   int64_t minLength = 0;
   std::vector<int32_t> forcedFirst;               // what every target begins with, each with log-probability 0
   std::vector<int32_t> suppress;                  // never written
-  std::vector<std::vector<int32_t>> badSequences; // the last of one is not written after the others
-  int64_t noRepeatNgram = 0;                      // no so many tokens in a row are written twice; 0: any
+  std::vector<std::vector<int32_t>> badSequences; // the last token of each is not written after the others
+  int64_t noRepeatNgram = 0;                      // no sequence of this many tokens is written twice; 0: no limit
 
   bool operator==(const Generation &) const = default;
 };
 
-// As model.json and command lines spell them, in the order of the values.
+// The names in model.json and on command lines, in the order of the enumerators.
 inline constexpr std::array<const char *, 2> penaltyForms = {"offset", "power"};
 inline constexpr std::array<const char *, 3> earlyStoppings = {"false", "true", "never"};
 inline constexpr std::array<const char *, 3> lengthEnds = {"eos", "forced_eos", "cut"};
 
-inline constexpr int32_t mostHypotheses = 1 << 16; // no search needs more; what it takes of memory stays a number
+inline constexpr int32_t mostHypotheses = 1 << 16; // beyond any search's needs; memory sizes still do not overflow
 inline constexpr int64_t mostTokens = 1 << 20;     // of a translation
 
 // The first thing that is wrong, for a target vocabulary of this size with these tokens: where, by the names of

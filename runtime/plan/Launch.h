@@ -1,11 +1,11 @@
-// What a step launches for a batch: which of its kernels, and how the work is cut.
+// What a step launches for a batch: which of its kernels, and how many chunks.
 #pragma once
 
 #include "plan/Plan.h"
 
 namespace xfc {
 
-// Chunks of a step's kernel for a batch of these counts.
+// The number of chunks of a step's kernel for a batch of these counts.
 inline int64_t chunksOf(const Partition &partition, const Counts &counts, const Step &step) {
   int64_t count = 1;
   switch (partition.unit) {
@@ -33,7 +33,7 @@ inline int32_t kernelOf(const Module &module, const Counts &counts, const Step &
   return kernel.few >= 0 && counts.rows[step.set] <= kernel.fewRows ? kernel.few : step.kernel;
 }
 
-// The kernel that runs after it, or -1.
+// The kernel that runs after it to merge partial sums, or -1.
 inline int32_t mergeOf(const Module &module, const Counts &counts, const Step &step) {
   return counts.rows[step.set] > chunkRows ? module.kernels[step.kernel].merge : -1;
 }

@@ -1,4 +1,4 @@
-// The arithmetic of memory.
+// Computes counts, and the memory that programs need for them.
 #include "plan/Memory.h"
 #include "plan/StagingLayout.h"
 #include "support/Error.h"
@@ -85,7 +85,7 @@ Memory predictMemory(const Module &module, const std::vector<std::string> &progr
             product({argument.set < 0 ? 1 : counts.rows[argument.set], featuresOf(argument), bytesOf(argument.type)});
     }
     if (threads == 0)
-      memory.batches += 2 * StagingLayout(*program, counts, onDevice).bytes + // one runs, one is staged
+      memory.batches += 2 * StagingLayout(*program, counts, onDevice).bytes + // one batch runs, one is staged
                         callBytes(*program);
     for (const Step &step : program->steps) {
       scratch = std::max(scratch, module.kernels[step.kernel].scratch);

@@ -1,4 +1,4 @@
-// Memory, known before the run: what programs will hold for batches of a size. The engine allocates exactly this.
+// Predicts memory before a run: what programs will hold for batches of a given size. The engine allocates exactly this.
 #pragma once
 
 #include "plan/Plan.h"
@@ -8,9 +8,9 @@
 
 namespace xfc {
 
-// Bytes. The programs share one arena, so it is that of the one that needs most. `held` is what a search keeps from one
-// step to the next: caches, and the encoder's projected rows; what a training step of several batches keeps of the
-// gradients of the earlier ones. `batches` is what a GPU holds to be told of a batch, its calls included.
+// In bytes. Programs share one arena, so it is that of the one that needs most. `held` is what passes from run to run:
+// caches and the encoder's projected rows of a search, or the gradients of earlier batches in a training step that has
+// several. `batches` is what a GPU needs to receive a batch, including its calls.
 struct Memory {
   int64_t parameters = 0, gradients = 0, states = 0, packed = 0, tables = 0, arena = 0, scratch = 0, held = 0,
           batches = 0;
@@ -18,10 +18,10 @@ struct Memory {
   int64_t total() const { return state() + arena + scratch + held + batches; }
 };
 
-// A bound of sizes and counts that no machine reaches, so that sums and products of a few of them are numbers.
+// A bound on sizes and counts that no machine reaches, so that sums of a few of them do not overflow.
 constexpr int64_t largestSize = int64_t(1) << 50;
 [[noreturn]] void tooLarge();                          // throws Error
-int64_t product(std::initializer_list<int64_t> sizes); // checked
+int64_t product(std::initializer_list<int64_t> sizes); // calls tooLarge() if it exceeds largestSize
 
 // Counts of a teacher-forced batch: `tokens` rows of source and of target in sentences of `length`.
 Counts batchCounts(int64_t tokens, int64_t length);
@@ -29,14 +29,14 @@ Counts batchCounts(int64_t tokens, int64_t length);
 // tokens.
 Counts decodeCounts(int64_t sentences, int64_t length, int64_t hypotheses, int64_t longest);
 
-// Rows a table of positions is made for once sequences of `longest` rows have been seen: the next power of two from
-// 64, so that it grows seldom, at most the table's own.
+// The rows of a position table once sequences of `longest` rows have been seen: the next power of two, at least 64, so
+// that it rarely grows, but at most the table's own rows.
 int64_t tableRows(const Table &table, int64_t longest);
 
-// What is enough for both: of one engine that runs both.
+// The larger of each part: for one engine that runs both.
 Memory larger(const Memory &a, const Memory &b);
 
-// What the host needs with so many threads; for a GPU's plan, with none, what the GPU holds.
+// What the host needs with this many threads; with a GPU's plan and 0 threads, what the GPU holds.
 Memory predictMemory(const Module &module, const std::vector<std::string> &programs, const Counts &counts, int threads);
 
 } // namespace xfc

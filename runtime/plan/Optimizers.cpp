@@ -1,3 +1,4 @@
+// The optimizers: their rules, states and hyperparameters.
 #include "plan/Optimizers.h"
 #include "plan/Programs.h"
 #include <algorithm>
@@ -20,7 +21,7 @@ static double limit(const Settings &s, double) {
   return s.clipValue > 0 ? s.clipValue : std::numeric_limits<double>::infinity();
 }
 
-// Weight decay as a part of the gradient (`l2`), or apart from it (`decay`).
+// Weight decay is a part of the gradient (`l2`), or separate from it (`decay`).
 static std::vector<Hyperparameter> adam(Value l2, Value decay) {
   return {{"rate", rate},
           {"beta1", beta1},
@@ -32,12 +33,14 @@ static std::vector<Hyperparameter> adam(Value l2, Value decay) {
           {"correction2", [](const Settings &s, double step) { return 1 - std::pow(s.beta2, step); }}};
 }
 
-// While few steps were taken the average is of these: 2/11, 3/12, ... stay in place of the decay, until that is less.
+// The average warms up: its decay in step 1, 2, ... is 2/11, 3/12, ... until that reaches averageDecay, so that at
+// first it covers the few steps taken.
 static double weightOfStep(const Settings &s, double step) {
   return 1 - std::min(s.averageDecay, (1 + step) / (10 + step));
 }
 
-// Every rule takes its gradient clipped, element by element, and comes with a moving average of the parameters too.
+// Every rule clips its gradient, element by element, and has a variant that also keeps a moving average of the
+// parameters.
 static std::vector<Optimizer> completed(std::vector<Optimizer> rules) {
   for (Optimizer &optimizer : rules)
     optimizer.hyper.push_back({"limit", limit});

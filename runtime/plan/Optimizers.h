@@ -1,4 +1,5 @@
-// The optimizers, declared once for the compiler, which makes a program of each, and the runtime, which runs one.
+// The optimizers, declared once for the compiler, which generates a program for each rule, and the runtime, which runs
+// one.
 #pragma once
 
 #include <span>
@@ -8,46 +9,45 @@
 
 namespace xfc {
 
-// What a run sets. Each optimizer uses some of it.
+// The settings of a run. Each optimizer uses some of them.
 struct OptimizerSettings {
-  double rate = 0; // of learning, in this step
+  double rate = 0; // the learning rate of this step
   double beta1 = 0.9, beta2 = 0.98, epsilon = 1e-9;
   double momentum = 0.9;
   double weightDecay = 0;
-  double clipValue = 0;    // largest element of a gradient, after clipping by norm; 0: any
-  double averageDecay = 0; // how much of the parameters' moving average a step leaves, where there is one
+  double clipValue = 0;    // largest magnitude of an element of a gradient, after clipping by norm; 0: unlimited
+  double averageDecay = 0; // decay of the moving average of the parameters, if there is one
 };
 
 struct Optimizer {
-  std::string_view name; // after --optimizer
-  std::string rule;      // its formula: in xfc.optimize, and the name of its kernels
-  std::string program;   // that takes its step: gradients in, parameters and states in place. One for each rule
-  // What it keeps of each parameter, zero at first: a block laid out as the parameters. The name is the role of the
-  // program's arguments that lie in it, and checkpoints have a tensor STATE.PARAMETER.
+  std::string_view name; // as --optimizer takes it
+  std::string rule;      // its formula, named in xfc.optimize and in its kernels
+  std::string program;   // its step: reads gradients, updates parameters and states in place. One for each rule
+  // What it keeps for each parameter, initially zero: a block laid out like the parameters. The name is the role of the
+  // program's arguments that lie in the block; checkpoints have a tensor STATE.PARAMETER.
   std::vector<std::string_view> states;
-  // The elements of the program's argument `hyper`. Every optimizer has "limit": each element of a
-  // gradient, after clipping by norm, is put into [-limit, limit].
+  // The elements of the program's argument `hyper`. Every optimizer has "limit": each element of a gradient, after
+  // clipping by norm, is clamped to [-limit, limit].
   struct Hyperparameter {
     std::string_view name;
     double (*value)(const OptimizerSettings &settings, double step); // of step number `step`, from 1
   };
   std::vector<Hyperparameter> hyper; // at most mostHyperparameters
-  // Whether its last state is the moving average of the parameters, which begins as they do: after each step
-  // average += weight (parameter - average), where "weight" is its last hyperparameter. The rule is another's and
-  // ends with "_ema".
+  // Whether its last state is a moving average of the parameters, which starts equal to them. Each step then computes
+  // average += weight (parameter - average), where "weight" is its last hyperparameter. The rule is that of another
+  // optimizer with "_ema" appended.
   bool averages = false;
 };
 inline constexpr size_t mostHyperparameters = 10;
 inline constexpr std::string_view averageState = "average";
 
-// All of them, first those that keep no moving average of the parameters; the first is the one that is taken unless a
-// run says otherwise.
+// All of them, those without a moving average of the parameters first; the very first is the default.
 std::span<const Optimizer> optimizers();
-// Null where there is none of this name.
+// Null if there is none of this name.
 const Optimizer *findOptimizer(std::string_view name, bool averages = false);
-// The first optimizer of a rule; those of one rule differ in the values of their hyperparameters alone. Null for none.
+// The first optimizer of a rule; those of one rule differ only in the values of their hyperparameters. Null if none.
 const Optimizer *findRule(std::string_view rule);
-// The states of all, each once.
+// The states of all optimizers, without duplicates.
 std::span<const std::string_view> optimizerStates();
 
 } // namespace xfc

@@ -1,4 +1,4 @@
-// An optimizer's step with settings of their own for groups of parameters.
+// Splits an optimizer's program so that groups of parameters have settings of their own.
 #include "plan/ParameterGroups.h"
 #include "plan/Programs.h"
 #include "support/Error.h"
@@ -7,13 +7,13 @@
 namespace xfc {
 namespace {
 
-// Elements of the parameter block that follow each other and are of one group.
+// Consecutive elements of the parameter block that are in one group.
 struct Span {
   int64_t begin, end;
   int group;
 };
 
-// Those from `begin` to before `end`, which is what one launch walked over.
+// The spans from `begin` to before `end`, which is the range of one launch; frozen ones are left out.
 std::vector<Span> spansOf(const Module &module, std::span<const int> groupOf, int64_t begin, int64_t end) {
   std::vector<size_t> order;
   for (size_t i = 0; i < module.parameters.size(); ++i)
@@ -25,7 +25,7 @@ std::vector<Span> spansOf(const Module &module, std::span<const int> groupOf, in
     const Parameter &parameter = module.parameters[i];
     const int64_t last = parameter.offset + elementsOf(parameter.shape);
     if (!spans.empty() && spans.back().group == groupOf[i])
-      spans.back().end = last; // what lies between them belongs to none, and is 0
+      spans.back().end = last; // the gap between them belongs to no parameter, and is 0
     else
       spans.push_back({parameter.offset, last, groupOf[i]});
   }
@@ -33,10 +33,10 @@ std::vector<Span> spansOf(const Module &module, std::span<const int> groupOf, in
   return spans;
 }
 
-// A weight that the launch packs besides: three immediates and, at the end of its buffers, two copies.
+// For each weight that the launch packs as well: three immediates and, at the end of its buffers, two copies.
 constexpr size_t numbersOfWeight = 3, copiesOfWeight = 2;
 
-// The launch of elements `begin` and the following of the block, for those of the span alone.
+// Restricts a launch, whose first element in the block is `begin`, to the elements of the span.
 Step cutTo(const Span &span, const Step &whole, int64_t begin, int64_t element, int64_t hyperBytes) {
   Step step = whole;
   step.elements = span.end - span.begin;
@@ -52,7 +52,7 @@ Step cutTo(const Span &span, const Step &whole, int64_t begin, int64_t element, 
   };
   step.flops.constant = shared(whole.flops.constant);
   step.traffic.constant = shared(whole.traffic.constant);
-  // A weight of which the span has a part is left to be packed when it is read.
+  // A weight that is only partly in the span is packed when it is next read, not here.
   const size_t weights = whole.immediates.size() > 1 ? static_cast<size_t>(whole.immediates[1]) : 0,
                copies = step.buffers.size() - weights * copiesOfWeight;
   step.immediates = {step.elements};
@@ -86,7 +86,7 @@ Program inGroups(const Module &module, const Program &update, std::span<const in
   const int64_t hyperBytes = elementsOf(hyper->shape) * element;
   hyper->shape.insert(hyper->shape.begin(), count);
   program.steps.clear();
-  std::vector<int32_t> firsts; // of each old step, the new one that stands first in its place
+  std::vector<int32_t> firsts; // for each old step, the first of the new ones that replace it
   for (const Step &step : update.steps) {
     firsts.push_back(static_cast<int32_t>(program.steps.size()));
     const auto parameters = std::ranges::find(step.buffers, Place::Kind::Parameters, &Place::kind);
@@ -103,7 +103,7 @@ Program inGroups(const Module &module, const Program &update, std::span<const in
     auto shifted = [&](int32_t step) { return step < static_cast<int32_t>(firsts.size()) ? firsts[step] : step; };
     const int32_t end = shifted(buffer.last + 1);
     buffer.first = shifted(buffer.first);
-    // A result that is read once the program has ended matters up to one past its last step.
+    // A result that is read after the program is live until one past its last step.
     buffer.last = buffer.last >= static_cast<int32_t>(update.steps.size()) ? static_cast<int32_t>(program.steps.size())
                                                                            : std::max(buffer.first, end - 1);
   }

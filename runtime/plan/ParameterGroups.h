@@ -1,4 +1,4 @@
-// An optimizer's step with settings of their own for groups of parameters.
+// Splits an optimizer's program so that groups of parameters have settings of their own.
 #pragma once
 
 #include "plan/Plan.h"
@@ -6,12 +6,12 @@
 
 namespace xfc {
 
-// In place of a group's number: a parameter that stays as it is.
+// Stands for a group's number: the parameter is not trained.
 constexpr int frozenGroup = -1;
 
-// The program `update` of an optimizer, cut where groups meet: parameter i takes its step with row groupOf[i] of the
-// argument `hyper`, which has a row for each of the `count` groups, and none where it is frozen. Every element that
-// takes a step is computed as in the program as it was, from its row; the norm is still that of all gradients.
+// The program `update` of an optimizer, split at the boundaries of groups: parameter i is updated with row groupOf[i]
+// of the argument `hyper`, which has a row for each of the `count` groups, or not at all if it is frozen. Every updated
+// element is computed as in the original program, with its row; the norm is still that of all gradients.
 Program inGroups(const Module &module, const Program &update, std::span<const int> groupOf, int count);
 
 } // namespace xfc

@@ -136,8 +136,8 @@ namespace {
 
 [[noreturn]] void damaged() { throw Error("the plan inside this executable is damaged; compile the model again"); }
 
-// Whole numbers take seven bits a byte, the lowest first, the sign in bit 0, so that most take one byte (LEB128 of the
-// zigzag of protocol buffers). A list is its length and its items.
+// An integer is stored as the LEB128 of its zigzag encoding (as in protocol buffers), so that most take one byte. A
+// list is its length followed by its items.
 class Writer {
 public:
   std::vector<uint8_t> bytes;
@@ -155,7 +155,7 @@ public:
   template <typename List> void length(List &list) { number(list.size()); }
 };
 
-// Nothing is converted: a number that its field cannot hold is damage.
+// Nothing is narrowed: a number that its field cannot hold means that the plan is damaged.
 class Reader {
 public:
   Reader(const uint8_t *bytes, size_t size) : next(bytes), end(bytes + size) {}
@@ -163,7 +163,7 @@ public:
     uint64_t bits = 0;
     for (int shift = 0;; shift += 7) {
       if (next == end || shift > 63 || (shift == 63 && *next > 1) || (shift > 0 && *next == 0))
-        damaged(); // cut off, too large, or longer than it is written
+        damaged(); // truncated, too large, or not the shortest form
       bits |= static_cast<uint64_t>(*next & 0x7F) << shift;
       if (*next++ < 0x80)
         break;
@@ -186,7 +186,7 @@ public:
     std::copy_n(next, size, static_cast<uint8_t *>(to));
     next += size;
   }
-  // An item takes a byte or more: a length beyond what is left is damage, and is not allocated.
+  // An item takes at least one byte, so a length beyond the remaining bytes is damage, and is not allocated.
   template <typename List> void length(List &list) {
     size_t size;
     number(size);
@@ -227,7 +227,7 @@ private:
   }
 };
 
-// Few terms of a size are not zero: a mask says which, and they follow.
+// Most terms of a size are zero: a mask marks the others, which follow it.
 template <typename Direction> void fields(Archive<Direction> &archive, Size &size) {
   uint32_t mask = 0;
   auto eachTerm = [&](auto use) {
@@ -247,7 +247,7 @@ template <typename Direction> void fields(Archive<Direction> &archive, Size &siz
   eachTerm([&](int64_t &term, uint32_t bit) {
     if (mask & bit) {
       archive(term);
-      if (term == 0) // which is said by the bit that is not set
+      if (term == 0) // the mask has no bit for a zero
         damaged();
     }
     mask &= ~bit;
@@ -307,7 +307,7 @@ template <typename Direction> void fields(Archive<Direction> &archive, Module &m
           module.programs);
 }
 
-// Every index must point at something, and every size and offset lie within what it measures.
+// Checks that every index refers to something, and that every size and offset is within bounds.
 class Checker {
 public:
   explicit Checker(const Module &module) : module(module) {}
@@ -366,7 +366,7 @@ private:
   template <typename T> static void index(int64_t i, const std::vector<T> &list) {
     require(0 <= i && static_cast<size_t>(i) < list.size());
   }
-  // A kernel that belongs to another and has none of its own, or -1.
+  // Checks a kernel that belongs to another and must have none of its own; -1: there is none.
   void other(int32_t kernel) const {
     if (kernel == -1)
       return;
@@ -392,7 +392,7 @@ private:
     return product;
   }
 
-  // An offset begins something that is there: a tensor of a block, or columns of a row.
+  // Checks a place: an offset must lie within its block, or within a row.
   void place(const Place &place, const Program &program) const {
     using Kind = Place::Kind;
     within(place.kind, Kind::None);
@@ -400,7 +400,7 @@ private:
     switch (place.kind) {
     case Kind::Arena: {
       index(place.index, program.buffers);
-      Counts one; // of everything: the bytes of a row where the buffer has rows
+      Counts one; // of everything: gives the bytes of one row if the buffer has rows
       for (int64_t *counts : {one.rows, one.sequences})
         std::fill_n(counts, XFC_ROW_SETS, 1);
       std::fill_n(one.pairs, XFC_KEY_STRUCTURES, 1);
@@ -485,7 +485,7 @@ std::vector<uint8_t> serialize(const Module &module) {
   return std::move(archive.bytes);
 }
 
-// Past the version.
+// Opens a plan and reads its version.
 static Archive<Reader> openPlan(const uint8_t *bytes, uint64_t size) {
   Archive<Reader> archive(bytes, size);
   int64_t version;
@@ -498,7 +498,7 @@ static Archive<Reader> openPlan(const uint8_t *bytes, uint64_t size) {
 
 std::string deserializeDescription(const uint8_t *bytes, uint64_t size) {
   Archive<Reader> archive = openPlan(bytes, size);
-  Module module; // whose fields begin with these
+  Module module; // these are its first fields
   archive(module.model, module.hash, module.description);
   return std::move(module.description);
 }
@@ -516,7 +516,7 @@ Module deserialize(const uint8_t *bytes, uint64_t size) {
 // The planner
 //===--------------------------------------------------------------------------------------------------------===//
 
-// Largest first, each at the lowest offset where it overlaps nothing that lives at the same time.
+// Places buffers largest first, each at the lowest offset where it overlaps no buffer that is live at the same time.
 Layout plan(const Program &program, const Counts &counts) {
   const size_t n = program.buffers.size();
   std::vector<int64_t> sizes(n);
@@ -531,7 +531,7 @@ Layout plan(const Program &program, const Counts &counts) {
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return sizes[a] > sizes[b]; });
   Layout layout;
   layout.offsets.assign(n, 0);
-  std::vector<size_t> placed; // by offset
+  std::vector<size_t> placed; // in order of their offsets
   for (size_t i : order) {
     if (sizes[i] == 0)
       continue;

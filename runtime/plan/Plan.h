@@ -16,17 +16,17 @@ constexpr int planVersion = 4;
 enum class DType : uint8_t { F32, F64, I32 };
 inline int64_t bytesOf(DType t) { return t == DType::F64 ? 8 : 4; }
 
-// Sums over rows may be taken by chunks of so many, counted from row 0 whatever the batch, and then added in their
-// order.
+// Sums over rows may be split into chunks of this many rows, counted from row 0 of any batch, whose partial sums are
+// then added in order.
 constexpr int64_t chunkRows = 2048;
 
-// A size that is known when the batch is: constant + sum of coefficient x count. Bytes unless said otherwise.
+// A size that depends on the batch: constant + sum of coefficient x count. In bytes unless stated otherwise.
 struct Size {
   int64_t constant = 0;
   int64_t rows[XFC_ROW_SETS] = {};
   int64_t pairs[XFC_KEY_STRUCTURES] = {};
   int64_t sequences[XFC_ROW_SETS] = {};
-  int64_t chunks[XFC_ROW_SETS] = {}; // of rows, the last of which may be shorter; only where there are more than one
+  int64_t chunks[XFC_ROW_SETS] = {}; // of chunkRows rows, the last of which may be shorter; 0 if there is only one
 };
 
 // The counts a Size is evaluated with: of one batch, or of the largest batch a run will see.
@@ -34,11 +34,11 @@ struct Counts {
   int64_t rows[XFC_ROW_SETS] = {};
   int64_t sequences[XFC_ROW_SETS] = {};
   int64_t pairs[XFC_KEY_STRUCTURES] = {};
-  int64_t longest = 0; // rows of the longest sequence: what tables of positions must reach
+  int64_t longest = 0; // rows of the longest sequence, which tables of positions must cover
 };
 Counts countsOf(const xfc_shape &shape);
-Counts larger(const Counts &a, const Counts &b);        // of each count
-bool within(const Counts &counts, const Counts &limit); // but for `longest`, which takes no room in an arena
+Counts larger(const Counts &a, const Counts &b);        // the larger of each count
+bool within(const Counts &counts, const Counts &limit); // except `longest`, which takes no room in an arena
 int64_t evaluate(const Size &size, const Counts &counts);
 
 // Elements of a tensor of this shape; one for a scalar.
@@ -72,10 +72,10 @@ struct Partition {
 struct Kernel {
   std::string name; // unique; readable: linear_512x2048_relu
   Partition partition;
-  int64_t scratch = 0; // bytes for each thread; on a GPU, of dynamic shared memory for each block
+  int64_t scratch = 0; // bytes per thread; on a GPU, bytes of dynamic shared memory per block
   int64_t threads = 0; // of a GPU's block; 0 in a plan for a CPU
-  int32_t few = -1;    // on a GPU, the kernel that runs in place of this one in batches of at most `fewRows` rows, with
-                       // the same bits
+  int32_t few = -1;    // on a GPU, the kernel that replaces this one in batches of at most `fewRows` rows, with
+                       // bit-identical results
   int64_t fewRows = 0;
   int32_t merge =
       -1; // on a GPU, the kernel that runs after this one, with the same call, in batches of more than chunkRows rows
@@ -98,7 +98,7 @@ struct Step {
 
 struct Buffer {
   Size size;
-  int32_t first = 0, last = 0; // the steps between which its contents matter, inclusive
+  int32_t first = 0, last = 0; // the first and the last step at which it is live
 };
 
 struct Argument {
@@ -127,11 +127,11 @@ int64_t featuresOf(const Output &output);
 
 struct Program {
   std::string name;
-  // Whether it is this program of Programs.h, or the variant of it in a type.
+  // Whether this is that program of Programs.h, or its variant in a type.
   bool is(std::string_view program) const;
-  // Every step works on the target's rows, and a row of a result comes from the same row of the program's values and
-  // from rows that no other row writes. Where each row is a sequence of its own (decoding), a thread may take rows of
-  // its own through all the steps; no two buffers share memory then.
+  // Every step works on the target's rows, and a row of a result depends only on the same row of the program's values
+  // and on rows that no other row writes. If each row is a sequence of its own (decoding), a thread may take rows of
+  // its own through all steps. No two buffers of such a program share memory.
   bool rowByRow = false;
   std::vector<Argument> arguments;
   std::vector<Output> outputs;
@@ -148,7 +148,7 @@ struct Parameter {
   int64_t fanIn = 0, fanOut = 0;
 };
 
-// A weight in the layout a matrix kernel reads, remade whenever the parameters change.
+// A weight in the layout that a matrix kernel reads, packed again whenever the parameters change.
 struct Packed {
   int32_t kernel = 0;
   Place source;
@@ -185,25 +185,25 @@ struct Module {
   std::vector<Program> programs;
 
   const Program *find(std::string_view program) const;
-  // Throws Error where the model is not one from tokens to tokens.
+  // Throws Error unless the model maps tokens to tokens.
   void requireTranslator() const;
-  // What a program can multiply in: `compute`, and then the types of its variants, which are programs of their own
-  // ("encode.bf16"). Empty where the program is not there.
+  // The types that a program can multiply in: `compute`, and then those of its variants, which are programs of their
+  // own ("encode.bf16"). Empty if there is no such program.
   std::vector<std::string> computeTypes(const std::string &program) const;
-  // The name of the program, or of its variant in a type; an empty type is `compute`. Throws Error naming the types
-  // there are for another.
+  // The name of the program, or of its variant in a type; an empty type stands for `compute`. Throws Error naming the
+  // types that there are if this is not one of them.
   std::string variant(const std::string &program, const std::string &type) const;
-  // The program of a decoding step that gives `best` candidates for each hypothesis, as the variant in `type`:
-  // decode_candidates if those are enough, else decode_step with all log-probabilities, as for 0. Null where the model
-  // has none.
+  // The program of a decoding step that gives `best` candidates for each hypothesis, in its variant for `type`:
+  // decode_candidates if it gives enough, else decode_step, which gives all log-probabilities and is also meant by a
+  // `best` of 0. Null if the model has none.
   const Program *stepProgram(int64_t best, const std::string &type = {}) const;
 };
 
-// Exact inverses. `deserialize` throws xfc::Error when the bytes are not a plan of this ABI version.
+// Exact inverses. `deserialize` throws xfc::Error if the bytes are not an intact plan of version planVersion.
 std::vector<uint8_t> serialize(const Module &module);
 Module deserialize(const uint8_t *bytes, uint64_t size);
 
-// Packs a program's buffers into one arena: no two buffers whose lives meet overlap. Pure: the same program
+// Packs a program's buffers into one arena: buffers whose live ranges intersect do not overlap. Pure: the same program
 // and counts always give the same layout. Offsets are multiples of 64.
 struct Layout {
   std::vector<int64_t> offsets; // parallel to program.buffers

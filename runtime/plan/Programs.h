@@ -1,11 +1,11 @@
-// The programs of an executable, declared once: what they are called, and what goes in and comes out by which name. The
-// compiler makes them and the runtime runs them by these names.
+// The programs of an executable, declared once: their names, and those of their arguments and results. The compiler
+// makes them and the runtime runs them by these names.
 #pragma once
 
 namespace xfc {
 
-// A program of a model, made by import or by a pass. Arguments that are not listed are rows of keys and values, or are
-// named after parameters, with a prefix below.
+// A program of a model, created by import or by a pass. Arguments that are not listed are rows of keys and values, or
+// are named after parameters, with a prefix below.
 namespace programs {
 inline constexpr char forward[] = "forward";                     // source, target -> logits, encoder_output
 inline constexpr char forwardAttention[] = "forward_attention";  // ... -> also attention.PATH
@@ -28,7 +28,7 @@ inline constexpr char source[] = "source", target[] = "target", labels[] = "labe
 inline constexpr char logits[] = "logits", encoderOutput[] = "encoder_output", loss[] = "loss", nll[] = "nll",
                       norm[] = "norm", logProbs[] = "log_probs", tokens[] = "tokens",
                       tokenLogProbs[] = "token_log_probs", wantedLogProb[] = "wanted_log_prob";
-// Before the name of a parameter.
+// Prefixes of the names of parameters.
 inline constexpr char gradientOf[] = "grad.", sumOf[] = "sum.";
 } // namespace names
 

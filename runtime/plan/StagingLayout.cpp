@@ -1,4 +1,4 @@
-// The arithmetic of a batch as one block of bytes.
+// Computes the layout of a batch as one block of bytes.
 #include "plan/StagingLayout.h"
 
 namespace xfc {
@@ -39,7 +39,7 @@ StagingLayout::StagingLayout(const Program &program, const Counts &capacity, con
     if (!keys[structure])
       continue;
     const int64_t rows = capacity.rows[querySetOf(structure)], sequences = capacity.sequences[querySetOf(structure)];
-    // Each hypothesis has a list of cache rows of its own; other lists are shared, or of different rows.
+    // Each hypothesis has its own list of cache rows; other lists are shared, or have no rows in common.
     const bool own = structure / 4 == XFC_TARGET_CACHE;
     add(own ? capacity.pairs[structure] : capacity.rows[keySetOf(structure)], 4);
     for (int64_t elements : {sequences, sequences, rows}) // begin, count, limit

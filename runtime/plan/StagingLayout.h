@@ -1,4 +1,4 @@
-// How much memory a device takes to be told of a batch, and where its parts lie there. Nothing here needs a device.
+// The memory that a device needs to receive a batch, and where its parts lie there. Nothing here needs a device.
 #pragma once
 
 #include "plan/Plan.h"
@@ -8,22 +8,22 @@
 
 namespace xfc {
 
-// Where things lie in the block of a program. The shape and the arguments that the host gives have fixed places, since
-// calls point at them; rows lie dense. The structures that the shape points at follow each other as closely as the
-// batch allows, so that little is copied.
+// The layout of a program's block. The shape and the arguments that the host gives have fixed places, since calls point
+// to them; their rows are dense. The structures that the shape points to follow each other as closely as the batch
+// allows, so that little is copied.
 struct StagingLayout {
   static constexpr int64_t alignment = 128; // of arguments
   static constexpr int64_t structureAlignment = 16;
   StagingLayout() = default;
   StagingLayout(const Program &program, const Counts &capacity, const std::vector<bool> &onDevice);
 
-  std::vector<int64_t> arguments;     // the offset of each; -1: it is on the device
+  std::vector<int64_t> arguments;     // the offset of each; -1: it is on the device already
   bool keys[XFC_KEY_STRUCTURES] = {}; // those that the program reads
-  int64_t structures = 0;             // where they begin
+  int64_t structures = 0;             // where the structures begin
   int64_t bytes = 0;                  // enough for any batch within the capacity
 };
 
-// Bytes of a call with so many buffers and immediates as it stands in memory of a device: the xfc_call and its arrays.
+// Bytes of a call with this many buffers and immediates in device memory: the xfc_call and its arrays.
 constexpr int64_t callBytes(size_t buffers, size_t immediates) {
   return static_cast<int64_t>(sizeof(xfc_call) + (2 * buffers + immediates) * 8);
 }

@@ -1,4 +1,4 @@
-// How much memory this process may still take.
+// How much memory this process can still take.
 #include "device/cpu/AvailableMemory.h"
 #include <algorithm>
 #include <fstream>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t unlimited = std::numeric_limits<int64_t>::max();
 
-// The number in a file, or after a word in it; `otherwise` where there is none.
+// The first number in a file, or the one that follows `word` at the beginning of a line; `otherwise` if there is none.
 int64_t numberIn(const std::string &file, const std::string &word, int64_t otherwise) {
   std::ifstream stream(file);
   for (std::string line; std::getline(stream, line);) {
@@ -26,7 +26,8 @@ int64_t numberIn(const std::string &file, const std::string &word, int64_t other
   return otherwise;
 }
 
-// What the limit of a group and of those around it leaves; pages of files can be had back.
+// What the limits of a control group and its ancestors leave. Pages of files count as free, since they can be
+// reclaimed.
 int64_t leftInGroup(const std::string &mount, std::string path, const char *limit, const char *usage,
                     const char *statisticsOf) {
   int64_t left = unlimited;
@@ -35,7 +36,7 @@ int64_t leftInGroup(const std::string &mount, std::string path, const char *limi
     const int64_t most = numberIn(folder + limit, "", unlimited), used = numberIn(folder + usage, "", 0);
     const int64_t files =
         numberIn(statistics, prefix + "inactive_file", 0) + numberIn(statistics, prefix + "active_file", 0);
-    if (most < int64_t(1) << 60) // version 1 says "none" by a huge number
+    if (most < int64_t(1) << 60) // cgroup v1 writes "no limit" as a huge number
       left = std::min(left, std::max<int64_t>(most - used + std::min(files, used), 1));
     if (path.empty() || path.find('/') == std::string::npos)
       return left;

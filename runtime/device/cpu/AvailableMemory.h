@@ -1,4 +1,4 @@
-// How much memory this process may still take.
+// How much memory this process can still take.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace xfc {
 
-// Bytes: the least of what the machine has free, what the limits of its control groups (a container's, a job's) leave,
-// and what the process's own limit of address space leaves. 0 where nobody knows. `root` stands for / in tests.
+// In bytes, the least of: what the machine has available, what the limits of its control groups (a container's, a
+// job's) leave, and what the limit of its address space leaves. 0 if unknown. `root` replaces / in tests.
 int64_t availableMemory(const std::string &root = "");
 
 } // namespace xfc

@@ -1,4 +1,4 @@
-// The memory of a running chunk, and the check of an access to it.
+// The memory that a running chunk may access, and the check of each access.
 #include "device/cpu/Bounds.h"
 #include "plan/Memory.h"
 #include "xfc/bounds.h"
@@ -11,7 +11,7 @@ namespace {
 
 struct Range {
   const char *begin, *end;
-  bool isOperand;   // a vector past the end may be read; others are not to be written
+  bool isOperand;   // a vector past the end may be read; other ranges are read-only
   std::string name; // for messages
   bool holds(const char *at, int64_t bytes, bool writes) const {
     static constexpr int64_t vector = 64;
@@ -22,9 +22,9 @@ struct Range {
 thread_local const CpuLaunch *running = nullptr;
 thread_local int64_t runningChunk = 0;
 thread_local const void *runningScratch = nullptr;
-thread_local bool known = false;        // whether `ranges` are those of this chunk
-thread_local std::vector<Range> ranges; // that it may touch
-thread_local size_t last = 0;           // the range that held the access before
+thread_local bool known = false;        // whether `ranges` belongs to this chunk
+thread_local std::vector<Range> ranges; // what it may access
+thread_local size_t last = 0;           // index of the range of the previous access
 
 void add(const void *begin, int64_t bytes, std::string name, bool isOperand = false) {
   if (begin)
@@ -79,7 +79,7 @@ int64_t bytesOfArgument(const ProgramRun &run, int64_t index) {
   return rows > 0 ? ((rows - 1) * run.arguments[index].stride + features) * element : 0;
 }
 
-// From an operand's first element to the end of what it lies in.
+// Bytes from an operand's first element to the end of the memory that it lies in.
 int64_t bytesFrom(const Place &place) {
   const ProgramRun &run = *running->run;
   const Module &module = *running->module;
@@ -122,7 +122,7 @@ void findRanges() {
   add(call.strides, operands * static_cast<int64_t>(sizeof(int64_t)), "the operands' strides");
   add(call.immediates, static_cast<int64_t>(step.immediates.size() * sizeof(int64_t)), "the immediates");
   for (size_t i = 0; i < step.buffers.size(); ++i) {
-    // Where a thread takes rows of its own, an operand begins with the first of them.
+    // If a thread takes rows of its own, its operand begins at the first of them.
     const char *first = static_cast<const char *>(running->run->address(step.buffers[i])),
                *begin = static_cast<const char *>(call.buffers[i]);
     add(begin, bytesFrom(step.buffers[i]) - (begin - first), "operand " + std::to_string(i), true);

@@ -1,4 +1,4 @@
-// The CPU: programs step by step, chunks by thread, in the host's memory.
+// The CPU device: runs programs step by step in host memory, with each step's chunks spread over the threads.
 #include "device/cpu/CpuDevice.h"
 #include "device/HostMemory.h"
 #include "device/cpu/AvailableMemory.h"
@@ -26,7 +26,7 @@ private:
   HostMemory pages;
 };
 
-// Runs end before they return, and what they leave is soon overwritten: a copy.
+// A run has ended when it returns, and the next one soon overwrites its results, so this is a copy.
 class CpuReadback : public Readback {
 public:
   void take(const Output &output, const char *from, int64_t rows, int64_t stride) {
@@ -64,7 +64,7 @@ public:
   void copyToDevice(void *to, const void *from, int64_t bytes) override { std::memcpy(to, from, bytes); }
   void copyToHost(void *to, const void *from, int64_t bytes) override { std::memcpy(to, from, bytes); }
 
-  // Shares of it by thread.
+  // Threads copy separate shares.
   void copyOnDevice(void *to, const void *from, int64_t bytes) override {
     static constexpr int64_t share = 1 << 18;
     struct Copy {
@@ -123,9 +123,9 @@ public:
       between();
   }
 
-  // Where there are rows enough, each thread takes its own through all the steps: what a step reads is in the cache of
-  // the thread that wrote it, and nobody waits between steps. Otherwise, and where launches are timed, a step's chunks
-  // go to all threads.
+  // If there are enough rows, each thread takes its own through all steps: what a step reads is in the cache of the
+  // thread that wrote it, and no thread waits between steps. Otherwise, and if launches are timed, the chunks of each
+  // step go to all threads.
   void run(const ProgramRun &run) override {
     if (pool->threads() > 1 && !timings && hasOwnRows(run)) {
       const int64_t launches = pool->threads() * static_cast<int64_t>(run.program->steps.size());
@@ -159,7 +159,7 @@ public:
   }
 
 private:
-  // With fewer rows per thread, sharing out a step's columns is faster: each weight is then read by one thread.
+  // With fewer rows per thread, splitting a step by columns is faster: each weight is then read by one thread only.
   static constexpr int64_t fewestOwnRows = 16;
 
   bool hasOwnRows(const ProgramRun &run) const {
@@ -175,16 +175,17 @@ private:
   struct Share {
     CpuDevice *device;
     const ProgramRun *run;
-    int64_t launches; // number of the first, where they are traced; each thread has its own
+    int64_t launches; // number of the first, if they are traced; each thread has its own launches
   };
-  // Rows of a thread's own through all the steps.
+  // Runs a thread's own rows through all steps.
   static void runShare(void *context, int64_t share, int thread) {
     const auto [device, runOfAll, launches] = *static_cast<const Share *>(context);
     const ProgramRun &run = *runOfAll;
     const int64_t shares = device->pool->threads(), rows = run.counts.rows[XFC_TARGET], first = rows * share / shares;
     Counts counts = run.counts;
     counts.rows[XFC_TARGET] = counts.sequences[XFC_TARGET] = rows * (share + 1) / shares - first;
-    // The batch of these rows alone. Each is a sequence: offsets and numbers of sequences are the same from any row on.
+    // The batch of these rows alone. Each row is a sequence, so offsets and sequence numbers are the same from any row
+    // on.
     xfc_shape shape = *run.shape;
     xfc_rows &own = shape.sets[XFC_TARGET];
     own.rows = own.sequences = counts.rows[XFC_TARGET];
@@ -213,7 +214,8 @@ private:
     }
   }
 
-  // The call of a step on rows of the target from `first` on, its operands in this thread's room for them.
+  // The call of a step on target rows from `first` on; its operand arrays lie in this thread's part of `buffers` and
+  // `strides`.
   xfc_call callOf(const ProgramRun &run, const Step &step, const xfc_shape &shape, int64_t first, int thread) {
     void **at = buffers.data() + thread * operands;
     int64_t *stride = strides.data() + thread * operands;
@@ -229,7 +231,7 @@ private:
         stride, step.immediates.data()};
   }
 
-  // Bytes from a row of the target to the next; 0 for what has none.
+  // Bytes from one target row to the next; 0 for places without target rows.
   static int64_t bytesOfRow(const ProgramRun &run, const Place &place) {
     if (place.kind == Place::Kind::Arena)
       return run.program->buffers[place.index].size.rows[XFC_TARGET];
@@ -240,8 +242,8 @@ private:
 
   struct Launch : CpuLaunch {
     xfc_kernel code;
-    char *scratch;     // of the first thread
-    int64_t first = 0; // chunk
+    char *scratch;     // of thread 0
+    int64_t first = 0; // first chunk of the launch
   };
   Launch launchOf(int32_t kernel, const xfc_call &call, const ProgramRun *run = nullptr, const Step *step = nullptr) {
     return {{module, &module->kernels[kernel], run, step, nullptr, call, scratchBytes},
@@ -299,8 +301,8 @@ private:
   ThreadPool *pool = nullptr;
   HostMemory scratch;
   int64_t scratchBytes = 0;    // per thread
-  size_t operands = 0;         // of the step that has most
-  std::vector<void *> buffers; // of the step that runs, per thread
+  size_t operands = 0;         // the most that any step has
+  std::vector<void *> buffers; // of the current step, per thread
   std::vector<int64_t> strides;
 };
 

@@ -1,4 +1,4 @@
-// The CPU: kernels of one of the executable's images on the threads of a pool.
+// The CPU device: runs the kernels of one of the executable's images on the threads of a pool.
 #pragma once
 
 #include "device/Device.h"
@@ -7,9 +7,10 @@
 
 namespace xfc {
 
-// With the first of the images (abi.h) that this CPU can run. Throws Error saying what is missing if there is none.
+// Uses the first of the images (abi.h) that this CPU can run. Throws Error naming the missing features if there is
+// none.
 std::unique_ptr<Device> cpuDevice(const xfc_image *const *images);
-// With a given image, whatever it needs.
+// Uses this image without checking what it requires.
 std::unique_ptr<Device> cpuDevice(const xfc_image &image);
 
 } // namespace xfc

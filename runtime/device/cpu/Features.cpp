@@ -1,4 +1,4 @@
-// The CPU's features as Linux lists them, and its permission for the tiles of AMX.
+// The CPU's features as Linux lists them, and permission to use the tiles of AMX.
 #include "device/cpu/Features.h"
 #include <fstream>
 #include <set>
@@ -21,7 +21,7 @@ static std::set<std::string> listed() {
   return features;
 }
 
-// The tiles' registers are large: a process gets room for them when it asks. Threads inherit it.
+// The tile registers are large, so Linux gives a process room for them only on request. Threads inherit the permission.
 static bool permitTiles() {
   constexpr long request = 0x1023, tileData = 18; // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA of asm/prctl.h
   return syscall(SYS_arch_prctl, request, tileData) == 0;

@@ -1,4 +1,4 @@
-// What this machine and its system let a process use.
+// Which features of the CPU this process may use.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 namespace xfc {
 
 // Those of `needed` (names of /proc/cpuinfo, separated by commas) that this process cannot use, separated by blanks.
-// Asks the system for the tiles of AMX if they are needed: no instruction of theirs works before that.
+// Requests permission for the tiles of AMX if they are needed: their instructions do not work without it.
 std::string missingFeatures(const std::string &needed);
 
 } // namespace xfc

@@ -1,4 +1,4 @@
-// A GPU of NVIDIA's: kernels of the executable's PTX, launched as graphs over memory of the GPU.
+// A GPU of NVIDIA's: kernels of the executable's cubin or PTX, launched as graphs over GPU memory.
 #include "device/cuda/CudaDevice.h"
 #include "device/cuda/Driver.h"
 #include "device/cuda/Staging.h"
@@ -15,7 +15,7 @@ namespace {
 Address addressOf(const void *pointer) { return reinterpret_cast<Address>(pointer); }
 std::string text(int64_t number) { return std::to_string(number); }
 
-// "sm_90a" as 90 and 'a'; plain code of an architecture runs on later ones too.
+// Parses "sm_90a" into 90 and true; code for an architecture without a letter also runs on later ones.
 struct Architecture {
   int number = 0;
   bool exact = false;
@@ -40,7 +40,7 @@ public:
                   " do not fit into the GPU's memory, of which " + text(static_cast<int64_t>(free)) + " of " +
                   text(static_cast<int64_t>(total)) + " bytes are free; use smaller batches (--batch-tokens)");
     } else if (refused) {
-      driver.allocate(&address, bytes); // says what it was
+      driver.allocate(&address, bytes); // throws, with the reason
     }
     begin = reinterpret_cast<void *>(address);
     size = bytes;
@@ -56,7 +56,7 @@ private:
   const Driver &driver;
 };
 
-// Memory of the host that the GPU copies from and to while the host does other things.
+// Pinned host memory, which the GPU reads and writes while the host does other work.
 class PinnedMemory {
 public:
   PinnedMemory(const Driver &driver, int64_t bytes) : size(bytes), driver(driver) {
@@ -98,18 +98,18 @@ public:
   const OwnedEvent copied;
 };
 
-// One kernel's launch; what it reads stands in memory of the GPU at `call`.
+// One launch of a kernel, whose arguments lie in GPU memory at `call`.
 struct Launch {
   FunctionHandle function;
   const Kernel *kernel;
   const Step *step; // null: a weight is packed
   Address call;
   int64_t chunks;
-  bool merges = false; // what another launch of the step has begun
+  bool merges = false; // completes what another launch of the step has begun
 };
 
-// Launches in a row. The second time they are asked for they are captured, and from then on launched by one call: what
-// runs once is not worth capturing.
+// A sequence of launches. The second run captures it as a graph, and from then on one call launches it: what runs only
+// once is not worth capturing.
 class LaunchList {
 public:
   explicit LaunchList(const Driver &driver) : driver(driver) {}
@@ -128,7 +128,8 @@ public:
     driver.launchGraph(graph, stream);
   }
 
-  // One after the other, and then tell(launch, begin, end) for each, of events that have passed.
+  // Issues the launches one after the other, then calls tell(launch, begin, end) for each, when its events have
+  // completed.
   template <typename Tell> void runTimed(Stream stream, Tell tell) {
     std::vector<std::unique_ptr<OwnedEvent>> events;
     for (const Launch &launch : launches) {
@@ -163,7 +164,7 @@ private:
     const Result result = driver.instantiateGraph.result(&graph, captured, 0);
     driver.destroyGraph.result(captured);
     if (result)
-      driver.instantiateGraph(&graph, captured, 0); // says what it was
+      driver.instantiateGraph(&graph, captured, 0); // throws, with the reason
   }
 
   const Driver &driver;
@@ -171,10 +172,10 @@ private:
   GraphExec graph = nullptr;
 };
 
-// Calls as they stand in the GPU's memory, one after the other: each an xfc_call, and the arrays that it points at.
+// Calls in the form they have in GPU memory, consecutively: each is an xfc_call and the arrays that it points to.
 class CallWriter {
 public:
-  // Where the next call will stand, counted from the first.
+  // The offset of the next call from the first.
   int64_t next() const { return static_cast<int64_t>(bytes.size()); }
   void add(Address base, xfc_call call, std::span<void *const> buffers, std::span<const int64_t> strides,
            std::span<const int64_t> immediates) {
@@ -248,20 +249,20 @@ struct CudaDevice::State {
   DeviceNumber device = 0;
   int major = 0, minor = 0, version = 0;
   int64_t mostShared = 0;
-  std::string gpu; // its name
+  std::string gpu; // the GPU's name
   const xfc_device_image *image = nullptr;
   Context context = nullptr;
-  Stream stream = nullptr; // all that a run needs, in order
-  Stream copies = nullptr; // batches that are staged, beside it
+  Stream stream = nullptr; // everything that a run needs, in order
+  Stream copies = nullptr; // staged batches, concurrently
   ModuleHandle handle = nullptr;
-  bool compiled = false; // the cubin was taken
+  bool compiled = false; // the cubin is in use, not the PTX
   const Module *module = nullptr;
-  std::vector<FunctionHandle> functions; // of each kernel
+  std::vector<FunctionHandle> functions; // one for each kernel
 
   struct Result {
     std::unique_ptr<CudaReadback> readback;
-    bool asked = false;  // since the last run: then the next one copies it at once
-    bool copied = false; // of the last run
+    bool asked = false;  // read since the last run, so that the next run copies it at once
+    bool copied = false; // since the last run
   };
   // The counts of a bucket: rows and sequences of each set.
   using Bucket = std::array<int64_t, size_t{2} * XFC_ROW_SETS>;
@@ -270,20 +271,20 @@ struct CudaDevice::State {
     explicit Prepared(const Driver &driver) : arrived(driver), taken(driver) {}
     StagingLayout staging;
     uint64_t placement = 0;               // of the run that the calls were written for
-    std::vector<BoundArgument> arguments; // of that run; those on the host only as being there
-    // The batch that runs, where the calls point. One that is staged lies beside it until it does.
+    std::vector<BoundArgument> arguments; // of that run; of host arguments only `onDevice` matters
+    // `block` is the batch that runs, which the calls point to; `incoming` is a staged batch until it runs.
     std::unique_ptr<CudaMemory> block, incoming, calls;
     std::vector<int64_t> callOffsets; // of each step
-    // The host writes one while the other may still be copied.
+    // The host fills one slot while the other may still be copied.
     struct Slot {
       std::unique_ptr<PinnedMemory> memory;
       std::unique_ptr<OwnedEvent> copied;
     } slots[2];
     int slot = 0;
-    OwnedEvent arrived, taken; // the staged batch: in `incoming`, and out of it
-    // What was staged: the run has to be given the same.
+    OwnedEvent arrived, taken; // the staged batch has arrived in `incoming`, or been copied out of it
+    // The staged batch; it is used only if the run is given the same one.
     struct Staged {
-      const xfc_shape *shape = nullptr; // null: nothing
+      const xfc_shape *shape = nullptr; // null: nothing is staged
       xfc_shape content;
       std::vector<BoundArgument> arguments;
       int64_t bytes = 0;
@@ -355,7 +356,7 @@ struct CudaDevice::State {
       driver.releaseContext.result(device);
   }
 
-  // The cubin where it is of the GPU's family, else PTX, which the driver compiles (and keeps for the next time).
+  // Loads the cubin if it is for the GPU's family, else the PTX, which the driver compiles (and caches).
   void loadCode(bool ptx) {
     const Architecture architecture = architectureOf(image->arch);
     const bool made =
@@ -378,7 +379,7 @@ struct CudaDevice::State {
     if (log[0])
       throw Error("--device cuda: the driver does not compile the PTX of " + std::string(image->arch) + " (error " +
                   text(refused) + "): " + log.data());
-    driver.loadModule(&handle, image->ptx, 0, nullptr, nullptr); // says what it was
+    driver.loadModule(&handle, image->ptx, 0, nullptr, nullptr); // throws, with the reason
   }
 
   void loadKernels(const Module &plan) {
@@ -390,7 +391,7 @@ struct CudaDevice::State {
         throw Error("--device cuda: kernel " + kernel.name + " takes " + text(kernel.scratch) +
                     " bytes of shared memory, " + gpu + " has " + text(mostShared) +
                     " for a block; compile the model for it with --cuda-arch, or use --device cpu");
-      constexpr int64_t without = 48 << 10; // what every kernel may take
+      constexpr int64_t without = 48 << 10; // available to every kernel
       if (kernel.scratch > without)
         driver.setFunctionAttribute(function, attribute::maxDynamicSharedMemory, static_cast<int>(kernel.scratch));
       functions.push_back(function);
@@ -411,7 +412,7 @@ struct CudaDevice::State {
              Trace *trace) {
     if (!timings && !trace)
       return list.run(stream);
-    // The time of the host at which an event of the GPU passes is known where nothing else is left to do.
+    // An event recorded while the GPU is idle ties its clock to the host's.
     const OwnedEvent anchor(driver, 0);
     int64_t passed = 0;
     if (trace) {
@@ -433,7 +434,7 @@ struct CudaDevice::State {
     });
   }
 
-  // Where a place of the run lies on the GPU.
+  // The GPU address of a place of the run.
   Address address(const Prepared &prepared, const ProgramRun &run, const Place &place) const {
     if (place.kind == Place::Kind::Argument && !run.arguments[place.index].onDevice)
       return prepared.block->address() + prepared.staging.arguments[place.index] + place.offset;
@@ -453,7 +454,7 @@ struct CudaDevice::State {
     });
   }
 
-  // Room for batches of the run's capacity, and the calls with the addresses of the run.
+  // Allocates memory for batches within the run's capacity, and writes the calls with the run's addresses.
   void place(Prepared &prepared, const ProgramRun &run) {
     if (prepared.placement == run.placement && sameArguments(prepared.arguments, run.arguments))
       return;
@@ -466,7 +467,7 @@ struct CudaDevice::State {
         memory->reset();
         *memory = take(prepared.staging.bytes, "batches");
       }
-      driver.recordEvent(prepared.taken, stream); // it was zeroed there
+      driver.recordEvent(prepared.taken, stream); // the zeroing is on that stream
       for (Prepared::Slot &slot : prepared.slots) {
         slot.memory = std::make_unique<PinnedMemory>(driver, prepared.staging.bytes);
         if (!slot.copied)
@@ -477,7 +478,7 @@ struct CudaDevice::State {
     CallWriter calls;
     std::vector<void *> buffers;
     std::vector<int64_t> strides;
-    // Their sizes depend on the program alone, so that they stay where they were.
+    // The size of the calls depends on the program alone, so their memory is never replaced.
     if (!prepared.calls)
       prepared.calls = take(callBytes(*run.program), "calls");
     prepared.callOffsets.clear();
@@ -503,7 +504,7 @@ struct CudaDevice::State {
     prepared.arguments = run.arguments;
   }
 
-  // Runs after everything that was asked for before. Where memory is not pinned, the driver keeps a copy, or waits.
+  // Copies after everything issued before on the stream, and waits for it.
   void copy(Address to, const std::vector<char> &bytes) {
     if (bytes.empty())
       return;
@@ -524,7 +525,7 @@ struct CudaDevice::State {
       const Address call = prepared.calls->address() + prepared.callOffsets[i];
       auto launch = [&](int32_t number, bool merges) {
         const Kernel &kernel = module->kernels[number];
-        // A sum over no rows is 0, which has to be written.
+        // A sum over no rows is 0, which still has to be written.
         const int64_t fewest = kernel.merge >= 0 ? kernel.partition.times : 0;
         if (const int64_t chunks = std::max(chunksOf(kernel.partition, bucket, step), fewest))
           list->launches.push_back({functions[number], &kernel, &step, call, chunks, merges});
@@ -546,7 +547,7 @@ struct CudaDevice::State {
     return bytes;
   }
 
-  // Starts the copy of a result of the last run into memory of the host, dense rows.
+  // Starts copying a result of the last run to host memory, as dense rows.
   void fetch(const Prepared &prepared, const ProgramRun &run, const Output &output, CudaReadback &into) {
     const int64_t element = bytesOf(output.type), features = featuresOf(output), width = features * element,
                   rows = rowsOf(output, run.counts);
@@ -650,15 +651,15 @@ void CudaDevice::pack(std::span<const PackRun> runs, const std::function<void()>
   s.issue(*s.packings.back()->list, nullptr, {}, timings, trace);
 }
 
-// Kernels read a batch where it lies, so that a graph serves every batch of its bucket: a staged one is moved there by
-// the GPU, which takes a hundredth of the time that it took to come.
+// Kernels read a batch at a fixed address, so that a graph serves every batch of its bucket. The GPU moves a staged
+// batch there, which takes a hundredth of the time that its transfer took.
 void CudaDevice::stage(const ProgramRun &run) {
   State &s = *state;
   State::Prepared &prepared = *s.programs.at(run.program);
   prepared.staged.shape = nullptr;
   if (!prepared.block || prepared.placement != run.placement ||
       !State::sameArguments(prepared.arguments, run.arguments))
-    return; // calls are written anew for it
+    return; // the run will rewrite the calls
   Span span(trace, "copy", "stage batch");
   s.driver.waitForEvent(s.copies, prepared.taken, 0);
   prepared.staged.bytes = s.send(prepared, run, *prepared.incoming, s.copies);

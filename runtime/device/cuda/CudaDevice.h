@@ -1,4 +1,4 @@
-// A GPU of NVIDIA's: kernels of the executable's PTX, launched as graphs over memory of the GPU.
+// A GPU of NVIDIA's: kernels of the executable's cubin or PTX, launched as graphs over GPU memory.
 #pragma once
 
 #include "device/Device.h"
@@ -9,8 +9,8 @@ namespace xfc::cuda {
 
 class CudaDevice : public Device {
 public:
-  // The first GPU that the driver shows, and of the images (abi.h) the one that --cuda-image names. Throws Error: no
-  // such image, no driver or one that is too old, no GPU, or the image is not for it.
+  // Uses the first GPU that the driver shows and, of the images (abi.h), the one that --cuda-image names. Throws Error
+  // if there is no such image, no driver or one that is too old, no GPU, or the image does not run on the GPU.
   explicit CudaDevice(const xfc_device_image *const *images, std::string_view image = {});
   ~CudaDevice() override;
   ImagePlan plan() const override;
@@ -37,19 +37,18 @@ private:
   std::unique_ptr<State> state;
 };
 
-// What --cuda-image names: "" the best image for the GPU, its machine code where there is some; "sm_90a" that image;
-// "ptx" the best image, or "ptx:sm_90a" that one, of which the driver has to compile the PTX.
+// What --cuda-image names. "": the best image for the GPU, as machine code if it has some; "sm_90a": that image; "ptx":
+// the best image, and "ptx:sm_90a": that image, as PTX that the driver must compile.
 struct ImageRequest {
   int index = -1; // in the images; -1: the best
   bool ptx = false;
 };
-// Throws Error, with the names that there are, for another.
+// Throws Error listing the known names if this is not one of them.
 ImageRequest requestedImage(const xfc_device_image *const *images, std::string_view name);
-// The index in `images` of the one for a GPU of compute capability major.minor, the newest first; -1: there is none, or
-// the one that is asked for does not run there.
+// The index in `images` of the first, and so the newest, that runs on a GPU of compute capability major.minor; -1 if
+// there is none, or the requested one does not run there.
 int chooseImage(const xfc_device_image *const *images, int major, int minor, const ImageRequest &request = {});
-// The version of the driver, as cuDriverGetVersion gives it, that PTX text of its .version needs; 0 where it names
-// none.
+// The version of the driver, as cuDriverGetVersion gives it, that PTX with this .version needs; 0 if the text has none.
 int driverFor(const char *ptx);
 
 } // namespace xfc::cuda

@@ -1,17 +1,17 @@
-// NVIDIA's driver: the functions we call, found in libcuda.so.1 when a GPU is asked for.
+// NVIDIA's driver: the functions we call, looked up in libcuda.so.1 when a GPU is requested.
 #include "device/cuda/Driver.h"
 #include <dlfcn.h>
 
 namespace xfc::cuda {
 
 Driver::Driver() : library(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL)) {
-  // The functions were looked for among those of the executable where there is no library; none is called then.
+  // Without the library no function was found, and none is called.
   if (!library)
     throw Error("--device cuda: libcuda.so.1 was not found; install NVIDIA's driver, or use --device cpu");
   if (init.result(0) == error::noDevice)
     throw Error(
         "--device cuda: the driver found no GPU; look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu");
-  init(0); // says what it was, where it was another error
+  init(0); // throws for any other error
 }
 
 void *Driver::find(const char *name) const { return library ? dlsym(library, name) : nullptr; }
@@ -55,7 +55,7 @@ void Driver::fail(const char *function, Result result) const {
   case 718:
   case 719:
   case 999:
-    // Errors of the device, after which it takes no more calls of this process.
+    // Errors after which the device accepts no further calls from this process.
     message += "; the GPU was lost in the middle of the run. What was saved before is whole: start again (train "
                "--resume), or use --device cpu";
     break;

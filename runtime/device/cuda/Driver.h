@@ -1,5 +1,5 @@
-// NVIDIA's driver: the functions we call, found in libcuda.so.1 when a GPU is asked for. Types and numbers are declared
-// here, so that neither a header nor a library of CUDA is needed to build, and an executable runs where there is none.
+// NVIDIA's driver: the functions we call, looked up in libcuda.so.1 when a GPU is requested. Types and constants are
+// declared here, so that building needs no header or library of CUDA, and an executable also runs where there is none.
 #pragma once
 
 #include "support/Error.h"
@@ -56,11 +56,11 @@ class Driver;
 // to do.
 template <typename... Parameters> class DriverFunction {
 public:
-  // `older`: the name it has in drivers that lack `name`.
+  // `older`: the function's name in drivers that lack `name`.
   DriverFunction(const Driver &driver, const char *name, const char *older = nullptr);
   void operator()(Parameters... parameters) const;
-  // The result instead of an Error, where a failure is an answer, or nobody would hear of it; error::notFound where
-  // this driver lacks the function.
+  // Returns the result instead of throwing, for calls whose failure is an answer or cannot be handled; error::notFound
+  // if this driver lacks the function.
   Result result(Parameters... parameters) const noexcept;
 
 private:
@@ -70,10 +70,10 @@ private:
 };
 
 class Driver {
-  void *library; // opened before the functions are looked for
+  void *library; // opened before the functions are looked up
 
 public:
-  // Throws Error: there is no driver, or it does not start.
+  // Throws Error if there is no driver, or it does not start.
   Driver();
   Driver(const Driver &) = delete;
 

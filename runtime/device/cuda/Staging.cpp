@@ -1,4 +1,4 @@
-// A batch as one block of bytes.
+// Writes a batch as one block of bytes.
 #include "device/cuda/Staging.h"
 #include "support/Error.h"
 #include <algorithm>
@@ -46,7 +46,7 @@ int64_t stage(const ProgramRun &run, const StagingLayout &layout, char *block, u
       return;
     const int64_t bytes = elements * static_cast<int64_t>(sizeof(T));
     if (next + bytes > layout.bytes)
-      throw Error("a batch is larger than its counts say"); // a defect of ours
+      throw Error("a batch is larger than its counts say"); // an internal error
     std::memcpy(block + next, array, bytes);
     array = reinterpret_cast<const T *>(address + next);
     next = roundUp(next + bytes, StagingLayout::structureAlignment);
@@ -84,7 +84,7 @@ Counts bucketOf(const Counts &counts, const Counts &capacity) {
   Counts bucket = counts;
   auto rounded = [](int64_t count, int64_t limit, bool toQuarters) {
     const auto power = static_cast<int64_t>(
-        std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(count, 1)))); // count is above half of it
+        std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(count, 1)))); // power / 2 < count <= power
     return std::max(count, std::min(toQuarters ? roundUp(count, power / 8) : power, limit));
   };
   for (int set = 0; set < XFC_ROW_SETS; ++set) {

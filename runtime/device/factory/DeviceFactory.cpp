@@ -1,4 +1,4 @@
-// Devices by name.
+// Opens devices by name.
 #include "device/factory/DeviceFactory.h"
 #include "device/cpu/CpuDevice.h"
 #include "device/cuda/CudaDevice.h"

@@ -1,4 +1,4 @@
-// Devices by the name that --device has for them: the one place that knows which there are.
+// Opens devices by the names that --device takes: the one place that knows them all.
 #pragma once
 
 #include "device/Device.h"
@@ -7,8 +7,8 @@
 
 namespace xfc {
 
-// "cpu", or "cuda" for the first GPU, with the best image of this executable that it can run, or the GPU image that
-// --cuda-image names. Throws Error saying what is missing: of the machine, or of the executable.
+// "cpu", or "cuda" for the first GPU, with the GPU image that --cuda-image names, or else the best one in this
+// executable that the GPU can run. Throws Error naming what the machine or the executable lacks.
 std::unique_ptr<Device> openDevice(std::string_view kind, std::string_view cudaImage = {});
 
 } // namespace xfc

@@ -71,9 +71,9 @@ typedef struct xfc_shape {
   int32_t reserved;
 } xfc_shape;
 
-// What one kernel call sees. `buffers` are the operands, then the results, of the op in their order; a rows
-// value with features f is row-major with a stride given in `strides` (elements; a column slice of a wider
-// value has a larger stride than its width). Strides of values that are not rows are 0.
+// What one call of a kernel sees. `buffers` are the operands of the op in order, followed by its results. A rows value
+// with f features is row-major with a stride given in `strides` (elements; a column slice of a wider value has a stride
+// larger than its width). Values that are not rows have stride 0.
 typedef struct xfc_call {
   const xfc_shape *shape;
   const xfc_rows *rows;     // the set the work is divided over (attention: the queries')
@@ -90,17 +90,17 @@ typedef struct xfc_call {
 typedef void (*xfc_kernel)(const xfc_call *call, int64_t chunk, void *scratch);
 
 // On a GPU a kernel is an entry `.visible .entry NAME(.param .u64 call)` of the image's module. `call` is the device
-// address of an xfc_call whose pointers, nested ones too, are all device addresses; it and everything it reaches but
-// the buffers stay as they are while the kernel runs. Blocks are Kernel.threads threads, with Kernel.scratch bytes of
-// dynamic shared memory; block x of the grid runs chunk x. Sizes are read from memory, so a grid may be launched for
-// the largest batch: a block whose chunk lies beyond those of this batch leaves at once. Where a kernel's
-// Partition.times is above 1, chunk / times counts along its unit and chunk % times what is left, so that surplus
-// chunks are the last. A pointer in `buffers` is a multiple of its element's size (blocks of memory start at multiples
-// of 256 bytes); null is an operand the op does not have, or a result that nothing reads. Kernels write nothing but
-// results, and no kernel of a program runs at the same time as another of the same stream. Where a kernel has one that
-// merges (Kernel.merge), `buffers` ends with memory after the results: for each 2048 rows begun of a batch that has
-// more, what the first kernel leaves to the second, which is called with the same arguments. A pack kernel's call has
-// buffers (the weight, its packed form) and strides of 0; the rest is null.
+// address of an xfc_call in which all pointers, nested ones too, are device addresses. The call and everything it
+// reaches except the buffers do not change while the kernel runs. A block has Kernel.threads threads and Kernel.scratch
+// bytes of dynamic shared memory; block x of the grid runs chunk x. Sizes are read from memory, so a grid may be
+// launched for the largest batch: a block whose chunk lies beyond those of this batch exits at once. If a kernel's
+// Partition.times is above 1, chunk / times is the index along its unit and chunk % times the index of the part, so
+// that surplus chunks come last. A pointer in `buffers` is a multiple of its element's size (blocks of memory start at
+// multiples of 256 bytes); null is an operand that the op does not have, or a result that nothing reads. Kernels write
+// only results, and no two kernels of a program run at the same time on one stream. If a kernel has one that merges
+// (Kernel.merge), `buffers` ends with memory after the results: a part for each 2048 rows begun, in batches that have
+// more rows than that. There the first kernel leaves what the second, which is called with the same arguments, merges.
+// The call of a pack kernel has buffers (the weight, its packed form) and strides of 0; the rest is null.
 
 // Generated code for one instruction set. `plan` is the serialized xfc::Module (runtime/plan/Plan.h).
 typedef struct xfc_image {
@@ -116,9 +116,9 @@ typedef struct xfc_image {
 // The images of this executable, best first; the last entry is null. Defined by a generated object.
 extern const xfc_image *const xfc_images[];
 
-// Generated code for one GPU architecture, with a plan of its own: other partitions, scratch and packed weights than a
-// CPU's, and programs only in the types a GPU multiplies in. The driver compiles the PTX when it is loaded; the cubin,
-// where there is one, is the same code compiled already.
+// Generated code for one GPU architecture, with a plan of its own: partitions, scratch and packed weights differ from a
+// CPU's, and programs exist only in the types that a GPU multiplies in. The driver compiles the PTX when it is loaded;
+// the cubin, if there is one, is the same code compiled ahead of time.
 typedef struct xfc_device_image {
   uint32_t abi_version;
   uint32_t kernel_count;
@@ -133,7 +133,7 @@ typedef struct xfc_device_image {
 } xfc_device_image;
 
 // The GPU images of this executable, the newest architecture first; the last entry is null. Defined by a generated
-// object. Where there is none but of these, xfc_images is empty.
+// object. An executable that has only GPU images has an empty xfc_images.
 extern const xfc_device_image *const xfc_device_images[];
 
 // Dropout. The element (row i, feature f) of a value with op id `op` is kept when its 32-bit random number
