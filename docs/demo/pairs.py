@@ -3,8 +3,9 @@
 
 The packages libreoffice-l10n-fr (user-interface strings) and iso-codes (names of languages, countries, regions and
 currencies) are downloaded, not installed; their gettext catalogues are read with Python's own gettext. Accelerator
-marks (~ _ &) are removed; pairs that are equal, repeated, or hold markup or placeholders only are dropped. The split is fixed: it
-depends on a hash of the lower-cased English side alone, so no source occurs in two parts.
+marks (~ _ &) are removed. A pair is dropped if its sides are equal, if it is a repetition, if it contains markup or
+placeholders, or if it is too short or too long. The split is fixed: it depends only on a hash of the lower-cased English
+side, so no source occurs in two parts.
 
 Usage: pairs.py FOLDER     writes FOLDER/{train,valid,test}.{en,fr} and FOLDER/SOURCES.txt
 """
@@ -17,7 +18,7 @@ import sys
 import unicodedata
 
 PACKAGES = ["libreoffice-l10n-fr", "iso-codes"]
-HELD_OUT = 0.035  # of the sources, each for valid and for test
+HELD_OUT = 0.035  # share of the sources held out for valid, and again for test
 
 
 def clean(text):
@@ -64,8 +65,8 @@ def main():
             catalogue = gettext.GNUTranslations(stream)._catalog
         for key, value in catalogue.items():
             if not isinstance(key, str) or not key or not value:
-                continue  # plural forms, the header
-            english = clean(key.split("\x04")[-1])  # what stands before is the context
+                continue  # plural forms and the header
+            english = clean(key.split("\x04")[-1])  # the context precedes the separator
             french = clean(value)
             if usable(english, french):
                 pairs.setdefault((english, french))
@@ -77,8 +78,8 @@ def main():
         part = "test" if place < HELD_OUT else "valid" if place < 2 * HELD_OUT else "train"
         parts[part].append((digest, english, french))
     for part, rows in parts.items():
-        rows.sort()  # by hash: shuffled, and the same everywhere
-        if part != "train":  # one reference a source
+        rows.sort()  # by hash: shuffled, but in the same order on every machine
+        if part != "train":  # one reference per source
             seen = set()
             rows = [row for row in rows if not (row[0] in seen or seen.add(row[0]))]
         for side, column in (("en", 1), ("fr", 2)):
