@@ -1,8 +1,8 @@
-"""Builds what docs/CONTRIBUTING.md walks through.
+"""Builds the examples of docs/CONTRIBUTING.md.
 
-A section of that file has a patch here as its example. The patches have to apply to the tree, one after the other, to change no more
-files than their sections promise and only those that these name, and to add the lines that the sections quote. The files that they change
-are then compiled, from a copy of the tree and without generating code, against what mlir-tblgen makes of the copy's definitions.
+The examples of that file's sections are patches here. The patches must apply to the tree, one after the other, change no more files than
+their sections promise and only those that the sections name, and add the lines that the sections quote. The changed files are then compiled
+in a copy of the tree, without generating code, against the output of mlir-tblgen for the copy's definitions.
 
 usage: walkthrough.py ROOT BUILD MLIR_TBLGEN LLVM_INCLUDE_DIR
 """
@@ -17,13 +17,13 @@ import subprocess
 import sys
 import tempfile
 
-# The heading, its patch, and how many files may be changed by hand.
+# The heading, its patch, and how many files it may change by hand.
 WALKTHROUGHS = [
     ("Add an elementwise op", "add-abs.patch", 5),
     ("Add an activation, as a step of model.json", "add-softsign.patch", 6),
     ("Add a fused op and its pass", "add-multiply-add.patch", 8),
 ]
-# What is generated of which definitions.
+# Generated files, and the definitions they are generated from.
 GENERATED = {
     "XFCEnums.h.inc": ("compiler/Dialect/XFCOps.td", "-gen-enum-decls"),
     "XFCOps.h.inc": ("compiler/Dialect/XFCOps.td", "-gen-op-decls"),
@@ -33,7 +33,7 @@ GENERATED = {
 
 
 def run(command, **options):
-    """What a command has to complain about; empty where it succeeded."""
+    """A command's error output; empty if it succeeded."""
     done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
     return "" if done.returncode == 0 else f"{shlex.join(map(str, command))}\n{done.stdout}{done.stderr}"
 
@@ -62,8 +62,8 @@ def disagreements(document, heading, patch, most):
 
 
 def compile_command(entries, root, copy, generated, file):
-    """The build's command for a file, for that file of the copy, and with what was generated for the copy before what the build has. A
-    file that only the copy has is compiled as another one of its folder."""
+    """The build's compile command for a file, applied to that file of the copy, with the copy's generated files before those of the build. A
+    file that only the copy has is compiled like another one in its folder."""
     known = root / file
     if str(known) not in entries:
         known = next(path for path in map(pathlib.Path, entries) if path.parent == known.parent)
@@ -87,12 +87,12 @@ def compile_command(entries, root, copy, generated, file):
 
 
 def prepare(root, folder, patches, tablegen, include):
-    """Copies the tree into the folder, applies the patches, and generates what depends on them. Returns the copy and the generated folder."""
+    """Copies the tree into the folder, applies the patches, and regenerates the files that depend on them. Returns the copy and the generated folder."""
     copy, generated = folder / "xfc", folder / "generated"
     for part in ("compiler", "runtime", "tests/unit"):
         shutil.copytree(root / part, copy / part)
     for patch in patches:
-        # Outside of a repository, git applies a patch to the files of the folder.
+        # Outside a repository, git applies a patch to the folder's files.
         if complaint := run(["git", "apply", patch], cwd=copy, env={**os.environ, "GIT_CEILING_DIRECTORIES": str(folder)}):
             sys.exit(f"error: {patch} does not apply any more; bring it and docs/CONTRIBUTING.md up to date\n{complaint}")
     for output, (definitions, *modes) in GENERATED.items():
