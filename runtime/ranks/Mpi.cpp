@@ -1,4 +1,4 @@
-// Ranks over MPI, whose library is looked for when the process runs: no executable needs it to start.
+// Ranks over MPI, whose library is loaded at run time: no executable needs it to start.
 #include "ranks/Ranks.h"
 #include <algorithm>
 #include <charconv>
@@ -14,14 +14,14 @@
 namespace xfc {
 namespace {
 
-// Communicators, types and requests are pointers in the ABI of the standard and in Open MPI, and int in MPICH. As
-// arguments the latter go in the lower half of the same register; a request in memory takes the lower half of this.
+// Communicators, types and requests are pointers in the standard ABI and in Open MPI, and int in MPICH. As arguments,
+// ints are passed in the lower half of the same register; a request in memory takes the lower half of a Handle.
 using Handle = uintptr_t;
 
-// What callers of MPI are compiled with, and the three ways it is defined.
+// The constants that callers of MPI are compiled with, in each of the three ABIs.
 struct Abi {
   std::vector<const char *> files;
-  // Constants; where there is a symbol, its address.
+  // Constants; if there is a symbol, its address instead.
   Handle world, byte;
   const char *worldSymbol, *byteSymbol;
   Handle ignoredStatus;
@@ -34,23 +34,23 @@ const Abi abis[] = {
     {{"libmpi.so.12", "libmpich.so.12"}, 0x44000000, 0x4c00010d, nullptr, nullptr, 1, 1},               // MPICH
 };
 
-// What a launcher says to the processes it starts.
+// What a launcher passes to the processes it starts.
 struct Launch {
   bool any = false, isOpenMpi = false;
-  int size = 0; // 0: it does not say
+  int size = 0; // 0: not given
 };
 
 Launch launchOf() {
   Launch launch;
   auto number = [](const char *name) {
-    int found = 0; // stays where the launcher says no number
+    int found = 0; // remains if the launcher gives no number
     if (const char *text = std::getenv(name))
       std::from_chars(text, text + std::strlen(text), found);
     return found;
   };
   if (int size = number("OMPI_COMM_WORLD_SIZE"); size > 0)
     launch = {true, true, size};
-  else if (int others = number("PMI_SIZE"); others > 0) // Hydra, which is MPICH's, and Slurm's srun --mpi=pmi2
+  else if (int others = number("PMI_SIZE"); others > 0) // MPICH's Hydra, and Slurm's srun --mpi=pmi2
     launch = {true, false, others};
   else if (std::getenv("PMIX_RANK")) // Slurm's srun --mpi=pmix
     launch = {true, false, 0};
@@ -75,7 +75,7 @@ private:
 
 struct Mpi::Library {
   void *handle = nullptr;
-  std::string file, version; // the latter as it calls itself
+  std::string file, version; // the version as the library reports it
   Handle world = 0, byte = 0, ignoredStatus = 0;
   int funneled = 0;
 
@@ -89,7 +89,7 @@ struct Mpi::Library {
   int (*finalize)() = nullptr;
   int (*abort)(Handle, int) = nullptr;
 
-  // Null where there is no such file. It is there, but not yet begun.
+  // Null if there is no such file. The library is loaded, but not initialized.
   static std::unique_ptr<Library> open(const Abi &abi, const std::string &file) {
     void *handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!handle)
@@ -117,14 +117,14 @@ struct Mpi::Library {
     find(library->abort, "MPI_Abort");
     if (!complete)
       return nullptr;
-    char text[1 << 13] = ""; // the longest there is
+    char text[1 << 13] = ""; // the longest version text in any of the ABIs
     int length = 0;
     library->getLibraryVersion(text, &length);
     library->version = std::string(text, strcspn(text, "\n,"));
     return library;
   }
   bool isOpenMpi() const { return version.starts_with("Open MPI"); }
-  // One that has begun stays: it has left handlers for the end of the process.
+  // A library that was initialized stays loaded: it has registered handlers for the end of the process.
   bool begun = false;
   ~Library() {
     if (handle && !begun)
@@ -132,7 +132,7 @@ struct Mpi::Library {
   }
 };
 
-// Which of the three a file is compiled for: what its own symbols say.
+// The ABI that a library file implements, according to its symbols.
 const Abi &abiOf(const std::string &file) {
   void *handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle)
@@ -143,12 +143,12 @@ const Abi &abiOf(const std::string &file) {
   return abis[standard ? 0 : openMpi ? 1 : 2];
 }
 
-// The library of the implementation that the launcher belongs to, as far as that is known.
+// The library of the MPI implementation that the launcher belongs to, as far as that is known.
 std::unique_ptr<Mpi::Library> findLibrary(const std::string &file, const Launch &launch) {
   if (!file.empty()) {
     if (auto library = Mpi::Library::open(abiOf(file), file))
       return library;
-    throw Error("--mpi " + file + ": not a library of MPI, or not one whose ABI is known");
+    throw Error("--mpi " + file + ": not an MPI library, or one with an unknown ABI");
   }
   std::unique_ptr<Mpi::Library> other;
   std::string tried;
@@ -161,11 +161,11 @@ std::unique_ptr<Mpi::Library> findLibrary(const std::string &file, const Launch 
       if (library && !other)
         other = std::move(library);
     }
-  if (other) // srun --mpi=pmi2 starts processes of either; whether this is it, their number will tell
+  if (other) // srun --mpi=pmi2 starts processes of either one; the number of ranks will show if it is right
     return other;
-  throw Error("this process was started by a launcher of MPI, but none of its libraries was found (" + tried +
-              "); install the launcher's (on Debian openmpi-bin or mpich), name it by --mpi FILE, or train in one "
-              "process by --mpi none");
+  throw Error("this process was started by an MPI launcher, but no MPI library was found (" + tried +
+              "); install the launcher's (on Debian openmpi-bin or mpich), name it with --mpi FILE, or train in one "
+              "process with --mpi none");
 }
 
 Mpi::Mpi(std::unique_ptr<Library> begun, int rank, int size) : Ranks(rank, size), library(std::move(begun)) {
@@ -180,7 +180,7 @@ void Mpi::leave() {
   left = true;
 }
 
-// Spins at first, then leaves the core to others: there may be more processes than cores.
+// Spins at first, then yields the core: there may be more processes than cores.
 void Mpi::wait(Handle &request, int from) {
   using Clock = std::chrono::steady_clock;
   using namespace std::chrono_literals;
@@ -202,7 +202,7 @@ void Mpi::wait(Handle &request, int from) {
 }
 
 void Mpi::swap(std::span<const Part> sends, std::span<const Part> receives) {
-  constexpr int64_t most = int64_t(1) << 30; // bytes of a message, whose number is an int
+  constexpr int64_t most = int64_t(1) << 30; // bytes per message, whose count is an int
   requests.clear();
   std::vector<int> from;
   auto post = [&](const Part &part, bool isReceive) {
@@ -238,17 +238,17 @@ std::unique_ptr<Ranks> joinRanks(const std::string &file) {
   if (!launch.any || launch.size == 1 || file == "none")
     return oneRank();
   std::unique_ptr<Mpi::Library> library = findLibrary(file, launch);
-  dlopen(library->file.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD); // its plugins look for its symbols
+  dlopen(library->file.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD); // its plugins look up its symbols globally
   library->begun = true;
   int provided = 0, rank = 0, size = 0;
-  library->initThread(nullptr, nullptr, library->funneled, &provided); // only this thread calls it
+  library->initThread(nullptr, nullptr, library->funneled, &provided); // only this thread calls MPI
   library->commRank(library->world, &rank);
   library->commSize(library->world, &size);
   if (launch.size > 0 && size != launch.size) {
     const std::string version = library->version, name = library->file;
     library->finalize();
     throw Error("the launcher has started " + std::to_string(launch.size) + " processes, but " + name + " (" + version +
-                ") sees " + std::to_string(size) + ": it is not the launcher's MPI; name that by --mpi FILE");
+                ") sees " + std::to_string(size) + ": it is not the launcher's MPI; name that with --mpi FILE");
   }
   if (size == 1) {
     library->finalize();

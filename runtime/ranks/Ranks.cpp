@@ -1,4 +1,4 @@
-// What ranks tell each other, made of exchanges.
+// Collective operations of ranks, built from exchanges.
 #include "ranks/Ranks.h"
 #include <algorithm>
 #include <cstdlib>
@@ -74,7 +74,7 @@ int Ranks::largest(int mine) {
   return *std::max_element(all.begin(), all.end());
 }
 
-// Along a binomial tree: in the round of `reach` ranks that have it, each gives it to one more.
+// Along a binomial tree: in each round, the `reach` ranks that have the data each send it to one more.
 void Ranks::broadcast(void *data, int64_t bytes) {
   for (int64_t reach = 1; reach < count; reach *= 2) {
     const Part down{static_cast<int>(place + reach), data, bytes}, up{static_cast<int>(place - reach), data, bytes};

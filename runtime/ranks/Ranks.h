@@ -12,57 +12,57 @@
 
 namespace xfc {
 
-// An error that every rank knows of: all of them throw it at the same place, so that each can end by itself.
+// An error that all ranks throw at the same place, so that each of them can end in the ordinary way.
 struct CommonError : Error {
   using Error::Error;
 };
 
-// One of `size` processes. All of them make the same calls of exchange() and of what is built on it, in the same order.
+// One of `size` processes. All of them call exchange(), and the functions built on it, in the same order.
 class Ranks {
 public:
   virtual ~Ranks() = default;
   int rank() const { return place; }
   int size() const { return count; }
-  bool isFirst() const { return place == 0; } // which writes files and talks to people
+  bool isFirst() const { return place == 0; } // the one that writes files and prints messages
 
-  // Memory that another rank gets, or fills.
+  // Memory to send to another rank, or to receive from it.
   struct Part {
     int rank;
     void *data;
     int64_t bytes;
   };
-  // Sends and receives all of these, none of them from or to itself, and returns when that is done. What one rank sends
-  // to another arrives in the order of its parts. Does not return where a rank is lost: all of them end.
+  // Sends and receives all of these parts, none of them to or from this rank, and returns when that is complete. Parts
+  // sent to the same rank arrive in order. Does not return if a rank is lost: all ranks end.
   void exchange(std::span<const Part> sends, std::span<const Part> receives);
-  // While a trace is set, it is told of every exchange.
+  // Records every exchange in this trace, until it is set to null.
   void traceTo(Trace *trace) { this->trace = trace; }
-  // Ends being one of them, which all of them do, each in its time.
+  // Leaves the group, which every rank does, each at its own time.
   virtual void leave() {}
-  // Ends all ranks at once, with status 1. The caller has said why.
+  // Ends all ranks at once, with status 1. The caller has already printed the reason.
   [[noreturn]] virtual void abort() = 0;
 
-  // What each rank says, by its number.
+  // Gathers the text of each rank, indexed by rank.
   std::vector<std::string> gather(const std::string &mine);
-  // `total` things of `width` numbers each, of which thing i is of rank i modulo their number: each rank gives its own,
-  // and all get all of them in order.
+  // `total` items of `width` numbers each, of which item i belongs to rank i modulo the number of ranks: each rank
+  // passes its own items, and every rank gets all of them in order.
   std::vector<double> gatherInTurn(const std::vector<double> &mine, size_t width, size_t total);
-  // The largest of what each rank says.
+  // The maximum of `mine` over all ranks.
   int largest(int mine);
-  // The first rank's bytes, of which all know how many there are.
+  // Broadcasts the first rank's bytes; every rank knows how many there are.
   void broadcast(void *data, int64_t bytes);
-  std::string broadcast(const std::string &text); // of any size; the first rank's
-  // Does a part of the work that needs no other rank. Where some fail, all throw CommonError, with what each of them
-  // had to say.
+  std::string broadcast(const std::string &text); // the first rank's text, of any size
+  // Runs work that needs no other rank. If it fails on some ranks, all ranks throw CommonError with the messages of
+  // those that failed.
   void together(const std::function<void()> &work);
-  // Ranks that run on the same cores as this one, itself included.
+  // The number of ranks that run on the same cores as this one, itself included.
   int sharers() const { return sharing; }
   // "rank 1 (process 4711 on host)"
   const std::string &nameOf(int rank) const { return names[rank]; }
 
 protected:
   Ranks(int rank, int size) : place(rank), count(size), names(size) {}
-  void tellNames(); // to each other; once
-  // What exchange() promises.
+  void tellNames(); // exchanges names with the other ranks; called once
+  // Implements exchange().
   virtual void swap(std::span<const Part> sends, std::span<const Part> receives) = 0;
 
 private:
@@ -71,11 +71,11 @@ private:
   Trace *trace = nullptr;
 };
 
-// A process by itself.
+// A single process.
 std::unique_ptr<Ranks> oneRank();
-// The ranks that mpirun, or another launcher of MPI, has started this process with; by itself where there was none.
-// `library` names MPI's file ("" finds it; "none" takes the process by itself). Throws Error where MPI is not there, or
-// is another one than the launcher's.
+// The ranks that mpirun, or another MPI launcher, started together with this process; a single process if there was no
+// launcher. `library` names MPI's library file ("" searches for it; "none" ignores the launcher). Throws Error if no
+// MPI library is found, or it is not the launcher's.
 std::unique_ptr<Ranks> joinRanks(const std::string &library);
 
 } // namespace xfc

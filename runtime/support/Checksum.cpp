@@ -1,4 +1,4 @@
-// A checksum of many bytes, as fast as memory gives them.
+// Checksums of large data, computed at memory bandwidth.
 #include "support/Checksum.h"
 #include <algorithm>
 #include <cstdio>
@@ -14,7 +14,7 @@ uint64_t wordAt(const char *bytes) {
   return word;
 }
 
-// The instruction has a latency of three cycles: four blocks side by side keep it busy.
+// The instruction has a latency of three cycles: four independent blocks keep it busy.
 [[gnu::target("sse4.2")]] void fourBlocks(const char *bytes, uint32_t *sums) {
   uint64_t sum[4] = {~0u, ~0u, ~0u, ~0u};
   for (size_t i = 0; i < checksumBlock; i += sizeof(uint64_t))

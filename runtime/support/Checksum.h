@@ -1,4 +1,4 @@
-// A checksum of many bytes, as fast as memory gives them.
+// Checksums of large data, computed at memory bandwidth.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace xfc {
 
-// CRC-32C (Castagnoli; RFC 3720) of bytes, or of those that follow others whose sum is `before`.
+// CRC-32C (Castagnoli; RFC 3720) of `bytes`, continuing from `before`, the sum of the bytes that precede them.
 uint32_t crc32c(std::string_view bytes, uint32_t before = 0);
 
-// For large data: the CRC-32C of each block of so many bytes, the last of which may be shorter, in order. Blocks can be
-// summed on several threads.
+// For large data: the CRC-32C of each block of this many bytes, in order; the last block may be shorter. Several
+// threads can sum different blocks.
 constexpr size_t checksumBlock = 1 << 16;
 void blockSums(std::string_view bytes, uint32_t *sums);
-// What stands for all of it: the CRC-32C of the little-endian sums of the blocks, as eight hexadecimal digits.
+// The checksum of all the data: the CRC-32C of the little-endian sums of its blocks, as eight hexadecimal digits.
 std::string checksumOf(const std::vector<uint32_t> &sums);
 std::string checksumOf(std::string_view bytes);
 

@@ -1,4 +1,4 @@
-// Parsing and exit codes.
+// Parses command lines, and turns errors into messages and exit codes.
 #include "support/CommandLine.h"
 #include "support/Error.h"
 #include "support/Files.h"
@@ -28,11 +28,12 @@ const CLI::Validator FiniteNumber(
 const CLI::Validator FinitePositive(
     [](const std::string &text) {
       const double number = std::strtod(text.c_str(), nullptr);
-      return std::isnormal(number) && number > 0 ? "" : text + " is not a number above 0 that floating point holds";
+      return std::isnormal(number) && number > 0 ? ""
+                                                 : text + " is not a positive number that floating point can represent";
     },
     "");
 
-// CLI11 takes 010 for 8, wraps what does not fit an unsigned type, and would take 1e3 for 1.
+// CLI11 reads 010 as 8, wraps values that do not fit an unsigned type, and reads 1e3 as 1.
 template <typename Integer> static std::string readExactly(std::string &text) {
   Integer number = 0;
   const char *begin = text.data() + text.starts_with('+'), *end = text.data() + text.size();
@@ -84,7 +85,7 @@ std::string nearest(const std::string &name, const std::vector<std::string> &kno
   return best;
 }
 
-// The verb the command line is about: the last one that was parsed.
+// The verb that the command line is about: the last one parsed.
 static CLI::App *verbOf(CLI::App &app) {
   std::vector<CLI::App *> parsed = app.get_subcommands();
   return parsed.empty() ? &app : verbOf(*parsed.back());
@@ -111,12 +112,13 @@ static std::string suggestion(CLI::App &app, const std::vector<std::string> &wor
   return "";
 }
 
-// Where a standard stream is closed, the next file that is opened would take its place, and messages would go into a
-// log or weights be read as text. What cannot be used that way takes it instead, so that using the stream is an error.
+// If a standard stream is closed, the next file to be opened would take its descriptor: messages would end up in that
+// file, or weights would be read as text. Open /dev/null there in the wrong direction instead, so that using the stream
+// is an error.
 static void holdStandardStreams() {
   for (auto [stream, mode] : {std::pair{STDIN_FILENO, O_WRONLY}, {STDOUT_FILENO, O_RDONLY}, {STDERR_FILENO, O_RDONLY}})
     if (::fcntl(stream, F_GETFD) < 0)
-      ::open("/dev/null", mode); // takes the lowest number that is free: this one
+      ::open("/dev/null", mode); // open() takes the lowest free descriptor, which is this one
 }
 
 void flushOutput() {
@@ -127,7 +129,7 @@ void flushOutput() {
     throw Error("standard output: cannot write all of the results");
 }
 
-// The one place where an exception that is being handled becomes a line.
+// The one place that turns the exception being handled into a line of text.
 static void printException(const std::exception_ptr &exception) {
   try {
     std::rethrow_exception(exception);
@@ -141,9 +143,9 @@ static void printException(const std::exception_ptr &exception) {
 }
 
 int reportErrors(const std::function<int()> &work) {
-  std::signal(SIGPIPE, SIG_IGN); // a closed stream is an error of that stream
+  std::signal(SIGPIPE, SIG_IGN); // writing to a closed stream becomes an error of that stream
   endWhereFilesAreCutOff();
-  std::set_terminate([] { // of threads, and of what must not throw
+  std::set_terminate([] { // for exceptions that leave a thread or a noexcept function
     if (std::exception_ptr exception = std::current_exception())
       printException(exception);
     std::_Exit(1);
@@ -174,7 +176,7 @@ static int parseAndRun(CLI::App &app, int argc, char **argv) {
     std::string command;
     for (CLI::App *part = verbOf(app); part; part = part->get_parent())
       command.insert(0, part->get_name() + " ");
-    std::fprintf(stderr, "error: %s%s\nRun `%s--help` for what there is.\n", what.c_str(),
+    std::fprintf(stderr, "error: %s%s\nRun `%s--help` for usage.\n", what.c_str(),
                  suggestion(app, {argv + 1, argv + argc}).c_str(), command.c_str());
     return 2;
   }
@@ -182,9 +184,9 @@ static int parseAndRun(CLI::App &app, int argc, char **argv) {
 
 void parseOptions(CLI::App &app, const std::vector<std::string> &words) {
   readIntegersExactly(app);
-  app.set_help_flag(); // prints
+  app.set_help_flag(); // none: it would print
   try {
-    app.parse(std::vector<std::string>(words.rbegin(), words.rend())); // which CLI11 takes from the end
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend())); // CLI11 takes words from the back
   } catch (const CLI::ParseError &wrong) {
     std::string what = wrong.what();
     std::replace(what.begin(), what.end(), '\n', ' ');

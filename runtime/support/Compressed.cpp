@@ -1,4 +1,4 @@
-// Compressed bytes, gzip's (RFC 1952) or Zstandard's (RFC 8878), into what they were made of.
+// Decompresses gzip (RFC 1952) and Zstandard (RFC 8878) data.
 #include "support/Compressed.h"
 #include "support/Error.h"
 #include <algorithm>
@@ -17,7 +17,7 @@ constexpr std::string_view gzipMark("\x1f\x8b", 2), zstdMark("\x28\xb5\x2f\xfd",
               (why && *why ? std::string(" (") + why + ")" : "") + "; copy it again, or compress it again");
 }
 
-// One member after the other, as gzip reads what was put together by cat.
+// Reads one member after the other, as gzip does with concatenated files.
 class Gzip : public Decompressor {
 public:
   explicit Gzip(std::string file) : file(std::move(file)) {
@@ -29,7 +29,7 @@ public:
 
   size_t run(std::string_view &in, char *out, size_t room) override {
     if (complete) {
-      // gzip passes over zeros that a tape or a block device has left.
+      // Like gzip, skip the zero padding that a tape or a block device leaves.
       in.remove_prefix(std::min(in.find_first_not_of('\0'), in.size()));
       if (in.empty())
         return 0;

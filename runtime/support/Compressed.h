@@ -1,4 +1,4 @@
-// Compressed bytes, gzip's (RFC 1952) or Zstandard's (RFC 8878), into what they were made of.
+// Decompresses gzip (RFC 1952) and Zstandard (RFC 8878) data.
 #pragma once
 
 #include <cstddef>
@@ -10,18 +10,19 @@ namespace xfc {
 
 class Decompressor {
 public:
-  // Of the kind that the first bytes of a file tell; null for bytes that are not compressed. `file` is for messages.
+  // A decompressor for the format that the first bytes of a file indicate; null if the bytes are not compressed. `file`
+  // is for messages.
   static std::unique_ptr<Decompressor> of(std::string_view beginning, const std::string &file);
-  // Whether a file may be compressed of which no more than these first bytes are known. No text in UTF-8 begins like
-  // one that is, so that text is known by its first bytes too.
+  // Whether a file may turn out to be compressed when only these first bytes of it are known. No UTF-8 text begins like
+  // a compressed file, so the first bytes identify text as well.
   static bool mayFollow(std::string_view beginning);
 
   virtual ~Decompressor() = default;
-  // Takes bytes from the front of `in`, and writes at most `room` bytes to `out`; returns how many. What is taken and
-  // written may be nothing where `in` is empty. Throws Error where the bytes are damaged, or take more memory than 128
-  // MB to decompress.
+  // Consumes bytes from the front of `in`, writes at most `room` bytes to `out`, and returns how many it wrote. It may
+  // consume and write nothing if `in` is empty. Throws Error if the data is damaged or needs more than 128 MB of memory
+  // to decompress.
   virtual size_t run(std::string_view &in, char *out, size_t room) = 0;
-  // Whether all that was begun is complete: a file that ends elsewhere was cut off.
+  // Whether the input so far ends at the end of a member or frame: a file that ends anywhere else was truncated.
   virtual bool atEnd() const = 0;
 };
 

@@ -1,5 +1,5 @@
-# zlib and libzstd, static, of the system: targets xfc_zlib and xfc_zstd. Executables take them in, so the archives go where
-# those of the runtime and of SentencePiece are.
+# The system's static zlib and libzstd: targets xfc_zlib and xfc_zstd. Generated executables link them, so the archives
+# go next to those of the runtime and of SentencePiece.
 include_guard(GLOBAL)
 
 function(xfc_archive target archive header package)

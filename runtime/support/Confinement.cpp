@@ -1,4 +1,4 @@
-// A process that takes up text from anywhere gives up what that needs not.
+// Drops the privileges that a process handling untrusted text does not need.
 #include "support/Confinement.h"
 #include <array>
 #include <cerrno>
@@ -17,9 +17,9 @@
 namespace xfc {
 namespace {
 
-bool allowed = false; // by main()
+bool allowed = false; // set by main()
 
-// Where Debian's headers do not know them yet.
+// Access rights that Debian's headers do not define yet.
 constexpr uint64_t refer = uint64_t(1) << 13, truncate = uint64_t(1) << 14;
 constexpr uint64_t inFile = LANDLOCK_ACCESS_FS_WRITE_FILE | truncate;
 constexpr uint64_t inFolder = inFile | LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_REMOVE_FILE;
@@ -31,7 +31,7 @@ constexpr uint64_t restricted = inFolder | refer | LANDLOCK_ACCESS_FS_EXECUTE | 
 void allow(int rules, const std::filesystem::path &path, uint64_t access) {
   const int file = open(path.c_str(), O_PATH | O_CLOEXEC);
   if (file < 0)
-    return; // which the writer will say
+    return; // the writer will report it
   landlock_path_beneath_attr rule{};
   rule.allowed_access = access;
   rule.parent_fd = file;
@@ -43,7 +43,7 @@ void confineFiles(const std::vector<std::string> &written) {
   const long version = syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
   if (version < 1)
     return;
-  // Without `refer` in the rules a kernel that knows it refuses every move between folders, which is what is wanted.
+  // The rules never grant `refer`, so a kernel that supports it refuses every move between folders, as intended.
   uint64_t known = restricted;
   if (version < 2)
     known &= ~refer;
@@ -58,8 +58,8 @@ void confineFiles(const std::vector<std::string> &written) {
     if (name.empty() || name == "-")
       continue;
     std::error_code error;
-    // What a link leads to. A name alone keeps its folder: of a file that is not there, weakly_canonical gives the name
-    // back as it came.
+    // Resolve links. The name is made absolute first so that it keeps its folder: weakly_canonical returns the bare
+    // name of a missing file unchanged.
     const std::filesystem::path path = std::filesystem::weakly_canonical(std::filesystem::absolute(name, error), error);
     if (error)
       continue;
@@ -111,22 +111,22 @@ void confineCalls() {
                                   SYS_pidfd_getfd};
   std::vector<sock_filter> filter;
   auto statement = [&](unsigned code, unsigned value) { filter.push_back({static_cast<uint16_t>(code), 0, 0, value}); };
-  // The next statement where the value is the one given, the one after it where it is not.
+  // Runs the next statement if the value matches, otherwise skips it.
   auto unless = [&](unsigned code, unsigned value) { filter.push_back({static_cast<uint16_t>(code), 0, 1, value}); };
   const unsigned load = BPF_LD | BPF_W | BPF_ABS, equal = BPF_JMP | BPF_JEQ | BPF_K, result = BPF_RET | BPF_K;
   const unsigned permissionDenied = SECCOMP_RET_ERRNO | EPERM, unknownCall = SECCOMP_RET_ERRNO | ENOSYS;
   statement(load, offsetof(seccomp_data, arch));
   filter.push_back({static_cast<uint16_t>(equal), 1, 0, AUDIT_ARCH_X86_64});
-  statement(result, permissionDenied); // of another instruction set's numbers
+  statement(result, permissionDenied); // system call numbers of another architecture
   statement(load, offsetof(seccomp_data, nr));
-  filter.push_back({static_cast<uint16_t>(BPF_JMP | BPF_JGE | BPF_K), 0, 1, 0x40000000}); // x32's numbers
+  filter.push_back({static_cast<uint16_t>(BPF_JMP | BPF_JGE | BPF_K), 0, 1, 0x40000000}); // system call numbers of x32
   statement(result, permissionDenied);
   for (unsigned call : refused) {
     unless(equal, call);
     statement(result, permissionDenied);
   }
-  // Threads, but no processes. What clone3 is asked for lies in memory, which a filter cannot read: without it, clone
-  // is taken.
+  // Allow threads, but no processes. The arguments of clone3 are in memory, which a filter cannot read: refuse it as
+  // unknown, so that callers fall back to clone.
   unless(equal, SYS_clone3);
   statement(result, unknownCall);
   filter.push_back({static_cast<uint16_t>(equal), 0, 3, SYS_clone});

@@ -1,4 +1,4 @@
-// A process that takes up text from anywhere gives up what that needs not.
+// Drops the privileges that a process handling untrusted text does not need.
 #pragma once
 
 #include <string>
@@ -6,14 +6,15 @@
 
 namespace xfc {
 
-// To be said by a main() whose whole process does the work of one command. Without it confine() does nothing: who calls
-// the commands from a process of his own goes on to do other things there.
+// To be called by a main() whose process runs a single command. Without it confine() does nothing, because an
+// application that calls the commands from its own process goes on to do other work there.
 void allowConfinement();
 
-// From here on this thread, and every thread and program it starts, can start no program and no process, open no
-// socket, trace nobody, and neither write nor make nor remove files outside of the folders of `written` (devices and
-// pipes: but those themselves). "-" and "" stand for no file. Reading stays as it was. Files are confined by Landlock,
-// calls by seccomp; a kernel without one of them confines by the other. Call it before there are threads.
+// From here on this thread, and every thread it starts, can start no program or process, open no socket, trace no
+// process, and neither write, create nor remove files outside the folders of `written` (for devices and pipes: can
+// write only to those themselves). "-" and "" stand for no file. Reading is not restricted. Landlock restricts files,
+// seccomp restricts system calls; a kernel that lacks one of them still applies the other. Call this before starting
+// threads.
 void confine(const std::vector<std::string> &written);
 
 } // namespace xfc

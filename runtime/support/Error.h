@@ -1,4 +1,5 @@
-// The one exception a user may cause: what is wrong, where, what was expected, what to do, in one line.
+// The one exception that a user may cause: its message says in one line what is wrong, where, what was expected, and
+// what to do.
 #pragma once
 
 #include <stdexcept>

@@ -1,4 +1,4 @@
-// Files, whole or not at all.
+// Reads files, and writes them atomically.
 #include "support/Files.h"
 #include "support/Compressed.h"
 #include "support/Interrupt.h"
@@ -28,7 +28,7 @@ namespace {
 struct Descriptor {
   int fd;
   explicit Descriptor(int fd) : fd(fd) {}
-  // For reading.
+  // Opens the file for reading.
   explicit Descriptor(const std::string &file)
       : fd(retried([&] { return ::open(file.c_str(), O_RDONLY | O_CLOEXEC); })) {
     if (fd < 0)
@@ -42,14 +42,14 @@ struct Descriptor {
 };
 } // namespace
 
-// All that is left to read of `fd`; `file` for messages.
+// Reads `fd` to its end; `file` is for messages.
 static std::string readAll(int fd, const std::string &file) {
   struct stat info{};
   if (::fstat(fd, &info) == 0 && S_ISDIR(info.st_mode)) {
     errno = EISDIR;
     fail(file, "read");
   }
-  // Where the size is known, room for one byte more lets the next read find the end; a pipe tells no size.
+  // If the size is known, one extra byte of room lets the next read detect the end; a pipe reports no size.
   std::string contents(info.st_size > 0 ? info.st_size + 1 : 1 << 16, '\0');
   for (size_t size = 0;;) {
     const ssize_t got = retried([&] { return ::read(fd, contents.data() + size, contents.size() - size); });
@@ -67,23 +67,23 @@ static std::string readAll(int fd, const std::string &file) {
 
 std::string readFile(const std::string &file) { return readAll(Descriptor(file).fd, file); }
 
-// What a page of a file that was cut off answers when it is touched.
+// The SIGBUS handler: a mapped page beyond the end of a truncated file was accessed.
 static void endCutOff(int) {
   constexpr char message[] =
-      "error: a file was cut off while it was in use; replace files by renaming others, and start again\n";
+      "error: a file was truncated while in use; replace files by renaming new ones over them, and start again\n";
   [[maybe_unused]] ssize_t wrote = ::write(STDERR_FILENO, message, sizeof message - 1);
   _exit(1);
 }
 
 void endWhereFilesAreCutOff() { std::signal(SIGBUS, endCutOff); }
 
-// Zeroed pages for so many bytes and 128 more.
+// Maps zeroed pages for this many bytes and 128 more.
 void MappedFile::reserve(uint64_t bytes) {
   mapped = bytes + 128;
   pages = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (pages == MAP_FAILED) {
     pages = nullptr;
-    throw Error("out of memory: " + std::to_string(bytes) + " bytes for a file were refused");
+    throw Error("out of memory: " + std::to_string(bytes) + " bytes for a file cannot be allocated");
   }
 }
 
@@ -111,7 +111,7 @@ MappedFile::MappedFile(const std::string &file, bool writable) : writable(writab
     map(in.fd, file, 0, static_cast<uint64_t>(info.st_size));
     return;
   }
-  const std::string bytes = readAll(in.fd, file); // a pipe has no pages to map, and is opened once
+  const std::string bytes = readAll(in.fd, file); // a pipe cannot be mapped, and can be read only once
   reserve(bytes.size());
   begin = static_cast<char *>(pages);
   size = bytes.size();
@@ -127,7 +127,7 @@ MappedFile::MappedFile(MappedFile &&other) noexcept
       begin(other.begin), writable(other.writable), fromFile(other.fromFile) {}
 
 void MappedFile::release() const {
-  if (!writable && fromFile) // of others the pages hold what is nowhere else
+  if (!writable && fromFile) // otherwise the pages hold the only copy
     ::madvise(pages, mapped, MADV_DONTNEED);
 }
 
@@ -149,8 +149,8 @@ static std::string folderOf(const std::string &file) {
   return slash == std::string::npos ? "." : slash == 0 ? "/" : file.substr(0, slash);
 }
 
-// Some file systems cannot sync a folder, and whoever may only search one cannot open it: what is in it is whole either
-// way.
+// Some file systems cannot sync a folder, and a folder that the process may search but not read cannot be opened: the
+// files in it are complete either way.
 static bool syncFolder(const std::string &folder) {
   Descriptor opened(retried([&] { return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
   if (opened.fd < 0)
@@ -158,13 +158,13 @@ static bool syncFolder(const std::string &folder) {
   return retried([&] { return ::fsync(opened.fd); }) == 0 || errno == EINVAL || errno == EROFS || errno == ENOTSUP;
 }
 
-// What stands between a file's name and random digits in the name it is written under.
+// Separates a file's name from the random digits in its temporary name.
 static constexpr std::string_view partialMark = ".partial.";
 
 static std::string randomDigits() {
   uint64_t number = 0;
   if (retried([&] { return ::getrandom(&number, sizeof number, 0); }) != sizeof number)
-    throw Error(std::string("the system gives no random numbers: ") + std::strerror(errno));
+    throw Error(std::string("cannot get random numbers from the system: ") + std::strerror(errno));
   constexpr char digits[] = "0123456789abcdef";
   std::string text(16, '0');
   for (char &digit : text) {
@@ -194,7 +194,7 @@ FileWriter::FileWriter(const std::string &name, bool executable) : name(name), f
   if (there)
     if (std::filesystem::path real = std::filesystem::canonical(name, none); !real.empty())
       file = real;
-  // Never readable by more people than what it replaces.
+  // Never grant more permissions than the replaced file has.
   mode_t mode = executable ? 0777 : 0666;
   if (there)
     mode = (info.st_mode & 07777) | (executable ? 0111 : 0);
@@ -207,9 +207,9 @@ FileWriter::FileWriter(const std::string &name, bool executable) : name(name), f
     partial.clear();
     fail();
   }
-  ::flock(descriptor, LOCK_EX | LOCK_NB); // says that its writer lives, where the file system has locks
+  ::flock(descriptor, LOCK_EX | LOCK_NB); // shows that the writer is alive, if the file system supports locks
   if (there && ::fchmod(descriptor, mode) != 0) {
-    // A file system without permissions: none are lost.
+    // A file system without permissions: there are none to lose.
   }
 }
 
@@ -252,7 +252,7 @@ void writeFile(const std::string &name, std::string_view contents, bool executab
 void checkWritable(const std::string &name) {
   struct stat info{};
   if (::stat(name.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
-    if (::access(name.c_str(), W_OK) != 0) // not opened: whoever reads a pipe would see its end
+    if (::access(name.c_str(), W_OK) != 0) // not opened: the reader of a pipe would see its end
       fail(name, "write");
     return;
   }
@@ -290,7 +290,7 @@ FileLock::FileLock(const std::string &file, const std::string &what) : file(file
       ::close(std::exchange(descriptor, -1));
       throw Error(what + (holder.empty() ? "another process" : holder));
     }
-    // The one that held it may have removed the file meanwhile; the lock is that of the file that is there.
+    // The previous holder may have removed the file meanwhile; only a lock on the file that is now at this path counts.
     struct stat ours{}, there{};
     if (::fstat(descriptor, &ours) == 0 && ::stat(file.c_str(), &there) == 0 && ours.st_ino == there.st_ino &&
         ours.st_dev == there.st_dev)
@@ -301,7 +301,7 @@ FileLock::FileLock(const std::string &file, const std::string &what) : file(file
   ::gethostname(host, sizeof host - 1);
   const std::string holder = "process " + std::to_string(::getpid()) + " on " + host + "\n";
   if (::ftruncate(descriptor, 0) != 0 || ::pwrite(descriptor, holder.data(), holder.size(), 0) < 0) {
-    // A full disk: the lock holds without a name.
+    // A full disk: the lock holds, but does not name its holder.
   }
 }
 
@@ -349,7 +349,7 @@ LineReader::~LineReader() {
     ::close(descriptor);
 }
 
-// Bytes of the file; 0 at its end.
+// Reads bytes of the file and returns how many; 0 at its end.
 size_t LineReader::readInto(char *to, size_t room) {
   while (!inputEnded) {
     const ssize_t got = ::read(descriptor, to, room);
@@ -366,7 +366,8 @@ size_t LineReader::readInto(char *to, size_t room) {
   return 0;
 }
 
-// Reads as much as tells whether the file is compressed. Of a stream that is no more than one of its first lines.
+// Reads only as much as is needed to tell whether the file is compressed: of an interactive stream, at most its first
+// lines.
 void LineReader::recognize() {
   begun = true;
   while (end < buffer.size() && Decompressor::mayFollow({buffer.data(), end})) {
@@ -403,7 +404,7 @@ size_t LineReader::decompressInto(char *to, size_t room) {
   }
 }
 
-// More bytes in the buffer, which has been read to its end; false at the end of the file.
+// Refills the buffer, which has been read to its end; false at the end of the file.
 bool LineReader::fill() {
   begin = end = 0;
   if (!begun)
@@ -449,7 +450,7 @@ bool LineReader::next(std::string &line) {
   }
   if (wasCut)
     std::fprintf(stderr, "warning: %s: the line is cut to its first %zu bytes\n", where().c_str(), longest);
-  if (wasCut) // not within a character: its first byte goes too
+  if (wasCut) // a character that was cut in two goes entirely
     while (!line.empty() && (line.back() & 0xC0) == 0x80)
       line.pop_back();
   if (wasCut && !line.empty() && (line.back() & 0x80) != 0)
@@ -475,13 +476,13 @@ void makeFolder(const std::string &folder) {
     std::string part = folder.substr(0, slash);
     if (::mkdir(part.c_str(), 0777) == 0) {
       if (!syncFolder(folderOf(part)))
-        fail(part, "make the folder");
+        fail(part, "create the folder");
     } else {
       int reason = errno;
       struct stat info{};
       if (::stat(part.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
         errno = reason;
-        fail(part, "make the folder");
+        fail(part, "create the folder");
       }
     }
     if (slash == std::string::npos)

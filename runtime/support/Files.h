@@ -1,4 +1,4 @@
-// Reading and writing files the safe way.
+// Reads files, and writes them atomically.
 #pragma once
 
 #include "support/Error.h"
@@ -11,25 +11,25 @@
 
 namespace xfc {
 
-// The whole file. Throws Error with the system's reason.
+// Reads the whole file. Throws Error with the system's reason.
 std::string readFile(const std::string &file);
 
-// A file's bytes as memory: pages come from the system's cache when they are touched, and what is written to them stays
-// in this process. 128 bytes past the end can be read. The file may be replaced meanwhile as writeFile does it; one
-// that is cut off where it lies raises SIGBUS when it is read.
+// A memory-mapped file: pages come from the page cache when they are first accessed, and writes to them stay private to
+// this process. 128 bytes past the end can be read. The file may be replaced meanwhile the way writeFile does it; a
+// file that is truncated in place raises SIGBUS when it is read.
 class MappedFile {
 public:
   // Throws Error with the system's reason.
   explicit MappedFile(const std::string &file);
-  MappedFile(const std::string &file, uint64_t offset, uint64_t size); // a part of it
-  // Of a file that may be larger than memory: nothing is set aside for it, and nothing can be written to its pages.
+  MappedFile(const std::string &file, uint64_t offset, uint64_t size); // maps a part of it
+  // For a file that may be larger than memory: no memory is committed for it, and its pages cannot be written to.
   static MappedFile readOnly(const std::string &file);
   MappedFile(MappedFile &&other) noexcept;
   ~MappedFile();
   std::string_view contents() const { return {begin, size}; }
-  // Gives the pages of a read-only file back to the system, which reads them again when they are touched again.
+  // Drops the pages of a read-only file from memory; they are read again at the next access.
   void release() const;
-  // The same of pages that lie wholly in this part of the contents, none of which was ever written to.
+  // The same for the pages that lie entirely within this part of the contents, none of which was ever written to.
   void releaseUnwritten(std::string_view part) const;
 
 private:
@@ -42,39 +42,41 @@ private:
   bool writable = true, fromFile = false;
 };
 
-// From now on a file that is cut off while it is mapped ends the process with a message and status 1.
+// From now on, reading a mapped file that was truncated ends the process with a message and status 1.
 void endWhereFilesAreCutOff();
 
-// The first byte of `line` that is not valid UTF-8 (RFC 3629), or npos.
+// The index of the first byte of `line` that is not valid UTF-8 (RFC 3629), or npos.
 size_t invalidUtf8(std::string_view line);
 
-// Writes a file in pieces, under a random name beside it that takes the file's place at commit(). Until then what was
-// there stays; its permissions stay, and a link to it. A device or a pipe takes the bytes as they come. All of it
-// throws Error with the system's reason.
+// Writes a file in pieces, under a temporary name next to it that is atomically renamed at commit(). Until then the old
+// file stays; its permissions, and a link to it, are preserved. A device or a pipe receives the bytes directly. All
+// members throw Error with the system's reason.
 class FileWriter {
 public:
   explicit FileWriter(const std::string &file, bool executable = false);
   FileWriter(const FileWriter &) = delete;
-  ~FileWriter(); // what was not committed is removed
+  ~FileWriter(); // removes what was not committed
   void write(std::string_view bytes);
-  // On disk, with its name. What was there before is kept as `previous` if that is not empty, in the same folder.
+  // Syncs the file to disk and renames it. The old file is kept under the name `previous`, in the same folder, unless
+  // that is empty.
   void commit(const std::string &previous = "");
 
 private:
   [[noreturn]] void fail() const;
-  std::string name, file, partial; // as it was given; what a link leads to; the one beside it
+  std::string name, file, partial; // the name as given; the target of a link; the temporary name
   bool streamed = false;
   int descriptor = -1;
 };
 
 void writeFile(const std::string &file, std::string_view contents, bool executable = false);
-// Throws what writeFile would throw at once: for a result that takes long to compute.
+// Throws what writeFile would throw at once: for checking before a long computation.
 void checkWritable(const std::string &file);
-// Removes from a folder what writers that ended without commit() left of the files for which isOurs(name) holds. What a
-// process is still writing stays.
+// Removes from a folder the temporary files that writers left when they ended without commit(), if isOurs(name) holds
+// for the name of the final file. Files that a process is still writing stay.
 void removeAbandoned(const std::string &folder, const std::function<bool(std::string_view)> &isOurs);
 
-// A lock that one process at a time holds, until it ends or gives it back. The file names the holder, and goes with it.
+// A lock that one process at a time holds until it ends or releases it. The lock file names the holder, and is removed
+// on release.
 class FileLock {
 public:
   // Throws Error naming the process and the host that hold it; `what` begins the message.
@@ -89,25 +91,25 @@ private:
 
 class Decompressor;
 
-// The lines of a file one after the other, without their ends (LF or CRLF), in the memory of one line. A file that is
-// compressed (gzip, zstd; its first bytes tell) is read as what it was made of.
+// Reads a file line by line, without line ends (LF or CRLF), holding one line in memory. A compressed file (gzip or
+// zstd, recognized by its first bytes) is decompressed.
 class LineReader {
 public:
-  // "-" is standard input. Lines are cut after `longest` bytes, with a warning. Throws Error.
+  // "-" is standard input. Lines are truncated after `longest` bytes, with a warning. Throws Error.
   explicit LineReader(const std::string &file, size_t longest = static_cast<size_t>(-1));
   LineReader(const LineReader &) = delete;
   ~LineReader();
-  // The next line; false after the last. Throws Error: unreadable, damaged or cut off where it is compressed, or
-  // invalid UTF-8 (file:line).
+  // Reads the next line; false after the last. Throws Error if the file is unreadable, its compressed data is damaged
+  // or truncated, or the line is invalid UTF-8 (file:line).
   bool next(std::string &line);
-  // Whether the next line is there, or the end, before so many milliseconds have passed.
+  // Whether the next line, or the end, becomes available within this many milliseconds.
   bool ready(int milliseconds) const;
   int64_t number() const { return lines; }         // of the last line, from 1
   std::string where() const;                       // file:line of the last line
   const std::string &name() const { return file; } // for messages
   bool atLast() const { return atEnd; }            // whether the last line is known to have been read
-  bool isFile() const { return size > 0; }         // of a known size, in place of a stream
-  // How much of the file has been read, from 0 to 1; 0 where nobody knows.
+  bool isFile() const { return size > 0; }         // whether its size is known, unlike that of a stream
+  // How much of the file has been read, from 0 to 1; 0 if the size is unknown.
   double fraction() const;
 
 private:
@@ -116,19 +118,19 @@ private:
   size_t readInto(char *to, size_t room);
   size_t decompressInto(char *to, size_t room);
   std::string file, buffer;
-  std::unique_ptr<Decompressor> decompressor; // null: what is read are the lines
-  std::string packed;                         // read, and in part still to be decompressed
+  std::unique_ptr<Decompressor> decompressor; // null: the file is not compressed
+  std::string packed;                         // compressed bytes read; some may still have to be decompressed
   size_t packedBegin = 0, packedEnd = 0;
   bool begun = false, inputEnded = false;
-  size_t longest, begin = 0, end = 0; // what of the buffer is still to be read
+  size_t longest, begin = 0, end = 0; // [begin, end) of the buffer is unread
   int descriptor;
   bool atEnd = false;
   int64_t lines = 0, bytes = 0, size = 0;
 };
 
-// All lines at once.
+// Reads all lines at once.
 std::vector<std::string> readLines(const std::string &file);
-void makeFolder(const std::string &folder); // with its parents
+void makeFolder(const std::string &folder); // and its parents
 bool exists(const std::string &file);
 
 } // namespace xfc

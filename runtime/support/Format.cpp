@@ -1,4 +1,4 @@
-// Numbers and words as printf writes them.
+// Formats text as printf does.
 #include "support/Format.h"
 #include <cstdarg>
 #include <cstdio>

@@ -1,11 +1,11 @@
-// Numbers and words as printf writes them.
+// Formats text as printf does.
 #pragma once
 
 #include <string>
 
 namespace xfc {
 
-// What printf would print, however long that is.
+// The text that printf would print, of any length.
 [[gnu::format(printf, 1, 2)]] std::string format(const char *pattern, ...);
 
 } // namespace xfc

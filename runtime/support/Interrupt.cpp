@@ -1,4 +1,4 @@
-// Signals that ask a process to end, as a flag that long work looks at.
+// Turns signals that ask a process to end into a flag that long-running work polls.
 #include "support/Interrupt.h"
 #include <csignal>
 #include <cstring>
@@ -13,7 +13,7 @@ volatile std::sig_atomic_t noted = 0;
 
 void note(int signal) {
   noted = signal;
-  for (int other : signals) // only functions that a handler may call
+  for (int other : signals) // uses only async-signal-safe functions
     std::signal(other, SIG_DFL);
 }
 

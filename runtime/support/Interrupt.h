@@ -1,18 +1,18 @@
-// Signals that ask a process to end, as a flag that long work looks at.
+// Turns signals that ask a process to end into a flag that long-running work polls.
 #pragma once
 
 #include "support/Error.h"
 
 namespace xfc {
 
-// Thrown by work that a signal ended: what it had begun is cleaned up on the way out.
+// Thrown when a signal interrupts the work, so that unwinding cleans up.
 struct Interrupted : Error {
   explicit Interrupted(int signal);
   int signal;
 };
 
-// While it lives, the first SIGINT, SIGTERM or SIGHUP is noted and a second one ends the process at once. A SIGHUP that
-// is ignored (nohup) stays so.
+// During its lifetime the first SIGINT, SIGTERM or SIGHUP is recorded and a second one ends the process at once. A
+// SIGHUP that was ignored (nohup) stays ignored.
 class InterruptGuard {
 public:
   InterruptGuard();
@@ -20,9 +20,9 @@ public:
   InterruptGuard(const InterruptGuard &) = delete;
 };
 
-// The signal that was noted, or 0.
+// The recorded signal, or 0.
 int interrupted();
-// Throws Interrupted if there was one.
+// Throws Interrupted if a signal was recorded.
 void checkInterrupted();
 
 } // namespace xfc

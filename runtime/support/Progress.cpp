@@ -1,4 +1,4 @@
-// What a person sees of long work: a bar or lines on standard error.
+// Shows the progress of long-running work on standard error: a bar, or lines.
 #include "support/Progress.h"
 #include <algorithm>
 #include <cstdio>
@@ -20,7 +20,7 @@ void ProgressBar::update(double fraction, const std::string &status) {
   if (from < 0) {
     from = fraction;
     start = now;
-    if (fraction >= 1) // no line for what was over at once
+    if (fraction >= 1) // no line for work that was done at once
       return;
   } else if (now - last < (terminal ? std::chrono::milliseconds(100) : std::chrono::milliseconds(10000))) {
     return;

@@ -1,11 +1,11 @@
-// System calls that a signal cuts short.
+// Repeats system calls that a signal interrupts.
 #pragma once
 
 #include <cerrno>
 
 namespace xfc {
 
-// What the call returns; it is made again as long as it fails with EINTR.
+// Returns the call's result, repeating the call as long as it fails with EINTR.
 template <typename Call> auto retried(Call call) {
   for (;;)
     if (auto result = call(); result >= 0 || errno != EINTR)

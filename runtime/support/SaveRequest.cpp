@@ -1,4 +1,4 @@
-// A signal that asks a process to save what it has, and to go on.
+// Turns SIGUSR1, which asks a process to save its state and continue, into a flag.
 #include "support/SaveRequest.h"
 
 namespace xfc {
@@ -9,7 +9,7 @@ SaveRequestGuard::SaveRequestGuard() {
   noted = 0;
   struct sigaction action{};
   action.sa_handler = [](int) { noted = 1; };
-  action.sa_flags = SA_RESTART; // whatever is read or written meanwhile goes on
+  action.sa_flags = SA_RESTART; // interrupted reads and writes are restarted
   sigaction(SIGUSR1, &action, &before);
 }
 

@@ -1,11 +1,11 @@
-// A signal that asks a process to save what it has, and to go on.
+// Turns SIGUSR1, which asks a process to save its state and continue, into a flag.
 #pragma once
 
 #include <csignal>
 
 namespace xfc {
 
-// While it lives, SIGUSR1 is noted in place of ending the process.
+// During its lifetime SIGUSR1 is recorded instead of ending the process.
 class SaveRequestGuard {
 public:
   SaveRequestGuard();
@@ -16,7 +16,7 @@ private:
   struct sigaction before;
 };
 
-// Whether one was noted since the last time this was asked.
+// Whether a signal was recorded since the last call.
 bool saveRequested();
 
 } // namespace xfc

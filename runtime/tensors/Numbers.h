@@ -1,4 +1,4 @@
-// The numbers that tensors hold, whatever their type, and parts of tensors for several threads.
+// Reads the numbers that tensors hold, whatever their type, and splits tensors into parts for several threads.
 #pragma once
 
 #include "device/ThreadPool.h"
@@ -11,7 +11,7 @@
 
 namespace xfc {
 
-// How the bits of a type are read: those of NaN and infinity are ones in all of the exponent.
+// How the bits of each type are read. In NaN and infinity all exponent bits are ones.
 namespace number {
 struct F32 {
   using Bits = uint32_t;
@@ -31,7 +31,7 @@ struct BF16 {
 struct F16 {
   using Bits = uint16_t;
   static constexpr Bits exponent = 0x7C00;
-  static double number(Bits bits) { // of finite ones
+  static double number(Bits bits) { // for finite numbers only
     const int power = bits >> 10 & 31, fraction = bits & 1023;
     const double value = power == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, power - 25);
     return bits & 0x8000 ? -value : value;
@@ -39,7 +39,7 @@ struct F16 {
 };
 } // namespace number
 
-// Calls use(the tensor's type), one of those above. Only these hold weights: false for others.
+// Calls use(type) with the tensor's type, one of those above. Weights have only these types: returns false for others.
 template <typename Use> bool withType(const TensorView &tensor, Use use) {
   if (tensor.type == "F32")
     use(number::F32());
@@ -54,7 +54,7 @@ template <typename Use> bool withType(const TensorView &tensor, Use use) {
   return true;
 }
 
-// Calls use(i, number) for those numbers, which are finite.
+// Calls use(i, number) for the numbers from `begin` to before `end`, which must be finite.
 template <typename Use> void eachNumber(const TensorView &tensor, int64_t begin, int64_t end, Use use) {
   withType(tensor, [&]<typename Type>(Type) {
     for (int64_t i = begin; i < end; ++i) {
@@ -65,7 +65,7 @@ template <typename Use> void eachNumber(const TensorView &tensor, int64_t begin,
   });
 }
 
-// Calls body(0) ... body(parts - 1), on all threads of the pool where there is one.
+// Calls body(0) ... body(parts - 1), on all threads of the pool if there is one.
 template <typename Body> void onThreads(ThreadPool *pool, int64_t parts, Body body) {
   if (pool)
     pool->run([](void *context, int64_t part, int) { (*static_cast<Body *>(context))(part); }, &body, parts);
@@ -74,7 +74,7 @@ template <typename Body> void onThreads(ThreadPool *pool, int64_t parts, Body bo
       body(part);
 }
 
-// Calls body(which tensor, begin, end) for parts of their elements.
+// Calls body(tensor index, begin, end) for ranges of at most 2^18 elements that together cover the tensors.
 template <typename Body> void inParts(ThreadPool *pool, const std::vector<const TensorView *> &tensors, Body body) {
   struct Part {
     size_t tensor;

@@ -1,4 +1,4 @@
-// safetensors: an 8-byte little-endian header size, a JSON header, and the tensors' bytes.
+// Reads and writes safetensors files: an 8-byte little-endian header size, a JSON header, and the tensors' bytes.
 #include "tensors/Safetensors.h"
 #include "support/Checksum.h"
 #include "tensors/Numbers.h"
@@ -29,7 +29,7 @@ TensorViews viewsOf(const Tensors &tensors) {
   return views;
 }
 
-// Metadata under which a file keeps the checksum of its header without this entry, and before a tensor's name that of
+// Metadata keys: of the checksum of the header without this entry, and, followed by a tensor's name, of the checksum of
 // its bytes.
 static constexpr const char *headerChecksum = "checksum";
 static constexpr const char *tensorChecksum = "crc32c.";
@@ -51,10 +51,10 @@ Tensors readSafetensors(const std::string &file, Metadata *metadata) {
   return tensors;
 }
 
-// The header's JSON. A parser keeps one of two equal keys and says nothing; here they are an error.
+// Parses the header's JSON. The parser silently keeps one of two equal keys; here they are an error.
 static nlohmann::json parseHeader(std::string_view text, const std::function<void(const std::string &)> &bad) {
   using Json = nlohmann::json;
-  std::vector<std::set<std::string>> keys; // of the objects that are open
+  std::vector<std::set<std::string>> keys; // of the open objects
   auto watch = [&](int, Json::parse_event_t event, Json &value) {
     if (event == Json::parse_event_t::object_start)
       keys.emplace_back();
@@ -71,7 +71,7 @@ static nlohmann::json parseHeader(std::string_view text, const std::function<voi
 }
 
 TensorViews parseSafetensors(std::string_view contents, const std::string &file, Metadata *metadata) {
-  auto bad = [&](const std::string &what) { throw Error(file + ": not a whole safetensors file: " + what); };
+  auto bad = [&](const std::string &what) { throw Error(file + ": not a valid safetensors file: " + what); };
   if (contents.size() < 8)
     bad("it has " + std::to_string(contents.size()) + " bytes");
   uint64_t headerSize;
@@ -95,15 +95,13 @@ TensorViews parseSafetensors(std::string_view contents, const std::string &file,
           (*metadata)[key] = value.get<std::string>();
       }
       if (summed && !entry.contains(headerChecksum))
-        throw Error(file +
-                    ": damaged: its header has checksums of tensors and none of its own; take a copy that is whole");
+        throw Error(file + ": damaged: its header has checksums of tensors but none of its own; use an intact copy");
       if (auto given = entry.find(headerChecksum); given != entry.end()) {
         const std::string sum = *given;
         entry.erase(given);
         if (sum != checksumOf(header.dump()))
-          throw Error(file +
-                      ": damaged: its header is not what its checksum says (a program that changes the file must "
-                      "leave out the metadata `checksum`); take a copy that is whole");
+          throw Error(file + ": damaged: its header does not match its checksum (a program that changes the file must "
+                             "leave out the metadata `checksum`); use an intact copy");
       }
       continue;
     }
@@ -140,7 +138,7 @@ TensorViews parseSafetensors(std::string_view contents, const std::string &file,
     tensor.bytes = data.substr(offsets[0], bytes);
     tensors.push_back(std::move(tensor));
   }
-  // Every byte belongs to one tensor.
+  // Every byte must belong to exactly one tensor.
   auto begin = [&](const TensorView &tensor) { return static_cast<uint64_t>(tensor.bytes.data() - data.data()); };
   std::sort(tensors.begin(), tensors.end(), [&](const TensorView &a, const TensorView &b) {
     return std::pair(begin(a), a.bytes.size()) < std::pair(begin(b), b.bytes.size());
@@ -158,11 +156,11 @@ TensorViews parseSafetensors(std::string_view contents, const std::string &file,
   return tensors;
 }
 
-// Whether all of the tensor's numbers from `begin` to before `end` are.
+// Whether all of the tensor's numbers from `begin` to before `end` are finite.
 static bool areFinite(const TensorView &tensor, int64_t begin, int64_t end) {
   bool finite = true;
   withType(tensor, [&]<typename Type>(Type) {
-    typename Type::Bits bad = 0; // as wide as the numbers, so that the loop becomes vector code
+    typename Type::Bits bad = 0; // as wide as the numbers, so that the loop vectorizes
     for (int64_t i = begin; i < end; ++i) {
       typename Type::Bits bits;
       std::memcpy(&bits, tensor.bytes.data() + i * sizeof bits, sizeof bits);
@@ -173,7 +171,7 @@ static bool areFinite(const TensorView &tensor, int64_t begin, int64_t end) {
   return finite;
 }
 
-// What one walk over a tensor's bytes tells.
+// What one pass over a tensor's bytes finds.
 namespace {
 struct Examined {
   std::atomic<bool> finite = true;
@@ -190,7 +188,7 @@ static std::vector<Examined> examine(ThreadPool *pool, const std::vector<const T
   inParts(pool, tensors, [&](size_t which, int64_t begin, int64_t end) {
     const TensorView &tensor = *tensors[which];
     const size_t bytes = static_cast<size_t>(typeBytes.at(tensor.type)), from = begin * bytes;
-    static_assert((1 << 18) % checksumBlock == 0); // a part of elements of one byte or more begins with a block
+    static_assert((1 << 18) % checksumBlock == 0); // so a part begins at a block boundary, for any element size
     if (sums)
       blockSums(tensor.bytes.substr(from, (end - begin) * bytes), examined[which].sums.data() + from / checksumBlock);
     if (finite && !areFinite(tensor, begin, end))
@@ -213,11 +211,11 @@ static void verify(const TensorView &tensor, const Examined &examined, const Met
   if (auto given = metadata.find(tensorChecksum + tensor.name);
       given != metadata.end() && given->second != checksumOf(examined.sums))
     throw Error(file + ": damaged: the bytes of '" + tensor.name + "' have the checksum " + checksumOf(examined.sums) +
-                ", when they were written it was " + given->second + "; take a copy that is whole");
+                ", but it was " + given->second + " when they were written; use an intact copy");
 }
 
 void verifyChecksums(ThreadPool *pool, const TensorViews &tensors, const Metadata &metadata, const std::string &file) {
-  if (!metadata.contains(headerChecksum)) // of before there were any
+  if (!metadata.contains(headerChecksum)) // the file has no checksums
     return;
   const std::vector<Examined> examined = examine(pool, pointersTo(tensors), false, true);
   for (size_t i = 0; i < tensors.size(); ++i)

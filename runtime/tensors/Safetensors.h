@@ -1,4 +1,4 @@
-// Tensors as safetensors files; written whole or not at all.
+// Reads tensors from safetensors files, and writes such files atomically.
 #pragma once
 
 #include "device/ThreadPool.h"
@@ -16,7 +16,7 @@ struct StoredTensor {
 };
 using Tensors = std::map<std::string, StoredTensor>;
 
-// A tensor in the memory of another: of a mapped file, of the engine, of Tensors.
+// A tensor whose bytes belong to something else: a mapped file, the engine, or a Tensors map.
 struct TensorView {
   std::string name, type;
   std::vector<int64_t> shape;
@@ -25,32 +25,34 @@ struct TensorView {
 using TensorViews = std::vector<TensorView>; // in the order of a file
 TensorViews viewsOf(const Tensors &tensors);
 
-using Metadata = std::map<std::string, std::string>; // what a file says about itself
+using Metadata = std::map<std::string, std::string>; // a file's description of itself
 
-// What files of weights carry of the model they belong to: its name, and its canonical description with the SHA-256 of
-// that. engine/Identity.h says what is done with it.
+// What a weights file records about its model: the name, the canonical description and its SHA-256 hash.
+// engine/Identity.h describes how these are used.
 Metadata identityOf(const std::string &model, const std::string &hash, const std::string &description);
 constexpr const char *modelHashKey = "model_hash";
 
-// Throws Error: missing, truncated, not safetensors, offsets that do not cover the data exactly, and where the file has
-// checksums, data or header that they do not fit.
+// Throws Error if the file is missing, truncated or not a safetensors file, if its offsets do not cover the data
+// exactly, or if the data or the header does not match the file's checksums.
 Tensors readSafetensors(const std::string &file, Metadata *metadata = nullptr);
-// The same of a file's contents but for the tensors' own checksums; `file` is for messages.
+// The same for a file's contents, without verifying the tensors' checksums; `file` is for messages.
 TensorViews parseSafetensors(std::string_view contents, const std::string &file, Metadata *metadata = nullptr);
-// Throws Error naming the first tensor that is not what its checksum in the metadata says; those without one pass.
+// Throws an Error that names the first tensor that does not match its checksum in the metadata; tensors without one
+// pass.
 void verifyChecksums(ThreadPool *pool, const TensorViews &tensors, const Metadata &metadata, const std::string &file);
 // The first tensor that holds NaN or infinity, or null.
 const TensorView *notFinite(ThreadPool *pool, const TensorViews &tensors);
-// Throws Error naming the first of these that is not what its checksum says, or holds NaN or infinity: both in one
-// walk. Tensors that lie in `mapped`, if it is given, were not written to, and leave no more than a part of themselves
-// in memory.
+// Throws an Error that names the first of these tensors that does not match its checksum or holds NaN or infinity; one
+// pass over the data checks both. Tensors that lie in `mapped`, if it is given, must not have been written to; only a
+// part of them stays in memory.
 void verifyWeights(ThreadPool *pool, const std::vector<const TensorView *> &tensors, const Metadata &metadata,
                    const std::string &file, const MappedFile *mapped = nullptr);
 // "[3, 4]".
 std::string textOf(const std::vector<int64_t> &shape);
-// Tensors in the order that is given, the first at a multiple of 64 bytes, straight from where they lie, with checksums
-// of each and of the header. Through a temporary name, fsync and rename; the file that was there before stays as
-// `previous` where that is not empty. Throws Error and leaves what was there (full disk, no permission).
+// Writes the tensors in the given order, straight from where they lie, the first at a multiple of 64 bytes, with
+// checksums of each and of the header. The file is written under a temporary name, synced and atomically renamed; the
+// old file stays as `previous` unless that is empty. Throws Error and leaves the old file in place (full disk, no
+// permission).
 void writeSafetensors(const std::string &file, const TensorViews &tensors, const Metadata &metadata = {},
                       ThreadPool *pool = nullptr, const std::string &previous = "");
 

@@ -1,4 +1,5 @@
-// The pairs of a corpus in batches of tokens, in an order that depends on the seed, the epoch and the data only.
+// Groups the pairs of a corpus into batches by token count, in an order that depends only on the seed, the epoch and
+// the data.
 #include "text/Batches.h"
 #include <algorithm>
 #include <array>
@@ -9,7 +10,7 @@
 namespace xfc {
 namespace {
 
-// std::shuffle may differ between libraries; this does not.
+// std::shuffle may differ between standard libraries; this does not.
 template <typename T> void shuffle(std::vector<T> &values, std::mt19937_64 &random) {
   for (size_t i = values.size(); i > 1; --i)
     std::swap(values[i - 1], values[random() % i]);
@@ -27,15 +28,15 @@ std::mt19937_64 generator(uint64_t seed, int64_t epoch, std::initializer_list<ui
   return std::mt19937_64(sequence);
 }
 
-// Pairs that go to one pool of an epoch: of a block, or of a corpus that is smaller than one, in the order of this pass
-// through it.
+// Pairs that go to one pool of an epoch: from a block, or from a corpus that is smaller than one, in the order of this
+// pass through it.
 struct Piece {
   int64_t first, size; // the block
-  int64_t pass;        // how often all of it was taken before
-  int64_t from, to;    // what is taken: places in the order, and after `size` of them in that of the next pass
+  int64_t pass;        // how many complete passes came before
+  int64_t from, to;    // the positions taken in the order; from `size` on, in the order of the next pass
 };
 
-// A key of a generator that has the first pair of a block or a corpus in it.
+// A generator whose seed includes the first pair of a block or a corpus.
 std::mt19937_64 generatorOf(uint64_t seed, int64_t pass, uint32_t what, int64_t first) {
   return generator(seed, pass, {what, static_cast<uint32_t>(first), static_cast<uint32_t>(first >> 32)});
 }
@@ -46,9 +47,9 @@ void addBlocks(std::vector<Piece> &pieces, int64_t first, int64_t size, int64_t 
     pieces.push_back({first + at, std::min(blockPairs, size - at), pass, 0, std::min(blockPairs, size - at)});
 }
 
-// What epoch number `epoch` has of a corpus that gives each of them so many pairs.
+// Adds the pairs that epoch number `epoch` takes from a corpus that contributes `quota` pairs to each epoch.
 void addTurn(std::vector<Piece> &pieces, int64_t first, int64_t size, int64_t quota, uint64_t seed, int64_t epoch) {
-  const int64_t begin = epoch * quota, end = begin + quota; // of all pairs that it gives to all epochs
+  const int64_t begin = epoch * quota, end = begin + quota; // in the sequence of all pairs that it gives to all epochs
   if (size <= blockPairs) {
     for (int64_t at = begin; at < end; at += blockPairs)
       pieces.push_back({first, size, at / size, at % size, at % size + std::min(blockPairs, end - at)});
@@ -79,7 +80,7 @@ std::vector<Piece> piecesOf(const Corpus &corpus, const Mixture &mixture, uint64
   return pieces;
 }
 
-// The numbers of its pairs.
+// Appends the numbers of the piece's pairs.
 void append(std::vector<int64_t> &order, const Piece &piece, uint64_t seed) {
   std::vector<int64_t> block(static_cast<size_t>(piece.size));
   for (int64_t at = piece.from; at < piece.to;) {
@@ -95,7 +96,7 @@ void append(std::vector<int64_t> &order, const Piece &piece, uint64_t seed) {
   }
 }
 
-// Pairs in the order of their lengths' classes, and within a class as they were.
+// Sorts pairs by the class of their lengths, stably.
 std::vector<int64_t> byLengthClass(const Corpus &corpus, const std::vector<int64_t> &pairs) {
   std::vector<uint8_t> classes(pairs.size());
   std::array<size_t, 66> begin{};
@@ -165,7 +166,7 @@ std::vector<std::vector<int64_t>> epochBatches(const Corpus &corpus, int64_t bat
 Counts largestBatch(const Corpus &corpus, int64_t batchTokens, const Mixture &mixture) {
   const auto &longest = corpus.totals().longest, &shortest = corpus.totals().shortest;
   constexpr int64_t any = std::numeric_limits<int64_t>::max();
-  // What all pairs have together bounds a batch in which each is at most once.
+  // If each pair occurs at most once in a batch, the totals of the corpus bound it.
   const bool once = mixture.empty();
   const int64_t total[] = {once ? corpus.totals().tokens[XFC_SOURCE] : any,
                            once ? corpus.totals().tokens[XFC_TARGET] : any};
@@ -177,7 +178,7 @@ Counts largestBatch(const Corpus &corpus, int64_t batchTokens, const Mixture &mi
   }
   counts.sequences[XFC_SOURCE] = counts.sequences[XFC_TARGET] = sequences;
   counts.longest = std::max(longest[XFC_SOURCE], longest[XFC_TARGET]);
-  // A pair of sequences has as many (query, key) pairs as the product of their lengths.
+  // A sentence pair has as many (query, key) pairs as the product of its lengths.
   auto pairs = [&](int queries, int keys) {
     return std::min(counts.rows[queries] * longest[keys], longest[queries] * counts.rows[keys]);
   };

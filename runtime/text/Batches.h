@@ -1,4 +1,5 @@
-// The pairs of a corpus in batches of tokens, in an order that depends on the seed, the epoch and the data only.
+// Groups the pairs of a corpus into batches by token count, in an order that depends only on the seed, the epoch and
+// the data.
 #pragma once
 
 #include "text/Corpus.h"
@@ -6,31 +7,33 @@
 
 namespace xfc {
 
-// An epoch is walked in pools: a corpus of any size is put in order in the memory of one. An epoch of at most
-// poolBlocks blocks (524,288 pairs) is one pool, and its order is over all of it. Larger ones are cut into blocks of
-// blockPairs pairs as they follow each other; in each epoch the blocks are shuffled and dealt to pools of like sizes.
-// Of several corpora that are mixed each is cut into blocks of its own, and the epoch has of each what is its turn.
+// An epoch is processed in pools, so that ordering a corpus of any size takes the memory of one pool. An epoch of at
+// most poolBlocks blocks (524,288 pairs) is a single pool, shuffled as a whole. Larger ones are cut into blocks of
+// blockPairs consecutive pairs; in each epoch the blocks are shuffled and distributed to pools of similar sizes.
+// Several corpora that are mixed are each cut into blocks of their own, and an epoch takes from each corpus the pairs
+// whose turn it is.
 constexpr int64_t poolBlocks = 64;
 int64_t poolsOf(const Corpus &corpus, const Mixture &mixture = {});
 
-// Pair numbers of each batch of a pool. A batch holds at most `batchTokens` source tokens and at most so many target
-// tokens (eos counted), or a single pair that is longer. Pairs of like lengths come together: those whose longer side
-// has the same number of binary digits, shuffled among themselves. Batches of a pool are shuffled too. What the corpus
-// has in files is checked, and its memory is that of this pool afterwards. Throws Error as Corpus::check does.
+// The pair numbers of each batch of a pool. A batch holds at most `batchTokens` source tokens and as many target tokens
+// (eos included), or a single pair that is longer. Pairs of similar lengths are batched together: those whose longer
+// side has the same number of binary digits, shuffled among themselves. The batches of a pool are shuffled too. Reads
+// and checks the parts of the corpus that lie in files; afterwards only this pool's pages are in memory. Throws Error
+// as Corpus::check does.
 std::vector<std::vector<int64_t>> poolBatches(const Corpus &corpus, int64_t batchTokens, uint64_t seed, int64_t epoch,
                                               int64_t pool, const Mixture &mixture = {});
-// Those of all pools of an epoch, one after the other.
+// The batches of all pools of an epoch, in order.
 std::vector<std::vector<int64_t>> epochBatches(const Corpus &corpus, int64_t batchTokens, uint64_t seed, int64_t epoch,
                                                const Mixture &mixture = {});
 
-// Bounds on what any batch of any epoch holds: memory is reserved by them.
+// Upper bounds on the size of any batch of any epoch, by which memory is reserved.
 Counts largestBatch(const Corpus &corpus, int64_t batchTokens, const Mixture &mixture = {});
 
-// Walks through the epochs without end.
+// Iterates over the epochs endlessly.
 class Batches {
 public:
   struct Position {
-    int64_t epoch = 0, batch = 0; // of the next batch; its number in its pool
+    int64_t epoch = 0, batch = 0; // of the next batch, numbered within its pool
     int64_t pool = 0;
   };
 
@@ -41,14 +44,15 @@ public:
   }
   const std::vector<int64_t> &next();
   Position position() const { return at; }
-  // False where an epoch has no such position.
+  // Returns false if an epoch has no such position.
   bool seek(Position position);
   int64_t poolsOfEpoch() const { return pools; }
-  int64_t left() const { return batchesOfPool() - at.batch; } // of the present pool
-  // Of a position in the present pool: whether nothing of its epoch is left, and how much of it was given.
+  int64_t left() const { return batchesOfPool() - at.batch; } // in the current pool
+  // For a position in the current pool: whether it is at the end of its epoch, and what fraction of the epoch precedes
+  // it.
   bool endsEpoch(Position position) const { return position.pool == pools - 1 && position.batch >= batchesOfPool(); }
   double fractionOfEpoch(Position position) const;
-  // Of the present one. Plans all its pools, where it has several, and reads all that lies in files.
+  // In the current epoch. If it has several pools, this plans all of them, and reads all parts that lie in files.
   int64_t batchesOfEpoch() const;
 
 private:
@@ -59,7 +63,7 @@ private:
   uint64_t seed;
   int64_t pools;
   Position at;
-  std::vector<std::vector<int64_t>> batches; // of the pool of the batch last given, or next
+  std::vector<std::vector<int64_t>> batches; // of the current pool
   int64_t plannedEpoch = -1, plannedPool = -1;
 };
 

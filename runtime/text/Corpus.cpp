@@ -1,4 +1,4 @@
-// Parallel text into the id sequences a model trains on.
+// Turns parallel text into the id sequences that a model trains on.
 #include "text/Corpus.h"
 
 namespace xfc {
@@ -14,7 +14,7 @@ void Corpus::store(std::span<const int32_t> source, std::span<const int32_t> tar
   }
 }
 
-// To be called when all pairs of a part are in memory: those from this block and this pair on.
+// To be called when all pairs of a part are in memory: the part begins at this block and this pair.
 void Corpus::viewBuilt(size_t firstBlock, int64_t firstPair) {
   Part part{firstPair, {}};
   for (size_t i = firstBlock; i < built.size(); ++i)
@@ -69,7 +69,7 @@ Corpus::Corpus(const std::vector<std::string> &shardFiles, const VocabularyPair 
     const Shard &shard = shards.emplace_back(file, vocabularies, module);
     parts.push_back({counts.pairs, shard.blocks()});
     counts.append(shard.totals());
-    if (shardFiles.size() == 1) // the same data as the text it was made from
+    if (shardFiles.size() == 1) // so that its hash equals that of the text it was made from
       counts.hash = shard.totals().hash;
   }
 }

@@ -1,4 +1,4 @@
-// Parallel text into the id sequences a model trains on.
+// Turns parallel text into the id sequences that a model trains on.
 #pragma once
 
 #include "text/PairReader.h"
@@ -8,44 +8,43 @@ namespace xfc {
 
 class Corpus {
 public:
-  // Reads text into memory, as PairReader does. Throws Error: unequal line counts, invalid UTF-8 or ids (file:line),
-  // nothing to train on.
+  // Reads text into memory, as PairReader does. Throws Error for unequal line counts, invalid UTF-8 or ids (file:line),
+  // or if there is nothing to train on.
   Corpus(const PairFiles &files, const VocabularyPair &vocabularies, const Module &module, Format format,
          const PairFilter &filter = {}, const Parallel &parallel = oneByOne);
-  // The same of several corpora, one after the other: text of each of these, which are the same data as files of pairs
-  // that were prepared from each.
+  // The same for several corpora, one after the other. The data equals that of shards prepared from each of them.
   Corpus(std::span<const PairFiles> corpora, const VocabularyPair &vocabularies, const Module &module, Format format,
          const PairFilter &filter = {}, const Parallel &parallel = oneByOne);
-  // Takes sources as the encoder reads them, and targets without start and eos.
+  // Takes sources as the encoder reads them, and targets without start and eos tokens.
   Corpus(const std::vector<std::vector<int32_t>> &sources, const std::vector<std::vector<int32_t>> &targets,
          const Module &module);
-  // Pairs that were written to files, one file after the other. They stay there, and are read when they are used.
+  // Opens pairs that were written to shard files, one file after the other. They stay in the files and are read on use.
   // Throws Error as Shard does.
   Corpus(const std::vector<std::string> &shardFiles, const VocabularyPair &vocabularies, const Module &module);
   Corpus(const Corpus &) = delete;
   Corpus(Corpus &&) = default;
 
   size_t size() const { return static_cast<size_t>(counts.pairs); }
-  // Pairs of each corpus, or file of pairs, that was read: they follow each other.
+  // The number of pairs of each corpus, or shard file, in order.
   std::vector<int64_t> sizes() const;
   const CorpusTotals &totals() const { return counts; }
-  // As the encoder reads it: eos included if the model wants one (ids are taken verbatim).
+  // As the encoder reads it: with eos if the model wants one (ids are taken verbatim).
   std::span<const int32_t> source(size_t pair) const { return sequence(pair, 0); }
-  // What the decoder reads: start and the tokens.
+  // The decoder's input: start and the tokens.
   std::span<const int32_t> target(size_t pair) const { return withEnds(pair).first(withEnds(pair).size() - 1); }
-  // What it should say: the tokens and eos.
+  // The decoder's expected output: the tokens and eos.
   std::span<const int32_t> labels(size_t pair) const { return withEnds(pair).subspan(1); }
   int64_t sourceLength(size_t pair) const { return static_cast<int64_t>(source(pair).size()); }
   int64_t targetLength(size_t pair) const { return static_cast<int64_t>(withEnds(pair).size()) - 1; }
 
-  // To be called before pairs first..last-1 of a corpus in files are looked at: reads and checks them. Throws Error
-  // where they are damaged.
+  // To be called before pairs first..last-1 of a corpus in files are used: reads and checks them. Throws Error if they
+  // are damaged.
   void check(int64_t first, int64_t last) const;
-  // Gives the memory of all pairs in files back to the system; they are read again where they are looked at again.
+  // Drops the pages of all pairs in files from memory; they are read again at the next access.
   void release() const;
 
 private:
-  // The pairs of a file, or of the memory that `built` holds.
+  // The pairs of a file, or of a corpus that `built` holds.
   struct Part {
     int64_t first; // its first pair
     std::vector<Shard::Block> blocks;
@@ -58,7 +57,7 @@ private:
     const uint32_t begin = at == 0 ? 0 : block.ends[at - 1];
     return {block.ids + begin, block.ends[at] - begin};
   }
-  std::span<const int32_t> withEnds(size_t pair) const { return sequence(pair, 1); } // a target, its start and eos
+  std::span<const int32_t> withEnds(size_t pair) const { return sequence(pair, 1); } // a target with its start and eos
   void store(std::span<const int32_t> source, std::span<const int32_t> target);
   void viewBuilt(size_t firstBlock, int64_t firstPair);
 

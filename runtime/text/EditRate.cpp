@@ -1,4 +1,4 @@
-// Translation edit rate, with the limits and choices of Tercom as sacreBLEU 2 has them.
+// Translation edit rate, with Tercom's limits and choices as sacreBLEU 2 implements them.
 #include "text/EditRate.h"
 #include <algorithm>
 #include <cmath>
@@ -11,21 +11,21 @@ namespace {
 using Words = std::span<const int32_t>;
 
 constexpr int64_t longestRun = 10, farthestMove = 50, bandWidth = 25, mostMoves = 1000;
-constexpr int32_t unreached = 1 << 30; // the cost of a place that the band leaves out
+constexpr int32_t unreached = 1 << 30; // the cost of a cell outside the band
 
 enum class Edit : uint8_t { None, Keep, Substitute, Insert, Delete };
 
-// A row of the matrix of edit distances: of places `begin` to the size in the reference, after some words of the
-// hypothesis.
+// A row of the edit distance matrix, after some number of hypothesis words: the cells of the reference positions from
+// `begin` on that lie in the band.
 struct Row {
   int64_t begin = 0;
   std::vector<int32_t> costs;
-  std::vector<Edit> edits; // the last one on the way there
+  std::vector<Edit> edits; // the last edit on the path to the cell
   int64_t end() const { return begin + std::ssize(costs); }
   int32_t cost(int64_t place) const { return place >= begin && place < end() ? costs[place - begin] : unreached; }
 };
 
-// Edit distances between hypotheses of one length, and a reference that is not empty.
+// Edit distances between hypotheses of one length and a non-empty reference.
 class Distances {
 public:
   Distances(Words reference, int64_t length)
@@ -40,13 +40,13 @@ public:
     first.edits.assign(first.costs.size(), Edit::Insert);
   }
 
-  // The matrix of this hypothesis.
+  // Computes the matrix for this hypothesis.
   void fill(Words hypothesis) {
     for (int64_t i = 0; i < length; ++i)
       computeRow(rows[i], i + 1, hypothesis[i], rows[i + 1]);
   }
   int64_t distance() const { return rows.back().costs.back(); }
-  // The distance of one whose first words are those of that hypothesis.
+  // The distance of a hypothesis whose first `same` words are those of the filled matrix.
   int64_t distanceOf(Words hypothesis, int64_t same) {
     const Row *above = &rows[same];
     for (int64_t i = same; i < length; ++i) {
@@ -56,8 +56,8 @@ public:
     return above->costs.back();
   }
 
-  // Where the filled matrix' shortest way has each place of the reference: after which word of the hypothesis, from -1,
-  // and which words of both are wrong.
+  // The alignment on the shortest path through the filled matrix: for each reference position, the index of the
+  // hypothesis word that it follows (from -1), and which words on both sides are wrong.
   void align(std::vector<int64_t> &aligned, std::vector<bool> &wrongReference, std::vector<bool> &wrongWord) const {
     aligned.assign(reference.size(), 0);
     wrongReference.assign(reference.size(), true);
@@ -66,7 +66,7 @@ public:
       const Edit edit = rows[i].edits[j - rows[i].begin];
       if (edit == Edit::Keep)
         wrongReference[j - 1] = wrongWord[i - 1] = false;
-      if (edit != Edit::Delete) // of a word that the reference does not have
+      if (edit != Edit::Delete) // a deletion consumes no reference word
         aligned[--j] = i - 1;
       if (edit != Edit::Insert)
         --i;
@@ -110,8 +110,8 @@ private:
   Row scratch[2];
 };
 
-// Words `start` to `start + count` before the one that is at `target`, or, within or right after themselves, as many
-// places later.
+// Moves words `start` to `start + count` before the word at `target`; if the target lies within or right behind them,
+// moves them that many positions later.
 void move(std::vector<int32_t> &words, int64_t start, int64_t count, int64_t target) {
   const auto at = [&](int64_t place) { return words.begin() + std::min(place, std::ssize(words)); };
   if (target < start)
@@ -120,12 +120,12 @@ void move(std::vector<int32_t> &words, int64_t start, int64_t count, int64_t tar
     std::rotate(at(start), at(start + count), at(target > start + count ? target : target + count));
 }
 
-// The best move of a run of words that are in the reference elsewhere.
+// Finds the best move of a run of words that occurs elsewhere in the reference.
 class Mover {
 public:
   Mover(Words reference, int64_t length) : reference(reference), distances(reference, length) {}
 
-  // Moves it, and returns whether it made the distance less.
+  // Applies the best move and returns whether it reduced the distance.
   bool improve(std::vector<int32_t> &words) {
     distances.fill(words);
     if (distances.distance() == 0)
@@ -146,7 +146,8 @@ public:
     move(words, -std::get<2>(best), std::get<1>(best), -std::get<3>(best));
     return true;
   }
-  int64_t distance() const { return distances.distance(); } // of the words that were not improved
+  // Of the words before the last attempt, which did not improve.
+  int64_t distance() const { return distances.distance(); }
 
 private:
   void consider(const std::vector<int32_t> &words, int64_t start, int64_t from, int64_t count) {
@@ -166,7 +167,7 @@ private:
       move(moved, start, count, target);
       const int64_t saved = distances.distance() - distances.distanceOf(moved, std::min(start, target));
       ++tried;
-      // What saves most, then the longest run, the first one, and the first target.
+      // Prefer the largest saving, then the longest run, the first run, and the first target.
       if (const Move candidate{saved, count, -start, -target}; !bestIsAny || candidate > best) {
         best = candidate;
         bestIsAny = true;
@@ -182,7 +183,7 @@ private:
   std::vector<int32_t> moved;
   Move best;
   bool bestIsAny = false;
-  int64_t tried = 0; // moves, over all improvements
+  int64_t tried = 0; // moves tried, over all improvements
 };
 
 } // namespace

@@ -1,4 +1,4 @@
-// The tokenizer files of a Hugging Face folder into vocabularies of ours.
+// Converts the tokenizer files of a Hugging Face folder to xfc vocabularies.
 #include "text/FolderVocabularies.h"
 #include "support/Files.h"
 #include "tokenizers/JsonFields.h"
@@ -13,7 +13,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 constexpr int64_t mostTokens = 1 << 22;
 
-// M2M100's languages in the order of their ids, which its files need not name.
+// M2M100's languages in the order of their ids, which its files need not list.
 constexpr std::string_view m2mLanguages =
     "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi "
     "hr ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns "
@@ -51,7 +51,7 @@ private:
   std::string path(const std::string &file) const { return folder + "/" + file; }
   bool has(const std::string &file) const { return exists(path(file)); }
 
-  // What is wrong with a file is said with its name.
+  // Prefixes errors with the file's name.
   template <typename Work> void within(const std::string &file, Work work) const {
     try {
       work();
@@ -99,7 +99,7 @@ private:
     return ids;
   }
 
-  // With the special tokens that the folder's settings name.
+  // The special tokens that the folder's settings name are added by finish().
   MappedSentencePiece mapped(const std::string &model, const std::map<std::string, int64_t> &ids) const {
     MappedSentencePiece result;
     result.model = readFile(path(model));
@@ -154,7 +154,7 @@ private:
     return result;
   }
 
-  // Languages are tokens behind those of vocab.json, where it has none.
+  // If vocab.json has no languages, their tokens follow its own.
   FolderVocabularies m2m(const std::string &model, const std::string &source, const std::string &target) {
     const std::map<std::string, int64_t> ids = idsOf("vocab.json");
     MappedSentencePiece map = mapped(model, ids);
@@ -171,7 +171,7 @@ private:
     return inLanguages(map, model, "__" + source + "__", "__" + target + "__", source.empty(), target.empty());
   }
 
-  // The ids of fairseq, one more than SentencePiece's: <s>, <pad>, </s>, <unk>, pieces, languages.
+  // fairseq's ids, one more than SentencePiece's: <s>, <pad>, </s>, <unk>, pieces, languages.
   FolderVocabularies fairseq(const std::string &model, const std::string &source, const std::string &target) {
     MappedSentencePiece map;
     map.model = readFile(path(model));
@@ -206,7 +206,7 @@ private:
     return result;
   }
 
-  // T5's model, and behind it the tokens that stand for what was left out of a text, the last one first.
+  // T5's model, followed by the sentinel tokens <extra_id_99> to <extra_id_0>.
   FolderVocabularies t5(const std::string &model) {
     MappedSentencePiece map;
     map.model = readFile(path(model));
@@ -222,7 +222,7 @@ private:
     return {checked(map.written(), model), ""};
   }
 
-  // Where a language stands: before the line, but after eos in the first models that had them.
+  // Places the language token: before the line, but after eos in the first models that had such tokens.
   Frame framed(int32_t language, int32_t eos) const {
     const std::string &kind = named("tokenizer_class", "");
     const bool behind = kind.starts_with("MBartTokenizer") ||
@@ -264,12 +264,12 @@ private:
       const std::unique_ptr<Tokenizer> read = makeTokenizer(vocabulary, path(file));
       return read->frame() ? read->frame()->prefix : std::vector<int32_t>();
     };
-    if (prefixOf(result.source) == prefixOf(result.target)) // which is all that a target has of its frame
+    if (prefixOf(result.source) == prefixOf(result.target)) // a target uses only the prefix of its frame
       result.target.clear();
     return result;
   }
 
-  // vocab.json and merges.txt, GPT-2's and BART's files, as a tokenizer.json.
+  // Converts vocab.json and merges.txt, the files of GPT-2 and BART, to a tokenizer.json.
   std::string byteLevel() {
     const std::map<std::string, int64_t> ids = idsOf("vocab.json");
     Json merges = Json::array();
@@ -299,7 +299,7 @@ private:
     return checked(json.dump(), "merges.txt");
   }
 
-  // What cannot be read is not imported.
+  // Throws Error unless the vocabulary that is to be written can be read.
   std::string checked(std::string contents, const std::string &file) const {
     makeTokenizer(contents, path(file));
     return contents;

@@ -1,19 +1,19 @@
-// The tokenizer files of a Hugging Face folder into vocabularies of ours, one file for each language.
+// Converts the tokenizer files of a Hugging Face folder to xfc vocabularies, one file per language.
 #pragma once
 
 #include <string>
 
 namespace xfc {
 
-// Contents of files. `target` is empty where one vocabulary is for both languages; both are empty where the folder has
-// no tokenizer.
+// File contents. `target` is empty if both languages share one vocabulary; both are empty if the folder has no
+// tokenizer.
 struct FolderVocabularies {
   std::string source, target;
 };
 
-// `modelType` is config.json's model_type. The languages are named as the model names them (en, eng_Latn, en_XX); empty
-// ones are those of tokenizer_config.json, as far as it names them. Throws Error with the file's name, and the
-// member's.
+// `modelType` is config.json's model_type. Languages are named as the model names them (en, eng_Latn, en_XX); empty
+// names default to those of tokenizer_config.json, as far as it gives them. Throws an Error that names the file and the
+// member.
 FolderVocabularies vocabulariesOfFolder(const std::string &folder, const std::string &modelType,
                                         const std::string &sourceLanguage, const std::string &targetLanguage);
 

@@ -1,4 +1,4 @@
-// A matrix of weights from 0 to 1 as a drawing.
+// Draws a matrix of weights from 0 to 1 as an SVG.
 #include "text/HeatMap.h"
 #include "support/Format.h"
 #include "text/Unicode.h"
@@ -61,7 +61,7 @@ std::string heatMapSvg(const std::vector<double> &weights, const std::vector<std
     for (size_t j = 0; j < columns.size(); ++j) {
       double weight = weights[i * columns.size() + j];
       double shade = std::isfinite(weight) ? std::clamp(weight, 0.0, 1.0) : 0;
-      // From white to a dark blue; the number shows when pointed at.
+      // From white to dark blue; a tooltip shows the number.
       svg += format("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.0f\" height=\"%.0f\" fill=\"rgb(%d,%d,%d)\" "
                     "stroke=\"#ddd\"><title>",
                     left + cell * j, y, cell, cell, static_cast<int>(255 - 247 * shade),

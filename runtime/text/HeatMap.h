@@ -1,4 +1,5 @@
-// A matrix of weights from 0 to 1 as a drawing: rows are target tokens, columns source tokens, dark is much.
+// Draws a matrix of weights from 0 to 1 as an SVG: rows are target tokens, columns source tokens, and larger weights
+// are darker.
 #pragma once
 
 #include <string>
@@ -6,7 +7,7 @@
 
 namespace xfc {
 
-// `text` with what HTML and SVG reserve written as entities.
+// `text` with the reserved characters of HTML and SVG written as entities.
 std::string escapeMarkup(const std::string &text);
 
 // weights[i * columns.size() + j] belongs to rows[i] and columns[j].

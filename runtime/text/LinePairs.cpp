@@ -1,4 +1,4 @@
-// Two files of lines that belong together, read pair by pair.
+// Reads two parallel files, one pair of lines at a time.
 #include "text/LinePairs.h"
 
 namespace xfc {
@@ -7,7 +7,7 @@ bool LinePairs::next(std::string &one, std::string &other) {
   const bool more = first.next(one), moreOther = second.next(other);
   if (more == moreOther)
     return more;
-  // How many there are is worth reading a file to its end, but not waiting for a stream.
+  // For the count in the message it is worth reading a file to its end, but not waiting for a stream.
   LineReader &longer = more ? first : second;
   std::string line;
   while (longer.isFile() && longer.next(line)) {

@@ -1,23 +1,23 @@
-// Two files of lines that belong together, read pair by pair.
+// Reads two parallel files, one pair of lines at a time.
 #pragma once
 
 #include "support/Files.h"
 
 namespace xfc {
 
-// The longest line that is read of text to work on; what follows in it is skipped. No model takes a sentence as long.
+// The length at which lines of text are truncated. No model takes a sentence this long.
 constexpr size_t longestLine = 1 << 20;
-// Lines that are worked on together, at most so many and about so many bytes: enough for full batches, few enough for
-// streams without end.
+// The size of a window of lines that are processed together, in lines and in bytes (approximately): large enough for
+// full batches, small enough for endless streams.
 constexpr size_t windowLines = 8192, windowBytes = 8 << 20;
 
 class LinePairs {
 public:
-  // `rule` says in a message what was expected where one file has more lines.
+  // `rule` tells, in the error message for unequal line counts, what was expected.
   LinePairs(const std::string &first, const std::string &second, std::string rule)
       : first(first, longestLine), second(second, longestLine), rule(std::move(rule)) {}
-  // The next two lines; false after the last. Throws Error: unreadable, invalid UTF-8, or one file ends before the
-  // other.
+  // Reads the next two lines; false after the last. Throws Error if a file is unreadable or invalid UTF-8, or if one
+  // file ends before the other.
   bool next(std::string &one, std::string &other);
 
   LineReader first, second;

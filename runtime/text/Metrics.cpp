@@ -12,7 +12,7 @@
 namespace xfc {
 namespace {
 
-// The release whose results these are compared with.
+// The sacreBLEU release that these results are compared with.
 constexpr const char *sacrebleuVersion = "2.6.0";
 
 void replaceAll(std::u32string &line, std::u32string_view what, std::u32string_view by) {
@@ -32,8 +32,8 @@ bool isSymbol(char32_t c) {
          (c >= U':' && c <= U'@') || c == U'/';
 }
 
-// Writes blanks around the first or second character of each pair that matches, as a regular expression would: left to
-// right, a matched pair not looked at again.
+// Puts blanks around the first or second character of each matching pair, as a regular expression would: left to right,
+// without overlapping matches.
 template <typename Match> std::u32string separate(const std::u32string &line, Match match, bool aroundFirst) {
   std::u32string result;
   for (size_t i = 0; i < line.size(); ++i) {
@@ -129,7 +129,7 @@ void MetricSums::add(const std::string &hypothesis, const std::string &reference
   };
   const std::u32string hypothesisText = withoutSpace(hypothesis), referenceText = withoutSpace(reference);
   for (size_t n = 1; n <= characters; ++n) {
-    // A line whose reference is too short for this order is left out of the precision.
+    // A line whose reference is too short for this order does not count toward the precision.
     inHypothesis[n - 1] += referenceText.size() < n ? 0 : ngramsOf(hypothesisText.size(), n);
     inReference[n - 1] += ngramsOf(referenceText.size(), n);
     matching[n - 1] += matches(characterNgrams(hypothesisText, n), characterNgrams(referenceText, n));
@@ -152,7 +152,7 @@ void MetricSums::addEdits(const std::string &hypothesis, const std::string &refe
 
 Score MetricSums::bleu() const {
   Score score{0, std::string("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:") + sacrebleuVersion};
-  // Without any match, or with an order no line is long enough for, the score is 0.
+  // Without any match, or if no line is long enough for an order, the score is 0.
   if (std::all_of(correct.begin(), correct.end(), [](int64_t c) { return c == 0; }) || total[words - 1] == 0)
     return score;
   double brevity = 1, logarithms = 0, smoothing = 1;
@@ -160,7 +160,7 @@ Score MetricSums::bleu() const {
     brevity = std::exp(1 - static_cast<double>(referenceLength) / hypothesisLength);
   for (size_t n = 0; n < words; ++n) {
     if (correct[n] == 0)
-      smoothing *= 2; // NIST's: the k-th order without a match counts 1/2^k
+      smoothing *= 2; // NIST's smoothing: the k-th order without a match counts 1/2^k
     logarithms += std::log(correct[n] == 0 ? 100 / (smoothing * total[n]) : 100.0 * correct[n] / total[n]);
   }
   score.value = brevity * std::exp(logarithms / words);
@@ -188,7 +188,7 @@ Score MetricSums::chrf() const {
 }
 
 Score MetricSums::ter() const {
-  // Without any word of a reference, every word is an error.
+  // If the references have no words, every word is an error.
   const double words = referenceWords > 0 ? static_cast<double>(referenceWords) : static_cast<double>(edits);
   return {edits > 0 ? 100 * (static_cast<double>(edits) / words) : 0,
           std::string("nrefs:1|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:") + sacrebleuVersion};

@@ -1,5 +1,5 @@
 // BLEU, chrF and TER as sacreBLEU 2 computes them (13a tokenizer, exp smoothing; chrF2: character order 6, word order
-// 0; TER of words between blanks, in small letters).
+// 0; TER on lower-cased words separated by white space).
 #pragma once
 
 #include <array>
@@ -10,17 +10,17 @@
 namespace xfc {
 
 struct Score {
-  double value;          // 0..100; TER may be more
+  double value;          // 0..100; TER may exceed 100
   std::string signature; // nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:...
 };
 
-// All of any number of lines, in the memory of one.
+// Accumulates the statistics of any number of lines, holding one line in memory.
 class MetricSums {
 public:
   void add(const std::string &hypothesis, const std::string &reference);
   Score bleu() const;
   Score chrf() const;
-  Score ter() const; // the smaller the better
+  Score ter() const; // smaller is better
   int64_t lines() const { return count; }
 
 private:

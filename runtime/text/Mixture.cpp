@@ -1,4 +1,4 @@
-// Several corpora: how much of each an epoch gives.
+// Mixes several corpora: decides how many pairs of each an epoch takes.
 #include "text/Mixture.h"
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@ int64_t Mixture::pairsOfEpoch() const { return std::accumulate(quotas.begin(), q
 Mixture mixtureByWeight(const std::vector<int64_t> &sizes, const std::vector<double> &weights) {
   const auto pairs = static_cast<double>(std::accumulate(sizes.begin(), sizes.end(), int64_t(0)));
   const double largest = *std::max_element(weights.begin(), weights.end());
-  double sum = 0; // of weights that are at most 1, so that it is a number
+  double sum = 0; // of weights scaled to at most 1, so that it is finite
   for (double weight : weights)
     sum += weight / largest;
   Mixture mixture{sizes, {}};

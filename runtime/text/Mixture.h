@@ -1,4 +1,4 @@
-// Several corpora: how much of each an epoch gives.
+// Mixes several corpora: decides how many pairs of each an epoch takes.
 #pragma once
 
 #include <cstdint>
@@ -7,20 +7,20 @@
 
 namespace xfc {
 
-// Corpora that follow each other, and how many pairs an epoch has of each. Whoever goes through epoch after epoch walks
-// through a corpus over and over, in another order each time: no pair of it comes twice before all of it has come once,
-// and what an epoch leaves comes in the next ones. Without any corpus: every epoch has every pair once.
+// Consecutive corpora, and how many pairs an epoch takes from each. Successive epochs pass through a corpus again and
+// again, in a different order each time: no pair is repeated before every pair of the corpus has been used once, and
+// later epochs continue where an epoch stops. Without any corpus, every epoch takes every pair once.
 struct Mixture {
   std::vector<int64_t> sizes;  // pairs of each corpus
-  std::vector<int64_t> quotas; // pairs of it in an epoch; at least one
+  std::vector<int64_t> quotas; // pairs taken from it per epoch; at least one
   bool empty() const { return sizes.empty(); }
-  int64_t pairsOfEpoch() const; // of all corpora, about as many as they have
+  int64_t pairsOfEpoch() const; // over all corpora; about the number of pairs that they have
 };
 
-// Each has a part of the epoch in proportion to its weight, which is positive.
+// Each corpus gets a share of the epoch in proportion to its weight, which is positive.
 Mixture mixtureByWeight(const std::vector<int64_t> &sizes, const std::vector<double> &weights);
-// In proportion to the part that it has of all pairs, to the power of 1/temperature: 1 takes the corpora as they are,
-// larger ones make them equal.
+// Each corpus gets a share in proportion to its fraction of all pairs, to the power of 1/temperature: 1 keeps the
+// proportions of the corpora, larger temperatures bring the shares closer together.
 Mixture mixtureByTemperature(const std::vector<int64_t> &sizes, double temperature);
 
 } // namespace xfc

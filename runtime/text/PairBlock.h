@@ -1,4 +1,4 @@
-// Pairs of id sequences as training reads them, in blocks: what a corpus is made of, in memory and in a file.
+// Blocks of pairs of id sequences as training reads them: the units of a corpus, both in memory and in a file.
 #pragma once
 
 #include "plan/Plan.h"
@@ -12,26 +12,26 @@
 
 namespace xfc {
 
-// Every block holds so many pairs, the last one of a corpus or of a file fewer.
+// Every block holds this many pairs; the last one of a corpus or a file may hold fewer.
 constexpr int64_t blockPairs = 8192;
 
-// What is known of pairs as a whole. The arrays are indexed by XFC_SOURCE and XFC_TARGET; lengths are counted as the
-// model counts them: eos included, a target without its start.
+// Statistics of a set of pairs. The arrays are indexed by XFC_SOURCE and XFC_TARGET; lengths are counted as the model
+// counts them: with eos, and targets without start.
 struct CorpusTotals {
   int64_t pairs = 0, tokens[2] = {0, 0}, longest[2] = {0, 0};
   int64_t shortest[2] = {std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::max()};
-  int64_t skippedLong = 0, skippedEmpty = 0;     // pairs that are not among them
-  int64_t filteredLength = 0, filteredRatio = 0; // and those that a PairFilter left out, which a file does not remember
-  // A hash of all ids, which tells whether the data of a resumed run is still the same.
+  int64_t skippedLong = 0, skippedEmpty = 0;     // pairs left out
+  int64_t filteredLength = 0, filteredRatio = 0; // pairs that a PairFilter left out; not stored in files
+  // A hash of all ids, which tells whether a resumed run still has the same data.
   uint64_t hash = 0xcbf29ce484222325;
 
-  void mix(uint64_t value) { hash = (hash ^ value) * 0x100000001b3; } // FNV-1a, but for the width
+  void mix(uint64_t value) { hash = (hash ^ value) * 0x100000001b3; } // FNV-1a, except that it mixes 64 bits at a time
   void countLength(int set, int64_t length) {
     tokens[set] += length;
     shortest[set] = std::min(shortest[set], length);
     longest[set] = std::max(longest[set], length);
   }
-  // Those of pairs that follow these.
+  // Appends the statistics of pairs that follow these.
   void append(const CorpusTotals &more) {
     pairs += more.pairs;
     skippedLong += more.skippedLong;
@@ -53,13 +53,13 @@ struct CorpusTotals {
     for (std::span<const int32_t> sequence : {source, target}) {
       for (int32_t id : sequence)
         mix(static_cast<uint32_t>(id));
-      mix(0xffffffff); // where a sequence ends matters too
+      mix(0xffffffff); // the hash depends on where a sequence ends
     }
   }
 };
 
-// A block that is filled pair by pair: the ids of the first source, of the first target with its start and eos, of the
-// second source and so on, and the number of ids before the end of each of them.
+// A block that is filled pair by pair: `ids` are those of the first source, the first target with its start and eos,
+// the second source and so on; `ends` is the number of ids up to the end of each sequence.
 struct PairBlock {
   std::vector<uint32_t> ends;
   std::vector<int32_t> ids;

@@ -1,4 +1,4 @@
-// Files of parallel lines into pairs of id sequences, a window of lines at a time.
+// Turns parallel text files into pairs of id sequences, a window of lines at a time.
 #include "text/PairReader.h"
 #include "text/LinePairs.h"
 #include <algorithm>
@@ -29,7 +29,7 @@ bool JoinedFiles::next(std::string &line) {
       return true;
     }
     if (reader && reader->number() == 0)
-      throw Error(reader->name() + ": the file is empty; expected one sentence a line");
+      throw Error(reader->name() + ": the file is empty; expected one sentence per line");
     if (opened == files.size())
       return false;
     reader = std::make_unique<LineReader>(files[opened++], longestLine);
@@ -64,7 +64,7 @@ PairReader::PairReader(const PairFiles &files, const VocabularyPair &vocabularie
   targetPrefix.insert(targetPrefix.begin(), module.start);
 }
 
-// The next line of each side, without their ids.
+// Reads the next line of each side, without computing ids.
 bool PairReader::nextLines(Line &line) {
   if (inTables) {
     if (!sources.next(line.source))
@@ -117,9 +117,9 @@ bool PairReader::next(const Use &use) {
     bytes += window[count].source.size() + window[count].target.size();
   }
 
-  constexpr size_t together = 32; // lines that one thread takes at a time
+  constexpr size_t together = 32; // lines that a thread processes at a time
   const size_t chunks = (count + together - 1) / together;
-  std::vector<std::exception_ptr> faults(chunks); // the first one is thrown, whichever thread met one first
+  std::vector<std::exception_ptr> faults(chunks); // the first in line order is thrown, whichever thread failed first
   parallel(static_cast<int64_t>(chunks), [&](int64_t chunk) {
     const size_t begin = static_cast<size_t>(chunk) * together;
     try {
@@ -151,7 +151,7 @@ bool PairReader::next(const Use &use) {
   return count > 0;
 }
 
-// Counts those that are not.
+// Also counts the pairs that are not wanted.
 bool PairReader::isWanted(const Line &line) {
   const size_t around = sourceFrame.prefix.size() + sourceFrame.suffix.size(), before = targetPrefix.size();
   const int64_t source = static_cast<int64_t>(line.sourceIds.size() - around),

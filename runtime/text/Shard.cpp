@@ -1,4 +1,4 @@
-// A corpus as a file.
+// Writes and reads shards, the files of corpora.
 #include "text/Shard.h"
 #include "support/Checksum.h"
 #include <bit>
@@ -19,7 +19,7 @@ struct Header {
 };
 constexpr Header header = {{'x', 'f', 'c', 'p', 'a', 'i', 'r', 's'}, 1, 0};
 
-enum SourceEos : uint32_t { None, Added, Verbatim }; // of a model without, of one with, of ids as they were
+enum SourceEos : uint32_t { None, Added, Verbatim }; // a model without eos, a model with eos, ids taken verbatim
 
 struct Footer {
   int64_t pairs, tokens[2], skippedLong, skippedEmpty; // as CorpusTotals has them
@@ -28,7 +28,7 @@ struct Footer {
   uint32_t shortest[2], longest[2];
   int32_t start, eos;
   uint32_t sourceEos, blockPairs;
-  uint32_t tableSum, sum; // CRC-32C of the table, and of the header and what is before `sum`
+  uint32_t tableSum, sum; // CRC-32C of the table; of the header and of the footer up to `sum`
   char mark[8];
 };
 constexpr size_t summed = offsetof(Footer, sum), entrySize = 16;
@@ -118,8 +118,9 @@ void Shard::damaged(const std::string &what) const {
 
 void Shard::open(const VocabularyPair &vocabularies, const Module &module) {
   if (contents.size() < sizeof magic || std::memcmp(contents.data(), magic, sizeof magic) != 0)
-    throw Error(name +
-                ": not a file of pairs; --data takes what `prepare --out` wrote, and --source and --target text");
+    throw Error(
+        name +
+        ": not a file of pairs; --data takes files written by `prepare --out`; give text with --source and --target");
   if (contents.size() >= sizeof header && at<Header>(contents, 0).version != header.version)
     throw Error(name + ": a file of pairs of version " + std::to_string(at<Header>(contents, 0).version) +
                 ", this executable reads version " + std::to_string(header.version) +
@@ -132,7 +133,7 @@ void Shard::open(const VocabularyPair &vocabularies, const Module &module) {
   if (footer.sum != crc32c(contents.substr(footerAt, summed), crc32c(contents.substr(0, sizeof header))))
     damaged("its footer does not match its checksum");
 
-  // What the footer says was written so, or is made up.
+  // The footer matches its checksum, but it may still be forged: check every count.
   if (footer.blockPairs != blockPairs || footer.pairs < 1 ||
       footer.pairs > static_cast<int64_t>(contents.size() / sizeof(uint64_t)))
     damaged("its footer counts pairs that it cannot hold");
@@ -154,7 +155,7 @@ void Shard::open(const VocabularyPair &vocabularies, const Module &module) {
     const auto end = at<uint64_t>(table, i * entrySize);
     const uint64_t begin = begins.back(), ends = 2 * static_cast<uint64_t>(pairsOf(i)) * sizeof(uint32_t);
     if (end < begin || end > tableAt || end - begin < ends || (end - begin) % sizeof(int32_t) != 0)
-      damaged("block " + std::to_string(i + 1) + " has no place in it");
+      damaged("block " + std::to_string(i + 1) + " does not fit in it");
     views.push_back({reinterpret_cast<const uint32_t *>(contents.data() + begin),
                      reinterpret_cast<const int32_t *>(contents.data() + begin + ends)});
     begins.push_back(end);
@@ -170,7 +171,7 @@ void Shard::open(const VocabularyPair &vocabularies, const Module &module) {
     counts.shortest[set] = footer.shortest[set];
     counts.longest[set] = footer.longest[set];
     if (footer.tokens[set] != tokens[set] || footer.shortest[set] < 1 || footer.shortest[set] > footer.longest[set])
-      damaged("its footer counts other tokens than its blocks");
+      damaged("its footer and its blocks count different numbers of tokens");
   }
 
   const Vocabulary *both[] = {&vocabularies.source, &vocabularies.target};
@@ -219,12 +220,12 @@ void Shard::check(size_t i) const {
     const int set = k % 2 == 0 ? XFC_SOURCE : XFC_TARGET;
     const int64_t end = ends[k], length = end - begin - (set == XFC_TARGET);
     if (end > all || length < counts.shortest[set] || length > counts.longest[set])
-      damaged(block + " holds a sequence of another length than its footer says");
+      damaged(block + " holds a sequence longer or shorter than its footer says");
     if (set == XFC_SOURCE)
       sources += length;
     else if (ids[begin] != start || ids[end - 1] != eos)
       damaged(block + " holds a target without start or end");
-    uint32_t largest = 0; // negative ids are the largest of all
+    uint32_t largest = 0; // as unsigned numbers, negative ids are the largest
     for (int64_t j = begin; j < end; ++j)
       largest = std::max(largest, static_cast<uint32_t>(ids[j]));
     if (largest >= sizes[set])
@@ -234,7 +235,7 @@ void Shard::check(size_t i) const {
     begin = end;
   }
   if (begin != all || sources != at<uint32_t>(entry, 12))
-    damaged(block + " holds another number of tokens than its table says");
+    damaged(block + " does not hold the number of tokens that its table says");
 }
 
 void Shard::release() const {

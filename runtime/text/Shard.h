@@ -1,13 +1,13 @@
-// A corpus as a file: pairs of ids in blocks that are mapped into memory, so that it may be larger than memory.
+// Stores a corpus as a file of pairs of ids, in blocks that are memory-mapped, so that it may be larger than memory.
 //
 // All numbers are little-endian. The file is
 //
 //   header   "xfcpairs", u32 version (1), u32 0
 //   blocks   of 8192 pairs, the last of fewer: u32 ends[2 n], i32 ids[ends[2 n - 1]], as a PairBlock holds them
-//   table    of blocks: u64 where the block ends in the file, u32 its CRC-32C, u32 source tokens in it
+//   table    for each block: u64 where the block ends in the file, u32 its CRC-32C, u32 source tokens in it
 //   footer   see Footer in Shard.cpp: counts, hashes, checksums of all but the blocks, "xfcpairs"
 //
-// so that it can be written in one go, and that a file that was cut off is known by its end.
+// This layout can be written in one pass, and a truncated file is recognized by its missing footer.
 #pragma once
 
 #include "support/Files.h"
@@ -17,14 +17,14 @@
 
 namespace xfc {
 
-// Writes a shard, whole or not at all.
+// Writes a shard atomically.
 class ShardWriter {
 public:
-  // The pairs are of these vocabularies, for this model, and were read as `format`. Throws Error, as all of it does,
+  // The pairs are encoded with these vocabularies, for this model, and were read as `format`. All members throw Error
   // with the system's reason.
   ShardWriter(const std::string &file, const VocabularyPair &vocabularies, const Module &module, Format format);
-  void add(std::span<const int32_t> source, std::span<const int32_t> target); // the target with its start and eos
-  void commit(const CorpusTotals &totals);                                    // of all pairs that were added
+  void add(std::span<const int32_t> source, std::span<const int32_t> target); // `target` includes start and eos
+  void commit(const CorpusTotals &totals);                                    // totals of all pairs added
 
 private:
   void writeBlock();
@@ -37,18 +37,18 @@ private:
   const Module &module;
   Format format;
   PairBlock block;
-  uint32_t sourceTokens = 0; // of the block
+  uint32_t sourceTokens = 0; // in the block
   std::vector<Entry> table;
   uint64_t written = 0;
 };
 
-// A shard that is mapped into memory. Opening it reads its ends; the blocks are read when they are checked.
+// A memory-mapped shard. Opening it reads the header, the footer and the table; blocks are read when they are checked.
 class Shard {
 public:
-  // Throws Error: not a shard, cut off, damaged, of another vocabulary, or of a model with other tokens or a smaller
-  // max_length.
+  // Throws Error if the file is not a shard, is truncated or damaged, was made with another vocabulary or for a model
+  // with other tokens, or holds sequences longer than the model's max_length.
   Shard(const std::string &file, const VocabularyPair &vocabularies, const Module &module);
-  // The same of contents that stay where they are, at a multiple of 4; `name` for messages.
+  // The same for contents that stay in memory, aligned to 4 bytes; `name` is for messages.
   Shard(std::string_view contents, const std::string &name, const VocabularyPair &vocabularies, const Module &module);
 
   const CorpusTotals &totals() const { return counts; }
@@ -56,11 +56,11 @@ public:
     const uint32_t *ends; // as in a PairBlock
     const int32_t *ids;
   };
-  // Lies within the file; what it says may be used after check(i).
+  // The blocks lie within the file; their contents may be used after check(i).
   const std::vector<Block> &blocks() const { return views; }
-  // Reads block i. Throws Error where it does not match its checksum, or holds what no such model could be trained on.
+  // Reads block i. Throws Error if it does not match its checksum, or holds data that such a model cannot train on.
   void check(size_t i) const;
-  // Gives the pages of the blocks back to the system, which reads them again where they are used again.
+  // Drops the pages of the blocks from memory; they are read again at the next access.
   void release() const;
 
 private:
@@ -74,7 +74,7 @@ private:
   std::string name;
   CorpusTotals counts;
   std::vector<Block> views;
-  std::vector<uint64_t> begins; // of the blocks, and of the table
+  std::vector<uint64_t> begins; // file offsets of the blocks, and of the table
   int64_t sizes[2];             // of the vocabularies
   int32_t start, eos;
 };

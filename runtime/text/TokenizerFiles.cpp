@@ -1,4 +1,4 @@
-// Vocabularies of ours into the tokenizer files of a Hugging Face folder.
+// Converts xfc vocabularies to the tokenizer files of a Hugging Face folder.
 #include "text/TokenizerFiles.h"
 #include "tokenizers/MappedSentencePiece.h"
 #include "tokenizers/Tokenizer.h"
@@ -34,7 +34,7 @@ public:
   std::string map() const {
     return map([](const std::string &) { return true; });
   }
-  // The token of the frame that is not eos, "" where there is none; and whether it stands after the line.
+  // The token of the frame that is neither bos nor eos, "" if there is none; and whether it follows the line.
   std::string language() const {
     const Frame *frame = tokenizer->frame();
     for (const std::vector<int32_t> *part : {&frame->prefix, &frame->suffix})

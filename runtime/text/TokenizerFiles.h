@@ -1,4 +1,4 @@
-// Vocabularies of ours into the tokenizer files of a Hugging Face folder.
+// Converts xfc vocabularies to the tokenizer files of a Hugging Face folder.
 #pragma once
 
 #include "text/FolderVocabularies.h"
@@ -6,8 +6,8 @@
 
 namespace xfc {
 
-// Files by name, for the family that config.json calls `modelType`, tokenizer_config.json among them, so that its
-// tokenizer gives the ids that ours does; none where the family has no tokenizer of this kind. Throws Error where a
+// The files by name, tokenizer_config.json among them, for the model family that config.json calls `modelType`; the
+// tokenizer they describe yields the same ids. Empty if the family has no tokenizer of this kind. Throws Error if a
 // vocabulary cannot be read.
 std::map<std::string, std::string> tokenizerFiles(const FolderVocabularies &vocabularies, const std::string &modelType);
 

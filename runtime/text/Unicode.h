@@ -1,4 +1,4 @@
-// UTF-8 into code points and words.
+// Splits UTF-8 into code points and words.
 #pragma once
 
 #include "tokenizers/Utf8.h"
@@ -8,7 +8,7 @@
 
 namespace xfc {
 
-// A byte that is no valid UTF-8 becomes U+FFFD.
+// An invalid UTF-8 byte becomes U+FFFD.
 inline std::u32string codePoints(std::string_view text) {
   std::u32string result;
   result.reserve(text.size());
@@ -28,7 +28,7 @@ inline std::u32string codePoints(std::string_view text) {
   return result;
 }
 
-// The words of a line, as str.split().
+// The words of a line, split as by Python's str.split().
 inline std::vector<std::u32string> splitWords(std::u32string_view line) {
   std::vector<std::u32string> words;
   for (size_t i = 0; i < line.size();) {

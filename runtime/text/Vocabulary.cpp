@@ -1,4 +1,4 @@
-// Text into token ids and back, by a tokenizer or as plain ids.
+// Converts text to token ids and back, with a tokenizer or as plain ids.
 #include "text/Vocabulary.h"
 #include "support/Files.h"
 #include <algorithm>
@@ -16,7 +16,7 @@ struct Vocabulary::State {
 
 namespace {
 
-// A token for use in a message, which a control character would end or break.
+// Makes a token printable for a message, which control characters would end or garble.
 std::string printable(std::string_view token) {
   std::string text(token);
   std::replace_if(text.begin(), text.end(), [](unsigned char byte) { return byte < 0x20 || byte == 0x7F; }, '?');
@@ -57,7 +57,7 @@ Vocabulary Vocabulary::fromBytes(std::string_view bytes, const std::string &name
   return Vocabulary(std::move(state));
 }
 
-// Where a beginning of about so many bytes ends: at a blank, which pieces do not cross, or else between characters.
+// Where to end a prefix of about this many bytes: at a blank, which pieces do not cross, or else between characters.
 static size_t beginningOf(std::string_view line, size_t bytes) {
   if (const size_t blank = line.rfind(' ', bytes); blank != std::string_view::npos && blank > bytes / 2)
     return blank;
@@ -68,7 +68,7 @@ static size_t beginningOf(std::string_view line, size_t bytes) {
 
 std::vector<int32_t> Vocabulary::encode(std::string_view line, Format format, const std::string &where,
                                         int64_t most) const {
-  constexpr int64_t margin = 64; // a last piece that is cut in two changes those close to it
+  constexpr int64_t margin = 64; // truncating the last piece changes the pieces close to it
   if (most > 0)
     for (size_t bytes = static_cast<size_t>(most) * 16 + 4096; bytes < line.size(); bytes *= 2)
       if (std::vector<int32_t> ids = encodeAll(line.substr(0, beginningOf(line, bytes)), format, where);
@@ -97,8 +97,8 @@ std::vector<int32_t> Vocabulary::encodeAll(std::string_view line, Format format,
     forEachToken(line, [&](std::string_view token) {
       ids.push_back(state->tokenizer->idOf(token));
       if (ids.back() < 0)
-        throw Error(where + ": '" + printable(token.substr(0, 40)) + "' is no piece of " + state->name +
-                    ", which has none for what is unknown");
+        throw Error(where + ": '" + printable(token.substr(0, 40)) + "' is not a piece of " + state->name +
+                    ", which has none for unknown text");
     });
     return ids;
   }
@@ -169,7 +169,7 @@ void Vocabulary::checkTokens(const Module &module) const {
 }
 
 LoadedVocabularies loadVocabularies(const std::string &file, const std::string &targetFile, const Module &module) {
-  if (file.empty()) // only ids need none
+  if (file.empty()) // ids need no vocabulary
     return {std::make_shared<Vocabulary>(module.sourceVocab), std::make_shared<Vocabulary>(module.targetVocab)};
   LoadedVocabularies loaded;
   loaded.source = std::make_shared<Vocabulary>(file, module.sourceVocab);
@@ -181,7 +181,7 @@ LoadedVocabularies loadVocabularies(const std::string &file, const std::string &
   return loaded;
 }
 
-// FNV-1a, 64 bits: tells vocabularies apart, and is no seal.
+// FNV-1a, 64 bits: tells vocabularies apart, but is not cryptographic.
 std::string Vocabulary::hash() const {
   uint64_t hash = 0xcbf29ce484222325;
   for (unsigned char byte : state->bytes)

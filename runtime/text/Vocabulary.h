@@ -1,4 +1,4 @@
-// Text into token ids and back: by a tokenizer, as its pieces separated by blanks, or as plain ids.
+// Converts text to token ids and back: with a tokenizer, as pieces separated by blanks, or as plain ids.
 #pragma once
 
 #include "plan/Plan.h"
@@ -15,31 +15,32 @@ enum class Format { Text, Pieces, Ids };
 
 class Vocabulary {
 public:
-  // Text and pieces need a tokenizer, of any kind that makeTokenizer() knows; throws Error if it cannot be read or has
-  // other ids than the `expected` ones, 0 to expected-1 (0: any).
+  // Text and pieces need a tokenizer, of any kind that makeTokenizer() knows. Throws Error if it cannot be read, or if
+  // its ids are not the `expected` ones, 0 to expected-1 (0: any).
   Vocabulary(const std::string &file, int64_t expected);
-  // From a file's contents (of a packed executable); `name` for messages.
+  // From a file's contents (in a packed executable); `name` is for messages.
   static Vocabulary fromBytes(std::string_view bytes, const std::string &name, int64_t expected);
   // Ids only, 0..size-1.
   explicit Vocabulary(int64_t size);
   ~Vocabulary();
   Vocabulary(Vocabulary &&) noexcept;
 
-  // The tokens of the line itself. `where` (file:line) is for messages. Where a line has more than `most` tokens (0:
-  // any number), those after them may be left out, so that a line of megabytes costs no more than what is used of it.
+  // The tokens of the line itself, without a frame. `where` (file:line) is for messages. If a line has more than `most`
+  // tokens (0: no limit), the tokens after those may be missing: a line of megabytes then costs no more than the part
+  // that is used.
   std::vector<int32_t> encode(std::string_view line, Format format, const std::string &where, int64_t most = 0) const;
-  // What stands around a source line's tokens, and what stands between start and a target line's tokens: the
-  // tokenizer's frame, or the eos that the model asks for. Nothing around ids, which are taken as they are.
+  // The tokens around a source line, and those between start and the tokens of a target line: the tokenizer's frame, or
+  // the eos that the model expects. None for ids, which are taken verbatim.
   Frame sourceFrame(const Module &module, Format format) const;
   std::vector<int32_t> targetPrefix(Format format) const;
   std::string decode(const std::vector<int32_t> &ids, Format format) const;
-  std::string piece(int32_t id) const; // the id itself without a tokenizer
+  std::string piece(int32_t id) const; // without a tokenizer, the id itself
   int64_t size() const;                // one more than the largest id
   SpecialTokens special() const;       // all -1 without a tokenizer
   const std::string &name() const;     // its file
-  const std::string &bytes() const;    // of the file, to be copied beside a checkpoint
+  const std::string &bytes() const;    // the file's contents, to be copied next to a checkpoint
   std::string hash() const;
-  // Throws Error where pad or eos is another id than the model has been compiled for, as far as the file names them.
+  // Throws Error if pad or eos, as far as the file defines them, differ from the ids that the model was compiled for.
   void checkTokens(const Module &module) const;
 
 private:
@@ -49,20 +50,21 @@ private:
   std::unique_ptr<State> state;
 };
 
-// The tokens of a line with what stands around them; nothing stands around none.
+// Adds the frame to a line's tokens; an empty line gets no frame.
 std::vector<int32_t> framed(std::vector<int32_t> ids, const Frame &frame);
 
-// Names of the vocabularies in a folder that `train` or `xfc import` made; the second only if there are two.
+// File names of the vocabularies in a folder written by `train` or `xfc import`; the second exists only if there are
+// two.
 inline constexpr const char *folderVocabulary = "vocab.model";
 inline constexpr const char *folderTargetVocabulary = "target-vocab.model";
 
-// Those of the two languages.
+// The vocabularies of the two languages.
 struct VocabularyPair {
   const Vocabulary &source, &target;
 };
 
-// What --vocab and --target-vocab name, as far as they do, for this model: one for both languages, where one is named
-// and they are of one size, and only ids where none is. Throws Error as Vocabulary does.
+// Loads the files given by --vocab and --target-vocab for this model: one for both languages if only one is given and
+// both have the same size, and ids only if none is given. Throws Error as Vocabulary does.
 struct LoadedVocabularies {
   std::shared_ptr<const Vocabulary> source, target;
   VocabularyPair pair() const { return {*source, *target}; }

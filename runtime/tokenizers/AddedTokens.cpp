@@ -1,4 +1,4 @@
-// Tokens of a tokenizer.json that are taken whole.
+// Finds the tokens of a tokenizer.json that are matched as a whole.
 #include "tokenizers/AddedTokens.h"
 #include "tokenizers/Utf8.h"
 #include <algorithm>
@@ -56,9 +56,9 @@ std::vector<AddedTokens::Section> AddedTokens::split(std::string_view line, cons
   return sections;
 }
 
-// The leftmost tokens, of those that begin together the longest.
+// Matches leftmost tokens first, and the longest of those that begin at the same place.
 void AddedTokens::split(std::string_view text, const Trie &trie, bool first, std::vector<Section> &sections) const {
-  size_t begin = 0; // of what is in no section yet
+  size_t begin = 0; // of the text that is in no section yet
   auto take = [&](size_t from, size_t to, int32_t id) {
     if (from < to)
       sections.push_back({std::string(text.substr(from, to - from)), id, first && from == 0});
@@ -75,7 +75,7 @@ void AddedTokens::split(std::string_view text, const Trie &trie, bool first, std
       continue;
     }
     size_t from = at;
-    at = end; // tokens do not overlap, whether they count or not
+    at = end; // matches do not overlap, even those that are then rejected
     const AddedToken &token = tokens.at(id);
     if (token.singleWord && (wordEnds(text.substr(0, from)) || wordBegins(text.substr(end))))
       continue;

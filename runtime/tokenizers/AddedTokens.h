@@ -1,4 +1,4 @@
-// Tokens of a tokenizer.json that are taken whole, before its model sees the text around them.
+// Finds the tokens of a tokenizer.json that are matched as a whole, before its model sees the text around them.
 #pragma once
 
 #include "tokenizers/TokenTable.h"
@@ -11,15 +11,15 @@ namespace xfc {
 struct AddedToken {
   int32_t id;
   std::string text;
-  bool singleWord = false;                    // only where no word goes on before or behind it
-  bool stripLeft = false, stripRight = false; // white space beside it belongs to it
-  bool normalized = false;                    // is looked for in normalized text, and is normalized itself
-  bool special = false;                       // has no text when decoded
+  bool singleWord = false;                    // matches only if no word character precedes or follows
+  bool stripLeft = false, stripRight = false; // includes adjacent white space
+  bool normalized = false;                    // is matched in normalized text, after normalizing the token itself
+  bool special = false;                       // is skipped in decoding
 };
 
 class AddedTokens {
 public:
-  // A part of a line: a token, or (id -1) text for the model. `first` where it begins the line.
+  // A part of a line: a token, or (id -1) text for the model. `first`: it begins the line.
   struct Section {
     std::string text;
     int32_t id;
@@ -28,7 +28,7 @@ public:
   using Normalize = std::function<std::string(std::string)>;
 
   void add(AddedToken token);
-  void finish(const Normalize &normalize); // after the last of them
+  void finish(const Normalize &normalize); // to be called after the last add()
   std::vector<Section> split(std::string_view line, const Normalize &normalize) const;
   const AddedToken *find(int32_t id) const; // null: none
   const AddedToken *find(std::string_view text) const;

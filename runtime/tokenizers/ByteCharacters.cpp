@@ -1,4 +1,4 @@
-// The characters that byte-level tokenizers write bytes as.
+// Maps bytes to the characters that byte-level tokenizers write them as.
 #include "tokenizers/ByteCharacters.h"
 #include "tokenizers/Utf8.h"
 #include <array>

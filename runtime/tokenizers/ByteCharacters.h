@@ -1,5 +1,5 @@
-// The characters that byte-level tokenizers write bytes as: printable ones of Latin-1 for themselves, the others as
-// those from U+0100 on.
+// Maps bytes to the characters that byte-level tokenizers write them as: printable Latin-1 bytes are written as
+// themselves, the others as characters from U+0100 on.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace xfc {
 
-// The bytes of a text, each as its character.
+// Writes each byte of a text as its character.
 std::string bytesAsCharacters(std::string_view text);
-// The way back. A text with a character that stands for no byte stays as it is.
+// The inverse. A text with a character that stands for no byte is returned unchanged.
 std::string charactersAsBytes(std::string_view text);
 
 } // namespace xfc

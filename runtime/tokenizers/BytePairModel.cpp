@@ -1,4 +1,5 @@
-// Byte pair encoding (Sennrich et al. 2016): a word's characters, merged pair by pair, the pair of least rank first.
+// Byte pair encoding (Sennrich et al. 2016): splits a word into characters and merges pairs, the pair of lowest rank
+// first.
 #include "tokenizers/SubwordModel.h"
 #include "tokenizers/Utf8.h"
 #include <cstdio>
@@ -64,7 +65,7 @@ public:
   }
 
 private:
-  static constexpr int64_t mostIds = INT32_MAX; // the table has a bound of its own
+  static constexpr int64_t mostIds = INT32_MAX; // the table has its own limit
   struct Merge {
     int32_t rank, id;
   };
@@ -121,8 +122,8 @@ private:
     return parts;
   }
 
-  // A queue of the pairs that can be merged, by rank and then from left to right; parts are in a list, and an entry
-  // whose pair has changed meanwhile is passed over.
+  // A queue holds the pairs that can be merged, ordered by rank and then from left to right. The parts form a linked
+  // list; entries whose pair has changed meanwhile are skipped.
   void merge(std::vector<int32_t> &parts) const {
     struct Entry {
       int32_t rank;

@@ -1,4 +1,4 @@
-// The decoders of a tokenizer.json.
+// Implements the decoders of a tokenizer.json.
 #include "tokenizers/ByteCharacters.h"
 #include "tokenizers/Metaspace.h"
 #include "tokenizers/TextPattern.h"
@@ -22,7 +22,7 @@ void byteLevel(std::vector<std::string> &tokens) {
   tokens.front() = validUtf8(tokens.front());
 }
 
-// The byte that a token like <0x41> stands for; -1: none.
+// The byte that a token like <0x41> stands for; -1 if none.
 int byteOf(const std::string &token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>')
     return -1;
@@ -39,7 +39,7 @@ int byteOf(const std::string &token) {
   return value;
 }
 
-// Bytes that follow each other are text where they are UTF-8, and U+FFFD each where not.
+// Consecutive bytes become text if they are valid UTF-8; otherwise each byte becomes U+FFFD.
 void byteFallback(std::vector<std::string> &tokens) {
   std::vector<std::string> result;
   std::string bytes;
@@ -84,7 +84,7 @@ Decoder metaspace(const JsonFields &settings) {
   };
 }
 
-// Takes up to so many of a character from the ends of each token.
+// Removes up to `start` and `stop` copies of a character from the beginning and the end of each token.
 Decoder strip(const JsonFields &settings) {
   constexpr int64_t most = 1 << 20;
   const std::string content = settings.string("content");
@@ -133,7 +133,7 @@ std::vector<Decoder> readDecoders(const JsonFields &decoder) {
       for (std::string &token : tokens)
         token = pattern.replaced(token, content);
     }};
-  decoder.at("type").refuse("this decoder is not known; known are Sequence, ByteLevel, Metaspace, ByteFallback, Fuse, "
+  decoder.at("type").refuse("unknown decoder; expected one of Sequence, ByteLevel, Metaspace, ByteFallback, Fuse, "
                             "Strip, Replace");
 }
 

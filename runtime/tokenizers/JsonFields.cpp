@@ -1,4 +1,4 @@
-// JSON from outside, read member by member.
+// Reads untrusted JSON member by member.
 #include "tokenizers/JsonFields.h"
 
 namespace xfc {

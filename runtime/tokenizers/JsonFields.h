@@ -1,4 +1,4 @@
-// JSON from outside, read member by member: what is missing or of another type is an Error that names its path.
+// Reads untrusted JSON member by member: a missing member, or one of the wrong type, is an Error that names its path.
 #pragma once
 
 #include "support/Error.h"
@@ -12,14 +12,14 @@ namespace xfc {
 
 class JsonFields {
 public:
-  // Keeps the text's values. Throws Error where it is no JSON.
+  // Parses the text and keeps its values. Throws Error if it is not JSON.
   static JsonFields parsed(std::string_view text);
 
-  bool has(const char *key) const; // and not null
+  bool has(const char *key) const; // whether it is present and not null
   JsonFields at(const char *key) const;
   std::string string() const;
   std::string string(const char *key) const { return at(key).string(); }
-  // Of at most 64 bytes, since it is put into every line.
+  // At most 64 bytes, since the string may be inserted into every line.
   std::string shortString(const char *key) const;
   bool boolean() const;
   bool boolean(const char *key, bool otherwise) const { return has(key) ? at(key).boolean() : otherwise; }
@@ -29,7 +29,7 @@ public:
   bool isString() const { return value().is_string(); }
   int64_t elements() const { return static_cast<int64_t>(value().size()); }
   JsonFields element(size_t index) const;
-  // use(element) for each of an array.
+  // Calls use(element) for each element of an array.
   template <typename Use> void each(const char *key, Use use) const { at(key).each(use); }
   template <typename Use> void each(Use use) const {
     if (!value().is_array())
@@ -37,7 +37,7 @@ public:
     for (size_t i = 0; i < value().size(); ++i)
       use(element(i));
   }
-  // use(key, member) for each of an object.
+  // Calls use(key, member) for each member of an object.
   template <typename Use> void members(Use use) const {
     if (!value().is_object())
       refuse("expected an object");

@@ -1,5 +1,5 @@
-// A tokenizer.json, the format of the library tokenizers: normalizers, pre-tokenizers, a model, what stands around the
-// tokens, and decoders.
+// Reads a tokenizer.json, the format of the library tokenizers: normalizers, pre-tokenizers, a model, the frame around
+// the tokens, and decoders.
 #include "support/Error.h"
 #include "tokenizers/AddedTokens.h"
 #include "tokenizers/Kinds.h"
@@ -79,7 +79,7 @@ public:
     return id >= 0 ? id : model->unknown();
   }
 
-  // The file does not say which tokens these are; their names are the same everywhere.
+  // The file does not say which tokens these are, but they have the same names everywhere.
   SpecialTokens special() const override {
     auto named = [&](const char *name) {
       const AddedToken *token = added.find(std::string_view(name));
@@ -101,7 +101,7 @@ private:
     else if (type == "Unigram")
       model = readUnigramModel(description);
     else
-      description.at("type").refuse("this model is not known; known are BPE, Unigram");
+      description.at("type").refuse("unknown model; expected BPE or Unigram");
   }
 
   void readAdded(const JsonFields &token) {
@@ -116,7 +116,7 @@ private:
     added.add(std::move(read));
   }
 
-  // What is put before and after the line, by the processors one around the other.
+  // Reads the tokens put before and after the line; each processor wraps the preceding ones.
   void readFrame(const JsonFields &processor) {
     const std::string type = processor.string("type");
     if (type == "Sequence") {
@@ -137,8 +137,8 @@ private:
       surround(frame);
     } else if (type == "RobertaProcessing" || type == "BertProcessing") {
       surround({{idIn(processor.at("cls").element(1))}, {idIn(processor.at("sep").element(1))}});
-    } else if (type != "ByteLevel") { // which is about offsets
-      processor.at("type").refuse("this post-processor is not known; known are Sequence, TemplateProcessing, "
+    } else if (type != "ByteLevel") { // ByteLevel only affects offsets
+      processor.at("type").refuse("unknown post-processor; expected one of Sequence, TemplateProcessing, "
                                   "RobertaProcessing, BertProcessing, ByteLevel");
     }
   }
@@ -152,15 +152,15 @@ private:
 
   AddedTokens::Normalize normalize() const {
     return [this](std::string text) {
-      const size_t most = 64 * text.size() + 65536; // no language grows more than twelvefold
+      const size_t most = 64 * text.size() + 65536; // normalization expands no language more than twelvefold
       for (const Normalizer &step : normalizers)
         if (text = step(std::move(text)); text.size() > most)
-          throw Error("normalizer: makes more than " + std::to_string(most) + " bytes of a line");
+          throw Error("normalizer: makes a line longer than " + std::to_string(most) + " bytes");
       return text;
     };
   }
 
-  static constexpr int64_t mostIds = (1 << 22) - 1; // as of the model's tokens
+  static constexpr int64_t mostIds = (1 << 22) - 1; // the same limit as for the model's tokens
   std::unique_ptr<SubwordModel> model;
   std::vector<Normalizer> normalizers;
   std::vector<PreTokenizer> preTokenizers;

@@ -1,5 +1,5 @@
-// The kinds of tokenizer there are, each made of a file's contents. All throw Error that says what is wrong with them,
-// without the file's name.
+// The kinds of tokenizers, each constructed from a file's contents. All throw an Error that says what is wrong with the
+// contents, without the file's name.
 #pragma once
 
 #include "tokenizers/Tokenizer.h"

@@ -1,4 +1,4 @@
-// A SentencePiece model together with a map that gives its pieces other ids.
+// A tokenizer that maps the pieces of a SentencePiece model to other ids.
 #include "tokenizers/MappedSentencePiece.h"
 #include "support/Error.h"
 #include "tokenizers/JsonFields.h"
@@ -24,7 +24,7 @@ public:
     contents.remove_prefix(mappedSentencePieceMagic.size());
     const size_t end = contents.find('\n');
     if (end == std::string_view::npos)
-      throw Error("the vocabulary is cut off");
+      throw Error("the vocabulary is truncated");
     readMap(JsonFields::parsed(contents.substr(0, end)));
     model = loadSentencePieceModel(contents.substr(end + 1));
   }
@@ -35,7 +35,7 @@ public:
     const std::string valid = validUtf8(line);
     const std::string_view text = valid;
     std::vector<int32_t> ids;
-    size_t begin = 0; // of what is in no special token yet
+    size_t begin = 0; // of the text that is in no special token yet
     for (size_t at = 0; at < text.size();) {
       size_t longest = 0;
       int32_t id = -1;
@@ -95,7 +95,7 @@ private:
       if (map.has(key))
         tokens.*token = id(map.at(key));
     if (tokens.unk < 0)
-      throw Error("unk: missing; expected the id of pieces that are no token");
+      throw Error("unk: missing; expected the id of unknown pieces");
     isSpecial.resize(static_cast<size_t>(table.size()));
     std::vector<Trie::Entry> entries;
     list("special", [&](int32_t found) {

@@ -1,8 +1,8 @@
-// A SentencePiece model together with a map that gives its pieces other ids, in one file of ours: models of Marian,
-// M2M100, and all whose ids are shifted against those of their SentencePiece model.
+// Stores a SentencePiece model together with a map that gives its pieces other ids, in one file of xfc's own format:
+// for Marian, M2M100, and all models whose ids are shifted against those of their SentencePiece model.
 //
-// The file is a line of magic, a line of JSON, and the bytes of the SentencePiece model. The JSON has the members of
-// MappedSentencePiece by their names, `model` left out; `pad` to `eos` only where there are such tokens.
+// The file is a magic line, a line of JSON, and the bytes of the SentencePiece model. The JSON has the members of
+// MappedSentencePiece under their names, except `model`; `pad` to `eos` are present only if there are such tokens.
 #pragma once
 
 #include "tokenizers/Tokenizer.h"
@@ -12,11 +12,12 @@ namespace xfc {
 inline constexpr std::string_view mappedSentencePieceMagic = "xfc vocabulary 1\n";
 
 struct MappedSentencePiece {
-  std::string model;               // SentencePiece
+  std::string model;               // the serialized SentencePiece model
   std::vector<std::string> tokens; // by id; "" for ids without a token
-  SpecialTokens ids;               // `unk` is that of every piece which is no token
-  std::vector<int32_t> special;    // without text when decoded, and taken whole wherever a line holds them
-  // Whether `>>` at the beginning of a line, up to the next `<<`, is one token: Marian's for the target language.
+  SpecialTokens ids;               // `unk` also stands for every piece that is not a token
+  std::vector<int32_t> special;    // matched as a whole anywhere in a line, and skipped in decoding
+  // Whether `>>` at the beginning of a line, up to the next `<<`, is one token: Marian's way to name the target
+  // language.
   bool tags = false;
   Frame frame;
 

@@ -1,4 +1,4 @@
-// How a tokenizer.json writes blanks as a visible character, with one in front of the line.
+// Settings by which a tokenizer.json writes blanks as a visible character, and prepends one to the line.
 #pragma once
 
 #include "tokenizers/JsonFields.h"
@@ -10,7 +10,7 @@ struct Metaspace {
   enum class Prepend { Always, First, Never };
   std::string replacement;
   Prepend prepend;
-  bool split; // into words that begin with the character
+  bool split; // whether to split into words that begin with the character
 
   explicit Metaspace(const JsonFields &settings)
       : replacement(settings.shortString("replacement")), split(settings.boolean("split", true)) {

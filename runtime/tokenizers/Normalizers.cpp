@@ -1,4 +1,4 @@
-// The normalizers of a tokenizer.json.
+// Implements the normalizers of a tokenizer.json.
 #include "tokenizers/SentencePieceModel.h"
 #include "tokenizers/TextPattern.h"
 #include "tokenizers/TextSteps.h"
@@ -10,7 +10,8 @@
 namespace xfc {
 namespace {
 
-// The forms of Unicode (UAX 15). utf8proc decomposes and composes; it would order marks in quadratic time.
+// Unicode normalization forms (UAX 15). utf8proc decomposes and composes; marks are sorted here, because utf8proc would
+// take quadratic time.
 std::string unicodeForm(const std::string &text, bool compose, bool compatible) {
   const auto options =
       static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_STABLE | (compatible ? UTF8PROC_COMPAT : 0));
@@ -18,7 +19,7 @@ std::string unicodeForm(const std::string &text, bool compose, bool compatible) 
   characters.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
     const auto character = static_cast<utf8proc_int32_t>(nextCharacter(text, at));
-    utf8proc_int32_t parts[32]; // the longest decomposition has 18
+    utf8proc_int32_t parts[32]; // the longest decomposition has 18 characters
     const utf8proc_ssize_t count = utf8proc_decompose_char(character, parts, 32, options, nullptr);
     if (count > 0 && count <= 32)
       characters.insert(characters.end(), parts, parts + count);
@@ -64,7 +65,7 @@ template <typename Use> void forEachCharacter(std::string_view text, Use use) {
 std::string lowerCaseByCharacter(const std::string &text) {
   std::string result;
   forEachCharacter(text, [&](char32_t character, std::string_view) {
-    if (character == 0x130) // the one character whose small form has two
+    if (character == 0x130) // the one character whose lower case has two characters
       result += "i\xCC\x87";
     else
       appendCharacter(result, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(character))));
@@ -120,8 +121,9 @@ std::string fromBase64(const JsonFields &field) {
   return bytes;
 }
 
-// SentencePiece's table of normalization as the library tokenizers applies it: a grapheme of at most five bytes is
-// looked up whole, else its characters one by one, and the shortest entry that either begins with replaces it.
+// SentencePiece's normalization table as the library tokenizers applies it: a grapheme of at most five bytes is looked
+// up as a whole, otherwise its characters are looked up one by one; the shortest entry that is a prefix of the
+// looked-up text replaces it.
 class CharsMap {
 public:
   explicit CharsMap(const JsonFields &field) : map(fromBase64(field)) {
@@ -170,7 +172,7 @@ private:
     return value;
   }
 
-  // The table is a trie as a Darts double array, which faultOfCharsMap() has walked through.
+  // The table is a trie stored as a Darts double array, which faultOfCharsMap() has validated.
   bool replace(std::string_view text, std::string &result) const {
     auto children = [](uint32_t node) { return static_cast<size_t>(node >> 10) << ((node & 512) >> 6); };
     size_t at = children(unit(0));
@@ -191,7 +193,7 @@ private:
   std::string map;
 };
 
-// What SentencePiece's rule "nmt" does to control characters and to odd blanks.
+// Treats control characters and unusual blanks as SentencePiece's rule "nmt" does.
 std::string nmt(const std::string &text) {
   std::string result;
   forEachCharacter(text, [&](char32_t c, std::string_view bytes) {
@@ -243,7 +245,7 @@ std::vector<Normalizer> readNormalizers(const JsonFields &normalizer) {
     return {withoutAccents};
   if (type == "Nmt")
     return {nmt};
-  normalizer.at("type").refuse("this normalizer is not known; known are Sequence, NFC, NFD, NFKC, NFKD, Precompiled, "
+  normalizer.at("type").refuse("unknown normalizer; expected one of Sequence, NFC, NFD, NFKC, NFKD, Precompiled, "
                                "Replace, Strip, Prepend, Lowercase, StripAccents, Nmt");
 }
 

@@ -1,4 +1,4 @@
-// The pre-tokenizers of a tokenizer.json.
+// Implements the pre-tokenizers of a tokenizer.json.
 #include "tokenizers/ByteCharacters.h"
 #include "tokenizers/Metaspace.h"
 #include "tokenizers/TextSteps.h"
@@ -7,7 +7,7 @@
 namespace xfc {
 namespace {
 
-// Cuts every word: cut(text, use) calls use(begin, end) for the parts that stay.
+// Splits every word: cut(text, use) calls use(begin, end) for each part to keep.
 template <typename Cut> void cutEach(std::vector<Word> &words, Cut cut) {
   std::vector<Word> parts;
   for (Word &word : words)
@@ -27,8 +27,8 @@ Kind kindOf(char32_t character) {
                                  : Kind::Other;
 }
 
-// GPT-2's: contractions; letters, numbers or other characters with a blank before them; white space, of which the last
-// character is left to what follows.
+// GPT-2's rule: contractions; letters, numbers or other characters, each with a preceding blank; white space, except
+// for the last character if something follows.
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 size_t endOfGpt2Word(const std::string &text, size_t begin) {
   if (text[begin] == '\'')
@@ -43,7 +43,7 @@ size_t endOfGpt2Word(const std::string &text, size_t begin) {
   if (text[at] == ' ' && at + 1 < text.size() && kindAt(at + 1, behind) != Kind::Space)
     ++at;
   const Kind kind = kindAt(at, behind);
-  size_t end = behind, last = at; // where its last character begins
+  size_t end = behind, last = at; // `last`: where the word's last character begins
   while (end < text.size() && kindAt(end, behind) == kind) {
     last = end;
     end = behind;
@@ -99,7 +99,7 @@ PreTokenizer metaspace(const JsonFields &settings) {
   };
 }
 
-// Words between white space.
+// Splits at white space, which is dropped.
 void splitAtWhiteSpace(std::vector<Word> &words) {
   cutEach(words, [](const std::string &text, auto use) {
     size_t begin = 0;
@@ -134,7 +134,7 @@ void splitAtWordEnds(std::vector<Word> &words) {
   });
 }
 
-// Numbers by themselves, whole or digit by digit.
+// Separates numbers from other text, as a whole or digit by digit.
 PreTokenizer digits(bool single) {
   return [single](std::vector<Word> &words) {
     cutEach(words, [&](const std::string &text, auto use) {
@@ -176,7 +176,7 @@ std::vector<PreTokenizer> readPreTokenizers(const JsonFields &preTokenizer) {
     return {splitAtWordEnds};
   if (type == "Digits")
     return {digits(preTokenizer.boolean("individual_digits", false))};
-  preTokenizer.at("type").refuse("this pre-tokenizer is not known; known are Sequence, ByteLevel, Metaspace, "
+  preTokenizer.at("type").refuse("unknown pre-tokenizer; expected one of Sequence, ByteLevel, Metaspace, "
                                  "WhitespaceSplit, Whitespace, Digits");
 }
 

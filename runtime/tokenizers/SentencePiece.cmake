@@ -1,7 +1,8 @@
-# SentencePiece 0.2.0 (Apache 2.0), static, from its PyPI source distribution, pinned by hash. It brings its own
+# SentencePiece 0.2.0 (Apache 2.0), static, from its PyPI source distribution, pinned by hash. It includes its own
 # protobuf-lite. Targets: sentencepiece (encoding, decoding) and sentencepiece_train (vocabularies).
-# An archive already at hand is taken by -DXFC_SENTENCEPIECE_ARCHIVE=sentencepiece-0.2.0.tar.gz, libraries already built
-# by -DXFC_SENTENCEPIECE_BUILD=<another build folder>: sanitizers need not see other people's code.
+# -DXFC_SENTENCEPIECE_ARCHIVE=sentencepiece-0.2.0.tar.gz uses an existing archive, and
+# -DXFC_SENTENCEPIECE_BUILD=<another build folder> libraries that are already built: sanitizers need not instrument
+# third-party code.
 include_guard(GLOBAL)
 
 set(sp_hash a52c19171daaf2e697dc6cbe67684e0fa341b1248966f6aebb541de654d15843)
@@ -51,8 +52,8 @@ if(NOT EXISTS ${sp_folder}/unpacked-${sp_hash})
   file(TOUCH ${sp_folder}/unpacked-${sp_hash})
 endif()
 
-# Darts' commonPrefixSearch() returns how many matches there are, which may be more than it had room to write down: the
-# loops over them end with the room.
+# Darts' commonPrefixSearch() returns the number of matches, which may exceed the room for results: bound the loops over
+# the results by the room.
 function(sp_patch file old new)
   file(READ ${file} text)
   string(FIND "${text}" "${new}" patched)
@@ -88,7 +89,7 @@ foreach(target sentencepiece sentencepiece_train)
   target_include_directories(${target} SYSTEM PRIVATE ${sp_root} ${sp_root}/third_party ${sp_root}/src/builtin_pb
     ${sp_root}/third_party/protobuf-lite)
   target_compile_definitions(${target} PRIVATE HAVE_PTHREAD=1 _USE_INTERNAL_STRING_VIEW)
-  # Other people's code: its warnings are not ours; sections let the linker drop what an executable does not call.
+  # Third-party code: ignore its warnings. Separate sections let the linker drop what an executable does not call.
   target_compile_options(${target} PRIVATE -O2 -w -ffunction-sections -fdata-sections
                          $<$<BOOL:${XFC_FUZZING}>:-fno-sanitize=undefined>)
   set_target_properties(${target} PROPERTIES CXX_STANDARD 17)

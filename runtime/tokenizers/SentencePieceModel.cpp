@@ -1,4 +1,4 @@
-// SentencePiece models from anywhere.
+// Validates and loads untrusted SentencePiece models.
 #include "tokenizers/SentencePieceModel.h"
 #include "support/Error.h"
 #include <cmath>
@@ -10,13 +10,14 @@
 namespace xfc {
 namespace {
 
-// A field of a protocol buffer: its number, and its bytes where it has a length or is a fixed number.
+// A field of a protocol buffer: its number, and its bytes if it is length-delimited or of fixed size.
 struct Field {
   uint64_t number = 0;
   std::string_view bytes;
 };
 
-// Calls use(field) for each field of a message until one returns false; false too where the encoding is broken.
+// Calls use(field) for each field of a message until one returns false; returns false then, or if the encoding is
+// broken.
 template <typename Use> bool eachField(std::string_view message, Use use) {
   auto varint = [&](uint64_t &value) {
     value = 0;
@@ -79,8 +80,8 @@ std::string faultOfPiece(std::string_view message) {
 
 } // namespace
 
-// The table of normalization: the size of a trie, the trie as a Darts double array, and strings that end with 0, into
-// which the trie's values point.
+// The normalization table consists of the size of a trie, the trie as a Darts double array, and zero-terminated
+// strings, into which the trie's values point.
 std::string faultOfCharsMap(std::string_view map) {
   if (map.empty())
     return "";
@@ -89,7 +90,7 @@ std::string faultOfCharsMap(std::string_view map) {
     return "its table of normalization is cut off";
   std::memcpy(&size, map.data(), sizeof size);
   map.remove_prefix(sizeof size);
-  constexpr size_t block = 256 * sizeof(uint32_t); // the children of a node lie in one
+  constexpr size_t block = 256 * sizeof(uint32_t); // the children of a node lie in one block
   if (size == 0 || size % block != 0 || size >= map.size() || map.back() != 0)
     return "its table of normalization has parts of wrong sizes";
   const size_t units = size / sizeof(uint32_t), strings = map.size() - size;
@@ -141,7 +142,7 @@ std::unique_ptr<sentencepiece::SentencePieceProcessor> loadSentencePieceModel(st
       return model->LoadFromSerializedProto({bytes.data(), bytes.size()}).ok();
     } catch (const std::bad_alloc &) {
       throw;
-    } catch (const std::exception &) { // the library's tables of pieces
+    } catch (const std::exception &) { // thrown by the library's tables of pieces
       return false;
     }
   };

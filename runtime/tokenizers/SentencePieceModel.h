@@ -1,4 +1,4 @@
-// SentencePiece models from anywhere: the library reads their tables without looking, so that is done here.
+// Validates untrusted SentencePiece models, because the library reads their tables without bounds checks.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,12 @@ class SentencePieceProcessor;
 
 namespace xfc {
 
-// What is wrong with the model, or "". A model that passes can be loaded and used on any text: its pieces are not empty
-// and have finite scores, and no look-up in the tables of normalization leaves them.
+// What is wrong with the model, or "". A model that passes can be loaded and used on any text: its pieces are non-empty
+// and have finite scores, and no lookup in the normalization tables leaves them.
 std::string faultOfSentencePieceModel(std::string_view bytes);
-// The same of a table of normalization alone.
+// The same for a normalization table alone.
 std::string faultOfCharsMap(std::string_view map);
-// Loads one. Throws Error saying what is wrong with it.
+// Validates and loads a model. Throws an Error that says what is wrong with it.
 std::unique_ptr<sentencepiece::SentencePieceProcessor> loadSentencePieceModel(std::string_view bytes);
 
 } // namespace xfc

@@ -1,4 +1,4 @@
-// A SentencePiece model whose pieces have its own ids.
+// A tokenizer that uses a SentencePiece model with the model's own ids.
 #include "support/Error.h"
 #include "tokenizers/Kinds.h"
 #include "tokenizers/SentencePieceModel.h"

@@ -1,4 +1,4 @@
-// The model of a tokenizer.json: a word into the ids of its parts.
+// The model of a tokenizer.json: splits a word into subwords and returns their ids.
 #pragma once
 
 #include "tokenizers/JsonFields.h"
@@ -11,18 +11,19 @@ namespace xfc {
 class SubwordModel {
 public:
   virtual ~SubwordModel() = default;
-  // Appends the ids of a word's parts.
+  // Appends the ids of a word's subwords.
   virtual void encode(std::string_view word, std::vector<int32_t> &ids) const = 0;
-  virtual int32_t unknown() const = 0; // -1: none
+  virtual int32_t unknown() const = 0; // -1 if there is none
   const TokenTable &tokens() const { return table; }
 
 protected:
-  // The ids of the tokens <0x00> to <0xFF>, which spell bytes that are in no token; false where they are not all there.
+  // Appends the ids of the tokens <0x00> to <0xFF>, which spell bytes that no other token covers; returns false if any
+  // of them is missing.
   bool appendBytes(std::string_view text, std::vector<int32_t> &ids) const;
   TokenTable table;
 };
 
-// Both throw Error that names the member.
+// Both throw an Error that names the member.
 std::unique_ptr<SubwordModel> readBytePairModel(const JsonFields &model);
 std::unique_ptr<SubwordModel> readUnigramModel(const JsonFields &model);
 

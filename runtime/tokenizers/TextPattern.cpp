@@ -1,4 +1,4 @@
-// What a tokenizer.json replaces.
+// The patterns that a tokenizer.json replaces.
 #include "tokenizers/TextPattern.h"
 #include "tokenizers/Utf8.h"
 #include <limits>
@@ -28,7 +28,7 @@ TextPattern::TextPattern(const JsonFields &pattern) {
   else if (rest.size() == 4 && rest[0] == '{' && rest[1] > '0' && rest[1] <= '9' && rest.ends_with(",}"))
     least = static_cast<size_t>(rest[1] - '0');
   if (at == 0 || least == 0)
-    pattern.refuse("this regular expression is not known; known are one character, \\s, and runs of them");
+    pattern.refuse("unsupported regular expression; expected one character, \\s, or a run of either");
 }
 
 std::string TextPattern::replaced(const std::string &line, const std::string &content) const {

@@ -1,4 +1,4 @@
-// What a tokenizer.json replaces: a string, or runs of a character.
+// The patterns that a tokenizer.json replaces: a string, or runs of a character.
 #pragma once
 
 #include "tokenizers/JsonFields.h"
@@ -8,14 +8,14 @@ namespace xfc {
 
 class TextPattern {
 public:
-  // {"String": "..."} or {"Regex": "..."}, of which one character or \s are known, and runs of them. Throws Error for
-  // others.
+  // {"String": "..."} or {"Regex": "..."}; of regular expressions only a single character or \s, and runs of them, are
+  // supported. Throws Error for others.
   explicit TextPattern(const JsonFields &pattern);
   std::string replaced(const std::string &line, const std::string &content) const;
 
 private:
   std::string text;
-  size_t least = 0, most = 0; // of a run; 0: no run, the text itself
+  size_t least = 0, most = 0; // bounds on the length of a run; 0: not a run, but the text itself
   bool anySpace = false;
 };
 

@@ -1,4 +1,5 @@
-// What a tokenizer.json does to text before its model: normalizers, which rewrite it, and pre-tokenizers, which cut it.
+// The steps of a tokenizer.json around its model: normalizers rewrite text, pre-tokenizers split it, and decoders turn
+// tokens back into text.
 #pragma once
 
 #include "tokenizers/JsonFields.h"
@@ -10,10 +11,10 @@ namespace xfc {
 
 using Normalizer = std::function<std::string(std::string)>;
 
-// The steps of a "normalizer" member. Throws Error for a kind that is not known, by its name.
+// The steps of a "normalizer" member. Throws an Error that names a kind that is not supported.
 std::vector<Normalizer> readNormalizers(const JsonFields &normalizer);
 
-// A part of a line; `first` where it begins it.
+// A part of a line; `first`: it begins the line.
 struct Word {
   std::string text;
   bool first;
@@ -21,7 +22,7 @@ struct Word {
 using PreTokenizer = std::function<void(std::vector<Word> &)>;
 std::vector<PreTokenizer> readPreTokenizers(const JsonFields &preTokenizer);
 
-// What takes the tokens of a line to its text: each step changes the strings, which are joined after the last one.
+// A decoder step changes the strings of a line's tokens, which are joined after the last step.
 using Decoder = std::function<void(std::vector<std::string> &)>;
 std::vector<Decoder> readDecoders(const JsonFields &decoder);
 

@@ -1,4 +1,4 @@
-// The tokens of a vocabulary by id, and by what a text begins with.
+// Looks up the tokens of a vocabulary by id, by text, and by the prefixes of a text.
 #include "tokenizers/TokenTable.h"
 #include "support/Error.h"
 #include <algorithm>
@@ -6,14 +6,14 @@
 namespace xfc {
 
 namespace {
-// What no vocabulary has, and what would let a small file take much memory or time.
+// Limits that no real vocabulary reaches; beyond them a small file could take much memory or time.
 constexpr int32_t mostTokens = 1 << 22;
 constexpr size_t longestToken = 1 << 14; // bytes
 } // namespace
 
 Trie::Trie(std::vector<Entry> entries) {
   std::stable_sort(entries.begin(), entries.end(), [](const Entry &a, const Entry &b) { return a.text < b.text; });
-  struct Range { // entries that begin as `node` says, in its `depth` first bytes
+  struct Range { // entries whose first `depth` bytes lead to `node`
     uint32_t node;
     size_t begin, end, depth;
   };

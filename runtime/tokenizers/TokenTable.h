@@ -1,4 +1,4 @@
-// The tokens of a vocabulary by id, and by what a text begins with.
+// Looks up the tokens of a vocabulary by id, by text, and by the prefixes of a text.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace xfc {
 
-// A trie over byte strings, with an id for each.
+// A trie over byte strings, each with an id.
 class Trie {
 public:
   struct Entry {
@@ -16,10 +16,10 @@ public:
     int32_t id;
   };
   Trie() = default;
-  // Of equal texts the last one counts. The texts are not kept; an empty one is left out.
+  // Of equal texts the last one wins. The texts are not kept; an empty one is ignored.
   explicit Trie(std::vector<Entry> entries);
 
-  // Calls use(length, id) for each text that `text` begins with, shortest first.
+  // Calls use(length, id) for each stored text that is a prefix of `text`, shortest first.
   template <typename Use> void forEachPrefix(std::string_view text, Use use) const {
     uint32_t node = 0;
     for (size_t length = 0; length < text.size();) {
@@ -36,7 +36,7 @@ public:
 
 private:
   struct Node {
-    uint32_t children = 0; // the first of them; they lie side by side, by label
+    uint32_t children = 0; // index of the first child; children are contiguous and sorted by label
     int32_t id = -1;
     uint16_t count = 0;
     uint8_t label = 0;
@@ -47,9 +47,10 @@ private:
 
 class TokenTable {
 public:
-  // Ids are from 0; one that is given no text has an empty one. Throws Error for ids and texts that no vocabulary has.
+  // Ids start at 0; an id that is given no text has an empty one. Throws Error for ids and lengths beyond those of any
+  // real vocabulary.
   void add(int32_t id, std::string_view text);
-  void finish(); // after the last of them
+  void finish(); // to be called after the last add()
 
   int64_t size() const { return static_cast<int64_t>(spans.size()); }
   std::string_view text(int32_t id) const {

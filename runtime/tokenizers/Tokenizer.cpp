@@ -1,4 +1,4 @@
-// Which kind of tokenizer a file holds.
+// Determines which kind of tokenizer a file holds.
 #include "tokenizers/Tokenizer.h"
 #include "support/Error.h"
 #include "tokenizers/Kinds.h"
@@ -10,7 +10,7 @@ namespace xfc {
 static std::unique_ptr<Tokenizer> anyTokenizer(std::string_view contents) {
   if (contents.starts_with(mappedSentencePieceMagic))
     return mappedSentencePiece(contents);
-  // A SentencePiece model has the tag of a score in front of each of them, which no text holds.
+  // In a SentencePiece model every piece's score is preceded by a tag byte that does not occur in text.
   const bool text = std::none_of(contents.begin(), contents.end(), [](unsigned char byte) {
     return (byte < 0x20 && byte != '\n' && byte != '\r' && byte != '\t') || byte == 0x7F;
   });

@@ -1,4 +1,4 @@
-// Text into token ids and back, whatever kind of tokenizer a model was trained with.
+// Converts text to token ids and back, for every kind of tokenizer that a model may have been trained with.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace xfc {
 
-// Ids that stand before and after the tokens of a line: NLLB's language and eos, BART's <s> and </s>.
+// Ids placed before and after the tokens of a line: NLLB's language and eos, BART's <s> and </s>.
 struct Frame {
   std::vector<int32_t> prefix, suffix;
 };
 
-// Ids with a meaning of their own; -1 where there is none, or where the file does not say.
+// Ids of special tokens; -1 if there is none, or if the file does not say.
 struct SpecialTokens {
   int32_t pad = -1, unk = -1, bos = -1, eos = -1;
 };
@@ -25,23 +25,23 @@ public:
   virtual ~Tokenizer() = default;
   // One more than the largest id.
   virtual int64_t size() const = 0;
-  // The tokens of a line of UTF-8, without the frame; a byte that is no valid UTF-8 counts as U+FFFD. The time is
-  // linear in the line's length, or n log n. Throws Error for what the tokenizer has no token for.
+  // The tokens of a line of UTF-8, without the frame; invalid bytes are read as U+FFFD. Runs in time linear in the
+  // line's length, or n log n. Throws Error for text that the tokenizer has no token for.
   virtual std::vector<int32_t> encode(std::string_view line) const = 0;
-  // Special tokens have no text.
+  // Special tokens are skipped.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
-  virtual std::string piece(int32_t id) const = 0; // of 0..size()-1
-  // The unknown token's for a piece that is none; -1 where there is no unknown token either.
+  virtual std::string piece(int32_t id) const = 0; // for ids 0..size()-1
+  // The id of a piece, or of the unknown token if there is no such piece; -1 if there is no unknown token either.
   virtual int32_t idOf(std::string_view piece) const = 0;
   virtual SpecialTokens special() const = 0;
-  // Null where the model says what stands around its lines.
+  // Null if the model, not the tokenizer, defines the frame of its lines.
   virtual const Frame *frame() const { return nullptr; }
-  // Whether `size()` is that of the model's tables too, which otherwise may have rows that no token names.
+  // Whether `size()` must equal the size of the model's tables, which otherwise may have rows without a token.
   virtual bool fillsTables() const { return false; }
 };
 
-// Of a file's contents, by which its kind is known: a SentencePiece model, a tokenizer.json, SentencePiece with a map
-// of ids, or a list of words. Throws Error that says what is wrong with it; `name` is for messages.
+// Makes the tokenizer for a file's contents, which reveal its kind: a SentencePiece model, a tokenizer.json,
+// SentencePiece with a map of ids, or a list of words. Throws an Error that says what is wrong; `name` is for messages.
 std::unique_ptr<Tokenizer> makeTokenizer(std::string_view contents, const std::string &name);
 
 } // namespace xfc

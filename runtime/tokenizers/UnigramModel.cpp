@@ -1,4 +1,5 @@
-// The unigram language model of subwords (Kudo 2018): the parts of a word whose scores have the largest sum.
+// The unigram language model of subwords (Kudo 2018): splits a word into the subwords whose scores have the largest
+// sum.
 #include "tokenizers/SubwordModel.h"
 #include "tokenizers/Utf8.h"
 #include <algorithm>
@@ -24,16 +25,16 @@ public:
     if (model.has("unk_id"))
       unk = static_cast<int32_t>(model.at("unk_id").integer(0, table.size() - 1));
     byteFallback = model.boolean("byte_fallback", false);
-    constexpr double penalty = 10; // SentencePiece's, below the worst token
+    constexpr double penalty = 10; // SentencePiece's value, below the worst token
     unknownScore = *std::min_element(scores.begin(), scores.end()) - penalty;
   }
 
   int32_t unknown() const override { return unk; }
 
   void encode(std::string_view word, std::vector<int32_t> &ids) const override {
-    struct Node { // the best way to an end
+    struct Node { // the best segmentation that ends here
       double score = 0;
-      uint32_t begin = none; // of its last part
+      uint32_t begin = none; // where its last subword begins
       int32_t id = -1;
     };
     std::vector<Node> nodes(word.size() + 1);
@@ -45,7 +46,7 @@ public:
     for (size_t begin = 0; begin < word.size();) {
       const double before = nodes[begin].score;
       const size_t length = std::min(characterLength(word[begin]), word.size() - begin);
-      bool known = false; // the character by itself
+      bool known = false; // whether the single character is a token
       table.prefixes().forEachPrefix(word.substr(begin), [&](size_t bytes, int32_t id) {
         known |= bytes == length;
         reach(begin, begin + bytes, before + scores[static_cast<size_t>(id)], id);
@@ -53,15 +54,15 @@ public:
       if (!known) {
         if (unk < 0)
           throw Error("the vocabulary has no token for '" + std::string(word.substr(begin, length)) +
-                      "', and none for what is unknown");
+                      "', and none for unknown text");
         reach(begin, begin + length, before + unknownScore, unk);
       }
       begin += length;
     }
     const size_t first = ids.size();
-    for (size_t end = word.size(); end > 0;) { // from the last part to the first
+    for (size_t end = word.size(); end > 0;) { // backtrack from the last subword to the first
       size_t begin = nodes[end].begin;
-      if (nodes[end].id == unk) // unknown ones that follow each other are one
+      if (nodes[end].id == unk) // merge consecutive unknown ones
         while (begin > 0 && nodes[begin].id == unk)
           begin = nodes[begin].begin;
       const std::string_view part = word.substr(begin, end - begin);

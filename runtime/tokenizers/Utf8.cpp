@@ -1,4 +1,4 @@
-// UTF-8 and code points, by utf8proc.
+// Handles UTF-8 and code points with utf8proc.
 #include "tokenizers/Utf8.h"
 #include <utf8proc.h>
 
@@ -9,7 +9,7 @@ static utf8proc_ssize_t iterate(std::string_view text, size_t at, utf8proc_int32
                           static_cast<utf8proc_ssize_t>(text.size() - at), character);
 }
 
-// How many bytes from `at` on are the beginning of a character (table 3-7 of the Unicode standard), at least one.
+// How many bytes from `at` on form the beginning of a character (table 3-7 of the Unicode standard); at least one.
 static size_t brokenLength(std::string_view text, size_t at) {
   auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const unsigned lead = byte(at), second = byte(at + 1);
@@ -78,7 +78,7 @@ bool isNumber(char32_t character) {
   return found >= UTF8PROC_CATEGORY_ND && found <= UTF8PROC_CATEGORY_NO;
 }
 
-// Unicode's properties Case_Ignorable and Cased (definitions D136 and D135), but for a few symbols that are cased.
+// Unicode's properties Case_Ignorable and Cased (definitions D136 and D135), except for a few symbols that are cased.
 static bool isCaseIgnorable(char32_t character) {
   const utf8proc_category_t found = category(character);
   return found == UTF8PROC_CATEGORY_MN || found == UTF8PROC_CATEGORY_ME || found == UTF8PROC_CATEGORY_CF ||
@@ -106,7 +106,7 @@ std::u32string lowerCase(std::u32string_view text) {
   std::u32string result;
   result.reserve(text.size());
   for (size_t at = 0; at < text.size(); ++at)
-    if (text[at] == U'\u0130') // the one character whose small form has two
+    if (text[at] == U'\u0130') // the one character whose lower case has two characters
       result += U"i\u0307";
     else if (text[at] == U'\u03A3')
       result += endsWord(text, at) ? U'\u03C2' : U'\u03C3';

@@ -1,4 +1,4 @@
-// UTF-8 and code points, strictly: what is no valid UTF-8 becomes U+FFFD first.
+// Handles UTF-8 and code points strictly: invalid UTF-8 is first replaced by U+FFFD.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace xfc {
 
-// What is no character becomes U+FFFD, once for as many bytes as one might begin with (as Unicode recommends).
+// Replaces each maximal invalid byte sequence by one U+FFFD (as Unicode recommends).
 std::string validUtf8(std::string_view text);
-// Of valid UTF-8: the character that begins at `at`, which is moved behind it.
+// For valid UTF-8: returns the character that begins at `at`, and advances `at` past it.
 char32_t nextCharacter(std::string_view text, size_t &at);
-// How many bytes the character has that begins with `lead`.
+// The number of bytes of the character that begins with `lead`.
 inline size_t characterLength(char lead) {
   const auto byte = static_cast<unsigned char>(lead);
   return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
@@ -20,13 +20,13 @@ void appendCharacter(std::string &text, char32_t character);
 
 // Unicode's property White_Space.
 bool isWhiteSpace(char32_t character);
-// What Python's str.split() and str.strip() take for white space.
+// White space as Python's str.split() and str.strip() define it.
 bool isSpace(char32_t character);
 // General categories: letters (L), numbers (N), and what regular expressions call \w.
 bool isLetter(char32_t character);
 bool isNumber(char32_t character);
 bool isWordCharacter(char32_t character);
-// Small letters, as Python's str.lower(): a sigma at the end of a word is a final one.
+// Lower-cases text as Python's str.lower() does: a sigma at the end of a word becomes a final sigma.
 std::u32string lowerCase(std::u32string_view text);
 
 } // namespace xfc

@@ -1,5 +1,5 @@
-// A list of words: a line each, or fairseq's dict.txt, whose lines have a word and how often it occurred. Text is words
-// separated by blanks, as whatever segmented it left them.
+// A tokenizer for a list of words: one per line, or fairseq's dict.txt, whose lines have a word and its frequency. Its
+// text consists of words separated by blanks, already segmented.
 #include "support/Error.h"
 #include "tokenizers/Kinds.h"
 #include "tokenizers/TokenTable.h"
@@ -24,7 +24,7 @@ public:
     int32_t next = 0;
     const bool counted =
         std::all_of(lines.begin(), lines.end(), [](std::string_view line) { return !wordOf(line).empty(); });
-    if (counted) // which the dictionary leaves out
+    if (counted) // dict.txt leaves these out
       for (const char *token : {"<s>", "<pad>", "</s>", "<unk>"})
         table.add(next++, token);
     for (const std::string_view line : lines)
@@ -90,7 +90,7 @@ public:
 
 private:
   static constexpr std::string_view joint = "@@";
-  // Of a line with a count behind it; "" without one.
+  // The word of a line that ends with a count; "" without one.
   static std::string_view wordOf(std::string_view line) {
     if (line.ends_with(" #fairseq:overwrite"))
       line.remove_suffix(std::string_view(" #fairseq:overwrite").size());
@@ -102,7 +102,7 @@ private:
   }
 
   TokenTable table;
-  std::vector<int32_t> silent; // special tokens, which are no words
+  std::vector<int32_t> silent; // special tokens, which decoding skips
   int32_t unk = -1;
   bool joins = false;
 };

@@ -1,4 +1,4 @@
-// What threads did and when, as JSON.
+// Records what threads did and when, and writes it as JSON.
 #include "trace/Trace.h"
 #include "support/Files.h"
 #include "support/Format.h"
@@ -8,17 +8,17 @@
 namespace xfc {
 namespace {
 
-// With quotes. What is not UTF-8 is replaced: names may come from anywhere.
+// The text as a quoted JSON string. Invalid UTF-8 is replaced, because names may come from anywhere.
 std::string jsonOf(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// Microseconds, as the format has them.
+// The format's unit is the microsecond.
 std::string microseconds(int64_t nanoseconds) {
   return format("%lld.%03d", static_cast<long long>(nanoseconds / 1000), static_cast<int>(nanoseconds % 1000));
 }
 
-// An event that names a process or a thread, or says where it stands.
+// A metadata event: the name or the sort position of a process or a thread.
 std::string metadata(const char *what, int process, int track, const char *key, const std::string &value) {
   return format(R"({"ph":"M","name":"%s","pid":%d,"tid":%d,"args":{"%s":%s}})", what, process, track, key,
                 value.c_str());
@@ -96,13 +96,13 @@ std::string Trace::json(int process, const std::string &name, int64_t later) con
                      metadata("process_sort_index", process, 0, "sort_index", std::to_string(process));
   if (const int64_t count = leftOut())
     text += ",\n" + metadata("process_labels", process, 0, "labels",
-                             jsonOf(std::to_string(count) + " events were left out for want of room"));
+                             jsonOf(std::to_string(count) + " events were dropped because the trace buffer is full"));
   for (int track = 0; track < static_cast<int>(tracks.size()); ++track) {
     if (track == gpu() && events(track).empty())
       continue;
     text += ",\n" + metadata("thread_name", process, track, "name", jsonOf(nameOf(track)));
     text += ",\n" + metadata("thread_sort_index", process, track, "sort_index", std::to_string(track));
-    // What holds others was added after them, and stands before them.
+    // An enclosing event is added after those that it encloses, but must precede them.
     std::vector<TraceEvent> sorted = events(track);
     std::ranges::stable_sort(sorted, [](const TraceEvent &a, const TraceEvent &b) {
       return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;

@@ -1,4 +1,5 @@
-// What threads did and when: a timeline in the Chrome trace event format, which Perfetto and chrome://tracing open.
+// Records what threads did and when: a timeline in the Chrome trace event format, which Perfetto and chrome://tracing
+// open.
 #pragma once
 
 #include <chrono>
@@ -10,50 +11,50 @@
 
 namespace xfc {
 
-// What took some time on a track. Times are nanoseconds since the trace was begun. The strings stay where they are
-// until it has been written.
+// An interval on a track. Times are nanoseconds since the trace began. The strings must stay valid until the trace has
+// been written.
 struct TraceEvent {
   std::string_view kind = {}, name = {}; // kind: kernel, program, exchange ...; viewers call it the category
-  int64_t number = -1;                   // follows the name where it is not negative: step 12
-  // Of a kernel: what it runs in, and the place in model.json of what it computes.
+  int64_t number = -1;                   // follows the name unless negative: step 12
+  // For a kernel: the program it runs in, and the location in model.json of what it computes.
   std::string_view program = {}, place = {};
-  int64_t launch = -1;               // of a kernel; the shares that threads have of a launch have the same number
-  int64_t chunks = 0, allChunks = 0; // of this share, and of the launch
+  int64_t launch = -1;               // for a kernel; the threads' shares of a launch have the same number
+  int64_t chunks = 0, allChunks = 0; // of this share; of the launch
   int64_t rows = -1;                 // of the batch that the launch works on
-  double flops = 0, bytes = 0;       // floating-point operations, bytes read and written or sent; of the whole launch
+  double flops = 0, bytes = 0; // floating-point operations, and bytes read and written or sent, of the whole launch
   int64_t begin = 0, end = 0;
 };
 
-// The tracks are the threads of a pool, of which the first is the main thread, and one of a GPU. Each track is written
-// to by one thread at a time. All memory is taken in the beginning; events for which it does not suffice are left out.
+// There is one track for each thread of a pool, the first being the main thread, and one for a GPU. Each track is
+// written to by one thread at a time. All memory is allocated at the beginning; events that do not fit are dropped.
 class Trace {
 public:
   explicit Trace(int threads, size_t eventsOfTrack = size_t{1} << 18);
   int64_t now() const {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - began).count();
   }
-  // Nanoseconds of the system's clock when it began, by which the traces of several processes are put together.
+  // The system clock in nanoseconds when the trace began, by which the traces of several processes are aligned.
   int64_t beginning() const { return wallClock; }
 
   void add(int track, const TraceEvent &event);
-  // The share of a track in a launch: the one that is there, or a new one that begins now. The caller moves its end,
-  // and counts its chunks. Null where there is no room.
+  // The event for a track's share of a launch: the existing one, or a new one that begins now. The caller extends its
+  // end and counts its chunks. Null if there is no room.
   TraceEvent *share(int track, const TraceEvent &launch);
-  // The number of a launch, the first of so many.
+  // Allocates `count` consecutive launch numbers and returns the first.
   int64_t newLaunches(int64_t count = 1) { return std::exchange(nextLaunch, nextLaunch + count); }
 
-  int gpu() const { return threads; } // its track
+  int gpu() const { return threads; } // the GPU's track
   const std::vector<TraceEvent> &events(int track) const { return tracks[track].events; }
-  int64_t leftOut() const; // events
+  int64_t leftOut() const; // the number of dropped events
 
-  // The events as JSON, with commas between them: those of a process of this number and name, `later` nanoseconds
-  // later. For writeTrace().
+  // The events as comma-separated JSON for writeTrace(), under this process number and name, with times shifted by
+  // `later` nanoseconds.
   std::string json(int process, const std::string &name, int64_t later = 0) const;
 
 private:
   struct alignas(64) Track {
-    std::vector<TraceEvent> events; // never more than was reserved
-    int64_t launch = -1;            // the last one, whether there was room for it or not
+    std::vector<TraceEvent> events; // never grows beyond the reserved capacity
+    int64_t launch = -1;            // the last launch, whether or not there was room for it
     int64_t leftOut = 0;
     bool hasRoom() { return events.size() < events.capacity() || (++leftOut, false); }
   };
@@ -66,10 +67,10 @@ private:
   std::vector<Track> tracks;
 };
 
-// The file of what json() gave for each process, whole or not at all. Throws Error with the system's reason.
+// Atomically writes a file from the output of json() for each process. Throws Error with the system's reason.
 void writeTrace(const std::string &file, const std::vector<std::string> &processes);
 
-// What the main thread does while this is there. Costs a comparison where nothing is traced.
+// Records what the main thread does during this object's lifetime. Costs a comparison if nothing is traced.
 class Span {
 public:
   Span(Trace *trace, std::string_view kind, std::string_view name, int64_t number = -1) : trace(trace) {

@@ -1,4 +1,4 @@
-// What a training run leaves in its folder, and how it goes on from there.
+// Saves a training run's state and weights in its folder, and resumes from there.
 #include "train/Checkpoint.h"
 #include "engine/Identity.h"
 #include "engine/Safetensors.h"
@@ -15,7 +15,7 @@ namespace {
 constexpr const char *stateFile = "state/training.safetensors", *previousFile = "state/previous.safetensors";
 constexpr const char *lockFile = "train.lock";
 
-// What the optimizer keeps of each parameter: STATE.PARAMETER.
+// Calls `use` for each state that the optimizer keeps of each parameter, under the name STATE.PARAMETER.
 template <typename Use> void forEachState(Engine &engine, const Optimizer &optimizer, Use use) {
   const Module &module = engine.module();
   const int64_t bytes = bytesOf(module.type);
@@ -26,7 +26,7 @@ template <typename Use> void forEachState(Engine &engine, const Optimizer &optim
           elementsOf(parameter.shape) * bytes);
 }
 
-// Everything the next step reads.
+// All tensors that the next step reads.
 TensorViews stateOf(Engine &engine, const Optimizer &optimizer) {
   TensorViews tensors = weights(engine);
   for (TensorView &tensor : tensors)
@@ -42,7 +42,7 @@ TensorViews stateOf(Engine &engine, const Optimizer &optimizer) {
 
 } // namespace
 
-// What stands before a value of the metric so that the smaller one is the better.
+// The sign that turns a value of the metric into one of which smaller is better.
 static double signOf(const std::string &metric) { return metric == "loss" || metric == "ter" ? 1 : -1; }
 
 std::string textOf(const Progress &p) {
@@ -78,7 +78,7 @@ std::string textOf(const Progress &p) {
 Progress progressOf(const std::string &text) try {
   const nlohmann::json json = nlohmann::json::parse(text);
   auto integerOf = [](const nlohmann::json &value, const char *key, int64_t least) {
-    constexpr int64_t most = int64_t(1) << 53; // so that sums of a few are numbers
+    constexpr int64_t most = int64_t(1) << 53; // so that sums of a few do not overflow
     if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t(most)) ||
         value.get<int64_t>() < least || value.get<int64_t>() > most)
       throw std::out_of_range(key);
@@ -121,7 +121,7 @@ Progress progressOf(const std::string &text) try {
   if (!(p.seconds >= 0 && p.seconds < 1e12) || p.bestStep > p.step || p.validatedStep > p.step)
     throw std::out_of_range("progress");
   return p;
-} catch (const std::exception &) { // of Json, or std::out_of_range
+} catch (const std::exception &) { // of the JSON library, or std::out_of_range
   throw Error("the progress it should hold cannot be read");
 }
 
@@ -205,7 +205,7 @@ Progress RunFolder::loadState(Engine &engine, const std::string &name) const {
   Metadata metadata;
   const MappedFile contents(name);
   const TensorViews tensors = parseSafetensors(contents.contents(), name, &metadata);
-  // The first states had the model's hash as "model".
+  // The earliest states stored the model's hash as "model".
   const std::string &model = metadata[metadata.contains("model_hash") ? "model_hash" : "model"];
   if (model != engine.module().hash)
     throw Error(name + ": this run was begun with another model (hash " + model.substr(0, 12) +
@@ -262,7 +262,7 @@ Progress RunFolder::loadState(Engine &engine, std::string &said) const {
       throw;
     try {
       const Progress progress = loadState(engine, file(previousFile));
-      said = std::string("warning: ") + error.what() + "; the state before it is whole and is taken";
+      said = std::string("warning: ") + error.what() + "; the state before it is intact and is used instead";
       return progress;
     } catch (const Error &) {
       throw error;

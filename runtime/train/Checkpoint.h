@@ -1,4 +1,4 @@
-// What a training run leaves in its folder, and how it goes on from there.
+// Saves a training run's state and weights in its folder, and resumes from there.
 #pragma once
 
 #include "decode/ModelOptions.h"
@@ -18,77 +18,78 @@ namespace xfc {
 // A validation whose weights are kept, for --keep-best.
 struct KeptBest {
   int64_t step = 0;
-  double value = 0; // as Progress::best
+  double value = 0; // signed as Progress::best
 };
 
-// Where a run stands. With the parameters and the optimizer's states it is all that the next step depends on: random
-// numbers are keyed by seed, step and sentence, and carry no state.
+// The progress of a run. Together with the parameters and the optimizer's states it determines the next step
+// completely: random numbers are keyed by seed, step and sentence, and carry no state.
 struct Progress {
   int64_t step = 0;
   Batches::Position position;
   uint64_t seed = 0, data = 0; // the corpus' hash
   int64_t batchTokens = 0, accumulate = 1;
-  double seconds = 0;          // of training, over all parts of the run
+  double seconds = 0;          // of training, over all parts of a resumed run
   std::string metric = "loss"; // by which validations are compared: loss, bleu, chrf or ter
   double best =
-      std::numeric_limits<double>::infinity(); // the smallest loss per label, TER, or other score with its sign changed
+      std::numeric_limits<double>::infinity(); // the smallest loss per label or TER, or minus the largest score
   int64_t bestStep = 0;
-  std::vector<KeptBest> keptBest; // the best first
-  int64_t validatedStep = -1;     // the last one
+  std::vector<KeptBest> keptBest; // best first
+  int64_t validatedStep = -1;     // of the last validation
   int64_t withoutImprovement = 0; // validations since the best
-  int64_t averagedStep = -1;      // that of the last average.safetensors
-  int64_t records = -1;           // of the log; -1: not known, as in states of earlier versions
+  int64_t averagedStep = -1;      // of the last average.safetensors
+  int64_t records = -1;           // in the log; -1: unknown, as in states of earlier versions
   std::string groups;             // GroupRules::text()
-  double rateScale = 1;           // of the schedule's rate: halved each time that the loss was no number
-  std::string mixture;            // of corpora, as its flag says it, and their sizes
+  double rateScale = 1;           // factor of the schedule's rate: halved whenever the loss was not finite
+  std::string mixture;            // the flags that mix the corpora, and the corpora's sizes
 };
 
 std::string textOf(const Progress &progress);
-// The progress that a state's metadata holds. Throws Error for what no run writes.
+// Parses the progress from a state's metadata. Throws Error for values that no run writes.
 Progress progressOf(const std::string &text);
 
-// What files of weights carry of a model and its vocabularies.
+// The metadata by which weights files identify the model and its vocabularies.
 Metadata identityOf(const TranslationModel &model);
-// Writes the weights after a training step, with what they are of.
+// Writes the weights after a training step, with the identity of their model.
 void saveWeights(Engine &engine, const std::string &file, Metadata identity, int64_t step);
 
-inline constexpr const char *eventsFile = "events.out.tfevents.xfc"; // for TensorBoard, which looks for such names
+inline constexpr const char *eventsFile = "events.out.tfevents.xfc"; // TensorBoard looks for such names
 
 class RunFolder {
 public:
   explicit RunFolder(std::string path) : path(std::move(path)) {}
   std::string file(const std::string &name) const { return path + "/" + name; }
-  // Weights kept of a step, for --keep and --average.
+  // The file of the weights kept after a step, for --keep and --average.
   std::string keptFile(int64_t step) const;
   std::vector<int64_t> keptSteps() const; // ascending
-  // The same of a validation, for --keep-best.
+  // The same for a validation, for --keep-best.
   std::string bestFile(int64_t step) const;
   bool isFolder() const;
-  bool empty() const; // or not there at all; a lock does not count
-  // Keeps other processes out until the object ends. Throws Error naming the one that is in there.
+  bool empty() const; // or missing; a lock file does not count
+  // Locks out other processes for the lifetime of this object. Throws an Error that names the process that holds the
+  // lock.
   void lock();
   bool locked() const { return held.has_value(); }
-  void removePartial() const; // what a run that was killed was writing
+  void removePartial() const; // removes the unfinished files of a run that was killed
   bool hasState() const;
-  std::string anyWeights() const; // the name of a file of weights, or ""
+  std::string anyWeights() const; // the name of any weights file, or ""
 
-  // What the files say about the model and its vocabularies; to be set before anything is saved or loaded.
+  // The metadata that identifies the model and its vocabularies; to be set before anything is saved or loaded.
   Metadata identity;
-  // Whose states are saved and loaded.
+  // The optimizer whose states are saved and loaded.
   const Optimizer *optimizer = &optimizers().front();
-  // One file holds parameters, the optimizer's states and progress, so that no crash can mix two of them. The one
-  // before it is kept.
+  // Saves parameters, the optimizer's states and progress in one file, so that a crash cannot mix two saves. The
+  // previous state is kept.
   void saveState(Engine &engine, const Progress &progress) const;
-  // Throws Error: the state belongs to another model or vocabulary, or is damaged and there is none before it. `said`
-  // gets a line where it is that one.
+  // Throws Error if the state belongs to another model or vocabulary, or if it is damaged and there is no previous one.
+  // If the previous state is loaded instead, `said` receives a warning.
   Progress loadState(Engine &engine, std::string &said) const;
-  // Puts the state before the last one in its place: the last was found to lead nowhere. Returns its step, or -1 where
-  // there is none.
+  // Replaces the last state, which was found to lead to a failure, by the previous one. Returns the step of that one,
+  // or -1 if there is none.
   int64_t revertState() const;
   void saveWeights(Engine &engine, const std::string &name, int64_t step) const;
-  // Keeps the `count` newest of the kept weights, and none newer than `step`.
+  // Deletes kept weights, except for the `count` newest up to `step`.
   void prune(int64_t count, int64_t step) const;
-  // Leaves of the weights of validations these alone.
+  // Deletes the weights kept for validations, except for these.
   void pruneBest(std::span<const KeptBest> kept) const;
   // Loads the mean of the `count` newest kept weights into the engine.
   void loadAverage(Engine &engine, int64_t count) const;
@@ -100,17 +101,16 @@ private:
   std::optional<FileLock> held;
 };
 
-// The first rank's parameters, and its optimizer's states too, for all ranks.
+// Broadcasts the first rank's parameters, or also its optimizer's states, to all ranks.
 void shareWeights(Engine &engine, Ranks &ranks);
 void shareState(Engine &engine, const Optimizer &optimizer, Ranks &ranks);
 
-// What an optimizer that keeps a moving average of the parameters begins with: the parameters. Nothing of another one.
+// Initializes the moving average with the parameters, if the optimizer keeps one.
 void beginAverage(Engine &engine, const Optimizer &optimizer);
 
-// Puts the moving average in the parameters' place, and them in that of the average. Nothing where the optimizer keeps
-// none.
+// Swaps the parameters with their moving average. Does nothing if the optimizer keeps none.
 void exchangeAverage(Engine &engine, const Optimizer &optimizer);
-// What `use` does with the moving average in the parameters' place; both are then as they were, to the bit.
+// Calls `use` with the moving average in place of the parameters; afterwards both are restored bit for bit.
 template <typename Use> void withAverage(Engine &engine, const Optimizer &optimizer, Use use) {
   exchangeAverage(engine, optimizer);
   try {
@@ -122,8 +122,8 @@ template <typename Use> void withAverage(Engine &engine, const Optimizer &optimi
   exchangeAverage(engine, optimizer);
 }
 
-// Throws Error naming the first parameter or optimizer state that is NaN or infinite; what cannot be trained on is not
-// saved.
+// Throws an Error that names the first parameter or optimizer state that holds NaN or infinity: a state that cannot be
+// trained from must not be saved.
 void checkFinite(Engine &engine, const Optimizer &optimizer);
 
 } // namespace xfc

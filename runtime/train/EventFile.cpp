@@ -1,4 +1,4 @@
-// A training run's records as TensorBoard reads them: a file of events.
+// Writes a training run's records as an event file, which TensorBoard reads.
 #include "train/EventFile.h"
 #include "support/Checksum.h"
 #include "support/Error.h"
@@ -14,13 +14,13 @@
 namespace xfc {
 namespace {
 
-static_assert(std::endian::native == std::endian::little); // as the format is
+static_assert(std::endian::native == std::endian::little); // the format is little-endian
 
 template <typename Number> void put(std::string &bytes, Number number) {
   bytes.append(reinterpret_cast<const char *>(&number), sizeof number);
 }
 
-// The checksum of bytes that hold checksums themselves is made another one by turning and adding (TFRecord's masking).
+// TFRecord's masking: rotates the checksum and adds a constant, because the bytes may themselves contain checksums.
 uint32_t masked(std::string_view bytes) { return std::rotr(crc32c(bytes), 15) + 0xa282ead8u; }
 
 // Protocol buffers: a field is a key, its number and kind, and a value.
@@ -45,9 +45,9 @@ std::string eventAt(double wall) {
   return event;
 }
 
-constexpr size_t headBytes = 12, footBytes = 4; // of a frame
+constexpr size_t headBytes = 12, footBytes = 4; // around a frame's event
 
-// The size of the first frame of these bytes, or 0 where it is not whole.
+// The size of the first frame in these bytes, or 0 if it is incomplete or damaged.
 size_t frameOf(std::string_view bytes) {
   if (bytes.size() < headBytes + footBytes)
     return 0;
@@ -61,7 +61,7 @@ size_t frameOf(std::string_view bytes) {
   return sum == masked(bytes.substr(headBytes, size)) ? headBytes + size + footBytes : 0;
 }
 
-// That of a frame's event; 0 where it has none. The wall time comes first and takes 9 bytes.
+// The step of a frame's event; 0 if it has none. The wall time comes first and takes 9 bytes.
 uint64_t stepOf(std::string_view frame) {
   const std::string_view event = frame.substr(headBytes);
   constexpr size_t before = 9;
@@ -94,7 +94,7 @@ std::string eventOf(const nlohmann::ordered_json &record, double wall) {
   for (const auto &[name, value] : record.items()) {
     if (name == "step" || !(value.is_number() || value.is_boolean()))
       continue;
-    // tensorflow.Summary: value = 1 (repeated), of tag = 1 (string) and simple_value = 2 (float).
+    // tensorflow.Summary: value = 1 (repeated), with tag = 1 (string) and simple_value = 2 (float).
     std::string entry;
     putBytes(entry, 1, name);
     putKey(entry, 2, Fixed32);
@@ -113,7 +113,7 @@ EventFile::EventFile(const std::string &file, int64_t step, int64_t records) : n
     for (int64_t frames = 0; frames < records + 1; ++frames) {
       const size_t size = frameOf(std::string_view(all).substr(end));
       if (size == 0 && frames == 0 && !all.empty())
-        throw Error(file + ": not a file of events that train writes; move it away, or train into a new folder");
+        throw Error(file + ": not an event file written by train; move it away, or train into a new folder");
       if (size == 0 || stepOf(std::string_view(all).substr(end, size)) > static_cast<uint64_t>(step))
         break;
       end += size;

@@ -1,4 +1,4 @@
-// The gradients of all ranks, added.
+// Sums the gradients of all ranks.
 #include "train/GradientSum.h"
 #include <algorithm>
 #include <cstring>
@@ -13,7 +13,7 @@ GradientSum::GradientSum(Ranks &ranks, ThreadPool &pool, const Module &module)
   received.resize(share * (ranks.size() - 1));
 }
 
-// Shares begin at cache lines.
+// Shares are aligned to cache lines.
 int64_t GradientSum::beginOf(int rank) const {
   constexpr int64_t line = 16;
   return rank == ranks.size() ? elements : elements / line * rank / ranks.size() * line;
@@ -34,7 +34,7 @@ template <typename T> void GradientSum::addShares(const void *gradients, int cou
   for (int rank = 0; rank < count; ++rank)
     work.terms.push_back(rank == ranks.rank() ? static_cast<const T *>(gradients) + beginOf(rank)
                                               : reinterpret_cast<const T *>(receivedFrom(rank)));
-  // By the pool, whose threads treat denormals as those that run programs do.
+  // Run in the pool, whose threads treat denormals as those that run programs do.
   pool.run(
       [](void *context, int64_t number, int) {
         const Work &work = *static_cast<const Work *>(context);

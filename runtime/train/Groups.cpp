@@ -1,4 +1,4 @@
-// Parameters that a run trains in a way of their own: frozen, or with another learning rate or weight decay.
+// Groups of parameters that a run trains differently: frozen, or with another learning rate or weight decay.
 #include "train/Groups.h"
 #include "support/CommandLine.h"
 #include "support/Error.h"
@@ -15,7 +15,7 @@ bool matches(const std::string &pattern, const Parameter &parameter) {
   return fits(parameter.name) || std::ranges::any_of(parameter.aliases, fits);
 }
 
-// Patterns that people mean: whole names, and parts of them up to a dot, or from one on.
+// Patterns that a user probably means: whole names, and their parts before or after a dot.
 std::vector<std::string> patternsOf(const Module &module) {
   std::set<std::string> patterns;
   for (const Parameter &parameter : module.parameters) {
@@ -34,7 +34,7 @@ void requireMatch(const Module &module, const char *flag, const std::string &pat
   const std::string near = nearest(pattern, patternsOf(module));
   throw Error(
       std::string(flag) + ": no parameter of the model matches '" + pattern + "'; " +
-      (near.empty() ? "names are as '" + module.parameters.front().name + "'" : "did you mean '" + near + "'?"));
+      (near.empty() ? "names look like '" + module.parameters.front().name + "'" : "did you mean '" + near + "'?"));
 }
 
 const GroupRules::Number *lastOf(const std::vector<GroupRules::Number> &rules, const Parameter &parameter) {

@@ -1,4 +1,4 @@
-// Parameters that a run trains in a way of their own: frozen, or with another learning rate or weight decay.
+// Groups of parameters that a run trains differently: frozen, or with another learning rate or weight decay.
 #pragma once
 
 #include "plan/Optimizers.h"
@@ -9,9 +9,9 @@
 
 namespace xfc {
 
-// What --freeze, --rate and --decay say, each in the order in which it was given. A pattern is a glob over the names of
-// parameters (`*`, `?`, `[...]`), tied names included; a dot is a character as any other. Of several patterns of one
-// flag that match a parameter the last one counts.
+// The rules given by --freeze, --rate and --decay, each in the order in which it was given. A pattern is a glob over
+// the names of parameters (`*`, `?`, `[...]`), including tied names; a dot is an ordinary character. If several
+// patterns of one flag match a parameter, the last one wins.
 struct GroupRules {
   struct Number {
     std::string pattern;
@@ -19,27 +19,27 @@ struct GroupRules {
   };
   std::vector<std::string> freeze;
   std::vector<Number> rates;  // factors of the learning rate
-  std::vector<Number> decays; // weight decays in place of the run's
+  std::vector<Number> decays; // weight decays that replace the run's
   bool empty() const { return freeze.empty() && rates.empty() && decays.empty(); }
-  // As a command line has them; "" for none.
+  // The rules as on a command line; "" if there are none.
   std::string text() const;
 };
 
 struct TrainedGroups {
   struct Settings {
-    double rate = 1;             // a factor of the run's
-    std::optional<double> decay; // the run's where it has none
+    double rate = 1;             // a factor of the run's rate
+    std::optional<double> decay; // the run's decay if not set
     bool operator==(const Settings &) const = default;
   };
-  std::vector<int> groupOf; // of each parameter: an index into `groups`, or frozenGroup
+  std::vector<int> groupOf; // for each parameter: an index into `groups`, or frozenGroup
   std::vector<Settings> groups;
-  int64_t frozen = 0; // elements
+  int64_t frozen = 0; // the number of frozen elements
 
-  // Everything in one group.
+  // Puts all parameters into one group.
   explicit TrainedGroups(const Module &module);
-  // Throws Error: a pattern that matches nothing, naming the nearest that does, or nothing that is left to train.
+  // Throws Error if a pattern matches nothing, suggesting the nearest one that does, or if nothing is left to train.
   TrainedGroups(const Module &module, const GroupRules &rules);
-  // What an optimizer computes with in a group.
+  // The settings that the optimizer uses for a group.
   OptimizerSettings settingsOf(size_t group, const OptimizerSettings &ofTheRun) const;
 };
 

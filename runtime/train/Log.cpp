@@ -1,4 +1,4 @@
-// What tools see of a training run: train.jsonl.
+// The log of a training run, train.jsonl, for other tools to read.
 #include "train/Log.h"
 #include "support/Files.h"
 #include "support/Retried.h"
@@ -23,7 +23,7 @@ TrainingLog::TrainingLog(const std::string &name, int64_t step, int64_t records)
   std::error_code none;
   if (std::filesystem::is_regular_file(name, none)) {
     LineReader lines(name);
-    // After the records that are kept, a loss of power may have left anything.
+    // After the records to keep, a power loss may have left arbitrary data.
     for (std::string line; (count == 0 || count != records) && lines.next(line);) {
       const auto record = nlohmann::json::parse(line, nullptr, false);
       const auto at = record.is_object() ? record.find("step") : record.end();
@@ -31,7 +31,7 @@ TrainingLog::TrainingLog(const std::string &name, int64_t step, int64_t records)
         const std::string where = lines.where();
         const bool torn = record.is_discarded() && (line.starts_with("{") || line.starts_with('\0'));
         if (std::string more; torn && !lines.next(more))
-          break; // power was lost, or the disk was full
+          break; // a power loss, or a full disk
         throw Error(where + ": not a record that train writes; remove the line, or give another file to --log");
       }
       if (records >= 0 ? count == records : at->get<int64_t>() > step)
@@ -67,7 +67,7 @@ void TrainingLog::write(const nlohmann::ordered_json &record) {
 
 void TrainingLog::sync() const {
   if (retried([&] { return ::fsync(descriptor); }) != 0 && errno != EINVAL && errno != EROFS && errno != ENOTSUP)
-    fail(); // a pipe, and some file systems, have nothing to sync
+    fail(); // pipes and some file systems cannot sync
 }
 
 std::vector<nlohmann::json> readLog(const std::string &file) {

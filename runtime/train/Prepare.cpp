@@ -1,4 +1,4 @@
-// Text into a file of pairs of ids that training maps into memory.
+// Converts text to a file of pairs of ids, which training maps into memory.
 #include "train/Prepare.h"
 #include "decode/ModelOptions.h"
 #include "device/ThreadPool.h"

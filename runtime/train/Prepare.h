@@ -1,4 +1,4 @@
-// Text into a file of pairs of ids that training maps into memory.
+// Converts text to a file of pairs of ids, which training maps into memory.
 #pragma once
 
 #include "engine/Engine.h"
@@ -17,10 +17,10 @@ struct PrepareOptions {
   bool quiet = false;
 };
 
-// Throws Error; the file is there whole or as it was before.
+// Writes the file atomically. Throws Error.
 void prepare(const PrepareOptions &options);
 
-// The work of a reader, on the engine's threads.
+// Runs a reader's work on the engine's threads.
 Parallel onThreadsOf(Engine &engine);
 
 } // namespace xfc

@@ -1,4 +1,4 @@
-// A run's log as one self-contained HTML page: no scripts, no other files, nothing fetched.
+// Renders a run's log as one self-contained HTML page: no scripts, no external files, nothing fetched.
 #include "train/Report.h"
 #include "support/Format.h"
 #include "support/Progress.h"
@@ -18,7 +18,7 @@ h1{font-size:1.6em}h2{font-size:1.15em;margin:1.6em 0 .4em}table{border-collapse
 th{color:#666;font-weight:normal}.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(420px,1fr));gap:1em}svg{max-width:100%;height:auto}
 .sample td{border-top:1px solid #ddd}summary{cursor:pointer;color:#666})";
 
-// The distance between marks on an axis: 1, 2 or 5 times a power of ten, about five marks.
+// The distance between tick marks on an axis: 1, 2 or 5 times a power of ten, giving about five marks.
 double markDistance(double range) {
   double rough = range / 5, power = std::pow(10, std::floor(std::log10(rough)));
   for (double factor : {1.0, 2.0, 5.0})
@@ -27,7 +27,7 @@ double markDistance(double range) {
   return 10 * power;
 }
 
-// Multiples of the distance within the range; few, whatever the numbers are.
+// Multiples of the distance within the range; at most 12, whatever the numbers are.
 std::vector<double> marks(double low, double high, double distance) {
   std::vector<double> places;
   const double first = std::ceil(low / distance);
@@ -72,8 +72,8 @@ std::string chartSvg(const std::vector<Series> &series) {
         highY = std::max(highY, y);
       }
   if (lowX > highX || !std::isfinite(highX - lowX) || !std::isfinite(highY - lowY))
-    return "<p>nothing was recorded that can be drawn</p>\n";
-  // A range too narrow for marks that are different numbers is drawn wider.
+    return "<p>nothing that can be drawn was recorded</p>\n";
+  // Widen a range that is too narrow for distinct tick marks.
   auto widen = [](double low, double high, double least) {
     return std::max(high, low + std::max(least, 1e-9 * std::max(std::fabs(low), std::fabs(high))));
   };
@@ -124,7 +124,7 @@ std::string reportPage(const std::string &title, const std::vector<nlohmann::jso
   page += row("steps", lastOf(records, "step", "%.0f")) + row("loss", lastOf(records, "loss", "%.4f"));
   if (std::string wall = lastOf(records, "wall", "%.17g"); !wall.empty())
     page += row("time", duration(std::strtod(wall.c_str(), nullptr)));
-  for (auto [key, name, pattern] : {std::tuple{"wps", "target tokens a second", "%.0f"},
+  for (auto [key, name, pattern] : {std::tuple{"wps", "target tokens per second", "%.0f"},
                                     {"valid_ppl", "perplexity, validation", "%.3f"},
                                     {"bleu", "BLEU, validation", "%.2f"},
                                     {"chrf", "chrF, validation", "%.2f"},
@@ -143,7 +143,7 @@ std::string reportPage(const std::string &title, const std::vector<nlohmann::jso
   chart("Learning rate", {seriesOf(records, "learning rate", "lr")});
   chart("Translation quality on the validation text",
         {seriesOf(records, "BLEU", "bleu"), seriesOf(records, "chrF", "chrf"), seriesOf(records, "TER", "ter")});
-  chart("Target tokens a second", {seriesOf(records, "tokens/s", "wps")});
+  chart("Target tokens per second", {seriesOf(records, "tokens/s", "wps")});
   chart("Norm of the gradient", {seriesOf(records, "norm", "gnorm")});
   page += "</div>\n";
 

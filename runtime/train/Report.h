@@ -1,4 +1,4 @@
-// A run's log as one self-contained HTML page.
+// Renders a run's log as one self-contained HTML page.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,10 +12,11 @@ struct Series {
   std::vector<std::pair<double, double>> points; // step, value
 };
 
-// Curves over steps as SVG.
+// Draws curves over steps as SVG.
 std::string chartSvg(const std::vector<Series> &series);
 
-// `records` of train.jsonl, the run's config.json, and a drawing of attention (may be empty).
+// Makes the page from the records of train.jsonl, the run's config.json, and an SVG of attention weights (may be
+// empty).
 std::string reportPage(const std::string &title, const std::vector<nlohmann::json> &records,
                        const nlohmann::json &configuration, const std::string &attention);
 

@@ -1,4 +1,4 @@
-// The learning rate of each step.
+// Computes the learning rate of each step.
 #include "train/Schedule.h"
 #include <algorithm>
 #include <cmath>
@@ -15,10 +15,10 @@ double Schedule::at(int64_t step) const {
     return rate * t / w;
   if (kind == Kind::Constant)
     return rate;
-  if (kind == Kind::InverseSqrt) // without warm-up, from the first step on
+  if (kind == Kind::InverseSqrt) // without warm-up the decay starts at the first step
     return rate * std::sqrt(std::max(w, 1.0) / t);
   double done = std::clamp((t - w) / std::max(static_cast<double>(steps) - w, 1.0), 0.0, 1.0);
-  // Loshchilov and Hutter, 2017, with periods of one length. The last one ends with the run.
+  // Loshchilov and Hutter, 2017, with periods of equal length. The last one ends with the run.
   if (const double parts = done * static_cast<double>(restarts + 1); done < 1)
     done = parts - std::floor(parts);
   return kind == Kind::Linear ? rate * (1 - done) : rate * (1 + std::cos(std::numbers::pi * done)) / 2;

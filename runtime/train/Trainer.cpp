@@ -1,4 +1,4 @@
-// The training loop: batches into steps, steps into a folder of weights, state and a log.
+// The training loop: turns batches into steps, and writes weights, states and a log into the run's folder.
 #include "train/Trainer.h"
 #include "decode/Defaults.h"
 #include "engine/Identity.h"
@@ -51,10 +51,10 @@ SearchOptions greedy(const Module &module) {
   return options;
 }
 
-// Whether each file is a corpus that has a part of its own in an epoch.
+// Whether each file is a corpus with its own share of an epoch.
 bool mixes(const TrainOptions &options) { return !options.corpusWeights.empty() || options.corpusTemperature > 0; }
 
-constexpr size_t sampleCount = 5; // translations shown at a validation
+constexpr size_t sampleCount = 5; // translations shown per validation
 
 class Trainer {
 public:
@@ -107,7 +107,7 @@ private:
   std::string whatIsNotFinite(const UpdateResult &result);
   [[noreturn]] void stopNotFinite(const std::string &what);
   void fallBack(const std::string &what);
-  // All ranks go through the steps together; the first one writes and speaks.
+  // All ranks run the same steps; only the first one writes files and messages.
   bool writes() const { return ranks.isFirst(); }
   int64_t batchesOfStep() const { return options.accumulate * ranks.size(); }
 
@@ -119,11 +119,11 @@ private:
   ProgressBar bar;
   TranslationModel model;
   std::optional<Corpus> corpus, validation;
-  Mixture mixture; // of corpora that are several
+  Mixture mixture; // of several corpora
   std::vector<std::string> validLines, validReferences;
-  std::optional<EncodedLines> validSources; // where the model can be decoded; this rank's
+  std::optional<EncodedLines> validSources; // if the model can decode; this rank's share
   std::optional<Batches> batches;
-  // The batches of a step; kept, so that steps do not allocate.
+  // The batches of a step; kept between steps, so that steps do not allocate.
   struct Group {
     std::vector<std::vector<int64_t>> batches;
     size_t count = 0;
@@ -134,17 +134,17 @@ private:
   std::optional<Update> update;
   std::optional<TrainingLog> log;
   std::optional<EventFile> events;
-  std::optional<Trace> trace; // until it is written
+  std::optional<Trace> trace; // reset once it is written
   Schedule schedule;
   Progress progress;
   Clock::time_point started = Clock::now();
   int64_t savedStep = -1; // of the state on disk
-  bool changed = true;    // progress since then
+  bool changed = true;    // whether there was progress since then
   int stopping = 0;       // the signal that ends the run
   bool timeIsUp = false, saveWanted = false;
   int64_t keptWeights() const { return std::max(options.keep, options.average); }
 
-  // Since the last record.
+  // Sums since the last record.
   struct Window {
     double loss = 0, nll = 0, norm = 0;
     int64_t labels = 0, steps = 0;
@@ -156,7 +156,7 @@ Trainer::Trainer(const TrainOptions &options, const std::string &configuration, 
     : options(options), configuration(configuration), ranks(ranks), batchTokens(options.batchTokens),
       folder(options.out), bar(options.quiet || !writes()) {
   ranks.together([this] { setUp(); });
-  // Each rank may have other threads, and all have the same batches.
+  // Ranks may have different thread counts, but all must use the same batches: take the minimum.
   if (options.memory > 0)
     batchTokens = -ranks.largest(static_cast<int>(-batchTokens));
   ranks.together([this] {
@@ -170,7 +170,7 @@ Trainer::Trainer(const TrainOptions &options, const std::string &configuration, 
 void Trainer::setUp() {
   if (writes()) {
     if (exists(options.out) && !folder.isFolder())
-      throw Error(options.out + ": a file of this name is there; --out is a folder to train into");
+      throw Error(options.out + ": is a file; --out is a folder to train into");
     if (folder.isFolder())
       folder.lock();
     checkFolder();
@@ -180,7 +180,7 @@ void Trainer::setUp() {
     threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / ranks.sharers());
   model.engine = makeEngine(threads, options.device);
   if (ranks.size() > 1 && !model.engine->device().isHost())
-    throw Error("several processes train on CPUs only; give --device cpu, or train in one process");
+    throw Error("several processes can train on CPUs only; give --device cpu, or train in one process");
   module().requireTranslator();
   update.emplace(*model.engine, &ranks);
   if (!options.groups.empty())
@@ -191,7 +191,7 @@ void Trainer::setUp() {
     chooseBatchTokens();
 }
 
-// Finds, before the first step, what would let ranks compute different things.
+// Finds differences that would let ranks compute different results, before the first step.
 void Trainer::checkLikeness() {
   if (ranks.size() == 1)
     return;
@@ -200,14 +200,14 @@ void Trainer::checkLikeness() {
   ranks.together([&] {
     facts["executable"] = checksumOf(MappedFile("/proc/self/exe").contents());
     facts["instruction set"] = model.engine->device().name();
-    // What a rank reads may lie elsewhere, and each may have cores of its own.
+    // Ranks may read files at different paths, and may have different numbers of cores.
     const std::set<std::string> own = {"threads",   "source", "target",       "tsv",    "valid-source", "valid-target",
                                        "valid-tsv", "vocab",  "target-vocab", "config", "data",         "init"};
     const Json flags = Json::parse(configuration);
     for (const auto &[name, value] : flags.items())
       if (!own.contains(name))
         facts[flag + name] = value.is_string() ? value.get<std::string>() : value.dump();
-    if (!options.trace.empty()) // they are put together when all have come to the same step
+    if (!options.trace.empty()) // the traces are combined once all ranks have reached the same step
       facts[std::string(flag) + "trace-steps"] =
           std::to_string(options.traceFirst) + ":" + std::to_string(options.traceLast);
     auto sumOf = [](const std::vector<std::string> &lines) {
@@ -251,12 +251,12 @@ void Trainer::checkLikeness() {
 
 void Trainer::checkFolder() const {
   if (!options.resume && !folder.empty())
-    throw Error(options.out + ": the folder is not empty; go on with its run by --resume, or train into a new folder");
+    throw Error(options.out + ": the folder is not empty; continue its run with --resume, or train into a new folder");
   if (options.resume && !folder.hasState())
     if (std::string name = folder.anyWeights(); !name.empty())
       throw Error(options.out + ": " + name +
-                  " is there, but no state/ to go on from; train into a new folder, or move "
-                  "the weights away to begin again in this one");
+                  " is there, but no state/ to continue from; train into a new folder, or move the weights away to "
+                  "start over in this one");
 }
 
 void Trainer::loadVocabularies() {
@@ -284,7 +284,7 @@ void Trainer::readCorpora() {
     readAll(held.targets, validReferences);
     std::vector<std::string> both;
     readAll(held.tables, both);
-    for (const std::string &line : both) { // each has a tab, or the corpus had not been read
+    for (const std::string &line : both) { // each has a tab: reading the corpus has checked that
       validLines.push_back(line.substr(0, line.find('\t')));
       validReferences.push_back(line.substr(line.find('\t') + 1));
     }
@@ -318,7 +318,7 @@ void Trainer::mixCorpora() {
                    static_cast<double>(mixture.quotas[i]) / static_cast<double>(sizes[i])));
 }
 
-// What a resumed run has to say again; "" where the data is one.
+// The mixture that a resumed run must repeat; "" if the corpora are not mixed.
 std::string Trainer::mixtureText() const {
   if (mixture.empty())
     return "";
@@ -339,7 +339,7 @@ void Trainer::planBatches() {
       options.schedule,     options.rate > 0 ? options.rate : options.schedule == Schedule::Kind::Noam ? 1 : 5e-4,
       options.warmup,       options.steps,
       modelWidth(module()), options.restarts};
-  if (schedule.steps < 0 && schedule.endsWithRun()) // what an epoch has takes a walk through all data to know
+  if (schedule.steps < 0 && schedule.endsWithRun()) // counting an epoch's batches takes a pass through all data
     if (__builtin_mul_overflow(std::max<int64_t>(options.epochs, 0),
                                (batches->batchesOfEpoch() + batchesOfStep() - 1) / batchesOfStep(), &schedule.steps))
       schedule.steps = std::numeric_limits<int64_t>::max();
@@ -354,7 +354,7 @@ std::vector<std::string> Trainer::programsOfSteps() const {
   return programs;
 }
 
-// Of the largest batch.
+// The counts of the largest batch.
 Counts Trainer::countsFor(int64_t tokens) const {
   const Counts counts = largestBatch(*corpus, tokens, mixture);
   return validation ? larger(counts, largestBatch(*validation, tokens)) : counts;
@@ -371,11 +371,11 @@ Memory Trainer::memoryFor(int64_t tokens) const {
   return memory;
 }
 
-// The largest batches that --memory has room for, in multiples of 16 tokens.
+// Finds the largest batches for which --memory has room, in multiples of 16 tokens.
 void Trainer::chooseBatchTokens() {
   constexpr int64_t unit = 16;
   const CorpusTotals &totals = corpus->totals();
-  // Larger ones than all data in one batch need no more.
+  // Batches larger than all data need no more memory.
   int64_t fits = 0,
           tooMany =
               std::min(std::max(totals.tokens[XFC_SOURCE], totals.tokens[XFC_TARGET]), int64_t(1) << 24) / unit + 2;
@@ -385,11 +385,11 @@ void Trainer::chooseBatchTokens() {
   }
   if (fits == 0)
     throw Error("--memory: training needs " + megabytes(memoryFor(unit).total()) +
-                " with the smallest batches; give at least as much");
+                " with the smallest batches; give at least that much");
   batchTokens = fits * unit;
 }
 
-// All memory of the steps is taken here, so that a run that starts does not end for want of it.
+// Allocates all memory of the steps up front, so that a run that has started does not fail for lack of memory.
 void Trainer::reserve() {
   Engine &engine = *model.engine;
   const int64_t needed = memoryFor(batchTokens).total(), available = engine.device().available();
@@ -403,7 +403,7 @@ void Trainer::reserve() {
                  static_cast<double>(module().parameterElements) / 1e6, megabytes(needed).c_str(),
                  engine.device().isHost() ? (std::to_string(engine.pool().threads()) + " threads").c_str()
                                           : engine.device().name().c_str()));
-  if (options.memory > 0) { // what a resumed run goes on with, wherever that is
+  if (options.memory > 0) { // what a resumed run uses, on any machine
     Json used = Json::parse(configuration);
     used.erase("memory");
     used["batch-tokens"] = batchTokens;
@@ -426,7 +426,7 @@ void Trainer::begin() {
   started = Clock::now();
 }
 
-// Puts all ranks where the first one is.
+// Brings all ranks to the first rank's state.
 void Trainer::shareRun() {
   if (ranks.size() > 1) {
     shareState(*model.engine, *options.optimizer, ranks);
@@ -436,18 +436,18 @@ void Trainer::shareRun() {
   batches->seek(progress.position);
 }
 
-// The folder as it is before the first step of this part of the run, and what is taken from it.
+// Prepares the folder before the first step of this part of the run, and loads the state from it when resuming.
 void Trainer::beginFolder() {
   folder.identity = identityOf(model);
   folder.optimizer = options.optimizer;
-  if (!options.resume || !folder.hasState()) { // before anything is made: weights that are none leave no folder
+  if (!options.resume || !folder.hasState()) { // before any file is created: invalid weights leave no folder behind
     initializeParameters(*model.engine, options.seed);
     if (!options.init.empty())
       initialize();
     beginAverage(*model.engine, *options.optimizer);
   }
   makeFolder(options.out);
-  if (!folder.locked()) { // another run may have made it meanwhile
+  if (!folder.locked()) { // another run may have created it meanwhile
     folder.lock();
     checkFolder();
   }
@@ -465,7 +465,7 @@ void Trainer::beginFolder() {
     log.emplace(logFile());
   }
   if (!options.trace.empty() && options.traceFirst <= progress.step)
-    throw Error(format("--trace-steps %lld:%lld: the run goes on after step %lld; give later steps",
+    throw Error(format("--trace-steps %lld:%lld: the run continues after step %lld; give later steps",
                        static_cast<long long>(options.traceFirst), static_cast<long long>(options.traceLast),
                        static_cast<long long>(progress.step)));
   progress.seed = options.seed;
@@ -483,13 +483,13 @@ void Trainer::beginFolder() {
     writeFile(folder.file(folderVocabulary), model.source->bytes());
   if (model.target != model.source && !model.target->bytes().empty())
     writeFile(folder.file(folderTargetVocabulary), model.target->bytes());
-  if (options.halveRate && savedStep < 0) // what the first steps can fall back to
+  if (options.halveRate && savedStep < 0) // the first steps can fall back to this
     saveState();
 }
 
-// Names as a person wants to see a hundred of them: those that differ in numbers alone are one.
+// A readable list of many names: those that differ only in numbers are grouped.
 std::string listOf(const std::vector<std::string> &names) {
-  std::vector<std::pair<std::string, int>> kinds; // and how many there are
+  std::vector<std::pair<std::string, int>> kinds; // and their counts
   for (const std::string &name : names) {
     std::string kind;
     for (char c : name)
@@ -509,7 +509,7 @@ std::string listOf(const std::vector<std::string> &names) {
   return text;
 }
 
-// The weights of --init in place of random ones, by name, as far as they fit.
+// Replaces random weights by those of --init, by name, as far as they fit.
 void Trainer::initialize() {
   ModelOptions of;
   of.model = options.init;
@@ -519,21 +519,21 @@ void Trainer::initialize() {
       format("%s: loaded %zu of %zu parameters: ", file.c_str(), weights.loaded.size(), module().parameters.size()) +
       listOf(weights.loaded));
   if (!weights.left.empty())
-    bar.say("not in it, and begun at random: " + listOf(weights.left));
+    bar.say("not in it, and initialized at random: " + listOf(weights.left));
   if (!weights.unused.empty())
-    bar.say("in it, and no parameters here: " + listOf(weights.unused));
+    bar.say("in it, but not parameters of this model: " + listOf(weights.unused));
   std::string unfit;
   for (const std::string &one : weights.unfit)
     unfit += (unfit.empty() ? "" : ", ") + one;
   if (!unfit.empty())
-    std::fprintf(stderr, "warning: %s: of another shape or type, and begun at random: %s\n", file.c_str(),
+    std::fprintf(stderr, "warning: %s: of another shape or type, and initialized at random: %s\n", file.c_str(),
                  unfit.c_str());
   for (const auto &[key, hash] : folder.identity)
     if (const auto theirs = weights.metadata.find(key);
         key.ends_with("_vocabulary") && theirs != weights.metadata.end() && theirs->second != hash)
       std::fprintf(stderr,
                    "warning: %s: was trained with another vocabulary (%s %s, the one given is %s); its embeddings are "
-                   "of other tokens\n",
+                   "those of other tokens\n",
                    file.c_str(), key.c_str(), theirs->second.c_str(), hash.c_str());
 }
 
@@ -551,9 +551,10 @@ void Trainer::resume() {
   same(progress.seed == options.seed, "--seed " + std::to_string(progress.seed));
   same(progress.batchTokens == batchTokens, "--batch-tokens " + std::to_string(progress.batchTokens));
   same(progress.accumulate == batchesOfStep(),
-       ranks.size() == 1 ? "--accumulate " + std::to_string(progress.accumulate)
-                         : std::to_string(progress.accumulate) + " batches a step (--accumulate times the processes)");
-  if (progress.position.pool < 0) { // a state of an earlier version, which had one order of all data
+       ranks.size() == 1
+           ? "--accumulate " + std::to_string(progress.accumulate)
+           : std::to_string(progress.accumulate) + " batches per step (--accumulate times the processes)");
+  if (progress.position.pool < 0) { // a state of an earlier version, which ordered all data at once
     same(batches->poolsOfEpoch() == 1, "an earlier version, which put data of this size in another order");
     progress.position.pool = 0;
   }
@@ -570,7 +571,7 @@ void Trainer::resume() {
   changed = false;
   forgetMissing();
   folder.prune(std::numeric_limits<int64_t>::max() / 2, progress.step);
-  if (progress.step % options.saveEvery == 0) // what a run that was killed had not got to
+  if (progress.step % options.saveEvery == 0) // a run that was killed may not have got that far
     keepWeights();
   bar.say(format("resumed at step %lld", static_cast<long long>(progress.step)));
 }
@@ -598,9 +599,9 @@ double Trainer::fractionDone() const {
   return fraction;
 }
 
-// Whether a signal or the clock ends the run, or a signal asks for a save. Ranks see them at different times and have
-// to end at the same step: that is the largest of the numbers, signal, clock and save, of any rank. A run that ends
-// saves.
+// Decides whether a signal or the time limit ends the run, and whether a signal asks for a save. Ranks notice these at
+// different times but must stop at the same step: all take the maximum over the ranks of one number that encodes
+// signal, time limit and save. A run that ends saves anyway.
 void Trainer::decide() {
   const bool late = writes() && options.minutes >= 0 && seconds() >= 60 * options.minutes;
   const int decision = ranks.largest(4 * interrupted() + 2 * late + saveRequested());
@@ -621,7 +622,7 @@ void Trainer::take(Group &group) {
   }
 }
 
-// False where the step came to nothing, and the run is back at an earlier one.
+// Returns false if the step failed and the run went back to an earlier one.
 bool Trainer::step() {
   ++progress.step;
   changed = true;
@@ -631,8 +632,8 @@ bool Trainer::step() {
   else
     take(group);
   progress.position = group.end;
-  // The next step's batches too, so that they are prepared while the device computes; not those of the next epoch
-  // or pool, before this one's end was looked at.
+  // Also take the next step's batches, which are prepared while the device computes, but not across the end of an epoch
+  // or pool, which must be handled first.
   upcoming.count = 0;
   if (batches->left() >= batchesOfStep())
     take(upcoming);
@@ -660,8 +661,8 @@ bool Trainer::step() {
   return true;
 }
 
-// Has the next step, and what follows it, recorded if it is one of --trace-steps. After the last of them the timeline
-// is written.
+// Records the next step, and the work that follows it, if it is one of --trace-steps. After the last of them the
+// timeline is written.
 void Trainer::traceNextStep() {
   if (!trace)
     return;
@@ -672,7 +673,7 @@ void Trainer::traceNextStep() {
   ranks.traceTo(to);
 }
 
-// Writes what was recorded, as far as the run came.
+// Writes the recorded part of the timeline, even if the run ended early.
 void Trainer::finishTrace() {
   if (!trace)
     return;
@@ -687,18 +688,19 @@ void Trainer::finishTrace() {
     if (!writes())
       return;
     if (progress.step < options.traceFirst)
-      std::fprintf(stderr, "warning: %s: the run ended before step %lld, and nothing was traced\n",
+      std::fprintf(stderr, "warning: %s: the run ended before step %lld, so nothing was traced\n",
                    options.trace.c_str(), static_cast<long long>(options.traceFirst));
     else
       writeTrace(options.trace, all);
     if (const int64_t count = trace->leftOut())
-      std::fprintf(stderr, "warning: %s: %lld events were left out for want of room; trace fewer steps\n",
+      std::fprintf(stderr,
+                   "warning: %s: %lld events were dropped because the trace buffer is full; trace fewer steps\n",
                    options.trace.c_str(), static_cast<long long>(count));
   });
   trace.reset();
 }
 
-// Names the step, and the first parameter whose gradient is to blame.
+// Describes the failed step, and the first parameter whose gradient is not finite.
 std::string Trainer::whatIsNotFinite(const UpdateResult &result) {
   std::string what = format("step %lld: the loss is %g", static_cast<long long>(progress.step),
                             result.loss / std::max<int64_t>(result.labels, 1));
@@ -722,7 +724,7 @@ std::string Trainer::whatIsNotFinite(const UpdateResult &result) {
   return what;
 }
 
-// Where model.json has it: the place of the step that makes its gradient; "" where no step does.
+// The location in model.json of the step that computes the parameter's gradient; "" if no step does.
 std::string Trainer::placeOf(const Parameter &parameter) const {
   for (const Step &step : module().find(programs::lossAndGradients)->steps)
     for (const Place &place : step.buffers)
@@ -731,16 +733,16 @@ std::string Trainer::placeOf(const Parameter &parameter) const {
   return "";
 }
 
-// What is on disk is of an earlier step, and stays.
+// Ends the run. The state on disk is of an earlier step and stays valid.
 void Trainer::stopNotFinite(const std::string &what) {
   std::string saved;
   if (!writes()) {
-  } else if (savedStep == progress.step - 1 && savedStep > 0) { // what was saved leads here whatever the options are
+  } else if (savedStep == progress.step - 1 && savedStep > 0) { // the saved state leads here at any rate
     if (const int64_t before = folder.revertState(); before >= 0)
       saved = "; what was saved at step " + std::to_string(savedStep) +
-              " led here and is given up, what was saved at step " + std::to_string(before) + " is intact";
+              " led to this and is discarded; what was saved at step " + std::to_string(before) + " is intact";
     else
-      saved = "; what was saved at step " + std::to_string(savedStep) + " led here";
+      saved = "; what was saved at step " + std::to_string(savedStep) + " led to this";
   } else if (savedStep >= 0) {
     saved = "; what was saved at step " + std::to_string(savedStep) + " is intact";
   }
@@ -749,8 +751,8 @@ void Trainer::stopNotFinite(const std::string &what) {
                                     (options.halveRate ? "" : ", or with --on-nan halve")));
 }
 
-// Back to the last state that was saved, or to the one before where that one led here whatever the rate is, with half
-// the rate. Saved at once, so that a run which is stopped afterwards goes on from here.
+// Goes back to the last saved state with half the learning rate, or to the state before if the last one led to the
+// failure at any rate. Saves at once, so that a run that is stopped afterwards resumes from here.
 void Trainer::fallBack(const std::string &what) {
   constexpr double least = 1.0 / 1024;
   const int64_t failed = progress.step;
@@ -765,14 +767,14 @@ void Trainer::fallBack(const std::string &what) {
     if (!said.empty())
       std::fprintf(stderr, "%s\n", said.c_str());
     forgetMissing();
-    // The records of the steps that are given up stay in the log.
+    // The records of the discarded steps stay in the log.
     progress.rateScale = scale;
     progress.seconds = soFar;
     started = Clock::now();
     write({{"step", progress.step}, {"not_finite_step", failed}, {"rate_scale", scale}});
     saveState();
     std::fprintf(stderr, "warning: %s\n",
-                 (what + format("; went back to step %lld, and goes on with %g times the rate of the schedule",
+                 (what + format("; went back to step %lld, and continues with %g times the rate of the schedule",
                                 static_cast<long long>(progress.step), scale))
                      .c_str());
   });
@@ -812,7 +814,7 @@ void Trainer::record() {
   window = {};
 }
 
-// At most once a step. One that is interrupted is as if it had not begun: the resumed run makes it.
+// Validates at most once per step. A validation that is interrupted is repeated by the resumed run.
 void Trainer::validate() {
   if (!validation || progress.validatedStep == progress.step)
     return;
@@ -833,7 +835,7 @@ void Trainer::validateNow(bool average) try {
     measure();
   else
     withAverage(*model.engine, *options.optimizer, measure);
-  double value = loss.nll; // the smaller the better
+  double value = loss.nll; // smaller is better
   Json record = {{"step", progress.step}, {"epoch", progress.position.epoch + 1}, {"valid_loss", loss.loss},
                  {"valid_nll", loss.nll}, {"valid_ppl", std::exp(loss.nll)},      {"best", false}};
   std::string line = format("step %lld  validation: loss %.4f  ppl %.3f", static_cast<long long>(progress.step),
@@ -863,7 +865,7 @@ void Trainer::validateNow(bool average) try {
     record["average"] = options.average;
   if (better) {
     if (writes()) {
-      if (!folder.hasState()) // weights never lie in a folder without a state
+      if (!folder.hasState()) // a folder never has weights without a state
         saveState();
       if (average)
         folder.saveWeights(*model.engine, "best.safetensors", progress.step);
@@ -884,7 +886,7 @@ void Trainer::validateNow(bool average) try {
   bar.say(line + (better ? "  (best)" : ""));
   window.from = Clock::now();
 } catch (const Interrupted &) {
-  // The loop over steps saves and stops.
+  // The training loop saves and stops.
 }
 
 void Trainer::saveState() {
@@ -911,18 +913,18 @@ void Trainer::saveState() {
   changed = false;
 }
 
-// What is validated: the moving average of the weights where there is one, or the weights.
+// Saves the weights that are validated: their moving average if there is one, or else the weights.
 void Trainer::saveAveraged(const std::string &name) {
   withAverage(*model.engine, *options.optimizer, [&] { folder.saveWeights(*model.engine, name, progress.step); });
 }
 
-// Where a validation is one of the best, for --keep-best; there is a state, as the first of them was the best. Weights
-// that it takes the place of go with the next save: until then a run that is cut off goes on from a state that has
-// them.
+// Keeps the weights if the validation is one of the best, for --keep-best. A state exists by then, because the first
+// validation was the best so far. Weights that are displaced are deleted at the next save: until then, an interrupted
+// run resumes from a state that refers to them.
 void Trainer::keepBest(double value) {
   const auto most = static_cast<size_t>(options.keepBest);
   std::vector<KeptBest> &kept = progress.keptBest;
-  const auto place = std::ranges::upper_bound(kept, value, {}, &KeptBest::value); // of equal ones the first is the best
+  const auto place = std::ranges::upper_bound(kept, value, {}, &KeptBest::value); // ties: the first is better
   if (!std::isfinite(value) || static_cast<size_t>(place - kept.begin()) >= most)
     return;
   kept.insert(place, {progress.step, value});
@@ -931,7 +933,8 @@ void Trainer::keepBest(double value) {
     saveAveraged(folder.bestFile(progress.step));
 }
 
-// After a state was loaded: what it kept, as far as that is there. Those of later steps are made again.
+// After a state was loaded: forgets kept weights whose files are missing, and deletes those of later steps, which will
+// be made again.
 void Trainer::forgetMissing() {
   std::erase_if(progress.keptBest,
                 [&](const KeptBest &kept) { return !exists(folder.file(folder.bestFile(kept.step))); });
@@ -941,7 +944,7 @@ void Trainer::forgetMissing() {
   folder.pruneBest(progress.keptBest);
 }
 
-// Those of the state on disk, for --keep and --average.
+// Keeps the weights of the state on disk, for --keep and --average.
 void Trainer::keepWeights() {
   if (!writes() || keptWeights() == 0 || progress.step == 0)
     return;
@@ -950,14 +953,14 @@ void Trainer::keepWeights() {
   folder.prune(keptWeights(), progress.step);
 }
 
-// The state comes first: whatever is cut off after it, the resumed run makes again.
+// Saves the state first: a resumed run makes again anything that is interrupted after it.
 void Trainer::save(bool requested) {
   if (!writes())
     return;
   const Span span(model.engine->trace(), "save", "save");
   if (changed)
     saveState();
-  // A run keeps the same weights however often it stops, or is asked to save.
+  // The kept weights must not depend on how often a run is stopped or asked to save.
   if ((!stopping && !requested) || progress.step % options.saveEvery == 0)
     keepWeights();
   folder.saveWeights(*model.engine, "last.safetensors", progress.step);
@@ -965,7 +968,7 @@ void Trainer::save(bool requested) {
     saveAveraged("ema.safetensors");
 }
 
-// The mean of the weights that were kept, beside the run: it goes on from its own.
+// Writes the mean of the kept weights; the run itself continues from its own weights.
 void Trainer::average() {
   const bool has = writes() && !folder.keptSteps().empty();
   if (options.average <= 1 || progress.averagedStep == progress.step || !ranks.largest(has))
@@ -1005,7 +1008,7 @@ void Trainer::run() {
   const InterruptGuard guard;
   const SaveRequestGuard saveGuard;
   decide();
-  if (progress.step > 0 && progress.step % options.validEvery == 0) // one that the end of the last part cut off
+  if (progress.step > 0 && progress.step % options.validEvery == 0) // its validation may be missing
     validate();
   while (!finished()) {
     traceNextStep();
@@ -1019,7 +1022,7 @@ void Trainer::run() {
     if (saving || (saveWanted && !stopping)) {
       save(!saving);
       if (saveWanted)
-        bar.say(format("saved at step %lld, as SIGUSR1 asked", static_cast<long long>(progress.step)));
+        bar.say(format("saved at step %lld, as requested by SIGUSR1", static_cast<long long>(progress.step)));
       saveWanted = false;
       decide();
     }
@@ -1027,7 +1030,7 @@ void Trainer::run() {
   finishTrace();
   end();
   if (stopping)
-    bar.say(format("stopped at step %lld and saved; go on with --resume", static_cast<long long>(progress.step)));
+    bar.say(format("stopped at step %lld and saved; continue with --resume", static_cast<long long>(progress.step)));
   else
     bar.say(format("done: %lld steps in %s; weights in %s", static_cast<long long>(progress.step),
                    duration(seconds()).c_str(), options.out.c_str()));
@@ -1042,8 +1045,8 @@ void train(const TrainOptions &options, const std::string &configuration) {
   } catch (const CommonError &error) {
     if (ranks->size() == 1)
       throw;
-    // The launcher ends the others as soon as one has ended with an error: not before the first one has said it for
-    // all.
+    // The launcher kills the other ranks as soon as one exits with an error: exit only after the first rank has printed
+    // the message for all.
     if (ranks->isFirst())
       std::fprintf(stderr, "error: %s\n", error.what());
     ranks->largest(0);
@@ -1052,7 +1055,7 @@ void train(const TrainOptions &options, const std::string &configuration) {
   } catch (const std::exception &error) {
     if (ranks->size() == 1)
       throw;
-    // The others wait for this one and would wait for ever.
+    // The other ranks wait for this one, and would wait forever.
     std::fprintf(stderr, "error: %s: %s\n", ranks->nameOf(ranks->rank()).c_str(), error.what());
     ranks->abort();
   }

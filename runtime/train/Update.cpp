@@ -1,4 +1,4 @@
-// One training step: the loss and gradients of one or several batches, then the optimizer.
+// Runs one training step: the loss and gradients of one or several batches, then the optimizer.
 #include "train/Update.h"
 #include "plan/Programs.h"
 #include <algorithm>
@@ -17,7 +17,7 @@ void PairBatch::assign(const Corpus &corpus, std::span<const int64_t> pairs, con
     std::span<const int32_t> says = corpus.labels(pair);
     labels.insert(labels.end(), says.begin(), says.end());
   }
-  // A label of -1 counts nowhere.
+  // Programs ignore labels of -1.
   std::replace(labels.begin(), labels.end(), module.pad, -1);
   counted = static_cast<int64_t>(labels.size()) - std::count(labels.begin(), labels.end(), -1);
   batch.assign(sources, targets, module.pad, training);
@@ -36,7 +36,7 @@ double sumOfRows(const View &view, int64_t rows) {
   return sum;
 }
 
-// Labels of a batch that count.
+// The number of labels of a batch that are not pad.
 static int64_t labelCount(const Corpus &corpus, std::span<const int64_t> pairs, const Module &module) {
   int64_t count = 0;
   for (int64_t pair : pairs) {
@@ -49,7 +49,7 @@ static int64_t labelCount(const Corpus &corpus, std::span<const int64_t> pairs, 
 Update::Update(Engine &engine, Ranks *ranks) : engine(engine), ranks(ranks), groups(engine.module()) {
   if (!engine.has(programs::lossAndGradients) || !engine.has(programs::update))
     throw Error("model '" + engine.module().model +
-                "' cannot be trained: that takes a decoder with a head, and an executable compiled with --mode train");
+                "' cannot be trained: that needs a decoder with a head, and an executable compiled with --mode train");
   if (rankCount() > 1)
     sumOfRanks.emplace(*ranks, engine.pool(), engine.module());
 }
@@ -61,7 +61,7 @@ void Update::trainInGroups(TrainedGroups trained, const Optimizer &optimizer) {
       inGroups(module, *module.find(optimizer.program), groups.groupOf, static_cast<int>(groups.groups.size())));
 }
 
-// What the optimizer's program reads as `hyper`.
+// The value of the optimizer program's argument `hyper`.
 void *Update::hyperOf(const UpdateOptions &options, int64_t step) {
   hyper.clear();
   for (size_t group = 0; group < groups.groups.size(); ++group) {
@@ -75,8 +75,8 @@ void *Update::hyperOf(const UpdateOptions &options, int64_t step) {
   return hyperSingle.data();
 }
 
-// Keeps a running sum of the gradients of the batches of a step, in their order, on the device; in the end it is the
-// gradients.
+// Keeps a running sum of the gradients of a step's batches, in order, on the device; after the last batch the gradients
+// hold the sum.
 void Update::addGradients(const xfc_shape &shape, bool first, bool last) {
   const Module &module = engine.module();
   const int64_t element = bytesOf(module.type);
@@ -132,14 +132,14 @@ void Update::prepare(Inputs &inputs, const Corpus &corpus, std::span<const std::
   inputs.assign(corpus, batches, step, options, engine.module(), ranks);
 }
 
-// The batches of a round: one of each rank, until there are no more.
+// Adds the gradients of a round of batches: one batch per rank, until none are left.
 void Update::addGradientsOfRanks(size_t round, size_t total) {
   const Span span(engine.trace(), "ranks", "add gradients of batches, round", static_cast<int64_t>(round));
   const size_t ranksInRound = std::min<size_t>(rankCount(), total - round * rankCount());
   sumOfRanks->add(engine.gradients(), static_cast<int>(ranksInRound), round == 0);
 }
 
-// In the order of the batches, whoever had them.
+// Adds in the order of the batches, independently of their ranks.
 void Update::addLosses(UpdateResult &result) {
   const Span span(engine.trace(), "result", "add losses");
   const Inputs &now = inputs[present];
@@ -179,7 +179,7 @@ UpdateResult Update::run(const Corpus &corpus, std::span<const std::vector<int64
       addGradientsOfRanks(i, now.total);
   }
   if (sumOfRanks) {
-    if (now.count * rankCount() < now.total) // the last round leaves this rank out
+    if (now.count * rankCount() < now.total) // this rank has no batch in the last round
       addGradientsOfRanks(now.count, now.total);
     sumOfRanks->finish(engine.gradients());
   }

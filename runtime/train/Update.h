@@ -1,5 +1,5 @@
-// One training step: the loss and gradients of one or several batches, then the optimizer. Nothing allocates once a
-// batch as large was seen.
+// Runs one training step: the loss and gradients of one or several batches, then the optimizer. Nothing is allocated
+// once a batch of that size has been seen.
 #pragma once
 
 #include "engine/Batch.h"
@@ -14,14 +14,14 @@
 
 namespace xfc {
 
-// Pairs of a corpus as the programs `score` and `loss_and_gradients` read them.
+// Pairs of a corpus in the form that the programs `score` and `loss_and_gradients` read.
 class PairBatch {
 public:
   void assign(const Corpus &corpus, std::span<const int64_t> pairs, const Module &module, bool training);
   xfc_shape &shape() { return batch.shape(); }
   const xfc_shape &shape() const { return batch.shape(); }
-  int64_t labelCount() const { return counted; } // of those that are not pad
-  // Bindings of what it holds, and `more`.
+  int64_t labelCount() const { return counted; } // without pad labels
+  // The bindings of its tensors, and `more`.
   template <typename... More> std::array<Binding, 3 + sizeof...(More)> bindings(const More &...more) {
     return {{{names::source, batch.ids(XFC_SOURCE).data()},
              {names::target, batch.ids(XFC_TARGET).data()},
@@ -36,7 +36,7 @@ private:
   int64_t counted = 0;
 };
 
-// Numbers a program takes as a tensor, at most 8, in the executable's type.
+// Numbers that a program reads as a tensor, at most 8, in the executable's type.
 class Scalars {
 public:
   Scalars() = default;
@@ -51,7 +51,7 @@ private:
   double doubles[mostHyperparameters] = {};
 };
 
-// Sums of a result with one number a row.
+// The sum of a result with one number per row.
 double sumOfRows(const View &view, int64_t rows);
 
 struct UpdateOptions {
@@ -69,14 +69,15 @@ struct UpdateResult {
 
 class Update {
 public:
-  // A step of several ranks is the one that a process alone makes of the same batches, to the bit: batch i is the work
-  // of rank i modulo their number. They need a device whose memory is the host's. Null: the process is alone.
+  // A step of several ranks is bit-identical to that of a single process on the same batches: batch i is processed by
+  // rank i modulo the number of ranks. Several ranks need a device that uses host memory. Null: a single process.
   explicit Update(Engine &engine, Ranks *ranks = nullptr);
-  // From now on, which is to be before the first step, each group takes its step with settings of its own, and what is
-  // frozen stays as it is: its gradients count nowhere, not in the norm either.
+  // From now on, each group is updated with its own settings, and frozen parameters stay unchanged: their gradients are
+  // ignored, also in the norm. To be called before the first step.
   void trainInGroups(TrainedGroups trained, const Optimizer &optimizer);
-  // Step number `step` (from 1) over `batches` of pair numbers. Gradients are of the mean loss over all their labels.
-  // The batches of the `next` step, where they are known, are prepared, and go to the device, while it computes.
+  // Runs step number `step` (from 1) on `batches` of pair numbers. Gradients are of the mean loss over all their
+  // labels. The batches of the `next` step, if they are known, are prepared and transferred to the device while it
+  // computes.
   UpdateResult run(const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step,
                    const UpdateOptions &options, std::span<const std::vector<int64_t>> next = {});
 
@@ -91,11 +92,11 @@ private:
   Engine &engine;
   Ranks *ranks;
   TrainedGroups groups;
-  std::vector<double> hyper; // a row for each group; in f32 where the executable computes in it
+  std::vector<double> hyper; // one row per group; `hyperSingle` is its copy in f32
   std::vector<float> hyperSingle;
-  std::optional<GradientSum> sumOfRanks; // where there are several
-  // What the program loss_and_gradients reads in a step, and what that was made of; kept, so that steps do not
-  // allocate.
+  std::optional<GradientSum> sumOfRanks; // set if there are several ranks
+  // The inputs of the program loss_and_gradients in a step, and what they were made from; kept between steps, so that
+  // steps do not allocate.
   struct Inputs {
     void assign(const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step,
                 const UpdateOptions &options, const Module &module, const Ranks *ranks);
@@ -104,24 +105,24 @@ private:
       return batches[batch].bindings(Binding{names::smoothing, smoothing.data()},
                                      Binding{names::lossScale, lossScale.data()});
     }
-    std::vector<PairBatch> batches;          // `count` of this rank; one at least is there
-    std::vector<std::vector<int64_t>> pairs; // of `total` batches of the step
+    std::vector<PairBatch> batches;          // this rank's; the first `count` are used, and there is at least one
+    std::vector<std::vector<int64_t>> pairs; // for each of the step's `total` batches
     size_t count = 0, total = 0;
     int64_t step = 0, labels = 0;
     uint64_t seed = 0;
     double smoothed = 0;
     Scalars smoothing, lossScale;
-  } inputs[2]; // of the present step, and of the next
+  } inputs[2]; // for the current step, and for the next
   int present = 0;
   void prepare(Inputs &inputs, const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step,
                const UpdateOptions &options);
   struct Losses {
     std::unique_ptr<Readback> loss, nll;
   };
-  std::vector<Losses> losses;   // of each batch of this rank
-  std::vector<double> lossSums; // loss and nll of each of them
+  std::vector<Losses> losses;   // for each batch of this rank
+  std::vector<double> lossSums; // loss and nll of each of these batches
   std::unique_ptr<Readback> norm;
-  std::vector<Binding> sums; // of the gradients of several batches: what the program `accumulate` reads
+  std::vector<Binding> sums; // of the gradients of several batches: the bindings of the program `accumulate`
 };
 
 } // namespace xfc

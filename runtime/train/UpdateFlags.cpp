@@ -1,4 +1,4 @@
-// Flags of a training step.
+// The flags of a training step.
 #include "train/UpdateFlags.h"
 #include "support/CommandLine.h"
 
@@ -14,7 +14,8 @@ void UpdateFlags::addTo(CLI::App &command) {
       ->capture_default_str();
   command
       .add_option("--betas", betas,
-                  "adam: averages of gradients and their squares; lion: of gradients, in the step and kept")
+                  "adam: decay of the averages of gradients and their squares; lion: of the average of gradients in "
+                  "the step, and of the one kept")
       ->delimiter(',')
       ->expected(1, 2)
       ->default_str("0.9,0.98");
@@ -22,7 +23,7 @@ void UpdateFlags::addTo(CLI::App &command) {
       ->check(CLI::NonNegativeNumber)
       ->check(FiniteNumber)
       ->default_str("1e-9");
-  command.add_option("--momentum", options.settings.momentum, "sgd: how much of a step goes on in the next")
+  command.add_option("--momentum", options.settings.momentum, "sgd: how much of a step carries over into the next")
       ->check(CLI::Range(0.0, 1.0))
       ->check(FiniteNumber)
       ->capture_default_str();
@@ -30,13 +31,13 @@ void UpdateFlags::addTo(CLI::App &command) {
       ->check(CLI::NonNegativeNumber)
       ->check(FiniteNumber)
       ->capture_default_str();
-  command.add_option("--clip-norm", options.clipNorm, "largest norm of all gradients together; 0: any")
+  command.add_option("--clip-norm", options.clipNorm, "maximum norm of all gradients together; 0: no limit")
       ->check(CLI::NonNegativeNumber)
       ->check(FiniteNumber)
       ->capture_default_str();
   command
       .add_option("--clip-value", options.settings.clipValue,
-                  "largest element of a gradient, of those that --clip-norm leaves; 0: any")
+                  "maximum magnitude of each gradient element, after --clip-norm; 0: no limit")
       ->check(CLI::NonNegativeNumber)
       ->check(FiniteNumber)
       ->capture_default_str();
@@ -48,10 +49,10 @@ void UpdateFlags::addTo(CLI::App &command) {
 
 void UpdateFlags::resolve() {
   if (betas.size() != 2)
-    throw CLI::ValidationError("--betas", "expected two numbers, as 0.9,0.98");
+    throw CLI::ValidationError("--betas", "expected two numbers, such as 0.9,0.98");
   for (double beta : betas)
     if (!(beta >= 0 && beta < 1))
-      throw CLI::ValidationError("--betas", "expected numbers from 0 up to, but not, 1");
+      throw CLI::ValidationError("--betas", "expected numbers of at least 0 and below 1");
   options.settings.beta1 = betas[0];
   options.settings.beta2 = betas[1];
   options.optimizer = findOptimizer(optimizer);

@@ -1,4 +1,4 @@
-// Flags of a training step: the optimizer, what it computes with, and the loss.
+// The flags of a training step: the optimizer, its settings, and the loss.
 #pragma once
 
 #include "train/Update.h"
@@ -9,10 +9,10 @@
 namespace xfc {
 
 struct UpdateFlags {
-  UpdateOptions options; // the learning rate and the seed are no flags of these
-  // --optimizer, --betas and what else optimizers take; --clip-norm, --clip-value, --label-smoothing
+  UpdateOptions options; // without the learning rate and the seed, which other flags set
+  // Adds --optimizer, --betas and the other settings of optimizers; --clip-norm, --clip-value, --label-smoothing.
   void addTo(CLI::App &command);
-  // To be called after parsing. Throws CLI::ValidationError where --betas are none.
+  // To be called after parsing. Throws CLI::ValidationError if --betas is invalid.
   void resolve();
 
 private:

@@ -1,4 +1,4 @@
-// How good a model is on text it was not trained on: its loss, and its translations.
+// Measures a model on text it was not trained on: its loss, and its translations.
 #include "train/Validation.h"
 #include "plan/Programs.h"
 #include "support/Interrupt.h"
@@ -16,7 +16,7 @@ static void throwTogether(int signal, Ranks &ranks) {
 CorpusLoss corpusLoss(Engine &engine, const Corpus &corpus, int64_t batchTokens, double smoothing, Ranks &ranks) {
   Scalars smoothingScalar(engine.module(), {smoothing});
   const std::vector<std::vector<int64_t>> all = epochBatches(corpus, batchTokens, 0, 0);
-  PairBatch batches[2]; // the one that runs, and the next
+  PairBatch batches[2]; // the running one, and the next
   std::unique_ptr<Readback> loss, nll;
   auto bindings = [&](size_t i) { return batches[i % 2].bindings(Binding{names::smoothing, smoothingScalar.data()}); };
   std::vector<double> mine; // loss, nll and labels of each batch of this rank
@@ -100,7 +100,7 @@ std::vector<std::string> translateTogether(const TranslationModel &model, const 
   throwTogether(signal, ranks);
   if (ranks.size() == 1)
     return translations;
-  std::string mine; // of each: its place, its size, and its bytes
+  std::string mine; // for each line: its number, its size, and its bytes
   auto append = [&](uint64_t number) { mine.append(reinterpret_cast<const char *>(&number), sizeof(number)); };
   for (size_t place : dealt.places) {
     append(place);

@@ -1,4 +1,4 @@
-// How good a model is on text it was not trained on: its loss, and its translations.
+// Measures a model on text it was not trained on: its loss, and its translations.
 #pragma once
 
 #include "decode/ModelOptions.h"
@@ -13,8 +13,8 @@ struct CorpusLoss {
   double loss = 0, nll = 0; // per label; natural logarithms
   int64_t labels = 0;
 };
-// Runs the program `score`, without dropout. The batches are dealt out to the ranks, and all of them get the loss of
-// all batches. Throws Interrupted, on every rank, where a signal was noted on one.
+// Runs the program `score`, without dropout. The batches are dealt to the ranks, and every rank gets the loss over all
+// batches. Throws Interrupted on every rank if any rank recorded a signal.
 CorpusLoss corpusLoss(Engine &engine, const Corpus &corpus, int64_t batchTokens, double smoothing, Ranks &ranks);
 
 // Lines as the encoder reads them; `file` is for messages.
@@ -23,19 +23,19 @@ struct EncodedLines {
   EncodedLines(const TranslationModel &model, const std::vector<std::string> &lines, Format format,
                const std::string &file);
   void add(const TranslationModel &model, const std::string &line, Format format, const std::string &where);
-  std::vector<std::vector<int32_t>> sources; // of the lines that are not empty
-  std::vector<size_t> places;                // their numbers
-  size_t count = 0;                          // of all lines
+  std::vector<std::vector<int32_t>> sources; // of the non-empty lines
+  std::vector<size_t> places;                // the numbers of these lines
+  size_t count = 0;                          // the number of all lines
 };
 
-// What is this rank's of lines that are dealt out to all.
+// This rank's share of lines that are dealt to all ranks.
 EncodedLines dealtOut(EncodedLines lines, const Ranks &ranks);
 
 // Each line's best translation; "" for an empty line. `done` is called as sentences finish.
 std::vector<std::string> translateLines(const TranslationModel &model, const EncodedLines &lines, Format format,
                                         const SearchOptions &options, const std::function<void(size_t)> &done = {});
-// The same of lines that were dealt out, by all ranks, of which each gets all translations. Throws Interrupted, on
-// every rank, where a signal was noted on one.
+// The same for lines that were dealt to all ranks; every rank gets all translations. Throws Interrupted on every rank
+// if any rank recorded a signal.
 std::vector<std::string> translateTogether(const TranslationModel &model, const EncodedLines &dealt, Format format,
                                            const SearchOptions &options, Ranks &ranks);
 

@@ -88,7 +88,7 @@ def main():
             results[name] = section.measure(options)
             parts.append(f"## {title}\n\n{section.markdown(results[name], about)}"
                          + (draw(name, section, results[name], options.output) if can_draw else ""))
-            # After each section, so that a later failure loses nothing.
+            # After each section, so that a later failure does not lose results.
             with open(os.path.join(options.output, "results.json"), "w") as file:
                 json.dump(results, file, indent=1)
             with open(os.path.join(options.output, "report.md"), "w") as file:

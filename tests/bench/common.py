@@ -1,4 +1,4 @@
-"""What all benchmarks share: sizes, contestants run in turns as processes of their own, medians, and the machine."""
+"""Shared by all benchmarks: sizes, contestants that take turns in separate processes, medians, and the machine's peaks."""
 import dataclasses
 import json
 import os
@@ -8,7 +8,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HERE = os.path.dirname(os.path.abspath(__file__))
-PAD, BOS, EOS, WORDS = 0, 2, 3, 4  # ids, as models/*.json have them; ids from WORDS on are words
+PAD, BOS, EOS, WORDS = 0, 2, 3, 4  # token ids as in models/*.json; ids from WORDS on are words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,16 +19,16 @@ class Size:
     layers: int
     d_ff: int
     vocab: int
-    steps: int  # timed steps of training in a run
+    steps: int  # timed training steps per run
     positions: int = 512
 
     def settings(self):
-        """What `xfc compile --set` is told; the file is small.json whatever the size."""
+        """The arguments of `xfc compile --set`; the file is small.json for every size."""
         values = {"source_vocab": self.vocab, "target_vocab": self.vocab, "d_model": self.d_model, "heads": self.heads,
                   "encoder_layers": self.layers, "decoder_layers": self.layers, "d_ff": self.d_ff}
         return [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
 
-    # Weights a token of the target, one of the source, and a token of either as memory of cross-attention goes through.
+    # Weights that are read for a target token, for a source token, and for either as the memory of cross-attention.
     def decoder_weights(self):
         return self.layers * (6 * self.d_model**2 + 2 * self.d_model * self.d_ff) + self.d_model * self.vocab
 
@@ -39,7 +39,7 @@ class Size:
         return self.layers * 2 * self.d_model**2
 
     def forward_flops(self, source, target, hypotheses=1):
-        """The model's own for one sentence: matrix products, and attention scores and their use (causal ones half)."""
+        """The model's operations for one sentence: matrix products, and attention scores and their use (causal ones count half)."""
         matrices = 2 * (source * (self.encoder_weights() + self.memory_weights()) + hypotheses * target * self.decoder_weights())
         pairs = source * source + hypotheses * (target * (target + 1) / 2 + target * source)
         return matrices + 4 * self.layers * self.d_model * pairs
@@ -57,11 +57,11 @@ SIZES = {size.name: size for size in (
 
 
 class BenchError(Exception):
-    """What is wrong and what to do, for the user."""
+    """An error message for the user: what is wrong and what to do."""
 
 
 def run_json(command, environment=None):
-    """Runs a process that prints one JSON object as its last line; whoever fails fails the benchmark."""
+    """Runs a process that prints one JSON object as its last line; a failure fails the benchmark."""
     result = subprocess.run([str(word) for word in command], capture_output=True, text=True, env={**os.environ, **(environment or {})})
     try:
         if result.returncode == 0:
@@ -74,21 +74,21 @@ def run_json(command, environment=None):
 
 @dataclasses.dataclass
 class Contestant:
-    """A program, by name; where there are several modes, the first round finds the fastest and the others are dropped."""
+    """A named program; if it has several modes, the first round finds the fastest and the others are dropped."""
     name: str
     modes: dict  # mode: (command, environment)
 
 
 def python_peer(script, threads, specification):
-    """The command and environment of a peer: a script here, told what to do in JSON."""
+    """The command and environment of a peer: a script in this folder, given its job as JSON."""
     environment = {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
                    "TOKENIZERS_PARALLELISM": "false", "TORCHINDUCTOR_CACHE_DIR": os.path.join(ROOT, "build", "bench", "inductor")}
     return [sys.executable, os.path.join(HERE, script), json.dumps({"threads": threads, **specification})], environment
 
 
 def take_turns(contestants, rounds, log):
-    """Runs all in turns: a, b, c, a, b, c ... For each name the median of `tokens_per_second`, its spread, and the most memory.
-    A peer that is clearly slower than the fastest in the first turn has no others."""
+    """Runs all contestants in turn: a, b, c, a, b, c ... Returns for each name the median of `tokens_per_second`, its spread, and the peak memory.
+    A peer that is clearly slower than the fastest in the first round gets no more rounds."""
     runs = {contestant.name: [] for contestant in contestants}
     chosen = {}
     for number in range(rounds):
@@ -116,14 +116,14 @@ def take_turns(contestants, rounds, log):
 
 
 def fastest_peer(results):
-    """The name and results of the fastest of the others; None where there is none."""
+    """The name and results of the fastest peer; None if there is none."""
     others = {name: result for name, result in results.items() if name != "xfc"}
     name = max(others, key=lambda other: others[other]["tokens_per_second"], default=None)
     return name, others.get(name)
 
 
 def relative(rows, names):
-    """For a plot: the speed of each name in each row, beside the fastest peer there."""
+    """For a plot: the speed of each name in each row, relative to the row's fastest peer."""
     def speed(row, name):
         return row["results"][name]["tokens_per_second"] if name in row["results"] else 0
 
@@ -131,13 +131,13 @@ def relative(rows, names):
 
 
 def peak_megabytes():
-    """The peak of this process image; getrusage's figure begins with that of the process that started it."""
+    """The peak memory of this process image; getrusage's figure includes that of the process that started it."""
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM:")) * 1024 / 1e6
 
 
 def translator(options, size, **overrides):
-    """Compiles the model of this size; the same executable for all benchmarks of one run."""
+    """Compiles the model of this size; all benchmarks of one run use the same executable."""
     size = dataclasses.replace(size, **overrides)
     path = os.path.join(options.work, f"{size.name}-{size.vocab}")
     if path not in options.compiled:
@@ -150,7 +150,7 @@ def translator(options, size, **overrides):
 
 
 def machine(path, threads):
-    """Measured peaks for each number of threads, the highest of three, and the CPU's name."""
+    """Measured peaks for each number of threads, the highest of three measurements, and the CPU's name."""
     def peak(count):
         runs = [run_json([path, "bench", "peak", "--json", "--threads", count]) for _ in range(3)]
         return {key: max(run[key] for run in runs) for key in runs[0] if key.startswith("peak")}

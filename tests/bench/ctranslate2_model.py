@@ -1,4 +1,4 @@
-"""Writes a CTranslate2 model of a size with random weights: pre-norm, as models/small.json.
+"""Writes a CTranslate2 model of a given size with random weights: pre-norm, like models/small.json.
 
 usage: ctranslate2_model.py SIZE FOLDER
 """

@@ -1,4 +1,4 @@
-"""Decoding beside CTranslate2, ONNX Runtime and Hugging Face: random weights, every sentence to exactly the same length."""
+"""Compares decoding with CTranslate2, ONNX Runtime and Hugging Face: random weights, every sentence to exactly the same length."""
 import importlib.util
 
 from common import BenchError, Contestant, fastest_peer, python_peer, relative, run_json, take_turns, translator
@@ -11,7 +11,7 @@ TARGETS = {("float32", 64): {"tiny": 1.5, "small": 1.3, "base": 1.15}, ("float32
 
 
 def compute_types(path):
-    """What ours can decode in: int8 where the executable takes it."""
+    """The compute types of xfc's decoding: includes int8 if the executable supports it."""
     try:
         run_json([path, "bench", "decode", "--sentences", 1, "--batch", 1, "--length", 2, "--beam", 1, "--steps", 1, "--compute-type", "int8",
                   "--json"])
@@ -61,7 +61,7 @@ def measure(options):
 
 
 def share_of_peak(row, ours, machine):
-    """Batch 64: of the FMA peak. Batch 1: of the read bandwidth, each weight of the decoder read once a step."""
+    """Batch 64: relative to the FMA peak. Batch 1: relative to the read bandwidth, with each decoder weight read once per step."""
     peak = machine["peak"][int(ours["mode"].split()[0])]
     if row["batch"] > 1:
         return f"{percent(ours['tokens_per_second'] * row['flops_per_token'] / peak['peak_gflops'] * 1e-9)} of FMA"

@@ -1,4 +1,4 @@
-"""An imported model beside CTranslate2, which converts the same folder: OPUS-MT's shape with random weights."""
+"""Compares an imported model with CTranslate2, which converts the same folder: OPUS-MT's shape with random weights."""
 import importlib.util
 import os
 import subprocess
@@ -10,7 +10,7 @@ from report import megabytes, percent, ratio, table
 LENGTH = 32
 SHAPE = {"d_model": 512, "layers": 6, "d_ff": 2048, "vocabulary": 58101}
 QUICK = {"d_model": 64, "layers": 1, "d_ff": 96, "vocabulary": 1000}
-SENTENCES = {1: 16, 8: 64, 64: 192}  # by how many are translated together
+SENTENCES = {1: 16, 8: 64, 64: 192}  # by the number translated together
 
 
 def run(command):

@@ -1,4 +1,4 @@
-"""Makes a Marian model with random weights, as transformers saves it, and as CTranslate2, where it is there, converts it: f32 and int8.
+"""Makes a Marian model with random weights as transformers saves it and, if CTranslate2 is installed, as that converts it: f32 and int8.
 
 usage: imported_model.py D_MODEL LAYERS D_FF VOCABULARY FOLDER
 """
@@ -14,7 +14,7 @@ import transformers
 
 
 def words(count):
-    """Text from which pieces can be learned."""
+    """Generates text from which pieces can be learned."""
     draw = random.Random(1)
     known = ["".join(draw.choice("aeiou") + draw.choice("bdfgklmnprst") for _ in range(draw.randint(1, 4))) for _ in range(2000)]
     return [" ".join(draw.choices(known, k=10)) for _ in range(count)]

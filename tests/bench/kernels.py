@@ -1,4 +1,4 @@
-"""Single kernels beside OpenBLAS, oneDNN and torch: ours as they run inside a step of training, theirs alone on the same shapes."""
+"""Compares single kernels with OpenBLAS, oneDNN and torch: xfc's as they run inside a training step, theirs alone on the same shapes."""
 import collections
 import json
 import math
@@ -14,8 +14,8 @@ GEMMS = ("forward", "input_gradient", "weight_gradient")
 
 
 def work_of(name, rows, length, size):
-    """What a kernel of the profile does, as peer_kernels.py knows it, and a product's epilogue; None for what no library has as one thing."""
-    # The first prefix that fits; dimensions in a kernel's name are outputs x inputs, or vocabulary x width.
+    """The work of a profiled kernel in terms of peer_kernels.py, and a product's epilogue; None for work that no library has as a single operation."""
+    # The first matching prefix; dimensions in a kernel's name are outputs x inputs, or vocabulary x width.
     for prefix, kind, dimensions in (
         ("linear_cross_entropy_with_grad", "output_loss", None),
         ("linear_input_grad", "input_gradient", None),
@@ -36,10 +36,10 @@ def work_of(name, rows, length, size):
 
 
 def ours_of(profile, rows, length, size):
-    """Milliseconds, FLOPs and bytes of each kind of work and epilogue, for one piece of it."""
+    """Milliseconds, FLOPs and bytes of one piece of each kind of work and epilogue."""
     sums = collections.defaultdict(collections.Counter)
     for kernel in profile["kernels"]:
-        # On a GPU a sum over many rows is begun by one kernel and ended by another, which has its name and "_merge".
+        # On a GPU a sum over many rows is started by one kernel and finished by another, which has the same name with "_merge".
         name = kernel["kernel"].removesuffix("_merge")
         work = work_of(name, rows, length, size)
         if kernel["location"] in ("update", "packing weights"):
@@ -47,7 +47,7 @@ def ours_of(profile, rows, length, size):
         if not work:
             continue
         sums[work].update({"ms": kernel["ms"], "flops": kernel["flops"], "bytes": kernel["bytes"]})
-        # What belongs to one piece of work but is a kernel of its own: counted with it, not as another piece.
+        # Some work is split into several kernels: count the helper kernel with the main one, not as another piece.
         if name == kernel["kernel"] and not name.startswith("sum_parts"):
             sums[work]["calls"] += kernel["calls"]
     for work, entry in sums.items():
@@ -118,7 +118,7 @@ def markdown(rows, machine):
 
 
 def bars(rows):
-    """The mean over shapes, a bar for each kind of kernel and number of threads."""
+    """The mean over shapes: a bar for each kind of kernel and number of threads."""
     kinds = list(dict.fromkeys(row["kind"] for row in rows))
     threads = sorted({row["threads"] for row in rows})
 

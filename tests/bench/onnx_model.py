@@ -45,7 +45,7 @@ class Step(nn.Module):
             k, v = torch.cat([kept[0], k], 2), torch.cat([kept[1], v], 2)
             present += [k, v]
             x = layer.attention.attend(x, q, k, v)
-            # The hypotheses of a sentence are queries of one memory.
+            # The hypotheses of a sentence are queries of the same memory.
             x = x.unflatten(0, (-1, beam)).flatten(1, 2)
             x = layer.cross.attend(x, layer.cross.query(x), *memory[2 * i : 2 * i + 2])
             x = layer.feed_forward(x).flatten(0, 1)[:, None]

@@ -1,5 +1,5 @@
-"""One run of decoding by CTranslate2, ONNX Runtime or Hugging Face: random weights, every sentence to the same length; tokens a
-second as JSON. Sources, batches and beams are those of `translator bench decode`."""
+"""Runs decoding once with CTranslate2, ONNX Runtime or Hugging Face: random weights, every sentence to the same length; prints tokens
+per second as JSON. Sources, batches and beams are those of `translator bench decode`."""
 import json
 import os
 import statistics
@@ -12,7 +12,7 @@ import numpy as np
 
 from common import BOS, EOS, HERE, PAD, SIZES, WORDS, BenchError, peak_megabytes
 
-FORBIDDEN = [PAD, 1, BOS, EOS]  # by a search that may not end early
+FORBIDDEN = [PAD, 1, BOS, EOS]  # in a search that must not end early
 
 
 def batches_of(sources, count):
@@ -20,7 +20,7 @@ def batches_of(sources, count):
 
 
 def made_by(script, folder, *arguments):
-    """A folder with a model, made by a process of its own, whose memory does not count here; whole or not at all."""
+    """A folder with a model, made atomically by a separate process, whose memory does not count here."""
     if not os.path.isdir(folder):
         with tempfile.TemporaryDirectory(dir=os.path.dirname(folder)) as unfinished:
             made = os.path.join(unfinished, "model")
@@ -44,7 +44,7 @@ class CTranslate2:
 
     def decode(self, sources):
         job = self.job
-        # Sentences shared out among workers when there are several: each takes a part of the batch.
+        # With several workers, split the batch among them.
         results = self.translator.translate_batch(
             [[f"w{i}" for i in source] for source in sources], beam_size=job["beam"], num_hypotheses=1,
             max_batch_size=max(job["batch"] // job["workers"], 1), min_decoding_length=job["length"], max_decoding_length=job["length"])
@@ -98,7 +98,7 @@ class OnnxRuntime:
 
 
 class HuggingFace:
-    """Pegasus: the pre-norm encoder and decoder with final norms and sinusoidal positions among its models."""
+    """Pegasus: among Hugging Face's models, the pre-norm encoder and decoder with final norms and sinusoidal positions."""
 
     def __init__(self, job, size):
         import torch

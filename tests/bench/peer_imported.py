@@ -1,5 +1,5 @@
-"""One run of an imported model, by the translator that xfc made or by CTranslate2: tokens a second and the peak of memory as JSON.
-Both get the same token ids, load the weights from their files, and write as many tokens for every sentence."""
+"""Runs an imported model once, in the translator that xfc made or in CTranslate2; prints tokens per second and peak memory as JSON.
+Both get the same token ids, load the weights from their files, and write the same number of tokens for every sentence."""
 import json
 import os
 import random
@@ -39,12 +39,12 @@ def of_ctranslate2(job, sources):
 
 
 def of_xfc(job, sources):
-    """The time of a longer run less that of a shorter one, so that loading does not count."""
+    """The time of a longer run minus that of a shorter one, so that loading does not count."""
     def run(part):
         with tempfile.NamedTemporaryFile("w", suffix=".ids") as file, tempfile.NamedTemporaryFile() as written:
             file.writelines(" ".join(map(str, source)) + "\n" for source in part)
             file.flush()
-            # Sentences have at most 30 tokens: a batch holds as many as it shall.
+            # Sentences have at most 30 tokens, so a batch holds the requested number of sentences.
             command = [os.path.join(job["folder"], "translator"), "translate", "--model", os.path.join(job["folder"], "imported"), "--format", "ids",
                        "--input", file.name, "--output", written.name, "--beam", job["beam"], "--max-length", job["length"], "--min-length",
                        job["length"], "--threads", job["threads"], "--batch-tokens", max(30, job["beam"]) * job["batch"], "--quiet",

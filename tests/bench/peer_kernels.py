@@ -1,7 +1,7 @@
 """Times the work of single kernels in OpenBLAS (through numpy), oneDNN and torch: {work: {library: milliseconds}} as JSON.
 
-What is timed for each kind of work is what ours does besides its epilogue; inputs stay where the caches left them, which is
-kinder than a step of training, where ours is timed.
+For each kind of work, this times what xfc's kernel does without its epilogue. Inputs stay in the caches, which favors the libraries:
+xfc's kernels are timed inside a training step.
 """
 import json
 import statistics
@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 
 def milliseconds(run, least=0.1):
-    """The median of as many runs as take `least` seconds, five at least, after one that is not counted."""
+    """The median of as many runs as fit into `least` seconds, at least five, after a warm-up run."""
     run()
     times = []
     while len(times) < 5 or sum(times) < least:
@@ -25,7 +25,7 @@ def milliseconds(run, least=0.1):
 
 
 def of_gemm(a, b, weight=None):
-    """a b^T, a [M, K], b [N, K]; where b is a weight, oneDNN may keep it packed."""
+    """a b^T, a [M, K], b [N, K]; if b is a weight, oneDNN may keep it packed."""
     x, w = a.numpy(), b.numpy()
     out = np.empty((a.shape[0], b.shape[0]), np.float32)
     result = torch.from_numpy(out)
@@ -92,7 +92,7 @@ def output_loss(rows, vocab, d):
 
 
 def optimizer(parameters):
-    """Clipping and Adam over that many parameters, in tensors of a million."""
+    """Clipping and Adam over this many parameters, in tensors of a million."""
     tensors = [torch.nn.Parameter(torch.randn(count)) for count in np.diff([*range(0, parameters, 1 << 20), parameters])]
     for tensor in tensors:
         tensor.grad = torch.randn_like(tensor)

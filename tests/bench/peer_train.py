@@ -1,4 +1,4 @@
-"""One run of torch training: steps are timed, and the median of target tokens a second printed as JSON."""
+"""Runs torch training once: times its steps, and prints the median of target tokens per second as JSON."""
 import json
 import statistics
 import sys
@@ -19,7 +19,7 @@ def rectangle(rows):
 
 
 def read_batches(source_file, target_file, limit):
-    """Batches as ours are: at most `limit` tokens a side, eos counted; sorted by length, so that little of them is padding."""
+    """Batches like xfc's: at most `limit` tokens per side, including eos; sorted by length, so that there is little padding."""
     with open(source_file) as sources, open(target_file) as targets:
         pairs = [([int(i) for i in s.split()], [BOS] + [int(i) for i in t.split()] + [EOS]) for s, t in zip(sources, targets)]
     pairs.sort(key=lambda pair: (max(len(pair[0]), len(pair[1]) - 1), len(pair[0])))

@@ -43,7 +43,7 @@ def main():
             for level, plan in plans.items():
                 if any(run["arena_bytes"] != plan["arena_bytes"] for run in runs[level]):
                     raise SystemExit(f"{name}, {level}: the arena is not what inspect predicted")
-                # A ratio per round, since the machine is not equally fast in all.
+                # One ratio per round, since the machine's speed varies between rounds.
                 ratio = statistics.median(a["step_ms_min"] / b["step_ms_min"] for a, b in zip(runs[level], runs["everything kept"]))
                 print(f"| {name} | {level} | {plan['flops_per_token'] * plan['tokens'] / 1e9:.0f} | {plan['arena_bytes'] / 1e6:.0f} | "
                       f"{max(run['peak_rss_mb'] for run in runs[level]):.0f} | {min(run['step_ms_min'] for run in runs[level]):.0f} | {ratio:.2f} |")

@@ -1,4 +1,4 @@
-"""Markdown tables and plots of what was measured."""
+"""Makes Markdown tables and plots of the measurements."""
 
 
 def table(head, rows):
@@ -36,7 +36,7 @@ def plot_bars(path, title, groups, series, axis):
 
 
 def plot_curves(path, curves):
-    """For each curve (title, x's name, x, {y's name: y}) one column of axes, a row for each y; both logarithmic."""
+    """One column of axes for each curve (title, x's name, x, {y's name: y}), with a row for each y; both axes are logarithmic."""
     from matplotlib.figure import Figure
 
     height = max(len(ys) for _, _, _, ys in curves)

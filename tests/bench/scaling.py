@@ -1,4 +1,4 @@
-"""How the time and memory of a training step grow with tokens, length, vocabulary and threads."""
+"""Measures how the time and memory of a training step grow with tokens, length, vocabulary and threads."""
 import math
 import statistics
 

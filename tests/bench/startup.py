@@ -1,4 +1,4 @@
-"""From the start of the process to the first translated token, of ours."""
+"""Measures the time from the start of xfc's process to the first translated token."""
 from common import run_json, translator
 from report import table
 

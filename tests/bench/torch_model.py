@@ -1,6 +1,6 @@
-"""The model of models/small.json in torch: as nn.Transformer has it, and written around scaled_dot_product_attention.
+"""The model of models/small.json in torch: built from nn.Transformer, and written around scaled_dot_product_attention.
 
-Both do the work ours does: pre-norm with a final norm on both stacks, biases everywhere, dropout on the embeddings, the
+Both do the same work as xfc's: pre-norm with a final norm on both stacks, biases everywhere, dropout on the embeddings, the
 attention weights, the hidden layer of the feed-forward and the output of each sublayer, nothing tied.
 """
 import math
@@ -90,7 +90,7 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(size, dropout)
 
     def forward(self, x, encoded, mask):
-        # Pads come last, so that under the causal mask no word sees one.
+        # Pads come last, so no word sees one under the causal mask.
         x = self.attention.attend(x, *self.attention.project(x), causal=True)
         x = self.cross.attend(x, self.cross.query(x), *self.cross.memory(encoded), mask=mask)
         return self.feed_forward(x)

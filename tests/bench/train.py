@@ -1,4 +1,4 @@
-"""Training beside torch: eager nn.Transformer, scaled_dot_product_attention with fused Adam, and torch.compile of that."""
+"""Compares training with torch: eager nn.Transformer, scaled_dot_product_attention with fused Adam, and torch.compile of the latter."""
 import gzip
 import os
 import subprocess
@@ -16,7 +16,7 @@ def open_text(path):
 
 
 def pieces(options, vocab):
-    """The first pairs of the text as files of ids of a vocabulary of that size, eos at the end of sources; and mean lengths."""
+    """The first pairs of the text as files of ids from a vocabulary of that size, with eos at the end of sources; and their mean lengths."""
     import sentencepiece
 
     texts = []
@@ -50,7 +50,7 @@ def measure(options):
         parameters = run_json([path, "info", "--json"])["parameters"]
         kinds = {"32": (["--length", "32"], {"length": 32}, (32, 32))}
         if options.source:
-            # Text of this size has no more pieces than that; the models keep their vocabulary.
+            # A text of this size does not have more pieces; the models keep their vocabulary.
             files, lengths = pieces(options, min(size.vocab, 16000))
             kinds["real"] = (["--source", files[0], "--target", files[1], "--format", "ids"], dict(zip(("source", "target"), files)), lengths)
         for kind, (arguments, specification, lengths) in kinds.items():
@@ -95,6 +95,6 @@ def markdown(rows, machine):
 
 
 def bars(rows):
-    """For the plot: groups, and for each name a value a group."""
+    """For the plot: the groups, and for each name one value per group."""
     groups = [f"{row['size']} {row['length']}, {row['threads']} t" for row in rows]
     return groups, relative(rows, list(rows[0]["results"])), "tokens/s beside the fastest peer"

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Trains torch's nn.Transformer on real pairs for so many minutes, then translates and scores the test set.
+"""Trains torch's nn.Transformer on real pairs for a given number of minutes, then translates and scores the test set.
 
-The yardstick beside `translator train --minutes`: the same size (models/small.json: pre-norm, embeddings not tied),
-vocabulary, loss, optimizer and schedule, and batches under the same two limits. What torch does its own way it does in
-the way torch does it best: pairs sorted by length so that little is padding, SDPA inside nn.MultiheadAttention, fused
-Adam.
+The baseline for `translator train --minutes`: the same size (models/small.json: pre-norm, embeddings not tied),
+vocabulary, loss, optimizer and schedule, and batches under the same two limits. Where torch differs, it uses its best
+way: pairs sorted by length so that there is little padding, SDPA inside nn.MultiheadAttention, fused Adam.
 
 usage: train_torch.py --source train.en --target train.fr --vocab spm.model --test-source test.en --test-target test.fr
                       --minutes 20 [--log out.jsonl]
@@ -68,7 +67,7 @@ def rectangle(rows):
 
 
 def batches_of(pairs, limit, rng):
-    """Pair numbers of each batch: at most `limit` tokens a side, of like lengths, in random order."""
+    """Pair numbers of each batch: at most `limit` tokens per side, similar lengths, in random order."""
     order = list(range(len(pairs)))
     rng.shuffle(order)
     order.sort(key=lambda i: (len(pairs[i][0]), len(pairs[i][1])))

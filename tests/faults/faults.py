@@ -29,11 +29,11 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PATIENCE = 120  # seconds that no run takes
+PATIENCE = 120  # seconds; no run takes that long
 
 SIZES = ["source_vocab=40", "target_vocab=40", "d_model=16", "d_ff=32", "encoder_layers=1", "decoder_layers=1"]
 
-# Flags of the phases: a run of several is resumed with other flags after it has ended.
+# Flags of each phase: a run with several phases is resumed with other flags after it has ended.
 VALIDATED = ["--valid-source", "../c", "--valid-target", "../d", "--valid-every", "5"]
 Configuration = collections.namedtuple("Configuration", "type phases")
 CONFIGURATIONS = {
@@ -61,10 +61,10 @@ def require(holds, what):
         raise Finding(what)
 
 
-# What a folder holds.
+# The contents of a folder.
 
 def state_parts(data):
-    """Header without metadata, metadata without what depends on the time, and tensors."""
+    """The header without metadata, the metadata without time-dependent values, and the tensors."""
     size = int.from_bytes(data[:8], "little")
     header = json.loads(data[8:8 + size])
     metadata = header.pop("__metadata__")
@@ -91,7 +91,7 @@ def read(path, reader):
 
 
 def normal(path, data):
-    """What has to be equal of a file."""
+    """The parts of a file that must be equal."""
     if path == "run/train.jsonl":
         return read(path, lambda: log_records(data))
     if path.startswith("run/state/") and path.endswith(".safetensors"):
@@ -100,7 +100,7 @@ def normal(path, data):
 
 
 def walk(folder):
-    """Path relative to the case's folder: contents (None: a folder)."""
+    """{path relative to the case's folder: contents (None: a folder)}."""
     found = {}
     for parent, folders, files in os.walk(folder):
         for name in folders:
@@ -117,7 +117,7 @@ def is_weights(path):
 
 
 def step_of(files):
-    """Of the state that a resume goes on from; -1 without one."""
+    """The step of the state that a resume continues from; -1 without one."""
     for name in ("training", "previous"):
         path = f"run/state/{name}.safetensors"
         if (data := files.get(path)) is not None:
@@ -125,7 +125,7 @@ def step_of(files):
     return -1
 
 
-# What was written down, and the disk it makes.
+# The recorded operations, and the disk that they produce.
 
 def operations(file, base):
     """Paths are relative to `base`."""
@@ -146,15 +146,15 @@ class File:
 
 
 class Disk:
-    """The files of a folder as processes see them, and what of it is certain to be there after a loss of power: the
-    contents of a file as they were when it was synced, and a name once the folder it lies in was synced."""
+    """The files of a folder as processes see them, and the part that is certain to survive a power loss: the contents of a
+    file as of its last sync, and a name once its folder has been synced."""
 
     def __init__(self, files):
         self.names = {path: None if data is None else File(data, data) for path, data in files.items()}
         self.certain, self.pending = dict(self.names), []  # (folder, {path: File, None for a folder, or "" for nothing})
         self.open = {}
         self.promised = -1  # the step of the last state whose commit has returned
-        self.versions = collections.defaultdict(set)  # of the files that are there, by path
+        self.versions = collections.defaultdict(set)  # of the existing files, by path
         for path, data in files.items():
             self.note(path)
 
@@ -222,8 +222,8 @@ class Disk:
         return {path: None if file is None else bytes(file.data) for path, file in self.names.items()}
 
     def after_power_loss(self, contents, names, generator):
-        """contents: lost, kept, zeros (the size is there, the bytes are not), some (any of these for each file); names: lost,
-        kept, first (those up to a moment), some (any of them)."""
+        """contents: lost, kept, zeros (the size survives, the bytes do not), some (a random choice for each file); names: lost,
+        kept, first (those up to some moment), some (a random subset)."""
         pending = {"lost": [], "kept": self.pending, "first": self.pending[:generator.randint(0, len(self.pending))],
                    "some": [entry for entry in self.pending if generator.random() < 0.5]}[names]
         settled = dict(self.certain)
@@ -233,7 +233,7 @@ class Disk:
         for path, file in sorted(settled.items()):
             parent = os.path.dirname(path)
             if parent and parent not in found:
-                continue  # its folder is not there
+                continue  # its folder does not exist
             if file is None:
                 found[path] = None
                 continue
@@ -310,11 +310,11 @@ class Bench:
 
 
 class Reference:
-    """What a configuration comes to when nobody touches it."""
+    """The results of an undisturbed run of a configuration."""
 
     def __init__(self, bench, configuration):
         self.bench, self.configuration = bench, configuration
-        self.before, self.records, self.promised, self.seconds = [], [], [], []  # of each phase
+        self.before, self.records, self.promised, self.seconds = [], [], [], []  # for each phase
         self.versions = collections.defaultdict(set)
         bench.clear()
         for phase in range(len(configuration.phases)):
@@ -339,17 +339,17 @@ class Reference:
         self.after = {path: data and normal(path, data) for path, data in walk(bench.case).items()}
 
     def check_whole(self, files, promised):
-        """Of what a broken run left."""
+        """Checks the files that a broken run left."""
         for path, data in files.items():
             if is_weights(path) and data is not None:
                 require(normal(path, data) in self.versions[path], f"{path} is nothing that the run would have written")
         require(step_of(files) >= promised, f"the state is of step {step_of(files)}, though step {promised} had been saved")
 
     def check_end(self, stopped=()):
-        """Of what the resumed run came to. `stopped`: steps at which signals ended it, where it logs and saves once more."""
+        """Checks the results of the resumed run. `stopped`: steps at which signals ended it; there it logs and saves once more."""
         files = walk(self.bench.case)
         found = {path: data and normal(path, data) for path, data in files.items()}
-        excused = {"run/train.lock"}  # which nobody holds any more
+        excused = {"run/train.lock"}  # nobody holds it any more
         if stopped:
             self.check_log(found.pop("run/train.jsonl", []), stopped)
             excused |= {"run/train.jsonl", "run/state/previous.safetensors"}
@@ -374,7 +374,7 @@ class Reference:
                 require(record == steps[record["step"]], f"the log's record of step {record['step']} differs")
 
     def finish(self, phase, expected_step=None):
-        """Resumes phase after phase to the end."""
+        """Resumes the run to the end of each remaining phase."""
         for resumed in range(phase, len(self.configuration.phases)):
             result = self.bench.run(self.configuration, resumed, True)
             require(result.status == 0, f"--resume ends with status {result.status}: {result.error}")
@@ -388,11 +388,11 @@ class Reference:
         require(step == expected, f"--resume goes on from step {step}, the state is of step {expected}")
 
 
-# Modes. Each gives cases as text, and runs one.
+# Modes. Each lists its cases as text, and runs one.
 
 class Operations:
-    """PHASE:NUMBER:KIND, and +NUMBER:KIND of a second fault while the run is resumed."""
-    # Failing, these change nothing that lasts: the lock's owner, locks where there are none, permissions, what close() says after fsync().
+    """PHASE:NUMBER:KIND, and +NUMBER:KIND for a second fault while the run is resumed."""
+    # Failures of these change nothing that lasts: the lock's owner, locks where there are none, permissions, what close() reports after fsync().
     unimportant = ("close", "flock", "fchmod", "ftruncate", "pwrite", "unlink")
 
     @staticmethod
@@ -431,7 +431,7 @@ class Operations:
         elif kind in ("EINTR", "short"):
             require(result.status == 0, f"{kind} at {operation.name} of {operation.path} ends it: {result}")
         elif result.status == 0:
-            known = operation.name == "mkdir" and operation.result == -errno.EEXIST  # the folder is there all the same
+            known = operation.name == "mkdir" and operation.result == -errno.EEXIST  # the folder exists anyway
             require(known or operation.name in self.unimportant, f"{kind} at {operation.name} of {operation.path} is not noticed")
         else:
             reason = os.strerror(getattr(errno, kind))
@@ -453,8 +453,8 @@ class Operations:
 
 
 class Signals:
-    """SIGNAL@SECONDS, one after the other by commas, and what is done to the resumed run after a semicolon; PIPE closes the
-    streams it writes to."""
+    """SIGNAL@SECONDS, separated by commas; after a semicolon, those for the resumed run. PIPE closes the streams that the run
+    writes to."""
     plans = [["KILL"], ["KILL"], ["KILL"], ["TERM"], ["TERM", "KILL"], ["HUP"], ["PIPE"], ["PIPE", "TERM"]]
 
     def cases(self, reference, options, generator):
@@ -505,7 +505,7 @@ class Signals:
 
 
 class Two:
-    """How the first is started, the second, and the seconds between them; and after how many the first is killed."""
+    """How the first and the second process are started, the seconds between them, and after how many seconds the first is killed."""
 
     def cases(self, reference, options, generator):
         for _ in range(options.rounds):
@@ -537,11 +537,11 @@ class Two:
 
 
 class Power:
-    """PHASE:NUMBER:CONTENTS:NAMES:SEED: power was lost after so many operations."""
+    """PHASE:NUMBER:CONTENTS:NAMES:SEED: power is lost after that many operations."""
     variants = [("lost", "lost"), ("lost", "kept"), ("zeros", "kept"), ("kept", "lost"), ("lost", "first"), ("some", "some")]
 
     def __init__(self):
-        self.seen = set()  # many moments leave the same folder
+        self.seen = set()  # many moments give the same folder
 
     def cases(self, reference, options, generator):
         cases = []
@@ -550,7 +550,7 @@ class Power:
                 if operation.name in ("open", "close", "read", "flock", "fchmod") and not operation.detail & os.O_CREAT:
                     continue  # changes nothing on the disk
                 if operation.name == "write" and ".partial." in operation.path and number % 50:
-                    continue  # of a file that has no name yet
+                    continue  # on a file that has no name yet
                 cases += [f"{phase}:{number}:{contents}:{names}:{generator.randrange(1000)}" for contents, names in self.variants]
         return generator.sample(cases, options.sample) if options.sample and options.sample < len(cases) else cases
 
@@ -575,7 +575,7 @@ MODES = {"operations": Operations, "signals": Signals, "two": Two, "power": Powe
 
 
 def run_cases(bench, mode, name, options):
-    """A row of the table, and the first finding."""
+    """Runs the cases; returns a row of the table, and the first finding."""
     generator = random.Random(f"{options.seed} {mode} {name}")
     count = findings = runs = 0
     first = None

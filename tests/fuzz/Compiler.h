@@ -1,4 +1,4 @@
-// What the compiler's targets share: a context, and diagnostics that go nowhere.
+// Shared by the fuzz targets of the compiler: an MLIR context, and a handler that discards diagnostics.
 #pragma once
 
 #include "Fuzz.h"
@@ -10,7 +10,7 @@
 
 namespace xfc::fuzz {
 
-// Calls work(context). Types and attributes live as long as their context, so that it is made anew now and then.
+// Calls work(context). Types and attributes live as long as their context, so a new one is created now and then.
 template <typename Work> void withContext(Work work) {
   static std::unique_ptr<mlir::MLIRContext> context;
   static int runs = 0;

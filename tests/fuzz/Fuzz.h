@@ -1,4 +1,4 @@
-// What every fuzz target is made of: how an input may fail, and how inputs are changed.
+// The basis of every fuzz target: which failures an input may cause, and how inputs are mutated.
 #pragma once
 
 #include "support/Error.h"
@@ -9,13 +9,13 @@
 #include <string>
 #include <string_view>
 
-// libFuzzer's own: changes bytes where they lie, and returns how many there are then.
+// libFuzzer's own mutator: changes bytes in place, and returns the new size.
 extern "C" size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most);
 
 namespace xfc::fuzz {
 
-// Runs the work. An Error with a message for a user, which is not empty, is an answer; every other exception leaves the
-// target, which libFuzzer reports as a finding.
+// Runs the work. An Error with a message is a valid outcome; every other exception leaves the target, which libFuzzer
+// reports as a finding.
 template <typename Work> void expectOnlyErrors(Work work) {
   try {
     work();
@@ -27,7 +27,7 @@ template <typename Work> void expectOnlyErrors(Work work) {
   }
 }
 
-// Ends the process, which libFuzzer reports, where something does not hold that should for every input.
+// Ends the process, which libFuzzer reports, if a property does not hold that must hold for every input.
 inline void expect(bool holds, const char *what) {
   if (!holds) {
     std::cerr << "does not hold: " << what << "\n";
@@ -35,12 +35,12 @@ inline void expect(bool holds, const char *what) {
   }
 }
 
-// A target is handed its input as text.
+// A target's input as text.
 inline std::string_view textOf(const uint8_t *data, size_t size) {
   return {reinterpret_cast<const char *>(data), size};
 }
 
-// The source of a mutator's choices: a small generator that needs nothing but libFuzzer's seed.
+// The random numbers of a mutator: a small generator that depends only on libFuzzer's seed.
 class Random {
 public:
   explicit Random(unsigned seed) : state(seed * 2654435761u + 0x9E3779B97F4A7C15u) {}
@@ -57,7 +57,7 @@ private:
   uint64_t state;
 };
 
-// Lets libFuzzer change a text that is a part of an input.
+// Lets libFuzzer mutate a text that is part of an input.
 inline std::string changedBytes(std::string text, size_t most) {
   const size_t size = text.size();
   text.resize(std::max(most, size));
@@ -65,7 +65,7 @@ inline std::string changedBytes(std::string text, size_t most) {
   return text;
 }
 
-// What a custom mutator gives back: the text, if there is room for it, in place of the input.
+// The result of a custom mutator: replaces the input by the text, if there is room for it.
 inline size_t replaced(uint8_t *data, size_t size, size_t most, std::string_view text) {
   if (text.size() > most)
     return LLVMFuzzerMutate(data, size, most);

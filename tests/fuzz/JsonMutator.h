@@ -1,4 +1,4 @@
-// Changes JSON along its grammar: what comes out parses, so that inputs get further than the parser.
+// Mutates JSON structurally: the result still parses, so that inputs get beyond the parser.
 #pragma once
 
 #include "Fuzz.h"
@@ -14,7 +14,8 @@ public:
   using Json = nlohmann::ordered_json;
   explicit JsonMutator(unsigned seed) : random(seed) {}
 
-  // A changed copy: one to three values replaced, removed, repeated, exchanged or nested; or, now and then, its bytes.
+  // A mutated copy: one to three values are replaced, removed, repeated, swapped or nested; or, now and then, raw bytes
+  // are changed.
   std::string change(std::string_view text, size_t most) {
     Json json = Json::parse(text, nullptr, false);
     if (json.is_discarded() || random.oneIn(16))
@@ -25,7 +26,7 @@ public:
   }
 
 private:
-  // All values, each before what it holds; deep nesting is cut off.
+  // Collects all values, each before its children; very deep nesting is skipped.
   void collect(Json &json, std::vector<Json *> &values, int depth = 0) {
     values.push_back(&json);
     if (depth < 80 && json.is_structured())
@@ -64,7 +65,7 @@ private:
     case 0:
       value = scalar();
       return;
-    case 1: // a number near the one that is there
+    case 1: // a number close to the old one
       if (value.is_number_integer())
         value = static_cast<int64_t>(value.get<uint64_t>() + random.below(5) - 2);
       else if (value.is_number())
@@ -80,7 +81,7 @@ private:
       if (value.is_structured() && !value.empty())
         value.erase(std::next(value.begin(), static_cast<std::ptrdiff_t>(random.below(value.size()))));
       return;
-    case 4: // another key, or one more element
+    case 4: // an added key or element
       if (tooLarge(json, other))
         return;
       if (value.is_object())
@@ -108,11 +109,11 @@ private:
     }
   }
 
-  // Repeating values doubles what there is, again and again.
+  // Repeated copying would double the size again and again.
   static bool tooLarge(const Json &json, const Json &more) {
     return written(json).size() + written(more).size() > 1 << 16;
   }
-  // Changed strings are no UTF-8 any more.
+  // Changed strings may be invalid UTF-8.
   static std::string written(const Json &json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
   std::string someKey(const std::vector<Json *> &values) {
@@ -142,7 +143,7 @@ private:
       text.insert(random.below(text.size() + 1), parts[random.below(std::size(parts))]);
     }
     }
-    // What cuts a character of several bytes apart is replaced when it is printed.
+    // Characters cut in two are replaced when the text is written.
     return text;
   }
 

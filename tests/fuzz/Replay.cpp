@@ -1,5 +1,5 @@
-// Drives a fuzz target without libFuzzer: every file of the folders that are given, then --runs inputs that its mutator
-// makes of them. What libFuzzer would report ends the process here, too; the input is left as finding-TARGET.
+// Drives a fuzz target without libFuzzer: on every file in the given folders, then on --runs inputs that its mutator
+// makes from them. What libFuzzer would report ends the process here, too; the input is saved as finding-TARGET.
 #include "Fuzz.h"
 #include <algorithm>
 #include <chrono>
@@ -21,10 +21,10 @@ namespace {
 xfc::fuzz::Random bytes(1);
 std::string current, findingFile;
 
-constexpr unsigned secondsForAnInput = 20; // of a busy machine, where libFuzzer's limit is 2 on a quiet one
+constexpr unsigned secondsForAnInput = 20; // for a busy machine; libFuzzer's limit is 2 on a quiet one
 constexpr rlim_t bytesForAnInput = rlim_t(2) << 30;
 
-// Only what may be called in a handler of signals.
+// Calls only async-signal-safe functions.
 extern "C" void keepFinding(int signal) {
   const int file = open(findingFile.c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0644);
   if (file >= 0 && write(file, current.data(), current.size()) >= 0)
@@ -36,7 +36,7 @@ extern "C" void keepFinding(int signal) {
 void runOne(const std::string &input) {
   current = input;
   alarm(secondsForAnInput);
-  // A copy of exactly its size, so that reading past its end can be seen by tools.
+  // A copy of the exact size, so that tools can detect reads beyond its end.
   const std::vector<uint8_t> copy(input.begin(), input.end());
   LLVMFuzzerTestOneInput(copy.data(), copy.size());
   alarm(0);
@@ -44,7 +44,7 @@ void runOne(const std::string &input) {
 
 } // namespace
 
-// Changes some bytes, or how many there are.
+// Changes, inserts or removes some bytes.
 extern "C" size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most) {
   for (size_t changes = 1 + bytes.below(4); changes > 0; --changes) {
     const size_t at = bytes.below(size);
@@ -110,7 +110,7 @@ int main(int argc, char **argv) {
   bytes = xfc::fuzz::Random(seed + 1);
   std::vector<std::string> changed(generation);
   for (long run = 0; run < runs; ++run) {
-    // Some are changed further.
+    // Some results are mutated again.
     std::string &slot = changed[random.below(generation)];
     std::string input = slot.empty() || random.oneIn(4) ? corpus[random.below(corpus.size())] : slot;
     size_t size = input.size();

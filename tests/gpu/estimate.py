@@ -26,17 +26,17 @@ import tempfile
 
 import sass
 
-# An NVIDIA H200, on which neither was measured: processors, clock, schedulers of a processor, bytes a second.
+# An NVIDIA H200, on which nothing was measured: processors, clock, schedulers per processor, bytes per second.
 PROCESSORS, CLOCK, SCHEDULERS = 132, 1.83e9, 4
 MEMORY, L2 = 4.1e12, 6.0e12
 REGISTERS, SHARED, THREADS, BLOCKS = 65536, 227 << 10, 2048, 32
 LAUNCH = 2e-6
-# Floating-point operations a clock of a processor: wgmma's, what mma.sync reaches of that, FFMA's.
+# Floating-point operations per clock and processor: wgmma's, the part of it that mma.sync reaches, FFMA's.
 PEAK = {"HGMMA": 8192, "HMMA": 0.63 * 8192, "FFMA": 256}
-# Products that a kernel computes for each that its operations count: the gradient of attention does scores and dP twice.
+# Products that a kernel computes for each one in its operation count: the gradient of attention computes scores and dP twice.
 COMPUTED = {"attention_grad": 7 / 5}
-BULK = 8192  # bytes of a bulk copy: a block of 64 x 64 of a weight in bf16
-# PTX for sm_80 runs there as the driver's ptxas makes it for 9.0.
+BULK = 8192  # bytes per bulk copy: a block of 64 x 64 of a weight in bf16
+# PTX for sm_80 runs as the driver's ptxas compiles it for 9.0.
 ASSEMBLED = {"sm_80": "sm_90", "sm_90a": "sm_90a"}
 TOLERANCE = 0.05
 
@@ -51,7 +51,7 @@ def find_tools():
 
 
 def operations(instruction):
-    """Floating-point operations of an instruction for its warp, and of what kind."""
+    """The floating-point operations of an instruction for its warp, and their kind."""
     stem = instruction.stem
     if stem == "HGMMA":  # 64 rows for four warps
         m, n, k = map(int, re.search(r"\.(\d+)x(\d+)x(\d+)", instruction.opcode).groups())
@@ -68,14 +68,14 @@ def bits(instruction):
 
 
 def loads(instruction):
-    """Bytes from global memory of an instruction for its warp."""
+    """The bytes that an instruction loads from global memory for its warp."""
     if instruction.stem in ("LDG", "LDGSTS"):
         return 32 * bits(instruction) // 8
     return BULK if instruction.stem == "UBLKCP" else 0
 
 
 def as_it_runs(kernel, loop):
-    """The instructions of a loop without those of what is not aligned: the pieces between branches that load by 4 bytes, where others load more."""
+    """A loop's instructions without its unaligned paths: the pieces between branches that load 4 bytes at a time while others load more."""
     code, pieces = kernel.instructions, [[]]
     heads = set(kernel.labels.values())
     for i in sorted(loop):
@@ -90,14 +90,14 @@ def as_it_runs(kernel, loop):
 
 @dataclasses.dataclass
 class Loop:
-    kind: str  # of PEAK; empty: none worth the name
-    issued: float  # instructions of a warp for each operation of the block's
+    kind: str  # a key of PEAK; empty: no notable products
+    issued: float  # instructions of a warp for each operation of the block
     loaded: float  # bytes for each operation
     mix: str
 
 
 def loop_of(kernel, threads):
-    """What a kernel's loop over its products does."""
+    """What a kernel's main loop over products does."""
     code, loops, warps = kernel.instructions, sass.loops(kernel), threads / 32
     totals = {stem: sum(operations(x) for x in code if x.stem == stem) for stem in PEAK}
     kind = next((stem for stem in ("HGMMA", "HMMA") if totals[stem]), "FFMA")
@@ -108,11 +108,11 @@ def loop_of(kernel, threads):
     if work < (512 if kind == "FFMA" else 1):
         return Loop("", 0, 0, "")
     multiplying, issued, loaded, beside = warps, len(body), sum(map(loads, body)), []
-    if kind == "HGMMA":  # one of three warpgroups only fetches: its loop has the copies
+    if kind == "HGMMA":  # one of three warpgroups only fetches: its loop holds the copies
         multiplying = warps * 2 / 3
         fetching = max((as_it_runs(kernel, loop) for loop in innermost if loop != main), key=lambda b: sum(map(loads, b)))
         copies = sum(loads(x) for x in fetching if x.stem == "LDGSTS") * warps / 3
-        # One thread asks for half of the weight's blocks; each arrives in both blocks of the cluster.
+        # One thread requests half of the weight's blocks; each arrives in both blocks of the cluster.
         loaded = (copies + sum(loads(x) for x in fetching if x.stem == "UBLKCP")) / multiplying
         beside = [x for x in fetching if x.stem in ("LDGSTS", "UBLKCP")]
         issued = (len(body) * multiplying + len(fetching) * warps / 3) / multiplying
@@ -156,7 +156,7 @@ def row_of(entry, kernel):
         times["issue"] = flops * loop.issued / (PROCESSORS * SCHEDULERS * CLOCK)
         times["L2"] = flops * loop.loaded / L2
     bound = max(times, key=times.get)
-    # Blocks run in waves; the last one takes as long as a full one. Memory has no idle part while a wave is half full.
+    # Blocks run in waves; the last one takes as long as a full one. Memory bandwidth is saturated once a wave is half full.
     slots = PROCESSORS * resident
     waves = entry["chunks"] / slots
     each = times[bound] * (math.ceil(waves) / waves if bound != "memory" else max(1, 0.5 / min(waves, 1)))
@@ -166,11 +166,11 @@ def row_of(entry, kernel):
 
 
 def only(ptx, names):
-    """The text of a PTX file with these kernels alone."""
+    """The text of a PTX file with only these kernels."""
     begin = ptx.index(".visible .entry ")
     pieces = re.split(r"^(?=\.visible \.entry )", ptx[begin:], flags=re.M)
     kept = [piece for piece in pieces if (found := re.match(r"\.visible \.entry (\w+)", piece)) and found[1] in names]
-    # What follows a kernel is a comment that names the next one.
+    # A kernel is followed by a comment that names the next one.
     return ptx[:begin] + "".join(re.sub(r"\t// \.globl.*\n?$", "", piece) for piece in kept)
 
 
@@ -224,7 +224,7 @@ def report(options):
 
 
 def tables_of(text):
-    """A report's ptxas, and each architecture's rows by kernel."""
+    """A report's ptxas version, and each architecture's rows by kernel."""
     arch, tables = None, {}
     for line in text.splitlines():
         if found := re.match(r"## (\w+)", line):

@@ -1,8 +1,8 @@
-"""peers.py: the yardsticks of verify.py, each run as a process of its own that prints a line of JSON for each result as soon as it has it:
-products, output losses and attention of torch (cuBLAS, flash attention, cuDNN) for the work that our profile names; training steps of
-torch.compile; decoding by CTranslate2 and by torch. Where a library is absent, or sees no GPU, a line says so: {"absent": why}.
+"""peers.py: the baselines of verify.py. Each run is a separate process that prints a line of JSON for each result as soon as it is known:
+products, output losses and attention of torch (cuBLAS, flash attention, cuDNN) for the work named in xfc's profile; training steps of
+torch.compile; decoding by CTranslate2 and by torch. If a library is missing, or sees no GPU, a line says so: {"absent": why}.
 
-usage: peers.py kernels|training|decoding JOB, a job in JSON. XFC_PEERS_DEVICE=cpu tries the script where there is no GPU.
+usage: peers.py kernels|training|decoding JOB, a job in JSON. XFC_PEERS_DEVICE=cpu runs the script without a GPU.
 """
 import json
 import os
@@ -14,7 +14,7 @@ DEVICE = os.environ.get("XFC_PEERS_DEVICE", "cuda")
 
 
 class Absent(Exception):
-    """Why there is nothing to compare with."""
+    """Says why there is nothing to compare with."""
 
 
 def torch_here():
@@ -35,7 +35,7 @@ def finish():
 
 
 def milliseconds(run):
-    """The time of one run: the median of ten bunches that take some 10 ms each, after a warm-up."""
+    """The time of one run: the median of ten groups of runs that take about 10 ms each, after a warm-up."""
     for _ in range(3):
         run()
     finish()
@@ -65,7 +65,7 @@ def product(kind, rows, outputs, inputs):
 
 
 def output_loss(rows, vocabulary, width):
-    """The projection to the vocabulary, its smoothed cross-entropy, and the gradient of its logits, as our one kernel has them."""
+    """The projection to the vocabulary, its smoothed cross-entropy, and the gradient of its logits, which xfc computes in one kernel."""
     torch = torch_here()
     from torch.nn import functional as F
 
@@ -90,7 +90,7 @@ def output_loss(rows, vocabulary, width):
 
 
 def attention(kind, sequences, length, width, heads, dropout):
-    """As the model has it: of three attentions two see every key and one is causal. By each backend that takes it."""
+    """The model's attention: of three, two see every key and one is causal. Times each backend that supports it."""
     from torch.nn.attention import SDPBackend
 
     runs = {}
@@ -120,7 +120,7 @@ def attention_by(backend, kind, sequences, length, width, heads, dropout):
                     forward(causal)
 
         return forwards
-    results = []  # made by the first run: a backend may refuse to
+    results = []  # set by the first run, because a backend may refuse to run
 
     def gradients():
         if not results:
@@ -142,7 +142,7 @@ def kernels(job):
         for name, run in runs.items():
             try:
                 times[name] = milliseconds(run) / share  # the mean of the three
-            except Exception as error:  # a backend that does not take this, a compiler that is missing, too little memory
+            except Exception as error:  # an unsupported case, a missing compiler, or too little memory
                 refused[name] = (str(error).splitlines() or [type(error).__name__])[0][:200]
         yield {"work": [kind, *dimensions], "milliseconds": times, "refused": refused, "library": f"torch {torch.__version__}, CUDA {torch.version.cuda}"}
 
@@ -151,7 +151,7 @@ def kernels(job):
 
 
 def training(job):
-    """Target tokens a second of training in bf16 with SDPA, compiled: over all batches of a file, pads included, or one batch without."""
+    """Target tokens per second of compiled training in bf16 with SDPA: over all batches of a file, with padding, or one batch without."""
     torch = torch_here()
     from torch.nn import functional as F
 
@@ -201,7 +201,7 @@ def training(job):
 
 
 def sources_of(job, size, batch):
-    """As many random sentences of that length as our bench decodes: `batch` at once, four at least."""
+    """As many random sentences of that length as xfc's benchmark decodes, `batch` at once: at least four."""
     import random
 
     from common import EOS, WORDS
@@ -211,7 +211,7 @@ def sources_of(job, size, batch):
 
 
 def timed(decode, job):
-    """Output tokens a second: the median of some runs, after one."""
+    """Output tokens per second: the median of several runs, after a warm-up run."""
     decode()
     seconds = []
     for _ in range(job["repetitions"]):
@@ -248,8 +248,8 @@ def ctranslate2_searches(job, size):
 
 
 class TorchSearch:
-    """Search by torch_model's model in bf16: keys and values of all steps lie in tensors of fixed shapes, so that on a GPU a step is one
-    captured graph. Everything a step needs and leaves is in tensors of this object."""
+    """Search with torch_model's model in bf16: keys and values of all steps lie in tensors of fixed shapes, so that on a GPU a step is one
+    captured graph. All inputs and outputs of a step are tensors of this object."""
 
     def __init__(self, model, size, batch, beam, length, source_length):
         import torch
@@ -280,7 +280,7 @@ class TorchSearch:
             keys.index_copy_(2, self.position, k)
             values.index_copy_(2, self.position, v)
             x = layer.attention.attend(x, q, keys, values, mask=seen)
-            # The hypotheses of a sentence look at its memory together.
+            # The hypotheses of a sentence attend to its memory together.
             q = layer.cross.query(x).view(self.batch, beam, size.heads, -1).transpose(1, 2)
             context = F.scaled_dot_product_attention(q, memory_keys, memory_values)
             x = x + layer.cross.o(context.transpose(1, 2).reshape(self.batch * beam, 1, size.d_model))
@@ -349,7 +349,7 @@ def torch_searches(job, size):
 
 
 def decoding(job):
-    """Output tokens a second of CTranslate2 in float16; where it is absent, of torch in bf16."""
+    """Output tokens per second of CTranslate2 in float16, or of torch in bf16 if CTranslate2 is missing."""
     from common import SIZES
 
     size = SIZES[job["size"]]

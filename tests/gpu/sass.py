@@ -1,4 +1,4 @@
-"""Machine code of an NVIDIA GPU: PTX assembled and disassembled, and the loops of its kernels. Plain Python; ptxas and nvdisasm on PATH."""
+"""Assembles PTX to machine code of an NVIDIA GPU, disassembles it, and finds the loops of its kernels. Plain Python; ptxas and nvdisasm on PATH."""
 import collections
 import dataclasses
 import os
@@ -12,12 +12,12 @@ class Kernel:
     name: str
     registers: int
     instructions: list  # of Instruction, in order
-    labels: dict  # where they stand: an index into instructions
+    labels: dict  # their positions: indices into instructions
 
 
 @dataclasses.dataclass
 class Instruction:
-    guarded: bool  # by a predicate: it may not run
+    guarded: bool  # by a predicate: it may be skipped
     opcode: str  # LDS.128
     operands: str
 
@@ -34,7 +34,7 @@ def run(*command):
 
 
 def kernels(ptx, arch):
-    """Each kernel of a PTX file as ptxas makes it for an architecture, by name."""
+    """Each kernel of a PTX file as ptxas compiles it for an architecture, by name."""
     with tempfile.TemporaryDirectory() as folder:
         cubin = os.path.join(folder, "cubin")
         said = run("ptxas", "-arch=" + arch, "-v", "-o", cubin, ptx)
@@ -60,13 +60,13 @@ def loops(kernel):
         jumps = instruction.stem in ("BRA", "CALL") and target
         if jumps and target[1] in kernel.labels and kernel.labels[target[1]] < len(code):
             following[i].append(kernel.labels[target[1]])
-        # A branch that no predicate guards may still have one among its operands: BRA P0, or BRA.DIV UR4.
+        # An unguarded branch may still have a predicate among its operands: BRA P0, or BRA.DIV UR4.
         ends = instruction.stem in ("BRA", "EXIT", "RET", "BRX") and not instruction.guarded
         ends = ends and not re.match(r"!?U?P\d|!?UR\d", instruction.operands)
         if not ends and i + 1 < len(code):
             following[i].append(i + 1)
 
-    # The immediate dominators, by Cooper, Harvey and Kennedy's iteration over the reverse postorder.
+    # Immediate dominators, by the iteration of Cooper, Harvey and Kennedy over the reverse postorder.
     order, seen, stack = [], {0}, [(0, iter(following[0]))]
     while stack:
         at, rest = stack[-1]

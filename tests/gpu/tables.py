@@ -1,7 +1,7 @@
-"""tables.py RESULTS.jsonl...: the Markdown tables of what verify.py recorded, in one run or in several; later lines count where two are of the
-same thing. verify.py prints its rows by the same functions. Plain Python.
+"""tables.py RESULTS.jsonl...: makes Markdown tables of what verify.py recorded, in one run or in several; a later line replaces an earlier one
+of the same measurement. verify.py prints its rows by the same functions. Plain Python.
 
-A line is one measurement as it came, not what is made of it, under "record": machine, check, profile (the kernels of some training steps),
+A line is one raw measurement, under "record": machine, check, profile (the kernels of some training steps),
 library (a library's time for one piece of work), speed (training or decoding, ours or a library's), startup, note, failure."""
 import collections
 import json
@@ -10,11 +10,11 @@ import os
 import sys
 
 here = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [here, os.path.join(here, "..", "bench")]  # all in one folder where pack.sh put them
+sys.path[:0] = [here, os.path.join(here, "..", "bench")]  # pack.sh puts all files into one folder
 import kernels as profiles
 from common import SIZES
 
-# How many times as fast as the fastest library we want to be; products and attention by the geometric mean.
+# The targeted speed relative to the fastest library; for products and attention the geometric mean.
 AIMS = {"products": 0.92, "output loss": 0.92, "attention": 0.85, "attention gradient": 0.75, "training": 1.3, "decoding": 1.3}
 
 HEADS = {
@@ -52,7 +52,7 @@ def mark(ratio, aim):
 
 
 def pieces(profile):
-    """The work of a profile that a library is compared with: {(work, epilogue): milliseconds, FLOPs, bytes, calls}."""
+    """The work in a profile that is compared with a library: {(work, epilogue): milliseconds, FLOPs, bytes, calls}."""
     tokens, length = profile["tokens"], profile["length"]
     sums = profiles.ours_of({"kernels": profile["kernels"], "parameters": 0}, tokens // length * length, length, SIZES[profile["size"]])
     wanted = (*profiles.GEMMS, "output_loss") if profile["section"] == "products" else ("attention", "attention_gradient")
@@ -83,7 +83,7 @@ def library_times(records):
 
 
 def step_table(profile):
-    """Where the time of a step goes: kernels of one name together, a product's merge with it."""
+    """Where the time of a step goes: sums kernels of the same name, and a product with its merge kernel."""
     sums = collections.defaultdict(collections.Counter)
     for kernel in profile["kernels"]:
         name = kernel["kernel"].removesuffix("_merge")
@@ -132,7 +132,7 @@ def startup_row(record):
 
 
 def section_rows(section, records):
-    """The rows of a section, and its ratios by the aim they are held against."""
+    """The rows of a section, and its ratios, grouped by their aim."""
     rows, ratios = [], collections.defaultdict(list)
     own = [record for record in records if record.get("section") == section]
     if section in ("products", "attention"):
@@ -167,7 +167,7 @@ def machine_line(record):
 
 
 def identity(record):
-    """What a line is of: a later line of the same takes its place."""
+    """Identifies the measurement of a line: a later line with the same identity replaces it."""
     said = [record["text"]] if record["record"] in ("note", "failure") else []
     return json.dumps([record.get(key) for key in ("record", "section", "model", "image", "check", "size", "tokens", "length", "work", "by")] + said)
 
@@ -193,7 +193,7 @@ def render(records):
 
 
 def read(path):
-    """The records of a file; a last line that was cut off with its run is left out."""
+    """The records of a file; skips a last line that was truncated when its run was interrupted."""
     records = []
     with open(path) as file:
         for number, text in enumerate(file, 1):

@@ -23,13 +23,14 @@ import tables
 import tensors
 from common import BOS, EOS, PAD, SIZES, WORDS
 
-# Largest difference of a tensor from the CPU's, over its largest value, and of a loss. In bf16 both round operands to 8 bits of a mantissa, but
-# sum in another order, so that now and then a rounding falls the other way; and attention is in bf16 on GPUs alone.
+# The largest allowed difference of a tensor from the CPU's, relative to its largest value, and of a loss. In bf16 both
+# round operands to 8 mantissa bits but sum in another order, so that a rounding occasionally goes the other way; and
+# only GPUs compute attention in bf16.
 TOLERANCE = {"f32": 1e-3, "bf16": 4e-2}
 LOSS_TOLERANCE = {"f32": 1e-3, "bf16": 2e-2}
 SEARCHES = {"greedy": ("--beam", "1"), "beam 5": ("--beam", "5")}
 SECTIONS = ("correctness", "products", "attention", "training", "decoding", "startup")
-MODELS = {  # what a section takes, of what was packed
+MODELS = {  # the packed models that a section uses
     "correctness": ("base-bf16", "base-f32", "odd-bf16", "odd-f32", "toy", "toy-bf16"),
     **dict.fromkeys(("products", "attention", "training", "decoding"), tuple(f"peer-{size}" for size in SIZES)),
     "startup": ("base-f32", "base-bf16", "peer-big"),
@@ -39,11 +40,11 @@ LENGTHS = (32, 128, 512)
 
 
 class Failure(Exception):
-    """What did not hold, for the report."""
+    """A failed check, for the report."""
 
 
 class Report:
-    """Rows as they come: on standard output, and as lines of JSON in a file that a full disk only costs the file."""
+    """Reports rows as they come: on standard output, and as lines of JSON in a file; a full disk only loses the file."""
 
     def __init__(self, folder):
         self.records, self.failures, self.lock = [], 0, threading.Lock()
@@ -51,7 +52,7 @@ class Report:
         self.path = os.path.join(folder, "results.jsonl")
         try:
             os.makedirs(folder, exist_ok=True)
-            self.file = open(self.path, "ab", 0)  # nothing waits in a buffer
+            self.file = open(self.path, "ab", 0)  # unbuffered
         except OSError as error:
             self.lost(error)
 
@@ -72,7 +73,7 @@ class Report:
             self.print("\n" + text)
 
     def record(self, what, row=None, **fields):
-        """Writes a measurement, and prints its row where it is one of a table."""
+        """Writes a measurement, and prints its row if it belongs to a table."""
         with self.lock:
             record = {"record": what, "section": self.section, **fields}
             self.records.append(record)
@@ -95,18 +96,18 @@ class Report:
         self.print(text)
 
     def say(self, what, text):
-        """A note, or a failure: a line of its own."""
+        """Reports a note or a failure on a line of its own."""
         self.record(what, text=text)
         self.print(("FAILED: " if what == "failure" else "") + text)
 
 
 class Machine:
-    """The executables of the pack, and the GPU they run on."""
+    """The packed executables, and the GPU they run on."""
 
     def __init__(self, options, report):
         self.options, self.report = options, report
         self.cores = len(os.sched_getaffinity(0))
-        self.jobs = max(1, min(8, self.cores // 3))  # processes at once where nothing is timed
+        self.jobs = max(1, min(8, self.cores // 3))  # concurrent processes for untimed work
         self.about = {}
 
     def have(self, names):
@@ -114,7 +115,7 @@ class Machine:
         return [name for name in names if os.access(os.path.join(here, name), os.X_OK)]
 
     def call(self, name, *words, limit=None, wrapped=()):
-        """What an executable prints. Failure: it did not end well, or not in time."""
+        """The output of an executable. Raises Failure if it fails or exceeds its time limit."""
         command = " ".join((f"./{name}", *words))
         try:
             done = subprocess.run([*wrapped, os.path.join(here, name), *words], capture_output=True, text=True, timeout=limit or self.options.limit)
@@ -135,7 +136,7 @@ class Machine:
         return self.about[name]
 
     def gpu(self, name, image=""):
-        """The GPU's name and the code it runs, by a translation of one word."""
+        """The GPU's name and the code it runs, found by translating one word."""
         words = ("decode", "--sentences", "1", "--batch", "1", "--length", "2", "--beam", "1", "--steps", "1", "--json")
         return json.loads(self.cuda(name, image, "bench", *words))["gpu"]
 
@@ -143,7 +144,7 @@ class Machine:
         return json.loads(self.cuda(name, self.options.image, "bench", *words, "--json"))
 
     def in_parallel(self, works):
-        """Calls them all, several at once; those that come first are begun first."""
+        """Calls all of them, several at once, starting them in order."""
         with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
             for future in [pool.submit(work) for work in works]:
                 future.result()
@@ -153,7 +154,7 @@ class Machine:
 
 
 class Reference:
-    """What the CPU makes of a model: made when it is first asked for, once."""
+    """The CPU's results for a model, computed once, on first use."""
 
     def __init__(self, machine, name, folder, steps):
         self.machine, self.name, self.steps = machine, name, steps
@@ -197,7 +198,7 @@ class Reference:
             with open(self.path(side), "w") as file:
                 for _ in range(pairs):
                     print(*(generator.randrange(WORDS, about[side + "_vocab"]) for _ in range(generator.randint(3, longest))), file=file)
-        # A ragged batch: each sentence some tokens shorter than the one before.
+        # A ragged batch: each sentence is some tokens shorter than the one before.
         rows = {"source": (5, 37), "target": (5, 29)}
         ids = {side: [generator.randrange(WORDS, about[side + "_vocab"]) for _ in range(count * columns)] for side, (count, columns) in rows.items()}
         for side, (count, columns) in rows.items():
@@ -208,7 +209,7 @@ class Reference:
         tensors.write(self.path("in"), {what: ("I32", list(rows.get(what, rows["target"])), values) for what, values in ids.items()})
 
     def make(self):
-        """All at once, so that images compare with one and the same. Failure where the CPU's own runs fail."""
+        """Computes all results at once, so that all images are compared with the same ones. Raises Failure if the CPU's own runs fail."""
         with self.lock:
             if not self.made:
                 self.made = True
@@ -229,18 +230,18 @@ class Reference:
 
 
 def losses(log):
-    """[(step, the mean loss of the steps since the line before)]"""
+    """[(step, the mean loss of the steps since the previous line)]"""
     with open(log) as file:
         return [(record["step"], record["loss"]) for record in map(json.loads, file) if "loss" in record]
 
 
 def translations(text):
-    """[(words, score)] of what `translate --scores` prints."""
+    """[(words, score)] from the output of `translate --scores`."""
     return [(words, float(score)) for words, score in (row.rsplit("\t", 1) for row in text.splitlines())]
 
 
 def compare(first, second, tolerance, what):
-    """In a process of its own: plain Python takes its time with the millions of numbers of a large model."""
+    """Compares in a separate process, because plain Python is slow on the millions of numbers of a large model."""
     done = subprocess.run([sys.executable, os.path.join(here, "tensors.py"), first, second, str(tolerance)], capture_output=True, text=True)
     if done.returncode:
         raise Failure(f"{what}: {(done.stderr.strip().splitlines() or ['no word of why'])[-1]}")
@@ -248,7 +249,7 @@ def compare(first, second, tolerance, what):
 
 
 def check_kernels(machine, reference, name, image):
-    # More rows than are summed at once, so that sums of several parts run, too; a toy's are left to its training.
+    # More rows than are summed at once, so that sums of several parts run, too; toy models only run their training.
     tokens = ("--batch-tokens", "2600") if reference.long else ()
     return machine.cuda(name, image, "selfcheck", "--kernels", *tokens, *reference.threads).splitlines()[-2]
 
@@ -287,7 +288,7 @@ def check_losses(machine, reference, name, image):
 
 
 def check_translations(machine, reference, name, image):
-    """The CPU's translations; where a sentence has another, one that is as good but for rounding: both searches met nearly equal candidates."""
+    """Expects the CPU's translations, or ones that are as good up to rounding because both searches met nearly equal candidates."""
     answers = []
     for search in SEARCHES:
         found = translations(machine.cuda(name, image, *reference.make().translate(search, 2048)))
@@ -307,8 +308,8 @@ def check_translations(machine, reference, name, image):
 
 
 def near_tie(machine, reference, name, search, number, expected, found):
-    """Failure unless a search may as well have found the one as the other: greedily, where the CPU's logits of the first tokens that differ are
-    equal but for rounding; with a beam, where the scores are."""
+    """Raises Failure unless the search could have found either translation: a greedy one if the CPU's logits of the first differing tokens are
+    equal up to rounding, a beam search if the scores are."""
     if search != "greedy":
         if not found[1] >= expected[1] - reference.tolerance * max(1, abs(expected[1])):
             raise Failure(f"{search}: sentence {number + 1} has score {found[1]:.6g}, the CPU's {expected[1]:.6g}")
@@ -330,7 +331,7 @@ def near_tie(machine, reference, name, search, number, expected, found):
 
 
 def check_bits(machine, reference, name, image):
-    """What a batch or a grid must not change: not one bit."""
+    """Checks results that must not depend on the batch or the grid, bit for bit."""
     reference.make()
     for what, words in (("translations", lambda tokens: reference.translate("beam 5", tokens)), ("scores", reference.score)):
         together, few, alone = (machine.cuda(name, image, *words(tokens)).splitlines() for tokens in (4096, 100, 1))
@@ -345,7 +346,7 @@ def check_bits(machine, reference, name, image):
 
 
 def check_promises(machine, reference, name, image):
-    """On a toy: resuming, accumulating, moving between devices, sampling, memory as predicted."""
+    """Checks on a toy model: resuming, accumulating, moving between devices, sampling, memory as predicted."""
     folder = reference.path(f"promises.{image}".replace(":", "-"))
     words = [sys.executable, os.path.join(here, "check_cuda.py"), os.path.join(here, name), folder, image]
     try:
@@ -359,7 +360,7 @@ def check_promises(machine, reference, name, image):
 
 
 def check_sanitizer(machine, tool, name):
-    """NVIDIA's checker of memory, races or barriers over a step of training and a translation."""
+    """Runs a training step and a translation under NVIDIA's checker of memory, races or barriers."""
     image = machine.options.image
     command = (shutil.which("compute-sanitizer"), "--tool", tool, "--error-exitcode", "9", "--print-limit", "3")
     for words in (("train", "--batch-tokens", "64", "--length", "8", "--steps", "1"), ("decode", "--sentences", "3", "--batch", "3", "--length", "4", "--beam", "2", "--steps", "1")):
@@ -368,7 +369,7 @@ def check_sanitizer(machine, tool, name):
 
 
 def images_of(machine, name):
-    """Those of the executable that this GPU runs, and the driver's own compilation; a line for the others."""
+    """The executable's images that this GPU can run, and the driver's own compilation; reports a line for the others."""
     if machine.options.image:
         return [machine.options.image]
     images = []
@@ -390,7 +391,7 @@ def correctness(machine, folder):
             holds, answer = True, work()
         except Failure as failure:
             holds, answer = False, str(failure)
-        except Exception as error:  # the report names it, and the others go on
+        except Exception as error:  # the report names it, and the others continue
             holds, answer = False, f"{type(error).__name__}: {error}"
         machine.report.record("check", tables.check_row, model=name, image=image, check=what, holds=holds, answer=answer,
                               seconds=round((datetime.datetime.now() - begin).total_seconds(), 1))
@@ -424,10 +425,10 @@ def correctness(machine, folder):
 
 
 def peer(what, job):
-    """What a library did, a result at a time; at the end {"absent": why} where it did not do all."""
+    """Yields a library's results one at a time; ends with {"absent": why} if it did not complete all of them."""
     process = subprocess.Popen([sys.executable, os.path.join(here, "peers.py"), what, json.dumps(job)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     said = []
-    reader = threading.Thread(target=lambda: said.extend(process.stderr))  # so that it cannot fill its pipe
+    reader = threading.Thread(target=lambda: said.extend(process.stderr))  # so that its pipe never fills up
     reader.start()
     for text in process.stdout:
         if text.startswith("{"):
@@ -439,7 +440,7 @@ def peer(what, job):
 
 
 def ours(machine, what, *words):
-    """Our answer, or None and a line of why."""
+    """xfc's answer; None, after reporting why, if there is none."""
     try:
         return machine.bench(*words)
     except Failure as failure:
@@ -447,7 +448,7 @@ def ours(machine, what, *words):
 
 
 def single_kernels(machine, section, name, tokens, length):
-    """Kernels as they run inside a step of training, beside a library's alone on the same shapes."""
+    """Compares kernels as they run inside a training step with a library's, run alone on the same shapes."""
     report, what = machine.report, f"{name}, {tokens} tokens in sentences of {length}"
     result = ours(machine, what, name, "train", "--batch-tokens", str(tokens), "--length", str(length), "--steps", "3", "--profile")
     if not result:
@@ -476,7 +477,7 @@ def single_kernels(machine, section, name, tokens, length):
 
 
 def image_of(machine, result):
-    """sm_90a, or sm_90a PTX where the driver compiled it."""
+    """sm_90a, or sm_90a PTX if the driver compiled it."""
     return result["gpu"].rsplit(", ", 1)[-1]
 
 
@@ -495,7 +496,7 @@ def attention(machine, folder):
 
 
 def sentences(folder, vocabulary):
-    """Pairs whose lengths are spread as those of real text: 8 to 90 tokens, most of them near 25."""
+    """Pairs with the length distribution of real text: 8 to 90 tokens, most of them near 25."""
     generator = random.Random(4)
     path = f"{folder}/text{vocabulary}"
     with open(f"{path}.source", "w") as source, open(f"{path}.target", "w") as target:
@@ -507,14 +508,14 @@ def sentences(folder, vocabulary):
 
 
 def measured(machine, name, work, *words):
-    """Ours of a whole program, as it is recorded; None, and a line of why."""
+    """xfc's measurement of a whole program, as recorded; None, after reporting why, if there is none."""
     if result := ours(machine, f"{name}, {' '.join(map(str, work))}", name, *words):
         fields = {key: result[key] for key in ("tokens_per_second", "step_ms_median", "arena_bytes", "state_bytes", "gpu")}
         return machine.report.record("speed", model=name, image=image_of(machine, result), size=name.removeprefix("peer-"), by="xfc", work=work, **fields)
 
 
 def beside(machine, name, results, answers):
-    """Rows of whole programs: each of ours beside the library's next answer. Ours have ended before the library begins, so that neither slows the other."""
+    """Rows of whole programs: each xfc result next to the library's answer. xfc has finished before the library starts, so neither slows the other."""
     report, results = machine.report, list(results)
     waiting = iter(results)
     for answer in answers:
@@ -531,7 +532,7 @@ def beside(machine, name, results, answers):
 
 
 def training(machine, folder):
-    """bf16; torch with SDPA and fused Adam, computing pads too where it trains on text, its batches sorted by length."""
+    """Training in bf16; torch uses SDPA and fused Adam, and on text also computes padding, with batches sorted by length."""
     for name in machine.have(MODELS["training"]):
         size = name.removeprefix("peer-")
         path = sentences(folder, SIZES[size].vocab)
@@ -545,7 +546,7 @@ def training(machine, folder):
 
 
 def decoding(machine, folder):
-    """25 tokens of each sentence; bf16, CTranslate2 in float16."""
+    """Decoding 25 tokens of each sentence in bf16; CTranslate2 in float16."""
     for name in machine.have(MODELS["decoding"]):
         searches = [[batch, beam] for batch in machine.options.batch or BATCHES["decoding"] for beam in (1, 5)]
         results = [(search, measured(machine, name, search, "decode", "--sentences", str(max(search[0], 4)), "--batch", str(search[0]), "--beam", str(search[1]),
@@ -610,7 +611,7 @@ def main():
     record = report.record("machine", date=str(datetime.date.today()), gpu=gpu, cores=machine.cores, about=f"nvidia-smi: {about}")
     report.print("# On a GPU\n\n" + tables.machine_line(record))
     with tempfile.TemporaryDirectory() as folder:
-        os.environ.setdefault("CUDA_CACHE_PATH", os.path.join(folder, "cache"))  # what the driver compiles is kept for the next process
+        os.environ.setdefault("CUDA_CACHE_PATH", os.path.join(folder, "cache"))  # keeps compiled code for the next process
         os.environ.setdefault("CUDA_CACHE_MAXSIZE", str(4 << 30))
         for section in options.sections:
             if not machine.have(MODELS[section]):

@@ -31,7 +31,7 @@ def batches(mixes, seed):
 
 
 class Row:
-    """What one engine did: sentences compared, those that differ, the largest difference."""
+    """The results of one engine: sentences compared, those that differ, the largest difference."""
 
     def __init__(self, name):
         self.name, self.compared, self.differing, self.largest, self.control = name, 0, 0, 0.0, True
@@ -42,7 +42,7 @@ class Row:
 
 
 def run(name, results, mixes, seed):
-    """`results(pairs)` gives the result of each pair of sentences in a batch of them, as a NumPy array."""
+    """`results(pairs)` returns the result of each pair of sentences in one batch of all of them, as a NumPy array."""
     import numpy as np
 
     everything = sentences(seed)
@@ -150,7 +150,7 @@ def xfc_rows(arguments):
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([arguments.xfc, "compile", ROOT / "models/small.json", "-o", f"{folder}/small", "--set", f"source_vocab={VOCABULARY}",
                         "--set", f"target_vocab={VOCABULARY}"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        # Its own limit is 30 seconds of mixes; other seeds are other sentences.
+        # The command limits itself to 30 seconds of mixes; other seeds give other sentences.
         row, mixes, seed = Row("xfc"), 0, arguments.seed
         while mixes < arguments.mixes:
             call = subprocess.run([f"{folder}/small", "selfcheck", "--promises", "--seed", str(seed), "--threads", str(arguments.threads),

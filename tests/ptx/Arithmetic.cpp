@@ -1,4 +1,4 @@
-// Integers, bits, comparison and selection.
+// Decodes and executes integer, bit, comparison and selection instructions.
 #include "Decoder.h"
 #include "Numbers.h"
 #include <algorithm>
@@ -40,7 +40,7 @@ void decodeFloatArithmetic(Decoder &d, Type type); // Float.cpp
 
 namespace {
 
-// add and sub. The .sat of s32 clamps.
+// add and sub; .sat of s32 clamps.
 void addSub(Decoder &d) {
   Type t = d.type();
   if (isFloat(t))
@@ -134,7 +134,7 @@ void divRem(Decoder &d) {
     return decodeFloatArithmetic(d, t);
   bool rem = d.s.opcode == "rem";
   d.all(t, {t, t});
-  // Division by zero gives all ones on the machines; the ISA leaves it open.
+  // The ISA leaves division by zero undefined; GPUs give all ones.
   d.set(ofInteger(d, t, [&]<class T>() {
     return rem ? onLanes<[](T a, T b) -> T { return b == 0                              ? a
                                                     : std::is_signed_v<T> && b == T(-1) ? T(0)
@@ -233,7 +233,7 @@ void logicalNot(Decoder &d) {
   d.set(ofInteger(d, t, []<class T>() { return onLanes<[](T a) -> T { return a == 0; }>; }));
 }
 
-// Shifts clamp: by the width and more gives zeros, or the sign.
+// Shifts clamp: shifting by the width or more gives zeros, or copies of the sign.
 void shl(Decoder &d) {
   Type t = d.type();
   d.all(t, {t, Type::B32});
@@ -251,7 +251,7 @@ void shr(Decoder &d) {
   }));
 }
 
-// Funnel shift of b:a.
+// Funnel shift of the pair b:a.
 void shf(Decoder &d) {
   bool right = d.choose({"l", "r"}), wrap = d.choose({"clamp", "wrap"});
   if (bytesOf(d.type()) != 4)
@@ -529,7 +529,7 @@ void combine(Warp &w, const Instruction &i, uint32_t mask) {
 template <int C, class T, bool Ftz = false> void setpLanes(Warp &w, const Instruction &i) {
   combine(w, i, compareLanes<C, T, Ftz>(w, w.at<T>(i.op[2]), w.at<T>(i.op[3])));
 }
-// set: all ones (1.0 where selector2) or zero.
+// set: all ones (1.0 if selector2), or zero.
 template <int C, class T, bool Ftz = false> void setLanes(Warp &w, const Instruction &i) {
   uint32_t mask = compareLanes<C, T, Ftz>(w, w.at<T>(i.op[1]), w.at<T>(i.op[2]));
   uint32_t result[32];
@@ -627,7 +627,7 @@ void selp(Decoder &d) {
 void slct(Decoder &d) {
   bool ftz = d.take("ftz");
   Type t = d.type(), by = d.type();
-  (void)ftz; // -0 and denormals count as >= 0 all the same
+  (void)ftz; // -0 and denormals are >= 0 either way
   if (bytesOf(t) != 4 || (by != Type::S32 && by != Type::F32))
     d.fail("is for 32 bits by s32 or f32");
   d.all(t, {t, t, by});

@@ -1,6 +1,6 @@
-// mbarrier, and the copies that arrive at one: cp.async.bulk and cp.async.bulk.tensor.
-// Copies into shared memory arrive when a barrier is waited for, those out of it when their group is: as late as they
-// may.
+// Executes mbarrier, and the copies that signal one: cp.async.bulk and cp.async.bulk.tensor. Each copy is delayed as
+// long as the ISA allows: copies into shared memory complete when a barrier is waited for, those out of it when their
+// group is.
 #include "Decoder.h"
 #include "Shadow.h"
 #include "TensorMap.h"
@@ -13,7 +13,7 @@ void finishCopies(Warp &w, int under); // MemoryAccess.cpp
 
 namespace {
 
-// The 64 bits of an mbarrier. The bytes of copies under way are counted from 2^20.
+// The 64 bits of an mbarrier. The byte count of pending copies has an offset of 2^20.
 struct BarrierState {
   uint64_t pending : 20, expected : 20, bytes : 21, phase : 1, magic : 2;
 };
@@ -78,7 +78,7 @@ void expectBytes(Warp &w, int lane, const BarrierPlace &place, uint32_t bytes) {
 
 enum Operation { Init, Inval, Arrive, ArriveExpect, Expect, CompleteTx, Wait };
 
-// selector: Operation; selector2: parity for Wait, noComplete is refused. op: result, second operand (None where
+// selector: Operation; selector2: parity for Wait, or that noComplete is refused. op: result, second operand (None if
 // absent).
 void barrierLanes(Warp &w, const Instruction &i) {
   uint64_t address[32];
@@ -153,7 +153,7 @@ void mbarrier(Decoder &d) {
   } else if (d.take("arrive")) {
     bool expects = d.take("expect_tx");
     d.i.selector = expects ? ArriveExpect : Arrive;
-    // The state is an operand of its own, but for barriers of other blocks.
+    // The state is a separate operand, except for barriers of other blocks.
     bool hasState = d.operands() && d.s.operands[0].kind != Operand::Kind::Address;
     operandCount((expects ? 2 : 1) + hasState, 2 + hasState);
     if (hasState)
@@ -170,7 +170,7 @@ void mbarrier(Decoder &d) {
     d.i.selector = Wait;
     operandCount(3, 4);
     d.i.op[0] = d.destination(n++, Type::Pred);
-    if (d.operands() == 4) // for how long it may sleep
+    if (d.operands() == 4) // a time limit for suspension
       d.source(3, Type::U32);
     d.i.width = parity ? 4 : 8;
     d.i.op[1] = d.source(2, parity ? Type::U32 : Type::B64);
@@ -188,7 +188,7 @@ void mbarrier(Decoder &d) {
 
 // ---- bulk copies
 
-// Runs `write` when the bytes have come, and counts them at the barrier.
+// Queues `write` for when the bytes arrive, and then counts them at the barrier.
 void arriveLater(Warp &w, int lane, const BarrierPlace &place, uint32_t bytes, std::function<void()> write) {
   Cluster &cluster = *w.block->cluster;
   Clock clock;
@@ -214,7 +214,7 @@ void arriveLater(Warp &w, int lane, const BarrierPlace &place, uint32_t bytes, s
   });
 }
 
-// The blocks that a copy goes to: one's own, or those of the mask of .multicast::cluster.
+// The target blocks of a copy: its own, or those in the mask of .multicast::cluster.
 std::vector<Block *> targets(Warp &w, int lane, const Instruction &i, Block *otherwise) {
   if (i.op[1] == None)
     return {otherwise};
@@ -236,12 +236,12 @@ void mustBeAligned(Warp &w, int lane, const char *what, uint64_t value, uint64_t
                       " is no multiple of " + std::to_string(align));
 }
 
-// Marks shared bytes as being written, and later as written.
+// Marks shared bytes as being written; arrival later marks them as written.
 void watch(Warp &w, int lane, const Block &block, uint32_t offset, uint32_t bytes) {
   if (SharedShadow *shadow = w.block->cluster->shadow.get())
     shadow->access(w, lane, block, offset, bytes, Access::BulkWrite);
 }
-// The mbarrier that a bulk copy arrives at: its init must have been fenced for the async proxy.
+// Checks the mbarrier that a bulk copy signals: its initialization needs a fence for the async proxy.
 void mustBeFenced(Warp &w, int lane, const BarrierPlace &place) {
   if (SharedShadow *shadow = w.block->cluster->shadow.get())
     shadow->barrierOfCopy(w, lane, *place.block, place.offset);
@@ -255,7 +255,7 @@ std::function<void()> writing(Warp &w, Block *block, uint32_t offset, std::vecto
   };
 }
 
-// at: to, from, the mbarrier. op: size, mask of blocks or None, coordinates.
+// at: destination, source, mbarrier. op: size, mask of blocks or None, coordinates.
 struct BulkOperands {
   uint64_t to[32], from[32], barrier[32];
 };
@@ -287,7 +287,8 @@ void bulkLoad(Warp &w, const Instruction &i) {
   });
 }
 
-// What leaves shared memory is read when the group is waited for, so that overwriting it too early is seen.
+// Copies out of shared memory read it only when their group is waited for, so that overwriting it too early is
+// detected.
 void later(Warp &w, int lane, std::function<void()> run) {
   w.stores.push_back({lane, w.storeGroup[size_t(lane)], [&w, lane, instruction = w.current, run] {
                         const Instruction *current = std::exchange(w.current, instruction);
@@ -324,7 +325,7 @@ struct Tile {
   uint32_t bytes = 0;
 };
 
-// The map is read by its generic address.
+// The map has a generic address.
 Tile tileOf(Warp &w, int lane, const Instruction &i, const Place &map) {
   Tile t;
   uint64_t address[32];
@@ -428,7 +429,7 @@ void decodeBulkCopy(Decoder &d) {
     return d.set([](Warp &w, const Instruction &) { forLanes(w.active, [&](int l) { ++w.storeGroup[size_t(l)]; }); });
   }
   if (d.take("wait_group")) {
-    d.take("read"); // the bytes have been read: then they are written here
+    d.take("read"); // waits only for the reads: here the writes happen then, too
     d.expect(1, 1);
     d.i.selector = int32_t(d.immediate(0));
     return d.set([](Warp &w, const Instruction &i) {
@@ -449,7 +450,7 @@ void decodeBulkCopy(Decoder &d) {
     d.ignore({"tile"});
   }
   bool hint = d.take("L2::cache_hint"), multicast = d.take("multicast::cluster");
-  // The first of the two state spaces that are named is the target's.
+  // The first of the two state spaces is the destination's.
   auto first = std::find_if(d.s.modifiers.begin(), d.s.modifiers.end(),
                             [](const std::string &m) { return m == "global" || m.starts_with("shared::"); });
   bool loads = first != d.s.modifiers.end() && *first != "global";
@@ -493,7 +494,7 @@ void decodeBulkCopy(Decoder &d) {
   d.set(tensor ? tensorStore : bulkStore);
 }
 
-// The thread's cp.async up to here have arrived when the barrier counts this: they are done at once.
+// The barrier counts this arrival once the thread's preceding cp.async are complete: complete them at once.
 void decodeBarrierCopy(Decoder &d) {
   if (!d.take("arrive"))
     d.fail("only cp.async.mbarrier.arrive is known");
@@ -507,7 +508,7 @@ void decodeBarrierCopy(Decoder &d) {
     finishCopies(w, -1);
     uint64_t address[32];
     addresses(w, i.at[0], address);
-    // Without .noinc the count goes up by one before the arrival.
+    // Without .noinc the pending count is incremented before the arrival.
     forLanes(w.active, [&](int l) {
       BarrierPlace place = barrierAt(w, l, address[l]);
       BarrierState s = place.load();

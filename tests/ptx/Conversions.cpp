@@ -1,4 +1,4 @@
-// cvt, mov and the conversions of addresses.
+// Decodes and executes cvt, mov and address conversions.
 #include "Decoder.h"
 #include "Numbers.h"
 #include <algorithm>
@@ -10,10 +10,10 @@ namespace {
 
 int bitsOf(Type t) { return 8 * bytesOf(t); }
 
-// What one cvt says, beside its types.
+// The properties of a cvt, besides its registers.
 struct Conversion {
   Type to, from;
-  uint8_t toBytes, fromBytes; // of the registers
+  uint8_t toBytes, fromBytes; // bytes per register
   bool ftz, sat, relu, integral, rounds;
   Rounding mode;
 };
@@ -29,7 +29,7 @@ uint64_t extend(uint64_t x, Type t) {
   return isSigned(t) ? uint64_t(int64_t(x << unused) >> unused) : x << unused >> unused;
 }
 
-// An integer as a float of format `to`, rounded once: split where f64 could not hold it.
+// An integer as an f64 that a later rounding to a shorter format rounds correctly: split if f64 cannot hold it.
 double integerToDouble(uint64_t x, bool isSignedValue) {
   double magnitude;
   bool negative = isSignedValue && int64_t(x) < 0;
@@ -99,7 +99,7 @@ uint64_t convert(const Conversion &c, uint64_t raw) {
   }
 }
 
-// The conversion lies in the instruction's numbers.
+// The conversion is stored in the offsets of the instruction's addresses.
 Conversion conversionOf(const Instruction &i) {
   Conversion c;
   static_assert(sizeof c <= sizeof i.at[0].offset + sizeof i.at[1].offset);
@@ -123,7 +123,7 @@ void cvtLanes(Warp &w, const Instruction &i) {
   });
 }
 
-// d = {a, b}: a in the upper half.
+// d = {a, b}, with a in the upper half.
 void cvtPair(Warp &w, const Instruction &i) {
   Conversion c = conversionOf(i);
   c.to = c.to == Type::F16x2 ? Type::F16 : Type::BF16;
@@ -133,7 +133,7 @@ void cvtPair(Warp &w, const Instruction &i) {
   w.put(i.op[0], result);
 }
 
-// The conversions that inner loops have, for whole vectors.
+// Vectorized handlers for the conversions that are common in inner loops.
 Handler quick(const Conversion &c) {
   if (c.toBytes != bytesOf(c.to) || c.fromBytes != bytesOf(c.from) || c.ftz || c.sat || c.relu)
     return nullptr;
@@ -173,7 +173,7 @@ void cvt(Decoder &d) {
     d.fail("no such conversion");
   if (c.ftz && c.to != Type::F32 && c.from != Type::F32)
     d.fail(".ftz needs an f32");
-  // Which rounding is needed, and of which kind.
+  // Check which kind of rounding modifier is required.
   bool narrows = toFloat && fromFloat && bytesOf(c.to) < bytesOf(c.from);
   bool sameSize = toFloat && fromFloat && c.to != c.from && bytesOf(c.to) == bytesOf(c.from);
   if (fromFloat && !toFloat && !integral)
@@ -222,7 +222,7 @@ template <class T> void copy(Warp &w, const Instruction &i) {
 }
 void copyPredicate(Warp &w, const Instruction &i) { w.putPredicate(i.op[0], *w.at<uint32_t>(i.op[1])); }
 
-// width: bytes of the whole; count: of the parts. op[0] the whole, then the parts.
+// width: bytes of the whole; count: number of parts. op[0]: the whole, then the parts.
 void pack(Warp &w, const Instruction &i) {
   int part = i.width / i.count;
   alignas(64) uint8_t whole[32 * 8];
@@ -264,7 +264,7 @@ void mov(Decoder &d) {
   }
   if (from.kind == Operand::Kind::Special &&
       (from.name == "%clock" || from.name == "%clock64" || from.name == "%globaltimer" || from.name == "%clock_hi")) {
-    // Instructions of this host thread: time goes on, and no value can be relied on.
+    // A clock that counts instructions of this host thread: it advances, but its values must not be relied on.
     d.i.op = {d.destination(to, t)};
     bool wide = bytesOf(t) == 8;
     return d.set(wide ? Handler([](Warp &w, const Instruction &i) {

@@ -1,4 +1,5 @@
-// The tree of a module to code: registers, constants and symbols get places, branches targets and meeting points.
+// Decodes a module's syntax tree to code: assigns places to registers, constants and symbols, and resolves branch
+// targets and reconvergence points.
 #include "Decoder.h"
 #include <algorithm>
 #include <cstring>
@@ -49,15 +50,15 @@ static const std::set<std::string> &specialRegisters() {
   return names;
 }
 
-// What all functions of an entry share.
+// State shared by all functions of an entry.
 struct EntryDecoder {
   Program &program;
   Function &out;
-  std::map<std::pair<int, uint64_t>, uint32_t> constants; // by bytes and value
+  std::map<std::pair<int, uint64_t>, uint32_t> constants; // by size and value
   std::map<std::string, uint32_t> specials;
   std::map<const FunctionText *, std::unique_ptr<FunctionDecoder>> functions;
   std::vector<const FunctionText *> calling; // to find recursion
-  std::map<std::string, uint64_t> shared;    // of module variables, and "function/variable"
+  std::map<std::string, uint64_t> shared;    // of module variables by name, and of others as "function/variable"
 
   const FunctionText *find(const std::string &name) const {
     for (const FunctionText &f : program.text.functions)
@@ -78,8 +79,8 @@ struct EntryDecoder {
 struct FunctionDecoder {
   EntryDecoder &entry;
   const FunctionText &text;
-  uint32_t registers = 0;                // where the function's begin
-  std::map<std::string, uint64_t> local; // variables, parameters and results of the function: offset in local memory
+  uint32_t registers = 0;                // where the function's registers begin
+  std::map<std::string, uint64_t> local; // offsets in local memory of the function's variables, parameters and results
   uint32_t sink = None;
   uint32_t begin = 0, end = 0; // of its code
   struct Symbol {
@@ -325,7 +326,7 @@ Place Decoder::address(const Operand &o, Space space) {
 
 static void jump(Warp &, const Instruction &) {}
 
-// Copies between the .param variables of a caller and of a callee: selector bytes from offset to selector2.
+// Copies between the .param variables of a caller and a callee: `selector` bytes from one offset to another.
 static void passParameter(Warp &w, const Instruction &i) {
   size_t size = w.block->cluster->launch.function.frame.local;
   for (size_t k = 0; k < i.op.size(); k += 3)
@@ -336,7 +337,8 @@ static void passParameter(Warp &w, const Instruction &i) {
 
 static void trap(Warp &w, const Instruction &) { w.fault("trap"); }
 
-// The point that every path from a branch to the end of the function passes: its immediate post-dominator.
+// Finds each branch's reconvergence point, its immediate post-dominator: the first point that every path from the
+// branch to the end of the function passes.
 static void findMeetings(std::vector<Instruction> &code, uint32_t begin, uint32_t end) {
   uint32_t n = end - begin, exit = n;
   std::vector<std::vector<uint32_t>> successors(n), predecessors(n + 1);
@@ -415,7 +417,7 @@ static void findMeetings(std::vector<Instruction> &code, uint32_t begin, uint32_
 }
 
 void EntryDecoder::layShared(const FunctionText &f) {
-  // Static variables that the entry or what it calls names, then the dynamic memory.
+  // Static variables that the entry or its callees name, followed by dynamic memory.
   std::vector<const FunctionText *> reached = {&f};
   std::vector<std::pair<std::string, const Variable *>> wanted;
   std::set<std::string> seen;
@@ -488,7 +490,7 @@ void EntryDecoder::add(const FunctionText &text) {
   };
   constexpr uint32_t toEnd = None - 1;
   std::vector<uint32_t> placeOf(text.statements.size() + 1);
-  std::vector<uint32_t> branches; // whose targets are statements yet
+  std::vector<uint32_t> branches; // whose targets are still statement indices
   struct Call {
     uint32_t at;
     const FunctionText *callee;
@@ -564,7 +566,7 @@ void EntryDecoder::add(const FunctionText &text) {
       d.set(passParameter, Flow::Call);
       d.done();
       code.push_back(d.i);
-      Instruction back = d.i; // the results, when the callee has returned
+      Instruction back = d.i; // copies the results after the callee returns
       back.flow = Flow::Next;
       code.push_back(back);
       continue;
@@ -578,7 +580,7 @@ void EntryDecoder::add(const FunctionText &text) {
     code.push_back(std::move(d.i));
   }
   placeOf.back() = uint32_t(code.size());
-  Instruction end; // of an entry: as if it said ret
+  Instruction end; // an implicit ret
   end.run = jump;
   end.flow = text.entry ? Flow::Exit : Flow::Return;
   end.line = text.statements.empty() ? text.line : text.statements.back().line;

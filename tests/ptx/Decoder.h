@@ -1,5 +1,5 @@
-// What each family of instructions uses to decode itself: modifiers that are taken one by one (one that is left is an
-// error), and operands as places in the register file.
+// The tools with which each family of instructions decodes itself: modifiers are consumed one by one (a remaining one
+// is an error), and operands become places in the register file.
 #pragma once
 
 #include "Machine.h"
@@ -21,11 +21,11 @@ public:
   // ---- modifiers
   bool take(const char *modifier);
   void ignore(std::initializer_list<const char *> modifiers);
-  // The index of the one that is there; `otherwise` when none is (an error where it is negative).
+  // The index of the modifier that is present; `otherwise` if none is (an error if that is negative).
   int choose(std::initializer_list<const char *> modifiers, int otherwise = -1);
-  Type type(); // the first type left
+  Type type(); // the first remaining type
   std::optional<Type> maybeType();
-  void done() const; // all modifiers are taken and all operands are used
+  void done() const; // checks that all modifiers and operands were used
 
   // ---- operands
   size_t operands() const { return s.operands.size(); }
@@ -36,10 +36,10 @@ public:
   uint32_t destination(size_t n, Type type, bool wider = false) { return destination(s.operands.at(n), type, wider); }
   uint32_t constant(uint64_t bits, int bytes);
   int64_t immediate(size_t n) const;
-  std::vector<Operand> vector(const Operand &o, size_t count) const; // {a, b}, or what is no vector
-  // Destination and sources of one type each, in order.
+  std::vector<Operand> vector(const Operand &o, size_t count) const; // {a, b}, or a single operand
+  // Decodes a destination and sources of one type each, in order.
   void all(Type to, std::initializer_list<Type> from);
-  static int width(const Operand &o) { return bytesOf(o.type); } // of a register
+  static int width(const Operand &o) { return bytesOf(o.type); } // of a register, in bytes
 
   Place address(const Operand &o, Space space); // [base+offset]
 
@@ -59,13 +59,13 @@ void addConversions(Opcodes &);         // cvt, mov, cvta
 void addMemory(Opcodes &);              // ld, st, atom, red, cp.async, fences
 void addWarp(Opcodes &);                // shuffles, votes, barriers
 void addMatrix(Opcodes &);              // ldmatrix, stmatrix, mma
-void addAsync(Opcodes &);               // mbarrier; cp.async.bulk comes by decodeBulkCopy
+void addAsync(Opcodes &);               // mbarrier; cp.async.bulk is decoded by decodeBulkCopy
 void addWarpgroup(Opcodes &);           // wgmma
-void decodeBulkCopy(Decoder &);         // a cp with .async and .bulk taken
+void decodeBulkCopy(Decoder &);         // a cp whose .async and .bulk are consumed
 void decodeBarrierCopy(Decoder &);      // cp.async.mbarrier.arrive
-void watchProductRegisters(Function &); // of wgmma, when all is decoded
+void watchProductRegisters(Function &); // of wgmma, after decoding
 
-// ---- handlers out of functions of one lane
+// ---- handlers made from functions of one lane
 
 template <class Pointer> struct OfLane;
 template <class D, class... S> struct OfLane<D (*)(S...)> {
@@ -81,7 +81,7 @@ template <class D, class... S> struct OfLane<D (*)(S...)> {
   }
   template <auto F> static void run(Warp &w, const Instruction &i) { apply<F>(w, i, std::index_sequence_for<S...>()); }
 };
-// op[0] = F(op[1], op[2], ...) for every lane. F has no effect for lanes that are not active.
+// op[0] = F(op[1], op[2], ...) for every lane. The result is discarded for inactive lanes.
 template <auto F> constexpr Handler onLanes = &OfLane<decltype(+F)>::template run<F>;
 
 // Calls f.operator()<T>() for the C++ type of an integer type; bit types are unsigned.

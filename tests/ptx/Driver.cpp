@@ -1,17 +1,18 @@
-// libcuda.so.1 for machines without a GPU: the functions of CUDA's driver API that our executables call, on the
-// interpreter.
+// A libcuda.so.1 for machines without a GPU: the functions of CUDA's driver API that generated executables call,
+// implemented on the interpreter.
 //
-// Work on a stream is done when something waits for it, as late as the API allows, so that a missing wait is seen: what
-// an asynchronous copy reads from pinned memory is read then, and a device's fault appears in the next call that waits.
+// Work on a stream runs only when something waits for it, as late as the API allows, so that a missing wait is
+// detected: an asynchronous copy from pinned memory reads it then, and a device fault appears in the next call that
+// waits.
 //
-// The environment gives faults:
-//   XFC_PTX_DRIVER_VERSION=11040  what cuDriverGetVersion says; PTX newer than it knows is refused
-//   XFC_PTX_DEVICES=0             how many devices there are
+// Environment variables configure the device and inject faults:
+//   XFC_PTX_DRIVER_VERSION=11040  the result of cuDriverGetVersion; newer PTX is refused
+//   XFC_PTX_DEVICES=0             the number of devices
 //   XFC_PTX_ARCH=75               the compute capability; PTX for a later one is refused
 //   XFC_PTX_MEMORY=bytes          the device's memory
-//   XFC_PTX_LOST_AFTER=n[:code]   from launch n + 1 on every call gives that error (700, or 214 for ECC)
-//   XFC_PTX_CHECK=1               find races, between streams too, and reads of uninitialised shared memory
-//   XFC_PTX_TRACE=file            a line there for each thing that a stream is given
+//   XFC_PTX_LOST_AFTER=n[:code]   from launch n + 1 on every call fails with that error (700, or 214 for ECC)
+//   XFC_PTX_CHECK=1               find races, also between streams, and reads of uninitialized shared memory
+//   XFC_PTX_TRACE=file            log each operation given to a stream to this file
 //   XFC_PTX_THREADS=n             host threads for the blocks of a launch
 #include "Interpreter.h"
 #include "Streams.h"
@@ -97,22 +98,22 @@ struct Graph {
   std::vector<Work> work;
 };
 
-// A stream that captures: origin is where it began; the others have joined by waiting for an event of it.
+// A capture: it began on stream `origin`; other streams join by waiting for an event of a capturing stream.
 struct Capture {
   struct Stream *origin;
   Graph graph;
-  std::set<struct Stream *> unjoined; // with work that origin has not waited for
+  std::set<struct Stream *> unjoined; // streams with work that origin has not waited for
   bool invalid = false;
 };
 
 struct Stream {
   uint32_t number;      // from 1
-  bool blocking = true; // with the legacy stream
+  bool blocking = true; // synchronizes with the legacy stream
   std::deque<Work> queue;
   std::shared_ptr<Capture> capture;
 };
 
-struct Record { // of an event into a stream
+struct Record { // an event recorded on a stream
   Stream *stream;
   StreamOrder::Clock clock;
   bool done = false;
@@ -141,7 +142,7 @@ struct Context {};
 struct State {
   std::recursive_mutex mutex;
   bool initialized = false;
-  int sticky = Success; // the error of a lost device
+  int sticky = Success; // the error of a device that is lost
   int64_t launches = 0, lostAfter = -1, lostCode = IllegalAddress;
   int version = int(environment("XFC_PTX_DRIVER_VERSION", 12080));
   int devices = int(environment("XFC_PTX_DEVICES", 1));
@@ -193,7 +194,7 @@ void require(bool holds, int code = InvalidValue) {
     fail(code);
 }
 
-// Runs the body of a function of the API. `needs`: 0 nothing, 1 cuInit, 2 a current context as well.
+// Runs the body of an API function. `needs`: 0 nothing, 1 cuInit, 2 also a current context.
 template <class F> int call(int needs, F body) {
   State &s = state();
   std::lock_guard lock(s.mutex);
@@ -220,7 +221,7 @@ void traced(State &s, const Stream *stream, const std::string &what) {
     s.trace << "stream " << (stream ? stream->number : StreamOrder::Host) << ": " << what << std::endl;
 }
 
-// What runs accesses these bytes.
+// Records that the running work accesses these bytes.
 void touch(State &s, uint64_t address, size_t bytes, bool writes) {
   if (!s.checks)
     return;
@@ -241,7 +242,7 @@ void drain(Stream &stream) {
   while (!stream.queue.empty())
     step(stream);
 }
-// The host waits.
+// Makes the host wait for the stream.
 void finish(State &s, Stream &stream) {
   drain(stream);
   s.order.wait(StreamOrder::Host, s.order.clockOf(stream.number));
@@ -261,7 +262,8 @@ Stream &streamOf(State &s, Stream *stream) {
   return *stream;
 }
 
-// Work for a stream: part of a graph, later, or for the legacy stream (null) now, after all others.
+// Enqueues work on a stream: it becomes part of a captured graph, or runs later; on the legacy stream (null) it runs
+// now, after all other streams.
 void enqueue(State &s, Stream *stream, const std::string &what, Work work) {
   traced(s, stream, what);
   if (!stream) {
@@ -288,7 +290,7 @@ void enqueue(State &s, Stream *stream, const std::string &what, Work work) {
   });
 }
 
-// What waits must not be called for a stream that captures.
+// Functions that wait must not be called for a capturing stream.
 void mustNotCapture(Stream &stream) {
   if (stream.capture) {
     stream.capture->invalid = true;
@@ -534,7 +536,7 @@ API cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, Stream *stre
 }
 
 namespace {
-struct Side { // of CUDA_MEMCPY2D
+struct Side { // one side of CUDA_MEMCPY2D
   size_t x, y;
   int type; // 1 host, 2 device
   uint8_t *host;
@@ -594,7 +596,7 @@ API cuModuleLoadDataEx(Module **module, const void *image, unsigned count, int *
     std::string log;
     int code = Success;
     std::string text = static_cast<const char *>(image);
-    // What the text is for is said in its first lines.
+    // The first lines of the text name its target.
     auto after = [&](const char *directive) {
       size_t at = text.find(directive);
       return at == std::string::npos ? std::string() : text.substr(at + strlen(directive), 40);
@@ -604,7 +606,7 @@ API cuModuleLoadDataEx(Module **module, const void *image, unsigned count, int *
     std::string target = after(".target");
     size_t sm = target.find("sm_");
     int arch = sm == std::string::npos ? 0 : atoi(target.c_str() + sm + 3);
-    bool exact = arch && target[target.find_first_not_of("0123456789", sm + 3)] == 'a'; // sm_90a is for 9.0 only
+    bool exact = arch && target[target.find_first_not_of("0123456789", sm + 3)] == 'a'; // sm_90a runs only on 9.0
     if (int(version * 10 + 0.5) > known)
       code = UnsupportedPtxVersion;
     else if (arch > s.arch || (exact && arch != s.arch))
@@ -618,7 +620,7 @@ API cuModuleLoadDataEx(Module **module, const void *image, unsigned count, int *
         code = InvalidPtx;
         log = "PTX JIT: " + std::string(e.what());
       }
-    for (unsigned k = 0; k < count; ++k) // CU_JIT_ERROR_LOG_BUFFER, whose size comes as its own option
+    for (unsigned k = 0; k < count; ++k) // CU_JIT_ERROR_LOG_BUFFER, whose size is another option
       if (options[k] == 5)
         for (unsigned n = 0; n < count; ++n)
           if (options[n] == 6) {
@@ -662,7 +664,7 @@ API cuFuncSetAttribute(FunctionHandle *function, int attribute, int value) {
       require(value >= 0 && size_t(value) + function->entry.staticShared <= s.sharedOptIn());
       function->dynamicLimit = size_t(value);
     } else {
-      require(attribute == 9); // the preferred carve-out of shared memory
+      require(attribute == 9); // the preferred carveout of shared memory
     }
   });
 }
@@ -784,7 +786,7 @@ API cuGraphInstantiateWithFlags(Graph **executable, Graph *graph, unsigned long 
 API cuGraphLaunch(Graph *executable, Stream *stream) {
   return call(2, [&](State &s) {
     require(s.executables.count(executable), InvalidHandle);
-    // A copy of the work: the executable may be destroyed while it runs.
+    // Copy the work: the executable graph may be destroyed while it runs.
     enqueue(s, stream, "graph", [work = executable->work] {
       for (const Work &w : work)
         w();

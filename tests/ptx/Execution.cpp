@@ -1,4 +1,5 @@
-// Runs launches: clusters of blocks over host threads, warps until they wait, lanes parted by branches and met again.
+// Runs launches: clusters of blocks over host threads, each warp until it waits, with divergence and reconvergence of
+// lanes.
 #include "Shadow.h"
 #include <algorithm>
 #include <atomic>
@@ -182,7 +183,7 @@ static uint32_t special(const std::string &name, const Warp &warp, uint32_t lane
     return uint32_t(launch.sharedBytes - launch.function.description.staticShared);
   if (stem == "%total_smem_size")
     return uint32_t(launch.sharedBytes);
-  return 0; // %smid, %gridid and others of which a program must not depend
+  return 0; // %smid, %gridid and others that a program must not depend on
 }
 
 void Cluster::start(Block &block) {
@@ -190,7 +191,7 @@ void Cluster::start(Block &block) {
   block.threads = launch.block.x * launch.block.y * launch.block.z;
   block.barriers = {};
   block.warpgroups.assign((block.warps.size() + 3) / 4, {});
-  // Neither shared memory nor registers keep what another block left.
+  // Poison shared memory and registers, so that nothing is left from another block.
   memset(block.shared.get(), 0xff, launch.sharedBytes);
   for (Warp &warp : block.warps) {
     memset(warp.registers, 0xff, frame.registers);
@@ -229,7 +230,7 @@ void Cluster::run(Dimensions at) {
     start(block);
   if (shadow)
     shadow->reset();
-  // A warp that polls in vain runs but gets nowhere; when all do so for long, nothing will ever change.
+  // A warp that polls unsuccessfully runs without progress; if all warps do so for long, nothing can change any more.
   constexpr int patience = 100000;
   for (int idle = 0;;) {
     bool left = false, ran = false, advanced = false;
@@ -319,7 +320,7 @@ enum class Turn : uint8_t { Gone, Waits, Yields };
 
 static Turn execute(Warp &w, Group &g, std::vector<uint64_t> &executed, uint64_t &lanes) {
   const Instruction *code = w.block->cluster->launch.function.code.data();
-  constexpr int slice = 1 << 20; // a group that polls memory lets others run
+  constexpr int slice = 1 << 20; // lets other groups run while one polls memory
   uint32_t pc = g.pc;
   auto stopOf = [&] { return g.meeting.empty() ? None : w.meetings[g.meeting.back()].pc; };
   uint32_t stop = stopOf();
@@ -369,7 +370,7 @@ static Turn execute(Warp &w, Group &g, std::vector<uint64_t> &executed, uint64_t
         ++pc;
         break;
       }
-      // Where each lane goes; the lowest lane's target goes on in this group.
+      // Find each lane's target; this group continues at that of the lowest lane.
       uint32_t next[32], targets = 0;
       forLanes(g.mask, [&](int l) {
         next[l] = pc + 1;
@@ -412,7 +413,7 @@ static Turn execute(Warp &w, Group &g, std::vector<uint64_t> &executed, uint64_t
       }
       if (active != g.mask)
         w.fault("a call by a part of the threads that come here together");
-      i.run(w, i); // passes the arguments
+      i.run(w, i); // copies the arguments
       g.returns.push_back(pc + 1);
       pc = i.target;
       break;
@@ -464,8 +465,8 @@ bool Cluster::runWarp(Warp &warp) {
 // ---- barriers
 
 // bar and barrier: op[0] the barrier, op[1] the count or None, op[2] a predicate and op[3] a result of bar.red.
-// selector: 0 sync, 1 arrive, 2 red.popc, 3 red.and, 4 red.or; selector2: 1 where the whole warp must be here
-// (.aligned); width: 1 where the predicate is negated.
+// selector: 0 sync, 1 arrive, 2 red.popc, 3 red.and, 4 red.or; selector2: 1 if the whole warp must arrive (.aligned);
+// width: 1 if the predicate is negated.
 void barrier(Warp &w, const Instruction &i) {
   if (i.selector2 && w.active != w.alive)
     w.fault("divergent barrier: only a part of the warp is here, lanes " + std::to_string(std::popcount(w.active)) +
@@ -486,7 +487,7 @@ void barrier(Warp &w, const Instruction &i) {
     w.fault("barrier " + std::to_string(id) + " has the count " + std::to_string(expected) +
             ", and others wait there for " + std::to_string(b.expected));
   b.expected = expected;
-  // A warp with fewer than 32 threads counts as a whole one where threads are counted.
+  // If a count is given, a warp with fewer than 32 threads counts as a whole one.
   uint32_t here = uint32_t(std::popcount(w.active));
   b.arrived += expected && w.active == w.alive ? 32 : here;
   if (expected && b.arrived > expected)
@@ -619,8 +620,8 @@ void Interpreter::launch(const Entry &entry, Dimensions grid, Dimensions block, 
   Dimensions clusters{grid.x / cluster.x, grid.y / cluster.y, grid.z / cluster.z};
   uint64_t total = uint64_t(clusters.x) * clusters.y * clusters.z;
   std::atomic<uint64_t> next = 0;
-  // The fault of the lowest block is thrown, whatever thread found one first: blocks start by ascending index, so all
-  // before it have been or are being run.
+  // Throw the fault of the lowest block, whatever thread found one first: blocks start in ascending order, so all
+  // earlier blocks have run or are running.
   std::mutex mutex;
   uint64_t failed = total;
   std::exception_ptr failure;

@@ -1,4 +1,4 @@
-// Floating-point arithmetic of f32, f64 and the 16-bit formats.
+// Executes floating-point arithmetic of f32, f64 and the 16-bit formats.
 #include "Decoder.h"
 #include "Numbers.h"
 #include <cmath>
@@ -11,7 +11,7 @@ Rounding roundingOf(Decoder &d, bool needed) {
   return Rounding(mode);
 }
 
-// ---- f32 with any rounding, .ftz and .sat: exact or rounded to odd in f64, then rounded once
+// ---- f32 with any rounding, .ftz and .sat: computed in f64, exactly or rounded to odd, then rounded once
 
 template <bool Ftz> float finish(const Instruction &i, double exact) {
   float r = canonical(flush<Ftz>(toFloat(exact, Rounding(i.selector))));
@@ -94,7 +94,7 @@ struct Brain {
 using Of16 = double (*)(float, float, float);
 
 template <class Format> void in16(Warp &w, const Instruction &i, Of16 f) {
-  int each = i.width; // elements of a register
+  int each = i.width; // elements per register
   uint16_t result[64];
   auto from = [&](size_t k) { return w.at<uint16_t>(i.op[std::min(k, i.op.size() - 1)]); };
   const uint16_t *a = from(1), *b = from(2), *c = from(3);
@@ -192,7 +192,7 @@ void functionOfOne(Decoder &d, Type t) {
   d.set(ftz ? function<true>(op) : function<false>(op));
 }
 
-// -0 is less than +0; a NaN gives the other number unless .NaN.
+// -0 is less than +0; if one operand is NaN the result is the other one, unless .NaN.
 template <bool Ftz, bool Nan, bool Max> float extreme(float a, float b) {
   a = flush<Ftz>(a), b = flush<Ftz>(b);
   bool first = Max ? a > b : a < b, second = Max ? b > a : b < a;
@@ -253,7 +253,7 @@ void testp(Decoder &d, Type t) {
 
 } // namespace
 
-// All of an instruction but its type.
+// Decodes all of an instruction except its type.
 void decodeFloatArithmetic(Decoder &d, Type t) {
   const std::string &op = d.s.opcode;
   if (op == "neg" || op == "abs")

@@ -1,11 +1,11 @@
-// Executes PTX text on the host, to prove generated GPU code without a GPU: a module, device memory, launches.
-// Written from NVIDIA's "Parallel Thread Execution ISA" and knowing nothing of the compiler that wrote the text.
+// Executes PTX text on the host, to verify generated GPU code without a GPU: a module, device memory, launches. Written
+// from NVIDIA's "Parallel Thread Execution ISA", independently of the compiler that generates the text.
 //
 // Numbers. f32 and f64 arithmetic is IEEE with the rounding and flushing that the instruction names. The .approx
-// functions are computed in f64 and rounded once. mma and wgmma form each element in f64, c first and then the
-// products by ascending k, and round once: a GPU's sums differ from these in their last bits.
-// Order. Blocks run by ascending index (with Options::threads > 1 at the same time, unless the kernel has atomics on
-// global memory), and a warp runs until it has to wait. No result depends on the number of threads.
+// functions are computed in f64 and rounded once. mma and wgmma compute each element in f64, adding to c the products
+// by ascending k, and round once: a GPU's sums differ from these in their last bits.
+// Order. Blocks run in ascending order (with Options::threads > 1 concurrently, unless the kernel has atomics on global
+// memory), and a warp runs until it has to wait. No result depends on the number of threads.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@
 
 namespace xfc::ptx {
 
-// What cannot be read or is asked for wrongly: "line 12: unknown modifier .foo of add".
+// Text that cannot be decoded, or a wrong call: "line 12: unknown modifier .foo of add".
 struct Error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -28,7 +28,7 @@ struct Dimensions {
   uint32_t x = 1, y = 1, z = 1;
 };
 
-// What a thread did wrong. what() says all of it in one line.
+// An error made by a thread. what() describes all of it in one line.
 struct Fault : Error {
   Fault(std::string kernel, int line, Dimensions block, Dimensions thread, std::string reason);
   std::string kernel;
@@ -38,15 +38,15 @@ struct Fault : Error {
 };
 
 struct Options {
-  int threads = 1;     // host threads over which the blocks of a launch are spread
-  bool checks = false; // find races, reads of shared bytes never written, and missing fences between proxies; bounds,
-                       // lifetime, alignment and wgmma's rules always are
+  int threads = 1;     // host threads among which the blocks of a launch are distributed
+  bool checks = false; // find races, reads of uninitialized shared memory, and missing fences between proxies; bounds,
+                       // lifetime, alignment and wgmma's rules are always checked
   size_t memory = size_t(8) << 30; // bytes of device memory
 };
 
 struct Counters {
   uint64_t lanes = 0;                         // instructions x active lanes
-  std::map<std::string, uint64_t> executed;   // by instruction as written ("ld.global.f32"), once a warp
+  std::map<std::string, uint64_t> executed;   // by instruction as written ("ld.global.f32"), once per warp
   uint64_t globalRead = 0, globalWritten = 0; // bytes
   uint64_t sharedRead = 0, sharedWritten = 0;
 };
@@ -60,8 +60,8 @@ public:
   explicit Interpreter(Options options = {});
   ~Interpreter();
 
-  // Device memory. Addresses are no host addresses, and lie at least 64 GiB apart, so that no overrun hits a neighbour.
-  // Each function throws Error for bytes that are not allocated.
+  // Device memory. Addresses are not host addresses, and allocations lie at least 64 GiB apart, so that no overrun hits
+  // a neighbor. Each function throws Error for bytes that are not allocated.
   uint64_t allocate(size_t bytes);
   void free(uint64_t address);
   void write(uint64_t to, const void *from, size_t bytes);
@@ -70,7 +70,7 @@ public:
   void fill(uint64_t to, uint8_t value, size_t bytes);
   size_t memoryUsed() const;
 
-  // Reads a module and gives its variables memory. Every instruction of it is decoded: what is unknown is an Error now.
+  // Reads a module and allocates its variables. Every instruction is decoded, so unknown ones throw Error now.
   const Program &load(const std::string &text);
   void unload(const Program &);
 
@@ -78,19 +78,19 @@ public:
     const Function *function = nullptr;
     size_t parameterBytes = 0, staticShared = 0;
     Dimensions required{0, 0, 0};                      // .reqntid; 0: any
-    uint32_t maximum = 1024;                           // threads of a block: .maxntid or .reqntid
+    uint32_t maximum = 1024;                           // threads per block: .maxntid or .reqntid
     Dimensions cluster;                                // .reqnctapercluster, else 1
     std::vector<std::pair<size_t, size_t>> parameters; // offset and bytes of each
   };
   std::vector<std::string> entries(const Program &) const;
-  Entry entry(const Program &, const std::string &name) const;       // Error where there is none
-  uint64_t variable(const Program &, const std::string &name) const; // address of a .global or .const
+  Entry entry(const Program &, const std::string &name) const;       // throws Error if there is none
+  uint64_t variable(const Program &, const std::string &name) const; // the address of a .global or .const
 
-  // Runs to the end. parameters: entry.parameterBytes bytes, each parameter at its natural offset.
+  // Runs a launch to completion. `parameters` has entry.parameterBytes bytes, each parameter at its natural offset.
   void launch(const Entry &entry, Dimensions grid, Dimensions block, size_t dynamicShared, const void *parameters,
               Dimensions cluster = {});
 
-  // The device memory that the last launch accessed, where there are checks.
+  // The device memory that the last launch accessed, if checks are on.
   struct Accessed {
     uint64_t address;
     size_t bytes;

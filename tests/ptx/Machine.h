@@ -1,4 +1,4 @@
-// A module decoded, and the state in which it runs: clusters of blocks of warps of 32 lanes.
+// A decoded module, and the state in which it runs: clusters of blocks of warps of 32 lanes.
 #pragma once
 
 #include "Memory.h"
@@ -14,7 +14,7 @@ struct Instruction;
 using Handler = void (*)(Warp &, const Instruction &);
 constexpr uint32_t None = ~0u;
 
-// What the scheduler of a warp does after the handler.
+// What the scheduler of a warp does after the handler returns.
 enum class Flow : uint8_t { Next, Branch, Table, Call, Return, Exit, Wait };
 
 // An address: a register (None: no register) and an offset.
@@ -25,8 +25,8 @@ struct Place {
   int64_t offset = 0;
 };
 
-// A decoded instruction. Operands are offsets into a warp's register file, where constants and special registers have
-// places too, so that a handler sees arrays of 32 lanes only.
+// A decoded instruction. Operands are offsets into a warp's register file, which also holds constants and special
+// registers, so that a handler only sees arrays of 32 lanes.
 struct Instruction {
   Handler run = nullptr;
   std::vector<uint32_t> op;
@@ -34,21 +34,21 @@ struct Instruction {
   bool negated = false;
   Flow flow = Flow::Next;
   std::array<Place, 3> at;             // addresses
-  uint8_t width = 0;                   // of a memory access: bytes of an element
-  uint8_t count = 1;                   // and its elements
-  int32_t selector = 0, selector2 = 0; // meaning given by the handler
+  uint8_t width = 0;                   // for a memory access: bytes per element
+  uint8_t count = 1;                   // and the number of elements
+  int32_t selector = 0, selector2 = 0; // defined by the handler
   uint32_t target = None;
-  uint32_t reconverge = None; // where the lanes that a branch parts meet again; None: at the end
+  uint32_t reconverge = None; // where diverged lanes reconverge; None: at the end
   std::vector<uint32_t> table;
   int line = 0;
-  uint32_t kind = 0; // of Program::kinds
-  std::vector<uint16_t>
-      products;                // which of Function::productRegisters it accesses; wgmma.mma_async: those of D, then A
-  Handler unwatched = nullptr; // what runs for one that accesses some, after that was noted
+  uint32_t kind = 0; // index in Program::kinds
+  // The Function::productRegisters that it accesses; for wgmma.mma_async those of D, then of A.
+  std::vector<uint16_t> products;
+  Handler unwatched = nullptr; // with `products`: the original handler, run after the access was recorded
 };
 
-// Registers, local memory and shared variables of an entry and of all functions it calls: calls are not recursive, so
-// each function has one fixed place.
+// Registers, local memory and shared variables of an entry and all functions it calls: calls are not recursive, so each
+// function has one fixed frame.
 struct Frame {
   uint32_t registers = 0;
   uint32_t local = 0;
@@ -62,9 +62,9 @@ struct Function {
   std::string name;
   bool entry = false;
   Frame frame;
-  std::vector<Instruction> code; // with what it calls: their code follows, each ending in Return
+  std::vector<Instruction> code; // followed by the code of its callees, each ending in Return
   bool globalAtomics = false, byteAccess = false;
-  uint16_t productRegisters = 0; // registers that are accumulators of a wgmma.mma_async, or fragments of its A
+  uint16_t productRegisters = 0; // how many registers are accumulators of a wgmma.mma_async, or fragments of its A
   Interpreter::Entry description;
 };
 
@@ -83,13 +83,13 @@ std::unique_ptr<Program> decode(ModuleText text, Memory &memory);
 struct Block;
 struct Cluster;
 
-// Lanes that run together. Where a branch parts them, each side gets a copy of `meeting`, the points where they wait
-// for the others, outermost first.
+// Lanes that run together. When a branch makes them diverge, each side gets a copy of `meeting`: the points where it
+// waits for the others, outermost first.
 struct Group {
   uint32_t mask = 0, pc = 0;
   std::vector<uint32_t> meeting; // indices of Warp::meetings
   std::vector<uint32_t> returns;
-  std::function<bool()> waiting; // set: not runnable until it gives true
+  std::function<bool()> waiting; // if set, the group cannot run until it returns true
 };
 
 struct Meeting {
@@ -98,29 +98,30 @@ struct Meeting {
   std::vector<uint32_t> returns;
 };
 
-struct PendingCopy { // a cp.async on its way
+struct PendingCopy { // a pending cp.async
   uint8_t lane, bytes;
   uint32_t group;
   uint32_t to; // shared offset
   std::array<uint8_t, 16> data;
 };
 
-struct AsyncWork { // of the async proxy, done when it is waited for
+struct AsyncWork { // work of the async proxy, done when it is waited for
   int lane;
   uint32_t group;
   std::function<void()> run;
 };
 
-// What wgmma asks of a register: a wgmma.fence between any access to it and a product that accesses it, but for
-// products of one shape that add to it one after the other; and no access while a product is under way.
+// wgmma's rules for a register: a wgmma.fence is required between any access to it and a product that accesses it,
+// except between consecutive products of the same shape that accumulate in it; and it must not be accessed while a
+// product is pending.
 struct ProductRegister {
-  bool fenced = false;   // by a wgmma.fence since the last access of another instruction
-  int line = 0;          // of that access
-  uint32_t adds = 0;     // the shape and type of the products that have added to it since the fence
-  uint32_t underWay = 0; // products that are not waited for
+  bool fenced = false;   // a wgmma.fence has come since the last access by another instruction
+  int line = 0;          // the line of that access
+  uint32_t adds = 0;     // the shape and type of the products that accumulated in it since the fence
+  uint32_t underWay = 0; // products not waited for yet
 };
 
-// One of wgmma's instructions as a warp issues it. The four warps of a warpgroup issue the same ones.
+// A wgmma instruction as a warp issues it. The four warps of a warpgroup must issue the same ones.
 struct WarpgroupStep {
   const Instruction *instruction;
   uint64_t a = 0, b = 0; // descriptors
@@ -128,7 +129,7 @@ struct WarpgroupStep {
   bool operator==(const WarpgroupStep &) const = default;
 };
 struct Warpgroup {
-  std::deque<WarpgroupStep> steps; // those from number `first` on, of which some warp has not issued the last yet
+  std::deque<WarpgroupStep> steps; // from number `first` on, those that some warp has not issued yet
   uint64_t first = 0;
 };
 
@@ -142,16 +143,16 @@ struct Warp {
   uint8_t *local = nullptr;
   std::deque<Group> groups;
   std::vector<Meeting> meetings;
-  Group *group = nullptr; // the one that runs
-  bool yielded = false;   // the handler saw that going on is in vain for now
+  Group *group = nullptr; // the running group
+  bool yielded = false;   // the handler found that it cannot make progress now
   std::vector<PendingCopy> copies;
-  std::array<uint32_t, 32> copyGroup{}; // groups committed, by lane
+  std::array<uint32_t, 32> copyGroup{}; // committed groups, by lane
   std::vector<AsyncWork> stores;        // cp.async.bulk out of shared memory
   std::array<uint32_t, 32> storeGroup{};
   std::vector<AsyncWork> products; // wgmma
   uint32_t productGroup = 0;
-  std::vector<ProductRegister> productRegisters; // of Function::productRegisters
-  uint64_t warpgroupSteps = 0;                   // issued
+  std::vector<ProductRegister> productRegisters; // one for each of Function::productRegisters
+  uint64_t warpgroupSteps = 0;                   // the number of steps issued
   bool clusterArrived = false;
   uint32_t clusterGeneration = 0;
 
@@ -187,18 +188,18 @@ struct Barrier {
   uint32_t arrived = 0, expected = 0, generation = 0;
   uint32_t reduction = 0; // bar.red: threads whose predicate held
   uint32_t result = 0;
-  std::vector<uint32_t> clock, completed; // of those that arrive, and that arrived the last time (SharedShadow)
+  std::vector<uint32_t> clock, completed; // of the warps that have arrived, and of the previous arrival (SharedShadow)
 };
 
 struct Block {
   Cluster *cluster = nullptr;
   Dimensions index;
-  uint32_t rank = 0; // in the cluster
+  uint32_t rank = 0; // within the cluster
   std::unique_ptr<uint8_t[]> shared;
   std::array<Barrier, 16> barriers;
   std::vector<Warp> warps;
   std::vector<Warpgroup> warpgroups;
-  uint32_t threads = 0; // not exited
+  uint32_t threads = 0; // that have not exited
 };
 
 struct Launch {
@@ -209,10 +210,10 @@ struct Launch {
   size_t sharedBytes;
   std::vector<uint8_t> parameters;
   uint32_t narrowest = 1;         // bytes of the narrowest access
-  GlobalShadow *shadow = nullptr; // where there are checks
+  GlobalShadow *shadow = nullptr; // set if checks are on
 };
 
-// What a host thread needs to run clusters one after the other.
+// The state with which a host thread runs clusters one after the other.
 struct Cluster {
   explicit Cluster(const Launch &launch);
   ~Cluster();
@@ -223,30 +224,31 @@ struct Cluster {
   std::vector<Block> blocks;
   std::vector<uint64_t> executed; // by kind
   Counters counters;
-  std::unique_ptr<SharedShadow> shadow; // where there are checks
+  std::unique_ptr<SharedShadow> shadow; // set if checks are on
   std::vector<std::function<void()>>
-      bulk; // copies into shared memory on their way; they arrive when an mbarrier is waited for
+      bulk; // pending copies into shared memory; they complete when an mbarrier is waited for
   void deliver();
-  Barrier barrier; // of the cluster
+  Barrier barrier; // of all threads of the cluster
 
 private:
   std::vector<std::unique_ptr<uint8_t[]>> storage;
-  bool runWarp(Warp &warp); // false: nothing of it could run
+  bool runWarp(Warp &warp); // false if none of its groups could run
   void start(Block &block);
 };
 
-// ---- memory as a lane sees it (Memory access of every instruction goes through these)
+// ---- memory as a lane sees it (all instructions access memory through these functions)
 
-// Async: written until it is waited for. Barrier: an mbarrier, which orders accesses to itself. NonCoherent:
-// ld.global.nc. BulkRead, BulkWrite: as Read and Async, but by the async proxy (bulk copies, wgmma).
+// Async: being written until it is waited for. Barrier: an mbarrier, which orders accesses to itself. NonCoherent:
+// ld.global.nc. BulkRead, BulkWrite: like Read and Async, but by the async proxy (bulk copies, wgmma).
 enum class Access : uint8_t { Read, NonCoherent, Write, Atomic, Async, Barrier, BulkRead, BulkWrite };
 inline bool onlyReads(Access a) { return a == Access::Read || a == Access::NonCoherent || a == Access::BulkRead; }
-// A shared address: its block (of the cluster: the rank, plus 1, above bit 24; 0 is the warp's own) and offset; faults.
+// Resolves a shared address to its block (in a cluster: the rank plus 1 above bit 24; 0 is the warp's own) and offset,
+// or faults.
 std::pair<Block *, uint32_t> sharedPlace(Warp &w, int lane, uint64_t address, uint64_t bytes);
 constexpr int EveryLane = 255; // an access of the warp as a whole
-// The bytes that lane `lane` accesses at an address of a space; faults.
-// The address that each active lane names.
+// The addresses that the active lanes name.
 void addresses(Warp &w, const Place &place, uint64_t *out);
+// The bytes that lane `lane` accesses at an address of a space, or a fault.
 uint8_t *resolve(Warp &w, int lane, Space space, uint64_t address, uint32_t bytes, uint32_t align, Access access);
 
 } // namespace xfc::ptx

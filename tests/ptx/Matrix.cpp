@@ -1,4 +1,4 @@
-// ldmatrix, stmatrix and mma.sync. Fragments are laid out as the ISA's figures say: lane = 4 * group + within.
+// Executes ldmatrix, stmatrix and mma.sync. Fragments are laid out as in the ISA's figures: lane = 4 * group + within.
 #include "Decoder.h"
 #include "Numbers.h"
 #include <cstring>
@@ -12,7 +12,7 @@ void wholeWarp(Warp &w) {
             " of 32 lanes are at an instruction of the whole warp");
 }
 
-// op: registers of the matrices; count: matrices; selector: 1 for .trans.
+// op: registers of the matrices; count: number of matrices; selector: 1 for .trans.
 void matrixAccess(Warp &w, const Instruction &i, bool loads) {
   wholeWarp(w);
   uint64_t address[32];
@@ -63,19 +63,19 @@ void matrix(Decoder &d) {
               : Handler([](Warp &w, const Instruction &i) { matrixAccess(w, i, false); }));
 }
 
-using Four =
-    double __attribute__((vector_size(32))); // a compiler's own vectors fail here: 8 scalar sums, half the speed
+// Explicit vectors, because auto-vectorization fails here: it gives 8 scalar sums, at half the speed.
+using Four = double __attribute__((vector_size(32)));
 
-// D = A * B + C with A 16 x K, B K x 8. op: 4 of D, the registers of A, of B, 4 of C.
-// 16-bit operands: a register holds two neighbours of k; tf32: one.
+// D = A * B + C with A 16 x K, B K x 8. op: 4 registers of D, the registers of A, of B, 4 of C.
+// A register holds two adjacent k of 16-bit operands, or one of tf32.
 template <int K, Type T> void mmaLanes(Warp &w, const Instruction &i) {
   wholeWarp(w);
   constexpr bool pairs = T != Type::TF32;
-  constexpr int perRegister = pairs ? 2 : 1, columns = 4 * perRegister; // k that one register of all lanes covers
+  constexpr int perRegister = pairs ? 2 : 1, columns = 4 * perRegister; // k covered by one register across all lanes
   constexpr int ofA = 2 * K / columns, ofB = K / columns;
   double a[16][K];
   alignas(32) double b[K][8], sum[16][8];
-  // The elements e of a register of all lanes.
+  // Element e of a register in all lanes.
   auto convert = [&](size_t op, int e, double *out) {
     const auto *reg = w.at<uint32_t>(i.op[op]);
     for (int l = 0; l < 32; ++l) {

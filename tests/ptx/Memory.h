@@ -6,12 +6,12 @@
 
 namespace xfc::ptx {
 
-// A generic address names its space in its upper bits; they are no addresses of the host, which faults on them.
-// Device memory: bit 60, the allocation's number in bits 36 to 59, the offset below.
+// A generic address names its space in its upper bits. These are not valid host addresses, so accessing one on the host
+// faults. Device memory: bit 60, the allocation's number in bits 36 to 59, the offset below.
 constexpr uint64_t GlobalWindow = uint64_t(1) << 60, SharedWindow = uint64_t(2) << 60, LocalWindow = uint64_t(3) << 60,
                    ParamWindow = uint64_t(4) << 60, WindowMask = uint64_t(7) << 60;
 constexpr int AllocationShift = 36;
-// Allocations are aligned as the driver promises and no better.
+// Allocations have the alignment that the driver guarantees, and no more.
 constexpr uint64_t FirstOffset = 256;
 
 struct Allocation {
@@ -26,7 +26,7 @@ public:
   Memory(size_t capacity, bool poison) : capacity(capacity), poison(poison) {}
   Allocation &allocate(size_t bytes);
   void free(uint64_t address);
-  // The bytes at an address; says in `why` what is wrong with it otherwise.
+  // The allocation that holds these bytes, or null with the reason in `why`.
   Allocation *find(uint64_t address, size_t bytes, std::string *why) const;
   uint8_t *bytes(uint64_t address, size_t count) const; // throws Error
   size_t used() const { return total; }
@@ -40,7 +40,7 @@ private:
   size_t capacity, total = 0;
   bool poison; // new memory holds NaNs
   std::vector<std::unique_ptr<Allocation>>
-      allocations; // a number is never used again, so that a stale address is found
+      allocations; // numbers are never reused, so that stale addresses are detected
 };
 
 } // namespace xfc::ptx

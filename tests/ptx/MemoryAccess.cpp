@@ -1,4 +1,4 @@
-// Loads, stores, atomics, cp.async and what orders them.
+// Executes loads, stores, atomics, cp.async, and the instructions that order them.
 #include "Decoder.h"
 #include "Shadow.h"
 #include <cstring>
@@ -23,7 +23,7 @@ void addresses(Warp &w, const Place &place, uint64_t *out) {
 
 namespace {
 
-// Where each active lane's bytes are.
+// Finds the bytes that each active lane accesses.
 void locate(Warp &w, const Place &place, uint32_t bytes, Access access, uint8_t **out) {
   uint64_t address[32];
   addresses(w, place, address);
@@ -33,7 +33,7 @@ void locate(Warp &w, const Place &place, uint32_t bytes, Access access, uint8_t 
   if (place.space == Space::Shared) {
     cluster.counters.sharedRead += reads ? total : 0;
     cluster.counters.sharedWritten += writes ? total : 0;
-    // Nearly always all are right, and in one's own block.
+    // Fast path: all addresses are valid and in the block itself.
     if (uint64_t size = cluster.launch.sharedBytes; !cluster.shadow && size >= bytes) {
       bool all = true;
       for (int l = 0; l < 32; ++l) {
@@ -47,7 +47,7 @@ void locate(Warp &w, const Place &place, uint32_t bytes, Access access, uint8_t 
   } else if (place.space <= Space::Const) {
     cluster.counters.globalRead += reads ? total : 0;
     cluster.counters.globalWritten += writes ? total : 0;
-    // Nearly always all lanes are in one allocation.
+    // Fast path: all lanes are in one allocation.
     const Allocation *a = cluster.launch.memory.at(address[std::countr_zero(w.active)]);
     if (a && a->live && !(a->constant && writes)) {
       bool all = true;
@@ -76,7 +76,7 @@ Space spaceOf(Decoder &d) {
   return spaces[d.choose({"global", "shared", "param", "local", "const"}, 5)];
 }
 
-// Order, scope and cache hints: memory here is coherent and in order.
+// Ignores ordering, scope and cache hints, because memory here is coherent and accessed in order.
 void ignoreHints(Decoder &d) {
   d.ignore({"weak",
             "relaxed",
@@ -120,7 +120,7 @@ int registerBytes(const std::vector<Operand> &list, Type t) {
   return std::max(2, bytesOf(t));
 }
 
-// op: the registers of the elements. selector: 1 for .nc.
+// op: the elements' registers. selector: 1 for .nc.
 template <class M, class R> void load(Warp &w, const Instruction &i) {
   uint8_t *from[32];
   uint32_t bytes = sizeof(M) * i.count;
@@ -283,9 +283,10 @@ void atom(Decoder &d) {
   }
 }
 
-// ---- cp.async: bytes are read when it is issued and appear when it is waited for
+// ---- cp.async: bytes are read when it is issued, and written when it is waited for
 
-// at[0] to shared, at[1] from; width: bytes. op: src-size or None, the predicate that ignores the source or None.
+// at[0]: shared destination, at[1]: source; width: bytes. op: src-size or None, the predicate that ignores the source
+// or None.
 void copyAsync(Warp &w, const Instruction &i) {
   uint64_t to[32], from[32];
   addresses(w, i.at[0], to);
@@ -312,7 +313,8 @@ void copyAsync(Warp &w, const Instruction &i) {
 
 } // namespace
 
-// Finishes copies of the active lanes. under: how many of the latest groups may go on; -1: none, nor open groups.
+// Completes copies of the active lanes. under: how many of the latest groups may remain pending; -1: none, not even
+// uncommitted ones.
 void finishCopies(Warp &w, int under) {
   std::erase_if(w.copies, [&](const PendingCopy &copy) {
     uint32_t committed = w.copyGroup[copy.lane];
@@ -378,23 +380,23 @@ void copy(Decoder &d) {
   d.set(copyAsync);
 }
 
-// ---- what needs nothing done: memory is coherent, and hints are hints
+// ---- instructions without effect: memory is coherent, and hints are ignored
 
 void nothing(Warp &, const Instruction &) {}
 
-// selector: 1 where it is for barriers only.
+// selector: 1 if it applies to mbarriers only.
 void fenceProxies(Warp &w, const Instruction &i) {
   if (SharedShadow *shadow = w.block->cluster->shadow.get())
     shadow->fence(w, w.active, i.selector);
 }
 
-// A fence of proxies, which counts for shared memory, and fence.mbarrier_init, which does for barriers only. All else
-// needs nothing done.
+// Decodes fences. A proxy fence for shared memory has an effect, and so has fence.mbarrier_init, for mbarriers only.
+// All others have none.
 void fence(Decoder &d) {
   bool proxy = d.take("proxy"), async = d.take("async"), both = d.take("async::generic"),
        init = d.take("mbarrier_init");
   bool shared = !d.take("global");
-  bool acquires = d.take("acquire"); // of what the async proxy did
+  bool acquires = d.take("acquire"); // of writes by the async proxy
   bool counts = init || (proxy && shared && (async || (both && !acquires)));
   d.ignore({"sc", "acq_rel", "release", "relaxed", "cta", "cluster", "gpu", "sys", "gl", "alias", "shared::cta",
             "shared::cluster", "sync_restrict::shared::cta", "sync_restrict::shared::cluster", "tensormap::generic"});

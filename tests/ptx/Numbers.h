@@ -10,7 +10,7 @@ namespace xfc::ptx {
 
 enum class Rounding : uint8_t { Nearest, Zero, Down, Up, Away }; // .rn .rz .rm .rp .rna
 
-constexpr uint32_t NaN32 = 0x7fffffff; // what f32 instructions give
+constexpr uint32_t NaN32 = 0x7fffffff; // the NaN that f32 instructions produce
 constexpr uint16_t NaN16 = 0x7fff;
 constexpr uint64_t NaN64 = 0x7ff8000000000000;
 
@@ -18,7 +18,7 @@ inline float asFloat(uint32_t bits) { return std::bit_cast<float>(bits); }
 inline uint32_t asBits(float value) { return std::bit_cast<uint32_t>(value); }
 inline float canonical(float x) { return x == x ? x : asFloat(NaN32); }
 inline double canonical(double x) { return x == x ? x : std::bit_cast<double>(NaN64); }
-// Denormals to zeros of the same sign.
+// Flushes denormals to zeros of the same sign.
 template <bool Ftz> inline float flush(float x) {
   if constexpr (!Ftz)
     return x;
@@ -41,8 +41,8 @@ inline double roundToInteger(double x, Rounding mode) {
   }
 }
 
-// The value with `mantissa` bits after the point and no exponent below `least` (denormals) nearest to x by `mode`.
-// Values of 2^most and above become infinite or the largest finite one, as the mode says.
+// The value nearest to x according to `mode`, with `mantissa` bits after the point and no exponent below `least`
+// (denormals). Values of 2^most and above become infinite or the largest finite value, depending on the mode.
 inline double roundTo(double x, int mantissa, int least, int most, Rounding mode) {
   if (x == 0 || !std::isfinite(x))
     return x;
@@ -56,7 +56,7 @@ inline double roundTo(double x, int mantissa, int least, int most, Rounding mode
   return std::copysign(infinite ? std::numeric_limits<double>::infinity() : largest, x);
 }
 
-// a + b, of which a later rounding to a shorter format gives what rounding the exact sum gives: round to odd.
+// a + b, rounded to odd: a later rounding to a shorter format then gives the correctly rounded exact sum.
 inline double addOdd(double a, double b) {
   double sum = a + b;
   double partner = sum - a, error = (a - (sum - partner)) + (b - partner);
@@ -67,7 +67,7 @@ inline double addOdd(double a, double b) {
 }
 
 inline float bfloat(uint16_t bits) { return asFloat(uint32_t(bits) << 16); }
-// f32 to bf16, to nearest even; a NaN becomes NaN16.
+// Converts f32 to bf16, rounding to nearest even; a NaN becomes NaN16.
 inline uint16_t toBFloat(float x) {
   uint32_t b = asBits(x);
   uint32_t rounded = (b + 0x7fff + (b >> 16 & 1)) >> 16;
@@ -104,7 +104,7 @@ inline float toFloat(double x, Rounding mode) {
   return mode == Rounding::Nearest ? float(x) : float(roundTo(x, 23, -126, 128, mode));
 }
 
-// What the tensor cores read of a tf32 register: 10 bits of mantissa, the rest is ignored.
+// The value that tensor cores read from a tf32 register: 10 mantissa bits; the rest is ignored.
 inline float tf32(uint32_t bits) { return asFloat(bits & 0xffffe000); }
 
 } // namespace xfc::ptx

@@ -1,4 +1,4 @@
-// PTX text to its tree.
+// Parses PTX text into its syntax tree.
 #include "Syntax.h"
 #include <cstring>
 #include <set>
@@ -120,13 +120,13 @@ struct Register {
   Type type;
 };
 
-// Registers and variables that a pair of braces declares.
+// The registers and variables declared within a pair of braces.
 struct Scope {
   int id;
   std::map<std::string, Register> registers;
-  std::map<std::string, std::pair<Type, uint32_t>> ranges; // %r<10>: type and offset of each name without its number
+  std::map<std::string, std::pair<Type, uint32_t>> ranges; // %r<10>: type and offset, by name without number
   std::map<std::string, uint32_t> counts;
-  std::map<std::string, std::string> variables; // name here: name in the function
+  std::map<std::string, std::string> variables; // name here -> unique name in the function
 };
 
 class Parser {
@@ -187,7 +187,7 @@ private:
 
   void top() {
     if (accept(".version")) {
-      // 7.1 is read as the number it looks like
+      // 7.1 is tokenized as a floating-point number
       double value;
       const Token &token = next();
       memcpy(&value, &token.bits, 8);
@@ -225,7 +225,7 @@ private:
                                : Space::Param;
   }
 
-  // .space [.align n] [.ptr ...] .type name [dims] [= initialiser], as a parameter and as a variable.
+  // .space [.align n] [.ptr ...] .type name [dims] [= initializer], as a parameter and as a variable.
   Variable variable(bool external) {
     Variable v;
     v.space = spaceOf(word());
@@ -249,7 +249,7 @@ private:
     }
     if (!type)
       fail("a variable without a type");
-    // A parameter's `.align` after `.ptr` is that of what it points to.
+    // A parameter's `.align` after `.ptr` is the alignment of its target.
     size_t element = size_t(bytesOf(*type));
     v.name = word();
     v.bytes = element * vector;
@@ -445,7 +445,7 @@ private:
     scopes.pop_back();
   }
 
-  // name: .branchtargets a, b; kept as a statement that `brx.idx` finds by its label.
+  // name: .branchtargets a, b; stored as a statement that `brx.idx` finds by its label.
   void branchTargets(const std::string &name) {
     Statement s;
     s.line = peek().line;
@@ -567,7 +567,7 @@ private:
       fail("expected a number after '-'");
     o.name = word();
     if (o.name == "_") {
-      // a sink
+      // the sink symbol _
     } else if (auto found = findRegister(o.name)) {
       o.kind = Operand::Kind::Register;
       o.reg = found->offset;

@@ -53,7 +53,7 @@ void SharedShadow::access(Warp &w, int lane, const Block &of, uint32_t offset, u
   auto unfenced = [&](const Write &last) {
     return bulk && last.state >= Written && !last.bulk && !isFenced(last, w, lane, /*ofBarrier=*/false);
   };
-  if (access == Access::Read || access == Access::BulkRead) { // nearly always: written, and ordered
+  if (access == Access::Read || access == Access::BulkRead) { // fast path: written, and ordered
     bool fine = true;
     for (uint32_t g = offset / granule; g <= (offset + bytes - 1) / granule; ++g) {
       const Write &last = memory.writes[g];
@@ -127,7 +127,8 @@ void SharedShadow::arrived(const Block &of, uint32_t offset, uint32_t bytes) {
   }
 }
 
-// Each fence ends an epoch of its warp: what its lanes have done up to then is fenced for whoever comes after it.
+// Each fence ends an epoch of its warp: everything that its lanes did up to then is fenced for accesses ordered after
+// it.
 void SharedShadow::fence(Warp &w, uint32_t lanes, bool barriersOnly) {
   const uint32_t self = id(w);
   Clock &clock = clocks[self];
@@ -137,7 +138,8 @@ void SharedShadow::fence(Warp &w, uint32_t lanes, bool barriersOnly) {
   ++clock[self];
 }
 
-// Whether a fence comes between the write and what a lane of w does now: of the thread that wrote, or of another one.
+// Whether a fence lies between the write and the current access of a lane of w, by the writing thread or by another
+// one.
 bool SharedShadow::isFenced(const Write &write, const Warp &w, int lane, bool ofBarrier) const {
   const Clock &clock = clockOf(w);
   if (clock[warps + write.warp] >= write.epoch)
@@ -186,7 +188,7 @@ void GlobalShadow::forget(Last &last) {
   last.reader = last.read = 0;
 }
 
-// By w's cluster, and none but it so far.
+// Records a read by w's cluster, so far the only one that has read the bytes.
 void GlobalShadow::readBy(Last &last, const Warp &w, int lane) {
   const SharedShadow &order = *w.block->cluster->shadow;
   const Clock &clock = order.clockOf(w);
@@ -198,7 +200,7 @@ void GlobalShadow::readBy(Last &last, const Warp &w, int lane) {
     uint32_t &read = reads[last.read][self];
     read = merged(read);
   } else if (!last.read || last.readWarp == self || clock[last.readWarp] >= last.read >> 8) {
-    // What comes after this read comes after one before it, too.
+    // Anything ordered after this read is also ordered after the previous one.
     last.read = last.readWarp == self ? merged(last.read) : mine;
     last.readWarp = uint16_t(self);
   } else {

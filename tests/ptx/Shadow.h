@@ -1,28 +1,29 @@
-// Finds races, and reads of shared bytes that nothing has written, while a launch runs.
+// Finds races, and reads of uninitialized shared memory, while a launch runs.
 //
-// Shared memory: each warp has a vector clock (Lamport, Fidge). A barrier joins the clocks of those that arrive into
-// the clocks of those that wait; mbarriers do the same. An access must come after the last write of the bytes, and a
-// write after the last reads of every warp. Lanes of one warp are ordered by barriers and bar.warp.sync only: a shuffle
-// orders no memory, and lanes do not run in step. The bytes of a cp.async are being written from its issue to its wait.
-// Bulk copies and wgmma access shared memory through the async proxy. Between a write through the generic one (any
-// other instruction's) and their access must come a fence.proxy.async, of the thread that wrote or of one that the
-// write comes before; a copy's arrival at an mbarrier needs one after its init, or a fence.mbarrier_init. The other way
-// round nothing is needed: what was waited for is seen by both, and a read that the generic proxy has done is over.
-// Global memory: within a cluster the same, by the same clocks; what a copy into shared memory reads is read when it is
-// issued. No byte that a cluster writes may be read or written by another cluster of the launch (in a kernel with
-// atomics on global memory they may order themselves by these, and it is not asked), and none that anyone writes may be
-// read by ld.global.nc.
+// Shared memory: each warp has a vector clock (Lamport, Fidge). A barrier joins the clocks of the arriving warps into
+// those of the waiting ones; so do mbarriers. An access must be ordered after the last write of the bytes, and a write
+// after the last reads of every warp. Lanes of one warp are ordered by barriers and bar.warp.sync only: a shuffle does
+// not order memory, and lanes do not run in lockstep. The bytes of a cp.async are being written from its issue to its
+// wait. Bulk copies and wgmma access shared memory through the async proxy. A write through the generic proxy (by any
+// other instruction) and such an access need a fence.proxy.async in between, by the writing thread or by one that is
+// ordered after the write; a copy's arrival at an mbarrier needs one after its initialization, or a
+// fence.mbarrier_init. Nothing is needed in the other direction: after a wait both proxies see the result, and a read
+// by the generic proxy is complete.
+// Global memory: within a cluster the same rules and clocks apply; the source of a copy into shared memory is read at
+// its issue. No byte written by a cluster may be read or written by another cluster of the launch (not checked in a
+// kernel with atomics on global memory, by which clusters may order themselves), and no byte written by any may be read
+// by ld.global.nc.
 #pragma once
 
 #include "Machine.h"
 
 namespace xfc::ptx {
 
-// By warp of the cluster: up to which of its epochs what it did comes before; then, by warp again, up to which that was
-// fenced for the async proxy by another one.
+// For each warp of the cluster, the last of its epochs that is ordered before; then, again for each warp, the last
+// epoch whose writes another warp fenced for the async proxy.
 using Clock = std::vector<uint32_t>;
 
-// What a warp did at its time `epoch`. lane: EveryLane where several lanes did it.
+// An access of a warp at its time `epoch`. lane: EveryLane if several lanes made it.
 struct Moment {
   uint32_t epoch, warp;
   int lane;
@@ -30,31 +31,31 @@ struct Moment {
 
 class SharedShadow {
 public:
-  // granule: bytes that are watched together, the size of the kernel's narrowest access.
+  // granule: the number of bytes tracked together, the size of the kernel's narrowest access.
   SharedShadow(Cluster &cluster, uint32_t granule);
   void reset();
 
   void access(Warp &w, int lane, const Block &of, uint32_t offset, uint32_t bytes, Access access);
-  void copied(Warp &w, int lane, const Block &of, uint32_t offset, uint32_t bytes); // a cp.async was waited for
-  void arrived(const Block &of, uint32_t offset, uint32_t bytes);                   // a bulk copy, at its mbarrier
-  // fence.proxy.async of some lanes; or one that counts for an mbarrier's init only.
+  void copied(Warp &w, int lane, const Block &of, uint32_t offset, uint32_t bytes); // after a cp.async was waited for
+  void arrived(const Block &of, uint32_t offset, uint32_t bytes); // after a bulk copy arrived at its mbarrier
+  // A fence.proxy.async of some lanes, or a fence that applies to mbarrier initialization only.
   void fence(Warp &w, uint32_t lanes, bool barriersOnly);
   void barrierOfCopy(Warp &w, int lane, const Block &of, uint32_t offset);
 
-  void release(Warp &w, Clock &into); // what w did until now comes before who acquires `into`
+  void release(Warp &w, Clock &into); // orders everything w did so far before whoever acquires `into`
   void acquire(Warp &w, const Clock &from);
-  void order(Warp &w); // the lanes of w: bar.warp.sync
+  void order(Warp &w); // orders the lanes of w: bar.warp.sync
   uint32_t id(const Warp &w) const {
     return w.block->rank * uint32_t(w.block->warps.size()) + w.number;
   } // in the cluster
   const Clock &clockOf(const Warp &w) const { return clocks[id(w)]; }
-  // Whether it comes before what a lane of w does now.
+  // Whether the access is ordered before the current one of a lane of w.
   bool isBefore(const Moment &m, const Warp &w, int lane) const {
     const Clock &clock = clockOf(w);
     return m.warp != id(w) ? clock[m.warp] >= m.epoch
                            : (m.lane == lane && lane != EveryLane) || m.epoch < ordered[m.warp];
   }
-  // The epoch of w since its lanes were ordered.
+  // The epoch of w when its lanes were last ordered.
   uint32_t orderedOf(const Warp &w) const { return ordered[id(w)]; }
   std::string thread(uint32_t warp, int lane) const; // for messages
 
@@ -70,22 +71,22 @@ private:
     uint16_t warp = 0;
     uint8_t lane = 0;
     State state = Never;
-    bool bulk = false; // by the async proxy
+    bool bulk = false; // written by the async proxy
   };
-  struct Memory { // of one block
+  struct Memory { // shadow memory of one block
     std::vector<Write> writes;
-    std::vector<uint32_t> reads; // by granule and warp: epoch << 8 | lane, of the latest; 0: none since the last write
+    std::vector<uint32_t> reads; // latest read, by granule and warp: epoch << 8 | lane; 0: none since the last write
   };
   Cluster &cluster;
   uint32_t granule, warps;
   std::vector<Memory> blocks;
   std::vector<Clock> clocks;
-  std::vector<uint32_t> ordered; // by warp: its epoch when its lanes were ordered
+  std::vector<uint32_t> ordered; // by warp: its epoch when its lanes were last ordered
   struct Fence {
     uint32_t epoch, lanes;
     bool barriersOnly;
   };
-  std::vector<std::vector<Fence>> fences; // by warp, each with an epoch of its own
+  std::vector<std::vector<Fence>> fences; // by warp; each ends an epoch
   bool isFenced(const Write &write, const Warp &w, int lane, bool ofBarrier) const;
   std::map<std::pair<uint32_t, uint32_t>, Barrier> barriers; // by block and offset
 
@@ -95,23 +96,24 @@ private:
 
 class GlobalShadow {
 public:
-  // betweenClusters: whether clusters are held against each other.
+  // betweenClusters: whether to check accesses of different clusters against each other.
   GlobalShadow(uint32_t granule, bool betweenClusters) : granule(granule), betweenClusters(betweenClusters) {}
   void access(Warp &w, int lane, const Allocation &a, uint64_t offset, uint32_t bytes, Access access);
   std::vector<Interpreter::Accessed> accessed() const;
 
 private:
   static constexpr uint32_t pageBytes = 4096, many = ~0u;
-  // The last accesses. writer and reader are clusters, plus 1; 0: none, or all of them come before the last write.
+  // The last accesses. writer and reader are cluster numbers plus 1; 0: none, or all of them are ordered before the
+  // last write.
   struct Last {
     uint32_t writer = 0, writeEpoch = 0, writeLine = 0;
     uint32_t reader = 0;
-    uint32_t read = 0; // epoch << 8 | lane; with severalWarps the index of that of each warp in `reads`
+    uint32_t read = 0; // epoch << 8 | lane; with severalWarps an index into `reads`
     uint16_t writeWarp = 0, readWarp = 0;
     uint8_t writeLane = 0;
     bool atomically = false;   // written by an atomic
     bool nonCoherent = false;  // read by ld.global.nc
-    bool severalWarps = false; // of one cluster read it, in no order
+    bool severalWarps = false; // several warps of one cluster read it, unordered
   };
   using Page = std::vector<Last>;
   uint32_t granule;
@@ -120,11 +122,11 @@ private:
   const Allocation *latest = nullptr;
   std::vector<Page> *pages = nullptr;
   std::vector<Clock> reads;     // by warp: epoch << 8 | lane; 0: none
-  std::vector<uint32_t> unused; // of them
+  std::vector<uint32_t> unused; // free indices of `reads`
 
   void readBy(Last &last, const Warp &w, int lane);
   std::optional<Moment> unorderedRead(const Last &last, const Warp &w, int lane) const;
-  void forget(Last &last); // its readers
+  void forget(Last &last); // forgets the readers
 };
 
 } // namespace xfc::ptx

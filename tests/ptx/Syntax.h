@@ -1,4 +1,4 @@
-// PTX text as a tree: variables and functions, whose statements have their registers and labels resolved by scope.
+// The syntax tree of PTX text: variables and functions, in whose statements registers and labels are resolved by scope.
 #pragma once
 
 #include "Interpreter.h"
@@ -30,7 +30,7 @@ enum class Type : uint8_t {
   F64
 };
 std::optional<Type> typeNamed(const std::string &name); // "u32"
-int bytesOf(Type);                                      // in memory and in a lane of a register; Pred: 1 in memory
+int bytesOf(Type);                                      // in memory and per lane of a register; Pred: 1 in memory
 inline bool isFloat(Type t) { return t >= Type::F16; }
 inline bool isSigned(Type t) { return t >= Type::S8 && t <= Type::S64; }
 
@@ -51,12 +51,12 @@ struct Operand {
     Sink
   } kind = Kind::Sink;
   bool negated = false;  // !p
-  std::string name;      // as written, for messages; a special register's or symbol's name
+  std::string name;      // as written, for messages; the name of a special register or a symbol
   uint32_t reg = 0;      // Register: offset in the function's registers
   Type type = Type::B32; // Register: as declared. Float: F32 or F64, as written
   int64_t integer = 0;   // Integer; Symbol and Address: offset. Float: the bits of the value in `type`
-  int scope = 0;         // Symbol: where a label of this name is looked for
-  // Vector {a,b}, Tuple (a,b), p|q as a Tuple; Address [base+offset]: base and what follows it, [map, {x,y}]
+  int scope = 0;         // Symbol: the scope in which to look up a label of this name
+  // Vector {a,b}, Tuple (a,b), p|q as a Tuple; Address [base+offset]: the base and what follows it, [map, {x,y}]
   std::vector<Operand> elements;
 };
 
@@ -72,7 +72,7 @@ struct Variable {
   std::string name;
   Space space = Space::Global;
   size_t bytes = 0, align = 1;
-  bool external = false;     // .extern .shared: size given at the launch
+  bool external = false;     // .extern .shared: the launch gives its size
   std::vector<uint8_t> data; // initial bytes
   struct Pointer {
     size_t at;
@@ -80,7 +80,7 @@ struct Variable {
     int64_t offset;
     bool generic;
   };
-  std::vector<Pointer> pointers; // initial addresses, known when variables have memory
+  std::vector<Pointer> pointers; // initial addresses, set once variables have memory
   uint64_t address = 0;          // Global, Const: device address. Shared, Local, Param: offset
 };
 
@@ -89,10 +89,10 @@ struct FunctionText {
   int line = 0;
   bool entry = false, defined = false;
   std::vector<Variable> parameters, results;
-  std::vector<Variable> variables; // of all its scopes; names of inner scopes made unique
-  uint32_t registerBytes = 0;      // of a warp: 32 lanes each, a predicate 4 bytes in all
+  std::vector<Variable> variables; // of all scopes; names in inner scopes are made unique
+  uint32_t registerBytes = 0;      // per warp: 32 lanes each, a predicate 4 bytes in total
   std::vector<Statement> statements;
-  std::map<std::pair<int, std::string>, uint32_t> labels; // by scope: statement
+  std::map<std::pair<int, std::string>, uint32_t> labels; // statement index, by scope and name
   std::vector<int> parentScope;
   Dimensions required{0, 0, 0}, maximum{0, 0, 0}, cluster{0, 0, 0};
 };

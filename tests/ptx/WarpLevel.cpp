@@ -1,4 +1,4 @@
-// What the lanes of a warp do together: shuffles, votes, reductions; and barriers.
+// Executes what the lanes of a warp do together: shuffles, votes, reductions; and barriers.
 #include "Decoder.h"
 #include "Shadow.h"
 #include <algorithm>
@@ -10,7 +10,7 @@ void clusterBarrier(Warp &w, const Instruction &i);
 
 namespace {
 
-// The named lanes must all be here, and none else.
+// Checks that exactly the named lanes are active.
 void together(Warp &w, uint32_t maskRegister) {
   forLanes(w.active, [&](int l) {
     uint32_t named = w.at<uint32_t>(maskRegister)[l];
@@ -174,7 +174,7 @@ void activemask(Decoder &d) {
   });
 }
 
-// The lowest named lane is chosen.
+// elect: the lowest named lane is chosen.
 void elect(Decoder &d) {
   needSync(d);
   d.expect(2, 2);
@@ -238,7 +238,7 @@ void bar(Decoder &d) {
   d.set(barrier, Flow::Wait);
 }
 
-// mapa: the address in the shared memory of a block of the cluster of what has the address in one's own.
+// mapa: maps an address in the block's own shared memory to the corresponding address in another block of the cluster.
 void mapa(Decoder &d) {
   if (!d.take("shared::cluster"))
     d.fail("is supported for .shared::cluster");

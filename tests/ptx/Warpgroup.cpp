@@ -1,5 +1,6 @@
-// wgmma: four warps multiply 64 rows; each does its 16, when the group is waited for, as late as it may. The rules for
-// registers and for the four warps are held to always; those for shared memory where there are checks (Shadow.h).
+// Executes wgmma: four warps multiply 64 rows, 16 each. Products are computed when their group is waited for, as late
+// as allowed. The rules for registers and for the four warps are always checked; those for shared memory only if checks
+// are on (Shadow.h).
 #include "Decoder.h"
 #include "Numbers.h"
 #include "TensorMap.h"
@@ -14,8 +15,8 @@ void wholeWarp(Warp &w) {
             " of 32 lanes are at an instruction of the whole warp");
 }
 
-// The four warps of a warpgroup issue the same instructions of wgmma, with the same descriptors. The first to come to
-// one says which it is.
+// Checks that the four warps of a warpgroup issue the same wgmma instructions with the same descriptors. The first warp
+// to reach a step defines it.
 void together(Warp &w, const WarpgroupStep &step) {
   wholeWarp(w);
   const uint32_t begin = w.number / 4 * 4;
@@ -42,7 +43,7 @@ void together(Warp &w, const WarpgroupStep &step) {
 
 void step(Warp &w, const Instruction &i) { together(w, {&i}); }
 
-// Registers of products are accessed by another instruction.
+// Handler of other instructions that access registers of products.
 void watched(Warp &w, const Instruction &i) {
   for (uint16_t number : i.products) {
     ProductRegister &r = w.productRegisters[number];
@@ -55,7 +56,7 @@ void watched(Warp &w, const Instruction &i) {
   i.unwatched(w, i);
 }
 
-// A matrix in shared memory as its descriptor tells. `mn`: the row of A or the column of B.
+// A matrix in shared memory as described by its descriptor. `mn`: the row of A or the column of B.
 struct Descriptor {
   explicit Descriptor(uint64_t bits)
       : start(uint32_t(bits & 0x3fff) << 4), leading(uint32_t(bits >> 16 & 0x3fff) << 4),
@@ -66,14 +67,14 @@ struct Descriptor {
   uint32_t start, leading, stride;
   int swizzle;
 
-  // The offset of an element of `bytes` bytes. The matrix is made of 8 rows (K-major) or 8 k (MN-major) of as many
-  // bytes as the swizzle has, or of 16 where there is none.
+  // The offset of an element of `bytes` bytes. The matrix consists of 8 rows (K-major) or 8 k (MN-major) of as many
+  // bytes as the swizzle spans, or of 16 without a swizzle.
   uint32_t offset(int mn, int k, uint32_t bytes, bool mnMajor) const {
     uint32_t row = swizzle ? uint32_t(swizzle) : 16, at;
     if (!mnMajor) {
       uint32_t along = uint32_t(k) * bytes;
-      // Within a swizzled row the k of one instruction are neighbours; without a swizzle each 16 bytes are `leading`
-      // apart.
+      // Within a swizzled row the k of one instruction are adjacent; without a swizzle each 16 bytes are `leading`
+      // bytes apart.
       at = uint32_t(mn / 8) * stride + uint32_t(mn % 8) * row + (swizzle ? along : along / 16 * leading + along % 16);
     } else {
       uint32_t along = uint32_t(mn) * bytes;
@@ -87,8 +88,8 @@ struct Descriptor {
 };
 
 // op: D (N / 2), scale-d (a predicate), A (4 registers, or the descriptor), B's descriptor.
-// count: 1 where A is in registers; width: bytes of an element; selector: N; selector2: bits 0 and 1 transpose A and B,
-// 2 and 3 negate.
+// count: 1 if A is in registers; width: bytes per element; selector: N; selector2: bits 0 and 1 transpose A and B, 2
+// and 3 negate them.
 template <Type T>
 void multiply(Warp &w, const Instruction &i, bool accumulates, const Descriptor &ofA, const Descriptor &ofB) {
   constexpr int bytes = T == Type::TF32 ? 4 : 2, K = 32 / bytes;
@@ -141,7 +142,7 @@ void multiply(Warp &w, const Instruction &i, bool accumulates, const Descriptor 
           canonical(float(sum[size_t(l / 4) + r / 2 % 2 * 8][r / 4 * 8 + size_t(l % 4) * 2 + r % 2]));
 }
 
-// Its operands in shared memory are read from now until it is waited for.
+// Issues a product: its operands in shared memory may be read from now until it is waited for.
 template <Type T> void issue(Warp &w, const Instruction &i) {
   wholeWarp(w);
   size_t ofD = size_t(i.selector / 2), atB = ofD + 1 + (i.count ? 4 : 1);
@@ -172,7 +173,7 @@ template <Type T> void issue(Warp &w, const Instruction &i) {
       reg.adds = adds;
     ++reg.underWay;
   }
-  // Descriptors are taken now; registers of A and D belong to the product until it is waited for.
+  // Descriptors are read now; registers of A and D belong to the product until it is waited for.
   Descriptor ofA(i.count ? 0 : w.at<uint64_t>(i.op[ofD + 1])[0]), ofB(w.at<uint64_t>(i.op[atB])[0]);
   if (w.block->cluster->shadow) {
     constexpr int bytes = T == Type::TF32 ? 4 : 2, K = 32 / bytes;
@@ -223,7 +224,7 @@ void wgmma(Decoder &d) {
     d.i.selector = int32_t(d.immediate(0));
     return d.set([](Warp &w, const Instruction &i) {
       step(w, i);
-      // In order: a later product adds to what an earlier one gave.
+      // In order: a later product may accumulate on the result of an earlier one.
       size_t due = 0;
       while (due < w.products.size() && w.products[due].group + uint32_t(i.selector) < w.productGroup)
         w.products[due++].run();
@@ -282,7 +283,7 @@ bool isProduct(const Instruction &i) {
 } // namespace
 
 void watchProductRegisters(Function &f) {
-  std::map<uint32_t, uint16_t> numbers; // by their place in the register file
+  std::map<uint32_t, uint16_t> numbers; // by offset in the register file
   auto number = [&](uint32_t reg) { return numbers.try_emplace(reg, uint16_t(numbers.size())).first->second; };
   for (Instruction &i : f.code)
     if (isProduct(i)) {
@@ -294,7 +295,7 @@ void watchProductRegisters(Function &f) {
     }
   f.productRegisters = uint16_t(numbers.size());
   for (Instruction &i : f.code) {
-    // The operands of a call are places in memory.
+    // The operands of a call are places in memory, not registers.
     if (numbers.empty() || isProduct(i) || f.program->kinds[i.kind].starts_with("call"))
       continue;
     auto access = [&](uint32_t reg) {
@@ -310,7 +311,7 @@ void watchProductRegisters(Function &f) {
   }
 }
 
-// All lanes of w have exited.
+// Called when all lanes of w have exited.
 void leaveWarpgroup(Warp &w) {
   const uint32_t begin = w.number / 4 * 4;
   const auto &warps = w.block->warps;

@@ -1,9 +1,9 @@
-"""Finds code that is written twice: runs of equal lines in two places of compiler/, runtime/ and tests/.
+"""Finds duplicated code: runs of equal lines in two places of compiler/, runtime/ and tests/.
 
-A run counts from MINIMUM lines on, not counting blank lines, comments, includes and lines without a letter or digit.
-duplicates.txt lists the pairs that are accepted, one a line: the two files, the number of equal lines, and why. The test
-fails for a pair that is not listed or has grown, and for an entry that is no longer needed, so the list can only shrink
-unnoticed, never grow.
+A run has at least MINIMUM lines, not counting blank lines, comments, includes and lines without a letter or digit.
+duplicates.txt lists the accepted pairs, one per line: the two files, the number of equal lines, and the reason. The test
+fails for a pair that is not listed or has grown, and for an entry that is too large or no longer needed, so duplication
+cannot change unnoticed.
 
 usage: duplicates.py ROOT [--list]    (--list prints entries for all pairs found, without reasons)
 """
@@ -18,7 +18,7 @@ FOLDERS = ("compiler", "runtime", "tests")
 
 
 def lines_of(path):
-    """(line number, text) of the lines that count."""
+    """Yields (line number, text) of the lines that are compared."""
     comment = re.compile(r"^(//|#|/\*|\*)")
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         text = " ".join(line.split())
@@ -27,7 +27,7 @@ def lines_of(path):
 
 
 def runs(files):
-    """The longest run of equal lines of each pair of places, as (length, first file and line, second file and line)."""
+    """Yields the longest run of equal lines for each pair of places, as (length, first file and line, second file and line)."""
     windows = collections.defaultdict(list)
     for name, lines in files.items():
         for at in range(len(lines) - MINIMUM + 1):
@@ -37,7 +37,7 @@ def runs(files):
         for i, first in enumerate(places):
             for second in places[i + 1:]:
                 before = ((first[0], first[1] - 1), (second[0], second[1] - 1))
-                if before in seen:  # within a run that has been reported
+                if before in seen:  # within a run already reported
                     seen.add((first, second))
                     continue
                 seen.add((first, second))

@@ -1,6 +1,6 @@
-"""Checks that every C++ file is formatted as .clang-format says, by the one version whose output is committed.
+"""Checks that every C++ file is formatted according to .clang-format, by the one version whose output is committed.
 
-usage: format.py ROOT CLANG_FORMAT    (`clang-format-22 -i FILE...` mends what it names)
+usage: format.py ROOT CLANG_FORMAT    (`clang-format-22 -i FILE...` formats the files it names)
 """
 import pathlib
 import subprocess

@@ -1,4 +1,4 @@
-"""The gates can fail: each finds what it is for in a tree made for it, and nothing in one without."""
+"""Tests the style checks: each finds the fault it looks for in a tree made for it, and nothing in a clean tree."""
 import json
 import os
 import pathlib
@@ -64,7 +64,7 @@ class Gates(unittest.TestCase):
         self.assertIn("clang-format-22 -i compiler/b.cpp", found.stderr)
 
     def prepare_tidy(self, **files):
-        """Writes compiler/part/NAME.cpp, and a build that compiles them."""
+        """Writes compiler/part/NAME.cpp for each file, and a build folder that compiles them."""
         shutil.copy(HERE / "../../.clang-tidy", self.root)
         (self.root / "compiler/part").mkdir()
         for name, text in files.items():

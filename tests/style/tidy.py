@@ -1,13 +1,13 @@
 """Runs clang-tidy with the checks of .clang-tidy over the C++ files of a folder, and compiles them with clang's warnings; each warning fails.
 
-Folders have their turns, since all together take minutes: a folder is checked where one of the last commits or an edit touched it, and
-otherwise in every nth commit. With XFC_TIDY=all in the environment, and where there is no history to look at, each is.
+Folders take turns, since checking all of them takes minutes: a folder is checked if one of the last commits or an edit touched it, and
+otherwise in every nth commit. With XFC_TIDY=all in the environment, or without a commit history, every folder is checked.
 
-Reading MLIR's headers takes longer than all checks, so clang-tidy is given one generated file that includes all .cpp files of the folder.
-Files in which a name of one file would hide or redefine another's go into a generated file of their own. What was found clean is
-remembered in the build folder by a hash of everything that was read, so that a second run takes no time.
+Reading MLIR's headers takes longer than all checks, so clang-tidy reads one generated file that includes all .cpp files of the folder.
+Files with a name that would hide or redefine another file's go into separate generated files. A clean result is recorded in the build
+folder under a hash of everything that was read, so that a second run takes no time.
 
-usage: tidy.py ROOT BUILD CLANG_TIDY FOLDER TURN    (FOLDER: relative to ROOT, e.g. compiler/GPU; TURN: of how many, e.g. 3/20)
+usage: tidy.py ROOT BUILD CLANG_TIDY FOLDER TURN    (FOLDER: relative to ROOT, e.g. compiler/GPU; TURN: number/count, e.g. 3/20)
 """
 import hashlib
 import json
@@ -23,7 +23,7 @@ RECENT = 4  # commits whose folders are checked
 
 
 def git(root, *words):
-    """What git says, or None where there is no repository or too short a history."""
+    """git's output, or None if there is no repository or the history is too short."""
     done = subprocess.run(["git", "-C", root, *words], capture_output=True, text=True)
     return done.stdout if done.returncode == 0 else None
 
@@ -39,7 +39,7 @@ def is_due(root, folder, turn):
 
 
 def flags_of(root, build, folder):
-    """Include paths, definitions and warnings of the folder's compile commands. What the build generates is not ours to check."""
+    """Include paths, definitions and warnings of the folder's compile commands. Generated and external headers become system headers: they are not checked."""
     flags = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         if pathlib.Path(entry["file"]).parent != root / folder:
@@ -56,7 +56,7 @@ def flags_of(root, build, folder):
 
 
 def read(root, flags, path, seen):
-    """{path: text} of a file and of all our files that it includes, descriptions of generated ones among them."""
+    """{path: text} of a file and of all files of the tree that it includes; for generated ones, of their .td files."""
     if path in seen:
         return seen
     seen[path] = text = path.read_text(encoding="utf-8")
@@ -71,7 +71,7 @@ def read(root, flags, path, seen):
 
 
 def names_of(text):
-    """What a file declares at namespace scope, and what of that only this file sees. In formatted code, both begin in the first column."""
+    """The names that a file declares at namespace scope, and those of them that are local to it. In formatted code, both begin in the first column."""
     everywhere, local, hidden = set(), set(), False
     for line in text.splitlines():
         if line.startswith(("namespace {", "} // namespace")):
@@ -86,7 +86,7 @@ def names_of(text):
 
 
 def groups_of(root, flags, files):
-    """Lists of files that can be read together: none sees another's local names."""
+    """Groups of files that can be read together: no file sees another's local names."""
     groups = []
     for file in files:
         visible = set().union(*(names_of(text)[0] for text in read(root, flags, file, {}).values()))
@@ -101,10 +101,10 @@ def groups_of(root, flags, files):
 
 
 def check(tidy, root, flags, work, files):
-    """What clang-tidy says of these files, or an empty string."""
+    """clang-tidy's findings in these files, or an empty string."""
     unity = work / (re.sub(r"\W", "_", str(files[0].relative_to(root))) + ".cpp")
     unity.write_text("".join(f'#include "{file}"\n' for file in files))
-    # libstdc++ 12 uses what it deprecates in algorithms of its own.
+    # libstdc++ 12 uses deprecated parts of itself in its algorithms.
     quiet = ["-Wno-unknown-warning-option", "-Wno-deprecated-declarations", "-Wno-missing-field-initializers"]
     words = [tidy, "--quiet", f"--config-file={root}/.clang-tidy", "--checks=-bugprone-suspicious-include", "--warnings-as-errors=*", unity]
     done = subprocess.run([*words, "--", *flags, "-fPIC", *quiet], capture_output=True, text=True)
@@ -113,7 +113,7 @@ def check(tidy, root, flags, work, files):
     said = done.stdout.strip() or done.stderr.strip()
     if "[clang-diagnostic-error]" not in said or len(files) == 1:
         return said
-    # Names clash in a way that groups_of does not see, or a file does not compile: then it does not do so alone either.
+    # Either names clash in a way that groups_of does not detect, or a file does not compile: then it does not compile alone either.
     wrong = {name for name in re.findall(r"^(/[^:]+):\d+:\d+: error: .*\[clang-diagnostic-error\]", said, re.M)}
     apart = [file for file in files if str(file) in wrong] or files[len(files) // 2:]
     rest = [file for file in files if file not in apart]

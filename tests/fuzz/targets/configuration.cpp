@@ -1,4 +1,4 @@
-// The flags of train from a JSON file, and as they are written back.
+// Fuzzes the flags of train in a JSON file, and how they are written back.
 #include "app/Configuration.h"
 #include "../JsonMutator.h"
 #include "app/Commands.h"
@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     CLI::App &train = *app.get_subcommand("train");
     applyConfiguration(train, std::string(fuzz::textOf(data, size)), "config.json");
     const std::string used = usedConfiguration(train);
-    // A run that is resumed reads what it wrote.
+    // A resumed run reads what it wrote.
     CLI::App again;
     addTrain(again);
     applyConfiguration(*again.get_subcommand("train"), used, "config.json");

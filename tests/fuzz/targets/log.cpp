@@ -1,4 +1,4 @@
-// train.jsonl as a run that is resumed reads it. The first byte chooses the step at which it goes on.
+// Fuzzes train.jsonl as a resumed run reads it. The first byte selects the step at which it resumes.
 #include "train/Log.h"
 #include "../JsonMutator.h"
 #include "support/Files.h"
@@ -32,7 +32,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   return 0;
 }
 
-// A line of the log is changed as JSON.
+// Mutates a line of the log as JSON.
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed) {
   fuzz::Random random(seed);
   std::string text(fuzz::textOf(data, size));

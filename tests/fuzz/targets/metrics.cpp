@@ -1,4 +1,4 @@
-// BLEU, chrF and TER of any two texts: hypothesis and reference of each line, with a tab between.
+// Fuzzes BLEU, chrF and TER: each line has a hypothesis and a reference, separated by a tab.
 #include "text/Metrics.h"
 #include "../Fuzz.h"
 #include <cmath>
@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (const Score &score : {sums.bleu(), sums.chrf()})
       fuzz::expect(std::isfinite(score.value) && score.value >= 0 && score.value <= 100 + 1e-9,
                    "a score lies between 0 and 100");
-    const double ter = sums.ter().value; // of hypotheses that may be longer than their references
+    const double ter = sums.ter().value; // may exceed 100: hypotheses may be longer than their references
     fuzz::expect(std::isfinite(ter) && ter >= 0, "an edit rate is a number from 0 on");
   });
   return 0;

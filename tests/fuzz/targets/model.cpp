@@ -1,4 +1,4 @@
-// model.json through import: a description that is accepted gives a module that verifies.
+// Fuzzes the import of model.json: an accepted description gives a module that verifies.
 #include "../JsonMutator.h"
 #include "Compiler.h"
 #include "Import/Description.h"
@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fuzz::withContext([&](mlir::MLIRContext &context) {
       const mlir::OwningOpRef<mlir::ModuleOp> module = importModel(description, {}, context);
       fuzz::expect(module && mlir::succeeded(mlir::verify(*module)), "what is imported verifies");
-      // The canonical description is the same model.
+      // The canonical description describes the same model.
       fuzz::expect(parseDescription(description.canonical, "canonical").canonical == description.canonical,
                    "the canonical description is its own");
     });

@@ -1,4 +1,4 @@
-// A module as text through the stages up to the plan.
+// Fuzzes a module as text through all stages up to the plan.
 #include "../Fuzz.h"
 #include "Compiler.h"
 #include "Import/Import.h"
@@ -22,7 +22,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   return 0;
 }
 
-// Words and signs are replaced by others of the text, numbers by others, lines removed, repeated or exchanged.
+// Replaces words and symbols by others from the text and numbers by other numbers, and removes or repeats words and
+// lines.
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed) {
   fuzz::Random random(seed);
   std::string text(fuzz::textOf(data, size));
@@ -62,7 +63,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t mos
   case 0:
     text.replace(token.begin, token.size, word);
     break;
-  case 1: { // a number in place of a number, if one comes soon
+  case 1: { // another number in place of the next one
     const size_t digit = text.find_first_of("0123456789", token.begin);
     if (digit != text.npos)
       text.replace(digit, std::min(text.find_first_not_of("0123456789", digit), text.size()) - digit,

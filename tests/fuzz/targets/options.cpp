@@ -1,4 +1,4 @@
-// Command lines of every verb, an argument a line of the input. They are parsed and checked; no verb runs.
+// Fuzzes the command lines of every verb, one argument per line of input. They are parsed and checked; no verb runs.
 #include "../Fuzz.h"
 #include "app/Commands.h"
 #include "support/CommandLine.h"
@@ -9,7 +9,7 @@ using namespace xfc;
 
 namespace {
 
-// Ends when a verb's own arguments are parsed and checked, before it does its work.
+// Makes every verb end after its arguments have been parsed and checked, before it does its work.
 void noWork(CLI::App &app) {
   for (CLI::App *verb : app.get_subcommands({})) {
     if (verb->get_subcommands({}).empty())
@@ -35,7 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                    addSelfcheck, addBench, addPack, addInfo})
     add(app);
   noWork(app);
-  // Help and messages go nowhere.
+  // Discard help and messages.
   std::ostringstream sink;
   std::streambuf *const out = std::cout.rdbuf(sink.rdbuf()), *const err = std::cerr.rdbuf(sink.rdbuf());
   const int status = runCommandLine(app, static_cast<int>(arguments.size()), arguments.data());

@@ -1,4 +1,4 @@
-// The trailer of a packed executable: eight bytes that say the file's size, then the end of the file.
+// Fuzzes the trailer of a packed executable: eight bytes with the file's size, then the end of the file.
 #include "decode/Packed.h"
 #include "../Fuzz.h"
 

@@ -1,4 +1,4 @@
-// The plan that the compiler leaves in an executable. The model of the commands' tests is the seed.
+// Fuzzes the plan that the compiler stores in an executable. The seed input is the model of the commands' tests.
 #include "plan/Plan.h"
 #include "../Fuzz.h"
 #include "plan/Memory.h"
@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (int64_t &pairs : counts.pairs)
       pairs = 49;
     for (const Program &program : module.programs) {
-      // Sizes are the compiler's, and any number in a file that it did not write.
+      // The compiler writes the sizes, but a fuzzed file may hold any number.
       bool small = program.buffers.size() < 1000;
       for (const Buffer &buffer : program.buffers) {
         const Size &bytes = buffer.size;

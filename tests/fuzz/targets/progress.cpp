@@ -1,4 +1,4 @@
-// Where a run stands, as its state says.
+// Fuzzes the progress of a run as stored in its state.
 #include "../JsonMutator.h"
 #include "train/Checkpoint.h"
 

@@ -1,4 +1,4 @@
-// The page of a run's records: an array of records and the run's configuration.
+// Fuzzes the report page: the input has an array of records and the run's configuration.
 #include "train/Report.h"
 #include "../JsonMutator.h"
 
@@ -8,7 +8,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const nlohmann::json input = nlohmann::json::parse(fuzz::textOf(data, size), nullptr, false);
   if (!input.is_object() || !input.contains("records") || !input["records"].is_array())
     return 0;
-  std::vector<nlohmann::json> records; // readLog() gives objects only
+  std::vector<nlohmann::json> records; // readLog() returns only objects
   for (const nlohmann::json &record : input["records"])
     if (record.is_object())
       records.push_back(record);

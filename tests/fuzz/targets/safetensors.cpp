@@ -1,4 +1,4 @@
-// Weights and states: the header is JSON after its length, then the tensors' bytes.
+// Fuzzes files of weights and states: the length of the header, the header in JSON, then the tensors' bytes.
 #include "engine/Safetensors.h"
 #include "../JsonMutator.h"
 

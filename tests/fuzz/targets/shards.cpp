@@ -1,5 +1,5 @@
-// Files of prepared pairs: what is opened and checked is used as training uses it. What `prepare` wrote has its counts
-// and checksums; the mutator makes them right again most times, so that what they guard is reached.
+// Fuzzes files of prepared pairs: an input that can be opened and checked is used as training uses it. Such files have
+// counts and checksums; the mutator usually repairs them, so that the code behind them is reached.
 #include "../Fuzz.h"
 #include "support/Checksum.h"
 #include "text/Batches.h"
@@ -46,7 +46,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t mos
   if (size < header + entry + footer || random.oneIn(4))
     return size;
   const std::string_view file = fuzz::textOf(data, size);
-  uint8_t *const end = data + size - footer, *const table = end - entry; // of one block
+  uint8_t *const end = data + size - footer, *const table = end - entry; // for a single block
   auto put = [](uint8_t *at, uint32_t value) { std::memcpy(at, &value, sizeof value); };
   if (!random.oneIn(4)) {
     const uint64_t blockEnd = size - footer - entry;

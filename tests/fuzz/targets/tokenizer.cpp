@@ -1,4 +1,4 @@
-// Files of tokenizer.json: what is accepted gives ids of its own for any text, and text for any ids.
+// Fuzzes tokenizer.json files: an accepted one gives ids within its vocabulary for any text, and text for any ids.
 #include "tokenizers/Tokenizer.h"
 #include "../JsonMutator.h"
 

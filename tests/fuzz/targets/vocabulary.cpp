@@ -1,4 +1,4 @@
-// SentencePiece models: what is accepted is used on text, with the library instrumented.
+// Fuzzes SentencePiece models: an accepted one is used on text, with the library instrumented.
 #include "text/Vocabulary.h"
 #include "../Fuzz.h"
 
@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   return 0;
 }
 
-// A model is a message of fields with lengths, pieces most of them. One field is changed, removed or repeated.
+// A model is a message of length-delimited fields, most of which are pieces. Changes, removes or repeats one field.
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed) {
   fuzz::Random random(seed);
   const std::string_view model = fuzz::textOf(data, size);
@@ -60,7 +60,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t mos
     return fuzz::replaced(data, size, most, before + after);
   case 1:
     return fuzz::replaced(data, size, most, before + whole + whole + after);
-  case 2: { // a word of a table, or of anything else
+  case 2: { // a 32-bit word of a table, or of anything else
     std::string changed = contents;
     if (changed.size() >= 4) {
       const uint32_t words[] = {0,          1,          0xFF,       0x400,
