@@ -1,4 +1,4 @@
-// Walks every op of the dialect and names the interface that is missing.
+// Checks for every op of the dialect that it has the required interfaces, and names the one that is missing.
 #include "CPU/CPU.h"
 #include "CPU/Emitters.h"
 #include "GPU/Emitters.h"
@@ -23,7 +23,7 @@ struct Ops : testing::Test {
     context.appendDialectRegistry(registry);
     context.loadDialect<XFCDialect>();
   }
-  // Names without the dialect's. A declaration computes nothing.
+  // All ops, named without the dialect's prefix, except for the parameter declaration, which computes nothing.
   std::vector<std::pair<std::string, RegisteredOperationName>> all() {
     std::vector<std::pair<std::string, RegisteredOperationName>> ops;
     for (RegisteredOperationName op : context.getRegisteredOperationsByDialect("xfc"))
@@ -42,13 +42,13 @@ TEST_F(Ops, canBeEvaluated) {
     EXPECT_NE(op.hasInterface<EvaluableOpInterface>(), op.hasTrait<OpTrait::IsTerminator>()) << name;
 }
 
-// Each op is launched, says where values lie, or ends a region.
+// Each op is launched as a kernel, only describes where values lie, or ends a region.
 TEST_F(Ops, areKernelsOrViews) {
   for (auto &[name, op] : all())
     EXPECT_EQ(isKernel(op) + op.hasInterface<ViewOpInterface>() + op.hasTrait<OpTrait::IsTerminator>(), 1) << name;
 }
 
-// Elementwise ops share one function of numbers; others have a kernel of their own, and no op has both.
+// Elementwise ops have a scalar function, others a kernel of their own on each target; no op has both.
 TEST_F(Ops, thatAreKernelsHaveOneOnEachTarget) {
   for (auto &[name, op] : all()) {
     EXPECT_EQ(op.hasInterface<CPUKernelOpInterface>() + isScalar(op), isKernel(op)) << name;
@@ -56,13 +56,14 @@ TEST_F(Ops, thatAreKernelsHaveOneOnEachTarget) {
   }
 }
 
-// What fusion makes has no plain lowering: its parts have. That of an elementwise op may follow from its function.
+// Fused ops have no plain lowering, because the ops they replace have one. That of an elementwise op may be derived
+// from its scalar function.
 TEST_F(Ops, thatAreKernelsArePlainUnlessFused) {
   for (auto &[name, op] : all())
     EXPECT_EQ(op.hasInterface<PlainOpInterface>() || isScalar(op), isKernel(op) && !op.hasTrait<Fused>()) << name;
 }
 
-// What an epilogue may hold has a scalar function, but for dropout, which draws many numbers at once.
+// Ops that an epilogue may hold have a scalar function, except for dropout, which draws many random numbers at once.
 TEST_F(Ops, ofEpiloguesAreScalar) {
   for (auto &[name, op] : all())
     if (op.hasTrait<InEpilogue>()) {
@@ -79,7 +80,7 @@ TEST_F(Ops, haveGradientsOrSayWhyNot) {
         << name;
 }
 
-// Dead code is removed, and equal ops are merged.
+// So that dead code is removed and equal ops are merged.
 TEST_F(Ops, haveNoSideEffects) {
   for (auto &[name, op] : all())
     EXPECT_TRUE(op.hasInterface<MemoryEffectOpInterface>()) << name;

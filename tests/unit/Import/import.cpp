@@ -1,4 +1,4 @@
-// The programs a description becomes: their arguments, results and ops, for every step, option and mode.
+// Checks the programs that a description becomes: their arguments, results and ops, for every step, option and mode.
 #include "Import/Import.h"
 #include "Dialect/XFC.h"
 #include "Models.h"
@@ -18,7 +18,7 @@ using Names = std::vector<std::string>;
 
 namespace {
 
-// A module and what tests ask of it.
+// An imported module, with queries for the tests.
 class Imported {
 public:
   explicit Imported(const Description &model, ImportOptions options = {})
@@ -37,7 +37,7 @@ public:
     return names;
   }
 
-  // Names of the arguments with a role.
+  // The names of the arguments with a role.
   Names arguments(StringRef program, StringRef role) {
     func::FuncOp function = this->program(program);
     Names names;
@@ -153,7 +153,7 @@ TEST(Import, ParametersComeFirstInTheOrderOfTheModelAndOnlyIfUsed) {
       EXPECT_FALSE(function.getArgAttrOfType<StringAttr>(i, attr::role) != attr::parameter &&
                    function.getArgAttrOfType<StringAttr>(i + 1, attr::role) == attr::parameter);
   }
-  // Encoding runs the encoder and the keys and values of cross-attention; a step runs the rest.
+  // The encode program computes the encoder and the keys and values of cross-attention; decode_step computes the rest.
   for (const std::string &name : module.arguments("encode", attr::parameter))
     EXPECT_TRUE(StringRef(name).starts_with("encoder.") || StringRef(name).contains("cross_attn.k.") ||
                 StringRef(name).contains("cross_attn.v."))
@@ -207,7 +207,7 @@ TEST(Import, AttentionWeightsInOrder) {
              "attention.decoder.layers.0.self_attn", "attention.decoder.layers.0.cross_attn",
              "attention.decoder.layers.1.self_attn", "attention.decoder.layers.1.cross_attn"}));
   EXPECT_EQ(module.resultType("forward_attention", 5), "!xfc.pairs<target, source, padding, 4xf32>");
-  // return_weights makes them results of forward itself.
+  // return_weights makes the attention weights results of forward itself.
   Names results = Imported(shippedModel("memory-norm")).results("forward");
   EXPECT_EQ(results.size(), 2u + 6);
   EXPECT_EQ(results[2], "attention.decoder.layers.0.cross_attn");
@@ -219,7 +219,7 @@ TEST(Import, DropoutOnlyInTheLossNumberedInOrder) {
   for (StringRef program : {"forward", "forward_attention", "score", "encode", "decode_step", "decode_candidates"})
     EXPECT_TRUE(module.ops<DropoutOp>(program).empty());
   std::vector<DropoutOp> dropouts = module.ops<DropoutOp>("loss");
-  // An embedding, then of each layer: weights and output of every attention, hidden features and output of the
+  // One for the embedding, then in each layer: weights and output of every attention, hidden features and output of the
   // feed-forward.
   ASSERT_EQ(dropouts.size(), 2u + 3 * (2 + 2) + 3 * (4 + 2));
   for (size_t i = 0; i < dropouts.size(); ++i) {
@@ -274,14 +274,14 @@ TEST(Import, DecodingStep) {
   }
   EXPECT_FALSE(step.getResultAttr(0, attr::alias));
   EXPECT_EQ(module.count("decode_step")["cache_write"], 4);
-  // Queries, attention over the cache and the output; keys and values of the encoder's rows are not computed again.
+  // Queries, attention over the cache, and the output; keys and values of the encoder's rows are not recomputed.
   EXPECT_EQ(module.count("decode_step")["linear"], 2 * (4 + 2 + 2) + 1);
   std::vector<ScoresOp> scores = module.ops<ScoresOp>("decode_step");
   EXPECT_EQ(module.typeOf(scores[0].getType()), "!xfc.pairs<target, cache, padding causal, 8xf32>");
   EXPECT_EQ(module.typeOf(scores[1].getType()), "!xfc.pairs<target, source, padding, 8xf32>");
   EXPECT_TRUE(scores[0].getK().getDefiningOp<CacheWriteOp>());
 
-  // The other step differs in what it gives and in the tokens it is asked about.
+  // The other decoding program differs in its results and in an argument, the wanted tokens.
   inputs.insert(inputs.begin() + 1, "wanted");
   results[0] = "tokens";
   results.insert(results.begin() + 1, {"token_log_probs", "wanted_log_prob"});
@@ -329,7 +329,7 @@ TEST(Import, AttentionWithoutProjections) {
   EXPECT_EQ(module.ops<CombineOp>("forward").front().getV(), scores.getQ());
   EXPECT_EQ(module.ops<ScaleOp>("forward").front().getFactor().convertToDouble(), 1);
   EXPECT_EQ(module.typeOf(scores.getType()), "!xfc.pairs<source, source, 1xf32>");
-  // In a step both caches hold x.
+  // In decode_step both caches hold x.
   Imported decoder(
       translatorText(R"({"op": "attention", "name": "a", "projections": false, "mask": ["causal"], "scale": 2},
                                      {"op": "attention", "name": "c", "projections": false, "memory": "encoder"})"));
@@ -459,7 +459,7 @@ TEST(Import, PositionsAndEmbeddings) {
   }
 }
 
-// A table with an offset has as many rows more, and the row of a token lies so much further.
+// An offset adds that many rows to the table, and shifts each token's row by as much.
 TEST(Import, OffsetsOfPositions) {
   Imported module(encoderText(R"({"op": "positions", "kind": "learned", "max_length": 5, "offset": 2},
                                  {"op": "positions", "kind": "sinusoidal", "max_length": 7, "offset": 3})"));
@@ -470,8 +470,8 @@ TEST(Import, OffsetsOfPositions) {
   EXPECT_EQ(module.typeOf(adds.at(1).getTable().getType()), "tensor<10x6xf32>");
 }
 
-// Queries and keys are rotated, each with its own heads, and keys before they are cached; a window is a reach to both
-// sides, or of what is before the query.
+// Queries and keys are rotated, each with their own number of heads, and keys before they are cached; a window is a
+// reach to both sides or, if causal, to the tokens before the query.
 TEST(Import, RotaryWindowAndSharedHeads) {
   Imported module(R"({"format": "xfc-model/1", "name": "m", "encoder": {"input": [
         {"op": "embedding", "name": "embed", "vocab": 9, "dim": 8}], "layers": 1, "layer": [
@@ -532,7 +532,7 @@ TEST(Import, AttentionInInputAndOutputOfAStack) {
 
 namespace {
 
-// Steps drawn from the grammar, from rows of `features` to rows of 6.
+// Generates random steps from the grammar, which map rows of `features` to rows of 6.
 class RandomSteps {
 public:
   RandomSteps(unsigned seed, bool decoder) : random(seed), decoder(decoder) {}
@@ -605,7 +605,7 @@ TEST(Import, RandomModelsVerify) {
     EXPECT_EQ(module.program("forward").getNumArguments(), module.arguments("forward", attr::parameter).size() + 2);
     if (!module.program("decode_step"))
       continue;
-    // Encoding and a step share no parameter.
+    // encode and decode_step share no parameter.
     Names encode = module.arguments("encode", attr::parameter), step = module.arguments("decode_step", attr::parameter);
     for (const std::string &name : encode)
       EXPECT_EQ(std::count(step.begin(), step.end(), name), 0) << name;

@@ -1,4 +1,4 @@
-// Parsing, inputs, and central differences.
+// Parses test programs, makes their inputs, and computes central differences.
 #include "Fixture.h"
 #include "Interpreter/Support.h"
 #include "Transforms/Passes.h"
@@ -122,7 +122,7 @@ void expectNear(const Tensor &a, const Tensor &b, double tolerance, const std::s
   }
 }
 
-// In random order, the largest element's first.
+// Random element indices, beginning with that of the largest element.
 static std::vector<size_t> placesOf(const Tensor &gradient, size_t samples) {
   std::vector<size_t> places(gradient.data.size());
   std::iota(places.begin(), places.end(), size_t(0));
@@ -171,18 +171,18 @@ void expectGradients(const std::string &text, size_t samples) {
         value = kept - step;
         return (above - sum()) / (2 * step);
       };
-      // Differences over two steps, so that the error of the third derivative cancels.
+      // Combine differences over two step sizes, so that the third-derivative error cancels.
       difference.data.push_back((4 * over(5e-5) - over(1e-4)) / 3);
       computed.data.push_back(gradient.data[e]);
       value = kept;
       largest = std::max(largest, std::abs(difference.data.back()));
     }
     computed.shape = difference.shape = {static_cast<int64_t>(computed.data.size())};
-    // The same number added to all of a softmax's scores changes nothing.
+    // A key bias adds the same number to all scores of a query, which does not change the softmax.
     const bool matters = !llvm::StringRef(name).ends_with(".k.bias");
     EXPECT_EQ(largest > 1e-5, matters) << name << ": " << largest
                                        << (matters ? " does not matter: the check could not fail" : "");
-    // 1e-6 of the largest; a loss near 10, rounded, moves the difference by 1e-10.
+    // 1e-6 of the largest; rounding a loss near 10 changes the difference by 1e-10.
     expectNear(computed, difference, std::min(1e-8, 1e-6 * largest + 1e-10), "gradient of " + name);
   }
 }

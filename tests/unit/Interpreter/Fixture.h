@@ -1,4 +1,4 @@
-// A batch with every odd thing in it, and functions given as text to evaluate on it.
+// A batch with every special case, and functions given as text to evaluate on it.
 #pragma once
 
 #include "Interpreter/Interpreter.h"
@@ -10,14 +10,14 @@
 
 namespace xfc::test {
 
-// Three sequences: sizes are odd, one has one token, pads lie inside and at the start, one source is only pads
-// (its keys are none: limits of 0), and a causal query may come before the first key that is no pad.
+// Three sequences of odd sizes: one has a single token, pads occur inside and at the start, one source has only pads
+// (no keys: limits of 0), and a causal query may precede the first key that is not a pad.
 class OddBatch {
 public:
   OddBatch() { ragged.setTraining(0x12345678u, 0x9abcdef0u); }
   const xfc_shape &shape() const { return ragged.shape(); }
   static constexpr int32_t vocabulary = 11;
-  // The values of ids, and of labels with one that is no label.
+  // The token ids of a row set, or labels, one of which is invalid.
   Tensor ids(RowSet set, bool labels) const;
 
 private:
@@ -26,7 +26,7 @@ private:
   Shape ragged{source, target, /*pad=*/0};
 };
 
-// A function of a parsed module and its inputs.
+// A parsed module, one of its functions, and inputs for it.
 class Program {
 public:
   // `text` is a module, or the functions of one. !s4, !t4 ... are rows of 4 f64 of source and target.
@@ -35,7 +35,7 @@ public:
   // Replaces @loss by @loss_and_gradients.
   void differentiate();
 
-  // Random numbers, the same for the same name; ids and labels of the batch; 0.1 for "smoothing", 1 for "loss_scale".
+  // Random numbers, always the same for a name; ids and labels of the batch; 0.1 for "smoothing", 1 for "loss_scale".
   std::vector<Tensor> inputs(const OddBatch &batch);
   llvm::SmallVector<Tensor> evaluate(const OddBatch &batch, const std::vector<Tensor> &inputs);
   llvm::SmallVector<Tensor> evaluate(const OddBatch &batch) { return evaluate(batch, inputs(batch)); }
@@ -50,16 +50,17 @@ private:
   std::string name;
 };
 
-// What every element of `a` may differ from that of `b`, relative to the largest.
+// Checks that each element of `a` differs from that of `b` by at most `tolerance`, relative to the largest element.
 void expectNear(const Tensor &a, const Tensor &b, double tolerance, const std::string &what);
 
-// @loss of the given parameters and other arguments, (name, type) each; `body` defines %loss, rows of `type`.
+// The text of @loss with the given parameters and other arguments, (name, type) each; `body` defines %loss, rows of
+// `type`.
 using Arguments = std::vector<std::pair<std::string, std::string>>;
 std::string lossFunction(const Arguments &parameters, const Arguments &others, const std::string &type,
                          const std::string &body);
 
-// Checks every gradient that @loss_and_gradients returns against central differences of @loss: all elements of a
-// parameter, or `samples` of them, the largest gradient's among them.
+// Checks every gradient that @loss_and_gradients returns against central differences of @loss: for all elements of a
+// parameter, or `samples` of them, including the one with the largest gradient.
 void expectGradients(const std::string &text, size_t samples = SIZE_MAX);
 
 } // namespace xfc::test

@@ -1,4 +1,4 @@
-// Fused ops against the chains they replace, forward and backward.
+// Compares fused ops with the chains that they replace, forward and backward.
 #include "Fixture.h"
 
 using namespace xfc;
@@ -81,7 +81,7 @@ INSTANTIATE_TEST_SUITE_P(masks, BiasedAttention,
                                          Mask{"paddingCausal", "t", "t", "tt", ", padding, causal", ""}),
                          [](const auto &info) { return std::string(info.param.name); });
 
-// Four heads that share two of keys and values, and keys within reach only.
+// Four query heads that share two heads of keys and values, and keys within reach only.
 TEST(SharedAttention, equalsItsSteps) {
   for (auto [set, flags, reach] : {std::tuple{"source", "", ""},
                                    {"source", "padding", ", reach = 1 : i64"},
@@ -156,7 +156,7 @@ TEST(Linear, epilogueEqualsTheOpsAfterIt) {
   expectNear(fused.evaluate(batch)[0], chain.evaluate(batch)[0], 0, "result");
 }
 
-// Merged projections: a linear with concatenated weights, then split, is the linears side by side.
+// Merged projections: a linear with concatenated weights, followed by a split, equals the separate linears.
 TEST(Linear, ofConcatenatedWeightsSplitsIntoTheParts) {
   const Arguments arguments = {{"x", "!s3"}, {"w1", "tensor<5x3xf64>"}, {"w2", "tensor<5x3xf64>"}};
   expectEqual(
@@ -171,7 +171,7 @@ TEST(Linear, ofConcatenatedWeightsSplitsIntoTheParts) {
                    "%m = xfc.multiply %a, %b : !s5\n%loss = xfc.multiply %m, %c : !s5"));
 }
 
-// 100 tokens are two slabs of 64; the weights repeat, so that equal logits stand in both.
+// 100 tokens make two slabs of 64; the weights repeat, so that equal logits occur in both.
 TEST(Candidates, ofSlabsAreThoseOfTheRow) {
   OddBatch batch;
   const std::string parameters = "%x: !t3, %w: tensor<100x3xf64>, %b: tensor<100xf64>, %wanted: !tids",

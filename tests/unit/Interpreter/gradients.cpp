@@ -1,4 +1,4 @@
-// Every differentiable op: its gradients against central differences in f64.
+// Checks the gradients of every differentiable op against central differences in f64.
 #include "Fixture.h"
 
 using namespace xfc::test;
@@ -10,7 +10,8 @@ struct Case {
   std::string text;
 };
 
-// Multiplying by fixed random rows tells the elements of a gradient apart, where a plain sum might hide an error.
+// Multiplies by fixed random rows, so that each element of a gradient has its own weight; a plain sum might hide an
+// error.
 std::string weighted(const std::string &value, const std::string &type) {
   return "%loss = xfc.multiply " + value + ", %c : " + type;
 }
@@ -30,7 +31,7 @@ std::string norm(const std::string &attributes, bool bias = true) {
                           weighted("%y", "!s5"));
 }
 
-// `loss` is made of %y, the norm of %sum.
+// `loss` computes %loss from %y, the norm of %sum.
 std::string addNorm(const std::string &loss) {
   return lossFunction({{"x", "!t3"}, {"residual", "!t3"}, {"w", "tensor<3xf64>"}, {"b", "tensor<3xf64>"}},
                       {{"c", "!t3"}}, "!t3",
@@ -39,7 +40,7 @@ std::string addNorm(const std::string &loss) {
                           loss);
 }
 
-// Of two heads. `shared`: they have one head of keys and values together.
+// Attention of two heads. `shared`: they share one head of keys and values.
 std::string attention(const std::string &queries, const std::string &keys, const std::string &attributes,
                       bool shared = false) {
   std::string q = "!" + queries + "6", k = "!" + keys + (shared ? "3" : "6"), v = "!" + keys + (shared ? "5" : "10"),
@@ -49,7 +50,7 @@ std::string attention(const std::string &queries, const std::string &keys, const
                           ", " + k + ", " + v + ") -> (" + o + ", !" + queries + "2)\n" + weighted("%o", o));
 }
 
-// Scores of q and k, then `ops` from %s to %p, all of one type, then the sum of v by %p.
+// Scores of q and k, then `ops` from %s to %p, all of one type, then the combination of v by %p.
 std::string scores(const std::string &queries, const std::string &keys, const std::string &pairs,
                    const std::string &ops) {
   std::string q = "!" + queries + "6", k = "!" + keys + "6", v = "!" + keys + "4", o = "!" + queries + "4";
@@ -58,7 +59,7 @@ std::string scores(const std::string &queries, const std::string &keys, const st
                           "\n%o = xfc.combine %p, %v : (!" + pairs + ", " + v + ") -> " + o + "\n" + weighted("%o", o));
 }
 
-// Scores of four heads of q, which share two of k and v, in steps.
+// Unfused attention of four query heads that share two heads of k and v.
 std::string shared() {
   const std::string pairs = "!xfc.pairs<source, source, padding, 4xf64>";
   return lossFunction({{"q", "!s8"}, {"k", "!s4"}, {"v", "!s6"}}, {{"c", "!s12"}}, "!s12",
@@ -67,7 +68,7 @@ std::string shared() {
                           "\n%o = xfc.combine %p, %v : (" + pairs + ", !s6) -> !s12\n" + weighted("%o", "!s12"));
 }
 
-// Two heads of five features, of which the first four are rotated.
+// Two heads of five features, the first four of which are rotated.
 std::string rotate(const std::string &attributes) {
   return lossFunction({{"x", "!t10"}}, {{"c", "!t10"}}, "!t10",
                       "%table = xfc.sinusoid {base = 3.0" + std::string(attributes.empty() ? "" : ", halves") +
@@ -76,7 +77,7 @@ std::string rotate(const std::string &attributes) {
                           attributes + "} : (!t10, tensor<12x4xf64>) -> !t10\n" + weighted("%y", "!t10"));
 }
 
-// Scores with a bias by distance from a table of buckets, in steps and fused.
+// Attention with a distance bias from a table of buckets, unfused or fused.
 std::string biased(const std::string &set, const std::string &pairs, const std::string &flags,
                    const std::string &directions, bool fused) {
   const std::string q = "!" + set + "6", o = "!" + set + "4", table = "tensor<6x2xf64>", bias = "tensor<12x4xf64>";
@@ -200,7 +201,7 @@ TEST(Gradients, coverEveryDifferentiableOp) {
     }
 }
 
-// A parameter that no loss depends on has no gradient, and what only it was used for is gone.
+// A parameter that does not affect the loss gets no gradient, and ops that only use it are removed.
 TEST(Gradients, ofWhatDoesNotMatterAreLeftOut) {
   Program program(
       lossFunction({{"x", "!s4"}, {"unused", "tensor<4x4xf64>"}}, {{"c", "!s4"}}, "!s4",

@@ -1,5 +1,5 @@
-// Every shipped model that has parameters: the gradients of the whole program, dropout on, against central differences
-// in f64.
+// Checks the gradients of every shipped model that has parameters, with dropout, against central differences of the
+// whole program in f64.
 #include "../Import/Models.h"
 #include "Fixture.h"
 #include "Import/Import.h"
@@ -22,7 +22,7 @@ std::vector<std::string> modelFiles() {
   return names;
 }
 
-// Whichever of these params the model has.
+// The model with small dimensions, for those of these params that it has.
 Description smallModel(const std::string &name) {
   const std::map<std::string, double> known = shippedModel(name).params;
   std::vector<Override> overrides;
@@ -52,7 +52,7 @@ TEST_P(ShippedModel, gradientsEqualCentralDifferences) {
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   auto model = importModel(smallModel(name), {.decode = false, .f64 = true}, context);
   std::string text = emitPhase(*model, options, phase);
-  // An encoder alone has no loss: the sum of its output.
+  // An encoder alone has no loss: use the sum of its output.
   if (name == "encoder-block")
     text.replace(text.find("@forward("), 9, "@loss(");
   expectGradients(text, 12);

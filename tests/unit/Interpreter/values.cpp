@@ -1,4 +1,5 @@
-// Values known from elsewhere: worked examples, published test vectors, and numbers done by hand.
+// Compares the interpreter with independent values: worked examples, published test vectors, and numbers computed by
+// hand.
 #include "Fixture.h"
 #include "Interpreter/Support.h"
 #include <bit>
@@ -9,7 +10,7 @@ using namespace xfc::test;
 
 namespace {
 
-// Evaluates @f of one source sequence of `rows` rows (ids 1, 2, ...) and no target.
+// Evaluates @f on one source sequence of `rows` rows (ids 1, 2, ...) and no target.
 llvm::SmallVector<Tensor> evaluateOn(int rows, const std::string &text, const std::vector<Tensor> &inputs) {
   RaggedSequence sequence;
   for (int i = 0; i < rows; ++i)
@@ -27,7 +28,7 @@ void expectRow(const Tensor &tensor, int64_t row, const std::vector<double> &exp
     EXPECT_NEAR(tensor.row(row)[f], expected[f], tolerance) << "row " << row << ", feature " << f;
 }
 
-// Published answers of philox4x32 with 7 rounds (the kat_vectors of Random123).
+// Published results of philox4x32 with 7 rounds (the kat_vectors of Random123).
 TEST(Philox, equalsPublishedVectors) {
   auto expect = [](std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key, std::array<uint32_t, 4> expected) {
     std::array<uint32_t, 4> out;
@@ -41,7 +42,7 @@ TEST(Philox, equalsPublishedVectors) {
          {0x4dfccaba, 0x190a87f0, 0xc47362ba, 0xb6b5242a});
 }
 
-// The numbers of elements, from an independent implementation of the layout in abi.h.
+// Random numbers of single elements, from an independent implementation of the layout in abi.h.
 TEST(Philox, numbersElements) {
   const uint32_t key[2] = {0x12345678u, 0x9abcdef0u};
   EXPECT_EQ(xfc_random(key, 3, 17, 0, 0, 0), 0xacb123d5u);
@@ -71,7 +72,7 @@ TEST(Dropout, keepsTheRateAndTheMean) {
   EXPECT_NEAR(zeros / 4800.0, 0.3, 0.03); // 4.5 standard deviations
 }
 
-// A sentence is dropped the same way alone and in a batch.
+// A sentence gets the same dropout mask alone and in a batch.
 TEST(Dropout, dependsOnTheSentenceAndNotOnTheBatch) {
   const std::string text =
       "func.func @f(%x: !s12) -> !s12 { %y = xfc.dropout %x {rate = 0.5, id = 5 : i64} : !s12\nreturn %y : !s12 }";
@@ -86,7 +87,7 @@ TEST(Dropout, dependsOnTheSentenceAndNotOnTheBatch) {
   EXPECT_NE(std::vector<double>(y.data.begin(), y.data.begin() + 24), z.data);
 }
 
-// x in the compute type: the product with an identity, which rounds to itself.
+// x rounded to the compute type: a product with the identity matrix, whose entries are exact in that type.
 std::vector<double> roundedBy(const std::string &compute, const std::vector<double> &x) {
   const auto n = static_cast<int64_t>(x.size());
   const std::string rows = "!xfc.rows<source, " + std::to_string(n) + "xf32>",
@@ -101,7 +102,7 @@ std::vector<double> roundedBy(const std::string &compute, const std::vector<doub
       .data;
 }
 
-// Against the bits: half a unit of the last place added to the upper half, a tie to the even one.
+// Expected: rounded to the nearest, ties to even.
 TEST(ComputeTypes, bf16IsTheNearest) {
   EXPECT_EQ(roundedBy("bf16", {1 + 0x1p-8, 1 + 3 * 0x1p-8, 1 + 0x1.01p-8, -0x1.fep-3, 3.38953e38, 0}),
             (std::vector<double>{1, 1 + 0x1p-6, 1 + 0x1p-7, -0x1.fep-3, 0x1.fep127, 0}));
@@ -122,7 +123,7 @@ TEST(ComputeTypes, int8IsARowsOwnScale) {
   EXPECT_EQ(roundedBy("int8", {0, 0}), (std::vector<double>{0, 0}));
 }
 
-// The document's positional encoding, its exponents doubled: PE(2), PE(10) and their cosine.
+// The positional encoding of the book, with doubled exponents: PE(2), PE(10) and their cosine.
 TEST(Book, positionalEncoding) {
   Tensor table = evaluateOn(1,
                             "func.func @f() -> tensor<11x512xf64> { %t = xfc.sinusoid {exponent_multiplier = 2.0} : () "
@@ -130,7 +131,7 @@ TEST(Book, positionalEncoding) {
                             "return %t : tensor<11x512xf64> }",
                             {})[0];
   const double *two = table.row(2), *ten = table.row(10);
-  // The document prints numbers of 32 bits.
+  // The book prints 32-bit numbers.
   EXPECT_FLOAT_EQ(two[0], 9.09297407e-01f);
   EXPECT_FLOAT_EQ(two[1], -4.16146845e-01f);
   EXPECT_FLOAT_EQ(ten[0], -5.44021130e-01f);
@@ -146,7 +147,7 @@ TEST(Book, positionalEncoding) {
   EXPECT_NEAR(dot / std::sqrt(twos * tens), 0.8600013, 5e-8);
 }
 
-// The document's self-attention: d_model 4, d_k 3, divisor 1.
+// The self-attention of the book: d_model 4, d_k 3, divisor 1.
 TEST(Book, attention) {
   const std::string text = R"(
     !p = !xfc.pairs<source, source, 1xf64>
@@ -206,7 +207,8 @@ TEST(Norm, variants) {
   expectRow(rms[1], 0, {0, r}, 1e-14);
 }
 
-// A row of one feature has no unbiased variance, and equal features no deviation: nothing may be infinite.
+// A row of one feature has no unbiased variance, and equal features have no deviation: the results must still be
+// finite.
 TEST(Norm, degenerateRowsAreFinite) {
   for (const char *attributes : {"", ", unbiased", ", eps_in_std", ", unbiased, eps_in_std"})
     for (int features : {1, 3}) {
@@ -234,7 +236,7 @@ TEST(Activation, values) {
   };
   EXPECT_EQ(at("relu", -1.5), 0);
   EXPECT_EQ(at("relu", 1.5), 1.5);
-  EXPECT_NEAR(at("gelu", 1), 0.8413447460685429, 1e-15); // the normal distribution's function at 1
+  EXPECT_NEAR(at("gelu", 1), 0.8413447460685429, 1e-15); // the normal cumulative distribution function at 1
   EXPECT_NEAR(at("gelu", -2), -2 * 0.02275013194817921, 1e-15);
   EXPECT_NEAR(at("silu", 1), 0.7310585786300049, 1e-15);
   EXPECT_NEAR(at("gelu_tanh", 1), 0.84119199060827, 1e-13);
@@ -257,7 +259,7 @@ static std::vector<double> distanceBias(int64_t distances, const std::string &at
       .data;
 }
 
-// The first distance of each bucket as T5's own code has them: of 32 buckets up to a distance of 128.
+// The first distance of each bucket as T5's own code computes them, for 32 buckets and a maximum distance of 128.
 TEST(DistanceBias, buckets) {
   const std::vector<int64_t> both = {0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91},
                              one = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
@@ -275,7 +277,7 @@ TEST(DistanceBias, buckets) {
   }
 }
 
-// Of 8 heads 1/2, 1/4, .. 1/256; of 6, the four of 4 heads, then every second one of 8.
+// For 8 heads 1/2, 1/4, .. 1/256; for 6, the slopes of 4 heads followed by every second one of 8.
 TEST(DistanceBias, slopes) {
   auto slopes = [](int64_t heads) {
     const std::string bias = "tensor<3x" + std::to_string(2 * heads) + "xf64>";
@@ -295,7 +297,7 @@ TEST(DistanceBias, slopes) {
   EXPECT_EQ(slopes(6), (std::vector<double>{1 / 4., 1 / 16., 1 / 64., 1 / 256., 1 / 2., 1 / 8.}));
 }
 
-// A score gets the entry of its distance: queries at 0 and 1 of two tokens, entries [before, after] of one head.
+// Each score gets the entry for its distance: queries at 0 and 1 of two tokens, entries [before, after] of one head.
 TEST(DistanceBias, isAddedToTheScoresOfItsDistance) {
   const auto results = evaluateOn(2, R"(
     !p = !xfc.pairs<source, source, 1xf64>
@@ -311,7 +313,8 @@ TEST(DistanceBias, isAddedToTheScoresOfItsDistance) {
   expectRow(results[1], 1, {2010, 3010}, 0);
 }
 
-// One head of five features at positions 0 and 1: of the first four, pairs turn by 1 and 1/10 at position 1.
+// One head of five features at positions 0 and 1: at position 1, the two pairs of the first four features rotate by 1
+// and 1/10.
 TEST(Rotate, values) {
   const Tensor x{{2, 5}, {1, 2, 3, 4, 5, 1, 2, 3, 4, 5}};
   const double s = std::sin(1), c = std::cos(1), s2 = std::sin(0.1), c2 = std::cos(0.1);
@@ -330,7 +333,7 @@ TEST(Rotate, values) {
   expectRow(back, 1, {c + 2 * s, 2 * c - s, 3 * c2 + 4 * s2, 4 * c2 - 3 * s2, 5}, 1e-14);
 }
 
-// Three tokens whose scores are all 0: a query gets the mean of the values that it sees, of one head that two share.
+// Three tokens whose scores are all 0: a query gets the mean of the visible values, which two heads share.
 TEST(Attention, seesKeysWithinReach) {
   auto means = [](const std::string &attributes) {
     return evaluateOn(3,
@@ -349,7 +352,7 @@ TEST(Attention, seesKeysWithinReach) {
   }
 }
 
-// Queries that see no key give 0, forward and backward, in steps and fused.
+// Queries that see no key give 0, forward and backward, unfused and fused.
 TEST(Attention, ofNothingIsZero) {
   OddBatch batch;
   Program program("func.func @f(%q: !t6 {xfc.name = \"q\"}, %k: !s6 {xfc.name = \"k\"}, %v: !s6 {xfc.name = \"v\"}) -> "
@@ -361,7 +364,7 @@ TEST(Attention, ofNothingIsZero) {
                   "return %o, %a, %lse, %w : !t6, !t6, !t2, !ts\n}",
                   "f");
   auto results = program.evaluate(batch);
-  const int64_t row = 2; // the target of the source that is only pads
+  const int64_t row = 2; // the target whose source has only pads
   ASSERT_EQ(batch.shape().keys[XFC_KEYS(XFC_TARGET_SOURCE, 1, 0)].limit[row], 0);
   for (int result : {0, 1})
     expectRow(results[result], row, {0, 0, 0, 0, 0, 0}, 0);
@@ -421,12 +424,12 @@ TEST(Adam, firstStepAndClipping) {
   EXPECT_DOUBLE_EQ(clipped[3].data[0], 0.2);
   expectNear(clipped[1], Tensor{{2}, {0.06, -0.08}}, 1e-15, "first moments, clipped");
   EXPECT_EQ(step({0.01, 0.9, 0.98, 0, 0, 0, 0.1, 0.02}, 6)[3].data[0], 1) << "a norm below the limit is not scaled up";
-  // Elements are clipped after the norm: of 0.6 and -0.8.
+  // Elements are clipped after clipping by norm, here 0.6 and -0.8.
   auto elements = step({0.01, 0.9, 0.98, 0, 0, 0, 0.1, 0.02}, 1, 0.7);
   expectNear(elements[1], Tensor{{2}, {0.06, -0.07}}, 1e-15, "first moments, the larger element clipped");
   expectNear(elements[2], Tensor{{2}, {0.0072, 0.0098}}, 1e-15, "second moments, the larger element clipped");
   EXPECT_EQ(elements[4].data[0], 5) << "the norm is that of before";
-  // AdamW: decay acts on the parameter alone; l2 joins the gradient.
+  // AdamW: decoupled decay acts on the parameter alone; L2 is added to the gradient.
   auto decayed = step({0.01, 0.9, 0.98, 0, 0, 0.5, 0.1, 0.02}, 0);
   expectNear(decayed[0], Tensor{{2}, {0.99 - 0.01 * 0.5 * 1, 2.01 - 0.01 * 0.5 * 2}}, 1e-15, "parameters, decayed");
   auto l2 = step({0.01, 0.9, 0.98, 0, 0.5, 0, 0.1, 0.02}, 0);
@@ -454,7 +457,7 @@ TEST(Sgd, twoSteps) {
   expectNear(second[0], Tensor{{2}, {0.0025, 2.855}}, 1e-14, "parameters after the second step");
 }
 
-// A moving average of the parameters beside SGD: p = p - 0.1 g, a = a + 0.25 (p - a).
+// SGD with a moving average of the parameters: p = p - 0.1 g, a = a + 0.25 (p - a).
 TEST(Sgd, average) {
   const std::string text = R"(
     func.func @f(%h: tensor<5xf64>, %factor: tensor<f64>, %p: tensor<2xf64>, %q: tensor<1xf64>, %g: tensor<2xf64>, %i: tensor<1xf64>, %m: tensor<2xf64>, %n: tensor<1xf64>, %a: tensor<2xf64>, %b: tensor<1xf64>)
@@ -474,7 +477,7 @@ TEST(Sgd, average) {
   expectNear(step[5], Tensor{{1}, {0.5}}, 1e-15, "the other's average");
 }
 
-// A step of Lion by hand: the direction 0.5 m + 0.5 g decides the sign, and m = 0.75 m + 0.25 g is kept.
+// A step of Lion by hand: the sign of 0.5 m + 0.5 g is the direction, and the new state is m = 0.75 m + 0.25 g.
 TEST(Lion, step) {
   const std::string text = R"(
     func.func @f(%h: tensor<5xf64>, %factor: tensor<f64>, %p: tensor<4xf64>, %g: tensor<4xf64>, %m: tensor<4xf64>) -> (tensor<4xf64>, tensor<4xf64>) {
@@ -483,14 +486,14 @@ TEST(Lion, step) {
       return %r#0, %r#1 : tensor<4xf64>, tensor<4xf64>
     })";
   const Tensor hyper{{5}, {0.1, 0.5, 0.75, 0.5, HUGE_VAL}}, factor{{}, {0.5}}; // rate, beta1, beta2, decay, limit
-  // Down, up, and twice nowhere: gradient and mean cancel out, or are 0.
+  // The updates: down, up, and twice none, because gradient and mean cancel out or are 0.
   const auto stepped =
       evaluateOn(1, text, {hyper, factor, {{4}, {1, 2, -4, 8}}, {{4}, {6, 2, -4, 0}}, {{4}, {1, -8, 2, 0}}});
   expectNear(stepped[0], Tensor{{4}, {0.85, 2, -3.8, 7.6}}, 1e-15, "parameters");
   expectNear(stepped[1], Tensor{{4}, {1.5, -5.75, 1, 0}}, 1e-15, "means");
 }
 
-// Keys and values go to the slots, and a hypothesis attends to the rows of its history only.
+// Keys and values are written to their slots, and a hypothesis attends only to the rows of its history.
 TEST(Cache, writesAndAttends) {
   Shape shape({{{1, 2}, 0}}, {{{5}, 0}, {{6}, 0}}, 0);
   shape.setCache(4, {{0, 3}, {0, 1}});
@@ -506,7 +509,7 @@ TEST(Cache, writesAndAttends) {
                                {Tensor{{4, 2}, {10, 20, 0, 0, 7, 7, 0, 0}}, Tensor{{2, 2}, {1, 2, 3, 4}}});
   ASSERT_TRUE(succeeded(results));
   EXPECT_EQ((*results)[0].data, (std::vector<double>{10, 20, 3, 4, 7, 7, 1, 2}));
-  expectRow((*results)[1], 0, {5.5, 11}, 1e-12); // scores of 0: the mean of rows 0 and 3
+  expectRow((*results)[1], 0, {5.5, 11}, 1e-12); // scores are 0: the mean of rows 0 and 3
   expectRow((*results)[1], 1, {6.5, 12}, 1e-12);
 }
 
@@ -520,7 +523,7 @@ TEST(Interpreter, refusesInputsOfTheWrongShape) {
   EXPECT_TRUE(succeeded(xfc::evaluate(program.function(), batch.shape(), {Tensor{{9, 4}, std::vector<double>(36)}})));
 }
 
-// Among equal numbers the lower token comes first; never excluded ones, NaN or minus infinity; -1 where none is left.
+// Ties go to the lower token; excluded tokens, NaN and minus infinity are never chosen; -1 if none is left.
 TEST(Candidates, inTheirOrder) {
   const std::string text = R"(
     func.func @f(%p: !s6, %wanted: !sids) -> (!xfc.rows<source, 3xi32>, !s3, !s) {

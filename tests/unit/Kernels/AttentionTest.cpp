@@ -1,5 +1,5 @@
-// Attention on a GPU, as numbers are and in bf16: head dimensions, ragged lengths, bits that depend on nothing but the
-// row's own sequence.
+// Tests attention on a GPU, in f32 and with bf16 operands: head dimensions, ragged lengths, and bits that depend only
+// on the row's own sequence.
 #include "KernelTest.h"
 #include <cmath>
 
@@ -15,18 +15,18 @@ protected:
     return "!xfc.rows<" + set + ", " + std::to_string(features) + "xf32>";
   }
 
-  // Relative to the largest value of a result. Operands in bf16 are rounded the same way in the answer, but for q,
-  // which a kernel multiplies by the scale first; and probabilities are rounded, to 2^-9, so that sums of them are off
-  // by a part of that.
+  // Relative to the largest value of a result. The expected results round bf16 operands in the same way, except for q,
+  // which a kernel first multiplies by the scale; probabilities are also rounded, to 2^-9, so sums of them are off by a
+  // fraction of that.
   double tolerance(bool gradient = false) const { return GetParam().compute.empty() ? 1e-5 : gradient ? 2e-2 : 1e-2; }
 
-  // One attention with heads of some dimensions.
+  // An attention op with these numbers of heads and dimensions.
   struct Case {
     std::string queries, keys, flags; // "source", "target", "padding, causal"
     int heads, keyDim, valueDim;
     bool dropout = false, weights = false;
-    int distances = 0; // of a bias, if any
-    int sharing = 1;   // heads of queries that share one of keys
+    int distances = 0; // entries of the bias by distance, if any
+    int sharing = 1;   // query heads per head of keys
     double scale = 0;
 
     std::string attributes() const {
@@ -84,7 +84,7 @@ protected:
     Outcome forward;
     ASSERT_NO_THROW(forward = runKernel(batch, c.forward(in), c.operands(), options));
     expectClose(forward, tolerance(), "forward");
-    // The gradient recomputes from o and lse, so it gets those that belong to its operands.
+    // The gradient recomputes the probabilities from o and lse, which must match its operands.
     options.set = [&](int64_t operand, Tensor &t) {
       if (operand >= 1)
         t = operand <= 3 ? saved[operand - 1] : operand <= 5 ? forward.expected[operand - 4] : saved[3];
@@ -94,8 +94,8 @@ protected:
   }
 };
 
-// Rows that are vectors of 16 bytes and rows that are not; blocks of keys and of queries that are full and that are
-// not; a sequence whose keys are all pads.
+// Rows that are a multiple of 16 bytes and rows that are not; full and partial blocks of keys and of queries; a
+// sequence whose keys are all pads.
 TEST_P(Attention, HeadDimensions) {
   const Batch batch({1, 2, 17, 33, 65}, {65, 17, 2, 1, 33});
   check(batch, {"source", "source", "padding", 3, 5, 7, true}, 3);
@@ -106,8 +106,8 @@ TEST_P(Attention, HeadDimensions) {
   check(batch, {"target", "target", "causal", 1, 128, 128, true}, 8);
 }
 
-// Several blocks of queries and of keys. Dropout's fast way (keys that are whole blocks of random numbers) and the
-// other (pads between).
+// Several blocks of queries and of keys. Covers dropout's fast path (keys that fill whole blocks of random numbers) and
+// the other one (pads in between).
 TEST_P(Attention, LongSequences) {
   const Batch batch({150, 3}, {200, 2});
   check(batch, {"target", "source", "padding", 2, 16, 16, true}, 0);
@@ -115,8 +115,8 @@ TEST_P(Attention, LongSequences) {
   check(batch, {"target", "source", "", 1, 64, 32}, 0);
 }
 
-// A bias by distance in all forms: heads that are narrow or wide, a last block of distances of any size, pads between,
-// keys within reach, heads that share keys. Its gradient is in the sums of each sequence.
+// All forms of distance bias: narrow and wide heads, any size of the last block of distances, pads in between, keys
+// within reach, heads that share keys. Its gradient consists of sums for each sequence.
 TEST_P(Attention, Bias) {
   const Batch batch({1, 140}, {3, 1});
   check(batch, {"source", "source", "padding", 1, 16, 16, true, false, 140}, 0);
@@ -130,7 +130,7 @@ TEST_P(Attention, Bias) {
                               tolerance(), "weights"));
 }
 
-// Without the gradients of some operands, the others and that of the bias have the same bits.
+// If the gradients of some operands are unused, the others and that of the bias have the same bits.
 TEST_P(Attention, BiasWithUnusedResults) {
   const Batch batch({70, 3}, {1, 1});
   const Case c{"source", "source", "padding", 2, 8, 8, false, false, 70};
@@ -162,7 +162,7 @@ TEST_P(Attention, ReturnedWeights) {
   }
 }
 
-// What nothing reads is null, and what is left has the same bits.
+// Unused results are null, and the others have the same bits.
 TEST_P(Attention, UnusedResults) {
   const Batch batch({70, 3}, {20, 66});
   const Case c{"target", "source", "padding", 2, 16, 16, true};
@@ -184,9 +184,9 @@ TEST_P(Attention, UnusedResults) {
   }
 }
 
-// One query a hypothesis. It sees rows of the cache that its list names: none, one, one less than some parts of keys,
-// as many, one more, and several rounds of parts; or the encoder's. Rows that are vectors of 16 bytes and rows that are
-// not, heads that fill the lanes and heads that do not.
+// One query per hypothesis. It sees the cache rows that its list names (none, one, one less than a part of keys,
+// exactly a part, one more, and several rounds of parts), or the encoder's rows. Rows that are a multiple of 16 bytes
+// and rows that are not; heads that fill the lanes and heads that do not.
 TEST_P(Attention, Decoding) {
   const Batch batch({9, 70, 1, 33, 2, 64}, {1, 1, 1, 1, 1, 1}, 401, /*training=*/false, 0, {0, 1, 63, 64, 65, 200});
   for (const Case &c : {Case{"target", "cache", "", 2, 64, 64}, Case{"target", "cache", "causal", 3, 5, 7},
@@ -201,7 +201,7 @@ TEST_P(Attention, Decoding) {
     }
 }
 
-// What a decoding step's kernel does not have: returned weights.
+// Returned weights, which the kernel for decoding steps does not support.
 TEST_P(Attention, DecodingWithWeights) {
   const Batch batch({9, 70}, {1, 1}, 301, /*training=*/false, 0, {65, 3});
   for (int distances : {0, 80}) {
@@ -211,13 +211,13 @@ TEST_P(Attention, DecodingWithWeights) {
   }
 }
 
-// A hypothesis alone, and among others that see more keys or fewer.
+// A hypothesis alone has the same bits as among others that see more or fewer keys.
 TEST_P(Attention, BitsOfAHypothesis) {
   const Case c{"target", "cache", "", 2, 20, 20, false, false, 230};
   auto run = [&](const std::vector<int> &cached) {
     const Batch batch({1}, std::vector<int>(cached.size(), 1), 401, false, 0, cached);
     auto set = [&](int64_t operand, Tensor &t) {
-      for (size_t i = 0; i < t.data.size(); ++i) // the queries are the same
+      for (size_t i = 0; i < t.data.size(); ++i) // all queries are equal
         t.data[i] = std::sin((operand ? i : i % t.features()) * 0.37 + operand);
     };
     return runKernel(batch, c.forward(in), c.operands(),
@@ -231,12 +231,12 @@ TEST_P(Attention, BitsOfAHypothesis) {
         << counts[i] << " keys";
 }
 
-// The last sequence of a batch alone, and its first query alone (as decoding has it): the same bits.
+// The last sequence of a batch has the same bits when computed alone, and so has its first query (as in decoding).
 TEST_P(Attention, BitsOfASequence) {
   const Batch many({7, 66, 90}, {5, 31, 70}, 40, true, 0), alone({90}, {70}, 40, true, 2),
       first({90}, {1}, 40, true, 2);
   const Case c{"target", "source", "padding", 3, 8, 8, true};
-  // Fills rows of a sequence alike, whatever comes before; `last` of each set.
+  // Fills the last `last` rows of each set with numbers that do not depend on the rows before.
   auto numbers = [](const std::vector<int64_t> &last) {
     return [last](int64_t operand, Tensor &t) {
       const int64_t n = t.shape[0], f = t.features(), from = n - last[operand];
@@ -268,7 +268,7 @@ TEST_P(Attention, BitsOfASequence) {
     EXPECT_TRUE(endsWith(g.kernel[i], h.kernel[i])) << "gradient " << i;
 }
 
-// The same with a bias, whose gradient has the sums of each sequence.
+// The same with a bias, whose gradient consists of sums for each sequence.
 TEST_P(Attention, BitsOfASequenceWithABias) {
   const Batch many({7, 66, 90}, {1, 1, 1}, 40, true, 0), alone({90}, {1}, 40, true, 2);
   const Case c{"source", "source", "padding", 2, 8, 8, true, false, 90};

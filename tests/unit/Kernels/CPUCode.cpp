@@ -1,4 +1,4 @@
-// Kernels of CPU/ and plain ones, compiled for this machine and called.
+// Compiles kernels of CPU/ and plain ones for this machine and calls them.
 #include "CPU/CPU.h"
 #include "CPU/Emitters.h"
 #include "CPU/Matrix.h"
@@ -22,8 +22,8 @@ using namespace mlir;
 namespace xfc::test {
 namespace {
 
-// What some instructions for bytes compute, in plain code for a machine that has none: each 32-bit (16-bit) element of
-// the result is a sum of products of neighbours, the left ones unsigned where they are bytes.
+// Replaces some byte instructions by plain code on a machine that lacks them: each 32-bit (16-bit) element of the
+// result is a sum of products of adjacent elements, the left ones unsigned if they are bytes.
 void replaceMissing(llvm::Module &module, const llvm::StringMap<bool> &has) {
   struct Instruction {
     llvm::Intrinsic::ID id;
@@ -69,7 +69,7 @@ void replaceMissing(llvm::Module &module, const llvm::StringMap<bool> &has) {
   }
 }
 
-// Kernels in the LLVM dialect.
+// Compiles kernels given in the LLVM dialect.
 std::unique_ptr<llvm::orc::LLJIT> compile(ModuleOp kernels) {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -138,7 +138,7 @@ public:
 
   void run(const Batch &, const xfc_call &call, ArrayRef<Block>, ArrayRef<int64_t>, int64_t elements) override {
     GuardedBytes scratch(info.scratch);
-    // Backwards: the order of chunks must not matter.
+    // In reverse: the order of chunks must not matter.
     for (int64_t chunk = chunksOf(info.partition, call, elements); chunk-- > 0;)
       kernel(&call, chunk, scratch.data());
     EXPECT_TRUE(scratch.guarded()) << "wrote past its scratch";

@@ -1,4 +1,4 @@
-// An op's kernels compiled for one device, and run on memory of the host: what the tests of kernels ask of a device.
+// The interface of a device in the tests of kernels: an op's kernels, compiled for the device and run on host memory.
 #pragma once
 
 #include "KernelTest.h"
@@ -6,16 +6,16 @@
 
 namespace xfc::test {
 
-// Memory that a kernel sees: what it may touch, and guards after that.
+// Memory that a kernel sees: the part it may access, followed by guards.
 struct Block {
-  char *data = nullptr; // on a cache line
+  char *data = nullptr; // cache-line aligned
   int64_t bytes = 0;
 };
 
 class Code {
 public:
-  // A weight that an operand reads in packed form; of an optimizer, that of options.weights: 2 x its number, and 1 more
-  // if it is transposed.
+  // A weight that an operand reads in packed form. For an optimizer, `operand` is 2 x the index in options.weights,
+  // plus 1 if the packed copy is transposed.
   struct Packing {
     unsigned operand;
     int64_t bytes;
@@ -23,17 +23,18 @@ public:
   virtual ~Code() = default;
   std::vector<Packing> packings;
   virtual void pack(size_t packing, Block weight, Block packed) = 0;
-  // All chunks of a call. `blocks` has the memory of each of its buffers; `elements` is of ops over parameters.
+  // Runs all chunks of a call. `blocks` are the call's buffers; `elements` is the number of elements of ops over
+  // parameters.
   virtual void run(const Batch &batch, const xfc_call &call, llvm::ArrayRef<Block> blocks,
                    llvm::ArrayRef<int64_t> immediates, int64_t elements) = 0;
 };
 
 mlir::MLIRContext &context();
-// Throw std::runtime_error where there is no kernel of the op.
+// Throw std::runtime_error if the op has no kernel.
 std::unique_ptr<Code> compileForCPU(mlir::Operation *op, mlir::Type element, const Options &options);
 std::unique_ptr<Code> compileForGPU(mlir::Operation *op, const std::string &arch);
 
-// On a cache line, with a pattern after `size` bytes.
+// Cache-line aligned memory with a guard pattern after `size` bytes.
 struct GuardedBytes {
   explicit GuardedBytes(int64_t size) : bytes(size + 128, static_cast<char>(0xff)), size(size) {}
   char *data() { return reinterpret_cast<char *>((reinterpret_cast<uintptr_t>(bytes.data()) + 63) / 64 * 64); }
@@ -45,7 +46,7 @@ struct GuardedBytes {
   int64_t size;
 };
 
-// How many chunks a kernel's work is cut into where there are `surplus` rows and sequences more.
+// How many chunks a kernel's work is divided into if there are `surplus` additional rows and sequences.
 inline int64_t chunksOf(const Partition &partition, const xfc_call &call, int64_t elements, int64_t surplus = 0) {
   int64_t count = 1;
   switch (partition.unit) {

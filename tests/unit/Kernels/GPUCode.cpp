@@ -1,4 +1,4 @@
-// Kernels of GPU/ as PTX, executed by the interpreter of tests/ptx with all its checks.
+// Compiles kernels of GPU/ to PTX and executes them in the interpreter of tests/ptx with all its checks.
 #include "Code.h"
 #include "GPU/GPU.h"
 #include "Interpreter.h"
@@ -9,7 +9,7 @@ using namespace mlir;
 namespace xfc::test {
 namespace {
 
-// Copies of what a call points to, in a device's memory.
+// Copies the memory that a call points to into a device's memory.
 class DeviceMemory {
 public:
   explicit DeviceMemory(ptx::Interpreter &device) : device(device) {}
@@ -84,7 +84,7 @@ public:
 
   void run(const Batch &batch, const xfc_call &call, ArrayRef<Block> blocks, ArrayRef<int64_t> immediates,
            int64_t elements) override {
-    // What the kernel leaves to the one that merges.
+    // The partial results that the kernel leaves to the merge kernel.
     const int64_t rows = call.rows->rows;
     GuardedBytes chunks(rows > chunkRows ? info.chunkBytes * ((rows - 1) / chunkRows + 1) : 0);
     SmallVector<Block> all(blocks);
@@ -93,7 +93,7 @@ public:
       all.push_back(rows > chunkRows ? chunks.block() : Block());
       strides.push_back(0);
     }
-    // Some blocks more than the batch needs, as a grid for the largest batch has.
+    // Launch some more blocks than the batch needs, like a grid sized for the largest batch.
     auto launchAll = [&](const std::string &name, const Backend::KernelInfo &kernel) {
       launch(name, chunksOf(kernel.partition, call, elements, /*surplus=*/3), kernel.threads, kernel.scratch, all,
              strides, immediates, call, &batch.shape);
@@ -120,7 +120,7 @@ private:
     return contents;
   }
 
-  // The call's addresses within `shape` become those within its copy.
+  // Translates the call's addresses within `shape` to those within its copy.
   void launch(const std::string &kernel, int64_t chunks, int64_t threads, int64_t shared, ArrayRef<Block> blocks,
               ArrayRef<int64_t> strides, ArrayRef<int64_t> immediates, xfc_call call, const xfc_shape *shape) {
     DeviceMemory memory(device);

@@ -1,6 +1,6 @@
-// A kernel's results have the same bits in AVX2's form and in AVX-512's: sums are taken in as many lanes in both
-// (KernelBuilder::SumLanes), and nothing is approximated that one of them has an instruction for. Without AVX-512, its
-// vectors are cut in two, which does not change what is computed.
+// Checks that a kernel's results have the same bits for AVX2 and for AVX-512: sums use the same number of lanes in both
+// (KernelBuilder::SumLanes), and nothing is approximated by an instruction that only one of them has. On a machine
+// without AVX-512 its vectors are split in two, which does not change the results.
 #include "KernelTest.h"
 #include <bit>
 
@@ -21,7 +21,7 @@ std::string tensor(const std::vector<int> &shape) {
   return text + "f32>";
 }
 
-// An op whose operands and result have one type says it once: `results` is empty then.
+// `results` is empty for an op whose operands and result all have one type, which is printed only once.
 void expectSameBits(const Batch &batch, const std::string &op, const std::vector<std::string> &types,
                     const std::string &results, Options options = {}) {
   std::string text = op + " : ";
@@ -55,7 +55,7 @@ void expectSameBits(const Batch &batch, const std::string &op, const std::vector
   }
 }
 
-// Labels of -1 among the operand's ids, and a smoothing of 0.1 as the scalar.
+// Options with labels of -1 among the operand's ids, and a smoothing of 0.1 as the scalar.
 Options withLabels(int64_t operand) {
   Options options;
   options.set = [operand](int64_t i, Tensor &t) {
@@ -115,7 +115,7 @@ TEST(InstructionSets, Attention) {
       expectSameBits(batch, "xfc.attention_grad %a0, %a1, %a2, %a3, %a4, %a5" + attributes, {o, q, k, v, o, lse},
                      q + ", " + k + ", " + v, {.immediates = {9}});
     }
-  // A query alone, as in decoding.
+  // Single queries, as in decoding.
   Batch steps({9, 70}, {1, 1, 1, 1, 1}, 700);
   for (int dim : {5, 24}) {
     const std::string q = rows("target", 2 * dim), k = rows("cache", 2 * dim);

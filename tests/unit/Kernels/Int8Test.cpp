@@ -1,4 +1,4 @@
-// Products in int8 against the integers that their definition (compiler/CPU/Int8.h) gives: equal to the bit.
+// Compares int8 products with the integers that their definition (compiler/CPU/Int8.h) gives: equal bit for bit.
 #include "KernelTest.h"
 #include <cmath>
 #include <limits>
@@ -20,11 +20,11 @@ RoundedRow roundedRow(const double *x, int64_t count) {
   RoundedRow row{{}, largest / 127};
   const float factor = 127 / largest;
   for (int64_t i = 0; i < count; ++i)
-    row.integers.push_back(static_cast<int>(std::nearbyint(x[i] * factor))); // exact in f64 before it is rounded
+    row.integers.push_back(static_cast<int>(std::nearbyint(x[i] * factor))); // exact in f64 before rounding
   return row;
 }
 
-// x W^T + b: the sum is converted, scaled by the column, by the row, and the bias added, in f32.
+// x W^T + b: the integer sum is converted, scaled by the column, then by the row, and the bias is added, in f32.
 std::vector<double> product(const Tensor &x, const Tensor &weight, const Tensor *bias) {
   std::vector<RoundedRow> columns;
   for (int64_t n = 0; n < weight.shape[0]; ++n)
@@ -53,7 +53,7 @@ protected:
   void SetUp() override {
     if (const std::string missing = GetParam().missing(); !missing.empty())
       GTEST_SKIP() << "this CPU lacks " << missing;
-    // Emulated it compiles for minutes; v3+vnni has its instruction, and v4 its panels.
+    // The emulation would take minutes to compile; v3+vnni covers its instruction, and v4 its panels.
     if (GetParam().cpu == "x86-64-v4+vnni" && !__builtin_cpu_supports("avx512vnni"))
       GTEST_SKIP() << "this CPU lacks avx512vnni";
   }
@@ -63,7 +63,7 @@ protected:
   }
   static std::string tensor(int64_t a) { return "tensor<" + std::to_string(a) + "xf32>"; }
 
-  // The kernel of a product on batches of so many rows, with operands that `change` may change.
+  // Checks the kernel of a product on batches of these row counts; `change` may modify the operands.
   static void check(int64_t in, int64_t out, bool withBias, const std::vector<int> &counts,
                     const std::function<void(int64_t, Tensor &)> &change = {}) {
     std::vector<Tensor> operands(3);
@@ -98,8 +98,8 @@ protected:
   }
 };
 
-// Below a unit and a vector, over a panel, over a tile of AMX, and round numbers; fewer rows than the micro-kernel's,
-// as many and more than a block.
+// Sizes below a unit and a vector, over a panel, over an AMX tile, and round numbers; row counts below and equal to the
+// micro-kernel's, and above a block.
 TEST_P(Int8, EqualToTheBit) {
   bool bias = false;
   for (auto [in, out] :
@@ -123,7 +123,7 @@ TEST_P(Int8, RowsAndColumnsOfZerosAndOfAnySize) {
   }));
 }
 
-// So that a search says the model is broken, as it does in f32; other rows are as they were.
+// So that a search reports a broken model, as it does in f32; other rows are unaffected.
 TEST_P(Int8, NaNAndInfinityStayInTheirRow) {
   for (double bad : {std::numeric_limits<double>::quiet_NaN(), -std::numeric_limits<double>::quiet_NaN(),
                      std::numeric_limits<double>::infinity()}) {

@@ -53,7 +53,7 @@ Batch::Batch(std::vector<int> source, std::vector<int> target, int cacheRows, bo
   fill(XFC_SOURCE, source);
   fill(XFC_TARGET, target);
   fill(XFC_CACHE, std::vector<int>{cacheRows});
-  // A hypothesis is at the position of the last token that it sees.
+  // A hypothesis is at the position of the last token it sees.
   for (size_t b = 0; b < cached.size(); ++b)
     if (target[b] == 1)
       sets[XFC_TARGET].positions[sets[XFC_TARGET].offsets[b]] = std::max(cached[b] - 1, 0);
@@ -76,7 +76,7 @@ Batch::Batch(std::vector<int> source, std::vector<int> target, int cacheRows, bo
       k.pairOffsets = {0};
       for (int b = 0; b < queries.sequences; ++b) {
         k.begin.push_back(k.keys.size());
-        // Pads are in the middle of a sequence as well, and a sequence of one token has no key left.
+        // Pads also occur in the middle of a sequence, and a sequence of one token has no key left.
         if (cache && !cached.empty())
           for (int j = 0; j < cached[b]; ++j)
             k.keys.push_back((j * 7 + 3) % cacheRows);
@@ -138,11 +138,11 @@ std::vector<std::pair<std::string, int>> elementwiseOps() {
 
 namespace {
 
-// A value in memory as a kernel sees it: [rows, stride], guarded by a pattern between and after the rows.
+// A value in memory as a kernel sees it: [rows, stride], with guard patterns between and after the rows.
 struct Memory {
   std::vector<char> bytes;
   Tensor tensor;      // its extents
-  int64_t stride = 0; // of rows, else 0
+  int64_t stride = 0; // of rows; 0 for other values
   Type element;
   char *data() { return reinterpret_cast<char *>((reinterpret_cast<uintptr_t>(bytes.data()) + 63) / 64 * 64); }
   Block block() { return {data(), static_cast<int64_t>(bytes.data() + bytes.size() - data())}; }
@@ -206,7 +206,7 @@ Memory memoryOf(const Batch &batch, Type type, int64_t extraStride) {
   return memory;
 }
 
-// The sets a launch works on, as Schedule finds them.
+// Sets the row and key sets of a launch as Schedule does.
 void setsOf(const Batch &batch, Operation *op, xfc_call &call) {
   const LaunchDomain domain = cast<KernelOpInterface>(op).getLaunchDomain();
   call.rows = &batch.shape.sets[static_cast<int>(domain.rows)];
@@ -214,7 +214,7 @@ void setsOf(const Batch &batch, Operation *op, xfc_call &call) {
   call.keys = domain.structure ? &batch.shape.keys[*domain.structure] : nullptr;
 }
 
-// "a, b<c, d>, e" at its outer commas.
+// Splits "a, b<c, d>, e" at its outer commas.
 std::vector<std::string> split(const std::string &list) {
   std::vector<std::string> parts(1);
   int depth = 0;
@@ -282,7 +282,7 @@ CompiledOp::~CompiledOp() = default;
 
 std::string Target::missing() const {
   const InstructionSet set = InstructionSet::named(cpu);
-  // Vectors of AVX-512 are cut in two where there are none, and VNNI has a stand-in.
+  // Without AVX-512 its vectors are split in two, and VNNI is emulated.
   return set.bf16 || set.amx ? missingFeatures(set.needed) : "";
 }
 
@@ -327,7 +327,7 @@ Outcome CompiledOp::run(const Batch &batch) {
   std::vector<Block> blocks;
   std::vector<int64_t> strides;
   auto placeOf = [&, &options = options, op = op](size_t i) -> size_t {
-    if (auto step = dyn_cast<OptimizeOp>(op); step && i >= n) // parameters and states are updated where they are
+    if (auto step = dyn_cast<OptimizeOp>(op); step && i >= n) // parameters and states are updated in place
       return step.getInPlaceOperand(i - n);
     return i >= n && ((options.inPlace && i == n) || isa<CacheWriteOp>(op)) ? 0 : i;
   };

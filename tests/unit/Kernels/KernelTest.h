@@ -14,15 +14,15 @@
 
 namespace xfc::test {
 
-// A batch with everything abi.h describes, for sequences of the given lengths.
+// A batch with all the structures of abi.h, for sequences of the given lengths.
 struct Batch {
-  // `cached` says how many rows of the cache each target sequence sees, scattered and the same first ones for all;
-  // without it every second row.
+  // `cached` is the number of cache rows that each target sequence sees: scattered rows, of which all sequences share
+  // the first ones. Without it, each sees every second row.
   Batch(std::vector<int> source, std::vector<int> target, int cacheRows = 40, bool training = true,
         int firstSentence = 0, std::vector<int> cached = {});
   Batch(const Batch &) = delete;
   xfc_shape shape = {};
-  std::vector<int32_t> ids[XFC_ROW_SETS]; // of every row, below `vocabulary`
+  std::vector<int32_t> ids[XFC_ROW_SETS]; // for every row; below `vocabulary`
   static constexpr int vocabulary = 37;
   int64_t rows(RowSet set) const { return shape.sets[static_cast<int>(set)].rows; }
 
@@ -38,15 +38,15 @@ private:
   std::vector<int32_t> slots;
 };
 
-// Whose kernels are run: those of CPU/, of Plain/, or of GPU/, the last by an interpreter of PTX.
+// Where kernels come from: CPU/, Plain/, or GPU/; the last are run by an interpreter of PTX.
 enum class Device { CPU, Plain, GPU };
 
-// On what, and in which type.
+// A device, its variant and the element type.
 struct Target {
   bool f64 = false;
   Device device = Device::CPU;
   std::string cpu = "x86-64-v3";
-  std::string compute = {};   // of products, if another
+  std::string compute = {};   // of products, if it differs
   std::string arch = "sm_80"; // of GPU/
   std::string element() const { return f64 ? "f64" : "f32"; }
   std::string name() const {
@@ -60,8 +60,8 @@ struct Target {
   }
   friend std::ostream &operator<<(std::ostream &out, const Target &target) {
     return out << target.name();
-  } // in messages of GoogleTest
-  // What this machine lacks for it: features of the CPU that no other instructions can stand for.
+  } // for GoogleTest's messages
+  // The features that this machine lacks for the target and that cannot be emulated.
   std::string missing() const;
 };
 inline const Target cpuTargets[] = {{.f64 = false}, {.f64 = true}},
@@ -69,7 +69,7 @@ inline const Target cpuTargets[] = {{.f64 = false}, {.f64 = true}},
 inline const Target gpuTargets[] = {{.device = Device::GPU}};
 inline std::string nameOf(const testing::TestParamInfo<Target> &target) { return target.param.name(); }
 
-// A weight within the block of an optimizer that packs, and whether its packed copies, of W and of W^T, are wanted.
+// A weight within the block of an optimizer that packs, and which packed copies, of W and of W^T, are wanted.
 struct PackedWeight {
   int64_t offset, rows, columns; // elements
   std::array<bool, 2> wanted = {true, true};
@@ -77,27 +77,27 @@ struct PackedWeight {
 
 struct Options {
   Device device = Device::CPU;
-  int64_t extraStride = 0; // elements between rows beyond their width
+  int64_t extraStride = 0; // additional elements between rows
   std::string cpu = "x86-64-v3";
   std::string arch = "sm_80"; // of GPU/
   std::vector<int64_t> immediates = {};
   bool inPlace = false;                   // the first result takes the first operand's buffer
-  std::vector<PackedWeight> weights = {}; // an optimizer's; what it packs is compared with what the pack kernels make
+  std::vector<PackedWeight> weights = {}; // an optimizer's; its packed copies must equal those of the pack kernels
   std::vector<int> unused = {};           // results that nothing reads; the kernel must not write them
-  bool evaluate = true;                   // whether the interpreter's answer is wanted
+  bool evaluate = true;                   // whether to compute the interpreter's answer
   bool decodingStep = false;              // the op's program has a cache
   // Sets operands by hand (random in [-2, 2] otherwise).
   std::function<void(int64_t operand, Tensor &)> set = {};
 };
 
 struct Outcome {
-  std::vector<Tensor> kernel, expected; // results that are used
+  std::vector<Tensor> kernel, expected; // only the results that are used
 };
 
-// An op as a compiled kernel, for any number of batches.
+// An op compiled to a kernel, for any number of batches.
 class CompiledOp {
 public:
-  // `op` is one op in MLIR with %a0, %a1, .. as operands, and the types of its operands.
+  // `op` is one op in MLIR with operands %a0, %a1, ..; `types` are their types.
   CompiledOp(const std::string &op, const std::vector<std::string> &types, const Options &options = {});
   ~CompiledOp();
   Outcome run(const Batch &batch);

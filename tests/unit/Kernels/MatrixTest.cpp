@@ -1,6 +1,6 @@
-// Matrix products, their epilogues and their gradients against the interpreter, in f32, f64 and bf16, at odd shapes,
-// with the tiles of AVX2 and of AVX-512 (which LLVM cuts in two where the machine has none), and with AVX512-BF16 and
-// AMX where the machine has them.
+// Compares matrix products, their epilogues and their gradients with the interpreter, in f32, f64 and bf16, at odd
+// shapes, with the tiles of AVX2 and of AVX-512 (which LLVM splits in two if the machine lacks it), and with
+// AVX512-BF16 and AMX if the machine has them.
 #include "KernelTest.h"
 #include <limits>
 
@@ -9,7 +9,7 @@ using namespace xfc::test;
 
 namespace {
 
-// AVX-512's tiles too: compiled for the host they are split in two.
+// Includes AVX-512's tiles: a host without AVX-512 splits them in two.
 const Target matrixTargets[] = {
     {.f64 = false}, {.f64 = true}, {.f64 = false, .cpu = "x86-64-v4"}, {.f64 = true, .cpu = "x86-64-v4"}};
 const Target bf16Targets[] = {{.compute = "bf16"},
@@ -38,7 +38,7 @@ protected:
 
   static std::string textOf(const std::string &op, const std::vector<std::string> &types, const std::string &results) {
     std::string text = op;
-    // The compute type stands before the epilogue.
+    // The compute type precedes the epilogue.
     if (const std::string &compute = GetParam().compute; !compute.empty())
       text.insert(std::min(op.find(" {"), op.size()), " in " + compute);
     text += " : (";
@@ -47,9 +47,9 @@ protected:
     return text + ") -> (" + results + ")";
   }
 
-  // One kernel on several batches. A sum of n terms takes n roundings, which add up as a random walk does, and its
-  // largest value grows like sqrt(n) too, so an error relative to that stays at a few times sqrt(n) / 4 roundings; 4
-  // more are for the epilogue's functions.
+  // Checks one kernel on several batches. A sum of n terms takes n roundings, which add up like a random walk; its
+  // largest value grows like sqrt(n) too, so the relative error stays at a few times sqrt(n) / 4 roundings. 4 more are
+  // for the epilogue's functions.
   void check(const std::vector<std::vector<int>> &batches, const std::string &op, const std::vector<std::string> &types,
              const std::string &results, int64_t terms, Options options = {}, bool training = true) {
     const std::string text = textOf(op, types, results);
@@ -66,7 +66,7 @@ protected:
     }
   }
 
-  // Bias, activations, dropout and residuals after a product of so many columns.
+  // Checks bias, activations, dropout and residuals after products with these numbers of columns.
   void checkEpilogues(const std::vector<int64_t> &widths) {
     for (bool training : {true, false})
       for (int64_t out : widths) {
@@ -96,14 +96,15 @@ protected:
       }
   }
 
-  // A number from -1 to 1 for each place, in a fraction of the time of a sine: much is filled with them.
+  // A pseudo-random number from -1 to 1 for each index; much cheaper than a sine, because large operands are filled
+  // with it.
   static double scattered(int64_t at) {
     return static_cast<double>((static_cast<uint64_t>(at + 1) * 0x9E3779B97F4A7C15u) >> 40) / (1 << 23) - 1;
   }
 
-  // A row's result is the same to the bit wherever it stands and whatever stands beside it: products are cut by rows,
-  // never summed by them. Rows are taken from the same 200; operands with the batch's number of rows are rows of it.
-  // Ids count up from `lowestId`: -1, a label that counts nowhere, or 0.
+  // Checks that a row's result has the same bits wherever the row lies and whatever rows surround it: products are
+  // split by rows, but rows are never summed. Rows are taken from the same 200, and so are operands with one row per
+  // batch row. Ids count up from `lowestId`: -1, an ignored label, or 0.
   void checkRowsAlone(const std::string &op, const std::vector<std::string> &types, const std::string &results,
                       std::vector<int> unused = {}, int lowestId = -1) {
     constexpr int most = 200;
@@ -137,7 +138,7 @@ protected:
             << " differ from the same among " << most;
       }
     };
-    // A GPU's tiles begin at multiples of 16 and of 64 rows; the interpreter of PTX takes its time.
+    // A GPU's tiles begin at multiples of 16 and of 64 rows; test fewer offsets because the PTX interpreter is slow.
     const int step = GetParam().device == Device::GPU ? 21 : 1;
     for (int from = 0; from < most; from += step)
       ASSERT_NO_FATAL_FAILURE(expectSame(1, from));
@@ -148,15 +149,15 @@ protected:
   const std::string ids = "!xfc.rows<source, i32>";
 };
 
-// What only the CPU's kernels can do.
+// Tests of ops for which only the CPU has kernels.
 class FusedMatrix : public Matrix {};
 
 struct Shape {
   int64_t in, out;
 };
-// Below a vector, over a panel, over a K block, over a slab of columns, and round numbers.
+// Sizes below a vector, over a panel, over a K block, over a slab of columns, and round numbers.
 const Shape shapes[] = {{5, 10}, {17, 33}, {600, 24}, {32, 130}, {64, 300}, {128, 256}};
-// Fewer rows than the micro-kernel's, as many, one more, one more than a block, and two sequences.
+// Fewer rows than the micro-kernel's, as many, one more, one more than a block; the last batch has two sequences.
 const std::vector<std::vector<int>> batches = {{1}, {5}, {6}, {7}, {13}, {14}, {15}, {73}, {85}, {80, 70}};
 
 TEST_P(Matrix, Linear) {
@@ -181,17 +182,17 @@ TEST_P(Matrix, WeightGradients) {
     check(some, "xfc.linear_weight_grad %a0, %a1", {rows(out), rows(in)}, tensor(out, in) + ", " + tensor(out), 321,
           {.extraStride = 5});
   }
-  // Many tiles; and enough of them for the GPU's large ones.
+  // Many tiles, and enough of them for the GPU's large tiles.
   check({{300}}, "xfc.linear_weight_grad %a0, %a1", {rows(1300), rows(20)}, tensor(1300, 20) + ", " + tensor(1300),
         300);
   check({{9, 8}}, "xfc.linear_weight_grad %a0, %a1", {rows(1030), rows(390)}, tensor(1030, 390) + ", " + tensor(1030),
         17);
-  // Whole panels of x, over a tile of them, and fewer outputs than the micro-kernel's rows.
+  // Whole panels of x, more than a tile of them, and fewer outputs than the micro-kernel has rows.
   check({{9, 8}}, "xfc.linear_weight_grad %a0, %a1", {rows(515), rows(576)}, tensor(515, 576) + ", " + tensor(515), 17);
   check({{300}}, "xfc.linear_weight_grad %a0, %a1", {rows(4), rows(64)}, tensor(4, 64) + ", " + tensor(4), 300);
 }
 
-// Chunks of 2,048 rows, the last one full or not, and results that nothing reads.
+// Chunks of 2,048 rows, with a full or partial last one, and unused results.
 TEST_P(FusedMatrix, WeightGradientsOfManyRows) {
   for (auto [in, out] : {Shape{5, 10}, {12, 72}}) {
     const std::string results = tensor(out, in) + ", " + tensor(out);
@@ -203,7 +204,7 @@ TEST_P(FusedMatrix, WeightGradientsOfManyRows) {
   }
 }
 
-// Where nothing reads the logits they stay in scratch, and no memory of theirs is written.
+// If the logits are unused they stay in scratch, and no memory is written for them.
 TEST_P(FusedMatrix, LinearCrossEntropy) {
   auto set = [](int64_t, Tensor &tensor) {
     if (tensor.shape.empty())
@@ -227,7 +228,7 @@ TEST_P(FusedMatrix, LinearCrossEntropy) {
       check(some, "xfc.linear_cross_entropy %a0, %a1, %a2, %a3", {rows(30), tensor(vocabulary, 30), ids, scalar},
             results, vocabulary, {.extraStride = 3, .unused = unused, .set = setWithPads(2)});
     }
-  // An error of a logit, of which some are near 10, is one of its exponent.
+  // Some logits are near 10; the error of a logit becomes a relative error of its exponential.
   for (int64_t vocabulary : {40, 300}) {
     const int64_t terms = 16 * vocabulary;
     const std::string results = row() + ", " + row() + ", " + rows(vocabulary);
@@ -240,7 +241,7 @@ TEST_P(FusedMatrix, LinearCrossEntropy) {
   }
 }
 
-// Whole numbers, which f32 adds exactly: the order of the candidates is that of the interpreter, ties and all.
+// Integers, which f32 adds exactly: the candidates have the interpreter's order, including ties.
 TEST_P(FusedMatrix, LinearCandidates) {
   auto set = [](int64_t, Tensor &tensor) {
     for (double &x : tensor.data)
@@ -297,10 +298,10 @@ TEST_P(FusedMatrix, CrossEntropyRowsDoNotTouchEachOther) {
                    row() + ", " + row() + ", " + rows(70) + ", " + row(), unused);
 }
 
-// What only a GPU's kernels do.
+// Tests of what only the GPU's kernels do.
 class GPUMatrix : public Matrix {};
 
-// Each chunk's sum is what the chunk alone gives, and they are added in their order.
+// Each chunk's sum equals that of the chunk alone, and the sums are added in order.
 TEST_P(GPUMatrix, ChunksOfRowsAreAddedInTheirOrder) {
   const std::vector<std::string> types = {rows(24), rows(10)};
   int64_t first = 0;
@@ -329,9 +330,9 @@ TEST_P(GPUMatrix, ChunksOfRowsAreAddedInTheirOrder) {
 
 INSTANTIATE_TEST_SUITE_P(GPU, GPUMatrix, testing::ValuesIn(gpuMatrixTargets), nameOf);
 
-// By warpgroups, of sm_90a: over 128 columns. Rows whose features are not a multiple of 4 and rows apart by other than
-// 16 bytes; less than a block of K, more of them than stages, and a part of one; columns over a tile. Rows of one block
-// of a cluster, of both, and of a second cluster.
+// Products by warpgroups, for sm_90a with more than 128 columns. Rows whose features are not a multiple of 4, and row
+// strides that are not a multiple of 16 bytes; K below a block, with more blocks than stages, and with a partial block;
+// columns beyond a tile. Rows in one block of a cluster, in both, and in a second cluster.
 class WarpgroupMatrix : public Matrix {
 protected:
   struct Case {
@@ -354,7 +355,7 @@ TEST_P(WarpgroupMatrix, Linear) {
   }
 }
 
-// In a decoding step: by mma.sync, and again by the kernel for few rows, whose bits are compared.
+// In a decoding step: by mma.sync, and again by the small-M variant, whose bits are compared.
 TEST_P(WarpgroupMatrix, DecodingSteps) {
   for (const auto &[shape, extraStride, some] : cases) {
     const auto [in, out] = shape;

@@ -1,4 +1,4 @@
-// Every kernel that is no matrix product against the interpreter, in f32 and f64, on ragged batches.
+// Compares every kernel that is not a matrix product with the interpreter, in f32 and f64, on ragged batches.
 #include "KernelTest.h"
 #include "plan/Optimizers.h"
 #include "llvm/ADT/StringExtras.h"
@@ -34,7 +34,7 @@ protected:
       text += (i ? ", " : "") + types[i];
     check(batch, text + ") -> (" + results + ")", types, options);
   }
-  // An op whose operands and result have one type.
+  // Checks an op whose operands and result all have one type.
   void checkSame(const Batch &batch, const std::string &op, const std::string &type, int operands,
                  Options options = {}) {
     check(batch, op + " : " + type, std::vector<std::string>(operands, type), options);
@@ -46,9 +46,9 @@ protected:
   }
 };
 
-// What has no plain lowering.
+// Tests of ops that have no plain lowering.
 class FusedRows : public Rows {};
-// What only the CPU's kernels do.
+// Tests of what only the CPU's kernels do.
 class PackingRows : public Rows {};
 
 const std::vector<int> sourceLengths = {1, 7, 71, 13}, targetLengths = {3, 17, 66, 1};
@@ -72,7 +72,7 @@ TEST_P(Rows, Elementwise) {
     const std::string kind = stringifyActivationKind(static_cast<ActivationKind>(i)).str();
     checkSame(batch, "xfc.activation " + kind + " %a0", type, 1);
     checkSame(batch, "xfc.activation_grad " + kind + " %a0, %a1", type, 2, {.extraStride = 1});
-    // Squares that overflow in f32 are no reason for a NaN.
+    // Squares that overflow in f32 must not give NaN.
     if (kind == "gelu_tanh")
       checkSame(batch, "xfc.activation_grad gelu_tanh %a0, %a1", type, 2, {.set = [](int64_t operand, Tensor &t) {
                   for (size_t i = 0; operand == 1 && i < t.data.size(); ++i)
@@ -117,7 +117,7 @@ TEST_P(Rows, PositionsAndCache) {
   for (const char *width : {"19", "20"})
     check(batch, "xfc.cache_write %a0, %a1", {rows("cache", width), rows("target", width)}, rows("cache", width));
   check(batch, "xfc.positions_grad %a0", {rows("source", "68")}, tensor("80x68"));
-  // Heads whose pairs fill vectors, or do not; and features that stay.
+  // Heads whose pairs fill vectors, or do not; and features that are not rotated.
   for (auto [width, rotated] : {std::pair{16, "16"}, {48, "32"}, {7, "6"}})
     for (const char *attributes : {"", ", halves", ", inverse", ", halves, inverse"}) {
       const std::string x = rows("source", std::to_string(3 * width)),
@@ -134,10 +134,10 @@ TEST_P(Rows, Embedding) {
           {.extraStride = 3});
     check(batch, "xfc.embedding_grad %a0, %a1 {scale = 3.0}", {rows("source", width), ids("source")},
           tensor("37x" + width), {.extraStride = 3});
-    // Most of this vocabulary is in no row.
+    // Most tokens of this vocabulary occur in no row.
     check(batch, "xfc.embedding_grad %a0, %a1", {rows("target", width), ids("target")}, tensor("700x" + width));
   }
-  // Hundreds of rows of an id.
+  // Hundreds of rows for each id.
   Batch many({8000}, {3});
   for (std::string width : {"20", "21"})
     check(many, "xfc.embedding_grad %a0, %a1", {rows("source", width), ids("source")}, tensor("39x" + width));
@@ -158,19 +158,19 @@ TEST_P(Rows, Norm) {
               {.extraStride = 1});
       if (!plain())
         check(batch, "xfc.add_norm %a0, %a1, %a2" + attributes, {x, x, w}, x + ", " + x + ", " + stats);
-      // Statistics of a plausible norm: a mean, and a positive r.
+      // Plausible norm statistics: a mean, and a positive r.
       Options options{.extraStride = 2, .set = [&](int64_t operand, Tensor &t) {
                         if (operand == 3)
                           for (size_t i = 0; i < t.data.size(); ++i)
                             t.data[i] = i % 2 ? 0.5 + std::abs(t.data[i]) / 4 : rms ? 0 : t.data[i] / 4;
                       }};
       if (kind.find("eps_in_std") != std::string::npos)
-        continue; // their r and x belong together: see NormGradEpsInStd
+        continue; // their r must match x: see NormGradEpsInStd
       check(batch, "xfc.norm_grad %a0, %a1, %a2, %a3" + attributes, {x, x, w, stats}, x, options);
       check(batch, "xfc.norm_grad %a0, %a1, %a2, %a3, %a4" + attributes, {x, x, w, stats, x}, x, options);
       if (plain())
         continue;
-      // Parts of some rows each, and of none or one.
+      // Parts of several rows each, and parts of one row or none.
       for (int parts : {3, 150}) {
         const std::string sums = tensor(std::to_string(parts) + "x" + width);
         check(batch, "xfc.norm_grad_with_parts %a0, %a1, %a2, %a3" + attributes, {x, x, w, stats},
@@ -193,10 +193,10 @@ TEST_P(Rows, Norm) {
       for (const std::vector<int> &unused : {std::vector<int>(), {0}, {1}})
         check(batch, "xfc.sum_parts %a0, %a1", {parts, parts}, w + ", " + w, {.unused = unused});
   }
-  // More parts than a block of a GPU has in shared memory at once.
+  // More parts than a GPU block holds in shared memory at once.
   if (!plain())
     check(batch, "xfc.sum_parts %a0", {tensor("1100x10")}, tensor("10"));
-  // What nobody reads is not written.
+  // Unused results are not written.
   const std::string x = rows("source", "20"), parts = tensor("4x20");
   if (!plain())
     for (int unused : {0, 1, 2})
@@ -252,7 +252,7 @@ TEST_P(Rows, Pairs) {
     check(batch, "xfc.combine %a0, %a1", {p, k}, q, {.extraStride = 4});
     check(batch, "xfc.combine_transposed %a0, %a1", {p, q}, k, {.extraStride = 4});
     int64_t calls = 0;
-    // Some rows of nothing but minus infinity: they give 0.
+    // Some rows consist of minus infinity only; they give 0.
     checkSame(batch, "xfc.softmax %a0", p, 1, {.inPlace = true, .set = [&](int64_t, Tensor &t) {
                                                  for (double &x : t.data)
                                                    if (calls++ % 3 == 0 || calls < 60)
@@ -261,7 +261,7 @@ TEST_P(Rows, Pairs) {
   }
 }
 
-// What is added to scores by the distance of key and query, and its gradient.
+// The bias by the distance of key and query, and its gradient.
 TEST_P(Rows, DistanceBias) {
   Batch batch(sourceLengths, targetLengths);
   const std::string bias = tensor("600x6");
@@ -281,7 +281,7 @@ TEST_P(Rows, DistanceBias) {
   check(step, "xfc.add_distance_bias %a0, %a1", {p, bias}, p);
 }
 
-// The same in the fused attention, whose gradient has the sums of each sequence.
+// The same in fused attention, whose bias gradient consists of sums for each sequence.
 TEST_P(FusedRows, AttentionWithABias) {
   Batch batch(sourceLengths, targetLengths), longer({270, 3}, {5, 2}); // several blocks of keys
   for (auto [b, set, flags] :
@@ -311,7 +311,7 @@ TEST_P(FusedRows, AttentionWithABias) {
         q + ", " + rows("target", "2"), {.extraStride = 3});
 }
 
-// Heads that share keys, and keys within reach: in steps, and fused with a bias, dropout and the weights.
+// Heads that share keys, and keys within reach: unfused, and fused with a bias, dropout and returned weights.
 TEST_P(Rows, SharedHeadsAndReach) {
   Batch batch(sourceLengths, targetLengths);
   const std::string q = rows("source", "30"), k = rows("source", "10"), p = pairs("source, source, padding", 6);
@@ -353,7 +353,7 @@ TEST_P(FusedRows, SharedHeadsAndReach) {
   const std::string q = rows("source", "20"), k = rows("source", "10"), lse = rows("source", "4");
   check(batch, "xfc.attention %a0, %a1, %a2 {heads = 4 : i64, scale = 0.4, reach = 3 : i64}", {q, k, k},
         q + ", " + lse + ", " + pairs("source, source", 4), {.extraStride = 3});
-  // Hypotheses of up to 300 tokens, of which the last ten are seen.
+  // Hypotheses of up to 300 tokens, of which the last ten are visible.
   Batch step({9, 70}, {1, 1, 1, 1, 1}, 700, /*training=*/false, 0, {1, 10, 11, 300, 64});
   for (const char *reach : {"", ", reach = 9 : i64"})
     check(step, std::string("xfc.attention %a0, %a1, %a2 {heads = 4 : i64, scale = 0.2") + reach + "}",
@@ -380,7 +380,7 @@ TEST_P(FusedRows, Attention) {
         if (keyDim == 7)
           check(batch, "xfc.attention %a0, %a1, %a2" + attributes, {q, k, v}, o + ", " + lse + ", " + pairs(kind, 3),
                 options);
-        // The gradient recomputes from o and lse, so it gets those that belong to its operands.
+        // The gradient recomputes the probabilities from o and lse, which must match its operands.
         std::vector<Tensor> saved;
         Outcome forward = runKernel(
             batch,
@@ -430,7 +430,7 @@ TEST_P(FusedRows, DecodingAttention) {
 }
 
 TEST_P(FusedRows, SequencesDoNotTouchEachOther) {
-  // The last sequence of a batch, alone: the same bytes.
+  // The last sequence of a batch, computed alone, gives the same bytes.
   Batch many({7, 66, 19}, {5, 31, 19}, 40, true, 0), alone({19}, {19}, 40, true, 2);
   std::string q = rows("source", "24"), lse = rows("source", "3");
   std::string op = "xfc.attention %a0, %a1, %a2 {heads = 3 : i64, scale = 0.4, padding, rate = 0.2, id = 2 : i64} : (" +
@@ -477,13 +477,13 @@ TEST_P(Rows, Loss) {
   }
 }
 
-// Quarters, so that there are ties; rows with NaN, and with fewer candidates than are asked for.
+// Multiples of 1/4, so that there are ties; rows with NaN, and rows with fewer candidates than requested.
 TEST_P(Rows, Candidates) {
   Batch batch(sourceLengths, targetLengths);
   auto set = [](int64_t operand, Tensor &t) {
     for (size_t j = 0; operand == 0 && j < t.data.size(); ++j) {
       const size_t row = j / t.features(), token = j % t.features();
-      t.data[j] = row % 9 == 5 && token >= 37                 ? NAN // no token wanted here is 37 or more
+      t.data[j] = row % 9 == 5 && token >= 37                 ? NAN // no wanted token is 37 or more
                   : row % 9 == 7 && token >= 4 && token != 33 ? -HUGE_VAL
                                                               : std::round(4 * t.data[j]) / 4;
     }
@@ -499,7 +499,7 @@ TEST_P(Rows, Candidates) {
     }
 }
 
-// Lists of slabs are in order; equal numbers stand in several slabs, and some slabs have no candidate.
+// The slabs' lists are sorted; equal numbers occur in several slabs, and some slabs have no candidate.
 TEST_P(FusedRows, MergeCandidates) {
   Batch batch(sourceLengths, targetLengths);
   for (int count : {1, 3, 8})
@@ -526,7 +526,7 @@ TEST_P(FusedRows, MergeCandidates) {
 
 TEST_P(Rows, Optimizer) {
   Batch batch({1}, {1});
-  // How a total is cut into partial sums is the kernel's alone; the interpreter has it in one.
+  // The split of a total into partial sums is up to the kernel; the interpreter computes a single one.
   Outcome squares = runKernel(batch, "xfc.square_sum %a0 : (" + tensor("40003") + ") -> (tensor<3xf64>)",
                               {tensor("40003")}, {.device = device(), .immediates = {40003}});
   auto total = [](const Tensor &t) { return t.data[0] + t.data[1] + t.data[2]; };
@@ -539,7 +539,7 @@ TEST_P(Rows, Optimizer) {
           }});
 }
 
-// Every optimizer there is, in its second step over one tensor.
+// The second step of an optimizer over one tensor.
 struct OptimizerStep {
   OptimizerStep(const Optimizer &optimizer, const std::string &type, int64_t elements,
                 const std::function<std::string(const std::string &)> &tensor, double clipValue = 0)
@@ -557,7 +557,7 @@ struct OptimizerStep {
       if (i == 0)
         for (size_t h = 0; h < optimizer.hyper.size(); ++h)
           t.data[h] = optimizer.hyper[h].value(settings, 2);
-      if (i > 3 && optimizer.states[i - 4] == "moment2") // a mean of squares
+      if (i > 3 && optimizer.states[i - 4] == "moment2") // a mean of squares is not negative
         for (double &x : t.data)
           x = std::abs(x);
     };
@@ -580,7 +580,7 @@ TEST_P(Rows, OptimizerSteps) {
     }
 }
 
-// What an optimizer packs besides is what the pack kernels make of its result, which stays the same to the bit.
+// The copies that an optimizer packs equal those that the pack kernels make of its result, whose bits do not change.
 TEST_P(PackingRows, OptimizersThatPack) {
   Batch batch({1}, {1});
   for (const Optimizer &optimizer : optimizers()) {
@@ -589,8 +589,8 @@ TEST_P(PackingRows, OptimizersThatPack) {
     const std::string types = " : (" + llvm::join(step.operands, ", ") + ") -> (" + step.results + ")";
     step.options.evaluate = false;
     Outcome flat = runKernel(batch, step.op + types, step.operands, step.options);
-    // Odd sizes, neighbours, one that no copy is wanted of; blocks of columns, panels longer than a chunk; up to the
-    // end.
+    // Odd sizes, adjacent weights, one of which no copy is wanted; blocks of columns, panels longer than a chunk; one
+    // that ends at the end.
     step.options.weights = {{3, 37, 19},
                             {706, 16, 16, {true, false}},
                             {962, 1, 50},

@@ -1,4 +1,4 @@
-// Each family of instructions of one lane against values computed on the host.
+// Tests each family of single-lane instructions against values computed on the host.
 #include "Fixture.h"
 #include <cmath>
 #include <limits>
@@ -8,8 +8,8 @@ using namespace xfc::ptx::test;
 
 namespace {
 
-// result[lane] = op(x[lane], y[lane], z[lane]) where each operand is a register of 64 bits, cut to what the type needs.
-// `op` is the instruction up to its operands, `bits` of d, a, b, c.
+// result[lane] = op(x[lane], y[lane], z[lane]), with each operand in a 64-bit register truncated to what the type
+// needs. `op` is the instruction up to its operands, `bits` the widths of d, a, b, c.
 std::vector<uint64_t> apply(const std::string &op, std::vector<int> bits, std::vector<std::vector<uint64_t>> operands) {
   Interpreter on;
   size_t n = operands.at(0).size();
@@ -145,10 +145,10 @@ TEST(Floats, Functions) {
 }
 
 TEST(Floats, Halves) {
-  // 1 + 2^-8 is halfway between two bf16: to even; with a little more, up.
+  // 1 + 2^-8 is halfway between two bf16 and rounds to even; a little more rounds up.
   EXPECT_EQ(apply("fma.rn.bf16", {16, 16, 16, 16}, {list(0x3f80, 0x3f80), list(0x3f80, 0x3f80), list(0x3b80, 0x3b81)}),
             list(0x3f80, 0x3f81));
-  // 7 * 37 / 256 is halfway between two bf16, and the least bit below.
+  // 7 * 37 / 256 is halfway between two bf16; then one smallest bit below that.
   EXPECT_EQ(apply("fma.rn.bf16", {16, 16, 16, 16}, {list(0x40e0, 0x40e0), list(0x3e14, 0x3e14), list(0x8d80, 0x0d80)}),
             list(0x3f81, 0x3f82));
   EXPECT_EQ(apply("fma.rn.bf16x2", {32, 32, 32, 32}, {V{0x40003f80}, V{0x40403f80}, V{0x3f803f80}}), V{0x40e04000});

@@ -1,4 +1,5 @@
-// Races and reads of shared memory that nothing has written: programs that must be caught, and their repaired twins.
+// Tests the checks for races and for reads of uninitialized shared memory: programs that must be caught, and their
+// repaired twins.
 #include "Fixture.h"
 
 using namespace xfc::ptx;
@@ -7,7 +8,7 @@ using namespace xfc::ptx::test;
 namespace {
 
 const std::string before = ".shared .align 16 .b8 s[1024];";
-// %x0: the thread's word, %x1: the next thread's, %x2: the word of the thread 32 further.
+// %x0: the thread's word, %x1: the next thread's, %x2: that of the thread 32 lanes away.
 const std::string addresses = ".reg .b32 %x<8>; .reg .pred %q; .reg .b64 %g; mov.u32 %x0, s; add.u32 %x1, %t, 1; "
                               "and.b32 %x1, %x1, 31; mad.lo.u32 %x1, %x1, 4, %x0;\n"
                               "xor.b32 %x2, %t, 32; mad.lo.u32 %x2, %x2, 4, %x0; mad.lo.u32 %x0, %t, 4, %x0;\n";
@@ -33,7 +34,7 @@ TEST(Shared, NeverWritten) {
 }
 
 TEST(Shared, WriteThenRead) {
-  // The second warp's first word, which the first warp has written.
+  // The second warp's first word, which the first warp wrote.
   expectCaught("setp.ge.u32 %q, %t, 32; @%q bra R; st.shared.u32 [%x0], %t; st.shared.u32 [%x2], %t; R:\nld.shared.u32 "
                "%x3, [%x0];",
                "PTX line 17, block (0,0,0), thread (32,0,0): race on shared byte 128, which thread (0,0,0) has written "
@@ -64,7 +65,7 @@ TEST(Shared, LanesOfAWarp) {
                "has read", 32);
 }
 
-// Barriers of other warps do not help.
+// Barriers between other warps do not help.
 TEST(Shared, NamedBarriers) {
   std::string produce =
                   "setp.ge.u32 %q, %t, 32; @%q bra C; st.shared.u32 [%x0], %t; bar.arrive 1, 64; bra E; C: bar.sync ",
@@ -87,7 +88,7 @@ TEST(Shared, AsynchronousCopies) {
                "race on shared byte 4, which thread (1,0,0) has written", 32);
   expectClean(copy + "cp.async.wait_group 0; ld.shared.u32 %x3, [%x0];");
   expectClean(copy + "cp.async.wait_all; bar.sync 0; ld.shared.u32 %x3, [%x2];");
-  // A stage is filled again while another warp still reads it.
+  // A stage is refilled while another warp still reads it.
   expectCaught("st.shared.u32 [%x0], %t; bar.sync 0; ld.shared.u32 %x3, [%x2];\n" + copy,
                "shared byte 128 is accessed while a cp.async of thread (32,0,0) at PTX line 17 is not waited for");
   expectCaught(
@@ -128,12 +129,12 @@ TEST(Global, BetweenBlocks) {
   EXPECT_NE(check("st.global.u32 [%p0], %c; ld.global.nc.u32 %x, [%p0];", true, 1).find("ld.global.nc in one launch"),
             std::string::npos);
   EXPECT_EQ(check("ld.global.nc.u32 %x, [%p0]; ld.global.u32 %x, [%p0];", true, 3), "");
-  // Neighbouring halves of a word, and neighbouring bytes, are no race.
+  // Adjacent halves of a word, and adjacent bytes, are no race.
   EXPECT_EQ(check("mad.wide.u32 %g, %c, 2, %p0; st.global.u16 [%g], %c;", true, 9), "");
   EXPECT_EQ(check("cvt.u64.u32 %g, %c; add.u64 %g, %g, %p0; st.global.u8 [%g], %c;", true, 9), "");
 }
 
-// %g0: the thread's word, %g1: the next thread's, %g2: the word of the thread 32 further.
+// %g0: the thread's word, %g1: the next thread's, %g2: that of the thread 32 lanes away.
 const std::string globals =
     ".reg .b32 %n; .reg .b64 %g<3>; add.u32 %n, %t, 1; and.b32 %n, %n, 31; mad.wide.u32 %g1, %n, 4, %p0;\n"
     "xor.b32 %n, %t, 32; mad.wide.u32 %g2, %n, 4, %p0; add.u64 %g0, %p0, %t4; .reg .b32 %x<8>; .reg .pred %q;\n";
@@ -159,7 +160,7 @@ TEST(Global, WriteThenReadWithinABlock) {
                "nothing orders the two");
   expectNoneWithin("st.global.u32 [%g0], %t; bar.sync 0; ld.global.u32 %x0, [%g2];");
   expectNoneWithin("st.global.u32 [%g0], %t; ld.global.u32 %x0, [%g0];");
-  // A fence orders what a thread does, and not two threads.
+  // A fence orders the accesses of one thread, but does not synchronize two threads.
   expectWithin("st.global.u32 [%g0], %t; membar.gl; ld.global.u32 %x0, [%g2];", "race on global memory: byte 128");
 }
 
@@ -182,7 +183,7 @@ TEST(Global, WriteThenWriteWithinABlock) {
 TEST(Global, WithinAWarp) {
   expectWithin("st.global.u32 [%g0], %t; ld.global.u32 %x0, [%g1];",
                "byte 4 of an allocation of 1024 bytes is read here and was written by thread (1,0,0)", 32);
-  // A shuffle orders no memory.
+  // A shuffle does not order memory accesses.
   expectWithin("st.global.u32 [%g0], %t; shfl.sync.bfly.b32 %x1, %t, 1, 31, -1; ld.global.u32 %x0, [%g1];",
                "was written by thread (1,0,0)", 32);
   expectWithin("ld.global.u32 %x0, [%g1]; st.global.u32 [%g0], %t;",
@@ -195,7 +196,7 @@ TEST(Global, WithinAWarp) {
       32);
 }
 
-// The barrier of two warps orders nothing for the third, whichever read last.
+// A barrier of two warps does not order the third, whichever warp read last.
 TEST(Global, ReadBySeveralWarps) {
   for (int absent : {0, 1, 2}) {
     std::string writer = absent == 0 ? "32" : "0", reader = std::to_string(32 * absent);
@@ -216,7 +217,7 @@ TEST(Global, CopiesWithinABlock) {
   expectWithin("st.global.u32 [%g0], %t; " + copy, "is written here and was read by thread (0,0,0)");
   expectWithin(copy + "st.global.u32 [%g0], %t;", "is read here and was written by thread (0,0,0)");
   expectNoneWithin("st.global.u32 [%g0], %t; bar.sync 0; " + copy + "bar.sync 0; st.global.u32 [%g0], %t;");
-  // What a bulk copy out of shared memory writes counts as being written until it is waited for.
+  // Destination bytes of a bulk copy out of shared memory are being written until the copy is waited for.
   std::string out =
       "mov.u32 %x0, s; mad.lo.u32 %x1, %t, 4, %x0; st.shared.u32 [%x1], %t; fence.proxy.async; bar.sync 0; setp.eq.u32 "
       "%q, %t, 0;\n"

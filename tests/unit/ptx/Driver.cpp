@@ -1,4 +1,4 @@
-// libcuda.so.1 of the tests as an executable uses it: opened by name, every function found by dlsym.
+// Uses the tests' libcuda.so.1 as an executable does: opens it by name and finds every function with dlsym.
 #include "Fixture.h"
 #include <dlfcn.h>
 #include <functional>
@@ -7,7 +7,7 @@ using namespace xfc::ptx::test;
 
 namespace {
 
-// y[i] = y[i] * factor + x[i] for i < n, one thread each.
+// y[i] = y[i] * factor + x[i] for i < n, one thread per element.
 const std::string saxpy = ".version 7.1\n.target sm_80\n.address_size 64\n"
                           R"(
 .visible .entry saxpy(.param .u64 x, .param .u64 y, .param .f32 factor, .param .u32 n)
@@ -27,7 +27,7 @@ ret;
 using Handle = void *;
 using Address = uint64_t;
 
-// A process of its own per environment would be slow: the library is closed and opened again.
+// Closes and reopens the library for each environment, because a separate process for each would be slow.
 class Driver : public testing::Test {
 protected:
   void open(std::vector<std::pair<const char *, const char *>> environment = {}) {
@@ -100,7 +100,7 @@ protected:
 TEST_F(Driver, DescribesTheDevice) {
   open({{"XFC_PTX_ARCH", "86"}, {"XFC_PTX_MEMORY", "1000000"}});
   int value = 0, device = -1;
-  EXPECT_EQ(call("cuDeviceGetCount", &value), 3); // not initialised
+  EXPECT_EQ(call("cuDeviceGetCount", &value), 3); // not initialized
   EXPECT_EQ(call("cuCtxSynchronize"), 3);
   EXPECT_EQ(call("cuInit", 0u), 0);
   EXPECT_EQ(call("cuCtxSynchronize"), 201); // no context
@@ -152,7 +152,7 @@ TEST_F(Driver, RunsKernelsAndCopies) {
   EXPECT_EQ(call("cuEventRecord", from, s), 0);
   uint32_t count = n;
   EXPECT_EQ(launch(f, 3, 128, s, {&dx, &dy, &factor, &count}), 0);
-  factor = 100; // parameters were read
+  factor = 100; // the parameters have already been read
   EXPECT_EQ(call("cuEventRecord", to, s), 0);
   float time = 0;
   EXPECT_EQ(call("cuEventElapsedTime_v2", &time, from, to), 600);
@@ -162,7 +162,7 @@ TEST_F(Driver, RunsKernelsAndCopies) {
   EXPECT_EQ(call("cuEventElapsedTime_v2", &time, from, to), 0);
   for (uint32_t i = 0; i < n; ++i)
     ASSERT_EQ(y[i], 3 + float(i));
-  // Columns 1 and 2 of a matrix of 4 by 3 to the host.
+  // Copies columns 1 and 2 of a 4 by 3 matrix to the host.
   struct {
     size_t fromX = 4, fromY = 0;
     int fromType = 2;
@@ -185,7 +185,7 @@ TEST_F(Driver, RunsKernelsAndCopies) {
   EXPECT_EQ(call("cuMemcpyDtoDAsync_v2", dy, dx, size_t(12), s), 0);
   EXPECT_EQ(call("cuCtxSynchronize"), 0);
   EXPECT_EQ(read(dy, 3), (std::vector<float>{0, 0, 2}));
-  // Limits of a launch.
+  // Launch limits.
   EXPECT_EQ(launch(f, 1, 32, s, {&dx, &dy, &factor, &count}, 49153), 1);
   EXPECT_EQ(call("cuFuncSetAttribute", f, 8, 99 * 1024), 0);
   EXPECT_EQ(launch(f, 1, 32, s, {&dx, &dy, &factor, &count}, 49153), 0);
@@ -240,7 +240,7 @@ TEST_F(Driver, CapturesGraphsOverTwoStreams) {
     want = want * 2 + float(round + 1);
     EXPECT_EQ(out[3], want);
   }
-  // What must not be done while a stream captures.
+  // Calls that are invalid while a stream captures.
   EXPECT_EQ(call("cuStreamBeginCapture_v2", a, 1), 0);
   EXPECT_EQ(call("cuStreamSynchronize", a), 900);
   EXPECT_EQ(call("cuStreamEndCapture", a, &graph), 901);
@@ -248,7 +248,7 @@ TEST_F(Driver, CapturesGraphsOverTwoStreams) {
   EXPECT_EQ(call("cuGraphLaunch", exec, a), 400);
 }
 
-// A stream that waits for an event runs after the other stream's work, which nothing else asked for.
+// A stream that waits for an event runs after the other stream's work, which nothing else waits for.
 TEST_F(Driver, OrdersStreamsByEvents) {
   open();
   start();
@@ -266,7 +266,7 @@ TEST_F(Driver, OrdersStreamsByEvents) {
   EXPECT_EQ(*y, 5);
 }
 
-// Work of two streams on the same bytes, with and without what orders it.
+// Work of two streams on the same bytes, with and without synchronization.
 TEST_F(Driver, FindsRacesBetweenStreams) {
   open({{"XFC_PTX_CHECK", "1"}});
   start();
@@ -290,7 +290,8 @@ TEST_F(Driver, FindsRacesBetweenStreams) {
     EXPECT_EQ(call("cuStreamWaitEvent", then, event, 0u), 0);
   };
   auto meet = [&] { return call("cuCtxSynchronize"); };
-  // In order: by events, also over a third party; by the host's wait; where both read; where the bytes differ.
+  // Ordered: by events, also through a third stream; by a wait on the host; if both only read; if the bytes are
+  // disjoint.
   in(x, a), in(y, a), order(event, a, b), kernel(b), order(second, b, a), out(y, a);
   EXPECT_EQ(meet(), 0);
   in(x, a);
@@ -306,7 +307,7 @@ TEST_F(Driver, FindsRacesBetweenStreams) {
   Handle c = stream();
   in(x, a), order(event, a, c), order(second, c, b), kernel(b);
   EXPECT_EQ(meet(), 0);
-  // A graph counts as its work.
+  // A graph is checked like the work it holds.
   EXPECT_EQ(call("cuStreamBeginCapture_v2", a, 1), 0);
   kernel(a);
   EXPECT_EQ(call("cuStreamEndCapture", a, &graph), 0);
@@ -316,7 +317,7 @@ TEST_F(Driver, FindsRacesBetweenStreams) {
   EXPECT_EQ(meet(), 0);
   TearDown();
 
-  // Nothing orders what follows. A device is lost after a fault: each time a new one.
+  // Nothing orders the following pairs. A device is unusable after a fault, so each pair gets a new one.
   const std::pair<const char *, std::function<void()>> races[] = {
       {"kernel saxpy on stream 2 reads what copy of 64 bytes to the device on stream 1 writes",
        [&] { in(x, a), kernel(b); }},
@@ -338,7 +339,7 @@ TEST_F(Driver, FindsRacesBetweenStreams) {
          EXPECT_EQ(call("cuMemsetD8Async", x, static_cast<unsigned char>(0), size_t(64), a), 0);
          in(x, b);
        }},
-      // The event came too early.
+      // The event is recorded too early.
       {"copy of 64 bytes to the device on stream 2 writes what kernel saxpy on stream 1 reads",
        [&] { order(event, a, b), kernel(a), in(x, b); }},
   };
@@ -359,7 +360,7 @@ TEST_F(Driver, FindsRacesBetweenStreams) {
   }
 }
 
-// A tensor map as a parameter of the kernel, encoded by the driver.
+// A tensor map passed as a kernel parameter, encoded by the driver.
 TEST_F(Driver, EncodesTensorMaps) {
   open({{"XFC_PTX_ARCH", "90"}, {"XFC_PTX_CHECK", "1"}});
   start();

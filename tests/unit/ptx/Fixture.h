@@ -1,4 +1,4 @@
-// Small PTX programs, run on arrays.
+// Runs small PTX programs on arrays.
 #pragma once
 
 #include "Interpreter.h"
@@ -32,8 +32,8 @@ inline void run(Interpreter &on, const std::string &text, Dimensions grid, Dimen
   on.launch(entry, grid, block, shared, parameters.data(), cluster);
 }
 
-// The text of a kernel of pointers p0, p1, ... in registers %p0, %p1 ..., with %tid in %t and 8 * %tid and 4 * %tid in
-// %t8 and %t4.
+// The text of a kernel with pointers p0, p1, ... in registers %p0, %p1 ..., and with %tid in %t, 8 * %tid in %t8 and 4
+// * %tid in %t4.
 inline std::string kernel(int pointers, const std::string &body, const std::string &before = "") {
   std::string text = header + before + "\n.visible .entry test(";
   for (int k = 0; k < pointers; ++k)
@@ -45,7 +45,7 @@ inline std::string kernel(int pointers, const std::string &body, const std::stri
   return text + body + "\nret;\n}\n";
 }
 
-// What launching the kernel on one block throws.
+// The message of the exception that launching the kernel on one block throws.
 inline std::string faultOf(const std::string &text, uint32_t threads, std::vector<uint64_t> parameters, Interpreter &on,
                            size_t shared = 0, uint32_t grid = 1) {
   try {

@@ -1,4 +1,4 @@
-// sm_90a: mbarriers, bulk and tensor copies, wgmma with every layout, clusters.
+// Tests sm_90a: mbarriers, bulk and tensor copies, wgmma with every layout, clusters.
 #include "Fixture.h"
 #include "Numbers.h"
 #include "TensorMap.h"
@@ -64,7 +64,7 @@ END: add.u64 %p0, %p0, %t4; st.global.u32 [%p0], %sum;
   EXPECT_TRUE(contains(faultOf(careless, 64, {out.address}, on), "race on shared byte"));
 }
 
-// The parity of a phase, the state of an arrival, counts of bytes.
+// The parity of a phase, the state of an arrival, and byte counts.
 TEST(Mbarrier, PhasesAndBytes) {
   Interpreter on;
   Array<uint32_t> out(on, U(8));
@@ -128,7 +128,7 @@ TEST(Bulk, LoadAndStore) {
       v += 1000;
     EXPECT_EQ(out.get(), values);
   }
-  // Read before the bytes have come; overwritten before they have left.
+  // Read before the bytes have arrived; overwritten before they have been read out.
   Interpreter on({.checks = true});
   Array<uint32_t> in(on, U(64)), out(on, U(64));
   std::string early = body, w = wait("W", "[%bar]", "0");
@@ -159,7 +159,7 @@ TensorMap mapOf(int type, std::vector<uint64_t> sizes, std::vector<uint64_t> str
 }
 constexpr int brain = 9, float32 = 7;
 
-// A box of 3 dimensions that hangs over the tensor's edges on both sides, and its way back.
+// A 3-dimensional box that exceeds the tensor's bounds on both sides, loaded and stored.
 TEST(Tensors, ThreeDimensionsAndBounds) {
   constexpr uint32_t X = 8, Y = 5, Z = 3;
   std::vector<float> values(X * Y * Z);
@@ -197,7 +197,7 @@ TEST(Tensors, ThreeDimensionsAndBounds) {
   EXPECT_EQ(std::count(wrote.begin(), wrote.end(), 0.0f), ptrdiff_t(X * Y * Z - 2 * 3));
 }
 
-// Where a swizzle puts an element: the ISA's figure, 16-byte columns exchanged by the row of 128 bytes.
+// Where a swizzle puts an element, as in the ISA's figure: 16-byte columns permuted depending on the 128-byte row.
 TEST(Tensors, Swizzles) {
   for (int mode : {1, 2, 3}) {
     int span = 16 << mode, columns = span / 4, rows = 32;
@@ -245,7 +245,7 @@ TEST(Tensors, MapsAreChecked) {
             "a box whose rows are longer than the swizzle's 128 bytes");
 }
 
-// ---- wgmma: D[64][N] = A[64][K] * B[K][N], operands brought by tensor copies of every swizzle, K- and MN-major
+// ---- wgmma: D[64][N] = A[64][K] * B[K][N], with operands loaded by tensor copies, in every swizzle, K- and MN-major
 
 struct Product {
   int n, k;
@@ -263,7 +263,7 @@ struct Product {
     return sum;
   }
   void expect(const std::vector<float> &d, float factor = 1) const {
-    // d: by warp, lane and register, as the ISA's figure of D says.
+    // d: by warp, lane and register, as in the ISA's figure of D.
     for (int t = 0; t < 128; ++t)
       for (int i = 0; i < n / 2; ++i) {
         int row = t / 32 * 16 + t % 32 / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + t % 4 * 2 + i % 2;
@@ -290,7 +290,7 @@ std::string storeProduct(int n, const std::string &to) {
     text += "st.global.f32 [%g+" + std::to_string(4 * r) + "], %d" + std::to_string(r) + ";\n";
   return text;
 }
-// The descriptor of what lies `offset` after the tile.
+// The descriptor of the matrix that lies `offset` bytes after the tile.
 std::string descriptor(const std::string &reg, int offset, int leading, int stride, int mode) {
   uint64_t bits = uint64_t(leading / 16) << 16 | uint64_t(stride / 16) << 32 | uint64_t(mode) << 62;
   return "{ .reg .b32 %o; add.u32 %o, %tile, " + std::to_string(offset) + "; shr.u32 %o, %o, 4; cvt.u64.u32 " + reg +
@@ -350,13 +350,13 @@ TEST(Wgmma, EverySwizzleAndMajor) {
         }
 }
 
-// Without a swizzle: matrices of 8 rows of 16 bytes, placed as the host likes; and A in registers, negated.
+// Without a swizzle: matrices of 8 rows of 16 bytes, at positions that the host chooses; and A in registers, negated.
 TEST(Wgmma, NoSwizzleAndRegisters) {
   for (bool fromRegisters : {false, true})
     for (bool trans : {false, true}) {
       Product p(16, 16);
       Interpreter on({.checks = true});
-      // Matrices of 8 rows (K-major) or 8 k (MN-major), by this many bytes apart along each.
+      // The distance in bytes between matrices of 8 rows (K-major) or 8 k (MN-major), along each dimension.
       constexpr int alongMn = 512, alongK = 128;
       std::vector<uint16_t> image(4096);
       auto place = [&](int mn, int k, int base, bool t, float x) {
@@ -369,7 +369,7 @@ TEST(Wgmma, NoSwizzleAndRegisters) {
         for (int c = 0; c < 16; ++c)
           place(c, k, 4096, trans, p.b[size_t(k * 16 + c)]);
       }
-      std::vector<uint32_t> fragments(128 * 4); // of A, as mma.sync has them
+      std::vector<uint32_t> fragments(128 * 4); // of A, in the layout of mma.sync
       for (int t = 0; t < 128; ++t)
         for (int i = 0; i < 8; ++i) {
           int row = t / 32 * 16 + t % 32 / 4 + (i / 2 % 2) * 8, k = t % 4 * 2 + i % 2 + i / 4 * 8;
@@ -398,7 +398,7 @@ TEST(Wgmma, NoSwizzleAndRegisters) {
     }
 }
 
-// What a product reads must not be overwritten before it is waited for, and its result is not there before.
+// A product's operands must not be overwritten before it is waited for, and its result is not available before.
 TEST(Wgmma, IsAsynchronous) {
   std::string body = begin +
                      ".reg .b64 %g, %x; .reg .b32 %d<4>, %z, %i; .reg .pred %acc, %q; setp.ne.u32 %acc, %t, %t;\n"
@@ -419,7 +419,7 @@ TEST(Wgmma, IsAsynchronous) {
                "race on shared byte"));
 }
 
-// Between an access to a product's registers and the product comes a wgmma.fence.
+// A wgmma.fence is required between an access to a product's registers and the product.
 TEST(Wgmma, RegistersAreFenced) {
   const std::string before =
       begin +
@@ -443,7 +443,7 @@ TEST(Wgmma, RegistersAreFenced) {
     Interpreter on({.checks = true});
     return faultOf(kernel(0, before + body, space), 128, {}, on);
   };
-  // One product after another adds to the sums of the same shape; what was waited for may be read, and then fenced.
+  // Consecutive products may accumulate in the same shape; after a wait, registers may be read, and then need a fence.
   EXPECT_EQ(faultIn(fence + product(8) + product(8) + done + product(8) + done + "add.f32 %s, %d0, %d1;\n" + fence +
                     product(8) + done),
             "");
@@ -455,7 +455,7 @@ TEST(Wgmma, RegistersAreFenced) {
     EXPECT_TRUE(contains(fault, "PTX line")) << "names no line: " << fault;
   };
   expectFault(product(8) + done, "accumulator 0 was accessed at PTX line");
-  // Read, or written, since the fence; of A, too.
+  // Read or written since the fence; also for registers of A.
   expectFault(fence + product(8) + done + "add.f32 %s, %d2, %d2;\n" + product(8) + done,
               "accumulator 2 was accessed at PTX line");
   expectFault(fence + "mov.f32 %d3, %s;\n" + product(8) + done, "accumulator 3 was accessed at PTX line");
@@ -468,7 +468,7 @@ TEST(Wgmma, RegistersAreFenced) {
   expectFault(fence + product(8) + done + fence + product(8) +
                   "wgmma.commit_group.sync.aligned;\nmov.u32 %a0, %z; wgmma.wait_group.sync.aligned 0;\n",
               "a register of a wgmma.mma_async that is not waited for is accessed");
-  // Registers that nobody wrote are those of a first product as well.
+  // The rule includes registers that have never been written, before a first product.
   Interpreter on;
   EXPECT_TRUE(contains(
       faultOf(kernel(0,
@@ -480,7 +480,7 @@ TEST(Wgmma, RegistersAreFenced) {
       "accumulator 0 is that of a first product, and no wgmma.fence came since"));
 }
 
-// The four warps of a warpgroup issue the same products.
+// The four warps of a warpgroup must issue the same products.
 TEST(Wgmma, FourWarpsTogether) {
   const std::string before = begin +
                              ".reg .b64 %x, %y; .reg .f32 %d<4>; .reg .b32 %i, %z, %w; .reg .pred %acc, %q;\n"
@@ -501,7 +501,7 @@ TEST(Wgmma, FourWarpsTogether) {
   };
   EXPECT_EQ(faultIn(fence + product + done), "");
   EXPECT_EQ(faultIn(fence + product + product + done, 256), ""); // two warpgroups
-  // Two warpgroups of which one multiplies.
+  // Two warpgroups, one of which computes products.
   EXPECT_EQ(faultIn("setp.ge.u32 %q, %w, 4; @%q bra E;\n" + fence + product + done + "E:\n", 256), "");
   expectFault(faultIn(fence + product + done, 96),
               "wgmma is for the four warps of a warpgroup, of which the block has 3");
@@ -517,7 +517,7 @@ TEST(Wgmma, FourWarpsTogether) {
 
 // ---- proxies
 
-// What the generic proxy has written is fenced before the async one reads it, or writes it.
+// Bytes written by the generic proxy need a fence before the async proxy reads or writes them.
 TEST(Proxies, GenericThenAsync) {
   const std::string write = begin + ".reg .b32 %a; .reg .pred %q, %one; mad.lo.u32 %a, %t, 4, %tile;\n"
                                     "setp.eq.u32 %one, %t, 1; st.shared.u32 [%a], %t;\n",
@@ -537,27 +537,27 @@ TEST(Proxies, GenericThenAsync) {
   EXPECT_EQ(faultIn(fence + sync + store), "");
   EXPECT_EQ(faultIn("fence.proxy.async;\n" + sync + store), "");
   EXPECT_EQ(faultIn("fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster;\n" + sync + store), "");
-  // By the thread that copies, after all have written.
+  // Fence by the thread that copies, after all threads have written.
   EXPECT_EQ(faultIn(sync + "@%first " + fence + store), "");
-  // By a thread before which all have written, and which comes before that one.
+  // Fence by a thread that is ordered after all writes and before the copy.
   EXPECT_EQ(faultIn(sync + "setp.eq.u32 %q, %t, 32; @%q " + fence + sync + store), "");
   expectFault(sync + store, "shared byte 1024, which thread (0,0,0) has written at PTX line 18, is " + unread);
   expectFault("fence.proxy.async.global;\n" + sync + store, unread);
   expectFault("fence.acq_rel.cta;\n" + sync + store, unread);
-  // By one of the threads that write, of this warp or the other, or too early.
+  // Fence by only one of the writing threads, of this warp or the other, or too early.
   expectFault("@%first " + fence + sync + store, "shared byte 1028, which thread (1,0,0) has written");
   expectFault("setp.lt.u32 %q, %t, 32; @%q " + fence + sync + store, "shared byte 1152, which thread (32,0,0) has");
   expectFault(fence + "st.shared.u32 [%a], 7;\n" + sync + store, "shared byte 1024, which thread (0,0,0) has written");
-  // By a thread that the others' writes do not come before, in the same warp or in another one.
+  // Fence by a thread that is not ordered after the others' writes, in the same warp or in another one.
   expectFault("bar.warp.sync -1; @%first " + fence + sync + store, "shared byte 1152, which thread (32,0,0) has");
-  // A bulk copy over what was written.
+  // A bulk copy that overwrites written bytes.
   const std::string load = "@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], 256;\n@%first "
                            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%tile], [%p0], 256, "
                            "[%bar];\n" +
                            wait("W", "[%bar]", "0");
   EXPECT_EQ(faultIn(fence + sync + load), "");
   expectFault(sync + load, "is written through the async proxy, and no fence.proxy.async comes between");
-  // And what a copy brought is read by either proxy.
+  // Bytes that a copy brought may be read by either proxy.
   EXPECT_EQ(faultIn(fence + sync + load + "ld.shared.u32 %a, [%a];\n" + sync + store), "");
 }
 
@@ -575,13 +575,13 @@ TEST(Proxies, GenericThenWgmma) {
   const std::string fault = faultOf(kernel(0, write + product, space), 128, {}, on);
   EXPECT_TRUE(contains(fault, "is read through the async proxy, and no fence.proxy.async comes between")) << fault;
   EXPECT_EQ(faultOf(kernel(0, write + product, space), 128, {}, blind), "");
-  // What was waited for needs none to be written again.
+  // Operands of a product that was waited for can be overwritten without a fence.
   EXPECT_EQ(faultOf(kernel(0, write + "fence.proxy.async;\n" + product + "bar.sync 0; st.shared.u32 [%i], 1;\n", space),
                     128, {}, on),
             "");
 }
 
-// An mbarrier's init is fenced before a copy may arrive there.
+// An mbarrier's initialization needs a fence before a copy may arrive there.
 TEST(Proxies, InitThenArrival) {
   auto faultIn = [&](const std::string &fence) {
     Interpreter on({.checks = true});
@@ -605,7 +605,7 @@ TEST(Proxies, InitThenArrival) {
 
 // ---- clusters
 
-// Every block writes into its right neighbour's shared memory and tells it by an mbarrier over there.
+// Every block writes into its right neighbor's shared memory and signals that on an mbarrier there.
 TEST(Clusters, DistributedSharedMemory) {
   for (bool checks : {false, true}) {
     Interpreter on({.checks = checks});

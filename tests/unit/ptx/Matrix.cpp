@@ -1,4 +1,4 @@
-// Fragments of mma.sync and ldmatrix against the ISA's tables, and products against sums on the host.
+// Tests the fragments of mma.sync and ldmatrix against the ISA's tables, and products against sums on the host.
 #include "Fixture.h"
 #include "Numbers.h"
 #include <random>
@@ -98,7 +98,7 @@ TEST(Mma, Tf32) {
   }
 }
 
-// A value of each element says where it came from: 256 * matrix + 16 * row + column.
+// Each element's value encodes its origin: 256 * matrix + 16 * row + column.
 TEST(Matrices, LoadAndStore) {
   for (bool trans : {false, true})
     for (int count : {1, 2, 4}) {
@@ -110,7 +110,7 @@ TEST(Matrices, LoadAndStore) {
       Array<uint32_t> out(on, std::vector<uint32_t>(128));
       std::string list = count == 1 ? "{%r0}" : count == 2 ? "{%r0,%r1}" : "{%r0,%r1,%r2,%r3}";
       std::string form = ".sync.aligned.m8n8.x" + std::to_string(count) + (trans ? ".trans" : "") + ".shared.b16 ";
-      // Each of 8 * count lanes fills a row of shared memory.
+      // The first 8 * count lanes each fill a row of shared memory.
       run(on,
           kernel(3,
                  ".reg .b64 %q; .reg .pred %u; .reg .b32 %s, %r<4>; mov.b32 %r0, 0; mov.b32 %r1, 0; mov.b32 %r2, 0; "
@@ -143,7 +143,7 @@ TEST(Matrices, LoadAndStore) {
     }
 }
 
-// Bytes past the source's size are zeros, whatever is there; a predicate ignores the source.
+// Bytes beyond the source's size are zero-filled, whatever lies there; a predicate ignores the source.
 TEST(CopyAsync, ZeroFill) {
   Interpreter on({.checks = true});
   Array<uint32_t> in(on, std::vector<uint32_t>(7, 0x01020304)), out(on, std::vector<uint32_t>(12));
@@ -162,8 +162,8 @@ TEST(CopyAsync, ZeroFill) {
   EXPECT_EQ(out.get(), (std::vector<uint32_t>{x, 0x0304, 0, 0, x, x, x, 0, 0, 0, x, x}));
 }
 
-// C = A * B^T of f32, 64 x 64 tiles of 16 k, two stages of cp.async, each of 64 threads one row of C. k = 40 leaves a
-// last tile of 8, whose rest cp.async fills with zeros; M and N are whole.
+// C = A * B^T in f32, 64 x 64 tiles of 16 k, two stages of cp.async, 64 threads with one row of C each. k = 40 leaves a
+// last tile of 8, whose remainder cp.async fills with zeros; M and N are multiples of the tile.
 TEST(Tiled, CopyAsync) {
   constexpr int M = 64, N = 64, K = 40;
   const std::string text = header + R"(

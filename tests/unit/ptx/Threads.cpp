@@ -1,4 +1,5 @@
-// Lanes that part and meet, shuffles and votes, barriers, memory spaces, calls; and what a thread must not do.
+// Tests divergence and reconvergence of lanes, shuffles and votes, barriers, memory spaces and calls, and that
+// forbidden actions are caught.
 #include "Fixture.h"
 #include <numeric>
 
@@ -10,7 +11,7 @@ namespace {
 using U = std::vector<uint32_t>;
 bool contains(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
 
-// Runs `body`, which computes %r of 32 bits per thread, and gives the results.
+// Runs `body`, which computes a 32-bit %r per thread, and returns the results.
 U results(const std::string &body, uint32_t threads = 32, uint32_t blocks = 1, const std::string &before = "",
           Options options = {}) {
   Interpreter on(options);
@@ -25,7 +26,7 @@ U results(const std::string &body, uint32_t threads = 32, uint32_t blocks = 1, c
   return out.get();
 }
 
-// Collatz steps: every lane leaves the loop at its own time, after branches that part lanes within it.
+// Collatz steps: each lane leaves the loop at a different time, after branches in which lanes diverge.
 TEST(Divergence, LoopsAndBranches) {
   U got = results("add.u32 %x0, %t, 1; mov.u32 %r, 0;\n"
                   "HEAD: setp.eq.u32 %q0, %x0, 1; @%q0 bra DONE;\n"
@@ -46,7 +47,7 @@ TEST(Divergence, LoopsAndBranches) {
 TEST(Divergence, SomeLanesExit) {
   Interpreter on;
   Array<uint32_t> out(on, U(64, 7));
-  // Odd threads leave inside a branch; the rest meets again and at the barrier.
+  // Odd threads exit inside a branch; the others reconverge, also at the barrier.
   run(on,
       kernel(1, ".reg .pred %q; .reg .b32 %x; add.u64 %p0, %p0, %t4; and.b32 %x, %t, 1; setp.eq.u32 %q, %x, 0; @%q bra "
                 "EVEN;\n"
@@ -80,7 +81,7 @@ TEST(Calls, ParametersAndResults) {
 }
 
 TEST(Memory, LocalConstAndGeneric) {
-  // Local memory of each thread, a table of constants, and both through generic addresses.
+  // Per-thread local memory, a table of constants, and both through generic addresses.
   U got = results(".local .align 8 .b8 frame[8]; mov.u64 %y0, frame; cvta.local.u64 %y1, %y0; st.local.u32 [%y0+4], "
                   "%t; ld.u32 %r, [%y1+4];\n"
                   "mov.u64 %y2, table; and.b32 %x0, %t, 3; mad.wide.u32 %y2, %x0, 4, %y2; ld.const.u32 %x1, [%y2]; "
@@ -165,14 +166,14 @@ TEST(Warp, VotesMatchesAndReductions) {
   EXPECT_EQ(results("redux.sync.add.s32 %r, %t, -1;")[3], 496u);
   EXPECT_EQ(results("sub.s32 %x0, %t, 5; redux.sync.min.s32 %r, %x0, -1;")[3], uint32_t(-5));
   EXPECT_EQ(results("mov.u32 %r, 0; elect.sync _|%q0, -1; @%q0 mov.u32 %r, 1;")[0], 1u);
-  // Halves of a warp shuffle on their own.
+  // Halves of a warp reduce separately.
   U got = results("setp.lt.u32 %q0, %t, 16; @%q0 bra LOW; redux.sync.max.u32 %r, %t, 0xffff0000; bra END; LOW: "
                   "redux.sync.max.u32 %r, %t, 0xffff; END:");
   EXPECT_EQ(got[0], 15u);
   EXPECT_EQ(got[16], 31u);
 }
 
-// Partial sums over shared memory, many warps; the same for any number of host threads.
+// Partial sums in shared memory over many warps; the result is the same for any number of host threads.
 TEST(Barriers, Reduction) {
   std::string body =
       "mov.u32 %x0, %ctaid.x; mad.lo.u32 %x1, %x0, 7, %t; mov.u32 %x2, buffer; mad.lo.u32 %x3, %t, 4, %x2; "
@@ -189,7 +190,7 @@ TEST(Barriers, Reduction) {
     }
 }
 
-// A producer and a consumer warp hand a word over by named barriers with counts.
+// A producer warp hands words to a consumer warp with counted named barriers.
 TEST(Barriers, NamedWithCounts) {
   U got = results("mov.u32 %r, 0; mov.u32 %x0, 0; setp.ge.u32 %q0, %t, 32; @%q0 bra CONSUME;\n"
                   "PRODUCE: mad.lo.u32 %x1, %x0, 10, %t; mov.u32 %x4, words; mad.lo.u32 %x2, %t, 4, %x4; st.shared.u32 "

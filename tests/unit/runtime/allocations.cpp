@@ -1,4 +1,4 @@
-// Counts what operator new gives out, in every thread.
+// Counts the allocations by operator new in all threads.
 #include "allocations.h"
 #include <cstdlib>
 #include <new>
@@ -12,7 +12,7 @@ void *operator new(std::size_t size) {
     return memory;
   throw std::bad_alloc();
 }
-// Temporary buffers of the standard library ask without exceptions.
+// The standard library uses nothrow new for temporary buffers.
 void *operator new(std::size_t size, const std::nothrow_t &) noexcept {
   ++allocations;
   allocatedBytes += static_cast<int64_t>(size);

@@ -1,4 +1,4 @@
-// Counts what operator new gives out, in every thread: how often, and bytes.
+// Counts the allocations by operator new in all threads, and their bytes.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// The commands on a whole model of hand-written kernels, which is this program's own image.
+// Tests the commands on a complete model of hand-written kernels, which is this program's own image.
 #include "app/Commands.h"
 #include "device/cpu/CpuDevice.h"
 #include "engine/Identity.h"
@@ -63,7 +63,7 @@ protected:
     initializeParameters(engine, 9);
     parameters.assign(static_cast<float *>(engine.parameters()), static_cast<float *>(engine.parameters()) + 144);
     writeSafetensors(folder + "/w", weights(engine), identityOf(engine.module()));
-    // Sentence 1 has a pad inside and two at its end, sentence 2 is nothing but pads.
+    // Sentence 1 has a pad inside and two at its end; sentence 2 has only pads.
     input = {{"source", integers({3, 4}, {4, 5, 6, 7, 8, 0, 0, 0, 0, 0, 0, 0})},
              {"target", integers({3, 3}, {2, 4, 5, 2, 0, 6, 2, 0, 0})},
              {"labels", integers({3, 3}, {4, 5, 3, 6, 0, 3, 0, 0, 0})}};
@@ -81,7 +81,8 @@ protected:
     return result;
   }
 
-  // Computed again, from the rectangle: logits of a target position, given the keys its sentence has.
+  // Computed independently from the padded rectangle: logits at a target position, given the keys that its sentence
+  // has.
   std::vector<double> logits(int sentence, int32_t id) const {
     static const std::vector<std::vector<int32_t>> visible = {{4, 5, 6, 7}, {8, 9}, {}};
     std::vector<double> hidden(4), result(12);
@@ -115,7 +116,7 @@ TEST_F(AppCommands, ForwardScattersRaggedRows) {
   double sum = 0;
   for (int b = 0; b < 3; ++b)
     for (int t = 0; t < 3; ++t) {
-      const bool real = !(b == 2 && t > 0); // only trailing pads are no rows
+      const bool real = !(b == 2 && t > 0); // only trailing pads have no rows
       std::vector<double> want = logits(b, ids[b][t]);
       double total = 0, mean = 0;
       for (int v = 0; v < 12; ++v) {
@@ -144,12 +145,12 @@ TEST_F(AppCommands, ForwardScattersRaggedRows) {
       for (int s = 0; s < 4; ++s)
         EXPECT_EQ(value(attention, (b * 3 + t) * 4 + s), b == 2 ? 0 : weightOf[b * 4 + s]) << b << t << s;
 
-  // A tied gradient once, under its first name; ids that do not occur have none.
+  // A tied gradient occurs once, under its first name; the gradient of ids that do not occur is 0.
   EXPECT_EQ(out.count("grad.source.weight"), 0u);
   ASSERT_EQ(out["grad.encoder.embed.weight"].shape, (std::vector<int64_t>{12, 4}));
   EXPECT_NE(value(out["grad.encoder.embed.weight"], 9 * 4), 0);
   EXPECT_EQ(value(out["grad.encoder.embed.weight"], 10 * 4), 0);
-  EXPECT_EQ(value(out["grad.encoder.embed.weight"], 0), 0); // pads are no keys
+  EXPECT_EQ(value(out["grad.encoder.embed.weight"], 0), 0); // pads are not keys
   EXPECT_EQ(out.size(), 7u);
 }
 
@@ -183,7 +184,7 @@ TEST_F(AppCommands, Info) {
   EXPECT_EQ(info["model"], "bag");
   EXPECT_EQ(info["model_hash"], "b46");
   EXPECT_EQ(info["parameters"], 144);
-  EXPECT_EQ(info["cpu"], "any"); // the better image needs what no CPU has
+  EXPECT_EQ(info["cpu"], "any"); // the better image needs features that no CPU has
   EXPECT_EQ(info["cpus"], Json({"a CPU of the future", "any"}));
   EXPECT_EQ(info["memory"]["training"]["arena_bytes"], 64 * 16 + 2 * 64 * 4);
   EXPECT_EQ(info["memory"]["training"]["gradients_bytes"], 576);
@@ -207,10 +208,10 @@ TEST_F(AppCommands, BenchTrainAndDecode) {
   EXPECT_EQ(result["threads"], 1);
   EXPECT_GT(result["tokens_per_second"], 0);
   EXPECT_GT(result["peak_rss_mb"], 1);
-  // What `info` predicts is what the step took.
+  // The step took as much memory as `info` predicts.
   Json memory = Json::parse(call("info --json --batch-tokens 64 --length 16 --threads 1").out)["memory"]["training"];
   EXPECT_EQ(result["arena_bytes"], memory["arena_bytes"]);
-  // The profile: the slowest first, and what was done is that of the step.
+  // The profile lists the slowest kernel first, and counts the work of one step.
   EXPECT_GT(result["peak_gflops"], 0.1);
   EXPECT_GT(result["peak_copy_gb_per_second"], 0.1);
   const Json &kernels = result["kernels"];
@@ -239,13 +240,13 @@ TEST_F(AppCommands, BenchTrainAndDecode) {
   writeFile(folder + "/b", "5\n6 7\n8 9 10\n");
   outcome = call("bench train --json --source " + folder + "/a --target " + folder + "/b --format ids --steps 2");
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_EQ(Json::parse(outcome.out)["target_tokens"], 2 * (2 + 3 + 4)); // eos counted
+  EXPECT_EQ(Json::parse(outcome.out)["target_tokens"], 2 * (2 + 3 + 4)); // including eos
 
   EXPECT_EQ(call("bench train --length 31").status, 1);
   EXPECT_EQ(call("bench train --source " + folder + "/a").status, 1);
 }
 
-// All of them are kept by whole kernels, and a kernel whose sums depend on the batch is caught.
+// Correct kernels keep all promises, and a kernel whose sums depend on the batch is caught.
 TEST_F(AppCommands, PromisesOfEqualBits) {
   const std::string command = "selfcheck --promises --mixes 20 --threads 2";
   Outcome outcome = call(command);

@@ -1,4 +1,5 @@
-// The engine on a GPU, with PTX written by hand and the driver of tests/ptx: what it computes, keeps, copies and holds.
+// Tests the engine on a GPU with hand-written PTX and the driver of tests/ptx: what it computes, caches, copies and
+// allocates.
 #include "device/cuda/CudaDevice.h"
 #include "device/cuda/Driver.h"
 #include "engine/Batch.h"
@@ -269,7 +270,7 @@ Module model() {
   forward.name = "forward";
   forward.arguments = {{"source", Argument::Role::Input, DType::F32, XFC_SOURCE, {width}}};
   Size rows;
-  rows.rows[XFC_SOURCE] = 2 * width * 4; // each row beside one that nothing writes
+  rows.rows[XFC_SOURCE] = 2 * width * 4; // each row is followed by one that nothing writes
   forward.buffers = {{rows, 0, 1}};
   Step step;
   step.kernel = 1;
@@ -301,7 +302,7 @@ Module model() {
   store.steps = {write};
   store.outputs = {{"cache", {Place::Kind::Argument, 1, 0}, DType::F32, XFC_CACHE, -1, {width}, width}};
   module.programs.push_back(store);
-  // A number, from a kernel with one that merges, and from one with another for few rows.
+  // A number from a kernel with a merge kernel, and one from a kernel with a small-M variant.
   Program sum;
   sum.name = "sum";
   Size number, parts;
@@ -327,7 +328,7 @@ const std::vector<uint8_t> plan = serialize(model());
 const xfc_device_image image{XFC_ABI_VERSION, 8, "sm_80", ptx, sizeof ptx - 1, nullptr, 0, plan.data(), plan.size()};
 const xfc_device_image *const images[] = {&image, nullptr};
 
-// The driver reads its environment when it is loaded; the runtime never lets go of it.
+// The driver reads its environment when it is loaded, and the runtime never unloads it.
 void unloadDriver() {
   for (void *library; (library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD));) {
     dlclose(library);
@@ -335,7 +336,7 @@ void unloadDriver() {
   }
 }
 
-// Set for the life of the object.
+// Sets an environment variable for the lifetime of the object.
 struct Variable {
   const char *name;
   Variable(const char *name, const std::string &value) : name(name) {
@@ -363,7 +364,7 @@ protected:
   void assign(int64_t count, int64_t length) {
     std::vector<Sequence> sequences(count, Sequence{{}, length, 0});
     batch.assign(sequences, {}, 0, false);
-    x.resize(count * length * 6); // rows of 4 in a stride of 6
+    x.resize(count * length * 6); // rows of 4 with a stride of 6
     for (size_t i = 0; i < x.size(); ++i)
       x[i] = static_cast<float>((i + ++filled) * 7 % 13) - 6;
   }
@@ -407,7 +408,8 @@ TEST_F(CudaEngine, RunsBatchesOfAnySize) {
   }
 }
 
-// The first run of a bucket is launched, the second captured, the third the graph again: each of another batch.
+// The first run of a bucket launches the kernels, the second captures a graph, and the third replays it, each with a
+// different batch.
 TEST_F(CudaEngine, AGraphServesEveryBatchOfItsBucket) {
   Counts counts;
   counts.rows[XFC_SOURCE] = 200;
@@ -423,14 +425,14 @@ TEST_F(CudaEngine, AGraphServesEveryBatchOfItsBucket) {
 }
 
 TEST_F(CudaEngine, ResultsAreReadBackAsTheyAreAskedFor) {
-  for (int i = 0; i < 3; ++i) { // the second run copies what was asked for after the first
+  for (int i = 0; i < 3; ++i) { // the second run copies what was read after the first
     assign(3, 4);
     run();
     check();
     check();
   }
   assign(5, 6);
-  run(); // nobody asks
+  run(); // nothing is read
   assign(2, 6);
   run();
   check("whole", width);
@@ -460,7 +462,7 @@ TEST_F(CudaEngine, TheHostFollowsAnUpdate) {
     EXPECT_EQ(static_cast<float *>(engine.gradients())[i], 4 * before[i]);
   }
   EXPECT_EQ(static_cast<float *>(engine.parameters())[3], 1);
-  static_cast<float *>(engine.parameters())[16] = -1; // and back
+  static_cast<float *>(engine.parameters())[16] = -1; // and back to the device
   engine.parametersChanged();
   run();
   check();
@@ -473,7 +475,7 @@ TEST_F(CudaEngine, StatesGoThereAndBack) {
   EXPECT_EQ(static_cast<float *>(engine.optimizerState("moment2"))[5], 0);
 }
 
-// The batches that a stream of copies brings, seldom or often, of any size.
+// Batches that the copy stream brings, regularly or with gaps, of any size.
 TEST_F(CudaEngine, BatchesAreStagedWhileOthersRun) {
   Counts counts;
   counts.rows[XFC_SOURCE] = 300;
@@ -502,7 +504,7 @@ TEST_F(CudaEngine, BatchesAreStagedWhileOthersRun) {
     engine.run("forward", inputs[i % 2].batch.shape(), bindings(i));
     engine.fetch("forward", "encoder_output", results[i % 2]);
     if (i > 0)
-      look(i - 1); // what an earlier run left, after a later one began
+      look(i - 1); // the result of an earlier run, read after a later one began
     if (i + 1 < std::size(sizes)) {
       inputs[(i + 1) % 2].assign(sizes[i + 1].first, sizes[i + 1].second, static_cast<float>(i));
       if (i != 5)
@@ -510,7 +512,7 @@ TEST_F(CudaEngine, BatchesAreStagedWhileOthersRun) {
     }
   }
   look(std::size(sizes) - 1);
-  // What was staged is not what runs: it is left.
+  // The batch that runs is not the staged one, which must be discarded.
   inputs[0].assign(2, 3, 1);
   inputs[1].assign(2, 3, 7);
   engine.stage("forward", inputs[0].batch.shape(), bindings(0));
@@ -524,7 +526,7 @@ TEST_F(CudaEngine, BatchesAreStagedWhileOthersRun) {
   look(0);
 }
 
-// What streams are given, as the driver writes it down: runs of three rows.
+// The operations on streams as the driver logs them: runs of three rows.
 class CudaStreams : public testing::Test {
 protected:
   CudaStreams() {
@@ -546,7 +548,7 @@ protected:
   const Binding bindings[1] = {{"source", x.data()}};
 };
 
-// New rows of a cache go where they belong without passing the host, neighbours at once, and nothing else is copied.
+// New cache rows are copied into place on the device, adjacent ones together, and nothing else is copied.
 TEST_F(CudaStreams, RowsAreSpreadOnTheDevice) {
   run();
   void *cache = engine.rows("cache", 20 * 16);
@@ -557,7 +559,7 @@ TEST_F(CudaStreams, RowsAreSpreadOnTheDevice) {
             "stream 1: copy of 2 rows of 16 bytes on the device\nstream 1: copy of 1 rows of 16 bytes on the device\n");
 }
 
-// A staged batch comes on a stream of its own, after what still reads the one before it, and the run waits for it.
+// A staged batch is copied on a stream of its own, after the last reader of the previous one, and the run waits for it.
 TEST_F(CudaStreams, AStagedBatchComesBesideTheRun) {
   for (int i = 0; i < 3; ++i)
     run();
@@ -565,7 +567,7 @@ TEST_F(CudaStreams, AStagedBatchComesBesideTheRun) {
   size_t before = read().size();
   run();
   const size_t at = read().find("copy of ", before);
-  const std::string copied = read().substr(at, read().find("to the device", at) - at); // "copy of so many bytes "
+  const std::string copied = read().substr(at, read().find("to the device", at) - at); // "copy of N bytes "
   EXPECT_EQ(read().substr(before), "stream 1: " + copied +
                                        "to the device\nstream 1: event\nstream 1: graph\n"
                                        "stream 1: copy of 3 rows of 16 bytes to the host\nstream 1: event\n");
@@ -581,7 +583,7 @@ TEST_F(CudaStreams, AStagedBatchComesBesideTheRun) {
 
 TEST_F(CudaEngine, RowsStayOnTheDevice) {
   auto *cache = engine.rows("cache", 20 * 16);
-  // Rows of numbers from `first` on into three slots.
+  // Stores rows of numbers from `first` on into three slots.
   auto store = [&](float first, std::vector<int32_t> slots) {
     std::vector<float> values(3 * width);
     for (size_t i = 0; i < values.size(); ++i)
@@ -606,7 +608,7 @@ TEST_F(CudaEngine, RowsStayOnTheDevice) {
       }
     }
   }
-  // Rows of a result, spread.
+  // Rows of a result, scattered.
   assign(2, 3);
   run();
   const int32_t to[] = {4, 5, 0, 13, 14, 2};
@@ -619,8 +621,8 @@ TEST_F(CudaEngine, RowsStayOnTheDevice) {
   EXPECT_EQ(all.at(1, 0), 204);
 }
 
-// The kernel that merges runs where there is more than one chunk, and its memory is there then; a sum over no rows is
-// written, too. A bucket has one of the kernels that a step chooses from.
+// The merge kernel runs if there is more than one chunk, and its memory is allocated then; a sum over no rows is
+// written, too. A bucket has only one of the kernel variants of a step.
 TEST_F(CudaEngine, RowsChooseWhatAStepLaunches) {
   for (auto [rows, sum, count] : {std::tuple(3, 1, -1),
                                   {0, 1, -1},
@@ -644,7 +646,7 @@ TEST_F(CudaEngine, RowsChooseWhatAStepLaunches) {
     EXPECT_EQ(engine.output("sum", "count").at(0), count);
     ASSERT_EQ(timings.size(), rows > chunkRows ? 3u : 2u);
     EXPECT_EQ(timings[0].flops, rows);
-    EXPECT_EQ(timings[1].flops, 0); // those of a step are its first launch's
+    EXPECT_EQ(timings[1].flops, 0); // a step's count is attributed to its first launch
   }
 }
 
@@ -660,7 +662,7 @@ TEST_F(CudaEngine, TakesTheMemoryThatWasPredicted) {
   EXPECT_EQ(engine.arenaBytes(), memory.arena);
   EXPECT_EQ(engine.stateBytes(), memory.state());
   EXPECT_EQ(memory.arena, 90 * 32);
-  EXPECT_EQ(memory.scratch, 0); // shared memory is the block's
+  EXPECT_EQ(memory.scratch, 0); // shared memory belongs to the block
   EXPECT_GT(memory.batches, 90 * 16);
 }
 
@@ -673,7 +675,7 @@ TEST_F(CudaEngine, ProfilesEveryLaunch) {
   engine.profile(nullptr);
   run();
   check();
-  ASSERT_EQ(timings.size(), 3u); // packing once
+  ASSERT_EQ(timings.size(), 3u); // one of them packs
   EXPECT_EQ(timings[0].kernel->name, "pack");
   EXPECT_EQ(timings[0].step, nullptr);
   EXPECT_EQ(timings[1].kernel->name, "linear");
@@ -691,7 +693,7 @@ TEST_F(CudaEngine, TracesEveryLaunch) {
   run();
   check();
   const std::vector<TraceEvent> &launches = trace.events(trace.gpu());
-  ASSERT_EQ(launches.size(), 3u); // packing once
+  ASSERT_EQ(launches.size(), 3u); // one of them packs
   EXPECT_EQ(launches[0].name, "pack");
   EXPECT_EQ(launches[0].place, "packing weights");
   for (size_t i = 1; i < launches.size(); ++i) {
@@ -750,7 +752,7 @@ TEST(CudaErrors, SayWhatIsMissing) {
   }
 }
 
-// What ends an object calls for the result, where an Error would end the process.
+// Destructors call functions through result(), which returns a status: an Error there would end the process.
 TEST(CudaErrors, AFunctionThatTheDriverLacks) {
   const cuda::Driver driver;
   const cuda::DriverFunction<int *> lacking(driver, "cuOfALaterDriver");

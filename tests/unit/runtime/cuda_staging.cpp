@@ -1,4 +1,4 @@
-// A batch as one block of bytes, buckets and runs of rows: what the CUDA device does on the host.
+// Tests what the CUDA device does on the host: a batch as one block of bytes, buckets, and runs of rows.
 #include "device/cuda/CudaDevice.h"
 #include "device/cuda/Staging.h"
 #include "engine/Batch.h"
@@ -26,7 +26,7 @@ Program program() {
   return program;
 }
 
-// What stands at an address of a block that lies at `base`.
+// Reads the values at a device address within a block whose device address is `base`.
 template <typename T>
 std::vector<T> at(const std::vector<char> &block, uint64_t base, const T *address, int64_t count) {
   std::vector<T> values(count);
@@ -49,7 +49,7 @@ TEST(CudaStaging, EverythingIsFoundUnderItsNewAddress) {
   batch.shape().training = 1;
 
   const Program program = ::program();
-  std::vector<float> rows(6 * 5), hyper = {1, 2, 3, 4, 5, 6, 7, 8}; // rows of 3 in a stride of 5
+  std::vector<float> rows(6 * 5), hyper = {1, 2, 3, 4, 5, 6, 7, 8}; // rows of 3 with a stride of 5
   for (size_t i = 0; i < rows.size(); ++i)
     rows[i] = static_cast<float>(i);
   int deviceMemory = 0;
@@ -67,7 +67,7 @@ TEST(CudaStaging, EverythingIsFoundUnderItsNewAddress) {
   std::vector<char> block(layout.bytes, '\x55');
   const int64_t used = stage(run, layout, block.data(), base);
   EXPECT_LE(used, layout.bytes);
-  EXPECT_LT(used, layout.bytes - 4 * 97); // of source rows that are not there, structures take no room
+  EXPECT_LT(used, layout.bytes - 4 * 97); // structures take no room for missing source rows
 
   auto argument = [&]<typename T>(int i, const T *) { return reinterpret_cast<const T *>(base + layout.arguments[i]); };
   EXPECT_EQ(at(block, base, argument(0, static_cast<int32_t *>(nullptr)), 4), (std::vector<int32_t>{4, 0, 5, 6}));
@@ -98,7 +98,7 @@ TEST(CudaStaging, EverythingIsFoundUnderItsNewAddress) {
   EXPECT_EQ(shape.slots, nullptr);
   for (int structure = 0; structure < XFC_KEY_STRUCTURES; ++structure) {
     const xfc_keys &is = shape.keys[structure], &was = batch.shape().keys[structure];
-    if (structure != program.steps[0].keys) { // what no step reads is not copied
+    if (structure != program.steps[0].keys) { // structures that no step reads are not copied
       EXPECT_EQ(is.keys, nullptr) << structure;
       EXPECT_EQ(is.pairs, 0) << structure;
       continue;
@@ -120,7 +120,7 @@ TEST(CudaStaging, AStepOfDecodingFitsWhatItsCountsSay) {
       program.steps.emplace_back();
       program.steps.back().keys = static_cast<int16_t>(relation * 4 + kind);
     }
-  // Two sentences of two hypotheses each, the longest they may become.
+  // Two sentences of two hypotheses each, at their maximum length.
   const std::vector<int32_t> ids[] = {{4, 5, 6}, {7, 8}}, rows[] = {{0, 1, 2}, {3, 4}};
   const EncodedSentence sentences[] = {{ids[0], rows[0]}, {ids[1], rows[1]}};
   const std::vector<int32_t> sentenceOf = {0, 0, 1, 1}, positions(4, 5), slots = {5, 11, 17, 23};
@@ -173,7 +173,7 @@ TEST(CudaStaging, BucketsHoldTheirBatchesAndAreFew) {
   }
   EXPECT_EQ(rows.size(), 11u + 4 + 4 + 1); // powers of two to 1024, two octaves in quarters, and the capacity
   EXPECT_EQ(sequences.size(), 11u + 1);
-  // Beyond what was reserved a batch is its own.
+  // A batch beyond the reserved capacity has a bucket of exactly its size.
   Counts beyond;
   beyond.rows[XFC_TARGET] = 5001;
   EXPECT_EQ(bucketOf(beyond, capacity).rows[XFC_TARGET], 5001);
@@ -208,7 +208,7 @@ TEST(CudaImages, TheNewestThatRunsIsChosen) {
 TEST(CudaImages, OneMayBeAskedFor) {
   const xfc_device_image a = imageFor("sm_90a"), b = imageFor("sm_80");
   const xfc_device_image *const images[] = {&a, &b, nullptr};
-  // Each name, and the image and the compilation by the driver that it stands for.
+  // Each name with the image, or the compilation by the driver, that it selects.
   for (auto [name, index, ptx] : {std::tuple{"", -1, false},
                                   {"sm_90a", 0, false},
                                   {"sm_80", 1, false},
@@ -227,7 +227,7 @@ TEST(CudaImages, OneMayBeAskedFor) {
       EXPECT_NE(std::string(error.what()).find("this executable has sm_90a, sm_80, and ptx"), std::string::npos)
           << error.what();
     }
-  // The best there is, or the one that was named where it runs, and no other.
+  // The best image, or exactly the one that was named if it can run.
   EXPECT_EQ(chooseImage(images, 9, 0, requestedImage(images, "sm_80")), 1);
   EXPECT_EQ(chooseImage(images, 9, 0, requestedImage(images, "sm_90a")), 0);
   EXPECT_EQ(chooseImage(images, 9, 0, requestedImage(images, "ptx")), 0);

@@ -1,4 +1,4 @@
-// The search through the engine, and the commands around it: a model of three hand-written kernels that reads its
+// Tests the search through the engine, and its commands, on a model of three hand-written kernels that reads its
 // sources and histories only through encoded rows, the cache and the key lists of the batch.
 #include "app/Commands.h"
 #include "decode/Alignment.h"
@@ -44,7 +44,7 @@ std::vector<float> nextLogProbabilities(const Ids &source, const Ids &read) {
 
 template <typename T> T *buffer(const xfc_call *call, int i) { return static_cast<T *>(call->buffers[i]); }
 
-std::atomic<int> chosenRows = 0; // that decode_candidates chose for
+std::atomic<int> chosenRows = 0; // rows for which decode_candidates chose tokens
 
 // k holds the id, v twice the id: two column slices of one buffer.
 void encodeKernel(const xfc_call *call, int64_t row, void *) {
@@ -79,8 +79,8 @@ void predictKernel(const xfc_call *call, int64_t row, void *) {
   std::copy(result.begin(), result.end(), buffer<float>(call, 3) + row * call->strides[3]);
 }
 
-// Operands: source k, source v, cache, wanted; results: the two best tokens, their log-probabilities, and the wanted
-// one's.
+// Operands: source k, source v, cache, wanted; results: the two best tokens, their log-probabilities, and that of the
+// wanted token.
 void chooseKernel(const xfc_call *call, int64_t row, void *scratch) {
   std::vector<float> all(vocabularySize * (row + 1));
   void *buffers[] = {call->buffers[0], call->buffers[1], call->buffers[2], all.data()};
@@ -114,8 +114,8 @@ void scoreKernel(const xfc_call *call, int64_t row, void *) {
   buffer<float>(call, 3)[row] = -nextLogProbabilities(from, read)[buffer<int32_t>(call, 2)[row]];
 }
 
-// Head h of two puts 0.5 + 0.25 (h = 0) or 0.25 (h = 1) of query j's probability on key j % count, the rest on the
-// next.
+// Each of two heads h puts 0.5 + 0.25 (h = 0) or 0.25 (h = 1) of query j's probability on key j % count, and the rest
+// on the next key.
 void attentionKernel(const xfc_call *call, int64_t sequence, void *) {
   int64_t queries = call->rows->offsets[sequence + 1] - call->rows->offsets[sequence],
           count = call->keys->count[sequence];
@@ -254,7 +254,8 @@ double logProbability(const Ids &source, const Ids &ids) {
   return sum;
 }
 
-// Runs a command line in a folder with the files source, target and weights.safetensors (the model has no parameters).
+// The result of a command line run in a folder with the files source, target and weights.safetensors (the model has no
+// parameters).
 struct CommandResult {
   int status;
   std::string output, errors;
@@ -318,7 +319,7 @@ TEST_F(DecodeEngine, GreedyFollowsTheModel) {
   EXPECT_GT(chosenRows, 0) << "greedy search needs one candidate";
   for (size_t s = 0; s < sources.size(); ++s) {
     Ids read = {2};
-    while (read.size() < 9) { // the model's longest
+    while (read.size() < 9) { // the model's maximum length
       auto row = nextLogProbabilities(sources[s], read);
       int32_t best = 1;
       for (int32_t token : {3, 4, 5})

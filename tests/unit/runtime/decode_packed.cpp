@@ -1,4 +1,4 @@
-// Packing: this test writes itself with a model inside, and the copy must find it.
+// Tests packing: this test writes a copy of itself with a model inside, and the copy must find it.
 #include "decode/Packed.h"
 #include "support/Files.h"
 #include <cstdlib>
@@ -51,7 +51,7 @@ TEST(Packed, WholeDamagedAndPackedAgain) {
   EXPECT_EQ(runCopy(first, "whole"), 0);
   EXPECT_NE(runCopy(first, "smaller"), 0) << "the copy does not really look";
 
-  // A packed executable packs only itself again.
+  // Packing a packed executable copies only the original executable.
   setenv("XFC_TEST_REPACK", second.c_str(), 1);
   EXPECT_EQ(runCopy(first, "whole"), 0);
   unsetenv("XFC_TEST_REPACK");
@@ -63,7 +63,7 @@ TEST(Packed, WholeDamagedAndPackedAgain) {
   EXPECT_EQ(again.size(), line + 1 + 32);
   EXPECT_EQ(packed.size(), line + 19 + 10 + 17 + 32);
 
-  // The sizes claim more than there is.
+  // The recorded sizes exceed the file.
   packed.replace(packed.size() - 32 + 6, 1, "\x7f");
   writeFile(first, packed);
   std::filesystem::permissions(first, std::filesystem::perms::owner_all);

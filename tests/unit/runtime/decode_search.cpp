@@ -1,4 +1,5 @@
-// The search against enumeration of all sequences, and its promises: order, ties, prefixes, lengths, batches, samples.
+// Compares the search with enumeration of all sequences, and tests its promises: order, ties, prefixes, lengths,
+// batches, samples.
 #include "allocations.h"
 #include "decode/BeamSearch.h"
 #include <cmath>
@@ -14,7 +15,7 @@ namespace {
 
 using Ids = std::vector<int32_t>;
 
-// Random log-probabilities that are a fixed function of a model's seed, a sentence's key, and the ids so far.
+// Random log-probabilities as a fixed function of the model's seed, the sentence's key, and the ids so far.
 struct FakeModel {
   SearchVocabulary vocabulary{6, 0, 2, 3}; // pad 0, unk 1, start 2, eos 3, and 4, 5
   uint32_t seed = 1;
@@ -50,7 +51,7 @@ struct FakeModel {
   }
 };
 
-// All sentences join at once, and a function is the model.
+// A model given by a function; all sentences join at once.
 struct StepModel : SearchedModel {
   StepModel(size_t sentences, std::function<StepResult(const StepRequest &)> function)
       : sentences(sentences), function(std::move(function)) {}
@@ -70,8 +71,9 @@ std::vector<std::vector<Hypothesis>> searchAll(std::span<const SearchSentence> s
   return searchSentences(sentences, vocabulary, options, slots, model);
 }
 
-// A model with a cache that holds the token of each slot, so that it sees only what histories say. It gives all
-// log-probabilities, or so many candidates. At most `together` sentences run, in as many slots as they may need.
+// A model with a cache that holds the token of each slot, so that it sees only what the histories list. It returns all
+// log-probabilities, or this many candidates. At most `together` sentences run at once, in as many slots as they may
+// need.
 struct FakeDecoder : SearchedModel {
   FakeDecoder(const FakeModel &model, const std::vector<SearchSentence> &sentences, const SearchOptions &options,
               size_t together, int candidates)
@@ -158,7 +160,7 @@ std::vector<std::vector<Hypothesis>> run(const FakeModel &model, const std::vect
   return found;
 }
 
-// Every sequence without pad, start and eos of minLength..maxLength tokens, best first.
+// Enumerates every sequence of minLength..maxLength tokens without pad, start and eos, best first.
 std::vector<Hypothesis> enumerate(const FakeModel &model, uint32_t key, int64_t minLength, int64_t maxLength,
                                   double lengthPenalty) {
   std::vector<Hypothesis> all;
@@ -238,7 +240,7 @@ TEST(BeamSearch, GreedyTakesTheBestToken) {
   }
 }
 
-// The rule of BeamSearch.h written down a second time, without slots, rows or early exits on single rows.
+// A second implementation of the rule in BeamSearch.h, without slots, rows or early exits on single rows.
 TEST(BeamSearch, NarrowBeamFollowsItsRule) {
   int endedEarly = 0;
   for (uint32_t seed = 1; seed <= 200; ++seed) {
@@ -294,7 +296,8 @@ TEST(BeamSearch, NarrowBeamFollowsItsRule) {
   EXPECT_GT(endedEarly, 10) << "the bound was never put to the test";
 }
 
-// A finished translation must not end the search while a less probable one can still overtake it by its length.
+// A finished translation must not end the search while the length penalty can still let a less probable one overtake
+// it.
 TEST(BeamSearch, NoEndWhileTheLengthPenaltyCanTurnTheOrder) {
   SearchVocabulary vocabulary{6, 0, 2, 3};
   const std::vector<double> certainEos = {1e-9, 1e-9, 1e-9, 1 - 5e-9, 1e-9, 1e-9};
@@ -342,7 +345,7 @@ TEST(BeamSearch, PrefixIsForcedAndScored) {
       expected.push_back(hypothesis);
   ASSERT_EQ(expected.size(), 13u);
   expectSame(found, expected);
-  // One longer than maxLength is cut there.
+  // A prefix longer than maxLength is truncated.
   found = run(model, {{.index = 2, .maxLength = 1, .prefix = prefix}}, options)[0];
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].ids, Ids{5});
@@ -365,7 +368,7 @@ TEST(BeamSearch, NoSentenceDependsOnTheOthers) {
     EXPECT_EQ(done.size(), all.size());
     std::vector<SearchSentence> reversed(all.rbegin(), all.rend());
     auto backwards = run(model, reversed, options);
-    // Sentences that wait take the places and slots of those that ended.
+    // Waiting sentences take the places and slots of those that ended.
     std::set<size_t> fewDone;
     auto few = run(model, all, options, &fewDone, 3);
     EXPECT_EQ(fewDone, done);
@@ -384,7 +387,7 @@ TEST(BeamSearch, NoSentenceDependsOnTheOthers) {
   }
 }
 
-// As many run as may, so the last sentence does not wait for all of those before it.
+// As many sentences run as possible, so the last one does not wait for all others.
 TEST(BeamSearch, OthersTakeThePlacesOfThoseThatEnd) {
   FakeModel model{.seed = 4};
   std::vector<SearchSentence> sentences;
@@ -402,7 +405,7 @@ TEST(BeamSearch, OthersTakeThePlacesOfThoseThatEnd) {
   EXPECT_EQ(decoder.steps, 16) << "three batches of four would take 36";
 }
 
-// Between steps the live hypotheses can be seen, which grow by a token each time; a sentence that waits has none.
+// Between steps the live hypotheses are visible and grow by one token each time; a waiting sentence has none.
 TEST(BeamSearch, ShowsWhatLivesBetweenSteps) {
   FakeModel model{.seed = 9};
   std::vector<SearchSentence> sentences;
@@ -414,7 +417,7 @@ TEST(BeamSearch, ShowsWhatLivesBetweenSteps) {
   EXPECT_TRUE(searches.hypotheses(2).empty() && !searches.ended(2));
   size_t steps = 0, seen = 0;
   do {
-    for (size_t s = 0; s < 2; ++s) // those that run from the beginning
+    for (size_t s = 0; s < 2; ++s) // the sentences that run from the start
       for (const Hypothesis &live : searches.ended(s) ? std::vector<Hypothesis>() : searches.hypotheses(s)) {
         EXPECT_EQ(live.ids.size(), steps);
         EXPECT_NEAR(live.logProbability, model.logProbability(static_cast<uint32_t>(s), live.ids, false), 1e-5);
@@ -433,7 +436,7 @@ TEST(BeamSearch, ShowsWhatLivesBetweenSteps) {
   }
 }
 
-// Once all hypotheses live, a step takes nothing from the heap.
+// Once all hypotheses are live, a step allocates no memory.
 TEST(BeamSearch, StepsDoNotAllocate) {
   SearchVocabulary vocabulary{6, 0, 2, 3};
   const std::vector<SearchSentence> sentences = {{.index = 0, .maxLength = 30}, {.index = 1, .maxLength = 30}};
@@ -453,7 +456,7 @@ TEST(BeamSearch, StepsDoNotAllocate) {
   }
 }
 
-// A prefix and an end by force need log-probabilities of tokens that are no candidates.
+// A prefix and a forced end need log-probabilities of tokens that are not candidates.
 TEST(BeamSearch, CandidatesAreEnough) {
   const Ids prefix = {5, 1};
   for (uint32_t seed = 1; seed <= 50; ++seed)
@@ -470,8 +473,8 @@ TEST(BeamSearch, CandidatesAreEnough) {
 
 namespace {
 
-// What transformers' generate does with these settings, written down a second time: all candidates of a step in one
-// list, the best 2 x beam of which go on or end.
+// A second implementation of transformers' generate with these settings: all candidates of a step in one list, of which
+// the best 2 x beam continue or end.
 std::vector<Hypothesis> generate(const FakeModel &model, uint32_t key, const Generation &g, int64_t maxLength,
                                  const Ids &prefix) {
   const auto &[vocabulary, pad, start, eos] = model.vocabulary;
@@ -479,7 +482,7 @@ std::vector<Hypothesis> generate(const FakeModel &model, uint32_t key, const Gen
   auto normalized = [&](double sum, int64_t n) {
     return sum / std::pow(g.penaltyForm == Generation::PenaltyForm::Power ? n : (5.0 + n) / 6, g.lengthPenalty);
   };
-  // Whether `list` holds `part` at `at`.
+  // Whether `list` contains `part` at position `at`.
   auto stands = [](const Ids &list, const Ids &part, size_t at) {
     return at + part.size() <= list.size() && std::equal(part.begin(), part.end(), list.begin() + at);
   };
@@ -554,8 +557,8 @@ std::vector<Hypothesis> generate(const FakeModel &model, uint32_t key, const Gen
 
 } // namespace
 
-// Random settings, also with start tokens that are pad or eos, from all log-probabilities and from as many candidates
-// as the search asks for.
+// Random settings, including pad or eos as start token, both with all log-probabilities and with as many candidates as
+// the search requests.
 TEST(BeamSearch, SettingsFollowTheirRules) {
   std::mt19937 random(7);
   auto below = [&](uint32_t n) { return random() % n; };
@@ -614,7 +617,7 @@ TEST(BeamSearch, SettingsFollowTheirRules) {
   EXPECT_GT(ended, 100);
 }
 
-// However narrow the beam, what the device gives is enough only if it gives one more for each token that may not be.
+// For any beam, the device must give one candidate more for each suppressed token.
 TEST(BeamSearch, CandidatesAreOneMoreForEachSuppressedToken) {
   const SearchVocabulary vocabulary{14, 0, 2, 3};
   EXPECT_EQ(searchCandidates({.generation = {.beam = 4}}, vocabulary), 4);
@@ -654,11 +657,11 @@ TEST(BeamSearch, SamplesKeepToTheSettings) {
   }
 }
 
-// A beam whose every continuation is suppressed ends with what it has, and is an error where it has nothing.
+// A beam all of whose continuations are suppressed ends with its finished hypotheses; it is an error if there are none.
 TEST(BeamSearch, NothingLeftToWrite) {
   FakeModel model{.seed = 1};
   Generation g{.beam = 2, .earlyStopping = Generation::EarlyStopping::Never, .noRepeatNgram = 1};
-  // Three tokens, each once: a fourth one there is not.
+  // Three tokens, each used at most once: there is no fourth token.
   auto found = run(model, {{.index = 0, .maxLength = 9}}, {.generation = g, .nBest = 2})[0];
   ASSERT_EQ(found.size(), 2u);
   EXPECT_LE(found[0].ids.size(), 3u);
@@ -673,7 +676,8 @@ TEST(BeamSearch, NothingLeftToWrite) {
 }
 
 TEST(BeamSearch, TiesGoToTheLowerTokenThenTheLowerParent) {
-  // Every token equally likely, always: the first two live are 1 and 4, their children 1 1 and 4 1, and so on.
+  // All tokens are always equally likely: the first two live hypotheses are 1 and 4, their children 1 1 and 4 1, and so
+  // on.
   SearchVocabulary vocabulary{6, 0, 2, 3};
   std::vector<double> row(6, std::log(1.0 / 6));
   std::vector<double> rows;
@@ -800,7 +804,8 @@ TEST(Sampling, SearchDrawsSequencesByTheirProbability) {
     EXPECT_EQ(sample.logProbability, model.logProbability(3, sample.ids));
     ++counts[sample.ids];
   }
-  // The probability of each of the 1 + 3 + 9 sequences, pad and start renormalized away, eos certain at the end.
+  // The probability of each of the 1 + 3 + 9 sequences, renormalized without pad and start, with a certain eos at the
+  // maximum length.
   double chiSquare = 0;
   for (const Hypothesis &hypothesis : enumerate(model, 3, 0, 2, 0)) {
     double p = 1;

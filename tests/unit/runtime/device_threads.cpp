@@ -1,4 +1,4 @@
-// The thread pool: every chunk once, however many threads and regions there are.
+// Tests the thread pool: every chunk runs once, for any number of threads and regions.
 #include "device/ThreadPool.h"
 #include <atomic>
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ TEST(ThreadPool, WorkersThatFellAsleepWake) {
   }
 }
 
-// What a thread writes in a region is seen by the caller and by the next region.
+// What a thread writes in a region is visible to the caller and in the next region.
 TEST(ThreadPool, RegionsAreOrdered) {
   ThreadPool pool(4);
   struct Steps {
@@ -63,7 +63,7 @@ TEST(ThreadPool, RegionsAreOrdered) {
     pool.run(
         [](void *context, int64_t chunk, int) {
           auto *steps = static_cast<Steps *>(context);
-          int64_t from = (chunk * 17 + steps->step) % 256; // another thread's in the step before
+          int64_t from = (chunk * 17 + steps->step) % 256; // written by another thread in the previous step
           if (steps->values[from] != steps->step)
             steps->values[from] = -1000000;
           ++steps->values[from];
@@ -93,7 +93,7 @@ TEST(ThreadPool, EveryThreadFlushesDenormals) {
   EXPECT_EQ(wrong, 0);
 }
 
-// An exception of any thread comes out of run() once no other is at work, and the pool can be used again.
+// run() rethrows an exception of any thread once no other thread is working, and the pool remains usable.
 TEST(ThreadPool, ExceptionsComeOut) {
   for (int threads : {1, 2, 4}) {
     ThreadPool pool(threads);

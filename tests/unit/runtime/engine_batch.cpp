@@ -1,4 +1,4 @@
-// Batches: every structure against its definition, pair by pair.
+// Checks every structure of a batch against its definition, pair by pair.
 #include "allocations.h"
 #include "engine/Batch.h"
 #include <algorithm>
@@ -62,7 +62,7 @@ void expectKeys(const xfc_shape &shape, int relation, int querySet, int keySet, 
 
 TEST(Batch, TeacherForcing) {
   std::mt19937 random(5);
-  Batch batch; // one for all: nothing may be left over
+  Batch batch; // reused, so that leftovers would be noticed
   for (int round = 0; round < 50; ++round) {
     const int count = 1 + random() % 6;
     const std::vector<Ids> sources = randomIds(random, count, true), targets = randomIds(random, count, false);
@@ -132,19 +132,19 @@ TEST(Batch, EncoderOnlyAndRowsOfNumbers) {
   EXPECT_EQ(shape.sets[XFC_SOURCE].by_id, nullptr);
   EXPECT_EQ(shape.sets[XFC_TARGET].rows, 0);
   const xfc_keys &keys = shape.keys[XFC_KEYS(XFC_SOURCE_SOURCE, 1, 0)];
-  EXPECT_EQ(keys.pairs, 9 + 4); // no ids: no pads
+  EXPECT_EQ(keys.pairs, 9 + 4); // without ids there are no pads
   EXPECT_EQ(keys.limit[4], 2);
 }
 
 TEST(Batch, DecodingStep) {
   const std::vector<Ids> sources = {{1, 0, 2}, {3}, {2, 2, 0, 1, 1}};
-  // Rows of a sentence lie anywhere; sentence 1 does not run.
+  // The rows of a sentence may lie anywhere; sentence 1 does not run.
   const std::vector<Ids> rows = {{7, 3, 4}, {}, {0, 1, 2, 8, 5}};
   std::vector<EncodedSentence> sentences;
   for (size_t s = 0; s < sources.size(); ++s)
     sentences.push_back({sources[s], rows[s]});
   Batch step;
-  // Hypotheses of sentences 2, 2 and 0; the histories of the first two share their beginning.
+  // Hypotheses of sentences 2, 2 and 0; the first two histories share their beginning.
   const Ids sentenceOf = {2, 2, 0}, positions = {2, 1, 0}, slots = {9, 8, 4};
   const int32_t first[] = {1, 5, 9}, second[] = {1, 8}, third[] = {4};
   const int32_t *const histories[] = {first, second, third};

@@ -1,4 +1,4 @@
-// Memory that is left, under the limits of control groups.
+// Tests the available memory under the limits of control groups.
 #include "device/cpu/AvailableMemory.h"
 #include "folder.h"
 #include "support/Files.h"
@@ -29,7 +29,7 @@ TEST_F(AvailableMemory, OfGroupsOfVersionTwo) {
   put("/sys/fs/cgroup/jobs/one/memory.max", "max\n");
   put("/sys/fs/cgroup/jobs/one/memory.current", "700\n");
   EXPECT_EQ(availableMemory(folder), int64_t(8000000) * 1024);
-  // The limit of a group around it; pages of files can be had back.
+  // The limit of an enclosing group; file pages are reclaimable.
   put("/sys/fs/cgroup/jobs/memory.max", "1000000\n");
   put("/sys/fs/cgroup/jobs/memory.current", "600000\n");
   put("/sys/fs/cgroup/jobs/memory.stat", "anon 400000\nfile 200000\ninactive_file 150000\nactive_file 50000\n");
@@ -40,7 +40,7 @@ TEST_F(AvailableMemory, OfGroupsOfVersionTwo) {
   EXPECT_EQ(availableMemory(folder), 1);
 }
 
-// In a container the group's own files lie at the mount.
+// In a container the group's own files lie at the mount point.
 TEST_F(AvailableMemory, OfAContainer) {
   put("/proc/self/cgroup", "0::/\n");
   put("/sys/fs/cgroup/memory.max", "2000000\n");

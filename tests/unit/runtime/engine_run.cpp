@@ -1,5 +1,5 @@
-// The engine with kernels written by hand: weights are packed when they changed, tables are right, and memory is what
-// was predicted.
+// Tests the engine with hand-written kernels: weights are repacked after they change, tables are correct, and memory
+// use is as predicted.
 #include "allocations.h"
 #include "device/cpu/Bounds.h"
 #include "device/cpu/CpuDevice.h"
@@ -16,7 +16,7 @@ using namespace xfc;
 
 namespace {
 
-std::atomic<int64_t> packRuns = 0; // chunks go to several threads
+std::atomic<int64_t> packRuns = 0; // atomic because several threads run chunks
 
 // weight [width, width] -> its transpose.
 void packKernel(const xfc_call *call, int64_t chunk, void *) {
@@ -25,7 +25,7 @@ void packKernel(const xfc_call *call, int64_t chunk, void *) {
     operand<float>(call, 1)[j * bagWidth + chunk] = operand<float>(call, 0)[chunk * bagWidth + j];
 }
 
-// x, packed weight, table -> x W^T + positions. Four rows a chunk, two columns each of two times; scratch is used.
+// x, packed weight, table -> x W^T + positions. Each chunk has four rows and half of the columns; scratch is used.
 void linearKernel(const xfc_call *call, int64_t chunk, void *scratch) {
   auto *sum = static_cast<float *>(scratch);
   const int64_t first = chunk / 2 * 4;
@@ -38,7 +38,7 @@ void linearKernel(const xfc_call *call, int64_t chunk, void *scratch) {
     }
 }
 
-// As linearKernel; tells what the check of bounds says of accesses around its memory.
+// Like linearKernel; records what the bounds check says of accesses around its memory.
 std::vector<std::string> faults;
 void probingKernel(const xfc_call *call, int64_t chunk, void *scratch) {
   if (chunk == 0 && faults.empty()) {
@@ -46,7 +46,7 @@ void probingKernel(const xfc_call *call, int64_t chunk, void *scratch) {
     const int64_t rows = call->rows->rows, input = ((rows - 1) * call->strides[0] + bagWidth) * 4;
     faults = {
         faultOf(bytes(0), 4, false),
-        faultOf(bytes(0) + input - 4, 4 + 64, false), // a vector past the end
+        faultOf(bytes(0) + input - 4, 4 + 64, false), // a vector beyond the end
         faultOf(bytes(0) + input - 4, 4 + 65, false),
         faultOf(bytes(1) + 60, 4, true),
         faultOf(bytes(2) + 60, 4, false),
@@ -122,7 +122,7 @@ protected:
   void assign(int64_t count, int64_t length) {
     std::vector<Sequence> sequences(count, Sequence{{}, length, 0});
     batch.assign(sequences, {}, 0, false);
-    x.resize(count * length * 6); // rows of 4 in a stride of 6
+    x.resize(count * length * 6); // rows of 4 with a stride of 6
     for (size_t i = 0; i < x.size(); ++i)
       x[i] = static_cast<float>(i * 7 % 13) - 6;
   }
@@ -155,7 +155,7 @@ protected:
 
 } // namespace
 
-// Where a kernel may read and write, and how what it may not is told.
+// Where a kernel may read and write, and how forbidden accesses are reported.
 TEST_F(EngineRun, KnowsTheMemoryOfACall) {
   faults.clear();
   static constexpr xfc_kernel probing[] = {packKernel, probingKernel, updateKernel};
@@ -186,7 +186,7 @@ TEST_F(EngineRun, RunsWithStridesTablesAndScratch) {
 TEST_F(EngineRun, WeightsArePackedWhenTheyChanged) {
   assign(2, 3);
   run();
-  EXPECT_EQ(packRuns, 4); // one weight; the other is of no program
+  EXPECT_EQ(packRuns, 4); // one weight; no program uses the other
   run();
   EXPECT_EQ(packRuns, 4);
   static_cast<float *>(engine.parameters())[20] = 3;
@@ -199,7 +199,7 @@ TEST_F(EngineRun, WeightsArePackedWhenTheyChanged) {
 TEST_F(EngineRun, WeightsThatAnUpdatePacksAreNotPackedAgain) {
   assign(2, 3);
   const Binding bindings[] = {{"source", x.data(), 6}};
-  engine.run("update", batch.shape(), {}); // also when nothing was packed before
+  engine.run("update", batch.shape(), {}); // also if nothing was packed before
   run();
   check();
   EXPECT_EQ(packRuns, 0);
@@ -229,7 +229,7 @@ TEST_F(EngineRun, TakesTheMemoryThatWasPredicted) {
   EXPECT_EQ(memory.arena, (90 * 16 + 63) / 64 * 64);
   EXPECT_EQ(engine.arenaBytes(), memory.arena);
   EXPECT_EQ(engine.stateBytes(), memory.state());
-  EXPECT_EQ(memory.tables, 100 * 16); // the next power of two would be more than there is
+  EXPECT_EQ(memory.tables, 100 * 16); // not the next power of two, which would exceed the rows
   EXPECT_EQ(memory.packed, 64);
   EXPECT_EQ(memory.scratch, 64);
   EXPECT_EQ(memory.parameters, 128);
@@ -240,7 +240,7 @@ TEST_F(EngineRun, TakesTheMemoryThatWasPredicted) {
   EXPECT_EQ(engine.output("forward", "encoder_output").data, before);
 }
 
-// Batches up to what was reserved, in any order of sizes, the first run aside.
+// Batches up to the reserved size, in any order; the first run may allocate.
 TEST_F(EngineRun, RunsDoNotAllocate) {
   Counts counts;
   counts.rows[XFC_SOURCE] = 200;
@@ -285,7 +285,7 @@ TEST_F(EngineRun, ProfilesEveryLaunch) {
   run();
   engine.profile(nullptr);
   run();
-  ASSERT_EQ(timings.size(), 3u); // packing once
+  ASSERT_EQ(timings.size(), 3u); // one of them packs
   EXPECT_EQ(timings[0].kernel->name, "pack");
   EXPECT_EQ(timings[0].step, nullptr);
   EXPECT_EQ(timings[1].kernel->name, "linear");
@@ -295,7 +295,7 @@ TEST_F(EngineRun, ProfilesEveryLaunch) {
   EXPECT_GE(timings[1].seconds, 0);
 }
 
-// Every chunk of every launch is in the share of some thread, with what a profile knows.
+// Every chunk of every launch belongs to the share of some thread, with the data of a profile.
 TEST_F(EngineRun, TracesEveryShare) {
   assign(7, 13);
   run();

@@ -1,4 +1,4 @@
-// A folder for what a test writes, removed with it.
+// A folder for a test's files, removed after it.
 #pragma once
 
 #include "support/Error.h"

@@ -1,4 +1,4 @@
-// Prints BLEU, chrF and TER of two files of lines, for sacrebleu_check.py.
+// Prints BLEU, chrF and TER of two text files, for sacrebleu_check.py.
 #include "support/Files.h"
 #include "text/Metrics.h"
 #include <cstdio>

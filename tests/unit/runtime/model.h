@@ -1,5 +1,5 @@
-// A model of hand-written kernels that is small enough to be checked by eye, and whole enough for every command: a
-// target row adds its own embedding to the mean of the source embeddings it sees; logits are O times that.
+// A model of hand-written kernels, small enough to be checked by hand and complete enough for every command: a target
+// row adds its own embedding to the mean of the source embeddings that it sees; logits are O times that.
 #pragma once
 
 #include "plan/Plan.h"
@@ -39,16 +39,16 @@ inline double logSumExp(const double *logits) {
   return std::log(sum);
 }
 
-// source ids, source embedding -> encoded rows. A row a chunk.
+// source ids, source embedding -> encoded rows. One row per chunk.
 inline void bagEncode(const xfc_call *call, int64_t row, void *) {
   const float *from = operand<float>(call, 1) + operand<int32_t>(call, 0)[row] * bagWidth;
   std::copy(from, from + bagWidth, operand<float>(call, 2) + row * call->strides[2]);
 }
 
-// What a sum that depends on the batch would do to the logits.
+// A deliberate error in the logits, like that of a sum that depends on the batch.
 inline float bagBatchDefect = 0;
 
-// encoded, target embedding, target ids, output weight -> logits, or log-probabilities where the immediate is 1.
+// encoded, target embedding, target ids, output weight -> logits, or log-probabilities if the immediate is 1.
 inline void bagPredict(const xfc_call *call, int64_t row, void *) {
   double hidden[bagWidth], logits[bagVocabulary];
   bagHidden(call, row, operand<float>(call, 0), call->strides[0], operand<float>(call, 1), operand<int32_t>(call, 2),
@@ -60,7 +60,7 @@ inline void bagPredict(const xfc_call *call, int64_t row, void *) {
         static_cast<float>(logits[v] - less + bagBatchDefect * call->rows->rows);
 }
 
-// -> the weight of every pair. A sequence a chunk.
+// -> the weight of every pair. One sequence per chunk.
 inline void bagAttention(const xfc_call *call, int64_t sequence, void *) {
   const xfc_keys &keys = *call->keys;
   const int64_t queries = call->rows->offsets[sequence + 1] - call->rows->offsets[sequence],
@@ -69,11 +69,11 @@ inline void bagAttention(const xfc_call *call, int64_t sequence, void *) {
   std::fill(block, block + queries * count, 1.0f / static_cast<float>(count));
 }
 
-// What a defect would do to the gradients.
+// A deliberate error in the gradients.
 inline float bagDefect = 1;
 
-// encoded, source ids, target ids, labels, smoothing, embeddings, output weight, [loss_scale] -> loss, nll,
-// [gradients of the three parameters]. All in one chunk.
+// encoded, source ids, target ids, labels, smoothing, embeddings, output weight, [loss_scale] -> loss, nll, [gradients
+// of the three parameters]. A single chunk.
 template <bool gradients> void bagLoss(const xfc_call *call, int64_t, void *) {
   const xfc_rows &rows = call->shape->sets[XFC_TARGET];
   const xfc_keys &keys = call->shape->keys[bagKeys];
@@ -136,7 +136,7 @@ inline constexpr xfc_kernel bagKernels[] = {bagEncode,      bagPredict,    bagAt
                                             bagLoss<false>, bagLoss<true>, bagUpdate};
 
 inline Module bagModel() {
-  constexpr int64_t elements = bagVocabulary * bagWidth; // 48: three whole lines of the cache
+  constexpr int64_t elements = bagVocabulary * bagWidth; // 48: three whole cache lines
   Module module;
   module.model = "bag";
   module.hash = "b46";

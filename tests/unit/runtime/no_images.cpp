@@ -1,4 +1,4 @@
-// An executable without generated code: its tests bring their own images.
+// Defines the image list of an executable without generated code, whose tests bring their own images.
 #include "xfc/abi.h"
 
 extern "C" const xfc_image *const xfc_images[] = {nullptr};

@@ -1,4 +1,4 @@
-// The launches of an optimizer's step, cut where groups of parameters meet.
+// Tests how the launches of an optimizer step are split at the boundaries of parameter groups.
 #include "plan/ParameterGroups.h"
 #include "plan/Programs.h"
 #include "support/Error.h"
@@ -10,7 +10,7 @@ namespace {
 
 using Kind = Place::Kind;
 
-// Five parameters of 16, 30, 16, 16 and 16 elements in lines of 16, and a step that packs two weights: the second
+// Five parameters of 16, 30, 16, 16 and 16 elements, aligned to 16, and a step that packs two weights: the second
 // parameter, and the last two as one.
 Module model() {
   Module module;
@@ -48,7 +48,7 @@ TEST(ParameterGroups, LaunchesAreCutWhereGroupsMeet) {
   const Program cut = inGroups(model(), update(), groupOf, 2);
   EXPECT_EQ(cut.arguments[0].shape, (std::vector<int64_t>{2, 4}));
   ASSERT_EQ(cut.steps.size(), 4u);
-  EXPECT_EQ(cut.steps[0].elements, 96); // the norm is that of all gradients
+  EXPECT_EQ(cut.steps[0].elements, 96); // the norm is over all gradients
   const struct {
     int64_t begin, elements, group;
     std::vector<int64_t> immediates, packed;
@@ -69,12 +69,12 @@ TEST(ParameterGroups, LaunchesAreCutWhereGroupsMeet) {
     EXPECT_EQ(step.buffers.size(), step.strides.size());
     EXPECT_EQ(step.flops.constant, 10 * expected[i].elements);
   }
-  // Values live until the last launch that was cut from the one that read them last.
+  // Values live until the last launch split from the one that read them last.
   EXPECT_EQ(cut.buffers[0].last, 3);
   EXPECT_EQ(cut.buffers[1].last, 4);
 }
 
-// What a group has no whole of is packed when it is read.
+// A weight that lies only partly in a group is packed when it is read.
 TEST(ParameterGroups, APartOfAWeightIsNotPacked) {
   const int groupOf[] = {0, 0, 0, 0, 1};
   const Program cut = inGroups(model(), update(), groupOf, 2);

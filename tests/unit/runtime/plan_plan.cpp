@@ -1,4 +1,4 @@
-// Plans: packing buffers, sizes, serialization, and damaged bytes.
+// Tests plans: buffer allocation, sizes, serialization, and damaged bytes.
 #include "model.h"
 #include "plan/Description.h"
 #include "plan/Memory.h"
@@ -68,7 +68,7 @@ TEST(Plan, LivingBuffersNeverOverlap) {
 }
 
 TEST(Plan, DeadBuffersGiveTheirPlaceAway) {
-  Program chain; // each is read by the next step only
+  Program chain; // each value is read by the next step only
   for (int32_t step = 0; step < 50; ++step) {
     Buffer buffer;
     buffer.size.rows[XFC_SOURCE] = 640;
@@ -87,7 +87,7 @@ TEST(Plan, SizesAreSumsOverCounts) {
   size.rows[XFC_TARGET] = 3;
   size.pairs[XFC_KEYS(XFC_TARGET_SOURCE, 1, 0)] = 11;
   size.sequences[XFC_SOURCE] = 100;
-  size.chunks[XFC_TARGET] = 1000; // of more than one
+  size.chunks[XFC_TARGET] = 1000; // counted only if there is more than one chunk
   Counts counts;
   counts.rows[XFC_TARGET] = 10;
   counts.pairs[XFC_KEYS(XFC_TARGET_SOURCE, 1, 0)] = 2;
@@ -169,7 +169,7 @@ TEST(Plan, BytesAndBack) {
   EXPECT_EQ(back.find("no such program"), nullptr);
 }
 
-// Every kind of field at the ends of what it holds.
+// Every kind of field at the limits of its range.
 TEST(Plan, ExtremesAndBack) {
   Module module = bagModel();
   constexpr int64_t largest = int64_t(1) << 50;
@@ -245,7 +245,7 @@ TEST(Plan, AnotherVersionSaysSo) {
 
 TEST(Plan, DamagedBytesAreErrors) {
   const std::vector<uint8_t> bytes = serialize(bagModel());
-  // Lengths that nothing follows, numbers of more than 64 bits, and bytes that are left.
+  // Lengths beyond the data, numbers of more than 64 bits, and trailing bytes.
   std::vector<uint8_t> bad = bytes;
   bad.push_back(0);
   EXPECT_THROW(deserialize(bad.data(), bad.size()), Error);
@@ -260,7 +260,7 @@ TEST(Plan, DamagedBytesAreErrors) {
     }
   for (size_t size = 0; size < bytes.size(); ++size)
     EXPECT_THROW(deserialize(bytes.data(), size), Error) << size;
-  // A flipped bit is found or harmless (a letter of a name), and never anything else.
+  // A flipped bit is either detected or harmless (a letter of a name).
   std::mt19937 random(3);
   int found = 0;
   for (int round = 0; round < 3000; ++round) {
@@ -275,7 +275,7 @@ TEST(Plan, DamagedBytesAreErrors) {
   EXPECT_GT(found, 300);
 }
 
-// Every field that something is found, counted or allocated by.
+// Every field used as an index, a count or an allocation size.
 TEST(Plan, NumbersOutOfRangeAreErrors) {
   auto whole = [] {
     Module module = bagModel();
@@ -298,7 +298,7 @@ TEST(Plan, NumbersOutOfRangeAreErrors) {
     EXPECT_THROW(deserialize(bytes.data(), bytes.size()), Error) << "change " << line;
   };
   constexpr int64_t most = std::numeric_limits<int64_t>::max();
-  // A field of numbers refuses `bad` and what lies beyond every size.
+  // Checks that a numeric field refuses the `bad` values and those beyond every size.
   auto number = [&](auto field, std::initializer_list<int64_t> bad) {
     for (int64_t value : bad)
       refused([&](Module &m) { field(m) = static_cast<std::decay_t<decltype(field(m))>>(value); });
@@ -374,7 +374,7 @@ TEST(Plan, NumbersOutOfRangeAreErrors) {
   number([](Module &m) -> auto & { return m.kernels[0].partition.times; }, {-1, 0, most});
   number([](Module &m) -> auto & { return m.kernels[0].scratch; }, {-1, most});
   number([](Module &m) -> auto & { return m.kernels[0].threads; }, {-1, 1025});
-  number([](Module &m) -> auto & { return m.kernels[0].few; }, {-2, 0, 6}); // nor itself
+  number([](Module &m) -> auto & { return m.kernels[0].few; }, {-2, 0, 6}); // nor the kernel itself
   number([](Module &m) -> auto & { return m.kernels[0].fewRows; }, {-1, most});
   number([](Module &m) -> auto & { return m.kernels[0].merge; }, {-2, 0, 6});
 

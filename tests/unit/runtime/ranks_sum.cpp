@@ -1,4 +1,4 @@
-// What ranks tell each other, and the sum of their gradients, with ranks that are threads.
+// Tests the communication of ranks and the sum of their gradients, with threads as ranks.
 #include "ranks/Ranks.h"
 #include "train/GradientSum.h"
 #include <cmath>
@@ -16,7 +16,7 @@ using namespace xfc;
 
 namespace {
 
-// Messages between threads, each in its queue.
+// Message queues between threads, one for each pair.
 struct Post {
   std::mutex mutex;
   std::condition_variable arrived;
@@ -106,8 +106,9 @@ TEST(Ranks, FailTogether) {
   });
 }
 
-// The bits of a process that adds one batch after the other, for elements that do not divide, and for steps that end in
-// the middle of a round. Numbers of very different sizes: another order would be seen.
+// The sum has the bits of a single process that adds one batch after the other, also for element counts that do not
+// divide evenly and for steps that end in the middle of a round. The numbers have very different magnitudes, so that
+// another order would give other bits.
 template <typename T> static void checkSums(DType type) {
   for (int size : {2, 3, 4, 5})
     for (int64_t elements : {1, 15, 33, 1000, 40007})
@@ -128,7 +129,7 @@ template <typename T> static void checkSums(DType type) {
           ThreadPool pool(1 + ranks.rank() % 2);
           GradientSum sum(ranks, pool, module);
           for (int step = 0; step < 2; ++step) {
-            std::vector<T> block(elements, T(99)); // what an earlier step has left
+            std::vector<T> block(elements, T(99)); // left over from an earlier step
             for (int round = 0; round * size < batches; ++round) {
               if (const int batch = round * size + ranks.rank(); batch < batches)
                 block = gradients[batch];

@@ -1,6 +1,6 @@
-"""sacrebleu_check.py METRICS: compares our BLEU, chrF and TER with sacreBLEU's on random strings of awkward characters.
+"""sacrebleu_check.py METRICS: compares xfc's BLEU, chrF and TER with sacreBLEU's on random strings of awkward characters.
 
-METRICS is the program built from metrics_main.cpp. Exit status 77 (skipped) where sacreBLEU is not installed."""
+METRICS is the program built from metrics_main.cpp. The exit status is 77 (skipped) if sacreBLEU is not installed."""
 import os
 import random
 import subprocess
@@ -35,7 +35,7 @@ def mutated(generator, text):
 
 
 def moved(generator, text):
-    """Runs of words in other places, which TER counts as one edit each."""
+    """Moves runs of words, each of which TER counts as one edit."""
     words = text.split(" ")
     for _ in range(generator.randint(0, 4)):
         start = generator.randrange(len(words))

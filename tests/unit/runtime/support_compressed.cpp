@@ -1,4 +1,4 @@
-// Lines of files that are compressed: the same as those of the files they were made of, and what is damaged is refused.
+// Tests reading compressed files: their lines equal those of the originals, and damaged data is refused.
 #include "folder.h"
 #include "support/Files.h"
 #include <fcntl.h>
@@ -27,7 +27,7 @@ std::string gzipped(const std::string &text) {
   return packed;
 }
 
-std::string zstd(const std::string &text) { // with a checksum of the contents, as the program writes it
+std::string zstd(const std::string &text) { // with a checksum of the contents, as the command-line tool writes it
   ZSTD_CCtx *context = ZSTD_createCCtx();
   ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1);
   std::string packed(ZSTD_compressBound(text.size()), '\0');
@@ -36,7 +36,7 @@ std::string zstd(const std::string &text) { // with a checksum of the contents, 
   return packed;
 }
 
-// More than the buffers hold, and lines longer than those.
+// More text than the buffers hold, with lines longer than the buffers.
 std::string manyLines() {
   std::mt19937 random(1);
   std::string text;
@@ -66,7 +66,7 @@ TEST_F(Compressed, LinesAreThoseOfTheText) {
   for (auto pack : {gzipped, zstd}) {
     EXPECT_EQ(lines(pack(text)), expected);
     EXPECT_EQ(lines(pack("one\ntw") + pack("o\n") + pack("") + pack("three")),
-              "one\ntwo\nthree\n"); // put together by cat
+              "one\ntwo\nthree\n"); // concatenated files
     EXPECT_EQ(lines(pack("")), "");
     writeFile(in("file"), pack(text));
     LineReader reader(in("file"));
@@ -75,8 +75,8 @@ TEST_F(Compressed, LinesAreThoseOfTheText) {
       EXPECT_GE(reader.fraction(), before);
     EXPECT_EQ(before, 1);
   }
-  EXPECT_EQ(lines(gzipped("one\n") + std::string(1000, '\0')), "one\n"); // of a tape's block
-  EXPECT_EQ(lines("("), "(\n");                                          // how zstd's mark begins
+  EXPECT_EQ(lines(gzipped("one\n") + std::string(1000, '\0')), "one\n"); // padding of a tape block
+  EXPECT_EQ(lines("("), "(\n");                                          // zstd's magic number begins like this
   EXPECT_EQ(lines("\x1f"), "\x1f\n");
 }
 
@@ -114,7 +114,7 @@ TEST_F(Compressed, WhatIsDamagedIsRefused) {
     }
     EXPECT_NE(errorOf([&] { lines(packed + "and more"); }).find("damaged"), std::string::npos);
   }
-  // The length of the line is bounded, whatever it was compressed to.
+  // The line length is bounded, however well it was compressed.
   writeFile(in("long"), gzipped(std::string(50 << 20, 'x')));
   LineReader reader(in("long"), 1000);
   std::string line;

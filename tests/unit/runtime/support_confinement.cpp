@@ -1,4 +1,4 @@
-// What a confined process can do, and what not. Each test runs in a process of its own.
+// Tests what a confined process can and cannot do. Each test runs in a process of its own.
 #include "support/Confinement.h"
 #include "support/Files.h"
 #include <cerrno>
@@ -17,7 +17,7 @@ using namespace xfc;
 
 namespace {
 
-// 0 where the work says that all is well in a process that is confined to `written`; else the line that says not.
+// Runs the work in a process confined to `written`; returns 0 if it succeeds, else the line of the failed check.
 template <typename Work> int confined(const std::vector<std::string> &written, Work work) {
   const pid_t child = fork();
   if (child == 0) {
@@ -97,10 +97,10 @@ TEST_F(Confinement, NamesAreOfTheWorkingFolder) {
   std::filesystem::current_path(before);
 }
 
-// As in these tests themselves.
+// As in the process of these tests.
 TEST_F(Confinement, NothingUnlessTheProcessIsTheCommands) {
   confine({});
-  EXPECT_EQ(confined({}, [] { return 0; }), 0); // which forks
+  EXPECT_EQ(confined({}, [] { return 0; }), 0); // confined() forks
 }
 
 TEST_F(Confinement, DevicesArePassedThrough) {

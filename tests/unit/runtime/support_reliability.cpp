@@ -1,4 +1,4 @@
-// What keeps files whole and command lines exact where others interfere: links, locks, streams and odd numbers.
+// Tests that files stay intact and command lines exact in spite of interference: links, locks, streams and odd numbers.
 #include "folder.h"
 #include "support/Checksum.h"
 #include "support/CommandLine.h"
@@ -32,7 +32,7 @@ std::vector<std::string> namesIn(const std::string &folder) {
   return names;
 }
 
-// The status of this command line for one option of each type, which are left at `number` and `seed`.
+// Parses a command line with one option of each type into `number` and `seed`, and returns the status.
 int parse(const std::vector<std::string> &words, int64_t &number, uint64_t &seed, std::string *message = nullptr) {
   CLI::App app("test", "test");
   app.add_option("--number", number)->check(CLI::NonNegativeNumber);
@@ -72,7 +72,7 @@ TEST_F(Reliability, WriterStreamsAndKeepsTheLastGeneration) {
   EXPECT_EQ(namesIn(folder), (std::vector<std::string>{"previous", "state"}));
 }
 
-// Whatever is planted beside a file, writing it touches nothing else; nobody may read more than before.
+// Writing a file touches nothing else, whatever was planted next to it, and nobody gains read access.
 TEST_F(Reliability, WriterFollowsNoPlantedName) {
   writeFile(in("victim"), "mine");
   const std::string before = in("file.partial." + std::to_string(getpid()));
@@ -116,7 +116,7 @@ TEST_F(Reliability, OneProcessHoldsALock) {
     char byte = 1;
     (void)!write(ready[1], &byte, 1);
     (void)!read(go[0], &byte, 1);
-    _exit(0); // without giving it back
+    _exit(0); // without releasing the lock
   }
   char byte;
   ASSERT_EQ(read(ready[0], &byte, 1), 1);
@@ -138,7 +138,7 @@ TEST_F(Reliability, LinesOfAnyLength) {
   EXPECT_EQ(reader.where(), in("lines") + ":5");
   EXPECT_DOUBLE_EQ(reader.fraction(), 1);
 
-  // Cut between characters, and with a warning.
+  // Truncated between characters, with a warning.
   testing::internal::CaptureStderr();
   LineReader cutting(in("lines"), 2);
   lines.clear();
@@ -155,7 +155,7 @@ TEST_F(Reliability, LinesOfAnyLength) {
   EXPECT_NE(errorOf([&] { bad.next(line); }).find("bad:2: byte 2 is not valid UTF-8"), std::string::npos);
 }
 
-// A stream says whether a line is there; waiting for one ends with a signal.
+// A stream tells whether a line is available; a signal ends the wait for one.
 TEST_F(Reliability, StreamsAreReadAsTheyCome) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
@@ -185,7 +185,7 @@ TEST_F(Reliability, StreamsAreReadAsTheyCome) {
   close(standardInput), close(ends[0]), close(ends[1]);
 }
 
-// The values of RFC 3720, B.4, and of one block against many.
+// The values of RFC 3720, B.4, and a comparison of one block with many.
 TEST(Checksum, Castagnoli) {
   EXPECT_EQ(crc32c("123456789"), 0xE3069283u);
   EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAu);

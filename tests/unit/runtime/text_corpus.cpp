@@ -1,4 +1,4 @@
-// Parallel text into ids, and ids into batches.
+// Tests turning parallel text into ids, and ids into batches.
 #include "support/Files.h"
 #include "text/Batches.h"
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A folder of its own for each test.
+// Each test has a folder of its own.
 class CorpusTest : public testing::Test {
 protected:
   CorpusTest()
@@ -33,7 +33,7 @@ protected:
   Corpus read(const std::string &source, const std::string &target) {
     return Corpus({{write("a", source)}, {write("b", target)}, {}}, {ids, ids}, module, Format::Ids);
   }
-  // `pairs` lines of 1 to `longest` ids.
+  // A corpus of `pairs` lines of 1 to `longest` ids.
   Corpus random(int pairs, int longest) {
     std::mt19937 generator(3);
     std::string sides[2];
@@ -184,7 +184,7 @@ TEST_F(CorpusTest, BatchesHoldLikeLengths) {
     }
     mixed += longest >= 2 * shortest;
   }
-  EXPECT_LE(mixed, 6); // where one class of lengths ends and the next begins
+  EXPECT_LE(mixed, 6); // at the boundaries between length classes
 }
 
 TEST_F(CorpusTest, OrderDependsOnSeedAndEpochOnly) {
@@ -211,7 +211,7 @@ TEST_F(CorpusTest, GoesOnInTheMiddleOfAnEpoch) {
     ASSERT_EQ(resumed.next(), expected[i]) << i;
 }
 
-// Runs the work of a window backwards, as threads may.
+// Runs a window's work in reverse order, as threads may.
 void backwards(int64_t count, const std::function<void(int64_t)> &body) {
   while (count > 0)
     body(--count);
@@ -233,7 +233,7 @@ TEST_F(CorpusTest, ManyThreadsReadAsOneDoes) {
   EXPECT_EQ(errorOf([&] { Corpus({{a}, {b}, {}}, {ids, ids}, module, Format::Ids, {}, backwards); }), error);
 }
 
-// Larger than a pool, of pairs of one to three ids.
+// A corpus that may exceed a pool, with pairs of one to three ids.
 Corpus large(int64_t pairs, const Module &module) {
   std::vector<std::vector<int32_t>> sources, targets;
   for (int64_t i = 0; i < pairs; ++i) {
@@ -244,7 +244,7 @@ Corpus large(int64_t pairs, const Module &module) {
 }
 
 TEST_F(CorpusTest, LargeDataIsPutInOrderPoolByPool) {
-  const int64_t pairs = 2 * poolBlocks * blockPairs + 12345; // three pools, and a block that is not full
+  const int64_t pairs = 2 * poolBlocks * blockPairs + 12345; // three pools, and a partial block
   const Corpus corpus = large(pairs, module);
   ASSERT_EQ(poolsOf(corpus), 3);
   std::vector<bool> seen(pairs);
@@ -265,11 +265,11 @@ TEST_F(CorpusTest, LargeDataIsPutInOrderPoolByPool) {
   }
   EXPECT_EQ(count, pairs);
   EXPECT_LE(most, poolBlocks * blockPairs);
-  EXPECT_GT(*firstPool.rbegin(), poolBlocks); // blocks of all the data, not the first of it
+  EXPECT_GT(*firstPool.rbegin(), poolBlocks); // blocks from all of the data, not the first ones
   EXPECT_NE(poolBatches(corpus, 4096, 5, 1, 0), poolBatches(corpus, 4096, 5, 2, 0));
   EXPECT_NE(poolBatches(corpus, 4096, 5, 1, 0), poolBatches(corpus, 4096, 6, 1, 0));
 
-  // From any place on: within a pool, at the end of one, and at that of the epoch.
+  // Starting from any position: within a pool, at its end, and at the end of the epoch.
   Batches whole(corpus, 4096, 5);
   const int64_t perEpoch = whole.batchesOfEpoch();
   EXPECT_EQ(perEpoch, static_cast<int64_t>(epochBatches(corpus, 4096, 5, 0).size()));
@@ -305,8 +305,8 @@ TEST_F(CorpusTest, SeveralCorporaHaveTheirPartsOfAnEpoch) {
   EXPECT_EQ(mixtureByTemperature({100, 900}, 2).quotas, (std::vector<int64_t>{250, 750}));
   EXPECT_EQ(mixtureByTemperature({100, 900}, 1e9).quotas, (std::vector<int64_t>{500, 500}));
 
-  // One of several blocks that takes four epochs to go through, a small one seven times an epoch, one of two blocks as
-  // it is, one of two blocks more than twice, and one whose parts do not come out even.
+  // A corpus of several blocks that takes four epochs for one pass, a small one with seven passes per epoch, one of two
+  // blocks with exactly one pass, one of two blocks with more than two, and one whose passes do not align with epochs.
   const std::vector<int64_t> sizes = {20000, 100, 9000, 10000, 30}, quotas = {5000, 700, 9000, 25000, 7};
   const Corpus corpus = large(20000 + 100 + 9000 + 10000 + 30, module);
   const Mixture mixture{sizes, quotas};
@@ -329,7 +329,7 @@ TEST_F(CorpusTest, SeveralCorporaHaveTheirPartsOfAnEpoch) {
       EXPECT_EQ(most, ((epoch + 1) * quotas[i] + sizes[i] - 1) / sizes[i]) << epoch << " " << i;
     }
   }
-  // A part of a block is not its beginning.
+  // A part of a block is not always its beginning.
   std::set<int64_t> small;
   for (const std::vector<int64_t> &batch : epochBatches(corpus, 4096, 5, 0, mixture))
     for (int64_t pair : batch)
@@ -339,7 +339,7 @@ TEST_F(CorpusTest, SeveralCorporaHaveTheirPartsOfAnEpoch) {
   EXPECT_EQ(epochBatches(corpus, 4096, 5, 3, mixture), epochBatches(corpus, 4096, 5, 3, mixture));
   EXPECT_NE(epochBatches(corpus, 4096, 5, 3, mixture), epochBatches(corpus, 4096, 6, 3, mixture));
 
-  // More than a pool, from any place on, within what memory is reserved for.
+  // More than a pool, starting from any position, within the reserved sizes.
   const Mixture much{{20000, 19130}, {poolBlocks * blockPairs, 1000}};
   ASSERT_EQ(poolsOf(corpus, much), 2);
   const Counts most = largestBatch(corpus, 4096, much);
@@ -389,10 +389,10 @@ TEST_F(CorpusTest, CorporaOfTextAreThoseOfTheirFiles) {
   EXPECT_EQ(Corpus({{a1, a2}, {b1, b2}, {}}, {ids, ids}, module, Format::Ids).sizes(), (std::vector<int64_t>{3}));
 }
 
-// Shards: the same pairs as the text they were made from, and a message for everything else.
+// Tests shards: they hold the same pairs as their text, and everything else gives a message.
 class ShardTest : public CorpusTest {
 protected:
-  // The corpus that read() has left as text, as a shard.
+  // The corpus that read() left as text, written as a shard.
   std::string prepared(const std::string &name) {
     ShardWriter writer(file(name), {ids, ids}, module, Format::Ids);
     PairReader reader({{file("a")}, {file("b")}, {}}, {ids, ids}, module, Format::Ids);
@@ -402,7 +402,7 @@ protected:
     return file(name);
   }
   std::string file(const std::string &name) { return (folder / name).string(); }
-  // What is said of a shard by whoever opens it and looks at all its pairs.
+  // The error message for a shard with these contents when it is opened and all its pairs are read.
   std::string faultOf(const std::string &contents) {
     write("changed", contents);
     return errorOf([&] {
@@ -502,7 +502,7 @@ TEST_F(ShardTest, IsRefusedByAnotherModel) {
   EXPECT_NE(fault(other, {ids, ids}).find("vocabulary has 12 tokens"), std::string::npos);
 }
 
-// A tokenizer.json says what stands around a line, which ids do not have.
+// A tokenizer.json defines the frame of a line; ids have none.
 TEST_F(CorpusTest, FramesOfVocabularies) {
   const Vocabulary vocabulary = Vocabulary::fromBytes(
       R"({"model": {"type": "BPE", "vocab": {"a": 4, "b": 5, "fr": 6}, "merges": []},
@@ -518,7 +518,7 @@ TEST_F(CorpusTest, FramesOfVocabularies) {
   const Corpus verbatim({{numbers}, {numbers}, {}}, {vocabulary, vocabulary}, module, Format::Ids);
   EXPECT_EQ(list(verbatim.source(0)), (std::vector<int32_t>{4, 5}));
   EXPECT_EQ(list(verbatim.target(0)), (std::vector<int32_t>{2, 4, 5}));
-  vocabulary.checkTokens(module); // its pad is not known, and its eos is the model's
+  vocabulary.checkTokens(module); // its pad is unknown, and its eos is the model's
   EXPECT_NE(errorOf([&] { Vocabulary::fromBytes(vocabulary.bytes(), "tokenizer.json", 6); }).find("has 7 pieces"),
             std::string::npos);
 }
@@ -551,7 +551,7 @@ TEST_F(CorpusTest, VocabularyRoundTrip) {
   EXPECT_EQ(vocabulary.bytes(), model);
   EXPECT_EQ(vocabulary.hash(), Vocabulary::fromBytes(model, "m", 80).hash());
 
-  // A shard knows the vocabularies it was made with.
+  // A shard records the vocabularies it was made with.
   Module words;
   words.sourceVocab = words.targetVocab = 80;
   const std::string text1 = write("text", "the wood\n"), shard = (folder / "shard").string();

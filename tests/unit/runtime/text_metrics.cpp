@@ -1,5 +1,5 @@
-// BLEU, chrF and TER against numbers sacreBLEU 2.6.0 gave for the same strings (sacrebleu.BLEU(), sacrebleu.CHRF() and
-// sacrebleu.TER(), corpus_score); sacrebleu_check.py compares many more where sacreBLEU is installed.
+// Compares BLEU, chrF and TER with the results of sacreBLEU 2.6.0 for the same strings (sacrebleu.BLEU(),
+// sacrebleu.CHRF() and sacrebleu.TER(), corpus_score); sacrebleu_check.py compares many more if sacreBLEU is installed.
 #include "support/Error.h"
 #include "text/Metrics.h"
 #include <chrono>
@@ -35,7 +35,7 @@ const Case cases[] = {
     // No line is four words long.
     {{"机器翻译很好。", "a\u3000b"}, {"机器翻译非常好。", "a b"}, 0, 33.51604353295314, 33.33333333333333},
     {{"ab"}, {"abc"}, 0, 63.636363636363626, 100},
-    // Stops and commas beside digits.
+    // Stops and commas next to digits.
     {{"a.b,c 1.5 1. .5 x..y ,, 3-4 a-b"},
      {"a. b, c 1.5 1 . .5 x.y ,, 3 - 4 a-b"},
      90.09325445966684,
@@ -52,7 +52,7 @@ TEST(Metrics, EqualSacreBleu) {
   }
 }
 
-// Edits that move words, at the limits of what is tried.
+// Edits that move words, at the limits of the search.
 TEST(Metrics, EditsAreThoseOfSacreBleu) {
   auto words = [](int count, auto number) {
     std::string line;

@@ -1,9 +1,9 @@
-"""Compares our tokenizers with those they come from: equal ids and equal text, line by line.
+"""Compares xfc's tokenizers with the original ones: equal ids and equal text, line by line.
 
     tokenizers_check.py RUNTIME_TOKENIZE [--lines FILE]...
 
-The tokenizers are trained here, on text of this repository; each is saved as its family saves it, and read by
-RUNTIME_TOKENIZE. The lines are those of --lines or of this repository, and hostile ones.
+The tokenizers are trained here, on text from this repository; each is saved the way its family saves it, and read by
+RUNTIME_TOKENIZE. The lines come from --lines or from this repository; hostile ones are added.
 """
 import argparse
 import json
@@ -29,7 +29,7 @@ FRENCH = "Où est la bibliothèque ? L'été, les élèves naïfs mangent des œ
 
 
 def repository_lines():
-    """Lines of the documentation but for rules of tables: in a piece that repeats, scores are tied, and versions of SentencePiece choose differently."""
+    """Lines of the documentation, except for table rules: repeated pieces have tied scores, among which versions of SentencePiece choose differently."""
     lines = [FRENCH]
     for file in sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/*.md")):
         lines += [line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip(" |-:\n")]
@@ -44,7 +44,7 @@ def hostile_lines(count):
              "한국어 텍스트", "\u1100\u1161\u11a8", "日本語のテキスト", "ไทย", "हिन्दी में", "العربية", "עברית", "😀👨‍👩‍👧‍👦🏳️‍🌈🇫🇷", "İstanbul ß ẞ Σς", "٣٤٥ ४५ Ⅻ ④", "a" * 3000, "ab " * 1000, "é" * 1000,
              "!?" * 500, " " * 500 + "x", "<" * 300, "x" + "\u0301" * 300, "\U0010ffff\ue000", "\r", "a\rb", "\x85x\u2028y", "\u0c95\u0cbf", "\u01c5\u02b0", "ĳ", "\u2581\u2581"]
     pools = ["abc  de'", "éèàç œÉ", "0123456789.,", " \t\u00a0\u2003", "的是不人", "àạ\u0301\u0323\u0308e", "<>/s_|▁", "👍🏽🇩🇪\u200d\ufe0f", "ΑΒΓαβγς", "ЖЗИжзи", "ｱｲﾞｳ㌔㈱", "'’`\"«»„“", "\u1ea0ắ\u0f73\ufb2c", "\u0600\u06dd\u0903\u0e33"]
-    # Characters that every version of Unicode in use here knows.
+    # Characters that are known to all Unicode versions in use here.
     known = [chr(c) for c in range(1, 0x20000) if unicodedata.ucd_3_2_0.category(chr(c)) not in ("Cn", "Cs")]
     for _ in range(count):
         lines.append("".join(rng.choice(rng.choice(pools)) if rng.random() < 0.9 else rng.choice(known) for _ in range(rng.randrange(1, 40))))
@@ -116,7 +116,7 @@ def m2m(folder, text):
     return transformers.M2M100Tokenizer.from_pretrained(str(folder), src_lang="en", tgt_lang="fr")
 
 
-# A tokenizer.json of every part that the families above do not bring.
+# A tokenizer.json with parts that the families above do not use.
 def parts(text, model, **members):
     trained = tokenizers.Tokenizer(model)
     for name, member in members.items():

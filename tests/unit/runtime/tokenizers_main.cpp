@@ -1,6 +1,6 @@
-// What a vocabulary makes of the lines of standard input: their ids in its frame, and those back into text; a line of
-// each. Or the vocabularies of a Hugging Face folder into vocab.model and target-vocab.model. tokenizers_check.py
-// compares with the tokenizers that they come from.
+// Prints, for each line of standard input, its ids in a vocabulary with their frame, and the text decoded from them,
+// each on a line. Or converts the vocabularies of a Hugging Face folder to vocab.model and target-vocab.model.
+// tokenizers_check.py compares the output with the original tokenizers.
 //
 //     runtime_tokenize VOCABULARY
 //     runtime_tokenize FOLDER MODEL_TYPE SOURCE_LANGUAGE TARGET_LANGUAGE OUT_FOLDER

@@ -1,4 +1,4 @@
-// SentencePiece models that are damaged: refused, or used without leaving their tables.
+// Tests damaged SentencePiece models: they are refused, or used without reading outside their tables.
 #include "support/Files.h"
 #include "tokenizers/SentencePieceModel.h"
 #include "tokenizers/Tokenizer.h"
@@ -44,7 +44,7 @@ const std::string &trained() {
   return model;
 }
 
-// Where the table of normalization begins: the last field of bytes longer than 100 kB.
+// Where the normalization table begins: the last bytes field longer than 100 kB.
 size_t tableAt() {
   const std::string name = "nmt_nfkc";
   size_t at = trained().find(name) + name.size();
@@ -54,7 +54,7 @@ size_t tableAt() {
   return at + 1;
 }
 
-// Loads a model and, where that works, uses it.
+// Loads a model and, if that succeeds, uses it.
 bool use(const std::string &bytes) {
   try {
     const std::unique_ptr<Tokenizer> tokenizer = makeTokenizer(bytes, "model");
@@ -105,7 +105,7 @@ TEST(SentencePieceModel, TablesThatPointOutsideAreRefused) {
 }
 
 TEST(SentencePieceModel, EmptyPiecesAndOddScoresAreRefused) {
-  // A piece's message in front of the model's own: field 1 of the model; in it field 1 is the text, 2 the score.
+  // A piece message in front of the model's own: field 1 of the model; in the message field 1 is the text, 2 the score.
   EXPECT_EQ(faultOfSentencePieceModel(std::string("\x0A\x02\x0A\x00", 4) + trained()), "a piece is empty");
   EXPECT_EQ(faultOfSentencePieceModel(std::string("\x0A\x08\x0A\x01x\x15\x00\x00\xC0\x7F", 10) + trained()),
             "a piece has no finite score");
@@ -113,7 +113,8 @@ TEST(SentencePieceModel, EmptyPiecesAndOddScoresAreRefused) {
     EXPECT_FALSE(use(trained().substr(0, size))) << size;
 }
 
-// Bytes changed at random, most of them in the tables: no look-up leaves them, no exception but Error leaves us.
+// Random changed bytes, most of them in the tables: no lookup leaves the tables, and no exception other than Error
+// escapes.
 TEST(SentencePieceModel, DamagedAtRandom) {
   std::mt19937 random(7);
   const size_t table = tableAt();

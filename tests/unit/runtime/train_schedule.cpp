@@ -1,4 +1,4 @@
-// Learning rates against their formulas, written out for single steps.
+// Tests learning rates against their formulas, written out for single steps.
 #include "train/Schedule.h"
 #include <cmath>
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ TEST(Schedule, InverseSquareRoot) {
 }
 
 TEST(Schedule, Restarts) {
-  Schedule schedule{Schedule::Kind::Cosine, 1, 10, 310, 1, 2}; // three parts of 100 steps
+  Schedule schedule{Schedule::Kind::Cosine, 1, 10, 310, 1, 2}; // three periods of 100 steps
   for (int64_t begin : {10, 110, 210}) {
     EXPECT_NEAR(schedule.at(begin), 1, 1e-15) << begin;
     EXPECT_NEAR(schedule.at(begin + 50), 0.5, 1e-12) << begin;
