@@ -62,7 +62,7 @@ LogicalResult BufferAssignment::write(Value value, const Home &home) {
     return success();
   if (isSamePlace(known->second.place, home.place))
     return success();
-  return emitError(value.getLoc()) << "this value is to be written to two places";
+  return emitError(value.getLoc()) << "this value would have to be written to two places";
 }
 
 Place BufferAssignment::workspaceOf(Operation *step) const {
@@ -116,7 +116,7 @@ LogicalResult BufferAssignment::overwrite(OpResult result, const Home &home) {
       error << "'" << argument.name << "'";
     else
       error << "a value";
-    error << ", which is still read";
+    error << ", which is still live";
     for (Operation &reader : program)
       if (!isView(&reader) && stepOf.lookup(&reader) == last)
         error.attachNote(reader.getLoc()) << "by " << reader.getName();
@@ -183,7 +183,7 @@ LogicalResult BufferAssignment::placeView(ViewOpInterface view) {
     return success();
   for (auto [i, part] : llvm::enumerate(parts))
     if (!isSamePlace(home(part).place, partOf(lies, view, i).place))
-      return view.emitOpError("part ") << i << " does not lie in the whole";
+      return view.emitOpError("part ") << i << " is not stored inside the whole";
   return success();
 }
 

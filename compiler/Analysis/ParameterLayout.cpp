@@ -37,7 +37,8 @@ FailureOr<ParameterLayout> ParameterLayout::of(ModuleOp module, const std::vecto
     }
     auto [known, isNew] = groups.try_emplace(members.front(), members);
     if (!isNew && known->second != members)
-      return concat.emitOpError() << "'" << members.front() << "' begins two different groups of parameters";
+      return concat.emitOpError() << "'" << members.front()
+                                  << "' is the first member of two different groups of parameters";
     for (StringRef member : ArrayRef(members).drop_front())
       if (!later.insert(member).second && isNew)
         return concat.emitOpError() << "'" << member << "' belongs to two groups of parameters";
@@ -60,7 +61,7 @@ FailureOr<ParameterLayout> ParameterLayout::of(ModuleOp module, const std::vecto
       const Parameter *known = byName.lookup(member);
       if (!known)
         return module.emitError() << "'" << member << "' is concatenated to '" << parameter.name
-                                  << "', but is no parameter of the model";
+                                  << "', but is not a parameter of the model";
       layout.placed.push_back({known->name, known->elements, next});
       next += known->elements;
     }
@@ -68,8 +69,8 @@ FailureOr<ParameterLayout> ParameterLayout::of(ModuleOp module, const std::vecto
   }
   // A parameter has no place if its group's first member is missing, or if the group contains itself.
   if (layout.placed.size() != parameters.size())
-    return module.emitError() << "the groups of parameters that are concatenated do not cover them: "
-                              << layout.placed.size() << " of " << parameters.size() << " have a place";
+    return module.emitError() << "concatenated parameters could not be laid out: only " << layout.placed.size()
+                              << " of " << parameters.size() << " were placed";
   return layout;
 }
 

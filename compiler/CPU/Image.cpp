@@ -34,7 +34,7 @@ std::vector<ModuleOp> splitFunctions(ModuleOp kernels) {
       if (StringRef name = use.getSymbolRef().getRootReference().getValue(); !part.lookupSymbol(name)) {
         auto type = types.find(name);
         if (type == types.end())
-          throw Error("compile: a kernel calls '" + name.str() + "', which there is not");
+          throw Error("compile: a kernel calls '" + name.str() + "', which does not exist");
         func::FuncOp::create(builder, part.getLoc(), name, type->second).setPrivate();
       }
   }

@@ -616,8 +616,9 @@ void emitPackRows(KernelBuilder &k, Backend::Packing packing, Value weight, Valu
 // Each chunk packs one panel.
 static Backend::PackInfo emitPackInt8(KernelBuilder &k, const Tiling &t, int64_t outer, int64_t inner) {
   if (inner > largestInt8Inner)
-    throw Error("compile: a product over " + std::to_string(inner) + " features has no exact sum in int8; at most " +
-                std::to_string(largestInt8Inner) + " have");
+    throw Error("compile: a product over " + std::to_string(inner) +
+                " features cannot be summed exactly in int8; the limit is " + std::to_string(largestInt8Inner) +
+                " features");
   Value from = k.buffer(PackBuffers::weight),
         to = k.offset(k.buffer(PackBuffers::packed), k.mul(k.chunk, t.panelWords(inner))),
         first = k.mul(k.chunk, t.panel);

@@ -18,10 +18,12 @@ static LogicalResult verifyKeyHeads(Operation *op, StringRef name, int64_t heads
 static LogicalResult verifyPairs(Operation *op, StringRef keysName, PairsType pairs, RowsType queries, RowsType keys) {
   if (queries.getSet() != pairs.getQueries())
     return op->emitOpError("queries are rows of ")
-           << stringifyRowSet(queries.getSet()) << ", the pairs' of " << stringifyRowSet(pairs.getQueries());
+           << stringifyRowSet(queries.getSet()) << ", but those of the pairs are rows of "
+           << stringifyRowSet(pairs.getQueries());
   if (keys.getSet() != pairs.getKeys())
     return op->emitOpError("keys are rows of ")
-           << stringifyRowSet(keys.getSet()) << ", the pairs' of " << stringifyRowSet(pairs.getKeys());
+           << stringifyRowSet(keys.getSet()) << ", but those of the pairs are rows of "
+           << stringifyRowSet(pairs.getKeys());
   if (queries.getFeatures() % pairs.getHeads() != 0)
     return op->emitOpError() << pairs.getHeads() << " heads do not divide " << queries.getFeatures() << " features";
   if (failed(verifyKeyHeads(op, keysName, pairs.getHeads(), queries, keys)))
@@ -71,7 +73,7 @@ LogicalResult CombineTransposedOp::verify() {
 static LogicalResult verifyOneSequence(Operation *op, RowSet queries, RowSet keys) {
   if (keys == queries || (queries == RowSet::target && keys == RowSet::cache))
     return success();
-  return op->emitOpError("has distances within a sequence only; queries are rows of ")
+  return op->emitOpError("only has distances within one sequence; queries are rows of ")
          << stringifyRowSet(queries) << ", keys of " << stringifyRowSet(keys);
 }
 
@@ -92,7 +94,7 @@ template <typename Op> static LogicalResult verifyDistanceBias(Op op, RankedTens
     return failure();
   const int64_t each = table.getDimSize(0) / (op.getBothDirections() ? 2 : 1);
   if (each < 2 || table.getDimSize(0) % (op.getBothDirections() ? 2 : 1))
-    return op.emitOpError("needs two buckets or more for each direction, found ") << table;
+    return op.emitOpError("needs two or more buckets for each direction, found ") << table;
   if (static_cast<int64_t>(op.getMaxDistance()) <= each / 2)
     return op.emitOpError("max_distance must be above ") << each / 2 << ", found " << op.getMaxDistance();
   return verifyOneElementType(op);
@@ -114,7 +116,7 @@ LogicalResult DistanceBiasOp::differentiate(OpBuilder &builder, Gradients &gradi
 
 LogicalResult AddDistanceBiasOp::verify() {
   if (getX().getType() != getType())
-    return emitOpError("x and result must have one type");
+    return emitOpError("x and result must have the same type");
   PairsType pairs = getType();
   if (failed(verifyOneSequence(*this, pairs.getQueries(), pairs.getKeys())) ||
       failed(verifyBias(*this, getBias().getType(), pairs.getHeads())))
@@ -144,7 +146,7 @@ LogicalResult SumDistancesOp::verify() {
     return emitOpError("result must be rows of the queries with ")
            << 2 * pairs.getHeads() << " features, found " << getType();
   if (pairs.getQueries() != pairs.getKeys())
-    return emitOpError("is for queries and keys of one set");
+    return emitOpError("needs queries and keys of the same set");
   return success();
 }
 
@@ -215,7 +217,7 @@ template <typename Op> static LogicalResult verifyAttention(Op op, RowsType outp
     return op.emitOpError("output must be ")
            << values << ", a value for each of " << heads << " heads, found " << output;
   if (lse != RowsType::get(op.getContext(), q.getSet(), {heads}, q.getElementType()))
-    return op.emitOpError("lse must be ") << heads << " numbers a row of q, found " << lse;
+    return op.emitOpError("lse must be ") << heads << " numbers per row of q, found " << lse;
   if (!PairsType::getChecked([&] { return op.emitOpError(); }, op.getContext(), q.getSet(), k.getSet(), op.getPadding(),
                              op.getCausal(), heads, q.getElementType()))
     return failure();
@@ -235,7 +237,7 @@ LogicalResult AttentionOp::verify() {
     return failure();
   auto weights = getWeights() ? cast<PairsType>(getWeights().getType()) : PairsType();
   if (weights && (weights.getStructure() != getStructure() || weights.getHeads() != static_cast<int64_t>(getHeads())))
-    return emitOpError("weights are of another structure: ") << weights;
+    return emitOpError("weights have a different structure: ") << weights;
   return success();
 }
 
@@ -244,7 +246,7 @@ LogicalResult AttentionGradOp::verify() {
       getDv().getType() != getV().getType())
     return emitOpError("dq, dk and dv must have the types of q, k and v");
   if (getDoutput().getType() != getOutput().getType())
-    return emitOpError("doutput and output must have one type");
+    return emitOpError("doutput and output must have the same type");
   const Type sums = RowsType::get(getContext(), getQ().getType().getSet(), {2 * static_cast<int64_t>(getHeads())},
                                   getQ().getType().getElementType());
   if (getDbias() && (!getBias() || getDbias().getType() != sums))

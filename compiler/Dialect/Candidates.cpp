@@ -10,14 +10,15 @@ LogicalResult xfc::verifyCandidates(Operation *op, RowsType rows, RowsType wante
     return RowsType::get(op->getContext(), rows.getSet(), shape, element);
   };
   if (wanted.getSet() != rows.getSet())
-    return op->emitOpError("wanted tokens are of rows of ") << stringifyRowSet(rows.getSet()) << ", found " << wanted;
+    return op->emitOpError("wanted tokens must be of rows of ")
+           << stringifyRowSet(rows.getSet()) << ", found " << wanted;
   if (tokens.getSet() != rows.getSet() || tokens.getFeatures() < 1)
     return op->emitOpError("tokens must be a list for each of the rows of ")
            << stringifyRowSet(rows.getSet()) << ", found " << tokens;
   if (numbers != like(tokens.getShape(), rows.getElementType()))
     return op->emitOpError("each token needs a number, found ") << numbers << " for " << tokens;
   if (wantedNumber != like({}, rows.getElementType()))
-    return op->emitOpError("the wanted token needs one number a row, found ") << wantedNumber;
+    return op->emitOpError("the wanted token needs one number per row, found ") << wantedNumber;
   for (size_t i = 0; i < excluded.size(); ++i)
     if (excluded[i] < 0 || excluded[i] >= vocabulary || (i > 0 && excluded[i] <= excluded[i - 1]))
       return op->emitOpError("excluded must be ascending tokens below ") << vocabulary << ", found " << excluded[i];
@@ -50,7 +51,7 @@ LogicalResult MergeCandidatesOp::verify() {
     return emitOpError("each token of a slab needs a number, found ")
            << getLargest().getType() << " for " << slabTokens;
   if (getWantedLogit().getType() != like({}))
-    return emitOpError("the wanted token needs one number a row, found ") << getWantedLogit().getType();
+    return emitOpError("the wanted token needs one number per row, found ") << getWantedLogit().getType();
   return verifyCandidates(*this, lse, RowsType::get(getContext(), lse.getSet(), {}, IntegerType::get(getContext(), 32)),
                           tokens, getBest().getType(), getWantedLogProb().getType(), {}, 0);
 }

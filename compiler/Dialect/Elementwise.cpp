@@ -63,7 +63,7 @@ LogicalResult DropoutOp::verify() {
   if (!(rate >= 0 && rate < 1))
     return emitOpError("rate must be at least 0 and less than 1, found ") << rate;
   if (getKept() && !isa<RowsType>(getType()))
-    return emitOpError("kept is for rows");
+    return emitOpError("kept is only allowed for rows");
   return success();
 }
 

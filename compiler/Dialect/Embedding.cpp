@@ -65,7 +65,7 @@ LogicalResult AddPositionsOp::verify() {
   if (table.getRank() != 2 || table.getDimSize(1) != getX().getType().getFeatures())
     return emitOpError("table must be [positions, ") << getX().getType().getFeatures() << "], found " << table;
   if (getX().getType() != getResult().getType())
-    return emitOpError("x and result must have one type");
+    return emitOpError("x and result must have the same type");
   return verifyOffset(*this, getOffset(), table);
 }
 
@@ -98,7 +98,7 @@ LogicalResult RotateOp::verify() {
   if (table.getRank() != 2 || table.getDimSize(1) % 2 || table.getDimSize(1) > features / heads)
     return emitOpError("table must be [positions, an even number up to ") << features / heads << "], found " << table;
   if (getX().getType() != getType())
-    return emitOpError("x and result must have one type");
+    return emitOpError("x and result must have the same type");
   return verifyOneElementType(*this);
 }
 

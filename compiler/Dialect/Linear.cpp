@@ -25,7 +25,7 @@ static LogicalResult verifyProduct(Operation *op, RowsType in, RankedTensorType 
       return op->emitOpError("result must be ") << out << ", found " << type;
   if (epilogue.empty()) {
     if (!extras.empty() || op->getNumResults() != 1)
-      return op->emitOpError("without an epilogue there are no extras and one result");
+      return op->emitOpError("without an epilogue, there must be no extras and one result");
     return success();
   }
   Block &block = epilogue.front();
@@ -80,7 +80,7 @@ static void differentiateLinear(OpBuilder &builder, Location location, Gradients
 
 LogicalResult LinearOp::differentiate(OpBuilder &builder, Gradients &gradients) {
   if (!getEpilogue().empty())
-    return emitOpError("has an epilogue; differentiation comes before epilogues are fused");
+    return emitOpError("has an epilogue; differentiation must come before epilogues are fused");
   if (Value dy = gradients.of(getResult(0)))
     differentiateLinear(builder, getLoc(), gradients, dy, getX(), getWeight(), getBias(), getComputeAttr());
   return success();
@@ -114,16 +114,17 @@ LogicalResult LinearWeightGradOp::verify() {
 // The parts of split and join must add up to the whole.
 static LogicalResult verifyParts(Operation *op, RowsType whole, TypeRange parts) {
   if (parts.empty())
-    return op->emitOpError("needs a part");
+    return op->emitOpError("needs at least one part");
   int64_t features = 0;
   for (Type type : parts) {
     auto part = cast<RowsType>(type);
     if (part.getSet() != whole.getSet() || part.getElementType() != whole.getElementType())
-      return op->emitOpError("parts and whole must be rows of one set and element type");
+      return op->emitOpError("parts and whole must be rows of the same set and element type");
     features += part.getFeatures();
   }
   if (features != whole.getFeatures())
-    return op->emitOpError("parts have ") << features << " features together, the whole " << whole.getFeatures();
+    return op->emitOpError("parts have ")
+           << features << " features in total, but the whole has " << whole.getFeatures();
   return success();
 }
 
@@ -168,18 +169,18 @@ OpFoldResult JoinOp::fold(FoldAdaptor) {
 
 LogicalResult ConcatOp::verify() {
   if (getParts().empty())
-    return emitOpError("needs a part");
+    return emitOpError("needs at least one part");
   int64_t rows = 0;
   for (Value part : getParts()) {
     auto type = cast<RankedTensorType>(part.getType());
     if (type.getRank() == 0 || type.getShape().drop_front() != getType().getShape().drop_front() ||
         type.getElementType() != getType().getElementType())
-      return emitOpError("parts and result may differ in their first dimension only, found ")
+      return emitOpError("parts and result may only differ in their first dimension, found ")
              << type << " and " << getType();
     rows += type.getDimSize(0);
   }
   if (rows != getType().getDimSize(0))
-    return emitOpError("parts have ") << rows << " rows together, the result " << getType().getDimSize(0);
+    return emitOpError("parts have ") << rows << " rows in total, but the result has " << getType().getDimSize(0);
   return success();
 }
 
@@ -200,7 +201,7 @@ LogicalResult SliceOp::verify() {
   RankedTensorType from = getX().getType(), type = getType();
   if (from.getRank() == 0 || from.getRank() != type.getRank() ||
       from.getShape().drop_front() != type.getShape().drop_front() || from.getElementType() != type.getElementType())
-    return emitOpError("operand and result may differ in their first dimension only, found ")
+    return emitOpError("operand and result may only differ in their first dimension, found ")
            << from << " and " << type;
   auto offset = static_cast<int64_t>(getOffset());
   if (offset < 0 || offset + type.getDimSize(0) > from.getDimSize(0))
@@ -282,10 +283,10 @@ LogicalResult LinearCandidatesOp::verify() {
   if (slab <= 0 || slab % 64 != 0)
     return emitOpError("slab must be a multiple of 64, found ") << slab;
   if (getTokens().getType().getFeatures() % getSlabs() != 0)
-    return emitOpError("tokens must have as many features for each of ")
+    return emitOpError("tokens must have the same number of features for each of ")
            << getSlabs() << " slabs, found " << getTokens().getType();
   if (getLse().getType().getFeatures() != getSlabs())
-    return emitOpError("lse must have one feature a slab, ") << getSlabs() << ", found " << getLse().getType();
+    return emitOpError("lse must have one feature per slab, ") << getSlabs() << ", found " << getLse().getType();
   return verifyCandidates(*this, getX().getType(), getWanted().getType(), getTokens().getType(), getLargest().getType(),
                           getWantedLogit().getType(), getExcluded(), vocabulary);
 }

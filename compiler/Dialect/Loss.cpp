@@ -10,7 +10,7 @@ LogicalResult xfc::verifyLoss(Operation *op, RowsType logits, RowsType labels, A
            << stringifyRowSet(labels.getSet()) << ", found rows of " << stringifyRowSet(logits.getSet());
   for (RowsType type : numbers)
     if (type != RowsType::get(op->getContext(), logits.getSet(), {}, logits.getElementType()))
-      return op->emitOpError("losses must be one number a row of the labels, found ") << type;
+      return op->emitOpError("losses must be one number per row of the labels, found ") << type;
   return verifyOneElementType(op);
 }
 
@@ -64,6 +64,6 @@ LogicalResult CrossEntropyOp::differentiate(OpBuilder &builder, Gradients &gradi
 
 LogicalResult CrossEntropyGradOp::verify() {
   if (getType() != getLogits().getType())
-    return emitOpError("logits and result must have one type");
+    return emitOpError("logits and result must have the same type");
   return verifyLoss(*this, getType(), getLabels().getType(), {getDloss().getType(), getLse().getType()});
 }

@@ -22,14 +22,16 @@ LogicalResult ModelAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitErr
       {"target_dim", targetDim},     {"max_source_length", maxSourceLength}, {"max_target_length", maxTargetLength}};
   for (auto [field, count] : counts)
     if (count < 0)
-      return emitError() << field << " is a count, found " << count;
+      return emitError() << field << " must not be negative, found " << count;
   if ((sourceVocab > 0) == (sourceDim > 0))
-    return emitError() << "the source is token ids (source_vocab) or rows of floats (source_dim), found source_vocab = "
-                       << sourceVocab << " and source_dim = " << sourceDim;
+    return emitError()
+           << "the source must be either token ids (source_vocab) or rows of floats (source_dim), found source_vocab = "
+           << sourceVocab << " and source_dim = " << sourceDim;
   if (decoder ? (targetVocab > 0) == (targetDim > 0) : targetVocab > 0 || targetDim > 0)
-    return emitError() << "the target of a decoder, and nothing else, is token ids (target_vocab) or rows of floats "
-                          "(target_dim), found target_vocab = "
-                       << targetVocab << " and target_dim = " << targetDim;
+    return emitError()
+           << "the target must be either token ids (target_vocab) or rows of floats (target_dim) if there is a "
+              "decoder, and neither if there is none, found target_vocab = "
+           << targetVocab << " and target_dim = " << targetDim;
   int64_t vocabulary = std::numeric_limits<int32_t>::max();
   for (int64_t size : {sourceVocab, targetVocab})
     if (size > 0)
@@ -38,7 +40,7 @@ LogicalResult ModelAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitErr
       {"pad", pad}, {"unk", unk}, {"bos", bos}, {"eos", eos}, {"start", start}};
   for (auto [field, id] : tokens)
     if (id < 0 || id >= vocabulary)
-      return emitError() << field << " = " << id << " is no token of a vocabulary of " << vocabulary;
+      return emitError() << field << " = " << id << " is not in the vocabulary of " << vocabulary << " tokens";
   if (eos == pad)
     return emitError() << "eos = " << eos << " is also pad, which is never learned";
   return success();
@@ -48,7 +50,7 @@ LogicalResult ParameterOp::verify() {
   llvm::StringSet<> names = {getSymName()};
   for (StringAttr alias : getAliases().getAsRange<StringAttr>())
     if (alias.empty() || !names.insert(alias.getValue()).second)
-      return emitOpError() << "has the alias " << alias << " twice, or as its own name, or empty";
+      return emitOpError() << "has an empty or repeated alias, or its own name as an alias: " << alias;
   return success();
 }
 
@@ -89,7 +91,7 @@ static LogicalResult verifyParameters(ModuleOp module) {
 
 LogicalResult XFCDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
   if (attribute.getName() != attr::model)
-    return op->emitError() << "there is no attribute " << attribute.getName() << " in the xfc dialect";
+    return op->emitError() << "the xfc dialect has no attribute " << attribute.getName();
   auto module = dyn_cast<ModuleOp>(op);
   if (!module || !isa<ModelAttr>(attribute.getValue()))
     return op->emitError() << "expected " << attribute.getName() << " to be a #xfc.model of a module, found "
@@ -109,8 +111,8 @@ LogicalResult XFCDialect::verifyRegionArgAttribute(Operation *op, unsigned, unsi
   if (attribute.getName() == attr::name)
     return verifyName(op, attribute);
   if (attribute.getName() != attr::role)
-    return op->emitError() << "argument " << argument << ": there is no attribute " << attribute.getName()
-                           << " of arguments in the xfc dialect";
+    return op->emitError() << "argument " << argument << ": the xfc dialect has no attribute " << attribute.getName()
+                           << " of arguments";
   SmallVector<StringRef> roles = {attr::parameter, attr::gradient};
   roles.append(optimizerStates().begin(), optimizerStates().end());
   roles.append({attr::input, attr::scalar, attr::state});
@@ -126,8 +128,8 @@ LogicalResult XFCDialect::verifyRegionResultAttribute(Operation *op, unsigned, u
   if (attribute.getName() == attr::name)
     return verifyName(op, attribute);
   if (attribute.getName() != attr::alias)
-    return op->emitError() << "result " << result << ": there is no attribute " << attribute.getName()
-                           << " of results in the xfc dialect";
+    return op->emitError() << "result " << result << ": the xfc dialect has no attribute " << attribute.getName()
+                           << " of results";
   auto function = dyn_cast<FunctionOpInterface>(op);
   auto index = dyn_cast<IntegerAttr>(attribute.getValue());
   if (!function || !index || index.getValue().isNegative() || index.getValue().uge(function.getNumArguments()))

@@ -12,11 +12,11 @@ LogicalResult verifyNorm(Operation *op, RowsType x, Value weight, Value bias, Ro
     if (parameter && cast<RankedTensorType>(parameter.getType()).getShape() != ArrayRef<int64_t>{x.getFeatures()})
       return op->emitOpError("parameters must have ") << x.getFeatures() << " elements, found " << parameter.getType();
   if (stats.getShape() != ArrayRef<int64_t>{2} || stats.getSet() != x.getSet())
-    return op->emitOpError("stats must be 2 numbers a row of x, found ") << stats;
+    return op->emitOpError("stats must be 2 numbers per row of x, found ") << stats;
   if (!(spec.eps >= 0))
     return op->emitOpError("eps must not be negative, found ") << spec.eps;
   if (spec.rms && (bias || spec.unbiased || spec.epsInStd))
-    return op->emitOpError("an rms norm has no bias, unbiased or eps_in_std");
+    return op->emitOpError("an rms norm cannot have a bias, unbiased or eps_in_std");
   return verifyOneElementType(op);
 }
 
@@ -56,7 +56,7 @@ void differentiateNorm(Op op, OpBuilder &builder, Gradients &gradients, Value x,
 
 LogicalResult NormOp::verify() {
   if (getX().getType() != getResult().getType())
-    return emitOpError("x and result must have one type");
+    return emitOpError("x and result must have the same type");
   return verifyNorm(*this, getX().getType(), getWeight(), getBias(), getStats().getType(), NormSpec::of(*this));
 }
 
@@ -68,7 +68,7 @@ LogicalResult NormOp::differentiate(OpBuilder &builder, Gradients &gradients) {
 LogicalResult AddNormOp::verify() {
   RowsType x = getX().getType();
   if (getResidual().getType() != x || getResult().getType() != x || getSum().getType() != x)
-    return emitOpError("x, residual, result and sum must have one type");
+    return emitOpError("x, residual, result and sum must have the same type");
   return verifyNorm(*this, x, getWeight(), getBias(), getStats().getType(), NormSpec::of(*this));
 }
 
@@ -84,39 +84,39 @@ LogicalResult AddNormOp::differentiate(OpBuilder &builder, Gradients &gradients)
 LogicalResult NormGradOp::verify() {
   RowsType x = getX().getType();
   if (getDy().getType() != x || getType() != x || (getAddend() && getAddend().getType() != x))
-    return emitOpError("dy, x, addend and result must have one type");
+    return emitOpError("dy, x, addend and result must have the same type");
   return verifyNorm(*this, x, getWeight(), nullptr, getStats().getType(), NormSpec::of(*this));
 }
 
 LogicalResult NormWeightGradOp::verify() {
   if (getDy().getType() != getX().getType())
-    return emitOpError("dy and x must have one type");
+    return emitOpError("dy and x must have the same type");
   return verifyNorm(*this, getX().getType(), getDweight(), getDbias(), getStats().getType(), {});
 }
 
 LogicalResult NormGradWithPartsOp::verify() {
   RowsType x = getX().getType();
   if (getDy().getType() != x || getResult().getType() != x || (getAddend() && getAddend().getType() != x))
-    return emitOpError("dy, x, addend and result must have one type");
+    return emitOpError("dy, x, addend and result must have the same type");
   for (Value parts : {Value(getDweights()), Value(getDbiases())})
     if (parts)
       if (auto type = cast<RankedTensorType>(parts.getType());
           type.getRank() != 2 || type.getDimSize(0) < 1 || type.getDimSize(1) != x.getFeatures())
-        return emitOpError("parts must be some rows of ") << x.getFeatures() << " numbers, found " << type;
+        return emitOpError("parts must be rows of ") << x.getFeatures() << " numbers, found " << type;
   if (getDbiases() && getDbiases().getType() != getDweights().getType())
-    return emitOpError("dweights and dbiases must have one type");
+    return emitOpError("dweights and dbiases must have the same type");
   return verifyNorm(*this, x, getWeight(), nullptr, getStats().getType(), NormSpec::of(*this));
 }
 
 LogicalResult SumPartsOp::verify() {
   if (getParts().empty() || getParts().size() != getSums().size())
-    return emitOpError("must have as many sums as parts, and one at least");
+    return emitOpError("must have as many sums as parts, and at least one");
   for (auto [parts, sum] : llvm::zip_equal(getParts(), getSums())) {
     auto from = cast<RankedTensorType>(parts.getType()), to = cast<RankedTensorType>(sum.getType());
     if (from.getRank() != 2 || to.getShape() != from.getShape().drop_front())
       return emitOpError("the sum of ") << from << " cannot be " << to;
     if (from != getParts().front().getType())
-      return emitOpError("parts must have one type");
+      return emitOpError("parts must have the same type");
   }
   return verifyOneElementType(*this);
 }

@@ -9,9 +9,9 @@ using namespace xfc;
 
 LogicalResult SquareSumOp::verify() {
   if (getTensors().empty())
-    return emitOpError("needs a tensor");
+    return emitOpError("needs at least one tensor");
   if (getType().getRank() != 1 || getType().getDimSize(0) < 1)
-    return emitOpError("result must have one dimension and an element, found ") << getType();
+    return emitOpError("result must have one dimension and at least one element, found ") << getType();
   return success();
 }
 
@@ -32,15 +32,15 @@ LogicalResult OptimizeOp::verify() {
   }
   const size_t n = getParameters().size(), states = optimizer->states.size();
   if (n == 0)
-    return emitOpError("needs a parameter");
+    return emitOpError("needs at least one parameter");
   if (getGradients().size() != n || getStates().size() != states * n || getNumResults() != (1 + states) * n)
-    return emitOpError("of ") << n << " parameters needs " << n << " gradients, " << states * n << " states and "
-                              << (1 + states) * n << " results, found " << getGradients().size() << ", "
-                              << getStates().size() << " and " << getNumResults();
+    return emitOpError("with ") << n << " parameters needs " << n << " gradients, " << states * n << " states and "
+                                << (1 + states) * n << " results, found " << getGradients().size() << ", "
+                                << getStates().size() << " and " << getNumResults();
   for (ValueRange values : {ValueRange(getGradients()), ValueRange(getStates()), ValueRange(getUpdated())})
     for (auto [i, value] : llvm::enumerate(values))
       if (value.getType() != getParameters()[i % n].getType())
-        return emitOpError("everything of parameter ")
+        return emitOpError("every operand and result of parameter ")
                << i % n << " must be " << getParameters()[i % n].getType() << ", found " << value.getType();
   const auto scalars = static_cast<int64_t>(optimizer->hyper.size());
   if (getHyper().getType().getShape() != ArrayRef<int64_t>{scalars})

@@ -19,7 +19,8 @@ LogicalResult verifyOneElementType(Operation *op) {
   for (Type type :
        llvm::concat<const Type>(SmallVector<Type>(op->getOperandTypes()), SmallVector<Type>(op->getResultTypes())))
     if (!agrees(type))
-      return op->emitOpError("operands and results must have one element type, found ") << element << " and " << type;
+      return op->emitOpError("operands and results must have the same element type, found ")
+             << element << " and " << type;
   return success();
 }
 

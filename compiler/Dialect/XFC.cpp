@@ -86,7 +86,7 @@ LogicalResult PairsType::verify(llvm::function_ref<InFlightDiagnostic()> emitErr
   if (heads <= 0)
     return emitError() << "pairs need at least one head, found " << heads;
   if (!elementType.isFloat())
-    return emitError() << "pairs hold floats, found " << elementType;
+    return emitError() << "pairs must hold floats, found " << elementType;
   return success();
 }
 

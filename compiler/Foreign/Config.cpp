@@ -43,7 +43,7 @@ int64_t Config::token(const std::string &key, int64_t otherwise) const {
     return value.integer(0, most);
   const std::vector<JsonValue> ids = value.elements();
   if (ids.size() != 1)
-    value.fail(value.shown() + ": expected one token id; a model has one such token here");
+    value.fail(value.shown() + ": expected one token id; models here have only one such token");
   return ids.front().integer(0, most);
 }
 

@@ -13,8 +13,7 @@ public:
   Reader(std::string_view contents, const std::string &file) : rest(contents), size(contents.size()), file(file) {}
 
   [[noreturn]] void fail(const std::string &what) const {
-    throw Error(file + ": not a whole model of CTranslate2: at byte " + std::to_string(size - rest.size()) + ", " +
-                what);
+    throw Error(file + ": damaged CTranslate2 model: at byte " + std::to_string(size - rest.size()) + ", " + what);
   }
   std::string_view bytes(uint64_t count, const std::string &of) {
     if (count > rest.size())
@@ -32,7 +31,7 @@ public:
   std::string name(const std::string &of) {
     const std::string_view text = bytes(number<uint16_t>("the length of " + of), of);
     if (text.size() < 2 || text.find('\0') != text.size() - 1)
-      fail(of + " is no text that a zero ends");
+      fail(of + " is not zero-terminated text");
     return std::string(text.substr(0, text.size() - 1));
   }
   bool atEnd() const { return rest.empty(); }
@@ -67,7 +66,7 @@ Ctranslate2Model Ctranslate2Model::parse(std::string_view contents, const std::s
   Ctranslate2Model model;
   model.version = reader.number<uint32_t>("the version");
   if (model.version < 1 || model.version > lastVersion)
-    throw Error(file + ": is no model of CTranslate2 that is known: its version is " + std::to_string(model.version) +
+    throw Error(file + ": is not a supported CTranslate2 model: its version is " + std::to_string(model.version) +
                 "; expected 1 to " + std::to_string(lastVersion));
   if (model.version >= 2) {
     model.specification = reader.name("the name of the specification");
@@ -83,7 +82,7 @@ Ctranslate2Model Ctranslate2Model::parse(std::string_view contents, const std::s
       const uint32_t extent = reader.number<uint32_t>("an extent of " + what);
       variable.shape.push_back(extent);
       if (extent != 0 && elements > contents.size() / extent)
-        reader.fail(what + " has more elements than the file has bytes, of shape " + textOf(variable.shape));
+        reader.fail(what + " " + textOf(variable.shape) + " has more elements than the file has bytes");
       elements *= extent;
     }
     const bool sized = model.version < 4;
@@ -95,7 +94,7 @@ Ctranslate2Model Ctranslate2Model::parse(std::string_view contents, const std::s
                   " bytes; expected " + std::to_string(elements * type.bytes));
     variable.bytes = reader.bytes(stored, what);
     if (!model.variables.emplace(name, std::move(variable)).second)
-      reader.fail(what + " is there twice");
+      reader.fail(what + " appears twice");
   }
   if (model.version >= 3) {
     const uint32_t aliases = reader.number<uint32_t>("the number of aliases");
@@ -107,14 +106,14 @@ Ctranslate2Model Ctranslate2Model::parse(std::string_view contents, const std::s
           TensorView same = found->second;
           same.name = alias + part;
           if (!model.variables.emplace(alias + part, std::move(same)).second && !*part)
-            reader.fail("the alias '" + alias + "' is there twice");
+            reader.fail("the alias '" + alias + "' appears twice");
         } else if (!*part) {
-          reader.fail("'" + alias + "' stands for '" + of + "', which is not there");
+          reader.fail("'" + alias + "' stands for '" + of + "', which does not exist");
         }
     }
   }
   if (!reader.atEnd())
-    reader.fail(std::to_string(reader.left()) + " bytes follow the last of it");
+    reader.fail(std::to_string(reader.left()) + " bytes follow its end");
   return model;
 }
 

@@ -176,8 +176,8 @@ private:
         for (const std::string &name : parameter.aliases) {
           const std::string ours = owner(model, name), theirs = owner(other, name);
           if (ours != theirs)
-            return "share: '" + name + "' is " + (ours == name ? "apart" : "one with '" + ours + "'") +
-                   where(theirs == name ? "it apart" : "it as one with '" + theirs + "'");
+            return "share: '" + name + "' is " + (ours == name ? "untied" : "tied to '" + ours + "'") +
+                   where(theirs == name ? "it untied" : "it tied to '" + theirs + "'");
         }
     return "";
   }
@@ -212,8 +212,7 @@ Json describeStacks(const Description &model) {
     }
     json[name + "_layers"] = stack.layers;
     json[name + "_attention_heads"] = attention.heads;
-    json[name + "_ffn_dim"] =
-        required<step::Linear>(stack.layer, layer, "linear of the name ffn.in", "ffn.in").features;
+    json[name + "_ffn_dim"] = required<step::Linear>(stack.layer, layer, "linear named ffn.in", "ffn.in").features;
     json[name + "_layerdrop"] = 0.0;
   }
   addTokens(model, json);
@@ -238,9 +237,9 @@ Json describeT5(const Description &model) {
   json["d_model"] = embedding.dim;
   json["d_kv"] = attention.keyDim;
   const auto *gated = find<step::Gated>(encoder.layer);
-  json["d_ff"] =
-      gated ? gated->features
-            : required<step::Linear>(encoder.layer, "encoder.layer", "linear of the name ffn.in", "ffn.in").features;
+  json["d_ff"] = gated
+                     ? gated->features
+                     : required<step::Linear>(encoder.layer, "encoder.layer", "linear named ffn.in", "ffn.in").features;
   json["num_layers"] = encoder.layers;
   json["num_decoder_layers"] = decoder.layers;
   json["num_heads"] = attention.heads;

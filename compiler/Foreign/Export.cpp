@@ -42,8 +42,8 @@ std::string weightsOf(const std::string &folder) {
   for (const char *name : {"best.safetensors", "last.safetensors", "model.safetensors"})
     if (exists(folder + "/" + name))
       return folder + "/" + name;
-  throw Error(folder + ": none of best.safetensors, last.safetensors and model.safetensors is there; expected the "
-                       "--out folder of train, or the folder of `xfc import`");
+  throw Error(folder + ": holds none of best.safetensors, last.safetensors and model.safetensors; expected the "
+                       "--out folder of train, or a folder made by `xfc import`");
 }
 
 // The tensor of each parameter. Fails if one is missing, has another shape or is damaged.
@@ -61,7 +61,7 @@ std::map<std::string, TensorView> tensorsOf(const Description &description, cons
       throw Error(file + ": '" + parameter.name + "' is missing; expected the weights of this model");
     const TensorView &tensor = byName.at(*name);
     if (tensor.shape != parameter.shape)
-      throw Error(file + ": '" + *name + "' has shape " + textOf(tensor.shape) + ", but the model makes it " +
+      throw Error(file + ": '" + *name + "' has shape " + textOf(tensor.shape) + ", but the model requires " +
                   textOf(parameter.shape));
     tensors[parameter.name] = tensor;
     used.push_back(&tensor);
@@ -72,7 +72,7 @@ std::map<std::string, TensorView> tensorsOf(const Description &description, cons
 
 OurModel readModel(const std::string &folder) {
   if (!fs::is_directory(folder))
-    throw Error(folder + ": is no folder; expected the --out folder of train, or the folder of `xfc import`");
+    throw Error(folder + ": is not a folder; expected the --out folder of train, or a folder made by `xfc import`");
   const std::string file = weightsOf(folder);
   OurModel model{file, file, MappedFile::readOnly(file), {}, {}, {}};
   Metadata metadata;
@@ -242,7 +242,7 @@ ForeignExport exportForeign(const ExportOptions &options) {
       }
     }
   if (!exported)
-    throw Error(model.describedBy + ": no family of Hugging Face has this model; of those that are known," + misfits);
+    throw Error(model.describedBy + ": matches no Hugging Face family that xfc knows:" + misfits);
 
   std::vector<std::string> made; // bytes of tensors whose features are permuted
   made.reserve(exported->tensors.size());
@@ -268,7 +268,8 @@ ForeignExport exportForeign(const ExportOptions &options) {
   const std::map<std::string, std::string> tokenizer = tokenizerFiles(vocabularies, result.modelType);
   if (tokenizer.empty())
     result.notes.push_back(
-        options.from + (vocabularies.source.empty() ? ": has no vocabulary" : ": the vocabulary is none that ") +
+        options.from +
+        (vocabularies.source.empty() ? ": has no vocabulary" : ": the vocabulary is not of a kind that ") +
         (vocabularies.source.empty() ? "" : result.modelType + " has") + "; the exported model takes ids");
 
   NewFolder folder(options.to);

@@ -51,15 +51,15 @@ TensorViews tensorsOf(const Description &description, const ForeignFiles &files)
       expected.insert(expected.begin(), 1);
     const TensorView *tensor = weights.find(name.theirs);
     if (!tensor)
-      throw Error(weights.name() + ": '" + name.theirs + "' " + textOf(expected) + " is missing, which " +
-                  files.describedBy + " asks for");
+      throw Error(weights.name() + ": '" + name.theirs + "' " + textOf(expected) + " is missing but required by " +
+                  files.describedBy);
     if (tensor->shape != expected)
       throw Error(weights.fileOf(*tensor) + ": '" + tensor->name + "' has shape " + textOf(tensor->shape) + ", but " +
-                  files.describedBy + " makes it " + textOf(expected));
+                  files.describedBy + " requires " + textOf(expected));
     const std::set<std::string> types = {"F32", "F64", "F16", "BF16"};
     if (!types.contains(tensor->type))
       throw Error(weights.fileOf(*tensor) + ": '" + tensor->name + "' has type " + tensor->type +
-                  "; weights are F32, F64, F16 or BF16");
+                  "; expected F32, F64, F16 or BF16");
     used.insert(tensor);
     tensors.push_back({parameter.name, tensor->type, parameter.shape, tensor->bytes});
   }
@@ -71,8 +71,8 @@ TensorViews tensorsOf(const Description &description, const ForeignFiles &files)
     if (!used.contains(tensor) && !std::any_of(model.redundant.begin(), model.redundant.end(), endsIt) &&
         !(embedding && std::any_of(used.begin(), used.end(), isSame)))
       throw Error(weights.fileOf(*tensor) + ": '" + tensor->name + "' " + textOf(tensor->shape) +
-                  " has no place in the model that " + files.describedBy +
-                  " describes; expected the weights of that model and no others");
+                  " is not part of the model that " + files.describedBy +
+                  " describes; expected only the weights of that model");
   }
   return tensors;
 }
@@ -124,7 +124,7 @@ ForeignImport importForeign(const ForeignOptions &options) {
   result.readsText = !vocabularies.source.empty();
   if (!result.readsText)
     model.notes.push_back(options.from +
-                          ": has no tokenizer; the model takes ids (--format ids), or a vocabulary by --vocab");
+                          ": has no tokenizer; the model takes ids (--format ids), or a vocabulary given by --vocab");
   result.notes = std::move(model.notes);
   return result;
 }

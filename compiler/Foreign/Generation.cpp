@@ -97,7 +97,7 @@ Json generationOf(const Config &config, const Json &tokens, std::vector<std::str
   for (const auto &[key, neutral] : unknown)
     if (config.has(key) && !config.is(key, neutral))
       notes.push_back(config.file() + ": " + key + ": " + config.at(key, "").shown() +
-                      " is no setting of our search, which goes on without");
+                      " is not supported by the search and is ignored");
   return json;
 }
 
@@ -125,7 +125,7 @@ Json generationConfig(const Generation &generation, const Description &model, st
   if (generation.forcedFirst.size() == 1)
     json["forced_bos_token_id"] = generation.forcedFirst.front();
   else if (!generation.forcedFirst.empty())
-    notes.push_back("generation.forced_first: `generate` forces one token, and translations begin with " +
+    notes.push_back("generation.forced_first: `generate` forces only one token, but translations begin with " +
                     std::to_string(generation.forcedFirst.size()) + "; pass them as decoder_input_ids");
   // Our search never generates these two tokens.
   std::vector<int32_t> suppress = {tokens.pad};
@@ -139,7 +139,7 @@ Json generationConfig(const Generation &generation, const Description &model, st
     json["no_repeat_ngram_size"] = generation.noRepeatNgram;
   if (generation.beam > 1 && generation.penaltyForm == Generation::PenaltyForm::Offset)
     notes.push_back("generation.length_penalty_form: \"offset\", which `generate` does not know: it divides by n^A, so "
-                    "that beams may choose other translations there");
+                    "beam search may choose other translations there");
   return json;
 }
 

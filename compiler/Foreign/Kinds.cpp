@@ -9,7 +9,7 @@ const Kind &kindOf(const std::string &path) {
   static const std::vector<Kind> known = {
       {"a Hugging Face folder (config.json, and model.safetensors or its shards)", isHuggingFace, readHuggingFace},
       {"a CTranslate2 folder (model.bin)", isCtranslate2, readCtranslate2},
-      {"an .npz file of Marian, or a folder with it", isMarian, readMarianFiles}};
+      {"a Marian .npz file, or a folder with one", isMarian, readMarianFiles}};
   for (const Kind &kind : known)
     if (kind.is(path))
       return kind;
@@ -18,9 +18,9 @@ const Kind &kindOf(const std::string &path) {
     expected += (expected.empty() ? "" : &kind == &known.back() ? ", or " : ", ") + kind.what;
   const bool isFolder = std::filesystem::is_directory(path);
   throw Error(path +
-              (isFolder                        ? ": holds no model that is known"
-               : std::filesystem::exists(path) ? ": is no model that is known"
-                                               : ": is not there") +
+              (isFolder                        ? ": contains no model of a known kind"
+               : std::filesystem::exists(path) ? ": is not a model of a known kind"
+                                               : ": does not exist") +
               "; expected " + expected);
 }
 

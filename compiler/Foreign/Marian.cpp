@@ -19,7 +19,7 @@ ForeignModel readMarian(const Config &config, const Weights &weights) {
     stacks.setTargetVocab(config.integer("decoder_vocab_size", 1, 1 << 28, stacks.vocab()));
   if (stacks.width() % 2)
     config.fail("d_model", std::to_string(stacks.width()) +
-                               ": sinusoidal positions need an even number of features, sine and cosine");
+                               ": sinusoidal positions need an even number of features, for sine and cosine");
 
   EmbeddingTensors tensors = {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight",
                               "lm_head.weight"};

@@ -107,7 +107,7 @@ private:
     const std::string beside = file + ".yml";
     if (!exists(beside))
       throw Error(file + ": has no array '" + optionsArray + "', and " + beside +
-                  " is not there; expected a model that Marian wrote, with its options");
+                  " does not exist; expected a model written by Marian, with its options");
     return std::make_unique<Yaml>(readFile(beside), beside);
   }
 
@@ -155,7 +155,7 @@ private:
     d = options->integer("dim-emb", 4, mostFeatures, 512);
     heads = options->integer("transformer-heads", 1, mostFeatures, 8);
     if (d % 2)
-      options->fail("dim-emb", std::to_string(d) + ": positions need an even number of features, sine and cosine");
+      options->fail("dim-emb", std::to_string(d) + ": positions need an even number of features, for sine and cosine");
     if (d % heads)
       options->fail("transformer-heads", std::to_string(heads) + " does not divide dim-emb " + std::to_string(d));
     layers[0] = options->integer("enc-depth", 1, mostLayers, 6);
@@ -174,7 +174,7 @@ private:
     tied = tiedAll || options->boolean("tied-embeddings", false);
     if (oneTable && vocab[0] != vocab[1])
       options->fail("dim-vocabs", std::to_string(vocab[0]) + " and " + std::to_string(vocab[1]) +
-                                      " tokens, of which the embeddings are tied; expected two equal numbers");
+                                      " tokens, but their embeddings are tied; expected two equal numbers");
     rows = std::max(vocab[0], vocab[1]) + 1;
     if (const TensorView *table = npz->find("Wpos")) {
       learned = true;
@@ -186,18 +186,17 @@ private:
 
   [[noreturn]] void wrongShape(const TensorView &array, const std::vector<int64_t> &expected) const {
     throw Error(file + ": '" + array.name + "' has shape " + textOf(array.shape) + ", but " + options->name() +
-                " makes it " + textOf(expected));
+                " requires " + textOf(expected));
   }
 
   const TensorView &array(const std::string &name, const std::vector<int64_t> &expected) {
     const TensorView *found = npz->find(name);
     if (!found)
-      throw Error(file + ": '" + name + "' " + textOf(expected) + " is missing, which " + options->name() +
-                  " asks for");
+      throw Error(file + ": '" + name + "' " + textOf(expected) + " is missing but required by " + options->name());
     if (found->shape != expected)
       wrongShape(*found, expected);
     if (found->type != "F32" && found->type != "F64" && found->type != "F16")
-      throw Error(file + ": '" + name + "' has type " + found->type + "; weights are F32, F64 or F16");
+      throw Error(file + ": '" + name + "' has type " + found->type + "; expected F32, F64 or F16");
     used.insert(name);
     return *found;
   }
@@ -293,8 +292,8 @@ private:
   void checkAllUsed() const {
     for (const auto &[name, array] : npz->arrays())
       if (!used.contains(name) && !name.starts_with("special:") && name != "decoder_c_mt") // left by old versions
-        throw Error(file + ": '" + name + "' " + textOf(array.shape) + " has no place in the model that " +
-                    options->name() + " describes; expected the weights of that model and no others");
+        throw Error(file + ": '" + name + "' " + textOf(array.shape) + " is not part of the model that " +
+                    options->name() + " describes; expected only the weights of that model");
   }
 
   // The options of training are not in the model but in a file beside it.
@@ -327,7 +326,7 @@ private:
       json["length_penalty"] = normalize.empty() ? 1.0 : settings->number("normalize", 0, 1e6, 0);
       unknown = settings->boolean("allow-unk", false);
       if (settings->number("word-penalty", -1e6, 1e6, 0) != 0)
-        to.push_back(settings->name() + ": word-penalty: is no setting of our search, which goes on without");
+        to.push_back(settings->name() + ": word-penalty: is not supported by the search and is ignored");
     }
     if (!unknown)
       json["suppress"] = {unk};
@@ -386,12 +385,12 @@ private:
     }
     if (static_cast<int64_t>(result.tokens.size()) > vocab[target])
       throw Error(from + ": has " + std::to_string(result.tokens.size()) + " tokens, but " + options->name() +
-                  " makes them " + std::to_string(vocab[target]));
+                  " allows only " + std::to_string(vocab[target]));
     result.ids = {static_cast<int32_t>(rows - 1), findToken(result.tokens, "<unk>"), -1,
                   findToken(result.tokens, "</s>")};
     for (auto [id, token] : {std::pair{result.ids.unk, "<unk>"}, {result.ids.eos, "</s>"}})
       if (id < 0)
-        throw Error(from + ": has no token " + token + "; expected a vocabulary of Marian's");
+        throw Error(from + ": has no token " + token + "; expected a Marian vocabulary");
     result.tokens.resize(static_cast<size_t>(rows));
     result.tokens.back() = "<pad>";
     return result;
@@ -399,15 +398,14 @@ private:
 
   void readVocabularies() {
     if (!given.sourceLanguage.empty() || !given.targetLanguage.empty())
-      throw Error(file +
-                  ": its source lines name their language themselves (>>fr<<), where there are several; leave out "
-                  "--source-language and --target-language");
+      throw Error(file + ": source lines name their language themselves (>>fr<<), if there are several; leave out "
+                         "--source-language and --target-language");
     const std::vector<std::string> files = vocabularyFiles();
     if (files.empty())
       return;
     const TokenList source = readVocabulary(files.front(), false), target = readVocabulary(files.back(), true);
     if (source.ids.eos != target.ids.eos || source.ids.unk != target.ids.unk)
-      throw Error(files.back() + ": </s> and <unk> have other ids than in " + files.front() +
+      throw Error(files.back() + ": </s> and <unk> have different ids from those in " + files.front() +
                   "; expected the same in both");
     eos = target.ids.eos;
     unk = target.ids.unk;

@@ -13,14 +13,14 @@ namespace xfc {
 NewFolder::NewFolder(const std::string &name) : name(name) {
   std::error_code failure;
   if (fs::exists(name, failure) && !(fs::is_directory(name, failure) && fs::is_empty(name, failure)))
-    throw Error(name + ": is there and not an empty folder; expected a new one, so that nothing is lost");
+    throw Error(name + ": already exists and is not an empty folder; expected a new one, so that nothing is lost");
   fs::path path = fs::path(name).lexically_normal();
   path = path.has_filename() ? path : path.parent_path();
   if (path.has_parent_path())
     makeFolder(path.parent_path().string());
   partial = path.string() + ".partial-XXXXXX";
   if (!mkdtemp(partial.data()))
-    throw Error(name + ": cannot make the folder: " + std::strerror(errno));
+    throw Error(name + ": cannot create the folder: " + std::strerror(errno));
 }
 
 NewFolder::~NewFolder() {
@@ -34,7 +34,7 @@ void NewFolder::commit() {
   fs::permissions(partial, fs::perms(0755), failure);
   fs::rename(partial, name, failure);
   if (failure)
-    throw Error(name + ": cannot make the folder: " + failure.message());
+    throw Error(name + ": cannot create the folder: " + failure.message());
   partial.clear();
 }
 

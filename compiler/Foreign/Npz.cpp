@@ -25,11 +25,11 @@ public:
       else if (key == "shape")
         readShape();
       else
-        fail("'" + key + "' is no key of one");
+        fail("'" + key + "' is not one of its keys");
       takes(',');
     }
     if (peek() != 0)
-      fail("'" + std::string(rest.substr(0, 20)) + "' follows it");
+      fail("'" + std::string(rest.substr(0, 20)) + "' follows its end");
     if (type.empty() || !hasShape)
       fail("'descr' or 'shape' is missing");
   }
@@ -40,7 +40,7 @@ public:
 
 private:
   [[noreturn]] void fail(const std::string &what) const {
-    throw Error(where + ": its header is not that of an array: " + what);
+    throw Error(where + ": its header is not a valid array header: " + what);
   }
   char peek() {
     while (!rest.empty() && (rest.front() == ' ' || rest.front() == '\n'))
@@ -101,7 +101,7 @@ private:
 TensorView parseNpy(std::string_view contents, const std::string &name, const std::string &where) {
   constexpr std::string_view magic("\x93NUMPY", 6);
   const auto cutOff = [&] {
-    throw Error(where + ": is no .npy file, or is cut off: it has " + std::to_string(contents.size()) + " bytes");
+    throw Error(where + ": is not an .npy file, or is cut off: it has " + std::to_string(contents.size()) + " bytes");
   };
   if (contents.size() < 10 || !contents.starts_with(magic))
     cutOff();
@@ -119,8 +119,8 @@ TensorView parseNpy(std::string_view contents, const std::string &name, const st
   if (header.type.find('O') != std::string::npos)
     throw Error(
         where +
-        ": is an array of Python objects, a pickle, which runs whatever code it holds when it is read; expected "
-        "an array of numbers, which numpy.savez writes");
+        ": is an array of Python objects, a pickle, which runs whatever code it contains when it is read; expected "
+        "an array of numbers, as numpy.savez writes it");
   static const std::map<std::string, std::pair<const char *, uint64_t>> types = {
       {"<f4", {"F32", 4}}, {"<f8", {"F64", 8}}, {"<f2", {"F16", 2}}, {"|i1", {"I8", 1}},   {"|u1", {"U8", 1}},
       {"<i2", {"I16", 2}}, {"<i4", {"I32", 4}}, {"<i8", {"I64", 8}}, {"|b1", {"BOOL", 1}}, {"|S1", {"U8", 1}}};
@@ -128,7 +128,7 @@ TensorView parseNpy(std::string_view contents, const std::string &name, const st
   if (type == types.end())
     throw Error(where + ": has the type '" + header.type + "'; expected little-endian numbers, '<f4' for weights");
   if (header.columnsFirst && header.shape.size() > 1)
-    throw Error(where + ": has its columns first (fortran_order); expected rows first");
+    throw Error(where + ": is stored by columns (fortran_order); expected storage by rows");
   const std::string_view data = contents.substr(begin + headerSize);
   uint64_t bytes = type->second.second;
   for (const int64_t extent : header.shape) {
@@ -149,7 +149,7 @@ Npz::Npz(const std::string &file) : name(file), map(MappedFile::readOnly(file)) 
   const Zip zip(map.contents(), file);
   for (const auto &[member, how] : zip.members()) {
     if (!member.ends_with(".npy"))
-      throw Error(file + ": '" + member + "' is no array; expected .npy files, as numpy.savez writes them");
+      throw Error(file + ": '" + member + "' is not an array; expected .npy files, as numpy.savez writes them");
     const std::string array = member.substr(0, member.size() - 4);
     std::string room;
     std::string_view contents = zip.read(member, room);

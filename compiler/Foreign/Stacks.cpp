@@ -31,7 +31,7 @@ std::string activationStep(const Config &config, const std::string &key, const s
   for (const auto &[theirs, ours] : steps)
     if (isStep(ours))
       known.push_back(theirs);
-  config.fail(key, "\"" + name + "\" is an activation that no step computes; known: " + listed(known));
+  config.fail(key, "\"" + name + "\" is not a supported activation; known: " + listed(known));
 }
 
 std::string tiedTensor(const Weights &weights, const std::string &own, const std::vector<std::string> &tied) {
@@ -72,14 +72,14 @@ Json mapEmbeddings(const EmbeddingTensors &tensors, std::vector<TensorName> &nam
 
 void refuseQuantized(const Config &config) {
   if (config.has("quantization_config"))
-    config.fail("quantization_config", "quantized weights cannot be imported; expected those they were made of, "
-                                       "which --compute-type int8 rounds when they run");
+    config.fail("quantization_config", "quantized weights cannot be imported; expected the original weights, which "
+                                       "--compute-type int8 rounds at run time");
 }
 
 Stacks::Stacks(const Config &config, StacksForm given) : config(config), form(std::move(given)) {
-  config.only("is_encoder_decoder", true, "it is no model of an encoder and a decoder");
-  config.only("is_decoder", false, "it is a decoder alone");
-  config.only("use_bfloat16", false, "it is of another program");
+  config.only("is_encoder_decoder", true, "it is not an encoder-decoder model");
+  config.only("is_decoder", false, "it is only a decoder");
+  config.only("use_bfloat16", false, "it belongs to another program");
   refuseQuantized(config);
   config.only("normalize_before", form.preNorm, "models of this family have their norms elsewhere");
   config.only("normalize_embedding", form.embeddingNorm, "models of this family have their norms elsewhere");
@@ -237,9 +237,7 @@ ForeignModel Stacks::build(const Weights &weights, const Json &positions, const 
   model.redundant = {"encoder.version", "decoder.version", "shared.weight"};
   for (const std::string stack : names)
     if (const double rate = config.number(stack + "_layerdrop", 0, 1, false, 0); rate > 0)
-      model.notes.push_back(config.file() + ": " + stack +
-                            "_layerdrop: no step leaves out whole layers; training goes "
-                            "on without");
+      model.notes.push_back(config.file() + ": " + stack + "_layerdrop: no step skips whole layers, so it is ignored");
   return model;
 }
 

@@ -12,8 +12,8 @@ const char *const names[2] = {"encoder", "decoder"};
 class T5 {
 public:
   T5(const Config &config, const Weights &weights) : config(config), weights(weights) {
-    config.only("is_encoder_decoder", true, "it is no model of an encoder and a decoder");
-    config.only("is_decoder", false, "it is a decoder alone");
+    config.only("is_encoder_decoder", true, "it is not an encoder-decoder model");
+    config.only("is_decoder", false, "it is only a decoder");
     refuseQuantized(config);
     const std::string type = config.string("model_type", "");
     const bool first = type == "t5"; // its defaults are those of the first T5

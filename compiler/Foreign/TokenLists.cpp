@@ -24,8 +24,9 @@ std::string vocabularyOf(const TokenList &list) {
   if (list.pieces.empty()) {
     for (const std::string &token : list.tokens) {
       if (token.find_first_of("\r\n") != std::string::npos)
-        throw Error(list.file +
-                    ": a token holds the end of a line, which no word does; expected a SentencePiece model beside it");
+        throw Error(
+            list.file +
+            ": a token contains a line break, which no word can; expected a SentencePiece model beside the file");
       contents += token + "\n";
     }
   } else {

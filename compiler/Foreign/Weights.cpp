@@ -12,15 +12,15 @@ static std::string instead(const std::string &folder) {
   const auto has = [&](const char *file) { return exists(folder + "/" + file); };
   for (const char *pickle : {"pytorch_model.bin", "pytorch_model.bin.index.json"})
     if (has(pickle))
-      return "only " + std::string(pickle) +
-             " is, a pickle, which runs whatever code it holds when it is read. Where you trust it, convert it: "
+      return "there is only " + std::string(pickle) +
+             ", a pickle, which runs whatever code it contains when it is read; if you trust it, convert it: "
              "python3 -c \"from transformers import AutoModelForSeq2SeqLM as M; M.from_pretrained('" +
              folder + "').save_pretrained('CONVERTED')\"";
   for (const char *other : {"tf_model.h5", "flax_model.msgpack"})
     if (has(other))
-      return "only " + std::string(other) +
-             " is; convert it with transformers' from_pretrained and save_pretrained, which writes safetensors";
-  return "expected the weights of the model in it, or shards and model.safetensors.index.json";
+      return "there is only " + std::string(other) +
+             "; convert it with transformers' from_pretrained and save_pretrained, which writes safetensors";
+  return "expected the weights of the model in it, or in shards listed in model.safetensors.index.json";
 }
 
 Weights::Weights(const std::string &folder) {
@@ -31,10 +31,10 @@ Weights::Weights(const std::string &folder) {
     return;
   }
   if (!exists(index))
-    throw Error(whole + ": not there; " + instead(folder));
+    throw Error(whole + ": does not exist; " + instead(folder));
   source = index;
   const Config list(index);
-  const JsonValue map = list.at("weight_map", "an object from the names of tensors to their files");
+  const JsonValue map = list.at("weight_map", "an object that maps the names of tensors to their files");
   std::set<std::string> shards;
   for (const std::string &tensor : map.keys()) {
     const JsonValue entry = *map.find(tensor);

@@ -40,7 +40,7 @@ public:
       text.remove_prefix(std::min(end + 1, text.size()));
     }
     if (explicitKey)
-      fail("a '? ' without the ': ' that has its value");
+      fail("a '? ' without the ': ' of its value");
   }
 
 private:
@@ -62,7 +62,7 @@ private:
     if (line.empty() || line.front() == '#' || raw.starts_with("---") || raw.starts_with("%YAML"))
       return;
     if (raw.starts_with('\t'))
-      fail("a tab before a key; expected blanks");
+      fail("a tab before a key; expected spaces");
     if (explicitKey) {
       if (!raw.starts_with(": "))
         fail("expected ': ' and the value of the key after '? '");
@@ -78,7 +78,7 @@ private:
     }
     if (line == "-" || line.starts_with("- ")) {
       if (entries.empty() || !open)
-        fail("an item of a list without a key before it");
+        fail("a list item without a key before it");
       entries.back().list = true;
       std::string_view rest = withoutBlanks(line.substr(1));
       entries.back().items.push_back(scalar(rest, false));
@@ -122,7 +122,7 @@ private:
       if (text.starts_with(','))
         text = withoutBlanks(text.substr(1));
       else if (!text.starts_with(']'))
-        fail("a list without its ']'; expected it in the same line");
+        fail("a list without its ']'; expected it on the same line");
     }
     expectEnd(text.substr(1));
   }
@@ -157,7 +157,7 @@ private:
     }
     const std::string value(withoutBlanks(text.substr(0, end)));
     if (value.empty() && inList)
-      fail("an empty item of a list");
+      fail("an empty list item");
     text.remove_prefix(end);
     return value;
   }
@@ -173,7 +173,7 @@ private:
       at += text[at] == '\'';
       value += text[at];
     }
-    fail("a ' without the one that ends it");
+    fail("a ' without a closing '");
   }
 
   std::string doubleQuoted(std::string_view &text) const {
@@ -201,8 +201,7 @@ private:
         const char *first = text.data() + at + 1, *last = first + std::min(digits, text.size() - at - 1);
         const auto [end, error] = std::from_chars(first, last, code, 16);
         if (error != std::errc() || end != first + digits || code > 0x10FFFF)
-          fail(std::string("expected ") + std::to_string(digits) + " hexadecimal digits of a character after \\" +
-               kind);
+          fail(std::string("expected ") + std::to_string(digits) + " hexadecimal digits after \\" + kind);
         appendUtf8(code, value);
         at += digits;
       } else if (kind == '0') {
@@ -210,10 +209,10 @@ private:
       } else if (auto found = escapes.find(kind); found != escapes.end()) {
         value += found->second;
       } else {
-        fail(std::string("\\") + kind + " is no escape of YAML");
+        fail(std::string("\\") + kind + " is not a YAML escape");
       }
     }
-    fail("a \" without the one that ends it");
+    fail("a \" without a closing \"");
   }
 
   const std::string &file;
@@ -229,7 +228,7 @@ Yaml::Yaml(std::string_view text, std::string name) : file(std::move(name)) {
   Lines(file, list).read(text);
   for (size_t i = 0; i < list.size(); ++i)
     if (!byKey.emplace(list[i].key, i).second)
-      throw Error(file + ":" + std::to_string(list[i].line) + ": '" + list[i].key + "' is already in line " +
+      throw Error(file + ":" + std::to_string(list[i].line) + ": '" + list[i].key + "' is already on line " +
                   std::to_string(list[byKey.at(list[i].key)].line) + "; expected each key once");
 }
 

@@ -25,7 +25,7 @@ template <typename Number> Number at(std::string_view bytes, size_t offset) {
 } // namespace
 
 void Zip::damaged(const std::string &what) const {
-  throw Error(file + ": not a whole zip archive: " + what + "; take a copy that is whole");
+  throw Error(file + ": damaged zip archive: " + what + "; use an intact copy");
 }
 
 Zip::Zip(std::string_view contents, std::string name) : file(std::move(name)) {
@@ -37,19 +37,19 @@ Zip::Zip(std::string_view contents, std::string name) : file(std::move(name)) {
                                             end + endSize + at<uint16_t>(contents, end + 20) == contents.size()))
     end = end > last ? end - 1 : std::string_view::npos;
   if (end == std::string_view::npos)
-    damaged("it has " + std::to_string(contents.size()) + " bytes and no end of a directory");
+    damaged("it has " + std::to_string(contents.size()) + " bytes and no directory at its end");
   uint64_t count = at<uint16_t>(contents, end + 10), size = at<uint32_t>(contents, end + 12),
            begin = at<uint32_t>(contents, end + 16);
   uint64_t directoryEnd = end;
   if (at<uint16_t>(contents, end + 4) != 0 || at<uint16_t>(contents, end + 8) != count)
-    damaged("it is one of several parts");
+    damaged("it is one part of a multi-part archive");
   if (count == 0xFFFF || size == inExtra || begin == inExtra) {
     if (end < locatorSize || at<uint32_t>(contents, end - locatorSize) != locatorMark)
-      damaged("the end of its directory for 64 bits is missing");
+      damaged("the 64-bit end record of its directory is missing");
     const uint64_t place = at<uint64_t>(contents, end - locatorSize + 8);
     if (place > end - locatorSize || end - locatorSize - place < end64Size ||
         at<uint32_t>(contents, place) != end64Mark)
-      damaged("the end of its directory for 64 bits is missing");
+      damaged("the 64-bit end record of its directory is missing");
     count = at<uint64_t>(contents, place + 32);
     size = at<uint64_t>(contents, place + 40);
     begin = at<uint64_t>(contents, place + 48);
@@ -60,7 +60,7 @@ Zip::Zip(std::string_view contents, std::string name) : file(std::move(name)) {
 
   std::string_view directory = contents.substr(begin, size);
   for (uint64_t i = 0; i < count; ++i) {
-    const auto broken = [&] { damaged("entry " + std::to_string(i) + " of its directory is cut off or no entry"); };
+    const auto broken = [&] { damaged("entry " + std::to_string(i) + " of its directory is cut off or invalid"); };
     if (directory.size() < entrySize || at<uint32_t>(directory, 0) != entryMark)
       broken();
     const uint16_t flags = at<uint16_t>(directory, 8), method = at<uint16_t>(directory, 10);
@@ -87,10 +87,10 @@ Zip::Zip(std::string_view contents, std::string name) : file(std::move(name)) {
       extra.remove_prefix(4 + length);
     }
     if (flags & 1)
-      throw Error(file + ": '" + name + "' is encrypted; expected an archive that is not");
+      throw Error(file + ": '" + name + "' is encrypted; expected an archive without encryption");
     if (method != 0 && method != 8)
-      throw Error(file + ": '" + name + "' is compressed by method " + std::to_string(method) +
-                  "; expected one that is stored or deflated");
+      throw Error(file + ": '" + name + "' is compressed with method " + std::to_string(method) +
+                  "; expected a file that is stored or deflated");
     if (place > begin || begin - place < memberSize || at<uint32_t>(contents, place) != memberMark)
       damaged("'" + name + "' is not where its directory says");
     const uint64_t before = memberSize + at<uint16_t>(contents, place + 26) + at<uint16_t>(contents, place + 28);
@@ -103,7 +103,7 @@ Zip::Zip(std::string_view contents, std::string name) : file(std::move(name)) {
              .emplace(name,
                       Member{contents.substr(place + before, packed), whole, at<uint32_t>(directory, 16), method == 8})
              .second)
-      damaged("'" + name + "' is in it twice");
+      damaged("'" + name + "' appears twice");
     directory.remove_prefix(entrySize + nameSize + extraSize + commentSize);
   }
   if (!directory.empty())
@@ -118,7 +118,7 @@ std::string_view Zip::read(const std::string &name, std::string &room) const {
     room.resize(member.size);
     z_stream stream{};
     if (inflateInit2(&stream, -MAX_WBITS) != Z_OK)
-      throw Error(file + ": no memory to decompress '" + name + "'");
+      throw Error(file + ": not enough memory to decompress '" + name + "'");
     int status = Z_OK;
     size_t taken = 0, made = 0;
     while (status == Z_OK) {
@@ -134,7 +134,7 @@ std::string_view Zip::read(const std::string &name, std::string &room) const {
     }
     inflateEnd(&stream);
     if (status != Z_STREAM_END || made != room.size())
-      damaged("'" + name + "' cannot be decompressed into the bytes that its directory says");
+      damaged("'" + name + "' does not decompress to the size that its directory says");
     whole = room;
   }
   uLong sum = crc32(0, nullptr, 0);
@@ -144,7 +144,7 @@ std::string_view Zip::read(const std::string &name, std::string &room) const {
     rest.remove_prefix(part);
   }
   if (sum != member.checksum)
-    damaged("the bytes of '" + name + "' are not what their checksum says");
+    damaged("the bytes of '" + name + "' do not match their checksum");
   return whole;
 }
 

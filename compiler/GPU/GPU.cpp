@@ -31,7 +31,7 @@ static void describe(const gpu::KernelBuilder &builder, const gpu::Architecture 
   info.threads = builder.threads;
   if (info.scratch > architecture.sharedBytes)
     throw Error("compile: the kernel '" + name.str() + "' needs " + std::to_string(info.scratch) +
-                " bytes of shared memory, and a block of " + architecture.name + " has " +
+                " bytes of shared memory, but a block on " + architecture.name + " has only " +
                 std::to_string(architecture.sharedBytes));
 }
 
@@ -104,7 +104,7 @@ const TargetTraits &gpuTraits() {
       .computeTypes = {ComputeType::bf16},
       .attentionProducts = true,
       .refusedDtype = "f64",
-      .refusal = "there is no CUDA code in f64; use --dtype f32 or bf16, or --target cpu"};
+      .refusal = "CUDA code cannot compute in f64; use --dtype f32 or bf16, or --target cpu"};
   return traits;
 }
 

@@ -124,7 +124,7 @@ std::vector<uint8_t> assemble(const std::string &ptxas, const std::string &ptx, 
   std::string reason;
   if (llvm::sys::ExecuteAndWait(ptxas, arguments, std::nullopt,
                                 {std::nullopt, messages.name.str(), messages.name.str()}, 0, 0, &reason))
-    throw Error("compile: " + ptxas + " refused the generated PTX for " + architecture.name + ": " + reason +
+    throw Error("compile: " + ptxas + " rejected the generated PTX for " + architecture.name + ": " + reason +
                 readFile(messages.path()));
   const std::string bytes = readFile(cubin.path());
   return {bytes.begin(), bytes.end()};

@@ -63,7 +63,7 @@ public:
     checkTokens();
     if (std::optional<JsonValue> generation = top.find("generation")) {
       if (!model.targetVocab)
-        generation->fail("needs a decoder that writes tokens");
+        generation->fail("needs a decoder that generates tokens");
       readGeneration(*generation, model.targetVocab, model.tokens.pad,
                      model.tokens.eos); // only checks it; the executable reads it again
     }
@@ -90,7 +90,7 @@ private:
         continue;
       if (!params.contains(setting.key))
         failSetting(setting,
-                    "not in params; " + suggestion(setting.key, values.keys()) + "; token ids are tokens.NAME");
+                    "not in params; " + suggestion(setting.key, values.keys()) + "; for token ids, use tokens.NAME");
       nlohmann::json value = nlohmann::json::parse(setting.value, nullptr, /*allow_exceptions=*/false);
       if (!value.is_number() || !(std::abs(value.get<double>()) <= maxNumber))
         failSetting(setting, "expected a number, at most 3.4e38");
@@ -157,7 +157,8 @@ private:
                   return c < 128 && (std::isalnum(c) || c == '_' || c == '-' || c == '.');
                 });
     if (!good)
-      value.fail(value.shown() + " is no name; expected at most 128 letters, digits, _, - and single dots inside");
+      value.fail(value.shown() +
+                 " is not a valid name; expected at most 128 letters, digits, _, - and single dots inside");
     return name;
   }
 
@@ -204,12 +205,12 @@ private:
     declare(prefix);
 
     scope.input = false;
-    stack.layers = json.at("layers", "how often the layer is repeated").integer(1, maxLayers);
+    stack.layers = json.at("layers", "how many times the layer is repeated").integer(1, maxLayers);
     JsonValue layer = json.at("layer", "the steps that are repeated");
     int64_t left = readSteps(layer.elements(), scope, features, stack.layer);
     if (left != features)
       layer.fail("takes " + std::to_string(features) + " features and gives " + std::to_string(left) +
-                 "; expected as many, since it is repeated");
+                 "; expected the same number, since the layer is repeated");
     count(layer, stack.layers);
     std::vector<RelativeName> names = std::move(declared);
     for (int64_t i = 0; i < stack.layers; ++i) {
@@ -225,7 +226,7 @@ private:
   }
 
   void readHead(const JsonValue &top) {
-    const char *what = "steps from the decoder's rows to logits, as "
+    const char *what = "steps from the decoder's rows to logits, for example "
                        "[{\"op\": \"linear\", \"name\": \"output\", \"features\": \"$target_vocab\"}]";
     std::optional<JsonValue> json = model.decoder ? top.at("head", what) : top.find("head");
     int64_t features = model.decoder ? model.decoder->dim : model.encoder.dim;
@@ -243,8 +244,8 @@ private:
   // Rejects a layer that would unroll into more steps or parameters than any model has.
   void count(const JsonValue &layer, int64_t layers) {
     if (stepsRead * layers > maxUnrolled || static_cast<int64_t>(declared.size()) * layers > maxUnrolled)
-      layer.fail(std::to_string(layers) + " layers of it have more than " + std::to_string(maxUnrolled) +
-                 " steps or parameters");
+      layer.fail("exceeds the limit of " + std::to_string(maxUnrolled) + " steps or parameters if repeated " +
+                 std::to_string(layers) + " times");
   }
 
   // Adds the parameters read since the last call to the model under their full names, which must be unique.
@@ -306,7 +307,7 @@ private:
       if (kind.place == StepKind::Place::StartOfInput && !(scope.input && steps.empty()))
         json.find("op")->fail("\"" + kind.op + "\" may only be the first step of a stack's input");
       if (kind.place == StepKind::Place::Stacks && scope.part == Scope::Part::Head)
-        json.find("op")->fail("\"" + kind.op + "\" may not stand in the head; expected in a stack");
+        json.find("op")->fail("\"" + kind.op + "\" is not allowed in the head; use it in a stack");
       StepDescription &step = steps.emplace_back(StepDescription{&kind, json.path(), "", kind.defaults});
       ++stepsRead;
       readOptions(json, step);
@@ -419,7 +420,7 @@ private:
 
   int64_t complete(step::SinusoidalPositions &positions, const std::string &, const Site &at) {
     if (at.features % 2)
-      at.json.fail("sinusoidal positions need an even number of features, sine and cosine; x has " +
+      at.json.fail("sinusoidal positions need an even number of features, for sine and cosine; x has " +
                    std::to_string(at.features));
     limitLength(positions.maxLength, at.scope);
     return at.features;
@@ -441,8 +442,8 @@ private:
     const int64_t memoryFeatures = readMemory(attention, at);
     checkHeads(attention, at, memoryFeatures);
     if (int64_t widest = std::max(attention.keyDim, attention.valueDim); widest > maxHeadDim)
-      at.json.fail("a head of " + std::to_string(widest) + " features; expected at most " + std::to_string(maxHeadDim) +
-                   ", since the code of an attention grows with them");
+      at.json.fail("has heads of " + std::to_string(widest) + " features; expected at most " +
+                   std::to_string(maxHeadDim) + ", since the code of an attention grows with them");
     checkDistances(attention, name, at);
     checkRotary(attention, at);
     if (attention.scale == 0) {
@@ -464,15 +465,15 @@ private:
     std::optional<JsonValue> body = at.json.find("memory_body");
     if (!attention.encoderMemory) {
       if (body)
-        body->fail("only where \"memory\" is \"encoder\"; self-attention attends to x as it is");
+        body->fail("only allowed if \"memory\" is \"encoder\"; self-attention attends to x unchanged");
       return at.features;
     }
     if (at.scope.memoryBody)
       at.json.find("memory")->fail(
-          "\"encoder\" may not stand in a memory_body, whose x is the encoder's output; expected \"self\"");
+          "\"encoder\" is not allowed in a memory_body, whose x is the encoder's output; expected \"self\"");
     if (at.scope.part == Scope::Part::Encoder)
       at.json.find("memory")->fail(
-          "\"encoder\" may only stand in the decoder; the encoder has no memory but itself, expected \"self\"");
+          "\"encoder\" is only allowed in the decoder; the encoder can only attend to itself, expected \"self\"");
     if (!body)
       return model.encoder.dim;
     Scope inside = at.scope;
@@ -486,12 +487,12 @@ private:
     if (!attention.projections) {
       for (const char *key : {"kv_heads", "key_dim", "value_dim", "bias"})
         if (std::optional<JsonValue> given = at.json.find(key))
-          given->fail("has no meaning where \"projections\" is false: q, k and v are x itself");
+          given->fail("has no meaning if \"projections\" is false: q, k and v are x itself");
       if (std::optional<JsonValue> heads = at.json.find("heads"); heads && attention.heads != 1)
-        heads->fail(heads->shown() + " heads where \"projections\" is false; expected 1, or none given");
+        heads->fail(heads->shown() + " heads, but \"projections\" is false; expected 1, or leave it out");
       if (features != memoryFeatures)
-        at.json.fail("without projections x and the memory need the same features; x has " + std::to_string(features) +
-                     ", the memory " + std::to_string(memoryFeatures));
+        at.json.fail("without projections, x and the memory need the same number of features; x has " +
+                     std::to_string(features) + ", the memory has " + std::to_string(memoryFeatures));
       attention.keyDim = attention.valueDim = features;
       attention.kvHeads = 1;
       return;
@@ -517,7 +518,7 @@ private:
 
   // Rejects an option about the distance between tokens, which only tokens of one sequence have.
   static void failOnCrossAttention(const Site &at, const char *key) {
-    at.json.find(key)->fail("there is no distance between tokens of two sequences; expected in self-attention only");
+    at.json.find(key)->fail("tokens of two different sequences have no distance; use it in self-attention only");
   }
 
   void checkDistances(step::Attention &attention, const std::string &name, const Site &at) {
@@ -540,8 +541,9 @@ private:
       return;
     const int64_t directions = attention.causal ? 1 : 2, each = attention.buckets / directions;
     if (attention.buckets % directions || each < 2)
-      at.json.find("buckets")->fail(std::to_string(attention.buckets) + " are not two or more for each direction; " +
-                                    "expected an even number from 4 on, or a causal mask");
+      at.json.find("buckets")->fail(std::to_string(attention.buckets) +
+                                    " does not give each direction two or more buckets; " +
+                                    "expected an even number of at least 4, or a causal mask");
     if (attention.maxDistance <= each / 2)
       (at.json.find("max_distance") ? at.json.find("max_distance") : at.json.find("buckets"))
           ->fail("the first " + std::to_string(each / 2) +
@@ -565,7 +567,7 @@ private:
       attention.rotaryDim = attention.keyDim;
     if (attention.rotaryDim % 2 || attention.rotaryDim > attention.keyDim)
       (dim ? dim : at.json.find("rotary"))
-          ->fail("pairs of features are rotated; expected an even number, at most the " +
+          ->fail("features are rotated in pairs; expected an even number, at most the " +
                  std::to_string(attention.keyDim) + " of a head, found " + std::to_string(attention.rotaryDim));
   }
 
@@ -655,8 +657,8 @@ private:
         {"pad", ids.pad}, {"unk", ids.unk}, {"bos", ids.bos}, {"eos", ids.eos}, {"start", ids.start}};
     for (auto [name, id] : named)
       if (id >= vocab)
-        tokens.find(name)->fail(std::to_string(id) + " is no token of a vocabulary of " + std::to_string(vocab) +
-                                "; expected 0 to " + std::to_string(vocab - 1));
+        tokens.find(name)->fail(std::to_string(id) + " is not in the vocabulary of " + std::to_string(vocab) +
+                                " tokens; expected 0 to " + std::to_string(vocab - 1));
     if (ids.eos == ids.pad)
       tokens.find("eos")->fail(std::to_string(ids.eos) + " is also pad, which is never learned; expected another id");
   }
@@ -675,13 +677,13 @@ private:
     for (const JsonValue &group : share->elements()) {
       std::vector<JsonValue> members = group.elements();
       if (members.size() < 2)
-        group.fail("ties nothing; expected two or more names of parameters");
+        group.fail("ties nothing; expected the names of two or more parameters");
       ParameterDescription *first = nullptr;
       for (const JsonValue &member : members) {
         std::string name = member.string();
         auto found = byName.find(name);
         if (found == byName.end())
-          member.fail(member.shown() + " is no parameter; " + suggestionOfParameter(name, names));
+          member.fail(member.shown() + " is not a parameter; " + suggestionOfParameter(name, names));
         if (auto [other, isNew] = tied.emplace(name, member.path()); !isNew)
           member.fail(member.shown() + " is already tied by " + other->second);
         if (!first) {
@@ -690,7 +692,7 @@ private:
         }
         if (found->second->shape != first->shape)
           member.fail(member.shown() + " is " + shapeOf(*found->second) + ", but " + first->name + " is " +
-                      shapeOf(*first) + "; tied parameters have one shape");
+                      shapeOf(*first) + "; tied parameters must have the same shape");
         first->aliases.push_back(name);
       }
     }

@@ -42,17 +42,16 @@ public:
 
   LogicalResult check() {
     if (!modelOf(module))
-      return module.emitError()
-             << "has no attribute '" << attr::model
-             << "', which says what the model is; `xfc compile model.json --emit imported` writes it";
+      return module.emitError() << "has no attribute '" << attr::model
+                                << "', which describes the model; `xfc compile model.json --emit imported` writes it";
     if (failed(checkGeneration(modelOf(module))))
       return failure();
     for (Operation &op : *module.getBody())
       if (!isa<func::FuncOp, ParameterOp>(op))
-        return op.emitError() << "a model holds functions and parameters, found '" << op.getName() << "'";
+        return op.emitError() << "a model can only contain functions and parameters, found '" << op.getName() << "'";
     auto programs = module.getOps<func::FuncOp>();
     if (programs.empty())
-      return module.emitError() << "holds no programs: expected functions such as @forward";
+      return module.emitError() << "contains no programs; expected functions such as @forward";
     for (auto parameter : module.getOps<ParameterOp>())
       if (failed(checkElement(parameter, parameter.getType())))
         return failure();
@@ -82,8 +81,7 @@ private:
     if (name == programs::lossAndGradients || name == programs::accumulate ||
         llvm::any_of(optimizers(), [&](const Optimizer &optimizer) { return name == optimizer.program; }))
       return program.emitError()
-             << "a later phase made this program; expected a module as `xfc compile --emit imported` "
-                "prints it";
+             << "this program was made by a later phase; expected a module printed by `xfc compile --emit imported`";
     if (!program.getBody().hasOneBlock())
       return program.emitError() << "expected a program of one block, found " << llvm::range_size(program.getBody())
                                  << " blocks";
@@ -94,7 +92,7 @@ private:
         return program.emitError() << "argument " << argument.getArgNumber() << " needs '" << attr::name << "' and '"
                                    << attr::role << "'";
       if (!names.insert(name.getValue()).second)
-        return program.emitError() << "has two arguments " << name;
+        return program.emitError() << "has two arguments named " << name;
     }
     names.clear();
     for (unsigned i = 0; i < program.getNumResults(); ++i) {
@@ -102,11 +100,11 @@ private:
       if (!name)
         return program.emitError() << "result " << i << " needs '" << attr::name << "'";
       if (!names.insert(name.getValue()).second)
-        return program.emitError() << "has two results " << name;
+        return program.emitError() << "has two results named " << name;
     }
     WalkResult walked = program.walk([&](Operation *op) {
       if (op != program && !isa<func::ReturnOp>(op) && !isa_and_present<XFCDialect>(op->getDialect()))
-        return op->emitError() << "a program holds ops of the xfc dialect, found '" << op->getName() << "'",
+        return op->emitError() << "a program can only contain ops of the xfc dialect, found '" << op->getName() << "'",
                WalkResult::interrupt();
       for (Type type : op->getResultTypes())
         if (failed(checkElement(op, type)))
@@ -136,7 +134,7 @@ private:
       element = tensor.getElementType();
       shape = tensor.getShape();
     } else {
-      return op->emitError() << "values of programs are rows, pairs and static tensors, found " << type;
+      return op->emitError() << "values of programs must be rows, pairs or static tensors, found " << type;
     }
     int64_t elements = 1;
     for (int64_t extent : shape)
@@ -180,7 +178,7 @@ OwningOpRef<ModuleOp> importModule(std::string_view text, std::string_view file,
   auto module = block.getOperations().size() == 1 ? dyn_cast<ModuleOp>(block.front()) : ModuleOp();
   if (!module) {
     emitError(FileLineColLoc::get(&context, file, 1, 1))
-        << "expected one module, as `xfc compile --emit imported` prints it";
+        << "expected one module, printed by `xfc compile --emit imported`";
     return {};
   }
   module->remove();

@@ -52,7 +52,7 @@ Option::Choice choice(std::string noun, Member<T> place, std::vector<std::pair<s
 // What is added to the position of a token.
 Option offset(Member<int64_t> place) {
   return {"offset", Option::Integer{std::move(place), 0, maxPositions, {}},
-          "the position of the first token; the table has as many rows more"};
+          "the position of the first token; the table has that many extra rows"};
 }
 
 StepKind activation(const std::string &function, std::string meaning) {
@@ -115,8 +115,8 @@ const std::vector<StepKind> &stepKinds() {
                    {"heads", Option::Integer{&Attention::heads, 1, maxExtent, {}},
                     "the number of heads; required with projections", Presence::Depends},
                    {"kv_heads", Option::Integer{&Attention::kvHeads, 1, maxExtent, {}},
-                    "the heads of keys and values, a divisor of heads, each shared by as many neighbouring heads of "
-                    "queries; heads if not given",
+                    "the number of heads of keys and values, a divisor of heads; each is shared by equally many "
+                    "neighbouring heads of queries; heads if not given",
                     Presence::Depends},
                    {"key_dim", Option::Integer{&Attention::keyDim, 1, maxExtent, &Attention::heads},
                     "the features of a query and a key of one head; d/heads if not given", Presence::Depends},
@@ -133,10 +133,10 @@ const std::vector<StepKind> &stepKinds() {
                    {"memory_body", Option::Steps{&Attention::memoryBody},
                     "steps that the encoder's output goes through first; their names are relative to the layer"},
                    {"mask", Option::Set{{{"padding", &Attention::padding}, {"causal", &Attention::causal}}},
-                    "padding: pad tokens are no keys; causal: a query sees no later position"},
+                    "padding: pad tokens are not attended to; causal: a query sees no later position"},
                    {"window", Option::Integer{&Attention::window, 1, maxPositions, {}},
                     "how many positions a query sees, in self-attention: with a causal mask its own and those before "
-                    "it, else so many to each side; all if not given",
+                    "it, otherwise that many to each side; all if not given",
                     Presence::Depends},
                    {"scale",
                     Option::Number{&Attention::scale, 1e-20, maxNumber, false,
@@ -151,11 +151,11 @@ const std::vector<StepKind> &stepKinds() {
                                                      {"slopes", Attention::DistanceBias::slopes}}),
                     "what is added to scores by the distance of key and query, in self-attention: a parameter "
                     "NAME.distance_bias.weight [buckets, heads] (T5's; one for several layers by `share`), or fixed "
-                    "slopes, one a head (ALiBi)"},
+                    "slopes, one per head (ALiBi)"},
                    {"buckets", Option::Integer{&Attention::buckets, 2, 1024, {}},
                     "the number of buckets of distances, half of them for each direction unless the mask is causal"},
                    {"max_distance", Option::Integer{&Attention::maxDistance, 2, maxPositions, {}},
-                    "the distance from which on all are in the last bucket"},
+                    "distances from this one on share the last bucket"},
                    {"rotary",
                     choice<Attention::Rotary>("layout", &Attention::rotary,
                                               {{"none", Attention::Rotary::none},
@@ -194,7 +194,7 @@ const std::vector<StepKind> &stepKinds() {
       {.op = "linear",
        .meaning = "x W^T + b: parameters NAME.{weight,bias}",
        .defaults = Linear{},
-       .options = {name(), extent("features", &Linear::features, "the features it gives"),
+       .options = {name(), extent("features", &Linear::features, "the number of features of the result"),
                    flag("bias", &Linear::bias, "whether there is a bias")},
        .label = label<Linear>([](const Linear &l) { return "linear" + to(l.features); })},
 
@@ -204,9 +204,9 @@ const std::vector<StepKind> &stepKinds() {
        .options = {name(),
                    eps(&LayerNorm::eps),
                    {"variance", choice<bool>("variance", &LayerNorm::unbiased, {{"biased", false}, {"unbiased", true}}),
-                    "over n, or n - 1"},
+                    "whether to divide by n or by n - 1"},
                    {"eps_in", choice<bool>("place of eps", &LayerNorm::epsInStd, {{"variance", false}, {"std", true}}),
-                    "inside the root, or beside it"}}},
+                    "whether eps is added inside the root or outside it"}}},
 
       {.op = "rms_norm",
        .meaning = "w x / sqrt(mean(x^2) + eps): parameter NAME.weight",
@@ -232,7 +232,7 @@ const std::vector<StepKind> &stepKinds() {
        .meaning = "activation(x Wg^T) * (x Wv^T): parameters NAME.{gate,value}.{weight,bias}",
        .defaults = Gated{},
        .options = {name(),
-                   extent("features", &Gated::features, "the features it gives"),
+                   extent("features", &Gated::features, "the number of features of the result"),
                    {"activation",
                     choice<std::string>("activation", &Gated::activation,
                                         {{"relu", "relu"},
@@ -241,7 +241,7 @@ const std::vector<StepKind> &stepKinds() {
                                          {"gelu_tanh", "gelu_tanh"},
                                          {"silu", "silu"},
                                          {"tanh", "tanh"}}),
-                    "of the gate"},
+                    "the activation of the gate"},
                    flag("bias", &Gated::bias, "whether both products have a bias")},
        .label = label<Gated>([](const Gated &g) { return "gated" + to(g.features); })},
 

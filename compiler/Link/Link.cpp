@@ -209,7 +209,7 @@ struct Interface {
          rest = rest.substr(match[0].end() - rest.begin()))
       functions.push_back(match[1].str());
     if (version.empty() || functions.empty())
-      throw Error("link: " + file + " is no header of libraries; build or install xfc completely");
+      throw Error("link: " + file + " is not xfc's library header; build or install xfc completely");
   }
 };
 
@@ -282,7 +282,7 @@ std::vector<std::string> linkLibrary(const std::vector<std::vector<ObjectFile>> 
                                             inside(folder, "xfc.h")};
   const Interface interface(inside(parts.runtime, "xfc.h"));
   if (path::filename(output) == ".") // the path ends with a slash
-    throw Error(output + ": a library needs a name, as " + output + "model for " + output + "libmodel.so");
+    throw Error(output + ": a library needs a name, for example " + output + "model to get " + output + "libmodel.so");
   const std::vector<std::string> calls = {"--whole-archive", inside(parts.runtime, "libxfc_capi.a"),
                                           "--no-whole-archive"};
 

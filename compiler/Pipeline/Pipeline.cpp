@@ -20,8 +20,9 @@ const std::vector<PhaseInfo> &phases() {
       {Phase::Imported, "imported", "the model as ops, step by step, one function for each program"},
       {Phase::Fused, "fused", "attention, add + norm, projections and the loss fused"},
       {Phase::Differentiated, "differentiated",
-       "with gradients, the optimizer, fused epilogues, and the types products multiply in"},
-      {Phase::Scheduled, "scheduled", "the plan: kernels, buffers with their lives, and the steps of each program"},
+       "with gradients, the optimizer, fused epilogues, and the compute types of products"},
+      {Phase::Scheduled, "scheduled",
+       "the plan: kernels, buffers with their live ranges, and the steps of each program"},
       {Phase::Lowered, "lowered", "the kernels' code as vector, scf and LLVM dialect"},
   };
   return all;
@@ -203,7 +204,7 @@ private:
     manager.enableTiming(timing);
     if (failed(manager.run(module)))
       throw Error("compile: a pass of the stage '" + stage.str() + "' failed; see the message above" +
-                  (reproducer.empty() ? ", and --dump-ir-dir for a reproducer"
+                  (reproducer.empty() ? "; add --dump-ir-dir for a reproducer"
                                       : "; `xfc-opt --run-reproducer " + reproducer + "` repeats it"));
   }
 

@@ -124,9 +124,9 @@ void addStage(Stage stage, OpPassManager &manager, const StageOptions &options) 
 }
 
 void registerPipelines() {
-  registerStage(Stage::Fused, "xfc-fuse-pipeline", "From what import makes to `xfc compile --emit fused`");
+  registerStage(Stage::Fused, "xfc-fuse-pipeline", "From the imported module to `xfc compile --emit fused`");
   registerStage(Stage::Differentiated, "xfc-differentiate-pipeline",
-                "From what --xfc-fuse-pipeline leaves to `xfc compile --emit differentiated`");
+                "From the output of --xfc-fuse-pipeline to `xfc compile --emit differentiated`");
 }
 
 } // namespace xfc

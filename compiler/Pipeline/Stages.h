@@ -23,22 +23,21 @@ enum class Recomputation { none, cheap, most };
 // The options of a stage. As text:
 // --xfc-differentiate-pipeline="target=cuda recompute=cheap no-fuse=fuse-epilogue"
 struct StageOptions : mlir::PassPipelineOptions<StageOptions> {
-  Option<PassTarget> target{*this, "target", llvm::cl::desc("what code is generated for"),
+  Option<PassTarget> target{*this, "target", llvm::cl::desc("what to generate code for"),
                             llvm::cl::init(PassTarget::cpu),
                             llvm::cl::values(clEnumValN(PassTarget::cpu, "cpu", "a CPU"),
-                                             clEnumValN(PassTarget::plain, "plain", "a CPU, by upstream passes alone"),
+                                             clEnumValN(PassTarget::plain, "plain", "a CPU, by upstream passes only"),
                                              clEnumValN(PassTarget::cuda, "cuda", "an NVIDIA GPU"))};
   Option<DataType> dtype{
-      *this, "dtype", llvm::cl::desc("what matrix products are of"), llvm::cl::init(DataType::f32),
-      llvm::cl::values(clEnumValN(DataType::f32, "f32", "f32; copies for decoding round their operands"),
+      *this, "dtype", llvm::cl::desc("type of matrix products"), llvm::cl::init(DataType::f32),
+      llvm::cl::values(clEnumValN(DataType::f32, "f32", "f32; decoding variants round their operands"),
                        clEnumValN(DataType::bf16, "bf16", "operands rounded to bf16"),
-                       clEnumValN(DataType::f64, "f64", "f64, as everything else"))};
+                       clEnumValN(DataType::f64, "f64", "f64, like everything else"))};
   Option<Recomputation> recompute{
-      *this, "recompute", llvm::cl::desc("what is computed again for the gradients"),
-      llvm::cl::init(Recomputation::none),
+      *this, "recompute", llvm::cl::desc("what is recomputed for the gradients"), llvm::cl::init(Recomputation::none),
       llvm::cl::values(clEnumValN(Recomputation::none, "none", "nothing"),
-                       clEnumValN(Recomputation::cheap, "cheap", "what is bound by memory"),
-                       clEnumValN(Recomputation::most, "most", "all that lowers the peak of memory"))};
+                       clEnumValN(Recomputation::cheap, "cheap", "memory-bound operations"),
+                       clEnumValN(Recomputation::most, "most", "everything that lowers peak memory"))};
   ListOption<std::string> disabled{*this, "no-fuse", llvm::cl::desc("fusions to leave out")};
 };
 

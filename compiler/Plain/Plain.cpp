@@ -40,10 +40,10 @@ void emitPlain(ModuleOp kernels, Operation *op, llvm::StringRef name) {
   auto scalar = dyn_cast<ScalarOpInterface>(op);
   // A region that is not empty is an epilogue added by fusion.
   if ((!plain && !scalar) || llvm::any_of(op->getRegions(), [](Region &region) { return !region.empty(); }))
-    throw Error("--cpu plain: expected the unfused program, found the fused kernel '" + name.str() +
-                "'; add --no-fuse");
+    throw Error("--cpu plain: cannot compile the fused kernel '" + name.str() + "'; add --no-fuse");
   if (auto product = dyn_cast<ProductOpInterface>(op); product && product.getCompute())
-    throw Error("--cpu plain: expected products of f32 or f64, found '" + name.str() + "'; use --dtype f32");
+    throw Error("--cpu plain: only multiplies in f32 or f64, but '" + name.str() +
+                "' has another compute type; use --dtype f32");
   PlainBuilder builder(kernels, name, op);
   if (plain)
     plain.lowerPlain(builder);
@@ -81,12 +81,12 @@ Backend::PackInfo PlainBackend::emitPack(RankedTensorType, Packing, llvm::String
 void PlainBackend::addLowering(OpPassManager &manager) const { addPlainLowering(manager); }
 
 const TargetTraits &plainTraits() {
-  static const TargetTraits traits = {.withoutFusions = {},
-                                      .normGradParts = 32,
-                                      .computeTypes = {},
-                                      .refusedDtype = "bf16",
-                                      .refusal =
-                                          "plain code multiplies in f32 or f64; use --dtype f32, or another --cpu"};
+  static const TargetTraits traits = {
+      .withoutFusions = {},
+      .normGradParts = 32,
+      .computeTypes = {},
+      .refusedDtype = "bf16",
+      .refusal = "plain code only multiplies in f32 or f64; use --dtype f32, or another --cpu"};
   return traits;
 }
 

@@ -129,7 +129,7 @@ Size SizeAttr::getSize() const {
 LogicalResult SizeAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError, ArrayRef<int64_t> terms) {
   for (int64_t term : terms)
     if (term < 0)
-      return emitError() << "a size has no negative terms, found " << term;
+      return emitError() << "a size cannot have negative terms, found " << term;
   return success();
 }
 
@@ -156,8 +156,8 @@ PlaceAttr PlaceAttr::get(MLIRContext *context, const Place &place, int64_t strid
 LogicalResult PlaceAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError, Place::Kind, int64_t index,
                                 int64_t offset, int64_t stride) {
   if (index < 0 || offset < 0 || stride < 0)
-    return emitError() << "a place has no negative index, offset or stride, found " << index << ", " << offset << ", "
-                       << stride;
+    return emitError() << "a place cannot have a negative index, offset or stride, found " << index << ", " << offset
+                       << ", " << stride;
   return success();
 }
 
@@ -181,8 +181,7 @@ PartitionAttr PartitionAttr::get(MLIRContext *context, const Partition &partitio
 LogicalResult PartitionAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError, Partition::Unit, int64_t per,
                                     int64_t times) {
   if (per < 1 || times < 1)
-    return emitError() << "chunks are made of at least one unit, at least once, found per " << per << " times "
-                       << times;
+    return emitError() << "'per' and 'times' must be at least 1, found per " << per << " times " << times;
   return success();
 }
 
@@ -296,7 +295,7 @@ LogicalResult KernelOp::verifyRegions() {
     return success();
   Block &block = getBody().front();
   if (block.getOperations().size() != 2 || !isa<ReturnOp>(block.back()))
-    return emitOpError("holds one op and plan.return");
+    return emitOpError("must hold one op and plan.return");
   if (getPacking() && getPacking()->size() != block.getNumArguments())
     return emitOpError("has ") << block.getNumArguments() << " operands, and `packing` of " << getPacking()->size();
   return success();
@@ -347,15 +346,15 @@ LogicalResult ProgramOp::verifyRegions() {
   const int64_t count = std::distance(buffers.begin(), buffers.end());
   for (auto [i, op] : llvm::enumerate(block))
     if (auto buffer = dyn_cast<BufferOp>(op); buffer && buffer.getIndex() != i)
-      return buffer.emitOpError("should be number ") << i << ", before all launches";
+      return buffer.emitOpError("must have index ") << i << " and precede all launches";
   auto verify = [&](Operation *op, std::optional<ArrayAttr> places, size_t least) -> LogicalResult {
     if (!places)
       return success();
     if (places->size() < least)
-      return op->emitOpError("has ") << places->size() << " places, expected at least " << least;
+      return op->emitOpError("has ") << places->size() << " places; expected at least " << least;
     for (auto place : places->getAsRange<PlaceAttr>())
       if (place.getKind() == Place::Kind::Arena && place.getIndex() >= count)
-        return op->emitOpError("lies in buffer ") << place.getIndex() << ", but there are " << count;
+        return op->emitOpError("lies in buffer ") << place.getIndex() << ", but there are only " << count;
     return success();
   };
   for (auto launch : getOps<LaunchOp>())
@@ -363,13 +362,13 @@ LogicalResult ProgramOp::verifyRegions() {
       return failure();
   auto last = cast<ReturnOp>(block.back());
   if (TypeRange(getResultTypes()) != last.getOperandTypes())
-    return last.emitOpError("does not return what the program says: ") << getFunctionType();
+    return last.emitOpError("operand types do not match the results of the program's type, ") << getFunctionType();
   return verify(last, last.getPlaces(), last->getNumOperands());
 }
 
 LogicalResult BufferOp::verify() {
   if (static_cast<int64_t>(getFirst()) < 0 || getLast() < getFirst())
-    return emitOpError("lives from launch ") << getFirst() << " to " << getLast();
+    return emitOpError("has an invalid live range, from launch ") << getFirst() << " to " << getLast();
   return success();
 }
 

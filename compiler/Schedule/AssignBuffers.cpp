@@ -65,7 +65,7 @@ private:
 
   LogicalResult assign(ProgramOp program) {
     if (!program.getOps<BufferOp>().empty())
-      return program.emitOpError("has buffers already");
+      return program.emitOpError("already has buffers");
     for (auto launch : program.getOps<LaunchOp>())
       if (!kernelOf(launch).getPartition())
         return launch.emitOpError("its kernel has no code; run xfc-generate-kernels first");
@@ -203,8 +203,8 @@ private:
     for (unsigned i = 0; i + 1 < walked.size(); ++i)
       if (offset(first + i) + sizeOf(i) > offset(first + i + 1))
         return launch.emitOpError("walks through its operands ")
-               << first << " to " << first + walked.size() - 1 << ", but " << first + i + 1
-               << " does not lie after the one before";
+               << first << " to " << first + walked.size() - 1 << ", but operand " << first + i + 1
+               << " is not placed after the one before it";
     const auto count = static_cast<unsigned>(walked.size());
     launch.setElements(offset(first + count - 1) - offset(first) + sizeOf(count - 1));
     SmallVector<int64_t> immediates(launch.getImmediates());

@@ -33,7 +33,7 @@ struct OutlineKernels : impl::OutlineKernelsBase<OutlineKernels> {
 private:
   LogicalResult outline(func::FuncOp function) {
     if (!function.getBody().hasOneBlock())
-      return function.emitOpError("has no body of one block");
+      return function.emitOpError("must have a body with exactly one block");
     OpBuilder builder = OpBuilder::atBlockEnd(getOperation().getBody());
     auto program = ProgramOp::create(builder, function.getLoc(), function);
     if (!before)

@@ -42,7 +42,7 @@ private:
       if (FlatSymbolRefAttr form = kernel.getPackingOf(i)) {
         auto plain = cast<PlaceAttr>(places[i]);
         if (plain.getKind() != Place::Kind::Parameters)
-          return launch.emitOpError("operand ") << i << " is to be packed, but is no parameter";
+          return launch.emitOpError("operand ") << i << " is to be packed, but is not a parameter";
         places[i] = PlaceAttr::get(&getContext(), packedFor(launch, form, plain.getOffset()), plain.getStride());
       }
     launch.setPlacesAttr(ArrayAttr::get(&getContext(), places));

@@ -30,7 +30,7 @@ public:
     auto blocks = source.getOps<ParametersOp>();
     const ModelAttr model = modelOf(source);
     if (!model)
-      return source.emitError() << "has no attribute '" << attr::model << "', which says what its model is";
+      return source.emitError() << "has no attribute '" << attr::model << "', which describes the model";
     if (blocks.empty())
       return source.emitError("is not scheduled: there is no layout of parameters");
     describe(model);

@@ -98,10 +98,10 @@ void compile(const CompileOptions &options) {
       std::fprintf(stderr, "xfc: wrote %s\n", file.c_str());
     }
   } else if (options.emit == "llvm") {
-    requireTarget(pipeline, Target::CPU, "--emit llvm: is the CPU's code; use --emit ptx, or --target cpu");
+    requireTarget(pipeline, Target::CPU, "--emit llvm: prints code for the CPU only; use --emit ptx, or --target cpu");
     writeText(options.output, emitLLVM(*model, pipeline));
   } else if (options.emit == "ptx") {
-    requireTarget(pipeline, Target::CUDA, "--emit ptx: is a GPU's code; use --target cuda");
+    requireTarget(pipeline, Target::CUDA, "--emit ptx: prints code for GPUs only; use --target cuda");
     writeText(options.output, emitPTX(*model, pipeline));
   } else {
     for (const PhaseInfo &info : phases())
@@ -124,25 +124,26 @@ void addCompile(CLI::App &app) {
   command->add_option("-o,--output", options->output, "the file to write (default: ./ and the model's name)");
   command
       ->add_option("--target", options->target,
-                   "what to generate code for: cpu, cuda (NVIDIA GPUs; PTX in the executable, which needs nothing but "
-                   "the driver), or cpu,cuda")
+                   "what to generate code for: cpu, cuda (NVIDIA GPUs; the executable contains PTX and needs only the "
+                   "driver), or cpu,cuda")
       ->capture_default_str();
   command
       ->add_option("--cpu", options->cpu,
                    "instruction sets, separated by commas: native, x86-64-v3, x86-64-v4, either with +vnni, "
-                   "x86-64-v4+bf16, x86-64-v4+amx; several are chosen from at start. "
+                   "x86-64-v4+bf16, x86-64-v4+amx; of several, the executable uses the best that the machine has. "
                    "plain, with --no-fuse: the slow path that the others are compared with")
       ->capture_default_str();
   command
-      ->add_option("--cuda-arch", options->cudaArch,
-                   "GPU architectures, separated by commas: sm_80 runs on every GPU from compute capability 8.0 on; of "
-                   "several, a GPU "
-                   "takes the newest it can run. A cubin for each is put beside its PTX where ptxas is found")
+      ->add_option(
+          "--cuda-arch", options->cudaArch,
+          "GPU architectures, separated by commas: sm_80 runs on every GPU from compute capability 8.0 on; of "
+          "several, a GPU uses the newest that it can run. If ptxas is found, a cubin for each is stored beside "
+          "its PTX")
       ->capture_default_str();
   command
       ->add_option("--dtype", options->dtype,
-                   "type of matrix products: f32; bf16, where parameters, sums and all else stay f32; or f64 for "
-                   "checking gradients")
+                   "type of matrix products: f32; bf16, where parameters, sums and everything else stay f32; or f64, "
+                   "for checking gradients")
       ->capture_default_str();
   command->add_option("--mode", options->mode, "programs to include: train, decode")->capture_default_str();
   options->noFuse.addTo(*command);
@@ -150,21 +151,21 @@ void addCompile(CLI::App &app) {
   command
       ->add_option(
           "--emit", options->emit,
-          "exe; lib: libNAME.so, libNAME.a and xfc.h for -o NAME, which C calls; or stop early: obj, llvm, ptx, "
-          "or a phase of `xfc phases`")
+          "exe; lib: a library to call from C (libNAME.so, libNAME.a and xfc.h for -o NAME); or stop early: obj, "
+          "llvm, ptx, or a phase listed by `xfc phases`")
       ->capture_default_str();
   command->add_option("--dump-ir-dir", options->pipeline.dumpDirectory,
-                      "write into this folder what every pass changed, and a reproducer where one fails");
+                      "write to this folder what every pass changed, and a reproducer if one fails");
   command
       ->add_option(
           "--cache", options->pipeline.cacheDirectory,
-          "keep the machine code of kernels in this folder, and take it from there where a kernel is as it was; "
-          "anything in it may be removed at any time")
+          "cache the machine code of kernels in this folder, and reuse it for kernels that have not changed; anything "
+          "in the folder may be removed at any time")
       ->envname("XFC_CACHE");
   command->add_flag("--check-bounds", options->pipeline.checkBounds,
-                    "generate code for the CPU that checks each load and store, and ends with a message at one that is "
-                    "not of its operands: some ten times as slow, for looking into the compiler's faults");
-  command->add_flag("--timing", options->timing, "print what each stage and pass took");
+                    "generate CPU code that checks every load and store, and stops with a message at one outside its "
+                    "operands: about ten times slower, for debugging the compiler");
+  command->add_flag("--timing", options->timing, "print the time that each stage and pass took");
   command->callback([options] { compile(*options); });
 }
 

@@ -19,19 +19,21 @@ static void import(const ForeignOptions &options) {
 
 void addImport(CLI::App &app) {
   auto options = std::make_shared<ForeignOptions>();
-  CLI::App *command = app.add_subcommand("import", "make a model.json and weights from a model of another program: " +
-                                                       listedFamilies() + "; Marian's .npz, CTranslate2's folders");
+  CLI::App *command =
+      app.add_subcommand("import", "convert another program's model to model.json and weights: " + listedFamilies() +
+                                       "; Marian's .npz files, CTranslate2 folders");
   command
-      ->add_option("folder", options->from,
-                   "a Hugging Face folder: config.json, and model.safetensors or its shards with their index; an .npz "
-                   "file of Marian, or its folder; or a folder of CTranslate2")
+      ->add_option(
+          "folder", options->from,
+          "a Hugging Face folder (config.json, and model.safetensors or its shards with their index), a Marian "
+          ".npz file or its folder, or a CTranslate2 folder")
       ->required();
-  command->add_option("-o,--output", options->to, "the folder to make, which `xfc compile` and --model take")
-      ->required();
+  command->add_option("-o,--output", options->to, "the folder to create, for `xfc compile` and --model")->required();
   command->add_option(
       "--source-language", options->sourceLanguage,
       "the language of source lines, as the model names it (eng_Latn, en_XX); default: the tokenizer's own");
-  command->add_option("--target-language", options->targetLanguage, "the language to translate into, likewise");
+  command->add_option("--target-language", options->targetLanguage,
+                      "the language to translate into, named in the same way");
   command->callback([options] { import(*options); });
 }
 

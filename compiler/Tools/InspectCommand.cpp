@@ -168,7 +168,7 @@ void inspect(const InspectOptions &options) {
               module.model.c_str(), drawText(description).c_str(), parameters,
               megabytes(parameters * bytesOf(module.type)).c_str(), module.compute.c_str(), module.kernels.size());
   // The last summand: scratch memory of the threads on a CPU, or memory to receive batches on a GPU.
-  const std::string rest = cuda ? "told of batches" : "scratch of " + std::to_string(options.threads) + " threads";
+  const std::string rest = cuda ? "to receive batches" : "scratch of " + std::to_string(options.threads) + " threads";
   for (const Case &each : cases) {
     const auto &row = report[each.title];
     std::printf("\n%s, %.0f tokens\n  launches        %zu\n  operations      %.4g MFLOP a token\n  memory traffic  "
@@ -189,25 +189,26 @@ void inspect(const InspectOptions &options) {
 
 void addInspect(CLI::App &app) {
   auto options = std::make_shared<InspectOptions>();
-  CLI::App *command = app.add_subcommand("inspect", "parameters, operations and memory of a model, and its graph");
+  CLI::App *command = app.add_subcommand("inspect", "show the parameters, operations, memory and graph of a model");
   options->model.addTo(*command);
   options->noFuse.addTo(*command);
   options->recompute.addTo(*command);
-  command->add_option("--svg", options->svg, "also draw the graph into this file");
+  command->add_option("--svg", options->svg, "also draw the graph to this file");
   command->add_option("--target", options->target, "what to plan for: cpu or cuda")->capture_default_str();
   command->add_option("--cpu", options->cpu, "the instruction set to plan for")->capture_default_str();
   command->add_option("--cuda-arch", options->cudaArch, "the GPU architecture to plan for")->capture_default_str();
-  command->add_option("--dtype", options->dtype, "type of matrix products, as of `xfc compile`")->capture_default_str();
-  command->add_option("--batch-tokens", options->batchTokens, "tokens of a training batch, source and target each")
+  command->add_option("--dtype", options->dtype, "type of matrix products, as for `xfc compile`")
+      ->capture_default_str();
+  command->add_option("--batch-tokens", options->batchTokens, "tokens in a training batch, on each side")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  command->add_option("--length", options->length, "tokens of a sentence")
+  command->add_option("--length", options->length, "tokens per sentence")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   command->add_option("--sentences", options->sentences, "sentences decoded at a time")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  command->add_option("--beam", options->beam, "hypotheses a sentence")
+  command->add_option("--beam", options->beam, "hypotheses per sentence")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   command->add_option("--threads", options->threads, "threads that need scratch memory")

@@ -14,7 +14,7 @@ namespace xfc {
 void ModelArguments::addTo(CLI::App &command) {
   command
       .add_option("model", given,
-                  "the model.json, the folder that import made, or a module that --emit imported printed (.mlir)")
+                  "a model.json, a folder made by `xfc import`, or a module printed by --emit imported (.mlir)")
       ->required();
   CLI::Option *joint =
       command.add_option("--vocab", vocabulary, "vocabulary of both languages: sets vocabulary sizes and token ids");
@@ -48,11 +48,11 @@ mlir::OwningOpRef<mlir::ModuleOp> ModelArguments::load(const ImportOptions &opti
   const std::string file = std::filesystem::is_directory(given) ? given + "/model.json" : given;
   if (file.ends_with(".mlir")) {
     if (!settings.empty() || !vocabulary.empty() || !sourceVocabulary.empty() || !targetVocabulary.empty())
-      throw Error(file + ": the values of a module are fixed; expected --set and vocabularies where it is made: "
+      throw Error(file + ": the values of a module are fixed; give --set and vocabularies when you make it: "
                          "`xfc compile model.json --set KEY=VALUE --emit imported`");
     mlir::OwningOpRef<mlir::ModuleOp> module = importModule(readFile(file), file, options, context);
     if (!module)
-      throw Error(file + ": no module that can be compiled; see the message above");
+      throw Error(file + ": not a module that can be compiled; see the message above");
     return module;
   }
   std::vector<Override> overrides;
@@ -86,16 +86,16 @@ void check(const std::string &flag, const std::string &value, const std::vector<
 }
 
 void FusionArguments::addTo(CLI::App &command) {
-  option = command.add_option("--no-fuse", names, "turn every fusion off, or those named: " + listed(fusions()))
+  option = command.add_option("--no-fuse", names, "turn off every fusion, or only those named: " + listed(fusions()))
                ->expected(0, 1);
 }
 
 void RecomputeArgument::addTo(CLI::App &command) {
   // This is a flag, so the next argument is a level only if it follows "=".
   command.add_flag("--recompute{" + recomputeLevels().front() + "}", name,
-                   "train in less memory: compute values again for the gradients instead of keeping them. Levels: "
-                   "cheap (what is bound by "
-                   "memory: norms, activations, dropout), most (all that makes the arena smaller)");
+                   "train in less memory: recompute values for the gradients instead of keeping them. Levels: cheap "
+                   "(memory-bound operations: norms, activations, dropout), most (everything that makes the arena "
+                   "smaller)");
 }
 
 const std::string &RecomputeArgument::level() const {

@@ -44,7 +44,7 @@ void trainVocabulary(const VocabOptions &options) {
   }
   if (std::all_of(lines.begin(), lines.end(), [](const std::string &line) { return line.empty(); }))
     throw Error(options.inputs.front() + (options.inputs.size() > 1 ? " and the other inputs hold" : ": holds") +
-                " no text; expected one sentence a line");
+                " no text; expected one sentence per line");
 
   // The trainer splits sums by thread, so a fixed number of threads gives the same result on every machine.
   const std::unordered_map<std::string, std::string> arguments = {
@@ -85,7 +85,7 @@ void addVocab(CLI::App &app) {
   auto options = std::make_shared<VocabOptions>();
   command
       ->add_option("--input", options->inputs,
-                   "text files, one sentence a line; of both languages for a joint vocabulary")
+                   "text files, one sentence per line; of both languages for a joint vocabulary")
       ->required();
   command->add_option("--size", options->size, "number of pieces")
       ->check(CLI::Range(5, 1000000))

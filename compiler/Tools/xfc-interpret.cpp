@@ -121,7 +121,7 @@ json interpret(const std::string &modulePath, const std::string &functionName, c
   context.loadDialect<XFCDialect, func::FuncDialect>();
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(modulePath, ParserConfig(&context));
   if (!module)
-    fail(modulePath + " is no xfc module; see the message above");
+    fail(modulePath + " is not an xfc module; see the message above");
   auto function = module->lookupSymbol<func::FuncOp>(functionName);
   if (!function) {
     std::string names;

@@ -23,7 +23,7 @@ static void print(const std::string &file, const std::string &arch) {
   manager.addPass(xfc::createOutlineKernels(backend));
   manager.addPass(xfc::createGenerateKernels(backend));
   if (failed(manager.run(*module)))
-    throw xfc::Error(file + ": there are no kernels for it; see the message above");
+    throw xfc::Error(file + ": kernels cannot be generated for it; see the message above");
   for (auto kernel : module->getOps<xfc::KernelOp>())
     if (kernel.getOp())
       std::printf("// %s: %lld threads, %lld bytes of shared memory\n", kernel.getSymName().str().c_str(),

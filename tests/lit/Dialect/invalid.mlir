@@ -34,7 +34,7 @@ func.func @f(%tids: !tids, %w: tensor<11x6xf32>) {
 !ids = !xfc.rows<source, i32>
 !x = !xfc.rows<source, 6xf32>
 func.func @f(%ids: !ids, %w: tensor<11x6xf64>) {
-  // expected-error @+1 {{operands and results must have one element type, found 'f64' and '!xfc.rows<source, 6xf32>'}}
+  // expected-error @+1 {{operands and results must have the same element type, found 'f64' and '!xfc.rows<source, 6xf32>'}}
   %0 = xfc.embedding %ids, %w : (!ids, tensor<11x6xf64>) -> !x
   return
 }
@@ -98,7 +98,7 @@ func.func @f(%x: !x, %w: tensor<11x4xf32>) {
 !x = !xfc.rows<source, 6xf32>
 !t = !xfc.rows<target, 6xf32>
 func.func @f(%x: !x, %w: tensor<11x6xf32>) {
-  // expected-error @+1 {{x and result must have one type}}
+  // expected-error @+1 {{x and result must have the same type}}
   %0 = xfc.add_positions %x, %w : (!x, tensor<11x6xf32>) -> !t
   return
 }
@@ -141,7 +141,7 @@ func.func @f(%t: tensor<6x2xf32>) {
 // -----
 
 func.func @f(%t: tensor<5x2xf32>) {
-  // expected-error @+1 {{needs two buckets or more for each direction, found 'tensor<5x2xf32>'}}
+  // expected-error @+1 {{needs two or more buckets for each direction, found 'tensor<5x2xf32>'}}
   %0 = xfc.distance_bias %t {max_distance = 9 : i64, both_directions} : (tensor<5x2xf32>) -> tensor<9x4xf32>
   return
 }
@@ -158,7 +158,7 @@ func.func @f(%b: tensor<9x4xf32>) {
 
 !p = !xfc.pairs<target, source, 2xf32>
 func.func @f(%p: !p, %b: tensor<9x4xf32>) {
-  // expected-error @+1 {{has distances within a sequence only; queries are rows of target, keys of source}}
+  // expected-error @+1 {{only has distances within one sequence; queries are rows of target, keys of source}}
   %0 = xfc.add_distance_bias %p, %b : (!p, tensor<9x4xf32>) -> !p
   return
 }
@@ -167,7 +167,7 @@ func.func @f(%p: !p, %b: tensor<9x4xf32>) {
 
 !p = !xfc.pairs<target, cache, 2xf32>
 func.func @f(%p: !p) {
-  // expected-error @+1 {{is for queries and keys of one set}}
+  // expected-error @+1 {{needs queries and keys of the same set}}
   %0 = xfc.sum_distances %p : (!p) -> !xfc.rows<target, 4xf32>
   return
 }
@@ -204,7 +204,7 @@ func.func @f(%p: !p) {
 !x = !xfc.rows<source, 6xf32>
 !t = !xfc.rows<target, 6xf32>
 func.func @f(%t: !t, %x: !x) {
-  // expected-error @+1 {{has distances within a sequence only; queries are rows of target, keys of source}}
+  // expected-error @+1 {{only has distances within one sequence; queries are rows of target, keys of source}}
   %0, %1 = xfc.attention %t, %x, %x {heads = 2 : i64, scale = 1.0, reach = 3 : i64} : (!t, !x, !x) -> (!t, !xfc.rows<target, 2xf32>)
   return
 }
@@ -274,7 +274,7 @@ func.func @f(%x: !x, %w: tensor<4x6xf32>, %b: tensor<6xf32>) {
 !x = !xfc.rows<source, 6xf32>
 !y = !xfc.rows<source, 4xf32>
 func.func @f(%x: !x, %w: tensor<4x6xf64>) {
-  // expected-error @+1 {{operands and results must have one element type}}
+  // expected-error @+1 {{operands and results must have the same element type}}
   %0 = xfc.linear %x, %w : (!x, tensor<4x6xf64>) -> !y
   return
 }
@@ -284,7 +284,7 @@ func.func @f(%x: !x, %w: tensor<4x6xf64>) {
 !x = !xfc.rows<source, 6xf32>
 !y = !xfc.rows<source, 4xf32>
 func.func @f(%x: !x, %y: !y, %w: tensor<4x6xf32>) {
-  // expected-error @+1 {{without an epilogue there are no extras and one result}}
+  // expected-error @+1 {{without an epilogue, there must be no extras and one result}}
   %0 = xfc.linear %x, %w with %y : (!x, tensor<4x6xf32>, !y) -> !y
   return
 }
@@ -441,7 +441,7 @@ func.func @f(%x: !x, %y: !y) {
 !x = !xfc.rows<source, 6xf32>
 !y = !xfc.rows<source, 4xf32>
 func.func @f(%x: !x) {
-  // expected-error @+1 {{parts have 8 features together, the whole 6}}
+  // expected-error @+1 {{parts have 8 features in total, but the whole has 6}}
   %0:2 = xfc.split %x : (!x) -> (!y, !y)
   return
 }
@@ -451,7 +451,7 @@ func.func @f(%x: !x) {
 !x = !xfc.rows<source, 6xf32>
 !y = !xfc.rows<source, 4xf32>
 func.func @f(%x: !x) {
-  // expected-error @+1 {{parts and whole must be rows of one set and element type}}
+  // expected-error @+1 {{parts and whole must be rows of the same set and element type}}
   %0:2 = xfc.split %x : (!x) -> (!y, !xfc.rows<target, 2xf32>)
   return
 }
@@ -460,7 +460,7 @@ func.func @f(%x: !x) {
 
 !x = !xfc.rows<source, 6xf32>
 func.func @f(%x: !x) {
-  // expected-error @+1 {{needs a part}}
+  // expected-error @+1 {{needs at least one part}}
   xfc.split %x : (!x) -> ()
   return
 }
@@ -470,7 +470,7 @@ func.func @f(%x: !x) {
 !x = !xfc.rows<source, 6xf32>
 !y = !xfc.rows<source, 4xf32>
 func.func @f(%y: !y) {
-  // expected-error @+1 {{parts have 8 features together, the whole 6}}
+  // expected-error @+1 {{parts have 8 features in total, but the whole has 6}}
   %0 = xfc.join %y, %y : (!y, !y) -> !x
   return
 }
@@ -478,7 +478,7 @@ func.func @f(%y: !y) {
 // -----
 
 func.func @f() {
-  // expected-error @+1 {{needs a part}}
+  // expected-error @+1 {{needs at least one part}}
   %0 = xfc.concat : () -> tensor<4x6xf32>
   return
 }
@@ -486,7 +486,7 @@ func.func @f() {
 // -----
 
 func.func @f(%w: tensor<4x6xf32>, %v: tensor<2x5xf32>) {
-  // expected-error @+1 {{parts and result may differ in their first dimension only, found 'tensor<2x5xf32>' and 'tensor<6x6xf32>'}}
+  // expected-error @+1 {{parts and result may only differ in their first dimension, found 'tensor<2x5xf32>' and 'tensor<6x6xf32>'}}
   %0 = xfc.concat %w, %v : (tensor<4x6xf32>, tensor<2x5xf32>) -> tensor<6x6xf32>
   return
 }
@@ -494,7 +494,7 @@ func.func @f(%w: tensor<4x6xf32>, %v: tensor<2x5xf32>) {
 // -----
 
 func.func @f(%w: tensor<4x6xf32>) {
-  // expected-error @+1 {{parts have 8 rows together, the result 6}}
+  // expected-error @+1 {{parts have 8 rows in total, but the result has 6}}
   %0 = xfc.concat %w, %w : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<6x6xf32>
   return
 }
@@ -502,7 +502,7 @@ func.func @f(%w: tensor<4x6xf32>) {
 // -----
 
 func.func @f(%w: tensor<4x6xf32>) {
-  // expected-error @+1 {{operand and result may differ in their first dimension only}}
+  // expected-error @+1 {{operand and result may only differ in their first dimension}}
   %0 = xfc.slice %w {offset = 0 : i64} : (tensor<4x6xf32>) -> tensor<2x5xf32>
   return
 }
@@ -547,7 +547,7 @@ func.func @f(%x: !x) {
 
 !x = !xfc.rows<source, 6xf32>
 func.func @f(%e: tensor<f64>) {
-  // expected-error @+1 {{operands and results must have one element type}}
+  // expected-error @+1 {{operands and results must have the same element type}}
   %0 = xfc.fill %e : (tensor<f64>) -> !x
   return
 }
@@ -558,7 +558,7 @@ func.func @f(%e: tensor<f64>) {
 !t = !xfc.rows<target, 6xf32>
 !two = !xfc.rows<source, 2xf32>
 func.func @f(%x: !x, %w: tensor<6xf32>) {
-  // expected-error @+1 {{x and result must have one type}}
+  // expected-error @+1 {{x and result must have the same type}}
   %0, %1 = xfc.norm %x, %w {eps = 0.1} : (!x, tensor<6xf32>) -> (!t, !two)
   return
 }
@@ -578,7 +578,7 @@ func.func @f(%x: !x, %w: tensor<4xf32>) {
 !x = !xfc.rows<source, 6xf32>
 !y = !xfc.rows<source, 4xf32>
 func.func @f(%x: !x, %w: tensor<6xf32>) {
-  // expected-error @+1 {{stats must be 2 numbers a row of x, found '!xfc.rows<source, 4xf32>'}}
+  // expected-error @+1 {{stats must be 2 numbers per row of x, found '!xfc.rows<source, 4xf32>'}}
   %0, %1 = xfc.norm %x, %w {eps = 0.1} : (!x, tensor<6xf32>) -> (!x, !y)
   return
 }
@@ -598,7 +598,7 @@ func.func @f(%x: !x, %w: tensor<6xf32>) {
 !x = !xfc.rows<source, 6xf32>
 !two = !xfc.rows<source, 2xf32>
 func.func @f(%x: !x, %w: tensor<6xf32>) {
-  // expected-error @+1 {{an rms norm has no bias, unbiased or eps_in_std}}
+  // expected-error @+1 {{an rms norm cannot have a bias, unbiased or eps_in_std}}
   %0, %1 = xfc.norm %x, %w {eps = 0.1, kind = 1 : i32, unbiased} : (!x, tensor<6xf32>) -> (!x, !two)
   return
 }
@@ -608,7 +608,7 @@ func.func @f(%x: !x, %w: tensor<6xf32>) {
 !x = !xfc.rows<source, 6xf32>
 !two = !xfc.rows<source, 2xf32>
 func.func @f(%x: !x, %w: tensor<6xf64>) {
-  // expected-error @+1 {{operands and results must have one element type}}
+  // expected-error @+1 {{operands and results must have the same element type}}
   %0, %1 = xfc.norm %x, %w {eps = 0.1} : (!x, tensor<6xf64>) -> (!x, !two)
   return
 }
@@ -619,7 +619,7 @@ func.func @f(%x: !x, %w: tensor<6xf64>) {
 !y = !xfc.rows<source, 4xf32>
 !two = !xfc.rows<source, 2xf32>
 func.func @f(%x: !x, %y: !y, %w: tensor<6xf32>) {
-  // expected-error @+1 {{x, residual, result and sum must have one type}}
+  // expected-error @+1 {{x, residual, result and sum must have the same type}}
   %0, %1, %2 = xfc.add_norm %x, %y, %w {eps = 0.1} : (!x, !y, tensor<6xf32>) -> (!x, !x, !two)
   return
 }
@@ -630,7 +630,7 @@ func.func @f(%x: !x, %y: !y, %w: tensor<6xf32>) {
 !y = !xfc.rows<source, 4xf32>
 !two = !xfc.rows<source, 2xf32>
 func.func @f(%x: !x, %y: !y, %two: !two, %w: tensor<6xf32>) {
-  // expected-error @+1 {{dy, x, addend and result must have one type}}
+  // expected-error @+1 {{dy, x, addend and result must have the same type}}
   %0 = xfc.norm_grad %y, %x, %w, %two {eps = 0.1} : (!y, !x, tensor<6xf32>, !two) -> !x
   return
 }
@@ -641,7 +641,7 @@ func.func @f(%x: !x, %y: !y, %two: !two, %w: tensor<6xf32>) {
 !y = !xfc.rows<source, 4xf32>
 !two = !xfc.rows<source, 2xf32>
 func.func @f(%x: !x, %y: !y, %two: !two) {
-  // expected-error @+1 {{dy and x must have one type}}
+  // expected-error @+1 {{dy and x must have the same type}}
   %0 = xfc.norm_weight_grad %y, %x, %two : (!y, !x, !two) -> tensor<6xf32>
   return
 }
@@ -651,7 +651,7 @@ func.func @f(%x: !x, %y: !y, %two: !two) {
 !x = !xfc.rows<source, 6xf32>
 !two = !xfc.rows<source, 2xf32>
 func.func @f(%x: !x, %w: tensor<6xf32>, %two: !two) {
-  // expected-error @+1 {{parts must be some rows of 6 numbers, found 'tensor<8x4xf32>'}}
+  // expected-error @+1 {{parts must be rows of 6 numbers, found 'tensor<8x4xf32>'}}
   %0, %1 = xfc.norm_grad_with_parts %x, %x, %w, %two {eps = 0.1} : (!x, !x, tensor<6xf32>, !two) -> (!x, tensor<8x4xf32>)
   return
 }
@@ -661,7 +661,7 @@ func.func @f(%x: !x, %w: tensor<6xf32>, %two: !two) {
 !x = !xfc.rows<source, 6xf32>
 !two = !xfc.rows<source, 2xf32>
 func.func @f(%x: !x, %w: tensor<6xf32>, %two: !two) {
-  // expected-error @+1 {{dweights and dbiases must have one type}}
+  // expected-error @+1 {{dweights and dbiases must have the same type}}
   %0, %1, %2 = xfc.norm_grad_with_parts %x, %x, %w, %two {eps = 0.1} : (!x, !x, tensor<6xf32>, !two) -> (!x, tensor<8x6xf32>, tensor<4x6xf32>)
   return
 }
@@ -677,7 +677,7 @@ func.func @f(%p: tensor<8x6xf32>) {
 // -----
 
 func.func @f(%p: tensor<8x6xf32>, %q: tensor<4x6xf32>) {
-  // expected-error @+1 {{parts must have one type}}
+  // expected-error @+1 {{parts must have the same type}}
   %0, %1 = xfc.sum_parts %p, %q : (tensor<8x6xf32>, tensor<4x6xf32>) -> (tensor<6xf32>, tensor<6xf32>)
   return
 }
@@ -685,7 +685,7 @@ func.func @f(%p: tensor<8x6xf32>, %q: tensor<4x6xf32>) {
 // -----
 
 func.func @f(%p: tensor<8x6xf32>) {
-  // expected-error @+1 {{must have as many sums as parts, and one at least}}
+  // expected-error @+1 {{must have as many sums as parts, and at least one}}
   %0, %1 = xfc.sum_parts %p : (tensor<8x6xf32>) -> (tensor<6xf32>, tensor<6xf32>)
   return
 }
@@ -694,7 +694,7 @@ func.func @f(%p: tensor<8x6xf32>) {
 
 !pairs = !xfc.pairs<source, source, padding, 2xf32>
 func.func @f(%p: !pairs) {
-  // expected-error @+1 {{kept is for rows}}
+  // expected-error @+1 {{kept is only allowed for rows}}
   %0 = xfc.dropout %p {rate = 0.1, id = 1 : i64, kept} : !pairs
   return
 }
@@ -725,7 +725,7 @@ func.func @f(%x: !x, %y: !y) {
 !x = !xfc.rows<source, 6xf32>
 !ts = !xfc.pairs<target, source, padding, 2xf32>
 func.func @f(%x: !x) {
-  // expected-error @+1 {{queries are rows of source, the pairs' of target}}
+  // expected-error @+1 {{queries are rows of source, but those of the pairs are rows of target}}
   %0 = xfc.scores %x, %x : (!x, !x) -> !ts
   return
 }
@@ -735,7 +735,7 @@ func.func @f(%x: !x) {
 !t = !xfc.rows<target, 6xf32>
 !ts = !xfc.pairs<target, source, padding, 2xf32>
 func.func @f(%t: !t) {
-  // expected-error @+1 {{keys are rows of target, the pairs' of source}}
+  // expected-error @+1 {{keys are rows of target, but those of the pairs are rows of source}}
   %0 = xfc.scores %t, %t : (!t, !t) -> !ts
   return
 }
@@ -787,7 +787,7 @@ func.func @f(%y: !y, %ss: !ss) {
 !x = !xfc.rows<source, 6xf32>
 !ts = !xfc.pairs<target, source, padding, 2xf32>
 func.func @f(%x: !x, %ts: !ts) {
-  // expected-error @+1 {{queries are rows of source, the pairs' of target}}
+  // expected-error @+1 {{queries are rows of source, but those of the pairs are rows of target}}
   %0 = xfc.combine_transposed %ts, %x : (!ts, !x) -> !x
   return
 }
@@ -841,7 +841,7 @@ func.func @f(%x: !x, %y: !y) {
 !x = !xfc.rows<source, 6xf32>
 !y = !xfc.rows<source, 4xf32>
 func.func @f(%x: !x, %y: !y) {
-  // expected-error @+1 {{lse must be 2 numbers a row of q, found '!xfc.rows<source, 4xf32>'}}
+  // expected-error @+1 {{lse must be 2 numbers per row of q, found '!xfc.rows<source, 4xf32>'}}
   %0, %1 = xfc.attention %x, %x, %y {heads = 2 : i64, scale = 1.0} : (!x, !x, !y) -> (!y, !y)
   return
 }
@@ -853,7 +853,7 @@ func.func @f(%x: !x, %y: !y) {
 !two = !xfc.rows<source, 2xf32>
 !ss = !xfc.pairs<source, source, padding, 2xf32>
 func.func @f(%x: !x, %y: !y) {
-  // expected-error @+1 {{weights are of another structure: '!xfc.pairs<source, source, padding, 2xf32>'}}
+  // expected-error @+1 {{weights have a different structure: '!xfc.pairs<source, source, padding, 2xf32>'}}
   %0, %1, %2 = xfc.attention %x, %x, %y {heads = 2 : i64, scale = 1.0} : (!x, !x, !y) -> (!y, !two, !ss)
   return
 }
@@ -897,7 +897,7 @@ func.func @f(%x: !x, %y: !y, %two: !two) {
 !y = !xfc.rows<source, 4xf32>
 !two = !xfc.rows<source, 2xf32>
 func.func @f(%x: !x, %y: !y, %two: !two) {
-  // expected-error @+1 {{doutput and output must have one type}}
+  // expected-error @+1 {{doutput and output must have the same type}}
   %0, %1, %2 = xfc.attention_grad %x, %x, %x, %y, %y, %two {heads = 2 : i64, scale = 1.0} : (!x, !x, !x, !y, !y, !two) -> (!x, !x, !y)
   return
 }
@@ -950,7 +950,7 @@ func.func @f(%tids: !tids, %x: !x, %e: tensor<f32>) {
 !one = !xfc.rows<source, f32>
 !two = !xfc.rows<source, 2xf32>
 func.func @f(%ids: !ids, %x: !x, %e: tensor<f32>) {
-  // expected-error @+1 {{losses must be one number a row of the labels, found '!xfc.rows<source, 2xf32>'}}
+  // expected-error @+1 {{losses must be one number per row of the labels, found '!xfc.rows<source, 2xf32>'}}
   %0, %1 = xfc.nll %x, %ids, %e : (!x, !ids, tensor<f32>) -> (!two, !one)
   return
 }
@@ -961,7 +961,7 @@ func.func @f(%ids: !ids, %x: !x, %e: tensor<f32>) {
 !x = !xfc.rows<source, 6xf32>
 !one = !xfc.rows<source, f32>
 func.func @f(%ids: !ids, %x: !x, %e: tensor<f64>) {
-  // expected-error @+1 {{operands and results must have one element type}}
+  // expected-error @+1 {{operands and results must have the same element type}}
   %0, %1 = xfc.nll %x, %ids, %e : (!x, !ids, tensor<f64>) -> (!one, !one)
   return
 }
@@ -972,7 +972,7 @@ func.func @f(%ids: !ids, %x: !x, %e: tensor<f64>) {
 !x = !xfc.rows<source, 6xf32>
 !two = !xfc.rows<source, 2xf32>
 func.func @f(%ids: !ids, %two: !two, %e: tensor<f32>) {
-  // expected-error @+1 {{losses must be one number a row of the labels}}
+  // expected-error @+1 {{losses must be one number per row of the labels}}
   %0 = xfc.nll_grad %two, %ids, %e : (!two, !ids, tensor<f32>) -> !x
   return
 }
@@ -984,7 +984,7 @@ func.func @f(%ids: !ids, %two: !two, %e: tensor<f32>) {
 !one = !xfc.rows<source, f32>
 !two = !xfc.rows<source, 2xf32>
 func.func @f(%ids: !ids, %x: !x, %e: tensor<f32>) {
-  // expected-error @+1 {{losses must be one number a row of the labels}}
+  // expected-error @+1 {{losses must be one number per row of the labels}}
   %0, %1, %2 = xfc.cross_entropy %x, %ids, %e : (!x, !ids, tensor<f32>) -> (!one, !one, !two)
   return
 }
@@ -996,7 +996,7 @@ func.func @f(%ids: !ids, %x: !x, %e: tensor<f32>) {
 !y = !xfc.rows<source, 4xf32>
 !one = !xfc.rows<source, f32>
 func.func @f(%ids: !ids, %x: !x, %one: !one, %e: tensor<f32>) {
-  // expected-error @+1 {{logits and result must have one type}}
+  // expected-error @+1 {{logits and result must have the same type}}
   %0 = xfc.cross_entropy_grad %x, %one, %ids, %one, %e : (!x, !one, !ids, !one, tensor<f32>) -> !y
   return
 }
@@ -1069,7 +1069,7 @@ func.func @f(%x: !x, %ids: !ids) {
 !list = !xfc.rows<source, 2xi32>
 !two = !xfc.rows<source, 2xf32>
 func.func @f(%x: !x, %ids: !xfc.rows<target, i32>) {
-  // expected-error @+1 {{wanted tokens are of rows of source, found '!xfc.rows<target, i32>'}}
+  // expected-error @+1 {{wanted tokens must be of rows of source, found '!xfc.rows<target, i32>'}}
   %0:3 = xfc.candidates %x, %ids {excluded = array<i64: 0>} : (!x, !xfc.rows<target, i32>) -> (!list, !two, !one)
   return
 }
@@ -1095,7 +1095,7 @@ func.func @f(%x: !x, %ids: !ids) {
 !list = !xfc.rows<source, 2xi32>
 !two = !xfc.rows<source, 2xf32>
 func.func @f(%x: !x, %ids: !ids) {
-  // expected-error @+1 {{the wanted token needs one number a row, found '!xfc.rows<source, 2xf32>'}}
+  // expected-error @+1 {{the wanted token needs one number per row, found '!xfc.rows<source, 2xf32>'}}
   %0:3 = xfc.candidates %x, %ids {excluded = array<i64: 0>} : (!x, !ids) -> (!list, !two, !two)
   return
 }
@@ -1147,7 +1147,7 @@ func.func @f(%x: !x, %w: tensor<100x6xf32>, %ids: !ids) {
 !list = !xfc.rows<source, 2xi32>
 !two = !xfc.rows<source, 2xf32>
 func.func @f(%x: !x, %w: tensor<100x6xf32>, %ids: !ids) {
-  // expected-error @+1 {{lse must have one feature a slab, 2, found '!xfc.rows<source, f32>'}}
+  // expected-error @+1 {{lse must have one feature per slab, 2, found '!xfc.rows<source, f32>'}}
   %0:4 = xfc.linear_candidates %x, %w, %ids {excluded = array<i64: 0>, slab = 64 : i64} : (!x, tensor<100x6xf32>, !ids) -> (!list, !two, !one, !one)
   return
 }
@@ -1160,7 +1160,7 @@ func.func @f(%x: !x, %w: tensor<100x6xf32>, %ids: !ids) {
 !list = !xfc.rows<source, 2xi32>
 !two = !xfc.rows<source, 2xf32>
 func.func @f(%x: !x, %w: tensor<200x6xf32>, %ids: !ids) {
-  // expected-error @+1 {{tokens must have as many features for each of 4 slabs, found '!xfc.rows<source, 2xi32>'}}
+  // expected-error @+1 {{tokens must have the same number of features for each of 4 slabs, found '!xfc.rows<source, 2xi32>'}}
   %0:4 = xfc.linear_candidates %x, %w, %ids {excluded = array<i64: 0>, slab = 64 : i64} : (!x, tensor<200x6xf32>, !ids) -> (!list, !two, !xfc.rows<source, 4xf32>, !one)
   return
 }
@@ -1212,7 +1212,7 @@ func.func @f(%t: !xfc.rows<source, 4xi32>, %l: !two, %lse: !two, %z: !one) {
 !list = !xfc.rows<source, 2xi32>
 !two = !xfc.rows<source, 2xf32>
 func.func @f(%t: !xfc.rows<source, 4xi32>, %l: !xfc.rows<source, 4xf32>, %lse: !two, %z: !two) {
-  // expected-error @+1 {{the wanted token needs one number a row, found '!xfc.rows<source, 2xf32>'}}
+  // expected-error @+1 {{the wanted token needs one number per row, found '!xfc.rows<source, 2xf32>'}}
   %0:3 = xfc.merge_candidates %t, %l, %lse, %z : (!xfc.rows<source, 4xi32>, !xfc.rows<source, 4xf32>, !two, !two) -> (!list, !two, !one)
   return
 }
@@ -1220,7 +1220,7 @@ func.func @f(%t: !xfc.rows<source, 4xi32>, %l: !xfc.rows<source, 4xf32>, %lse: !
 // -----
 
 func.func @f() {
-  // expected-error @+1 {{needs a tensor}}
+  // expected-error @+1 {{needs at least one tensor}}
   %0 = xfc.square_sum : () -> tensor<1xf64>
   return
 }
@@ -1228,7 +1228,7 @@ func.func @f() {
 // -----
 
 func.func @f(%w: tensor<6xf32>) {
-  // expected-error @+1 {{result must have one dimension and an element, found 'tensor<f64>'}}
+  // expected-error @+1 {{result must have one dimension and at least one element, found 'tensor<f64>'}}
   %0 = xfc.square_sum %w : (tensor<6xf32>) -> tensor<f64>
   return
 }
@@ -1244,7 +1244,7 @@ func.func @f(%e: tensor<f32>, %w: tensor<6x4xf32>) {
 // -----
 
 func.func @f(%h: tensor<9xf32>, %e: tensor<f32>, %w: tensor<6xf32>, %v: tensor<4xf32>) {
-  // expected-error @+1 {{everything of parameter 0 must be 'tensor<6xf32>', found 'tensor<4xf32>'}}
+  // expected-error @+1 {{every operand and result of parameter 0 must be 'tensor<6xf32>', found 'tensor<4xf32>'}}
   %0, %1, %2 = xfc.optimize "adam" %h, %e parameters(%w) gradients(%v) states(%w, %w) : (tensor<9xf32>, tensor<f32>, tensor<6xf32>, tensor<4xf32>, tensor<6xf32>, tensor<6xf32>) -> (tensor<6xf32>, tensor<6xf32>, tensor<6xf32>)
   return
 }
@@ -1260,7 +1260,7 @@ func.func @f(%h: tensor<9xf32>, %e: tensor<f32>, %w: tensor<6xf32>) {
 // -----
 
 func.func @f(%h: tensor<9xf32>, %e: tensor<f32>) {
-  // expected-error @+1 {{needs a parameter}}
+  // expected-error @+1 {{needs at least one parameter}}
   xfc.optimize "adam" %h, %e parameters() gradients() states() : (tensor<9xf32>, tensor<f32>) -> ()
   return
 }
@@ -1276,7 +1276,7 @@ func.func @f(%h: tensor<7xf32>, %e: tensor<f32>, %w: tensor<6xf32>) {
 // -----
 
 func.func @f(%h: tensor<9xf32>, %e: tensor<f32>, %w: tensor<6xf32>) {
-  // expected-error @+1 {{of 1 parameters needs 1 gradients, 2 states and 3 results, found 1, 3 and 3}}
+  // expected-error @+1 {{with 1 parameters needs 1 gradients, 2 states and 3 results, found 1, 3 and 3}}
   %0, %1, %2 = xfc.optimize "adam" %h, %e parameters(%w) gradients(%w) states(%w, %w, %w) : (tensor<9xf32>, tensor<f32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>) -> (tensor<6xf32>, tensor<6xf32>, tensor<6xf32>)
   return
 }
@@ -1304,7 +1304,7 @@ func.func @f(%x: !xfc.pairs<target, source, 0xf32>) {
 
 // -----
 
-// expected-error @+1 {{pairs hold floats, found 'i32'}}
+// expected-error @+1 {{pairs must hold floats, found 'i32'}}
 func.func @f(%x: !xfc.pairs<target, source, 2xi32>) {
   return
 }

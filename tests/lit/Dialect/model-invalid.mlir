@@ -16,37 +16,37 @@ module attributes {xfc.model = #xfc.model<name = "m", source_vocab = 7, pad = 0,
 
 // -----
 
-// expected-error@+1 {{max_source_length is a count, found -1}}
+// expected-error@+1 {{max_source_length must not be negative, found -1}}
 module attributes {xfc.model = #xfc.model<name = "m", source_vocab = 7, max_source_length = -1, pad = 0, unk = 1, bos = 2, eos = 3, start = 2, description = "{}">} {}
 
 // -----
 
-// expected-error@+1 {{the source is token ids (source_vocab) or rows of floats (source_dim), found source_vocab = 7 and source_dim = 4}}
+// expected-error@+1 {{the source must be either token ids (source_vocab) or rows of floats (source_dim), found source_vocab = 7 and source_dim = 4}}
 module attributes {xfc.model = #xfc.model<name = "m", source_vocab = 7, source_dim = 4, pad = 0, unk = 1, bos = 2, eos = 3, start = 2, description = "{}">} {}
 
 // -----
 
-// expected-error@+1 {{the source is token ids (source_vocab) or rows of floats (source_dim), found source_vocab = 0 and source_dim = 0}}
+// expected-error@+1 {{the source must be either token ids (source_vocab) or rows of floats (source_dim), found source_vocab = 0 and source_dim = 0}}
 module attributes {xfc.model = #xfc.model<name = "m", pad = 0, unk = 1, bos = 2, eos = 3, start = 2, description = "{}">} {}
 
 // -----
 
-// expected-error@+1 {{the target of a decoder, and nothing else, is token ids (target_vocab) or rows of floats (target_dim), found target_vocab = 5 and target_dim = 0}}
+// expected-error@+1 {{the target must be either token ids (target_vocab) or rows of floats (target_dim) if there is a decoder, and neither if there is none, found target_vocab = 5 and target_dim = 0}}
 module attributes {xfc.model = #xfc.model<name = "m", source_vocab = 7, target_vocab = 5, pad = 0, unk = 1, bos = 2, eos = 3, start = 2, description = "{}">} {}
 
 // -----
 
-// expected-error@+1 {{the target of a decoder, and nothing else, is token ids (target_vocab) or rows of floats (target_dim), found target_vocab = 0 and target_dim = 0}}
+// expected-error@+1 {{the target must be either token ids (target_vocab) or rows of floats (target_dim) if there is a decoder, and neither if there is none, found target_vocab = 0 and target_dim = 0}}
 module attributes {xfc.model = #xfc.model<name = "m", source_vocab = 7, decoder = true, pad = 0, unk = 1, bos = 2, eos = 3, start = 2, description = "{}">} {}
 
 // -----
 
-// expected-error@+1 {{start = 5 is no token of a vocabulary of 5}}
+// expected-error@+1 {{start = 5 is not in the vocabulary of 5 tokens}}
 module attributes {xfc.model = #xfc.model<name = "m", source_vocab = 7, target_vocab = 5, decoder = true, pad = 0, unk = 1, bos = 2, eos = 3, start = 5, description = "{}">} {}
 
 // -----
 
-// expected-error@+1 {{bos = -1 is no token of a vocabulary of 7}}
+// expected-error@+1 {{bos = -1 is not in the vocabulary of 7 tokens}}
 module attributes {xfc.model = #xfc.model<name = "m", source_vocab = 7, pad = 0, unk = 1, bos = -1, eos = 3, start = 2, description = "{}">} {}
 
 // -----
@@ -61,7 +61,7 @@ module attributes {xfc.model = "tiny"} {}
 
 // -----
 
-// expected-error@+1 {{there is no attribute "xfc.modell" in the xfc dialect}}
+// expected-error@+1 {{the xfc dialect has no attribute "xfc.modell"}}
 module attributes {xfc.modell = "tiny"} {}
 
 // -----
@@ -97,7 +97,7 @@ xfc.parameter @w : tensor<2xf32> init zero fan_in -1
 
 // -----
 
-// expected-error@+1 {{has the alias "w" twice, or as its own name, or empty}}
+// expected-error@+1 {{has an empty or repeated alias, or its own name as an alias: "w"}}
 xfc.parameter @w : tensor<2xf32> init zero aliases ["v", "w"]
 
 // -----
@@ -129,7 +129,7 @@ module attributes {xfc.model = #xfc.model<name = "m", source_vocab = 7, pad = 0,
 
 // -----
 
-// expected-error@+1 {{argument 0: there is no attribute "xfc.rule" of arguments in the xfc dialect}}
+// expected-error@+1 {{argument 0: the xfc dialect has no attribute "xfc.rule" of arguments}}
 func.func private @forward(tensor<2xf32> {xfc.rule = "parameter"})
 
 // -----
@@ -144,7 +144,7 @@ func.func private @forward(tensor<2xf32> {xfc.name = 3})
 
 // -----
 
-// expected-error@+1 {{result 0: there is no attribute "xfc.role" of results in the xfc dialect}}
+// expected-error@+1 {{result 0: the xfc dialect has no attribute "xfc.role" of results}}
 func.func private @forward() -> (tensor<2xf32> {xfc.role = "input"})
 
 // -----

@@ -15,7 +15,7 @@ plan.parameters 16 x f32 {
 
 // -----
 
-// expected-error@+1 {{'plan.kernel' op holds one op and plan.return}}
+// expected-error@+1 {{'plan.kernel' op must hold one op and plan.return}}
 plan.kernel @two {
 ^bb0(%x: !xfc.rows<source, 8xf32>):
   %a = xfc.add %x, %x : !xfc.rows<source, 8xf32>
@@ -61,7 +61,7 @@ plan.kernel @add {
   plan.return %a : !rows
 }
 plan.program @places(%x: !rows) -> !rows {
-  // expected-error@+1 {{'plan.launch' op has 2 places, expected at least 3}}
+  // expected-error@+1 {{'plan.launch' op has 2 places; expected at least 3}}
   %a = plan.launch @add(%x, %x) over source at [argument 0 by 8, argument 0 by 8] {flops = #plan.size<0>, traffic = #plan.size<0>} : (!rows, !rows) -> !rows
   plan.return %a : !rows
 }
@@ -86,7 +86,7 @@ plan.program @reads(%x: !rows, %w: tensor<8xf32>) -> !xfc.rows<source, 2xf32> {
 !rows = !xfc.rows<source, 8xf32>
 
 plan.program @buffers(%x: !rows) -> !rows {
-  // expected-error@+1 {{'plan.buffer' op should be number 0, before all launches}}
+  // expected-error@+1 {{'plan.buffer' op must have index 0 and precede all launches}}
   plan.buffer 1 : <32 source> from 0 to 1
   plan.return %x : !rows
 }
@@ -96,7 +96,7 @@ plan.program @buffers(%x: !rows) -> !rows {
 !rows = !xfc.rows<source, 8xf32>
 
 plan.program @life(%x: !rows) -> !rows {
-  // expected-error@+1 {{'plan.buffer' op lives from launch 2 to 1}}
+  // expected-error@+1 {{'plan.buffer' op has an invalid live range, from launch 2 to 1}}
   plan.buffer 0 : <32 source> from 2 to 1
   plan.return %x : !rows
 }
@@ -107,7 +107,7 @@ plan.program @life(%x: !rows) -> !rows {
 
 plan.program @arena(%x: !rows) -> !rows {
   plan.buffer 0 : <32 source> from 0 to 1
-  // expected-error@+1 {{'plan.return' op lies in buffer 1, but there are 1}}
+  // expected-error@+1 {{'plan.return' op lies in buffer 1, but there are only 1}}
   plan.return %x at [arena 1 by 8] : !rows
 }
 
@@ -118,7 +118,7 @@ plan.program @arena(%x: !rows) -> !rows {
 
 // -----
 
-// expected-error@+1 {{a size has no negative terms, found -8}}
+// expected-error@+1 {{a size cannot have negative terms, found -8}}
 #a = #plan.size<-8 source>
 
 // -----
@@ -128,7 +128,7 @@ plan.program @arena(%x: !rows) -> !rows {
 
 // -----
 
-// expected-error@+1 {{chunks are made of at least one unit, at least once, found per 0 times 1}}
+// expected-error@+1 {{'per' and 'times' must be at least 1, found per 0 times 1}}
 #a = #plan.partition<rows per 0 times 1>
 
 // -----

@@ -6,7 +6,7 @@
 // The second write would go over what the first has left, and the attention-like reader wants the old cache.
 func.func @read_later(%cache: !cache {xfc.name = "cache.0.k", xfc.role = "state"}, %k: !rows {xfc.name = "k", xfc.role = "input"})
     -> (!cache {xfc.alias = 0 : i64}, !cache {xfc.name = "old"}) {
-  // expected-error@+1 {{'plan.launch' op result 0 overwrites 'cache.0.k', which is still read}}
+  // expected-error@+1 {{'plan.launch' op result 0 overwrites 'cache.0.k', which is still live}}
   %new = xfc.cache_write %cache, %k : (!cache, !rows) -> !cache
   // expected-note@+1 {{by plan.launch}}
   %old = xfc.add %cache, %cache : !cache
@@ -21,7 +21,7 @@ func.func @read_later(%cache: !cache {xfc.name = "cache.0.k", xfc.role = "state"
 // Both caches would lie in one argument.
 func.func @twice(%cache: !cache {xfc.name = "cache.0.k", xfc.role = "state"}, %k: !rows {xfc.name = "k", xfc.role = "input"})
     -> (!cache {xfc.alias = 0 : i64}, !cache {xfc.name = "other"}) {
-  // expected-error@+1 {{'plan.launch' op result 0 overwrites 'cache.0.k', which is still read}}
+  // expected-error@+1 {{'plan.launch' op result 0 overwrites 'cache.0.k', which is still live}}
   %new = xfc.cache_write %cache, %k : (!cache, !rows) -> !cache
   // expected-note@+1 {{by plan.launch}}
   %other = xfc.cache_write %cache, %k : (!cache, !rows) -> !cache
@@ -36,7 +36,7 @@ xfc.parameter @p : !w init zero
 // A sum in the gradient's place, while the gradient is read once more.
 func.func @gradient(%g: !w {xfc.name = "p", xfc.role = "gradient"}, %s: !w {xfc.name = "sum.p", xfc.role = "state"})
     -> (!w {xfc.alias = 0 : i64}, !w {xfc.name = "later"}) {
-  // expected-error@+1 {{'plan.launch' op result 0 overwrites 'p', which is still read}}
+  // expected-error@+1 {{'plan.launch' op result 0 overwrites 'p', which is still live}}
   %sum = xfc.add %g, %s : !w
   // expected-note@+1 {{by plan.launch}}
   %later = xfc.add %s, %g : !w
@@ -49,7 +49,7 @@ func.func @gradient(%g: !w {xfc.name = "p", xfc.role = "gradient"}, %s: !w {xfc.
 
 // A product reads all of a row before any of its results is whole: it cannot be written over what it reads.
 func.func @operand(%x: !rows {xfc.name = "x", xfc.role = "state"}, %w: tensor<8x8xf32> {xfc.name = "w", xfc.role = "scalar"}) -> (!rows {xfc.alias = 0 : i64}) {
-  // expected-error@+2 {{'plan.launch' op result 0 overwrites 'x', which is still read}}
+  // expected-error@+2 {{'plan.launch' op result 0 overwrites 'x', which is still live}}
   // expected-note@+1 {{by plan.launch}}
   %y = xfc.linear %x, %w : (!rows, tensor<8x8xf32>) -> !rows
   return %y : !rows
@@ -61,7 +61,7 @@ func.func @operand(%x: !rows {xfc.name = "x", xfc.role = "state"}, %w: tensor<8x
 
 func.func @two_places(%x: !rows {xfc.name = "x", xfc.role = "state"}, %y: !rows {xfc.name = "y", xfc.role = "state"})
     -> (!rows {xfc.alias = 0 : i64}, !rows {xfc.alias = 1 : i64}) {
-  // expected-error@+1 {{this value is to be written to two places}}
+  // expected-error@+1 {{this value would have to be written to two places}}
   %s = xfc.add %x, %y : !rows
   return %s, %s : !rows, !rows
 }
@@ -72,7 +72,7 @@ func.func @two_places(%x: !rows {xfc.name = "x", xfc.role = "state"}, %y: !rows 
 
 // An argument lies where it lies.
 func.func @join(%a: !half {xfc.name = "a", xfc.role = "input"}, %b: !half {xfc.name = "b", xfc.role = "input"}) -> !xfc.rows<target, 8xf32> {
-  // expected-error@+1 {{'xfc.join' op part 1 does not lie in the whole}}
+  // expected-error@+1 {{'xfc.join' op part 1 is not stored inside the whole}}
   %j = xfc.join %a, %b : (!half, !half) -> !xfc.rows<target, 8xf32>
   return %j : !xfc.rows<target, 8xf32>
 }

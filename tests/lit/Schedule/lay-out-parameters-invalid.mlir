@@ -7,7 +7,7 @@ xfc.parameter @b : !t init zero
 xfc.parameter @c : !t init zero
 func.func @two_orders(%a: !t {xfc.name = "a", xfc.role = "parameter"}, %b: !t {xfc.name = "b", xfc.role = "parameter"}, %c: !t {xfc.name = "c", xfc.role = "parameter"}) {
   %ab = xfc.concat %a, %b : (!t, !t) -> tensor<8x4xf32>
-  // expected-error@+1 {{'a' begins two different groups of parameters}}
+  // expected-error@+1 {{'a' is the first member of two different groups of parameters}}
   %ac = xfc.concat %a, %c : (!t, !t) -> tensor<8x4xf32>
   return
 }
@@ -41,7 +41,7 @@ func.func @no_parameter(%a: !t {xfc.name = "a", xfc.role = "parameter"}, %x: !t 
 
 !t = tensor<4x4xf32>
 
-// expected-error@+1 {{the groups of parameters that are concatenated do not cover them: 0 of 2 have a place}}
+// expected-error@+1 {{concatenated parameters could not be laid out: only 0 of 2 were placed}}
 module {
   xfc.parameter @a : !t init zero
   xfc.parameter @b : !t init zero

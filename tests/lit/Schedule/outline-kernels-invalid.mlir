@@ -13,5 +13,5 @@ func.func @other(%x: !rows) -> !rows {
 
 // -----
 
-// expected-error@+1 {{'func.func' op has no body of one block}}
+// expected-error@+1 {{'func.func' op must have a body with exactly one block}}
 func.func private @external(!xfc.rows<source, 8xf32>)

@@ -13,7 +13,7 @@ plan.kernel @linear attributes {packing = [unit, @pack]} {
 plan.pack_kernel @pack of tensor<4x4xf32> {transposed, bytes = 256, chunks = 1}
 plan.program @weight_of_the_batch(%x: !rows, %w: !w) -> !rows {
   plan.buffer 0 : <16 source> from 0 to 1
-  // expected-error@+1 {{'plan.launch' op operand 1 is to be packed, but is no parameter}}
+  // expected-error@+1 {{'plan.launch' op operand 1 is to be packed, but is not a parameter}}
   %a = plan.launch @linear(%x, %w) over source at [argument 0 by 4, argument 1, arena 0 by 4] {flops = #plan.size<0>, traffic = #plan.size<0>} : (!rows, !w) -> !rows
   plan.return %a at [arena 0 by 4] : !rows
 }

@@ -11,7 +11,7 @@ func.func @loss(%w: tensor<4x4xf32> {xfc.role = "parameter"}, %x: !x) -> tensor<
 
 !x = !xfc.rows<target, 4xf32>
 func.func @loss(%w: tensor<4x4xf32> {xfc.role = "parameter"}, %x: !x) -> !x {
-  // expected-error @+1 {{has an epilogue; differentiation comes before epilogues are fused}}
+  // expected-error @+1 {{has an epilogue; differentiation must come before epilogues are fused}}
   %0 = xfc.linear %x, %w {
   ^bb0(%row: !x):
     %1 = xfc.activation relu %row : !x

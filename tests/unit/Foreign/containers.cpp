@@ -1,4 +1,5 @@
-// Files that hold models of other programs: what is read of whole ones, and that no part of one is taken for a whole.
+// Reads the file formats of other programs' models: complete files are read, and no truncated one is taken for
+// complete.
 #include "Foreign/Ctranslate2Model.h"
 #include "Foreign/Npz.h"
 #include "Foreign/Yaml.h"
@@ -29,11 +30,11 @@ std::string errorOf(const std::function<void()> &run) {
   return "no error";
 }
 
-// Everything that ends before its end is refused, and nothing else happens.
+// Every proper prefix is refused with an Error, without any other failure.
 void expectTruncatedRefused(const std::string &whole, const std::function<void(const std::string &)> &read) {
   read(whole);
   for (size_t size = 0; size < whole.size(); ++size) {
-    const std::string part = whole.substr(0, size); // of its own memory, so that a sanitizer sees what is read after it
+    const std::string part = whole.substr(0, size); // a copy, so that a sanitizer detects reads past its end
     EXPECT_NE(errorOf([&] { read(part); }), "no error") << size << " of " << whole.size() << " bytes";
   }
 }
@@ -65,7 +66,7 @@ TEST(Npy, WhatIsNoMatrixOfNumbersIsRefused) {
   EXPECT_EQ(error("{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }", "1234"),
             "f: 'm': has the type '>f4'; expected little-endian numbers, '<f4' for weights");
   EXPECT_EQ(error("{'descr': '<f4', 'fortran_order': True, 'shape': (1, 1), }", "1234"),
-            "f: 'm': has its columns first (fortran_order); expected rows first");
+            "f: 'm': is stored by columns (fortran_order); expected storage by rows");
   EXPECT_EQ(error("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", "1234"),
             "f: 'm': is an array of records; expected numbers");
   EXPECT_EQ(error("{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000, 1000000000, 1000000000), }", "1234"),
@@ -73,10 +74,10 @@ TEST(Npy, WhatIsNoMatrixOfNumbersIsRefused) {
   for (const char *header : {"", "{", "{'shape': (1,)}", "{'descr': '<f4'}", "{'descr': '<f4', 'shape': (-1,)}",
                              "{'descr': '<f4', 'shape': (1}", "{'descr': '<f4', 'shape': (1,)} x", "{'more': 1}",
                              "{'descr': '<f4', 'shape': (99999999999999999999,)}"})
-    EXPECT_NE(error(header, "1234").find("its header is not that of an array"), std::string::npos) << header;
+    EXPECT_NE(error(header, "1234").find("its header is not a valid array header"), std::string::npos) << header;
 }
 
-// As the archive's own definition has it: bit by bit.
+// CRC-32 by the definition of the zip format, bit by bit.
 uint32_t crc(const std::string &bytes) {
   uint32_t sum = ~0u;
   for (const unsigned char byte : bytes) {
@@ -87,13 +88,13 @@ uint32_t crc(const std::string &bytes) {
   return ~sum;
 }
 
-// A block of deflate that holds its bytes as they are.
+// A stored block of the deflate format.
 std::string deflated(const std::string &bytes) { return "\x01" + u16(bytes.size()) + u16(~bytes.size()) + bytes; }
 
 struct ZipMember {
   std::string name, whole;
-  bool deflate = false, wide = false; // wide: sizes in a record of 64 bits, as numpy writes them before each member
-  size_t size = 0;                    // another than it has, if not 0
+  bool deflate = false, wide = false; // wide: 64-bit sizes in an extra field, as numpy writes them
+  size_t size = 0;                    // if not 0, recorded in place of the true size
 };
 
 std::string zip(const std::vector<ZipMember> &members, const std::string &comment = "") {
@@ -133,7 +134,7 @@ TEST(Zip, MembersAreStoredOrDeflated) {
           "a comment, PK\x05\x06 in it");
   EXPECT_EQ(unzipped(whole), wanted);
   expectTruncatedRefused(whole, [](const std::string &part) { unzipped(part); });
-  // A byte that is another may be one that nobody needs, but never changes what is read.
+  // A changed byte may be one that is not needed, but it never changes what is read.
   for (size_t at = 0; at < whole.size(); ++at)
     for (const int bit : {1, 128}) {
       std::string changed = whole;
@@ -150,23 +151,23 @@ TEST(Zip, MembersAreStoredOrDeflated) {
 
 TEST(Zip, WhatIsNoWholeArchiveIsRefused) {
   const auto error = [](const std::string &contents) { return errorOf([&] { unzipped(contents); }); };
-  const std::string end = "; take a copy that is whole";
-  EXPECT_EQ(error(zip({{"a", "1"}, {"a", "2"}})), "f.npz: not a whole zip archive: 'a' is in it twice" + end);
+  const std::string end = "; use an intact copy";
+  EXPECT_EQ(error(zip({{"a", "1"}, {"a", "2"}})), "f.npz: damaged zip archive: 'a' appears twice" + end);
   EXPECT_EQ(error(zip({{"a", "1", true, false, 1000000000}})),
-            "f.npz: not a whole zip archive: 'a' cannot have the 1000000000 bytes that its directory says" + end);
+            "f.npz: damaged zip archive: 'a' cannot have the 1000000000 bytes that its directory says" + end);
   EXPECT_EQ(error(zip({{"a", "12345678", true, false, 9}})),
-            "f.npz: not a whole zip archive: 'a' cannot be decompressed into the bytes that its directory says" + end);
+            "f.npz: damaged zip archive: 'a' does not decompress to the size that its directory says" + end);
   std::string changed = zip({{"a", "12345678"}});
   changed[changed.find("1234")] = '0';
-  EXPECT_EQ(error(changed), "f.npz: not a whole zip archive: the bytes of 'a' are not what their checksum says" + end);
+  EXPECT_EQ(error(changed), "f.npz: damaged zip archive: the bytes of 'a' do not match their checksum" + end);
   std::string secret = zip({{"a", "1"}});
   secret[secret.find("PK\x01\x02") + 8] = 1;
-  EXPECT_EQ(error(secret), "f.npz: 'a' is encrypted; expected an archive that is not");
+  EXPECT_EQ(error(secret), "f.npz: 'a' is encrypted; expected an archive without encryption");
   std::string method = zip({{"a", "1"}});
   method[method.find("PK\x01\x02") + 10] = 12;
-  EXPECT_EQ(error(method), "f.npz: 'a' is compressed by method 12; expected one that is stored or deflated");
+  EXPECT_EQ(error(method), "f.npz: 'a' is compressed with method 12; expected a file that is stored or deflated");
   EXPECT_EQ(error(std::string(100, 'x')),
-            "f.npz: not a whole zip archive: it has 100 bytes and no end of a directory" + end);
+            "f.npz: damaged zip archive: it has 100 bytes and no directory at its end" + end);
 }
 
 class NpzFile : public FolderTest {};
@@ -181,12 +182,12 @@ TEST_F(NpzFile, ArraysAreFoundByName) {
   EXPECT_EQ(arrays.find("z"), nullptr);
   writeFile(in("a.npz"), zip({{"x", "1"}}));
   EXPECT_EQ(errorOf([&] { Npz bad(in("a.npz")); }),
-            in("a.npz") + ": 'x' is no array; expected .npy files, as numpy.savez writes them");
+            in("a.npz") + ": 'x' is not an array; expected .npy files, as numpy.savez writes them");
 }
 
 std::string named(const std::string &name) { return u16(name.size() + 1) + name + '\0'; }
 
-// One variable [2, 3] of a byte each, one number, and an alias, in a version of the format.
+// A file in this version of the format with one variable [2, 3] of one byte per element, one scalar, and an alias.
 std::string ctranslate2(uint32_t version) {
   std::string contents = u32(version);
   if (version >= 2)
@@ -225,23 +226,23 @@ TEST(Ctranslate2Model, WhatIsNoWholeModelIsRefused) {
   const auto error = [](const std::string &contents) {
     return errorOf([&] { Ctranslate2Model::parse(contents, "f"); });
   };
-  EXPECT_EQ(error(u32(7)), "f: is no model of CTranslate2 that is known: its version is 7; expected 1 to 6");
-  EXPECT_EQ(error(ctranslate2(6) + "x"), "f: not a whole model of CTranslate2: at byte " +
-                                             std::to_string(ctranslate2(6).size()) + ", 1 bytes follow the last of it");
+  EXPECT_EQ(error(u32(7)), "f: is not a supported CTranslate2 model: its version is 7; expected 1 to 6");
+  EXPECT_EQ(error(ctranslate2(6) + "x"), "f: damaged CTranslate2 model: at byte " +
+                                             std::to_string(ctranslate2(6).size()) + ", 1 bytes follow its end");
   const std::string start = u32(6) + named("S") + u32(1) + u32(1);
   EXPECT_NE(
       error(start + named("a") + '\2' + u32(1000000000) + u32(1000000000) + std::string(1, '\0') + u32(4) + "1234")
-          .find("'a' has more elements than the file has bytes, of shape [1000000000]"),
+          .find("'a' [1000000000] has more elements than the file has bytes"),
       std::string::npos);
   EXPECT_NE(error(start + named("a") + '\1' + u32(1) + '\6' + u32(4) + "1234").find("'a' has an unknown type, 6"),
             std::string::npos);
   EXPECT_NE(error(start + named("a") + '\1' + u32(1) + std::string(1, '\0') + u32(8) + "12345678")
                 .find("has 8 bytes; expected 4"),
             std::string::npos);
-  EXPECT_NE(error(start + u16(2) + "ab").find("is no text that a zero ends"), std::string::npos);
+  EXPECT_NE(error(start + u16(2) + "ab").find("is not zero-terminated text"), std::string::npos);
   const std::string one = named("a") + '\0' + std::string(1, '\1') + u32(1) + "1";
-  EXPECT_NE(error(u32(6) + named("S") + u32(1) + u32(2) + one + one).find("'a' is there twice"), std::string::npos);
-  EXPECT_NE(error(start + one + u32(1) + named("b") + named("c")).find("'b' stands for 'c', which is not there"),
+  EXPECT_NE(error(u32(6) + named("S") + u32(1) + u32(2) + one + one).find("'a' appears twice"), std::string::npos);
+  EXPECT_NE(error(start + one + u32(1) + named("b") + named("c")).find("'b' stands for 'c', which does not exist"),
             std::string::npos);
   EXPECT_NE(error(u32(6) + named("S") + u32(1) + u32(0xFFFFFFFF)).find("the length of the name of variable 0"),
             std::string::npos);
@@ -278,20 +279,20 @@ TEST(Yaml, FlatMapsOfScalarsAndLists) {
 
 TEST(Yaml, WhatMarianDoesNotWriteIsRefused) {
   const auto error = [](const std::string &text) { return errorOf([&] { Yaml(text, "f"); }); };
-  EXPECT_EQ(error("a: 1\nb: 2\na: 3\n"), "f:3: 'a' is already in line 1; expected each key once");
+  EXPECT_EQ(error("a: 1\nb: 2\na: 3\n"), "f:3: 'a' is already on line 1; expected each key once");
   EXPECT_EQ(error("a:\n  b: 1\n"), "f:2: a map inside another; expected a flat map of keys and values");
   EXPECT_EQ(error("a: 1\n  b: 1\n"), "f:2: is indented; expected a flat map of keys and values");
   EXPECT_EQ(error("a: &x 1\n"), "f:1: '&x 1' is YAML that Marian does not write; expected a plain value");
   EXPECT_EQ(error("a: |\n  text\n"), "f:1: '|' is YAML that Marian does not write; expected a plain value");
   EXPECT_EQ(error("just text\n"), "f:1: expected 'key: value'");
-  EXPECT_EQ(error("a: [1, 2\n"), "f:1: a list without its ']'; expected it in the same line");
-  EXPECT_EQ(error("a: \"x\n"), "f:1: a \" without the one that ends it");
-  EXPECT_EQ(error("a: \"\\q\"\n"), "f:1: \\q is no escape of YAML");
-  EXPECT_EQ(error("a: \"\\u12\"\n"), "f:1: expected 4 hexadecimal digits of a character after \\u");
+  EXPECT_EQ(error("a: [1, 2\n"), "f:1: a list without its ']'; expected it on the same line");
+  EXPECT_EQ(error("a: \"x\n"), "f:1: a \" without a closing \"");
+  EXPECT_EQ(error("a: \"\\q\"\n"), "f:1: \\q is not a YAML escape");
+  EXPECT_EQ(error("a: \"\\u12\"\n"), "f:1: expected 4 hexadecimal digits after \\u");
   EXPECT_EQ(error("a: 'x' y\n"), "f:1: 'y' after the end of a value");
-  EXPECT_EQ(error("- a\n"), "f:1: an item of a list without a key before it");
-  EXPECT_EQ(error("? a\n"), "f:1: a '? ' without the ': ' that has its value");
-  EXPECT_EQ(error("\ta: 1\n"), "f:1: a tab before a key; expected blanks");
+  EXPECT_EQ(error("- a\n"), "f:1: a list item without a key before it");
+  EXPECT_EQ(error("? a\n"), "f:1: a '? ' without the ': ' of its value");
+  EXPECT_EQ(error("\ta: 1\n"), "f:1: a tab before a key; expected spaces");
 }
 
 } // namespace

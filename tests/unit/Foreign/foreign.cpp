@@ -1,4 +1,5 @@
-// Models of other programs: what they become, which bytes go where, and what is said of folders that are wrong.
+// Imports and exports models of other programs: the descriptions they become, where their bytes go, and the messages
+// for invalid folders.
 #include "Foreign/Foreign.h"
 #include "Foreign/Export.h"
 #include "Foreign/JsonText.h"
@@ -15,7 +16,7 @@ using Shape = std::vector<int64_t>;
 
 namespace {
 
-// A folder of a model of 4 features, one layer each, 7 tokens.
+// A folder with a model of 4 features, one layer per stack, 7 tokens.
 class Foreign : public FolderTest {
 protected:
   Foreign() {
@@ -68,7 +69,7 @@ protected:
     return importWritten();
   }
   ForeignImport importWritten() { return importForeign({in("tiny-mt"), in("out")}); }
-  // The message of what is wrong, without the folder; and that nothing was left.
+  // The error message, without the folder's name; checks that nothing was left behind.
   std::string error(bool write = true) {
     std::string message = errorOf([&] { write ? import() : importWritten(); });
     for (size_t at; (at = message.find(folder + "/")) != std::string::npos;)
@@ -153,7 +154,7 @@ TEST_F(Foreign, MarianBecomesOrdinarySteps) {
   const Json json = description(), decoder = json["decoder"], layer = decoder["layer"];
   ASSERT_EQ(layer.size(), 6u);
   EXPECT_EQ(decoder["input"][0]["vocab"], "$target_vocab");
-  // The first token is pad, and a key like others.
+  // The first token is pad, and its key is visible like any other.
   EXPECT_EQ(layer[0]["body"][0].dump(), R"({"heads":"$heads","mask":["causal"],"name":"self_attn","op":"attention"})");
   EXPECT_EQ(layer[1]["name"], "self_attn_norm");
   EXPECT_EQ(layer[2]["body"][0].dump(),
@@ -192,17 +193,17 @@ TEST_F(Foreign, TiesAreThoseOfTheFile) {
     import();
     return description().value("share", Json());
   };
-  // Copies of the tied one, which other versions have written, are one parameter all the same.
+  // Copies of the tied table, which other versions write, still become one parameter.
   tensors["lm_head.weight"] = tensors["model.encoder.embed_tokens.weight"] = tensors["model.shared.weight"];
   EXPECT_EQ(share(), Json::parse(R"([["encoder.embed.weight", "decoder.embed.weight", "output.weight"]])"));
-  // An output of its own is not tied, whatever the config says, as transformers has it.
+  // A separate output is not tied, whatever the config says, as in transformers.
   add("lm_head.weight", {7, 4});
   EXPECT_EQ(share(), Json::parse(R"([["encoder.embed.weight", "decoder.embed.weight"]])"));
   EXPECT_EQ(readSafetensors(in("out/model.safetensors")).at("output.weight").bytes, tensors["lm_head.weight"].bytes);
   config["tie_word_embeddings"] = false;
   tensors["lm_head.weight"] = tensors["model.shared.weight"];
   EXPECT_EQ(share(), Json::parse(R"([["encoder.embed.weight", "decoder.embed.weight"]])"));
-  // Three tables, and one that nothing reads.
+  // Three separate tables, and one that nothing reads.
   add("model.encoder.embed_tokens.weight", {7, 4});
   add("model.decoder.embed_tokens.weight", {7, 4});
   EXPECT_EQ(share(), Json());
@@ -221,7 +222,7 @@ TEST_F(Foreign, TiesAreThoseOfTheFile) {
 
 TEST_F(Foreign, BartHasATableOfPositionsAndANormAfterIt) {
   config["model_type"] = "bart";
-  config["decoder_start_token_id"] = nullptr; // then what the family has
+  config["decoder_start_token_id"] = nullptr; // then the default of the model family
   for (const std::string stack : {"model.encoder.", "model.decoder."}) {
     add(stack + "embed_positions.weight", {11, 4});
     addNorm(stack + "layernorm_embedding");
@@ -232,7 +233,7 @@ TEST_F(Foreign, BartHasATableOfPositionsAndANormAfterIt) {
   EXPECT_EQ(input[1].dump(), R"({"kind":"learned","max_length":"$max_length","offset":2,"op":"positions"})");
   EXPECT_EQ(input[2].dump(), R"({"name":"embed_norm","op":"layer_norm"})");
   EXPECT_EQ(post["decoder"]["layer"][1]["name"], "self_attn_norm");
-  // The first token has the third row, and no row is left out.
+  // The first token uses the third row, and no row is dropped.
   const Tensors ours = readSafetensors(in("out/model.safetensors"));
   EXPECT_EQ(ours.at("decoder.pos.weight").shape, (Shape{11, 4}));
   EXPECT_EQ(ours.at("decoder.pos.weight").bytes, tensors["model.decoder.embed_positions.weight"].bytes);
@@ -251,7 +252,7 @@ TEST_F(Foreign, BartHasATableOfPositionsAndANormAfterIt) {
   std::filesystem::remove_all(in("out"));
   add("model.encoder.embed_positions.weight", {9, 4});
   EXPECT_EQ(error(), "tiny-mt/model.safetensors: 'model.encoder.embed_positions.weight' has shape [9, 4], but "
-                     "tiny-mt/config.json makes it [11, 4]");
+                     "tiny-mt/config.json requires [11, 4]");
 }
 
 TEST_F(Foreign, M2M100CountsPositionsFromThePaddingOn) {
@@ -260,13 +261,13 @@ TEST_F(Foreign, M2M100CountsPositionsFromThePaddingOn) {
   for (const char *stack : {"model.encoder.", "model.decoder."})
     addNorm(std::string(stack) + "layer_norm");
   tensors.erase("final_logits_bias");
-  add("model.encoder.embed_positions.weights", {11, 4}); // of early versions, which saved what is computed
+  add("model.encoder.embed_positions.weights", {11, 4}); // early versions saved this table, which can be computed
   import();
   const Json json = description(), positions = json["decoder"]["input"][1];
   EXPECT_EQ(positions["kind"], "sinusoidal");
   EXPECT_EQ(positions["layout"], "halves");
   EXPECT_EQ(positions["offset"], 2);
-  EXPECT_EQ(positions["exponent_multiplier"], 2); // of i/d: the last of two frequencies is 1/10000 itself
+  EXPECT_EQ(positions["exponent_multiplier"], 2); // multiplies i/d: the last of two frequencies is exactly 1/10000
   EXPECT_EQ(json["decoder"]["input"].size(), 3u); // no norm
   EXPECT_EQ(json["decoder"]["output"][0]["name"], "norm");
   EXPECT_EQ(json["head"][0]["bias"], false);
@@ -275,7 +276,7 @@ TEST_F(Foreign, M2M100CountsPositionsFromThePaddingOn) {
   EXPECT_EQ(error(), "tiny-mt/config.json: d_model: 2: its positions need an even number of features, at least 4");
 }
 
-// A folder of a T5 of 4 features, 2 heads of 3 of them, 2 + 1 layers and 8 tokens.
+// A folder with a T5 model of 4 features, 2 heads of 3 features each, 2 + 1 layers and 8 tokens.
 class ForeignT5 : public Foreign {
 protected:
   ForeignT5() {
@@ -357,7 +358,7 @@ TEST_F(ForeignT5, LaterOnesAreGatedAndHaveAnOutputOfTheirOwn) {
   config["tie_word_embeddings"] = false;
   addGates();
   add("lm_head.weight", {8, 4});
-  add("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight", {6, 2}); // of early versions, not read
+  add("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight", {6, 2}); // of early versions; unused
   import();
   Json json = description();
   EXPECT_EQ(json["encoder"]["layer"][1]["body"][1].dump(),
@@ -367,24 +368,24 @@ TEST_F(ForeignT5, LaterOnesAreGatedAndHaveAnOutputOfTheirOwn) {
   const Tensors ours = readSafetensors(in("out/model.safetensors"));
   EXPECT_EQ(ours.at("encoder.layers.1.ffn.in.gate.weight").bytes,
             tensors["encoder.block.1.layer.1.DenseReluDense.wi_0.weight"].bytes);
-  // transformers 5 says of every model that it is tied, and what T5 1.1 has is seen in the weights and another option.
+  // transformers 5 marks every model as tied; T5 1.1 is recognized by its weights and another option.
   config["tie_word_embeddings"] = true;
   config["scale_decoder_outputs"] = false;
   std::filesystem::remove_all(in("out"));
   import();
   EXPECT_EQ(description(), json);
-  // mT5 is no different, but never scales.
+  // mT5 is the same, but never scales.
   config["model_type"] = "mt5";
   config.erase("scale_decoder_outputs");
   std::filesystem::remove_all(in("out"));
   import();
   EXPECT_EQ(description(), json);
-  // UMT5 has a table of distances in each layer.
+  // UMT5 has a table of distance biases in each layer.
   config["model_type"] = "umt5";
   std::filesystem::remove_all(in("out"));
   EXPECT_EQ(error(), "tiny-mt/model.safetensors: "
-                     "'encoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight' [6, 2] is missing, which "
-                     "tiny-mt/config.json asks for");
+                     "'encoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight' [6, 2] is missing but "
+                     "required by tiny-mt/config.json");
   addBias("encoder", 1);
   import();
   EXPECT_EQ(description()["share"].size(), 1u);
@@ -420,7 +421,7 @@ TEST_F(Foreign, WhatTheConfigSaysReachesTheSteps) {
                  {"decoder_layerdrop", 0.5},
                  {"bos_token_id", 3},
                  {"eos_token_id", {0}}});
-  tensors.erase("final_logits_bias"); // then there is none
+  tensors.erase("final_logits_bias"); // then the output has no bias
   addLinear("model.decoder.layers.0.fc1", 5, 4);
   addLinear("model.decoder.layers.0.fc2", 4, 5);
   const ForeignImport done = import();
@@ -456,7 +457,7 @@ TEST_F(Foreign, SettingsOfTheSearchComeAlong) {
                                                         {"repetition_penalty", 1.1}})
                                                       .dump());
   const ForeignImport done = import();
-  // max_length counts start and the eos that is forced there; the padding is never written anyway.
+  // max_length includes start and the eos that is forced there; the padding token is never generated anyway.
   EXPECT_EQ(description()["generation"], Json({{"beam", 6},
                                                {"length_penalty", 0.5},
                                                {"length_penalty_form", "power"},
@@ -534,34 +535,34 @@ TEST_F(Foreign, WeightsComeInShards) {
 
 TEST_F(Foreign, WrongFoldersAreRefused) {
   EXPECT_EQ(error(false),
-            "tiny-mt: holds no model that is known; expected a Hugging Face folder (config.json, and "
-            "model.safetensors or its shards), a CTranslate2 folder (model.bin), or an .npz file of Marian, "
-            "or a folder with it");
+            "tiny-mt: contains no model of a known kind; expected a Hugging Face folder (config.json, and "
+            "model.safetensors or its shards), a CTranslate2 folder (model.bin), or a Marian .npz file, or "
+            "a folder with one");
   config["model_type"] = "gpt2";
   EXPECT_EQ(error().substr(0, 61), "tiny-mt/config.json: model_type: unknown family \"gpt2\"; known");
   config.erase("model_type");
   EXPECT_EQ(error().substr(0, 61), "tiny-mt/config.json: model_type: missing; expected one of mar");
   config["model_type"] = "marian";
   import();
-  EXPECT_NE(errorOf([&] { import(); }).find("/out: is there and not an empty folder"), std::string::npos);
+  EXPECT_NE(errorOf([&] { import(); }).find("/out: already exists and is not an empty folder"), std::string::npos);
   std::filesystem::remove_all(in("out"));
-  std::filesystem::create_directory(in("out")); // an empty one is taken
+  std::filesystem::create_directory(in("out")); // an empty folder is accepted
   import();
   std::filesystem::remove_all(in("out"));
 
   const std::string whole = readFile(in("tiny-mt/model.safetensors"));
   writeFile(in("tiny-mt/model.safetensors"), whole.substr(0, whole.size() - 4));
-  EXPECT_EQ(error(false).substr(0, 56), "tiny-mt/model.safetensors: not a whole safetensors file:");
+  EXPECT_EQ(error(false).substr(0, 56), "tiny-mt/model.safetensors: not a valid safetensors file:");
   writeFile(in("tiny-mt/model.safetensors"), "PK");
-  EXPECT_EQ(error(false), "tiny-mt/model.safetensors: not a whole safetensors file: it has 2 bytes");
+  EXPECT_EQ(error(false), "tiny-mt/model.safetensors: not a valid safetensors file: it has 2 bytes");
   std::filesystem::rename(in("tiny-mt/model.safetensors"), in("tiny-mt/pytorch_model.bin"));
   const std::string pickle = error(false);
-  EXPECT_NE(pickle.find("pytorch_model.bin is, a pickle"), std::string::npos) << pickle;
+  EXPECT_NE(pickle.find("there is only pytorch_model.bin, a pickle"), std::string::npos) << pickle;
   EXPECT_NE(pickle.find("save_pretrained('CONVERTED')"), std::string::npos) << pickle;
   writeFile(in("tiny-mt/config.json"), "[1]");
   EXPECT_EQ(error(false), "tiny-mt/config.json: expected an object of options, found array");
   EXPECT_NE(
-      errorOf([&] { importForeign({in("none"), in("out")}); }).find("none: is not there; expected a Hugging Face"),
+      errorOf([&] { importForeign({in("none"), in("out")}); }).find("none: does not exist; expected a Hugging Face"),
       std::string::npos);
 }
 
@@ -575,10 +576,10 @@ TEST_F(Foreign, ConfigsThatCannotBeExpressedAreRefused) {
     return message;
   };
   EXPECT_EQ(with("activation_function", "softplus"),
-            "tiny-mt/config.json: activation_function: \"softplus\" is an activation that no step computes; known: " +
+            "tiny-mt/config.json: activation_function: \"softplus\" is not a supported activation; known: " +
                 with("activation_function", "x")
                     .substr(std::string("tiny-mt/config.json: activation_function: \"x\" is "
-                                        "an activation that no step computes; known: ")
+                                        "not a supported activation; known: ")
                                 .size()));
   EXPECT_EQ(with("normalize_before", true), "tiny-mt/config.json: normalize_before: true cannot be imported: models of "
                                             "this family have their norms elsewhere; expected false");
@@ -593,7 +594,7 @@ TEST_F(Foreign, ConfigsThatCannotBeExpressedAreRefused) {
   with("static_position_embeddings", false);
   with("encoder_attention_heads", 3);
   with("eos_token_id", {0, 1});
-  // Within bounds, but beyond what a model may have.
+  // Each value is within bounds, but the model exceeds the size limit.
   config["d_model"] = 1 << 20;
   config["encoder_attention_heads"] = config["decoder_attention_heads"] = 1 << 10;
   EXPECT_NE(error().find("exceed the limit of 2^40 bytes"), std::string::npos) << error();
@@ -601,29 +602,29 @@ TEST_F(Foreign, ConfigsThatCannotBeExpressedAreRefused) {
 
 TEST_F(Foreign, ConfigsThatContradictTheWeightsAreRefused) {
   config["vocab_size"] = 8;
-  EXPECT_EQ(error(), "tiny-mt/model.safetensors: 'model.shared.weight' has shape [7, 4], but tiny-mt/config.json makes "
-                     "it [8, 4]");
+  EXPECT_EQ(error(), "tiny-mt/model.safetensors: 'model.shared.weight' has shape [7, 4], but tiny-mt/config.json "
+                     "requires [8, 4]");
   config["vocab_size"] = 7;
   config["encoder_layers"] = 2;
-  EXPECT_EQ(error(), "tiny-mt/model.safetensors: 'model.encoder.layers.1.self_attn.q_proj.weight' [4, 4] is missing, "
-                     "which tiny-mt/config.json asks for");
+  EXPECT_EQ(error(), "tiny-mt/model.safetensors: 'model.encoder.layers.1.self_attn.q_proj.weight' [4, 4] is missing "
+                     "but required by tiny-mt/config.json");
   config["encoder_layers"] = 1;
   add("model.encoder.layers.1.fc1.bias", {6});
-  EXPECT_EQ(error(), "tiny-mt/model.safetensors: 'model.encoder.layers.1.fc1.bias' [6] has no place in the model that "
-                     "tiny-mt/config.json describes; expected the weights of that model and no others");
+  EXPECT_EQ(error(), "tiny-mt/model.safetensors: 'model.encoder.layers.1.fc1.bias' [6] is not part of the model that "
+                     "tiny-mt/config.json describes; expected only the weights of that model");
   tensors.erase("model.encoder.layers.1.fc1.bias");
   tensors["model.encoder.layers.0.fc1.bias"].type = "I32";
-  EXPECT_EQ(error(), "tiny-mt/model.safetensors: 'model.encoder.layers.0.fc1.bias' has type I32; weights are F32, F64, "
+  EXPECT_EQ(error(), "tiny-mt/model.safetensors: 'model.encoder.layers.0.fc1.bias' has type I32; expected F32, F64, "
                      "F16 or BF16");
 }
 
 //===-- and back ------------------------------------------------------------------------------------------------===//
 
-// Every tensor of the folder that was exported is that of the one it came from, and no other is there.
+// The exported folder holds exactly the tensors of the imported one.
 void expectSameTensors(const std::string &exported, const Tensors &before) {
   Metadata metadata;
   const Tensors after = readSafetensors(exported + "/model.safetensors", &metadata);
-  EXPECT_EQ(metadata["format"], "pt"); // without which transformers does not read it
+  EXPECT_EQ(metadata["format"], "pt"); // transformers refuses files without it
   EXPECT_EQ(after.size(), before.size());
   for (const auto &[name, tensor] : before) {
     ASSERT_TRUE(after.contains(name)) << name;
@@ -688,7 +689,7 @@ TEST_F(ForeignT5, ExportGivesBackWhatWasImported) {
   EXPECT_EQ(exported["scale_decoder_outputs"], false);
 }
 
-// Where sines and cosines alternate, the features change places: 0 1 2 3 become 0 2 1 3.
+// If sines and cosines alternate, features are permuted: 0 1 2 3 become 0 2 1 3.
 TEST_F(Foreign, ExportPutsSinesFirst) {
   import();
   std::string text = readFile(in("out/model.json"));
@@ -757,7 +758,7 @@ TEST_F(Foreign, ExportSaysWhatDoesNotFit) {
   };
   const std::string norm = without(R"("op": "layer_norm", "name": "self_attn_norm")",
                                    R"("op": "layer_norm", "eps": 0.01, "name": "self_attn_norm")");
-  EXPECT_EQ(norm.find(in("out/model.json: no family of Hugging Face has this model")), 0u) << norm;
+  EXPECT_EQ(norm.find(in("out/model.json: matches no Hugging Face family that xfc knows")), 0u) << norm;
   EXPECT_NE(norm.find("\n  marian: encoder.layer[1].eps: 0.01, where marian has 1e-05"), std::string::npos) << norm;
   EXPECT_NE(norm.find("\n  mbart: encoder.input[1]: sinusoidal positions, where mbart has learned positions"),
             std::string::npos)
@@ -771,7 +772,7 @@ TEST_F(Foreign, ExportSaysWhatDoesNotFit) {
   std::filesystem::remove(in("out/model.safetensors"));
   EXPECT_NE(errorOf([&] { exportForeign({in("out"), in("back")}); }).find("none of best.safetensors"),
             std::string::npos);
-  EXPECT_NE(errorOf([&] { exportForeign({in("none"), in("back")}); }).find("none: is no folder"), std::string::npos);
+  EXPECT_NE(errorOf([&] { exportForeign({in("none"), in("back")}); }).find("none: is not a folder"), std::string::npos);
 }
 
 TEST(JsonText, BreaksLinesThatAreTooLong) {

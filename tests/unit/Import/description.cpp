@@ -1,4 +1,4 @@
-// What model.json means once read: parameters, shapes, ties, overrides; and that no text crashes the reader.
+// Checks what a model.json means once read: parameters, shapes, ties, overrides; and that no text crashes the reader.
 #include "Import/Generation.h"
 #include "Import/StepKinds.h"
 #include "Models.h"
@@ -51,7 +51,7 @@ StepDescription onlyStep(const std::string &step) {
   return parseDescription(encoderText(step), "m.json").encoder.layer.at(0);
 }
 
-// Step `i` of the body of the residual that is step `residual` of the layer.
+// Step `i` in the body of the layer's step `residual`, which is a residual.
 const StepDescription &inResidual(const StackDescription &stack, size_t residual, size_t i) {
   return as<step::Residual>(stack.layer.at(residual)).body.at(i);
 }
@@ -345,19 +345,19 @@ TEST(Description, WrongGenerationIsAnErrorWithItsPlace) {
       {R"("forced_first": 7)", ".forced_first: expected a list, found a number, 7"},
       {R"("forced_first": [7, 9])", ".forced_first[1]: 9 is no token of a vocabulary of 9; expected 0 to 8"},
       {R"("forced_first": [3])",
-       ".forced_first[0]: 3 is eos, which no translation holds; expected a token of the text, "
+       ".forced_first[0]: 3 is eos, which occurs in no translation; expected a token of the text, "
        "or of a language"},
       {R"("forced_first": [0])",
-       ".forced_first[0]: 0 is pad, which no translation holds; expected a token of the text, "
+       ".forced_first[0]: 0 is pad, which occurs in no translation; expected a token of the text, "
        "or of a language"},
       {R"("forced_first": [4, 5], "max_length": 1)", ".forced_first: 2 tokens, more than max_length, 1"},
       {R"("suppress": [4, 3])",
        ".suppress[1]: 3 is eos, without which no translation ends; use min_length for longer ones"},
       {R"("suppress": [4], "forced_first": [4])",
-       ".suppress[0]: 4 is forced by forced_first; expected it in one of them"},
+       ".suppress[0]: 4 is forced by forced_first; expected it in only one of the two"},
       {R"("suppress": [-1])", ".suppress[0]: expected a whole number from 0 to 2147483647, found -1"},
       {R"("bad_sequences": [4])", ".bad_sequences[0]: expected a list, found a number, 4"},
-      {R"("bad_sequences": [[4], []])", ".bad_sequences[1]: is empty; expected the ids of one token or more"},
+      {R"("bad_sequences": [[4], []])", ".bad_sequences[1]: is empty; expected at least one token id"},
       {R"("bad_sequences": [[4, 9]])", ".bad_sequences[0][1]: 9 is no token of a vocabulary of 9; expected 0 to 8"},
       {R"("bad_sequences": [[3]])",
        ".bad_sequences[0]: is eos alone, without which no translation ends; use min_length for longer ones"},
@@ -366,7 +366,7 @@ TEST(Description, WrongGenerationIsAnErrorWithItsPlace) {
   for (const auto &[settings, expected] : cases)
     EXPECT_EQ(error(settings), std::string("m.json: generation") + expected);
   EXPECT_EQ(errorOf(encoderText(R"({"op": "relu"})", R"(, "generation": {})")),
-            "m.json: generation: needs a decoder that writes tokens");
+            "m.json: generation: needs a decoder that generates tokens");
 }
 
 TEST(Description, LaterOverridesWin) {
@@ -398,7 +398,7 @@ TEST(Description, ErrorsSayWhereWhatAndWhatWasExpected) {
                   .starts_with("m.json: --set hedas=4: not in params; did you mean \"heads\"? known: d_ff, "));
 }
 
-// What the table of steps cannot say by itself.
+// Constraints that the table of steps cannot express.
 TEST(StepKinds, ChoicesAreDistinctAndActivationsAreSteps) {
   std::vector<std::string> activations;
   for (const StepKind &kind : stepKinds()) {
@@ -423,7 +423,7 @@ TEST(StepKinds, ChoicesAreDistinctAndActivationsAreSteps) {
   }
 }
 
-// The part of schema.json that does not come from the table lists what the reader knows.
+// The part of schema.json that is not generated from the table lists exactly what the reader knows.
 TEST(Schema, KeysAndWordsOutsideOfStepsAreThoseOfTheReader) {
   const auto schema = nlohmann::ordered_json::parse(fileText("schema"));
   auto expectKnown = [](const std::string &text, const nlohmann::ordered_json &words) {
@@ -448,7 +448,7 @@ TEST(Schema, KeysAndWordsOutsideOfStepsAreThoseOfTheReader) {
             std::string::npos);
 }
 
-// Every prefix of a model, and models with bytes changed at random, are read or refused: nothing crashes or hangs.
+// Prefixes of a model, and models with random changed bytes, are either read or refused; nothing crashes or hangs.
 TEST(Description, BrokenTextIsRefused) {
   const std::string text = fileText("modern");
   for (size_t length = 0; length + 2 < text.size(); length += 3)

@@ -246,9 +246,9 @@ for key, value in (("type", "s2s"), ("transformer-decoder-autoreg", "rnn"), ("tr
 post.save("bad.npz", **{"enc-depth": 3})
 refused("a layer too many", path("bad.npz"), "'encoder_l3_self_Wq' [24, 24] is missing")
 post.save("bad.npz", **{"enc-depth": 1})
-refused("a layer too few", path("bad.npz"), "has no place in the model")
+refused("a layer too few", path("bad.npz"), "is not part of the model")
 post.save("bad.npz", **{"transformer-dim-ffn": 39})
-refused("another size", path("bad.npz"), "'encoder_l1_ffn_W1' has shape [24, 40]", "makes it [24, 39]")
+refused("another size", path("bad.npz"), "'encoder_l1_ffn_W1' has shape [24, 40]", "requires [24, 39]")
 np.savez(path("bad.npz"), a=np.array([{}], dtype=object))
 refused("a pickle", path("bad.npz"), "'a'", "Python objects, a pickle")
 np.savez(path("bad.npz"), a=np.ones(3))
@@ -258,7 +258,7 @@ with open(path("post", "model.npz"), "rb") as file:
 for size in (0, 30, len(whole) // 2, len(whole) - 1):
     with open(path("bad.npz"), "wb") as file:
         file.write(whole[:size])
-    refused(f"{size} bytes", path("bad.npz"), "not a whole zip archive")
+    refused(f"{size} bytes", path("bad.npz"), "damaged zip archive")
 
 
 # CTranslate2.
@@ -443,9 +443,9 @@ save_ctranslate2("bad", variables, aliases, config | {"eos_token": "<end>"}, tok
 refused("no eos", path("bad"), "has no token <end>")
 with open(path("bad", "model.bin"), "r+b") as file:
     file.truncate(2000)
-refused("truncated", path("bad"), "not a whole model of CTranslate2: at byte ")
+refused("truncated", path("bad"), "damaged CTranslate2 model: at byte ")
 os.mkdir(path("empty"))
-refused("an empty folder", path("empty"), "holds no model that is known", "Hugging Face", "CTranslate2", "Marian")
+refused("an empty folder", path("empty"), "contains no model of a known kind", "Hugging Face", "CTranslate2", "Marian")
 
 if failures:
     sys.exit("\n".join(failures))
