@@ -28,7 +28,7 @@ std::vector<std::string> filesOf(const std::string &input, int64_t last) {
     return {input};
   std::vector<int64_t> steps = folder.keptSteps();
   if (steps.empty())
-    throw Error(input + ": no step-N.safetensors is there to average; train with --keep K, or name files of weights");
+    throw Error(input + ": holds no step-N.safetensors to average; train with --keep K, or name files of weights");
   if (last > 0 && last < static_cast<int64_t>(steps.size()))
     steps.erase(steps.begin(), steps.end() - last);
   std::vector<std::string> files;
@@ -53,7 +53,7 @@ void run(const AverageOptions &options) {
         continue;
       if (const auto [known, isNew] = identity.insert(*found); !isNew && known->second != found->second)
         throw Error(files[i] + ": was trained with another vocabulary (" + key + " " + found->second +
-                    ") than files before it (" + known->second + "); a mean of both means nothing");
+                    ") than the files before it (" + known->second + "); their mean would be meaningless");
     }
   identity["averaged"] = std::to_string(files.size());
   writeSafetensors(options.output, weights(*engine), identity, &engine->pool());
@@ -72,10 +72,10 @@ void addAverage(CLI::App &app) {
                    "files of weights, and folders of train, which stand for the step-N.safetensors in them")
       ->required();
   command->add_option("-o,--output", options->output, "the file to write")->required();
-  command->add_option("--last", options->last, "of each folder the newest K alone; 0: all")
+  command->add_option("--last", options->last, "only the newest K files of each folder; 0: all")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  command->add_flag("--force-model", options->forceModel, "take weights that say they are of another model");
+  command->add_flag("--force-model", options->forceModel, "accept weights recorded as belonging to another model");
   addThreads(*command, options->threads);
   addQuiet(*command, options->quiet);
   command->callback([options] { run(*options); });

@@ -82,7 +82,8 @@ public:
       return;
     writeTrace(options.trace, {trace->json(0, name)});
     if (const int64_t count = trace->leftOut())
-      std::fprintf(stderr, "warning: %s: %lld events were left out for want of room; use fewer --steps\n",
+      std::fprintf(stderr,
+                   "warning: %s: %lld events were dropped because the trace buffer is full; use fewer --steps\n",
                    options.trace.c_str(), static_cast<long long>(count));
   }
   std::vector<LaunchTiming> timings;
@@ -404,7 +405,7 @@ void benchDecode(const BenchOptions &options) {
 double firstTokenMilliseconds(const std::string &folder, const std::string &threads, const DeviceChoice &choice) {
   int ends[2];
   if (pipe(ends) != 0)
-    throw Error("no pipe could be made");
+    throw Error("cannot create a pipe");
   const std::string weights = folder + "/weights.safetensors", input = folder + "/input";
   const Clock::time_point begin = Clock::now();
   const pid_t child = fork();
@@ -489,26 +490,28 @@ CLI::App *addBenchmark(CLI::App &bench, const char *name, const char *descriptio
 } // namespace
 
 void addBench(CLI::App &app) {
-  CLI::App *bench = app.add_subcommand("bench", "speed and memory, with random weights");
+  CLI::App *bench = app.add_subcommand("bench", "measure speed and memory, with random weights");
   bench->require_subcommand(1);
   auto options = std::make_shared<BenchOptions>();
 
-  CLI::App *train = addBenchmark(*bench, "train", "training steps; target tokens a second", options, benchTrain);
-  addBatchTokens(*train, options->batchTokens, "target tokens, of a batch")->check(CLI::Range(int64_t(1), mostTokens));
-  train->add_option("--length", options->length, "tokens a sentence (32)")->check(CLI::Range(int64_t(1), mostTokens));
+  CLI::App *train = addBenchmark(*bench, "train", "training steps; target tokens per second", options, benchTrain);
+  addBatchTokens(*train, options->batchTokens, "target tokens, per batch")->check(CLI::Range(int64_t(1), mostTokens));
+  train->add_option("--length", options->length, "tokens per sentence (default: 32)")
+      ->check(CLI::Range(int64_t(1), mostTokens));
   train->add_option("--source", options->sources, "files of ids, for real lengths")->excludes("--length");
   train->add_option("--target", options->targets, "files of ids, for real lengths")->excludes("--length");
-  train->add_option("--format", options->format, "of --source and --target")
+  train->add_option("--format", options->format, "format of --source and --target")
       ->check(CLI::IsMember({"ids"}))
       ->capture_default_str();
-  train->add_option("--steps", options->steps, "steps that are timed, after two that are not")
+  train->add_option("--steps", options->steps, "steps to time, after two that are not timed")
       ->check(CLI::Range(int64_t(1), mostSteps))
       ->capture_default_str();
   addDevice(*train, options->device);
   addTrace(*train, options->trace);
-  train->add_flag("--profile", options->profile, "also the kernels: time, share, and how near to the machine's peak");
+  train->add_flag("--profile", options->profile,
+                  "also report the kernels: time, share, and how near they come to the machine's peak");
 
-  CLI::App *decode = addBenchmark(*bench, "decode", "translation of sentences of one length; output tokens a second",
+  CLI::App *decode = addBenchmark(*bench, "decode", "translation of sentences of one length; output tokens per second",
                                   options, benchDecode);
   decode->add_option("--sentences", options->sentences, "sentences")
       ->check(CLI::Range(int64_t(1), mostSentences))
@@ -516,20 +519,21 @@ void addBench(CLI::App &app) {
   decode->add_option("--batch", options->batch, "sentences decoded together")
       ->check(CLI::Range(int64_t(1), mostSentences))
       ->capture_default_str();
-  decode->add_option("--length", options->length, "tokens of a source, and of its translation (25)")
+  decode->add_option("--length", options->length, "tokens in a source, and in its translation (default: 25)")
       ->check(CLI::Range(int64_t(1), mostTokens));
   addBeam(*decode, options->beam);
-  decode->add_option("--steps", options->steps, "times everything is translated")
+  decode->add_option("--steps", options->steps, "number of times everything is translated")
       ->check(CLI::Range(int64_t(1), mostSteps))
       ->capture_default_str();
   addComputeType(*decode, options->computeType);
   addDevice(*decode, options->device);
   addTrace(*decode, options->trace);
-  decode->add_flag("--profile", options->profile, "also the kernels: time, share, and how near to the machine's peak");
+  decode->add_flag("--profile", options->profile,
+                   "also report the kernels: time, share, and how near they come to the machine's peak");
 
   addBenchmark(*bench, "peak", "what the machine can do: multiply-adds and memory", options, benchPeak);
-  CLI::App *startup = addBenchmark(*bench, "startup", "from the start of the process to the first translated token",
-                                   options, benchStartup);
+  CLI::App *startup = addBenchmark(
+      *bench, "startup", "time from the start of the process to the first translated token", options, benchStartup);
   addDevice(*startup, options->device);
 }
 

@@ -23,7 +23,8 @@ std::string textOf(const Json &value) { return value.is_string() ? value.get<std
 void applyConfiguration(CLI::App &command, const std::string &text, const std::string &file) {
   Json values = Json::parse(text, nullptr, false);
   if (!values.is_object())
-    throw Error(file + ": not a JSON object; expected flags and their values, as config.json in a folder of train");
+    throw Error(file +
+                ": not a JSON object; expected flags and their values, as in the config.json of a folder of train");
   const std::vector<std::string> limits = {"steps", "epochs", "minutes"};
   bool limited = false;
   std::vector<std::string> known;
@@ -97,7 +98,7 @@ std::string usedConfiguration(const CLI::App &command) {
     return used.dump(2) + "\n";
   } catch (const Json::type_error &) {
     throw Error(
-        "a name among the flags is not valid UTF-8, which config.json in --out has to be; rename the file or folder");
+        "a file name among the flags is not valid UTF-8, as config.json in --out must be; rename the file or folder");
   }
 }
 

@@ -73,7 +73,7 @@ void addVerb(CLI::App &app, const char *name, const char *description, const cha
              void (*run)(const EncodeOptions &)) {
   CLI::App *command = app.add_subcommand(name, description);
   auto options = std::make_shared<EncodeOptions>();
-  command->add_option("--model", options->model.model, "folder with the model's vocabulary, which train made");
+  command->add_option("--model", options->model.model, "folder written by train, with the model's vocabulary");
   addVocabularies(*command, options->model.vocabulary, options->model.targetVocabulary);
   command
       ->add_option_function<std::string>(
@@ -81,8 +81,8 @@ void addVerb(CLI::App &app, const char *name, const char *description, const cha
           "what lines of text hold: text, or pieces")
       ->check(CLI::IsMember({"text", "pieces"}))
       ->default_str("text");
-  command->add_option("--input", options->input, "lines; -: standard input")->capture_default_str();
-  command->add_option("--output", options->output, "a line for each of them; -: standard output")
+  command->add_option("--input", options->input, "input lines; -: standard input")->capture_default_str();
+  command->add_option("--output", options->output, "one line for each input line; -: standard output")
       ->capture_default_str();
   command->add_flag(side, options->otherSide, sideText);
   command->callback([options, run] { run(*options); });
@@ -91,12 +91,13 @@ void addVerb(CLI::App &app, const char *name, const char *description, const cha
 } // namespace
 
 void addEncode(CLI::App &app) {
-  addVerb(app, "encode", "lines of text into token ids, as the encoder reads them", "--target",
-          "as the decoder's lines in place of the encoder's", encode);
+  addVerb(app, "encode", "turn lines of text into token ids, as the encoder reads them", "--target",
+          "encode target lines, as the decoder reads them, instead of source lines", encode);
 }
 
 void addDecode(CLI::App &app) {
-  addVerb(app, "decode", "lines of token ids into text", "--source", "ids of the source's vocabulary", decode);
+  addVerb(app, "decode", "turn lines of token ids into text", "--source", "the ids are of the source vocabulary",
+          decode);
 }
 
 } // namespace xfc

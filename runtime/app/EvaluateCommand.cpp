@@ -63,7 +63,7 @@ void run(EvaluateOptions &options) {
     throw CLI::RequiredError("--source (with --model) or --hypothesis");
   const MetricSums sums = options.hypothesis.empty() ? ofModel(options) : ofFile(options);
   if (sums.lines() == 0)
-    throw Error(options.target + ": the file is empty; expected one sentence a line");
+    throw Error(options.target + ": the file is empty; expected one sentence per line");
   const Score bleu = sums.bleu(), chrf = sums.chrf(), ter = sums.ter();
   if (options.json) {
     nlohmann::ordered_json object = {{"sentences", sums.lines()},        {"bleu", bleu.value},
@@ -85,7 +85,7 @@ void addEvaluate(CLI::App &app) {
   auto options = std::make_shared<EvaluateOptions>();
   options->model.addTo(*command);
   options->model.addVocabularyTo(*command);
-  CLI::Option *source = command->add_option("--source", options->source, "text to translate, one sentence a line");
+  CLI::Option *source = command->add_option("--source", options->source, "text to translate, one sentence per line");
   command->add_option("--target", options->target, "its reference translations")->required();
   command->add_option("--hypothesis", options->hypothesis, "translations to score, in place of a model and --source")
       ->excludes(source);

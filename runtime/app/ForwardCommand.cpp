@@ -35,7 +35,7 @@ public:
       if (id < 0 || id >= vocabulary)
         throw Error(file + ": '" + name + "'[" + std::to_string(i / result.columns) + ", " +
                     std::to_string(i % result.columns) + "] is " + std::to_string(id) +
-                    ", the vocabulary has the ids 0 to " + std::to_string(vocabulary - 1));
+                    ", but the vocabulary has the ids 0 to " + std::to_string(vocabulary - 1));
       result.ids.push_back(static_cast<int32_t>(id));
     }
     return result;
@@ -109,17 +109,17 @@ void run(const ForwardOptions &options) {
 } // namespace
 
 void addForward(CLI::App &app) {
-  CLI::App *command =
-      app.add_subcommand("forward", "logits, attention weights and gradients of a batch in a file, for checking");
+  CLI::App *command = app.add_subcommand(
+      "forward", "compute the logits, attention weights and gradients of a batch given in a file, for checking");
   auto options = std::make_shared<ForwardOptions>();
   options->model.addTo(*command);
   command->add_option("--input", options->input, "safetensors: source, target, labels [batch, tokens]")->required();
   command->add_option("--output", options->output, "safetensors: logits, encoder_output, attention.*, loss, grad.*")
       ->required();
-  command->add_flag("--attention", options->attention, "also the weights of every attention");
+  command->add_flag("--attention", options->attention, "also write the weights of every attention");
   command->add_flag("--gradients", options->gradients,
-                    "also the loss and the gradient of every parameter, without dropout");
-  command->add_option("--label-smoothing", options->smoothing, "of the loss")
+                    "also write the loss and the gradient of every parameter, without dropout");
+  command->add_option("--label-smoothing", options->smoothing, "label smoothing of the loss")
       ->check(CLI::Range(0.0, 1.0))
       ->check(FiniteNumber)
       ->capture_default_str();

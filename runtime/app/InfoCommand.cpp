@@ -220,14 +220,14 @@ void run(const InfoOptions &options) {
 
 void addInfo(CLI::App &app) {
   CLI::App *command =
-      app.add_subcommand("info", "the model, what it was compiled for, and the memory a batch will take");
+      app.add_subcommand("info", "show the model, what it was compiled for, and the memory that a batch will take");
   auto options = std::make_shared<InfoOptions>();
-  command->add_option("--model", options->model.model, "folder that train made, for its vocabulary's hash");
+  command->add_option("--model", options->model.model, "folder written by train, for the hash of its vocabulary");
   options->model.addVocabularyTo(*command, false);
   command->add_option("--batch-tokens", options->batchTokens, "source and target tokens of a training batch")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_option("--length", options->length, "tokens a sentence")
+  command->add_option("--length", options->length, "tokens per sentence")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_option("--sentences", options->sentences, "sentences decoded together")

@@ -27,7 +27,7 @@ void run(ModelOptions options, const std::string &output) {
 } // namespace
 
 void addPack(CLI::App &app) {
-  CLI::App *command = app.add_subcommand("pack", "write this executable with weights and vocabulary inside");
+  CLI::App *command = app.add_subcommand("pack", "write a copy of this executable with weights and vocabulary inside");
   auto options = std::make_shared<ModelOptions>();
   auto output = std::make_shared<std::string>();
   options->addTo(*command);

@@ -26,7 +26,7 @@ public:
       : seed(seed), threads(threads), device(device), mixes(mixes), engine(threads, device), module(engine.module()) {
     if (module.sourceVocab == 0 || !module.hasDecoder || module.targetVocab == 0)
       throw Error("model '" + module.model +
-                  "': only models from tokens to tokens can check themselves; compare what forward gives");
+                  "': only models from tokens to tokens can check their promises; compare what forward gives instead");
     initializeParameters(engine, seed);
     engine.parametersChanged();
     sentences = randomSentences(module, seed, 20, 0, 24);
@@ -155,7 +155,7 @@ private:
     other.back() = other.back() == module.unk ? module.bos : module.unk;
     const bool seen =
         logitsOf({{other, static_cast<int64_t>(other.size()), 0}}, {sequences[1].back()}).front() != alone.back();
-    report("control: a token that is another one changes the logits", 1, !seen);
+    report("control: changing a token changes the logits", 1, !seen);
     uint32_t sum = 0;
     for (const std::string &logits : alone)
       sum = crc32c(logits, sum);

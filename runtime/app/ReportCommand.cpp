@@ -64,7 +64,7 @@ std::string drawAttention(const std::string &folder, const std::vector<nlohmann:
 void run(const ReportOptions &options) {
   std::string log = options.folder + "/train.jsonl";
   if (!exists(log))
-    throw Error(options.folder + ": train.jsonl is not there; expected the --out folder of train");
+    throw Error(options.folder + ": holds no train.jsonl; expected the --out folder of train");
   std::vector<nlohmann::json> records = readLog(log);
   if (records.empty())
     throw Error(log + ": holds no record yet; let train run a few steps first");
@@ -73,14 +73,14 @@ void run(const ReportOptions &options) {
   try {
     attention = drawAttention(options.folder, records, configuration);
   } catch (const Error &error) {
-    std::fprintf(stderr, "report: without a drawing of attention: %s\n", error.what());
+    std::fprintf(stderr, "report: leaving out the drawing of attention: %s\n", error.what());
   }
   std::string output = options.output.empty() ? options.folder + "/report.html" : options.output;
   std::string page;
   try {
     page = reportPage("Training run " + options.folder, records, configuration, attention);
   } catch (const nlohmann::json::exception &) {
-    throw Error(log + ": a record has a value of another type than train writes; remove its line");
+    throw Error(log + ": a record has a value of a type that train does not write; remove its line");
   }
   writeFile(output, page);
   std::fprintf(stderr, "report: wrote %s\n", output.c_str());

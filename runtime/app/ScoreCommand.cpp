@@ -72,7 +72,8 @@ void run(const ScoreOptions &options) {
 } // namespace
 
 void addScore(CLI::App &app) {
-  CLI::App *command = app.add_subcommand("score", "log-probability of each target line (eos counted), and perplexity");
+  CLI::App *command =
+      app.add_subcommand("score", "log-probability of each target line (including eos), and perplexity");
   auto options = std::make_shared<ScoreOptions>();
   options->model.addTo(*command);
   options->model.addVocabularyTo(*command);

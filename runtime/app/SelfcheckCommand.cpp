@@ -336,13 +336,14 @@ private:
       }
     }
     if (worst.empty())
-      throw Error("--kernel " + options.kernel + ": no step that is compared runs it; without --kernel all are listed");
+      throw Error("--kernel " + options.kernel +
+                  ": none of the compared steps runs it; leave out --kernel to list all kernels");
     for (const auto &[kernel, difference] : worst) {
       report(kernel, difference.error, allowed);
       if (!(difference.error <= allowed))
         std::printf("FAILED: %s\n  run it alone: %s\n", difference.text().c_str(), commandFor(kernel).c_str());
     }
-    std::printf("%zu kernels beside the CPU's; %lld steps that the CPU has none like\n", worst.size(),
+    std::printf("%zu kernels compared with the CPU's; %lld GPU steps without a CPU counterpart\n", worst.size(),
                 static_cast<long long>(alone));
   }
 
@@ -365,12 +366,12 @@ private:
 
 void run(const SelfcheckOptions &options) {
   if (options.kernels && options.device.device == "cpu")
-    throw Error("--kernels: compares a GPU's kernels with the CPU's; it goes with --device cuda");
+    throw Error("--kernels: compares a GPU's kernels with the CPU's; it needs --device cuda");
   if (!options.kernels && (!options.kernel.empty() || options.batchTokens > 0))
-    throw Error(std::string(options.kernel.empty() ? "--batch-tokens" : "--kernel") + ": goes with --kernels");
+    throw Error(std::string(options.kernel.empty() ? "--batch-tokens" : "--kernel") + ": needs --kernels");
   if (options.promises) {
     if (options.kernels)
-      throw Error("--promises: goes without --kernels");
+      throw Error("--promises: cannot be combined with --kernels");
     if (!keepsPromises(options.seed, options.threads, options.device, options.mixes))
       throw Error("selfcheck failed: a promise of equal bits is broken on this machine; report the lines above");
     return;
@@ -382,27 +383,29 @@ void run(const SelfcheckOptions &options) {
 } // namespace
 
 void addSelfcheck(CLI::App &app) {
-  CLI::App *command =
-      app.add_subcommand("selfcheck", "gradients against finite differences; independence of batches and threads");
+  CLI::App *command = app.add_subcommand(
+      "selfcheck", "check gradients against finite differences, and that results do not depend on batches or threads");
   auto options = std::make_shared<SelfcheckOptions>();
-  command->add_option("--seed", options->seed, "of weights and sentences")->capture_default_str();
-  command->add_option("--threads", options->threads, "threads")->check(CLI::Range(1, 4096))->capture_default_str();
+  command->add_option("--seed", options->seed, "seed of weights and sentences")->capture_default_str();
+  command->add_option("--threads", options->threads, "number of threads")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
   addDevice(*command, options->device);
   command->add_flag("--kernels", options->kernels,
-                    "only the GPU's kernels, one by one beside the CPU's: with --device cuda");
-  command->add_option("--kernel", options->kernel, "of --kernels, this one alone");
+                    "check only the GPU's kernels, one by one, against the CPU's; needs --device cuda");
+  command->add_option("--kernel", options->kernel, "with --kernels: check only this one");
   command
       ->add_option("--batch-tokens", options->batchTokens,
-                   "of --kernels, at least so many target tokens (five sentences)")
+                   "with --kernels: minimum number of target tokens (default: five sentences)")
       ->check(CLI::PositiveNumber);
   CLI::Option *promises = command->add_flag("--promises", options->promises,
-                                            "only the promises of equal bits: from run to run, with any batch mates, "
-                                            "for any number of threads, after a resume");
-  command->add_option("--mixes", options->mixes, "of --promises, random batches to compare; at most 30 seconds of them")
+                                            "check only the promises of equal bits: from run to run, with any batch "
+                                            "mates, for any number of threads, after a resume");
+  command->add_option("--mixes", options->mixes, "with --promises: random batches to compare, for at most 30 seconds")
       ->needs(promises)
       ->check(CLI::Range(int64_t(1), int64_t(1) << 40))
       ->capture_default_str();
-  command->add_flag("--quiet", options->quiet, "only what fails");
+  command->add_flag("--quiet", options->quiet, "print only what fails");
   command->callback([options] { run(*options); });
 }
 

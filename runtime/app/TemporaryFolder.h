@@ -18,7 +18,7 @@ public:
     const char *parent = std::getenv("TMPDIR");
     path = std::string(parent && *parent ? parent : "/tmp") + "/xfc-" + command + "-XXXXXX";
     if (!mkdtemp(path.data()))
-      throw Error(path + ": no temporary folder can be made there; set TMPDIR to one that can be written");
+      throw Error(path + ": cannot create a temporary folder there; set TMPDIR to a writable folder");
   }
   TemporaryFolder(const TemporaryFolder &) = delete;
   TemporaryFolder &operator=(const TemporaryFolder &) = delete;

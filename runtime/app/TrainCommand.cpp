@@ -41,8 +41,8 @@ int64_t bytesNamed(const std::string &text) {
     if (end != text.c_str() && unit == std::string(end) && number > 0 && number * bytes < 1e18)
       return static_cast<int64_t>(number * bytes);
   throw CLI::ValidationError("--memory",
-                             "expected a number and one of kB, MB, GB, TB, KiB, MiB, GiB, TiB, as 24GiB, but '" + text +
-                                 "' was given");
+                             "expected a number and one of kB, MB, GB, TB, KiB, MiB, GiB, TiB, such as 24GiB, but '" +
+                                 text + "' was given");
 }
 
 // Parses PATTERN=X; the pattern itself may contain `=`.
@@ -54,9 +54,9 @@ std::vector<GroupRules::Number> numbersOf(const char *flag, const std::vector<st
     char *end = nullptr;
     const double value = std::strtod(number.c_str(), &end);
     if (sign == 0 || number.empty() || *end != '\0' || !std::isfinite(value) || value < least)
-      throw CLI::ValidationError(flag, "expected PATTERN=X, X a number " +
+      throw CLI::ValidationError(flag, "expected PATTERN=X, with X a number " +
                                            std::string(least > 0 ? "above" : "of at least") +
-                                           " 0, as '*.bias=0.5', but '" + text + "' was given");
+                                           " 0, such as '*.bias=0.5', but '" + text + "' was given");
     rules.push_back({text.substr(0, sign), value});
   }
   return rules;
@@ -70,9 +70,9 @@ void takeTraceSteps(const std::string &text, TrainOptions &options) {
   const bool both = noFirst == std::errc() && colon != end && *colon == ':';
   const auto [rest, noLast] = std::from_chars(both ? colon + 1 : end, end, last);
   if (!both || noLast != std::errc() || rest != end || first < 1 || last < first)
-    throw CLI::ValidationError("--trace-steps", "expected A:B, the first and the last step, with 1 <= A <= B, as "
-                                                "100:102, but '" +
-                                                    text + "' was given");
+    throw CLI::ValidationError("--trace-steps",
+                               "expected A:B, the first and the last step, with 1 <= A <= B, such as 100:102, but '" +
+                                   text + "' was given");
   if (options.steps >= 0 && first > options.steps)
     throw CLI::ValidationError("--trace-steps", "the run ends at step " + std::to_string(options.steps) +
                                                     ", before step " + std::to_string(first));
@@ -95,8 +95,8 @@ void checkCorpora(const TrainOptions &options) {
                                          std::to_string(text.targets.size()) + " were given");
   const size_t corpora = options.data.size() + text.tables.size() + text.sources.size();
   if (corpora < 2)
-    throw CLI::ValidationError(flag, "there is one corpus; give several files to --source and --target, --tsv or "
-                                     "--data");
+    throw CLI::ValidationError(
+        flag, "there is only one corpus; give several files to --source and --target, --tsv or --data");
   if (weighted && options.corpusWeights.size() != corpora)
     throw CLI::ValidationError(flag, "expected a number for each file: " + std::to_string(corpora) + ", but " +
                                          std::to_string(options.corpusWeights.size()) + " were given");
@@ -121,8 +121,7 @@ void run(CLI::App &command, TrainFlags &flags) {
   const PairFiles &held = options.validation;
   if (options.keepBest > 0 && held.sources.empty() && held.tables.empty())
     throw CLI::ValidationError("--keep-best",
-                               "validations are what it compares; give --valid-source and --valid-target, or "
-                               "--valid-tsv");
+                               "it compares validations; give --valid-source and --valid-target, or --valid-tsv");
   if (held.sources.empty() != held.targets.empty())
     throw CLI::RequiredError(held.sources.empty() ? "--valid-source (with --valid-target)"
                                                   : "--valid-target (with --valid-source)");
@@ -139,7 +138,7 @@ void run(CLI::App &command, TrainFlags &flags) {
   options.halveRate = flags.onNan == "halve";
   if (!flags.memory.empty()) {
     if (options.resume && exists(options.out + "/config.json"))
-      throw CLI::ValidationError("--memory", "a run that is resumed keeps its --batch-tokens");
+      throw CLI::ValidationError("--memory", "a resumed run keeps its --batch-tokens");
     if (command.get_option("--batch-tokens")->count() > 0)
       throw CLI::ExcludesError("--memory", "--batch-tokens");
     options.memory = bytesNamed(flags.memory);
@@ -154,10 +153,10 @@ void run(CLI::App &command, TrainFlags &flags) {
     options.epochs = 10;
   const bool endsWithRun = Schedule{.kind = options.schedule}.endsWithRun();
   if (options.restarts > 0 && !endsWithRun)
-    throw CLI::ValidationError("--restarts", "only cosine and linear begin again; give one of them to --schedule");
+    throw CLI::ValidationError("--restarts", "only cosine and linear restart; give one of them to --schedule");
   if (endsWithRun && options.steps < 0 && options.epochs < 0)
     throw CLI::ValidationError(
-        "--schedule", "cosine and linear end with the run: give its length by --steps or --epochs, not --minutes");
+        "--schedule", "cosine and linear end with the run; give its length with --steps or --epochs, not --minutes");
   train(options, usedConfiguration(command));
 }
 
@@ -169,63 +168,65 @@ void addTrain(CLI::App &app) {
   TrainOptions &options = flags->train;
   addPairs(*command, options.text, options.filter);
   command->add_option("--data", options.data,
-                      "files that prepare wrote, in place of text; several are taken one after the other");
+                      "files written by prepare, in place of text; several are read one after the other");
   command
-      ->add_option("--corpus-weight", options.corpusWeights,
-                   "take each file for a corpus of its own: how much of an epoch is of each, in proportion; a number "
-                   "for each file")
+      ->add_option(
+          "--corpus-weight", options.corpusWeights,
+          "treat each file as a corpus of its own: one number per file, in proportion to its share of an epoch")
       ->check(FinitePositive);
   command
       ->add_option("--corpus-temperature", options.corpusTemperature,
-                   "the same in proportion to the files' numbers of pairs to the power of 1/T: 1 as they are, larger "
-                   "ones more of the small")
+                   "the same, with shares in proportion to the files' numbers of pairs to the power of 1/T: 1 keeps "
+                   "their sizes, larger values take more of the small ones")
       ->check(FinitePositive)
       ->type_name("T");
   addVocabularies(*command, options.vocabulary, options.targetVocabulary);
   command->add_option("--out", options.out, "folder to train into: weights, state, log, configuration, vocabulary");
   command->add_option("--init", options.init,
-                      "begin with the weights of a file (safetensors), or of a folder of train, as far as they fit by "
-                      "name and shape, in place of random ones");
+                      "start with the weights of a file (safetensors) or of a folder of train, where name and shape "
+                      "match, in place of random ones");
   command
       ->add_option("--freeze", options.groups.freeze,
-                   "leave these parameters as they are; PATTERN is a glob over names, as 'encoder.*'")
+                   "do not train these parameters; PATTERN is a glob over names, such as 'encoder.*'")
       ->type_name("PATTERN");
   command->add_option("--rate", flags->rates, "multiply the learning rate of these parameters by X")
       ->type_name("PATTERN=X");
   command->add_option("--decay", flags->decays, "weight decay of these parameters, in place of --weight-decay")
       ->type_name("PATTERN=X");
   command->add_option("--config", flags->configuration,
-                      "JSON file of flags (without --) and values; the command line goes first");
+                      "JSON file of flags (without --) and values; the command line takes precedence");
   command->add_option("--valid-source", options.validation.sources, "held-out source text");
   command->add_option("--valid-target", options.validation.targets, "its translations");
-  command->add_option("--valid-tsv", options.validation.tables, "both in one file, as --tsv");
+  command->add_option("--valid-tsv", options.validation.tables, "both in one file, as for --tsv");
   command->add_option("--valid-every", options.validEvery, "steps between validations")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   CLI::Option *steps =
-      command->add_option("--steps", options.steps, "train so many steps")->check(CLI::NonNegativeNumber);
-  CLI::Option *epochs =
-      command->add_option("--epochs", options.epochs, "or so many passes over the data (10 unless a limit is given)")
-          ->check(CLI::NonNegativeNumber);
-  command->add_option("--minutes", options.minutes, "or so many minutes")
+      command->add_option("--steps", options.steps, "number of steps to train")->check(CLI::NonNegativeNumber);
+  CLI::Option *epochs = command
+                            ->add_option("--epochs", options.epochs,
+                                         "or number of passes over the data (default, if no limit is given: 10)")
+                            ->check(CLI::NonNegativeNumber);
+  command->add_option("--minutes", options.minutes, "or number of minutes")
       ->check(CLI::NonNegativeNumber)
       ->check(FiniteNumber)
       ->excludes(steps, epochs);
   steps->excludes(epochs);
-  addBatchTokens(*command, options.batchTokens, "target tokens, of a batch; eos counted");
+  addBatchTokens(*command, options.batchTokens, "target tokens, per batch; eos counts");
   command
       ->add_option("--memory", flags->memory,
-                   "in place of --batch-tokens: the largest batches for which training takes at most so much, as 24GiB")
+                   "in place of --batch-tokens: use the largest batches with which training takes at most this much "
+                   "memory, such as 24GiB")
       ->type_name("SIZE");
-  command->add_option("--accumulate", options.accumulate, "batches a step")
+  command->add_option("--accumulate", options.accumulate, "batches per step")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  command->add_option("--lr", options.rate, "learning rate at its largest (5e-4); noam: a factor (1)")
+  command->add_option("--lr", options.rate, "peak learning rate (default: 5e-4); noam: a factor (default: 1)")
       ->check(FinitePositive);
   command->add_option("--schedule", flags->schedule, "noam, inverse-sqrt, cosine, linear or constant")
       ->check(CLI::IsMember({"noam", "inverse-sqrt", "cosine", "linear", "constant"}))
       ->capture_default_str();
-  command->add_option("--restarts", options.restarts, "cosine, linear: times that they begin again, in even parts")
+  command->add_option("--restarts", options.restarts, "cosine, linear: number of restarts, in parts of equal length")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
   command->add_option("--warmup", options.warmup, "steps over which the learning rate grows")
@@ -234,7 +235,7 @@ void addTrain(CLI::App &app) {
   flags->update.addTo(*command);
   command
       ->add_option("--on-nan", flags->onNan,
-                   "where the loss or the gradient is NaN or infinite: stop, or halve the learning rate and go on from "
+                   "if the loss or the gradient is NaN or infinite: stop, or halve the learning rate and continue from "
                    "the last save")
       ->check(CLI::IsMember({"stop", "halve"}))
       ->capture_default_str();
@@ -246,7 +247,7 @@ void addTrain(CLI::App &app) {
       ->capture_default_str();
   command
       ->add_option("--keep-best", options.keepBest,
-                   "keep the weights of the K best validations as best-N.safetensors, N the step")
+                   "keep the weights of the K best validations as best-N.safetensors, where N is the step")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command
@@ -256,8 +257,8 @@ void addTrain(CLI::App &app) {
       ->capture_default_str();
   command
       ->add_option("--ema", flags->averageDecay,
-                   "keep a moving average of the weights too, of which a step leaves so much, as 0.999: it is what is "
-                   "validated and best.safetensors, and ema.safetensors at each save; 0: none")
+                   "also keep a moving average of the weights, of which each step keeps this share, such as 0.999: it "
+                   "is what is validated and saved as best.safetensors, and as ema.safetensors at each save; 0: none")
       ->check(CLI::Range(0.0, 1.0))
       ->check(FiniteNumber)
       ->capture_default_str();
@@ -269,18 +270,16 @@ void addTrain(CLI::App &app) {
   command->add_option("--early-stop", options.earlyStop, "stop after N validations without a better one; 0: never")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  command->add_option("--seed", options.seed, "of the first weights, the order of the data and dropout")
+  command->add_option("--seed", options.seed, "seed of the initial weights, the order of the data and dropout")
       ->capture_default_str();
-  command->add_flag("--resume", options.resume, "go on with the run in --out, with its flags where none are given");
+  command->add_flag("--resume", options.resume, "continue the run in --out, with its flags where none are given");
   addThreads(*command, options.threads);
   addDevice(*command, options.device);
-  command->add_option(
-      "--mpi", options.mpi,
-      "library of MPI for several processes (default: the one of the mpirun that has started this one), "
-      "or none");
-  command->add_option("--log", options.log, "the log's file (default: train.jsonl in --out)");
+  command->add_option("--mpi", options.mpi,
+                      "MPI library for several processes (default: that of the mpirun that started this one), or none");
+  command->add_option("--log", options.log, "log file (default: train.jsonl in --out)");
   command->add_flag("--log-tensorboard", options.tensorBoard,
-                    "the numbers of the log for TensorBoard too (events.out.tfevents.xfc in --out)");
+                    "also write the numbers of the log for TensorBoard (events.out.tfevents.xfc in --out)");
   addTrace(*command, options.trace);
   command->add_option("--trace-steps", flags->traceSteps, "the first and the last step of the timeline")
       ->type_name("A:B");

@@ -127,7 +127,7 @@ private:
       }
     throw Error(options.prefix + ": " + std::to_string(prefixInput.number()) + " prefixes for " +
                 std::to_string(input.number()) + (input.isFile() ? "" : " or more") +
-                " lines; one line each is needed (empty for none)");
+                " lines; give one prefix per line (an empty line for none)");
   }
 
   // Alignments count the line's own tokens, without the frame that encodeSource adds.
@@ -213,16 +213,17 @@ void addTranslate(CLI::App &app) {
   options->model.addTo(*command);
   options->model.addVocabularyTo(*command);
   command->add_option("--input", options->input, "lines to translate; -: standard input")->capture_default_str();
-  command->add_option("--output", options->output, "translations, a line each; -: standard output")
+  command->add_option("--output", options->output, "translations, one per line; -: standard output")
       ->capture_default_str();
   options->search.addTo(*command);
   options->search.addSamplingTo(*command);
-  command->add_option("--prefix", options->prefix, "forced beginnings of the translations, a line each");
-  command->add_flag("--scores", options->scores, "a tab and the score after each translation");
+  command->add_option("--prefix", options->prefix, "forced beginnings of the translations, one per line");
+  command->add_flag("--scores", options->scores, "write a tab and the score after each translation");
   command->add_flag("--alignments", options->alignments,
-                    "a tab and i-j pairs (source token - target token, from 0) after each translation");
-  command->add_option("--attention-svg", options->attentionSvg, "drawing of the first sentence's cross-attention");
-  command->add_flag("--json", options->json, "a JSON object a line: line, source, translation, hypotheses");
+                    "write a tab and i-j pairs (source token - target token, from 0) after each translation");
+  command->add_option("--attention-svg", options->attentionSvg,
+                      "file for a drawing of the first sentence's cross-attention");
+  command->add_flag("--json", options->json, "one JSON object per line: line, source, translation, hypotheses");
   addComputeType(*command, options->search.options.computeType);
   command->callback([options] {
     if (options->attentionSvg == "-" && options->output == "-")

@@ -87,7 +87,7 @@ std::vector<std::string> linesOf(const char *const *lines, size_t count, const c
     if (const size_t bad = invalidUtf8(result.back()); bad != std::string::npos)
       throw Error(placeOf(what, i) + ": byte " + std::to_string(bad + 1) + " is not valid UTF-8");
     if (result.back().find('\n') != std::string::npos)
-      throw Error(placeOf(what, i) + ": holds a line's end; give each line by itself");
+      throw Error(placeOf(what, i) + ": contains a newline; pass one line per array element");
   }
   return result;
 }

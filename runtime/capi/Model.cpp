@@ -89,7 +89,7 @@ void checkIds(std::span<const int32_t> ids, int64_t vocabulary, const char *name
   for (size_t i = 0; i < ids.size(); ++i)
     if (ids[i] < 0 || ids[i] >= vocabulary)
       throw Error("'" + std::string(name) + "': number " + std::to_string(i) + " is " + std::to_string(ids[i]) +
-                  ", the vocabulary has the ids 0 to " + std::to_string(vocabulary - 1));
+                  ", but the vocabulary has the ids 0 to " + std::to_string(vocabulary - 1));
 }
 
 const Vocabulary &vocabularyOf(const OpenModel &opened, xfc_side side) {
@@ -100,7 +100,7 @@ const Vocabulary &vocabularyOf(const OpenModel &opened, xfc_side side) {
 Rectangle rectangleOf(const int32_t *ids, size_t batch, size_t columns, int64_t vocabulary, const char *name) {
   size_t count = 0;
   require(!__builtin_mul_overflow(batch, columns, &count) && count <= PTRDIFF_MAX / sizeof(float),
-          "the batch has more ids than there can be");
+          "the batch has too many ids");
   const std::span<const int32_t> all(ids, count);
   checkIds(all, vocabulary, name);
   return {static_cast<int64_t>(batch), static_cast<int64_t>(columns), {all.begin(), all.end()}, {}};

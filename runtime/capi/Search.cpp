@@ -45,7 +45,7 @@ struct xfc_search {
   bool ended(size_t line) const { return !stepped || sentenceOf[line] == none || stepped->ended(sentenceOf[line]); }
 
   const std::vector<Shown> &hypotheses(size_t line) {
-    require(line < sentenceOf.size(), "the search has no line of this number");
+    require(line < sentenceOf.size(), "the search has no line with this number");
     if (isShown[line])
       return shown[line];
     const size_t sentence = sentenceOf[line];
@@ -148,7 +148,7 @@ xfc_status xfc_search_hypothesis(xfc_search *search, size_t line, size_t rank, x
     return XFC_MISUSE;
   return guardedOpen(*search->open, [&] {
     const std::vector<Shown> &all = search->hypotheses(line);
-    require(rank < all.size(), "the line has no hypothesis of this rank");
+    require(rank < all.size(), "the line has no hypothesis with this rank");
     const auto &[found, text] = all[rank];
     *hypothesis = {text.c_str(), text.size(), found.ids.data(), found.ids.size(), found.score, found.logProbability};
   });

@@ -52,7 +52,7 @@ xfc_status xfc_training_start(xfc_model *model, const char *const *options, xfc_
     UpdateFlags flags;
     CLI::App app;
     flags.addTo(app);
-    app.add_option("--seed", flags.options.seed, "of dropout");
+    app.add_option("--seed", flags.options.seed, "seed of dropout");
     parseOptions(app, wordsOf(options));
     flags.resolve();
     if (model->open->training)
@@ -69,7 +69,7 @@ xfc_status xfc_training_step(xfc_training *training, const char *const *sources,
     OpenModel &opened = *training->open;
     opened.warnings.clear();
     if (!(std::isfinite(rate) && rate >= 0))
-      throw Error("the learning rate is no finite number of at least 0");
+      throw Error("the learning rate must be a finite number >= 0");
     const std::vector<std::string> sourceLines = linesOf(sources, count, "source"),
                                    targetLines = linesOf(targets, count, "target");
     std::vector<std::vector<int32_t>> sourceIds, targetIds;
@@ -103,8 +103,7 @@ xfc_status xfc_training_step(xfc_training *training, const char *const *sources,
     *loss = {training->step, result.labels, result.loss / labels, result.nll / labels, result.norm};
     if (!std::isfinite(result.loss) || !std::isfinite(result.norm))
       throw Error("step " + std::to_string(training->step) + ": the loss is " + std::to_string(loss->loss) +
-                  ", and the weights are lost; open the last ones that were saved, and train with a smaller rate or "
-                  "--clip-norm");
+                  ", and the weights are lost; open the last saved ones, and train with a smaller rate or --clip-norm");
   });
 }
 

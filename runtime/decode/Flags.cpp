@@ -9,12 +9,12 @@
 namespace xfc {
 
 void addThreads(CLI::App &command, int &threads) {
-  command.add_option("--threads", threads, "threads; 0: one for each processor")
+  command.add_option("--threads", threads, "number of threads; 0: one per processor")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
 }
 
-void addQuiet(CLI::App &command, bool &quiet) { command.add_flag("--quiet", quiet, "no progress"); }
+void addQuiet(CLI::App &command, bool &quiet) { command.add_flag("--quiet", quiet, "do not show progress"); }
 
 void addTrace(CLI::App &command, std::string &file) {
   command
@@ -25,8 +25,8 @@ void addTrace(CLI::App &command, std::string &file) {
 
 void addVocabularies(CLI::App &command, std::string &source, std::string &target) {
   command.add_option("--vocab", source,
-                     "vocabulary (a SentencePiece model, a tokenizer.json, or words): of both languages unless "
-                     "--target-vocab is given");
+                     "vocabulary (a SentencePiece model, a tokenizer.json, or a list of words), for both languages "
+                     "unless --target-vocab is given");
   command.add_option("--target-vocab", target, "vocabulary of the target language");
 }
 
@@ -45,24 +45,25 @@ static void readLengths(const std::string &text, PairFilter &filter) {
   }
   if (!right || (filter.longest > 0 && filter.longest < filter.shortest))
     throw CLI::ValidationError("--filter-length",
-                               "expected A:B, whole numbers of which one may be missing, as 1:80, but '" + text +
-                                   "' was given");
+                               "expected A:B, two whole numbers of which one may be left out, such as 1:80, but '" +
+                                   text + "' was given");
 }
 
 void addPairs(CLI::App &command, PairFiles &files, PairFilter &filter) {
-  command.add_option("--source", files.sources,
-                     "source text, one sentence a line; several files are taken one after the other. gzip and zstd are "
-                     "recognized");
+  command.add_option(
+      "--source", files.sources,
+      "source text, one sentence per line; several files are read one after the other; gzip and zstd are recognized");
   command.add_option("--target", files.targets, "its translations, line by line");
-  command.add_option("--tsv", files.tables, "both in one file: on each line a source, a tab and its target");
+  command.add_option("--tsv", files.tables,
+                     "source and target in one file: each line holds a source sentence, a tab and its translation");
   command
       .add_option_function<std::string>(
           "--filter-length", [&filter](const std::string &text) { readLengths(text, filter); },
-          "leave out pairs of which a side has fewer than A or more than B tokens")
+          "leave out pairs in which either side has fewer than A or more than B tokens")
       ->type_name("A:B");
   command
       .add_option("--filter-ratio", filter.ratio,
-                  "leave out pairs of which one side has more than so many times the tokens of the other")
+                  "leave out pairs in which one side is more than this many times as long as the other, in tokens")
       ->check(CLI::Range(1.0, 1e6))
       ->check(FiniteNumber);
 }
@@ -91,13 +92,13 @@ void addFormat(CLI::App &command, Format &format) {
 }
 
 CLI::Option *addBatchTokens(CLI::App &command, int64_t &tokens, const std::string &ofWhat) {
-  return command.add_option("--batch-tokens", tokens, "most source tokens, and most " + ofWhat)
+  return command.add_option("--batch-tokens", tokens, "maximum number of source tokens, and of " + ofWhat)
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
 }
 
 void addBeam(CLI::App &command, int32_t &beam) {
-  command.add_option("--beam", beam, "live hypotheses of a sentence; 1: greedy")
+  command.add_option("--beam", beam, "live hypotheses per sentence; 1: greedy search")
       ->check(CLI::Range(1, mostHypotheses))
       ->capture_default_str();
 }
@@ -135,34 +136,36 @@ void SearchFlags::addTo(CLI::App &command) {
   addBeam(command, generation.beam);
   command
       .add_option("--length-penalty", generation.lengthPenalty,
-                  "A of score = log-probability / ((5+n)/6)^A, or n^A; n counts all tokens, and eos")
+                  "A in score = log-probability / ((5+n)/6)^A, or / n^A; n counts all tokens, including eos")
       ->check(FiniteNumber)
       ->capture_default_str();
   addChoice(command, "--length-penalty-form", generation.penaltyForm, penaltyForms, "offset: ((5+n)/6)^A; power: n^A");
-  addChoice(
-      command, "--early-stopping", generation.earlyStopping, earlyStoppings,
-      "whether a beam ends once it has finished as many translations as it is wide. false: not while the best live "
-      "one, at its length, scores better than the worst of those; never: not while it would at --max-length");
+  addChoice(command, "--early-stopping", generation.earlyStopping, earlyStoppings,
+            "whether a beam ends once it has finished as many translations as it is wide. true: it does; false: not "
+            "while the best live one, at its present length, scores better than the worst of those; never: not while "
+            "it could do so at --max-length");
   command
       .add_option("--max-length", generation.maxLength,
-                  "most tokens of a translation; 0: twice the source plus 10, at most the model's")
+                  "maximum number of tokens in a translation; 0: twice the source's plus 10, but no more than the "
+                  "model's max_length")
       ->check(CLI::Range(int64_t(0), mostTokens))
       ->capture_default_str();
-  command.add_option("--min-length", generation.minLength, "fewest tokens of a translation")
+  command.add_option("--min-length", generation.minLength, "minimum number of tokens in a translation")
       ->check(CLI::Range(int64_t(0), mostTokens))
       ->capture_default_str();
   addChoice(command, "--at-max-length", generation.atMaxLength, lengthEnds,
-            "how a translation of --max-length tokens ends. eos: by eos, whose probability counts; forced_eos: by eos, "
-            "which counts as certain; cut: without");
+            "how a translation that reaches --max-length ends. eos: with eos, whose probability counts; forced_eos: "
+            "with eos, which counts as certain; cut: without eos");
   command
       .add_option("--forced-first", forcedFirst,
-                  "tokens that translations begin with, as certain ones: ids, or pieces of the target's vocabulary, "
-                  "separated by blanks; text output leaves them out")
+                  "tokens that every translation begins with, which count as certain: ids, or pieces of the target "
+                  "vocabulary, separated by blanks; left out of text output")
       ->capture_default_str();
-  command.add_option("--suppress", suppress, "tokens that are never written, given likewise")->capture_default_str();
+  command.add_option("--suppress", suppress, "tokens that are never written, given in the same way")
+      ->capture_default_str();
   command
       .add_option("--no-repeat-ngram", generation.noRepeatNgram,
-                  "N: no N tokens in a row are written twice; 0: any are")
+                  "never write the same N tokens in a row twice; 0: no restriction")
       ->check(CLI::Range(int64_t(0), mostTokens))
       ->capture_default_str();
   addBatchTokens(command, options.batchTokens, "live hypotheses, at a time");
@@ -170,19 +173,23 @@ void SearchFlags::addTo(CLI::App &command) {
 
 void SearchFlags::addSamplingTo(CLI::App &command) {
   command
-      .add_option("--n-best", options.nBest,
-                  "translations of a sentence, best first; above 1 each line begins with the source line's number "
-                  "and a tab")
+      .add_option(
+          "--n-best", options.nBest,
+          "translations per sentence, best first; above 1, each line begins with the source line's number and a tab")
       ->check(CLI::Range(1, mostHypotheses))
       ->capture_default_str();
-  command.add_flag("--sample", options.sample, "draw tokens at random in place of the beam");
-  command.add_option("--temperature", options.temperature, "sampling: above 1 flatter, below 1 sharper")
+  command.add_flag("--sample", options.sample, "draw tokens at random instead of searching with a beam");
+  command
+      .add_option("--temperature", options.temperature,
+                  "sampling: above 1 makes the distribution flatter, below 1 sharper")
       ->check(FinitePositive)
       ->capture_default_str();
-  command.add_option("--top-k", options.topK, "sampling: among the K most probable tokens; 0: all")
+  command.add_option("--top-k", options.topK, "sampling: draw from the K most probable tokens; 0: from all")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  command.add_option("--top-p", options.topP, "sampling: among the fewest tokens that have probability P together")
+  command
+      .add_option("--top-p", options.topP,
+                  "sampling: draw from the smallest set of most probable tokens whose probabilities add up to P")
       ->check(CLI::PositiveNumber)
       ->check(CLI::Range(0.0, 1.0))
       ->check(FiniteNumber)

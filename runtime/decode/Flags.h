@@ -26,7 +26,7 @@ void requirePairs(const PairFiles &files, const std::string &inPlace = "");
 void addFormat(CLI::App &command, Format &format);
 // The format of this name; Format::Text for any other.
 Format formatNamed(std::string_view name);
-// --batch-tokens; `ofWhat` ends the sentence "most source tokens, and most ..."
+// --batch-tokens; `ofWhat` ends "maximum number of source tokens, and of ..."
 CLI::Option *addBatchTokens(CLI::App &command, int64_t &tokens, const std::string &ofWhat);
 // --beam
 void addBeam(CLI::App &command, int32_t &beam);

@@ -56,7 +56,7 @@ void Forward::run(bool withAttention) {
 void Forward::runGradients(double smoothing) {
   if (!engine.has(programs::lossAndGradients))
     throw Error("--gradients: model '" + module.model +
-                "' has no gradients: that takes a decoder with a head, and an executable compiled with --mode train");
+                "' has no gradients: they need a decoder with a head, and an executable compiled with --mode train");
   if (labels.ids.empty())
     throw Error("--gradients: the input holds no 'labels' int32 [batch, tokens]");
   std::vector<int32_t> says; // one per row; -1: not counted
@@ -108,7 +108,7 @@ void Forward::check(const char *name, const Rectangle &rectangle, int64_t maxLen
                 ", expected at least one sentence of one token");
   if (maxLength > 0 && rectangle.columns > maxLength)
     throw Error("'" + std::string(name) + "' has " + std::to_string(rectangle.columns) +
-                " tokens a sentence, the model's max_length is " + std::to_string(maxLength));
+                " tokens per sentence, but the model's max_length is " + std::to_string(maxLength));
 }
 
 // Drops a sentence's trailing columns whose id and label are both pad, unless pads are visible.

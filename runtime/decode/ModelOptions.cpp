@@ -43,7 +43,8 @@ std::unique_ptr<Engine> loadEngine(const ModelOptions &options, std::optional<Pa
   if (options.forceModel)
     unlessForced(true, "--force-model", options.warn, [&] { checkModel(metadata, engine->module(), file); });
   if (!namesModel(metadata) && !options.quiet)
-    std::fprintf(stderr, "note: %s does not say which model its weights are of; they are taken for those of '%s'\n",
+    std::fprintf(stderr,
+                 "note: %s does not record which model its weights belong to; they are assumed to be those of '%s'\n",
                  file.c_str(), engine->module().model.c_str());
   return engine;
 }
@@ -54,7 +55,7 @@ void checkVocabulary(const Metadata &metadata, const char *key, const Vocabulary
   if (theirs != metadata.end() && theirs->second != vocabulary.hash())
     throw Error(vocabulary.name() + ": this vocabulary (hash " + vocabulary.hash() +
                 ") is not the one that the weights were trained with (hash " + theirs->second +
-                "); give that one, which train leaves in its folder, or --force-vocab to use this one all the same");
+                "); give that one, which train keeps in its folder, or --force-vocab to use this one anyway");
 }
 
 // Keeps at most `most` ids (0: all), with a warning if any are cut.
@@ -119,17 +120,18 @@ std::unique_ptr<Engine> makeEngine(int threads, const DeviceChoice &choice) {
 
 void ModelOptions::addTo(CLI::App &command) {
   CLI::Option *folder =
-      command.add_option("--model", model, "folder that train or `xfc import` made: weights and vocabulary");
+      command.add_option("--model", model, "folder written by train or `xfc import`: weights and vocabulary");
   command.add_option("--weights", weights, "weights (safetensors), in place of --model")->excludes(folder);
   addThreads(command, threads);
   addDevice(command, device);
   addQuiet(command, quiet);
-  command.add_flag("--force-model", forceModel, "take weights that say they are of another model");
+  command.add_flag("--force-model", forceModel, "accept weights recorded as belonging to another model");
 }
 
 void ModelOptions::addVocabularyTo(CLI::App &command, bool withFormat) {
   addVocabularies(command, vocabulary, targetVocabulary);
-  command.add_flag("--force-vocab", forceVocabulary, "take another vocabulary than the weights were trained with");
+  command.add_flag("--force-vocab", forceVocabulary,
+                   "accept a vocabulary other than the one the weights were trained with");
   if (withFormat)
     addFormat(command, format);
 }
@@ -137,7 +139,7 @@ void ModelOptions::addVocabularyTo(CLI::App &command, bool withFormat) {
 void addComputeType(CLI::App &command, std::string &type) {
   command
       .add_option("--compute-type", type,
-                  "what decoding multiplies in, of the types that `info` lists (default: the first of them)")
+                  "type that decoding multiplies in: one of those that `info` lists (default: the first)")
       ->check(CLI::IsMember({"f32", "bf16", "int8", "f64"}));
 }
 
@@ -150,9 +152,8 @@ ModelFiles modelFiles(const ModelOptions &options) {
     if (files.weights.empty() && exists(folder + name))
       files.weights = folder + name;
   if (files.weights.empty())
-    throw Error(options.model +
-                ": none of best.safetensors, last.safetensors and model.safetensors is there; --model takes the "
-                "--out folder of train, or the folder of `xfc import`");
+    throw Error(options.model + ": holds none of best.safetensors, last.safetensors and model.safetensors; --model "
+                                "takes the --out folder of train, or the folder of `xfc import`");
   if (files.vocabulary.empty() && exists(folder + folderVocabulary)) {
     files.vocabulary = folder + folderVocabulary;
     if (files.targetVocabulary.empty() && exists(folder + folderTargetVocabulary))

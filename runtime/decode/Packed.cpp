@@ -53,7 +53,7 @@ PackedParts packedParts(std::string_view end, uint64_t size) {
   uint64_t rest = size - sizeof found;
   for (uint64_t part : {found.weights, found.vocabulary, found.targetVocabulary}) {
     if (part > rest)
-      throw Error("this executable carries a model that was cut off: pack it again");
+      throw Error("the model inside this executable is truncated; pack it again");
     rest -= part;
   }
   return {rest, found.weights, found.vocabulary, found.targetVocabulary};

@@ -98,7 +98,7 @@ public:
     const Module &module = engine.module();
     if (!program || !engine.has(programs::encode))
       throw Error("model '" + module.model +
-                  "' cannot be decoded step by step: that takes token inputs, a decoder whose self-attentions are all "
+                  "' cannot be decoded step by step: that needs token inputs, a decoder whose self-attentions are all "
                   "causal, and an executable compiled with --mode decode");
     encoder = module.variant(programs::encode, options.computeType);
     for (size_t i = 0; i < plan.sentences.size(); ++i)
@@ -237,12 +237,12 @@ void check(const SearchOptions &options, const Module &module) {
     if (!holds)
       throw Error(message);
   };
-  require(options.nBest >= 1, "--n-best: at least 1 is needed");
+  require(options.nBest >= 1, "--n-best: expected at least 1");
   require(options.sample || options.nBest <= options.generation.beam,
           "--n-best is larger than --beam: a beam of K gives at most K translations; use a larger --beam");
-  require(options.temperature > 0, "--temperature: a number above 0 is needed");
-  require(options.topK >= 0, "--top-k: 0 (all tokens) or more is needed");
-  require(options.topP > 0 && options.topP <= 1, "--top-p: a number above 0 and at most 1 is needed");
+  require(options.temperature > 0, "--temperature: expected a number above 0");
+  require(options.topK >= 0, "--top-k: expected 0 (all tokens) or more");
+  require(options.topP > 0 && options.topP <= 1, "--top-p: expected a number above 0 and at most 1");
 }
 
 } // namespace

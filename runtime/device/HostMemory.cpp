@@ -17,7 +17,7 @@ void HostMemory::allocate(int64_t bytes, const char *what, bool sparse) {
   if (pages == MAP_FAILED) {
     mapped = 0;
     throw Error("out of memory: " + std::to_string(bytes) + " bytes of " + what +
-                " were refused; use smaller batches (--batch-tokens)");
+                " cannot be allocated; use smaller batches (--batch-tokens)");
   }
   mapping = pages;
   void *start = pages;

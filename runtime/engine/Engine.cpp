@@ -187,7 +187,7 @@ struct Engine::State {
     for (int64_t index : prepared.tables) {
       const Table &table = module.tables[index];
       if (longest > table.rows)
-        throw Error("a sequence has " + std::to_string(longest) + " tokens, the model's max_length is " +
+        throw Error("a sequence has " + std::to_string(longest) + " tokens, but the model's max_length is " +
                     std::to_string(table.rows));
       const int64_t rows = tableRows(table, longest);
       if (rows <= tableRowsMade[index])

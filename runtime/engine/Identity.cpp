@@ -66,9 +66,9 @@ void checkModel(const Metadata &metadata, const Module &module, const std::strin
       return;
   }
   throw Error(file + ": these are weights of the model '" + text("model") + "' (hash " +
-              text(modelHashKey).substr(0, 12) + "), this executable is of '" + module.model + "' (hash " +
+              text(modelHashKey).substr(0, 12) + "), but this executable is of '" + module.model + "' (hash " +
               module.hash.substr(0, 12) + "): " + what +
-              "; take the executable they were trained with, or --force-model to load them all the same");
+              "; use the executable they were trained with, or --force-model to load them anyway");
 }
 
 } // namespace xfc

@@ -32,7 +32,7 @@ static std::vector<const TensorView *> parametersAmong(Engine &engine, const Ten
       const TensorView &tensor = *found->second;
       byName.erase(found);
       if (tensor.shape != parameter.shape)
-        throw Error(file + ": '" + name + "' has shape " + textOf(tensor.shape) + ", the model '" + module.model +
+        throw Error(file + ": '" + name + "' has shape " + textOf(tensor.shape) + ", but the model '" + module.model +
                     "' expects " + textOf(parameter.shape));
       if (!withType(tensor, [](auto) {}))
         throw Error(file + ": '" + name + "' has type " + tensor.type + "; weights are F32, F64, F16 or BF16");
@@ -47,8 +47,8 @@ static std::vector<const TensorView *> parametersAmong(Engine &engine, const Ten
                   " is missing; these are not weights of the model '" + module.model + "'");
   }
   if (!byName.empty())
-    throw Error(file + ": '" + std::string(byName.begin()->first) + "' is no parameter of the model '" + module.model +
-                "'");
+    throw Error(file + ": '" + std::string(byName.begin()->first) + "' is not a parameter of the model '" +
+                module.model + "'");
 
   verifyWeights(&engine.pool(), used, metadata, file, mapped);
   for (auto [first, second] : tied) {
@@ -160,7 +160,7 @@ FittingWeights loadFitting(Engine &engine, const std::string &file) {
     report.unused.emplace_back(name);
   if (taken.empty())
     throw Error(
-        file + ": nothing of it fits the model '" + module.model + "', whose parameters are as '" +
+        file + ": no tensor in it fits the model '" + module.model + "', whose parameters are like '" +
         module.parameters.front().name + "' " + textOf(module.parameters.front().shape) +
         (tensors.empty() ? "" : "; the file has '" + tensors.front().name + "' " + textOf(tensors.front().shape)));
   verifyWeights(&engine.pool(), taken, report.metadata, file);

@@ -36,7 +36,7 @@ std::optional<GenerationProblem> findProblem(const Generation &generation, int64
     token(g.forcedFirst[i], item("forced_first", i));
     require(g.forcedFirst[i] != pad && g.forcedFirst[i] != eos, item("forced_first", i),
             std::to_string(g.forcedFirst[i]) + " is " + (g.forcedFirst[i] == pad ? "pad" : "eos") +
-                ", which no translation holds; expected a token of the text, or of a language");
+                ", which occurs in no translation; expected a token of the text, or of a language");
   }
   require(g.maxLength == 0 || static_cast<int64_t>(g.forcedFirst.size()) <= g.maxLength, "forced_first",
           std::to_string(g.forcedFirst.size()) + " tokens, more than max_length, " + std::to_string(g.maxLength));
@@ -47,11 +47,11 @@ std::optional<GenerationProblem> findProblem(const Generation &generation, int64
                 " is eos, without which no translation ends; use min_length for longer ones");
     require(std::find(g.forcedFirst.begin(), g.forcedFirst.end(), g.suppress[i]) == g.forcedFirst.end(),
             item("suppress", i),
-            std::to_string(g.suppress[i]) + " is forced by forced_first; expected it in one of them");
+            std::to_string(g.suppress[i]) + " is forced by forced_first; expected it in only one of the two");
   }
   for (size_t i = 0; i < g.badSequences.size(); ++i) {
     const std::string where = item("bad_sequences", i);
-    require(!g.badSequences[i].empty(), where, "is empty; expected the ids of one token or more");
+    require(!g.badSequences[i].empty(), where, "is empty; expected at least one token id");
     for (size_t j = 0; j < g.badSequences[i].size(); ++j)
       token(g.badSequences[i][j], item(where.c_str(), j));
     require(g.badSequences[i] != std::vector<int32_t>{eos}, where,

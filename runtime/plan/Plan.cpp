@@ -114,7 +114,7 @@ std::string Module::variant(const std::string &program, const std::string &type)
   for (const std::string &other : types)
     known += (known.empty() ? "" : " or ") + other;
   throw Error("--compute-type " + type + ": this executable decodes in " + known +
-              " only; name that, or compile the model with --dtype f32 for a choice");
+              " only; use that, or compile the model with --dtype f32 to have a choice");
 }
 
 const Program *Module::stepProgram(int64_t best, const std::string &type) const {

@@ -23,7 +23,7 @@ public:
   explicit Gzip(std::string file) : file(std::move(file)) {
     constexpr int gzipOnly = 16 + MAX_WBITS;
     if (inflateInit2(&stream, gzipOnly) != Z_OK)
-      throw Error(this->file + ": no memory to decompress it");
+      throw Error(this->file + ": not enough memory to decompress it");
   }
   ~Gzip() override { inflateEnd(&stream); }
 
@@ -61,7 +61,7 @@ class Zstandard : public Decompressor {
 public:
   explicit Zstandard(std::string file) : file(std::move(file)), stream(ZSTD_createDStream()) {
     if (!stream)
-      throw Error(this->file + ": no memory to decompress it");
+      throw Error(this->file + ": not enough memory to decompress it");
   }
   ~Zstandard() override { ZSTD_freeDStream(stream); }
 

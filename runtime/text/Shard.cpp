@@ -123,7 +123,7 @@ void Shard::open(const VocabularyPair &vocabularies, const Module &module) {
         ": not a file of pairs; --data takes files written by `prepare --out`; give text with --source and --target");
   if (contents.size() >= sizeof header && at<Header>(contents, 0).version != header.version)
     throw Error(name + ": a file of pairs of version " + std::to_string(at<Header>(contents, 0).version) +
-                ", this executable reads version " + std::to_string(header.version) +
+                ", but this executable reads version " + std::to_string(header.version) +
                 "; make it again with `prepare` of this executable");
   if (contents.size() < sizeof header + entrySize + sizeof(Footer) ||
       std::memcmp(contents.data() + contents.size() - sizeof magic, magic, sizeof magic) != 0)
@@ -230,7 +230,7 @@ void Shard::check(size_t i) const {
       largest = std::max(largest, static_cast<uint32_t>(ids[j]));
     if (largest >= sizes[set])
       throw Error(name + ": " + block + " holds the id " + std::to_string(static_cast<int32_t>(largest)) +
-                  ", this model's vocabulary has " + std::to_string(sizes[set]) +
+                  ", but this model's vocabulary has " + std::to_string(sizes[set]) +
                   " tokens; train with the model it was made for, or make it again with `prepare`");
     begin = end;
   }

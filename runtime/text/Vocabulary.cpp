@@ -49,9 +49,9 @@ Vocabulary Vocabulary::fromBytes(std::string_view bytes, const std::string &name
   state->name = name;
   state->size = state->tokenizer->size();
   if (expected != 0 && (state->size > expected || (state->size != expected && state->tokenizer->fillsTables())))
-    throw Error(name + ": the vocabulary has " + std::to_string(state->size) + " pieces, this model was compiled for " +
-                std::to_string(expected) + "; compile it with `xfc compile --vocab " + name +
-                "` or give the vocabulary it was compiled with");
+    throw Error(name + ": the vocabulary has " + std::to_string(state->size) +
+                " pieces, but this model was compiled for " + std::to_string(expected) +
+                "; compile it with `xfc compile --vocab " + name + "` or give the vocabulary it was compiled with");
   if (expected != 0)
     state->size = expected;
   return Vocabulary(std::move(state));
@@ -162,8 +162,8 @@ void Vocabulary::checkTokens(const Module &module) const {
   const SpecialTokens named = special();
   for (auto [what, id, expected] : {std::tuple{"pad", named.pad, module.pad}, {"eos", named.eos, module.eos}})
     if (id != expected && (id >= 0 || state->tokenizer->fillsTables()))
-      throw Error(state->name + ": its " + what + " token is " + std::to_string(id) + ", this model was compiled for " +
-                  std::to_string(expected) +
+      throw Error(state->name + ": its " + what + " token is " + std::to_string(id) +
+                  ", but this model was compiled for " + std::to_string(expected) +
                   "; `xfc vocab` makes vocabularies for the models that ship, and `xfc compile --vocab` takes the ids "
                   "of others");
 }

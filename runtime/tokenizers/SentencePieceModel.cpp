@@ -72,7 +72,7 @@ std::string faultOfPiece(std::string_view message) {
       std::memcpy(&score, field.bytes.data(), sizeof score);
     return true;
   });
-  return !whole                  ? "a piece is broken"
+  return !whole                  ? "a piece is malformed"
          : piece.empty()         ? "a piece is empty"
          : !std::isfinite(score) ? "a piece has no finite score"
                                  : "";
@@ -87,12 +87,12 @@ std::string faultOfCharsMap(std::string_view map) {
     return "";
   uint32_t size = 0;
   if (map.size() < sizeof size)
-    return "its table of normalization is cut off";
+    return "its normalization table is truncated";
   std::memcpy(&size, map.data(), sizeof size);
   map.remove_prefix(sizeof size);
   constexpr size_t block = 256 * sizeof(uint32_t); // the children of a node lie in one block
   if (size == 0 || size % block != 0 || size >= map.size() || map.back() != 0)
-    return "its table of normalization has parts of wrong sizes";
+    return "its normalization table has parts of the wrong size";
   const size_t units = size / sizeof(uint32_t), strings = map.size() - size;
   auto unit = [&](size_t i) {
     uint32_t value;
@@ -104,13 +104,13 @@ std::string faultOfCharsMap(std::string_view map) {
     const uint32_t node = unit(i);
     if (node & isValue) {
       if (i == 0) // the root
-        return "its table of normalization has no root";
+        return "its normalization table has no root";
       continue;
     }
     const size_t children = i ^ (static_cast<size_t>(node >> 10) << ((node & 512) >> 6));
     const bool hasValue = node >> 8 & 1;
     if ((children | 255) >= units || (hasValue && (unit(children) & ~isValue) >= strings))
-      return "its table of normalization points outside itself";
+      return "its normalization table points outside itself";
   }
   return "";
 }
@@ -123,7 +123,7 @@ std::string faultOfSentencePieceModel(std::string_view bytes) {
         fault = faultOfCharsMap(field.bytes);
       return fault.empty();
     });
-    return whole || !fault.empty() ? fault : "its rules of normalization are broken";
+    return whole || !fault.empty() ? fault : "its normalization rules are malformed";
   };
   const bool whole = eachField(bytes, [&](const Field &field) {
     if (field.number == 1)
@@ -132,7 +132,7 @@ std::string faultOfSentencePieceModel(std::string_view bytes) {
       fault = checkNormalizer(field.bytes);
     return fault.empty();
   });
-  return whole || !fault.empty() ? fault : "it is not whole";
+  return whole || !fault.empty() ? fault : "it is truncated or malformed";
 }
 
 std::unique_ptr<sentencepiece::SentencePieceProcessor> loadSentencePieceModel(std::string_view bytes) {

@@ -243,14 +243,14 @@ Progress RunFolder::loadState(Engine &engine, const std::string &name) const {
     auto found = byName.find(key);
     if (found == byName.end() || static_cast<int64_t>(found->second->bytes.size()) != bytes)
       throw Error(name + ": " + key +
-                  " is missing or of another size; the file is damaged, begin again in a new --out");
+                  " is missing or of another size; the file is damaged; start again in a new --out");
     std::memcpy(data, found->second->bytes.data(), bytes);
   });
   engine.statesChanged();
   try {
     return progressOf(metadata["progress"]);
   } catch (const Error &error) {
-    throw Error(name + ": " + error.what() + "; the file is damaged, begin again in a new --out");
+    throw Error(name + ": " + error.what() + "; the file is damaged; start again in a new --out");
   }
 }
 

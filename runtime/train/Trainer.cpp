@@ -301,7 +301,7 @@ void Trainer::readCorpora() {
     mixCorpora();
   if (options.best != "loss" && !validSources)
     throw Error("--best " + options.best +
-                " compares translations; give --valid-source and --valid-target, and a model that decodes");
+                " compares translations; it needs --valid-source and --valid-target, and a model that can decode");
 }
 
 void Trainer::mixCorpora() {
@@ -394,7 +394,7 @@ void Trainer::reserve() {
   Engine &engine = *model.engine;
   const int64_t needed = memoryFor(batchTokens).total(), available = engine.device().available();
   if (available > 0 && needed > available)
-    throw Error("training needs " + megabytes(needed) + " of memory, the " +
+    throw Error("training needs " + megabytes(needed) + " of memory, but the " +
                 std::string(engine.device().isHost() ? "system" : "GPU") + " has " + megabytes(available) +
                 " left; use a smaller --batch-tokens (with --accumulate for the same step) or a smaller model");
   for (const std::string &program : programsOfSteps())
@@ -566,7 +566,7 @@ void Trainer::resume() {
   if (!batches->seek(progress.position))
     throw Error(options.out + ": the state is at batch " + std::to_string(progress.position.batch) + " of part " +
                 std::to_string(progress.position.pool + 1) +
-                " of an epoch, which this data does not have; it is damaged, begin again in a new --out");
+                " of an epoch, which this data does not have; it is damaged; start again in a new --out");
   savedStep = progress.step;
   changed = false;
   forgetMissing();

@@ -9,7 +9,7 @@ void UpdateFlags::addTo(CLI::App &command) {
   for (const Optimizer &optimizer : optimizers())
     if (!optimizer.averages)
       optimizerNames.emplace_back(optimizer.name);
-  command.add_option("--optimizer", optimizer, "how gradients become steps")
+  command.add_option("--optimizer", optimizer, "optimization method")
       ->check(CLI::IsMember(optimizerNames))
       ->capture_default_str();
   command

@@ -165,7 +165,7 @@ std::string faultOf(const void *at, int64_t bytes, bool writes) {
   if (running->step && !running->step->location.empty())
     fault += " (" + running->step->location + ")";
   fault += ", chunk " + std::to_string(runningChunk) + ": " + (writes ? "writes " : "reads ") + std::to_string(bytes) +
-           " bytes where it has nothing to " + (writes ? "write" : "read");
+           " bytes out of bounds";
   const Range *nearest = nullptr;
   for (const Range &range : ranges)
     if (range.begin <= first && (!nearest || range.begin > nearest->begin))

@@ -308,7 +308,7 @@ struct CudaDevice::State {
     driver.getDeviceCount(&count);
     if (count == 0)
       throw Error(
-          "--device cuda: the driver found no GPU; look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu");
+          "--device cuda: the driver found no GPU; check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu");
     driver.getDevice(&device, 0);
     char name[256] = {};
     driver.getDeviceName(name, sizeof name, device);
@@ -322,13 +322,13 @@ struct CudaDevice::State {
     if (chosen < 0 && request.index >= 0)
       throw Error("--cuda-image " + std::string(images[request.index]->arch) + ": is not for " + gpu +
                   ", which has compute capability " + text(major) + "." + text(minor) +
-                  "; leave the option out for the best there is");
+                  "; leave the option out to use the best available");
     if (chosen < 0) {
       std::string all;
       for (int i = 0; images[i]; ++i)
         all += (i ? ", " : "") + std::string(images[i]->arch);
       throw Error("--device cuda: " + gpu + " has compute capability " + text(major) + "." + text(minor) +
-                  ", and this executable was compiled for " + all +
+                  ", but this executable was compiled for " + all +
                   "; compile the model for it with --cuda-arch, or use --device cpu");
     }
     image = images[chosen];
@@ -368,7 +368,7 @@ struct CudaDevice::State {
     const int needed = driverFor(image->ptx);
     if (version < needed)
       throw Error("--device cuda: NVIDIA's driver is for CUDA " + Driver::versionText(version) +
-                  ", this executable's PTX needs one for CUDA " + Driver::versionText(needed) +
+                  ", but this executable's PTX needs one for CUDA " + Driver::versionText(needed) +
                   " or later; update the driver, or use --device cpu");
     std::array<char, 4096> log{};
     int options[] = {flag::jitErrorLog, flag::jitErrorLogBytes};
@@ -377,7 +377,7 @@ struct CudaDevice::State {
     if (refused == 0)
       return;
     if (log[0])
-      throw Error("--device cuda: the driver does not compile the PTX of " + std::string(image->arch) + " (error " +
+      throw Error("--device cuda: the driver cannot compile the PTX of " + std::string(image->arch) + " (error " +
                   text(refused) + "): " + log.data());
     driver.loadModule(&handle, image->ptx, 0, nullptr, nullptr); // throws, with the reason
   }
@@ -389,7 +389,7 @@ struct CudaDevice::State {
       driver.getFunction(&function, handle, kernel.name.c_str());
       if (kernel.scratch > mostShared)
         throw Error("--device cuda: kernel " + kernel.name + " takes " + text(kernel.scratch) +
-                    " bytes of shared memory, " + gpu + " has " + text(mostShared) +
+                    " bytes of shared memory, but " + gpu + " has " + text(mostShared) +
                     " for a block; compile the model for it with --cuda-arch, or use --device cpu");
       constexpr int64_t without = 48 << 10; // available to every kernel
       if (kernel.scratch > without)

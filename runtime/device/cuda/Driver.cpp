@@ -10,7 +10,7 @@ Driver::Driver() : library(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL)) {
     throw Error("--device cuda: libcuda.so.1 was not found; install NVIDIA's driver, or use --device cpu");
   if (init.result(0) == error::noDevice)
     throw Error(
-        "--device cuda: the driver found no GPU; look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu");
+        "--device cuda: the driver found no GPU; check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu");
   init(0); // throws for any other error
 }
 
@@ -22,7 +22,7 @@ std::string Driver::versionText(int version) {
 
 void Driver::lacks(const char *function) const {
   throw Error(std::string("--device cuda: this driver has no ") + function +
-              "; install a newer one of NVIDIA's drivers, or use --device cpu");
+              "; install a newer NVIDIA driver, or use --device cpu");
 }
 
 void Driver::fail(const char *function, Result result) const {
@@ -37,10 +37,10 @@ void Driver::fail(const char *function, Result result) const {
     message += " (" + description + ")";
   switch (result) {
   case error::outOfMemory:
-    message += "; use smaller batches (--batch-tokens), or a GPU with more memory that is free";
+    message += "; use smaller batches (--batch-tokens), or a GPU with more free memory";
     break;
   case 46: // CUDA_ERROR_DEVICE_UNAVAILABLE
-    message += "; another process has the GPU to itself";
+    message += "; another process has exclusive use of the GPU";
     break;
   case error::eccUncorrectable:
   case 220:
@@ -56,11 +56,11 @@ void Driver::fail(const char *function, Result result) const {
   case 719:
   case 999:
     // Errors after which the device accepts no further calls from this process.
-    message += "; the GPU was lost in the middle of the run. What was saved before is whole: start again (train "
+    message += "; the GPU was lost in the middle of the run, but what was saved before is intact: start again (train "
                "--resume), or use --device cpu";
     break;
   default:
-    message += "; look at nvidia-smi, or use --device cpu";
+    message += "; check nvidia-smi, or use --device cpu";
   }
   throw Error(message);
 }

@@ -12,7 +12,7 @@ std::unique_ptr<Device> openDevice(std::string_view kind, std::string_view cudaI
   if (kind == "cuda")
     return std::make_unique<cuda::CudaDevice>(xfc_device_images, cudaImage);
   if (!cudaImage.empty())
-    throw Error("--cuda-image " + std::string(cudaImage) + ": chooses a GPU's code; it goes with --device cuda");
+    throw Error("--cuda-image " + std::string(cudaImage) + ": chooses a GPU's code; it needs --device cuda");
   return cpuDevice(xfc_images);
 }
 

@@ -720,13 +720,14 @@ TEST(CudaErrors, SayWhatIsMissing) {
   }
   {
     Variable old("XFC_PTX_DRIVER_VERSION", "11000");
-    EXPECT_NE(message(opened).find("driver is for CUDA 11.0, this executable's PTX needs one for CUDA 11.1 or later"),
-              std::string::npos)
+    EXPECT_NE(
+        message(opened).find("driver is for CUDA 11.0, but this executable's PTX needs one for CUDA 11.1 or later"),
+        std::string::npos)
         << message(opened);
   }
   {
     Variable small("XFC_PTX_ARCH", "75");
-    EXPECT_NE(message(opened).find("has compute capability 7.5, and this executable was compiled for sm_80"),
+    EXPECT_NE(message(opened).find("has compute capability 7.5, but this executable was compiled for sm_80"),
               std::string::npos)
         << message(opened);
   }

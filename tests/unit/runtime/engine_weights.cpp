@@ -1,4 +1,4 @@
-// Safetensors files and the weights in them: there and back, and what is refused.
+// Tests safetensors files and the weights in them: round trips, and what is refused.
 #include "allocations.h"
 #include "device/cpu/CpuDevice.h"
 #include "engine/Identity.h"
@@ -54,7 +54,7 @@ TEST_F(Safetensors, ThereAndBack) {
 TEST_F(Safetensors, Broken) {
   auto refused = [](const char *why, const std::string &header, const std::string &data = std::string(8, '\0')) {
     std::string message = errorOf([&] { parseSafetensors(withHeader(header, data), "t"); });
-    EXPECT_EQ(message.rfind("t: not a whole safetensors file: ", 0), 0u) << header << ": " << message;
+    EXPECT_EQ(message.rfind("t: not a valid safetensors file: ", 0), 0u) << header << ": " << message;
     EXPECT_NE(message.find(why), std::string::npos) << header << ": " << message;
   };
   auto tensor = [](const std::string &shape, const std::string &offsets, const std::string &type = "\"F32\"") {
@@ -129,7 +129,7 @@ protected:
     initializeParameters(engine, 3);
     tensors = written();
   }
-  // The engine's parameters, by way of a file.
+  // The engine's parameters, written to a file and read back.
   Tensors written() {
     writeSafetensors(in("written"), weights(engine));
     return readSafetensors(in("written"));
@@ -153,7 +153,7 @@ TEST_F(Weights, ThereAndBack) {
     ASSERT_EQ(parameter(i), before[i]);
 }
 
-// Whether the parameters lie in a mapping of the file.
+// Whether the parameters lie in a mapping of this file.
 static bool isMapped(Engine &engine, const std::string &file) {
   const auto place = reinterpret_cast<uintptr_t>(engine.parameters());
   for (const std::string &line : readLines("/proc/self/maps"))
@@ -166,7 +166,7 @@ static bool isMapped(Engine &engine, const std::string &file) {
   return false;
 }
 
-// A file that `weights` gave is used where it lies; whatever else holds the same numbers is copied.
+// A file written from weights() is memory-mapped in place; any other layout of the same numbers is copied.
 TEST_F(Weights, LieInTheirFile) {
   auto values = [&](Engine &of) {
     const auto *begin = static_cast<const float *>(of.parameters());
@@ -187,7 +187,7 @@ TEST_F(Weights, LieInTheirFile) {
   std::swap(views[0], views[2]);
   writeSafetensors(in("other order"), views);
   loaded("other order", false);
-  // Eight blanks more in the header.
+  // Eight more blanks in the header.
   std::string contents = readFile(in("own"));
   uint64_t header;
   std::memcpy(&header, contents.data(), 8);
@@ -203,7 +203,7 @@ TEST_F(Weights, LieInTheirFile) {
   writeSafetensors(in("f64"), views);
   loaded("f64", false);
 
-  // What is written to the parameters stays here, and what happens to the file's name does not matter.
+  // Writes to the parameters stay private, and the file may be replaced.
   loadWeights(engine, in("own"));
   static_cast<float *>(engine.parameters())[5] = 77;
   writeSafetensors(in("own"), TensorViews());
@@ -215,7 +215,7 @@ TEST_F(Weights, LieInTheirFile) {
   EXPECT_EQ(values(engine), want);
 }
 
-// The block's last line may be longer than the file, and the file may end with a page.
+// The block's last cache line may exceed the file, and the file may end at a page boundary.
 TEST_F(Weights, TheLastLineMayBeCut) {
   auto sizeWith = [&](int64_t columns) {
     Module odd = bagModel();
@@ -231,7 +231,7 @@ TEST_F(Weights, TheLastLineMayBeCut) {
     const auto *a = static_cast<const float *>(first.parameters()),
                *b = static_cast<const float *>(second.parameters());
     EXPECT_EQ(std::vector<float>(a, a + 96 + columns), std::vector<float>(b, b + 96 + columns));
-    // Kernels may read a vector past the block.
+    // Kernels may read a vector beyond the block.
     volatile float sum = 0;
     for (int64_t i = 0; i < odd.parameterElements + 16; ++i)
       sum = sum + b[i];
@@ -242,7 +242,7 @@ TEST_F(Weights, TheLastLineMayBeCut) {
     EXPECT_EQ(sizeWith(1000 + (last - size % 4096 + 4096) % 4096 / 4) % 4096, last);
 }
 
-// Parameters with a gap before another line of the cache have no file that lies as they do.
+// No file has the layout of parameters with a gap before the next cache line.
 TEST_F(Weights, GapsAreFilledByCopying) {
   Module gaps = bagModel();
   gaps.parameters[0].shape = {5};
@@ -314,7 +314,7 @@ TEST_F(Weights, WhatIsWrongIsNamedAndNothingChanges) {
   for (float value : {std::nanf(""), INFINITY, -INFINITY})
     for (int place : {0, 20, 188})
       refused("output.weight", [&](Tensors &t) { std::memcpy(t["output.weight"].bytes.data() + place, &value, 4); });
-  // The same of the other types: 1 in each is fine, an exponent of ones is not.
+  // The same for the other types: 1 in each is fine, an exponent of all ones is not.
   auto others = [](const char *type, auto one, auto bad) {
     return [=](Tensors &t) {
       const std::vector<decltype(one)> values(47, one);
@@ -330,7 +330,7 @@ TEST_F(Weights, WhatIsWrongIsNamedAndNothingChanges) {
     refused("output.weight", others("F16", uint16_t(0x3C00), bad));
   for (uint16_t bad : {0x7F80, 0xFF80, 0x7F81})
     refused("output.weight", others("BF16", uint16_t(0x3F80), bad));
-  // In a file of our own too, and with threads.
+  // Also in a file with xfc's own layout, and with threads.
   static_cast<float *>(engine.parameters())[143] = NAN;
   writeSafetensors(in("nan"), weights(engine));
   Engine second(cpuDevice(image), 2);
@@ -358,7 +358,7 @@ TEST_F(Weights, InitializationFollowsTheModel) {
   EXPECT_NEAR(plain, 1, 0.6);
   EXPECT_LE(largest, bound);
   EXPECT_GT(largest, 0.8 * bound);
-  // The order of the parameters does not matter, their names do.
+  // The order of the parameters does not matter, but their names do.
   Module swapped = bagModel();
   std::swap(swapped.parameters[0].name, swapped.parameters[1].name);
   std::swap(swapped.parameters[0].init, swapped.parameters[1].init);
@@ -370,7 +370,7 @@ TEST_F(Weights, InitializationFollowsTheModel) {
   EXPECT_NE(column(0)[0], column(1)[0]);
 }
 
-// Files that train writes say which model they are of and carry checksums; every bit of them counts.
+// Files written by train identify their model and carry checksums; every changed bit is detected.
 TEST_F(Safetensors, ChangedBitsAreRefused) {
   Tensors tensors = {{"b", floats({2, 3}, {1, 2, 3, 4, 5, -6})}, {"a", floats({40000}, std::vector<float>(40000, 2))}};
   writeSafetensors(in("t"), viewsOf(tensors), {{"step", "12"}});
@@ -384,7 +384,7 @@ TEST_F(Safetensors, ChangedBitsAreRefused) {
       writeFile(in("changed"), changed);
       EXPECT_NE(errorOf([&] { readSafetensors(in("changed")); }), "no error") << at << ", " << bit;
     }
-  // The step of another file in this header.
+  // A header with another step.
   std::string changed = whole;
   changed.replace(changed.find("\"12\""), 4, "\"13\"");
   writeFile(in("changed"), changed);
@@ -408,11 +408,11 @@ TEST_F(Safetensors, WeightsOfAnotherModelAreRefused) {
       R"({"format":"xfc-model/1","name":"two","params":{"dropout":0.2},"head":[{"op":"gelu"},{"op":"dropout","rate":0.2}]})";
   const std::string message = errorOf([&] { checkModel(identityOf(relu), gelu, "w"); });
   EXPECT_NE(
-      message.find("w: these are weights of the model 'one' (hash aaaa), this executable is of 'two' (hash bbbb): "
+      message.find("w: these are weights of the model 'one' (hash aaaa), but this executable is of 'two' (hash bbbb): "
                    "head[0].op is \"relu\" there and \"gelu\" here"),
       std::string::npos)
       << message;
-  // Another name, other dropout, another search: the weights mean the same.
+  // With another name, dropout or search settings, the weights still mean the same.
   gelu.description =
       R"({"format":"xfc-model/1","name":"two","params":{"dropout":0.2},"generation":{"beam":4},"head":[{"op":"relu"},{"op":"dropout","rate":0.2}]})";
   EXPECT_EQ(errorOf([&] { checkModel(identityOf(relu), gelu, "w"); }), "no error");

@@ -1,4 +1,4 @@
-// Files: whole or not at all, and what is refused.
+// Tests that files are written atomically, and what is refused.
 #include "folder.h"
 #include "support/Files.h"
 #include <csignal>
@@ -22,7 +22,7 @@ TEST_F(SupportFiles, WrittenWholeAndReplaced) {
   makeFolder(in("x/y/z"));
   makeFolder(in("x/y/z"));
   EXPECT_TRUE(exists(in("x/y/z")));
-  EXPECT_NE(errorOf([&] { makeFolder(in("a/b")); }).find("/a: cannot make the folder"), std::string::npos);
+  EXPECT_NE(errorOf([&] { makeFolder(in("a/b")); }).find("/a: cannot create the folder"), std::string::npos);
   EXPECT_NE(errorOf([&] { readFile(in("none")); }).find("No such file"), std::string::npos);
   EXPECT_NE(errorOf([&] { readFile(folder); }).find("directory"), std::string::npos);
 }
@@ -32,7 +32,7 @@ TEST_F(SupportFiles, AFailedWriteLeavesWhatWasThere) {
   EXPECT_NE(errorOf([&] { writeFile(in("none/kept"), "x"); }).find("none/kept"), std::string::npos);
   EXPECT_NE(errorOf([&] { writeFile("/proc/xfc", "x"); }).find("/proc/xfc"), std::string::npos);
 
-  // A full disk, as a limit on the size of files.
+  // Simulate a full disk by a limit on file sizes.
   auto *ignored = std::signal(SIGXFSZ, SIG_IGN);
   rlimit limit{}, small{};
   getrlimit(RLIMIT_FSIZE, &limit);
@@ -46,7 +46,7 @@ TEST_F(SupportFiles, AFailedWriteLeavesWhatWasThere) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 1);
 }
 
-// What is written to may be no file of its own.
+// The target of a write may be a link, a device or a pipe.
 TEST_F(SupportFiles, LinksPermissionsDevicesAndPipes) {
   writeFile(in("real"), "one");
   fs::permissions(in("real"), fs::perms::owner_read | fs::perms::owner_write);
@@ -108,18 +108,18 @@ TEST_F(SupportFiles, Mapped) {
   EXPECT_EQ(none.contents(), "");
   MappedFile moved(std::move(whole));
   EXPECT_EQ(moved.contents().substr(0, 9), "12345678x");
-  // Another file of the same name does not matter.
+  // Replacing the file does not affect the mapping.
   writeFile(in("a"), "other");
   EXPECT_EQ(moved.contents(), "12345678" + text);
   EXPECT_EQ(MappedFile(in("a")).contents(), "other");
-  for (size_t size : {0, 1, 4095, 4096, 4097}) { // 128 bytes can be read past the end
+  for (size_t size : {0, 1, 4095, 4096, 4097}) { // 128 bytes beyond the end can be read
     writeFile(in("b"), std::string(size, 'y'));
     MappedFile file(in("b"));
     EXPECT_EQ(file.contents(), std::string(size, 'y'));
     for (size_t i = 0; i < 128; ++i)
       EXPECT_EQ(file.contents().data()[size + i], 0) << size << " " << i;
   }
-  // A pipe has no pages, and is read.
+  // A pipe cannot be mapped, and is read instead.
   ASSERT_EQ(mkfifo(in("pipe").c_str(), 0600), 0);
   std::thread writer([&] { std::ofstream(in("pipe")) << text; });
   EXPECT_EQ(MappedFile(in("pipe")).contents(), text);
@@ -129,7 +129,7 @@ TEST_F(SupportFiles, Mapped) {
   EXPECT_EQ(errorOf([&] { MappedFile file(folder); }), folder + ": cannot read: Is a directory");
 }
 
-// Kilobytes in memory of the mapping that holds this address.
+// The resident kilobytes of the mapping that holds this address.
 int64_t residentKilobytes(const char *address) {
   std::ifstream maps("/proc/self/smaps");
   bool inside = false;
@@ -148,14 +148,14 @@ TEST_F(SupportFiles, PagesThatWereNotWrittenAreGivenBack) {
   writeFile(in("a"), std::string(half, 'x') + std::string(half, 'y'));
   MappedFile file(in("a"));
   char *const begin = const_cast<char *>(file.contents().data());
-  EXPECT_EQ(file.contents(), std::string(half, 'x') + std::string(half, 'y')); // touches all of it
+  EXPECT_EQ(file.contents(), std::string(half, 'x') + std::string(half, 'y')); // accesses all of it
   EXPECT_EQ(residentKilobytes(begin), 2048);
-  begin[half + 5000] = 'z'; // outside the part that is given back
+  begin[half + 5000] = 'z'; // outside the released part
   file.releaseUnwritten(file.contents().substr(0, half - 1));
-  EXPECT_EQ(residentKilobytes(begin), 1024 + 4); // the page of the part's end is not wholly in it
+  EXPECT_EQ(residentKilobytes(begin), 1024 + 4); // the page at the part's end lies only partly in it
   EXPECT_EQ(file.contents().substr(0, half), std::string(half, 'x'));
   EXPECT_EQ(begin[half + 5000], 'z');
-  // What came through a pipe is nowhere else.
+  // Data from a pipe is stored nowhere else.
   ASSERT_EQ(mkfifo(in("pipe").c_str(), 0600), 0);
   std::thread writer([&] { std::ofstream(in("pipe")) << std::string(half, 'p'); });
   MappedFile read(in("pipe"));
@@ -173,5 +173,5 @@ TEST_F(SupportFiles, AFileThatIsCutOffInUseIsAnError) {
     volatile char last = file.contents().back();
     (void)last;
   };
-  EXPECT_EXIT(use(), testing::ExitedWithCode(1), "error: a file was cut off while it was in use");
+  EXPECT_EXIT(use(), testing::ExitedWithCode(1), "error: a file was truncated while in use");
 }

@@ -477,7 +477,7 @@ TEST_F(ShardTest, IsRefusedWhereAnythingIsWrong) {
   }
   std::string next = whole;
   next[8] = 2;
-  EXPECT_NE(faultOf(next).find("version 2, this executable reads version 1"), std::string::npos);
+  EXPECT_NE(faultOf(next).find("version 2, but this executable reads version 1"), std::string::npos);
 }
 
 TEST_F(ShardTest, IsRefusedByAnotherModel) {
@@ -581,15 +581,15 @@ TEST_F(CorpusTest, VocabularyRoundTrip) {
   module.eos = 2;
   EXPECT_NE(errorOf([&] {
               vocabulary.checkTokens(module);
-            }).find("spm.model: its eos token is 3, this model was compiled for 2"),
+            }).find("spm.model: its eos token is 3, but this model was compiled for 2"),
             std::string::npos);
   module.pad = 4;
   EXPECT_NE(errorOf([&] {
               vocabulary.checkTokens(module);
-            }).find("spm.model: its pad token is 0, this model was compiled for 4"),
+            }).find("spm.model: its pad token is 0, but this model was compiled for 4"),
             std::string::npos);
 
-  EXPECT_NE(errorOf([&] { Vocabulary(file, 100); }).find("has 80 pieces, this model was compiled for 100"),
+  EXPECT_NE(errorOf([&] { Vocabulary(file, 100); }).find("has 80 pieces, but this model was compiled for 100"),
             std::string::npos);
   EXPECT_NE(errorOf([&] { Vocabulary(write("broken", "text"), 80); }).find("broken: not a vocabulary"),
             std::string::npos);

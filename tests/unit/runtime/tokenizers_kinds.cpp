@@ -1,4 +1,4 @@
-// The kinds of tokenizer: what they make of lines, and what they refuse.
+// Tests the kinds of tokenizers: how they encode lines, and what they refuse.
 #include "support/Error.h"
 #include "tokenizers/ByteCharacters.h"
 #include "tokenizers/MappedSentencePiece.h"
@@ -25,7 +25,7 @@ std::string faultOf(const std::string &contents) {
   }
 }
 
-// Letters a, b, c and the space of byte-level BPE, and what merges make of them.
+// Letters a, b, c and the blank of byte-level BPE, and their merges.
 Json byteLevel() {
   return {{"model",
            {{"type", "BPE"},
@@ -54,7 +54,7 @@ Json unigram() {
 TEST(Tokenizers, BytePairsAreMergedByRank) {
   const std::unique_ptr<Tokenizer> tokenizer = makeTokenizer(byteLevel().dump(), "file");
   EXPECT_EQ(tokenizer->size(), 10);
-  // "b c" comes before "a b", and "a bc" makes a token of what is left.
+  // "b c" is merged before "a b", and then "a bc" merges the rest.
   EXPECT_EQ(tokenizer->encode("abc"), (Ids{7}));
   EXPECT_EQ(tokenizer->encode("ab abcb"), (Ids{4, 3, 7, 1}));
   EXPECT_EQ(tokenizer->encode("ab ab"), (Ids{4, 6}));
@@ -74,7 +74,7 @@ TEST(Tokenizers, UnigramTakesTheBestPath) {
   const std::unique_ptr<Tokenizer> tokenizer = makeTokenizer(unigram().dump(), "file");
   EXPECT_EQ(tokenizer->encode("ab"), (Ids{5}));            // -3 beats -2 -2
   EXPECT_EQ(tokenizer->encode("aab"), (Ids{1, 2, 4}));     // -2 -1 -2
-  EXPECT_EQ(tokenizer->encode("axyb"), (Ids{1, 2, 0, 3})); // unknown characters that follow each other are one token
+  EXPECT_EQ(tokenizer->encode("axyb"), (Ids{1, 2, 0, 3})); // consecutive unknown characters are one token
   EXPECT_EQ(tokenizer->encode("a b"), (Ids{1, 2, 1, 3}));
   EXPECT_EQ(tokenizer->decode(Ids{1, 2, 1, 3}), "a b");
   EXPECT_EQ(tokenizer->frame(), nullptr);
@@ -88,12 +88,11 @@ TEST(Tokenizers, WhatIsNotKnownIsRefusedByName) {
   auto expect = [](const std::string &fault, const char *what) {
     EXPECT_NE(fault.find(what), std::string::npos) << fault;
   };
-  expect(with(byteLevel(), "/model/type", "WordPiece"), "file: model.type: this model is not known");
-  expect(with(byteLevel(), "/normalizer", {{"type", "BertNormalizer"}}),
-         "normalizer.type: this normalizer is not known");
+  expect(with(byteLevel(), "/model/type", "WordPiece"), "file: model.type: unknown model");
+  expect(with(byteLevel(), "/normalizer", {{"type", "BertNormalizer"}}), "normalizer.type: unknown normalizer");
   expect(with(byteLevel(), "/pre_tokenizer/type", "Split"), "found \"Split\"");
-  expect(with(byteLevel(), "/decoder/type", "CTC"), "decoder.type: this decoder is not known");
-  expect(with(byteLevel(), "/post_processor/type", "Other"), "post_processor.type: this post-processor is not known");
+  expect(with(byteLevel(), "/decoder/type", "CTC"), "decoder.type: unknown decoder");
+  expect(with(byteLevel(), "/post_processor/type", "Other"), "post_processor.type: unknown post-processor");
   expect(with(byteLevel(), "/post_processor/sep/1", 10),
          "post_processor.sep[1]: expected an integer from 0 to 9, found 10");
   expect(with(byteLevel(), "/model/merges/0", "b d"), "model.merges[0]: d is not in vocab");
@@ -102,9 +101,9 @@ TEST(Tokenizers, WhatIsNotKnownIsRefusedByName) {
   expect(with(byteLevel(), "/model/vocab/a", -1), "model.vocab.a: expected an integer from 0");
   expect(with(byteLevel(), "/added_tokens/0/id", 1000000000), "added_tokens[0].id: expected");
   expect(with(byteLevel(), "/normalizer", {{"type", "Replace"}, {"content", ""}, {"pattern", {{"Regex", "(a|b)*"}}}}),
-         "normalizer.pattern: this regular expression is not known");
+         "normalizer.pattern: unsupported regular expression");
   expect(with(byteLevel(), "/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "AAAA"}}),
-         "table of normalization");
+         "normalization table");
   expect(with(unigram(), "/model/unk_id", 6), "model.unk_id: expected an integer from 0 to 5");
   expect(with(unigram(), "/model/vocab/1/1", "x"), "model.vocab[1][1]: expected a number");
   expect(faultOf("{}"), "file: the file: not a tokenizer.json");
@@ -142,7 +141,7 @@ TEST(Tokenizers, SentencePieceWithIdsOfItsOwn) {
   EXPECT_EQ(tokenizer->size(), 7);
   EXPECT_EQ(tokenizer->encode("the"), (Ids{3}));
   EXPECT_EQ(tokenizer->encode(">>fr<< the"), (Ids{2, 3}));
-  EXPECT_EQ(tokenizer->encode(">>de<< the"), (Ids{1, 3})); // a language that the model does not know
+  EXPECT_EQ(tokenizer->encode(">>de<< the"), (Ids{1, 3})); // a language that the model does not have
   EXPECT_EQ(tokenizer->encode("the</s>the"), (Ids{3, 0, 3}));
   EXPECT_EQ(tokenizer->decode(Ids{3, 1, 3, 0}), "the the");
   EXPECT_EQ(tokenizer->frame()->suffix, (Ids{0}));
@@ -155,7 +154,8 @@ TEST(Tokenizers, SentencePieceWithIdsOfItsOwn) {
   EXPECT_NE(faultOf(map.written()).find("special[0]: expected an integer from 0 to 6"), std::string::npos);
 }
 
-// A megabyte of what makes queues and lists long, and what is no UTF-8: no more than seconds, and only valid ids.
+// A megabyte of text that makes queues and lists long, or is not valid UTF-8, takes no more than seconds and gives only
+// valid ids.
 TEST(Tokenizers, HostileLines) {
   Json composing = unigram();
   composing["normalizer"] = {{"type", "NFKC"}};
@@ -177,7 +177,7 @@ TEST(Tokenizers, HostileLines) {
 
 TEST(Tokenizers, ValidUtf8) {
   EXPECT_EQ(validUtf8("a\u00e9\U0001F600"), "a\u00e9\U0001F600");
-  EXPECT_EQ(validUtf8("\xF0\x9F\x98"), "\uFFFD");             // cut off: one for all of it
+  EXPECT_EQ(validUtf8("\xF0\x9F\x98"), "\uFFFD");             // truncated: one for the whole sequence
   EXPECT_EQ(validUtf8("\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD"); // a surrogate
   EXPECT_EQ(validUtf8("\xC3("), "\uFFFD(");
   std::string all;

@@ -1,4 +1,4 @@
-// What is recorded of threads, and the file of it.
+// Tests what is recorded of threads, and the trace file.
 #include "trace/Trace.h"
 #include "folder.h"
 #include "support/Files.h"
@@ -13,7 +13,7 @@ using TraceFile = FolderTest;
 
 nlohmann::json parsed(const std::string &events) { return nlohmann::json::parse("[" + events + "]"); }
 
-// The events that take time.
+// The events that have a duration.
 std::vector<nlohmann::json> spans(const nlohmann::json &events) {
   std::vector<nlohmann::json> found;
   for (const nlohmann::json &event : events)
@@ -60,7 +60,7 @@ TEST(Trace, TimesAreMicroseconds) {
   EXPECT_NE(text.find("\"ts\":1002.053,\"dur\":2002.002,"), std::string::npos) << text;
   const std::vector<nlohmann::json> found = spans(parsed(text));
   ASSERT_EQ(found.size(), 2u);
-  EXPECT_EQ(found[0]["args"], nlohmann::json::object()); // nothing is known
+  EXPECT_EQ(found[0]["args"], nlohmann::json::object()); // no details are known
   EXPECT_EQ(found[0]["tid"], 0);
   EXPECT_EQ(found[1]["tid"], 1);
   EXPECT_EQ(found[1]["name"], "product 7");
@@ -88,7 +88,7 @@ TEST(Trace, SpansHoldWhatIsInThem) {
   EXPECT_LE(events[0].begin, events[0].end);
   EXPECT_LE(events[0].end, events[1].end);
   EXPECT_LE(events[1].end, trace.now());
-  // In the file, what holds others comes first.
+  // In the file, an enclosing event comes first.
   const std::vector<nlohmann::json> found = spans(parsed(trace.json(0, "x")));
   EXPECT_EQ(found[0]["name"], "outer 1");
   EXPECT_EQ(found[1]["name"], "inner");
@@ -121,10 +121,11 @@ TEST(Trace, WhatHasNoRoomIsCounted) {
       EXPECT_EQ(trace.share(0, {.name = "kernel", .launch = launch}) != nullptr, launch < 2);
   trace.add(0, {});
   EXPECT_EQ(trace.events(0).size(), 2u);
-  EXPECT_EQ(trace.leftOut(), 4); // three shares, however many chunks, and the event
+  EXPECT_EQ(trace.leftOut(), 4); // three shares, regardless of their chunks, and the event
   bool said = false;
   for (const nlohmann::json &event : parsed(trace.json(0, "x")))
-    said |= event["name"] == "process_labels" && event["args"]["labels"] == "4 events were left out for want of room";
+    said |= event["name"] == "process_labels" &&
+            event["args"]["labels"] == "4 events were dropped because the trace buffer is full";
   EXPECT_TRUE(said);
 }
 

@@ -1,5 +1,5 @@
-// Whole training runs of a model of hand-written kernels: a table of next-token logits. They must not depend on where a
-// run was stopped, killed or resumed.
+// Tests complete training runs of a model of hand-written kernels: a table of next-token logits. The result must not
+// depend on where a run was stopped, killed or resumed.
 #include "allocations.h"
 #include "app/Commands.h"
 #include "engine/Safetensors.h"
@@ -30,7 +30,7 @@ namespace {
 constexpr int64_t V = 12;
 
 std::vector<int64_t>
-    allocationsAtLoss; // what had been allocated at each call of the gradients' kernel, as far as there is room
+    allocationsAtLoss; // the allocation count at each call of the gradients' kernel, as far as there is room
 
 template <typename T> T *buffer(const xfc_call *call, int i) { return static_cast<T *>(call->buffers[i]); }
 
@@ -56,7 +56,7 @@ template <bool gradients> void lossKernel(const xfc_call *call, int64_t, void *)
     loss[i] = (1 - smoothing) * nll[i] + smoothing * all;
     if (!gradients)
       continue;
-    // A dropped row has no gradient: what depends on step and sentence must come back after a resume.
+    // A dropped row has no gradient: dropout, which depends on step and sentence, must be the same after a resume.
     uint32_t random =
         xfc_random(call->shape->dropout_key, 1, rows.sentences[rows.sequence_of[i]], rows.positions[i], 0, 0);
     float scale = random < 0x20000000u ? 0 : *buffer<float>(call, 4);
@@ -86,7 +86,7 @@ template <bool averages> void updateKernel(const xfc_call *call, int64_t, void *
   }
 }
 
-// Operands: gradients and the sums of those of earlier batches.
+// Operands: the gradients, and the sums of those of earlier batches.
 void accumulateKernel(const xfc_call *call, int64_t, void *) {
   for (int64_t i = 0; i < V * V; ++i)
     buffer<float>(call, 0)[i] += buffer<float>(call, 1)[i];
@@ -180,7 +180,7 @@ const xfc_image image = {XFC_ABI_VERSION, std::size(kernels), "test", "", kernel
 
 } // namespace
 
-// What the executable under test runs.
+// The images of the executable under test.
 extern "C" const xfc_image *const xfc_images[] = {&image, nullptr};
 extern "C" const xfc_device_image *const xfc_device_images[] = {nullptr};
 
@@ -201,7 +201,7 @@ protected:
   ~TrainRun() override { fs::remove_all(folder); }
 
   std::string file(const std::string &name) { return (folder / name).string(); }
-  // Lines in which a token is mostly followed by the next larger one.
+  // Writes lines in which most tokens are followed by the next larger one.
   void write(const std::string &name, int seed, int lines) {
     std::mt19937 random(seed);
     std::ofstream stream(file(name));
@@ -249,7 +249,7 @@ protected:
   fs::path folder;
 };
 
-// The exit status of `train` with these arguments; what it says goes to `message`.
+// Returns the exit status of `train` with these arguments; `message` receives its output.
 int command(std::vector<std::string> arguments, std::string *message = nullptr) {
   CLI::App app("test", "test");
   addTrain(app);
@@ -333,8 +333,8 @@ TEST_F(TrainRun, KilledAndResumedEqualsNeverStopped) {
   }
 }
 
-// From one batch's gradients to the next: the update, the choice of a batch and its preparation. Records of the log,
-// every tenth step, and the plan of the next epoch may allocate.
+// Covers everything from one batch's gradients to the next: the update, the choice of a batch and its preparation. Log
+// records, every tenth step, and the plan of the next epoch may allocate.
 TEST_F(TrainRun, StepsDoNotAllocate) {
   for (const char *name : {"a", "b"}) {
     std::ofstream stream(file(name));
@@ -361,12 +361,12 @@ TEST_F(TrainRun, StepsDoNotAllocate) {
   }
 }
 
-// The timeline holds the steps that were asked for and nothing of others, and changes no bit of the run.
+// The timeline holds only the requested steps, and changes no bit of the run.
 TEST_F(TrainRun, TracesItsSteps) {
   TrainOptions plain = validated(options("plain", 12)), traced = validated(options("traced", 12));
   for (TrainOptions *both : {&plain, &traced})
     both->accumulate = both->threads = 2;
-  traced.trace = file("traced/trace.json"); // in the folder that the run makes
+  traced.trace = file("traced/trace.json"); // in the folder that the run creates
   traced.traceFirst = 9;
   traced.traceLast = 10;
   ASSERT_EQ(run(plain), "");
@@ -394,23 +394,23 @@ TEST_F(TrainRun, TracesItsSteps) {
   EXPECT_EQ(counts["step step 9"], 1);
   EXPECT_EQ(counts["step step 10"], 1);
   EXPECT_EQ(counts.count("step step 8") + counts.count("step step 11"), 0u);
-  EXPECT_EQ(counts["program loss_and_gradients"], 4); // two batches a step
-  EXPECT_EQ(counts["kernel gradients"], 4);           // a chunk each
+  EXPECT_EQ(counts["program loss_and_gradients"], 4); // two batches per step
+  EXPECT_EQ(counts["kernel gradients"], 4);           // one chunk each
   EXPECT_EQ(counts["program accumulate"], 2);
   EXPECT_EQ(counts["copy copy gradients"], 2);
   EXPECT_EQ(counts["kernel update"], 2);
   EXPECT_EQ(counts["validation validation"], 1); // after step 10
   EXPECT_GE(counts["program score"], 1);
   EXPECT_EQ(counts["log record"], 1);
-  EXPECT_GE(counts["save save state"], 1); // that of the best validation
-  // What the main thread does lies in what it belongs to, or beside it.
+  EXPECT_GE(counts["save save state"], 1); // for the best validation
+  // Events of the main thread are either nested or disjoint.
   for (size_t i = 0; i < main.size(); ++i)
     for (size_t j = i + 1; j < main.size() && main[j].begin < main[i].end - 2e-3; ++j)
       EXPECT_LE(main[j].end, main[i].end + 2e-3) << main[i].what << ", " << main[j].what;
 }
 
 TEST_F(TrainRun, TracesWhatThereIs) {
-  // A run that ends earlier writes what it came to, or says that it came to nothing.
+  // A run that ends early writes the steps that were reached, or warns that none was.
   TrainOptions early = options("early", -1);
   early.epochs = 1;
   early.trace = file("early.json");
@@ -431,7 +431,7 @@ TEST_F(TrainRun, TracesWhatThereIs) {
   late.resume = true;
   late.trace = file("late.json");
   late.traceFirst = late.traceLast = 2;
-  EXPECT_NE(run(late).find("--trace-steps 2:2: the run goes on after step "), std::string::npos);
+  EXPECT_NE(run(late).find("--trace-steps 2:2: the run continues after step "), std::string::npos);
   late.traceFirst = late.traceLast = 1000;
   late.trace = file("nowhere/late.json");
   EXPECT_NE(run(late).find("nowhere/late.json"), std::string::npos);
@@ -463,7 +463,7 @@ TEST_F(TrainRun, SeedsAndDataMatter) {
 }
 
 TEST_F(TrainRun, AccumulatingEqualsOneLargeBatch) {
-  // All pairs are one batch, or several batches of one step: the same gradient up to rounding and dropout's sum order.
+  // All pairs as one batch, or as several batches of one step: the same gradient up to rounding and the order of sums.
   TrainOptions large = options("large", 1), small = options("small", 1);
   large.batchTokens = 100000;
   large.clipNorm = small.clipNorm = 0;
@@ -496,7 +496,7 @@ TEST_F(TrainRun, PreparedDataTrainsToTheSameBytes) {
   EXPECT_EQ(weightsOf("text"), weightsOf("shard"));
   EXPECT_EQ(weightsOf("text", "best.safetensors"), weightsOf("shard", "best.safetensors"));
 
-  // Begun with text, continued with what was prepared of it, and not with other data.
+  // Started with text and resumed with pairs prepared from it, but not with other data.
   ASSERT_EQ(run(validated(options("both", 30))), "");
   TrainOptions rest = whole;
   rest.out = file("both");
@@ -508,7 +508,7 @@ TEST_F(TrainRun, PreparedDataTrainsToTheSameBytes) {
   rest.resume = true;
   EXPECT_NE(run(rest).find("other training data"), std::string::npos);
 
-  // A file that is there stays where another cannot be made.
+  // An existing file stays if its replacement fails.
   const std::string before = readFile(file("pairs"));
   write("a", 17, 149);
   TrainOptions unequal = options("none", 1);
@@ -578,7 +578,7 @@ TEST_F(TrainRun, CorporaAreMixed) {
   ASSERT_EQ(run(other), "");
   EXPECT_NE(weightsOf("warm"), weightsOf("whole"));
 
-  // Stopped in the middle of an epoch, and gone on with from files of pairs.
+  // Stopped in the middle of an epoch, and resumed with files of pairs.
   for (const char *side : {"a", "c"})
     prepare({{{file(side)}, {file(side == std::string("a") ? "b" : "d")}, {}},
              {},
@@ -623,7 +623,7 @@ TEST_F(TrainRun, CorporaAreMixed) {
                      "--corpus-temperature", "5"},
                     &message),
             2);
-  EXPECT_NE(message.find("there is one corpus"), std::string::npos) << message;
+  EXPECT_NE(message.find("there is only one corpus"), std::string::npos) << message;
 }
 
 TEST_F(TrainRun, ZeroStepsLeaveTheFirstWeights) {
@@ -647,12 +647,12 @@ TEST_F(TrainRun, KeepsAndAverages) {
   EXPECT_EQ(value("last.safetensors"), value("step-100.safetensors"));
 }
 
-// The files are those of the best validations in the log, and a run that was killed has the same ones in the end.
+// The files are those of the best validations in the log, and a run that was killed ends with the same ones.
 TEST_F(TrainRun, KeepsTheBest) {
   auto wavering = [&](const std::string &out, int64_t steps) {
     TrainOptions result = validated(options(out, steps));
     result.validEvery = 7;
-    result.rate = 1; // so that not every validation is better than the one before
+    result.rate = 1; // so that some validations are worse than the one before
     result.warmup = 0;
     result.keepBest = 3;
     return result;
@@ -679,7 +679,8 @@ TEST_F(TrainRun, KeepsTheBest) {
   EXPECT_EQ(whole.at("best-" + std::to_string(losses[0].second) + ".safetensors"),
             weightsOf("whole", "best.safetensors"));
 
-  // Stopped, and killed after the last save: what lies there is of the state, and of validations after it.
+  // Stopped, and killed after the last save: the folder holds files that belong to the state, and some of later
+  // validations.
   for (int64_t stop : {21, 50, 65}) {
     const std::string out = "parts" + std::to_string(stop);
     TrainOptions part = wavering(out, stop);
@@ -698,7 +699,7 @@ TEST_F(TrainRun, KeepsTheBest) {
     EXPECT_EQ(bestOf(out), whole) << stop;
   }
 
-  // Fewer are kept where fewer are asked for.
+  // A smaller --keep-best deletes files.
   TrainOptions fewer = wavering("whole", 101);
   fewer.resume = true;
   fewer.keepBest = 1;
@@ -706,7 +707,7 @@ TEST_F(TrainRun, KeepsTheBest) {
   EXPECT_EQ(bestOf("whole").size(), 1u);
 }
 
-// The average of the weights is a state beside a run that goes as without it: it is what is validated.
+// The average of the weights is an additional state that does not affect the run; validations use it.
 TEST_F(TrainRun, AveragesWhileItTrains) {
   auto averaging = [&](const std::string &out, int64_t steps) {
     TrainOptions result = validated(options(out, steps));
@@ -746,7 +747,7 @@ TEST_F(TrainRun, AveragesWhileItTrains) {
   EXPECT_GT(largest, 1e-3);
   EXPECT_EQ(floats("whole/state/training.safetensors", "average.table.weight"), average);
   EXPECT_EQ(floats("whole/state/training.safetensors", "weights.table.weight"), last);
-  // The loss goes down to the end here, and is that of the average.
+  // Here the loss decreases to the end, and it is the loss of the average.
   EXPECT_EQ(floats("whole/best.safetensors"), average);
   EXPECT_EQ(floats("whole/best-50.safetensors"), average);
   TrainOptions check = validated(options("check", 0));
@@ -770,7 +771,7 @@ TEST_F(TrainRun, AveragesWhileItTrains) {
   plain.optimizer = findOptimizer("adam", true);
   EXPECT_NE(run(plain).find("(--optimizer adam without --ema)"), std::string::npos) << run(plain);
 
-  // Without validations the average is the best.
+  // Without validation, best.safetensors is the average.
   TrainOptions unseen = averaging("unseen", 50);
   unseen.validation = {};
   unseen.keepBest = 0;
@@ -807,7 +808,7 @@ TEST_F(TrainRun, NonFiniteLossNamesStepAndParameter) {
 TEST_F(TrainRun, HalvesTheRateWhereTheLossIsNoNumber) {
   auto exploding = [&](const std::string &out, int64_t steps) {
     TrainOptions result = validated(options(out, steps));
-    result.rate = 300; // logits whose exponentials floating point does not hold
+    result.rate = 300; // logits whose exponentials overflow
     result.warmup = 0;
     result.halveRate = true;
     return result;
@@ -835,7 +836,7 @@ TEST_F(TrainRun, HalvesTheRateWhereTheLossIsNoNumber) {
   for (int64_t i = 0; i < V * V; ++i)
     EXPECT_TRUE(std::isfinite(reinterpret_cast<const float *>(weights.bytes.data())[i]));
 
-  // A run that stops after it has gone back is the same run.
+  // A run that is stopped after it has gone back continues as the same run.
   for (int64_t stop : {1, 2, 20, 45}) {
     const std::string out = "stopped" + std::to_string(stop);
     ASSERT_EQ(run(exploding(out, stop)), "");
@@ -890,11 +891,11 @@ TEST_F(TrainRun, FlagsAndConfiguration) {
   EXPECT_EQ(used["schedule"], "linear");
   EXPECT_EQ(used["lr"], 0.02);
   EXPECT_EQ(used["steps"], 12);
-  EXPECT_EQ(used["warmup"], 4000); // a default is written too
+  EXPECT_EQ(used["warmup"], 4000); // defaults are written too
   EXPECT_EQ(used["betas"], "0.8,0.9");
   EXPECT_FALSE(used.contains("epochs"));
 
-  // The same run from its own configuration, and a longer one by --resume without flags.
+  // The same run from its own configuration, and a longer one with --resume but no other flags.
   ASSERT_EQ(command({"--config", file("one/config.json"), "--out", file("two"), "--quiet"}), 0);
   EXPECT_EQ(weightsOf("one"), weightsOf("two"));
   ASSERT_EQ(command({"--out", file("one"), "--resume", "--epochs", "1", "--quiet"}), 0);
@@ -965,7 +966,7 @@ TEST_F(TrainRun, LogOfAnAbandonedPartIsDropped) {
   EXPECT_EQ(readFile(log), "{\"step\":10,\"loss\":1.0}\n{\"step\":11}\n");
 }
 
-// What was not synced may have its size and no bytes.
+// Data that was not synced may have its size but no contents.
 TEST_F(TrainRun, LogAfterALossOfPower) {
   const std::string log = file("log"), kept = "{\"step\":10}\n", lost = std::string(9, '\0');
   writeFile(log, kept + lost);
@@ -979,7 +980,7 @@ TEST_F(TrainRun, LogAfterALossOfPower) {
   EXPECT_EQ(readFile(log), kept);
 }
 
-// What resumes must be there, and be what was saved.
+// A run can only be resumed from an existing, intact state.
 TEST_F(TrainRun, WeightsWithoutAStateAreNotTrainedOver) {
   ASSERT_EQ(run(validated(options("out", 20))), "");
   const std::string best = weightsOf("out", "best.safetensors"), last = weightsOf("out"),
@@ -987,13 +988,13 @@ TEST_F(TrainRun, WeightsWithoutAStateAreNotTrainedOver) {
   fs::remove_all(file("out/state"));
   TrainOptions again = validated(options("out", 1));
   again.resume = true;
-  EXPECT_NE(run(again).find("no state/ to go on from"), std::string::npos);
+  EXPECT_NE(run(again).find("no state/ to continue from"), std::string::npos);
   EXPECT_EQ(weightsOf("out", "best.safetensors"), best);
   EXPECT_EQ(weightsOf("out"), last);
   EXPECT_EQ(readFile(file("out/train.jsonl")), log);
 }
 
-// Weights are never saved before the state they belong to: a run that is killed can always be resumed.
+// Weights are never saved before the state that they belong to: a run that is killed can always be resumed.
 TEST_F(TrainRun, ValidationBeforeTheFirstSaveLeavesAState) {
   TrainOptions killed = validated(options("out", 100000));
   killed.validEvery = 5;
@@ -1068,10 +1069,10 @@ TEST_F(TrainRun, LogsReplaceNoFile) {
   EXPECT_NE(run(logged).find("train.jsonl:1: not a record that train writes"), std::string::npos);
 }
 
-// A state that cannot be trained on is not saved, and one that leads nowhere gives way to the one before it.
+// A state that cannot be trained from is not saved, and one that leads to divergence is replaced by the previous one.
 TEST_F(TrainRun, DivergedStatesDoNotReplaceGoodOnes) {
   TrainOptions zero = options("zero", 1);
-  zero.settings.epsilon = 0; // 0/0 where a gradient is 0
+  zero.settings.epsilon = 0; // 0/0 if a gradient is 0
   zero.smoothing = 0;
   std::string error = run(zero);
   EXPECT_NE(error.find("step 1: 'weights.table.weight' holds NaN or infinity"), std::string::npos) << error;
@@ -1086,7 +1087,7 @@ TEST_F(TrainRun, DivergedStatesDoNotReplaceGoodOnes) {
   diverging.saveEvery = 1;
   error = run(diverging);
   EXPECT_NE(error.find("step 22: the loss is "), std::string::npos) << error;
-  EXPECT_NE(error.find("saved at step 21 led here and is given up, what was saved at step 20 is intact"),
+  EXPECT_NE(error.find("saved at step 21 led to this and is discarded; what was saved at step 20 is intact"),
             std::string::npos)
       << error;
   TrainOptions good = options("out", 40);
@@ -1101,7 +1102,7 @@ TEST_F(TrainRun, ADamagedStateGivesWayToTheOneBefore) {
   ASSERT_EQ(run(options("out", 40)), "");
   const std::string state = file("out/state/training.safetensors");
   std::string bytes = readFile(state);
-  bytes[bytes.size() - 5] ^= 1; // in the last of the moments: nothing but a checksum tells
+  bytes[bytes.size() - 5] ^= 1; // in the last of the moments: only the checksum reveals it
   writeFile(state, bytes);
   TrainOptions again = options("out", 60);
   again.resume = true;
@@ -1112,7 +1113,7 @@ TEST_F(TrainRun, ADamagedStateGivesWayToTheOneBefore) {
   EXPECT_EQ(weightsOf("out"), weightsOf("whole"));
 }
 
-// Every byte of a state counts: what is changed is refused, or makes no difference.
+// Every changed byte of a state is either refused or makes no difference.
 TEST_F(TrainRun, ChangedStatesAreRefused) {
   ASSERT_EQ(run(options("out", 20)), "");
   const std::string state = file("out/state/training.safetensors"), whole = readFile(state);
@@ -1166,7 +1167,7 @@ TEST_F(TrainRun, ProgressThatNoRunWritesIsRefused) {
   }
 }
 
-// best.safetensors is the best there was, whether a run is cut off, extended or averaged at its end.
+// best.safetensors holds the best weights, whether a run is interrupted, extended or averaged at its end.
 TEST_F(TrainRun, TheBestStaysTheBest) {
   auto loss = [&](const std::string &out) {
     double best = HUGE_VAL;
@@ -1189,18 +1190,18 @@ TEST_F(TrainRun, TheBestStaysTheBest) {
     ASSERT_EQ(run(first), "");
     EXPECT_EQ(readFile(file(out + "/train.jsonl")), log);
     EXPECT_EQ(weightsOf(out, "best.safetensors"), best);
-    // Worse ones do not replace it.
+    // Worse weights do not replace it.
     first.steps = 60;
     first.optimizer = findOptimizer("adamw");
-    first.settings.weightDecay = 100; // nothing is left of the weights
+    first.settings.weightDecay = 100; // the weights decay to nothing
     ASSERT_EQ(run(first), "");
     EXPECT_EQ(weightsOf(out, "best.safetensors"), best);
     EXPECT_EQ(loss(out), before);
   }
 }
 
-// A signal saves and changes nothing: neither validations nor weights to average are counted that a run without it has
-// not.
+// A signal saves and changes nothing else: no additional validation is counted and no additional weights are kept for
+// averaging.
 TEST_F(TrainRun, SignalsLeaveTheRunAsItWas) {
   TrainOptions whole = validated(options("whole", 3000));
   whole.validEvery = 500;
@@ -1228,7 +1229,7 @@ TEST_F(TrainRun, SignalsLeaveTheRunAsItWas) {
       _exit(status);
     }
     for (int i = 0; i < 5000 && inode(stopped.out + "/train.jsonl") == before; ++i)
-      usleep(1000); // the log is made anew just before the first step
+      usleep(1000); // the log is rewritten just before the first step
     usleep(50000);
     kill(child, signal);
     int status = 0;
@@ -1290,7 +1291,7 @@ TEST(Report, HasCurvesSamplesAndNothingFromOutside) {
        {"chrf", 30.0},
        {"samples", {{{"source", "<a> & b"}, {"hypothesis", "x"}, {"reference", "y"}}}}}};
   std::string page = reportPage("run", records, {{"steps", 2}}, "<svg id=\"attention\"></svg>");
-  for (const char *part : {"Loss per target token", "Learning rate", "Target tokens a second", "12.50",
+  for (const char *part : {"Loss per target token", "Learning rate", "Target tokens per second", "12.50",
                            "&lt;a&gt; &amp; b", "id=\"attention\""})
     EXPECT_NE(page.find(part), std::string::npos) << part;
   EXPECT_EQ(page.find("<script"), std::string::npos);

@@ -81,7 +81,7 @@ def check_interrupt():
     process.send_signal(signal.SIGINT)
     error = process.communicate()[1]
     expect(process.returncode == 0, f"exit status {process.returncode} after Ctrl-C: {error}")
-    stopped = re.search(r"stopped at step (\d+) and saved; go on with --resume", error)
+    stopped = re.search(r"stopped at step (\d+) and saved; continue with --resume", error)
     expect(stopped, f"nothing said after Ctrl-C: {error!r}")
     step = int(stopped[1]) if stopped else 0
     expect(10 <= step < STEPS, f"stopped at step {step} of {STEPS}")

@@ -49,7 +49,7 @@ def refused(capability, image, *said):
 
 refused(90, "sm_90", "--cuda-image sm_90: this executable has sm_90a, sm_80, and ptx (or ptx:NAME)")
 refused(80, "sm_90a", "--cuda-image sm_90a: is not for", "compute capability 8.0")
-refused(0, "sm_80", "--cuda-image sm_80", "goes with --device cuda")
+refused(0, "sm_80", "--cuda-image sm_80", "needs --device cuda")
 
 generator = random.Random(7)
 vocabulary = json.loads(subprocess.run([translator, "info", "--json"], capture_output=True, text=True, check=True).stdout)["source_vocab"]

@@ -81,7 +81,7 @@ for verb in ("translate", "evaluate"):
 for arguments, expected in (
     (["--suppress", "99"], "error: --suppress[0]: 99 is no token of a vocabulary of 13; expected 0 to 12\n"),
     (["--suppress", "3"], "error: --suppress[0]: 3 is eos, without which no translation ends; use min_length for longer ones\n"),
-    (["--forced-first", "5"], "error: --suppress[0]: 5 is forced by forced_first; expected it in one of them\n"),
+    (["--forced-first", "5"], "error: --suppress[0]: 5 is forced by forced_first; expected it in only one of the two\n"),
     (["--min-length", "8"], "error: --min-length: 8 is larger than max_length, 7\n"),
 ):
     result = call(translator, "translate", "--weights", weights, "--format", "ids", "--input", source, "--quiet", *arguments)

@@ -74,7 +74,7 @@ while second.advance(5):
 assert [first.hypotheses(i) for i in range(len(lines))] == [(True, one) for one in whole]
 assert [second.hypotheses(i)[1] for i in range(3)] == whole[:3]
 assert whole[-1] == [("", 0.0, [])], whole[-1]  # an empty line
-fails(2, "no line of this number", second.hypotheses, 3)
+fails(2, "no line with this number", second.hypotheses, 3)
 first.close(), second.close()
 
 # Ids, forced beginnings, scores.
@@ -148,11 +148,11 @@ fails(1, "did you mean '--threads'?", xfc.Model, library, "run", "--thread", "1"
 fails(1, "--threads", xfc.Model, library, "run", "--threads", "many")
 fails(1, "expects", xfc.Model, other, "run")
 fails(1, "line 2: byte 3 is not valid UTF-8", model.translate, ["a", b"bc\xff"])
-fails(1, "line 1: holds a line's end", model.translate, ["a\nb"])
+fails(1, "line 1: contains a newline", model.translate, ["a\nb"])
 fails(2, "a line is a null pointer", model.translate, [None])
 fails(1, "--n-best is larger than --beam", model.translate, ["a"], "--beam", "1", "--n-best", "2")
-fails(1, "'ids': number 1 is 60, the vocabulary has the ids 0 to 59", model.decode, [5, 60])
-fails(1, "'target': number 0 is -1, the vocabulary has the ids 0 to 59", model.forward, [[5, 3]], [[-1]])
+fails(1, "'ids': number 1 is 60, but the vocabulary has the ids 0 to 59", model.decode, [5, 60])
+fails(1, "'target': number 0 is -1, but the vocabulary has the ids 0 to 59", model.forward, [[5, 3]], [[-1]])
 fails(1, "source 1: the line is empty", model.score, [""], ["a"])
 fails(1, "No such file or directory", model.save, "nowhere/file")
 assert library.xfc_translate(None, None, None, 0, None, None) == 2 and library.xfc_close(None) is None

@@ -71,7 +71,7 @@ def check_signals():
         process = started(name, stderr=subprocess.PIPE)
         process.send_signal(number)
         error = process.communicate(timeout=30)[1].decode()
-        expect(process.returncode == 0 and "saved; go on with --resume" in error, f"signal {number}: {process.returncode}, {error}")
+        expect(process.returncode == 0 and "saved; continue with --resume" in error, f"signal {number}: {process.returncode}, {error}")
         expect(os.path.exists(path(name + "/state/training.safetensors")), f"signal {number} leaves no state")
         expect(not glob.glob(path(name + "/**/*.partial.*"), recursive=True) and not os.path.exists(path(name + "/train.lock")),
                f"signal {number} leaves litter: {os.listdir(path(name))}")
@@ -125,7 +125,7 @@ def check_folders():
     shutil.copytree(path("w"), path("stateless"))
     shutil.rmtree(path("stateless/state"))
     kept = {name: read("stateless/" + name) for name in ("last.safetensors", "best.safetensors", "train.jsonl")}
-    refused("no state/ to go on from", *training("stateless", "--resume", "--steps", "1"))
+    refused("no state/ to continue from", *training("stateless", "--resume", "--steps", "1"))
     expect(kept == {name: read("stateless/" + name) for name in kept}, "--resume without a state changes files")
     corpus = read("a")
     refused("is not empty; give a new file to --log", *training("logged", "--steps", "1", "--log", path("a")))
@@ -154,7 +154,7 @@ def check_identity():
     with open(path("plain.safetensors"), "wb") as file:
         file.write(len(plain).to_bytes(8, "little") + plain + whole[8 + size:])
     result = call("translate", "--weights", path("plain.safetensors"), *ids, "--input", few)
-    expect(b"note: " in result.stderr and b"does not say which model" in result.stderr, f"old weights: {result.stderr}")
+    expect(b"note: " in result.stderr and b"does not record which model" in result.stderr, f"old weights: {result.stderr}")
     # A changed bit of a weight, of the header; the checksum of a tensor by hand.
     for at in (len(whole) - 100, 8 + size + 4000, whole.index(b'"step"') + 9):
         changed = bytearray(whole)
@@ -191,7 +191,7 @@ def check_identity():
     model[at + 6:at + 10] = b"\x00\xfc\xff\x7f"
     with open(path("broken.model"), "wb") as file:
         file.write(model)
-    refused("not a SentencePiece model (its table of normalization points outside itself)", *translate, "--vocab", path("broken.model"),
+    refused("not a SentencePiece model (its normalization table points outside itself)", *translate, "--vocab", path("broken.model"),
             program=worded, input=sentence)
     refused("not a SentencePiece model", "compile", path("gelu.json"), "--vocab", path("broken.model"), "-o",
             path("x"), program=xfc)

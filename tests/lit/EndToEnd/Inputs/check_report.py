@@ -52,7 +52,7 @@ def series(key):
     return [(record["step"], record[key]) for record in records if key in record]
 
 
-for name, key, pattern in (("steps", "step", "{:.0f}"), ("loss", "loss", "{:.4f}"), ("target tokens a second", "wps", "{:.0f}"),
+for name, key, pattern in (("steps", "step", "{:.0f}"), ("loss", "loss", "{:.4f}"), ("target tokens per second", "wps", "{:.0f}"),
                            ("perplexity, validation", "valid_ppl", "{:.3f}"), ("BLEU, validation", "bleu", "{:.2f}"), ("chrF, validation", "chrf", "{:.2f}"),
                            ("TER, validation", "ter", "{:.2f}")):
     want = pattern.format(series(key)[-1][1])

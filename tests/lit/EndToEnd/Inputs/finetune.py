@@ -102,8 +102,8 @@ stored["head.weight"] = ("F32", [2], [1, 2])
 tensors.write(path("some.safetensors"), stored)
 said = train("some", "--init", path("some.safetensors"), "--lr", 0.1, steps=0)
 assert f"loaded {len(found) - 2} of {len(found)} parameters" in said, said
-assert "not in it, and begun at random: decoder.norm.bias\n" in said and "in it, and no parameters here: head.weight\n" in said, said
-assert f"of another shape or type, and begun at random: encoder.embed.weight [{shape[0] - 1}, {shape[1]}] (here [{shape[0]}, {shape[1]}])\n" in said, said
+assert "not in it, and initialized at random: decoder.norm.bias\n" in said and "in it, but not parameters of this model: head.weight\n" in said, said
+assert f"of another shape or type, and initialized at random: encoder.embed.weight [{shape[0] - 1}, {shape[1]}] (here [{shape[0]}, {shape[1]}])\n" in said, said
 for name, numbers in weights("some").items():
     assert same(numbers, (start if name in ("encoder.embed.weight", "decoder.norm.bias") else plain)[name]), name
 # The optimizer begins anew, and the weights are there after a resume.
@@ -113,7 +113,7 @@ os.rename(path("some.safetensors"), path("gone.safetensors"))
 call("train", "--resume", "--out", path("tuned2"), "--steps", 3, "--quiet")
 assert all(same(numbers, weights("tuned2")[name]) for name, numbers in weights("tuned").items())
 tensors.write(path("foreign.safetensors"), {"shared.weight": ("F32", [1, 2], [1, 2])})
-train("none", "--init", path("foreign.safetensors"), steps=1, fails=r"nothing of it fits the model 'tiny', whose parameters are as .*; the file has 'shared\.weight' \[1, 2\]")
+train("none", "--init", path("foreign.safetensors"), steps=1, fails=r"no tensor in it fits the model 'tiny', whose parameters are like .*; the file has 'shared\.weight' \[1, 2\]")
 tensors.write(path("nan.safetensors"), {"decoder.norm.bias": ("F32", list(found["decoder.norm.bias"][0]), [math.nan] * len(plain["decoder.norm.bias"]))})
 train("none2", "--init", path("nan.safetensors"), steps=1, fails="'decoder.norm.bias' holds NaN or infinity")
 train("none3", "--init", path("nowhere"), steps=1, fails="nowhere: cannot open")
@@ -133,7 +133,7 @@ assert all(same(numbers, mean(kept)[name]) for name, numbers in weights("", "mea
 call("average", path("kept"), path("plain", "last.safetensors"), "--last", 1, "-o", path("two.safetensors"), "--quiet")
 assert all(same(numbers, mean([kept[2], plain])[name]) for name, numbers in weights("", "two.safetensors").items())
 call("score", "--weights", path("mean.safetensors"), "--source", path("a"), "--target", path("b"), "--format", "ids")
-call("average", path("start"), "-o", path("none.safetensors"), fails="start: no step-N.safetensors is there to average; train with --keep K, or name files of weights")
+call("average", path("start"), "-o", path("none.safetensors"), fails="start: holds no step-N.safetensors to average; train with --keep K, or name files of weights")
 call("average", path("gone.safetensors"), path("plain", "last.safetensors"), "-o", path("none.safetensors"), fails="gone.safetensors: 'encoder.embed.weight' has shape")
 data = open(path("plain", "last.safetensors"), "rb").read()
 size = struct.unpack("<Q", data[:8])[0]

@@ -128,7 +128,7 @@ if mode == "equal":
         if tensors(path("whole/" + name)) != tensors(path("parts/" + name)):
             sys.exit(f"parts/{name} is another than whole/{name}")
     said = run(command("parts", 4, accumulate=BATCHES, resume=True, **plain), 1)
-    assert "12 batches a step" in said, said
+    assert "12 batches per step" in said, said
 
 if mode == "unlike":
     def refused(*parts, says):

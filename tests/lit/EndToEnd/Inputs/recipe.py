@@ -51,7 +51,7 @@ for line in running.stderr:
         while not os.path.exists(path("asked", "train.jsonl")) or os.path.getsize(path("asked", "train.jsonl")) == 0:
             pass
         running.send_signal(signal.SIGUSR1)
-    if saved := re.search(r"saved at step (\d+), as SIGUSR1 asked", line):
+    if saved := re.search(r"saved at step (\d+), as requested by SIGUSR1", line):
         asked = int(saved[1])
         size = struct.unpack("<Q", contents("asked", "state", "training.safetensors")[:8])[0]
         header = json.loads(contents("asked", "state", "training.safetensors")[8 : 8 + size])
@@ -143,7 +143,7 @@ open(path("events", "events.out.tfevents.xfc"), "ab").write(later + struct.pack(
 resume("events", "--steps", 50, "--quiet")
 assert check_events("events") == len(records("events")) > 7 and contents("events", "events.out.tfevents.xfc").startswith(frames)
 open(path("events", "events.out.tfevents.xfc"), "wb").write(b"something else, of many bytes")
-assert "not a file of events that train writes" in resume("events", "--steps", 60, "--quiet", status=1)
+assert "not an event file written by train" in resume("events", "--steps", 60, "--quiet", status=1)
 
 # The best by another metric than the loss, which early stopping counts by.
 call(training("chrf", *VALID, "--batch-tokens", 200, "--valid-every", 2, "--best", "chrf", "--early-stop", 4, "--quiet", steps=200))
@@ -163,7 +163,7 @@ size = struct.unpack("<Q", contents("chrf", "best.safetensors")[:8])[0]
 assert json.loads(contents("chrf", "best.safetensors")[8 : 8 + size])["__metadata__"]["step"] == str(at)
 assert any(b < a for a, b in zip(smallest[-4:], smallest[-3:])) # the loss would not have stopped it
 assert "was begun with --best chrf; give the same" in resume("chrf", "--best", "loss", "--quiet", status=1)
-assert "--best bleu compares translations; give --valid-source" in call(training("none", "--best", "bleu", steps=1), status=1)
+assert "--best bleu compares translations; it needs --valid-source" in call(training("none", "--best", "bleu", steps=1), status=1)
 
 # The least edits are the best, too.
 call(training("ter", *VALID, "--batch-tokens", 200, "--valid-every", 4, "--best", "ter", "--quiet", steps=20))
@@ -211,7 +211,7 @@ assert contents("small", "last.safetensors") == contents("small2", "last.safeten
 config = json.load(open(path("small", "config.json")))
 assert config["batch-tokens"] == small and "memory" not in config
 resume("small", "--steps", 2, "--quiet")
-assert "a run that is resumed keeps its --batch-tokens" in resume("small", "--memory", "8MB", "--steps", 3, "--quiet", status=2)
+assert "a resumed run keeps its --batch-tokens" in resume("small", "--memory", "8MB", "--steps", 3, "--quiet", status=2)
 assert "--memory: training needs" in batches("none", "1kB", status=1)
 assert "expected a number and one of kB" in batches("none", "24", status=2)
 assert not os.path.exists(path("none"))
