@@ -11,7 +11,6 @@ struct TargetTraits {
   int64_t normGradParts;                       // ranges of rows over which gradients of a norm's weights are summed
   std::vector<ComputeType> computeTypes;       // types that products can round their operands to
   bool attentionProducts = false;              // whether attention's products can, too
-  bool attentionBias = true;                   // whether fused attention supports a bias by distance
   llvm::StringRef refusedDtype = {};           // the --dtype that it does not support, if any
   llvm::StringRef refusal = {};                // the error message for it
 };

@@ -29,10 +29,6 @@ template <auto create> void addToFunctions(OpPassManager &manager, const StageOp
 void canonicalize(OpPassManager &manager, const StageOptions &) { manager.addPass(createCanonicalizerPass()); }
 void mergeEqual(OpPassManager &manager, const StageOptions &) { manager.addPass(createCSEPass()); }
 
-void fuseAttention(OpPassManager &manager, const StageOptions &options) {
-  manager.addNestedPass<func::FuncOp>(createFuseAttention({traitsOf(options.target).attentionBias}));
-}
-
 void fuseNormGrad(OpPassManager &manager, const StageOptions &options) {
   manager.addNestedPass<func::FuncOp>(createFuseNormGrad({traitsOf(options.target).normGradParts}));
 }
@@ -58,7 +54,7 @@ void setComputeTypes(OpPassManager &manager, const StageOptions &options) {
 const PassEntry passes[] = {
     {Stage::Fused, nullptr, canonicalize},
     {Stage::Fused, nullptr, mergeEqual},
-    {Stage::Fused, "fuse-attention", fuseAttention},
+    {Stage::Fused, "fuse-attention", addToFunctions<createFuseAttention>},
     {Stage::Fused, "fuse-add-norm", addToFunctions<createFuseAddNorm>},
     {Stage::Fused, "fuse-cross-entropy", addToFunctions<createFuseCrossEntropy>},
     {Stage::Fused, "fuse-candidates", addToFunctions<createFuseCandidates>},

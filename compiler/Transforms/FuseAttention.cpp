@@ -12,8 +12,8 @@ namespace xfc {
 namespace {
 
 struct AttentionPattern : OpRewritePattern<CombineOp> {
-  AttentionPattern(MLIRContext *context, Pass::Statistic &fused, Pass::Statistic &withWeights, bool biases)
-      : OpRewritePattern(context), fused(fused), withWeights(withWeights), biases(biases) {}
+  AttentionPattern(MLIRContext *context, Pass::Statistic &fused, Pass::Statistic &withWeights)
+      : OpRewritePattern(context), fused(fused), withWeights(withWeights) {}
 
   LogicalResult matchAndRewrite(CombineOp combine, PatternRewriter &rewriter) const override {
     auto dropout = combine.getP().getDefiningOp<DropoutOp>();
@@ -46,8 +46,6 @@ struct AttentionPattern : OpRewritePattern<CombineOp> {
     }
     auto biased = pairs.getDefiningOp<AddDistanceBiasOp>();
     if (biased) {
-      if (!biases)
-        return rewriter.notifyMatchFailure(combine, "the target has no attention with a bias");
       if (!biased->hasOneUse())
         return rewriter.notifyMatchFailure(combine, "the biased scores have another use");
       pairs = biased.getX();
@@ -86,7 +84,6 @@ struct AttentionPattern : OpRewritePattern<CombineOp> {
   }
 
   Pass::Statistic &fused, &withWeights;
-  const bool biases;
 };
 
 struct FuseAttention : impl::FuseAttentionBase<FuseAttention> {
@@ -94,7 +91,7 @@ struct FuseAttention : impl::FuseAttentionBase<FuseAttention> {
 
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<AttentionPattern>(&getContext(), fused, withWeights, biases);
+    patterns.add<AttentionPattern>(&getContext(), fused, withWeights);
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

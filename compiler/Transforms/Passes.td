@@ -22,7 +22,6 @@ def FuseAttention : Pass<"xfc-fuse-attention", "::mlir::func::FuncOp"> {
     %o, %lse = xfc.attention %q, %k, %v {heads = 8, scale = 0.125, padding, rate = 0.1, id = 3}
     ```
   }];
-  let options = [Option<"biases", "biases", "bool", /*default=*/"true", "whether the target has an xfc.attention with a bias">];
   let statistics = [Statistic<"fused", "attentions fused", "attentions that no longer store pairs">,
                     Statistic<"withWeights", "attentions with weights", "fused attentions that also return probabilities">];
 }
