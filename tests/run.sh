@@ -16,10 +16,10 @@ mkdir -p build
 if command -v python3 >/dev/null && python3 -c 'import ensurepip' 2>/dev/null; then
   prepare_python >build/python.log 2>&1 &
   python=$!
-  .ci/setup.sh -DXFC_BUILD_TESTS=ON
+  .ci/setup.sh -DXFC_BUILD_TESTS=ON -DXFC_WERROR=ON
   wait "$python" || { cat build/python.log >&2; exit 1; }
 else
-  .ci/setup.sh -DXFC_BUILD_TESTS=ON
+  .ci/setup.sh -DXFC_BUILD_TESTS=ON -DXFC_WERROR=ON
   prepare_python
 fi
 export XFC_TEST_PYTHON="$PWD/$venv/bin/python"
