@@ -236,14 +236,15 @@ private:
     std::unique_ptr<Tokenizer> tokenizer = makeTokenizer(contents, path(file));
     if (source.empty() && target.empty())
       return {contents, ""};
-    Json json = Json::parse(contents);
+    // Sorted: an object that keeps the order of its keys compares a new key with all others, and a vocabulary has many.
+    nlohmann::json json = nlohmann::json::parse(contents);
     auto write = [&](const std::string &language) {
       const int32_t id = tokenizer->idOf(language), eos = tokenizer->special().eos;
       if (language.empty() || eos < 0)
         return contents;
       if (id < 0 || id == tokenizer->special().unk)
         throw Error(path(file) + ": the tokenizer has no language " + language);
-      Json single = Json::array(), special = Json::object();
+      nlohmann::json single = nlohmann::json::array(), special = nlohmann::json::object();
       auto add = [&](int32_t token) {
         const std::string name = tokenizer->piece(token);
         single.push_back({{"SpecialToken", {{"id", name}, {"type_id", 0}}}});

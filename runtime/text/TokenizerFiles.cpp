@@ -26,9 +26,10 @@ public:
   // The ids of all tokens for which `takes` holds.
   template <typename Takes> std::string map(Takes takes) const {
     Json ids = Json::object();
+    auto &members = ids.get_ref<Json::object_t &>();
     for (int32_t id = 0; id < tokenizer->size(); ++id)
-      if (const std::string token = tokenizer->piece(id); !token.empty() && takes(token))
-        ids[token] = id;
+      if (std::string token = tokenizer->piece(id); !token.empty() && takes(token))
+        members.emplace_back(std::move(token), id); // appended: to look for the key first would take quadratic time
     return ids.dump();
   }
   std::string map() const {
