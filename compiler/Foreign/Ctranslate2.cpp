@@ -595,10 +595,112 @@ private:
   }
 
   bool isT5() const { return has("encoder/layer_0/self_attention/relative_attention_bias"); }
+
+  // Its kin too: RMS norms, no biases of products, scores that are not divided, and biases of them by distance.
   ForeignModel readT5() {
-    fail("encoder/layer_0/self_attention/relative_attention_bias",
-         "is of T5's kind, which is not read from CTranslate2's files; import the Hugging Face folder "
-         "that it was made of");
+    readTable();
+    readLayers();
+    if (both("pre_norm", 1) == 0)
+      fail("encoder/pre_norm", "is 0, but biases by distance are those of T5, whose norms come first; expected 1");
+    if (heads[0] != heads[1] || ffn[0] != ffn[1])
+      fail("decoder/num_heads",
+           "or 'decoder/layer_0/ffn/linear_0/weight' is of another size than in the encoder; expected the same");
+    for (const char *stack : names)
+      if (scaleOf(stack) != 1)
+        fail(std::string(stack) + "/scale_embeddings", "is not 1, as it is in T5");
+    const bool gated = has("encoder/layer_0/ffn/linear_0_noact/weight");
+    const std::string first = "encoder/layer_0/self_attention/", inner = first + "linear_1/weight",
+                      table = first + "relative_attention_bias";
+    const TensorView *output = find(inner), *biases = find(table);
+    if (!output || output->shape.size() != 2 || output->shape[1] % heads[0])
+      fail(inner, "is missing, or not as many heads wide as 'encoder/num_heads' says");
+    const int64_t n = output->shape[1];
+    if (biases->shape.size() != 2 || biases->shape[1] != heads[0])
+      fail(table,
+           "has shape " + textOf(biases->shape) + "; expected buckets by " + std::to_string(heads[0]) + " heads");
+    const int64_t buckets = biases->shape[0];
+    const double distance = attribute(first + "relative_attention_max_distance", 128);
+    bool own = false;
+    for (const int i : {0, 1})
+      for (int64_t layer = 0; layer < layers[i]; ++layer)
+        own |= layer > 0 && distanceBias(i, layer).bytes.data() != distanceBias(i, 0).bytes.data();
+    double scale = 1;
+    if (const TensorView *found = find("decoder/scale_outputs"))
+      scale = scalarOf(*found);
+    const double expected = 1 / std::sqrt(static_cast<double>(d));
+    if (scale != 1 && std::abs(scale - expected) > 1e-3 * expected)
+      fail("decoder/scale_outputs", "is " + std::to_string(scale) + "; expected 1 or " + std::to_string(expected));
+    const std::string function = activation();
+    for (const int i : {0, 1})
+      addT5Stack(i, n, buckets, own, gated, distance);
+    addTables("");
+    checkAllUsed();
+    const Config made(file, {{"model_type", own ? "umt5" : "t5"},
+                             {"vocab_size", rows[0]},
+                             {"d_model", d},
+                             {"num_layers", layers[0]},
+                             {"num_decoder_layers", layers[1]},
+                             {"num_heads", heads[0]},
+                             {"d_kv", n / heads[0]},
+                             {"d_ff", ffn[0]},
+                             {"feed_forward_proj", (gated ? "gated-" : "") + function},
+                             {"relative_attention_num_buckets", buckets},
+                             {"relative_attention_max_distance", static_cast<int64_t>(distance)},
+                             {"scale_decoder_outputs", scale != 1},
+                             {"pad_token_id", ids.pad},
+                             {"decoder_start_token_id", start},
+                             {"eos_token_id", ids.eos}});
+    return xfc::readT5(made, weights);
+  }
+
+  double attribute(const std::string &name, double otherwise) {
+    const TensorView *found = find(name);
+    if (found && !isScalar(*found))
+      fail(name, "has shape " + textOf(found->shape) + "; expected one number");
+    return found ? scalarOf(*found) : otherwise;
+  }
+
+  const TensorView &distanceBias(int which, int64_t layer) {
+    const std::string name =
+        std::string(names[which]) + "/layer_" + std::to_string(layer) + "/self_attention/relative_attention_bias";
+    const TensorView *found = find(name);
+    if (!found)
+      throw Error(file + ": '" + name + "' is missing");
+    return *found;
+  }
+
+  void addT5Stack(int which, int64_t n, int64_t buckets, bool own, bool gated, double distance) {
+    const std::string stack = names[which];
+    for (int64_t i = 0; i < layers[which]; ++i) {
+      const std::string block = stack + ".block." + std::to_string(i) + ".layer.",
+                        scope = stack + "/layer_" + std::to_string(i) + "/";
+      for (const char *attention : {"self_attention", "attention"})
+        if (attribute(scope + attention + "/queries_scale", 1) != 1)
+          fail(scope + attention + "/queries_scale", "is not 1, as it is in T5");
+      if (attribute(scope + "self_attention/relative_attention_max_distance", distance) != distance)
+        fail(scope + "self_attention/relative_attention_max_distance",
+             "is another than in the first layer; expected the same in all");
+      addSelf(block + "0.SelfAttention.", "", "o", scope + "self_attention", n, /*bias=*/false);
+      if (i == 0 || own) {
+        const TensorView &table = distanceBias(which, i);
+        if (table.shape != std::vector<int64_t>{buckets, heads[0]})
+          fail(table.name, "has shape " + textOf(table.shape) + "; expected " + textOf({buckets, heads[0]}));
+        vectorType(table);
+        addAs(weights, block + "0.SelfAttention.relative_attention_bias.weight", table);
+      }
+      addNorm(block + "0.layer_norm", scope + "self_attention/layer_norm", d, false);
+      if (which) {
+        addCross(block + "1.EncDecAttention.", "", "o", scope + "attention", n, false);
+        addNorm(block + "1.layer_norm", scope + "attention/layer_norm", d, false);
+      }
+      const std::string last = block + (which ? "2." : "1."), feedForward = last + "DenseReluDense.";
+      addLinear(feedForward + (gated ? "wi_0" : "wi"), scope + "ffn/linear_0", 0, 1, ffn[which], d, false);
+      if (gated)
+        addLinear(feedForward + "wi_1", scope + "ffn/linear_0_noact", 0, 1, ffn[which], d, false);
+      addLinear(feedForward + "wo", scope + "ffn/linear_1", 0, 1, d, ffn[which], false);
+      addNorm(last + "layer_norm", scope + "ffn/layer_norm", d, false);
+    }
+    addNorm(stack + ".final_layer_norm", stack + "/layer_norm", d, false);
   }
 
   //===-- vocabularies
