@@ -1,6 +1,8 @@
-"""Compares an imported model with CTranslate2, which converts the same folder: OPUS-MT's shape with random weights."""
+"""Imported models beside CTranslate2, which converts the same folders: OPUS-MT's and NLLB's shapes with random weights."""
 import importlib.util
+import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -8,9 +10,11 @@ from common import HERE, BenchError, Contestant, fastest_peer, python_peer, take
 from report import megabytes, percent, ratio, table
 
 LENGTH = 32
-SHAPE = {"d_model": 512, "layers": 6, "d_ff": 2048, "vocabulary": 58101}
-QUICK = {"d_model": 64, "layers": 1, "d_ff": 96, "vocabulary": 1000}
-SENTENCES = {1: 16, 8: 64, 64: 192}  # by the number translated together
+OPUS_MT = {"family": "marian", "d_model": 512, "layers": 6, "d_ff": 2048, "heads": 8, "vocabulary": 58101, "types": ["float32", "int8"]}
+NLLB = {"family": "nllb", "d_model": 1024, "layers": 12, "d_ff": 4096, "heads": 16, "vocabulary": 256206, "types": ["int8"]}
+QUICK = {"d_model": 64, "layers": 1, "d_ff": 96, "heads": 8, "vocabulary": 1000}
+BEAMS = {"marian": {1: (1, 4, 6), 8: (1, 4, 6), 64: (1, 4, 6)}, "nllb": {1: (1, 4)}}  # by how many sentences are translated together
+SENTENCES = {1: 16, 8: 64, 64: 192}
 
 
 def run(command):
@@ -20,24 +24,32 @@ def run(command):
 
 
 def measure(options):
-    shape = QUICK if options.quick else SHAPE
-    folder = os.path.join(options.work, "imported-model")
-    run([sys.executable, os.path.join(HERE, "imported_model.py"), *shape.values(), folder])
+    rows = []
+    for shape in OPUS_MT, NLLB:
+        rows += measure_shape(options, shape | (QUICK if options.quick else {}))
+    return rows
+
+
+def measure_shape(options, shape):
+    family = shape["family"]
+    folder = os.path.join(options.work, "imported-" + family)
+    run([sys.executable, os.path.join(HERE, "imported_model.py"), json.dumps(shape), folder])
     imported = os.path.join(folder, "imported")
     run([options.xfc, "import", os.path.join(folder, "huggingface"), "-o", imported])
     run([options.xfc, "compile", imported, "--mode", "decode", "-o", os.path.join(folder, "translator")])
     programs = ["xfc"] if options.quick and not importlib.util.find_spec("ctranslate2") else ["xfc", "CTranslate2"]
-    rows = []
-    for kind in ("float32", "int8"):
-        for batch, beams in ([(8, (4,))] if options.quick else [(1, (1, 4, 6)), (8, (1, 4, 6)), (64, (1, 4, 6))]):
+    rows, threads = [], max(options.threads)
+    for kind in shape["types"]:
+        for batch, beams in {8: (4,)}.items() if options.quick else BEAMS[family].items():
             for beam in beams:
-                options.log(f"imported, {kind}, beam {beam}, batch {batch}")
+                options.log(f"imported, {family}, {kind}, beam {beam}, batch {batch}")
                 job = {"folder": folder, "type": kind, "beam": beam, "batch": batch, "length": LENGTH, "vocabulary": shape["vocabulary"] - 1,
-                       "sentences": 400 if options.quick else SENTENCES[batch]}
-                threads = max(options.threads)
+                       "eos": {"marian": 0, "nllb": 2}[family], "sentences": 400 if options.quick else SENTENCES[batch]}
                 contestants = [Contestant(name, {f"{threads} threads": python_peer("peer_imported.py", threads, {**job, "program": name})})
                                for name in programs]
-                rows.append({"type": kind, "beam": beam, "batch": batch, "results": take_turns(contestants, options.rounds, options.log)})
+                rows.append({"family": family, "type": kind, "beam": beam, "batch": batch,
+                             "results": take_turns(contestants, options.rounds, options.log)})
+    shutil.rmtree(folder)
     return rows
 
 
@@ -47,10 +59,11 @@ def markdown(rows, machine):
         ours, (_, theirs) = row["results"]["xfc"], fastest_peer(row["results"])
         speeds = [f"{result['tokens_per_second']:.0f} ±{percent(result['spread'] / 2)}" if result else "" for result in (ours, theirs)]
         memory = f"{ours['peak_rss_mb'] / theirs['peak_rss_mb']:.2f}" if theirs else ""
-        lines.append([row["type"], row["beam"], row["batch"], *speeds, ratio(ours, theirs) if theirs else "", megabytes(ours),
+        lines.append([{"marian": "OPUS-MT", "nllb": "NLLB"}[row["family"]], row["type"], row["beam"], row["batch"], *speeds, ratio(ours, theirs) if theirs else "", megabytes(ours),
                       megabytes(theirs) if theirs else "", memory])
     return "\n\n".join([
-        "A Marian model of 6 + 6 layers, d 512, 2,048 inside, 58,101 tokens (--quick: a small one), imported, and converted by CTranslate2. Sources of "
-        f"11 to 30 tokens, translations of {LENGTH}; {rows[0]['results']['xfc']['mode']} on both sides. Memory is the process's peak, with the "
-        "pages of files that it has in memory.",
-        table(["type", "beam", "batch", "xfc, tokens/s", "CTranslate2", "ratio", "xfc MB", "CTranslate2 MB", "ratio"], lines)])
+        "Models with random weights (--quick: small ones), imported, and converted by CTranslate2: of OPUS-MT's shape (Marian, 6 + 6 layers, d 512, "
+        "2,048 inside, 58,101 tokens) and of NLLB-200-distilled-600M's (12 + 12, d 1,024, 4,096 inside, 256,206 tokens). Sources of 11 to 30 tokens, "
+        f"translations of {LENGTH}; {rows[0]['results']['xfc']['mode']} on both sides. Memory is the process's peak, with the pages of files that "
+        "it has in memory, and with Python's for CTranslate2.",
+        table(["shape", "type", "beam", "batch", "xfc, tokens/s", "CTranslate2", "ratio", "xfc MB", "CTranslate2 MB", "ratio"], lines)])

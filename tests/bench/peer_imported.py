@@ -10,12 +10,12 @@ import time
 
 from common import BenchError, peak_megabytes
 
-EOS, FIRST_WORD = 0, 10
+FIRST_WORD = 10
 
 
-def sentences(count, vocabulary):
+def sentences(count, vocabulary, eos):
     draw = random.Random(3)
-    return [[draw.randrange(FIRST_WORD, vocabulary) for _ in range(draw.randint(10, 29))] + [EOS] for _ in range(count)]
+    return [[draw.randrange(FIRST_WORD, vocabulary) for _ in range(draw.randint(10, 29))] + [eos] for _ in range(count)]
 
 
 def of_ctranslate2(job, sources):
@@ -70,7 +70,7 @@ def of_xfc(job, sources):
 
 def main():
     job = json.loads(sys.argv[1])
-    sources = sentences(job["sentences"], job["vocabulary"])
+    sources = sentences(job["sentences"], job["vocabulary"], job["eos"])
     seconds, peak = {"xfc": of_xfc, "CTranslate2": of_ctranslate2}[job["program"]](job, sources)
     print(json.dumps({"tokens_per_second": len(sources) * job["length"] / seconds, "peak_rss_mb": peak}))
 
