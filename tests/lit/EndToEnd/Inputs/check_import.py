@@ -1,9 +1,11 @@
 """Checks `xfc import` and `xfc export` against transformers: check_import.py XFC WORK_FOLDER.
 
-Makes a small model of each family with random weights and odd sizes, imports and compiles it, and compares logits of ragged
-batches, and what `translate` writes with what `generate` does by the settings that were saved with the model. Then exports it, which
-makes the model that it was. A model that was trained here is exported, too.
+Makes small models of each family with random weights, in three odd sizes, imports and compiles them, and compares logits of ragged
+batches, and what `translate` writes with what `generate` does by the settings that were saved with the model. Then exports them, which
+makes the models that they were. A model that was trained here is exported, too. Where CTranslate2 is installed, its converter turns
+each family's folder into its own format, which must import as a model that translates as it does there.
 """
+import importlib.util
 import json
 import os
 import subprocess
@@ -24,8 +26,15 @@ torch.set_num_threads(1)
 torch.manual_seed(7)
 failures = []
 
-SIZES = dict(d_model=24, encoder_layers=2, decoder_layers=1, encoder_attention_heads=3, decoder_attention_heads=3,
-             encoder_ffn_dim=40, decoder_ffn_dim=40, vocab_size=61, max_position_embeddings=32)
+
+
+def sizes(d_model, layers, heads, ffn, vocabulary):
+    return dict(d_model=d_model, encoder_layers=layers[0], decoder_layers=layers[1], encoder_attention_heads=heads, decoder_attention_heads=heads,
+                encoder_ffn_dim=ffn, decoder_ffn_dim=ffn, vocab_size=vocabulary, max_position_embeddings=32)
+
+
+SIZES = sizes(24, (2, 1), 3, 40, 61)
+OTHER_SIZES = [sizes(42, (1, 3), 6, 57, 97), sizes(66, (3, 2), 2, 101, 211)]  # with heads of 7 and 33 features
 
 
 def run(*command):
@@ -130,6 +139,8 @@ def check(name, model, tokenizer=None, language=None, **save):
     check_way_back(name, model, folder, imported, tokenizer, dict(input_ids=source, decoder_input_ids=target))
     if tokenizer:
         compare_text(name, model, tokenizer, imported, translator, ["anna berta", "carl", " Emil  Äö ", "ida julius gustav fritz"])
+        token = language and tokenizer.convert_ids_to_tokens(settings.forced_bos_token_id)
+        check_ctranslate2(name, folder, tokenizer, ["anna berta", "carl", "ida julius gustav fritz"], token)
 
 
 def check_way_back(name, model, folder, imported, tokenizer, inputs):
@@ -182,6 +193,34 @@ def compare_text(name, model, tokenizer, imported, translator, lines):
     found = run(translator, "translate", "--model", imported, "--input", source).splitlines()
     expect(found == wanted and len(set(wanted)) > 1, f"{name}: translate gives {found}, generate {wanted}")
     print(f"{name}: {wanted}")
+
+
+def check_ctranslate2(name, folder, tokenizer, lines, language=None, expected=None):
+    """A folder of Hugging Face's that CTranslate2 has converted translates greedily as it does in CTranslate2, and as expected (the ids
+    of a Hugging Face vocabulary)."""
+    if not importlib.util.find_spec("ctranslate2"):
+        return
+    import ctranslate2
+    converted, imported, translator, source = (os.path.join(work, name + end) for end in (".ct2", ".ct2.imported", ".ct2.translator", ".ct2.lines"))
+    ctranslate2.converters.TransformersConverter(folder).convert(converted)
+    found = [file for file in ("shared_vocabulary.json", "target_vocabulary.json") if os.path.exists(os.path.join(converted, file))]
+    with open(os.path.join(converted, found[0])) as file:
+        vocabulary = {token: i for i, token in enumerate(json.load(file))}
+    tokens = [tokenizer.convert_ids_to_tokens(row) for row in tokenizer(lines).input_ids]
+    with open(source, "w") as file:
+        file.writelines(" ".join(str(vocabulary[token]) for token in row) + "\n" for row in tokens)
+    results = ctranslate2.Translator(converted, device="cpu", compute_type="float32", intra_threads=1).translate_batch(
+        tokens, beam_size=1, max_decoding_length=20, target_prefix=[[language]] * len(lines) if language else None)
+    wanted = [[vocabulary[token] for token in result.hypotheses[0]] for result in results]
+    run(xfc, "import", converted, "-o", imported, *(("--target-language", language) if language else ()))
+    run(xfc, "compile", imported, "-o", translator, "--mode", "decode")
+    answers = run(translator, "translate", "--model", imported, "--format", "ids", "--input", source, "--beam", 1, "--max-length", 20, "--json")
+    found = [json.loads(answer)["hypotheses"][0]["ids"] for answer in answers.splitlines()]
+    expect(found == wanted and len(set(map(tuple, wanted))) > 1, f"{name}: CTranslate2's folder gives {found}, CTranslate2 {wanted}")
+    if expected:
+        expected = [[vocabulary[token] for token in tokenizer.convert_ids_to_tokens(row)] for row in expected]
+        expect(wanted == expected, f"{name}: CTranslate2 gives {wanted}, here it is {expected}")
+    print(f"{name}: as CTranslate2, {[len(row) for row in wanted]} tokens")
 
 
 def marian(**options):
@@ -358,6 +397,7 @@ def check_text():
     check_way_back("text", model, folder, imported, tokenizer, dict(input_ids=torch.tensor([[3, 4, 5]]), decoder_input_ids=torch.tensor([[pad, 6]])))
     compare_text("text", model, tokenizer, imported, translator,
                  ["anna berta", ">>fr<< carl  dora!", "Emil Äö", "hans", "ida julius gustav fritz"])
+    check_ctranslate2("text", folder, tokenizer, ["anna berta", ">>fr<< carl  dora!", "hans", "ida julius gustav fritz"])
 
 
 check("marian", randomize(marian(), 1))
@@ -382,4 +422,15 @@ check("t5", randomize(t5("T5", vocab_size=len(tokenizer) + 3), 7), tokenizer)
 check("t5-1.1", randomize(untied(t5("T5", dict(feed_forward_proj="gated-gelu", tie_word_embeddings=False), num_decoder_layers=1)), 10))
 check("mt5", randomize(untied(t5("MT5", d_model=20)), 11))
 check("umt5", randomize(t5("UMT5", num_layers=3), 12))
+for i, other in enumerate(OTHER_SIZES):
+    last = other["vocab_size"] - 1
+    check(f"marian-{i}", randomize(marian(**other | dict(pad_token_id=last, decoder_start_token_id=last)), 30 + i))
+    check(f"bart-{i}", randomize(bart("Bart", **other), 32 + i))
+    check(f"mbart-{i}", randomize(bart("MBart", **other, scale_embedding=True, decoder_start_token_id=2), 34 + i))
+    check(f"m2m-{i}", randomize(bart("M2M100", **other), 36 + i))
+    layers = sorted((other["encoder_layers"], other["decoder_layers"]))  # a decoder that has more gets no cache for them in transformers
+    size = dict(vocab_size=other["vocab_size"], d_model=other["d_model"] + 1, d_kv=(9, 17)[i], d_ff=other["encoder_ffn_dim"], num_layers=layers[1],
+                num_decoder_layers=layers[0], num_heads=other["encoder_attention_heads"])
+    for kind in ("T5", "MT5", "UMT5"):
+        check(f"{kind.lower()}-{i}", randomize(t5(kind, **size), 38 + i))
 sys.exit("\n".join(failures) or 0)
