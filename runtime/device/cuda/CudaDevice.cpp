@@ -157,14 +157,16 @@ private:
       issue(launch, stream);
   }
   void capture(Stream stream) {
-    Graph captured = nullptr;
+    struct Captured {
+      ~Captured() { driver.destroyGraph.result(graph); }
+      const Driver &driver;
+      Graph graph = nullptr;
+    };
     driver.beginCapture(stream, flag::captureThreadLocal);
     issue(stream);
-    driver.endCapture(stream, &captured);
-    const Result result = driver.instantiateGraph.result(&graph, captured, 0);
-    driver.destroyGraph.result(captured);
-    if (result)
-      driver.instantiateGraph(&graph, captured, 0); // throws, with the reason
+    Captured captured{driver};
+    driver.endCapture(stream, &captured.graph);
+    driver.instantiateGraph(&graph, captured.graph, 0);
   }
 
   const Driver &driver;
