@@ -5,6 +5,9 @@
 #include <charconv>
 #include <cstdio>
 #include <tuple>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 namespace xfc {
 
@@ -45,6 +48,9 @@ Vocabulary::Vocabulary(Vocabulary &&) noexcept = default;
 Vocabulary Vocabulary::fromBytes(std::string_view bytes, const std::string &name, int64_t expected) {
   auto state = std::make_unique<State>();
   state->tokenizer = makeTokenizer(bytes, name);
+#ifdef __GLIBC__
+  malloc_trim(0); // the parse tree of a large vocabulary took tens of megabytes, which glibc would keep for later
+#endif
   state->bytes = bytes;
   state->name = name;
   state->size = state->tokenizer->size();
