@@ -3,11 +3,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The references some tests compare with, beside the build: numpy and sacreBLEU, PyTorch and transformers; and NVIDIA's assembler, which
-# generated PTX has to pass, where no toolkit brings it.
+# The references that some tests compare with, beside the build: numpy, sacreBLEU, PyTorch, transformers and CTranslate2; and NVIDIA's
+# assembler, which generated PTX has to pass, where no toolkit brings it.
 venv=build/venv
 prepare_python() {
-  local packages=(numpy safetensors sacrebleu torch transformers tokenizers sentencepiece protobuf)
+  local packages=(numpy safetensors sacrebleu torch transformers tokenizers sentencepiece protobuf ctranslate2)
   command -v ptxas >/dev/null || [ -x "${CUDA_HOME:-/usr/local/cuda}/bin/ptxas" ] || packages+=('nvidia-cuda-nvcc>=13')
   [ -x $venv/bin/python ] || python3 -m venv $venv
   $venv/bin/python -m pip install --quiet --disable-pip-version-check "${packages[@]}"

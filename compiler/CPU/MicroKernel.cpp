@@ -182,7 +182,7 @@ static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &le
   const bool int8 = isInt8(t.products);
   std::string name =
       llvm::formatv("product{0}_{1}x{2}_{3}{4}", kind, rows, width * t.panel, left.row ? "rows" : "columns",
-                    left.unit == 1 ? "" : "_" + std::to_string(left.unit));
+                    left.unit == 1 ? "" : llvm::formatv("_{0}", left.unit).str());
   SmallVector<Type> types = {k.ptr, k.i64, k.ptr, k.i64, k.i64, k.ptr, k.i64, k.i1};
   if (beside.panelWords) {
     name += "_fetching_" + std::to_string(beside.panelWords);

@@ -182,9 +182,9 @@ Values OneQueryAttention::part(HeadOfSequence &at, const Values &q, Value first,
       sum = k.addf(sum, biases[s]);
     p.push_back(k.select(k.less(numbers[s], limit), sum, k.scalar(lowest)));
   }
-  Value largest = p[0];
-  for (int64_t s = 1; s < steps; ++s)
-    largest = k.maxf(largest, p[s]);
+  Value largest;
+  for (Value x : p)
+    largest = largest ? k.maxf(largest, x) : x;
   largest = acrossGroups(largest, [&](Value x, Value y) { return k.maxf(x, y); });
   Value sum = k.scalar(0);
   for (Value &x : p) {
