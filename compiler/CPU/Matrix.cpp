@@ -361,8 +361,7 @@ static Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidat
 // columns also own db.
 static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op) {
   // Rows per block. With 128, dy, the panel of x and what is prefetched for the next one share the L2 cache with dW;
-  // with 256, the weight gradients of the model small took up to 8 % longer, and with AVX2 up to 16 %
-  // (docs/performance.md).
+  // with 256, the weight gradients of the model small took up to 8 % longer, and with AVX2 up to 16 %.
   constexpr int64_t depth = 128;
   const Tiling t(k, depth, gradientProductsFor(k, op.getCompute()));
   RankedTensorType type = op.getDweight().getType();
