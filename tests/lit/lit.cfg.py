@@ -11,14 +11,14 @@ config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".mlir", ".test", ".json"]
 config.excludes = ["Inputs"]
 config.test_source_root = os.path.dirname(__file__)
-# tests/sanitizers names another folder for what the tests leave.
+# tests/sanitizers passes another folder for the tests' output.
 config.test_exec_root = lit_config.params.get("output", os.path.join(config.xfc_binary_dir, "tests", "lit"))
 
 tools = os.path.join(config.xfc_binary_dir, "bin")
 config.environment["PATH"] = os.pathsep.join([config.llvm_tools_dir, os.environ["PATH"]])
 python = os.environ.get("XFC_TEST_PYTHON", config.python)
 
-# Tests compile many models that share kernels, whose code this build of the compiler generates once.
+# Tests compile many models that share kernels; with this cache, a build of the compiler generates the code of each kernel once.
 caches = os.path.join(config.test_exec_root, "cache")
 cache = os.path.join(caches, str(os.stat(os.path.join(tools, "xfc")).st_mtime_ns))
 for old in glob.glob(os.path.join(caches, "*")):
@@ -26,7 +26,7 @@ for old in glob.glob(os.path.join(caches, "*")):
         shutil.rmtree(old, ignore_errors=True)
 config.environment["XFC_CACHE"] = cache
 
-# Longer names first: substitutions apply in order. A pass that does not end fails its test, and so does IR that is lost in bytecode.
+# Longer names come first, since substitutions apply in order. A pass that hangs fails its test, and so does IR that bytecode does not preserve.
 config.substitutions += [
     ("%xfc-opt", "timeout 60 " + os.path.join(tools, "xfc-opt") + " --verify-roundtrip"),
     ("%xfc-interpret", "timeout 60 " + os.path.join(tools, "xfc-interpret")),
@@ -46,7 +46,7 @@ def imports(module):
     return subprocess.run([python, "-c", "import " + module], capture_output=True).returncode == 0
 
 
-# What the references in Python need beside the standard library.
+# Packages that the Python references need besides the standard library.
 if imports("torch") and imports("numpy") and imports("safetensors"):
     config.available_features.add("torch")
 if imports("transformers") and imports("sentencepiece"):
@@ -54,7 +54,7 @@ if imports("transformers") and imports("sentencepiece"):
 if imports("sacrebleu"):
     config.available_features.add("sacrebleu")
 
-# Launchers of MPI, of Debian's packages openmpi-bin and mpich, where this machine lets them start processes.
+# MPI launchers of Debian's packages openmpi-bin and mpich, if this machine lets them start processes.
 launchers = {name: shutil.which("mpiexec." + name) for name in ("openmpi", "mpich")}
 
 
@@ -70,7 +70,7 @@ if all(launchers.values()) and all(map(launches, launchers.values())):
     config.available_features.add("mpi")
     config.substitutions += [("%" + name, launcher) for name, launcher in launchers.items()]
 
-# NVIDIA's assembler and disassembler: from a CUDA toolkit, or of the packages nvidia-cuda-nvcc and triton beside Python.
+# NVIDIA's assembler and disassembler, from a CUDA toolkit or from the Python packages nvidia-cuda-nvcc and triton.
 packages = os.path.join(os.path.dirname(os.path.dirname(python)), "lib/python*/site-packages/")
 for folder in [os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin")] + glob.glob(packages + "nvidia/*/bin") + glob.glob(
         packages + "triton/backends/nvidia/bin"):

@@ -1,4 +1,4 @@
-// What ops fold to.
+// Ops that change nothing fold away.
 // RUN: %xfc-opt %s --canonicalize | FileCheck %s
 
 !x = !xfc.rows<source, 6xf32>
@@ -74,7 +74,7 @@ func.func @slice_of_concat(%a: tensor<4x6xf32>, %b: tensor<2x6xf32>) -> (tensor<
   return %1, %2, %3 : tensor<4x6xf32>, tensor<2x6xf32>, tensor<2x6xf32>
 }
 
-// What is kept: a rate and a factor that matter.
+// A nonzero dropout rate and a factor other than 1 are kept.
 // CHECK-LABEL: func.func @kept(
 func.func @kept(%x: !x, %p: !pairs) -> (!x, !pairs) {
   // CHECK-NEXT: xfc.dropout

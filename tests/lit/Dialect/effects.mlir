@@ -1,9 +1,9 @@
-// What an op does besides its results is declared: neither clean-up nor CSE loses or merges it.
+// Ops declare their side effects, so that neither dead-code elimination nor CSE removes or merges an op that has one.
 // RUN: %xfc-opt %s --canonicalize --cse | FileCheck %s
 
 !t = tensor<4xf32>
 
-// A step that packs writes packed weights, though nothing reads its results; one that does not is dead.
+// An optimizer step with `packs` writes packed weights, so it stays although its results are unused; a step without is dead.
 // CHECK-LABEL: func.func @packs
 // CHECK-COUNT-2: xfc.optimize "adam" {{.*}}packs
 // CHECK-NOT: xfc.optimize "adam"
@@ -14,7 +14,7 @@ func.func @packs(%hyper: tensor<9xf32>, %factor: tensor<f32>, %p: !t, %g: !t, %m
   return
 }
 
-// A cache is a value: that of before the write and that of after it are two, and equal writes are one.
+// A cache has value semantics: the caches before and after a write are two values, and CSE merges two equal writes.
 // CHECK-LABEL: func.func @caches
 // CHECK: %[[NEW:.*]] = xfc.cache_write
 // CHECK-NOT: xfc.cache_write
@@ -25,7 +25,7 @@ func.func @caches(%cache: !xfc.rows<cache, 8xf32>, %rows: !xfc.rows<target, 8xf3
   return %cache, %a, %b : !xfc.rows<cache, 8xf32>, !xfc.rows<cache, 8xf32>, !xfc.rows<cache, 8xf32>
 }
 
-// Launches write memory, whatever reads their results.
+// Launches write memory, so they stay even if nothing reads their results.
 // CHECK-LABEL: plan.program @launches
 // CHECK-COUNT-2: plan.launch
 plan.kernel @add {

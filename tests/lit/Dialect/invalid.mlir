@@ -1,4 +1,4 @@
-// What each op and type refuses.
+// The verifiers of the ops and types reject invalid IR.
 // RUN: %xfc-opt %s --split-input-file --verify-diagnostics
 
 !ids = !xfc.rows<source, i32>

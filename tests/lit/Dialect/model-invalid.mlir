@@ -1,4 +1,4 @@
-// What a module may not say about its model, and functions about their arguments and results.
+// Invalid attributes: those of a module about its model, and those of functions about their arguments and results.
 // RUN: %xfc-opt %s --split-input-file --verify-diagnostics
 
 // expected-error@+1 {{struct is missing required parameter: pad}}

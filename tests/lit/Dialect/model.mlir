@@ -1,4 +1,4 @@
-// What a module says about its model prints and parses back; what is the default is not printed.
+// A module's model attribute and parameters print and parse back; default values are not printed.
 // RUN: %xfc-opt %s | FileCheck %s
 // RUN: %xfc-opt %s | %xfc-opt - | FileCheck %s
 // RUN: %xfc-opt %s --mlir-print-op-generic | %xfc-opt - | FileCheck %s

@@ -1,4 +1,4 @@
-// Attention: no pair is stored, exponentials are powers of two, and in bf16 both products are those of tensor cores.
+// Fused attention stores no scores, computes exponentials as powers of two, and in bf16 runs both products on tensor cores.
 //
 // RUN: %xfc-ptx %s > %t.ptx
 // RUN: FileCheck %s < %t.ptx
@@ -15,7 +15,7 @@
 !lse128 = !xfc.rows<target, 8xf32>
 !sums = !xfc.rows<source, 16xf32>
 
-// f32: a chain of fused multiply-adds for each number. A chunk is 64 rows and a head.
+// In f32, each element is a chain of fused multiply-adds. A chunk is 64 rows of one head.
 // CHECK:       // attention_512: 128 threads, {{[0-9]+}} bytes of shared memory
 // CHECK-LABEL: .visible .entry attention_512(
 // CHECK:       .reqntid 128
@@ -30,7 +30,7 @@ func.func @f32(%q: !rows64, %k: !rows64, %v: !rows64) -> (!rows64, !lse) {
   return %o, %lse : !rows64, !lse
 }
 
-// Rows are rounded on their way to shared memory; four 8x8 matrices a load, those of the values transposed (below).
+// Rows are rounded on their way to shared memory. One ldmatrix loads four 8x8 matrices, transposed for the values (below).
 // CHECK-LABEL: .visible .entry attention_512_bf16{{(_[0-9]+)?}}(
 // CHECK:       ld.global.v4.b32
 // CHECK:       cvt.rn.bf16x2.f32
@@ -53,8 +53,8 @@ func.func @bf16_wide(%q: !rows128, %k: !rows128, %v: !rows128) -> (!rows128, !ls
   return %o, %lse : !rows128, !lse128
 }
 
-// Decoding: a chunk is a hypothesis and a head, a product a chain of fused multiply-adds by eight lanes. Of four keys and four values, which a lane
-// has eight numbers of, all vectors are under way before the first is used.
+// Decoding: a chunk is one head of one hypothesis, and eight lanes compute a dot product by fused multiply-adds. A lane has eight elements of each of
+// four keys and four values, and issues all of their vector loads before it uses the first.
 // CHECK-LABEL: .visible .entry attention_512_bf16_one_query{{(_[0-9]+)?}}(
 // CHECK:       .maxnreg 168
 // CHECK-NOT:   mma.sync
@@ -70,7 +70,7 @@ func.func @decode(%q: !xfc.rows<target, 512xf32>, %k: !xfc.rows<cache, 512xf32>)
   return %o : !xfc.rows<target, 512xf32>
 }
 
-// The encoder's keys, in a program that has a cache; wide heads.
+// Cross-attention to the encoder's keys in a program that has a cache, with wide heads.
 // CHECK-LABEL: .visible .entry attention_1024_one_query{{(_[0-9]+)?}}(
 // CHECK:       .maxnreg 232
 // CHECK-NOT:   {{mma.sync|cvt.rn.bf16x2}}
@@ -105,7 +105,7 @@ func.func @grad_wide_bf16(%q: !rows128, %lse: !lse128) -> (!rows128, !rows128, !
   return %dq, %dk, %dv : !rows128, !rows128, !rows128
 }
 
-// A bias by distance: the entries of a block of pairs lie in shared memory, and the sums of its gradient have an owner each.
+// With a distance bias, the entries for a block of pairs are in shared memory, and each sum of the bias gradient has one owner.
 // CHECK-LABEL: .visible .entry attention_512{{[_a-z0-9]*}}(
 // CHECK:       .reqntid 128
 func.func @bias(%q: !rows64, %b: tensor<512x16xf32>) -> (!rows64, !lse) {

@@ -1,5 +1,5 @@
-// Kernels that go element by element: rows are read and written 16 bytes at a time where all of them allow it, one by one where
-// one does not; blocks without rows leave.
+// Elementwise kernels read and write rows 16 bytes at a time if all operands allow it, otherwise element by element; thread blocks
+// without rows exit.
 //
 // RUN: %xfc-ptx %s > %t.ptx
 // RUN: FileCheck %s < %t.ptx
@@ -18,7 +18,7 @@ func.func @add(%x: !xfc.rows<source, 512xf32>, %y: !xfc.rows<source, 512xf32>) -
   return %r : !xfc.rows<source, 512xf32>
 }
 
-// A width that 4 does not divide.
+// The width is not a multiple of 4.
 // CHECK-LABEL: .visible .entry multiply_21
 // CHECK-NOT:   .v4
 // CHECK:       mul.rn.ftz.f32
@@ -42,7 +42,7 @@ func.func @gradients(%dy: !xfc.rows<source, 64xf32>, %x: !xfc.rows<source, 64xf3
   return %0, %1, %2, %3 : !xfc.rows<source, 64xf32>, !xfc.rows<source, 64xf32>, !xfc.rows<source, 64xf32>, !xfc.rows<source, 64xf32>
 }
 
-// Seven rounds of Philox by 32-bit products; four words a counter.
+// Seven rounds of Philox with 32-bit products; each counter yields four words.
 // CHECK-LABEL: .visible .entry dropout_512
 // CHECK:       ld.global.nc.b32
 // CHECK-DAG:   mul.{{hi.u32|wide.u32}} {{.*}}, -766435501

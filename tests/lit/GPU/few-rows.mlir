@@ -1,11 +1,11 @@
-// A product of a decoding step has a second kernel for few rows: small tiles, deeper blocks of K, and the terms of a sum in the same order.
+// A linear op of a decoding step also has a small-M variant: smaller tiles, deeper blocks of K, and the same order of summation.
 //
 // RUN: %xfc-ptx %s > %t.ptx
 // RUN: FileCheck %s < %t.ptx
 // RUN: FileCheck %s --check-prefix=ALL < %t.ptx
 // RUN: %if ptxas %{ %python3 %S/Inputs/ptxas.py %t.ptx sm_80 sm_90 sm_90a sm_100 %}
 //
-// On sm_90a, too: there both kernels of a step are of mma.sync. What has no kernel for few rows, or is in no step, is of warpgroups.
+// On sm_90a, both variants in a decoding step use mma.sync. A product without a small-M variant, or outside a decoding step, uses wgmma.
 //
 // RUN: %xfc-ptx %s --arch sm_90a > %t.90.ptx
 // RUN: FileCheck %s --check-prefix=STEP < %t.90.ptx
@@ -21,13 +21,13 @@
 // STEP:       wgmma
 
 // ALL-NOT: .local
-// Rows of more columns than 32 large tiles have none, nor has what is in no decoding step.
+// A product wider than 32 large tiles, or outside a decoding step, has no small-M variant.
 // ALL-NOT: linear_8200x64{{.*}}_few_rows
 // ALL-NOT: linear_192x64{{.*}}_few_rows
 
 !cache = !xfc.rows<cache, 512xf32>
 
-// 16 x 32 x 64 for each warp.
+// A warp's tile is 16 x 32 x 64.
 // CHECK-LABEL: .visible .entry linear_512x512_bf16{{(_step)?}}_few_rows(
 // CHECK:       .reqntid 128
 // CHECK-COUNT-4: cp.async.cg.shared.global

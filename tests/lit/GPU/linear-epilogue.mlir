@@ -1,10 +1,10 @@
-// Epilogues: on sums in registers, with no spill.
+// Epilogues work on the accumulators in registers and do not spill.
 //
 // RUN: %xfc-ptx %s > %t.ptx
 // RUN: FileCheck %s < %t.ptx
 // RUN: %if ptxas %{ %python3 %S/Inputs/ptxas.py %t.ptx sm_80 sm_90 sm_90a sm_100 %}
 
-// Dropout has four counters of Philox for a row of a warp's 64 columns, whose words are all used: 7 rounds of two wide products each, 8 rows.
+// For dropout, a thread has 8 rows of a warp's 64 columns, with four Philox counters each, and uses all their words: 7 rounds of two wide products.
 // CHECK-LABEL: .visible .entry linear_2048x512
 // CHECK-NOT:   .local
 // CHECK:       mma.sync
@@ -34,7 +34,7 @@ func.func @dropout_residual(%x: !xfc.rows<source, 2048xf32>, %w: tensor<512x2048
   return %0 : !xfc.rows<source, 512xf32>
 }
 
-// Two results, and gelu, whose exponential is the GPU's.
+// Two results, and gelu, which uses the GPU's approximate exponential.
 // CHECK-LABEL: .visible .entry linear_2048x512
 // CHECK-NOT:   .local
 // CHECK:       ex2.approx.ftz.f32

@@ -1,10 +1,10 @@
-// Products with a vocabulary: losses, their gradients, candidates.
+// Products with a vocabulary, fused with losses, gradients of losses, or candidates.
 //
 // RUN: %xfc-ptx %s > %t.ptx
 // RUN: FileCheck %s < %t.ptx
 // RUN: %if ptxas %{ %python3 %S/Inputs/ptxas.py %t.ptx sm_80 sm_90 sm_90a sm_100 %}
 
-// Nothing reads the logits: nothing wide is written.
+// Nothing reads the logits, so they are not stored.
 // CHECK-LABEL: .visible .entry linear_cross_entropy
 // CHECK-NOT:   .local
 // CHECK-COUNT-32: mma.sync
@@ -37,7 +37,7 @@ func.func @candidates(%x: !xfc.rows<target, 512xf32>, %w: tensor<32000x512xf32>,
   return %0, %1, %2, %3 : !xfc.rows<target, 504xi32>, !xfc.rows<target, 504xf32>, !xfc.rows<target, 63xf32>, !xfc.rows<target, f32>
 }
 
-// In f32.
+// The loss with its gradient and the candidates in f32.
 func.func @f32(%x: !xfc.rows<target, 512xf32>, %w: tensor<1000x512xf32>, %labels: !xfc.rows<target, i32>, %e: tensor<f32>, %d: !xfc.rows<target, f32>) -> (!xfc.rows<target, f32>, !xfc.rows<target, 1000xf32>, !xfc.rows<target, 16xi32>) {
   %loss, %nll, %dlogits = xfc.linear_cross_entropy_with_grad %x, %w, %labels, %e, %d : (!xfc.rows<target, 512xf32>, tensor<1000x512xf32>, !xfc.rows<target, i32>, tensor<f32>, !xfc.rows<target, f32>) -> (!xfc.rows<target, f32>, !xfc.rows<target, f32>, !xfc.rows<target, 1000xf32>)
   %0, %1, %2, %3 = xfc.linear_candidates %x, %w, %labels {excluded = array<i64>, slab = 512 : i64} : (!xfc.rows<target, 512xf32>, tensor<1000x512xf32>, !xfc.rows<target, i32>) -> (!xfc.rows<target, 16xi32>, !xfc.rows<target, 16xf32>, !xfc.rows<target, 2xf32>, !xfc.rows<target, f32>)

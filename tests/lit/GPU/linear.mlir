@@ -1,5 +1,5 @@
-// Products in bf16 by tensor cores, in f32 by fused multiply-adds. Weights in bf16 are copied to shared memory without waiting, rows come through registers;
-// one barrier for a block of K; sums stay in registers.
+// Products use tensor cores in bf16 and fused multiply-adds in f32. bf16 weights are copied to shared memory asynchronously, rows go through registers.
+// There is one barrier per block of K, and the accumulators stay in registers.
 //
 // RUN: %xfc-ptx %s > %t.ptx
 // RUN: FileCheck %s < %t.ptx
@@ -8,10 +8,10 @@
 
 // ALL-NOT: .local
 
-// 16 x 64 x 64 for each warp, of which a block of 32 has two: 64 products of fragments, 16 loads of four matrices each.
+// A warp computes 64 x 64 sums over 16 of K twice per K block of 32: 64 products of fragments, and 16 loads of four matrices each.
 // CHECK-LABEL: .visible .entry linear_2048x512_bf16(
 // CHECK:       .reqntid 256
-// The first block of K is fetched, then the next one while one is multiplied; a block is read after a wait and a barrier.
+// The first block of K is fetched, then the next one while the current one is multiplied; a block is read after a wait and a barrier.
 // CHECK-COUNT-4: cp.async.cg.shared.global
 // CHECK:       cp.async.commit_group
 // CHECK-COUNT-4: cp.async.cg.shared.global
@@ -32,7 +32,7 @@ func.func @linear(%x: !xfc.rows<source, 512xf32>, %w: tensor<2048x512xf32>, %b: 
   return %0 : !xfc.rows<source, 2048xf32>
 }
 
-// The same weight, read from the other side: transposed where its fragments are loaded.
+// The same weight is transposed as its fragments are loaded.
 // CHECK-LABEL: .visible .entry linear_input_grad_2048x512_bf16
 // CHECK:       ldmatrix.sync.aligned.m8n8.x4.shared.b16
 // CHECK:       ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16
@@ -42,7 +42,7 @@ func.func @input_grad(%dy: !xfc.rows<source, 2048xf32>, %w: tensor<2048x512xf32>
   return %0 : !xfc.rows<source, 512xf32>
 }
 
-// Both sides are rows, and transposed; the rows of a chunk. A second kernel adds up chunks.
+// Both operands are rows, loaded transposed; the reduction runs over a chunk's rows. A second kernel sums the chunks.
 // CHECK-LABEL: .visible .entry linear_weight_grad_2048x512_bias_bf16
 // CHECK-NOT:   cp.async.cg
 // CHECK-NOT:   ldmatrix.sync.aligned.m8n8.x4.shared
@@ -76,7 +76,7 @@ func.func @weight_grad_f32(%dy: !xfc.rows<source, 2048xf32>, %x: !xfc.rows<sourc
   return %0, %1 : tensor<2048x512xf32>, tensor<2048xf32>
 }
 
-// Narrow, of a width that pairs of columns do not divide, and few tiles of a weight's gradient.
+// A narrow product with odd widths, whose weight gradient has few tiles.
 func.func @narrow(%x: !xfc.rows<source, 33xf32>, %w: tensor<63x33xf32>, %dy: !xfc.rows<source, 63xf32>) -> (!xfc.rows<source, 63xf32>, tensor<63x33xf32>) {
   %0 = xfc.linear %x, %w in bf16 : (!xfc.rows<source, 33xf32>, tensor<63x33xf32>) -> !xfc.rows<source, 63xf32>
   %1 = xfc.linear_weight_grad %dy, %x in bf16 : (!xfc.rows<source, 63xf32>, !xfc.rows<source, 33xf32>) -> tensor<63x33xf32>

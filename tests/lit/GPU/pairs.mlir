@@ -1,4 +1,4 @@
-// Attention step by step, over pairs values.
+// Unfused attention: one kernel per step, over pairs values.
 //
 // RUN: %xfc-ptx %s > %t.ptx
 // RUN: FileCheck %s < %t.ptx

@@ -1,4 +1,4 @@
-// Tables and the optimizer: gradients have one owner an element, never an atomic.
+// Tables and the optimizer: each element of a gradient has one owner, so there are no atomics.
 //
 // RUN: %xfc-ptx %s > %t.ptx
 // RUN: FileCheck %s < %t.ptx
@@ -22,7 +22,7 @@ func.func @positions(%x: !xfc.rows<source, 512xf32>) -> tensor<100x512xf32> {
   return %g : tensor<100x512xf32>
 }
 
-// Sums of squares in f64.
+// Sums of squares are accumulated in f64.
 // CHECK-LABEL: .visible .entry square_sum
 // CHECK:       fma.rn.f64
 // CHECK-LABEL: .visible .entry clip_factor
@@ -34,7 +34,7 @@ func.func @norm(%g: tensor<40003xf32>, %max: tensor<f32>) -> (tensor<f32>, tenso
   return %f, %n : tensor<f32>, tensor<f32>
 }
 
-// Divisions and roots that reach parameters are exact.
+// Divisions and square roots that affect parameters are correctly rounded.
 // CHECK-LABEL: .visible .entry adam
 // CHECK:       sqrt.rn.ftz.f32
 // CHECK:       div.rn.ftz.f32

@@ -1,4 +1,4 @@
-// Kernels that reduce over a row: a warp has a row that is short enough, by shuffles alone; else a block has it.
+// Kernels that reduce over a row: a warp reduces a short row with shuffles alone; a longer row takes a thread block.
 //
 // RUN: %xfc-ptx %s > %t.ptx
 // RUN: FileCheck %s < %t.ptx
@@ -30,7 +30,7 @@ func.func @grad(%dy: !xfc.rows<source, 1024xf32>, %x: !xfc.rows<source, 1024xf32
   return %0, %1 : !xfc.rows<source, 1024xf32>, !xfc.rows<source, 1024xf32>
 }
 
-// Sums over rows: threads, then lanes, then warps, in a fixed order; no atomics.
+// Sums over rows are taken per thread, then across lanes, then across warps, in a fixed order and without atomics.
 // CHECK-LABEL: .visible .entry norm_weight_grad_512
 // CHECK:       .reqntid 1024
 // CHECK-NOT:   {{[[:space:]](atom|red)\.}}
@@ -41,7 +41,7 @@ func.func @weights(%dy: !xfc.rows<source, 512xf32>, %x: !xfc.rows<source, 512xf3
   return %w, %b : tensor<512xf32>, tensor<512xf32>
 }
 
-// Both gradients in one pass: a block's warps sum rows in registers, and are added up in shared memory.
+// One pass gives both gradients: each warp sums its rows in registers, and the warps' sums are added up in shared memory.
 // CHECK-LABEL: .visible .entry norm_grad_with_parts_512
 // CHECK:       .reqntid 256
 // CHECK-NOT:   {{[[:space:]](atom|red)\.}}
@@ -63,7 +63,7 @@ func.func @long_parts(%dy: !xfc.rows<source, 4096xf32>, %x: !xfc.rows<source, 40
   return %0, %dw : !xfc.rows<source, 4096xf32>, tensor<4096xf32>
 }
 
-// Logits are read once for the sum of exponentials and that of the logits.
+// One pass over the logits gives the sum of the exponentials and the sum of the logits.
 // CHECK-LABEL: .visible .entry cross_entropy
 // CHECK:       .reqntid 1024
 // CHECK:       lg2.approx.ftz.f32

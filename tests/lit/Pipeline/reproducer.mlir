@@ -1,4 +1,4 @@
-// A pass that fails says where, and with --dump-ir-dir leaves a file that repeats it.
+// A pass that fails reports a location, and with --dump-ir-dir leaves a file that reproduces the failure.
 // RUN: rm -rf %t
 // RUN: not %xfc compile %s --dump-ir-dir %t --emit scheduled 2>&1 | FileCheck %s
 // CHECK: reproducer.mlir:[[@LINE+11]]:3: error: 'func.func' op must return the loss of each row as its first result

@@ -3,7 +3,7 @@
 !cache = !xfc.rows<cache, 8xf32>
 !rows = !xfc.rows<target, 8xf32>
 
-// The second write would go over what the first has left, and the attention-like reader wants the old cache.
+// The write is in place, but a later op still reads the old cache.
 func.func @read_later(%cache: !cache {xfc.name = "cache.0.k", xfc.role = "state"}, %k: !rows {xfc.name = "k", xfc.role = "input"})
     -> (!cache {xfc.alias = 0 : i64}, !cache {xfc.name = "old"}) {
   // expected-error@+1 {{'plan.launch' op result 0 overwrites 'cache.0.k', which is still live}}
@@ -18,7 +18,7 @@ func.func @read_later(%cache: !cache {xfc.name = "cache.0.k", xfc.role = "state"
 !cache = !xfc.rows<cache, 8xf32>
 !rows = !xfc.rows<target, 8xf32>
 
-// Both caches would lie in one argument.
+// Both new caches would have to be written to the same argument.
 func.func @twice(%cache: !cache {xfc.name = "cache.0.k", xfc.role = "state"}, %k: !rows {xfc.name = "k", xfc.role = "input"})
     -> (!cache {xfc.alias = 0 : i64}, !cache {xfc.name = "other"}) {
   // expected-error@+1 {{'plan.launch' op result 0 overwrites 'cache.0.k', which is still live}}
@@ -33,7 +33,7 @@ func.func @twice(%cache: !cache {xfc.name = "cache.0.k", xfc.role = "state"}, %k
 !w = tensor<4xf32>
 
 xfc.parameter @p : !w init zero
-// A sum in the gradient's place, while the gradient is read once more.
+// The sum is written in place of the gradient, which is still read afterwards.
 func.func @gradient(%g: !w {xfc.name = "p", xfc.role = "gradient"}, %s: !w {xfc.name = "sum.p", xfc.role = "state"})
     -> (!w {xfc.alias = 0 : i64}, !w {xfc.name = "later"}) {
   // expected-error@+1 {{'plan.launch' op result 0 overwrites 'p', which is still live}}
@@ -47,7 +47,7 @@ func.func @gradient(%g: !w {xfc.name = "p", xfc.role = "gradient"}, %s: !w {xfc.
 
 !rows = !xfc.rows<target, 8xf32>
 
-// A product reads all of a row before any of its results is whole: it cannot be written over what it reads.
+// A product reads a whole row for each of its results, so it cannot be computed in place.
 func.func @operand(%x: !rows {xfc.name = "x", xfc.role = "state"}, %w: tensor<8x8xf32> {xfc.name = "w", xfc.role = "scalar"}) -> (!rows {xfc.alias = 0 : i64}) {
   // expected-error@+2 {{'plan.launch' op result 0 overwrites 'x', which is still live}}
   // expected-note@+1 {{by plan.launch}}
@@ -70,7 +70,7 @@ func.func @two_places(%x: !rows {xfc.name = "x", xfc.role = "state"}, %y: !rows 
 
 !half = !xfc.rows<target, 4xf32>
 
-// An argument lies where it lies.
+// An argument already has a place, so it cannot become part of the whole without a copy.
 func.func @join(%a: !half {xfc.name = "a", xfc.role = "input"}, %b: !half {xfc.name = "b", xfc.role = "input"}) -> !xfc.rows<target, 8xf32> {
   // expected-error@+1 {{'xfc.join' op part 1 is not stored inside the whole}}
   %j = xfc.join %a, %b : (!half, !half) -> !xfc.rows<target, 8xf32>

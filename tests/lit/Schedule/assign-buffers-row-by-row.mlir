@@ -15,7 +15,7 @@ plan.kernel @sum attributes {partition = #plan.partition<rows per 16 times 1>} {
   plan.return %z : !rows
 }
 
-// Rows of the target alone: a thread may take rows of its own through all launches, so no buffers share memory.
+// All launches are over the target's rows, so a thread may take its own rows through all of them, and no buffers share memory.
 // CHECK-LABEL: plan.program @rows
 // CHECK-SAME: attributes {row_by_row}
 // CHECK-NEXT: plan.buffer 0 : <32 target> from 0 to 2
@@ -27,7 +27,7 @@ plan.program @rows(%x: !rows {xfc.name = "x", xfc.role = "input"}) -> !rows {
   plan.return %b : !rows
 }
 
-// One that reads other rows as keys is none.
+// A program that reads other rows as keys cannot run row by row.
 // CHECK-LABEL: plan.program @keys
 // CHECK-NOT: row_by_row
 // CHECK: plan.buffer 0 : <32 target> from 0 to 1

@@ -13,8 +13,8 @@ xfc.parameter @v : !w init zero
 // CHECK: plan.table 0 = 20 x 8
 // CHECK-NOT: plan.table
 
-// %p goes into a buffer, %y, for which the parameter's place is read, into another. The sum takes over that of %p, which
-// nothing reads later; the parts of the split lie in it, and those of the join are written where it lies.
+// %p and %y each get a buffer; the parameter is read in place. The sum takes over %p's buffer, since nothing reads %p later.
+// The parts of the split are views of the sum, and the parts of the join are written directly into the join's buffer.
 // CHECK-LABEL: plan.program @forward(
 // CHECK-NEXT: plan.buffer 0 : <32 source> from 0 to 5
 // CHECK-NEXT: plan.buffer 1 : <32 source> from 1 to 2
@@ -40,7 +40,7 @@ func.func @forward(%x: !rows {xfc.name = "x", xfc.role = "input"}, %v: !w {xfc.n
   return %r : !rows
 }
 
-// Gradients go where the optimizer reads them: that of two weights read as one, at the first. A cache stays where it is.
+// Gradients go where the optimizer reads them; the gradient of two weights read as one starts at the first. A cache is updated in place.
 // CHECK-LABEL: plan.program @gradients(
 // CHECK-NEXT: plan.launch @linear_weight_grad_16x8(%{{.*}}, %{{.*}}) over source at [argument 1 by 16, argument 0 by 8, gradients]
 // CHECK: plan.return %{{.*}} at [gradients, gradients + 256]
@@ -60,7 +60,7 @@ func.func @step(%cache: !xfc.rows<cache, 8xf32> {xfc.name = "cache", xfc.role = 
   return %new : !xfc.rows<cache, 8xf32>
 }
 
-// Every parameter, moment and gradient of a block in one walk, and what is read of it before.
+// One launch reads all gradients of a block for their sum of squares, and one updates all its parameters and moments.
 // CHECK-LABEL: plan.program @update(
 // CHECK: plan.launch @square_sum(%{{.*}}, %{{.*}}) over source at [gradients, gradients + 256, arena 0] {elements = 128 : i64,
 // CHECK-SAME: immediates = array<i64: 128>

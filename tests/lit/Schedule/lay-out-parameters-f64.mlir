@@ -1,6 +1,6 @@
 // RUN: %xfc-opt %s --xfc-lay-out-parameters | FileCheck %s
 
-// Lines of a cache hold 8 numbers of f64.
+// A cache line holds 8 f64 numbers.
 // CHECK: plan.parameters 16 x f64 {
 // CHECK-NEXT: plan.parameter @a at 0
 // CHECK-NEXT: plan.parameter @b at 8

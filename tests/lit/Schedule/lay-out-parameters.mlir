@@ -1,8 +1,8 @@
 // RUN: %xfc-opt %s --xfc-lay-out-parameters | FileCheck %s
 // RUN: %xfc-opt %s --xfc-lay-out-parameters | %xfc-opt | FileCheck %s
 
-// @forward reads "q" and "k" as one, so "k" follows "q" without a gap; every group begins on a line of 16 floats. The
-// optimizer keeps what @update has as arguments.
+// @forward reads "q" and "k" as one, so "k" follows "q" without a gap; every group begins on a cache line of 16 floats.
+// The optimizer's states are the ones that @update has as arguments.
 // CHECK: xfc.parameter @k
 // CHECK-NEXT: plan.parameters 64 x f32 states ["moment2", "moment1"] {
 // CHECK-NEXT: plan.parameter @q at 0

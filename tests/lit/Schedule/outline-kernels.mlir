@@ -5,7 +5,7 @@
 !target = !xfc.rows<target, 8xf32>
 !stats = !xfc.rows<target, 2xf32>
 
-// One kernel for rows of both sets and for both dropouts; that of the norm whose statistics are read is another.
+// Both dropouts share a kernel, although their ids and sets of rows differ; the norm whose statistics are read has a kernel of its own.
 // CHECK: plan.kernel @dropout_8 {
 // CHECK-NEXT: ^bb0(%[[X:.*]]: !xfc.rows<source, 8xf32>):
 // CHECK-NEXT: %[[Y:.*]] = xfc.dropout %[[X]] {id = 3 : i64, rate = 1.000000e-01 : f64} : !xfc.rows<source, 8xf32>

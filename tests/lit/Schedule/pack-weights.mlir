@@ -31,7 +31,7 @@ plan.kernel @adam attributes {partition = #plan.partition<elements per 16384 tim
   plan.return %r#0, %r#1, %r#2, %r#3, %r#4, %r#5 : !w, !w, !w, !w, !w, !w
 }
 
-// A form of a weight is packed once, whoever reads it.
+// Each packed form of a weight is made once, however many launches read it.
 // CHECK: plan.packed_weight 0 = @pack_transposed_4x4(parameters + 64)
 // CHECK-NEXT: plan.packed_weight 1 = @pack_4x4(parameters + 64)
 // CHECK-NOT: plan.packed_weight
@@ -48,7 +48,7 @@ plan.program @loss_and_gradients(%x: !rows, %w: !w) -> !rows {
   plan.return %c at [arena 0 by 4] : !rows
 }
 
-// The optimizer writes both forms of the weight at element 16, and moves their bytes, too; "v" is not packed.
+// The optimizer also writes both packed forms of the weight at element 16, and its traffic includes their bytes; "v" is not packed.
 // CHECK-LABEL: plan.program @update
 // CHECK: state 1, state 1 + 64, packed 1, packed 0] {elements = 32 : i64, flops = #plan.size<0>, immediates = array<i64: 32, 1, 16, 4, 4>, traffic = #plan.size<1384>}
 plan.program @update(%h: !hyper, %f: tensor<f32>, %p: !w, %q: !w, %g: !w, %i: !w, %m: !w, %n: !w, %v: !w, %u: !w) -> (!w, !w, !w, !w, !w, !w) {

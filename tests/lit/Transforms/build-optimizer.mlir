@@ -1,4 +1,4 @@
-// One square_sum and one step of every optimizer for each parameter that has a gradient.
+// Each optimizer's update has one square_sum and one step for each parameter that has a gradient.
 // RUN: %xfc-opt %s --xfc-build-optimizer | FileCheck %s
 
 func.func @loss_and_gradients(%w: tensor<200x100xf32> {xfc.name = "w", xfc.role = "parameter"}, %frozen: tensor<3xf32> {xfc.name = "frozen", xfc.role = "parameter"},
@@ -35,7 +35,7 @@ func.func @loss_and_gradients(%w: tensor<200x100xf32> {xfc.name = "w", xfc.role 
 // CHECK: %[[PB:.*]]:2 = xfc.optimize "sgd" %[[HYPER]], %{{.*}} parameters(%[[B]]) gradients(%[[GB]]) states(%[[MB]])
 // CHECK: return %[[PW]]#0, %[[PB]]#0, %[[PW]]#1, %[[PB]]#1, %
 
-// With a moving average of the parameters each has a program of its own.
+// Each optimizer also has a program that keeps a moving average of the parameters.
 // CHECK-LABEL: func.func @update.adam_ema(
 // CHECK-SAME: tensor<10xf32> {xfc.name = "hyper", xfc.role = "scalar"}
 // CHECK: %[[PW:.*]]:4 = xfc.optimize "adam_ema"

@@ -1,4 +1,4 @@
-// What cannot be differentiated is said, and where.
+// A function that cannot be differentiated is rejected, with an error at the offending op.
 // RUN: %xfc-opt %s --xfc-differentiate --split-input-file --verify-diagnostics
 
 !x = !xfc.rows<target, 4xf32>

@@ -7,7 +7,7 @@
 !z = !xfc.rows<target, 11xf32>
 !loss = !xfc.rows<target, f32>
 
-// The table is tied: its gradient is a sum. The ids and the smoothing have none; %unused does not reach the loss and is gone.
+// The table is tied, so its gradient is a sum. The ids and the smoothing have no gradient; %unused does not reach the loss and is removed.
 // CHECK-LABEL: func.func @loss_and_gradients(
 // CHECK-SAME: %[[TABLE:[a-z0-9]+]]: tensor<11x4xf32> {xfc.name = "emb.weight", xfc.role = "parameter"}
 // CHECK-SAME: %[[W:[a-z0-9]+]]: tensor<6x4xf32> {xfc.name = "ffn.weight", xfc.role = "parameter"}
@@ -43,7 +43,7 @@ func.func @loss(%table: tensor<11x4xf32> {xfc.name = "emb.weight", xfc.role = "p
   // CHECK: %[[DT1:.*]] = xfc.linear_weight_grad %[[DZ]], %[[S]]
   // CHECK: %[[DD:.*]] = xfc.linear_input_grad %[[DS]], %[[V]]
   // CHECK: %[[DV:.*]] = xfc.linear_weight_grad %[[DS]], %[[D]]
-  // The gradient of dropout is the same dropout, and relu's reads its result.
+  // The gradient of dropout is the same dropout, and relu's gradient reads relu's result.
   // CHECK: %[[DR:.*]] = xfc.dropout %[[DD]] {id = 7 : i64, rate = 1.000000e-01 : f64}
   // CHECK: %[[DH:.*]] = xfc.activation_grad relu %[[DR]], %[[R]]
   // CHECK: xfc.linear_input_grad %[[DH]], %[[W]]

@@ -4,7 +4,7 @@
 !rows = !xfc.rows<source, 8xf32>
 !stats = !xfc.rows<source, 2xf32>
 
-// What is normalized is no sum.
+// The normalized value is not a sum.
 // CHECK-LABEL: func.func @no_sum
 // CHECK: xfc.norm
 func.func @no_sum(%x: !rows, %w: tensor<8xf32>) -> !rows {
@@ -13,7 +13,7 @@ func.func @no_sum(%x: !rows, %w: tensor<8xf32>) -> !rows {
   return %y : !rows
 }
 
-// The weights are computed after the sum, whose other uses cannot wait for them.
+// The weights are computed after the sum, which has other uses that cannot be moved behind them.
 // CHECK-LABEL: func.func @late_weights
 // CHECK: xfc.add
 // CHECK: xfc.norm

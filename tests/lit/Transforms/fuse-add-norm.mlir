@@ -8,7 +8,7 @@
 !rows = !xfc.rows<source, 8xf32>
 !stats = !xfc.rows<source, 2xf32>
 
-// Post-norm: the sum is needed no more.
+// Post-norm: nothing else reads the sum.
 // CHECK-LABEL: func.func @post_norm
 // CHECK-SAME: (%[[BODY:.*]]: !xfc{{.*}}, %[[X:.*]]: !xfc{{.*}}, %[[W:.*]]: tensor<8xf32>, %[[B:.*]]: tensor<8xf32>)
 // CHECK-NEXT: %[[Y:.*]], %{{.*}}, %[[STATS:.*]] = xfc.add_norm %[[BODY]], %[[X]], %[[W]], %[[B]] {eps = 1.000000e-05 : f64}
@@ -19,7 +19,7 @@ func.func @post_norm(%body: !rows, %x: !rows, %w: tensor<8xf32>, %b: tensor<8xf3
   return %y, %stats : !rows, !stats
 }
 
-// Pre-norm: the sum goes on as the residual stream, and is read before its norm too.
+// Pre-norm: the sum is also the residual stream, and is read before its norm too.
 // CHECK-LABEL: func.func @pre_norm
 // CHECK-NEXT: %[[Y:.*]], %[[SUM:.*]], %{{.*}} = xfc.add_norm %{{.*}} {eps = 1.000000e-03 : f64, kind = 1 : i32}
 // CHECK-NEXT: %[[A:.*]] = xfc.activation relu %[[SUM]]
@@ -33,7 +33,7 @@ func.func @pre_norm(%body: !rows, %x: !rows, %w: tensor<8xf32>) -> (!rows, !rows
   return %a, %t : !rows, !rows
 }
 
-// Two norms of one sum: one takes it, the other reads it.
+// Two norms of one sum: one is fused with the add, the other reads the fused op's sum.
 // CHECK-LABEL: func.func @two_norms
 // CHECK-NEXT: %{{.*}}, %[[SUM:.*]], %{{.*}} = xfc.add_norm
 // CHECK-SAME: eps_in_std, unbiased

@@ -1,4 +1,4 @@
-// What is no attention, or whose intermediate values are needed, stays as it is.
+// Ops that do not form an attention, or whose intermediate values are needed elsewhere, are not fused.
 // RUN: %xfc-opt %s --xfc-fuse-attention | FileCheck %s
 // CHECK-NOT: xfc.attention
 
@@ -52,7 +52,7 @@ func.func @probabilities_used(%q: !rows, %v: !rows) -> (!rows, !rows) {
   return %o, %u : !rows, !rows
 }
 
-// The dropped probabilities are a result: the third result is before dropout.
+// The probabilities after dropout are a result, but attention's third result holds those before dropout.
 // CHECK-LABEL: func.func @dropped_used
 // CHECK: xfc.combine
 func.func @dropped_used(%q: !rows) -> (!rows, !pairs) {
@@ -64,7 +64,7 @@ func.func @dropped_used(%q: !rows) -> (!rows, !pairs) {
   return %o, %d : !rows, !pairs
 }
 
-// A mask of zeros is what gradients have.
+// A mask that writes zeros belongs to a gradient.
 // CHECK-LABEL: func.func @zero_mask
 // CHECK: xfc.combine
 func.func @zero_mask(%q: !rows) -> !rows {
@@ -75,7 +75,7 @@ func.func @zero_mask(%q: !rows) -> !rows {
   return %o : !rows
 }
 
-// Causal by its type, but nothing is masked.
+// The type is causal, but there is no mask.
 // CHECK-LABEL: func.func @causal_without_mask
 // CHECK: xfc.combine
 func.func @causal_without_mask(%q: !rows) -> !rows {
@@ -85,7 +85,7 @@ func.func @causal_without_mask(%q: !rows) -> !rows {
   return %o : !rows
 }
 
-// The scores come from elsewhere, or nothing is normalized.
+// The scores are an argument, or there is no softmax.
 // CHECK-LABEL: func.func @no_scores
 // CHECK: xfc.combine
 // CHECK: xfc.combine

@@ -3,7 +3,7 @@
 
 // STATISTICS: xfc.attention , 7{{$}}
 
-// Self-attention in training: everything, with dropout.
+// Self-attention in training: scale, mask and dropout.
 // CHECK-LABEL: func.func @training
 // CHECK-SAME: (%[[Q:.*]]: !xfc.rows<source, 20xf32>, %[[K:.*]]: !xfc.rows<source, 20xf32>, %[[V:.*]]: !xfc.rows<source, 28xf32>)
 // CHECK-NEXT: %[[O:.*]], %{{.*}} = xfc.attention %[[Q]], %[[K]], %[[V]] {
@@ -25,7 +25,7 @@ func.func @training(%q: !xfc.rows<source, 20xf32>, %k: !xfc.rows<source, 20xf32>
   return %o : !xfc.rows<source, 28xf32>
 }
 
-// Probabilities that are a result are the third result, before dropout.
+// If the function returns the probabilities, they become attention's third result, before dropout.
 // CHECK-LABEL: func.func @weights
 // CHECK-NEXT: %[[O:.*]], %{{.*}}, %[[P:.*]] = xfc.attention
 // CHECK-SAME: -> (!xfc.rows<target, 8xf32>, !xfc.rows<target, 2xf32>, !xfc.pairs<target, source, padding, 2xf32>)
@@ -40,7 +40,7 @@ func.func @weights(%q: !xfc.rows<target, 8xf32>, %k: !xfc.rows<source, 8xf32>) -
   return %o, %p : !xfc.rows<target, 8xf32>, !xfc.pairs<target, source, padding, 2xf32>
 }
 
-// Without a scale it is 1.
+// Without a scale op, the scale is 1.
 // CHECK-LABEL: func.func @no_scale
 // CHECK-NEXT: xfc.attention
 // CHECK-SAME: causal
@@ -54,7 +54,7 @@ func.func @no_scale(%q: !xfc.rows<target, 8xf32>) -> !xfc.rows<target, 8xf32> {
   return %o : !xfc.rows<target, 8xf32>
 }
 
-// Without a mask nothing may be causal: the keys' list leaves out pad tokens by itself.
+// The mask op may be missing unless the type is causal: the list of keys leaves out pad tokens anyway.
 // CHECK-LABEL: func.func @no_mask
 // CHECK-NEXT: xfc.attention
 // CHECK-SAME: padding
@@ -77,7 +77,7 @@ func.func @cache(%q: !xfc.rows<target, 8xf32>, %k: !xfc.rows<cache, 8xf32>) -> !
   return %o : !xfc.rows<target, 8xf32>
 }
 
-// A bias by distance becomes an operand.
+// A distance bias becomes an operand.
 // CHECK-LABEL: func.func @biased
 // CHECK-SAME: (%[[Q:.*]]: !xfc.rows<source, 8xf32>, %[[B:.*]]: tensor<9x4xf32>)
 // CHECK-NEXT: xfc.attention %[[Q]], %[[Q]], %[[Q]], %[[B]] {
@@ -91,7 +91,7 @@ func.func @biased(%q: !xfc.rows<source, 8xf32>, %bias: tensor<9x4xf32>) -> !xfc.
   return %o : !xfc.rows<source, 8xf32>
 }
 
-// Keys within reach, and heads that share keys, are of the op itself.
+// Attention itself has a reach, and heads that share keys.
 // CHECK-LABEL: func.func @reach
 // CHECK-NEXT: xfc.attention %{{.*}} {causal, heads = 4 : i64, {{.*}}reach = 7 : i64
 // CHECK-SAME: (!xfc.rows<source, 8xf32>, !xfc.rows<source, 4xf32>, !xfc.rows<source, 4xf32>)

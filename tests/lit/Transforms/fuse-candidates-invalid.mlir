@@ -9,7 +9,7 @@
 !tokens = !xfc.rows<target, 2xi32>
 !best = !xfc.rows<target, 2xf32>
 
-// Someone wants all log-probabilities.
+// All log-probabilities are needed.
 // CHECK-LABEL: func.func @log_probabilities_used
 // CHECK: xfc.candidates
 func.func @log_probabilities_used(%x: !rows, %w: tensor<10x8xf32>, %wanted: !ids) -> (!tokens, !logits) {
@@ -19,7 +19,7 @@ func.func @log_probabilities_used(%x: !rows, %w: tensor<10x8xf32>, %wanted: !ids
   return %tokens, %p : !tokens, !logits
 }
 
-// Someone wants the logits.
+// The logits are needed.
 // CHECK-LABEL: func.func @logits_used
 // CHECK: xfc.candidates
 func.func @logits_used(%x: !rows, %w: tensor<10x8xf32>, %wanted: !ids) -> (!tokens, !logits) {
@@ -29,7 +29,7 @@ func.func @logits_used(%x: !rows, %w: tensor<10x8xf32>, %wanted: !ids) -> (!toke
   return %tokens, %z : !tokens, !logits
 }
 
-// They are no log_softmax, or not that of a projection.
+// The log-probabilities are not a log_softmax, or not that of a projection.
 // CHECK-LABEL: func.func @no_log_softmax
 // CHECK: xfc.candidates
 func.func @no_log_softmax(%p: !logits, %wanted: !ids) -> !tokens {

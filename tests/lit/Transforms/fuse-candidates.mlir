@@ -6,7 +6,7 @@
 !tokens = !xfc.rows<target, 3xi32>
 !best = !xfc.rows<target, 3xf32>
 
-// Slabs of 512 columns: 1000 are two.
+// A slab has 512 columns, so 1000 columns are two slabs.
 // CHECK-LABEL: func.func @projection
 // CHECK-SAME: (%[[X:[^:]*]]: {{[^%]*}}%[[W:[^:]*]]: {{[^%]*}}%[[B:[^:]*]]: {{[^%]*}}%[[WANTED:[^:]*]]:
 // CHECK-NEXT: %[[T:.*]], %[[L:.*]], %[[LSE:.*]], %[[Z:.*]] = xfc.linear_candidates %[[X]], %[[W]], %[[B]], %[[WANTED]] {excluded = array<i64: 0, 2, 3>, slab = 512 : i64}
@@ -20,7 +20,7 @@ func.func @projection(%x: !rows, %w: tensor<1000x8xf32>, %b: tensor<1000xf32>, %
   return %tokens, %best, %given : !tokens, !best, !row
 }
 
-// A small vocabulary is two slabs too; no bias.
+// A small vocabulary is split into two slabs too; there is no bias.
 // CHECK-LABEL: func.func @small
 // CHECK-NEXT: xfc.linear_candidates %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}} {excluded = array<i64: 0>, slab = 64 : i64} : {{.*}} -> (!xfc.rows<target, 6xi32>, !xfc.rows<target, 6xf32>, !xfc.rows<target, 2xf32>
 func.func @small(%x: !rows, %w: tensor<100x8xf32>, %wanted: !ids) -> !tokens {
@@ -30,7 +30,7 @@ func.func @small(%x: !rows, %w: tensor<100x8xf32>, %wanted: !ids) -> !tokens {
   return %tokens : !tokens
 }
 
-// The compute type of the projection stays.
+// The compute type of the projection is kept.
 // CHECK-LABEL: func.func @rounded
 // CHECK-NEXT: xfc.linear_candidates %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}} in bf16 {excluded
 func.func @rounded(%x: !rows, %w: tensor<100x8xf32>, %wanted: !ids) -> !tokens {

@@ -6,7 +6,7 @@
 !ids = !xfc.rows<target, i32>
 !row = !xfc.rows<target, f32>
 
-// Someone wants the log-probabilities.
+// The log-probabilities are needed.
 // CHECK-LABEL: func.func @log_probabilities_used
 // CHECK: xfc.log_softmax
 // CHECK: xfc.nll
@@ -16,7 +16,7 @@ func.func @log_probabilities_used(%z: !logits, %labels: !ids, %e: tensor<f32>) -
   return %loss, %p : !row, !logits
 }
 
-// The log-probabilities come from elsewhere.
+// The log-probabilities are an argument.
 // CHECK-LABEL: func.func @no_log_softmax
 // CHECK: xfc.nll
 func.func @no_log_softmax(%p: !logits, %labels: !ids, %e: tensor<f32>) -> !row {
@@ -24,7 +24,7 @@ func.func @no_log_softmax(%p: !logits, %labels: !ids, %e: tensor<f32>) -> !row {
   return %loss : !row
 }
 
-// Decoding wants log-probabilities and has no loss.
+// Decoding needs the log-probabilities and has no loss.
 // CHECK-LABEL: func.func @no_loss
 // CHECK: xfc.linear
 // CHECK: xfc.log_softmax

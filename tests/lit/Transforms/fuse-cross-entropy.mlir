@@ -31,7 +31,7 @@ func.func @no_bias(%x: !rows, %w: tensor<10x8xf32>, %labels: !ids, %e: tensor<f3
   return %loss : !row
 }
 
-// The logits are needed otherwise.
+// The logits are needed elsewhere too.
 // CHECK-LABEL: func.func @logits_used
 // CHECK-NEXT: %[[Z:.*]] = xfc.linear
 // CHECK-NEXT: %[[LOSS:.*]], %[[NLL:.*]], %{{.*}} = xfc.cross_entropy %[[Z]]

@@ -4,7 +4,7 @@
 !rows = !xfc.rows<source, 8xf32>
 !weight = tensor<8x8xf32>
 
-// What is added comes after the linear: it would have to wait.
+// The other addend is computed after the linear, which would have to wait for it.
 // CHECK-LABEL: func.func @late_extra
 // CHECK: xfc.add
 func.func @late_extra(%x: !rows, %w: !weight, %n: tensor<8xf32>) -> !rows {
@@ -14,7 +14,7 @@ func.func @late_extra(%x: !rows, %w: !weight, %n: tensor<8xf32>) -> !rows {
   return %s : !rows
 }
 
-// A norm is no elementwise op.
+// A norm is not an elementwise op.
 // CHECK-LABEL: func.func @norm
 // CHECK: xfc.norm
 func.func @norm(%x: !rows, %w: !weight, %n: tensor<8xf32>) -> !rows {
@@ -23,7 +23,7 @@ func.func @norm(%x: !rows, %w: !weight, %n: tensor<8xf32>) -> !rows {
   return %y : !rows
 }
 
-// gelu's gradient needs its operand, not a dropped result.
+// gelu's gradient needs gelu's operand; the result after dropout cannot replace it.
 // CHECK-LABEL: func.func @gelu
 // CHECK-SAME: (%[[A:[^:]*]]:
 // CHECK: xfc.activation_grad gelu %{{.*}}, %[[A]]
@@ -35,7 +35,7 @@ func.func @gelu(%a: !rows, %dh: !rows) -> (!rows, !rows) {
   return %h, %da : !rows, !rows
 }
 
-// relu's gradient was dropped otherwise than relu, or not at all.
+// relu's gradient has another dropout than relu's result, or none.
 // CHECK-LABEL: func.func @other_dropout
 // CHECK-SAME: (%[[A:[^:]*]]:
 // CHECK: xfc.activation_grad relu %{{.*}}, %[[A]]

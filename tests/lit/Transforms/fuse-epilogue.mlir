@@ -23,7 +23,7 @@ func.func @activation_dropout(%x: !rows, %w: !weight, %b: tensor<8xf32>) -> !row
   return %d : !rows
 }
 
-// A factor on rows is elementwise like the others.
+// A scale of rows is elementwise too.
 // CHECK-LABEL: func.func @scale
 // CHECK:      %[[S:.*]] = xfc.scale %{{.*}} {factor = 5.000000e-01 : f64}
 // CHECK-NEXT: xfc.yield %[[S]]
@@ -33,7 +33,7 @@ func.func @scale(%x: !rows, %w: !weight) -> !rows {
   return %s : !rows
 }
 
-// The residual exists before the linear.
+// The residual is computed before the linear.
 // CHECK-LABEL: func.func @residual
 // CHECK-SAME: (%[[X:[^:]*]]:
 // CHECK-NEXT: %[[Y:.*]] = xfc.linear %[[X]], %{{.*}} with %[[X]] {
@@ -48,7 +48,7 @@ func.func @residual(%x: !rows, %w: !weight) -> !rows {
   return %s : !rows
 }
 
-// The gate's linear takes the activation and keeps its own result for the gradient, the value's takes the product.
+// The gate's linear absorbs the activation and also returns its own result for the gradient; the value's linear absorbs the product.
 // CHECK-LABEL: func.func @gated
 // CHECK-NEXT: %[[GATE:.*]]:2 = xfc.linear
 // CHECK: %[[A:.*]] = xfc.activation silu %[[ROW:.*]] :
@@ -65,7 +65,7 @@ func.func @gated(%x: !rows, %wg: !weight, %wv: !weight) -> (!rows, !rows) {
   return %y, %g : !rows, !rows
 }
 
-// Backwards too: the gradient of a gated pair, both branches.
+// The same in the backward pass: both branches of the gradient of a gated pair.
 // CHECK-LABEL: func.func @gated_gradient
 // CHECK-NEXT: %[[D:.*]]:2 = xfc.linear_input_grad %{{.*}}, %{{.*}} with
 // CHECK: xfc.multiply
@@ -82,7 +82,7 @@ func.func @gated_gradient(%dy: !rows, %w: !weight, %g: !rows, %a: !rows, %v: !ro
   return %dg, %dv : !rows, !rows
 }
 
-// A feed-forward block and its gradient: the dropped activation is all that is kept, and tells the gradient what was dropped.
+// A feed-forward block and its gradient: only the activation after dropout is kept, and it tells the gradient what was dropped.
 // CHECK-LABEL: func.func @feed_forward
 // CHECK-NEXT: %[[H:.*]] = xfc.linear
 // CHECK: xfc.yield %{{[^,]*}} :
@@ -100,7 +100,7 @@ func.func @feed_forward(%x: !rows, %w: !weight, %dy: !rows) -> (!rows, !rows) {
   return %h, %da : !rows, !rows
 }
 
-// A gradient is added to what was known before.
+// A gradient is added to one that was computed before.
 // CHECK-LABEL: func.func @accumulate
 // CHECK-NEXT: %[[FIRST:.*]] = xfc.linear_input_grad %{{[^:]*}} :
 // CHECK-NEXT: xfc.linear_input_grad %{{.*}} with %[[FIRST]] {
@@ -111,7 +111,7 @@ func.func @accumulate(%dk: !rows, %dv: !rows, %wk: !weight, %wv: !weight) -> !ro
   return %sum : !rows
 }
 
-// Only one dropout.
+// An epilogue has at most one dropout.
 // CHECK-LABEL: func.func @two_dropouts
 // CHECK: xfc.dropout %{{.*}} {id = 1
 // CHECK: }
@@ -123,7 +123,7 @@ func.func @two_dropouts(%x: !rows, %w: !weight) -> !rows {
   return %e : !rows
 }
 
-// Three values would be needed outside: the last op stays out.
+// Three values would be needed outside, so the last op stays out.
 // CHECK-LABEL: func.func @two_results
 // CHECK-NEXT: %[[Y:.*]]:2 = xfc.linear
 // CHECK: xfc.yield

@@ -31,7 +31,7 @@ func.func @given(%x: !rows, %w: tensor<10x8xf32>, %labels: !ids, %e: tensor<f32>
   return %dz : !logits
 }
 
-// The gradient comes from the loss itself.
+// The incoming gradient is computed from the loss itself.
 // CHECK-LABEL: func.func @not_known
 // CHECK: xfc.linear_cross_entropy %
 // CHECK: xfc.cross_entropy_grad

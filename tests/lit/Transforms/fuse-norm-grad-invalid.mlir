@@ -5,7 +5,7 @@
 !stats = !xfc.rows<source, 2xf32>
 !tensor = tensor<8xf32>
 
-// Nobody wants the gradient of the rows.
+// The gradient of the rows is not needed.
 // CHECK-LABEL: func.func @weights_only
 // CHECK: xfc.norm_weight_grad
 func.func @weights_only(%dy: !rows, %x: !rows, %stats: !stats) -> !tensor {
@@ -13,7 +13,7 @@ func.func @weights_only(%dy: !rows, %x: !rows, %stats: !stats) -> !tensor {
   return %dw : !tensor
 }
 
-// The two belong to different gradients.
+// The two ops have different incoming gradients.
 // CHECK-LABEL: func.func @other_gradient
 // CHECK: xfc.norm_grad
 // CHECK: xfc.norm_weight_grad
@@ -23,7 +23,7 @@ func.func @other_gradient(%dy: !rows, %other: !rows, %x: !rows, %w: !tensor, %st
   return %dx, %dw : !rows, !tensor
 }
 
-// The weights' gradient comes first: what reads it cannot wait.
+// The weight gradient comes first, and norm_grad reads it.
 // CHECK-LABEL: func.func @weights_first
 // CHECK: xfc.norm_weight_grad
 // CHECK: xfc.norm_grad

@@ -5,7 +5,7 @@
 !stats = !xfc.rows<source, 2xf32>
 !tensor = tensor<8xf32>
 
-// A layer norm with what flows past it.
+// A layer norm, with the gradient that flows past it.
 // CHECK-LABEL: func.func @layer
 // CHECK-SAME: (%[[DY:[^:]*]]: {{.*}}, %[[X:[^:]*]]: {{.*}}, %[[W:[^:]*]]: {{.*}}, %[[STATS:[^:]*]]: {{.*}}, %[[PAST:[^:]*]]:
 // CHECK-NEXT: %[[DX:.*]], %[[DWS:.*]], %[[DBS:.*]] = xfc.norm_grad_with_parts %[[DY]], %[[X]], %[[W]], %[[STATS]], %[[PAST]] {eps = 1.000000e-05 : f64, unbiased}

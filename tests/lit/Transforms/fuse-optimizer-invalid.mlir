@@ -2,7 +2,7 @@
 
 !t = tensor<4xf32>
 
-// The steps differ in their factor, and a tensor of the sums is no gradient of the block.
+// The steps have different factors, and one square_sum reads a tensor that is not a gradient of the block.
 // CHECK-LABEL: func.func @differ
 // CHECK-COUNT-2: xfc.square_sum
 // CHECK-COUNT-2: xfc.optimize "adam"
@@ -20,7 +20,7 @@ func.func @differ(%p: !t {xfc.name = "p", xfc.role = "parameter"}, %q: !t {xfc.n
 
 !t = tensor<4xf32>
 
-// The second reads what the first wrote.
+// The second step reads the first one's results.
 // CHECK-LABEL: func.func @twice
 // CHECK-COUNT-2: xfc.optimize "adam"
 func.func @twice(%p: !t {xfc.name = "p", xfc.role = "parameter"}, %g: !t {xfc.name = "p", xfc.role = "gradient"}, %m: !t, %v: !t,
@@ -34,7 +34,7 @@ func.func @twice(%p: !t {xfc.name = "p", xfc.role = "parameter"}, %g: !t {xfc.na
 
 !t = tensor<4xf32>
 
-// There is one of each already.
+// There is only one of each.
 // CHECK-LABEL: func.func @one
 // CHECK-COUNT-1: xfc.square_sum
 // CHECK-COUNT-1: xfc.optimize "adam"
@@ -49,7 +49,7 @@ func.func @one(%p: !t {xfc.name = "p", xfc.role = "parameter"}, %g: !t {xfc.name
 
 !t = tensor<4xf32>
 
-// "between" has no gradient: a walk over all would go through it.
+// "between" has no gradient, but one pass over the block would update it too.
 func.func @forward(%between: !t {xfc.name = "between", xfc.role = "parameter"}) -> !t {
   return %between : !t
 }

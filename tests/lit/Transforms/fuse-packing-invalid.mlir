@@ -3,7 +3,7 @@
 !w = tensor<4x4xf32>
 !x = !xfc.rows<target, 4xf32>
 
-// Each step holds one part of the weight.
+// Each step updates only one part of the weight.
 func.func @loss_and_gradients(%x: !x, %q: !w {xfc.name = "q", xfc.role = "parameter"}, %k: !w {xfc.name = "k", xfc.role = "parameter"}) -> !xfc.rows<target, 8xf32> {
   %qk = xfc.concat %q, %k : (!w, !w) -> tensor<8x4xf32>
   %y = xfc.linear %x, %qk : (!x, tensor<8x4xf32>) -> !xfc.rows<target, 8xf32>
@@ -23,7 +23,7 @@ func.func @update(%q: !w {xfc.name = "q", xfc.role = "parameter"}, %k: !w {xfc.n
 !w = tensor<4x4xf32>
 !x = !xfc.rows<target, 4xf32>
 
-// Only another program than the training step reads the weight.
+// The training step does not read the weight; another program does.
 func.func @forward(%x: !x, %w: !w {xfc.name = "w", xfc.role = "parameter"}) -> !x {
   %y = xfc.linear %x, %w : (!x, !w) -> !x
   return %y : !x
@@ -41,7 +41,7 @@ func.func @update(%w: !w {xfc.name = "w", xfc.role = "parameter"}, %g: !w, %hype
 !w = tensor<4x4xf32>
 !x = !xfc.rows<target, 4xf32>
 
-// A weight is rounded to bf16.
+// One of the weights is rounded to bf16.
 func.func @loss_and_gradients(%x: !x, %w: !w {xfc.name = "w", xfc.role = "parameter"}, %u: !w {xfc.name = "u", xfc.role = "parameter"}) -> !x {
   %y = xfc.linear %x, %w : (!x, !w) -> !x
   %z = xfc.linear %y, %u in bf16 : (!x, !w) -> !x

@@ -5,7 +5,7 @@
 !b = tensor<4xf32>
 !x = !xfc.rows<target, 4xf32>
 
-// A weight of two parameters, one of one, and a bias.
+// A weight made of two parameters, a weight that is one parameter, and a bias.
 func.func @loss_and_gradients(%x: !x, %q: !w {xfc.name = "q", xfc.role = "parameter"}, %k: !w {xfc.name = "k", xfc.role = "parameter"},
                               %o: !w {xfc.name = "o", xfc.role = "parameter"}, %b: !b {xfc.name = "b", xfc.role = "parameter"}) -> !x {
   %qk = xfc.concat %q, %k : (!w, !w) -> tensor<8x4xf32>
@@ -16,7 +16,7 @@ func.func @loss_and_gradients(%x: !x, %q: !w {xfc.name = "q", xfc.role = "parame
 }
 
 // CHECK-LABEL: func.func @update
-// The step of a whole weight, that of the bias, and that of the two parts of a weight.
+// The steps of the whole weight, of the bias, and of the two parts of a weight.
 // CHECK: xfc.optimize "adam" {{.*}} {packs} : (tensor<9xf32>, tensor<f32>, tensor<4x4xf32>
 // CHECK: xfc.optimize "adam" {{.*}} : (tensor<9xf32>, tensor<f32>, tensor<4xf32>
 // CHECK: xfc.optimize "adam" {{.*}} {packs}

@@ -25,7 +25,7 @@ func.func @part(%k: !weight {xfc.name = "k", xfc.role = "parameter"}, %x: !rows)
 !lse = !xfc.rows<source, 2xf32>
 !weight = tensor<8x8xf32>
 
-// They read different rows.
+// The projections read different rows.
 // CHECK-LABEL: func.func @different_rows
 func.func @different_rows(%k: !weight {xfc.name = "k", xfc.role = "parameter"}, %v: !weight {xfc.name = "v", xfc.role = "parameter"}, %x: !rows, %y: !rows) -> !rows {
   %keys = xfc.linear %x, %k : (!rows, !weight) -> !rows
@@ -40,7 +40,7 @@ func.func @different_rows(%k: !weight {xfc.name = "k", xfc.role = "parameter"}, 
 !lse = !xfc.rows<source, 2xf32>
 !weight = tensor<8x8xf32>
 
-// One has a bias, one has none.
+// Only one projection has a bias.
 // CHECK-LABEL: func.func @one_bias
 func.func @one_bias(%k: !weight {xfc.name = "k", xfc.role = "parameter"}, %v: !weight {xfc.name = "v", xfc.role = "parameter"},
                     %b: tensor<8xf32> {xfc.name = "b", xfc.role = "parameter"}, %x: !rows) -> !rows {
@@ -56,7 +56,7 @@ func.func @one_bias(%k: !weight {xfc.name = "k", xfc.role = "parameter"}, %v: !w
 !lse = !xfc.rows<source, 2xf32>
 !weight = tensor<8x8xf32>
 
-// They share a bias: it cannot lie at two places.
+// The projections share a bias, which cannot be laid out at two places.
 // CHECK-LABEL: func.func @shared_bias
 func.func @shared_bias(%k: !weight {xfc.name = "k", xfc.role = "parameter"}, %v: !weight {xfc.name = "v", xfc.role = "parameter"},
                        %b: tensor<8xf32> {xfc.name = "b", xfc.role = "parameter"}, %x: !rows) -> !rows {
@@ -123,7 +123,7 @@ func.func @gated(%g: !weight {xfc.name = "gate", xfc.role = "parameter"}, %v: !w
 !lse = !xfc.rows<source, 2xf32>
 !weight = tensor<8x8xf32>
 
-// These are no parameters.
+// The weights are not parameters.
 // CHECK-LABEL: func.func @no_parameters
 func.func @no_parameters(%k: !weight, %v: !weight, %x: !rows) -> !rows {
   %keys = xfc.linear %x, %k : (!rows, !weight) -> !rows

@@ -10,7 +10,7 @@
 !weight = tensor<8x8xf32>
 !pairs = !xfc.pairs<target, target, causal, 2xf32>
 
-// Self-attention's q, k, v, biases too; cross-attention's k, v read other rows than its q.
+// Self-attention merges q, k and v, biases too; cross-attention merges only k and v, which read other rows than its q.
 // CHECK-LABEL: func.func @forward
 // CHECK-SAME: %[[WQ:[^ ]*]]: tensor<8x8xf32> {xfc.name = "self.q.weight"
 // CHECK-SAME: %[[BQ:[^ ]*]]: tensor<8xf32> {xfc.name = "self.q.bias"
@@ -46,7 +46,7 @@ func.func @forward(%wq: !weight {xfc.name = "self.q.weight", xfc.role = "paramet
   return %o2 : !target
 }
 
-// The same groups where a program has no attention,
+// A program without attention merges the same groups.
 // CHECK-LABEL: func.func @encode
 // CHECK: %[[KV:.*]] = xfc.linear {{.*}} -> !xfc.rows<source, 16xf32>
 // CHECK-NEXT: %[[PARTS:.*]]:2 = xfc.split %[[KV]]
@@ -58,7 +58,7 @@ func.func @encode(%ck: !weight {xfc.name = "cross.k.weight", xfc.role = "paramet
   return %k, %v : !source, !source
 }
 
-// through the cache, and where attention is not fused. A query whose keys are given stays alone.
+// So does one whose keys and values go through the cache and whose attention is not fused. A query whose keys are given stays alone.
 // CHECK-LABEL: func.func @decode_step
 // CHECK: %[[QKV:.*]] = xfc.linear {{.*}} -> !xfc.rows<target, 24xf32>
 // CHECK-NEXT: %[[PARTS:.*]]:3 = xfc.split %[[QKV]]
@@ -86,7 +86,7 @@ func.func @decode_step(%wq: !weight {xfc.name = "self.q.weight", xfc.role = "par
   return %q2, %newKeys, %newValues : !target, !cache, !cache
 }
 
-// In training probabilities are dropped.
+// In training, the probabilities go through dropout.
 // CHECK-LABEL: func.func @unfused
 // CHECK: xfc.split
 // CHECK-NEXT: xfc.scores
@@ -105,7 +105,7 @@ func.func @unfused(%wq: !weight {xfc.name = "self.q.weight", xfc.role = "paramet
   return %o : !target
 }
 
-// Before queries and keys are rotated, and what is rotated goes into the cache. Keys have fewer heads.
+// Queries and keys are rotated after the merged projection, and the rotated keys go into the cache. Keys have fewer heads.
 // CHECK-LABEL: func.func @rotated
 // CHECK: %[[QKV:.*]] = xfc.linear {{.*}} -> !xfc.rows<target, 16xf32>
 // CHECK-NEXT: %[[PARTS:.*]]:3 = xfc.split %[[QKV]]

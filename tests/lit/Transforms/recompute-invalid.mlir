@@ -7,7 +7,7 @@
 !rows = !xfc.rows<source, 64xf32>
 !logits = !xfc.rows<source, 1000xf32>
 
-// Without a gradient of the loss there is no backward part.
+// Without a gradient of the loss there is no backward pass.
 // CHECK-LABEL: func.func @forward(
 // CHECK-COUNT-1: xfc.activation
 // CHECK-NOT: xfc.activation
@@ -18,7 +18,7 @@ func.func @forward(%x: !rows) -> (!rows, !rows) {
   return %b, %c : !rows, !rows
 }
 
-// A result of the function stays where it is.
+// A result of the function is kept anyway.
 // CHECK-LABEL: func.func @result(
 // CHECK-COUNT-1: xfc.activation gelu
 // CHECK-NOT: xfc.activation gelu
@@ -32,7 +32,7 @@ func.func @result(%x: !rows, %w: tensor<1000x64xf32>, %loss_scale: tensor<f32> {
   return %a, %dw : !rows, tensor<1000x64xf32>
 }
 
-// The log-probabilities are at the peak themselves: making them again would not lower it.
+// The log-probabilities are live at the peak itself, so recomputing them would not lower it.
 // CHECK-LABEL: func.func @peak(
 // CHECK-COUNT-1: xfc.log_softmax %
 // CHECK-NOT: xfc.log_softmax %
@@ -45,7 +45,7 @@ func.func @peak(%x: !rows, %w: tensor<1000x64xf32>, %loss_scale: tensor<f32> {xf
   return %dw : tensor<1000x64xf32>
 }
 
-// Attention does not run again for its log-sum-exp alone: the rows are a result of the function.
+// Attention is not recomputed for its log-sum-exp alone: its rows are a result of the function and kept anyway.
 // CHECK-LABEL: func.func @log_sum_exp(
 // CHECK-COUNT-1: xfc.attention %
 // CHECK-NOT: xfc.attention %

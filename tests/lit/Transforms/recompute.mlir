@@ -7,8 +7,8 @@
 !each = !xfc.rows<source, f32>
 !logits = !xfc.rows<source, 1000xf32>
 
-// A pre-norm block. The normalized rows come again from the sum, which the norm's gradient reads anyway; what takes a product,
-// `cheap` keeps. `most` runs the whole block again, each op once.
+// A pre-norm block. The normalized rows are recomputed from the sum, which the norm's gradient reads anyway; `cheap` keeps the
+// results of matrix products. `most` recomputes the whole block, each op once.
 // CHECK-LABEL: func.func @feed_forward(
 // CHECK: %[[Y:.*]], %[[SUM:.*]], %{{.*}} = xfc.add_norm
 // CHECK: %[[HIDDEN:.*]] = xfc.linear %[[Y]],
@@ -52,7 +52,7 @@ func.func @feed_forward(%x: !rows, %w0: tensor<64x64xf32>, %g: tensor<64xf32>, %
   return %dx, %dw2, %dw1 : !rows, tensor<1000x256xf32>, tensor<256x64xf32>
 }
 
-// A gated pair: the activation and the product follow from the gate's row and the value's, which the gradient reads.
+// A gated pair: the activation and the product are recomputed from the gate's and the value's rows, which the gradient reads.
 // CHECK-LABEL: func.func @gated(
 // CHECK: %[[GATE:.*]]:2 = xfc.linear
 // CHECK: %[[PRODUCT:.*]]:2 = xfc.linear
@@ -89,7 +89,7 @@ func.func @gated(%x: !rows, %wg: tensor<256x64xf32>, %wv: tensor<256x64xf32>, %w
   return %dg, %dv, %dw : !wide, !wide, tensor<1000x256xf32>
 }
 
-// What made the rows of the first layer is all here again: table, ids, and the dropout's random numbers by its id.
+// The rows of the first layer can be recomputed from the table, the ids, and the dropout's id, which gives its random numbers.
 // CHECK-LABEL: func.func @embedded(
 // CHECK: xfc.fill
 // CHECK-NEXT: xfc.log_softmax_grad
@@ -108,7 +108,7 @@ func.func @embedded(%ids: !xfc.rows<source, i32>, %table: tensor<50x64xf32>, %w:
   return %dw : tensor<1000x64xf32>
 }
 
-// Parts of a merged projection are parts again, and attention's two results come of one run.
+// The parts of a merged projection are split from one recomputed product, and one recomputed attention gives both its results.
 // MOST-LABEL: func.func @attention(
 // MOST: xfc.fill
 // MOST: %[[QKV:.*]] = xfc.linear %{{.*}}, %{{.*}} : (!xfc.rows<source, 64xf32>, tensor<192x64xf32>)

@@ -6,7 +6,7 @@
 !rows = !xfc.rows<source, 8xf32>
 !weight = tensor<8x8xf32>
 
-// In place: every product of every function, and nothing else.
+// In place: the type of every matrix product of every function is set, and nothing else changes.
 // ALL-LABEL: func.func @encode(
 // ALL: xfc.linear %{{.*}}, %{{.*}} in bf16 {
 // ALL: xfc.activation relu %{{[a-z0-9]+}} :
@@ -18,12 +18,12 @@
 // ALL: xfc.attention_grad {{.*}}, %{{[a-z0-9#]+}} {heads
 // ALL-NOT: func.func
 
-// Where it is asked for, those of attention, too.
+// With attention=true, the type of attention's products is set, too.
 // ATTENTION-LABEL: func.func @attention(
 // ATTENTION: xfc.attention %{{.*}}, %{{.*}}, %{{.*}} in bf16 {heads
 // ATTENTION: xfc.attention_grad {{.*}} in bf16 {heads
 
-// A copy: same arguments, same results, their attributes too.
+// Each variant is a copy with the same arguments, results and attributes.
 // VARIANT-LABEL: func.func @encode(
 // VARIANT: xfc.linear %{{[a-z0-9]+}}, %{{[a-z0-9]+}} {
 // VARIANT-LABEL: func.func @gradients(

@@ -1,6 +1,6 @@
 """check_object.py OBJECT CPU IMAGE [KIND...]: checks the symbols of an object, its vector registers, and that the loops of the
-matrix micro-kernels hold their products and do not touch the stack, but for what they fetch. The kinds of micro-kernels, of elements, widened, pairs,
-tiles, quads, dots, dottiles, must be those given (elements). Needs llvm-readelf and llvm-objdump."""
+matrix micro-kernels contain all their products and do not access the stack, except for prefetch addresses. The micro-kernels must be of the given
+kinds (elements, widened, pairs, tiles, quads, dots, dottiles; default elements). Needs llvm-readelf and llvm-objdump."""
 import re
 import subprocess
 import sys
@@ -33,7 +33,7 @@ for line in run("llvm-objdump", "--disassemble", "--no-show-raw-insn", file).spl
     elif instruction := re.match(r"\s*([0-9a-f]+):\s+(.*?)\s*(#|$)", line):
         functions[name].append((int(instruction[1], 16), instruction[2]))
 
-# zmm, mask registers and the upper 16 registers are AVX-512's.
+# zmm registers, mask registers and the upper 16 vector registers belong to AVX-512.
 wide = [f"{name}: {text}" for name, body in functions.items() for _, text in body if re.search(r"%zmm|%k[0-7]|%[xy]mm(1[6-9]|[23]\d)", text)]
 if cpu.startswith("x86-64-v3") and wide:
     failures.append(f"AVX-512 in {wide[0]}")
@@ -42,14 +42,14 @@ if not cpu.startswith("x86-64-v3") and not wide:
 
 
 def innermost_loops(body):
-    """From where an instruction jumps back to, to that instruction, without another such jump inside."""
+    """From the target of a backward jump to the jump itself, if no other backward jump lies inside."""
     jumps = [(int(target[1], 16), at) for at, text in body if (target := re.match(r"j\w+\s+0x([0-9a-f]+)", text)) and int(target[1], 16) <= at]
     for begin, end in jumps:
         if not any(begin <= other[0] and other[1] < end for other in jumps):
             yield [text for at, text in body if begin <= at <= end]
 
 
-# product_KIND_ROWSxCOLUMNS_..., no kind for elements; the narrowest have two vectors of columns, or four of AVX-512.
+# product_KIND_ROWSxCOLUMNS_..., without KIND for elements; the narrowest have two vectors of columns, or four with AVX-512.
 PRODUCTS = {"elements": "vfmadd", "widened": "vfmadd", "pairs": "vdpbf16ps", "tiles": "tdpbf16ps", "quads": "vpmaddubsw", "dots": "vpdpbusd",
             "dottiles": "tdpbusd"}
 kernels = {}
@@ -63,12 +63,12 @@ register = "%ymm" if cpu.startswith("x86-64-v3") else "%zmm"
 for name, (kind, rows, columns) in kernels.items():
     wanted = lambda text: PRODUCTS[kind] in text and ("%tmm" if kind.endswith("tiles") else register) in text
     loops = [loop for loop in innermost_loops(functions[name]) if any(PRODUCTS[kind] in text for text in loop)]
-    # Every row times every vector or tile, once or unrolled; a widened pair twice.
+    # Every row times every vector or tile, possibly unrolled; twice for a widened pair.
     expected = rows * columns // 256 if kind.endswith("tiles") else rows * columns // lanes * (2 if kind == "widened" else 1)
     if not loops or any(sum(map(wanted, loop)) % expected for loop in loops):
         failures.append(f"{name}: no loop of {expected} products, or one of another number")
     spills = [text for loop in loops for text in loop if "(%rsp" in text or "tilestore" in text]
-    # Rows, a panel, and rows and a panel that are fetched take more addresses than there are registers: up to three are read, once for four units.
+    # The rows, the panel, and the rows and panel to prefetch need more addresses than there are registers; up to three are reloaded, once for four units.
     fetches = "_fetching_rows_" in name and len(spills) <= 3 and not any("mm" in text or re.search(r",\s*-?(0x)?[0-9a-f]*\(%rsp", text) for text in spills)
     if spills and not fetches:
         failures.append(f"{name}: {len(spills)} accesses to the stack in its loops, first {spills[0]}")

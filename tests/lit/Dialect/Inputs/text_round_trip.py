@@ -1,6 +1,6 @@
-"""Checks that the printed form of IR says everything: for each .mlir file of the suite, what is printed parses back to the same IR.
+"""Checks that the printed form of IR is complete: for each .mlir file of the suite, it parses back to the same IR.
 
-`--verify-roundtrip`, which every %xfc-opt of the suite has, goes through bytecode only. Files of IR that has to be refused are skipped.
+`--verify-roundtrip`, which every %xfc-opt of the suite has, only goes through bytecode. Files with IR that must be rejected are skipped.
 
 usage: text_round_trip.py XFC_OPT FOLDER
 """
@@ -10,14 +10,14 @@ import sys
 
 
 def run(tool, text, *options):
-    """What the tool prints, or None where it refuses the text, and its errors."""
+    """The tool's output, or None if it rejects the text, and its errors."""
     words = [tool, "--split-input-file", "--output-split-marker=// -----", *options]
     done = subprocess.run(words, input=text, capture_output=True, text=True, timeout=60)
     return (done.stdout if done.returncode == 0 else None), done.stderr
 
 
 def check(tool, text):
-    """An error message, or None. A file that does not parse has to say which errors it expects."""
+    """An error message, or None. A file that does not parse must say which errors it expects."""
     printed, error = run(tool, text)
     if printed is None:
         return None if "expected-error" in text else error

@@ -1,5 +1,5 @@
-"""break_kernel.py EXECUTABLE BROKEN KERNEL FROM TO: a copy in whose PTX, for every architecture, a kernel has TO wherever it had FROM, of as many
-characters."""
+"""break_kernel.py EXECUTABLE BROKEN KERNEL FROM TO: writes a copy of EXECUTABLE in which TO, of equal length, replaces FROM everywhere in the PTX of a
+kernel, for every architecture."""
 import re
 import shutil
 import sys

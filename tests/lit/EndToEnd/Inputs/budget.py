@@ -1,7 +1,7 @@
-"""budget.py SECONDS MEGABYTES COMMAND...: fails if the best of five runs takes more time, or any more resident memory.
+"""budget.py SECONDS MEGABYTES COMMAND...: fails if the best of five runs takes more time, or any of them more resident memory.
 
-The seconds are those of a machine of which one core compresses NOMINAL megabytes a second of the text here; a slower one gets
-as many times more. Speed is taken before and after each run.
+The seconds hold for a machine on which one core compresses the text below at NOMINAL megabytes per second; a slower one gets
+proportionally more. The speed is measured before and after each run.
 """
 import resource
 import subprocess

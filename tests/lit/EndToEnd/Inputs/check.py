@@ -16,14 +16,14 @@ sys.path.insert(0, os.path.dirname(__file__))
 from reference import MODELS  # noqa: E402
 
 TOLERANCES = {torch.float32: 3e-5, torch.float64: 1e-12}
-dtype = torch.float32  # of the executable
+dtype = torch.float32  # the executable's
 PAD, START, EOS = 0, 2, 3
 SIZES = dict(d_model=32, d_ff=24, encoder_layers=2, decoder_layers=2, source_vocab=11, target_vocab=10, max_length=20)
 failures = []
 
 
 def sizes_of(name, extra):
-    """What the reference is made of, and what `--set` must say."""
+    """The sizes of the reference, and the values for `--set`."""
     sizes = dict(SIZES)
     if not MODELS[name].translates:
         settings = dict(d_model=32, encoder_layers=2, **({} if name == "plain-attention" else dict(heads=4, d_ff=24)))
@@ -82,14 +82,14 @@ def random_parameters(model, seed):
     parameters = {}
     for name, shape in model.shapes().items():
         value = torch.randn(shape, generator=generator, dtype=torch.float64)
-        # Norm gains near 1; everything else large enough that nonlinearities matter.
+        # Norm gains are near 1; everything else is large enough for the nonlinearities to matter.
         value = 1 + 0.2 * value if "norm.weight" in name else value * (0.3 if len(shape) == 2 else 0.2)
         parameters[name] = value.to(dtype)
     return parameters
 
 
 def batch():
-    """Lengths 1 to 9, pads at the end and inside, a source of nothing but pads, and a target of one token."""
+    """Lengths 1 to 9, pads at the end and inside, a source that is all pads, and a target of one token."""
     generator = torch.Generator().manual_seed(7)
     source = torch.randint(4, 10, (6, 9), generator=generator)
     target = torch.randint(4, 10, (6, 7), generator=generator)
@@ -110,7 +110,7 @@ def loss_of(logits, labels, smoothing):
 
 
 def check_rows(executable, model, name, work):
-    """Rows of numbers through an encoder alone: one row, and as many as fill no block or tile."""
+    """Rows of numbers through a model that is only an encoder: one row, and numbers of rows that do not fill blocks or tiles."""
     parameters = random_parameters(model, 1)
     weights, inputs, output = (os.path.join(work, f"{name}.{part}.safetensors") for part in ("w", "in", "out"))
     save_file(parameters, weights)
@@ -140,7 +140,7 @@ def check_forward(executable, model, name, work):
     logits, encoded, attentions = model.forward(leaves, source, target)
     real = (target != PAD) | (labels != PAD)
     rows = torch.zeros_like(real)
-    for b in range(len(real)):  # everything up to the last column that is real
+    for b in range(len(real)):  # all columns up to the last one that is not padding
         if real[b].any():
             rows[b, : real[b].nonzero().max() + 1] = True
     for smoothing in (0.0, 0.1):
@@ -171,7 +171,7 @@ def check_forward(executable, model, name, work):
                 failures.append(f"grad.{key} is missing")
                 continue
             grad = value.grad if value.grad is not None else torch.zeros_like(value)
-            if grad.abs().max() < 1e-12:  # a key's bias moves no softmax: nothing to be relative to
+            if grad.abs().max() < 1e-12:  # a key's bias does not change the softmax, so there is nothing to be relative to
                 if out[f"grad.{key}"].abs().max() > TOLERANCES[dtype] / 20:
                     failures.append(f"grad.{key}: not 0")
                 continue
@@ -199,7 +199,7 @@ def padded(rows):
 
 
 class Lion(torch.optim.Optimizer):
-    """As its paper has it (Chen et al., 2023, algorithm 2); PyTorch has none."""
+    """Lion as in its paper (Chen et al., 2023, algorithm 2); PyTorch does not have it."""
 
     def __init__(self, parameters, **settings):
         super().__init__(parameters, settings)
@@ -214,7 +214,7 @@ class Lion(torch.optim.Optimizer):
                 mean.lerp_(p.grad, 1 - beta2)
 
 
-# The flags of an optimizer, and PyTorch's own, or one in its terms; the largest element of a gradient.
+# The flags of an optimizer; the same optimizer in PyTorch; and the limit for elements of a gradient.
 OPTIMIZERS = {
     "adam": (["--lr", 1e-3, "--betas", "0.9,0.98", "--adam-eps", "1e-9"], lambda leaves: torch.optim.Adam(leaves, lr=1e-3, betas=(0.9, 0.98), eps=1e-9), math.inf),
     "sgd": (["--lr", 0.1, "--momentum", 0.8, "--weight-decay", 0.01, "--clip-value", 0.02, "--ema", 0.7], lambda leaves: torch.optim.SGD(leaves, lr=0.1, momentum=0.8, weight_decay=0.01), 0.02),
@@ -236,7 +236,7 @@ def train(executable, work, name, steps, optimizer):
 
 def check_train(executable, model, name, work):
     for rule in OPTIMIZERS:
-        # A sign changes with the last bit of what is nearly 0, so Lion's steps agree only where both sides compute in f64.
+        # The sign of a number near 0 changes with its last bit, so Lion's steps agree only if both sides compute in f64.
         if rule != "lion" or dtype == torch.float64:
             check_optimizer(executable, model, name, work, rule)
 

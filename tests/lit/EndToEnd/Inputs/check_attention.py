@@ -1,5 +1,5 @@
-"""check_attention.py TRANSLATOR WORK_FOLDER: the model of attention-steps.test in PyTorch, in f64 and sentence by sentence,
-against logits, loss and gradients of `forward`. Pairs turn as complex numbers, or by HF's rotate_half; windows are masks."""
+"""check_attention.py TRANSLATOR WORK_FOLDER: compares the model of attention-steps.test in PyTorch, in f64 and sentence by
+sentence, with logits, loss and gradients of `forward`. Here, rotary pairs are complex numbers, or turned by HF's rotate_half; windows are masks."""
 import math
 import os
 import subprocess
@@ -31,7 +31,7 @@ def by_rotate_half(x, base, rotated):
 
 
 def attention(w, name, x, memory, heads, kv_heads, seen, rotate=lambda x: x):
-    """`seen` [queries, keys]; heads of queries that share keys follow each other."""
+    """`seen` is [queries, keys]; query heads that share keys are adjacent."""
     q = rotate((x @ w[f"{name}.q.weight"].T).unflatten(-1, (heads, -1)))
     k = rotate((memory @ w[f"{name}.k.weight"].T).unflatten(-1, (kv_heads, -1)))
     v = (memory @ w[f"{name}.v.weight"].T).unflatten(-1, (kv_heads, -1))

@@ -1,5 +1,5 @@
-"""check_commands.py TRANSLATOR WORK_FOLDER: score, Ctrl-C, progress, and bench, from outside. The folder holds ids in `a` and
-`b`, and an empty folder `tmp`. Plain Python."""
+"""check_commands.py TRANSLATOR WORK_FOLDER: checks score, Ctrl-C, progress, and bench on the command line. The folder holds ids in
+`a` and `b`, and an empty folder `tmp`. Plain Python."""
 import json
 import math
 import os
@@ -41,7 +41,7 @@ def training(out, *more, steps=STEPS):
 
 
 def through_terminal(*arguments):
-    """What a command writes to a standard error that is a terminal."""
+    """What a command writes to standard error if that is a terminal."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen([translator, *map(str, arguments)], stderr=theirs, stdout=subprocess.PIPE)
     os.close(theirs)
@@ -49,7 +49,7 @@ def through_terminal(*arguments):
     while True:
         try:
             part = os.read(ours, 4096)
-        except OSError:  # Linux: the other end is closed
+        except OSError:  # on Linux: the other end is closed
             break
         if not part:
             break
@@ -101,7 +101,7 @@ def check_score():
             file.writelines(" ".join(map(str, row)) + "\n" for row in rows)
     files = ["--format", "ids", "--source", path("few.a"), "--target", path("few.b")]
     lines, result = call("score", *weights, *files), json.loads(call("score", *weights, *files, "--json").stdout)
-    # The logits of forward, and a softmax by hand.
+    # The expected scores: the logits of forward, and a softmax computed here.
     targets = [([START] + row, row + [EOS]) for row in pairs[1]]
     s, t = max(map(len, pairs[0])), max(len(row) for row, _ in targets)
     tensors.write(path("in.safetensors"), {
@@ -124,7 +124,7 @@ def check_score():
 
 
 def check_startup():
-    """A translation of one line costs little besides its own work: time of the processor, whatever else the machine does, and pages."""
+    """Translating one line has little overhead, measured in processor time, so that other load does not matter, and in page faults."""
     with open(path("line"), "w") as file:
         file.write("5 6 7\n")
     command = [translator, "translate", "--weights", path("whole/last.safetensors"), "--format", "ids", "--input", path("line"), "--output",
@@ -147,7 +147,7 @@ def check_bench():
     arguments = ["bench", "train", "--batch-tokens", 64, "--length", 16, "--steps", 3, "--threads", 1, "--profile"]
     machine, person = call(*arguments, "--json"), call(*arguments)
     result = json.loads(machine.stdout)
-    # 4 sentences of 16 tokens a step.
+    # Each step has 4 sentences of 16 tokens.
     expect((result["steps"], result["target_tokens"], result["source_tokens"]) == (3, 192, 192), f"bench train counts {result}")
     expect(0 < result["step_ms_min"] <= result["step_ms_median"] and result["tokens_per_second"] > 0, f"bench train: {result}")
     kernels = result["kernels"]
@@ -176,7 +176,7 @@ def spans_of(file):
 
 
 def check_trace():
-    """The timeline of bench train holds what the profile counts, each launch whole; that of train changes no byte."""
+    """The timeline of bench train has what the profile counts, with all chunks of each launch; that of train changes no byte."""
     arguments = ["bench", "train", "--batch-tokens", 64, "--length", 16, "--steps", 2, "--threads", 2, "--json"]
     profile = json.loads(call(*arguments, "--profile").stdout)["kernels"]
     call(*arguments, "--trace", path("bench.json"))
@@ -184,7 +184,7 @@ def check_trace():
     kernels = [span for span in spans if span["cat"] == "kernel"]
     programs = [span for span in spans if span["cat"] == "program"]
     end = lambda span: span["ts"] + span["dur"]  # noqa: E731
-    rounding = 0.002  # microseconds, of times with three decimals
+    rounding = 0.002  # in microseconds, of times with three decimals
     expect([span["name"] for span in spans if span["cat"] == "step"] == ["step 1", "step 2"], "bench train --trace: other steps")
     expect({span["tid"] for span in kernels} <= {0, 1}, "bench train --trace: other threads")
     launches = {}

@@ -1,8 +1,8 @@
 """Checks `xfc import` of Marian's .npz and of CTranslate2's folders: check_containers.py XFC WORK_FOLDER.
 
-Neither program is here. Marian's Transformer is computed below, from its definition, on weights that numpy.savez writes; the
-logits and the greedy translations of what was imported are compared with it. CTranslate2's folders are written below by the
-definition of their format, from models of transformers, and have to become the model that import makes of those.
+Neither program is needed. Marian's Transformer is computed below, from its definition, on weights that numpy.savez writes; the
+logits and greedy translations of the imported model are compared with it. CTranslate2's folders are written below, following
+their format, from models of transformers, and must import as the same model as those.
 """
 import json
 import os
@@ -39,7 +39,7 @@ def expect(holds, what):
 
 
 def refused(what, source, *parts):
-    """Import ends with exit status 1 and a message with these parts, and leaves nothing."""
+    """Import fails with exit status 1 and a message with these parts, and leaves no files."""
     result = subprocess.run([xfc, "import", source, "-o", path("refused")], capture_output=True, text=True)
     expect(result.returncode == 1, f"{what}: exit status {result.returncode}")
     expect(result.stderr.count("\n") == 1 and all(part in result.stderr for part in parts), f"{what}: {result.stderr!r}, not {parts}")
@@ -55,7 +55,7 @@ def write(name, text):
 # Marian.
 
 class Marian:
-    """Its Transformer in float64, rows times matrices."""
+    """Marian's Transformer in float64, as rows times matrices."""
 
     def __init__(self, seed, vocab, d=24, heads=3, ffn=40, encoder=2, decoder=1, pre=False, tied=True, trained=0, norm=False):
         self.d, self.heads, self.depth, self.pre, self.tied, self.trained, self.norm = d, heads, (encoder, decoder), pre, tied, trained, norm
@@ -109,7 +109,7 @@ class Marian:
             "tied-embeddings": tied, "transformer-no-projection": False, "lemma-dim-emb": 0, "version": "v1.12.0 0000000 (2023)"}
 
     def save(self, name, compressed=False, **changes):
-        """As numpy and yaml-cpp write it."""
+        """Writes the model as numpy and yaml-cpp do."""
         text = ""
         for key, value in (self.options | changes).items():
             if isinstance(value, list):
@@ -169,7 +169,7 @@ class Marian:
         return self.layer_norm(x, f"{stack}_top") if self.pre else x
 
     def logits(self, source, target):
-        """Of a source, and of a target without what it begins with: a row of zeros."""
+        """For a source and a target; the row of zeros with which a target begins is added here."""
         w = self.weights
         tables = [w["Wemb"]] * 2 if self.tied else [w["encoder_Wemb"], w["decoder_Wemb"]]
         memory = self.stack("encoder", self.embed(tables[0][source].astype("f8"), "encoder"))
@@ -181,7 +181,7 @@ class Marian:
         target = []
         while len(target) < most:
             last = self.logits(source, target)[-1]
-            last[1] = -np.inf  # <unk>, which Marian does not write
+            last[1] = -np.inf  # <unk>, which Marian never generates
             target.append(int(last.argmax()))
             if target[-1] == 0:
                 return target[:-1]
@@ -285,7 +285,7 @@ def save_ctranslate2(name, variables, aliases, config, tokens, version=6):
 
 
 def variables_of(model, rows, scale):
-    """A model of transformers' by CTranslate2's names; tied tables are there once."""
+    """The weights of a transformers model under CTranslate2's names; tied tables are stored once."""
     state = {key: value.detach().numpy() for key, value in model.state_dict().items()}
     config, out = model.config, {}
     table = state["model.shared.weight"][:rows]
@@ -330,7 +330,7 @@ def variables_of(model, rows, scale):
 
 
 def rounded(variables, kind):
-    """As its converter rounds: linear steps and tables to whole numbers, or all to float16."""
+    """Rounds as CTranslate2's converter does: linear weights and tables to integers, or everything to float16."""
     out = {}
     for name, value in variables.items():
         if value.ndim == 0 or (kind != "float16" and not name.endswith("/weight")):
@@ -353,7 +353,7 @@ def imported_as(name):
 
 
 def check_same(name, found, wanted, without=()):
-    """What became of the folder is what became of transformers' one: the same steps, and the same weights to the bit."""
+    """CTranslate2's folder imports as the same model as that of transformers: the same steps, and bitwise the same weights."""
     for key in ("params", "tokens", "share", "encoder", "decoder", "head"):
         a, b = dict(found[0]), dict(wanted[0])
         expect(a.get(key) == b.get(key), f"{name}: {key} {a.get(key)}, from transformers {b.get(key)}")
@@ -421,7 +421,7 @@ variables, aliases = variables_of(bart, 31, 1)
 letters = ["<s>", "<pad>", "</s>", "<unk>"] + [f"w{i}" for i in range(4, 31)]
 save_ctranslate2("ct2.bart", variables, aliases, config, letters)
 found = imported_as("ct2.bart")
-for stack in ("encoder", "decoder"):  # transformers' table begins with rows that no token has
+for stack in ("encoder", "decoder"):  # transformers' table begins with rows that no position uses
     table = wanted[1][stack + ".pos.weight"]
     expect(np.array_equal(found[1][stack + ".pos.weight"], table[len(table) - 32:]), f"ct2.bart: {stack}.pos.weight differs")
     wanted[0][stack]["input"] = [{k: v for k, v in step.items() if k != "offset"} for step in wanted[0][stack]["input"]]

@@ -1,4 +1,4 @@
-"""check_cuda.py TRANSLATOR FOLDER [IMAGE]: what an executable does on a GPU, beside what it does on the CPU. IMAGE is for --cuda-image.
+"""check_cuda.py TRANSLATOR FOLDER [IMAGE]: compares what an executable does on a GPU and on the CPU. IMAGE is for --cuda-image.
 Plain Python."""
 import json
 import os
@@ -39,24 +39,24 @@ for name in "ab":
         for _ in range(40):
             print(*(generator.randrange(4, vocabulary) for _ in range(generator.randint(1, 12))), file=file)
 
-# A batch of ragged sentences with pads inside: logits, the loss, every gradient.
+# Logits, loss and all gradients of a batch of ragged sentences with pads inside.
 source = [generator.randrange(4, vocabulary) for _ in range(3 * 9)]
 target = [generator.randrange(4, vocabulary) for _ in range(3 * 6)]
 source[4] = source[15] = source[16] = source[17] = target[11] = 0
 tensors.write("in", {"source": ("I32", [3, 9], source), "target": ("I32", [3, 6], target), "labels": ("I32", [3, 6], target[1:] + [5])})
 common = ("--format", "ids", "--source", "a", "--target", "b", "--batch-tokens", "64", "--seed", "5", "--quiet", "--lr", "0.01", "--schedule", "constant",
-          "--adam-eps", "0.01")  # so large that noise in a gradient of 0 does not become a step
+          "--adam-eps", "0.01")  # large, so that noise in a gradient of 0 does not become a step
 run("cpu", "train", "--out", "first", "--steps", "20", *common)
 weights = ("--weights", "first/last.safetensors")
 for device in ("cpu", "cuda"):
     run(device, "forward", *weights, "--input", "in", "--output", f"out.{device}", "--gradients", "--attention", "--label-smoothing", "0.1")
 close("out.cpu", "out.cuda", 1e-4)
 
-# Each kernel from the operands that the CPU's earlier ones left.
+# Each kernel runs on the operands that the CPU's earlier kernels left.
 alone = run("cuda", "selfcheck", "--kernels").splitlines()
 assert alone[-1] == "everything holds" and int(alone[-2].split()[0]) > 20, alone[-3:]
 
-# Training, from the same first weights; then one goes on where the other stopped.
+# Training from the same initial weights; then one device continues where the other stopped.
 for device in ("cpu", "cuda"):
     run(device, "train", "--out", f"train.{device}", "--steps", "6", *common)
     run(device, "train", "--out", f"sum.{device}", "--steps", "3", "--accumulate", "2", *common)
@@ -69,7 +69,7 @@ for first, second in (("cuda", "cuda"), ("cpu", "cuda"), ("cuda", "cpu")):
     close(f"{out}/last.safetensors", "train.cpu/last.safetensors", 2e-3)
 same("cuda-cuda/last.safetensors", "train.cuda/last.safetensors")
 
-# Translations and scores: those of the CPU, and the same bytes in any batch.
+# Translations are those of the CPU; translations and scores have the same bytes in any batch.
 for name, flags in (("greedy", ("--beam", "1")), ("beam", ("--beam", "4", "--n-best", "2")), ("sample", ("--sample", "--seed", "3"))):
     translate = ("translate", *weights, "--format", "ids", "--input", "a", "--max-length", "12", *flags, "--quiet")
     for device in ("cpu", "cuda"):
@@ -82,7 +82,7 @@ for tokens in ("1", "4096"):
     open(f"scores.{tokens}", "w").write(run("cuda", "score", *weights, "--format", "ids", "--source", "a", "--target", "b", "--batch-tokens", tokens, "--quiet"))
 same("scores.1", "scores.4096")
 
-# Memory is what was predicted, and kernels are timed.
+# The memory is as predicted, and kernels are timed.
 predicted = json.loads(subprocess.run([translator, "info", "--json", "--batch-tokens", "64", "--length", "8", "--sentences", "4", "--beam", "2"],
                                       capture_output=True, text=True, check=True).stdout)["memory"]
 

@@ -1,4 +1,4 @@
-"""check_cuda_archs.py TRANSLATOR DRIVERS FOLDER: an executable of bf16 with code for sm_80 and for sm_90a takes what is best for the GPU it
+"""check_cuda_archs.py TRANSLATOR DRIVERS FOLDER: a bf16 executable with code for sm_80 and for sm_90a uses the best code for the GPU that it
 finds, and computes the same with both. DRIVERS holds the PTX interpreter's libcuda.so.1. Plain Python."""
 import json
 import os
@@ -15,7 +15,7 @@ os.chdir(folder)
 
 
 def run(capability, *words):
-    """On a GPU of a compute capability (90: 9.0), where races are looked for; on the CPU without one."""
+    """Runs on a GPU of a compute capability (90: 9.0), with a check for races, or on the CPU if it is 0."""
     environment = dict(os.environ, LD_LIBRARY_PATH=drivers, XFC_PTX_ARCH=str(capability), XFC_PTX_CHECK="1")
     done = subprocess.run([translator, *words, "--device", "cuda" if capability else "cpu"], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, (capability, words, done.stderr)
@@ -27,12 +27,12 @@ def close(first, second, tolerance):
         assert error <= tolerance, f"{first}, {second}: {name} differs by {error:.1e} of its largest value"
 
 
-# Code for 9.0 runs there alone; PTX for 8.0 runs on what comes after it, too.
+# Code for sm_90a runs only on 9.0; PTX for 8.0 also runs on later GPUs.
 for capability, arch in ((80, "sm_80"), (89, "sm_80"), (90, "sm_90a"), (100, "sm_80")):
     measured = json.loads(run(capability, "bench", "decode", "--sentences", "1", "--batch", "1", "--length", "2", "--beam", "1", "--steps", "1", "--json"))
     assert measured["gpu"].endswith(f", {arch} PTX"), (capability, measured["gpu"])
 
-# Or what --cuda-image names: an image that it has and the GPU runs, or its PTX.
+# --cuda-image names another image that the executable has and the GPU runs, or its PTX.
 bench = ("bench", "decode", "--sentences", "1", "--batch", "1", "--length", "2", "--beam", "1", "--steps", "1", "--json")
 for capability, image, arch in ((90, "sm_80", "sm_80"), (90, "sm_90a", "sm_90a"), (90, "ptx", "sm_90a"), (90, "ptx:sm_80", "sm_80"), (80, "ptx", "sm_80")):
     measured = json.loads(run(capability, *bench, "--cuda-image", image))
@@ -72,7 +72,7 @@ for capability in (0, 80, 90):
     run(capability, "train", "--out", f"train.{capability}", "--steps", "3", *common)
 close("out.80", "out.90", 1e-5)
 close("train.80/last.safetensors", "train.90/last.safetensors", 1e-4)
-close("train.0/last.safetensors", "train.90/last.safetensors", 1e-2)  # attention in bf16 on GPUs alone
+close("train.0/last.safetensors", "train.90/last.safetensors", 1e-2)  # only GPUs compute attention in bf16
 
 translate = ("translate", *weights, "--format", "ids", "--input", "a", "--max-length", "10", "--beam", "3", "--scores", "--quiet")
 translations = {tokens: run(90, *translate, "--batch-tokens", tokens) for tokens in ("1", "30", "4096")}

@@ -1,5 +1,5 @@
-"""check_cuda_faults.py TRANSLATOR DRIVERS FOLDER: what can be wrong with a GPU, each in one line that says what to do. DRIVERS holds the PTX
-interpreter's libcuda.so.1, which is asked for the faults. Plain Python."""
+"""check_cuda_faults.py TRANSLATOR DRIVERS FOLDER: for anything that can be wrong with a GPU, one line says what to do. DRIVERS holds the PTX
+interpreter's libcuda.so.1, which simulates the faults. Plain Python."""
 import os
 import subprocess
 import sys
@@ -35,14 +35,14 @@ refused(greedy, ("bytes", "are free"), XFC_PTX_MEMORY="80000")
 refused(("train", "--out", "little", "--steps", "1", *common), ("training needs", "the GPU has"), XFC_PTX_MEMORY="300000")
 refused((*greedy, "--compute-type", "int8"), ("--compute-type int8", "decodes in"))
 
-# A GPU that is lost while it trains costs what came since the last checkpoint, and no file.
+# If a GPU is lost during training, only the steps since the last checkpoint are lost, and no file.
 files = ("run/last.safetensors", "run/state/training.safetensors")
 before = [open(name, "rb").read() for name in files]
 refused(("train", "--out", "run", "--steps", "500", "--save-every", "1000", "--resume", *common), ("the GPU was lost", "--resume"), XFC_PTX_LOST_AFTER="700")
 assert [open(name, "rb").read() for name in files] == before, "a run that lost its GPU touched its files"
 
 # Without a driver everything else still runs.
-drivers = folder  # holds none
+drivers = folder  # a folder without a driver
 if subprocess.run(["sh", "-c", "ldconfig -p | grep -q libcuda.so.1"]).returncode:
     refused(greedy, ("libcuda.so.1 was not found", "--device cpu"))
 run("cpu", *greedy)

@@ -1,4 +1,4 @@
-"""check_evaluate.py TRANSLATOR RUN SOURCE TARGET WORK_FOLDER: both forms of evaluate against sacreBLEU and against each other."""
+"""check_evaluate.py TRANSLATOR RUN SOURCE TARGET WORK_FOLDER: compares both forms of evaluate with sacreBLEU and with each other."""
 import json
 import os
 import re
@@ -20,7 +20,7 @@ def lines(file):
 
 
 def check(*arguments):
-    """The file of hypotheses is what these arguments evaluate."""
+    """These arguments evaluate the translations in the file of hypotheses."""
     metrics = {"bleu": sacrebleu.BLEU(), "chrf": sacrebleu.CHRF(), "ter": sacrebleu.TER()}
     want = [metric.corpus_score(lines(hypotheses), [lines(target)]).score for metric in metrics.values()]
     result = json.loads(call("evaluate", *arguments, "--target", target, "--json"))
@@ -33,7 +33,7 @@ def check(*arguments):
     return want
 
 
-# Good translations: every fourth word is gone, and every fifth line another.
+# Fairly good translations: every fourth word is missing, and every fifth line is another one's.
 references = lines(target)
 with open(hypotheses, "w", encoding="utf-8") as file:
     for i, line in enumerate(references):
@@ -42,7 +42,7 @@ with open(hypotheses, "w", encoding="utf-8") as file:
 bleu, chrf, ter = check("--hypothesis", hypotheses)
 assert 10 < bleu < 90 and 10 < chrf < 95 and 10 < ter < 90, (bleu, chrf, ter)
 
-# The model's own, with a beam that is not the default.
+# The model's own translations, with a beam that is not the default.
 call("translate", "--model", run, "--input", source, "--output", hypotheses, "--beam", "3", "--quiet")
 check("--model", run, "--source", source, "--beam", "3", "--quiet")
 print("evaluate agrees with sacreBLEU")

@@ -1,5 +1,5 @@
 """check_generation.py model TINY OUT: writes a small model with `generation`.
-check_generation.py check TRANSLATOR PLAIN WEIGHTS WORK: what an executable of that model does with it, beside one of the same model without. Plain Python.
+check_generation.py check TRANSLATOR PLAIN WEIGHTS WORK: compares an executable of that model with one of the same model without `generation`. Plain Python.
 """
 import json
 import subprocess
@@ -47,10 +47,10 @@ def follow(found, bad):
     assert any(len(h["ids"]) == 7 for (h,) in found)
 
 
-# The weights were trained by the executable without `generation`: it is no part of what they mean.
+# The weights were trained by the executable without `generation`, which does not change their meaning.
 found = translate(translator)
 follow(found, (7, 8))
-# Flags say the same, but for bad sequences, and override what the model says; no result depends on its batch.
+# Flags can set the same, except for bad sequences, and override the model; no result depends on its batch.
 assert translate(translator, *flags) == found
 follow(translate(plain, *flags), None)
 ours = ["--beam", 5, "--length-penalty", 0.6, "--length-penalty-form", "offset", "--early-stopping", "true", "--max-length", 0, "--min-length", 0,
@@ -66,7 +66,7 @@ assert all(h["ids"][:3] == [4, 9, 10] for (h,) in translate(translator, "--prefi
 for (hypothesis,) in translate(translator, "--sample", "--seed", 3):
     assert hypothesis["ids"][0] == 4 and not {0, 2, 3, 5, 6} & set(hypothesis["ids"]), hypothesis
 
-# What there is, is shown.
+# `info` and --help show the settings.
 info = json.loads(call(translator, "info", "--json").stdout)
 assert info["generation"] == settings and info["batch"]["beam"] == 3, info
 assert json.loads(call(plain, "info", "--json").stdout)["generation"]["beam"] == 5
@@ -77,7 +77,7 @@ for verb in ("translate", "evaluate"):
                     "{eos,forced_eos,cut}=cut", "--forced-first TEXT=4", "--suppress TEXT=5 6", "--no-repeat-ngram INT:INT in [0 - 1048576]=2"):
         assert default in text, default
 
-# Wrong values: what is wrong, in one line.
+# For wrong values, one line says what is wrong.
 for arguments, expected in (
     (["--suppress", "99"], "error: --suppress[0]: 99 is no token of a vocabulary of 13; expected 0 to 12\n"),
     (["--suppress", "3"], "error: --suppress[0]: 3 is eos, without which no translation ends; use min_length for longer ones\n"),

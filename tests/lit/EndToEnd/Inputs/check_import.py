@@ -1,9 +1,9 @@
 """Checks `xfc import` and `xfc export` against transformers: check_import.py XFC WORK_FOLDER.
 
 Makes small models of each family with random weights, in three odd sizes, imports and compiles them, and compares logits of ragged
-batches, and what `translate` writes with what `generate` does by the settings that were saved with the model. Then exports them, which
-makes the models that they were. A model that was trained here is exported, too. Where CTranslate2 is installed, its converter turns
-each family's folder into its own format, which must import as a model that translates as it does there.
+batches, and the output of `translate` with that of `generate` under the settings saved with the model. Then exports them, which must
+give the original models. A model that was trained by xfc is exported, too. If CTranslate2 is installed, its converter turns a
+folder into its own format, which must import as a model that translates as it does there.
 """
 import importlib.util
 import json
@@ -50,8 +50,8 @@ def expect(holds, what):
 
 
 def randomize(model, seed):
-    """Weights that differ from tensor to tensor, and large enough that every part of the model is seen in its logits. A padding's
-    embedding stays zero, as it is in every trained model."""
+    """Adds random numbers to the weights, large enough for every part of the model to affect its logits. The embedding of the pad
+    token stays zero, as in every trained model."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, tensor in list(model.named_parameters()) + list(model.named_buffers()):
@@ -60,7 +60,7 @@ def randomize(model, seed):
             spread = 0.4 if tensor.dim() > 1 else 0.2
             tensor.add_(spread * torch.randn(tensor.shape, generator=generator))
             if name.endswith("Attention.q.weight"):
-                tensor.div_(model.config.d_kv ** 0.5)  # of a T5, which does not divide scores
+                tensor.div_(model.config.d_kv ** 0.5)  # a T5 does not scale its scores
         if hasattr(model, "final_logits_bias"):
             model.final_logits_bias[0, model.config.eos_token_id] += 3  # so that some sentences end
         pad = model.config.pad_token_id
@@ -82,7 +82,7 @@ def ragged(generator, vocabulary, special, pad, start=None):
 
 
 def check(name, model, tokenizer=None, language=None, **save):
-    """Imports the model and compares: logits, what is searched, and where there is a tokenizer, text translated (into the language)."""
+    """Imports the model and compares logits, search results, and, if there is a tokenizer, translated text (into the language)."""
     config = model.config
     settings = model.generation_config
     settings.num_beams, settings.max_length, settings.length_penalty, settings.early_stopping = 4, 22, 1.3, bool(len(name) % 2)
@@ -103,7 +103,7 @@ def check(name, model, tokenizer=None, language=None, **save):
     special = {pad, eos, start, getattr(config, "bos_token_id", None)}
     source, source_mask = ragged(generator, config.vocab_size, special, pad)
     target, target_mask = ragged(generator, target_vocabulary, special, pad, start)
-    labels = torch.where(target_mask, eos, pad)  # they tell a first token that is pad from padding
+    labels = torch.where(target_mask, eos, pad)  # they distinguish a pad as the first token from padding
     save_file({"source": source.int(), "target": target.int(), "labels": labels.int()}, os.path.join(work, "in"))
     run(translator, "forward", "--weights", os.path.join(imported, "model.safetensors"), "--input", os.path.join(work, "in"),
         "--output", os.path.join(work, "out"))
@@ -114,7 +114,7 @@ def check(name, model, tokenizer=None, language=None, **save):
     size = expected[target_mask].abs().max().item()
     expect(error <= 2e-5 * max(1, size), f"{name}: logits differ by {error:.2e} where they are up to {size:.2f}")
 
-    # By the settings that came with the model, and greedily. The sources end with eos, as text does.
+    # Searches with the settings that came with the model, and greedily. The sources end with eos, as text does.
     lengths = source_mask.sum(1).tolist()
     lines = [source[i, :n].tolist()[:-1] + [eos] for i, n in enumerate(lengths)]
     for row, line in zip(source, lines):
@@ -144,7 +144,7 @@ def check(name, model, tokenizer=None, language=None, **save):
 
 
 def check_way_back(name, model, folder, imported, tokenizer, inputs):
-    """Exported again: the same bytes of every tensor, read by transformers as the same model, and imported as the same."""
+    """The exported model has the same bytes in every tensor, loads in transformers as the same model, and imports as the same model."""
     exported, again = os.path.join(work, name + ".exported"), os.path.join(work, name + ".again")
     run(xfc, "export", imported, "--to", "hf", "-o", exported)
     with open(os.path.join(exported, "config.json")) as file:
@@ -154,7 +154,7 @@ def check_way_back(name, model, folder, imported, tokenizer, inputs):
         if file.endswith(".safetensors"):
             theirs |= load_file(os.path.join(folder, file))
     if "model.decoder.embed_tokens.weight" in theirs and "model.shared.weight" in theirs:
-        theirs["model.shared.weight"] = theirs["model.encoder.embed_tokens.weight"]  # nothing reads it
+        theirs["model.shared.weight"] = theirs["model.encoder.embed_tokens.weight"]  # nothing reads this one
     different = [key for key in theirs.keys() | ours.keys() if key not in ours or key not in theirs or ours[key].dtype != theirs[key].dtype or
                  ours[key].shape != theirs[key].shape or (ours[key] != theirs[key]).any()]
     expect(not different, f"{name}: exported otherwise than it was imported: {sorted(different)}")
@@ -180,7 +180,7 @@ def check_way_back(name, model, folder, imported, tokenizer, inputs):
 
 
 def compare_text(name, model, tokenizer, imported, translator, lines):
-    """Text in, text out: the tokenizer comes along with the model."""
+    """Translates text to text with the tokenizer that was imported with the model."""
     source = os.path.join(work, name + ".lines")
     with open(source, "w") as file:
         file.writelines(line + "\n" for line in lines)
@@ -196,8 +196,8 @@ def compare_text(name, model, tokenizer, imported, translator, lines):
 
 
 def check_ctranslate2(name, folder, tokenizer, lines, language=None, expected=None):
-    """A folder of Hugging Face's that CTranslate2 has converted translates greedily as it does in CTranslate2, and as expected (the ids
-    of a Hugging Face vocabulary)."""
+    """A Hugging Face folder, converted by CTranslate2 and imported, translates greedily as it does in CTranslate2, and as `expected`
+    (ids of the Hugging Face vocabulary)."""
     if not importlib.util.find_spec("ctranslate2"):
         return
     import ctranslate2
@@ -235,7 +235,7 @@ def bart(kind, **options):
 
 
 def text_of(side):
-    """One side of lines that can be learned."""
+    """One side of a corpus that can be learned."""
     script = os.path.join(os.path.dirname(__file__), "make_text.py")
     return [pair.split("\t")[side] for pair in run(sys.executable, script, 1, 300).splitlines()]
 
@@ -246,7 +246,7 @@ def train_pieces(prefix, text, **options):
 
 
 def marian_tokenizer(folder):
-    """Two SentencePiece models, their pieces under ids of their own, and a token that names a language."""
+    """Two SentencePiece models, whose pieces get other ids here, and a token that names a language."""
     vocabulary = {"</s>": 0, "<unk>": 1, ">>fr<<": 2}
     os.makedirs(folder)
     for side, name in enumerate(("source", "target")):
@@ -263,7 +263,7 @@ def marian_tokenizer(folder):
 
 
 def check_trained():
-    """A model that was born here, with positions that alternate, goes on in transformers."""
+    """A model that was trained by xfc, with interleaved positions, works in transformers."""
     folder, translator, exported = (os.path.join(work, "trained" + end) for end in ("", ".translator", ".exported"))
     files = [os.path.join(work, name) for name in ("trained.source", "trained.target")]
     for side, file in enumerate(files):
@@ -301,7 +301,7 @@ def check_trained():
 
 
 def m2m_tokenizer():
-    """A SentencePiece model, its pieces under ids of their own, and languages after them."""
+    """A SentencePiece model, whose pieces get other ids here, with the languages after them."""
     folder = os.path.join(work, "m2m.tokenizer")
     os.makedirs(folder)
     pieces = sentencepiece.SentencePieceProcessor(model_file=train_pieces(os.path.join(folder, "sentencepiece.bpe"), text_of(0) + text_of(1)))
@@ -334,7 +334,7 @@ def t5_tokenizer():
 def translated_into(language, tokenizer, model):
     model.generation_config.forced_bos_token_id = tokenizer.convert_tokens_to_ids(language)
     with torch.no_grad():
-        model.model.shared.weight[31:] *= 0.2  # so that languages are seldom written
+        model.model.shared.weight[31:] *= 0.2  # so that languages are seldom generated
     return model
 
 
@@ -346,14 +346,14 @@ def t5(kind, options=(), **sizes):
 
 
 def untied(model):
-    """With an output of its own, as T5 1.1 has it."""
+    """Gives the model an output weight of its own, as in T5 1.1."""
     model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
     return model
 
 
 def check_languages():
-    """A language before each line, and before each translation, once also where the beginning of the translation is given (greedily:
-    generate does not count what is given in the scores of beams, and the search here does)."""
+    """A language token precedes each line and each translation, once also with a given prefix (greedily, since generate leaves the
+    prefix out of the scores of beams, and the search here does not)."""
     folder, imported, translator, source, given = (os.path.join(work, "languages" + end)
                                                    for end in ("", ".imported", ".translator", ".lines", ".prefixes"))
     os.makedirs(folder)
@@ -384,7 +384,7 @@ def check_languages():
 
 
 def check_text():
-    """Marian's tokenizer, of many files."""
+    """Marian's tokenizer, which has several files."""
     folder, imported, translator = (os.path.join(work, "text" + end) for end in ("", ".imported", ".translator"))
     tokenizer = marian_tokenizer(folder)
     pad = tokenizer.pad_token_id
@@ -403,7 +403,7 @@ def check_text():
 check("marian", randomize(marian(), 1))
 check_text()
 check_languages()
-# In halves of precision, and in shards.
+# In half precision, and in shards.
 check("marian-two-vocabularies", randomize(marian(decoder_vocab_size=53, share_encoder_decoder_embeddings=False, pad_token_id=52,
                                                   decoder_start_token_id=52, encoder_attention_heads=4, decoder_ffn_dim=28,
                                                   decoder_layers=2, scale_embedding=False), 2).half(), max_shard_size="10KB")
@@ -428,7 +428,7 @@ for i, other in enumerate(OTHER_SIZES):
     check(f"bart-{i}", randomize(bart("Bart", **other), 32 + i))
     check(f"mbart-{i}", randomize(bart("MBart", **other, scale_embedding=True, decoder_start_token_id=2), 34 + i))
     check(f"m2m-{i}", randomize(bart("M2M100", **other), 36 + i))
-    layers = sorted((other["encoder_layers"], other["decoder_layers"]))  # a decoder that has more gets no cache for them in transformers
+    layers = sorted((other["encoder_layers"], other["decoder_layers"]))  # transformers has no cache for a decoder's extra layers
     size = dict(vocab_size=other["vocab_size"], d_model=other["d_model"] + 1, d_kv=(9, 17)[i], d_ff=other["encoder_ffn_dim"], num_layers=layers[1],
                 num_decoder_layers=layers[0], num_heads=other["encoder_attention_heads"])
     for kind in ("T5", "MT5", "UMT5"):

@@ -15,7 +15,7 @@ os.chdir(folder)
 
 
 def signals():
-    """The signals that are handled and ignored, as the system says it, but for those above 31, which are the C library's own."""
+    """The signals that are handled and ignored according to the system, without those above 31, which the C library uses itself."""
     return [int(line.split()[1], 16) & 0x7FFFFFFF for line in open("/proc/self/status") if line.startswith(("SigCgt", "SigIgn"))]
 
 
@@ -34,7 +34,7 @@ def fails(status, part, call, *arguments):
 
 handled = signals()
 printed = os.dup(1), os.dup(2)
-sys.stderr = os.fdopen(os.dup(2), "w")  # for what Python says
+sys.stderr = os.fdopen(os.dup(2), "w")  # for Python's own messages
 silence = os.open("said", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
 os.dup2(silence, 1), os.dup2(silence, 2)
 library = xfc.load("./libtiny.so")
@@ -44,8 +44,8 @@ info = model.info()
 assert (info.name, info.source_vocabulary, info.target_vocabulary, info.pad, info.eos) == (b"tiny", 60, 60, 0, 3)
 assert 1e-310 * 0.5 != 0, "numbers below the normal ones are 0 in the caller's thread"
 
-# Translations, scores and ids: text and numbers as the executable prints them.
-beam = ["--beam", "2", "--min-length", "6"]  # the model would write little by itself
+# Translations, scores and ids have the text and numbers that the executable prints.
+beam = ["--beam", "2", "--min-length", "6"]  # without it, this model would write little
 options = ["--beam", "3", "--min-length", "6", "--n-best", "2", "--length-penalty", "0.8"]
 expected = run("translate", "--model", "run", "--input", "va", "--scores", *options).splitlines()
 
@@ -58,7 +58,7 @@ assert printed_as(model.translate(lines, *options)) == expected, (printed_as(mod
 sampled = ["--sample", "--min-length", "6", "--seed", "7", "--n-best", "2"]
 assert printed_as(model.translate(lines, *sampled)) == run("translate", "--model", "run", "--input", "va", "--scores", *sampled).splitlines()
 
-# Step by step the same, whatever happens in between; hypotheses grow by a token a step.
+# A search step by step gives the same, whatever happens in between; hypotheses grow by one token per step.
 whole = model.translate(lines, *beam)
 first, second = model.search(lines, *beam), model.search(lines[:3], *beam)
 steps, more = 0, True
@@ -77,7 +77,7 @@ assert whole[-1] == [("", 0.0, [])], whole[-1]  # an empty line
 fails(2, "no line with this number", second.hypotheses, 3)
 first.close(), second.close()
 
-# Ids, forced beginnings, scores.
+# Ids, forced prefixes, scores.
 assert [" ".join(map(str, model.encode(line))) for line in lines] == run("encode", "--model", "run", "--input", "va").splitlines()
 assert model.decode(model.encode(lines[0], 1)) == lines[0]
 forced = [reference[:4] for reference in references]
@@ -88,7 +88,7 @@ open("sa", "w").write("\n".join(lines[:-1]) + "\n"), open("sb", "w").write("\n".
 scores = model.score(lines[:-1], references[:-1])
 assert [f"{score:.9g}" for score in scores] == run("score", "--model", "run", "--source", "sa", "--target", "sb").splitlines()
 
-# Logits, from rectangles with pads.
+# Logits of padded batches.
 source, target = [[5, 6, 7, 3], [8, 3, 0, 0]], [[2, 9, 10], [2, 11, 0]]
 flat = {"source": ("I32", [2, 4], sum(source, [])), "target": ("I32", [2, 3], sum(target, []))}
 tensors.write("in.safetensors", flat)
@@ -96,7 +96,7 @@ run("forward", "--model", "run", "--input", "in.safetensors", "--output", "out.s
 shape, logits = tensors.read("out.safetensors")["logits"]
 assert shape == [2, 3, 60] and list(model.forward(source, target)) == list(logits)
 
-# Several threads at one model, and at several.
+# Several threads use one model, and several models.
 with xfc.Model(library, "run", "--threads", "1") as again:
     found = {}
     threads = [threading.Thread(target=lambda i=i: found.update({i: (again if i % 2 else model).translate(lines, *beam)})) for i in range(4)]
@@ -106,8 +106,8 @@ with xfc.Model(library, "run", "--threads", "1") as again:
         thread.join()
     assert all(found[i] == whole for i in range(4))
 
-# A library of another model in this process, and training: the steps of `train`, to the byte. A run of one pair, or of equal pairs where
-# nothing depends on their numbers, has its batches in any order.
+# A library of another model in this process, and training, which takes the steps of `train`, to the byte. The run has only one pair, so
+# the order of its batches does not matter.
 other = xfc.load("./libother.so")
 pair = "5 6 7 8", "9 10 11 12 13"
 open("pa", "w").write(pair[0] + "\n"), open("pb", "w").write(pair[1] + "\n")
@@ -130,12 +130,12 @@ with xfc.Model(library, None, "--format", "ids") as fresh, xfc.Model(other, None
 with xfc.Model(library, "saved.safetensors", "--format", "ids") as saved:
     assert saved.translate(["5 6 7 8"], *beam) == after
 
-# A packed executable is a model too.
+# A packed executable can be loaded as a model, too.
 subprocess.run(["./translator", "pack", "--model", "run", "-o", "packed", "--quiet"], check=True)
 with xfc.Model(library, "packed") as packed:
     assert packed.translate(lines, *beam) == whole
 
-# What is wrong is said, and leaves the model as it was.
+# Errors have messages, and leave the model unchanged.
 weights = open("run/last.safetensors", "rb").read()
 open("cut.safetensors", "wb").write(weights[:-100])
 fails(1, "nothing: cannot open: No such file", xfc.Model, library, "nothing")

@@ -1,6 +1,6 @@
-"""check_reliability.py TRANSLATOR OTHER WORDED XFC WORK_FOLDER: what hostile surroundings must not do. OTHER is a model of
-equal shapes that computes something else, WORDED one with the vocabulary one.model. The folder holds ids in `a` and `b`, text in `text`, and two vocabularies of equal
-size, one.model and two.model. Plain Python."""
+"""check_reliability.py TRANSLATOR OTHER WORDED XFC WORK_FOLDER: checks that a hostile environment does no damage. OTHER is a model of equal shapes that
+computes something else, WORDED one with the vocabulary one.model. The folder holds ids in `a` and `b`, text in `text`, and two vocabularies of equal size,
+one.model and two.model. Plain Python."""
 import glob
 import json
 import os
@@ -51,7 +51,7 @@ def training(out, *more):
 
 
 def started(out, *more, **options):
-    """A run that has saved something, and goes on."""
+    """A training run that has saved once, and continues."""
     options.setdefault("stderr", subprocess.DEVNULL)
     process = subprocess.Popen([translator, *training(out, "--steps", "1000000", "--save-every", "20", *more)], **options)
     for _ in range(2000):
@@ -75,7 +75,7 @@ def check_signals():
         expect(os.path.exists(path(name + "/state/training.safetensors")), f"signal {number} leaves no state")
         expect(not glob.glob(path(name + "/**/*.partial.*"), recursive=True) and not os.path.exists(path(name + "/train.lock")),
                f"signal {number} leaves litter: {os.listdir(path(name))}")
-    # Saved before a validation that takes long, and one that is under way is left.
+    # A signal saves without waiting for a long validation, and stops one that is under way.
     with open(path("long.a"), "w") as file:
         file.write(read("a").decode() * 300)
     with open(path("long.b"), "w") as file:
@@ -143,7 +143,7 @@ def check_identity():
     refused('is "relu" there and "gelu" here', "translate", *weights, *ids, "--input", few, program=other)
     result = call("translate", *weights, *ids, "--input", few, "--force-model", program=other)
     expect(b"warning: --force-model overrides this: " in result.stderr, f"--force-model says {result.stderr}")
-    # Old files without metadata load, with a note.
+    # Old files, without metadata, load with a note.
     whole = read("w/last.safetensors")
     size = int.from_bytes(whole[:8], "little")
     header = json.loads(whole[8:8 + size])
@@ -155,7 +155,7 @@ def check_identity():
         file.write(len(plain).to_bytes(8, "little") + plain + whole[8 + size:])
     result = call("translate", "--weights", path("plain.safetensors"), *ids, "--input", few)
     expect(b"note: " in result.stderr and b"does not record which model" in result.stderr, f"old weights: {result.stderr}")
-    # A changed bit of a weight, of the header; the checksum of a tensor by hand.
+    # A flipped bit in a weight or in the header is found; the checksum of a tensor is recomputed here.
     for at in (len(whole) - 100, 8 + size + 4000, whole.index(b'"step"') + 9):
         changed = bytearray(whole)
         changed[at] ^= 1
@@ -165,7 +165,7 @@ def check_identity():
     name, entry = next(iter(header.items()))
     begin, end = entry["data_offsets"]
     expect(metadata["crc32c." + name] == block_sum(whole[8 + size + begin:8 + size + end]), f"the checksum of {name}")
-    # A state of other bits is another run.
+    # A state with flipped bits is damaged.
     shutil.copytree(path("w"), path("bits"))
     for name in os.listdir(path("bits/state")):
         state = bytearray(read("bits/state/" + name))
@@ -183,7 +183,7 @@ def check_identity():
     expect(b"warning: --force-vocab overrides this: " in result.stderr, f"--force-vocab says {result.stderr}")
     call("pack", "--model", path("words"), "-o", path("packed"), program=worded)
     expect(call("translate", "--beam", "1", program=path("packed"), input=sentence).stdout == translation, "packed, other translations")
-    # A vocabulary with a table that points outside itself.
+    # A vocabulary whose table points outside itself is refused.
     model = bytearray(read("one.model"))
     at = model.index(b"nmt_nfkc") + 8
     while model[at + 1] & 0x80:
@@ -215,7 +215,7 @@ def block_sum(data):
 
 
 def check_streams():
-    """An answer for each line while the writer waits; windows are translated as one file is; memory is bounded."""
+    """Each line is answered while the writer waits; a stream is translated like a file, whatever its windows; memory is bounded."""
     process = subprocess.Popen([translator, "translate", *weights, *ids, "--beam", "1", "--quiet"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     for line in (b"5 6 7\n", b"8 9\n"):
         process.stdin.write(line)
@@ -258,7 +258,7 @@ def check_streams():
     call("evaluate", "--hypothesis", ampersands, "--target", ampersands)
     expect(time.monotonic() - begin < 20, "evaluate of a line of 1 MB of &amp;")
     refused("cannot both go to standard output", "translate", *weights, *ids, "--attention-svg", "-", status=2)
-    # A signal leaves neither half a file nor a temporary one.
+    # A signal leaves neither a partial nor a temporary file.
     process = subprocess.Popen([translator, "translate", *weights, *ids, "--output", path("half")], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
     time.sleep(0.5)
     process.send_signal(signal.SIGTERM)
@@ -287,11 +287,11 @@ def check_numbers():
     refused("--temperature", "translate", *weights, *ids, "--sample", "--temperature", "1e-309", status=2)
     call(*training("epochs", "--epochs", str(2**63 - 1), "--schedule", "cosine", "--quiet")[:-1], "--valid-every", "1", "--valid-source", path("a"),
          "--valid-target", path("b"), "--early-stop", "1", "--lr", "1", "--warmup", "0", "--quiet")
-    # Weights that are finite and too large.
+    # Weights that are finite but too large are an error.
     named = tensors.read(path("w/last.safetensors"))
     tensors.write(path("large.safetensors"), {name: ("F32", shape, [value * 1e30 for value in values]) for name, (shape, values) in named.items()})
     refused("finite", "score", "--weights", path("large.safetensors"), *ids, "--source", path("a"), "--target", path("b"))
-    # What diverges is not kept in place of what did not.
+    # A diverged state does not replace a good one.
     shutil.copytree(path("w"), path("diverging"))
     refused("is intact", *training("diverging", "--resume", "--steps", "40", "--lr", "1e38", "--warmup", "0", "--save-every", "1"))
     call(*training("diverging", "--resume", "--steps", "40", "--lr", "1", "--warmup", "4000", "--save-every", "500", "--quiet"))

@@ -1,4 +1,4 @@
-"""check_report.py REPORT.html TRAIN.jsonl: the page fetches nothing, and shows the log's numbers and its curve. Plain Python."""
+"""check_report.py REPORT.html TRAIN.jsonl: the page loads nothing, and shows the log's numbers and curves. Plain Python."""
 import html.parser
 import json
 import re
@@ -8,7 +8,7 @@ page = open(sys.argv[1], encoding="utf-8").read()
 records = [json.loads(line) for line in open(sys.argv[2], encoding="utf-8")]
 failures = []
 
-# Attributes and elements a browser loads something for.
+# Attributes and elements for which a browser loads something.
 LOADING = {"src", "href", "xlink:href", "srcset", "data", "action", "poster", "background"}
 ELEMENTS = {"script", "link", "iframe", "object", "embed", "base", "img", "video", "audio", "image"}
 
@@ -59,7 +59,7 @@ for name, key, pattern in (("steps", "step", "{:.0f}"), ("loss", "loss", "{:.4f}
     if parsed.cells.get(name) != want:
         failures.append(f"{name}: {parsed.cells.get(name)}, the log says {want}")
 
-# The curves are the log's numbers, on straight axes that all curves of a chart share.
+# The curves show the log's numbers, on linear axes that all curves of a chart share.
 curves = [points for heading, points in parsed.paths if heading == "Loss per target token"]
 values = [series("loss"), series("valid_loss")]
 if [len(points) for points in curves] != [len(one) for one in values]:

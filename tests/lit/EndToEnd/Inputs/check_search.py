@@ -1,7 +1,7 @@
-"""Checks `translate` against `score`, which computes whole sentences at once and knows no cache: check_search.py
+"""Checks `translate` against `score`, which computes whole sentences at once, without a cache: check_search.py
 TRANSLATOR WEIGHTS VOCABULARY WORK_FOLDER [START]. Plain Python.
 
-A beam wider than there are sequences must list every sequence in the order of its score. Sampling, prefixes, lengths,
+A beam wider than the number of possible sequences must list them all in the order of their scores. Sampling, prefixes, lengths,
 alignments and packed executables are checked on the way.
 """
 import itertools
@@ -71,13 +71,13 @@ for shortest, longest in ((0, 2), (2, 3)):
             total = sum(math.exp(p) for p in score([source] * (len(tokens) + 1), [[]] + [[t] for t in tokens]))
             expect(total < 1, f"{source}: probabilities sum to {total}")
 
-# A narrow beam: log-probabilities of long translations, through many reorderings of the cache.
+# A narrow beam: log-probabilities of long translations, after many reorderings of the cache.
 found = translate(sources, "--beam", 4, "--n-best", 4, "--max-length", 15)
 flat = [(s, h) for s, hs in zip(sources, found) for h in hs]
 for (source, h), p in zip(flat, score([s for s, _ in flat], [h["ids"] for _, h in flat]), strict=True):
     expect(near(h["log_probability"], p), f"beam 4: {source} {h['ids']}: {h['log_probability']}, score says {p}")
 
-# Samples do not depend on the batch, and do depend on the seed.
+# Samples depend on the seed, but not on the batch.
 sampling = ["--sample", "--n-best", 5, "--top-k", 6, "--temperature", 1.5, "--max-length", 10]
 found = translate(sources, *sampling)
 expect(found == translate(sources, *sampling, "--batch-tokens", 1), "samples depend on the batch")
@@ -90,7 +90,7 @@ prefixes = [[6, 6], [], [8], [5, 4, 5]]
 for prefix, hypotheses in zip(prefixes, translate(sources, "--prefix", write("prefix", prefixes)), strict=True):
     expect(hypotheses[0]["ids"][: len(prefix)] == prefix, f"prefix {prefix}: {hypotheses[0]['ids']}")
 
-# Alignments are of the tokens written; the attention of a sentence can be drawn.
+# Alignments cover the tokens of the translation; the attention of a sentence can be drawn.
 svg = os.path.join(work, "attention.svg")
 for source, hypotheses in zip(sources, translate(sources, "--alignments", "--attention-svg", svg, "--min-length", 3), strict=True):
     pairs = hypotheses[0]["alignment"]

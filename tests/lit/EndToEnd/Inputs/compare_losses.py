@@ -1,4 +1,4 @@
-"""compare_losses.py TOLERANCE A.jsonl B.jsonl: the last training losses of two logs agree within the tolerance, relative."""
+"""compare_losses.py TOLERANCE A.jsonl B.jsonl: the last training losses of two logs agree within the relative tolerance."""
 import json
 import sys
 

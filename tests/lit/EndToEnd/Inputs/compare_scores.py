@@ -1,5 +1,5 @@
 """compare_scores.py TOLERANCE A B: two outputs of translate --scores have the same number of lines, and their scores agree within the
-tolerance on average, relative to the larger of the two and 1: searches may part where two tokens are equally likely."""
+tolerance on average, relative to the largest of the two and 1. Searches may diverge where two tokens are equally likely."""
 import sys
 
 tolerance = float(sys.argv[1])

@@ -1,5 +1,5 @@
-"""compare_weights.py TOLERANCE A B [PREFIX]: both have the same tensors, or those whose names begin with PREFIX, and values within TOLERANCE of the
-largest of all. Plain Python."""
+"""compare_weights.py TOLERANCE A B [PREFIX]: both have the same tensors (only those whose names begin with PREFIX), with values within TOLERANCE,
+relative to the largest value of all. Plain Python."""
 import json
 import struct
 import sys

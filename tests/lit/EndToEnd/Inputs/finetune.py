@@ -1,5 +1,5 @@
-"""finetune.py TRANSLATOR WORK_FOLDER: training from given weights, in groups of parameters, and means of weights, from outside. The
-folder holds ids in `a` and `b`. Plain Python."""
+"""finetune.py TRANSLATOR WORK_FOLDER: checks training from given weights, groups of parameters, and averages of weights. The folder
+holds ids in `a` and `b`. Plain Python."""
 import array
 import fnmatch
 import json
@@ -43,7 +43,7 @@ def same(a, b):
     return a.tobytes() == b.tobytes()
 
 
-# Groups, on one step of plain gradient descent, whose gradient the step without them tells.
+# Groups, in one step of plain gradient descent; its gradient is known from the step without groups.
 RATE = 0.5
 SGD = ["--optimizer", "sgd", "--momentum", 0, "--lr", RATE, "--quiet"]
 GROUPS = ["--freeze", "encoder.embed.*", "*.self_attn.q.*", "--rate", "*.bias=3", "--rate", "decoder.layers.1.*=0.5", "--decay", "*.ffn.*=0.25"]
@@ -71,8 +71,8 @@ assert sorted(counted) == ["0.5 0", "0.5 0.25", "1 0", "1 0.25", "3 0", "3 0.25"
 norm = json.loads(open(path("groups", "train.jsonl")).read().splitlines()[0])["gnorm"]
 assert abs(norm - math.sqrt(squares)) < 1e-4 * norm, (norm, math.sqrt(squares))
 
-# A run is one run however often it stops and with any number of threads, and keeps to its groups: what the optimizer packs for the
-# next step is what the next process packs.
+# A run gives the same however often it stops, with any number of threads, and keeps its groups: what the optimizer packs for the next
+# step is what the next process packs.
 ADAM = ["--lr", 0.01, "--weight-decay", 0.1, "--quiet", *GROUPS]
 train("whole", *ADAM, "--threads", 1, steps=7)
 train("halves", *ADAM, "--threads", 2, steps=4)
@@ -89,7 +89,7 @@ train("none", "--freeze", "encodr.*", steps=1, fails=r"--freeze: no parameter of
 train("none", "--rate", "*.bais=2", steps=1, fails=r"--rate: no parameter of the model matches '\*\.bais'; did you mean '\*\.bias'\?")
 train("none", "--freeze", "*", steps=1, fails="--freeze: nothing is left to train")
 
-# Weights of another file, as far as they fit.
+# Weights from another file, as far as they fit.
 said = train("all", "--init", path("plain"), "--lr", 0.1, steps=0)
 assert re.search(r"plain/best\.safetensors: loaded (\d+) of \1 parameters: .*encoder\.layers\.\*\.ffn\.in\.weight \(2\)", said), said
 assert all(same(numbers, plain[name]) for name, numbers in weights("all").items())
@@ -106,7 +106,7 @@ assert "not in it, and initialized at random: decoder.norm.bias\n" in said and "
 assert f"of another shape or type, and initialized at random: encoder.embed.weight [{shape[0] - 1}, {shape[1]}] (here [{shape[0]}, {shape[1]}])\n" in said, said
 for name, numbers in weights("some").items():
     assert same(numbers, (start if name in ("encoder.embed.weight", "decoder.norm.bias") else plain)[name]), name
-# The optimizer begins anew, and the weights are there after a resume.
+# The optimizer starts afresh, and a resumed run no longer needs the file of weights.
 train("tuned", "--init", path("some.safetensors"), "--lr", 0.1, "--quiet", steps=3)
 train("tuned2", "--init", path("some.safetensors"), "--lr", 0.1, "--quiet", steps=2)
 os.rename(path("some.safetensors"), path("gone.safetensors"))
@@ -118,7 +118,7 @@ tensors.write(path("nan.safetensors"), {"decoder.norm.bias": ("F32", list(found[
 train("none2", "--init", path("nan.safetensors"), steps=1, fails="'decoder.norm.bias' holds NaN or infinity")
 train("none3", "--init", path("nowhere"), steps=1, fails="nowhere: cannot open")
 
-# Means, summed in the order in which the files are named.
+# Averages, summed in the order in which the files are named.
 train("kept", "--lr", 0.05, "--quiet", "--save-every", 2, "--keep", 3, steps=8)
 kept = [weights("kept", f"step-{step}.safetensors") for step in (4, 6, 8)]
 

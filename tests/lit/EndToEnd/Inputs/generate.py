@@ -1,5 +1,5 @@
-"""generate.py make WORK: a post-norm Transformer of transformers with random weights, as our model.json and safetensors.
-generate.py check WORK: its generate against WORK/translator. Decoding starts with pad, whose embedding is zero.
+"""generate.py make WORK: writes a post-norm Transformer of transformers with random weights, as model.json and safetensors.
+generate.py check WORK: compares its generate with WORK/translator. Decoding starts with pad, whose embedding is zero.
 """
 import json
 import subprocess
@@ -63,7 +63,7 @@ def make():
     save_file({name: tensor.clone().contiguous() for name, tensor in ours.items()}, f"{work}/weights.safetensors")
 
 
-# What generate does where nothing is said, but for max_length 12.
+# The defaults of generate, except for max_length 12.
 defaults = {"length-penalty-form": "power", "length-penalty": 1, "early-stopping": "false", "max-length": 11, "at-max-length": "cut"}
 
 
@@ -82,7 +82,7 @@ def check():
 
     translations = changed = 0
     plain = {}
-    # Settings of theirs, and the same of ours.
+    # Settings of generate, and the same as flags.
     forced_eos = {"at-max-length": "forced_eos", "max-length": 10}
     cases = [
         ({}, {}),

@@ -1,4 +1,4 @@
-"""Prints lines of random token ids: make_ids.py SEED LINES VOCABULARY LONGEST. The first four ids are special and left out."""
+"""Prints lines of random token ids: make_ids.py SEED LINES VOCABULARY LONGEST. The first four ids, which are special, do not occur."""
 import random
 import sys
 

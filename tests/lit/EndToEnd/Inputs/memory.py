@@ -1,4 +1,4 @@
-"""memory.py EXECUTABLE PREDICTED.json CASE MEASURED.json: compares what inspect said of a case with what bench took."""
+"""memory.py EXECUTABLE PREDICTED.json CASE MEASURED.json: compares the memory that inspect predicted for a case with what bench used."""
 import json
 import resource
 import subprocess

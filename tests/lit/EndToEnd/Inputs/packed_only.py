@@ -1,4 +1,4 @@
-"""packed_only.py EXECUTABLE RUN IDS: what decoding takes above its packed weights and what it computes in is a part of its weights."""
+"""packed_only.py EXECUTABLE RUN IDS: besides its packed weights, decoding takes only a fraction of the memory of the weights."""
 import json
 import resource
 import subprocess
@@ -8,7 +8,7 @@ executable, run, ids = sys.argv[1:]
 
 
 def peak(*command):
-    """Bytes of the largest process so far."""
+    """Peak resident bytes of the largest child process so far."""
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
 
@@ -16,7 +16,7 @@ def peak(*command):
 info = json.loads(subprocess.run([executable, "info", "--json"], check=True, capture_output=True).stdout)
 base = peak(executable, "info")
 weights = info["parameters"] * 4
-for kind in "int8", "f32":  # ascending
+for kind in "int8", "f32":  # ascending, since peak() is the largest so far
     taken = peak(executable, "translate", "--model", run, "--format", "ids", "--input", ids, "--batch-tokens", "32", "--beam", "1",
                  "--max-length", "20", "--compute-type", kind) - base
     most = {"int8": 0.25, "f32": 1}[kind] * weights + 0.45 * weights

@@ -1,7 +1,7 @@
-"""random_models.py XFC XFC_OPT XFC_INTERPRET WORK_FOLDER FIRST_SEED COUNT: random models of the whole language, one a seed.
+"""random_models.py XFC XFC_OPT XFC_INTERPRET WORK_FOLDER FIRST_SEED COUNT: random models of the whole language, one per seed.
 
-The fused executable, the one of `--no-fuse` and the interpreter must agree on logits, the encoder's output, the loss and
-every gradient, in f64; the one of `--recompute=most` with the fused one to the bit. Plain Python. A failing seed is named, and its model stays in the work folder.
+The fused executable, the one with `--no-fuse` and the interpreter must agree on logits, the encoder's output, the loss and
+every gradient, in f64; the one with `--recompute=most` must equal the fused one bitwise. A failing seed is named, and its model is kept. Plain Python.
 """
 import json
 import os
@@ -22,7 +22,7 @@ class Generator:
         self.random = random.Random(seed)
         self.names = 0
         self.padding = True  # every mask drops pads, so that sequences may differ in length
-        # Each distinct shape is a kernel to compile: a model has one of these each.
+        # Each distinct shape means another kernel to compile, so a model has only one of each of these.
         self.hidden, self.key_dim, self.value_dim, self.divided = self.pick(5, 8, 19), self.pick(1, 3, 5), self.pick(2, 7), self.pick(1, 2, 2)
         self.norms = self.pick("layer_norm", "layer_norm", "rms_norm")
         self.variance, self.eps_in = self.pick("biased", "unbiased"), self.pick("variance", "std")
@@ -130,7 +130,7 @@ class Generator:
         return model, width, vocab, rows
 
     def ids(self, lengths, vocab):
-        """Random ids, pads among them, never at the end."""
+        """Random ids, with pads among them, but never at the end."""
         return [[self.pick(PAD, *range(1, vocab)) for _ in range(length - 1)] + [self.random.randrange(1, vocab)] for length in lengths]
 
 
@@ -209,7 +209,7 @@ def check(seed, xfc, opt, interpret, work):
         if {name for name in got if name.startswith("grad.")} != {"grad." + name for name in parameters}:
             sys.exit(f"seed {seed}, {kind}: gradients of other parameters")
         for name, values in got.items():
-            expected = want.get(name, [0.0] * len(values))  # a parameter the loss does not depend on
+            expected = want.get(name, [0.0] * len(values))  # 0 for a parameter on which the loss does not depend
             largest = max(map(abs, expected), default=0)
             error = max((abs(a - b) for a, b in zip(values, expected, strict=True)), default=0)
             if not error <= TOLERANCE * largest + 1e-12:

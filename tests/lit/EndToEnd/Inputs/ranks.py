@@ -1,10 +1,10 @@
-"""Trains in one process and in several, by a launcher of MPI, and compares all that is left to the byte.
+"""Trains in one process and in several, with an MPI launcher, and compares all files of the runs to the byte.
 
     ranks.py LAUNCHER TRANSLATOR FOLDER MODE
 
-equal: 2, 3 and 4 ranks are one that accumulates, with validations; a run of 2 goes on in 3, in 1, and by itself.
-unlike: ranks with other flags, data, or a folder that is in use are refused before the first step, by name.
-kill: one rank is killed at several moments, or asked to end; the others end within seconds, and the resumed run is exact.
+equal: 2, 3 and 4 ranks equal one that accumulates, with validations; a run of 2 continues with 3, with 1, and with 4.
+unlike: ranks whose flags or data differ, or whose folder is in use, are refused by name, before the first step.
+kill: one rank is killed at several moments, or asked to end; the others end within seconds, and resuming gives the same bytes.
 """
 import glob
 import json
@@ -17,10 +17,10 @@ import sys
 import time
 
 launcher, translator, folder, mode = sys.argv[1:]
-# Within one machine Open MPI needs no network; that one process reads another's memory is forbidden in some containers.
+# Within one machine Open MPI needs no network; some containers forbid a process to read another's memory.
 os.environ.update(OMPI_MCA_btl="self,vader", OMPI_MCA_btl_vader_single_copy_mechanism="none", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1")
 os.makedirs(folder, exist_ok=True)
-BATCHES = 12  # a step
+BATCHES = 12  # per step
 
 
 def path(name):
@@ -62,7 +62,7 @@ def run(words, expected=0):
 
 
 def tensors(name):
-    """What a safetensors file holds but for its metadata, where a state has the time that the run took."""
+    """The contents of a safetensors file without its metadata, which in a state include the time that the run took."""
     with open(name, "rb") as file:
         size = struct.unpack("<Q", file.read(8))[0]
         header = json.loads(file.read(size))
@@ -71,7 +71,7 @@ def tensors(name):
 
 
 def records(out, stopped=False):
-    """Of the log, without times. A run that was asked to end has written one of the step where it did, so that only
+    """The records of the log, without times. A run that was asked to end has also logged the step where it ended, so only
     validations can be compared."""
     with open(path(out + "/train.jsonl")) as file:
         lines = [json.loads(line) for line in file]
@@ -104,7 +104,7 @@ if mode == "equal":
         same("one", f"of{ranks}")
     with open(path("trace.json")) as file:
         events = [event for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
-    for rank in range(2):  # the timeline has both, at the same time
+    for rank in range(2):  # the timeline has both ranks, at the same time
         mine = [event for event in events if event["pid"] == rank]
         steps = [event for event in mine if event["cat"] == "step" and event["name"].startswith("step ")]
         assert [event["name"] for event in steps] == ["step 2", "step 3", "step 4"], steps
@@ -139,7 +139,7 @@ if mode == "unlike":
         for word in says:
             assert word in said, said
         assert not os.path.exists(path("unlike/train.jsonl")), "it began"
-        assert said.count("error: ") == 1, said  # and one rank says it for all
+        assert said.count("error: ") == 1, said  # only one rank reports it
 
     refused(flags("unlike", 2), flags("unlike", 2, seed=2), says=["rank 1 (", "--seed 2", "rank 0 (", "--seed 1"])
     refused(flags("unlike", 3), flags("unlike", 3), flags("unlike", 3, source=path("other")),
@@ -147,7 +147,7 @@ if mode == "unlike":
     refused(flags("unlike", 2), flags("unlike", 2, source=path("nowhere")), says=["rank 1 (", "nowhere"])
     refused(flags("one", 2), flags("one", 2), says=["the folder is not empty"])
 
-    # All of them find the same: it is said once, too.
+    # An error that all ranks find is reported once, too.
     said = run(command("nan", 2, lr=1e30, schedule="constant", clip_norm=0), 1)
     assert "the loss is" in said and said.count("error: ") == 1, said
 
@@ -157,7 +157,7 @@ if mode == "kill":
             return [int(word) for word in file.read().split()]
 
     def members(pid):
-        """The ranks below a launcher."""
+        """The ranks among a launcher's descendants."""
         found = []
         for child in children(pid):
             try:
@@ -181,7 +181,7 @@ if mode == "kill":
         out, ranks = f"broken{attempt}", 2 + attempt % 2
         process = subprocess.Popen(command(out, ranks), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         asked = attempt >= 4
-        # In the set-up, at a step, or in a save or validation
+        # During the set-up, a step, a save or a validation
         begun = path(out + "/train.jsonl")
         while attempt > 0 and process.poll() is None and not (os.path.exists(begun) and os.path.getsize(begun) > 0):
             time.sleep(0.001)

@@ -1,6 +1,6 @@
-"""recipe.py TRANSLATOR WORK_FOLDER: what a training run does besides training, from outside: saves when it is asked to, keeps the best by
-any metric, writes events for TensorBoard, mixes corpora, goes back where a loss is no number, finds the largest batches for a size of memory. The folder holds ids in `a` and `b`, and a
-larger corpus in `c` and `d`. Plain Python."""
+"""recipe.py TRANSLATOR WORK_FOLDER: checks what a training run does besides training: it saves on request, keeps the best weights by any
+metric, writes events for TensorBoard, mixes corpora, goes back if the loss is not finite, and finds the largest batches for a given memory. The folder
+holds ids in `a` and `b`, and a larger corpus in `c` and `d`. Plain Python."""
 import json
 import os
 import re
@@ -41,13 +41,13 @@ def records(out):
 
 VALID = ["--valid-source", path("a"), "--valid-target", path("b")]
 
-# SIGUSR1 saves, as no step of its own: what is trained and what is kept stay the same.
+# SIGUSR1 saves between steps, and changes neither the training nor which files are kept.
 STEADY = ["--batch-tokens", 100, "--save-every", 300, "--keep", 5, "--threads", 1]
 call(training("steady", *STEADY, "--quiet", steps=700))
 running = subprocess.Popen(training("asked", *STEADY, steps=700), stderr=subprocess.PIPE, text=True)
 asked = None
 for line in running.stderr:
-    if "million parameters" in line: # the next thing is the first step
+    if "million parameters" in line: # the first step comes next
         while not os.path.exists(path("asked", "train.jsonl")) or os.path.getsize(path("asked", "train.jsonl")) == 0:
             pass
         running.send_signal(signal.SIGUSR1)
@@ -65,7 +65,7 @@ for name in ("last.safetensors", "step-300.safetensors", "step-600.safetensors",
     assert contents("steady", name) == contents("asked", name), name
 assert not os.path.exists(path("asked", f"step-{asked}.safetensors"))
 
-# Events are the records of the log, also where a run was stopped between them.
+# The events are the records of the log, even if a run was stopped between writing the two.
 CRC = []
 for byte in range(256):
     for _ in range(8):
@@ -82,7 +82,7 @@ def masked(data):
 
 
 def fields(data):
-    """Field number to values, of protocol buffers' wire format."""
+    """Maps field numbers to values, from the protocol buffers wire format."""
     found, at = {}, 0
 
     def varint():
@@ -145,7 +145,7 @@ assert check_events("events") == len(records("events")) > 7 and contents("events
 open(path("events", "events.out.tfevents.xfc"), "wb").write(b"something else, of many bytes")
 assert "not an event file written by train" in resume("events", "--steps", 60, "--quiet", status=1)
 
-# The best by another metric than the loss, which early stopping counts by.
+# The best weights by a metric other than the loss; early stopping counts by it, too.
 call(training("chrf", *VALID, "--batch-tokens", 200, "--valid-every", 2, "--best", "chrf", "--early-stop", 4, "--quiet", steps=200))
 best, since, at, smallest = -1, 0, None, []
 for record in records("chrf"):
@@ -161,11 +161,11 @@ for record in records("chrf"):
 assert since == 4 and records("chrf")[-1]["step"] < 200
 size = struct.unpack("<Q", contents("chrf", "best.safetensors")[:8])[0]
 assert json.loads(contents("chrf", "best.safetensors")[8 : 8 + size])["__metadata__"]["step"] == str(at)
-assert any(b < a for a, b in zip(smallest[-4:], smallest[-3:])) # the loss would not have stopped it
+assert any(b < a for a, b in zip(smallest[-4:], smallest[-3:])) # by the loss, it would not have stopped
 assert "was begun with --best chrf; give the same" in resume("chrf", "--best", "loss", "--quiet", status=1)
 assert "--best bleu compares translations; it needs --valid-source" in call(training("none", "--best", "bleu", steps=1), status=1)
 
-# The least edits are the best, too.
+# For TER, lower is better.
 call(training("ter", *VALID, "--batch-tokens", 200, "--valid-every", 4, "--best", "ter", "--quiet", steps=20))
 least = float("inf")
 for record in records("ter"):
@@ -175,7 +175,7 @@ for record in records("ter"):
 assert least < float("inf")
 
 
-# Several corpora, with parts of their own in each epoch.
+# Several corpora, each with its own share of every epoch.
 def mixed(out, *more, steps):
     return training(out, "--source", path("c"), "--target", path("d"), *more, "--batch-tokens", 400, "--quiet", steps=steps)
 
@@ -188,13 +188,13 @@ call(mixed("joined", steps=12))
 assert contents("mixed", "last.safetensors") != contents("joined", "last.safetensors")
 assert "was begun with --corpus-weight 3 1 of corpora of 40 3000 pairs" in resume("mixed2", "--corpus-temperature", 2, "--steps", 13, status=1)
 
-# A rate that no halving helps: the parameter is named by its place, and what was saved is there.
+# With a rate that no halving helps, the error names the parameter and its place in model.json, and the saved state is kept.
 diverging = training("diverged", "--batch-tokens", 200, "--on-nan", "halve", "--quiet", steps=20)
 said = call(["1e30" if word == "0.01" else word for word in diverging], status=1)
 assert re.search(r"error: step \d+: the loss is \S+, and the gradient of \S+ \(\S+ of model.json\) is \S+ at element \d+, after the rate was halved ten times; what was saved at step 0 is intact", said), said
 assert said.count("went back to step 0") == 10 and os.path.exists(path("diverged", "state", "training.safetensors"))
 
-# The largest batches for a size of memory.
+# The largest batches for a given memory.
 def batches(out, memory, status=0):
     said = call(training(out, "--memory", memory, "--threads", 1, steps=1, corpus="cd"), status)
     return said if status else int(re.search(r"batches of (\d+) tokens \(--batch-tokens\)", said)[1])

@@ -1,7 +1,7 @@
-"""recompute.py XFC MODELS_FOLDER WORK_FOLDER: every shipped model that can be trained, compiled with and without --recompute.
+"""recompute.py XFC MODELS_FOLDER WORK_FOLDER: compiles every shipped model that can be trained with and without --recompute.
 
 Three steps of training, dropout included, must leave the same weights to the bit; the arena must get smaller with each level,
-and be what inspect said. Plain Python.
+and have the size that inspect predicted. Plain Python.
 """
 import json
 import os

@@ -1,7 +1,7 @@
-"""What each shipped model computes, written in PyTorch from the documents it stands for, in f64 and with padded tensors.
+"""What each shipped model computes, written in PyTorch from the documents that it implements, in f64 and with padded tensors.
 
-Nothing here reads model.json: names of parameters follow the contract, everything else is written by hand, so that an
-error in the compiler or in a model file cannot hide in both places.
+Nothing here reads model.json: parameters have the specified names, and everything else is written by hand, so that an
+error in the compiler or in a model file cannot occur in both places.
 """
 import math
 
@@ -33,7 +33,7 @@ def sinusoid(length, d, multiplier, cosine_offset):
 
 
 class Model:
-    """One document's choices. `sizes` holds d, heads, ff, layers and so on, small and odd for tests."""
+    """The choices of one document. `sizes` has d, heads, ff, layers and so on, which are small and odd for tests."""
 
     norm = staticmethod(torch_norm)
     norm_bias = True
@@ -48,10 +48,10 @@ class Model:
     ffn_bias = True
     gated = False
     tied = False
-    target_padding = False  # whether the target's mask drops pads too
+    target_padding = False  # whether the target's mask excludes pads too
     scale_by_model = False
     free_dims = False
-    translates = True  # or it is an encoder alone, of rows of numbers
+    translates = True  # otherwise it is only an encoder of rows of numbers
 
     def __init__(self, **sizes):
         self.__dict__.update(sizes)
@@ -160,7 +160,7 @@ class Model:
         return self.layer_norm(p, "encoder.norm", x) if self.final_norm else x
 
     def forward(self, p, source, target, pad=0):
-        """Logits [B,T,V], encoder output [B,S,d], and the weights of every attention [B,H,q,k]."""
+        """Logits [B,T,V], encoder output [B,S,d], and the probabilities of every attention [B,H,q,k]."""
         self.weights = {}
         encoded = self.encode(p, source, pad)
         length = target.shape[1]
@@ -229,7 +229,7 @@ class EncoderBlock(Model):
     translates = False
 
     def forward_rows(self, p, x):
-        """The encoder's output, and the weights of every attention."""
+        """The encoder's output, and the probabilities of every attention."""
         self.weights = {}
         return self.encoder(p, x, torch.ones(len(x), x.shape[1], x.shape[1], dtype=torch.bool)), self.weights
 

@@ -1,6 +1,6 @@
 """Reads and writes safetensors in plain Python: names to (shape, numbers).
 
-usage: tensors.py EXPECTED FOUND TOLERANCE: says how far two files are apart; exit status 1 where that is too far."""
+usage: tensors.py EXPECTED FOUND TOLERANCE: prints how much two files differ; exit status 1 if that is more than TOLERANCE."""
 import array
 import json
 import math
@@ -43,8 +43,8 @@ def floor_of(tensors):
 
 
 def differences(first, second):
-    """For each tensor of two files, the largest difference over its largest value, or over a thousandth of the largest of all where
-    that is more: of what is 0 but for rounding, nothing is asked. With a number that is not finite a tensor differs by infinity."""
+    """For each tensor of two files, the largest difference relative to its largest value, or to a thousandth of the largest of all if
+    that is more, so that noise in a tensor of zeros does not count. The difference is infinite if any number is not finite."""
     a, b = read(first), read(second)
     assert a and a.keys() == b.keys(), a.keys() ^ b.keys()
     floor = floor_of(a)
@@ -58,7 +58,7 @@ def differences(first, second):
 
 
 def first_difference(first, second, name, tolerance):
-    """The first element of a tensor that differs by more than the tolerance, in words: where it is, and both numbers."""
+    """Describes the first element of a tensor that differs by more than the tolerance: its index and both numbers."""
     a, b = read(first), read(second)
     shape, x = a[name]
     y = b[name][1]

@@ -1,5 +1,5 @@
-"""loops.py FILE.ptx ARCH OPCODE --without OPCODE...: no loop of a kernel that has an instruction OPCODE in one has any of the others. At least
-one such kernel is there."""
+"""loops.py FILE.ptx ARCH OPCODE --without OPCODE...: in a kernel with OPCODE in a loop, no loop has any of the other opcodes. At least one
+kernel must be like that."""
 import argparse
 import os
 import sys

@@ -1,4 +1,4 @@
-"""ptxas.py FILE.ptx ARCH...: what ptxas makes of PTX for each architecture: no spills, no local memory, no warnings."""
+"""ptxas.py FILE.ptx ARCH...: checks that ptxas compiles PTX for each architecture without spills, local memory or warnings."""
 import re
 import subprocess
 import sys

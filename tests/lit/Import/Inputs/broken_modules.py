@@ -1,5 +1,5 @@
-"""Edits of a module that `xfc compile --emit imported` printed, and what the compiler says of each: a diagnostic with file, line
-and column and exit status 1, never a crash. Called as broken_modules.py XFC MODULE WORK_FOLDER."""
+"""Edits a module that `xfc compile --emit imported` printed, and checks the compiler's answer to each edit: a diagnostic with file,
+line and column and exit status 1, never a crash. Called as broken_modules.py XFC MODULE WORK_FOLDER."""
 import random
 import re
 import subprocess
@@ -71,7 +71,7 @@ def main():
         edited, count = re.subn(pattern, replacement, text, count=1)
         assert count == 1, f"{name}: nothing to edit"
         check(xfc, work, name, edited, r"\d+:\d+: error: .*(" + message + ")", options)
-    # Lines that go, come twice or change places: refused or compiled, but nothing else.
+    # Lines that are deleted, repeated, swapped or edited: the module is refused or compiled, and nothing else happens.
     refused = 0
     lines = text.splitlines(keepends=True)
     body = [i for i, line in enumerate(lines) if not line.startswith("#loc")]

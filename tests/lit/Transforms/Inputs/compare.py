@@ -1,4 +1,4 @@
-"""compare.py A B: both results of xfc-interpret have the same names, shapes, and values to 1e-9 of the largest (keys' biases have gradient 0)."""
+"""compare.py A B: two results of xfc-interpret have the same names and shapes, and values within 1e-9 of the largest (keys' biases have gradient 0)."""
 import json
 import sys
 
