@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what building xfc needs (Debian 12; apt is called only where something is missing) and builds it into build/.
+# Installs what building xfc needs (on Debian 12; calls apt only if a package is missing), and builds xfc in build/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -3,8 +3,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The references that some tests compare with, beside the build: numpy, sacreBLEU, PyTorch, transformers and CTranslate2; and NVIDIA's
-# assembler, which generated PTX has to pass, where no toolkit brings it.
+# Installs the libraries that some tests compare with, such as numpy, sacreBLEU, PyTorch, transformers and CTranslate2; and, unless a CUDA
+# toolkit has it, NVIDIA's assembler, which must accept the generated PTX.
 venv=build/venv
 prepare_python() {
   local packages=(numpy safetensors sacrebleu torch transformers tokenizers sentencepiece protobuf ctranslate2)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From a clone to a trained translator on real data, in numbered stages.
-# MINUTES sets how long it trains (default 5), OUT where its files go (default build/demo).
+# Goes from a clone of the repository to a translator trained on real data, in numbered stages.
+# MINUTES sets how long it trains (default 5), and OUT where its files go (default build/demo).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=${OUT:-build/demo}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the benchmarks beside the peers: makes the Python environment and builds xfc where they are missing, then bench.py.
-# XFC_BENCH_VENV: another place for the environment.
+# Benchmarks xfc beside other libraries: builds xfc and makes the Python environment if they are missing, then runs bench.py.
+# XFC_BENCH_VENV chooses another folder for the environment.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 venv=${XFC_BENCH_VENV:-$root/build/venv}

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Fuzzes what is read from outside with libFuzzer: builds the preset `fuzz` and runs every target, or those named.
+# Fuzzes everything that is read from outside, with libFuzzer: builds the preset `fuzz`, and runs every target or those named.
 #   run.sh [--seconds N] [--limit N] [--seed N] [--jobs N] [--compiler] [--build FOLDER] [TARGET...]
-# --seconds is the time for each target, --limit what one input may take: seconds by the clock, so on a machine that has
-# other work it wants more than the 2 that are the default, --seed where chance begins (default: somewhere else each
-# time). The corpus grows in FOLDER/corpus, from where another call goes on; counts are appended to FOLDER/counts.tsv,
-# findings lie in FOLDER/findings. --compiler instruments the compiler, too, which takes long to build. Ends with status
-# 1 where there is a finding, and 77 where clang 22 or libFuzzer are not installed.
+# --seconds is the time for each target. --limit is the most seconds that one input may take (default: 2); this is wall
+# time, so a busy machine needs more. --seed is the random seed (default: a different one each time). The corpus grows in
+# FOLDER/corpus, and the next call continues from it; counts are appended to FOLDER/counts.tsv, and findings are saved in
+# FOLDER/findings. --compiler also instruments and fuzzes the compiler, which takes long to build. The exit status is 1
+# if there is a finding, and 77 if clang 22 or libFuzzer is not installed.
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 root="$(cd "$here/../.." && pwd)"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# pack.sh BUILD PACK.tar.xz [MODEL...]: what verify.py needs on a machine with a GPU, made here: for each model an executable with code for the
-# CPU, sm_80 and sm_90a, and the scripts. Without MODEL, all of them. There, python3 and NVIDIA's driver are enough:
+# pack.sh BUILD PACK.tar.xz [MODEL...]: packs what verify.py needs on a machine with a GPU: for each model (by default, all of them) an
+# executable with code for the CPU, sm_80 and sm_90a, and the scripts. That machine needs only python3 and NVIDIA's driver:
 #   python3 -m tarfile -e PACK.tar.xz gpu && python3 gpu/verify.py
 set -euo pipefail
-limit=$((64 << 20)) # bytes of the archive
+limit=$((64 << 20)) # the most bytes that the archive may have
 names=(toy toy-bf16 odd-f32 odd-bf16 base-f32 base-bf16 peer-base peer-big) # and peer-tiny, peer-small
 [ $# -ge 2 ] || { echo "usage: pack.sh BUILD PACK.tar.xz [MODEL...]   models: ${names[*]}" >&2; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd)
@@ -16,15 +16,15 @@ models=$here/../../models
 [ -x "$build/bin/xfc" ] || { echo "error: $build/bin/xfc is not there; build it first" >&2; exit 1; }
 
 toy=(--set source_vocab=60 --set target_vocab=60 --set d_model=32 --set heads=2 --set encoder_layers=1 --set decoder_layers=1)
-# No size is a multiple of a tile's, and most are odd.
+# No size is a multiple of a tile's size, and most are odd.
 odd=(--set source_vocab=1003 --set target_vocab=997 --set d_model=222 --set heads=3 --set d_ff=517 --set encoder_layers=2 --set decoder_layers=2)
-peer() { # SIZE: the model of tests/bench, whose twins in other libraries are there
+peer() { # SIZE: the model of this size in tests/bench, which builds the same model in other libraries
   (cd "$bench" && python3 -c "import common, sys; print(*common.SIZES[sys.argv[1]].settings())" "$1")
 }
-flags_of() { # MODEL: the file, and what it is compiled with
+flags_of() { # MODEL: its file in models/, and the options to compile it with
   case $1 in
   toy) echo tiny "${toy[@]}" --set d_ff=48 ;;
-  toy-bf16) echo tiny --dtype bf16 "${toy[@]}" --set d_ff=136 ;; # wide enough for products of warpgroups
+  toy-bf16) echo tiny --dtype bf16 "${toy[@]}" --set d_ff=136 ;; # wide enough for the products by warpgroups
   odd-f32) echo tiny "${odd[@]}" ;;
   odd-bf16) echo tiny --dtype bf16 "${odd[@]}" ;;
   base-f32) echo original ;;
@@ -45,7 +45,7 @@ done
 cp "$here"/{verify,tables,peers}.py "$here/README.md" "$here/../lit/EndToEnd/Inputs/check_cuda.py" "$here/../lit/EndToEnd/Inputs/tensors.py" \
   "$bench"/{common,kernels,report,torch_model,peer_train,ctranslate2_model}.py "$work"
 
-# The executables have much in common, which xz finds however far apart it lies.
+# One stream for all executables: they have much in common, and xz finds it at any distance.
 tar -C "$work" --sort=name --owner=0 --group=0 -c . | xz -9 -T1 >"$pack.unfinished"
 mv "$pack.unfinished" "$pack"
 bytes=$(stat -c %s "$pack")

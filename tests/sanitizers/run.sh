@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs end-to-end tests with executables whose runtime is instrumented: by the address and undefined-behaviour
-# sanitizers, or by the thread sanitizer.
+# Runs end-to-end tests with executables whose runtime is instrumented with the address and undefined-behaviour
+# sanitizers, or with the thread sanitizer.
 #   run.sh address|thread [--build FOLDER] [--filter REGEX]
-# FOLDER (default: build) is a complete build; the instrumented runtime is built in FOLDER/fuzz, where the fuzz targets
-# have it as well, or in FOLDER/thread. The compiler is that of FOLDER: what it generates is linked with the instrumented
-# runtime in place of its own. Left out are tests that measure memory or a start, that look at the executable itself, or that bring
-# an interposer. Ends with status 77 where clang 22 is not installed.
+# FOLDER (default: build) is a complete build. The instrumented runtime is built in FOLDER/fuzz, which the fuzz targets
+# share, or in FOLDER/thread. The compiler of FOLDER compiles the models, but its objects are linked with the
+# instrumented runtime. Some tests are left out: those that measure memory or start-up, inspect the executable itself, or
+# use an interposer. The exit status is 77 if clang 22 is not installed.
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 build="$root/build" filter= sanitizer="${1:-}"
@@ -35,7 +35,7 @@ cmake -S "$root" --preset $preset -B "$runtime" -DCMAKE_CXX_COMPILER="$clang" -D
   -DXFC_BUILD_COMPILER=OFF -DXFC_BUILD_TESTS=OFF "${more[@]}" >"$runtime.log" || { cat "$runtime.log" >&2; exit 1; }
 cmake --build "$runtime" --target xfc_runtime >>"$runtime.log" || { tail -40 "$runtime.log" >&2; exit 1; }
 
-# The linker that `xfc compile` finds: it links the generated objects with the instrumented runtime.
+# `xfc compile` finds this linker first; it links the generated objects with the instrumented runtime.
 mkdir -p "$runtime/linker"
 cat >"$runtime/linker/ld.lld-22" <<END
 #!/usr/bin/env bash
@@ -55,7 +55,7 @@ END
 chmod +x "$runtime/linker/ld.lld-22"
 export PATH="$runtime/linker:$PATH"
 
-# Leaks are looked for by a second process that traces the first, which translate's confinement forbids.
+# Leak detection uses a process that traces the tested one, which the confinement of `translate` forbids.
 export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=0 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
 LIT="$(command -v lit-22 || command -v lit)"
 exec "$LIT" -v --param output="$runtime/lit" \
