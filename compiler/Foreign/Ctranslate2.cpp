@@ -68,6 +68,8 @@ public:
     Json generation = {
         {"beam", 2},       {"length_penalty", 1.0}, {"length_penalty_form", "power"}, {"early_stopping", true},
         {"min_length", 1}, {"max_length", 256},     {"at_max_length", "cut"}};
+    if (language >= 0)
+      generation["forced_first"] = {language};
     return {file, std::move(weights), std::move(result), std::move(generation), std::move(vocabularies)};
   }
 
@@ -268,6 +270,9 @@ private:
     if (chosen) {
       start = config ? id("decoder_start_token", "<s>")
                      : id(targetBos ? "bos_token" : "eos_token", targetBos ? "<s>" : "</s>");
+      if (!given.targetLanguage.empty() && (language = languageToken(1, given.targetLanguage)) < 0)
+        throw Error(listFile[1] + ": has no token for --target-language " + given.targetLanguage +
+                    "; expected a language as the list of tokens has it");
     } else {
       start = languageToken(1, given.targetLanguage);
       if (start < 0)
@@ -763,6 +768,7 @@ private:
   std::string listFile[2], tableName[2];
   SpecialTokens ids;
   int32_t start = -1;
+  int32_t language = -1; // the token that every translation begins with after the start, if any
   bool zeroStart = false;
   FolderVocabularies vocabularies;
   int64_t d = 0, maxLength = 1024, vocab[2] = {}, rows[2] = {}, layers[2] = {}, heads[2] = {},

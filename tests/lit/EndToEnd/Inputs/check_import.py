@@ -195,9 +195,9 @@ def compare_text(name, model, tokenizer, imported, translator, lines):
     print(f"{name}: {wanted}")
 
 
-def check_ctranslate2(name, folder, tokenizer, lines, language=None, expected=None):
-    """A Hugging Face folder, converted by CTranslate2 and imported, translates greedily as it does in CTranslate2, and as `expected`
-    (ids of the Hugging Face vocabulary)."""
+def check_ctranslate2(name, folder, tokenizer, lines, language=None):
+    """A Hugging Face folder, converted by CTranslate2 and imported, translates greedily as it does in CTranslate2. Tokens are compared, since
+    a list may hold a token twice."""
     if not importlib.util.find_spec("ctranslate2"):
         return
     import ctranslate2
@@ -205,21 +205,19 @@ def check_ctranslate2(name, folder, tokenizer, lines, language=None, expected=No
     ctranslate2.converters.TransformersConverter(folder).convert(converted)
     found = [file for file in ("shared_vocabulary.json", "target_vocabulary.json") if os.path.exists(os.path.join(converted, file))]
     with open(os.path.join(converted, found[0])) as file:
-        vocabulary = {token: i for i, token in enumerate(json.load(file))}
+        listed = json.load(file)
+    vocabulary = {token: i for i, token in reversed(list(enumerate(listed)))}
     tokens = [tokenizer.convert_ids_to_tokens(row) for row in tokenizer(lines).input_ids]
     with open(source, "w") as file:
         file.writelines(" ".join(str(vocabulary[token]) for token in row) + "\n" for row in tokens)
     results = ctranslate2.Translator(converted, device="cpu", compute_type="float32", intra_threads=1).translate_batch(
         tokens, beam_size=1, max_decoding_length=20, target_prefix=[[language]] * len(lines) if language else None)
-    wanted = [[vocabulary[token] for token in result.hypotheses[0]] for result in results]
+    wanted = [result.hypotheses[0] for result in results]
     run(xfc, "import", converted, "-o", imported, *(("--target-language", language) if language else ()))
     run(xfc, "compile", imported, "-o", translator, "--mode", "decode")
     answers = run(translator, "translate", "--model", imported, "--format", "ids", "--input", source, "--beam", 1, "--max-length", 20, "--json")
-    found = [json.loads(answer)["hypotheses"][0]["ids"] for answer in answers.splitlines()]
+    found = [[listed[i] for i in json.loads(answer)["hypotheses"][0]["ids"]] for answer in answers.splitlines()]
     expect(found == wanted and len(set(map(tuple, wanted))) > 1, f"{name}: CTranslate2's folder gives {found}, CTranslate2 {wanted}")
-    if expected:
-        expected = [[vocabulary[token] for token in tokenizer.convert_ids_to_tokens(row)] for row in expected]
-        expect(wanted == expected, f"{name}: CTranslate2 gives {wanted}, here it is {expected}")
     print(f"{name}: as CTranslate2, {[len(row) for row in wanted]} tokens")
 
 
