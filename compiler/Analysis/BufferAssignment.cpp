@@ -1,4 +1,4 @@
-// Which values of a program share memory, and for how long.
+// Decides which values of a program share memory, and for how long.
 #include "BufferAssignment.h"
 #include "Analysis/Kernels.h"
 #include "ParameterLayout.h"

@@ -15,7 +15,7 @@ namespace xfc {
 // Whether the op is a view (ViewOpInterface). Views are not steps.
 bool isView(mlir::Operation *op);
 
-// Where a value is stored.
+// The place where a value is stored.
 struct Home {
   Place place;
   int64_t stride = 0; // elements from one row to the next; 0 for a value without rows
@@ -26,7 +26,7 @@ struct InPlaceOperand {
   int64_t operand = -1; // none
   bool always = false;
 };
-// What the op itself declares (KernelOpInterface).
+// Returns what the op itself declares (KernelOpInterface).
 InPlaceOperand inPlaceOf(mlir::OpResult result);
 
 // A program is one block: views, steps (all other ops), and a terminator, whose operands are read after the last step.

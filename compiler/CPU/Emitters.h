@@ -1,7 +1,7 @@
 // The emitters of kernels. The file of each family of ops has a function
 //   Backend::KernelInfo emitThing(KernelBuilder &, ThingOp)
 // for each of its ops, which emits the kernel's body and returns its partition, and a function that attaches them all.
-// What families share is declared below.
+// The functions that several families share are declared below.
 #pragma once
 
 #include "Codegen/Elementwise.h"

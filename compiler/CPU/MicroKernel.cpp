@@ -163,7 +163,7 @@ static void fetchPair(KernelBuilder &k, Value row, Value pair) {
 // In registers
 //===--------------------------------------------------------------------------------------------------------===//
 
-// What a micro-kernel does besides multiplying: for each unit, it prefetches `panelWords` words of the next panel, and
+// A micro-kernel does more than multiply: for each unit, it prefetches `panelWords` words of the next panel, and
 // in each iteration a pair of cache lines of rows that are `across` such pairs wide; or it packs its panel.
 struct Beside {
   int64_t panelWords = 0, across = 0;
@@ -417,8 +417,8 @@ void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Righ
   }
   for (int64_t rows = 1; rows < t.rows; ++rows)
     k.when(k.equal(rest, k.index(rows)), [&] {
-      // As wide as the registers allow for sums, right operands and one left operand. The right operands of a single
-      // row come from memory, unless they have to be widened.
+      // Tiles are as wide as the registers allow for sums, right operands and one left operand. The right operands of a
+      // single row come from memory, unless they have to be widened.
       int64_t most = 8 / t.vectors;
       while ((rows > 1 || t.products == Products::Widened) && most > 1 &&
              (rows + 1) * t.vectors * most + 1 > k.registers())

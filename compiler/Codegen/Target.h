@@ -1,4 +1,4 @@
-// What the passes before scheduling need to know about a target.
+// Describes a target as far as the passes before scheduling need to know it.
 #pragma once
 
 #include "Dialect/XFC.h"

@@ -106,7 +106,7 @@ def XFC_Activation_Kind : I32EnumAttr<"ActivationKind", "an activation", [
     I32EnumAttrCase<"relu", 0>, I32EnumAttrCase<"gelu", 1>, I32EnumAttrCase<"silu", 2>, I32EnumAttrCase<"tanh", 3>,
     I32EnumAttrCase<"gelu_tanh", 4>, I32EnumAttrCase<"squared_relu", 5>]> { let cppNamespace = "::xfc"; }
 
-// What a product rounds its operands to before it multiplies. Sums, bias, epilogue and results are f32.
+// The type that a product rounds its operands to before it multiplies. Sums, bias, epilogue and results are f32.
 // bf16: every element to the nearest bf16, ties to even. Products of two are exact in f32.
 // int8: every row v of x and of W (a row of W belongs to one output feature) becomes s q, where m is the largest
 // magnitude in v (at least 2^-100), s = m / 127, and q are the integers in -127 .. 127 nearest to v f32(127 / m), ties

@@ -299,7 +299,7 @@ void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count)
   Tile queryTile = tiles.tile(passing, keyDim), dOutputTile = tiles.tile(passing, valueDim), room;
   if (!bf16)
     room = tiles.tile(own, passing);
-  // Those of the current block of queries.
+  // The values of the current block of queries.
   Value logSums = k.shared(passing * 4), deltas = k.shared(passing * 4), limits = k.shared(passing * 4);
   Value firsts = at.reach ? k.shared(passing * 4) : Value();
   PairBias bias(k, tiles, DistanceTable::of(k, op), PairBias::Rows::keys, own, passing);

@@ -194,7 +194,7 @@ private:
   const Rows rowsAre;
   const int64_t rows, columns;
   mlir::Value line; // entry i is for rows and columns i - (columns - 1) apart
-  // Of the current block: the positions of its first query and key, its first and last key, and whether its keys have
+  // The current block's positions of its first query and key, its first and last key, and whether its keys have
   // consecutive positions (null if they always do).
   mlir::Value queryPosition, keyPosition, firstKey, lastKey, consecutive;
 };

@@ -59,7 +59,7 @@ static Backend::KernelInfo emitEmbeddingGrad(KernelBuilder &k, EmbeddingGradOp o
   Value bounds = k.shared((entries + 1) * 8), parts = k.shared(k.warps() * columns * k.bytes());
   const Address dy(k, op.getDyMutable());
 
-  // Where each entry's rows begin among those ordered by id.
+  // Finds where each entry's rows begin among those ordered by id.
   Value begin = lowerBound(k, byId, ids, k.index(0), k.rowCount(), first);
   Value end = lowerBound(k, byId, ids, begin, k.rowCount(), k.add(first, entries));
   k.loop(warp, k.index(entries + 1), k.warps(), [&](Value i) {

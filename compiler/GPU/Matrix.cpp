@@ -166,7 +166,7 @@ Backend::KernelInfo emitProduct(KernelBuilder &k, const Terms &terms, const Tile
   return {{Partition::Unit::Rows, tile.rows, across}};
 }
 
-// The same by warpgroups: the blocks of a cluster have the same columns and consecutive tiles of rows.
+// Computes the product by warpgroups: the blocks of a cluster have the same columns and consecutive tiles of rows.
 Backend::KernelInfo emitByWarpgroups(KernelBuilder &k, const Terms &terms) {
   using Product = WarpgroupTile;
   const int64_t inner = terms.inner(), across = upTo(terms.columns(), Product::columns);
@@ -249,7 +249,7 @@ struct WeightGradChunks {
       : k(k), weights(op.getDweight().getType().getNumElements()),
         all(upTo(weights + op.getDweight().getType().getDimSize(0), 4) * 4),
         parts(static_cast<int64_t>(op->getNumOperands() + op->getNumResults())) {}
-  // Whether there are partial sums (i1), and where a chunk's dW and db are.
+  // These return whether there are partial sums (i1), and where a chunk's dW and db are.
   Value any() { return k.less(k.index(chunkRows), k.rowCount()); }
   Value dweight(Value chunk) { return k.offset(k.buffer(parts), k.mul(chunk, all)); }
   Value dbias(Value chunk) { return k.offset(dweight(chunk), weights); }

@@ -78,7 +78,7 @@ Backend::KernelInfo OneQueryAttention::emit() {
       x = k.mulf(x, k.scalar(scale * std::numbers::log2e));
     round(query);
     auto partAt = [&](Value warp) { return k.offset(parts, k.mul(warp, partStride())); };
-    // Of all parts so far: the largest score, the sum, and this thread's columns of the weighted values.
+    // The largest score of all parts so far, their sum, and this thread's columns of the weighted values.
     Values state = {k.scalar(lowest), k.scalar(0)};
     state.append(ownColumns(), k.scalar(0));
     state = k.loop(at.first(k, zero), limit, warps * size(), state, [&](Value j, Values joined) {

@@ -87,7 +87,7 @@ public:
 
   // Visits this thread's features, vector() at a time, from f (i32) on: body(f).
   void each(const std::function<void(mlir::Value)> &body);
-  // The same with the features loaded from a row that starts at p, and with a state: body(f, features, state).
+  // Loops over features loaded from a row that starts at p, and carries a state: body(f, features, state).
   Values loop(mlir::Value p, mlir::ValueRange state,
               const std::function<Values(mlir::Value, const Values &, Values)> &body);
 

@@ -66,7 +66,7 @@ bool canDecode(const Description &model) {
   return causal;
 }
 
-// What a step without a name is called: its op, numbered if its list has several such steps.
+// Names a step that has no name: its op, numbered if its list has several such steps.
 std::string placeOf(ArrayRef<StepDescription> steps, size_t index) {
   const std::string &op = steps[index].kind->op;
   auto isSame = [&](const StepDescription &step) { return step.kind->op == op; };

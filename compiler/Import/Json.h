@@ -29,7 +29,7 @@ public:
       : json(&json), file(file), where(std::move(path)) {}
 
   [[noreturn]] void fail(const std::string &what) const;
-  // The same for a value inside this object, at "key" or "key[0]".
+  // Fails because of a value inside this object, at "key" or "key[0]".
   [[noreturn]] void failInside(const std::string &place, const std::string &what) const;
   const std::string &path() const { return where; }
   // The value as JSON text, shortened to fit a line.

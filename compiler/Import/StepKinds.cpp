@@ -49,7 +49,7 @@ Option::Choice choice(std::string noun, Member<T> place, std::vector<std::pair<s
           }};
 }
 
-// What is added to the position of a token.
+// The number that is added to the position of a token.
 Option offset(Member<int64_t> place) {
   return {"offset", Option::Integer{std::move(place), 0, maxPositions, {}},
           "the position of the first token; the table has that many extra rows"};

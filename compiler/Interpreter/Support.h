@@ -23,11 +23,12 @@ double logSumExp(const double *x, int64_t n);
 void largestTokens(llvm::ArrayRef<double> values, int64_t first, llvm::ArrayRef<int64_t> excluded, int64_t count,
                    double *tokens, double *largest);
 
-// What dropout multiplies an element by: 0, 1/(1-rate), or 1 outside training. `headPlus1` is 0 for rows.
+// Returns the factor by which dropout multiplies an element: 0, 1/(1-rate), or 1 outside training. `headPlus1` is 0 for
+// rows.
 double dropoutFactor(const xfc_shape &shape, double rate, int64_t id, uint32_t sentence, int64_t position,
                      int64_t feature, uint32_t headPlus1 = 0);
 
-// The same for an element that is not dropped.
+// Returns the factor of an element that is not dropped.
 double keptFactor(const xfc_shape &shape, double rate);
 
 // One (query row, key row) pair of a structure, and where its elements are stored.

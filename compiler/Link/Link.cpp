@@ -135,7 +135,7 @@ void link(const std::string &linker, const std::vector<std::string> &arguments, 
   writeFile(output, readFile(whole.name.str().str()), executable);
 }
 
-// What every link needs besides the objects.
+// The files that every link needs besides the objects.
 struct Parts {
   std::string linker = findLinker();
   std::string runtime = findRuntime();

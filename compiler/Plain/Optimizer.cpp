@@ -27,7 +27,7 @@ static void lowerPlainOp(ClipFactorOp op, PlainBuilder &b) {
   b.store(norm, b.result(1));
 }
 
-// What an optimizer step reads and writes: hyperparameters by name, and blocks, each with all tensors of a group.
+// An optimizer step reads and writes hyperparameters by name, and blocks, each with all tensors of a group.
 struct PlainStep {
   PlainBuilder &b;
   llvm::function_ref<Number(StringRef)> hyper;

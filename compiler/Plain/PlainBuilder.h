@@ -46,7 +46,7 @@ Number sqrt(const Number &x);
 Number tanh(const Number &x);
 Number erf(const Number &x);
 
-// What a slice takes of a dimension: one entry (which drops the dimension), a range, or everything.
+// The part of a dimension that a slice takes: one entry (which drops the dimension), a range, or everything.
 struct Cut {
   Cut(const Number &entry) : offset(entry), dropped(true) {}
   Cut(int entry) : Cut(Number(entry)) {}
@@ -99,9 +99,10 @@ public:
   // and then the result's current element, and returns its new value.
   using Body = llvm::function_ref<Number(llvm::ArrayRef<Number>)>;
   void generic(llvm::StringRef notation, mlir::ValueRange operands, mlir::Value result, Body body);
-  // The same element by element, for operands and a result of one shape.
+  // Computes element by element, for operands and a result of one shape.
   void elementwise(mlir::ValueRange operands, mlir::Value result, Body body);
-  // The same, reduced to one number that starts as `initial` (of the element type if it is a C++ number).
+  // Does so and reduces the elements to one number that starts as `initial` (of the element type if it is a C++
+  // number).
   Number reduce(llvm::StringRef notation, mlir::ValueRange operands, const Number &initial, Body body);
   // Inside a body: the current index of a letter's loop.
   Number loop(char letter);
@@ -117,7 +118,7 @@ public:
   // x after the dropout whose id is the call's first immediate.
   Number dropout(const Number &x, double rate, const Number &sentence, const Number &position, const Number &feature,
                  const Number &headPlusOne);
-  // The same for an x that is not dropped.
+  // Returns that of an x that is not dropped.
   Number keptByDropout(const Number &x, double rate);
 
   mlir::Type element; // of the op's floats

@@ -8,7 +8,7 @@
 
 namespace xfc {
 
-// What scheduling needs to know about a target. An implementation holds the code it emits; scheduling requests each
+// Describes a target to scheduling. An implementation holds the code it emits; scheduling requests each
 // kernel once.
 class Backend {
 public:

@@ -7,7 +7,7 @@
 #include "mlir/Pass/Pass.h"
 
 namespace xfc {
-// What Recompute may recompute: memory-bound values only, or whatever lowers the peak.
+// The values that Recompute may recompute: memory-bound ones only, or whatever lowers the peak.
 enum class RecomputeLevel { cheap, most };
 
 #define GEN_PASS_DECL

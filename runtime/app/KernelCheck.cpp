@@ -144,7 +144,7 @@ KernelComparison compareKernels(Engine &cpuEngine, Engine &gpuEngine, std::strin
   KernelComparison comparison;
   Side cpu(cpuEngine, program, shape, bindings), gpu(gpuEngine, program, shape, bindings);
   Device &device = gpu.engine.device();
-  // What a step writes is detected by its change, so the results of an earlier run must not be there already.
+  // A step's writes are detected by the change they make, so the results of an earlier run must not be there already.
   if (cpu.run.arena)
     std::memset(cpu.run.arena, 0xff, cpu.run.layout.bytes);
   auto next = gpu.steps().begin();

@@ -66,7 +66,8 @@ public:
 
 private:
   std::string verdict() const {
-    return failures == 0 ? "everything holds" : std::to_string(failures) + " checks failed";
+    return failures == 0 ? "everything holds"
+                         : std::to_string(failures) + (failures == 1 ? " check failed" : " checks failed");
   }
 
   bool wide() const { return module.type == DType::F64; }

@@ -1,4 +1,5 @@
-// What surrounds every call of the C interface: locking, floating-point state, locale, and exceptions as a status.
+// Implements what surrounds every call of the C interface: locking, floating-point state, locale, and exceptions as a
+// status.
 #include "capi/Handles.h"
 #include "support/Files.h"
 #include <immintrin.h>

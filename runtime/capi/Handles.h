@@ -1,4 +1,4 @@
-// What the handles of the C interface hold, and how its calls turn exceptions into a status.
+// Declares what the handles of the C interface hold, and how its calls turn exceptions into a status.
 #pragma once
 
 #include "capi/xfc.h"
@@ -32,7 +32,7 @@ void require(bool holds, const char *message); // throws Misuse
 // Runs the body under the lock of its model, with the floating-point state and locale of an executable, and then
 // restores those of the calling thread. An exception becomes the status, and the model's message.
 xfc_status guarded(OpenModel &model, const std::function<void()> &body);
-// The same for calls after xfc_open(): fails if the model is not open.
+// Guards a call that comes after xfc_open(): fails if the model is not open.
 xfc_status guardedOpen(OpenModel &model, const std::function<void()> &body);
 
 // The options of a null-terminated array.

@@ -125,7 +125,7 @@ private:
   std::unique_ptr<State> state;
 };
 
-// The same search from beginning to end.
+// Runs a search from beginning to end.
 std::vector<std::vector<Hypothesis>> searchSentences(std::span<const SearchSentence> sentences,
                                                      const SearchVocabulary &vocabulary, const SearchOptions &options,
                                                      int64_t slots, SearchedModel &model,

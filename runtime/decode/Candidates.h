@@ -27,8 +27,8 @@ struct Candidate {
 void bestTokens(LogProbabilityRow row, int64_t vocabulary, std::span<const int32_t> excluded, int count,
                 std::vector<Candidate> &best);
 
-// What sampling draws from: probabilities raised to the power 1/temperature, restricted to the `topK` most probable
-// tokens (0: all), and of these to the fewest that together have at least `topP` of their probability.
+// The distribution that sampling draws from: probabilities raised to the power 1/temperature, restricted to the `topK`
+// most probable tokens (0: all), and of these to the fewest that together have at least `topP` of their probability.
 struct Sampling {
   double temperature;
   int topK;

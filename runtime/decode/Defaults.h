@@ -8,7 +8,7 @@ namespace xfc {
 
 // The settings in the model's description. Throws Error if the compiler cannot have written them.
 Generation generationOf(const Module &module);
-// The same for the model of this executable.
+// Returns the settings of this executable's model.
 Generation generationOfExecutable();
 
 } // namespace xfc

@@ -11,7 +11,7 @@ namespace xfc {
 
 namespace {
 
-// What a sentence needs while it runs: up to `width` hypotheses, each with up to `steps` rows of cache.
+// Counts what a sentence needs while it runs: up to `width` hypotheses, each with up to `steps` rows of cache.
 Counts countsFor(int64_t length, int64_t width, int64_t steps) {
   Counts counts;
   counts.rows[XFC_SOURCE] = length;
@@ -46,7 +46,7 @@ struct SearchPlan {
   std::vector<size_t> order; // their indices in the input
   std::vector<SearchSentence> sentences;
   std::vector<Counts> counts; // of each
-  // What to reserve: the needs of the largest batch, if the sentences were decoded in consecutive batches of at most
+  // Reserve what the largest batch needs, if the sentences were decoded in consecutive batches of at most
   // batchTokens source tokens and hypotheses. Running sentences stay within it, whenever they end.
   Counts capacity;
 };

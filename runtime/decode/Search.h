@@ -41,8 +41,8 @@ std::vector<std::vector<Hypothesis>> search(Engine &engine, const std::vector<st
                                             const std::vector<std::vector<int32_t>> &prefixes = {},
                                             const std::function<void(size_t)> &done = {}, size_t first = 0);
 
-// The same search, one step at a time. Several may be in progress on one engine, and other programs may run between
-// their steps. Throws Error as search() does.
+// A search that advances one step at a time. Several may be in progress on one engine, and other programs may run
+// between their steps. Throws Error as search() does.
 class SteppedSearch {
 public:
   SteppedSearch(Engine &engine, std::vector<std::vector<int32_t>> sources, const SearchOptions &options,

@@ -1,4 +1,4 @@
-// What programs run on: device memory, and launches of kernels over it. The engine decides on the memory layout and on
+// Programs run on a device: its memory, and launches of kernels over it. The engine decides on the memory layout and on
 // what runs; a device does not know the model.
 #pragma once
 

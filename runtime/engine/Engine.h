@@ -18,7 +18,7 @@ struct Binding {
   bool onDevice = false; // it is memory of rows() or newRows()
 };
 
-// Where programs run, as given by --device and --cuda-image.
+// The device on which programs run, as given by --device and --cuda-image.
 struct DeviceChoice {
   std::string device = "cpu"; // or cuda
   std::string cudaImage;      // which GPU image, and whether as PTX (device/cuda); empty: the best
@@ -65,7 +65,7 @@ public:
   void stage(std::string_view program, const xfc_shape &shape, std::span<const Binding> bindings);
   // A result of the last run of `program`.
   View output(std::string_view program, std::string_view name) const;
-  // The same for reading after later runs: the copy starts now, and viewing it waits.
+  // Does so for reading after later runs: the copy starts now, and viewing it waits.
   void fetch(std::string_view program, std::string_view name, std::unique_ptr<Readback> &into);
 
   // Device memory for rows that one run passes to another, such as those of a cache: at least `bytes`, kept under the

@@ -5,7 +5,7 @@
 
 namespace xfc {
 
-// What files of weights record of the model: its name, hash and description.
+// Returns what files of weights record of the model: its name, hash and description.
 Metadata identityOf(const Module &module);
 // Throws Error naming both models and the first difference, if the metadata is of a model that computes something else
 // from the same weights. Names, initial values, dropout, max_length and generation may differ. Metadata that names no

@@ -20,8 +20,8 @@ std::optional<GenerationProblem> findProblem(const Generation &generation, int64
   };
   auto token = [&](int32_t id, const std::string &where) {
     require(id >= 0 && id < vocabulary, where,
-            std::to_string(id) + " is no token of a vocabulary of " + std::to_string(vocabulary) + "; expected 0 to " +
-                std::to_string(vocabulary - 1));
+            std::to_string(id) + " is not a token of a vocabulary of " + std::to_string(vocabulary) +
+                "; expected 0 to " + std::to_string(vocabulary - 1));
   };
   auto item = [](const char *list, size_t i) { return std::string(list) + "[" + std::to_string(i) + "]"; };
 

@@ -10,7 +10,7 @@
 namespace xfc {
 
 struct Generation {
-  // What a log-probability is divided by, where n counts every token after start: forced ones, text, and eos.
+  // The divisor of a log-probability, where n counts every token after start: forced ones, text, and eos.
   enum class PenaltyForm : uint8_t {
     Offset, // ((5+n)/6)^lengthPenalty
     Power,  // n^lengthPenalty
@@ -21,7 +21,7 @@ struct Generation {
     Yes,   // at once
     Never, // like No; but if lengthPenalty is above 0, with the live one ended at maxLength
   };
-  // What happens to a hypothesis of maxLength tokens.
+  // The treatment of a hypothesis of maxLength tokens.
   enum class AtMaxLength : uint8_t {
     Eos,       // eos ends it, and counts with its log-probability
     ForcedEos, // eos ends it, and counts as certain: log-probability 0

@@ -1,4 +1,4 @@
-// What a step launches for a batch: which of its kernels, and how many chunks.
+// Decides what a step launches for a batch: which of its kernels, and how many chunks.
 #pragma once
 
 #include "plan/Plan.h"

@@ -36,7 +36,7 @@ int64_t tableRows(const Table &table, int64_t longest);
 // The larger of each part: for one engine that runs both.
 Memory larger(const Memory &a, const Memory &b);
 
-// What the host needs with this many threads; with a GPU's plan and 0 threads, what the GPU holds.
+// Returns what the host needs with this many threads; with a GPU's plan and 0 threads, what the GPU holds.
 Memory predictMemory(const Module &module, const std::vector<std::string> &programs, const Counts &counts, int threads);
 
 } // namespace xfc

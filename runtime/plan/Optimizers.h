@@ -23,8 +23,8 @@ struct Optimizer {
   std::string_view name; // as --optimizer takes it
   std::string rule;      // its formula, named in xfc.optimize and in its kernels
   std::string program;   // its step: reads gradients, updates parameters and states in place. One for each rule
-  // What it keeps for each parameter, initially zero: a block laid out like the parameters. The name is the role of the
-  // program's arguments that lie in the block; checkpoints have a tensor STATE.PARAMETER.
+  // The states it keeps for each parameter, initially zero: a block laid out like the parameters. The name is the role
+  // of the program's arguments that lie in the block; checkpoints have a tensor STATE.PARAMETER.
   std::vector<std::string_view> states;
   // The elements of the program's argument `hyper`. Every optimizer has "limit": each element of a gradient, after
   // clipping by norm, is clamped to [-limit, limit].

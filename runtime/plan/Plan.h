@@ -1,4 +1,4 @@
-// What the compiler tells the runtime: parameters, packed weights, kernels, and for each program its steps and
+// All that the compiler tells the runtime: parameters, packed weights, kernels, and for each program its steps and
 // buffers. Serialized into the executable; `xfc inspect` plans memory with the very same code.
 #pragma once
 
@@ -44,7 +44,7 @@ int64_t evaluate(const Size &size, const Counts &counts);
 // Elements of a tensor of this shape; one for a scalar.
 int64_t elementsOf(const std::vector<int64_t> &shape);
 
-// Where a kernel finds an operand.
+// The place where a kernel finds an operand.
 struct Place {
   enum class Kind : uint8_t {
     Arena,      // program.buffers[index], plus offset bytes

@@ -34,7 +34,7 @@ const Abi abis[] = {
     {{"libmpi.so.12", "libmpich.so.12"}, 0x44000000, 0x4c00010d, nullptr, nullptr, 1, 1},               // MPICH
 };
 
-// What a launcher passes to the processes it starts.
+// The values that a launcher passes to the processes it starts.
 struct Launch {
   bool any = false, isOpenMpi = false;
   int size = 0; // 0: not given

@@ -29,7 +29,7 @@ public:
   std::string_view contents() const { return {begin, size}; }
   // Drops the pages of a read-only file from memory; they are read again at the next access.
   void release() const;
-  // The same for the pages that lie entirely within this part of the contents, none of which was ever written to.
+  // Releases the pages that lie entirely within this part of the contents, none of which was ever written to.
   void releaseUnwritten(std::string_view part) const;
 
 private:

@@ -171,7 +171,7 @@ static bool areFinite(const TensorView &tensor, int64_t begin, int64_t end) {
   return finite;
 }
 
-// What one pass over a tensor's bytes finds.
+// The findings of one pass over a tensor's bytes.
 namespace {
 struct Examined {
   std::atomic<bool> finite = true;

@@ -27,7 +27,7 @@ TensorViews viewsOf(const Tensors &tensors);
 
 using Metadata = std::map<std::string, std::string>; // a file's description of itself
 
-// What a weights file records about its model: the name, the canonical description and its SHA-256 hash.
+// The facts that a weights file records about its model: the name, the canonical description and its SHA-256 hash.
 // engine/Identity.h describes how these are used.
 Metadata identityOf(const std::string &model, const std::string &hash, const std::string &description);
 constexpr const char *modelHashKey = "model_hash";
@@ -35,7 +35,7 @@ constexpr const char *modelHashKey = "model_hash";
 // Throws Error if the file is missing, truncated or not a safetensors file, if its offsets do not cover the data
 // exactly, or if the data or the header does not match the file's checksums.
 Tensors readSafetensors(const std::string &file, Metadata *metadata = nullptr);
-// The same for a file's contents, without verifying the tensors' checksums; `file` is for messages.
+// Parses a file's contents without verifying the tensors' checksums; `file` is for messages.
 TensorViews parseSafetensors(std::string_view contents, const std::string &file, Metadata *metadata = nullptr);
 // Throws an Error that names the first tensor that does not match its checksum in the metadata; tensors without one
 // pass.

@@ -12,7 +12,7 @@ public:
   // or if there is nothing to train on.
   Corpus(const PairFiles &files, const VocabularyPair &vocabularies, const Module &module, Format format,
          const PairFilter &filter = {}, const Parallel &parallel = oneByOne);
-  // The same for several corpora, one after the other. The data equals that of shards prepared from each of them.
+  // Reads several corpora, one after the other. The data equals that of shards prepared from each of them.
   Corpus(std::span<const PairFiles> corpora, const VocabularyPair &vocabularies, const Module &module, Format format,
          const PairFilter &filter = {}, const Parallel &parallel = oneByOne);
   // Takes sources as the encoder reads them, and targets without start and eos tokens.
@@ -28,7 +28,7 @@ public:
   // The number of pairs of each corpus, or shard file, in order.
   std::vector<int64_t> sizes() const;
   const CorpusTotals &totals() const { return counts; }
-  // As the encoder reads it: with eos if the model wants one (ids are taken verbatim).
+  // The source as the encoder reads it: with eos if the model wants one (ids are taken verbatim).
   std::span<const int32_t> source(size_t pair) const { return sequence(pair, 0); }
   // The decoder's input: start and the tokens.
   std::span<const int32_t> target(size_t pair) const { return withEnds(pair).first(withEnds(pair).size() - 1); }

@@ -146,7 +146,7 @@ public:
     move(words, -std::get<2>(best), std::get<1>(best), -std::get<3>(best));
     return true;
   }
-  // Of the words before the last attempt, which did not improve.
+  // The distance of the words before the last attempt, which did not improve.
   int64_t distance() const { return distances.distance(); }
 
 private:

@@ -48,7 +48,7 @@ public:
   // Throws Error if the file is not a shard, is truncated or damaged, was made with another vocabulary or for a model
   // with other tokens, or holds sequences longer than the model's max_length.
   Shard(const std::string &file, const VocabularyPair &vocabularies, const Module &module);
-  // The same for contents that stay in memory, aligned to 4 bytes; `name` is for messages.
+  // Reads contents that stay in memory, aligned to 4 bytes; `name` is for messages.
   Shard(std::string_view contents, const std::string &name, const VocabularyPair &vocabularies, const Module &module);
 
   const CorpusTotals &totals() const { return counts; }

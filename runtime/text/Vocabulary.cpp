@@ -63,7 +63,8 @@ Vocabulary Vocabulary::fromBytes(std::string_view bytes, const std::string &name
   return Vocabulary(std::move(state));
 }
 
-// Where to end a prefix of about this many bytes: at a blank, which pieces do not cross, or else between characters.
+// Returns where to end a prefix of about this many bytes: at a blank, which pieces do not cross, or else between
+// characters.
 static size_t beginningOf(std::string_view line, size_t bytes) {
   if (const size_t blank = line.rfind(' ', bytes); blank != std::string_view::npos && blank > bytes / 2)
     return blank;

@@ -6,7 +6,7 @@
 namespace xfc {
 namespace {
 
-// Where the last character of a text begins.
+// Returns where the last character of a text begins.
 size_t lastCharacter(std::string_view text) {
   size_t at = text.size() - 1;
   while (at > 0 && (text[at] & 0xC0) == 0x80)

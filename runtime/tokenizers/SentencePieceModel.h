@@ -11,10 +11,10 @@ class SentencePieceProcessor;
 
 namespace xfc {
 
-// What is wrong with the model, or "". A model that passes can be loaded and used on any text: its pieces are non-empty
-// and have finite scores, and no lookup in the normalization tables leaves them.
+// Says what is wrong with the model, or returns "". A model that passes can be loaded and used on any text: its pieces
+// are non-empty and have finite scores, and no lookup in the normalization tables leaves them.
 std::string faultOfSentencePieceModel(std::string_view bytes);
-// The same for a normalization table alone.
+// Says what is wrong with a normalization table, or returns "".
 std::string faultOfCharsMap(std::string_view map);
 // Validates and loads a model. Throws an Error that says what is wrong with it.
 std::unique_ptr<sentencepiece::SentencePieceProcessor> loadSentencePieceModel(std::string_view bytes);

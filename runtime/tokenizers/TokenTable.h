@@ -16,7 +16,7 @@ public:
     int32_t id;
   };
   Trie() = default;
-  // Of equal texts the last one wins. The texts are not kept; an empty one is ignored.
+  // If texts are equal, the last one wins. The texts are not kept; an empty one is ignored.
   explicit Trie(std::vector<Entry> entries);
 
   // Calls use(length, id) for each stored text that is a prefix of `text`, shortest first.

@@ -208,13 +208,13 @@ Progress RunFolder::loadState(Engine &engine, const std::string &name) const {
   // The earliest states stored the model's hash as "model".
   const std::string &model = metadata[metadata.contains("model_hash") ? "model_hash" : "model"];
   if (model != engine.module().hash)
-    throw Error(name + ": this run was begun with another model (hash " + model.substr(0, 12) +
+    throw Error(name + ": this run was started with another model (hash " + model.substr(0, 12) +
                 ", this executable's is " + engine.module().hash.substr(0, 12) +
                 "); resume it with the executable it was begun with, or train into a new --out");
   for (const auto &[key, hash] : identity)
     if (auto theirs = metadata.find(key);
         key.ends_with("_vocabulary") && theirs != metadata.end() && theirs->second != hash)
-      throw Error(name + ": this run was begun with another vocabulary (" + key + " " + theirs->second +
+      throw Error(name + ": this run was started with another vocabulary (" + key + " " + theirs->second +
                   ", the one given is " + hash + "); give that one, or train into a new --out");
   verifyChecksums(&engine.pool(), tensors, metadata, name);
   TensorViews parameters;
@@ -233,7 +233,7 @@ Progress RunFolder::loadState(Engine &engine, const std::string &name) const {
   if (!isWhose(*optimizer))
     for (const Optimizer &other : optimizers())
       if (isWhose(other))
-        throw Error(name + ": this run was begun with another optimizer (--optimizer " + std::string(other.name) +
+        throw Error(name + ": this run was started with another optimizer (--optimizer " + std::string(other.name) +
                     (other.averages == optimizer->averages ? ""
                      : other.averages                      ? " with --ema"
                                                            : " without --ema") +

@@ -61,7 +61,7 @@ public:
   // The file of the weights kept after a step, for --keep and --average.
   std::string keptFile(int64_t step) const;
   std::vector<int64_t> keptSteps() const; // ascending
-  // The same for a validation, for --keep-best.
+  // Returns the name of a validation's weights, for --keep-best.
   std::string bestFile(int64_t step) const;
   bool isFolder() const;
   bool empty() const; // or missing; a lock file does not count

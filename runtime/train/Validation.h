@@ -34,7 +34,7 @@ EncodedLines dealtOut(EncodedLines lines, const Ranks &ranks);
 // Each line's best translation; "" for an empty line. `done` is called as sentences finish.
 std::vector<std::string> translateLines(const TranslationModel &model, const EncodedLines &lines, Format format,
                                         const SearchOptions &options, const std::function<void(size_t)> &done = {});
-// The same for lines that were dealt to all ranks; every rank gets all translations. Throws Interrupted on every rank
+// Translates lines that were dealt to all ranks; every rank gets all translations. Throws Interrupted on every rank
 // if any rank recorded a signal.
 std::vector<std::string> translateTogether(const TranslationModel &model, const EncodedLines &dealt, Format format,
                                            const SearchOptions &options, Ranks &ranks);

@@ -59,8 +59,9 @@ def markdown(rows, machine):
         ours, (_, theirs) = row["results"]["xfc"], fastest_peer(row["results"])
         speeds = [f"{result['tokens_per_second']:.0f} ±{percent(result['spread'] / 2)}" if result else "" for result in (ours, theirs)]
         memory = f"{ours['peak_rss_mb'] / theirs['peak_rss_mb']:.2f}" if theirs else ""
-        lines.append([{"marian": "OPUS-MT", "nllb": "NLLB"}[row["family"]], row["type"], row["beam"], row["batch"], *speeds, ratio(ours, theirs) if theirs else "", megabytes(ours),
-                      megabytes(theirs) if theirs else "", memory])
+        shape = {"marian": "OPUS-MT", "nllb": "NLLB"}[row["family"]]
+        lines.append([shape, row["type"], row["beam"], row["batch"], *speeds, ratio(ours, theirs) if theirs else "",
+                      megabytes(ours), megabytes(theirs) if theirs else "", memory])
     return "\n\n".join([
         "Models with random weights (--quick: small ones), imported, and converted by CTranslate2: of OPUS-MT's shape (Marian, 6 + 6 layers, d 512, "
         "2,048 inside, 58,101 tokens) and of NLLB-200-distilled-600M's (12 + 12, d 1,024, 4,096 inside, 256,206 tokens). Sources of 11 to 30 tokens, "

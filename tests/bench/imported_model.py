@@ -45,7 +45,7 @@ def marian(shape, folder):
 
 
 def nllb(shape, folder):
-    """A SentencePiece model of made-up pieces, which M2M100's ids begin with a token before. No language: it is a piece like others."""
+    """A SentencePiece model of made-up pieces; M2M100's ids have one more token before them. Languages are not among the pieces."""
     pieces = sentencepiece_model_pb2.ModelProto()
     pieces.trainer_spec.model_type = pieces.trainer_spec.UNIGRAM
     pieces.normalizer_spec.name = "identity"

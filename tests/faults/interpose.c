@@ -134,7 +134,7 @@ static int before(struct operation *operation) {
   return error;
 }
 
-// What a call returns for the kernel's result, which `syscall` has put into errno where it failed.
+// Returns what a call returns for the kernel's result, which `syscall` has put into errno where it failed.
 static long done(struct operation *operation, long result) {
   int error = errno;
   after(operation, result < 0 ? -error : result);

@@ -123,6 +123,6 @@ int main(int argc, char **argv) {
     runOne(input);
     slot = std::move(input);
   }
-  std::printf("%zu inputs, %ld changed ones\n", corpus.size(), runs);
+  std::printf("%zu inputs, %ld mutations of them\n", corpus.size(), runs);
   return 0;
 }

@@ -123,7 +123,7 @@ class Machine:
             raise Failure(f"`{command}` did not end within {late.timeout:.0f} s and was stopped") from late
         if done.returncode:
             said = [text.strip() for text in (done.stdout + "\n" + done.stderr).splitlines() if "FAILED" in text or "run it alone" in text or text.startswith(("error:", "========="))]
-            said = said or done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}, and no word of why"]
+            said = said or done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}, without a message"]
             raise Failure(f"{'; '.join(said)[:2000]} (`{command}`)")
         return done.stdout
 
@@ -244,7 +244,7 @@ def compare(first, second, tolerance, what):
     """Compares in a separate process, because plain Python is slow on the millions of numbers of a large model."""
     done = subprocess.run([sys.executable, os.path.join(here, "tensors.py"), first, second, str(tolerance)], capture_output=True, text=True)
     if done.returncode:
-        raise Failure(f"{what}: {(done.stderr.strip().splitlines() or ['no word of why'])[-1]}")
+        raise Failure(f"{what}: {(done.stderr.strip().splitlines() or ['it failed without a message'])[-1]}")
     return done.stdout.strip()
 
 
@@ -355,7 +355,7 @@ def check_promises(machine, reference, name, image):
         raise Failure(f"check_cuda.py did not end within {late.timeout:.0f} s and was stopped") from late
     shutil.rmtree(folder, ignore_errors=True)
     if done.returncode:
-        raise Failure((done.stderr.strip().splitlines() or ["no word of why"])[-1])
+        raise Failure((done.stderr.strip().splitlines() or ["it failed without a message"])[-1])
     return done.stdout.strip()
 
 
@@ -436,7 +436,7 @@ def peer(what, job):
     process.wait()
     reader.join()
     if process.returncode:
-        yield {"absent": f"a library failed: {([text.strip() for text in said if text.strip()] or ['no word of why'])[-1]}"}
+        yield {"absent": f"a library failed: {([text.strip() for text in said if text.strip()] or ['there was no message'])[-1]}"}
 
 
 def ours(machine, what, *words):

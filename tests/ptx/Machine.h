@@ -14,7 +14,7 @@ struct Instruction;
 using Handler = void (*)(Warp &, const Instruction &);
 constexpr uint32_t None = ~0u;
 
-// What the scheduler of a warp does after the handler returns.
+// The next action of a warp's scheduler after the handler returns.
 enum class Flow : uint8_t { Next, Branch, Table, Call, Return, Exit, Wait };
 
 // An address: a register (None: no register) and an offset.

@@ -26,7 +26,7 @@ int64_t numberIn(const std::string &file, const std::string &word, int64_t other
   return otherwise;
 }
 
-// What the limits of a control group and its ancestors leave. Pages of files count as free, since they can be
+// Returns what the limits of a control group and its ancestors leave. Pages of files count as free, since they can be
 // reclaimed.
 int64_t leftInGroup(const std::string &mount, std::string path, const char *limit, const char *usage,
                     const char *statisticsOf) {

@@ -1,4 +1,4 @@
-// Which memory the call of a kernel may access, for executables built by `xfc compile --check-bounds`. Other
+// Decides which memory the call of a kernel may access, for executables built by `xfc compile --check-bounds`. Other
 // executables only record what they run, which costs a few stores per chunk, and never check.
 #pragma once
 
@@ -21,7 +21,7 @@ struct CpuLaunch {
 // Records that this thread now runs a chunk of a launch, which must stay alive until the next one is recorded.
 void setRunning(const CpuLaunch &launch, int64_t chunk, const void *scratch);
 
-// What is wrong with an access to `bytes` bytes at `at` by the chunk that this thread runs; empty if it is allowed. An
+// Says what is wrong with an access to `bytes` bytes at `at` by this thread's chunk, or returns "" if it is allowed. An
 // operand extends from its first element to the end of the memory that scheduling gave it: a buffer in the arena, the
 // rows of an argument, a packed weight or a table, or the whole block of parameters, gradients or states. A vector past
 // the end may be read (device/Device.h).

@@ -1,11 +1,11 @@
-// Which features of the CPU this process may use.
+// Tells which features of the CPU this process may use.
 #pragma once
 
 #include <string>
 
 namespace xfc {
 
-// Those of `needed` (names of /proc/cpuinfo, separated by commas) that this process cannot use, separated by blanks.
+// Returns the features of `needed` (/proc/cpuinfo's names, separated by commas) that are missing, separated by blanks.
 // Requests permission for the tiles of AMX if they are needed: their instructions do not work without it.
 std::string missingFeatures(const std::string &needed);
 

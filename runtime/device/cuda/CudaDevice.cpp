@@ -268,7 +268,7 @@ struct CudaDevice::State {
   };
   // The counts of a bucket: rows and sequences of each set.
   using Bucket = std::array<int64_t, size_t{2} * XFC_ROW_SETS>;
-  // What a program needs on the GPU.
+  // The resources that a program needs on the GPU.
   struct Prepared {
     explicit Prepared(const Driver &driver) : arrived(driver), taken(driver) {}
     StagingLayout staging;

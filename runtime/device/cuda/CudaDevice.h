@@ -37,8 +37,8 @@ private:
   std::unique_ptr<State> state;
 };
 
-// What --cuda-image names. "": the best image for the GPU, as machine code if it has some; "sm_90a": that image; "ptx":
-// the best image, and "ptx:sm_90a": that image, as PTX that the driver must compile.
+// The image that --cuda-image names. "": the best image for the GPU, as machine code if it has some; "sm_90a": that
+// image; "ptx": the best image, and "ptx:sm_90a": that image, as PTX that the driver must compile.
 struct ImageRequest {
   int index = -1; // in the images; -1: the best
   bool ptx = false;

@@ -34,7 +34,7 @@ typedef struct xfc_rows {
                         // be null in inference.
 } xfc_rows;
 
-// Which keys each query sees, as structure instead of a mask. The keys of query sequence b are the rows
+// Tells which keys each query sees, as structure instead of a mask. The keys of query sequence b are the rows
 // keys[begin[b]] .. keys[begin[b]+count[b]-1] of the key set, in ascending position. Query row i sees the
 // first limit[i] of them: all for no mask, those at or before its own position for a causal one. Pad tokens
 // are left out of the list where the mask drops padding. limit may be 0: such a row's result is 0.
@@ -71,9 +71,9 @@ typedef struct xfc_shape {
   int32_t reserved;
 } xfc_shape;
 
-// What one call of a kernel sees. `buffers` are the operands of the op in order, followed by its results. A rows value
-// with f features is row-major with a stride given in `strides` (elements; a column slice of a wider value has a stride
-// larger than its width). Values that are not rows have stride 0.
+// The argument of one call of a kernel. `buffers` are the operands of the op in order, followed by its results. A rows
+// value with f features is row-major with a stride given in `strides` (elements; a column slice of a wider value has a
+// stride larger than its width). Values that are not rows have stride 0.
 typedef struct xfc_call {
   const xfc_shape *shape;
   const xfc_rows *rows;     // the set the work is divided over (attention: the queries')

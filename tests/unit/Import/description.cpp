@@ -343,7 +343,7 @@ TEST(Description, WrongGenerationIsAnErrorWithItsPlace) {
       {R"("max_length": 1e9)", ".max_length: expected a whole number from 0 to 1048576, found 1000000000.0"},
       {R"("max_length": 3, "min_length": 4)", ".min_length: 4 is larger than max_length, 3"},
       {R"("forced_first": 7)", ".forced_first: expected a list, found a number, 7"},
-      {R"("forced_first": [7, 9])", ".forced_first[1]: 9 is no token of a vocabulary of 9; expected 0 to 8"},
+      {R"("forced_first": [7, 9])", ".forced_first[1]: 9 is not a token of a vocabulary of 9; expected 0 to 8"},
       {R"("forced_first": [3])",
        ".forced_first[0]: 3 is eos, which occurs in no translation; expected a token of the text, "
        "or of a language"},
@@ -358,7 +358,7 @@ TEST(Description, WrongGenerationIsAnErrorWithItsPlace) {
       {R"("suppress": [-1])", ".suppress[0]: expected a whole number from 0 to 2147483647, found -1"},
       {R"("bad_sequences": [4])", ".bad_sequences[0]: expected a list, found a number, 4"},
       {R"("bad_sequences": [[4], []])", ".bad_sequences[1]: is empty; expected at least one token id"},
-      {R"("bad_sequences": [[4, 9]])", ".bad_sequences[0][1]: 9 is no token of a vocabulary of 9; expected 0 to 8"},
+      {R"("bad_sequences": [[4, 9]])", ".bad_sequences[0][1]: 9 is not a token of a vocabulary of 9; expected 0 to 8"},
       {R"("bad_sequences": [[3]])",
        ".bad_sequences[0]: is eos alone, without which no translation ends; use min_length for longer ones"},
       {R"("no_repeat_ngram": -1)", ".no_repeat_ngram: expected a whole number from 0 to 1048576, found -1"},

@@ -38,7 +38,7 @@ private:
   std::vector<int32_t> slots;
 };
 
-// Where kernels come from: CPU/, Plain/, or GPU/; the last are run by an interpreter of PTX.
+// The folder that kernels come from: CPU/, Plain/, or GPU/; the last are run by an interpreter of PTX.
 enum class Device { CPU, Plain, GPU };
 
 // A device, its variant and the element type.

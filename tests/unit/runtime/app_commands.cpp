@@ -284,7 +284,7 @@ TEST_F(AppCommands, Selfcheck) {
   EXPECT_EQ(outcome.status, 1);
   EXPECT_NE(outcome.out.find("gradient decoder.embed.weight"), std::string::npos) << outcome.out;
   EXPECT_EQ(outcome.out.find("gradient output.weight"), std::string::npos) << outcome.out;
-  EXPECT_NE(outcome.out.find("1 checks failed"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("1 check failed"), std::string::npos) << outcome.out;
   EXPECT_EQ(outcome.err.rfind("error: selfcheck failed", 0), 0u) << outcome.err;
 }
 

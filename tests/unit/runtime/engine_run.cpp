@@ -155,7 +155,7 @@ protected:
 
 } // namespace
 
-// Where a kernel may read and write, and how forbidden accesses are reported.
+// A kernel may access its operands only, and forbidden accesses are reported.
 TEST_F(EngineRun, KnowsTheMemoryOfACall) {
   faults.clear();
   static constexpr xfc_kernel probing[] = {packKernel, probingKernel, updateKernel};

@@ -97,7 +97,7 @@ TEST_F(Confinement, NamesAreOfTheWorkingFolder) {
   std::filesystem::current_path(before);
 }
 
-// As in the process of these tests.
+// The process of these tests is such a process.
 TEST_F(Confinement, NothingUnlessTheProcessIsTheCommands) {
   confine({});
   EXPECT_EQ(confined({}, [] { return 0; }), 0); // confined() forks

@@ -44,7 +44,7 @@ const std::string &trained() {
   return model;
 }
 
-// Where the normalization table begins: the last bytes field longer than 100 kB.
+// Finds where the normalization table begins: the last bytes field longer than 100 kB.
 size_t tableAt() {
   const std::string name = "nmt_nfkc";
   size_t at = trained().find(name) + name.size();

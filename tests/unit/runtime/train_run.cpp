@@ -895,7 +895,7 @@ TEST_F(TrainRun, FlagsAndConfiguration) {
   EXPECT_EQ(used["betas"], "0.8,0.9");
   EXPECT_FALSE(used.contains("epochs"));
 
-  // The same run from its own configuration, and a longer one with --resume but no other flags.
+  // Repeat the run from its own configuration, and a longer one with --resume but no other flags.
   ASSERT_EQ(command({"--config", file("one/config.json"), "--out", file("two"), "--quiet"}), 0);
   EXPECT_EQ(weightsOf("one"), weightsOf("two"));
   ASSERT_EQ(command({"--out", file("one"), "--resume", "--epochs", "1", "--quiet"}), 0);

@@ -79,7 +79,7 @@ for verb in ("translate", "evaluate"):
 
 # For wrong values, one line says what is wrong.
 for arguments, expected in (
-    (["--suppress", "99"], "error: --suppress[0]: 99 is no token of a vocabulary of 13; expected 0 to 12\n"),
+    (["--suppress", "99"], "error: --suppress[0]: 99 is not a token of a vocabulary of 13; expected 0 to 12\n"),
     (["--suppress", "3"], "error: --suppress[0]: 3 is eos, without which no translation ends; use min_length for longer ones\n"),
     (["--forced-first", "5"], "error: --suppress[0]: 5 is forced by forced_first; expected it in only one of the two\n"),
     (["--min-length", "8"], "error: --min-length: 8 is larger than max_length, 7\n"),
