@@ -117,6 +117,7 @@ private:
     if (std::find(known.begin(), known.end(), value) != known.end())
       return;
     std::vector<std::string> shown;
+    shown.reserve(known.size());
     for (const std::string &name : known)
       shown.push_back("'" + name + "'");
     options->fail(key, "'" + value + "' cannot be imported; expected " + listed(shown));
@@ -141,7 +142,7 @@ private:
     if (!options->strings("transformer-tied-layers").empty())
       options->fail("transformer-tied-layers",
                     "layers that share their weights cannot be imported; expected an empty list");
-    preNorm = options->string("transformer-preprocess", "") != "";
+    preNorm = !options->string("transformer-preprocess", "").empty();
     only("transformer-preprocess", "", {"", "n"});
     only("transformer-postprocess", "dan",
          preNorm ? std::vector<std::string>{"da", "a"} : std::vector<std::string>{"dan", "an"});

@@ -78,6 +78,7 @@ const TensorView *Weights::find(const std::string &name) const {
 
 std::vector<const TensorView *> Weights::all() const {
   std::vector<const TensorView *> tensors;
+  tensors.reserve(entries.size());
   for (const auto &[name, entry] : entries)
     tensors.push_back(&entry.tensor);
   return tensors;

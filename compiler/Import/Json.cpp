@@ -220,6 +220,7 @@ std::vector<JsonValue> JsonValue::elements() const {
   if (!json->is_array())
     fail(std::string("expected a list, found ") + article(*json) + ", " + shown());
   std::vector<JsonValue> values;
+  values.reserve(json->size());
   for (size_t i = 0; i < json->size(); ++i)
     values.emplace_back((*json)[i], file, extended(where, i));
   return values;

@@ -38,8 +38,9 @@ Option flag(std::string name, Member<bool> place, std::string meaning) {
 
 // A choice among words, each of which stands for a value of the member.
 template <typename T>
-Option::Choice choice(std::string noun, Member<T> place, std::vector<std::pair<std::string, T>> values) {
+Option::Choice choice(std::string noun, Member<T> place, const std::vector<std::pair<std::string, T>> &values) {
   std::vector<std::string> words;
+  words.reserve(values.size());
   for (const auto &[word, value] : values)
     words.push_back(word);
   return {std::move(noun), std::move(words), [=](StepOptions &options, size_t i) { place(options) = values[i].second; },

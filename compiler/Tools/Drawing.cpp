@@ -16,7 +16,7 @@ std::string number(double value) {
 
 void outline(std::string &text, const std::vector<StepDescription> &steps, int depth) {
   for (const StepDescription &step : steps) {
-    text += std::string(depth * 2, ' ') + step.kind->labelOf(step);
+    text += std::string(size_t(2) * depth, ' ') + step.kind->labelOf(step);
     if (!step.name.empty())
       text += "  (" + step.name + ")";
     if (auto *attention = std::get_if<step::Attention>(&step.options); attention && attention->dropout > 0)

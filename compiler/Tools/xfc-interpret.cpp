@@ -2,8 +2,9 @@
 #include "Interpreter/Interpreter.h"
 #include "Interpreter/Shape.h"
 #include "mlir/Parser/Parser.h"
+#include "support/CommandLine.h"
 #include "support/Error.h"
-#include <CLI/CLI.hpp>
+#include "support/Files.h"
 #include <cmath>
 #include <fstream>
 #include <iostream>
@@ -137,6 +138,7 @@ json interpret(const std::string &modulePath, const std::string &functionName, c
     shape.setTraining(inputs["dropout_key"].at(0), inputs["dropout_key"].at(1));
 
   std::vector<Tensor> arguments;
+  arguments.reserve(function.getNumArguments());
   for (unsigned i = 0; i < function.getNumArguments(); ++i)
     arguments.push_back(inputOf(function, i, shape, inputs));
   auto results = evaluate(function, shape.shape(), arguments);
@@ -150,9 +152,7 @@ json interpret(const std::string &modulePath, const std::string &functionName, c
   return {{"results", list}};
 }
 
-} // namespace
-
-int main(int argc, char **argv) {
+int run(int argc, char **argv) {
   CLI::App app(
       "Evaluates a function of an xfc module in f64, in the plainest way: what generated code is compared with.",
       "xfc-interpret");
@@ -162,18 +162,23 @@ int main(int argc, char **argv) {
   app.add_option("--function", function, "the function to evaluate")->capture_default_str();
   app.add_option("-o,--output", output, "where the results go; standard output if not given");
   app.footer(inputsHelp);
-  CLI11_PARSE(app, argc, argv);
-  try {
-    std::string text = interpret(module, function, readJson(inputs)).dump() + "\n";
+  app.callback([&] {
+    std::string text;
+    try {
+      text = interpret(module, function, readJson(inputs)).dump() + "\n";
+    } catch (const json::exception &error) {
+      fail(inputs + ": " + error.what());
+    }
     if (output.empty())
       std::cout << text;
-    else if (!(std::ofstream(output) << text))
-      fail("cannot write " + output);
-    return 0;
-  } catch (const json::exception &error) {
-    std::cerr << "error: " << inputs << ": " << error.what() << "\n";
-  } catch (const Error &error) {
-    std::cerr << "error: " << error.what() << "\n";
-  }
-  return 1;
+    else
+      writeFile(output, text);
+  });
+  return runCommandLine(app, argc, argv);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  return reportErrors([&] { return run(argc, argv); });
 }

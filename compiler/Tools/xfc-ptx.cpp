@@ -6,8 +6,8 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
+#include "support/CommandLine.h"
 #include "support/Error.h"
-#include <CLI/CLI.hpp>
 
 using namespace mlir;
 
@@ -31,16 +31,15 @@ static void print(const std::string &file, const std::string &arch) {
   std::printf("%s", backend.ptx().c_str());
 }
 
-int main(int argc, char **argv) {
+static int run(int argc, char **argv) {
   CLI::App app("the GPU kernels of the ops of a .mlir file, as PTX");
   std::string file, arch = "sm_80";
   app.add_option("file", file, "a module of the xfc dialect; - is standard input")->required();
   app.add_option("--arch", arch, "the architecture: sm_80, sm_90a, ..")->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  try {
-    print(file, arch);
-  } catch (const xfc::Error &error) {
-    std::fprintf(stderr, "xfc-ptx: error: %s\n", error.what());
-    return 1;
-  }
+  app.callback([&] { print(file, arch); });
+  return xfc::runCommandLine(app, argc, argv);
+}
+
+int main(int argc, char **argv) {
+  return xfc::reportErrors([&] { return run(argc, argv); });
 }

@@ -6,7 +6,7 @@
 #include "VocabCommand.h"
 #include "support/CommandLine.h"
 
-int main(int argc, char **argv) {
+static int run(int argc, char **argv) {
   CLI::App app("xfc: compiles encoder-decoder Transformers from JSON into executables that train and translate", "xfc");
   app.set_version_flag("--version", "xfc " XFC_VERSION);
   app.require_subcommand(1);
@@ -17,4 +17,8 @@ int main(int argc, char **argv) {
   xfc::addInspect(app);
   xfc::addPhases(app);
   return xfc::runCommandLine(app, argc, argv);
+}
+
+int main(int argc, char **argv) {
+  return xfc::reportErrors([&] { return run(argc, argv); });
 }

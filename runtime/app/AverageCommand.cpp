@@ -32,6 +32,7 @@ std::vector<std::string> filesOf(const std::string &input, int64_t last) {
   if (last > 0 && last < static_cast<int64_t>(steps.size()))
     steps.erase(steps.begin(), steps.end() - last);
   std::vector<std::string> files;
+  files.reserve(steps.size());
   for (int64_t step : steps)
     files.push_back(folder.file(folder.keptFile(step)));
   return files;
