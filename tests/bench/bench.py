@@ -14,6 +14,7 @@ import time
 import decode
 import imported
 import kernels
+import ranks
 import scaling
 import startup
 import train
@@ -21,7 +22,7 @@ from common import ROOT, SIZES, BenchError, machine, translator
 from report import plot_bars, plot_curves
 
 SECTIONS = {"train": (train, "Training"), "decode": (decode, "Decoding"), "kernels": (kernels, "Kernels"), "startup": (startup, "Start-up"),
-            "scaling": (scaling, "How cost grows"), "imported": (imported, "Imported models")}
+            "scaling": (scaling, "How cost grows"), "ranks": (ranks, "Several processes"), "imported": (imported, "Imported models")}
 
 
 def parse():
