@@ -21,6 +21,7 @@ void registerCPUKernels(DialectRegistry &registry) {
     attachNormKernels(*context);
     attachOptimizerKernels(*context);
     attachPairsKernels(*context);
+    attachRecurrenceKernels(*context);
   });
 }
 

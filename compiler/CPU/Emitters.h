@@ -33,6 +33,7 @@ void attachMatrixKernels(mlir::MLIRContext &);
 void attachNormKernels(mlir::MLIRContext &);
 void attachOptimizerKernels(mlir::MLIRContext &);
 void attachPairsKernels(mlir::MLIRContext &);
+void attachRecurrenceKernels(mlir::MLIRContext &);
 
 // Shared parts. Rows per chunk of a memory-bound kernel.
 int64_t rowsPerChunk(int64_t features);

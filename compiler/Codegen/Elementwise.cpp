@@ -25,7 +25,7 @@ static Value emitScalarOf(ScaleOp op, CodeBuilder &k, ArrayRef<Value> operands) 
 // activation, activation_grad
 //===--------------------------------------------------------------------------------------------------------===//
 
-static Value logistic(CodeBuilder &k, Value x) {
+Value logistic(CodeBuilder &k, Value x) {
   return k.divf(k.constant(1, x), k.addf(k.constant(1, x), k.exp(k.subf(k.constant(0, x), x))));
 }
 

@@ -16,6 +16,9 @@ void registerScalars(mlir::DialectRegistry &registry);
 llvm::SmallVector<mlir::Value> evaluateEpilogue(CodeBuilder &, mlir::Region &epilogue,
                                                 llvm::ArrayRef<mlir::Value> arguments, mlir::Value dropoutFactor);
 
+// 1 / (1 + exp(-x)).
+mlir::Value logistic(CodeBuilder &, mlir::Value x);
+
 // The dropout of an epilogue, or null.
 DropoutOp dropoutOf(mlir::Region &epilogue);
 

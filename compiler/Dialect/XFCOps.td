@@ -609,6 +609,38 @@ def XFC_CacheWriteOp : XFC_Op<"cache_write", [NoGradient, Kernel, InPlace]> {
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
+// Recurrence
+//===--------------------------------------------------------------------------------------------------------===//
+
+def XFC_RecurrenceOp : XFC_Op<"recurrence", [Differentiable, Kernel, InPlace]> {
+  let summary = "c[t] = f[t] c[t-1] + (1 - f[t]) x[t] with f = 1/(1+exp(-gate)), along the rows of each sequence (Kim et al., 2019)";
+  let description = [{
+    gate, x and the result c are rows of one type. Before the first row of a sequence, c is 0.
+
+    With `states`, rows of the cache, row h is a hypothesis of a decoding step, and c[t-1] is row `before[h]` of `states` (`xfc_shape` in
+    abi.h), which the hypothesis wrote in the step before; without such a row, c[t-1] is 0. xfc.cache_write keeps the result for the
+    next step.
+  }];
+  let arguments = (ins XFC_FloatRows:$gate, XFC_FloatRows:$x, Optional<XFC_FloatRows>:$states);
+  let results = (outs XFC_FloatRows:$result);
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::std::string getKernelSuffix() { return getStates() ? "_step" : ""; }
+  }];
+}
+
+def XFC_RecurrenceGradOp : XFC_Op<"recurrence_grad", [NoGradient, Kernel]> {
+  let summary = "dgate and dx of xfc.recurrence without states, along the rows of each sequence from the last one on";
+  let description = [{
+    c is the result of xfc.recurrence. With dc[t] = dy[t] + f[t+1] dc[t+1], where the second summand is 0 for the last row of a sequence:
+    dx[t] = (1 - f[t]) dc[t], and dgate[t] = f[t] (1 - f[t]) (c[t-1] - x[t]) dc[t].
+  }];
+  let arguments = (ins XFC_FloatRows:$dy, XFC_FloatRows:$gate, XFC_FloatRows:$x, XFC_FloatRows:$c);
+  let results = (outs XFC_FloatRows:$dgate, XFC_FloatRows:$dx);
+  let hasVerifier = 1;
+}
+
+//===--------------------------------------------------------------------------------------------------------===//
 // Losses. A row whose label is negative (the runtime puts -1 for pad) has loss 0 and no gradient.
 // With smoothing e: loss = (1 - e) nll + e/V sum over v of -log p[v].
 //===--------------------------------------------------------------------------------------------------------===//

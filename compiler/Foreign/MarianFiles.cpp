@@ -69,6 +69,8 @@ public:
     form.preNorm = preNorm;
     form.embeddingNorm = embeddingNorm;
     form.logitsBias = true;
+    form.recurrent = recurrent;
+    form.recurrentOutput = recurrentOutput;
     form.unk = unk;
     form.bos = -1;
     addEmbeddings();
@@ -127,7 +129,14 @@ private:
     if (options->has("original-type"))
       only("original-type", "transformer", {"transformer"});
     only("type", "transformer", {"transformer"});
-    only("transformer-decoder-autoreg", "self-attention", {"self-attention"});
+    only("transformer-decoder-autoreg", "self-attention", {"self-attention", "rnn"});
+    recurrent = options->string("transformer-decoder-autoreg", "self-attention") == "rnn";
+    if (recurrent) {
+      only("dec-cell", "gru", {"ssru"});
+      if (options->boolean("layer-normalization", false))
+        options->fail("layer-normalization", "true cannot be imported with the decoder's cell; expected false");
+      recurrentOutput = options->boolean("transformer-rnn-projection", false);
+    }
     only("transformer-attention-mask", "default", {"default"});
     only("transformer-ffn-activation", "swish", {"swish", "relu"}); // Marian's gelu is x sigmoid(1.702 x)
     only("transformer-ffn-depth", "2", {"2"});
@@ -265,6 +274,16 @@ private:
     addLogitsBias(weights, biased ? &array(output + "_b", {1, vocab[1]}) : &zero, rows);
   }
 
+  // Marian's SSRU, whose W has no bias. Its two norms have different prefixes.
+  void addRecurrence(const std::string &layer, const std::string &scope) {
+    addMatrix(layer + "rnn.gate.weight", scope + "_Wf", d, d);
+    addRow(layer + "rnn.gate.bias", scope + "_bf", d);
+    addMatrix(layer + "rnn.value.weight", scope + "_W", d, d);
+    if (recurrentOutput)
+      addLinear(layer + "rnn.out", scope, "o", d, d);
+    addNorm(layer + "rnn_layer_norm", preNorm ? scope : scope + "_ffn", preNorm);
+  }
+
   void addStack(bool decoder) {
     const std::string stack = decoder ? "decoder" : "encoder", ours = "model." + stack + ".";
     if (learned && !decoder) // one table for both stacks
@@ -279,7 +298,10 @@ private:
           addLinear(layer + name + "." + (*part == 'o' ? "out" : part) + "_proj", scope + of, part, d, d);
         addNorm(layer + name + "_layer_norm", scope + of + "_Wo", preNorm);
       };
-      addAttention("self_attn", "self");
+      if (decoder && recurrent)
+        addRecurrence(layer, scope + "rnn");
+      else
+        addAttention("self_attn", "self");
       if (decoder)
         addAttention("encoder_attn", "context");
       addLinear(layer + "fc1", scope + "ffn", "1", ffn[decoder], d);
@@ -427,7 +449,7 @@ private:
   EmbeddingTensors embeddings;
   std::string activation;
   bool preNorm = false, finalNorm = false, embeddingNorm = false, learned = false, tiedAll = false, oneTable = false,
-       tied = false;
+       tied = false, recurrent = false, recurrentOutput = false;
   int64_t d = 0, heads = 0, maxLength = 1024, layers[2] = {}, ffn[2] = {}, vocab[2] = {}; // [1]: the decoder's
   // The rows of both tables: those of the larger vocabulary, and a row of zeros for the token that begins translations.
   int64_t rows = 0;

@@ -147,6 +147,13 @@ Json Stacks::attention(bool decoder, bool cross) const {
   return step;
 }
 
+Json Stacks::recurrence() const {
+  Json steps = {{{"op", "recurrence"}, {"name", "rnn"}, {"bias", {{"value", false}}}}, {{"op", "relu"}}};
+  if (form.recurrentOutput)
+    steps.push_back({{"op", "linear"}, {"name", "rnn_out"}, {"features", "$d_model"}});
+  return steps;
+}
+
 Json Stacks::stack(bool decoder, const Json &positions) {
   const Json drop = {{"op", "dropout"}, {"rate", "$dropout"}};
   Json embedding = {{"op", "embedding"},
@@ -169,7 +176,10 @@ Json Stacks::stack(bool decoder, const Json &positions) {
     if (!form.preNorm)
       layer.push_back(norm(itsNorm));
   };
-  add("self_attn_norm", Json::array({attention(decoder, false)}));
+  if (decoder && form.recurrent)
+    add("rnn_norm", recurrence());
+  else
+    add("self_attn_norm", Json::array({attention(decoder, false)}));
   if (decoder)
     add("cross_attn_norm", Json::array({attention(decoder, true)}));
   Json feedForward = Json::array(
@@ -204,7 +214,15 @@ void Stacks::mapStack(bool decoder, bool table, std::vector<TensorName> &tensors
       map(layer + a + ".o", layer + b + ".out_proj");
       map(layer + a + "_norm", layer + b + "_layer_norm");
     };
-    mapAttention("self_attn", "self_attn");
+    if (decoder && form.recurrent) {
+      map(layer + "rnn.gate", layer + "rnn.gate");
+      map(layer + "rnn.value", layer + "rnn.value", /*bias=*/false);
+      if (form.recurrentOutput)
+        map(layer + "rnn_out", layer + "rnn.out");
+      map(layer + "rnn_norm", layer + "rnn_layer_norm");
+    } else {
+      mapAttention("self_attn", "self_attn");
+    }
     if (decoder)
       mapAttention("cross_attn", "encoder_attn");
     map(layer + "ffn.in", layer + "fc1");

@@ -12,9 +12,11 @@ constexpr int64_t mostLayers = 1024, mostFeatures = 1 << 20, mostVocab = 1 << 28
 
 // The structure of a family, and the defaults that its reader assumes for keys missing from config.json.
 struct StacksForm {
-  bool preNorm = false;       // norms begin the residual branches and end each stack; if not, they follow the sums
-  bool embeddingNorm = false; // a norm after the positions
-  bool logitsBias = false;    // final_logits_bias may exist
+  bool preNorm = false;         // norms begin the residual branches and end each stack; if not, they follow the sums
+  bool embeddingNorm = false;   // a norm after the positions
+  bool logitsBias = false;      // final_logits_bias may exist
+  bool recurrent = false;       // the decoder has a recurrence with relu (SSRU) in place of self-attention
+  bool recurrentOutput = false; // a product follows it
   int64_t vocab = 0, maxLength = 1024;
   std::string activation = "gelu";
   bool scaleEmbedding = false;
@@ -43,7 +45,7 @@ public:
 
 private:
   nlohmann::ordered_json params() const, tokens() const, stack(bool decoder, const nlohmann::ordered_json &positions),
-      attention(bool decoder, bool cross) const;
+      attention(bool decoder, bool cross) const, recurrence() const;
   std::string perStack(const char *name, bool decoder) const;
   void mapStack(bool decoder, bool table, std::vector<TensorName> &tensors) const;
 

@@ -22,6 +22,7 @@ void registerGPUKernels(DialectRegistry &registry) {
     gpu::attachNormKernels(*context);
     gpu::attachOptimizerKernels(*context);
     gpu::attachPairsKernels(*context);
+    gpu::attachRecurrenceKernels(*context);
   });
 }
 

@@ -35,6 +35,7 @@ void attachMatrixKernels(mlir::MLIRContext &);
 void attachNormKernels(mlir::MLIRContext &);
 void attachOptimizerKernels(mlir::MLIRContext &);
 void attachPairsKernels(mlir::MLIRContext &);
+void attachRecurrenceKernels(mlir::MLIRContext &);
 
 // Packs a weight [out, in] in bf16, rounded to nearest, ties to even, in rows of packedColumns(in) elements that are
 // padded with zeros.

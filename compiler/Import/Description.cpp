@@ -579,6 +579,13 @@ private:
     return listed(found) + (number > 64 ? ", ..." : "");
   }
 
+  // It looks back only, so it may be used wherever rows are tokens of a sequence.
+  int64_t complete(step::Recurrence &recurrence, const std::string &name, const Site &at) {
+    addLinears(at.json, {{name + ".gate", at.features, at.features, recurrence.biasGate},
+                         {name + ".value", at.features, at.features, recurrence.biasValue}});
+    return at.features;
+  }
+
   int64_t complete(step::Linear &linear, const std::string &name, const Site &at) {
     addLinears(at.json, {{name, at.features, linear.features, linear.bias}});
     return linear.features;

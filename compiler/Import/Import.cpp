@@ -32,15 +32,16 @@ struct Site {
   std::string path;          // its full name: the prefix and its "name", or else its place in the list
 };
 
-// Visits the attentions of a stack in the order of the unrolled model.
-using AttentionVisitor = llvm::function_ref<void(const step::Attention &, const Site &)>;
+// Visits the steps of one kind in a stack, in the order of the unrolled model.
+template <typename Step> using StepVisitor = llvm::function_ref<void(const Step &, const Site &)>;
 
-void visitAttentions(ArrayRef<StepDescription> steps, const std::string &prefix, AttentionVisitor visit) {
+template <typename Step>
+void visitSteps(ArrayRef<StepDescription> steps, const std::string &prefix, StepVisitor<Step> visit) {
   for (const StepDescription &step : steps) {
-    if (auto *attention = std::get_if<step::Attention>(&step.options))
-      visit(*attention, {prefix, prefix + step.name});
+    if (auto *options = std::get_if<Step>(&step.options))
+      visit(*options, {prefix, prefix + step.name});
     else if (auto *residual = std::get_if<step::Residual>(&step.options))
-      visitAttentions(residual->body, prefix, visit);
+      visitSteps<Step>(residual->body, prefix, visit);
   }
 }
 
@@ -48,11 +49,12 @@ std::string layerPrefix(const std::string &prefix, int64_t layer) {
   return prefix + "layers." + std::to_string(layer) + ".";
 }
 
-void visitAttentions(const StackDescription &stack, const std::string &prefix, AttentionVisitor visit) {
-  visitAttentions(stack.input, prefix, visit);
+template <typename Step>
+void visitSteps(const StackDescription &stack, const std::string &prefix, StepVisitor<Step> visit) {
+  visitSteps<Step>(stack.input, prefix, visit);
   for (int64_t i = 0; i < stack.layers; ++i)
-    visitAttentions(stack.layer, layerPrefix(prefix, i), visit);
-  visitAttentions(stack.output, prefix, visit);
+    visitSteps<Step>(stack.layer, layerPrefix(prefix, i), visit);
+  visitSteps<Step>(stack.output, prefix, visit);
 }
 
 // Search feeds tokens one by one, so it needs a decoder that does not look ahead.
@@ -60,7 +62,7 @@ bool canDecode(const Description &model) {
   if (!model.decoder || model.encoder.floatInput || model.decoder->floatInput)
     return false;
   bool causal = true;
-  visitAttentions(*model.decoder, "", [&](const step::Attention &attention, const Site &) {
+  visitSteps<step::Attention>(*model.decoder, "", [&](const step::Attention &attention, const Site &) {
     causal &= attention.encoderMemory || attention.causal;
   });
   return causal;
@@ -125,7 +127,7 @@ public:
   void buildEncode() {
     Value source = addInput(names::source, RowSet::source, model.encoder);
     memory = importStack(model.encoder, "encoder.", source);
-    visitAttentions(*model.decoder, "decoder.", [&](const step::Attention &attention, const Site &at) {
+    visitSteps<step::Attention>(*model.decoder, "decoder.", [&](const step::Attention &attention, const Site &at) {
       if (!attention.encoderMemory)
         return;
       auto [keys, values] = importKeysAndValues(attention, at, importMemory(attention, at));
@@ -141,6 +143,7 @@ public:
     Value wanted = kind.candidates ? addArgument(names::wanted, attr::input, idsType(RowSet::target)) : Value();
     addKeysAndValues(/*ofEncoder=*/true, RowSet::source, attr::input);
     addKeysAndValues(/*ofEncoder=*/false, RowSet::cache, attr::state);
+    addStates();
     Value output = importStack(*model.decoder, "decoder.", target);
     Value logits = importSteps(model.head, "", "", output);
     setPlace("log_probs");
@@ -194,10 +197,18 @@ private:
   // Adds the keys and values that the decoder's attentions read in a step: those of the encoder's output, or those of
   // earlier tokens.
   void addKeysAndValues(bool ofEncoder, RowSet set, StringRef role) {
-    visitAttentions(*model.decoder, "decoder.", [&](const step::Attention &attention, const Site &at) {
+    visitSteps<step::Attention>(*model.decoder, "decoder.", [&](const step::Attention &attention, const Site &at) {
       if (attention.encoderMemory == ofEncoder)
         given[at.path] = {addArgument(at.path + ".k", role, rowsType(set, attention.kvHeads * attention.keyDim)),
                           addArgument(at.path + ".v", role, rowsType(set, attention.kvHeads * attention.valueDim))};
+    });
+  }
+
+  // Adds the states that the decoder's recurrences had after earlier tokens.
+  void addStates() {
+    visitSteps<step::Recurrence>(*model.decoder, "decoder.", [&](const step::Recurrence &, const Site &at) {
+      const auto features = cast<RankedTensorType>(parameter(at.path + ".gate.weight").getType()).getDimSize(0);
+      states[at.path] = addArgument(at.path + ".state", attr::state, rowsType(RowSet::cache, features));
     });
   }
 
@@ -278,6 +289,16 @@ private:
 
   Value importStep(const step::Attention &attention, const Site &at, Value x) {
     return importAttention(attention, at, x);
+  }
+
+  // In a decoding step, the state after the previous token comes from the cache.
+  Value importStep(const step::Recurrence &, const Site &at, Value x) {
+    Value gate = importLinear(at.path + ".gate", x), value = importLinear(at.path + ".value", x);
+    Value before = states.lookup(at.path);
+    Value now = RecurrenceOp::create(builder, loc, gate.getType(), gate, value, before);
+    if (before)
+      writeCache(at.path + ".state", before, now);
+    return now;
   }
 
   Value importStep(const step::Linear &, const Site &at, Value x) { return importLinear(at.path, x); }
@@ -413,13 +434,15 @@ private:
     if (attention.encoderMemory)
       return found->second;
     auto [keys, values] = importKeysAndValues(attention, at, x);
-    auto write = [&](const char *suffix, Value cache, Value rows) -> Value {
-      Value now = CacheWriteOp::create(builder, loc, cache.getType(), cache, rows);
-      caches.push_back({at.path + suffix, cache, now});
-      return now;
-    };
-    Value allKeys = write(".k", found->second.keys, keys);
-    return {allKeys, write(".v", found->second.values, values)};
+    Value allKeys = writeCache(at.path + ".k", found->second.keys, keys);
+    return {allKeys, writeCache(at.path + ".v", found->second.values, values)};
+  }
+
+  // The cache with the rows of this step.
+  Value writeCache(const std::string &name, Value cache, Value rows) {
+    Value now = CacheWriteOp::create(builder, loc, cache.getType(), cache, rows);
+    caches.push_back({name, cache, now});
+    return now;
   }
 
   struct Cache {
@@ -438,6 +461,7 @@ private:
   llvm::StringMap<Value> parameters;
   Value memory; // the encoder's output; null in a decoding step
   std::map<std::string, KeysAndValues> given;
+  llvm::StringMap<Value> states; // of recurrences, in a decoding step
   std::vector<Cache> caches;
   std::vector<std::pair<std::string, Value>> weights;
   std::vector<Result> results;
@@ -477,9 +501,9 @@ OwningOpRef<ModuleOp> importModel(const Description &model, const ImportOptions 
 
   bool hasAttention = false;
   auto found = [&](const step::Attention &, const Site &) { hasAttention = true; };
-  visitAttentions(model.encoder, "", found);
+  visitSteps<step::Attention>(model.encoder, "", found);
   if (model.decoder)
-    visitAttentions(*model.decoder, "", found);
+    visitSteps<step::Attention>(*model.decoder, "", found);
 
   program({programs::forward}).buildWhole();
   if (hasAttention)

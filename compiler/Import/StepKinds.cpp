@@ -192,6 +192,16 @@ const std::vector<StepKind> &stepKinds() {
                                            "required": ["rotary"]},
                                     "then": {"required": ["max_length"]}}]})"},
 
+      {.op = "recurrence",
+       .meaning =
+           "c[t] = f c[t-1] + (1 - f) (x[t] Wv^T) with f = sigmoid(x[t] Wg^T), from token to token (SSRU, without "
+           "the relu that follows it): parameters NAME.{gate,value}.{weight,bias}",
+       .defaults = Recurrence{},
+       .options = {name(),
+                   {"bias", Option::Flags{{{"gate", &Recurrence::biasGate}, {"value", &Recurrence::biasValue}}},
+                    "whether the products have biases"}},
+       .place = Place::Stacks},
+
       {.op = "linear",
        .meaning = "x W^T + b: parameters NAME.{weight,bias}",
        .defaults = Linear{},

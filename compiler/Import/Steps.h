@@ -52,6 +52,10 @@ struct Attention {
   bool returnWeights = false, projections = true;
 };
 
+struct Recurrence {
+  bool biasGate = true, biasValue = true;
+};
+
 struct Linear {
   int64_t features = 0;
   bool bias = true;
@@ -92,8 +96,8 @@ struct Residual {
 } // namespace step
 
 using StepOptions = std::variant<step::Embedding, step::SinusoidalPositions, step::LearnedPositions, step::Attention,
-                                 step::Linear, step::LayerNorm, step::RmsNorm, step::Activation, step::Scale,
-                                 step::Gated, step::Dropout, step::Residual>;
+                                 step::Recurrence, step::Linear, step::LayerNorm, step::RmsNorm, step::Activation,
+                                 step::Scale, step::Gated, step::Dropout, step::Residual>;
 
 // One step of a stack or of the head, its "$name" values resolved.
 struct StepDescription {

@@ -26,5 +26,6 @@ void attachLossEvaluators(mlir::MLIRContext &);
 void attachEmbeddingEvaluators(mlir::MLIRContext &);
 void attachCandidatesEvaluators(mlir::MLIRContext &);
 void attachOptimizerEvaluators(mlir::MLIRContext &);
+void attachRecurrenceEvaluators(mlir::MLIRContext &);
 
 } // namespace xfc

@@ -19,6 +19,7 @@ void registerEvaluators(DialectRegistry &registry) {
     attachEmbeddingEvaluators(*context);
     attachCandidatesEvaluators(*context);
     attachOptimizerEvaluators(*context);
+    attachRecurrenceEvaluators(*context);
   });
 }
 

@@ -83,6 +83,7 @@ void Shape::setCache(int64_t cacheRows, const std::vector<std::vector<int32_t>> 
   setRows(XFC_CACHE, {RaggedSequence{std::vector<int32_t>(cacheRows), 0}});
   Rows &target = rows[XFC_TARGET];
   slots.clear();
+  before.clear();
   Keys list;
   for (size_t h = 0; h < history.size(); ++h) {
     list.begin.push_back(static_cast<int32_t>(list.keys.size()));
@@ -90,12 +91,14 @@ void Shape::setCache(int64_t cacheRows, const std::vector<std::vector<int32_t>> 
     list.limit.push_back(list.count.back());
     list.keys.insert(list.keys.end(), history[h].begin(), history[h].end());
     slots.push_back(history[h].back());
+    before.push_back(history[h].size() > 1 ? history[h][history[h].size() - 2] : -1);
     target.positions[h] = list.count.back() - 1;
     // A cache row has the position of the token it holds.
     for (size_t p = 0; p < history[h].size(); ++p)
       rows[XFC_CACHE].positions[history[h][p]] = static_cast<int32_t>(p);
   }
   view.slots = slots.data();
+  view.before = before.data();
   for (int mask = 0; mask < 4; ++mask)
     finish(XFC_KEYS(XFC_TARGET_CACHE, mask / 2, mask % 2), list, XFC_TARGET);
 }

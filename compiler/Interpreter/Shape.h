@@ -20,7 +20,8 @@ public:
   // structures that drop padding.
   Shape(const std::vector<RaggedSequence> &source, const std::vector<RaggedSequence> &target, int32_t pad);
 
-  // Makes the target rows hypotheses of a decoding step: row h sees the cache rows history[h] and writes the last one.
+  // Makes the target rows hypotheses of a decoding step: row h sees the cache rows history[h] and writes the last one;
+  // in the step before, it wrote the last but one.
   void setCache(int64_t cacheRows, const std::vector<std::vector<int32_t>> &history);
   void setTraining(uint32_t key0, uint32_t key1);
 
@@ -45,7 +46,7 @@ private:
 
   Rows rows[XFC_ROW_SETS];
   Keys structures[XFC_KEY_STRUCTURES];
-  std::vector<int32_t> slots;
+  std::vector<int32_t> slots, before;
   xfc_shape view{};
 };
 

@@ -31,5 +31,6 @@ void attachLossLowerings(mlir::MLIRContext &);
 void attachEmbeddingLowerings(mlir::MLIRContext &);
 void attachCandidatesLowerings(mlir::MLIRContext &);
 void attachOptimizerLowerings(mlir::MLIRContext &);
+void attachRecurrenceLowerings(mlir::MLIRContext &);
 
 } // namespace xfc

@@ -32,6 +32,7 @@ void registerPlainLowerings(DialectRegistry &registry) {
     attachEmbeddingLowerings(*context);
     attachCandidatesLowerings(*context);
     attachOptimizerLowerings(*context);
+    attachRecurrenceLowerings(*context);
   });
 }
 

@@ -197,6 +197,7 @@ Value PlainBuilder::sentences() {
 }
 
 Value PlainBuilder::slots() { return numbers(shape(), offsetof(xfc_shape, slots), rowCount()); }
+Value PlainBuilder::previousSlots() { return numbers(shape(), offsetof(xfc_shape, before), rowCount()); }
 
 Number PlainBuilder::immediate(unsigned i) {
   return count(field(call, offsetof(xfc_call, immediates), ptr), i * sizeof(int64_t));

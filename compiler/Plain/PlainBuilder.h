@@ -77,7 +77,7 @@ public:
   mlir::Value positions(Of of = Of::Rows) { return numbers(rows(of), offsetof(xfc_rows, positions), rowCount(of)); }
   mlir::Value sequenceOf() { return numbers(rows(), offsetof(xfc_rows, sequence_of), rowCount()); }
   mlir::Value sentences();
-  mlir::Value slots();
+  mlir::Value slots(), previousSlots();
   Number rowCount(Of of = Of::Rows) { return count(rows(of), offsetof(xfc_rows, rows)); }
   Number immediate(unsigned i);
 

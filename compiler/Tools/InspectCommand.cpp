@@ -132,11 +132,11 @@ void inspect(const InspectOptions &options) {
   if (module.find(programs::forward))
     cases.push_back({"forward", {programs::forward}, batchCounts(options.batchTokens, options.length), false});
   for (const std::string &type : module.computeTypes(programs::decodeStep))
-    cases.push_back(
-        {type == module.compute ? "decoding step" : "decoding step in " + type,
-         {module.variant(programs::encode, type), module.stepProgram(options.beam, type)->name},
-         decodeCounts(options.sentences, options.length, product({options.sentences, options.beam}), options.length),
-         false});
+    cases.push_back({type == module.compute ? "decoding step" : "decoding step in " + type,
+                     {module.variant(programs::encode, type), module.stepProgram(options.beam, type)->name},
+                     decodeCounts(module, options.sentences, options.length, product({options.sentences, options.beam}),
+                                  options.length),
+                     false});
   for (const Case &each : cases) {
     Work work;
     for (const std::string &name : each.programs) {

@@ -1,4 +1,5 @@
-// Merges projections of one attention that read the same rows into one linear over concatenated parameters.
+// Merges projections of one attention, or of one recurrence, that read the same rows into one linear over concatenated
+// parameters.
 #include "Dialect/XFC.h"
 #include "Passes.h"
 #include "mlir/IR/PatternMatch.h"
@@ -23,8 +24,8 @@ Value parameterNamed(func::FuncOp function, StringRef name) {
   return {};
 }
 
-// The linears that compute an attention's operands, grouped by the rows they read. Looks through writes to the decoding
-// cache and rotations.
+// The linears that compute the operands of an attention or a recurrence, grouped by the rows they read. Looks through
+// writes to the decoding cache and rotations.
 SmallVector<Linears> projectionsOf(ArrayRef<Value> operands) {
   llvm::MapVector<Value, Linears> byInput;
   for (Value operand : operands) {
@@ -150,7 +151,7 @@ struct MergeProjections : impl::MergeProjectionsBase<MergeProjections> {
   }
 
 private:
-  // Every group of weights that could be merged for some attention, the largest first.
+  // Every group of weights that could be merged for some attention or recurrence, the largest first.
   std::vector<Names> proposals() {
     std::vector<Names> found;
     auto propose = [&](ArrayRef<Value> operands) {
@@ -168,6 +169,8 @@ private:
       else if (auto combine = dyn_cast<CombineOp>(op))
         if (ScoresOp scores = scoresOf(combine.getP()))
           propose({scores.getQ(), scores.getK(), combine.getV()});
+      if (auto recurrence = dyn_cast<RecurrenceOp>(op))
+        propose({recurrence.getGate(), recurrence.getX()});
     });
     llvm::stable_sort(found, [](const Names &a, const Names &b) { return a.size() > b.size(); });
     return found;

@@ -98,10 +98,11 @@ def FuseCandidates : Pass<"xfc-fuse-candidates", "::mlir::func::FuncOp"> {
 }
 
 def MergeProjections : Pass<"xfc-merge-projections", "::mlir::ModuleOp"> {
-  let summary = "Merges projections of one attention that read the same rows into one linear";
+  let summary = "Merges projections of one attention or recurrence that read the same rows into one linear";
   let description = [{
     The parameters are concatenated, which is free because the layout of parameters makes them consecutive. So a group must be
-    the same in every function of the module: q, k, v of a self-attention; k, v of a cross-attention, also in @encode.
+    the same in every function of the module: q, k, v of a self-attention; k, v of a cross-attention, also in @encode; gate and value
+    of a recurrence if both have a bias or neither has one.
     The two linears of a gated step are not merged: activation and product fuse into their epilogues.
 
     ```mlir

@@ -64,10 +64,11 @@ Json memoryFor(const Module &module, const InfoOptions &options, int threads) {
   if (module.find(programs::lossAndGradients))
     memory["training"] = memoryOf(module, {programs::lossAndGradients, programs::update}, batch, threads);
   for (const std::string &type : module.computeTypes(programs::decodeStep))
-    memory[type == module.compute ? "decoding" : "decoding in " + type] = memoryOf(
-        module, {module.variant(programs::encode, type), module.stepProgram(options.beam, type)->name},
-        decodeCounts(options.sentences, options.length, product({options.sentences, options.beam}), options.length),
-        threads);
+    memory[type == module.compute ? "decoding" : "decoding in " + type] =
+        memoryOf(module, {module.variant(programs::encode, type), module.stepProgram(options.beam, type)->name},
+                 decodeCounts(module, options.sentences, options.length, product({options.sentences, options.beam}),
+                              options.length),
+                 threads);
   if (module.find(programs::forward))
     memory["forward"] = memoryOf(module, {programs::forward}, batch, threads);
   return memory;

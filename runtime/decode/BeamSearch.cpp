@@ -30,8 +30,11 @@ public:
   }
   void release(const std::vector<int32_t> &history) {
     for (int32_t slot : history)
-      if (--references[slot] == 0)
-        free.push_back(slot);
+      release(slot);
+  }
+  void release(int32_t slot) {
+    if (--references[slot] == 0)
+      free.push_back(slot);
   }
 
 private:
@@ -39,8 +42,9 @@ private:
 };
 
 struct Live {
-  std::vector<int32_t> ids;     // decided so far
-  std::vector<int32_t> history; // cache rows of start and of ids, except the token that is read next
+  std::vector<int32_t> ids; // decided so far
+  std::vector<int32_t>
+      history; // cache rows of start and of ids (or of the last two), except the token that is read next
   double logProbability = 0;
   int sample = 0;
 };
@@ -383,7 +387,7 @@ struct SentenceSearches::State {
   size_t waiting = 0; // the first sentence that waits
   // The request of a step, kept so that steps do not allocate.
   std::vector<int32_t> ids, wanted, sentenceOf, positions, taken;
-  std::vector<const int32_t *> history;
+  std::vector<std::span<const int32_t>> history;
   Choice choice{searches, running, {}, std::vector<Scratch>(pool ? pool->threads() : 1), {}};
 
   State(std::span<const SearchSentence> sentences, const SearchVocabulary &vocabulary, const SearchOptions &options,
@@ -424,9 +428,13 @@ struct SentenceSearches::State {
         wanted.push_back(searches[s]->wanted());
         sentenceOf.push_back(static_cast<int32_t>(s));
         positions.push_back(static_cast<int32_t>(hypothesis.ids.size()));
+        if (!model.readsHistory() && hypothesis.history.size() == 2) {
+          slots.release(hypothesis.history.front());
+          hypothesis.history.erase(hypothesis.history.begin());
+        }
         taken.push_back(slots.take());
         hypothesis.history.push_back(taken.back());
-        history.push_back(hypothesis.history.data());
+        history.emplace_back(hypothesis.history);
       }
     }
     choice.result = model.step({ids, wanted, sentenceOf, positions, taken, history});

@@ -42,7 +42,7 @@ struct StepRequest {
   std::span<const int32_t> sentenceOf;
   std::span<const int32_t> positions;
   std::span<const int32_t> slots;
-  std::span<const int32_t *const> history;
+  std::span<const std::span<const int32_t>> history;
 };
 
 // Rows of numbers, f32 or f64.
@@ -88,6 +88,8 @@ public:
   // that is if none runs.
   virtual size_t join(size_t first, bool idle) = 0;
   virtual StepResult step(const StepRequest &request) = 0;
+  // Whether steps read the rows of all tokens of a hypothesis. If not, only the rows of its last two are kept.
+  virtual bool readsHistory() const { return true; }
   // The sentence has ended.
   virtual void leave(size_t) {}
 };
@@ -97,8 +99,9 @@ int64_t searchWidth(const SearchOptions &options);
 // How many candidates of each hypothesis the search needs so that enough remain if some are suppressed; 0: all
 // log-probabilities.
 int64_t searchCandidates(const SearchOptions &options, const SearchVocabulary &vocabulary);
-// The most steps that a sentence takes: one per token, and one for eos. A hypothesis uses one row of cache per step, so
-// running sentences never hold more slots than the sum of searchWidth x searchSteps.
+// The most steps that a sentence takes: one per token, and one for eos. A hypothesis uses one row of cache per step, or
+// two in all if the model does not read its history, so running sentences never hold more slots than the sum of
+// searchWidth times either.
 int64_t searchSteps(const SearchSentence &sentence, const SearchOptions &options);
 
 // A search that advances one step per call, with `slots` rows of cache. `done` is called with the input's index of each

@@ -11,17 +11,18 @@ namespace xfc {
 
 namespace {
 
-// Counts what a sentence needs while it runs: up to `width` hypotheses, each with up to `steps` rows of cache.
-Counts countsFor(int64_t length, int64_t width, int64_t steps) {
+// What a sentence needs while it runs: up to `width` hypotheses of up to `steps` tokens, each with `cached` rows of
+// cache.
+Counts countsFor(int64_t length, int64_t width, int64_t steps, int64_t cached) {
   Counts counts;
   counts.rows[XFC_SOURCE] = length;
   counts.sequences[XFC_SOURCE] = 1;
   counts.rows[XFC_TARGET] = counts.sequences[XFC_TARGET] = width;
-  counts.rows[XFC_CACHE] = width * steps;
+  counts.rows[XFC_CACHE] = width * cached;
   for (int kind = 0; kind < 4; ++kind) {
     counts.pairs[XFC_SOURCE_SOURCE * 4 + kind] = length * length;
     counts.pairs[XFC_TARGET_SOURCE * 4 + kind] = width * length;
-    counts.pairs[XFC_TARGET_CACHE * 4 + kind] = width * steps;
+    counts.pairs[XFC_TARGET_CACHE * 4 + kind] = width * cached;
   }
   counts.longest = std::max(length, steps);
   return counts;
@@ -74,7 +75,8 @@ SearchPlan planSearch(const Module &module, const std::vector<std::vector<int32_
       sentence.maxLength =
           std::min(sentence.maxLength, module.maxTargetLength - (searchSteps(sentence, options) - sentence.maxLength));
     plan.sentences.push_back(sentence);
-    plan.counts.push_back(countsFor(length, searchWidth(options), searchSteps(sentence, options)));
+    const int64_t steps = searchSteps(sentence, options);
+    plan.counts.push_back(countsFor(length, searchWidth(options), steps, rowsOfHypothesis(module, steps)));
     Counts more = batch;
     add(more, plan.counts.back());
     const bool full = std::max(more.rows[XFC_SOURCE], more.rows[XFC_TARGET]) > options.batchTokens;
@@ -166,6 +168,8 @@ public:
             .best = numbers(names::tokenLogProbs),
             .wanted = numbers(names::wantedLogProb)};
   }
+
+  bool readsHistory() const override { return engine.module().readsHistory(); }
 
   void leave(size_t sentence) override {
     add(used, plan.counts[sentence], -1);

@@ -82,7 +82,8 @@ void Batch::assign(std::span<const Sequence> source, std::span<const Sequence> t
 
 void Batch::assignStep(std::span<const EncodedSentence> sentences, int32_t pad, int64_t sourceRows,
                        std::span<const int32_t> sentenceOf, std::span<const int32_t> positions,
-                       std::span<const int32_t> slots, std::span<const int32_t *const> history, int64_t cacheRows) {
+                       std::span<const int32_t> slots, std::span<const std::span<const int32_t>> history,
+                       int64_t cacheRows) {
   const size_t live = sentenceOf.size();
   view = {};
   // No kernel reads offsets or positions of kept rows: key lists are in order already.
@@ -104,6 +105,10 @@ void Batch::assignStep(std::span<const EncodedSentence> sentences, int32_t pad, 
                            nullptr};
   slotStorage.assign(slots.begin(), slots.end());
   view.slots = slotStorage.data();
+  beforeStorage.clear();
+  for (std::span<const int32_t> rows : history)
+    beforeStorage.push_back(rows.size() > 1 ? rows[rows.size() - 2] : -1);
+  view.before = beforeStorage.data();
 
   auto clear = [&](Keys &lists) {
     lists.keys.clear();
@@ -127,9 +132,9 @@ void Batch::assignStep(std::span<const EncodedSentence> sentences, int32_t pad, 
   Keys &cache = structures[XFC_KEYS(XFC_TARGET_CACHE, 0, 0)];
   clear(cache);
   for (size_t h = 0; h < live; ++h) {
-    const int32_t count = positions[h] + 1;
+    const auto count = static_cast<int32_t>(history[h].size());
     addQuery(cache, static_cast<int32_t>(cache.keys.size()), count, count);
-    cache.keys.insert(cache.keys.end(), history[h], history[h] + count);
+    cache.keys.insert(cache.keys.end(), history[h].begin(), history[h].end());
   }
   for (int kind = 0; kind < 4; ++kind)
     show(XFC_TARGET_CACHE * 4 + kind, cache, cache);

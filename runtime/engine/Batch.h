@@ -29,12 +29,12 @@ public:
   void assign(std::span<const Sequence> source, std::span<const Sequence> target, int32_t pad, bool withOrder);
 
   // A decoding step over live hypotheses. Hypothesis h belongs to sentences[sentenceOf[h]], is at position positions[h]
-  // (from 0), writes to cache row slots[h], and sees the cache rows history[h][0..positions[h]], the last of which is
-  // slots[h]. Hypotheses of a sentence must be adjacent. `sourceRows` and `cacheRows` are the numbers of all rows that
-  // are kept.
+  // (from 0), writes to cache row slots[h], and sees the cache rows history[h], the last of which is slots[h]. These
+  // are the rows of all its tokens or, if the program reads no others, of the last two. Hypotheses of a sentence must
+  // be adjacent. `sourceRows` and `cacheRows` are the numbers of all rows that are kept.
   void assignStep(std::span<const EncodedSentence> sentences, int32_t pad, int64_t sourceRows,
                   std::span<const int32_t> sentenceOf, std::span<const int32_t> positions,
-                  std::span<const int32_t> slots, std::span<const int32_t *const> history, int64_t cacheRows);
+                  std::span<const int32_t> slots, std::span<const std::span<const int32_t>> history, int64_t cacheRows);
 
   const xfc_shape &shape() const { return view; }
   xfc_shape &shape() { return view; }
@@ -52,7 +52,7 @@ private:
   };
   Rows storage[XFC_ROW_SETS];
   Keys structures[XFC_KEY_STRUCTURES];
-  std::vector<int32_t> slotStorage;
+  std::vector<int32_t> slotStorage, beforeStorage;
   xfc_shape view{};
 };
 

@@ -31,16 +31,21 @@ Counts batchCounts(int64_t tokens, int64_t length) {
   return counts;
 }
 
-Counts decodeCounts(int64_t sentences, int64_t length, int64_t hypotheses, int64_t longest) {
+int64_t rowsOfHypothesis(const Module &module, int64_t longest) {
+  return module.readsHistory() ? longest : std::min<int64_t>(longest, 2);
+}
+
+Counts decodeCounts(const Module &module, int64_t sentences, int64_t length, int64_t hypotheses, int64_t longest) {
   Counts counts;
   counts.rows[XFC_SOURCE] = product({sentences, length});
   counts.sequences[XFC_SOURCE] = sentences;
   counts.rows[XFC_TARGET] = counts.sequences[XFC_TARGET] = hypotheses;
-  counts.rows[XFC_CACHE] = product({hypotheses, longest});
+  const int64_t cached = product({hypotheses, rowsOfHypothesis(module, longest)});
+  counts.rows[XFC_CACHE] = cached;
   for (int kind = 0; kind < 4; ++kind) {
     counts.pairs[XFC_SOURCE_SOURCE * 4 + kind] = product({sentences, length, length});
     counts.pairs[XFC_TARGET_SOURCE * 4 + kind] = product({hypotheses, length});
-    counts.pairs[XFC_TARGET_CACHE * 4 + kind] = product({hypotheses, longest});
+    counts.pairs[XFC_TARGET_CACHE * 4 + kind] = cached;
   }
   counts.longest = std::max(length, longest);
   return counts;

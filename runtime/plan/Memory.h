@@ -27,7 +27,9 @@ int64_t product(std::initializer_list<int64_t> sizes); // calls tooLarge() if it
 Counts batchCounts(int64_t tokens, int64_t length);
 // Counts of decoding: `sentences` sources of `length` tokens and `hypotheses` live hypotheses of up to `longest`
 // tokens.
-Counts decodeCounts(int64_t sentences, int64_t length, int64_t hypotheses, int64_t longest);
+Counts decodeCounts(const Module &module, int64_t sentences, int64_t length, int64_t hypotheses, int64_t longest);
+// The cache rows that a hypothesis of up to `longest` tokens sees in a step.
+int64_t rowsOfHypothesis(const Module &module, int64_t longest);
 
 // The rows of a position table once sequences of `longest` rows have been seen: the next power of two, at least 64, so
 // that it rarely grows, but at most the table's own rows.

@@ -128,6 +128,13 @@ const Program *Module::stepProgram(int64_t best, const std::string &type) const 
   return find(variant(programs::decodeStep, type));
 }
 
+bool Module::readsHistory() const {
+  const Program *step = find(programs::decodeStep);
+  return step && std::any_of(step->steps.begin(), step->steps.end(), [](const Step &launch) {
+           return launch.keys >= 0 && launch.keys / 4 == XFC_TARGET_CACHE;
+         });
+}
+
 //===--------------------------------------------------------------------------------------------------------===//
 // Serialization: one field after the other in the order of the structs
 //===--------------------------------------------------------------------------------------------------------===//

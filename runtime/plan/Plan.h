@@ -197,6 +197,9 @@ struct Module {
   // decode_candidates if it gives enough, else decode_step, which gives all log-probabilities and is also meant by a
   // `best` of 0. Null if the model has none.
   const Program *stepProgram(int64_t best, const std::string &type = {}) const;
+  // Whether a decoding step reads the cache rows of all tokens before it, as attention does. If not, it reads only
+  // those of the last one.
+  bool readsHistory() const;
 };
 
 // Exact inverses. `deserialize` throws xfc::Error if the bytes are not an intact plan of version planVersion.

@@ -46,7 +46,8 @@ StagingLayout::StagingLayout(const Program &program, const Counts &capacity, con
       add(elements, 4);
     add(sequences + 1, 8);
   }
-  add(capacity.rows[XFC_TARGET], 4); // slots
+  for (int i = 0; i < 2; ++i)
+    add(capacity.rows[XFC_TARGET], 4); // slots, before
   bytes = next;
 }
 

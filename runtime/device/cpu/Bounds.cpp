@@ -67,7 +67,9 @@ void addShape(const xfc_shape &shape) {
     addKeys(shape.keys[structure], shape.sets[relation == XFC_SOURCE_SOURCE ? XFC_SOURCE : XFC_TARGET],
             relations[relation]);
   }
-  add(shape.slots, shape.sets[XFC_TARGET].rows * static_cast<int64_t>(sizeof(int32_t)), "the cache's slots");
+  const int64_t numbers = shape.sets[XFC_TARGET].rows * static_cast<int64_t>(sizeof(int32_t));
+  add(shape.slots, numbers, "the cache's slots");
+  add(shape.before, numbers, "the previous slots");
 }
 
 int64_t bytesOfArgument(const ProgramRun &run, int64_t index) {

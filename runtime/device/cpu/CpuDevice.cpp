@@ -192,6 +192,7 @@ private:
     own.positions += first;
     own.sentences += first;
     shape.slots += first;
+    shape.before += first;
     for (int relation : {XFC_TARGET_SOURCE, XFC_TARGET_CACHE})
       for (int kind = 0; kind < 4; ++kind)
         if (xfc_keys &keys = shape.keys[relation * 4 + kind]; keys.begin) {

@@ -75,6 +75,7 @@ int64_t stage(const ProgramRun &run, const StagingLayout &layout, char *block, u
     move(keys.pair_offsets, queries.sequences + 1);
   }
   move(shape.slots, shape.sets[XFC_TARGET].rows);
+  move(shape.before, shape.sets[XFC_TARGET].rows);
   std::memcpy(block, &shape, sizeof shape);
   return next;
 }

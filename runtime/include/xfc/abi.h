@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 // Raised whenever anything in this file changes meaning; an executable checks it at start.
-#define XFC_ABI_VERSION 3
+#define XFC_ABI_VERSION 4
 
 // The sets of rows a value may have. Rows are real tokens; there is no padding.
 enum {
@@ -65,9 +65,10 @@ enum { XFC_KEY_STRUCTURES = XFC_KEY_RELATIONS * 4 };
 typedef struct xfc_shape {
   xfc_rows sets[XFC_ROW_SETS];
   xfc_keys keys[XFC_KEY_STRUCTURES]; // only those the program uses are filled in
-  const int32_t *slots;              // [target rows] decoding: the cache row this step's keys and values go to
-  uint32_t dropout_key[2];           // derived from (seed, step)
-  int32_t training;                  // 0: every dropout is the identity
+  const int32_t *slots;              // [target rows] decoding: the cache row this step's keys, values and states go to
+  const int32_t *before;   // [target rows] decoding: the cache row of the previous step, or -1 in the first one
+  uint32_t dropout_key[2]; // derived from (seed, step)
+  int32_t training;        // 0: every dropout is the identity
   int32_t reserved;
 } xfc_shape;
 

@@ -934,6 +934,55 @@ func.func @f(%x: !x, %c: !c) {
 
 // -----
 
+!c = !xfc.rows<cache, 6xf32>
+func.func @f(%c: !c) {
+  // expected-error @+1 {{gate and x must be rows of the source or the target, found '!xfc.rows<cache, 6xf32>'}}
+  %0 = xfc.recurrence %c, %c : (!c, !c) -> !c
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!y = !xfc.rows<source, 4xf32>
+func.func @f(%x: !x, %y: !y) {
+  // expected-error @+1 {{rows must have one type, found '!xfc.rows<source, 6xf32>' and '!xfc.rows<source, 4xf32>'}}
+  %0 = xfc.recurrence %x, %y : (!x, !y) -> !x
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!c = !xfc.rows<cache, 6xf32>
+func.func @f(%x: !x, %c: !c) {
+  // expected-error @+1 {{with states, rows must be rows of the target, found '!xfc.rows<source, 6xf32>'}}
+  %0 = xfc.recurrence %x, %x, %c : (!x, !x, !c) -> !x
+  return
+}
+
+// -----
+
+!t = !xfc.rows<target, 6xf32>
+!c = !xfc.rows<cache, 4xf32>
+func.func @f(%t: !t, %c: !c) {
+  // expected-error @+1 {{states must be '!xfc.rows<cache, 6xf32>', found '!xfc.rows<cache, 4xf32>'}}
+  %0 = xfc.recurrence %t, %t, %c : (!t, !t, !c) -> !t
+  return
+}
+
+// -----
+
+!x = !xfc.rows<source, 6xf32>
+!t = !xfc.rows<target, 6xf32>
+func.func @f(%x: !x, %t: !t) {
+  // expected-error @+1 {{rows must have one type, found '!xfc.rows<source, 6xf32>' and '!xfc.rows<target, 6xf32>'}}
+  %0, %1 = xfc.recurrence_grad %x, %x, %x, %t : (!x, !x, !x, !t) -> (!x, !x)
+  return
+}
+
+// -----
+
 !tids = !xfc.rows<target, i32>
 !x = !xfc.rows<source, 6xf32>
 !one = !xfc.rows<source, f32>

@@ -8,6 +8,7 @@
 !two = !xfc.rows<source, 2xf32>
 !list = !xfc.rows<source, 2xi32>
 !pairs = !xfc.pairs<source, source, padding, 2xf32>
+!t = !xfc.rows<target, 6xf32>
 
 // CHECK-LABEL: func.func @types(
 // CHECK-SAME: !xfc.rows<source, i32>, %{{.*}}: !xfc.rows<target, 2x3xf64>, %{{.*}}: !xfc.rows<cache, f32>
@@ -179,6 +180,17 @@ func.func @cache(%cache: !xfc.rows<cache, 6xf32>, %rows: !xfc.rows<target, 6xf32
   // CHECK: xfc.cache_write %{{.*}}, %{{.*}} : (!xfc.rows<cache, 6xf32>, !xfc.rows<target, 6xf32>) -> !xfc.rows<cache, 6xf32>
   %0 = xfc.cache_write %cache, %rows : (!xfc.rows<cache, 6xf32>, !xfc.rows<target, 6xf32>) -> !xfc.rows<cache, 6xf32>
   return %0 : !xfc.rows<cache, 6xf32>
+}
+
+// CHECK-LABEL: func.func @recurrence(
+func.func @recurrence(%gate: !t, %x: !t, %states: !xfc.rows<cache, 6xf32>) -> (!t, !t, !t) {
+  // CHECK: xfc.recurrence %{{.*}}, %{{.*}} : (!xfc.rows<target, 6xf32>, !xfc.rows<target, 6xf32>) -> !xfc.rows<target, 6xf32>
+  %c = xfc.recurrence %gate, %x : (!t, !t) -> !t
+  // CHECK: xfc.recurrence_grad
+  %dgate, %dx = xfc.recurrence_grad %c, %gate, %x, %c : (!t, !t, !t, !t) -> (!t, !t)
+  // CHECK: xfc.recurrence %{{.*}}, %{{.*}}, %{{.*}} : (!xfc.rows<target, 6xf32>, !xfc.rows<target, 6xf32>, !xfc.rows<cache, 6xf32>) -> !xfc.rows<target, 6xf32>
+  %s = xfc.recurrence %gate, %x, %states : (!t, !t, !xfc.rows<cache, 6xf32>) -> !t
+  return %dgate, %dx, %s : !t, !t, !t
 }
 
 // CHECK-LABEL: func.func @losses(

@@ -91,3 +91,23 @@ func.func @merge(%t: !xfc.rows<target, 128xi32>, %n: !xfc.rows<target, 128xf32>,
   %a, %b, %w = xfc.merge_candidates %t, %n, %lse, %wanted : (!xfc.rows<target, 128xi32>, !xfc.rows<target, 128xf32>, !xfc.rows<target, 16xf32>, !xfc.rows<target, f32>) -> (!xfc.rows<target, 8xi32>, !xfc.rows<target, 8xf32>, !xfc.rows<target, f32>)
   return %a, %b, %w : !xfc.rows<target, 8xi32>, !xfc.rows<target, 8xf32>, !xfc.rows<target, f32>
 }
+
+// A thread scans one column: it reads several rows, then computes them one after the other. A decoding step takes rows 16 bytes at a time.
+// CHECK-LABEL: .visible .entry recurrence_512(
+// CHECK:       .reqntid 128
+// CHECK-COUNT-8: ld.global.b32
+// CHECK:       ex2.approx.ftz.f32
+// CHECK:       st.global.b32
+func.func @recurrence(%g: !xfc.rows<target, 512xf32>, %x: !xfc.rows<target, 512xf32>) -> (!xfc.rows<target, 512xf32>, !xfc.rows<target, 512xf32>) {
+  %c = xfc.recurrence %g, %x : (!xfc.rows<target, 512xf32>, !xfc.rows<target, 512xf32>) -> !xfc.rows<target, 512xf32>
+  %dg, %dx = xfc.recurrence_grad %c, %g, %x, %c : (!xfc.rows<target, 512xf32>, !xfc.rows<target, 512xf32>, !xfc.rows<target, 512xf32>, !xfc.rows<target, 512xf32>) -> (!xfc.rows<target, 512xf32>, !xfc.rows<target, 512xf32>)
+  return %dg, %dx : !xfc.rows<target, 512xf32>, !xfc.rows<target, 512xf32>
+}
+// CHECK-LABEL: .visible .entry recurrence_grad_512(
+// CHECK-COUNT-16: ld.global.b32
+// CHECK-LABEL: .visible .entry recurrence_256_step(
+// CHECK:       ld.global.v4.b32
+func.func @recurrence_step(%g: !xfc.rows<target, 256xf32>, %x: !xfc.rows<target, 256xf32>, %s: !xfc.rows<cache, 256xf32>) -> !xfc.rows<target, 256xf32> {
+  %c = xfc.recurrence %g, %x, %s : (!xfc.rows<target, 256xf32>, !xfc.rows<target, 256xf32>, !xfc.rows<cache, 256xf32>) -> !xfc.rows<target, 256xf32>
+  return %c : !xfc.rows<target, 256xf32>
+}

@@ -38,3 +38,12 @@ func.func @loss(%p: !x {xfc.role = "parameter"}, %labels: !xfc.rows<target, i32>
   %loss, %nll = xfc.nll %p, %labels, %e : (!x, !xfc.rows<target, i32>, tensor<f32>) -> (!one, !one)
   return %nll : !one
 }
+
+// -----
+
+!x = !xfc.rows<target, 4xf32>
+func.func @loss(%x: !x {xfc.role = "parameter"}, %states: !xfc.rows<cache, 4xf32>) -> !x {
+  // expected-error @+1 {{with states belongs to a decoding step, which has no gradient}}
+  %0 = xfc.recurrence %x, %x, %states : (!x, !x, !xfc.rows<cache, 4xf32>) -> !x
+  return %0 : !x
+}

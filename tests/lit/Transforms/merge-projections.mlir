@@ -1,8 +1,8 @@
 // RUN: %xfc-opt %s --xfc-merge-projections --print-op-stats 2>%t.statistics | FileCheck %s
 // RUN: FileCheck %s --check-prefix=STATISTICS --input-file=%t.statistics
 
-// STATISTICS: xfc.linear , 8{{$}}
-// STATISTICS: xfc.split , 6{{$}}
+// STATISTICS: xfc.linear , 9{{$}}
+// STATISTICS: xfc.split , 7{{$}}
 
 !source = !xfc.rows<source, 8xf32>
 !target = !xfc.rows<target, 8xf32>
@@ -129,4 +129,18 @@ func.func @rotated(%wq: !weight {xfc.name = "rotated.q.weight", xfc.role = "para
   %newValues = xfc.cache_write %values, %v : (!halfCache, !half) -> !halfCache
   %o, %lse = xfc.attention %rq, %newKeys, %newValues {heads = 2, scale = 0.5, causal} : (!target, !halfCache, !halfCache) -> (!target, !xfc.rows<target, 2xf32>)
   return %o, %newKeys, %newValues : !target, !halfCache, !halfCache
+}
+
+// Gate and value of a recurrence are merged, too.
+// CHECK-LABEL: func.func @recurrence
+// CHECK: %[[BOTH:.*]] = xfc.linear {{.*}} -> !xfc.rows<target, 16xf32>
+// CHECK-NEXT: %[[PARTS:.*]]:2 = xfc.split %[[BOTH]]
+// CHECK-NEXT: xfc.recurrence %[[PARTS]]#0, %[[PARTS]]#1
+func.func @recurrence(%wg: !weight {xfc.name = "rnn.gate.weight", xfc.role = "parameter"}, %bg: tensor<8xf32> {xfc.name = "rnn.gate.bias", xfc.role = "parameter"},
+                      %wv: !weight {xfc.name = "rnn.value.weight", xfc.role = "parameter"}, %bv: tensor<8xf32> {xfc.name = "rnn.value.bias", xfc.role = "parameter"},
+                      %x: !target) -> !target {
+  %g = xfc.linear %x, %wg bias %bg : (!target, !weight, tensor<8xf32>) -> !target
+  %v = xfc.linear %x, %wv bias %bv : (!target, !weight, tensor<8xf32>) -> !target
+  %c = xfc.recurrence %g, %v : (!target, !target) -> !target
+  return %c : !target
 }

@@ -503,6 +503,40 @@ TEST(Import, RotaryWindowAndSharedHeads) {
   EXPECT_TRUE(isa<CacheWriteOp>(*rotations[1]->user_begin()));
 }
 
+// A recurrence scans whole sequences. In a decoding step it continues from a cache, which it updates, and in the
+// encoder it is an ordinary step.
+TEST(Import, RecurrenceHasAStateWhileDecoding) {
+  Imported module(translatorText(R"({"op": "recurrence", "name": "rnn", "bias": {"value": false}}, {"op": "relu"},
+                                    {"op": "attention", "name": "c", "heads": 2, "memory": "encoder"})",
+                                 "", R"({"op": "recurrence", "name": "rnn"})"));
+  std::vector<RecurrenceOp> forward = module.ops<RecurrenceOp>("forward");
+  ASSERT_EQ(forward.size(), 3u);
+  EXPECT_EQ(module.typeOf(forward[0].getType()), "!xfc.rows<source, 6xf32>");
+  EXPECT_EQ(module.typeOf(forward[1].getType()), "!xfc.rows<target, 6xf32>");
+  for (RecurrenceOp recurrence : forward)
+    EXPECT_FALSE(recurrence.getStates());
+  EXPECT_TRUE(forward[0].getX().getDefiningOp<LinearOp>().getBias());
+  auto gate = forward[1].getGate().getDefiningOp<LinearOp>(), value = forward[1].getX().getDefiningOp<LinearOp>();
+  EXPECT_TRUE(gate.getBias());
+  EXPECT_FALSE(value.getBias());
+  const Names parameters = module.arguments("forward", attr::parameter);
+  for (const char *name : {"gate.weight", "gate.bias", "value.weight"})
+    EXPECT_EQ(llvm::count(parameters, std::string("decoder.layers.1.rnn.") + name), 1) << name;
+
+  const Names states = {"decoder.layers.0.rnn.state", "decoder.layers.1.rnn.state"};
+  for (const char *program : {"decode_step", "decode_candidates"}) {
+    EXPECT_EQ(module.arguments(program, attr::state), states);
+    std::vector<RecurrenceOp> steps = module.ops<RecurrenceOp>(program);
+    ASSERT_EQ(steps.size(), 2u);
+    EXPECT_EQ(module.typeOf(steps[0].getStates().getType()), "!xfc.rows<cache, 6xf32>");
+    std::vector<CacheWriteOp> writes = module.ops<CacheWriteOp>(program);
+    ASSERT_EQ(writes.size(), 2u);
+    EXPECT_EQ(writes[1].getCache(), steps[1].getStates());
+    EXPECT_EQ(writes[1].getRows(), steps[1].getResult());
+  }
+  EXPECT_EQ(module.ops<RecurrenceOp>("encode").size(), 1u);
+}
+
 TEST(Import, ScaleTakesANumberOrARootOfTheFeatures) {
   for (auto [by, factor] :
        {std::pair{"-0.25", -0.25}, {"\"sqrt_dim\"", std::sqrt(6)}, {"\"rsqrt_dim\"", 1 / std::sqrt(6)}}) {
@@ -551,7 +585,7 @@ private:
   std::string one(std::vector<std::string> choices) { return choices[draw(choices.size())]; }
 
   std::string step(int64_t &features, int depth) {
-    switch (draw(depth > 2 ? 6 : 8)) {
+    switch (draw(depth > 2 ? 7 : 9)) {
     case 0:
       return R"({"op": ")" + one({"relu", "squared_relu", "gelu", "gelu_tanh", "silu", "tanh"}) + "\"}";
     case 1:
@@ -567,6 +601,8 @@ private:
     case 5:
       return R"({"op": "positions", "kind": "learned", "max_length": 9, )" + name() + "}";
     case 6:
+      return R"({"op": "recurrence", )" + name() + one({bias(), R"(, "bias": {"value": false})"}) + "}";
+    case 7:
       return R"({"op": "residual", "body": [)" + list(features, features, depth + 1) + "]}";
     default:
       return attention(depth);

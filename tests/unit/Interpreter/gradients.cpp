@@ -77,6 +77,15 @@ std::string rotate(const std::string &attributes) {
                           attributes + "} : (!t10, tensor<12x4xf64>) -> !t10\n" + weighted("%y", "!t10"));
 }
 
+// The states of a recurrence, whose gate may be a parameter of its own or its value.
+std::string recurrence(const std::string &gate) {
+  Arguments parameters = {{"x", "!t3"}};
+  if (gate != "x")
+    parameters.push_back({gate, "!t3"});
+  return lossFunction(parameters, {{"c", "!t3"}}, "!t3",
+                      "%y = xfc.recurrence %" + gate + ", %x : (!t3, !t3) -> !t3\n" + weighted("%y", "!t3"));
+}
+
 // Attention with a distance bias from a table of buckets, unfused or fused.
 std::string biased(const std::string &set, const std::string &pairs, const std::string &flags,
                    const std::string &directions, bool fused) {
@@ -158,6 +167,8 @@ std::vector<Case> cases() {
       {"shared", shared()},
       {"rotate", rotate("")},
       {"rotate_halves", rotate(", halves")},
+      {"recurrence", recurrence("gate")},
+      {"recurrence_of_one_value", recurrence("x")},
       {"bias", biased("s", "ss", ", padding", ", both_directions", false)},
       {"bias_causal", biased("t", "tt", ", padding, causal", "", false)},
       {"bias_fused", biased("s", "ss", ", padding", ", both_directions", true)},

@@ -513,6 +513,45 @@ TEST(Cache, writesAndAttends) {
   expectRow((*results)[1], 1, {6.5, 12}, 1e-12);
 }
 
+// With a gate of 0, half of the state is kept: 1/2 c + 1/2 x. Each sequence begins with a state of 0.
+TEST(Recurrence, scansEachSequence) {
+  Shape shape({{{1, 2}, 0}}, {{{5, 6, 7}, 0}, {{8}, 0}}, 0);
+  Program program("func.func @f(%gate: !t2, %x: !t2) -> !t2 { %c = xfc.recurrence %gate, %x : (!t2, !t2) -> !t2\n"
+                  "return %c : !t2 }",
+                  "f");
+  // The second feature keeps 3/4.
+  const double gate = std::log(3);
+  auto results =
+      xfc::evaluate(program.function(), shape.shape(),
+                    {Tensor{{4, 2}, {0, gate, 0, gate, 0, gate, 0, gate}}, Tensor{{4, 2}, {8, 16, 4, -4, 2, 8, 6, 4}}});
+  ASSERT_TRUE(succeeded(results));
+  expectRow((*results)[0], 0, {4, 4}, 1e-14);
+  expectRow((*results)[0], 1, {4, 2}, 1e-14);
+  expectRow((*results)[0], 2, {3, 3.5}, 1e-14);
+  expectRow((*results)[0], 3, {3, 1}, 1e-14);
+}
+
+// A hypothesis continues from the row that it wrote in the step before: the last but one of its history, if there is
+// one.
+TEST(Recurrence, continuesFromTheCache) {
+  Shape shape({{{1, 2}, 0}}, {{{5}, 0}, {{6}, 0}, {{7}, 0}}, 0);
+  shape.setCache(5, {{0, 3, 1}, {0, 4}, {2}});
+  Program program(R"(
+    !c = !xfc.rows<cache, 1xf64>
+    func.func @f(%gate: !t1, %x: !t1, %old: !c) -> (!t1, !c) {
+      %state = xfc.recurrence %gate, %x, %old : (!t1, !t1, !c) -> !t1
+      %new = xfc.cache_write %old, %state : (!c, !t1) -> !c
+      return %state, %new : !t1, !c
+    })",
+                  "f");
+  auto results = xfc::evaluate(
+      program.function(), shape.shape(),
+      {Tensor{{3, 1}, {0, 0, 0}}, Tensor{{3, 1}, {2, 4, 6}}, Tensor{{5, 1}, {100, 1000, 1000, 10, 1000}}});
+  ASSERT_TRUE(succeeded(results));
+  EXPECT_EQ((*results)[0].data, (std::vector<double>{6, 52, 3}));
+  EXPECT_EQ((*results)[1].data, (std::vector<double>{100, 6, 3, 10, 52}));
+}
+
 TEST(Interpreter, refusesInputsOfTheWrongShape) {
   OddBatch batch;
   Program program("func.func @f(%x: !s4) -> !s4 { return %x : !s4 }", "f");

@@ -51,6 +51,7 @@ public:
       move(rows.by_id, rows.rows);
     }
     move(shape.slots, host.sets[XFC_TARGET].rows);
+    move(shape.before, host.sets[XFC_TARGET].rows);
     return copy(&shape, sizeof shape);
   }
 

@@ -59,7 +59,11 @@ Batch::Batch(std::vector<int> source, std::vector<int> target, int cacheRows, bo
       sets[XFC_TARGET].positions[sets[XFC_TARGET].offsets[b]] = std::max(cached[b] - 1, 0);
   for (size_t i = 0; i < sets[XFC_TARGET].positions.size(); ++i)
     slots.push_back(i * 3 % cacheRows);
+  // Some rows are the first of their hypothesis; others share the row of the step before.
+  for (size_t i = 0; i < slots.size(); ++i)
+    before.push_back(i % 4 ? static_cast<int32_t>(i / 2 * 5 % cacheRows) : -1);
   shape.slots = slots.data();
+  shape.before = before.data();
   shape.dropout_key[0] = 0x12345678;
   shape.dropout_key[1] = 0x9abcdef0;
   shape.training = training;

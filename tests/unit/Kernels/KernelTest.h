@@ -35,7 +35,7 @@ private:
     std::vector<int32_t> keys, begin, count, limit;
     std::vector<int64_t> pairOffsets;
   } structures[XFC_KEY_STRUCTURES];
-  std::vector<int32_t> slots;
+  std::vector<int32_t> slots, before;
 };
 
 // The folder that kernels come from: CPU/, Plain/, or GPU/; the last are run by an interpreter of PTX.

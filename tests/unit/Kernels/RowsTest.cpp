@@ -127,6 +127,31 @@ TEST_P(Rows, PositionsAndCache) {
     }
 }
 
+// Columns that fill several chunks, or leave a part of a vector; rows that are a multiple of 16 bytes, or are not.
+TEST_P(Rows, Recurrence) {
+  Batch batch(sourceLengths, targetLengths);
+  for (const char *width : {"1", "5", "64", "75", "300"}) {
+    const std::string x = rows("target", width), op = "xfc.recurrence %a0, %a1";
+    check(batch, op, {x, x}, x, {.extraStride = 3});
+    check(batch, op, {x, x}, x, {.inPlace = true});
+    const std::string grad = "xfc.recurrence_grad %a0, %a1, %a2, %a3";
+    for (const std::vector<int> &unused : {std::vector<int>(), {0}, {1}})
+      check(batch, grad, {x, x, x, x}, x + ", " + x, {.extraStride = 4, .unused = unused});
+    const std::string source = rows("source", width);
+    check(batch, grad, {source, source, source, source}, source + ", " + source, {.extraStride = 3});
+  }
+}
+
+// Hypotheses at their first token and later.
+TEST_P(Rows, RecurrenceInADecodingStep) {
+  Batch batch({3, 2}, std::vector<int>(70, 1));
+  for (const char *width : {"1", "5", "64", "75", "300"}) {
+    const std::string x = rows("target", width), op = "xfc.recurrence %a0, %a1, %a2";
+    check(batch, op, {x, x, rows("cache", width)}, x, {.extraStride = 3, .decodingStep = true});
+    check(batch, op, {x, x, rows("cache", width)}, x, {.inPlace = true, .decodingStep = true});
+  }
+}
+
 TEST_P(Rows, Embedding) {
   Batch batch(sourceLengths, targetLengths);
   for (std::string width : {"5", "48", "300"}) {

@@ -591,7 +591,7 @@ TEST_F(CudaEngine, RowsStayOnTheDevice) {
     const std::vector<int32_t> ids = {4, 5}, rows = {0, 1};
     const EncodedSentence sentence{ids, rows};
     const std::vector<int32_t> sentenceOf(3, 0), positions(3, 0);
-    const int32_t *const history[] = {&slots[0], &slots[1], &slots[2]};
+    const std::span<const int32_t> history[] = {{&slots[0], 1}, {&slots[1], 1}, {&slots[2], 1}};
     batch.assignStep({&sentence, 1}, 0, 2, sentenceOf, positions, slots, history, 20);
     const Binding bindings[] = {{"x", values.data()}, {"cache", cache, 0, true}};
     engine.run("store", batch.shape(), bindings);

@@ -125,11 +125,11 @@ TEST(CudaStaging, AStepOfDecodingFitsWhatItsCountsSay) {
   const EncodedSentence sentences[] = {{ids[0], rows[0]}, {ids[1], rows[1]}};
   const std::vector<int32_t> sentenceOf = {0, 0, 1, 1}, positions(4, 5), slots = {5, 11, 17, 23};
   std::vector<int32_t> histories[4];
-  std::vector<const int32_t *> history;
+  std::vector<std::span<const int32_t>> history;
   for (int h = 0; h < 4; ++h) {
     for (int i = 0; i < 6; ++i)
       histories[h].push_back(h * 6 + i);
-    history.push_back(histories[h].data());
+    history.emplace_back(histories[h]);
   }
   Batch batch;
   batch.assignStep(sentences, 0, 5, sentenceOf, positions, slots, history, 24);
@@ -146,6 +146,7 @@ TEST(CudaStaging, AStepOfDecodingFitsWhatItsCountsSay) {
   xfc_shape shape;
   std::memcpy(&shape, block.data(), sizeof shape);
   EXPECT_EQ(at(block, base, shape.slots, 4), slots);
+  EXPECT_EQ(at(block, base, shape.before, 4), (std::vector<int32_t>{4, 10, 16, 22}));
   EXPECT_EQ(at(block, base, shape.keys[XFC_KEYS(XFC_TARGET_SOURCE, 0, 0)].keys, 5),
             (std::vector<int32_t>{0, 1, 2, 3, 4}));
   const xfc_keys &cache = shape.keys[XFC_KEYS(XFC_TARGET_CACHE, 0, 1)];

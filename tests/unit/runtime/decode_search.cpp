@@ -73,19 +73,22 @@ std::vector<std::vector<Hypothesis>> searchAll(std::span<const SearchSentence> s
 
 // A model with a cache that holds the token of each slot, so that it sees only what the histories list. It returns all
 // log-probabilities, or this many candidates. At most `together` sentences run at once, in as many slots as they may
-// need.
+// need. With `recurrent`, a slot holds all tokens up to its own, and only that of the step before is read.
 struct FakeDecoder : SearchedModel {
   FakeDecoder(const FakeModel &model, const std::vector<SearchSentence> &sentences, const SearchOptions &options,
-              size_t together, int candidates)
-      : model(model), sentences(sentences), options(options), together(together), candidates(candidates) {
+              size_t together, int candidates, bool recurrent = false)
+      : model(model), sentences(sentences), options(options), together(together), candidates(candidates),
+        recurrent(recurrent) {
     std::vector<int64_t> slots;
     for (const SearchSentence &sentence : sentences)
-      slots.push_back(searchWidth(options) * searchSteps(sentence, options));
+      slots.push_back(searchWidth(options) * (recurrent ? 2 : searchSteps(sentence, options)));
     std::sort(slots.rbegin(), slots.rend());
     for (size_t s = 0; s < std::min(slots.size(), together); ++s)
       rows += slots[s];
     cache.assign(rows, -1);
+    states.resize(rows);
   }
+  bool readsHistory() const override { return !recurrent; }
   size_t join(size_t first, bool idle) override {
     EXPECT_EQ(idle, running.empty());
     size_t count = 0;
@@ -101,15 +104,25 @@ struct FakeDecoder : SearchedModel {
     EXPECT_EQ(taken.size(), request.slots.size()) << "two hypotheses write the same slot";
     for (size_t h = 0; h < request.ids.size(); ++h)
       cache.at(request.slots[h]) = request.ids[h];
+    const std::vector<Ids> before = states;
     all.clear(), best.clear(), tokens.clear(), wanted.clear();
     for (size_t h = 0; h < request.ids.size(); ++h) {
       EXPECT_TRUE(running.contains(request.sentenceOf[h]));
-      const int32_t *history = request.history[h];
-      EXPECT_EQ(history[request.positions[h]], request.slots[h]);
-      EXPECT_EQ(cache.at(history[0]), model.vocabulary.start);
+      const std::span<const int32_t> history = request.history[h];
+      const auto length = static_cast<size_t>(request.positions[h]) + 1;
+      EXPECT_EQ(history.size(), recurrent ? std::min<size_t>(length, 2) : length);
+      EXPECT_EQ(history.back(), request.slots[h]);
       Ids ids;
-      for (int32_t p = 1; p <= request.positions[h]; ++p)
-        ids.push_back(cache.at(history[p]));
+      if (recurrent && length > 1) {
+        ids = before.at(history[0]);
+        ids.push_back(request.ids[h]);
+        EXPECT_EQ(ids.size() + 1, length);
+      } else if (!recurrent) {
+        EXPECT_EQ(cache.at(history[0]), model.vocabulary.start);
+        for (size_t p = 1; p < length; ++p)
+          ids.push_back(cache.at(history[p]));
+      }
+      states.at(request.slots[h]) = ids;
       std::vector<float> row = model.row(static_cast<uint32_t>(sentences[request.sentenceOf[h]].index), ids);
       all.insert(all.end(), row.begin(), row.end());
       all.push_back(std::numeric_limits<float>::quiet_NaN()); // between the rows
@@ -141,16 +154,18 @@ struct FakeDecoder : SearchedModel {
   const SearchOptions &options;
   size_t together;
   int candidates;
+  bool recurrent;
   int64_t rows = 0, steps = 0;
   Ids cache, tokens;
+  std::vector<Ids> states;
   std::set<size_t> running;
   std::vector<float> all, best, wanted;
 };
 
 std::vector<std::vector<Hypothesis>> run(const FakeModel &model, const std::vector<SearchSentence> &sentences,
                                          const SearchOptions &options, std::set<size_t> *done = nullptr,
-                                         size_t together = 1000, int candidates = 0) {
-  FakeDecoder decoder(model, sentences, options, together, candidates);
+                                         size_t together = 1000, int candidates = 0, bool recurrent = false) {
+  FakeDecoder decoder(model, sentences, options, together, candidates, recurrent);
   auto found = searchSentences(sentences, model.vocabulary, options, decoder.rows, decoder, [&](size_t index) {
     if (done) {
       EXPECT_TRUE(done->insert(index).second);
@@ -403,6 +418,20 @@ TEST(BeamSearch, OthersTakeThePlacesOfThoseThatEnd) {
     expectSame(found[i], run(model, {sentences[i]}, options)[0]);
   EXPECT_EQ(tokens, 54);
   EXPECT_EQ(decoder.steps, 16) << "three batches of four would take 36";
+}
+
+// A model that does not read its history needs two slots for each hypothesis, and finds the same.
+TEST(BeamSearch, KeepsTwoSlotsWhereOnlyTheLastIsRead) {
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    FakeModel model{.seed = seed};
+    std::vector<SearchSentence> sentences;
+    for (size_t i = 0; i < 5; ++i)
+      sentences.push_back({.index = i, .maxLength = static_cast<int64_t>(3 + (seed + i) % 6), .minLength = 1});
+    const SearchOptions options{.generation = {.beam = static_cast<int>(1 + seed % 4), .lengthPenalty = 0.5}};
+    const auto whole = run(model, sentences, options), last = run(model, sentences, options, nullptr, 2, 0, true);
+    for (size_t s = 0; s < sentences.size(); ++s)
+      expectSame(last[s], whole[s]);
+  }
 }
 
 // Between steps the live hypotheses are visible and grow by one token each time; a waiting sentence has none.

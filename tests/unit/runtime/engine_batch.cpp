@@ -106,11 +106,11 @@ TEST(Batch, DoesNotAllocateOnceWarm) {
   Batch batch, step;
   const int32_t history[] = {0, 1, 2}, sentenceOf[] = {0, 1}, slots[] = {2, 1}, ids[] = {1, 0, 2}, rows[] = {4, 5, 6};
   const EncodedSentence sentences[] = {{ids, rows}, {ids, rows}};
-  const int32_t *const histories[] = {history, history};
   auto fill = [&](const std::vector<Sequence> &source, const std::vector<Sequence> &target) {
     batch.assign(source, target, pad, true);
     for (int32_t position : {2, 1}) {
       const int32_t positions[] = {position, position};
+      const std::span<const int32_t> seen(history, static_cast<size_t>(position) + 1), histories[] = {seen, seen};
       step.assignStep(sentences, pad, 9, sentenceOf, positions, slots, histories, 9);
     }
   };
@@ -147,7 +147,8 @@ TEST(Batch, DecodingStep) {
   // Hypotheses of sentences 2, 2 and 0; the first two histories share their beginning.
   const Ids sentenceOf = {2, 2, 0}, positions = {2, 1, 0}, slots = {9, 8, 4};
   const int32_t first[] = {1, 5, 9}, second[] = {1, 8}, third[] = {4};
-  const int32_t *const histories[] = {first, second, third};
+  const std::span<const int32_t> histories[] = {first, second, third};
+  const Ids before = {5, 1, -1};
   for (int round = 0; round < 2; ++round) {
     step.assignStep(sentences, pad, 9, sentenceOf, positions, slots, histories, 12);
     const xfc_shape &shape = step.shape();
@@ -157,12 +158,13 @@ TEST(Batch, DecodingStep) {
     EXPECT_EQ(shape.sets[XFC_SOURCE].rows, 9);
     for (int h = 0; h < 3; ++h) {
       EXPECT_EQ(shape.slots[h], slots[h]);
+      EXPECT_EQ(shape.before[h], before[h]);
       EXPECT_EQ(shape.sets[XFC_TARGET].positions[h], positions[h]);
       EXPECT_EQ(shape.sets[XFC_TARGET].sequence_of[h], h);
       for (int kind = 0; kind < 4; ++kind) {
         const xfc_keys &cache = shape.keys[XFC_TARGET_CACHE * 4 + kind];
         EXPECT_EQ(Ids(cache.keys + cache.begin[h], cache.keys + cache.begin[h] + cache.limit[h]),
-                  Ids(histories[h], histories[h] + positions[h] + 1));
+                  Ids(histories[h].begin(), histories[h].end()));
         const xfc_keys &cross = shape.keys[XFC_TARGET_SOURCE * 4 + kind];
         const Ids &source = sources[sentenceOf[h]];
         Ids visible, listed;

@@ -1,5 +1,6 @@
 """check_attention.py TRANSLATOR WORK_FOLDER: compares the model of attention-steps.test in PyTorch, in f64 and sentence by
-sentence, with logits, loss and gradients of `forward`. Here, rotary pairs are complex numbers, or turned by HF's rotate_half; windows are masks."""
+sentence, with logits, loss and gradients of `forward`. Here, rotary pairs are complex numbers, or turned by HF's rotate_half; windows are masks; recurrences are
+sums weighted by products of gates."""
 import math
 import os
 import subprocess
@@ -41,6 +42,12 @@ def attention(w, name, x, memory, heads, kv_heads, seen, rotate=lambda x: x):
     return torch.einsum("hij,jhf->ihf", p, v).flatten(1) @ w[f"{name}.o.weight"].T
 
 
+def recurrence(w, name, x):
+    f = torch.sigmoid(x @ w[f"{name}.gate.weight"].T + w[f"{name}.gate.bias"])
+    value = x @ w[f"{name}.value.weight"].T + w.get(f"{name}.value.bias", 0)
+    return torch.stack([sum(((1 - f[s]) * value[s] * f[s + 1 : t + 1].prod(0) for s in range(t + 1))) for t in range(len(x))])
+
+
 def logits(w, source, target):
     def distances(n):
         return torch.arange(n)[:, None] - torch.arange(n)
@@ -50,10 +57,12 @@ def logits(w, source, target):
     for i in range(2):
         seen = (distances(len(source)).abs() <= 2) & keys
         x = x + attention(w, f"encoder.layers.{i}.self_attn", x, x, 4, 2, seen, lambda x: by_rotate_half(x, 10000, 4))
+        x = recurrence(w, f"encoder.layers.{i}.rnn", x)
     y = w["decoder.embed.weight"][target]
     for i in range(2):
         back = distances(len(target))
         y = y + attention(w, f"decoder.layers.{i}.self_attn", y, y, 2, 1, (back >= 0) & (back < 3), lambda x: as_complex_numbers(x, 50))
+        y = y + recurrence(w, f"decoder.layers.{i}.rnn", y).relu()
         y = y + attention(w, f"decoder.layers.{i}.cross_attn", y, x, 4, 2, keys.expand(len(target), -1))
     return y @ w["output.weight"].T + w["output.bias"]
 
@@ -63,6 +72,9 @@ for name, q, k, v in (("encoder.layers.{}.self_attn", 24, 12, 10), ("decoder.lay
     for i in range(2):
         at = name.format(i)
         shapes |= {f"{at}.q.weight": (q, D), f"{at}.k.weight": (k, D), f"{at}.v.weight": (v, D), f"{at}.o.weight": (D, q // 6 * 5 if q == 24 else 16)}
+for i in range(2):
+    for at, biased in ((f"encoder.layers.{i}.rnn", ("gate", "value")), (f"decoder.layers.{i}.rnn", ("gate",))):
+        shapes |= {f"{at}.{part}.weight": (D, D) for part in ("gate", "value")} | {f"{at}.{part}.bias": (D,) for part in biased}
 weights = {name: (0.2 * torch.randn(shape)).double().requires_grad_() for name, shape in shapes.items()}
 sources = [[4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 3], [7, 3], [5, 6, PAD, 8, 6, 7, 3, 3]]
 targets = [[2, 8, 7, 6, 5, 4], [2, 4, 4, 5, 5, 6, 6, 7, 7, 8], [2]]

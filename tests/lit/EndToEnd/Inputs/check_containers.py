@@ -57,8 +57,10 @@ def write(name, text):
 class Marian:
     """Marian's Transformer in float64, as rows times matrices."""
 
-    def __init__(self, seed, vocab, d=24, heads=3, ffn=40, encoder=2, decoder=1, pre=False, tied=True, trained=0, norm=False):
+    def __init__(self, seed, vocab, d=24, heads=3, ffn=40, encoder=2, decoder=1, pre=False, tied=True, trained=0, norm=False,
+                 ssru=False, projected=False):
         self.d, self.heads, self.depth, self.pre, self.tied, self.trained, self.norm = d, heads, (encoder, decoder), pre, tied, trained, norm
+        self.ssru, self.projected = ssru, projected
         self.vocab = vocab
         random = np.random.default_rng(seed)
         self.weights = weights = {}
@@ -76,7 +78,16 @@ class Marian:
         after = "_pre" if pre else ""
         for stack, layers in zip(("encoder", "decoder"), self.depth):
             for i in range(1, layers + 1):
-                for attention in ("self", "context")[: 2 if stack == "decoder" else 1]:
+                recurrent = ssru and stack == "decoder"
+                if recurrent:
+                    matrix(f"{stack}_l{i}_rnn_W", d, d)
+                    matrix(f"{stack}_l{i}_rnn_Wf", d, d)
+                    row(f"{stack}_l{i}_rnn_bf", d)
+                    if projected:
+                        matrix(f"{stack}_l{i}_rnn_Wo", d, d)
+                        row(f"{stack}_l{i}_rnn_bo", d)
+                    layer_norm(f"{stack}_l{i}_rnn_{'' if pre else 'ffn_'}ln_{{}}{after}")
+                for attention in ("self", "context")[int(recurrent) : 2 if stack == "decoder" else 1]:
                     for part in "qkvo":
                         matrix(f"{stack}_l{i}_{attention}_W{part}", d, d)
                         row(f"{stack}_l{i}_{attention}_b{part}", d)
@@ -102,7 +113,8 @@ class Marian:
         self.options = {
             "type": "transformer", "dim-vocabs": list(vocab), "dim-emb": d, "enc-depth": encoder, "dec-depth": decoder,
             "transformer-heads": heads, "transformer-dim-ffn": ffn, "transformer-decoder-dim-ffn": 0, "transformer-ffn-depth": 2,
-            "transformer-ffn-activation": "relu" if pre else "swish", "transformer-decoder-autoreg": "self-attention",
+            "transformer-ffn-activation": "relu" if pre else "swish", "transformer-decoder-autoreg": "rnn" if ssru else "self-attention",
+            "dec-cell": "ssru" if ssru else "gru", "layer-normalization": False, "transformer-rnn-projection": projected,
             "transformer-preprocess": "n" if pre else "", "transformer-postprocess": "da" if pre else "dan",
             "transformer-postprocess-top": "n" if pre else "", "transformer-postprocess-emb": "nd" if norm else "d",
             "transformer-train-position-embeddings": bool(trained), "transformer-tied-layers": [], "tied-embeddings-all": tied,
@@ -124,6 +136,16 @@ class Marian:
         w = self.weights
         centred = x - x.mean(-1, keepdims=True)
         return centred / np.sqrt((centred ** 2).mean(-1, keepdims=True) + 1e-6) * w[f"{name}_ln_scale{after}"] + w[f"{name}_ln_bias{after}"]
+
+    def recurrence(self, name, x):
+        """Marian's cell "ssru", token by token."""
+        w, state, states = self.weights, np.zeros(self.d), []
+        for token in x:
+            forget = 1 / (1 + np.exp(-(token @ w[f"{name}_Wf"] + w[f"{name}_bf"][0])))
+            state = forget * state + (1 - forget) * (token @ w[f"{name}_W"])
+            states.append(np.maximum(state, 0))
+        y = np.stack(states)
+        return y @ w[f"{name}_Wo"] + w[f"{name}_bo"] if self.projected else y
 
     def branch(self, x, name, body):
         if self.pre:
@@ -162,7 +184,10 @@ class Marian:
     def stack(self, stack, x, memory=None):
         for i in range(1, self.depth[stack == "decoder"] + 1):
             name = f"{stack}_l{i}_"
-            x = self.branch(x, name + "self_Wo", lambda y: self.attention(name + "self", y, y, stack == "decoder"))
+            if self.ssru and memory is not None:
+                x = self.branch(x, name + ("rnn" if self.pre else "rnn_ffn"), lambda y: self.recurrence(name + "rnn", y))
+            else:
+                x = self.branch(x, name + "self_Wo", lambda y: self.attention(name + "self", y, y, stack == "decoder"))
             if memory is not None:
                 x = self.branch(x, name + "context_Wo", lambda y: self.attention(name + "context", y, memory, False))
             x = self.branch(x, name + "ffn_ffn", lambda y: self.feed_forward(name + "ffn", y))
@@ -237,12 +262,20 @@ expect(model["generation"] == {"beam": 4, "length_penalty": 1.0, "length_penalty
        f"decoder.yml becomes {model['generation']}")
 other = Marian(4, (29, 37), decoder=2, pre=True, tied=False, trained=16, norm=True)
 check_marian("pre", other, "pre.npz", compressed=True)
+ssru = Marian(5, (31, 31), decoder=2, ssru=True)
+check_marian("ssru", ssru, "ssru.npz")
+check_marian("ssru.pre", Marian(6, (29, 37), decoder=2, pre=True, tied=False, ssru=True, projected=True), "ssru.pre.npz")
 
-for key, value in (("type", "s2s"), ("transformer-decoder-autoreg", "rnn"), ("transformer-ffn-activation", "gelu"),
+for key, value in (("type", "s2s"), ("transformer-decoder-autoreg", "average-attention"), ("transformer-ffn-activation", "gelu"),
                    ("transformer-postprocess", "dhn"), ("transformer-tied-layers", [1, 1]), ("dim-emb", 10 ** 9),
                    ("transformer-no-projection", True), ("dim-vocabs", [31, 30]), ("transformer-heads", 5)):
     post.save("bad.npz", **{key: value})
     refused(f"{key} {value}", path("bad.npz"), f"bad.npz: special:model.yml:", f" {key}: ")
+for key, value in (("dec-cell", "gru"), ("layer-normalization", True)):
+    ssru.save("bad.npz", **{key: value})
+    refused(f"{key} {value}", path("bad.npz"), f"bad.npz: special:model.yml:", f" {key}: ")
+ssru.save("bad.npz", **{"transformer-rnn-projection": True})
+refused("a projection too many", path("bad.npz"), "'decoder_l1_rnn_Wo' [24, 24] is missing")
 post.save("bad.npz", **{"enc-depth": 3})
 refused("a layer too many", path("bad.npz"), "'encoder_l3_self_Wq' [24, 24] is missing")
 post.save("bad.npz", **{"enc-depth": 1})

@@ -93,8 +93,15 @@ class Generator:
             step.update(rotary=self.pick("interleaved", "halves"), rotary_base=self.pick(10000, 20), rotary_dim=2 * self.random.randint(1, features // 2), max_length=9)
         return {**step, "return_weights": self.chance(0.2)}
 
+    def recurrence(self):
+        bias = self.pick(True, False, {"value": False}, {"gate": False})
+        return [{"op": "recurrence", "name": self.name("recurrence"), "bias": bias}] + self.pick([], [self.activation()])
+
     def sublayer(self, d, cross):
-        body = [self.attention(d, cross)] if cross or self.chance(0.5) else self.feed_forward(d)
+        if not cross and self.chance(0.2):
+            body = self.recurrence()
+        else:
+            body = [self.attention(d, cross)] if cross or self.chance(0.5) else self.feed_forward(d)
         body += self.dropout()
         shape = self.random.random()
         if shape < 0.4:

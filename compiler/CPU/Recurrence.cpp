@@ -1,0 +1,95 @@
+// xfc.recurrence and its gradient: scans along the rows of a sequence, and the steps of decoding.
+#include "Codegen/Recurrence.h"
+#include "Emitters.h"
+
+using namespace mlir;
+
+namespace xfc {
+
+// A row of the sequence that is scanned, and some columns of it.
+struct ScannedPart {
+  Value row, isFirst; // whether the row is the sequence's first
+  Value column;
+  int64_t used; // columns, at most a vector
+};
+
+// Scans the rows of each sequence in ascending order, or `backwards`. `step` returns the state after a row, given the
+// state before it, which is 0 at the beginning. A chunk has some of the columns of one sequence, and keeps their states
+// in registers, a few vectors at a time.
+static Backend::KernelInfo scan(KernelBuilder &k, int64_t width, bool backwards,
+                                const std::function<Value(const ScannedPart &, Value)> &step) {
+  const int64_t lanes = k.lanes(), together = 4 * lanes, perChunk = 4 * together;
+  const int64_t whole = width / together * together, parts = (width + perChunk - 1) / perChunk;
+  Value sequence = k.div(k.chunk, parts), part = k.rem(k.chunk, parts);
+  Value offsets = k.field(k.rows(), offsetof(xfc_rows, offsets), k.ptr);
+  Value first = k.loadI32(offsets, sequence), end = k.loadI32(offsets, k.add(sequence, 1));
+  auto columns = [&](Value column, int64_t count) {
+    k.loop(first, end, 1, Values((count + lanes - 1) / lanes, k.splat(0)), [&](Value i, Values states) {
+      Value row = backwards ? k.sub(k.add(first, k.sub(end, i)), k.index(1)) : i, isFirst = k.equal(row, first);
+      for (auto [v, state] : llvm::enumerate(states)) {
+        const int64_t offset = static_cast<int64_t>(v) * lanes;
+        state = step({row, isFirst, k.add(column, offset), std::min(lanes, count - offset)}, state);
+      }
+      return states;
+    });
+  };
+  Value from = k.mul(part, perChunk);
+  k.loop(from, k.min(k.add(from, perChunk), k.index(whole)), together, [&](Value at) { columns(at, together); });
+  if (whole < width)
+    k.when(k.equal(part, k.index(parts - 1)), [&] { columns(k.index(whole), width - whole); });
+  return {{Partition::Unit::Sequences, 1, parts}, 0};
+}
+
+// A row is a hypothesis, whose previous state is a row of the cache.
+static Backend::KernelInfo emitStep(KernelBuilder &k, RecurrenceOp op) {
+  const int64_t width = op.getType().getFeatures(), per = rowsPerChunk(width);
+  const Address gate(k, op.getGateMutable()), x(k, op.getXMutable()), states(k, op.getStatesMutable()),
+      result(k, op.getResult());
+  Value before = k.field(k.shape(), offsetof(xfc_shape, before), k.ptr);
+  k.eachRow(per, [&](Value row) {
+    // Without a previous row, the first one is read, but not used.
+    Value slot = k.loadI32(before, row), isFirst = k.less(slot, k.index(0));
+    Value state = states.row(k, k.max(slot, k.index(0)));
+    Value gates = gate.row(k, row), xs = x.row(k, row), to = result.row(k, row);
+    k.features(width, [&](Value f, int64_t used) {
+      auto at = [&](Value p) { return k.load(k.offset(p, f), k.lanes()); };
+      Value c = recurrence(k, at(gates), at(xs), k.select(isFirst, k.splat(0), at(state)));
+      k.storePart(c, k.offset(to, f), used);
+    });
+  });
+  return {{Partition::Unit::Rows, per, 1}, 0};
+}
+
+static Backend::KernelInfo emitRecurrence(KernelBuilder &k, RecurrenceOp op) {
+  if (op.getStates())
+    return emitStep(k, op);
+  const Address gate(k, op.getGateMutable()), x(k, op.getXMutable()), result(k, op.getResult());
+  return scan(k, op.getType().getFeatures(), /*backwards=*/false, [&](const ScannedPart &at, Value state) {
+    auto place = [&](const Address &rows) { return k.offset(rows.row(k, at.row), at.column); };
+    Value c = recurrence(k, k.load(place(gate), k.lanes()), k.load(place(x), k.lanes()), state);
+    k.storePart(c, place(result), at.used);
+    return c;
+  });
+}
+
+static Backend::KernelInfo emitRecurrenceGrad(KernelBuilder &k, RecurrenceGradOp op) {
+  const Address dy(k, op.getDyMutable()), gate(k, op.getGateMutable()), x(k, op.getXMutable()), c(k, op.getCMutable()),
+      dgate(k, op.getDgate()), dx(k, op.getDx());
+  return scan(k, op.getDy().getType().getFeatures(), /*backwards=*/true, [&](const ScannedPart &at, Value state) {
+    auto place = [&](const Address &rows, Value row) { return k.offset(rows.row(k, row), at.column); };
+    auto load = [&](const Address &rows, Value row) { return k.load(place(rows, row), k.lanes()); };
+    // The sequence's first row is read in place of the one before it, but not used.
+    Value previous = load(c, k.select(at.isFirst, at.row, k.sub(at.row, k.index(1))));
+    RecurrenceGrad grad = recurrenceGrad(k, k.addf(load(dy, at.row), state), load(gate, at.row), load(x, at.row),
+                                         k.select(at.isFirst, k.splat(0), previous));
+    if (!op.getDgate().use_empty())
+      k.storePart(grad.dgate, place(dgate, at.row), at.used);
+    if (!op.getDx().use_empty())
+      k.storePart(grad.dx, place(dx, at.row), at.used);
+    return grad.dbefore;
+  });
+}
+
+void attachRecurrenceKernels(MLIRContext &context) { attachKernels<emitRecurrence, emitRecurrenceGrad>(context); }
+
+} // namespace xfc
