@@ -123,23 +123,14 @@ static Backend::KernelInfo emitDropout(KernelBuilder &k, DropoutOp op) {
   return dropRows(k, op, cast<RowsType>(op.getType()).getFeatures(), rate);
 }
 
-// Stores the same vector everywhere.
-static Backend::KernelInfo fill(KernelBuilder &k, Value value, BufferIndex buffer, Type type) {
-  const int64_t width = cast<RowsType>(type).getFeatures(), per = rowsPerChunk(width);
-  Value data = k.buffer(buffer), stride = k.stride(buffer);
+static Backend::KernelInfo emitZeros(KernelBuilder &k, ZerosOp op) {
+  const int64_t width = cast<RowsType>(op.getType()).getFeatures(), per = rowsPerChunk(width);
+  Address y(k, op.getResult());
   k.eachRow(per, [&](Value row) {
-    Value start = k.offset(data, k.mul(row, stride));
-    k.features(width, [&](Value f, int64_t used) { k.storePart(value, k.offset(start, f), used); });
+    Value to = y.row(k, row);
+    k.features(width, [&](Value f, int64_t used) { k.storePart(k.splat(0), k.offset(to, f), used); });
   });
   return {{Partition::Unit::Rows, per, 1}, 0};
-}
-
-static Backend::KernelInfo emitFill(KernelBuilder &k, FillOp op) {
-  return fill(k, k.broadcast(k.load(k.buffer(op.getValueMutable()))), op.getResult(), op.getType());
-}
-
-static Backend::KernelInfo emitZeros(KernelBuilder &k, ZerosOp op) {
-  return fill(k, k.splat(0), op.getResult(), op.getType());
 }
 
 static Backend::KernelInfo emitCacheWrite(KernelBuilder &k, CacheWriteOp op) {
@@ -225,7 +216,7 @@ static Backend::KernelInfo emitRotate(KernelBuilder &k, RotateOp op) {
 }
 
 void attachElementwiseKernels(MLIRContext &context) {
-  attachKernels<emitDropout, emitFill, emitZeros, emitCacheWrite, emitAddPositions, emitRotate>(context);
+  attachKernels<emitDropout, emitZeros, emitCacheWrite, emitAddPositions, emitRotate>(context);
 }
 
 } // namespace xfc

@@ -55,7 +55,7 @@ LogicalResult ActivationOp::differentiate(OpBuilder &builder, Gradients &gradien
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
-// dropout, fill
+// dropout
 //===--------------------------------------------------------------------------------------------------------===//
 
 LogicalResult DropoutOp::verify() {
@@ -75,5 +75,3 @@ LogicalResult DropoutOp::differentiate(OpBuilder &builder, Gradients &gradients)
 }
 
 OpFoldResult DropoutOp::fold(FoldAdaptor) { return getRate().isZero() ? getX() : OpFoldResult(); }
-
-LogicalResult FillOp::verify() { return verifyOneElementType(*this); }

@@ -356,13 +356,6 @@ def XFC_ZerosOp : XFC_Op<"zeros", [NoGradient, Kernel]> {
   let results = (outs XFC_FloatRows:$result);
 }
 
-def XFC_FillOp : XFC_Op<"fill", [NoGradient, Kernel]> {
-  let summary = "every element of the result is the scalar";
-  let arguments = (ins XFC_Scalar:$value);
-  let results = (outs XFC_FloatRows:$result);
-  let hasVerifier = 1;
-}
-
 //===--------------------------------------------------------------------------------------------------------===//
 // Norms
 //===--------------------------------------------------------------------------------------------------------===//

@@ -134,12 +134,6 @@ static Backend::KernelInfo emitDropout(KernelBuilder &k, DropoutOp op) {
   return {dropRows(k, op, cast<RowsType>(op.getType()).getFeatures(), rate)};
 }
 
-static Backend::KernelInfo emitFill(KernelBuilder &k, FillOp op) {
-  Value value = k.load(k.buffer(op.getValueMutable()));
-  return {overRows(k, cast<RowsType>(op.getType()).getFeatures(), {op.getResult()},
-                   [&](ArrayRef<Value>) { return value; })};
-}
-
 static Backend::KernelInfo emitZeros(KernelBuilder &k, ZerosOp op) {
   return {overRows(k, cast<RowsType>(op.getType()).getFeatures(), {op.getResult()},
                    [&](ArrayRef<Value>) { return k.scalar(0); })};
@@ -220,7 +214,7 @@ Backend::PackInfo emitPackWeight(KernelBuilder &k, RankedTensorType weight) {
 }
 
 void attachElementwiseKernels(MLIRContext &context) {
-  attachKernels<emitMask, emitDropout, emitFill, emitZeros, emitCacheWrite, emitAddPositions, emitRotate>(context);
+  attachKernels<emitMask, emitDropout, emitZeros, emitCacheWrite, emitAddPositions, emitRotate>(context);
 }
 
 } // namespace xfc::gpu

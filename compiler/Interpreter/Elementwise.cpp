@@ -110,7 +110,7 @@ static LogicalResult evaluateOp(ActivationGradOp op, const xfc_shape &, ArrayRef
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
-// dropout, fill
+// dropout, zeros
 //===--------------------------------------------------------------------------------------------------------===//
 
 static LogicalResult evaluateOp(DropoutOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
@@ -139,14 +139,6 @@ static LogicalResult evaluateOp(DropoutOp op, const xfc_shape &shape, ArrayRef<T
   return success();
 }
 
-static LogicalResult evaluateOp(FillOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
-                                SmallVectorImpl<Tensor> &results) {
-  Tensor y = zeros(shape, op.getType());
-  y.data.assign(y.data.size(), operands[0].data[0]);
-  results.push_back(std::move(y));
-  return success();
-}
-
 static LogicalResult evaluateOp(ZerosOp op, const xfc_shape &shape, ArrayRef<Tensor>,
                                 SmallVectorImpl<Tensor> &results) {
   results.push_back(zeros(shape, op.getType()));
@@ -154,7 +146,7 @@ static LogicalResult evaluateOp(ZerosOp op, const xfc_shape &shape, ArrayRef<Ten
 }
 
 void attachElementwiseEvaluators(MLIRContext &context) {
-  attachEvaluators<AddOp, MultiplyOp, ScaleOp, ActivationOp, ActivationGradOp, DropoutOp, FillOp, ZerosOp>(context);
+  attachEvaluators<AddOp, MultiplyOp, ScaleOp, ActivationOp, ActivationGradOp, DropoutOp, ZerosOp>(context);
 }
 
 } // namespace xfc

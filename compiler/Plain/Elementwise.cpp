@@ -88,7 +88,7 @@ static void lowerPlainOp(ActivationGradOp op, PlainBuilder &b) {
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
-// dropout, fill
+// dropout, zeros
 //===--------------------------------------------------------------------------------------------------------===//
 
 static void lowerPlainOp(DropoutOp op, PlainBuilder &b) {
@@ -109,12 +109,10 @@ static void lowerPlainOp(DropoutOp op, PlainBuilder &b) {
   });
 }
 
-static void lowerPlainOp(FillOp, PlainBuilder &b) { b.fill(b.result(0), b.load(b.operand(0))); }
-
 static void lowerPlainOp(ZerosOp, PlainBuilder &b) { b.fill(b.result(0), 0); }
 
 void attachElementwiseLowerings(MLIRContext &context) {
-  attachLowerings<ActivationOp, ActivationGradOp, DropoutOp, FillOp, ZerosOp>(context);
+  attachLowerings<ActivationOp, ActivationGradOp, DropoutOp, ZerosOp>(context);
 }
 
 } // namespace xfc

@@ -51,8 +51,7 @@ private:
     for (Operation &op : function.getBody().front().without_terminator())
       forward.push_back(&op);
 
-    Value scale = addLossScale(function, lossType, builder);
-    gradients.add(exit.getOperand(0), FillOp::create(builder, exit.getOperand(0).getLoc(), lossType, scale));
+    gradients.add(exit.getOperand(0), addLossScale(function, lossType, builder));
     for (Operation *op : llvm::reverse(forward)) {
       if (llvm::none_of(op->getResults(),
                         [&](Value result) { return gradients.of(result) && gradients.wanted(result); }))
@@ -69,14 +68,13 @@ private:
     return success();
   }
 
-  // The gradient of each row's loss: one over the labels of the whole step.
+  // The gradient of each row's loss, an input: its weight over the number of labels of the whole step.
   Value addLossScale(func::FuncOp function, RowsType lossType, OpBuilder &builder) {
     unsigned index = function.getNumArguments();
     DictionaryAttr attributes =
         builder.getDictionaryAttr({builder.getNamedAttr(attr::name, builder.getStringAttr(names::lossScale)),
-                                   builder.getNamedAttr(attr::role, builder.getStringAttr(attr::scalar))});
-    (void)function.insertArgument(index, RankedTensorType::get({}, lossType.getElementType()), attributes,
-                                  function.getLoc());
+                                   builder.getNamedAttr(attr::role, builder.getStringAttr(attr::input))});
+    (void)function.insertArgument(index, lossType, attributes, function.getLoc());
     return function.getArgument(index);
   }
 

@@ -24,21 +24,14 @@ struct LossGradientPattern : OpRewritePattern<CrossEntropyGradOp> {
       return rewriter.notifyMatchFailure(grad, "the log-sum-exp has another use");
     if (grad.getLabels() != loss.getLabels() || grad.getSmoothing() != loss.getSmoothing())
       return rewriter.notifyMatchFailure(grad, "labels or smoothing differ");
-    // The loss's gradient must be known before the loss, or be a fill with a scalar that is.
-    auto known = [&](Value value) {
-      Operation *from = value.getDefiningOp();
-      return !from || (from->getBlock() == loss->getBlock() && from->isBeforeInBlock(loss));
-    };
-    Value dloss = grad.getDloss();
-    auto fill = dloss.getDefiningOp<FillOp>();
-    if (!known(dloss) && !(fill && known(fill.getValue())))
+    if (Operation *from = grad.getDloss().getDefiningOp();
+        from && !(from->getBlock() == loss->getBlock() && from->isBeforeInBlock(loss)))
       return rewriter.notifyMatchFailure(grad, "the loss's gradient is not known before the loss");
     rewriter.setInsertionPoint(loss);
-    if (!known(dloss))
-      dloss = rewriter.clone(*fill)->getResult(0);
-    auto whole = LinearCrossEntropyWithGradOp::create(
-        rewriter, loss.getLoc(), loss.getLoss().getType(), loss.getNll().getType(), grad.getType(), loss.getX(),
-        loss.getWeight(), loss.getBias(), loss.getLabels(), loss.getSmoothing(), dloss, loss.getComputeAttr());
+    auto whole = LinearCrossEntropyWithGradOp::create(rewriter, loss.getLoc(), loss.getLoss().getType(),
+                                                      loss.getNll().getType(), grad.getType(), loss.getX(),
+                                                      loss.getWeight(), loss.getBias(), loss.getLabels(),
+                                                      loss.getSmoothing(), grad.getDloss(), loss.getComputeAttr());
     rewriter.replaceOp(grad, whole.getDlogits());
     rewriter.replaceAllUsesWith(loss.getLoss(), whole.getLoss());
     rewriter.replaceAllUsesWith(loss.getNll(), whole.getNll());

@@ -62,16 +62,14 @@ def FuseCrossEntropy : Pass<"xfc-fuse-cross-entropy", "::mlir::func::FuncOp"> {
 def FuseLossGradient : Pass<"xfc-fuse-loss-gradient", "::mlir::func::FuncOp"> {
   let summary = "Fuses xfc.linear_cross_entropy and the gradient of its logits";
   let description = [{
-    This runs after differentiation. The gradient of the loss itself is known beforehand, since the loss is a sum over tokens.
-    So each row's logits become their gradient while they are in cache, instead of in another pass over a vocabulary-wide
-    buffer.
+    This runs after differentiation. The gradient of the loss itself is an input (`loss_scale`), since the loss is a weighted
+    sum over tokens. So each row's logits become their gradient while they are in cache, instead of in another pass over a
+    vocabulary-wide buffer.
 
     ```mlir
     %loss, %nll, %z, %lse = xfc.linear_cross_entropy %x, %w, %b, %labels, %smoothing
-    %dloss = xfc.fill %factor
     %dz = xfc.cross_entropy_grad %z, %dloss, %labels, %lse, %smoothing
     // becomes
-    %dloss = xfc.fill %factor
     %loss, %nll, %dz = xfc.linear_cross_entropy_with_grad %x, %w, %b, %labels, %smoothing, %dloss
     ```
   }];
@@ -123,7 +121,7 @@ def Differentiate : Pass<"xfc-differentiate", "::mlir::ModuleOp"> {
   let summary = "Turns @loss into @loss_and_gradients";
   let description = [{
     Walks @loss backwards and asks every op for the gradients of its operands (DifferentiableOpInterface). The new
-    scalar `loss_scale` is the gradient of each row's loss.
+    input `loss_scale` is the gradient of each row's loss, which weights it.
 
     ```mlir
     func.func @loss(%w, ..., %smoothing) -> (%loss, %nll)

@@ -20,8 +20,8 @@ namespace {
 // The forward and the backward part
 //===--------------------------------------------------------------------------------------------------------===//
 
-// The first op of the backward part, or null. It broadcasts the gradient of the loss; everything before it is the
-// forward part.
+// The first op of the backward part, or null. It reads the gradient of the loss; everything before it is the forward
+// part.
 Operation *backwardOf(func::FuncOp function) {
   for (BlockArgument argument : function.getArguments())
     if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attr::name);

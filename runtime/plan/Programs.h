@@ -11,7 +11,8 @@ inline constexpr char forward[] = "forward";                     // source, targ
 inline constexpr char forwardAttention[] = "forward_attention";  // ... -> also attention.PATH
 inline constexpr char score[] = "score";                         // source, target, labels, smoothing -> loss, nll
 inline constexpr char loss[] = "loss";                           // the same with dropout; becomes lossAndGradients
-inline constexpr char lossAndGradients[] = "loss_and_gradients"; // ..., loss_scale -> loss, nll, grad.PARAMETER
+inline constexpr char lossAndGradients[] = "loss_and_gradients"; // ..., loss_scale (per label) -> loss, nll,
+                                                                 // grad.PARAMETER
 inline constexpr char accumulate[] = "accumulate";               // sum.PARAMETER: added to the gradients
 inline constexpr char update[] = "update";                       // hyper, max_norm -> norm; changes the parameters.
                                                                  // update.NAME: by another optimizer (Optimizers.h)

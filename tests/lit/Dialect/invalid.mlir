@@ -546,15 +546,6 @@ func.func @f(%x: !x) {
 // -----
 
 !x = !xfc.rows<source, 6xf32>
-func.func @f(%e: tensor<f64>) {
-  // expected-error @+1 {{operands and results must have the same element type}}
-  %0 = xfc.fill %e : (tensor<f64>) -> !x
-  return
-}
-
-// -----
-
-!x = !xfc.rows<source, 6xf32>
 !t = !xfc.rows<target, 6xf32>
 !two = !xfc.rows<source, 2xf32>
 func.func @f(%x: !x, %w: tensor<6xf32>) {

@@ -99,13 +99,11 @@ func.func @views(%x: !x, %w: tensor<4x6xf32>, %v: tensor<2x6xf32>) -> (!x, tenso
 }
 
 // CHECK-LABEL: func.func @elementwise(
-func.func @elementwise(%x: !x, %scalar: tensor<f32>) -> !x {
+func.func @elementwise(%x: !x) -> !x {
   // CHECK: xfc.zeros : () -> !xfc.rows<source, 6xf32>
   %z = xfc.zeros : () -> !x
-  // CHECK: xfc.fill %{{.*}} : (tensor<f32>) -> !xfc.rows<source, 6xf32>
-  %f = xfc.fill %scalar : (tensor<f32>) -> !x
   // CHECK: xfc.add %{{.*}}, %{{.*}} : !xfc.rows<source, 6xf32>
-  %a = xfc.add %z, %f : !x
+  %a = xfc.add %z, %x : !x
   // CHECK: xfc.multiply %{{.*}}, %{{.*}} : <source, 6xf32>
   %m = xfc.multiply %a, %x : !x
   // CHECK: xfc.activation relu

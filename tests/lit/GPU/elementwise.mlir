@@ -64,9 +64,8 @@ func.func @cache(%c: !xfc.rows<cache, 512xf32>, %x: !xfc.rows<target, 512xf32>) 
   %r = xfc.cache_write %c, %x : (!xfc.rows<cache, 512xf32>, !xfc.rows<target, 512xf32>) -> !xfc.rows<cache, 512xf32>
   return %r : !xfc.rows<cache, 512xf32>
 }
-func.func @positions(%x: !xfc.rows<source, 512xf32>, %t: tensor<100x512xf32>, %v: tensor<f32>) -> (!xfc.rows<source, 512xf32>, !xfc.rows<source, 9xf32>, !xfc.rows<source, 9xf32>) {
+func.func @positions(%x: !xfc.rows<source, 512xf32>, %t: tensor<100x512xf32>) -> (!xfc.rows<source, 512xf32>, !xfc.rows<source, 9xf32>) {
   %0 = xfc.add_positions %x, %t : (!xfc.rows<source, 512xf32>, tensor<100x512xf32>) -> !xfc.rows<source, 512xf32>
-  %1 = xfc.fill %v : (tensor<f32>) -> !xfc.rows<source, 9xf32>
-  %2 = xfc.zeros : () -> !xfc.rows<source, 9xf32>
-  return %0, %1, %2 : !xfc.rows<source, 512xf32>, !xfc.rows<source, 9xf32>, !xfc.rows<source, 9xf32>
+  %1 = xfc.zeros : () -> !xfc.rows<source, 9xf32>
+  return %0, %1 : !xfc.rows<source, 512xf32>, !xfc.rows<source, 9xf32>
 }

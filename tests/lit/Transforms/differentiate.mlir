@@ -14,7 +14,7 @@
 // CHECK-SAME: %[[B:[a-z0-9]+]]: tensor<6xf32> {xfc.name = "ffn.bias", xfc.role = "parameter"}
 // CHECK-SAME: %[[V:[a-z0-9]+]]: tensor<4x6xf32> {xfc.name = "out.weight", xfc.role = "parameter"}
 // CHECK-NOT: unused
-// CHECK-SAME: %[[SCALE:[a-z0-9]+]]: tensor<f32> {xfc.name = "loss_scale", xfc.role = "scalar"}
+// CHECK-SAME: %[[DLOSS:[a-z0-9]+]]: !xfc.rows<target, f32> {xfc.name = "loss_scale", xfc.role = "input"}
 // CHECK-SAME: -> (!xfc.rows<target, f32> {xfc.name = "loss"}, !xfc.rows<target, f32> {xfc.name = "nll"}
 // CHECK-SAME: tensor<11x4xf32> {xfc.name = "grad.emb.weight"}, tensor<6x4xf32> {xfc.name = "grad.ffn.weight"}
 // CHECK-SAME: tensor<6xf32> {xfc.name = "grad.ffn.bias"}, tensor<4x6xf32> {xfc.name = "grad.out.weight"})
@@ -37,7 +37,6 @@ func.func @loss(%table: tensor<11x4xf32> {xfc.name = "emb.weight", xfc.role = "p
   %s = xfc.add %o, %x : !x
   // CHECK: %[[LOSS:.*]], %[[NLL:.*]], %[[Z:.*]], %[[LSE:.*]] = xfc.linear_cross_entropy
   %loss, %nll, %z, %lse = xfc.linear_cross_entropy %s, %table, %labels, %e : (!x, tensor<11x4xf32>, !ids, tensor<f32>) -> (!loss, !loss, !z, !loss)
-  // CHECK: %[[DLOSS:.*]] = xfc.fill %[[SCALE]]
   // CHECK: %[[DZ:.*]] = xfc.cross_entropy_grad %[[Z]], %[[DLOSS]]
   // CHECK: %[[DS:.*]] = xfc.linear_input_grad %[[DZ]], %[[TABLE]]
   // CHECK: %[[DT1:.*]] = xfc.linear_weight_grad %[[DZ]], %[[S]]

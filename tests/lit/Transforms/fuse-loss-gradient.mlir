@@ -10,24 +10,25 @@
 !ids = !xfc.rows<target, i32>
 !row = !xfc.rows<target, f32>
 
-// CHECK-LABEL: func.func @filled
-// CHECK-SAME: (%[[X:[^:]*]]: {{[^%]*}}%[[W:[^:]*]]: {{[^%]*}}%[[B:[^:]*]]: {{[^%]*}}%[[LABELS:[^:]*]]: {{[^%]*}}%[[E:[^:]*]]: {{[^%]*}}%[[FACTOR:[^:]*]]: tensor<f32>)
-// CHECK-NEXT: %[[D:.*]] = xfc.fill %[[FACTOR]]
+// CHECK-LABEL: func.func @given
+// CHECK-SAME: (%[[X:[^:]*]]: {{[^%]*}}%[[W:[^:]*]]: {{[^%]*}}%[[B:[^:]*]]: {{[^%]*}}%[[LABELS:[^:]*]]: {{[^%]*}}%[[E:[^:]*]]: {{[^%]*}}%[[D:[^:]*]]: !xfc.rows<target, f32>)
 // CHECK-NEXT: %[[LOSS:.*]], %[[NLL:.*]], %[[DZ:.*]] = xfc.linear_cross_entropy_with_grad %[[X]], %[[W]], %[[B]], %[[LABELS]], %[[E]], %[[D]]
 // CHECK-NEXT: return %[[LOSS]], %[[NLL]], %[[DZ]]
-func.func @filled(%x: !rows, %w: tensor<10x8xf32>, %b: tensor<10xf32>, %labels: !ids, %e: tensor<f32>, %factor: tensor<f32>) -> (!row, !row, !logits) {
+func.func @given(%x: !rows, %w: tensor<10x8xf32>, %b: tensor<10xf32>, %labels: !ids, %e: tensor<f32>, %d: !row) -> (!row, !row, !logits) {
   %loss, %nll, %z, %lse = xfc.linear_cross_entropy %x, %w, %b, %labels, %e : (!rows, tensor<10x8xf32>, tensor<10xf32>, !ids, tensor<f32>) -> (!row, !row, !logits, !row)
-  %d = xfc.fill %factor : (tensor<f32>) -> !row
   %dz = xfc.cross_entropy_grad %z, %d, %labels, %lse, %e : (!logits, !row, !ids, !row, tensor<f32>) -> !logits
   return %loss, %nll, %dz : !row, !row, !logits
 }
 
-// CHECK-LABEL: func.func @given
+// Computed before the loss, from something else.
+// CHECK-LABEL: func.func @computed
+// CHECK: xfc.scale
 // CHECK-NEXT: xfc.linear_cross_entropy_with_grad %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}} :
 // CHECK-NEXT: return
-func.func @given(%x: !rows, %w: tensor<10x8xf32>, %labels: !ids, %e: tensor<f32>, %d: !row) -> !logits {
+func.func @computed(%x: !rows, %w: tensor<10x8xf32>, %labels: !ids, %e: tensor<f32>, %d: !row) -> !logits {
+  %half = xfc.scale %d {factor = 0.5} : !row
   %loss, %nll, %z, %lse = xfc.linear_cross_entropy %x, %w, %labels, %e : (!rows, tensor<10x8xf32>, !ids, tensor<f32>) -> (!row, !row, !logits, !row)
-  %dz = xfc.cross_entropy_grad %z, %d, %labels, %lse, %e : (!logits, !row, !ids, !row, tensor<f32>) -> !logits
+  %dz = xfc.cross_entropy_grad %z, %half, %labels, %lse, %e : (!logits, !row, !ids, !row, tensor<f32>) -> !logits
   return %dz : !logits
 }
 

@@ -22,12 +22,11 @@ func.func @forward(%x: !rows) -> (!rows, !rows) {
 // CHECK-LABEL: func.func @result(
 // CHECK-COUNT-1: xfc.activation gelu
 // CHECK-NOT: xfc.activation gelu
-func.func @result(%x: !rows, %w: tensor<1000x64xf32>, %loss_scale: tensor<f32> {xfc.name = "loss_scale", xfc.role = "scalar"}) -> (!rows, tensor<1000x64xf32>) {
+func.func @result(%x: !rows, %w: tensor<1000x64xf32>, %loss_scale: !logits {xfc.name = "loss_scale", xfc.role = "input"}) -> (!rows, tensor<1000x64xf32>) {
   %a = xfc.activation gelu %x : !rows
   %z = xfc.linear %a, %w : (!rows, tensor<1000x64xf32>) -> !logits
   %p = xfc.log_softmax %z : !logits
-  %scale = xfc.fill %loss_scale : (tensor<f32>) -> !logits
-  %dz = xfc.log_softmax_grad %scale, %p : !logits
+  %dz = xfc.log_softmax_grad %loss_scale, %p : !logits
   %dw = xfc.linear_weight_grad %dz, %a : (!logits, !rows) -> tensor<1000x64xf32>
   return %a, %dw : !rows, tensor<1000x64xf32>
 }
@@ -36,11 +35,10 @@ func.func @result(%x: !rows, %w: tensor<1000x64xf32>, %loss_scale: tensor<f32> {
 // CHECK-LABEL: func.func @peak(
 // CHECK-COUNT-1: xfc.log_softmax %
 // CHECK-NOT: xfc.log_softmax %
-func.func @peak(%x: !rows, %w: tensor<1000x64xf32>, %loss_scale: tensor<f32> {xfc.name = "loss_scale", xfc.role = "scalar"}) -> tensor<1000x64xf32> {
+func.func @peak(%x: !rows, %w: tensor<1000x64xf32>, %loss_scale: !logits {xfc.name = "loss_scale", xfc.role = "input"}) -> tensor<1000x64xf32> {
   %z = xfc.linear %x, %w : (!rows, tensor<1000x64xf32>) -> !logits
   %p = xfc.log_softmax %z : !logits
-  %scale = xfc.fill %loss_scale : (tensor<f32>) -> !logits
-  %dz = xfc.log_softmax_grad %scale, %p : !logits
+  %dz = xfc.log_softmax_grad %loss_scale, %p : !logits
   %dw = xfc.linear_weight_grad %dz, %x : (!logits, !rows) -> tensor<1000x64xf32>
   return %dw : tensor<1000x64xf32>
 }
@@ -50,13 +48,12 @@ func.func @peak(%x: !rows, %w: tensor<1000x64xf32>, %loss_scale: tensor<f32> {xf
 // CHECK-COUNT-1: xfc.attention %
 // CHECK-NOT: xfc.attention %
 // CHECK: xfc.attention_grad
-func.func @log_sum_exp(%q: !rows, %w: tensor<1000x64xf32>, %loss_scale: tensor<f32> {xfc.name = "loss_scale", xfc.role = "scalar"})
+func.func @log_sum_exp(%q: !rows, %w: tensor<1000x64xf32>, %loss_scale: !logits {xfc.name = "loss_scale", xfc.role = "input"})
     -> (!rows, !rows, tensor<1000x64xf32>) {
   %o, %lse = xfc.attention %q, %q, %q {heads = 8, scale = 0.125, padding} : (!rows, !rows, !rows) -> (!rows, !xfc.rows<source, 8xf32>)
   %z = xfc.linear %o, %w : (!rows, tensor<1000x64xf32>) -> !logits
   %p = xfc.log_softmax %z : !logits
-  %scale = xfc.fill %loss_scale : (tensor<f32>) -> !logits
-  %dz = xfc.log_softmax_grad %scale, %p : !logits
+  %dz = xfc.log_softmax_grad %loss_scale, %p : !logits
   %do = xfc.linear_input_grad %dz, %w : (!logits, tensor<1000x64xf32>) -> !rows
   %dw = xfc.linear_weight_grad %dz, %o : (!logits, !rows) -> tensor<1000x64xf32>
   %dq, %dk, %dv = xfc.attention_grad %do, %q, %q, %q, %o, %lse {heads = 8, scale = 0.125, padding} : (!rows, !rows, !rows, !rows, !rows, !xfc.rows<source, 8xf32>) -> (!rows, !rows, !rows)

@@ -98,7 +98,7 @@ std::vector<Tensor> Program::inputs(const OddBatch &batch) {
     Tensor tensor = zeros(batch.shape(), argument.getType());
     std::mt19937_64 random(std::hash<std::string>()(name));
     for (double &value : tensor.data)
-      value = name == "smoothing" ? 0.1 : name == "loss_scale" ? 1 : std::uniform_real_distribution<>(-1, 1)(random);
+      value = name == "smoothing" ? 0.1 : std::uniform_real_distribution<>(-1, 1)(random);
     inputs.push_back(std::move(tensor));
   }
   return inputs;
@@ -138,17 +138,14 @@ void expectGradients(const std::string &text, size_t samples) {
   OddBatch batch;
   Program loss(text), gradients(text);
   gradients.differentiate();
-  std::vector<Tensor> inputs = loss.inputs(batch);
-  std::vector<Tensor> withScale = inputs;
-  withScale.push_back(Tensor{{}, {1}});
-  llvm::SmallVector<Tensor> results = gradients.evaluate(batch, withScale);
+  std::vector<Tensor> inputs = loss.inputs(batch), withWeights = gradients.inputs(batch);
+  llvm::SmallVector<Tensor> results = gradients.evaluate(batch, withWeights);
 
+  // The gradients are those of a sum of the losses that `loss_scale`, the last argument, weights.
+  const std::vector<double> &weights = withWeights.back().data;
   auto sum = [&] {
     llvm::SmallVector<Tensor> losses = loss.evaluate(batch, inputs);
-    double total = 0;
-    for (double value : losses[0].data)
-      total += value;
-    return total;
+    return std::inner_product(weights.begin(), weights.end(), losses[0].data.begin(), 0.0);
   };
   std::map<std::string, const Tensor *> found;
   for (unsigned i = 0; i < results.size(); ++i)

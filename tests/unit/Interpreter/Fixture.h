@@ -35,7 +35,7 @@ public:
   // Replaces @loss by @loss_and_gradients.
   void differentiate();
 
-  // Random numbers, always the same for a name; ids and labels of the batch; 0.1 for "smoothing", 1 for "loss_scale".
+  // Random numbers, always the same for a name; ids and labels of the batch; 0.1 for "smoothing".
   std::vector<Tensor> inputs(const OddBatch &batch);
   llvm::SmallVector<Tensor> evaluate(const OddBatch &batch, const std::vector<Tensor> &inputs);
   llvm::SmallVector<Tensor> evaluate(const OddBatch &batch) { return evaluate(batch, inputs(batch)); }
@@ -59,8 +59,8 @@ using Arguments = std::vector<std::pair<std::string, std::string>>;
 std::string lossFunction(const Arguments &parameters, const Arguments &others, const std::string &type,
                          const std::string &body);
 
-// Checks every gradient that @loss_and_gradients returns against central differences of @loss: for all elements of a
-// parameter, or `samples` of them, including the one with the largest gradient.
+// Checks every gradient that @loss_and_gradients returns against central differences of @loss, whose rows have different
+// weights: for all elements of a parameter, or `samples` of them, including the one with the largest gradient.
 void expectGradients(const std::string &text, size_t samples = SIZE_MAX);
 
 } // namespace xfc::test

@@ -188,7 +188,7 @@ def check(seed, xfc, opt, interpret, work):
                                "labels": ("I32", [3, columns], rectangle(labels, columns))})
     flat = [label if label != PAD else -1 for row in labels for label in row]
     counted = sum(label >= 0 for label in flat)
-    inputs = dict(parameters, labels=flat, smoothing=0.1, loss_scale=1 / counted, **({"source": numbers} if float_rows else {}))
+    inputs = dict(parameters, labels=flat, smoothing=0.1, loss_scale=[1 / counted] * len(flat), **({"source": numbers} if float_rows else {}))
     json.dump({"source": [5] * 3 if float_rows else source, "target": target, "inputs": inputs}, open(path["inputs.json"], "w"))
 
     want = {}
