@@ -42,9 +42,12 @@ void applyConfiguration(CLI::App &command, const std::string &text, const std::s
     if (chosen)
       left.insert(left.end(), others.begin(), others.end());
   };
-  choose(given("source") || given("target"), {"tsv", "data"});
+  choose(given("source") || given("target"), {"tsv", "tsv-weighting", "data"});
   choose(given("tsv"), {"source", "target", "data"});
-  choose(given("data"), {"source", "target", "tsv", "filter-length", "filter-ratio"});
+  choose(given("data"), {"source", "target", "tsv", "data-weighting", "data-weighting-type", "tsv-weighting",
+                         "filter-length", "filter-ratio"});
+  choose(given("data-weighting"), {"tsv-weighting"});
+  choose(given("tsv-weighting"), {"data-weighting"});
   choose(given("valid-source") || given("valid-target"), {"valid-tsv"});
   choose(given("valid-tsv"), {"valid-source", "valid-target"});
   choose(given("corpus-weight"), {"corpus-temperature"});

@@ -74,9 +74,10 @@ private:
     batch.assign(corpus, pairs, module, true);
     batch.shape().dropout_key[0] = 11;
     batch.shape().dropout_key[1] = 1;
-    Scalars smoothing(module, {0.1}), scale(module, {1.0 / static_cast<double>(batch.labelCount())});
+    Scalars smoothing(module, {0.1});
+    batch.scaleLosses(1.0 / static_cast<double>(batch.labelCount()));
     on.run("loss_and_gradients", batch.shape(),
-           batch.bindings(Binding{"smoothing", smoothing.data()}, Binding{"loss_scale", scale.data()}));
+           batch.bindings(Binding{"smoothing", smoothing.data()}, batch.lossScale()));
     return {static_cast<const char *>(on.gradients()), static_cast<size_t>(blockBytes())};
   }
   int64_t blockBytes() const { return module.parameterElements * bytesOf(module.type); }

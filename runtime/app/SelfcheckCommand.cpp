@@ -112,9 +112,10 @@ private:
     batch.shape().training = dropout;
     batch.shape().dropout_key[0] = 11;
     batch.shape().dropout_key[1] = 1;
-    Scalars smoothing(module, {0.1}), scale(module, {1.0 / static_cast<double>(batch.labelCount())});
+    Scalars smoothing(module, {0.1});
+    batch.scaleLosses(1.0 / static_cast<double>(batch.labelCount()));
     on.run(programs::lossAndGradients, batch.shape(),
-           batch.bindings(Binding{names::smoothing, smoothing.data()}, Binding{names::lossScale, scale.data()}));
+           batch.bindings(Binding{names::smoothing, smoothing.data()}, batch.lossScale()));
     return sumOfRows(on.output(programs::lossAndGradients, names::loss), batch.shape().sets[XFC_TARGET].rows) /
            static_cast<double>(batch.labelCount());
   }
@@ -317,7 +318,8 @@ private:
     const Corpus corpus(sentences.sources, sentences.targets, module);
     PairBatch batch;
     batch.assign(corpus, allPairs(corpus), module, true);
-    Scalars smoothing(module, {0.1}), scale(module, {1.0 / static_cast<double>(batch.labelCount())});
+    Scalars smoothing(module, {0.1});
+    batch.scaleLosses(1.0 / static_cast<double>(batch.labelCount()));
     // Products and sums are taken in another order; an operand close to a tie may round to the other bf16 neighbor.
     const double allowed = module.compute == "bf16" ? 3e-2 : 1e-4;
     std::map<std::string, KernelDifference> worst;
@@ -325,8 +327,7 @@ private:
     for (const char *program : {programs::lossAndGradients, programs::forwardAttention}) {
       if (!engine.has(program) || !cpu.has(program))
         continue;
-      const auto bindings =
-          batch.bindings(Binding{names::smoothing, smoothing.data()}, Binding{names::lossScale, scale.data()});
+      const auto bindings = batch.bindings(Binding{names::smoothing, smoothing.data()}, batch.lossScale());
       const KernelComparison comparison =
           compareKernels(cpu, engine, program, batch.shape(), bindings, allowed, options.kernel);
       alone += comparison.alone;

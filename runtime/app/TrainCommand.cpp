@@ -97,6 +97,10 @@ void checkCorpora(const TrainOptions &options) {
   if (corpora < 2)
     throw CLI::ValidationError(
         flag, "there is only one corpus; give several files to --source and --target, --tsv or --data");
+  if (!text.weights.empty() && text.weights.size() != corpora)
+    throw CLI::ValidationError(
+        flag, "each file is a corpus: expected a file of --data-weighting for each: " + std::to_string(corpora) +
+                  ", but " + std::to_string(text.weights.size()) + " were given");
   if (weighted && options.corpusWeights.size() != corpora)
     throw CLI::ValidationError(flag, "expected a number for each file: " + std::to_string(corpora) + ", but " +
                                          std::to_string(options.corpusWeights.size()) + " were given");
@@ -110,7 +114,8 @@ void run(CLI::App &command, TrainFlags &flags) {
     applyConfiguration(command, readFile(options.out + "/config.json"), options.out + "/config.json");
   options.schedule = schedules.at(flags.schedule);
   const bool prepared = !options.data.empty();
-  for (const char *other : {"--source", "--target", "--tsv", "--filter-length", "--filter-ratio"})
+  for (const char *other : {"--source", "--target", "--tsv", "--data-weighting", "--data-weighting-type",
+                            "--tsv-weighting", "--filter-length", "--filter-ratio"})
     if (prepared && command.get_option(other)->count() > 0)
       throw CLI::ExcludesError("--data", other);
   if (!prepared)

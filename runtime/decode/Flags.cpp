@@ -56,6 +56,16 @@ void addPairs(CLI::App &command, PairFiles &files, PairFilter &filter) {
   command.add_option("--target", files.targets, "its translations, line by line");
   command.add_option("--tsv", files.tables,
                      "source and target in one file: each line holds a source sentence, a tab and its translation");
+  command.add_option("--data-weighting", files.weights,
+                     "the weight of each pair in the loss, one number per line; several files are read one after the "
+                     "other");
+  command.add_flag("--tsv-weighting", files.weightColumn, "lines of --tsv have a third column, the weight of the pair");
+  command
+      .add_option_function<std::string>(
+          "--data-weighting-type", [&files](const std::string &what) { files.weighWords = what == "word"; },
+          "what lines of weights hold: the weight of the sentence (default), or one of each word, that is, of each "
+          "token of the target, separated by blanks")
+      ->check(CLI::IsMember({"sentence", "word"}));
   command
       .add_option_function<std::string>(
           "--filter-length", [&filter](const std::string &text) { readLengths(text, filter); },
@@ -76,6 +86,12 @@ void requirePairs(const PairFiles &files, const std::string &inPlace) {
     throw CLI::RequiredError("--source (or --tsv" + inPlace + ")");
   if (files.tables.empty() && files.targets.empty())
     throw CLI::RequiredError("--target");
+  if (files.weightColumn && !files.weights.empty())
+    throw CLI::ExcludesError("--tsv-weighting", "--data-weighting");
+  if (files.weightColumn && files.tables.empty())
+    throw CLI::RequiredError("--tsv (with --tsv-weighting)");
+  if (files.weighWords && files.weighting() == Weighting::None)
+    throw CLI::RequiredError("--data-weighting or --tsv-weighting (with --data-weighting-type)");
 }
 
 Format formatNamed(std::string_view name) {

@@ -69,7 +69,9 @@ void Forward::runGradients(double smoothing) {
     }
   if (counted == 0)
     throw Error("--gradients: every label is pad; there is no loss");
-  std::vector<uint8_t> smoothingData = scalar(smoothing), scale = scalar(1.0 / static_cast<double>(counted));
+  std::vector<uint8_t> smoothingData = scalar(smoothing), scale(says.size() * bytesOf(module.type));
+  for (size_t row = 0; row < says.size(); ++row)
+    store(scale, static_cast<int64_t>(row), 1.0 / static_cast<double>(counted));
   std::vector<Binding> bindings = inputs();
   bindings.insert(
       bindings.end(),

@@ -3,14 +3,15 @@
 
 namespace xfc {
 
-void Corpus::store(std::span<const int32_t> source, std::span<const int32_t> target) {
+void Corpus::store(std::span<const int32_t> source, std::span<const int32_t> target, Weights weights) {
   if (built.empty() || built.back().pairs() == blockPairs)
     built.emplace_back();
   PairBlock &block = built.back();
-  block.add(source, target);
+  block.add(source, target, weights);
   if (block.pairs() == blockPairs) {
     block.ends.shrink_to_fit();
     block.ids.shrink_to_fit();
+    block.weights.shrink_to_fit();
   }
 }
 
@@ -18,7 +19,7 @@ void Corpus::store(std::span<const int32_t> source, std::span<const int32_t> tar
 void Corpus::viewBuilt(size_t firstBlock, int64_t firstPair) {
   Part part{firstPair, {}};
   for (size_t i = firstBlock; i < built.size(); ++i)
-    part.blocks.push_back({built[i].ends.data(), built[i].ids.data()});
+    part.blocks.push_back({built[i].ends.data(), built[i].ids.data(), built[i].weights.data(), built[i].weighting()});
   parts.push_back(std::move(part));
 }
 
@@ -48,11 +49,12 @@ Corpus::Corpus(std::span<const PairFiles> corpora, const VocabularyPair &vocabul
   for (const PairFiles &files : corpora) {
     const size_t firstBlock = built.size();
     PairReader reader(files, vocabularies, module, format, filter, parallel);
-    auto add = [&, fresh = true](std::span<const int32_t> source, std::span<const int32_t> target) mutable {
+    auto add = [&, fresh = true](std::span<const int32_t> source, std::span<const int32_t> target,
+                                 Weights weights) mutable {
       if (fresh) // a part has blocks of its own
         built.emplace_back();
       fresh = false;
-      store(source, target);
+      store(source, target, weights);
     };
     while (reader.next(std::ref(add))) {
     }
@@ -80,6 +82,13 @@ std::vector<int64_t> Corpus::sizes() const {
   for (size_t i = 0; i < parts.size(); ++i)
     sizes.push_back((i + 1 < parts.size() ? parts[i + 1].first : counts.pairs) - parts[i].first);
   return sizes;
+}
+
+bool Corpus::hasWeights() const {
+  return std::ranges::any_of(parts, [](const Part &part) {
+    return std::ranges::any_of(part.blocks,
+                               [](const Shard::Block &block) { return block.weighting != Weighting::None; });
+  });
 }
 
 const Corpus::Part &Corpus::partOf(size_t pair) const {

@@ -34,6 +34,17 @@ public:
   std::span<const int32_t> target(size_t pair) const { return withEnds(pair).first(withEnds(pair).size() - 1); }
   // The decoder's expected output: the tokens and eos.
   std::span<const int32_t> labels(size_t pair) const { return withEnds(pair).subspan(1); }
+  // The weights of the labels' losses: none if all are 1, a single one for all labels, or one for each.
+  Weights weights(size_t pair) const {
+    const Place place = placeOf(pair);
+    if (place.block.weighting == Weighting::None)
+      return {};
+    if (place.block.weighting == Weighting::Sentence)
+      return {place.block.weights + place.pair, 1};
+    const std::span<const int32_t> says = labels(pair);
+    return {place.block.weights + (says.data() - place.block.ids), says.size()};
+  }
+  bool hasWeights() const;
   int64_t sourceLength(size_t pair) const { return static_cast<int64_t>(source(pair).size()); }
   int64_t targetLength(size_t pair) const { return static_cast<int64_t>(withEnds(pair).size()) - 1; }
 
@@ -50,15 +61,23 @@ private:
     std::vector<Shard::Block> blocks;
   };
   const Part &partOf(size_t pair) const;
-  std::span<const int32_t> sequence(size_t pair, size_t side) const {
+  struct Place {
+    const Shard::Block &block;
+    size_t pair; // in the block
+  };
+  Place placeOf(size_t pair) const {
     const Part &part = parts.size() == 1 ? parts[0] : partOf(pair);
-    const size_t i = pair - static_cast<size_t>(part.first), at = 2 * (i % blockPairs) + side;
-    const Shard::Block &block = part.blocks[i / blockPairs];
+    const size_t i = pair - static_cast<size_t>(part.first);
+    return {part.blocks[i / blockPairs], i % blockPairs};
+  }
+  std::span<const int32_t> sequence(size_t pair, size_t side) const {
+    const auto [block, i] = placeOf(pair);
+    const size_t at = 2 * i + side;
     const uint32_t begin = at == 0 ? 0 : block.ends[at - 1];
     return {block.ids + begin, block.ends[at] - begin};
   }
   std::span<const int32_t> withEnds(size_t pair) const { return sequence(pair, 1); } // a target with its start and eos
-  void store(std::span<const int32_t> source, std::span<const int32_t> target);
+  void store(std::span<const int32_t> source, std::span<const int32_t> target, Weights weights = {});
   void viewBuilt(size_t firstBlock, int64_t firstPair);
 
   CorpusTotals counts;

@@ -4,6 +4,7 @@
 #include "plan/Plan.h"
 #include "support/Error.h"
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -15,6 +16,11 @@ namespace xfc {
 // Every block holds this many pairs; the last one of a corpus or a file may hold fewer.
 constexpr int64_t blockPairs = 8192;
 
+// What a corpus has weights for, by which the losses of labels are multiplied. The weights of a pair are none (all 1),
+// one for its sentence, or one for each of its labels: its tokens after start, and eos.
+enum class Weighting : uint32_t { None, Sentence, Word };
+using Weights = std::span<const float>;
+
 // Statistics of a set of pairs. The arrays are indexed by XFC_SOURCE and XFC_TARGET; lengths are counted as the model
 // counts them: with eos, and targets without start.
 struct CorpusTotals {
@@ -22,7 +28,7 @@ struct CorpusTotals {
   int64_t shortest[2] = {std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::max()};
   int64_t skippedLong = 0, skippedEmpty = 0;     // pairs left out
   int64_t filteredLength = 0, filteredRatio = 0; // pairs that a PairFilter left out; not stored in files
-  // A hash of all ids, which tells whether a resumed run still has the same data.
+  // A hash of all ids, and of weights other than 1, which tells whether a resumed run still has the same data.
   uint64_t hash = 0xcbf29ce484222325;
 
   void mix(uint64_t value) { hash = (hash ^ value) * 0x100000001b3; } // FNV-1a, except that it mixes 64 bits at a time
@@ -46,7 +52,7 @@ struct CorpusTotals {
     mix(more.hash);
   }
   // `target` has its start and eos.
-  void add(std::span<const int32_t> source, std::span<const int32_t> target) {
+  void add(std::span<const int32_t> source, std::span<const int32_t> target, Weights weights = {}) {
     ++pairs;
     countLength(XFC_SOURCE, static_cast<int64_t>(source.size()));
     countLength(XFC_TARGET, static_cast<int64_t>(target.size()) - 1);
@@ -55,17 +61,25 @@ struct CorpusTotals {
         mix(static_cast<uint32_t>(id));
       mix(0xffffffff); // the hash depends on where a sequence ends
     }
+    for (size_t i = 0; i < weights.size(); ++i)
+      if (weights[i] != 1) // with weights of 1, data is the same as without weights
+        mix(static_cast<uint64_t>(weights.size() == 1 ? 0 : i + 1) << 32 | std::bit_cast<uint32_t>(weights[i]));
   }
 };
 
 // A block that is filled pair by pair: `ids` are those of the first source, the first target with its start and eos,
-// the second source and so on; `ends` is the number of ids up to the end of each sequence.
+// the second source and so on; `ends` is the number of ids up to the end of each sequence. `weights` holds none, one
+// for each pair, or one for each id, of which those of labels count; all pairs of a block have the same kind.
 struct PairBlock {
   std::vector<uint32_t> ends;
   std::vector<int32_t> ids;
+  std::vector<float> weights;
 
   int64_t pairs() const { return static_cast<int64_t>(ends.size() / 2); }
-  void add(std::span<const int32_t> source, std::span<const int32_t> target) {
+  Weighting weighting() const {
+    return weights.empty() ? Weighting::None : weights.size() < ids.size() ? Weighting::Sentence : Weighting::Word;
+  }
+  void add(std::span<const int32_t> source, std::span<const int32_t> target, Weights ofPair = {}) {
     for (std::span<const int32_t> sequence : {source, target}) {
       ids.insert(ids.end(), sequence.begin(), sequence.end());
       if (ids.size() > std::numeric_limits<uint32_t>::max())
@@ -73,10 +87,14 @@ struct PairBlock {
                     "; give sentences, or a model with a max_length");
       ends.push_back(static_cast<uint32_t>(ids.size()));
     }
+    if (ofPair.size() > 1) // one for each label: the last ids of the target
+      weights.resize(ids.size() - ofPair.size(), 1);
+    weights.insert(weights.end(), ofPair.begin(), ofPair.end());
   }
   void clear() {
     ends.clear();
     ids.clear();
+    weights.clear();
   }
 };
 

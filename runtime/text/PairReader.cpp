@@ -2,6 +2,7 @@
 #include "text/PairReader.h"
 #include "text/LinePairs.h"
 #include <algorithm>
+#include <charconv>
 #include <exception>
 #include <filesystem>
 
@@ -12,6 +13,11 @@ void oneByOne(int64_t count, const std::function<void(int64_t)> &body) {
     body(i);
 }
 
+// "1 tab", "2 tabs"
+static std::string countOf(int64_t count, const std::string &what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
 std::vector<PairFiles> PairFiles::each() const {
   std::vector<PairFiles> files;
   files.reserve(tables.size() + sources.size());
@@ -19,6 +25,12 @@ std::vector<PairFiles> PairFiles::each() const {
     files.push_back({{}, {}, {table}});
   for (size_t i = 0; i < sources.size(); ++i)
     files.push_back({{sources[i]}, {targets[i]}, {}});
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (!weights.empty())
+      files[i].weights = {weights[i]};
+    files[i].weightColumn = weightColumn;
+    files[i].weighWords = weighWords;
+  }
   return files;
 }
 
@@ -57,48 +69,109 @@ double JoinedFiles::fraction() const {
 
 PairReader::PairReader(const PairFiles &files, const VocabularyPair &vocabularies, const Module &module, Format format,
                        const PairFilter &filter, Parallel parallel)
-    : sources(files.tables.empty() ? files.sources : files.tables), targets(files.targets),
-      inTables(!files.tables.empty()), vocabularies(vocabularies), module(module), format(format), filter(filter),
-      parallel(std::move(parallel)), sourceFrame(vocabularies.source.sourceFrame(module, format)),
+    : sources(files.tables.empty() ? files.sources : files.tables), targets(files.targets), weightFiles(files.weights),
+      inTables(!files.tables.empty()), weightColumn(files.weightColumn), weighting(files.weighting()),
+      vocabularies(vocabularies), module(module), format(format), filter(filter), parallel(std::move(parallel)),
+      sourceFrame(vocabularies.source.sourceFrame(module, format)),
       targetPrefix(vocabularies.target.targetPrefix(format)) {
   targetPrefix.insert(targetPrefix.begin(), module.start);
 }
 
-// Reads the next line of each side, without computing ids.
-bool PairReader::nextLines(Line &line) {
-  if (inTables) {
-    if (!sources.next(line.source))
-      return false;
-    line.sourceWhere = line.targetWhere = sources.where();
-    const size_t tabs = static_cast<size_t>(std::ranges::count(line.source, '\t')), tab = line.source.find('\t');
-    if (tabs != 1)
-      throw Error(line.sourceWhere + ": has " + std::to_string(tabs) +
-                  " tabs; expected a source, a tab and its target" +
-                  (tabs > 1 ? " (cut -f1,2 takes two columns)" : ""));
-    line.target.assign(line.source, tab + 1);
-    line.source.resize(tab);
-    return true;
+void PairReader::splitTable(Line &line) const {
+  line.sourceWhere = line.targetWhere = line.weightWhere = sources.where();
+  const int64_t tabs = std::ranges::count(line.source, '\t'), wanted = weightColumn ? 2 : 1;
+  if (tabs != wanted)
+    throw Error(line.sourceWhere + ": has " + countOf(tabs, "tab") + "; expected a source, a tab" +
+                (weightColumn ? ", its target, a tab and their weight" : " and its target") +
+                (tabs < wanted  ? ""
+                 : weightColumn ? " (cut -f1-3 takes three columns)"
+                                : " (cut -f1,2 takes two columns; with --tsv-weighting, the third one is a weight)"));
+  if (weightColumn) {
+    const size_t last = line.source.rfind('\t');
+    line.weightText.assign(line.source, last + 1);
+    line.source.resize(last);
   }
-  const bool more = sources.next(line.source), moreTarget = targets.next(line.target);
-  if (more && moreTarget) {
-    line.sourceWhere = sources.where();
-    line.targetWhere = targets.where();
-    return true;
-  }
-  if (!more && !moreTarget)
-    return false;
-  JoinedFiles &longer = more ? sources : targets;
+  const size_t tab = line.source.find('\t');
+  line.target.assign(line.source, tab + 1);
+  line.source.resize(tab);
+}
+
+// Throws Error if only one of the sources and `others` has a next line.
+void PairReader::requireBoth(bool more, JoinedFiles &others, bool moreOthers, const std::string &rule) {
+  if (more == moreOthers)
+    return;
+  JoinedFiles &longer = more ? sources : others;
   const std::string alone = longer.where();
   for (std::string rest; longer.next(rest);) {
   }
-  throw Error(sources.names() + " has " + std::to_string(sources.number()) + " lines, " + targets.names() + " " +
-              std::to_string(targets.number()) +
-              "; line i of one must be the translation of line i of the other, and " + alone + " has none");
+  throw Error(sources.names() + " has " + std::to_string(sources.number()) + " lines, " + others.names() + " " +
+              std::to_string(others.number()) + "; " + rule + ", and " + alone + " has none");
+}
+
+// Reads the next line of each side and its weights, without computing ids.
+bool PairReader::nextLines(Line &line) {
+  const bool more = sources.next(line.source);
+  if (!inTables) {
+    requireBoth(more, targets, targets.next(line.target),
+                "line i of one must be the translation of line i of the other");
+    if (more) {
+      line.sourceWhere = sources.where();
+      line.targetWhere = targets.where();
+    }
+  } else if (more) {
+    splitTable(line);
+  }
+  if (weighting != Weighting::None && !weightColumn) {
+    requireBoth(more, weightFiles, weightFiles.next(line.weightText),
+                "line i of one must be the weight of line i of the other");
+    if (more)
+      line.weightWhere = weightFiles.where();
+  }
+  return more;
+}
+
+// Reads the weights of a pair whose target has so many tokens, without start, eos and language tokens.
+void PairReader::readWeights(Line &line, size_t tokens) const {
+  line.weights.clear();
+  if (weighting == Weighting::Word) // of the language tokens
+    line.weights.assign(targetPrefix.size() - 1, 1);
+  const size_t before = line.weights.size();
+  constexpr std::string_view blanks = " \t\r";
+  for (std::string_view rest = line.weightText;;) {
+    rest.remove_prefix(std::min(rest.find_first_not_of(blanks), rest.size()));
+    if (rest.empty())
+      break;
+    const std::string_view word = rest.substr(0, rest.find_first_of(blanks));
+    rest.remove_prefix(word.size());
+    double value = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+    if (error != std::errc() || end != word.data() + word.size() || !(value >= 0) ||
+        value > std::numeric_limits<float>::max())
+      throw Error(line.weightWhere + ": '" + std::string(word.substr(0, 40)) +
+                  "' is not a weight; expected a number from 0 to 3.4e38, such as 0.5");
+    line.weights.push_back(static_cast<float>(value) + 0.0F); // -0 becomes 0
+  }
+  const size_t given = line.weights.size() - before;
+  auto has = [&] { return line.weightWhere + ": has " + countOf(static_cast<int64_t>(given), "weight"); };
+  if (weighting == Weighting::Sentence && given != 1)
+    throw Error(has() +
+                "; expected one for the pair (with --data-weighting-type word, one for each token of the target)");
+  // A target that is too long is skipped, and may have been encoded only in part.
+  if (weighting != Weighting::Word || tokens == 0 ||
+      (module.maxTargetLength > 0 && static_cast<int64_t>(before + tokens) + 1 > module.maxTargetLength))
+    return;
+  if (given != tokens && given != tokens + 1)
+    throw Error(has() + ", but the target (" + line.targetWhere + ") has " +
+                countOf(static_cast<int64_t>(tokens), "token") +
+                "; expected a weight for each, and optionally one for eos");
+  line.weights.resize(before + tokens + 1, 1);
 }
 
 void PairReader::encode(Line &line) const {
   line.sourceIds = vocabularies.source.encode(line.source, format, line.sourceWhere, module.maxLength);
   line.targetIds = vocabularies.target.encode(line.target, format, line.targetWhere, module.maxTargetLength);
+  if (weighting != Weighting::None)
+    readWeights(line, line.targetIds.size());
   if (line.sourceIds.empty() || line.targetIds.empty())
     return;
   line.sourceIds.insert(line.sourceIds.begin(), sourceFrame.prefix.begin(), sourceFrame.prefix.end());
@@ -114,7 +187,7 @@ bool PairReader::next(const Use &use) {
       window.emplace_back();
     if (!nextLines(window[count]))
       break;
-    bytes += window[count].source.size() + window[count].target.size();
+    bytes += window[count].source.size() + window[count].target.size() + window[count].weightText.size();
   }
 
   constexpr size_t together = 32; // lines that a thread processes at a time
@@ -141,8 +214,8 @@ bool PairReader::next(const Use &use) {
                (module.maxTargetLength > 0 && static_cast<int64_t>(target.size()) - 1 > module.maxTargetLength)) {
       ++counts.skippedLong;
     } else if (isWanted(window[i])) {
-      counts.add(source, target);
-      use(source, target);
+      counts.add(source, target, window[i].weights);
+      use(source, target, window[i].weights);
     }
   }
   if (count == 0 && counts.pairs == 0)

@@ -14,10 +14,19 @@ using Parallel = std::function<void(int64_t count, const std::function<void(int6
 void oneByOne(int64_t count, const std::function<void(int64_t)> &body);
 
 // The files that hold pairs: line i of the concatenated sources belongs to line i of the concatenated targets; or each
-// line of the tables is a source, a tab and its target.
+// line of the tables is a source, a tab and its target. Line i of the concatenated `weights` holds the weight of pair
+// i, or with `weightColumn` a third column of the tables does: one number, or with `weighWords` one for each token of
+// the target and optionally one for eos.
 struct PairFiles {
   std::vector<std::string> sources, targets, tables;
-  // Splits this into single tables, or single source and target files, of which there must be equally many.
+  std::vector<std::string> weights = {};
+  bool weightColumn = false, weighWords = false;
+
+  Weighting weighting() const {
+    return weights.empty() && !weightColumn ? Weighting::None : weighWords ? Weighting::Word : Weighting::Sentence;
+  }
+  // Splits this into single tables, or single source and target files, of which there must be equally many, and equally
+  // many files of weights if there are any.
   std::vector<PairFiles> each() const;
 };
 
@@ -52,26 +61,31 @@ class PairReader {
 public:
   PairReader(const PairFiles &files, const VocabularyPair &vocabularies, const Module &module, Format format,
              const PairFilter &filter = {}, Parallel parallel = oneByOne);
-  // Calls use(source, target) for the pairs of the next window, in order: the source as the encoder reads it, the
-  // target with its start and eos. Returns false if no line is left. Throws Error for unequal line counts, for invalid
-  // UTF-8 or ids (file:line), and, at the end, if there was no usable pair. The error is the same for any number of
-  // threads.
-  using Use = std::function<void(std::span<const int32_t> source, std::span<const int32_t> target)>;
+  // Calls use(source, target, weights) for the pairs of the next window, in order: the source as the encoder reads it,
+  // the target with its start and eos. Returns false if no line is left. Throws Error for unequal line counts, for
+  // invalid UTF-8, ids or weights (file:line), and, at the end, if there was no usable pair. The error is the same for
+  // any number of threads.
+  using Use = std::function<void(std::span<const int32_t> source, std::span<const int32_t> target, Weights weights)>;
   bool next(const Use &use);
   const CorpusTotals &totals() const { return counts; } // of the pairs that were used
   double fraction() const { return sources.fraction(); }
 
 private:
   struct Line {
-    std::string source, target, sourceWhere, targetWhere;
+    std::string source, target, weightText, sourceWhere, targetWhere, weightWhere;
     std::vector<int32_t> sourceIds, targetIds;
+    std::vector<float> weights;
   };
   void encode(Line &line) const;
+  void readWeights(Line &line, size_t tokens) const;
   bool nextLines(Line &line);
+  void splitTable(Line &line) const;
+  void requireBoth(bool more, JoinedFiles &others, bool moreOthers, const std::string &rule);
   bool isWanted(const Line &line);
 
-  JoinedFiles sources, targets; // `sources` holds the tables, if there are any
-  const bool inTables;
+  JoinedFiles sources, targets, weightFiles; // `sources` holds the tables, if there are any
+  const bool inTables, weightColumn;
+  const Weighting weighting;
   VocabularyPair vocabularies;
   const Module &module;
   Format format;

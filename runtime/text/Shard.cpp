@@ -2,6 +2,7 @@
 #include "text/Shard.h"
 #include "support/Checksum.h"
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 
@@ -15,9 +16,14 @@ constexpr size_t hashDigits = 16;
 
 struct Header {
   char mark[8];
-  uint32_t version, zero;
+  uint32_t version;
+  Weighting weighting;
 };
-constexpr Header header = {{'x', 'f', 'c', 'p', 'a', 'i', 'r', 's'}, 1, 0};
+constexpr uint32_t newestVersion = 2;
+// Without weights, a file has the version that executables without support for weights read.
+Header headerOf(Weighting weighting) {
+  return {{'x', 'f', 'c', 'p', 'a', 'i', 'r', 's'}, weighting == Weighting::None ? 1u : newestVersion, weighting};
+}
 
 enum SourceEos : uint32_t { None, Added, Verbatim }; // a model without eos, a model with eos, ids taken verbatim
 
@@ -49,25 +55,27 @@ template <typename T> T at(std::string_view bytes, size_t offset) {
 } // namespace
 
 ShardWriter::ShardWriter(const std::string &name, const VocabularyPair &vocabularies, const Module &module,
-                         Format format)
-    : file(name), vocabularies(vocabularies), module(module), format(format) {
-  file.write(bytesOf(header));
-  written = sizeof header;
+                         Format format, Weighting weighting)
+    : file(name), vocabularies(vocabularies), module(module), format(format), weighting(weighting) {
+  file.write(bytesOf(headerOf(weighting)));
+  written = sizeof(Header);
 }
 
-void ShardWriter::add(std::span<const int32_t> source, std::span<const int32_t> target) {
-  block.add(source, target);
+void ShardWriter::add(std::span<const int32_t> source, std::span<const int32_t> target, Weights weights) {
+  block.add(source, target, weights);
   sourceTokens += static_cast<uint32_t>(source.size());
   if (block.pairs() == blockPairs)
     writeBlock();
 }
 
 void ShardWriter::writeBlock() {
-  const std::string_view ends = bytesOf(block.ends), ids = bytesOf(block.ids);
-  file.write(ends);
-  file.write(ids);
-  written += ends.size() + ids.size();
-  table.push_back({written, crc32c(ids, crc32c(ends)), sourceTokens});
+  uint32_t sum = 0;
+  for (const std::string_view part : {bytesOf(block.ends), bytesOf(block.ids), bytesOf(block.weights)}) {
+    file.write(part);
+    written += part.size();
+    sum = crc32c(part, sum);
+  }
+  table.push_back({written, sum, sourceTokens});
   block.clear();
   sourceTokens = 0;
 }
@@ -95,7 +103,7 @@ void ShardWriter::commit(const CorpusTotals &totals) {
   footer.sourceEos = format == Format::Ids ? Verbatim : module.sourceEos ? Added : None;
   footer.blockPairs = blockPairs;
   footer.tableSum = crc32c(bytesOf(table));
-  footer.sum = crc32c(bytesOf(footer, summed), crc32c(bytesOf(header)));
+  footer.sum = crc32c(bytesOf(footer, summed), crc32c(bytesOf(headerOf(weighting))));
   std::memcpy(footer.mark, magic, sizeof magic);
   file.write(bytesOf(footer));
   file.commit();
@@ -121,24 +129,27 @@ void Shard::open(const VocabularyPair &vocabularies, const Module &module) {
     throw Error(
         name +
         ": not a file of pairs; --data takes files written by `prepare --out`; give text with --source and --target");
-  if (contents.size() >= sizeof header && at<Header>(contents, 0).version != header.version)
+  if (contents.size() >= sizeof(Header) && at<Header>(contents, 0).version > newestVersion)
     throw Error(name + ": a file of pairs of version " + std::to_string(at<Header>(contents, 0).version) +
-                ", but this executable reads version " + std::to_string(header.version) +
+                ", but this executable reads versions up to " + std::to_string(newestVersion) +
                 "; make it again with `prepare` of this executable");
-  if (contents.size() < sizeof header + entrySize + sizeof(Footer) ||
+  if (contents.size() < sizeof(Header) + entrySize + sizeof(Footer) ||
       std::memcmp(contents.data() + contents.size() - sizeof magic, magic, sizeof magic) != 0)
     damaged("its end is missing");
   const size_t footerAt = contents.size() - sizeof(Footer);
   const auto footer = at<Footer>(contents, footerAt);
-  if (footer.sum != crc32c(contents.substr(footerAt, summed), crc32c(contents.substr(0, sizeof header))))
+  if (footer.sum != crc32c(contents.substr(footerAt, summed), crc32c(contents.substr(0, sizeof(Header)))))
     damaged("its footer does not match its checksum");
 
   // The footer matches its checksum, but it may still be forged: check every count.
+  weighting = at<Header>(contents, 0).weighting;
+  if (weighting > Weighting::Word || at<Header>(contents, 0).version != headerOf(weighting).version)
+    damaged("its header and its version do not belong together");
   if (footer.blockPairs != blockPairs || footer.pairs < 1 ||
       footer.pairs > static_cast<int64_t>(contents.size() / sizeof(uint64_t)))
     damaged("its footer counts pairs that it cannot hold");
   const size_t count = static_cast<size_t>((footer.pairs + blockPairs - 1) / blockPairs);
-  if (count > (footerAt - sizeof header) / entrySize)
+  if (count > (footerAt - sizeof(Header)) / entrySize)
     damaged("its footer counts pairs that it cannot hold");
   const size_t tableAt = footerAt - count * entrySize;
   const std::string_view table = contents.substr(tableAt, count * entrySize);
@@ -149,17 +160,20 @@ void Shard::open(const VocabularyPair &vocabularies, const Module &module) {
   counts.skippedEmpty = footer.skippedEmpty;
   counts.hash = footer.hash;
   int64_t tokens[2] = {0, 0};
-  begins.assign(1, sizeof header);
+  begins.assign(1, sizeof(Header));
   views.reserve(count);
   for (size_t i = 0; i < count; ++i) {
     const auto end = at<uint64_t>(table, i * entrySize);
     const uint64_t begin = begins.back(), ends = 2 * static_cast<uint64_t>(pairsOf(i)) * sizeof(uint32_t);
     if (end < begin || end > tableAt || end - begin < ends || (end - begin) % sizeof(int32_t) != 0)
       damaged("block " + std::to_string(i + 1) + " does not fit in it");
-    views.push_back({reinterpret_cast<const uint32_t *>(contents.data() + begin),
-                     reinterpret_cast<const int32_t *>(contents.data() + begin + ends)});
     begins.push_back(end);
-    const auto ids = static_cast<int64_t>((end - begin - ends) / sizeof(int32_t));
+    const int64_t ids = idsOf(i);
+    if (ids < 0)
+      damaged("block " + std::to_string(i + 1) + " does not hold its weights");
+    const auto *words = reinterpret_cast<const int32_t *>(contents.data() + begin + ends);
+    views.push_back({reinterpret_cast<const uint32_t *>(contents.data() + begin), words,
+                     reinterpret_cast<const float *>(words + ids), weighting});
     const int64_t sources = at<uint32_t>(table, i * entrySize + 12);
     tokens[XFC_SOURCE] += sources;
     tokens[XFC_TARGET] += ids - sources - pairsOf(i);
@@ -207,14 +221,21 @@ int64_t Shard::pairsOf(size_t i) const {
   return std::min(blockPairs, counts.pairs - static_cast<int64_t>(i) * blockPairs);
 }
 
+// Follows from the size of the block; -1 if no number of ids and weights has that size.
+int64_t Shard::idsOf(size_t i) const {
+  const int64_t rest = static_cast<int64_t>(bytesOf(i).size() / sizeof(int32_t)) - 2 * pairsOf(i);
+  if (weighting == Weighting::Word)
+    return rest % 2 == 0 ? rest / 2 : -1;
+  return weighting == Weighting::None ? rest : std::max<int64_t>(rest - pairsOf(i), -1);
+}
+
 void Shard::check(size_t i) const {
   const std::string_view entry = contents.substr(begins.back() + i * entrySize, entrySize);
   const std::string block = "block " + std::to_string(i + 1) + " of " + std::to_string(views.size());
   if (crc32c(bytesOf(i)) != at<uint32_t>(entry, 8))
     damaged(block + " does not match its checksum");
-  const auto [ends, ids] = views[i];
-  const int64_t pairs = pairsOf(i),
-                all = static_cast<int64_t>(bytesOf(i).size() / sizeof(int32_t)) - 2 * pairs; // ids
+  const auto [ends, ids, weights, unused] = views[i];
+  const int64_t pairs = pairsOf(i), all = idsOf(i);
   int64_t begin = 0, sources = 0;
   for (int64_t k = 0; k < 2 * pairs; ++k) {
     const int set = k % 2 == 0 ? XFC_SOURCE : XFC_TARGET;
@@ -236,6 +257,9 @@ void Shard::check(size_t i) const {
   }
   if (begin != all || sources != at<uint32_t>(entry, 12))
     damaged(block + " does not hold the number of tokens that its table says");
+  const auto *const end = reinterpret_cast<const float *>(bytesOf(i).data() + bytesOf(i).size());
+  if (!std::all_of(weights, end, [](float weight) { return weight >= 0 && std::isfinite(weight); }))
+    damaged(block + " holds a weight that is negative, infinite or no number");
 }
 
 void Shard::release() const {

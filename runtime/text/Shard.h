@@ -2,8 +2,9 @@
 //
 // All numbers are little-endian. The file is
 //
-//   header   "xfcpairs", u32 version (1), u32 0
-//   blocks   of 8192 pairs, the last of fewer: u32 ends[2 n], i32 ids[ends[2 n - 1]], as a PairBlock holds them
+//   header   "xfcpairs", u32 version (1, or 2 with weights), u32 Weighting
+//   blocks   of 8192 pairs, the last of fewer: u32 ends[2 n], i32 ids[ends[2 n - 1]], f32 weights: none, one for each
+//            pair, or one for each id, as a PairBlock holds them
 //   table    for each block: u64 where the block ends in the file, u32 its CRC-32C, u32 source tokens in it
 //   footer   see Footer in Shard.cpp: counts, hashes, checksums of all but the blocks, "xfcpairs"
 //
@@ -20,11 +21,13 @@ namespace xfc {
 // Writes a shard atomically.
 class ShardWriter {
 public:
-  // The pairs are encoded with these vocabularies, for this model, and were read as `format`. All members throw Error
-  // with the system's reason.
-  ShardWriter(const std::string &file, const VocabularyPair &vocabularies, const Module &module, Format format);
-  void add(std::span<const int32_t> source, std::span<const int32_t> target); // `target` includes start and eos
-  void commit(const CorpusTotals &totals);                                    // totals of all pairs added
+  // The pairs are encoded with these vocabularies, for this model, were read as `format`, and have such weights. All
+  // members throw Error with the system's reason.
+  ShardWriter(const std::string &file, const VocabularyPair &vocabularies, const Module &module, Format format,
+              Weighting weighting = Weighting::None);
+  // `target` includes start and eos.
+  void add(std::span<const int32_t> source, std::span<const int32_t> target, Weights weights = {});
+  void commit(const CorpusTotals &totals); // totals of all pairs added
 
 private:
   void writeBlock();
@@ -36,6 +39,7 @@ private:
   VocabularyPair vocabularies;
   const Module &module;
   Format format;
+  Weighting weighting;
   PairBlock block;
   uint32_t sourceTokens = 0; // in the block
   std::vector<Entry> table;
@@ -55,6 +59,8 @@ public:
   struct Block {
     const uint32_t *ends; // as in a PairBlock
     const int32_t *ids;
+    const float *weights;
+    Weighting weighting = Weighting::None;
   };
   // The blocks lie within the file; their contents may be used after check(i).
   const std::vector<Block> &blocks() const { return views; }
@@ -68,11 +74,13 @@ private:
   [[noreturn]] void damaged(const std::string &what) const;
   std::string_view bytesOf(size_t i) const;
   int64_t pairsOf(size_t i) const;
+  int64_t idsOf(size_t i) const;
 
   std::optional<MappedFile> file;
   std::string_view contents;
   std::string name;
   CorpusTotals counts;
+  Weighting weighting = Weighting::None;
   std::vector<Block> views;
   std::vector<uint64_t> begins; // file offsets of the blocks, and of the table
   int64_t sizes[2];             // of the vocabularies

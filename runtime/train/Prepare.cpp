@@ -28,12 +28,13 @@ void prepare(const PrepareOptions &options) {
   const Module &module = engine->module();
   module.requireTranslator();
   const LoadedVocabularies vocabularies = loadVocabularies(options.vocabulary, options.targetVocabulary, module);
-  ShardWriter writer(options.out, vocabularies.pair(), module, options.format);
+  ShardWriter writer(options.out, vocabularies.pair(), module, options.format, options.text.weighting());
   PairReader reader(options.text, vocabularies.pair(), module, options.format, options.filter, onThreadsOf(*engine));
   ProgressBar bar(options.quiet);
   const CorpusTotals &totals = reader.totals();
-  while (reader.next(
-      [&](std::span<const int32_t> source, std::span<const int32_t> target) { writer.add(source, target); })) {
+  while (reader.next([&](std::span<const int32_t> source, std::span<const int32_t> target, Weights weights) {
+    writer.add(source, target, weights);
+  })) {
     checkInterrupted();
     bar.update(reader.fraction(), format("%lld pairs", static_cast<long long>(totals.pairs)));
   }

@@ -201,8 +201,9 @@ void Trainer::checkLikeness() {
     facts["executable"] = checksumOf(MappedFile("/proc/self/exe").contents());
     facts["instruction set"] = model.engine->device().name();
     // Ranks may read files at different paths, and may have different numbers of cores.
-    const std::set<std::string> own = {"threads",   "source", "target",       "tsv",    "valid-source", "valid-target",
-                                       "valid-tsv", "vocab",  "target-vocab", "config", "data",         "init"};
+    const std::set<std::string> own = {"threads",      "source",       "target",    "tsv",   "data-weighting",
+                                       "valid-source", "valid-target", "valid-tsv", "vocab", "target-vocab",
+                                       "config",       "data",         "init"};
     const Json flags = Json::parse(configuration);
     for (const auto &[name, value] : flags.items())
       if (!own.contains(name))
@@ -296,7 +297,7 @@ void Trainer::readCorpora() {
   const CorpusTotals &totals = corpus->totals();
   bar.say(format("%zu pairs, %lld source and %lld target tokens; skipped: ", corpus->size(),
                  static_cast<long long>(totals.tokens[XFC_SOURCE]), static_cast<long long>(totals.tokens[XFC_TARGET])) +
-          skippedOf(totals));
+          skippedOf(totals) + (corpus->hasWeights() ? "; their losses are weighted" : ""));
   if (mixes(options))
     mixCorpora();
   if (options.best != "loss" && !validSources)

@@ -10,18 +10,39 @@ void PairBatch::assign(const Corpus &corpus, std::span<const int64_t> pairs, con
   sources.clear();
   targets.clear();
   labels.clear();
+  weights.clear();
+  isDouble = module.type == DType::F64;
   for (int64_t pair : pairs) {
     uint32_t sentence = static_cast<uint32_t>(pair);
     sources.push_back({corpus.source(pair), corpus.sourceLength(pair), sentence});
     targets.push_back({corpus.target(pair), corpus.targetLength(pair), sentence});
     std::span<const int32_t> says = corpus.labels(pair);
     labels.insert(labels.end(), says.begin(), says.end());
+    const Weights given = corpus.weights(pair);
+    if (given.size() > 1)
+      weights.insert(weights.end(), given.begin(), given.end());
+    else
+      weights.resize(labels.size(), given.empty() ? 1 : given[0]);
   }
   // Programs ignore labels of -1.
   std::replace(labels.begin(), labels.end(), module.pad, -1);
   counted = static_cast<int64_t>(labels.size()) - std::count(labels.begin(), labels.end(), -1);
   batch.assign(sources, targets, module.pad, training);
   batch.shape().training = training;
+}
+
+void PairBatch::scaleLosses(double scale) {
+  scales.resize(weights.size());
+  std::ranges::transform(weights, scales.begin(), [&](float weight) { return scale * static_cast<double>(weight); });
+  if (!isDouble)
+    singleScales.assign(scales.begin(), scales.end());
+}
+
+double PairBatch::weightedSum(const View &view) const {
+  double sum = 0;
+  for (size_t i = 0; i < weights.size(); ++i)
+    sum += static_cast<double>(weights[i]) * view.at(static_cast<int64_t>(i));
+  return sum;
 }
 
 Scalars::Scalars(const Module &module, std::span<const double> values) : isDouble(module.type == DType::F64) {
@@ -118,7 +139,8 @@ void Update::Inputs::assign(const Corpus &corpus, std::span<const std::vector<in
     shape.dropout_key[1] = static_cast<uint32_t>(step);
   }
   smoothing = Scalars(module, {options.smoothing});
-  lossScale = Scalars(module, {1.0 / std::max<int64_t>(labels, 1)});
+  for (size_t i = 0; i < count; ++i)
+    batches[i].scaleLosses(1.0 / static_cast<double>(std::max<int64_t>(labels, 1)));
 }
 
 bool Update::Inputs::are(std::span<const std::vector<int64_t>> of, int64_t ofStep, const UpdateOptions &options) const {
@@ -145,9 +167,8 @@ void Update::addLosses(UpdateResult &result) {
   const Inputs &now = inputs[present];
   lossSums.clear();
   for (size_t i = 0; i < now.count; ++i) {
-    const int64_t rows = now.batches[i].shape().sets[XFC_TARGET].rows;
-    lossSums.push_back(sumOfRows(losses[i].loss->view(), rows));
-    lossSums.push_back(sumOfRows(losses[i].nll->view(), rows));
+    lossSums.push_back(now.batches[i].weightedSum(losses[i].loss->view()));
+    lossSums.push_back(sumOfRows(losses[i].nll->view(), now.batches[i].shape().sets[XFC_TARGET].rows));
   }
   if (sumOfRanks)
     lossSums = ranks->gatherInTurn(lossSums, 2, now.total);

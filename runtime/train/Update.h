@@ -21,6 +21,13 @@ public:
   xfc_shape &shape() { return batch.shape(); }
   const xfc_shape &shape() const { return batch.shape(); }
   int64_t labelCount() const { return counted; } // without pad labels
+  // Sets the input `loss_scale` of `loss_and_gradients` to `scale` times the weight of each label.
+  void scaleLosses(double scale);
+  Binding lossScale() {
+    return {names::lossScale, isDouble ? static_cast<void *>(scales.data()) : singleScales.data()};
+  }
+  // The sum of a result with one number for each label, which it weights.
+  double weightedSum(const View &view) const;
   // The bindings of its tensors, and `more`.
   template <typename... More> std::array<Binding, 3 + sizeof...(More)> bindings(const More &...more) {
     return {{{names::source, batch.ids(XFC_SOURCE).data()},
@@ -32,6 +39,10 @@ public:
 private:
   Batch batch;
   std::vector<int32_t> labels;
+  std::vector<float> weights; // of the labels
+  bool isDouble = false;
+  std::vector<double> scales;
+  std::vector<float> singleScales;
   std::vector<Sequence> sources, targets;
   int64_t counted = 0;
 };
@@ -62,7 +73,7 @@ struct UpdateOptions {
 };
 
 struct UpdateResult {
-  double loss = 0, nll = 0; // sums over the labels
+  double loss = 0, nll = 0; // sums over the labels; the loss is weighted
   int64_t labels = 0;
   double norm = 0; // of the gradient, before clipping
 };
@@ -75,9 +86,9 @@ public:
   // From now on, each group is updated with its own settings, and frozen parameters stay unchanged: their gradients are
   // ignored, also in the norm. To be called before the first step.
   void trainInGroups(TrainedGroups trained, const Optimizer &optimizer);
-  // Runs step number `step` (from 1) on `batches` of pair numbers. Gradients are of the mean loss over all their
-  // labels. The batches of the `next` step, if they are known, are prepared and transferred to the device while it
-  // computes.
+  // Runs step number `step` (from 1) on `batches` of pair numbers. Gradients are of the weighted sum of the losses of
+  // all their labels, divided by the number of labels. The batches of the `next` step, if they are known, are prepared
+  // and transferred to the device while it computes.
   UpdateResult run(const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step,
                    const UpdateOptions &options, std::span<const std::vector<int64_t>> next = {});
 
@@ -102,8 +113,7 @@ private:
                 const UpdateOptions &options, const Module &module, const Ranks *ranks);
     bool are(std::span<const std::vector<int64_t>> batches, int64_t step, const UpdateOptions &options) const;
     auto bindings(size_t batch) {
-      return batches[batch].bindings(Binding{names::smoothing, smoothing.data()},
-                                     Binding{names::lossScale, lossScale.data()});
+      return batches[batch].bindings(Binding{names::smoothing, smoothing.data()}, batches[batch].lossScale());
     }
     std::vector<PairBatch> batches;          // this rank's; the first `count` are used, and there is at least one
     std::vector<std::vector<int64_t>> pairs; // for each of the step's `total` batches
@@ -111,7 +121,7 @@ private:
     int64_t step = 0, labels = 0;
     uint64_t seed = 0;
     double smoothed = 0;
-    Scalars smoothing, lossScale;
+    Scalars smoothing;
   } inputs[2]; // for the current step, and for the next
   int present = 0;
   void prepare(Inputs &inputs, const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step,

@@ -21,11 +21,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     int64_t pairs = 0, tokens[2] = {0, 0};
     for (size_t i = 0; i < shard.blocks().size(); ++i) {
       shard.check(i);
-      const auto [ends, words] = shard.blocks()[i];
+      const auto [ends, words, weights, weighting] = shard.blocks()[i];
       uint32_t begin = 0;
       for (int64_t k = 0; k < 2 * std::min(blockPairs, totals.pairs - static_cast<int64_t>(i) * blockPairs); ++k) {
-        for (uint32_t j = begin; j < ends[k]; ++j)
+        for (uint32_t j = begin; j < ends[k]; ++j) {
           fuzz::expect(words[j] >= 0 && words[j] < 20, "ids are in the vocabulary");
+          if (weighting != Weighting::None)
+            fuzz::expect(weights[weighting == Weighting::Word ? j : k / 2] >= 0, "weights are not negative");
+        }
         fuzz::expect(words + ends[k] <= reinterpret_cast<const int32_t *>(contents.data() + size),
                      "sequences lie within the file");
         tokens[k % 2] += ends[k] - begin - k % 2;

@@ -59,8 +59,9 @@ using Arguments = std::vector<std::pair<std::string, std::string>>;
 std::string lossFunction(const Arguments &parameters, const Arguments &others, const std::string &type,
                          const std::string &body);
 
-// Checks every gradient that @loss_and_gradients returns against central differences of @loss, whose rows have different
-// weights: for all elements of a parameter, or `samples` of them, including the one with the largest gradient.
+// Checks every gradient that @loss_and_gradients returns against central differences of @loss, whose rows have
+// different weights: for all elements of a parameter, or `samples` of them, including the one with the largest
+// gradient.
 void expectGradients(const std::string &text, size_t samples = SIZE_MAX);
 
 } // namespace xfc::test

@@ -80,7 +80,7 @@ template <bool gradients> void bagLoss(const xfc_call *call, int64_t, void *) {
   const float *encoded = operand<float>(call, 0), *target = operand<float>(call, 5), *weight = operand<float>(call, 6);
   const int32_t *sourceIds = operand<int32_t>(call, 1), *ids = operand<int32_t>(call, 2),
                 *labels = operand<int32_t>(call, 3);
-  const double smoothing = *operand<float>(call, 4), scale = gradients ? *operand<float>(call, 7) : 0;
+  const double smoothing = *operand<float>(call, 4);
   float *loss = operand<float>(call, gradients ? 8 : 7), *nll = operand<float>(call, gradients ? 9 : 8);
   float *sourceGradient = nullptr, *targetGradient = nullptr, *weightGradient = nullptr;
   if (gradients) {
@@ -106,7 +106,8 @@ template <bool gradients> void bagLoss(const xfc_call *call, int64_t, void *) {
       continue;
     for (int64_t v = 0; v < bagVocabulary; ++v) {
       const double slope =
-          scale * (std::exp(logits[v] - total) - (1 - smoothing) * (v == labels[row]) - smoothing / bagVocabulary);
+          operand<float>(call, 7)[row] *
+          (std::exp(logits[v] - total) - (1 - smoothing) * (v == labels[row]) - smoothing / bagVocabulary);
       for (int64_t j = 0; j < bagWidth; ++j) {
         weightGradient[v * bagWidth + j] += static_cast<float>(slope * hidden[j]);
         inner[j] += slope * weight[v * bagWidth + j];
@@ -227,7 +228,7 @@ inline Module bagModel() {
                                   parameter(Kind::Parameters, 1),
                                   parameter(Kind::Parameters, 2)};
     if (gradients) {
-      loss.arguments.push_back(scalar("loss_scale"));
+      loss.arguments.push_back(input("loss_scale", XFC_TARGET, DType::F32));
       buffers.push_back(argument(4));
     }
     buffers.insert(buffers.end(), {arena(1), arena(2)});

@@ -61,6 +61,12 @@ protected:
 
 std::vector<int32_t> list(std::span<const int32_t> span) { return {span.begin(), span.end()}; }
 
+// Runs a window's work in reverse order, as threads may.
+void backwards(int64_t count, const std::function<void(int64_t)> &body) {
+  while (count > 0)
+    body(--count);
+}
+
 TEST_F(CorpusTest, TargetsAreShifted) {
   Corpus corpus = read("5 6 7\n8\n", "9\n10 11\n");
   ASSERT_EQ(corpus.size(), 2u);
@@ -107,12 +113,110 @@ TEST_F(CorpusTest, TablesAreBothSidesInOne) {
   EXPECT_EQ(corpus.totals().hash, same.totals().hash);
   const std::pair<const char *, const char *> wrong[] = {
       {"5\t6\n5 6\n", "t:2: has 0 tabs; expected a source, a tab and its target"},
-      {"5\t6\t7\n", "t:1: has 2 tabs; expected a source, a tab and its target (cut -f1,2 takes two columns)"},
+      {"5\t6\t7\n", "t:1: has 2 tabs; expected a source, a tab and its target (cut -f1,2 takes two columns; with "
+                    "--tsv-weighting, the third one is a weight)"},
       {"5\t6\n5\tx\n", "t:2: 'x'"}};
   for (const auto &[text, message] : wrong)
     EXPECT_NE(errorOf([&] { Corpus({{}, {}, {write("t", text)}}, {ids, ids}, module, Format::Ids); }).find(message),
               std::string::npos)
         << text;
+}
+
+std::vector<float> list(Weights weights) { return {weights.begin(), weights.end()}; }
+
+TEST_F(CorpusTest, WeightsBelongToTheirPairs) {
+  const std::string a = write("a", "5\n5 6\n\n5 6 7\n"), b = write("b", "7\n8 9\n5\n9 10 11\n");
+  auto weighted = [&](const std::string &text, bool words = false, const PairFilter &filter = {}) {
+    PairFiles files{{a}, {b}, {}};
+    files.weights = {write("w", text)};
+    files.weighWords = words;
+    return Corpus(files, {ids, ids}, module, Format::Ids, filter);
+  };
+  // The weights of pairs that are left out go with them.
+  const Corpus sentences = weighted("0.5\n 1e-3 \n2\n-0\n");
+  ASSERT_EQ(sentences.size(), 3u);
+  EXPECT_TRUE(sentences.hasWeights());
+  EXPECT_EQ(list(sentences.weights(0)), std::vector<float>{0.5F});
+  EXPECT_EQ(list(sentences.weights(1)), std::vector<float>{1e-3F});
+  EXPECT_EQ(list(sentences.weights(2)), std::vector<float>{0});
+  EXPECT_FALSE(std::signbit(sentences.weights(2)[0]));
+  EXPECT_EQ(list(weighted("1\n2\n3\n4\n", false, {2, 0, 0}).weights(1)), std::vector<float>{4});
+
+  // A weight for each word, and for eos if there is one.
+  const Corpus words = weighted("2\n0.5 0\n9\n1 2 3 4\n", true);
+  EXPECT_EQ(list(words.weights(0)), (std::vector<float>{2, 1}));
+  EXPECT_EQ(list(words.weights(1)), (std::vector<float>{0.5F, 0, 1}));
+  EXPECT_EQ(list(words.weights(2)), (std::vector<float>{1, 2, 3, 4}));
+
+  const Corpus none({{a}, {b}, {}}, {ids, ids}, module, Format::Ids);
+  EXPECT_FALSE(none.hasWeights());
+  EXPECT_TRUE(none.weights(0).empty());
+  const uint64_t hash = none.totals().hash;
+  EXPECT_EQ(weighted("1\n1\n7\n1.0\n").totals().hash, hash);
+  EXPECT_EQ(weighted("1\n1 1\n7\n1 1 1\n", true).totals().hash, hash);
+  std::set<uint64_t> hashes = {hash};
+  for (const char *text : {"1\n1\n1\n2\n", "1\n2\n1\n1\n", "1\n1\n1\n1.0000001\n"})
+    EXPECT_TRUE(hashes.insert(weighted(text).totals().hash).second) << text;
+  for (const char *text : {"1\n1 1\n1\n1 2 1\n", "1\n1 1\n1\n1 1 2\n", "1\n1 1\n1\n1 1 1 2\n"})
+    EXPECT_TRUE(hashes.insert(weighted(text, true).totals().hash).second) << text;
+
+  // In several files, one for each corpus, and as a column of a table.
+  PairFiles several{{a, a}, {b, b}, {}};
+  several.weights = {write("w1", "1\n2\n3\n4\n"), write("w2", "5\n6\n7\n8\n")};
+  for (const Corpus &corpus :
+       {Corpus(several, {ids, ids}, module, Format::Ids), Corpus(several.each(), {ids, ids}, module, Format::Ids)}) {
+    EXPECT_EQ(list(corpus.weights(2)), std::vector<float>{4});
+    EXPECT_EQ(list(corpus.weights(3)), std::vector<float>{5});
+  }
+  PairFiles table{{}, {}, {write("t", "5 6\t7\t0.25\r\n8\t9 10\t3\n")}};
+  table.weightColumn = true;
+  const Corpus column(table, {ids, ids}, module, Format::Ids);
+  EXPECT_EQ(list(column.labels(0)), (std::vector<int32_t>{7, 3}));
+  EXPECT_EQ(list(column.weights(0)), std::vector<float>{0.25F});
+  EXPECT_EQ(list(column.weights(1)), std::vector<float>{3});
+  EXPECT_EQ(list(Corpus(table.each(), {ids, ids}, module, Format::Ids).weights(1)), std::vector<float>{3});
+}
+
+TEST_F(CorpusTest, InvalidWeightsAreRefusedWithTheirPlace) {
+  const std::string a = write("a", "5\n5 6\n"), b = write("b", "7\n8 9\n");
+  auto fault = [&](const std::string &text, bool words = false, const Parallel &parallel = oneByOne) {
+    PairFiles files{{a}, {b}, {}};
+    files.weights = {write("w", text)};
+    files.weighWords = words;
+    return errorOf([&] { Corpus(files, {ids, ids}, module, Format::Ids, {}, parallel); });
+  };
+  EXPECT_EQ(fault("1\n2\n"), "no error");
+  for (const char *wrong : {"x", "-1", "nan", "inf", "1e39", "1e999", "0x1", "1,5", "1.5.", "+1"})
+    EXPECT_NE(fault(std::string("1\n") + wrong + "\n").find("w:2: '" + std::string(wrong) + "' is not a weight"),
+              std::string::npos)
+        << wrong;
+  EXPECT_NE(fault("1\n\n").find("w:2: has 0 weights; expected one for the pair"), std::string::npos);
+  EXPECT_NE(fault("1 1\n1\n").find("w:1: has 2 weights; expected one for the pair (with --data-weighting-type word"),
+            std::string::npos);
+  EXPECT_NE(fault("1\n1\n", true).find("w:2: has 1 weight, but the target (" + b + ":2) has 2 tokens"),
+            std::string::npos);
+  EXPECT_NE(fault("1\n1 1 1 1\n", true).find("w:2: has 4 weights"), std::string::npos);
+  EXPECT_EQ(fault("x\n1 1 1 1\n", true, backwards), fault("x\n1 1 1 1\n", true));
+  EXPECT_NE(fault("1\n").find("a has 2 lines, " + (folder / "w").string() +
+                              " 1; line i of one must be the weight of "
+                              "line i of the other, and " +
+                              a + ":2 has none"),
+            std::string::npos);
+  EXPECT_NE(fault("1\n2\n3\n4\n")
+                .find("w 4; line i of one must be the weight of line i of the other, and " + (folder / "w").string() +
+                      ":3 has none"),
+            std::string::npos);
+  EXPECT_NE(fault("").find("w: the file is empty"), std::string::npos);
+  // A target that the model cannot take is left out before its weights are counted.
+  module.maxTargetLength = 2;
+  EXPECT_EQ(fault("1\n1\n", true), "no error");
+
+  PairFiles table{{}, {}, {write("t", "5\t7\t1\n5\t7\n")}};
+  table.weightColumn = true;
+  EXPECT_NE(errorOf([&] {
+              Corpus(table, {ids, ids}, module, Format::Ids);
+            }).find("t:2: has 1 tab; expected a source, a tab, its target, a tab and their weight"),
+            std::string::npos);
 }
 
 TEST_F(CorpusTest, FiltersCountWhatGoes) {
@@ -209,12 +313,6 @@ TEST_F(CorpusTest, GoesOnInTheMiddleOfAnEpoch) {
   resumed.seek(middle);
   for (int64_t i = count; i < 2 * count; ++i)
     ASSERT_EQ(resumed.next(), expected[i]) << i;
-}
-
-// Runs a window's work in reverse order, as threads may.
-void backwards(int64_t count, const std::function<void(int64_t)> &body) {
-  while (count > 0)
-    body(--count);
 }
 
 TEST_F(CorpusTest, ManyThreadsReadAsOneDoes) {
@@ -393,10 +491,11 @@ TEST_F(CorpusTest, CorporaOfTextAreThoseOfTheirFiles) {
 class ShardTest : public CorpusTest {
 protected:
   // The corpus that read() left as text, written as a shard.
-  std::string prepared(const std::string &name) {
-    ShardWriter writer(file(name), {ids, ids}, module, Format::Ids);
-    PairReader reader({{file("a")}, {file("b")}, {}}, {ids, ids}, module, Format::Ids);
-    while (reader.next([&](auto source, auto target) { writer.add(source, target); })) {
+  std::string prepared(const std::string &name) { return prepared(name, {{file("a")}, {file("b")}, {}}); }
+  std::string prepared(const std::string &name, const PairFiles &files) {
+    ShardWriter writer(file(name), {ids, ids}, module, Format::Ids, files.weighting());
+    PairReader reader(files, {ids, ids}, module, Format::Ids);
+    while (reader.next([&](auto... pair) { writer.add(pair...); })) {
     }
     writer.commit(reader.totals());
     return file(name);
@@ -417,6 +516,7 @@ void expectSame(const Corpus &a, const Corpus &b, int64_t offset = 0) {
     ASSERT_EQ(list(a.source(i + offset)), list(b.source(i))) << i;
     ASSERT_EQ(list(a.target(i + offset)), list(b.target(i))) << i;
     ASSERT_EQ(list(a.labels(i + offset)), list(b.labels(i))) << i;
+    ASSERT_EQ(list(a.weights(i + offset)), list(b.weights(i))) << i;
   }
 }
 
@@ -476,8 +576,49 @@ TEST_F(ShardTest, IsRefusedWhereAnythingIsWrong) {
     EXPECT_NE(faultOf(changed), "no error") << at;
   }
   std::string next = whole;
-  next[8] = 2;
-  EXPECT_NE(faultOf(next).find("version 2, but this executable reads version 1"), std::string::npos);
+  next[8] = 3;
+  EXPECT_NE(faultOf(next).find("version 3, but this executable reads versions up to 2"), std::string::npos);
+}
+
+TEST_F(ShardTest, HoldsWeights) {
+  module.maxLength = module.maxTargetLength = 15;
+  for (bool words : {false, true}) {
+    const Corpus plain = random(blockPairs + 300, 16); // some are too long
+    std::mt19937 generator(5);
+    std::string text;
+    std::istringstream targets(readFile(file("b")));
+    for (std::string line; std::getline(targets, line);) {
+      for (auto count = words ? std::ranges::count(line, ' ') : 1; count > 0; --count)
+        text += std::to_string(generator() % 8 / 4.0) + " ";
+      text += "\n";
+    }
+    PairFiles files{{file("a")}, {file("b")}, {}};
+    files.weights = {write("w", text)};
+    files.weighWords = words;
+    const Corpus weighted(files, {ids, ids}, module, Format::Ids);
+    const Corpus shard({prepared("weighted", files)}, {ids, ids}, module);
+    expectSame(shard, weighted);
+    EXPECT_EQ(shard.totals().hash, weighted.totals().hash);
+    EXPECT_NE(shard.totals().hash, plain.totals().hash);
+    EXPECT_EQ(shard.totals().tokens[XFC_TARGET], plain.totals().tokens[XFC_TARGET]);
+    EXPECT_EQ(epochBatches(plain, 256, 3, 4), epochBatches(shard, 256, 3, 4));
+
+    // Together with one that has none, which is as it was before there were weights.
+    const Corpus both({prepared("plain"), file("weighted")}, {ids, ids}, module);
+    EXPECT_EQ(readFile(file("plain"))[8], 1);
+    EXPECT_TRUE(both.hasWeights());
+    expectSame(both, plain);
+    expectSame(both, weighted, plain.size());
+    EXPECT_EQ(both.weights(0).size(), 0u);
+
+    const std::string whole = readFile(file("weighted"));
+    EXPECT_EQ(faultOf(whole), "no error");
+    for (size_t at : {size_t(8), size_t(12), size_t(500), whole.size() / 2, whole.size() - 300, whole.size() - 40}) {
+      std::string changed = whole;
+      changed[at] ^= 4;
+      EXPECT_NE(faultOf(changed), "no error") << at;
+    }
+  }
 }
 
 TEST_F(ShardTest, IsRefusedByAnotherModel) {
@@ -558,7 +699,7 @@ TEST_F(CorpusTest, VocabularyRoundTrip) {
   {
     ShardWriter writer(shard, {vocabulary, vocabulary}, words, Format::Text);
     PairReader reader({{text1}, {text1}, {}}, {vocabulary, vocabulary}, words, Format::Text);
-    while (reader.next([&](auto source, auto target) { writer.add(source, target); })) {
+    while (reader.next([&](auto... pair) { writer.add(pair...); })) {
     }
     writer.commit(reader.totals());
   }

@@ -59,7 +59,7 @@ template <bool gradients> void lossKernel(const xfc_call *call, int64_t, void *)
     // A dropped row has no gradient: dropout, which depends on step and sentence, must be the same after a resume.
     uint32_t random =
         xfc_random(call->shape->dropout_key, 1, rows.sentences[rows.sequence_of[i]], rows.positions[i], 0, 0);
-    float scale = random < 0x20000000u ? 0 : *buffer<float>(call, 4);
+    float scale = random < 0x20000000u ? 0 : buffer<float>(call, 4)[i];
     for (int64_t v = 0; v < V; ++v)
       gradient[ids[i] * V + v] +=
           scale * (std::exp(logits[v]) / sum - (1 - smoothing) * (v == labels[i]) - smoothing / V);
@@ -122,7 +122,7 @@ Module tableModel() {
                          argument("labels", Argument::Role::Input, DType::I32, XFC_TARGET),
                          argument("smoothing", Argument::Role::Scalar, DType::F32, -1)};
     if (gradients)
-      program.arguments.push_back(argument("loss_scale", Argument::Role::Scalar, DType::F32, -1));
+      program.arguments.push_back(argument("loss_scale", Argument::Role::Input, DType::F32, XFC_TARGET));
     program.buffers = {{rowOfTarget, 0, 1}, {rowOfTarget, 0, 1}};
     program.outputs = {{"loss", place(Place::Kind::Arena, 0), DType::F32, XFC_TARGET, -1, {}, 1},
                        {"nll", place(Place::Kind::Arena, 1), DType::F32, XFC_TARGET, -1, {}, 1}};
@@ -516,6 +516,70 @@ TEST_F(TrainRun, PreparedDataTrainsToTheSameBytes) {
   EXPECT_EQ(readFile(file("pairs")), before);
   for (const fs::directory_entry &entry : fs::directory_iterator(folder))
     EXPECT_EQ(entry.path().filename().string().find(".partial."), std::string::npos) << entry.path();
+}
+
+TEST_F(TrainRun, LossesAreWeighted) {
+  auto weighted = [&](TrainOptions options, const std::function<double(int)> &weight) {
+    options.text.weights = {options.out + ".weights"};
+    std::ofstream stream(options.out + ".weights");
+    for (int i = 0; i < 150; ++i)
+      stream << weight(i) << '\n';
+    return options;
+  };
+  auto some = [](int i) { return i * 7 % 5 / 2.0; };
+  auto all = [](double weight) { return [weight](int) { return weight; }; };
+
+  // Weights of 1 change nothing, and a run may leave them out.
+  ASSERT_EQ(run(validated(options("none", 60))), "");
+  ASSERT_EQ(run(weighted(validated(options("ones", 30)), all(1))), "");
+  TrainOptions rest = validated(options("ones", 60));
+  rest.resume = true;
+  ASSERT_EQ(run(rest), "");
+  EXPECT_EQ(weightsOf("none"), weightsOf("ones"));
+  EXPECT_EQ(weightsOf("none", "best.safetensors"), weightsOf("ones", "best.safetensors"));
+
+  // Others do, in the same way after a resume and from prepared pairs. They belong to the data.
+  const TrainOptions whole = weighted(validated(options("whole", 60)), some);
+  ASSERT_EQ(run(whole), "");
+  EXPECT_NE(weightsOf("whole"), weightsOf("none"));
+  TrainOptions parts = whole;
+  parts.out = file("parts");
+  parts.steps = 33;
+  ASSERT_EQ(run(parts), "");
+  parts.steps = 60;
+  parts.resume = true;
+  TrainOptions other = weighted(parts, [&](int i) { return some(i + 1); });
+  EXPECT_NE(run(other).find("other training data"), std::string::npos);
+  prepare({whole.text, {}, "", "", file("pairs"), Format::Ids, 2, true});
+  parts.text = {};
+  parts.data = {file("pairs")};
+  ASSERT_EQ(run(parts), "");
+  EXPECT_EQ(weightsOf("whole"), weightsOf("parts"));
+
+  // With weights of 0, nothing is learned.
+  ASSERT_EQ(run(options("first", 0)), "");
+  ASSERT_EQ(run(weighted(options("zeros", 20), all(0))), "");
+  EXPECT_EQ(readSafetensors(file("zeros/last.safetensors")).at("table.weight").bytes,
+            readSafetensors(file("first/last.safetensors")).at("table.weight").bytes);
+
+  // The loss of training is weighted; its nll and validations are not.
+  auto logged = [&](TrainOptions options) {
+    options.rate = 1e-30;
+    EXPECT_EQ(run(validated(options)), "");
+    return readLog(options.out + "/train.jsonl");
+  };
+  const std::vector<nlohmann::json> once = logged(options("once", 20)),
+                                    twice = logged(weighted(options("twice", 20), all(2)));
+  ASSERT_EQ(once.size(), twice.size());
+  for (size_t i = 0; i < once.size(); ++i) {
+    for (const char *name : {"nll", "ppl", "valid_loss", "valid_nll", "tokens"})
+      EXPECT_EQ(once[i].contains(name) ? once[i][name] : nlohmann::json(),
+                twice[i].contains(name) ? twice[i][name] : nlohmann::json())
+          << name;
+    if (once[i].contains("loss")) {
+      EXPECT_EQ(2 * once[i]["loss"].get<double>(), twice[i]["loss"].get<double>());
+    }
+  }
 }
 
 TEST_F(TrainRun, GoesOnInTheMiddleOfLargeData) {

@@ -39,12 +39,16 @@ for name in "ab":
         for _ in range(40):
             print(*(generator.randrange(4, vocabulary) for _ in range(generator.randint(1, 12))), file=file)
 
+with open("w", "w") as file:
+    for _ in range(40):
+        print(generator.random() * 2, file=file)
+
 # Logits, loss and all gradients of a batch of ragged sentences with pads inside.
 source = [generator.randrange(4, vocabulary) for _ in range(3 * 9)]
 target = [generator.randrange(4, vocabulary) for _ in range(3 * 6)]
 source[4] = source[15] = source[16] = source[17] = target[11] = 0
 tensors.write("in", {"source": ("I32", [3, 9], source), "target": ("I32", [3, 6], target), "labels": ("I32", [3, 6], target[1:] + [5])})
-common = ("--format", "ids", "--source", "a", "--target", "b", "--batch-tokens", "64", "--seed", "5", "--quiet", "--lr", "0.01", "--schedule", "constant",
+common = ("--format", "ids", "--source", "a", "--target", "b", "--data-weighting", "w", "--batch-tokens", "64", "--seed", "5", "--quiet", "--lr", "0.01", "--schedule", "constant",
           "--adam-eps", "0.01")  # large, so that noise in a gradient of 0 does not become a step
 run("cpu", "train", "--out", "first", "--steps", "20", *common)
 weights = ("--weights", "first/last.safetensors")

@@ -2,7 +2,7 @@
 
     ranks.py LAUNCHER TRANSLATOR FOLDER MODE
 
-equal: 2, 3 and 4 ranks equal one that accumulates, with validations; a run of 2 continues with 3, with 1, and with 4.
+equal: 2, 3 and 4 ranks equal one that accumulates, with weights and validations; a run of 2 continues with 3, with 1, and with 4.
 unlike: ranks whose flags or data differ, or whose folder is in use, are refused by name, before the first step.
 kill: one rank is killed at several moments, or asked to end; the others end within seconds, and resuming gives the same bytes.
 """
@@ -34,12 +34,16 @@ def write(name, seed, lines):
             file.write(" ".join(str(rng.randrange(4, 40)) for _ in range(rng.randrange(1, 15))) + "\n")
 
 
+for name, seed in (("w", 6), ("heavier", 7)):
+    with open(path(name), "w") as file:
+        rng = random.Random(seed)
+        file.write("".join(f"{rng.random() * 2:.3}\n" for _ in range(300)))
 for name, seed, lines in (("a", 1, 300), ("b", 2, 300), ("va", 3, 25), ("vb", 4, 25), ("other", 5, 300)):
     write(name, seed, lines)
 
 
 def flags(out, ranks, **more):
-    given = {"format": "ids", "source": path("a"), "target": path("b"), "valid-source": path("va"), "valid-target": path("vb"),
+    given = {"format": "ids", "source": path("a"), "target": path("b"), "data-weighting": path("w"), "valid-source": path("va"), "valid-target": path("vb"),
              "out": path(out), "epochs": 2, "batch-tokens": 48, "accumulate": BATCHES // ranks, "save-every": 4,
              "valid-every": 5, "average": 2, "keep-best": 2, "ema": 0.8, "clip-value": 0.02, "threads": 1, "warmup": 10, "lr": 1}
     given.update({key.replace("_", "-"): value for key, value in more.items()})
@@ -144,6 +148,7 @@ if mode == "unlike":
     refused(flags("unlike", 2), flags("unlike", 2, seed=2), says=["rank 1 (", "--seed 2", "rank 0 (", "--seed 1"])
     refused(flags("unlike", 3), flags("unlike", 3), flags("unlike", 3, source=path("other")),
             says=["rank 2 (", "rank 0 (", "training text"])
+    refused(flags("unlike", 2), flags("unlike", 2, data_weighting=path("heavier")), says=["rank 1 (", "rank 0 (", "training text"])
     refused(flags("unlike", 2), flags("unlike", 2, source=path("nowhere")), says=["rank 1 (", "nowhere"])
     refused(flags("one", 2), flags("one", 2), says=["the folder is not empty"])
 
