@@ -1,0 +1,40 @@
+// Executes the instructions of AMX (its tiles, bf16 and int8) on a CPU that lacks them, for tests.
+//
+// Such a CPU raises an invalid-opcode exception, which Linux delivers as SIGILL. The handler decodes the instruction,
+// computes what Intel's manual (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2) defines for it,
+// and continues after it. Each thread has eight tiles of its own, as on a CPU with AMX.
+#pragma once
+
+#include <cstdint>
+
+namespace xfc::test {
+
+// Who executes the instructions of AMX in this process.
+enum class TileUnit {
+  None,     // nobody: they end the process
+  CPU,      // the CPU, for which Linux has given this process its permission
+  Emulator, // the handler of SIGILL
+};
+
+// Asks Linux for permission to use tiles and, if this CPU has none, installs the handler (`emulate`), once. Returns who
+// executes tiles from then on.
+TileUnit prepareTiles(bool emulate = true);
+const char *nameOf(TileUnit unit);
+
+// How many instructions the emulator has executed, of all threads.
+struct TileCounts {
+  int64_t configurations, loads, stores, zeros, products;
+  friend TileCounts operator-(const TileCounts &a, const TileCounts &b) {
+    return {a.configurations - b.configurations, a.loads - b.loads, a.stores - b.stores, a.zeros - b.zeros,
+            a.products - b.products};
+  }
+};
+TileCounts emulatedTiles();
+
+// Executes the instruction of AMX at `code` with general registers in the order of their numbers (rax, rcx, rdx, rbx,
+// rsp, rbp, rsi, rdi, r8 .. r15) on this thread's emulated tiles. Returns its length in bytes, or 0 for any other
+// instruction. An instruction that a CPU would refuse (an invalid configuration, tiles whose shapes do not match) ends
+// the process with a message.
+int64_t emulateTileInstruction(const uint8_t *code, const uint64_t registers[16]);
+
+} // namespace xfc::test
