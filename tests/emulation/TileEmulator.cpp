@@ -79,10 +79,10 @@ void loadConfiguration(const void *from) {
   state = {loaded, {}};
 }
 
-// Loads or stores the rows of a tile at the distance `stride`.
+// Loads or stores the rows of a tile at the distance `stride`. What lies beyond the configured shape has been zero
+// since the configuration.
 void load(int tile, const uint8_t *from, uint64_t stride) {
   Tile &to = configured(tile);
-  to = {};
   for (int row = 0; row < state.configuration.rows[tile]; ++row)
     memcpy(to.row[row], from + row * stride, state.configuration.bytes[tile]);
 }
@@ -150,22 +150,25 @@ void multiplyBF16(const Operands &o) {
 }
 
 // TDPBSSD and the others: each word's four products of bytes, either of which may be signed, are added to the sum,
-// which wraps around.
-void multiplyBytes(const Operands &o, bool leftSigned, bool rightSigned) {
+// which wraps around. Bytes beyond a tile's columns are zeros.
+__attribute__((target("avx2"))) void multiplyBytes(const Operands &o, bool leftSigned, bool rightSigned) {
+  constexpr int words = mostBytes / 4;
   auto value = [](uint8_t byte, bool isSigned) {
     return isSigned ? static_cast<int8_t>(byte) : static_cast<int>(byte);
   };
+  int32_t right[mostRows][4][words];
+  for (int k = 0; k < o.depth; ++k)
+    for (int i = 0; i < mostBytes; ++i)
+      right[k][i % 4][i / 4] = value(o.right.row[k][i], rightSigned);
   for (int row = 0; row < o.rows; ++row) {
-    uint32_t sum[mostBytes / 4];
+    uint32_t sum[words];
     memcpy(sum, o.sum.row[row], sizeof sum);
-    for (int k = 0; k < o.depth; ++k) {
-      int left[4];
-      for (int i = 0; i < 4; ++i)
-        left[i] = value(o.left.row[row][4 * k + i], leftSigned);
-      for (int column = 0; column < o.columns; ++column)
-        for (int i = 0; i < 4; ++i)
-          sum[column] += static_cast<uint32_t>(left[i] * value(o.right.row[k][4 * column + i], rightSigned));
-    }
+    for (int k = 0; k < o.depth; ++k)
+      for (int i = 0; i < 4; ++i) {
+        const int left = value(o.left.row[row][4 * k + i], leftSigned);
+        for (int column = 0; column < words; ++column)
+          sum[column] += static_cast<uint32_t>(left * right[k][i][column]);
+      }
     memcpy(o.sum.row[row], sum, sizeof sum);
   }
 }
@@ -300,11 +303,16 @@ void handle(int, siginfo_t *, void *context) {
   uint64_t registers[16];
   for (int i = 0; i < 16; ++i)
     registers[i] = general[order[i]];
-  const int64_t length = emulateTileInstruction(reinterpret_cast<const uint8_t *>(general[REG_RIP]), registers);
+  // A signal takes far longer than an instruction, so those that follow directly are executed at once.
+  auto at = [&] { return reinterpret_cast<const uint8_t *>(general[REG_RIP]); };
+  int64_t length = emulateTileInstruction(at(), registers);
   // Any other instruction is executed again, and its exception goes to whoever would have got it without the emulator.
   if (length == 0)
     sigaction(SIGILL, &previous, nullptr);
-  general[REG_RIP] += length;
+  while (length > 0) {
+    general[REG_RIP] += length;
+    length = emulateTileInstruction(at(), registers);
+  }
 }
 
 bool permitted() {

@@ -127,11 +127,12 @@ TEST_F(Tiles, AddEvenAndOddProductsApart) {
 }
 
 TEST_F(Tiles, TreatDenormalNumbersAsZeros) {
-  const float large = 0x1p100f, small = 0x1p-100f, denormal = 0x1p-130f;
-  EXPECT_EQ(oneSum(0, {pairOf(denormal, 1)}, {pairOf(large, 2)}), 2); // an operand: 2^-30 otherwise
-  EXPECT_EQ(oneSum(0, {pairOf(small, 0)}, {pairOf(0x1p-40f, 0)}), 0); // a product: 2^-140 otherwise
-  EXPECT_EQ(oneSum(denormal, {pairOf(0, 0)}, {pairOf(0, 0)}), 0);     // the sum before
-  EXPECT_EQ(oneSum(0x1p-126f, {pairOf(-0x1.8p-63f, 0)}, {pairOf(0x1p-64f, 0)}), 0x1p-126f); // a partial sum
+  const float denormal = 0x1p-130f;
+  // An operand, the sum before, an even sum (2^-30, 2^-130 and 2^-127 otherwise), and the result (2^-127).
+  EXPECT_EQ(oneSum(0, {pairOf(denormal, 0)}, {pairOf(0x1p100f, 0)}), 0);
+  EXPECT_EQ(oneSum(denormal, {pairOf(0, 0)}, {pairOf(0, 0)}), 0);
+  EXPECT_EQ(oneSum(0, {pairOf(0x1p-64f, 0)}, {pairOf(0x1p-63f, 0)}), 0);
+  EXPECT_EQ(oneSum(0x1p-125f, {pairOf(-0x1.8p-63f, 0)}, {pairOf(0x1p-63f, 0)}), 0);
 }
 
 // Whatever the rounding that MXCSR asks for, which stays as it is.
@@ -306,14 +307,23 @@ TEST_F(Tiles, AreAddressedInEveryForm) {
   EXPECT_EQ(std::vector<uint32_t>(loaded, loaded + 16), want);
 }
 
-// On the stack, with a displacement to rsp, and through an index register.
-WITH_TILES int paletteByIndex(const Configuration *shapes) {
-  Configuration found;
-  asm volatile("ldtilecfg 64(%1,%2,8)\n\tsttilecfg %0" : "=m"(found) : "r"(shapes - 2), "r"(8L) : "memory");
-  return found.rows[0];
+// Through an index register, from one of the upper eight registers, and from the stack.
+WITH_TILES void configureFrom(const Configuration *shapes, int form) {
+  const Configuration copy = *shapes;
+  if (form == 0)
+    asm volatile("ldtilecfg 64(%0,%1,8)" : : "r"(shapes - 2), "r"(8L) : "memory");
+  else if (form == 1)
+    asm volatile("mov %0, %%r9\n\tldtilecfg (%%r9)" : : "r"(shapes) : "r9", "memory");
+  else
+    asm volatile("ldtilecfg %0" : : "m"(copy) : "memory");
 }
 TEST_F(Tiles, AreConfiguredFromAnyAddress) {
-  EXPECT_EQ(paletteByIndex(std::vector<Configuration>{{{7, 8}}}.data()), 7);
+  const Configuration shapes({{7, 8}});
+  for (int form = 0; form < 3; ++form) {
+    configureFrom(&shapes, form);
+    EXPECT_EQ(configuration(), shapes);
+    release();
+  }
 }
 
 TEST_F(Tiles, BelongToTheirThread) {
