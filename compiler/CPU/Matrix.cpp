@@ -80,7 +80,8 @@ struct Product {
           };
           // The tiles of the first groups prefetch the next rows.
           const FetchedRows rows(k, t, k.offset(k.offset(x, k.mul(nextRow, xStride)), nextAt), xStride, t.block,
-                                 t.depth * t.pair, k.mul(k.sub(g, group), t.fetchingTiles()), t.fetchingTiles(), depth);
+                                 t.depth * t.pair, k.mul(k.sub(g, group), t.fetchingTiles()), t.fetchingTiles(), depth,
+                                 /*turns=*/4);
           Value rowStride = copies ? k.index(t.stride) : xStride;
           const Left left{copies ? a : k.offset(k.offset(x, k.mul(row, xStride)), at), rowStride, t.left,
                           k.mul(rowStride, t.rows)};
@@ -357,13 +358,17 @@ static Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidat
 //===--------------------------------------------------------------------------------------------------------===//
 
 // Each chunk owns a tile of dW and processes the rows in blocks, in order: it copies a block's dy into columns as wide
-// as the micro-kernel has rows, and its x into panels. In bf16, units are pairs of rows. The chunks of the first
-// columns also own db.
+// as the micro-kernel has rows, or transposes it for AMX, and copies its x into panels. In bf16, units are pairs of
+// rows. The chunks of the first columns also own db.
 static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGradOp op) {
   // Rows per block. With 128, dy, the panel of x and what is prefetched for the next one share the L2 cache with dW;
   // with 256, the weight gradients of the model small took up to 8 % longer, and with AVX2 up to 16 %.
-  constexpr int64_t depth = 128;
-  const Tiling t(k, depth, gradientProductsFor(k, op.getCompute()));
+  // AMX multiplies so fast that loading and storing the sums, once per block, would take half of the L2 cache's
+  // bandwidth; with 256, a panel of x and two tiles of rows of dy still share the L1 cache.
+  const Products products = gradientProductsFor(k, op.getCompute());
+  const bool tiled = isTiled(products);
+  const int64_t depth = tiled ? 256 : 128;
+  const Tiling t(k, depth, products);
   RankedTensorType type = op.getDweight().getType();
   const int64_t out = type.getDimSize(0), in = type.getDimSize(1), lanes = k.lanes();
   auto upTo = [](int64_t n, int64_t unit) { return (n + unit - 1) / unit; };
@@ -380,12 +385,13 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
   const int64_t line = 64 / k.bytes(),
                 width = op.getCompute() ? lanes : std::min<int64_t>(lanes, llvm::PowerOf2Ceil(t.rows));
   const int64_t vectors = upTo(t.rows, width),
-                tileStride = (upTo((t.depth - 1) * t.rows + vectors * width, line) | 1) * line;
+                tileStride =
+                    tiled ? t.rows * t.stride : (upTo((t.depth - 1) * t.rows + vectors * width, line) | 1) * line;
   // The first tile's product packs each panel if packing is a plain copy, without rounding or masks, and the tile is
   // whole.
   const bool packing = !op.getCompute() && in % t.panel == 0 && (out % height == 0 || out % height >= t.rows);
-  // Whole panels accumulate in place; others accumulate in scratch and are copied.
-  const bool inPlace = in % t.panel == 0 && !op.getDweight().use_empty();
+  // Whole panels, and whole tiles of AMX, accumulate in place; others accumulate in scratch and are copied.
+  const bool inPlace = in % t.panel == 0 && (!tiled || out % Tiling::tile == 0) && !op.getDweight().use_empty();
 
   const BufferIndex ofDy = op.getDyMutable(), ofX = op.getXMutable();
   Value dy = k.buffer(ofDy), x = k.buffer(ofX), dyStride = k.stride(ofDy), xStride = k.stride(ofX), rows = k.rowCount();
@@ -400,8 +406,9 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
   Value a = k.scratch, b = k.offset(a, tiles * tileStride), sums = k.offset(b, panelsSize);
   const int64_t sumsSize = upTo(height, lanes) * lanes;
   Value c = inPlace ? dw : k.offset(sums, sumsSize), cStride = k.index(inPlace ? in : tileColumns);
+  const bool hasBias = op.getDbias() && !op.getDbias().use_empty();
   auto whenBias = [&](const std::function<void()> &body) {
-    if (op.getDbias() && !op.getDbias().use_empty())
+    if (hasBias)
       k.when(k.equal(i0, k.index(0)), body);
   };
 
@@ -430,17 +437,28 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
     });
   });
   k.loop(k.index(0), rows, depth, [&](Value row) {
-    Value count = k.min(k.index(depth), k.sub(rows, row)), units = k.div(k.add(count, t.pair - 1), t.pair);
-    eachUnit(count, [&](Value u, bool whole) {
-      Value from = k.offset(k.offset(dy, k.mul(k.add(row, k.mul(u, t.pair)), dyStride)), o0),
-            to = k.offset(a, k.mul(u, t.rows));
-      k.loop(k.index(0), usedTiles, 1, [&](Value tile) {
-        Value source = k.offset(from, k.mul(tile, t.rows)), target = k.offset(to, k.mul(tile, tileStride));
-        for (int64_t v = 0; v < vectors; ++v)
-          k.store(unitOf(k.offset(source, v * width), width, dyStride, whole), k.offset(target, v * width));
+    Value count = k.min(k.index(depth), k.sub(rows, row)), units = t.units(k, count);
+    auto transposeRows = [&](bool sum) {
+      k.loop(k.index(0), count, 2 * Tiling::tile, [&](Value r) {
+        Value from = k.offset(k.offset(dy, k.mul(k.add(row, r), dyStride)), o0), to = k.offset(a, k.div(r, t.pair));
+        k.loop(k.index(0), outputs, Tiling::tile, [&](Value o) {
+          transposeLeft(k, t, k.offset(from, o), dyStride, k.sub(count, r), k.offset(to, k.mul(o, t.stride)),
+                        sum ? k.offset(sums, o) : Value());
+        });
       });
-    });
-    whenBias([&] {
+    };
+    auto copyRows = [&] {
+      eachUnit(count, [&](Value u, bool whole) {
+        Value from = k.offset(k.offset(dy, k.mul(k.add(row, k.mul(u, t.pair)), dyStride)), o0),
+              to = k.offset(a, k.mul(u, t.rows));
+        k.loop(k.index(0), usedTiles, 1, [&](Value tile) {
+          Value source = k.offset(from, k.mul(tile, t.rows)), target = k.offset(to, k.mul(tile, tileStride));
+          for (int64_t v = 0; v < vectors; ++v)
+            k.store(unitOf(k.offset(source, v * width), width, dyStride, whole), k.offset(target, v * width));
+        });
+      });
+    };
+    auto sumRows = [&] {
       // Sums several vectors at a time to hide the latency of additions.
       auto sumColumns = [&](Value begin, Value end, int64_t together) {
         k.loop(begin, end, together * lanes, [&](Value o) {
@@ -460,7 +478,15 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
       Value most = k.mul(k.div(outputs, 4 * lanes), 4 * lanes);
       sumColumns(k.index(0), most, 4);
       sumColumns(most, outputs, 1);
-    });
+    };
+    if (!tiled) {
+      copyRows();
+      whenBias(sumRows);
+    } else if (hasBias) {
+      k.when(k.equal(i0, k.index(0)), [&] { transposeRows(true); }, [&] { transposeRows(false); });
+    } else {
+      transposeRows(false);
+    }
     Value xFrom = k.offset(k.offset(x, k.mul(row, xStride)), i0);
     if (!packing)
       eachUnit(count, [&](Value u, bool whole) {
@@ -473,6 +499,12 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
             k.store(unitOf(k.offset(source, v * lanes), lanes, xStride, whole, mask), k.offset(to, v * lanes));
           }
         });
+      });
+    // The units that fill up the last tile.
+    if (tiled)
+      k.loop(k.index(0), panels, 1, [&](Value p) {
+        k.loop(k.mul(k.div(k.add(count, t.pair - 1), t.pair), t.panel), k.mul(units, t.panel), lanes,
+               [&](Value word) { k.store(k.splat(0), k.offset(b, k.add(k.mul(p, panelStride), word))); });
       });
     Value accumulate = k.less(k.index(0), row);
     k.loop(k.index(0), panels, 1, [&](Value p) {
@@ -491,18 +523,20 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
         return k.offset(k.offset(from, k.mul(row, stride)), column);
       };
       auto ofBlock = [&](Value from, Value stride, int64_t columns) {
-        const int64_t most = upTo(FetchedRows::tilesFor(k, t, depth, columns), tilePanels);
-        return FetchedRows(k, t, from, stride, depth, columns, k.mul(p, most), most, t.depth);
+        const int64_t most = tiled ? tiles : upTo(FetchedRows::tilesFor(k, t, depth, columns), tilePanels);
+        return FetchedRows(k, t, from, stride, depth, columns, k.mul(p, most), most, t.depth, tilePanels);
       };
       const FetchedRows fetched[] = {packing
                                          ? FetchedRows(k, t, at(x, xStride, k.select(last, nextBlock, row), nextPanel),
-                                                       xStride, depth, t.panel, k.index(0), tiles, t.depth)
+                                                       xStride, depth, t.panel, k.index(0), tiles, t.depth, 1)
                                          : ofBlock(at(x, xStride, nextBlock, i0), xStride, tileColumns),
                                      ofBlock(at(dy, dyStride, nextBlock, o0), dyStride, height)};
       const Right right = packing ? Right{b, k.index(0), k.offset(xFrom, k.mul(p, t.panel)), xStride}
                                   : Right{k.offset(b, k.mul(p, panelStride)), k.index(0), {}, {}};
-      multiplyPanels(k, t, {a, {}, t.rows, k.index(tileStride)}, right, 1, units, k.offset(c, k.mul(p, t.panel)),
-                     cStride, outputs, accumulate, ahead, /*fetchNext=*/false, fetched);
+      const Left left =
+          tiled ? Left{a, k.index(t.stride), 1, k.index(tileStride)} : Left{a, {}, t.rows, k.index(tileStride)};
+      multiplyPanels(k, t, left, right, 1, units, k.offset(c, k.mul(p, t.panel)), cStride, outputs, accumulate, ahead,
+                     /*fetchNext=*/false, fetched);
     });
   });
   if (dw && !inPlace)

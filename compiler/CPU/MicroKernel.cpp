@@ -5,6 +5,7 @@
 #include "MicroKernel.h"
 #include "Int8.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -21,11 +22,10 @@ Products productsFor(const KernelBuilder &k, std::optional<ComputeType> compute)
 
 Products gradientProductsFor(const KernelBuilder &k, std::optional<ComputeType> compute) {
   const Products products = productsFor(k, compute);
-  return products == Products::Tiles ? Products::Pairs : products == Products::Widened ? Products::Elements : products;
+  return products == Products::Widened ? Products::Elements : products;
 }
 
-// The number of rows of an AMX tile, and of 4-byte words per row.
-static constexpr int64_t tile = 16;
+static constexpr int64_t tile = Tiling::tile;
 
 Tiling::Tiling(KernelBuilder &k, int64_t inner, Products products)
     : products(products), pair(products == Products::Elements ? 1
@@ -84,7 +84,29 @@ Value roundToBF16(KernelBuilder &k, Value x) {
   return floats(k, arith::AndIOp::create(k.b, roundedWords(k, x), word(k, 0xffff0000)));
 }
 
+static Value shuffled(KernelBuilder &k, Value first, Value second, llvm::function_ref<int64_t(int64_t)> from,
+                      int64_t n) {
+  SmallVector<int64_t> order;
+  for (int64_t i = 0; i < n; ++i)
+    order.push_back(from(i));
+  return vector::ShuffleOp::create(k.b, first, second, order);
+}
+
+// The nearest bf16 of two vectors of 16, one after the other, by AVX512-BF16, which takes denormal numbers for zeros,
+// as its products do.
+static Value roundedTogether(KernelBuilder &k, Value first, Value second) {
+  return LLVM::CallIntrinsicOp::create(k.b, k.vectorType(32, k.b.getBF16Type()),
+                                       k.b.getStringAttr("llvm.x86.avx512bf16.cvtne2ps2bf16.512"),
+                                       ValueRange{second, first})
+      .getResult(0);
+}
+
 Value pairOfBF16(KernelBuilder &k, Value first, Value second) {
+  if (k.set.bf16) {
+    Value both = roundedTogether(k, first, second);
+    return LLVM::BitcastOp::create(k.b, first.getType(),
+                                   shuffled(k, both, both, [](int64_t i) { return i / 2 + i % 2 * 16; }, 32));
+  }
   Value low = arith::ShRUIOp::create(k.b, roundedWords(k, first), word(k, 16));
   Value high = arith::AndIOp::create(k.b, roundedWords(k, second), word(k, 0xffff0000));
   return floats(k, arith::OrIOp::create(k.b, low, high));
@@ -122,6 +144,76 @@ void copyLeft(KernelBuilder &k, const Tiling &t, Value from, Value to, int64_t e
     store(k.splat(0), k.index(i));
 }
 
+// Transposes 32 rows of 8 columns: each of 8 vectors begins with 4 of the rows, rounded, in its 4 parts of 128 bits,
+// and the words of pairs of vectors are interleaved within these parts until a vector has one column. Compared with a
+// transposition of 16 x 16 units this takes half of the shuffles between parts, which loads do instead, and none to
+// form the pairs.
+static SmallVector<Value> transposedPairs(KernelBuilder &k, llvm::function_ref<Value(int64_t row)> load) {
+  auto rowsOf = [&](int64_t row, int64_t next) {
+    return shuffled(k, load(row), load(next), [](int64_t i) { return i; }, 16);
+  };
+  SmallVector<Value> columns;
+  for (int64_t j = 0; j < 8; ++j)
+    columns.push_back(roundedTogether(k, rowsOf(j, 8 + j), rowsOf(16 + j, 24 + j)));
+  for (int64_t bit = 4; bit > 0; bit /= 2)
+    for (int64_t j = 0; j < 8; ++j)
+      if (!(j & bit)) {
+        Value x = columns[j], y = columns[j | bit];
+        auto interleaved = [&](int64_t first) {
+          return shuffled(k, x, y, [&](int64_t i) { return i / 8 * 8 + first + i % 8 / 2 + i % 2 * 32; }, 32);
+        };
+        columns[j] = interleaved(0);
+        columns[j | bit] = interleaved(4);
+      }
+  return columns;
+}
+
+void transposeLeft(KernelBuilder &k, const Tiling &t, Value from, Value stride, Value count, Value to, Value sums) {
+  const std::string name = std::string("transpose_pairs") + (sums ? "_and_sum" : "");
+  SmallVector<Type> types = {k.ptr, k.i64, k.i64, k.ptr, k.i64};
+  SmallVector<Value> arguments = {from, stride, count, to, k.index(t.stride)};
+  if (sums) {
+    types.push_back(k.ptr);
+    arguments.push_back(sums);
+  }
+  k.helper(name, types, [&](ValueRange a) {
+    Value from = a[0], stride = a[1], count = a[2], to = a[3], toStride = a[4];
+    auto rowAt = [&](int64_t row) { return k.offset(from, k.mul(stride, row)); };
+    // `load` returns 8 elements of a row from a column on, `add` adds a row to the sums.
+    auto transpose = [&](llvm::function_ref<Value(int64_t, int64_t)> load,
+                         llvm::function_ref<Value(Value, int64_t)> add) {
+      if (sums) {
+        Value sum = k.load(a[5], k.lanes());
+        for (int64_t row = 0; row < 2 * tile; ++row)
+          sum = add(sum, row);
+        k.store(sum, a[5]);
+      }
+      for (int64_t column = 0; column < tile; column += 8)
+        for (auto [i, pairs] : llvm::enumerate(transposedPairs(k, [&](int64_t row) { return load(row, column); })))
+          k.store(pairs, k.offset(to, k.mul(toStride, column + static_cast<int64_t>(i))));
+    };
+    k.when(
+        k.less(count, k.index(2 * tile)),
+        [&] {
+          Value counts = k.broadcast(k.truncated(count));
+          auto maskOf = [&](int64_t row) { return k.less(word(k, row), counts); };
+          transpose(
+              [&](int64_t row, int64_t column) {
+                auto [low, high] = k.halves(k.loadMasked(rowAt(row), maskOf(row)));
+                return column ? high : low;
+              },
+              [&](Value sum, int64_t row) {
+                return k.select(maskOf(row), k.addf(sum, k.loadMasked(rowAt(row), maskOf(row))), sum);
+              });
+        },
+        [&] {
+          transpose([&](int64_t row, int64_t column) { return k.load(k.offset(rowAt(row), column), 8); },
+                    [&](Value sum, int64_t row) { return k.addf(sum, k.load(rowAt(row), k.lanes())); });
+        });
+  });
+  k.invoke(name, arguments);
+}
+
 //===--------------------------------------------------------------------------------------------------------===//
 // Prefetching
 //===--------------------------------------------------------------------------------------------------------===//
@@ -142,11 +234,11 @@ int64_t FetchedRows::tilesFor(const KernelBuilder &k, const Tiling &t, int64_t a
 }
 
 FetchedRows::FetchedRows(KernelBuilder &k, const Tiling &t, Value from, Value stride, int64_t all, int64_t columns,
-                         Value begin, int64_t most, int64_t depth)
+                         Value begin, int64_t most, int64_t depth, int64_t turns)
     : across(pairsOfLines(k, columns)), rows(rowsFetched(k, t, columns, depth)), stride(stride) {
-  // The micro-kernels of AMX do not prefetch per iteration; the rows are spread over the tiles of four groups.
+  // The micro-kernels of AMX do not prefetch per iteration.
   if (isTiled(t.products))
-    rows = (all + 4 * most - 1) / (4 * most);
+    rows = (all + turns * most - 1) / (turns * most);
   tiles = k.min(k.max(k.sub(k.index((all + rows - 1) / rows), begin), k.index(0)), k.index(most));
   first = [=, &k, rows = rows](Value tile) { return k.offset(from, k.mul(k.mul(k.add(begin, tile), rows), stride)); };
 }

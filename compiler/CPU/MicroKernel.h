@@ -21,7 +21,7 @@ enum class Products {
 };
 
 // The best form of products that the instruction set has for a compute type. A gradient of a weight rounds its left
-// operand while copying it, so gradientProductsFor returns the simpler Pairs for Tiles, and Elements for Widened.
+// operand while copying it, so gradientProductsFor returns the simpler Elements for Widened.
 Products productsFor(const KernelBuilder &k, std::optional<ComputeType> compute);
 constexpr bool isInt8(Products products) { return products >= Products::Quads; }
 constexpr bool isTiled(Products products) { return products == Products::Tiles || products == Products::DotTiles; }
@@ -47,6 +47,8 @@ struct Tiling {
   int64_t unit() const { return std::max<int64_t>(1, group / panel); } // panels per group
   int64_t units(int64_t inner) const;
   mlir::Value units(KernelBuilder &k, mlir::Value inner) const;
+  // The rows or columns of an AMX tile, and its units.
+  static constexpr int64_t tile = 16;
   // Units that a micro-kernel processes per iteration.
   int64_t around() const { return 4 / left; }
   // The most tiles of a block's rows that prefetch. Four for each vector of a panel suffice for the next panel, at one
@@ -85,9 +87,10 @@ struct FetchedRows {
   mlir::Value stride;
 
   // Prefetches `all` rows of `columns` elements (both static), starting at `from`, with at most `most` tiles of `depth`
-  // units each. `begin` tiles have prefetched the rows before them already.
+  // units each. `begin` tiles have prefetched the rows before them already. With AMX, the rows are spread evenly over
+  // `turns` times `most` tiles.
   FetchedRows(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value stride, int64_t all, int64_t columns,
-              mlir::Value begin, int64_t most, int64_t depth);
+              mlir::Value begin, int64_t most, int64_t depth, int64_t turns);
   // The number of tiles that this takes if a block has its full depth.
   static int64_t tilesFor(const KernelBuilder &k, const Tiling &t, int64_t all, int64_t columns);
 };
@@ -104,6 +107,11 @@ void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Righ
 // Copies `elements` (static) elements of a row of f32 into a row of the left operand in its form, padded with zeros to
 // the end of the last unit.
 void copyLeft(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value to, int64_t elements);
+// The transposed left operand of a weight's gradient, in the form Tiles: copies `count` rows (at most 32) of 16
+// columns, starting at `from`, into 16 rows of 16 units, starting at `to`. Missing rows become zeros. If `sums` is
+// given, the columns' sums there are continued in the order of the rows, before rounding.
+void transposeLeft(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value stride, mlir::Value count,
+                   mlir::Value to, mlir::Value sums);
 // roundToBF16 rounds a vector of f32 to the nearest bf16, ties to even, and returns it as f32; pairOfBF16 rounds two
 // vectors and combines them into one of pairs.
 mlir::Value roundToBF16(KernelBuilder &k, mlir::Value x);

@@ -313,7 +313,7 @@ WITH_TILES void configureFrom(const Configuration *shapes, int form) {
   if (form == 0)
     asm volatile("ldtilecfg 64(%0,%1,8)" : : "r"(shapes - 2), "r"(8L) : "memory");
   else if (form == 1)
-    asm volatile("mov %0, %%r9\n\tldtilecfg (%%r9)" : : "r"(shapes) : "r9", "memory");
+    asm volatile("mov %0, %%r9\n\txor %%ecx, %%ecx\n\tldtilecfg (%%r9)" : : "r"(shapes) : "rcx", "r9", "memory");
   else
     asm volatile("ldtilecfg %0" : : "m"(copy) : "memory");
 }
