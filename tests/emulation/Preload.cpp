@@ -55,7 +55,7 @@ __attribute__((destructor)) void report() {
   if (!log)
     return;
   const TileCounts counts = emulatedTiles();
-  fprintf(log, "tiles by %s; emulated: %lld products, %lld loads, %lld stores\n", nameOf(unit),
+  fprintf(log, "tiles by %s; emulated: %lld products, %lld loads, %lld stores\n", executorOf(unit),
           static_cast<long long>(counts.products), static_cast<long long>(counts.loads),
           static_cast<long long>(counts.stores));
   fclose(log);

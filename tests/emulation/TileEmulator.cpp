@@ -347,7 +347,7 @@ TileUnit prepareTiles(bool emulate) {
   return installed ? TileUnit::Emulator : TileUnit::None;
 }
 
-const char *nameOf(TileUnit unit) {
+const char *executorOf(TileUnit unit) {
   return unit == TileUnit::CPU ? "the CPU" : unit == TileUnit::Emulator ? "an emulator" : "nobody";
 }
 

@@ -19,7 +19,7 @@ enum class TileUnit {
 // Asks Linux for permission to use tiles and, if this CPU has none, installs the handler (`emulate`), once. Returns who
 // executes tiles from then on.
 TileUnit prepareTiles(bool emulate = true);
-const char *nameOf(TileUnit unit);
+const char *executorOf(TileUnit unit);
 
 // How many instructions the emulator has executed, of all threads.
 struct TileCounts {

@@ -54,6 +54,13 @@ if imports("transformers") and imports("sentencepiece"):
 if imports("sacrebleu"):
     config.available_features.add("sacrebleu")
 
+# Executables with code for AMX run on any CPU with what else they need; a preloaded library emulates the tiles (tests/emulation).
+with open("/proc/cpuinfo") as info:
+    features = next((line.split() for line in info if line.startswith("flags")), [])
+if {"avx512_bf16", "avx512_vnni"} <= set(features):
+    config.available_features.add("tiles")
+config.substitutions.append(("%tiles", "env LD_PRELOAD=" + os.path.join(config.xfc_binary_dir, "tests", "libtiles.so")))
+
 # MPI launchers of Debian's packages openmpi-bin and mpich, if this machine lets them start processes.
 launchers = {name: shutil.which("mpiexec." + name) for name in ("openmpi", "mpich")}
 

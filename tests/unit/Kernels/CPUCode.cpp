@@ -5,6 +5,7 @@
 #include "Code.h"
 #include "Codegen/MachineCode.h"
 #include "Plain/Plain.h"
+#include "TileEmulator.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Target/LLVMIR/Export.h"
@@ -15,7 +16,9 @@
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/TargetParser/Host.h"
+#include <iostream>
 #include <mutex>
+#include <numeric>
 
 using namespace mlir;
 
@@ -67,10 +70,23 @@ void replaceMissing(llvm::Module &module, const llvm::StringMap<bool> &has) {
       call->eraseFromParent();
     }
   }
+  // Two vectors rounded to bf16, the second one first.
+  llvm::Function *round =
+      module.getFunction(llvm::Intrinsic::getName(llvm::Intrinsic::x86_avx512bf16_cvtne2ps2bf16_512));
+  if (round && !has.lookup("avx512bf16"))
+    for (llvm::User *user : llvm::make_early_inc_range(round->users())) {
+      auto *call = cast<llvm::CallInst>(user);
+      llvm::IRBuilder<> b(call);
+      llvm::SmallVector<int> both(32);
+      std::iota(both.begin(), both.end(), 0);
+      llvm::Value *whole = b.CreateShuffleVector(call->getArgOperand(1), call->getArgOperand(0), both);
+      call->replaceAllUsesWith(b.CreateFPTrunc(whole, call->getType()));
+      call->eraseFromParent();
+    }
 }
 
-// Compiles kernels given in the LLVM dialect.
-std::unique_ptr<llvm::orc::LLJIT> compile(ModuleOp kernels) {
+// Compiles kernels given in the LLVM dialect; `features` are additional ones.
+std::unique_ptr<llvm::orc::LLJIT> compile(ModuleOp kernels, const std::string &features) {
   static std::once_flag once;
   std::call_once(once, [] {
     registerTranslations(context());
@@ -87,7 +103,7 @@ std::unique_ptr<llvm::orc::LLJIT> compile(ModuleOp kernels) {
   module->setTargetTriple(machine->getTargetTriple());
   for (llvm::Function &function : *module) {
     function.addFnAttr("target-cpu", machine->getTargetCPU());
-    function.addFnAttr("target-features", machine->getTargetFeatureString());
+    function.addFnAttr("target-features", machine->getTargetFeatureString().str() + features);
   }
   replaceMissing(*module, llvm::sys::getHostCPUFeatures());
   llvm::PipelineTuningOptions tuning;
@@ -121,7 +137,7 @@ public:
       emit(*kernels, op, element, options);
       lowerToLLVM(*kernels);
     }
-    jit = compile(*kernels);
+    jit = compile(*kernels, featuresOf(options));
     auto find = [&](const std::string &name) { return llvm::cantFail(jit->lookup(name)).toPtr<xfc_kernel>(); };
     kernel = find("kernel");
     for (const Packing &packing : packings)
@@ -145,6 +161,17 @@ public:
   }
 
 private:
+  // Tiles are the only extension that is compiled for any machine; says once who executes them.
+  static std::string featuresOf(const Options &options) {
+    if (options.device == Device::Plain || !InstructionSet::named(options.cpu).amx)
+      return "";
+    [[maybe_unused]] static const bool said = [] {
+      std::cout << "tiles of AMX are executed by " << executorOf(prepareTiles()) << std::endl;
+      return true;
+    }();
+    return ",+amx-tile,+amx-bf16,+amx-int8";
+  }
+
   void emit(ModuleOp kernels, Operation *op, Type element, const Options &options) {
     const InstructionSet set = InstructionSet::named(options.cpu);
     KernelBuilder builder(kernels, set, element);

@@ -1,6 +1,7 @@
 // Checks that a kernel's results have the same bits for AVX2 and for AVX-512: sums use the same number of lanes in both
 // (KernelBuilder::SumLanes), and nothing is approximated by an instruction that only one of them has. On a machine
-// without AVX-512 its vectors are split in two, which does not change the results.
+// without AVX-512 its vectors are split in two, which does not change the results. Products in int8 have the same bits
+// with AMX, too, whose tiles are emulated on a machine without them.
 #include "KernelTest.h"
 #include <bit>
 
@@ -23,7 +24,7 @@ std::string tensor(const std::vector<int> &shape) {
 
 // `results` is empty for an op whose operands and result all have one type, which is printed only once.
 void expectSameBits(const Batch &batch, const std::string &op, const std::vector<std::string> &types,
-                    const std::string &results, Options options = {}) {
+                    const std::string &results, Options options = {}, const std::string &wide = "x86-64-v4") {
   std::string text = op + " : ";
   if (results.empty()) {
     text += types.front();
@@ -36,22 +37,22 @@ void expectSameBits(const Batch &batch, const std::string &op, const std::vector
   options.evaluate = false;
   std::vector<Tensor> found[2];
   for (int form = 0; form < 2; ++form) {
-    options.cpu = form ? "x86-64-v4" : "x86-64-v3";
+    options.cpu = form ? wide : "x86-64-v3";
     ASSERT_NO_THROW(found[form] = runKernel(batch, text, types, options).kernel);
   }
   ASSERT_EQ(found[0].size(), found[1].size());
   ASSERT_FALSE(found[0].empty());
   for (size_t i = 0; i < found[0].size(); ++i) {
-    const std::vector<double> &narrow = found[0][i].data, &wide = found[1][i].data;
-    ASSERT_EQ(narrow.size(), wide.size());
+    const std::vector<double> &one = found[0][i].data, &other = found[1][i].data;
+    ASSERT_EQ(one.size(), other.size());
     size_t differing = 0, first = 0;
-    for (size_t at = narrow.size(); at-- > 0;)
-      if (std::bit_cast<uint64_t>(narrow[at]) != std::bit_cast<uint64_t>(wide[at])) {
+    for (size_t at = one.size(); at-- > 0;)
+      if (std::bit_cast<uint64_t>(one[at]) != std::bit_cast<uint64_t>(other[at])) {
         ++differing;
         first = at;
       }
-    EXPECT_EQ(differing, 0u) << "of " << narrow.size() << " numbers of result " << i << "; number " << first << " is "
-                             << narrow[first] << " and " << wide[first];
+    EXPECT_EQ(differing, 0u) << "of " << one.size() << " numbers of result " << i << "; number " << first << " is "
+                             << one[first] << " and " << other[first];
   }
 }
 
@@ -154,6 +155,16 @@ TEST(InstructionSets, Products) {
     expectSameBits(batch, "xfc.linear_cross_entropy_with_grad %a0, %a1, %a2, %a3, %a4", {x, w, labels, e, one},
                    one + ", " + one + ", " + logits, withLabels(2));
   }
+}
+
+TEST(InstructionSets, ProductsByTilesOfBytes) {
+  const Target amx = {.cpu = "x86-64-v4+amx"};
+  if (const std::string missing = amx.missing(); !missing.empty())
+    GTEST_SKIP() << "this CPU lacks " << missing;
+  Batch batch({9, 31, 1, 100}, {1});
+  for (auto [in, out] : {std::pair{5, 10}, {600, 24}, {64, 130}})
+    expectSameBits(batch, "xfc.linear %a0, %a1 bias %a2 in int8",
+                   {rows("source", in), tensor({out, in}), tensor({out})}, rows("source", out), {}, amx.cpu);
 }
 
 TEST(InstructionSets, Candidates) {

@@ -4,6 +4,7 @@
 #include "Code.h"
 #include "Codegen/Elementwise.h"
 #include "Plain/Plain.h"
+#include "TileEmulator.h"
 #include "device/cpu/Features.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
@@ -286,8 +287,11 @@ CompiledOp::~CompiledOp() = default;
 
 std::string Target::missing() const {
   const InstructionSet set = InstructionSet::named(cpu);
-  // Without AVX-512 its vectors are split in two, and VNNI is emulated.
-  return set.bf16 || set.amx ? missingFeatures(set.needed) : "";
+  // Without AVX-512 its vectors are split in two, VNNI and conversions to bf16 are replaced by plain code, and tiles
+  // are emulated.
+  if (set.amx)
+    return prepareTiles() == TileUnit::None ? "the tiles of AMX" : "";
+  return set.bf16 ? missingFeatures(set.needed) : "";
 }
 
 Outcome CompiledOp::run(const Batch &batch) {

@@ -61,7 +61,7 @@ struct Target {
   friend std::ostream &operator<<(std::ostream &out, const Target &target) {
     return out << target.name();
   } // for GoogleTest's messages
-  // The features that this machine lacks for the target and that cannot be emulated.
+  // What this machine lacks for the target and cannot emulate.
   std::string missing() const;
 };
 inline const Target cpuTargets[] = {{.f64 = false}, {.f64 = true}},

@@ -1,7 +1,8 @@
 // Compares matrix products, their epilogues and their gradients with the interpreter, in f32, f64 and bf16, at odd
-// shapes, with the tiles of AVX2 and of AVX-512 (which LLVM splits in two if the machine lacks it), and with
-// AVX512-BF16 and AMX if the machine has them.
+// shapes, with the tiles of AVX2 and of AVX-512 (which LLVM splits in two if the machine lacks it), with AVX512-BF16 if
+// the machine has it, and with AMX, which is emulated if it does not.
 #include "KernelTest.h"
+#include "TileEmulator.h"
 #include <limits>
 
 using namespace xfc;
@@ -191,6 +192,83 @@ TEST_P(Matrix, WeightGradients) {
   check({{9, 8}}, "xfc.linear_weight_grad %a0, %a1", {rows(515), rows(576)}, tensor(515, 576) + ", " + tensor(515), 17);
   check({{300}}, "xfc.linear_weight_grad %a0, %a1", {rows(4), rows(64)}, tensor(4, 64) + ", " + tensor(4), 300);
 }
+
+// In bf16 by AMX: blocks of 256 rows, tiles of 32 rows, 32 x 32 sums at a time. The order of the sums follows from the
+// rows' positions alone, so rows of zeros at the end change no bit.
+class TiledGradient : public Matrix {
+protected:
+  static std::string text(int64_t out, int64_t in) {
+    auto features = [](int64_t n) { return "!xfc.rows<source, " + std::to_string(n) + "xf32>"; };
+    const std::string weight = std::to_string(out) + "x" + std::to_string(in) + "xf32>";
+    return "xfc.linear_weight_grad %a0, %a1 in bf16 : (" + features(out) + ", " + features(in) + ") -> (tensor<" +
+           weight + ", tensor<" + std::to_string(out) + "xf32>)";
+  }
+  std::vector<std::string> types(int64_t out, int64_t in) const { return {rows(out), rows(in)}; }
+};
+
+TEST_P(TiledGradient, RowsOfAnyNumber) {
+  for (auto [in, out] : {Shape{32, 32}, {64, 48}, {33, 17}, {1, 1}, {96, 130}}) {
+    const std::vector<std::vector<int>> some = {{1}, {2}, {31}, {32}, {33}, {255}, {256}, {257}, {513}};
+    check(some, "xfc.linear_weight_grad %a0, %a1", {rows(out), rows(in)}, tensor(out, in) + ", " + tensor(out), 513,
+          {.extraStride = 1});
+    check(some, "xfc.linear_weight_grad %a0, %a1", {rows(out), rows(in)}, tensor(out, in), 513, {.extraStride = 3});
+  }
+}
+
+TEST_P(TiledGradient, RowsOfZerosChangeNothing) {
+  for (auto [in, out] : {Shape{64, 48}, {33, 70}}) {
+    int64_t real = 0;
+    auto set = [&](int64_t operand, Tensor &tensor) {
+      for (int64_t i = 0; i < tensor.shape[0]; ++i)
+        for (int64_t f = 0; f < tensor.features(); ++f)
+          tensor.row(i)[f] = i < real ? scattered(i * tensor.features() + f + operand) : 0;
+    };
+    CompiledOp kernel(text(out, in), types(out, in), {.cpu = GetParam().cpu, .evaluate = false, .set = set});
+    for (int count : {1, 17, 64, 300}) {
+      real = count;
+      const Outcome alone = kernel.run(Batch({count}, {1})), more = kernel.run(Batch({count + 270}, {1}));
+      for (size_t result = 0; result < 2; ++result)
+        EXPECT_EQ(alone.kernel[result].data, more.kernel[result].data) << count << " rows, result " << result;
+    }
+  }
+}
+
+// db is the f32 sum of the rows in their order.
+TEST_P(TiledGradient, SumsOfUnroundedRows) {
+  std::vector<double> dy;
+  auto set = [&](int64_t operand, Tensor &tensor) {
+    for (size_t i = 0; i < tensor.data.size(); ++i)
+      tensor.data[i] = static_cast<float>(scattered(static_cast<int64_t>(i)));
+    if (operand == 0)
+      dy = tensor.data;
+  };
+  const Outcome outcome =
+      runKernel(Batch({300}, {1}), text(40, 32), types(40, 32), {.cpu = GetParam().cpu, .evaluate = false, .set = set});
+  for (int64_t f = 0; f < 40; ++f) {
+    float sum = 0;
+    for (int64_t row = 0; row < 300; ++row)
+      sum += static_cast<float>(dy[row * 40 + f]);
+    EXPECT_EQ(outcome.kernel[1].data[f], sum) << "output " << f;
+  }
+}
+
+// 2 x 2 blocks of 32 x 32 sums, each loaded and stored once for a block of 256 rows; in each of 8 steps of 32 rows, two
+// tiles of each operand are loaded for four products.
+TEST_P(TiledGradient, LoadsEachTileOnceForTwoProducts) {
+  CompiledOp kernel(text(64, 64), types(64, 64), {.cpu = GetParam().cpu, .evaluate = false});
+  for (int blocks : {1, 2}) {
+    const TileCounts before = emulatedTiles();
+    kernel.run(Batch({256 * blocks}, {1}));
+    if (prepareTiles() != TileUnit::Emulator)
+      GTEST_SKIP() << "tiles are executed by the CPU, which does not count them";
+    const TileCounts counts = emulatedTiles() - before;
+    EXPECT_EQ(counts.products, 4 * 8 * 4 * blocks);
+    EXPECT_EQ(counts.loads, 4 * (8 * 4 + 4) * blocks);
+    EXPECT_EQ(counts.stores, 4 * 4 * blocks);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(AMX, TiledGradient, testing::Values(bf16Targets[3]), nameOf);
 
 // Chunks of 2,048 rows, with a full or partial last one, and unused results.
 TEST_P(FusedMatrix, WeightGradientsOfManyRows) {

@@ -98,7 +98,7 @@ protected:
   void SetUp() override {
     unit = prepareTiles();
     ASSERT_NE(unit, TileUnit::None);
-    RecordProperty("tiles", nameOf(unit));
+    RecordProperty("tiles", executorOf(unit));
   }
   void TearDown() override { release(); }
   TileUnit unit;
