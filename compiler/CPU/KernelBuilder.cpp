@@ -23,6 +23,11 @@ void KernelBuilder::kernel(StringRef name, const std::function<void()> &body) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToEnd(module.getBody());
   auto function = func::FuncOp::create(b, name, b.getFunctionType({ptr, i64, ptr}, {}));
+  // A call forgets the configuration of tiles, which takes as long as a dozen products to load, so stores and copies
+  // must not become calls of the C library.
+  if (set.amx)
+    function->setAttr("passthrough",
+                      b.getStrArrayAttr({"no-builtin-memset", "no-builtin-memcpy", "no-builtin-memmove"}));
   Block *entry = function.addEntryBlock();
   b.setInsertionPointToStart(entry);
   call = entry->getArgument(0);

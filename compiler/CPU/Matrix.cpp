@@ -439,13 +439,8 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
   k.loop(k.index(0), rows, depth, [&](Value row) {
     Value count = k.min(k.index(depth), k.sub(rows, row)), units = t.units(k, count);
     auto transposeRows = [&](bool sum) {
-      k.loop(k.index(0), count, 2 * Tiling::tile, [&](Value r) {
-        Value from = k.offset(k.offset(dy, k.mul(k.add(row, r), dyStride)), o0), to = k.offset(a, k.div(r, t.pair));
-        k.loop(k.index(0), outputs, Tiling::tile, [&](Value o) {
-          transposeLeft(k, t, k.offset(from, o), dyStride, k.sub(count, r), k.offset(to, k.mul(o, t.stride)),
-                        sum ? k.offset(sums, o) : Value());
-        });
-      });
+      transposeLeft(k, t, k.offset(k.offset(dy, k.mul(row, dyStride)), o0), dyStride, count, outputs, a,
+                    sum ? sums : Value());
     };
     auto copyRows = [&] {
       eachUnit(count, [&](Value u, bool whole) {
@@ -502,9 +497,11 @@ static Backend::KernelInfo emitLinearWeightGrad(KernelBuilder &k, LinearWeightGr
       });
     // The units that fill up the last tile.
     if (tiled)
-      k.loop(k.index(0), panels, 1, [&](Value p) {
-        k.loop(k.mul(k.div(k.add(count, t.pair - 1), t.pair), t.panel), k.mul(units, t.panel), lanes,
-               [&](Value word) { k.store(k.splat(0), k.offset(b, k.add(k.mul(p, panelStride), word))); });
+      k.loop(k.div(k.add(count, t.pair - 1), t.pair), units, 1, [&](Value u) {
+        k.loop(k.index(0), panels, 1, [&](Value p) {
+          for (int64_t v = 0; v < t.vectors; ++v)
+            k.store(k.splat(0), k.offset(b, k.add(k.add(k.mul(p, panelStride), k.mul(u, t.panel)), v * lanes)));
+        });
       });
     Value accumulate = k.less(k.index(0), row);
     k.loop(k.index(0), panels, 1, [&](Value p) {

@@ -168,48 +168,63 @@ static SmallVector<Value> transposedPairs(KernelBuilder &k, llvm::function_ref<V
   return columns;
 }
 
-void transposeLeft(KernelBuilder &k, const Tiling &t, Value from, Value stride, Value count, Value to, Value sums) {
+void transposeLeft(KernelBuilder &k, const Tiling &t, Value from, Value stride, Value rows, Value columns, Value to,
+                   Value sums) {
   const std::string name = std::string("transpose_pairs") + (sums ? "_and_sum" : "");
-  SmallVector<Type> types = {k.ptr, k.i64, k.i64, k.ptr, k.i64};
-  SmallVector<Value> arguments = {from, stride, count, to, k.index(t.stride)};
+  SmallVector<Type> types = {k.ptr, k.i64, k.i64, k.i64, k.ptr, k.i64};
+  SmallVector<Value> arguments = {from, stride, rows, columns, to, k.index(t.stride)};
   if (sums) {
     types.push_back(k.ptr);
     arguments.push_back(sums);
   }
   k.helper(name, types, [&](ValueRange a) {
-    Value from = a[0], stride = a[1], count = a[2], to = a[3], toStride = a[4];
-    auto rowAt = [&](int64_t row) { return k.offset(from, k.mul(stride, row)); };
-    // `load` returns 8 elements of a row from a column on, `add` adds a row to the sums.
-    auto transpose = [&](llvm::function_ref<Value(int64_t, int64_t)> load,
+    Value stride = a[1], toStride = a[5];
+    // Transposes 32 rows of 16 columns. `load` returns 8 elements of a row from a column on; `add` adds a row to sums.
+    auto transpose = [&](Value row, Value column, llvm::function_ref<Value(int64_t, int64_t)> load,
                          llvm::function_ref<Value(Value, int64_t)> add) {
       if (sums) {
-        Value sum = k.load(a[5], k.lanes());
-        for (int64_t row = 0; row < 2 * tile; ++row)
-          sum = add(sum, row);
-        k.store(sum, a[5]);
+        Value at = k.offset(a[6], column), sum = k.load(at, k.lanes());
+        for (int64_t r = 0; r < 2 * tile; ++r)
+          sum = add(sum, r);
+        k.store(sum, at);
       }
-      for (int64_t column = 0; column < tile; column += 8)
-        for (auto [i, pairs] : llvm::enumerate(transposedPairs(k, [&](int64_t row) { return load(row, column); })))
-          k.store(pairs, k.offset(to, k.mul(toStride, column + static_cast<int64_t>(i))));
+      Value to = k.offset(k.offset(a[4], k.mul(column, toStride)), k.div(row, t.pair));
+      for (int64_t half = 0; half < tile; half += 8)
+        for (auto [i, pairs] : llvm::enumerate(transposedPairs(k, [&](int64_t r) { return load(r, half); })))
+          k.store(pairs, k.offset(to, k.mul(toStride, half + static_cast<int64_t>(i))));
     };
-    k.when(
-        k.less(count, k.index(2 * tile)),
-        [&] {
-          Value counts = k.broadcast(k.truncated(count));
-          auto maskOf = [&](int64_t row) { return k.less(word(k, row), counts); };
-          transpose(
-              [&](int64_t row, int64_t column) {
-                auto [low, high] = k.halves(k.loadMasked(rowAt(row), maskOf(row)));
-                return column ? high : low;
-              },
-              [&](Value sum, int64_t row) {
-                return k.select(maskOf(row), k.addf(sum, k.loadMasked(rowAt(row), maskOf(row))), sum);
-              });
-        },
-        [&] {
-          transpose([&](int64_t row, int64_t column) { return k.load(k.offset(rowAt(row), column), 8); },
-                    [&](Value sum, int64_t row) { return k.addf(sum, k.load(rowAt(row), k.lanes())); });
-        });
+    Value whole = k.mul(k.div(a[2], 2 * tile), 2 * tile);
+    auto eachColumns = [&](Value row,
+                           llvm::function_ref<void(Value column, llvm::function_ref<Value(int64_t)> at)> body) {
+      Value from = k.offset(a[0], k.mul(row, stride));
+      k.loop(k.index(0), a[3], tile, [&](Value column) {
+        Value first = k.offset(from, column);
+        body(column, [&](int64_t r) { return k.offset(first, k.mul(stride, r)); });
+      });
+    };
+    k.loop(k.index(0), whole, 2 * tile, [&](Value row) {
+      eachColumns(row, [&](Value column, llvm::function_ref<Value(int64_t)> at) {
+        transpose(
+            row, column, [&](int64_t r, int64_t half) { return k.load(k.offset(at(r), half), 8); },
+            [&](Value sum, int64_t r) { return k.addf(sum, k.load(at(r), k.lanes())); });
+      });
+    });
+    // The rows that are left, with zeros in place of those that are missing.
+    k.when(k.less(whole, a[2]), [&] {
+      Value counts = k.broadcast(k.truncated(k.sub(a[2], whole)));
+      auto maskOf = [&](int64_t r) { return k.less(word(k, r), counts); };
+      eachColumns(whole, [&](Value column, llvm::function_ref<Value(int64_t)> at) {
+        transpose(
+            whole, column,
+            [&](int64_t r, int64_t half) {
+              auto [low, high] = k.halves(k.loadMasked(at(r), maskOf(r)));
+              return half ? high : low;
+            },
+            [&](Value sum, int64_t r) {
+              return k.select(maskOf(r), k.addf(sum, k.loadMasked(at(r), maskOf(r))), sum);
+            });
+      });
+    });
   });
   k.invoke(name, arguments);
 }
@@ -360,51 +375,47 @@ static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &le
 // In tiles
 //===--------------------------------------------------------------------------------------------------------===//
 
-// c[rowTiles x 16][width x panel] += a b, like microKernel. Unused rows of a tile cost nothing extra.
-static std::string tileKernel(KernelBuilder &k, const Tiling &t, int64_t rowTiles, int64_t width) {
-  std::string name =
-      llvm::formatv("product_{0}_{1}x{2}", isInt8(t.products) ? "dottiles" : "tiles", rowTiles * tile, width * t.panel);
-  k.helper(name, {k.ptr, k.i64, k.ptr, k.i64, k.i64, k.ptr, k.i64}, [&](ValueRange arguments) {
-    Value a = arguments[0], aStride = arguments[1], b = arguments[2], bStride = arguments[3], depth = arguments[4];
-    Value c = arguments[5], cStride = arguments[6];
-    const int64_t columnTiles = width * t.panel / tile, ofPanel = t.panel / tile;
-    const char *product = isInt8(t.products) ? "llvm.x86.tdpbusd.internal" : "llvm.x86.tdpbf16ps.internal";
-    Type amx = LLVM::LLVMX86AMXType::get(k.b.getContext());
-    auto i16 = [&](int64_t value) -> Value {
-      return arith::ConstantOp::create(k.b, k.b.getI16IntegerAttr(static_cast<int16_t>(value)));
-    };
-    Value rows = i16(tile), bytes = i16(tile * 4);
-    auto intrinsic = [&](const char *what, ValueRange operands) -> Value {
-      return LLVM::CallIntrinsicOp::create(k.b, amx, k.b.getStringAttr(what), operands).getResult(0);
-    };
-    auto load = [&](Value p, Value stride) {
-      return intrinsic("llvm.x86.tileloadd64.internal", {rows, bytes, p, k.mul(stride, 4)});
-    };
-    auto sumAt = [&](int64_t i) {
-      return k.offset(k.offset(c, k.mul(cStride, i / columnTiles * tile)), i % columnTiles * tile);
-    };
-    Values sums;
-    for (int64_t i = 0; i < rowTiles * columnTiles; ++i)
-      sums.push_back(load(sumAt(i), cStride));
-    sums = k.loop(k.index(0), depth, tile, sums, [&](Value at, Values state) {
-      Values left;
-      for (int64_t r = 0; r < rowTiles; ++r)
-        left.push_back(load(k.offset(k.offset(a, at), k.mul(aStride, r * tile)), aStride));
-      for (int64_t j = 0; j < columnTiles; ++j) {
-        Value panel = k.offset(b, k.mul(bStride, j / ofPanel));
-        Value right = load(k.offset(k.offset(panel, k.mul(at, t.panel)), j % ofPanel * tile), k.index(t.panel));
-        for (int64_t r = 0; r < rowTiles; ++r) {
-          Value &sum = state[r * columnTiles + j];
-          sum = intrinsic(product, {rows, bytes, bytes, sum, left[r], right});
-        }
+// c[rowTiles x 16][width x panel] += a b, like microKernel, but in place of a call: loading the configuration of tiles
+// takes as long as a dozen products, and a function would have to load it anew each time. Unused rows of a tile cost
+// nothing extra.
+static void multiplyTile(KernelBuilder &k, const Tiling &t, Value a, Value aStride, Value b, Value bStride, Value depth,
+                         Value c, Value cStride, int64_t rowTiles, int64_t width) {
+  const int64_t columnTiles = width * t.panel / tile, ofPanel = t.panel / tile;
+  const char *product = isInt8(t.products) ? "llvm.x86.tdpbusd.internal" : "llvm.x86.tdpbf16ps.internal";
+  Type amx = LLVM::LLVMX86AMXType::get(k.b.getContext());
+  auto i16 = [&](int64_t value) -> Value {
+    return arith::ConstantOp::create(k.b, k.b.getI16IntegerAttr(static_cast<int16_t>(value)));
+  };
+  Value rows = i16(tile), bytes = i16(tile * 4);
+  auto intrinsic = [&](const char *what, ValueRange operands) -> Value {
+    return LLVM::CallIntrinsicOp::create(k.b, amx, k.b.getStringAttr(what), operands).getResult(0);
+  };
+  auto load = [&](Value p, Value stride) {
+    return intrinsic("llvm.x86.tileloadd64.internal", {rows, bytes, p, k.mul(stride, 4)});
+  };
+  auto sumAt = [&](int64_t i) {
+    return k.offset(k.offset(c, k.mul(cStride, i / columnTiles * tile)), i % columnTiles * tile);
+  };
+  Values sums;
+  for (int64_t i = 0; i < rowTiles * columnTiles; ++i)
+    sums.push_back(load(sumAt(i), cStride));
+  sums = k.loop(k.index(0), depth, tile, sums, [&](Value at, Values state) {
+    Values left;
+    for (int64_t r = 0; r < rowTiles; ++r)
+      left.push_back(load(k.offset(k.offset(a, at), k.mul(aStride, r * tile)), aStride));
+    for (int64_t j = 0; j < columnTiles; ++j) {
+      Value panel = k.offset(b, k.mul(bStride, j / ofPanel));
+      Value right = load(k.offset(k.offset(panel, k.mul(at, t.panel)), j % ofPanel * tile), k.index(t.panel));
+      for (int64_t r = 0; r < rowTiles; ++r) {
+        Value &sum = state[r * columnTiles + j];
+        sum = intrinsic(product, {rows, bytes, bytes, sum, left[r], right});
       }
-      return state;
-    });
-    for (auto [i, sum] : llvm::enumerate(sums))
-      LLVM::CallIntrinsicOp::create(k.b, k.b.getStringAttr("llvm.x86.tilestored64.internal"),
-                                    ValueRange{rows, bytes, sumAt(static_cast<int64_t>(i)), k.mul(cStride, 4), sum});
+    }
+    return state;
   });
-  return name;
+  for (auto [i, sum] : llvm::enumerate(sums))
+    LLVM::CallIntrinsicOp::create(k.b, k.b.getStringAttr("llvm.x86.tilestored64.internal"),
+                                  ValueRange{rows, bytes, sumAt(static_cast<int64_t>(i)), k.mul(cStride, 4), sum});
 }
 
 static void multiplyTiles(KernelBuilder &k, const Tiling &t, const Left &a, const Right &b, int64_t panels, Value depth,
@@ -420,9 +431,8 @@ static void multiplyTiles(KernelBuilder &k, const Tiling &t, const Left &a, cons
         });
       });
   auto call = [&](Value row, int64_t rowTiles, int64_t panel, int64_t width) {
-    k.invoke(tileKernel(k, t, rowTiles, width),
-             {k.offset(a.from, k.mul(row, a.row)), a.row, k.offset(b.from, k.mul(b.stride, panel)), b.stride, depth,
-              k.offset(c, k.add(k.mul(row, cStride), panel * t.panel)), cStride});
+    multiplyTile(k, t, k.offset(a.from, k.mul(row, a.row)), a.row, k.offset(b.from, k.mul(b.stride, panel)), b.stride,
+                 depth, k.offset(c, k.add(k.mul(row, cStride), panel * t.panel)), cStride, rowTiles, width);
   };
   // Two tiles of rows at a time, then one if only that is left.
   Value twos = k.mul(k.div(k.add(count, tile - 1), 2 * tile), 2 * tile);

@@ -107,11 +107,12 @@ void multiplyPanels(KernelBuilder &k, const Tiling &t, const Left &a, const Righ
 // Copies `elements` (static) elements of a row of f32 into a row of the left operand in its form, padded with zeros to
 // the end of the last unit.
 void copyLeft(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value to, int64_t elements);
-// The transposed left operand of a weight's gradient, in the form Tiles: copies `count` rows (at most 32) of 16
-// columns, starting at `from`, into 16 rows of 16 units, starting at `to`. Missing rows become zeros. If `sums` is
-// given, the columns' sums there are continued in the order of the rows, before rounding.
-void transposeLeft(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value stride, mlir::Value count,
-                   mlir::Value to, mlir::Value sums);
+// The transposed left operand of a weight's gradient, in the form Tiles: copies `rows` rows of `columns` columns,
+// starting at `from`, into a row of units for each column, starting at `to`, with zeros to the end of the last tile. If
+// `sums` is given, the columns' sums there are continued in the order of the rows, before rounding. Reads and writes
+// whole groups of 16 columns. It is one call for a whole block, because tiles must be configured again after each.
+void transposeLeft(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value stride, mlir::Value rows,
+                   mlir::Value columns, mlir::Value to, mlir::Value sums);
 // roundToBF16 rounds a vector of f32 to the nearest bf16, ties to even, and returns it as f32; pairOfBF16 rounds two
 // vectors and combines them into one of pairs.
 mlir::Value roundToBF16(KernelBuilder &k, mlir::Value x);

@@ -1,6 +1,8 @@
 """check_object.py OBJECT CPU IMAGE [KIND...]: checks the symbols of an object, its vector registers, and that the loops of the
 matrix micro-kernels contain all their products and do not access the stack, except for prefetch addresses. The micro-kernels must be of the given
-kinds (elements, widened, pairs, tiles, quads, dots, dottiles; default elements). Needs llvm-readelf and llvm-objdump."""
+kinds (elements, widened, pairs, tiles, quads, dots, dottiles; default elements). Those of tiles lie within kernels; they must not load the
+configuration of tiles in a loop, except after the call that transposes a block of rows, and a gradient of a weight must transpose its operand without spilling. Needs
+llvm-readelf and llvm-objdump."""
 import re
 import subprocess
 import sys
@@ -41,11 +43,11 @@ if not cpu.startswith("x86-64-v3") and not wide:
     failures.append("no AVX-512")
 
 
-def innermost_loops(body):
-    """From the target of a backward jump to the jump itself, if no other backward jump lies inside."""
+def loops_of(body, innermost):
+    """From the target of a backward jump to the jump itself; the innermost are those in which no other backward jump lies."""
     jumps = [(int(target[1], 16), at) for at, text in body if (target := re.match(r"j\w+\s+0x([0-9a-f]+)", text)) and int(target[1], 16) <= at]
     for begin, end in jumps:
-        if not any(begin <= other[0] and other[1] < end for other in jumps):
+        if not innermost or not any(begin <= other[0] and other[1] < end for other in jumps):
             yield [text for at, text in body if begin <= at <= end]
 
 
@@ -56,23 +58,52 @@ kernels = {}
 for name in functions:
     if match := re.match(r"product_(?:([a-z]+)_)?(\d+)x(\d+)(?:_|$)", name):
         kernels[name] = (match[1] or "elements", int(match[2]), int(match[3]))
-if (found := {kind for kind, _, _ in kernels.values()}) != kinds:
+tiled = {name: kind for name, body in functions.items() for kind in ("tiles", "dottiles") if any(PRODUCTS[kind] in text for _, text in body)}
+if (found := {kind for kind, _, _ in kernels.values()} | set(tiled.values())) != kinds:
     failures.append(f"micro-kernels of {sorted(found)}, expected {sorted(kinds)}")
-lanes = min((columns for kind, _, columns in kernels.values() if not kind.endswith("tiles")), default=0) // (2 if cpu.startswith("x86-64-v3") else 4)
+lanes = min((columns for _, _, columns in kernels.values()), default=0) // (2 if cpu.startswith("x86-64-v3") else 4)
 register = "%ymm" if cpu.startswith("x86-64-v3") else "%zmm"
 for name, (kind, rows, columns) in kernels.items():
-    wanted = lambda text: PRODUCTS[kind] in text and ("%tmm" if kind.endswith("tiles") else register) in text
-    loops = [loop for loop in innermost_loops(functions[name]) if any(PRODUCTS[kind] in text for text in loop)]
-    # Every row times every vector or tile, possibly unrolled; twice for a widened pair.
-    expected = rows * columns // 256 if kind.endswith("tiles") else rows * columns // lanes * (2 if kind == "widened" else 1)
+    wanted = lambda text: PRODUCTS[kind] in text and register in text
+    loops = [loop for loop in loops_of(functions[name], innermost=True) if any(PRODUCTS[kind] in text for text in loop)]
+    # Every row times every vector, possibly unrolled; twice for a widened pair.
+    expected = rows * columns // lanes * (2 if kind == "widened" else 1)
     if not loops or any(sum(map(wanted, loop)) % expected for loop in loops):
         failures.append(f"{name}: no loop of {expected} products, or one of another number")
-    spills = [text for loop in loops for text in loop if "(%rsp" in text or "tilestore" in text]
+    spills = [text for loop in loops for text in loop if "(%rsp" in text]
     # The rows, the panel, and the rows and panel to prefetch need more addresses than there are registers; up to three are reloaded, once for four units.
     fetches = "_fetching_rows_" in name and len(spills) <= 3 and not any("mm" in text or re.search(r",\s*-?(0x)?[0-9a-f]*\(%rsp", text) for text in spills)
     if spills and not fetches:
         failures.append(f"{name}: {len(spills)} accesses to the stack in its loops, first {spills[0]}")
 
+# The tiles loaded and the products of a loop: 2 x 2 tiles, or one tile of rows times two or four of columns.
+SHAPES = {(4, 4), (3, 2), (5, 4)}
+for name, kind in tiled.items():
+    count = lambda loop, instruction: sum(instruction in text for text in loop)
+    loops = [loop for loop in loops_of(functions[name], innermost=True) if count(loop, PRODUCTS[kind])]
+    shapes = {(count(loop, "tileload"), count(loop, PRODUCTS[kind])) for loop in loops}
+    if (4, 4) not in shapes or not shapes <= SHAPES:
+        failures.append(f"{name}: loops of {sorted(shapes)} loaded tiles and products, expected (4, 4) and others of {sorted(SHAPES)}")
+    if spills := [text for loop in loops for text in loop if "(%rsp" in text or "tilestore" in text]:
+        failures.append(f"{name}: {len(spills)} accesses to the stack in its loops, first {spills[0]}")
+    for loop in loops_of(functions[name], innermost=False):
+        transposes = "linear_weight_grad" in name and count(loop, "call") == 1
+        if count(loop, "ldtilecfg") > transposes:
+            failures.append(f"{name}: a loop configures tiles {count(loop, 'ldtilecfg')} times, and calls {count(loop, 'call')} functions")
+if "tiles" in kinds and any("weight_grad" in name for name in functions):
+    if strays := [name for name in functions if "linear_weight_grad" in name and tiled.get(name) != "tiles"]:
+        failures.append(f"{strays[0]} does not multiply by tiles")
+    # For 32 rows of 16 columns: halves of rows from memory, in pairs of vectors that are rounded, and three rounds of interleaving.
+    MOST = {"vcvtne2ps2bf16": 16, "vpunpck[lh]wd": 48, "vinsertf64x4": 32}
+    transposed = functions.get("transpose_pairs", [])
+    halves = lambda loop: sum(bool(re.match(r"vinsertf64x4\s+\$0x1, \(%r", text)) for text in loop)
+    whole = max(loops_of(transposed, innermost=True), key=halves, default=[])
+    for instruction, most in MOST.items():
+        if (found := sum(bool(re.match(instruction, text)) for text in whole)) != most:
+            failures.append(f"transpose_pairs: {found} instructions {instruction} in its loop of whole rows, expected {most}")
+    if spills := [text for text in whole if re.search("mm.*%rsp|%rsp.*mm", text)]:
+        failures.append(f"transpose_pairs: {len(spills)} vectors are spilled, first {spills[0]}")
+
 if failures:
     sys.exit(f"{file}:\n  " + "\n  ".join(failures))
-print(f"{len(functions)} functions, {len(wide)} instructions of AVX-512, {len(kernels)} micro-kernels")
+print(f"{len(functions)} functions, {len(wide)} instructions of AVX-512, {len(kernels)} micro-kernels, {len(tiled)} kernels of tiles")
