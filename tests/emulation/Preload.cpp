@@ -23,9 +23,12 @@ using Open = FILE *(const char *, const char *);
 
 Open *next(const char *name) { return reinterpret_cast<Open *>(dlsym(RTLD_NEXT, name)); }
 
-// /proc/cpuinfo with AMX among the flags of every core.
-FILE *openFeatures(Open *open, const char *path) {
-  FILE *from = open(path, "r"), *to = fdopen(memfd_create("cpuinfo", 0), "w+");
+// /proc/cpuinfo with AMX among the flags of every core, in memory. It is made when the library is loaded, because a
+// command may confine itself before it opens the file.
+FILE *featuresWithTiles() {
+  if (unit != TileUnit::Emulator)
+    return nullptr;
+  FILE *from = next("fopen")("/proc/cpuinfo", "r"), *to = fdopen(memfd_create("cpuinfo", MFD_CLOEXEC), "w+");
   char *line = nullptr;
   size_t room = 0;
   for (ssize_t length; from && to && (length = getline(&line, &room, from)) > 0;) {
@@ -40,13 +43,17 @@ FILE *openFeatures(Open *open, const char *path) {
   if (from)
     fclose(from);
   if (to)
-    rewind(to);
+    fflush(to);
   return to;
 }
+FILE *const features = featuresWithTiles();
 
 FILE *opened(const char *function, const char *path, const char *mode) {
-  Open *open = next(function);
-  return unit == TileUnit::Emulator && strcmp(path, "/proc/cpuinfo") == 0 ? openFeatures(open, path) : open(path, mode);
+  if (!features || strcmp(path, "/proc/cpuinfo") != 0)
+    return next(function)(path, mode);
+  const int copy = dup(fileno(features));
+  lseek(copy, 0, SEEK_SET);
+  return fdopen(copy, "r");
 }
 
 __attribute__((destructor)) void report() {
