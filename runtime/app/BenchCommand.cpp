@@ -170,10 +170,11 @@ std::vector<ProfileRow> profileRows(const std::vector<LaunchTiming> &timings, in
   return rows;
 }
 
-// The fraction of the machine's peak multiply-add rate or memory bandwidth, whichever is larger; above 1 where caches
-// serve the traffic.
+// The fraction of the peak rate of the instructions that the kernel multiplies with, or of the memory bandwidth,
+// whichever is larger; above 1 where caches serve the traffic.
 double shareOfPeak(const ProfileRow &row, const Peak &peak) {
-  return std::max(row.flops / row.seconds * 1e-9 / peak.gflops, row.bytes / row.seconds * 1e-9 / peak.copyBandwidth);
+  return std::max(row.flops / row.seconds * 1e-9 / peak.rateOf(row.kernel),
+                  row.bytes / row.seconds * 1e-9 / peak.copyBandwidth);
 }
 
 // The peak is measured on a CPU only; without it, the share of the peak is left out.
@@ -198,8 +199,8 @@ std::string profileTable(const std::vector<ProfileRow> &rows, const std::optiona
   std::snprintf(line, sizeof line, "%.0f launches, %.3f ms a step in kernels", calls, total * 1e3);
   table += line;
   if (peak)
-    std::snprintf(line, sizeof line, "; the machine: %.1f GFLOP/s, copies at %.1f GB/s", peak->gflops,
-                  peak->copyBandwidth);
+    std::snprintf(line, sizeof line, "; the machine: %.1f GFLOP/s, %.1f in bf16, %.1f in int8, copies at %.1f GB/s",
+                  peak->gflops, peak->bf16, peak->int8, peak->copyBandwidth);
   return table + (peak ? line : "") + "\n";
 }
 
@@ -229,6 +230,8 @@ void print(const BenchOptions &options, const Json &result) {
 
 void addPeak(Json &result, const Peak &peak) {
   result["peak_gflops"] = peak.gflops;
+  result["peak_bf16_gflops"] = peak.bf16;
+  result["peak_int8_gops"] = peak.int8;
   result["peak_read_gb_per_second"] = peak.readBandwidth;
   result["peak_copy_gb_per_second"] = peak.copyBandwidth;
 }
@@ -240,7 +243,7 @@ void printProfiled(const BenchOptions &options, Json result, Engine &engine, con
     return print(options, result);
   std::optional<Peak> peak;
   if (engine.device().isHost())
-    peak = measurePeak(engine.pool());
+    peak = measurePeak(engine.pool(), engine.device().name());
   if (peak && engine.module().type == DType::F64)
     peak->gflops /= 2;
   const std::vector<ProfileRow> rows = profileRows(timings, steps);
@@ -471,9 +474,9 @@ void benchStartup(const BenchOptions &options) {
 //===--------------------------------------------------------------------------------------------------------===//
 
 void benchPeak(const BenchOptions &options) {
-  ThreadPool pool(threadsOf(options));
-  Json result = {{"what", "peak"}, {"threads", pool.threads()}};
-  addPeak(result, measurePeak(pool));
+  Engine engine(threadsOf(options));
+  Json result = {{"what", "peak"}, {"threads", engine.pool().threads()}, {"cpu", engine.device().name()}};
+  addPeak(result, measurePeak(engine.pool(), engine.device().name()));
   print(options, result);
 }
 

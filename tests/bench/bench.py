@@ -18,7 +18,7 @@ import ranks
 import scaling
 import startup
 import train
-from common import ROOT, SIZES, BenchError, machine, translator
+from common import ROOT, SIZES, TYPES, BenchError, machine, multiplies_bf16, translator
 from report import plot_bars, plot_curves
 
 SECTIONS = {"train": (train, "Training"), "decode": (decode, "Decoding"), "kernels": (kernels, "Kernels"), "startup": (startup, "Start-up"),
@@ -38,6 +38,8 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", type=several(SECTIONS), default=list(SECTIONS), help=f"sections: {','.join(SECTIONS)} (all)")
     parser.add_argument("--sizes", type=several(SIZES), help=f"of {','.join(SIZES)} (tiny,small,base)")
+    parser.add_argument("--types", type=several(TYPES), help=f"of {','.join(TYPES)}, which of them training and decoding have (all; bfloat16 only if "
+                                                             "the machine has instructions for it, and not with --quick)")
     parser.add_argument("--threads", type=lambda text: [int(n) for n in text.split(",")], default=[1, 2], help="numbers of threads (1,2)")
     parser.add_argument("--rounds", type=int, help="turns of each program (3)")
     parser.add_argument("--steps", type=int, help="timed steps of training in a turn (by size)")
@@ -56,6 +58,7 @@ def parse():
     options.rounds = options.rounds or 3
     options.batch_tokens = options.batch_tokens or (512 if options.quick else 2048)
     options.sizes = [SIZES[name] for name in options.sizes or (["tiny"] if options.quick else ["tiny", "small", "base"])]
+    options.types = options.types or [name for name in TYPES if name != "bfloat16" or (multiplies_bf16() and not options.quick)]
     options.log = lambda text: print(text, file=sys.stderr, flush=True)
     options.compiled = set()
     return options
@@ -78,10 +81,11 @@ def main():
     can_draw = importlib.util.find_spec("matplotlib") or not options.quick
     with tempfile.TemporaryDirectory(dir=options.output) as options.work:
         about = machine(translator(options, options.sizes[0]), options.threads)
-        peaks = "; ".join(f"{count} threads: {peak['peak_gflops']:.0f} GFLOP/s, reads {peak['peak_read_gb_per_second']:.1f} GB/s, copies "
+        peaks = "; ".join(f"{count} threads: {peak['peak_gflops']:.0f} GFLOP/s, {peak['peak_bf16_gflops']:.0f} in bf16, "
+                          f"{peak['peak_int8_gops']:.0f} in int8, reads {peak['peak_read_gb_per_second']:.1f} GB/s, copies "
                           f"{peak['peak_copy_gb_per_second']:.1f} GB/s" for count, peak in about["peak"].items())
         parts = [f"# xfc beside its peers\n\n{time.strftime('%Y-%m-%d')}, {about['cpu']}, {about['processors']} processors, "
-                 f"{' '.join(about['instruction_sets'])}. Measured peaks, f32: {peaks}. {options.rounds} turns of each program, interleaved; "
+                 f"{' '.join(about['instruction_sets'])}. Measured peaks: {peaks}. {options.rounds} turns of each program, interleaved; "
                  "one of a peer more than 15 % slower than the fastest."]
         results = {"machine": about, "rounds": options.rounds}
         for name in options.only:

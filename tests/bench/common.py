@@ -136,17 +136,29 @@ def peak_megabytes():
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM:")) * 1024 / 1e6
 
 
-def translator(options, size, **overrides):
-    """Compiles the model of this size; all benchmarks of one run use the same executable."""
+def translator(options, size, dtype="f32", **overrides):
+    """Compiles the model of this size; all benchmarks of one run use the same executable for a type."""
     size = dataclasses.replace(size, **overrides)
-    path = os.path.join(options.work, f"{size.name}-{size.vocab}")
+    path = os.path.join(options.work, f"{size.name}-{size.vocab}-{dtype}")
     if path not in options.compiled:
-        result = subprocess.run([options.xfc, "compile", os.path.join(ROOT, "models", "small.json"), "-o", path, *size.settings()],
+        result = subprocess.run([options.xfc, "compile", os.path.join(ROOT, "models", "small.json"), "-o", path, "--dtype", dtype, *size.settings()],
                                 capture_output=True, text=True)
         if result.returncode != 0:
             raise BenchError(f"{options.xfc} compile failed for {size.name}:\n{result.stderr}")
         options.compiled.add(path)
     return path
+
+
+# The types of products: the benchmarks' names, xfc's, and the machine's peak for them, in 1e9 operations a second.
+TYPES = {"float32": ("f32", "peak_gflops"), "bfloat16": ("bf16", "peak_bf16_gflops"), "int8": ("int8", "peak_int8_gops")}
+
+
+def multiplies_bf16(flags=None):
+    """Whether this machine has instructions for products in bf16; without them no program gains by the type."""
+    if flags is None:
+        with open("/proc/cpuinfo") as info:
+            flags = next((line.split() for line in info if line.startswith("flags")), [])
+    return bool({"avx512_bf16", "amx_bf16"} & set(flags))
 
 
 def machine(path, threads):

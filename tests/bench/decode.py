@@ -1,7 +1,7 @@
 """Compares decoding with CTranslate2, ONNX Runtime and Hugging Face: random weights, every sentence to exactly the same length."""
 import importlib.util
 
-from common import BenchError, Contestant, fastest_peer, python_peer, relative, run_json, take_turns, translator
+from common import TYPES, BenchError, Contestant, fastest_peer, python_peer, relative, run_json, take_turns, translator
 from report import megabytes, percent, ratio, table
 
 LENGTH = 25
@@ -10,17 +10,15 @@ TARGETS = {("float32", 64): {"tiny": 1.5, "small": 1.3, "base": 1.15}, ("float32
            ("int8", 64): {"tiny": 1.3, "small": 1.3, "base": 1.3}, ("int8", 1): {"tiny": 1.8, "small": 1.8, "base": 1.8}}
 
 
-def compute_types(path):
-    """The compute types of xfc's decoding: includes int8 if the executable supports it."""
-    try:
-        run_json([path, "bench", "decode", "--sentences", 1, "--batch", 1, "--length", 2, "--beam", 1, "--steps", 1, "--compute-type", "int8",
-                  "--json"])
-        return {"float32": "f32", "int8": "int8"}
-    except BenchError:
-        return {"float32": "f32"}
+def ctranslate2_type(kind):
+    """The type of CTranslate2 that competes with one of xfc's: the same if it has it on this CPU, otherwise float32."""
+    import ctranslate2
+
+    return kind if kind in ctranslate2.get_supported_compute_types("cpu") else "float32"
 
 
 def ctranslate2_modes(options, job):
+    job = {**job, "type": ctranslate2_type(job["type"])}
     modes = {}
     for mkl in ("oneDNN", "MKL"):
         for threads, workers in [(count, 1) for count in options.threads] + [(1, count) for count in options.threads if count > 1]:
@@ -34,14 +32,14 @@ def measure(options):
     rows = []
     for size in options.sizes:
         path = translator(options, size)
-        types = compute_types(path)
-        for kind in types if options.quick else ("float32", "int8"):
+        for kind in options.types:
+            ours_in, rate = TYPES[kind]
             for beam in (1, 5):
                 for batch, sentences in ((64, 64), (1, 4)):
                     options.log(f"decode {size.name}, {kind}, beam {beam}, batch {batch}")
                     repetitions = 1 if options.quick else 3
                     ours = [path, "bench", "decode", "--sentences", sentences, "--batch", batch, "--length", LENGTH, "--beam", beam,
-                            "--steps", repetitions, "--compute-type", types.get(kind, "f32"), "--json", "--threads"]
+                            "--steps", repetitions, "--compute-type", ours_in, "--json", "--threads"]
                     job = {"size": size.name, "type": kind, "beam": beam, "batch": batch, "sentences": sentences, "length": LENGTH,
                            "repetitions": repetitions, "work": options.work, "workers": 1}
                     contestants = [Contestant("xfc", {f"{n} threads": ([*ours, n], {}) for n in options.threads})]
@@ -53,18 +51,18 @@ def measure(options):
                         elif kind == "float32":
                             contestants.append(Contestant(name, {f"{n} threads": python_peer("peer_decode.py", n, {**job, "peer": name})
                                                                  for n in options.threads}))
-                    rows.append({"size": size.name, "type": kind, "beam": beam, "batch": batch, "our_type": types.get(kind, "f32"),
+                    rows.append({"size": size.name, "type": kind, "beam": beam, "batch": batch, "rate": rate,
                                  "flops_per_token": size.forward_flops(LENGTH, LENGTH, beam) / LENGTH,
-                                 "weight_bytes_per_step": size.decoder_weights() * (1 if types.get(kind) == "int8" else 4),
+                                 "weight_bytes_per_step": size.decoder_weights() * {"float32": 4, "bfloat16": 2, "int8": 1}[kind],
                                  "results": take_turns(contestants, options.rounds, options.log)})
     return rows
 
 
 def share_of_peak(row, ours, machine):
-    """Batch 64: relative to the FMA peak. Batch 1: relative to the read bandwidth, with each decoder weight read once per step."""
+    """Batch 64: relative to the peak of products in the type. Batch 1: relative to the read bandwidth, with each decoder weight read once per step."""
     peak = machine["peak"][int(ours["mode"].split()[0])]
     if row["batch"] > 1:
-        return f"{percent(ours['tokens_per_second'] * row['flops_per_token'] / peak['peak_gflops'] * 1e-9)} of FMA"
+        return f"{percent(ours['tokens_per_second'] * row['flops_per_token'] / peak[row['rate']] * 1e-9)} of products"
     return f"{percent(ours['tokens_per_second'] * row['weight_bytes_per_step'] / peak['peak_read_gb_per_second'] * 1e-9)} of reading"
 
 
@@ -76,13 +74,12 @@ def markdown(rows, machine):
         cells = [f"{r['tokens_per_second']:.0f} ±{percent(r['spread'] / 2)} ({r['mode']})" if (r := row["results"].get(n)) else "" for n in names]
         ratios = [f"{ratio(ours, rival)} {name}", megabytes(rival)] if rival else ["", ""]
         library = row["results"].get("CTranslate2")
-        kind = row["type"] if row["our_type"] != "f32" or row["type"] == "float32" else f"{row['type']} (xfc: float32)"
-        lines.append([row["size"], kind, row["beam"], row["batch"], f"{ours['tokens_per_second']:.0f} ±{percent(ours['spread'] / 2)} ({ours['mode']})",
+        lines.append([row["size"], row["type"], row["beam"], row["batch"], f"{ours['tokens_per_second']:.0f} ±{percent(ours['spread'] / 2)} ({ours['mode']})",
                       *cells, ratios[0], ratio(ours, library) if library else "", TARGETS.get((row["type"], row["batch"]), {}).get(row["size"], ""), share_of_peak(row, ours, machine),
                       megabytes(ours), ratios[1]])
     return "\n\n".join([
         f"Median output tokens a second, source and translation {LENGTH} tokens, each program in its fastest mode (found in the first round, in "
-        "brackets: CTranslate2's are library, workers x threads). Random weights; the end of a sentence is forbidden on all sides.",
+        "brackets: CTranslate2's are library, workers x threads). CTranslate2 decodes in float32 where it lacks a type on this CPU. Random weights; the end of a sentence is forbidden on all sides.",
         table(["size", "type", "beam", "batch", "xfc", *names, "xfc / best peer", "xfc / CTranslate2", "aim", "xfc of peak", "xfc MB", "peer MB"], lines)])
 
 

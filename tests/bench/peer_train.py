@@ -56,7 +56,9 @@ def main():
 
     def loss_of(source, target):
         labels = target[:, 1:]
-        logits = model(source, target[:, :-1], real)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=job["type"] == "bfloat16"):
+            logits = model(source, target[:, :-1], real)
+        logits = logits.float()
         return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=PAD, label_smoothing=0.1)
 
     loss_of = torch.compile(loss_of, dynamic=real) if job["variant"] == "compile" else loss_of

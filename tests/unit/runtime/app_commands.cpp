@@ -1,5 +1,6 @@
 // Tests the commands on a complete model of hand-written kernels, which is this program's own image.
 #include "app/Commands.h"
+#include "app/Peak.h"
 #include "device/cpu/CpuDevice.h"
 #include "engine/Identity.h"
 #include "model.h"
@@ -198,6 +199,16 @@ TEST_F(AppCommands, Info) {
   }
 }
 
+// A share of the peak is that of the instructions that a kernel multiplies with.
+TEST(Peak, DependsOnTheTypeOfProducts) {
+  const Peak peak{.gflops = 1, .bf16 = 2, .int8 = 3};
+  for (const char *name : {"linear_512x512", "linear_bf16x_relu", "norm_512", "attention_8x64"})
+    EXPECT_EQ(peak.rateOf(name), 1) << name;
+  for (const char *name : {"linear_512x512_bf16", "linear_weight_grad_8x8_bias_bf16", "linear_512x512_bf16_relu_2"})
+    EXPECT_EQ(peak.rateOf(name), 2) << name;
+  EXPECT_EQ(peak.rateOf("linear_candidates_4000x128_int8"), 3);
+}
+
 TEST_F(AppCommands, BenchTrainAndDecode) {
   Outcome outcome = call("bench train --json --batch-tokens 64 --length 16 --steps 3 --threads 1 --profile");
   ASSERT_EQ(outcome.status, 0) << outcome.err;
@@ -228,6 +239,8 @@ TEST_F(AppCommands, BenchTrainAndDecode) {
   result = Json::parse(call("bench peak --json --threads 1").out);
   EXPECT_EQ(result["threads"], 1);
   EXPECT_GT(result["peak_gflops"], 0.1);
+  EXPECT_GE(result["peak_bf16_gflops"], 0.1);
+  EXPECT_GT(result["peak_int8_gops"], 0.1);
   EXPECT_GT(result["peak_read_gb_per_second"], 0.1);
 
   outcome = call("bench decode --json --sentences 5 --batch 2 --length 6 --beam 3 --steps 2");

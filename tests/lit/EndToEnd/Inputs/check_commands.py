@@ -158,7 +158,7 @@ def check_bench():
         expect(abs(kernel["share_of_peak"] - share) < 1e-9 * share + 1e-12, f"bench train --profile: share of peak of {kernel}")
     table = person.stdout
     rows = re.findall(r"^(\S+) +(.*\S) +([\d.]+) +([\d.]+) +([\d.]+)% +([\d.]+) +([\d.]+) +\d+%$", table, re.M)
-    total = re.search(r"^(\d+) launches, ([\d.]+) ms a step in kernels; the machine: [\d.]+ GFLOP/s, copies at [\d.]+ GB/s$", table, re.M)
+    total = re.search(r"^(\d+) launches, ([\d.]+) ms a step in kernels; the machine: [\d.]+ GFLOP/s, [\d.]+ in bf16, [\d.]+ in int8, copies at [\d.]+ GB/s$", table, re.M)
     if not rows or not total:
         failures.append(f"bench train --profile: no table in {table!r}")
         return
