@@ -1,5 +1,6 @@
 // Reads a CTranslate2 folder: model.bin holds the weights and the structure of the model; config.json and token lists
 // define its tokens.
+#include "Ctranslate2Form.h"
 #include "Ctranslate2Model.h"
 #include "Kinds.h"
 #include "Rebuilt.h"
@@ -9,6 +10,7 @@
 #include "tensors/Numbers.h"
 #include <cmath>
 #include <filesystem>
+#include <optional>
 #include <set>
 
 namespace fs = std::filesystem;
@@ -18,24 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const char *const names[2] = {"encoder", "decoder"};
-
-// Whether a variable is a single number.
-bool isScalar(const TensorView &variable) { return variable.shape.empty(); }
-
-double scalarOf(const TensorView &variable) {
-  const auto as = [&]<typename Number>(Number number) {
-    std::memcpy(&number, variable.bytes.data(), sizeof number);
-    return static_cast<double>(number);
-  };
-  if (variable.type == "I8")
-    return as(int8_t());
-  if (variable.type == "I16")
-    return as(int16_t());
-  if (variable.type == "I32")
-    return as(int32_t());
-  return floatsOf(variable).front();
-}
+using namespace ctranslate2;
 
 // The memory that the weights are views of.
 struct Memory {
@@ -55,10 +40,7 @@ public:
   ForeignFiles read() {
     checkSpecification();
     readTokens();
-    ForeignModel result = isT5() ? readT5() : readStacks();
-    if (const double eps = config ? config->number("layer_norm_epsilon", 1e-30, 1, false, 0) : 0; eps > 0)
-      for (const char *stack : names)
-        setNormEps(result.description[stack], eps);
+    ForeignModel result = readModel();
     readVocabularies();
     if (!quantized.empty())
       result.notes.push_back(file + ": holds weights rounded to " + quantized +
@@ -87,23 +69,42 @@ private:
   }
   bool has(const std::string &name) const { return model.variables.contains(name); }
 
-  // An option of a stack; older models have one for both stacks.
-  double option(const std::string &stack, const std::string &name, double otherwise) {
-    const TensorView *found = find(stack + "/" + name);
-    if (!found && model.revision < 5)
-      found = find(name);
-    if (!found)
-      return otherwise;
-    if (!isScalar(*found))
-      fail(found->name, "has shape " + textOf(found->shape) + "; expected one number");
-    return scalarOf(*found);
+  // The number that a variable holds.
+  double numberOf(const TensorView &variable) const {
+    if (!variable.shape.empty())
+      fail(variable.name, "has shape " + textOf(variable.shape) + "; expected one number");
+    const auto as = [&]<typename Number>(Number stored) {
+      std::memcpy(&stored, variable.bytes.data(), sizeof stored);
+      return static_cast<double>(stored);
+    };
+    const double value = variable.type == "I8"    ? as(int8_t())
+                         : variable.type == "I16" ? as(int16_t())
+                         : variable.type == "I32" ? as(int32_t())
+                                                  : floatsOf(variable).front();
+    if (!std::isfinite(value))
+      fail(variable.name, "is not a finite number");
+    return value;
   }
-  // An option that must be the same in both stacks.
-  double both(const std::string &name, double otherwise) {
-    const double encoder = option("encoder", name, otherwise), decoder = option("decoder", name, otherwise);
-    if (encoder != decoder)
-      fail("decoder/" + name, "is another than 'encoder/" + name + "'; expected the same in both stacks");
-    return encoder;
+
+  double number(const std::string &name, double otherwise) {
+    const TensorView *found = find(name);
+    return found ? numberOf(*found) : otherwise;
+  }
+
+  // An option of a stack; older models have one for both stacks.
+  double option(bool decoder, const std::string &name, double otherwise) {
+    const std::string own = stackNames[decoder] + ("/" + name);
+    return number(!has(own) && model.revision < 5 ? name : own, otherwise);
+  }
+
+  // Sets a member of the form that an option belongs to.
+  void set(double &member, const std::string &, double value) const { member = value; }
+  void set(bool &member, const std::string &, double value) const { member = value != 0; }
+  void set(int64_t &member, const std::string &name, double value) const {
+    if (value != std::floor(value) || std::abs(value) > mostFeatures)
+      fail(name,
+           "is " + std::to_string(value) + "; expected a whole number of at most " + std::to_string(mostFeatures));
+    member = static_cast<int64_t>(value);
   }
 
   void checkSpecification() {
@@ -152,7 +153,7 @@ private:
     constexpr float oldScale = 1000; // of I16, before such weights had scales of their own
     std::vector<float> scale = {oldScale};
     if (scales) {
-      if (scales->type != "F32" || (!isScalar(*scales) && scales->shape != std::vector<int64_t>{out}))
+      if (scales->type != "F32" || (!scales->shape.empty() && scales->shape != std::vector<int64_t>{out}))
         fail(name + "_scale",
              "has shape " + textOf(scales->shape) + " of " + scales->type + "; expected one F32, or " + textOf({out}));
       scale = floatsOf(*scales);
@@ -178,23 +179,23 @@ private:
     return {name, "F32", {out, in}, made->second};
   }
 
-  // Adds a linear step whose weights are rows of a variable: it is number `part` of the `parts` that the variable
-  // holds.
-  void addLinear(const std::string &ours, const std::string &scope, int64_t part, int64_t parts, int64_t out,
-                 int64_t in, bool bias) {
-    addAs(weights, ours + ".weight", rowsOf(matrix(scope + "/weight", out * parts, in), part * out, out));
-    if (!bias)
-      return;
-    if (has(scope + "/bias"))
-      addAs(weights, ours + ".bias", rowsOf(vector(scope + "/bias", out * parts), part * out, out));
-    else
-      addFloats(weights, ours + ".bias", {out}, std::vector<float>(static_cast<size_t>(out)));
-  }
-
-  void addNorm(const std::string &ours, const std::string &scope, int64_t d, bool bias = true) {
-    addAs(weights, ours + ".weight", vector(scope + "/gamma", d));
-    if (bias)
-      addAs(weights, ours + ".bias", vector(scope + "/beta", d));
+  // Adds the parameters that a variable holds. A linear layer without a bias, in a model where others have one, gets
+  // zeros.
+  void addParts(const Variable &variable) {
+    const std::vector<int64_t> shape = variable.shape();
+    const bool zeros = variable.name.ends_with("/bias") && !has(variable.name);
+    const TensorView whole = zeros                  ? TensorView{}
+                             : variable.columns > 0 ? matrix(variable.name, shape[0], shape[1])
+                                                    : vector(variable.name, shape[0]);
+    int64_t row = 0;
+    for (const Part &part : variable.parts) {
+      if (zeros)
+        addFloats(weights, part.ours, {part.rows}, std::vector<float>(static_cast<size_t>(part.rows)));
+      else
+        addAs(weights, part.ours, rowsOf(whole, row, part.rows));
+      row += part.rows;
+      tensors.push_back({part.ours, part.ours});
+    }
   }
 
   //===-- tokens
@@ -260,12 +261,11 @@ private:
     ids.eos = id("eos_token", "</s>");
     ids.unk = id("unk_token", "<unk>");
     ids.bos = findToken(tokens[1], tokenName("bos_token", "<s>"));
-    const TensorView *zero = find("decoder/start_from_zero_embedding");
-    zeroStart = zero && isScalar(*zero) && scalarOf(*zero) != 0;
+    zeroStart = number(zeroStartName, 0) != 0;
     start = ids.eos;
     if (zeroStart)
       return;
-    const bool targetBos = !has("with_target_bos") || scalarOf(*find("with_target_bos")) != 0;
+    const bool targetBos = number("with_target_bos", 1) != 0;
     const bool chosen = config ? config->has("decoder_start_token") : !has("user_decoder_start_tokens");
     if (chosen) {
       start = config ? id("decoder_start_token", "<s>")
@@ -294,9 +294,9 @@ private:
   // zeros, which is also what Marian's decoder begins with.
   void readTable() {
     for (const int i : {0, 1}) {
-      std::string scope = std::string(names[i]) + "/embeddings_0/weight";
-      if (!has(scope))
-        scope = std::string(names[i]) + "/embeddings/weight";
+      std::string scope = embeddingName(i);
+      if (const std::string single = std::string(stackNames[i]) + "/embeddings/weight"; !has(scope) && has(single))
+        scope = single;
       const TensorView *table = find(scope);
       if (!table)
         throw Error(file + ": '" + scope + "' is missing");
@@ -311,10 +311,10 @@ private:
         throw Error(listFile[i] + ": has " + std::to_string(tokens[i].size()) + " tokens, but '" + scope + "' of " +
                     file + " has " + std::to_string(vocab[i]) + " rows");
     }
-    d = model.variables.at(tableName[0]).shape[1];
-    if (model.variables.at(tableName[1]).shape[1] != d)
+    form.dim = model.variables.at(tableName[0]).shape[1];
+    if (model.variables.at(tableName[1]).shape[1] != form.dim)
       fail(tableName[1], "has " + std::to_string(model.variables.at(tableName[1]).shape[1]) + " features and '" +
-                             tableName[0] + "' " + std::to_string(d) + "; expected the same number");
+                             tableName[0] + "' " + std::to_string(form.dim) + "; expected the same number");
     const auto padding = [&](int which) {
       const int32_t pad = findToken(tokens[which], "<pad>");
       return pad >= 0 ? pad : findToken(tokens[which], "<blank>");
@@ -332,133 +332,254 @@ private:
     }
   }
 
-  EmbeddingTensors addTables(const std::string &prefix) {
-    const std::string own[2] = {prefix + "encoder.embed_tokens.weight", prefix + "decoder.embed_tokens.weight"};
+  // Adds the tables of embeddings and the output.
+  EmbeddingTensors addTables() {
+    EmbeddingTensors tied = {"encoder.embed.weight", "decoder.embed.weight", "output.weight"};
+    const std::string output = std::string(outputName) + "/weight";
     const char *const tables[2] = {model.variables.at(tableName[0]).bytes.data(),
                                    model.variables.at(tableName[1]).bytes.data()};
-    const std::string output = "decoder/projection/weight";
-    EmbeddingTensors tied = {own[0], own[1], "lm_head.weight"};
-    addTable(weights, own[0], matrix(tableName[0], vocab[0], d), rows[0]);
+    addTable(weights, tied.encoder, matrix(tableName[0], vocab[0], form.dim), rows[0]);
     if (tables[0] == tables[1])
-      tied.decoder = own[0];
+      tied.decoder = tied.encoder;
     else
-      addTable(weights, own[1], matrix(tableName[1], vocab[1], d), rows[1]);
-    const TensorView projection = tensor(output, {vocab[1], d});
+      addTable(weights, tied.decoder, matrix(tableName[1], vocab[1], form.dim), rows[1]);
+    const TensorView projection = tensor(output, {vocab[1], form.dim});
     if (projection.bytes.data() == tables[1])
       tied.output = tied.decoder;
     else if (projection.bytes.data() == tables[0])
       tied.output = tied.encoder;
     else
-      addTable(weights, tied.output, matrix(output, vocab[1], d), rows[1]);
+      addTable(weights, tied.output, matrix(output, vocab[1], form.dim), rows[1]);
     for (const std::string &name : {output, tableName[1]})
       find(name + "_scale"); // marks it as used, since a tied table is not read again
     return tied;
   }
 
-  //===-- models
-  //------------------------------------------------------------------------------------------------------===//
+  // Adds the output's bias. Rows without a token, if there are any, get one by which they are never chosen.
+  void addOutputBias() {
+    const std::string name = std::string(outputName) + "/bias";
+    form.outputBias = has(name) || rows[1] > vocab[1];
+    if (!form.outputBias)
+      return;
+    const std::string zeros = bytesOf(std::vector<float>(static_cast<size_t>(vocab[1])));
+    const TensorView own = has(name) ? vector(name, vocab[1]) : TensorView{"", "F32", {vocab[1]}, zeros};
+    addLogitsBias(weights, &own, rows[1]);
+    tensors.push_back({"output.bias", "final_logits_bias", /*row=*/true});
+  }
 
-  void readLayers() {
-    for (const int i : {0, 1}) {
-      const std::string stack = names[i];
-      const auto there = [&](int64_t layer) {
-        const auto next = model.variables.lower_bound(stack + "/layer_" + std::to_string(layer) + "/");
-        return next != model.variables.end() &&
-               next->first.starts_with(stack + "/layer_" + std::to_string(layer) + "/");
-      };
-      while (layers[i] < mostLayers && there(layers[i]))
-        ++layers[i];
-      if (layers[i] == 0)
-        throw Error(file + ": has no '" + stack + "/layer_0'; expected an encoder and a decoder of one layer or more");
-      const std::string inner = stack + "/layer_0/ffn/linear_0/weight";
-      const TensorView *first = find(inner);
-      if (!first)
-        throw Error(file + ": '" + inner + "' is missing");
-      if (first->shape.size() != 2 || first->shape[1] != d || first->shape[0] < 1)
-        fail(inner, "has shape " + textOf(first->shape) + "; expected features by " + std::to_string(d));
-      ffn[i] = first->shape[0];
-      const double defaultHeads = model.specification == "TransformerBig" ? 16 : 8;
-      const double found = option(stack, "num_heads", defaultHeads);
-      if (!(found >= 1 && found <= static_cast<double>(mostFeatures)))
-        fail(stack + "/num_heads", "is " + std::to_string(found) + "; expected a whole number from 1");
-      heads[i] = static_cast<int64_t>(found);
+  //===-- the model
+  //---------------------------------------------------------------------------------------------------===//
+
+  ForeignModel readModel() {
+    readTable();
+    form.maxLength = 1024; // unless a table of positions has fewer or more
+    for (const bool decoder : {false, true})
+      readStack(decoder);
+    form.outputScale = exactly(number(outputScaleName, 1), 1 / root());
+    form.eps = config ? config->number("layer_norm_epsilon", 1e-30, 1, false, 0) : 0;
+    for (const auto &[ours, table] : learned) {
+      addAs(weights, ours, rowsOf(table, 0, form.maxLength));
+      tensors.push_back({ours, ours});
     }
-    for (const char *name : {"alibi", "sliding_window", "multi_query_attention"})
-      for (const char *stack : names)
-        if (option(stack, name, 0) != 0)
-          fail(std::string(stack) + "/" + name, "cannot be imported; no step computes it so");
-    for (const char *name :
-         {"alibi_use_positive_positions", "scale_alibi", "alignment_layer", "alignment_heads", "embeddings_merge"})
-      for (const char *stack : names)
-        option(stack, name, 0); // marks it as used: it belongs to an absent feature or does not change translations
+    addOutputBias();
+    Json share = mapEmbeddings(addTables(), tensors);
+    for (const bool decoder : {false, true})
+      shareDistanceBiases(decoder, share);
+    for (const Variable &variable : variablesOf(form))
+      if (!sharedTables.contains(variable.name))
+        addParts(variable);
+    checkAllUsed();
+    Json steps = describe(form);
+    ForeignModel result;
+    result.description["params"] = std::move(steps["params"]);
+    result.description["tokens"] = {{"pad", ids.pad}, {"unk", ids.unk}, {"bos", ids.bos < 0 ? start : ids.bos},
+                                    {"eos", ids.eos}, {"start", start}, {"source_eos", true}};
+    if (!share.empty())
+      result.description["share"] = std::move(share);
+    for (const char *part : {"encoder", "decoder", "head"})
+      result.description[part] = std::move(steps[part]);
+    result.tensors = std::move(tensors);
+    return result;
   }
 
-  std::string activation() {
-    static const char *const known[] = {"relu", "gelu_new", "swish", "gelu", nullptr, "tanh"};
-    const double code = both("activation", 0);
-    if (!(code >= 0 && code < 6) || !known[static_cast<int>(code)])
-      fail("encoder/activation", "is " + std::to_string(static_cast<int64_t>(code)) +
+  void readStack(bool decoder) {
+    Stack &stack = form.stacks[decoder];
+    const std::string name = stackNames[decoder], first = name + "/layer_0/";
+    stack.vocab = rows[decoder];
+    const auto there = [&](int64_t layer) {
+      const std::string scope = name + "/layer_" + std::to_string(layer) + "/";
+      const auto next = model.variables.lower_bound(scope);
+      return next != model.variables.end() && next->first.starts_with(scope);
+    };
+    while (stack.layers < mostLayers && there(stack.layers))
+      ++stack.layers;
+    if (stack.layers == 0)
+      throw Error(file + ": has no '" + name + "/layer_0'; expected an encoder and a decoder of one layer or more");
+
+    eachOption(stack, [&](const std::string &own, const char *, auto &member, double otherwise) {
+      // The options of a TransformerBig differ from the others' in this one.
+      const bool big = own == "num_heads" && model.specification == "TransformerBig";
+      set(member, name + "/" + own, option(decoder, own, big ? 16 : otherwise));
+    });
+    if (stack.heads < 1)
+      fail(name + "/num_heads", "is " + std::to_string(stack.heads) + "; expected a whole number from 1");
+    const auto code = static_cast<size_t>(stack.activation);
+    if (code >= activations().size() || activations()[code].empty())
+      fail(name + "/activation", "is " + std::to_string(stack.activation) +
                                      "; expected 0 (ReLU), 1 (GELU by tanh), 2 (Swish), 3 (GELU) or 5 (tanh)");
-    return known[static_cast<int>(code)];
+    for (const char *absent : {"alibi", "sliding_window", "multi_query_attention"})
+      if (option(decoder, absent, 0) != 0)
+        fail(name + "/" + absent, "cannot be imported; no step computes it so");
+    for (const char *other :
+         {"alibi_use_positive_positions", "scale_alibi", "alignment_layer", "alignment_heads", "embeddings_merge"})
+      option(decoder, other, 0); // marks it as used: it belongs to an absent feature or does not change translations
+
+    stack.rms = !has(first + "self_attention/layer_norm/beta");
+    stack.embeddingNorm = has(name + "/layernorm_embedding/gamma");
+    stack.finalNorm = has(name + "/layer_norm/gamma");
+    stack.embeddingScale = embeddingScale(decoder);
+    readAttention(decoder, stack.self);
+    stack.cross.cross = true;
+    if (decoder)
+      readAttention(decoder, stack.cross);
+    stack.ffn = rowsOfProduct(first + "ffn/linear_0/weight");
+    stack.gated = has(first + "ffn/linear_0_noact/weight");
+    stack.ffnInBias = anyLayerHas(decoder, "ffn/linear_0/bias") || anyLayerHas(decoder, "ffn/linear_0_noact/bias");
+    stack.ffnOutBias = anyLayerHas(decoder, "ffn/linear_1/bias");
+    if (!stack.self.hasPositions())
+      stack.positions = positions(decoder);
   }
 
-  // The factor of a stack's embeddings.
-  double scaleOf(const std::string &stack) {
-    const TensorView *scale = find(stack + "/scale_embeddings");
+  bool anyLayerHas(bool decoder, const std::string &name) const {
+    for (int64_t layer = 0; layer < form.stacks[decoder].layers; ++layer)
+      if (has(stackNames[decoder] + ("/layer_" + std::to_string(layer) + "/") + name))
+        return true;
+    return false;
+  }
+
+  // The rows of a product of the model's rows.
+  int64_t rowsOfProduct(const std::string &name) {
+    const TensorView *found = find(name);
+    if (!found)
+      throw Error(file + ": '" + name + "' is missing");
+    if (found->shape.size() != 2 || found->shape[1] != form.dim || found->shape[0] < 1)
+      fail(name, "has shape " + textOf(found->shape) + "; expected features by " + std::to_string(form.dim));
+    return found->shape[0];
+  }
+
+  void readAttention(bool decoder, Attention &attention) {
+    const Stack &stack = form.stacks[decoder];
+    const std::string first = attentionScope(decoder, 0, attention.cross) + "/";
+    // An option, which must be the same in all layers.
+    const auto read = [&](const std::string &name, double otherwise) {
+      const double value = number(first + name, otherwise);
+      for (int64_t layer = 1; layer < stack.layers; ++layer) {
+        const std::string other = attentionScope(decoder, layer, attention.cross) + "/" + name;
+        if (number(other, otherwise) != value)
+          fail(other, "differs from '" + first + name + "'; expected the same in all layers");
+      }
+      return value;
+    };
+    eachOption(attention, form.dim, stack.heads,
+               [&](const std::string &name, const char *, auto &member, double otherwise) {
+                 set(member, first + name, read(name, otherwise));
+               });
+    if (!(attention.queriesScale > 0))
+      fail(first + "queries_scale", "is " + std::to_string(attention.queriesScale) + "; expected a number above 0");
+    // CTranslate2 takes the features of a head from the weights, too: T5's differ from the option.
+    const std::string inner = first + (attention.cross ? "linear_0/weight" : "linear_1/weight");
+    const TensorView *product = find(inner);
+    const int64_t n = product && product->shape.size() == 2 ? product->shape[attention.cross ? 0 : 1] : 0;
+    if (n < 1 || n % stack.heads)
+      fail(inner, "is missing, or its features are no multiple of the " + std::to_string(stack.heads) + " heads of '" +
+                      stackNames[decoder] + "/num_heads'");
+    attention.headDim = n / stack.heads;
+    const auto bias = [&](const std::string &name) {
+      return anyLayerHas(decoder, (attention.cross ? "attention/" : "self_attention/") + name + "/bias");
+    };
+    attention.biasQ = bias("linear_0");
+    attention.biasK = attention.biasV = bias(attention.cross ? "linear_1" : "linear_0");
+    attention.biasO = bias(attention.cross ? "linear_2" : "linear_1");
+    const std::string table = first + "relative_attention_bias";
+    const TensorView *biases = attention.cross ? nullptr : find(table);
+    if (!biases)
+      return;
+    if (biases->shape.size() != 2 || biases->shape[1] != stack.heads)
+      fail(table,
+           "has shape " + textOf(biases->shape) + "; expected buckets by " + std::to_string(stack.heads) + " heads");
+    attention.buckets = biases->shape[0];
+    const double distance = read(maxDistanceOption, 128);
+    if (!(distance >= 2 && distance <= maxPositions))
+      fail(first + maxDistanceOption,
+           "is " + std::to_string(distance) + "; expected a whole number from 2 to " + std::to_string(maxPositions));
+    set(attention.maxDistance, first + maxDistanceOption, distance);
+  }
+
+  // If the layers of a stack have one table of biases by distance, it is that of the first.
+  void shareDistanceBiases(bool decoder, Json &share) {
+    const Stack &stack = form.stacks[decoder];
+    if (stack.self.buckets == 0 || stack.layers < 2)
+      return;
+    std::set<std::string> others;
+    Json group = Json::array();
+    const char *first = nullptr;
+    for (int64_t layer = 0; layer < stack.layers; ++layer) {
+      const std::string name = attentionScope(decoder, layer, false) + "/relative_attention_bias";
+      const TensorView *table = find(name);
+      if (!table)
+        throw Error(file + ": '" + name + "' is missing");
+      if (layer == 0)
+        first = table->bytes.data();
+      else if (table->bytes.data() != first)
+        return;
+      else
+        others.insert(name);
+      group.push_back(std::string(stackNames[decoder]) + ".layers." + std::to_string(layer) +
+                      ".self_attn.distance_bias.weight");
+    }
+    share.push_back(group);
+    sharedTables.merge(others);
+  }
+
+  // The factor of a stack's embeddings: a flag or, as a float, the factor itself.
+  double embeddingScale(bool decoder) {
+    const TensorView *scale = find(embeddingScaleName(decoder));
     if (!scale)
       for (const char *old : {"/embeddings_0/multiply_by_sqrt_depth", "/embeddings/multiply_by_sqrt_depth"})
-        if (const TensorView *found = find(stack + old))
+        if (const TensorView *found = find(std::string(stackNames[decoder]) + old))
           scale = found;
-    const double root = std::sqrt(static_cast<double>(d));
     if (!scale)
-      return root;
-    if (!isScalar(*scale))
-      fail(scale->name, "has shape " + textOf(scale->shape) + "; expected one number");
-    const double value = scalarOf(*scale);
-    return scale->type == "I8" ? (value != 0 ? root : 1) : value;
+      return root();
+    const double value = numberOf(*scale);
+    return scale->type == "I8" ? (value != 0 ? root() : 1) : exactly(value, root());
   }
 
-  void setScale(ForeignModel &result, const std::string &stack, double scale) const {
-    Json &embedding = result.description[stack]["input"][0];
-    embedding.erase("scale");
-    const double root = std::sqrt(static_cast<double>(d));
-    if (std::abs(scale - root) <= 1e-3 * root) // even if rounded to F16
-      embedding["scale"] = "sqrt_dim";
-    else if (scale != 1)
-      embedding["scale"] = scale;
+  double root() const { return std::sqrt(static_cast<double>(form.dim)); }
+  // A number, or `expected` if it is that, rounded to a float of 16 or 32 bits.
+  static double exactly(double number, double expected) {
+    return std::abs(number - expected) <= 1e-3 * expected ? expected : number;
   }
 
   // The step for positions. A table of sinusoids becomes a computed table, so that it is not a parameter that training
-  // changes. Sets the number of positions.
-  Json positions() {
-    const TensorView *tables[2] = {find("encoder/position_encodings/encodings"),
-                                   find("decoder/position_encodings/encodings")};
-    if (!tables[0] != !tables[1])
-      fail(std::string(names[!tables[0]]) + "/position_encodings/encodings",
-           "is of one stack alone; expected both or none");
-    if (d % 2 || d < 4) {
-      if (!tables[0])
-        fail(tableName[0],
+  // changes. The number of positions becomes the smallest of those of the tables.
+  Json positions(bool decoder) {
+    const int64_t d = form.dim;
+    const TensorView *table = find(positionsName(decoder));
+    if (!table) {
+      if (d % 2 || d < 4)
+        fail(tableName[decoder],
              "has " + std::to_string(d) + " features; positions that are computed need an even number, at least 4");
-    } else if (!tables[0]) {
       return sinusoidalPositions(d, 1); // as CTranslate2 computes them
     }
-    for (const TensorView *table : tables) {
-      if (table->shape.size() != 2 || table->shape[1] != d || table->shape[0] < 1 || table->shape[0] > maxPositions)
-        fail(table->name, "has shape " + textOf(table->shape) + "; expected positions by " + std::to_string(d));
-      vectorType(*table);
-    }
-    maxLength = std::min(tables[0]->shape[0], tables[1]->shape[0]);
-    for (const int64_t offset : {0, 1, 2})
-      for (const bool slow : {false, true})
-        if (d % 2 == 0 && d >= 4 && isSines(*tables[0], offset, slow) && isSines(*tables[1], offset, slow)) {
-          Json step = sinusoidalPositions(d, offset);
-          if (!slow)
-            step.erase("exponent_multiplier");
-          return step;
-        }
-    for (const int i : {0, 1})
-      addAs(weights, std::string("model.") + names[i] + ".embed_positions.weight", rowsOf(*tables[i], 0, maxLength));
+    if (table->shape.size() != 2 || table->shape[1] != d || table->shape[0] < 1 || table->shape[0] > maxPositions)
+      fail(table->name, "has shape " + textOf(table->shape) + "; expected positions by " + std::to_string(d));
+    vectorType(*table);
+    form.maxLength = hasTable ? std::min(form.maxLength, table->shape[0]) : table->shape[0];
+    hasTable = true;
+    if (const std::optional<step::SinusoidalPositions> sines = sinusoidsOf(*table))
+      return stepOf(*sines, "$max_length");
+    const std::string ours = std::string(stackNames[decoder]) + ".pos.weight";
+    learned.push_back({ours, *table});
     return learnedPositions();
   }
 
@@ -467,24 +588,40 @@ private:
       fail(variable.name, "has type " + variable.type + "; expected F32, F16 or BF16");
   }
 
-  // Whether a table holds sines and then cosines of position / 10000^(i / n), where n is d/2, or d/2 - 1 if `slow`.
-  bool isSines(const TensorView &table, int64_t offset, bool slow) const {
+  // The positions whose sines and cosines a table holds, if it holds any.
+  std::optional<step::SinusoidalPositions> sinusoidsOf(const TensorView &table) const {
     const std::vector<float> numbers = floatsOf(table);
-    const int64_t half = d / 2;
-    const double tolerance = table.type == "F32"   ? 1e-3
-                             : table.type == "F16" ? 2e-3
-                                                   : 8e-3; // of a table computed in F32
-    for (int64_t i = 0; i < half; ++i) {
-      const double frequency = std::pow(10000., -static_cast<double>(i) / static_cast<double>(slow ? half - 1 : half));
-      for (int64_t p = 0; p < table.shape[0]; ++p) {
-        const double angle = static_cast<double>(p + offset) * frequency;
-        const size_t at = static_cast<size_t>(p * d + i);
-        if (std::abs(numbers[at] - std::sin(angle)) > tolerance ||
-            std::abs(numbers[at + static_cast<size_t>(half)] - std::cos(angle)) > tolerance)
-          return false;
-      }
-    }
-    return true;
+    const int64_t rows = table.shape[0], d = form.dim;
+    double least = table.type == "F32" ? 1e-3 : table.type == "F16" ? 2e-3 : 8e-3; // of a table computed in F32
+    const auto differenceFrom = [&](const step::SinusoidalPositions &positions, int64_t count) {
+      const std::vector<float> expected = sinusoids(positions, count, d);
+      double most = 0;
+      for (size_t i = 0; i < expected.size(); ++i)
+        most = std::max<double>(most, std::abs(numbers[i] - expected[i]));
+      return most;
+    };
+    std::vector<double> multipliers = {1, 2};
+    if (d > 2)
+      multipliers.push_back(static_cast<double>(d) / static_cast<double>(d - 2)); // down to exactly 1/10000
+    std::optional<step::SinusoidalPositions> best;
+    for (const int64_t offset : {0, 1, 2})
+      for (const double multiplier : multipliers)
+        for (const double cosineOffset : {0, 1})
+          for (const bool halves : {true, false}) {
+            step::SinusoidalPositions candidate;
+            candidate.offset = offset;
+            candidate.exponentMultiplier = multiplier;
+            candidate.cosineOffset = cosineOffset;
+            candidate.halves = halves;
+            // The first rows tell most of them apart.
+            if (differenceFrom(candidate, std::min<int64_t>(rows, 3)) > least)
+              continue;
+            if (const double most = differenceFrom(candidate, rows); most < least) {
+              least = most;
+              best = candidate;
+            }
+          }
+    return best;
   }
 
   // Fails if a variable was not read: the model would use it, but the imported steps would not.
@@ -500,212 +637,7 @@ private:
       if (!used.contains(name) && !told.contains(name))
         fail(name, textOf(variable.shape) +
                        " cannot be imported: no step computes with it; expected an encoder and a decoder as in "
-                       "Marian, BART or M2M100");
-  }
-
-  ForeignModel readStacks() {
-    readTable();
-    readLayers();
-    const bool preNorm = both("pre_norm", 1) != 0, embeddingNorm = has("encoder/layernorm_embedding/gamma"),
-               finalNorm = has("encoder/layer_norm/gamma");
-    if (!preNorm && finalNorm)
-      fail("encoder/layer_norm/gamma", "ends a stack whose layers end with norms; expected one or the other");
-    const std::string function = activation();
-    const Json position = positions();
-    const double scales[2] = {scaleOf("encoder"), scaleOf("decoder")};
-    for (const int i : {0, 1})
-      addStack(i, embeddingNorm, finalNorm);
-    const EmbeddingTensors tables = addTables("model.");
-    const bool bias = has("decoder/projection/bias") || rows[1] > vocab[1];
-    if (bias) {
-      const std::vector<float> none(static_cast<size_t>(vocab[1]));
-      const std::string zeros = bytesOf(none);
-      const TensorView zero{"", "F32", {vocab[1]}, zeros};
-      const TensorView own = has("decoder/projection/bias") ? vector("decoder/projection/bias", vocab[1]) : zero;
-      addLogitsBias(weights, &own, rows[1]);
-    }
-    checkAllUsed();
-    StacksForm form;
-    form.preNorm = preNorm;
-    form.embeddingNorm = embeddingNorm;
-    form.logitsBias = bias;
-    form.unk = ids.unk;
-    form.bos = -1;
-    for (const int i : {0, 1})
-      if (d % heads[i])
-        fail(std::string(names[i]) + "/num_heads",
-             "is " + std::to_string(heads[i]) + ", which does not divide " + std::to_string(d));
-    Json json = {{"vocab_size", rows[0]},
-                 {"d_model", d},
-                 {"encoder_layers", layers[0]},
-                 {"decoder_layers", layers[1]},
-                 {"encoder_attention_heads", heads[0]},
-                 {"decoder_attention_heads", heads[1]},
-                 {"encoder_ffn_dim", ffn[0]},
-                 {"decoder_ffn_dim", ffn[1]},
-                 {"max_position_embeddings", maxLength},
-                 {"activation_function", function},
-                 {"pad_token_id", ids.pad},
-                 {"decoder_start_token_id", start},
-                 {"eos_token_id", ids.eos}};
-    if (ids.bos >= 0)
-      json["bos_token_id"] = ids.bos;
-    const Config made(file, json);
-    Stacks stacks(made, form);
-    stacks.setTargetVocab(rows[1]);
-    ForeignModel result = stacks.build(weights, position, tables);
-    if (preNorm && !finalNorm)
-      leaveOutFinalNorms(result);
-    for (const int i : {0, 1})
-      setScale(result, names[i], scales[i]);
-    return result;
-  }
-
-  void addStack(int which, bool embeddingNorm, bool finalNorm) {
-    const std::string stack = names[which], ours = "model." + stack + ".";
-    if (embeddingNorm)
-      addNorm(ours + "layernorm_embedding", stack + "/layernorm_embedding", d);
-    for (int64_t i = 0; i < layers[which]; ++i) {
-      const std::string layer = ours + "layers." + std::to_string(i) + ".",
-                        scope = stack + "/layer_" + std::to_string(i) + "/";
-      const std::string self = layer + "self_attn", cross = layer + "encoder_attn";
-      addSelf(self + ".", "_proj", "out", scope + "self_attention", d, /*bias=*/true);
-      addNorm(self + "_layer_norm", scope + "self_attention/layer_norm", d);
-      if (which) {
-        addCross(cross + ".", "_proj", "out", scope + "attention", d, true);
-        addNorm(cross + "_layer_norm", scope + "attention/layer_norm", d);
-      }
-      addLinear(layer + "fc1", scope + "ffn/linear_0", 0, 1, ffn[which], d, true);
-      addLinear(layer + "fc2", scope + "ffn/linear_1", 0, 1, d, ffn[which], true);
-      addNorm(layer + "final_layer_norm", scope + "ffn/layer_norm", d);
-    }
-    if (finalNorm)
-      addNorm(ours + "layer_norm", stack + "/layer_norm", d);
-  }
-
-  // Adds a self-attention, whose queries, keys and values come from one product. `n` is the features of all heads.
-  void addSelf(const std::string &ours, const std::string &end, const std::string &out, const std::string &scope,
-               int64_t n, bool bias) {
-    const char *const parts[] = {"q", "k", "v"};
-    for (int64_t i = 0; i < 3; ++i)
-      addLinear(ours + parts[i] + end, scope + "/linear_0", i, 3, n, d, bias);
-    addLinear(ours + out + end, scope + "/linear_1", 0, 1, d, n, bias);
-  }
-  void addCross(const std::string &ours, const std::string &end, const std::string &out, const std::string &scope,
-                int64_t n, bool bias) {
-    addLinear(ours + "q" + end, scope + "/linear_0", 0, 1, n, d, bias);
-    addLinear(ours + "k" + end, scope + "/linear_1", 0, 2, n, d, bias);
-    addLinear(ours + "v" + end, scope + "/linear_1", 1, 2, n, d, bias);
-    addLinear(ours + out + end, scope + "/linear_2", 0, 1, d, n, bias);
-  }
-
-  bool isT5() const { return has("encoder/layer_0/self_attention/relative_attention_bias"); }
-
-  // Its kin too: RMS norms, no biases of products, scores that are not divided, and biases of them by distance.
-  ForeignModel readT5() {
-    readTable();
-    readLayers();
-    if (both("pre_norm", 1) == 0)
-      fail("encoder/pre_norm", "is 0, but biases by distance are those of T5, whose norms come first; expected 1");
-    if (heads[0] != heads[1] || ffn[0] != ffn[1])
-      fail("decoder/num_heads",
-           "or 'decoder/layer_0/ffn/linear_0/weight' is of another size than in the encoder; expected the same");
-    for (const char *stack : names)
-      if (scaleOf(stack) != 1)
-        fail(std::string(stack) + "/scale_embeddings", "is not 1, as it is in T5");
-    const bool gated = has("encoder/layer_0/ffn/linear_0_noact/weight");
-    const std::string first = "encoder/layer_0/self_attention/", inner = first + "linear_1/weight",
-                      table = first + "relative_attention_bias";
-    const TensorView *output = find(inner), *biases = find(table);
-    if (!output || output->shape.size() != 2 || output->shape[1] % heads[0])
-      fail(inner, "is missing, or not as many heads wide as 'encoder/num_heads' says");
-    const int64_t n = output->shape[1];
-    if (biases->shape.size() != 2 || biases->shape[1] != heads[0])
-      fail(table,
-           "has shape " + textOf(biases->shape) + "; expected buckets by " + std::to_string(heads[0]) + " heads");
-    const int64_t buckets = biases->shape[0];
-    const double distance = attribute(first + "relative_attention_max_distance", 128);
-    bool own = false;
-    for (const int i : {0, 1})
-      for (int64_t layer = 0; layer < layers[i]; ++layer)
-        own |= layer > 0 && distanceBias(i, layer).bytes.data() != distanceBias(i, 0).bytes.data();
-    double scale = 1;
-    if (const TensorView *found = find("decoder/scale_outputs"))
-      scale = scalarOf(*found);
-    const double expected = 1 / std::sqrt(static_cast<double>(d));
-    if (scale != 1 && std::abs(scale - expected) > 1e-3 * expected)
-      fail("decoder/scale_outputs", "is " + std::to_string(scale) + "; expected 1 or " + std::to_string(expected));
-    const std::string function = activation();
-    for (const int i : {0, 1})
-      addT5Stack(i, n, buckets, own, gated, distance);
-    addTables("");
-    checkAllUsed();
-    const Config made(file, {{"model_type", own ? "umt5" : "t5"},
-                             {"vocab_size", rows[0]},
-                             {"d_model", d},
-                             {"num_layers", layers[0]},
-                             {"num_decoder_layers", layers[1]},
-                             {"num_heads", heads[0]},
-                             {"d_kv", n / heads[0]},
-                             {"d_ff", ffn[0]},
-                             {"feed_forward_proj", (gated ? "gated-" : "") + function},
-                             {"relative_attention_num_buckets", buckets},
-                             {"relative_attention_max_distance", static_cast<int64_t>(distance)},
-                             {"scale_decoder_outputs", scale != 1},
-                             {"pad_token_id", ids.pad},
-                             {"decoder_start_token_id", start},
-                             {"eos_token_id", ids.eos}});
-    return xfc::readT5(made, weights);
-  }
-
-  double attribute(const std::string &name, double otherwise) {
-    const TensorView *found = find(name);
-    if (found && !isScalar(*found))
-      fail(name, "has shape " + textOf(found->shape) + "; expected one number");
-    return found ? scalarOf(*found) : otherwise;
-  }
-
-  const TensorView &distanceBias(int which, int64_t layer) {
-    const std::string name =
-        std::string(names[which]) + "/layer_" + std::to_string(layer) + "/self_attention/relative_attention_bias";
-    const TensorView *found = find(name);
-    if (!found)
-      throw Error(file + ": '" + name + "' is missing");
-    return *found;
-  }
-
-  void addT5Stack(int which, int64_t n, int64_t buckets, bool own, bool gated, double distance) {
-    const std::string stack = names[which];
-    for (int64_t i = 0; i < layers[which]; ++i) {
-      const std::string block = stack + ".block." + std::to_string(i) + ".layer.",
-                        scope = stack + "/layer_" + std::to_string(i) + "/";
-      for (const char *attention : {"self_attention", "attention"})
-        if (attribute(scope + attention + "/queries_scale", 1) != 1)
-          fail(scope + attention + "/queries_scale", "is not 1, as it is in T5");
-      if (attribute(scope + "self_attention/relative_attention_max_distance", distance) != distance)
-        fail(scope + "self_attention/relative_attention_max_distance",
-             "is another than in the first layer; expected the same in all");
-      addSelf(block + "0.SelfAttention.", "", "o", scope + "self_attention", n, /*bias=*/false);
-      if (i == 0 || own) {
-        const TensorView &table = distanceBias(which, i);
-        if (table.shape != std::vector<int64_t>{buckets, heads[0]})
-          fail(table.name, "has shape " + textOf(table.shape) + "; expected " + textOf({buckets, heads[0]}));
-        vectorType(table);
-        addAs(weights, block + "0.SelfAttention.relative_attention_bias.weight", table);
-      }
-      addNorm(block + "0.layer_norm", scope + "self_attention/layer_norm", d, false);
-      if (which) {
-        addCross(block + "1.EncDecAttention.", "", "o", scope + "attention", n, false);
-        addNorm(block + "1.layer_norm", scope + "attention/layer_norm", d, false);
-      }
-      const std::string last = block + (which ? "2." : "1."), feedForward = last + "DenseReluDense.";
-      addLinear(feedForward + (gated ? "wi_0" : "wi"), scope + "ffn/linear_0", 0, 1, ffn[which], d, false);
-      if (gated)
-        addLinear(feedForward + "wi_1", scope + "ffn/linear_0_noact", 0, 1, ffn[which], d, false);
-      addLinear(feedForward + "wo", scope + "ffn/linear_1", 0, 1, d, ffn[which], false);
-      addNorm(last + "layer_norm", scope + "ffn/layer_norm", d, false);
-    }
-    addNorm(stack + ".final_layer_norm", stack + "/layer_norm", d, false);
+                       "Marian, BART, M2M100 or T5");
   }
 
   //===-- vocabularies
@@ -771,8 +703,12 @@ private:
   int32_t language = -1; // the token that every translation begins with after the start, if any
   bool zeroStart = false;
   FolderVocabularies vocabularies;
-  int64_t d = 0, maxLength = 1024, vocab[2] = {}, rows[2] = {}, layers[2] = {}, heads[2] = {},
-          ffn[2] = {}; // [1]: the decoder's
+  Form form;
+  std::vector<TensorName> tensors;
+  std::vector<std::pair<std::string, TensorView>> learned; // tables of positions, by our names
+  std::set<std::string> sharedTables;                      // variables that are the first layer's
+  bool hasTable = false;                                   // of positions
+  int64_t vocab[2] = {}, rows[2] = {};                     // [1]: the decoder's
 };
 
 } // namespace

@@ -1,7 +1,10 @@
-// Parses CTranslate2's model.bin.
+// Parses and writes CTranslate2's model.bin.
 #include "Ctranslate2Model.h"
 #include "support/Error.h"
+#include "support/Files.h"
+#include <algorithm>
 #include <cstring>
+#include <limits>
 
 namespace xfc {
 namespace {
@@ -115,6 +118,51 @@ Ctranslate2Model Ctranslate2Model::parse(std::string_view contents, const std::s
   if (!reader.atEnd())
     reader.fail(std::to_string(reader.left()) + " bytes follow its end");
   return model;
+}
+
+static void append(std::string &bytes, std::integral auto number) {
+  bytes.append(reinterpret_cast<const char *>(&number), sizeof number);
+}
+
+static void append(std::string &bytes, const std::string &name) {
+  append(bytes, static_cast<uint16_t>(name.size() + 1));
+  bytes += name + '\0';
+}
+
+void writeCtranslate2(const std::string &file, const std::string &specification, uint32_t revision,
+                      const std::vector<Ctranslate2Variable> &variables,
+                      const std::vector<std::pair<std::string, std::string>> &aliases) {
+  FileWriter writer(file);
+  std::string part;
+  append(part, lastVersion);
+  append(part, specification);
+  append(part, revision);
+  append(part, static_cast<uint32_t>(variables.size()));
+  for (const Ctranslate2Variable &variable : variables) {
+    const std::string bytes = variable.bytes();
+    if (bytes.size() > std::numeric_limits<uint32_t>::max())
+      throw Error(file + ": '" + variable.name + "' " + textOf(variable.shape) + " of " + variable.type + " has " +
+                  std::to_string(bytes.size()) +
+                  " bytes, but a variable of CTranslate2 has at most 2^32 - 1; choose a smaller --quantization");
+    append(part, variable.name);
+    append(part, static_cast<uint8_t>(variable.shape.size()));
+    for (const int64_t extent : variable.shape)
+      append(part, static_cast<uint32_t>(extent));
+    const Type *type = std::find_if(std::begin(types), std::end(types),
+                                    [&](const Type &known) { return variable.type == known.name; });
+    append(part, static_cast<uint8_t>(type - std::begin(types)));
+    append(part, static_cast<uint32_t>(bytes.size()));
+    writer.write(part);
+    writer.write(bytes);
+    part.clear();
+  }
+  append(part, static_cast<uint32_t>(aliases.size()));
+  for (const auto &[alias, of] : aliases) {
+    append(part, alias);
+    append(part, of);
+  }
+  writer.write(part);
+  writer.commit();
 }
 
 } // namespace xfc

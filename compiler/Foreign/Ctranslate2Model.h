@@ -1,4 +1,4 @@
-// Parses CTranslate2's model.bin, which holds the variables of a model.
+// Parses and writes CTranslate2's model.bin, which holds the variables of a model.
 //
 // The format is little-endian. It begins with the version of the format (u32), from version 2 on the name of the
 // specification and its revision (u32), and the number of variables (u32). Each variable is a name, a rank (u8),
@@ -9,6 +9,7 @@
 #pragma once
 
 #include "tensors/Safetensors.h"
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -25,5 +26,18 @@ struct Ctranslate2Model {
   // in this format or of an unknown version, or if a variable comes twice.
   static Ctranslate2Model parse(std::string_view contents, const std::string &file);
 };
+
+// A variable to be written. Its bytes are made when it is its turn, so that a converted model need not fit in memory.
+struct Ctranslate2Variable {
+  std::string name, type; // a type of safetensors
+  std::vector<int64_t> shape;
+  std::function<std::string()> bytes;
+};
+
+// Writes a model.bin of the latest version. An alias is a name, and the name of the variable that it stands for. Throws
+// Error if a variable is larger than the format allows, or if the file cannot be written.
+void writeCtranslate2(const std::string &file, const std::string &specification, uint32_t revision,
+                      const std::vector<Ctranslate2Variable> &variables,
+                      const std::vector<std::pair<std::string, std::string>> &aliases);
 
 } // namespace xfc

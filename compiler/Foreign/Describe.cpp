@@ -1,4 +1,4 @@
-// Describes a model by the config.json of a family.
+// Describes a model as other programs do.
 #include "Describe.h"
 #include "Import/StepKinds.h"
 #include <algorithm>
@@ -13,14 +13,19 @@ using Steps = std::vector<StepDescription>;
 const char *const names[2] = {"encoder", "decoder"};
 
 // The first step of a kind (and of a name, if given) in these steps and those nested in them, or null.
-template <typename Kind> const Kind *find(const Steps &steps, std::string_view name = "") {
+template <typename Kind> const StepDescription *findStep(const Steps &steps, std::string_view name = "") {
   for (const StepDescription &step : steps) {
-    if (const auto *options = std::get_if<Kind>(&step.options); options && (name.empty() || step.name == name))
-      return options;
-    if (const Kind *inside = find<Kind>(stepsInside(step), name))
+    if (std::holds_alternative<Kind>(step.options) && (name.empty() || step.name == name))
+      return &step;
+    if (const StepDescription *inside = findStep<Kind>(stepsInside(step), name))
       return inside;
   }
   return nullptr;
+}
+
+template <typename Kind> const Kind *find(const Steps &steps, std::string_view name = "") {
+  const StepDescription *step = findStep<Kind>(steps, name);
+  return step ? &std::get<Kind>(step->options) : nullptr;
 }
 
 template <typename Kind>
@@ -260,6 +265,124 @@ Json describeT5(const Description &model) {
   json["scale_decoder_outputs"] = find<step::Scale>(model.head) != nullptr;
   addTokens(model, json);
   return json;
+}
+
+//===-- CTranslate2 ---------------------------------------------------------------------------------------------===//
+
+// The eps of the first norm, and whether it is an RMS norm.
+static std::pair<double, bool> normIn(const Steps &layer, const std::string &path) {
+  if (const auto *rms = find<step::RmsNorm>(layer))
+    return {rms->eps, true};
+  return {required<step::LayerNorm>(layer, path, "norm").eps, false};
+}
+
+static bool hasNorm(const Steps &steps) { return find<step::RmsNorm>(steps) || find<step::LayerNorm>(steps); }
+
+// Whether the norm of the first branch comes first in it.
+static bool isPreNorm(const Steps &layer) {
+  const auto *residual = find<step::Residual>(layer);
+  return residual && hasNorm(residual->body);
+}
+
+static ctranslate2::Attention attentionOf(const Steps &layer, const std::string &path, bool cross) {
+  const std::string name = cross ? "cross_attn" : "self_attn";
+  const auto &from = required<step::Attention>(layer, path, "attention named " + name, name);
+  ctranslate2::Attention attention;
+  attention.cross = cross;
+  attention.headDim = from.keyDim;
+  attention.kvHeads = from.kvHeads;
+  attention.queriesScale = 1 / from.scale;
+  attention.biasQ = from.biasQ;
+  attention.biasK = from.biasK;
+  attention.biasV = from.biasV;
+  attention.biasO = from.biasO;
+  if (from.distanceBias == step::Attention::DistanceBias::buckets)
+    attention.buckets = from.buckets;
+  attention.maxDistance = from.maxDistance;
+  attention.rotaryDim = from.rotary == step::Attention::Rotary::none ? -1 : from.rotaryDim;
+  attention.rotaryInterleave = from.rotary != step::Attention::Rotary::halves;
+  attention.rotaryBase = from.rotaryBase;
+  attention.maxLength = from.maxLength;
+  return attention;
+}
+
+// The positions of a stack, which CTranslate2 adds if, and only if, its attentions know none.
+static Json positionsOf(const StackDescription &stack, const std::string &name, bool inAttention) {
+  const StepDescription *learned = findStep<step::LearnedPositions>(stack.input),
+                        *sinusoidal = findStep<step::SinusoidalPositions>(stack.input),
+                        *step = learned ? learned : sinusoidal;
+  if (step && inAttention)
+    throw Error(step->jsonPath + ": " + step->kind->title() +
+                ", where CTranslate2 has nothing, since the attentions of the stack know positions by themselves");
+  if (!step && !inAttention)
+    throw Error(name + ".input: has no positions, where CTranslate2 always adds some");
+  if (learned) {
+    const auto &positions = std::get<step::LearnedPositions>(learned->options);
+    Json json = {{"op", "positions"}, {"kind", "learned"}, {"max_length", positions.maxLength}};
+    if (positions.offset > 0)
+      json["offset"] = positions.offset;
+    return json;
+  }
+  if (!step)
+    return nullptr;
+  const auto &positions = std::get<step::SinusoidalPositions>(step->options);
+  return ctranslate2::stepOf(positions, positions.maxLength);
+}
+
+static int64_t activationOf(const Steps &layer, const std::string &path, bool gated) {
+  const StepDescription *step = gated ? findStep<step::Gated>(layer) : findStep<step::Activation>(layer);
+  if (!step)
+    throw Error(path + ": has no activation");
+  const std::string function =
+      gated ? std::get<step::Gated>(step->options).activation : std::get<step::Activation>(step->options).function;
+  const std::vector<std::string> &known = ctranslate2::activations();
+  const auto found = std::find(known.begin(), known.end(), function);
+  if (found != known.end())
+    return found - known.begin();
+  std::string list;
+  for (const std::string &name : known)
+    list += name.empty() ? "" : (list.empty() ? "" : ", ") + name;
+  throw Error(step->jsonPath + ": " + function + ", which CTranslate2 does not compute; it has " + list);
+}
+
+ctranslate2::Form describeCtranslate2(const Description &model) {
+  ctranslate2::Form form;
+  for (bool decoder : {false, true}) {
+    const StackDescription &from = stackOf(model, decoder);
+    const std::string name = names[decoder], layer = name + ".layer";
+    const auto &embedding = required<step::Embedding>(from.input, name + ".input", "embedding");
+    const auto *gated = find<step::Gated>(from.layer);
+    const auto [eps, rms] = normIn(from.layer, layer);
+    ctranslate2::Stack &stack = form.stacks[decoder];
+    if (!decoder) {
+      form.dim = embedding.dim;
+      form.maxLength = std::max<int64_t>(model.maxSourceLength, 1);
+      form.eps = eps;
+    }
+    stack.layers = from.layers;
+    stack.vocab = embedding.vocab;
+    stack.embeddingScale = embedding.scale;
+    stack.preNorm = isPreNorm(from.layer);
+    stack.rms = rms;
+    stack.embeddingNorm = hasNorm(from.input);
+    stack.finalNorm = hasNorm(from.output);
+    stack.self = attentionOf(from.layer, layer, false);
+    stack.heads = required<step::Attention>(from.layer, layer, "attention").heads;
+    stack.cross.cross = true;
+    if (decoder)
+      stack.cross = attentionOf(from.layer, layer, true);
+    stack.positions = positionsOf(from, name, stack.self.hasPositions());
+    stack.gated = gated != nullptr;
+    stack.activation = activationOf(from.layer, layer, stack.gated);
+    const auto *in = gated ? nullptr : &required<step::Linear>(from.layer, layer, "linear named ffn.in", "ffn.in");
+    stack.ffn = gated ? gated->features : in->features;
+    stack.ffnInBias = gated ? gated->bias : in->bias;
+    stack.ffnOutBias = required<step::Linear>(from.layer, layer, "linear named ffn.out", "ffn.out").bias;
+  }
+  const auto *scale = find<step::Scale>(model.head);
+  form.outputScale = scale ? scale->by : 1;
+  form.outputBias = required<step::Linear>(model.head, "head", "linear named output", "output").bias;
+  return form;
 }
 
 std::string differenceFrom(const Description &model, const Description &other, const std::string &family) {

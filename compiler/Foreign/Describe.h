@@ -1,7 +1,9 @@
-// Describes a model by the config.json of a family, with the values that the family's reader reads. A config says less
-// than a model.json, so only reading it back shows whether it describes the same model.
+// Describes a model as other programs do: by the config.json of a family, with the values that the family's reader
+// reads, or by the options of CTranslate2. These say less than a model.json, so only reading them back shows whether
+// they describe the same model.
 #pragma once
 
+#include "Ctranslate2Form.h"
 #include "Import/Description.h"
 #include <nlohmann/json.hpp>
 
@@ -12,6 +14,8 @@ namespace xfc {
 nlohmann::ordered_json describeStacks(const Description &model); // BART, mBART, M2M100
 nlohmann::ordered_json describeMarian(const Description &model);
 nlohmann::ordered_json describeT5(const Description &model);
+// The same in CTranslate2's words.
+ctranslate2::Form describeCtranslate2(const Description &model);
 
 // The first difference between what the two compute: "JSON.PATH: VALUE, where FAMILY has VALUE", or "". Dropout may
 // differ, and so may the unknown token, which config.json does not contain.

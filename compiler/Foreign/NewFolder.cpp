@@ -29,6 +29,11 @@ NewFolder::~NewFolder() {
     fs::remove_all(partial, failure);
 }
 
+std::string NewFolder::file(const std::string &of) {
+  named.push_back(of);
+  return partial + "/" + of;
+}
+
 void NewFolder::commit() {
   std::error_code failure;
   fs::permissions(partial, fs::perms(0755), failure);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace xfc {
 
@@ -12,11 +13,13 @@ public:
   NewFolder(const NewFolder &) = delete;
   ~NewFolder();
   // The name that a file in the folder has until commit().
-  std::string file(const std::string &of) const { return partial + "/" + of; }
+  std::string file(const std::string &of);
+  const std::vector<std::string> &files() const { return named; } // those that file() was asked for
   void commit();
 
 private:
   std::string name, partial;
+  std::vector<std::string> named;
 };
 
 } // namespace xfc

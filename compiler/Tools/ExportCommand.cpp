@@ -10,9 +10,9 @@ static void exportModel(const ExportOptions &options) {
   const ForeignExport done = exportForeign(options);
   for (const std::string &note : done.notes)
     std::fprintf(stderr, "note: %s\n", note.c_str());
-  std::string files = "config.json, generation_config.json, model.safetensors";
-  for (const std::string &file : done.tokenizerFiles)
-    files += ", " + file;
+  std::string files;
+  for (const std::string &file : done.files)
+    files += (files.empty() ? "" : ", ") + file;
   std::fprintf(stderr, "xfc: wrote %s: %s; a %s model with the weights of %s, %zu tensors, %.1f MB\n",
                options.to.c_str(), files.c_str(), done.modelType.c_str(), done.weights.c_str(), done.tensors,
                static_cast<double>(done.bytes) / 1e6);
@@ -20,16 +20,32 @@ static void exportModel(const ExportOptions &options) {
 
 void addExport(CLI::App &app) {
   auto options = std::make_shared<ExportOptions>();
-  auto format = std::make_shared<std::string>();
+  std::vector<std::string> names;
+  std::string meanings;
+  for (const ExportFormat &format : exportFormats()) {
+    names.push_back(format.name);
+    meanings += (meanings.empty() ? "" : "; ") + format.name + ": " + format.what;
+  }
   CLI::App *command =
       app.add_subcommand("export", "convert a model and its weights to a folder that another program can read");
   command
       ->add_option("folder", options->from,
                    "the --out folder of train (its best weights, or else its last), or a folder made by `xfc import`")
       ->required();
-  command->add_option("--to", *format, "hf: a Hugging Face folder")->required()->check(CLI::IsMember({"hf"}));
+  command->add_option("--to", options->format, meanings)->required()->check(CLI::IsMember(names));
   command->add_option("-o,--output", options->to, "the folder to create")->required();
-  command->callback([options, format] { exportModel(*options); });
+  const CLI::Option *quantization =
+      command
+          ->add_option("--quantization", options->quantization,
+                       "the type of the weights in a CTranslate2 folder; int8 gives each row of a matrix a scale")
+          ->capture_default_str()
+          ->check(CLI::IsMember({"float32", "float16", "bfloat16", "int8"}));
+  command->callback([options, quantization] {
+    if (quantization->count() > 0 && options->format != "ctranslate2")
+      throw CLI::ValidationError("--quantization", "only --to ctranslate2 converts weights; --to " + options->format +
+                                                       " keeps their types");
+    exportModel(*options);
+  });
 }
 
 } // namespace xfc

@@ -27,6 +27,11 @@ struct BF16 {
   using Bits = uint16_t;
   static constexpr Bits exponent = 0x7F80;
   static double number(Bits bits) { return F32::number(static_cast<uint32_t>(bits) << 16); }
+  // The nearest number, the even one of two.
+  static Bits rounded(float number) {
+    const auto bits = std::bit_cast<uint32_t>(number);
+    return static_cast<Bits>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+  }
 };
 struct F16 {
   using Bits = uint16_t;
@@ -35,6 +40,14 @@ struct F16 {
     const int power = bits >> 10 & 31, fraction = bits & 1023;
     const double value = power == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, power - 25);
     return bits & 0x8000 ? -value : value;
+  }
+  // The nearest number, the even one of two; infinity if it is too large.
+  static Bits rounded(float number) {
+    const int power = std::max(number == 0 ? -14 : std::ilogb(number), -14);
+    const double units =
+        std::nearbyint(std::ldexp(std::abs(static_cast<double>(number)), 10 - power)); // of 2^(power-10)
+    const double bits = std::min<double>((power + 14) * 1024.0 + units, exponent);
+    return static_cast<Bits>(static_cast<int>(bits) | (std::signbit(number) ? 0x8000 : 0));
   }
 };
 } // namespace number

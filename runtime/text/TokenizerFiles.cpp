@@ -1,6 +1,7 @@
-// Converts xfc vocabularies to the tokenizer files of a Hugging Face folder.
+// Converts xfc vocabularies to the tokenizer files of folders for other programs.
 #include "text/TokenizerFiles.h"
 #include "tokenizers/MappedSentencePiece.h"
+#include "tokenizers/SentencePieceModel.h"
 #include "tokenizers/Tokenizer.h"
 #include <nlohmann/json.hpp>
 
@@ -23,6 +24,9 @@ public:
   std::string model() const {
     return mapped ? contents.substr(contents.find('\n', mappedSentencePieceMagic.size()) + 1) : contents;
   }
+  // Whether T5's tokenizer reads the SentencePiece model rightly: it takes any for a unigram model whose unknown token
+  // is 2.
+  bool isOfT5() const { return isUnigramModel(model()) && tokenizer->special().unk == 2; }
   // The ids of all tokens for which `takes` holds.
   template <typename Takes> std::string map(Takes takes) const {
     Json ids = Json::object();
@@ -103,13 +107,16 @@ std::map<std::string, std::string> tokenizerFiles(const FolderVocabularies &voca
     return files;
   const Side source(vocabularies.source),
       target(vocabularies.target.empty() ? vocabularies.source : vocabularies.target);
-  const bool pieces = source.isSentencePiece() && target.isSentencePiece();
+  const bool pieces = source.isSentencePiece() && target.isSentencePiece(), isT5 = modelType.ends_with("t5");
   Json settings;
   target.addTokens(settings);
   if (source.isTokenizerJson() && target.isTokenizerJson()) {
     files["tokenizer.json"] = source.whole();
     settings["tokenizer_class"] = classOf(modelType, source.languageFollows());
-  } else if (pieces && modelType == "marian") {
+  } else if (pieces && isT5 && source.isOfT5()) {
+    files["spiece.model"] = source.model();
+    settings.update({{"tokenizer_class", "T5Tokenizer"}, {"extra_ids", source.count("<extra_id_")}});
+  } else if (pieces && (isT5 || modelType == "marian")) {
     files["source.spm"] = source.model();
     files["target.spm"] = target.model();
     files["vocab.json"] = source.map();
@@ -117,9 +124,6 @@ std::map<std::string, std::string> tokenizerFiles(const FolderVocabularies &voca
     if (separate)
       files["target_vocab.json"] = target.map();
     settings.update({{"tokenizer_class", "MarianTokenizer"}, {"separate_vocabs", separate}});
-  } else if (pieces && modelType.ends_with("t5")) {
-    files["spiece.model"] = source.model();
-    settings.update({{"tokenizer_class", "T5Tokenizer"}, {"extra_ids", source.count("<extra_id_")}});
   } else if (pieces && modelType == "m2m_100" && source.isMapped()) {
     files["sentencepiece.bpe.model"] = source.model();
     files["vocab.json"] = source.map([](const std::string &token) { return !isLanguage(token); });
@@ -140,6 +144,20 @@ std::map<std::string, std::string> tokenizerFiles(const FolderVocabularies &voca
   }
   files["tokenizer_config.json"] = settings.dump(2) + "\n";
   return files;
+}
+
+std::map<std::string, std::string> splitterFiles(const FolderVocabularies &vocabularies) {
+  if (vocabularies.source.empty())
+    return {};
+  const Side source(vocabularies.source),
+      target(vocabularies.target.empty() ? vocabularies.source : vocabularies.target);
+  if (source.isTokenizerJson() && source.whole() == target.whole())
+    return {{"tokenizer.json", source.whole()}};
+  if (!source.isSentencePiece() || !target.isSentencePiece())
+    return {};
+  if (source.model() == target.model())
+    return {{"sentencepiece.model", source.model()}};
+  return {{"source.spm", source.model()}, {"target.spm", target.model()}};
 }
 
 } // namespace xfc

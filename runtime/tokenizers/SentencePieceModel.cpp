@@ -10,10 +10,12 @@
 namespace xfc {
 namespace {
 
-// A field of a protocol buffer: its number, and its bytes if it is length-delimited or of fixed size.
+// A field of a protocol buffer: its number, and its bytes if it is length-delimited or of fixed size, or else its
+// value.
 struct Field {
   uint64_t number = 0;
   std::string_view bytes;
+  uint64_t value = 0;
 };
 
 // Calls use(field) for each field of a message until one returns false; returns false then, or if the encoding is
@@ -31,14 +33,13 @@ template <typename Use> bool eachField(std::string_view message, Use use) {
     return false;
   };
   while (!message.empty()) {
-    uint64_t tag, length = 0;
+    uint64_t tag, length = 0, value = 0;
     if (!varint(tag))
       return false;
     switch (tag & 7) {
     case 0:
-      if (!varint(length))
+      if (!varint(value))
         return false;
-      length = 0;
       break;
     case 1:
       length = 8;
@@ -55,7 +56,7 @@ template <typename Use> bool eachField(std::string_view message, Use use) {
     }
     if (length > message.size())
       return false;
-    if (!use(Field{tag >> 3, message.substr(0, length)}))
+    if (!use(Field{tag >> 3, message.substr(0, length), value}))
       return false;
     message.remove_prefix(length);
   }
@@ -133,6 +134,19 @@ std::string faultOfSentencePieceModel(std::string_view bytes) {
     return fault.empty();
   });
   return whole || !fault.empty() ? fault : "it is truncated or malformed";
+}
+
+bool isUnigramModel(std::string_view bytes) {
+  constexpr uint64_t unigram = 1;
+  uint64_t kind = unigram; // unless the options that it was trained with say otherwise
+  eachField(bytes, [&](const Field &field) {
+    return field.number != 2 || eachField(field.bytes, [&](const Field &option) {
+             if (option.number == 3)
+               kind = option.value;
+             return true;
+           });
+  });
+  return kind == unigram;
 }
 
 std::unique_ptr<sentencepiece::SentencePieceProcessor> loadSentencePieceModel(std::string_view bytes) {

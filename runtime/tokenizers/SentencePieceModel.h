@@ -16,6 +16,8 @@ namespace xfc {
 std::string faultOfSentencePieceModel(std::string_view bytes);
 // Says what is wrong with a normalization table, or returns "".
 std::string faultOfCharsMap(std::string_view map);
+// Whether a valid model splits text by the probabilities of its pieces, and not by merging pairs.
+bool isUnigramModel(std::string_view bytes);
 // Validates and loads a model. Throws an Error that says what is wrong with it.
 std::unique_ptr<sentencepiece::SentencePieceProcessor> loadSentencePieceModel(std::string_view bytes);
 

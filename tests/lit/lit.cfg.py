@@ -51,6 +51,8 @@ if imports("torch") and imports("numpy") and imports("safetensors"):
     config.available_features.add("torch")
 if imports("transformers") and imports("sentencepiece"):
     config.available_features.add("transformers")
+if imports("ctranslate2") and imports("sentencepiece") and imports("safetensors"):
+    config.available_features.add("ctranslate2")
 if imports("sacrebleu"):
     config.available_features.add("sacrebleu")
 

@@ -222,6 +222,16 @@ TEST(Ctranslate2Model, VariablesOfEveryVersion) {
   }
 }
 
+class Ctranslate2File : public FolderTest {};
+
+TEST_F(Ctranslate2File, IsWrittenInTheLatestVersion) {
+  writeCtranslate2(in("model.bin"), "TransformerSpec", 5,
+                   {{"a/weight", "I8", {2, 3}, [] { return std::string("123456"); }},
+                    {"a/weight_scale", "F32", {}, [] { return little(2.5f); }}},
+                   {{"b/weight", "a/weight"}});
+  EXPECT_EQ(readFile(in("model.bin")), ctranslate2(6));
+}
+
 TEST(Ctranslate2Model, WhatIsNoWholeModelIsRefused) {
   const auto error = [](const std::string &contents) {
     return errorOf([&] { Ctranslate2Model::parse(contents, "f"); });

@@ -1,6 +1,7 @@
 // Imports and exports models of other programs: the descriptions they become, where their bytes go, and the messages
 // for invalid folders.
 #include "Foreign/Foreign.h"
+#include "Foreign/Ctranslate2Model.h"
 #include "Foreign/Export.h"
 #include "Foreign/JsonText.h"
 #include "Import/Description.h"
@@ -8,6 +9,8 @@
 #include "support/Files.h"
 #include "tensors/Safetensors.h"
 #include <gtest/gtest.h>
+#include <limits>
+#include <list>
 #include <nlohmann/json.hpp>
 
 using namespace xfc;
@@ -773,6 +776,245 @@ TEST_F(Foreign, ExportSaysWhatDoesNotFit) {
   EXPECT_NE(errorOf([&] { exportForeign({in("out"), in("back")}); }).find("none of best.safetensors"),
             std::string::npos);
   EXPECT_NE(errorOf([&] { exportForeign({in("none"), in("back")}); }).find("none: is not a folder"), std::string::npos);
+}
+
+//===-- to CTranslate2 ------------------------------------------------------------------------------------------===//
+
+ExportOptions toCtranslate2(const std::string &from, const std::string &to,
+                            const std::string &quantization = "float32") {
+  return {from, to, "ctranslate2", quantization};
+}
+
+// A model.bin that can be changed.
+class Variables {
+public:
+  explicit Variables(const std::string &file)
+      : file(file), contents(readFile(file)), model(Ctranslate2Model::parse(contents, file)) {}
+
+  const TensorView &operator[](const std::string &name) const { return model.variables.at(name); }
+  bool has(const std::string &name) const { return model.variables.contains(name); }
+  template <typename Number>
+  void set(const std::string &name, const std::string &type, const Shape &shape, Number number) {
+    made.push_back(std::string(reinterpret_cast<const char *>(&number), sizeof number));
+    model.variables[name] = {name, type, shape, made.back()};
+  }
+  // Writes the file, where aliases stay aliases.
+  void write() const {
+    std::vector<Ctranslate2Variable> variables;
+    std::vector<std::pair<std::string, std::string>> aliases;
+    std::map<const char *, std::string> first;
+    for (const auto &[name, variable] : model.variables)
+      if (const auto [other, isNew] = first.emplace(variable.bytes.data(), name); isNew)
+        variables.push_back(
+            {name, variable.type, variable.shape, [bytes = variable.bytes] { return std::string(bytes); }});
+      else
+        aliases.emplace_back(name, other->second);
+    writeCtranslate2(file, model.specification, model.revision, variables, aliases);
+  }
+
+private:
+  std::string file, contents;
+  std::list<std::string> made;
+  Ctranslate2Model model;
+};
+
+TEST_F(Foreign, Ctranslate2JoinsAndSharesWeights) {
+  import();
+  const ForeignExport done = exportForeign(toCtranslate2(in("out"), in("ct2")));
+  EXPECT_EQ(done.files, (std::vector<std::string>{"model.bin", "config.json", "shared_vocabulary.json"}));
+  const Variables variables(in("ct2/model.bin"));
+  const auto bytes = [&](const std::string &name) {
+    const StoredTensor &tensor = tensors.at(name);
+    return std::string(tensor.bytes.begin(), tensor.bytes.end());
+  };
+  const std::string layer = "model.decoder.layers.0.";
+  for (const std::string part : {"weight", "bias"}) {
+    EXPECT_EQ(variables["decoder/layer_0/self_attention/linear_0/" + part].bytes,
+              bytes(layer + "self_attn.q_proj." + part) + bytes(layer + "self_attn.k_proj." + part) +
+                  bytes(layer + "self_attn.v_proj." + part));
+    EXPECT_EQ(variables["decoder/layer_0/attention/linear_1/" + part].bytes,
+              bytes(layer + "encoder_attn.k_proj." + part) + bytes(layer + "encoder_attn.v_proj." + part));
+    EXPECT_EQ(variables["decoder/layer_0/ffn/linear_1/" + part].bytes, bytes(layer + "fc2." + part));
+  }
+  EXPECT_EQ(variables["decoder/layer_0/self_attention/linear_0/weight"].shape, (Shape{12, 4}));
+  EXPECT_EQ(variables["encoder/layer_0/ffn/layer_norm/gamma"].bytes,
+            bytes("model.encoder.layers.0.final_layer_norm.weight"));
+  EXPECT_EQ(variables["decoder/projection/bias"].bytes, bytes("final_logits_bias"));
+  for (const char *table : {"decoder/projection/weight", "encoder/embeddings_0/weight"})
+    EXPECT_EQ(variables[table].bytes.data(), variables["decoder/embeddings/weight"].bytes.data()) << table;
+  EXPECT_EQ(variables["encoder/position_encodings/encodings"].shape, (Shape{9, 4}));
+  EXPECT_EQ(variables["encoder/num_heads"].bytes, std::string("\2\0", 2));
+  EXPECT_EQ(variables["encoder/activation"].bytes, "\2"); // Swish
+  EXPECT_EQ(variables["decoder/pre_norm"].bytes, std::string(1, '\0'));
+  EXPECT_FALSE(variables.has("encoder/layer_0/self_attention/queries_scale")); // the usual one
+  const Json written = Json::parse(readFile(in("ct2/config.json")));
+  EXPECT_EQ(
+      written,
+      Json::parse(
+          R"({"add_source_bos": false, "add_source_eos": true, "bos_token": "<pad>", "decoder_start_token": "<pad>",
+      "eos_token": "0", "layer_norm_epsilon": null, "multi_query_attention": false, "unk_token": "1"})"));
+  EXPECT_EQ(Json::parse(readFile(in("ct2/shared_vocabulary.json"))), Json({"0", "1", "2", "3", "4", "5", "<pad>"}));
+}
+
+// A row of zeros that is the last one and only begins translations is not a token there.
+TEST_F(Foreign, Ctranslate2BeginsFromZeroAsMarianDoes) {
+  auto &table = tensors.at("model.shared.weight").bytes;
+  std::fill(table.end() - 16, table.end(), 0);
+  import();
+  const ForeignExport done = exportForeign(toCtranslate2(in("out"), in("ct2")));
+  const Variables variables(in("ct2/model.bin"));
+  EXPECT_EQ(variables["decoder/start_from_zero_embedding"].bytes, "\1");
+  EXPECT_EQ(variables["decoder/embeddings/weight"].shape, (Shape{6, 4}));
+  EXPECT_EQ(variables["decoder/projection/bias"].shape, (Shape{6}));
+  EXPECT_EQ(Json::parse(readFile(in("ct2/config.json")))["decoder_start_token"], "0");
+  EXPECT_EQ(done.notes.back().find("suppress_sequences"), std::string::npos) << done.notes.back();
+}
+
+TEST_F(Foreign, Ctranslate2RoundsWeights) {
+  import();
+  exportForeign(toCtranslate2(in("out"), in("bf16"), "bfloat16"));
+  // The table begins with 397/64, 398/64 and 399/64. BF16 has 8 bits: two of these lie halfway between 396, 398 and
+  // 400.
+  const Variables rounded(in("bf16/model.bin"));
+  const TensorView &table = rounded["decoder/embeddings/weight"];
+  EXPECT_EQ(table.type, "BF16");
+  EXPECT_EQ(table.bytes.substr(0, 6), "\xC6\x40\xC7\x40\xC8\x40");
+  exportForeign(toCtranslate2(in("out"), in("int8"), "int8"));
+  const Variables variables(in("int8/model.bin"));
+  EXPECT_EQ(variables["decoder/embeddings/weight"].type, "I8");
+  EXPECT_EQ(variables["decoder/embeddings/weight"].bytes[3], 127); // the largest of its row
+  EXPECT_EQ(variables["encoder/embeddings_0/weight_scale"].bytes.data(),
+            variables["decoder/embeddings/weight_scale"].bytes.data());
+  EXPECT_EQ(variables["decoder/layer_0/ffn/layer_norm/gamma"].type, "F32");
+  EXPECT_EQ(variables["encoder/position_encodings/encodings"].type, "F32");
+  add("model.encoder.layers.0.fc1.bias", {6});
+  const float large = 70000;
+  std::memcpy(tensors.at("model.encoder.layers.0.fc1.bias").bytes.data(), &large, sizeof large);
+  std::filesystem::remove_all(in("out"));
+  import();
+  EXPECT_EQ(errorOf([&] { exportForeign(toCtranslate2(in("out"), in("f16"), "float16")); }),
+            "'encoder/layer_0/ffn/linear_0/bias' holds 70000.000000, which is too large for --quantization float16; "
+            "choose another");
+  EXPECT_FALSE(std::filesystem::exists(in("f16")));
+}
+
+TEST_F(Foreign, Ctranslate2SaysWhatItCannotCompute) {
+  import();
+  const std::string text = readFile(in("out/model.json"));
+  // The message for a model.json with this change, without the beginning that all have.
+  const auto with = [&](const std::string &from, const std::string &to) {
+    std::string edited = text;
+    const size_t at = edited.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    writeFile(in("out/model.json"), edited.replace(at, from.size(), to));
+    const std::string message = errorOf([&] { exportForeign(toCtranslate2(in("out"), in("back"))); }),
+                      begin = in("out/model.json: CTranslate2 cannot compute this model: ");
+    EXPECT_FALSE(std::filesystem::exists(in("back")));
+    EXPECT_EQ(message.substr(0, begin.size()), begin);
+    return message.substr(std::min(begin.size(), message.size()));
+  };
+  const std::string self = R"("name": "self_attn", "heads": "$heads")", norm = R"("name": "self_attn_norm")";
+  EXPECT_EQ(with(self, self + R"(, "window": 3)"), "encoder.layer[0].body[0].window: 3, where CTranslate2 has 0");
+  EXPECT_EQ(with(self, self + R"(, "distance_bias": "slopes", "max_length": 9)"),
+            "encoder.layer[0].body[0].distance_bias: \"slopes\", where CTranslate2 has \"none\"");
+  EXPECT_EQ(with(self, self + R"(, "rotary": "halves", "max_length": 9)"),
+            "encoder.input[1]: sinusoidal positions, where CTranslate2 has nothing, since the attentions of the stack "
+            "know positions by themselves");
+  EXPECT_EQ(with(self, self + R"(, "mask": ["causal"])"),
+            "encoder.layer[0].body[0].mask: [\"padding\",\"causal\"], where CTranslate2 has [\"padding\"]");
+  EXPECT_EQ(with(R"("mask": ["causal"])", R"("mask": ["causal", "padding"])"),
+            "decoder.layer[0].body[0].mask: [\"padding\",\"causal\"], where CTranslate2 has [\"causal\"]");
+  EXPECT_EQ(with(norm, norm + R"(, "variance": "unbiased")"),
+            "encoder.layer[1].variance: \"unbiased\", where CTranslate2 has \"biased\"");
+  EXPECT_EQ(with(norm, norm + R"(, "eps": 0.5)"), "encoder.layer[3].eps: 1e-05, where CTranslate2 has 0.5");
+  EXPECT_EQ(with(R"({ "op": "silu" })", R"({ "op": "squared_relu" })"),
+            "encoder.layer[2].body[1]: squared_relu, which CTranslate2 does not compute; it has relu, gelu_tanh, silu, "
+            "gelu, tanh");
+  EXPECT_EQ(with(R"({ "op": "silu" },)", ""), "encoder.layer: has no activation");
+  EXPECT_EQ(with(R"({ "op": "silu" },)", R"({ "op": "silu" }, { "op": "silu" },)"),
+            "encoder.layer[2].body[2]: silu, where CTranslate2 has linear");
+  EXPECT_EQ(
+      with(R"({ "op": "positions", "kind": "sinusoidal", "max_length": "$max_length", "layout": "halves" },)", ""),
+      "encoder.input: has no positions, where CTranslate2 always adds some");
+  EXPECT_EQ(with(R"("heads": "$heads", "memory": "encoder")",
+                 R"("heads": "$heads", "memory": "encoder", "memory_body": [{ "op": "tanh" }])"),
+            "decoder.layer[2].body[0].memory_body[0]: tanh, where CTranslate2 has nothing");
+  EXPECT_EQ(with(R"("head": [)", R"("head": [{ "op": "tanh" }, )"), "head[0]: tanh, where CTranslate2 has linear");
+}
+
+TEST_F(ForeignT5, ToCtranslate2) {
+  import();
+  exportForeign(toCtranslate2(in("out"), in("ct2")));
+  const std::string file = in("ct2/model.bin"), first = "encoder/layer_0/self_attention/",
+                    second = "encoder/layer_1/self_attention/";
+  {
+    const Variables variables(file);
+    EXPECT_EQ(variables[second + "relative_attention_bias"].bytes.data(),
+              variables[first + "relative_attention_bias"].bytes.data());
+    const auto number = [&](const std::string &name, auto value) {
+      std::memcpy(&value, variables[name].bytes.data(), sizeof value);
+      return value;
+    };
+    EXPECT_EQ(number(first + "relative_attention_max_distance", int32_t()), 9);
+    EXPECT_EQ(number(first + "head_dim", int32_t()), 3);
+    EXPECT_EQ(number(first + "queries_scale", 0.f), 1);
+    EXPECT_EQ(number("decoder/scale_outputs", 0.f), 0.5f);
+    EXPECT_FALSE(variables.has("encoder/position_encodings/encodings"));
+    EXPECT_FALSE(variables.has(first + "layer_norm/beta"));
+  }
+  EXPECT_EQ(Json::parse(readFile(in("ct2/config.json")))["layer_norm_epsilon"], 1e-5);
+  importForeign({in("ct2"), in("again")});
+  Json before = description(), after = Json::parse(readFile(in("again/model.json")));
+  EXPECT_EQ(after["share"], before["share"]);
+  EXPECT_EQ(after["encoder"]["layer"][0]["body"][1].dump(),
+            R"({"bias":false,"buckets":6,"distance_bias":"buckets","heads":"$heads","key_dim":3,"max_distance":9,)"
+            R"("max_length":"$max_length","name":"self_attn","op":"attention","scale":1.0,"value_dim":3})");
+  EXPECT_EQ(readSafetensors(in("again/model.safetensors")).size(), readSafetensors(in("out/model.safetensors")).size());
+
+  // Numbers may contradict each other, or have no meaning.
+  const std::string whole = readFile(file);
+  const auto error = [&](const std::string &name, const std::string &type, const Shape &shape, auto value) {
+    writeFile(file, whole);
+    Variables variables(file);
+    variables.set(name, type, shape, value);
+    variables.write();
+    const std::string message = errorOf([&] { importForeign({in("ct2"), in("bad")}); });
+    return message.substr(std::min(message.size(), file.size() + 2));
+  };
+  EXPECT_EQ(error("decoder/scale_outputs", "F32", {1}, 0.5f),
+            "'decoder/scale_outputs' has shape [1]; expected one number");
+  EXPECT_EQ(error("decoder/scale_embeddings", "I8", {1}, int8_t(1)),
+            "'decoder/scale_embeddings' has shape [1]; expected one number");
+  EXPECT_EQ(error("encoder/num_heads", "I16", {1}, int16_t(2)),
+            "'encoder/num_heads' has shape [1]; expected one number");
+  EXPECT_EQ(error("decoder/scale_outputs", "F32", {}, std::numeric_limits<float>::infinity()),
+            "'decoder/scale_outputs' is not a finite number");
+  EXPECT_EQ(error(first + "relative_attention_max_distance", "I32", {}, 8),
+            "'" + second + "relative_attention_max_distance' differs from '" + first +
+                "relative_attention_max_distance'; expected the same in all layers");
+  EXPECT_EQ(error("decoder/layer_0/self_attention/relative_attention_max_distance", "I32", {}, 1),
+            "'decoder/layer_0/self_attention/relative_attention_max_distance' is 1.000000; expected a whole number "
+            "from 2 to 1048576");
+  EXPECT_EQ(error("decoder/layer_0/attention/queries_scale", "F32", {}, 0.f),
+            "'decoder/layer_0/attention/queries_scale' is 0.000000; expected a number above 0");
+  EXPECT_EQ(error("encoder/activation", "I8", {}, int8_t(6)),
+            "'encoder/activation' is 6; expected 0 (ReLU), 1 (GELU by tanh), 2 (Swish), 3 (GELU) or 5 (tanh)");
+  EXPECT_EQ(error("encoder/num_heads", "I16", {}, int16_t(4)),
+            "'" + first +
+                "linear_1/weight' is missing, or its features are no multiple of the 4 heads of "
+                "'encoder/num_heads'");
+}
+
+// CTranslate2 adds the first layer's biases in all layers.
+TEST_F(ForeignT5, Ctranslate2HasNoTablesOfEachLayer) {
+  config["model_type"] = "umt5";
+  config["feed_forward_proj"] = "relu";
+  addBias("encoder", 1);
+  import();
+  EXPECT_EQ(errorOf([&] { exportForeign(toCtranslate2(in("out"), in("ct2"))); }),
+            in("out/model.json: CTranslate2 cannot compute this model: share: "
+               "'encoder.layers.1.self_attn.distance_bias.weight' is a table of its own, where CTranslate2 has "
+               "'encoder.layers.0.self_attn.distance_bias.weight' in all layers"));
 }
 
 TEST(JsonText, BreaksLinesThatAreTooLong) {

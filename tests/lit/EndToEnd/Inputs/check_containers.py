@@ -15,27 +15,11 @@ import torch
 import transformers
 from safetensors.numpy import load_file, save_file
 
-xfc, work = sys.argv[1:]
+from foreign_checks import expect, failures, path, run, work, xfc
+
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 torch.set_num_threads(1)
-failures = []
-
-
-def path(*names):
-    return os.path.join(work, *names)
-
-
-def run(*command, **options):
-    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, **options)
-    if result.returncode != 0:
-        sys.exit(f"{command}: exit status {result.returncode}\n{result.stderr}")
-    return result
-
-
-def expect(holds, what):
-    if not holds:
-        failures.append(what)
 
 
 def refused(what, source, *parts):

@@ -1,0 +1,87 @@
+// Reads a model of ours from a folder, to be exported.
+#include "OurModel.h"
+#include "Import/Generation.h"
+#include "support/Error.h"
+#include "support/Files.h"
+#include "text/Vocabulary.h"
+#include <algorithm>
+#include <filesystem>
+
+namespace fs = std::filesystem;
+
+namespace xfc {
+namespace {
+
+std::string weightsOf(const std::string &folder) {
+  for (const char *name : {"best.safetensors", "last.safetensors", "model.safetensors"})
+    if (exists(folder + "/" + name))
+      return folder + "/" + name;
+  throw Error(folder + ": holds none of best.safetensors, last.safetensors and model.safetensors; expected the "
+                       "--out folder of train, or a folder made by `xfc import`");
+}
+
+// The tensor of each parameter. Fails if one is missing, has another shape or is damaged.
+std::map<std::string, TensorView> tensorsOf(const Description &description, const TensorViews &views,
+                                            const Metadata &metadata, const std::string &file) {
+  std::map<std::string, TensorView> byName, tensors;
+  for (const TensorView &view : views)
+    byName[view.name] = view;
+  std::vector<const TensorView *> used;
+  for (const ParameterDescription &parameter : description.parameters) {
+    std::vector<std::string> names = {parameter.name};
+    names.insert(names.end(), parameter.aliases.begin(), parameter.aliases.end());
+    const auto name = std::find_if(names.begin(), names.end(), [&](const auto &each) { return byName.contains(each); });
+    if (name == names.end())
+      throw Error(file + ": '" + parameter.name + "' is missing; expected the weights of this model");
+    const TensorView &tensor = byName.at(*name);
+    if (tensor.shape != parameter.shape)
+      throw Error(file + ": '" + *name + "' has shape " + textOf(tensor.shape) + ", but the model requires " +
+                  textOf(parameter.shape));
+    tensors[parameter.name] = tensor;
+    used.push_back(&tensor);
+  }
+  verifyWeights(nullptr, used, metadata, file);
+  return tensors;
+}
+
+FolderVocabularies vocabulariesIn(const std::string &folder) {
+  FolderVocabularies found;
+  for (auto [name, contents] :
+       {std::pair(folderVocabulary, &found.source), std::pair(folderTargetVocabulary, &found.target)})
+    if (exists(folder + "/" + name))
+      *contents = readFile(folder + "/" + name);
+  return found;
+}
+
+} // namespace
+
+const TensorView *OurModel::tensor(const std::string &name) const {
+  const ParameterDescription *parameter = description.parameter(name);
+  return parameter ? &tensors.at(parameter->name) : nullptr;
+}
+
+OurModel readOurModel(const std::string &folder) {
+  if (!fs::is_directory(folder))
+    throw Error(folder + ": is not a folder; expected the --out folder of train, or a folder made by `xfc import`");
+  const std::string file = weightsOf(folder);
+  OurModel model{file, file, MappedFile::readOnly(file), {}, {}, {}, vocabulariesIn(folder)};
+  Metadata metadata;
+  const TensorViews views = parseSafetensors(model.contents.contents(), file, &metadata);
+  std::string text = metadata["description"];
+  if (const std::string json = folder + "/model.json"; exists(json)) {
+    text = readFile(json);
+    model.describedBy = json;
+  }
+  if (text.empty())
+    throw Error(file + ": does not say which model it belongs to; expected weights that train or `xfc import` wrote");
+  model.description = parseDescription(text, model.describedBy);
+  const nlohmann::json canonical = nlohmann::json::parse(model.description.canonical);
+  if (canonical.contains("generation"))
+    model.generation =
+        readGeneration(JsonValue(canonical["generation"], model.describedBy, "generation"),
+                       model.description.targetVocab, model.description.tokens.pad, model.description.tokens.eos);
+  model.tensors = tensorsOf(model.description, views, metadata, file);
+  return model;
+}
+
+} // namespace xfc

@@ -1,0 +1,29 @@
+// Reads a model of ours from a folder, to be exported.
+#pragma once
+
+#include "Import/Description.h"
+#include "plan/Generation.h"
+#include "tensors/Safetensors.h"
+#include "text/FolderVocabularies.h"
+
+namespace xfc {
+
+// A model with its weights and vocabularies.
+struct OurModel {
+  std::string file;        // of the weights
+  std::string describedBy; // the file that describes the model
+  MappedFile contents;
+  Description description;
+  Generation generation;
+  std::map<std::string, TensorView> tensors; // by the names of parameters
+  FolderVocabularies vocabularies;
+
+  // The tensor of a parameter, by any of its names.
+  const TensorView *tensor(const std::string &name) const;
+};
+
+// Reads the --out folder of train, whose best weights are taken, or else its last; or a folder that import made. Throws
+// an Error if the weights are not those of the model, or are damaged.
+OurModel readOurModel(const std::string &folder);
+
+} // namespace xfc
