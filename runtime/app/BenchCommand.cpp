@@ -309,21 +309,21 @@ void benchTrain(const BenchOptions &options) {
   int64_t targetTokens = 0, sourceTokens = 0;
   double loss = 0;
   constexpr int64_t warmup = 2;
-  std::vector<std::vector<int64_t>> batch, next = {batches.next()};
+  std::vector<PairsOfCorpus> batch, next = {batches.next()};
   for (int64_t step = 1; step <= warmup + options.steps; ++step) {
     if (step == warmup + 1)
       recording.begin();
     const Span span(engine->trace(), "step", "step", step - warmup);
     batch = std::exchange(next, {batches.next()});
     const Clock::time_point begin = Clock::now();
-    UpdateResult result = update.run(corpus, batch, step, hyper, next);
+    UpdateResult result = update.run(batch, step, hyper, next);
     const double seconds = secondsSince(begin);
     if (step <= warmup)
       continue;
     milliseconds.push_back(seconds * 1e3);
     rates.push_back(static_cast<double>(result.labels) / seconds);
     targetTokens += result.labels;
-    for (int64_t pair : batch[0])
+    for (int64_t pair : batch[0].pairs)
       sourceTokens += corpus.sourceLength(pair);
     loss = result.loss / static_cast<double>(std::max<int64_t>(result.labels, 1));
   }

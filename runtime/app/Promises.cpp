@@ -229,13 +229,13 @@ private:
 
   void train(Engine &on, int64_t from, int64_t to) const {
     const Corpus corpus(sentences.sources, sentences.targets, module);
-    std::vector<std::vector<int64_t>> batches(2);
+    std::vector<PairsOfCorpus> batches(2, pairsOf(corpus, {}));
     for (size_t pair = 0; pair < corpus.size(); ++pair)
-      batches[pair % 2].push_back(static_cast<int64_t>(pair));
+      batches[pair % 2].pairs.push_back(static_cast<int64_t>(pair));
     const UpdateOptions options{.settings = {.rate = 1e-3}, .seed = seed};
     Update update(on);
     for (int64_t step = from; step <= to; ++step)
-      update.run(corpus, {&batches[static_cast<size_t>(step % 2)], 1}, step, options);
+      update.run({&batches[static_cast<size_t>(step % 2)], 1}, step, options);
   }
 
   uint64_t seed;

@@ -7,6 +7,7 @@
 #include "support/Files.h"
 #include "train/Trainer.h"
 #include "train/UpdateFlags.h"
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -106,6 +107,23 @@ void checkCorpora(const TrainOptions &options) {
                                          std::to_string(options.corpusWeights.size()) + " were given");
 }
 
+// --sentencepiece-alphas segments text, and only text, in another way each time.
+void checkSampling(const TrainOptions &options) {
+  const std::vector<double> &alphas = options.segmentationAlphas;
+  if (std::ranges::all_of(alphas, [](double alpha) { return alpha == 0; }))
+    return;
+  if (!options.data.empty())
+    throw CLI::ValidationError("--sentencepiece-alphas", "the files of --data hold ids, whose text is gone; give text "
+                                                         "to --source and --target, or --tsv");
+  if (options.format != Format::Text)
+    throw CLI::ValidationError("--sentencepiece-alphas",
+                               "lines of pieces or ids are segmented already; it needs --format text");
+  if (alphas.back() > 0 && options.text.weighting() == Weighting::Word)
+    throw CLI::ValidationError("--sentencepiece-alphas",
+                               "the weights of --data-weighting-type word belong to the tokens of one segmentation; "
+                               "give 0 as the second number, or a weight for each sentence");
+}
+
 void run(CLI::App &command, TrainFlags &flags) {
   TrainOptions &options = flags.train;
   if (!flags.configuration.empty())
@@ -121,6 +139,7 @@ void run(CLI::App &command, TrainFlags &flags) {
   if (!prepared)
     requirePairs(options.text, ", or --data");
   checkCorpora(options);
+  checkSampling(options);
   if (options.out.empty())
     throw CLI::RequiredError("--out");
   const PairFiles &held = options.validation;
@@ -186,6 +205,17 @@ void addTrain(CLI::App &app) {
       ->check(FinitePositive)
       ->type_name("T");
   addVocabularies(*command, options.vocabulary, options.targetVocabulary);
+  command
+      ->add_option(
+          "--sentencepiece-alphas", options.segmentationAlphas,
+          "segment the training text at random, differently in each epoch: a unigram vocabulary draws from all "
+          "segmentations, by their probability to the power of A; byte pair encoding leaves out each merge "
+          "with probability A; one number for both sides, or two, for source and target; 0: the best "
+          "segmentation")
+      ->check(CLI::Range(0.0, 1.0))
+      ->check(FiniteNumber)
+      ->expected(1, 2)
+      ->type_name("A");
   command->add_option("--out", options.out, "folder to train into: weights, state, log, configuration, vocabulary");
   command->add_option("--init", options.init,
                       "start with the weights of a file (safetensors) or of a folder of train, where name and shape "

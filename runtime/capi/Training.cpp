@@ -94,10 +94,11 @@ xfc_status xfc_training_step(xfc_training *training, const char *const *sources,
     if (empty > 0)
       opened.warnings += "left out: " + std::to_string(empty) + " pairs with an empty side\n";
 
-    std::vector<std::vector<int64_t>> batches(1, std::vector<int64_t>(corpus.size()));
-    std::iota(batches[0].begin(), batches[0].end(), 0);
+    std::vector<int64_t> pairs(corpus.size());
+    std::iota(pairs.begin(), pairs.end(), 0);
+    const PairsOfCorpus batch = pairsOf(corpus, std::move(pairs));
     training->options.settings.rate = rate;
-    const UpdateResult result = training->update.run(corpus, batches, ++training->step, training->options);
+    const UpdateResult result = training->update.run({&batch, 1}, ++training->step, training->options);
     ++opened.steps;
     const auto labels = static_cast<double>(std::max<int64_t>(result.labels, 1));
     *loss = {training->step, result.labels, result.loss / labels, result.nll / labels, result.norm};

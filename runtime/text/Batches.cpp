@@ -119,8 +119,9 @@ int64_t poolsOf(const Corpus &corpus, const Mixture &mixture) {
   return std::max<int64_t>((pairs + most - 1) / most, 1);
 }
 
-std::vector<std::vector<int64_t>> poolBatches(const Corpus &corpus, int64_t batchTokens, uint64_t seed, int64_t epoch,
-                                              int64_t pool, const Mixture &mixture) {
+// The pairs of a pool, shuffled, and the generator that shuffles its batches.
+static std::pair<std::vector<int64_t>, std::mt19937_64> poolOrder(const Corpus &corpus, uint64_t seed, int64_t epoch,
+                                                                  int64_t pool, const Mixture &mixture) {
   std::vector<Piece> pieces = piecesOf(corpus, mixture, seed, epoch);
   const int64_t pools = poolsOf(corpus, mixture), count = std::ssize(pieces);
   if (pools > 1) {
@@ -136,8 +137,12 @@ std::vector<std::vector<int64_t>> poolBatches(const Corpus &corpus, int64_t batc
   std::mt19937_64 random =
       pool == 0 ? generator(seed, epoch, {}) : generator(seed, epoch, {static_cast<uint32_t>(pool)});
   shuffle(order, random);
-  order = byLengthClass(corpus, order);
+  return {std::move(order), random};
+}
 
+static std::vector<std::vector<int64_t>> batchesOf(const Corpus &corpus, const std::vector<int64_t> &shuffled,
+                                                   int64_t batchTokens, std::mt19937_64 &random) {
+  const std::vector<int64_t> order = byLengthClass(corpus, shuffled);
   std::vector<std::vector<int64_t>> batches;
   int64_t sources = 0, targets = 0;
   for (int64_t pair : order) {
@@ -154,6 +159,12 @@ std::vector<std::vector<int64_t>> poolBatches(const Corpus &corpus, int64_t batc
   return batches;
 }
 
+std::vector<std::vector<int64_t>> poolBatches(const Corpus &corpus, int64_t batchTokens, uint64_t seed, int64_t epoch,
+                                              int64_t pool, const Mixture &mixture) {
+  auto [order, random] = poolOrder(corpus, seed, epoch, pool, mixture);
+  return batchesOf(corpus, order, batchTokens, random);
+}
+
 std::vector<std::vector<int64_t>> epochBatches(const Corpus &corpus, int64_t batchTokens, uint64_t seed, int64_t epoch,
                                                const Mixture &mixture) {
   std::vector<std::vector<int64_t>> all;
@@ -164,12 +175,12 @@ std::vector<std::vector<int64_t>> epochBatches(const Corpus &corpus, int64_t bat
 }
 
 Counts largestBatch(const Corpus &corpus, int64_t batchTokens, const Mixture &mixture) {
-  const auto &longest = corpus.totals().longest, &shortest = corpus.totals().shortest;
+  const CorpusTotals bounds = corpus.bounds();
+  const auto &longest = bounds.longest, &shortest = bounds.shortest;
   constexpr int64_t any = std::numeric_limits<int64_t>::max();
   // If each pair occurs at most once in a batch, the totals of the corpus bound it.
   const bool once = mixture.empty();
-  const int64_t total[] = {once ? corpus.totals().tokens[XFC_SOURCE] : any,
-                           once ? corpus.totals().tokens[XFC_TARGET] : any};
+  const int64_t total[] = {once ? bounds.tokens[XFC_SOURCE] : any, once ? bounds.tokens[XFC_TARGET] : any};
   Counts counts;
   int64_t sequences = once ? static_cast<int64_t>(corpus.size()) : any;
   for (int set : {XFC_SOURCE, XFC_TARGET}) {
@@ -191,18 +202,37 @@ Counts largestBatch(const Corpus &corpus, int64_t batchTokens, const Mixture &mi
   return counts;
 }
 
+PairsOfCorpus pairsOf(const Corpus &corpus, std::vector<int64_t> pairs) {
+  return {std::shared_ptr<const Corpus>(std::shared_ptr<void>(), &corpus), std::move(pairs)};
+}
+
+std::vector<PairsOfCorpus> Batches::plan(int64_t epoch, int64_t pool) const {
+  auto [order, random] = poolOrder(corpus, seed, epoch, pool, mixture);
+  std::shared_ptr<const Corpus> of = pairsOf(corpus, {}).corpus;
+  if (corpus.isSampled()) {
+    of = std::make_shared<const Corpus>(corpus.sampled(order, epoch));
+    std::iota(order.begin(), order.end(), 0);
+  }
+  std::vector<PairsOfCorpus> planned;
+  for (std::vector<int64_t> &pairs : batchesOf(*of, order, batchTokens, random))
+    planned.push_back({of, std::move(pairs)});
+  return planned;
+}
+
 bool Batches::seek(Position position) {
   if (position.pool >= pools)
     return false;
-  if (plannedEpoch != position.epoch || plannedPool != position.pool)
-    batches = poolBatches(corpus, batchTokens, seed, position.epoch, position.pool, mixture);
+  if (plannedEpoch != position.epoch || plannedPool != position.pool) {
+    batches.clear(); // the last pool's memory is free for this one
+    batches = plan(position.epoch, position.pool);
+  }
   plannedEpoch = position.epoch;
   plannedPool = position.pool;
   at = position;
   return at.batch <= batchesOfPool();
 }
 
-const std::vector<int64_t> &Batches::next() {
+const PairsOfCorpus &Batches::next() {
   if (left() == 0)
     seek(at.pool + 1 < pools ? Position{at.epoch, 0, at.pool + 1} : Position{at.epoch + 1, 0, 0});
   return batches[static_cast<size_t>(at.batch++)];
@@ -217,9 +247,7 @@ double Batches::fractionOfEpoch(Position position) const {
 int64_t Batches::batchesOfEpoch() const {
   int64_t count = 0;
   for (int64_t pool = 0; pool < pools; ++pool)
-    count += pool == plannedPool
-                 ? batchesOfPool()
-                 : static_cast<int64_t>(poolBatches(corpus, batchTokens, seed, plannedEpoch, pool, mixture).size());
+    count += pool == plannedPool ? batchesOfPool() : std::ssize(plan(plannedEpoch, pool));
   return count;
 }
 

@@ -19,7 +19,7 @@ int64_t poolsOf(const Corpus &corpus, const Mixture &mixture = {});
 // (eos included), or a single pair that is longer. Pairs of similar lengths are batched together: those whose longer
 // side has the same number of binary digits, shuffled among themselves. The batches of a pool are shuffled too. Reads
 // and checks the parts of the corpus that lie in files; afterwards only this pool's pages are in memory. Throws Error
-// as Corpus::check does.
+// as Corpus::check does. The lengths are those of the corpus itself, even if it is sampled.
 std::vector<std::vector<int64_t>> poolBatches(const Corpus &corpus, int64_t batchTokens, uint64_t seed, int64_t epoch,
                                               int64_t pool, const Mixture &mixture = {});
 // The batches of all pools of an epoch, in order.
@@ -29,7 +29,17 @@ std::vector<std::vector<int64_t>> epochBatches(const Corpus &corpus, int64_t bat
 // Upper bounds on the size of any batch of any epoch, by which memory is reserved.
 Counts largestBatch(const Corpus &corpus, int64_t batchTokens, const Mixture &mixture = {});
 
-// Iterates over the epochs endlessly.
+// Pairs that are processed together. Equal batches have the same pairs of the same corpus.
+struct PairsOfCorpus {
+  std::shared_ptr<const Corpus> corpus;
+  std::vector<int64_t> pairs;
+  bool operator==(const PairsOfCorpus &) const = default;
+};
+// The caller keeps the corpus alive.
+PairsOfCorpus pairsOf(const Corpus &corpus, std::vector<int64_t> pairs);
+
+// Iterates over the epochs endlessly. If the corpus is sampled, each pool is sampled when its turn comes, and the
+// batches are of what was sampled.
 class Batches {
 public:
   struct Position {
@@ -42,7 +52,7 @@ public:
         pools(poolsOf(corpus, this->mixture)) {
     seek({});
   }
-  const std::vector<int64_t> &next();
+  const PairsOfCorpus &next();
   Position position() const { return at; }
   // Returns false if an epoch has no such position.
   bool seek(Position position);
@@ -57,13 +67,14 @@ public:
 
 private:
   int64_t batchesOfPool() const { return static_cast<int64_t>(batches.size()); }
+  std::vector<PairsOfCorpus> plan(int64_t epoch, int64_t pool) const;
   const Corpus &corpus;
   Mixture mixture;
   int64_t batchTokens;
   uint64_t seed;
   int64_t pools;
   Position at;
-  std::vector<std::vector<int64_t>> batches; // of the current pool
+  std::vector<PairsOfCorpus> batches; // of the current pool
   int64_t plannedEpoch = -1, plannedPool = -1;
 };
 

@@ -1,5 +1,6 @@
 // Turns parallel text into the id sequences that a model trains on.
 #include "text/Corpus.h"
+#include <array>
 
 namespace xfc {
 
@@ -45,7 +46,10 @@ Corpus::Corpus(const PairFiles &files, const VocabularyPair &vocabularies, const
     : Corpus(std::span(&files, 1), vocabularies, module, format, filter, parallel) {}
 
 Corpus::Corpus(std::span<const PairFiles> corpora, const VocabularyPair &vocabularies, const Module &module,
-               Format format, const PairFilter &filter, const Parallel &parallel) {
+               Format format, const PairFilter &filter, const Parallel &parallel, const EpochSampling &sampling)
+    : parallel(parallel) {
+  if (sampling.any())
+    sampler = std::make_unique<TextSampler>(vocabularies, module, sampling);
   for (const PairFiles &files : corpora) {
     const size_t firstBlock = built.size();
     PairReader reader(files, vocabularies, module, format, filter, parallel);
@@ -55,6 +59,8 @@ Corpus::Corpus(std::span<const PairFiles> corpora, const VocabularyPair &vocabul
         built.emplace_back();
       fresh = false;
       store(source, target, weights);
+      if (sampler)
+        sampler->add(reader.sourceLine(), reader.targetLine());
     };
     while (reader.next(std::ref(add))) {
     }
@@ -63,6 +69,52 @@ Corpus::Corpus(std::span<const PairFiles> corpora, const VocabularyPair &vocabul
     if (corpora.size() == 1)
       counts.hash = reader.totals().hash;
   }
+  for (const int side : {XFC_SOURCE, XFC_TARGET}) {
+    const int64_t most = side == XFC_SOURCE ? module.maxLength : module.maxTargetLength;
+    longestSample[side] = std::min(4 * counts.longest[side], most > 0 ? most : std::numeric_limits<int64_t>::max());
+  }
+}
+
+CorpusTotals Corpus::bounds() const {
+  CorpusTotals bounds = counts;
+  for (const int side : {XFC_SOURCE, XFC_TARGET})
+    if (sampler && sampler->samples(side)) {
+      bounds.longest[side] = longestSample[side];
+      bounds.shortest[side] = sampler->shortest(side);
+      bounds.tokens[side] = counts.pairs * longestSample[side];
+    }
+  return bounds;
+}
+
+Corpus Corpus::sampled(std::vector<int64_t> pairs, int64_t epoch) const {
+  Corpus drawn;
+  std::vector<std::array<std::vector<int32_t>, 2>> window; // the sources and targets of a block
+  for (size_t begin = 0; begin < pairs.size(); begin += blockPairs) {
+    window.resize(std::min(static_cast<size_t>(blockPairs), pairs.size() - begin));
+    inChunks(parallel, window.size(), [&](size_t i) {
+      const auto pair = static_cast<size_t>(pairs[begin + i]);
+      for (const int side : {XFC_SOURCE, XFC_TARGET}) {
+        std::vector<int32_t> &ids = window[i][side == XFC_TARGET];
+        ids.clear();
+        if (sampler->samples(side))
+          ids = sampler->sample(pair, side, epoch);
+        if (const auto length = static_cast<int64_t>(ids.size()) - (side == XFC_TARGET);
+            ids.empty() || length > longestSample[side]) {
+          const std::span<const int32_t> best = sequence(pair, side == XFC_TARGET);
+          ids.assign(best.begin(), best.end());
+        }
+      }
+    });
+    for (size_t i = 0; i < window.size(); ++i) {
+      const auto &[source, target] = window[i];
+      const Weights ofPair = weights(static_cast<size_t>(pairs[begin + i])); // at most one: words have other tokens now
+      drawn.counts.add(source, target, ofPair);
+      drawn.store(source, target, ofPair);
+    }
+  }
+  drawn.viewBuilt(0, 0);
+  drawn.numbers = std::move(pairs);
+  return drawn;
 }
 
 Corpus::Corpus(const std::vector<std::string> &shardFiles, const VocabularyPair &vocabularies, const Module &module) {

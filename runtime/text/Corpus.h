@@ -3,6 +3,7 @@
 
 #include "text/PairReader.h"
 #include "text/Shard.h"
+#include "text/TextSampler.h"
 
 namespace xfc {
 
@@ -12,9 +13,10 @@ public:
   // or if there is nothing to train on.
   Corpus(const PairFiles &files, const VocabularyPair &vocabularies, const Module &module, Format format,
          const PairFilter &filter = {}, const Parallel &parallel = oneByOne);
-  // Reads several corpora, one after the other. The data equals that of shards prepared from each of them.
+  // Reads several corpora, one after the other. The data equals that of shards prepared from each of them. With
+  // `sampling`, the text is kept too, so that sampled() can be called. The vocabularies must then outlive the corpus.
   Corpus(std::span<const PairFiles> corpora, const VocabularyPair &vocabularies, const Module &module, Format format,
-         const PairFilter &filter = {}, const Parallel &parallel = oneByOne);
+         const PairFilter &filter = {}, const Parallel &parallel = oneByOne, const EpochSampling &sampling = {});
   // Takes sources as the encoder reads them, and targets without start and eos tokens.
   Corpus(const std::vector<std::vector<int32_t>> &sources, const std::vector<std::vector<int32_t>> &targets,
          const Module &module);
@@ -28,6 +30,18 @@ public:
   // The number of pairs of each corpus, or shard file, in order.
   std::vector<int64_t> sizes() const;
   const CorpusTotals &totals() const { return counts; }
+  // Pair counts and lengths that no epoch exceeds: the totals themselves, unless the corpus is sampled.
+  CorpusTotals bounds() const;
+
+  // Whether each epoch has other segmentations of the text; sampled() makes them, and the corpus itself has the best
+  // ones.
+  bool isSampled() const { return sampler != nullptr; }
+  // These pairs as an epoch has them: pair i of the result is pairs[i] of this corpus. A segmentation that is longer
+  // than the model's max_length, or than four times the longest pair of the side, is replaced by the best one.
+  Corpus sampled(std::vector<int64_t> pairs, int64_t epoch) const;
+  // The number of a pair in the corpus that this one was sampled from, or else `pair`.
+  int64_t number(size_t pair) const { return numbers.empty() ? static_cast<int64_t>(pair) : numbers[pair]; }
+
   // The source as the encoder reads it: with eos if the model wants one (ids are taken verbatim).
   std::span<const int32_t> source(size_t pair) const { return sequence(pair, 0); }
   // The decoder's input: start and the tokens.
@@ -55,6 +69,7 @@ public:
   void release() const;
 
 private:
+  Corpus() = default;
   // The pairs of a file, or of a corpus that `built` holds.
   struct Part {
     int64_t first; // its first pair
@@ -84,6 +99,10 @@ private:
   std::vector<PairBlock> built; // in memory
   std::vector<Shard> shards;    // in files
   std::vector<Part> parts;
+  std::unique_ptr<TextSampler> sampler; // null: no sampling
+  Parallel parallel;                    // for the sampler
+  int64_t longestSample[2] = {0, 0};    // as CorpusTotals counts lengths
+  std::vector<int64_t> numbers;
 };
 
 } // namespace xfc

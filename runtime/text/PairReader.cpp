@@ -18,6 +18,34 @@ static std::string countOf(int64_t count, const std::string &what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
+void inChunks(const Parallel &parallel, size_t count, const std::function<void(size_t)> &body) {
+  constexpr size_t together = 32; // that a thread takes at a time
+  const size_t chunks = (count + together - 1) / together;
+  std::vector<std::exception_ptr> faults(chunks);
+  parallel(static_cast<int64_t>(chunks), [&](int64_t chunk) {
+    const size_t begin = static_cast<size_t>(chunk) * together;
+    try {
+      for (size_t i = begin; i < std::min(begin + together, count); ++i)
+        body(i);
+    } catch (...) {
+      faults[static_cast<size_t>(chunk)] = std::current_exception();
+    }
+  });
+  for (const std::exception_ptr &fault : faults)
+    if (fault)
+      std::rethrow_exception(fault);
+}
+
+Frame sourceFrameOf(const VocabularyPair &vocabularies, const Module &module, Format format) {
+  return vocabularies.source.sourceFrame(module, format);
+}
+
+Frame targetFrameOf(const VocabularyPair &vocabularies, const Module &module, Format format) {
+  Frame frame{vocabularies.target.targetPrefix(format), {module.eos}};
+  frame.prefix.insert(frame.prefix.begin(), module.start);
+  return frame;
+}
+
 std::vector<PairFiles> PairFiles::each() const {
   std::vector<PairFiles> files;
   files.reserve(tables.size() + sources.size());
@@ -72,10 +100,8 @@ PairReader::PairReader(const PairFiles &files, const VocabularyPair &vocabularie
     : sources(files.tables.empty() ? files.sources : files.tables), targets(files.targets), weightFiles(files.weights),
       inTables(!files.tables.empty()), weightColumn(files.weightColumn), weighting(files.weighting()),
       vocabularies(vocabularies), module(module), format(format), filter(filter), parallel(std::move(parallel)),
-      sourceFrame(vocabularies.source.sourceFrame(module, format)),
-      targetPrefix(vocabularies.target.targetPrefix(format)) {
-  targetPrefix.insert(targetPrefix.begin(), module.start);
-}
+      sourceFrame(sourceFrameOf(vocabularies, module, format)),
+      targetFrame(targetFrameOf(vocabularies, module, format)) {}
 
 void PairReader::splitTable(Line &line) const {
   line.sourceWhere = line.targetWhere = line.weightWhere = sources.where();
@@ -134,7 +160,7 @@ bool PairReader::nextLines(Line &line) {
 void PairReader::readWeights(Line &line, size_t tokens) const {
   line.weights.clear();
   if (weighting == Weighting::Word) // of the language tokens
-    line.weights.assign(targetPrefix.size() - 1, 1);
+    line.weights.assign(targetFrame.prefix.size() - 1, 1);
   const size_t before = line.weights.size();
   constexpr std::string_view blanks = " \t\r";
   for (std::string_view rest = line.weightText;;) {
@@ -168,16 +194,13 @@ void PairReader::readWeights(Line &line, size_t tokens) const {
 }
 
 void PairReader::encode(Line &line) const {
-  line.sourceIds = vocabularies.source.encode(line.source, format, line.sourceWhere, module.maxLength);
-  line.targetIds = vocabularies.target.encode(line.target, format, line.targetWhere, module.maxTargetLength);
+  std::vector<int32_t> target =
+      vocabularies.target.encode(line.target, format, line.targetWhere, module.maxTargetLength);
   if (weighting != Weighting::None)
-    readWeights(line, line.targetIds.size());
-  if (line.sourceIds.empty() || line.targetIds.empty())
-    return;
-  line.sourceIds.insert(line.sourceIds.begin(), sourceFrame.prefix.begin(), sourceFrame.prefix.end());
-  line.sourceIds.insert(line.sourceIds.end(), sourceFrame.suffix.begin(), sourceFrame.suffix.end());
-  line.targetIds.insert(line.targetIds.begin(), targetPrefix.begin(), targetPrefix.end());
-  line.targetIds.push_back(module.eos);
+    readWeights(line, target.size());
+  line.sourceIds =
+      framed(vocabularies.source.encode(line.source, format, line.sourceWhere, module.maxLength), sourceFrame);
+  line.targetIds = framed(std::move(target), targetFrame);
 }
 
 bool PairReader::next(const Use &use) {
@@ -190,21 +213,7 @@ bool PairReader::next(const Use &use) {
     bytes += window[count].source.size() + window[count].target.size() + window[count].weightText.size();
   }
 
-  constexpr size_t together = 32; // lines that a thread processes at a time
-  const size_t chunks = (count + together - 1) / together;
-  std::vector<std::exception_ptr> faults(chunks); // the first in line order is thrown, whichever thread failed first
-  parallel(static_cast<int64_t>(chunks), [&](int64_t chunk) {
-    const size_t begin = static_cast<size_t>(chunk) * together;
-    try {
-      for (size_t i = begin; i < std::min(begin + together, count); ++i)
-        encode(window[i]);
-    } catch (...) {
-      faults[static_cast<size_t>(chunk)] = std::current_exception();
-    }
-  });
-  for (const std::exception_ptr &fault : faults)
-    if (fault)
-      std::rethrow_exception(fault);
+  inChunks(parallel, count, [&](size_t i) { encode(window[i]); });
 
   for (size_t i = 0; i < count; ++i) {
     const std::vector<int32_t> &source = window[i].sourceIds, &target = window[i].targetIds;
@@ -215,6 +224,7 @@ bool PairReader::next(const Use &use) {
       ++counts.skippedLong;
     } else if (isWanted(window[i])) {
       counts.add(source, target, window[i].weights);
+      used = &window[i];
       use(source, target, window[i].weights);
     }
   }
@@ -226,9 +236,10 @@ bool PairReader::next(const Use &use) {
 
 // Also counts the pairs that are not wanted.
 bool PairReader::isWanted(const Line &line) {
-  const size_t around = sourceFrame.prefix.size() + sourceFrame.suffix.size(), before = targetPrefix.size();
-  const int64_t source = static_cast<int64_t>(line.sourceIds.size() - around),
-                target = static_cast<int64_t>(line.targetIds.size() - before) - 1; // and eos
+  auto tokensOf = [](const std::vector<int32_t> &ids, const Frame &frame) {
+    return static_cast<int64_t>(ids.size() - frame.prefix.size() - frame.suffix.size());
+  };
+  const int64_t source = tokensOf(line.sourceIds, sourceFrame), target = tokensOf(line.targetIds, targetFrame);
   const auto [less, more] = std::minmax(source, target);
   if (less < filter.shortest || (filter.longest > 0 && more > filter.longest)) {
     ++counts.filteredLength;

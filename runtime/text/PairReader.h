@@ -12,6 +12,9 @@ namespace xfc {
 // Calls body(i) for each i in 0..count-1, on several threads or sequentially.
 using Parallel = std::function<void(int64_t count, const std::function<void(int64_t)> &body)>;
 void oneByOne(int64_t count, const std::function<void(int64_t)> &body);
+// Calls body(i) for each i in 0..count-1, in short chunks. What the first failing i throws is thrown, whichever thread
+// failed first.
+void inChunks(const Parallel &parallel, size_t count, const std::function<void(size_t)> &body);
 
 // The files that hold pairs: line i of the concatenated sources belongs to line i of the concatenated targets; or each
 // line of the tables is a source, a tab and its target. Line i of the concatenated `weights` holds the weight of pair
@@ -35,6 +38,10 @@ struct PairFilter {
   int64_t shortest = 0, longest = 0; // bounds for each side; 0: unlimited
   double ratio = 0;                  // the largest allowed ratio of the longer to the shorter side; 0: unlimited
 };
+
+// The ids around the tokens of each side of a pair: those of the source, and start to eos of the target.
+Frame sourceFrameOf(const VocabularyPair &vocabularies, const Module &module, Format format);
+Frame targetFrameOf(const VocabularyPair &vocabularies, const Module &module, Format format);
 
 // Reads several text files as if they were one. Lines are truncated after a megabyte, with a warning.
 class JoinedFiles {
@@ -67,6 +74,9 @@ public:
   // any number of threads.
   using Use = std::function<void(std::span<const int32_t> source, std::span<const int32_t> target, Weights weights)>;
   bool next(const Use &use);
+  // During a call of `use`: the text of the pair.
+  std::string_view sourceLine() const { return used->source; }
+  std::string_view targetLine() const { return used->target; }
   const CorpusTotals &totals() const { return counts; } // of the pairs that were used
   double fraction() const { return sources.fraction(); }
 
@@ -91,9 +101,9 @@ private:
   Format format;
   PairFilter filter;
   Parallel parallel;
-  Frame sourceFrame;
-  std::vector<int32_t> targetPrefix; // start, and the vocabulary's prefix
+  Frame sourceFrame, targetFrame;
   std::vector<Line> window;
+  const Line *used = nullptr;
   CorpusTotals counts;
 };
 

@@ -116,6 +116,12 @@ std::vector<int32_t> Vocabulary::encodeAll(std::string_view line, Format format,
   }
 }
 
+std::vector<int32_t> Vocabulary::sample(std::string_view line, const SegmentationSampling &sampling) const {
+  return state->tokenizer->sample(line, sampling);
+}
+
+bool Vocabulary::canSample() const { return state->tokenizer && state->tokenizer->canSample(); }
+
 Frame Vocabulary::sourceFrame(const Module &module, Format format) const {
   if (format == Format::Ids)
     return {};

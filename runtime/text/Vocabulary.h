@@ -29,6 +29,9 @@ public:
   // tokens (0: no limit), the tokens after those may be missing: a line of megabytes then costs no more than the part
   // that is used.
   std::vector<int32_t> encode(std::string_view line, Format format, const std::string &where, int64_t most = 0) const;
+  // The tokens of a random segmentation, which is drawn from the generator. To be called only if canSample().
+  std::vector<int32_t> sample(std::string_view line, const SegmentationSampling &sampling) const;
+  bool canSample() const;
   // The tokens around a source line, and those between start and the tokens of a target line: the tokenizer's frame, or
   // the eos that the model expects. None for ids, which are taken verbatim.
   Frame sourceFrame(const Module &module, Format format) const;

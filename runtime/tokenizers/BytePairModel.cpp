@@ -52,15 +52,15 @@ public:
 
   int32_t unknown() const override { return unk; }
 
-  void encode(std::string_view word, std::vector<int32_t> &ids) const override {
-    if (wholeWords)
+  void encode(std::string_view word, const SegmentationSampling *sampling, std::vector<int32_t> &ids) const override {
+    if (wholeWords && !sampling)
       if (const int32_t id = table.find(word); id >= 0) {
         ids.push_back(id);
         return;
       }
     std::vector<int32_t> parts = characters(word);
     if (parts.size() > 1)
-      merge(parts);
+      merge(parts, sampling);
     ids.insert(ids.end(), parts.begin(), parts.end());
   }
 
@@ -123,8 +123,9 @@ private:
   }
 
   // A queue holds the pairs that can be merged, ordered by rank and then from left to right. The parts form a linked
-  // list; entries whose pair has changed meanwhile are skipped.
-  void merge(std::vector<int32_t> &parts) const {
+  // list; entries whose pair has changed meanwhile are skipped. Sampling passes over entries at random; they get
+  // another chance at the next merge.
+  void merge(std::vector<int32_t> &parts, const SegmentationSampling *sampling) const {
     struct Entry {
       int32_t rank;
       uint32_t at;
@@ -147,9 +148,17 @@ private:
     for (uint32_t i = 0; i < count; ++i)
       consider(i);
     constexpr int32_t gone = -1;
+    std::vector<Entry> passed;
     while (!queue.empty()) {
       const Entry entry = queue.top();
       queue.pop();
+      if (sampling && sampling->draw() < sampling->alpha) {
+        passed.push_back(entry);
+        continue;
+      }
+      for (const Entry &again : passed)
+        queue.push(again);
+      passed.clear();
       const uint32_t right = parts[entry.at] == gone ? count : next[entry.at];
       if (right == count)
         continue;

@@ -33,7 +33,9 @@ public:
 
   int64_t size() const override { return std::max(model->tokens().size(), added.size()); }
 
-  std::vector<int32_t> encode(std::string_view line) const override {
+  bool canSample() const override { return true; }
+
+  std::vector<int32_t> segment(std::string_view line, const SegmentationSampling *sampling) const override {
     std::vector<int32_t> ids;
     for (AddedTokens::Section &section : added.split(validUtf8(line), normalize())) {
       if (section.id >= 0) {
@@ -45,7 +47,7 @@ public:
       for (const PreTokenizer &step : preTokenizers)
         step(words);
       for (const Word &word : words)
-        model->encode(word.text, ids);
+        model->encode(word.text, sampling, ids);
     }
     return ids;
   }

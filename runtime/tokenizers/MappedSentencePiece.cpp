@@ -31,7 +31,9 @@ public:
 
   int64_t size() const override { return table.size(); }
 
-  std::vector<int32_t> encode(std::string_view line) const override {
+  bool canSample() const override { return xfc::canSample(*model); }
+
+  std::vector<int32_t> segment(std::string_view line, const SegmentationSampling *sampling) const override {
     const std::string valid = validUtf8(line);
     const std::string_view text = valid;
     std::vector<int32_t> ids;
@@ -47,11 +49,11 @@ public:
         ++at;
         continue;
       }
-      encodeSection(text.substr(begin, at - begin), ids);
+      encodeSection(text.substr(begin, at - begin), sampling, ids);
       ids.push_back(id);
       begin = at += longest;
     }
-    encodeSection(text.substr(begin), ids);
+    encodeSection(text.substr(begin), sampling, ids);
     return ids;
   }
 
@@ -108,7 +110,7 @@ private:
     tags = map.has("tags") && map.at("tags").boolean();
   }
 
-  void encodeSection(std::string_view text, std::vector<int32_t> &ids) const {
+  void encodeSection(std::string_view text, const SegmentationSampling *sampling, std::vector<int32_t> &ids) const {
     if (text.empty())
       return;
     if (tags && text.starts_with(">>"))
@@ -116,10 +118,7 @@ private:
         ids.push_back(idOf(text.substr(0, end + 2)));
         text.remove_prefix(end + 2);
       }
-    std::vector<std::string> pieces;
-    if (auto status = model->Encode({text.data(), text.size()}, &pieces); !status.ok())
-      throw Error("SentencePiece cannot encode this line: " + status.ToString());
-    for (const std::string &piece : pieces)
+    for (const std::string &piece : segmentText<std::string>(*model, text, sampling))
       ids.push_back(idOf(piece));
   }
 

@@ -1,4 +1,4 @@
-// Validates and loads untrusted SentencePiece models.
+// Validates and loads untrusted SentencePiece models, and segments text with them.
 #include "tokenizers/SentencePieceModel.h"
 #include "support/Error.h"
 #include <cmath>
@@ -6,6 +6,11 @@
 #include <cstring>
 #include <new>
 #include <sentencepiece_processor.h>
+
+// Declared in a header of the library that needs further ones of its sources.
+namespace sentencepiece::random {
+std::mt19937 *GetRandomGenerator();
+}
 
 namespace xfc {
 namespace {
@@ -77,6 +82,29 @@ std::string faultOfPiece(std::string_view message) {
          : piece.empty()         ? "a piece is empty"
          : !std::isfinite(score) ? "a piece has no finite score"
                                  : "";
+}
+
+// The library draws from a generator that every thread has of its own, and that can be seeded only once. This puts
+// another one in its place for a while, so that what is drawn does not depend on what the thread did before.
+class LentGenerator {
+public:
+  explicit LentGenerator(std::mt19937 &lent) : lent(lent) {
+    std::swap(*sentencepiece::random::GetRandomGenerator(), lent);
+  }
+  ~LentGenerator() { std::swap(*sentencepiece::random::GetRandomGenerator(), lent); }
+  LentGenerator(const LentGenerator &) = delete;
+  LentGenerator &operator=(const LentGenerator &) = delete;
+
+private:
+  std::mt19937 &lent;
+};
+
+template <typename Piece>
+auto sampleText(const sentencepiece::SentencePieceProcessor &model, std::string_view text,
+                const SegmentationSampling &sampling, std::vector<Piece> &pieces) {
+  constexpr int fromAll = -1; // not from the n best segmentations only
+  const LentGenerator lent(sampling.random);
+  return model.SampleEncode({text.data(), text.size()}, fromAll, static_cast<float>(sampling.alpha), &pieces);
 }
 
 } // namespace
@@ -166,6 +194,27 @@ std::unique_ptr<sentencepiece::SentencePieceProcessor> loadSentencePieceModel(st
   if (!fault.empty())
     throw Error("not a SentencePiece model (" + fault + "); `xfc vocab` makes one");
   return model;
+}
+
+template <typename Piece>
+std::vector<Piece> segmentText(const sentencepiece::SentencePieceProcessor &model, std::string_view text,
+                               const SegmentationSampling *sampling) {
+  std::vector<Piece> pieces;
+  const auto status =
+      sampling ? sampleText(model, text, *sampling, pieces) : model.Encode({text.data(), text.size()}, &pieces);
+  if (!status.ok())
+    throw Error("SentencePiece cannot encode this line: " + status.ToString());
+  return pieces;
+}
+template std::vector<int> segmentText(const sentencepiece::SentencePieceProcessor &, std::string_view,
+                                      const SegmentationSampling *);
+template std::vector<std::string> segmentText(const sentencepiece::SentencePieceProcessor &, std::string_view,
+                                              const SegmentationSampling *);
+
+bool canSample(const sentencepiece::SentencePieceProcessor &model) {
+  std::mt19937 random;
+  std::vector<int> none;
+  return sampleText(model, "", {1, random}, none).ok(); // the library refuses even to sample an empty text
 }
 
 } // namespace xfc

@@ -1,9 +1,12 @@
-// Validates untrusted SentencePiece models, because the library reads their tables without bounds checks.
+// Validates untrusted SentencePiece models, because the library reads their tables without bounds checks, and segments
+// text with them.
 #pragma once
 
+#include "tokenizers/Tokenizer.h"
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace sentencepiece {
 class SentencePieceProcessor;
@@ -20,5 +23,12 @@ std::string faultOfCharsMap(std::string_view map);
 bool isUnigramModel(std::string_view bytes);
 // Validates and loads a model. Throws an Error that says what is wrong with it.
 std::unique_ptr<sentencepiece::SentencePieceProcessor> loadSentencePieceModel(std::string_view bytes);
+
+// Segments text into the model's ids (Piece = int) or pieces (std::string); `sampling` may be null. Throws Error.
+template <typename Piece>
+std::vector<Piece> segmentText(const sentencepiece::SentencePieceProcessor &model, std::string_view text,
+                               const SegmentationSampling *sampling);
+// Unigram models and byte pair encoding can sample; models of words or characters cannot.
+bool canSample(const sentencepiece::SentencePieceProcessor &model);
 
 } // namespace xfc

@@ -1,5 +1,4 @@
 // A tokenizer that uses a SentencePiece model with the model's own ids.
-#include "support/Error.h"
 #include "tokenizers/Kinds.h"
 #include "tokenizers/SentencePieceModel.h"
 #include <sentencepiece_processor.h>
@@ -11,12 +10,7 @@ class SentencePieceTokenizer : public Tokenizer {
 public:
   explicit SentencePieceTokenizer(std::string_view contents) : model(loadSentencePieceModel(contents)) {}
   int64_t size() const override { return model->GetPieceSize(); }
-  std::vector<int32_t> encode(std::string_view line) const override {
-    std::vector<int> ids;
-    if (auto status = model->Encode({line.data(), line.size()}, &ids); !status.ok())
-      throw Error("SentencePiece cannot encode this line: " + status.ToString());
-    return {ids.begin(), ids.end()};
-  }
+  bool canSample() const override { return xfc::canSample(*model); }
   std::string decode(std::span<const int32_t> ids) const override {
     std::string text;
     model->Decode(std::vector<int>(ids.begin(), ids.end()), &text).IgnoreError();
@@ -28,6 +22,11 @@ public:
     return {model->pad_id(), model->unk_id(), model->bos_id(), model->eos_id()};
   }
   bool fillsTables() const override { return true; }
+
+protected:
+  std::vector<int32_t> segment(std::string_view line, const SegmentationSampling *sampling) const override {
+    return segmentText<int>(*model, line, sampling);
+  }
 
 private:
   std::unique_ptr<sentencepiece::SentencePieceProcessor> model;

@@ -3,6 +3,7 @@
 
 #include "tokenizers/JsonFields.h"
 #include "tokenizers/TokenTable.h"
+#include "tokenizers/Tokenizer.h"
 #include <memory>
 #include <vector>
 
@@ -11,8 +12,8 @@ namespace xfc {
 class SubwordModel {
 public:
   virtual ~SubwordModel() = default;
-  // Appends the ids of a word's subwords.
-  virtual void encode(std::string_view word, std::vector<int32_t> &ids) const = 0;
+  // Appends the ids of a word's subwords; `sampling` may be null.
+  virtual void encode(std::string_view word, const SegmentationSampling *sampling, std::vector<int32_t> &ids) const = 0;
   virtual int32_t unknown() const = 0; // -1 if there is none
   const TokenTable &tokens() const { return table; }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <random>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +21,15 @@ struct SpecialTokens {
   int32_t pad = -1, unk = -1, bos = -1, eos = -1;
 };
 
+// Segments text at random, in place of the best segmentation. A unigram model draws one with a probability in
+// proportion to the model's to the power of alpha (Kudo 2018); byte pair encoding leaves out each merge with
+// probability alpha (BPE-dropout, Provilkov et al. 2020). The result depends on the generator only, not on the thread.
+struct SegmentationSampling {
+  double alpha;
+  std::mt19937 &random;
+  double draw() const { return static_cast<double>(random()) * 0x1p-32; } // in [0, 1)
+};
+
 class Tokenizer {
 public:
   virtual ~Tokenizer() = default;
@@ -27,7 +37,12 @@ public:
   virtual int64_t size() const = 0;
   // The tokens of a line of UTF-8, without the frame; invalid bytes are read as U+FFFD. Runs in time linear in the
   // line's length, or n log n. Throws Error for text that the tokenizer has no token for.
-  virtual std::vector<int32_t> encode(std::string_view line) const = 0;
+  std::vector<int32_t> encode(std::string_view line) const { return segment(line, nullptr); }
+  // The same for a random segmentation, which decodes to the same text. To be called only if canSample().
+  std::vector<int32_t> sample(std::string_view line, const SegmentationSampling &sampling) const {
+    return segment(line, &sampling);
+  }
+  virtual bool canSample() const { return false; }
   // Special tokens are skipped.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
   virtual std::string piece(int32_t id) const = 0; // for ids 0..size()-1
@@ -38,6 +53,9 @@ public:
   virtual const Frame *frame() const { return nullptr; }
   // Whether `size()` must equal the size of the model's tables, which otherwise may have rows without a token.
   virtual bool fillsTables() const { return false; }
+
+protected:
+  virtual std::vector<int32_t> segment(std::string_view line, const SegmentationSampling *sampling) const = 0;
 };
 
 // Makes the tokenizer for a file's contents, which reveal its kind: a SentencePiece model, a tokenizer.json,

@@ -43,7 +43,7 @@ public:
 
   int64_t size() const override { return table.size(); }
 
-  std::vector<int32_t> encode(std::string_view line) const override {
+  std::vector<int32_t> segment(std::string_view line, const SegmentationSampling *) const override {
     std::vector<int32_t> ids;
     const std::string text = validUtf8(line);
     size_t begin = 0;

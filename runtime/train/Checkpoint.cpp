@@ -72,6 +72,8 @@ std::string textOf(const Progress &p) {
     json["rate_scale"] = p.rateScale;
   if (!p.mixture.empty())
     json["mixture"] = p.mixture;
+  if (!p.sampling.empty())
+    json["sampling"] = p.sampling;
   return json.dump();
 }
 
@@ -115,6 +117,7 @@ Progress progressOf(const std::string &text) try {
   p.records = json.contains("records") ? integer("records", -1) : -1;
   p.groups = json.value("groups", "");
   p.mixture = json.value("mixture", "");
+  p.sampling = json.value("sampling", "");
   p.rateScale = json.value("rate_scale", 1.0);
   if (!(p.rateScale > 0 && p.rateScale <= 1))
     throw std::out_of_range("rate_scale");

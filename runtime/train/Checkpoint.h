@@ -41,6 +41,7 @@ struct Progress {
   std::string groups;             // GroupRules::text()
   double rateScale = 1;           // factor of the schedule's rate: halved whenever the loss was not finite
   std::string mixture;            // the flags that mix the corpora, and the corpora's sizes
+  std::string sampling;           // the flags by which text is segmented at random
 };
 
 std::string textOf(const Progress &progress);

@@ -20,6 +20,7 @@
 #include "train/Prepare.h"
 #include "train/Update.h"
 #include "train/Validation.h"
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <optional>
@@ -69,6 +70,8 @@ private:
   void readCorpora();
   void mixCorpora();
   std::string mixtureText() const;
+  EpochSampling sampling() const;
+  std::string samplingText() const;
   std::vector<std::string> programsOfSteps() const;
   Counts countsFor(int64_t tokens) const;
   Memory memoryFor(int64_t tokens) const;
@@ -125,10 +128,10 @@ private:
   std::optional<Batches> batches;
   // The batches of a step; kept between steps, so that steps do not allocate.
   struct Group {
-    std::vector<std::vector<int64_t>> batches;
+    std::vector<PairsOfCorpus> batches;
     size_t count = 0;
     Batches::Position end; // the position after them
-    std::span<const std::vector<int64_t>> span() const { return std::span(batches).first(count); }
+    std::span<const PairsOfCorpus> span() const { return std::span(batches).first(count); }
   } group, upcoming;
   void take(Group &group);
   std::optional<Update> update;
@@ -276,7 +279,7 @@ void Trainer::readCorpora() {
   const Parallel parallel = onThreadsOf(*model.engine);
   const std::vector<PairFiles> text = mixes(options) ? options.text.each() : std::vector{options.text};
   if (options.data.empty())
-    corpus.emplace(text, vocabularies, module(), options.format, options.filter, parallel);
+    corpus.emplace(text, vocabularies, module(), options.format, options.filter, parallel, sampling());
   else
     corpus.emplace(options.data, vocabularies, module());
   if (const PairFiles &held = options.validation; !(held.sources.empty() && held.tables.empty())) {
@@ -333,6 +336,20 @@ std::string Trainer::mixtureText() const {
   return text + " pairs";
 }
 
+EpochSampling Trainer::sampling() const {
+  EpochSampling sampling{.seed = options.seed};
+  if (!options.segmentationAlphas.empty())
+    std::ranges::copy(std::array{options.segmentationAlphas.front(), options.segmentationAlphas.back()},
+                      sampling.alphas);
+  return sampling;
+}
+
+// The sampling that a resumed run must repeat; "" if the text keeps its best segmentation.
+std::string Trainer::samplingText() const {
+  const EpochSampling used = sampling();
+  return used.any() ? format("--sentencepiece-alphas %.17g %.17g", used.alphas[0], used.alphas[1]) : "";
+}
+
 void Trainer::planBatches() {
   batches.emplace(*corpus, batchTokens, options.seed, mixture);
 
@@ -375,7 +392,7 @@ Memory Trainer::memoryFor(int64_t tokens) const {
 // Finds the largest batches for which --memory has room, in multiples of 16 tokens.
 void Trainer::chooseBatchTokens() {
   constexpr int64_t unit = 16;
-  const CorpusTotals &totals = corpus->totals();
+  const CorpusTotals totals = corpus->bounds();
   // Batches larger than all data need no more memory.
   int64_t fits = 0,
           tooMany =
@@ -475,6 +492,7 @@ void Trainer::beginFolder() {
   progress.accumulate = batchesOfStep();
   progress.groups = options.groups.text();
   progress.mixture = mixtureText();
+  progress.sampling = samplingText();
   progress.metric = options.best;
   if (options.tensorBoard)
     events.emplace(folder.file(eventsFile), progress.step, log->records());
@@ -563,6 +581,8 @@ void Trainer::resume() {
        progress.groups.empty() ? "no --freeze, --rate or --decay" : progress.groups);
   same(progress.mixture == mixtureText(),
        progress.mixture.empty() ? "no --corpus-weight or --corpus-temperature" : progress.mixture);
+  same(progress.sampling == samplingText(),
+       progress.sampling.empty() ? "no --sentencepiece-alphas" : progress.sampling);
   same(progress.metric == options.best, "--best " + progress.metric);
   if (!batches->seek(progress.position))
     throw Error(options.out + ": the state is at batch " + std::to_string(progress.position.batch) + " of part " +
@@ -644,7 +664,7 @@ bool Trainer::step() {
                          .smoothing = options.smoothing,
                          .seed = options.seed};
   settings.settings.rate = rate();
-  UpdateResult result = update->run(*corpus, group.span(), progress.step, settings, upcoming.span());
+  UpdateResult result = update->run(group.span(), progress.step, settings, upcoming.span());
   if (!std::isfinite(result.loss) || !std::isfinite(result.norm)) {
     const std::string what = whatIsNotFinite(result);
     if (!options.halveRate)

@@ -17,6 +17,7 @@ struct TrainOptions {
   // none). Without either, all files form one corpus.
   std::vector<double> corpusWeights;
   double corpusTemperature = 0;
+  std::vector<double> segmentationAlphas; // for both sides, or for each (see SegmentationSampling); empty or 0: none
   PairFiles validation;
   std::string vocabulary, targetVocabulary, out, log;
   std::string init; // initial weights: a file, or a folder that --model accepts; empty: random weights

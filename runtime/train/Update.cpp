@@ -13,7 +13,7 @@ void PairBatch::assign(const Corpus &corpus, std::span<const int64_t> pairs, con
   weights.clear();
   isDouble = module.type == DType::F64;
   for (int64_t pair : pairs) {
-    uint32_t sentence = static_cast<uint32_t>(pair);
+    uint32_t sentence = static_cast<uint32_t>(corpus.number(pair));
     sources.push_back({corpus.source(pair), corpus.sourceLength(pair), sentence});
     targets.push_back({corpus.target(pair), corpus.targetLength(pair), sentence});
     std::span<const int32_t> says = corpus.labels(pair);
@@ -58,10 +58,10 @@ double sumOfRows(const View &view, int64_t rows) {
 }
 
 // The number of labels of a batch that are not pad.
-static int64_t labelCount(const Corpus &corpus, std::span<const int64_t> pairs, const Module &module) {
+static int64_t labelCount(const PairsOfCorpus &batch, const Module &module) {
   int64_t count = 0;
-  for (int64_t pair : pairs) {
-    const std::span<const int32_t> labels = corpus.labels(pair);
+  for (int64_t pair : batch.pairs) {
+    const std::span<const int32_t> labels = batch.corpus->labels(pair);
     count += static_cast<int64_t>(labels.size()) - std::count(labels.begin(), labels.end(), module.pad);
   }
   return count;
@@ -114,8 +114,8 @@ void Update::addGradients(const xfc_shape &shape, bool first, bool last) {
     engine.copyGradients(sum);
 }
 
-void Update::Inputs::assign(const Corpus &corpus, std::span<const std::vector<int64_t>> of, int64_t ofStep,
-                            const UpdateOptions &options, const Module &module, const Ranks *ranks) {
+void Update::Inputs::assign(std::span<const PairsOfCorpus> of, int64_t ofStep, const UpdateOptions &options,
+                            const Module &module, const Ranks *ranks) {
   const size_t rank = ranks ? ranks->rank() : 0, rankCount = ranks ? ranks->size() : 1;
   total = of.size();
   count = 0;
@@ -126,13 +126,13 @@ void Update::Inputs::assign(const Corpus &corpus, std::span<const std::vector<in
   batches.resize(std::max(batches.size(), (total + rankCount - 1) / rankCount));
   pairs.resize(std::max(pairs.size(), total));
   for (size_t i = 0; i < total; ++i) {
-    pairs[i].assign(of[i].begin(), of[i].end());
+    pairs[i] = of[i];
     if (i % rankCount != rank) {
-      labels += labelCount(corpus, of[i], module);
+      labels += labelCount(of[i], module);
       continue;
     }
     PairBatch &batch = batches[count++];
-    batch.assign(corpus, of[i], module, true);
+    batch.assign(*of[i].corpus, of[i].pairs, module, true);
     labels += batch.labelCount();
     xfc_shape &shape = batch.shape();
     shape.dropout_key[0] = static_cast<uint32_t>(seed) ^ static_cast<uint32_t>(seed >> 32) * 0x9E3779B9u;
@@ -143,15 +143,15 @@ void Update::Inputs::assign(const Corpus &corpus, std::span<const std::vector<in
     batches[i].scaleLosses(1.0 / static_cast<double>(std::max<int64_t>(labels, 1)));
 }
 
-bool Update::Inputs::are(std::span<const std::vector<int64_t>> of, int64_t ofStep, const UpdateOptions &options) const {
+bool Update::Inputs::are(std::span<const PairsOfCorpus> of, int64_t ofStep, const UpdateOptions &options) const {
   return total > 0 && step == ofStep && seed == options.seed && smoothed == options.smoothing &&
          std::equal(pairs.begin(), pairs.begin() + total, of.begin(), of.end());
 }
 
-void Update::prepare(Inputs &inputs, const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step,
+void Update::prepare(Inputs &inputs, std::span<const PairsOfCorpus> batches, int64_t step,
                      const UpdateOptions &options) {
   const Span span(engine.trace(), "data", "prepare batches of step", step);
-  inputs.assign(corpus, batches, step, options, engine.module(), ranks);
+  inputs.assign(batches, step, options, engine.module(), ranks);
 }
 
 // Adds the gradients of a round of batches: one batch per rank, until none are left.
@@ -178,13 +178,13 @@ void Update::addLosses(UpdateResult &result) {
   }
 }
 
-UpdateResult Update::run(const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step,
-                         const UpdateOptions &options, std::span<const std::vector<int64_t>> next) {
+UpdateResult Update::run(std::span<const PairsOfCorpus> batches, int64_t step, const UpdateOptions &options,
+                         std::span<const PairsOfCorpus> next) {
   const Module &module = engine.module();
   if (inputs[present ^ 1].are(batches, step, options))
     present ^= 1;
   else
-    prepare(inputs[present], corpus, batches, step, options);
+    prepare(inputs[present], batches, step, options);
   Inputs &now = inputs[present], &upcoming = inputs[present ^ 1];
   upcoming.total = 0;
   losses.resize(std::max(losses.size(), now.count));
@@ -213,7 +213,7 @@ UpdateResult Update::run(const Corpus &corpus, std::span<const std::vector<int64
   engine.run(options.optimizer->program, now.batches[0].shape(), bindings);
   engine.fetch(options.optimizer->program, names::norm, norm);
   if (!next.empty()) {
-    prepare(upcoming, corpus, next, step + 1, options);
+    prepare(upcoming, next, step + 1, options);
     if (upcoming.count > 0)
       engine.stage(programs::lossAndGradients, upcoming.batches[0].shape(), upcoming.bindings(0));
   }

@@ -6,7 +6,7 @@
 #include "engine/Engine.h"
 #include "plan/Optimizers.h"
 #include "plan/Programs.h"
-#include "text/Corpus.h"
+#include "text/Batches.h"
 #include "train/GradientSum.h"
 #include "train/Groups.h"
 #include <array>
@@ -86,11 +86,11 @@ public:
   // From now on, each group is updated with its own settings, and frozen parameters stay unchanged: their gradients are
   // ignored, also in the norm. To be called before the first step.
   void trainInGroups(TrainedGroups trained, const Optimizer &optimizer);
-  // Runs step number `step` (from 1) on `batches` of pair numbers. Gradients are of the weighted sum of the losses of
-  // all their labels, divided by the number of labels. The batches of the `next` step, if they are known, are prepared
-  // and transferred to the device while it computes.
-  UpdateResult run(const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step,
-                   const UpdateOptions &options, std::span<const std::vector<int64_t>> next = {});
+  // Runs step number `step` (from 1) on these batches. Gradients are of the weighted sum of the losses of all their
+  // labels, divided by the number of labels. The batches of the `next` step, if they are known, are prepared and
+  // transferred to the device while it computes.
+  UpdateResult run(std::span<const PairsOfCorpus> batches, int64_t step, const UpdateOptions &options,
+                   std::span<const PairsOfCorpus> next = {});
 
 private:
   void addGradients(const xfc_shape &shape, bool first, bool last);
@@ -109,14 +109,14 @@ private:
   // The inputs of the program loss_and_gradients in a step, and what they were made from; kept between steps, so that
   // steps do not allocate.
   struct Inputs {
-    void assign(const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step,
-                const UpdateOptions &options, const Module &module, const Ranks *ranks);
-    bool are(std::span<const std::vector<int64_t>> batches, int64_t step, const UpdateOptions &options) const;
+    void assign(std::span<const PairsOfCorpus> batches, int64_t step, const UpdateOptions &options,
+                const Module &module, const Ranks *ranks);
+    bool are(std::span<const PairsOfCorpus> batches, int64_t step, const UpdateOptions &options) const;
     auto bindings(size_t batch) {
       return batches[batch].bindings(Binding{names::smoothing, smoothing.data()}, batches[batch].lossScale());
     }
-    std::vector<PairBatch> batches;          // this rank's; the first `count` are used, and there is at least one
-    std::vector<std::vector<int64_t>> pairs; // for each of the step's `total` batches
+    std::vector<PairBatch> batches;   // this rank's; the first `count` are used, and there is at least one
+    std::vector<PairsOfCorpus> pairs; // for each of the step's `total` batches
     size_t count = 0, total = 0;
     int64_t step = 0, labels = 0;
     uint64_t seed = 0;
@@ -124,8 +124,7 @@ private:
     Scalars smoothing;
   } inputs[2]; // for the current step, and for the next
   int present = 0;
-  void prepare(Inputs &inputs, const Corpus &corpus, std::span<const std::vector<int64_t>> batches, int64_t step,
-               const UpdateOptions &options);
+  void prepare(Inputs &inputs, std::span<const PairsOfCorpus> batches, int64_t step, const UpdateOptions &options);
   struct Losses {
     std::unique_ptr<Readback> loss, nll;
   };

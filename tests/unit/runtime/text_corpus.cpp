@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <numeric>
 #include <random>
 #include <sentencepiece_trainer.h>
 #include <set>
@@ -301,7 +302,7 @@ TEST_F(CorpusTest, OrderDependsOnSeedAndEpochOnly) {
 TEST_F(CorpusTest, GoesOnInTheMiddleOfAnEpoch) {
   Corpus corpus = random(300, 20);
   Batches whole(corpus, 64, 5), resumed(corpus, 64, 5);
-  std::vector<std::vector<int64_t>> expected;
+  std::vector<PairsOfCorpus> expected;
   Batches::Position middle;
   int64_t count = whole.batchesOfEpoch() + whole.batchesOfEpoch() / 2;
   for (int64_t i = 0; i < 2 * count; ++i) {
@@ -372,7 +373,7 @@ TEST_F(CorpusTest, LargeDataIsPutInOrderPoolByPool) {
   const int64_t perEpoch = whole.batchesOfEpoch();
   EXPECT_EQ(perEpoch, static_cast<int64_t>(epochBatches(corpus, 4096, 5, 0).size()));
   std::vector<Batches::Position> positions;
-  std::vector<std::vector<int64_t>> expected;
+  std::vector<PairsOfCorpus> expected;
   int64_t ends = 0;
   double fraction = 0;
   for (int64_t i = 0; i < perEpoch + 3; ++i) {
@@ -443,14 +444,14 @@ TEST_F(CorpusTest, SeveralCorporaHaveTheirPartsOfAnEpoch) {
   const Counts most = largestBatch(corpus, 4096, much);
   Batches whole(corpus, 4096, 5, much);
   std::vector<Batches::Position> positions;
-  std::vector<std::vector<int64_t>> expected;
+  std::vector<PairsOfCorpus> expected;
   int64_t given = 0;
   const int64_t perEpoch = whole.batchesOfEpoch();
   for (int64_t i = 0; i < perEpoch + 3; ++i) {
     positions.push_back(whole.position());
     expected.push_back(whole.next());
-    given += i < perEpoch ? std::ssize(expected.back()) : 0;
-    EXPECT_LE(std::ssize(expected.back()), most.sequences[XFC_SOURCE]);
+    given += i < perEpoch ? std::ssize(expected.back().pairs) : 0;
+    EXPECT_LE(std::ssize(expected.back().pairs), most.sequences[XFC_SOURCE]);
   }
   EXPECT_EQ(given, much.pairsOfEpoch());
   for (int64_t from : {perEpoch / 3, perEpoch}) {
@@ -662,6 +663,178 @@ TEST_F(CorpusTest, FramesOfVocabularies) {
   vocabulary.checkTokens(module); // its pad is unknown, and its eos is the model's
   EXPECT_NE(errorOf([&] { Vocabulary::fromBytes(vocabulary.bytes(), "tokenizer.json", 6); }).find("has 7 pieces"),
             std::string::npos);
+}
+
+// Tests corpora whose text is segmented at random in each epoch.
+class SampledCorpusTest : public CorpusTest {
+protected:
+  SampledCorpusTest() {
+    module.eos = 1;
+    std::mt19937 generator(4);
+    std::string text;
+    for (int i = 0; i < 400; ++i) {
+      for (unsigned length = 1 + generator() % 40; length > 0; --length)
+        text += "ab "[generator() % 2 + (length % 7 == 3)];
+      text += "b\n";
+    }
+    lines = write("text", text); // sources and targets are the same, so that sides can be compared
+  }
+  Corpus sampled(double source, double target, const Parallel &parallel = oneByOne, uint64_t seed = 9) {
+    const PairFiles files{{lines}, {lines}, {}};
+    return Corpus(std::span(&files, 1), {vocabulary, vocabulary}, module, Format::Text, {}, parallel,
+                  {{source, target}, seed});
+  }
+  std::string textOf(std::span<const int32_t> ids) { return vocabulary.decode(list(ids), Format::Text); }
+
+  std::string lines;
+  Vocabulary vocabulary = Vocabulary::fromBytes(
+      R"({"model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], ["</s>", 0], ["<s>", 0], ["\u2581", -2],
+          ["a", -2], ["b", -2.5], ["ab", -3], ["aba", -4], ["\u2581ab", -4.5], ["bb", -4]]},
+          "pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always"},
+          "decoder": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always"},
+          "added_tokens": [{"id": 1, "content": "</s>", "special": true}, {"id": 2, "content": "<s>", "special": true}]})",
+      "tokenizer.json", 20);
+};
+
+TEST_F(SampledCorpusTest, EpochsDifferInIdsAndNotInText) {
+  const Corpus corpus = sampled(0.2, 0.2), best = sampled(0, 0);
+  EXPECT_FALSE(best.isSampled());
+  EXPECT_EQ(corpus.totals().hash, best.totals().hash);
+  expectSame(corpus, best); // the corpus itself keeps the best segmentations
+  std::vector<int64_t> all(corpus.size());
+  std::iota(all.begin(), all.end(), 0);
+  const Corpus first = corpus.sampled(all, 0), second = corpus.sampled(all, 1);
+  int sameEpoch = 0, sameSide = 0, sameAsBest = 0;
+  for (size_t i = 0; i < all.size(); ++i) {
+    for (const Corpus *one : {&first, &second}) {
+      ASSERT_EQ(textOf(one->source(i)), textOf(best.source(i)));
+      ASSERT_EQ(textOf(one->labels(i)), textOf(best.labels(i)));
+      EXPECT_EQ(one->source(i).back(), module.eos);
+      EXPECT_EQ(one->target(i).front(), module.start);
+      EXPECT_EQ(one->labels(i).back(), module.eos);
+    }
+    sameEpoch += std::ranges::equal(first.source(i), second.source(i));
+    sameSide += std::ranges::equal(first.source(i), first.labels(i));
+    sameAsBest += std::ranges::equal(first.source(i), best.source(i));
+  }
+  for (const int same : {sameEpoch, sameSide, sameAsBest})
+    EXPECT_LT(same, 100);
+}
+
+// A pair's segmentation depends on the seed, the epoch and its number.
+TEST_F(SampledCorpusTest, DoesNotDependOnTheOtherPairsOrThreads) {
+  const Corpus corpus = sampled(0.2, 0.2), other = sampled(0.2, 0.2, oneByOne, 10);
+  std::vector<int64_t> all(corpus.size());
+  std::iota(all.begin(), all.end(), 0);
+  expectSame(corpus.sampled(all, 3), sampled(0.2, 0.2, backwards).sampled(all, 3));
+  const Corpus whole = corpus.sampled(all, 3), few = corpus.sampled({77, 3, 77}, 3);
+  ASSERT_EQ(few.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(few.number(i), i == 1 ? 3 : 77);
+    EXPECT_EQ(list(few.source(i)), list(whole.source(static_cast<size_t>(few.number(i)))));
+    EXPECT_EQ(list(few.labels(i)), list(whole.labels(static_cast<size_t>(few.number(i)))));
+  }
+  int same = 0;
+  const Corpus ofOther = other.sampled(all, 3);
+  for (size_t i = 0; i < all.size(); ++i)
+    same += std::ranges::equal(whole.source(i), ofOther.source(i));
+  EXPECT_LT(same, 100);
+  // Equal lines have segmentations of their own.
+  std::string copies;
+  for (int i = 0; i < 50; ++i)
+    copies += "abaabbab abab\n";
+  lines = write("copies", copies);
+  const Corpus ofCopies = sampled(0.2, 0.2).sampled({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, 0);
+  std::set<std::vector<int32_t>> different;
+  for (size_t i = 0; i < 10; ++i)
+    different.insert(list(ofCopies.source(i)));
+  EXPECT_GT(different.size(), 5u);
+}
+
+TEST_F(SampledCorpusTest, OneSideMayKeepItsBestSegmentation) {
+  const Corpus corpus = sampled(0, 0.2);
+  const Corpus drawn = corpus.sampled({0, 1, 2, 3, 4, 5, 6, 7}, 0);
+  int same = 0;
+  for (size_t i = 0; i < drawn.size(); ++i) {
+    EXPECT_EQ(list(drawn.source(i)), list(corpus.source(i)));
+    same += std::ranges::equal(drawn.labels(i), corpus.labels(i));
+  }
+  EXPECT_LT(same, 8);
+  EXPECT_EQ(corpus.bounds().longest[XFC_SOURCE], corpus.totals().longest[XFC_SOURCE]);
+  EXPECT_EQ(corpus.bounds().longest[XFC_TARGET], 4 * corpus.totals().longest[XFC_TARGET]);
+}
+
+TEST_F(SampledCorpusTest, TooLongSegmentationsAreTheBestOnes) {
+  const Corpus free = sampled(0.2, 0.2);
+  module.maxLength = free.totals().longest[XFC_SOURCE];
+  module.maxTargetLength = free.totals().longest[XFC_TARGET];
+  const Corpus corpus = sampled(0.2, 0.2);
+  ASSERT_EQ(corpus.size(), free.size());
+  std::vector<int64_t> all(corpus.size());
+  std::iota(all.begin(), all.end(), 0);
+  const Corpus drawn = corpus.sampled(all, 0), longer = free.sampled(all, 0);
+  int replaced = 0;
+  for (size_t i = 0; i < all.size(); ++i) {
+    ASSERT_LE(drawn.sourceLength(i), module.maxLength);
+    ASSERT_LE(drawn.targetLength(i), module.maxTargetLength);
+    const bool fits = longer.sourceLength(i) <= module.maxLength;
+    EXPECT_EQ(list(drawn.source(i)), list(fits ? longer.source(i) : corpus.source(i)));
+    replaced += !fits;
+  }
+  EXPECT_GT(replaced, 0);
+}
+
+// Batches are made of what was drawn, and a run that is resumed anywhere has the same ones.
+TEST_F(SampledCorpusTest, BatchesHoldWhatWasDrawn) {
+  const Corpus corpus = sampled(0.2, 0.2), again = sampled(0.2, 0.2, backwards);
+  const Counts most = largestBatch(corpus, 100);
+  Batches whole(corpus, 100, 9);
+  std::vector<PairsOfCorpus> expected;
+  std::vector<Batches::Position> positions;
+  std::vector<int> seen(corpus.size());
+  while (whole.position().epoch < 2 || whole.left() > 0) {
+    positions.push_back(whole.position());
+    const PairsOfCorpus &batch = expected.emplace_back(whole.next());
+    int64_t sources = 0, targets = 0;
+    for (const int64_t pair : batch.pairs) {
+      const auto i = static_cast<size_t>(pair);
+      sources += batch.corpus->sourceLength(i);
+      targets += batch.corpus->targetLength(i);
+      ++seen[static_cast<size_t>(batch.corpus->number(i))];
+      const Corpus drawn = corpus.sampled({batch.corpus->number(i)}, whole.position().epoch);
+      ASSERT_EQ(list(batch.corpus->source(i)), list(drawn.source(0)));
+      ASSERT_EQ(list(batch.corpus->labels(i)), list(drawn.labels(0)));
+      EXPECT_LE(std::max(batch.corpus->sourceLength(i), batch.corpus->targetLength(i)), most.longest);
+    }
+    EXPECT_TRUE(batch.pairs.size() == 1 || std::max(sources, targets) <= 100);
+    EXPECT_LE(sources, most.rows[XFC_SOURCE]);
+    EXPECT_LE(std::ssize(batch.pairs), most.sequences[XFC_SOURCE]);
+  }
+  EXPECT_EQ(std::ranges::count(seen, 3), std::ssize(seen)); // three epochs
+  for (size_t from : {size_t(0), expected.size() / 2, expected.size() - 3}) {
+    Batches resumed(again, 100, 9);
+    ASSERT_TRUE(resumed.seek(positions[from]));
+    for (size_t i = from; i < expected.size(); ++i) {
+      const PairsOfCorpus &batch = resumed.next();
+      ASSERT_EQ(batch.pairs, expected[i].pairs) << from << " " << i;
+      for (const int64_t pair : batch.pairs) {
+        const auto at = static_cast<size_t>(pair);
+        ASSERT_EQ(batch.corpus->number(at), expected[i].corpus->number(at));
+        ASSERT_EQ(list(batch.corpus->source(at)), list(expected[i].corpus->source(at)));
+        ASSERT_EQ(list(batch.corpus->labels(at)), list(expected[i].corpus->labels(at)));
+      }
+    }
+  }
+}
+
+TEST_F(SampledCorpusTest, NeedsAVocabularyThatCanSample) {
+  const Vocabulary words = Vocabulary::fromBytes("<unk>\na\nb\n", "words.txt", 20);
+  const PairFiles files{{lines}, {lines}, {}};
+  EXPECT_EQ(errorOf([&] {
+              Corpus(std::span(&files, 1), {vocabulary, words}, module, Format::Text, {}, oneByOne, {{0.1, 0.1}, 1});
+            }),
+            "words.txt: --sentencepiece-alphas needs a unigram model or byte pair encoding; this vocabulary has only "
+            "one segmentation of a text");
 }
 
 TEST_F(CorpusTest, VocabularyRoundTrip) {

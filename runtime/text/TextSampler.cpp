@@ -1,0 +1,52 @@
+// Keeps the text of a corpus, and segments it at random, differently in each epoch.
+#include "text/TextSampler.h"
+
+namespace xfc {
+
+TextSampler::TextSampler(const VocabularyPair &vocabularies, const Module &module, const EpochSampling &sampling)
+    : vocabularies(vocabularies), sampling(sampling),
+      frames{sourceFrameOf(vocabularies, module, Format::Text), targetFrameOf(vocabularies, module, Format::Text)} {
+  for (const int side : {XFC_SOURCE, XFC_TARGET})
+    if (samples(side) && !vocabulary(side).canSample())
+      throw Error(vocabulary(side).name() +
+                  ": --sentencepiece-alphas needs a unigram model or byte pair encoding; this vocabulary has only one "
+                  "segmentation of a text");
+}
+
+void TextSampler::add(std::string_view source, std::string_view target) {
+  if (blocks.empty() || blocks.back().ends.size() == 2 * blockPairs)
+    blocks.emplace_back();
+  Block &block = blocks.back();
+  for (const std::string_view line : {source, target}) {
+    block.bytes += line;
+    block.ends.push_back(block.bytes.size());
+  }
+}
+
+std::string_view TextSampler::line(size_t pair, int side) const {
+  const Block &block = blocks[pair / blockPairs];
+  const size_t at = 2 * (pair % blockPairs) + (side == XFC_TARGET), begin = at == 0 ? 0 : block.ends[at - 1];
+  return std::string_view(block.bytes).substr(begin, block.ends[at] - begin);
+}
+
+std::vector<int32_t> TextSampler::sample(size_t pair, int side, int64_t epoch) const {
+  auto low = [](uint64_t number) { return static_cast<uint32_t>(number); };
+  auto high = [](uint64_t number) { return static_cast<uint32_t>(number >> 32); };
+  const auto ofEpoch = static_cast<uint64_t>(epoch);
+  std::seed_seq key{low(sampling.seed),
+                    high(sampling.seed),
+                    low(ofEpoch),
+                    high(ofEpoch),
+                    low(pair),
+                    high(pair),
+                    static_cast<uint32_t>(side == XFC_TARGET)};
+  std::mt19937 random(key);
+  return framed(vocabulary(side).sample(line(pair, side), {sampling.alphas[side], random}), frames[side]);
+}
+
+int64_t TextSampler::shortest(int side) const {
+  const size_t around = frames[side].prefix.size() + frames[side].suffix.size();
+  return static_cast<int64_t>(around + (side == XFC_SOURCE ? 1 : 0)); // the start of a target does not count
+}
+
+} // namespace xfc
