@@ -145,17 +145,21 @@ TensorView parseNpy(std::string_view contents, const std::string &name, const st
   return {name, type->second.first, header.shape, data};
 }
 
-Npz::Npz(const std::string &file) : name(file), map(MappedFile::readOnly(file)) {
-  const Zip zip(map.contents(), file);
+Npz::Npz(const std::string &file) : name(file), map(MappedFile::readOnly(file)) { read(map->contents()); }
+
+Npz::Npz(std::string_view contents, std::string file) : name(std::move(file)) { read(contents); }
+
+void Npz::read(std::string_view archive) {
+  const Zip zip(archive, name);
   for (const auto &[member, how] : zip.members()) {
     if (!member.ends_with(".npy"))
-      throw Error(file + ": '" + member + "' is not an array; expected .npy files, as numpy.savez writes them");
+      throw Error(name + ": '" + member + "' is not an array; expected .npy files, as numpy.savez writes them");
     const std::string array = member.substr(0, member.size() - 4);
     std::string room;
     std::string_view contents = zip.read(member, room);
     if (how.deflated)
       contents = decompressed.emplace_back(std::move(room));
-    byName.emplace(array, parseNpy(contents, array, file + ": '" + array + "'"));
+    byName.emplace(array, parseNpy(contents, array, name + ": '" + array + "'"));
   }
 }
 

@@ -4,6 +4,7 @@
 #include "tensors/Safetensors.h"
 #include <list>
 #include <map>
+#include <optional>
 #include <string>
 
 namespace xfc {
@@ -17,13 +18,17 @@ class Npz {
 public:
   // Throws an Error that names the file and the array.
   explicit Npz(const std::string &file);
+  // The same for contents that outlive this; `file` is for messages.
+  Npz(std::string_view contents, std::string file);
   const std::string &file() const { return name; }
   const std::map<std::string, TensorView> &arrays() const { return byName; }
   const TensorView *find(const std::string &array) const;
 
 private:
+  void read(std::string_view contents);
+
   std::string name;
-  MappedFile map;
+  std::optional<MappedFile> map;
   std::list<std::string> decompressed;
   std::map<std::string, TensorView> byName;
 };

@@ -71,7 +71,9 @@ private:
       return;
     }
     if (raw.starts_with("? ")) {
-      std::string_view rest = line.substr(2);
+      std::string_view rest = withoutBlanks(line.substr(1));
+      if (rest.empty() || rest.front() == '#')
+        fail("a '? ' without its key; expected '? key', and ': value' on the next line");
       begin(scalar(rest, /*key=*/false));
       explicitKey = true;
       return;
@@ -91,6 +93,8 @@ private:
       return;
     }
     std::string_view rest = line;
+    if (rest.front() == ':' && (rest.size() == 1 || rest[1] == ' '))
+      fail("a ':' without a key before it; expected 'key: value'");
     begin(scalar(rest, /*key=*/true));
     rest = withoutBlanks(rest);
     if (!rest.starts_with(':'))

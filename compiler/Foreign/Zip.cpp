@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <vector>
 #include <zlib.h>
 
 namespace xfc {
@@ -58,6 +59,11 @@ Zip::Zip(std::string_view contents, std::string name) : file(std::move(name)) {
   if (begin > directoryEnd || size != directoryEnd - begin || count > size / entrySize)
     damaged("its directory of " + std::to_string(count) + " files does not lie inside it");
 
+  struct Extent {
+    uint64_t begin, end;
+    std::string name;
+  };
+  std::vector<Extent> extents;
   std::string_view directory = contents.substr(begin, size);
   for (uint64_t i = 0; i < count; ++i) {
     const auto broken = [&] { damaged("entry " + std::to_string(i) + " of its directory is cut off or invalid"); };
@@ -104,10 +110,16 @@ Zip::Zip(std::string_view contents, std::string name) : file(std::move(name)) {
                       Member{contents.substr(place + before, packed), whole, at<uint32_t>(directory, 16), method == 8})
              .second)
       damaged("'" + name + "' appears twice");
+    extents.push_back({place, place + before + packed, name});
     directory.remove_prefix(entrySize + nameSize + extraSize + commentSize);
   }
   if (!directory.empty())
     damaged(std::to_string(directory.size()) + " bytes of its directory belong to no file");
+  // Members that share bytes would decompress to much more than an archive of this size can hold.
+  std::ranges::stable_sort(extents, {}, &Extent::begin);
+  for (size_t i = 1; i < extents.size(); ++i)
+    if (extents[i].begin < extents[i - 1].end)
+      damaged("'" + extents[i - 1].name + "' and '" + extents[i].name + "' overlap");
 }
 
 std::string_view Zip::read(const std::string &name, std::string &room) const {

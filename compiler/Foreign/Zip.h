@@ -10,7 +10,9 @@ namespace xfc {
 class Zip {
 public:
   // Reads the directory of an archive's contents, which must outlive this; `file` is for messages. Throws an Error if
-  // the archive is truncated, one of several parts or encrypted, if a member lies outside it, or if a name comes twice.
+  // the archive is truncated, one of several parts or encrypted, if a member lies outside it or shares bytes with
+  // another one, or if a name comes twice. All members together are thus at most about a thousand times as long as the
+  // archive.
   Zip(std::string_view contents, std::string file);
 
   struct Member {

@@ -170,6 +170,36 @@ TEST(Zip, WhatIsNoWholeArchiveIsRefused) {
             "f.npz: damaged zip archive: it has 100 bytes and no directory at its end" + end);
 }
 
+// Sets the place that the directory gives for a member.
+std::string movedTo(std::string contents, size_t member, uint32_t place) {
+  size_t entry = contents.find("PK\x01\x02");
+  for (; member > 0; --member)
+    entry = contents.find("PK\x01\x02", entry + 1);
+  return contents.replace(entry + 42, 4, u32(place));
+}
+
+TEST(Zip, MembersThatShareBytesAreRefused) {
+  const auto error = [](const std::string &contents) { return errorOf([&] { unzipped(contents); }); };
+  const std::string before = "f.npz: damaged zip archive: ", end = "; use an intact copy";
+  // Two names for the same bytes, as an archive has that decompresses to far more than its size.
+  const std::string same = zip({{"a", "12345678"}, {"b", "12345678"}});
+  EXPECT_EQ(error(movedTo(same, 1, 0)), before + "'a' and 'b' overlap" + end);
+  // The contents of one are the whole other one.
+  const std::string other = zip({{"i", "inner"}});
+  const std::string inner = other.substr(0, other.find("PK\x01\x02"));
+  const std::string nested = zip({{"o", "x" + inner + "x"}, {"i", "inner"}});
+  ASSERT_EQ(unzipped(nested).at("i"), "inner");
+  EXPECT_EQ(error(movedTo(nested, 1, static_cast<uint32_t>(nested.find(inner)))), before + "'o' and 'i' overlap" + end);
+  // A member that begins in the directory, or reaches into it.
+  const size_t directory = same.find("PK\x01\x02");
+  EXPECT_EQ(error(movedTo(same, 1, static_cast<uint32_t>(directory))),
+            before + "'b' is not where its directory says" + end);
+  std::string longer = same;
+  for (const size_t field : {20, 24}) // its size in the archive, and that of the file
+    longer.replace(longer.find("PK\x01\x02", directory + 1) + field, 4, u32(9));
+  EXPECT_EQ(error(longer), before + "'b' lies outside it" + end);
+}
+
 class NpzFile : public FolderTest {};
 
 TEST_F(NpzFile, ArraysAreFoundByName) {
@@ -302,6 +332,12 @@ TEST(Yaml, WhatMarianDoesNotWriteIsRefused) {
   EXPECT_EQ(error("a: 'x' y\n"), "f:1: 'y' after the end of a value");
   EXPECT_EQ(error("- a\n"), "f:1: a list item without a key before it");
   EXPECT_EQ(error("? a\n"), "f:1: a '? ' without the ': ' of its value");
+  const std::string noKey = "a '? ' without its key; expected '? key', and ': value' on the next line";
+  for (const char *line : {"? ", "?   ", "? \r", "? # key"})
+    EXPECT_EQ(error("a: 1\n" + std::string(line) + "\n: 2\n"), "f:2: " + noKey) << line;
+  EXPECT_EQ(error("? a\n? b\n"), "f:2: expected ': ' and the value of the key after '? '");
+  for (const char *line : {": 1", ":", ": "})
+    EXPECT_EQ(error(std::string(line) + "\n"), "f:1: a ':' without a key before it; expected 'key: value'") << line;
   EXPECT_EQ(error("\ta: 1\n"), "f:1: a tab before a key; expected spaces");
 }
 
