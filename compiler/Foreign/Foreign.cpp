@@ -7,6 +7,7 @@
 #include "support/Error.h"
 #include "support/Files.h"
 #include "text/Vocabulary.h"
+#include "tokenizers/MappedSentencePiece.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SHA256.h"
 #include <algorithm>
@@ -90,11 +91,53 @@ std::vector<int32_t> firstTokens(const ForeignOptions &options, const FolderVoca
   return Vocabulary::fromBytes(target, options.from, 0).targetPrefix(Format::Text);
 }
 
+// The language that the folder's tokenizer_config.json gives for a side; empty if there is none.
+std::string languageOf(const std::string &from, const char *key) {
+  const std::string file = from + "/tokenizer_config.json";
+  if (!exists(file))
+    return "";
+  const nlohmann::json json = nlohmann::json::parse(readFile(file), nullptr, false);
+  return json.is_object() && json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
+}
+
+// Makes the vocabularies normalize punctuation, if that was requested.
+void setPunctuation(const ForeignOptions &options, FolderVocabularies &vocabularies, std::vector<std::string> &notes) {
+  const std::string &given = options.punctuation;
+  if (given.empty())
+    return;
+  const bool isName = given.size() <= 16 && std::ranges::all_of(given, [](unsigned char c) {
+                        return std::isalpha(c) || c == '_' || c == '-';
+                      });
+  if (!isName)
+    throw Error("--normalize-punctuation: '" + given + "' is no language; expected one such as en, or auto");
+  if (vocabularies.source.empty())
+    throw Error(options.from + ": has no tokenizer, so there is no punctuation to normalize; leave out "
+                               "--normalize-punctuation");
+  const std::string source = given == "auto" ? languageOf(options.from, "source_lang") : given,
+                    target = languageOf(options.from, "target_lang");
+  if (source.empty())
+    throw Error(options.from + ": no source_lang in a tokenizer_config.json; name the language, as "
+                               "--normalize-punctuation en");
+  const std::string both = vocabularies.source;
+  try {
+    vocabularies.source = withPunctuation(vocabularies.source, source);
+    if (vocabularies.target.empty() && target != source)
+      vocabularies.target = both;
+    if (!vocabularies.target.empty() && !target.empty())
+      vocabularies.target = withPunctuation(vocabularies.target, target);
+  } catch (const Error &error) {
+    throw Error(options.from + ": " + error.what());
+  }
+  notes.push_back("the punctuation of source lines is normalized for " + source +
+                  (target.empty() ? ", that of target lines is not" : ", that of target lines for " + target));
+}
+
 } // namespace
 
 ForeignImport importForeign(const ForeignOptions &options) {
   ForeignFiles files = kindOf(options.from).read(options);
   ForeignModel &model = files.model;
+  setPunctuation(options, files.vocabularies, model.notes);
 
   ForeignImport result;
   result.model = nameOf(options.from);

@@ -15,6 +15,9 @@ struct ForeignOptions {
   // For tokenizers that mark each line with a language: the languages, as the model names them (eng_Latn, en_XX).
   // Empty: those of the folder's tokenizer_config.json. Every translation begins with the target language.
   std::string sourceLanguage = {}, targetLanguage = {};
+  // Normalizes the punctuation of source lines by Moses' rules for this language; `auto`: for the one that
+  // tokenizer_config.json names. Empty: not at all. Target lines are normalized too if that file names their language.
+  std::string punctuation = {};
 };
 
 struct ForeignImport {

@@ -34,6 +34,13 @@ void addImport(CLI::App &app) {
       "the language of source lines, as the model names it (eng_Latn, en_XX); default: the tokenizer's own");
   command->add_option("--target-language", options->targetLanguage,
                       "the language to translate into, named in the same way");
+  command
+      ->add_option(
+          "--normalize-punctuation", options->punctuation,
+          "normalize the punctuation of source lines by Moses' rules for this language (en, de, ...), or auto: "
+          "for the one that tokenizer_config.json names; also that of target lines, if that file names their "
+          "language (default: leave lines as they are)")
+      ->type_name("auto|LANGUAGE");
   command->callback([options] { import(*options); });
 }
 

@@ -3,6 +3,7 @@
 #include "support/Error.h"
 #include "tokenizers/JsonFields.h"
 #include "tokenizers/Kinds.h"
+#include "tokenizers/Punctuation.h"
 #include "tokenizers/SentencePieceModel.h"
 #include "tokenizers/TokenTable.h"
 #include "tokenizers/Utf8.h"
@@ -18,15 +19,21 @@ constexpr std::pair<const char *, int32_t SpecialTokens::*> namedTokens[] = {{"p
                                                                              {"bos", &SpecialTokens::bos},
                                                                              {"eos", &SpecialTokens::eos}};
 
+// The JSON and the SentencePiece model.
+std::pair<std::string_view, std::string_view> partsOf(std::string_view contents) {
+  contents.remove_prefix(mappedSentencePieceMagic.size());
+  const size_t end = contents.find('\n');
+  if (end == std::string_view::npos)
+    throw Error("the vocabulary is truncated");
+  return {contents.substr(0, end), contents.substr(end + 1)};
+}
+
 class MappedTokenizer : public Tokenizer {
 public:
   explicit MappedTokenizer(std::string_view contents) {
-    contents.remove_prefix(mappedSentencePieceMagic.size());
-    const size_t end = contents.find('\n');
-    if (end == std::string_view::npos)
-      throw Error("the vocabulary is truncated");
-    readMap(JsonFields::parsed(contents.substr(0, end)));
-    model = loadSentencePieceModel(contents.substr(end + 1));
+    const auto [map, pieces] = partsOf(contents);
+    readMap(JsonFields::parsed(map));
+    model = loadSentencePieceModel(pieces);
   }
 
   int64_t size() const override { return table.size(); }
@@ -34,7 +41,9 @@ public:
   bool canSample() const override { return xfc::canSample(*model); }
 
   std::vector<int32_t> segment(std::string_view line, const SegmentationSampling *sampling) const override {
-    const std::string valid = validUtf8(line);
+    std::string valid = validUtf8(line);
+    if (!punctuation.empty())
+      valid = normalizePunctuation(valid, punctuation);
     const std::string_view text = valid;
     std::vector<int32_t> ids;
     size_t begin = 0; // of the text that is in no special token yet
@@ -108,6 +117,8 @@ private:
     list("prefix", [&](int32_t found) { around.prefix.push_back(found); });
     list("suffix", [&](int32_t found) { around.suffix.push_back(found); });
     tags = map.has("tags") && map.at("tags").boolean();
+    if (map.has("punctuation"))
+      punctuation = map.string("punctuation");
   }
 
   void encodeSection(std::string_view text, const SegmentationSampling *sampling, std::vector<int32_t> &ids) const {
@@ -139,6 +150,7 @@ private:
   std::vector<bool> isSpecial; // by id
   Trie whole;                  // the special tokens
   bool tags = false;
+  std::string punctuation;
   Frame around;
   std::unique_ptr<sentencepiece::SentencePieceProcessor> model;
 };
@@ -152,11 +164,24 @@ std::string MappedSentencePiece::written() const {
       map[key] = ids.*token;
   if (tags)
     map["tags"] = true;
+  if (!punctuation.empty())
+    map["punctuation"] = punctuation;
   map["prefix"] = frame.prefix;
   map["suffix"] = frame.suffix;
   map["special"] = special;
   map["tokens"] = tokens;
   return std::string(mappedSentencePieceMagic) + map.dump() + "\n" + model;
+}
+
+std::string withPunctuation(std::string_view contents, const std::string &language) {
+  if (!contents.starts_with(mappedSentencePieceMagic))
+    throw Error(
+        "punctuation is normalized only for SentencePiece models whose pieces have other ids, as those of Marian "
+        "and OPUS-MT; this tokenizer has its own normalization");
+  const auto [json, pieces] = partsOf(contents);
+  nlohmann::ordered_json map = nlohmann::ordered_json::parse(json);
+  map["punctuation"] = language;
+  return std::string(mappedSentencePieceMagic) + map.dump() + "\n" + std::string(pieces);
 }
 
 std::unique_ptr<Tokenizer> mappedSentencePiece(std::string_view contents) {

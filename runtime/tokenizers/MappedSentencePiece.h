@@ -2,7 +2,8 @@
 // for Marian, M2M100, and all models whose ids are shifted against those of their SentencePiece model.
 //
 // The file is a magic line, a line of JSON, and the bytes of the SentencePiece model. The JSON has the members of
-// MappedSentencePiece under their names, except `model`; `pad` to `eos` are present only if there are such tokens.
+// MappedSentencePiece under their names, except `model`; `pad` to `eos` are present only if there are such tokens, and
+// `punctuation` only if it is not empty.
 #pragma once
 
 #include "tokenizers/Tokenizer.h"
@@ -20,8 +21,12 @@ struct MappedSentencePiece {
   // language.
   bool tags = false;
   Frame frame;
+  std::string punctuation; // the language by whose rules lines are normalized first (Punctuation.h); empty: none
 
   std::string written() const;
 };
+
+// The same vocabulary with another `punctuation`. Throws an Error if the contents are of another kind.
+std::string withPunctuation(std::string_view contents, const std::string &language);
 
 } // namespace xfc

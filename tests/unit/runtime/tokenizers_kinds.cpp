@@ -150,6 +150,19 @@ TEST(Tokenizers, SentencePieceWithIdsOfItsOwn) {
   EXPECT_NE(faultOf(contents.substr(0, 40)), "");
   EXPECT_NE(faultOf(contents.substr(0, contents.size() - map.model.size() / 2)).find("file: not a SentencePiece model"),
             std::string::npos);
+  // Lines may get normalized punctuation first.
+  EXPECT_EQ(tokenizer->encode("the  the"), tokenizer->encode("the the"));
+  EXPECT_NE(tokenizer->encode("the ( the"), tokenizer->encode("the (the"));
+  const std::string normalizing = withPunctuation(contents, "en");
+  EXPECT_EQ(makeTokenizer(normalizing, "file")->encode(">>fr<<the ( the"), tokenizer->encode(">>fr<<the (the"));
+  map.punctuation = "en";
+  EXPECT_EQ(makeTokenizer(map.written(), "file")->encode("the ( the"), tokenizer->encode("the (the"));
+  try {
+    withPunctuation(byteLevel().dump(), "en");
+    FAIL();
+  } catch (const Error &error) {
+    EXPECT_NE(std::string(error.what()).find("this tokenizer has its own normalization"), std::string::npos);
+  }
   map.special = {7};
   EXPECT_NE(faultOf(map.written()).find("special[0]: expected an integer from 0 to 6"), std::string::npos);
 }

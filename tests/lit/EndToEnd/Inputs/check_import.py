@@ -8,6 +8,7 @@ folder into its own format, which must import as a model that translates as it d
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 import warnings
@@ -396,6 +397,35 @@ def check_text():
     compare_text("text", model, tokenizer, imported, translator,
                  ["anna berta", ">>fr<< carl  dora!", "Emil Äö", "hans", "ida julius gustav fritz"])
     check_ctranslate2("text", folder, tokenizer, ["anna berta", ">>fr<< carl  dora!", "hans", "ida julius gustav fritz"])
+    check_punctuation(folder, imported, translator)
+
+
+def check_punctuation(folder, plain, translator):
+    """Punctuation is normalized on request: by the rules for the languages that the folder names, or for a given source language."""
+    def encoded(line, model, *side):
+        source = os.path.join(work, "punctuation.source")
+        with open(source, "w") as file:
+            file.write(line + "\n")
+        return run(translator, "encode", "--model", model, "--input", source, *side)
+
+    line, normalized = ">>fr<< hans ( ida )  1\u00a02 , anna", ">>fr<< hans (ida) 1.2 , anna"
+    expect(encoded(line, plain) != encoded(normalized, plain), "punctuation: the line is normalized without being asked for")
+    for language, source in (("auto", "en"), ("de", "de")):
+        imported = os.path.join(work, "punctuation." + language)
+        run(xfc, "import", folder, "-o", imported, "--normalize-punctuation", language)
+        for side, file, rules in ((), "vocab.model", source), (("--target",), "target-vocab.model", "fr"):
+            found = encoded(line, imported, *side)
+            expect(found == encoded(normalized, plain, *side), f"punctuation {language} {side}: encode gives {found}")
+            with open(os.path.join(imported, file), "rb") as vocabulary:
+                found = json.loads(vocabulary.read().split(b"\n")[1]).get("punctuation")
+            expect(found == rules, f"punctuation {language} {side}: the rules are those for {found}")
+    bare, nameless = (os.path.join(work, "punctuation." + end) for end in ("bare", "nameless"))
+    shutil.copytree(folder, nameless)
+    os.remove(os.path.join(nameless, "tokenizer_config.json"))
+    for given, of, message in (("e1", folder, "'e1' is no language"), ("en", os.path.join(work, "marian"), "has no tokenizer"),
+                               ("auto", nameless, "no source_lang in a tokenizer_config.json")):
+        result = subprocess.run([xfc, "import", of, "-o", bare, "--normalize-punctuation", given], capture_output=True, text=True)
+        expect(result.returncode == 1 and message in result.stderr and not os.path.exists(bare), f"punctuation {given}: {result.stderr}")
 
 
 check("marian", randomize(marian(), 1))
