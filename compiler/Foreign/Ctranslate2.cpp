@@ -9,11 +9,8 @@
 #include "support/Files.h"
 #include "tensors/Numbers.h"
 #include <cmath>
-#include <filesystem>
 #include <optional>
 #include <set>
-
-namespace fs = std::filesystem;
 
 namespace xfc {
 namespace {
@@ -108,14 +105,13 @@ private:
   }
 
   void checkSpecification() {
-    const std::string &specification = model.specification;
-    if (specification != "TransformerSpec" && specification != "TransformerBase" && specification != "TransformerBig")
-      throw Error(file + ": is a model of '" + specification +
-                  "'; expected 'TransformerSpec', an encoder and a decoder");
-    constexpr uint32_t first = 2, last = 7;
-    if (model.revision < first || model.revision > last)
+    const std::string &name = model.specification;
+    if (name != specification && name != "TransformerBase" && name != "TransformerBig")
+      throw Error(file + ": is a model of '" + name + "'; expected '" + specification + "', an encoder and a decoder");
+    constexpr uint32_t first = 2;
+    if (model.revision < first || model.revision > revision)
       throw Error(file + ": is of revision " + std::to_string(model.revision) + " of its specification; expected " +
-                  std::to_string(first) + " to " + std::to_string(last) +
+                  std::to_string(first) + " to " + std::to_string(revision) +
                   "; convert the model again by CTranslate2's converter");
     if (config && config->number("quantization_type", 0, 1e6, false, 0) != 0)
       config->fail("quantization_type",
@@ -136,15 +132,14 @@ private:
 
   TensorView vector(const std::string &name, int64_t n) {
     TensorView found = tensor(name, {n});
-    if (found.type != "F32" && found.type != "F16" && found.type != "BF16")
-      fail(name, "has type " + found.type + "; expected F32, F16 or BF16");
+    vectorType(found);
     return found;
   }
 
   // Dequantizes a matrix if necessary: there is a scale by which each row was multiplied, or one for all rows. The
   // result is kept for each variable, so that tied matrices stay tied.
   TensorView matrix(const std::string &name, int64_t out, int64_t in) {
-    const TensorView stored = tensor(name, {out, in});
+    TensorView stored = tensor(name, {out, in});
     if (stored.type == "F32" || stored.type == "F16" || stored.type == "BF16")
       return stored;
     if (stored.type != "I8" && stored.type != "I16")
@@ -270,7 +265,8 @@ private:
     if (chosen) {
       start = config ? id("decoder_start_token", "<s>")
                      : id(targetBos ? "bos_token" : "eos_token", targetBos ? "<s>" : "</s>");
-      if (!given.targetLanguage.empty() && (language = languageToken(1, given.targetLanguage)) < 0)
+      language = languageToken(1, given.targetLanguage);
+      if (language < 0 && !given.targetLanguage.empty())
         throw Error(listFile[1] + ": has no token for --target-language " + given.targetLanguage +
                     "; expected a language as the list of tokens has it");
     } else {
@@ -467,6 +463,15 @@ private:
     return found->shape[0];
   }
 
+  // Without queries_scale, the scale is that of the features of a head, of which there must be some then. A number that
+  // the file gives must have a meaning in any case.
+  void checkHeadDim(const Attention &attention, const std::string &scope) const {
+    const std::string name = scope + "head_dim";
+    if (attention.headDim < 1 && (has(name) || !has(scope + "queries_scale")))
+      fail(name, (has(name) ? "is " : "is missing, which means ") + std::to_string(attention.headDim) +
+                     "; expected 1 or more features of a head");
+  }
+
   void readAttention(bool decoder, Attention &attention) {
     const Stack &stack = form.stacks[decoder];
     const std::string first = attentionScope(decoder, 0, attention.cross) + "/";
@@ -483,8 +488,13 @@ private:
     eachOption(attention, form.dim, stack.heads,
                [&](const std::string &name, const char *, auto &member, double otherwise) {
                  set(member, first + name, read(name, otherwise));
+                 checkHeadDim(attention, first); // before the usual queries_scale is computed from it
                });
-    if (!(attention.queriesScale > 0))
+    if (attention.kvHeads < 1 || stack.heads % attention.kvHeads)
+      fail(first + "num_heads_kv", "is " + std::to_string(attention.kvHeads) + "; expected a divisor of the " +
+                                       std::to_string(stack.heads) + " heads of '" + stackNames[decoder] +
+                                       "/num_heads'");
+    if (!(attention.queriesScale > 0) || !std::isfinite(attention.queriesScale))
       fail(first + "queries_scale", "is " + std::to_string(attention.queriesScale) + "; expected a number above 0");
     // CTranslate2 takes the features of a head from the weights, too: T5's differ from the option.
     const std::string inner = first + (attention.cross ? "linear_0/weight" : "linear_1/weight");
@@ -504,9 +514,9 @@ private:
     const TensorView *biases = attention.cross ? nullptr : find(table);
     if (!biases)
       return;
-    if (biases->shape.size() != 2 || biases->shape[1] != stack.heads)
-      fail(table,
-           "has shape " + textOf(biases->shape) + "; expected buckets by " + std::to_string(stack.heads) + " heads");
+    if (biases->shape.size() != 2 || biases->shape[0] < 1 || biases->shape[1] != stack.heads)
+      fail(table, "has shape " + textOf(biases->shape) + "; expected one bucket or more, by " +
+                      std::to_string(stack.heads) + " heads");
     attention.buckets = biases->shape[0];
     const double distance = read(maxDistanceOption, 128);
     if (!(distance >= 2 && distance <= maxPositions))
@@ -515,30 +525,31 @@ private:
     set(attention.maxDistance, first + maxDistanceOption, distance);
   }
 
-  // If the layers of a stack have one table of biases by distance, it is that of the first.
+  // CTranslate2 adds the biases by distance of a stack's first layer in all of its layers, so these must have one
+  // table.
   void shareDistanceBiases(bool decoder, Json &share) {
     const Stack &stack = form.stacks[decoder];
     if (stack.self.buckets == 0 || stack.layers < 2)
       return;
-    std::set<std::string> others;
     Json group = Json::array();
-    const char *first = nullptr;
+    const TensorView *first = nullptr;
     for (int64_t layer = 0; layer < stack.layers; ++layer) {
       const std::string name = attentionScope(decoder, layer, false) + "/relative_attention_bias";
       const TensorView *table = find(name);
       if (!table)
         throw Error(file + ": '" + name + "' is missing");
       if (layer == 0)
-        first = table->bytes.data();
-      else if (table->bytes.data() != first)
-        return;
+        first = table;
+      else if (table->type != first->type || table->shape != first->shape || table->bytes != first->bytes)
+        fail(name,
+             "differs from '" + first->name +
+                 "'; expected the same in all layers, since CTranslate2 adds the biases of the first layer in all");
       else
-        others.insert(name);
+        sharedTables.insert(name);
       group.push_back(std::string(stackNames[decoder]) + ".layers." + std::to_string(layer) +
                       ".self_attn.distance_bias.weight");
     }
     share.push_back(group);
-    sharedTables.merge(others);
   }
 
   // The factor of a stack's embeddings: a flag or, as a float, the factor itself.

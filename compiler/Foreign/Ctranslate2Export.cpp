@@ -13,8 +13,12 @@
 #include "text/TokenizerFiles.h"
 #include "tokenizers/Tokenizer.h"
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <limits>
+#include <map>
 #include <set>
 
 namespace xfc {
@@ -25,13 +29,18 @@ using namespace ctranslate2;
 
 //===-- the weights ---------------------------------------------------------------------------------------------===//
 
-template <typename Type> std::string roundedTo(const std::vector<float> &numbers, const std::string &name) {
+// `where` is for messages: the file of the weights and the name of the variable.
+template <typename Type>
+std::string roundedTo(const std::vector<float> &numbers, const std::string &where, const std::string &quantization) {
   std::vector<typename Type::Bits> bits(numbers.size());
   for (size_t i = 0; i < bits.size(); ++i) {
     bits[i] = Type::rounded(numbers[i]);
-    if ((bits[i] & Type::exponent) == Type::exponent)
-      throw Error("'" + name + "' holds " + std::to_string(numbers[i]) +
-                  ", which is too large for --quantization float16; choose another");
+    if ((bits[i] & Type::exponent) == Type::exponent) {
+      char number[32];
+      std::snprintf(number, sizeof number, "%g", static_cast<double>(numbers[i]));
+      throw Error(where + " holds " + number + ", which is too large for --quantization " + quantization +
+                  "; choose float32");
+    }
   }
   return {reinterpret_cast<const char *>(bits.data()), bits.size() * sizeof bits[0]};
 }
@@ -79,11 +88,11 @@ public:
 private:
   void addScalar(const std::string &name, const std::string &type, double value) {
     const auto as = [&](auto number) { return std::string(reinterpret_cast<const char *>(&number), sizeof number); };
-    const std::string bytes = type == "I8"    ? as(static_cast<int8_t>(value))
-                              : type == "I16" ? as(static_cast<int16_t>(value))
-                              : type == "I32" ? as(static_cast<int32_t>(value))
-                                              : as(static_cast<float>(value));
-    variables.push_back({name, type, {}, [bytes] { return bytes; }});
+    std::string bytes = type == "I8"    ? as(static_cast<int8_t>(value))
+                        : type == "I16" ? as(static_cast<int16_t>(value))
+                        : type == "I32" ? as(static_cast<int32_t>(value))
+                                        : as(static_cast<float>(value));
+    variables.push_back({name, type, {}, [bytes = std::move(bytes)] { return bytes; }});
   }
 
   void addStack(bool decoder) {
@@ -153,11 +162,12 @@ private:
 
   // Adds a variable of numbers in the type of the quantization, or an alias if there is one with this key.
   void addNumbers(const std::string &name, const std::vector<int64_t> &shape, const std::string &key,
-                  std::function<std::vector<float>()> numbers) {
+                  const std::function<std::vector<float>()> &numbers) {
     if (const auto [first, isNew] = byKey.emplace(key, name); !isNew) {
       aliases.emplace_back(name, first->second);
       return;
     }
+    const std::string where = model.file + ": '" + name + "'";
     // CTranslate2 computes in integers with matrices only.
     if (quantization == "int8" && name.ends_with("/weight")) {
       const int64_t columns = shape.back();
@@ -173,9 +183,11 @@ private:
                              return bytesOf(scalesOf(numbers(), columns));
                            }});
     } else if (quantization == "float16") {
-      variables.push_back({name, "F16", shape, [numbers, name] { return roundedTo<number::F16>(numbers(), name); }});
+      variables.push_back({name, "F16", shape,
+                           [numbers, where, this] { return roundedTo<number::F16>(numbers(), where, quantization); }});
     } else if (quantization == "bfloat16") {
-      variables.push_back({name, "BF16", shape, [numbers, name] { return roundedTo<number::BF16>(numbers(), name); }});
+      variables.push_back({name, "BF16", shape,
+                           [numbers, where, this] { return roundedTo<number::BF16>(numbers(), where, quantization); }});
     } else {
       variables.push_back({name, "F32", shape, [numbers] { return bytesOf(numbers()); }});
     }
@@ -261,7 +273,7 @@ void check(const OurModel &model, const Form &form) {
 bool startsFromZero(const OurModel &model) {
   const Description &description = model.description;
   const int32_t start = description.tokens.start;
-  if (start != description.tokens.pad || start != description.targetVocab - 1)
+  if (start != description.tokens.pad || start == description.tokens.eos || start != description.targetVocab - 1)
     return false;
   const TensorView *table = model.tensor("decoder.embed.weight");
   const std::vector<float> row = floatsOf(rowsOf(*table, start, 1));
@@ -294,7 +306,7 @@ std::vector<std::string> tokensOf(const Tokenizer *tokenizer, int64_t rows, cons
 class Tokens {
 public:
   Tokens(const OurModel &model, int64_t sourceRows, int64_t targetRows)
-      : description(model.description), vocabularies(model.vocabularies) {
+      : model(model), description(model.description), vocabularies(model.vocabularies) {
     if (!vocabularies.source.empty())
       tokenizers[0] = makeTokenizer(vocabularies.source, "the vocabulary");
     if (!vocabularies.target.empty())
@@ -312,21 +324,46 @@ public:
 
   bool readsText() const { return tokenizers[0] != nullptr; }
 
-  std::string name(int32_t id) const { return lists[1].at(static_cast<size_t>(id)); }
+  std::string name(int32_t id) const {
+    if (id < 0 || static_cast<size_t>(id) >= lists[1].size())
+      throw Error(model.describedBy + ": the token " + std::to_string(id) + " is none of the " +
+                  std::to_string(lists[1].size()) +
+                  " that the exported model can write; expected the settings to name only those");
+    return lists[1][static_cast<size_t>(id)];
+  }
 
   Json config(const Form &form, bool zeroStart) const {
     const TokenIds &ids = description.tokens;
     // A tokenizer.json adds the tokens that a line begins and ends with, as do the programs that read it.
     const bool whole = files.contains("tokenizer.json");
-    const Frame *frame = tokenizers[0] ? tokenizers[0]->frame() : nullptr;
-    const bool eos = frame ? frame->suffix == std::vector<int32_t>{ids.eos} : ids.sourceEos;
-    const bool bos = frame && frame->prefix == std::vector<int32_t>{ids.bos};
+    const bool eos = frame() ? isOnly(frame()->suffix, ids.eos) : ids.sourceEos;
+    const bool bos = frame() && isOnly(frame()->prefix, ids.bos);
     const double usual = form.stacks[0].rms ? step::RmsNorm().eps : step::LayerNorm().eps;
     const bool isUsual = form.eps == usual && form.stacks[0].rms == form.stacks[1].rms;
     return {{"add_source_bos", bos && !whole},    {"add_source_eos", eos && !whole},
             {"bos_token", named(ids.bos, "<s>")}, {"decoder_start_token", name(zeroStart ? ids.eos : ids.start)},
             {"eos_token", name(ids.eos)},         {"layer_norm_epsilon", isUsual ? Json() : Json(form.eps)},
             {"multi_query_attention", false},     {"unk_token", named(ids.unk, "<unk>")}};
+  }
+
+  // The tokens around a source line that neither config.json nor a tokenizer.json puts there; "" if there are none.
+  std::string frameNote() const {
+    if (!frame() || files.contains("tokenizer.json"))
+      return "";
+    const auto named = [&](const std::vector<int32_t> &ids, int32_t known) {
+      std::string text;
+      for (const int32_t id : isOnly(ids, known) ? std::vector<int32_t>() : ids)
+        text += " " + tokenizers[0]->piece(id);
+      return text;
+    };
+    const std::string before = named(frame()->prefix, description.tokens.bos),
+                      after = named(frame()->suffix, description.tokens.eos);
+    if (before.empty() && after.empty())
+      return "";
+    return "config.json cannot hold the tokens around a line: put" +
+           (before.empty() ? "" : before + " before the tokens of each line") +
+           (before.empty() || after.empty() ? "" : ", and") +
+           (after.empty() ? "" : after + (before.empty() ? " after the tokens of each line" : " after them"));
   }
 
   void write(NewFolder &folder) const {
@@ -342,10 +379,14 @@ public:
   }
 
 private:
+  // The tokens around a source line; null if the model defines them.
+  const Frame *frame() const { return tokenizers[0] ? tokenizers[0]->frame() : nullptr; }
+  static bool isOnly(const std::vector<int32_t> &ids, int32_t id) { return ids == std::vector<int32_t>{id}; }
   std::string named(int32_t id, const char *otherwise) const {
     return id >= 0 && static_cast<size_t>(id) < lists[1].size() ? name(id) : otherwise;
   }
 
+  const OurModel &model;
   const Description &description;
   const FolderVocabularies &vocabularies;
   std::unique_ptr<Tokenizer> tokenizers[2];
@@ -367,6 +408,8 @@ std::string searchNote(const OurModel &model, const Tokens &tokens, bool zeroSta
   for (const int32_t id : never)
     suppressed.push_back({tokens.name(id)});
   for (const std::vector<int32_t> &sequence : generation.badSequences) {
+    if (zeroStart && std::find(sequence.begin(), sequence.end(), ids.pad) != sequence.end())
+      continue; // nor does this sequence exist there
     Json names = Json::array();
     for (const int32_t id : sequence)
       names.push_back(tokens.name(id));
@@ -416,6 +459,15 @@ ForeignExport exportCtranslate2(const ExportOptions &options) {
       form.stacks[0].vocab -= 1;
   }
   const Tokens tokens(model, form.stacks[0].vocab, form.stacks[1].vocab);
+  if (!tokens.readsText())
+    result.notes.push_back(options.from +
+                           ": has no vocabulary; the tokens of the exported model are the ids, as text, and <pad>");
+  if (const std::string note = tokens.frameNote(); !note.empty())
+    result.notes.push_back(note);
+  if (const std::string note = punctuationNote(model.vocabularies); !note.empty())
+    result.notes.push_back(note);
+  result.notes.push_back(searchNote(model, tokens, zeroStart));
+  const std::string config = jsonText(tokens.config(form, zeroStart));
   Writer writer(model, form, zeroStart, options.quantization);
   writer.addAll();
   NewFolder folder(options.to);
@@ -423,15 +475,11 @@ ForeignExport exportCtranslate2(const ExportOptions &options) {
   writer.write(file);
   result.tensors = writer.count();
   result.bytes = std::filesystem::file_size(file);
-  writeFile(folder.file("config.json"), jsonText(tokens.config(form, zeroStart)));
+  writeFile(folder.file("config.json"), config);
   tokens.write(folder);
   folder.commit();
   result.files = folder.files();
   result.modelType = "CTranslate2";
-  if (!tokens.readsText())
-    result.notes.push_back(options.from +
-                           ": has no vocabulary; the tokens of the exported model are the ids, as text, and <pad>");
-  result.notes.push_back(searchNote(model, tokens, zeroStart));
   return result;
 }
 

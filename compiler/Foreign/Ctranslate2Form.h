@@ -59,9 +59,12 @@ template <typename Visit> void eachOption(Stack &stack, Visit visit) {
   visit("activation", "I8", stack.activation, 0);
 }
 
-// The same for an attention in a model of `dim` features with `heads` heads.
+// Calls visit for the options of an attention in a model of `dim` features with `heads` heads. `visit` must set
+// head_dim when it is called with it, because the value that files without queries_scale mean is computed from it
+// afterwards.
 template <typename Visit> void eachOption(Attention &attention, int64_t dim, int64_t heads, Visit visit) {
-  visit("head_dim", "I32", attention.headDim, static_cast<double>(dim / heads));
+  const int64_t usualDim = dim / heads;
+  visit("head_dim", "I32", attention.headDim, static_cast<double>(usualDim));
   visit("num_heads_kv", "I32", attention.kvHeads, static_cast<double>(heads));
   visit("queries_scale", "F32", attention.queriesScale, 1 / std::sqrt(static_cast<double>(attention.headDim)));
   if (attention.cross)
@@ -74,8 +77,10 @@ template <typename Visit> void eachOption(Attention &attention, int64_t dim, int
 // An option that only an attention with a bias by distance has, and must have.
 inline constexpr const char *maxDistanceOption = "relative_attention_max_distance";
 
-// Whether two numbers are the same but for the precision of F32.
-inline bool sameNumber(double a, double b) { return std::abs(a - b) <= 1e-7 * std::max(std::abs(a), std::abs(b)); }
+// Whether two finite numbers are the same but for the precision of F32; false for others.
+inline bool sameNumber(double a, double b) {
+  return std::isfinite(a) && std::isfinite(b) && std::abs(a - b) <= 1e-7 * std::max(std::abs(a), std::abs(b));
+}
 
 // Names of variables of a stack.
 std::string attentionScope(bool decoder, int64_t layer, bool cross);
@@ -105,7 +110,7 @@ std::vector<Variable> variablesOf(const Form &form);
 // The `params`, `encoder`, `decoder` and `head` of model.json.
 nlohmann::ordered_json describe(const Form &form);
 
-// The table of sinusoidal positions as the runtime computes it, from the first token's row on.
+// The table of sinusoidal positions as the runtime computes it, from the first token's row on: [rows, dim], row by row.
 std::vector<float> sinusoids(const step::SinusoidalPositions &positions, int64_t rows, int64_t dim);
 // The step for these positions; `maxLength` is a number or a reference to a value of params.
 nlohmann::ordered_json stepOf(const step::SinusoidalPositions &positions, const nlohmann::ordered_json &maxLength);

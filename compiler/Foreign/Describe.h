@@ -9,12 +9,12 @@
 
 namespace xfc {
 
-// Each returns the config.json, without model_type, of a model like this one. Throws Error, "JSON.PATH: what", if the
-// model lacks a part that every model of the family has.
+// Each returns the config.json, without model_type, of a model like this one. Throws an Error, "JSON.PATH: what", if
+// the model lacks a part that every model of the family has.
 nlohmann::ordered_json describeStacks(const Description &model); // BART, mBART, M2M100
 nlohmann::ordered_json describeMarian(const Description &model);
 nlohmann::ordered_json describeT5(const Description &model);
-// The same in CTranslate2's words.
+// Describes the model in CTranslate2's words. Throws an Error, "JSON.PATH: what", if CTranslate2 has none for a part.
 ctranslate2::Form describeCtranslate2(const Description &model);
 
 // The first difference between what the two compute: "JSON.PATH: VALUE, where FAMILY has VALUE", or "". Dropout may

@@ -1,5 +1,6 @@
 // The formats that a model of ours can be exported to.
 #include "Export.h"
+#include "support/Error.h"
 #include <algorithm>
 
 namespace xfc {
@@ -13,6 +14,12 @@ const std::vector<ExportFormat> &exportFormats() {
 ForeignExport exportForeign(const ExportOptions &options) {
   const auto format = std::find_if(exportFormats().begin(), exportFormats().end(),
                                    [&](const ExportFormat &known) { return known.name == options.format; });
+  if (format == exportFormats().end()) {
+    std::string known;
+    for (const ExportFormat &each : exportFormats())
+      known += (known.empty() ? "" : " or ") + each.name;
+    throw Error("--to: '" + options.format + "' is no format; expected " + known);
+  }
   return format->write(options);
 }
 

@@ -30,7 +30,7 @@ struct ExportFormat {
 const std::vector<ExportFormat> &exportFormats();
 
 // Writes a folder of the given format, which appears only when all of it is written. Throws an Error that says what
-// does not fit, with the path in model.json.
+// does not fit, with the path in model.json, or that there is no such format.
 ForeignExport exportForeign(const ExportOptions &options);
 
 // Writes config.json, generation_config.json, model.safetensors and the tokenizer's files. The family is the first that
@@ -40,7 +40,9 @@ ForeignExport exportForeign(const ExportOptions &options);
 ForeignExport exportHuggingFace(const ExportOptions &options);
 
 // Writes model.bin, config.json, the lists of tokens and the tokenizer's files. The steps that CTranslate2 would
-// compute must be those of the model.
+// compute must be those of the model. Throws an Error if they are not, with the path in model.json; if the two
+// languages call eos by different names; if the settings of the search need a token that the tables lack; or if a
+// weight is too large for the type. The message names the file.
 ForeignExport exportCtranslate2(const ExportOptions &options);
 
 } // namespace xfc

@@ -1,6 +1,7 @@
 // Imports a model of another program into a folder of ours.
 #include "Foreign.h"
 #include "Import/Description.h"
+#include "Import/Json.h"
 #include "JsonText.h"
 #include "Kinds.h"
 #include "NewFolder.h"
@@ -96,7 +97,7 @@ std::string languageOf(const std::string &from, const char *key) {
   const std::string file = from + "/tokenizer_config.json";
   if (!exists(file))
     return "";
-  const nlohmann::json json = nlohmann::json::parse(readFile(file), nullptr, false);
+  const nlohmann::json json = parseJson(readFile(file), file);
   return json.is_object() && json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
 }
 
@@ -105,11 +106,13 @@ void setPunctuation(const ForeignOptions &options, FolderVocabularies &vocabular
   const std::string &given = options.punctuation;
   if (given.empty())
     return;
-  const bool isName = given.size() <= 16 && std::ranges::all_of(given, [](unsigned char c) {
-                        return std::isalpha(c) || c == '_' || c == '-';
-                      });
-  if (!isName)
-    throw Error("--normalize-punctuation: '" + given + "' is no language; expected one such as en, or auto");
+  // A code in small letters, with or without a country or a script, as in en_XX and eng_Latn.
+  const std::string code = given.substr(0, given.find_first_of("_-"));
+  const bool isCode = given.size() <= 16 && !code.empty() && std::ranges::all_of(code, llvm::isLower) &&
+                      std::all_of(given.begin() + static_cast<std::ptrdiff_t>(code.size()), given.end(),
+                                  [](char c) { return llvm::isAlpha(c) || c == '_' || c == '-'; });
+  if (!isCode)
+    throw Error("--normalize-punctuation: '" + given + "' is no language; expected a code such as en, or auto");
   if (vocabularies.source.empty())
     throw Error(options.from + ": has no tokenizer, so there is no punctuation to normalize; leave out "
                                "--normalize-punctuation");
@@ -126,7 +129,7 @@ void setPunctuation(const ForeignOptions &options, FolderVocabularies &vocabular
     if (!vocabularies.target.empty() && !target.empty())
       vocabularies.target = withPunctuation(vocabularies.target, target);
   } catch (const Error &error) {
-    throw Error(options.from + ": " + error.what());
+    throw Error(options.from + ": " + error.what() + "; leave out --normalize-punctuation");
   }
   notes.push_back("the punctuation of source lines is normalized for " + source +
                   (target.empty() ? ", that of target lines is not" : ", that of target lines for " + target));

@@ -189,6 +189,8 @@ ForeignExport exportHuggingFace(const ExportOptions &options) {
         options.from +
         (vocabularies.source.empty() ? ": has no vocabulary" : ": the vocabulary is not of a kind that ") +
         (vocabularies.source.empty() ? "" : result.modelType + " has") + "; the exported model takes ids");
+  else if (const std::string note = punctuationNote(vocabularies); !note.empty())
+    result.notes.push_back(note);
 
   NewFolder folder(options.to);
   writeSafetensors(folder.file("model.safetensors"), tensors, {{"format", "pt"}});

@@ -18,7 +18,7 @@ class Npz {
 public:
   // Throws an Error that names the file and the array.
   explicit Npz(const std::string &file);
-  // The same for contents that outlive this; `file` is for messages.
+  // Reads contents that outlive this; `file` is for messages. Throws an Error that names it and the array.
   Npz(std::string_view contents, std::string file);
   const std::string &file() const { return name; }
   const std::map<std::string, TensorView> &arrays() const { return byName; }

@@ -4,6 +4,7 @@
 #include "support/Error.h"
 #include "support/Files.h"
 #include "text/Vocabulary.h"
+#include "tokenizers/MappedSentencePiece.h"
 #include <algorithm>
 #include <filesystem>
 
@@ -82,6 +83,20 @@ OurModel readOurModel(const std::string &folder) {
                        model.description.targetVocab, model.description.tokens.pad, model.description.tokens.eos);
   model.tensors = tensorsOf(model.description, views, metadata, file);
   return model;
+}
+
+std::string punctuationNote(const FolderVocabularies &vocabularies) {
+  const std::string source = punctuationOf(vocabularies.source),
+                    target = vocabularies.target.empty() ? source : punctuationOf(vocabularies.target);
+  if (source.empty() && target.empty())
+    return "";
+  std::string text = "the punctuation of ";
+  if (source.empty())
+    text += "target lines is normalized for " + target + " here";
+  else
+    text += "source lines is normalized for " + source + " here" +
+            (target.empty() ? "" : ", and that of target lines for " + target);
+  return text + "; the exported folder cannot say so, so normalize it before other programs read the lines";
 }
 
 } // namespace xfc

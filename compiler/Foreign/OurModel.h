@@ -26,4 +26,8 @@ struct OurModel {
 // an Error if the weights are not those of the model, or are damaged.
 OurModel readOurModel(const std::string &folder);
 
+// For users: by which languages' rules the vocabularies normalize punctuation, which the files of other programs cannot
+// say. "" if they do not.
+std::string punctuationNote(const FolderVocabularies &vocabularies);
+
 } // namespace xfc

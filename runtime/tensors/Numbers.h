@@ -30,6 +30,8 @@ struct BF16 {
   // The nearest number, the even one of two.
   static Bits rounded(float number) {
     const auto bits = std::bit_cast<uint32_t>(number);
+    if (std::isnan(number)) // whose upper bits could become those of infinity or of another number
+      return static_cast<Bits>(bits >> 16 | 0x40);
     return static_cast<Bits>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
   }
 };
@@ -43,11 +45,14 @@ struct F16 {
   }
   // The nearest number, the even one of two; infinity if it is too large.
   static Bits rounded(float number) {
+    const int sign = std::signbit(number) ? 0x8000 : 0;
+    if (!std::isfinite(number))
+      return static_cast<Bits>(sign | exponent | (std::isnan(number) ? 0x200 : 0));
     const int power = std::max(number == 0 ? -14 : std::ilogb(number), -14);
     const double units =
         std::nearbyint(std::ldexp(std::abs(static_cast<double>(number)), 10 - power)); // of 2^(power-10)
     const double bits = std::min<double>((power + 14) * 1024.0 + units, exponent);
-    return static_cast<Bits>(static_cast<int>(bits) | (std::signbit(number) ? 0x8000 : 0));
+    return static_cast<Bits>(static_cast<int>(bits) | sign);
   }
 };
 } // namespace number

@@ -184,6 +184,13 @@ std::string withPunctuation(std::string_view contents, const std::string &langua
   return std::string(mappedSentencePieceMagic) + map.dump() + "\n" + std::string(pieces);
 }
 
+std::string punctuationOf(std::string_view contents) {
+  if (!contents.starts_with(mappedSentencePieceMagic))
+    return "";
+  const JsonFields map = JsonFields::parsed(partsOf(contents).first);
+  return map.has("punctuation") ? map.string("punctuation") : "";
+}
+
 std::unique_ptr<Tokenizer> mappedSentencePiece(std::string_view contents) {
   return std::make_unique<MappedTokenizer>(contents);
 }

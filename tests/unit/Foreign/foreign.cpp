@@ -8,10 +8,13 @@
 #include "runtime/folder.h"
 #include "support/Files.h"
 #include "tensors/Safetensors.h"
+#include <array>
 #include <gtest/gtest.h>
 #include <limits>
 #include <list>
 #include <nlohmann/json.hpp>
+#include <tuple>
+#include <type_traits>
 
 using namespace xfc;
 using Json = nlohmann::json;
@@ -785,6 +788,8 @@ ExportOptions toCtranslate2(const std::string &from, const std::string &to,
   return {from, to, "ctranslate2", quantization};
 }
 
+struct Nothing {}; // the contents of a variable without elements
+
 // A model.bin that can be changed.
 class Variables {
 public:
@@ -795,7 +800,7 @@ public:
   bool has(const std::string &name) const { return model.variables.contains(name); }
   template <typename Number>
   void set(const std::string &name, const std::string &type, const Shape &shape, Number number) {
-    made.push_back(std::string(reinterpret_cast<const char *>(&number), sizeof number));
+    made.push_back(std::string(reinterpret_cast<const char *>(&number), std::is_empty_v<Number> ? 0 : sizeof number));
     model.variables[name] = {name, type, shape, made.back()};
   }
   // Writes the file, where aliases stay aliases.
@@ -868,6 +873,12 @@ TEST_F(Foreign, Ctranslate2BeginsFromZeroAsMarianDoes) {
   EXPECT_EQ(variables["decoder/projection/bias"].shape, (Shape{6}));
   EXPECT_EQ(Json::parse(readFile(in("ct2/config.json")))["decoder_start_token"], "0");
   EXPECT_EQ(done.notes.back().find("suppress_sequences"), std::string::npos) << done.notes.back();
+  // Nor do sequences exist there that contain it.
+  Json json = description();
+  json["generation"]["bad_sequences"] = {{6, 2}, {2, 3}};
+  writeFile(in("out/model.json"), json.dump());
+  const std::string note = exportForeign(toCtranslate2(in("out"), in("sequences"))).notes.back();
+  EXPECT_NE(note.find(R"(suppress_sequences=[["2","3"]])"), std::string::npos) << note;
 }
 
 TEST_F(Foreign, Ctranslate2RoundsWeights) {
@@ -888,14 +899,16 @@ TEST_F(Foreign, Ctranslate2RoundsWeights) {
   EXPECT_EQ(variables["decoder/layer_0/ffn/layer_norm/gamma"].type, "F32");
   EXPECT_EQ(variables["encoder/position_encodings/encodings"].type, "F32");
   add("model.encoder.layers.0.fc1.bias", {6});
-  const float large = 70000;
-  std::memcpy(tensors.at("model.encoder.layers.0.fc1.bias").bytes.data(), &large, sizeof large);
-  std::filesystem::remove_all(in("out"));
-  import();
-  EXPECT_EQ(errorOf([&] { exportForeign(toCtranslate2(in("out"), in("f16"), "float16")); }),
-            "'encoder/layer_0/ffn/linear_0/bias' holds 70000.000000, which is too large for --quantization float16; "
-            "choose another");
-  EXPECT_FALSE(std::filesystem::exists(in("f16")));
+  for (const auto &[type, large, text] :
+       {std::tuple("float16", 70000.f, "70000"), std::tuple("bfloat16", 3.4e38f, "3.4e+38")}) {
+    std::memcpy(tensors.at("model.encoder.layers.0.fc1.bias").bytes.data(), &large, sizeof large);
+    std::filesystem::remove_all(in("out"));
+    import();
+    EXPECT_EQ(errorOf([&] { exportForeign(toCtranslate2(in("out"), in("large"), type)); }),
+              in("out/model.safetensors: 'encoder/layer_0/ffn/linear_0/bias' holds ") + text +
+                  ", which is too large for --quantization " + type + "; choose float32");
+    EXPECT_FALSE(std::filesystem::exists(in("large")));
+  }
 }
 
 TEST_F(Foreign, Ctranslate2SaysWhatItCannotCompute) {
@@ -997,6 +1010,21 @@ TEST_F(ForeignT5, ToCtranslate2) {
             "from 2 to 1048576");
   EXPECT_EQ(error("decoder/layer_0/attention/queries_scale", "F32", {}, 0.f),
             "'decoder/layer_0/attention/queries_scale' is 0.000000; expected a number above 0");
+  for (const int32_t heads : {-1, 0, 3})
+    EXPECT_EQ(error("decoder/layer_0/self_attention/num_heads_kv", "I32", {}, heads),
+              "'decoder/layer_0/self_attention/num_heads_kv' is " + std::to_string(heads) +
+                  "; expected a divisor of the 2 heads of 'decoder/num_heads'");
+  for (const int32_t features : {-2, 0})
+    EXPECT_EQ(error("decoder/layer_0/attention/head_dim", "I32", {}, features),
+              "'decoder/layer_0/attention/head_dim' is " + std::to_string(features) +
+                  "; expected 1 or more features of a head");
+  EXPECT_EQ(error(second + "relative_attention_bias", "F32", {6, 2}, std::array<float, 12>{}),
+            "'" + second + "relative_attention_bias' differs from '" + first +
+                "relative_attention_bias'; expected the same in all layers, since CTranslate2 adds the biases of the "
+                "first layer in all");
+  EXPECT_EQ(error("decoder/layer_0/self_attention/relative_attention_bias", "F32", {0, 2}, Nothing()),
+            "'decoder/layer_0/self_attention/relative_attention_bias' has shape [0, 2]; expected one bucket or more, "
+            "by 2 heads");
   EXPECT_EQ(error("encoder/activation", "I8", {}, int8_t(6)),
             "'encoder/activation' is 6; expected 0 (ReLU), 1 (GELU by tanh), 2 (Swish), 3 (GELU) or 5 (tanh)");
   EXPECT_EQ(error("encoder/num_heads", "I16", {}, int16_t(4)),
