@@ -1,5 +1,6 @@
 // Copies, transposes and small dense products over scratch, from which the attention kernels are made.
 #include "AttentionTiles.h"
+#include <utility>
 
 using namespace mlir;
 
@@ -286,8 +287,8 @@ std::string AttentionTiles::tile(bool transposed, int64_t rows, int64_t columns)
       return s;
     };
     Value whole = k.mul(k.div(depth, unroll), k.index(unroll));
-    state = k.loop(k.index(0), whole, unroll, state, [&](Value i, Values s) { return steps(i, s, unroll); });
-    state = k.loop(whole, depth, 1, state, [&](Value i, Values s) { return steps(i, s, 1); });
+    state = k.loop(k.index(0), whole, unroll, state, [&](Value i, Values s) { return steps(i, std::move(s), unroll); });
+    state = k.loop(whole, depth, 1, state, [&](Value i, Values s) { return steps(i, std::move(s), 1); });
     state.resize(rows * columns);
     state = k.choose(
         accumulate,

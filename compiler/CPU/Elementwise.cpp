@@ -35,7 +35,7 @@ static Backend::KernelInfo overRows(KernelBuilder &k, int64_t width, ArrayRef<Bu
   return {{Partition::Unit::Rows, per, 1}, 0};
 }
 
-// Does so for the elements from .. to - 1 of dense buffers.
+// Computes the elements from .. to - 1 of dense buffers.
 static void overElements(KernelBuilder &k, ArrayRef<Value> data, Value from, Value to, const Compute &compute) {
   k.loop(from, to, k.lanes(), [&](Value i) {
     SmallVector<Value> xs;

@@ -6,6 +6,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include <cmath>
+#include <utility>
 
 using namespace mlir;
 
@@ -230,14 +231,15 @@ Values KernelBuilder::features(int64_t count, ValueRange state,
   const int64_t whole = count / lanes() * lanes();
   Values result(state);
   if (whole)
-    result = loop(index(0), index(whole), lanes(), state, [&](Value f, Values s) { return body(f, lanes(), s); });
+    result =
+        loop(index(0), index(whole), lanes(), state, [&](Value f, Values s) { return body(f, lanes(), std::move(s)); });
   if (whole < count)
     result = body(index(whole), count - whole, result);
   return result;
 }
 
 void KernelBuilder::features(int64_t count, const std::function<void(Value, int64_t)> &body) {
-  features(count, {}, [&](Value f, int64_t used, Values) -> Values {
+  features(count, {}, [&](Value f, int64_t used, const Values &) -> Values {
     body(f, used);
     return {};
   });

@@ -37,7 +37,7 @@ struct Product {
     c = k.offset(a, copies ? t.block * t.stride : 0);
   }
   int64_t tiles() const { return t.units(inner) > t.depth ? groups : 1; }
-  int64_t scratchBytes() const { return t.block * ((copies ? t.stride : 0) + tiles() * t.group) * k.bytes(); }
+  int64_t scratchBytes() const { return t.block * ((copies ? t.stride : 0) + tiles() * Tiling::group) * k.bytes(); }
 
   // Copies x[row .. row + count)[at .. at + elements), if that is needed.
   void copyRows(Value row, Value count, Value at, int64_t elements) {
@@ -67,7 +67,7 @@ struct Product {
         copyRows(row, count, k.mul(at, t.pair), finish ? inner - last * t.pair : depth * t.pair);
       Value nextRow = finish ? next : row, nextAt = finish ? k.index(0) : k.mul(k.add(at, t.depth), t.pair);
       k.loop(group, end, 1, [&](Value g) {
-        Value tile = tiles() > 1 ? k.offset(c, k.mul(k.sub(g, group), t.block * t.group)) : c;
+        Value tile = tiles() > 1 ? k.offset(c, k.mul(k.sub(g, group), t.block * Tiling::group)) : c;
         auto columnsOfGroup = [&](int64_t used) {
           const int64_t panelWords = t.panelWords(inner);
           Value panels = k.offset(packed, k.mul(g, t.unit() * panelWords)), b = k.offset(panels, k.mul(at, t.panel));
@@ -76,7 +76,7 @@ struct Product {
               for (int64_t r = 0; r < t.rows; ++r)
                 for (int64_t column = 0; column < t.panel; column += 128 / k.bytes())
                   fetch(k.add(row, k.add(k.mul(tileOfRows, t.rows), r)),
-                        k.add(k.mul(g, t.group), panel * t.panel + column));
+                        k.add(k.mul(g, Tiling::group), panel * t.panel + column));
           };
           // The tiles of the first groups prefetch the next rows.
           const FetchedRows rows(k, t, k.offset(k.offset(x, k.mul(nextRow, xStride)), nextAt), xStride, t.block,
@@ -86,27 +86,28 @@ struct Product {
           const Left left{copies ? a : k.offset(k.offset(x, k.mul(row, xStride)), at), rowStride, t.left,
                           k.mul(rowStride, t.rows)};
           const Right right{b, k.index(panelWords), {}, {}};
-          multiplyPanels(k, t, left, right, t.panels(used), k.index(depth), tile, k.index(t.group), count, accumulate,
-                         ahead, /*fetchNext=*/true, rows);
+          multiplyPanels(k, t, left, right, t.panels(used), k.index(depth), tile, k.index(Tiling::group), count,
+                         accumulate, ahead, /*fetchNext=*/true, rows);
           if (finish)
             k.loop(k.index(0), count, 1, [&](Value r) {
               auto products = [&](int64_t i) {
-                Value sum = k.load(k.offset(tile, k.add(k.mul(r, t.group), i)), k.lanes());
+                Value sum = k.load(k.offset(tile, k.add(k.mul(r, Tiling::group), i)), k.lanes());
                 return isInt8(t.products) ? scaleInt8(k, t, sum, k.offset(a, k.mul(r, t.stride)), inner,
                                                       k.offset(panels, i / t.panel * panelWords), i % t.panel)
                                           : sum;
               };
-              begin(k.add(row, r))(k.mul(g, t.group), products, used);
+              begin(k.add(row, r))(k.mul(g, Tiling::group), products, used);
             });
         };
-        const int64_t tail = columns % t.group;
-        if (columns < t.group)
+        const int64_t tail = columns % Tiling::group;
+        if (columns < Tiling::group)
           columnsOfGroup(columns);
         else if (!tail)
-          columnsOfGroup(t.group);
+          columnsOfGroup(Tiling::group);
         else
           k.when(
-              k.less(g, k.index(columns / t.group)), [&] { columnsOfGroup(t.group); }, [&] { columnsOfGroup(tail); });
+              k.less(g, k.index(columns / Tiling::group)), [&] { columnsOfGroup(Tiling::group); },
+              [&] { columnsOfGroup(tail); });
       });
     };
     if (last > 0)

@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <utility>
 
 using namespace mlir;
 
@@ -363,8 +364,9 @@ static std::string microKernel(KernelBuilder &k, const Tiling &t, const Left &le
     };
     const int64_t unroll = t.around();
     Value whole = k.mul(k.div(depth, unroll), unroll);
-    sums = k.loop(k.index(0), whole, unroll, sums, [&](Value at, Values state) { return step(at, unroll, state); });
-    sums = k.loop(whole, depth, 1, sums, [&](Value at, Values state) { return step(at, 1, state); });
+    sums = k.loop(k.index(0), whole, unroll, sums,
+                  [&](Value at, Values state) { return step(at, unroll, std::move(state)); });
+    sums = k.loop(whole, depth, 1, sums, [&](Value at, Values state) { return step(at, 1, std::move(state)); });
     for (int64_t i = 0; i < rows * vectors; ++i)
       k.store(sums[i], at(i / vectors, i % vectors));
   });

@@ -114,7 +114,7 @@ void copyLeft(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value t
 void transposeLeft(KernelBuilder &k, const Tiling &t, mlir::Value from, mlir::Value stride, mlir::Value rows,
                    mlir::Value columns, mlir::Value to, mlir::Value sums);
 // roundToBF16 rounds a vector of f32 to the nearest bf16, ties to even, and returns it as f32; pairOfBF16 rounds two
-// vectors and combines them into one of pairs.
+// vectors and combines them into one of pairs. With AVX512-BF16, denormal numbers become zeros.
 mlir::Value roundToBF16(KernelBuilder &k, mlir::Value x);
 mlir::Value pairOfBF16(KernelBuilder &k, mlir::Value first, mlir::Value second);
 

@@ -71,6 +71,7 @@ void addStruct(llvm::Module &module, llvm::ArrayRef<llvm::Constant *> fields, co
 void addTable(llvm::Module &module, const std::vector<std::string> &names, const std::string &table) {
   auto *pointer = llvm::PointerType::getUnqual(module.getContext());
   std::vector<llvm::Constant *> entries;
+  entries.reserve(names.size() + 1);
   for (const std::string &name : names)
     entries.push_back(
         new llvm::GlobalVariable(module, pointer, true, llvm::GlobalValue::ExternalLinkage, nullptr, name));

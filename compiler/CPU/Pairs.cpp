@@ -4,6 +4,7 @@
 #include "Codegen/Softmax.h"
 #include "Emitters.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include <utility>
 
 using namespace mlir;
 
@@ -69,7 +70,7 @@ static Backend::KernelInfo eachQuery(KernelBuilder &k, Operation *op,
 static Values eachVector(KernelBuilder &k, Value count, ValueRange state,
                          const std::function<Values(Value, Value, Values)> &body) {
   return k.loop(k.index(0), count, k.lanes(), state,
-                [&](Value j, Values s) { return body(j, k.lanesBelow(j, count), s); });
+                [&](Value j, Values s) { return body(j, k.lanesBelow(j, count), std::move(s)); });
 }
 
 // Each chunk computes a range of distances.
@@ -162,7 +163,7 @@ static Backend::KernelInfo emitMask(KernelBuilder &k, MaskOp op) {
   auto body = [&](HeadOfSequence &at, Value query, ArrayRef<Value> rows, Value count) {
     Value first = at.first(k, query, k.index(0)), limit = at.limit(k, query, k.index(0));
     Value hidden = k.splat(op.getZero() ? 0 : -std::numeric_limits<double>::infinity());
-    eachVector(k, count, {}, [&](Value j, Value used, Values) -> Values {
+    eachVector(k, count, {}, [&](Value j, Value used, const Values &) -> Values {
       Value x = k.load(k.offset(rows[0], j), k.lanes());
       k.storeMasked(at.seen(k, j, first, limit, x, hidden), k.offset(rows[1], j), used);
       return {};
@@ -179,7 +180,7 @@ Backend::KernelInfo emitPairsDropout(KernelBuilder &k, DropoutOp op) {
       Value count = k.min(k.index(keyBlock), k.sub(keys, start)), training = k.training();
       k.when(training, [&] { tiles.keepFactors(k.scratch, at, query, start, count, rate); });
       Value from = k.offset(rows[0], start), to = k.offset(rows[1], start);
-      eachVector(k, count, {}, [&](Value j, Value used, Values) -> Values {
+      eachVector(k, count, {}, [&](Value j, Value used, const Values &) -> Values {
         Value x = k.load(k.offset(from, j), k.lanes()), factor = k.load(k.offset(k.scratch, j), k.lanes());
         k.storeMasked(k.select(training, k.mulf(x, factor), x), k.offset(to, j), used);
         return {};
@@ -208,7 +209,7 @@ static Backend::KernelInfo emitSoftmax(KernelBuilder &k, SoftmaxOp op) {
     });
     Value sum = k.sum(sums[0]);
     Value inverse = k.broadcast(softmaxScale(k, sum));
-    eachVector(k, count, {}, [&](Value j, Value used, Values) -> Values {
+    eachVector(k, count, {}, [&](Value j, Value used, const Values &) -> Values {
       Value address = k.offset(rows[1], j);
       k.storeMasked(k.mulf(k.load(address, lanes), inverse), address, used);
       return {};
@@ -226,7 +227,7 @@ static Backend::KernelInfo emitSoftmaxGrad(KernelBuilder &k, SoftmaxGradOp op) {
       return {k.addf(s[0], k.select(used, product, zeros))};
     });
     Value inner = k.broadcast(k.sum(sums[0]));
-    eachVector(k, count, {}, [&](Value j, Value used, Values) -> Values {
+    eachVector(k, count, {}, [&](Value j, Value used, const Values &) -> Values {
       Value dp = k.load(k.offset(rows[0], j), lanes), p = k.load(k.offset(rows[1], j), lanes);
       k.storeMasked(softmaxGrad(k, dp, p, inner), k.offset(rows[2], j), used);
       return {};

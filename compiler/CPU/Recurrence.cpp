@@ -8,7 +8,7 @@ namespace xfc {
 
 // A row of the sequence that is scanned, and some columns of it.
 struct ScannedPart {
-  Value row, isFirst; // whether the row is the sequence's first
+  Value row, hasPrevious; // whether there is a row before it in the sequence
   Value column;
   int64_t used; // columns, at most a vector
 };
@@ -25,10 +25,10 @@ static Backend::KernelInfo scan(KernelBuilder &k, int64_t width, bool backwards,
   Value first = k.loadI32(offsets, sequence), end = k.loadI32(offsets, k.add(sequence, 1));
   auto columns = [&](Value column, int64_t count) {
     k.loop(first, end, 1, Values((count + lanes - 1) / lanes, k.splat(0)), [&](Value i, Values states) {
-      Value row = backwards ? k.sub(k.add(first, k.sub(end, i)), k.index(1)) : i, isFirst = k.equal(row, first);
+      Value row = backwards ? k.sub(k.add(first, k.sub(end, i)), k.index(1)) : i, hasPrevious = k.less(first, row);
       for (auto [v, state] : llvm::enumerate(states)) {
         const int64_t offset = static_cast<int64_t>(v) * lanes;
-        state = step({row, isFirst, k.add(column, offset), std::min(lanes, count - offset)}, state);
+        state = step({row, hasPrevious, k.add(column, offset), std::min(lanes, count - offset)}, state);
       }
       return states;
     });
@@ -48,12 +48,12 @@ static Backend::KernelInfo emitStep(KernelBuilder &k, RecurrenceOp op) {
   Value before = k.field(k.shape(), offsetof(xfc_shape, before), k.ptr);
   k.eachRow(per, [&](Value row) {
     // Without a previous row, the first one is read, but not used.
-    Value slot = k.loadI32(before, row), isFirst = k.less(slot, k.index(0));
+    Value slot = k.loadI32(before, row), hasPrevious = k.less(k.index(-1), slot);
     Value state = states.row(k, k.max(slot, k.index(0)));
     Value gates = gate.row(k, row), xs = x.row(k, row), to = result.row(k, row);
     k.features(width, [&](Value f, int64_t used) {
       auto at = [&](Value p) { return k.load(k.offset(p, f), k.lanes()); };
-      Value c = recurrence(k, at(gates), at(xs), k.select(isFirst, k.splat(0), at(state)));
+      Value c = recurrence(k, at(gates), at(xs), k.select(hasPrevious, at(state), k.splat(0)));
       k.storePart(c, k.offset(to, f), used);
     });
   });
@@ -79,9 +79,9 @@ static Backend::KernelInfo emitRecurrenceGrad(KernelBuilder &k, RecurrenceGradOp
     auto place = [&](const Address &rows, Value row) { return k.offset(rows.row(k, row), at.column); };
     auto load = [&](const Address &rows, Value row) { return k.load(place(rows, row), k.lanes()); };
     // The sequence's first row is read in place of the one before it, but not used.
-    Value previous = load(c, k.select(at.isFirst, at.row, k.sub(at.row, k.index(1))));
+    Value previous = load(c, k.select(at.hasPrevious, k.sub(at.row, k.index(1)), at.row));
     RecurrenceGrad grad = recurrenceGrad(k, k.addf(load(dy, at.row), state), load(gate, at.row), load(x, at.row),
-                                         k.select(at.isFirst, k.splat(0), previous));
+                                         k.select(at.hasPrevious, previous, k.splat(0)));
     if (!op.getDgate().use_empty())
       k.storePart(grad.dgate, place(dgate, at.row), at.used);
     if (!op.getDx().use_empty())

@@ -74,7 +74,7 @@ AttentionKernel::State AttentionKernel::State::of(const Values &flat) {
 }
 
 Backend::KernelInfo AttentionKernel::emit() {
-  k.threads = queries / AttentionTiles::warpRows * k.warpSize;
+  k.threads = queries / AttentionTiles::warpRows * KernelBuilder::warpSize;
   k.registers = std::max(keyDim, valueDim) > 64 ? 232 : 168; // two blocks, or three, on a multiprocessor
   queryTile = tiles.tile(queries, keyDim);
   keyTile = tiles.tile(keys, keyDim);
@@ -110,22 +110,23 @@ void AttentionKernel::queryBlock(HeadOfSequence &at, Value first) {
   tiles.copyIn(queryTile, at.rows(k, q, keyDim, start), rowsLeft, q, keyDim,
                k.scalar(op.getScale().convertToDouble() * std::numbers::log2e));
   State state{tiles.zeros(valueTile.width), {k.scalar(lowest), k.scalar(lowest)}, {k.scalar(0), k.scalar(0)}};
-  state = State::of(k.loop(at.firstBlock(k, start, keys), largestLimit, keys, state.flat(), [&](Value j, Values flat) {
-    State now = State::of(flat);
-    Value count = k.min(k.sub(at.keys, j), k.i32Of(keys));
-    k.barrier();
-    copyKeysIn(at, j, count);
-    tiles.copyIn(valueTile, at.listedRows(k, value, valueDim, j), count, value, valueDim);
-    k.barrier();
-    return k.choose(
-        k.less(j, warpLimit),
-        [&] {
-          State next = now;
-          step(at, j, count, next);
-          return next.flat();
-        },
-        [&] { return now.flat(); });
-  }));
+  state = State::of(
+      k.loop(at.firstBlock(k, start, keys), largestLimit, keys, state.flat(), [&](Value j, const Values &flat) {
+        State now = State::of(flat);
+        Value count = k.min(k.sub(at.keys, j), k.i32Of(keys));
+        k.barrier();
+        copyKeysIn(at, j, count);
+        tiles.copyIn(valueTile, at.listedRows(k, value, valueDim, j), count, value, valueDim);
+        k.barrier();
+        return k.choose(
+            k.less(j, warpLimit),
+            [&] {
+              State next = now;
+              step(at, j, count, next);
+              return next.flat();
+            },
+            [&] { return now.flat(); });
+      }));
   finish(at, state);
 }
 
@@ -149,10 +150,10 @@ Values AttentionKernel::scoresOf(HeadOfSequence &at, Value firstKey) {
         const Value before[2] = {k.sub(firsts[0], first), k.sub(firsts[1], first)};
         Values masked = scores;
         for (size_t i = 0; i < scores.size(); ++i) {
-          Value column = k.i32Of(static_cast<int32_t>(tiles.columnOf(i)));
-          masked[i] = k.select(k.less(column, seen[tiles.rowOf(i)]), scores[i], k.scalar(lowest));
+          Value column = k.i32Of(static_cast<int32_t>(AttentionTiles::columnOf(i)));
+          masked[i] = k.select(k.less(column, seen[AttentionTiles::rowOf(i)]), scores[i], k.scalar(lowest));
           if (at.reach)
-            masked[i] = k.select(k.less(column, before[tiles.rowOf(i)]), k.scalar(lowest), masked[i]);
+            masked[i] = k.select(k.less(column, before[AttentionTiles::rowOf(i)]), k.scalar(lowest), masked[i]);
         }
         return masked;
       });
@@ -163,7 +164,7 @@ void AttentionKernel::step(HeadOfSequence &at, Value firstKey, Value count, Stat
   Values p = scoresOf(at, firstKey);
   std::array<Value, 2> largest = state.maxima, shrink, reference;
   for (int64_t i = 0; i < static_cast<int64_t>(p.size()); ++i)
-    largest[tiles.rowOf(i)] = k.maxf(largest[tiles.rowOf(i)], p[i]);
+    largest[AttentionTiles::rowOf(i)] = k.maxf(largest[AttentionTiles::rowOf(i)], p[i]);
   for (int64_t r = 0; r < 2; ++r) {
     largest[r] = tiles.rowMax(largest[r]);
     reference[r] = softmaxReference(k, largest[r]);
@@ -172,7 +173,7 @@ void AttentionKernel::step(HeadOfSequence &at, Value firstKey, Value count, Stat
   }
   state.maxima = largest;
   for (int64_t i = 0; i < static_cast<int64_t>(p.size()); ++i) {
-    const int64_t r = tiles.rowOf(i);
+    const int64_t r = AttentionTiles::rowOf(i);
     p[i] = k.exp2(k.subf(p[i], reference[r]));
     state.sums[r] = k.addf(state.sums[r], p[i]);
   }
@@ -181,7 +182,7 @@ void AttentionKernel::step(HeadOfSequence &at, Value firstKey, Value count, Stat
   for (int64_t i = 0; i < static_cast<int64_t>(p.size()); ++i)
     p[i] = dropout.dropped(p[i], kept, i);
   for (size_t i = 0; i < state.outputs.size(); ++i)
-    state.outputs[i] = k.mulf(state.outputs[i], shrink[tiles.rowOf(i)]);
+    state.outputs[i] = k.mulf(state.outputs[i], shrink[AttentionTiles::rowOf(i)]);
   state.outputs = tiles.product(state.outputs, tiles.rowsOf(p, room), valueTile, count);
 }
 
@@ -218,7 +219,7 @@ void AttentionKernel::writeWeights(HeadOfSequence &at, const std::array<Value, 2
     k.barrier();
     Values scores = scoresOf(at, j);
     for (size_t i = 0; i < scores.size(); ++i)
-      scores[i] = k.exp2(k.subf(scores[i], logSums[tiles.rowOf(i)]));
+      scores[i] = k.exp2(k.subf(scores[i], logSums[AttentionTiles::rowOf(i)]));
     tiles.copyOutPairs(k.offset(at.pairsRow(k, block, start), j), scores, k.i64Of(at.keys), rowsLeft, count);
   });
 }

@@ -71,7 +71,7 @@ AttentionGradKernel::AttentionGradKernel(KernelBuilder &k, AttentionGradOp op)
 }
 
 Backend::KernelInfo AttentionGradKernel::emit() {
-  k.threads = own / AttentionTiles::warpRows * k.warpSize;
+  k.threads = own / AttentionTiles::warpRows * KernelBuilder::warpSize;
   k.registers = 255;
   // A sequence has as many distances as queries, and the sums by distance are rows of the query set.
   struct Kind {
@@ -167,10 +167,10 @@ Values AttentionGradKernel::scoreGradients(HeadOfSequence &at, Pairs &pairs, Val
   const Value seen[2] = {k.sub(pairs.limits[0], first), k.sub(pairs.limits[1], first)};
   const Value before[2] = {k.sub(pairs.firsts[0], first), k.sub(pairs.firsts[1], first)};
   for (size_t i = 0; i < s.size(); ++i) {
-    const int64_t r = tiles.rowOf(i);
+    const int64_t r = AttentionTiles::rowOf(i);
     Value p = k.exp2(k.subf(s[i], pairs.logSums[r]));
     Value ds = k.mulf(p, k.subf(k.mulf(dropout.dropped(d[i], kept, i), factor), pairs.deltas[r]));
-    Value column = k.i32Of(static_cast<int32_t>(tiles.columnOf(i)));
+    Value column = k.i32Of(static_cast<int32_t>(AttentionTiles::columnOf(i)));
     s[i] = k.select(k.less(column, seen[r]), ds, k.scalar(0));
     if (at.reach)
       s[i] = k.select(k.less(column, before[r]), k.scalar(0), s[i]);
@@ -230,11 +230,11 @@ void AttentionGradKernel::distanceBlock(HeadOfSequence &at, Value start) {
         k.either(k.less(begins[0], ends[0]), k.less(begins[1], ends[1])),
         [&] {
           copyQueriesIn(at, pairs, i);
-          return k.loop(zero, k.i32Of(2), 1, sum, [&](Value side, Values sum) {
+          return k.loop(zero, k.i32Of(2), 1, sum, [&](Value side, const Values &sum) {
             Value isFormer = k.equal(side, zero), begin = k.select(isFormer, begins[0], begins[1]),
                   end = k.select(isFormer, ends[0], ends[1]);
             // From the start of a block of keys, so that they can share dropout's random numbers.
-            return k.loop(k.mul(k.div(begin, passing), passing), end, passing, sum, [&](Value j, Values sum) {
+            return k.loop(k.mul(k.div(begin, passing), passing), end, passing, sum, [&](Value j, const Values &sum) {
               Value count = k.min(k.sub(at.keys, j), k.i32Of(passing));
               k.barrier();
               copyKeysIn(at, pairs, j, count);
@@ -247,8 +247,8 @@ void AttentionGradKernel::distanceBlock(HeadOfSequence &at, Value start) {
               for (int64_t r = 0; r < 2; ++r) {
                 Value to = k.offset(gradients, k.add(k.mul(tiles.row(r), stride), tiles.column(0)));
                 for (size_t n = 0; n < ds.size(); ++n)
-                  if (tiles.rowOf(n) == r)
-                    k.store(ds[n], k.offset(to, tiles.columnOf(n)));
+                  if (AttentionTiles::rowOf(n) == r)
+                    k.store(ds[n], k.offset(to, AttentionTiles::columnOf(n)));
               }
               k.barrier();
               return k.loop(k.max(k.sub(begin, j), zero), k.min(k.sub(end, j), count), 1, sum,
@@ -313,7 +313,7 @@ void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count)
   tiles.copyIn(valueTile, at.listedRows(k, value, valueDim, start), count, value, valueDim);
   const int64_t keyNumbers = tiles.zeros(keyTile.width).size();
   Values sums = tiles.zeros(keyTile.width + valueTile.width);
-  sums = at.eachSharing(k, heads / keyHeads, sums, [&](Values sums) {
+  sums = at.eachSharing(k, heads / keyHeads, sums, [&](const Values &sums) {
     PairDropout dropout(k, tiles, at, rate);
     return k.loop(k.i32Of(0), at.queries, passing, sums, [&](Value i, Values sums) {
       Value left = k.min(k.sub(at.queries, i), k.i32Of(passing)), largest = at.largestLimit(k, i, left, passing);
@@ -350,14 +350,16 @@ void AttentionGradKernel::keyBlock(HeadOfSequence &at, Value start, Value count)
                   Values p = s;
                   for (size_t n = 0; n < s.size(); n += 4) {
                     auto ofColumns = [&](Value list, Type type) {
-                      return k.load(k.offset(k.offset(list, tiles.column(0), type), tiles.columnOf(n), type), 2, type);
+                      return k.load(k.offset(k.offset(list, tiles.column(0), type), AttentionTiles::columnOf(n), type),
+                                    2, type);
                     };
                     Values logSum = ofColumns(logSums, k.element), delta = ofColumns(deltas, k.element),
                            limit = ofColumns(limits, k.i32), first;
                     if (at.reach)
                       first = ofColumns(firsts, k.i32);
                     for (size_t j = n; j < n + 4; ++j) {
-                      Value number = k.add(start, tiles.row(tiles.rowOf(j))), seen = k.less(number, limit[j % 2]);
+                      Value number = k.add(start, tiles.row(AttentionTiles::rowOf(j))),
+                            seen = k.less(number, limit[j % 2]);
                       if (at.reach)
                         seen = k.both(seen, k.less(first[j % 2], k.add(number, 1)));
                       Value probability = k.select(seen, k.exp2(k.subf(s[j], logSum[j % 2])), k.scalar(0));

@@ -6,6 +6,7 @@
 #include "llvm/Support/MathExtras.h"
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 using namespace mlir;
 
@@ -55,7 +56,7 @@ Values HeadOfSequence::eachSharing(KernelBuilder &k, int64_t sharing, const Valu
     return body(state);
   Values results = k.loop(k.index(0), k.index(sharing), 1, state, [&](Value i, Values s) {
     head = k.add(k.mul(keyHead, sharing), i);
-    return body(s);
+    return body(std::move(s));
   });
   head = keyHead;
   return results;
@@ -101,7 +102,7 @@ Value HeadOfSequence::limit(KernelBuilder &k, Value query) {
 
 Value HeadOfSequence::largestLimit(KernelBuilder &k, Value from, Value count, int64_t most) {
   Value last = k.sub(count, i32(k, 1)), largest;
-  for (int64_t i = 0; i < most; i += k.warpSize) {
+  for (int64_t i = 0; i < most; i += KernelBuilder::warpSize) {
     Value one = limit(k, k.add(from, k.min(k.add(k.lane(), i), last)));
     largest = largest ? k.max(largest, one) : one;
   }
@@ -319,10 +320,10 @@ AttentionTiles::Left AttentionTiles::rowsOf(const Values &product, const Tile &r
 }
 
 Values AttentionTiles::productTransposed(Values c, const Left &a, const Tile &b) {
-  return multiply(c, a, b, /*transposed=*/true, i32(k, b.width));
+  return multiply(std::move(c), a, b, /*transposed=*/true, i32(k, b.width));
 }
 Values AttentionTiles::product(Values c, const Left &a, const Tile &b, Value depth) {
-  return multiply(c, a, b, /*transposed=*/false, depth);
+  return multiply(std::move(c), a, b, /*transposed=*/false, depth);
 }
 
 Values AttentionTiles::multiply(Values c, const Left &a, const Tile &b, bool transposed, Value depth) {
@@ -427,11 +428,12 @@ void PairBias::add(HeadOfSequence &at, Values &scores) {
     Value start = k.offset(line, columns - 1);
     const Value from[2] = {k.offset(start, k.sub(tiles.row(0), tiles.column(0))),
                            k.offset(start, k.sub(tiles.row(1), tiles.column(0)))};
-    return biased([&](int64_t i) { return k.load(k.offset(from[tiles.rowOf(i)], -tiles.columnOf(i))); });
+    return biased(
+        [&](int64_t i) { return k.load(k.offset(from[AttentionTiles::rowOf(i)], -AttentionTiles::columnOf(i))); });
   };
   auto ofTable = [&] {
     return biased([&](int64_t i) {
-      Value row = tiles.row(tiles.rowOf(i)), column = tiles.column(i);
+      Value row = tiles.row(AttentionTiles::rowOf(i)), column = tiles.column(i);
       auto [query, key] = rowsAre == Rows::keys ? std::pair(column, row) : std::pair(row, column);
       Value ofKey = at.keyPosition(k, k.min(k.add(firstKey, key), lastKey));
       return table->entry(at, k.sub(ofKey, k.add(queryPosition, query)));
@@ -503,7 +505,7 @@ Value PairDropout::ofQueries(const std::array<Value, 2> &queries, Value firstKey
         [&]() -> Values {
           Value bits = k.i32Of(0), upperHalf = k.notLess(k.rem(first, 64), k.i32Of(32));
           for (int64_t i = 0; i < 8; ++i) { // those of 16 columns; number i + 8 is 16 columns further on
-            std::array<Value, 4> words = four(positions[tiles.rowOf(i)], k.add(first, tiles.column(i)));
+            std::array<Value, 4> words = four(positions[AttentionTiles::rowOf(i)], k.add(first, tiles.column(i)));
             for (int64_t part = 0; part < columns / 16; ++part) {
               Value number = columns == 64 ? words[part] : k.select(upperHalf, words[part + 2], words[part]);
               bits = k.bitOr(bits, bit(number, k.i32Of(static_cast<int32_t>(part * 8 + i))));

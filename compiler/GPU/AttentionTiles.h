@@ -194,8 +194,8 @@ private:
   const Rows rowsAre;
   const int64_t rows, columns;
   mlir::Value line; // entry i is for rows and columns i - (columns - 1) apart
-  // The current block's positions of its first query and key, its first and last key, and whether its keys have
-  // consecutive positions (null if they always do).
+  // In the current block: the positions of the first query and the first key, the first and the last key, and whether
+  // the keys have consecutive positions (null if they always do).
   mlir::Value queryPosition, keyPosition, firstKey, lastKey, consecutive;
 };
 

@@ -21,7 +21,7 @@ static Backend::KernelInfo overPairs(KernelBuilder &k, Operation *op, const Comp
     SmallVector<Value> rows;
     for (BufferIndex buffer : buffersOf(op))
       rows.push_back(at.pairsRow(k, at.pairs(k, buffer, type.getHeads()), query));
-    k.loop(k.lane(), at.keys, k.warpSize, [&](Value key) {
+    k.loop(k.lane(), at.keys, KernelBuilder::warpSize, [&](Value key) {
       SmallVector<Value> xs;
       for (Value row : ArrayRef(rows).drop_back())
         xs.push_back(k.load(k.offset(row, key)));
@@ -36,7 +36,7 @@ static Backend::KernelInfo overTensors(KernelBuilder &k, Operation *op, const Co
   for (BufferIndex buffer : buffersOf(op))
     data.push_back(k.buffer(buffer));
   Value from = k.mul(k.chunk, part), to = k.min(k.add(from, part), k.immediate(0));
-  k.overSpan(data, from, to, {}, [&](Value i, int64_t n, Values) -> Values {
+  k.overSpan(data, from, to, {}, [&](Value i, int64_t n, const Values &) -> Values {
     SmallVector<Values> xs;
     for (Value operand : ArrayRef(data).drop_back())
       xs.push_back(k.load(k.offset(operand, i), n));

@@ -5,6 +5,7 @@
 #include "llvm/Support/MathExtras.h"
 #include <cassert>
 #include <cmath>
+#include <utility>
 
 using namespace mlir;
 
@@ -229,7 +230,7 @@ Values KernelBuilder::overSpan(ArrayRef<Value> data, Value from, Value to, Value
   Value single = add(from, select(all, sub(count, rem(count, 4)), index(0))); // the first element taken one at a time
   auto span = [&](Value begin, Value end, int64_t n, ValueRange s) {
     return loop(add(begin, mul(i64Of(thread()), n)), end, threads * n, s,
-                [&](Value i, Values inner) { return body(i, n, inner); });
+                [&](Value i, Values inner) { return body(i, n, std::move(inner)); });
   };
   Values vectors = span(from, single, 4, state);
   return span(single, to, 1, vectors);

@@ -3,6 +3,7 @@
 #include "Emitters.h"
 #include "ProductTile.h"
 #include <cmath>
+#include <utility>
 
 using namespace mlir;
 
@@ -207,7 +208,7 @@ static Backend::KernelInfo emitLinearCandidates(KernelBuilder &k, LinearCandidat
     k.loop(k.warp(), k.min(k.i32Of(static_cast<int32_t>(tile.rows)), k.sub(rows, row)), k.warps(), [&](Value r) {
       Value at = k.i64Of(k.add(row, r)), from = k.offset(logits, k.mul(r, lineElements));
       Values list = line.loop(from, candidates.none(), [&](Value f, const Values &x, Values s) {
-        return candidates.with(s, x[0], k.add(first, f), op.getExcluded());
+        return candidates.with(std::move(s), x[0], k.add(first, f), op.getExcluded());
       });
       const SmallVector<Candidates::Candidate> found = candidates.best(line, list);
       Value lse = emitRowSums(k, line, from).lse;

@@ -333,7 +333,7 @@ Backend::KernelInfo emitLinearWeightGradMerge(KernelBuilder &k, LinearWeightGrad
   const int64_t per = 4 * k.threads, out = op.getDweight().getType().getDimSize(0);
   auto add = [&](Value result, Value part, int64_t count) {
     Value from = k.mul(k.chunk, per), to = k.min(k.add(from, per), k.index(count));
-    k.overSpan({result, part}, from, to, {}, [&](Value i, int64_t n, Values) {
+    k.overSpan({result, part}, from, to, {}, [&](Value i, int64_t n, const Values &) {
       Values sums = k.load(k.offset(part, i), n);
       sums = k.loop(k.index(chunkRows), k.rowCount(), chunkRows, sums, [&](Value row, Values before) {
         Values next = k.load(k.offset(k.offset(part, k.mul(k.div(row, chunkRows), chunks.all)), i), n);

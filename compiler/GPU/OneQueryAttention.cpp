@@ -64,7 +64,7 @@ OneQueryAttention::OneQueryAttention(KernelBuilder &k, AttentionOp op)
 }
 
 Backend::KernelInfo OneQueryAttention::emit() {
-  k.threads = warps * k.warpSize;
+  k.threads = warps * KernelBuilder::warpSize;
   k.registers = std::max(keyDim, valueDim) > 64 ? 232 : 168;
   Value parts = k.shared(warps * partStride() * 4);
   Value zero = k.i32Of(0);
@@ -78,7 +78,8 @@ Backend::KernelInfo OneQueryAttention::emit() {
       x = k.mulf(x, k.scalar(scale * std::numbers::log2e));
     round(query);
     auto partAt = [&](Value warp) { return k.offset(parts, k.mul(warp, partStride())); };
-    // The largest score of all parts so far, their sum, and this thread's columns of the weighted values.
+    // For all parts so far: the largest score, the sum of the weights, and this thread's columns of the weighted
+    // values.
     Values state = {k.scalar(lowest), k.scalar(0)};
     state.append(ownColumns(), k.scalar(0));
     state = k.loop(at.first(k, zero), limit, warps * size(), state, [&](Value j, Values joined) {
@@ -136,7 +137,7 @@ void OneQueryAttention::round(Values &xs) {
 }
 
 Value OneQueryAttention::acrossGroups(Value v, const KernelBuilder::Combine &combine) {
-  for (int64_t mask = lanes; mask < k.warpSize; mask *= 2)
+  for (int64_t mask = lanes; mask < KernelBuilder::warpSize; mask *= 2)
     v = combine(v, k.shuffleXor(v, mask));
   return v;
 }

@@ -76,7 +76,7 @@ static Backend::KernelInfo emitOptimize(KernelBuilder &k, OptimizeOp op) {
   for (unsigned i = 0; i < op.getNumStates(); ++i)
     blocks.push_back(k.buffer(op->getOpOperand(op.getState(i).getBeginOperandIndex())));
   Value from = k.mul(k.chunk, part), to = k.min(k.add(from, part), k.immediate(0));
-  k.overSpan(blocks, from, to, {}, [&](Value i, int64_t width, Values) -> Values {
+  k.overSpan(blocks, from, to, {}, [&](Value i, int64_t width, const Values &) -> Values {
     SmallVector<Values> loaded;
     for (Value block : blocks)
       loaded.push_back(k.load(k.offset(block, i), width));

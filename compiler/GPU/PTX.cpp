@@ -110,7 +110,9 @@ struct TemporaryFile {
       throw Error("compile: cannot create a temporary file: " + error.message());
   }
   TemporaryFile(const TemporaryFile &) = delete;
-  ~TemporaryFile() { llvm::sys::fs::remove(name); }
+  ~TemporaryFile() {
+    [[maybe_unused]] const std::error_code failure = llvm::sys::fs::remove(name); // then the system removes it later
+  }
   std::string path() const { return name.str().str(); }
 };
 

@@ -4,6 +4,7 @@
 #include "Codegen/Distances.h"
 #include "Emitters.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include <utility>
 
 using namespace mlir;
 
@@ -14,7 +15,7 @@ constexpr int64_t queryBlock = 64, keyBlock = 32;
 // eachHead() for kernels on tiles of `queryBlock` rows, with a warp for every 16 rows.
 static Backend::KernelInfo eachHeadByTiles(KernelBuilder &k, int64_t heads,
                                            const std::function<void(HeadOfSequence &)> &body) {
-  k.threads = queryBlock / AttentionTiles::warpRows * k.warpSize;
+  k.threads = queryBlock / AttentionTiles::warpRows * KernelBuilder::warpSize;
   return {eachHead(k, heads, body)};
 }
 
@@ -26,7 +27,7 @@ static void eachBlock(KernelBuilder &k, Value count, int64_t size, const std::fu
 static Values eachBlock(KernelBuilder &k, Value count, int64_t size, const Values &state,
                         const std::function<Values(Value, Value, Values)> &body) {
   return k.loop(k.i32Of(0), count, size, state, [&](Value first, Values s) {
-    return body(first, k.min(k.sub(count, first), k.i32Of(static_cast<int32_t>(size))), s);
+    return body(first, k.min(k.sub(count, first), k.i32Of(static_cast<int32_t>(size))), std::move(s));
   });
 }
 
@@ -65,7 +66,7 @@ static Backend::KernelInfo eachRow(KernelBuilder &k, Operation *op,
 
 // Spreads the elements of a row over the lanes of a warp. Returns the lane's final state.
 static Value eachLane(KernelBuilder &k, Value count, Value state, const std::function<Value(Value, Value)> &body) {
-  return k.loop(k.lane(), count, k.warpSize, ValueRange{state},
+  return k.loop(k.lane(), count, KernelBuilder::warpSize, ValueRange{state},
                 [&](Value j, Values s) -> Values { return {body(j, s[0])}; })[0];
 }
 
@@ -137,7 +138,7 @@ static Backend::KernelInfo emitAddDistanceBias(KernelBuilder &k, AddDistanceBias
     Value from = at.pairsRow(k, at.pairs(k, op.getXMutable(), heads), query),
           to = at.pairsRow(k, at.pairs(k, op.getResult(), heads), query);
     Value table = k.offset(k.buffer(op.getBiasMutable()), k.mul(at.head, 2));
-    k.loop(k.lane(), at.keys, k.warpSize, [&](Value key) {
+    k.loop(k.lane(), at.keys, KernelBuilder::warpSize, [&](Value key) {
       auto [distance, after] = distanceOf(k, at, query, key);
       Value bias = k.load(k.offset(k.offset(table, k.mul(distance, 2 * heads)), after));
       k.store(k.addf(k.load(k.offset(from, key)), bias), k.offset(to, key));
@@ -179,7 +180,8 @@ static Backend::KernelInfo emitSoftmax(KernelBuilder &k, SoftmaxOp op) {
       return k.addf(s, p);
     }));
     Value inverse = softmaxScale(k, sum);
-    k.loop(k.lane(), count, k.warpSize, [&](Value j) { k.store(k.mulf(k.load(at(1, j)), inverse), at(1, j)); });
+    k.loop(k.lane(), count, KernelBuilder::warpSize,
+           [&](Value j) { k.store(k.mulf(k.load(at(1, j)), inverse), at(1, j)); });
   });
 }
 
@@ -188,7 +190,7 @@ static Backend::KernelInfo emitSoftmaxGrad(KernelBuilder &k, SoftmaxGradOp op) {
     auto at = [&](int64_t i, Value j) { return k.offset(rows[i], j); };
     Value inner = k.warpSum(eachLane(k, count, k.scalar(0),
                                      [&](Value j, Value s) { return k.fma(k.load(at(0, j)), k.load(at(1, j)), s); }));
-    k.loop(k.lane(), count, k.warpSize, [&](Value j) {
+    k.loop(k.lane(), count, KernelBuilder::warpSize, [&](Value j) {
       Value dp = k.load(at(0, j)), p = k.load(at(1, j));
       k.store(softmaxGrad(k, dp, p, inner), at(2, j));
     });
@@ -209,7 +211,7 @@ static Backend::KernelInfo emitCombine(KernelBuilder &k, CombineOp op) {
                         /*transposed=*/false);
         tiles.copyIn(values, at.listedRows(k, op.getVMutable(), dim, j), count, op.getVMutable(), dim);
         k.barrier();
-        return tiles.product(s, tiles.rowsOf(pairs), values, count);
+        return tiles.product(std::move(s), tiles.rowsOf(pairs), values, count);
       });
       tiles.copyOut(at.rows(k, op.getResult(), dim, i), sums, rows, op.getResult(), dim, {k.scalar(1), k.scalar(1)});
     });
@@ -225,7 +227,7 @@ static Backend::KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransp
     Tile pairs = tiles.tile(queryBlock, keyBlock), inputs = tiles.tile(keyBlock, dim);
     at.clearRowsThatAreNoKeys(k, k.i32Of(0), at.keys, {{op.getResult(), dim}});
     eachBlock(k, at.keys, queryBlock, [&](Value j, Value rows) {
-      Values sums = at.eachSharing(k, heads / keyHeads, tiles.zeros(inputs.width), [&](Values before) {
+      Values sums = at.eachSharing(k, heads / keyHeads, tiles.zeros(inputs.width), [&](const Values &before) {
         Value block = at.pairs(k, op.getPMutable(), heads);
         return eachBlock(k, at.queries, keyBlock, before, [&](Value i, Value count, Values s) {
           k.barrier();
@@ -233,7 +235,7 @@ static Backend::KernelInfo emitCombineTransposed(KernelBuilder &k, CombineTransp
                           /*transposed=*/true);
           tiles.copyIn(inputs, at.rows(k, op.getXMutable(), dim, i), count, op.getXMutable(), dim);
           k.barrier();
-          return tiles.product(s, tiles.rowsOf(pairs), inputs, count);
+          return tiles.product(std::move(s), tiles.rowsOf(pairs), inputs, count);
         });
       });
       tiles.copyOut(at.listedRows(k, op.getResult(), dim, j), sums, rows, op.getResult(), dim,

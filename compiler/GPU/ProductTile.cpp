@@ -195,7 +195,7 @@ Value ProductTile::sumRows(ArrayRef<Value> shares) {
 }
 
 void ProductTile::multiplyBF16(Value aSlot, Value bSlot, Values &sums) {
-  // In the four matrices of a load, number 1 has the next 8 rows of a but the next 8 of k of b, and number 2 the
+  // Of the four matrices of a load, number 1 has the next 8 rows of a but the next 8 of k of b, and number 2 the
   // reverse. If k runs from line to line, this is swapped once more.
   Value low = k.bitAnd(k.lane(), 7), second = k.bitAnd(k.div(k.lane(), 8), 1), third = k.div(k.lane(), 16);
   auto fragments = [&](const Side &side, Value slot, Value warpFirst, bool lineFirst, int64_t count, int64_t step) {

@@ -10,7 +10,7 @@ namespace xfc::gpu {
 // A row of the sequence that is scanned, in this thread's column.
 struct ScannedRow {
   Value row, isThere; // whether there is such a row
-  Value isLater;      // whether there is a row before it in the sequence
+  Value hasPrevious;  // whether there is a row before it in the sequence
   Value column;
 };
 
@@ -91,7 +91,7 @@ static Backend::KernelInfo emitRecurrenceGrad(KernelBuilder &k, RecurrenceGradOp
       [&](const ScannedRow &at) -> Values {
         Value previous = k.offset(c.row(k, k.sub(at.row, k.index(1))), at.column);
         return {k.loadIf(at.isThere, place(dy, at), 1)[0], k.loadIf(at.isThere, place(gate, at), 1)[0],
-                k.loadIf(at.isThere, place(x, at), 1)[0], k.loadIf(at.isLater, previous, 1)[0]};
+                k.loadIf(at.isThere, place(x, at), 1)[0], k.loadIf(at.hasPrevious, previous, 1)[0]};
       },
       [&](const ScannedRow &at, const Values &values, Value state) {
         RecurrenceGrad grad = recurrenceGrad(k, k.addf(values[0], state), values[1], values[2], values[3]);

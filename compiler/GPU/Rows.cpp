@@ -1,6 +1,7 @@
 // Spreads the features of a row over the threads that share it.
 #include "Rows.h"
 #include "Emitters.h"
+#include <utility>
 
 using namespace mlir;
 
@@ -77,7 +78,7 @@ void RowTeam::once(const std::function<void()> &body) { k.when(k.equal(member(),
 // At most 32 features per thread, unless a row is too long for that: two rows then fit into registers beside the
 // intermediate values.
 RowInRegisters::RowInRegisters(KernelBuilder &k, int64_t width)
-    : RowTeam(k, width, width <= 256 * 32 ? 256 : 1024, width <= 32 * 32) {}
+    : RowTeam(k, width, width <= int64_t{256} * 32 ? 256 : 1024, width <= int64_t{32} * 32) {}
 
 Value RowInRegisters::feature(int64_t i) { return k.add(k.mul(member(), n), i * team * n); }
 
@@ -163,7 +164,7 @@ void RowInMemory::each(const std::function<void(Value)> &body) {
 
 Values RowInMemory::loop(Value p, ValueRange state, const std::function<Values(Value, const Values &, Values)> &body) {
   return k.loop(k.mul(member(), n), k.i32Of(static_cast<int32_t>(width)), team * n, state,
-                [&](Value f, Values s) { return body(f, k.load(k.offset(p, f), n), s); });
+                [&](Value f, Values s) { return body(f, k.load(k.offset(p, f), n), std::move(s)); });
 }
 
 } // namespace xfc::gpu

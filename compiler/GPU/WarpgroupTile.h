@@ -40,9 +40,10 @@ private:
   static constexpr int64_t registersOfAll = 168, registersOfConsumers = 224, registersOfProducers = 56;
   static_assert(threads * registersOfAll == consumers * registersOfConsumers + producers * registersOfProducers &&
                 threads * registersOfAll <= 65536);
-  static constexpr int64_t lineBytes =
-      depth * 4 + 32; // padded, so that the 8 bytes that each of 16 lanes of a fragment reads lie in different banks
-  static constexpr int64_t blockBytes = 64 * 64 * 2, rowsBytes = rows * lineBytes, weightBytes = columns * depth * 2;
+  // Padded, so that the 8 bytes that each of 16 lanes of a fragment reads lie in different banks.
+  static constexpr int64_t lineBytes = int64_t{depth} * 4 + 32;
+  static constexpr int64_t blockBytes = int64_t{64} * 64 * 2, rowsBytes = rows * lineBytes,
+                           weightBytes = columns * depth * 2;
 
   // The current stage of the ring of stages, and the parity of its phase.
   struct Turn {

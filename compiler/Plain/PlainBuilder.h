@@ -101,8 +101,8 @@ public:
   void generic(llvm::StringRef notation, mlir::ValueRange operands, mlir::Value result, Body body);
   // Computes element by element, for operands and a result of one shape.
   void elementwise(mlir::ValueRange operands, mlir::Value result, Body body);
-  // Does so and reduces the elements to one number that starts as `initial` (of the element type if it is a C++
-  // number).
+  // Computes element by element and reduces the results to one number that starts as `initial` (of the element type if
+  // it is a C++ number).
   Number reduce(llvm::StringRef notation, mlir::ValueRange operands, const Number &initial, Body body);
   // Inside a body: the current index of a letter's loop.
   Number loop(char letter);
@@ -118,7 +118,7 @@ public:
   // x after the dropout whose id is the call's first immediate.
   Number dropout(const Number &x, double rate, const Number &sentence, const Number &position, const Number &feature,
                  const Number &headPlusOne);
-  // Returns that of an x that is not dropped.
+  // x scaled as dropout scales the elements that it keeps.
   Number keptByDropout(const Number &x, double rate);
 
   mlir::Type element; // of the op's floats

@@ -166,11 +166,11 @@ private:
     getOperation().walk([&](Operation *op) {
       if (auto attention = dyn_cast<AttentionOp>(op))
         propose({attention.getQ(), attention.getK(), attention.getV()});
+      else if (auto recurrence = dyn_cast<RecurrenceOp>(op))
+        propose({recurrence.getGate(), recurrence.getX()});
       else if (auto combine = dyn_cast<CombineOp>(op))
         if (ScoresOp scores = scoresOf(combine.getP()))
           propose({scores.getQ(), scores.getK(), combine.getV()});
-      if (auto recurrence = dyn_cast<RecurrenceOp>(op))
-        propose({recurrence.getGate(), recurrence.getX()});
     });
     llvm::stable_sort(found, [](const Names &a, const Names &b) { return a.size() > b.size(); });
     return found;

@@ -98,7 +98,7 @@ struct Form {
 // The forms of compiler/CPU/MicroKernel.h; without instructions for pairs, bf16 is multiplied as f32.
 Form formOfBF16(const std::string &cpu) {
   if (cpu.find("+amx") != std::string::npos)
-    return {tilesOfPairs, 6 * 2 * 16 * 16 * 32, rounds / 64};
+    return {tilesOfPairs, int64_t{6} * 2 * 16 * 16 * 32, rounds / 64};
   if (cpu.find("+bf16") != std::string::npos)
     return {pairs, sums * 2 * 32};
   return {};
@@ -107,7 +107,7 @@ Form formOfBF16(const std::string &cpu) {
 Form formOfInt8(const std::string &cpu) {
   const bool wide = cpu.find("v4") != std::string::npos;
   if (cpu.find("+amx") != std::string::npos)
-    return {tilesOfBytes, 6 * 2 * 16 * 16 * 64, rounds / 64};
+    return {tilesOfBytes, int64_t{6} * 2 * 16 * 16 * 64, rounds / 64};
   if (cpu.find("+vnni") != std::string::npos || cpu.find("+bf16") != std::string::npos)
     return wide ? Form{dots512, sums * 2 * 64} : Form{dots256, sums * 2 * 32};
   return wide ? Form{quads512, sums * 2 * 64} : Form{quads256, sums * 2 * 32};
