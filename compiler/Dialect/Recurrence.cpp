@@ -4,10 +4,10 @@
 using namespace mlir;
 using namespace xfc;
 
-// Checks that rows a sequence is scanned along are rows of a sequence, and all of one type.
+// Checks that the rows which are scanned belong to sequences, and that all have one type.
 static LogicalResult verifyScanned(Operation *op, RowsType scanned, ArrayRef<Type> others) {
   if (scanned.getSet() == RowSet::cache)
-    return op->emitOpError("gate and x must be rows of the source or the target, found ") << scanned;
+    return op->emitOpError("must scan rows of the source or the target, found ") << scanned;
   for (Type other : others)
     if (other != scanned)
       return op->emitOpError("rows must have one type, found ") << scanned << " and " << other;

@@ -107,7 +107,8 @@ def XFC_Activation_Kind : I32EnumAttr<"ActivationKind", "an activation", [
     I32EnumAttrCase<"gelu_tanh", 4>, I32EnumAttrCase<"squared_relu", 5>]> { let cppNamespace = "::xfc"; }
 
 // The type that a product rounds its operands to before it multiplies. Sums, bias, epilogue and results are f32.
-// bf16: every element to the nearest bf16, ties to even. Products of two are exact in f32.
+// bf16: every element to the nearest bf16, ties to even; with AVX512-BF16, denormal numbers become zeros. Products of
+// two are exact in f32.
 // int8: every row v of x and of W (a row of W belongs to one output feature) becomes s q, where m is the largest
 // magnitude in v (at least 2^-100), s = m / 127, and q are the integers in -127 .. 127 nearest to v f32(127 / m), ties
 // to even: y = s_x s_w (sum of q_x q_w) + b, where the sum is exact. Each row of x has its own s, so its result never

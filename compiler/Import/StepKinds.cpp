@@ -194,8 +194,8 @@ const std::vector<StepKind> &stepKinds() {
 
       {.op = "recurrence",
        .meaning =
-           "c[t] = f c[t-1] + (1 - f) (x[t] Wv^T) with f = sigmoid(x[t] Wg^T), from token to token (SSRU, without "
-           "the relu that follows it): parameters NAME.{gate,value}.{weight,bias}",
+           "c[t] = f c[t-1] + (1 - f) (x[t] Wv^T + bv) with f = sigmoid(x[t] Wg^T + bg), from token to token (SSRU, "
+           "without the relu that follows it): parameters NAME.{gate,value}.{weight,bias}",
        .defaults = Recurrence{},
        .options = {name(),
                    {"bias", Option::Flags{{{"gate", &Recurrence::biasGate}, {"value", &Recurrence::biasValue}}},

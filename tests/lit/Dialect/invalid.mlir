@@ -927,7 +927,7 @@ func.func @f(%x: !x, %c: !c) {
 
 !c = !xfc.rows<cache, 6xf32>
 func.func @f(%c: !c) {
-  // expected-error @+1 {{gate and x must be rows of the source or the target, found '!xfc.rows<cache, 6xf32>'}}
+  // expected-error @+1 {{must scan rows of the source or the target, found '!xfc.rows<cache, 6xf32>'}}
   %0 = xfc.recurrence %c, %c : (!c, !c) -> !c
   return
 }
