@@ -42,10 +42,18 @@ void applyConfiguration(CLI::App &command, const std::string &text, const std::s
     if (chosen)
       left.insert(left.end(), others.begin(), others.end());
   };
-  choose(given("source") || given("target"), {"tsv", "tsv-weighting", "data"});
+  const bool givenFiles = given("source") || given("target");
+  choose(givenFiles, {"tsv", "tsv-weighting", "data"});
   choose(given("tsv"), {"source", "target", "data"});
   choose(given("data"), {"source", "target", "tsv", "data-weighting", "data-weighting-type", "tsv-weighting",
                          "filter-length", "filter-ratio"});
+  // Weights belong to their text; that of a resumed run may have been moved, but it is still the same.
+  const bool otherText = (givenFiles || given("tsv")) && !given("resume");
+  choose(otherText, {"data-weighting"});
+  const bool weighted = given("data-weighting") || given("tsv-weighting") ||
+                        (values.contains("data-weighting") && !otherText) ||
+                        (values.contains("tsv-weighting") && !givenFiles);
+  choose(!weighted, {"data-weighting-type"});
   choose(given("data-weighting"), {"tsv-weighting"});
   choose(given("tsv-weighting"), {"data-weighting"});
   choose(given("valid-source") || given("valid-target"), {"valid-tsv"});

@@ -69,7 +69,7 @@ bool JoinedFiles::next(std::string &line) {
       return true;
     }
     if (reader && reader->number() == 0)
-      throw Error(reader->name() + ": the file is empty; expected one sentence per line");
+      throw Error(reader->name() + ": the file is empty; expected " + expected + " per line");
     if (opened == files.size())
       return false;
     reader = std::make_unique<LineReader>(files[opened++], longestLine);
@@ -97,9 +97,10 @@ double JoinedFiles::fraction() const {
 
 PairReader::PairReader(const PairFiles &files, const VocabularyPair &vocabularies, const Module &module, Format format,
                        const PairFilter &filter, Parallel parallel)
-    : sources(files.tables.empty() ? files.sources : files.tables), targets(files.targets), weightFiles(files.weights),
-      inTables(!files.tables.empty()), weightColumn(files.weightColumn), weighting(files.weighting()),
-      vocabularies(vocabularies), module(module), format(format), filter(filter), parallel(std::move(parallel)),
+    : sources(files.tables.empty() ? files.sources : files.tables), targets(files.targets),
+      weightFiles(files.weights, "the weight of a pair"), inTables(!files.tables.empty()),
+      weightColumn(files.weightColumn), weighting(files.weighting()), vocabularies(vocabularies), module(module),
+      format(format), filter(filter), parallel(std::move(parallel)),
       sourceFrame(sourceFrameOf(vocabularies, module, format)),
       targetFrame(targetFrameOf(vocabularies, module, format)) {}
 
@@ -148,20 +149,16 @@ bool PairReader::nextLines(Line &line) {
     splitTable(line);
   }
   if (weighting != Weighting::None && !weightColumn) {
-    requireBoth(more, weightFiles, weightFiles.next(line.weightText),
-                "line i of one must be the weight of line i of the other");
+    requireBoth(more, weightFiles, weightFiles.next(line.weightText), "line i of the weights belongs to pair i");
     if (more)
       line.weightWhere = weightFiles.where();
   }
   return more;
 }
 
-// Reads the weights of a pair whose target has so many tokens, without start, eos and language tokens.
+// Reads the weights of a pair whose target has so many tokens, without start and eos.
 void PairReader::readWeights(Line &line, size_t tokens) const {
   line.weights.clear();
-  if (weighting == Weighting::Word) // of the language tokens
-    line.weights.assign(targetFrame.prefix.size() - 1, 1);
-  const size_t before = line.weights.size();
   constexpr std::string_view blanks = " \t\r";
   for (std::string_view rest = line.weightText;;) {
     rest.remove_prefix(std::min(rest.find_first_not_of(blanks), rest.size()));
@@ -177,27 +174,27 @@ void PairReader::readWeights(Line &line, size_t tokens) const {
                   "' is not a weight; expected a number from 0 to 3.4e38, such as 0.5");
     line.weights.push_back(static_cast<float>(value) + 0.0F); // -0 becomes 0
   }
-  const size_t given = line.weights.size() - before;
+  const size_t given = line.weights.size();
   auto has = [&] { return line.weightWhere + ": has " + countOf(static_cast<int64_t>(given), "weight"); };
   if (weighting == Weighting::Sentence && given != 1)
     throw Error(has() +
                 "; expected one for the pair (with --data-weighting-type word, one for each token of the target)");
-  // A target that is too long is skipped, and may have been encoded only in part.
+  // A pair with an empty target is skipped, as is one whose target is too long, which may be encoded only in part.
   if (weighting != Weighting::Word || tokens == 0 ||
-      (module.maxTargetLength > 0 && static_cast<int64_t>(before + tokens) + 1 > module.maxTargetLength))
+      (module.maxTargetLength > 0 && static_cast<int64_t>(tokens) + 1 > module.maxTargetLength))
     return;
   if (given != tokens && given != tokens + 1)
     throw Error(has() + ", but the target (" + line.targetWhere + ") has " +
                 countOf(static_cast<int64_t>(tokens), "token") +
-                "; expected a weight for each, and optionally one for eos");
-  line.weights.resize(before + tokens + 1, 1);
+                "; expected a weight for each that `encode --target` prints, and optionally one for eos");
+  line.weights.resize(tokens + 1, 1);
 }
 
 void PairReader::encode(Line &line) const {
   std::vector<int32_t> target =
       vocabularies.target.encode(line.target, format, line.targetWhere, module.maxTargetLength);
   if (weighting != Weighting::None)
-    readWeights(line, target.size());
+    readWeights(line, target.empty() ? 0 : targetFrame.prefix.size() - 1 + target.size());
   line.sourceIds =
       framed(vocabularies.source.encode(line.source, format, line.sourceWhere, module.maxLength), sourceFrame);
   line.targetIds = framed(std::move(target), targetFrame);

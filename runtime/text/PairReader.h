@@ -19,7 +19,7 @@ void inChunks(const Parallel &parallel, size_t count, const std::function<void(s
 // The files that hold pairs: line i of the concatenated sources belongs to line i of the concatenated targets; or each
 // line of the tables is a source, a tab and its target. Line i of the concatenated `weights` holds the weight of pair
 // i, or with `weightColumn` a third column of the tables does: one number, or with `weighWords` one for each token of
-// the target and optionally one for eos.
+// the target, language tokens included, and optionally one for eos.
 struct PairFiles {
   std::vector<std::string> sources, targets, tables;
   std::vector<std::string> weights = {};
@@ -46,7 +46,9 @@ Frame targetFrameOf(const VocabularyPair &vocabularies, const Module &module, Fo
 // Reads several text files as if they were one. Lines are truncated after a megabyte, with a warning.
 class JoinedFiles {
 public:
-  explicit JoinedFiles(std::vector<std::string> files) : files(std::move(files)) {}
+  // `expected` says what a line should hold, for messages.
+  explicit JoinedFiles(std::vector<std::string> files, std::string expected = "one sentence")
+      : files(std::move(files)), expected(std::move(expected)) {}
   // Reads the next line; false after the last. Throws Error if a file is unreadable, empty, or invalid UTF-8
   // (file:line).
   bool next(std::string &line);
@@ -57,6 +59,7 @@ public:
 
 private:
   std::vector<std::string> files;
+  std::string expected;
   size_t opened = 0; // how many files were opened, the current one included
   std::unique_ptr<LineReader> reader;
   int64_t lines = 0;

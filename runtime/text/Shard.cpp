@@ -144,7 +144,7 @@ void Shard::open(const VocabularyPair &vocabularies, const Module &module) {
   // The footer matches its checksum, but it may still be forged: check every count.
   weighting = at<Header>(contents, 0).weighting;
   if (weighting > Weighting::Word || at<Header>(contents, 0).version != headerOf(weighting).version)
-    damaged("its header and its version do not belong together");
+    damaged("its version is not that of the weights that its header names");
   if (footer.blockPairs != blockPairs || footer.pairs < 1 ||
       footer.pairs > static_cast<int64_t>(contents.size() / sizeof(uint64_t)))
     damaged("its footer counts pairs that it cannot hold");

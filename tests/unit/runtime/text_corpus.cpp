@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <map>
 #include <numeric>
 #include <random>
 #include <sentencepiece_trainer.h>
@@ -199,15 +200,12 @@ TEST_F(CorpusTest, InvalidWeightsAreRefusedWithTheirPlace) {
   EXPECT_NE(fault("1\n1 1 1 1\n", true).find("w:2: has 4 weights"), std::string::npos);
   EXPECT_EQ(fault("x\n1 1 1 1\n", true, backwards), fault("x\n1 1 1 1\n", true));
   EXPECT_NE(fault("1\n").find("a has 2 lines, " + (folder / "w").string() +
-                              " 1; line i of one must be the weight of "
-                              "line i of the other, and " +
-                              a + ":2 has none"),
+                              " 1; line i of the weights belongs to pair i, and " + a + ":2 has none"),
             std::string::npos);
   EXPECT_NE(fault("1\n2\n3\n4\n")
-                .find("w 4; line i of one must be the weight of line i of the other, and " + (folder / "w").string() +
-                      ":3 has none"),
+                .find("w 4; line i of the weights belongs to pair i, and " + (folder / "w").string() + ":3 has none"),
             std::string::npos);
-  EXPECT_NE(fault("").find("w: the file is empty"), std::string::npos);
+  EXPECT_NE(fault("").find("w: the file is empty; expected the weight of a pair per line"), std::string::npos);
   // A target that the model cannot take is left out before its weights are counted.
   module.maxTargetLength = 2;
   EXPECT_EQ(fault("1\n1\n", true), "no error");
@@ -660,6 +658,20 @@ TEST_F(CorpusTest, FramesOfVocabularies) {
   const Corpus verbatim({{numbers}, {numbers}, {}}, {vocabulary, vocabulary}, module, Format::Ids);
   EXPECT_EQ(list(verbatim.source(0)), (std::vector<int32_t>{4, 5}));
   EXPECT_EQ(list(verbatim.target(0)), (std::vector<int32_t>{2, 4, 5}));
+  // Language tokens count as tokens of the target, as `encode --target` prints them.
+  for (const auto &[given, expected] : std::map<std::string, std::vector<float>>{
+           {"2 3 4\n", {2, 3, 4, 1}}, {"2 3 4 5\n", {2, 3, 4, 5}}, {"2 3\n", {}}}) {
+    PairFiles files{{a}, {b}, {}};
+    files.weights = {write("w", given)};
+    files.weighWords = true;
+    std::vector<float> weights;
+    const std::string error = errorOf([&] {
+      const Corpus weighted(files, {vocabulary, vocabulary}, module, Format::Text);
+      weights.assign(weighted.weights(0).begin(), weighted.weights(0).end());
+    });
+    EXPECT_EQ(weights, expected) << given;
+    EXPECT_EQ(error.find("w:1: has 2 weights, but the target") != std::string::npos, expected.empty()) << error;
+  }
   vocabulary.checkTokens(module); // its pad is unknown, and its eos is the model's
   EXPECT_NE(errorOf([&] { Vocabulary::fromBytes(vocabulary.bytes(), "tokenizer.json", 6); }).find("has 7 pieces"),
             std::string::npos);

@@ -77,7 +77,7 @@ for once, twice in zip(records("none"), records("twos-run"), strict=True):
 
 # Other weights give something else, which is the same for every way to give them, number of threads, and place of a resume.
 said = train("whole", weighted, 0.125, "--threads", 1)
-assert "; their losses are weighted" in said, said
+assert f"{LINES} weighted pairs, " in said, said
 assert contents("whole", "last.safetensors") != contents("none", "last.safetensors")
 train("threads", weighted, 0.125, "--threads", 3)
 same("whole", "threads")
@@ -87,6 +87,9 @@ same("whole", "parts", state=False)
 write("table", map("\t".join, zip(open(path("a")).read().splitlines(), targets, weights)))
 train("tabled", ("--tsv", path("table"), "--tsv-weighting"), 0.125)
 same("whole", "tabled")
+train("tabled-parts", ("--tsv", path("table"), "--tsv-weighting"), 0.125, steps=3)
+call("train", "--resume", "--out", path("tabled-parts"), "--steps", 8)
+same("whole", "tabled-parts", state=False)
 call("prepare", *weighted, "--format", "ids", "--out", path("pairs"))
 train("prepared", ("--data", path("pairs")), 0.125)
 same("whole", "prepared")
@@ -94,6 +97,9 @@ write("words", [" ".join([weight] * (length + 1)) for weight, length in zip(weig
 each_word = (*text, "--data-weighting", path("words"), "--data-weighting-type", "word")
 train("words-run", each_word, 0.125)
 same("whole", "words-run")
+train("words-parts", each_word, 0.125, steps=3)
+call("train", "--resume", "--out", path("words-parts"), "--steps", 8)
+same("whole", "words-parts", state=False)
 call("prepare", *each_word, "--format", "ids", "--out", path("word-pairs"))
 train("words-prepared", ("--data", path("word-pairs")), 0.125)
 same("whole", "words-prepared")
@@ -104,6 +110,12 @@ train("filtered", (*weighted, "--filter-length", "3:"), 0.125)
 call("prepare", *weighted, "--filter-length", "3:", "--format", "ids", "--out", path("fewer"))
 train("fewer-run", ("--data", path("fewer")), 0.125)
 same("filtered", "fewer-run")
+
+# A configuration's weights belong to its text: other text that is given beside it has none.
+call("train", "--config", path("words-run", "config.json"), *text, "--out", path("other-text"))
+same("none", "other-text")
+call("train", "--config", path("tabled", "config.json"), *text, "--out", path("no-table"))
+same("none", "no-table")
 
 # Corpora that are mixed have their own weights.
 mixed = ("--source", path("a"), path("a"), "--target", path("b"), path("b"), "--corpus-weight", 3, 1)
