@@ -223,7 +223,7 @@ bool Batches::seek(Position position) {
   if (position.pool >= pools)
     return false;
   if (plannedEpoch != position.epoch || plannedPool != position.pool) {
-    batches.clear(); // the last pool's memory is free for this one
+    batches.clear(); // frees a sampled pool that no one else uses
     batches = plan(position.epoch, position.pool);
   }
   plannedEpoch = position.epoch;
@@ -247,7 +247,9 @@ double Batches::fractionOfEpoch(Position position) const {
 int64_t Batches::batchesOfEpoch() const {
   int64_t count = 0;
   for (int64_t pool = 0; pool < pools; ++pool)
-    count += pool == plannedPool ? batchesOfPool() : std::ssize(plan(plannedEpoch, pool));
+    count += pool == plannedPool && !corpus.isSampled()
+                 ? batchesOfPool()
+                 : std::ssize(poolBatches(corpus, batchTokens, seed, plannedEpoch, pool, mixture));
   return count;
 }
 

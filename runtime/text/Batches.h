@@ -62,8 +62,11 @@ public:
   // it.
   bool endsEpoch(Position position) const { return position.pool == pools - 1 && position.batch >= batchesOfPool(); }
   double fractionOfEpoch(Position position) const;
-  // In the current epoch. If it has several pools, this plans all of them, and reads all parts that lie in files.
+  // In the current epoch; if the corpus is sampled, an estimate, from its best segmentations. If the epoch has several
+  // pools, this plans all of them, and reads all parts that lie in files.
   int64_t batchesOfEpoch() const;
+  // A hash of the pairs that the current pool draws from, as they were sampled.
+  uint64_t hashOfPool() const { return batches.empty() ? 0 : batches.front().corpus->totals().hash; }
 
 private:
   int64_t batchesOfPool() const { return static_cast<int64_t>(batches.size()); }

@@ -107,7 +107,8 @@ Corpus Corpus::sampled(std::vector<int64_t> pairs, int64_t epoch) const {
     });
     for (size_t i = 0; i < window.size(); ++i) {
       const auto &[source, target] = window[i];
-      const Weights ofPair = weights(static_cast<size_t>(pairs[begin + i])); // at most one: words have other tokens now
+      const Weights ofPair =
+          weights(static_cast<size_t>(pairs[begin + i])); // one for each label only if targets are not sampled
       drawn.counts.add(source, target, ofPair);
       drawn.store(source, target, ofPair);
     }

@@ -213,7 +213,7 @@ Progress RunFolder::loadState(Engine &engine, const std::string &name) const {
   if (model != engine.module().hash)
     throw Error(name + ": this run was started with another model (hash " + model.substr(0, 12) +
                 ", this executable's is " + engine.module().hash.substr(0, 12) +
-                "); resume it with the executable it was begun with, or train into a new --out");
+                "); resume it with the executable it was started with, or train into a new --out");
   for (const auto &[key, hash] : identity)
     if (auto theirs = metadata.find(key);
         key.ends_with("_vocabulary") && theirs != metadata.end() && theirs->second != hash)

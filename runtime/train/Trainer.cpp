@@ -224,6 +224,8 @@ void Trainer::checkLikeness() {
       facts[std::string(data) + what] = format("%016llx", static_cast<unsigned long long>(hash));
     };
     fact("training text", corpus->totals().hash);
+    if (corpus->isSampled()) // ranks whose C libraries differ may draw other segmentations
+      fact("segmentation of the training text", batches->hashOfPool());
     fact("validation text", validation ? validation->totals().hash : 0);
     fact("validation sources", sumOf(validLines));
     fact("validation references", sumOf(validReferences));
@@ -298,9 +300,10 @@ void Trainer::readCorpora() {
           ranks));
   }
   const CorpusTotals &totals = corpus->totals();
-  bar.say(format("%zu pairs, %lld source and %lld target tokens; skipped: ", corpus->size(),
-                 static_cast<long long>(totals.tokens[XFC_SOURCE]), static_cast<long long>(totals.tokens[XFC_TARGET])) +
-          skippedOf(totals) + (corpus->hasWeights() ? "; their losses are weighted" : ""));
+  bar.say(format("%zu %spairs, %lld source and %lld target tokens; skipped: ", corpus->size(),
+                 corpus->hasWeights() ? "weighted " : "", static_cast<long long>(totals.tokens[XFC_SOURCE]),
+                 static_cast<long long>(totals.tokens[XFC_TARGET])) +
+          skippedOf(totals));
   if (mixes(options))
     mixCorpora();
   if (options.best != "loss" && !validSources)
@@ -347,7 +350,7 @@ EpochSampling Trainer::sampling() const {
 // The sampling that a resumed run must repeat; "" if the text keeps its best segmentation.
 std::string Trainer::samplingText() const {
   const EpochSampling used = sampling();
-  return used.any() ? format("--sentencepiece-alphas %.17g %.17g", used.alphas[0], used.alphas[1]) : "";
+  return used.any() ? "--sentencepiece-alphas " + Json(used.alphas[0]).dump() + " " + Json(used.alphas[1]).dump() : "";
 }
 
 void Trainer::planBatches() {
