@@ -56,16 +56,21 @@ FILE *opened(const char *function, const char *path, const char *mode) {
   return fdopen(copy, "r");
 }
 
-__attribute__((destructor)) void report() {
+// Opened when the library is loaded, too, because a confined command cannot open it at its end.
+FILE *openedLog() {
   const char *path = getenv("XFC_TILES_LOG");
-  FILE *log = path ? fopen(path, "a") : nullptr;
-  if (!log)
+  return path ? next("fopen")(path, "ae") : nullptr;
+}
+FILE *const counted = openedLog();
+
+__attribute__((destructor)) void report() {
+  if (!counted)
     return;
   const TileCounts counts = emulatedTiles();
-  fprintf(log, "tiles by %s; emulated: %lld products, %lld loads, %lld stores\n", executorOf(unit),
+  fprintf(counted, "tiles by %s; emulated: %lld products, %lld loads, %lld stores\n", executorOf(unit),
           static_cast<long long>(counts.products), static_cast<long long>(counts.loads),
           static_cast<long long>(counts.stores));
-  fclose(log);
+  fclose(counted);
 }
 
 } // namespace
@@ -82,8 +87,7 @@ long syscall(long number, ...) noexcept {
   for (long &argument : a)
     argument = va_arg(list, long);
   va_end(list);
-  constexpr long request = 0x1023, tileData = 18; // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA of asm/prctl.h
-  if (unit == TileUnit::Emulator && number == SYS_arch_prctl && a[0] == request && a[1] == tileData)
+  if (unit == TileUnit::Emulator && number == SYS_arch_prctl && a[0] == requestPermission && a[1] == tileData)
     return 0;
   register long fourth asm("r10") = a[3], fifth asm("r8") = a[4], sixth asm("r9") = a[5];
   long result = number;

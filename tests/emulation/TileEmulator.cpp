@@ -315,10 +315,7 @@ void handle(int, siginfo_t *, void *context) {
   }
 }
 
-bool permitted() {
-  constexpr long request = 0x1023, tileData = 18; // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA of asm/prctl.h
-  return syscall(SYS_arch_prctl, request, tileData) == 0;
-}
+bool permitted() { return syscall(SYS_arch_prctl, requestPermission, tileData) == 0; }
 
 } // namespace
 

@@ -9,6 +9,9 @@
 
 namespace xfc::test {
 
+// How Linux is asked for permission to use tiles: ARCH_REQ_XCOMP_PERM and XFEATURE_XTILEDATA of asm/prctl.h.
+inline constexpr long requestPermission = 0x1023, tileData = 18;
+
 // Who executes the instructions of AMX in this process.
 enum class TileUnit {
   None,     // nobody: they end the process
