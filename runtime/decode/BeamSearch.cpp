@@ -43,8 +43,8 @@ private:
 
 struct Live {
   std::vector<int32_t> ids; // decided so far
-  std::vector<int32_t>
-      history; // cache rows of start and of ids (or of the last two), except the token that is read next
+  // Cache rows of start and of ids (or of the last two), except the token that is read next.
+  std::vector<int32_t> history;
   double logProbability = 0;
   int sample = 0;
 };

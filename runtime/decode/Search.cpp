@@ -47,7 +47,7 @@ struct SearchPlan {
   std::vector<size_t> order; // their indices in the input
   std::vector<SearchSentence> sentences;
   std::vector<Counts> counts; // of each
-  // Reserve what the largest batch needs, if the sentences were decoded in consecutive batches of at most
+  // The memory to reserve: that of the largest batch, if the sentences were decoded in consecutive batches of at most
   // batchTokens source tokens and hypotheses. Running sentences stay within it, whenever they end.
   Counts capacity;
 };

@@ -1,5 +1,5 @@
-// Programs run on a device: its memory, and launches of kernels over it. The engine decides on the memory layout and on
-// what runs; a device does not know the model.
+// A device: memory, and launches of kernels over it, by which programs run. The engine decides on the memory layout and
+// on what runs; a device does not know the model.
 #pragma once
 
 #include "device/ThreadPool.h"

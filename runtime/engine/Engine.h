@@ -65,7 +65,7 @@ public:
   void stage(std::string_view program, const xfc_shape &shape, std::span<const Binding> bindings);
   // A result of the last run of `program`.
   View output(std::string_view program, std::string_view name) const;
-  // Does so for reading after later runs: the copy starts now, and viewing it waits.
+  // Fetches a result that is read after later runs: the copy starts now, and viewing it waits.
   void fetch(std::string_view program, std::string_view name, std::unique_ptr<Readback> &into);
 
   // Device memory for rows that one run passes to another, such as those of a cache: at least `bytes`, kept under the

@@ -1,7 +1,7 @@
 """Compares decoding with CTranslate2, ONNX Runtime and Hugging Face: random weights, every sentence to exactly the same length."""
 import importlib.util
 
-from common import TYPES, BenchError, Contestant, fastest_peer, python_peer, relative, run_json, take_turns, translator
+from common import TYPES, Contestant, fastest_peer, python_peer, relative, take_turns, translator
 from report import megabytes, percent, ratio, table
 
 LENGTH = 25

@@ -26,8 +26,8 @@ int64_t numberIn(const std::string &file, const std::string &word, int64_t other
   return otherwise;
 }
 
-// Returns what the limits of a control group and its ancestors leave. Pages of files count as free, since they can be
-// reclaimed.
+// The memory that a control group and its ancestors may still use, by their limits. Pages of files count as free, since
+// they can be reclaimed.
 int64_t leftInGroup(const std::string &mount, std::string path, const char *limit, const char *usage,
                     const char *statisticsOf) {
   int64_t left = unlimited;

@@ -35,8 +35,8 @@ public:
   // Replaces @loss by @loss_and_gradients.
   void differentiate();
 
-  // Random numbers, always the same for a name; ids and labels of the batch; 0.1 for "smoothing",
-  // and numbers from 0.75 to 1.25 for "loss_scale".
+  // Random numbers, always the same for a name; ids and labels of the batch; 0.1 for "smoothing", and numbers from 0.75
+  // to 1.25 for "loss_scale".
   std::vector<Tensor> inputs(const OddBatch &batch);
   llvm::SmallVector<Tensor> evaluate(const OddBatch &batch, const std::vector<Tensor> &inputs);
   llvm::SmallVector<Tensor> evaluate(const OddBatch &batch) { return evaluate(batch, inputs(batch)); }

@@ -959,7 +959,7 @@ TEST_F(TrainRun, FlagsAndConfiguration) {
   EXPECT_EQ(used["betas"], "0.8,0.9");
   EXPECT_FALSE(used.contains("epochs"));
 
-  // Repeat the run from its own configuration, and a longer one with --resume but no other flags.
+  // Repeats the run from its own configuration, then continues it with --resume and no other flags.
   ASSERT_EQ(command({"--config", file("one/config.json"), "--out", file("two"), "--quiet"}), 0);
   EXPECT_EQ(weightsOf("one"), weightsOf("two"));
   ASSERT_EQ(command({"--out", file("one"), "--resume", "--epochs", "1", "--quiet"}), 0);
