@@ -4,6 +4,7 @@
 #include "decode/Packed.h"
 #include "engine/Identity.h"
 #include "support/Files.h"
+#include <algorithm>
 #include <cstdio>
 #include <thread>
 
@@ -215,10 +216,14 @@ std::vector<int32_t> encodePrefix(const TranslationModel &model, const std::stri
                                   Format format, const std::string &where) {
   const Module &module = model.engine->module();
   std::vector<int32_t> prefix = encodeTarget(model, line, format, where);
-  // forcedFirst, if it is set, replaces the prefix of the vocabulary.
-  const size_t own = model.target->targetPrefix(format).size();
-  if (!options.generation.forcedFirst.empty() && prefix.size() >= own)
-    prefix.erase(prefix.begin(), prefix.begin() + static_cast<std::ptrdiff_t>(own));
+  // forcedFirst, if it is set, replaces the prefix of the vocabulary. Without it, a prefix that begins with start says
+  // what the search does in any case.
+  const std::vector<int32_t> own = model.target->targetPrefix(format);
+  const auto given = std::ranges::mismatch(own, prefix).in2;
+  if (!options.generation.forcedFirst.empty())
+    prefix.erase(prefix.begin(), given);
+  else if (!own.empty() && own.front() == module.start && given != prefix.begin())
+    prefix.erase(prefix.begin());
   for (int32_t id : prefix)
     if (id == module.pad || id == module.start || id == module.eos)
       throw Error(where + ": a prefix cannot hold token " + std::to_string(id) + " (pad, start or eos)");

@@ -272,12 +272,12 @@ protected:
     std::filesystem::current_path(before);
     std::filesystem::remove_all(folder);
   }
-  static CommandResult run(std::vector<std::string> words) {
+  static CommandResult run(std::vector<std::string> words, const std::string &format = "ids") {
     CLI::App app("test", "test");
     addTranslate(app);
     addScore(app);
     words.insert(words.begin(), "test");
-    words.insert(words.begin() + 2, {"--weights", "weights.safetensors", "--format", "ids", "--quiet"});
+    words.insert(words.begin() + 2, {"--weights", "weights.safetensors", "--format", format, "--quiet"});
     std::vector<char *> arguments;
     for (std::string &word : words)
       arguments.push_back(word.data());
@@ -474,6 +474,24 @@ TEST_F(DecodeCommands, JsonPrefixAndOutputFile) {
   EXPECT_EQ(Ids(ids.begin(), ids.begin() + 2), (Ids{5, 5}));
   EXPECT_EQ(idsOf(first["translation"]), ids);
   EXPECT_EQ(first["hypotheses"][0]["log_probability"].get<double>(), logProbability({4, 5, 3}, ids));
+}
+
+// BART's tokenizers put <s> before a line; if a model's decoder starts with it, the search has put it there already.
+TEST_F(DecodeCommands, StartInTheFrameOfAVocabularyIsNoPartOfAPrefix) {
+  writeFile("tokenizer.json",
+            R"({"model": {"type": "BPE", "vocab": {"a": 4, "b": 5}, "merges": []},
+                "added_tokens": [{"id": 2, "content": "<s>", "special": true}, {"id": 3, "content": "</s>", "special": true}],
+                "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}},
+                  {"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "</s>"}}],
+                  "special_tokens": {"<s>": {"ids": [2]}, "</s>": {"ids": [3]}}}})");
+  writeFile("text", "ab\nb\n");
+  writeFile("prefix", "bab\n\n");
+  const CommandResult result =
+      run({"translate", "--input", "text", "--vocab", "tokenizer.json", "--prefix", "prefix", "--json"}, "text");
+  ASSERT_EQ(result.status, 0) << result.errors;
+  const Ids ids = nlohmann::json::parse(split(result.output, '\n')[0])["hypotheses"][0]["ids"];
+  ASSERT_GE(ids.size(), 3U);
+  EXPECT_EQ(Ids(ids.begin(), ids.begin() + 3), (Ids{5, 4, 5}));
 }
 
 TEST_F(DecodeCommands, ScoresAndPerplexity) {
