@@ -26,7 +26,7 @@ struct MappedSentencePiece {
   std::string written() const;
 };
 
-// The same vocabulary with another `punctuation`. Throws an Error if the contents are of another kind.
+// Copies a vocabulary, with another `punctuation`. Throws an Error if the contents are of another kind.
 std::string withPunctuation(std::string_view contents, const std::string &language);
 // The `punctuation` of a vocabulary; empty for those of other kinds.
 std::string punctuationOf(std::string_view contents);

@@ -38,7 +38,7 @@ public:
   // The tokens of a line of UTF-8, without the frame; invalid bytes are read as U+FFFD. Runs in time linear in the
   // line's length, or n log n. Throws Error for text that the tokenizer has no token for.
   std::vector<int32_t> encode(std::string_view line) const { return segment(line, nullptr); }
-  // The same for a random segmentation, which decodes to the same text. To be called only if canSample().
+  // Encodes a random segmentation, which decodes to the same text. To be called only if canSample().
   std::vector<int32_t> sample(std::string_view line, const SegmentationSampling &sampling) const {
     return segment(line, &sampling);
   }

@@ -268,7 +268,7 @@ TEST_P(Attention, BitsOfASequence) {
     EXPECT_TRUE(endsWith(g.kernel[i], h.kernel[i])) << "gradient " << i;
 }
 
-// The same with a bias, whose gradient consists of sums for each sequence.
+// Attention with a bias, whose gradient consists of sums for each sequence.
 TEST_P(Attention, BitsOfASequenceWithABias) {
   const Batch many({7, 66, 90}, {1, 1, 1}, 40, true, 0), alone({90}, {1}, 40, true, 2);
   const Case c{"source", "source", "padding", 2, 8, 8, true, false, 90};

@@ -305,7 +305,7 @@ TEST_P(Rows, DistanceBias) {
   check(step, "xfc.add_distance_bias %a0, %a1", {p, bias}, p);
 }
 
-// The same in fused attention, whose bias gradient consists of sums for each sequence.
+// Fused attention, whose bias gradient consists of sums for each sequence.
 TEST_P(FusedRows, AttentionWithABias) {
   Batch batch(sourceLengths, targetLengths), longer({270, 3}, {5, 2}); // several blocks of keys
   for (auto [b, set, flags] :

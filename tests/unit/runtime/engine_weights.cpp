@@ -314,7 +314,7 @@ TEST_F(Weights, WhatIsWrongIsNamedAndNothingChanges) {
   for (float value : {std::nanf(""), INFINITY, -INFINITY})
     for (int place : {0, 20, 188})
       refused("output.weight", [&](Tensors &t) { std::memcpy(t["output.weight"].bytes.data() + place, &value, 4); });
-  // The same for the other types: 1 in each is fine, an exponent of all ones is not.
+  // Likewise for the other types: 1 in each is fine, an exponent of all ones is not.
   auto others = [](const char *type, auto one, auto bad) {
     return [=](Tensors &t) {
       const std::vector<decltype(one)> values(47, one);

@@ -43,7 +43,7 @@ std::string sentencePiece(Kind kind, const Pieces &pieces) {
   return model + bytesField(2, numberField(3, kind)) + bytesField(3, bytesField(1, "identity") + noDummyPrefix);
 }
 
-// The same vocabulary as a tokenizer.json.
+// The vocabulary as a tokenizer.json.
 std::string jsonUnigrams(const Pieces &pieces) {
   Json vocab = Json::array({{"<unk>", 0.0}, {"<s>", 0.0}, {"</s>", 0.0}});
   for (const auto &[text, score] : pieces)
