@@ -42,7 +42,7 @@ std::string roundedTo(const std::vector<float> &numbers, const std::string &wher
                   "; choose float32");
     }
   }
-  return {reinterpret_cast<const char *>(bits.data()), bits.size() * sizeof bits[0]};
+  return bytesOf(bits);
 }
 
 // The factors of the rows, by which the largest number of each becomes 127.
@@ -399,21 +399,24 @@ std::string searchNote(const OurModel &model, const Tokens &tokens, bool zeroSta
   const Generation &generation = model.generation;
   const TokenIds &ids = model.description.tokens;
   std::set<int32_t> never(generation.suppress.begin(), generation.suppress.end());
-  if (!zeroStart)
-    never.insert({ids.pad, ids.start}); // our search never writes these two
-  never.erase(ids.eos);
   if (zeroStart)
     never.erase(ids.pad); // it does not exist there
-  Json suppressed = Json::array();
-  for (const int32_t id : never)
-    suppressed.push_back({tokens.name(id)});
-  for (const std::vector<int32_t> &sequence : generation.badSequences) {
-    if (zeroStart && std::find(sequence.begin(), sequence.end(), ids.pad) != sequence.end())
-      continue; // nor does this sequence exist there
+  else
+    never.insert({ids.pad, ids.start}); // our search never writes these two
+  never.erase(ids.eos);
+  const auto namesOf = [&](const std::vector<int32_t> &sequence) {
     Json names = Json::array();
     for (const int32_t id : sequence)
       names.push_back(tokens.name(id));
-    suppressed.push_back(names);
+    return names;
+  };
+  Json suppressed = Json::array();
+  for (const int32_t id : never)
+    suppressed.push_back(namesOf({id}));
+  for (const std::vector<int32_t> &sequence : generation.badSequences) {
+    if (zeroStart && std::find(sequence.begin(), sequence.end(), ids.pad) != sequence.end())
+      continue; // nor does this sequence exist there
+    suppressed.push_back(namesOf(sequence));
   }
   std::string text = "CTranslate2's folders hold no search settings; translate_batch(lines, beam_size=" +
                      std::to_string(generation.beam) + ", length_penalty=" + Json(generation.lengthPenalty).dump() +
@@ -424,12 +427,8 @@ std::string searchNote(const OurModel &model, const Tokens &tokens, bool zeroSta
     text += ", no_repeat_ngram_size=" + std::to_string(generation.noRepeatNgram);
   if (!suppressed.empty())
     text += ", suppress_sequences=" + suppressed.dump();
-  if (!generation.forcedFirst.empty()) {
-    Json first = Json::array();
-    for (const int32_t id : generation.forcedFirst)
-      first.push_back(tokens.name(id));
-    text += ", target_prefix=[" + first.dump() + "] * len(lines)";
-  }
+  if (!generation.forcedFirst.empty())
+    text += ", target_prefix=[" + namesOf(generation.forcedFirst).dump() + "] * len(lines)";
   text += ") has those of this model";
   if (generation.beam > 1 && generation.lengthPenalty != 0 && generation.penaltyForm == Generation::PenaltyForm::Offset)
     text +=

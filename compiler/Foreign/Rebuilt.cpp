@@ -22,10 +22,6 @@ std::vector<float> floatsOf(const TensorView &tensor) {
   return numbers;
 }
 
-std::string bytesOf(const std::vector<float> &numbers) {
-  return {reinterpret_cast<const char *>(numbers.data()), numbers.size() * sizeof(float)};
-}
-
 void addAs(Weights &weights, const std::string &name, TensorView tensor) {
   tensor.name = name;
   weights.add(std::move(tensor));

@@ -10,8 +10,10 @@ namespace xfc {
 TensorView rowsOf(const TensorView &tensor, int64_t first, int64_t count);
 // The numbers of a tensor as F32, which holds all types of weights but F64 exactly.
 std::vector<float> floatsOf(const TensorView &tensor);
-// The numbers as bytes, for Weights::addMade.
-std::string bytesOf(const std::vector<float> &numbers);
+// The numbers as bytes, for Weights::addMade and files.
+template <typename Number> std::string bytesOf(const std::vector<Number> &numbers) {
+  return {reinterpret_cast<const char *>(numbers.data()), numbers.size() * sizeof(Number)};
+}
 
 // Adds the tensor under another name.
 void addAs(Weights &weights, const std::string &name, TensorView tensor);

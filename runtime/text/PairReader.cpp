@@ -36,10 +36,6 @@ void inChunks(const Parallel &parallel, size_t count, const std::function<void(s
       std::rethrow_exception(fault);
 }
 
-Frame sourceFrameOf(const VocabularyPair &vocabularies, const Module &module, Format format) {
-  return vocabularies.source.sourceFrame(module, format);
-}
-
 Frame targetFrameOf(const VocabularyPair &vocabularies, const Module &module, Format format) {
   Frame frame{vocabularies.target.targetPrefix(format), {module.eos}};
   frame.prefix.insert(frame.prefix.begin(), module.start);
@@ -101,7 +97,7 @@ PairReader::PairReader(const PairFiles &files, const VocabularyPair &vocabularie
       weightFiles(files.weights, "the weight of a pair"), inTables(!files.tables.empty()),
       weightColumn(files.weightColumn), weighting(files.weighting()), vocabularies(vocabularies), module(module),
       format(format), filter(filter), parallel(std::move(parallel)),
-      sourceFrame(sourceFrameOf(vocabularies, module, format)),
+      sourceFrame(vocabularies.source.sourceFrame(module, format)),
       targetFrame(targetFrameOf(vocabularies, module, format)) {}
 
 void PairReader::splitTable(Line &line) const {

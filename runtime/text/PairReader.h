@@ -39,8 +39,7 @@ struct PairFilter {
   double ratio = 0;                  // the largest allowed ratio of the longer to the shorter side; 0: unlimited
 };
 
-// The ids around the tokens of each side of a pair: those of the source, and start to eos of the target.
-Frame sourceFrameOf(const VocabularyPair &vocabularies, const Module &module, Format format);
+// The ids around the tokens of a pair's target, from start to eos.
 Frame targetFrameOf(const VocabularyPair &vocabularies, const Module &module, Format format);
 
 // Reads several text files as if they were one. Lines are truncated after a megabyte, with a warning.

@@ -5,7 +5,7 @@ namespace xfc {
 
 TextSampler::TextSampler(const VocabularyPair &vocabularies, const Module &module, const EpochSampling &sampling)
     : vocabularies(vocabularies), sampling(sampling),
-      frames{sourceFrameOf(vocabularies, module, Format::Text), targetFrameOf(vocabularies, module, Format::Text)} {
+      frames{vocabularies.source.sourceFrame(module, Format::Text), targetFrameOf(vocabularies, module, Format::Text)} {
   for (const int side : {XFC_SOURCE, XFC_TARGET})
     if (samples(side) && !vocabulary(side).canSample())
       throw Error(vocabulary(side).name() +

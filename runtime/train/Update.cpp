@@ -32,10 +32,15 @@ void PairBatch::assign(const Corpus &corpus, std::span<const int64_t> pairs, con
 }
 
 void PairBatch::scaleLosses(double scale) {
-  scales.resize(weights.size());
-  std::ranges::transform(weights, scales.begin(), [&](float weight) { return scale * static_cast<double>(weight); });
-  if (!isDouble)
-    singleScales.assign(scales.begin(), scales.end());
+  const auto fill = [&]<typename Number>(std::vector<Number> &scales) {
+    scales.resize(weights.size());
+    std::ranges::transform(weights, scales.begin(),
+                           [&](float weight) { return static_cast<Number>(scale * static_cast<double>(weight)); });
+  };
+  if (isDouble)
+    fill(doubleScales);
+  else
+    fill(floatScales);
 }
 
 double PairBatch::weightedSum(const View &view) const {

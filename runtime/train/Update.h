@@ -24,7 +24,7 @@ public:
   // Sets the input `loss_scale` of `loss_and_gradients` to `scale` times the weight of each label.
   void scaleLosses(double scale);
   Binding lossScale() {
-    return {names::lossScale, isDouble ? static_cast<void *>(scales.data()) : singleScales.data()};
+    return {names::lossScale, isDouble ? static_cast<void *>(doubleScales.data()) : floatScales.data()};
   }
   // The sum of a result with one number for each label, which it weights.
   double weightedSum(const View &view) const;
@@ -40,9 +40,9 @@ private:
   Batch batch;
   std::vector<int32_t> labels;
   std::vector<float> weights; // of the labels
-  bool isDouble = false;
-  std::vector<double> scales;
-  std::vector<float> singleScales;
+  bool isDouble = false;      // of the two below, the executable's type
+  std::vector<float> floatScales;
+  std::vector<double> doubleScales;
   std::vector<Sequence> sources, targets;
   int64_t counted = 0;
 };
