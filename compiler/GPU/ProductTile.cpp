@@ -195,8 +195,9 @@ Value ProductTile::sumRows(ArrayRef<Value> shares) {
 }
 
 void ProductTile::multiplyBF16(Value aSlot, Value bSlot, Values &sums) {
-  // Of the four matrices of a load, number 1 has the next 8 rows of a but the next 8 of k of b, and number 2 the
-  // reverse. If k runs from line to line, this is swapped once more.
+  // A load reads four 8 x 8 matrices. Matrix 1 holds the next 8 rows of a, and the next 8 values of k of b; matrix 2
+  // holds the next 8 values of k of a, and the next 8 columns of b. Where k runs from line to line of the memory, a
+  // step along k is one of lines, and otherwise one of pieces of a line.
   Value low = k.bitAnd(k.lane(), 7), second = k.bitAnd(k.div(k.lane(), 8), 1), third = k.div(k.lane(), 16);
   auto fragments = [&](const Side &side, Value slot, Value warpFirst, bool lineFirst, int64_t count, int64_t step) {
     Value line = k.add(low, k.mul(lineFirst ? second : third, 8)), piece = lineFirst ? third : second;

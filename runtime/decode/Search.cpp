@@ -11,8 +11,8 @@ namespace xfc {
 
 namespace {
 
-// What a sentence needs while it runs: up to `width` hypotheses of up to `steps` tokens, each with `cached` rows of
-// cache.
+// Counts the rows and pairs that are reserved for a running sentence of `length` source tokens: it has at most `width`
+// hypotheses, each of which takes at most `steps` tokens and `cached` rows of the cache.
 Counts countsFor(int64_t length, int64_t width, int64_t steps, int64_t cached) {
   Counts counts;
   counts.rows[XFC_SOURCE] = length;

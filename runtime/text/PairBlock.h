@@ -16,8 +16,8 @@ namespace xfc {
 // Every block holds this many pairs; the last one of a corpus or a file may hold fewer.
 constexpr int64_t blockPairs = 8192;
 
-// What a corpus has weights for, by which the losses of labels are multiplied. The weights of a pair are none (all 1),
-// one for its sentence, or one for each of its labels: its tokens after start, and eos.
+// A corpus may have weights, by which the losses of labels are multiplied: none (they count as 1), one per sentence
+// pair, or one per label, that is, for each token after start and for eos.
 enum class Weighting : uint32_t { None, Sentence, Word };
 using Weights = std::span<const float>;
 

@@ -26,8 +26,8 @@ bool is(char32_t c, Neighbour kind) {
   return false;
 }
 
-// Replaces a string wherever it stands, or only between characters of certain kinds, which are kept and belong to the
-// match, so that the next match begins behind them.
+// Replaces a string wherever it stands, or only between characters of certain kinds. These are kept, but belong to the
+// match: the next match begins after them.
 struct Rule {
   std::u32string_view text, by;
   Neighbour before = Neighbour::Any, after = Neighbour::Any;
@@ -98,11 +98,11 @@ constexpr Rule unbrokenBlanks[] = {{U"\u00A0\u00AB\u00A0", U"\""},
                                    {U"\u00A0!", U"!"},
                                    {U"\u00A0;", U";"},
                                    {U",\u00A0", U", "}};
-constexpr Rule commaBehindQuote[] = {{U",\"", U"\","}};
+constexpr Rule commaAfterQuote[] = {{U",\"", U"\","}};
 constexpr Rule commaInNumber[] = {{U"\u00A0", U",", Digit, Digit}};
 constexpr Rule dotInNumber[] = {{U"\u00A0", U".", Digit, Digit}};
 
-// English: dots and commas behind a quote are moved before it.
+// For English: moves the dots and commas that follow a quote to the place before it.
 void moveStopsIntoQuote(Text &text) {
   for (size_t quote = text.find(U'"'); quote != Text::npos; quote = text.find(U'"', quote + 1)) {
     size_t end = std::min(text.find_first_not_of(U",.", quote + 1), text.size());
@@ -112,8 +112,8 @@ void moveStopsIntoQuote(Text &text) {
   }
 }
 
-// Other languages: dots before a quote are moved behind it, but not at the end of the line, nor before a tag. What
-// follows the quote, blanks and the next character, belongs to the match.
+// For other languages: moves the dots that precede a quote to the place after it, unless the line ends there or a tag
+// follows. The blanks after the quote and the next character belong to the match.
 void moveDotsOutOfQuote(Text &text) {
   for (size_t dot = text.find(U'.'); dot != Text::npos; dot = text.find(U'.', dot)) {
     const size_t quote = std::min(text.find_first_not_of(U'.', dot), text.size());
@@ -150,7 +150,7 @@ std::string normalizePunctuation(std::string_view line, std::string_view languag
   if (language == "en")
     moveStopsIntoQuote(text);
   if (commas) {
-    replaceBy(commaBehindQuote, text);
+    replaceBy(commaAfterQuote, text);
     moveDotsOutOfQuote(text);
   }
   if (commas || language == "cs" || language == "cz")

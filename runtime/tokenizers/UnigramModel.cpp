@@ -119,7 +119,7 @@ private:
       forEachEdge(end, [&](const Edge &edge, double score) {
         if (drawn)
           return;
-        nodes[end].begin = edge.begin; // also if rounding leaves a rest behind the last edge
+        nodes[end].begin = edge.begin; // also if rounding leaves a rest after the last edge
         nodes[end].id = edge.id;
         left -= std::exp(score - nodes[end].score);
         drawn = left < 0;

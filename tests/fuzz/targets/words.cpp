@@ -1,4 +1,4 @@
-// Fuzzes lists of words: one word per line, or dict.txt with a count behind each.
+// Fuzzes lists of words: one word per line, or dict.txt with a count after each.
 #include "../Fuzz.h"
 #include "tokenizers/Tokenizer.h"
 
