@@ -4,12 +4,14 @@
 #include "Matrix.h"
 #include "MicroKernel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "plan/Sharding.h"
 
 using namespace mlir;
 
 namespace xfc {
 
 constexpr int64_t part = SquareSumOp::elementsOfPart; // elements per chunk, too
+static_assert(part == squarePart);                    // as the ranks cut the block
 
 // Loads and stores scalars in the type that the op declares; they are f64 in between.
 static Value loadF64(KernelBuilder &k, Value address, Type type) {

@@ -38,6 +38,8 @@ public:
     std::printf("%s\n%-58s %12s %12s\n", engine.device().name().c_str(), "promise", "compared", "differing");
     if (engine.has("loss_and_gradients"))
       checkRunsAndThreads();
+    if (engine.has("loss_and_gradients") && engine.device().isHost())
+      checkRanks();
     if (engine.has("forward"))
       checkBatchMates();
     if (engine.has("decode_step"))
@@ -66,7 +68,7 @@ private:
     return result;
   }
 
-  std::string gradientsOf(Engine &on) const {
+  std::string gradientsOf(Engine &on, StepObserver *observer = nullptr) const {
     const Corpus corpus(sentences.sources, sentences.targets, module);
     std::vector<int64_t> pairs(corpus.size());
     std::iota(pairs.begin(), pairs.end(), 0);
@@ -77,7 +79,7 @@ private:
     Scalars smoothing(module, {0.1});
     batch.scaleLosses(1.0 / static_cast<double>(batch.labelCount()));
     on.run("loss_and_gradients", batch.shape(),
-           batch.bindings(Binding{"smoothing", smoothing.data()}, batch.lossScale()));
+           batch.bindings(Binding{"smoothing", smoothing.data()}, batch.lossScale()), observer);
     return {static_cast<const char *>(on.gradients()), static_cast<size_t>(blockBytes())};
   }
   int64_t blockBytes() const { return module.parameterElements * bytesOf(module.type); }
@@ -104,6 +106,33 @@ private:
              differing(first, gradientsOf(other)));
     }
     fingerprint("gradients", crc32c(first));
+  }
+
+  // Copies gradients as soon as ranks would send them, while the backward pass still runs: they must be those that it
+  // ends with.
+  void checkRanks() {
+    struct Sender : StepObserver {
+      Sender(const Module &module, char *gradients)
+          : sharding(module, 1, squarePart), element(bytesOf(module.type)), gradients(gradients),
+            sent(static_cast<size_t>(module.parameterElements * element), '\0') {}
+      void before(const ProgramRun &, int64_t step) override {
+        for (; bucket < sharding.buckets().size() && sharding.buckets()[bucket].step <= step; ++bucket)
+          send();
+      }
+      void send() {
+        for (const Range &range : sharding.buckets()[bucket].shares[0])
+          std::memcpy(sent.data() + range.begin * element, gradients + range.begin * element, range.size() * element);
+      }
+      const Sharding sharding;
+      const int64_t element;
+      const char *gradients;
+      std::string sent;
+      size_t bucket = 0;
+    } sender(module, static_cast<char *>(engine.gradients()));
+    const std::string whole = gradientsOf(engine, &sender);
+    for (; sender.bucket < sender.sharding.buckets().size(); ++sender.bucket)
+      sender.send();
+    report("ranks: gradients sent before the pass ends", module.parameterElements, differing(whole, sender.sent));
   }
 
   // The logits of sentences that run in one batch, as one string of bytes per sentence.
@@ -197,23 +226,30 @@ private:
     wholeRun.identity = halvesRun.identity = identityOf(module);
     Progress progress; // any progress that a run could write
     progress.batchTokens = 1;
+    const std::unique_ptr<Ranks> alone = oneRank();
+    const auto save = [&](Engine &engine, const RunFolder &folder) {
+      States states(engine, optimizers().front(), *alone);
+      folder.saveState(states, progress);
+    };
     std::string said;
     {
       Engine other(threads, device);
       initializeParameters(other, seed);
       train(other, 1, 6);
-      wholeRun.saveState(other, progress);
+      save(other, wholeRun);
     }
     {
       Engine other(threads, device);
       initializeParameters(other, seed);
       train(other, 1, 3);
-      halvesRun.saveState(other, progress);
+      save(other, halvesRun);
     }
     Engine other(threads == 1 ? 2 : 1, device);
     halvesRun.loadState(other, said);
+    States states(other, optimizers().front(), *alone);
+    halvesRun.shareStates(states);
     train(other, 4, 6);
-    halvesRun.saveState(other, progress);
+    save(other, halvesRun);
     const Tensors one = readSafetensors(whole.path + "/state/training.safetensors"),
                   two = readSafetensors(halves.path + "/state/training.safetensors");
     int64_t different = one.size() != two.size();

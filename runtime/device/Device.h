@@ -50,6 +50,16 @@ public:
   virtual View view() const = 0;
 };
 
+struct ProgramRun;
+
+// Is called while a program runs on a device that uses host memory, by the thread that runs it.
+class StepObserver {
+public:
+  virtual ~StepObserver() = default;
+  // The steps before this one are complete, and it has not begun.
+  virtual void before(const ProgramRun &run, int64_t step) = 0;
+};
+
 // A run of a program: the batch, and the addresses of the places of its steps.
 struct ProgramRun {
   const Program *program = nullptr;
@@ -61,6 +71,7 @@ struct ProgramRun {
   char *const *states = nullptr; // of the optimizer
   void *const *packed = nullptr, *const *tables = nullptr;
   std::vector<BoundArgument> arguments;
+  StepObserver *observer = nullptr;
   // A number that changes whenever any of these addresses does, except those of arguments.
   uint64_t placement = 0;
   void *address(const Place &place) const;

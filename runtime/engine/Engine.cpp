@@ -23,6 +23,7 @@ struct Engine::State {
   // A block laid out like the parameters: on the device, with a copy on the host. If device memory is host memory,
   // there is only the latter. Each is brought up to date on request.
   struct Block {
+    int64_t bytes = 0;
     HostMemory host;
     std::unique_ptr<DeviceMemory> device;
     enum class Newer { Neither, Host, Device } newer = Newer::Neither;
@@ -34,6 +35,7 @@ struct Engine::State {
   std::unique_ptr<Device> device;
   Block parameters, gradients;
   std::vector<Block> states; // of the optimizer
+  std::vector<Range> kept;   // of each state
   std::vector<char *> statePlaces;
   std::unique_ptr<DeviceMemory> arena;
   std::vector<std::unique_ptr<DeviceMemory>> tableMemory,
@@ -65,6 +67,14 @@ struct Engine::State {
       throw Error("the plan inside this executable is damaged; compile the model again");
     device = std::move(opened);
     device->load(module, pool);
+    parameters.bytes = gradients.bytes = blockBytes();
+    keepStatesOf({{0, module.parameterElements}});
+  }
+
+  void keepStatesOf(std::vector<Range> ranges) {
+    kept = std::move(ranges);
+    for (Block &state : states)
+      state.bytes = sizeOf(kept) * bytesOf(module.type);
   }
 
   std::unique_ptr<DeviceMemory> allocate(int64_t bytes, const char *what, bool sparse = false) {
@@ -76,9 +86,9 @@ struct Engine::State {
 
   void *onHost(Block &block, const char *what) {
     if (!block.host.data())
-      block.host.allocate(blockBytes(), what);
+      block.host.allocate(block.bytes, what);
     if (block.newer == Block::Newer::Device) {
-      device->copyToHost(block.host.data(), block.device->data(), blockBytes());
+      device->copyToHost(block.host.data(), block.device->data(), block.bytes);
       block.newer = Block::Newer::Neither;
     }
     return block.host.data();
@@ -87,9 +97,9 @@ struct Engine::State {
     if (device->isHost())
       return static_cast<char *>(onHost(block, what));
     if (!block.device)
-      block.device = allocate(blockBytes(), what);
+      block.device = allocate(block.bytes, what);
     if (block.newer == Block::Newer::Host) {
-      device->copyToDevice(block.device->data(), block.host.data(), blockBytes());
+      device->copyToDevice(block.device->data(), block.host.data(), block.bytes);
       block.newer = Block::Newer::Neither;
       if (block.unwritten)
         block.host.releaseUnwritten();
@@ -323,6 +333,8 @@ void *Engine::optimizerState(std::string_view name) {
     throw Error("this executable's optimizers keep no '" + std::string(name) + "'");
   return state->onHost(state->states[found - names.begin()], "the optimizer's state");
 }
+void Engine::keepStatesOf(std::vector<Range> ranges) { state->keepStatesOf(std::move(ranges)); }
+const std::vector<Range> &Engine::statesKept() const { return state->kept; }
 void Engine::statesChanged() {
   for (State::Block &block : state->states)
     state->changedOnHost(block);
@@ -339,11 +351,13 @@ const ProgramRun &Engine::prepare(std::string_view program, const xfc_shape &sha
   return state->ready(program, shape, bindings).run;
 }
 
-void Engine::run(std::string_view program, const xfc_shape &shape, std::span<const Binding> bindings) {
+void Engine::run(std::string_view program, const xfc_shape &shape, std::span<const Binding> bindings,
+                 StepObserver *observer) {
   State &s = *state;
   Span span(s.trace, "program", "program");
-  const State::Prepared &prepared = s.ready(program, shape, bindings);
+  State::Prepared &prepared = s.ready(program, shape, bindings);
   span.event.name = prepared.run.program->name;
+  prepared.run.observer = observer;
   s.device->run(prepared.run);
   if (prepared.gradients)
     s.changedOnDevice(s.gradients);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "device/Device.h"
+#include "plan/Sharding.h"
 #include "support/Error.h"
 #include "trace/Trace.h"
 #include <string_view>
@@ -44,9 +45,14 @@ public:
   void takeParameters(MappedFile &&file, const char *begin);
   // Must be called after writing to the parameters from outside: the next run packs its weights again.
   void parametersChanged();
-  // The host's copies of blocks laid out like the parameters, initially zero. Gradients must not be written to.
+  // The host's copies of blocks laid out like the parameters, initially zero. What is written to gradients on the host
+  // does not reach a GPU.
   void *gradients();
   void *optimizerState(std::string_view state); // one of module().states
+  // From now on, the blocks of the optimizer's states hold only these ranges of the parameter block, ascending, one
+  // after another. For programs made for that (inShare), before the states are used.
+  void keepStatesOf(std::vector<Range> ranges);
+  const std::vector<Range> &statesKept() const; // initially all
   // Must be called after writing to the optimizer's states from outside.
   void statesChanged();
 
@@ -56,8 +62,10 @@ public:
   // Makes the arena large enough for any batch within `counts`, so that later runs do not allocate.
   void reserve(std::string_view program, const Counts &counts);
   // Runs a program, all of whose arguments must be bound. Throws Error if one is missing. An optimizer's program
-  // `update` marks the parameters as changed: packed weights that it did not write are stale.
-  void run(std::string_view program, const xfc_shape &shape, std::span<const Binding> bindings);
+  // `update` marks the parameters as changed: packed weights that it did not write are stale. An observer needs a
+  // device that uses host memory.
+  void run(std::string_view program, const xfc_shape &shape, std::span<const Binding> bindings,
+           StepObserver *observer = nullptr);
   // Does everything that run() does before the device computes, for checks that need what the device would be given.
   const ProgramRun &prepare(std::string_view program, const xfc_shape &shape, std::span<const Binding> bindings);
   // Announces what the next run() of this program will be given, so that it is copied while the device computes. Until

@@ -62,14 +62,22 @@ public:
   struct Library;
   Mpi(std::unique_ptr<Library> library, int rank, int size);
   ~Mpi() override;
-  void swap(std::span<const Part> sends, std::span<const Part> receives) override;
+  int post(std::span<const Part> sends, std::span<const Part> receives) override;
+  bool test(int exchange) override;
+  void complete(int exchange) override;
   void leave() override;
   [[noreturn]] void abort() override;
 
 private:
+  struct Exchange {
+    std::vector<Handle> requests;
+    std::vector<int> from; // the rank that a request receives from, or -1 if it sends
+    size_t done = 0;       // requests, from the first on
+    bool underWay = false;
+  };
   void wait(Handle &request, int from);
   std::unique_ptr<Library> library;
-  std::vector<Handle> requests;
+  std::vector<Exchange> exchanges; // by number
   bool left = false;
 };
 
@@ -201,28 +209,51 @@ void Mpi::wait(Handle &request, int from) {
   }
 }
 
-void Mpi::swap(std::span<const Part> sends, std::span<const Part> receives) {
+int Mpi::post(std::span<const Part> sends, std::span<const Part> receives) {
   constexpr int64_t most = int64_t(1) << 30; // bytes per message, whose count is an int
-  requests.clear();
-  std::vector<int> from;
-  auto post = [&](const Part &part, bool isReceive) {
+  auto exchange = std::ranges::find(exchanges, false, &Exchange::underWay);
+  if (exchange == exchanges.end())
+    exchange = exchanges.emplace(exchange);
+  exchange->underWay = true;
+  exchange->requests.clear();
+  exchange->from.clear();
+  exchange->done = 0;
+  auto postPart = [&](const Part &part, bool isReceive) {
     for (int64_t at = 0; at < part.bytes; at += most) {
       char *data = static_cast<char *>(part.data) + at;
       const int bytes = static_cast<int>(std::min(most, part.bytes - at));
-      requests.push_back(0);
-      from.push_back(isReceive ? part.rank : -1);
+      Handle &request = exchange->requests.emplace_back(0);
+      exchange->from.push_back(isReceive ? part.rank : -1);
       if (isReceive)
-        library->irecv(data, bytes, library->byte, part.rank, 0, library->world, &requests.back());
+        library->irecv(data, bytes, library->byte, part.rank, 0, library->world, &request);
       else
-        library->isend(data, bytes, library->byte, part.rank, 0, library->world, &requests.back());
+        library->isend(data, bytes, library->byte, part.rank, 0, library->world, &request);
     }
   };
   for (const Part &part : receives)
-    post(part, true);
+    postPart(part, true);
   for (const Part &part : sends)
-    post(part, false);
-  for (size_t i = 0; i < requests.size(); ++i)
-    wait(requests[i], from[i]);
+    postPart(part, false);
+  return static_cast<int>(exchange - exchanges.begin());
+}
+
+bool Mpi::test(int number) {
+  Exchange &exchange = exchanges[number];
+  for (; exchange.done < exchange.requests.size(); ++exchange.done) {
+    int done = 0;
+    library->test(&exchange.requests[exchange.done], &done, library->ignoredStatus);
+    if (!done)
+      return false;
+  }
+  exchange.underWay = false;
+  return true;
+}
+
+void Mpi::complete(int number) {
+  Exchange &exchange = exchanges[number];
+  for (; exchange.done < exchange.requests.size(); ++exchange.done)
+    wait(exchange.requests[exchange.done], exchange.from[exchange.done]);
+  exchange.underWay = false;
 }
 
 void Mpi::abort() {

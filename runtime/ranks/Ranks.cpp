@@ -8,12 +8,51 @@
 
 namespace xfc {
 
+static double bytesOf(std::span<const Ranks::Part> sends, std::span<const Ranks::Part> receives) {
+  double bytes = 0;
+  for (const auto &parts : {sends, receives})
+    for (const Ranks::Part &part : parts)
+      bytes += static_cast<double>(part.bytes);
+  return bytes;
+}
+
 void Ranks::exchange(std::span<const Part> sends, std::span<const Part> receives) {
   Span span(count > 1 ? trace : nullptr, "exchange", "exchange");
-  for (const auto &parts : {sends, receives})
-    for (const Part &part : parts)
-      span.event.bytes += static_cast<double>(part.bytes);
-  swap(sends, receives);
+  span.event.bytes = bytesOf(sends, receives);
+  complete(post(sends, receives));
+}
+
+int Ranks::start(std::span<const Part> sends, std::span<const Part> receives) {
+  const int exchange = post(sends, receives);
+  underWay.resize(std::max(underWay.size(), static_cast<size_t>(exchange) + 1));
+  underWay[exchange] = {};
+  if (trace && count > 1)
+    underWay[exchange] = {
+        .kind = "exchange", .name = "exchange", .bytes = bytesOf(sends, receives), .begin = trace->now()};
+  return exchange;
+}
+
+bool Ranks::isComplete(int exchange) {
+  if (!test(exchange))
+    return false;
+  traced(exchange);
+  return true;
+}
+
+void Ranks::wait(int exchange) {
+  complete(exchange);
+  traced(exchange);
+}
+
+// Intervals of one track must not overlap, as exchanges do.
+void Ranks::traced(int exchange) {
+  TraceEvent &event = underWay[exchange];
+  if (!trace || event.name.empty())
+    return;
+  event.begin = std::max(event.begin, lastEnd);
+  lastEnd = event.end = std::max(event.begin, trace->now());
+  trace->add(trace->ranks(), event);
+  event = {};
 }
 
 std::vector<std::string> Ranks::gather(const std::string &mine) {
@@ -132,7 +171,9 @@ namespace {
 class OneRank : public Ranks {
 public:
   OneRank() : Ranks(0, 1) { tellNames(); }
-  void swap(std::span<const Part>, std::span<const Part>) override {}
+  int post(std::span<const Part>, std::span<const Part>) override { return 0; }
+  bool test(int) override { return true; }
+  void complete(int) override {}
   [[noreturn]] void abort() override { std::_Exit(1); }
 };
 } // namespace

@@ -17,7 +17,8 @@ struct CommonError : Error {
   using Error::Error;
 };
 
-// One of `size` processes. All of them call exchange(), and the functions built on it, in the same order.
+// One of `size` processes. All of them start the same exchanges, and call the functions built on them, in the same
+// order.
 class Ranks {
 public:
   virtual ~Ranks() = default;
@@ -34,7 +35,18 @@ public:
   // Sends and receives all of these parts, none of them to or from this rank, and returns when that is complete. Parts
   // sent to the same rank arrive in order. Does not return if a rank is lost: all ranks end.
   void exchange(std::span<const Part> sends, std::span<const Part> receives);
-  // Records every exchange in this trace, until it is set to null.
+
+  // Starts such an exchange, which goes on while the caller computes, and returns its number. Until it is complete, the
+  // parts that are sent must not change, and those that are received must not be touched. Messages move on only while
+  // some exchange is waited for or asked whether it is complete, so a caller that computes should ask now and then.
+  int start(std::span<const Part> sends, std::span<const Part> receives);
+  // Whether the exchange is complete. If so, or after waiting for it, its number must not be used any more.
+  bool isComplete(int exchange);
+  void wait(int exchange);
+
+  // Records every exchange in this trace, until it is set to null: those that a caller waits for from the start on the
+  // main thread's track, and the others on the ranks' track, each from when it starts, or the one before it ends, until
+  // it is found to be complete.
   void traceTo(Trace *trace) { this->trace = trace; }
   // Leaves the group, which every rank does, each at its own time.
   virtual void leave() {}
@@ -62,13 +74,19 @@ public:
 protected:
   Ranks(int rank, int size) : place(rank), count(size), names(size) {}
   void tellNames(); // exchanges names with the other ranks; called once
-  // Implements exchange().
-  virtual void swap(std::span<const Part> sends, std::span<const Part> receives) = 0;
+  // These implement the functions above. The numbers are small, and used again once their exchanges are complete.
+  virtual int post(std::span<const Part> sends, std::span<const Part> receives) = 0;
+  virtual bool test(int exchange) = 0;
+  virtual void complete(int exchange) = 0;
 
 private:
+  void traced(int exchange); // records that it is complete
+
   int place, count, sharing = 1;
   std::vector<std::string> names;
   Trace *trace = nullptr;
+  std::vector<TraceEvent> underWay; // by the number of the exchange; those with an empty name are not recorded
+  int64_t lastEnd = 0;              // of the exchanges on the ranks' track
 };
 
 // A single process.

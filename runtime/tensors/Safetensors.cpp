@@ -243,15 +243,30 @@ void verifyWeights(ThreadPool *pool, const std::vector<const TensorView *> &tens
   }
 }
 
+// The checksum of each tensor.
+static std::vector<std::string> checksumsOf(ThreadPool *pool, const TensorViews &tensors,
+                                            const std::function<void(size_t)> &bring) {
+  std::vector<std::string> sums;
+  if (!bring)
+    for (const Examined &examined : examine(pool, pointersTo(tensors), false, true))
+      sums.push_back(checksumOf(examined.sums));
+  else
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      bring(i);
+      sums.push_back(checksumOf(examine(pool, {&tensors[i]}, false, true).front().sums));
+    }
+  return sums;
+}
+
 void writeSafetensors(const std::string &file, const TensorViews &tensors, const Metadata &metadata, ThreadPool *pool,
-                      const std::string &previous) {
+                      const std::string &previous, const std::function<void(size_t)> &bring) {
   FileWriter writer(file);
-  const std::vector<Examined> examined = examine(pool, pointersTo(tensors), false, true);
+  const std::vector<std::string> sums = checksumsOf(pool, tensors, bring);
   nlohmann::ordered_json header = {{"__metadata__", metadata}};
   uint64_t offset = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const TensorView &tensor = tensors[i];
-    header["__metadata__"][tensorChecksum + tensor.name] = checksumOf(examined[i].sums);
+    header["__metadata__"][tensorChecksum + tensor.name] = sums[i];
     header[tensor.name] = {
         {"dtype", tensor.type}, {"shape", tensor.shape}, {"data_offsets", {offset, offset + tensor.bytes.size()}}};
     offset += tensor.bytes.size();
@@ -262,8 +277,11 @@ void writeSafetensors(const std::string &file, const TensorViews &tensors, const
   const uint64_t size = text.size();
   writer.write({reinterpret_cast<const char *>(&size), 8});
   writer.write(text);
-  for (const TensorView &tensor : tensors)
-    writer.write(tensor.bytes);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (bring)
+      bring(i);
+    writer.write(tensors[i].bytes);
+  }
   writer.commit(previous);
 }
 

@@ -3,6 +3,7 @@
 
 #include "device/ThreadPool.h"
 #include "support/Files.h"
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -52,8 +53,11 @@ std::string textOf(const std::vector<int64_t> &shape);
 // Writes the tensors in the given order, straight from where they lie, the first at a multiple of 64 bytes, with
 // checksums of each and of the header. The file is written under a temporary name, synced and atomically renamed; the
 // old file stays as `previous` unless that is empty. Throws Error and leaves the old file in place (full disk, no
-// permission).
+// permission). Tensors whose bytes are not all in memory at once can be put in place by `bring`: it is called with the
+// number of each tensor before that is read, for one tensor after the other, in as many passes as are said here.
+constexpr int passesOfWriting = 2;
 void writeSafetensors(const std::string &file, const TensorViews &tensors, const Metadata &metadata = {},
-                      ThreadPool *pool = nullptr, const std::string &previous = "");
+                      ThreadPool *pool = nullptr, const std::string &previous = "",
+                      const std::function<void(size_t)> &bring = {});
 
 } // namespace xfc

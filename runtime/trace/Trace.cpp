@@ -55,7 +55,7 @@ Trace::Trace(int threads, size_t eventsOfTrack)
     : wallClock(
           std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
               .count()),
-      threads(threads), tracks(threads + 1) {
+      threads(threads), tracks(threads + 2) {
   for (Track &track : tracks)
     track.events.reserve(eventsOfTrack);
 }
@@ -88,6 +88,8 @@ int64_t Trace::leftOut() const {
 std::string Trace::nameOf(int track) const {
   if (track == gpu())
     return "GPU";
+  if (track == ranks())
+    return "other ranks";
   return track == 0 ? "main thread" : "thread " + std::to_string(track);
 }
 
@@ -98,7 +100,7 @@ std::string Trace::json(int process, const std::string &name, int64_t later) con
     text += ",\n" + metadata("process_labels", process, 0, "labels",
                              jsonOf(std::to_string(count) + " events were dropped because the trace buffer is full"));
   for (int track = 0; track < static_cast<int>(tracks.size()); ++track) {
-    if (track == gpu() && events(track).empty())
+    if (track >= gpu() && events(track).empty())
       continue;
     text += ",\n" + metadata("thread_name", process, track, "name", jsonOf(nameOf(track)));
     text += ",\n" + metadata("thread_sort_index", process, track, "sort_index", std::to_string(track));

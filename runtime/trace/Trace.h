@@ -25,7 +25,8 @@ struct TraceEvent {
   int64_t begin = 0, end = 0;
 };
 
-// There is one track for each thread of a pool, the first being the main thread, and one for a GPU. Each track is
+// There is one track for each thread of a pool, the first being the main thread, one for a GPU, and one for exchanges
+// between ranks that go on while threads compute. Each track is
 // written to by one thread at a time. All memory is allocated at the beginning; events that do not fit are dropped.
 class Trace {
 public:
@@ -44,6 +45,7 @@ public:
   int64_t newLaunches(int64_t count = 1) { return std::exchange(nextLaunch, nextLaunch + count); }
 
   int gpu() const { return threads; } // the GPU's track
+  int ranks() const { return threads + 1; }
   const std::vector<TraceEvent> &events(int track) const { return tracks[track].events; }
   int64_t leftOut() const; // the number of dropped events
 

@@ -15,31 +15,6 @@ namespace {
 constexpr const char *stateFile = "state/training.safetensors", *previousFile = "state/previous.safetensors";
 constexpr const char *lockFile = "train.lock";
 
-// Calls `use` for each state that the optimizer keeps of each parameter, under the name STATE.PARAMETER.
-template <typename Use> void forEachState(Engine &engine, const Optimizer &optimizer, Use use) {
-  const Module &module = engine.module();
-  const int64_t bytes = bytesOf(module.type);
-  for (const Parameter &parameter : module.parameters)
-    for (std::string_view state : optimizer.states)
-      use(std::string(state) + "." + parameter.name, parameter,
-          static_cast<uint8_t *>(engine.optimizerState(state)) + parameter.offset * bytes,
-          elementsOf(parameter.shape) * bytes);
-}
-
-// All tensors that the next step reads.
-TensorViews stateOf(Engine &engine, const Optimizer &optimizer) {
-  TensorViews tensors = weights(engine);
-  for (TensorView &tensor : tensors)
-    tensor.name = "weights." + tensor.name;
-  const char *type = engine.module().type == DType::F64 ? "F64" : "F32";
-  forEachState(engine, optimizer,
-               [&](const std::string &name, const Parameter &parameter, uint8_t *data, int64_t bytes) {
-                 tensors.push_back(
-                     {name, type, parameter.shape, {reinterpret_cast<const char *>(data), static_cast<size_t>(bytes)}});
-               });
-  return tensors;
-}
-
 } // namespace
 
 // The sign that turns a value of the metric into one of which smaller is better.
@@ -197,16 +172,34 @@ std::string RunFolder::anyWeights() const {
   return "";
 }
 
-void RunFolder::saveState(Engine &engine, const Progress &progress) const {
+void RunFolder::saveState(States &states, const Progress &progress) const {
+  const std::vector<States::Tensor> &tensors = states.tensors();
+  if (!states.ranksOf().isFirst()) {
+    for (int pass = 0; pass < passesOfWriting; ++pass)
+      for (const States::Tensor &tensor : tensors)
+        states.gather(tensor);
+    return;
+  }
+  Engine &engine = states.engineOf();
   makeFolder(file("state"));
   Metadata metadata = identity;
   metadata["progress"] = textOf(progress);
-  writeSafetensors(file(stateFile), stateOf(engine, *optimizer), metadata, &engine.pool(), file(previousFile));
+  TensorViews views = weights(engine);
+  const size_t first = views.size();
+  const std::string type = views.front().type;
+  for (TensorView &view : views)
+    view.name = "weights." + view.name;
+  for (const States::Tensor &tensor : tensors)
+    views.push_back({tensor.name, type, tensor.parameter->shape, states.placeOf(tensor)});
+  writeSafetensors(file(stateFile), views, metadata, &engine.pool(), file(previousFile), [&](size_t i) {
+    if (i >= first)
+      states.gather(tensors[i - first]);
+  });
 }
 
-Progress RunFolder::loadState(Engine &engine, const std::string &name) const {
+Progress RunFolder::loadState(Engine &engine, const std::string &name) {
   Metadata metadata;
-  const MappedFile contents(name);
+  MappedFile contents(name);
   const TensorViews tensors = parseSafetensors(contents.contents(), name, &metadata);
   // The earliest states stored the model's hash as "model".
   const std::string &model = metadata[metadata.contains("model_hash") ? "model_hash" : "model"];
@@ -242,22 +235,39 @@ Progress RunFolder::loadState(Engine &engine, const std::string &name) const {
                                                            : " without --ema") +
                     "); resume it with that, or train into a new --out");
   loadWeights(engine, parameters, name);
-  forEachState(engine, *optimizer, [&](const std::string &key, const Parameter &, uint8_t *data, int64_t bytes) {
-    auto found = byName.find(key);
-    if (found == byName.end() || static_cast<int64_t>(found->second->bytes.size()) != bytes)
-      throw Error(name + ": " + key +
-                  " is missing or of another size; the file is damaged; start again in a new --out");
-    std::memcpy(data, found->second->bytes.data(), bytes);
-  });
-  engine.statesChanged();
+  const int64_t element = bytesOf(engine.module().type);
+  loadedStates.clear();
+  for (const Parameter &parameter : engine.module().parameters)
+    for (std::string_view state : optimizer->states) {
+      const std::string key = std::string(state) + "." + parameter.name;
+      const auto found = byName.find(key);
+      if (found == byName.end() ||
+          static_cast<int64_t>(found->second->bytes.size()) != elementsOf(parameter.shape) * element)
+        throw Error(name + ": " + key +
+                    " is missing or of another size; the file is damaged; start again in a new --out");
+      loadedStates[key] = found->second->bytes;
+    }
   try {
-    return progressOf(metadata["progress"]);
+    const Progress progress = progressOf(metadata["progress"]);
+    loaded.emplace(std::move(contents));
+    return progress;
   } catch (const Error &error) {
     throw Error(name + ": " + error.what() + "; the file is damaged; start again in a new --out");
   }
 }
 
-Progress RunFolder::loadState(Engine &engine, std::string &said) const {
+void RunFolder::shareStates(States &states) {
+  Ranks &ranks = states.ranksOf();
+  if (!ranks.largest(loaded.has_value()))
+    return;
+  for (const States::Tensor &tensor : states.tensors())
+    states.scatter(tensor, ranks.isFirst() ? loadedStates.at(tensor.name) : std::string_view());
+  states.engineOf().statesChanged();
+  loadedStates.clear();
+  loaded.reset();
+}
+
+Progress RunFolder::loadState(Engine &engine, std::string &said) {
   try {
     return loadState(engine, file(stateFile));
   } catch (const Error &error) {
@@ -287,50 +297,12 @@ int64_t RunFolder::revertState() const {
   return step;
 }
 
-void beginAverage(Engine &engine, const Optimizer &optimizer) {
-  if (!optimizer.averages)
-    return;
-  const Module &module = engine.module();
-  std::memcpy(engine.optimizerState(averageState), engine.parameters(),
-              static_cast<size_t>(module.parameterElements * bytesOf(module.type)));
-  engine.statesChanged();
-}
-
-void exchangeAverage(Engine &engine, const Optimizer &optimizer) {
-  if (!optimizer.averages)
-    return;
-  const Module &module = engine.module();
-  auto *parameters = static_cast<char *>(engine.parameters()),
-       *average = static_cast<char *>(engine.optimizerState(averageState));
-  std::swap_ranges(parameters, parameters + module.parameterElements * bytesOf(module.type), average);
-  engine.parametersChanged();
-  engine.statesChanged();
-}
-
-static void share(const TensorViews &tensors, Ranks &ranks) {
-  for (const TensorView &tensor : tensors)
-    ranks.broadcast(const_cast<char *>(tensor.bytes.data()), static_cast<int64_t>(tensor.bytes.size()));
-}
-
 void shareWeights(Engine &engine, Ranks &ranks) {
   if (ranks.size() == 1)
     return;
-  share(weights(engine), ranks);
+  for (const TensorView &tensor : weights(engine))
+    ranks.broadcast(const_cast<char *>(tensor.bytes.data()), static_cast<int64_t>(tensor.bytes.size()));
   engine.parametersChanged();
-}
-
-void shareState(Engine &engine, const Optimizer &optimizer, Ranks &ranks) {
-  if (ranks.size() == 1)
-    return;
-  share(stateOf(engine, optimizer), ranks);
-  engine.parametersChanged();
-  engine.statesChanged();
-}
-
-void checkFinite(Engine &engine, const Optimizer &optimizer) {
-  const TensorViews tensors = stateOf(engine, optimizer);
-  if (const TensorView *bad = notFinite(&engine.pool(), tensors))
-    throw Error("'" + bad->name + "' holds NaN or infinity");
 }
 
 void RunFolder::saveWeights(Engine &engine, const std::string &name, int64_t step) const {

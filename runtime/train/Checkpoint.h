@@ -7,7 +7,9 @@
 #include "plan/Optimizers.h"
 #include "ranks/Ranks.h"
 #include "text/Batches.h"
+#include "train/States.h"
 #include <limits>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -79,11 +81,15 @@ public:
   // The optimizer whose states are saved and loaded.
   const Optimizer *optimizer = &optimizers().front();
   // Saves parameters, the optimizer's states and progress in one file, so that a crash cannot mix two saves. The
-  // previous state is kept.
-  void saveState(Engine &engine, const Progress &progress) const;
-  // Throws Error if the state belongs to another model or vocabulary, or if it is damaged and there is no previous one.
-  // If the previous state is loaded instead, `said` receives a warning.
-  Progress loadState(Engine &engine, std::string &said) const;
+  // previous state is kept. Called by all ranks, of which the first one writes.
+  void saveState(States &states, const Progress &progress) const;
+  // Loads the parameters, and keeps the file open for shareStates(). Throws Error if the state belongs to another model
+  // or vocabulary, or if it is damaged and there is no previous one. If the previous state is loaded instead, `said`
+  // receives a warning.
+  Progress loadState(Engine &engine, std::string &said);
+  // Gives all ranks the states in the file that the first one has loaded; does nothing if it has loaded none. Called by
+  // all ranks.
+  void shareStates(States &states);
   // Replaces the last state, which was found to lead to a failure, by the previous one. Returns the step of that one,
   // or -1 if there is none.
   int64_t revertState() const;
@@ -97,34 +103,15 @@ public:
 
 private:
   std::vector<int64_t> stepsOf(std::string (RunFolder::*fileOf)(int64_t) const) const; // ascending
-  Progress loadState(Engine &engine, const std::string &file) const;
+  Progress loadState(Engine &engine, const std::string &file);
   std::string path;
   std::optional<FileLock> held;
+  // The state that was loaded last, until its tensors have been shared.
+  std::optional<MappedFile> loaded;
+  std::map<std::string, std::string_view> loadedStates;
 };
 
-// Broadcasts the first rank's parameters, or also its optimizer's states, to all ranks.
+// Broadcasts the first rank's parameters to all ranks.
 void shareWeights(Engine &engine, Ranks &ranks);
-void shareState(Engine &engine, const Optimizer &optimizer, Ranks &ranks);
-
-// Initializes the moving average with the parameters, if the optimizer keeps one.
-void beginAverage(Engine &engine, const Optimizer &optimizer);
-
-// Swaps the parameters with their moving average. Does nothing if the optimizer keeps none.
-void exchangeAverage(Engine &engine, const Optimizer &optimizer);
-// Calls `use` with the moving average in place of the parameters; afterwards both are restored bit for bit.
-template <typename Use> void withAverage(Engine &engine, const Optimizer &optimizer, Use use) {
-  exchangeAverage(engine, optimizer);
-  try {
-    use();
-  } catch (...) {
-    exchangeAverage(engine, optimizer);
-    throw;
-  }
-  exchangeAverage(engine, optimizer);
-}
-
-// Throws an Error that names the first parameter or optimizer state that holds NaN or infinity: a state that cannot be
-// trained from must not be saved.
-void checkFinite(Engine &engine, const Optimizer &optimizer);
 
 } // namespace xfc

@@ -5,76 +5,175 @@
 
 namespace xfc {
 
-GradientSum::GradientSum(Ranks &ranks, ThreadPool &pool, const Module &module)
-    : ranks(ranks), pool(pool), elements(module.parameterElements), element(bytesOf(module.type)),
-      isDouble(module.type == DType::F64) {
-  const int64_t share = ranks.size() > 1 ? sizeOf(ranks.rank()) * element : 0;
-  sum.resize(share);
-  received.resize(share * (ranks.size() - 1));
-}
-
-// Shares are aligned to cache lines.
-int64_t GradientSum::beginOf(int rank) const {
-  constexpr int64_t line = 16;
-  return rank == ranks.size() ? elements : elements / line * rank / ranks.size() * line;
+GradientSum::GradientSum(Ranks &ranks, ThreadPool &pool, const Module &module, const Sharding &sharding)
+    : ranks(ranks), pool(pool), sharding(sharding), elements(module.parameterElements), element(bytesOf(module.type)),
+      isDouble(module.type == DType::F64), progress(sharding.buckets().size()) {
+  int64_t share = 0;
+  for (const Sharding::Bucket &bucket : sharding.buckets()) {
+    places.push_back(share);
+    share += sizeOf(bucket.shares[ranks.rank()]);
+  }
+  sum.resize(share * element);
+  received.resize(sum.size() * (ranks.size() - 1));
 }
 
 char *GradientSum::receivedFrom(int rank) {
   return received.data() + (rank < ranks.rank() ? rank : rank - 1) * static_cast<int64_t>(sum.size());
 }
 
-template <typename T> void GradientSum::addShares(const void *gradients, int count, bool first) {
-  constexpr int64_t chunk = 1 << 13;
+void GradientSum::begin(void *gradients, int count, bool first) {
+  announced = {static_cast<char *>(gradients), count, first};
+  hasAnnounced = true;
+}
+
+void GradientSum::before(const ProgramRun &, int64_t step) {
+  if (step == sharding.firstStep() && hasAnnounced)
+    start();
+  if (underWay && !hasAnnounced)
+    for (size_t bucket = 0; bucket < progress.size() && sharding.buckets()[bucket].step <= step; ++bucket)
+      send(bucket);
+  advance(false);
+}
+
+// The gradients of the round before are complete here, and are overwritten from now on.
+void GradientSum::start() {
+  advance(true);
+  round = announced;
+  hasAnnounced = false;
+  underWay = true;
+  progress.assign(progress.size(), {});
+  for (size_t bucket = 0; bucket < progress.size(); ++bucket) {
+    receives.clear();
+    for (int rank = 0; rank < round.count; ++rank) {
+      char *to = receivedFrom(rank) + places[bucket] * element;
+      for (const Range &range : sharding.buckets()[bucket].shares[ranks.rank()]) {
+        if (rank != ranks.rank())
+          receives.push_back({rank, to, range.size() * element});
+        to += range.size() * element;
+      }
+    }
+    progress[bucket].receiving = ranks.start({}, receives);
+  }
+}
+
+void GradientSum::send(size_t bucket) {
+  if (progress[bucket].sent)
+    return;
+  progress[bucket].sent = true;
+  if (!hasBatch(round))
+    return;
+  sends.clear();
+  for (int rank = 0; rank < ranks.size(); ++rank)
+    if (rank != ranks.rank())
+      for (const Range &range : sharding.buckets()[bucket].shares[rank])
+        sends.push_back({rank, round.gradients + range.begin * element, range.size() * element});
+  progress[bucket].sending = ranks.start(sends, {});
+}
+
+void GradientSum::end() {
+  if (hasAnnounced)
+    start();
+  for (size_t bucket = 0; bucket < progress.size(); ++bucket)
+    send(bucket);
+}
+
+void GradientSum::advance(bool waits) {
+  if (!underWay)
+    return;
+  bool all = true;
+  for (size_t bucket = 0; bucket < progress.size(); ++bucket) {
+    Progress &of = progress[bucket];
+    const auto completes = [&](int &exchange) {
+      if (exchange >= 0 && waits)
+        ranks.wait(exchange);
+      else if (exchange >= 0 && !ranks.isComplete(exchange))
+        return;
+      exchange = -1;
+    };
+    completes(of.receiving);
+    completes(of.sending);
+    if (of.sent && of.receiving < 0 && !of.added)
+      add(bucket);
+    all &= of.added && of.sending < 0;
+  }
+  underWay = !all;
+}
+
+void GradientSum::add(size_t bucket) {
+  progress[bucket].added = true;
+  isDouble ? addShares<double>(bucket) : addShares<float>(bucket);
+}
+
+template <typename T> void GradientSum::addTerms(T *sum, int64_t size) {
+  static constexpr int64_t chunk = 1 << 13;
   struct Work {
     T *sum;
-    std::vector<const T *> terms;
+    std::span<const char *const> terms;
     int64_t size;
     bool first;
-  } work{reinterpret_cast<T *>(sum.data()), {}, sizeOf(ranks.rank()), first};
-  for (int rank = 0; rank < count; ++rank)
-    work.terms.push_back(rank == ranks.rank() ? static_cast<const T *>(gradients) + beginOf(rank)
-                                              : reinterpret_cast<const T *>(receivedFrom(rank)));
+  } work{sum, terms, size, round.first};
   // Run in the pool, whose threads treat denormals as those that run programs do.
   pool.run(
       [](void *context, int64_t number, int) {
         const Work &work = *static_cast<const Work *>(context);
         const int64_t begin = number * chunk, end = std::min(begin + chunk, work.size);
-        size_t term = 0;
+        const auto term = [&](size_t rank) { return reinterpret_cast<const T *>(work.terms[rank]); };
         if (work.first)
-          std::copy(work.terms[term] + begin, work.terms[term] + end, work.sum + begin);
-        for (term += work.first; term < work.terms.size(); ++term)
+          std::copy(term(0) + begin, term(0) + end, work.sum + begin);
+        for (size_t rank = work.first; rank < work.terms.size(); ++rank)
           for (int64_t i = begin; i < end; ++i)
-            work.sum[i] += work.terms[term][i];
+            work.sum[i] += term(rank)[i];
       },
       &work, (work.size + chunk - 1) / chunk);
 }
 
-void GradientSum::add(void *gradients, int count, bool first) {
-  auto *mine = static_cast<char *>(gradients);
-  const int me = ranks.rank();
-  sends.clear();
-  receives.clear();
-  for (int rank = 0; rank < ranks.size(); ++rank)
-    if (rank != me && me < count)
-      sends.push_back({rank, mine + beginOf(rank) * element, sizeOf(rank) * element});
-  for (int rank = 0; rank < count; ++rank)
-    if (rank != me)
-      receives.push_back({rank, receivedFrom(rank), static_cast<int64_t>(sum.size())});
-  ranks.exchange(sends, receives);
-  isDouble ? addShares<double>(gradients, count, first) : addShares<float>(gradients, count, first);
+template <typename T> void GradientSum::addShares(size_t bucket) {
+  int64_t place = places[bucket];
+  for (const Range &range : sharding.buckets()[bucket].shares[ranks.rank()]) {
+    terms.clear();
+    for (int rank = 0; rank < round.count; ++rank)
+      terms.push_back(rank == ranks.rank() ? round.gradients + range.begin * element
+                                           : receivedFrom(rank) + place * element);
+    addTerms(reinterpret_cast<T *>(sum.data()) + place, range.size());
+    place += range.size();
+  }
 }
 
 void GradientSum::finish(void *gradients) {
-  auto *all = static_cast<char *>(gradients);
+  advance(true);
+  for (size_t bucket = 0; bucket < progress.size(); ++bucket) {
+    const char *from = sum.data() + places[bucket] * element;
+    for (const Range &range : sharding.buckets()[bucket].shares[ranks.rank()]) {
+      std::memcpy(static_cast<char *>(gradients) + range.begin * element, from, range.size() * element);
+      from += range.size() * element;
+    }
+  }
+}
+
+// Gathers a block with `bytes` bytes for every `unit` elements, and `count` of these.
+void GradientSum::exchangeShares(char *block, int64_t bytes, int64_t unit, int64_t count) {
   sends.clear();
   receives.clear();
-  for (int rank = 0; rank < ranks.size(); ++rank)
-    if (rank != ranks.rank()) {
-      sends.push_back({rank, sum.data(), static_cast<int64_t>(sum.size())});
-      receives.push_back({rank, all + beginOf(rank) * element, sizeOf(rank) * element});
+  for (int owner = 0; owner < ranks.size(); ++owner)
+    for (const Range &range : sharding.rangesOf(owner)) {
+      const int64_t begin = range.begin / unit, end = std::min((range.end + unit - 1) / unit, count);
+      if (begin >= end)
+        continue;
+      const Ranks::Part part{owner, block + begin * bytes, (end - begin) * bytes};
+      if (owner != ranks.rank())
+        receives.push_back(part);
+      else
+        for (int other = 0; other < ranks.size(); ++other)
+          if (other != owner)
+            sends.push_back({other, part.data, part.bytes});
     }
   ranks.exchange(sends, receives);
-  std::memcpy(all + beginOf(ranks.rank()) * element, sum.data(), sum.size());
+}
+
+void GradientSum::gather(void *block, int64_t bytes) { exchangeShares(static_cast<char *>(block), bytes, 1, elements); }
+
+void GradientSum::gatherParts(void *block, int64_t count) {
+  exchangeShares(static_cast<char *>(block), sizeof(double), squarePart, count);
 }
 
 } // namespace xfc

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "plan/Optimizers.h"
-#include "plan/ParameterGroups.h"
+#include "plan/SplitUpdate.h"
 #include <optional>
 #include <string>
 #include <vector>

@@ -18,6 +18,7 @@
 #include "train/EventFile.h"
 #include "train/Log.h"
 #include "train/Prepare.h"
+#include "train/States.h"
 #include "train/Update.h"
 #include "train/Validation.h"
 #include <array>
@@ -93,6 +94,7 @@ private:
   void validateNow(bool average);
   void saveState();
   void saveAveraged(const std::string &name);
+  void saveWeights(const std::string &name);
   void keepWeights();
   void keepBest(double value);
   void forgetMissing();
@@ -110,7 +112,7 @@ private:
   std::string whatIsNotFinite(const UpdateResult &result);
   [[noreturn]] void stopNotFinite(const std::string &what);
   void fallBack(const std::string &what);
-  // All ranks run the same steps; only the first one writes files and messages.
+  // All ranks run the same steps and save together; only the first one writes files and messages.
   bool writes() const { return ranks.isFirst(); }
   int64_t batchesOfStep() const { return options.accumulate * ranks.size(); }
 
@@ -135,6 +137,7 @@ private:
   } group, upcoming;
   void take(Group &group);
   std::optional<Update> update;
+  std::optional<States> states;
   std::optional<TrainingLog> log;
   std::optional<EventFile> events;
   std::optional<Trace> trace; // reset once it is written
@@ -188,6 +191,8 @@ void Trainer::setUp() {
   update.emplace(*model.engine, &ranks);
   if (!options.groups.empty())
     update->trainInGroups(TrainedGroups(module(), options.groups), *options.optimizer);
+  update->shareStates(*options.optimizer);
+  states.emplace(*model.engine, *options.optimizer, ranks, &*update);
   loadVocabularies();
   readCorpora();
   if (options.memory > 0)
@@ -388,6 +393,9 @@ Memory Trainer::memoryFor(int64_t tokens) const {
   if (validSources)
     memory = larger(memory, predictMemory(module(), {programs::encode, module().stepProgram(1)->name},
                                           searchCounts(module(), validSources->sources, greedy(module())), threads));
+  if (const Sharding *sharing = update->sharing()) // whichever rank has the most
+    memory.states =
+        static_cast<int64_t>(options.optimizer->states.size()) * sharing->largestShare() * bytesOf(module().type);
   memory.held += GradientSum::bytes(module().parameterElements * bytesOf(module().type), ranks.size());
   return memory;
 }
@@ -442,17 +450,21 @@ void Trainer::begin() {
     if (!options.trace.empty())
       trace.emplace(model.engine->pool().threads());
   });
-  if (ranks.size() > 1)
-    shareRun();
+  shareRun();
+  if (options.halveRate && savedStep < 0) // the first steps can fall back to this
+    saveState();
   started = Clock::now();
 }
 
 // Brings all ranks to the first rank's state.
 void Trainer::shareRun() {
+  shareWeights(*model.engine, ranks);
+  states->beginAverage();
+  folder.shareStates(*states);
   if (ranks.size() > 1) {
-    shareState(*model.engine, *options.optimizer, ranks);
     progress = progressOf(ranks.broadcast(textOf(progress)));
     ranks.broadcast(&savedStep, sizeof(savedStep));
+    ranks.broadcast(&changed, sizeof(changed));
   }
   batches->seek(progress.position);
 }
@@ -465,7 +477,6 @@ void Trainer::beginFolder() {
     initializeParameters(*model.engine, options.seed);
     if (!options.init.empty())
       initialize();
-    beginAverage(*model.engine, *options.optimizer);
   }
   makeFolder(options.out);
   if (!folder.locked()) { // another run may have created it meanwhile
@@ -505,8 +516,6 @@ void Trainer::beginFolder() {
     writeFile(folder.file(folderVocabulary), model.source->bytes());
   if (model.target != model.source && !model.target->bytes().empty())
     writeFile(folder.file(folderTargetVocabulary), model.target->bytes());
-  if (options.halveRate && savedStep < 0) // the first steps can fall back to this
-    saveState();
 }
 
 // A readable list of many names: those that differ only in numbers are grouped.
@@ -728,6 +737,7 @@ void Trainer::finishTrace() {
 std::string Trainer::whatIsNotFinite(const UpdateResult &result) {
   std::string what = format("step %lld: the loss is %g", static_cast<long long>(progress.step),
                             result.loss / std::max<int64_t>(result.labels, 1));
+  update->gatherGradients();
   auto at = [&](int64_t i) {
     return module().type == DType::F64 ? static_cast<const double *>(model.engine->gradients())[i]
                                        : static_cast<const float *>(model.engine->gradients())[i];
@@ -796,13 +806,13 @@ void Trainer::fallBack(const std::string &what) {
     progress.seconds = soFar;
     started = Clock::now();
     write({{"step", progress.step}, {"not_finite_step", failed}, {"rate_scale", scale}});
-    saveState();
     std::fprintf(stderr, "warning: %s\n",
                  (what + format("; went back to step %lld, and continues with %g times the rate of the schedule",
                                 static_cast<long long>(progress.step), scale))
                      .c_str());
   });
   shareRun();
+  saveState();
   upcoming.count = 0;
   window = {};
 }
@@ -858,7 +868,7 @@ void Trainer::validateNow(bool average) try {
   if (average)
     measure();
   else
-    withAverage(*model.engine, *options.optimizer, measure);
+    states->withAverage(measure);
   double value = loss.nll; // smaller is better
   Json record = {{"step", progress.step}, {"epoch", progress.position.epoch + 1}, {"valid_loss", loss.loss},
                  {"valid_nll", loss.nll}, {"valid_ppl", std::exp(loss.nll)},      {"best", false}};
@@ -888,14 +898,12 @@ void Trainer::validateNow(bool average) try {
   if (average)
     record["average"] = options.average;
   if (better) {
-    if (writes()) {
-      if (!folder.hasState()) // a folder never has weights without a state
-        saveState();
-      if (average)
-        folder.saveWeights(*model.engine, "best.safetensors", progress.step);
-      else
-        saveAveraged("best.safetensors");
-    }
+    if (ranks.largest(writes() && !folder.hasState())) // a folder never has weights without a state
+      saveState();
+    if (average)
+      saveWeights("best.safetensors");
+    else
+      saveAveraged("best.safetensors");
     progress.best = value;
     progress.bestStep = progress.step;
     progress.withoutImprovement = 0;
@@ -914,24 +922,26 @@ void Trainer::validateNow(bool average) try {
 }
 
 void Trainer::saveState() {
-  if (!writes())
-    return;
   const Span span(model.engine->trace(), "save", "save state");
-  try {
-    checkFinite(*model.engine, *options.optimizer);
-  } catch (const Error &error) {
-    throw Error(format("step %lld: ", static_cast<long long>(progress.step)) + error.what() +
-                (savedStep >= 0 ? "; what was saved at step " + std::to_string(savedStep) + " is intact" : "") +
-                "; train with a smaller --lr, a longer --warmup or a larger --adam-eps");
-  }
+  ranks.together([&] {
+    try {
+      states->checkFinite();
+    } catch (const Error &error) {
+      throw Error(format("step %lld: ", static_cast<long long>(progress.step)) + error.what() +
+                  (savedStep >= 0 ? "; what was saved at step " + std::to_string(savedStep) + " is intact" : "") +
+                  "; train with a smaller --lr, a longer --warmup or a larger --adam-eps");
+    }
+  });
   Progress now = progress;
-  now.seconds = seconds();
-  now.records = log->records();
-  log->sync();
-  if (events)
-    events->sync();
-  folder.saveState(*model.engine, now);
-  if (options.keepBest > 0)
+  if (writes()) {
+    now.seconds = seconds();
+    now.records = log->records();
+    log->sync();
+    if (events)
+      events->sync();
+  }
+  folder.saveState(*states, now);
+  if (writes() && options.keepBest > 0)
     folder.pruneBest(progress.keptBest);
   savedStep = progress.step;
   changed = false;
@@ -939,7 +949,12 @@ void Trainer::saveState() {
 
 // Saves the weights that are validated: their moving average if there is one, or else the weights.
 void Trainer::saveAveraged(const std::string &name) {
-  withAverage(*model.engine, *options.optimizer, [&] { folder.saveWeights(*model.engine, name, progress.step); });
+  states->withAverage([&] { saveWeights(name); });
+}
+
+void Trainer::saveWeights(const std::string &name) {
+  if (writes())
+    folder.saveWeights(*model.engine, name, progress.step);
 }
 
 // Keeps the weights if the validation is one of the best, for --keep-best. A state exists by then, because the first
@@ -953,8 +968,7 @@ void Trainer::keepBest(double value) {
     return;
   kept.insert(place, {progress.step, value});
   kept.resize(std::min(kept.size(), most));
-  if (writes())
-    saveAveraged(folder.bestFile(progress.step));
+  saveAveraged(folder.bestFile(progress.step));
 }
 
 // After a state was loaded: forgets kept weights whose files are missing, and deletes those of later steps, which will
@@ -979,15 +993,13 @@ void Trainer::keepWeights() {
 
 // Saves the state first: a resumed run makes again anything that is interrupted after it.
 void Trainer::save(bool requested) {
-  if (!writes())
-    return;
   const Span span(model.engine->trace(), "save", "save");
   if (changed)
     saveState();
   // The kept weights must not depend on how often a run is stopped or asked to save.
   if ((!stopping && !requested) || progress.step % options.saveEvery == 0)
     keepWeights();
-  folder.saveWeights(*model.engine, "last.safetensors", progress.step);
+  saveWeights("last.safetensors");
   if (options.optimizer->averages)
     saveAveraged("ema.safetensors");
 }
@@ -1006,8 +1018,8 @@ void Trainer::average() {
   if (validation) {
     validateNow(true);
     decide();
-  } else if (writes()) {
-    folder.saveWeights(*model.engine, "best.safetensors", progress.step);
+  } else {
+    saveWeights("best.safetensors");
   }
   if (writes())
     loadWeights(*model.engine, folder.file("last.safetensors"));
@@ -1022,7 +1034,7 @@ void Trainer::end() {
   if (!stopping)
     validate();
   save();
-  if (writes() && !validation && progress.averagedStep != progress.step)
+  if (!validation && progress.averagedStep != progress.step)
     saveAveraged("best.safetensors");
   if (!stopping)
     average();

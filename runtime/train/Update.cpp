@@ -1,6 +1,7 @@
 // Runs one training step: the loss and gradients of one or several batches, then the optimizer.
 #include "train/Update.h"
 #include "plan/Programs.h"
+#include "plan/SplitUpdate.h"
 #include <algorithm>
 #include <cstring>
 
@@ -72,12 +73,27 @@ static int64_t labelCount(const PairsOfCorpus &batch, const Module &module) {
   return count;
 }
 
+struct Update::Share : StepObserver {
+  Share(GradientSum &sum, const ShareOfUpdate &of) : sum(sum), clips(of.clips), parts(of.parts), squares(of.squares) {}
+  void before(const ProgramRun &run, int64_t step) override {
+    if (step == clips)
+      sum.gatherParts(run.address(squares), parts);
+  }
+  GradientSum &sum;
+  int64_t clips, parts;
+  Place squares;
+};
+
+Update::~Update() = default;
+
 Update::Update(Engine &engine, Ranks *ranks) : engine(engine), ranks(ranks), groups(engine.module()) {
   if (!engine.has(programs::lossAndGradients) || !engine.has(programs::update))
     throw Error("model '" + engine.module().model +
                 "' cannot be trained: that needs a decoder with a head, and an executable compiled with --mode train");
-  if (rankCount() > 1)
-    sumOfRanks.emplace(*ranks, engine.pool(), engine.module());
+  if (rankCount() > 1) {
+    sharding.emplace(engine.module(), rankCount());
+    sumOfRanks.emplace(*ranks, engine.pool(), engine.module(), *sharding);
+  }
 }
 
 void Update::trainInGroups(TrainedGroups trained, const Optimizer &optimizer) {
@@ -86,6 +102,25 @@ void Update::trainInGroups(TrainedGroups trained, const Optimizer &optimizer) {
   engine.replace(
       inGroups(module, *module.find(optimizer.program), groups.groupOf, static_cast<int>(groups.groups.size())));
 }
+
+void Update::shareStates(const Optimizer &optimizer) {
+  const Module &module = engine.module();
+  const Program &program = *module.find(optimizer.program);
+  if (!sumOfRanks || !canShare(module, program))
+    return;
+  const std::vector<Range> &owned = sharding->rangesOf(ranks->rank());
+  ShareOfUpdate own = inShare(module, program, owned);
+  share = std::make_unique<Share>(*sumOfRanks, own);
+  engine.keepStatesOf(owned);
+  engine.replace(std::move(own.program));
+}
+
+void Update::gatherGradients() {
+  if (share)
+    sumOfRanks->gather(engine.gradients());
+}
+
+void Update::gather(void *block) { sumOfRanks->gather(block); }
 
 // The value of the optimizer program's argument `hyper`.
 void *Update::hyperOf(const UpdateOptions &options, int64_t step) {
@@ -159,11 +194,10 @@ void Update::prepare(Inputs &inputs, std::span<const PairsOfCorpus> batches, int
   inputs.assign(batches, step, options, engine.module(), ranks);
 }
 
-// Adds the gradients of a round of batches: one batch per rank, until none are left.
-void Update::addGradientsOfRanks(size_t round, size_t total) {
-  const Span span(engine.trace(), "ranks", "add gradients of batches, round", static_cast<int64_t>(round));
+// Begins a round of batches: one batch per rank, until none are left.
+void Update::beginRound(size_t round, size_t total) {
   const size_t ranksInRound = std::min<size_t>(rankCount(), total - round * rankCount());
-  sumOfRanks->add(engine.gradients(), static_cast<int>(ranksInRound), round == 0);
+  sumOfRanks->begin(engine.gradients(), static_cast<int>(ranksInRound), round == 0);
 }
 
 // Adds in the order of the batches, independently of their ranks.
@@ -194,7 +228,10 @@ UpdateResult Update::run(std::span<const PairsOfCorpus> batches, int64_t step, c
   upcoming.total = 0;
   losses.resize(std::max(losses.size(), now.count));
   for (size_t i = 0; i < now.count; ++i) {
-    engine.run(programs::lossAndGradients, now.batches[i].shape(), now.bindings(i));
+    if (sumOfRanks)
+      beginRound(i, now.total);
+    engine.run(programs::lossAndGradients, now.batches[i].shape(), now.bindings(i),
+               sumOfRanks ? &*sumOfRanks : nullptr);
     engine.fetch(programs::lossAndGradients, names::loss, losses[i].loss);
     engine.fetch(programs::lossAndGradients, names::nll, losses[i].nll);
     if (i + 1 < now.count)
@@ -202,12 +239,17 @@ UpdateResult Update::run(std::span<const PairsOfCorpus> batches, int64_t step, c
     if (now.count > 1 && !sumOfRanks)
       addGradients(now.batches[i].shape(), i == 0, i + 1 == now.count);
     if (sumOfRanks)
-      addGradientsOfRanks(i, now.total);
+      sumOfRanks->end();
   }
   if (sumOfRanks) {
-    if (now.count * rankCount() < now.total) // this rank has no batch in the last round
-      addGradientsOfRanks(now.count, now.total);
+    const Span span(engine.trace(), "ranks", "add gradients");
+    if (now.count * rankCount() < now.total) { // this rank has no batch in the last round
+      beginRound(now.count, now.total);
+      sumOfRanks->end();
+    }
     sumOfRanks->finish(engine.gradients());
+    if (!share)
+      sumOfRanks->gather(engine.gradients());
   }
   if (groups.frozen > 0)
     for (size_t i = 0; i < module.parameters.size(); ++i)
@@ -215,7 +257,11 @@ UpdateResult Update::run(std::span<const PairsOfCorpus> batches, int64_t step, c
         engine.clearGradients(module.parameters[i].offset, elementsOf(module.parameters[i].shape));
   Scalars maxNorm(module, {options.clipNorm});
   const Binding bindings[] = {{names::hyper, hyperOf(options, step)}, {names::maxNorm, maxNorm.data()}};
-  engine.run(options.optimizer->program, now.batches[0].shape(), bindings);
+  engine.run(options.optimizer->program, now.batches[0].shape(), bindings, share.get());
+  if (share) { // what this rank did not update is packed again when it is next read
+    const Span span(engine.trace(), "ranks", "gather parameters");
+    sumOfRanks->gather(engine.parameters());
+  }
   engine.fetch(options.optimizer->program, names::norm, norm);
   if (!next.empty()) {
     prepare(upcoming, next, step + 1, options);

@@ -83,9 +83,20 @@ public:
   // A step of several ranks is bit-identical to that of a single process on the same batches: batch i is processed by
   // rank i modulo the number of ranks. Several ranks need a device that uses host memory. Null: a single process.
   explicit Update(Engine &engine, Ranks *ranks = nullptr);
+  ~Update();
   // From now on, each group is updated with its own settings, and frozen parameters stay unchanged: their gradients are
   // ignored, also in the norm. To be called before the first step.
   void trainInGroups(TrainedGroups trained, const Optimizer &optimizer);
+  // From now on, each of several ranks keeps the optimizer's states of its share of the parameters only, and updates
+  // these. Does nothing for a single process, and if the optimizer's program cannot be split. To be called before the
+  // states are used and after trainInGroups().
+  void shareStates(const Optimizer &optimizer);
+  // How the states are shared, or null if they are not.
+  const Sharding *sharing() const { return share ? &*sharding : nullptr; }
+  // Gathers the sums of the last step's gradients on every rank, each of which has only its share if states are shared.
+  void gatherGradients();
+  // Gathers a block laid out like the parameters, of which each rank has its share, on every rank.
+  void gather(void *block);
   // Runs step number `step` (from 1) on these batches. Gradients are of the weighted sum of the losses of all their
   // labels, divided by the number of labels. The batches of the `next` step, if they are known, are prepared and
   // transferred to the device while it computes.
@@ -94,7 +105,7 @@ public:
 
 private:
   void addGradients(const xfc_shape &shape, bool first, bool last);
-  void addGradientsOfRanks(size_t round, size_t total);
+  void beginRound(size_t round, size_t total);
   void addLosses(UpdateResult &result);
   int rankCount() const { return ranks ? ranks->size() : 1; }
 
@@ -105,7 +116,11 @@ private:
   TrainedGroups groups;
   std::vector<double> hyper; // one row per group; `hyperSingle` is its copy in f32
   std::vector<float> hyperSingle;
-  std::optional<GradientSum> sumOfRanks; // set if there are several ranks
+  std::optional<Sharding> sharding;      // set if there are several ranks
+  std::optional<GradientSum> sumOfRanks; // likewise
+  // Set if ranks share the optimizer's states. Gathers the sums of squares before the norm is computed from them.
+  struct Share;
+  std::unique_ptr<Share> share;
   // The inputs of the program loss_and_gradients in a step, and what they were made from; kept between steps, so that
   // steps do not allocate.
   struct Inputs {

@@ -1,10 +1,11 @@
-"""Measures what several processes cost: trains with 2 to 8 ranks of one thread on this machine, takes the exchanges of gradients from the timeline,
-and computes from that how long a step would take with up to 1,024 ranks on a network.
+"""Measures what several processes cost: trains with 2 to 8 ranks of one thread on this machine, takes the exchanges from the timeline, and computes
+from that how long a step would take with up to 1,024 ranks on a network.
 
-The model. For a gradient of P bytes and K ranks, a rank sends 2 (K - 1) messages of P / K bytes in a step, and receives as many: a share to each
-rank that sums it, and its own sum to each rank. On a network, where every rank has a link of its own that sends and receives at B bytes a second,
-they take 2 (K - 1) (LATENCY + P / (K B)); nothing is assumed to overlap. On one machine, all K (K - 1) messages of either kind are copied by the
-same memory, so they take 2 (K - 1) P / M in all, where M is fitted to the runs with 2 ranks and checked with the others."""
+The model. For a gradient of P bytes and K ranks, a rank sends K - 1 messages of P / K bytes, cut into buckets, while the backward pass runs: a share
+to each rank that sums it. After the update, it sends K - 1 more: its own parameters to each rank. It receives as many. On a network, where every rank
+has a link of its own that sends and receives at B bytes a second, the latter take (K - 1) (LATENCY + P / (K B)), and nothing overlaps with them. Of the
+former, what does not fit into the backward pass remains, but at least the last bucket. On one machine, all K (K - 1) messages of either kind are copied
+by the same memory, so those after the update take (K - 1) P / M in all, where M is fitted to the runs with 2 ranks and checked with the others."""
 import json
 import os
 import random
@@ -20,7 +21,9 @@ COUNTS = [2, 4, 8]
 ESTIMATED = [2, 8, 64, 256, 1024]
 LATENCY = 5e-6                 # seconds per message
 LINKS = {"10 Gb/s": 1.25e9, "100 Gb/s": 12.5e9, "400 Gb/s": 50e9}
-STEP = 1.0                     # seconds a rank computes per step: --accumulate makes it as long as one likes
+STEP = 1.0                     # seconds a rank computes per step
+BACKWARD = 0.6                 # of a step
+BUCKET = 4 << 20               # bytes
 # Open MPI refuses to run as root or to start more processes than there are cores unless it is told to.
 ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 
@@ -41,7 +44,7 @@ def text(options, size):
 
 
 def run(options, size, count, steps):
-    """The exchanges of gradients of one step: how many, the bytes a rank sent and received in them, and the seconds they took."""
+    """Of one step: the bytes a rank sent and received, and the seconds it waited for gradients and then took to gather the parameters."""
     folder, trace = os.path.join(options.work, f"{size.name}-{count}-ranks"), os.path.join(options.work, "trace.json")
     shutil.rmtree(folder, ignore_errors=True)
     command = [launcher(), "-n", count, translator(options, size), "train", "--format", "ids", "--source", text(options, size), "--target", text(options, size),
@@ -52,11 +55,15 @@ def run(options, size, count, steps):
         raise BenchError(f"{' '.join(map(str, command))}\nended with status {result.returncode}:\n{result.stderr[-3000:]}")
     with open(trace) as file:
         events = json.load(file)["traceEvents"]
-    # All ranks make the same exchanges in the same order. The rank that comes last waits for nobody, so its time is that of the transfer alone.
-    ranks = [[event for event in events if event.get("cat") == "exchange" and event["pid"] == rank] for rank in range(count)]
-    shares = [together for together in zip(*ranks) if together[0]["args"].get("bytes", 0) > 1e5]
-    return {"exchanges": len(shares) / steps, "bytes": sum(together[0]["args"]["bytes"] for together in shares) / steps,
-            "seconds": sum(min(event["dur"] for event in together) for together in shares) / steps / 1e6}
+    mine = [event for event in events if event["pid"] == 0 and event.get("cat") == "exchange"]
+
+    def seconds(name):
+        # All ranks do the same in the same order. The rank that comes last waits for nobody, so its time is that of the transfer alone.
+        ranks = [[event["dur"] for event in events if event.get("cat") == "ranks" and event["name"] == name and event["pid"] == rank] for rank in range(count)]
+        return sum(min(together) for together in zip(*ranks)) / steps / 1e6
+
+    return {"bytes": sum(event["args"].get("bytes", 0) for event in mine) / steps, "waiting": seconds("add gradients"),
+            "gathering": seconds("gather parameters")}
 
 
 def measure(options):
@@ -69,13 +76,17 @@ def measure(options):
         for count in COUNTS[:1] if options.quick else COUNTS:
             options.log(f"ranks {size.name}, {count}")
             runs = [run(options, size, count, options.steps or size.steps) for _ in range(options.rounds)]
-            rows.append({"size": size.name, "gradient": 4 * parameters, "ranks": count, "exchanges": runs[0]["exchanges"], "bytes": runs[0]["bytes"],
-                         "seconds": statistics.median(each["seconds"] for each in runs)})
+            rows.append({"size": size.name, "gradient": 4 * parameters, "ranks": count, "bytes": runs[0]["bytes"],
+                         **{key: statistics.median(each[key] for each in runs) for key in ("waiting", "gathering")}})
     return rows
 
 
 def onNetwork(gradient, count, link):
-    return 2 * (count - 1) * (LATENCY + gradient / count / link)
+    """The seconds of a step in which a rank waits for others."""
+    gathering = (count - 1) * (LATENCY + gradient / count / link)
+    buckets = -(-gradient // BUCKET)
+    summing = (count - 1) * (buckets * LATENCY + gradient / count / link)
+    return gathering + max(summing - BACKWARD * STEP, summing / buckets)
 
 
 def markdown(rows, machine):
@@ -85,16 +96,16 @@ def markdown(rows, machine):
     for row in rows:
         gradient, count = row["gradient"], row["ranks"]
         if count == 2:
-            speed = 2 * gradient / row["seconds"]
+            speed = gradient / row["gathering"]
             estimated += [[row["size"], f"{gradient / 1e6:.0f}", link, *(f"{1e3 * onNetwork(gradient, k, LINKS[link]):.0f} ms, "
                            f"{percent(STEP / (STEP + onNetwork(gradient, k, LINKS[link])))}" for k in ESTIMATED)] for link in LINKS]
         said = 2 * (count - 1) / count * gradient * 2  # sent and received
-        measured.append([row["size"], f"{gradient / 1e6:.1f}", count, f"{row['exchanges']:.0f}", f"{row['bytes'] / 1e6:.1f}", f"{said / 1e6:.1f}",
-                         f"{1e3 * row['seconds']:.1f}", f"{1e3 * 2 * (count - 1) * gradient / speed:.1f}"])
+        measured.append([row["size"], f"{gradient / 1e6:.1f}", count, f"{row['bytes'] / 1e6:.1f}", f"{said / 1e6:.1f}", f"{1e3 * row['waiting']:.1f}",
+                         f"{1e3 * row['gathering']:.1f}", f"{1e3 * (count - 1) * gradient / speed:.1f}"])
     return "\n\n".join([
-        "Ranks of one thread on this machine. A rank's bytes per step, sent and received, as traced and as computed; the time of the exchanges, measured "
-        "and as computed from the run with 2 ranks.",
-        table(["size", "gradient, MB", "ranks", "exchanges", "MB", "computed", "ms", "computed"], measured),
-        f"Estimated, not measured: the time that the exchanges take on a network with {1e6 * LATENCY:.0f} us per message, and the speed per rank, relative "
-        f"to that of a rank that trains alone, if a rank computes for {STEP:.0f} s per step (batches times --accumulate) and nothing overlaps.",
+        "Ranks of one thread on this machine. A rank's bytes per step, sent and received, as traced and as computed; the time it waits for gradients after "
+        "the backward pass; and the time in which it gathers the parameters, measured and as computed from the run with 2 ranks.",
+        table(["size", "gradient, MB", "ranks", "MB", "computed", "waiting, ms", "gathering, ms", "computed"], measured),
+        f"Estimated, not measured: the time that a rank waits on a network with {1e6 * LATENCY:.0f} us per message, and the speed per rank, relative "
+        f"to that of a rank that trains alone, if a rank computes for {STEP:.0f} s per step, of which the backward pass takes {percent(BACKWARD)}.",
         table(["size", "gradient, MB", "link", *(f"{count} ranks" for count in ESTIMATED)], estimated)])

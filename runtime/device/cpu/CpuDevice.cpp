@@ -133,7 +133,10 @@ public:
       pool->run(runShare, &share, pool->threads());
       return;
     }
-    for (const Step &step : run.program->steps) {
+    for (size_t number = 0; number < run.program->steps.size(); ++number) {
+      const Step &step = run.program->steps[number];
+      if (run.observer)
+        run.observer->before(run, static_cast<int64_t>(number));
       Launch stepping = launchOf(step.kernel, callOf(run, step, *run.shape, 0, 0), &run, &step);
       launch(stepping, chunksOf(module->kernels[step.kernel].partition, run.counts, step), run.counts);
     }

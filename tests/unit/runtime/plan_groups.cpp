@@ -1,6 +1,6 @@
-// Tests how the launches of an optimizer step are split at the boundaries of parameter groups.
-#include "plan/ParameterGroups.h"
+// Tests how the launches of an optimizer step are split at the boundaries of parameter groups, and of ranks' shares.
 #include "plan/Programs.h"
+#include "plan/SplitUpdate.h"
 #include "support/Error.h"
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ Program update() {
 
 } // namespace
 
-TEST(ParameterGroups, LaunchesAreCutWhereGroupsMeet) {
+TEST(SplitUpdate, LaunchesAreCutWhereGroupsMeet) {
   const int groupOf[] = {0, 1, frozenGroup, 1, 1};
   const Program cut = inGroups(model(), update(), groupOf, 2);
   EXPECT_EQ(cut.arguments[0].shape, (std::vector<int64_t>{2, 4}));
@@ -75,7 +75,7 @@ TEST(ParameterGroups, LaunchesAreCutWhereGroupsMeet) {
 }
 
 // A weight that lies only partly in a group is packed when it is read.
-TEST(ParameterGroups, APartOfAWeightIsNotPacked) {
+TEST(SplitUpdate, APartOfAWeightIsNotPacked) {
   const int groupOf[] = {0, 0, 0, 0, 1};
   const Program cut = inGroups(model(), update(), groupOf, 2);
   ASSERT_EQ(cut.steps.size(), 3u);
@@ -83,7 +83,55 @@ TEST(ParameterGroups, APartOfAWeightIsNotPacked) {
   EXPECT_EQ(cut.steps[2].immediates, (std::vector<int64_t>{16, 0}));
 }
 
-TEST(ParameterGroups, OneGroupIsTheProgramAsItWas) {
+// A rank updates its ranges, whose states lie one after another, and computes the partial sums of its parts.
+TEST(SplitUpdate, ARankUpdatesItsShare) {
+  constexpr int64_t part = squarePart;
+  Module module;
+  const int64_t sizes[] = {part + 100, 2 * part - 100, part / 2};
+  for (int64_t size : sizes) {
+    module.parameters.push_back({std::to_string(size), {}, {size}, module.parameterElements, "zero"});
+    module.parameterElements += size;
+  }
+  Program whole = update();
+  for (Step &step : whole.steps)
+    step.elements = module.parameterElements;
+  whole.steps[0].immediates = {module.parameterElements};
+  whole.steps[1].immediates = {module.parameterElements, 2, 0, part + 100, 1, part + 100, 2 * part - 100, 1};
+  Step clip;
+  clip.buffers = {{Kind::Argument, 1, 0}, {Kind::Arena, 0, 0}, {Kind::Arena, 1, 0}};
+  whole.steps.insert(whole.steps.begin() + 1, clip);
+  whole.buffers = {{{}, 0, 1}, {{}, 1, 3}};
+  ASSERT_TRUE(canShare(module, whole));
+  const Range owned[] = {{0, part}, {part * 3, module.parameterElements}};
+  const ShareOfUpdate share = inShare(module, whole, owned);
+  EXPECT_EQ(share.clips, 2);
+  EXPECT_EQ(share.parts, 4);
+  EXPECT_EQ(share.squares.index, 0);
+  const std::vector<Step> &steps = share.program.steps;
+  ASSERT_EQ(steps.size(), 5u);
+  const int64_t begins[] = {0, 3 * part}, counts[] = {part, part / 2}, places[] = {0, part}, parts[] = {0, 3};
+  for (size_t i = 0; i < 2; ++i) {
+    const Step &squares = steps[i], &step = steps[3 + i];
+    EXPECT_EQ(squares.elements, counts[i]);
+    EXPECT_EQ(squares.immediates, std::vector<int64_t>{counts[i]});
+    EXPECT_EQ(squares.buffers[0].offset, 4 * begins[i]);
+    EXPECT_EQ(squares.buffers[1].offset, 8 * parts[i]);
+    EXPECT_EQ(step.elements, counts[i]);
+    EXPECT_EQ(step.buffers[2].offset, 4 * begins[i]);
+    EXPECT_EQ(step.buffers[3].offset, 4 * begins[i]);
+    EXPECT_EQ(step.buffers[4].offset, 4 * places[i]);
+    EXPECT_EQ(step.buffers[5].offset, 4 * places[i]);
+    EXPECT_EQ(step.immediates, (std::vector<int64_t>{counts[i], 0})); // each weight is partly another rank's
+  }
+  EXPECT_EQ(steps[2].buffers.size(), 3u);
+  EXPECT_EQ(share.program.buffers[0].last, 2);
+  EXPECT_EQ(share.program.buffers[1].last, 5); // is read after the program
+  EXPECT_TRUE(inShare(module, whole, {}).program.steps.size() == 1 && inShare(module, whole, {}).clips == 0);
+  whole.steps.insert(whole.steps.begin(), whole.steps[0]); // sums of several blocks, as without fuse-optimizer
+  EXPECT_FALSE(canShare(module, whole));
+}
+
+TEST(SplitUpdate, OneGroupIsTheProgramAsItWas) {
   const int groupOf[] = {0, 0, 0, 0, 0};
   const Program cut = inGroups(model(), update(), groupOf, 1);
   ASSERT_EQ(cut.steps.size(), 2u);

@@ -1,6 +1,8 @@
 // Tests the communication of ranks and the sum of their gradients, with threads as ranks.
+#include "plan/Programs.h"
 #include "ranks/Ranks.h"
 #include "train/GradientSum.h"
+#include <algorithm>
 #include <cmath>
 #include <condition_variable>
 #include <cstdlib>
@@ -10,6 +12,7 @@
 #include <map>
 #include <mutex>
 #include <random>
+#include <set>
 #include <thread>
 
 using namespace xfc;
@@ -25,24 +28,47 @@ struct Post {
 
 class ThreadRank : public Ranks {
 public:
-  ThreadRank(Post &post, int rank, int size) : Ranks(rank, size), post(post) { tellNames(); }
-  void swap(std::span<const Part> sends, std::span<const Part> receives) override {
-    std::unique_lock lock(post.mutex);
-    for (const Part &part : sends)
-      post.queues[{rank(), part.rank}].emplace_back(static_cast<const char *>(part.data), part.bytes);
-    post.arrived.notify_all();
-    for (const Part &part : receives) {
-      std::deque<std::string> &queue = post.queues[{part.rank, rank()}];
-      post.arrived.wait(lock, [&] { return !queue.empty(); });
-      ASSERT_EQ(static_cast<int64_t>(queue.front().size()), part.bytes);
-      std::memcpy(part.data, queue.front().data(), part.bytes);
-      queue.pop_front();
+  ThreadRank(Post &post, int rank, int size) : Ranks(rank, size), post_(post) { tellNames(); }
+  int post(std::span<const Part> sends, std::span<const Part> receives) override {
+    {
+      std::unique_lock lock(post_.mutex);
+      for (const Part &part : sends)
+        post_.queues[{rank(), part.rank}].emplace_back(static_cast<const char *>(part.data), part.bytes);
     }
+    post_.arrived.notify_all();
+    expected.emplace_back(receives.begin(), receives.end());
+    return static_cast<int>(expected.size()) - 1;
+  }
+  // Messages arrive in the order in which they are expected, whichever exchange is asked about.
+  bool test(int exchange) override {
+    std::unique_lock lock(post_.mutex);
+    return take(exchange);
+  }
+  void complete(int exchange) override {
+    std::unique_lock lock(post_.mutex);
+    post_.arrived.wait(lock, [&] { return take(exchange); });
   }
   [[noreturn]] void abort() override { std::_Exit(1); }
 
 private:
-  Post &post;
+  bool take(int exchange) {
+    std::set<int> missing; // ranks whose next message has not arrived
+    for (std::deque<Part> &parts : expected)
+      std::erase_if(parts, [&](const Part &part) {
+        std::deque<std::string> &queue = post_.queues[{part.rank, rank()}];
+        if (queue.empty())
+          missing.insert(part.rank);
+        if (missing.contains(part.rank))
+          return false;
+        EXPECT_EQ(static_cast<int64_t>(queue.front().size()), part.bytes);
+        std::memcpy(part.data, queue.front().data(), part.bytes);
+        queue.pop_front();
+        return true;
+      });
+    return expected[exchange].empty();
+  }
+  Post &post_;
+  std::vector<std::deque<Part>> expected; // by exchange
 };
 
 void runRanks(int size, const std::function<void(Ranks &)> &body) {
@@ -106,12 +132,43 @@ TEST(Ranks, FailTogether) {
   });
 }
 
+// A module whose program loss_and_gradients computes gradients in five steps, as a backward pass does: the last
+// parameters first, but the very first of all together with the ones in the middle, at the end.
+static Module moduleOf(int64_t elements, DType type) {
+  Module module;
+  module.parameterElements = elements;
+  module.type = type;
+  Program program;
+  program.name = programs::lossAndGradients;
+  program.steps.resize(8); // the first three are the forward pass
+  const int64_t fifth = (elements + 4) / 5;
+  const std::vector<std::vector<int64_t>> touched = {{4}, {3}, {1}, {2}, {0, 2}};
+  for (size_t i = 0; i < touched.size(); ++i)
+    for (int64_t place : touched[i])
+      if (place * fifth < elements)
+        program.steps[3 + i].buffers.push_back({Place::Kind::Gradients, 0, place * fifth * bytesOf(type)});
+  module.programs.push_back(program);
+  return module;
+}
+
+// What the steps of that program write: every gradient that a step touches, the last time with the values of the batch.
+template <typename T>
+static void runStep(const Module &module, int64_t step, const std::vector<T> &batch, std::vector<T> &block) {
+  const int64_t fifth = (module.parameterElements + 4) / 5;
+  for (const Place &place : module.programs[0].steps[step].buffers) {
+    const int64_t begin = place.offset / bytesOf(module.type), end = std::min(begin + fifth, module.parameterElements);
+    const bool last = step == 7 || begin != 2 * fifth;
+    for (int64_t i = begin; i < end; ++i)
+      block[i] = last ? batch[i] : T(77);
+  }
+}
+
 // The sum has the bits of a single process that adds one batch after the other, also for element counts that do not
 // divide evenly and for steps that end in the middle of a round. The numbers have very different magnitudes, so that
 // another order would give other bits.
 template <typename T> static void checkSums(DType type) {
   for (int size : {2, 3, 4, 5})
-    for (int64_t elements : {1, 15, 33, 1000, 40007})
+    for (int64_t elements : {1, 15, 33, 40007, 200001})
       for (int batches : {1, 2, 3, 7}) {
         std::mt19937 random(size + 10 * batches);
         std::vector<std::vector<T>> gradients(batches, std::vector<T>(elements));
@@ -122,25 +179,70 @@ template <typename T> static void checkSums(DType type) {
         for (int batch = 1; batch < batches; ++batch)
           for (int64_t i = 0; i < elements; ++i)
             expected[i] = gradients[batch][i] + expected[i];
-        Module module;
-        module.parameterElements = elements;
-        module.type = type;
+        const Module module = moduleOf(elements, type);
+        const Sharding sharding(module, size);
         runRanks(size, [&](Ranks &ranks) {
           ThreadPool pool(1 + ranks.rank() % 2);
-          GradientSum sum(ranks, pool, module);
+          GradientSum sum(ranks, pool, module, sharding);
           for (int step = 0; step < 2; ++step) {
             std::vector<T> block(elements, T(99)); // left over from an earlier step
             for (int round = 0; round * size < batches; ++round) {
+              sum.begin(block.data(), std::min(size, batches - round * size), round == 0);
               if (const int batch = round * size + ranks.rank(); batch < batches)
-                block = gradients[batch];
-              sum.add(block.data(), std::min(size, batches - round * size), round == 0);
+                for (int64_t of = 0; of < 8; ++of) {
+                  sum.before({}, of);
+                  runStep(module, of, gradients[batch], block);
+                }
+              sum.end();
             }
             sum.finish(block.data());
+            for (const Range &range : sharding.rangesOf(ranks.rank()))
+              EXPECT_EQ(std::memcmp(&block[range.begin], &expected[range.begin], range.size() * sizeof(T)), 0)
+                  << size << " ranks, " << elements << " elements, " << batches << " batches";
+            sum.gather(block.data());
             EXPECT_EQ(std::memcmp(block.data(), expected.data(), elements * sizeof(T)), 0)
                 << size << " ranks, " << elements << " elements, " << batches << " batches";
           }
         });
       }
+}
+
+// Every element has one owner, shares are equal up to a part per bucket, and a bucket is complete once the last step
+// has run that touches any of its gradients.
+TEST(Sharding, BucketsAreDealtToRanks) {
+  for (int64_t elements : {5, 40007, 3000000})
+    for (int ranks : {1, 2, 3, 8}) {
+      const Module module = moduleOf(elements, DType::F32);
+      const Sharding sharding(module, ranks, 131072);
+      EXPECT_EQ(sharding.firstStep(), 3);
+      std::vector<int> owners(elements);
+      for (int rank = 0; rank < ranks; ++rank) {
+        for (const Range &range : sharding.rangesOf(rank)) {
+          EXPECT_EQ(range.begin % squarePart, 0);
+          for (int64_t i = range.begin; i < range.end; ++i)
+            ++owners[i];
+        }
+        EXPECT_LE(sizeOf(sharding.rangesOf(rank)), sharding.largestShare());
+      }
+      EXPECT_EQ(std::count(owners.begin(), owners.end(), 1), elements);
+      EXPECT_LE(sharding.largestShare(),
+                elements / ranks + squarePart * (1 + static_cast<int64_t>(sharding.buckets().size()) / ranks));
+      const int64_t fifth = (elements + 4) / 5;
+      const int64_t complete[] = {8, 6, 8, 5, 4}; // of each fifth: one past the last step that touches it
+      int64_t before = 0;
+      for (const Sharding::Bucket &bucket : sharding.buckets()) {
+        EXPECT_GE(bucket.step, before);
+        before = bucket.step;
+        int64_t size = 0;
+        for (const std::vector<Range> &share : bucket.shares)
+          for (const Range &range : share) {
+            size += range.size();
+            for (int64_t at = range.begin / fifth; at * fifth < range.end; ++at)
+              EXPECT_LE(complete[at], bucket.step);
+          }
+        EXPECT_LE(size, 131072);
+      }
+    }
 }
 
 TEST(GradientSum, IsThatOfOneProcess) {

@@ -3,6 +3,8 @@
     ranks.py LAUNCHER TRANSLATOR FOLDER MODE
 
 equal: 2, 3 and 4 ranks equal one that accumulates, with weights and validations; a run of 2 continues with 3, with 1, and with 4.
+unsplit: the same for an executable whose optimizer cannot be split, so that every rank updates all parameters.
+memory: each rank keeps a share of the optimizer's states, and needs no more memory than was said.
 unlike: ranks whose flags or data differ, or whose folder is in use, are refused by name, before the first step.
 kill: one rank is killed at several moments, or asked to end; the others end within seconds, and resuming gives the same bytes.
 """
@@ -10,6 +12,7 @@ import glob
 import json
 import os
 import random
+import re
 import signal
 import struct
 import subprocess
@@ -99,7 +102,42 @@ def same(a, b, stopped=False):
         sys.exit(f"the logs of {a} and {b} differ:\n{ours}\n{theirs}")
 
 
-run(command("one", 1))
+if mode != "memory":
+    run(command("one", 1))
+
+if mode == "unsplit":
+    run(command("of3", 3))
+    same("one", "of3")
+
+if mode == "memory":
+    # Runs a command, and adds the most memory that it held to a file.
+    measure = ("import os, sys; pid = os.fork(); pid or os.execv(sys.argv[2], sys.argv[2:]); _, status, usage = os.wait4(pid, 0);"
+               "open(sys.argv[1], 'a').write(f'{usage.ru_maxrss}\\n'); sys.exit(os.waitstatus_to_exitcode(status))")
+
+    def measured(ranks, **more):
+        """What was said, and the most that any of the ranks held above the same executable's `info`, in MB."""
+        open(path("measured"), "w").close()
+        wrapper = [sys.executable, "-c", measure, path("measured")]
+        words = wrapper + (flags(f"of{ranks}", ranks, steps=3, epochs=None, average=0, **more) if ranks else [translator, "info"])
+        said = re.search(r"(\d+) MB of memory", run(([launcher, "-n", str(ranks)] if ranks > 1 else []) + words))
+        with open(path("measured")) as file:
+            return float(said[1]) if said else 0, max(int(line) / 1024 for line in file)
+
+    base = measured(0)[1]
+    with open(translator + ".elements") as file:
+        block = 4 * int(file.read()) / 2**20
+    library = 24  # what MPI may take, in MB
+    said, held = {}, {}
+    for ranks in (1, 2, 4):
+        said[ranks], held[ranks] = measured(ranks)
+        held[ranks] -= base
+        print(f"{ranks} ranks: {held[ranks]:.0f} MB, announced {said[ranks]:.0f}")
+        assert held[ranks] <= said[ranks] + 8 + (library if ranks > 1 else 0), "more than was said"
+    # Adam's two moments and the moving average; several ranks also hold the sums of gradients, and one process those of earlier batches.
+    for ranks in (2, 4):
+        saved = 3 * block * (1 - 1 / ranks)
+        assert abs(said[1] - said[ranks] - saved) < 0.2 * block, (said, block)
+        assert held[1] - held[ranks] > saved - library, (held, block)
 
 if mode == "equal":
     for ranks in (2, 3, 4):
@@ -116,6 +154,10 @@ if mode == "equal":
         sent = [event for event in mine if event["cat"] == "exchange"]
         assert sum(event["args"].get("bytes", 0) for event in sent) > 0, sent
         assert min(event["ts"] for event in mine) >= 0
+        # Gradients are exchanged while others are computed.
+        overlapping = [event for event in sent if any(
+            event["ts"] < other["ts"] + other["dur"] and other["ts"] < event["ts"] for other in mine if other["name"] == "loss_and_gradients")]
+        assert sum(event["args"].get("bytes", 0) for event in overlapping) > 0, sent
     ends = [max(event["ts"] + event["dur"] for event in events if event["pid"] == rank) for rank in range(2)]
     begins = [min(event["ts"] for event in events if event["pid"] == rank) for rank in range(2)]
     assert max(begins) < min(ends), (begins, ends)
@@ -124,6 +166,11 @@ if mode == "equal":
     run(command("one-batch-less", 1, accumulate=BATCHES - 1))
     with open(path("one-batch-less/last.safetensors"), "rb") as file:
         assert file.read() != whole, "what is compared cannot differ"
+    # Groups of parameters, of which one is frozen.
+    grouped = {"freeze": "encoder.layers.0.*", "rate": "decoder.*=0.5", "decay": "*bias=0", "weight_decay": 0.1, "optimizer": "adamw"}
+    run(command("grouped", 1, **grouped))
+    run(command("grouped3", 3, **grouped))
+    same("grouped", "grouped3")
     plain = {"valid_source": None, "valid_target": None, "average": 0, "keep_best": None, "epochs": None}
     run(command("whole", 1, steps=11, **plain))
     for ranks, steps in ((2, 3), (3, 6), (1, 8), (4, 11)):

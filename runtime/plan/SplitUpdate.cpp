@@ -1,0 +1,187 @@
+// Splits an optimizer's program, by groups of parameters and by the shares of ranks.
+#include "plan/SplitUpdate.h"
+#include "plan/Programs.h"
+#include "support/Error.h"
+#include <algorithm>
+
+namespace xfc {
+namespace {
+
+// Consecutive elements of the parameter block that are in one group.
+struct Span : Range {
+  int group;
+};
+
+// The spans from `begin` to before `end`, which is the range of one launch; frozen ones are left out.
+std::vector<Span> spansOf(const Module &module, std::span<const int> groupOf, int64_t begin, int64_t end) {
+  std::vector<size_t> order;
+  for (size_t i = 0; i < module.parameters.size(); ++i)
+    if (module.parameters[i].offset >= begin && module.parameters[i].offset < end)
+      order.push_back(i);
+  std::ranges::sort(order, {}, [&](size_t i) { return module.parameters[i].offset; });
+  std::vector<Span> spans;
+  for (size_t i : order) {
+    const Parameter &parameter = module.parameters[i];
+    const int64_t last = parameter.offset + elementsOf(parameter.shape);
+    if (!spans.empty() && spans.back().group == groupOf[i])
+      spans.back().end = last; // the gap between them belongs to no parameter, and is 0
+    else
+      spans.push_back({{parameter.offset, last}, groupOf[i]});
+  }
+  std::erase_if(spans, [](const Span &span) { return span.group == frozenGroup; });
+  return spans;
+}
+
+// For each weight that the launch packs as well: three immediates and, at the end of its buffers, two copies.
+constexpr size_t numbersOfWeight = 3, copiesOfWeight = 2;
+
+// Restricts a launch, whose first element in the block is `begin`, to the elements of the range.
+Step cutTo(const Range &range, const Step &whole, int64_t begin, int64_t element) {
+  Step step = whole;
+  step.elements = range.size();
+  for (Place &place : step.buffers)
+    if (place.kind == Place::Kind::Parameters || place.kind == Place::Kind::Gradients ||
+        place.kind == Place::Kind::State)
+      place.offset += (range.begin - begin) * element;
+  const auto shared = [&](int64_t value) {
+    return static_cast<int64_t>(static_cast<double>(value) * static_cast<double>(step.elements) /
+                                static_cast<double>(whole.elements));
+  };
+  step.flops.constant = shared(whole.flops.constant);
+  step.traffic.constant = shared(whole.traffic.constant);
+  // A weight that is only partly in the range is packed when it is next read, not here.
+  const size_t weights = whole.immediates.size() > 1 ? static_cast<size_t>(whole.immediates[1]) : 0,
+               copies = step.buffers.size() - weights * copiesOfWeight;
+  step.immediates = {step.elements};
+  step.buffers.resize(copies);
+  step.strides.resize(copies);
+  if (whole.immediates.size() > 1)
+    step.immediates.push_back(0);
+  for (size_t i = 0; i < weights; ++i) {
+    const int64_t *weight = &whole.immediates[2 + i * numbersOfWeight];
+    const int64_t first = begin + weight[0], last = first + weight[1] * weight[2];
+    if (first < range.begin || last > range.end)
+      continue;
+    ++step.immediates[1];
+    step.immediates.insert(step.immediates.end(), {first - range.begin, weight[1], weight[2]});
+    for (size_t copy = copies + i * copiesOfWeight; copy < copies + (i + 1) * copiesOfWeight; ++copy) {
+      step.buffers.push_back(whole.buffers[copy]);
+      step.strides.push_back(whole.strides[copy]);
+    }
+  }
+  return step;
+}
+
+// The first of the step's places of this kind, or null.
+const Place *placeOf(const Step &step, Place::Kind kind) {
+  const auto place = std::ranges::find(step.buffers, kind, &Place::kind);
+  return place == step.buffers.end() ? nullptr : &*place;
+}
+
+// The program with each step replaced by those that `replace` makes of it.
+template <typename Replace> Program withSteps(const Program &update, Replace replace) {
+  Program program = update;
+  program.steps.clear();
+  std::vector<int32_t> firsts; // for each old step, the first of the new ones that replace it
+  for (const Step &step : update.steps) {
+    firsts.push_back(static_cast<int32_t>(program.steps.size()));
+    replace(step, program.steps);
+  }
+  firsts.push_back(static_cast<int32_t>(program.steps.size()));
+  for (Buffer &buffer : program.buffers) {
+    auto shifted = [&](int32_t step) { return step < static_cast<int32_t>(firsts.size()) ? firsts[step] : step; };
+    const int32_t end = shifted(buffer.last + 1);
+    buffer.first = shifted(buffer.first);
+    // A result that is read after the program is live until one past its last step.
+    buffer.last = buffer.last >= static_cast<int32_t>(update.steps.size()) ? static_cast<int32_t>(program.steps.size())
+                                                                           : std::max(buffer.first, end - 1);
+  }
+  return program;
+}
+
+} // namespace
+
+Program inGroups(const Module &module, const Program &update, std::span<const int> groupOf, int count) {
+  const int64_t element = bytesOf(module.type);
+  const auto hyper = std::ranges::find(update.arguments, names::hyper, &Argument::name);
+  if (hyper == update.arguments.end())
+    throw Error("the program '" + update.name + "' takes no step of an optimizer");
+  const int64_t hyperBytes = elementsOf(hyper->shape) * element;
+  Program program = withSteps(update, [&](const Step &step, std::vector<Step> &steps) {
+    const Place *parameters = placeOf(step, Place::Kind::Parameters);
+    if (!parameters) { // the norm, and the factor that clips
+      steps.push_back(step);
+      return;
+    }
+    const int64_t begin = parameters->offset / element;
+    for (const Span &span : spansOf(module, groupOf, begin, begin + step.elements)) {
+      steps.push_back(cutTo(span, step, begin, element));
+      for (Place &place : steps.back().buffers)
+        if (place.kind == Place::Kind::Argument)
+          place.offset += span.group * hyperBytes;
+    }
+  });
+  std::vector<int64_t> &shape = program.arguments[hyper - update.arguments.begin()].shape;
+  shape.insert(shape.begin(), count);
+  return program;
+}
+
+// The step that computes the partial sums: the only one that reads gradients without updating parameters. Null if there
+// are several, or the sums are not of the whole block.
+static const Step *squaresOf(const Module &module, const Program &update) {
+  const Step *found = nullptr;
+  int64_t end = 0; // of the last parameter
+  for (const Parameter &parameter : module.parameters)
+    end = std::max(end, parameter.offset + elementsOf(parameter.shape));
+  for (const Step &step : update.steps) {
+    const Place *gradients = placeOf(step, Place::Kind::Gradients);
+    if (!gradients || placeOf(step, Place::Kind::Parameters))
+      continue;
+    if (found || gradients->offset != 0 || step.elements < end)
+      return nullptr;
+    found = &step;
+  }
+  return found;
+}
+
+bool canShare(const Module &module, const Program &update) { return squaresOf(module, update) != nullptr; }
+
+ShareOfUpdate inShare(const Module &module, const Program &update, std::span<const Range> owned) {
+  const int64_t element = bytesOf(module.type);
+  const Step *squares = squaresOf(module, update);
+  ShareOfUpdate share;
+  share.squares = *placeOf(*squares, Place::Kind::Arena);
+  share.parts = (squares->elements + squarePart - 1) / squarePart;
+  // Cuts a launch, whose first element in the block is `begin`, to what is owned of it.
+  const auto cut = [&](const Step &step, int64_t begin, std::vector<Step> &steps, auto change) {
+    int64_t before = 0; // owned elements before the range
+    for (const Range &range : owned) {
+      const Range common = {std::max(range.begin, begin), std::min(range.end, begin + step.elements)};
+      if (common.size() > 0) {
+        steps.push_back(cutTo(common, step, begin, element));
+        change(steps.back(), common.begin, before + common.begin - range.begin);
+      }
+      before += range.size();
+    }
+  };
+  share.program = withSteps(update, [&](const Step &step, std::vector<Step> &steps) {
+    if (&step == squares) {
+      cut(step, 0, steps, [&](Step &part, int64_t begin, int64_t) {
+        std::ranges::find(part.buffers, Place::Kind::Arena, &Place::kind)->offset +=
+            begin / squarePart * static_cast<int64_t>(sizeof(double));
+      });
+      share.clips = static_cast<int64_t>(steps.size());
+    } else if (const Place *parameters = placeOf(step, Place::Kind::Parameters)) {
+      cut(step, parameters->offset / element, steps, [&](Step &part, int64_t, int64_t place) {
+        for (Place &of : part.buffers)
+          if (of.kind == Place::Kind::State)
+            of.offset = place * element;
+      });
+    } else {
+      steps.push_back(step);
+    }
+  });
+  return share;
+}
+
+} // namespace xfc

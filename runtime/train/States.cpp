@@ -1,0 +1,155 @@
+// The optimizer's states in a training run: whole, or shared by ranks.
+#include "train/States.h"
+#include <algorithm>
+#include <cstring>
+
+namespace xfc {
+
+States::States(Engine &engine, const Optimizer &optimizer, Ranks &ranks, Update *update)
+    : engine(engine), optimizer(optimizer), ranks(ranks), sharing(update ? update->sharing() : nullptr),
+      element(xfc::bytesOf(engine.module().type)), update(update) {
+  for (const Parameter &parameter : engine.module().parameters)
+    for (std::string_view state : optimizer.states)
+      all.push_back({std::string(state) + "." + parameter.name, state, &parameter});
+}
+
+const std::vector<Range> &States::keptBy(int rank) const {
+  return sharing ? sharing->rangesOf(rank) : engine.statesKept();
+}
+
+template <typename Use> void States::forEachPart(const Parameter &parameter, int rank, Use use) const {
+  const int64_t first = parameter.offset, last = first + elementsOf(parameter.shape);
+  int64_t before = 0; // elements of the rank's ranges before this one
+  for (const Range &range : keptBy(rank)) {
+    const Range common = {std::max(range.begin, first), std::min(range.end, last)};
+    if (common.size() > 0)
+      use(common, before + common.begin - range.begin);
+    before += range.size();
+  }
+}
+
+std::string_view States::placeOf(const Tensor &tensor) {
+  const char *block = sharing ? static_cast<const char *>(engine.gradients()) : blockOf(tensor.state);
+  return {block + tensor.parameter->offset * element, static_cast<size_t>(bytesOf(*tensor.parameter))};
+}
+
+void States::gather(const Tensor &tensor) {
+  if (!sharing)
+    return;
+  std::vector<Ranks::Part> parts;
+  char *whole = static_cast<char *>(engine.gradients());
+  if (!ranks.isFirst()) {
+    char *own = blockOf(tensor.state);
+    forEachPart(*tensor.parameter, ranks.rank(), [&](const Range &range, int64_t place) {
+      parts.push_back({0, own + place * element, range.size() * element});
+    });
+    ranks.exchange(parts, {});
+    return;
+  }
+  for (int rank = 0; rank < ranks.size(); ++rank)
+    forEachPart(*tensor.parameter, rank, [&](const Range &range, int64_t place) {
+      char *to = whole + range.begin * element;
+      if (rank == 0)
+        std::memcpy(to, blockOf(tensor.state) + place * element, range.size() * element);
+      else
+        parts.push_back({rank, to, range.size() * element});
+    });
+  ranks.exchange({}, parts);
+}
+
+void States::scatter(const Tensor &tensor, std::string_view bytes) {
+  char *own = blockOf(tensor.state);
+  if (!sharing) {
+    char *to = own + tensor.parameter->offset * element;
+    if (ranks.isFirst() && to != bytes.data())
+      std::memcpy(to, bytes.data(), bytes.size());
+    ranks.broadcast(to, bytesOf(*tensor.parameter));
+    return;
+  }
+  std::vector<Ranks::Part> parts;
+  if (!ranks.isFirst()) {
+    forEachPart(*tensor.parameter, ranks.rank(), [&](const Range &range, int64_t place) {
+      parts.push_back({0, own + place * element, range.size() * element});
+    });
+    ranks.exchange({}, parts);
+    return;
+  }
+  const int64_t offset = tensor.parameter->offset;
+  for (int rank = 0; rank < ranks.size(); ++rank)
+    forEachPart(*tensor.parameter, rank, [&](const Range &range, int64_t place) {
+      const char *from = bytes.data() + (range.begin - offset) * element;
+      if (rank == 0)
+        std::memcpy(own + place * element, from, range.size() * element);
+      else
+        parts.push_back({rank, const_cast<char *>(from), range.size() * element});
+    });
+  ranks.exchange(parts, {});
+}
+
+void States::beginAverage() {
+  if (!optimizer.averages)
+    return;
+  char *average = blockOf(averageState);
+  for (const Range &range : engine.statesKept()) {
+    std::memcpy(average, static_cast<const char *>(engine.parameters()) + range.begin * element,
+                range.size() * element);
+    average += range.size() * element;
+  }
+  engine.statesChanged();
+}
+
+// If states are shared, the parameters wait in the block of gradients while the average is gathered in their place.
+void States::swapAverage() {
+  const int64_t bytes = engine.module().parameterElements * element;
+  auto *parameters = static_cast<char *>(engine.parameters());
+  char *average = blockOf(averageState);
+  if (!sharing) {
+    std::swap_ranges(parameters, parameters + bytes, average);
+    engine.statesChanged();
+  } else {
+    std::memcpy(engine.gradients(), parameters, bytes);
+    for (const Range &range : engine.statesKept()) {
+      std::memcpy(parameters + range.begin * element, average, range.size() * element);
+      average += range.size() * element;
+    }
+    update->gather(parameters);
+  }
+  engine.parametersChanged();
+}
+
+void States::withAverage(const std::function<void()> &use) {
+  if (!optimizer.averages)
+    return use();
+  const auto restore = [&] {
+    if (!sharing)
+      return swapAverage();
+    std::memcpy(engine.parameters(), engine.gradients(), engine.module().parameterElements * element);
+    engine.parametersChanged();
+  };
+  swapAverage();
+  try {
+    use();
+  } catch (...) {
+    restore();
+    throw;
+  }
+  restore();
+}
+
+void States::checkFinite() {
+  TensorViews tensors = weights(engine);
+  for (TensorView &tensor : tensors)
+    tensor.name = "weights." + tensor.name;
+  const std::string type = tensors.front().type;
+  for (const Tensor &tensor : all)
+    forEachPart(*tensor.parameter, ranks.rank(), [&](const Range &range, int64_t place) {
+      tensors.push_back({tensor.name,
+                         type,
+                         {range.size()},
+                         {blockOf(tensor.state) + place * element, static_cast<size_t>(range.size() * element)}});
+    });
+  if (const TensorView *bad = notFinite(&engine.pool(), tensors))
+    throw Error("'" + bad->name + "' holds NaN or infinity");
+}
+
+} // namespace xfc

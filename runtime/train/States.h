@@ -1,0 +1,64 @@
+// The optimizer's states in a training run: whole, or shared by ranks.
+#pragma once
+
+#include "engine/Engine.h"
+#include "engine/Safetensors.h"
+#include "plan/Optimizers.h"
+#include "ranks/Ranks.h"
+#include "train/Update.h"
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace xfc {
+
+// All ranks call these functions in the same order, except where it says otherwise. Between the steps of training, the
+// block of gradients serves as room for what is put together from shares.
+class States {
+public:
+  // `update` says how ranks share the states; null: they do not.
+  States(Engine &engine, const Optimizer &optimizer, Ranks &ranks, Update *update = nullptr);
+  Engine &engineOf() const { return engine; }
+  Ranks &ranksOf() const { return ranks; }
+
+  // Each state that the optimizer keeps of each parameter, under the name STATE.PARAMETER.
+  struct Tensor {
+    std::string name;
+    std::string_view state;
+    const Parameter *parameter;
+  };
+  const std::vector<Tensor> &tensors() const { return all; }
+  // Where gather() puts a state of the first rank.
+  std::string_view placeOf(const Tensor &tensor);
+  // Puts a state together on the first rank. Its bytes are valid until the next call.
+  void gather(const Tensor &tensor);
+  // Gives every rank its share of a state, or all of it. The first rank's bytes count.
+  void scatter(const Tensor &tensor, std::string_view bytes);
+
+  // Begins the moving average with the parameters, if the optimizer keeps one.
+  void beginAverage();
+  // Calls `use` with the moving average, if the optimizer keeps one, in place of the parameters, which are restored bit
+  // for bit.
+  void withAverage(const std::function<void()> &use);
+  // Throws an Error that names the first parameter or state, of those that this rank keeps, that holds NaN or infinity:
+  // a state that cannot be trained from must not be saved. Concerns one rank alone.
+  void checkFinite();
+
+private:
+  // The parts of a parameter that a rank keeps: calls use(elements of the block, their place in a block of states).
+  template <typename Use> void forEachPart(const Parameter &parameter, int rank, Use use) const;
+  const std::vector<Range> &keptBy(int rank) const;
+  char *blockOf(std::string_view state) { return static_cast<char *>(engine.optimizerState(state)); }
+  int64_t bytesOf(const Parameter &parameter) const { return elementsOf(parameter.shape) * element; }
+  void swapAverage();
+  Engine &engine;
+  const Optimizer &optimizer;
+  Ranks &ranks;
+  const Sharding *sharing; // null: every rank keeps all states
+  const int64_t element;   // bytes
+  Update *update;
+  std::vector<Tensor> all;
+};
+
+} // namespace xfc
