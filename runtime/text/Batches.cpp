@@ -219,15 +219,19 @@ std::vector<PairsOfCorpus> Batches::plan(int64_t epoch, int64_t pool) const {
   return planned;
 }
 
+const std::vector<PairsOfCorpus> &Batches::planned() const {
+  if (plannedEpoch != at.epoch || plannedPool != at.pool) {
+    batches.clear(); // frees a sampled pool that no one else uses
+    batches = plan(at.epoch, at.pool);
+    plannedEpoch = at.epoch;
+    plannedPool = at.pool;
+  }
+  return batches;
+}
+
 bool Batches::seek(Position position) {
   if (position.pool >= pools)
     return false;
-  if (plannedEpoch != position.epoch || plannedPool != position.pool) {
-    batches.clear(); // frees a sampled pool that no one else uses
-    batches = plan(position.epoch, position.pool);
-  }
-  plannedEpoch = position.epoch;
-  plannedPool = position.pool;
   at = position;
   return at.batch <= batchesOfPool();
 }
@@ -235,7 +239,7 @@ bool Batches::seek(Position position) {
 const PairsOfCorpus &Batches::next() {
   if (left() == 0)
     seek(at.pool + 1 < pools ? Position{at.epoch, 0, at.pool + 1} : Position{at.epoch + 1, 0, 0});
-  return batches[static_cast<size_t>(at.batch++)];
+  return planned()[static_cast<size_t>(at.batch++)];
 }
 
 double Batches::fractionOfEpoch(Position position) const {
@@ -247,9 +251,9 @@ double Batches::fractionOfEpoch(Position position) const {
 int64_t Batches::batchesOfEpoch() const {
   int64_t count = 0;
   for (int64_t pool = 0; pool < pools; ++pool)
-    count += pool == plannedPool && !corpus.isSampled()
+    count += pool == at.pool && !corpus.isSampled()
                  ? batchesOfPool()
-                 : std::ssize(poolBatches(corpus, batchTokens, seed, plannedEpoch, pool, mixture));
+                 : std::ssize(poolBatches(corpus, batchTokens, seed, at.epoch, pool, mixture));
   return count;
 }
 

@@ -38,8 +38,8 @@ struct PairsOfCorpus {
 // The caller keeps the corpus alive.
 PairsOfCorpus pairsOf(const Corpus &corpus, std::vector<int64_t> pairs);
 
-// Iterates over the epochs endlessly. If the corpus is sampled, each pool is sampled when its turn comes, and the
-// batches are of what was sampled.
+// Iterates over the epochs endlessly. A pool is planned when something of it is first asked for. If the corpus is
+// sampled, each pool is sampled then, and the batches are of what was sampled.
 class Batches {
 public:
   struct Position {
@@ -49,9 +49,7 @@ public:
 
   Batches(const Corpus &corpus, int64_t batchTokens, uint64_t seed, Mixture mixture = {})
       : corpus(corpus), mixture(std::move(mixture)), batchTokens(batchTokens), seed(seed),
-        pools(poolsOf(corpus, this->mixture)) {
-    seek({});
-  }
+        pools(poolsOf(corpus, this->mixture)) {}
   const PairsOfCorpus &next();
   Position position() const { return at; }
   // Returns false if an epoch has no such position.
@@ -66,10 +64,11 @@ public:
   // pools, this plans all of them, and reads all parts that lie in files.
   int64_t batchesOfEpoch() const;
   // A hash of the pairs that the current pool draws from, as they were sampled.
-  uint64_t hashOfPool() const { return batches.empty() ? 0 : batches.front().corpus->totals().hash; }
+  uint64_t hashOfPool() const { return planned().empty() ? 0 : planned().front().corpus->totals().hash; }
 
 private:
-  int64_t batchesOfPool() const { return static_cast<int64_t>(batches.size()); }
+  int64_t batchesOfPool() const { return static_cast<int64_t>(planned().size()); }
+  const std::vector<PairsOfCorpus> &planned() const; // the current pool
   std::vector<PairsOfCorpus> plan(int64_t epoch, int64_t pool) const;
   const Corpus &corpus;
   Mixture mixture;
@@ -77,8 +76,8 @@ private:
   uint64_t seed;
   int64_t pools;
   Position at;
-  std::vector<PairsOfCorpus> batches; // of the current pool
-  int64_t plannedEpoch = -1, plannedPool = -1;
+  mutable std::vector<PairsOfCorpus> batches; // of the pool that was planned last
+  mutable int64_t plannedEpoch = -1, plannedPool = -1;
 };
 
 } // namespace xfc

@@ -67,6 +67,7 @@ private:
   void setUp();
   void checkFolder() const;
   void checkLikeness();
+  void compare(const Json &facts);
   void loadVocabularies();
   void readCorpora();
   void mixCorpora();
@@ -199,11 +200,15 @@ void Trainer::setUp() {
     chooseBatchTokens();
 }
 
+static std::string hexOf(uint64_t hash) { return format("%016llx", static_cast<unsigned long long>(hash)); }
+
+// The kinds of facts that ranks compare.
+constexpr const char *flag = "flag --", *data = "data: ";
+
 // Finds differences that would let ranks compute different results, before the first step.
 void Trainer::checkLikeness() {
   if (ranks.size() == 1)
     return;
-  constexpr const char *flag = "flag --", *data = "data: ";
   Json facts = Json::object();
   ranks.together([&] {
     facts["executable"] = checksumOf(MappedFile("/proc/self/exe").contents());
@@ -225,18 +230,19 @@ void Trainer::checkLikeness() {
         sum = crc32c("\n", crc32c(line, sum));
       return sum;
     };
-    auto fact = [&](const char *what, uint64_t hash) {
-      facts[std::string(data) + what] = format("%016llx", static_cast<unsigned long long>(hash));
-    };
+    auto fact = [&](const char *what, uint64_t hash) { facts[std::string(data) + what] = hexOf(hash); };
     fact("training text", corpus->totals().hash);
-    if (corpus->isSampled()) // ranks whose C libraries differ may draw other segmentations
-      fact("segmentation of the training text", batches->hashOfPool());
     fact("validation text", validation ? validation->totals().hash : 0);
     fact("validation sources", sumOf(validLines));
     fact("validation references", sumOf(validReferences));
     fact("source vocabulary", crc32c(model.source->bytes()));
     fact("target vocabulary", crc32c(model.target->bytes()));
   });
+  compare(facts);
+}
+
+// Ends all ranks if they have different facts, with a message that names two ranks.
+void Trainer::compare(const Json &facts) {
   const std::vector<std::string> all = ranks.gather(facts.dump());
   const Json first = Json::parse(all[0]);
   for (int rank = 1; rank < ranks.size(); ++rank) {
@@ -467,6 +473,12 @@ void Trainer::shareRun() {
     ranks.broadcast(&changed, sizeof(changed));
   }
   batches->seek(progress.position);
+  if (ranks.size() > 1 && corpus->isSampled()) { // ranks whose C libraries differ may draw other segmentations
+    Json drawn = Json::object();
+    ranks.together(
+        [&] { drawn[std::string(data) + "segmentation of the training text"] = hexOf(batches->hashOfPool()); });
+    compare(drawn);
+  }
 }
 
 // Prepares the folder before the first step of this part of the run, and loads the state from it when resuming.

@@ -839,6 +839,70 @@ TEST_F(SampledCorpusTest, BatchesHoldWhatWasDrawn) {
   }
 }
 
+// Two corpora whose epoch has several pools: each pool is drawn when its first batch is taken, and not before.
+TEST_F(SampledCorpusTest, PoolsOfAMixtureAreDrawnInTurn) {
+  std::string text;
+  for (int i = 0; i < 400; ++i)
+    text += std::string(1 + i % 3, 'a') + (i % 2 ? "bab\n" : "b\n");
+  lines = write("short", text);
+  int draws = 0; // calls that encode pairs
+  const Parallel counted = [&](int64_t count, const std::function<void(int64_t)> &work) {
+    ++draws;
+    oneByOne(count, work);
+  };
+  const Corpus corpus = sampled(0.2, 0, counted);
+  const Mixture mixture{{100, 300}, {poolBlocks * blockPairs, 1000}};
+  ASSERT_EQ(poolsOf(corpus, mixture), 2);
+  draws = 0;
+  Batches whole(corpus, 1000, 9, mixture);
+  EXPECT_EQ(draws, 0);
+  std::vector<PairsOfCorpus> expected;
+  std::vector<Batches::Position> positions;
+  std::vector<int64_t> taken(2);
+  std::map<int64_t, std::vector<int32_t>> drawn; // by the number of the pair, in this epoch
+  std::vector<int> drawsOfPool;
+  int64_t wrong = 0;
+  do {
+    positions.push_back(whole.position());
+    const int before = draws;
+    const PairsOfCorpus &batch = expected.emplace_back(whole.next());
+    if (draws > before)
+      drawsOfPool.push_back(draws - before);
+    for (const int64_t pair : batch.pairs) {
+      const int64_t number = batch.corpus->number(pair);
+      ++taken[number >= 100];
+      // A pair that is repeated within the epoch, also in another pool, is segmented in the same way.
+      wrong +=
+          drawn.emplace(number, list(batch.corpus->source(pair))).first->second != list(batch.corpus->source(pair));
+    }
+  } while (!whole.endsEpoch(whole.position()));
+  ASSERT_EQ(drawsOfPool.size(), 2u);
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(taken, mixture.quotas);
+  std::vector<int64_t> all(corpus.size());
+  std::iota(all.begin(), all.end(), 0);
+  const Corpus once = corpus.sampled(all, 0);
+  for (const auto &[number, ids] : drawn)
+    EXPECT_EQ(ids, list(once.source(number)));
+  const Corpus next = corpus.sampled(all, 1);
+  EXPECT_TRUE(std::ranges::any_of(all, [&](int64_t pair) { return list(next.source(pair)) != drawn[pair]; }));
+
+  // A run that is resumed in the second pool draws that one alone.
+  const auto second = std::ranges::find(positions, 1, &Batches::Position::pool);
+  ASSERT_NE(second, positions.end());
+  draws = 0;
+  Batches resumed(corpus, 1000, 9, mixture);
+  ASSERT_TRUE(resumed.seek(*(second + 3)));
+  for (size_t i = second + 3 - positions.begin();
+       i < std::min(expected.size(), size_t(second - positions.begin()) + 100); ++i) {
+    const PairsOfCorpus &batch = resumed.next();
+    ASSERT_EQ(batch.pairs, expected[i].pairs);
+    for (const int64_t pair : batch.pairs)
+      ASSERT_EQ(list(batch.corpus->source(pair)), list(expected[i].corpus->source(pair)));
+  }
+  EXPECT_EQ(draws, drawsOfPool[1]);
+}
+
 TEST_F(SampledCorpusTest, NeedsAVocabularyThatCanSample) {
   const Vocabulary words = Vocabulary::fromBytes("<unk>\na\nb\n", "words.txt", 20);
   const PairFiles files{{lines}, {lines}, {}};
