@@ -109,8 +109,12 @@ private:
   }
 
   // Copies gradients as soon as ranks would send them, while the backward pass still runs: they must be those that it
-  // ends with.
+  // ends with. What an earlier pass has left is overwritten before, so that it cannot be taken for the result.
   void checkRanks() {
+    const std::string whole = gradientsOf(engine);
+    for (const Parameter &parameter : module.parameters)
+      std::memset(static_cast<char *>(engine.gradients()) + parameter.offset * bytesOf(module.type), 0xFF,
+                  static_cast<size_t>(elementsOf(parameter.shape) * bytesOf(module.type)));
     struct Sender : StepObserver {
       Sender(const Module &module, char *gradients)
           : sharding(module, 1, squarePart), element(bytesOf(module.type)), gradients(gradients),
@@ -129,7 +133,7 @@ private:
       std::string sent;
       size_t bucket = 0;
     } sender(module, static_cast<char *>(engine.gradients()));
-    const std::string whole = gradientsOf(engine, &sender);
+    gradientsOf(engine, &sender);
     for (; sender.bucket < sender.sharding.buckets().size(); ++sender.bucket)
       sender.send();
     report("ranks: gradients sent before the pass ends", module.parameterElements, differing(whole, sender.sent));

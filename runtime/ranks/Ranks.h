@@ -17,8 +17,8 @@ struct CommonError : Error {
   using Error::Error;
 };
 
-// One of `size` processes. All of them start the same exchanges, and call the functions built on them, in the same
-// order.
+// One of `size` processes. All of them call exchange(), and the functions built on it, in the same order. Of any two of
+// them, one starts to send in the order in which the other one starts to receive.
 class Ranks {
 public:
   virtual ~Ranks() = default;

@@ -26,8 +26,8 @@ struct TraceEvent {
 };
 
 // There is one track for each thread of a pool, the first being the main thread, one for a GPU, and one for exchanges
-// between ranks that go on while threads compute. Each track is
-// written to by one thread at a time. All memory is allocated at the beginning; events that do not fit are dropped.
+// between ranks that go on while threads compute. Each track is written to by one thread at a time. All memory is
+// allocated at the beginning; events that do not fit are dropped.
 class Trace {
 public:
   explicit Trace(int threads, size_t eventsOfTrack = size_t{1} << 18);

@@ -175,7 +175,7 @@ std::string RunFolder::anyWeights() const {
 void RunFolder::saveState(States &states, const Progress &progress) const {
   const std::vector<States::Tensor> &tensors = states.tensors();
   if (!states.ranksOf().isFirst()) {
-    for (int pass = 0; pass < passesOfWriting; ++pass)
+    for (int pass = 0; states.areShared() && pass < passesOfWriting; ++pass)
       for (const States::Tensor &tensor : tensors)
         states.gather(tensor);
     return;
@@ -184,17 +184,17 @@ void RunFolder::saveState(States &states, const Progress &progress) const {
   makeFolder(file("state"));
   Metadata metadata = identity;
   metadata["progress"] = textOf(progress);
-  TensorViews views = weights(engine);
+  TensorViews views = weightsInState(engine);
   const size_t first = views.size();
   const std::string type = views.front().type;
-  for (TensorView &view : views)
-    view.name = "weights." + view.name;
   for (const States::Tensor &tensor : tensors)
     views.push_back({tensor.name, type, tensor.parameter->shape, states.placeOf(tensor)});
-  writeSafetensors(file(stateFile), views, metadata, &engine.pool(), file(previousFile), [&](size_t i) {
+  const auto bring = [&](size_t i) {
     if (i >= first)
       states.gather(tensors[i - first]);
-  });
+  };
+  writeSafetensors(file(stateFile), views, metadata, &engine.pool(), file(previousFile),
+                   states.areShared() ? bring : std::function<void(size_t)>());
 }
 
 Progress RunFolder::loadState(Engine &engine, const std::string &name) {

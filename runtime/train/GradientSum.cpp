@@ -170,10 +170,4 @@ void GradientSum::exchangeShares(char *block, int64_t bytes, int64_t unit, int64
   ranks.exchange(sends, receives);
 }
 
-void GradientSum::gather(void *block, int64_t bytes) { exchangeShares(static_cast<char *>(block), bytes, 1, elements); }
-
-void GradientSum::gatherParts(void *block, int64_t count) {
-  exchangeShares(static_cast<char *>(block), sizeof(double), squarePart, count);
-}
-
 } // namespace xfc

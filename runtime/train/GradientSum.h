@@ -27,16 +27,16 @@ public:
   void end();
   // Puts the sum of the step into this rank's share of the gradients; the others' shares are those of a batch.
   void finish(void *gradients);
-  // Gathers the sums of all ranks.
-  void gather(void *gradients) { gather(gradients, element); }
 
-  // Gathers a block with `bytes` bytes for every element, of which each rank has its own shares, on every rank.
-  void gather(void *block, int64_t bytes);
+  // Gathers a block laid out like the parameters, of which each rank has its shares, on every rank.
+  void gather(void *block) { exchangeShares(static_cast<char *>(block), element, 1, elements); }
   // Gathers a block with an f64 for each of `count` parts of the parameter block.
-  void gatherParts(void *block, int64_t count);
+  void gatherParts(void *block, int64_t count) {
+    exchangeShares(static_cast<char *>(block), sizeof(double), squarePart, count);
+  }
 
-  // The bytes it allocates, up to rounding, for a model whose parameters take `block` bytes.
-  static int64_t bytes(int64_t block, int ranks) { return ranks > 1 ? block : 0; }
+  // The most elements that any rank allocates room for.
+  static int64_t elementsHeld(const Sharding &sharding, int ranks) { return sharding.largestShare() * ranks; }
 
 private:
   struct Round {

@@ -61,7 +61,7 @@ void States::scatter(const Tensor &tensor, std::string_view bytes) {
   char *own = blockOf(tensor.state);
   if (!sharing) {
     char *to = own + tensor.parameter->offset * element;
-    if (ranks.isFirst() && to != bytes.data())
+    if (ranks.isFirst())
       std::memcpy(to, bytes.data(), bytes.size());
     ranks.broadcast(to, bytesOf(*tensor.parameter));
     return;
@@ -136,10 +136,15 @@ void States::withAverage(const std::function<void()> &use) {
   restore();
 }
 
-void States::checkFinite() {
+TensorViews weightsInState(Engine &engine) {
   TensorViews tensors = weights(engine);
   for (TensorView &tensor : tensors)
     tensor.name = "weights." + tensor.name;
+  return tensors;
+}
+
+void States::checkFinite() {
+  TensorViews tensors = weightsInState(engine);
   const std::string type = tensors.front().type;
   for (const Tensor &tensor : all)
     forEachPart(*tensor.parameter, ranks.rank(), [&](const Range &range, int64_t place) {

@@ -13,6 +13,9 @@
 
 namespace xfc {
 
+// The parameters, as tensors of a state's file: weights.PARAMETER.
+TensorViews weightsInState(Engine &engine);
+
 // All ranks call these functions in the same order, except where it says otherwise. Between the steps of training, the
 // block of gradients serves as room for what is put together from shares.
 class States {
@@ -29,7 +32,9 @@ public:
     const Parameter *parameter;
   };
   const std::vector<Tensor> &tensors() const { return all; }
-  // Where gather() puts a state of the first rank.
+  // Whether ranks must gather() a state before the first one has all of it.
+  bool areShared() const { return sharing != nullptr; }
+  // Where the first rank has a state, once that is gathered.
   std::string_view placeOf(const Tensor &tensor);
   // Puts a state together on the first rank. Its bytes are valid until the next call.
   void gather(const Tensor &tensor);

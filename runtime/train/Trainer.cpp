@@ -68,6 +68,7 @@ private:
   void checkFolder() const;
   void checkLikeness();
   void compare(const Json &facts);
+  void compareDraws();
   void loadVocabularies();
   void readCorpora();
   void mixCorpora();
@@ -239,6 +240,8 @@ void Trainer::checkLikeness() {
     fact("target vocabulary", crc32c(model.target->bytes()));
   });
   compare(facts);
+  if (!options.resume) // before any file is written; a resumed run first finds its position
+    compareDraws();
 }
 
 // Ends all ranks if they have different facts, with a message that names two ranks.
@@ -402,7 +405,7 @@ Memory Trainer::memoryFor(int64_t tokens) const {
   if (const Sharding *sharing = update->sharing()) // whichever rank has the most
     memory.states =
         static_cast<int64_t>(options.optimizer->states.size()) * sharing->largestShare() * bytesOf(module().type);
-  memory.held += GradientSum::bytes(module().parameterElements * bytesOf(module().type), ranks.size());
+  memory.held += update->bytesOfSum();
   return memory;
 }
 
@@ -472,13 +475,19 @@ void Trainer::shareRun() {
     ranks.broadcast(&savedStep, sizeof(savedStep));
     ranks.broadcast(&changed, sizeof(changed));
   }
-  batches->seek(progress.position);
-  if (ranks.size() > 1 && corpus->isSampled()) { // ranks whose C libraries differ may draw other segmentations
-    Json drawn = Json::object();
-    ranks.together(
-        [&] { drawn[std::string(data) + "segmentation of the training text"] = hexOf(batches->hashOfPool()); });
+  compareDraws();
+}
+
+// Ranks whose C libraries differ may draw other segmentations.
+void Trainer::compareDraws() {
+  Json drawn = Json::object();
+  ranks.together([&] {
+    batches->seek(progress.position);
+    if (ranks.size() > 1 && corpus->isSampled())
+      drawn[std::string(data) + "segmentation of the training text"] = hexOf(batches->hashOfPool());
+  });
+  if (ranks.size() > 1 && corpus->isSampled())
     compare(drawn);
-  }
 }
 
 // Prepares the folder before the first step of this part of the run, and loads the state from it when resuming.

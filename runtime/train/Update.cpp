@@ -115,6 +115,10 @@ void Update::shareStates(const Optimizer &optimizer) {
   engine.replace(std::move(own.program));
 }
 
+int64_t Update::bytesOfSum() const {
+  return sharding ? GradientSum::elementsHeld(*sharding, rankCount()) * bytesOf(engine.module().type) : 0;
+}
+
 void Update::gatherGradients() {
   if (share)
     sumOfRanks->gather(engine.gradients());

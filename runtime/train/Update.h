@@ -93,6 +93,8 @@ public:
   void shareStates(const Optimizer &optimizer);
   // How the states are shared, or null if they are not.
   const Sharding *sharing() const { return share ? &*sharding : nullptr; }
+  // The bytes that the sum over several ranks takes on one of them, up to rounding.
+  int64_t bytesOfSum() const;
   // Gathers the sums of the last step's gradients on every rank, each of which has only its share if states are shared.
   void gatherGradients();
   // Gathers a block laid out like the parameters, of which each rank has its share, on every rank.

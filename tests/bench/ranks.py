@@ -48,7 +48,7 @@ def run(options, size, count, steps):
     folder, trace = os.path.join(options.work, f"{size.name}-{count}-ranks"), os.path.join(options.work, "trace.json")
     shutil.rmtree(folder, ignore_errors=True)
     command = [launcher(), "-n", count, translator(options, size), "train", "--format", "ids", "--source", text(options, size), "--target", text(options, size),
-               "--out", folder, "--threads", 1, "--batch-tokens", options.batch_tokens, "--steps", steps + 1, "--save-every", steps + 1,
+               "--out", folder, "--threads", 1, "--batch-tokens", options.batch_tokens, "--steps", steps + 1, "--save-every", steps + 2,
                "--trace", trace, "--trace-steps", f"2:{steps + 1}", "--quiet"]
     result = subprocess.run([str(word) for word in command], capture_output=True, text=True, env={**os.environ, **ENVIRONMENT})
     if result.returncode:

@@ -10,7 +10,9 @@
 #include <deque>
 #include <gtest/gtest.h>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <numeric>
 #include <random>
 #include <set>
 #include <thread>
@@ -19,56 +21,71 @@ using namespace xfc;
 
 namespace {
 
-// Message queues between threads, one for each pair.
+// Messages between threads: a receiver copies them from the sender's memory, as late as it can, as MPI may do.
+struct Message {
+  const void *data;
+  int64_t bytes;
+  bool taken = false;
+};
 struct Post {
   std::mutex mutex;
-  std::condition_variable arrived;
-  std::map<std::pair<int, int>, std::deque<std::string>> queues; // of (from, to)
+  std::condition_variable changed;
+  std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> queues; // of (from, to)
 };
 
 class ThreadRank : public Ranks {
 public:
-  ThreadRank(Post &post, int rank, int size) : Ranks(rank, size), post_(post) { tellNames(); }
+  ThreadRank(Post &messages, int rank, int size) : Ranks(rank, size), messages(messages) { tellNames(); }
   int post(std::span<const Part> sends, std::span<const Part> receives) override {
-    {
-      std::unique_lock lock(post_.mutex);
-      for (const Part &part : sends)
-        post_.queues[{rank(), part.rank}].emplace_back(static_cast<const char *>(part.data), part.bytes);
+    std::unique_lock lock(messages.mutex);
+    Exchange &exchange = exchanges.emplace_back();
+    for (const Part &part : sends) {
+      exchange.sent.push_back(std::make_shared<Message>(part.data, part.bytes));
+      messages.queues[{rank(), part.rank}].push_back(exchange.sent.back());
     }
-    post_.arrived.notify_all();
-    expected.emplace_back(receives.begin(), receives.end());
-    return static_cast<int>(expected.size()) - 1;
+    exchange.expected.assign(receives.begin(), receives.end());
+    sending += !sends.empty();
+    messages.changed.notify_all();
+    return static_cast<int>(exchanges.size()) - 1;
   }
-  // Messages arrive in the order in which they are expected, whichever exchange is asked about.
   bool test(int exchange) override {
-    std::unique_lock lock(post_.mutex);
-    return take(exchange);
+    std::unique_lock lock(messages.mutex);
+    return isDone(exchange);
   }
   void complete(int exchange) override {
-    std::unique_lock lock(post_.mutex);
-    post_.arrived.wait(lock, [&] { return take(exchange); });
+    std::unique_lock lock(messages.mutex);
+    messages.changed.wait(lock, [&] { return isDone(exchange); });
   }
   [[noreturn]] void abort() override { std::_Exit(1); }
 
+  int sending = 0; // exchanges that have sent something
+
 private:
-  bool take(int exchange) {
+  struct Exchange {
+    std::deque<Part> expected;
+    std::vector<std::shared_ptr<Message>> sent;
+  };
+  // Messages of a rank arrive in the order in which they are expected, whichever exchange is asked about.
+  bool isDone(int number) {
     std::set<int> missing; // ranks whose next message has not arrived
-    for (std::deque<Part> &parts : expected)
-      std::erase_if(parts, [&](const Part &part) {
-        std::deque<std::string> &queue = post_.queues[{part.rank, rank()}];
+    for (Exchange &exchange : exchanges)
+      std::erase_if(exchange.expected, [&](const Part &part) {
+        std::deque<std::shared_ptr<Message>> &queue = messages.queues[{part.rank, rank()}];
         if (queue.empty())
           missing.insert(part.rank);
         if (missing.contains(part.rank))
           return false;
-        EXPECT_EQ(static_cast<int64_t>(queue.front().size()), part.bytes);
-        std::memcpy(part.data, queue.front().data(), part.bytes);
+        EXPECT_EQ(queue.front()->bytes, part.bytes);
+        std::memcpy(part.data, queue.front()->data, part.bytes);
+        queue.front()->taken = true;
         queue.pop_front();
+        messages.changed.notify_all();
         return true;
       });
-    return expected[exchange].empty();
+    return exchanges[number].expected.empty() && std::ranges::all_of(exchanges[number].sent, &Message::taken);
   }
-  Post &post_;
-  std::vector<std::deque<Part>> expected; // by exchange
+  Post &messages;
+  std::vector<Exchange> exchanges; // by number
 };
 
 void runRanks(int size, const std::function<void(Ranks &)> &body) {
@@ -151,6 +168,11 @@ static Module moduleOf(int64_t elements, DType type) {
   return module;
 }
 
+static int64_t sizeOf(const Sharding::Bucket &bucket) {
+  return std::accumulate(bucket.shares.begin(), bucket.shares.end(), int64_t(0),
+                         [](int64_t sum, const std::vector<Range> &share) { return sum + sizeOf(share); });
+}
+
 // What the steps of that program write: every gradient that a step touches, the last time with the values of the batch.
 template <typename T>
 static void runStep(const Module &module, int64_t step, const std::vector<T> &batch, std::vector<T> &block) {
@@ -188,11 +210,19 @@ template <typename T> static void checkSums(DType type) {
             std::vector<T> block(elements, T(99)); // left over from an earlier step
             for (int round = 0; round * size < batches; ++round) {
               sum.begin(block.data(), std::min(size, batches - round * size), round == 0);
-              if (const int batch = round * size + ranks.rank(); batch < batches)
+              if (const int batch = round * size + ranks.rank(); batch < batches) {
+                int &sending = dynamic_cast<ThreadRank &>(ranks).sending;
+                const int before = sending;
                 for (int64_t of = 0; of < 8; ++of) {
                   sum.before({}, of);
                   runStep(module, of, gradients[batch], block);
                 }
+                // What others own, and is complete before the last step, is sent by then.
+                int early = 0;
+                for (const Sharding::Bucket &bucket : sharding.buckets())
+                  early += bucket.step < 8 && sizeOf(bucket.shares[ranks.rank()]) < sizeOf(bucket);
+                EXPECT_EQ(sending, before + early);
+              }
               sum.end();
             }
             sum.finish(block.data());

@@ -102,6 +102,23 @@ def same(a, b, stopped=False):
         sys.exit(f"the logs of {a} and {b} differ:\n{ours}\n{theirs}")
 
 
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(word) for word in file.read().split()]
+
+def members(pid):
+    """The ranks among a launcher's descendants."""
+    found = []
+    for child in children(pid):
+        try:
+            if os.readlink(f"/proc/{child}/exe") == os.path.realpath(translator):
+                found.append(child)
+            found += members(child)
+        except FileNotFoundError:
+            pass
+    return found
+
+
 if mode != "memory":
     run(command("one", 1))
 
@@ -121,18 +138,18 @@ if mode == "memory":
         words = wrapper + (flags(f"of{ranks}", ranks, steps=3, epochs=None, average=0, **more) if ranks else [translator, "info"])
         said = re.search(r"(\d+) MB of memory", run(([launcher, "-n", str(ranks)] if ranks > 1 else []) + words))
         with open(path("measured")) as file:
-            return float(said[1]) if said else 0, max(int(line) / 1024 for line in file)
+            return float(said[1]) if said else 0, max(int(line) * 1024 / 1e6 for line in file)
 
     base = measured(0)[1]
     with open(translator + ".elements") as file:
-        block = 4 * int(file.read()) / 2**20
-    library = 24  # what MPI may take, in MB
+        block = 4 * int(file.read()) / 1e6
+    library = 24  # what MPI may take, in MB; pages of 2 MB and the text take up to 16 more
     said, held = {}, {}
     for ranks in (1, 2, 4):
         said[ranks], held[ranks] = measured(ranks)
         held[ranks] -= base
         print(f"{ranks} ranks: {held[ranks]:.0f} MB, announced {said[ranks]:.0f}")
-        assert held[ranks] <= said[ranks] + 8 + (library if ranks > 1 else 0), "more than was said"
+        assert held[ranks] <= said[ranks] + 16 + (library if ranks > 1 else 0), "more than was said"
     # Adam's two moments and the moving average; several ranks also hold the sums of gradients, and one process those of earlier batches.
     for ranks in (2, 4):
         saved = 3 * block * (1 - 1 / ranks)
@@ -154,10 +171,6 @@ if mode == "equal":
         sent = [event for event in mine if event["cat"] == "exchange"]
         assert sum(event["args"].get("bytes", 0) for event in sent) > 0, sent
         assert min(event["ts"] for event in mine) >= 0
-        # Gradients are exchanged while others are computed.
-        overlapping = [event for event in sent if any(
-            event["ts"] < other["ts"] + other["dur"] and other["ts"] < event["ts"] for other in mine if other["name"] == "loss_and_gradients")]
-        assert sum(event["args"].get("bytes", 0) for event in overlapping) > 0, sent
     ends = [max(event["ts"] + event["dur"] for event in events if event["pid"] == rank) for rank in range(2)]
     begins = [min(event["ts"] for event in events if event["pid"] == rank) for rank in range(2)]
     assert max(begins) < min(ends), (begins, ends)
@@ -171,6 +184,28 @@ if mode == "equal":
     run(command("grouped", 1, **grouped))
     run(command("grouped3", 3, **grouped))
     same("grouped", "grouped3")
+    # A rate that is too high is halved until the loss stays finite, from the last state each time.
+    falling = {"schedule": "constant", "lr": 3e7, "warmup": 1, "clip_norm": 0, "clip_value": 0, "on_nan": "halve", "accumulate": 3, "save_every": 4,
+               "steps": 18, "epochs": None, "ema": None, "average": 0, "keep_best": None, "valid_source": None, "valid_target": None,
+               "data_weighting": None}
+    back = r"step \d+: the loss is .*; went back to step \d+, and continues with \S+ times"
+    fallen = re.findall(back, run(command("falling", 1, **falling)))
+    assert len(fallen) > 2, "it never fell back"
+    assert re.findall(back, run(command("falling3", 3, **{**falling, "accumulate": 1}))) == fallen
+    if tensors(path("falling/state/training.safetensors")) != tensors(path("falling3/state/training.safetensors")):
+        sys.exit("runs that fell back differ")
+    # A rank that is asked to save makes all save.
+    process = subprocess.Popen(command("asked", 2, steps=100000, epochs=None, save_every=100000), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not os.path.exists(path("asked/train.jsonl")) or not os.path.getsize(path("asked/train.jsonl")):
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.kill(members(process.pid)[1], signal.SIGUSR1)
+    began = time.time()
+    while not os.path.exists(path("asked/last.safetensors")):
+        assert process.poll() is None and time.time() - began < 60, "nothing was saved"
+        time.sleep(0.01)
+    process.terminate()
+    process.wait(timeout=60)
     plain = {"valid_source": None, "valid_target": None, "average": 0, "keep_best": None, "epochs": None}
     run(command("whole", 1, steps=11, **plain))
     for ranks, steps in ((2, 3), (3, 6), (1, 8), (4, 11)):
@@ -204,22 +239,6 @@ if mode == "unlike":
     assert "the loss is" in said and said.count("error: ") == 1, said
 
 if mode == "kill":
-    def children(pid):
-        with open(f"/proc/{pid}/task/{pid}/children") as file:
-            return [int(word) for word in file.read().split()]
-
-    def members(pid):
-        """The ranks among a launcher's descendants."""
-        found = []
-        for child in children(pid):
-            try:
-                if os.readlink(f"/proc/{child}/exe") == os.path.realpath(translator):
-                    found.append(child)
-                found += members(child)
-            except FileNotFoundError:
-                pass
-        return found
-
     def lives(pid):
         try:
             with open(f"/proc/{pid}/stat") as file:
