@@ -151,8 +151,223 @@ static Backend::KernelInfo emitOptimize(KernelBuilder &k, OptimizeOp op) {
   return info;
 }
 
+// The ops of a rule that factors the second moment. Each takes vectors of 8 elements, so that sums are the same on
+// every instruction set.
+namespace {
+
+constexpr int64_t lanes = 8;
+
+template <typename Op> class FactoredKernel {
+public:
+  FactoredKernel(KernelBuilder &k, Op op, int64_t tensors)
+      : k(k), op(op), vectors(k, lanes * k.bytes()),
+        chunk(k, tensors, op.getHyperMutable(), op.getHyper().getType().getNumElements()),
+        rule(
+            k, chunk, [op](StringRef name) mutable { return op.getHyperIndex(name); },
+            [&k](Value x) { return k.broadcast(x); }),
+        wide(VectorType::get({lanes}, k.b.getF64Type())), zero(k.constant(0, wide)) {}
+
+  // The tensor's buffer in a group of operands or results of one buffer for each tensor, or for each matrix.
+  Value of(OperandRange group) const { return k.bufferAt(group.getBeginOperandIndex(), chunk.tensor); }
+  Value ofMatrix(OperandRange group) const { return k.bufferAt(group.getBeginOperandIndex(), chunk.matrix); }
+  Value of(ResultRange group) const { return k.bufferAt(first(group), chunk.tensor); }
+  Value ofMatrix(ResultRange group) const { return k.bufferAt(first(group), chunk.matrix); }
+
+  // Runs `body` unless the tensor is frozen.
+  Backend::KernelInfo run(const std::function<void()> &body) {
+    k.when(chunk.updated, body);
+    return {{Partition::Unit::Elements, 1, 1}, 0};
+  }
+  // Runs one of the two, for a tensor that is a matrix, or that is not; only those that some tensor of the op needs.
+  Values choose(int64_t tensors, int64_t matrices, const std::function<Values()> &matrix,
+                const std::function<Values()> &column) {
+    if (matrices == 0 || matrices == tensors)
+      return matrices == 0 ? column() : matrix();
+    return k.choose(chunk.isMatrix, matrix, column);
+  }
+
+  // Runs body(i, mask, state) for each vector from .. to - 1; the mask is null for whole vectors.
+  using Body = std::function<Values(Value, Value, Values)>;
+  Values eachVector(Value from, Value to, ValueRange state, const Body &body) {
+    Value whole = k.add(from, k.mul(k.div(k.sub(to, from), lanes), lanes));
+    Values before =
+        k.loop(from, whole, lanes, state, [&](Value i, Values s) { return body(i, Value(), std::move(s)); });
+    return k.loop(whole, to, lanes, before,
+                  [&](Value i, Values s) { return body(i, k.lanesBelow(i, to), std::move(s)); });
+  }
+  Value load(Value p, Value mask) { return mask ? k.loadMasked(p, mask) : k.load(p, lanes); }
+  void store(Value x, Value p, Value mask) { mask ? k.storeMasked(x, p, mask) : k.store(x, p); }
+  Value loadWide(Value p, Value i, Value mask) {
+    Value at = k.offset(p, i, k.b.getF64Type());
+    return mask ? LLVM::MaskedLoadOp::create(k.b, wide, at, mask, zero, 8).getResult()
+                : LLVM::LoadOp::create(k.b, wide, at, 8).getResult();
+  }
+  void storeWide(Value x, Value p, Value i, Value mask) {
+    Value at = k.offset(p, i, k.b.getF64Type());
+    mask ? (void)LLVM::MaskedStoreOp::create(k.b, x, at, mask, 8) : (void)LLVM::StoreOp::create(k.b, x, at, 8);
+  }
+  Value squared(Value x, Value sum) {
+    Value d = k.f64Of(x);
+    return k.fma(d, d, sum);
+  }
+  void storeSum(Value sum, Value p) {
+    LLVM::StoreOp::create(k.b, k.sum(sum), k.offset(p, chunk.number, k.b.getF64Type()));
+  }
+  Value factor() { return k.load(k.buffer(op.getFactorMutable())); }
+
+  // Runs body(i, update, mask, state) for the unscaled updates of the chunk's part, i being an element of the tensor.
+  using UpdateBody = std::function<Values(Value, Value, Value, Values)>;
+  Values eachUpdate(int64_t matrices, ValueRange state, const UpdateBody &body) {
+    Value g = of(op.getGradients()), rows = of(op.getRows()), from = chunk.begin(k), to = chunk.end(k);
+    const FactoredRule::Formula clipped = rule.clipped(factor());
+    return choose(
+        op.getGradients().size(), matrices,
+        [&] {
+          Value factors = ofMatrix(op.getFactors());
+          return k.loop(from, to, 1, state, [&](Value row, Values outer) {
+            Value first = k.mul(row, chunk.columns);
+            Value inverse = k.broadcast(k.divf(k.scalar(1), k.sqrt(k.load(k.offset(rows, row)))));
+            return eachVector(k.index(0), chunk.columns, outer, [&](Value column, Value mask, Values s) {
+              Value i = k.add(first, column), x = clipped(load(k.offset(g, i), mask));
+              Value update = k.mulf(k.mulf(x, load(k.offset(factors, column), mask)), inverse);
+              return body(i, update, mask, std::move(s));
+            });
+          });
+        },
+        [&] {
+          return eachVector(from, to, state, [&](Value i, Value mask, Values s) {
+            Value mean = load(k.offset(rows, i), mask);
+            if (mask) // no division by 0 in lanes that are not used
+              mean = k.select(mask, mean, k.splat(1));
+            return body(i, k.divf(clipped(load(k.offset(g, i), mask)), k.sqrt(mean)), mask, std::move(s));
+          });
+        });
+  }
+
+  KernelBuilder &k;
+  Op op;
+
+private:
+  int64_t first(ResultRange group) const {
+    return static_cast<int64_t>(op->getNumOperands()) + cast<OpResult>(group.front()).getResultNumber();
+  }
+  KernelBuilder::SumLanes vectors;
+
+public:
+  const ChunkOfTensor chunk;
+  const FactoredRule rule;
+  const VectorType wide;
+  const Value zero;
+};
+
+} // namespace
+
+static Backend::KernelInfo emitRowMoments(KernelBuilder &k, RowMomentsOp op) {
+  const auto n = static_cast<int64_t>(op.getParameters().size()),
+             m = static_cast<int64_t>(op.getResultSegment(2).size());
+  FactoredKernel kernel(k, op, n);
+  const ChunkOfTensor &chunk = kernel.chunk;
+  return kernel.run([&] {
+    Value p = kernel.of(op.getParameters()), g = kernel.of(op.getGradients()), rows = kernel.of(op.getRows()),
+          from = chunk.begin(k), to = chunk.end(k);
+    const FactoredRule::Formula clipped = kernel.rule.clipped(kernel.factor());
+    auto matrix = [&]() -> Values {
+      Value columns =
+          k.offset(kernel.ofMatrix(op.getResultSegment(2)), k.mul(chunk.number, chunk.columns), k.b.getF64Type());
+      Value width = k.f64OfInteger(chunk.columns);
+      const auto newMean = kernel.rule.newMean(/*vectors=*/false);
+      kernel.eachVector(k.index(0), chunk.columns, {}, [&](Value column, Value mask, const Values &) -> Values {
+        kernel.storeWide(kernel.zero, columns, column, mask);
+        return {};
+      });
+      return k.loop(from, to, 1, ValueRange{kernel.zero}, [&](Value row, Values squares) -> Values {
+        Value first = k.mul(row, chunk.columns);
+        Values sums = kernel.eachVector(
+            k.index(0), chunk.columns, {kernel.zero, squares[0]}, [&](Value column, Value mask, Values s) -> Values {
+              Value i = k.add(first, column), x = k.f64Of(clipped(kernel.load(k.offset(g, i), mask)));
+              kernel.storeWide(k.fma(x, x, kernel.loadWide(columns, column, mask)), columns, column, mask);
+              return {k.fma(x, x, s[0]), kernel.squared(kernel.load(k.offset(p, i), mask), s[1])};
+            });
+        Value at = k.offset(rows, row);
+        k.store(k.elementOf(newMean(k.f64Of(k.load(at)), k.divf(k.sum(sums[0]), width))), at);
+        return {sums[1]};
+      });
+    };
+    auto column = [&] {
+      const auto newMean = kernel.rule.newMean(/*vectors=*/true);
+      return kernel.eachVector(from, to, {kernel.zero}, [&](Value i, Value mask, Values s) -> Values {
+        Value x = k.f64Of(clipped(kernel.load(k.offset(g, i), mask))), at = k.offset(rows, i);
+        kernel.store(k.elementOf(newMean(k.f64Of(kernel.load(at, mask)), k.mulf(x, x))), at, mask);
+        return {kernel.squared(kernel.load(k.offset(p, i), mask), s[0])};
+      });
+    };
+    kernel.storeSum(kernel.choose(n, m, matrix, column)[0], kernel.of(op.getResultSegment(1)));
+  });
+}
+
+static Backend::KernelInfo emitColumnMoments(KernelBuilder &k, ColumnMomentsOp op) {
+  FactoredKernel kernel(k, op, static_cast<int64_t>(op.getRows().size()));
+  const ChunkOfTensor &chunk = kernel.chunk;
+  return kernel.run([&] {
+    Value rows = kernel.of(op.getRows()), sums = kernel.of(op.getColumnSums()), columns = kernel.of(op.getColumns()),
+          factors = kernel.of(op.getResultSegment(1));
+    Value total =
+        k.sum(kernel.eachVector(k.index(0), chunk.rows, {kernel.zero}, [&](Value i, Value mask, Values s) -> Values {
+          return {k.addf(s[0], k.f64Of(kernel.load(k.offset(rows, i), mask)))};
+        })[0]);
+    Value height = k.f64OfInteger(chunk.rows), mean = k.broadcast(k.divf(total, height)), wide = k.broadcast(height);
+    const auto newMean = kernel.rule.newMean(/*vectors=*/true);
+    Value from = k.mul(chunk.number, ColumnMomentsOp::columnsOfChunk),
+          to = k.min(k.add(from, ColumnMomentsOp::columnsOfChunk), chunk.columns);
+    kernel.eachVector(from, to, {}, [&](Value column, Value mask, const Values &) -> Values {
+      Value sum = k.loop(k.index(0), chunk.parts, 1, ValueRange{kernel.zero}, [&](Value part, Values s) -> Values {
+        return {k.addf(s[0], kernel.loadWide(sums, k.add(k.mul(part, chunk.columns), column), mask))};
+      })[0];
+      Value at = k.offset(columns, column), updated = newMean(k.f64Of(kernel.load(at, mask)), k.divf(sum, wide));
+      kernel.store(k.elementOf(updated), at, mask);
+      kernel.store(k.elementOf(k.sqrt(k.divf(mean, updated))), k.offset(factors, column), mask);
+      return {};
+    });
+  });
+}
+
+static Backend::KernelInfo emitUpdateSquares(KernelBuilder &k, UpdateSquaresOp op) {
+  FactoredKernel kernel(k, op, static_cast<int64_t>(op.getGradients().size()));
+  return kernel.run([&] {
+    Value sum = kernel.eachUpdate(
+        static_cast<int64_t>(op.getFactors().size()), {kernel.zero},
+        [&](Value, Value update, Value, Values s) -> Values { return {kernel.squared(update, s[0])}; })[0];
+    kernel.storeSum(sum, kernel.of(op.getSquares()));
+  });
+}
+
+static Backend::KernelInfo emitFactoredUpdate(KernelBuilder &k, FactoredUpdateOp op) {
+  FactoredKernel kernel(k, op, static_cast<int64_t>(op.getParameters().size()));
+  const ChunkOfTensor &chunk = kernel.chunk;
+  const bool averages = !op.getAverages().empty();
+  return kernel.run([&] {
+    auto [kept, stepped] = kernel.rule.scales(sumOfParts(k, kernel.of(op.getParameterSquares()), chunk.parts),
+                                              sumOfParts(k, kernel.of(op.getUpdateSquares()), chunk.parts));
+    Value keep = k.broadcast(kept), step = k.broadcast(stepped), p = kernel.of(op.getParameters()),
+          average = averages ? kernel.of(op.getAverages()) : Value(),
+          weight = averages ? k.broadcast(kernel.rule.hyper("weight")) : Value();
+    kernel.eachUpdate(static_cast<int64_t>(op.getFactors().size()), {},
+                      [&](Value i, Value update, Value mask, const Values &) -> Values {
+                        Value at = k.offset(p, i);
+                        Value updated = k.subf(k.mulf(keep, kernel.load(at, mask)), k.mulf(step, update));
+                        kernel.store(updated, at, mask);
+                        if (averages) {
+                          Value averageAt = k.offset(average, i), old = kernel.load(averageAt, mask);
+                          kernel.store(k.fma(weight, k.subf(updated, old), old), averageAt, mask);
+                        }
+                        return {};
+                      });
+  });
+}
+
 void attachOptimizerKernels(MLIRContext &context) {
-  attachKernels<emitSquareSum, emitClipFactor, emitOptimize>(context);
+  attachKernels<emitSquareSum, emitClipFactor, emitOptimize, emitRowMoments, emitColumnMoments, emitUpdateSquares,
+                emitFactoredUpdate>(context);
 }
 
 } // namespace xfc

@@ -40,6 +40,16 @@ Value CodeBuilder::buffer(BufferIndex i) {
 }
 Value CodeBuilder::stride(BufferIndex i) { return field(field(call, offsetof(xfc_call, strides), ptr), i * 8, i64); }
 Value CodeBuilder::immediate(int64_t i) { return field(field(call, offsetof(xfc_call, immediates), ptr), i * 8, i64); }
+Value CodeBuilder::bufferAt(int64_t first, Value i) {
+  auto load = LLVM::LoadOp::create(b, ptr, offset(field(call, offsetof(xfc_call, buffers), ptr), add(i, first), ptr));
+  load.setInvariant(constantCalls);
+  return load;
+}
+Value CodeBuilder::immediateAt(Value i) {
+  auto load = LLVM::LoadOp::create(b, i64, offset(field(call, offsetof(xfc_call, immediates), ptr), i, i64));
+  load.setInvariant(constantCalls);
+  return load;
+}
 Value CodeBuilder::training() {
   Value flag = field(shape(), offsetof(xfc_shape, training), i32);
   return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, flag, i32Of(0));
@@ -104,7 +114,13 @@ Value CodeBuilder::f64Of(Value x) {
   Type to = b.getF64Type();
   return arith::ExtFOp::create(b, vector ? Type(VectorType::get(vector.getShape(), to)) : to, x);
 }
-Value CodeBuilder::elementOf(Value x) { return isF64() ? x : arith::TruncFOp::create(b, element, x).getResult(); }
+Value CodeBuilder::elementOf(Value x) {
+  auto vector = dyn_cast<VectorType>(x.getType());
+  if (isF64())
+    return x;
+  return arith::TruncFOp::create(b, vector ? Type(VectorType::get(vector.getShape(), element)) : element, x);
+}
+Value CodeBuilder::f64OfInteger(Value x) { return arith::SIToFPOp::create(b, b.getF64Type(), x); }
 
 // sign(x) (1 - 2 / (exp(2|x|) + 1)); near 0, where the subtraction would cancel, the Taylor series.
 Value CodeBuilder::tanh(Value x) {

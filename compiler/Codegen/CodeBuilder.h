@@ -61,6 +61,8 @@ public:
   mlir::Value rows(), keyRows(), keys(), shape();
   mlir::Value field(mlir::Value record, size_t offset, mlir::Type type);
   mlir::Value buffer(BufferIndex i), stride(BufferIndex i), immediate(int64_t i);
+  // The i-th buffer from `first` on, and the i-th immediate, for an i that is known at run time.
+  mlir::Value bufferAt(int64_t first, mlir::Value i), immediateAt(mlir::Value i);
   mlir::Value rowCount() { return field(rows(), offsetof(xfc_rows, rows), i64); }
   mlir::Value training();
   // The factor of the elements that dropout keeps: 1/(1-rate), or 1 outside training.
@@ -95,7 +97,8 @@ public:
   mlir::Value sqrt(mlir::Value a);
   virtual mlir::Value exp(mlir::Value a) = 0;                  // exactly 0 below -87.3 (f64: -708)
   virtual mlir::Value tanh(mlir::Value a), erf(mlir::Value a); // accurate for f32 only
-  mlir::Value f64Of(mlir::Value a), elementOf(mlir::Value a);
+  mlir::Value f64Of(mlir::Value a), elementOf(mlir::Value a);  // of and to an element
+  mlir::Value f64OfInteger(mlir::Value a);
 
   // Memory. Offsets count elements of `of`, the element type unless said otherwise; a pointer keeps its address space.
   mlir::Value offset(mlir::Value p, mlir::Value elements, mlir::Type of = {});

@@ -1,5 +1,6 @@
 #include "Optimizers.h"
 #include "llvm/ADT/StringSwitch.h"
+#include "llvm/ADT/bit.h"
 
 using namespace mlir;
 
@@ -59,6 +60,66 @@ OptimizerStep optimizerStep(CodeBuilder &k, OptimizeOp op, Hyper hyper, Spread s
       states.back() = k.fma(weight, k.subf(updated, states.back()), states.back());
     return updated;
   };
+}
+
+ChunkOfTensor::ChunkOfTensor(CodeBuilder &k, int64_t tensors, BufferIndex hyperBuffer, int64_t hyperCount) {
+  auto number = [&](Value tensor, size_t offset) {
+    return k.immediateAt(k.add(k.mul(tensor, numbersOfTensor), static_cast<int64_t>(offset / sizeof(int64_t))));
+  };
+  // A binary search for the last tensor whose first chunk is not after this one.
+  tensor = k.index(0);
+  for (auto step = static_cast<int64_t>(llvm::bit_floor(static_cast<uint64_t>(tensors - 1))); step > 0; step /= 2) {
+    Value next = k.add(tensor, step), known = k.min(next, k.index(tensors - 1));
+    Value begun = k.less(number(known, offsetof(PartedTensor, first)), k.add(k.chunk, 1));
+    tensor = k.select(k.both(k.less(next, k.index(tensors)), begun), next, tensor);
+  }
+  this->number = k.sub(k.chunk, number(tensor, offsetof(PartedTensor, first)));
+  rows = number(tensor, offsetof(PartedTensor, rows));
+  columns = number(tensor, offsetof(PartedTensor, columns));
+  per = number(tensor, offsetof(PartedTensor, per));
+  parts = number(tensor, offsetof(PartedTensor, parts));
+  matrix = number(tensor, offsetof(PartedTensor, matrix));
+  isMatrix = k.less(k.index(-1), matrix);
+  Value group = number(tensor, offsetof(PartedTensor, group));
+  updated = k.less(k.index(-1), group);
+  hyper = k.offset(k.buffer(hyperBuffer), k.mul(k.max(group, k.index(0)), hyperCount));
+}
+
+FactoredRule::Formula FactoredRule::clipped(Value factor) const {
+  Value limit = hyper("limit"), most = spread(limit), least = spread(k.subf(k.scalar(0), limit)),
+        scale = spread(factor);
+  return [=, this](Value given) {
+    Value x = k.mulf(scale, given);
+    return k.select(k.lessf(most, x), most, k.select(k.lessf(x, least), least, x));
+  };
+}
+
+std::function<Value(Value, Value)> FactoredRule::newMean(bool vectors) const {
+  Value share = k.f64Of(hyper("share")), eps1 = k.f64Of(hyper("eps1"));
+  if (vectors) {
+    share = spread(share);
+    eps1 = spread(eps1);
+  }
+  return [=, this](Value mean, Value square) { return k.fma(share, k.subf(k.addf(square, eps1), mean), mean); };
+}
+
+std::pair<Value, Value> FactoredRule::scales(Value parameterSquares, Value updateSquares) const {
+  auto wide = [&](StringRef name) { return k.f64Of(hyper(name)); };
+  Value elements = k.f64OfInteger(k.mul(chunk.rows, chunk.columns)), one = k.constant(1, elements),
+        zero = k.constant(0, elements);
+  auto rootOfMean = [&](Value sum) { return k.sqrt(k.divf(sum, elements)); };
+  auto larger = [&](Value x, Value y) { return k.select(k.lessf(x, y), y, x); };
+  Value relative = larger(wide("eps2"), rootOfMean(parameterSquares));
+  Value rate = k.mulf(wide("rate"), k.select(k.lessf(zero, wide("scales")), relative, one));
+  Value shrink = larger(one, k.divf(rootOfMean(updateSquares), wide("clip_threshold")));
+  return {k.elementOf(k.subf(one, k.mulf(rate, wide("decay")))), k.elementOf(k.divf(rate, shrink))};
+}
+
+Value sumOfParts(CodeBuilder &k, Value data, Value count) {
+  Type f64 = k.b.getF64Type();
+  return k.loop(k.index(0), count, 1, ValueRange{k.constant(0, f64)}, [&](Value i, Values s) -> Values {
+    return {k.addf(s[0], LLVM::LoadOp::create(k.b, f64, k.offset(data, i, f64)))};
+  })[0];
 }
 
 } // namespace xfc

@@ -17,4 +17,51 @@ using OptimizerStep =
 OptimizerStep optimizerStep(CodeBuilder &k, OptimizeOp op, llvm::function_ref<mlir::Value(llvm::StringRef)> hyper,
                             llvm::function_ref<mlir::Value(mlir::Value)> spread);
 
+// The tensor that a chunk belongs to, in a launch that takes tensors one by one, as the launch's immediates describe it
+// (PartedTensor).
+struct ChunkOfTensor {
+  // Finds it among `tensors`; `hyper` is the buffer whose rows have `hyperCount` elements.
+  ChunkOfTensor(CodeBuilder &k, int64_t tensors, BufferIndex hyper, int64_t hyperCount);
+  mlir::Value tensor; // its index
+  mlir::Value number; // of the chunk among the tensor's
+  mlir::Value rows, columns, per, parts, matrix;
+  mlir::Value isMatrix; // whether it has two or more dimensions
+  mlir::Value updated;  // whether it is updated at all
+  mlir::Value hyper;    // the address of its hyperparameters
+  // The rows of the part with the chunk's number.
+  mlir::Value begin(CodeBuilder &k) const { return k.mul(number, per); }
+  mlir::Value end(CodeBuilder &k) const { return k.min(k.add(begin(k), per), rows); }
+};
+
+// The formulas of a rule that factors the second moment. What depends only on hyperparameters is computed once, at the
+// builder's insertion point. `spread` converts a scalar to the type of the elements, for example to a vector.
+class FactoredRule {
+public:
+  using Spread = std::function<mlir::Value(mlir::Value)>;
+  // `indexOf` gives the index of a hyperparameter in the tensor's `hyper`.
+  FactoredRule(CodeBuilder &k, const ChunkOfTensor &chunk, std::function<int64_t(llvm::StringRef)> indexOf,
+               Spread spread)
+      : k(k), chunk(chunk), indexOf(std::move(indexOf)), spread(std::move(spread)) {}
+
+  // An element of a gradient after clipping; `factor` is that of the norm.
+  using Formula = std::function<mlir::Value(mlir::Value)>;
+  Formula clipped(mlir::Value factor) const;
+  // A mean of squares, given the old one and the squares of this step, all in f64: scalars, or vectors of them.
+  std::function<mlir::Value(mlir::Value mean, mlir::Value square)> newMean(bool vectors) const;
+  // What the new parameter keeps of the old one, and the factor of the unscaled update, as scalars of the element type,
+  // given the sums of squares of the parameter and of the update in f64: parameter = keep parameter - step update.
+  std::pair<mlir::Value, mlir::Value> scales(mlir::Value parameterSquares, mlir::Value updateSquares) const;
+  // A hyperparameter as a scalar of the element type.
+  mlir::Value hyper(llvm::StringRef name) const { return k.load(k.offset(chunk.hyper, indexOf(name))); }
+
+private:
+  CodeBuilder &k;
+  const ChunkOfTensor &chunk;
+  const std::function<int64_t(llvm::StringRef)> indexOf;
+  const Spread spread;
+};
+
+// Sums up the f64 at `data`, in their order.
+mlir::Value sumOfParts(CodeBuilder &k, mlir::Value data, mlir::Value count);
+
 } // namespace xfc

@@ -81,9 +81,19 @@ static LogicalResult verifyParameters(ModuleOp module) {
       if (!parameter)
         return function.emitError() << "the model has no parameter " << (name ? Attribute(name) : role) << " (argument "
                                     << argument.getArgNumber() << ")";
-      if (parameter.getType() != argument.getType())
-        return function.emitError() << "argument " << argument.getArgNumber() << ", " << name << ", is "
-                                    << argument.getType() << ", but the model's parameter is " << parameter.getType();
+      // A state may hold less than the parameter.
+      auto type = cast<RankedTensorType>(parameter.getType());
+      const auto shape = shapeOfState(std::string_view(role.getValue()), type.getShape().vec());
+      if (!shape)
+        return function.emitError() << "argument " << argument.getArgNumber() << ", " << name << ": there is no "
+                                    << role.getValue() << " of a parameter that is " << type;
+      if (argument.getType() != RankedTensorType::get(*shape, type.getElementType())) {
+        auto error = function.emitError() << "argument " << argument.getArgNumber() << ", " << name << ", is "
+                                          << argument.getType() << ", but the model's parameter is " << type;
+        if (*shape != type.getShape().vec())
+          error << ", whose " << role.getValue() << " is " << RankedTensorType::get(*shape, type.getElementType());
+        return error;
+      }
     }
   }
   return success();

@@ -10,6 +10,7 @@
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "plan/PartedTensor.h"
 #include "xfc/abi.h"
 #include "llvm/ADT/DenseMap.h"
 #include <vector>
@@ -70,6 +71,22 @@ LaunchDomain launchDomainOf(mlir::Operation *op);
 // Operations per row of a product: two for each element of its weight. nullopt if the op is not a product with a
 // weight.
 std::optional<int64_t> flopsOfProduct(mlir::Operation *op);
+// How an optimizer sees a tensor whose second moment it factors: its last dimension is that of the columns, and all
+// others together are the rows. A tensor with fewer than two dimensions is not factored, and is a single column.
+struct MatrixForm {
+  explicit MatrixForm(mlir::RankedTensorType tensor);
+  bool factored;
+  int64_t rows, columns;
+  // Sums over rows are cut into `parts` parts of `per` rows, the last of which may be shorter.
+  int64_t per, parts;
+};
+// The tensors of a launch in the order in which it takes them, and the number of chunks of all of them.
+struct PartedTensors {
+  std::vector<PartedTensor> tensors;
+  int64_t chunks = 0;
+  // Adds a tensor with its number of chunks.
+  void add(const MatrixForm &form, int64_t ofChunks);
+};
 // The total number of features per row of `values`, or their total number of elements if they are tensors.
 int64_t extentOf(mlir::ValueRange values);
 } // namespace xfc

@@ -48,7 +48,9 @@ def KernelOpInterface : OpInterface<"KernelOpInterface"> {
     InterfaceMethod<"Whether the results must reuse those operands' buffers because the kernel writes only a part of them.",
                     "bool", "isAlwaysInPlace", (ins), "", "return false;">,
     InterfaceMethod<"The parameters, consecutive in memory, whose packed forms the kernel writes, too; empty for most ops.",
-                    "::mlir::OperandRange", "getRepacked", (ins), "", "return $_op->getOperands().take_front(0);">];
+                    "::mlir::OperandRange", "getRepacked", (ins), "", "return $_op->getOperands().take_front(0);">,
+    InterfaceMethod<[{The tensors that the kernel takes one by one, each in chunks of its own; their table is passed at launch. Empty
+                      for most ops.}], "::xfc::PartedTensors", "getPartedTensors", (ins), "", "return {};">];
 }
 
 def ProductOpInterface : OpInterface<"ProductOpInterface"> {

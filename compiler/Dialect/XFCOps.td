@@ -803,4 +803,85 @@ def XFC_OptimizeOp : XFC_Op<"optimize", [AttrSizedOperandSegments, NoGradient, K
   }];
 }
 
+// A launch of an optimizer whose rule is not elementwise. It keeps means of the squared gradient instead of all squares: for each
+// tensor a mean of each row and, if the tensor is a matrix, of each column (MatrixForm). A step takes four ops, since each
+// needs sums over whole tensors that the one before it computes. Adafactor (Shazeer and Stern, 2018) is such a rule.
+class XFC_FactoredOp<string mnemonic> : XFC_Op<mnemonic, [AttrSizedOperandSegments, NoGradient, Kernel]> {
+  let hasVerifier = 1;
+  code shared = [{
+    ::std::string getKernelName() { return getOperationName().drop_front(4).str() + "_" + getRule().str(); }
+    bool isShapeless() { return true; }
+    ::xfc::PartedTensors getPartedTensors();
+    int64_t getInPlaceOperand(unsigned result);
+    // How many results there are of each kind, in the order of the kinds.
+    ::llvm::SmallVector<unsigned> getResultSegments();
+    ::mlir::ResultRange getResultSegment(unsigned kind) {
+      const auto sizes = getResultSegments();
+      unsigned begin = 0;
+      for (unsigned i = 0; i < kind; ++i)
+        begin += sizes[i];
+      return getOperation()->getResults().slice(begin, sizes[kind]);
+    }
+    // The index in `hyper` of the hyperparameter with this name.
+    int64_t getHyperIndex(::llvm::StringRef name);
+  }];
+  let extraClassDeclaration = shared;
+}
+
+def XFC_RowMomentsOp : XFC_FactoredOp<"row_moments"> {
+  let summary = "updates the means of the rows of n squared gradients, in place, and sums up what later ops need";
+  let description = [{
+    With g the gradient after clipping, the mean of row i becomes `rows[i] + share (mean over j of g[i, j]^2 + eps1 - rows[i])`. A tensor
+    with fewer than two dimensions has rows of one element. The results are the new means of n tensors; for each tensor, the sum of
+    the squares of the parameter in each part of its rows (MatrixForm), in f64; and for each of the m matrices, the sum of the squares of
+    the gradient in each part of its rows, column by column, in f64.
+  }];
+  let arguments = (ins StrAttr:$rule, XFC_Tensor:$hyper, XFC_Scalar:$factor, Variadic<XFC_Tensor>:$parameters,
+                       Variadic<XFC_Tensor>:$gradients, Variadic<XFC_Tensor>:$rows);
+  let results = (outs Variadic<XFC_Tensor>:$updated);
+  let assemblyFormat = "$rule $hyper `,` $factor `parameters` `(` $parameters `)` `gradients` `(` $gradients `)` `rows` `(` $rows `)` attr-dict `:` functional-type(operands, results)";
+}
+
+def XFC_ColumnMomentsOp : XFC_FactoredOp<"column_moments"> {
+  let summary = "updates the means of the columns of m squared gradients, in place, and derives the factors of the columns";
+  let description = [{
+    The mean of column j becomes `columns[j] + share (mean over i of g[i, j]^2 + eps1 - columns[j])`, from the partial sums of
+    xfc.row_moments. The results are the new means, and for each matrix `sqrt(mean of rows / columns[j])`, from the new means of rows
+    and columns: the factored second moment of element (i, j) is `rows[i] columns[j] / mean of rows`.
+  }];
+  let arguments = (ins StrAttr:$rule, XFC_Tensor:$hyper, Variadic<XFC_Tensor>:$rows, Variadic<XFC_Tensor>:$column_sums,
+                       Variadic<XFC_Tensor>:$columns);
+  let results = (outs Variadic<XFC_Tensor>:$updated);
+  let assemblyFormat = "$rule $hyper `rows` `(` $rows `)` `sums` `(` $column_sums `)` `columns` `(` $columns `)` attr-dict `:` functional-type(operands, results)";
+  // Columns of a chunk.
+  let extraClassDeclaration = shared # [{
+    static constexpr int64_t columnsOfChunk = 512;
+  }];
+}
+
+def XFC_UpdateSquaresOp : XFC_FactoredOp<"update_squares"> {
+  let summary = "for n tensors, the sum of the squares of the unscaled update in each part of the rows, in f64";
+  let description = [{
+    The unscaled update of element (i, j) is `g[i, j] factors[j] / sqrt(rows[i])`, without the factor for a tensor that is no matrix.
+  }];
+  let arguments = (ins StrAttr:$rule, XFC_Tensor:$hyper, XFC_Scalar:$factor, Variadic<XFC_Tensor>:$gradients, Variadic<XFC_Tensor>:$rows,
+                       Variadic<XFC_Tensor>:$factors);
+  let results = (outs Variadic<XFC_Tensor>:$squares);
+  let assemblyFormat = "$rule $hyper `,` $factor `gradients` `(` $gradients `)` `rows` `(` $rows `)` `factors` `(` $factors `)` attr-dict `:` functional-type(operands, results)";
+}
+
+def XFC_FactoredUpdateOp : XFC_FactoredOp<"factored_update"> {
+  let summary = "updates n parameters, in place, with the update of xfc.update_squares";
+  let description = [{
+    With u the unscaled update of a tensor, RMS the root of its mean square, and r the rate, times max(eps2, RMS(parameter)) if `scales`
+    is 1, the new parameter is `parameter - r decay parameter - r u / max(1, RMS(u) / clip_threshold)`. A rule with "_ema" also
+    updates the `averages`, which are results, too.
+  }];
+  let arguments = (ins StrAttr:$rule, XFC_Tensor:$hyper, XFC_Scalar:$factor, Variadic<XFC_Tensor>:$parameters,
+                       Variadic<XFC_Tensor>:$gradients, Variadic<XFC_Tensor>:$rows, Variadic<XFC_Tensor>:$factors,
+                       Variadic<XFC_Tensor>:$parameter_squares, Variadic<XFC_Tensor>:$update_squares, Variadic<XFC_Tensor>:$averages);
+  let results = (outs Variadic<XFC_Tensor>:$updated);
+  let assemblyFormat = "$rule $hyper `,` $factor `parameters` `(` $parameters `)` `gradients` `(` $gradients `)` `rows` `(` $rows `)` `factors` `(` $factors `)` `squares` `(` $parameter_squares `)` `,` `(` $update_squares `)` `averages` `(` $averages `)` attr-dict `:` functional-type(operands, results)";
+}
+
 #endif

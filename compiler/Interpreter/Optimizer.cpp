@@ -85,8 +85,145 @@ static LogicalResult evaluateOp(OptimizeOp op, const xfc_shape &, ArrayRef<Tenso
   return success();
 }
 
+// Adafactor (Shazeer and Stern, 2018, algorithm 4, without the first moment), with the settings of fairseq: of each
+// squared gradient it keeps only the means of rows and columns, whose product, divided by the mean of all, stands for
+// the second moment.
+namespace {
+
+// One tensor of an op, and the op's hyperparameters.
+template <typename Op> struct Factored {
+  Factored(Op op, ArrayRef<Tensor> operands) : op(op), operands(operands) {}
+  Op op;
+  ArrayRef<Tensor> operands;
+
+  double hyper(StringRef name) const { return operands[0].data[Op(op).getHyperIndex(name)]; }
+  // The tensors of a group of operands, which may be empty.
+  ArrayRef<Tensor> at(OperandRange group) const {
+    return group.empty() ? ArrayRef<Tensor>() : operands.slice(group.getBeginOperandIndex(), group.size());
+  }
+  // An element of a gradient after clipping, by the norm and then by value.
+  double clipped(double gradient) const {
+    return std::clamp(operands[1].data[0] * gradient, -hyper("limit"), hyper("limit"));
+  }
+  double newMean(double mean, double square) const { return mean + hyper("share") * (square + hyper("eps1") - mean); }
+  // The unscaled update of each element of a tensor. `factors` are those of its columns, or null.
+  std::vector<double> updateOf(const Tensor &gradient, const Tensor &rows, const Tensor *factors) const {
+    std::vector<double> update(gradient.data.size());
+    const size_t columns = factors ? factors->data.size() : 1;
+    for (size_t e = 0; e < update.size(); ++e)
+      update[e] =
+          clipped(gradient.data[e]) * (factors ? factors->data[e % columns] : 1) / std::sqrt(rows.data[e / columns]);
+    return update;
+  }
+};
+
+MatrixForm formOf(Value tensor) { return MatrixForm(cast<RankedTensorType>(tensor.getType())); }
+
+// The sum of the squares in each part of the rows.
+void addSquares(const MatrixForm &form, ArrayRef<double> values, Tensor &sums) {
+  for (size_t e = 0; e < values.size(); ++e)
+    sums.data[e / form.columns / form.per] += values[e] * values[e];
+}
+
+} // namespace
+
+static LogicalResult evaluateOp(RowMomentsOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                SmallVectorImpl<Tensor> &results) {
+  const Factored step(op, operands);
+  const size_t n = op.getParameters().size();
+  for (Value result : op.getResults())
+    results.push_back(zeros(shape, result.getType()));
+  size_t matrix = 0;
+  for (size_t t = 0; t < n; ++t) {
+    const MatrixForm form = formOf(op.getParameters()[t]);
+    const Tensor &gradient = step.at(op.getGradients())[t], &means = step.at(op.getRows())[t];
+    Tensor *columnSums = form.factored ? &results[2 * n + matrix++] : nullptr;
+    for (int64_t row = 0; row < form.rows; ++row) {
+      double sum = 0;
+      for (int64_t column = 0; column < form.columns; ++column) {
+        const double g = step.clipped(gradient.data[row * form.columns + column]);
+        sum += g * g;
+        if (columnSums)
+          columnSums->data[row / form.per * form.columns + column] += g * g;
+      }
+      results[t].data[row] = step.newMean(means.data[row], sum / static_cast<double>(form.columns));
+    }
+    addSquares(form, step.at(op.getParameters())[t].data, results[n + t]);
+  }
+  return success();
+}
+
+static LogicalResult evaluateOp(ColumnMomentsOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                SmallVectorImpl<Tensor> &results) {
+  const Factored step(op, operands);
+  const size_t m = op.getRows().size();
+  for (Value result : op.getResults())
+    results.push_back(zeros(shape, result.getType()));
+  for (size_t t = 0; t < m; ++t) {
+    const std::vector<double> &rows = step.at(op.getRows())[t].data, &sums = step.at(op.getColumnSums())[t].data,
+                              &means = step.at(op.getColumns())[t].data;
+    double mean = 0;
+    for (double row : rows)
+      mean += row / static_cast<double>(rows.size());
+    for (size_t column = 0; column < means.size(); ++column) {
+      double sum = 0;
+      for (size_t i = column; i < sums.size(); i += means.size())
+        sum += sums[i];
+      results[t].data[column] = step.newMean(means[column], sum / static_cast<double>(rows.size()));
+      results[m + t].data[column] = std::sqrt(mean / results[t].data[column]);
+    }
+  }
+  return success();
+}
+
+static LogicalResult evaluateOp(UpdateSquaresOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
+                                SmallVectorImpl<Tensor> &results) {
+  const Factored step(op, operands);
+  size_t matrix = 0;
+  for (size_t t = 0; t < op.getGradients().size(); ++t) {
+    const MatrixForm form = formOf(op.getGradients()[t]);
+    const Tensor *factors = form.factored ? &step.at(op.getFactors())[matrix++] : nullptr;
+    Tensor sums = zeros(shape, op.getResult(t).getType());
+    addSquares(form, step.updateOf(step.at(op.getGradients())[t], step.at(op.getRows())[t], factors), sums);
+    results.push_back(std::move(sums));
+  }
+  return success();
+}
+
+static LogicalResult evaluateOp(FactoredUpdateOp op, const xfc_shape &, ArrayRef<Tensor> operands,
+                                SmallVectorImpl<Tensor> &results) {
+  const Factored step(op, operands);
+  const size_t n = op.getParameters().size();
+  llvm::append_range(results, step.at(op.getParameters()));
+  llvm::append_range(results, step.at(op.getAverages()));
+  size_t matrix = 0;
+  for (size_t t = 0; t < n; ++t) {
+    const MatrixForm form = formOf(op.getParameters()[t]);
+    const Tensor *factors = form.factored ? &step.at(op.getFactors())[matrix++] : nullptr;
+    std::vector<double> &parameter = results[t].data;
+    auto rootOfMean = [&](const Tensor &sums) {
+      double total = 0;
+      for (double sum : sums.data)
+        total += sum;
+      return std::sqrt(total / static_cast<double>(parameter.size()));
+    };
+    double rate = step.hyper("rate");
+    if (step.hyper("scales") > 0)
+      rate *= std::max(step.hyper("eps2"), rootOfMean(step.at(op.getParameterSquares())[t]));
+    const double shrink = std::max(1.0, rootOfMean(step.at(op.getUpdateSquares())[t]) / step.hyper("clip_threshold"));
+    const std::vector<double> update = step.updateOf(step.at(op.getGradients())[t], step.at(op.getRows())[t], factors);
+    for (size_t e = 0; e < parameter.size(); ++e)
+      parameter[e] -= rate * step.hyper("decay") * parameter[e] + rate * update[e] / shrink;
+    if (!op.getAverages().empty())
+      for (size_t e = 0; e < parameter.size(); ++e)
+        results[n + t].data[e] += step.hyper("weight") * (parameter[e] - results[n + t].data[e]);
+  }
+  return success();
+}
+
 void attachOptimizerEvaluators(MLIRContext &context) {
-  attachEvaluators<SquareSumOp, ClipFactorOp, OptimizeOp>(context);
+  attachEvaluators<SquareSumOp, ClipFactorOp, OptimizeOp, RowMomentsOp, ColumnMomentsOp, UpdateSquaresOp,
+                   FactoredUpdateOp>(context);
 }
 
 } // namespace xfc

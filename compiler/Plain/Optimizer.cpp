@@ -2,6 +2,7 @@
 #include "Lowerings.h"
 #include "llvm/ADT/StringSwitch.h"
 #include <cmath>
+#include <functional>
 
 using namespace mlir;
 
@@ -93,6 +94,167 @@ static void lowerPlainOp(OptimizeOp op, PlainBuilder &b) {
     b.elementwise({step.parameters}, states.back(), [&](auto x) { return x[1] + scalar("weight") * (x[0] - x[1]); });
 }
 
-void attachOptimizerLowerings(MLIRContext &context) { attachLowerings<SquareSumOp, ClipFactorOp, OptimizeOp>(context); }
+// The only tensor of an op of a rule that factors the second moment: without fusion, each op has one.
+namespace {
+
+template <typename Op> struct PlainTensor {
+  PlainTensor(PlainBuilder &b, Op op)
+      : b(b), op(op), rows(number(offsetof(PartedTensor, rows))), columns(number(offsetof(PartedTensor, columns))),
+        per(number(offsetof(PartedTensor, per))), parts(number(offsetof(PartedTensor, parts))),
+        group(number(offsetof(PartedTensor, group))) {}
+  Number number(size_t offset) { return b.immediate(offset / sizeof(int64_t)); }
+
+  PlainBuilder &b;
+  Op op;
+  Number rows, columns, per, parts, group;
+
+  // Runs `body` unless the tensor is frozen.
+  void run(llvm::function_ref<void()> body) {
+    b.forEach(min(group + 1, 1), [&](const Number &) { body(); });
+  }
+  Number hyper(StringRef name) {
+    const auto count = op.getHyper().getType().getNumElements();
+    Value rows = b.dense(0, (group + 1) * count);
+    return b.load(rows, {group * count + op.getHyperIndex(name)});
+  }
+  Number wide(StringRef name) { return b.f64(hyper(name)); }
+  Number newMean(const Number &mean, const Number &square) {
+    return mean + wide("share") * (square + wide("eps1") - mean);
+  }
+  // What clips an element of a gradient.
+  std::function<Number(const Number &)> clipping() {
+    Number limit = hyper("limit"), factor = b.load(b.operand(op.getFactorMutable().getOperandNumber()));
+    return [=](const Number &given) {
+      Number scaled = factor * given;
+      return select(scaled > limit, limit, select(scaled < 0 - limit, 0 - limit, scaled));
+    };
+  }
+  // A group's only value, of `count` elements; null if the group is empty.
+  Value of(OperandRange group, const Number &count) {
+    return group.empty() ? Value() : b.dense(group.getBeginOperandIndex(), count);
+  }
+  Value result(unsigned i, const Number &count) { return b.dense(op->getNumOperands() + i, count); }
+  // A row of values that are given one after the other.
+  Value row(Value values, const Number &i) { return b.slice(values, {{i * columns, columns}}); }
+  Number rowsOfPart(const Number &part) { return min(per, rows - part * per); }
+
+  // Stores the sum over each part of term(row), in f64.
+  void sumParts(Value sums, llvm::function_ref<Number(const Number &row, const Number &sum)> add) {
+    b.forEach(parts, [&](const Number &part) {
+      b.store(b.f64(0), sums, {part});
+      b.forEach(rowsOfPart(part),
+                [&](const Number &i) { b.store(add(part * per + i, b.load(sums, {part})), sums, {part}); });
+    });
+  }
+  // Calls use(operands, update): update(elements of the operands) is the unscaled update of an element of the row.
+  void fromUpdates(const Number &row,
+                   llvm::function_ref<void(ValueRange, llvm::function_ref<Number(ArrayRef<Number>)>)> use) {
+    const auto clipped = clipping();
+    Value factors = of(op.getFactors(), columns);
+    Number inverse = 1 / sqrt(b.load(of(op.getRows(), rows), {row}));
+    SmallVector<Value> operands = {this->row(of(op.getGradients(), rows * columns), row)};
+    if (factors)
+      operands.push_back(factors);
+    use(operands,
+        [&](ArrayRef<Number> v) { return factors ? clipped(v[0]) * inverse * v[1] : clipped(v[0]) * inverse; });
+  }
+};
+
+} // namespace
+
+static void lowerPlainOp(RowMomentsOp op, PlainBuilder &b) {
+  PlainTensor tensor(b, op);
+  tensor.run([&] {
+    Number elements = tensor.rows * tensor.columns;
+    Value p = tensor.of(op.getParameters(), elements), g = tensor.of(op.getGradients(), elements),
+          means = tensor.of(op.getRows(), tensor.rows);
+    const auto clipped = tensor.clipping();
+    auto square = [&](const Number &given) {
+      Number x = b.f64(clipped(given));
+      return x * x;
+    };
+    b.forEach(tensor.rows, [&](const Number &i) {
+      Number sum = b.reduce("i->", tensor.row(g, i), b.f64(0), [&](auto v) { return v[1] + square(v[0]); });
+      b.store(tensor.newMean(b.f64(b.load(means, {i})), sum / b.f64(tensor.columns)), means, {i});
+    });
+    tensor.sumParts(tensor.result(1, tensor.parts), [&](const Number &row, const Number &sum) {
+      return b.reduce("i->", tensor.row(p, row), sum, [&](auto v) { return v[1] + b.f64(v[0]) * b.f64(v[0]); });
+    });
+    if (op.getResultSegment(2).empty())
+      return;
+    Value sums = tensor.result(2, tensor.parts * tensor.columns);
+    b.fill(sums, b.f64(0));
+    b.forEach(tensor.rows, [&](const Number &i) {
+      b.elementwise(tensor.row(g, i), tensor.row(sums, i / tensor.per), [&](auto v) { return v[1] + square(v[0]); });
+    });
+  });
+}
+
+static void lowerPlainOp(ColumnMomentsOp op, PlainBuilder &b) {
+  PlainTensor tensor(b, op);
+  tensor.run([&] {
+    Value rows = tensor.of(op.getRows(), tensor.rows),
+          sums = tensor.of(op.getColumnSums(), tensor.parts * tensor.columns),
+          means = tensor.of(op.getColumns(), tensor.columns), factors = tensor.result(1, tensor.columns);
+    Number height = b.f64(tensor.rows);
+    Number mean = b.reduce("i->", rows, b.f64(0), [&](auto v) { return v[1] + b.f64(v[0]); }) / height;
+    b.forEach(tensor.columns, [&](const Number &j) {
+      // The loop runs over the parts; the operand only says how many there are.
+      Number sum = b.reduce("i->", b.slice(sums, {{0, tensor.parts}}), b.f64(0),
+                            [&](auto v) { return v[1] + b.load(sums, {b.loop('i') * tensor.columns + j}); });
+      Number updated = tensor.newMean(b.f64(b.load(means, {j})), sum / height);
+      b.store(updated, means, {j});
+      b.store(sqrt(mean / updated), factors, {j});
+    });
+  });
+}
+
+static void lowerPlainOp(UpdateSquaresOp op, PlainBuilder &b) {
+  PlainTensor tensor(b, op);
+  tensor.run([&] {
+    tensor.sumParts(tensor.result(0, tensor.parts), [&](const Number &row, const Number &before) {
+      Number sum = before;
+      tensor.fromUpdates(row, [&](ValueRange operands, auto update) {
+        sum = b.reduce(operands.size() == 2 ? "i,i->" : "i->", operands, before, [&](auto v) {
+          Number x = b.f64(update(v));
+          return v.back() + x * x;
+        });
+      });
+      return sum;
+    });
+  });
+}
+
+static void lowerPlainOp(FactoredUpdateOp op, PlainBuilder &b) {
+  PlainTensor tensor(b, op);
+  tensor.run([&] {
+    Number elements = tensor.rows * tensor.columns;
+    Value p = tensor.of(op.getParameters(), elements), averages = tensor.of(op.getAverages(), elements);
+    auto rootOfMean = [&](OperandRange group) {
+      return sqrt(b.reduce("i->", tensor.of(group, tensor.parts), b.f64(0), [](auto v) { return v[1] + v[0]; }) /
+                  b.f64(elements));
+    };
+    Number relative = max(tensor.wide("eps2"), rootOfMean(op.getParameterSquares()));
+    Number rate = tensor.wide("rate") * select(tensor.wide("scales") > 0, relative, 1);
+    Number shrink = max(b.f64(1), rootOfMean(op.getUpdateSquares()) / tensor.wide("clip_threshold"));
+    auto inType = [&](const Number &x) { return Number(b, x.as(b, b.element)); };
+    Number decay = inType(rate * tensor.wide("decay")), step = inType(rate / shrink);
+    b.forEach(tensor.rows, [&](const Number &row) {
+      tensor.fromUpdates(row, [&](ValueRange operands, auto update) {
+        b.elementwise(operands, tensor.row(p, row),
+                      [&](auto v) { return v.back() - (decay * v.back() + step * update(v)); });
+      });
+    });
+    if (!averages)
+      return;
+    Number weight = tensor.hyper("weight");
+    b.elementwise({p}, averages, [&](auto x) { return x[1] + weight * (x[0] - x[1]); });
+  });
+}
+
+void attachOptimizerLowerings(MLIRContext &context) {
+  attachLowerings<SquareSumOp, ClipFactorOp, OptimizeOp, RowMomentsOp, ColumnMomentsOp, UpdateSquaresOp,
+                  FactoredUpdateOp>(context);
+}
 
 } // namespace xfc

@@ -285,6 +285,23 @@ LogicalResult OffsetOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return success();
 }
 
+LogicalResult PartOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto state = getOperation()->getParentOfType<StateOp>();
+  if (!symbols.lookupNearestSymbolFrom<ParameterOp>(state->getParentOfType<ParametersOp>(), getNameAttr()))
+    return emitOpError("the model has no parameter ") << getNameAttr();
+  const auto offset = static_cast<int64_t>(getOffset()), elements = static_cast<int64_t>(state.getElements());
+  int64_t own = 1;
+  for (int64_t extent : getShape()) {
+    if (extent < 0 || (extent > 0 && own > elements / extent))
+      return emitOpError() << "a tensor of these extents does not fit the state, which has " << elements << " elements";
+    own *= extent;
+  }
+  if (offset < 0 || own > elements - offset)
+    return emitOpError() << getNameAttr() << " has " << own << " elements from " << offset << " on, the state has "
+                         << elements;
+  return success();
+}
+
 void KernelOp::build(OpBuilder &builder, OperationState &state, StringRef name) {
   state.getOrAddProperties<Properties>().setSymName(builder.getStringAttr(name));
   state.addRegion();

@@ -47,8 +47,7 @@ def Plan_PlaceAttr : Plan_Attr<"Place", "place"> {
   let summary = "where an operand or a result lies";
   let description = [{
     `#plan.place<arena 3 + 64 by 512>`: 64 bytes into buffer 3 of the program, with a row stride of 512 elements. The other
-    kinds are `parameters`, `gradients` and `state 1` of the optimizer (blocks with the same layout), `packed 2`, `table 0`,
-    `argument 1`, and `none`, for an operand that the op does not have or a result that nothing reads.
+    kinds are `parameters`, `gradients`, `state 1` of the optimizer, `packed 2`, `table 0`, `argument 1`, and `none`, for an operand that the op does not have or a result that nothing reads.
   }];
   let parameters = (ins "::xfc::Place::Kind":$kind, "int64_t":$index, "int64_t":$offset, "int64_t":$stride);
   let builders = [AttrBuilder<(ins "const ::xfc::Place &":$place, "int64_t":$stride)>];
@@ -76,13 +75,18 @@ def Plan_PartitionAttr : Plan_Attr<"Partition", "partition"> {
 def Plan_ParametersOp : Plan_Op<"parameters", [NoTerminator, SingleBlock]> {
   let summary = "the parameter block: its number of elements, their type, and its parameters in order";
   let description = [{
-    The gradients, and each of the `states` that the optimizer keeps, have a block with the same layout. Parameters that some
-    program reads as one tensor (xfc.concat) follow each other without gaps; everything else starts on a cache line.
+    The gradients, and each of the `states` that optimizers keep, have a block with the same layout, except for the states that a
+    plan.state gives another. Parameters that some program reads as one tensor (xfc.concat) follow each other without gaps;
+    everything else starts on a cache line.
 
     ```mlir
-    plan.parameters 1040 x f32 states ["moment1", "moment2"] {
+    plan.parameters 1040 x f32 states ["moment1", "moment2", "row_mean"] {
       plan.parameter @encoder.embed.weight at 0
       plan.parameter @encoder.norm.weight at 1024
+      plan.state "row_mean" 80 {
+        plan.part @encoder.embed.weight [64] at 0
+        plan.part @encoder.norm.weight [16] at 64
+      }
     }
     ```
   }];
@@ -95,6 +99,19 @@ def Plan_OffsetOp : Plan_Op<"parameter", [HasParent<"ParametersOp">, DeclareOpIn
   let summary = "the element offset of an xfc.parameter in the block";
   let arguments = (ins FlatSymbolRefAttr:$name, I64Attr:$offset);
   let assemblyFormat = "$name `at` $offset attr-dict";
+}
+
+def Plan_StateOp : Plan_Op<"state", [NoTerminator, SingleBlock, HasParent<"ParametersOp">]> {
+  let summary = "a state whose block is not laid out like the parameters: its number of elements, and its tensors in order";
+  let arguments = (ins StrAttr:$name, I64Attr:$elements);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$name $elements $body attr-dict";
+}
+
+def Plan_PartOp : Plan_Op<"part", [HasParent<"StateOp">, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "the tensor that the state holds of an xfc.parameter: its shape, and its element offset in the block";
+  let arguments = (ins FlatSymbolRefAttr:$name, DenseI64ArrayAttr:$shape, I64Attr:$offset);
+  let assemblyFormat = "$name $shape `at` $offset attr-dict";
 }
 
 def Plan_KernelOp : Plan_Op<"kernel", [Symbol, IsolatedFromAbove]> {
@@ -194,7 +211,8 @@ def Plan_LaunchOp : Plan_Op<"launch", [HasParent<"ProgramOp">, DeclareOpInterfac
   let description = [{
     The work is divided over the rows of a set; `keys` gives the row set and the structure of the keys. `immediates` holds
     the ids of the dropouts that draw random numbers, then `elements` if the kernel iterates over blocks of parameters, then
-    what an optimizer packs. `flops` counts floating-point operations, `traffic` bytes. Places are listed for the operands,
+    what an optimizer packs; or the table of the `tensors` that the kernel takes one by one (PartedTensor in
+    runtime/plan/Plan.h), whose chunks `elements` counts. `flops` counts floating-point operations, `traffic` bytes. Places are listed for the operands,
     the results, and then the workspace of a reduction or the weights that an optimizer packs.
 
     ```mlir
@@ -203,7 +221,8 @@ def Plan_LaunchOp : Plan_Op<"launch", [HasParent<"ProgramOp">, DeclareOpInterfac
   }];
   let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<AnyType>:$inputs, I64Attr:$set, I64Attr:$key_set, I64Attr:$keys,
                        OptionalAttr<Plan_Places>:$places, DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$immediates,
-                       DefaultValuedAttr<I64Attr, "0">:$elements, Plan_SizeAttr:$flops, Plan_SizeAttr:$traffic);
+                       DefaultValuedAttr<I64Attr, "0">:$elements, DefaultValuedAttr<I64Attr, "0">:$tensors, Plan_SizeAttr:$flops,
+                       Plan_SizeAttr:$traffic);
   let results = (outs Variadic<AnyType>:$outputs);
   let assemblyFormat = "$kernel `(` $inputs `)` custom<Sets>($set, $key_set, $keys) (`at` custom<Places>($places)^)? attr-dict `:` functional-type($inputs, $outputs)";
   let hasVerifier = 1;

@@ -44,6 +44,12 @@ private:
     blocks = {{attr::parameter, {Place::Kind::Parameters, 0, 0}}, {attr::gradient, {Place::Kind::Gradients, 0, 0}}};
     for (auto [i, state] : llvm::enumerate(block.getStates().getAsValueRange<StringAttr>()))
       blocks[state] = {Place::Kind::State, static_cast<int64_t>(i), 0};
+    stateOffsets.clear();
+    for (auto state : block.getOps<StateOp>()) {
+      llvm::StringMap<int64_t> &own = stateOffsets[state.getName()];
+      for (auto part : state.getOps<PartOp>())
+        own[part.getName()] = static_cast<int64_t>(part.getOffset()) * elementBytes;
+    }
     for (auto parameter : block.getOps<OffsetOp>()) {
       const int64_t offset = static_cast<int64_t>(parameter.getOffset()) * elementBytes;
       offsets[parameter.getName()] = offset;
@@ -54,11 +60,15 @@ private:
     return success();
   }
 
-  FailureOr<Place> placeIn(const Place &block, StringRef parameter, Operation *program) {
-    auto known = offsets.find(parameter);
-    if (known == offsets.end())
-      return program->emitOpError() << "the model has no parameter '" << parameter << "'";
-    return Place{block.kind, block.index, known->second};
+  FailureOr<Place> placeIn(StringRef role, StringRef parameter, Operation *program) {
+    const Place &block = blocks.at(role);
+    const auto own = stateOffsets.find(role);
+    const llvm::StringMap<int64_t> &known = own == stateOffsets.end() ? offsets : own->second;
+    const auto found = known.find(parameter);
+    if (found == known.end())
+      return program->emitOpError() << (own == stateOffsets.end() ? "the model" : "plan.state \"" + role + "\"")
+                                    << " has no parameter '" << parameter << "'";
+    return Place{block.kind, block.index, found->second};
   }
 
   KernelOp kernelOf(LaunchOp launch) { return kernels.lookup(launch.getKernelAttr().getAttr()); }
@@ -112,7 +122,7 @@ private:
       FailureOr<Place> place = Place();
       const auto block = blocks.find(named.role);
       if (block != blocks.end())
-        place = placeIn(block->second, named.name, program);
+        place = placeIn(named.role, named.name, program);
       else if (llvm::is_contained(optimizerStates(), std::string_view(named.role)))
         return program.emitOpError() << "has the " << named.role << " '" << named.name
                                      << "', but plan.parameters has no such state";
@@ -135,7 +145,7 @@ private:
       auto name = program.getResultAttrOfType<StringAttr>(i, attr::name);
       StringRef parameter = name ? name.getValue() : "";
       if (parameter.consume_front(names::gradientOf)) {
-        FailureOr<Place> place = placeIn(blocks.at(attr::gradient), parameter, program);
+        FailureOr<Place> place = placeIn(attr::gradient, parameter, program);
         if (failed(place))
           return failure();
         Value written = value;
@@ -242,8 +252,9 @@ private:
   }
 
   int64_t elementBytes = 4;
-  llvm::StringMap<Place> blocks;    // blocks with the layout of the parameters, by the role of their arguments
-  llvm::StringMap<int64_t> offsets; // in bytes
+  llvm::StringMap<Place> blocks;    // of parameters, gradients and states, by the role of their arguments
+  llvm::StringMap<int64_t> offsets; // in bytes, in blocks with the layout of the parameters
+  llvm::StringMap<llvm::StringMap<int64_t>> stateOffsets; // in those of other states
   llvm::DenseMap<StringAttr, KernelOp> kernels;
 };
 

@@ -2,7 +2,10 @@
 #include "Analysis/ParameterLayout.h"
 #include "Passes.h"
 #include "plan/Optimizers.h"
+#include "plan/Plan.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/Support/MathExtras.h"
+#include <algorithm>
 
 using namespace mlir;
 
@@ -58,6 +61,28 @@ struct LayOutParameters : impl::LayOutParametersBase<LayOutParameters> {
     builder.createBlock(&block.getBody());
     for (const ParameterLayout::Parameter &parameter : layout->parameters())
       OffsetOp::create(builder, module.getLoc(), parameter.name, parameter.offset);
+    for (StringRef state : statesOf(module))
+      if (!likeParameters(std::string_view(state)))
+        layOutState(builder, state, *layout, type);
+  }
+
+private:
+  // Lays out the tensors of a state in the order of their parameters, each from a cache line on.
+  void layOutState(OpBuilder &builder, StringRef state, const ParameterLayout &layout, FloatType type) {
+    const int64_t line = ParameterLayout::alignment / (type.getWidth() / 8);
+    OpBuilder::InsertionGuard guard(builder);
+    auto op = StateOp::create(builder, getOperation().getLoc(), state, 0);
+    builder.createBlock(&op.getBody());
+    int64_t next = 0;
+    for (const ParameterLayout::Parameter &parameter : layout.parameters()) {
+      const Extents shape =
+          cast<RankedTensorType>(getOperation().lookupSymbol<ParameterOp>(parameter.name).getType()).getShape().vec();
+      if (const std::optional<Extents> own = shapeOfState(std::string_view(state), shape)) {
+        PartOp::create(builder, getOperation().getLoc(), parameter.name, *own, next);
+        next = llvm::alignTo(next + elementsOf(*own), line);
+      }
+    }
+    op.setElements(std::max(next, line)); // memory of no size cannot be allocated
   }
 };
 

@@ -83,7 +83,7 @@ private:
     module.type = typeOf(block.getType());
     module.parameterElements = block.getElements();
     for (StringRef state : block.getStates().getAsValueRange<StringAttr>())
-      module.states.push_back(state.str());
+      module.states.push_back({state.str()});
     SymbolTable symbols(source);
     for (auto entry : block.getOps<OffsetOp>()) {
       auto parameter = symbols.lookup<ParameterOp>(entry.getName());
@@ -94,6 +94,23 @@ private:
           {parameter.getName().str(), std::move(aliases), cast<RankedTensorType>(parameter.getType()).getShape().vec(),
            static_cast<int64_t>(entry.getOffset()), stringifyInitializer(parameter.getInit()).str(),
            static_cast<int64_t>(parameter.getFanIn()), static_cast<int64_t>(parameter.getFanOut())});
+    }
+    for (auto entry : block.getOps<StateOp>())
+      addLayout(entry);
+  }
+
+  void addLayout(StateOp entry) {
+    const auto state = llvm::find_if(
+        module.states, [&](const OptimizerState &known) { return StringRef(known.name) == entry.getName(); });
+    if (state == module.states.end()) // no program reads it
+      return;
+    state->likeParameters = false;
+    state->elements = entry.getElements();
+    for (auto part : entry.getOps<PartOp>()) {
+      const auto parameter = llvm::find_if(
+          module.parameters, [&](const Parameter &known) { return StringRef(known.name) == part.getName(); });
+      state->parts.push_back(
+          {parameter - module.parameters.begin(), part.getShape().vec(), static_cast<int64_t>(part.getOffset())});
     }
   }
 
@@ -148,7 +165,7 @@ private:
     for (BlockArgument value : source.getArguments()) {
       const NamedArgument named = argumentOf(value);
       if (named.role == attr::parameter || named.role == attr::gradient ||
-          llvm::is_contained(module.states, named.role))
+          module.findState(std::string_view(named.role)))
         continue;
       Argument argument;
       argument.name = named.name.str();
@@ -181,6 +198,7 @@ private:
     }
     step.immediates = ArrayRef(launch.getImmediates()).vec();
     step.elements = launch.getElements();
+    step.tensors = launch.getTensors();
     step.flops = launch.getFlops().getSize();
     step.traffic = launch.getTraffic().getSize();
     step.location = locationOf(launch);

@@ -1,5 +1,5 @@
 // Adds @update, which computes new parameters from gradients, for each optimizer rule, and @accumulate, which adds the
-// gradients of earlier batches. Each has one op per parameter.
+// gradients of earlier batches. Each has one op, or a few, per parameter.
 #include "Dialect/XFC.h"
 #include "Passes.h"
 #include "plan/Optimizers.h"
@@ -87,9 +87,12 @@ private:
     const auto n = static_cast<unsigned>(parameters.size());
     SmallVector<StringRef> roles = {attr::parameter, attr::gradient};
     roles.append(optimizer.states.begin(), optimizer.states.end());
-    for (StringRef role : roles)
-      for (const Parameter &parameter : parameters)
-        addArgument(function, parameter.name, role, parameter.type, parameter.location);
+    ByRole arguments(roles.size(), SmallVector<Value>(n));
+    for (auto [role, values] : llvm::zip_equal(roles, arguments))
+      for (auto [parameter, value] : llvm::zip_equal(parameters, values))
+        if (const auto shape = shapeOfState(std::string_view(role), parameter.type.getShape().vec()))
+          value = addArgument(function, parameter.name, role,
+                              RankedTensorType::get(*shape, parameter.type.getElementType()), parameter.location);
     Type element = parameters.front().type.getElementType();
     auto scalar = RankedTensorType::get({}, element);
     Value hyper = addArgument(function, builder.getStringAttr(names::hyper), attr::scalar,
@@ -102,34 +105,102 @@ private:
       int64_t parts = llvm::divideCeil(parameters[i].type.getNumElements(), SquareSumOp::elementsOfPart);
       sums.push_back(SquareSumOp::create(builder, parameters[i].location,
                                          RankedTensorType::get({parts}, builder.getF64Type()),
-                                         ValueRange{function.getArgument(n + i)}));
+                                         ValueRange{arguments[gradients][i]}));
     }
     auto clip = ClipFactorOp::create(builder, loc, scalar, scalar, maxNorm, sums);
-    const auto groups = static_cast<unsigned>(1 + optimizer.states.size()); // of results: parameters and each state
-    SmallVector<Value> results(size_t{groups} * n);
-    for (unsigned i = 0; i < n; ++i) {
-      SmallVector<Value> states;
-      for (unsigned group = 1; group < groups; ++group)
-        states.push_back(function.getArgument((1 + group) * n + i));
-      auto step = OptimizeOp::create(builder, parameters[i].location, SmallVector<Type>(groups, parameters[i].type),
-                                     optimizer.rule, hyper, clip.getFactor(), function.getArgument(i),
-                                     function.getArgument(n + i), states, /*packs=*/false);
-      for (unsigned group = 0; group < groups; ++group)
-        results[group * n + i] = step.getResult(group);
-    }
+    const ByRole updated = optimizer.elementwise
+                               ? stepOf(optimizer, builder, hyper, clip.getFactor(), arguments)
+                               : factoredStepOf(optimizer, builder, hyper, clip.getFactor(), arguments);
+
+    // Each new value replaces the argument of its role.
+    SmallVector<Value> results, replaced;
+    for (auto [values, old] : llvm::zip_equal(updated, arguments))
+      for (auto [value, argument] : llvm::zip(values, old))
+        if (value) {
+          results.push_back(value);
+          replaced.push_back(argument);
+        }
     results.push_back(clip.getNorm());
     func::ReturnOp::create(builder, loc, results);
-
     function.setFunctionType(
         builder.getFunctionType(function.getBody().getArgumentTypes(), ValueRange(results).getTypes()));
-    for (unsigned group = 0; group < groups; ++group)
-      for (unsigned i = 0; i < n; ++i) {
-        // Among the arguments, the gradients are between the parameters and the states.
-        unsigned replaced = (group == 0 ? 0 : group + 1) * n + i;
-        function.setResultAttr(group * n + i, attr::name, parameters[i].name);
-        function.setResultAttr(group * n + i, attr::alias, builder.getI64IntegerAttr(replaced));
+    for (auto [i, argument] : llvm::enumerate(replaced)) {
+      const unsigned number = cast<BlockArgument>(argument).getArgNumber();
+      function.setResultAttr(i, attr::name, function.getArgAttr(number, attr::name));
+      function.setResultAttr(i, attr::alias, builder.getI64IntegerAttr(number));
+    }
+    function.setResultAttr(replaced.size(), attr::name, builder.getStringAttr(names::norm));
+  }
+
+  // One value for each parameter, for each role of an update's arguments: parameters, gradients, then the states. Null
+  // if there is none, as for a state that holds nothing of a parameter, and for new gradients.
+  using ByRole = SmallVector<SmallVector<Value>>;
+  static constexpr unsigned values = 0, gradients = 1, states = 2;
+
+  // A step that updates each element by itself: one op for each parameter.
+  ByRole stepOf(const Optimizer &optimizer, OpBuilder &builder, Value hyper, Value factor, const ByRole &arguments) {
+    ByRole updated(arguments.size());
+    for (auto [i, parameter] : llvm::enumerate(parameters)) {
+      SmallVector<Value> old;
+      for (ArrayRef<Value> state : ArrayRef(arguments).drop_front(states))
+        old.push_back(state[i]);
+      auto step = OptimizeOp::create(builder, parameter.location, SmallVector<Type>(1 + old.size(), parameter.type),
+                                     optimizer.rule, hyper, factor, arguments[values][i], arguments[gradients][i], old,
+                                     /*packs=*/false);
+      updated[values].push_back(step.getResult(0));
+      for (unsigned state = 0; state < old.size(); ++state)
+        updated[states + state].push_back(step.getResult(1 + state));
+    }
+    return updated;
+  }
+
+  // A step by means of rows and columns: four ops for each parameter, or three if it is no matrix. All of one kind come
+  // before those of the next, so that they can be merged.
+  ByRole factoredStepOf(const Optimizer &optimizer, OpBuilder &builder, Value hyper, Value factor,
+                        const ByRole &arguments) {
+    constexpr unsigned rows = states, columns = states + 1, averages = states + 2;
+    const size_t n = parameters.size();
+    ByRole updated(arguments.size());
+    updated[columns].resize(n);
+    SmallVector<Value> columnSums(n), factors(n), parameterSquares, updateSquares;
+    auto given = [](Value value) { return value ? ValueRange(value) : ValueRange(); };
+    for (auto [i, parameter] : llvm::enumerate(parameters)) {
+      const MatrixForm form(parameter.type);
+      SmallVector<Type> types = {arguments[rows][i].getType(),
+                                 RankedTensorType::get({form.parts}, builder.getF64Type())};
+      if (form.factored)
+        types.push_back(RankedTensorType::get({form.parts, form.columns}, builder.getF64Type()));
+      auto op = RowMomentsOp::create(builder, parameter.location, types, optimizer.rule, hyper, factor,
+                                     arguments[values][i], arguments[gradients][i], arguments[rows][i]);
+      updated[rows].push_back(op.getResult(0));
+      parameterSquares.push_back(op.getResult(1));
+      if (form.factored)
+        columnSums[i] = op.getResult(2);
+    }
+    for (auto [i, parameter] : llvm::enumerate(parameters))
+      if (columnSums[i]) {
+        Value old = arguments[columns][i];
+        auto op = ColumnMomentsOp::create(builder, parameter.location, TypeRange{old.getType(), old.getType()},
+                                          optimizer.rule, hyper, updated[rows][i], columnSums[i], old);
+        updated[columns][i] = op.getResult(0);
+        factors[i] = op.getResult(1);
       }
-    function.setResultAttr(groups * n, attr::name, builder.getStringAttr(names::norm));
+    for (auto [i, parameter] : llvm::enumerate(parameters))
+      updateSquares.push_back(UpdateSquaresOp::create(builder, parameter.location, parameterSquares[i].getType(),
+                                                      optimizer.rule, hyper, factor, arguments[gradients][i],
+                                                      updated[rows][i], given(factors[i]))
+                                  .getResult(0));
+    for (auto [i, parameter] : llvm::enumerate(parameters)) {
+      const ValueRange average = optimizer.averages ? ValueRange(arguments[averages][i]) : ValueRange();
+      auto op =
+          FactoredUpdateOp::create(builder, parameter.location, SmallVector<Type>(1 + average.size(), parameter.type),
+                                   optimizer.rule, hyper, factor, arguments[values][i], arguments[gradients][i],
+                                   updated[rows][i], given(factors[i]), parameterSquares[i], updateSquares[i], average);
+      updated[values].push_back(op.getResult(0));
+      if (optimizer.averages)
+        updated[averages].push_back(op.getResult(1));
+    }
+    return updated;
   }
 
   Value addArgument(func::FuncOp function, StringAttr name, StringRef role, Type type, Location location) {

@@ -24,6 +24,10 @@ struct FuseOptimizer : impl::FuseOptimizerBase<FuseOptimizer> {
       for (auto clip : llvm::to_vector(function.getOps<ClipFactorOp>()))
         (void)fuseSquareSums(clip, rewriter);
       (void)fuseSteps(function, rewriter);
+      (void)merge<RowMomentsOp>(function, rewriter);
+      (void)merge<ColumnMomentsOp>(function, rewriter);
+      (void)merge<UpdateSquaresOp>(function, rewriter);
+      (void)merge<FactoredUpdateOp>(function, rewriter);
     }
   }
 
@@ -148,6 +152,47 @@ private:
     steps += all.size();
     for (OptimizeOp step : all)
       rewriter.eraseOp(step);
+    return success();
+  }
+
+  // Merges the ops of one kind, each of which takes its tensors one by one: list by list of their operands and results.
+  template <typename Op> LogicalResult merge(func::FuncOp function, RewriterBase &rewriter) {
+    auto all = llvm::to_vector(function.getOps<Op>());
+    if (all.size() < 2)
+      return rewriter.notifyMatchFailure(function, "there are not several such ops");
+    Op last = all.back();
+    auto properties = last.getProperties();
+    constexpr size_t scalars = requires { last.getFactor(); } ? 2 : 1; // the operands that are no lists come first
+    SmallVector<SmallVector<Value>> operands(properties.operandSegmentSizes.size()),
+        results(last.getResultSegments().size());
+    for (Op op : all) {
+      if (op.getRule() != last.getRule() ||
+          !llvm::equal(op->getOperands().take_front(scalars), last->getOperands().take_front(scalars)))
+        return rewriter.notifyMatchFailure(op, "differs in the rule, in hyperparameters or in the clipping factor");
+      for (Operation *user : op->getUsers())
+        if (!last->isBeforeInBlock(user))
+          return rewriter.notifyMatchFailure(op, "a result is read before the last such op");
+      for (size_t i = scalars; i < operands.size(); ++i)
+        llvm::append_range(operands[i], op.getODSOperands(i));
+      for (size_t i = 0; i < results.size(); ++i)
+        llvm::append_range(results[i], op.getResultSegment(i));
+    }
+    OperationState merged(function.getLoc(), Op::getOperationName());
+    merged.addOperands(last->getOperands().take_front(scalars));
+    for (size_t i = scalars; i < operands.size(); ++i) {
+      properties.operandSegmentSizes[i] = static_cast<int32_t>(operands[i].size());
+      merged.addOperands(operands[i]);
+    }
+    SmallVector<Value> old;
+    for (ArrayRef<Value> kind : results)
+      llvm::append_range(old, kind);
+    merged.addTypes(ValueRange(old).getTypes());
+    merged.getOrAddProperties<typename Op::Properties>() = properties;
+    rewriter.setInsertionPoint(last);
+    rewriter.replaceAllUsesWith(old, rewriter.create(merged)->getResults());
+    steps += all.size();
+    for (Op op : all)
+      rewriter.eraseOp(op);
     return success();
   }
 

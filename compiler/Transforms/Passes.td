@@ -158,7 +158,8 @@ def FuseOptimizer : Pass<"xfc-fuse-optimizer", "::mlir::ModuleOp"> {
   let description = [{
     One pass over memory handles all parameters. The operands are in the order of the layout of parameters: as declared, except
     that parameters which some function concatenates follow each other. Nothing is merged if a parameter has no gradient, since
-    the pass would run over it, too.
+    the pass would run over it, too. The ops of an optimizer that takes its parameters one by one (xfc.row_moments and those that
+    follow it) are merged, too, all of one kind into one.
 
     ```mlir
     %s = xfc.square_sum %g1

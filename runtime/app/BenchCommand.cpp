@@ -13,6 +13,7 @@
 #include "text/Batches.h"
 #include "trace/Trace.h"
 #include "train/Update.h"
+#include "train/UpdateFlags.h"
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -41,7 +42,7 @@ struct BenchOptions {
   bool json = false, quiet = false, profile = false;
   int64_t batchTokens = 2048, length = 0, steps = 10; // train
   std::vector<std::string> sources, targets;
-  std::string format = "ids";
+  std::string format = "ids", optimizer = std::string(optimizers().front().name);
   int64_t sentences = 64, batch = 64; // decode
   int beam = 5;
   std::string computeType, trace;
@@ -300,10 +301,10 @@ void benchTrain(const BenchOptions &options) {
   const Corpus corpus = benchCorpus(options, module, length);
   const Counts counts = largestBatch(corpus, options.batchTokens);
   engine->reserve(programs::lossAndGradients, counts);
-  engine->reserve(programs::update, counts);
+  const UpdateOptions hyper{.optimizer = findOptimizer(options.optimizer), .settings = {.rate = 1e-4}};
+  engine->reserve(hyper.optimizer->program, counts);
 
   Recording recording(options, *engine);
-  const UpdateOptions hyper{.settings = {.rate = 1e-4}};
   Batches batches(corpus, options.batchTokens, 1);
   std::vector<double> milliseconds, rates;
   int64_t targetTokens = 0, sourceTokens = 0;
@@ -334,6 +335,7 @@ void benchTrain(const BenchOptions &options) {
   result["step_ms_median"] = median(milliseconds);
   result["step_ms_min"] = *std::min_element(milliseconds.begin(), milliseconds.end());
   result["steps"] = options.steps;
+  result["optimizer"] = options.optimizer;
   result["batch_tokens"] = options.batchTokens;
   if (options.sources.empty())
     result["length"] = length;
@@ -509,6 +511,7 @@ void addBench(CLI::App &app) {
   train->add_option("--steps", options->steps, "steps to time, after two that are not timed")
       ->check(CLI::Range(int64_t(1), mostSteps))
       ->capture_default_str();
+  addOptimizer(*train, options->optimizer, "optimization method");
   addDevice(*train, options->device);
   addTrace(*train, options->trace);
   train->add_flag("--profile", options->profile,

@@ -5,7 +5,9 @@
 #include "decode/ModelOptions.h"
 #include "decode/Packed.h"
 #include "plan/Memory.h"
+#include "plan/Optimizers.h"
 #include "plan/Programs.h"
+#include "train/UpdateFlags.h"
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -22,6 +24,7 @@ struct InfoOptions {
   ModelOptions model;
   int64_t batchTokens = 4096, length = 32, sentences = 64;
   int32_t beam = generationOfExecutable().beam;
+  std::string optimizer = std::string(optimizers().front().name);
   bool json = false;
 };
 
@@ -62,7 +65,8 @@ Json memoryFor(const Module &module, const InfoOptions &options, int threads) {
   Json memory = Json::object();
   const Counts batch = batchCounts(options.batchTokens, options.length);
   if (module.find(programs::lossAndGradients))
-    memory["training"] = memoryOf(module, {programs::lossAndGradients, programs::update}, batch, threads);
+    memory["training"] =
+        memoryOf(module, {programs::lossAndGradients, findOptimizer(options.optimizer)->program}, batch, threads);
   for (const std::string &type : module.computeTypes(programs::decodeStep))
     memory[type == module.compute ? "decoding" : "decoding in " + type] =
         memoryOf(module, {module.variant(programs::encode, type), module.stepProgram(options.beam, type)->name},
@@ -144,6 +148,7 @@ Json describe(const InfoOptions &options) {
             {"length", options.length},
             {"sentences", options.sentences},
             {"beam", options.beam},
+            {"optimizer", options.optimizer},
             {"threads", threads}}},
           {"memory", memory}};
 }
@@ -192,6 +197,8 @@ void printText(const Json &info) {
       std::printf("%lld sentences of %lld tokens, beam %lld", of("sentences"), of("length"), of("beam"));
     else
       std::printf("batches of %lld tokens in sentences of %lld", of("tokens"), of("length"));
+    if (what.starts_with("training"))
+      std::printf(", optimizer %s", batch["optimizer"].get<std::string>().c_str());
     if (memory["batches_bytes"].get<int64_t>() == 0) // memory of the host
       std::printf(", %lld threads", of("threads"));
     std::printf("\n");
@@ -235,6 +242,7 @@ void addInfo(CLI::App &app) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   addBeam(*command, options->beam);
+  addOptimizer(*command, options->optimizer, "optimization method of the training whose memory is computed");
   addThreads(*command, options->model.threads);
   addQuiet(*command, options->model.quiet);
   command->add_flag("--json", options->json, "one JSON object");

@@ -22,9 +22,10 @@ struct xfc_training {
       : open(model), options(options), update(*model->model.engine) {
     // The optimizer starts from zero states, whatever an earlier training has left.
     Engine &engine = *open->model.engine;
-    const int64_t bytes = engine.module().parameterElements * bytesOf(engine.module().type);
+    const Module &module = engine.module();
     for (std::string_view state : options.optimizer->states)
-      std::memset(engine.optimizerState(state), 0, static_cast<size_t>(bytes));
+      std::memset(engine.optimizerState(state), 0,
+                  static_cast<size_t>(module.elementsOf(*module.findState(state)) * bytesOf(module.type)));
     engine.statesChanged();
     open->training = true;
   }

@@ -20,8 +20,8 @@ static const Output &outputOf(const Program &program, std::string_view name) {
 }
 
 struct Engine::State {
-  // A block laid out like the parameters: on the device, with a copy on the host. If device memory is host memory,
-  // there is only the latter. Each is brought up to date on request.
+  // Parameters, gradients, or a state: on the device, with a copy on the host. If device memory is host memory, there
+  // is only the latter. Each is brought up to date on request.
   struct Block {
     int64_t bytes = 0;
     HostMemory host;
@@ -73,8 +73,10 @@ struct Engine::State {
 
   void keepStatesOf(std::vector<Range> ranges) {
     kept = std::move(ranges);
-    for (Block &state : states)
-      state.bytes = sizeOf(kept) * bytesOf(module.type);
+    for (size_t i = 0; i < states.size(); ++i) {
+      const OptimizerState &state = module.states[i];
+      states[i].bytes = (state.likeParameters ? sizeOf(kept) : module.elementsOf(state)) * bytesOf(module.type);
+    }
   }
 
   std::unique_ptr<DeviceMemory> allocate(int64_t bytes, const char *what, bool sparse = false) {
@@ -327,11 +329,10 @@ void Engine::parametersChanged() {
 }
 void *Engine::gradients() { return state->onHost(state->gradients, "gradients"); }
 void *Engine::optimizerState(std::string_view name) {
-  const std::vector<std::string> &names = state->module.states;
-  const auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end())
+  const OptimizerState *found = state->module.findState(name);
+  if (!found)
     throw Error("this executable's optimizers keep no '" + std::string(name) + "'");
-  return state->onHost(state->states[found - names.begin()], "the optimizer's state");
+  return state->onHost(state->states[found - state->module.states.data()], "the optimizer's state");
 }
 void Engine::keepStatesOf(std::vector<Range> ranges) { state->keepStatesOf(std::move(ranges)); }
 const std::vector<Range> &Engine::statesKept() const { return state->kept; }

@@ -45,12 +45,12 @@ public:
   void takeParameters(MappedFile &&file, const char *begin);
   // Must be called after writing to the parameters from outside: the next run packs its weights again.
   void parametersChanged();
-  // The host's copies of blocks laid out like the parameters, initially zero. What is written to gradients on the host
-  // does not reach a GPU.
+  // The host's copies of other blocks, initially zero. Gradients are laid out like the parameters, and what is written
+  // to them on the host does not reach a GPU; Module::partsOf says where a state's tensors are.
   void *gradients();
   void *optimizerState(std::string_view state); // one of module().states
-  // From now on, the blocks of the optimizer's states hold only these ranges of the parameter block, ascending, one
-  // after another. For programs made for that (inShare), before the states are used.
+  // From now on, the blocks of states that are laid out like the parameters hold only these ranges of that layout,
+  // ascending, one after another. For programs made for that (inShare), before the states are used.
   void keepStatesOf(std::vector<Range> ranges);
   const std::vector<Range> &statesKept() const; // initially all
   // Must be called after writing to the optimizer's states from outside.

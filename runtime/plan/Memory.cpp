@@ -106,7 +106,8 @@ Memory predictMemory(const Module &module, const std::vector<std::string> &progr
     }
   }
   memory.gradients = gradients ? block : 0;
-  memory.states = static_cast<int64_t>(states.size()) * block;
+  for (int64_t index : states)
+    memory.states += module.elementsOf(module.states[index]) * bytesOf(module.type);
   for (int64_t index : packed) {
     memory.packed += module.packed[index].bytes;
     scratch = std::max(scratch, module.kernels[module.packed[index].kernel].scratch);

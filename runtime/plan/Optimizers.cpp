@@ -39,6 +39,24 @@ static double weightOfStep(const Settings &s, double step) {
   return 1 - std::min(s.averageDecay, (1 + step) / (10 + step));
 }
 
+// A step's square is averaged into the mean of all squares with this weight, which is 1 in the first step: 1 - beta2 of
+// step t, where beta2 = 1 - t^decayRate.
+static double share(const Settings &s, double step) { return std::pow(step, s.decayRate); }
+
+// States that hold less than the parameters. A parameter with fewer than two dimensions is a single column: its rows
+// have one element.
+static constexpr std::string_view rowMean = "row_mean", columnMean = "column_mean";
+
+static bool isMatrix(const Extents &parameter) { return parameter.size() >= 2; }
+static std::optional<Extents> rowsOf(const Extents &parameter) {
+  return isMatrix(parameter) ? Extents(parameter.begin(), parameter.end() - 1) : parameter;
+}
+static std::optional<Extents> columnsOf(const Extents &parameter) {
+  return isMatrix(parameter) ? std::optional(Extents{parameter.back()}) : std::nullopt;
+}
+static constexpr std::pair<std::string_view, std::optional<Extents> (*)(const Extents &)> smallStates[] = {
+    {rowMean, rowsOf}, {columnMean, columnsOf}};
+
 // Every rule clips its gradient, element by element, and has a variant that also keeps a moving average of the
 // parameters.
 static std::vector<Optimizer> completed(std::vector<Optimizer> rules) {
@@ -75,6 +93,19 @@ std::span<const Optimizer> optimizers() {
        "update.lion",
        {"mean"},
        {{"rate", rate}, {"beta1", beta1}, {"beta2", beta2}, {"decay", weightDecay}}},
+      // Shazeer and Stern, 2018, without the first moment
+      {"adafactor",
+       "adafactor",
+       "update.adafactor",
+       {rowMean, columnMean},
+       {{"rate", rate},
+        {"share", share},
+        {"eps1", [](const Settings &s, double) { return s.eps1; }},
+        {"eps2", [](const Settings &s, double) { return s.eps2; }},
+        {"clip_threshold", [](const Settings &s, double) { return s.clipThreshold; }},
+        {"scales", [](const Settings &s, double) { return s.scaleParameter ? 1.0 : 0.0; }},
+        {"decay", weightDecay}},
+       /*elementwise=*/false},
   });
   return all;
 }
@@ -101,6 +132,17 @@ std::span<const std::string_view> optimizerStates() {
     return states;
   }();
   return all;
+}
+
+bool likeParameters(std::string_view state) {
+  return std::ranges::none_of(smallStates, [&](const auto &small) { return small.first == state; });
+}
+
+std::optional<Extents> shapeOfState(std::string_view state, const Extents &parameter) {
+  for (const auto &[name, shapeOf] : smallStates)
+    if (name == state)
+      return shapeOf(parameter);
+  return parameter;
 }
 
 } // namespace xfc

@@ -94,6 +94,24 @@ const Program *Module::find(std::string_view program) const {
   return nullptr;
 }
 
+const OptimizerState *Module::findState(std::string_view state) const {
+  const auto found = std::ranges::find(states, state, &OptimizerState::name);
+  return found == states.end() ? nullptr : &*found;
+}
+
+int64_t Module::elementsOf(const OptimizerState &state) const {
+  return state.likeParameters ? parameterElements : state.elements;
+}
+
+std::vector<OptimizerState::Part> Module::partsOf(const OptimizerState &state) const {
+  if (!state.likeParameters)
+    return state.parts;
+  std::vector<OptimizerState::Part> parts;
+  for (size_t i = 0; i < parameters.size(); ++i)
+    parts.push_back({static_cast<int64_t>(i), parameters[i].shape, parameters[i].offset});
+  return parts;
+}
+
 std::vector<std::string> Module::computeTypes(const std::string &program) const {
   std::vector<std::string> types;
   for (const Program &candidate : programs)
@@ -281,7 +299,7 @@ template <typename Direction> void fields(Archive<Direction> &archive, Buffer &b
 
 template <typename Direction> void fields(Archive<Direction> &archive, Step &step) {
   archive(step.kernel, step.set, step.keySet, step.keys, step.buffers, step.strides, step.immediates, step.elements,
-          step.flops, step.traffic, step.location);
+          step.tensors, step.flops, step.traffic, step.location);
 }
 
 template <typename Direction> void fields(Archive<Direction> &archive, Program &program) {
@@ -291,6 +309,14 @@ template <typename Direction> void fields(Archive<Direction> &archive, Program &
 template <typename Direction> void fields(Archive<Direction> &archive, Parameter &parameter) {
   archive(parameter.name, parameter.aliases, parameter.shape, parameter.offset, parameter.init, parameter.fanIn,
           parameter.fanOut);
+}
+
+template <typename Direction> void fields(Archive<Direction> &archive, OptimizerState::Part &part) {
+  archive(part.parameter, part.shape, part.offset);
+}
+
+template <typename Direction> void fields(Archive<Direction> &archive, OptimizerState &state) {
+  archive(state.name, state.likeParameters, state.elements, state.parts);
 }
 
 template <typename Direction> void fields(Archive<Direction> &archive, Packed &packed) {
@@ -332,6 +358,14 @@ public:
       within(elements(parameter.shape), 0, module.parameterElements - parameter.offset);
       number(parameter.fanIn);
       number(parameter.fanOut);
+    }
+    for (const OptimizerState &state : module.states) {
+      number(state.elements);
+      for (const OptimizerState::Part &part : state.parts) {
+        index(part.parameter, module.parameters);
+        within(part.offset, 0, state.elements);
+        within(elements(part.shape), 0, state.elements - part.offset);
+      }
     }
     for (const Kernel &kernel : module.kernels) {
       within(kernel.partition.unit, Partition::Unit::Elements);
@@ -421,7 +455,7 @@ private:
       break;
     case Kind::State:
       index(place.index, module.states);
-      bytes = module.parameterElements * bytesOf(module.type);
+      bytes = module.elementsOf(module.states[place.index]) * bytesOf(module.type);
       break;
     case Kind::Packed:
       index(place.index, module.packed);
@@ -474,6 +508,7 @@ private:
       for (int64_t stride : step.strides)
         number(stride);
       number(step.elements);
+      within(step.tensors, 0, static_cast<int64_t>(step.immediates.size()) / numbersOfTensor);
       size(step.flops);
       size(step.traffic);
     }

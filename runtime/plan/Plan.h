@@ -2,6 +2,7 @@
 // buffers. Serialized into the executable; `xfc inspect` plans memory with the very same code.
 #pragma once
 
+#include "plan/PartedTensor.h"
 #include "xfc/abi.h"
 #include <cstdint>
 #include <string>
@@ -11,7 +12,7 @@
 namespace xfc {
 
 // Raised whenever the serialized plan changes its form or meaning.
-constexpr int planVersion = 4;
+constexpr int planVersion = 5;
 
 enum class DType : uint8_t { F32, F64, I32 };
 inline int64_t bytesOf(DType t) { return t == DType::F64 ? 8 : 4; }
@@ -50,7 +51,7 @@ struct Place {
     Arena,      // program.buffers[index], plus offset bytes
     Parameters, // the parameter block, plus offset bytes
     Gradients,  // a block laid out as the parameters
-    State,      // the block of the optimizer's module.states[index], laid out likewise
+    State,      // the block of the optimizer's module.states[index], plus offset bytes
     Packed,     // module.packed[index]
     Table,      // module.tables[index]
     Argument,   // program.arguments[index], bound by the runtime, plus offset bytes
@@ -94,6 +95,7 @@ struct Step {
   Size flops;           // floating-point operations, not bytes
   Size traffic;         // bytes read and written
   std::string location; // the place in model.json: decoder.layers.3.cross_attn
+  int64_t tensors = 0;  // how many PartedTensors the immediates begin with
 };
 
 struct Buffer {
@@ -148,6 +150,20 @@ struct Parameter {
   int64_t fanIn = 0, fanOut = 0;
 };
 
+// What an optimizer keeps of each parameter, in a block of its own: as much as the parameter holds, or less.
+struct OptimizerState {
+  // The tensor of a parameter.
+  struct Part {
+    int64_t parameter = 0; // index into module.parameters
+    std::vector<int64_t> shape;
+    int64_t offset = 0; // elements into the block
+  };
+  std::string name;
+  bool likeParameters = true; // the block is laid out like the parameters; if not, the rest says how
+  int64_t elements = 0;       // of the block, alignment included
+  std::vector<Part> parts;    // in the order of the parameters, which need not all have one
+};
+
 // A weight in the layout that a matrix kernel reads, packed again whenever the parameters change.
 struct Packed {
   int32_t kernel = 0;
@@ -178,13 +194,18 @@ struct Module {
   int32_t pad = 0, unk = 1, bos = 2, eos = 3, start = 2;
   bool sourceEos = true;
   std::vector<Parameter> parameters;
-  std::vector<std::string> states; // what the optimizer keeps of each parameter: moment1, moment2
+  std::vector<OptimizerState> states; // of all optimizers: moment1, moment2
   std::vector<Packed> packed;
   std::vector<Table> tables;
   std::vector<Kernel> kernels;
   std::vector<Program> programs;
 
   const Program *find(std::string_view program) const;
+  // Null if no optimizer keeps such a state.
+  const OptimizerState *findState(std::string_view state) const;
+  // The elements of its block, and its tensors, however it is laid out.
+  int64_t elementsOf(const OptimizerState &state) const;
+  std::vector<OptimizerState::Part> partsOf(const OptimizerState &state) const;
   // Throws Error unless the model maps tokens to tokens.
   void requireTranslator() const;
   // The types that a program can multiply in: `compute`, and then those of its variants, which are programs of their

@@ -3,6 +3,7 @@
 #include "plan/Programs.h"
 #include "support/Error.h"
 #include <algorithm>
+#include <cstddef>
 
 namespace xfc {
 namespace {
@@ -72,6 +73,30 @@ Step cutTo(const Range &range, const Step &whole, int64_t begin, int64_t element
   return step;
 }
 
+// The parameter whose value, gradient or state lies at the place.
+size_t parameterAt(const Module &module, const Place &place) {
+  const int64_t offset = place.offset / bytesOf(module.type);
+  if (place.kind == Place::Kind::State)
+    for (const OptimizerState::Part &part : module.partsOf(module.states[place.index]))
+      if (part.offset == offset)
+        return part.parameter;
+  return std::ranges::find(module.parameters, offset, &Parameter::offset) - module.parameters.begin();
+}
+
+// Tells a launch that takes tensors one by one the groups of their parameters. The first of its buffers that are not
+// common to all tensors are one of each, in their order.
+Step withGroups(const Module &module, const Step &whole, std::span<const int> groupOf) {
+  Step step = whole;
+  const auto first = std::ranges::find_if(step.buffers, [](const Place &place) {
+    return place.kind == Place::Kind::Parameters || place.kind == Place::Kind::Gradients ||
+           place.kind == Place::Kind::State;
+  });
+  for (int64_t tensor = 0; tensor < step.tensors; ++tensor)
+    step.immediates[tensor * numbersOfTensor + offsetof(PartedTensor, group) / sizeof(int64_t)] =
+        groupOf[parameterAt(module, first[tensor])];
+  return step;
+}
+
 // The first of the step's places of this kind, or null.
 const Place *placeOf(const Step &step, Place::Kind kind) {
   const auto place = std::ranges::find(step.buffers, kind, &Place::kind);
@@ -108,6 +133,10 @@ Program inGroups(const Module &module, const Program &update, std::span<const in
     throw Error("the program '" + update.name + "' takes no step of an optimizer");
   const int64_t hyperBytes = elementsOf(hyper->shape) * element;
   Program program = withSteps(update, [&](const Step &step, std::vector<Step> &steps) {
+    if (step.tensors > 0) {
+      steps.push_back(withGroups(module, step, groupOf));
+      return;
+    }
     const Place *parameters = placeOf(step, Place::Kind::Parameters);
     if (!parameters) { // the norm, and the factor that clips
       steps.push_back(step);

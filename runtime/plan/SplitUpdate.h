@@ -10,9 +10,10 @@ namespace xfc {
 // Stands for a group's number: the parameter is not trained.
 constexpr int frozenGroup = -1;
 
-// The program `update` of an optimizer, split at the boundaries of groups: parameter i is updated with row groupOf[i]
-// of the argument `hyper`, which has a row for each of the `count` groups, or not at all if it is frozen. Every updated
-// element is computed as in the original program, with its row; the norm is still that of all gradients.
+// The program `update` of an optimizer, split at the boundaries of groups unless its launches take parameters one by
+// one: parameter i is updated with row groupOf[i] of the argument `hyper`, which has a row for each of the `count`
+// groups, or not at all if it is frozen. Every updated element is computed as in the original program, with its row;
+// the norm is still that of all gradients.
 Program inGroups(const Module &module, const Program &update, std::span<const int> groupOf, int count);
 
 // A rank's share of an optimizer's program. Its steps update the rank's ranges of the parameters, and read the states

@@ -188,7 +188,7 @@ void RunFolder::saveState(States &states, const Progress &progress) const {
   const size_t first = views.size();
   const std::string type = views.front().type;
   for (const States::Tensor &tensor : tensors)
-    views.push_back({tensor.name, type, tensor.parameter->shape, states.placeOf(tensor)});
+    views.push_back({tensor.name, type, tensor.part.shape, states.placeOf(tensor)});
   const auto bring = [&](size_t i) {
     if (i >= first)
       states.gather(tensors[i - first]);
@@ -221,9 +221,10 @@ Progress RunFolder::loadState(Engine &engine, const std::string &name) {
     else
       byName[tensor.name] = &tensor;
   const auto isWhose = [&](const Optimizer &candidate) {
+    const Parameter &first = engine.module().parameters.front();
     return std::all_of(optimizerStates().begin(), optimizerStates().end(), [&](std::string_view state) {
-      return std::ranges::count(candidate.states, state) ==
-             static_cast<int64_t>(byName.count(std::string(state) + "." + engine.module().parameters.front().name));
+      const bool kept = std::ranges::count(candidate.states, state) > 0 && shapeOfState(state, first.shape);
+      return kept == byName.contains(std::string(state) + "." + first.name);
     });
   };
   if (!isWhose(*optimizer))
@@ -237,16 +238,14 @@ Progress RunFolder::loadState(Engine &engine, const std::string &name) {
   loadWeights(engine, parameters, name);
   const int64_t element = bytesOf(engine.module().type);
   loadedStates.clear();
-  for (const Parameter &parameter : engine.module().parameters)
-    for (std::string_view state : optimizer->states) {
-      const std::string key = std::string(state) + "." + parameter.name;
-      const auto found = byName.find(key);
-      if (found == byName.end() ||
-          static_cast<int64_t>(found->second->bytes.size()) != elementsOf(parameter.shape) * element)
-        throw Error(name + ": " + key +
-                    " is missing or of another size; the file is damaged; start again in a new --out");
-      loadedStates[key] = found->second->bytes;
-    }
+  for (const States::Tensor &tensor : States::tensorsOf(engine.module(), *optimizer)) {
+    const auto found = byName.find(tensor.name);
+    if (found == byName.end() ||
+        static_cast<int64_t>(found->second->bytes.size()) != elementsOf(tensor.part.shape) * element)
+      throw Error(name + ": " + tensor.name +
+                  " is missing or of another size; the file is damaged; start again in a new --out");
+    loadedStates[tensor.name] = found->second->bytes;
+  }
   try {
     const Progress progress = progressOf(metadata["progress"]);
     loaded.emplace(std::move(contents));

@@ -7,18 +7,22 @@ namespace xfc {
 
 States::States(Engine &engine, const Optimizer &optimizer, Ranks &ranks, Update *update)
     : engine(engine), optimizer(optimizer), ranks(ranks), sharing(update ? update->sharing() : nullptr),
-      element(xfc::bytesOf(engine.module().type)), update(update) {
-  for (const Parameter &parameter : engine.module().parameters)
-    for (std::string_view state : optimizer.states)
-      all.push_back({std::string(state) + "." + parameter.name, state, &parameter});
+      element(xfc::bytesOf(engine.module().type)), update(update), all(tensorsOf(engine.module(), optimizer)) {}
+
+std::vector<States::Tensor> States::tensorsOf(const Module &module, const Optimizer &optimizer) {
+  std::vector<Tensor> tensors;
+  for (std::string_view state : optimizer.states)
+    for (const OptimizerState::Part &part : module.partsOf(*module.findState(state)))
+      tensors.push_back({std::string(state) + "." + module.parameters[part.parameter].name, state, part});
+  return tensors;
 }
 
 const std::vector<Range> &States::keptBy(int rank) const {
   return sharing ? sharing->rangesOf(rank) : engine.statesKept();
 }
 
-template <typename Use> void States::forEachPart(const Parameter &parameter, int rank, Use use) const {
-  const int64_t first = parameter.offset, last = first + elementsOf(parameter.shape);
+template <typename Use> void States::forEachPart(const Tensor &tensor, int rank, Use use) const {
+  const int64_t first = tensor.part.offset, last = first + elementsOf(tensor.part.shape);
   int64_t before = 0; // elements of the rank's ranges before this one
   for (const Range &range : keptBy(rank)) {
     const Range common = {std::max(range.begin, first), std::min(range.end, last)};
@@ -30,7 +34,7 @@ template <typename Use> void States::forEachPart(const Parameter &parameter, int
 
 std::string_view States::placeOf(const Tensor &tensor) {
   const char *block = sharing ? static_cast<const char *>(engine.gradients()) : blockOf(tensor.state);
-  return {block + tensor.parameter->offset * element, static_cast<size_t>(bytesOf(*tensor.parameter))};
+  return {block + tensor.part.offset * element, static_cast<size_t>(bytesOf(tensor))};
 }
 
 void States::gather(const Tensor &tensor) {
@@ -40,14 +44,14 @@ void States::gather(const Tensor &tensor) {
   char *whole = static_cast<char *>(engine.gradients());
   if (!ranks.isFirst()) {
     char *own = blockOf(tensor.state);
-    forEachPart(*tensor.parameter, ranks.rank(), [&](const Range &range, int64_t place) {
+    forEachPart(tensor, ranks.rank(), [&](const Range &range, int64_t place) {
       parts.push_back({0, own + place * element, range.size() * element});
     });
     ranks.exchange(parts, {});
     return;
   }
   for (int rank = 0; rank < ranks.size(); ++rank)
-    forEachPart(*tensor.parameter, rank, [&](const Range &range, int64_t place) {
+    forEachPart(tensor, rank, [&](const Range &range, int64_t place) {
       char *to = whole + range.begin * element;
       if (rank == 0)
         std::memcpy(to, blockOf(tensor.state) + place * element, range.size() * element);
@@ -60,23 +64,23 @@ void States::gather(const Tensor &tensor) {
 void States::scatter(const Tensor &tensor, std::string_view bytes) {
   char *own = blockOf(tensor.state);
   if (!sharing) {
-    char *to = own + tensor.parameter->offset * element;
+    char *to = own + tensor.part.offset * element;
     if (ranks.isFirst())
       std::memcpy(to, bytes.data(), bytes.size());
-    ranks.broadcast(to, bytesOf(*tensor.parameter));
+    ranks.broadcast(to, bytesOf(tensor));
     return;
   }
   std::vector<Ranks::Part> parts;
   if (!ranks.isFirst()) {
-    forEachPart(*tensor.parameter, ranks.rank(), [&](const Range &range, int64_t place) {
+    forEachPart(tensor, ranks.rank(), [&](const Range &range, int64_t place) {
       parts.push_back({0, own + place * element, range.size() * element});
     });
     ranks.exchange({}, parts);
     return;
   }
-  const int64_t offset = tensor.parameter->offset;
+  const int64_t offset = tensor.part.offset;
   for (int rank = 0; rank < ranks.size(); ++rank)
-    forEachPart(*tensor.parameter, rank, [&](const Range &range, int64_t place) {
+    forEachPart(tensor, rank, [&](const Range &range, int64_t place) {
       const char *from = bytes.data() + (range.begin - offset) * element;
       if (rank == 0)
         std::memcpy(own + place * element, from, range.size() * element);
@@ -147,7 +151,7 @@ void States::checkFinite() {
   TensorViews tensors = weightsInState(engine);
   const std::string type = tensors.front().type;
   for (const Tensor &tensor : all)
-    forEachPart(*tensor.parameter, ranks.rank(), [&](const Range &range, int64_t place) {
+    forEachPart(tensor, ranks.rank(), [&](const Range &range, int64_t place) {
       tensors.push_back({tensor.name,
                          type,
                          {range.size()},

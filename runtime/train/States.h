@@ -29,8 +29,9 @@ public:
   struct Tensor {
     std::string name;
     std::string_view state;
-    const Parameter *parameter;
+    OptimizerState::Part part;
   };
+  static std::vector<Tensor> tensorsOf(const Module &module, const Optimizer &optimizer);
   const std::vector<Tensor> &tensors() const { return all; }
   // Whether ranks must gather() a state before the first one has all of it.
   bool areShared() const { return sharing != nullptr; }
@@ -51,11 +52,11 @@ public:
   void checkFinite();
 
 private:
-  // The parts of a parameter that a rank keeps: calls use(elements of the block, their place in a block of states).
-  template <typename Use> void forEachPart(const Parameter &parameter, int rank, Use use) const;
+  // The parts of a tensor that a rank keeps: calls use(elements of the whole block, their place in the rank's block).
+  template <typename Use> void forEachPart(const Tensor &tensor, int rank, Use use) const;
   const std::vector<Range> &keptBy(int rank) const;
   char *blockOf(std::string_view state) { return static_cast<char *>(engine.optimizerState(state)); }
-  int64_t bytesOf(const Parameter &parameter) const { return elementsOf(parameter.shape) * element; }
+  int64_t bytesOf(const Tensor &tensor) const { return elementsOf(tensor.part.shape) * element; }
   void swapAverage();
   Engine &engine;
   const Optimizer &optimizer;

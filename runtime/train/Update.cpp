@@ -106,7 +106,7 @@ void Update::trainInGroups(TrainedGroups trained, const Optimizer &optimizer) {
 void Update::shareStates(const Optimizer &optimizer) {
   const Module &module = engine.module();
   const Program &program = *module.find(optimizer.program);
-  if (!sumOfRanks || !canShare(module, program))
+  if (!sumOfRanks || !optimizer.elementwise || !canShare(module, program))
     return;
   const std::vector<Range> &owned = sharding->rangesOf(ranks->rank());
   ShareOfUpdate own = inShare(module, program, owned);

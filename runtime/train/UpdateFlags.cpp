@@ -1,17 +1,20 @@
 // The flags of a training step.
 #include "train/UpdateFlags.h"
 #include "support/CommandLine.h"
+#include <cmath>
 
 namespace xfc {
 
-void UpdateFlags::addTo(CLI::App &command) {
-  std::vector<std::string> optimizerNames;
+CLI::Option *addOptimizer(CLI::App &command, std::string &name, const std::string &description) {
+  std::vector<std::string> names;
   for (const Optimizer &optimizer : optimizers())
     if (!optimizer.averages)
-      optimizerNames.emplace_back(optimizer.name);
-  command.add_option("--optimizer", optimizer, "optimization method")
-      ->check(CLI::IsMember(optimizerNames))
-      ->capture_default_str();
+      names.emplace_back(optimizer.name);
+  return command.add_option("--optimizer", name, description)->check(CLI::IsMember(names))->capture_default_str();
+}
+
+void UpdateFlags::addTo(CLI::App &command) {
+  addOptimizer(command, optimizer, "optimization method");
   command
       .add_option("--betas", betas,
                   "adam: decay of the averages of gradients and their squares; lion: of the average of gradients in "
@@ -27,7 +30,29 @@ void UpdateFlags::addTo(CLI::App &command) {
       ->check(CLI::Range(0.0, 1.0))
       ->check(FiniteNumber)
       ->capture_default_str();
-  command.add_option("--weight-decay", options.settings.weightDecay, "adam, sgd: L2 penalty; adamw, lion: decoupled")
+  command
+      .add_option("--adafactor-eps", adafactorEps,
+                  "adafactor: what is added to squared gradients, and the least that --scale-parameter multiplies by")
+      ->delimiter(',')
+      ->expected(1, 2)
+      ->default_str("1e-30,1e-3");
+  command
+      .add_option("--clip-threshold", options.settings.clipThreshold,
+                  "adafactor: largest root mean square of a parameter's update, before the rate")
+      ->check(CLI::PositiveNumber)
+      ->check(FiniteNumber)
+      ->capture_default_str();
+  command
+      .add_option("--decay-rate", options.settings.decayRate,
+                  "adafactor: step t has the weight t^RATE in the means of squared gradients")
+      ->check(CLI::Range(-1.0, 0.0))
+      ->check(FiniteNumber)
+      ->capture_default_str();
+  command.add_flag("--scale-parameter", options.settings.scaleParameter,
+                   "adafactor: multiply the rate by the root mean square of each parameter");
+  command
+      .add_option("--weight-decay", options.settings.weightDecay,
+                  "adam, sgd: L2 penalty; adamw, lion, adafactor: decoupled")
       ->check(CLI::NonNegativeNumber)
       ->check(FiniteNumber)
       ->capture_default_str();
@@ -53,6 +78,14 @@ void UpdateFlags::resolve() {
   for (double beta : betas)
     if (!(beta >= 0 && beta < 1))
       throw CLI::ValidationError("--betas", "expected numbers of at least 0 and below 1");
+  if (adafactorEps.size() != 2)
+    throw CLI::ValidationError("--adafactor-eps", "expected two numbers, such as 1e-30,1e-3");
+  // Mean squares are divided by, so eps1 must keep them above 0, also in f32.
+  if (!(adafactorEps[0] >= 1e-37 && std::isfinite(adafactorEps[0])) ||
+      !(adafactorEps[1] >= 0 && std::isfinite(adafactorEps[1])))
+    throw CLI::ValidationError("--adafactor-eps", "expected a first number of at least 1e-37, a second of at least 0");
+  options.settings.eps1 = adafactorEps[0];
+  options.settings.eps2 = adafactorEps[1];
   options.settings.beta1 = betas[0];
   options.settings.beta2 = betas[1];
   options.optimizer = findOptimizer(optimizer);

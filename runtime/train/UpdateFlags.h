@@ -8,16 +8,20 @@
 
 namespace xfc {
 
+// Adds --optimizer, whose value is the name of one that findOptimizer() knows.
+CLI::Option *addOptimizer(CLI::App &command, std::string &name, const std::string &description);
+
 struct UpdateFlags {
   UpdateOptions options; // without the learning rate and the seed, which other flags set
   // Adds --optimizer, --betas and the other settings of optimizers; --clip-norm, --clip-value, --label-smoothing.
   void addTo(CLI::App &command);
-  // To be called after parsing. Throws CLI::ValidationError if --betas is invalid.
+  // To be called after parsing. Throws CLI::ValidationError if --betas or --adafactor-eps is invalid.
   void resolve();
 
 private:
   std::string optimizer = std::string(optimizers().front().name);
   std::vector<double> betas = {options.settings.beta1, options.settings.beta2};
+  std::vector<double> adafactorEps = {options.settings.eps1, options.settings.eps2};
 };
 
 } // namespace xfc

@@ -1323,6 +1323,86 @@ func.func @f(%h: tensor<9xf32>, %e: tensor<f32>, %w: tensor<6xf32>) {
 
 // -----
 
+func.func @f(%h: tensor<8xf32>, %e: tensor<f32>, %w: tensor<6x4xf32>) {
+  // expected-error-re @+1 {{does not take a step by the rule "adafactor"; expected one of adam, {{.*}}}}
+  %0 = xfc.optimize "adafactor" %h, %e parameters(%w) gradients(%w) states() : (tensor<8xf32>, tensor<f32>, tensor<6x4xf32>, tensor<6x4xf32>) -> tensor<6x4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%h: tensor<9xf32>, %e: tensor<f32>, %w: tensor<6xf32>) {
+  // expected-error-re @+1 {{does not take a step by the rule "adam"; expected one of adafactor{{.*}}}}
+  %0, %1 = xfc.row_moments "adam" %h, %e parameters(%w) gradients(%w) rows(%w) : (tensor<9xf32>, tensor<f32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>) -> (tensor<6xf32>, tensor<1xf64>)
+  return
+}
+
+// -----
+
+func.func @f(%h: tensor<9xf32>, %e: tensor<f32>, %w: tensor<6xf32>) {
+  // expected-error @+1 {{hyper must have 8 elements, found 'tensor<9xf32>'}}
+  %0, %1 = xfc.row_moments "adafactor" %h, %e parameters(%w) gradients(%w) rows(%w) : (tensor<9xf32>, tensor<f32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>) -> (tensor<6xf32>, tensor<1xf64>)
+  return
+}
+
+// -----
+
+func.func @f(%h: tensor<8xf32>, %e: tensor<f32>, %w: tensor<6x4xf32>, %r: tensor<6xf32>) {
+  // expected-error @+1 {{needs 3 results, found 2}}
+  %0, %1 = xfc.row_moments "adafactor" %h, %e parameters(%w) gradients(%w) rows(%r) : (tensor<8xf32>, tensor<f32>, tensor<6x4xf32>, tensor<6x4xf32>, tensor<6xf32>) -> (tensor<6xf32>, tensor<1xf64>)
+  return
+}
+
+// -----
+
+func.func @f(%h: tensor<8xf32>, %e: tensor<f32>, %w: tensor<6x4xf32>, %c: tensor<4xf32>) {
+  // expected-error @+1 {{means of rows 0 must be 'tensor<6xf32>', found 'tensor<4xf32>'}}
+  %0, %1, %2 = xfc.row_moments "adafactor" %h, %e parameters(%w) gradients(%w) rows(%c) : (tensor<8xf32>, tensor<f32>, tensor<6x4xf32>, tensor<6x4xf32>, tensor<4xf32>) -> (tensor<6xf32>, tensor<1xf64>, tensor<1x4xf64>)
+  return
+}
+
+// -----
+
+func.func @f(%h: tensor<8xf32>, %e: tensor<f32>) {
+  // expected-error @+1 {{needs at least one parameter}}
+  xfc.row_moments "adafactor" %h, %e parameters() gradients() rows() : (tensor<8xf32>, tensor<f32>) -> ()
+  return
+}
+
+// -----
+
+func.func @f(%h: tensor<8xf32>, %r: tensor<6xf32>, %c: tensor<4xf32>, %s: tensor<2x4xf64>) {
+  // expected-error @+1 {{sums of columns 0 must be 'tensor<1x4xf64>', found 'tensor<2x4xf64>'}}
+  %0, %1 = xfc.column_moments "adafactor" %h rows(%r) sums(%s) columns(%c) : (tensor<8xf32>, tensor<6xf32>, tensor<2x4xf64>, tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%h: tensor<8xf32>) {
+  // expected-error @+1 {{needs at least one matrix, and two results for each; found the means of 0 matrices' rows, 0 of columns, and 0 results}}
+  xfc.column_moments "adafactor" %h rows() sums() columns() : (tensor<8xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @f(%h: tensor<8xf32>, %e: tensor<f32>, %w: tensor<6x4xf32>, %r: tensor<6xf32>) {
+  // expected-error @+1 {{needs 1 factors of columns, found 0}}
+  %0 = xfc.update_squares "adafactor" %h, %e gradients(%w) rows(%r) factors() : (tensor<8xf32>, tensor<f32>, tensor<6x4xf32>, tensor<6xf32>) -> tensor<1xf64>
+  return
+}
+
+// -----
+
+func.func @f(%h: tensor<9xf32>, %e: tensor<f32>, %w: tensor<6xf32>, %s: tensor<1xf64>) {
+  // expected-error @+1 {{needs 2 results, found 1}}
+  %0 = xfc.factored_update "adafactor_ema" %h, %e parameters(%w) gradients(%w) rows(%w) factors() squares(%s), (%s) averages() : (tensor<9xf32>, tensor<f32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>, tensor<1xf64>, tensor<1xf64>) -> tensor<6xf32>
+  return
+}
+
+// -----
+
 // expected-error @+1 {{rows of source do not attend to rows of target}}
 func.func @f(%x: !xfc.pairs<source, target, 2xf32>) {
   return

@@ -233,3 +233,20 @@ func.func @optimizer(%h: tensor<9xf32>, %limit: tensor<f32>, %p: tensor<3xf32>, 
     (tensor<9xf32>, tensor<f32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>, tensor<3xf32>)
   return %0 : tensor<3xf32>
 }
+
+// CHECK-LABEL: func.func @factored_optimizer(
+func.func @factored_optimizer(%h: tensor<9xf32>, %factor: tensor<f32>, %p: tensor<4x3xf32>, %g: tensor<4x3xf32>, %r: tensor<4xf32>, %c: tensor<3xf32>) -> tensor<4x3xf32> {
+  // CHECK: xfc.row_moments "adafactor_ema" %{{.*}}, %{{.*}} parameters(%{{.*}}) gradients(%{{.*}}) rows(%{{.*}}) :
+  %r1, %q, %s = xfc.row_moments "adafactor_ema" %h, %factor parameters(%p) gradients(%g) rows(%r) :
+    (tensor<9xf32>, tensor<f32>, tensor<4x3xf32>, tensor<4x3xf32>, tensor<4xf32>) -> (tensor<4xf32>, tensor<1xf64>, tensor<1x3xf64>)
+  // CHECK: xfc.column_moments "adafactor_ema" %{{.*}} rows(%{{.*}}) sums(%{{.*}}) columns(%{{.*}}) :
+  %c1, %f = xfc.column_moments "adafactor_ema" %h rows(%r1) sums(%s) columns(%c) :
+    (tensor<9xf32>, tensor<4xf32>, tensor<1x3xf64>, tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>)
+  // CHECK: xfc.update_squares "adafactor_ema" %{{.*}}, %{{.*}} gradients(%{{.*}}) rows(%{{.*}}) factors(%{{.*}}) :
+  %u = xfc.update_squares "adafactor_ema" %h, %factor gradients(%g) rows(%r1) factors(%f) :
+    (tensor<9xf32>, tensor<f32>, tensor<4x3xf32>, tensor<4xf32>, tensor<3xf32>) -> tensor<1xf64>
+  // CHECK: xfc.factored_update "adafactor_ema" %{{.*}}, %{{.*}} parameters(%{{.*}}) gradients(%{{.*}}) rows(%{{.*}}) factors(%{{.*}}) squares(%{{.*}}), (%{{.*}}) averages(%{{.*}}) :
+  %0, %1 = xfc.factored_update "adafactor_ema" %h, %factor parameters(%p) gradients(%g) rows(%r1) factors(%f) squares(%q), (%u) averages(%p) :
+    (tensor<9xf32>, tensor<f32>, tensor<4x3xf32>, tensor<4x3xf32>, tensor<4xf32>, tensor<3xf32>, tensor<1xf64>, tensor<1xf64>, tensor<4x3xf32>) -> (tensor<4x3xf32>, tensor<4x3xf32>)
+  return %0 : tensor<4x3xf32>
+}

@@ -15,6 +15,35 @@ plan.parameters 16 x f32 {
 
 // -----
 
+plan.parameters 16 x f32 states ["row_mean"] {
+  plan.state "row_mean" 16 {
+    // expected-error@+1 {{'plan.part' op the model has no parameter @w}}
+    plan.part @w [4] at 0
+  }
+}
+
+// -----
+
+xfc.parameter @w : tensor<4x4xf32> init zero
+plan.parameters 16 x f32 states ["row_mean"] {
+  plan.state "row_mean" 16 {
+    // expected-error@+1 {{'plan.part' op @w has 4 elements from 14 on, the state has 16}}
+    plan.part @w [4] at 14
+  }
+}
+
+// -----
+
+xfc.parameter @w : tensor<4x4xf32> init zero
+plan.parameters 16 x f32 states ["row_mean"] {
+  plan.state "row_mean" 16 {
+    // expected-error@+1 {{'plan.part' op a tensor of these extents does not fit the state, which has 16 elements}}
+    plan.part @w [4, 5] at 0
+  }
+}
+
+// -----
+
 // expected-error@+1 {{'plan.kernel' op must hold one op and plan.return}}
 plan.kernel @two {
 ^bb0(%x: !xfc.rows<source, 8xf32>):

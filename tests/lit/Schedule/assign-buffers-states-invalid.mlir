@@ -1,4 +1,4 @@
-// RUN: %xfc-opt %s --verify-diagnostics --xfc-assign-buffers
+// RUN: %xfc-opt %s --split-input-file --verify-diagnostics --xfc-assign-buffers
 
 !w = tensor<4xf32>
 
@@ -10,5 +10,21 @@ plan.parameters 16 x f32 states ["moment1"] {
 // expected-error@+1 {{'plan.program' op has the moment2 'p', but plan.parameters has no such state}}
 plan.program @update(%p: !w {xfc.name = "p", xfc.role = "parameter"}, %m: !w {xfc.name = "p", xfc.role = "moment1"},
                      %v: !w {xfc.name = "p", xfc.role = "moment2"}) {
+  plan.return
+}
+
+// -----
+
+!w = tensor<4x3xf32>
+
+// A state's layout lacks the parameter.
+xfc.parameter @p : !w init zero
+plan.parameters 16 x f32 states ["row_mean"] {
+  plan.parameter @p at 0
+  plan.state "row_mean" 16 {
+  }
+}
+// expected-error@+1 {{'plan.program' op plan.state "row_mean" has no parameter 'p'}}
+plan.program @update(%p: !w {xfc.name = "p", xfc.role = "parameter"}, %r: tensor<4xf32> {xfc.name = "p", xfc.role = "row_mean"}) {
   plan.return
 }

@@ -77,3 +77,18 @@ func.func @update(%pw: !w {xfc.name = "w", xfc.role = "parameter"}, %pv: !w {xfc
       : (tensor<9xf32>, tensor<f32>, !w, !w, !w, !w, !w, !w, !w, !w) -> (!w, !w, !w, !w, !w, !w)
   return %p#0, %p#1, %m#0, %m#1, %v#0, %v#1 : !w, !w, !w, !w, !w, !w
 }
+
+// States that hold less than the parameters have layouts of their own. The launch passes a table of its tensors: first chunk, rows,
+// columns, rows of a part, parts, index among the matrices, group.
+// CHECK-LABEL: plan.program @update.adafactor(
+// CHECK: plan.launch @row_moments_adafactor({{.*}}) over source at [argument 0, argument 1, parameters, parameters + 256, gradients, gradients + 256, state 2, state 2 + 64, state 2, state 2 + 64, arena {{[0-9]}}, arena {{[0-9]}}, arena {{[0-9]}}, arena {{[0-9]}}] {elements = 2 : i64,
+// CHECK-SAME: immediates = array<i64: 0, 8, 8, 2048, 1, 0, 0, 1, 8, 8, 2048, 1, 1, 0>, tensors = 2 : i64
+func.func @update.adafactor(%pw: !w {xfc.name = "w", xfc.role = "parameter"}, %pv: !w {xfc.name = "v", xfc.role = "parameter"},
+                            %gw: !w {xfc.name = "w", xfc.role = "gradient"}, %gv: !w {xfc.name = "v", xfc.role = "gradient"},
+                            %rw: tensor<8xf32> {xfc.name = "w", xfc.role = "row_mean"}, %rv: tensor<8xf32> {xfc.name = "v", xfc.role = "row_mean"},
+                            %hyper: tensor<8xf32> {xfc.name = "hyper", xfc.role = "scalar"}, %factor: tensor<f32> {xfc.name = "max_norm", xfc.role = "scalar"})
+    -> (tensor<8xf32> {xfc.alias = 4 : i64}, tensor<8xf32> {xfc.alias = 5 : i64}, tensor<1xf64>, tensor<1xf64>, tensor<1x8xf64>, tensor<1x8xf64>) {
+  %r:6 = xfc.row_moments "adafactor" %hyper, %factor parameters(%pw, %pv) gradients(%gw, %gv) rows(%rw, %rv)
+      : (tensor<8xf32>, tensor<f32>, !w, !w, !w, !w, tensor<8xf32>, tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<1xf64>, tensor<1xf64>, tensor<1x8xf64>, tensor<1x8xf64>)
+  return %r#0, %r#1, %r#2, %r#3, %r#4, %r#5 : tensor<8xf32>, tensor<8xf32>, tensor<1xf64>, tensor<1xf64>, tensor<1x8xf64>, tensor<1x8xf64>
+}

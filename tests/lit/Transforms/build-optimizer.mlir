@@ -35,6 +35,24 @@ func.func @loss_and_gradients(%w: tensor<200x100xf32> {xfc.name = "w", xfc.role 
 // CHECK: %[[PB:.*]]:2 = xfc.optimize "sgd" %[[HYPER]], %{{.*}} parameters(%[[B]]) gradients(%[[GB]]) states(%[[MB]])
 // CHECK: return %[[PW]]#0, %[[PB]]#0, %[[PW]]#1, %[[PB]]#1, %
 
+// One that keeps means of rows and columns has small states: none of columns for a vector. All ops of a kind come before
+// those of the next.
+// CHECK-LABEL: func.func @update.adafactor(
+// CHECK-SAME: %[[W:[a-z0-9]+]]: tensor<200x100xf32> {xfc.name = "w", xfc.role = "parameter"}, %[[B:[a-z0-9]+]]: tensor<100xf32> {xfc.name = "b", xfc.role = "parameter"}
+// CHECK-SAME: %[[GW:[a-z0-9]+]]: tensor<200x100xf32> {xfc.name = "w", xfc.role = "gradient"}, %[[GB:[a-z0-9]+]]: tensor<100xf32> {xfc.name = "b", xfc.role = "gradient"}
+// CHECK-SAME: %[[RW:[a-z0-9]+]]: tensor<200xf32> {xfc.name = "w", xfc.role = "row_mean"}, %[[RB:[a-z0-9]+]]: tensor<100xf32> {xfc.name = "b", xfc.role = "row_mean"}
+// CHECK-SAME: %[[CW:[a-z0-9]+]]: tensor<100xf32> {xfc.name = "w", xfc.role = "column_mean"}, %[[HYPER:[a-z0-9]+]]: tensor<8xf32>
+// CHECK-SAME: tensor<200xf32> {xfc.alias = 4 : i64, xfc.name = "w"}, tensor<100xf32> {xfc.alias = 5 : i64, xfc.name = "b"}, tensor<100xf32> {xfc.alias = 6 : i64, xfc.name = "w"}, tensor<f32> {xfc.name = "norm"}
+// CHECK: %[[FACTOR:.*]], %{{.*}} = xfc.clip_factor
+// CHECK: %[[ROWS:.*]]:3 = xfc.row_moments "adafactor" %[[HYPER]], %[[FACTOR]] parameters(%[[W]]) gradients(%[[GW]]) rows(%[[RW]]) : {{.*}} -> (tensor<200xf32>, tensor<2xf64>, tensor<2x100xf64>)
+// CHECK: %[[ELEMENTS:.*]]:2 = xfc.row_moments "adafactor" %[[HYPER]], %[[FACTOR]] parameters(%[[B]]) gradients(%[[GB]]) rows(%[[RB]]) : {{.*}} -> (tensor<100xf32>, tensor<1xf64>)
+// CHECK: %[[COLUMNS:.*]]:2 = xfc.column_moments "adafactor" %[[HYPER]] rows(%[[ROWS]]#0) sums(%[[ROWS]]#2) columns(%[[CW]])
+// CHECK: %[[SW:.*]] = xfc.update_squares "adafactor" %[[HYPER]], %[[FACTOR]] gradients(%[[GW]]) rows(%[[ROWS]]#0) factors(%[[COLUMNS]]#1)
+// CHECK: %[[SB:.*]] = xfc.update_squares "adafactor" %[[HYPER]], %[[FACTOR]] gradients(%[[GB]]) rows(%[[ELEMENTS]]#0) factors()
+// CHECK: %[[PW:.*]] = xfc.factored_update "adafactor" %[[HYPER]], %[[FACTOR]] parameters(%[[W]]) gradients(%[[GW]]) rows(%[[ROWS]]#0) factors(%[[COLUMNS]]#1) squares(%[[ROWS]]#1), (%[[SW]]) averages()
+// CHECK: %[[PB:.*]] = xfc.factored_update "adafactor" %[[HYPER]], %[[FACTOR]] parameters(%[[B]]) gradients(%[[GB]]) rows(%[[ELEMENTS]]#0) factors() squares(%[[ELEMENTS]]#1), (%[[SB]]) averages()
+// CHECK: return %[[PW]], %[[PB]], %[[ROWS]]#0, %[[ELEMENTS]]#0, %[[COLUMNS]]#0, %
+
 // Each optimizer also has a program that keeps a moving average of the parameters.
 // CHECK-LABEL: func.func @update.adam_ema(
 // CHECK-SAME: tensor<10xf32> {xfc.name = "hyper", xfc.role = "scalar"}

@@ -36,3 +36,28 @@ func.func @update(%pa: !big {xfc.name = "a", xfc.role = "parameter"}, %pb: !smal
   %nc, %nmc, %nvc = xfc.optimize "adam" %hyper, %factor parameters(%pc) gradients(%gc) states(%mc, %vc) : (tensor<9xf32>, tensor<f32>, !big, !big, !big, !big) -> (!big, !big, !big)
   return %na, %nb, %nc, %nma, %nmb, %nmc, %nva, %nvb, %nvc, %norm : !big, !small, !big, !big, !small, !big, !big, !small, !big, tensor<f32>
 }
+
+// An optimizer that takes its parameters one by one: the ops of each kind become one, whether they concern matrices or vectors.
+// CHECK-LABEL: func.func @update.adafactor
+// CHECK-SAME: %[[PA:[a-z0-9]+]]: tensor<4x6xf32> {xfc.name = "a", xfc.role = "parameter"}, %[[PB:[a-z0-9]+]]: tensor<3xf32>
+// CHECK-NEXT: %[[ROWS:.*]]:5 = xfc.row_moments "adafactor" %[[HYPER:.*]], %[[FACTOR:.*]] parameters(%[[PA]], %[[PB]]) gradients(%{{.*}}, %{{.*}}) rows(%{{.*}}, %{{.*}}) : {{.*}} -> (tensor<4xf32>, tensor<3xf32>, tensor<1xf64>, tensor<1xf64>, tensor<1x6xf64>)
+// CHECK-NEXT: %[[COLUMNS:.*]]:2 = xfc.column_moments "adafactor" %[[HYPER]] rows(%[[ROWS]]#0) sums(%[[ROWS]]#4)
+// CHECK-NEXT: %[[SQUARES:.*]]:2 = xfc.update_squares "adafactor" %[[HYPER]], %[[FACTOR]] gradients(%{{.*}}, %{{.*}}) rows(%[[ROWS]]#0, %[[ROWS]]#1) factors(%[[COLUMNS]]#1)
+// CHECK-NEXT: %[[NEW:.*]]:2 = xfc.factored_update "adafactor" %[[HYPER]], %[[FACTOR]] parameters(%[[PA]], %[[PB]]) {{.*}} factors(%[[COLUMNS]]#1) squares(%[[ROWS]]#2, %[[ROWS]]#3), (%[[SQUARES]]#0, %[[SQUARES]]#1) averages()
+// CHECK-NEXT: return %[[NEW]]#0, %[[NEW]]#1, %[[ROWS]]#0, %[[ROWS]]#1, %[[COLUMNS]]#0
+!matrix = tensor<4x6xf32>
+func.func @update.adafactor(%pa: !matrix {xfc.name = "a", xfc.role = "parameter"}, %pb: !small {xfc.name = "b", xfc.role = "parameter"},
+                            %ga: !matrix {xfc.name = "a", xfc.role = "gradient"}, %gb: !small {xfc.name = "b", xfc.role = "gradient"},
+                            %ra: tensor<4xf32> {xfc.name = "a", xfc.role = "row_mean"}, %rb: !small {xfc.name = "b", xfc.role = "row_mean"},
+                            %ca: tensor<6xf32> {xfc.name = "a", xfc.role = "column_mean"},
+                            %hyper: tensor<8xf32> {xfc.name = "hyper", xfc.role = "scalar"}, %factor: tensor<f32> {xfc.name = "max_norm", xfc.role = "scalar"})
+    -> (!matrix, !small, tensor<4xf32>, !small, tensor<6xf32>) {
+  %ra1, %qa, %sums = xfc.row_moments "adafactor" %hyper, %factor parameters(%pa) gradients(%ga) rows(%ra) : (tensor<8xf32>, tensor<f32>, !matrix, !matrix, tensor<4xf32>) -> (tensor<4xf32>, tensor<1xf64>, tensor<1x6xf64>)
+  %rb1, %qb = xfc.row_moments "adafactor" %hyper, %factor parameters(%pb) gradients(%gb) rows(%rb) : (tensor<8xf32>, tensor<f32>, !small, !small, !small) -> (!small, tensor<1xf64>)
+  %ca1, %fa = xfc.column_moments "adafactor" %hyper rows(%ra1) sums(%sums) columns(%ca) : (tensor<8xf32>, tensor<4xf32>, tensor<1x6xf64>, tensor<6xf32>) -> (tensor<6xf32>, tensor<6xf32>)
+  %ua = xfc.update_squares "adafactor" %hyper, %factor gradients(%ga) rows(%ra1) factors(%fa) : (tensor<8xf32>, tensor<f32>, !matrix, tensor<4xf32>, tensor<6xf32>) -> tensor<1xf64>
+  %ub = xfc.update_squares "adafactor" %hyper, %factor gradients(%gb) rows(%rb1) factors() : (tensor<8xf32>, tensor<f32>, !small, !small) -> tensor<1xf64>
+  %na = xfc.factored_update "adafactor" %hyper, %factor parameters(%pa) gradients(%ga) rows(%ra1) factors(%fa) squares(%qa), (%ua) averages() : (tensor<8xf32>, tensor<f32>, !matrix, !matrix, tensor<4xf32>, tensor<6xf32>, tensor<1xf64>, tensor<1xf64>) -> !matrix
+  %nb = xfc.factored_update "adafactor" %hyper, %factor parameters(%pb) gradients(%gb) rows(%rb1) factors() squares(%qb), (%ub) averages() : (tensor<8xf32>, tensor<f32>, !small, !small, !small, tensor<1xf64>, tensor<1xf64>) -> !small
+  return %na, %nb, %ra1, %rb1, %ca1 : !matrix, !small, tensor<4xf32>, !small, tensor<6xf32>
+}

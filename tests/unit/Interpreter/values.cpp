@@ -493,6 +493,55 @@ TEST(Lion, step) {
   expectNear(stepped[1], Tensor{{4}, {1.5, -5.75, 1, 0}}, 1e-15, "means");
 }
 
+// A step of Adafactor over a matrix and a vector, by hand. The squares of the matrix' gradient, 1, 49, 25 and 25, leave
+// the means of rows, 25 and 25, and of columns, 13 and 37, as they are, and so the update is 1/v13, 7/v37, 5/v13,
+// 5/v37.
+TEST(Adafactor, step) {
+  const std::string text = R"(
+    !m = tensor<2x2xf64>
+    !v = tensor<2xf64>
+    !p = tensor<1xf64>
+    func.func @f(%h: tensor<8xf64>, %factor: tensor<f64>, %w: !m, %b: !v, %gw: !m, %gb: !v, %r: !v, %s: !v, %c: !v)
+        -> (!m, !v, !v, !v, !v, !v, !p, !p) {
+      %r1, %s1, %qw, %qb, %sums = xfc.row_moments "adafactor" %h, %factor parameters(%w, %b) gradients(%gw, %gb) rows(%r, %s)
+        : (tensor<8xf64>, tensor<f64>, !m, !v, !m, !v, !v, !v) -> (!v, !v, !p, !p, tensor<1x2xf64>)
+      %c1, %f = xfc.column_moments "adafactor" %h rows(%r1) sums(%sums) columns(%c)
+        : (tensor<8xf64>, !v, tensor<1x2xf64>, !v) -> (!v, !v)
+      %uw, %ub = xfc.update_squares "adafactor" %h, %factor gradients(%gw, %gb) rows(%r1, %s1) factors(%f)
+        : (tensor<8xf64>, tensor<f64>, !m, !v, !v, !v, !v) -> (!p, !p)
+      %w1, %b1 = xfc.factored_update "adafactor" %h, %factor parameters(%w, %b) gradients(%gw, %gb) rows(%r1, %s1) factors(%f)
+        squares(%qw, %qb), (%uw, %ub) averages()
+        : (tensor<8xf64>, tensor<f64>, !m, !v, !m, !v, !v, !v, !v, !p, !p, !p, !p) -> (!m, !v)
+      return %w1, %b1, %r1, %s1, %c1, %f, %uw, %ub : !m, !v, !v, !v, !v, !v, !p, !p
+    })";
+  // rate, share, eps1, eps2, clip_threshold, scales, decay, limit
+  const Tensor hyper{{8}, {0.1, 0.5, 0, 3, 0.5, 1, 0.5, 10}}, factor{{}, {0.5}};
+  const auto stepped = evaluateOn(1, text,
+                                  {hyper,
+                                   factor,
+                                   {{2, 2}, {6, 6, -6, 6}},
+                                   {{2}, {1, 2}},
+                                   {{2, 2}, {2, 14, 10, -10}},
+                                   {{2}, {4, 40}},
+                                   {{2}, {25, 25}},
+                                   {{2}, {0, 28}},
+                                   {{2}, {13, 37}}});
+  const double v13 = std::sqrt(13), v37 = std::sqrt(37);
+  expectNear(stepped[2], Tensor{{2}, {25, 25}}, 1e-14, "means of rows");
+  expectNear(stepped[4], Tensor{{2}, {13, 37}}, 1e-14, "means of columns");
+  expectNear(stepped[5], Tensor{{2}, {5 / v13, 5 / v37}}, 1e-14, "factors");
+  expectNear(stepped[6], Tensor{{1}, {4}}, 1e-14, "the sum of the squares of the update");
+  // The rate is 0.1 times the parameter's root mean square of 6, and RMS(update) / clip_threshold is 2.
+  expectNear(stepped[0], Tensor{{2, 2}, {4.2 - 0.3 / v13, 4.2 - 2.1 / v37, -4.2 - 1.5 / v13, 4.2 + 1.5 / v37}}, 1e-14,
+             "the matrix");
+  // The gradients are 2 and, clipped to the limit of 10, 10; the update is 2 / v2 and 10 / 8, and eps2 the larger
+  // scale.
+  expectNear(stepped[3], Tensor{{2}, {2, 64}}, 1e-14, "means of the vector");
+  const double v2 = std::sqrt(2), shrink = 2 * std::sqrt((2 + 1.5625) / 2);
+  expectNear(stepped[7], Tensor{{1}, {2 + 1.5625}}, 1e-14, "the sum of the squares of the vector's update");
+  expectNear(stepped[1], Tensor{{2}, {0.85 - 0.3 * v2 / shrink, 1.7 - 0.3 * 1.25 / shrink}}, 1e-14, "the vector");
+}
+
 // Keys and values are written to their slots, and a hypothesis attends only to the rows of its history.
 TEST(Cache, writesAndAttends) {
   Shape shape({{{1, 2}, 0}}, {{{5}, 0}, {{6}, 0}}, 0);

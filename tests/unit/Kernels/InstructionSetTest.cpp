@@ -71,6 +71,14 @@ Options withLabels(int64_t operand) {
 
 } // namespace
 
+TEST(InstructionSets, FactoredSteps) {
+  Batch batch({1}, {1});
+  for (const Optimizer &optimizer : optimizers())
+    if (!optimizer.elementwise)
+      for (const OpCase &each : factoredStep(optimizer, "f32", {{600, 37}, {20000}, {9, 1100}, {5}}, 0.5))
+        expectSameBits(batch, each.op, each.operands, each.results, each.options);
+}
+
 TEST(InstructionSets, Norms) {
   Batch batch({1, 7, 71, 13}, {1});
   const std::string stats = rows("source", 2);

@@ -269,16 +269,17 @@ CompiledOp::CompiledOp(const std::string &body, const std::vector<std::string> &
     throw std::runtime_error("cannot parse: " + text);
   Operation *op = state->op = &(*state->module->getOps<func::FuncOp>().begin()).getBody().front().front();
 
-  Type element = Float32Type::get(&context());
+  // The first floats tell the type; partial sums, which are always f64, come later.
+  Type element;
   for (Type type : op->getNumOperands() ? TypeRange(op->getOperandTypes()) : TypeRange(op->getResultTypes()))
-    if (auto rows = dyn_cast<RowsType>(type); rows && !rows.getElementType().isInteger(32))
+    if (auto rows = dyn_cast<RowsType>(type); !element && rows && !rows.getElementType().isInteger(32))
       element = rows.getElementType();
-    else if (auto pairs = dyn_cast<PairsType>(type))
+    else if (auto pairs = dyn_cast<PairsType>(type); !element && pairs)
       element = pairs.getElementType();
-    else if (auto tensor = dyn_cast<RankedTensorType>(type); tensor && !isa<ClipFactorOp>(op))
+    else if (auto tensor = dyn_cast<RankedTensorType>(type); !element && tensor)
       element = tensor.getElementType();
-  if (auto clip = dyn_cast<ClipFactorOp>(op))
-    element = clip.getMaxNorm().getType().getElementType();
+  if (!element)
+    element = Float32Type::get(&context());
 
   state->code = options.device == Device::GPU ? compileForGPU(op, options.arch) : compileForCPU(op, element, options);
 }
@@ -335,8 +336,10 @@ Outcome CompiledOp::run(const Batch &batch) {
   std::vector<Block> blocks;
   std::vector<int64_t> strides;
   auto placeOf = [&, &options = options, op = op](size_t i) -> size_t {
-    if (auto step = dyn_cast<OptimizeOp>(op); step && i >= n) // parameters and states are updated in place
-      return step.getInPlaceOperand(i - n);
+    if (isa<OptimizeOp, RowMomentsOp, ColumnMomentsOp, FactoredUpdateOp>(op) && i >= n) { // what is updated in place
+      const int64_t replaced = cast<KernelOpInterface>(op).getInPlaceOperand(i - n);
+      return replaced < 0 ? i : replaced;
+    }
     return i >= n && ((options.inPlace && i == n) || isa<CacheWriteOp>(op)) ? 0 : i;
   };
   for (size_t i = 0; i < memory.size(); ++i) {
@@ -346,7 +349,11 @@ Outcome CompiledOp::run(const Batch &batch) {
   std::vector<GuardedBytes> packed;
   packed.reserve(packings.size());
   std::vector<int64_t> immediates = options.immediates;
-  const int64_t elements = immediates.empty() ? 0 : immediates.back();
+  const PartedTensors parted = cast<KernelOpInterface>(op).getPartedTensors();
+  for (const PartedTensor &tensor : parted.tensors)
+    immediates.insert(immediates.end(), {tensor.first, tensor.rows, tensor.columns, tensor.per, tensor.parts,
+                                         tensor.matrix, tensor.group});
+  const int64_t elements = parted.chunks ? parted.chunks : immediates.empty() ? 0 : immediates.back();
   if (!options.weights.empty())
     immediates.push_back(static_cast<int64_t>(options.weights.size()));
   for (const PackedWeight &weight : options.weights)
@@ -387,6 +394,94 @@ Outcome CompiledOp::run(const Batch &batch) {
     outcome.kernel.push_back(m.tensor);
   }
   return outcome;
+}
+
+std::vector<OpCase> factoredStep(const Optimizer &optimizer, const std::string &element,
+                                 const std::vector<std::vector<int64_t>> &shapes, double clipValue) {
+  auto typeOf = [&](const std::vector<int64_t> &shape, const std::string &of) {
+    std::string text = "tensor<";
+    for (int64_t extent : shape)
+      text += std::to_string(extent) + "x";
+    return text + of + ">";
+  };
+  const auto scalars = static_cast<int64_t>(optimizer.hyper.size());
+  std::vector<std::string> tensors, rows, matrixRows, parts, columnSums, columns;
+  for (const std::vector<int64_t> &shape : shapes) {
+    const MatrixForm form(RankedTensorType::get(shape, Float32Type::get(&context())));
+    tensors.push_back(typeOf(shape, element));
+    parts.push_back(typeOf({form.parts}, "f64"));
+    rows.push_back(typeOf(*shapeOfState("row_mean", shape), element));
+    if (form.factored) {
+      matrixRows.push_back(rows.back());
+      columnSums.push_back(typeOf({form.parts, form.columns}, "f64"));
+      columns.push_back(typeOf({form.columns}, element));
+    }
+  }
+  const std::vector<std::string> none, averages = optimizer.averages ? tensors : none;
+
+  // Adds lists of operands, each after a word and with the least value that is set in it, or no limit.
+  std::vector<OpCase> cases;
+  struct List {
+    std::string before;
+    std::vector<std::string> types;
+    double least;
+  };
+  const double any = -HUGE_VAL;
+  auto add = [&](const std::string &name, bool clips, const std::vector<List> &lists,
+                 const std::vector<std::vector<std::string>> &results) {
+    OpCase made{"xfc." + name + " \"" + optimizer.rule + "\" %a0", {typeOf({scalars}, element)}, "", {}};
+    std::vector<double> least = {any};
+    if (clips) {
+      made.op += ", %a1";
+      made.operands.push_back(typeOf({}, element));
+      least.push_back(any);
+    }
+    for (const List &list : lists) {
+      made.op += " " + list.before + "(";
+      for (size_t i = 0; i < list.types.size(); ++i) {
+        made.op += (i ? ", %a" : "%a") + std::to_string(made.operands.size());
+        made.operands.push_back(list.types[i]);
+        least.push_back(list.least);
+      }
+      made.op += ")";
+    }
+    for (const std::vector<std::string> &kind : results)
+      for (const std::string &type : kind)
+        made.results += (made.results.empty() ? "" : ", ") + type;
+    made.options.set = [&optimizer, least, clipValue, any](int64_t i, Tensor &t) {
+      const OptimizerSettings settings{.rate = 0.01,
+                                       .weightDecay = 0.1,
+                                       .eps1 = 1e-3,
+                                       .eps2 = 0.1,
+                                       .clipThreshold = 0.5,
+                                       .scaleParameter = true,
+                                       .clipValue = clipValue,
+                                       .averageDecay = 0.9};
+      if (i == 0)
+        for (size_t h = 0; h < optimizer.hyper.size(); ++h)
+          t.data[h] = optimizer.hyper[h].value(settings, 2);
+      if (least[i] > any) // what is a mean or a sum of squares
+        for (double &x : t.data)
+          x = least[i] + std::abs(x);
+    };
+    cases.push_back(std::move(made));
+  };
+  add("row_moments", true, {{"parameters", tensors, any}, {"gradients", tensors, any}, {"rows", rows, 0.1}},
+      {rows, parts, columnSums});
+  if (!columns.empty())
+    add("column_moments", false, {{"rows", matrixRows, 0.1}, {"sums", columnSums, 0}, {"columns", columns, 0.1}},
+        {columns, columns});
+  add("update_squares", true, {{"gradients", tensors, any}, {"rows", rows, 0.1}, {"factors", columns, 0.1}}, {parts});
+  add("factored_update", true,
+      {{"parameters", tensors, any},
+       {"gradients", tensors, any},
+       {"rows", rows, 0.1},
+       {"factors", columns, 0.1},
+       {"squares", parts, 100},
+       {",", parts, 100000},
+       {"averages", averages, any}},
+      {tensors, averages});
+  return cases;
 }
 
 void expectClose(const Outcome &outcome, double tolerance, const std::string &what) {

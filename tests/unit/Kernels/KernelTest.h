@@ -4,6 +4,7 @@
 #include "Interpreter/Interpreter.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "plan/Optimizers.h"
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -111,6 +112,18 @@ inline Outcome runKernel(const Batch &batch, const std::string &op, const std::v
                          const Options &options = {}) {
   return CompiledOp(op, types, options).run(batch);
 }
+
+// An op's text, without its types; the types of its operands; its results'; and what to set.
+struct OpCase {
+  std::string op;
+  std::vector<std::string> operands;
+  std::string results;
+  Options options;
+};
+// The ops of the second step of an optimizer that is not elementwise, each over tensors of these shapes; the elements
+// of gradients are clipped to clipValue, if it is not 0.
+std::vector<OpCase> factoredStep(const Optimizer &optimizer, const std::string &element,
+                                 const std::vector<std::vector<int64_t>> &shapes, double clipValue);
 
 // The elementwise ops that have no attributes, and their numbers of operands.
 std::vector<std::pair<std::string, int>> elementwiseOps();

@@ -597,17 +597,45 @@ TEST_P(Rows, OptimizerSteps) {
   Batch batch({1}, {1});
   ASSERT_GE(optimizers().size(), 2u);
   for (const Optimizer &optimizer : optimizers())
-    for (double clipValue : {0.0, 0.05}) {
+    for (double clipValue : optimizer.elementwise ? std::vector{0.0, 0.05} : std::vector<double>()) {
       const OptimizerStep step(
           optimizer, tensor("17003"), 17003, [&](const std::string &shape) { return tensor(shape); }, clipValue);
       check(batch, step.op, step.operands, step.results, step.options);
     }
 }
 
+// Matrices of one and of several parts of rows, one of several chunks of columns, and tensors that are no matrices.
+const std::vector<std::vector<int64_t>> factoredShapes = {{600, 37}, {20000}, {9, 1100}, {5}, {3, 1}, {7, 50, 19}, {}};
+
+TEST_P(Rows, FactoredSteps) {
+  Batch batch({1}, {1});
+  size_t found = 0;
+  for (const Optimizer &optimizer : optimizers())
+    for (const std::vector<int64_t> &shape :
+         optimizer.elementwise ? std::vector<std::vector<int64_t>>() : factoredShapes)
+      for (const OpCase &each :
+           factoredStep(optimizer, f64() ? "f64" : "f32", {shape}, /*clipValue=*/optimizer.averages ? 0.05 : 0)) {
+        check(batch, each.op, each.operands, each.results, each.options);
+        ++found;
+      }
+  EXPECT_GT(found, 0u);
+}
+
+// One launch for all tensors.
+TEST_P(FusedRows, FactoredSteps) {
+  Batch batch({1}, {1});
+  for (const Optimizer &optimizer : optimizers())
+    if (!optimizer.elementwise)
+      for (const OpCase &each : factoredStep(optimizer, f64() ? "f64" : "f32", factoredShapes, 0))
+        check(batch, each.op, each.operands, each.results, each.options);
+}
+
 // The copies that an optimizer packs equal those that the pack kernels make of its result, whose bits do not change.
 TEST_P(PackingRows, OptimizersThatPack) {
   Batch batch({1}, {1});
   for (const Optimizer &optimizer : optimizers()) {
+    if (!optimizer.elementwise) // weights are packed when they are next read
+      continue;
     OptimizerStep step(optimizer, tensor("140003"), 140003, [&](const std::string &shape) { return tensor(shape); });
     SCOPED_TRACE(step.op);
     const std::string types = " : (" + llvm::join(step.operands, ", ") + ") -> (" + step.results + ")";

@@ -254,7 +254,7 @@ Module model() {
   Module module;
   module.model = "linear";
   module.parameterElements = 32;
-  module.states = {"moment1", "moment2"};
+  module.states = {{"moment1"}, {"moment2"}};
   module.parameters = {{"unused", {}, {16}, 0, "one", 0, 0}, {"w", {}, {width, width}, 16, "xavier_uniform", 4, 4}};
   module.tables = {{100, width, 10000, 2, 1, false}};
   module.kernels = {{"pack", {Partition::Unit::One, 1, 4}, 0, 32},

@@ -75,7 +75,7 @@ Module linearModel() {
   Module module;
   module.model = "linear";
   module.parameterElements = 32;
-  module.states = {"moment1", "moment2"};
+  module.states = {{"moment1"}, {"moment2"}};
   module.parameters = {{"unused", {}, {16}, 0, "one", 0, 0},
                        {"w", {}, {bagWidth, bagWidth}, 16, "xavier_uniform", 4, 4}};
   module.tables = {{100, bagWidth, 10000, 2, 1, false}};

@@ -146,7 +146,7 @@ inline Module bagModel() {
   module.maxLength = module.maxTargetLength = 30;
   module.hasDecoder = true;
   module.parameterElements = 3 * elements;
-  module.states = {"moment1", "moment2"};
+  module.states = {{"moment1"}, {"moment2"}};
   module.parameters = {
       {"encoder.embed.weight",
        {"source.weight"},

@@ -139,3 +139,27 @@ TEST(SplitUpdate, OneGroupIsTheProgramAsItWas) {
   EXPECT_EQ(cut.steps[1].buffers.size(), update().steps[1].buffers.size());
   EXPECT_THROW(inGroups(model(), Program(), groupOf, 1), Error);
 }
+
+// A launch that takes tensors one by one is not cut: its table has the groups of its parameters, or that they are
+// frozen. The parameter is found by the place of its value, or of a state with a layout of its own.
+TEST(SplitUpdate, TablesOfTensorsHaveTheGroups) {
+  Module module = model();
+  module.states = {{"moment"}, {"row_mean", false, 64, {{3, {4}, 0}, {1, {5}, 16}, {2, {4}, 32}}}};
+  Program program = update();
+  Step step, other;
+  step.tensors = other.tensors = 2;
+  step.immediates.assign(2 * numbersOfTensor, 0);
+  other.immediates = step.immediates;
+  step.buffers = {{Kind::Argument, 0, 0}, {Kind::Parameters, 0, 48 * 4}, {Kind::Parameters, 0, 0}};
+  other.buffers = {{Kind::Argument, 0, 0}, {Kind::State, 1, 0}, {Kind::State, 1, 16 * 4}, {Kind::Arena, 0, 0}};
+  program.steps = {step, other};
+  const int groupOf[] = {2, 1, frozenGroup, 1, 0};
+  const Program cut = inGroups(module, program, groupOf, 3);
+  ASSERT_EQ(cut.steps.size(), 2u);
+  auto groups = [&](const Step &of) {
+    return std::pair(of.immediates[numbersOfTensor - 1], of.immediates[2 * numbersOfTensor - 1]);
+  };
+  EXPECT_EQ(groups(cut.steps[0]), std::pair(int64_t(frozenGroup), int64_t(2)));
+  EXPECT_EQ(groups(cut.steps[1]), std::pair(int64_t(1), int64_t(1)));
+  EXPECT_EQ(cut.steps[0].buffers[0].offset, 0);
+}

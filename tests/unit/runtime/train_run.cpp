@@ -101,7 +101,7 @@ Module tableModel() {
   module.maxLength = module.maxTargetLength = 20;
   module.hasDecoder = true;
   module.parameterElements = (V * V + 15) / 16 * 16;
-  module.states = {"moment1", "moment2", "average"};
+  module.states = {{"moment1"}, {"moment2"}, {"average"}};
   module.parameters = {{"table.weight", {}, {V, V}, 0, "xavier_uniform", V, V}};
   Partition one{Partition::Unit::One, 1, 1};
   module.kernels = {

@@ -11,6 +11,7 @@ import sys
 
 import torch
 from safetensors.torch import load_file, save_file
+from transformers.optimization import Adafactor
 
 sys.path.insert(0, os.path.dirname(__file__))
 from reference import MODELS  # noqa: E402
@@ -214,23 +215,27 @@ class Lion(torch.optim.Optimizer):
                 mean.lerp_(p.grad, 1 - beta2)
 
 
-# The flags of an optimizer; the same optimizer in PyTorch; and the limit for elements of a gradient.
+# The flags of an optimizer, whose name is what precedes a colon; the same optimizer in PyTorch; and the limit for elements of a gradient.
 OPTIMIZERS = {
     "adam": (["--lr", 1e-3, "--betas", "0.9,0.98", "--adam-eps", "1e-9"], lambda leaves: torch.optim.Adam(leaves, lr=1e-3, betas=(0.9, 0.98), eps=1e-9), math.inf),
     "sgd": (["--lr", 0.1, "--momentum", 0.8, "--weight-decay", 0.01, "--clip-value", 0.02, "--ema", 0.7], lambda leaves: torch.optim.SGD(leaves, lr=0.1, momentum=0.8, weight_decay=0.01), 0.02),
     "lion": (["--lr", 1e-3, "--betas", "0.9,0.99", "--weight-decay", 0.1, "--ema", 0.7], lambda leaves: Lion(leaves, lr=1e-3, betas=(0.9, 0.99), weight_decay=0.1), math.inf),
+    "adafactor": (["--lr", 1e-3, "--weight-decay", 0.1, "--clip-threshold", 0.5, "--decay-rate", -0.6, "--ema", 0.7],
+                  lambda leaves: Adafactor(leaves, lr=1e-3, relative_step=False, scale_parameter=False, weight_decay=0.1, clip_threshold=0.5, decay_rate=-0.6), math.inf),
+    "adafactor:scaled": (["--lr", 0.01, "--scale-parameter", "--weight-decay", 0.01, "--adafactor-eps", "1e-20,0.05", "--clip-value", 0.02],
+                         lambda leaves: Adafactor(leaves, lr=0.01, relative_step=False, scale_parameter=True, weight_decay=0.01, eps=(1e-20, 0.05)), 0.02),
 }
 
 
 def train(executable, work, name, steps, optimizer):
     sources, targets = corpus()
-    a, b, out = (os.path.join(work, f"{name}.{part}") for part in ("src", "tgt", f"run{steps}.{optimizer}"))
+    a, b, out = (os.path.join(work, f"{name}.{part}") for part in ("src", "tgt", f"run{steps}.{optimizer.replace(':', '.')}"))
     write_ids(a, sources)
     write_ids(b, targets)
     subprocess.run(["rm", "-rf", out], check=True)
     run(executable, "train", "--source", a, "--target", b, "--format", "ids", "--out", out, "--steps", steps, "--batch-tokens", 4096,
         "--schedule", "constant", "--warmup", 0, "--clip-norm", 1.0, "--label-smoothing", 0.1, "--seed", 3,
-        "--optimizer", optimizer, *OPTIMIZERS[optimizer][0])
+        "--optimizer", optimizer.split(":")[0], *OPTIMIZERS[optimizer][0])
     return out
 
 

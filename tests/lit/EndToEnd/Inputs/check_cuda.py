@@ -73,6 +73,13 @@ for first, second in (("cuda", "cuda"), ("cpu", "cuda"), ("cuda", "cpu")):
     close(f"{out}/last.safetensors", "train.cpu/last.safetensors", 2e-3)
 same("cuda-cuda/last.safetensors", "train.cuda/last.safetensors")
 
+# An optimizer that takes its parameters one by one, in groups; its eps1 does what --adam-eps does above.
+for device in ("cpu", "cuda"):
+    run(device, "train", "--out", f"factored.{device}", "--steps", "4", *common, "--optimizer", "adafactor", "--adafactor-eps", "1e-4,1e-3",
+        "--scale-parameter", "--ema", "0.6", "--freeze", "*norm*", "--rate", "*bias=0.5")
+for file in ("last", "ema", "state/training"):
+    close(f"factored.cpu/{file}.safetensors", f"factored.cuda/{file}.safetensors", 2e-3)
+
 # Translations are those of the CPU; translations and scores have the same bytes in any batch.
 for name, flags in (("greedy", ("--beam", "1")), ("beam", ("--beam", "4", "--n-best", "2")), ("sample", ("--sample", "--seed", "3"))):
     translate = ("translate", *weights, "--format", "ids", "--input", "a", "--max-length", "12", *flags, "--quiet")
