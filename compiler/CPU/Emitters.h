@@ -6,6 +6,7 @@
 
 #include "Codegen/Elementwise.h"
 #include "Codegen/KernelModel.h"
+#include "Codegen/LossTargets.h"
 #include "Dialect/XFC.h"
 #include "KernelBuilder.h"
 #include "Schedule/Schedule.h"
@@ -39,13 +40,13 @@ void attachRecurrenceKernels(mlir::MLIRContext &);
 int64_t rowsPerChunk(int64_t features);
 Backend::KernelInfo emitPairsDropout(KernelBuilder &, DropoutOp);
 
-// Loss, negative log-likelihood and log-sum-exp of one row of `vocabulary` logits; label and smoothing are scalars. If
-// the loss's gradient `dloss` is given, the gradient of the logits overwrites the logits.
+// Loss, negative log-likelihood and log-sum-exp of one row of `vocabulary` logits. If the loss's gradient `dloss` is
+// given, the gradient of the logits overwrites the logits.
 struct RowLoss {
   mlir::Value loss, nll, lse;
 };
-RowLoss emitCrossEntropyRow(KernelBuilder &, mlir::Value logits, int64_t vocabulary, mlir::Value label,
-                            mlir::Value smoothing, mlir::Value dloss);
+RowLoss emitCrossEntropyRow(KernelBuilder &, mlir::Value logits, int64_t vocabulary, const RowTarget &target,
+                            mlir::Value dloss);
 
 // maximum + log(sum of exp(x - maximum)) of a row.
 mlir::Value emitLogSumExp(KernelBuilder &, mlir::Value row, int64_t width);

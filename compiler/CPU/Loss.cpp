@@ -85,8 +85,7 @@ Value emitLogSumExp(KernelBuilder &k, Value row, int64_t width) {
   return logSumExp(k, row, width);
 }
 
-RowLoss emitCrossEntropyRow(KernelBuilder &k, Value logits, int64_t vocabulary, Value label, Value smoothing,
-                            Value dloss) {
+RowLoss emitCrossEntropyRow(KernelBuilder &k, Value logits, int64_t vocabulary, const RowTarget &target, Value dloss) {
   KernelBuilder::SumLanes wide(k);
   // The largest and the sum in one pass; lanes after the end of the row must affect neither.
   Value none = k.splat(lowest);
@@ -99,23 +98,25 @@ RowLoss emitCrossEntropyRow(KernelBuilder &k, Value logits, int64_t vocabulary, 
       },
       none, [&](int64_t i, Value x, Value y) { return i ? k.addf(x, y) : k.maxf(x, y); });
   Value maximum = k.largest(both[0]), mean = k.mulf(k.sum(both[1]), k.scalar(1.0 / vocabulary));
-  Value known = k.less(k.index(-1), label), labelled = k.load(k.offset(logits, k.max(label, k.index(0))));
+  Value known = k.less(k.index(-1), target.label), labelled = k.load(k.offset(logits, k.max(target.label, k.index(0)))),
+        weighted = target.weighted(k, [&](Value token) { return k.load(k.offset(logits, token)); });
   Value sum = sumOfExponentials(k, logits, vocabulary, maximum, static_cast<bool>(dloss)),
         lse = k.addf(maximum, k.log(sum)), zero = k.scalar(0);
   Value nll = k.select(known, k.subf(lse, labelled), zero);
-  Value loss = k.select(known, smoothedLoss(k, nll, k.subf(lse, mean), smoothing), zero);
+  Value loss = k.select(known, target.loss(k, nll, k.subf(lse, mean), lse, weighted), zero);
   if (dloss)
     k.when(
         known,
         [&] {
-          Value scale = k.broadcast(k.divf(dloss, sum)),
-                spread = k.broadcast(k.mulf(dloss, k.mulf(smoothing, k.scalar(-1.0 / vocabulary))));
+          Value scale = k.broadcast(k.divf(target.timesSum(k, dloss), sum)),
+                spread = k.broadcast(k.mulf(dloss, k.mulf(target.even, k.scalar(-1.0 / vocabulary))));
           k.features(vocabulary, [&](Value f, int64_t used) {
             Value p = k.offset(logits, f);
             k.storePart(k.fma(k.load(p, lanes), scale, spread), p, used);
           });
-          Value address = k.offset(logits, label);
-          k.store(k.subf(k.load(address), k.mulf(dloss, labelShare(k, smoothing))), address);
+          Value address = k.offset(logits, target.label);
+          k.store(k.subf(k.load(address), k.mulf(dloss, target.ofLabel)), address);
+          target.subtractOthers(k, dloss, logits);
         },
         [&] {
           k.features(vocabulary, [&](Value f, int64_t used) { k.storePart(k.splat(0), k.offset(logits, f), used); });
@@ -126,9 +127,9 @@ RowLoss emitCrossEntropyRow(KernelBuilder &k, Value logits, int64_t vocabulary, 
 static Backend::KernelInfo emitCrossEntropy(KernelBuilder &k, CrossEntropyOp op) {
   const int64_t vocabulary = widthOf(op.getLogits()), per = rowsPerChunk(vocabulary);
   Address logits(k, op.getLogitsMutable()), loss(k, op.getLoss()), nll(k, op.getNll()), lse(k, op.getLse());
-  Value labels = k.buffer(op.getLabelsMutable()), smoothing = k.load(k.buffer(op.getSmoothingMutable()));
+  const LossTargets targets(k, op);
   k.eachRow(per, [&](Value row) {
-    RowLoss values = emitCrossEntropyRow(k, logits.row(k, row), vocabulary, k.loadI32(labels, row), smoothing, {});
+    RowLoss values = emitCrossEntropyRow(k, logits.row(k, row), vocabulary, targets.of(row), {});
     if (!op.getLoss().use_empty())
       k.store(values.loss, loss.row(k, row));
     if (!op.getNll().use_empty())
@@ -143,22 +144,25 @@ static Backend::KernelInfo emitCrossEntropyGrad(KernelBuilder &k, CrossEntropyGr
   const int64_t vocabulary = widthOf(op.getLogits()), per = rowsPerChunk(vocabulary), lanes = k.lanes();
   Address logits(k, op.getLogitsMutable()), dLoss(k, op.getDlossMutable()), lse(k, op.getLseMutable()),
       result(k, op.getResult());
-  Value labels = k.buffer(op.getLabelsMutable()), smoothing = k.load(k.buffer(op.getSmoothingMutable()));
+  const LossTargets targets(k, op);
   k.eachRow(per, [&](Value row) {
-    Value from = logits.row(k, row), to = result.row(k, row), label = k.loadI32(labels, row);
+    const RowTarget target = targets.of(row);
+    Value from = logits.row(k, row), to = result.row(k, row);
     k.when(
-        k.less(label, k.index(0)),
+        k.less(target.label, k.index(0)),
         [&] { k.features(vocabulary, [&](Value f, int64_t used) { k.storePart(k.splat(0), k.offset(to, f), used); }); },
         [&] {
           Value dloss = k.load(dLoss.row(k, row)), reference = k.broadcast(k.load(lse.row(k, row))),
                 scale = k.broadcast(dloss);
-          Value spread = k.broadcast(k.mulf(smoothing, k.scalar(1.0 / vocabulary)));
+          Value spread = k.broadcast(k.mulf(target.even, k.scalar(1.0 / vocabulary)));
+          Value sum = target.ofOthers ? k.broadcast(target.timesSum(k, k.scalar(1))) : Value();
           k.features(vocabulary, [&](Value f, int64_t used) {
             Value p = k.exp(k.subf(k.load(k.offset(from, f), lanes), reference));
-            k.storePart(k.mulf(scale, k.subf(p, spread)), k.offset(to, f), used);
+            k.storePart(k.mulf(scale, k.subf(sum ? k.mulf(sum, p) : p, spread)), k.offset(to, f), used);
           });
-          Value address = k.offset(to, label);
-          k.store(k.subf(k.load(address), k.mulf(dloss, labelShare(k, smoothing))), address);
+          Value address = k.offset(to, target.label);
+          k.store(k.subf(k.load(address), k.mulf(dloss, target.ofLabel)), address);
+          target.subtractOthers(k, dloss, to);
         });
   });
   return {{Partition::Unit::Rows, per, 1}, 0};
@@ -195,15 +199,17 @@ static Backend::KernelInfo emitNll(KernelBuilder &k, NllOp op) {
   KernelBuilder::SumLanes wide(k);
   const int64_t width = widthOf(op.getLogProbs()), per = rowsPerChunk(width);
   Address logProbs(k, op.getLogProbsMutable()), loss(k, op.getLoss()), nll(k, op.getNll());
-  Value labels = k.buffer(op.getLabelsMutable()), smoothing = k.load(k.buffer(op.getSmoothingMutable()));
+  const LossTargets targets(k, op);
   k.eachRow(per, [&](Value row) {
-    Value from = logProbs.row(k, row), label = k.loadI32(labels, row), zero = k.scalar(0);
+    const RowTarget target = targets.of(row);
+    Value from = logProbs.row(k, row), zero = k.scalar(0);
     Values values = k.choose(
-        k.less(label, k.index(0)), [&]() -> Values { return {zero, zero}; },
+        k.less(target.label, k.index(0)), [&]() -> Values { return {zero, zero}; },
         [&]() -> Values {
-          Value plain = k.subf(zero, k.load(k.offset(from, label)));
+          Value plain = k.subf(zero, k.load(k.offset(from, target.label)));
           Value mean = k.mulf(rowSum(k, from, width), k.scalar(-1.0 / width));
-          return {smoothedLoss(k, plain, mean, smoothing), plain};
+          Value weighted = target.weighted(k, [&](Value token) { return k.load(k.offset(from, token)); });
+          return {target.loss(k, plain, mean, zero, weighted), plain};
         });
     if (!op.getLoss().use_empty())
       k.store(values[0], loss.row(k, row));
@@ -216,15 +222,17 @@ static Backend::KernelInfo emitNll(KernelBuilder &k, NllOp op) {
 static Backend::KernelInfo emitNllGrad(KernelBuilder &k, NllGradOp op) {
   const int64_t width = widthOf(op.getResult()), per = rowsPerChunk(width);
   Address dLoss(k, op.getDlossMutable()), result(k, op.getResult());
-  Value labels = k.buffer(op.getLabelsMutable()), smoothing = k.load(k.buffer(op.getSmoothingMutable()));
+  const LossTargets targets(k, op);
   k.eachRow(per, [&](Value row) {
-    Value to = result.row(k, row), label = k.loadI32(labels, row), known = k.less(k.index(-1), label);
+    const RowTarget target = targets.of(row);
+    Value to = result.row(k, row), known = k.less(k.index(-1), target.label);
     Value d = k.select(known, k.load(dLoss.row(k, row)), k.scalar(0));
-    Value spread = k.broadcast(k.mulf(k.mulf(d, smoothing), k.scalar(-1.0 / width)));
+    Value spread = k.broadcast(k.mulf(k.mulf(d, target.even), k.scalar(-1.0 / width)));
     k.features(width, [&](Value f, int64_t used) { k.storePart(spread, k.offset(to, f), used); });
     k.when(known, [&] {
-      Value address = k.offset(to, label);
-      k.store(k.subf(k.load(address), k.mulf(d, labelShare(k, smoothing))), address);
+      Value address = k.offset(to, target.label);
+      k.store(k.subf(k.load(address), k.mulf(d, target.ofLabel)), address);
+      target.subtractOthers(k, d, to);
     });
   });
   return {{Partition::Unit::Rows, per, 1}, 0};

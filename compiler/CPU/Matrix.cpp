@@ -267,12 +267,11 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide, bool kep
   k.loop(k.index(0), k.index(all), product.groups, [&](Value group) {
     product.compute(row, count, group, k.min(k.index(all), k.add(group, product.groups)), row, store, fetch, copied);
   });
-  Value smoothing = k.load(k.buffer(op.getSmoothingMutable()));
+  const LossTargets targets(k, op);
   k.loop(k.index(0), count, 1, [&](Value r) {
-    Value at = k.add(row, r), label = k.loadI32(k.buffer(op.getLabelsMutable()), at),
-          from = k.offset(logits, k.mul(r, stride));
+    Value at = k.add(row, r), from = k.offset(logits, k.mul(r, stride));
     Value gradient = dloss ? k.load(k.offset(k.buffer(*dloss), k.mul(at, k.stride(*dloss)))) : Value();
-    RowLoss values = emitCrossEntropyRow(k, from, vocabulary, label, smoothing, gradient);
+    RowLoss values = emitCrossEntropyRow(k, from, vocabulary, targets.of(at), gradient);
     for (auto [result, value] : numbers)
       if (!result.use_empty())
         k.store(values.*value, k.offset(k.buffer(result), k.mul(at, k.stride(result))));

@@ -24,14 +24,6 @@ inline mlir::Value softmaxGrad(CodeBuilder &k, mlir::Value dp, mlir::Value p, ml
   return k.mulf(p, k.subf(dp, sum));
 }
 
-// loss = (1 - e) nll + e lossOfMean, where lossOfMean is the mean of -log p over the vocabulary.
-inline mlir::Value smoothedLoss(CodeBuilder &k, mlir::Value nll, mlir::Value lossOfMean, mlir::Value smoothing) {
-  return k.addf(k.mulf(k.subf(k.scalar(1), smoothing), nll), k.mulf(smoothing, lossOfMean));
-}
-
-// The part of a loss's gradient that applies only at the label, per unit of dloss.
-inline mlir::Value labelShare(CodeBuilder &k, mlir::Value smoothing) { return k.subf(k.scalar(1), smoothing); }
-
 // dx = dy - exp(y) sum, where sum is that of dy.
 inline mlir::Value logSoftmaxGrad(CodeBuilder &k, mlir::Value dy, mlir::Value y, mlir::Value sum) {
   return k.subf(dy, k.mulf(k.exp(y), sum));

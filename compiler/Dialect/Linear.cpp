@@ -243,7 +243,7 @@ template <typename Op> static LogicalResult verifyLinearLoss(Op op, RowsType log
     return op.emitOpError("logits must have ") << weight.getDimSize(0) << " features, found " << logits;
   if (op.getBias() && op.getBias().getType().getShape() != weight.getShape().take_front())
     return op.emitOpError("bias must have ") << weight.getDimSize(0) << " elements, found " << op.getBias().getType();
-  return verifyLoss(op, op.getX().getType(), op.getLabels().getType(), numbers);
+  return verifyLoss(op, op.getX().getType(), op.getLabels().getType(), op.getSmoothing().getType(), numbers);
 }
 
 LogicalResult LinearCrossEntropyOp::verify() {

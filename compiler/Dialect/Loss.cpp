@@ -4,10 +4,18 @@
 using namespace mlir;
 using namespace xfc;
 
-LogicalResult xfc::verifyLoss(Operation *op, RowsType logits, RowsType labels, ArrayRef<RowsType> numbers) {
+LogicalResult xfc::verifyLoss(Operation *op, RowsType logits, RowsType labels, Type smoothing,
+                              ArrayRef<RowsType> numbers) {
   if (labels.getSet() != logits.getSet())
     return op->emitOpError("labels are rows of ")
            << stringifyRowSet(labels.getSet()) << ", found rows of " << stringifyRowSet(logits.getSet());
+  const auto shares = dyn_cast<RowsType>(smoothing);
+  if (labels.getShape().empty() ? static_cast<bool>(shares)
+                                : !shares || shares.getSet() != labels.getSet() ||
+                                      shares.getShape() != ArrayRef<int64_t>(labels.getFeatures() + 1))
+    return op->emitOpError("smoothing must be a scalar if rows have one label, and otherwise have one share more than "
+                           "a row has labels; found ")
+           << labels << " and " << smoothing;
   for (RowsType type : numbers)
     if (type != RowsType::get(op->getContext(), logits.getSet(), {}, logits.getElementType()))
       return op->emitOpError("losses must be one number per row of the labels, found ") << type;
@@ -26,7 +34,8 @@ LogicalResult LogSoftmaxOp::differentiate(OpBuilder &builder, Gradients &gradien
 }
 
 LogicalResult NllOp::verify() {
-  return verifyLoss(*this, getLogProbs().getType(), getLabels().getType(), {getLoss().getType(), getNll().getType()});
+  return verifyLoss(*this, getLogProbs().getType(), getLabels().getType(), getSmoothing().getType(),
+                    {getLoss().getType(), getNll().getType()});
 }
 
 LogicalResult NllOp::differentiate(OpBuilder &builder, Gradients &gradients) {
@@ -40,7 +49,7 @@ LogicalResult NllOp::differentiate(OpBuilder &builder, Gradients &gradients) {
 }
 
 LogicalResult NllGradOp::verify() {
-  return verifyLoss(*this, getType(), getLabels().getType(), {getDloss().getType()});
+  return verifyLoss(*this, getType(), getLabels().getType(), getSmoothing().getType(), {getDloss().getType()});
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -48,7 +57,7 @@ LogicalResult NllGradOp::verify() {
 //===--------------------------------------------------------------------------------------------------------===//
 
 LogicalResult CrossEntropyOp::verify() {
-  return verifyLoss(*this, getLogits().getType(), getLabels().getType(),
+  return verifyLoss(*this, getLogits().getType(), getLabels().getType(), getSmoothing().getType(),
                     {getLoss().getType(), getNll().getType(), getLse().getType()});
 }
 
@@ -65,5 +74,6 @@ LogicalResult CrossEntropyOp::differentiate(OpBuilder &builder, Gradients &gradi
 LogicalResult CrossEntropyGradOp::verify() {
   if (getType() != getLogits().getType())
     return emitOpError("logits and result must have the same type");
-  return verifyLoss(*this, getType(), getLabels().getType(), {getDloss().getType(), getLse().getType()});
+  return verifyLoss(*this, getType(), getLabels().getType(), getSmoothing().getType(),
+                    {getDloss().getType(), getLse().getType()});
 }

@@ -14,7 +14,9 @@ llvm::LogicalResult verifyCandidates(mlir::Operation *op, RowsType rows, RowsTyp
                                      RowsType numbers, RowsType wantedNumber, llvm::ArrayRef<int64_t> excluded,
                                      int64_t vocabulary);
 
-// Checks that labels and logits belong to the same set of rows, and that each of `numbers` is one number per row.
-llvm::LogicalResult verifyLoss(mlir::Operation *op, RowsType logits, RowsType labels, llvm::ArrayRef<RowsType> numbers);
+// Checks that labels and logits belong to the same set of rows, that labels and smoothing have one of the two forms of
+// a loss's target, and that each of `numbers` is one number per row.
+llvm::LogicalResult verifyLoss(mlir::Operation *op, RowsType logits, RowsType labels, mlir::Type smoothing,
+                               llvm::ArrayRef<RowsType> numbers);
 
 } // namespace xfc

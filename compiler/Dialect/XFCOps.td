@@ -72,9 +72,11 @@ def XFC_PairsType : XFC_Type<"Pairs", "pairs"> {
 def XFC_FloatRows : Type<CPred<"::llvm::isa<::xfc::RowsType>($_self) && ::llvm::cast<::xfc::RowsType>($_self).getElementType().isFloat()">, "rows of floats", "::xfc::RowsType">;
 def XFC_IdRows : Type<CPred<"::llvm::isa<::xfc::RowsType>($_self) && ::llvm::cast<::xfc::RowsType>($_self).getElementType().isInteger(32) && ::llvm::cast<::xfc::RowsType>($_self).getShape().empty()">, "rows of token ids", "::xfc::RowsType">;
 def XFC_TokenRows : Type<CPred<"::llvm::isa<::xfc::RowsType>($_self) && ::llvm::cast<::xfc::RowsType>($_self).getElementType().isInteger(32) && ::llvm::cast<::xfc::RowsType>($_self).getShape().size() == 1">, "rows of lists of token ids", "::xfc::RowsType">;
+def XFC_LabelRows : Type<Or<[XFC_IdRows.predicate, XFC_TokenRows.predicate]>, "rows of token ids, or of lists of them", "::xfc::RowsType">;
 def XFC_Pairs : Type<CPred<"::llvm::isa<::xfc::PairsType>($_self)">, "pairs", "::xfc::PairsType">;
 def XFC_Tensor : Type<CPred<"::llvm::isa<::mlir::RankedTensorType>($_self) && ::llvm::cast<::mlir::RankedTensorType>($_self).hasStaticShape() && ::llvm::cast<::mlir::RankedTensorType>($_self).getElementType().isFloat()">, "static tensor of floats", "::mlir::RankedTensorType">;
 def XFC_Scalar : Type<CPred<"::llvm::isa<::mlir::RankedTensorType>($_self) && ::llvm::cast<::mlir::RankedTensorType>($_self).getRank() == 0">, "scalar tensor", "::mlir::RankedTensorType">;
+def XFC_Smoothing : AnyTypeOf<[XFC_Scalar, XFC_FloatRows]>;
 def XFC_Any : AnyTypeOf<[XFC_FloatRows, XFC_Pairs, XFC_Tensor]>;
 
 include "XFCModel.td"
@@ -635,8 +637,13 @@ def XFC_RecurrenceGradOp : XFC_Op<"recurrence_grad", [NoGradient, Kernel]> {
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
-// Losses. A row whose label is negative (the runtime puts -1 for pad) has loss 0 and no gradient.
-// With smoothing e: loss = (1 - e) nll + e/V sum over v of -log p[v].
+// Losses. loss = sum over v of -t[v] log p[v], where a row's target t is given in one of two forms:
+//   labels [N], smoothing e: 1 - e on the label, and e spread evenly over the vocabulary.
+//   labels [N, M], smoothing [N, M + 1]: smoothing[i, 0] spread evenly, and smoothing[i, 1 + j] on labels[i, j], unless
+//   that is negative. These shares need not add up to 1. With the tokens that a teacher finds most probable among the
+//   labels, this is word-level distillation (Hinton et al., 2015; Kim and Rush, 2016).
+// A row whose (first) label is negative (the runtime puts -1 for pad) has loss 0 and no gradient. nll is -log p of the
+// (first) label.
 //===--------------------------------------------------------------------------------------------------------===//
 
 def XFC_LogSoftmaxOp : XFC_Op<"log_softmax", [Differentiable, Kernel, InPlace, SameOperandsAndResultType]> {
@@ -655,35 +662,35 @@ def XFC_LogSoftmaxGradOp : XFC_Op<"log_softmax_grad", [NoGradient, Kernel, InPla
 
 def XFC_NllOp : XFC_Op<"nll", [Differentiable, Kernel]> {
   let summary = "label-smoothed loss and plain negative log-likelihood [N] of log-probabilities";
-  let arguments = (ins XFC_FloatRows:$log_probs, XFC_IdRows:$labels, XFC_Scalar:$smoothing);
+  let arguments = (ins XFC_FloatRows:$log_probs, XFC_LabelRows:$labels, XFC_Smoothing:$smoothing);
   let results = (outs XFC_FloatRows:$loss, XFC_FloatRows:$nll);
   let hasVerifier = 1;
 }
 
 def XFC_NllGradOp : XFC_Op<"nll_grad", [NoGradient, Kernel]> {
   let summary = "gradient of the loss of xfc.nll with respect to the log-probabilities";
-  let arguments = (ins XFC_FloatRows:$dloss, XFC_IdRows:$labels, XFC_Scalar:$smoothing);
+  let arguments = (ins XFC_FloatRows:$dloss, XFC_LabelRows:$labels, XFC_Smoothing:$smoothing);
   let results = (outs XFC_FloatRows:$result);
   let hasVerifier = 1;
 }
 
 def XFC_CrossEntropyOp : XFC_Op<"cross_entropy", [Differentiable, Kernel, Fused]> {
   let summary = "nll(log_softmax(logits)) without storing the log-probabilities; the gradient needs lse [N]";
-  let arguments = (ins XFC_FloatRows:$logits, XFC_IdRows:$labels, XFC_Scalar:$smoothing);
+  let arguments = (ins XFC_FloatRows:$logits, XFC_LabelRows:$labels, XFC_Smoothing:$smoothing);
   let results = (outs XFC_FloatRows:$loss, XFC_FloatRows:$nll, XFC_FloatRows:$lse);
   let hasVerifier = 1;
 }
 
 def XFC_CrossEntropyGradOp : XFC_Op<"cross_entropy_grad", [NoGradient, Kernel, Fused, InPlace]> {
-  let summary = "dlogits = dloss (exp(logits - lse) - (1 - e) [v = label] - e/V); may overwrite the logits";
-  let arguments = (ins XFC_FloatRows:$logits, XFC_FloatRows:$dloss, XFC_IdRows:$labels, XFC_FloatRows:$lse, XFC_Scalar:$smoothing);
+  let summary = "dlogits = dloss (s exp(logits - lse) - t), with s the sum of the target t; may overwrite the logits";
+  let arguments = (ins XFC_FloatRows:$logits, XFC_FloatRows:$dloss, XFC_LabelRows:$labels, XFC_FloatRows:$lse, XFC_Smoothing:$smoothing);
   let results = (outs XFC_FloatRows:$result);
   let hasVerifier = 1;
 }
 
 def XFC_LinearCrossEntropyOp : XFC_Op<"linear_cross_entropy", [Differentiable, Kernel, Fused, ProductOpInterface]> {
   let summary = "cross_entropy(linear(x, weight, bias)); the logits are stored once, and their gradient may overwrite them";
-  let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$weight, Optional<XFC_Tensor>:$bias, XFC_IdRows:$labels, XFC_Scalar:$smoothing,
+  let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$weight, Optional<XFC_Tensor>:$bias, XFC_LabelRows:$labels, XFC_Smoothing:$smoothing,
                        OptionalAttr<XFC_ComputeType>:$compute);
   let results = (outs XFC_FloatRows:$loss, XFC_FloatRows:$nll, XFC_FloatRows:$logits, XFC_FloatRows:$lse);
   let assemblyFormat = "operands (`in` $compute^)? attr-dict `:` functional-type(operands, results)";
@@ -693,7 +700,7 @@ def XFC_LinearCrossEntropyOp : XFC_Op<"linear_cross_entropy", [Differentiable, K
 
 def XFC_LinearCrossEntropyWithGradOp : XFC_Op<"linear_cross_entropy_with_grad", [NoGradient, Kernel, Fused, ProductOpInterface]> {
   let summary = "linear_cross_entropy that turns the logits into their gradient (cross_entropy_grad) while they are in cache";
-  let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$weight, Optional<XFC_Tensor>:$bias, XFC_IdRows:$labels, XFC_Scalar:$smoothing,
+  let arguments = (ins XFC_FloatRows:$x, XFC_Tensor:$weight, Optional<XFC_Tensor>:$bias, XFC_LabelRows:$labels, XFC_Smoothing:$smoothing,
                        XFC_FloatRows:$dloss, OptionalAttr<XFC_ComputeType>:$compute);
   let results = (outs XFC_FloatRows:$loss, XFC_FloatRows:$nll, XFC_FloatRows:$dlogits);
   let assemblyFormat = "operands (`in` $compute^)? attr-dict `:` functional-type(operands, results)";

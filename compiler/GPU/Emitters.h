@@ -6,6 +6,7 @@
 
 #include "Codegen/Elementwise.h"
 #include "Codegen/KernelModel.h"
+#include "Codegen/LossTargets.h"
 #include "Dialect/XFC.h"
 #include "KernelBuilder.h"
 #include "Rows.h"
@@ -54,16 +55,14 @@ struct RowSums {
   mlir::Value lse, threadSum;
 };
 RowSums emitRowSums(KernelBuilder &, RowInMemory &, mlir::Value row);
-// Loss, negative log-likelihood and log-sum-exp of a row of logits, in every thread; label (i64) and smoothing are
-// scalars.
+// Loss, negative log-likelihood and log-sum-exp of a row of logits, in every thread.
 struct RowLoss {
   mlir::Value loss, nll, lse;
 };
-RowLoss emitCrossEntropyRow(KernelBuilder &, RowInMemory &, mlir::Value logits, mlir::Value label,
-                            mlir::Value smoothing);
+RowLoss emitCrossEntropyRow(KernelBuilder &, RowInMemory &, mlir::Value logits, const RowTarget &target);
 // The gradient of the row's logits, given its log-sum-exp and the loss's gradient; `result` may alias `logits`.
-void emitCrossEntropyGradRow(KernelBuilder &, RowInMemory &, mlir::Value logits, mlir::Value result, mlir::Value label,
-                             mlir::Value smoothing, mlir::Value lse, mlir::Value dloss);
+void emitCrossEntropyGradRow(KernelBuilder &, RowInMemory &, mlir::Value logits, mlir::Value result,
+                             const RowTarget &target, mlir::Value lse, mlir::Value dloss);
 
 // The top `count` of the numbers that a team's threads see, with their tokens. Each thread keeps a list in registers.
 class Candidates {

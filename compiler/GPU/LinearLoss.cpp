@@ -12,15 +12,17 @@ namespace {
 
 // A block has 64 rows and takes the vocabulary in slabs of 256 columns, in order. For each of its rows, a thread keeps
 // four numbers of the logits that it has seen: the largest m, the sum of exp(x - m), the sum of x, and the label's
-// logit. They are merged at the end, in the order of lanes and warps. A second pass reads the logits back from memory
-// and overwrites them with their gradient.
+// logit; if rows have lists of labels, also the sum of the other labels' logits times their shares. They are merged at
+// the end, in the order of lanes and warps. A second pass reads the logits back from memory and overwrites them with
+// their gradient.
 template <typename Op>
 Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide,
                                    ArrayRef<std::pair<Value, Value RowLoss::*>> numbers,
                                    std::optional<BufferIndex> dloss) {
   RankedTensorType weight = op.getWeight().getType();
   const int64_t vocabulary = weight.getDimSize(0);
-  const BufferIndex labels = op.getLabelsMutable();
+  const bool listed = !op.getLabels().getType().getShape().empty();
+  const int64_t kinds = listed ? 5 : 4, room = listed ? 8 : 4; // numbers per row, and their room in shared memory
   const bool bf16 = op.getCompute() == ComputeType::bf16, kept = !wide.use_empty();
   const Tile tile{64, 256, bf16 ? 32 : 16, 32, 64};
   k.threads = tile.threads();
@@ -37,12 +39,16 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide,
       biasAccess.include(k.buffer(op.getBiasMutable()), k.index(0));
     Value rows = k.truncated(k.rowCount()), last = k.sub(rows, k.i32Of(1)),
           firstRow = k.add(k.truncated(row), product.firstRow());
+    const LossTargets targets(k, op);
     SmallVector<Value> rowNumbers, labelColumns;
+    SmallVector<RowTarget> targetsOfRows;
     Values state;
     for (int64_t r = 0; r < rowsOfThread; ++r) {
       rowNumbers.push_back(k.add(firstRow, 8 * r));
-      labelColumns.push_back(k.truncated(k.loadI32(k.buffer(labels), k.i64Of(k.min(rowNumbers[r], last)))));
-      state.append({k.scalar(lowest), k.scalar(0), k.scalar(0), k.scalar(0)});
+      targetsOfRows.push_back(targets.of(k.i64Of(k.min(rowNumbers[r], last))));
+      labelColumns.push_back(k.truncated(targetsOfRows[r].label));
+      state.push_back(k.scalar(lowest));
+      state.append(kinds - 1, k.scalar(0));
     }
 
     const auto end = k.i32Of(static_cast<int32_t>(vocabulary));
@@ -69,7 +75,7 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide,
         }
       }
       for (int64_t r = 0; r < rowsOfThread; ++r) {
-        MutableArrayRef<Value> seen = MutableArrayRef<Value>(s).slice(4 * r, 4),
+        MutableArrayRef<Value> seen = MutableArrayRef<Value>(s).slice(kinds * r, kinds),
                                own = MutableArrayRef<Value>(x).slice(2 * pairs * r, 2 * pairs);
         auto columnOf = [&](int64_t i) { return k.add(first, i / 2 * 8 + i % 2); };
         auto inside = [&](int64_t i, Value value, double otherwise) {
@@ -86,44 +92,61 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide,
         }
         seen[0] = most;
         seen[1] = exponentials;
+        if (listed)
+          seen[4] = targetsOfRows[r].others(k, {seen[4]}, [&](Value token, Value share, Values sum) -> Values {
+            Value logit = k.scalar(0);
+            for (int64_t i = 0; i < 2 * pairs; ++i)
+              logit = k.select(k.equal(columnOf(i), k.truncated(token)), own[i], logit);
+            return {k.addf(sum[0], k.mulf(share, logit))};
+          })[0];
       }
       return s;
     });
 
     // Merged over the four lanes that share a row, then over the warps that share it.
-    Value parts = k.shared(tile.rows * across * 16), logSums = k.shared(tile.rows * 4);
+    Value parts = k.shared(tile.rows * across * room * 4), logSums = k.shared(tile.rows * 4);
     auto merge = [&](MutableArrayRef<Value> s, ArrayRef<Value> other) {
       Value most = k.maxf(other[0], s[0]);
       s[1] = k.addf(k.mulf(s[1], k.exp(k.subf(s[0], most))), k.mulf(other[1], k.exp(k.subf(other[0], most))));
       s[2] = k.addf(s[2], other[2]);
-      s[3] = k.addf(s[3], other[3]); // one of the two is 0
+      for (int64_t i = 3; i < kinds; ++i)
+        s[i] = k.addf(s[i], other[i]); // of the label's logit, one of the two is 0
       s[0] = most;
     };
     for (int64_t r = 0; r < rowsOfThread; ++r) {
-      MutableArrayRef<Value> seen = MutableArrayRef<Value>(state).slice(4 * r, 4);
+      MutableArrayRef<Value> seen = MutableArrayRef<Value>(state).slice(kinds * r, kinds);
       for (int64_t mask = 1; mask < 4; mask *= 2) {
         Values other;
         for (Value v : seen)
           other.push_back(k.shuffleXor(v, mask));
         merge(seen, other);
       }
-      Value place = k.add(k.mul(k.add(product.firstRow(), 8 * r), across), k.rem(k.warp(), across));
-      k.when(k.equal(k.bitAnd(k.lane(), 3), k.i32Of(0)),
-             [&] { k.store(ArrayRef<Value>(seen), k.offset(parts, k.mul(place, 4))); });
+      Value part =
+          k.offset(parts, k.mul(k.add(k.mul(k.add(product.firstRow(), 8 * r), across), k.rem(k.warp(), across)), room));
+      k.when(k.equal(k.bitAnd(k.lane(), 3), k.i32Of(0)), [&] {
+        k.store(ArrayRef<Value>(seen).take_front(4), part);
+        if (listed)
+          k.store(seen[4], k.offset(part, 4));
+      });
     }
     k.barrier();
-    Value smoothing = k.load(k.buffer(op.getSmoothingMutable())), own = k.add(k.truncated(row), k.thread());
+    Value own = k.add(k.truncated(row), k.thread());
     k.when(k.both(k.less(k.thread(), k.i32Of(static_cast<int32_t>(tile.rows))), k.less(own, rows)), [&] {
       auto part = [&](int64_t warp) {
-        return k.load(k.offset(parts, k.mul(k.add(k.mul(k.thread(), across), warp), 4)), 4);
+        Value from = k.offset(parts, k.mul(k.add(k.mul(k.thread(), across), warp), room));
+        Values part = k.load(from, 4);
+        if (listed)
+          part.push_back(k.load(k.offset(from, 4)));
+        return part;
       };
       Values all = part(0);
       for (int64_t warp = 1; warp < across; ++warp)
         merge(all, part(warp));
       Value at = k.i64Of(own), lse = k.addf(all[0], k.log(all[1])), nll = k.subf(lse, all[3]), zero = k.scalar(0);
       Value ofMean = k.subf(lse, k.mulf(all[2], k.scalar(1.0 / vocabulary)));
-      Value loss = smoothedLoss(k, nll, ofMean, smoothing);
-      Value known = k.less(k.index(-1), k.loadI32(k.buffer(labels), at));
+      const RowTarget target = targets.of(at);
+      Value loss = target.loss(k, nll, ofMean, lse, listed ? all[4] : Value()),
+            known = k.less(k.index(-1), target.label);
       const RowLoss values = {k.select(known, loss, zero), k.select(known, nll, zero), lse};
       for (auto [result, value] : numbers)
         if (!result.use_empty())
@@ -139,8 +162,8 @@ Backend::KernelInfo emitLinearLoss(KernelBuilder &k, Op op, Value wide,
       k.loop(k.warp(), k.min(k.i32Of(static_cast<int32_t>(tile.rows)), k.sub(rows, k.truncated(row))), k.warps(),
              [&](Value r) {
                Value at = k.add(row, k.i64Of(r)), place = logits.row(k, at);
-               emitCrossEntropyGradRow(k, line, place, place, k.loadI32(k.buffer(labels), at), smoothing,
-                                       k.load(k.offset(logSums, r)), k.load(dlosses.row(k, at)));
+               emitCrossEntropyGradRow(k, line, place, place, targets.of(at), k.load(k.offset(logSums, r)),
+                                       k.load(dlosses.row(k, at)));
              });
     });
   });

@@ -39,40 +39,53 @@ RowSums emitRowSums(KernelBuilder &k, RowInMemory &row, Value from) {
   return {k.addf(most, k.log(exponentials)), state[2]};
 }
 
-RowLoss emitCrossEntropyRow(KernelBuilder &k, RowInMemory &row, Value logits, Value label, Value smoothing) {
+// What the threads that visited a row's elements at its other labels subtract from them (RowTarget::subtractOthers).
+static void subtractOthers(KernelBuilder &k, RowInMemory &row, const RowTarget &target, Value scale, Value numbers) {
+  target.others(k, {}, [&](Value token, Value share, const Values &) -> Values {
+    row.whereVisited(k.truncated(token), [&] {
+      Value address = k.offset(numbers, token);
+      k.store(k.subf(k.load(address), k.mulf(scale, share)), address);
+    });
+    return {};
+  });
+}
+
+RowLoss emitCrossEntropyRow(KernelBuilder &k, RowInMemory &row, Value logits, const RowTarget &target) {
   const RowSums sums = emitRowSums(k, row, logits);
   Value mean = k.mulf(row.sum(sums.threadSum), k.scalar(1.0 / row.width));
   Values losses = k.choose(
-      k.less(label, k.index(0)), [&]() -> Values { return {k.scalar(0), k.scalar(0)}; },
+      k.less(target.label, k.index(0)), [&]() -> Values { return {k.scalar(0), k.scalar(0)}; },
       [&]() -> Values {
-        Value nll = k.subf(sums.lse, k.load(k.offset(logits, label)));
-        return {smoothedLoss(k, nll, k.subf(sums.lse, mean), smoothing), nll};
+        Value nll = k.subf(sums.lse, k.load(k.offset(logits, target.label)));
+        Value weighted = target.weighted(k, [&](Value token) { return k.load(k.offset(logits, token)); });
+        return {target.loss(k, nll, k.subf(sums.lse, mean), sums.lse, weighted), nll};
       });
   return {losses[0], losses[1], sums.lse};
 }
 
-void emitCrossEntropyGradRow(KernelBuilder &k, RowInMemory &row, Value logits, Value result, Value label,
-                             Value smoothing, Value lse, Value dloss) {
-  Value known = k.less(k.index(-1), label), scale = k.select(known, dloss, k.scalar(0)),
-        spread = k.mulf(smoothing, k.scalar(1.0 / row.width));
-  Value ofLabel = labelShare(k, smoothing), labelColumn = k.truncated(label);
+void emitCrossEntropyGradRow(KernelBuilder &k, RowInMemory &row, Value logits, Value result, const RowTarget &target,
+                             Value lse, Value dloss) {
+  Value known = k.less(k.index(-1), target.label), scale = k.select(known, dloss, k.scalar(0)),
+        spread = k.mulf(target.even, k.scalar(1.0 / row.width));
+  Value labelColumn = k.truncated(target.label);
   row.each([&](Value f) {
     Values x = k.load(k.offset(logits, f), row.vector()), y;
     for (auto [j, v] : llvm::enumerate(x)) {
-      Value p = k.subf(k.exp(k.subf(v, lse)), spread);
-      Value q = k.select(k.equal(k.add(f, static_cast<int64_t>(j)), labelColumn), k.subf(p, ofLabel), p);
+      Value p = k.subf(target.timesSum(k, k.exp(k.subf(v, lse))), spread);
+      Value q = k.select(k.equal(k.add(f, static_cast<int64_t>(j)), labelColumn), k.subf(p, target.ofLabel), p);
       y.push_back(k.select(known, k.mulf(scale, q), k.scalar(0)));
     }
     k.store(y, k.offset(result, f));
   });
+  subtractOthers(k, row, target, scale, result);
 }
 
 static Backend::KernelInfo emitCrossEntropy(KernelBuilder &k, CrossEntropyOp op) {
   RowInMemory row(k, widthOf(op.getLogits()));
   const Address logits(k, op.getLogitsMutable()), loss(k, op.getLoss()), nll(k, op.getNll()), lse(k, op.getLse());
-  Value labels = k.buffer(op.getLabelsMutable()), smoothing = k.load(k.buffer(op.getSmoothingMutable()));
+  const LossTargets targets(k, op);
   return {row.eachRow({op.getLogitsMutable()}, [&](Value number) {
-    const RowLoss values = emitCrossEntropyRow(k, row, logits.row(k, number), k.loadI32(labels, number), smoothing);
+    const RowLoss values = emitCrossEntropyRow(k, row, logits.row(k, number), targets.of(number));
     row.once([&] {
       if (!op.getLoss().use_empty())
         k.store(values.loss, loss.row(k, number));
@@ -88,9 +101,9 @@ static Backend::KernelInfo emitCrossEntropyGrad(KernelBuilder &k, CrossEntropyGr
   RowInMemory row(k, widthOf(op.getLogits()));
   const Address logits(k, op.getLogitsMutable()), dloss(k, op.getDlossMutable()), lse(k, op.getLseMutable()),
       result(k, op.getResult());
-  Value labels = k.buffer(op.getLabelsMutable()), smoothing = k.load(k.buffer(op.getSmoothingMutable()));
+  const LossTargets targets(k, op);
   return {row.eachRow({op.getLogitsMutable(), op.getResult()}, [&](Value number) {
-    emitCrossEntropyGradRow(k, row, logits.row(k, number), result.row(k, number), k.loadI32(labels, number), smoothing,
+    emitCrossEntropyGradRow(k, row, logits.row(k, number), result.row(k, number), targets.of(number),
                             k.load(lse.row(k, number)), k.load(dloss.row(k, number)));
   })};
 }
@@ -126,17 +139,19 @@ static Backend::KernelInfo emitLogSoftmaxGrad(KernelBuilder &k, LogSoftmaxGradOp
 static Backend::KernelInfo emitNll(KernelBuilder &k, NllOp op) {
   RowInMemory row(k, widthOf(op.getLogProbs()));
   const Address logProbs(k, op.getLogProbsMutable()), loss(k, op.getLoss()), nll(k, op.getNll());
-  Value labels = k.buffer(op.getLabelsMutable()), smoothing = k.load(k.buffer(op.getSmoothingMutable())),
-        zero = k.scalar(0);
+  const LossTargets targets(k, op);
+  Value zero = k.scalar(0);
   return {row.eachRow({op.getLogProbsMutable()}, [&](Value number) {
-    Value from = logProbs.row(k, number), label = k.loadI32(labels, number);
+    const RowTarget target = targets.of(number);
+    Value from = logProbs.row(k, number);
     Value mean = k.mulf(rowSum(k, row, from), k.scalar(-1.0 / row.width));
     row.once([&] {
       Values values = k.choose(
-          k.less(label, k.index(0)), [&]() -> Values { return {zero, zero}; },
+          k.less(target.label, k.index(0)), [&]() -> Values { return {zero, zero}; },
           [&]() -> Values {
-            Value plain = k.subf(zero, k.load(k.offset(from, label)));
-            return {smoothedLoss(k, plain, mean, smoothing), plain};
+            Value plain = k.subf(zero, k.load(k.offset(from, target.label)));
+            Value weighted = target.weighted(k, [&](Value token) { return k.load(k.offset(from, token)); });
+            return {target.loss(k, plain, mean, zero, weighted), plain};
           });
       if (!op.getLoss().use_empty())
         k.store(values[0], loss.row(k, number));
@@ -149,18 +164,19 @@ static Backend::KernelInfo emitNll(KernelBuilder &k, NllOp op) {
 static Backend::KernelInfo emitNllGrad(KernelBuilder &k, NllGradOp op) {
   RowInMemory row(k, widthOf(op.getResult()));
   const Address dloss(k, op.getDlossMutable()), result(k, op.getResult());
-  Value labels = k.buffer(op.getLabelsMutable()), smoothing = k.load(k.buffer(op.getSmoothingMutable()));
+  const LossTargets targets(k, op);
   return {row.eachRow({op.getResult()}, [&](Value number) {
-    Value to = result.row(k, number), label = k.loadI32(labels, number), column = k.truncated(label);
-    Value d = k.select(k.less(k.index(-1), label), k.load(dloss.row(k, number)), k.scalar(0));
-    Value spread = k.mulf(k.mulf(d, smoothing), k.scalar(-1.0 / row.width)),
-          ofLabel = k.mulf(d, labelShare(k, smoothing));
+    const RowTarget target = targets.of(number);
+    Value to = result.row(k, number), column = k.truncated(target.label);
+    Value d = k.select(k.less(k.index(-1), target.label), k.load(dloss.row(k, number)), k.scalar(0));
+    Value spread = k.mulf(k.mulf(d, target.even), k.scalar(-1.0 / row.width)), ofLabel = k.mulf(d, target.ofLabel);
     row.each([&](Value f) {
       Values y;
       for (int64_t j = 0; j < row.vector(); ++j)
         y.push_back(k.select(k.equal(k.add(f, j), column), k.subf(spread, ofLabel), spread));
       k.store(y, k.offset(to, f));
     });
+    subtractOthers(k, row, target, d, to);
   })};
 }
 

@@ -162,6 +162,10 @@ void RowInMemory::each(const std::function<void(Value)> &body) {
   k.loop(k.mul(member(), n), k.i32Of(static_cast<int32_t>(width)), team * n, body);
 }
 
+void RowInMemory::whereVisited(Value f, const std::function<void()> &body) {
+  k.when(k.equal(k.rem(k.div(f, n), team), member()), body);
+}
+
 Values RowInMemory::loop(Value p, ValueRange state, const std::function<Values(Value, const Values &, Values)> &body) {
   return k.loop(k.mul(member(), n), k.i32Of(static_cast<int32_t>(width)), team * n, state,
                 [&](Value f, Values s) { return body(f, k.load(k.offset(p, f), n), std::move(s)); });

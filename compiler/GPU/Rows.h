@@ -87,6 +87,8 @@ public:
 
   // Visits this thread's features, vector() at a time, from f (i32) on: body(f).
   void each(const std::function<void(mlir::Value)> &body);
+  // Runs the body in the thread that visits feature f (i32).
+  void whereVisited(mlir::Value f, const std::function<void()> &body);
   // Loops over features loaded from a row that starts at p, and carries a state: body(f, features, state).
   Values loop(mlir::Value p, mlir::ValueRange state,
               const std::function<Values(mlir::Value, const Values &, Values)> &body);

@@ -144,7 +144,7 @@ static LogicalResult evaluateOp(LinearCrossEntropyOp op, const xfc_shape &, Arra
   Tensor logits = linear(rounded(operands[0], op.getCompute()), rounded(operands[1], op.getCompute()),
                          op.getBias() ? &operands[2] : nullptr);
   SmallVector<Tensor> losses;
-  crossEntropy(logits, operands[rest], operands[rest + 1].data[0], losses);
+  crossEntropy(logits, operands[rest], operands[rest + 1], losses);
   results.append({losses[0], losses[1], std::move(logits), losses[2]});
   return success();
 }
@@ -152,8 +152,7 @@ static LogicalResult evaluateOp(LinearCrossEntropyOp op, const xfc_shape &, Arra
 static LogicalResult evaluateOp(LinearCrossEntropyWithGradOp op, const xfc_shape &, ArrayRef<Tensor> operands,
                                 SmallVectorImpl<Tensor> &results) {
   int64_t rest = op.getBias() ? 3 : 2;
-  const Tensor &labels = operands[rest], &dloss = operands[rest + 2];
-  double smoothing = operands[rest + 1].data[0];
+  const Tensor &labels = operands[rest], &smoothing = operands[rest + 1], &dloss = operands[rest + 2];
   Tensor logits = linear(rounded(operands[0], op.getCompute()), rounded(operands[1], op.getCompute()),
                          op.getBias() ? &operands[2] : nullptr);
   SmallVector<Tensor> losses;

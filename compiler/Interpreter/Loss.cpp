@@ -2,6 +2,7 @@
 #include "Evaluators.h"
 #include "Support.h"
 #include <cmath>
+#include <numeric>
 
 using namespace mlir;
 
@@ -14,14 +15,30 @@ double logSumExp(const double *x, int64_t n) {
   return largest + std::log(sum);
 }
 
-// Loss and nll of one row of log-probabilities.
-static std::pair<double, double> lossOf(const double *logProbs, int64_t vocabulary, double label, double smoothing) {
-  if (label < 0)
+// The target of row i over the vocabulary, in either form (XFCOps.td, "Losses"); none if the row has no label.
+static std::vector<double> targetOf(const Tensor &labels, const Tensor &smoothing, int64_t i, int64_t vocabulary) {
+  const bool single = smoothing.shape.empty();
+  const double *label = single ? &labels.data[i] : labels.row(i);
+  if (label[0] < 0)
+    return {};
+  const double both[] = {smoothing.data[0], 1 - smoothing.data[0]}, *shares = single ? both : smoothing.row(i);
+  std::vector<double> target(vocabulary, shares[0] / static_cast<double>(vocabulary));
+  for (int64_t j = 0; j < (single ? 1 : labels.features()); ++j)
+    if (label[j] >= 0)
+      target[static_cast<size_t>(label[j])] += shares[1 + j];
+  return target;
+}
+
+// Loss and nll of row i, which has these log-probabilities.
+static std::pair<double, double> lossOf(const double *logProbs, int64_t vocabulary, const Tensor &labels,
+                                        const Tensor &smoothing, int64_t i) {
+  const std::vector<double> target = targetOf(labels, smoothing, i, vocabulary);
+  if (target.empty())
     return {0, 0};
-  double nll = -logProbs[static_cast<int64_t>(label)], sum = 0;
+  double loss = 0;
   for (int64_t v = 0; v < vocabulary; ++v)
-    sum -= logProbs[v];
-  return {(1 - smoothing) * nll + smoothing / vocabulary * sum, nll};
+    loss -= target[v] * logProbs[v];
+  return {loss, -logProbs[static_cast<int64_t>(*labels.row(i))]};
 }
 
 //===--------------------------------------------------------------------------------------------------------===//
@@ -60,7 +77,7 @@ static LogicalResult evaluateOp(NllOp op, const xfc_shape &shape, ArrayRef<Tenso
   Tensor loss = zeros(shape, op.getLoss().getType()), nll = loss;
   for (int64_t i = 0; i < loss.shape[0]; ++i)
     std::tie(loss.data[i], nll.data[i]) =
-        lossOf(operands[0].row(i), operands[0].features(), operands[1].data[i], operands[2].data[0]);
+        lossOf(operands[0].row(i), operands[0].features(), operands[1], operands[2], i);
   results.append({std::move(loss), std::move(nll)});
   return success();
 }
@@ -68,14 +85,9 @@ static LogicalResult evaluateOp(NllOp op, const xfc_shape &shape, ArrayRef<Tenso
 static LogicalResult evaluateOp(NllGradOp op, const xfc_shape &shape, ArrayRef<Tensor> operands,
                                 SmallVectorImpl<Tensor> &results) {
   Tensor d = zeros(shape, op.getType());
-  double smoothing = operands[2].data[0];
-  for (int64_t i = 0; i < d.shape[0]; ++i) {
-    double label = operands[1].data[i], dloss = operands[0].data[i];
-    if (label < 0)
-      continue;
-    for (int64_t v = 0; v < d.features(); ++v)
-      d.row(i)[v] = -dloss * (smoothing / d.features() + (v == label ? 1 - smoothing : 0));
-  }
+  for (int64_t i = 0; i < d.shape[0]; ++i)
+    for (auto [v, share] : llvm::enumerate(targetOf(operands[1], operands[2], i, d.features())))
+      d.row(i)[v] = -operands[0].data[i] * share;
   results.push_back(std::move(d));
   return success();
 }
@@ -84,39 +96,40 @@ static LogicalResult evaluateOp(NllGradOp op, const xfc_shape &shape, ArrayRef<T
 // cross_entropy
 //===--------------------------------------------------------------------------------------------------------===//
 
-void crossEntropy(const Tensor &logits, const Tensor &labels, double smoothing, SmallVectorImpl<Tensor> &results) {
+void crossEntropy(const Tensor &logits, const Tensor &labels, const Tensor &smoothing,
+                  SmallVectorImpl<Tensor> &results) {
   Tensor loss{{logits.shape[0]}, std::vector<double>(logits.shape[0])}, nll = loss, lse = loss;
   for (int64_t i = 0; i < logits.shape[0]; ++i) {
     lse.data[i] = logSumExp(logits.row(i), logits.features());
     std::vector<double> logProbs(logits.row(i), logits.row(i) + logits.features());
     for (double &value : logProbs)
       value -= lse.data[i];
-    std::tie(loss.data[i], nll.data[i]) = lossOf(logProbs.data(), logits.features(), labels.data[i], smoothing);
+    std::tie(loss.data[i], nll.data[i]) = lossOf(logProbs.data(), logits.features(), labels, smoothing, i);
   }
   results.append({std::move(loss), std::move(nll), std::move(lse)});
 }
 
 static LogicalResult evaluateOp(CrossEntropyOp, const xfc_shape &, ArrayRef<Tensor> operands,
                                 SmallVectorImpl<Tensor> &results) {
-  crossEntropy(operands[0], operands[1], operands[2].data[0], results);
+  crossEntropy(operands[0], operands[1], operands[2], results);
   return success();
 }
 
-Tensor crossEntropyGrad(Tensor logits, const Tensor &dloss, const Tensor &labels, const Tensor &lse, double smoothing) {
+Tensor crossEntropyGrad(Tensor logits, const Tensor &dloss, const Tensor &labels, const Tensor &lse,
+                        const Tensor &smoothing) {
   Tensor d = std::move(logits);
   for (int64_t i = 0; i < d.shape[0]; ++i) {
-    double label = labels.data[i];
+    const std::vector<double> target = targetOf(labels, smoothing, i, d.features());
+    const double sum = std::accumulate(target.begin(), target.end(), 0.0);
     for (int64_t v = 0; v < d.features(); ++v)
-      d.row(i)[v] = label < 0 ? 0
-                              : dloss.data[i] * (std::exp(d.row(i)[v] - lse.data[i]) - smoothing / d.features() -
-                                                 (v == label ? 1 - smoothing : 0));
+      d.row(i)[v] = target.empty() ? 0 : dloss.data[i] * (sum * std::exp(d.row(i)[v] - lse.data[i]) - target[v]);
   }
   return d;
 }
 
 static LogicalResult evaluateOp(CrossEntropyGradOp, const xfc_shape &, ArrayRef<Tensor> operands,
                                 SmallVectorImpl<Tensor> &results) {
-  results.push_back(crossEntropyGrad(operands[0], operands[1], operands[2], operands[3], operands[4].data[0]));
+  results.push_back(crossEntropyGrad(operands[0], operands[1], operands[2], operands[3], operands[4]));
   return success();
 }
 

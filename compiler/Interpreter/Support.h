@@ -45,10 +45,12 @@ struct Pair {
 void forEachPair(const xfc_shape &shape, RowSet queries, int64_t structure,
                  llvm::function_ref<void(const Pair &)> visit);
 
-// Appends label-smoothed loss, negative log-likelihood and log-sum-exp [N] of logits [N, V].
-void crossEntropy(const Tensor &logits, const Tensor &labels, double smoothing, llvm::SmallVectorImpl<Tensor> &results);
+// Appends loss, negative log-likelihood and log-sum-exp [N] of logits [N, V].
+void crossEntropy(const Tensor &logits, const Tensor &labels, const Tensor &smoothing,
+                  llvm::SmallVectorImpl<Tensor> &results);
 // cross_entropy_grad of given logits.
-Tensor crossEntropyGrad(Tensor logits, const Tensor &dloss, const Tensor &labels, const Tensor &lse, double smoothing);
+Tensor crossEntropyGrad(Tensor logits, const Tensor &dloss, const Tensor &labels, const Tensor &lse,
+                        const Tensor &smoothing);
 
 // Evaluates the ops of a one-block region; the results are the operands of its terminator.
 llvm::LogicalResult evaluateRegion(const xfc_shape &shape, mlir::Region &region, llvm::ArrayRef<Tensor> arguments,

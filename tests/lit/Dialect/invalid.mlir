@@ -1010,6 +1010,53 @@ func.func @f(%ids: !ids, %x: !x, %e: tensor<f64>) {
 
 !ids = !xfc.rows<source, i32>
 !x = !xfc.rows<source, 6xf32>
+!one = !xfc.rows<source, f32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%ids: !ids, %x: !x, %two: !two) {
+  // expected-error @+1 {{smoothing must be a scalar if rows have one label, and otherwise have one share more than a row has labels; found '!xfc.rows<source, i32>' and '!xfc.rows<source, 2xf32>'}}
+  %0, %1 = xfc.nll %x, %ids, %two : (!x, !ids, !two) -> (!one, !one)
+  return
+}
+
+// -----
+
+!lists = !xfc.rows<source, 3xi32>
+!x = !xfc.rows<source, 6xf32>
+!one = !xfc.rows<source, f32>
+func.func @f(%lists: !lists, %x: !x, %e: tensor<f32>) {
+  // expected-error @+1 {{smoothing must be a scalar if rows have one label}}
+  %0, %1, %2 = xfc.cross_entropy %x, %lists, %e : (!x, !lists, tensor<f32>) -> (!one, !one, !one)
+  return
+}
+
+// -----
+
+!lists = !xfc.rows<source, 3xi32>
+!x = !xfc.rows<source, 6xf32>
+!one = !xfc.rows<source, f32>
+!three = !xfc.rows<source, 3xf32>
+func.func @f(%lists: !lists, %x: !x, %one: !one, %three: !three) {
+  // expected-error @+1 {{have one share more than a row has labels; found '!xfc.rows<source, 3xi32>' and '!xfc.rows<source, 3xf32>'}}
+  %0 = xfc.cross_entropy_grad %x, %one, %lists, %one, %three : (!x, !one, !lists, !one, !three) -> !x
+  return
+}
+
+// -----
+
+!lists = !xfc.rows<target, 1xi32>
+!x = !xfc.rows<target, 6xf32>
+!one = !xfc.rows<target, f32>
+!two = !xfc.rows<source, 2xf32>
+func.func @f(%lists: !lists, %one: !one, %two: !two) {
+  // expected-error @+1 {{have one share more than a row has labels; found '!xfc.rows<target, 1xi32>' and '!xfc.rows<source, 2xf32>'}}
+  %0 = xfc.nll_grad %one, %lists, %two : (!one, !lists, !two) -> !x
+  return
+}
+
+// -----
+
+!ids = !xfc.rows<source, i32>
+!x = !xfc.rows<source, 6xf32>
 !two = !xfc.rows<source, 2xf32>
 func.func @f(%ids: !ids, %two: !two, %e: tensor<f32>) {
   // expected-error @+1 {{losses must be one number per row of the labels}}

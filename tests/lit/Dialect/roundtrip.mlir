@@ -210,6 +210,14 @@ func.func @losses(%z: !x, %labels: !ids, %e: tensor<f32>, %x: !y, %w: tensor<6x4
   return %d, %dz : !x, !x
 }
 
+// CHECK-LABEL: func.func @losses_of_lists(
+func.func @losses_of_lists(%labels: !list, %shares: !xfc.rows<source, 3xf32>, %x: !y, %w: tensor<6x4xf32>, %dloss: !one) -> !x {
+  // CHECK: xfc.linear_cross_entropy_with_grad %{{.*}} : (!xfc.rows<source, 4xf32>, tensor<6x4xf32>, !xfc.rows<source, 2xi32>, !xfc.rows<source, 3xf32>, !xfc.rows<source, f32>) ->
+  %loss, %nll, %d = xfc.linear_cross_entropy_with_grad %x, %w, %labels, %shares, %dloss
+    : (!y, tensor<6x4xf32>, !list, !xfc.rows<source, 3xf32>, !one) -> (!one, !one, !x)
+  return %d : !x
+}
+
 // CHECK-LABEL: func.func @candidates(
 func.func @candidates(%p: !x, %wanted: !ids, %x: !y, %w: tensor<100x4xf32>, %b: tensor<100xf32>) -> (!list, !two, !list, !two) {
   // CHECK: xfc.candidates %{{.*}}, %{{.*}} {excluded = array<i64: 0, 3>} : (!xfc.rows<source, 6xf32>, !xfc.rows<source, i32>) -> (!xfc.rows<source, 2xi32>, !xfc.rows<source, 2xf32>, !xfc.rows<source, f32>)

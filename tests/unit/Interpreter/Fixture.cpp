@@ -24,6 +24,18 @@ Tensor OddBatch::ids(RowSet set, bool labels) const {
   return tensor;
 }
 
+Tensor OddBatch::labelLists(RowSet set, int64_t count) const {
+  const Tensor labels = ids(set, true);
+  Tensor lists{{labels.shape[0], count}, {}};
+  for (int64_t i = 0; i < labels.shape[0]; ++i)
+    for (int64_t j = 0; j < count; ++j)
+      lists.data.push_back(j == 0             ? labels.data[i]
+                           : (i + j) % 4 == 3 ? -1
+                           : (i + j) % 4 == 2 ? std::max(labels.data[i], 0.0)
+                                              : static_cast<double>((i * 3 + j * 4) % vocabulary));
+  return lists;
+}
+
 MLIRContext &Program::context() {
   static MLIRContext context(MLIRContext::Threading::DISABLED);
   DialectRegistry registry;
@@ -34,7 +46,8 @@ MLIRContext &Program::context() {
 }
 
 static std::string aliases() {
-  std::string text = "!sids = !xfc.rows<source, i32>\n!tids = !xfc.rows<target, i32>\n!s = !xfc.rows<source, f64>\n!t "
+  std::string text = "!sids = !xfc.rows<source, i32>\n!tids = !xfc.rows<target, i32>\n"
+                     "!tlists = !xfc.rows<target, 3xi32>\n!s = !xfc.rows<source, f64>\n!t "
                      "= !xfc.rows<target, f64>\n";
   for (int features = 1; features <= 12; ++features)
     for (const char *set : {"source", "target"})
@@ -92,15 +105,16 @@ std::vector<Tensor> Program::inputs(const OddBatch &batch) {
     std::string name = argumentName(argument.getArgNumber());
     auto rows = dyn_cast<RowsType>(argument.getType());
     if (rows && rows.getElementType().isInteger(32)) {
-      inputs.push_back(batch.ids(rows.getSet(), name == "labels"));
+      inputs.push_back(rows.getShape().empty() ? batch.ids(rows.getSet(), name == "labels")
+                                               : batch.labelLists(rows.getSet(), rows.getFeatures()));
       continue;
     }
     Tensor tensor = zeros(batch.shape(), argument.getType());
     std::mt19937_64 random(std::hash<std::string>()(name));
     // Weights of losses are near 1, because the tolerances of gradients are for sums of losses near 10.
     std::uniform_real_distribution<> distribution(name == "loss_scale" ? 0.75 : -1, name == "loss_scale" ? 1.25 : 1);
-    for (double &value : tensor.data)
-      value = name == "smoothing" ? 0.1 : distribution(random);
+    for (int64_t i = 0; double &value : tensor.data)
+      value = name == "smoothing" ? 0.1 * static_cast<double>(1 + i++ % 7) : distribution(random);
     inputs.push_back(std::move(tensor));
   }
   return inputs;

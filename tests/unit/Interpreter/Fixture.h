@@ -19,6 +19,8 @@ public:
   static constexpr int32_t vocabulary = 11;
   // The token ids of a row set, or labels, one of which is invalid.
   Tensor ids(RowSet set, bool labels) const;
+  // Lists of `count` labels, which begin with those above: some repeat a label, and some are invalid.
+  Tensor labelLists(RowSet set, int64_t count) const;
 
 private:
   const std::vector<RaggedSequence> source = {{{4, 0, 6}, 17}, {{0}, 5}, {{7, 1, 0, 8, 9}, 9}},
@@ -35,8 +37,8 @@ public:
   // Replaces @loss by @loss_and_gradients.
   void differentiate();
 
-  // Random numbers, always the same for a name; ids and labels of the batch; 0.1 for "smoothing", and numbers from 0.75
-  // to 1.25 for "loss_scale".
+  // Random numbers, always the same for a name; ids and labels of the batch; multiples of 0.1 for "smoothing", and
+  // numbers from 0.75 to 1.25 for "loss_scale".
   std::vector<Tensor> inputs(const OddBatch &batch);
   llvm::SmallVector<Tensor> evaluate(const OddBatch &batch, const std::vector<Tensor> &inputs);
   llvm::SmallVector<Tensor> evaluate(const OddBatch &batch) { return evaluate(batch, inputs(batch)); }

@@ -106,26 +106,30 @@ TEST(SharedAttention, equalsItsSteps) {
   }
 }
 
-const Arguments lossInputs = {{"labels", "!tids"}, {"smoothing", "tensor<f64>"}};
+// The types of labels and smoothing: one label for each row, or lists of labels.
+const std::pair<std::string, std::string> lossForms[] = {{"!tids", "tensor<f64>"}, {"!tlists", "!t4"}};
 const Arguments lossParameters = {{"x", "!t3"}, {"w", "tensor<11x3xf64>"}, {"b", "tensor<11xf64>"}};
 const std::string logits = "%z = xfc.linear %x, %w bias %b : (!t3, tensor<11x3xf64>, tensor<11xf64>) -> !t11\n";
-const std::string lossChain =
-    lossFunction(lossParameters, lossInputs, "!t",
-                 logits + "%p = xfc.log_softmax %z : !t11\n"
-                          "%loss, %nll = xfc.nll %p, %labels, %smoothing : (!t11, !tids, tensor<f64>) -> (!t, !t)");
 
-TEST(CrossEntropy, equalsLogSoftmaxAndNll) {
-  expectEqual(lossFunction(lossParameters, lossInputs, "!t",
-                           logits + "%loss, %nll, %lse = xfc.cross_entropy %z, %labels, %smoothing : (!t11, !tids, "
-                                    "tensor<f64>) -> (!t, !t, !t)"),
-              lossChain);
-}
-
-TEST(CrossEntropy, withItsLinearEqualsTheChain) {
-  expectEqual(lossFunction(lossParameters, lossInputs, "!t",
-                           "%loss, %nll, %z, %lse = xfc.linear_cross_entropy %x, %w, %b, %labels, %smoothing : "
-                           "(!t3, tensor<11x3xf64>, tensor<11xf64>, !tids, tensor<f64>) -> (!t, !t, !t11, !t)"),
-              lossChain);
+TEST(CrossEntropy, alsoWithItsLinearEqualsLogSoftmaxAndNll) {
+  for (const auto &[labels, smoothing] : lossForms) {
+    const Arguments inputs = {{"labels", labels}, {"smoothing", smoothing}};
+    const std::string types = labels + ", " + smoothing,
+                      chain = lossFunction(lossParameters, inputs, "!t",
+                                           logits +
+                                               "%p = xfc.log_softmax %z : !t11\n"
+                                               "%loss, %nll = xfc.nll %p, %labels, %smoothing : (!t11, " +
+                                               types + ") -> (!t, !t)");
+    expectEqual(lossFunction(lossParameters, inputs, "!t",
+                             logits + "%loss, %nll, %lse = xfc.cross_entropy %z, %labels, %smoothing : (!t11, " +
+                                 types + ") -> (!t, !t, !t)"),
+                chain);
+    expectEqual(lossFunction(lossParameters, inputs, "!t",
+                             "%loss, %nll, %z, %lse = xfc.linear_cross_entropy %x, %w, %b, %labels, %smoothing : "
+                             "(!t3, tensor<11x3xf64>, tensor<11xf64>, " +
+                                 types + ") -> (!t, !t, !t11, !t)"),
+                chain);
+  }
 }
 
 TEST(AddNorm, equalsAddAndNorm) {

@@ -102,7 +102,6 @@ std::string biased(const std::string &set, const std::string &pairs, const std::
 }
 
 std::vector<Case> cases() {
-  const std::string labels = "xfc.nll %p, %labels, %smoothing : (!t11, !tids, tensor<f64>) -> (!t, !t)";
   std::vector<Case> cases = {
       {"embedding", lossFunction({{"table", "tensor<11x3xf64>"}}, {{"ids", "!sids"}, {"c", "!s3"}}, "!s3",
                                  "%y = xfc.embedding %ids, %table {scale = 1.7} : (!sids, tensor<11x3xf64>) -> !s3\n" +
@@ -175,17 +174,25 @@ std::vector<Case> cases() {
       {"bias_fused_causal", biased("t", "tt", ", padding, causal", "", true)},
       {"log_softmax",
        lossFunction({{"x", "!t5"}}, {{"c", "!t5"}}, "!t5", "%y = xfc.log_softmax %x : !t5\n" + weighted("%y", "!t5"))},
-      {"nll", lossFunction({{"p", "!t11"}}, {{"labels", "!tids"}, {"smoothing", "tensor<f64>"}}, "!t",
-                           "%loss, %nll = " + labels)},
-      {"cross_entropy", lossFunction({{"x", "!t11"}}, {{"labels", "!tids"}, {"smoothing", "tensor<f64>"}}, "!t",
-                                     "%loss, %nll, %lse = xfc.cross_entropy %x, %labels, %smoothing : (!t11, !tids, "
-                                     "tensor<f64>) -> (!t, !t, !t)")},
-      {"linear_cross_entropy",
-       lossFunction({{"x", "!t3"}, {"w", "tensor<11x3xf64>"}, {"b", "tensor<11xf64>"}},
-                    {{"labels", "!tids"}, {"smoothing", "tensor<f64>"}}, "!t",
-                    "%loss, %nll, %z, %lse = xfc.linear_cross_entropy %x, %w, %b, %labels, %smoothing : "
-                    "(!t3, tensor<11x3xf64>, tensor<11xf64>, !tids, tensor<f64>) -> (!t, !t, !t11, !t)")},
   };
+  // With one label for each row, and with lists of labels.
+  for (auto [suffix, labels, smoothing] : {std::tuple{"", "!tids", "tensor<f64>"}, {"_lists", "!tlists", "!t4"}}) {
+    const Arguments others = {{"labels", labels}, {"smoothing", smoothing}};
+    const std::string types = std::string(labels) + ", " + smoothing;
+    cases.push_back(
+        {"nll" + std::string(suffix),
+         lossFunction({{"p", "!t11"}}, others, "!t",
+                      "%loss, %nll = xfc.nll %p, %labels, %smoothing : (!t11, " + types + ") -> (!t, !t)")});
+    cases.push_back({"cross_entropy" + std::string(suffix),
+                     lossFunction({{"x", "!t11"}}, others, "!t",
+                                  "%loss, %nll, %lse = xfc.cross_entropy %x, %labels, %smoothing : (!t11, " + types +
+                                      ") -> (!t, !t, !t)")});
+    cases.push_back({"linear_cross_entropy" + std::string(suffix),
+                     lossFunction({{"x", "!t3"}, {"w", "tensor<11x3xf64>"}, {"b", "tensor<11xf64>"}}, others, "!t",
+                                  "%loss, %nll, %z, %lse = xfc.linear_cross_entropy %x, %w, %b, %labels, %smoothing : "
+                                  "(!t3, tensor<11x3xf64>, tensor<11xf64>, " +
+                                      types + ") -> (!t, !t, !t11, !t)")});
+  }
   for (unsigned i = 0; i <= xfc::getMaxEnumValForActivationKind(); ++i) {
     const std::string kind = xfc::stringifyActivationKind(static_cast<xfc::ActivationKind>(i)).str();
     cases.push_back({kind, activation(kind)});

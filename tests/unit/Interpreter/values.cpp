@@ -396,6 +396,35 @@ TEST(Loss, labelSmoothing) {
   EXPECT_EQ(results[1].data[1], 0);
 }
 
+// A list of labels: 0.08 is spread evenly, the label has 0.32, a token 0.3, the label once more 0.2; -1 has no share.
+TEST(Loss, listsOfLabels) {
+  const double p[4] = {0.1, 0.2, 0.3, 0.4};
+  Tensor logits{{2, 4}, {}};
+  for (int row = 0; row < 2; ++row)
+    for (double probability : p)
+      logits.data.push_back(std::log(probability) - 2);
+  const std::string types = "(!s4, !xfc.rows<source, 4xi32>, !s5)";
+  auto results = evaluateOn(2,
+                            "func.func @f(%z: !s4, %labels: !xfc.rows<source, 4xi32>, %e: !s5) -> (!s, !s, !s, !s4) {\n"
+                            "%loss, %nll, %lse = xfc.cross_entropy %z, %labels, %e : " +
+                                types +
+                                " -> (!s, !s, !s)\n"
+                                "%d = xfc.cross_entropy_grad %z, %nll, %labels, %lse, %e : (!s4, !s, "
+                                "!xfc.rows<source, 4xi32>, !s, !s5) -> !s4\n"
+                                "return %loss, %nll, %lse, %d : !s, !s, !s, !s4 }",
+                            {logits, Tensor{{2, 4}, {2, 0, -1, 2, -1, 0, 1, 2}},
+                             Tensor{{2, 5}, {0.08, 0.32, 0.3, 9, 0.2, 0.1, 0.2, 0.3, 0.4, 0.5}}});
+  const double nll = -std::log(0.3), target[4] = {0.32, 0.02, 0.54, 0.02}; // 0.9 in all
+  EXPECT_NEAR(results[0].data[0], 0.52 * nll - 0.3 * std::log(0.1) - 0.02 * std::log(0.1 * 0.2 * 0.3 * 0.4), 1e-14);
+  EXPECT_NEAR(results[1].data[0], nll, 1e-14);
+  EXPECT_NEAR(results[2].data[0], -2, 1e-14);
+  for (int v = 0; v < 4; ++v)
+    EXPECT_NEAR(results[3].data[v], nll * (0.9 * p[v] - target[v]), 1e-14) << v;
+  EXPECT_EQ(results[0].data[1], 0) << "a row whose first label is negative has no loss";
+  EXPECT_EQ(results[1].data[1], 0);
+  EXPECT_EQ(results[3].row(1)[0], 0);
+}
+
 // The first step of Adam moves every parameter by lr, whatever the gradient's size; the clipping factor is min(1,
 // limit/norm).
 TEST(Adam, firstStepAndClipping) {

@@ -56,16 +56,10 @@ void expectSameBits(const Batch &batch, const std::string &op, const std::vector
   }
 }
 
-// Options with labels of -1 among the operand's ids, and a smoothing of 0.1 as the scalar.
-Options withLabels(int64_t operand) {
+// Options for labels and smoothing at these operands.
+Options withTarget(int64_t labels, int64_t smoothing) {
   Options options;
-  options.set = [operand](int64_t i, Tensor &t) {
-    if (i == operand)
-      for (size_t j = 0; j < t.data.size(); j += 4)
-        t.data[j] = -1;
-    if (t.shape.empty())
-      t.data[0] = 0.1;
-  };
+  options.set = setTarget(labels, smoothing);
   return options;
 }
 
@@ -99,16 +93,19 @@ TEST(InstructionSets, Norms) {
 
 TEST(InstructionSets, Losses) {
   Batch batch({1}, {3, 17, 66, 1});
-  const std::string one = row("target"), e = tensor({}), labels = ids("target");
+  const std::string one = row("target");
   for (int vocabulary : {37, 301, 1300}) {
     const std::string logits = rows("target", vocabulary);
     expectSameBits(batch, "xfc.log_softmax %a0", {logits}, "");
     expectSameBits(batch, "xfc.log_softmax_grad %a0, %a1", {logits, logits}, "");
-    expectSameBits(batch, "xfc.nll %a0, %a1, %a2", {logits, labels, e}, one + ", " + one, withLabels(1));
-    expectSameBits(batch, "xfc.cross_entropy %a0, %a1, %a2", {logits, labels, e}, one + ", " + one + ", " + one,
-                   withLabels(1));
-    expectSameBits(batch, "xfc.cross_entropy_grad %a0, %a1, %a2, %a3, %a4", {logits, one, labels, one, e}, logits,
-                   withLabels(2));
+    for (const auto &[labels, e] :
+         {std::pair{ids("target"), tensor({})}, {"!xfc.rows<target, 5xi32>", rows("target", 6)}}) {
+      expectSameBits(batch, "xfc.nll %a0, %a1, %a2", {logits, labels, e}, one + ", " + one, withTarget(1, 2));
+      expectSameBits(batch, "xfc.cross_entropy %a0, %a1, %a2", {logits, labels, e}, one + ", " + one + ", " + one,
+                     withTarget(1, 2));
+      expectSameBits(batch, "xfc.cross_entropy_grad %a0, %a1, %a2, %a3, %a4", {logits, one, labels, one, e}, logits,
+                     withTarget(2, 4));
+    }
   }
 }
 
@@ -159,9 +156,9 @@ TEST(InstructionSets, Products) {
   for (int vocabulary : {300}) {
     const std::string w = tensor({vocabulary, 30}), logits = rows("source", vocabulary);
     expectSameBits(batch, "xfc.linear_cross_entropy %a0, %a1, %a2, %a3", {x, w, labels, e},
-                   one + ", " + one + ", " + logits + ", " + one, withLabels(2));
+                   one + ", " + one + ", " + logits + ", " + one, withTarget(2, 3));
     expectSameBits(batch, "xfc.linear_cross_entropy_with_grad %a0, %a1, %a2, %a3, %a4", {x, w, labels, e, one},
-                   one + ", " + one + ", " + logits, withLabels(2));
+                   one + ", " + one + ", " + logits, withTarget(2, 3));
   }
 }
 

@@ -131,6 +131,25 @@ MLIRContext &context() {
   return *context;
 }
 
+std::function<void(int64_t, Tensor &)> setTarget(int64_t labels, int64_t smoothing) {
+  return [=](int64_t operand, Tensor &tensor) {
+    if (operand == labels) {
+      const std::vector<double> ids = tensor.data; // one per row
+      const auto count = static_cast<size_t>(tensor.features());
+      tensor.data.resize(ids.size() * count);
+      for (size_t i = 0; i < ids.size(); ++i)
+        for (size_t j = 0; j < count; ++j)
+          tensor.data[i * count + j] = j == 0             ? (i % 4 == 0 ? -1 : ids[i])
+                                       : (i + j) % 5 == 0 ? -1
+                                       : (i + j) % 5 == 1 ? ids[i]
+                                                          : static_cast<double>((i * 3 + j * 11) % Batch::vocabulary);
+    }
+    if (operand == smoothing)
+      for (double &share : tensor.data)
+        share = tensor.shape.empty() ? 0.1 : std::abs(share) / 4;
+  };
+}
+
 std::vector<std::pair<std::string, int>> elementwiseOps() {
   std::vector<std::pair<std::string, int>> ops;
   for (RegisteredOperationName op : context().getRegisteredOperationsByDialect("xfc"))

@@ -124,6 +124,9 @@ struct OpCase {
 // of gradients are clipped to clipValue, if it is not 0.
 std::vector<OpCase> factoredStep(const Optimizer &optimizer, const std::string &element,
                                  const std::vector<std::vector<int64_t>> &shapes, double clipValue);
+// Sets the labels and the smoothing of a loss, which are operands number `labels` and `smoothing`: every fourth row has
+// no label. Lists of labels have negative tokens, tokens that repeat the label, and shares whose sum is not 1.
+std::function<void(int64_t, Tensor &)> setTarget(int64_t labels, int64_t smoothing);
 
 // The elementwise ops that have no attributes, and their numbers of operands.
 std::vector<std::pair<std::string, int>> elementwiseOps();

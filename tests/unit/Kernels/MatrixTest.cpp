@@ -112,8 +112,11 @@ protected:
     int first = 0;
     const std::string text = textOf(op, types, results);
     auto set = [&](int64_t operand, Tensor &tensor) {
-      const bool isRows = llvm::StringRef(types[operand]).starts_with("!xfc.rows"), isIds = types[operand] == ids;
+      const bool isRows = llvm::StringRef(types[operand]).starts_with("!xfc.rows"),
+                 isIds = types[operand].ends_with("i32>");
       const int64_t begin = isRows ? first * tensor.features() : 0;
+      if (isIds)
+        tensor.data.resize(tensor.shape[0] * tensor.features());
       for (size_t i = 0; i < tensor.data.size(); ++i) {
         const int64_t at = begin + static_cast<int64_t>(i);
         tensor.data[i] = isIds ? at % 37 + lowestId : scattered(at * (operand + 1));
@@ -286,39 +289,32 @@ TEST_P(FusedMatrix, WeightGradientsOfManyRows) {
 
 // If the logits are unused they stay in scratch, and no memory is written for them.
 TEST_P(FusedMatrix, LinearCrossEntropy) {
-  auto set = [](int64_t, Tensor &tensor) {
-    if (tensor.shape.empty())
-      tensor.data = {0.1}; // smoothing
-  };
-  auto setWithPads = [&](int64_t labels) {
-    return [=](int64_t operand, Tensor &tensor) {
-      set(operand, tensor);
-      for (size_t i = 0; operand == labels && i < tensor.data.size(); i += 4)
-        tensor.data[i] = -1;
-    };
-  };
   const std::vector<std::vector<int>> some = {{1}, {50}, {9, 91}};
-  const std::string scalar = "tensor<" + element() + ">";
-  for (int64_t vocabulary : {40, 300}) // ids are below 37
-    for (const std::vector<int> &unused : {std::vector<int>{}, {2}, {1, 2, 3}}) {
-      const std::string results = row() + ", " + row() + ", " + rows(vocabulary) + ", " + row();
-      check(some, "xfc.linear_cross_entropy %a0, %a1, %a2, %a3, %a4",
-            {rows(30), tensor(vocabulary, 30), tensor(vocabulary), ids, scalar}, results, vocabulary,
-            {.unused = unused, .set = setWithPads(3)});
-      check(some, "xfc.linear_cross_entropy %a0, %a1, %a2, %a3", {rows(30), tensor(vocabulary, 30), ids, scalar},
-            results, vocabulary, {.extraStride = 3, .unused = unused, .set = setWithPads(2)});
-    }
+  const std::pair<std::string, std::string> forms[] = {{ids, "tensor<" + element() + ">"},
+                                                       {"!xfc.rows<source, 6xi32>", rows(7)}}; // lists of labels
+  for (const auto &[labels, smoothing] : forms)
+    for (int64_t vocabulary : {40, 300}) // ids are below 37
+      for (const std::vector<int> &unused : {std::vector<int>{}, {2}, {1, 2, 3}}) {
+        const std::string results = row() + ", " + row() + ", " + rows(vocabulary) + ", " + row();
+        check(some, "xfc.linear_cross_entropy %a0, %a1, %a2, %a3, %a4",
+              {rows(30), tensor(vocabulary, 30), tensor(vocabulary), labels, smoothing}, results, vocabulary,
+              {.unused = unused, .set = setTarget(3, 4)});
+        check(some, "xfc.linear_cross_entropy %a0, %a1, %a2, %a3",
+              {rows(30), tensor(vocabulary, 30), labels, smoothing}, results, vocabulary,
+              {.extraStride = 3, .unused = unused, .set = setTarget(2, 3)});
+      }
   // Some logits are near 10; the error of a logit becomes a relative error of its exponential.
-  for (int64_t vocabulary : {40, 300}) {
-    const int64_t terms = 16 * vocabulary;
-    const std::string results = row() + ", " + row() + ", " + rows(vocabulary);
-    check(some, "xfc.linear_cross_entropy_with_grad %a0, %a1, %a2, %a3, %a4, %a5",
-          {rows(30), tensor(vocabulary, 30), tensor(vocabulary), ids, scalar, row()}, results, terms,
-          {.set = setWithPads(3)});
-    check(some, "xfc.linear_cross_entropy_with_grad %a0, %a1, %a2, %a3, %a4",
-          {rows(30), tensor(vocabulary, 30), ids, scalar, row()}, results, terms,
-          {.extraStride = 3, .unused = {1}, .set = setWithPads(2)});
-  }
+  for (const auto &[labels, smoothing] : forms)
+    for (int64_t vocabulary : {40, 300}) {
+      const int64_t terms = 16 * vocabulary;
+      const std::string results = row() + ", " + row() + ", " + rows(vocabulary);
+      check(some, "xfc.linear_cross_entropy_with_grad %a0, %a1, %a2, %a3, %a4, %a5",
+            {rows(30), tensor(vocabulary, 30), tensor(vocabulary), labels, smoothing, row()}, results, terms,
+            {.set = setTarget(3, 4)});
+      check(some, "xfc.linear_cross_entropy_with_grad %a0, %a1, %a2, %a3, %a4",
+            {rows(30), tensor(vocabulary, 30), labels, smoothing, row()}, results, terms,
+            {.extraStride = 3, .unused = {1}, .set = setTarget(2, 3)});
+    }
 }
 
 // Integers, which f32 adds exactly: the candidates have the interpreter's order, including ties.
@@ -376,6 +372,9 @@ TEST_P(FusedMatrix, CrossEntropyRowsDoNotTouchEachOther) {
     checkRowsAlone("xfc.linear_cross_entropy %a0, %a1, %a2, %a3",
                    {rows(33), tensor(70, 33), ids, "tensor<" + element() + ">"},
                    row() + ", " + row() + ", " + rows(70) + ", " + row(), unused);
+  checkRowsAlone("xfc.linear_cross_entropy_with_grad %a0, %a1, %a2, %a3, %a4",
+                 {rows(33), tensor(70, 33), "!xfc.rows<source, 4xi32>", rows(5), row()},
+                 row() + ", " + row() + ", " + rows(70));
 }
 
 // Tests of what only the GPU's kernels do.

@@ -476,28 +476,23 @@ TEST_P(FusedRows, SequencesDoNotTouchEachOther) {
 TEST_P(Rows, Loss) {
   Batch batch(sourceLengths, targetLengths);
   for (std::string vocabulary : {"37", "64", "301", "1300"}) {
-    std::string logits = rows("target", vocabulary), one = row("target"), e = tensor("");
-    auto labels = [](int64_t operand) {
-      return [operand](int64_t i, Tensor &t) {
-        if (i == operand)
-          for (size_t j = 0; j < t.data.size(); j += 4)
-            t.data[j] = -1;
-        if (t.shape.empty())
-          t.data[0] = 0.1;
-      };
-    };
+    std::string logits = rows("target", vocabulary), one = row("target");
     checkSame(batch, "xfc.log_softmax %a0", logits, 1, {.inPlace = true});
     checkSame(batch, "xfc.log_softmax_grad %a0, %a1", logits, 2, {.extraStride = 2});
-    check(batch, "xfc.nll %a0, %a1, %a2", {logits, ids("target"), e}, one + ", " + one,
-          {.extraStride = 2, .set = labels(1)});
-    check(batch, "xfc.nll_grad %a0, %a1, %a2", {one, ids("target"), e}, logits, {.set = labels(1)});
-    if (plain())
-      continue;
-    check(batch, "xfc.cross_entropy %a0, %a1, %a2", {logits, ids("target"), e}, one + ", " + one + ", " + one,
-          {.set = labels(1)});
-    for (bool inPlace : {false, true})
-      check(batch, "xfc.cross_entropy_grad %a0, %a1, %a2, %a3, %a4", {logits, one, ids("target"), one, e}, logits,
-            {.inPlace = inPlace, .set = labels(2)});
+    for (auto [labels, e] : {std::pair{ids("target"), tensor("")}, // one label for each row, and lists of labels
+                             {"!xfc.rows<target, 1xi32>", rows("target", "2")},
+                             {"!xfc.rows<target, 9xi32>", rows("target", "10")}}) {
+      check(batch, "xfc.nll %a0, %a1, %a2", {logits, labels, e}, one + ", " + one,
+            {.extraStride = 2, .set = setTarget(1, 2)});
+      check(batch, "xfc.nll_grad %a0, %a1, %a2", {one, labels, e}, logits, {.set = setTarget(1, 2)});
+      if (plain())
+        continue;
+      check(batch, "xfc.cross_entropy %a0, %a1, %a2", {logits, labels, e}, one + ", " + one + ", " + one,
+            {.extraStride = 2, .set = setTarget(1, 2)});
+      for (bool inPlace : {false, true})
+        check(batch, "xfc.cross_entropy_grad %a0, %a1, %a2, %a3, %a4", {logits, one, labels, one, e}, logits,
+              {.inPlace = inPlace, .set = setTarget(2, 4)});
+    }
   }
 }
 

@@ -1,0 +1,70 @@
+// Reads the targets of losses, in either of their forms (XFCOps.td, "Losses"), for the kernels of CPUs and GPUs.
+#include "LossTargets.h"
+
+using namespace mlir;
+
+namespace xfc {
+
+Value RowTarget::loss(CodeBuilder &k, Value nll, Value ofMean, Value lse, Value weighted) const {
+  Value sum = k.addf(k.mulf(ofLabel, nll), k.mulf(even, ofMean));
+  return ofOthers ? k.addf(sum, k.subf(k.mulf(ofOthers, lse), weighted)) : sum;
+}
+
+Value RowTarget::timesSum(CodeBuilder &k, Value x) const {
+  return ofOthers ? k.mulf(x, k.addf(k.addf(even, ofLabel), ofOthers)) : x;
+}
+
+Values RowTarget::others(CodeBuilder &k, ValueRange state, const Body &body) const {
+  if (!labels)
+    return Values(state);
+  return k.loop(k.index(0), k.index(count), 1, state, [&](Value i, Values s) {
+    Value token = k.loadI32(labels, i), none = k.less(token, k.index(0));
+    Value share = k.select(none, k.scalar(0), k.load(k.offset(shares, i)));
+    return body(k.select(none, k.index(0), token), share, std::move(s));
+  });
+}
+
+Value RowTarget::weighted(CodeBuilder &k, const std::function<Value(Value)> &number) const {
+  if (!labels)
+    return {};
+  return others(k, {k.scalar(0)}, [&](Value token, Value share, Values s) -> Values {
+    return {k.addf(s[0], k.mulf(share, number(token)))};
+  })[0];
+}
+
+void RowTarget::subtractOthers(CodeBuilder &k, Value scale, Value numbers) const {
+  others(k, {}, [&](Value token, Value share, const Values &) -> Values {
+    Value address = k.offset(numbers, token);
+    k.store(k.subf(k.load(address), k.mulf(scale, share)), address);
+    return {};
+  });
+}
+
+LossTargets::LossTargets(CodeBuilder &k, BufferIndex labels, BufferIndex smoothing, RowsType type)
+    : k(k), count(type.getFeatures()), listed(!type.getShape().empty()), labels(k, labels) {
+  if (listed)
+    shares.emplace(k, smoothing);
+  else
+    this->smoothing = k.load(k.buffer(smoothing));
+}
+
+RowTarget LossTargets::of(Value row) const {
+  RowTarget target;
+  if (!listed) {
+    target.label = k.loadI32(labels.data, row);
+    target.even = smoothing;
+    target.ofLabel = k.subf(k.scalar(1), smoothing);
+    return target;
+  }
+  Value list = k.offset(labels.data, k.mul(row, labels.stride), k.i32), parts = shares->row(k, row);
+  target.label = k.loadI32(list, k.index(0));
+  target.even = k.load(parts);
+  target.ofLabel = k.load(k.offset(parts, 1));
+  target.labels = k.offset(list, 1, k.i32);
+  target.shares = k.offset(parts, 2);
+  target.count = count - 1;
+  target.ofOthers = target.weighted(k, [&](Value) { return k.scalar(1); });
+  return target;
+}
+
+} // namespace xfc
