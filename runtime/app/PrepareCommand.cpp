@@ -10,16 +10,29 @@ void addPrepare(CLI::App &app) {
   CLI::App *command = app.add_subcommand("prepare", "tokenize parallel text once, into a file for train --data");
   auto options = std::make_shared<PrepareOptions>();
   addPairs(*command, options->text, options->filter);
-  addVocabularies(*command, options->vocabulary, options->targetVocabulary);
   command->add_option("--out", options->out, "the file to write")->required();
-  addThreads(*command, options->threads);
-  addFormat(*command, options->format);
-  addQuiet(*command, options->quiet);
-  command->callback([options] {
+  command
+      ->add_option("--distribution", options->distribution,
+                   "also store, for each label, this many of the most probable tokens under the model, the "
+                   "teacher, and their probabilities, for train --distillation; 0: none")
+      ->check(CLI::Range(int64_t(0), mostProbableTokens))
+      ->capture_default_str()
+      ->type_name("K");
+  options->model.addTo(*command);
+  options->model.addVocabularyTo(*command);
+  addBatchTokens(*command, options->batchTokens, "target tokens, that the teacher reads at a time");
+  command->callback([command, options] {
     requirePairs(options->text);
-    if (options->format != Format::Ids && options->vocabulary.empty())
-      throw CLI::RequiredError("--vocab (or --format ids)");
-    confine({options->out});
+    if (options->distribution == 0) {
+      for (const char *ofTeacher : {"--model", "--weights", "--device", "--cuda-image", "--batch-tokens"})
+        if (command->get_option(ofTeacher)->count() > 0)
+          throw CLI::RequiredError("--distribution (with " + std::string(ofTeacher) + ")");
+      if (options->model.format != Format::Ids && options->model.vocabulary.empty())
+        throw CLI::RequiredError("--vocab (or --format ids)");
+    }
+    // A GPU's driver starts programs and creates files of its own, which confinement would forbid.
+    if (options->model.device.device == "cpu")
+      confine({options->out});
     prepare(*options);
   });
 }

@@ -144,6 +144,14 @@ bool Corpus::hasWeights() const {
   });
 }
 
+std::vector<int64_t> Corpus::tokensPerLabel() const {
+  std::vector<int64_t> tokens;
+  tokens.reserve(parts.size());
+  for (const Part &part : parts)
+    tokens.push_back(part.blocks.empty() ? 0 : part.blocks.front().tokensPerLabel);
+  return tokens;
+}
+
 const Corpus::Part &Corpus::partOf(size_t pair) const {
   return *(std::upper_bound(parts.begin(), parts.end(), static_cast<int64_t>(pair),
                             [](int64_t wanted, const Part &part) { return wanted < part.first; }) -

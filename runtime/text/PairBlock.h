@@ -21,6 +21,15 @@ constexpr int64_t blockPairs = 8192;
 enum class Weighting : uint32_t { None, Sentence, Word };
 using Weights = std::span<const float>;
 
+// A token and its probability under a teacher. A corpus may have the same number of them for each label, most probable
+// first: the top of the teacher's distribution after the tokens before the label.
+struct TokenProbability {
+  int32_t token;
+  float probability;
+};
+using Distribution = std::span<const TokenProbability>; // of a label, or of all labels of a target
+constexpr int64_t mostProbableTokens = 64;              // at most so many for each label
+
 // Statistics of a set of pairs. The arrays are indexed by XFC_SOURCE and XFC_TARGET; lengths are counted as the model
 // counts them: with eos, and targets without start.
 struct CorpusTotals {
@@ -69,17 +78,22 @@ struct CorpusTotals {
 
 // A block that is filled pair by pair: `ids` are those of the first source, the first target with its start and eos,
 // the second source and so on; `ends` is the number of ids up to the end of each sequence. `weights` holds none, one
-// for each pair, or one for each id, of which those of labels count; all pairs of a block have the same kind.
+// for each pair, or one for each id, of which those of labels count; all pairs of a block have the same kind. Unless it
+// is empty, `distributions` holds those of the first pair's labels, then of the second's and so on, and `labelEnds` the
+// number of labels up to the end of each pair.
 struct PairBlock {
   std::vector<uint32_t> ends;
   std::vector<int32_t> ids;
   std::vector<float> weights;
+  std::vector<uint32_t> labelEnds;
+  std::vector<TokenProbability> distributions;
 
   int64_t pairs() const { return static_cast<int64_t>(ends.size() / 2); }
   Weighting weighting() const {
     return weights.empty() ? Weighting::None : weights.size() < ids.size() ? Weighting::Sentence : Weighting::Word;
   }
-  void add(std::span<const int32_t> source, std::span<const int32_t> target, Weights ofPair = {}) {
+  void add(std::span<const int32_t> source, std::span<const int32_t> target, Weights ofPair = {},
+           Distribution ofLabels = {}) {
     for (std::span<const int32_t> sequence : {source, target}) {
       ids.insert(ids.end(), sequence.begin(), sequence.end());
       if (ids.size() > std::numeric_limits<uint32_t>::max())
@@ -90,11 +104,16 @@ struct PairBlock {
     if (ofPair.size() > 1) // one for each label: the last ids of the target
       weights.resize(ids.size() - ofPair.size(), 1);
     weights.insert(weights.end(), ofPair.begin(), ofPair.end());
+    if (!ofLabels.empty())
+      labelEnds.push_back((labelEnds.empty() ? 0 : labelEnds.back()) + static_cast<uint32_t>(target.size()) - 1);
+    distributions.insert(distributions.end(), ofLabels.begin(), ofLabels.end());
   }
   void clear() {
     ends.clear();
     ids.clear();
     weights.clear();
+    labelEnds.clear();
+    distributions.clear();
   }
 };
 

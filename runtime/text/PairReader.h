@@ -79,7 +79,8 @@ public:
   // During a call of `use`: the text of the pair.
   std::string_view sourceLine() const { return used->source; }
   std::string_view targetLine() const { return used->target; }
-  const CorpusTotals &totals() const { return counts; } // of the pairs that were used
+  const std::string &place() const { return used->targetWhere; } // of its target: file:line
+  const CorpusTotals &totals() const { return counts; }          // of the pairs that were used
   double fraction() const { return sources.fraction(); }
 
 private:

@@ -1,6 +1,7 @@
 // Writes and reads shards, the files of corpora.
 #include "text/Shard.h"
 #include "support/Checksum.h"
+#include "support/Format.h"
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -17,12 +18,16 @@ constexpr size_t hashDigits = 16;
 struct Header {
   char mark[8];
   uint32_t version;
-  Weighting weighting;
+  uint16_t weighting, tokensPerLabel;
 };
-constexpr uint32_t newestVersion = 2;
-// Without weights, a file has the version that executables without support for weights read.
-Header headerOf(Weighting weighting) {
-  return {{'x', 'f', 'c', 'p', 'a', 'i', 'r', 's'}, weighting == Weighting::None ? 1u : newestVersion, weighting};
+constexpr uint32_t newestVersion = 3;
+// A file has the first version that can hold what it holds, so that earlier executables can read it.
+Header headerOf(Weighting weighting, int64_t tokensPerLabel) {
+  const uint32_t version = tokensPerLabel > 0 ? newestVersion : weighting == Weighting::None ? 1 : 2;
+  return {{'x', 'f', 'c', 'p', 'a', 'i', 'r', 's'},
+          version,
+          static_cast<uint16_t>(weighting),
+          static_cast<uint16_t>(tokensPerLabel)};
 }
 
 enum SourceEos : uint32_t { None, Added, Verbatim }; // a model without eos, a model with eos, ids taken verbatim
@@ -52,17 +57,27 @@ template <typename T> T at(std::string_view bytes, size_t offset) {
   return value;
 }
 
+// How many weights belong to so many pairs and ids.
+int64_t weightsOf(Weighting weighting, int64_t pairs, int64_t ids) {
+  return weighting == Weighting::None ? 0 : weighting == Weighting::Sentence ? pairs : ids;
+}
+
 } // namespace
 
 ShardWriter::ShardWriter(const std::string &name, const VocabularyPair &vocabularies, const Module &module,
-                         Format format, Weighting weighting)
-    : file(name), vocabularies(vocabularies), module(module), format(format), weighting(weighting) {
-  file.write(bytesOf(headerOf(weighting)));
+                         Format format, Weighting weighting, int64_t tokensPerLabel)
+    : file(name), vocabularies(vocabularies), module(module), format(format), weighting(weighting),
+      tokensPerLabel(tokensPerLabel) {
+  file.write(bytesOf(headerOf(weighting, tokensPerLabel)));
   written = sizeof(Header);
 }
 
-void ShardWriter::add(std::span<const int32_t> source, std::span<const int32_t> target, Weights weights) {
-  block.add(source, target, weights);
+void ShardWriter::add(std::span<const int32_t> source, std::span<const int32_t> target, Weights weights,
+                      Distribution distributions) {
+  block.add(source, target, weights, distributions);
+  for (const auto [token, probability] : distributions)
+    ofDistributions.mix(static_cast<uint64_t>(static_cast<uint32_t>(token)) << 32 |
+                        std::bit_cast<uint32_t>(probability));
   sourceTokens += static_cast<uint32_t>(source.size());
   if (block.pairs() == blockPairs)
     writeBlock();
@@ -70,7 +85,8 @@ void ShardWriter::add(std::span<const int32_t> source, std::span<const int32_t> 
 
 void ShardWriter::writeBlock() {
   uint32_t sum = 0;
-  for (const std::string_view part : {bytesOf(block.ends), bytesOf(block.ids), bytesOf(block.weights)}) {
+  for (const std::string_view part : {bytesOf(block.ends), bytesOf(block.ids), bytesOf(block.weights),
+                                      bytesOf(block.labelEnds), bytesOf(block.distributions)}) {
     file.write(part);
     written += part.size();
     sum = crc32c(part, sum);
@@ -80,7 +96,10 @@ void ShardWriter::writeBlock() {
   sourceTokens = 0;
 }
 
-void ShardWriter::commit(const CorpusTotals &totals) {
+void ShardWriter::commit(const CorpusTotals &ofPairs) {
+  CorpusTotals totals = ofPairs;
+  if (tokensPerLabel > 0) // otherwise, the hash is that of the text
+    totals.mix(ofDistributions.hash);
   if (block.pairs() > 0)
     writeBlock();
   static_assert(sizeof(Entry) == entrySize);
@@ -103,7 +122,7 @@ void ShardWriter::commit(const CorpusTotals &totals) {
   footer.sourceEos = format == Format::Ids ? Verbatim : module.sourceEos ? Added : None;
   footer.blockPairs = blockPairs;
   footer.tableSum = crc32c(bytesOf(table));
-  footer.sum = crc32c(bytesOf(footer, summed), crc32c(bytesOf(headerOf(weighting))));
+  footer.sum = crc32c(bytesOf(footer, summed), crc32c(bytesOf(headerOf(weighting, tokensPerLabel))));
   std::memcpy(footer.mark, magic, sizeof magic);
   file.write(bytesOf(footer));
   file.commit();
@@ -142,9 +161,12 @@ void Shard::open(const VocabularyPair &vocabularies, const Module &module) {
     damaged("its footer does not match its checksum");
 
   // The footer matches its checksum, but it may still be forged: check every count.
-  weighting = at<Header>(contents, 0).weighting;
-  if (weighting > Weighting::Word || at<Header>(contents, 0).version != headerOf(weighting).version)
-    damaged("its version is not that of the weights that its header names");
+  const auto header = at<Header>(contents, 0);
+  weighting = static_cast<Weighting>(header.weighting);
+  tokensPerLabel = header.tokensPerLabel;
+  if (weighting > Weighting::Word || tokensPerLabel > mostProbableTokens ||
+      header.version != headerOf(weighting, tokensPerLabel).version)
+    damaged("its version is not that of the weights and distributions that its header names");
   if (footer.blockPairs != blockPairs || footer.pairs < 1 ||
       footer.pairs > static_cast<int64_t>(contents.size() / sizeof(uint64_t)))
     damaged("its footer counts pairs that it cannot hold");
@@ -168,13 +190,18 @@ void Shard::open(const VocabularyPair &vocabularies, const Module &module) {
     if (end < begin || end > tableAt || end - begin < ends || (end - begin) % sizeof(int32_t) != 0)
       damaged("block " + std::to_string(i + 1) + " does not fit in it");
     begins.push_back(end);
-    const int64_t ids = idsOf(i);
+    const int64_t sources = at<uint32_t>(table, i * entrySize + 12), ids = idsOf(i, sources);
     if (ids < 0)
-      damaged("block " + std::to_string(i + 1) + " does not hold its weights");
+      damaged("block " + std::to_string(i + 1) + " does not hold its weights or distributions");
     const auto *words = reinterpret_cast<const int32_t *>(contents.data() + begin + ends);
     views.push_back({reinterpret_cast<const uint32_t *>(contents.data() + begin), words,
                      reinterpret_cast<const float *>(words + ids), weighting});
-    const int64_t sources = at<uint32_t>(table, i * entrySize + 12);
+    Block &view = views.back();
+    if (tokensPerLabel > 0) {
+      view.tokensPerLabel = tokensPerLabel;
+      view.labelEnds = reinterpret_cast<const uint32_t *>(view.weights + weightsOf(weighting, pairsOf(i), ids));
+      view.distributions = reinterpret_cast<const TokenProbability *>(view.labelEnds + pairsOf(i));
+    }
     tokens[XFC_SOURCE] += sources;
     tokens[XFC_TARGET] += ids - sources - pairsOf(i);
   }
@@ -221,12 +248,15 @@ int64_t Shard::pairsOf(size_t i) const {
   return std::min(blockPairs, counts.pairs - static_cast<int64_t>(i) * blockPairs);
 }
 
-// Follows from the size of the block; -1 if no number of ids and weights has that size.
-int64_t Shard::idsOf(size_t i) const {
-  const int64_t rest = static_cast<int64_t>(bytesOf(i).size() / sizeof(int32_t)) - 2 * pairsOf(i);
-  if (weighting == Weighting::Word)
-    return rest % 2 == 0 ? rest / 2 : -1;
-  return weighting == Weighting::None ? rest : std::max<int64_t>(rest - pairsOf(i), -1);
+// Follows from the size of the block and its number of source tokens; -1 if no number of ids, with their weights and
+// distributions, has that size. A label is an id that is neither of a source nor a start.
+int64_t Shard::idsOf(size_t i, int64_t sources) const {
+  const int64_t pairs = pairsOf(i), words = static_cast<int64_t>(bytesOf(i).size() / sizeof(int32_t)) - 2 * pairs,
+                ofLabel = 2 * tokensPerLabel;
+  const int64_t ofIds = words - (weighting == Weighting::Sentence ? pairs : 0) - (ofLabel > 0 ? pairs : 0) +
+                        ofLabel * (sources + pairs),
+                ofId = 1 + (weighting == Weighting::Word ? 1 : 0) + ofLabel, ids = ofIds / ofId;
+  return ofIds % ofId == 0 && ids >= 0 && (ofLabel == 0 || ids >= sources + pairs) ? ids : -1;
 }
 
 void Shard::check(size_t i) const {
@@ -234,8 +264,10 @@ void Shard::check(size_t i) const {
   const std::string block = "block " + std::to_string(i + 1) + " of " + std::to_string(views.size());
   if (crc32c(bytesOf(i)) != at<uint32_t>(entry, 8))
     damaged(block + " does not match its checksum");
-  const auto [ends, ids, weights, unused] = views[i];
-  const int64_t pairs = pairsOf(i), all = idsOf(i);
+  const Block &view = views[i];
+  const auto *const ends = view.ends;
+  const auto *const ids = view.ids;
+  const int64_t pairs = pairsOf(i), all = idsOf(i, at<uint32_t>(entry, 12));
   int64_t begin = 0, sources = 0;
   for (int64_t k = 0; k < 2 * pairs; ++k) {
     const int set = k % 2 == 0 ? XFC_SOURCE : XFC_TARGET;
@@ -257,9 +289,44 @@ void Shard::check(size_t i) const {
   }
   if (begin != all || sources != at<uint32_t>(entry, 12))
     damaged(block + " does not hold the number of tokens that its table says");
-  const auto *const end = reinterpret_cast<const float *>(bytesOf(i).data() + bytesOf(i).size());
-  if (!std::all_of(weights, end, [](float weight) { return weight >= 0 && std::isfinite(weight); }))
+  if (!std::all_of(view.weights, view.weights + weightsOf(weighting, pairs, all),
+                   [](float weight) { return weight >= 0 && std::isfinite(weight); }))
     damaged(block + " holds a weight that is negative, infinite or no number");
+  if (tokensPerLabel > 0)
+    checkDistributions(i);
+}
+
+// To be called once the block's sequences have been checked.
+void Shard::checkDistributions(size_t i) const {
+  const Block &view = views[i];
+  const TokenProbability *next = view.distributions;
+  uint32_t labels = 0;
+  for (int64_t pair = 0; pair < pairsOf(i); ++pair) {
+    auto where = [&](uint32_t label) {
+      return "block " + std::to_string(i + 1) + " of " + std::to_string(views.size()) + ", pair " +
+             std::to_string(static_cast<int64_t>(i) * blockPairs + pair + 1) + ", label " + std::to_string(label + 1) +
+             ": ";
+    };
+    const uint32_t own = view.ends[2 * pair + 1] - view.ends[2 * pair] - 1;
+    labels += own;
+    if (view.labelEnds[pair] != labels)
+      damaged(where(own - 1) + "the distributions up to here are of " + std::to_string(view.labelEnds[pair]) +
+              " labels, but there are " + std::to_string(labels));
+    for (uint32_t label = 0; label < own; ++label) {
+      double sum = 0;
+      for (int64_t k = 0; k < tokensPerLabel; ++k, ++next) {
+        if (next->token < 0 || next->token >= sizes[XFC_TARGET])
+          throw Error(name + ": " + where(label) + "the distribution has the id " + std::to_string(next->token) +
+                      ", but this model's vocabulary has " + std::to_string(sizes[XFC_TARGET]) +
+                      " tokens; make it again with `prepare` of a teacher that has the same vocabulary");
+        if (!(next->probability >= 0)) // nor a NaN
+          damaged(where(label) + "a probability is negative or no number");
+        sum += static_cast<double>(next->probability);
+      }
+      if (sum > 1 + 1e-5) // each is rounded to f32
+        damaged(where(label) + format("the probabilities add up to %g, which is more than 1", sum));
+    }
+  }
 }
 
 void Shard::release() const {

@@ -2,9 +2,11 @@
 //
 // All numbers are little-endian. The file is
 //
-//   header   "xfcpairs", u32 version (1, or 2 with weights), u32 Weighting
+//   header   "xfcpairs", u32 version (1, 2 with weights, or 3 with distributions), u16 Weighting, u16 K: the number of
+//            tokens in the distribution of each label, 0 without distributions
 //   blocks   of 8192 pairs, the last of fewer: u32 ends[2 n], i32 ids[ends[2 n - 1]], f32 weights: none, one for each
-//            pair, or one for each id, as a PairBlock holds them
+//            pair, or one for each id, as a PairBlock holds them; with distributions, u32 labelEnds[n], and
+//            K labelEnds[n - 1] times i32 token, f32 probability
 //   table    for each block: u64 where the block ends in the file, u32 its CRC-32C, u32 source tokens in it
 //   footer   see Footer in Shard.cpp: counts, hashes, checksums of all but the blocks, "xfcpairs"
 //
@@ -21,13 +23,14 @@ namespace xfc {
 // Writes a shard atomically.
 class ShardWriter {
 public:
-  // The pairs are encoded with these vocabularies, for this model, were read as `format`, and have such weights. All
-  // members throw Error with the system's reason.
+  // The pairs are encoded with these vocabularies, for this model, were read as `format`, have such weights, and
+  // distributions of so many tokens. All members throw Error with the system's reason.
   ShardWriter(const std::string &file, const VocabularyPair &vocabularies, const Module &module, Format format,
-              Weighting weighting = Weighting::None);
-  // `target` includes start and eos.
-  void add(std::span<const int32_t> source, std::span<const int32_t> target, Weights weights = {});
-  void commit(const CorpusTotals &totals); // totals of all pairs added
+              Weighting weighting = Weighting::None, int64_t tokensPerLabel = 0);
+  // `target` includes start and eos; `distributions` are of its labels, one after the other.
+  void add(std::span<const int32_t> source, std::span<const int32_t> target, Weights weights = {},
+           Distribution distributions = {});
+  void commit(const CorpusTotals &totals); // totals of all pairs added, without their distributions
 
 private:
   void writeBlock();
@@ -40,6 +43,8 @@ private:
   const Module &module;
   Format format;
   Weighting weighting;
+  int64_t tokensPerLabel;
+  CorpusTotals ofDistributions; // their hash
   PairBlock block;
   uint32_t sourceTokens = 0; // in the block
   std::vector<Entry> table;
@@ -61,6 +66,9 @@ public:
     const int32_t *ids;
     const float *weights;
     Weighting weighting = Weighting::None;
+    int64_t tokensPerLabel = 0; // in distributions; 0: there are none
+    const uint32_t *labelEnds = nullptr;
+    const TokenProbability *distributions = nullptr;
   };
   // The blocks lie within the file; their contents may be used after check(i).
   const std::vector<Block> &blocks() const { return views; }
@@ -74,13 +82,15 @@ private:
   [[noreturn]] void damaged(const std::string &what) const;
   std::string_view bytesOf(size_t i) const;
   int64_t pairsOf(size_t i) const;
-  int64_t idsOf(size_t i) const;
+  int64_t idsOf(size_t i, int64_t sources) const;
+  void checkDistributions(size_t i) const;
 
   std::optional<MappedFile> file;
   std::string_view contents;
   std::string name;
   CorpusTotals counts;
   Weighting weighting = Weighting::None;
+  int64_t tokensPerLabel = 0;
   std::vector<Block> views;
   std::vector<uint64_t> begins; // file offsets of the blocks, and of the table
   int64_t sizes[2];             // of the vocabularies

@@ -1,6 +1,5 @@
 // Converts text to a file of pairs of ids, which training maps into memory.
 #include "train/Prepare.h"
-#include "decode/ModelOptions.h"
 #include "device/ThreadPool.h"
 #include "support/Files.h"
 #include "support/Format.h"
@@ -8,6 +7,7 @@
 #include "support/Progress.h"
 #include "text/Shard.h"
 #include <filesystem>
+#include <optional>
 
 namespace xfc {
 
@@ -24,24 +24,45 @@ void prepare(const PrepareOptions &options) {
   const std::filesystem::path out = options.out;
   removeAbandoned(out.has_parent_path() ? out.parent_path().string() : ".",
                   [&](std::string_view name) { return name == out.filename().string(); });
-  const std::unique_ptr<Engine> engine = makeEngine(options.threads, {});
+  const Format format = options.model.format;
+  std::unique_ptr<Engine> engine;
+  LoadedVocabularies vocabularies;
+  std::optional<Teacher> teacher;
+  if (options.distribution > 0) {
+    TranslationModel model = loadModel(options.model);
+    engine = std::move(model.engine);
+    vocabularies = {model.source, model.target};
+    teacher.emplace(*engine, options.distribution, options.batchTokens);
+  } else {
+    engine = makeEngine(options.model.threads, {});
+    engine->module().requireTranslator();
+    vocabularies = loadVocabularies(options.model.vocabulary, options.model.targetVocabulary, engine->module());
+  }
   const Module &module = engine->module();
-  module.requireTranslator();
-  const LoadedVocabularies vocabularies = loadVocabularies(options.vocabulary, options.targetVocabulary, module);
-  ShardWriter writer(options.out, vocabularies.pair(), module, options.format, options.text.weighting());
-  PairReader reader(options.text, vocabularies.pair(), module, options.format, options.filter, onThreadsOf(*engine));
-  ProgressBar bar(options.quiet);
+  ShardWriter writer(options.out, vocabularies.pair(), module, format, options.text.weighting(), options.distribution);
+  PairReader reader(options.text, vocabularies.pair(), module, format, options.filter, onThreadsOf(*engine));
+  ProgressBar bar(options.model.quiet);
   const CorpusTotals &totals = reader.totals();
+  TaughtPairs window; // with a teacher: the pairs of a window, whose distributions are computed together
   while (reader.next([&](std::span<const int32_t> source, std::span<const int32_t> target, Weights weights) {
-    writer.add(source, target, weights);
+    if (teacher)
+      window.add(source, target, weights, reader.place());
+    else
+      writer.add(source, target, weights);
   })) {
+    if (teacher) {
+      const auto distributions = teacher->distributions(window);
+      for (size_t i = 0; i < window.size(); ++i)
+        writer.add(window.sources[i], window.targets[i], window.weights[i], distributions[i]);
+      window.clear();
+    }
     checkInterrupted();
-    bar.update(reader.fraction(), format("%lld pairs", static_cast<long long>(totals.pairs)));
+    bar.update(reader.fraction(), xfc::format("%lld pairs", static_cast<long long>(totals.pairs)));
   }
   writer.commit(totals);
-  bar.say(format("%s: %lld pairs, %lld source and %lld target tokens; skipped: ", options.out.c_str(),
-                 static_cast<long long>(totals.pairs), static_cast<long long>(totals.tokens[XFC_SOURCE]),
-                 static_cast<long long>(totals.tokens[XFC_TARGET])) +
+  bar.say(xfc::format("%s: %lld pairs, %lld source and %lld target tokens; skipped: ", options.out.c_str(),
+                      static_cast<long long>(totals.pairs), static_cast<long long>(totals.tokens[XFC_SOURCE]),
+                      static_cast<long long>(totals.tokens[XFC_TARGET])) +
           skippedOf(totals));
 }
 

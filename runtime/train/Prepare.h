@@ -1,8 +1,10 @@
 // Converts text to a file of pairs of ids, which training maps into memory.
 #pragma once
 
+#include "decode/ModelOptions.h"
 #include "engine/Engine.h"
 #include "text/PairReader.h"
+#include "train/Teacher.h"
 #include <string>
 #include <vector>
 
@@ -11,10 +13,10 @@ namespace xfc {
 struct PrepareOptions {
   PairFiles text;
   PairFilter filter;
-  std::string vocabulary, targetVocabulary, out;
-  Format format = Format::Text;
-  int threads = 0;
-  bool quiet = false;
+  ModelOptions model; // without distributions, only its vocabularies, its format, and on how many threads
+  std::string out;
+  int64_t distribution = 0; // how many tokens of the model's distribution to store for each label; 0: none
+  int64_t batchTokens = teacherBatchTokens;
 };
 
 // Writes the file atomically. Throws Error.

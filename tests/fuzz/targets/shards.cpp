@@ -21,8 +21,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     int64_t pairs = 0, tokens[2] = {0, 0};
     for (size_t i = 0; i < shard.blocks().size(); ++i) {
       shard.check(i);
-      const auto [ends, words, weights, weighting] = shard.blocks()[i];
-      uint32_t begin = 0;
+      const auto [ends, words, weights, weighting, tokensPerLabel, labelEnds, distributions] = shard.blocks()[i];
+      uint32_t begin = 0, labels = 0;
       for (int64_t k = 0; k < 2 * std::min(blockPairs, totals.pairs - static_cast<int64_t>(i) * blockPairs); ++k) {
         for (uint32_t j = begin; j < ends[k]; ++j) {
           fuzz::expect(words[j] >= 0 && words[j] < 20, "ids are in the vocabulary");
@@ -31,6 +31,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         }
         fuzz::expect(words + ends[k] <= reinterpret_cast<const int32_t *>(contents.data() + size),
                      "sequences lie within the file");
+        if (tokensPerLabel > 0 && k % 2 == 1) {
+          fuzz::expect(labelEnds[k / 2] - labels == ends[k] - begin - 1, "each label has a distribution");
+          for (; labels < labelEnds[k / 2]; ++labels)
+            for (const auto [token, probability] :
+                 Distribution(distributions + labels * tokensPerLabel, tokensPerLabel))
+              fuzz::expect(token >= 0 && token < 20 && probability >= 0 && probability < 1.1F,
+                           "distributions have tokens of the vocabulary, and probabilities");
+        }
         tokens[k % 2] += ends[k] - begin - k % 2;
         pairs += k % 2;
         begin = ends[k];

@@ -575,8 +575,8 @@ TEST_F(ShardTest, IsRefusedWhereAnythingIsWrong) {
     EXPECT_NE(faultOf(changed), "no error") << at;
   }
   std::string next = whole;
-  next[8] = 3;
-  EXPECT_NE(faultOf(next).find("version 3, but this executable reads versions up to 2"), std::string::npos);
+  next[8] = 4;
+  EXPECT_NE(faultOf(next).find("version 4, but this executable reads versions up to 3"), std::string::npos);
 }
 
 TEST_F(ShardTest, HoldsWeights) {
@@ -617,6 +617,92 @@ TEST_F(ShardTest, HoldsWeights) {
       changed[at] ^= 4;
       EXPECT_NE(faultOf(changed), "no error") << at;
     }
+  }
+}
+
+// With weights of any kind, each pair has the distributions that were written with it.
+TEST_F(ShardTest, HoldsDistributions) {
+  constexpr int64_t tokens = 3;
+  for (Weighting weighting : {Weighting::None, Weighting::Sentence, Weighting::Word}) {
+    const Corpus plain = random(blockPairs + 300, 16);
+    std::mt19937 generator(5);
+    std::vector<std::vector<TokenProbability>> written;
+    auto prepare = [&](auto change) {
+      written.clear();
+      ShardWriter writer(file("taught"), {ids, ids}, module, Format::Ids, weighting, tokens);
+      PairReader reader({{file("a")}, {file("b")}, {}}, {ids, ids}, module, Format::Ids);
+      while (reader.next([&](auto source, auto target, Weights) {
+        std::vector<TokenProbability> &own = written.emplace_back();
+        for (size_t i = 0; i < tokens * (target.size() - 1); ++i)
+          own.push_back({static_cast<int32_t>(generator() % 20), static_cast<float>(generator() % 1000) / 3000});
+        if (written.size() == blockPairs + 7)
+          change(own);
+        const std::vector<float> weights(weighting == Weighting::None       ? 0
+                                         : weighting == Weighting::Sentence ? 1
+                                                                            : target.size() - 1,
+                                         0.5);
+        writer.add(source, target, weights, own);
+      })) {
+      }
+      writer.commit(reader.totals());
+    };
+    prepare([](auto &) {});
+    const Corpus taught({file("taught")}, {ids, ids}, module);
+    EXPECT_EQ(readFile(file("taught"))[8], 3);
+    EXPECT_EQ(taught.totals().tokens[XFC_TARGET], plain.totals().tokens[XFC_TARGET]);
+    EXPECT_NE(taught.totals().hash, plain.totals().hash);
+    EXPECT_EQ(epochBatches(plain, 256, 3, 4), epochBatches(taught, 256, 3, 4));
+    EXPECT_EQ(taught.hasWeights(), weighting != Weighting::None);
+
+    // Together with one that has none, which is as it was before there were distributions.
+    const Corpus both({prepared("plain"), file("taught")}, {ids, ids}, module);
+    EXPECT_EQ(readFile(file("plain"))[8], 1);
+    EXPECT_EQ(both.tokensPerLabel(), (std::vector<int64_t>{0, tokens}));
+    ASSERT_EQ(written.size(), taught.size());
+    for (size_t i = 0; i < taught.size(); ++i) {
+      ASSERT_EQ(list(taught.source(i)), list(plain.source(i))) << i;
+      ASSERT_EQ(list(taught.labels(i)), list(plain.labels(i))) << i;
+      ASSERT_EQ(both.distributions(i).size(), 0u) << i;
+      for (const Distribution found : {taught.distributions(i), both.distributions(plain.size() + i)}) {
+        ASSERT_EQ(found.size(), written[i].size()) << i;
+        for (size_t k = 0; k < found.size(); ++k) {
+          ASSERT_EQ(found[k].token, written[i][k].token) << i;
+          ASSERT_EQ(found[k].probability, written[i][k].probability) << i;
+        }
+      }
+    }
+
+    const std::string whole = readFile(file("taught"));
+    EXPECT_EQ(faultOf(whole), "no error");
+    for (size_t at :
+         {size_t(8), size_t(12), size_t(14), size_t(500), whole.size() / 2, whole.size() - 300, whole.size() - 40}) {
+      std::string changed = whole;
+      changed[at] ^= 4;
+      EXPECT_NE(faultOf(changed), "no error") << at;
+    }
+
+    // Each message names the file, the block, the pair and the label.
+    auto faultWith = [&](auto change) {
+      prepare(change);
+      return errorOf([&] {
+        const Corpus corpus({file("taught")}, {ids, ids}, module);
+        epochBatches(corpus, 100, 1, 0);
+      });
+    };
+    const std::string place = "block 2 of 2, pair " + std::to_string(blockPairs + 7) + ", label " +
+                              std::to_string(written[blockPairs + 6].size() / tokens) + ": ";
+    auto expectFault = [&](const std::string &message, auto change) {
+      const std::string fault = faultWith([&](auto &own) { change(own[own.size() - 2]); });
+      EXPECT_TRUE(fault.starts_with(file("taught") + ": ")) << fault;
+      EXPECT_NE(fault.find(place + message), std::string::npos) << fault;
+    };
+    expectFault("the distribution has the id 20, but this model's vocabulary has 20 tokens",
+                [](TokenProbability &one) { one.token = 20; });
+    expectFault("the distribution has the id -1", [](TokenProbability &one) { one.token = -1; });
+    expectFault("a probability is negative or no number", [](TokenProbability &one) { one.probability = -0.1F; });
+    expectFault("a probability is negative or no number", [](TokenProbability &one) { one.probability = NAN; });
+    expectFault("the probabilities add up to ", [](TokenProbability &one) { one.probability = 1.5F; });
+    expectFault("the probabilities add up to inf", [](TokenProbability &one) { one.probability = HUGE_VALF; });
   }
 }
 

@@ -186,6 +186,16 @@ extern "C" const xfc_device_image *const xfc_device_images[] = {nullptr};
 
 namespace {
 
+void prepareIds(const PairFiles &text, const std::string &out, int threads) {
+  PrepareOptions options;
+  options.text = text;
+  options.out = out;
+  options.model.format = Format::Ids;
+  options.model.threads = threads;
+  options.model.quiet = true;
+  prepare(options);
+}
+
 class TrainRun : public testing::Test {
 protected:
   TrainRun()
@@ -485,7 +495,7 @@ TEST_F(TrainRun, AccumulatingEqualsOneLargeBatch) {
 
 TEST_F(TrainRun, PreparedDataTrainsToTheSameBytes) {
   auto prepared = [&](TrainOptions options, const std::string &name) {
-    prepare({options.text, {}, "", "", file(name), Format::Ids, 2, true});
+    prepareIds(options.text, file(name), 2);
     options.data = {file(name)};
     options.text = {};
     return options;
@@ -550,7 +560,7 @@ TEST_F(TrainRun, LossesAreWeighted) {
   parts.resume = true;
   TrainOptions other = weighted(parts, [&](int i) { return some(i + 1); });
   EXPECT_NE(run(other).find("other training data"), std::string::npos);
-  prepare({whole.text, {}, "", "", file("pairs"), Format::Ids, 2, true});
+  prepareIds(whole.text, file("pairs"), 2);
   parts.text = {};
   parts.data = {file("pairs")};
   ASSERT_EQ(run(parts), "");
@@ -589,7 +599,7 @@ TEST_F(TrainRun, GoesOnInTheMiddleOfLargeData) {
     for (int64_t i = 0; i < pairs; ++i)
       stream << 4 + i % 8 << (i % 3 ? " 5\n" : "\n");
   }
-  prepare({{{file("la")}, {file("lb")}, {}}, {}, "", "", file("pairs"), Format::Ids, 1, true});
+  prepareIds({{file("la")}, {file("lb")}, {}}, file("pairs"), 1);
   auto large = [&](const std::string &out, int64_t steps) {
     TrainOptions result = options(out, steps);
     result.text = {};
@@ -644,14 +654,7 @@ TEST_F(TrainRun, CorporaAreMixed) {
 
   // Stopped in the middle of an epoch, and resumed with files of pairs.
   for (const char *side : {"a", "c"})
-    prepare({{{file(side)}, {file(side == std::string("a") ? "b" : "d")}, {}},
-             {},
-             "",
-             "",
-             file(std::string("pairs.") + side),
-             Format::Ids,
-             1,
-             true});
+    prepareIds({{file(side)}, {file(side == std::string("a") ? "b" : "d")}, {}}, file(std::string("pairs.") + side), 1);
   ASSERT_EQ(run(mixed("halves", 23)), "");
   TrainOptions rest = mixed("halves", 60);
   rest.text = {};
