@@ -21,9 +21,10 @@ constexpr int64_t candidates = 8;
 struct ProgramKind {
   const char *name;
   bool dropout = false;
-  bool allWeights = false; // every attention's probabilities are results
-  bool candidates = false; // the best tokens instead of all log-probabilities
-  bool loss = false;       // loss and nll instead of logits and encoder output
+  bool allWeights = false;  // every attention's probabilities are results
+  bool candidates = false;  // the best tokens instead of all log-probabilities
+  bool loss = false;        // loss and nll instead of logits and encoder output
+  int64_t distillation = 0; // of the loss: how many tokens of a teacher each label has beside it
 };
 
 // The position of a step in the unrolled model.
@@ -101,8 +102,15 @@ public:
     Value target = model.decoder ? addInput(names::target, RowSet::target, *model.decoder) : Value();
     Value labels, smoothing;
     if (kind.loss) {
-      labels = addArgument(names::labels, attr::input, idsType(RowSet::target));
-      smoothing = addArgument(names::smoothing, attr::scalar, RankedTensorType::get({}, element));
+      if (kind.distillation) {
+        const int64_t count = 1 + kind.distillation;
+        labels = addArgument(names::labelLists, attr::input,
+                             RowsType::get(context(), RowSet::target, {count}, builder.getI32Type()));
+        smoothing = addArgument(names::labelShares, attr::input, rowsType(RowSet::target, count + 1));
+      } else {
+        labels = addArgument(names::labels, attr::input, idsType(RowSet::target));
+        smoothing = addArgument(names::smoothing, attr::scalar, RankedTensorType::get({}, element));
+      }
     }
     memory = importStack(model.encoder, "encoder.", source);
     Value output = model.decoder ? importStack(*model.decoder, "decoder.", target) : memory;
@@ -511,7 +519,7 @@ OwningOpRef<ModuleOp> importModel(const Description &model, const ImportOptions 
   if (model.decoder)
     program({.name = programs::score, .loss = true}).buildWhole();
   if (model.decoder && options.train)
-    program({.name = programs::loss, .dropout = true, .loss = true}).buildWhole();
+    program({.name = programs::loss, .dropout = true, .loss = true, .distillation = options.distillation}).buildWhole();
   if (options.decode && canDecode(model)) {
     program({programs::encode}).buildEncode();
     program({programs::decodeStep}).buildDecodeStep();

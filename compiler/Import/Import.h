@@ -11,6 +11,7 @@ namespace xfc {
 struct ImportOptions {
   bool train = true, decode = true; // --mode
   bool f64 = false;                 // --dtype f64
+  int64_t distillation = 0;         // --distillation: tokens of a teacher for each label in the loss
 };
 
 // Makes a valid module from a description. compiler/README.md describes its functions, their arguments and results.

@@ -23,6 +23,7 @@ struct CompileOptions {
   FusionArguments noFuse;
   RecomputeArgument recompute;
   PipelineOptions pipeline;
+  int64_t distillation = 0;
   bool timing = false;
 };
 
@@ -50,6 +51,9 @@ ImportOptions importOptions(const CompileOptions &options) {
     check("--mode", mode, {"train", "decode"});
     (mode == "train" ? import.train : import.decode) = true;
   }
+  if (options.distillation > 0 && !import.train)
+    throw CLI::ValidationError("--distillation", "is for executables that train: --mode train,decode");
+  import.distillation = options.distillation;
   return import;
 }
 
@@ -146,6 +150,13 @@ void addCompile(CLI::App &app) {
                    "for checking gradients")
       ->capture_default_str();
   command->add_option("--mode", options->mode, "programs to include: train, decode")->capture_default_str();
+  command
+      ->add_option("--distillation", options->distillation,
+                   "let training learn from a teacher's distribution: the most probable tokens that it takes for each "
+                   "label (`prepare --distribution`, `train --distillation`); 0: none")
+      ->check(CLI::Range(0, 64))
+      ->capture_default_str()
+      ->type_name("K");
   options->noFuse.addTo(*command);
   options->recompute.addTo(*command);
   command

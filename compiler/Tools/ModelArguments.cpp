@@ -50,6 +50,9 @@ mlir::OwningOpRef<mlir::ModuleOp> ModelArguments::load(const ImportOptions &opti
     if (!settings.empty() || !vocabulary.empty() || !sourceVocabulary.empty() || !targetVocabulary.empty())
       throw Error(file + ": the values of a module are fixed; give --set and vocabularies when you make it: "
                          "`xfc compile model.json --set KEY=VALUE --emit imported`");
+    if (options.distillation > 0)
+      throw Error(file + ": the programs of a module are fixed; give --distillation when you make it: "
+                         "`xfc compile model.json --distillation K --emit imported`");
     mlir::OwningOpRef<mlir::ModuleOp> module = importModule(readFile(file), file, options, context);
     if (!module)
       throw Error(file + ": not a module that can be compiled; see the message above");

@@ -2,6 +2,7 @@
 #include "app/Commands.h"
 #include "decode/Defaults.h"
 #include "decode/Flags.h"
+#include "decode/LabelLists.h"
 #include "decode/ModelOptions.h"
 #include "decode/Packed.h"
 #include "plan/Memory.h"
@@ -135,6 +136,7 @@ Json describe(const InfoOptions &options) {
           {"cuda_archs", gpus},
           {"type", module.compute},
           {"decode_types", module.computeTypes(programs::decodeStep)},
+          {"teacher_tokens", teacherTokens(module)},
           {"parameters", parameters},
           {"parameter_bytes", parameters * bytesOf(module.type)},
           {"source_vocab", module.sourceVocab},
@@ -179,6 +181,8 @@ void printText(const Json &info) {
     std::printf("hashes         %s\n", joined(info["vocabulary_hashes"]).c_str());
   if (number("max_length") > 0)
     std::printf("max length     %lld tokens\n", number("max_length"));
+  if (number("teacher_tokens") > 0)
+    std::printf("distillation   %lld tokens of a teacher for each label\n", number("teacher_tokens"));
   std::printf("programs       %s\n", joined(info["programs"]).c_str());
   if (!info["generation"].is_null()) {
     std::string settings;

@@ -73,7 +73,7 @@ private:
     std::vector<int64_t> pairs(corpus.size());
     std::iota(pairs.begin(), pairs.end(), 0);
     PairBatch batch;
-    batch.assign(corpus, pairs, module, true);
+    batch.assign(corpus, pairs, module, true, {.smoothing = 0.1});
     batch.shape().dropout_key[0] = 11;
     batch.shape().dropout_key[1] = 1;
     Scalars smoothing(module, {0.1});

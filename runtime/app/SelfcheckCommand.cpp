@@ -172,7 +172,7 @@ private:
   void checkGradients() {
     const Corpus corpus(sentences.sources, sentences.targets, module);
     PairBatch batch;
-    batch.assign(corpus, allPairs(corpus), module, true);
+    batch.assign(corpus, allPairs(corpus), module, true, {.smoothing = 0.1});
     lossAndGradients(engine, batch, false);
     const std::vector<double> gradients = values(engine.gradients());
 
@@ -229,7 +229,7 @@ private:
   void checkThreads() {
     const Corpus corpus(sentences.sources, sentences.targets, module);
     PairBatch batch;
-    batch.assign(corpus, allPairs(corpus), module, true);
+    batch.assign(corpus, allPairs(corpus), module, true, {.smoothing = 0.1});
     const double loss = lossAndGradients(engine, batch, true);
     for (int threads : {1, 3}) {
       Engine other(threads, options.device);
@@ -317,7 +317,7 @@ private:
     sentences = randomSentences(module, options.seed, 70, options.batchTokens);
     const Corpus corpus(sentences.sources, sentences.targets, module);
     PairBatch batch;
-    batch.assign(corpus, allPairs(corpus), module, true);
+    batch.assign(corpus, allPairs(corpus), module, true, {.smoothing = 0.1});
     Scalars smoothing(module, {0.1});
     batch.scaleLosses(1.0 / static_cast<double>(batch.labelCount()));
     // Products and sums are taken in another order; an operand close to a tie may round to the other bf16 neighbor.

@@ -138,6 +138,9 @@ void run(CLI::App &command, TrainFlags &flags) {
       throw CLI::ExcludesError("--data", other);
   if (!prepared)
     requirePairs(options.text, ", or --data");
+  if (options.distillation > 0 && !prepared)
+    throw CLI::ValidationError("--distillation", "the distributions of a teacher are in files that its `prepare "
+                                                 "--distribution` has written; give them to --data");
   checkCorpora(options);
   checkSampling(options);
   if (options.out.empty())
@@ -268,6 +271,14 @@ void addTrain(CLI::App &app) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   flags->update.addTo(*command);
+  command
+      ->add_option("--distillation", options.distillation,
+                   "share of the loss that follows the distributions of a teacher in the files of --data (prepare "
+                   "--distribution), for labels that have one; the rest is the label's; 0: none")
+      ->check(CLI::Range(0.0, 1.0))
+      ->check(FiniteNumber)
+      ->capture_default_str()
+      ->type_name("W");
   command
       ->add_option("--on-nan", flags->onNan,
                    "if the loss or the gradient is NaN or infinite: stop, or halve the learning rate and continue from "

@@ -1,5 +1,6 @@
 // Runs a rectangular batch through a model.
 #include "decode/Forward.h"
+#include "decode/LabelLists.h"
 #include "plan/Programs.h"
 #include <cstring>
 
@@ -60,11 +61,14 @@ void Forward::runGradients(double smoothing) {
   if (labels.ids.empty())
     throw Error("--gradients: the input holds no 'labels' int32 [batch, tokens]");
   std::vector<int32_t> says; // one per row; -1: not counted
+  LabelLists lists;
+  lists.clear(module);
   int64_t counted = 0;
   for (int64_t b = 0; b < target.batch; ++b)
     for (int64_t t = 0; t < targets[b].length; ++t) {
       int32_t label = labels.ids[b * target.columns + t];
       says.push_back(label == module.pad ? -1 : label);
+      lists.add(says.back(), {.smoothing = smoothing});
       counted += label != module.pad;
     }
   if (counted == 0)
@@ -73,9 +77,11 @@ void Forward::runGradients(double smoothing) {
   for (size_t row = 0; row < says.size(); ++row)
     store(scale, static_cast<int64_t>(row), 1.0 / static_cast<double>(counted));
   std::vector<Binding> bindings = inputs();
-  bindings.insert(
-      bindings.end(),
-      {{names::labels, says.data()}, {names::smoothing, smoothingData.data()}, {names::lossScale, scale.data()}});
+  bindings.insert(bindings.end(), {{names::labels, says.data()},
+                                   {names::smoothing, smoothingData.data()},
+                                   {names::lossScale, scale.data()},
+                                   lists.lists(),
+                                   lists.shares()});
   engine.run(programs::lossAndGradients, batch.shape(), bindings);
 
   View loss = engine.output(programs::lossAndGradients, names::loss);

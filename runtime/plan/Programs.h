@@ -12,7 +12,9 @@ inline constexpr char forwardAttention[] = "forward_attention";  // ... -> also 
 inline constexpr char score[] = "score";                         // source, target, labels, smoothing -> loss, nll
 inline constexpr char loss[] = "loss";                           // the same with dropout; becomes lossAndGradients
 inline constexpr char lossAndGradients[] = "loss_and_gradients"; // ..., loss_scale (per label) -> loss, nll,
-                                                                 // grad.PARAMETER
+                                                                 // grad.PARAMETER. With `xfc compile
+                                                                 // --distillation`, labelLists and labelShares
+                                                                 // take the place of labels and smoothing.
 inline constexpr char accumulate[] = "accumulate";               // sum.PARAMETER: added to the gradients
 inline constexpr char update[] = "update";                       // hyper, max_norm -> norm; changes the parameters.
                                                                  // update.NAME: by another optimizer (Optimizers.h)
@@ -25,7 +27,8 @@ inline constexpr char decodeCandidates[] = "decode_candidates";  // target, want
 // Their arguments and results.
 namespace names {
 inline constexpr char source[] = "source", target[] = "target", labels[] = "labels", smoothing[] = "smoothing",
-                      lossScale[] = "loss_scale", hyper[] = "hyper", maxNorm[] = "max_norm", wanted[] = "wanted";
+                      lossScale[] = "loss_scale", labelLists[] = "label_lists", labelShares[] = "label_shares",
+                      hyper[] = "hyper", maxNorm[] = "max_norm", wanted[] = "wanted";
 inline constexpr char logits[] = "logits", encoderOutput[] = "encoder_output", loss[] = "loss", nll[] = "nll",
                       norm[] = "norm", logProbs[] = "log_probs", tokens[] = "tokens",
                       tokenLogProbs[] = "token_log_probs", wantedLogProb[] = "wanted_log_prob";

@@ -71,6 +71,7 @@ private:
   void compareDraws();
   void loadVocabularies();
   void readCorpora();
+  void checkDistillation();
   void mixCorpora();
   std::string mixtureText() const;
   EpochSampling sampling() const;
@@ -298,6 +299,7 @@ void Trainer::readCorpora() {
     corpus.emplace(text, vocabularies, module(), options.format, options.filter, parallel, sampling());
   else
     corpus.emplace(options.data, vocabularies, module());
+  checkDistillation();
   if (const PairFiles &held = options.validation; !(held.sources.empty() && held.tables.empty())) {
     validation.emplace(held, vocabularies, module(), options.format, PairFilter(), parallel);
     readAll(held.sources, validLines);
@@ -323,6 +325,29 @@ void Trainer::readCorpora() {
   if (options.best != "loss" && !validSources)
     throw Error("--best " + options.best +
                 " compares translations; it needs --valid-source and --valid-target, and a model that can decode");
+}
+
+// --distillation needs distributions in the data, and an executable that takes as many tokens as they have.
+void Trainer::checkDistillation() {
+  const std::vector<int64_t> tokens = corpus->tokensPerLabel();
+  const int64_t most = *std::ranges::max_element(tokens), taken = teacherTokens(module());
+  if (options.distillation == 0) {
+    if (most > 0)
+      bar.say("note: the distributions of a teacher in --data are not used; --distillation W gives them a share of the "
+              "loss");
+    return;
+  }
+  if (most == 0)
+    throw Error("--distillation: no file of --data has the distributions of a teacher; make one with the teacher's "
+                "executable: `prepare --model TEACHER --distribution K`");
+  for (size_t i = 0; i < tokens.size(); ++i)
+    if (tokens[i] > taken)
+      throw Error(
+          options.data[i] + ": has " + std::to_string(tokens[i]) + " tokens of a teacher for each label, but " +
+          (taken == 0 ? "this executable was compiled without --distillation"
+                      : "this executable takes " + std::to_string(taken)) +
+          "; compile the model again with `xfc compile --distillation " + std::to_string(most) + "`" +
+          (taken == 0 ? "" : ", or make the file again with `prepare --distribution " + std::to_string(taken) + "`"));
 }
 
 void Trainer::mixCorpora() {
@@ -695,6 +720,7 @@ bool Trainer::step() {
                          .settings = options.settings,
                          .clipNorm = options.clipNorm,
                          .smoothing = options.smoothing,
+                         .distillation = options.distillation,
                          .seed = options.seed};
   settings.settings.rate = rate();
   UpdateResult result = update->run(group.span(), progress.step, settings, upcoming.span());

@@ -7,7 +7,9 @@
 
 namespace xfc {
 
-void PairBatch::assign(const Corpus &corpus, std::span<const int64_t> pairs, const Module &module, bool training) {
+void PairBatch::assign(const Corpus &corpus, std::span<const int64_t> pairs, const Module &module, bool training,
+                       const LossShares &shares) {
+  lists.clear(module);
   sources.clear();
   targets.clear();
   labels.clear();
@@ -19,6 +21,9 @@ void PairBatch::assign(const Corpus &corpus, std::span<const int64_t> pairs, con
     targets.push_back({corpus.target(pair), corpus.targetLength(pair), sentence});
     std::span<const int32_t> says = corpus.labels(pair);
     labels.insert(labels.end(), says.begin(), says.end());
+    const Distribution taught = shares.distillation > 0 ? corpus.distributions(pair) : Distribution();
+    for (size_t i = 0, tokens = taught.size() / says.size(); i < says.size(); ++i)
+      lists.add(says[i] == module.pad ? -1 : says[i], shares, taught.subspan(i * tokens, tokens));
     const Weights given = corpus.weights(pair);
     if (given.size() > 1)
       weights.insert(weights.end(), given.begin(), given.end());
@@ -165,7 +170,7 @@ void Update::Inputs::assign(std::span<const PairsOfCorpus> of, int64_t ofStep, c
   count = 0;
   step = ofStep;
   seed = options.seed;
-  smoothed = options.smoothing;
+  shares = {options.smoothing, options.distillation};
   labels = 0;
   batches.resize(std::max(batches.size(), (total + rankCount - 1) / rankCount));
   pairs.resize(std::max(pairs.size(), total));
@@ -176,7 +181,7 @@ void Update::Inputs::assign(std::span<const PairsOfCorpus> of, int64_t ofStep, c
       continue;
     }
     PairBatch &batch = batches[count++];
-    batch.assign(*of[i].corpus, of[i].pairs, module, true);
+    batch.assign(*of[i].corpus, of[i].pairs, module, true, shares);
     labels += batch.labelCount();
     xfc_shape &shape = batch.shape();
     shape.dropout_key[0] = static_cast<uint32_t>(seed) ^ static_cast<uint32_t>(seed >> 32) * 0x9E3779B9u;
@@ -188,7 +193,8 @@ void Update::Inputs::assign(std::span<const PairsOfCorpus> of, int64_t ofStep, c
 }
 
 bool Update::Inputs::are(std::span<const PairsOfCorpus> of, int64_t ofStep, const UpdateOptions &options) const {
-  return total > 0 && step == ofStep && seed == options.seed && smoothed == options.smoothing &&
+  return total > 0 && step == ofStep && seed == options.seed && shares.smoothing == options.smoothing &&
+         shares.distillation == options.distillation &&
          std::equal(pairs.begin(), pairs.begin() + total, of.begin(), of.end());
 }
 

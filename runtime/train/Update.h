@@ -2,6 +2,7 @@
 // once a batch of that size has been seen.
 #pragma once
 
+#include "decode/LabelLists.h"
 #include "engine/Batch.h"
 #include "engine/Engine.h"
 #include "plan/Optimizers.h"
@@ -17,7 +18,10 @@ namespace xfc {
 // Pairs of a corpus in the form that the programs `score` and `loss_and_gradients` read.
 class PairBatch {
 public:
-  void assign(const Corpus &corpus, std::span<const int64_t> pairs, const Module &module, bool training);
+  // `shares` are those of the losses of a training program that was compiled with --distillation; other programs have
+  // the smoothing as an input.
+  void assign(const Corpus &corpus, std::span<const int64_t> pairs, const Module &module, bool training,
+              const LossShares &shares = {});
   xfc_shape &shape() { return batch.shape(); }
   const xfc_shape &shape() const { return batch.shape(); }
   int64_t labelCount() const { return counted; } // without pad labels
@@ -29,16 +33,19 @@ public:
   // The sum of a result with one number for each label, which it weights.
   double weightedSum(const View &view) const;
   // The bindings of its tensors, and `more`.
-  template <typename... More> std::array<Binding, 3 + sizeof...(More)> bindings(const More &...more) {
+  template <typename... More> std::array<Binding, 5 + sizeof...(More)> bindings(const More &...more) {
     return {{{names::source, batch.ids(XFC_SOURCE).data()},
              {names::target, batch.ids(XFC_TARGET).data()},
              {names::labels, labels.data()},
-             more...}};
+             more...,
+             lists.lists(),
+             lists.shares()}};
   }
 
 private:
   Batch batch;
   std::vector<int32_t> labels;
+  LabelLists lists;           // the same labels
   std::vector<float> weights; // of the labels
   bool isDouble = false;      // of the two below, the executable's type
   std::vector<float> floatScales;
@@ -69,6 +76,7 @@ struct UpdateOptions {
   const Optimizer *optimizer = &optimizers().front();
   OptimizerSettings settings;
   double clipNorm = 1, smoothing = 0.1;
+  double distillation = 0; // the share of the loss that follows the distributions of the corpus
   uint64_t seed = 1;
 };
 
@@ -137,7 +145,7 @@ private:
     size_t count = 0, total = 0;
     int64_t step = 0, labels = 0;
     uint64_t seed = 0;
-    double smoothed = 0;
+    LossShares shares;
     Scalars smoothing;
   } inputs[2]; // for the current step, and for the next
   int present = 0;

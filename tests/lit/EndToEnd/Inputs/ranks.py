@@ -2,7 +2,8 @@
 
     ranks.py LAUNCHER TRANSLATOR FOLDER MODE
 
-equal: 2, 3 and 4 ranks equal one that accumulates, with weights and validations; a run of 2 continues with 3, with 1, and with 4.
+equal: 2, 3 and 4 ranks equal one that accumulates, with weights and validations; a run of 2 continues with 3, with 1, and with 4. The same
+       with the distributions of a teacher, and with other numbers of threads.
 unsplit: the same for an executable whose optimizer cannot be split, so that every rank updates all parameters.
 memory: each rank keeps a share of the optimizer's states, and needs no more memory than was said.
 unlike: ranks whose flags or data differ, or whose folder is in use, are refused by name, before the first step.
@@ -215,6 +216,21 @@ if mode == "equal":
             sys.exit(f"parts/{name} is another than whole/{name}")
     said = run(command("parts", 4, accumulate=BATCHES, resume=True, **plain), 1)
     assert "12 batches per step" in said, said
+
+    run([translator, "prepare", "--format", "ids", "--source", path("a"), "--target", path("b"), "--data-weighting", path("w"), "--weights",
+         path("one/best.safetensors"), "--distribution", "3", "--out", path("pairs")])
+    taught = {"source": None, "target": None, "data_weighting": None, "data": path("pairs"), "distillation": 0.6}
+    run(command("taught", 1, **taught))
+    run(command("taught-of3", 3, **taught))
+    same("taught", "taught-of3")
+    with open(path("taught/last.safetensors"), "rb") as file:
+        assert file.read() != whole, "the distributions change nothing"
+    run(command("taught-whole", 1, steps=11, **plain, **taught))
+    for ranks, steps in ((2, 3), (1, 7), (3, 11)):
+        run(command("taught-parts", ranks, steps=steps, resume=True, **plain, **{**taught, "threads": 2}))
+    for name in ("last.safetensors", "state/training.safetensors"):
+        if tensors(path("taught-whole/" + name)) != tensors(path("taught-parts/" + name)):
+            sys.exit(f"taught-parts/{name} is another than taught-whole/{name}")
 
 if mode == "unlike":
     def refused(*parts, says):
